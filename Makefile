@@ -1,0 +1,51 @@
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/installed
+UV_VERSION := 0.13.8
+
+.DEFAULT_GOAL := help
+.PHONY: help .venv book pdf test notebooks lab bench lock clean
+
+help: ## list the targets
+	@grep -E '^[a-z.]+:.*## ' Makefile | sed -E 's/^([a-z.]+):.*## (.*)/  make \1\t\2/' | expand -t 20
+
+.venv: $(INSTALLED) ## the locked environment, with this package installed editable
+
+$(INSTALLED): requirements.lock pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --require-hashes --no-deps -r requirements.lock
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	$(BIN)/pip check
+	touch $@
+
+book: .venv ## execute the chapters and build the book into build/html
+	$(BIN)/trnmodel book
+
+pdf: .venv ## the book as one PDF, printed by Chromium
+	$(BIN)/trnmodel book --pdf
+
+test: .venv ## lint, unit tests, doctests, committed notebooks, book and Lab in a browser
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pytest -n auto --ignore=tests/browser
+	$(BIN)/pytest -n auto --dist loadfile --nbval notebooks
+	$(BIN)/pytest tests/browser
+
+notebooks: .venv ## execute the chapters with their default parameters into notebooks/*.ipynb
+	$(BIN)/trnmodel notebooks
+
+lab: .venv ## JupyterLab on the chapters
+	$(BIN)/jupyter lab notebooks
+
+bench: .venv ## time the questions that users ask
+	$(BIN)/python tests/bench.py
+
+lock: ## resolve pyproject.toml into requirements.lock, hashed, for every platform
+	$(PYTHON) -m venv build/uv
+	build/uv/bin/pip install --quiet uv==$(UV_VERSION)
+	build/uv/bin/uv pip compile pyproject.toml --all-extras --group build --universal --python-version 3.11 \
+		--generate-hashes --no-emit-index-url --no-annotate --no-header --quiet --output-file requirements.lock
+
+clean: ## remove what was built; keep the environment
+	rm -rf build dist .pytest_cache .ruff_cache .hypothesis

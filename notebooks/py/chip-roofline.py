@@ -1,0 +1,286 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: notebooks///ipynb,notebooks/py///py:percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+#   trnmodel:
+#     order: 1
+# ---
+
+# %% [markdown]
+# # What bounds a chip?
+
+# %% tags=["parameters"]
+chip: str = "trainium3"
+comparators: list[str] = ["h100", "b200", "mi300x", "tpu-v7"]
+intensity_flop_per_byte: float = 300.0
+
+# %% tags=["hide-input"]
+import numpy as np
+from IPython.display import Markdown
+
+import trnmodel as tm
+from trnmodel import charts
+from trnmodel.studies import chips
+from trnmodel.units import GB, GIB, TB, TFLOP, format_quantity
+
+GENERATIONS = ["trainium1", "trainium2", "trainium3"]
+DTYPES = ["bf16", "cfp8", "fp8", "mxfp8"]
+spec = tm.chip(chip)
+
+# %% tags=["hide-input"]
+ridges = chips.peaks([chip], [*DTYPES, "int8"])
+fastest = ridges.iloc[ridges.peak_flop_per_s.argmax()]
+Markdown(
+    f"**Memory, until each byte that leaves HBM is used for {ridges.ridge_flop_per_byte.min():.0f} FLOP "
+    f"({ridges.dtype[ridges.ridge_flop_per_byte.idxmin()].upper()}) or {fastest.ridge_flop_per_byte:.0f} FLOP "
+    f"({fastest.dtype.upper()}); compute after that.** {spec.name} multiplies at "
+    f"{format_quantity(fastest.peak_flop_per_s, 'FLOP/s')} in {fastest.dtype.upper()} and reads "
+    f"{format_quantity(spec.hbm_bytes_per_s, 'B/s')}, so a decode step, which uses a weight for two FLOP per sequence of "
+    f"the batch, is far to the left of that point, and a long prefill is to the right of it."
+)
+
+# %% [markdown]
+# ## Notation
+#
+# Every value is read from `data/`; where sources disagree and nothing decides, the table prints a pair.
+
+# %% tags=["hide-input"]
+dtype = fastest.dtype
+charts.table(
+    chips.notation(chip, {f"peak_flop_per_s[{dtype}]": "P0", "hbm_bytes_per_s": "b", "hbm_bytes": "C", "cores": "n"}),
+    caption=f"What this chapter calls things, for {spec.name}",
+    download="notation",
+)
+
+# %% [markdown]
+# ## The model
+#
+# A piece of work of $W$ FLOP that moves $Q$ bytes has the arithmetic intensity $I = W/Q$. A chip with peak $P_0$ and
+# bandwidth $b$ runs it at most at
+#
+# $$P(I) = \min(P_0,\; I\,b), \qquad I^* = P_0 / b .$$
+#
+# $I^*$ is the ridge point. If transfer and compute overlap fully the time is $\max(W/P_0, Q/b)$; if not at all it is their
+# sum, at most twice as long. Everything real lies between the two.
+#
+# **By hand.** Take Trainium2 in BF16. It is printed at 667 TFLOPS and 2.9 TB/s: $667/2.9 = 230$ FLOP a byte. A BF16 weight
+# is two bytes and is used for one multiply-accumulate, two FLOP, for each sequence of the batch: the intensity of decode is
+# about the batch, and 230 sequences are needed before the TensorE matters at all.
+
+# %%
+by_hand = tm.roofline.ridge_point_flop_per_byte(667 * TFLOP, 2.9 * TB)
+float(by_hand)
+
+# %% [markdown]
+# ## The roofline of each generation
+
+# %%
+intensity = np.geomspace(1, 10_000, 81)
+rooflines = chips.rooflines(GENERATIONS, DTYPES, intensity)
+charts.roofline(
+    rooflines,
+    marker=intensity_flop_per_byte,
+    caption="Each generation lifts the slope; only the 8-bit formats lift the roof",
+)
+
+# %% [markdown]
+# The slanted part is HBM, the flat part is TensorE. Move the slider to your kernel's intensity and read what each chip
+# allows. cFP8 on Trainium1 runs at the BF16 rate, so those two lines coincide.
+
+# %% [markdown]
+# ## Why BF16 stood still while MXFP8 doubled
+#
+# The rate of a systolic array is rows x columns x 2 FLOP x clock. Trainium2 and Trainium3 have the same 128 x 128 BF16 array
+# at the same clock; Trainium3's MX array has 512 rows, where Trainium2 feeds its 128 rows with two FP8 values at a time.
+
+# %%
+arrays = chips.arrays(GENERATIONS)
+charts.table(arrays, caption="TensorE from its array and clock, against the printed peak of one NeuronCore", download="arrays")
+
+# %%
+peaks = chips.peaks(GENERATIONS, ["bf16", "fp8", "mxfp8"])
+charts.bars(
+    peaks,
+    x="chip",
+    y="peak_flop_per_s",
+    color="dtype",
+    caption="BF16 stood still from Trainium2 to Trainium3; 8-bit doubled",
+)
+
+# %% [markdown]
+# ## Ridge points: how much reuse a chip demands
+
+# %%
+everyone = chips.peaks([*GENERATIONS, *comparators], ["bf16", "fp8", "mxfp8"])
+charts.ranges(
+    everyone,
+    x="ridge_flop_per_byte",
+    y="chip",
+    color="dtype",
+    caption="Trainium3 demands less reuse in BF16 than Trainium2, and more than twice as much in MXFP8 as in BF16",
+)
+
+# %% [markdown]
+# A bar is the pair that remains where sources disagree on peak or bandwidth and nothing decides.
+
+# %%
+charts.table(everyone, caption="Peaks, bandwidths and ridge points", download="ridge-points")
+
+# %% [markdown]
+# ## Several ceilings at once
+#
+# HBM is not the only thing that a byte passes. A large matrix multiply reads each operand tile from HBM once per block, from
+# SBUF once per tile, and moves it by DMA; a sharded one also sends part of its result over the links. Each level has an
+# intensity of its own, and the lowest ceiling bounds. For a square matrix multiply of side $N$, blocked to fit SBUF:
+
+# %%
+ceilings = chips.matmul_ceilings(chip, dtype, np.geomspace(256, 32_768, 57))
+charts.lines(
+    ceilings,
+    x="side",
+    y="ceiling_flop_per_s",
+    color="level",
+    log_x=True,
+    log_y=True,
+    caption=f"For a square matrix multiply on {spec.name}, the array bounds from a few thousand on",
+)
+
+# %% [markdown]
+# ## W4A8: four bits in HBM, eight bits in TensorE
+#
+# MXFP4 storage with MXFP8 compute halves the bytes of a weight (4.25 against 8.25 bits, block scales included) without
+# changing the peak, so a memory-bound decode runs nearly twice as fast, and its ridge, counted in sequences of the batch,
+# moves to the left.
+
+# %%
+formats = chips.weight_formats(chip, ["bf16", "mxfp8", "w4a8"])
+charts.bars(
+    formats,
+    x="precision",
+    y="weights_per_s",
+    caption=f"Weights that one {spec.name} streams from HBM in a second: 4-bit storage nearly doubles 8-bit",
+)
+
+# %%
+charts.table(formats, caption="Weight formats: bytes, rate, and the batch at which compute takes over", download="formats")
+
+# %% [markdown]
+# **Structured sparsity** is printed as a peak of its own. It holds for weights that have the 4:16 (or similar) pattern and is
+# off in every figure of this book unless a caller asks for it: `chip.peak("bf16", sparse=True)`.
+
+# %% [markdown]
+# ## 36 GB: what one logical device sees
+#
+# PyTorch sees logical NeuronCores. At LNC=1 each of Trainium3's eight cores is a device, at LNC=2 two are one; a whole chip as
+# one device (LNC=8) was announced for 2026.
+
+# %%
+devices = chips.logical_devices(["trainium2", "trainium3"])
+charts.bars(
+    devices,
+    x="lnc",
+    y="hbm_bytes",
+    color="chip",
+    caption="At LNC=2 a logical device of Trainium3 has 36 GiB, a quarter of its chip",
+)
+
+# %% [markdown]
+# ## Where the sources disagree
+#
+# Nothing is averaged away: the older Trn1 page prints 210 BF16 TFLOPS, the newer pages 190; both rows stay in `tm.facts()`
+# with the reason for the choice. Rows marked *open* are carried as a low/high pair.
+
+# %%
+charts.table(
+    chips.disagreements([*GENERATIONS], ["peak_flop_per_s", "hbm_bytes_per_s", "hbm_bytes"]),
+    caption="Peaks and memory: what each source prints, and what became of it",
+    download="disagreements",
+)
+
+# %% [markdown]
+# ## Check: numbers that are not ours
+#
+# **Printed totals.** AWS prints instance and UltraServer totals; chips x our chip value must give them.
+
+# %%
+totals = chips.printed_totals()
+charts.table(totals, caption="Chips x per-chip value against the printed total", download="totals")
+
+# %% tags=["hide-input"]
+worst = totals.loc[totals.error.abs().idxmax()]
+Markdown(
+    f"{len(totals)} totals; median absolute difference {totals.error.abs().median():.2%}, largest {worst.error:+.2%} "
+    f"({worst.system}, {worst.quantity}), which is the rounding of the printed total or a page that uses an older peak."
+)
+
+# %% [markdown]
+# **Measured.** A roof that nobody reaches is a marketing figure. What large matrix multiplies reached, as a share of the peak:
+
+# %%
+reached = chips.measured_share_of_peak()
+charts.table(reached, caption="Measured matrix multiplies against the peak of the same scope", download="measured")
+
+# %% tags=["hide-input"]
+Markdown(
+    f"The best tuned kernels reach {reached.share_of_peak.max():.0%} of the peak, the median row "
+    f"{reached.share_of_peak.median():.0%}: the roofline is a bound, not a prediction. Chapter 2 predicts."
+)
+
+# %% [markdown]
+# ## What moves the answer
+#
+# * **Batch and reuse.** Intensity is the one axis that software chooses.
+# * **The HBM figure of Trainium3.** AWS prints 4.9 TB/s and 4.7 TB/s, and the profiler agrees with the lower: 4 % on every
+#   memory-bound time.
+# * **The storage format**, by the ratio of bits; **the compute format** only right of the ridge.
+#
+# ## What is left out
+#
+# Tiles that do not fill the array, engines other than TensorE, DMA efficiency and start-up, the clock ramp, achieved (not
+# peak) HBM bandwidth: chapters 2 and 3. Links and collectives: chapters 4 to 7.
+
+# %% [markdown]
+# ```{admonition} Takeaway
+# :class: tip
+# Compare chips by ridge point and bandwidth before you compare peaks: decode lives left of every ridge, where only bytes
+# count.
+# ```
+
+# %% [markdown]
+# ## Problems
+#
+# **1.** Which batch makes BF16 decode of a dense model compute-bound on Trainium1, if nothing but weights is read?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# Intensity of decode is about the batch (two FLOP a weight and sequence, two bytes a weight), so the batch equals the ridge
+# point: 190/0.82 = 232.
+# ```
+#
+# **2.** Trainium3 has 3.8 times Trainium2's BF16 rate in MXFP8. How much faster is a decode step that is memory-bound in both,
+# with BF16 weights on the one and MXFP8 on the other?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# Bytes per weight fall from 2 to 8.25/8 = 1.03, bandwidth rises from 2.9 to 4.9 TB/s: 2/1.03 x 4.9/2.9 = 3.3 times. The peak
+# does not enter.
+# ```
+#
+# **3.** With no overlap at all, how far above the roofline can a time be, and where?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# max <= sum <= 2 max, with equality on the right at the ridge point, where both times are the same.
+# ```
+
+# %% [markdown]
+# ## Sources
+
+# %% tags=["hide-input"]
+used = tm.facts()
+used = used[used.entity.isin([spec.id, *GENERATIONS, *comparators]) & used.quantity.isin(["peak_flop_per_s", "hbm_bytes_per_s", "hbm_bytes"])]
+charts.table(chips.bibliography(used.source), caption="Sources of the figures in this chapter", download="sources")

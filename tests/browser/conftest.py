@@ -1,0 +1,89 @@
+"""The built book and JupyterLab in Debian's Chromium, with what went wrong on a page written down."""
+
+import functools
+import http.server
+import os
+import shutil
+import threading
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import sync_playwright
+
+from trnmodel import report
+
+FLAGS = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+).split()
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if "browser" in item.path.parts:
+            item.add_marker("browser")
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    path = shutil.which("chromium")
+    if path is None:
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("Chromium is not installed")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(chromium):
+    """Open pages by `open_page(scheme)`; at the end none may have met an error or asked an outside host."""
+    contexts, problems = [], []
+
+    def note(request):
+        url = urlsplit(request.url)
+        if url.scheme in ("http", "https", "ws", "wss") and url.hostname != "127.0.0.1":
+            problems.append(f"asked {request.url}")
+
+    def opened(scheme="light", console=True):
+        context = chromium.new_context(viewport={"width": 1280, "height": 900}, color_scheme=scheme)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("request", note)
+        page.on("pageerror", lambda error: problems.append(f"threw {error}"))
+        if console:
+            page.on("console", lambda message: message.type == "error" and problems.append(f"logged {message.text}"))
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert not problems
+
+
+@pytest.fixture(scope="session")
+def site(root):
+    """The book as `make book` leaves it; chapters whose digest holds are not run again."""
+    return report.build_book(root / "build", progress=False).parent.resolve()
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="session")
+def http_base(site):
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=site))
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(params=["http", "file"])
+def base(request, site):
+    """Where the book lies: on a server, and in a folder."""
+    return site.as_uri() if request.param == "file" else request.getfixturevalue("http_base")

@@ -1,0 +1,76 @@
+"""The book works offline, over http and from a folder, light and dark."""
+
+import pytest
+
+DRAWN = """() => [...document.querySelectorAll('.trn-chart')].every(chart => {
+    const drawing = chart.querySelector('.vega-embed svg.marks');
+    return drawing && drawing.getBoundingClientRect().width > 100 && drawing.getBoundingClientRect().height > 100;
+})"""
+
+
+def chapter(base, slug):
+    return f"{base}/chapters/{slug}.html"
+
+
+def visit(page, url):
+    page.goto(url)
+    page.wait_for_function(DRAWN)
+    return page
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_loads_and_every_chart_is_drawn(site, base, open_page, scheme):
+    page = open_page(scheme)
+    pages = sorted(path.relative_to(site) for path in site.rglob("*.html") if "_static" not in path.parts)
+    assert pages
+    for path in pages:
+        visit(page, f"{base}/{path}")
+        assert page.evaluate("document.documentElement.dataset.theme") == scheme
+
+
+def test_chapter_has_charts_tables_and_mathematics(base, open_page, slug):
+    page = visit(open_page(), chapter(base, slug))
+    assert page.locator(".trn-chart").count() >= 1
+    assert page.locator(".trn-table table").count() >= 1
+    page.wait_for_selector("mjx-container svg")
+
+
+def test_slider_moves_a_chart(base, open_page):
+    page = visit(open_page(), chapter(base, "chip-roofline"))
+    chart = page.locator(".trn-chart:has(input[type=range])").first
+    before = chart.locator("svg.marks").inner_html()
+    chart.locator("input[type=range]").first.press("Home")
+    page.wait_for_function(
+        "([chart, before]) => chart.querySelector('svg.marks').innerHTML !== before",
+        arg=[chart.element_handle(), before],
+    )
+
+
+def test_charts_follow_a_change_of_theme(base, open_page):
+    page = visit(open_page(), chapter(base, "chip-roofline"))
+    ink = "() => document.querySelector('.trn-chart .role-axis-label text').getAttribute('fill')"
+    light = page.evaluate(ink)
+    page.evaluate("document.documentElement.dataset.theme = 'dark'")
+    page.wait_for_function(f"light => ({ink})() !== light", arg=light)
+
+
+def test_answers_are_folded(base, open_page, slug):
+    page = visit(open_page(), chapter(base, slug))
+    answer = page.locator("details.admonition").first
+    assert not answer.locator("p").first.is_visible()
+    answer.locator("summary").click()
+    assert answer.locator("p").first.is_visible()
+
+
+def test_search_finds(base, open_page):
+    page = open_page()
+    page.goto(f"{base}/search.html?q=Trainium")
+    page.wait_for_selector("ul.search li a")
+
+
+def test_downloads(base, open_page, slug):
+    page = visit(open_page(), chapter(base, slug))
+    with page.expect_download() as csv:
+        page.locator(".trn-csv").first.click()
+    assert csv.value.path().read_text(encoding="utf-8").count("\n") > 1
+    assert page.locator(f"a[href$='_sources/chapters/{slug}.ipynb']").count() == 1

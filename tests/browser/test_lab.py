@@ -1,0 +1,81 @@
+"""A chapter runs from top to bottom in JupyterLab and its charts are drawn there."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import pytest
+
+TOKEN = "only-for-this-test"
+OPTIONS = [
+    "--no-browser",
+    "--allow-root",
+    "--expose-app-in-browser",
+    f"--IdentityProvider.token={TOKEN}",
+    "--ServerApp.ip=127.0.0.1",
+    "--ServerApp.port_retries=0",
+    "--LabApp.news_url=None",
+    "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+]
+RUN_ALL = """async () => {
+    const { commands, shell } = window.jupyterapp;
+    const { context } = shell.currentWidget;
+    await context.ready;
+    await context.sessionContext.ready;
+    await commands.execute('notebook:clear-all-cell-outputs');
+    await commands.execute('notebook:run-all-cells');
+    return context.model.toJSON().cells;
+}"""
+CHART = "application/vnd.vegalite.v5+json"
+
+
+@pytest.fixture
+def lab(root, tmp_path):
+    """JupyterLab on a copy of the notebooks; the address of its root."""
+    shutil.copytree(root / "notebooks", tmp_path / "notebooks")
+    shutil.copy(root / "pyproject.toml", tmp_path)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    private = {f"JUPYTER_{kind}_DIR": str(tmp_path / kind) for kind in ("CONFIG", "DATA", "RUNTIME")}
+    command = [sys.executable, "-m", "jupyterlab", *OPTIONS, f"--ServerApp.port={port}"]
+    with (tmp_path / "lab.log").open("wb") as log:
+        server = subprocess.Popen(command, cwd=tmp_path, env=os.environ | private, stdout=log, stderr=log)
+    try:
+        await_answer(f"http://127.0.0.1:{port}/api", server)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+def await_answer(url, server, patience_s=60):
+    end = time.monotonic() + patience_s
+    while time.monotonic() < end and server.poll() is None:
+        try:
+            urlopen(url).close()
+            return
+        except URLError:
+            time.sleep(0.2)
+    pytest.fail("JupyterLab does not answer; see lab.log")
+
+
+def test_chapter_runs_in_lab(lab, open_page, slug):
+    page = open_page(console=False)  # JupyterLab logs errors of its own
+    page.set_default_timeout(120_000)
+    page.goto(f"{lab}/lab/tree/notebooks/{slug}.ipynb?token={TOKEN}")
+    page.wait_for_selector(".jp-Notebook .jp-Cell")
+    page.wait_for_function("window.jupyterapp?.shell.currentWidget?.context?.sessionContext")
+    cells = page.evaluate(RUN_ALL)
+    outputs = [(index, output) for index, cell in enumerate(cells) for output in cell.get("outputs", [])]
+    assert not [output for _, output in outputs if output["output_type"] == "error"]
+    first = next(index for index, output in outputs if CHART in output.get("data", {}))
+    page.evaluate("index => window.jupyterapp.shell.currentWidget.content.scrollToItem(index, 'center')", first)
+    drawn = page.wait_for_selector(".vega-embed canvas, .vega-embed svg.marks").bounding_box()
+    assert drawn["width"] > 100
+    assert drawn["height"] > 100

@@ -1,0 +1,55 @@
+"""Chapters are pairs in step, follow the template, and run: with other parameters, and twice to the same bytes."""
+
+import re
+
+import jupytext
+import pytest
+
+from trnmodel import report
+
+OTHER = {"chip-roofline": {"chip": "trainium2", "comparators": ["a100"], "intensity_flop_per_byte": 40.0}}
+
+
+@pytest.fixture
+def text(root, slug):
+    return jupytext.read(root / "notebooks" / "py" / f"{slug}.py")
+
+
+def facts(cell):
+    return cell.cell_type, cell.source, cell.metadata.get("tags", [])
+
+
+def test_pair_is_in_step(root, slug, text):
+    notebook = jupytext.read(root / "notebooks" / f"{slug}.ipynb")
+    assert [facts(cell) for cell in notebook.cells] == [facts(cell) for cell in text.cells], "run `make notebooks`"
+
+
+def test_notebook_has_its_text(root):
+    stems = [sorted(path.stem for path in (root / "notebooks").glob(kind)) for kind in ("*.ipynb", "py/*.py")]
+    assert stems[0] == stems[1]
+
+
+def test_template(text):
+    prose = "\n\n".join(cell.source for cell in text.cells if cell.cell_type == "markdown")
+    headings = re.findall(r"^#{1,2} (.+)$", prose, re.MULTILINE)
+    assert headings[0].endswith("?"), "the title is a question"
+    assert sum("parameters" in cell.metadata.get("tags", []) for cell in text.cells) == 1
+    assert "Notation" in headings
+    assert any(heading.startswith("Check") for heading in headings)
+    assert "{admonition} Takeaway" in prose
+    assert "Problems" in headings
+    assert len(re.findall(r"\{admonition\} Answer\n:class: dropdown", prose)) >= 3
+    assert headings[-1] == "Sources"
+
+
+def test_runs_with_other_parameters(slug, tmp_path):
+    given = OTHER[slug]
+    declared = report.parameters(slug)
+    assert all(declared[name].default != value for name, value in given.items())
+    (outcome,) = report.run([slug], given, tmp_path, progress=False)
+    assert outcome.ran
+
+
+def test_runs_twice_to_the_same_bytes(slug, tmp_path):
+    first, second = (report.run([slug], out_dir=tmp_path / name, progress=False)[0].path for name in "ab")
+    assert first.read_bytes() == second.read_bytes()

@@ -1,0 +1,121 @@
+"""The plan of the house, enforced on the source tree."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[1] / "trnmodel"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+LEVELS = [
+    ["trnmodel.units", "trnmodel.result"],
+    ["trnmodel.formulas", "trnmodel.catalog"],
+    ["trnmodel.fabric"],
+    ["trnmodel.workloads"],
+    ["trnmodel.studies"],
+    ["trnmodel.charts"],
+    ["trnmodel.report", "trnmodel.cli"],
+]
+
+
+def dotted(path):
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def level(module):
+    for number, names in enumerate(LEVELS):
+        if any(module == name or module.startswith(name + ".") for name in names):
+            return number
+    return None
+
+
+def imported(tree):
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def checked_imports():
+    for path in MODULES:
+        here = dotted(path)
+        if here != "trnmodel":
+            yield from ((here, name) for name in imported(ast.parse(path.read_text())) if name.startswith("trnmodel."))
+
+
+def test_imports_point_down():
+    bad = [
+        f"{here} imports {name}"
+        for here, name in checked_imports()
+        if level(here) is not None and level(name) is not None and level(name) > level(here)
+    ]
+    assert not bad
+
+
+def test_every_module_has_a_room():
+    homeless = [dotted(path) for path in MODULES if dotted(path) != "trnmodel" and level(dotted(path)) is None]
+    assert not homeless
+
+
+def test_formula_pages_know_no_spec_and_no_other_page():
+    allowed = {"numpy", "numpy.typing", "__future__", "math", "collections.abc", "typing"}
+    for path in (PACKAGE / "formulas").glob("*.py"):
+        foreign = {
+            name
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for name in ([a.name for a in node.names] if isinstance(node, ast.Import) else [node.module])
+        } - allowed - {"trnmodel.units", "trnmodel.result", "dataclasses", "trnmodel"}
+        assert not foreign, f"{path.name} imports {foreign}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=dotted)
+def test_no_unit_factor_is_typed(path):
+    """GB, GiB and their kin live in units.py: a bare factor elsewhere is a second copy of a number."""
+    if path.name == "units.py":
+        return
+    tree = ast.parse(path.read_text())
+    factors = {1024, 1e9, 1e12, 1e15, 2**20, 2**30, 2**40, 3600}
+    found = [n.lineno for n in ast.walk(tree) if isinstance(n, ast.Constant) and type(n.value) in (int, float)
+             and n.value in factors]  # fmt: skip
+    assert not found, f"{dotted(path)}: unit factor typed at lines {found}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=dotted)
+def test_modules_and_functions_stay_small(path):
+    source = path.read_text()
+    tree = ast.parse(source)
+    assert len(source.splitlines()) <= 650, f"{dotted(path)} has grown too long to read"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            has_doc = ast.get_docstring(node) is not None
+            first = node.body[1 if has_doc and len(node.body) > 1 else 0]
+            assert node.end_lineno - first.lineno < 40, f"{dotted(path)}.{node.name} is too long"
+
+
+def test_import_is_cheap():
+    """`import trnmodel` loads no third-party package but NumPy."""
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, trnmodel; heavy = {'pandas', 'altair', 'scipy', 'networkx', 'papermill', 'yaml', 'msgspec', 'typer'};"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_tree_names_no_machine_and_no_registry():
+    root = PACKAGE.parent
+    registry = re.compile("|".join(["pypi" + r"\.org", "files\\.python" + "hosted", "registry\\.npm" + "js"]))
+    suffixes = {".py", ".toml", ".lock", ".md", ".yaml", ".yml", ".csv", ".cff", ".txt", ".css", ".js"}
+    skipped = {".venv", "build", ".git", "node_modules"}
+    for path in root.rglob("*"):
+        if path.suffix in suffixes and path.is_file() and not skipped & set(path.relative_to(root).parts):
+            text = path.read_text(encoding="utf-8", errors="ignore")
+            assert not registry.search(text), f"{path.relative_to(root)} names a package registry"

@@ -1,0 +1,52 @@
+"""Quantities as printed text."""
+
+import math
+
+import pytest
+
+from trnmodel import units
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2.9", (2.9, 2.9, 2.9)),
+        ("1,299", (1299, 1299, 1299)),
+        ("over 100,000", (1e5, 1e5, 1e5)),
+        ("up-to 25", (25, 25, 25)),
+        (">= 32", (32, 32, 32)),
+        ("4.7-4.9", (4.8, 4.7, 4.9)),
+        ("10 to 20", (15, 10, 20)),
+        ("1.5e3", (1500, 1500, 1500)),
+    ],
+)
+def test_printed_numbers(text, expected):
+    assert units.parse_number(text) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("text", ["", "N/A", "Yes", "2D torus", "8 (NeuronCore-v3)", "10/20", "1.2.3"])
+def test_text_is_no_number(text):
+    assert all(math.isnan(part) for part in units.parse_number(text))
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "expected"),
+    [
+        (96 * 2**30, "B", "96 GiB"),
+        (2.9e12, "B/s", "2.9 TB/s"),
+        (25e9, "B/s", "25 GB/s"),
+        (667e12, "FLOP/s", "667 TFLOP/s"),
+        (2.4e9, "Hz", "2.4 GHz"),
+        (1.3e-6, "s", "1.3 us"),
+        (0.0, "s", "0 s"),
+        (math.nan, "W", "not published"),
+    ],
+)
+def test_format(value, unit, expected):
+    assert units.format_quantity(value, unit) == expected
+
+
+def test_binary_and_decimal_prefixes_differ_as_printed():
+    # trn3-arch prints 9,216 GiB where its text says 9TB: 9,216 x 2^30 = 9.896e12
+    assert 9216 * units.GIB == pytest.approx(9.896e12, rel=1e-4)
+    assert 200 * units.GBIT == 25 * units.GB

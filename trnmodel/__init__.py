@@ -1,0 +1,32 @@
+"""Analytical performance, energy and cost models of AWS Trainium, with a source behind every number.
+
+The public names load when they are first used; `import trnmodel` itself imports nothing but the table below.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "trnmodel.catalog.load": ("chip", "facts", "names_table"),
+    "trnmodel.catalog.specs": ("Chip", "Core", "Engine", "Precision"),
+}
+_NAMES = {name: home for home, names in _HOMES.items() for name in names}
+_MODULES = {"units": "trnmodel.units", "charts": "trnmodel.charts", "roofline": "trnmodel.formulas.roofline"}
+
+__all__ = ["__version__", *sorted(_NAMES), *sorted(_MODULES)]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(_MODULES[name])
+    if name in _NAMES:
+        return getattr(import_module(_NAMES[name]), name)
+    raise AttributeError(f"module 'trnmodel' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

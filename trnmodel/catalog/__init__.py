@@ -1,0 +1,1 @@
+"""Facts from `data/` as checked, frozen specs."""

@@ -1,0 +1,277 @@
+"""Systems: what is in a rack, and which fabric joins its chips.
+
+`data/systems.csv` names a system's chip, kind of fabric and base; its facts are those of the whole chain of bases, the
+nearest first, so what two racks share is one row. Printed totals (cables, switches, CPUs) are no inputs: they are
+compared with what the graph counts, in `trnmodel.fabric.audit`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from types import MappingProxyType
+from typing import Literal
+
+import msgspec
+
+from trnmodel.catalog import load
+from trnmodel.catalog.specs import NAN, Chip, Spec
+
+Fabric = Literal["single", "switch", "mesh", "torus", "planes"]
+
+
+class Row(msgspec.Struct, frozen=True):
+    id: str
+    chip: str
+    fabric: Fabric
+    base: str
+    source: str
+    locator: str
+    note: str
+
+
+def _empty() -> Mapping:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Switch(Spec):
+    """A scale-up switch chip: how many lanes and ports it has."""
+
+    switch_lanes: float = NAN
+    switch_ports: float = NAN
+
+
+@dataclass(frozen=True, kw_only=True)
+class System(Spec):
+    """Chips that share one scale-up fabric, with their host and network; `count` such domains side by side.
+
+    Counts are for one domain unless the name says per rack or per tray. `lanes_active` and `lanes_redundant` are
+    lanes of one chip by medium. `scaleup_bytes_per_s_per_dir` is a torus chip's sum over its neighbours, within the
+    instance and across the UltraServer apart.
+    """
+
+    chip_id: str
+    fabric: Fabric
+    domain_chips: int
+    count: int = 1
+    vcpus: float = NAN
+    host_bytes: float = NAN
+    nvme_bytes: float = NAN
+    network_bytes_per_s_per_dir: float = NAN
+    host_cpu: str = ""
+    cooling: str = ""
+    racks: float = NAN
+    compute_trays_per_rack: float = NAN
+    chips_per_tray: float = NAN
+    cpus_per_compute_tray: float = 0.0
+    cpu_trays_per_rack: float = 0.0
+    cpus_per_cpu_tray: float = 0.0
+    host_link_bytes_per_s_per_dir: float = NAN
+    dimm_slots_per_cpu: float = NAN
+    pcie_gearboxes_per_cpu: float = NAN
+    retimers_per_tray: float = NAN
+    backplanes: float = NAN
+    nic_generation: str = ""
+    nic_bytes_per_s_per_dir: float = NAN
+    scaleout_option_bytes_per_s_per_dir: Mapping[str, float] = field(default_factory=_empty)
+    torus_shape: tuple[int, ...] = ()
+    scaleup_bytes_per_s_per_dir: Mapping[str, float] = field(default_factory=_empty)
+    lane_id: str = ""
+    lanes_active: Mapping[str, float] = field(default_factory=_empty)
+    lanes_redundant: Mapping[str, float] = field(default_factory=_empty)
+    port_lanes: float = NAN
+    plane_positions: str = ""
+    switch_trays_per_rack: float = 0.0
+    switches_per_plane: float = 0.0
+    switch_id: str = ""
+    pcb_switches_per_tray: float = 0.0
+    pcb_switch_id: str = ""
+    cross_rack_shift: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.count, bool) or not isinstance(self.count, int) or self.count < 1:
+            raise ValueError(f"count={self.count!r}: expected a whole number of at least 1")
+        counted = math.prod(self.torus_shape) if self.torus_shape else self._chips_in_trays()
+        if counted and counted != self.domain_chips:
+            raise ValueError(f"{self.id}: {counted} chips by shape or trays, domain_chips = {self.domain_chips}")
+
+    def _chips_in_trays(self) -> float:
+        known = self.racks * self.compute_trays_per_rack * self.chips_per_tray
+        return 0 if math.isnan(known) else known
+
+    @property
+    def chip(self) -> Chip:
+        """The chip of which the system has `chips`."""
+        return load.chip(self.chip_id)
+
+    @property
+    def chips(self) -> int:
+        """Chips of all `count` domains."""
+        return self.domain_chips * self.count
+
+    @property
+    def hbm_bytes(self) -> float:
+        """HBM of all chips. [B]"""
+        return self.chips * self.chip.hbm_bytes
+
+    @property
+    def hbm_bytes_per_s(self) -> float:
+        """HBM bandwidth of all chips. [B/s]"""
+        return self.chips * self.chip.hbm_bytes_per_s
+
+    @property
+    def compute_trays(self) -> float:
+        """Compute (JBOG) trays of one domain."""
+        return self.racks * self.compute_trays_per_rack
+
+    @property
+    def host_cpus(self) -> float:
+        """Host CPUs of one domain, those of compute trays and of CPU trays together; NaN where no source says."""
+        in_cpu_trays = self.racks * self.cpu_trays_per_rack * self.cpus_per_cpu_tray
+        return self.compute_trays * self.cpus_per_compute_tray + in_cpu_trays or NAN
+
+    @property
+    def scaleout_bytes_per_s_per_dir(self) -> float:
+        """EFA rate of one chip. [B/s]"""
+        if math.isnan(self.network_bytes_per_s_per_dir):
+            return self.chip.scaleout_bytes_per_s_per_dir
+        return self.network_bytes_per_s_per_dir / self.domain_chips
+
+    @property
+    def nics(self) -> float:
+        """Scale-out NICs of one domain: the chips' bandwidth in units of one NIC."""
+        return self.domain_chips * self.scaleout_bytes_per_s_per_dir / self.nic_bytes_per_s_per_dir
+
+    @property
+    def lane_bytes_per_s_per_dir(self) -> float:
+        """Raw rate of one scale-up lane; NaN where the lanes are not published. [B/s]"""
+        return load.value(self.lane_id, "scaleup_bytes_per_s_per_dir") if self.lane_id else NAN
+
+    @property
+    def switch(self) -> Switch | None:
+        """The switch chip of the switch trays."""
+        return switch(self.switch_id) if self.switch_id else None
+
+    @property
+    def pcb_switch(self) -> Switch | None:
+        """The switch chip on a compute tray's board."""
+        return switch(self.pcb_switch_id) if self.pcb_switch_id else None
+
+    def with_scaleout(self, bytes_per_s_per_dir: float) -> System:
+        """The same system with another of its EFA options per chip.
+
+        Parameters
+        ----------
+        bytes_per_s_per_dir : float
+            Scale-out rate per chip; one of `scaleout_option_bytes_per_s_per_dir`. [B/s]
+
+        Raises
+        ------
+        ValueError
+            The system is not offered with that rate.
+        """
+        offered = sorted(self.scaleout_option_bytes_per_s_per_dir.values())
+        if bytes_per_s_per_dir not in offered:
+            raise ValueError(f"bytes_per_s_per_dir={bytes_per_s_per_dir!r}: {self.id} is offered with {offered}")
+        return replace(self, network_bytes_per_s_per_dir=bytes_per_s_per_dir * self.domain_chips)
+
+    def with_switch_trays(self, trays: int) -> System:
+        """The same system with more or fewer switch trays a rack, each tray holding what it holds now.
+
+        A fifth tray in the NL32x2 rack makes its redundant backplane lanes useful.
+        """
+        if not self.switch_trays_per_rack or trays < 1:
+            raise ValueError(f"trays={trays!r}: {self.id} has {self.switch_trays_per_rack:g} switch trays; at least 1")
+        per_plane = self.switches_per_plane * trays / self.switch_trays_per_rack
+        return replace(self, switch_trays_per_rack=float(trays), switches_per_plane=per_plane)
+
+
+@cache
+def switch(name: str) -> Switch:
+    """A switch chip by id, e.g. "scorpio-x-160"."""
+    return Switch(**load.assemble(Switch, load.resolve("link", name)))
+
+
+@cache
+def _rows() -> dict[str, Row]:
+    rows = {row.id: row for row in load.read_csv(load.DATA / "systems.csv", Row)}
+    for row in rows.values():
+        if row.id not in load.entities() or row.base not in {"", *rows}:
+            raise load.DataError(f"systems.csv: {row.id!r} or its base {row.base!r} is not listed")
+    return rows
+
+
+def bases(system_id: str) -> list[str]:
+    """A system and those that it inherits facts from, the most general first."""
+    base = _rows()[system_id].base
+    return [*(bases(base) if base else []), system_id]
+
+
+def _inherited(system_id: str) -> dict:
+    """Facts of the chain of bases; a field that a nearer entity states replaces the whole field, provenance included."""
+    kwargs: dict = {"sources": {}, "ranges": {}, "estimates": frozenset()}
+    for entity in bases(system_id):
+        found = load.assemble(System, entity)
+        stated = {label.split("[")[0] for label in found["sources"]}
+        for name in ("sources", "ranges"):
+            older = {label: item for label, item in kwargs[name].items() if label.split("[")[0] not in stated}
+            found[name] = MappingProxyType(older | dict(found[name]))
+        found["estimates"] |= {label for label in kwargs["estimates"] if label.split("[")[0] not in stated}
+        kwargs |= found
+    return kwargs
+
+
+def _chips(system_id: str) -> float:
+    """Chips of one domain: printed for the system or the nearest of its bases, else for the chip."""
+    for entity in reversed(bases(system_id)):
+        if load.has_fact(entity, "chips"):
+            return load.value(entity, "chips")
+    return load.value(_rows()[system_id].chip, "scaleup_domain_chips")
+
+
+@cache
+def _system(system_id: str) -> System:
+    row = _rows()[system_id]
+    kwargs = {"chip_id": row.chip, "fabric": row.fabric, "domain_chips": int(_chips(system_id))}
+    return System(**_inherited(system_id) | kwargs)
+
+
+def system(name: str | System, count: int = 1) -> System:
+    """A system by id or by any name of the table of names; a `System` is given back as it is.
+
+    Parameters
+    ----------
+    name : str or System
+        "trn3-nl72x2-pcie160", "trn2-ultraserver", "gb200-nvl72", ... [-]
+    count : int
+        Scale-up domains side by side, joined by the scale-out network. [-]
+
+    Returns
+    -------
+    system : System
+        Frozen spec in base units, with the facts behind each field in `.sources`.
+
+    Raises
+    ------
+    ValueError
+        Unknown name (the message lists the nearest) or a count below one.
+
+    Examples
+    --------
+    >>> rack_pair = system("trn3-nl72x2-pcie160")
+    >>> rack_pair.chips, rack_pair.host_cpus, rack_pair.nics
+    (144, 36.0, 72.0)
+    >>> system("trn2.48xlarge", count=4).chips
+    64
+    """
+    found = name if isinstance(name, System) else _system(load.resolve("system", name))
+    return found if count == 1 else replace(found, count=count)
+
+
+def systems() -> list[str]:
+    """Ids of all systems of the catalog."""
+    return [row for row in _rows() if load.entities()[row].kind == "system"]

@@ -1,0 +1,226 @@
+"""Tidy tables as charts and HTML tables: one claim each, units on every axis, our own estimates visible.
+
+A builder takes a DataFrame, names of its columns and a `caption` that states the claim. It reads the unit from the
+column's name, prints it with a prefix (`hbm_bytes_per_s` becomes "HBM [TB/s]"), draws the range where the frame has
+`<column>_low` and `<column>_high`, and draws hollow or dashed what its column `estimate` marks as our estimate.
+Nothing here knows physics. Altair loads when the first chart is made.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from dataclasses import dataclass
+from itertools import cycle
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trnmodel.charts.display import PALETTE, altair
+from trnmodel.charts.tables import is_number, printed, scale, table
+
+if TYPE_CHECKING:
+    import altair as alt
+    import pandas as pd
+
+__all__ = ["bars", "lines", "ranges", "roofline", "table"]
+
+GENERATIONS = {
+    "trainium1": "#56B4E9",
+    "trainium2": "#0072B2",
+    "trainium3": "#D55E00",
+    "trainium4": "#CC79A7",
+    "inferentia2": "#009E73",
+}
+DASHES = [[1, 0], [9, 4], [2, 3], [9, 3, 2, 3], [5, 2]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Plot:
+    """Data in printed units, and the channels that show its columns."""
+
+    data: pd.DataFrame
+    titles: dict[str, str]
+
+    @property
+    def estimates(self) -> bool:
+        return "estimate" in self.data and bool(self.data["estimate"].any())
+
+    def has_range(self, column: str) -> bool:
+        return f"{column}_low" in self.data
+
+    def number(self, channel: Any, column: str, log: bool = False, end: str = "") -> Any:
+        """Position by a column, or by the `end` ("_low") of its range."""
+        axis = {"format": ",~r", "tickCount": 6} if log else {"format": ",~f"}
+        kind = {"type": "log", "nice": channel is not altair().X} if log else {}
+        return channel(field=column + end, type="quantitative", title=self.titles[column], axis=axis, scale=kind)
+
+    def category(self, channel: Any, column: str, **options: Any) -> Any:
+        """Position or dash by a category, in the frame's order."""
+        order = list(self.data[column].unique())
+        return channel(field=column, type="nominal", title=self.titles[column], sort=order, **options)
+
+    def colour(self, channel: Any, column: str | None) -> Any:
+        """Colour by a category: each chip generation its own everywhere, the rest from the palette."""
+        if column is None:
+            return altair().value(PALETTE[0])
+        names = [str(name) for name in self.data[column].unique()]
+        own = {name: colour for name in names for key, colour in GENERATIONS.items() if name.lower().startswith(key)}
+        if len(set(own.values())) < len(own):
+            own = {}
+        free = cycle(colour for colour in PALETTE if colour not in own.values())
+        colours = [own.get(name) or next(free) for name in names]
+        domain = {"domain": names, "range": colours}
+        return channel(field=column, type="nominal", title=self.titles[column], scale=domain)
+
+    def picked(self, column: str | None) -> tuple[list[Any], dict[str, Any]]:
+        """What lets a click on the legend single out one value: parameters and the encoding that they drive."""
+        alt = altair()
+        if column is None:
+            return [], {}
+        selection = alt.selection_point(name="picked", fields=[column], bind="legend")
+        return [selection], {"opacity": alt.condition(selection, alt.value(1), alt.value(0.12))}
+
+    def estimated(self, yes: Any, no: Any) -> Any:
+        """A mark's property where the data is our estimate, and elsewhere."""
+        alt = altair()
+        return alt.condition("datum.estimate", alt.value(yes), alt.value(no)) if self.estimates else alt.value(no)
+
+    def tooltip(self) -> list[Any]:
+        tip, number = altair().Tooltip, {"type": "quantitative", "format": ",.4~r"}
+        kinds = {name: number if is_number(self.data[name]) else {"type": "nominal"} for name in self.titles}
+        return [tip(field=name, title=title, **kinds[name]) for name, title in self.titles.items()]
+
+    def finish(self, chart: Any, caption: str) -> Any:
+        """Caption as title and description; a note where an estimate is drawn."""
+        note = {"subtitle": "hollow or dashed: our estimate"} if self.estimates else {}
+        title = altair().TitleParams(text=textwrap.wrap(caption, 76), **note)
+        return chart.properties(title=title, description=caption)
+
+
+def lines(
+    frame: pd.DataFrame,
+    x: str,
+    y: str,
+    color: str | None = None,
+    *,
+    dash: str | None = None,
+    log_x: bool = False,
+    log_y: bool = False,
+    caption: str,
+) -> alt.Chart | alt.LayerChart:
+    """Lines of `y` over `x`, one per `color` and `dash`, with a band where there is a range."""
+    alt = altair()
+    plot = _Plot(*printed(frame, x, y, color, dash))
+    params, picked = plot.picked(color)
+    place = {"x": plot.number(alt.X, x, log_x), "color": plot.colour(alt.Color, color)}
+    if dash:
+        style = {"strokeDash": plot.category(alt.StrokeDash, dash, scale={"range": DASHES}, legend={"symbolSize": 400})}
+    else:
+        style = {"strokeDash": plot.estimated([6, 4], [1, 0]), **({"detail": "estimate:N"} if plot.estimates else {})}
+    mark = alt.Chart(plot.data).mark_line().add_params(*params)
+    chart = mark.encode(**place, **style, **picked, y=plot.number(alt.Y, y, log_y), tooltip=plot.tooltip())
+    if plot.has_range(y):
+        band = alt.Chart(plot.data).mark_area(fillOpacity=0.18)
+        chart += band.encode(**place, **picked, y=plot.number(alt.Y, y, log_y, "_low"), y2=f"{y}_high")
+    return plot.finish(chart, caption)
+
+
+def bars(frame: pd.DataFrame, x: str, y: str, color: str | None = None, *, caption: str) -> alt.Chart | alt.LayerChart:
+    """Bars of `y` for each category of `x`, side by side by `color`, with whiskers where there is a range."""
+    alt = altair()
+    plot = _Plot(*printed(frame, x, y, color))
+    params, picked = plot.picked(color)
+    place = {"x": plot.category(alt.X, x, axis=alt.Axis(labelAngle=0))}
+    if color:
+        place["xOffset"] = plot.category(alt.XOffset, color)
+    mark = alt.Chart(plot.data, width={"step": 30 if color else 100}).mark_bar(strokeWidth=1.5).add_params(*params)
+    chart = mark.encode(
+        **place,
+        **picked,
+        y=plot.number(alt.Y, y),
+        color=plot.colour(alt.Color, color),
+        stroke=plot.colour(alt.Stroke, color),
+        strokeDash=plot.estimated([5, 3], [1, 0]),
+        fillOpacity=plot.estimated(0.15, 1),
+        tooltip=plot.tooltip(),
+    )
+    if plot.has_range(y):
+        whisker = alt.Chart(plot.data).mark_rule(color="#888888", strokeWidth=1.5)
+        chart += whisker.encode(**place, y=plot.number(alt.Y, y, end="_low"), y2=f"{y}_high")
+    return plot.finish(chart, caption)
+
+
+def ranges(
+    frame: pd.DataFrame, x: str, y: str, color: str | None = None, *, log_x: bool = False, caption: str
+) -> alt.LayerChart:
+    """A point at `x` for each category of `y`, with a bar from `x`_low to `x`_high, side by side by `color`."""
+    alt = altair()
+    plot = _Plot(*printed(frame, x, y, color))
+    params, picked = plot.picked(color)
+    place = {"y": plot.category(alt.Y, y), "color": plot.colour(alt.Color, color), **picked}
+    if color:
+        place["yOffset"] = plot.category(alt.YOffset, color)
+    base = alt.Chart(plot.data, height={"step": 15 if color else 30})
+    span = base.mark_rule(strokeWidth=4).add_params(*params)
+    point = base.mark_point(size=80, filled=True, strokeWidth=2)
+    chart = span.encode(
+        **place,
+        x=plot.number(alt.X, x, log_x, "_low"),
+        x2=f"{x}_high",
+        strokeDash=plot.estimated([5, 3], [1, 0]),
+    ) + point.encode(
+        **place,
+        x=plot.number(alt.X, x, log_x),
+        stroke=plot.colour(alt.Stroke, color),
+        fillOpacity=plot.estimated(0, 1),
+        tooltip=plot.tooltip(),
+    )
+    return plot.finish(chart, caption)
+
+
+def roofline(frame: pd.DataFrame, points: pd.DataFrame | None = None, *, marker: float, caption: str) -> alt.LayerChart:
+    """Rooflines on log axes, a slider that moves a reading along the intensity, and the `points` that kernels reach.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        chip, dtype, attainable_flop_per_s and intensity_flop_per_byte, this one on a geometric grid.
+    points : pandas.DataFrame, optional
+        Kernels: chip, attainable_flop_per_s and intensity_flop_per_byte.
+    marker : float
+        Where the reading starts. [FLOP/B]
+    """
+    alt = altair()
+    x, y = "intensity_flop_per_byte", "attainable_flop_per_s"
+    plot = _Plot(*printed(frame, x, y, "chip", "dtype"))
+    chart = lines(frame, x, y, "chip", dash="dtype", log_x=True, log_y=True, caption=caption)
+    place = {
+        "x": plot.number(alt.X, x, True),
+        "y": plot.number(alt.Y, y, True),
+        "color": plot.colour(alt.Color, "chip"),
+    }
+    chart += _reading(plot, x, marker, place)
+    if points is not None:
+        kernels = points.assign(**{name: points[name] * scale(frame, name)[0] for name in (x, y)})
+        chart += alt.Chart(kernels[[x, y, "chip"]]).mark_point(size=80, strokeWidth=2).encode(**place)
+    return plot.finish(chart, caption)
+
+
+def _reading(plot: _Plot, x: str, marker: float, place: dict[str, Any]) -> Any:
+    """A rule that a slider moves along a geometric grid of x, and a dot where it meets each line."""
+    alt = altair()
+    grid = np.log10(np.unique(plot.data[x]))
+    low, high, step = float(grid[0]), float(grid[-1]), float(np.diff(grid).max())
+    slider = alt.binding_range(min=low, max=high, step=step, name=f"log10 of {plot.titles[x]} ")
+    start = float(grid[np.abs(grid - math.log10(marker)).argmin()])  # on the grid, where the dots are
+    at = alt.param(name="reading", value=start, bind=slider)
+    near = f"abs(log(datum['{x}']) / LN10 - reading) <= {step / 2:.6g}"
+    dots = alt.Chart(plot.data).transform_filter(near).mark_point(size=60, filled=True)
+    rule = alt.Chart(alt.Data(values=[{}])).transform_calculate(at="pow(10, reading)", text="format(datum.at, ',.3~r')")
+    where = alt.X("at:Q", title=plot.titles[x])
+    return (
+        dots.encode(**place, tooltip=plot.tooltip())
+        + rule.mark_rule(strokeDash=[4, 4], color="#888888").encode(x=where).add_params(at)
+        + rule.mark_text(align="left", dx=5, color="#888888").encode(x=where, y=alt.value(8), text="text:N")
+    )

@@ -1,0 +1,138 @@
+"""Columns in printed units, and tables of them as HTML with a CSV to download."""
+
+from __future__ import annotations
+
+import base64
+import math
+import re
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trnmodel.units import format_quantity
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_UNITS = {"flop": "FLOP", "bytes": "B", "byte": "B", "s": "s", "h": "h", "j": "J", "w": "W", "usd": "USD", "hz": "Hz"}
+_SUFFIX = re.compile(rf"^(?:(.*?)_)??((?:[a-z]+(?:_per_[a-z]+)+)|{'|'.join(_UNITS)})$")
+_END = re.compile(r"^(.+?)(_low|_high|)$")
+_UPPER = set("cp dp ep hbm kv lnc mfu pp tp tpot ttft".split())
+
+
+def is_number(column: pd.Series) -> bool:
+    """Whether a column holds numbers; a column of yes and no does not."""
+    return column.dtype.kind in "iuf"
+
+
+def _split(column: str) -> tuple[str, str]:
+    """Words and base unit of a column's name.
+
+    >>> _split("hbm_bytes_per_s"), _split("ridge_flop_per_byte_low"), _split("weights_per_s"), _split("lnc")
+    (('HBM', 'B/s'), ('Ridge low', 'FLOP/B'), ('Weights', 'weights/s'), ('LNC', ''))
+    """
+    stem, end = _END.match(column).groups()
+    match = _SUFFIX.match(stem)
+    name, suffix = (match[1] or match[2].partition("_per_")[0], match[2]) if match else (stem, "")
+    unit = "/".join(_UNITS.get(part, part) for part in suffix.split("_per_"))
+    words = " ".join(word.upper() if word in _UPPER else word for word in (name + end).split("_"))
+    return words[:1].upper() + words[1:], unit
+
+
+def scale(frame: pd.DataFrame, column: str) -> tuple[float, str]:
+    """Factor and title under which a column prints, its prefix chosen for the median; a range follows its middle."""
+    words, unit = _split(column)
+    stem = _END.match(column)[1]
+    middle = frame[stem if stem in frame else column]
+    if not unit or not is_number(middle):
+        return 1.0, words
+    values = np.abs(middle.to_numpy(dtype=float))
+    values = values[np.isfinite(values) & (values > 0)]
+    typical = float(np.median(values)) if values.size else 1.0
+    number, unit = format_quantity(typical, unit, digits=17).split(" ", 1)
+    return float(number) / typical, f"{words} [{unit}]"
+
+
+def printed(frame: pd.DataFrame, *columns: str | None) -> tuple[pd.DataFrame, dict[str, str]]:
+    """The named columns, with their ranges and the mark of estimates, in printed units; and the titles of the named."""
+    named = [column for column in dict.fromkeys(columns) if column]
+    ends = [column + end for column in named for end in ("_low", "_high")]
+    kept = [name for name in dict.fromkeys([*named, *ends, "estimate"]) if name in frame]
+    scales = {name: scale(frame, name) for name in kept}
+    numbers = {name: frame[name] * scales[name][0] for name in kept if is_number(frame[name])}
+    return frame[kept].assign(**numbers), {name: scales[name][1] for name in named}
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table for display: HTML with a CSV download, and plain text. Made by `table`."""
+
+    frame: pd.DataFrame
+    caption: str
+    download: str
+
+    def _repr_html_(self) -> str:
+        shown, titles = printed(self.frame, *self.frame.columns)
+        numeric = [is_number(shown[name]) for name in self.frame]
+        head = "".join(_cell("th", titles[name], right) for name, right in zip(self.frame, numeric, strict=True))
+        rows = [
+            "<tr>" + "".join(_cell("td", value, right) for value, right in zip(row, numeric, strict=True)) + "</tr>"
+            for row in shown[list(self.frame)].itertuples(index=False, name=None)
+        ]
+        csv = base64.b64encode(self.frame.to_csv(index=False, lineterminator="\n").encode()).decode()
+        source = f"data:text/csv;base64,{csv}"
+        link = f'<a class="trn-csv" download="{self.download}.csv" href="{source}">{self.download}.csv</a>'
+        caption = f"<caption>{escape(self.caption)}</caption>"
+        body = f"<thead><tr>{head}</tr></thead>\n<tbody>\n" + "\n".join(rows) + "\n</tbody>"
+        return f'<div class="trn-table"><table class="dataframe">{caption}\n{body}</table>\n{link}</div>'
+
+    def __repr__(self) -> str:
+        return f"{self.caption}\n{self.frame.to_string(index=False)}"
+
+
+def table(frame: pd.DataFrame, *, caption: str, download: str) -> Table:
+    """A table with units in its headings and a link to its CSV in base units, the same text on every run.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        One row a case.
+    caption : str
+        What the table shows.
+    download : str
+        File name of the CSV, without its ending.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> html = table(pd.DataFrame({"hbm_bytes_per_s": [2.9e12]}), caption="Memory", download="m")._repr_html_()
+    >>> "HBM [TB/s]" in html, ">2.9<" in html, 'download="m.csv"' in html
+    (True, True, True)
+    """
+    return Table(frame, caption, download)
+
+
+def _cell(tag: str, value: object, right: bool) -> str:
+    text = escape(_text(value))
+    if text.startswith("https://"):
+        text = f'<a href="{text}">{text}</a>'
+    return f'<{tag} style="text-align: {"right" if right else "left"}">{text}</{tag}>'
+
+
+def _text(value: object) -> str:
+    """A table cell: four significant digits, thousands grouped from 10,000 on.
+
+    >>> _text(667.04), _text(10240.0), _text(2024), _text(float("nan")), _text(True)
+    ('667', '10,240', '2024', '–', 'yes')
+    """
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "–"
+    if isinstance(value, bool | np.bool_):
+        return "yes" if value else "no"
+    if not isinstance(value, int | float | np.number):
+        return str(value)
+    if 1e4 <= abs(value) < 1e15:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"

@@ -1,0 +1,1 @@
+"""The network of a system: its graph, its flows, and its collectives."""

@@ -1,0 +1,235 @@
+"""Hops, cuts and flows of a graph of chips and switches.
+
+Functions take the networkx graph that `trnmodel.fabric.graph` builds (nodes: `kind`; edges: `bytes_per_s_per_dir`,
+`medium`); edges without capacity are idle and count for nothing. A full-duplex link is two arcs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import permutations
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Arcs:
+    """Directed arcs of a graph, twin switches merged: equal links to the same chips carry equal shares."""
+
+    nodes: list
+    chips: NDArray
+    tail: NDArray
+    head: NDArray
+    capacity: NDArray
+    medium: NDArray
+    media: list[str]
+
+
+@dataclass(frozen=True, eq=False)
+class Flow:
+    """A maximum concurrent uniform flow: the rate per ordered pair, and the share of each medium in its bound."""
+
+    bytes_per_s_per_pair: float
+    bottleneck: dict[str, float]
+    variables: int
+
+
+def chip_nodes(graph) -> list:
+    """The chips of a graph, in order of insertion."""
+    return [node for node, kind in graph.nodes(data="kind") if kind == "chip"]
+
+
+def _live_edges(graph):
+    return ((u, v, data) for u, v, data in graph.edges(data=True) if data["bytes_per_s_per_dir"] > 0)
+
+
+def arcs(graph) -> Arcs:
+    """Directed arcs of a graph with twin switches merged into one of the summed capacity.
+
+    Switches with the same neighbours over the same links are interchangeable, so a flow through the merged switch
+    splits evenly over them: the maximum concurrent flow is unchanged.
+    """
+    links = defaultdict(list)
+    for u, v, data in _live_edges(graph):
+        for near, far in ((u, v), (v, u)):
+            links[near].append((far, data["bytes_per_s_per_dir"], data["medium"]))
+    twins = {n: frozenset(links[n]) if kind == "switch" else n for n, kind in graph.nodes(data="kind")}
+    first: dict = {}
+    merged = {node: first.setdefault(key, node) for node, key in twins.items()}
+    nodes = sorted(set(merged.values()), key=list(graph).index)
+    index = {node: nodes.index(merged[node]) for node in graph}
+    total: dict = defaultdict(float)
+    for u, v, data in _live_edges(graph):
+        total[index[u], index[v], data["medium"]] += data["bytes_per_s_per_dir"]
+        total[index[v], index[u], data["medium"]] += data["bytes_per_s_per_dir"]
+    media = sorted({medium for *_, medium in total})
+    tail, head, medium = (np.array(column, dtype=np.int64) for column in _columns(total, media))
+    chips = np.array([index[node] for node in chip_nodes(graph)])
+    return Arcs(nodes, chips, tail, head, np.fromiter(total.values(), float), medium, media)
+
+
+def _columns(total: dict, media: list[str]):
+    return zip(*((u, v, media.index(medium)) for u, v, medium in total), strict=True) if total else ((), (), ())
+
+
+def hop_matrix(graph, sources: list | None = None) -> NDArray:
+    """Edges of the shortest path from each source chip to every chip; infinite where there is none. [-]"""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import dijkstra
+
+    index = {node: number for number, node in enumerate(graph)}
+    pairs = np.array([(index[u], index[v]) for u, v, _ in _live_edges(graph)], dtype=np.int64).reshape(-1, 2)
+    adjacency = coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(len(index),) * 2).tocsr()
+    chips = chip_nodes(graph)
+    starts = [index[node] for node in (chips if sources is None else sources)]
+    reached = dijkstra(adjacency, directed=False, unweighted=True, indices=starts)
+    return reached[:, [index[node] for node in chips]]
+
+
+def cut_bytes_per_s_per_dir(graph, inside: set) -> float:
+    """Capacity, one way, between a set of chips and the rest. [B/s]
+
+    A switch may stand on either side, whichever cuts less; switches join chips only, so each chooses alone.
+    """
+    crossing, sides = 0.0, defaultdict(lambda: [0.0, 0.0])
+    for u, v, data in _live_edges(graph):
+        rate, ends = data["bytes_per_s_per_dir"], [n for n in (u, v) if graph.nodes[n]["kind"] == "chip"]
+        if len(ends) == 2:
+            crossing += rate if (u in inside) != (v in inside) else 0.0
+        else:
+            sides[v if ends[0] == u else u][ends[0] in inside] += rate
+    return crossing + sum(min(pair) for pair in sides.values())
+
+
+def bisection(graph, keys: tuple[str, ...]) -> tuple[float, frozenset]:
+    """The smallest cut among the balanced partitions that follow the build: racks, trays, positions, planes, axes.
+
+    Every order of the `keys` (node attributes) sorts the chips; the first half stands against the second. This is an
+    upper bound of the true bisection; `Topology.bisection_is_exact` says where a flow proves it.
+    """
+    chips = chip_nodes(graph)
+    best = (math.inf, frozenset())
+    for order in dict.fromkeys(permutations(keys)):
+        ranked = sorted(chips, key=lambda node: tuple(graph.nodes[node][key] for key in order))
+        inside = frozenset(ranked[: len(chips) // 2])
+        best = min(best, (cut_bytes_per_s_per_dir(graph, inside), inside), key=lambda found: found[0])
+    return best
+
+
+def torus_bytes_per_s_per_pair(shape: tuple[int, ...], link_bytes_per_s_per_dir) -> float:
+    r"""Maximum concurrent uniform flow per ordered pair on an intact torus. [B/s]
+
+    .. math:: \lambda = \min_i \frac{n_i B_i}{N \bar d_i}, \quad \bar d_i = \lfloor k_i^2/4 \rfloor / k_i
+
+    Every pair crosses a ring i at least its distance there, on average d_i over all pairs with themselves, and a chip
+    has n_i arcs in it (2, or 1 where k = 2); minimal routing that splits ties evenly meets the bound in all rings.
+
+    References
+    ----------
+    .. [1] W. Dally, B. Towles, Principles and Practices of Interconnection Networks, 2004, ch. 3 and 5.
+    """
+    k, rate = np.array(shape), np.array(link_bytes_per_s_per_dir)
+    distance, arcs_per_chip = (k**2 // 4) / k, np.where(k == 2, 1, 2)
+    return float(np.min((arcs_per_chip * rate)[k > 1] / (math.prod(shape) * distance[k > 1])))
+
+
+def _rename(*colours: NDArray, rng) -> NDArray:
+    """One colour for each distinct tuple of colours."""
+    hashed = sum(_weights(colour, rng) for colour in np.broadcast_arrays(*colours))
+    return np.unique(hashed, return_inverse=True)[1].reshape(hashed.shape)
+
+
+def _weights(colour: NDArray, rng) -> NDArray:
+    return rng.integers(2**64, size=int(colour.max(initial=0)) + 1, dtype=np.uint64)[colour]
+
+
+def _refined(net: Arcs, rng) -> tuple[NDArray, NDArray, NDArray]:
+    """Colours of (node, source), (arc, source) and arc such that like-coloured unknowns and rows of the LP are alike."""
+    from scipy.sparse import csr_array
+
+    ones, number = np.ones(len(net.tail), dtype=np.uint64), np.arange(len(net.tail))
+    shape = (len(net.nodes), len(net.tail))
+    leaving, entering = (csr_array((ones, (end, number)), shape=shape) for end in (net.tail, net.head))
+    place = np.arange(len(net.nodes))[:, None]
+    node = 1 * np.isin(place, net.chips) + (place == net.chips[None, :])
+    link = np.unique(np.stack([net.capacity, net.medium]), axis=1, return_inverse=True)[1].ravel()
+    classes = 0
+    while True:
+        arc = _rename(node[net.tail], node[net.head], link[:, None], rng=rng)
+        if classes == (classes := int(node.max()) + int(link.max()) + 2):
+            return node, arc, link
+        out_sum, in_sum = leaving @ _weights(arc, rng), entering @ _weights(arc, rng)
+        node = np.unique(_weights(node, rng) + out_sum + in_sum, return_inverse=True)[1].reshape(node.shape)
+        link = np.unique(_weights(link, rng) + _weights(arc, rng).sum(axis=1), return_inverse=True)[1].ravel()
+
+
+def concurrent_flow(graph) -> Flow:
+    r"""Maximum concurrent uniform flow: the largest equal rate of all ordered pairs of chips at once.
+
+    .. math:: \max \lambda: \quad \sum_{a \in out(v)} f_{sa} - \sum_{a \in in(v)} f_{sa} = \lambda\,b_{sv}, \quad
+              \sum_s f_{sa} \le c_a
+
+    Flows f of source s are merged over destinations (b is n-1 at the source, -1 at other chips, 0 at switches).
+    Rows and unknowns that colour refinement cannot tell apart are merged, which leaves the optimum unchanged.
+
+    References
+    ----------
+    .. [1] F. Shahrokhi, D. Matula, The maximum concurrent flow problem, J. ACM 37(2), 1990.
+    .. [2] M. Grohe, K. Kersting, M. Mladenov, E. Selman, Dimension reduction via colour refinement, ESA 2014.
+    """
+    net = arcs(graph)
+    if len(net.chips) < 2 or not len(net.tail):
+        return Flow(math.nan if len(net.chips) < 2 else 0.0, {}, 0)
+    node, arc, link = _refined(net, np.random.default_rng(0))
+    return _solve(net, node, arc, link)
+
+
+def full_concurrent_flow(graph) -> Flow:
+    """The same optimum from the whole LP, one unknown for each source and arc; for small graphs."""
+    net = arcs(graph)
+    sources = len(net.chips)
+    numbers = [np.arange(size * sources).reshape(size, sources) for size in (len(net.nodes), len(net.tail))]
+    return _solve(net, *numbers, np.arange(len(net.tail)))
+
+
+def _solve(net: Arcs, node: NDArray, arc: NDArray, link: NDArray) -> Flow:
+    from scipy.optimize import linprog
+    from scipy.sparse import coo_array, hstack
+
+    unknowns, scale = int(arc.max()) + 1, net.capacity.max()
+    places = np.unique(node, return_index=True)[1]
+    vertex, source = np.divmod(places, len(net.chips))
+    leaving, entering = (_rows(net, end, vertex, source, arc) for end in (net.tail, net.head))
+    at_source = vertex == net.chips[source]
+    supply = np.where(at_source, len(net.chips) - 1.0, np.where(np.isin(vertex, net.chips), -1.0, 0.0))
+    links = np.unique(link, return_index=True)[1]
+    row = np.repeat(np.arange(len(links)), len(net.chips))
+    load = coo_array((np.ones(row.size), (row, arc[links].ravel())), shape=(len(links), unknowns))
+    result = linprog(
+        np.append(np.zeros(unknowns), -1.0),
+        A_eq=hstack([leaving - entering, coo_array(-supply[:, None])]).tocsr(),
+        b_eq=np.zeros(len(places)),
+        A_ub=hstack([load, coo_array((len(links), 1))]).tocsr(),
+        b_ub=net.capacity[links] / scale,
+        method="highs",
+    )
+    if not result.success:
+        raise RuntimeError(f"linear programme of {unknowns} unknowns: {result.message}")
+    price = -result.ineqlin.marginals * net.capacity[links] / scale
+    shares = np.bincount(net.medium[links], weights=price, minlength=len(net.media)) / max(price.sum(), 1e-300)
+    bound = {net.media[number]: round(float(share), 9) for number, share in enumerate(shares) if share > 1e-9}
+    return Flow(float(-result.fun * scale), bound, unknowns)
+
+
+def _rows(net: Arcs, end: NDArray, vertex: NDArray, source: NDArray, arc: NDArray):
+    """One row for each chosen (vertex, source): its arcs with that end, by the colour of their flow."""
+    from scipy.sparse import coo_array, csr_array
+
+    touching = csr_array((np.ones(len(end)), (end, np.arange(len(end)))), shape=(len(net.nodes), len(end)))
+    chosen = touching[vertex].tocoo()
+    row, number = chosen.coords
+    columns = arc[number, source[row]]
+    return coo_array((chosen.data, (row, columns)), shape=(len(vertex), int(arc.max()) + 1)).tocsr()

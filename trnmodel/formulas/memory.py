@@ -1,0 +1,278 @@
+"""Bytes from pins to partitions: HBM, DMA, blocking in SBUF, host and storage."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Numeric = ArrayLike
+
+
+def hbm_bytes_per_s(pin_bytes_per_s: Numeric, stack_pins: Numeric, stacks: Numeric) -> NDArray:
+    r"""HBM bandwidth of a package from its pins.
+
+    .. math:: b = r\,w\,n
+
+    Parameters
+    ----------
+    pin_bytes_per_s : numeric
+        Rate of one data pin, r. [B/s]
+    stack_pins : numeric
+        Data pins of a stack, w. [-]
+    stacks : numeric
+        Stacks, n. [-]
+
+    Returns
+    -------
+    bandwidth_bytes_per_s : numeric
+        Peak bandwidth, b. [B/s]
+
+    References
+    ----------
+    .. [1] JEDEC JESD238, HBM3: 1,024 data pins a stack.
+
+    Examples
+    --------
+    >>> round(float(hbm_bytes_per_s(9.6e9 / 8, 1024, 4)) / 1e12, 3)
+    4.915
+    """
+    return np.multiply(pin_bytes_per_s, stack_pins) * stacks
+
+
+def share_per_logical_core(total: Numeric, cores: Numeric, lnc: Numeric) -> NDArray:
+    r"""What one logical NeuronCore has of a chip's capacity or bandwidth.
+
+    .. math:: x_l = x\,l / n
+
+    Parameters
+    ----------
+    total : numeric
+        Capacity or bandwidth of the chip, x; the result has its unit. [B]
+    cores : numeric
+        Physical cores of the chip, n. [-]
+    lnc : numeric
+        Physical cores of a logical one, l. [-]
+
+    Returns
+    -------
+    share : numeric
+        Share of the logical core. [B]
+
+    Examples
+    --------
+    >>> float(share_per_logical_core(144.0, 8, [1, 2, 8])[1])
+    36.0
+    """
+    return np.multiply(total, lnc) / np.asarray(cores)
+
+
+def dma_share(row_bytes: Numeric, saturating_bytes: Numeric) -> NDArray:
+    r"""Share of the DMA engines' rate that contiguous rows of a size reach.
+
+    .. math:: \eta = \min(1,\; x / x_0)
+
+    Parameters
+    ----------
+    row_bytes : numeric
+        Contiguous bytes that go to one partition, x. [B]
+    saturating_bytes : numeric
+        Row at which an engine moves bytes as fast as it starts rows, x0. [B]
+
+    Returns
+    -------
+    share : numeric
+        Share of the peak rate. [-]
+
+    Notes
+    -----
+    Assumes: one row costs a fixed time or its bytes, whichever is longer (its packet's start overlaps the row before).
+    Limits: x -> 0 gives 0, x >= x0 gives 1.
+
+    References
+    ----------
+    .. [1] AWS Neuron, NKI DMA bandwidth guide, bandwidth against payload size; NKI DMA overview, first figure.
+
+    Examples
+    --------
+    >>> float(dma_share(512.0, 2048.0)), float(dma_share(65536.0, 2048.0))
+    (0.25, 1.0)
+    """
+    return np.minimum(1.0, np.divide(row_bytes, saturating_bytes))
+
+
+def bandwidth_left_bytes_per_s(
+    dma_bytes_per_s: Numeric, hbm_bytes_per_s: Numeric, collective_bytes_per_s: Numeric
+) -> NDArray:
+    r"""Bandwidth that a kernel has beside collectives on the same DMA engines and the same HBM.
+
+    .. math:: b = \max\bigl(0,\; \min(b_d, b_h) - b_c\bigr)
+
+    Parameters
+    ----------
+    dma_bytes_per_s : numeric
+        Rate of the DMA engines, b_d. [B/s]
+    hbm_bytes_per_s : numeric
+        Achieved HBM bandwidth of the same cores, b_h. [B/s]
+    collective_bytes_per_s : numeric
+        Rate at which collectives move bytes through the same engines meanwhile, b_c. [B/s]
+
+    Returns
+    -------
+    bandwidth_bytes_per_s : numeric
+        What is left, b. [B/s]
+
+    Notes
+    -----
+    The collective cores take no time from the compute engines; their transfers do take DMA engines and HBM.
+
+    References
+    ----------
+    .. [1] AWS Neuron, NKI guide, Trainium2 architecture; compute-communication overlap guide.
+
+    Examples
+    --------
+    >>> float(bandwidth_left_bytes_per_s(368e9, 360e9, 60e9)) / 1e9
+    300.0
+    """
+    return np.maximum(0.0, np.minimum(dma_bytes_per_s, hbm_bytes_per_s) - collective_bytes_per_s)
+
+
+def transfer_s(moved_bytes: Numeric, bandwidth_bytes_per_s: Numeric, start_s: Numeric = 0.0) -> NDArray:
+    r"""Time of one transfer: a fixed start and a stream.
+
+    .. math:: t = \alpha + m / b
+
+    Parameters
+    ----------
+    moved_bytes : numeric
+        Bytes, m. [B]
+    bandwidth_bytes_per_s : numeric
+        Bandwidth, b. [B/s]
+    start_s : numeric
+        Time before the first byte arrives, alpha. [s]
+
+    Returns
+    -------
+    time_s : numeric
+        Time, t. [s]
+
+    Examples
+    --------
+    >>> float(transfer_s(1e9, 1e9, 0.5))
+    1.5
+    """
+    return start_s + np.divide(moved_bytes, bandwidth_bytes_per_s)
+
+
+def staged_s(moved_bytes: Numeric, stage_bytes_per_s: Numeric, overlap: Numeric) -> NDArray:
+    r"""Time through stages in a row, such as storage, host and PCIe.
+
+    .. math:: t = o\,\max_i \frac{m}{b_i} + (1 - o) \sum_i \frac{m}{b_i}
+
+    Parameters
+    ----------
+    moved_bytes : numeric
+        Bytes, m. [B]
+    stage_bytes_per_s : numeric
+        Bandwidth of each stage on the last axis, b_i. [B/s]
+    overlap : numeric
+        1 where the stages stream at the same time, 0 where each waits for the one before, o. [-]
+
+    Returns
+    -------
+    time_s : numeric
+        Time, t. [s]
+
+    Examples
+    --------
+    >>> float(staged_s(8.0, [4.0, 2.0], 1.0)), float(staged_s(8.0, [4.0, 2.0], 0.0))
+    (4.0, 6.0)
+    """
+    stages = np.asarray(moved_bytes)[..., None] / np.asarray(stage_bytes_per_s)
+    return overlap * stages.max(axis=-1) + np.subtract(1, overlap) * stages.sum(axis=-1)
+
+
+def output_block_side(
+    sbuf_bytes: Numeric, accumulator_bytes: Numeric, usable_share: Numeric, tile: Numeric
+) -> NDArray:
+    r"""Side of the square output block that SBUF can accumulate while panels stream past it.
+
+    .. math:: s = s_0 \max\Bigl(1, \Bigl\lfloor \frac{\sqrt{u S / a}}{s_0} \Bigr\rfloor\Bigr)
+
+    Parameters
+    ----------
+    sbuf_bytes : numeric
+        SBUF of a core, S. [B]
+    accumulator_bytes : numeric
+        Bytes of an accumulated element, a. [B]
+    usable_share : numeric
+        Share of SBUF given to the block, u; the rest holds panels, twice. [-]
+    tile : numeric
+        The block is whole tiles of this side, s0. [-]
+
+    Returns
+    -------
+    side : numeric
+        Elements along a side of the block, s. [-]
+
+    References
+    ----------
+    .. [1] J.-W. Hong, H. T. Kung, I/O complexity: the red-blue pebble game, STOC 1981: traffic falls with the root of
+       the fast memory.
+
+    Examples
+    --------
+    >>> float(output_block_side(24 * 2**20, 4, 0.5, 512))
+    1536.0
+    """
+    side = np.sqrt(np.multiply(sbuf_bytes, usable_share) / accumulator_bytes)
+    return tile * np.maximum(1.0, np.floor(side / tile))
+
+
+def blocked_read_bytes(
+    m: Numeric,
+    n: Numeric,
+    k: Numeric,
+    left_element_bytes: Numeric,
+    right_element_bytes: Numeric,
+    block_rows: Numeric,
+    block_columns: Numeric,
+) -> NDArray:
+    r"""HBM bytes that a blocked product reads: each operand once for every block of the other one.
+
+    .. math:: Q = M K a\,\lceil N / n_b \rceil + K N b\,\lceil M / m_b \rceil
+
+    Parameters
+    ----------
+    m : numeric
+        Rows of the product, M. [-]
+    n : numeric
+        Columns of the product, N. [-]
+    k : numeric
+        Contraction, K. [-]
+    left_element_bytes : numeric
+        Bytes of an element of the left operand, a. [B]
+    right_element_bytes : numeric
+        Bytes of an element of the right operand, b. [B]
+    block_rows : numeric
+        Rows of the output block, m_b. [-]
+    block_columns : numeric
+        Columns of the output block, n_b. [-]
+
+    Returns
+    -------
+    read_bytes : numeric
+        Bytes read, Q. [B]
+
+    Notes
+    -----
+    Limits: a block as large as the product reads each operand once.
+
+    Examples
+    --------
+    >>> float(blocked_read_bytes(2048, 2048, 2048, 2, 2, 1024, 1024)) / 2**20
+    32.0
+    """
+    left = np.multiply(m, k) * left_element_bytes * np.ceil(np.divide(n, block_columns))
+    right = np.multiply(k, n) * right_element_bytes * np.ceil(np.divide(m, block_rows))
+    return left + right

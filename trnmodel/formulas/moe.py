@@ -1,0 +1,128 @@
+"""Mixture of experts: which experts a batch touches, and what expert parallelism sends."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Numeric = ArrayLike
+
+
+def distinct_experts(n_experts: Numeric, top_k: Numeric, tokens: Numeric) -> NDArray:
+    r"""Expected number of different experts that a batch of tokens routes to.
+
+    .. math:: D = E\,\bigl(1 - (1 - k/E)^B\bigr)
+
+    Parameters
+    ----------
+    n_experts : numeric
+        Routed experts, E. [-]
+    top_k : numeric
+        Experts a token, k. [-]
+    tokens : numeric
+        Tokens in the batch, B. [-]
+
+    Returns
+    -------
+    distinct : numeric
+        Expected distinct experts, D. [-]
+
+    Notes
+    -----
+    Assumes: uniform, independent routing. Limits: B = 1 gives k; B -> inf gives E.
+
+    References
+    ----------
+    .. [1] Linearity of expectation: an expert is missed by one token with probability 1 - k/E.
+
+    Examples
+    --------
+    >>> round(float(distinct_experts(256, 8, 1)), 9), float(distinct_experts(256, 8, 1e9))
+    (8.0, 256.0)
+    """
+    missed = np.power(1 - np.divide(top_k, n_experts), tokens)
+    return n_experts * (1 - missed)
+
+
+def distinct_destinations(n_experts: Numeric, top_k: Numeric, n_groups: Numeric) -> NDArray:
+    r"""Expected number of groups (ranks, chips, racks) among which one token's experts lie.
+
+    .. math:: d = G\,\Bigl(1 - \prod_{i=0}^{k-1} \frac{E - E/G - i}{E - i}\Bigr)
+
+    Parameters
+    ----------
+    n_experts : numeric
+        Routed experts, E, spread evenly. [-]
+    top_k : numeric
+        Different experts a token, k. [-]
+    n_groups : numeric
+        Groups, G. [-]
+
+    Returns
+    -------
+    destinations : numeric
+        Expected groups that hold at least one of the token's experts, d; at most min(k, G). [-]
+
+    Notes
+    -----
+    Assumes: uniform routing without replacement (hypergeometric). Limits: G = 1 gives 1; G = E gives k.
+
+    References
+    ----------
+    .. [1] Hypergeometric probability of drawing none of a group's E/G experts in k draws.
+
+    Examples
+    --------
+    >>> float(distinct_destinations(256, 8, 1)), round(float(distinct_destinations(256, 8, 256)), 9)
+    (1.0, 8.0)
+    """
+    experts, k, groups = np.broadcast_arrays(*(np.asarray(x, dtype=float) for x in (n_experts, top_k, n_groups)))
+    draw = np.arange(k.max(initial=0))
+    left = (experts - experts / groups)[..., None] - draw
+    missed = np.where(draw < k[..., None], np.maximum(left, 0) / (experts[..., None] - draw), 1.0)
+    return groups * (1 - missed.prod(axis=-1))
+
+
+def dispatch_bytes_per_token(
+    n_experts: Numeric, top_k: Numeric, n_groups: Numeric, hidden: Numeric, element_bytes: Numeric
+) -> NDArray:
+    r"""Bytes that one token sends to other groups when each destination receives one copy.
+
+    .. math:: q = d\,(1 - 1/G)\,h\,s
+
+    Parameters
+    ----------
+    n_experts : numeric
+        Routed experts, E. [-]
+    top_k : numeric
+        Experts a token, k. [-]
+    n_groups : numeric
+        Groups that share the experts evenly, G. [-]
+    hidden : numeric
+        Elements of the activation, h. [-]
+    element_bytes : numeric
+        Bytes of an element on the wire, s. [B]
+
+    Returns
+    -------
+    sent_bytes : numeric
+        Bytes sent for dispatch; the combine returns as many elements, at its own width. [B]
+
+    Notes
+    -----
+    Assumes: uniform routing; a token lies in one of the G groups, so a share 1/G of its destinations is local.
+    Limits: G = 1 gives 0; without merging copies (G = E) it is k (1 - 1/E) h s.
+
+    References
+    ----------
+    .. [1] DeepSeek-AI, DeepSeek-V3 Technical Report, 2024, sec. 3.2.2 (dispatch and combine, node-limited copies).
+
+    Examples
+    --------
+    >>> float(dispatch_bytes_per_token(256, 8, 1, 7168, 1))
+    0.0
+    >>> round(float(dispatch_bytes_per_token(256, 8, 256, 7168, 1)))
+    57120
+    """
+    remote = distinct_destinations(n_experts, top_k, n_groups) * (1 - 1 / np.asarray(n_groups, dtype=float))
+    return remote * hidden * element_bytes

@@ -1,0 +1,460 @@
+"""Times of collectives over several dimensions or tiers: tori, and networks of unlike levels (tray, rack, pair).
+
+`ranks`, `alpha_s` and `bytes_per_s_per_dir` of a function are tuples with one entry a dimension or tier, innermost
+first; each entry may be an array. Bytes shrink from tier to tier, so the order matters: fast tiers belong first.
+`message_bytes` is the full buffer on a rank, as in `collectives`. A torus has two links a dimension and chip, one each
+way round; where a dimension of two has a single link, pass half its rate.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from trnmodel.result import require_choice, require_numbers
+
+Numeric = ArrayLike
+Tuple = tuple[ArrayLike, ...]
+
+PASSES = {
+    "all_gather": 1,
+    "reduce_scatter": 1,
+    "all_reduce": 2,
+}  # all-reduce: reduce-scatter, then all-gather
+
+
+def _checked(ranks: Tuple, **rates: Tuple) -> tuple[list[NDArray], ...]:
+    for name, entries in {"ranks": ranks, **rates}.items():
+        if not isinstance(entries, tuple) or len(entries) != len(ranks) or not ranks:
+            raise ValueError(f"{name}={entries!r}: must be a tuple with one entry a tier, as many as ranks={ranks!r}")
+    for k in ranks:
+        require_numbers(1, whole=True, ranks=k)
+    for name, entries in rates.items():
+        for entry in entries:
+            require_numbers(0, above=name != "alpha_s", **{name: entry})
+    return tuple([np.asarray(entry, dtype=float) for entry in entries] for entries in (ranks, *rates.values()))
+
+
+def _log2_whole(k: NDArray) -> NDArray:
+    bits = np.log2(k)
+    return np.where(bits == np.round(bits), bits, np.nan)
+
+
+STEPS = {"ring": lambda k: k - 1, "halving_doubling": _log2_whole, "one_shot": lambda k: np.sign(k - 1)}
+
+
+def hierarchical_s(
+    collective: str,
+    algorithms: tuple[str, ...],
+    message_bytes: Numeric,
+    ranks: Tuple,
+    alpha_s: Tuple,
+    bytes_per_s_per_dir: Tuple,
+) -> NDArray:
+    r"""Time tier by tier: an all-reduce is reduce-scatters going out, then all-gathers coming back.
+
+    .. math:: t = p\sum_j \left[s_j\alpha_j + \frac{m}{\prod_{i<j} k_i}\,\frac{k_j-1}{k_j}\,\frac{1}{b_j}\right],\quad
+        s = k-1 \text{ (ring)},\; \log_2 k \text{ (halving-doubling)},\; 1 \text{ (one-shot)}
+
+    Parameters
+    ----------
+    collective : {"all_reduce", "all_gather", "reduce_scatter"}
+        Kind of collective: p = 2 passes for an all-reduce, else 1.
+    algorithms : tuple of {"ring", "halving_doubling", "one_shot"}
+        Algorithm within each tier; one-shot needs a switch.
+    message_bytes : numeric
+        Full buffer on a rank, m. [B]
+    ranks : tuple of numeric
+        Ranks in each tier, k_j, innermost first; the product is all ranks. [-]
+    alpha_s : tuple of numeric
+        Start-up time of a step in each tier, alpha_j. [s]
+    bytes_per_s_per_dir : tuple of numeric
+        Rate of a rank into each tier, b_j. [B/s]
+
+    Returns
+    -------
+    time_s : numeric
+        Completion time, t; NaN where halving-doubling meets no power of two. [s]
+
+    Notes
+    -----
+    Assumes: tiers one after the other, never at the same time; with two tiers an all-reduce is intra-tier
+    reduce-scatter, inter-tier all-reduce of the share that is left, intra-tier all-gather.
+
+    References
+    ----------
+    .. [1] M. Cho et al., BlueConnect: decomposing all-reduce for deep learning on heterogeneous network hierarchy,
+       MLSys 2019.
+    .. [2] AWS Neuron SDK, neuron-runtime/explore/internode-collective-comm.rst (hierarchical).
+
+    Examples
+    --------
+    >>> t = hierarchical_s("all_reduce", ("ring",) * 3, 16384, (4, 18, 2), (1e-6,) * 3, (512e9, 512e9, 128e9))
+    >>> round(float(t) * 1e6, 8)
+    42.06488889
+    """
+    k, alpha, b = _checked(ranks, alpha_s=alpha_s, bytes_per_s_per_dir=bytes_per_s_per_dir)
+    require_numbers(0, message_bytes=message_bytes)
+    steps = [require_choice("algorithms", name, STEPS) for name in algorithms]
+    passes = require_choice("collective", collective, PASSES)
+    share, total = np.asarray(message_bytes, dtype=float), 0.0
+    for step, k_j, alpha_j, b_j in zip(steps, k, alpha, b, strict=True):
+        total = total + step(k_j) * alpha_j + share * (k_j - 1) / k_j / b_j
+        share = share / k_j
+    return passes * total
+
+
+def phased_all_to_all_s(message_bytes: Numeric, ranks: Tuple, alpha_s: Tuple, bytes_per_s_per_dir: Tuple) -> NDArray:
+    r"""Time of an all-to-all in one phase a tier; each phase forwards what leaves the rank's place in that tier.
+
+    .. math:: t = \sum_j \left[(k_j > 1)\,\alpha_j + m\,\frac{k_j-1}{k_j}\,\frac{1}{b_j}\right]
+
+    Parameters
+    ----------
+    message_bytes : numeric
+        Send buffer with the rank's own block, m. [B]
+    ranks : tuple of numeric
+        Ranks in each tier, k_j. [-]
+    alpha_s : tuple of numeric
+        Start-up time of each phase, alpha_j. [s]
+    bytes_per_s_per_dir : tuple of numeric
+        Rate of a rank into each tier, b_j. [B/s]
+
+    Returns
+    -------
+    time_s : numeric
+        Completion time, t. [s]
+
+    Notes
+    -----
+    Assumes: phases one after the other; within a phase a direct exchange over a switch or a single link.
+
+    References
+    ----------
+    .. [1] W. Dally, B. Towles, Principles and Practices of Interconnection Networks, 2004, ch. 3.
+
+    Examples
+    --------
+    >>> t = phased_all_to_all_s(16384, (2, 16, 2), (1e-6,) * 3, (512e9, 512e9, 128e9))
+    >>> round(float(t) * 1e6, 9)
+    3.11
+    """
+    k, alpha, b = _checked(ranks, alpha_s=alpha_s, bytes_per_s_per_dir=bytes_per_s_per_dir)
+    require_numbers(0, message_bytes=message_bytes)
+    phases = [
+        np.sign(k_j - 1) * a_j + (k_j - 1) / k_j * message_bytes / b_j
+        for k_j, a_j, b_j in zip(k, alpha, b, strict=True)
+    ]
+    return sum(phases)
+
+
+def bucket_s(
+    collective: str,
+    message_bytes: Numeric,
+    ranks: Tuple,
+    alpha_s: Numeric,
+    bytes_per_s_per_dir: Tuple,
+    directions: Numeric,
+) -> NDArray:
+    r"""Time of the bucket algorithm on a torus: rings along one dimension after the other.
+
+    .. math:: t = p\sum_j \left[(k_j-1)\alpha + \frac{m}{\prod_{i<j} k_i}\,\frac{k_j-1}{k_j}\,\frac{1}{d\,b_j}\right]
+
+    Parameters
+    ----------
+    collective : {"all_reduce", "all_gather", "reduce_scatter"}
+        Kind of collective: p = 2 passes for an all-reduce, else 1.
+    message_bytes : numeric
+        Full buffer on a rank, m. [B]
+    ranks : tuple of numeric
+        Ranks along each dimension, k_j, in the order of the reduce-scatter. [-]
+    alpha_s : numeric
+        Start-up time of a step, alpha. [s]
+    bytes_per_s_per_dir : tuple of numeric
+        Rate of one link of each dimension, b_j. [B/s]
+    directions : numeric
+        Ways round each ring that carry data, d: 1 or 2. [-]
+
+    Returns
+    -------
+    time_s : numeric
+        Completion time, t. [s]
+
+    References
+    ----------
+    .. [1] M. Barnett et al., Interprocessor collective communication library (InterCom), SHPCC 1994.
+
+    Examples
+    --------
+    >>> round(float(bucket_s("all_reduce", 16384, (4, 4, 4), 1e-6, (128e9, 128e9, 64e9), directions=2)) * 1e6, 9)
+    18.132
+    """
+    if not np.all(np.isin(directions, (1, 2))):
+        raise ValueError(f"directions={directions!r}: allowed are 1 and 2")
+    _checked(ranks, bytes_per_s_per_dir=bytes_per_s_per_dir)
+    rates = tuple(np.multiply(b, directions) for b in bytes_per_s_per_dir)
+    n = len(ranks)
+    return hierarchical_s(collective, ("ring",) * n, message_bytes, ranks, (alpha_s,) * n, rates)
+
+
+def multiport_bucket_s(
+    collective: str, message_bytes: Numeric, ranks: Tuple, alpha_s: Numeric, bytes_per_s_per_dir: Tuple
+) -> NDArray:
+    r"""Time of the bucket algorithm on a torus in rotated copies, so that all links work at the same time.
+
+    .. math:: t = p\sum_{q=0}^{d-1} \max_c \left[(k_j-1)\alpha + \frac{m}{d\prod_{i \in P_{cq}} k_i}\,
+        \frac{k_j-1}{k_j}\,\frac{1}{2b_j}\right]_{j = (c+q) \bmod d}
+
+    Parameters
+    ----------
+    collective : {"all_reduce", "all_gather", "reduce_scatter"}
+        Kind of collective: p = 2 passes for an all-reduce, else 1.
+    message_bytes : numeric
+        Full buffer on a rank, m. [B]
+    ranks : tuple of numeric
+        Ranks along each of the d dimensions, k_j. [-]
+    alpha_s : numeric
+        Start-up time of a step, alpha. [s]
+    bytes_per_s_per_dir : tuple of numeric
+        Rate of one link of each dimension, b_j. [B/s]
+
+    Returns
+    -------
+    time_s : numeric
+        Completion time, t. [s]
+
+    Notes
+    -----
+    Copy c holds 1/d of the buffer and is in dimension c + q in phase q; P are the dimensions it has left behind. All
+    copies wait for the slowest of a phase. Equal dimensions: p[d(k-1)alpha + (n-1)/n m/(2 d b)], the node cut.
+
+    References
+    ----------
+    .. [1] P. Sack, W. Gropp, Collective algorithms for multiported torus networks, ACM TOPC 1(2), 2015.
+
+    Examples
+    --------
+    >>> round(float(multiport_bucket_s("all_reduce", 16384, (4, 4, 4), 1e-6, (128e9,) * 3)) * 1e6, 9)
+    18.042
+    """
+    k, b = _checked(ranks, bytes_per_s_per_dir=bytes_per_s_per_dir)
+    require_numbers(0, message_bytes=message_bytes, alpha_s=alpha_s)
+    d = len(k)
+    shares = [np.asarray(message_bytes, dtype=float) / d] * d
+    total = 0.0
+    for phase in range(d):
+        times = []
+        for copy in range(d):
+            j = (copy + phase) % d
+            times.append((k[j] - 1) * np.asarray(alpha_s) + shares[copy] * (k[j] - 1) / k[j] / (2 * b[j]))
+            shares[copy] = shares[copy] / k[j]
+        total = total + np.max(np.broadcast_arrays(*times), axis=0)
+    return require_choice("collective", collective, PASSES) * total
+
+
+def torus_halving_doubling_s(
+    collective: str, message_bytes: Numeric, ranks: Tuple, alpha_s: Numeric, bytes_per_s_per_dir: Tuple
+) -> NDArray:
+    r"""Time of recursive halving and doubling on a torus of rings of four (or two), which is a hypercube.
+
+    .. math:: t = p\sum_j \left[\log_2 k_j\,\alpha + \frac{m}{\prod_{i<j} k_i}\,\frac{k_j-1}{k_j}\,\frac{1}{b_j}\right]
+
+    Parameters
+    ----------
+    collective : {"all_reduce", "all_gather", "reduce_scatter"}
+        Kind of collective: p = 2 passes for an all-reduce, else 1.
+    message_bytes : numeric
+        Full buffer on a rank, m. [B]
+    ranks : tuple of numeric
+        Ranks along each dimension, k_j: 1, 2 or 4, else NaN results; fast dimensions first. [-]
+    alpha_s : numeric
+        Start-up time of a step, alpha. [s]
+    bytes_per_s_per_dir : tuple of numeric
+        Rate of one link of each dimension, b_j; a step uses one link of a chip. [B/s]
+
+    Returns
+    -------
+    time_s : numeric
+        Completion time, t. [s]
+
+    Notes
+    -----
+    A ring of four is a square (Q2), so a 4x4 torus is Q4 and 4x4x4 is Q6: every partner is a direct neighbour. Longer
+    rings have no such embedding.
+
+    References
+    ----------
+    .. [1] R. Rabenseifner, Optimization of collective reduction operations, ICCS 2004.
+    .. [2] AWS Neuron SDK, neuron-runtime/explore/intranode-collective-comm.rst (the 2D torus as a 4D hypercube).
+
+    Examples
+    --------
+    >>> round(float(torus_halving_doubling_s("all_reduce", 16384, (4, 4), 1e-6, (128e9, 128e9))) * 1e6, 9)
+    8.24
+    """
+    k, _ = _checked(ranks, bytes_per_s_per_dir=bytes_per_s_per_dir)
+    squares = tuple(np.where(np.isin(k_j, (1, 2, 4)), k_j, np.nan) for k_j in k)
+    n, rates = len(k), bytes_per_s_per_dir
+    return hierarchical_s(collective, ("halving_doubling",) * n, message_bytes, squares, (alpha_s,) * n, rates)
+
+
+def ring_link_load(k: Numeric, ties: str = "split") -> NDArray:
+    r"""Load of a directed ring link under uniform all-to-all traffic and shortest paths, as a share of a send buffer.
+
+    .. math:: l = \frac{\lfloor k^2/4 \rfloor}{2k} \text{ (ties split)},\quad
+        \frac{h(h+1)}{2k},\; h = \lfloor k/2 \rfloor \text{ (ties one way)}
+
+    Parameters
+    ----------
+    k : numeric
+        Ranks on the ring. [-]
+    ties : {"split", "one_way"}
+        Where the opposite rank's traffic goes: half each way round, or all of it one way.
+
+    Returns
+    -------
+    load : numeric
+        Share l of a rank's send buffer on the busier link; k/8 for even k with ties split. [-]
+
+    Notes
+    -----
+    One way costs 1.5 times the split load on a ring of four; it is what careless routing gives.
+
+    References
+    ----------
+    .. [1] W. Dally, B. Towles, Principles and Practices of Interconnection Networks, 2004, ch. 3.
+
+    Examples
+    --------
+    >>> float(ring_link_load(4)), float(ring_link_load(4, ties="one_way"))
+    (0.5, 0.75)
+    """
+    require_numbers(1, whole=True, k=k)
+    k = np.asarray(k, dtype=float)
+    half = np.floor(k / 2)
+    loads = {"split": np.floor(k**2 / 4) / (2 * k), "one_way": half * (half + 1) / (2 * k)}
+    return require_choice("ties", ties, loads)
+
+
+def torus_pair_bytes_per_s(ranks: Tuple, bytes_per_s_per_dir: Tuple, ties: str = "split") -> NDArray:
+    r"""All-to-all capacity of a torus: the rate that every ordered pair can have at the same time.
+
+    .. math:: \lambda = \left[n\,\max_j \frac{l(k_j)}{b_j}\right]^{-1},\quad n = \prod_j k_j
+
+    Parameters
+    ----------
+    ranks : tuple of numeric
+        Ranks along each dimension, k_j. [-]
+    bytes_per_s_per_dir : tuple of numeric
+        Rate of one link of each dimension, b_j. [B/s]
+    ties : {"split", "one_way"}
+        Routing of ties; see `ring_link_load`.
+
+    Returns
+    -------
+    rate_bytes_per_s : numeric
+        Rate per ordered pair, lambda; infinite for one rank. [B/s]
+
+    References
+    ----------
+    .. [1] W. Dally, B. Towles, Principles and Practices of Interconnection Networks, 2004, ch. 3.
+
+    Examples
+    --------
+    >>> round(float(torus_pair_bytes_per_s((4, 4), (128e9, 128e9))))
+    16000000000
+    """
+    k, b = _checked(ranks, bytes_per_s_per_dir=bytes_per_s_per_dir)
+    loads = [ring_link_load(k_j, ties) / b_j for k_j, b_j in zip(k, b, strict=True)]
+    with np.errstate(divide="ignore"):
+        return np.divide(1.0, np.max(np.broadcast_arrays(*loads), axis=0) * math.prod(k))
+
+
+def torus_one_shot_s(
+    collective: str,
+    message_bytes: Numeric,
+    ranks: Tuple,
+    alpha_s: Numeric,
+    bytes_per_s_per_dir: Tuple,
+    ties: str = "split",
+) -> NDArray:
+    r"""Time on a torus when every rank sends to all others in one step; with "all_to_all" the channel-load bound.
+
+    .. math:: t = \alpha + s/\lambda,\quad s = m \text{ (all-reduce)},\; m/n \text{ (others)}
+
+    Parameters
+    ----------
+    collective : {"all_reduce", "all_gather", "reduce_scatter", "all_to_all"}
+        Kind of collective.
+    message_bytes : numeric
+        Full buffer on a rank, m. [B]
+    ranks : tuple of numeric
+        Ranks along each dimension. [-]
+    alpha_s : numeric
+        Start-up time of the step, alpha. [s]
+    bytes_per_s_per_dir : tuple of numeric
+        Rate of one link of each dimension. [B/s]
+    ties : {"split", "one_way"}
+        Routing of ties; see `ring_link_load`.
+
+    Returns
+    -------
+    time_s : numeric
+        Completion time, t; lambda is `torus_pair_bytes_per_s`. [s]
+
+    Notes
+    -----
+    Assumes: unicast copies on shortest paths. An all-to-all with alpha = 0 is its bandwidth lower bound.
+
+    References
+    ----------
+    .. [1] W. Dally, B. Towles, Principles and Practices of Interconnection Networks, 2004, ch. 3.
+    .. [2] AWS Neuron SDK, neuron-runtime/explore/intranode-collective-comm.rst (single-step Mesh).
+
+    Examples
+    --------
+    >>> round(float(torus_one_shot_s("all_to_all", 16384, (4, 4), 1e-6, (128e9, 128e9))) * 1e6, 9)
+    1.064
+    """
+    n = math.prod(np.asarray(k, dtype=float) for k in ranks)
+    parts = dict.fromkeys(("all_gather", "reduce_scatter", "all_to_all"), n) | {"all_reduce": np.ones_like(n)}
+    pair = torus_pair_bytes_per_s(ranks, bytes_per_s_per_dir, ties)
+    require_numbers(0, message_bytes=message_bytes, alpha_s=alpha_s)
+    return np.sign(n - 1) * alpha_s + np.divide(message_bytes, require_choice("collective", collective, parts) * pair)
+
+
+def torus_bisection_bytes_per_s_per_dir(ranks: Tuple, bytes_per_s_per_dir: Tuple) -> NDArray:
+    r"""Links between two halves of a torus, one way, cut across its weakest even dimension.
+
+    .. math:: B = \min_{j:\,k_j \text{ even}} 2\,\frac{n}{k_j}\,b_j
+
+    Parameters
+    ----------
+    ranks : tuple of numeric
+        Ranks along each dimension, k_j; n is their product. [-]
+    bytes_per_s_per_dir : tuple of numeric
+        Rate of one link of each dimension, b_j. [B/s]
+
+    Returns
+    -------
+    bisection_bytes_per_s_per_dir : numeric
+        Bisection bandwidth, B; infinite where no dimension is even. [B/s]
+
+    Notes
+    -----
+    A ring is cut in two places. A dimension of odd length has no plane that halves the torus.
+
+    References
+    ----------
+    .. [1] W. Dally, B. Towles, Principles and Practices of Interconnection Networks, 2004, ch. 3.
+
+    Examples
+    --------
+    >>> round(float(torus_bisection_bytes_per_s_per_dir((4, 4, 4), (128e9, 128e9, 64e9))))
+    2048000000000
+    """
+    k, b = _checked(ranks, bytes_per_s_per_dir=bytes_per_s_per_dir)
+    cuts = [np.where(k_j % 2 == 0, 2 * math.prod(k) / k_j * b_j, np.inf) for k_j, b_j in zip(k, b, strict=True)]
+    return np.min(np.broadcast_arrays(*cuts), axis=0)

@@ -1,0 +1,133 @@
+"""The static book, the page of one report, and the committed notebooks: Sphinx over executed chapters."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+
+import nbformat
+
+from trnmodel.report import chapter
+from trnmodel.report.chapter import PACKAGE, ROOT, InputError, chapters
+from trnmodel.report.execute import ChapterError, Outcome, clean, run, write_whole
+
+BOOK = PACKAGE / "book" if (PACKAGE / "book").is_dir() else ROOT / "book"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+BROWSER_FLAGS = [
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update"),
+    *("--no-pdf-header-footer", "--virtual-time-budget=60000"),
+]
+
+
+def write_reference_notebooks(out_dir: str | Path = "build", *, progress: bool = True) -> list[Path]:
+    """Execute all chapters with their defaults and write the committed half of each pair; the files that changed."""
+    if chapter.CHAPTERS.is_relative_to(PACKAGE):
+        raise InputError("the committed notebooks belong to the source tree; this is an installed package")
+    changed = []
+    for outcome in run(chapters(), out_dir=Path(out_dir) / "notebooks", progress=progress):
+        target = chapter.CHAPTERS.parent / f"{outcome.slug}.ipynb"
+        notebook = clean(outcome.slug, nbformat.read(outcome.path, 4))
+        pairing = chapter.read(outcome.slug).metadata.get("jupytext", {})
+        notebook.metadata["jupytext"] = {k: v for k, v in pairing.items() if k != "text_representation"}
+        text = nbformat.writes(notebook) + "\n"
+        if not target.is_file() or target.read_text(encoding="utf-8") != text:
+            write_whole(target, text)
+            changed.append(target)
+    return changed
+
+
+def build_book(out_dir: str | Path = "build", *, pdf: bool = False, progress: bool = True) -> Path:
+    """Execute what changed, then build `out_dir/html` (and `trnmodel.pdf`); the path of the first page or of the PDF.
+
+    `{chapters}` in the book's `index.md` becomes the list of chapters. The old book stays until the new one is whole.
+    """
+    _require_book()
+    browser = _browser() if pdf else None
+    folder = Path(out_dir)
+    outcomes = run(chapters(), out_dir=folder / "notebooks", progress=progress)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".book-") as scratch:
+        source, built = Path(scratch) / "source", Path(scratch) / "html"
+        _assemble(source, outcomes)
+        if browser:
+            _sphinx("singlehtml", source, built)
+            return _print(browser, built / "index.html", folder / "trnmodel.pdf")
+        _sphinx("html", source, built, "--fail-on-warning", "--keep-going")
+        return _swap(built, folder / "html") / "index.html"
+
+
+def build_page(outcome: Outcome) -> Path | None:
+    """Make `<slug>/index.html` beside an executed notebook, in the dress of the book; None where Sphinx is missing."""
+    target = outcome.path.with_suffix("")
+    if not _has_book():
+        return None
+    if not outcome.ran and (target / "index.html").is_file():
+        return target / "index.html"
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".page-") as scratch:
+        source, built = Path(scratch) / "source", Path(scratch) / "html"
+        source.mkdir()
+        for path in (outcome.path, *BOOK.glob("*.bib")):
+            shutil.copy2(path, source / ("index.ipynb" if path == outcome.path else path.name))
+        _sphinx("html", source, built)
+        return _swap(built, target) / "index.html"
+
+
+def _has_book() -> bool:
+    return (BOOK / "conf.py").is_file() and all(find_spec(name) for name in ("sphinx", "myst_nb"))
+
+
+def _require_book() -> None:
+    if not _has_book():
+        raise InputError("the book needs its folder `book/` and the extra `book` (pip install 'trnmodel[book]')")
+
+
+def _browser() -> str:
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if found is None:
+        raise InputError(f"printing the book needs one of {', '.join(BROWSERS)} on the path")
+    return found
+
+
+def _assemble(source: Path, outcomes: list[Outcome]) -> None:
+    """Lay the book's own pages and the executed chapters side by side."""
+    shutil.copytree(BOOK, source, ignore=shutil.ignore_patterns("__pycache__"))
+    (source / "chapters").mkdir(exist_ok=True)
+    for outcome in outcomes:
+        shutil.copy2(outcome.path, source / "chapters")
+    index = source / "index.md"
+    listed = "\n".join(f"chapters/{outcome.slug}" for outcome in outcomes)
+    index.write_text(index.read_text(encoding="utf-8").replace("{chapters}", listed), encoding="utf-8")
+
+
+def _sphinx(builder: str, source: Path, built: Path, *flags: str) -> None:
+    """Call Sphinx with the configuration of `book/`; ChapterError with its last words where it fails."""
+    places = ["-c", str(BOOK), "-d", str(built.parent / "doctrees"), str(source), str(built)]
+    command = [sys.executable, "-m", "sphinx", "-b", builder, "-q", "-j", "2", *flags, *places]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        words = done.stderr.replace(f"{source}{os.sep}", "").strip().splitlines() or ["no message"]
+        raise ChapterError("\n".join(["Sphinx could not build the pages:", *words[-20:]]))
+
+
+def _swap(built: Path, target: Path) -> Path:
+    """Put a whole folder in the place of the old one."""
+    if target.exists():
+        target.rename(built.with_name("old"))
+    return built.rename(target)
+
+
+def _print(browser: str, page: Path, target: Path) -> Path:
+    """Print a page to PDF."""
+    draft = page.with_name("book.pdf")
+    profile = f"--user-data-dir={page.parent / 'profile'}"
+    command = [browser, *BROWSER_FLAGS, profile, f"--print-to-pdf={draft.resolve()}", page.resolve().as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode or not draft.is_file():
+        words = done.stderr.strip().splitlines() or ["no message"]
+        raise ChapterError(f"{browser} could not print the book: {words[-1]}")
+    return draft.replace(target)

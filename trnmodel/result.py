@@ -1,0 +1,141 @@
+"""What every result has: a tidy table, a mark on points that cannot exist, and refusal of wrong input.
+
+A result is a frozen, slotted dataclass of arrays, inputs beside outputs:
+
+    @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+    class Answer(Result):
+        REASONS: ClassVar[tuple[str, ...]] = ("more ranks than chips", "does not fit in memory")
+        n_ranks: NDArray
+        time_s: NDArray
+
+    mask = reason_mask(n_ranks > chips, needed_bytes > hbm_bytes)
+    Answer(n_ranks=n_ranks, **blank(mask, time_s=time_s), reason_mask=mask)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+
+def reason_mask(*impossible: ArrayLike) -> NDArray:
+    """Bit mask with bit i set where the i-th condition holds; 0 is a point that can exist.
+
+    Examples
+    --------
+    >>> reason_mask([True, False, True], [False, False, True])
+    array([1, 0, 3])
+    """
+    bits = [np.asarray(condition, dtype=bool) * 2**bit for bit, condition in enumerate(impossible)]
+    return np.asarray(sum(bits))[()]
+
+
+def blank(mask: ArrayLike, **numbers: ArrayLike) -> dict[str, NDArray]:
+    """Give the numbers back with NaN wherever the mask is not 0.
+
+    Examples
+    --------
+    >>> blank([0, 1], time_s=2.0)
+    {'time_s': array([ 2., nan])}
+    """
+    return {name: np.where(np.equal(mask, 0), value, np.nan)[()] for name, value in numbers.items()}
+
+
+def words(mask: ArrayLike, names: tuple[str, ...]) -> NDArray | str:
+    """Text of a bit mask: the names of its bits joined by "; ", empty for 0; one text for one point.
+
+    Examples
+    --------
+    >>> words(3, ("too big", "too slow"))
+    'too big; too slow'
+    """
+    masks, places = np.unique(np.asarray(mask), return_inverse=True)
+    texts = ["; ".join(name for bit, name in enumerate(names) if int(value) >> bit & 1) for value in masks]
+    return np.asarray(texts, dtype=object)[np.reshape(places, np.shape(mask))]
+
+
+def require_numbers(low: float, above: bool = False, whole: bool = False, **arguments: ArrayLike) -> None:
+    """Raise ValueError, naming argument and value, for text, for numbers below `low`, or for parts of a whole.
+
+    NaN ("not published") passes and makes the answer NaN.
+
+    Examples
+    --------
+    >>> require_numbers(1, whole=True, n_ranks=[4, 0])
+    Traceback (most recent call last):
+    ValueError: n_ranks=[4, 0]: every value must be a whole number of at least 1
+    """
+    kind = ("a whole number " if whole else "a number ") + (f"above {low}" if above else f"of at least {low}")
+    for name, value in arguments.items():
+        try:
+            number = np.asarray(value, dtype=float)
+        except (TypeError, ValueError):
+            raise ValueError(f"{name}={value!r}: every value must be {kind}") from None
+        wrong = (number <= low) if above else (number < low)
+        if np.any(wrong) or (whole and np.any(number != np.round(number), where=~np.isnan(number))):
+            raise ValueError(f"{name}={value!r}: every value must be {kind}")
+
+
+def require_choice(name: str, value: str, table: Mapping[str, Any]) -> Any:
+    """What `table` holds for a category, or ValueError naming the argument and what is allowed.
+
+    Examples
+    --------
+    >>> require_choice("ties", "up", {"split": 1, "one_way": 2})
+    Traceback (most recent call last):
+    ValueError: ties='up': allowed are ['one_way', 'split']
+    """
+    if value not in table:
+        raise ValueError(f"{name}={value!r}: allowed are {sorted(table)}")
+    return table[value]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Result:
+    """Base of every result: fields broadcast against each other, `reason_mask` marks points that cannot exist."""
+
+    REASONS: ClassVar[tuple[str, ...]] = ()
+    reason_mask: NDArray
+
+    @property
+    def valid(self) -> NDArray:
+        """Whether each point can exist."""
+        return np.equal(self.reason_mask, 0)
+
+    @property
+    def reason(self) -> NDArray | str:
+        """Why each point cannot exist; empty where it can."""
+        return words(self.reason_mask, self.REASONS)
+
+    def require_valid(self) -> Self:
+        """Give the result back, or raise ValueError with the reasons if any point cannot exist."""
+        if not np.all(self.valid):
+            bad = np.count_nonzero(~np.asarray(self.valid))
+            reasons = sorted(set(np.ravel(self.reason)) - {""})
+            raise ValueError(f"{bad} of {np.size(self.valid)} points cannot exist: {'; '.join(reasons)}")
+        return self
+
+    def to_frame(self):
+        """Tidy pandas DataFrame: one row a point, inputs beside outputs, then valid and reason (and bound).
+
+        Fields broadcast to their common shape and are laid out in C order. A spec shows its id; mappings are left out.
+        """
+        import pandas as pd
+
+        columns = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "reason_mask"}
+        extras = [name for name in ("valid", "reason", "bound") if hasattr(self, name)]
+        columns |= {name: getattr(self, name) for name in extras}
+        cells = {name: _cells(value) for name, value in columns.items() if not isinstance(value, Mapping)}
+        shape = np.broadcast_shapes(*(cell.shape for cell in cells.values()))
+        return pd.DataFrame({name: np.broadcast_to(cell, shape).ravel() for name, cell in cells.items()})
+
+
+def _cells(value: Any) -> NDArray:
+    label = getattr(value, "id", value)
+    if isinstance(label, str):
+        return np.asarray(label, dtype=object)
+    return np.asarray(label)

@@ -1,0 +1,1 @@
+"""Studies: functions that return tidy tables."""

@@ -1,0 +1,259 @@
+"""Chips side by side: rooflines, ridge points, memory, provenance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trnmodel.catalog import load
+from trnmodel.catalog.specs import Chip, Precision
+from trnmodel.formulas import roofline
+from trnmodel.units import format_quantity
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import ArrayLike
+
+
+def rooflines(
+    chips: Iterable[str | Chip], dtypes: Iterable[str], intensity_flop_per_byte: ArrayLike, sparse: bool = False
+) -> pd.DataFrame:
+    """Attainable rate over arithmetic intensity, for each chip and each compute dtype that it has a peak for.
+
+    Parameters
+    ----------
+    chips : iterable of str or Chip
+        Chips to compare.
+    dtypes : iterable of str
+        Compute dtypes; a pair without a printed peak is left out.
+    intensity_flop_per_byte : array_like
+        Arithmetic intensity. [FLOP/B]
+    sparse : bool
+        Use the structured-sparsity peaks in place of the dense ones.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        chip, dtype, intensity_flop_per_byte, attainable_flop_per_s, bound ("memory" or "compute").
+
+    Examples
+    --------
+    >>> rooflines(["trainium2"], ["bf16"], [1.0, 1000.0]).bound.tolist()
+    ['memory', 'compute']
+    """
+    import pandas as pd
+
+    intensity = np.atleast_1d(np.asarray(intensity_flop_per_byte, dtype=float))
+    frames = []
+    for chip, dtype in _pairs(chips, dtypes, sparse):
+        peak = chip.peak(dtype, sparse)
+        rate = roofline.attainable_flop_per_s(intensity, peak, chip.hbm_bytes_per_s)
+        bound = np.where(rate < peak, "memory", "compute")
+        columns = {"intensity_flop_per_byte": intensity, "attainable_flop_per_s": rate, "bound": bound}
+        frames.append(pd.DataFrame({"chip": chip.name, "dtype": dtype, **columns}))
+    return pd.concat(frames, ignore_index=True)
+
+
+def _pairs(chips: Iterable[str | Chip], dtypes: Iterable[str], sparse: bool) -> list[tuple[Chip, str]]:
+    resolved = [load.chip(chip) for chip in chips]
+    wanted = list(dtypes)
+    pairs = [
+        (chip, dtype)
+        for chip in resolved
+        for dtype in wanted
+        if dtype in (chip.sparse_peak_flop_per_s if sparse else chip.peak_flop_per_s)
+    ]
+    if not pairs:
+        kind = "sparse" if sparse else "dense"
+        raise ValueError(f"dtypes={wanted}: none of {[chip.id for chip in resolved]} has a {kind} peak for them")
+    return pairs
+
+
+def peaks(chips: Iterable[str | Chip], dtypes: Iterable[str], sparse: bool = False) -> pd.DataFrame:
+    """Peak, HBM bandwidth and ridge point of each chip and dtype, with the pair that open disagreements leave.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        chip, dtype, year, peak_flop_per_s, hbm_bytes_per_s, ridge_flop_per_byte with `_low` and `_high`, and
+        `estimate`, True where our own estimate enters.
+
+    Examples
+    --------
+    >>> float(peaks(["trainium2"], ["bf16"]).ridge_flop_per_byte.iloc[0])
+    230.0
+    """
+    import pandas as pd
+
+    rows = []
+    for chip, dtype in _pairs(chips, dtypes, sparse):
+        label = f"{'sparse_' if sparse else ''}peak_flop_per_s[{dtype}]"
+        peak, (peak_low, peak_high) = chip.peak(dtype, sparse), chip.range(label)
+        hbm_low, hbm_high = chip.range("hbm_bytes_per_s")
+        ridge = [
+            float(roofline.ridge_point_flop_per_byte(p, b))
+            for p, b in ((peak, chip.hbm_bytes_per_s), (peak_low, hbm_high), (peak_high, hbm_low))
+        ]
+        rows.append(
+            {
+                "chip": chip.name,
+                "dtype": dtype,
+                "year": chip.year,
+                "peak_flop_per_s": peak,
+                "hbm_bytes_per_s": chip.hbm_bytes_per_s,
+                "ridge_flop_per_byte": ridge[0],
+                "ridge_flop_per_byte_low": ridge[1],
+                "ridge_flop_per_byte_high": ridge[2],
+                "estimate": bool({label, "hbm_bytes_per_s"} & chip.estimates),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def logical_devices(chips: Iterable[str | Chip]) -> pd.DataFrame:
+    """HBM behind one logical device: a logical NeuronCore at each LNC that the chip allows, or the whole chip.
+
+    Examples
+    --------
+    >>> logical_devices(["trainium3"]).set_index("lnc").hbm_bytes.div(2**30).to_dict()
+    {1: 18.0, 2: 36.0, 8: 144.0}
+    """
+    import pandas as pd
+
+    rows = []
+    for chip in map(load.chip, chips):
+        for lnc in chip.lnc_choices:
+            share = {"lnc": lnc, "devices_per_chip": int(chip.cores / lnc)}
+            rows.append({"chip": chip.name, **share, "hbm_bytes": chip.hbm_bytes_per_logical_core(lnc)})
+    return pd.DataFrame(rows)
+
+
+def notation(chip: str | Chip, symbols: Mapping[str, str]) -> pd.DataFrame:
+    """The notation table of a chapter: symbol, code name, meaning, value and source of each field, from data.
+
+    Parameters
+    ----------
+    chip : str or Chip
+        Whose fields.
+    symbols : mapping
+        Field ("hbm_bytes_per_s", "peak_flop_per_s[bf16]") to the symbol that the chapter uses.
+
+    Examples
+    --------
+    >>> notation("trainium2", {"hbm_bytes_per_s": "b"})[["symbol", "value"]].to_dict("records")
+    [{'symbol': 'b', 'value': '2.9 TB/s'}]
+    """
+    import pandas as pd
+
+    chip = load.chip(chip)
+    rows = []
+    for field, symbol in symbols.items():
+        quantity, low_high = load.quantities()[field.partition("[")[0]], chip.range(field)
+        used = [load.facts_rows()[fact_id] for fact_id in chip.sources.get(field, ())]
+        printed = [format_quantity(value, quantity.unit_si) for value in dict.fromkeys(low_high)]
+        rows.append(
+            {
+                "symbol": symbol,
+                "code name": field,
+                "meaning": quantity.description,
+                "value": " to ".join(printed),
+                "source": "; ".join(f"{fact.source}, {fact.locator}" for fact in used),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def disagreements(entities: Iterable[str], quantities: Iterable[str] | None = None) -> pd.DataFrame:
+    """Facts about these entities on which sources disagree: what each prints, and what became of it.
+
+    Examples
+    --------
+    >>> rows = disagreements(["trainium1"], ["peak_flop_per_s"])
+    >>> "210" in rows[rows.status == "rejected"].value_printed.tolist()
+    True
+    """
+    facts = load.facts()
+    facts = facts[facts.entity.isin(list(entities))]
+    if quantities is not None:
+        facts = facts[facts.quantity.isin(list(quantities))]
+    disputed = facts[facts.reason != "no source contradicts it"]
+    columns = "entity quantity qualifier value_printed unit_printed source locator status reason".split()
+    return disputed[columns].sort_values(["entity", "quantity", "qualifier"], kind="stable", ignore_index=True)
+
+
+def arrays(chips: Iterable[str | Chip]) -> pd.DataFrame:
+    """TensorE's BF16 rate computed from its array and clock, beside the printed peak of one core and the share of the chip.
+
+    Examples
+    --------
+    >>> arrays(["trainium2"]).array.tolist()
+    ['128 x 128']
+    """
+    import pandas as pd
+
+    rows = []
+    for chip in map(load.chip, chips):
+        tensor = chip.core.tensor
+        computed = 2 * tensor.array_rows * tensor.array_cols * tensor.clock_hz
+        printed = tensor.peak_flop_per_s["bf16"]
+        rows.append(
+            {
+                "chip": chip.name,
+                "array": f"{tensor.array_rows:.0f} x {tensor.array_cols:.0f}",
+                "clock_hz": tensor.clock_hz,
+                "computed_flop_per_s_per_core": computed,
+                "printed_flop_per_s_per_core": printed,
+                "difference": computed / printed - 1,
+                "chip_peak_over_cores": chip.peak("bf16") / chip.cores,
+                "fastest_8_bit_over_bf16": max(tensor.peak_flop_per_s.values()) / printed,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def weight_formats(chip: str | Chip, precisions: Iterable[str | Precision]) -> pd.DataFrame:
+    """What a storage and compute format does to decode: bytes a weight, weights a second, batch at the ridge.
+
+    The batch at the ridge is where 2 FLOP per weight and sequence take as long as reading the weight once.
+
+    Examples
+    --------
+    >>> table = weight_formats("trainium3", ["mxfp8", "w4a8"]).set_index("precision")
+    >>> round(float(table.weights_per_s["w4a8"] / table.weights_per_s["mxfp8"]), 3)
+    1.941
+    """
+    import pandas as pd
+
+    chip = load.chip(chip)
+    rows = []
+    for precision in map(load.precision, precisions):
+        stored = precision.storage_bytes("weights")
+        ridge = roofline.ridge_point_flop_per_byte(chip.peak(precision.compute), chip.hbm_bytes_per_s)
+        rows.append(
+            {
+                "precision": precision.name,
+                "storage": precision.weights,
+                "compute": precision.compute,
+                "bytes_per_weight": stored,
+                "weights_per_s": chip.hbm_bytes_per_s / stored,
+                "batch_at_ridge": float(ridge) * stored / 2,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def bibliography(ids: Iterable[str]) -> pd.DataFrame:
+    """The sources with these ids: publisher, title, date and address.
+
+    Examples
+    --------
+    >>> bibliography(["trn1-arch", "trn1-arch"]).id.tolist()
+    ['trn1-arch']
+    """
+    import pandas as pd
+
+    known = load.sources()
+    columns = ["id", "publisher", "title", "published", "url"]
+    return pd.DataFrame([{c: getattr(known[i], c) for c in columns} for i in sorted(set(ids))], columns=columns)

@@ -1,0 +1,1 @@
+"""What a model asks of a machine: operators, mappings, inference."""

@@ -1,0 +1,234 @@
+"""Untrusted `config.json` files -> checked fields.
+
+A file is hostile until shown otherwise: its size, its nesting, doubled keys, NaN and every value that is read are
+checked, and what is wrong becomes one ValueError that names the file, the key, the value and what is allowed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import reprlib
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NoReturn
+
+import msgspec
+
+from trnmodel.catalog.load import DATA, nearest, read_csv
+from trnmodel.units import MIB
+
+MAX_FILE_BYTES = MIB
+MAX_LAYERS, MAX_HEADS, MAX_EXPERTS = 2**12, 2**14, 2**16
+MAX_WIDTH, MAX_TABLE, MAX_TOKENS = 2**22, 2**24, 2**40
+
+LAYERS = "num_hidden_layers|n_layer|num_layers|n_layers"
+HIDDEN = "hidden_size|n_embd|d_model|dim"
+HEADS = "num_attention_heads|n_head|num_heads|attention_heads|n_heads"
+INNER = "intermediate_size|n_inner|ffn_dim|d_ff|hidden_dim"
+POSITIONS = "max_position_embeddings|n_positions"
+EXPERTS = "num_experts|num_local_experts|n_routed_experts"
+SHAPE = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size")
+TOP_K = "num_experts_per_tok|experts_per_token"
+
+_CLASS = re.compile(r"^(?P<family>\w+?)(?P<task>For[A-Z]\w*|(?:With)?LMHeadModel|EncoderModel|TextModel|Model)$")
+_POSITIVE = ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "rope_theta")
+_MISSING = object()
+
+
+class DefaultRow(msgspec.Struct, frozen=True):
+    """What an architecture's public implementation assumes where a file is silent; `key` "class" names the class."""
+
+    model_type: str
+    key: str
+    value: str
+    source: str
+    locator: str
+
+
+@cache
+def defaults() -> Mapping[str, Mapping[str, Any]]:
+    """Defaults of every known architecture by model_type."""
+    table: dict[str, dict[str, Any]] = defaultdict(dict)
+    for row in read_csv(DATA / "models" / "defaults.csv", DefaultRow):
+        table[row.model_type][row.key] = row.value if row.key == "class" else json.loads(row.value)
+    return MappingProxyType(table)
+
+
+def _refuse(origin: str, key: str, value: Any, allowed: str) -> NoReturn:
+    raise ValueError(f"{origin}: {key}={reprlib.repr(value)}: {allowed}")
+
+
+def _pairs(origin: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        keys = [key for key, _ in pairs]
+        doubled = next(key for key in keys if keys.count(key) > 1)
+        _refuse(origin, doubled, [value for key, value in pairs if key == doubled], "the key is given more than once")
+    return values
+
+
+def _constant(origin: str, token: str) -> float:
+    if token != "Infinity":  # time_step_limit of published Mamba files is [0.0, Infinity]
+        raise ValueError(f"{origin}: {token} is not a number of JSON")
+    return math.inf
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file, or one ValueError that says why not."""
+    origin = str(path)
+    path = path / "config.json" if path.is_dir() else path
+    if not path.is_file():
+        raise ValueError(f"{origin}: no such file")
+    with path.open("rb") as stream:
+        content = stream.read(MAX_FILE_BYTES + 1)
+    if len(content) > MAX_FILE_BYTES:
+        raise ValueError(f"{origin}: the file is {path.stat().st_size} B; allowed are up to {MAX_FILE_BYTES} B")
+    try:
+        values = json.loads(
+            content.decode("utf-8"),
+            object_pairs_hook=lambda pairs: _pairs(origin, pairs),
+            parse_constant=lambda token: _constant(origin, token),
+        )
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{origin}: not a JSON text: {error}") from None
+    except RecursionError:
+        raise ValueError(f"{origin}: nested too deeply for a model configuration") from None
+    except ValueError as error:
+        raise error if origin in str(error) else ValueError(f"{origin}: {error}") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"{origin}: holds a JSON {type(values).__name__}; a model configuration is an object")
+    return values
+
+
+@dataclass(frozen=True)
+class Fields:
+    """Typed access to a configuration; "a|b" names one quantity by several keys, which must agree."""
+
+    values: Mapping[str, Any]
+    origin: str
+    model_type: str
+    task: str = ""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+    def refuse(self, key: str, allowed: str, value: Any = _MISSING) -> NoReturn:
+        """Raise the one error of a wrong value."""
+        _refuse(self.origin, key, self.raw(key) if value is _MISSING else value, allowed)
+
+    def raw(self, keys: str) -> Any:
+        """The value of a key; where it is absent the architecture's default; None where it is null or unknown."""
+        names = keys.split("|")
+        found = {name: self.values[name] for name in names if self.values.get(name) is not None}
+        if len({json.dumps(value) for value in found.values()}) > 1:
+            _refuse(self.origin, "|".join(found), list(found.values()), "the keys name one quantity and disagree")
+        if found or any(name in self.values for name in names):
+            return next(iter(found.values()), None)
+        return next((self.defaults[name] for name in names if name in self.defaults), None)
+
+    def _name(self, keys: str) -> str:
+        return next((name for name in keys.split("|") if self.values.get(name) is not None), keys.split("|")[0])
+
+    def optional(self, keys: str, high: int = MAX_WIDTH, low: int = 1) -> int | None:
+        """A whole number from low to high, or None where the file and the architecture give none."""
+        value = self.raw(keys)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            self.refuse(self._name(keys), f"allowed are whole numbers from {low} to {high}", value)
+        return value
+
+    def integer(self, keys: str, high: int = MAX_WIDTH, low: int = 1) -> int:
+        """A whole number that the file must give (or the architecture fixes)."""
+        value = self.optional(keys, high, low)
+        if value is None:
+            self.refuse(keys.split("|")[0], f"missing; needed is a whole number from {low} to {high}", None)
+        return value
+
+    def flag(self, keys: str) -> bool:
+        """True or false; false where neither file nor architecture says."""
+        value = self.raw(keys)
+        if value is not None and not isinstance(value, bool):
+            self.refuse(self._name(keys), "allowed are true and false", value)
+        return bool(value)
+
+    def text(self, key: str, choices: Iterable[str]) -> str:
+        """One of a closed list of words."""
+        value, allowed = self.raw(key), sorted(choices)
+        if not isinstance(value, str) or value not in allowed:
+            self.refuse(key, f"allowed are {allowed}", value)
+        return value
+
+    def words(self, keys: str, choices: Iterable[str], length: int | None = None) -> tuple[str, ...] | None:
+        """A list of words, one for each layer, or None where it is absent."""
+        value, allowed = self.raw(keys), sorted(choices)
+        if value is None:
+            return None
+        if not isinstance(value, list) or not all(isinstance(word, str) and word in allowed for word in value):
+            self.refuse(self._name(keys), f"allowed are lists of {allowed}", value)
+        if length is not None and len(value) != length:
+            self.refuse(self._name(keys), f"has {len(value)} entries for {length} layers", value)
+        return tuple(value)
+
+    def layer_numbers(self, key: str, n_layers: int) -> frozenset[int] | None:
+        """A list of layer indices, or None where it is absent."""
+        value = self.raw(key)
+        if value is None:
+            return None
+        whole = isinstance(value, list) and all(isinstance(i, int) and not isinstance(i, bool) for i in value)
+        if not whole or not all(0 <= i < n_layers for i in value):
+            self.refuse(key, f"allowed are lists of layer numbers from 0 to {n_layers - 1}", value)
+        return frozenset(value)
+
+
+def _class_names(values: Mapping[str, Any], origin: str) -> list[str]:
+    names = values.get("architectures")
+    if names is None:
+        return []
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        _refuse(origin, "architectures", names, "allowed is a list of class names")
+    return names
+
+
+def _architecture(values: Mapping[str, Any], origin: str, outer: Mapping[str, Any]) -> tuple[str, str]:
+    """model_type and task ("ForCausalLM", "Model") of a configuration; both must be known and agree."""
+    named = _class_names(values, origin) or _class_names(outer, origin)
+    classes = [match for name in named if (match := _CLASS.match(name))]
+    model_type = values.get("model_type")
+    if model_type is not None and not isinstance(model_type, str):
+        _refuse(origin, "model_type", model_type, "allowed is the name of an architecture")
+    if model_type is None and classes:
+        family = classes[0]["family"].lower()
+        model_type = next((kind for kind, row in defaults().items() if row["class"].lower() == family), None)
+    if model_type not in defaults():
+        known = ", ".join(nearest(str(model_type), defaults()))
+        given = f"model_type={reprlib.repr(values.get('model_type'))}, architectures={reprlib.repr(named)}"
+        raise ValueError(f"{origin}: {given}: not an architecture that trnmodel knows; known are {known}")
+    own = defaults()[model_type]["class"]
+    families = [match["family"] for match in classes]
+    if values is outer and named and own.lower() not in [family.lower() for family in families]:
+        _refuse(origin, "architectures", named, f"contradicts model_type={model_type!r}, whose classes begin with {own}")
+    return model_type, classes[0]["task"] if classes else ""
+
+
+def read_fields(values: Mapping[str, Any], origin: str) -> Fields:
+    """Checked access to a parsed configuration; of a multimodal file, to its language model."""
+    inner = values.get("text_config")
+    if inner is not None and not isinstance(inner, dict):
+        _refuse(origin, "text_config", inner, "allowed is an object")
+    chosen = values if inner is None else inner
+    if inner is not None and "tie_word_embeddings" in values:
+        chosen = {"tie_word_embeddings": values["tie_word_embeddings"], **inner}
+    model_type, task = _architecture(chosen, origin, values)
+    for key in _POSITIVE:
+        number = chosen.get(key)
+        if number is not None and (isinstance(number, bool) or not isinstance(number, (int, float)) or not number > 0):
+            _refuse(origin, key, number, "allowed are positive numbers")
+    assumed = defaults()[model_type]
+    if inner is None:  # only language models inside of multimodal files leave their shape to the architecture
+        assumed = {key: value for key, value in assumed.items() if key not in SHAPE}
+    return Fields(chosen, origin, model_type, task, assumed)

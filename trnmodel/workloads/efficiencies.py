@@ -1,0 +1,109 @@
+"""What a software stack makes of a chip: named efficiencies, overheads and policies, each a row of `data/`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from math import inf
+
+from trnmodel.catalog import load
+from trnmodel.catalog.specs import Chip, Spec
+
+DEFAULT_STACK = "default_stack"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Efficiencies(Spec):
+    """Efficiencies, overheads and policies of a software stack in one SDK era.
+
+    A share is of the printed peak or bandwidth. The class defaults are the ideal stack: nothing is lost, nothing is
+    padded, everything is cut evenly. `ranges` holds the low and high of each fitted value.
+    """
+
+    weight_stream_share: float = 1.0
+    kv_stream_share: float = 1.0
+    kv_stream_bytes_per_s: float = inf
+    expert_stream_share: float = 1.0
+    decode_matmul_share: float = 1.0
+    prefill_matmul_share: float = 1.0
+    prefill_attention_share: float = 1.0
+    softmax_cycle_per_element: float = 0.0
+    mesh_traffic_ratio: float = 1.0
+    rdh_traffic_ratio: float = 1.0
+    ring_traffic_ratio: float = 1.0
+    mesh_max_bytes: float = 0.0
+    rdh_max_bytes: float = 0.0
+    hop_s: float = 0.0
+    host_logit_bytes_per_s: float = inf
+    step_overhead_s: float = 0.0
+    prefill_overhead_s: float = 0.0
+    expert_layer_s: float = 0.0
+    expert_visit_s: float = 0.0
+    server_step_s: float = 0.0
+    compute_memory_overlap: float = 1.0
+    network_overlap: float = 1.0
+    phase_overlap: float = 1.0
+    p99_over_p50: float = 1.0
+    scratchpad_page_bytes: float = 0.0
+    collective_buffer_bytes: float = 0.0
+    code_bytes_per_layer: float = 0.0
+    ring_bytes_per_layer: float = 0.0
+    first_rank_bytes: float = 0.0
+    kv_head_policy: str = "even"
+    expert_read: str = "distinct"
+    context_bucket: str = "exact"
+    prompt_bucket: str = "exact"
+
+    def __post_init__(self) -> None:
+        for spec_field in fields(self):
+            value = getattr(self, spec_field.name)
+            if isinstance(value, float) and not value >= 0:
+                raise ValueError(f"{self.id}: {spec_field.name}={value!r}: allowed are numbers from 0")
+
+
+IDEAL = Efficiencies(id="ideal", name="ideal: nothing lost, nothing padded")
+
+
+@cache
+def _stack(stack: str) -> Efficiencies:
+    """A stack with what it inherits from the stack that its entity row names as its base."""
+    base = load.entities()[stack].base
+    inherited = _stack(base) if base else IDEAL
+    own = load.assemble(Efficiencies, stack)
+    merged = {name: {**getattr(inherited, name), **own.pop(name)} for name in ("sources", "ranges")}
+    estimates = inherited.estimates | own.pop("estimates")
+    return replace(inherited, **own, **merged, estimates=estimates)
+
+
+def stacks() -> list[str]:
+    """Ids of all software stacks of `data/`, the ideal one first."""
+    return ["ideal", *(entity.id for entity in load.entities().values() if entity.kind == "stack")]
+
+
+def efficiencies(chip: str | Chip, stack: str | Efficiencies | None = None) -> Efficiencies:
+    """The frozen set of efficiencies, overheads and policies of a software stack, with their sources.
+
+    Parameters
+    ----------
+    chip : str or Chip
+        Decides the stack where none is named. [-]
+    stack : str or Efficiencies, optional
+        "ideal", the id or name of a stack, or a set, which is given back as it is. [-]
+
+    Returns
+    -------
+    efficiencies : Efficiencies
+        `.sources` names the fact behind each value, `.ranges` its low and high. A chip without a stack of its own is ideal.
+
+    Raises
+    ------
+    ValueError
+        Unknown stack; the message lists the nearest.
+    """
+    if isinstance(stack, Efficiencies):
+        return stack
+    if stack is None:
+        entity = load.chip(chip).id
+        known = {fact.entity for fact in load.facts_rows().values() if fact.quantity == DEFAULT_STACK}
+        stack = load.fact_in_force(entity, DEFAULT_STACK)[0].value_printed if entity in known else "ideal"
+    return IDEAL if stack == "ideal" else _stack(load.resolve("stack", stack))

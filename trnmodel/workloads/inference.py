@@ -1,0 +1,347 @@
+"""Time and memory of prefill and of a decode step, for any grid of batch, context and degrees at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from trnmodel.catalog.specs import Chip, Precision
+from trnmodel.catalog.systems import System
+from trnmodel.result import Result, blank, reason_mask, require_numbers
+from trnmodel.workloads.efficiencies import Efficiencies
+from trnmodel.workloads.parallelism import Mapping
+from trnmodel.workloads.steps import Setting, assemble, bucket, decode_load, prefill_load, setting
+from trnmodel.workloads.transformer import Transformer
+
+Numeric = ArrayLike
+RESOURCES = ("compute", "memory", "network", "overhead")
+REASONS = (
+    "more ranks than the system has",
+    "more pipeline stages than layers",
+    "more expert-parallel ranks than experts",
+    "does not fit in memory",
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Step(Result):
+    """A forward step: its time, the resources that it is made of, its bounds, and what one rank stores.
+
+    `lower_s` lets everything overlap, `upper_s` nothing; `time_s` lies between them. `memory_s` and the others are the
+    times that a resource takes by itself. Numbers of a point that cannot exist are NaN.
+    """
+
+    REASONS: ClassVar[tuple[str, ...]] = REASONS
+
+    model: Transformer
+    system: System | Chip
+    stack: Efficiencies
+    tp: NDArray
+    pp: NDArray
+    dp: NDArray
+    ep: NDArray
+    cp: NDArray
+    batch: NDArray
+    tokens: NDArray
+    compiled_tokens: NDArray
+    time_s: NDArray
+    compute_s: NDArray
+    memory_s: NDArray
+    network_s: NDArray
+    overhead_s: NDArray
+    lower_s: NDArray
+    upper_s: NDArray
+    tokens_per_s: NDArray
+    tokens_per_s_per_user: NDArray
+    work_flop_per_rank: NDArray
+    moved_bytes_per_rank: NDArray
+    memory_bytes_per_rank: NDArray
+
+    @property
+    def bound(self) -> NDArray | str:
+        """The resource that takes longest by itself; empty for a point that cannot exist."""
+        times = np.stack(np.broadcast_arrays(self.compute_s, self.memory_s, self.network_s, self.overhead_s))
+        names = np.asarray([*RESOURCES, ""], dtype=object)
+        return names[np.where(np.isnan(times).any(axis=0), len(RESOURCES), times.argmax(axis=0))]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class MemoryFit(Result):
+    """Bytes of an ordinary rank by kind, what the first rank holds more, and whether both fit."""
+
+    REASONS: ClassVar[tuple[str, ...]] = REASONS
+
+    tp: NDArray
+    batch: NDArray
+    context: NDArray
+    weight_bytes: NDArray
+    cache_bytes: NDArray
+    scratchpad_bytes: NDArray
+    collective_buffer_bytes: NDArray
+    ring_bytes: NDArray
+    code_bytes: NDArray
+    total_bytes: NDArray
+    first_rank_total_bytes: NDArray
+    capacity_bytes: NDArray
+
+
+def _kinds(s: Setting, batch: NDArray, context: NDArray, prompt: NDArray) -> dict[str, NDArray]:
+    """Stored bytes of an ordinary rank, by kind."""
+    d, e, m = s.shard, s.e, s.mapping
+    local = batch / m.ep
+    cache = d.state_bytes * local
+    for core, share, _ in d.cores:
+        cache = cache + core.cache_bytes_per_token * share * local * core.attention.visible(context / m.cp)
+    layers = np.ceil(s.census.n_layers / m.pp)
+    width = s.precision.storage_bytes("activations")
+    activations = prompt / m.cp * s.census.widest * width / m.tp + 2 * prompt / m.cp * s.census.hidden * width
+    page = e.scratchpad_page_bytes
+    return {
+        "weight_bytes": d.weight_bytes,
+        "cache_bytes": cache / m.pp,
+        "scratchpad_bytes": np.ceil(activations / page) * page if page else activations,
+        "collective_buffer_bytes": np.where(m.tp > 1, e.collective_buffer_bytes, 0.0),
+        "ring_bytes": layers * e.ring_bytes_per_layer,
+        "code_bytes": layers * e.code_bytes_per_layer,
+    }
+
+
+def _impossible(s: Setting, memory_bytes: NDArray) -> NDArray:
+    m, c = s.mapping, s.census
+    return reason_mask(
+        m.ranks > s.at.chips * s.at.ranks_per_chip,
+        m.pp > c.n_layers,
+        m.ep > max(c.experts, 1),
+        memory_bytes > s.at.hbm_bytes,
+    )
+
+
+def _step(
+    s: Setting, batch: NDArray, tokens: NDArray, compiled: NDArray, times: dict[str, NDArray], memory: NDArray, made: NDArray
+) -> Step:
+    """The result of a step that makes `made` tokens for each sequence of the batch."""
+    mask = _impossible(s, memory)
+    rate = made / times["time_s"]
+    numbers = times | {
+        "tokens_per_s": batch * s.mapping.dp * rate,
+        "tokens_per_s_per_user": rate,
+        "memory_bytes_per_rank": memory,
+    }
+    degrees = {name: getattr(s.mapping, name) for name in ("tp", "pp", "dp", "ep", "cp")}
+    return Step(
+        model=s.model,
+        system=s.system,
+        stack=s.e,
+        batch=batch,
+        tokens=tokens,
+        compiled_tokens=compiled,
+        reason_mask=mask,
+        **degrees,
+        **(blank(mask, **numbers) if np.any(mask) else numbers),
+    )
+
+
+def _overlaps(s: Setting, compute_memory: Numeric | None, network: Numeric | None) -> tuple[Numeric, Numeric]:
+    inner = s.e.compute_memory_overlap if compute_memory is None else compute_memory
+    outer = s.e.network_overlap if network is None else network
+    for name, value in (("compute_memory_overlap", inner), ("network_overlap", outer)):
+        require_numbers(0, **{name: value})
+        if np.any(np.greater(value, 1)):
+            raise ValueError(f"{name}={value!r}: allowed are shares from 0 to 1")
+    return inner, outer
+
+
+def decode_step(
+    model: str | Transformer,
+    system: str | System | Chip,
+    mapping: Mapping | None = None,
+    *,
+    batch: Numeric,
+    context: Numeric,
+    precision: str | Precision = "bf16",
+    efficiencies: str | Efficiencies | None = None,
+    max_context: Numeric | None = None,
+    compiled_batch: Numeric | None = None,
+    expert_read: str | None = None,
+    expert_imbalance: Numeric = 1.0,
+    compute_memory_overlap: Numeric | None = None,
+    network_overlap: Numeric | None = None,
+    new_tokens: Numeric = 1,
+) -> Step:
+    r"""Time of one decode step.
+
+    .. math:: t = \max(t_c, t_w) + \max(t_s, t_{kv}) + t_{net} + t_0
+
+    compute t_c against weights t_w, softmax t_s against the cache t_kv, where the stack overlaps each pair fully.
+
+    Parameters
+    ----------
+    model : str or Transformer
+        Id, name, path or object. [-]
+    system : str or System or Chip
+        Id, name or object; of a bare chip there are as many as wanted. [-]
+    mapping : Mapping, optional
+        Degrees; default one rank. [-]
+    batch : numeric
+        Active sequences of a replica; `dp` replicas make dp times as many. [-]
+    context : numeric
+        Tokens in the cache, the new one included. [token]
+    precision : str or Precision
+        Preset or object. [-]
+    efficiencies : str or Efficiencies, optional
+        Software stack: an id, "ideal", or a set; default the chip's own stack. [-]
+    max_context : numeric, optional
+        Longest context that the graphs are compiled for; it bounds the bucket and sizes the cache. [token]
+    compiled_batch : numeric, optional
+        Sequences that the graph is compiled for and that run whatever is active; default `batch`. [-]
+    expert_read : str, optional
+        "distinct", "per_token" or "all"; default the stack's. [-]
+    expert_imbalance : numeric
+        Tokens of the hottest expert rank over the mean. [-]
+    compute_memory_overlap : numeric, optional
+        Share of the shorter of compute and memory that hides behind the longer; default the stack's. [-]
+    network_overlap : numeric, optional
+        The same for collectives and everything else on the device; default the stack's. [-]
+    new_tokens : numeric
+        Tokens that the step takes in for each sequence; more than one verifies a draft. [token]
+
+    Returns
+    -------
+    step : Step
+        Arrays of the broadcast shape of batch, context and degrees. [-]
+
+    Notes
+    -----
+    A pipeline is kept full by `pp` micro-batches of batch/pp. Expert-parallel ranks share out the sequences too.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> step = tm.decode_step("llama-3.1-8b", "trn1.32xlarge", tm.Mapping(tp=2), batch=1, context=2048, efficiencies="ideal")
+    >>> round(float(step.memory_s) * 1e3, 3), step.bound
+    (18.632, 'memory')
+    """
+    require_numbers(1, batch=batch, context=context, new_tokens=new_tokens, expert_imbalance=expert_imbalance)
+    s = setting(model, system, mapping, precision, efficiencies, "decode")
+    if not s.model.generates:
+        raise ValueError(f"model={s.model.id!r}: an encoder has no decode step")
+    batch, context = np.asarray(batch, dtype=float), np.asarray(context, dtype=float)
+    compiled = bucket(context, s.e.context_bucket, max_context)
+    runs = batch if compiled_batch is None else np.maximum(batch, compiled_batch)
+    load = decode_load(s, runs, compiled, np.asarray(new_tokens, dtype=float), expert_read, expert_imbalance)
+    overhead = s.e.step_overhead_s + s.e.server_step_s
+    overlaps = _overlaps(s, compute_memory_overlap, network_overlap)
+    times = assemble(s, load, s.e.decode_matmul_share, s.e.decode_matmul_share, overhead, overlaps)
+    longest = compiled if max_context is None else np.maximum(compiled, max_context)
+    memory = sum(_kinds(s, runs, longest, runs * new_tokens).values())
+    return _step(s, batch, context, compiled, times, memory, np.ones(()))
+
+
+def prefill(
+    model: str | Transformer,
+    system: str | System | Chip,
+    mapping: Mapping | None = None,
+    *,
+    batch: Numeric = 1,
+    input_tokens: Numeric,
+    past: Numeric = 0,
+    precision: str | Precision = "bf16",
+    efficiencies: str | Efficiencies | None = None,
+    max_context: Numeric | None = None,
+    expert_imbalance: Numeric = 1.0,
+    compute_memory_overlap: Numeric | None = None,
+    network_overlap: Numeric | None = None,
+) -> Step:
+    """Time until the first token of prompts that start together, without a queue.
+
+    Parameters
+    ----------
+    model, system, mapping, precision, efficiencies, max_context, expert_imbalance
+        As in `decode_step`. [-]
+    batch : numeric
+        Prompts of a replica that run in one execution. [-]
+    input_tokens : numeric
+        New tokens of each prompt; the stack pads them to its bucket. [token]
+    past : numeric
+        Tokens of each prompt that are cached already: earlier chunks, or a shared prefix. [token]
+    compute_memory_overlap, network_overlap
+        As in `decode_step`. [-]
+
+    Returns
+    -------
+    step : Step
+        `time_s` is the prefill; `tokens_per_s` counts input tokens. [-]
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> step = tm.prefill("llama-3.1-8b", "trn1.32xlarge", tm.Mapping(tp=2), input_tokens=2048, efficiencies="ideal")
+    >>> step.bound
+    'compute'
+    """
+    require_numbers(1, batch=batch, input_tokens=input_tokens, expert_imbalance=expert_imbalance)
+    require_numbers(0, past=past)
+    s = setting(model, system, mapping, precision, efficiencies, "prefill")
+    batch, tokens = np.asarray(batch, dtype=float), np.asarray(input_tokens, dtype=float)
+    compiled = bucket(tokens, s.e.prompt_bucket, max_context)
+    load = prefill_load(s, batch, compiled, np.asarray(past, dtype=float), expert_imbalance)
+    overlaps = _overlaps(s, compute_memory_overlap, network_overlap)
+    overhead = s.e.prefill_overhead_s + s.e.server_step_s
+    times = assemble(s, load, s.e.prefill_matmul_share, s.e.prefill_attention_share, overhead, overlaps)
+    memory = sum(_kinds(s, batch, compiled + past, batch * compiled).values())
+    return _step(s, batch, tokens, compiled, times, memory, tokens)
+
+
+def memory_fit(
+    model: str | Transformer,
+    system: str | System | Chip,
+    mapping: Mapping | None = None,
+    *,
+    batch: Numeric,
+    context: Numeric,
+    prompt_tokens: Numeric | None = None,
+    precision: str | Precision = "bf16",
+    efficiencies: str | Efficiencies | None = None,
+) -> MemoryFit:
+    """Bytes that a rank stores to serve `batch` sequences of up to `context` tokens, by kind.
+
+    Parameters
+    ----------
+    model, system, mapping, precision, efficiencies
+        As in `decode_step`. [-]
+    batch : numeric
+        Sequences that the cache is sized for. [-]
+    context : numeric
+        Longest context of a sequence. [token]
+    prompt_tokens : numeric, optional
+        Tokens of the largest prefill execution; default `context`. [token]
+
+    Returns
+    -------
+    fit : MemoryFit
+        Weights, cache, scratchpad (activations, in whole pages), collective buffers, DMA rings and code of one rank.
+
+    Notes
+    -----
+    The first rank of a server holds more than the others: `first_rank_total_bytes`. A point that does not fit keeps its
+    numbers, so that one can see by how much.
+    """
+    require_numbers(1, batch=batch, context=context)
+    s = setting(model, system, mapping, precision, efficiencies, "decode")
+    batch, context = np.asarray(batch, dtype=float), np.asarray(context, dtype=float)
+    kinds = _kinds(s, batch, context, context if prompt_tokens is None else np.asarray(prompt_tokens, dtype=float))
+    total = sum(kinds.values())
+    first = total + s.e.first_rank_bytes
+    return MemoryFit(
+        tp=s.mapping.tp,
+        batch=batch,
+        context=context,
+        total_bytes=total,
+        first_rank_total_bytes=first,
+        capacity_bytes=np.asarray(s.at.hbm_bytes),
+        reason_mask=_impossible(s, first),
+        **kinds,
+    )

@@ -1,0 +1,128 @@
+"""One rank of a system: what it computes, moves and says in a second."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trnmodel.catalog.specs import Chip
+from trnmodel.catalog.systems import System, system
+from trnmodel.workloads.efficiencies import Efficiencies
+from trnmodel.workloads.parallelism import Mapping
+
+FULL_PARTITIONS = 128
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Site:
+    """A rank of a system: one logical NeuronCore of `lnc` physical ones, or one GPU."""
+
+    where: System | Chip
+    chip: Chip
+    chips: float
+    lnc: int
+    domain_chips: float
+    link_bytes_per_s: float
+    far_link_bytes_per_s: float
+
+    @property
+    def ranks_per_chip(self) -> float:
+        """Ranks that share a chip and its links."""
+        return self.chip.cores / self.lnc
+
+    @property
+    def hbm_bytes(self) -> float:
+        """Memory of a rank."""
+        return self.chip.hbm_bytes / self.ranks_per_chip
+
+    @property
+    def hbm_bytes_per_s(self) -> float:
+        """Memory bandwidth of a rank."""
+        return self.chip.hbm_bytes_per_s / self.ranks_per_chip
+
+    def peak(self, dtype: str) -> float:
+        """Dense peak of a rank."""
+        return self.chip.peak(dtype) / self.ranks_per_chip
+
+    @property
+    def rows_side_by_side(self) -> float:
+        """Rows of scores that a rank's vector engines work on side by side."""
+        core = self.chip.core
+        return (core.sbuf_partitions if core else FULL_PARTITIONS) * self.lnc
+
+    @property
+    def vector_clock_hz(self) -> float:
+        """Clock of the vector engines; a chip without one has no softmax bound."""
+        return self.chip.core.vector.clock_hz if self.chip.core else np.inf
+
+    def group(self, mapping: Mapping, name: str) -> tuple[NDArray, NDArray, NDArray]:
+        """Ranks of a group on one chip, chips that it spans, and the link that it crosses."""
+        stride, span = mapping.extent(name)
+        n = getattr(mapping, name)
+        together = np.clip(np.floor(self.ranks_per_chip / stride), 1, n)
+        chips = np.ceil(span / self.ranks_per_chip)
+        link = np.where(chips > self.domain_chips, self.far_link_bytes_per_s, self.link_bytes_per_s)
+        return together, chips, link
+
+
+def site(where: str | System | Chip, lnc: int | None = None) -> Site:
+    """The rank of a system, or of a bare chip of which there are as many as wanted.
+
+    Raises ValueError for an unknown system, or where the chip does not allow the logical core size.
+    """
+    return _chip_site(where, where, lnc) if isinstance(where, Chip) else _system_site(system(where), lnc)
+
+
+@lru_cache(maxsize=256)
+def _system_site(where: System, lnc: int | None) -> Site:
+    return _chip_site(where.chip, where, lnc)
+
+
+def _link(chip: Chip, where: System | Chip) -> float:
+    """Scale-up bandwidth of a chip in one direction: as printed for the system, by lanes, or as printed for the chip."""
+    if isinstance(where, System) and where.link_sum_bytes_per_s:
+        return sum(where.link_sum_bytes_per_s.values()) / where.link_sum_directions
+    if isinstance(where, System) and where.lanes_active:
+        return sum(where.lanes_active.values()) * where.lane_bytes_per_s_per_dir
+    return chip.scaleup_bytes_per_s_per_dir
+
+
+def _chip_site(chip: Chip, where: System | Chip, lnc: int | None) -> Site:
+    lnc = chip.lnc_default if lnc is None else lnc
+    if lnc not in chip.lnc_choices:
+        raise ValueError(f"lnc={lnc!r}: {chip.id} allows {chip.lnc_choices}")
+    near, far = _link(chip, where), where.scaleout_bytes_per_s_per_dir
+    return Site(
+        where=where,
+        chip=chip,
+        chips=getattr(where, "chips", np.inf),
+        lnc=lnc,
+        domain_chips=getattr(where, "domain_chips", np.nan_to_num(chip.scaleup_domain_chips, nan=1.0)),
+        link_bytes_per_s=near if near > 0 else far,
+        far_link_bytes_per_s=far if far > 0 else near,
+    )
+
+
+def all_reduce_s(at: Site, mapping: Mapping, message_bytes: NDArray, e: Efficiencies) -> NDArray:
+    r"""Time of one all-reduce over the TP group inside a compiled graph.
+
+    .. math:: t_{mesh} = k_m \frac{r (n - r)\,m}{b} + 2\alpha,\quad t_{rdh} = k_r \frac{2 r m}{b} + 2\alpha\log_2 n,\quad
+        t_{ring} = k_o \frac{2 (c-1)\,m}{c\,b} + c\,\alpha
+
+    A single-step mesh sends the whole buffer of each of the r ranks on a chip to the n - r ranks elsewhere; recursive
+    doubling and halving sends it twice; a ring over c chips sends it once each way after an exchange on the chip. The
+    stack says up to which message each is used; beyond the first limit the faster of two neighbours is. The ratios k say
+    how many bytes cross the links for each byte of these counts.
+    """
+    r, chips, link = at.group(mapping, "tp")
+    n = mapping.tp
+    mesh = e.mesh_traffic_ratio * r * (n - r) * message_bytes / link + 2 * e.hop_s
+    ring = e.ring_traffic_ratio * 2 * (1 - 1 / chips) * message_bytes / link + chips * e.hop_s
+    if not e.mesh_max_bytes and not e.rdh_max_bytes:
+        return np.where(n > 1, ring, 0.0)
+    rdh = e.rdh_traffic_ratio * 2 * r * (chips > 1) * message_bytes / link + 2 * np.log2(n) * e.hop_s
+    large = np.where(message_bytes <= e.rdh_max_bytes, np.minimum(mesh, rdh), np.minimum(rdh, ring))
+    return np.where(n > 1, np.where(message_bytes <= e.mesh_max_bytes, mesh, large), 0.0)

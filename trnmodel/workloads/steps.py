@@ -1,0 +1,213 @@
+"""Resource times of a forward step on one rank: from a model's shard to compute, memory, network and overhead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from trnmodel.catalog.load import precision as read_precision
+from trnmodel.catalog.specs import Chip, Precision
+from trnmodel.catalog.systems import System
+from trnmodel.formulas.moe import distinct_experts
+from trnmodel.workloads.efficiencies import Efficiencies, efficiencies
+from trnmodel.workloads.parallelism import Census, Mapping, Shard, census, shard
+from trnmodel.workloads.site import Site, all_reduce_s, site
+from trnmodel.workloads.transformer import Transformer, model
+
+Numeric = ArrayLike
+FIRST_BUCKET = 128
+LOGIT_BYTES = 4
+BUCKETS = ("exact", "power-of-two", "maximum")
+EXPERT_READS = ("distinct", "per_token", "all")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Setting:
+    """Everything that a step depends on besides batch and lengths, resolved once."""
+
+    model: Transformer
+    system: System | Chip
+    mapping: Mapping
+    precision: Precision
+    at: Site
+    e: Efficiencies
+    census: Census
+    shard: Shard
+
+
+def setting(
+    model_: str | Transformer,
+    system: str | System | Chip,
+    mapping: Mapping | None,
+    precision: str | Precision,
+    stack: str | Efficiencies | None,
+    phase: str,
+) -> Setting:
+    chosen, mapping, dtypes = model(model_), mapping or Mapping(), read_precision(precision)
+    at = site(system, mapping.lnc)
+    e = efficiencies(at.chip, stack)
+    return Setting(
+        chosen, at.where, mapping, dtypes, at, e, census(chosen, dtypes, phase), shard(chosen, mapping, dtypes, phase, e.kv_head_policy)
+    )
+
+
+def bucket(tokens: Numeric, policy: str, maximum: Numeric | None = None) -> NDArray:
+    """Length that the compiled graph runs for `tokens` tokens.
+
+    "exact" pads nothing, "power-of-two" pads to the next power of two from 128 on but not beyond the maximum,
+    "maximum" always runs the maximum.
+
+    Examples
+    --------
+    >>> bucket([100, 1500, 4096], "power-of-two", 4096).tolist()
+    [128.0, 2048.0, 4096.0]
+    """
+    if policy not in BUCKETS:
+        raise ValueError(f"bucket={policy!r}: allowed are {BUCKETS}")
+    tokens = np.asarray(tokens, dtype=float)
+    if policy == "exact" or (policy == "maximum" and maximum is None):
+        return tokens
+    top = np.inf if maximum is None else np.asarray(maximum, dtype=float)
+    if policy == "maximum":
+        return np.maximum(tokens, top)
+    return np.maximum(tokens, np.minimum(np.exp2(np.ceil(np.log2(np.maximum(tokens, FIRST_BUCKET)))), top))
+
+
+def overlapped(first: NDArray, second: NDArray, overlap: Numeric) -> NDArray:
+    """Two times of which the share `overlap` of the shorter hides behind the longer."""
+    return first + second - np.minimum(first, second) * overlap
+
+
+def _expert_share(s: Setting, tokens: NDArray, policy: str) -> NDArray:
+    """Share of the experts that a step over so many tokens reads."""
+    if policy not in EXPERT_READS:
+        raise ValueError(f"expert_read={policy!r}: allowed are {EXPERT_READS}")
+    c = s.census
+    if not c.experts or policy == "all":
+        return np.ones(())
+    if policy == "per_token":
+        return np.minimum(tokens * c.top_k / c.experts, 1.0)
+    return distinct_experts(c.experts, c.top_k, tokens) / c.experts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Load:
+    """Work and traffic of one rank in a step."""
+
+    linear_flop: NDArray
+    attention_flop: NDArray
+    weight_bytes: NDArray
+    expert_bytes: NDArray
+    cache_bytes: NDArray
+    softmax_s: NDArray
+    network_s: NDArray
+    extra_s: NDArray
+
+
+def _expert_extra_s(s: Setting, share: NDArray) -> NDArray:
+    """Cost of routing in each layer with experts, and of each expert that a rank visits there."""
+    c = s.census
+    visits = share * c.experts / s.mapping.ep
+    return c.expert_layers * (s.e.expert_layer_s + visits * s.e.expert_visit_s) if c.experts else np.zeros(())
+
+
+def _network_s(s: Setting, tokens: NDArray, imbalance: Numeric) -> NDArray:
+    """Time of all collectives of a forward step over `tokens` tokens of the replica's rank."""
+    c, m = s.census, s.mapping
+    buffer = tokens * c.hidden * s.precision.storage_bytes("activations")
+    total = c.all_reduces * all_reduce_s(s.at, m, buffer, s.e)
+    if np.any(m.pp > 1):
+        _, chips, link = s.at.group(m, "pp")
+        total = total + (m.pp - 1) * (buffer / link + s.e.hop_s)
+    if np.any(m.ep > 1) and c.experts:
+        r, _, link = s.at.group(m, "ep")
+        sent = r * buffer * c.top_k * (1 - r / m.ep) * imbalance
+        total = total + 2 * c.expert_layers * (s.e.ring_traffic_ratio * sent / link + s.e.hop_s) * (m.ep > 1)
+    return total
+
+
+def decode_load(
+    s: Setting, batch: NDArray, context: NDArray, new_tokens: NDArray, expert_read: str | None, imbalance: Numeric
+) -> Load:
+    """What a decode step over `batch` sequences with `context` cached tokens asks of one rank."""
+    d, e, m = s.shard, s.e, s.mapping
+    replica = batch / m.pp
+    local = replica / m.ep
+    rows = local * new_tokens
+    share = _expert_share(s, replica * new_tokens, expert_read or e.expert_read)
+    cache, flop, softmax = np.zeros(()), np.zeros(()), np.zeros(())
+    for core, cache_share, head_share in d.cores:
+        a = core.attention
+        seen = a.visible(context / m.cp)
+        cache = cache + core.cache_bytes_per_token * cache_share * (local * seen + rows)
+        flop = flop + core.count * a.flop_per_pair(absorbed=True) * head_share * rows * seen
+        if e.softmax_cycle_per_element:
+            softmax = softmax + core.count * seen * np.ceil(rows * a.heads * head_share / s.at.rows_side_by_side)
+    dense = rows * (d.flop_per_token + d.flop_per_logit + d.state_flop)
+    return Load(
+        linear_flop=dense + replica * new_tokens * d.expert_flop_per_token * imbalance,
+        attention_flop=flop,
+        weight_bytes=d.read_bytes + d.lookup_bytes_per_token * rows,
+        expert_bytes=d.expert_read_bytes * share * imbalance,
+        cache_bytes=cache + 2 * d.state_bytes * local,
+        softmax_s=softmax * e.softmax_cycle_per_element / s.at.vector_clock_hz,
+        network_s=_network_s(s, rows, imbalance),
+        extra_s=_expert_extra_s(s, share) + local * s.census.vocabulary * LOGIT_BYTES / e.host_logit_bytes_per_s,
+    )
+
+
+def prefill_load(s: Setting, batch: NDArray, tokens: NDArray, past: NDArray, imbalance: Numeric) -> Load:
+    """What a prefill of `batch` prompts of `tokens` tokens after `past` cached ones asks of one rank."""
+    d, m = s.shard, s.mapping
+    rows = batch / m.ep
+    local = rows * tokens / m.cp
+    share = _expert_share(s, batch * tokens, "distinct")
+    cache, flop = np.zeros(()), np.zeros(())
+    for core, cache_share, head_share in d.cores:
+        a = core.attention
+        kept = a.visible(past) + a.visible(tokens)
+        cache = cache + core.cache_bytes_per_token * cache_share * rows * kept / m.cp
+        pairs = a.pairs(tokens, past, True) / m.cp
+        flop = flop + core.count * a.flop_per_pair(absorbed=False) * head_share * rows * pairs
+    expert_flop = batch * tokens / m.cp * d.expert_flop_per_token * imbalance
+    return Load(
+        linear_flop=local * (d.flop_per_token + d.state_flop) + rows * d.flop_per_logit + expert_flop,
+        attention_flop=flop,
+        weight_bytes=d.read_bytes + d.lookup_bytes_per_token * local,
+        expert_bytes=d.expert_read_bytes * share * imbalance,
+        cache_bytes=cache + 2 * d.state_bytes * rows,
+        softmax_s=np.zeros(()),
+        network_s=_network_s(s, local, imbalance),
+        extra_s=np.zeros(()),
+    )
+
+
+def assemble(s: Setting, load: Load, matmul: float, attention: float, overhead_s: float, overlaps: tuple[Numeric, Numeric]) -> dict[str, NDArray]:
+    """Resource times of a step from its load, and the step time between its bounds."""
+    e, at = s.e, s.at
+    inner, outer = overlaps
+    linear_s = load.linear_flop / (at.peak(s.precision.compute) * matmul)
+    core_s = load.attention_flop / (at.peak(s.precision.attention) * attention)
+    bandwidth = at.hbm_bytes_per_s
+    weights_s = load.weight_bytes / (bandwidth * e.weight_stream_share)
+    weights_s = weights_s + load.expert_bytes / (bandwidth * e.expert_stream_share)
+    cache_s = load.cache_bytes / min(bandwidth * e.kv_stream_share, e.kv_stream_bytes_per_s)
+    attend_s = np.maximum(core_s, load.softmax_s)
+    apart = overlapped(linear_s, weights_s, inner) + overlapped(attend_s, cache_s, inner)
+    joined = overlapped(linear_s + attend_s, weights_s + cache_s, inner)
+    device_s = joined * e.phase_overlap + apart * (1 - e.phase_overlap)
+    overhead = overhead_s + load.extra_s
+    compute, memory = linear_s + attend_s, weights_s + cache_s
+    return {
+        "time_s": overlapped(device_s, load.network_s, outer) + overhead,
+        "compute_s": compute,
+        "memory_s": memory,
+        "network_s": load.network_s,
+        "overhead_s": overhead,
+        "lower_s": np.maximum(np.maximum(compute, memory), load.network_s) + overhead,
+        "upper_s": compute + memory + load.network_s + overhead,
+        "work_flop_per_rank": load.linear_flop + load.attention_flop,
+        "moved_bytes_per_rank": load.weight_bytes + load.expert_bytes + load.cache_bytes,
+    }
