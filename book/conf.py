@@ -26,6 +26,7 @@ html_theme = "sphinx_book_theme"
 html_title = "Trainium from first principles"
 html_static_path = ["_static", str(MATHJAX)]
 html_css_files = ["book.css"]
+html_favicon = "_static/icon.svg"
 html_js_files = ["answers.js"]
 html_context = {"default_mode": "auto"}
 html_show_search_summary = False  # summaries are fetched, which a browser refuses to a page from a folder

@@ -15,7 +15,7 @@ LEVELS = [
     ["trnmodel.fabric"],
     ["trnmodel.workloads"],
     ["trnmodel.studies"],
-    ["trnmodel.charts"],
+    ["trnmodel.charts", "trnmodel.bookmime"],
     ["trnmodel.report", "trnmodel.cli"],
 ]
 

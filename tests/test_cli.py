@@ -5,7 +5,7 @@ from typer.testing import CliRunner
 
 import trnmodel
 from trnmodel.cli import app
-from trnmodel.report import book, chapter
+from trnmodel.report import book, chapter, execute
 
 CHAPTER = """\
 # ---
@@ -37,7 +37,8 @@ def home(tmp_path, monkeypatch):
     here.mkdir()
     (chapters / "small.py").write_text(CHAPTER)
     monkeypatch.setattr(chapter, "CHAPTERS", chapters)
-    monkeypatch.setattr(book, "BOOK", tmp_path / "none")
+    for module, name in [(book, "BOOK"), (execute, "PACKAGE"), (execute, "DATA")]:
+        monkeypatch.setattr(module, name, tmp_path / "none")
     monkeypatch.chdir(here)
     return here
 
@@ -50,10 +51,10 @@ def call(*args):
 
 
 def test_run_leaves_one_notebook(home):
-    assert call("run", "small", "-p", "chip=trainium2") == (0, "reports/small.ipynb\n", "")
-    assert "8 trainium2" in (home / "reports" / "small.ipynb").read_text()
+    assert call("run", "small", "-p", "batch=9") == (0, "reports/small.ipynb\n", "")
+    assert "9 trainium3" in (home / "reports" / "small.ipynb").read_text()
     assert [path.name for path in home.rglob("*")] == ["reports", "small.ipynb"]
-    assert call("run", "small", "-p", "chip=trainium2") == (0, "reports/small.ipynb (up to date)\n", "")
+    assert call("run", "small", "-p", "batch=9") == (0, "reports/small.ipynb (up to date)\n", "")
 
 
 def test_a_parameter_on_the_line_wins_over_the_file(home):

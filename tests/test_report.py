@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -445,12 +446,20 @@ def test_a_failing_chapter_stops_the_book(small_book, write, tmp_path):
 def test_a_report_has_a_page_of_its_own(small_book, tmp_path):
     pytest.importorskip("myst_nb")
     (outcome,) = run(["first"], tmp_path / "out")
-    page = report.build_page(outcome)
+    page = report.build_page(outcome.path)
     assert page == tmp_path / "out" / "first" / "index.html"
     assert "54" in page.read_text()
     stamp = page.stat().st_mtime_ns
-    assert report.build_page(outcome._replace(ran=False)).stat().st_mtime_ns == stamp
+    assert report.build_page(outcome.path).stat().st_mtime_ns == stamp
+    outcome.path.touch()
+    assert report.build_page(outcome.path).stat().st_mtime_ns > stamp
     assert names(tmp_path / "out") == ["first", "first.ipynb"]
+    shutil.rmtree(page.parent)
+    page.parent.mkdir()
+    (page.parent / "mine").touch()
+    with pytest.raises(report.InputError, match="first is in the way"):
+        report.build_page(outcome.path)
+    assert names(page.parent) == ["mine"]
 
 
 def test_without_the_book_there_is_a_clear_error(write, tmp_path, monkeypatch):
@@ -460,7 +469,7 @@ def test_without_the_book_there_is_a_clear_error(write, tmp_path, monkeypatch):
         report.build_book(tmp_path / "build")
     assert not (tmp_path / "build").exists()
     (outcome,) = run(["a"], tmp_path / "out")
-    assert report.build_page(outcome) is None
+    assert report.build_page(outcome.path) is None
 
 
 def test_printing_needs_a_browser(small_book, tmp_path, monkeypatch):
@@ -468,6 +477,31 @@ def test_printing_needs_a_browser(small_book, tmp_path, monkeypatch):
     with pytest.raises(report.InputError, match="needs one of no-such-browser"):
         report.build_book(tmp_path / "build", pdf=True)
     assert not (tmp_path / "build").exists()
+
+
+def test_the_browser_prints_all_pages_into_one_file(small_book, tmp_path, monkeypatch):
+    pytest.importorskip("myst_nb")
+    browser = tmp_path / "browser"
+    browser.write_text(f"#!{sys.executable}\n" + textwrap.dedent(BROWSER))
+    browser.chmod(0o755)
+    monkeypatch.setattr(book, "BROWSERS", (str(browser),))
+    pdf = report.build_book(tmp_path / "build", pdf=True, progress=False)
+    assert pdf == tmp_path / "build" / "trnmodel.pdf"
+    assert pdf.read_text().count("What is first?") > 0 < pdf.read_text().count("What is later?")
+    assert names(tmp_path / "build") == ["notebooks", "trnmodel.pdf"]
+    browser.write_text("#!/bin/sh\necho 'no display' >&2\nexit 1\n")
+    with pytest.raises(report.ChapterError, match="could not print the book: no display"):
+        report.build_book(tmp_path / "build", pdf=True, progress=False)
+    assert names(tmp_path / "build") == ["notebooks", "trnmodel.pdf"]
+
+
+BROWSER = """
+    import sys
+    from pathlib import Path
+    from urllib.parse import urlparse
+    options = dict(word.split("=", 1) for word in sys.argv[1:-1] if "=" in word)
+    Path(options["--print-to-pdf"]).write_text(Path(urlparse(sys.argv[-1]).path).read_text())
+"""
 
 
 def test_committed_notebooks_carry_outputs_and_no_digest(write, tmp_path):

@@ -73,9 +73,9 @@ def run(
         given = (report.read_parameters(file) if file else {}) | _pairs(parameter)
         for outcome in report.run([chapter], given, out_dir):
             typer.echo(f"{outcome.path}{'' if outcome.ran else ' (up to date)'}")
-            html = report.build_page(outcome) if page else None
+            html = report.build_page(outcome.path) if page else None
             if html:
-                typer.echo(f"{html}")
+                typer.echo(html)
 
 
 @app.command("list")

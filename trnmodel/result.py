@@ -1,6 +1,6 @@
 """What every result has: a tidy table, a mark on points that cannot exist, and refusal of wrong input.
 
-A result is a frozen, slotted dataclass of arrays, inputs beside outputs:
+A result is a frozen, slotted dataclass of arrays, inputs beside outputs; what follows from the fields is a property:
 
     @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
     class Answer(Result):
@@ -120,22 +120,24 @@ class Result:
         return self
 
     def to_frame(self):
-        """Tidy pandas DataFrame: one row a point, inputs beside outputs, then valid and reason (and bound).
+        """Tidy pandas DataFrame: one row a point, inputs beside outputs, last whether it is valid and why not.
 
-        Fields broadcast to their common shape and are laid out in C order. A spec shows its id; mappings are left out.
+        Fields and properties broadcast to their common shape and are laid out in C order. A spec shows its id; whatever
+        is neither number, text nor spec (a breakdown, say) is left out.
         """
         import pandas as pd
 
-        columns = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "reason_mask"}
-        extras = [name for name in ("valid", "reason", "bound") if hasattr(self, name)]
-        columns |= {name: getattr(self, name) for name in extras}
-        cells = {name: _cells(value) for name, value in columns.items() if not isinstance(value, Mapping)}
+        names = [field.name for field in fields(self) if field.name != "reason_mask"]
+        for kind in type(self).__mro__:
+            names += [name for name, item in vars(kind).items() if isinstance(item, property)]
+        cells = {name: _cells(getattr(self, name)) for name in names}
+        cells = {name: cell for name, cell in cells.items() if cell is not None}
         shape = np.broadcast_shapes(*(cell.shape for cell in cells.values()))
         return pd.DataFrame({name: np.broadcast_to(cell, shape).ravel() for name, cell in cells.items()})
 
 
-def _cells(value: Any) -> NDArray:
+def _cells(value: Any) -> NDArray | None:
     label = getattr(value, "id", value)
     if isinstance(label, str):
         return np.asarray(label, dtype=object)
-    return np.asarray(label)
+    return np.asarray(label) if isinstance(label, np.ndarray | np.generic | float | int) else None

@@ -25,20 +25,20 @@ from IPython.display import Markdown
 import trnmodel as tm
 from trnmodel import charts
 from trnmodel.studies import chips
-from trnmodel.units import GB, GIB, TB, TFLOP, format_quantity
+from trnmodel.units import TB, TFLOP, format_quantity
 
 GENERATIONS = ["trainium1", "trainium2", "trainium3"]
-DTYPES = ["bf16", "cfp8", "fp8", "mxfp8"]
+DTYPES = ["bf16", "cfp8", "mxfp8", "fp8"]
 spec = tm.chip(chip)
 
 # %% tags=["hide-input"]
 ridges = chips.peaks([chip], [*DTYPES, "int8"])
-fastest = ridges.iloc[ridges.peak_flop_per_s.argmax()]
+lowest, fastest = ridges.iloc[ridges.ridge_flop_per_byte.argmin()], ridges.iloc[ridges.peak_flop_per_s.argmax()]
 Markdown(
-    f"**Memory, until each byte that leaves HBM is used for {ridges.ridge_flop_per_byte.min():.0f} FLOP "
-    f"({ridges.dtype[ridges.ridge_flop_per_byte.idxmin()].upper()}) or {fastest.ridge_flop_per_byte:.0f} FLOP "
-    f"({fastest.dtype.upper()}); compute after that.** {spec.name} multiplies at "
-    f"{format_quantity(fastest.peak_flop_per_s, 'FLOP/s')} in {fastest.dtype.upper()} and reads "
+    f"**Memory, until each byte that leaves HBM is used for {lowest.ridge_flop_per_byte:.0f} FLOP "
+    f"({lowest['dtype'].upper()}) or {fastest.ridge_flop_per_byte:.0f} FLOP "
+    f"({fastest['dtype'].upper()}); compute after that.** {spec.name} multiplies at "
+    f"{format_quantity(fastest.peak_flop_per_s, 'FLOP/s')} in {fastest['dtype'].upper()} and reads "
     f"{format_quantity(spec.hbm_bytes_per_s, 'B/s')}, so a decode step, which uses a weight for two FLOP per sequence of "
     f"the batch, is far to the left of that point, and a long prefill is to the right of it."
 )
@@ -49,7 +49,7 @@ Markdown(
 # Every value is read from `data/`; where sources disagree and nothing decides, the table prints a pair.
 
 # %% tags=["hide-input"]
-dtype = fastest.dtype
+dtype = fastest["dtype"]
 charts.table(
     chips.notation(chip, {f"peak_flop_per_s[{dtype}]": "P0", "hbm_bytes_per_s": "b", "hbm_bytes": "C", "cores": "n"}),
     caption=f"What this chapter calls things, for {spec.name}",
@@ -102,7 +102,7 @@ arrays = chips.arrays(GENERATIONS)
 charts.table(arrays, caption="TensorE from its array and clock, against the printed peak of one NeuronCore", download="arrays")
 
 # %%
-peaks = chips.peaks(GENERATIONS, ["bf16", "fp8", "mxfp8"])
+peaks = chips.peaks(GENERATIONS, ["bf16", "mxfp8", "fp8"])
 charts.bars(
     peaks,
     x="chip",
@@ -115,7 +115,7 @@ charts.bars(
 # ## Ridge points: how much reuse a chip demands
 
 # %%
-everyone = chips.peaks([*GENERATIONS, *comparators], ["bf16", "fp8", "mxfp8"])
+everyone = chips.peaks([*GENERATIONS, *comparators], ["bf16", "mxfp8", "fp8"])
 charts.ranges(
     everyone,
     x="ridge_flop_per_byte",
@@ -157,12 +157,12 @@ charts.lines(
 # moves to the left.
 
 # %%
-formats = chips.weight_formats(chip, ["bf16", "mxfp8", "w4a8"])
+formats = chips.weight_formats(chip, ["bf16", "fp8", "mxfp8", "w4a8"])
 charts.bars(
     formats,
     x="precision",
-    y="weights_per_s",
-    caption=f"Weights that one {spec.name} streams from HBM in a second: 4-bit storage nearly doubles 8-bit",
+    y="speed_over_bf16",
+    caption=f"Weights that {spec.name} streams from HBM, over BF16: each halving of the storage doubles them",
 )
 
 # %%
@@ -171,6 +171,10 @@ charts.table(formats, caption="Weight formats: bytes, rate, and the batch at whi
 # %% [markdown]
 # **Structured sparsity** is printed as a peak of its own. It holds for weights that have the 4:16 (or similar) pattern and is
 # off in every figure of this book unless a caller asks for it: `chip.peak("bf16", sparse=True)`.
+
+# %%
+sparse = chips.peaks(GENERATIONS[1:], ["bf16"], sparse=True)
+charts.table(sparse, caption="Structured-sparse peaks as printed, never the default", download="sparse-peaks")
 
 # %% [markdown]
 # ## 36 GB: what one logical device sees
@@ -192,12 +196,15 @@ charts.bars(
 # ## Where the sources disagree
 #
 # Nothing is averaged away: the older Trn1 page prints 210 BF16 TFLOPS, the newer pages 190; both rows stay in `tm.facts()`
-# with the reason for the choice. Rows marked *open* are carried as a low/high pair.
+# with the reason for the choice. What is left open is carried as a low/high pair.
 
 # %%
+charts.table(chips.rulings(GENERATIONS), caption="Peaks and memory on which sources disagree", download="rulings")
+
+# %% tags=["hide-output"]
 charts.table(
-    chips.disagreements([*GENERATIONS], ["peak_flop_per_s", "hbm_bytes_per_s", "hbm_bytes"]),
-    caption="Peaks and memory: what each source prints, and what became of it",
+    chips.disagreements(GENERATIONS, ["peak_flop_per_s", "hbm_bytes_per_s", "hbm_bytes"]),
+    caption="The same, row by row, as each source prints it",
     download="disagreements",
 )
 
@@ -211,9 +218,9 @@ totals = chips.printed_totals()
 charts.table(totals, caption="Chips x per-chip value against the printed total", download="totals")
 
 # %% tags=["hide-input"]
-worst = totals.loc[totals.error.abs().idxmax()]
+worst = totals.loc[totals.difference.abs().idxmax()]
 Markdown(
-    f"{len(totals)} totals; median absolute difference {totals.error.abs().median():.2%}, largest {worst.error:+.2%} "
+    f"{len(totals)} totals; median absolute difference {totals.difference.abs().median():.2%}, largest {worst.difference:+.2%} "
     f"({worst.system}, {worst.quantity}), which is the rounding of the printed total or a page that uses an older peak."
 )
 
@@ -234,8 +241,8 @@ Markdown(
 # ## What moves the answer
 #
 # * **Batch and reuse.** Intensity is the one axis that software chooses.
-# * **The HBM figure of Trainium3.** AWS prints 4.9 TB/s and 4.7 TB/s, and the profiler agrees with the lower: 4 % on every
-#   memory-bound time.
+# * **The HBM figure.** Where AWS prints two bandwidths for one chip, as for Trainium3, every memory-bound time carries the
+#   pair; the table of disagreements above says who printed which.
 # * **The storage format**, by the ratio of bits; **the compute format** only right of the ridge.
 #
 # ## What is left out
@@ -282,5 +289,6 @@ Markdown(
 
 # %% tags=["hide-input"]
 used = tm.facts()
-used = used[used.entity.isin([spec.id, *GENERATIONS, *comparators]) & used.quantity.isin(["peak_flop_per_s", "hbm_bytes_per_s", "hbm_bytes"])]
+shown = used.quantity.isin(["peak_flop_per_s", "hbm_bytes_per_s", "hbm_bytes"])
+used = used[shown & used.entity.isin({spec.id, *GENERATIONS, *comparators})]
 charts.table(chips.bibliography(used.source), caption="Sources of the figures in this chapter", download="sources")

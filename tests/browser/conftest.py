@@ -37,7 +37,7 @@ def chromium():
 
 @pytest.fixture
 def open_page(chromium):
-    """Open pages by `open_page(scheme)`; at the end none may have met an error or asked an outside host."""
+    """Open pages by `open_page(scheme)`; at the end none may have asked an outside host, nor ours met an error."""
     contexts, problems = [], []
 
     def note(request):
@@ -45,13 +45,13 @@ def open_page(chromium):
         if url.scheme in ("http", "https", "ws", "wss") and url.hostname != "127.0.0.1":
             problems.append(f"asked {request.url}")
 
-    def opened(scheme="light", console=True):
+    def opened(scheme="light", ours=True):
         context = chromium.new_context(viewport={"width": 1280, "height": 900}, color_scheme=scheme)
         contexts.append(context)
         page = context.new_page()
         page.on("request", note)
-        page.on("pageerror", lambda error: problems.append(f"threw {error}"))
-        if console:
+        if ours:
+            page.on("pageerror", lambda error: problems.append(f"threw {error}"))
             page.on("console", lambda message: message.type == "error" and problems.append(f"logged {message.text}"))
         return page
 

@@ -56,7 +56,7 @@ def test_charts_follow_a_change_of_theme(base, open_page):
 
 def test_answers_are_folded(base, open_page, slug):
     page = visit(open_page(), chapter(base, slug))
-    answer = page.locator("details.admonition").first
+    answer = page.locator("details.dropdown").first
     assert not answer.locator("p").first.is_visible()
     answer.locator("summary").click()
     assert answer.locator("p").first.is_visible()

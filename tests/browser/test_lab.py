@@ -66,7 +66,7 @@ def await_answer(url, server, patience_s=60):
 
 
 def test_chapter_runs_in_lab(lab, open_page, slug):
-    page = open_page(console=False)  # JupyterLab logs errors of its own
+    page = open_page(ours=False)  # JupyterLab logs errors of its own
     page.set_default_timeout(120_000)
     page.goto(f"{lab}/lab/tree/notebooks/{slug}.ipynb?token={TOKEN}")
     page.wait_for_selector(".jp-Notebook .jp-Cell")

@@ -16,8 +16,9 @@ from types import MappingProxyType
 NAN = math.nan
 
 
-def _empty() -> Mapping:
-    return MappingProxyType({})
+def _mapping():
+    """An empty read-only mapping as the default of a field; a mapping has no hash."""
+    return field(default_factory=lambda: MappingProxyType({}), hash=False)
 
 
 def _check_numbers(spec) -> None:
@@ -37,19 +38,36 @@ class Spec:
 
     id: str
     name: str = ""
-    sources: Mapping[str, tuple[str, ...]] = field(default_factory=_empty, repr=False, compare=False)
-    ranges: Mapping[str, tuple[float, float]] = field(default_factory=_empty, repr=False, compare=False)
+    sources: Mapping[str, tuple[str, ...]] = field(
+        default_factory=lambda: MappingProxyType({}), repr=False, compare=False
+    )
+    ranges: Mapping[str, tuple[float, float]] = field(
+        default_factory=lambda: MappingProxyType({}), repr=False, compare=False
+    )
     estimates: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        self.__setstate__(vars(self).copy())
         _check_numbers(self)
+
+    def __getstate__(self) -> dict:
+        """Plain dictionaries, since a read-only view cannot be pickled."""
+        return {
+            name: dict(value) if isinstance(value, MappingProxyType) else value for name, value in vars(self).items()
+        }
+
+    def __setstate__(self, state: dict) -> None:
+        for name, value in state.items():
+            if isinstance(value, dict):
+                value = MappingProxyType(dict(value))
+            object.__setattr__(self, name, NAN if value != value else value)  # one NaN, so that equal specs are equal
 
     def range(self, name: str) -> tuple[float, float]:
         """Low and high of a field ("hbm_bytes_per_s", "peak_flop_per_s[bf16]"); equal where decided."""
         if name in self.ranges:
             return self.ranges[name]
-        base, _, key = name.rstrip("]").partition("[")
-        value = getattr(self, base)
+        field_name, _, key = name.rstrip("]").partition("[")
+        value = getattr(self, field_name)
         value = value[key] if key else value
         return value, value
 
@@ -61,9 +79,9 @@ class Engine(Spec):
     clock_hz: float = NAN
     array_rows: float = NAN
     array_cols: float = NAN
-    elements_per_cycle: Mapping[str, float] = field(default_factory=_empty)
-    peak_flop_per_s: Mapping[str, float] = field(default_factory=_empty)
-    sparse_peak_flop_per_s: Mapping[str, float] = field(default_factory=_empty)
+    elements_per_cycle: Mapping[str, float] = _mapping()
+    peak_flop_per_s: Mapping[str, float] = _mapping()
+    sparse_peak_flop_per_s: Mapping[str, float] = _mapping()
     instruction_overhead_cycle: float = NAN
     access_overhead_cycle: float = NAN
     min_initiation_cycle: float = NAN
@@ -71,6 +89,8 @@ class Engine(Spec):
     max_stationary_cols: float = NAN
     max_moving_cols: float = NAN
     fp32_cost_ratio: float = NAN
+    fast_load_stationary_ratio: float = NAN
+    processors: float = NAN
     throttle_share: float = NAN
     throttle_ramp_s: float = NAN
 
@@ -85,43 +105,55 @@ class Core(Spec):
     gpsimd: Engine
     sbuf_bytes: float = NAN
     sbuf_partitions: float = NAN
+    sbuf_partition_bytes: float = NAN
     psum_bytes: float = NAN
     psum_banks: float = NAN
+    dma_bytes_per_s: float = NAN
     dma_engines: float = NAN
     dma_engine_bytes_per_s: float = NAN
     dma_engine_peak_bytes_per_s: float = NAN
     dma_start_s: float = NAN
     dma_saturating_bytes: float = NAN
+    dma_transpose_share: Mapping[str, float] = _mapping()
+    dge_instruction_s: float = NAN
 
 
 @dataclass(frozen=True, kw_only=True)
 class Chip(Spec):
-    """One accelerator chip (package). Peaks are dense, for the whole chip, by compute dtype."""
+    """One accelerator chip (package). Peaks are dense, for the whole chip, by compute dtype.
+
+    `lnc_choices` holds the sizes of a logical core that software allows or its vendor has announced.
+    """
 
     vendor: str = ""
     core: Core | None = None
     year: float = NAN
     process: str = ""
+    packaging: str = ""
     cores: float = 1
     lnc_choices: tuple[int, ...] = (1,)
     lnc_default: int = 1
-    peak_flop_per_s: Mapping[str, float] = field(default_factory=_empty)
-    sparse_peak_flop_per_s: Mapping[str, float] = field(default_factory=_empty)
-    sustained_flop_per_s: Mapping[str, float] = field(default_factory=_empty)
+    peak_flop_per_s: Mapping[str, float] = _mapping()
+    sparse_peak_flop_per_s: Mapping[str, float] = _mapping()
+    sustained_flop_per_s: Mapping[str, float] = _mapping()
     hbm_bytes: float = NAN
     hbm_bytes_per_s: float = NAN
     hbm_stacks: float = NAN
-    hbm_stack_bits: float = NAN
+    hbm_stack_bytes: float = NAN
+    hbm_stack_pins: float = NAN
     hbm_pin_bytes_per_s: float = NAN
+    hbm_type: str = ""
     sbuf_bytes: float = NAN
     dma_engines: float = NAN
     dma_bytes_per_s: float = NAN
     collective_cores: float = NAN
     scaleup_links: float = NAN
     scaleup_lanes: float = NAN
+    scaleup_lanes_redundant: float = NAN
     scaleup_bytes_per_s_per_dir: float = NAN
     scaleup_domain_chips: float = NAN
     scaleout_bytes_per_s_per_dir: float = NAN
+    scaleout_max_bytes_per_s_per_dir: float = NAN
     tdp_w: float = NAN
 
     def peak(self, dtype: str, sparse: bool = False) -> float:
@@ -167,14 +199,15 @@ class Precision:
     attention: str = "bf16"
 
     def __post_init__(self) -> None:
-        from trnmodel.catalog.load import dtypes
+        from trnmodel.catalog.load import dtype_aliases, dtypes
 
         if self.experts is None:
             object.__setattr__(self, "experts", self.weights)
-        for spec_field in fields(self):
-            value = getattr(self, spec_field.name)
-            if spec_field.name != "name" and value not in dtypes():
-                raise ValueError(f"{spec_field.name}={value!r}: unknown dtype; allowed are {sorted(dtypes())}")
+        for part in ("weights", "experts", "kv", "activations", "compute", "attention"):
+            dtype = dtype_aliases().get(getattr(self, part), getattr(self, part))
+            if dtype not in dtypes():
+                raise ValueError(f"{part}={dtype!r}: unknown dtype; allowed are {sorted(dtypes())}")
+            object.__setattr__(self, part, dtype)
 
     def storage_bytes(self, part: str) -> float:
         """Bytes of one element of `part` ("weights", "experts", "kv", "activations"), block scales included. [B]"""

@@ -1,14 +1,15 @@
 """Systems: what is in a rack, and which fabric joins its chips.
 
-`data/systems.csv` names a system's chip, kind of fabric and base; its facts are those of the whole chain of bases, the
-nearest first, so what two racks share is one row. Printed totals (cables, switches, CPUs) are no inputs: they are
-compared with what the graph counts, in `trnmodel.fabric.audit`.
+`data/systems.csv` names a system's chip, kind of fabric and base; its facts are its own, then those of the chain of
+bases, then those of its chip, so what two racks share is one row. Printed totals (cables, switches, CPUs) are no
+inputs: they are compared with what the graph counts, in `trnmodel.fabric.audit`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from types import MappingProxyType
@@ -23,6 +24,8 @@ Fabric = Literal["single", "switch", "mesh", "torus", "planes"]
 
 
 class Row(msgspec.Struct, frozen=True):
+    """A line of `data/systems.csv`."""
+
     id: str
     chip: str
     fabric: Fabric
@@ -48,9 +51,9 @@ class Switch(Spec):
 class System(Spec):
     """Chips that share one scale-up fabric, with their host and network; `count` such domains side by side.
 
-    Counts are for one domain unless the name says per rack or per tray. `lanes_active` and `lanes_redundant` are
-    lanes of one chip by medium. `scaleup_bytes_per_s_per_dir` is a torus chip's sum over its neighbours, within the
-    instance and across the UltraServer apart.
+    Counts are for one domain unless the name says per rack or per tray. `scaleup_lanes` are active lanes of one chip by
+    medium; redundant ones are all on the backplane. `scaleup_bytes_per_s_per_dir` is a torus chip's sum over its
+    neighbours, within the instance and across the UltraServer apart.
     """
 
     chip_id: str
@@ -80,8 +83,8 @@ class System(Spec):
     torus_shape: tuple[int, ...] = ()
     scaleup_bytes_per_s_per_dir: Mapping[str, float] = field(default_factory=_empty)
     lane_id: str = ""
-    lanes_active: Mapping[str, float] = field(default_factory=_empty)
-    lanes_redundant: Mapping[str, float] = field(default_factory=_empty)
+    scaleup_lanes: Mapping[str, float] = field(default_factory=_empty)
+    scaleup_lanes_redundant: float = 0.0
     port_lanes: float = NAN
     plane_positions: str = ""
     switch_trays_per_rack: float = 0.0
@@ -212,9 +215,9 @@ def bases(system_id: str) -> list[str]:
 
 
 def _inherited(system_id: str) -> dict:
-    """Facts of the chain of bases; a field that a nearer entity states replaces the whole field, provenance included."""
+    """Facts of the chain of bases; a field that a nearer entity states replaces it whole, provenance included."""
     kwargs: dict = {"sources": {}, "ranges": {}, "estimates": frozenset()}
-    for entity in bases(system_id):
+    for entity in (_rows()[system_id].chip, *bases(system_id)):
         found = load.assemble(System, entity)
         stated = {label.split("[")[0] for label in found["sources"]}
         for name in ("sources", "ranges"):
@@ -228,7 +231,7 @@ def _inherited(system_id: str) -> dict:
 def _chips(system_id: str) -> float:
     """Chips of one domain: printed for the system or the nearest of its bases, else for the chip."""
     for entity in reversed(bases(system_id)):
-        if load.has_fact(entity, "chips"):
+        with suppress(ValueError):
             return load.value(entity, "chips")
     return load.value(_rows()[system_id].chip, "scaleup_domain_chips")
 
@@ -236,8 +239,19 @@ def _chips(system_id: str) -> float:
 @cache
 def _system(system_id: str) -> System:
     row = _rows()[system_id]
-    kwargs = {"chip_id": row.chip, "fabric": row.fabric, "domain_chips": int(_chips(system_id))}
-    return System(**_inherited(system_id) | kwargs)
+    kwargs = _inherited(system_id) | {"chip_id": row.chip, "fabric": row.fabric, "domain_chips": int(_chips(system_id))}
+    if row.fabric == "torus" and "torus_shape" not in kwargs:
+        printed = load.fact_in_force(row.chip, "pod_shape")[0]
+        kwargs["torus_shape"] = tuple(int(size) for size in printed.value_printed.split("x"))
+        kwargs["sources"] = MappingProxyType(dict(kwargs["sources"]) | {"torus_shape": (printed.id,)})
+    return System(**kwargs)
+
+
+def _resolved(name: str) -> str:
+    system_id = load.resolve("system", name)
+    if system_id not in systems():
+        raise ValueError(f"system={name!r} is no scale-up domain; nearest: {', '.join(load.nearest(name, systems()))}")
+    return system_id
 
 
 def system(name: str | System, count: int = 1) -> System:
@@ -268,7 +282,7 @@ def system(name: str | System, count: int = 1) -> System:
     >>> system("trn2.48xlarge", count=4).chips
     64
     """
-    found = name if isinstance(name, System) else _system(load.resolve("system", name))
+    found = name if isinstance(name, System) else _system(_resolved(name))
     return found if count == 1 else replace(found, count=count)
 
 

@@ -26,13 +26,23 @@ if TYPE_CHECKING:
 __all__ = ["bars", "lines", "ranges", "roofline", "table"]
 
 GENERATIONS = {
-    "trainium1": "#56B4E9",
     "trainium2": "#0072B2",
     "trainium3": "#D55E00",
     "trainium4": "#CC79A7",
     "inferentia2": "#009E73",
+    "trainium": "#56B4E9",  # the first, which AWS names without a number
 }
 DASHES = [[1, 0], [9, 4], [2, 3], [9, 3, 2, 3], [5, 2]]
+
+
+def _generation(name: str) -> str | None:
+    """The colour of a chip's or instance's generation.
+
+    >>> _generation("Trainium") == _generation("trn1.32xlarge") == GENERATIONS["trainium"], _generation("h100")
+    (True, None)
+    """
+    full = name.lower().replace("trn", "trainium").replace("inf2", "inferentia2")
+    return next((colour for key, colour in GENERATIONS.items() if full.startswith(key)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +75,7 @@ class _Plot:
         if column is None:
             return altair().value(PALETTE[0])
         names = [str(name) for name in self.data[column].unique()]
-        own = {name: colour for name in names for key, colour in GENERATIONS.items() if name.lower().startswith(key)}
+        own = {name: colour for name in names if (colour := _generation(name))}
         if len(set(own.values())) < len(own):
             own = {}
         free = cycle(colour for colour in PALETTE if colour not in own.values())

@@ -41,7 +41,7 @@ def _theme() -> dict[str, Any]:
         "legend": {**labels, "symbolSize": 120, "symbolStrokeWidth": 2.5, "orient": "bottom"},
         "title": {"anchor": "start", "fontSize": 15, "offset": 12, "subtitleFontSize": 12, "subtitleColor": "#888888"},
         "range": {"category": PALETTE},
-        "view": {"continuousWidth": 550, "continuousHeight": 320, "stroke": None},
+        "view": {"continuousWidth": 520, "continuousHeight": 320, "stroke": None},
         "line": {"strokeWidth": 2.5},
     }
 

@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trnmodel.units import format_quantity
+from trnmodel.units import BILLION, MILLION, TRILLION, format_quantity
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _UNITS = {"flop": "FLOP", "bytes": "B", "byte": "B", "s": "s", "h": "h", "j": "J", "w": "W", "usd": "USD", "hz": "Hz"}
 _SUFFIX = re.compile(rf"^(?:(.*?)_)??((?:[a-z]+(?:_per_[a-z]+)+)|{'|'.join(_UNITS)})$")
-_END = re.compile(r"^(.+?)(_low|_high|)$")
+_MANY = ((TRILLION, "trillion"), (BILLION, "billion"), (MILLION, "million"))
+_END = re.compile(r"^(.+?)((?:_per_(?:core|chip|rank|dir|instance|system|ultraserver))*)(_low|_high|)$")
+_BOX = "max-height: 36em; overflow: auto"
 _UPPER = set("cp dp ep hbm kv lnc mfu pp tp tpot ttft".split())
 
 
@@ -30,29 +32,33 @@ def is_number(column: pd.Series) -> bool:
 def _split(column: str) -> tuple[str, str]:
     """Words and base unit of a column's name.
 
-    >>> _split("hbm_bytes_per_s"), _split("ridge_flop_per_byte_low"), _split("weights_per_s"), _split("lnc")
-    (('HBM', 'B/s'), ('Ridge low', 'FLOP/B'), ('Weights', 'weights/s'), ('LNC', ''))
+    >>> _split("hbm_bytes_per_s"), _split("ridge_flop_per_byte_low"), _split("link_bytes_per_s_per_dir")
+    (('HBM', 'B/s'), ('Ridge low', 'FLOP/B'), ('Link per dir', 'B/s'))
+    >>> _split("weights_per_s"), _split("lnc")
+    (('Weights', 'weights/s'), ('LNC', ''))
     """
-    stem, end = _END.match(column).groups()
+    stem, scope, end = _END.match(column).groups()
     match = _SUFFIX.match(stem)
     name, suffix = (match[1] or match[2].partition("_per_")[0], match[2]) if match else (stem, "")
     unit = "/".join(_UNITS.get(part, part) for part in suffix.split("_per_"))
-    words = " ".join(word.upper() if word in _UPPER else word for word in (name + end).split("_"))
+    words = " ".join(word.upper() if word in _UPPER else word for word in (name + scope + end).split("_"))
     return words[:1].upper() + words[1:], unit
 
 
 def scale(frame: pd.DataFrame, column: str) -> tuple[float, str]:
     """Factor and title under which a column prints, its prefix chosen for the median; a range follows its middle."""
     words, unit = _split(column)
-    stem = _END.match(column)[1]
+    stem = column.removesuffix("_low").removesuffix("_high")
     middle = frame[stem if stem in frame else column]
-    if not unit or not is_number(middle):
+    if not is_number(middle):
         return 1.0, words
     values = np.abs(middle.to_numpy(dtype=float))
     values = values[np.isfinite(values) & (values > 0)]
     typical = float(np.median(values)) if values.size else 1.0
-    number, unit = format_quantity(typical, unit, digits=17).split(" ", 1)
-    return float(number) / typical, f"{words} [{unit}]"
+    number, _, unit = format_quantity(typical, unit, digits=17).partition(" ")
+    many, name = next(((many, name) for many, name in _MANY if float(number) >= many), (1.0, ""))
+    unit = f"{name} {unit}".strip()
+    return float(number) / typical / many, f"{words} [{unit}]" if unit else words
 
 
 def printed(frame: pd.DataFrame, *columns: str | None) -> tuple[pd.DataFrame, dict[str, str]]:
@@ -86,7 +92,8 @@ class Table:
         link = f'<a class="trn-csv" download="{self.download}.csv" href="{source}">{self.download}.csv</a>'
         caption = f"<caption>{escape(self.caption)}</caption>"
         body = f"<thead><tr>{head}</tr></thead>\n<tbody>\n" + "\n".join(rows) + "\n</tbody>"
-        return f'<div class="trn-table"><table class="dataframe">{caption}\n{body}</table>\n{link}</div>'
+        rolled = f'<div style="{_BOX}"><table class="dataframe">{caption}\n{body}</table></div>'
+        return f'<div class="trn-table">{rolled}\n{link}</div>'
 
     def __repr__(self) -> str:
         return f"{self.caption}\n{self.frame.to_string(index=False)}"
@@ -133,6 +140,5 @@ def _text(value: object) -> str:
         return "yes" if value else "no"
     if not isinstance(value, int | float | np.number):
         return str(value)
-    if 1e4 <= abs(value) < 1e15:
-        return f"{value:,.0f}"
-    return f"{value:.4g}"
+    short = f"{value:.4g}"
+    return f"{value:,.0f}" if "e+" in short and abs(value) < 1000 * TRILLION else short

@@ -30,7 +30,10 @@ class Arcs:
 
 @dataclass(frozen=True, eq=False)
 class Flow:
-    """A maximum concurrent uniform flow: the rate per ordered pair, and the share of each medium in its bound."""
+    """A maximum concurrent uniform flow: the rate per ordered pair, and the share of each medium in its bound.
+
+    The shares are those of one optimal dual solution; where media are alike, another would share out differently.
+    """
 
     bytes_per_s_per_pair: float
     bottleneck: dict[str, float]
@@ -138,8 +141,11 @@ def torus_bytes_per_s_per_pair(shape: tuple[int, ...], link_bytes_per_s_per_dir)
 
 def _rename(*colours: NDArray, rng) -> NDArray:
     """One colour for each distinct tuple of colours."""
-    hashed = sum(_weights(colour, rng) for colour in np.broadcast_arrays(*colours))
-    return np.unique(hashed, return_inverse=True)[1].reshape(hashed.shape)
+    return _compact(sum(_weights(colour, rng) for colour in np.broadcast_arrays(*colours)))
+
+
+def _compact(labels: NDArray) -> NDArray:
+    return np.unique(labels, return_inverse=True)[1].reshape(labels.shape)
 
 
 def _weights(colour: NDArray, rng) -> NDArray:
@@ -147,14 +153,14 @@ def _weights(colour: NDArray, rng) -> NDArray:
 
 
 def _refined(net: Arcs, rng) -> tuple[NDArray, NDArray, NDArray]:
-    """Colours of (node, source), (arc, source) and arc such that like-coloured unknowns and rows of the LP are alike."""
+    """Colours of (node, source), (arc, source) and arc: unknowns and rows of the LP of one colour are alike."""
     from scipy.sparse import csr_array
 
     ones, number = np.ones(len(net.tail), dtype=np.uint64), np.arange(len(net.tail))
     shape = (len(net.nodes), len(net.tail))
     leaving, entering = (csr_array((ones, (end, number)), shape=shape) for end in (net.tail, net.head))
     place = np.arange(len(net.nodes))[:, None]
-    node = 1 * np.isin(place, net.chips) + (place == net.chips[None, :])
+    node = _compact(1 * np.isin(place, net.chips) + (place == net.chips[None, :]))
     link = np.unique(np.stack([net.capacity, net.medium]), axis=1, return_inverse=True)[1].ravel()
     classes = 0
     while True:
@@ -162,8 +168,8 @@ def _refined(net: Arcs, rng) -> tuple[NDArray, NDArray, NDArray]:
         if classes == (classes := int(node.max()) + int(link.max()) + 2):
             return node, arc, link
         out_sum, in_sum = leaving @ _weights(arc, rng), entering @ _weights(arc, rng)
-        node = np.unique(_weights(node, rng) + out_sum + in_sum, return_inverse=True)[1].reshape(node.shape)
-        link = np.unique(_weights(link, rng) + _weights(arc, rng).sum(axis=1), return_inverse=True)[1].ravel()
+        node = _compact(_weights(node, rng) + out_sum + in_sum)
+        link = _compact(_weights(link, rng) + _weights(arc, rng).sum(axis=1))
 
 
 def concurrent_flow(graph) -> Flow:
@@ -221,7 +227,7 @@ def _solve(net: Arcs, node: NDArray, arc: NDArray, link: NDArray) -> Flow:
     price = -result.ineqlin.marginals * net.capacity[links] / scale
     shares = np.bincount(net.medium[links], weights=price, minlength=len(net.media)) / max(price.sum(), 1e-300)
     bound = {net.media[number]: round(float(share), 9) for number, share in enumerate(shares) if share > 1e-9}
-    return Flow(float(-result.fun * scale), bound, unknowns)
+    return Flow(max(float(-result.fun * scale), 0.0), bound, unknowns)
 
 
 def _rows(net: Arcs, end: NDArray, vertex: NDArray, source: NDArray, arc: NDArray):

@@ -1,7 +1,7 @@
 """What no collective algorithm beats, and bus bandwidth, which measures how near one comes.
 
-`message_bytes` is the full buffer on a rank, as in `collectives`. The bounds take their cuts as numbers (a rank's links,
-the links between two halves), which come from a system's graph or from a closed form such as those in `tiers`.
+`message_bytes` is the full buffer on a rank, as in `collectives`. The bounds take their cuts as numbers (links of a
+rank, links between two halves), which come from the graph of a system or from a closed form such as those in `tiers`.
 """
 
 from __future__ import annotations

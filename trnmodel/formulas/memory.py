@@ -192,9 +192,7 @@ def staged_s(moved_bytes: Numeric, stage_bytes_per_s: Numeric, overlap: Numeric)
     return overlap * stages.max(axis=-1) + np.subtract(1, overlap) * stages.sum(axis=-1)
 
 
-def output_block_side(
-    sbuf_bytes: Numeric, accumulator_bytes: Numeric, usable_share: Numeric, tile: Numeric
-) -> NDArray:
+def output_block_side(sbuf_bytes: Numeric, accumulator_bytes: Numeric, usable_share: Numeric, tile: Numeric) -> NDArray:
     r"""Side of the square output block that SBUF can accumulate while panels stream past it.
 
     .. math:: s = s_0 \max\Bigl(1, \Bigl\lfloor \frac{\sqrt{u S / a}}{s_0} \Bigr\rfloor\Bigr)

@@ -107,14 +107,14 @@ def matmul_cycles(
     max_moving : numeric
         Largest moving tile. [-]
     min_initiation_cycle : numeric
-        Shortest interval between two instructions, c0. [cycle]
+        Shortest interval between two instructions, c0. [-]
     cost_ratio : numeric
         Passes of the dtype relative to BF16, r: 4 for FP32. [-]
 
     Returns
     -------
     cycles : numeric
-        Cycles, C. [cycle]
+        Cycles, C. [-]
 
     Notes
     -----
@@ -165,7 +165,7 @@ def lane_cycles(
     columns : numeric
         Elements of a row, N. [-]
     elements_per_cycle : numeric
-        Elements over all partitions, e. [1/cycle]
+        Elements over all partitions, e. [-]
     partitions : numeric
         Partitions, P. [-]
     passes : numeric
@@ -173,14 +173,14 @@ def lane_cycles(
     instruction_columns : numeric
         Row elements that one instruction covers, N0. [-]
     min_initiation_cycle : numeric
-        Shortest instruction, c0. [cycle]
+        Shortest instruction, c0. [-]
     overhead_cycle : numeric
-        Cycles of an instruction that nothing hides, c1. [cycle]
+        Cycles of an instruction that nothing hides, c1. [-]
 
     Returns
     -------
     cycles : numeric
-        Cycles, C. [cycle]
+        Cycles, C. [-]
 
     Notes
     -----
@@ -223,8 +223,8 @@ def ramped_s(busy_s: Numeric, start_share: Numeric, ramp_s: Numeric) -> NDArray:
 
     Notes
     -----
-    Assumes: a linear ramp (the documents give its ends) and no re-engagement; a kernel that falls below half utilisation
-    for the length of the ramp pays it again.
+    Assumes: a linear ramp (the documents give its ends) and no re-engagement; a kernel that falls below half
+    utilisation for the length of the ramp pays it again.
     Limits: s = 1 gives w; w -> 0 gives w / s; w -> infinity adds (1 - s) R / 2.
 
     References
@@ -289,14 +289,14 @@ def transpose_cycles(
     max_stationary : numeric
         Columns of the array, S0. [-]
     min_initiation_cycle : numeric
-        Shortest interval between two instructions, c0. [cycle]
+        Shortest interval between two instructions, c0. [-]
     cost_ratio : numeric
         Passes relative to BF16, r. [-]
 
     Returns
     -------
     cycles : numeric
-        Cycles, C. [cycle]
+        Cycles, C. [-]
 
     Notes
     -----
@@ -327,11 +327,11 @@ def hiding_contraction(
     Parameters
     ----------
     evict_cycles : numeric
-        Cycles to copy one output tile from PSUM to SBUF, Ce. [cycle]
+        Cycles to copy one output tile from PSUM to SBUF, Ce. [-]
     evict_clock_hz : numeric
         Clock of the copying engine, fe. [Hz]
     moving : numeric
-        Moving tile in TensorE cycles, V. [cycle]
+        Moving tile in TensorE cycles, V. [-]
     tensor_clock_hz : numeric
         TensorE clock, ft. [Hz]
     array_rows : numeric

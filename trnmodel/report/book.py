@@ -61,18 +61,18 @@ def build_book(out_dir: str | Path = "build", *, pdf: bool = False, progress: bo
         return _swap(built, folder / "html") / "index.html"
 
 
-def build_page(outcome: Outcome) -> Path | None:
+def build_page(notebook: Path) -> Path | None:
     """Make `<slug>/index.html` beside an executed notebook, in the dress of the book; None where Sphinx is missing."""
-    target = outcome.path.with_suffix("")
+    target, index = notebook.with_suffix(""), notebook.with_suffix("") / "index.html"
     if not _has_book():
         return None
-    if not outcome.ran and (target / "index.html").is_file():
-        return target / "index.html"
+    if index.is_file() and index.stat().st_mtime_ns >= notebook.stat().st_mtime_ns:
+        return index
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".page-") as scratch:
         source, built = Path(scratch) / "source", Path(scratch) / "html"
         source.mkdir()
-        for path in (outcome.path, *BOOK.glob("*.bib")):
-            shutil.copy2(path, source / ("index.ipynb" if path == outcome.path else path.name))
+        for path in (notebook, *BOOK.glob("*.bib")):
+            shutil.copy2(path, source / ("index.ipynb" if path == notebook else path.name))
         _sphinx("html", source, built)
         return _swap(built, target) / "index.html"
 
@@ -111,12 +111,14 @@ def _sphinx(builder: str, source: Path, built: Path, *flags: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         words = done.stderr.replace(f"{source}{os.sep}", "").strip().splitlines() or ["no message"]
-        raise ChapterError("\n".join(["Sphinx could not build the pages:", *words[-20:]]))
+        raise ChapterError("\n".join(["Sphinx could not build the pages:", *list(dict.fromkeys(words))[-20:]]))
 
 
 def _swap(built: Path, target: Path) -> Path:
-    """Put a whole folder in the place of the old one."""
+    """Put a whole folder in the place of the old one, and of nothing else."""
     if target.exists():
+        if not (target / "searchindex.js").is_file():
+            raise InputError(f"{target} is in the way: it holds no pages made here")
         target.rename(built.with_name("old"))
     return built.rename(target)
 

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trnmodel.catalog import load
-from trnmodel.catalog.specs import Chip, Precision
+from trnmodel.catalog import load, systems
+from trnmodel.catalog.specs import Chip, Engine, Precision
 from trnmodel.formulas import roofline
 from trnmodel.units import format_quantity
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike
+
+_TOTALS = {"peak_flop_per_s", "sparse_peak_flop_per_s", "hbm_bytes", "hbm_bytes_per_s"}
 
 
 def rooflines(
@@ -203,10 +205,10 @@ def arrays(chips: Iterable[str | Chip]) -> pd.DataFrame:
                 "chip": chip.name,
                 "array": f"{tensor.array_rows:.0f} x {tensor.array_cols:.0f}",
                 "clock_hz": tensor.clock_hz,
-                "computed_flop_per_s_per_core": computed,
-                "printed_flop_per_s_per_core": printed,
+                "computed_flop_per_s": computed,
+                "printed_flop_per_s": printed,
                 "difference": computed / printed - 1,
-                "chip_peak_over_cores": chip.peak("bf16") / chip.cores,
+                "chip_share_flop_per_s": chip.peak("bf16") / chip.cores,
                 "fastest_8_bit_over_bf16": max(tensor.peak_flop_per_s.values()) / printed,
             }
         )
@@ -216,7 +218,8 @@ def arrays(chips: Iterable[str | Chip]) -> pd.DataFrame:
 def weight_formats(chip: str | Chip, precisions: Iterable[str | Precision]) -> pd.DataFrame:
     """What a storage and compute format does to decode: bytes a weight, weights a second, batch at the ridge.
 
-    The batch at the ridge is where 2 FLOP per weight and sequence take as long as reading the weight once.
+    The batch at the ridge is where 2 FLOP per weight and sequence take as long as reading the weight once. A format whose
+    compute dtype has no printed peak on the chip is left out.
 
     Examples
     --------
@@ -229,6 +232,8 @@ def weight_formats(chip: str | Chip, precisions: Iterable[str | Precision]) -> p
     chip = load.chip(chip)
     rows = []
     for precision in map(load.precision, precisions):
+        if precision.compute not in chip.peak_flop_per_s:
+            continue
         stored = precision.storage_bytes("weights")
         ridge = roofline.ridge_point_flop_per_byte(chip.peak(precision.compute), chip.hbm_bytes_per_s)
         rows.append(
@@ -238,6 +243,7 @@ def weight_formats(chip: str | Chip, precisions: Iterable[str | Precision]) -> p
                 "compute": precision.compute,
                 "bytes_per_weight": stored,
                 "weights_per_s": chip.hbm_bytes_per_s / stored,
+                "speed_over_bf16": load.dtypes()["bf16"] / stored,
                 "batch_at_ridge": float(ridge) * stored / 2,
             }
         )
@@ -257,3 +263,138 @@ def bibliography(ids: Iterable[str]) -> pd.DataFrame:
     known = load.sources()
     columns = ["id", "publisher", "title", "published", "url"]
     return pd.DataFrame([{c: getattr(known[i], c) for c in columns} for i in sorted(set(ids))], columns=columns)
+
+
+def printed_totals() -> pd.DataFrame:
+    """Totals of instances and UltraServers as printed, beside chips x our per-chip value in force.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        system, quantity (with its dtype), chips, per_chip, computed, printed, difference (signed fraction), source.
+
+    Examples
+    --------
+    >>> table = printed_totals()
+    >>> row = table[(table.system == "trn2.48xlarge") & (table.quantity == "hbm_bytes_per_s")].iloc[0]
+    >>> float(row.printed), round(float(row.computed))
+    (46400000000000.0, 46400000000000)
+    """
+    import pandas as pd
+
+    rows = []
+    for fact in load.facts_rows().values():
+        if load.entities()[fact.entity].kind != "system" or fact.quantity not in _TOTALS:
+            continue
+        for qualifier in fact.qualifiers:
+            system = systems.system(fact.entity)
+            per_chip = getattr(system.chip, fact.quantity)
+            per_chip = per_chip.get(qualifier, np.nan) if isinstance(per_chip, Mapping) else per_chip
+            label = f"{fact.quantity}[{qualifier}]" if qualifier else fact.quantity
+            printed = load.value_si(fact)[0]
+            computed = system.chips * per_chip
+            rows.append(
+                {
+                    "system": fact.entity,
+                    "quantity": label,
+                    "chips": system.chips,
+                    "per_chip": per_chip,
+                    "computed": computed,
+                    "printed": printed,
+                    "difference": computed / printed - 1,
+                    "source": fact.source,
+                }
+            )
+    table = pd.DataFrame(rows)
+    return table[table.difference.notna()].reset_index(drop=True)
+
+
+def measured_share_of_peak() -> pd.DataFrame:
+    """Matrix multiplies whose measured share of the peak was published: source, kernel, dtype, share of peak.
+
+    Examples
+    --------
+    >>> bool(measured_share_of_peak().share_of_peak.between(0, 1).all())
+    True
+    """
+    import pandas as pd
+
+    rows = pd.read_csv(load.DATA / "measured.csv", dtype=str, keep_default_na=False)
+    is_matmul = rows.workload.str.contains("matmul|GEMM") & ~rows.workload.str.contains("rmsnorm")
+    rows = rows[rows.kind.str.startswith("kernel") & rows.metric.str.startswith("MFU") & is_matmul]
+    share = rows.value.astype(float) / 100
+    columns = {"kernel": rows.workload, "instance": rows.instance, "dtype": rows.precision, "share_of_peak": share}
+    return pd.DataFrame(columns | {"source": rows.source, "note": rows.note}).reset_index(drop=True)
+
+
+def matmul_ceilings(chip: str | Chip, dtype: str, side: ArrayLike) -> pd.DataFrame:
+    """Ceilings of a square matrix multiply spread over the cores of a chip, level by level.
+
+    Each core multiplies its share of the rows by the whole other operand. HBM and DMA carry the traffic of blocks of which
+    three fill SBUF; SBUF feeds TensorE full tiles; the link brings one operand from the neighbours. A chip without
+    NeuronCores shows its HBM at perfect reuse.
+
+    Parameters
+    ----------
+    chip : str or Chip
+        The chip.
+    dtype : str
+        Compute and storage dtype.
+    side : array_like
+        Rows, columns and depth of the multiply, N. [-]
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        side, level ("compute", "HBM", "SBUF", "DMA", "link"), ceiling_flop_per_s.
+
+    Examples
+    --------
+    >>> table = matmul_ceilings("trainium2", "bf16", [16384.0])
+    >>> table.sort_values("ceiling_flop_per_s").level.iloc[0]
+    'compute'
+    """
+    import pandas as pd
+
+    chip, n = load.chip(chip), np.atleast_1d(np.asarray(side, dtype=float))
+    work, element = 2 * n**3, load.dtypes()[dtype]
+    block = n
+    ceilings = {"compute": np.full_like(n, chip.peak(dtype))}
+    if chip.core:
+        block = np.minimum(n / np.sqrt(chip.cores), np.sqrt(chip.core.sbuf_bytes / (3 * element)))
+        ceilings["SBUF"] = np.full_like(n, chip.cores * _sbuf_ceiling(chip.core.tensor, dtype))
+    intensity = work / ((work / block + n**2) * element)
+    ceilings["HBM"] = intensity * chip.hbm_bytes_per_s
+    if chip.core:
+        ceilings["DMA"] = intensity * chip.cores * chip.core.dma_engines * chip.core.dma_engine_bytes_per_s
+    ceilings["link"] = work / (n**2 * element) * chip.scaleup_bytes_per_s_per_dir
+    frames = [pd.DataFrame({"side": n, "level": k, "ceiling_flop_per_s": v}) for k, v in ceilings.items()]
+    return pd.concat(frames, ignore_index=True)
+
+
+def _sbuf_ceiling(tensor: Engine, dtype: str) -> float:
+    """Rate at which SBUF's read width feeds TensorE full tiles: a moving tile and the stationary one, once each. [FLOP/s]"""
+    widths = tensor.elements_per_cycle
+    width = next(widths[key] for key in (dtype, "bf16", "input") if key in widths)
+    moving, stationary = tensor.max_moving_cols, tensor.max_stationary_cols
+    return 2 * stationary * moving / (moving + stationary) * width * tensor.clock_hz
+
+
+def rulings(entities: Iterable[str]) -> pd.DataFrame:
+    """Decisions about these entities: what is used, what is set aside or left open, and why."""
+    import pandas as pd
+
+    wanted = set(entities)
+    facts = load.facts_rows()
+    rows = [
+        {
+            "about": ruling.about,
+            "used": f"{facts[ruling.use].value_printed} {facts[ruling.use].unit_printed}",
+            "set aside": ", ".join(dict.fromkeys(ruling.reject.values())),
+            "open": ", ".join(dict.fromkeys(ruling.open.values())),
+            "why": ruling.reason,
+        }
+        for ruling in load.decisions()
+        if ruling.use and ruling.entity in wanted and ruling.quantity in {*_TOTALS}
+    ]
+    return pd.DataFrame(rows)

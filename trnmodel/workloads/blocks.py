@@ -204,6 +204,7 @@ def latent_attention(
     """Multi-head latent attention (MLA); its cache is one latent and one rotary key a token for all heads."""
     q_cols, kv_cols = heads * (nope_dim + rope_dim), heads * (nope_dim + v_dim)
     down = kv_rank + rope_dim
+    query: tuple[Part, ...]
     if q_rank is None:
         query = (Part(name="q", group="mixer", rows=hidden, cols=q_cols, shard="heads"),)
     else:
@@ -238,9 +239,7 @@ def _convolution(kernel: int, channels: int, bias: bool) -> Part:
 def mamba(hidden: int, inner: int, state: int, rank: int, kernel: int, conv_bias: bool, proj_bias: bool) -> Mixer:
     """Mamba's selective state space as Jamba has it, with norms on dt, B and C."""
     parts = (
-        Part(
-            name="in", group="mixer", rows=hidden, cols=2 * inner, extra=2 * inner * proj_bias, shard="columns"
-        ),
+        Part(name="in", group="mixer", rows=hidden, cols=2 * inner, extra=2 * inner * proj_bias, shard="columns"),
         _convolution(kernel, inner, conv_bias),
         Part(name="x", group="mixer", rows=inner, cols=rank + 2 * state, extra=rank + 2 * state, shard="rows"),
         Part(name="dt", group="mixer", rows=rank, cols=inner, extra=inner, shard="columns"),
@@ -301,13 +300,13 @@ def gated_delta(hidden: int, k_heads: int, k_dim: int, v_heads: int, v_dim: int,
     return Mixer("gated delta rule", parts, None, recurrence)
 
 
-def dense_ffn(hidden: int, inner: int, *, gated: bool, bias: bool = False, loose: int = 0, name: str = "") -> tuple[Part, ...]:
+def dense_ffn(
+    hidden: int, inner: int, *, gated: bool, bias: bool = False, loose: int = 0, name: str = ""
+) -> tuple[Part, ...]:
     """A feed-forward block of two matrices, or of three where gated."""
     up_cols = inner * (2 if gated else 1)
     return (
-        Part(
-            name=f"{name}up", group="ffn", rows=hidden, cols=up_cols, extra=up_cols * bias + loose, shard="columns"
-        ),
+        Part(name=f"{name}up", group="ffn", rows=hidden, cols=up_cols, extra=up_cols * bias + loose, shard="columns"),
         Part(name=f"{name}down", group="ffn", rows=inner, cols=hidden, extra=hidden * bias, shard="rows"),
     )
 
@@ -332,7 +331,9 @@ def expert_ffn(
         replace(part, name=f"expert_{part.name}", group="experts", copies=experts, active=top_k, store="experts")
         for part in dense_ffn(width, inner, gated=gated, bias=bias)
     ]
-    router = Part(name="router", group="router", rows=hidden, cols=experts, extra=experts * (bias + correction), store="wide")
+    router = Part(
+        name="router", group="router", rows=hidden, cols=experts, extra=experts * (bias + correction), store="wide"
+    )
     parts = [router, *(replace(part, shard="experts") for part in routed)]
     if latent:
         parts.append(Part(name="latent_in", group="ffn", rows=hidden, cols=latent, extra=latent * shared_bias))

@@ -204,14 +204,16 @@ def _architecture(values: Mapping[str, Any], origin: str, outer: Mapping[str, An
     if model_type is None and classes:
         family = classes[0]["family"].lower()
         model_type = next((kind for kind, row in defaults().items() if row["class"].lower() == family), None)
-    if model_type not in defaults():
+    if not model_type or model_type not in defaults():
         known = ", ".join(nearest(str(model_type), defaults()))
         given = f"model_type={reprlib.repr(values.get('model_type'))}, architectures={reprlib.repr(named)}"
         raise ValueError(f"{origin}: {given}: not an architecture that trnmodel knows; known are {known}")
     own = defaults()[model_type]["class"]
     families = [match["family"] for match in classes]
     if values is outer and named and own.lower() not in [family.lower() for family in families]:
-        _refuse(origin, "architectures", named, f"contradicts model_type={model_type!r}, whose classes begin with {own}")
+        _refuse(
+            origin, "architectures", named, f"contradicts model_type={model_type!r}, whose classes begin with {own}"
+        )
     return model_type, classes[0]["task"] if classes else ""
 
 

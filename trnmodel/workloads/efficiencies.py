@@ -23,7 +23,6 @@ class Efficiencies(Spec):
     weight_stream_share: float = 1.0
     kv_stream_share: float = 1.0
     kv_stream_bytes_per_s: float = inf
-    expert_stream_share: float = 1.0
     decode_matmul_share: float = 1.0
     prefill_matmul_share: float = 1.0
     prefill_attention_share: float = 1.0
@@ -37,8 +36,10 @@ class Efficiencies(Spec):
     host_logit_bytes_per_s: float = inf
     step_overhead_s: float = 0.0
     prefill_overhead_s: float = 0.0
+    prefill_slowdown: float = 1.0
+    expert_tile_columns: float = 0.0
+    expert_row_bytes: float = 0.0
     expert_layer_s: float = 0.0
-    expert_visit_s: float = 0.0
     server_step_s: float = 0.0
     compute_memory_overlap: float = 1.0
     network_overlap: float = 1.0
@@ -51,6 +52,7 @@ class Efficiencies(Spec):
     first_rank_bytes: float = 0.0
     kv_head_policy: str = "even"
     expert_read: str = "distinct"
+    prefill_experts: str = "routed"
     context_bucket: str = "exact"
     prompt_bucket: str = "exact"
 

@@ -8,7 +8,7 @@ from functools import partial
 
 from trnmodel.workloads.blocks import Attention, Layer, Part, Phase, dense_ffn, grouped_attention, norms
 from trnmodel.workloads.config import HEADS, HIDDEN, INNER, LAYERS, MAX_HEADS, MAX_LAYERS, MAX_TABLE, POSITIONS, Fields
-from trnmodel.workloads.families import FAMILIES, Plan, class_count
+from trnmodel.workloads.families import Plan, class_count
 
 POOLED = ("bert", "roberta", "xlm-roberta", "camembert", "albert")  # their bare model ends in a pooler
 
@@ -43,9 +43,12 @@ def _task_head(f: Fields, hidden: int, width: int, vocabulary: int) -> tuple[Par
     """The head of the class that the file names; masked-language modelling where it names none."""
     pooler = _dense_head("pooler", hidden, hidden)
     language = partial(_vocabulary_head, f, hidden, width, vocabulary)
-    pretraining: Callable[[], tuple[Part, ...]] = lambda: (pooler, *language(), _dense_head("classifier", hidden, 2))
-    if f.model_type == "electra":  # a discriminator
-        pretraining = lambda: (pooler, _dense_head("classifier", hidden, 1))
+
+    def pretraining() -> tuple[Part, ...]:
+        if f.model_type == "electra":  # a discriminator
+            return (pooler, _dense_head("classifier", hidden, 1))
+        return (pooler, *language(), _dense_head("classifier", hidden, 2))
+
     heads: dict[str, Callable[[], tuple[Part, ...]]] = {
         "": language,
         "ForMaskedLM": language,
@@ -147,7 +150,3 @@ def t5(f: Fields) -> Plan:
     table = replace(table, shared=f.flag("tie_word_embeddings"))
     outer = (table, *_only("prefill", stack), *_only("decode", stack), head)
     return Plan(hidden=hidden, vocabulary=vocabulary, max_context=0, layers=(encoder, decoder), outer=outer)
-
-
-ENCODERS = ("bert", "roberta", "xlm-roberta", "camembert", "distilbert", "albert", "electra")
-ARCHITECTURES: dict[str, Callable[[Fields], Plan]] = {**FAMILIES, **dict.fromkeys(ENCODERS, bert), "t5": t5}

@@ -290,7 +290,8 @@ def prefill(
     load = prefill_load(s, batch, compiled, np.asarray(past, dtype=float), expert_imbalance)
     overlaps = _overlaps(s, compute_memory_overlap, network_overlap)
     overhead = s.e.prefill_overhead_s + s.e.server_step_s
-    times = assemble(s, load, s.e.prefill_matmul_share, s.e.prefill_attention_share, overhead, overlaps)
+    shares = s.e.prefill_matmul_share / s.e.prefill_slowdown, s.e.prefill_attention_share / s.e.prefill_slowdown
+    times = assemble(s, load, *shares, overhead, overlaps)
     memory = sum(_kinds(s, batch, compiled + past, batch * compiled).values())
     return _step(s, batch, tokens, compiled, times, memory, tokens)
 

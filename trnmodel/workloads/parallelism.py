@@ -121,13 +121,23 @@ class Cut:
     kv_heads: int = 1
     experts: int = 0
     active: int = 0
+    inner: int = 0
+
+    def padding(self, tp: NDArray, tile: float) -> NDArray:
+        """Columns that a matrix engine of `tile` columns works on over those that an expert's shard has."""
+        width = self.inner / tp
+        return np.ceil(width / tile) * tile / width if self.inner and tile else np.ones_like(tp)
+
+    def narrowness(self, tp: NDArray, row_bytes: float, element_bytes: float) -> NDArray:
+        """How much slower an expert's shard streams because its rows are shorter than `row_bytes`."""
+        return np.maximum(1.0, row_bytes * tp / (self.inner * element_bytes)) if self.inner else np.ones_like(tp)
 
     def share(self, tp: NDArray, ep: NDArray, policy: str) -> NDArray:
         """Share of the parts that one rank holds."""
         if self.experts:
             return _held(self.experts, ep, policy) / tp
         if self.shard == "none":
-            return np.ones_like(tp)
+            return 1 / tp if policy == "even" else np.ones_like(tp)
         if self.shard == "heads":
             return _held(self.heads, tp, policy)
         if self.shard == "kv_heads":
@@ -175,7 +185,8 @@ class Census:
 
 def _cut(part: Part, layer: Layer | None) -> Cut:
     if part.group == "experts":
-        return Cut("experts", experts=part.copies, active=part.active)
+        inner = part.rows if "down" in part.name else part.cols
+        return Cut("experts", experts=part.copies, active=part.active, inner=inner)
     heads, kv_heads = 1, 1
     if layer and layer.attentions:
         heads, kv_heads = layer.attentions[0].heads, layer.attentions[0].kv_heads
@@ -263,6 +274,7 @@ class Shard:
     weight_bytes: NDArray
     read_bytes: NDArray
     expert_read_bytes: NDArray
+    expert_stream_bytes: NDArray
     lookup_bytes_per_token: NDArray
     flop_per_token: NDArray
     expert_flop_per_token: NDArray
@@ -283,11 +295,20 @@ def _core_shares(core: Core, tp: NDArray, policy: str) -> tuple[Core, NDArray, N
     return core, cache, _held(a.heads, tp, policy)
 
 
-def shard(model: Transformer, mapping: Mapping, precision: str | Precision, phase: str, policy: str) -> Shard:
+def shard(
+    model: Transformer,
+    mapping: Mapping,
+    precision: str | Precision,
+    phase: str,
+    policy: str = "even",
+    tile: float = 0.0,
+    row_bytes: float = 0.0,
+) -> Shard:
     """Cut a model over `tp` and `ep` ranks, layers over `pp`.
 
     The whole model is on one pipeline of `pp` stages, so all bytes and FLOP are of the fullest stage times `pp`, except
-    the stored bytes, which are of one stage. A part that nobody may cut is whole on every rank.
+    the stored bytes, which are of one stage. A part that nobody may cut is whole on every rank. With a `tile`, the shards
+    of experts are computed in whole tiles of a matrix engine; `row_bytes` is the row below which they stream slower.
     """
     c = census(model, precision, phase)
     tp, ep = np.broadcast_arrays(mapping.tp, mapping.ep)
@@ -299,8 +320,11 @@ def shard(model: Transformer, mapping: Mapping, precision: str | Precision, phas
         is_expert = bool(bulk.cut.experts)
         sums["weight_bytes"] = sums["weight_bytes"] + bulk.stored_bytes * share * stage
         read, flop = ("expert_read_bytes", "expert_flop_per_token") if is_expert else ("read_bytes", "flop_per_token")
-        work = 1 / (tp * ep) if is_expert else share
+        work = bulk.cut.padding(tp, tile) / (tp * ep) if is_expert else share
         sums[read] = sums[read] + bulk.read_bytes * share
+        if is_expert:
+            slower = bulk.cut.narrowness(tp, row_bytes, read_precision(precision).storage_bytes("experts"))
+            sums["expert_stream_bytes"] = sums["expert_stream_bytes"] + bulk.read_bytes * share * slower
         sums[flop] = sums[flop] + bulk.flop_per_token * work
         sums["lookup_bytes_per_token"] = sums["lookup_bytes_per_token"] + bulk.lookup_bytes_per_token * share
         sums["flop_per_logit"] = sums["flop_per_logit"] + bulk.flop_per_logit * share

@@ -68,25 +68,46 @@ class Site:
         return together, chips, link
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Same:
+    """A spec as a key of a cache: equal to itself alone."""
+
+    it: System | Chip
+
+    def __hash__(self) -> int:
+        return id(self.it)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.it is self.it
+
+
 def site(where: str | System | Chip, lnc: int | None = None) -> Site:
     """The rank of a system, or of a bare chip of which there are as many as wanted.
 
     Raises ValueError for an unknown system, or where the chip does not allow the logical core size.
     """
-    return _chip_site(where, where, lnc) if isinstance(where, Chip) else _system_site(system(where), lnc)
+    return _named_site(where, lnc) if isinstance(where, str) else _site(_Same(where), lnc)
 
 
 @lru_cache(maxsize=256)
-def _system_site(where: System, lnc: int | None) -> Site:
-    return _chip_site(where.chip, where, lnc)
+def _named_site(name: str, lnc: int | None) -> Site:
+    return _site(_Same(system(name)), lnc)
+
+
+@lru_cache(maxsize=256)
+def _site(key: _Same, lnc: int | None) -> Site:
+    where = key.it
+    if not isinstance(where, (System, Chip)):
+        raise ValueError(f"system={where!r}: expected an id, a System or a Chip")
+    return _chip_site(where if isinstance(where, Chip) else where.chip, where, lnc)
 
 
 def _link(chip: Chip, where: System | Chip) -> float:
-    """Scale-up bandwidth of a chip in one direction: as printed for the system, by lanes, or as printed for the chip."""
-    if isinstance(where, System) and where.link_sum_bytes_per_s:
-        return sum(where.link_sum_bytes_per_s.values()) / where.link_sum_directions
-    if isinstance(where, System) and where.lanes_active:
-        return sum(where.lanes_active.values()) * where.lane_bytes_per_s_per_dir
+    """Scale-up bandwidth of a chip in one direction: the system's links, its lanes, or as published for the chip."""
+    if isinstance(where, System) and where.scaleup_bytes_per_s_per_dir:
+        return sum(where.scaleup_bytes_per_s_per_dir.values())
+    if isinstance(where, System) and where.scaleup_lanes:
+        return sum(where.scaleup_lanes.values()) * where.lane_bytes_per_s_per_dir
     return chip.scaleup_bytes_per_s_per_dir
 
 

@@ -49,7 +49,14 @@ def setting(
     at = site(system, mapping.lnc)
     e = efficiencies(at.chip, stack)
     return Setting(
-        chosen, at.where, mapping, dtypes, at, e, census(chosen, dtypes, phase), shard(chosen, mapping, dtypes, phase, e.kv_head_policy)
+        model=chosen,
+        system=at.where,
+        mapping=mapping,
+        precision=dtypes,
+        at=at,
+        e=e,
+        census=census(chosen, dtypes, phase),
+        shard=shard(chosen, mapping, dtypes, phase, e.kv_head_policy, e.expert_tile_columns, e.expert_row_bytes),
     )
 
 
@@ -100,17 +107,11 @@ class Load:
     attention_flop: NDArray
     weight_bytes: NDArray
     expert_bytes: NDArray
+    expert_stream_bytes: NDArray
     cache_bytes: NDArray
     softmax_s: NDArray
     network_s: NDArray
     extra_s: NDArray
-
-
-def _expert_extra_s(s: Setting, share: NDArray) -> NDArray:
-    """Cost of routing in each layer with experts, and of each expert that a rank visits there."""
-    c = s.census
-    visits = share * c.experts / s.mapping.ep
-    return c.expert_layers * (s.e.expert_layer_s + visits * s.e.expert_visit_s) if c.experts else np.zeros(())
 
 
 def _network_s(s: Setting, tokens: NDArray, imbalance: Numeric) -> NDArray:
@@ -151,10 +152,11 @@ def decode_load(
         attention_flop=flop,
         weight_bytes=d.read_bytes + d.lookup_bytes_per_token * rows,
         expert_bytes=d.expert_read_bytes * share * imbalance,
+        expert_stream_bytes=d.expert_stream_bytes * share * imbalance,
         cache_bytes=cache + 2 * d.state_bytes * local,
         softmax_s=softmax * e.softmax_cycle_per_element / s.at.vector_clock_hz,
         network_s=_network_s(s, rows, imbalance),
-        extra_s=_expert_extra_s(s, share) + local * s.census.vocabulary * LOGIT_BYTES / e.host_logit_bytes_per_s,
+        extra_s=s.census.expert_layers * s.e.expert_layer_s + local * s.census.vocabulary * LOGIT_BYTES / e.host_logit_bytes_per_s,
     )
 
 
@@ -171,12 +173,14 @@ def prefill_load(s: Setting, batch: NDArray, tokens: NDArray, past: NDArray, imb
         cache = cache + core.cache_bytes_per_token * cache_share * rows * kept / m.cp
         pairs = a.pairs(tokens, past, True) / m.cp
         flop = flop + core.count * a.flop_per_pair(absorbed=False) * head_share * rows * pairs
-    expert_flop = batch * tokens / m.cp * d.expert_flop_per_token * imbalance
+    every = s.census.experts / s.census.top_k if s.census.experts and s.e.prefill_experts == "all" else 1.0
+    expert_flop = batch * tokens / m.cp * d.expert_flop_per_token * imbalance * every
     return Load(
         linear_flop=local * (d.flop_per_token + d.state_flop) + rows * d.flop_per_logit + expert_flop,
         attention_flop=flop,
         weight_bytes=d.read_bytes + d.lookup_bytes_per_token * local,
         expert_bytes=d.expert_read_bytes * share * imbalance,
+        expert_stream_bytes=d.expert_stream_bytes * share * imbalance,
         cache_bytes=cache + 2 * d.state_bytes * rows,
         softmax_s=np.zeros(()),
         network_s=_network_s(s, local, imbalance),
@@ -191,8 +195,7 @@ def assemble(s: Setting, load: Load, matmul: float, attention: float, overhead_s
     linear_s = load.linear_flop / (at.peak(s.precision.compute) * matmul)
     core_s = load.attention_flop / (at.peak(s.precision.attention) * attention)
     bandwidth = at.hbm_bytes_per_s
-    weights_s = load.weight_bytes / (bandwidth * e.weight_stream_share)
-    weights_s = weights_s + load.expert_bytes / (bandwidth * e.expert_stream_share)
+    weights_s = (load.weight_bytes + load.expert_stream_bytes) / (bandwidth * e.weight_stream_share)
     cache_s = load.cache_bytes / min(bandwidth * e.kv_stream_share, e.kv_stream_bytes_per_s)
     attend_s = np.maximum(core_s, load.softmax_s)
     apart = overlapped(linear_s, weights_s, inner) + overlapped(attend_s, cache_s, inner)

@@ -1,0 +1,314 @@
+"""Fabrics: printed paths, counts and sums; closed forms; two methods that must agree; failures."""
+
+import csv
+import math
+import re
+import time
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+
+import networkx as nx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trnmodel.catalog.systems import system, systems
+from trnmodel.fabric import flow
+from trnmodel.fabric.audit import assumption_effects, failure_effects, hops_table, parts, parts_table
+from trnmodel.fabric.graph import topology
+from trnmodel.units import GB
+
+SWITCHED = [name for name in systems() if name.startswith("trn3-nl") and "torus" not in name]
+GOLDEN = Path(__file__).parent / "golden" / "fabric_all_to_all.csv"
+
+
+def torus(shape, rates):
+    """A torus built here, apart from the package's builder."""
+    graph = nx.Graph()
+    for axis, rate in enumerate(rates):
+        for place in nx.grid_graph(shape[::-1]).nodes:
+            place = place if isinstance(place, tuple) else (place,)
+            graph.add_node(place, kind="chip", **dict(zip("xyz", place, strict=False)))
+            far = tuple((c + (a == axis)) % shape[a] for a, c in enumerate(place))
+            graph.add_edge(place, far, bytes_per_s_per_dir=rate, medium="link")
+    return graph
+
+
+@pytest.mark.parametrize("name", [name for name in systems() if name != "mi210-4"])
+def test_every_system_builds(name):
+    net = topology(name)
+    assert len(net.chips) == system(name).domain_chips
+    pairs = len(net.chips) * (len(net.chips) - 1) // 2
+    assert sum(net.hop_histogram().values()) == pairs
+
+
+@pytest.mark.parametrize(
+    ("name", "hops"),
+    [("trn3-nl32x2-pcie160", (1, 2, 3)), ("trn3-nl72x2-pcie160", (1, 3, 4)), ("trn3-nl72x2-pex90144", (1, 3, 4))],
+)
+def test_printed_paths(name, hops):
+    """deep dive L306-310 and L335-339: paths A, B and C in intermediate hops."""
+    table = hops_table(name).set_index("part")
+    assert tuple(table.counted[["path A", "path B", "path C"]]) == hops
+    assert (table.verdict == "agrees").all()
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    # deep dive L290 "up to three hops", L359 "just one hop" and "two hop worst case", L379 "all-to-all"
+    [("trn3-nl72x2-pcie160", 3), ("trn3-nl32x2-pcie160", 2), ("trn3-nl32x2-pcie320", 1), ("trn3-nl72x2-ualink", 1)],
+)
+def test_printed_rack_maxima(name, most):
+    histogram = topology(name).hop_histogram("intermediate", "rack")
+    assert max(histogram) == most
+    direct = 0 if name.startswith("trn3-nl32x2") else None  # board neighbours of the NL32x2 have no switch between
+    assert min(histogram) == (direct if direct is not None else 1)
+
+
+def test_same_letters_of_a_rack_are_one_switch_apart():
+    net = topology("trn3-nl72x2-pcie160")
+    histogram = net.hop_histogram("intermediate", "rack")
+    # 4 planes of 18 chips: 4 * C(18,2) pairs over a rack switch; 18 trays * C(4,2) over a board switch; 2 racks
+    assert histogram[1] == 2 * (4 * math.comb(18, 2) + 18 * math.comb(4, 2))
+    assert sum(histogram.values()) == 2 * math.comb(72, 2)
+
+
+def test_parts_count_what_is_printed():
+    """deep dive L322: 40 + 144 = 184 a rack, 368 in the world; L229: 36 CPUs; L393: cables."""
+    nl72, nl32, trn2 = (parts(name) for name in ("trn3-nl72x2-pcie160", "trn3-nl32x2-pcie160", "trn2-ultraserver"))
+    assert nl72["rack switches per rack"][0] == 40
+    assert nl72["board switches per rack"][0] == 144
+    assert (nl72["switches per rack"][0], nl72["switches"][0]) == (184, 368)
+    assert (nl72["host CPUs"][0], nl72["copper cables"][0], nl72["spare ports per rack switch"][0]) == (36, 11520, 2)
+    assert (nl32["copper cables"][0], trn2["copper cables"][0]) == (64 * 80, 64 * 96)
+    assert sum(topology("trn3-nl72x2-pcie160").switch_counts.values()) == 368
+
+
+def test_the_text_against_itself():
+    verdicts = parts_table("trn3-nl72x2-pcie160").set_index("part").verdict
+    assert verdicts["chips per rack"] == "disagrees"  # L401 prints 64; 18 trays x 4 (L229) are 72
+    assert verdicts["cross-rack share of backplane"] == "disagrees"  # "<10%" at L314; 16 of 64 lanes are 25 %
+    backup = parts_table("trn3-nl72x2-pex90144").set_index("part").verdict
+    assert backup["x8 ports of a rack switch"] == "disagrees"  # L349 prints 36 (x8) or 18 (x4): 144 / 8 = 18
+    assert backup["x4 ports of a rack switch"] == "disagrees"
+    others = verdicts.drop(["chips per rack", "cross-rack share of backplane"])
+    assert set(others) == {"agrees", "not printed"}
+    for name in ("trn3-nl32x2-pcie160", "trn2-ultraserver"):
+        assert parts_table(name).set_index("part").verdict["copper cables"] == "agrees"
+
+
+@pytest.mark.parametrize("name", SWITCHED)
+def test_lanes_of_a_chip_and_ports_of_a_switch(name):
+    net = topology(name)
+    spec = net.system
+    for node, data in net.graph.nodes(data=True):
+        lanes = sum(edge["lanes"] for edge in net.graph[node].values())
+        if data["kind"] == "switch":
+            part = spec.switch if data["medium"] == "backplane" else spec.pcb_switch
+            assert not lanes > part.switch_lanes
+            assert not net.graph.degree(node) > part.switch_ports
+        elif name != "trn3-nl72x2-aws-lanes":
+            assert lanes in (144, 160)
+    rate = net.injection_bytes_per_s_per_dir
+    # 144 active lanes x 8 GB/s (L94), or (4 + 5 + 2) x8 links by AWS's own map
+    assert rate == (704 * GB if name == "trn3-nl72x2-aws-lanes" else 1152 * GB)
+
+
+def test_links_of_the_tori():
+    """Printed sums are of both directions: 1,024 / 2 / 4 = 128, 256 / 2 / 2 = 64, 384 / 2 / 4 = 48, 192 / 2 / 2 = 48."""
+    ultra = topology("trn2-ultraserver")
+    rates = {(data["medium"], data["bytes_per_s_per_dir"] / GB) for *_, data in ultra.graph.edges(data=True)}
+    assert rates == {("pcb", 128), ("backplane", 128), ("aec", 64)}
+    assert topology("trn2.48xlarge").injection_bytes_per_s_per_dir == 512 * GB
+    assert topology("trn1.32xlarge").injection_bytes_per_s_per_dir == 4 * 48 * GB
+    assert topology("inf2.48xlarge").injection_bytes_per_s_per_dir == 2 * 48 * GB
+    lanes = {data["medium"]: data["lanes"] for *_, data in ultra.graph.edges(data=True)}
+    assert lanes == {"pcb": 32, "backplane": 32, "aec": 16}  # PCIe Gen5 lanes of 4 GB/s
+
+
+def test_hops_of_a_4x4_torus():
+    # from one chip: 4 at distance 1, 6 at 2, 4 at 3, 1 at 4; times 16 / 2
+    assert topology("trn2.48xlarge").hop_histogram() == {1: 32, 2: 48, 3: 32, 4: 8}
+    assert topology("trn2.48xlarge").hop_histogram("intermediate") == {0: 32, 1: 48, 2: 32, 3: 8}
+    assert topology("trn2-ultraserver").diameter == 6
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("trn2.48xlarge", 8 * 128),  # a 4x4 torus is halved by 8 links
+        ("trn2-ultraserver", 32 * 64),  # 16 rings cut twice, in the slow dimension
+        ("trn3-nl32x2-pcie160", 32 * 128),  # 32 cross-rack links x16
+        ("trn3-nl72x2-pcie160", 72 * 128),
+        ("gb200-nvl72", 36 * 900),  # one switch: half the chips' links
+        ("mi300x-8", 16 * 64),  # 4 x 4 links of a full mesh
+    ],
+)
+def test_bisection(name, expected):
+    assert topology(name).bisection_bytes_per_s_per_dir == pytest.approx(expected * GB)
+
+
+@pytest.mark.parametrize("name", ["trn2.48xlarge", "trn2-ultraserver", *SWITCHED])
+def test_no_balanced_cut_is_smaller(name):
+    """The all-to-all flow of both halves fits through every balanced cut, so a tight one proves the minimum."""
+    assert topology(name).bisection_is_exact
+
+
+def test_bisection_of_small_graphs_by_trying_all():
+    graph = torus((4, 3), (3.0, 5.0))
+    every = [flow.cut_bytes_per_s_per_dir(graph, set(half)) for half in combinations(graph, 6)]
+    assert flow.bisection(graph, ("x", "y"))[0] == min(every)
+
+
+def test_all_to_all_equals_golden_closed_forms():
+    rates = {"NL16": ((4, 4), (128, 128)), "homogeneous": ((4, 4, 4), (128, 128, 128))}
+    with GOLDEN.open() as stream:
+        for row in csv.DictReader(stream):
+            key = next((key for key in rates if key in row["topology"]), None)
+            if key:
+                shape, links = rates[key]
+                pair = flow.concurrent_flow(torus(shape, [rate * GB for rate in links])).bytes_per_s_per_pair
+            else:
+                shape, pair = (144,), topology("trn3-nl72x2-pcie160").all_to_all_bytes_per_s_per_pair()
+            alpha = 1.0 if re.search(r"\ba\b", row["formula"].split("max")[0].split("(")[0] + " ") else 0.0
+            block = float(row["S_bytes"]) / (1 if "S/lambda" in row["formula"] else math.prod(shape))
+            assert block / pair * 1e6 == pytest.approx(float(row["time_us"]) - alpha, rel=1e-6), row
+
+
+@pytest.mark.parametrize(
+    ("name", "world", "rack"),
+    [
+        # world: 128 GB/s AEC of each chip carries the pairs of its 32 (72) partners across.
+        # rack: a chip's 512 GB/s backplane reaches the 30 (68) chips off its tray; forwarding stays on the board.
+        ("trn3-nl32x2-pcie160", 128 / 32, 512 / 30),
+        ("trn3-nl32x2-ualink", 128 / 32, 512 / 30),
+        ("trn3-nl72x2-pcie160", 128 / 72, 512 / 68),
+        ("trn3-nl72x2-ualink", 128 / 72, 512 / 68),
+        ("trn3-nl72x2-aws-lanes", 128 / 72, 320 / 68),
+        ("trn2.48xlarge", 16, 16),
+        ("trn2-ultraserver", 2, 4),  # 8 B / (N k) = 8 * 64 / 256; a rack's 16 Z links of 64 serve 16 x 16 pairs
+        ("hgx-h100", 450 / 7, 450 / 7),
+        ("mi300x-8", 64, 64),
+    ],
+)
+def test_all_to_all_by_hand(name, world, rack):
+    net = topology(name)
+    assert net.all_to_all_bytes_per_s_per_pair() == pytest.approx(world * GB)
+    assert net.all_to_all_bytes_per_s_per_pair("rack") == pytest.approx(rack * GB)
+
+
+def test_bottleneck_medium_and_oversubscription():
+    net = topology("trn3-nl72x2-pcie160")
+    assert net.flow().bottleneck == {"cross-rack": 1.0}
+    assert net.flow("rack").bottleneck == {"backplane": 1.0}
+    assert topology("trn2-ultraserver").flow().bottleneck == {"aec": 1.0}
+    assert topology("gb200-nvl72").oversubscription() == pytest.approx(1)
+    # 1,152 / (128 / 72 * 143)
+    assert net.oversubscription() == pytest.approx(1152 * 72 / 128 / 143)
+
+
+small_tori = st.lists(st.integers(2, 5), min_size=1, max_size=3).filter(lambda shape: 4 <= math.prod(shape) <= 24)
+
+
+@settings(max_examples=25, deadline=None)
+@given(small_tori, st.lists(st.integers(1, 9), min_size=3, max_size=3))
+def test_symmetric_lp_full_lp_and_closed_form_agree_on_tori(shape, rates):
+    graph = torus(tuple(shape), [float(rate) for rate in rates[: len(shape)]])
+    reduced = flow.concurrent_flow(graph).bytes_per_s_per_pair
+    assert reduced == pytest.approx(flow.full_concurrent_flow(graph).bytes_per_s_per_pair, rel=1e-6)
+    assert reduced == pytest.approx(flow.torus_bytes_per_s_per_pair(tuple(shape), rates[: len(shape)]), rel=1e-6)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6), st.integers(4, 7), st.integers(1, 3))
+def test_symmetric_and_full_lp_agree_on_random_graphs(seed, chips, switches):
+    import random
+
+    rng, graph = random.Random(seed), nx.Graph()
+    graph.add_nodes_from((n, {"kind": "chip"}) for n in range(chips))
+    graph.add_nodes_from((chips + n, {"kind": "switch"}) for n in range(switches))
+    for one, other in [(n, (n + 1) % chips) for n in range(chips)] + [
+        (n, chips + m) for n in range(chips) for m in range(switches) if rng.random() < 0.7
+    ]:
+        graph.add_edge(one, other, bytes_per_s_per_dir=float(rng.randint(1, 2)), medium="link")
+    reduced, full = flow.concurrent_flow(graph), flow.full_concurrent_flow(graph)
+    assert reduced.bytes_per_s_per_pair == pytest.approx(full.bytes_per_s_per_pair, rel=1e-6)
+    assert reduced.variables <= full.variables
+
+
+def small_nl72(**fields):
+    """Two racks of four trays of the NL72x2, small enough for the whole LP."""
+    return replace(system("trn3-nl72x2-pcie320"), compute_trays_per_rack=4.0, domain_chips=32, **fields)
+
+
+def test_symmetric_and_full_lp_agree_on_a_small_rack_pair_also_when_broken():
+    intact = topology(small_nl72())
+    broken = intact.without(
+        switches=["rack0/plane0/switch1", "rack0/plane0/switch2", "rack0/plane0/switch3"],
+        links=[("rack0/tray1/B", "rack1/tray1/B")],
+    )
+    for net in (intact, broken):
+        full = flow.full_concurrent_flow(net.graph).bytes_per_s_per_pair
+        assert net.all_to_all_bytes_per_s_per_pair() == pytest.approx(full, rel=1e-6)
+
+
+def test_spares_take_over():
+    """L193, L275, L397: ten switches a plane of which eight are active, so a lane, a switch or a whole tray may fail."""
+    table = failure_effects("trn3-nl72x2-pcie160").query("metric != 'switches'")
+    spared = table[table.failure.isin(["one backplane lane", "one backplane switch", "one switch tray"])]
+    assert (spared.ratio == 1).all()
+    lost = table[table.failure == "one cross-rack link"].set_index("metric").ratio
+    assert lost["all_to_all_bytes_per_s_per_pair"] == pytest.approx(71 / 72)
+
+
+def test_four_trays_have_no_spare_and_five_do():
+    four = topology("trn3-nl32x2-pcie160").without(switch_trays=[(0, 0)])
+    five = topology(system("trn3-nl32x2-pcie160").with_switch_trays(5)).without(switch_trays=[(0, 0)])
+    assert four.all_to_all_bytes_per_s_per_pair("rack") == pytest.approx(0.75 * 512 / 30 * GB)  # 48 of 64 lanes
+    assert five.all_to_all_bytes_per_s_per_pair("rack") == pytest.approx(512 / 30 * GB)
+
+
+def test_a_port_that_loses_a_lane_trains_down():
+    net = topology("trn3-nl32x2-pcie160").without(lanes={("rack0/tray0/A", "rack0/plane0/switch0"): 1})
+    assert net.injection_bytes_per_s_per_dir == (1152 - 4 * 8) * GB  # x8 falls to x4
+    with pytest.raises(ValueError, match="no such switch"):
+        net.without(switches=["rack9/plane0/switch0"])
+    with pytest.raises(ValueError, match="no such tray"):
+        net.without(switch_trays=[(0, 9)])
+
+
+def test_answers_depend_on_some_assumptions_only():
+    table = assumption_effects("trn3-nl72x2-pcie320")
+    depends = table.groupby("assumption").depends.any()
+    assert not depends["pairing-ab-cd"]
+    moved = set(table[table.depends & (table.assumption == "board-4x64")].metric)
+    assert moved == {"switches"}
+    assert assumption_effects("trn2-ultraserver").depends.any()
+
+
+def test_impossible_fabrics_are_refused():
+    with pytest.raises(ValueError, match="carries 288 lanes on 36 ports; scorpio-x-160"):
+        topology(replace(system("trn3-nl72x2-pcie160"), plane_positions="A C|B D"))
+    with pytest.raises(ValueError, match="uses 48 of 48 wired backplane lanes"):
+        topology(system("trn3-nl32x2-pcie160").with_switch_trays(3))
+    with pytest.raises(ValueError, match="no scale-up rate"):
+        topology("mi210-4")
+    with pytest.raises(ValueError, match="metric='hops'"):
+        topology("trn2.48xlarge").hop_histogram("hops")
+    with pytest.raises(ValueError, match="scope='pair'"):
+        topology("trn2.48xlarge").hop_histogram(scope="pair")
+
+
+def test_144_chips_with_all_metrics_in_seconds():
+    start = time.process_time()
+    net = topology("trn3-nl72x2-pcie160")
+    net.hop_histogram(), net.bisection_bytes_per_s_per_dir
+    net.all_to_all_bytes_per_s_per_pair(), net.all_to_all_bytes_per_s_per_pair("rack")
+    assert time.process_time() - start < 5
+
+
+def test_pods_answer_in_closed_form():
+    net = topology("tpu-v5p-pod")
+    assert net.diameter == 8 + 10 + 14
+    assert net.bisection_bytes_per_s_per_dir == pytest.approx(2 * 16 * 20 * 100 * GB)  # 600 GB/s on six links

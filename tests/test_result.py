@@ -1,0 +1,86 @@
+"""What every result can do."""
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from trnmodel.result import Result, blank, reason_mask, require_numbers, words
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Answer(Result):
+    REASONS: ClassVar[tuple[str, ...]] = ("too many ranks", "too large")
+    system: object
+    algorithm: str
+    n_ranks: np.ndarray
+    size_bytes: np.ndarray
+    time_s: np.ndarray
+    by_operator: dict
+
+    @property
+    def rate_bytes_per_s(self):
+        return self.size_bytes / self.time_s
+
+    @property
+    def bound(self):
+        return words(np.where(self.size_bytes > 1, 2, 1), ("latency", "bandwidth"))
+
+
+def answer(n_ranks, size_bytes):
+    n_ranks, size_bytes = np.asarray(n_ranks), np.asarray(size_bytes)
+    mask = reason_mask(n_ranks > 64, size_bytes > 100)
+    numbers = blank(mask, time_s=size_bytes * 2.0)
+    return Answer(system=SimpleNamespace(id="a-system"), algorithm="ring", n_ranks=n_ranks, size_bytes=size_bytes,
+                  by_operator={}, **numbers, reason_mask=mask)  # fmt: skip
+
+
+def test_frame_is_tidy():
+    frame = answer([[2], [128]], [1, 10, 1000]).to_frame()
+    assert list(frame.columns) == [
+        "system", "algorithm", "n_ranks", "size_bytes", "time_s", "rate_bytes_per_s", "bound", "valid", "reason"
+    ]  # fmt: skip
+    assert list(frame.n_ranks) == [2, 2, 2, 128, 128, 128]
+    assert list(frame.size_bytes) == [1, 10, 1000] * 2
+    assert set(frame.system) == {"a-system"}
+    assert list(frame.bound[:3]) == ["latency", "bandwidth", "bandwidth"]
+    np.testing.assert_array_equal(frame.time_s.isna(), ~frame.valid)
+
+
+def test_reasons_are_the_same_for_one_point_and_for_many():
+    many = answer([2, 128, 128], [1, 1, 1000])
+    assert list(many.reason) == ["", "too many ranks", "too many ranks; too large"]
+    for n_ranks, size_bytes, reason in zip([2, 128, 128], [1, 1, 1000], many.reason, strict=True):
+        one = answer(n_ranks, size_bytes)
+        assert one.reason == reason
+        assert bool(one.valid) is (reason == "")
+        assert np.isnan(one.time_s) == (reason != "")
+        assert len(one.to_frame()) == 1
+
+
+def test_require_valid():
+    good = answer(2, 1)
+    assert good.require_valid() is good
+    with pytest.raises(ValueError, match="1 of 2 points cannot exist: too many ranks"):
+        answer([2, 65], 1).require_valid()
+    with pytest.raises(ValueError, match="1 of 1 points cannot exist: too large"):
+        answer(2, 101).require_valid()
+
+
+def test_results_are_frozen_and_slotted():
+    with pytest.raises((AttributeError, TypeError)):
+        answer(2, 1).time_s = 0.0
+    assert not hasattr(answer(2, 1), "__dict__")
+
+
+def test_numbers_are_required_by_name():
+    require_numbers(0, size_bytes=[0, np.nan, np.inf])
+    for value, message in [(-1, "size_bytes=-1.*of at least 0"), ("x", "size_bytes='x'"), ([1, "y"], "size_bytes=")]:
+        with pytest.raises(ValueError, match=message):
+            require_numbers(0, size_bytes=value)
+    with pytest.raises(ValueError, match="above 0"):
+        require_numbers(0, above=True, rate=0)
+    with pytest.raises(ValueError, match="whole"):
+        require_numbers(1, whole=True, n_ranks=1.5)

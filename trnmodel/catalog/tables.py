@@ -1,0 +1,190 @@
+"""Files of `data/` -> checked rows: a wrong cell is an error that names file, row and column."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import msgspec
+
+Confidence = Literal["A", "B", "C", "D"]
+Key = tuple[str, str, str]
+Row = TypeVar("Row")
+
+
+class DataError(ValueError):
+    """A file in `data/` is wrong; the message names file, row and column."""
+
+
+class Unit(msgspec.Struct, frozen=True):
+    """A printed unit and its factor to the base unit; a fact of unit `text` has no number."""
+
+    unit_printed: str
+    unit_si: str
+    factor: float
+
+
+class Quantity(msgspec.Struct, frozen=True):
+    """What a fact can state, with its base unit."""
+
+    quantity: str
+    unit_si: str
+    description: str
+
+
+class Entity(msgspec.Struct, frozen=True):
+    """What a fact can be about; `core` is a chip's NeuronCore, `base` what a roadmap chip or a stack builds on."""
+
+    id: str
+    kind: Literal["chip", "core", "engine", "system", "link", "stack", "runtime", "fabric", "market"]
+    name: str
+    vendor: str
+    core: str
+    base: str
+    note: str
+
+
+class Name(msgspec.Struct, frozen=True):
+    """A name that a source uses for an entity."""
+
+    alias: str
+    id: str
+    kind: Literal["aws", "instance", "codename", "nl", "short", "vendor"]
+    source: str
+    locator: str
+
+
+class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where a fact was printed; `sha256` is that of the copy whose lines its locators count."""
+
+    id: str
+    publisher: str
+    title: str
+    url: str = ""
+    published: str = ""
+    accessed: str = ""
+    licence: str = ""
+    sha256: str = ""
+    note: str = ""
+
+
+class Fact(msgspec.Struct, frozen=True):
+    """One printed claim about one quantity of one entity."""
+
+    id: str
+    entity: str
+    quantity: str
+    qualifier: str
+    value_printed: str
+    unit_printed: str
+    source: str
+    locator: str
+    confidence: Confidence
+    note: str
+
+    @property
+    def qualifiers(self) -> tuple[str, ...]:
+        """The qualifiers that the row speaks for: "bf16|fp16" is one printed number for two dtypes."""
+        return tuple(self.qualifier.split("|"))
+
+    @property
+    def keys(self) -> list[Key]:
+        """The keys that the row speaks for."""
+        return [(self.entity, self.quantity, qualifier) for qualifier in self.qualifiers]
+
+
+class Decision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One disagreement, decided or left open, with the printed values that it was decided on."""
+
+    about: str
+    reason: str
+    date: str
+    conflict: int | None = None
+    entity: str = ""
+    quantity: str = ""
+    qualifier: str = ""
+    use: str = ""
+    reject: dict[str, str] = {}
+    open: dict[str, str] = {}
+
+    @property
+    def keys(self) -> list[Key]:
+        """What is decided; nothing where no two facts compete."""
+        return [(self.entity, self.quantity, qualifier) for qualifier in self.qualifier.split("|")] if self.use else []
+
+
+class Dtype(msgspec.Struct, frozen=True):
+    """A number format with its bits in storage, block scales included."""
+
+    dtype: str
+    storage_bits: float
+    aliases: str
+    source: str
+    locator: str
+
+
+class PrecisionRow(msgspec.Struct, frozen=True):
+    """A preset of storage and compute dtypes."""
+
+    name: str
+    weights: str
+    experts: str
+    kv: str
+    activations: str
+    compute: str
+    attention: str
+    note: str
+
+
+def read_csv(path: Path, row_type: type[Row]) -> list[Row]:
+    """Rows of a CSV file of `data/` as checked structs.
+
+    Raises DataError naming the file, the row and the column.
+    """
+    rows = []
+    with path.open(newline="", encoding="utf-8") as stream:
+        reader = csv.DictReader(stream, strict=True)
+        expected = [f.name for f in msgspec.structs.fields(row_type)]
+        if reader.fieldnames != expected:
+            raise DataError(f"{path.name} row 1: columns are {reader.fieldnames}, expected {expected}")
+        for number, row in enumerate(reader, start=2):
+            if None in row or None in row.values():
+                raise DataError(f"{path.name} row {number}: expected {len(expected)} cells")
+            try:
+                rows.append(msgspec.convert(row, row_type, strict=False))
+            except msgspec.ValidationError as error:
+                raise DataError(f"{path.name} row {number}: {str(error).replace('$.', 'column ')}") from None
+    return rows
+
+
+def read_yaml(path: Path, item_type: type[Row]) -> list[Row]:
+    """Items of a YAML list of `data/` as checked structs; raises DataError naming file and item."""
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    items = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)
+    result = []
+    for number, item in enumerate(items, start=1):
+        try:
+            result.append(msgspec.convert(item, item_type))
+        except msgspec.ValidationError as error:
+            raise DataError(f"{path.name} item {number}: {str(error).replace('$.', 'field ')}") from None
+    return result
+
+
+def by_id(rows: list, column: str, file: str) -> dict:
+    """Rows by their id; raises DataError where two share one."""
+    table = {getattr(row, column): row for row in rows}
+    if len(table) < len(rows):
+        twice = sorted(key for key, count in Counter(getattr(row, column) for row in rows).items() if count > 1)
+        raise DataError(f"{file}: column {column}: {twice} occurs twice")
+    return table
+
+
+def check_listed(row, place: str, lists: dict) -> None:
+    """Raise DataError naming place and column where a cell of a row is not in the closed list of its column."""
+    for column, allowed in lists.items():
+        if getattr(row, column) not in allowed:
+            raise DataError(f"{place}: column {column}: {getattr(row, column)!r} is not listed in data/")

@@ -1,0 +1,227 @@
+"""Builds the graph of a scale-up fabric from a system's composition, and refuses what cannot be wired.
+
+Nodes carry `kind` ("chip", "switch"), `rack`, `tray`, `plane`, `position` (and `x`, `y`, `z` on a torus); edges carry
+`lanes` that are wired, `medium`, and `bytes_per_s_per_dir`, which is 0 on a redundant link that idles. Racks, trays and
+planes count from 0, positions on a tray are the deep dive's letters.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from itertools import combinations, product
+
+from trnmodel.catalog.systems import System
+
+AXES = "xyz"
+MEDIA = ("pcb", "backplane", "cross-rack")
+
+
+def letter(position: int) -> str:
+    """The deep dive's letter of a chip's place on its tray."""
+    return chr(ord("A") + position)
+
+
+def plane_of(system: System) -> dict[str, int]:
+    """Plane of each tray position: "A C|B D" is two planes."""
+    groups = system.plane_positions.split("|")
+    return {position: plane for plane, group in enumerate(groups) for position in group.split()}
+
+
+def link_rates(system: System) -> list[float]:
+    """Rate of one link of each torus axis, one way. [B/s]
+
+    A chip's sum over its neighbours, of the instance and of the UltraServer apart, is shared out evenly.
+    """
+    links = [1 if size == 2 else 2 for size in system.torus_shape]
+    sums = system.scaleup_bytes_per_s_per_dir
+    groups = ["ultraserver" if axis == 2 else "instance" for axis in range(len(links))] if "instance" in sums else None
+    groups = groups or [""] * len(links)
+    shares = Counter()
+    for group, number in zip(groups, links, strict=True):
+        shares[group] += number
+    return [sums[group] / shares[group] for group in groups]
+
+
+def _whole(number: float, default: int = 1) -> int:
+    return default if math.isnan(number) else max(math.ceil(number), 1)
+
+
+def _torus(graph, system: System) -> None:
+    shape, rates = system.torus_shape, link_rates(system)
+    per_tray, racks = _whole(system.chips_per_tray, shape[0]), _whole(system.racks)
+    for place in product(*map(range, shape)):
+        rack = place[-1] * racks // shape[-1] if len(shape) == 3 else 0
+        column, position = divmod(place[0], per_tray)
+        tray = column * math.prod(shape[1:]) + sum(c * math.prod(shape[a + 1 :]) for a, c in enumerate(place) if a)
+        axes = dict(zip(AXES, place, strict=False))
+        node = "chip" + ",".join(map(str, place))
+        graph.add_node(node, kind="chip", rack=rack, tray=tray, plane=0, position=letter(position), **axes)
+    for node, axis in product(list(graph), range(len(shape))):
+        place = [graph.nodes[node][name] for name in AXES[: len(shape)]]
+        place[axis] = (place[axis] + 1) % shape[axis]
+        _link(graph, system, node, "chip" + ",".join(map(str, place)), rates[axis], axis)
+
+
+def _link(graph, system: System, one: str, other: str, rate: float, axis: int) -> None:
+    ends = graph.nodes[one], graph.nodes[other]
+    wired = {0: "pcb" if ends[0]["tray"] == ends[1]["tray"] else "backplane", 1: "backplane", 2: "aec"}
+    medium = "link" if math.isnan(system.chips_per_tray) else wired[axis]
+    graph.add_edge(one, other, lanes=rate / system.lane_bytes_per_s_per_dir, medium=medium, bytes_per_s_per_dir=rate)
+
+
+def _star(graph, system: System) -> None:
+    graph.add_node("switch", kind="switch", rack=0, tray=0, plane=0, position="", medium="switch")
+    for number in range(system.domain_chips):
+        graph.add_node(f"chip{number}", kind="chip", rack=0, tray=0, plane=0, position=number)
+        graph.add_edge(f"chip{number}", "switch", **_plain(system.chip.scaleup_bytes_per_s_per_dir))
+
+
+def _mesh(graph, system: System) -> None:
+    for number in range(system.domain_chips):
+        graph.add_node(f"chip{number}", kind="chip", rack=0, tray=0, plane=0, position=number)
+    rate = system.chip.scaleup_bytes_per_s_per_dir / max(system.domain_chips - 1, 1)
+    graph.add_edges_from((u, v, _plain(rate)) for u, v in combinations(list(graph), 2))
+
+
+def _plain(rate: float) -> dict:
+    return {"lanes": math.nan, "medium": "link", "bytes_per_s_per_dir": rate}
+
+
+def chip_name(rack: int, tray: int, position: str) -> str:
+    """Name of a chip of a rack system: rack and tray from 0, position "A", "B", ..."""
+    return f"rack{rack}/tray{tray}/{position}"
+
+
+def _planes(graph, system: System) -> None:
+    planes, racks, trays = plane_of(system), _whole(system.racks), int(system.compute_trays_per_rack)
+    for rack, tray, position in product(range(racks), range(trays), planes):
+        place = {"rack": rack, "tray": tray, "plane": planes[position], "position": position}
+        graph.add_node(chip_name(rack, tray, position), kind="chip", **place)
+    for rack in range(racks):
+        _switch_trays(graph, system, rack)
+        for tray in range(trays):
+            _board(graph, system, [chip_name(rack, tray, position) for position in planes])
+    if racks == 2:
+        positions = list(planes)
+        for tray, (number, position) in product(range(trays), enumerate(positions)):
+            other = positions[(number + system.cross_rack_shift) % len(positions)]
+            ends = chip_name(0, tray, position), chip_name(1, tray, other)
+            _wire(graph, system, *ends, system.scaleup_lanes["cross-rack"], "cross-rack")
+    activate(graph, system)
+
+
+def _wire(graph, system: System, one: str, other: str, lanes: float, medium: str) -> None:
+    rate = lanes * system.lane_bytes_per_s_per_dir
+    graph.add_edge(one, other, lanes=lanes, medium=medium, bytes_per_s_per_dir=rate)
+
+
+def _switch_trays(graph, system: System, rack: int) -> None:
+    planes = max(plane_of(system).values()) + 1
+    per_tray = planes * system.switches_per_plane / system.switch_trays_per_rack
+    for number, plane in product(range(int(system.switches_per_plane)), range(planes)):
+        tray = int((number * planes + plane) // per_tray)
+        node = f"rack{rack}/plane{plane}/switch{number}"
+        place = {"rack": rack, "tray": tray, "plane": plane, "position": number}
+        graph.add_node(node, kind="switch", part=system.switch_id, medium="backplane", **place)
+        for chip in [n for n, d in graph.nodes(data=True) if d["kind"] == "chip" and d["rack"] == rack]:
+            if graph.nodes[chip]["plane"] == plane:
+                _wire(graph, system, chip, node, system.port_lanes, "backplane")
+
+
+def _board(graph, system: System, chips: list[str]) -> None:
+    lanes, switches = system.scaleup_lanes["pcb"], int(system.pcb_switches_per_tray)
+    place = {key: graph.nodes[chips[0]][key] for key in ("rack", "tray")} | {"plane": 0}
+    for number in range(switches):
+        node = f"rack{place['rack']}/tray{place['tray']}/switch{number}"
+        graph.add_node(node, kind="switch", part=system.pcb_switch_id, medium="pcb", position=number, **place)
+        for chip in chips:
+            _wire(graph, system, chip, node, lanes / switches, "pcb")
+    for one, other in combinations(chips, 2) if not switches else ():
+        _wire(graph, system, one, other, lanes / (len(chips) - 1), "pcb")
+
+
+def activate(graph, system: System) -> None:
+    """Let the best switches of each plane carry a chip's active backplane lanes; the others idle as spares.
+
+    A plane changes over as one: a switch behind a broken link is retired for all chips while a whole one is to spare.
+    """
+    planes: dict = {}
+    for node, data in graph.nodes(data=True):
+        if data["kind"] == "switch" and data["medium"] == "backplane":
+            planes.setdefault((data["rack"], data["plane"]), []).append(node)
+    in_use = int(system.scaleup_lanes["backplane"] // system.port_lanes)
+    for switches in planes.values():
+        ranked = sorted((-graph.degree(node, "lanes"), graph.nodes[node]["position"], node) for node in switches)
+        for number, (_, _, node) in enumerate(ranked):
+            for data in graph[node].values():
+                rate = data["lanes"] * system.lane_bytes_per_s_per_dir
+                data["bytes_per_s_per_dir"] = rate if number < in_use else 0.0
+
+
+def check(system: System, graph) -> None:
+    """Refuse a fabric that cannot be built.
+
+    Raises
+    ------
+    ValueError
+        A switch has more lanes or links than its data sheet, a chip's lanes do not sum to the printed ones, or the
+        rate of a link is not published.
+    """
+    unknown = [(u, v) for u, v, rate in graph.edges(data="bytes_per_s_per_dir") if math.isnan(rate)]
+    if unknown:
+        raise ValueError(f"{system.id}: no scale-up rate of its links is published")
+    for node, data in graph.nodes(data=True):
+        if data["kind"] == "switch" and "part" in data:
+            _check_switch(system, graph, node)
+        elif data["kind"] == "chip" and system.fabric == "planes":
+            _check_chip(system, graph, node)
+
+
+def _check_switch(system: System, graph, node: str) -> None:
+    part = system.switch if graph.nodes[node]["medium"] == "backplane" else system.pcb_switch
+    lanes = sum(data["lanes"] for data in graph[node].values())
+    if lanes > part.switch_lanes or graph.degree(node) > part.switch_ports:
+        raise ValueError(
+            f"{system.id}: {node} carries {lanes:g} lanes on {graph.degree(node)} ports; "
+            f"{part.id} has {part.switch_lanes:g} lanes, {part.switch_ports:g} ports"
+        )
+
+
+def _check_chip(system: System, graph, node: str) -> None:
+    wired, used = Counter(), Counter()
+    for data in graph[node].values():
+        wired[data["medium"]] += data["lanes"]
+        used[data["medium"]] += data["bytes_per_s_per_dir"] / system.lane_bytes_per_s_per_dir
+    for medium in MEDIA:
+        lanes = system.scaleup_lanes[medium]
+        allowed = lanes + (system.scaleup_lanes_redundant if medium == "backplane" else 0)
+        if (wired[medium] or medium != "cross-rack") and (used[medium] != lanes or wired[medium] > allowed):
+            raise ValueError(
+                f"{system.id}: {node} uses {used[medium]:g} of {wired[medium]:g} wired {medium} lanes; "
+                f"the chip has {lanes:g} active and {allowed - lanes:g} redundant"
+            )
+
+
+def narrow(data: dict, lost: float, system: System) -> None:
+    """Take lanes from a link: whole ports stay, the port that lost some keeps the next power of two."""
+    port = data["lanes"] if math.isnan(system.port_lanes) else system.port_lanes
+    ports, rest = divmod(data["lanes"] - lost, port)
+    data["lanes"] = max(ports * port + (2 ** math.floor(math.log2(rest)) if rest >= 1 else 0), 0)
+    data["bytes_per_s_per_dir"] = data["lanes"] * system.lane_bytes_per_s_per_dir
+
+
+_BUILDERS = {"torus": _torus, "switch": _star, "mesh": _mesh, "planes": _planes}
+
+
+def build(system: System):
+    """The checked graph of one scale-up domain."""
+    import networkx as nx
+
+    graph = nx.Graph()
+    if system.fabric == "single":
+        graph.add_node("chip0", kind="chip", rack=0, tray=0, plane=0, position="A")
+    else:
+        _BUILDERS[system.fabric](graph, system)
+    check(system, graph)
+    return graph

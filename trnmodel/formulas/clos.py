@@ -1,0 +1,572 @@
+"""Folded Clos networks: how many chips they reach, of what parts they are made, how far and how fast they carry.
+
+An endpoint is one logical port of a NIC. The first switch layer is called top of rack; in a rail-optimised network it
+is the leaf, and its "rack" is the group of servers that share it. Two layers are top of rack and spine; three have
+leaves between. A plane is a network of its own: a NIC has the same number of ports in each, and dual top of rack is two
+planes. Within a plane, uplink i of every top of rack goes to leaf i of its pod and on to that leaf's spines: a rail.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from trnmodel.result import Result, blank, reason_mask, require_choice, require_numbers
+from trnmodel.units import GB, GBIT
+
+Numeric = ArrayLike
+
+BYTES_PER_BIT = GBIT / GB
+LIGHT_M_PER_S = 299_792_458.0  # in vacuum; exact, it defines the metre
+
+
+def _clean(x: Numeric) -> NDArray:
+    """Forgive the last bits of a quotient that ought to be whole, before it is rounded up or down."""
+    return np.round(x, 9)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Clos(Result):
+    """A sized network: the arguments of `clos`, then its racks and pods; counts of parts are of all planes together.
+
+    Attributes
+    ----------
+    switch_bits_per_s, tor_bits_per_s, port_bits_per_s, nic_bits_per_s, module_bits_per_s : numeric
+        Rates as given. [bit/s]
+    layers, planes, chips_per_nic : numeric
+        As given. [-]
+    endpoint_medium : str
+        As given.
+    radix, tor_radix : numeric
+        Ports of a leaf or spine switch, and of a top of rack. [-]
+    down_ports, rails : numeric
+        Ports of a top of rack to NICs, and to leaves (or spines), each of them a rail. [-]
+    ports_per_nic : numeric
+        Ports of a NIC in each plane. [-]
+    nics_per_rack, racks_per_pod, max_pods : numeric
+        Size of a full rack, a full pod and the full network; two layers make one pod. [-]
+    chips, nics, racks, pods : numeric
+        What is connected. [-]
+    """
+
+    REASONS: ClassVar[tuple[str, ...]] = (
+        "a switch has fewer than two ports at this port rate",
+        "no port of a top of rack is left for a NIC or for an uplink",
+        "the NIC's rate is no whole number of ports in each plane, or a rack's ports do not hold one NIC",
+        "more chips than the layers reach",
+    )
+    switch_bits_per_s: NDArray
+    tor_bits_per_s: NDArray
+    port_bits_per_s: NDArray
+    nic_bits_per_s: NDArray
+    module_bits_per_s: NDArray
+    layers: NDArray
+    planes: NDArray
+    chips_per_nic: NDArray
+    endpoint_medium: str
+    radix: NDArray
+    tor_radix: NDArray
+    down_ports: NDArray
+    rails: NDArray
+    ports_per_nic: NDArray
+    nics_per_rack: NDArray
+    racks_per_pod: NDArray
+    max_pods: NDArray
+    chips: NDArray
+    nics: NDArray
+    racks: NDArray
+    pods: NDArray
+
+    @property
+    def endpoints(self) -> NDArray:
+        """Endpoints of one full plane: the largest number of NICs where each has one port a plane. [-]"""
+        return self.down_ports * self.racks_per_pod * self.max_pods
+
+    @property
+    def max_chips(self) -> NDArray:
+        """Chips of the full network. [-]"""
+        return self.chips_per_pod * self.max_pods
+
+    @property
+    def chips_per_rack(self) -> NDArray:
+        """Chips of a full rack. [-]"""
+        return self.nics_per_rack * self.chips_per_nic
+
+    @property
+    def chips_per_pod(self) -> NDArray:
+        """Chips of a full pod. [-]"""
+        return self.chips_per_rack * self.racks_per_pod
+
+    @property
+    def oversubscription(self) -> NDArray:
+        """Down ports over up ports of a top of rack, in whole ports. [-]"""
+        return self.down_ports / self.rails
+
+    @property
+    def tor_switches(self) -> NDArray:
+        """First-layer switches. [-]"""
+        return self.planes * self.racks
+
+    @property
+    def leaf_switches(self) -> NDArray:
+        """Switches between top of rack and spine; a started pod has all of its own. [-]"""
+        return self.planes * self.pods * self.rails * (self.layers == 3)
+
+    @property
+    def spine_switches(self) -> NDArray:
+        """Top-layer switches, by the ports in use. [-]"""
+        return self.planes * np.ceil(self.spine_links / self.planes / self.radix)
+
+    @property
+    def switches(self) -> NDArray:
+        """All switches. [-]"""
+        return self.tor_switches + self.leaf_switches + self.spine_switches
+
+    @property
+    def endpoint_links(self) -> NDArray:
+        """Logical links between NICs and switches. [-]"""
+        return self.nics * self.ports_per_nic * self.planes
+
+    @property
+    def spine_links(self) -> NDArray:
+        """Logical links into the spine. [-]"""
+        return np.where(self.layers == 3, self.leaf_switches * np.floor(self.radix / 2), self.tor_switches * self.rails)
+
+    @property
+    def fabric_links(self) -> NDArray:
+        """Logical links among switches. [-]"""
+        return self.spine_links + self.tor_switches * self.rails * (self.layers == 3)
+
+    @property
+    def links(self) -> NDArray:
+        """All logical links. [-]"""
+        return self.endpoint_links + self.fabric_links
+
+    @property
+    def endpoint_cables(self) -> NDArray:
+        """Cables between NICs and switches, each as wide as a module. [-]"""
+        return np.ceil(_clean(self.endpoint_links * self.port_bits_per_s / self.module_bits_per_s))
+
+    @property
+    def fabric_cables(self) -> NDArray:
+        """Cables among switches, each as wide as a module. [-]"""
+        return np.ceil(_clean(self.fabric_links * self.port_bits_per_s / self.module_bits_per_s))
+
+    @property
+    def cables(self) -> NDArray:
+        """All cables. [-]"""
+        return self.endpoint_cables + self.fabric_cables
+
+    @property
+    def optics(self) -> NDArray:
+        """Optical modules, one at each end of an optical cable; cables among switches are optical. [-]"""
+        return 2 * (self.fabric_cables + self.endpoint_cables * (self.endpoint_medium == "optical"))
+
+    @property
+    def switch_hops(self) -> NDArray:
+        """Switches on the longest path. [-]"""
+        return np.where(self.valid, 2 * self.layers - 1, np.nan)[()]
+
+    @property
+    def chip_bytes_per_s_per_dir(self) -> NDArray:
+        """Rate of one chip within its rack when all chips send. [B/s]"""
+        return np.where(self.valid, self.nic_bits_per_s / self.chips_per_nic * BYTES_PER_BIT, np.nan)[()]
+
+    @property
+    def chip_bytes_per_s_per_dir_across_racks(self) -> NDArray:
+        """Rate of one chip to other racks when all chips send. [B/s]"""
+        return self.chip_bytes_per_s_per_dir / np.maximum(1, self.oversubscription)
+
+
+def radix(switch_bits_per_s: Numeric, port_bits_per_s: Numeric) -> NDArray:
+    r"""Logical ports of a switch.
+
+    .. math:: r = \lfloor S / p \rfloor
+
+    Parameters
+    ----------
+    switch_bits_per_s : numeric
+        Switching capacity, one way, S. [bit/s]
+    port_bits_per_s : numeric
+        Rate of a logical port, p. [bit/s]
+
+    Returns
+    -------
+    radix : numeric
+        Ports, r. [-]
+
+    References
+    ----------
+    .. [1] SemiAnalysis, AWS Trainium3 deep dive, 2025, line 461: 25.6T has 64 ports of 400G.
+
+    Examples
+    --------
+    >>> float(radix(25.6e12, 400e9))
+    64.0
+    """
+    require_numbers(0, above=True, switch_bits_per_s=switch_bits_per_s, port_bits_per_s=port_bits_per_s)
+    return np.floor(_clean(np.divide(switch_bits_per_s, port_bits_per_s)))
+
+
+def tor_ports(tor_radix: Numeric, oversubscription: Numeric) -> tuple[NDArray, NDArray]:
+    r"""Ports of a first-layer switch towards the NICs and towards the fabric.
+
+    .. math:: u = \lfloor r / (1 + o) \rfloor,\quad d = \lfloor o\,u \rfloor
+
+    Parameters
+    ----------
+    tor_radix : numeric
+        Ports of the switch, r. [-]
+    oversubscription : numeric
+        Down ports per up port, o; below 1 leaves spare uplinks. [-]
+
+    Returns
+    -------
+    down : numeric
+        Ports to NICs, d. [-]
+    up : numeric
+        Ports to the next layer, u. [-]
+
+    References
+    ----------
+    .. [1] C. Leiserson, Fat-trees, IEEE Trans. Computers C-34(10), 1985; ports rounded down to whole ones.
+
+    Examples
+    --------
+    >>> [float(ports) for ports in tor_ports(128, 3)]
+    [96.0, 32.0]
+    """
+    require_numbers(0, tor_radix=tor_radix)
+    require_numbers(0, above=True, oversubscription=oversubscription)
+    up = np.floor(_clean(np.divide(tor_radix, np.add(1.0, oversubscription))))
+    return np.floor(_clean(np.multiply(oversubscription, up))), up
+
+
+def clos(
+    *,
+    switch_bits_per_s: Numeric,
+    port_bits_per_s: Numeric,
+    layers: Numeric,
+    tor_bits_per_s: Numeric | None = None,
+    oversubscription: Numeric = 1.0,
+    nic_bits_per_s: Numeric | None = None,
+    planes: Numeric = 1,
+    chips_per_nic: Numeric = 1,
+    module_bits_per_s: Numeric | None = None,
+    endpoint_medium: str = "copper",
+    chips: Numeric | None = None,
+) -> Clos:
+    r"""Size a folded Clos network of two or three switch layers, full or for a number of chips.
+
+    .. math:: e = d\,r \text{ (two layers)},\quad e = d\,\lfloor r/2 \rfloor\,r \text{ (three)}
+
+    Parameters
+    ----------
+    switch_bits_per_s : numeric
+        Capacity of a leaf or spine switch, one way; r is its `radix`. [bit/s]
+    port_bits_per_s : numeric
+        Rate of a logical port. [bit/s]
+    layers : numeric
+        Switch layers, 2 or 3. [-]
+    tor_bits_per_s : numeric, optional
+        Capacity of a first-layer switch, d being its down ports; by default that of the others. [bit/s]
+    oversubscription : numeric
+        Down ports per up port of the first layer. [-]
+    nic_bits_per_s : numeric, optional
+        Rate of a NIC; by default one port in each plane. [bit/s]
+    planes : numeric
+        Separate networks over which each NIC is split. [-]
+    chips_per_nic : numeric
+        Chips that share a NIC. [-]
+    module_bits_per_s : numeric, optional
+        Rate of an optical module or cable, which bundles ports; by default that of a port. [bit/s]
+    endpoint_medium : {"copper", "optical"}
+        Cables between NICs and the first layer; copper is what a top of rack is for [2]_, line 457.
+    chips : numeric, optional
+        Chips to connect; by default all that the network reaches. [-]
+
+    Returns
+    -------
+    clos : Clos
+        Reach, parts and rates.
+
+    Notes
+    -----
+    Assumes: one link between a switch and each of its neighbours; a started pod has all its leaves; spines are counted
+    by the ports in use. Leaves are not oversubscribed.
+    Limits: one switch type, o = 1 gives r^2/2 and r^3/4 endpoints.
+
+    References
+    ----------
+    .. [1] C. Leiserson, Fat-trees, IEEE Trans. Computers C-34(10), 1985.
+    .. [2] SemiAnalysis, AWS Trainium3 deep dive, 2025, lines 461-493.
+
+    Examples
+    --------
+    >>> float(clos(switch_bits_per_s=12.8e12, port_bits_per_s=100e9, layers=3).endpoints)
+    524288.0
+    """
+    given = {
+        "switch_bits_per_s": switch_bits_per_s,
+        "tor_bits_per_s": switch_bits_per_s if tor_bits_per_s is None else tor_bits_per_s,
+        "port_bits_per_s": port_bits_per_s,
+        "nic_bits_per_s": np.multiply(port_bits_per_s, planes) if nic_bits_per_s is None else nic_bits_per_s,
+        "module_bits_per_s": port_bits_per_s if module_bits_per_s is None else module_bits_per_s,
+        "chips_per_nic": chips_per_nic,
+    }
+    require_numbers(0, above=True, **given)
+    require_numbers(1, whole=True, planes=planes, **({} if chips is None else {"chips": chips}))
+    require_choice("endpoint_medium", endpoint_medium, {"copper": 0, "optical": 1})
+    if not np.all(np.isin(layers, (2, 3))):
+        raise ValueError(f"layers={layers!r}: allowed are 2 and 3")
+    given = {name: np.asarray(value, dtype=float)[()] for name, value in given.items()}
+    given |= {"layers": np.asarray(layers)[()], "planes": np.asarray(planes)[()]}
+    with np.errstate(divide="ignore", invalid="ignore"):
+        sizes, impossible = _sizes(oversubscription, chips, **given)
+    sizes = blank(impossible, **sizes)
+    return Clos(**given, endpoint_medium=endpoint_medium, **sizes, reason_mask=impossible)
+
+
+def _sizes(oversubscription, chips, *, switch_bits_per_s, tor_bits_per_s, port_bits_per_s, nic_bits_per_s,
+           module_bits_per_s, layers, planes, chips_per_nic) -> tuple[dict, NDArray]:  # fmt: skip
+    """Sizes of rack, pod and network, what is in use of them, and why they cannot be."""
+    r, tor_radix = radix(switch_bits_per_s, port_bits_per_s), radix(tor_bits_per_s, port_bits_per_s)
+    down, up = tor_ports(tor_radix, oversubscription)
+    ports_per_nic = _clean(nic_bits_per_s / (port_bits_per_s * planes))
+    nics_per_rack = np.floor(down / ports_per_nic)
+    racks_per_pod, max_pods = np.where(layers == 3, np.floor(r / 2), r), np.where(layers == 3, r, 1)
+    max_nics = nics_per_rack * racks_per_pod * max_pods
+    chips = max_nics * chips_per_nic if chips is None else chips
+    nics = np.ceil(_clean(np.divide(chips, chips_per_nic)))
+    racks = np.ceil(nics / nics_per_rack)
+    impossible = reason_mask(
+        np.minimum(r, tor_radix) < 2,
+        np.minimum(down, up) < 1,
+        (ports_per_nic != np.floor(ports_per_nic)) | (nics_per_rack < 1),
+        nics > max_nics,
+    )
+    sizes = {"radix": r, "tor_radix": tor_radix, "down_ports": down, "rails": up, "ports_per_nic": ports_per_nic,
+             "nics_per_rack": nics_per_rack, "racks_per_pod": racks_per_pod, "max_pods": max_pods, "chips": chips,
+             "nics": nics, "racks": racks, "pods": np.ceil(racks / racks_per_pod)}  # fmt: skip
+    return sizes, impossible
+
+
+def mean_switch_hops(chips_per_rack: Numeric, chips_per_pod: Numeric, chips: Numeric) -> NDArray:
+    r"""Switches on the path to another chip, averaged over all other chips.
+
+    .. math:: \bar h = \frac{1\,(c_r - 1) + 3\,(c_p - c_r) + 5\,(c - c_p)}{c - 1}
+
+    Parameters
+    ----------
+    chips_per_rack : numeric
+        Chips under one first-layer switch, c_r. [-]
+    chips_per_pod : numeric
+        Chips of a pod, c_p; all chips in a two-layer network. [-]
+    chips : numeric
+        Chips of the network, c, at least 2. [-]
+
+    Returns
+    -------
+    switch_hops : numeric
+        Mean number of switches, h. [-]
+
+    Notes
+    -----
+    Assumes: full racks and pods, uniform traffic, shortest paths.
+
+    References
+    ----------
+    .. [1] W. Dally, B. Towles, Principles and Practices of Interconnection Networks, 2004, ch. 6.
+
+    Examples
+    --------
+    >>> float(mean_switch_hops(2, 4, 8))
+    3.857142857142857
+    """
+    require_numbers(1, chips_per_rack=chips_per_rack, chips_per_pod=chips_per_pod)
+    require_numbers(2, chips=chips)
+    rack, pod, world = (np.asarray(x, dtype=float) for x in (chips_per_rack, chips_per_pod, chips))
+    if np.any(rack > pod) or np.any(pod > world):
+        raise ValueError(f"chips_per_pod={chips_per_pod!r}: must be at least chips_per_rack and at most chips")
+    return ((rack - 1) + 3 * (pod - rack) + 5 * (world - pod)) / (world - 1)
+
+
+def fibre_delay_s(distance_m: Numeric, refractive_index: Numeric, light_m_per_s: Numeric = LIGHT_M_PER_S) -> NDArray:
+    r"""One-way delay of a length of fibre.
+
+    .. math:: t = n\,d/c
+
+    Parameters
+    ----------
+    distance_m : numeric
+        Length of the fibre, d. [m]
+    refractive_index : numeric
+        Group index of the fibre, n. [-]
+    light_m_per_s : numeric
+        Speed of light in vacuum, c. [m/s]
+
+    Returns
+    -------
+    time_s : numeric
+        Delay, t. [s]
+
+    References
+    ----------
+    .. [1] B. Saleh, M. Teich, Fundamentals of Photonics, 2007, ch. 9.
+
+    Examples
+    --------
+    >>> round(float(fibre_delay_s(299792.458, 1.5)), 9)
+    0.0015
+    """
+    require_numbers(0, distance_m=distance_m)
+    require_numbers(1, refractive_index=refractive_index)
+    return np.multiply(distance_m, refractive_index) / np.asarray(light_m_per_s, dtype=float)
+
+
+def path_latency_s(switch_hops: Numeric, switch_s: Numeric, nic_s: Numeric, fibre_s: Numeric) -> NDArray:
+    r"""One-way latency between two chips over the scale-out network.
+
+    .. math:: t = 2\,t_{nic} + h\,t_{switch} + t_{fibre}
+
+    Parameters
+    ----------
+    switch_hops : numeric
+        Switches on the path, h: 1 within a rack, 3 within a pod, 5 across pods of three layers. [-]
+    switch_s : numeric
+        Latency of a switch with its link. [s]
+    nic_s : numeric
+        Latency of a NIC with its host side, once at each end. [s]
+    fibre_s : numeric
+        Delay of long fibre between buildings; see `fibre_delay_s`. [s]
+
+    Returns
+    -------
+    time_s : numeric
+        Latency of an empty network, t. [s]
+
+    References
+    ----------
+    .. [1] W. Dally, B. Towles, Principles and Practices of Interconnection Networks, 2004, ch. 3.
+
+    Examples
+    --------
+    >>> float(path_latency_s(5, 1.0, 2.0, 3.0))
+    12.0
+    """
+    require_numbers(0, switch_hops=switch_hops, switch_s=switch_s, nic_s=nic_s, fibre_s=fibre_s)
+    return np.multiply(2, nic_s) + np.multiply(switch_hops, switch_s) + np.asarray(fibre_s, dtype=float)
+
+
+def in_flight_bytes(bytes_per_s_per_dir: Numeric, latency_s: Numeric) -> NDArray:
+    r"""Bytes that a sender must keep outstanding to fill a path: the bandwidth-delay product.
+
+    .. math:: q = 2\,t\,b
+
+    Parameters
+    ----------
+    bytes_per_s_per_dir : numeric
+        Rate of the sender, b. [B/s]
+    latency_s : numeric
+        One-way latency, t. [s]
+
+    Returns
+    -------
+    in_flight_bytes : numeric
+        Bytes sent before the first acknowledgement is back, q. [B]
+
+    Notes
+    -----
+    Without deep buffers in the switches, NICs hold this much.
+
+    References
+    ----------
+    .. [1] V. Jacobson, R. Braden, TCP extensions for long-delay paths, RFC 1072, 1988.
+
+    Examples
+    --------
+    >>> float(in_flight_bytes(25e9, 1e-3))
+    50000000.0
+    """
+    require_numbers(0, bytes_per_s_per_dir=bytes_per_s_per_dir, latency_s=latency_s)
+    return 2 * np.multiply(bytes_per_s_per_dir, latency_s)
+
+
+def kv_exposed_s(
+    kv_bytes: Numeric, prefill_s: Numeric, pieces: Numeric, bytes_per_s_per_dir: Numeric, latency_s: Numeric
+) -> NDArray:
+    r"""Time that a KV cache's way from prefill to decode adds after prefill has ended.
+
+    .. math:: t = \frac{p}{L} + (L-1)\,\frac{\max(p, q)}{L} + \frac{q}{L} + \tau - p,\quad q = V/b
+
+    Parameters
+    ----------
+    kv_bytes : numeric
+        KV cache of the prompt on the sending chips, V. [B]
+    prefill_s : numeric
+        Prefill time, p. [s]
+    pieces : numeric
+        Equal pieces that leave as soon as they are computed, L: layers, or 1 for no overlap. [-]
+    bytes_per_s_per_dir : numeric
+        Scale-out rate of the sending chips together, b. [B/s]
+    latency_s : numeric
+        One-way latency, tau. [s]
+
+    Returns
+    -------
+    time_s : numeric
+        Time t between the end of prefill and the arrival of the last byte. [s]
+
+    Notes
+    -----
+    Assumes: prefill does not slow down while it sends; every piece takes the same time.
+    Limits: L = 1 gives q + tau; L -> inf gives max(q - p, 0) + tau, so prefill hides all that fits beside it.
+
+    References
+    ----------
+    .. [1] P. Patel et al., Splitwise: efficient generative LLM inference using phase splitting, ISCA 2024.
+
+    Examples
+    --------
+    >>> float(kv_exposed_s(100e9, 8.0, 4, 25e9, 0.0)), float(kv_exposed_s(100e9, 2.0, 4, 25e9, 0.0))
+    (1.0, 2.5)
+    """
+    require_numbers(0, kv_bytes=kv_bytes, prefill_s=prefill_s, latency_s=latency_s)
+    require_numbers(0, above=True, bytes_per_s_per_dir=bytes_per_s_per_dir)
+    require_numbers(1, whole=True, pieces=pieces)
+    send_s = np.divide(kv_bytes, bytes_per_s_per_dir)
+    pieces = np.asarray(pieces, dtype=float)
+    return (send_s + (pieces - 1) * np.maximum(send_s - prefill_s, 0.0)) / pieces + latency_s
+
+
+def hidden_prefill_tokens_per_s(kv_bytes_per_token: Numeric, bytes_per_s_per_dir: Numeric) -> NDArray:
+    r"""Fastest prefill whose KV cache still leaves as quickly as it is made.
+
+    .. math:: R = b/v
+
+    Parameters
+    ----------
+    kv_bytes_per_token : numeric
+        KV cache of one token, v. [B/token]
+    bytes_per_s_per_dir : numeric
+        Scale-out rate of the chips that prefill, b. [B/s]
+
+    Returns
+    -------
+    prefill_tokens_per_s : numeric
+        Prefill rate R up to which the transfer hides behind compute, at any context. [token/s]
+
+    References
+    ----------
+    .. [1] P. Patel et al., Splitwise: efficient generative LLM inference using phase splitting, ISCA 2024.
+
+    Examples
+    --------
+    >>> float(hidden_prefill_tokens_per_s(320e3, 25e9))
+    78125.0
+    """
+    require_numbers(0, above=True, kv_bytes_per_token=kv_bytes_per_token, bytes_per_s_per_dir=bytes_per_s_per_dir)
+    return np.divide(bytes_per_s_per_dir, kv_bytes_per_token)

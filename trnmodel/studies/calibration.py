@@ -1,0 +1,279 @@
+"""Efficiencies fitted to measured rows, and how well the fit predicts models and machines that it has not seen."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from trnmodel.catalog.load import DATA, read_csv, value
+from trnmodel.studies.readings import Reading, Unreadable, number, reading
+from trnmodel.studies.validation import Tune, machine, predict, read_rows
+from trnmodel.workloads.efficiencies import Efficiencies
+from trnmodel.workloads.site import site
+from trnmodel.workloads.transformer import model
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LOSS_SCALE = 0.1
+MEANINGS: Mapping[str, tuple[str, ...]] = {
+    "decode": ("decode-step", "run-per-token"),
+    "prefill": ("prefill", "batch-prefill", "one-prefill", "reprefill-throughput"),
+    "expert-decode": ("decode-step",),
+    "encoder": ("forward",),
+    "server": ("loaded-step",),
+}
+
+
+class Parameter(msgspec.Struct, frozen=True):
+    """A quantity that a group of rows fits, and the stacks whose own row it is."""
+
+    group: str
+    owner: str
+    quantity: str
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One unique configuration: what was asked, the median of what was measured, and its weight."""
+
+    reading: Reading
+    measured: float
+    weight: float
+
+    @property
+    def model(self) -> str:
+        """The model's id."""
+        return str(getattr(self.reading.model, "id", self.reading.model))
+
+    @property
+    def family(self) -> str:
+        """The system family: trn1, inf2, trn2, ..."""
+        return self.reading.where.split(".")[0].removesuffix("n")
+
+
+@cache
+def parameters(group: str) -> tuple[Parameter, ...]:
+    """What a group of rows fits."""
+    rows = [row for row in read_csv(DATA / "calibration.csv", Parameter) if row.group == group]
+    if not rows:
+        raise ValueError(f"group={group!r}: allowed are {sorted(MEANINGS)}")
+    return tuple(rows)
+
+
+def _kind(name: Any) -> str:
+    """"encoder", "expert" (mixtures and recurrent hybrids) or "dense"."""
+    chosen = model(name)
+    parts = {part.group for layer in chosen.layers for part in layer.parts}
+    hybrid = any(layer.recurrence for layer in chosen.layers)
+    return "encoder" if not chosen.generates else "expert" if hybrid or "experts" in parts else "dense"
+
+
+def _belongs(r: Reading, group: str) -> bool:
+    kinds = {"decode": {"dense"}, "prefill": {"dense"}, "expert-decode": {"expert"}}.get(group, {"encoder", "dense"})
+    return r.meaning in MEANINGS[group] and not r.percentile and r.stack != "ideal" and _kind(r.model) in kinds
+
+
+def cases(rows: pd.DataFrame | str | Path, group: str, models: Mapping[str, Any] | None = None) -> list[Case]:
+    """Unique configurations of a group: rows of one configuration become one case with their median."""
+    found: dict[tuple, list[tuple[Reading, float]]] = defaultdict(list)
+    for row in read_rows(rows):
+        try:
+            r = reading(row, models)
+            measured = number(row["value"]) * r.scale
+            if r.weight and measured > 0 and _belongs(r, group):
+                value = predict(r)
+                key = (r.meaning, r.where, r.stack, r.mapping, str(r.model), r.batch, f"{value:.9g}")
+                found[key].append((r, measured))
+        except Unreadable:
+            continue
+    medians = {key: float(np.median([value for _, value in group_])) for key, group_ in found.items()}
+    return [Case(group_[0][0], medians[key], max(r.weight for r, _ in group_)) for key, group_ in found.items()]
+
+
+def tuned(values: Mapping[Parameter, float]) -> Tune:
+    """A change of the efficiencies whose own rows the parameters are; stacks that override them keep theirs."""
+
+    seen: dict[int, Efficiencies] = {}
+
+    def tune(e: Efficiencies) -> Efficiencies:
+        if id(e) not in seen:
+            mine = {p.quantity: v for p, v in values.items() if _owner(e, p.quantity) in p.owner.split("|")}
+            seen[id(e)] = replace(e, **mine, ranges={})
+        return seen[id(e)]
+
+    return tune
+
+
+def _owner(e: Efficiencies, quantity: str) -> str:
+    """The stack whose own row a value of the set is."""
+    return e.sources.get(quantity, ("",))[0].split("/")[0]
+
+
+def log_errors(of: Sequence[Case], tune: Tune | None = None) -> NDArray:
+    """Logarithm of predicted over measured, by case."""
+    return np.array([np.log(predict(case.reading, tune) / case.measured) for case in of])
+
+
+def fit(of: Sequence[Case], group: str, start: Mapping[Parameter, float] | None = None) -> dict[Parameter, float]:
+    """Values of a group's parameters that fit cases best: soft-L1 least squares of the logarithm of the error."""
+    from scipy.optimize import least_squares
+
+    names = parameters(group)
+    first = np.array([(start or {}).get(name, _in_force(name)) for name in names])
+    weights = np.sqrt([case.weight for case in of])
+
+    def residuals(scaled: NDArray) -> NDArray:
+        values = dict(zip(names, first * np.exp(scaled), strict=True))
+        return weights * log_errors(of, tuned(values))
+
+    found = least_squares(residuals, np.zeros(len(names)), bounds=(-3, 3), loss="soft_l1", f_scale=LOSS_SCALE, x_scale=0.1)
+    return dict(zip(names, map(float, first * np.exp(found.x)), strict=True))
+
+
+def _in_force(parameter: Parameter) -> float:
+    return value(parameter.owner.split("|")[0], parameter.quantity)
+
+
+def _left_out(of: Sequence[Case], group: str, name: Callable[[Case], str]) -> NDArray:
+    """Errors of each case under a fit that has not seen the cases of the same name."""
+    errors = np.full(len(of), np.nan)
+    for left in sorted({name(case) for case in of}):
+        inside = [case for case in of if name(case) != left]
+        places = [i for i, case in enumerate(of) if name(case) == left]
+        tune = tuned(fit(inside, group)) if inside else None
+        errors[places] = np.expm1(log_errors([of[i] for i in places], tune))
+    return errors
+
+
+def _design(of: Sequence[Case]) -> NDArray:
+    """Regressors of the naive model: weights, cache and prompt per rank over bandwidth and peak, and a constant."""
+    columns = []
+    for case in of:
+        r, chosen = case.reading, model(case.reading.model)
+        tp, bandwidth, peak = r.mapping[0], *_rates(r)
+        tokens = r.prompt if r.meaning in MEANINGS["prefill"] else 1.0
+        weights = chosen.weight_bytes_read(1, r.precision) / tp / bandwidth
+        cache = float(chosen.kv_bytes(max(r.context, 1.0) if tokens == 1 else 1.0)) * r.compiled_batch / tp / bandwidth
+        work = float(chosen.prefill_flop(tokens)) * (r.batch if tokens > 1 else r.compiled_batch) / tp / peak
+        columns.append([weights, cache, work, chosen.n_layers * r.compiled_batch, chosen.n_layers, 1.0])
+    return np.array(columns)
+
+
+def _rates(r: Reading) -> tuple[float, float]:
+    at = site(machine(r), r.mapping[3])
+    return at.hbm_bytes_per_s, at.peak("bf16")
+
+
+def regression(train: Sequence[Case], test: Sequence[Case]) -> NDArray:
+    """Errors of the strongest naive model, a non-negative regression of relative errors on sizes, without physics."""
+    from scipy.optimize import nnls
+
+    wanted, given = (np.array([_seconds(case) for case in of]) for of in (train, test))
+    coefficients, _ = nnls(_design(train) / wanted[:, None], np.ones(len(train)))
+    return _design(test) @ coefficients / given - 1
+
+
+def _seconds(case: Case) -> float:
+    return 1 / case.measured if case.reading.meaning.endswith("throughput") else case.measured
+
+
+def naive_left_out(of: Sequence[Case]) -> NDArray:
+    """Errors of the regression, each model predicted from the others."""
+    errors = np.full(len(of), np.nan)
+    for left in {case.model for case in of}:
+        places = [i for i, case in enumerate(of) if case.model == left]
+        train = [case for case in of if case.model != left]
+        errors[places] = regression(train, [of[i] for i in places])
+    return errors
+
+
+def accuracy(rows: pd.DataFrame | str | Path, group: str, models: Mapping[str, Any] | None = None) -> pd.DataFrame:
+    """Errors by unique configuration: as shipped, fitted without the case's model, and of the naive regression.
+
+    Parameters
+    ----------
+    rows : DataFrame or path
+        Measurements as `tm.validate` takes them. [-]
+    group : str
+        "decode", "prefill", "expert-decode", "encoder" or "server". [-]
+    models : mapping, optional
+        As in `tm.validate`. [-]
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        One row a configuration: model, where, stack, shapes, measured and the signed errors. [-]
+    """
+    import pandas as pd
+
+    of = cases(rows, group, models)
+    return pd.DataFrame(
+        {
+            **_labels(of),
+            "error": np.expm1(log_errors(of)),
+            "left_out_error": _left_out(of, group, lambda case: case.model),
+            "naive_error": regression(of, of),
+            "naive_left_out_error": naive_left_out(of),
+        }
+    )
+
+
+def _labels(of: Sequence[Case]) -> dict[str, list]:
+    return {
+        "meaning": [case.reading.meaning for case in of],
+        "model": [case.model for case in of],
+        "where": [case.reading.where for case in of],
+        "stack": [case.reading.stack for case in of],
+        "tp": [case.reading.mapping[0] for case in of],
+        "batch": [case.reading.compiled_batch for case in of],
+        "context": [case.reading.context for case in of],
+        "prompt": [case.reading.prompt for case in of],
+        "measured": [case.measured for case in of],
+    }
+
+
+def family_split(
+    rows: pd.DataFrame | str | Path,
+    group: str,
+    train: Iterable[str] = ("trn1", "inf2"),
+    test: Iterable[str] = ("trn2",),
+    models: Mapping[str, Any] | None = None,
+) -> pd.DataFrame:
+    """Errors on the `test` system families under a fit on the `train` families alone: what predicting Trn3 asks."""
+    import pandas as pd
+
+    of = cases(rows, group, models)
+    seen = [case for case in of if case.family in set(train)]
+    asked = [case for case in of if case.family in set(test)]
+    errors = np.expm1(log_errors(asked, tuned(fit(seen, group))))
+    return pd.DataFrame({**_labels(asked), "error": errors, "naive_error": regression(seen, asked)})
+
+
+def calibrate(rows: pd.DataFrame | str | Path, groups: Iterable[str] = tuple(MEANINGS)) -> pd.DataFrame:
+    """Efficiencies fitted to the given rows, beside those in force.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        group, owner (stack), quantity, in_force, fitted, cases. [-]
+    """
+    import pandas as pd
+
+    lines = []
+    for group in groups:
+        of = cases(rows, group)
+        values = fit(of, group) if of else {}
+        lines += [
+            {"group": group, "owner": p.owner, "quantity": p.quantity, "in_force": _in_force(p), "fitted": v, "cases": len(of)}
+            for p, v in values.items()
+        ]
+    return pd.DataFrame(lines)

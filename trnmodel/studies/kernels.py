@@ -1,0 +1,207 @@
+"""Kernels against measurements that are not ours, and the two constants of each framework path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trnmodel.catalog import load
+from trnmodel.units import GB, MS, NS, TFLOP, US
+from trnmodel.workloads import kernel
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TUNED = "tuned-nki"
+FITTED = {"framework-compile": ("load_share", "store_share"), "framework-trace": ("store_share",)}
+_UNITS = {"ns": NS, "us": US, "ms": MS, "s": 1.0, "TFLOPS": TFLOP, "%": 0.01, "B": 1.0}
+
+
+def contract() -> pd.DataFrame:
+    """Every measured kernel row with what it means to the model: its call, or the reason why it is set aside.
+
+    Examples
+    --------
+    >>> len(contract()), int((contract().group != "").sum()) > 40
+    (142, True)
+    """
+    import pandas as pd
+
+    rules = pd.read_csv(load.DATA / "kernel_contract.csv", keep_default_na=False)
+    measured = pd.read_csv(load.DATA / "measured.csv").loc[rules.row].reset_index(drop=True)
+    strayed = (measured.workload != rules.workload) | (measured.metric != rules.metric)
+    if strayed.any():
+        raise load.DataError(f"kernel_contract.csv: rows {rules.row[strayed].tolist()} of measured.csv have moved")
+    columns = measured[["source", "date_or_sdk", "instance", "value", "unit", "note"]]
+    return pd.concat([rules, columns], axis=1)
+
+
+def excluded() -> pd.DataFrame:
+    """Kernel rows that are set aside, counted by reason.
+
+    Examples
+    --------
+    >>> int(excluded().rows.sum()) + len(comparison())
+    142
+    """
+    rows = contract()
+    counts = rows[rows.group == ""].groupby("reason").size().sort_values(ascending=False)
+    return counts.rename("rows").reset_index()
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    pairs = dict(pair.split("=") for pair in text.split())
+    return {name: float(value) if value[0].isdigit() else value for name, value in pairs.items()}
+
+
+def _call(row, **changes: Any) -> kernel.KernelTime:
+    given = _arguments(row.arguments) | changes
+    if "lnc" in given:
+        given["lnc"] = int(given["lnc"])
+    return getattr(kernel, row.op)(row.chip, **given)
+
+
+def _measured(row, answer: kernel.KernelTime) -> float:
+    """The row's value in base units, as a time where it is one in disguise."""
+    value = float(row.value) * _UNITS[row.unit.split()[0]]
+    if row.quantity == "flop_per_s":
+        return float(answer.flop) / value
+    if row.quantity == "mfu":
+        return float(answer.flop) / (value * float(row.peak_tflops) * TFLOP)
+    return value
+
+
+_PREDICTED = {"read_bytes": "hbm_read_bytes", "write_bytes": "hbm_write_bytes"}
+
+
+def comparison(groups: Iterable[str] | None = None) -> pd.DataFrame:
+    """Measured and predicted value of every usable kernel row.
+
+    Parameters
+    ----------
+    groups : iterable of str, optional
+        Groups of the contract. Default: all.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        row, group, chip, kernel, quantity, measured and predicted (in s or B), error (signed fraction), and for times
+        roofline_s, tile_s, upper_s and the bound.
+
+    Examples
+    --------
+    >>> table = comparison(["tuned-nki"])
+    >>> bool((table.predicted >= table.roofline_s).all())
+    True
+    """
+    import pandas as pd
+
+    rows = contract()
+    wanted = rows[rows.group.isin(list(groups))] if groups is not None else rows[rows.group != ""]
+    records = []
+    for row in wanted.itertuples():
+        answer = _call(row)
+        measured = _measured(row, answer)
+        predicted = float(getattr(answer, _PREDICTED.get(row.quantity, "time_s")))
+        bounds = {name: float(getattr(answer, name)) for name in ("roofline_s", "tile_s", "upper_s")}
+        labels = {"row": row.row, "group": row.group, "chip": row.chip, "kernel": row.workload, "stack": answer.stack}
+        labels |= {"dtype": answer.dtype, "quantity": "time" if row.quantity not in _PREDICTED else row.quantity}
+        values = {"measured": measured, "predicted": predicted, "error": predicted / measured - 1}
+        records.append({**labels, **values, **bounds, "bound": answer.bound, "source": row.source})
+    return pd.DataFrame(records)
+
+
+def summary(table: pd.DataFrame) -> pd.DataFrame:
+    """Error of a comparison by group: rows, median absolute, median signed, worst.
+
+    Examples
+    --------
+    >>> float(summary(comparison(["tuned-nki"])).median_abs_error.iloc[0]) < 0.08
+    True
+    """
+    grouped = table.groupby("group", sort=False).error
+    columns = {
+        "rows": grouped.size(),
+        "median_abs_error": grouped.apply(lambda e: e.abs().median()),
+        "median_error": grouped.median(),
+        "worst_error": grouped.apply(lambda e: e.loc[e.abs().idxmax()]),
+    }
+    import pandas as pd
+
+    return pd.DataFrame(columns).reset_index()
+
+
+def tiers(groups: Iterable[str] = (TUNED, "compiler", *FITTED)) -> pd.DataFrame:
+    """How far each path is from the machine: rate of the roofline, of whole tiles, predicted and measured.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        kernel, group, tier ("roofline", "tile bound", "path, predicted", "path, measured"), share of the roofline.
+
+    Examples
+    --------
+    >>> bool((tiers().share <= 1.0 + 1e-12).all())
+    True
+    """
+    table = comparison(groups)
+    table = table[table.quantity == "time"]
+    named = {"roofline": "roofline_s", "tile bound": "tile_s", "path, predicted": "predicted", "path, measured": "measured"}
+    wide = table[["row", "kernel", "group"]].assign(**{tier: table.roofline_s / table[c] for tier, c in named.items()})
+    return wide.melt(id_vars=["row", "kernel", "group"], var_name="tier", value_name="share")
+
+
+def fit(group: str) -> dict[str, float]:
+    """Launch cost and share of bandwidth of a framework path, by mean squared log error over its rows.
+
+    Examples
+    --------
+    >>> sorted(fit("framework-compile"))
+    ['launch_s', 'share']
+    """
+    from scipy.optimize import least_squares
+
+    rows = [row for row in contract().itertuples() if row.group == group]
+    measured = [_measured(row, _call(row)) for row in rows]
+    name = _arguments(rows[0].arguments)["stack"]
+
+    def log_error(logs):
+        launch, share = np.exp(logs)
+        changed = kernel.stack(name, launch_s=launch, **dict.fromkeys(FITTED[group], min(1.0, share)))
+        return [np.log(float(_call(row, stack=changed).time_s) / m) for row, m in zip(rows, measured, strict=True)]
+
+    launch_s, share = np.exp(least_squares(log_error, np.log([100 * US, 0.1])).x)
+    return {"launch_s": float(launch_s), "share": float(share)}
+
+
+def profiles() -> pd.DataFrame:
+    """Decode steps that a profiler measured: bytes, time and share of HBM bandwidth of one core, beside a model's bytes.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        model, cores, read_bytes, written_bytes, printed_s (rounded to 10 ms by its source), mbu as printed, and
+        implied_s, the time in which those bytes make that share of the core's printed bandwidth.
+
+    Examples
+    --------
+    >>> 0.4 < profiles().mbu.median() < 0.7
+    True
+    """
+    import pandas as pd
+
+    rows = pd.read_csv(load.DATA / "measured.csv")
+    rows = rows[(rows.kind == "inference-LLM-profile") & rows.phase.str.startswith("decode")]
+    scale = rows.unit.map({"GB": GB, "MB": GB / 1e3, "KB": GB / 1e6}).fillna(1.0)
+    wide = rows.assign(value=rows.value.astype(float) * scale)
+    wide = wide.pivot_table(index=["workload", "n_cores_used"], columns="metric", values="value").reset_index()
+    chip = load.chip("trainium1")
+    read, written = wide["HBM Read bytes per execution"], wide["HBM Write bytes per execution"]
+    columns = {
+        "model": wide.workload.str.split(" ").str[0], "cores": wide.n_cores_used.astype(float),
+        "read_bytes": read, "written_bytes": written, "printed_s": wide["execution time"], "mbu": wide.MBU,
+        "implied_s": (read + written) / (wide.MBU * chip.hbm_bytes_per_s / chip.cores),
+    }  # fmt: skip
+    return pd.DataFrame(columns)

@@ -1,0 +1,281 @@
+"""A logical NeuronCore with its software stack: busy times of its engines, and how they add up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from trnmodel.catalog import load
+from trnmodel.catalog.specs import NAN, Chip, Core, Engine, Spec
+from trnmodel.formulas import memory, neuroncore
+from trnmodel.result import Result, blank, reason_mask, require_choice, require_numbers, words
+
+Numeric = ArrayLike
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelStack(Spec):
+    """What a way of writing kernels makes of the chip: fixed costs, shares of bandwidth, overlap with TensorE.
+
+    `overlap_load` is the overlap assumed for the pair TensorE and DMA in, `overlap_store` for TensorE and DMA out,
+    `overlap_vector`, `overlap_scalar` and `overlap_gpsimd` for TensorE and that engine; 1 is side by side, 0 in a row.
+    """
+
+    launch_s: float = NAN
+    load_share: float = NAN
+    store_share: float = NAN
+    overlap_load: float = NAN
+    overlap_store: float = NAN
+    overlap_vector: float = NAN
+    overlap_scalar: float = NAN
+    overlap_gpsimd: float = NAN
+    sbuf_block_share: float = NAN
+
+    def __post_init__(self) -> None:
+        for spec_field in fields(self):
+            value = getattr(self, spec_field.name)
+            if isinstance(value, float) and spec_field.name != "launch_s" and not 0 <= value <= 1:
+                raise ValueError(f"{self.id}: {spec_field.name}={value!r}: allowed are numbers from 0 to 1")
+
+
+@cache
+def _stack(name: str) -> KernelStack:
+    return KernelStack(**load.assemble(KernelStack, load.resolve("stack", name)))
+
+
+def stack(name: str | KernelStack = "stack-nki", **changes: float) -> KernelStack:
+    """A kernel stack by id, with any of its values replaced; a `KernelStack` is given back as it is.
+
+    Examples
+    --------
+    >>> stack("stack-nki").overlap_load, stack("stack-nki", overlap_load=0.0).overlap_load
+    (1.0, 0.0)
+    """
+    found = name if isinstance(name, KernelStack) else _stack(name)
+    allowed = {spec_field.name for spec_field in fields(KernelStack)} - {f.name for f in fields(Spec)}
+    for change in changes:
+        require_choice("overlap", change.removeprefix("overlap_"), {a.removeprefix("overlap_"): a for a in allowed})
+    return replace(found, **changes) if changes else found
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class KernelTime(Result):
+    """Time of a kernel on one logical NeuronCore.
+
+    `lower_s` has all engines side by side, `upper_s` all in a row, `time_s` the stack's overlap; each holds `fixed_s`
+    (launch, first load, last store, exposed synchronisation). `roofline_s` is what printed peak and HBM bandwidth
+    allow, `tile_s` what whole instructions and HBM allow.
+    """
+
+    REASONS: ClassVar[tuple[str, ...]] = ("collectives take all of the DMA bandwidth",)
+    BOUNDS: ClassVar[tuple[str, ...]] = ("TensorE", "VectorE", "ScalarE", "GPSIMD", "DMA", "fixed cost")
+    HINTS: ClassVar[tuple[str, ...]] = (
+        "TensorE: fill tiles of 128 x 128 x 512, use a narrower dtype, move transposes to DMA",
+        "VectorE: raise the contraction, fuse element-wise work, move copies to ScalarE, keep BF16 in SBUF",
+        "ScalarE: fuse the activation with its scale and bias, use VectorE's exponential where there is one",
+        "GPSIMD: move the work to VectorE or ScalarE",
+        "DMA: reuse more from SBUF (larger blocks, fusion), load rows of 4 KiB and more, store weights in fewer bits",
+        "fixed cost: batch more work into a call, buffer twice so that no engine waits for a semaphore",
+    )
+
+    op: str
+    chip: Chip
+    dtype: str
+    stack: str
+    lnc: int
+    flop: NDArray
+    hbm_read_bytes: NDArray
+    hbm_write_bytes: NDArray
+    time_s: NDArray
+    lower_s: NDArray
+    upper_s: NDArray
+    roofline_s: NDArray
+    tile_s: NDArray
+    tensor_s: NDArray
+    vector_s: NDArray
+    scalar_s: NDArray
+    gpsimd_s: NDArray
+    load_s: NDArray
+    store_s: NDArray
+    fixed_s: NDArray
+
+    @property
+    def _binding(self) -> NDArray:
+        parts = (self.tensor_s, self.vector_s, self.scalar_s, self.gpsimd_s, self.load_s + self.store_s, self.fixed_s)
+        return 2 ** np.argmax(np.stack(np.broadcast_arrays(*parts)), axis=0)
+
+    @property
+    def bound(self) -> NDArray | str:
+        """The engine that is busy longest, or the fixed cost where that is longer."""
+        return words(self._binding, self.BOUNDS)
+
+    @property
+    def hint(self) -> NDArray | str:
+        """What to change first."""
+        return words(self._binding, self.HINTS)
+
+    @property
+    def flop_per_s(self) -> NDArray:
+        """Rate that the kernel reaches. [FLOP/s]"""
+        return self.flop / self.time_s
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """TensorE as one dtype sees it."""
+
+    engine: Engine
+    rows: Numeric
+    columns: Numeric
+    cost_ratio: float
+
+    def work(self, stationary: Numeric, moving: Numeric, contraction: Numeric) -> tuple[NDArray, NDArray]:
+        """Cycles and instructions of a product with its operands in these places."""
+        tile = (self.rows, self.columns, self.engine.max_moving_cols)
+        cycles = neuroncore.matmul_cycles(
+            stationary, moving, contraction, *tile, self.engine.min_initiation_cycle, self.cost_ratio
+        )
+        return cycles, self.cost_ratio * neuroncore.matmul_instructions(stationary, moving, contraction, *tile)
+
+    def cheapest(self, m: Numeric, n: Numeric, k: Numeric, lnc: int = 1) -> tuple[NDArray, NDArray]:
+        """Cycles with overhead and without, the better operand stationary, the better dimension cut by core."""
+        cuts = [(m, n)] if lnc == 1 else [(np.ceil(np.divide(m, lnc)), n), (m, np.ceil(np.divide(n, lnc)))]
+        busy = least = np.inf
+        for a, b in cuts:
+            for stationary, moving in ((a, b), (b, a)):
+                cycles, instructions = self.work(stationary, moving, k)
+                least = np.minimum(least, cycles)
+                busy = np.minimum(busy, cycles + self.engine.access_overhead_cycle * instructions)
+        return busy, least
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A logical core of a chip with its stack: what every operator needs."""
+
+    chip: Chip
+    core: Core
+    stack: KernelStack
+    lnc: int
+    sustained: Numeric
+    collective_bytes_per_s: Numeric
+
+    @property
+    def hbm_bytes_per_s(self) -> NDArray:
+        """Printed HBM bandwidth of the logical core's share of the chip."""
+        return memory.share_per_logical_core(self.chip.hbm_bytes_per_s, self.chip.cores, self.lnc)
+
+    @property
+    def bandwidth_bytes_per_s(self) -> NDArray:
+        """What DMA engines and HBM leave to the kernel."""
+        engines = self.lnc * self.core.dma_engines * self.core.dma_engine_bytes_per_s
+        return memory.bandwidth_left_bytes_per_s(engines, self.hbm_bytes_per_s, self.collective_bytes_per_s)
+
+    def array(self, dtype: str, compression: Numeric = 1, split: Numeric = 1) -> Array:
+        """The systolic array for a dtype; ValueError for what it cannot do."""
+        engine, peaks = self.core.tensor, self.core.tensor.peak_flop_per_s
+        if dtype not in peaks:
+            raise ValueError(f"dtype={dtype!r}: {self.core.id} multiplies in {sorted(peaks)}")
+        ratio = max(1.0, round(peaks[dtype] / peaks["bf16"]))
+        sparse = max(1.0, round(engine.sparse_peak_flop_per_s.get(dtype, 0.0) / peaks[dtype]))
+        for name, value, most in (("compression", compression, sparse), ("split", split, ratio)):
+            require_numbers(1, **{name: value})
+            if np.any(np.greater(value, most)):
+                raise ValueError(f"{name}={value!r}: {self.core.id} allows 1 to {most:g} in {dtype}")
+        cost_ratio = engine.fp32_cost_ratio if dtype == "fp32" else 1.0
+        rows = engine.array_rows * ratio * np.divide(compression, split)
+        return Array(engine, rows, np.multiply(engine.max_stationary_cols, split), cost_ratio)
+
+    def tensor_s(self, cycles: Numeric) -> NDArray:
+        """TensorE time of these cycles with its ramp, at the sustained rate where all cores work."""
+        engine = self.core.tensor
+        start, ramp = (1.0, 0.0) if np.isnan(engine.throttle_share) else (engine.throttle_share, engine.throttle_ramp_s)
+        return neuroncore.ramped_s(np.asarray(cycles) / engine.clock_hz / self.sustained, start, ramp)
+
+    def lanes_s(
+        self, engine: str, rows: Numeric, columns: Numeric, passes: Numeric, dtype: str, per_cycle: float | None = None
+    ) -> NDArray:
+        """Busy time of VectorE, ScalarE or GPSIMD, the rows divided over the physical cores."""
+        unit, share = getattr(self.core, engine), np.ceil(np.divide(rows, self.lnc))
+        width = elements_per_cycle(unit, dtype) if per_cycle is None else per_cycle
+        cycles = neuroncore.lane_cycles(
+            share, columns, width, self.core.sbuf_partitions, passes, self.core.tensor.max_moving_cols,
+            0.0 if np.isnan(unit.min_initiation_cycle) else unit.min_initiation_cycle, unit.access_overhead_cycle,
+        )  # fmt: skip
+        return np.where(np.equal(passes, 0), 0.0, cycles / unit.clock_hz)
+
+    def dma_s(self, moved_bytes: Numeric, row_bytes: Numeric, share: Numeric) -> NDArray:
+        """Time of a stream of rows at a share of the bandwidth; NaN where collectives leave nothing."""
+        saturating = load.value("neuron-dma", "dma_linear_bytes")
+        rate = self.bandwidth_bytes_per_s * share * memory.dma_share(row_bytes, saturating)
+        return memory.transfer_s(moved_bytes, np.where(rate > 0, rate, np.nan))
+
+    def floor_s(self, moved_bytes: Numeric) -> NDArray:
+        """Time that the printed HBM bandwidth needs."""
+        return np.divide(moved_bytes, self.hbm_bytes_per_s)
+
+    def roofline_s(self, dtype: str, flop: Numeric, moved_bytes: Numeric, compression: Numeric = 1) -> NDArray:
+        """The larger of FLOP over the printed peak and bytes over the printed bandwidth."""
+        peak = np.multiply(self.core.tensor.peak_flop_per_s[dtype] * self.lnc, compression)
+        return np.maximum(np.divide(flop, peak), self.floor_s(moved_bytes))
+
+    def fixed_s(self, waits: Numeric = 0.0) -> NDArray:
+        """Launch, the first load and the last store, and every wait for a semaphore that nothing hides."""
+        return self.stack.launch_s + (2 + np.asarray(waits)) * self.core.dma_start_s
+
+
+def elements_per_cycle(engine: Engine, dtype: str) -> float:
+    """Elements over all partitions that an engine takes a cycle."""
+    table = engine.elements_per_cycle
+    return table.get(dtype, table.get("other", NAN))
+
+
+def device(
+    chip: str | Chip,
+    stack_: str | KernelStack,
+    lnc: int | None,
+    cores: str,
+    collective_bytes_per_s: Numeric,
+    overlap: Mapping[str, float] | None,
+) -> Device:
+    """A logical core of `lnc` physical ones; ValueError for a chip without NeuronCores or an LNC that it has not."""
+    chip = load.chip(chip)
+    if chip.core is None:
+        raise ValueError(f"chip={chip.id!r}: kernel times need a NeuronCore, which it has not")
+    lnc = chip.lnc_default if lnc is None else lnc
+    if lnc not in chip.lnc_choices:
+        raise ValueError(f"lnc={lnc!r}: {chip.id} allows {chip.lnc_choices}")
+    require_numbers(0, collective_bytes_per_s=collective_bytes_per_s)
+    require_choice("cores", cores, {"one": 1, "all": 1})
+    sustained = load.value(chip.id, "all_core_share") if cores == "all" else 1.0
+    changes = {f"overlap_{pair}": float(value) for pair, value in (overlap or {}).items()}
+    return Device(chip, chip.core, stack(stack_, **changes), lnc, sustained, collective_bytes_per_s)
+
+
+ENGINES = ("tensor", "vector", "scalar", "gpsimd", "load", "store", "fixed")
+
+
+def finish(result: type[KernelTime], where: Device, op: str, dtype: str, busy: Mapping[str, Numeric], **columns):
+    """Put busy times together: both bounds, the stack's overlap, a mark on points that cannot exist."""
+    parts = where.stack
+    arrays = np.broadcast_arrays(*(dict.fromkeys(ENGINES, 0.0) | dict(busy)).values())
+    *lanes, load_, store, fixed = arrays
+    hidden_dma = parts.overlap_load * load_ + parts.overlap_store * store
+    overlap = (1.0, parts.overlap_vector, parts.overlap_scalar, parts.overlap_gpsimd, 1.0)
+    side_by_side = neuroncore.overlapped_s(np.stack((*lanes, hidden_dma), axis=-1), overlap)
+    times = {
+        "time_s": fixed + side_by_side + load_ + store - hidden_dma,
+        "lower_s": fixed + np.max([*lanes, load_ + store], axis=0),
+        "upper_s": fixed + sum(arrays[:-1]),
+        **{name: columns.pop(name) for name in ("roofline_s", "tile_s")},
+        **{f"{name}_s": value for name, value in zip(ENGINES, arrays, strict=True)},
+    }
+    mask = reason_mask(np.broadcast_to(np.equal(where.bandwidth_bytes_per_s, 0), fixed.shape))
+    plain = {name: np.asarray(value)[()] for name, value in columns.items()}
+    own = {"op": op, "chip": where.chip, "dtype": dtype, "stack": parts.id, "lnc": where.lnc}
+    return result(**own, reason_mask=mask, **blank(mask, **times), **plain)
