@@ -80,7 +80,7 @@ def test_names_of_systems_resolve(alias, system_id):
 
 
 def test_table_of_names():
-    names = tm.names_table()
+    names = load.names_table()
     assert set(names.kind) <= {"aws", "instance", "codename", "nl", "short", "vendor"}
     assert names.source.isin(load.sources()).all()
     assert (names.locator != "").all()

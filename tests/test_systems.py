@@ -74,7 +74,7 @@ def test_shared_facts_are_inherited_with_their_provenance():
 
 
 def test_wrong_names_and_shapes_are_refused():
-    with pytest.raises(ValueError, match="nearest: .*trn3-nl72x2"):
+    with pytest.raises(ValueError, match=r"nearest: .*trn3-nl72x2"):
         system("trn3-nl72x2-pcie")
     with pytest.raises(ValueError, match="no scale-up domain"):
         system("trn1-ultracluster")

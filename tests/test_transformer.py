@@ -74,9 +74,7 @@ FIGURES = {
     "KVC": lambda m: m.kv_bytes(32768, "bf16"),
     "W64": lambda m: m.weight_bytes_read(64, "bf16"),
     "WB": lambda m: m.weight_bytes("fp8", prediction=True),
-    "CH1": lambda m: (
-        m.prefill_flop(2048, past=6144, logits="none") - 2048 * m.prefill_flop(1, logits="none") + chunk_one(m)
-    ),
+    "CH1": lambda m: m.prefill_flop(2048, past=6144, logits="none") - linear_flop(m, 2048),
 }
 
 

@@ -1,6 +1,6 @@
 """Analytical performance, energy and cost models of AWS Trainium, with a source behind every number.
 
-The public names load when they are first used; `import trnmodel` itself imports nothing but the table below.
+The public names load when they are first used; `import trnmodel` itself imports nothing but the tables below.
 """
 
 from __future__ import annotations
@@ -13,9 +13,26 @@ __version__ = "0.1.0"
 _HOMES = {
     "trnmodel.catalog.load": ("chip", "facts", "names_table"),
     "trnmodel.catalog.specs": ("Chip", "Core", "Engine", "Precision"),
+    "trnmodel.catalog.systems": ("System", "system", "systems"),
+    "trnmodel.fabric.collectives": ("collective",),
+    "trnmodel.fabric.graph": ("Topology", "topology"),
+    "trnmodel.formulas.clos": ("clos",),
+    "trnmodel.studies.calibration": ("calibrate",),
+    "trnmodel.studies.sweep": ("sweep",),
+    "trnmodel.studies.validation": ("validate", "validation"),
+    "trnmodel.workloads.efficiencies": ("efficiencies",),
+    "trnmodel.workloads.inference": ("decode_step", "memory_fit", "prefill"),
+    "trnmodel.workloads.parallelism": ("Mapping",),
+    "trnmodel.workloads.serving": ("serve",),
+    "trnmodel.workloads.transformer": ("Transformer", "model", "models"),
 }
 _NAMES = {name: home for home, names in _HOMES.items() for name in names}
-_MODULES = {"units": "trnmodel.units", "charts": "trnmodel.charts", "roofline": "trnmodel.formulas.roofline"}
+_MODULES = {
+    "charts": "trnmodel.charts",
+    "kernel": "trnmodel.workloads.kernel",
+    "roofline": "trnmodel.formulas.roofline",
+    "units": "trnmodel.units",
+}
 
 __all__ = ["__version__", *sorted(_NAMES), *sorted(_MODULES)]
 

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 LOSS_SCALE = 0.1
 MEANINGS: Mapping[str, tuple[str, ...]] = {
-    "decode": ("decode-step", "run-per-token"),
+    "decode": ("decode-step", "decode-throughput", "run-per-token"),
     "prefill": ("prefill", "batch-prefill", "one-prefill", "reprefill-throughput"),
-    "expert-decode": ("decode-step",),
+    "expert-decode": ("decode-step", "decode-throughput"),
     "encoder": ("forward",),
     "server": ("loaded-step",),
 }
@@ -91,7 +91,7 @@ def cases(rows: pd.DataFrame | str | Path, group: str, models: Mapping[str, Any]
             measured = number(row["value"]) * r.scale
             if r.weight and measured > 0 and _belongs(r, group):
                 value = predict(r)
-                key = (r.meaning, r.where, r.stack, r.mapping, str(r.model), r.batch, f"{value:.9g}")
+                key = (r.meaning, r.where, r.stack, r.mapping, str(r.model), r.compiled_batch, f"{value:.9g}")
                 found[key].append((r, measured))
         except Unreadable:
             continue
@@ -155,16 +155,17 @@ def _left_out(of: Sequence[Case], group: str, name: Callable[[Case], str]) -> ND
 
 
 def _design(of: Sequence[Case]) -> NDArray:
-    """Regressors of the naive model: weights, cache and prompt per rank over bandwidth and peak, and a constant."""
+    """Regressors of the naive model: weights, cache and work per rank over bandwidth and peak, traffic, layers, one."""
     columns = []
     for case in of:
         r, chosen = case.reading, model(case.reading.model)
         tp, bandwidth, peak = r.mapping[0], *_rates(r)
-        tokens = r.prompt if r.meaning in MEANINGS["prefill"] else 1.0
-        weights = chosen.weight_bytes_read(1, r.precision) / tp / bandwidth
-        cache = float(chosen.kv_bytes(max(r.context, 1.0) if tokens == 1 else 1.0)) * r.compiled_batch / tp / bandwidth
-        work = float(chosen.prefill_flop(tokens)) * (r.batch if tokens > 1 else r.compiled_batch) / tp / peak
-        columns.append([weights, cache, work, chosen.n_layers * r.compiled_batch, chosen.n_layers, 1.0])
+        prompt = r.meaning not in MEANINGS["decode"]
+        rows = (r.prompt if prompt else 1.0) * (r.batch if prompt else r.compiled_batch)
+        weights = float(chosen.weight_bytes_read(1, r.precision)) / tp / bandwidth
+        cache = 0.0 if prompt else float(chosen.kv_bytes(r.context)) * r.compiled_batch / tp / bandwidth
+        work = chosen.active_params() * rows / tp / peak
+        columns.append([weights, cache, work, chosen.n_layers * chosen.hidden_size * rows, chosen.n_layers, 1.0])
     return np.array(columns)
 
 
@@ -174,16 +175,26 @@ def _rates(r: Reading) -> tuple[float, float]:
 
 
 def regression(train: Sequence[Case], test: Sequence[Case]) -> NDArray:
-    """Errors of the strongest naive model, a non-negative regression of relative errors on sizes, without physics."""
-    from scipy.optimize import nnls
+    """Errors of the strongest naive model: a regression on sizes with positive coefficients, fitted as the physics is.
 
-    wanted, given = (np.array([_seconds(case) for case in of]) for of in (train, test))
-    coefficients, _ = nnls(_design(train) / wanted[:, None], np.ones(len(train)))
-    return _design(test) @ coefficients / given - 1
+    Rows that mix prefill and decode steps have no place in it and get NaN.
+    """
+    from scipy.optimize import least_squares
+
+    train = [case for case in train if not case.reading.meaning.startswith("run")]
+    design, wanted = _design(train), np.array([_seconds(case) for case in train])
+    scales = np.median(wanted) / np.maximum(design.mean(axis=0), np.finfo(float).tiny)
+
+    def residuals(logs: NDArray) -> NDArray:
+        return np.log(design @ (scales * np.exp(logs)) / wanted)
+
+    found = least_squares(residuals, np.full(design.shape[1], -2.0), loss="soft_l1", f_scale=LOSS_SCALE)
+    errors = _design(test) @ (scales * np.exp(found.x)) / np.array([_seconds(case) for case in test]) - 1
+    return np.where([case.reading.meaning.startswith("run") for case in test], np.nan, errors)
 
 
 def _seconds(case: Case) -> float:
-    return 1 / case.measured if case.reading.meaning.endswith("throughput") else case.measured
+    return case.reading.batch / case.measured if case.reading.meaning.endswith("throughput") else case.measured
 
 
 def naive_left_out(of: Sequence[Case]) -> NDArray:

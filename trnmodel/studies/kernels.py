@@ -154,7 +154,7 @@ def tiers(groups: Iterable[str] = (TUNED, "compiler", *FITTED)) -> pd.DataFrame:
 
 
 def fit(group: str) -> dict[str, float]:
-    """Launch cost and share of bandwidth of a framework path, by mean squared log error over its rows.
+    """Launch cost and share of bandwidth of a framework path, by log errors over its rows, outliers damped.
 
     Examples
     --------
@@ -172,7 +172,8 @@ def fit(group: str) -> dict[str, float]:
         changed = kernel.stack(name, launch_s=launch, **dict.fromkeys(FITTED[group], min(1.0, share)))
         return [np.log(float(_call(row, stack=changed).time_s) / m) for row, m in zip(rows, measured, strict=True)]
 
-    launch_s, share = np.exp(least_squares(log_error, np.log([100 * US, 0.1])).x)
+    start = np.log([100 * US, 0.1])
+    launch_s, share = np.exp(least_squares(log_error, start, loss="soft_l1", f_scale=0.1).x)
     return {"launch_s": float(launch_s), "share": float(share)}
 
 

@@ -214,7 +214,7 @@ def _interval(r: Reading) -> tuple[float, float, float]:
 
 def _configuration(r: Reading, predicted: float) -> str:
     """A key that rows share which are one question: the same machine, stack, model, batch, meaning and answer."""
-    question = (r.meaning, r.where, r.stack, r.mapping, str(r.model), r.batch, r.percentile, f"{predicted:.9g}")
+    question = (r.meaning, r.where, r.stack, r.mapping, str(r.model), r.compiled_batch, r.percentile, f"{predicted:.9g}")
     return hashlib.sha1(repr(question).encode()).hexdigest()[:12]
 
 

@@ -24,6 +24,7 @@ class KernelStack(Spec):
 
     `overlap_load` is the overlap assumed for the pair TensorE and DMA in, `overlap_store` for TensorE and DMA out,
     `overlap_vector`, `overlap_scalar` and `overlap_gpsimd` for TensorE and that engine; 1 is side by side, 0 in a row.
+    `overlap_load` concerns the first load of each operand; blocks that are read again run beside TensorE in any case.
     """
 
     launch_s: float = NAN
@@ -257,23 +258,24 @@ def device(
     return Device(chip, chip.core, stack(stack_, **changes), lnc, sustained, collective_bytes_per_s)
 
 
-ENGINES = ("tensor", "vector", "scalar", "gpsimd", "load", "store", "fixed")
+ENGINES = ("tensor", "vector", "scalar", "gpsimd", "load", "store", "fixed", "reload")
 
 
 def finish(result: type[KernelTime], where: Device, op: str, dtype: str, busy: Mapping[str, Numeric], **columns):
     """Put busy times together: both bounds, the stack's overlap, a mark on points that cannot exist."""
     parts = where.stack
     arrays = np.broadcast_arrays(*(dict.fromkeys(ENGINES, 0.0) | dict(busy)).values())
-    *lanes, load_, store, fixed = arrays
-    hidden_dma = parts.overlap_load * load_ + parts.overlap_store * store
+    *lanes, first, store, fixed, again = arrays
+    load_, hidden_dma = first + again, parts.overlap_load * first + again + parts.overlap_store * store
     overlap = (1.0, parts.overlap_vector, parts.overlap_scalar, parts.overlap_gpsimd, 1.0)
     side_by_side = neuroncore.overlapped_s(np.stack((*lanes, hidden_dma), axis=-1), overlap)
+    parts_s = dict(zip(ENGINES[:7], (*lanes, load_, store, fixed), strict=True))
     times = {
         "time_s": fixed + side_by_side + load_ + store - hidden_dma,
         "lower_s": fixed + np.max([*lanes, load_ + store], axis=0),
-        "upper_s": fixed + sum(arrays[:-1]),
+        "upper_s": sum(parts_s.values()),
         **{name: columns.pop(name) for name in ("roofline_s", "tile_s")},
-        **{f"{name}_s": value for name, value in zip(ENGINES, arrays, strict=True)},
+        **{f"{name}_s": value for name, value in parts_s.items()},
     }
     mask = reason_mask(np.broadcast_to(np.equal(where.bandwidth_bytes_per_s, 0), fixed.shape))
     plain = {name: np.asarray(value)[()] for name, value in columns.items()}

@@ -80,9 +80,10 @@ def _one_of(name: str, value: str, allowed: Sequence[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Traffic:
-    """HBM bytes of a product: what is read and written, the least that could be, and the length of rows."""
+    """HBM bytes of a product: read first, read again, written, the least that could be, and the length of rows."""
 
-    read: NDArray
+    first: NDArray
+    again: NDArray
     written: NDArray
     least: NDArray
     row_bytes: NDArray
@@ -90,14 +91,15 @@ class _Traffic:
     load_share: NDArray
 
 
-def _blocks(where: Device, m: Numeric, n: Numeric, rows: Numeric | None, columns: Numeric | None) -> tuple:
-    """Sides of the output block: as asked for, else as square as the shape allows within SBUF."""
+def _blocks(where: Device, m: Numeric, n: Numeric, smaller_bytes: Numeric, rows, columns) -> tuple:
+    """Sides of the output block: as asked for, else the whole product where SBUF holds an operand, else a square."""
     if rows is not None and columns is not None:
         return rows, columns
     sbuf, tile = where.lnc * where.core.sbuf_bytes, where.core.tensor.max_stationary_cols
     side = memory.output_block_side(sbuf, load.dtypes()["fp32"], where.stack.sbuf_block_share, tile)
     height = np.where(np.less(n, side), side**2 / np.minimum(n, side), np.minimum(m, side))
-    return height, side**2 / height
+    fits = np.less_equal(smaller_bytes, sbuf * where.stack.sbuf_block_share)
+    return np.where(fits, m, height), np.where(fits, n, side**2 / height)
 
 
 def _traffic(where: Device, m, n, k, groups, sizes: tuple, gather: str, blocks: tuple) -> _Traffic:
@@ -111,13 +113,15 @@ def _traffic(where: Device, m, n, k, groups, sizes: tuple, gather: str, blocks: 
         raise ValueError(f"gather='dereference': {where.core.id} has no indirect access; use 'rows' or 'permute'")
     left_size, weight_size, out_size = sizes
     left, out, weights = np.multiply(m, k) * left_size, np.multiply(m, n) * out_size, np.multiply(k, n) * weight_size
-    again = left if gather == "permute" else 0.0
-    read = memory.blocked_read_bytes(m, n, k, left_size, weight_size, *_blocks(where, m, n, *blocks)) + again
+    sorted_ = left if gather == "permute" else 0.0
+    block = _blocks(where, m, n, np.minimum(left, weights), *blocks)
+    read = memory.blocked_read_bytes(m, n, k, left_size, weight_size, *block)
     share = 1.0
     if gather in ("rows", "permute"):
         share = memory.dma_share(np.multiply(k, left_size), load.value("neuron-dma", "dma_linear_bytes"))
+    first = left + weights + sorted_
     return _Traffic(
-        groups * read, groups * (out + again), groups * (left + weights + out),
+        groups * first, groups * (read - left - weights), groups * (out + sorted_), groups * (left + weights + out),
         np.multiply(n, weight_size), np.multiply(n, out_size), np.asarray(share),
     )  # fmt: skip
 
@@ -257,7 +261,8 @@ def matmul(
     busy = {
         "tensor": where.tensor_s(cycles * groups),
         "vector": groups * (_evict_s(where, m, n) + _dequantise_s(where, k, n, weight_dtype, dtype)),
-        "load": where.dma_s(moved.read, moved.row_bytes, where.stack.load_share * load_share * moved.load_share),
+        "load": where.dma_s(moved.first, moved.row_bytes, where.stack.load_share * load_share * moved.load_share),
+        "reload": where.dma_s(moved.again, moved.row_bytes, load_share),
         "store": where.dma_s(moved.written, moved.out_row_bytes, where.stack.store_share),
         "fixed": where.fixed_s(groups * np.asarray(_waits(where, array, m, n, k, buffering))),
     }
@@ -265,7 +270,7 @@ def matmul(
         "roofline_s": where.roofline_s(dtype, flop, moved.least, compression),
         "tile_s": np.maximum(groups * least / array.engine.clock_hz, where.floor_s(moved.least)),
     }
-    traffic = {"flop": flop, "hbm_read_bytes": moved.read, "hbm_write_bytes": moved.written}
+    traffic = {"flop": flop, "hbm_read_bytes": moved.first + moved.again, "hbm_write_bytes": moved.written}
     return finish(MatmulTime, where, "matmul", dtype, busy, **bounds, **traffic, m=m, n=n, k=k, groups=groups)
 
 
