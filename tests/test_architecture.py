@@ -65,12 +65,16 @@ def test_every_module_has_a_room():
 def test_formula_pages_know_no_spec_and_no_other_page():
     allowed = {"numpy", "numpy.typing", "__future__", "math", "collections.abc", "typing"}
     for path in (PACKAGE / "formulas").glob("*.py"):
-        foreign = {
-            name
-            for node in ast.walk(ast.parse(path.read_text()))
-            if isinstance(node, ast.Import | ast.ImportFrom)
-            for name in ([a.name for a in node.names] if isinstance(node, ast.Import) else [node.module])
-        } - allowed - {"trnmodel.units", "trnmodel.result", "dataclasses", "trnmodel"}
+        foreign = (
+            {
+                name
+                for node in ast.walk(ast.parse(path.read_text()))
+                if isinstance(node, ast.Import | ast.ImportFrom)
+                for name in ([a.name for a in node.names] if isinstance(node, ast.Import) else [node.module])
+            }
+            - allowed
+            - {"trnmodel.units", "trnmodel.result", "dataclasses", "trnmodel"}
+        )
         assert not foreign, f"{path.name} imports {foreign}"
 
 
@@ -104,7 +108,8 @@ def test_import_is_cheap():
     import sys
 
     code = (
-        "import sys, trnmodel; heavy = {'pandas', 'altair', 'scipy', 'networkx', 'papermill', 'yaml', 'msgspec', 'typer'};"
+        "import sys, trnmodel;"
+        "heavy = {'pandas', 'altair', 'scipy', 'networkx', 'papermill', 'yaml', 'msgspec', 'typer'};"
         "print(sorted(heavy & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

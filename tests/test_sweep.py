@@ -32,7 +32,7 @@ def test_numbers_alone_and_categories_alone():
 
 
 def test_unknown_argument_names_the_nearest():
-    with pytest.raises(ValueError, match="'z'.*nearest"):
+    with pytest.raises(ValueError, match=r"'z'.*nearest"):
         sweep(model, {"kind": "a", "z": [1]})
 
 

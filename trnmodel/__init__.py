@@ -34,7 +34,7 @@ _MODULES = {
     "units": "trnmodel.units",
 }
 
-__all__ = ["__version__", *sorted(_NAMES), *sorted(_MODULES)]
+__all__ = ["__version__", *sorted(_NAMES), *sorted(_MODULES)]  # noqa: PLE0604
 
 
 def __getattr__(name: str) -> Any:

@@ -186,7 +186,7 @@ def disagreements(entities: Iterable[str], quantities: Iterable[str] | None = No
 
 
 def arrays(chips: Iterable[str | Chip]) -> pd.DataFrame:
-    """TensorE's BF16 rate computed from its array and clock, beside the printed peak of one core and the share of the chip.
+    """TensorE's BF16 rate from its array and clock, beside the printed peak of a core and its share of the chip.
 
     Examples
     --------
@@ -218,8 +218,8 @@ def arrays(chips: Iterable[str | Chip]) -> pd.DataFrame:
 def weight_formats(chip: str | Chip, precisions: Iterable[str | Precision]) -> pd.DataFrame:
     """What a storage and compute format does to decode: bytes a weight, weights a second, batch at the ridge.
 
-    The batch at the ridge is where 2 FLOP per weight and sequence take as long as reading the weight once. A format whose
-    compute dtype has no printed peak on the chip is left out.
+    The batch at the ridge is where 2 FLOP per weight and sequence take as long as reading the weight once. A format
+    whose compute dtype has no printed peak on the chip is left out.
 
     Examples
     --------
@@ -282,31 +282,30 @@ def printed_totals() -> pd.DataFrame:
     """
     import pandas as pd
 
-    rows = []
-    for fact in load.facts_rows().values():
-        if load.entities()[fact.entity].kind != "system" or fact.quantity not in _TOTALS:
-            continue
-        for qualifier in fact.qualifiers:
-            system = systems.system(fact.entity)
-            per_chip = getattr(system.chip, fact.quantity)
-            per_chip = per_chip.get(qualifier, np.nan) if isinstance(per_chip, Mapping) else per_chip
-            label = f"{fact.quantity}[{qualifier}]" if qualifier else fact.quantity
-            printed = load.value_si(fact)[0]
-            computed = system.chips * per_chip
-            rows.append(
-                {
-                    "system": fact.entity,
-                    "quantity": label,
-                    "chips": system.chips,
-                    "per_chip": per_chip,
-                    "computed": computed,
-                    "printed": printed,
-                    "difference": computed / printed - 1,
-                    "source": fact.source,
-                }
-            )
-    table = pd.DataFrame(rows)
-    return table[table.difference.notna()].reset_index(drop=True)
+    facts = load.facts().query("status != 'rejected' and quantity in @_TOTALS")
+    facts = facts[facts.entity.isin(systems.systems())]
+    rows = [_total(fact) for fact in facts.itertuples()]
+    return pd.DataFrame(rows).dropna().drop_duplicates(["system", "quantity", "printed"], ignore_index=True)
+
+
+def _total(fact) -> dict:
+    """One printed total; a number printed for several dtypes is taken at the first that the chip has a peak for."""
+    system = systems.system(fact.entity)
+    per_chip, label = getattr(system.chip, fact.quantity), fact.quantity
+    if isinstance(per_chip, Mapping):
+        dtype = next((name for name in fact.qualifier.split("|") if name in per_chip), fact.qualifier)
+        per_chip, label = per_chip.get(dtype, np.nan), f"{fact.quantity}[{dtype}]"
+    computed = system.domain_chips * per_chip
+    return {
+        "system": fact.entity,
+        "quantity": label,
+        "chips": system.domain_chips,
+        "per_chip": per_chip,
+        "computed": computed,
+        "printed": fact.value_si,
+        "difference": computed / fact.value_si - 1,
+        "source": fact.source,
+    }
 
 
 def measured_share_of_peak() -> pd.DataFrame:
@@ -330,9 +329,9 @@ def measured_share_of_peak() -> pd.DataFrame:
 def matmul_ceilings(chip: str | Chip, dtype: str, side: ArrayLike) -> pd.DataFrame:
     """Ceilings of a square matrix multiply spread over the cores of a chip, level by level.
 
-    Each core multiplies its share of the rows by the whole other operand. HBM and DMA carry the traffic of blocks of which
-    three fill SBUF; SBUF feeds TensorE full tiles; the link brings one operand from the neighbours. A chip without
-    NeuronCores shows its HBM at perfect reuse.
+    Each core multiplies its share of the rows by the whole other operand. HBM and DMA carry the traffic of blocks of
+    which three fill SBUF; SBUF feeds TensorE full tiles; the link brings one operand from the neighbours. A chip
+    without NeuronCores shows its HBM at perfect reuse.
 
     Parameters
     ----------
@@ -373,7 +372,7 @@ def matmul_ceilings(chip: str | Chip, dtype: str, side: ArrayLike) -> pd.DataFra
 
 
 def _sbuf_ceiling(tensor: Engine, dtype: str) -> float:
-    """Rate at which SBUF's read width feeds TensorE full tiles: a moving tile and the stationary one, once each. [FLOP/s]"""
+    """Rate at which SBUF's read width feeds TensorE full tiles, moving and stationary once each. [FLOP/s]"""
     widths = tensor.elements_per_cycle
     width = next(widths[key] for key in (dtype, "bf16", "input") if key in widths)
     moving, stationary = tensor.max_moving_cols, tensor.max_stationary_cols

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from trnmodel.catalog import load
-from trnmodel.units import GB, MS, NS, TFLOP, US
+from trnmodel.units import GB, KB, MB, MS, NS, TFLOP, US
 from trnmodel.workloads import kernel
+from trnmodel.workloads.transformer import model
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -148,13 +150,20 @@ def tiers(groups: Iterable[str] = (TUNED, "compiler", *FITTED)) -> pd.DataFrame:
     """
     table = comparison(groups)
     table = table[table.quantity == "time"]
-    named = {"roofline": "roofline_s", "tile bound": "tile_s", "path, predicted": "predicted", "path, measured": "measured"}
+    named = {
+        "roofline": "roofline_s",
+        "tile bound": "tile_s",
+        "path, predicted": "predicted",
+        "path, measured": "measured",
+    }
     wide = table[["row", "kernel", "group"]].assign(**{tier: table.roofline_s / table[c] for tier, c in named.items()})
     return wide.melt(id_vars=["row", "kernel", "group"], var_name="tier", value_name="share")
 
 
-def fit(group: str) -> dict[str, float]:
+def fit(group: str, without: int | None = None) -> dict[str, float]:
     """Launch cost and share of bandwidth of a framework path, by log errors over its rows, outliers damped.
+
+    `without` leaves out one row of measured.csv.
 
     Examples
     --------
@@ -163,7 +172,7 @@ def fit(group: str) -> dict[str, float]:
     """
     from scipy.optimize import least_squares
 
-    rows = [row for row in contract().itertuples() if row.group == group]
+    rows = [row for row in contract().itertuples() if row.group == group and row.row != without]
     measured = [_measured(row, _call(row)) for row in rows]
     name = _arguments(rows[0].arguments)["stack"]
 
@@ -177,32 +186,91 @@ def fit(group: str) -> dict[str, float]:
     return {"launch_s": float(launch_s), "share": float(share)}
 
 
-def profiles() -> pd.DataFrame:
-    """Decode steps that a profiler measured: bytes, time and share of HBM bandwidth of one core, beside a model's bytes.
-
-    Returns
-    -------
-    table : pandas.DataFrame
-        model, cores, read_bytes, written_bytes, printed_s (rounded to 10 ms by its source), mbu as printed, and
-        implied_s, the time in which those bytes make that share of the core's printed bandwidth.
+def leave_one_out(group: str) -> pd.DataFrame:
+    """Error of each row of a framework path under constants fitted to its other rows.
 
     Examples
     --------
-    >>> 0.4 < profiles().mbu.median() < 0.7
+    >>> float(leave_one_out("framework-compile").error.abs().median()) < 0.15
     True
     """
     import pandas as pd
 
+    rows = [row for row in contract().itertuples() if row.group == group]
+    errors = []
+    for held_out in rows:
+        fitted = fit(group, without=held_out.row)
+        shares = dict.fromkeys(FITTED[group], fitted["share"])
+        changed = kernel.stack(_arguments(held_out.arguments)["stack"], launch_s=fitted["launch_s"], **shares)
+        answer = _call(held_out, stack=changed)
+        errors.append(float(answer.time_s) / _measured(held_out, answer) - 1)
+    return pd.DataFrame({"row": [row.row for row in rows], "kernel": [row.workload for row in rows], "error": errors})
+
+
+_PROFILE = {"HBM Read bytes per execution": "read_bytes", "MBU": "mbu", "MFU": "mfu"}
+
+
+def _profile_rows() -> pd.DataFrame:
+    """The profiler's rows with one line a model and phase, bytes in B."""
+    import pandas as pd
+
     rows = pd.read_csv(load.DATA / "measured.csv")
-    rows = rows[(rows.kind == "inference-LLM-profile") & rows.phase.str.startswith("decode")]
-    scale = rows.unit.map({"GB": GB, "MB": GB / 1e3, "KB": GB / 1e6}).fillna(1.0)
-    wide = rows.assign(value=rows.value.astype(float) * scale)
-    wide = wide.pivot_table(index=["workload", "n_cores_used"], columns="metric", values="value").reset_index()
-    chip = load.chip("trainium1")
-    read, written = wide["HBM Read bytes per execution"], wide["HBM Write bytes per execution"]
-    columns = {
-        "model": wide.workload.str.split(" ").str[0], "cores": wide.n_cores_used.astype(float),
-        "read_bytes": read, "written_bytes": written, "printed_s": wide["execution time"], "mbu": wide.MBU,
-        "implied_s": (read + written) / (wide.MBU * chip.hbm_bytes_per_s / chip.cores),
-    }  # fmt: skip
-    return pd.DataFrame(columns)
+    rows = rows[(rows.kind == "inference-LLM-profile") & rows.metric.isin(_PROFILE)]
+    values = rows.value.astype(float) * rows.unit.map({"GB": GB, "MB": MB, "KB": KB}).fillna(1.0)
+    keys = {"phase": rows.phase.str.split().str[0], "metric": rows.metric.map(_PROFILE), "value": values}
+    index = ["workload", "phase", "n_cores_used", "seq_len"]
+    wide = rows.assign(**keys).pivot_table(index=index, columns="metric", values="value")
+    return wide.reset_index().astype({"n_cores_used": float, "seq_len": float})
+
+
+def profiles(phase: str = "decode") -> pd.DataFrame:
+    """What a profiler saw of whole models on Trainium, beside the bytes of the model and the rate of the DMA engines.
+
+    Parameters
+    ----------
+    phase : str
+        "decode" (one token) or "prefill" (the compiled length).
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        One row a model with known shapes: cores, tokens, and read_bytes (of one core), mbu and mfu, measured and
+        predicted, with the signed error of the bytes.
+
+    Examples
+    --------
+    >>> table = profiles()
+    >>> bool(table.read_bytes_error.abs().median() < 0.05)
+    True
+    """
+    import pandas as pd
+
+    aliases = pd.read_csv(load.DATA / "workload_aliases.csv")
+    named, rows = list(zip(aliases.pattern, aliases.model, strict=True)), _profile_rows()
+    records = []
+    for row in rows[rows.phase == phase].itertuples():
+        known = [id_ for pattern, id_ in named if re.match(pattern, row.workload, re.IGNORECASE)]
+        if known:
+            predicted = _profile_predicted(model(known[0]), phase, row.n_cores_used, row.seq_len)
+            measured = {"read_bytes": row.read_bytes, "mbu": row.mbu, "mfu": row.mfu}
+            labels = {"model": row.workload, "cores": row.n_cores_used, "tokens": row.seq_len}
+            error = predicted["read_bytes_predicted"] / row.read_bytes - 1
+            records.append(labels | measured | predicted | {"read_bytes_error": error})
+    return pd.DataFrame(records)
+
+
+def _profile_predicted(transformer, phase: str, cores: float, tokens: float) -> dict[str, float]:
+    """Bytes, MBU and MFU of one core: its shard of the weights as one product with all tokens, collectives apart."""
+    chip, decode = load.chip("trainium1"), phase == "decode"
+    m = 1.0 if decode else tokens
+    weights = float(transformer.weight_bytes_read(m, "bf16")) / cores
+    kv = float(transformer.kv_bytes(tokens, "bf16")) / cores if decode else 0.0
+    width = transformer.hidden_size
+    answer = kernel.matmul(chip, m, width, weights / load.dtypes()["bf16"] / width)
+    read, time_s = weights + kv, max(float(answer.time_s), float(kernel.dma(chip, weights + kv, weights).time_s))
+    peak, bandwidth = chip.core.tensor.peak_flop_per_s["bf16"], chip.hbm_bytes_per_s / chip.cores
+    return {
+        "read_bytes_predicted": read,
+        "mbu_predicted": read / time_s / bandwidth,
+        "mfu_predicted": float(answer.flop) / time_s / peak,
+    }

@@ -32,7 +32,8 @@ def _check_names(function: Callable, grid: Mapping[str, Any]) -> None:
         return
     for name in grid:
         if name not in parameters:
-            raise ValueError(f"grid: {name!r} is no argument of {function.__name__}; nearest: {nearest(name, parameters)}")
+            near = nearest(name, parameters)
+            raise ValueError(f"grid: {name!r} is no argument of {function.__name__}; nearest: {near}")
 
 
 def _columns(result: Any, shape: tuple[int, ...]) -> dict[str, np.ndarray]:

@@ -10,7 +10,17 @@ from trnmodel.workloads.config import Fields
 from trnmodel.workloads.encoders import bert, t5
 from trnmodel.workloads.experts import every_layer_experts, leading_dense_experts, qwen_experts
 from trnmodel.workloads.families import Decoder, Plan, decoder
-from trnmodel.workloads.special import GPT2, deepseek, jamba, linear_hybrid, llama4, multi_query_gpt, nemotron_h, opt
+from trnmodel.workloads.special import (
+    GPT2,
+    deepseek,
+    gemma4,
+    jamba,
+    linear_hybrid,
+    llama4,
+    multi_query_gpt,
+    nemotron_h,
+    opt,
+)
 
 PLAIN = Decoder()
 SPARSE = Decoder(window="all", ffn=every_layer_experts)
@@ -73,6 +83,7 @@ ARCHITECTURES: dict[str, Callable[[Fields], Plan]] = {
     "qwen3_next": partial(linear_hybrid, ffn=qwen_experts),
     "qwen3_5_text": linear_hybrid,
     "qwen3_5_moe_text": partial(linear_hybrid, ffn=qwen_experts),
+    "gemma4_text": gemma4,
     "jamba": jamba,
     "nemotron_h": nemotron_h,
     "opt": opt,

@@ -120,7 +120,7 @@ def head_counts(f: Fields, width_key: str = "head_dim") -> tuple[int, int, int]:
     return heads, kv_heads, head_dim or hidden_size(f) // heads
 
 
-def _layer_types(f: Fields, window: str) -> tuple[str, ...]:
+def layer_types(f: Fields, window: str) -> tuple[str, ...]:
     """The attention of every layer: as listed, else by the architecture's rule."""
     n = layer_count(f)
     listed = f.words("layer_types", SOFTMAX_TYPES, n)
@@ -200,7 +200,7 @@ def decoder(f: Fields, traits: Decoder) -> Plan:
     heads, kv_heads, head_dim = head_counts(f)
     qk_norm = traits.qk_norm if not traits.qk_norm_if or f.flag(traits.qk_norm_if) else ""
     window = traits.window if not traits.window_if or f.flag(traits.window_if) else ""
-    types = _layer_types(f, window)
+    types = layer_types(f, window)
     loose = qk_norm_params(qk_norm, heads, kv_heads, head_dim) + heads * traits.sinks
     mixers = {
         kind: grouped_attention(

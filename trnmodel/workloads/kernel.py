@@ -80,15 +80,12 @@ def _one_of(name: str, value: str, allowed: Sequence[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Traffic:
-    """HBM bytes of a product: read first, read again, written, the least that could be, and the length of rows."""
+    """HBM traffic of a product: bytes, the least that they could be, and busy times of the DMA engines."""
 
-    first: NDArray
-    again: NDArray
+    read: NDArray
     written: NDArray
     least: NDArray
-    row_bytes: NDArray
-    out_row_bytes: NDArray
-    load_share: NDArray
+    busy: dict[str, NDArray]
 
 
 def _blocks(where: Device, m: Numeric, n: Numeric, smaller_bytes: Numeric, rows, columns) -> tuple:
@@ -102,28 +99,44 @@ def _blocks(where: Device, m: Numeric, n: Numeric, smaller_bytes: Numeric, rows,
     return np.where(fits, m, height), np.where(fits, n, side**2 / height)
 
 
-def _traffic(where: Device, m, n, k, groups, sizes: tuple, gather: str, blocks: tuple) -> _Traffic:
-    """Bytes of a product with blocks in SBUF, its token rows found as `gather` says.
+def _gather_share(where: Device, gather: str, row_bytes: Numeric) -> Numeric:
+    """Share of the DMA rate at which token rows are found.
 
-    "dereference" indexes the tokens where they lie; "rows" has DMA fetch each token's row; "permute" writes them sorted
-    to HBM first and reads them back.
+    "none": they lie beside each other. "dereference": the engines index them where they lie. "rows" and "permute": DMA
+    fetches each token's row; "permute" writes them sorted to HBM first and reads them back.
     """
     _one_of("gather", gather, GATHER)
     if gather == "dereference" and not load.value(where.core.id, "indirect_access"):
         raise ValueError(f"gather='dereference': {where.core.id} has no indirect access; use 'rows' or 'permute'")
+    if gather in ("none", "dereference"):
+        return 1.0
+    return memory.dma_share(row_bytes, load.value("neuron-dma", "dma_linear_bytes"))
+
+
+def _traffic(where: Device, m, n, k, groups, sizes: tuple, gather: str, blocks: tuple, keep: Numeric) -> _Traffic:
+    """Traffic with blocks in SBUF; `keep` is the share of the DMA rate that a transpose on the way leaves."""
     left_size, weight_size, out_size = sizes
     left, out, weights = np.multiply(m, k) * left_size, np.multiply(m, n) * out_size, np.multiply(k, n) * weight_size
-    sorted_ = left if gather == "permute" else 0.0
+    left_row, weight_row, out_row = np.multiply(k, left_size), np.multiply(n, weight_size), np.multiply(n, out_size)
+    passes = 2.0 if gather == "permute" else 1.0
     block = _blocks(where, m, n, np.minimum(left, weights), *blocks)
-    read = memory.blocked_read_bytes(m, n, k, left_size, weight_size, *block)
-    share = 1.0
-    if gather in ("rows", "permute"):
-        share = memory.dma_share(np.multiply(k, left_size), load.value("neuron-dma", "dma_linear_bytes"))
-    first = left + weights + sorted_
-    return _Traffic(
-        groups * first, groups * (read - left - weights), groups * (out + sorted_), groups * (left + weights + out),
-        np.multiply(n, weight_size), np.multiply(n, out_size), np.asarray(share),
-    )  # fmt: skip
+    left_again = memory.blocked_read_bytes(m, n, k, left_size, 0.0, *block) - left
+    weights_again = memory.blocked_read_bytes(m, n, k, 0.0, weight_size, *block) - weights
+    gathered, stack_ = _gather_share(where, gather, left_row), where.stack
+    sorted_ = left * (passes - 1.0)
+
+    def dma(part: NDArray, row: NDArray, share: Numeric) -> NDArray:
+        return where.dma_s(groups * part, row, share * keep)
+
+    busy = {
+        "load": dma(left * passes, left_row, stack_.load_share * gathered)
+        + dma(weights, weight_row, stack_.load_share),
+        "reload": dma(left_again, left_row, 1.0) + dma(weights_again, weight_row, 1.0),
+        "store": where.dma_s(groups * out, out_row, stack_.store_share)
+        + where.dma_s(groups * sorted_, left_row, stack_.store_share),
+    }
+    read = groups * (left * passes + weights + left_again + weights_again)
+    return _Traffic(read, groups * (out + sorted_), groups * (left + weights + out), busy)
 
 
 def _turned(where: Device, array: Array, transpose: str, rows: Numeric, columns: Numeric, cycles: NDArray) -> tuple:
@@ -134,7 +147,8 @@ def _turned(where: Device, array: Array, transpose: str, rows: Numeric, columns:
     if transpose == "dma":
         return cycles, load.value(where.core.id, "dma_transpose_share", "hbm-sbuf")
     engine, height = array.engine, np.ceil(np.divide(rows, where.lnc))
-    extra = neuroncore.transpose_cycles(height, columns, engine.max_stationary_cols, engine.min_initiation_cycle)
+    tile = (engine.max_stationary_cols, engine.min_initiation_cycle, array.cost_ratio)
+    extra = neuroncore.transpose_cycles(height, columns, *tile)
     if transpose == "tensor":
         return cycles + extra, 1.0
     if not load.value(where.core.id, "background_transpose"):
@@ -254,23 +268,20 @@ def matmul(
     stored = (dtype, weight_dtype, output_dtype or ("fp32" if dtype == "fp32" else "bf16"))
     left_size, weight_size, out_size = (_element_bytes(name) for name in stored)
     sizes = (left_size, weight_size / np.asarray(compression), out_size)
-    moved = _traffic(where, m, n, k, groups, sizes, gather, (block_rows, block_columns))
     cycles, least = array.cheapest(m, n, k, where.lnc)
-    cycles, load_share = _turned(where, array, transpose, m, k, cycles)
+    cycles, keep = _turned(where, array, transpose, m, k, cycles)
+    moved = _traffic(where, m, n, k, groups, sizes, gather, (block_rows, block_columns), keep)
     flop = 2.0 * np.multiply(m, n) * k * groups
-    busy = {
+    busy = moved.busy | {
         "tensor": where.tensor_s(cycles * groups),
         "vector": groups * (_evict_s(where, m, n) + _dequantise_s(where, k, n, weight_dtype, dtype)),
-        "load": where.dma_s(moved.first, moved.row_bytes, where.stack.load_share * load_share * moved.load_share),
-        "reload": where.dma_s(moved.again, moved.row_bytes, load_share),
-        "store": where.dma_s(moved.written, moved.out_row_bytes, where.stack.store_share),
         "fixed": where.fixed_s(groups * np.asarray(_waits(where, array, m, n, k, buffering))),
     }
     bounds = {
         "roofline_s": where.roofline_s(dtype, flop, moved.least, compression),
         "tile_s": np.maximum(groups * least / array.engine.clock_hz, where.floor_s(moved.least)),
     }
-    traffic = {"flop": flop, "hbm_read_bytes": moved.first + moved.again, "hbm_write_bytes": moved.written}
+    traffic = {"flop": flop, "hbm_read_bytes": moved.read, "hbm_write_bytes": moved.written}
     return finish(MatmulTime, where, "matmul", dtype, busy, **bounds, **traffic, m=m, n=n, k=k, groups=groups)
 
 
@@ -381,8 +392,8 @@ def attention(
     Examples
     --------
     >>> import trnmodel as tm
-    >>> tm.kernel.attention("trainium2", 4096, 4096, heads=8).bound
-    'TensorE'
+    >>> [tm.kernel.attention(chip, 4096, 4096, heads=8).bound for chip in ("trainium2", "trainium3")]
+    ['ScalarE', 'TensorE']
     """
     kv_heads = heads if kv_heads is None else kv_heads
     require_numbers(1, queries=queries, keys=keys, heads=heads, kv_heads=kv_heads, head_size=head_size)

@@ -29,6 +29,7 @@ from trnmodel.workloads.families import (
     head_counts,
     hidden_size,
     layer_count,
+    layer_types,
     learned_positions,
     outer_parts,
     plan_of,
@@ -131,6 +132,40 @@ def linear_hybrid(f: Fields, ffn: Callable[[Fields, int], Sequence[tuple[Part, .
     ffns = ffn(f, n) if ffn else [dense_block(f, Decoder())] * n
     mixers = [linear if kind == "linear_attention" else softmax for kind in types]
     return plan_of(f, group_layers(list(zip(mixers, ffns, [norm] * n, strict=True))), outer_parts(f, norms(1, hidden)))
+
+
+def _gemma4_attention(f: Fields, layer_type: str) -> Mixer:
+    """Full layers have wider heads than windowed ones, and may have fewer KV heads that make keys and values alike."""
+    heads, kv_heads, head_dim = head_counts(f)
+    full = layer_type == "full_attention"
+    alike = full and f.flag("attention_k_eq_v")
+    if full:
+        head_dim = f.integer("global_head_dim")
+    if alike:
+        kv_heads = f.optional("num_global_key_value_heads", MAX_HEADS) or kv_heads
+    bias = f.flag("attention_bias")
+    return grouped_attention(
+        hidden_size(f),
+        attention_of(f, layer_type, heads, kv_heads, head_dim),
+        qkv_bias=bias,
+        out_bias=bias,
+        loose=qk_norm_params("head", heads, kv_heads, head_dim),
+        value_is_key=alike,
+    )
+
+
+def gemma4(f: Fields) -> Plan:
+    """Gemma 4, dense: the variants with experts, inputs per layer or shared caches are refused by name."""
+    for key in ("enable_moe_block", "use_double_wide_mlp"):
+        if f.flag(key):
+            f.refuse(key, "this variant of Gemma 4 is not known")
+    for key in ("hidden_size_per_layer_input", "num_kv_shared_layers"):
+        if f.optional(key, low=0):
+            f.refuse(key, "this variant of Gemma 4 is not known")
+    hidden, types = hidden_size(f), layer_types(f, "pattern")
+    mixers = {kind: _gemma4_attention(f, kind) for kind in set(types)}
+    ffn, norm = dense_block(f, Decoder()), norms(4, hidden)
+    return plan_of(f, group_layers([(mixers[kind], ffn, norm) for kind in types]), outer_parts(f, norms(1, hidden)))
 
 
 def _periodic(f: Fields, period_key: str, offset_key: str, n: int) -> list[bool]:
