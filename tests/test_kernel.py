@@ -167,7 +167,7 @@ def test_overlap_is_named_by_pair():
     [
         ({"m": 0}, "m=0"), ({"chip": "h100"}, "NeuronCore"), ({"dtype": "int4"}, "multiplies in"),
         ({"lnc": 4}, "lnc=4"), ({"stack": "stack-nik"}, "stack-nki"), ({"cores": "two"}, "cores"),
-        ({"transpose": "maybe"}, "transpose='maybe'"), ({"weight_dtype": "fp5"}, "fp5"), ({"buffering": "3"}, "buffering"),
+        ({"transpose": "maybe"}, "transpose"), ({"weight_dtype": "fp5"}, "fp5"), ({"buffering": "3"}, "buffering"),
         ({"collective_bytes_per_s": -1.0}, "collective_bytes_per_s"), ({"split": 2}, "split=2"),
     ],
 )  # fmt: skip

@@ -1,0 +1,371 @@
+"""Steady serving: requests that arrive at a rate, the batch they form, and when their tokens come out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from trnmodel.catalog.load import precision as read_precision
+from trnmodel.catalog.specs import Chip, Precision
+from trnmodel.catalog.systems import System
+from trnmodel.result import Result, blank, reason_mask, require_numbers
+from trnmodel.workloads.efficiencies import Efficiencies
+from trnmodel.workloads.inference import Step, decode_step, prefill
+from trnmodel.workloads.parallelism import Mapping
+from trnmodel.workloads.site import site
+from trnmodel.workloads.transformer import Transformer
+from trnmodel.workloads.transformer import model as read_model
+
+Numeric = ArrayLike
+BATCHING = ("continuous", "static")
+NORMAL_99 = 2.3263478740408408  # 99th percentile of the standard normal distribution
+SEARCH_STEPS = 40
+SERVE_REASONS = (
+    "prompts arrive faster than they are prefilled",
+    "more requests in flight than the largest batch",
+    "a step cannot exist: ranks, stages, experts or memory",
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Serving(Result):
+    """Steady serving of one mapping, all replicas together; times are of one request.
+
+    `batch` is the mean number of requests that decode at once in a replica. TPOT holds the stalls by prefills of other
+    requests; ITL (`step_s` over the tokens of a step) does not.
+    """
+
+    REASONS: ClassVar[tuple[str, ...]] = SERVE_REASONS
+
+    requests_per_s: NDArray
+    batch: NDArray
+    step_s: NDArray
+    prefill_s: NDArray
+    tokens_per_step: NDArray
+    prefill_utilisation: NDArray
+    ttft_p50_s: NDArray
+    ttft_p99_s: NDArray
+    tpot_mean_s: NDArray
+    tpot_p99_s: NDArray
+    request_s: NDArray
+    tokens_per_s: NDArray
+    tokens_per_s_per_user: NDArray
+    tokens_per_s_per_chip: NDArray
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Disaggregated(Result):
+    """Prefill and decode on machines of their own, and the ratio of replicas at which neither waits."""
+
+    REASONS: ClassVar[tuple[str, ...]] = ("prefill cannot exist", "decode cannot exist")
+
+    batch: NDArray
+    prefill_s: NDArray
+    transfer_s: NDArray
+    transfer_bytes: NDArray
+    step_s: NDArray
+    ttft_s: NDArray
+    prefill_replicas_per_decode_replica: NDArray
+    prefill_chips_per_decode_chip: NDArray
+    requests_per_s_per_decode_replica: NDArray
+    tokens_per_s_per_chip: NDArray
+
+
+def tokens_per_step(draft_tokens: Numeric, acceptance: Numeric) -> NDArray:
+    r"""Tokens that a verified draft yields in one step, the verifier's own token included.
+
+    .. math:: E = \frac{1 - a^{d+1}}{1 - a}
+
+    Examples
+    --------
+    >>> float(tokens_per_step(0, 0.7)), round(float(tokens_per_step(3, 0.5)), 3), float(tokens_per_step(4, 1.0))
+    (1.0, 1.875, 5.0)
+    """
+    require_numbers(0, draft_tokens=draft_tokens, acceptance=acceptance)
+    if np.any(np.greater(acceptance, 1)):
+        raise ValueError(f"acceptance={acceptance!r}: allowed are shares from 0 to 1")
+    d, a = np.asarray(draft_tokens, dtype=float), np.asarray(acceptance, dtype=float)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(a == 1, d + 1, (1 - a ** (d + 1)) / np.where(a == 1, 1, 1 - a))
+
+
+def _waiting_s(utilisation: NDArray, service_s: NDArray, share: float) -> NDArray:
+    """Quantile of the wait for a server of fixed service time and random arrivals (M/D/1, exponential tail)."""
+    busy = np.clip(utilisation, np.finfo(float).tiny, 1 - np.finfo(float).eps)
+    mean_if_waiting = service_s / (2 * (1 - busy))
+    return np.where(busy > 1 - share, mean_if_waiting * np.log(busy / (1 - share)), 0.0)
+
+
+def _prompt_s(ask: dict, input_tokens: NDArray, prefix_share: NDArray, chunk_tokens: NDArray | None) -> Step:
+    """The prefill of one prompt beyond its cached prefix, whole or as its mean chunk."""
+    past = input_tokens * prefix_share
+    new = np.maximum(input_tokens - past, 1.0)
+    if chunk_tokens is None:
+        return prefill(input_tokens=new, past=past, **ask)
+    return prefill(input_tokens=np.minimum(chunk_tokens, new), past=past + np.maximum(new - chunk_tokens, 0) / 2, **ask)
+
+
+def _in_flight(ask: dict, rate: NDArray, share_left: NDArray, output: NDArray, context: NDArray, top: NDArray, compiled: bool, **more) -> NDArray:
+    """Requests that decode at once (Little's law), where a step may depend on how many they are."""
+
+    def held(batch: NDArray) -> NDArray:
+        step = decode_step(batch=np.maximum(batch, 1.0), compiled_batch=top if compiled else None, context=context, **more, **ask)
+        return rate * output * step.time_s / share_left
+
+    if compiled:
+        return held(np.ones(()))
+    low, high = np.zeros(np.shape(rate)), np.broadcast_to(top, np.shape(rate)).astype(float)
+    for _ in range(SEARCH_STEPS):
+        middle = (low + high) / 2
+        more_wanted = held(middle) > middle
+        low, high = np.where(more_wanted, middle, low), np.where(more_wanted, high, middle)
+    return np.where(held(np.asarray(top, dtype=float)) > top, np.inf, high)
+
+
+def serve(
+    model: str | Transformer,
+    system: str | System | Chip,
+    mapping: Mapping | None = None,
+    *,
+    requests_per_s: Numeric,
+    input_tokens: Numeric,
+    output_tokens: Numeric,
+    max_batch: Numeric,
+    max_context: Numeric | None = None,
+    precision: str | Precision = "bf16",
+    efficiencies: str | Efficiencies | None = None,
+    batching: str = "continuous",
+    compiled: bool = True,
+    chunk_tokens: Numeric | None = None,
+    prefix_share: Numeric = 0.0,
+    draft_tokens: Numeric = 0,
+    acceptance: Numeric = 0.0,
+    draft_step_s: Numeric = 0.0,
+) -> Serving:
+    r"""Steady serving under a request rate.
+
+    .. math:: \tau = \frac{t_{step}(B)}{E\,(1 - \lambda P)}, \qquad n = \lambda\, o\, \tau
+
+    A replica prefills one prompt after another and decodes in the time that is left (continuous batching); n requests
+    decode at once.
+
+    Parameters
+    ----------
+    model, system, mapping, precision, efficiencies
+        As in `decode_step`; `dp` replicas share the requests evenly. [-]
+    requests_per_s : numeric
+        Requests that arrive at all replicas together. [1/s]
+    input_tokens, output_tokens : numeric
+        Of one request. [token]
+    max_batch : numeric
+        Largest batch of a replica; the compiled one where `compiled`. [-]
+    max_context : numeric, optional
+        Longest context that the graphs are compiled for; default input and output. [token]
+    batching : str
+        "continuous", or "static": a batch starts when it is full and ends together. [-]
+    compiled : bool
+        Whether a step runs the largest batch whatever is active, as Neuron's graphs do. [-]
+    chunk_tokens : numeric, optional
+        Prefill in chunks of so many tokens, one before each decode step. [token]
+    prefix_share : numeric
+        Share of the prompt whose cache is there already. [-]
+    draft_tokens, acceptance, draft_step_s : numeric
+        Speculation: tokens of a draft, chance that each is accepted, and the time of one draft step. [-, -, s]
+
+    Returns
+    -------
+    serving : Serving
+        Arrays of the broadcast shape. [-]
+
+    Notes
+    -----
+    Assumes Poisson arrivals; prompts queue for the prefill with fixed service times (M/D/1, exponential tail).
+    """
+    if batching not in BATCHING:
+        raise ValueError(f"batching={batching!r}: allowed are {BATCHING}")
+    require_numbers(0, above=True, requests_per_s=requests_per_s)
+    require_numbers(1, input_tokens=input_tokens, output_tokens=output_tokens, max_batch=max_batch)
+    require_numbers(0, prefix_share=prefix_share, draft_step_s=draft_step_s)
+    mapping = mapping or Mapping()
+    total = np.add(input_tokens, output_tokens)
+    ask = {"model": model, "system": system, "mapping": mapping, "precision": precision, "efficiencies": efficiencies}
+    ask["max_context"] = total if max_context is None else max_context
+    rate, given, output, top, share = np.broadcast_arrays(
+        *(np.asarray(x, dtype=float) for x in (requests_per_s / mapping.dp, input_tokens, output_tokens, max_batch, prefix_share))
+    )
+    if batching == "static":
+        return _static(ask, rate, given, output, top)
+    yielded = tokens_per_step(draft_tokens, acceptance)
+    more = {"new_tokens": np.add(draft_tokens, 1)}
+    context = given + output / 2
+    chunk = None if chunk_tokens is None else np.asarray(chunk_tokens, dtype=float)
+    piece = _prompt_s(ask, given, share, chunk)
+    pieces = 1.0 if chunk is None else np.ceil(np.maximum(given * (1 - share), 1) / chunk)
+    prompt_s = piece.time_s * pieces
+    busy = rate * prompt_s
+    left = np.where(busy < 1, 1 - busy, np.nan)
+    batch = _in_flight(ask, rate, left * yielded, output, context, top, compiled, **more)
+    runs = top if compiled else np.clip(np.nan_to_num(batch, nan=1.0, posinf=1.0), 1.0, top)
+    step = decode_step(batch=runs, context=context, **more, **ask)
+    step_s = step.time_s + np.multiply(draft_tokens, draft_step_s)
+    return _serving(mapping, system, rate, output, batch, step, step_s, piece, prompt_s, pieces, yielded, busy, top)
+
+
+def _serving(mapping, system, rate, output, batch, step, step_s, piece, prompt_s, pieces, yielded, busy, top) -> Serving:
+    """Times of requests from the step, the prompt and the share of time that prompts take."""
+    tpot = step_s / yielded / np.where(busy < 1, 1 - busy, np.nan)
+    stalls = rate * output * tpot
+    worst = tpot + prompt_s * NORMAL_99 * np.sqrt(np.maximum(stalls, 0)) / output
+    first = prompt_s + (pieces - 0.5) * step_s
+    ttft = [first + _waiting_s(busy, prompt_s, share) for share in (0.5, 0.99)]
+    mask = reason_mask(~(busy < 1), ~(batch <= top) & (busy < 1), ~(step.valid & piece.valid))
+    made = rate * mapping.dp * output
+    numbers = {
+        "batch": batch,
+        "step_s": step_s,
+        "prefill_s": prompt_s,
+        "tokens_per_step": yielded,
+        "prefill_utilisation": busy,
+        "ttft_p50_s": ttft[0],
+        "ttft_p99_s": ttft[1],
+        "tpot_mean_s": tpot,
+        "tpot_p99_s": worst,
+        "request_s": ttft[0] + tpot * (output - 1),
+        "tokens_per_s": made,
+        "tokens_per_s_per_user": 1 / tpot,
+        "tokens_per_s_per_chip": made / _chips(mapping, system),
+    }
+    return Serving(requests_per_s=rate * mapping.dp, **blank(mask, **numbers), reason_mask=mask)
+
+
+def _chips(mapping: Mapping, system: str | System | Chip) -> NDArray:
+    return np.ceil(mapping.ranks / site(system, mapping.lnc).ranks_per_chip)
+
+
+def _static(ask: dict, rate: NDArray, given: NDArray, output: NDArray, top: NDArray) -> Serving:
+    """Batches that fill up, start together and end together."""
+    mapping = ask["mapping"]
+    first = prefill(batch=top, input_tokens=given, **ask)
+    step = decode_step(batch=top, context=given + output / 2, **ask)
+    run_s = first.time_s + (output - 1) * step.time_s
+    busy = rate * run_s / top
+    filling = [(top - 1) / rate * share for share in (0.5, 0.99)]
+    ttft = [wait + _waiting_s(busy, run_s, share) + first.time_s for wait, share in zip(filling, (0.5, 0.99), strict=True)]
+    mask = reason_mask(~(busy < 1), np.zeros(np.shape(busy), dtype=bool), ~(step.valid & first.valid))
+    made = rate * mapping.dp * output
+    numbers = {
+        "batch": top,
+        "step_s": step.time_s,
+        "prefill_s": first.time_s,
+        "tokens_per_step": np.ones(()),
+        "prefill_utilisation": busy,
+        "ttft_p50_s": ttft[0],
+        "ttft_p99_s": ttft[1],
+        "tpot_mean_s": step.time_s,
+        "tpot_p99_s": step.time_s,
+        "request_s": ttft[0] + (output - 1) * step.time_s,
+        "tokens_per_s": made,
+        "tokens_per_s_per_user": 1 / step.time_s,
+        "tokens_per_s_per_chip": made / _chips(mapping, ask["system"]),
+    }
+    return Serving(requests_per_s=rate * mapping.dp, **blank(mask, **numbers), reason_mask=mask)
+
+
+def disaggregate(
+    model: str | Transformer,
+    prefill_system: str | System | Chip,
+    prefill_mapping: Mapping,
+    decode_system: str | System | Chip,
+    decode_mapping: Mapping,
+    *,
+    batch: Numeric,
+    input_tokens: Numeric,
+    output_tokens: Numeric,
+    precision: str | Precision = "bf16",
+    prefill_efficiencies: str | Efficiencies | None = None,
+    decode_efficiencies: str | Efficiencies | None = None,
+    transfer_share: Numeric = 1.0,
+) -> Disaggregated:
+    r"""Prefill on one machine, decode on another, the cache sent over the scale-out network.
+
+    .. math:: \frac{n_P}{n_D} = \frac{P\,B}{o\,t_{step}(B)}
+
+    Parameters
+    ----------
+    model, precision
+        As in `decode_step`. [-]
+    prefill_system, prefill_mapping, decode_system, decode_mapping
+        One replica of each; the chips may differ. [-]
+    batch : numeric
+        Sequences of a decode replica. [-]
+    input_tokens, output_tokens : numeric
+        Of one request. [token]
+    prefill_efficiencies, decode_efficiencies : str or Efficiencies, optional
+        Stack of each. [-]
+    transfer_share : numeric
+        Share of the network's rate that the transfer reaches; the slower of the two sides counts. [-]
+
+    Returns
+    -------
+    disaggregated : Disaggregated
+        Times, and the ratio of replicas at which neither side waits. [-]
+    """
+    require_numbers(1, batch=batch, input_tokens=input_tokens, output_tokens=output_tokens)
+    require_numbers(0, above=True, transfer_share=transfer_share)
+    batch, given, output = (np.asarray(x, dtype=float) for x in (batch, input_tokens, output_tokens))
+    chosen = read_model(model)
+    first = prefill(chosen, prefill_system, prefill_mapping, input_tokens=given, precision=precision, efficiencies=prefill_efficiencies)
+    ask = {"precision": precision, "efficiencies": decode_efficiencies, "max_context": given + output}
+    step = decode_step(chosen, decode_system, decode_mapping, batch=batch, context=given + output / 2, **ask)
+    sides = [(prefill_system, prefill_mapping), (decode_system, decode_mapping)]
+    chips = [np.ceil(m.replica_ranks / site(s, m.lnc).ranks_per_chip) for s, m in sides]
+    rates = [n * site(s, m.lnc).far_link_bytes_per_s for n, (s, m) in zip(chips, sides, strict=True)]
+    sent = chosen.kv_bytes(given, read_precision(precision).kv) + chosen.state_bytes()
+    transfer_s = sent / (np.minimum(*rates) * transfer_share)
+    ratio = first.time_s * batch / (output * step.time_s)
+    rate = batch / (output * step.time_s)
+    mask = reason_mask(~np.asarray(first.valid), ~np.asarray(step.valid))
+    numbers = {
+        "prefill_s": first.time_s,
+        "transfer_s": transfer_s,
+        "transfer_bytes": sent,
+        "step_s": step.time_s,
+        "ttft_s": first.time_s + transfer_s + step.time_s,
+        "prefill_replicas_per_decode_replica": ratio,
+        "prefill_chips_per_decode_chip": ratio * chips[0] / chips[1],
+        "requests_per_s_per_decode_replica": rate,
+        "tokens_per_s_per_chip": rate * output / (chips[1] + ratio * chips[0]),
+    }
+    return Disaggregated(batch=batch, **blank(mask, **numbers), reason_mask=mask)
+
+
+def frontier(
+    model: str | Transformer,
+    system: str | System | Chip,
+    mapping: Mapping,
+    *,
+    context: Numeric,
+    batches: Numeric | None = None,
+    precision: str | Precision = "bf16",
+    efficiencies: str | Efficiencies | None = None,
+):
+    """Throughput per chip against tokens per second of a user, over batches and degrees: what no other point beats.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        Valid points that no other beats in both, by rising interactivity: batch, degrees, tokens_per_s_per_user,
+        tokens_per_s_per_chip, bound. [-]
+    """
+    batches = np.exp2(np.arange(13.0)) if batches is None else np.asarray(batches, dtype=float)
+    shape = np.broadcast_shapes(*(np.shape(getattr(mapping, name)) for name in ("tp", "pp", "dp", "ep", "cp")))
+    rows = batches.reshape(batches.shape + (1,) * len(shape))
+    step = decode_step(model, system, mapping, batch=rows, context=context, precision=precision, efficiencies=efficiencies)
+    table = step.to_frame()
+    table["tokens_per_s_per_chip"] = np.ravel(step.tokens_per_s / _chips(mapping, system))
+    table = table[table.valid].sort_values("tokens_per_s_per_user", ascending=False)
+    best = table.tokens_per_s_per_chip.cummax() == table.tokens_per_s_per_chip
+    return table[best].iloc[::-1].reset_index(drop=True)
