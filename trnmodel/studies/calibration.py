@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trnmodel.catalog.load import DATA, read_csv, value
-from trnmodel.studies.readings import Reading, Unreadable, number, reading
+from trnmodel.studies.readings import Reading, UnreadableRowError, number, reading
 from trnmodel.studies.validation import Tune, machine, predict, read_rows
 from trnmodel.workloads.efficiencies import Efficiencies
 from trnmodel.workloads.site import site
@@ -70,7 +70,7 @@ def parameters(group: str) -> tuple[Parameter, ...]:
 
 
 def _kind(name: Any) -> str:
-    """"encoder", "expert" (mixtures and recurrent hybrids) or "dense"."""
+    """Encoders, mixtures of experts with recurrent hybrids, and dense models are fitted apart."""
     chosen = model(name)
     parts = {part.group for layer in chosen.layers for part in layer.parts}
     hybrid = any(layer.recurrence for layer in chosen.layers)
@@ -93,7 +93,7 @@ def cases(rows: pd.DataFrame | str | Path, group: str, models: Mapping[str, Any]
                 value = predict(r)
                 key = (r.meaning, r.where, r.stack, r.mapping, str(r.model), r.compiled_batch, f"{value:.9g}")
                 found[key].append((r, measured))
-        except Unreadable:
+        except UnreadableRowError:
             continue
     medians = {key: float(np.median([value for _, value in group_])) for key, group_ in found.items()}
     return [Case(group_[0][0], medians[key], max(r.weight for r, _ in group_)) for key, group_ in found.items()]
@@ -101,7 +101,6 @@ def cases(rows: pd.DataFrame | str | Path, group: str, models: Mapping[str, Any]
 
 def tuned(values: Mapping[Parameter, float]) -> Tune:
     """A change of the efficiencies whose own rows the parameters are; stacks that override them keep theirs."""
-
     seen: dict[int, Efficiencies] = {}
 
     def tune(e: Efficiencies) -> Efficiencies:
@@ -135,7 +134,9 @@ def fit(of: Sequence[Case], group: str, start: Mapping[Parameter, float] | None 
         values = dict(zip(names, first * np.exp(scaled), strict=True))
         return weights * log_errors(of, tuned(values))
 
-    found = least_squares(residuals, np.zeros(len(names)), bounds=(-3, 3), loss="soft_l1", f_scale=LOSS_SCALE, x_scale=0.1)
+    found = least_squares(
+        residuals, np.zeros(len(names)), bounds=(-3, 3), loss="soft_l1", f_scale=LOSS_SCALE, x_scale=0.1
+    )
     return dict(zip(names, map(float, first * np.exp(found.x)), strict=True))
 
 
@@ -284,7 +285,14 @@ def calibrate(rows: pd.DataFrame | str | Path, groups: Iterable[str] = tuple(MEA
         of = cases(rows, group)
         values = fit(of, group) if of else {}
         lines += [
-            {"group": group, "owner": p.owner, "quantity": p.quantity, "in_force": _in_force(p), "fitted": v, "cases": len(of)}
+            {
+                "group": group,
+                "owner": p.owner,
+                "quantity": p.quantity,
+                "in_force": _in_force(p),
+                "fitted": v,
+                "cases": len(of),
+            }
             for p, v in values.items()
         ]
     return pd.DataFrame(lines)

@@ -28,7 +28,15 @@ COLUMNS = (
 ).split()
 NEEDED = ("instance", "workload", "metric", "value", "unit")
 SCALES = {"s": 1.0, "sec": 1.0, "seconds": 1.0, "ms": MS, "us": US, "min": MINUTE, "h": HOUR, "hours": HOUR}
-SCALES |= {"tokens/s": 1.0, "tok/s": 1.0, "req/s": 1.0, "inf/s": 1.0, "sequences/s": 1.0, "samples/s": 1.0, "fraction": 1.0}
+SCALES |= {
+    "tokens/s": 1.0,
+    "tok/s": 1.0,
+    "req/s": 1.0,
+    "inf/s": 1.0,
+    "sequences/s": 1.0,
+    "samples/s": 1.0,
+    "fraction": 1.0,
+}
 SCALES |= {"KB": KB, "MB": MB, "GB": GB, "MiB": MIB, "GiB": GIB, "bytes": 1.0, "B": 1.0, "%": 0.01}
 
 
@@ -68,10 +76,22 @@ class Alias(msgspec.Struct, frozen=True):
 
 
 MATCHED = ("kind", "source", "date", "instance", "workload", "phase", "metric", "shape", "note")
-SET = ("meaning", "stack", "batch", "context", "prompt", "percentile", "rounding", "unit", "replicas", "speculative", "weight")
+SET = (
+    "meaning",
+    "stack",
+    "batch",
+    "context",
+    "prompt",
+    "percentile",
+    "rounding",
+    "unit",
+    "replicas",
+    "speculative",
+    "weight",
+)
 
 
-class Unreadable(ValueError):
+class UnreadableRowError(ValueError):
     """A row that cannot become a prediction, and why."""
 
 
@@ -161,7 +181,12 @@ def contract(row: Mapping[str, str]) -> tuple[dict[str, str], str]:
 
 def bare_name(workload: str) -> str:
     """A workload's name without the publisher in front."""
-    return re.sub(r"^(?:[\w.-]+/|(?:meta-llama|qwen|mistralai|deepseek-ai|nousresearch|google)_)", "", workload.strip(), flags=re.I)
+    return re.sub(
+        r"^(?:[\w.-]+/|(?:meta-llama|qwen|mistralai|deepseek-ai|nousresearch|google)_)",
+        "",
+        workload.strip(),
+        flags=re.I,
+    )
 
 
 def model_of(workload: str, models: Mapping[str, Any] | None = None) -> Any:
@@ -175,13 +200,17 @@ def model_of(workload: str, models: Mapping[str, Any] | None = None) -> Any:
             return transformer.model(candidate).id
         except ValueError:
             continue
-    raise Unreadable(f"no configuration of {workload!r} in the catalog")
+    raise UnreadableRowError(f"no configuration of {workload!r} in the catalog")
 
 
 def _length(policy: str, row: Mapping[str, str], fallback: float) -> float:
     """A length by the contract's policy: "seq", "median" (position), a number; else the fallback."""
     total = number(row["input_len"]) + number(row["output_len"])
-    known = {"seq": number(row["seq_len"]), "median": number(row["input_len"]) + number(row["output_len"]) / 2 + 1, "total": total}
+    known = {
+        "seq": number(row["seq_len"]),
+        "median": number(row["input_len"]) + number(row["output_len"]) / 2 + 1,
+        "total": total,
+    }
     value = known.get(policy, number(policy) if policy else math.nan)
     return fallback if math.isnan(value) else value
 
@@ -202,7 +231,7 @@ def _mapping(row: Mapping[str, str], replicas: float) -> tuple[int, int, int, in
     if math.isnan(tp):
         tp = max(1.0, _first(cores, per_rank) / per_rank / pp / dp)
     if tp != int(tp):
-        raise Unreadable(f"{cores:g} cores at LNC {per_rank:g}, PP {pp}, DP {dp} leave no whole TP")
+        raise UnreadableRowError(f"{cores:g} cores at LNC {per_rank:g}, PP {pp}, DP {dp} leave no whole TP")
     return int(tp), pp, dp, None if math.isnan(lnc) else int(lnc)
 
 
@@ -240,15 +269,15 @@ def _compiled_batch(row: Mapping[str, str], policy: str, batch: float) -> float:
 
 
 def reading(row: Mapping[str, str], models: Mapping[str, Any] | None = None) -> Reading:
-    """What a row means; raises Unreadable with the reason for a row that cannot be predicted."""
+    """What a row means; raises UnreadableRowError with the reason for a row that cannot be predicted."""
     cells, reason = contract(row)
     if not cells["meaning"]:
-        raise Unreadable(f"no rule gives a meaning to metric {row['metric']!r} of kind {row['kind']!r}")
+        raise UnreadableRowError(f"no rule gives a meaning to metric {row['metric']!r} of kind {row['kind']!r}")
     if cells["meaning"] == "set-aside":
-        raise Unreadable(reason or f"metric {row['metric']!r} has no counterpart in the model")
+        raise UnreadableRowError(reason or f"metric {row['metric']!r} has no counterpart in the model")
     unit = (cells["unit"] or row["unit"]).split(" ")[0]
     if unit not in SCALES:
-        raise Unreadable(f"unit {row['unit']!r} is unknown; known are {sorted(SCALES)}")
+        raise UnreadableRowError(f"unit {row['unit']!r} is unknown; known are {sorted(SCALES)}")
     batch = _first(number(row["batch"]), 1.0)
     weight = float(cells["weight"] or 1)
     found = Reading(
@@ -268,5 +297,5 @@ def reading(row: Mapping[str, str], models: Mapping[str, Any] | None = None) -> 
         **_lengths(row, cells),
     )
     if batch < 1 or found.compiled_batch < 1:
-        raise Unreadable(f"batch {row['batch']!r} is no number of sequences")
+        raise UnreadableRowError(f"batch {row['batch']!r} is no number of sequences")
     return found

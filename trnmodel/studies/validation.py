@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trnmodel.catalog import load
+from trnmodel.catalog.load import DATA
 from trnmodel.catalog.specs import Chip
 from trnmodel.catalog.systems import System, system
-from trnmodel.studies.readings import COLUMNS, NEEDED, Reading, Unreadable, number, reading
+from trnmodel.studies.readings import COLUMNS, NEEDED, Reading, UnreadableRowError, number, reading
 from trnmodel.workloads.efficiencies import Efficiencies, efficiencies
 from trnmodel.workloads.inference import MemoryFit, Step, decode_step, memory_fit, prefill
 from trnmodel.workloads.site import site
@@ -34,7 +35,7 @@ def machine(r: Reading) -> System | Chip:
             return find(r.where)
         except ValueError:
             continue
-    raise Unreadable(f"instance {r.where!r} is unknown")
+    raise UnreadableRowError(f"instance {r.where!r} is unknown")
 
 
 def _stack(r: Reading, tune: Tune | None) -> Efficiencies:
@@ -45,7 +46,7 @@ def _stack(r: Reading, tune: Tune | None) -> Efficiencies:
 
 def _decode(r: Reading, tune: Tune | None) -> Step:
     if math.isnan(r.context):
-        raise Unreadable("no context: neither lengths nor a compiled length")
+        raise UnreadableRowError("no context: neither lengths nor a compiled length")
     return decode_step(
         r.model,
         machine(r),
@@ -61,7 +62,7 @@ def _decode(r: Reading, tune: Tune | None) -> Step:
 
 def _prefill(r: Reading, tune: Tune | None, batch: float = 1.0) -> Step:
     if math.isnan(r.prompt):
-        raise Unreadable("no input length, nor a compiled length")
+        raise UnreadableRowError("no input length, nor a compiled length")
     return prefill(
         r.model,
         machine(r),
@@ -88,7 +89,7 @@ def _one_prefill_s(r: Reading, tune: Tune | None) -> float:
 
 def _output(r: Reading) -> float:
     if math.isnan(r.output_tokens) or r.output_tokens <= 0:
-        raise Unreadable("no output length")
+        raise UnreadableRowError("no output length")
     return r.output_tokens
 
 
@@ -122,7 +123,13 @@ def _total(r: Reading, tune: Tune | None) -> float:
 def _memory(kind: str) -> Callable[[Reading, Tune | None], float]:
     def stored(r: Reading, tune: Tune | None) -> float:
         fit: MemoryFit = memory_fit(
-            r.model, machine(r), r.degrees, batch=r.batch, context=r.max_context, precision=r.precision, efficiencies=_stack(r, tune)
+            r.model,
+            machine(r),
+            r.degrees,
+            batch=r.batch,
+            context=r.max_context,
+            precision=r.precision,
+            efficiencies=_stack(r, tune),
         )
         return float(getattr(fit, kind))
 
@@ -177,18 +184,20 @@ PREDICTORS: Mapping[str, Callable[[Reading, Tune | None], float]] = {
 
 
 def predict(r: Reading, tune: Tune | None = None) -> float:
-    """The number that the model gives for a reading, in base units; raises Unreadable with the reason for none."""
+    """What the model gives for a reading, in base units; raises UnreadableRowError with the reason for none."""
     try:
         value = PREDICTORS[r.meaning](r, tune)
-    except Unreadable:
+    except UnreadableRowError:
         raise
     except ValueError as error:
-        raise Unreadable(str(error)) from None
+        raise UnreadableRowError(str(error)) from None
     if r.percentile == "99":
         e = _stack(r, tune)
-        value = value * e.p99_over_p50 if r.meaning.endswith(("step", "prefill", "token", "forward", "latency")) else value
+        value = (
+            value * e.p99_over_p50 if r.meaning.endswith(("step", "prefill", "token", "forward", "latency")) else value
+        )
     if not math.isfinite(value):
-        raise Unreadable("the model has no figure for a part of this row")
+        raise UnreadableRowError("the model has no figure for a part of this row")
     return value
 
 
@@ -212,9 +221,32 @@ def _interval(r: Reading) -> tuple[float, float, float]:
     return plain, ends[0], ends[-1]
 
 
+def validation() -> pd.DataFrame:
+    """The shipped measurements through `validate`, with the group that a split keeps together.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        As `validate` gives it, with `group`: kind, model and system family. Splits are by group, never by row.
+    """
+    table = validate(DATA / "measured.csv")
+    family = table["instance"].str.extract(r"^([a-z]+[0-9]+)", expand=False).fillna("")
+    names = table["model"].where(table["model"] != "", table["workload"])
+    return table.assign(group=table["kind"] + "/" + names + "/" + family)
+
+
 def _configuration(r: Reading, predicted: float) -> str:
     """A key that rows share which are one question: the same machine, stack, model, batch, meaning and answer."""
-    question = (r.meaning, r.where, r.stack, r.mapping, str(r.model), r.compiled_batch, r.percentile, f"{predicted:.9g}")
+    question = (
+        r.meaning,
+        r.where,
+        r.stack,
+        r.mapping,
+        str(r.model),
+        r.compiled_batch,
+        r.percentile,
+        f"{predicted:.9g}",
+    )
     return hashlib.sha1(repr(question).encode()).hexdigest()[:12]
 
 
@@ -254,7 +286,7 @@ def _judge(row: dict[str, str], models: Mapping[str, Any] | None) -> dict[str, A
     try:
         r = reading(row, models)
         value, low, high = (end / r.scale for end in _interval(r))
-    except Unreadable as reason:
+    except UnreadableRowError as reason:
         return blank | {"skipped": str(reason)}
     measured = number(row["value"])
     if not measured > 0 or math.isinf(measured):

@@ -95,7 +95,7 @@ def efficiencies(chip: str | Chip, stack: str | Efficiencies | None = None) -> E
     Returns
     -------
     efficiencies : Efficiencies
-        `.sources` names the fact behind each value, `.ranges` its low and high. A chip without a stack of its own is ideal.
+        `.sources` names the fact behind each value, `.ranges` its low and high. Without a stack a chip is ideal.
 
     Raises
     ------

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping as OperatorTimes
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import ClassVar
 
 import numpy as np
@@ -13,8 +15,9 @@ from trnmodel.catalog.systems import System
 from trnmodel.result import Result, blank, reason_mask, require_numbers
 from trnmodel.workloads.efficiencies import Efficiencies
 from trnmodel.workloads.parallelism import Mapping
-from trnmodel.workloads.steps import Setting, assemble, bucket, decode_load, prefill_load, setting
+from trnmodel.workloads.steps import Setting, assemble, bucket, decode_load, operator_times, prefill_load, setting
 from trnmodel.workloads.transformer import Transformer
+from trnmodel.workloads.transformer import model as read_model
 
 Numeric = ArrayLike
 RESOURCES = ("compute", "memory", "network", "overhead")
@@ -59,6 +62,7 @@ class Step(Result):
     work_flop_per_rank: NDArray
     moved_bytes_per_rank: NDArray
     memory_bytes_per_rank: NDArray
+    operators: OperatorTimes = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def bound(self) -> NDArray | str:
@@ -120,7 +124,13 @@ def _impossible(s: Setting, memory_bytes: NDArray) -> NDArray:
 
 
 def _step(
-    s: Setting, batch: NDArray, tokens: NDArray, compiled: NDArray, times: dict[str, NDArray], memory: NDArray, made: NDArray
+    s: Setting,
+    batch: NDArray,
+    tokens: NDArray,
+    compiled: NDArray,
+    times: dict[str, NDArray],
+    memory: NDArray,
+    made: NDArray,
 ) -> Step:
     """The result of a step that makes `made` tokens for each sequence of the batch."""
     mask = _impossible(s, memory)
@@ -142,6 +152,11 @@ def _step(
         **degrees,
         **(blank(mask, **numbers) if np.any(mask) else numbers),
     )
+
+
+def _with_operators(step: Step, s: Setting, phase: str, batch: NDArray, tokens: NDArray, past: NDArray) -> Step:
+    share = s.e.decode_matmul_share if phase == "decode" else s.e.prefill_matmul_share
+    return replace(step, operators=MappingProxyType(operator_times(s, phase, batch, tokens, past, share)))
 
 
 def _overlaps(s: Setting, compute_memory: Numeric | None, network: Numeric | None) -> tuple[Numeric, Numeric]:
@@ -170,6 +185,7 @@ def decode_step(
     compute_memory_overlap: Numeric | None = None,
     network_overlap: Numeric | None = None,
     new_tokens: Numeric = 1,
+    breakdown: bool = False,
 ) -> Step:
     r"""Time of one decode step.
 
@@ -207,6 +223,8 @@ def decode_step(
         The same for collectives and everything else on the device; default the stack's. [-]
     new_tokens : numeric
         Tokens that the step takes in for each sequence; more than one verifies a draft. [token]
+    breakdown : bool
+        Whether `operators` lists compute and memory time of each operator. [-]
 
     Returns
     -------
@@ -220,14 +238,15 @@ def decode_step(
     Examples
     --------
     >>> import trnmodel as tm
-    >>> step = tm.decode_step("llama-3.1-8b", "trn1.32xlarge", tm.Mapping(tp=2), batch=1, context=2048, efficiencies="ideal")
+    >>> ask = {"batch": 1, "context": 2048, "efficiencies": "ideal"}
+    >>> step = tm.decode_step("llama-3.1-8b", "trn1.32xlarge", tm.Mapping(tp=2), **ask)
     >>> round(float(step.memory_s) * 1e3, 3), step.bound
     (18.632, 'memory')
     """
     require_numbers(1, batch=batch, context=context, new_tokens=new_tokens, expert_imbalance=expert_imbalance)
+    if not read_model(model).generates:
+        raise ValueError(f"model={model!r}: an encoder has no decode step")
     s = setting(model, system, mapping, precision, efficiencies, "decode")
-    if not s.model.generates:
-        raise ValueError(f"model={s.model.id!r}: an encoder has no decode step")
     batch, context = np.asarray(batch, dtype=float), np.asarray(context, dtype=float)
     compiled = bucket(context, s.e.context_bucket, max_context)
     runs = batch if compiled_batch is None else np.maximum(batch, compiled_batch)
@@ -237,7 +256,10 @@ def decode_step(
     times = assemble(s, load, s.e.decode_matmul_share, s.e.decode_matmul_share, overhead, overlaps)
     longest = compiled if max_context is None else np.maximum(compiled, max_context)
     memory = sum(_kinds(s, runs, longest, runs * new_tokens).values())
-    return _step(s, batch, context, compiled, times, memory, np.ones(()))
+    found = _step(s, batch, context, compiled, times, memory, np.ones(()))
+    return (
+        _with_operators(found, s, "decode", runs, np.asarray(new_tokens), compiled - new_tokens) if breakdown else found
+    )
 
 
 def prefill(
@@ -254,6 +276,7 @@ def prefill(
     expert_imbalance: Numeric = 1.0,
     compute_memory_overlap: Numeric | None = None,
     network_overlap: Numeric | None = None,
+    breakdown: bool = False,
 ) -> Step:
     """Time until the first token of prompts that start together, without a queue.
 
@@ -267,7 +290,7 @@ def prefill(
         New tokens of each prompt; the stack pads them to its bucket. [token]
     past : numeric
         Tokens of each prompt that are cached already: earlier chunks, or a shared prefix. [token]
-    compute_memory_overlap, network_overlap
+    compute_memory_overlap, network_overlap, breakdown
         As in `decode_step`. [-]
 
     Returns
@@ -293,7 +316,8 @@ def prefill(
     shares = s.e.prefill_matmul_share / s.e.prefill_slowdown, s.e.prefill_attention_share / s.e.prefill_slowdown
     times = assemble(s, load, *shares, overhead, overlaps)
     memory = sum(_kinds(s, batch, compiled + past, batch * compiled).values())
-    return _step(s, batch, tokens, compiled, times, memory, tokens)
+    found = _step(s, batch, tokens, compiled, times, memory, tokens)
+    return _with_operators(found, s, "prefill", batch, compiled, np.asarray(past)) if breakdown else found
 
 
 def memory_fit(
@@ -331,7 +355,7 @@ def memory_fit(
     numbers, so that one can see by how much.
     """
     require_numbers(1, batch=batch, context=context)
-    s = setting(model, system, mapping, precision, efficiencies, "decode")
+    s = setting(model, system, mapping, precision, efficiencies, "decode" if read_model(model).generates else "prefill")
     batch, context = np.asarray(batch, dtype=float), np.asarray(context, dtype=float)
     kinds = _kinds(s, batch, context, context if prompt_tokens is None else np.asarray(prompt_tokens, dtype=float))
     total = sum(kinds.values())

@@ -512,7 +512,8 @@ def elementwise(
     require_numbers(1, rows=rows, columns=columns)
     _one_of("op", op, operators())
     where = device(chip, stack, lnc, "one", collective_bytes_per_s, overlap)
-    busy = {e: where.lanes_s(e, rows, columns, _passes(op, e), dtype) for e in ("vector", "scalar", "gpsimd")}
+    widths = {"vector": dtype, "scalar": "other", "gpsimd": dtype}  # ScalarE's wide mode copies and scales only
+    busy = {e: where.lanes_s(e, rows, columns, _passes(op, e), width) for e, width in widths.items()}
     if exponentials := _passes(op, "exponential"):
         engine, per_cycle = _exponential(where, exponential)
         busy[engine] = busy[engine] + where.lanes_s(engine, rows, columns, exponentials, dtype, per_cycle)

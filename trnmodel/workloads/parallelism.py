@@ -1,4 +1,4 @@
-"""How a model is cut over ranks: degrees, what one rank holds, and what the ranks say to each other."""
+"""How a model is cut over ranks: degrees, what one rank holds, and how they lie on the fabric."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ Numeric = ArrayLike
 KvHeadPolicy = Literal["even", "replicate", "multi-head"]
 DEGREES = ("tp", "pp", "dp", "ep", "cp")
 KV_POLICIES = ("even", "replicate", "multi-head")
-CP_ALGORITHMS = ("ring", "ulysses")
-RING_PASSES = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "all_to_all": 1}
 
 
 def degree(name: str, value: Numeric) -> NDArray:
@@ -183,7 +181,8 @@ class Census:
     experts: int
 
 
-def _cut(part: Part, layer: Layer | None) -> Cut:
+def cut_of(part: Part, layer: Layer | None) -> Cut:
+    """How tensor parallelism cuts a part of a layer."""
     if part.group == "experts":
         inner = part.rows if "down" in part.name else part.cols
         return Cut("experts", experts=part.copies, active=part.active, inner=inner)
@@ -234,7 +233,7 @@ def _row_cut_groups(layer: Layer) -> int:
 def _census(model: Transformer, precision: Precision, phase: str) -> Census:
     totals: dict[Cut, NDArray] = {}
     for runs, stored, layer, part in _parts(model, phase):
-        cut = _cut(part, layer)
+        cut = cut_of(part, layer)
         totals[cut] = totals.get(cut, np.zeros(5)) + _sums(runs, stored, part, precision)
     running = [layer for layer in model.layers if phase in layer.phases]
     kv = precision.storage_bytes("kv")
@@ -284,15 +283,14 @@ class Shard:
     state_flop: NDArray
 
 
-def _core_shares(core: Core, tp: NDArray, policy: str) -> tuple[Core, NDArray, NDArray]:
+def core_shares(a: Attention, tp: NDArray, policy: str) -> tuple[NDArray, NDArray]:
     """Shares of cache and of query heads on one rank; TP cannot cut a latent, which all heads read."""
-    a = core.attention
     cache = np.ones_like(tp)
     if not a.latent_dim:
         cache = kv_heads_per_rank(a.heads, a.kv_heads, tp, policy) / a.kv_heads
     elif policy == "even":
         cache = 1 / tp
-    return core, cache, _held(a.heads, tp, policy)
+    return cache, _held(a.heads, tp, policy)
 
 
 def shard(
@@ -307,8 +305,8 @@ def shard(
     """Cut a model over `tp` and `ep` ranks, layers over `pp`.
 
     The whole model is on one pipeline of `pp` stages, so all bytes and FLOP are of the fullest stage times `pp`, except
-    the stored bytes, which are of one stage. A part that nobody may cut is whole on every rank. With a `tile`, the shards
-    of experts are computed in whole tiles of a matrix engine; `row_bytes` is the row below which they stream slower.
+    the stored bytes, which are of one stage. A part that nobody may cut is whole on every rank. With a `tile`, the
+    shards of experts are computed in whole tiles of a matrix engine; below `row_bytes` a row of them streams slower.
     """
     c = census(model, precision, phase)
     tp, ep = np.broadcast_arrays(mapping.tp, mapping.ep)
@@ -332,89 +330,4 @@ def shard(
         held = _held(heads, tp, policy)
         sums["state_bytes"] = sums["state_bytes"] + state * held
         sums["state_flop"] = sums["state_flop"] + flop * held
-    return Shard(cores=tuple(_core_shares(core, tp, policy) for core in c.cores), **sums)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Message:
-    """Collectives of one kind in one step: the full buffer of each, how many, and the group that runs them."""
-
-    name: str
-    kind: str
-    group: str
-    ranks: NDArray
-    message_bytes: NDArray
-    count: NDArray
-
-    @property
-    def wire_bytes_per_rank(self) -> NDArray:
-        """Bytes that a rank sends for all of them by a ring, or to a neighbour."""
-        passes = RING_PASSES.get(self.kind)
-        share = (self.ranks > 1) if passes is None else passes * (self.ranks - 1) / self.ranks
-        return share * self.message_bytes * self.count
-
-
-def _context_messages(c: Census, tokens: NDArray, mapping: Mapping, width: float, algorithm: str) -> list[Message]:
-    """What context parallelism sends in prefill: K and V around a ring, or four all-to-alls (Ulysses)."""
-    if algorithm not in CP_ALGORITHMS:
-        raise ValueError(f"cp_algorithm={algorithm!r}: allowed are {CP_ALGORITHMS}")
-    local = tokens / mapping.cp
-    messages = []
-    for core in c.cores:
-        a = core.attention
-        ring = a.cached_elements or a.kv_heads * (a.qk_dim + a.v_dim)
-        around = (a.heads + a.kv_heads) * (a.qk_dim + a.v_dim)
-        if algorithm == "ring":
-            messages.append(Message("context K, V", "p2p", "cp", mapping.cp, local * ring * width, core.count * (mapping.cp - 1)))
-        else:
-            messages.append(Message("context Q, K, V, O", "all_to_all", "cp", mapping.cp, local * around * width, core.count))
-    return messages
-
-
-def traffic(
-    model: Transformer,
-    mapping: Mapping,
-    *,
-    tokens: Numeric,
-    logits: Numeric = 1,
-    precision: str | Precision = "bf16",
-    phase: str = "prefill",
-    cp_algorithm: str = "ring",
-) -> tuple[Message, ...]:
-    """What the ranks of one replica send in a forward step over `tokens` tokens.
-
-    Parameters
-    ----------
-    model : Transformer
-        The model. [-]
-    mapping : Mapping
-        Degrees. [-]
-    tokens : numeric
-        Tokens of the step: sequences of a decode step, or all tokens of a prefill. [token]
-    logits : numeric
-        Tokens whose logits are gathered. [token]
-    precision, phase, cp_algorithm : str
-        Storage of activations and KV; "prefill" or "decode"; "ring" or "ulysses". [-]
-
-    Returns
-    -------
-    messages : tuple of Message
-        All-reduces of TP (two a layer; sequence parallelism moves the same bytes), dispatch and combine of EP, stage
-        boundaries of PP, the rotation of CP in prefill, the gathering of logits.
-    """
-    c = census(model, precision, phase)
-    width = read_precision(precision).storage_bytes("activations")
-    tokens, logits = np.asarray(tokens, dtype=float), np.asarray(logits, dtype=float)
-    local = tokens / (mapping.cp if phase == "prefill" else 1) / mapping.ep
-    buffer = local * c.hidden * width
-    messages = [
-        Message("row-parallel outputs", "all_reduce", "tp", mapping.tp, buffer, np.asarray(float(c.all_reduces))),
-        Message("logits", "all_gather", "tp", mapping.tp, logits * c.vocabulary * width, np.ones(())),
-        Message("stage boundary", "p2p", "pp", mapping.pp, buffer, mapping.pp - 1),
-    ]
-    if c.expert_layers:
-        count = np.asarray(2.0 * c.expert_layers)
-        messages.append(Message("expert dispatch and combine", "all_to_all", "ep", mapping.ep, buffer * c.top_k, count))
-    if phase == "prefill" and np.any(mapping.cp > 1):
-        messages += _context_messages(c, tokens, mapping, width, cp_algorithm)
-    return tuple(messages)
+    return Shard(cores=tuple((core, *core_shares(core.attention, tp, policy)) for core in c.cores), **sums)

@@ -108,11 +108,22 @@ def _prompt_s(ask: dict, input_tokens: NDArray, prefix_share: NDArray, chunk_tok
     return prefill(input_tokens=np.minimum(chunk_tokens, new), past=past + np.maximum(new - chunk_tokens, 0) / 2, **ask)
 
 
-def _in_flight(ask: dict, rate: NDArray, share_left: NDArray, output: NDArray, context: NDArray, top: NDArray, compiled: bool, **more) -> NDArray:
+def _in_flight(
+    ask: dict,
+    rate: NDArray,
+    share_left: NDArray,
+    output: NDArray,
+    context: NDArray,
+    top: NDArray,
+    compiled: bool,
+    **more,
+) -> NDArray:
     """Requests that decode at once (Little's law), where a step may depend on how many they are."""
 
     def held(batch: NDArray) -> NDArray:
-        step = decode_step(batch=np.maximum(batch, 1.0), compiled_batch=top if compiled else None, context=context, **more, **ask)
+        step = decode_step(
+            batch=np.maximum(batch, 1.0), compiled_batch=top if compiled else None, context=context, **more, **ask
+        )
         return rate * output * step.time_s / share_left
 
     if compiled:
@@ -194,7 +205,10 @@ def serve(
     ask = {"model": model, "system": system, "mapping": mapping, "precision": precision, "efficiencies": efficiencies}
     ask["max_context"] = total if max_context is None else max_context
     rate, given, output, top, share = np.broadcast_arrays(
-        *(np.asarray(x, dtype=float) for x in (requests_per_s / mapping.dp, input_tokens, output_tokens, max_batch, prefix_share))
+        *(
+            np.asarray(x, dtype=float)
+            for x in (requests_per_s / mapping.dp, input_tokens, output_tokens, max_batch, prefix_share)
+        )
     )
     if batching == "static":
         return _static(ask, rate, given, output, top)
@@ -214,7 +228,9 @@ def serve(
     return _serving(mapping, system, rate, output, batch, step, step_s, piece, prompt_s, pieces, yielded, busy, top)
 
 
-def _serving(mapping, system, rate, output, batch, step, step_s, piece, prompt_s, pieces, yielded, busy, top) -> Serving:
+def _serving(
+    mapping, system, rate, output, batch, step, step_s, piece, prompt_s, pieces, yielded, busy, top
+) -> Serving:
     """Times of requests from the step, the prompt and the share of time that prompts take."""
     tpot = step_s / yielded / np.where(busy < 1, 1 - busy, np.nan)
     stalls = rate * output * tpot
@@ -253,7 +269,9 @@ def _static(ask: dict, rate: NDArray, given: NDArray, output: NDArray, top: NDAr
     run_s = first.time_s + (output - 1) * step.time_s
     busy = rate * run_s / top
     filling = [(top - 1) / rate * share for share in (0.5, 0.99)]
-    ttft = [wait + _waiting_s(busy, run_s, share) + first.time_s for wait, share in zip(filling, (0.5, 0.99), strict=True)]
+    ttft = [
+        wait + _waiting_s(busy, run_s, share) + first.time_s for wait, share in zip(filling, (0.5, 0.99), strict=True)
+    ]
     mask = reason_mask(~(busy < 1), np.zeros(np.shape(busy), dtype=bool), ~(step.valid & first.valid))
     made = rate * mapping.dp * output
     numbers = {
@@ -317,7 +335,14 @@ def disaggregate(
     require_numbers(0, above=True, transfer_share=transfer_share)
     batch, given, output = (np.asarray(x, dtype=float) for x in (batch, input_tokens, output_tokens))
     chosen = read_model(model)
-    first = prefill(chosen, prefill_system, prefill_mapping, input_tokens=given, precision=precision, efficiencies=prefill_efficiencies)
+    first = prefill(
+        chosen,
+        prefill_system,
+        prefill_mapping,
+        input_tokens=given,
+        precision=precision,
+        efficiencies=prefill_efficiencies,
+    )
     ask = {"precision": precision, "efficiencies": decode_efficiencies, "max_context": given + output}
     step = decode_step(chosen, decode_system, decode_mapping, batch=batch, context=given + output / 2, **ask)
     sides = [(prefill_system, prefill_mapping), (decode_system, decode_mapping)]
@@ -363,7 +388,9 @@ def frontier(
     batches = np.exp2(np.arange(13.0)) if batches is None else np.asarray(batches, dtype=float)
     shape = np.broadcast_shapes(*(np.shape(getattr(mapping, name)) for name in ("tp", "pp", "dp", "ep", "cp")))
     rows = batches.reshape(batches.shape + (1,) * len(shape))
-    step = decode_step(model, system, mapping, batch=rows, context=context, precision=precision, efficiencies=efficiencies)
+    step = decode_step(
+        model, system, mapping, batch=rows, context=context, precision=precision, efficiencies=efficiencies
+    )
     table = step.to_frame()
     table["tokens_per_s_per_chip"] = np.ravel(step.tokens_per_s / _chips(mapping, system))
     table = table[table.valid].sort_values("tokens_per_s_per_user", ascending=False)

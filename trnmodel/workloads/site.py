@@ -130,13 +130,14 @@ def _chip_site(chip: Chip, where: System | Chip, lnc: int | None) -> Site:
 def all_reduce_s(at: Site, mapping: Mapping, message_bytes: NDArray, e: Efficiencies) -> NDArray:
     r"""Time of one all-reduce over the TP group inside a compiled graph.
 
-    .. math:: t_{mesh} = k_m \frac{r (n - r)\,m}{b} + 2\alpha,\quad t_{rdh} = k_r \frac{2 r m}{b} + 2\alpha\log_2 n,\quad
+    .. math:: t_{mesh} = k_m \frac{r (n - r)\,m}{b} + 2\alpha,\quad
+        t_{rdh} = k_r \frac{2 r m}{b} + 2\alpha\log_2 n,\quad
         t_{ring} = k_o \frac{2 (c-1)\,m}{c\,b} + c\,\alpha
 
     A single-step mesh sends the whole buffer of each of the r ranks on a chip to the n - r ranks elsewhere; recursive
     doubling and halving sends it twice; a ring over c chips sends it once each way after an exchange on the chip. The
-    stack says up to which message each is used; beyond the first limit the faster of two neighbours is. The ratios k say
-    how many bytes cross the links for each byte of these counts.
+    stack says up to which message each is used; beyond the first limit the faster of two neighbours is. The ratios k
+    say how many bytes cross the links for each byte of these counts.
     """
     r, chips, link = at.group(mapping, "tp")
     n = mapping.tp

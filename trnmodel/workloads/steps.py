@@ -12,7 +12,7 @@ from trnmodel.catalog.specs import Chip, Precision
 from trnmodel.catalog.systems import System
 from trnmodel.formulas.moe import distinct_experts
 from trnmodel.workloads.efficiencies import Efficiencies, efficiencies
-from trnmodel.workloads.parallelism import Census, Mapping, Shard, census, shard
+from trnmodel.workloads.parallelism import Census, Mapping, Shard, census, core_shares, cut_of, shard
 from trnmodel.workloads.site import Site, all_reduce_s, site
 from trnmodel.workloads.transformer import Transformer, model
 
@@ -45,6 +45,7 @@ def setting(
     stack: str | Efficiencies | None,
     phase: str,
 ) -> Setting:
+    """Model, rank, stack and shard of a question, from ids or objects."""
     chosen, mapping, dtypes = model(model_), mapping or Mapping(), read_precision(precision)
     at = site(system, mapping.lnc)
     e = efficiencies(at.chip, stack)
@@ -120,7 +121,7 @@ def _network_s(s: Setting, tokens: NDArray, imbalance: Numeric) -> NDArray:
     buffer = tokens * c.hidden * s.precision.storage_bytes("activations")
     total = c.all_reduces * all_reduce_s(s.at, m, buffer, s.e)
     if np.any(m.pp > 1):
-        _, chips, link = s.at.group(m, "pp")
+        _, _, link = s.at.group(m, "pp")
         total = total + (m.pp - 1) * (buffer / link + s.e.hop_s)
     if np.any(m.ep > 1) and c.experts:
         r, _, link = s.at.group(m, "ep")
@@ -146,6 +147,7 @@ def decode_load(
         flop = flop + core.count * a.flop_per_pair(absorbed=True) * head_share * rows * seen
         if e.softmax_cycle_per_element:
             softmax = softmax + core.count * seen * np.ceil(rows * a.heads * head_share / s.at.rows_side_by_side)
+    logit_bytes = rows * s.census.vocabulary * LOGIT_BYTES
     dense = rows * (d.flop_per_token + d.flop_per_logit + d.state_flop)
     return Load(
         linear_flop=dense + replica * new_tokens * d.expert_flop_per_token * imbalance,
@@ -156,7 +158,7 @@ def decode_load(
         cache_bytes=cache + 2 * d.state_bytes * local,
         softmax_s=softmax * e.softmax_cycle_per_element / s.at.vector_clock_hz,
         network_s=_network_s(s, rows, imbalance),
-        extra_s=s.census.expert_layers * s.e.expert_layer_s + local * s.census.vocabulary * LOGIT_BYTES / e.host_logit_bytes_per_s,
+        extra_s=s.census.expert_layers * e.expert_layer_s + logit_bytes / e.host_logit_bytes_per_s,
     )
 
 
@@ -188,7 +190,9 @@ def prefill_load(s: Setting, batch: NDArray, tokens: NDArray, past: NDArray, imb
     )
 
 
-def assemble(s: Setting, load: Load, matmul: float, attention: float, overhead_s: float, overlaps: tuple[Numeric, Numeric]) -> dict[str, NDArray]:
+def assemble(
+    s: Setting, load: Load, matmul: float, attention: float, overhead_s: float, overlaps: tuple[Numeric, Numeric]
+) -> dict[str, NDArray]:
     """Resource times of a step from its load, and the step time between its bounds."""
     e, at = s.e, s.at
     inner, outer = overlaps
@@ -214,3 +218,25 @@ def assemble(s: Setting, load: Load, matmul: float, attention: float, overhead_s
         "work_flop_per_rank": load.linear_flop + load.attention_flop,
         "moved_bytes_per_rank": load.weight_bytes + load.expert_bytes + load.cache_bytes,
     }
+
+
+def operator_times(
+    s: Setting, phase: str, batch: NDArray, tokens: NDArray, past: NDArray, matmul: float
+) -> dict[str, tuple[NDArray, NDArray]]:
+    """Compute and memory time of each operator of one rank, over its layers, without overlap or overhead."""
+    layers = {layer.name: layer for layer in s.model.layers}
+    m, e, bandwidth = s.mapping, s.e, s.at.hbm_bytes_per_s
+    times: dict[str, tuple[NDArray, NDArray]] = {}
+    logits = "last" if phase == "prefill" else "all"
+    for op in s.model.operators(phase, batch=batch, tokens=tokens, past=past, precision=s.precision, logits=logits):
+        dtype, cache, work = s.precision.compute, np.ones(()), 1 / m.tp
+        if op.part is not None:
+            work = cut_of(op.part, layers.get(op.layer)).share(m.tp, m.ep, e.kv_head_policy)
+        elif op.attention is not None:
+            dtype = s.precision.attention
+            cache, work = core_shares(op.attention, m.tp, e.kv_head_policy)
+        compute = op.flop * work / (s.at.peak(dtype) * matmul)
+        stored = op.weight_bytes * work / (bandwidth * e.weight_stream_share)
+        cached = (op.cache_read_bytes + op.cache_write_bytes) * cache / (bandwidth * e.kv_stream_share)
+        times[f"{op.layer}: {op.name}" if op.layer else op.name] = compute, stored + cached
+    return times

@@ -1,0 +1,284 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: notebooks///ipynb,notebooks/py///py:percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+#   trnmodel:
+#     order: 3
+# ---
+
+# %% [markdown]
+# # How fast is the memory?
+
+# %% tags=["parameters"]
+chip: str = "trainium3"
+model: str = "llama-3.1-8b"
+precision: str = "bf16"
+row_bytes: float = 512.0
+storage_bytes_per_s: float = 4e9
+
+# %% tags=["hide-input"]
+import numpy as np
+from IPython.display import Markdown
+
+import trnmodel as tm
+from trnmodel import charts
+from trnmodel.catalog import load
+from trnmodel.formulas import memory
+from trnmodel.studies import chips, kernels
+from trnmodel.studies import kernel_tables as tables
+from trnmodel.units import MIB, TB, format_quantity
+
+GENERATIONS = ["trainium1", "trainium2", "trainium3"]
+spec = tm.chip(chip)
+weights = float(tm.model(model).weight_bytes_read(1, precision))
+profiles = kernels.profiles("decode")
+levels = tables.decode_levels(chip, weights, float(profiles.mbu.median()))
+
+# %% tags=["hide-input"]
+Markdown(
+    f"**{spec.name} reads {format_quantity(levels.bandwidth_bytes_per_s[0], 'B/s')} from its HBM as printed, "
+    f"{format_quantity(levels.bandwidth_bytes_per_s[1], 'B/s')} through the DMA engines of its cores, and about "
+    f"{format_quantity(levels.bandwidth_bytes_per_s[2], 'B/s')} if it decodes at the share of HBM that profiled models reach "
+    f"on Trainium1.** For {model} in "
+    f"{precision.upper()}, {format_quantity(weights, 'B')} a step, that is {levels.tokens_per_s[0]:.0f}, "
+    f"{levels.tokens_per_s[1]:.0f} and {levels.tokens_per_s[2]:.0f} tokens a second and sequence."
+)
+
+# %% [markdown]
+# ## Notation
+
+# %% tags=["hide-input"]
+charts.table(
+    tables.notation(
+        chip,
+        {
+            "dma_engines": "engines",
+            "dma_engine_bytes_per_s": "rate of one engine",
+            "dma_start_s": "alpha",
+            "dma_saturating_bytes": "row that saturates",
+            "sbuf_bytes": "S",
+            "psum_bytes": "PSUM",
+        },
+    ),
+    caption=f"What this chapter calls things, for one core of {spec.name}",
+    download="notation",
+)
+
+# %% [markdown]
+# ## From pins to bandwidth
+#
+# A stack has 1,024 data pins; its rate is theirs. $b = r\,w\,n$ for pin rate $r$, pins a stack $w$ and $n$ stacks.
+#
+# **By hand.** Trainium3: 9.6 Gb/s x 1,024 pins x 4 stacks / 8 = 4.92 TB/s; AWS prints 4.9.
+
+# %%
+float(memory.hbm_bytes_per_s(9.6e9 / 8, 1024, 4)) / TB
+
+# %%
+charts.table(tables.pins(GENERATIONS), caption="Pins x rate x stacks against the printed bandwidth", download="pins")
+
+# %% [markdown]
+# The pin rate is the deep dive's, the bandwidth AWS's, so the product is a check. The last column is what the sixteen DMA
+# engines of each core move together: on Trainium1 and Trainium3 they, not HBM, are the narrower door.
+
+# %% [markdown]
+# ## One logical core's share
+
+# %%
+shares = tables.logical_cores(["trainium2", "trainium3"])
+charts.bars(
+    shares,
+    x="lnc",
+    y="hbm_bytes",
+    color="chip",
+    caption="HBM behind one logical core: 36 GiB at LNC=2 on Trainium3; LNC=8 is announced",
+)
+
+# %%
+charts.table(shares, caption="Capacity, bandwidth and DMA rate of one logical core", download="logical-cores")
+
+# %% [markdown]
+# ## DMA: rows must be long
+#
+# A DMA engine starts a row in a fixed time. Below about 2.4 KiB a row, throughput is proportional to the row; above, it is
+# the engine's rate.
+#
+# $$b = \min\Bigl(1,\; \frac{x}{x_0}\Bigr)\; n\, b_e, \qquad t = \alpha + \frac{m}{b}$$
+
+# %%
+curve = tables.dma_rows([chip])
+charts.lines(
+    curve,
+    x="row_bytes",
+    y="bandwidth_bytes_per_s",
+    color="from",
+    log_x=True,
+    log_y=True,
+    caption=f"One core of {spec.name}: rows of 4 KiB saturate the DMA engines, rows of 64 B reach three percent",
+)
+
+# %%
+here = tm.kernel.dma(chip, MIB, row_bytes)
+format_quantity(here.time_s, "s"), format_quantity(MIB / here.load_s, "B/s"), here.bound
+
+# %%
+charts.table(tables.strided(chip), caption="One MiB from HBM by length of row", download="rows")
+
+# %% [markdown]
+# ## Collectives use the same engines
+#
+# The collective cores take no time from the compute engines, but their bytes pass through the same sixteen DMA engines and the
+# same HBM. `collective_bytes_per_s` names what they take.
+
+# %%
+share = np.linspace(0, 0.9, 46)
+charts.lines(
+    tables.contention([chip], share, 4096.0, 4096.0),
+    x="collective_share",
+    y="slowdown",
+    caption=f"A decode product on {spec.name} slows by what collectives take of the DMA engines",
+)
+
+# %% [markdown]
+# ## Reuse: blocks in SBUF
+#
+# A product reads each operand once for every block of the other. A larger block in SBUF means fewer bytes, until TensorE
+# bounds:
+
+# %%
+blocks = tables.blocking(chip, 8192.0, 8192.0, 8192.0, "bf16", 128.0 * np.arange(1, 33))
+busy = blocks.pivot(index="side", columns="engine", values="busy_s")
+enough = busy.index[busy.TensorE >= busy.DMA][0]
+charts.lines(
+    blocks,
+    x="side",
+    y="busy_s",
+    color="engine",
+    log_x=True,
+    log_y=True,
+    caption=f"A BF16 product of side 8,192 on {spec.name}: from a block of {enough:.0f} on, TensorE bounds",
+)
+
+# %% [markdown]
+# ## From pins to tokens
+
+# %%
+charts.bars(
+    levels,
+    x="level",
+    y="tokens_per_s",
+    caption=f"Tokens a second of one sequence of {model} in {precision.upper()} that each level of {spec.name} allows",
+)
+
+# %% [markdown]
+# ## Loading weights and writing checkpoints
+#
+# Weights come from NVMe or the network (ENA) through host memory and PCIe. Stages that stream at once take as long as the
+# slowest. The host's rate is AWS's illustrative figure of one core; that of the storage is a parameter of this chapter, for no
+# source prints it.
+
+# %%
+host_rate = load.value("neuroncore-v2", "host_bytes_per_s")
+both = {overlap: tm.kernel.host(weights, [storage_bytes_per_s, host_rate], overlap) for overlap in (1.0, 0.0)}
+{("streamed" if overlap else "stage by stage"): format_quantity(time, "s") for overlap, time in both.items()}
+
+# %% [markdown]
+# ## Check: bytes and bandwidth that a profiler counted
+#
+# `neuron-profile` counted the HBM bytes of one core while whole models decoded on Trainium1. Our bytes come from the model's
+# shapes alone: weights without the input embedding, and the keys and values of the compiled length, divided by the cores.
+
+# %%
+columns = ["model", "cores", "tokens", "read_bytes", "read_bytes_predicted", "read_bytes_error", "mbu", "mbu_predicted"]
+charts.table(profiles[columns], caption="Decode: bytes read by one core, and share of HBM bandwidth", download="decode")
+
+# %% tags=["hide-input"]
+off = profiles[profiles.read_bytes_error.abs() > 0.05]
+ceiling = profiles.mbu_predicted.median()
+Markdown(
+    f"Bytes: median absolute error **{profiles.read_bytes_error.abs().median():.1%}** over {len(profiles)} models; "
+    f"{', '.join(off.model)} read more than their shapes ask for. Bandwidth: the DMA engines cap a core at {ceiling:.0%} of "
+    f"its HBM; the median model reaches {profiles.mbu.median():.0%}, and {(profiles.mbu <= ceiling).mean():.0%} of the models "
+    "stay below the cap. The distance holds collectives between the cores and what the kernels lose."
+)
+
+# %% [markdown]
+# Prefill reads the same weights once and multiplies them with the compiled length. The tile bound is far above what the
+# compiled graph reached:
+
+# %%
+prefill = kernels.profiles("prefill")
+charts.table(
+    prefill[["model", "tokens", "read_bytes_error", "mfu", "mfu_predicted", "mbu", "mbu_predicted"]],
+    caption="Prefill: error of the bytes, MFU and MBU measured, and what tuned kernels would reach",
+    download="prefill",
+)
+
+# %%
+transfers = kernels.comparison(["dma", "memory", "bytes"])
+columns = ["group", "chip", "kernel", "quantity", "measured", "predicted", "error"]
+charts.table(transfers[columns], caption="Kernel rows that are about memory", download="transfers")
+
+# %% tags=["hide-input"]
+errors = kernels.summary(transfers).set_index("group")
+Markdown(
+    f"Bytes {errors.median_abs_error['bytes']:.1%} (worst {errors.worst_error['bytes']:+.0%}: a Trainium3 kernel that reads "
+    f"three times what SBUF demands), streaming kernels {errors.median_abs_error['memory']:.1%}, single transfers "
+    f"{errors.median_abs_error['dma']:.1%} (worst {errors.worst_error['dma']:+.0%}: rows of 8 B, which start faster than the "
+    f"curve says). {int(kernels.excluded().rows.sum())} of 142 kernel rows are set aside; chapter 2 lists the reasons."
+)
+
+# %% [markdown]
+# ## What moves the answer
+#
+# * **Length of the contiguous row**: a factor of a hundred between 32 B and 4 KiB.
+# * **Which door is narrower**, HBM or the DMA engines, changes by generation.
+# * **The HBM figure**: AWS prints two for Trainium2 and for Trainium3, a few percent apart.
+#
+# ## What is left out
+#
+# Refresh and bank conflicts of HBM, which the profiled share holds; inline compression on the DMA path, printed for whole
+# chips and never measured; traffic classes on Trainium3, not configurable yet; rates of NVMe and ENA, which no source prints.
+
+# %% [markdown]
+# ```{admonition} Takeaway
+# :class: tip
+# Divide bytes by the DMA engines' rate, not by the HBM's, and make every row at least 2 KiB long.
+# ```
+
+# %% [markdown]
+# ## Problems
+#
+# **1.** What share of its HBM bandwidth can one core of Trainium1 read at most?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# 16 engines x 17 GB/s = 272 GB/s of 820 / 2 = 410 GB/s: 66 %.
+# ```
+#
+# **2.** A kernel gathers 4,096 rows of 256 B on one core of Trainium2. How long does the transfer take?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# 1 MiB at 256/2,485 = 10.3 % of 362.5 GB/s (HBM's share of a core is the narrower door): 28 µs, and 1.3 µs to start.
+# ```
+#
+# **3.** By what factor does W4A8 speed up a decode step that reads nothing but weights, over MXFP8?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# 8.25 / 4.25 = 1.94: the block scales do not shrink.
+# ```
+
+# %% [markdown]
+# ## Sources
+
+# %% tags=["hide-input"]
+used = tm.facts()
+shown = used.quantity.str.contains("dma|hbm|sbuf|host_bytes") & used.entity.str.startswith(("neuron", "trainium"))
+sources = chips.bibliography(used[shown].source)
+charts.table(sources, caption="Sources of the figures in this chapter", download="sources")

@@ -1,0 +1,364 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: notebooks///ipynb,notebooks/py///py:percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+#   trnmodel:
+#     order: 2
+# ---
+
+# %% [markdown]
+# # What can one NeuronCore do?
+
+# %% tags=["parameters"]
+chip: str = "trainium2"
+m: int = 1590
+n: int = 8960
+k: int = 1536
+dtype: str = "bf16"
+
+# %% tags=["hide-input"]
+import numpy as np
+from IPython.display import Markdown
+
+import trnmodel as tm
+from trnmodel import charts
+from trnmodel.studies import chips, kernels
+from trnmodel.studies import kernel_tables as tables
+from trnmodel.units import KIB, US, format_quantity
+
+GENERATIONS = ["trainium1", "trainium2", "trainium3"]
+spec = tm.chip(chip)
+peak = spec.core.tensor.peak_flop_per_s[dtype]
+yours = tm.kernel.matmul(chip, m, n, k, dtype)
+large = tm.kernel.matmul(chip, 16 * KIB, 16 * KIB, 16 * KIB, dtype)
+logical = tm.kernel.matmul(chip, m, n, k, dtype, lnc=None)
+compiled = tm.kernel.matmul(chip, m, n, k, dtype, lnc=None, stack="stack-torch-compile-beta2")
+
+# %% tags=["hide-input"]
+Markdown(
+    f"**A tuned kernel on one core of {spec.name} multiplies large {dtype.upper()} matrices at "
+    f"{format_quantity(large.flop_per_s, 'FLOP/s')}, {large.flop_per_s / peak:.0%} of the core's printed "
+    f"{format_quantity(peak, 'FLOP/s')}.** Your {m:,} x {k:,} by {k:,} x {n:,} takes "
+    f"{format_quantity(yours.time_s, 's')}, bound by {yours.bound}, and reaches {yours.flop_per_s / peak:.0%}; on a "
+    f"logical core of {logical.lnc} it takes {format_quantity(logical.time_s, 's')} tuned and "
+    f"{format_quantity(compiled.time_s, 's')} through torch.compile, called from the host."
+)
+
+# %% [markdown]
+# ## Notation
+#
+# A NeuronCore is four engines with instruction streams of their own: TensorE multiplies, VectorE and ScalarE work along 128
+# lanes, GPSIMD runs programs, and sixteen DMA engines move bytes between HBM and the on-chip SBUF. Products collect in PSUM.
+
+# %% tags=["hide-input"]
+charts.table(
+    tables.notation(
+        chip,
+        {
+            "tensor.clock_hz": "f",
+            "tensor.array_rows": "R, in BF16",
+            "tensor.max_stationary_cols": "S0",
+            "tensor.max_moving_cols": "V0",
+            "tensor.min_initiation_cycle": "c0",
+            "tensor.access_overhead_cycle": "c1",
+            "vector.clock_hz": "f of VectorE",
+            "scalar.clock_hz": "f of ScalarE",
+            "sbuf_bytes": "S",
+            "dma_engines": "engines",
+            "dma_engine_bytes_per_s": "rate of one engine",
+            "dma_start_s": "semaphore to start",
+        },
+    ),
+    caption=f"What this chapter calls things, for one core of {spec.name}",
+    download="notation",
+)
+
+# %% [markdown]
+# ## The model
+#
+# TensorE holds a stationary tile of at most $R \times S_0$ and streams a moving tile of at most $V_0$ columns past it. An
+# instruction costs $\max(\min(c_0, s), v)$ cycles for $s$ stationary and $v$ moving columns; FP32 takes $r = 4$ passes.
+#
+# $$t_T = \frac{r}{f}\Bigl\lceil\frac{K}{R}\Bigr\rceil \sum_{s}\sum_{v} \bigl[\max(\min(c_0, s),\, v) + c_1\bigr]$$
+#
+# $c_1$, the documented cost of opening an access to SBUF or PSUM, is what a tuned kernel cannot hide. The other engines are
+# busy beside TensorE: VectorE copies results out of PSUM, DMA loads operands and stores results. With the overlap $o_i$ of
+# each with TensorE,
+#
+# $$t = t_0 + \max_i(o_i\,t_i) + \sum_i (1 - o_i)\,t_i ,$$
+#
+# so $o = 1$ gives the lower bound, all engines side by side, and $o = 0$ the upper, all in a row. $t_0$ holds launch, the
+# first load, the last store, and waits for semaphores that nothing hides (about 1.3 µs each).
+#
+# **By hand.** A BF16 product of side 2,048 on Trainium2 is 16 x 16 x 4 = 1,024 instructions of 512 + 60 cycles at 2.4 GHz:
+# 244 µs. Measured: 244.2 µs. Without the 60 cycles it would be 218 µs, the documented peak.
+
+# %%
+by_hand = 16 * 16 * 4 * (512 + 60) / 2.4e9
+by_hand / US, float(tm.kernel.matmul("trainium2", 2048, 2048, 2048).tensor_s) / US
+
+# %% [markdown]
+# The difference between the two numbers is the current ramp: TensorE of Trainium2 and Trainium3 starts a burst at half rate.
+
+# %% [markdown]
+# ## Your shape
+
+# %%
+charts.bars(
+    tables.engine_times(yours),
+    x="engine",
+    y="busy_s",
+    caption=f"{m:,} x {k:,} x {n:,} in {dtype.upper()} on {spec.name}: {yours.bound} is busy longest",
+)
+
+# %% tags=["hide-input"]
+Markdown(
+    f"Roofline {format_quantity(yours.roofline_s, 's')}, whole tiles {format_quantity(yours.tile_s, 's')}, a tuned kernel "
+    f"{format_quantity(yours.time_s, 's')}, engines in a row {format_quantity(yours.upper_s, 's')}.\n\n**What to change:** "
+    f"{yours.hint}."
+)
+
+# %% [markdown]
+# ## How large must a product be?
+
+# %%
+sides = tables.by_side(chip, [dtype], np.round(np.geomspace(64, 16 * KIB, 65)))
+tuned = sides[sides.tier == "tuned kernel"].set_index("side").rate_flop_per_s
+near = tuned.index[(tuned >= 0.9 * tuned.iloc[-1])][0]
+charts.lines(
+    sides,
+    x="side",
+    y="rate_flop_per_s",
+    color="tier",
+    log_x=True,
+    log_y=True,
+    caption=f"One core of {spec.name}: a tuned product comes within a tenth of its plateau from a side of {near:,.0f} on",
+)
+
+# %% [markdown]
+# ## Why is M = 1590 slow?
+#
+# A partial tile costs as much as a full one, so a size just above a whole number of tiles wastes most of one.
+
+# %%
+rows = tables.by_rows(chip, np.arange(64, 2049, 2), n, k, dtype)
+charts.lines(
+    rows, x="m", y="share", caption="Share of the full-tile rate over the rows of a product: a saw that flattens"
+)
+
+# %% tags=["hide-input"]
+at = tables.by_rows(chip, [m], n, k, dtype).share[0]
+tiles = int(np.ceil(m / 128))
+measured = kernels.comparison(["framework-compile"])
+slow = measured[measured.kernel.str.contains("M=1590")]
+Markdown(
+    f"{m:,} rows are {m / 128:.1f} tiles of 128: with the rows stationary the array runs {tiles}, {tiles * 128 / m - 1:.1%} "
+    f"more than it must. With the rows moving only the last, short instruction loses, and the tiles reach {at:.1%} of the "
+    f"full-tile rate. Padding is not the reason, then. The measured products with M = 1,590 take "
+    f"{(slow.measured / slow.tile_s).min():.1f} to {(slow.measured / slow.tile_s).max():.1f} times their tile bound because a "
+    f"call costs {format_quantity(tm.kernel.stack('stack-torch-compile-beta2').launch_s, 's')} and its transfers hide behind "
+    "nothing, which weighs most on small products."
+)
+
+# %% [markdown]
+# ## The smallest useful tile
+#
+# With a short contraction TensorE finishes an output tile before the last one has left PSUM. From these contractions on
+# TensorE bounds:
+
+# %%
+smallest = tables.smallest_contractions(GENERATIONS)
+charts.table(smallest, caption="Smallest useful contraction in BF16", download="contraction")
+
+# %% [markdown]
+# On Trainium3 the 512 x 128 MX array can run as four of 128 x 128, which helps a contraction shorter than 512:
+
+# %%
+short = {split: tm.kernel.matmul("trainium3", 4096, 4096, 128, "mxfp8", split=split) for split in (1, 4)}
+{split: format_quantity(answer.tensor_s, "s") for split, answer in short.items()}
+
+# %% [markdown]
+# ## What waiting costs
+#
+# An engine that needs another's result waits for a semaphore, about 1.3 µs. A kernel that buffers twice hides it, one that
+# waits once an output tile or once an instruction does not. Transposes on TensorE take its cycles; on Trainium3 they run in
+# the background, and DMA can transpose on the way from HBM on Trainium2 and Trainium3.
+
+# %%
+charts.table(tables.schedules("trainium2", 2048.0), caption="Side 2,048 in BF16 on Trainium2", download="schedules")
+
+# %% [markdown]
+# ## All cores at once
+#
+# LNC=2 makes two physical cores one logical one; each core keeps its own tiles. With all cores at work each is slower than
+# alone. Whether HBM or the power supply is the reason, the sources do not say; the share was measured once, on Trainium2, and
+# is assumed for the others.
+
+# %%
+together = tables.cores(chip, 16384.0, dtype)
+charts.table(together, caption=f"A 16,384 cube on one logical core of {spec.name}", download="cores")
+
+# %% [markdown]
+# ## Experts, four-bit weights, sparsity
+#
+# A grouped product pads each expert's tokens to tiles of its own. With few tokens an expert is bound by its weights, so the
+# storage counts; NVFP4 has no hardware path to MXFP8, so VectorE unpacks it and becomes the bound.
+
+# %%
+grouped = tables.experts("trainium3", 2.0 ** np.arange(11), 5760, 2880, 16, ["mxfp8", "mxfp4", "nvfp4"])
+charts.lines(
+    grouped,
+    x="tokens_per_expert",
+    y="time_s",
+    color="weights",
+    log_x=True,
+    log_y=True,
+    caption="Sixteen experts on one core of Trainium3: MXFP4 halves the time, NVFP4 in software loses it again",
+)
+
+# %% [markdown]
+# Tokens of one expert need not lie beside each other: `gather="dereference"` indexes them in place on Trainium3, `"rows"` has
+# DMA fetch row by row, `"permute"` sorts them in HBM first. M:N structured sparsity (`compression=4`) runs up to four times
+# as fast in BF16, twice in FP8, and is off everywhere unless asked for.
+
+# %% [markdown]
+# ## The other engines
+
+# %%
+shown = ["residual", "rmsnorm", "softmax", "silu", "rope", "quantise"]
+lanes = tables.lane_operators(GENERATIONS, 4096.0, 4096.0, shown)
+charts.bars(
+    lanes,
+    x="operator",
+    y="time_s",
+    color="chip",
+    caption="Operators on a 4,096 square held in SBUF: Trainium2 widened VectorE, Trainium3 raised its clock",
+)
+
+# %% [markdown]
+# ## Where the exponential bounds
+#
+# Softmax needs one exponential a score; the two products need FLOP in proportion to the head size. So a small head is bound
+# by the exponential. AWS's guide gives Trainium3's VectorE an instruction with four times ScalarE's rate; the deep dive says
+# four times Trainium2's rate a cycle without naming the engine. Both readings are computed: the rate is the same, the engine
+# that carries it is not.
+
+# %%
+heads = tables.attention_engines(GENERATIONS, 4096.0, [64, 128, 256], 8.0)
+own = heads[~((heads.chip == "Trainium3") & (heads.exponential != "vector"))]
+charts.bars(
+    own[own.head_size == 128],
+    x="engine",
+    y="busy_s",
+    color="chip",
+    caption="Causal attention, head size 128, 8 heads of 4,096 tokens: the exponential bound Trainium2 and no longer Trainium3",
+)
+
+# %%
+wide = heads.pivot_table(index=["chip", "exponential", "head_size"], columns="engine", values="busy_s").reset_index()
+wide = wide.merge(heads.groupby(["chip", "exponential", "head_size"])[["bound", "time_s"]].first().reset_index())
+charts.table(
+    wide.rename(columns={e: f"{e}_s" for e in ("TensorE", "VectorE", "ScalarE", "DMA")}),
+    caption="Busy time by engine, head size and reading of the exponential",
+    download="attention",
+)
+
+# %% [markdown]
+# ## Three tiers: roofline, tiles, what the path reaches
+
+# %%
+tiers = kernels.tiers().groupby(["group", "tier"], sort=False).share.median().reset_index()
+charts.bars(
+    tiers,
+    x="group",
+    y="share",
+    color="tier",
+    caption="Median share of the roofline rate: tiles cost little, the software path decides",
+)
+
+# %% [markdown]
+# ## Check: kernels that others measured
+
+# %%
+table = kernels.comparison()
+columns = ["group", "chip", "kernel", "dtype", "quantity", "measured", "predicted", "error", "bound"]
+charts.table(table[columns], caption="Every usable kernel row: s or B, signed error", download="kernels")
+
+# %%
+charts.table(kernels.summary(table), caption="Error by group", download="errors")
+
+# %% tags=["hide-input"]
+errors = kernels.summary(table).set_index("group")
+held_out = {group: kernels.leave_one_out(group).error.abs().median() for group in kernels.FITTED}
+Markdown(
+    f"Tuned NKI matrix multiplies in BF16, FP16 and MXFP8: median absolute error "
+    f"**{errors.median_abs_error['tuned-nki']:.1%}** over {errors.rows['tuned-nki']} rows, with documented constants and "
+    "full overlap, nothing fitted. "
+    f"FP32 apart: {errors.median_abs_error['fp32']:.1%}. The framework paths have one launch cost and one share of bandwidth "
+    f"each, fitted to their rows: torch.compile {errors.median_abs_error['framework-compile']:.1%} "
+    f"({held_out['framework-compile']:.1%} on rows left out of the fit), trace "
+    f"{errors.median_abs_error['framework-trace']:.1%} ({held_out['framework-trace']:.1%}). The worst row of each group is in "
+    f"the table; attention rests on a single FP32 row, {errors.worst_error['attention']:+.0%}: a kernel that spills."
+)
+
+# %%
+charts.table(kernels.excluded(), caption="Kernel rows set aside, by reason", download="excluded")
+
+# %% [markdown]
+# ## What moves the answer
+#
+# * **The path.** A tuned kernel comes near the tile bound; a framework call of a small product loses most of it.
+# * **The dtype**, by whole factors: MXFP8 four times BF16 on Trainium3, FP32 a quarter.
+# * **All cores or one**: the share above, measured once on Trainium2; no figure exists for Trainium3.
+#
+# ## What is left out
+#
+# Re-engaging of the current ramp in kernels that fall below half utilisation; bank conflicts in SBUF and PSUM; the compiler's
+# choice of tiles; the second port that GPSIMD shares with VectorE. The bytes of the Trainium3 kernel are three times what its
+# SBUF demands: blocking is the kernel's choice (`block_rows`, `block_columns`), the default is what fits.
+
+# %% [markdown]
+# ```{admonition} Takeaway
+# :class: tip
+# Count instructions of 128 x 128 x 512 and pay 512 + 60 cycles for each: that is a tuned matrix multiply. Then ask which
+# software path will run it.
+# ```
+
+# %% [markdown]
+# ## Problems
+#
+# **1.** How long does a BF16 product of side 4,096 take on one core of Trainium3, tuned?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# 32 x 32 x 8 = 8,192 instructions of 572 cycles at 2.4 GHz: 1.95 ms.
+# ```
+#
+# **2.** A decode step multiplies one row by a 4,096 x 4,096 weight on Trainium2. Which operand should be stationary?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# The weight: 32 x 32 instructions of 64 cycles each, 27 µs before overhead. With the row stationary each of 32 x 8
+# instructions streams 512 columns: 55 µs. DMA needs 93 µs for the weight either way and bounds.
+# ```
+#
+# **3.** Why does Trainium3's faster exponential not speed up attention with a head size of 256?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# TensorE's work grows with the head size, the exponential's does not: at 256 TensorE bounds with either unit.
+# ```
+
+# %% [markdown]
+# ## Sources
+
+# %% tags=["hide-input"]
+used = tm.facts()
+parts = [tm.chip(name).core.id for name in GENERATIONS]
+shown = used.entity.str.split(".").str[0].isin(parts) | used.entity.str.startswith(("stack-", "op-", "neuron-dma"))
+sources = chips.bibliography(used[shown].source)
+charts.table(sources, caption="Sources of the figures in this chapter", download="sources")

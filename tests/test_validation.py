@@ -1,0 +1,255 @@
+"""Measured rows: what they mean, how well they are predicted, and what hostile tables get."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import trnmodel as tm
+from trnmodel.catalog.load import DATA
+from trnmodel.studies.calibration import MEANINGS, accuracy, calibrate, cases, family_split
+from trnmodel.studies.readings import COLUMNS, UnreadableRowError, aliases, number, reading, rules
+from trnmodel.studies.validation import PREDICTORS, validate
+
+MEASURED = DATA / "measured.csv"
+ROW = {
+    "source": "somebody's table",
+    "date_or_sdk": "SDK 2.29",
+    "instance": "trn2.48xlarge",
+    "n_chips": "16",
+    "n_cores_used": "128",
+    "lnc": "2",
+    "workload": "Llama-3.1-70B",
+    "phase": "decode",
+    "batch": "1",
+    "input_len": "1024",
+    "output_len": "1024",
+    "seq_len": "2048",
+    "tp": "64",
+    "pp": "1",
+    "dp": "1",
+    "precision": "BF16",
+    "metric": "TPOT p50",
+    "value": "15",
+    "unit": "ms",
+    "note": "",
+    "kind": "inference-LLM",
+    "tier": "A",
+}
+
+
+def one(**change):
+    return validate(pd.DataFrame([ROW | change])).iloc[0]
+
+
+@pytest.fixture(scope="module")
+def table():
+    return tm.validation()
+
+
+def test_every_row_is_predicted_or_says_why(table):
+    assert len(table) == len(pd.read_csv(MEASURED))
+    assert ((table.skipped == "") == table.predicted.notna()).all()
+    done = table[table.skipped == ""]
+    assert (done.predicted > 0).all()
+    assert (done.low <= done.predicted * (1 + 1e-9)).all()
+    assert (done.high >= done.predicted * (1 - 1e-9)).all()
+    value = done.value.map(number)
+    np.testing.assert_allclose(done.error, done.predicted / value - 1)
+    assert done[done.weight == 0].set_aside.ne("").all()
+    assert table.group.ne("").all()
+
+
+def test_most_inference_rows_are_predicted(table):
+    rows = table[table.kind.isin(["inference-LLM", "inference-encoder", "memory-footprint"])]
+    assert (rows.skipped == "").mean() > 0.85
+
+
+@pytest.mark.parametrize(
+    ("kind", "meaning", "limit"),
+    [
+        ("inference-LLM", "prefill", 0.20),
+        ("inference-LLM", "loaded-step", 0.10),
+        ("inference-LLM", "generated-throughput", 0.10),
+        ("inference-LLM", "run-per-token", 0.12),
+        ("inference-LLM-profile", "decode-read-bytes", 0.02),
+        ("inference-encoder", "forward", 0.12),
+        ("memory-footprint", "memory:total", 0.15),
+        ("memory-footprint", "memory:weights", 0.15),
+        ("memory-footprint", "memory:cache", 0.15),
+    ],
+)
+def test_median_error_by_meaning(table, kind, meaning, limit):
+    rows = table[(table.kind == kind) & (table.meaning == meaning) & (table.weight > 0)].drop_duplicates(
+        "configuration"
+    )
+    assert len(rows)
+    assert rows.error.abs().median() < limit
+
+
+def test_decode_steps_of_models_that_the_fit_has_not_seen():
+    errors = accuracy(MEASURED, "decode")
+    left_out, naive = errors.left_out_error.abs(), errors.naive_left_out_error.abs()
+    assert len(errors) > 60
+    assert left_out.median() < 0.06
+    assert left_out.mean() < 0.09
+    assert left_out.median() < naive.median()
+    assert left_out.mean() < naive.mean()
+
+
+def test_trn2_from_a_fit_on_trn1_and_inf2():
+    errors = family_split(MEASURED, "decode")
+    assert errors["where"].str.startswith("trn2").all()
+    assert errors.error.abs().median() < 0.12
+    assert errors.error.abs().max() < 0.12
+    assert errors.error.abs().median() < errors.naive_error.abs().median()
+
+
+def test_experts_have_a_line_of_their_own():
+    of = cases(MEASURED, "expert-decode")
+    from trnmodel.studies.calibration import log_errors
+
+    assert len({case.model for case in of}) >= 4
+    assert np.median(np.abs(np.expm1(log_errors(of)))) < 0.30
+
+
+def test_shipped_efficiencies_are_those_of_the_fit():
+    """What a fit on the shipped rows gives is what `data/facts/efficiencies.csv` holds, within its range."""
+    table = calibrate(MEASURED, ["decode", "encoder"])
+    assert (table.fitted / table.in_force - 1).abs().max() < 0.10
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("~200", 200),
+        ("1500±150", 1500),
+        ("4k (~4096)", 4096),
+        ("17-19", 18),
+        ("1,024", 1024),
+        (12, 12),
+        ("FP32", math.nan),
+        ("", math.nan),
+    ],
+)
+def test_numbers_as_tables_print_them(text, value):
+    assert number(text) == pytest.approx(value, nan_ok=True)
+
+
+def test_rules_are_complete():
+    meanings = {rule.meaning for rule, _ in rules()} - {"", "set-aside"}
+    assert meanings <= set(PREDICTORS)
+    assert all(rule.reason for rule, _ in rules())
+    assert {meaning for group in MEANINGS.values() for meaning in group} <= set(PREDICTORS)
+    for _, model in aliases():
+        assert tm.model(model).total_params > 0
+
+
+def test_a_duplicate_page_counts_once(table):
+    first = table[table.source.str.contains("8907253c") & table.workload.str.contains("Llama-2-13b")]
+    assert (first.weight == 0).all()
+
+
+def test_compiled_batch_runs():
+    """Seed-OSS compiled for 120 takes as long with 40 as with 120 active; the note says which batch is compiled."""
+    seed = {"source": "Seed-OSS-36B-Instruct on Trainium2", "workload": "Seed-OSS-36B-Instruct", "tp": "8",
+            "seq_len": "1536",
+            "input_len": "1000", "output_len": "500", "metric": "ITL median", "n_cores_used": "16"}  # fmt: skip
+    note = "max-num-seqs (compiled decode batch) 120, concurrency 40: ITL follows the compiled batch"
+    assert one(**seed, batch="40", note=note).predicted == one(**seed, batch="120", note=note).predicted
+    assert one(**seed, batch="1").predicted == one(**seed, batch="40").predicted
+
+
+def test_old_pages_divide_the_run_by_all_tokens():
+    """8.66, 4.39 and 0.38 ms a token are one machine at three splits of the tokens."""
+    old = {"source": "aws-neuron-sdk general/benchmarks/inf2/latency_data_decoder.csv",
+           "date_or_sdk": "2024-02-13 (first seen); SDK 2.17.0",
+           "instance": "inf2.48xlarge", "lnc": "", "workload": "Llama-2-13b", "tp": "24", "n_cores_used": "24",
+           "metric": "latency per token p50", "phase": "decode (per token?) as printed"}  # fmt: skip
+    for given, out, value in ((128, 3968, 8.66), (1024, 1024, 4.39), (3968, 128, 0.38)):
+        row = one(**old, input_len=str(given), output_len=str(out), seq_len=str(given + out), value=str(value))
+        assert abs(row.error) < 0.15
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"workload": "CodeLlama-13B", "tp": "8", "instance": "inf2.48xlarge", "lnc": "", "n_cores_used": "8"},
+        {"workload": "meta-llama/Llama-3.1-405B-Instruct", "precision": "FP8"},
+        {"workload": "Qwen_Qwen3-14B", "tp": "", "n_cores_used": "16"},
+        {"workload": "mistralai/Mistral-Small-24B", "tp": "8", "metric": "TTFT", "unit": "s", "phase": "prefill"},
+        {"workload": "Qwen3-235B-A22B", "metric": "inter-token latency mean", "kind": "inference-LLM-serving"},
+        {"instance": "trn3-nl72x2-pcie160", "metric": "ITL"},
+        {"seq_len": "", "metric": "throughput", "phase": "e2e", "unit": "tokens/s"},
+        {"workload": "bert-large-uncased", "kind": "inference-encoder", "metric": "latency p50", "tp": "",
+         "instance": "inf2.xlarge",
+         "lnc": "", "n_cores_used": "2", "seq_len": "128", "input_len": "", "output_len": ""},
+    ],
+)  # fmt: skip
+def test_unseen_rows_are_predicted(change):
+    row = one(**change)
+    assert row.skipped == ""
+    assert row.predicted > 0
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"workload": "Nobody-1T"}, "no configuration"),
+        ({"instance": "trn9.48xlarge"}, "trn9"),
+        ({"unit": "parsecs"}, "parsecs"),
+        ({"value": "fast"}, "no positive number"),
+        ({"value": "-3"}, "no positive number"),
+        ({"batch": "-4"}, "batch"),
+        ({"tp": "5000"}, "more ranks"),
+        ({"tp": "0"}, "tp"),
+        ({"lnc": "7"}, "lnc"),
+        ({"kind": "weather", "metric": "rain"}, "no rule"),
+        ({"input_len": "", "output_len": "", "seq_len": ""}, "no context"),
+        ({"metric": "TPOT mean", "note": "EAGLE3; acceptance 69 %"}, "speculative"),
+        ({"workload": "\0", "note": "'; drop table"}, "no configuration"),
+    ],
+)
+def test_rows_that_cannot_be_predicted_say_why(change, reason):
+    row = one(**change)
+    assert math.isnan(row.predicted)
+    assert reason in row.skipped
+
+
+def test_models_of_the_caller_come_first():
+    rows = pd.DataFrame([ROW | {"workload": "my-model"}])
+    assert validate(rows, models={"my-model": "llama-3.1-70b"}).iloc[0].skipped == ""
+    assert validate(rows, models={"my-model": tm.model("qwen3-32b")}).iloc[0].model == "qwen3-32b"
+
+
+def test_hostile_tables(tmp_path):
+    for wrong in (7, None, [1, 2], {"a": 1}):
+        with pytest.raises(ValueError, match="DataFrame"):
+            validate(wrong)
+    with pytest.raises(ValueError, match="missing"):
+        validate(pd.DataFrame({"a": [1]}))
+    with pytest.raises(ValueError, match="not a readable CSV"):
+        validate(tmp_path / "nothing.csv")
+    (tmp_path / "empty.csv").write_text("")
+    with pytest.raises(ValueError, match="not a readable CSV"):
+        validate(tmp_path / "empty.csv")
+    (tmp_path / "binary.csv").write_bytes(bytes(range(256)))
+    with pytest.raises(ValueError, match="rows"):
+        validate(tmp_path / "binary.csv")
+    assert len(validate(pd.DataFrame(columns=COLUMNS))) == 0
+
+
+def test_missing_columns_and_numbers_are_read():
+    bare = {
+        name: ROW[name]
+        for name in ("instance", "workload", "metric", "value", "unit", "tp", "batch", "seq_len", "kind", "phase")
+    }
+    row = validate(pd.DataFrame([bare | {"tp": 64, "batch": 1.0, "seq_len": 2048, "value": 15.0}])).iloc[0]
+    assert row.skipped == ""
+    assert row.predicted == pytest.approx(one(input_len="", output_len="", lnc="").predicted)
+
+
+def test_a_reading_names_what_it_lacks():
+    with pytest.raises(UnreadableRowError, match="no rule"):
+        reading(ROW | {"metric": "mood"})
