@@ -66,8 +66,17 @@ def test_communication_golden(row):
 @pytest.mark.parametrize(
     ("tp", "policy", "held"),
     # Llama-3-70B: 64 query and 8 KV heads; 24 ranks pad the query heads to 72, three a rank
-    [(1, "replicate", 8), (8, "replicate", 1), (24, "replicate", 1), (32, "replicate", 1), (12, "replicate", 6)]
-    + [(8, "multi-head", 1), (24, "multi-head", 3), (32, "multi-head", 2), (32, "even", 0.25)],
+    [
+        (1, "replicate", 8),
+        (8, "replicate", 1),
+        (24, "replicate", 1),
+        (32, "replicate", 1),
+        (12, "replicate", 6),
+        (8, "multi-head", 1),
+        (24, "multi-head", 3),
+        (32, "multi-head", 2),
+        (32, "even", 0.25),
+    ],
 )
 def test_kv_heads_of_a_rank(tp, policy, held):
     assert float(kv_heads_per_rank(64, 8, tp, policy)) == held

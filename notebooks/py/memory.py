@@ -220,8 +220,12 @@ charts.table(
 
 # %%
 transfers = kernels.comparison(["dma", "memory", "bytes"])
-columns = ["group", "chip", "kernel", "quantity", "measured", "predicted", "error"]
-charts.table(transfers[columns], caption="Kernel rows that are about memory", download="transfers")
+moved = kernels.side_by_side(transfers, "bytes")
+charts.table(moved, caption="HBM bytes of kernels: counted by the profiler, and by blocking", download="bytes")
+
+# %%
+timed = kernels.side_by_side(transfers, "time")
+charts.table(timed, caption="Kernels that only move data, and single transfers", download="transfers")
 
 # %% tags=["hide-input"]
 errors = kernels.summary(transfers).set_index("group")

@@ -285,8 +285,12 @@ charts.bars(
 
 # %%
 table = kernels.comparison()
-columns = ["group", "chip", "kernel", "dtype", "quantity", "measured", "predicted", "error", "bound"]
-charts.table(table[columns], caption="Every usable kernel row: s or B, signed error", download="kernels")
+timed = kernels.side_by_side(table, "time")
+charts.table(timed, caption="Every kernel with a usable time, and the signed error", download="kernel-times")
+
+# %%
+moved = kernels.side_by_side(table, "bytes")
+charts.table(moved, caption="Every kernel with usable HBM bytes, and the signed error", download="kernel-bytes")
 
 # %%
 charts.table(kernels.summary(table), caption="Error by group", download="errors")

@@ -7,7 +7,17 @@ import pytest
 
 from trnmodel import report
 
-OTHER = {"chip-roofline": {"chip": "trainium2", "comparators": ["a100"], "intensity_flop_per_byte": 40.0}}
+OTHER = {
+    "chip-roofline": {"chip": "trainium2", "comparators": ["a100"], "intensity_flop_per_byte": 40.0},
+    "neuroncore": {"chip": "trainium3", "m": 4096, "n": 4096, "k": 512, "dtype": "mxfp8"},
+    "memory": {
+        "chip": "trainium2",
+        "model": "llama-3.1-70b",
+        "precision": "fp8",
+        "row_bytes": 4096.0,
+        "storage_bytes_per_s": 8e9,
+    },
+}
 
 
 @pytest.fixture

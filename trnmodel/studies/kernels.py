@@ -115,6 +115,29 @@ def comparison(groups: Iterable[str] | None = None) -> pd.DataFrame:
     return pd.DataFrame(records)
 
 
+def side_by_side(table: pd.DataFrame, quantity: str) -> pd.DataFrame:
+    """The times ("time") or the HBM bytes ("bytes") of a comparison, with the unit in the names of the columns.
+
+    Examples
+    --------
+    >>> side_by_side(comparison(["tuned-nki"]), "time").columns.tolist()[4:7]
+    ['measured_s', 'predicted_s', 'error']
+    """
+    unit = {"time": "s", "bytes": "bytes"}[quantity]
+    rows = table[(table.quantity == "time") == (quantity == "time")]
+    kept = [
+        "group",
+        "chip",
+        "kernel",
+        "dtype",
+        "measured",
+        "predicted",
+        "error",
+        "bound" if unit == "s" else "quantity",
+    ]
+    return rows[kept].rename(columns={name: f"{name}_{unit}" for name in ("measured", "predicted")})
+
+
 def summary(table: pd.DataFrame) -> pd.DataFrame:
     """Error of a comparison by group: rows, median absolute, median signed, worst.
 

@@ -13,7 +13,7 @@ from trnmodel.catalog.specs import Chip, Precision
 from trnmodel.catalog.systems import System
 from trnmodel.result import Result, blank, reason_mask, require_numbers
 from trnmodel.workloads.efficiencies import Efficiencies
-from trnmodel.workloads.inference import Step, decode_step, prefill
+from trnmodel.workloads.inference import decode_step, prefill
 from trnmodel.workloads.parallelism import Mapping
 from trnmodel.workloads.site import site
 from trnmodel.workloads.transformer import Transformer
@@ -97,15 +97,6 @@ def _waiting_s(utilisation: NDArray, service_s: NDArray, share: float) -> NDArra
     busy = np.clip(utilisation, np.finfo(float).tiny, 1 - np.finfo(float).eps)
     mean_if_waiting = service_s / (2 * (1 - busy))
     return np.where(busy > 1 - share, mean_if_waiting * np.log(busy / (1 - share)), 0.0)
-
-
-def _prompt_s(ask: dict, input_tokens: NDArray, prefix_share: NDArray, chunk_tokens: NDArray | None) -> Step:
-    """The prefill of one prompt beyond its cached prefix, whole or as its mean chunk."""
-    past = input_tokens * prefix_share
-    new = np.maximum(input_tokens - past, 1.0)
-    if chunk_tokens is None:
-        return prefill(input_tokens=new, past=past, **ask)
-    return prefill(input_tokens=np.minimum(chunk_tokens, new), past=past + np.maximum(new - chunk_tokens, 0) / 2, **ask)
 
 
 def _in_flight(
@@ -200,61 +191,76 @@ def serve(
     require_numbers(0, above=True, requests_per_s=requests_per_s)
     require_numbers(1, input_tokens=input_tokens, output_tokens=output_tokens, max_batch=max_batch)
     require_numbers(0, prefix_share=prefix_share, draft_step_s=draft_step_s)
+    if np.any(np.greater(prefix_share, 1)):
+        raise ValueError(f"prefix_share={prefix_share!r}: allowed are shares from 0 to 1")
     mapping = mapping or Mapping()
-    total = np.add(input_tokens, output_tokens)
     ask = {"model": model, "system": system, "mapping": mapping, "precision": precision, "efficiencies": efficiencies}
-    ask["max_context"] = total if max_context is None else max_context
-    rate, given, output, top, share = np.broadcast_arrays(
-        *(
-            np.asarray(x, dtype=float)
-            for x in (requests_per_s / mapping.dp, input_tokens, output_tokens, max_batch, prefix_share)
-        )
-    )
+    ask["max_context"] = np.add(input_tokens, output_tokens) if max_context is None else max_context
+    numbers = (np.divide(requests_per_s, mapping.dp), input_tokens, output_tokens, max_batch, prefix_share)
+    rate, given, output, top, share = np.broadcast_arrays(*(np.asarray(x, dtype=float) for x in numbers))
     if batching == "static":
         return _static(ask, rate, given, output, top)
-    yielded = tokens_per_step(draft_tokens, acceptance)
-    more = {"new_tokens": np.add(draft_tokens, 1)}
-    context = given + output / 2
     chunk = None if chunk_tokens is None else np.asarray(chunk_tokens, dtype=float)
-    piece = _prompt_s(ask, given, share, chunk)
-    pieces = 1.0 if chunk is None else np.ceil(np.maximum(given * (1 - share), 1) / chunk)
+    draft = tuple(np.asarray(x, dtype=float) for x in (draft_tokens, acceptance, draft_step_s))
+    return _continuous(ask, rate, given * share, given * (1 - share), output, top, chunk, draft, compiled)
+
+
+def _continuous(
+    ask: dict,
+    rate: NDArray,
+    past: NDArray,
+    new: NDArray,
+    output: NDArray,
+    top: NDArray,
+    chunk: NDArray | None,
+    draft: tuple[NDArray, NDArray, NDArray],
+    compiled: bool,
+) -> Serving:
+    """Prompts one after another, decode steps in the time that they leave."""
+    draft_tokens, acceptance, draft_step_s = draft
+    new = np.maximum(new, 1.0)
+    yielded, more, context = (
+        tokens_per_step(draft_tokens, acceptance),
+        {"new_tokens": draft_tokens + 1},
+        past + new + output / 2,
+    )
+    length = new if chunk is None else np.minimum(chunk, new)
+    pieces = np.ceil(new / length)
+    piece = prefill(input_tokens=length, past=past + (new - length) / 2, **ask)
     prompt_s = piece.time_s * pieces
     busy = rate * prompt_s
-    left = np.where(busy < 1, 1 - busy, np.nan)
-    batch = _in_flight(ask, rate, left * yielded, output, context, top, compiled, **more)
+    left = np.where(busy < 1, 1 - busy, np.nan) * yielded
+    batch = _in_flight(ask, rate, left, output, context, top, compiled, **more)
     runs = top if compiled else np.clip(np.nan_to_num(batch, nan=1.0, posinf=1.0), 1.0, top)
     step = decode_step(batch=runs, context=context, **more, **ask)
-    step_s = step.time_s + np.multiply(draft_tokens, draft_step_s)
-    return _serving(mapping, system, rate, output, batch, step, step_s, piece, prompt_s, pieces, yielded, busy, top)
-
-
-def _serving(
-    mapping, system, rate, output, batch, step, step_s, piece, prompt_s, pieces, yielded, busy, top
-) -> Serving:
-    """Times of requests from the step, the prompt and the share of time that prompts take."""
-    tpot = step_s / yielded / np.where(busy < 1, 1 - busy, np.nan)
-    stalls = rate * output * tpot
-    worst = tpot + prompt_s * NORMAL_99 * np.sqrt(np.maximum(stalls, 0)) / output
-    first = prompt_s + (pieces - 0.5) * step_s
-    ttft = [first + _waiting_s(busy, prompt_s, share) for share in (0.5, 0.99)]
+    step_s = step.time_s + draft_tokens * draft_step_s
+    tpot = step_s / left
     mask = reason_mask(~(busy < 1), ~(batch <= top) & (busy < 1), ~(step.valid & piece.valid))
-    made = rate * mapping.dp * output
-    numbers = {
-        "batch": batch,
-        "step_s": step_s,
-        "prefill_s": prompt_s,
-        "tokens_per_step": yielded,
-        "prefill_utilisation": busy,
-        "ttft_p50_s": ttft[0],
-        "ttft_p99_s": ttft[1],
-        "tpot_mean_s": tpot,
-        "tpot_p99_s": worst,
-        "request_s": ttft[0] + tpot * (output - 1),
-        "tokens_per_s": made,
-        "tokens_per_s_per_user": 1 / tpot,
-        "tokens_per_s_per_chip": made / _chips(mapping, system),
+    times = {"step_s": step_s, "prefill_s": prompt_s, "tpot_mean_s": tpot, "prefill_utilisation": busy}
+    times["tpot_p99_s"] = tpot + prompt_s * NORMAL_99 * np.sqrt(np.maximum(rate * output * tpot, 0)) / output
+    first = prompt_s + (pieces - 0.5) * step_s
+    times |= _first_tokens(first, first, busy, prompt_s)
+    return _serving(ask, rate, output, mask, batch=batch, tokens_per_step=yielded, **times)
+
+
+def _first_tokens(median_s: NDArray, late_s: NDArray, busy: NDArray, service_s: NDArray) -> dict[str, NDArray]:
+    """Median and 99th percentile of TTFT: what every request takes, plus the wait in the queue."""
+    return {
+        "ttft_p50_s": median_s + _waiting_s(busy, service_s, 0.5),
+        "ttft_p99_s": late_s + _waiting_s(busy, service_s, 0.99),
     }
-    return Serving(requests_per_s=rate * mapping.dp, **blank(mask, **numbers), reason_mask=mask)
+
+
+def _serving(ask: dict, rate: NDArray, output: NDArray, mask: NDArray, **times: NDArray) -> Serving:
+    """Rates of all replicas and the time of a request, beside the times given."""
+    made = rate * ask["mapping"].dp * output
+    times |= {
+        "request_s": times["ttft_p50_s"] + times["tpot_mean_s"] * (output - 1),
+        "tokens_per_s": made,
+        "tokens_per_s_per_user": 1 / times["tpot_mean_s"],
+        "tokens_per_s_per_chip": made / _chips(ask["mapping"], ask["system"]),
+    }
+    return Serving(requests_per_s=rate * ask["mapping"].dp, **blank(mask, **times), reason_mask=mask)
 
 
 def _chips(mapping: Mapping, system: str | System | Chip) -> NDArray:
@@ -263,33 +269,15 @@ def _chips(mapping: Mapping, system: str | System | Chip) -> NDArray:
 
 def _static(ask: dict, rate: NDArray, given: NDArray, output: NDArray, top: NDArray) -> Serving:
     """Batches that fill up, start together and end together."""
-    mapping = ask["mapping"]
     first = prefill(batch=top, input_tokens=given, **ask)
     step = decode_step(batch=top, context=given + output / 2, **ask)
     run_s = first.time_s + (output - 1) * step.time_s
     busy = rate * run_s / top
-    filling = [(top - 1) / rate * share for share in (0.5, 0.99)]
-    ttft = [
-        wait + _waiting_s(busy, run_s, share) + first.time_s for wait, share in zip(filling, (0.5, 0.99), strict=True)
-    ]
-    mask = reason_mask(~(busy < 1), np.zeros(np.shape(busy), dtype=bool), ~(step.valid & first.valid))
-    made = rate * mapping.dp * output
-    numbers = {
-        "batch": top,
-        "step_s": step.time_s,
-        "prefill_s": first.time_s,
-        "tokens_per_step": np.ones(()),
-        "prefill_utilisation": busy,
-        "ttft_p50_s": ttft[0],
-        "ttft_p99_s": ttft[1],
-        "tpot_mean_s": step.time_s,
-        "tpot_p99_s": step.time_s,
-        "request_s": ttft[0] + (output - 1) * step.time_s,
-        "tokens_per_s": made,
-        "tokens_per_s_per_user": 1 / step.time_s,
-        "tokens_per_s_per_chip": made / _chips(mapping, ask["system"]),
-    }
-    return Serving(requests_per_s=rate * mapping.dp, **blank(mask, **numbers), reason_mask=mask)
+    filling_s = (top - 1) / rate
+    times = {"step_s": step.time_s, "prefill_s": first.time_s, "tpot_mean_s": step.time_s, "tpot_p99_s": step.time_s}
+    times |= _first_tokens(first.time_s + filling_s * 0.5, first.time_s + filling_s * 0.99, busy, run_s)
+    mask = reason_mask(~(busy < 1), False, ~(step.valid & first.valid))
+    return _serving(ask, rate, output, mask, batch=top, tokens_per_step=np.ones(()), prefill_utilisation=busy, **times)
 
 
 def disaggregate(
@@ -346,13 +334,12 @@ def disaggregate(
     ask = {"precision": precision, "efficiencies": decode_efficiencies, "max_context": given + output}
     step = decode_step(chosen, decode_system, decode_mapping, batch=batch, context=given + output / 2, **ask)
     sides = [(prefill_system, prefill_mapping), (decode_system, decode_mapping)]
-    chips = [np.ceil(m.replica_ranks / site(s, m.lnc).ranks_per_chip) for s, m in sides]
-    rates = [n * site(s, m.lnc).far_link_bytes_per_s for n, (s, m) in zip(chips, sides, strict=True)]
+    chips, network = zip(*(_replica(*side) for side in sides), strict=True)
     sent = chosen.kv_bytes(given, read_precision(precision).kv) + chosen.state_bytes()
-    transfer_s = sent / (np.minimum(*rates) * transfer_share)
     ratio = first.time_s * batch / (output * step.time_s)
     rate = batch / (output * step.time_s)
     mask = reason_mask(~np.asarray(first.valid), ~np.asarray(step.valid))
+    transfer_s = sent / (np.minimum(*network) * transfer_share)
     numbers = {
         "prefill_s": first.time_s,
         "transfer_s": transfer_s,
@@ -365,6 +352,13 @@ def disaggregate(
         "tokens_per_s_per_chip": rate * output / (chips[1] + ratio * chips[0]),
     }
     return Disaggregated(batch=batch, **blank(mask, **numbers), reason_mask=mask)
+
+
+def _replica(where: str | System | Chip, mapping: Mapping) -> tuple[NDArray, NDArray]:
+    """Chips of one replica, and the scale-out bandwidth of them all."""
+    at = site(where, mapping.lnc)
+    chips = np.ceil(mapping.replica_ranks / at.ranks_per_chip)
+    return chips, chips * at.far_link_bytes_per_s
 
 
 def frontier(
