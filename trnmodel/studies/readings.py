@@ -261,11 +261,13 @@ def _lengths(row: Mapping[str, str], cells: Mapping[str, str]) -> dict[str, floa
     }
 
 
-def _compiled_batch(row: Mapping[str, str], policy: str, batch: float) -> float:
+def _compiled_batch(note: str, policy: str, batch: float, replicas: int) -> float:
+    """Sequences of the compiled graph: the row's, a number, "total:N" over all replicas, or what the note says."""
     if policy.startswith("note:"):
-        found = re.search(policy.removeprefix("note:"), row["note"])
+        found = re.search(policy.removeprefix("note:"), note)
         return max(float(found[1]), batch) if found else batch
-    return max(batch, _first(number(policy), batch)) if policy != "row" else batch
+    stated = number(policy.removeprefix("total:")) / (replicas if policy.startswith("total:") else 1)
+    return max(batch, _first(stated, batch))
 
 
 def reading(row: Mapping[str, str], models: Mapping[str, Any] | None = None) -> Reading:
@@ -280,15 +282,18 @@ def reading(row: Mapping[str, str], models: Mapping[str, Any] | None = None) -> 
         raise UnreadableRowError(f"unit {row['unit']!r} is unknown; known are {sorted(SCALES)}")
     batch = _first(number(row["batch"]), 1.0)
     weight = float(cells["weight"] or 1)
+    mapping = _mapping(row, number(cells["replicas"]))
+    if cells["batch"].startswith("total"):
+        batch = max(1.0, batch / mapping[2])
     found = Reading(
         meaning=cells["meaning"],
         model=model_of(row["workload"], models),
         where=_where(row["instance"]),
         stack=cells["stack"],
-        mapping=_mapping(row, number(cells["replicas"])),
+        mapping=mapping,
         precision=_precision(row["precision"]),
         batch=batch,
-        compiled_batch=_compiled_batch(row, cells["batch"], batch),
+        compiled_batch=_compiled_batch(row["note"], cells["batch"], batch, mapping[2]),
         percentile=cells["percentile"],
         scale=SCALES[unit],
         rounding=float(cells["rounding"] or 0),
