@@ -17,8 +17,8 @@ NAN = math.nan
 
 
 def _mapping():
-    """An empty read-only mapping as the default of a field; a mapping has no hash."""
-    return field(default_factory=lambda: MappingProxyType({}), hash=False)
+    """An empty read-only mapping as the default of a field."""
+    return field(default_factory=lambda: MappingProxyType({}))
 
 
 def _check_numbers(spec) -> None:
@@ -32,7 +32,7 @@ def _check_numbers(spec) -> None:
                 raise ValueError(f"{spec.id}: {label} = {number!r} must be finite and not negative")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Spec:
     """What every spec has: an id, a printed name and the provenance of its fields."""
 
@@ -62,6 +62,15 @@ class Spec:
                 value = MappingProxyType(dict(value))
             object.__setattr__(self, name, NAN if value != value else value)  # one NaN, so that equal specs are equal
 
+    def _compared(self) -> tuple:
+        return tuple(getattr(self, spec_field.name) for spec_field in fields(self) if spec_field.compare)
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self._compared() == other._compared()
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.id))
+
     def range(self, name: str) -> tuple[float, float]:
         """Low and high of a field ("hbm_bytes_per_s", "peak_flop_per_s[bf16]"); equal where decided."""
         if name in self.ranges:
@@ -72,7 +81,7 @@ class Spec:
         return value, value
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Engine(Spec):
     """One engine of a NeuronCore: TensorE, VectorE, ScalarE or GPSIMD."""
 
@@ -95,7 +104,7 @@ class Engine(Spec):
     throttle_ramp_s: float = NAN
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Core(Spec):
     """One physical NeuronCore."""
 
@@ -118,7 +127,7 @@ class Core(Spec):
     dge_instruction_s: float = NAN
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Chip(Spec):
     """One accelerator chip (package). Peaks are dense, for the whole chip, by compute dtype.
 

@@ -39,7 +39,7 @@ def _empty() -> Mapping:
     return MappingProxyType({})
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Switch(Spec):
     """A scale-up switch chip: how many lanes and ports it has."""
 
@@ -47,7 +47,7 @@ class Switch(Spec):
     switch_ports: float = NAN
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class System(Spec):
     """Chips that share one scale-up fabric, with their host and network; `count` such domains side by side.
 

@@ -12,7 +12,7 @@ from trnmodel.catalog.specs import Chip, Spec
 DEFAULT_STACK = "default_stack"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Efficiencies(Spec):
     """Efficiencies, overheads and policies of a software stack in one SDK era.
 

@@ -18,7 +18,7 @@ from trnmodel.result import Result, blank, reason_mask, require_choice, require_
 Numeric = ArrayLike
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class KernelStack(Spec):
     """What a way of writing kernels makes of the chip: fixed costs, shares of bandwidth, overlap with TensorE.
 
