@@ -191,21 +191,31 @@ class Chip(Spec):
         return self.hbm_bytes * lnc / self.cores
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Precision:
     """Storage and compute dtypes of a model.
 
-    `weights`, `experts`, `kv` and `activations` are storage; `compute` is the dtype of the linear layers' matrix
-    multiply, `attention` that of the attention's. W4A8 is MXFP4 storage with MXFP8 compute.
+    `weights`, `experts` (as the weights unless given), `kv` and `activations` are storage; `compute` is the dtype of
+    the linear layers' matrix multiply, `attention` that of the attention's. W4A8 is MXFP4 storage, MXFP8 compute.
+
+    Raises
+    ------
+    ValueError
+        A dtype outside the closed list of `data/dtypes.csv`.
+
+    Examples
+    --------
+    >>> Precision(weights="mxfp4", compute="mxfp8").storage_bytes("experts")
+    0.53125
     """
 
-    name: str = "custom"
     weights: str = "bf16"
     experts: str | None = None
     kv: str = "bf16"
     activations: str = "bf16"
     compute: str = "bf16"
     attention: str = "bf16"
+    name: str = field(default="custom", kw_only=True)
 
     def __post_init__(self) -> None:
         from trnmodel.catalog.load import dtype_aliases, dtypes
@@ -213,9 +223,10 @@ class Precision:
         if self.experts is None:
             object.__setattr__(self, "experts", self.weights)
         for part in ("weights", "experts", "kv", "activations", "compute", "attention"):
-            dtype = dtype_aliases().get(getattr(self, part), getattr(self, part))
-            if dtype not in dtypes():
-                raise ValueError(f"{part}={dtype!r}: unknown dtype; allowed are {sorted(dtypes())}")
+            given = getattr(self, part)
+            dtype = dtype_aliases().get(given, given) if isinstance(given, str) else given
+            if not isinstance(dtype, str) or dtype not in dtypes():
+                raise ValueError(f"{part}={given!r}: unknown dtype; allowed are {sorted(dtypes())}")
             object.__setattr__(self, part, dtype)
 
     def storage_bytes(self, part: str) -> float:
