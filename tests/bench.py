@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 import trnmodel as tm
+from trnmodel.fabric import audit
 
 MILLION = 1_000_000
 
@@ -37,6 +38,33 @@ def cases() -> Iterator[tuple[str, float, float]]:
     rng = np.random.default_rng(0)
     m, n, k = rng.integers(1, 20_000, (3, MILLION))
     yield "tm.kernel.matmul, 1e6 shapes", median_s(lambda: tm.kernel.matmul("trainium2", m, n, k)), 1.0
+
+    sizes = np.geomspace(1, 1e10, MILLION)
+    yield (
+        "tm.collective, 1e6 all-reduce times",
+        median_s(lambda: tm.collective("all_reduce", sizes, "trn2.48xlarge")),
+        1.0,
+    )
+
+    yield "144-chip topology with all metrics", median_s(all_metrics), 5.0
+
+    llama = {"model": "llama-3.1-70b", "system": "trn2.48xlarge", "precision": "bf16"}
+    one = lambda: tm.decode_step(mapping=tm.Mapping(tp=64), batch=8, context=4096, **llama)  # noqa: E731
+    yield "one decode step", median_s(one, 50), 1e-3
+    batch, context = np.arange(1, 501.0)[:, None, None], np.linspace(64, 16_384, 500)[:, None]
+    grid = tm.Mapping(tp=np.array([8, 16, 32, 64]))
+    yield "1e6 decode steps with memory fit", median_s(lambda: decode_and_fit(llama, grid, batch, context)), 1.0
+
+
+def all_metrics() -> dict[str, float]:
+    """Build the largest switched fabric and take every metric of it."""
+    return audit.metrics(tm.topology("trn3-nl72x2-pcie160"))
+
+
+def decode_and_fit(llama: dict[str, str], mapping: tm.Mapping, batch: np.ndarray, context: np.ndarray) -> tuple:
+    """Time and memory of a grid of decode steps."""
+    asked = {"mapping": mapping, "batch": batch, "context": context, **llama}
+    return tm.decode_step(**asked), tm.memory_fit(**asked)
 
 
 def main() -> int:

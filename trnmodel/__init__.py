@@ -14,6 +14,7 @@ _HOMES = {
     "trnmodel.catalog.load": ("chip", "facts", "names_table"),
     "trnmodel.catalog.specs": ("Chip", "Core", "Engine", "Precision"),
     "trnmodel.catalog.systems": ("System", "system", "systems"),
+    "trnmodel.fabric.collectives": ("collective",),
     "trnmodel.fabric.graph": ("Topology", "topology"),
     "trnmodel.formulas.clos": ("clos",),
     "trnmodel.studies.calibration": ("calibrate",),

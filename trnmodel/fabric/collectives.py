@@ -1,0 +1,378 @@
+"""Collectives on a system: which formula runs on which tier of its fabric, and which is fastest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from trnmodel.catalog import load
+from trnmodel.catalog.systems import System
+from trnmodel.catalog.systems import system as find_system
+from trnmodel.fabric import build, graph
+from trnmodel.formulas import collective_bounds, collectives, tiers
+from trnmodel.result import Result, blank, reason_mask, require_choice, require_numbers
+
+Numeric = ArrayLike
+MEDIA = ("pcb", "backplane", "cross-rack")  # of a switched rack's tiers: tray, rack, pair
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """One level of a system's hierarchy: how many of the level below it joins, and what a chip sends into it."""
+
+    name: str
+    size: float
+    bytes_per_s_per_dir: float
+    open_bytes_per_s_per_dir: float
+    alpha_s: float
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Collective(Result):
+    """Time of a collective, with the algorithm that gave it and a bound from the graph."""
+
+    REASONS: ClassVar[tuple[str, ...]] = (
+        "more ranks than the system has",
+        "ranks do not fill the tiers evenly",
+        "the algorithm cannot run on this many ranks",
+    )
+    kind: str
+    system: System
+    ranks: NDArray
+    message_bytes: NDArray
+    algorithm: NDArray | str
+    time_s: NDArray
+    lower_bound_s: NDArray
+
+    @property
+    def busbw_bytes_per_s(self) -> NDArray:
+        """Rate scaled to the wire as NCCL's and Neuron's tests print it; NaN for one rank."""
+        alone = np.equal(self.ranks, 1)
+        time = np.where(alone, np.nan, self.time_s)
+        return collective_bounds.busbw_bytes_per_s(self.kind, self.message_bytes, np.maximum(self.ranks, 2), time)
+
+
+@cache
+def _fabric(where: System) -> graph.Topology:
+    return graph.topology(where)
+
+
+@cache
+def hierarchy(where: System, lnc: int) -> tuple[Tier, ...]:
+    """Tiers of a system, innermost first: ranks of a chip, the scale-up fabric, scale-out.
+
+    A torus axis is a ring that sends both ways while it is closed, one way while ranks fill only a part of it. The
+    latency of a hop is the one that AWS documents for NeuronLink, of EFA beyond the domain; NaN for other vendors.
+    """
+    chip = where.chip
+    neuron = chip.core is not None
+    alpha = load.value("neuron-stack", "hop_s") if neuron else np.nan
+    found = []
+    if neuron:
+        core_rate = chip.core.dma_engines * chip.core.dma_engine_bytes_per_s * chip.cores
+        found.append(Tier("chip", chip.cores / lnc, core_rate, core_rate, alpha))
+    found += [Tier(name, size, closed, opened, alpha) for name, size, closed, opened in _scaleup(where)]
+    far = where.scaleout_bytes_per_s_per_dir
+    if where.count > 1:
+        found.append(Tier("scale-out", where.count, far, far, load.value("efa-v3", "hop_s") if neuron else np.nan))
+    return tuple(found)
+
+
+def _scaleup(where: System) -> list[tuple[str, float, float, float]]:
+    """Name, size and chip's rate of each scale-up tier: axes of a torus, or tray, rack and pair of switched racks."""
+    if where.fabric == "single":
+        return []
+    if where.fabric == "torus":
+        rates = zip(build.AXES, where.torus_shape, build.link_rates(where), strict=False)
+        return [(axis, size, rate * min(size - 1, 2), rate) for axis, size, rate in rates]
+    if where.fabric == "planes":
+        media = _fabric(where).injection_by_medium()
+        sizes = (where.chips_per_tray, where.compute_trays_per_rack, where.racks)
+        tiers_ = zip(("tray", "rack", "pair"), sizes, MEDIA, strict=True)
+        return [(name, size, media[medium], media[medium]) for name, size, medium in tiers_ if medium in media]
+    rate = _fabric(where).injection_bytes_per_s_per_dir
+    return [("domain", where.domain_chips, rate, rate)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Placed:
+    """Ranks laid over the tiers, innermost first, with each tier's rate for one rank."""
+
+    where: System
+    levels: tuple[Tier, ...]
+    counts: tuple[NDArray, ...]
+    rates: tuple[NDArray, ...]
+    alphas: tuple[NDArray, ...]
+    even: NDArray
+    ranks: NDArray
+
+    @property
+    def local(self) -> NDArray:
+        """Ranks on one chip."""
+        return self.counts[0] if self.levels[0].name == "chip" else np.ones_like(self.ranks)
+
+    @property
+    def chips(self) -> NDArray:
+        """Chips that the ranks span."""
+        return np.ceil(self.ranks / self.local)
+
+    @property
+    def direct_rates(self) -> tuple[NDArray, ...]:
+        """Rates when every rank of a tier sends to every other at once; on a torus axis chips forward."""
+        tiered = zip(self.levels, self.counts, self.rates, strict=True)
+        return tuple(
+            _forwarded(level, count, rate) if level.name in build.AXES else rate for level, count, rate in tiered
+        )
+
+    @property
+    def exchange_rates(self) -> tuple[NDArray, ...]:
+        """Rates when ranks swap halves in pairs: one link of a torus axis at a time."""
+        tiered = zip(self.levels, self.rates, strict=True)
+        one_link = lambda level: min(1.0, level.open_bytes_per_s_per_dir / level.bytes_per_s_per_dir)  # noqa: E731
+        return tuple(rate * one_link(level) for level, rate in tiered)
+
+
+def _forwarded(level: Tier, count: NDArray, rate: NDArray) -> NDArray:
+    """A rank's rate on a torus axis of which each link carries what its neighbours forward.
+
+    The middle link of a line bears twice what each link of a closed ring does, whose ties go half each way round.
+    """
+    closed = (count == level.size) & (count > 2)
+    one_way = rate * np.where(closed, level.open_bytes_per_s_per_dir / level.bytes_per_s_per_dir, 1.0)
+    load = tiers.ring_link_load(np.maximum(count, 2)) * np.where(closed, 1, 2)
+    return one_way * np.maximum(count - 1, 1) / (np.maximum(count, 2) * load)
+
+
+def _place(where: System, levels: tuple[Tier, ...], ranks: NDArray, alpha_s: Numeric | None) -> _Placed:
+    on_chip = np.minimum(ranks, levels[0].size) if levels[0].name == "chip" else np.ones_like(ranks)
+    left, even, counts, rates, alphas = ranks, np.ones(ranks.shape, dtype=bool), [], [], []
+    for level in levels:
+        count = np.minimum(left, level.size)
+        even &= left / count == np.floor(left / count)
+        left = np.ceil(left / count)
+        rate = np.where(count == level.size, level.bytes_per_s_per_dir, level.open_bytes_per_s_per_dir)
+        counts.append(count)
+        rates.append(rate / (level.size if level.name == "chip" else on_chip))
+        alphas.append(np.asarray(level.alpha_s if alpha_s is None else alpha_s, dtype=float))
+    return _Placed(where, levels, tuple(counts), tuple(rates), tuple(alphas), even, ranks)
+
+
+def _tiered(name: str) -> Callable[[str, NDArray, _Placed], NDArray]:
+    """The same algorithm on every tier, one tier after the other."""
+
+    def time_s(kind: str, message_bytes: NDArray, p: _Placed) -> NDArray:
+        rates = {"ring": p.rates, "halving_doubling": p.exchange_rates, "one_shot": p.direct_rates}[name]
+        return tiers.hierarchical_s(kind, (name,) * len(p.levels), message_bytes, p.counts, p.alphas, rates)
+
+    return time_s
+
+
+def _multiport_bucket(kind: str, message_bytes: NDArray, p: _Placed) -> NDArray:
+    """All axes of a whole torus at once, after an exchange on the chip."""
+    axes = [place for place, level in enumerate(p.levels) if level.name in build.AXES]
+    if not axes or axes[-1] + 1 != len(p.levels):
+        return np.full(p.ranks.shape, np.nan)
+    whole = np.all([p.counts[place] == p.levels[place].size for place in axes], axis=0)
+    sizes = tuple(p.levels[place].size for place in axes)
+    links = tuple(p.levels[place].open_bytes_per_s_per_dir for place in axes)
+    outside = tiers.multiport_bucket_s(kind, message_bytes, sizes, p.alphas[-1], links)
+    inside = tiers.hierarchical_s(kind, ("one_shot",), message_bytes, (p.local,), (p.alphas[0],), (p.rates[0],))
+    return np.where(whole, outside + np.where(p.local > 1, inside, 0.0), np.nan)
+
+
+def _one_shot_phases(kind: str, message_bytes: NDArray, p: _Placed) -> NDArray:
+    return tiers.phased_all_to_all_s(message_bytes, p.counts, p.alphas, p.direct_rates)
+
+
+def _direct(kind: str, message_bytes: NDArray, p: _Placed) -> NDArray:
+    """Every pair of chips at the fabric's all-to-all capacity; for ranks that fill a rack or the domain."""
+    fabric, chips = _fabric(p.where), p.chips
+    rack_chips = p.where.domain_chips / (p.where.racks if p.where.racks >= 1 else 1)
+    pair = np.full(chips.shape, np.nan)
+    for scope, size in (("rack", rack_chips), ("world", p.where.domain_chips)):
+        if size > 1 and np.any(chips == size):
+            pair = np.where(chips == size, fabric.all_to_all_bytes_per_s_per_pair(scope), pair)
+    between = p.local**2 * message_bytes / p.ranks
+    inside = collectives.one_shot_s("all_to_all", message_bytes * p.local / p.ranks, p.local, 0.0, p.rates[0])
+    return np.where(chips == 1, p.alphas[0] + inside, p.alphas[-1] + between / pair + inside)
+
+
+def _broadcast(formula: Callable[..., NDArray]) -> Callable[[str, NDArray, _Placed], NDArray]:
+    """One tier after the other, outermost first; a chip's link serves the one rank that sends."""
+
+    def time_s(kind: str, message_bytes: NDArray, p: _Placed) -> NDArray:
+        total = np.asarray(0.0)
+        for level, count, rate, alpha in zip(p.levels, p.counts, p.rates, p.alphas, strict=True):
+            alone = rate * (1 if level.name == "chip" else p.local)
+            total = total + formula(message_bytes, count, alpha, alone)
+        return total
+
+    return time_s
+
+
+def _p2p(kind: str, message_bytes: NDArray, p: _Placed) -> NDArray:
+    """To the farthest rank: one hop of every tier that the ranks span, at the rate of the slowest."""
+    crossed = [np.where(count > 1, alpha, 0.0) for count, alpha in zip(p.counts, p.alphas, strict=True)]
+    slowest = np.full(p.ranks.shape, np.inf)
+    for level, count, rate in zip(p.levels, p.counts, p.rates, strict=True):
+        alone = rate * (1 if level.name == "chip" else p.local)
+        slowest = np.where(count > 1, np.minimum(slowest, alone), slowest)
+    return sum(crossed) + message_bytes / slowest
+
+
+def _neuron(kind: str, message_bytes: NDArray, p: _Placed) -> NDArray:
+    """As the collectives library picks by message: mesh, recursive doubling and halving, KangaRing (here: rings)."""
+    limits = [load.value("neuronlink-v3", "algorithm_max_bytes", name) for name in ("mesh", "rdh")]
+    small, middle, large = (_tiered(name)(kind, message_bytes, p) for name in ("one_shot", "halving_doubling", "ring"))
+    middle = np.where(np.isnan(middle), large, middle)
+    return np.where(message_bytes < limits[0], small, np.where(message_bytes <= limits[1], middle, large))
+
+
+_REDUCING = {name: _tiered(name) for name in ("ring", "halving_doubling", "one_shot")}
+_REDUCING |= {"multiport_bucket": _multiport_bucket, "neuron": _neuron}
+ALGORITHMS: dict[str, dict[str, Callable[[str, NDArray, _Placed], NDArray]]] = {
+    "all_reduce": _REDUCING,
+    "all_gather": _REDUCING,
+    "reduce_scatter": _REDUCING,
+    "all_to_all": {"phased": _one_shot_phases, "direct": _direct},
+    "broadcast": {
+        "binomial": _broadcast(collectives.binomial_broadcast_s),
+        "scatter_all_gather": _broadcast(collectives.scatter_all_gather_broadcast_s),
+    },
+    "p2p": {"p2p": _p2p},
+}
+POLICIES = {"neuron"}  # what a library does, not a candidate for the best
+
+
+def collective(
+    kind: str,
+    message_bytes: Numeric,
+    system: str | System,
+    ranks: Numeric | None = None,
+    algorithm: str = "best",
+    alpha_s: Numeric | None = None,
+    lnc: int | None = None,
+) -> Collective:
+    """Time of one collective on a system, tier by tier.
+
+    Parameters
+    ----------
+    kind : str
+        "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast" or "p2p". [-]
+    message_bytes : numeric
+        Full buffer on a rank: gathered output, reduce-scatter input, all-to-all send buffer. [B]
+    system : str or System
+        Whose fabric. [-]
+    ranks : numeric, optional
+        Logical NeuronCores (or GPUs) that take part; they fill chips first, then the fabric. Default: all. [-]
+    algorithm : str
+        "best" for the fastest of the standard ones at each point, one of them by name ("ring", "halving_doubling",
+        "one_shot", "multiport_bucket"; "phased", "direct"; "binomial", "scatter_all_gather"), or "neuron" for what
+        AWS's library picks. [-]
+    alpha_s : numeric, optional
+        Start-up time of a step, on every tier. Default: documented hop latencies of NeuronLink and EFA. [s]
+    lnc : int, optional
+        Physical cores of a rank. Default: the chip's. [-]
+
+    Returns
+    -------
+    collective : Collective
+        `.time_s`, `.busbw_bytes_per_s`, `.algorithm`, `.lower_bound_s`; NaN with a reason where ranks do not fit.
+
+    Raises
+    ------
+    ValueError
+        Unknown kind, algorithm or system; negative sizes; no published latency and none given.
+
+    Notes
+    -----
+    Assumes: full-duplex links, tiers one after the other, no congestion from other traffic. The fixed cost of a graph
+    that holds a collective is apart: `graph_barrier_s`.
+
+    Examples
+    --------
+    >>> small, large = collective("all_reduce", [1024, 2**30], "trn2.48xlarge").algorithm
+    >>> small, large
+    ('one_shot', 'multiport_bucket')
+    """
+    table = require_choice("kind", kind, ALGORITHMS)
+    names = [name for name in table if name not in POLICIES] if algorithm == "best" else [algorithm]
+    formulas = [require_choice("algorithm", name, table) for name in names]
+    where = find_system(system)
+    levels = _levels(where, lnc, alpha_s)
+    total = np.prod([level.size for level in levels])
+    require_numbers(0, message_bytes=message_bytes)
+    require_numbers(1, whole=True, ranks=total if ranks is None else ranks)
+    m, n = np.broadcast_arrays(np.asarray(message_bytes, float), np.asarray(total if ranks is None else ranks, float))
+    placed = _place(where, levels, n, alpha_s)
+    times = np.stack(np.broadcast_arrays(*(np.where(n > 1, formula(kind, m, placed), 0.0) for formula in formulas)))
+    fastest = np.argmin(np.where(np.isnan(times), np.inf, times), axis=0)
+    time = np.take_along_axis(times, fastest[None], axis=0)[0]
+    mask = reason_mask(n > total, ~placed.even, np.isnan(time))
+    return Collective(
+        kind=kind,
+        system=where,
+        ranks=n,
+        message_bytes=m,
+        algorithm=np.asarray(names, dtype=object)[fastest],
+        **blank(mask, time_s=time, lower_bound_s=_lower_bound_s(kind, m, placed)),
+        reason_mask=mask,
+    )
+
+
+def _levels(where: System, lnc: int | None, alpha_s: Numeric | None) -> tuple[Tier, ...]:
+    lnc = where.chip.lnc_default if lnc is None else lnc
+    if lnc not in where.chip.lnc_choices:
+        raise ValueError(f"lnc={lnc!r}: {where.chip.id} allows {where.chip.lnc_choices}")
+    levels = hierarchy(where, lnc)
+    if alpha_s is None and any(np.isnan(level.alpha_s) for level in levels):
+        raise ValueError(f"alpha_s=None: no hop latency is published for {where.id}; give one")
+    if alpha_s is not None:
+        require_numbers(0, alpha_s=alpha_s)
+    return levels
+
+
+def _lower_bound_s(kind: str, message_bytes: NDArray, p: _Placed) -> NDArray:
+    """What must cross the cut around one chip, and around one rank of a chip, at all their links' rate."""
+    outside = sum(level.bytes_per_s_per_dir for level in p.levels if level.name != "chip") or np.inf
+    sent = message_bytes * p.local if kind == "all_to_all" else message_bytes
+    bound = collective_bounds.node_cut_bound_s(kind, sent, p.chips, outside) if np.isfinite(outside) else 0.0
+    if p.levels[0].name == "chip":
+        links = outside if np.isfinite(outside) else 0.0
+        inside = collective_bounds.node_cut_bound_s(kind, message_bytes, p.local, p.rates[0] + links)
+        bound = np.maximum(bound, inside)
+    return np.where(p.ranks > 1, bound, 0.0)
+
+
+def graph_barrier_s(ranks: Numeric, runtime: str = "neuron-runtime-trn2") -> NDArray:
+    """Fixed cost of executing a graph that holds a collective, however many it holds: the runtime's barrier.
+
+    Parameters
+    ----------
+    ranks : numeric
+        Ranks that meet at the barrier. [-]
+    runtime : str
+        "neuron-runtime-trn2" or "neuron-runtime-trn1". [-]
+
+    Returns
+    -------
+    barrier_s : numeric
+        Measured time of a graph with one collective, between the measured rank counts straight in log2. [s]
+
+    Examples
+    --------
+    >>> round(float(graph_barrier_s(64)) * 1e3, 3)
+    2.973
+    """
+    require_numbers(1, ranks=ranks)
+    facts = [fact for fact in load.facts_rows().values() if fact.quantity == "graph_with_collective_s"]
+    points = {float(fact.qualifier): load.value_si(fact)[0] for fact in facts if fact.entity == runtime}
+    if not points:
+        raise ValueError(f"runtime={runtime!r}: measured are {sorted({fact.entity for fact in facts})}")
+    measured = sorted(points)
+    return np.interp(np.log2(ranks), np.log2(measured), [points[count] for count in measured])
