@@ -18,12 +18,13 @@ import numpy as np
 
 from trnmodel.charts.display import PALETTE, altair
 from trnmodel.charts.tables import is_number, printed, scale, table
+from trnmodel.charts.topology import topology
 
 if TYPE_CHECKING:
     import altair as alt
     import pandas as pd
 
-__all__ = ["bars", "lines", "ranges", "roofline", "table"]
+__all__ = ["bars", "lines", "ranges", "roofline", "table", "topology"]
 
 GENERATIONS = {
     "trainium2": "#0072B2",

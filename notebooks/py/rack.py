@@ -1,0 +1,204 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: notebooks///ipynb,notebooks/py///py:percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+#   trnmodel:
+#     order: 4
+# ---
+
+# %% [markdown]
+# # What is in a rack?
+
+# %% tags=["parameters"]
+system: str = "trn3-nl72x2-pcie160"
+beside: str = "trn2-ultraserver"
+
+# %% tags=["hide-input"]
+from IPython.display import Markdown
+
+import trnmodel as tm
+from trnmodel import charts
+from trnmodel.catalog import load
+from trnmodel.fabric import audit
+from trnmodel.studies import chips, racks
+from trnmodel.units import format_quantity
+
+spec, net = tm.system(system), tm.topology(system)
+switches = sum(net.switch_counts.values())
+TORUS = ["trn1.32xlarge", "trn2.48xlarge", "trn2-ultraserver", "trn3-nl16-torus", "trn3-nl32x2-torus"]
+NL32 = [f"trn3-nl32x2-{tray}" for tray in ("pcie160", "pcie320", "ualink")]
+NL72 = [f"trn3-nl72x2-{tray}" for tray in ("pcie160", "pex90144", "pcie320", "ualink")]
+
+# %% tags=["hide-input"]
+media = [f"{format_quantity(rate, 'B/s')} {medium}" for medium, rate in net.injection_by_medium().items()]
+Markdown(
+    f"**{spec.name}: {spec.domain_chips} chips of {spec.chip.name} and {switches} switches, joined by "
+    f"{net.graph.number_of_edges():,} links.** Each chip sends "
+    f"{format_quantity(net.injection_bytes_per_s_per_dir, 'B/s')} one way into the scale-up fabric "
+    f"({', '.join(media) or 'it has no neighbour'}); every count in this chapter is taken from the graph, not from a table."
+)
+
+# %% [markdown]
+# ## Notation
+
+# %% tags=["hide-input"]
+charts.table(
+    chips.notation(
+        spec.chip, {"scaleup_lanes": "lanes of a chip", "scaleup_bytes_per_s_per_dir": "b, one way", "hbm_bytes": "C"}
+    ),
+    caption=f"What one chip of {spec.name} brings to the fabric",
+    download="notation",
+)
+
+# %% [markdown]
+# A **switch plane** is a set of rack switches that reaches only the chips of one place on their trays. **Lanes** are PCIe
+# lanes, **links** are bundles of lanes (x8, x16), and a rate is always one way.
+#
+# ## The model
+#
+# A rack is a graph of chips and switches. An edge carries $n$ active lanes of rate $r$; redundant lanes idle.
+#
+# $$b_{chip} = \sum_{media} n_{medium}\, r .$$
+#
+# **By hand.** A Trainium3 chip of a switched rack has 64 lanes on its board, 64 on the backplane and 16 to the other rack:
+# 144 lanes of PCIe Gen6 at 8 GB/s are 1,152 GB/s one way, which the deep dive prints as 1.2 TB/s.
+
+# %%
+144 * 8, tm.topology("trn3-nl72x2-pcie160").injection_bytes_per_s_per_dir
+
+# %% [markdown]
+# ## The rack, link by link
+#
+# Point at a chip or a switch to see its links.
+
+# %%
+nodes, links = racks.drawing(system)
+charts.topology(nodes, links, caption=f"{spec.name}: {spec.domain_chips} chips, {switches} switches, every link")
+
+# %%
+composition = audit.parts_table(system)[["part", "counted", "how", "printed", "verdict"]]
+charts.table(composition, caption=f"Parts of {spec.name}, counted on the graph", download="parts")
+
+# %% [markdown]
+# ## Torus and switched, drawn
+
+# %%
+other = tm.system(beside)
+other_nodes, other_links = racks.drawing(beside)
+charts.topology(other_nodes, other_links, caption=f"{other.name}: {other.domain_chips} chips")
+
+# %%
+small_nodes, small_links = racks.drawing("trn3-nl32x2-pcie160")
+charts.topology(small_nodes, small_links, caption="NL32x2 with 160-lane switches: two chips a tray, two planes")
+
+# %% [markdown]
+# ## All systems side by side
+
+# %%
+everyone = racks.fabrics([*TORUS, *NL32, *NL72])
+charts.table(everyone, caption="Fabrics: parts, hops between chips, rates one way", download="fabrics")
+
+# %%
+kinds = everyone.system.str.extract(r"trn3-(?P<rack>nl\d+x2)-(?P<tray>\w+)")
+charts.bars(
+    everyone.assign(**kinds)[everyone.switches > 0],
+    x="tray",
+    y="switches",
+    color="rack",
+    caption="Larger switches thin out the trays; most switches of NL72x2 sit on its boards",
+)
+
+# %% [markdown]
+# ## One thing, many names
+#
+# AWS, its supply chain and its runtime name the same rack differently.
+
+# %%
+names = load.names_table()
+charts.table(names[names.id.str.startswith(("trn", "inf"))], caption="Names of systems", download="names")
+
+# %% [markdown]
+# ## What fails, and what it costs
+
+# %%
+charts.table(racks.failures(system), caption=f"Share left of each capacity of {spec.name}", download="failures")
+
+# %% [markdown]
+# ## Check: counts that are not ours
+#
+# The deep dive prints parts; the graph counts them.
+
+# %%
+checked = racks.verdicts([*TORUS[1:], *NL32, *NL72])
+charts.table(checked, caption="Printed parts against counted", download="verdicts")
+
+# %%
+paths = audit.hops_table(system)
+charts.table(paths, caption=f"Paths of {spec.name}: between the two chips", download="paths")
+
+# %% tags=["hide-input"]
+apart = checked[checked.verdict == "disagrees"].drop_duplicates(["part", "printed"])
+Markdown(
+    f"{len(checked)} printed counts, of which {(checked.verdict == 'agrees').sum()} agree. The text is at odds with itself on: "
+    + "; ".join(
+        f"{row.part} ({row.printed} printed in {row.locator}, {row.counted:g} counted: {row.how})"
+        for row in apart.itertuples()
+    )
+    + "."
+)
+
+# %% [markdown]
+# ## What moves the answer
+#
+# Where the text is silent, an assumption stands in `data/` with its alternatives:
+
+# %%
+charts.table(racks.readings(system), caption="Other readings of the text, and what they change", download="assumptions")
+
+# %% [markdown]
+# ## What is left out
+#
+# Power and its shelves, dimensions beyond the count of racks, the front-end network. What the fabric is worth to a
+# collective is the next chapter.
+
+# %% [markdown]
+# ```{admonition} Takeaway
+# :class: tip
+# Count a rack from its lanes: 144 active lanes a chip explain the bandwidth, the cables and the switches of every tray.
+# ```
+
+# %% [markdown]
+# ## Problems
+#
+# **1.** How many 160-lane switches would one plane of NL72x2 need if no lane were redundant?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# 18 chips of one position bring 64 backplane lanes each: 18 x 64 / 144 lanes in use (18 ports of x8) = 8.
+# ```
+#
+# **2.** Why does the PEX90144 not fit twenty x8 ports?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# 144 lanes at x8 are 18 ports, exactly the 18 chips of a plane; nothing is spare.
+# ```
+#
+# **3.** What share of a chip's scale-up bandwidth crosses to the other rack?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# 16 of 144 active lanes: 11 %.
+# ```
+
+# %% [markdown]
+# ## Sources
+
+# %% tags=["hide-input"]
+used = tm.facts()
+used = used[used.entity.isin([spec.id, spec.chip.id, "trn3-switched", "jbog-rack", *TORUS, *NL32, *NL72])]
+charts.table(chips.bibliography(used.source), caption="Sources of the figures in this chapter", download="sources")
