@@ -95,7 +95,7 @@ def switch_bits_per_s() -> np.ndarray:
 
 
 def reach(port_bits_per_s: Iterable[float]) -> pd.DataFrame:
-    """Endpoints of one network by switch, port and layers: switch, port, layers, radix, endpoints.
+    """Endpoints of one network by switch, port and layers: switch, switch_bits_per_s, port, layers, radix, endpoints.
 
     Examples
     --------
@@ -107,7 +107,11 @@ def reach(port_bits_per_s: Iterable[float]) -> pd.DataFrame:
 
     switch, port, layers = np.meshgrid(switch_bits_per_s(), np.array([*port_bits_per_s]), [2, 3], indexing="ij")
     sized = network.clos(switch_bits_per_s=switch, port_bits_per_s=port, layers=layers)
-    labels = {"switch": map(_tera, switch.ravel()), "port": (f"{p / BITS / GBIT:g}G" for p in port.ravel())}
+    labels = {
+        "switch": map(_tera, switch.ravel()),
+        "switch_bits_per_s": switch.ravel(),
+        "port": (f"{p / BITS / GBIT:g}G" for p in port.ravel()),
+    }
     numbers = {"layers": layers, "radix": sized.radix, "endpoints": sized.endpoints}
     return pd.DataFrame({**labels, **{name: value.ravel() for name, value in numbers.items()}})
 
@@ -130,6 +134,7 @@ def nic(system: str | System) -> dict[str, float]:
     return {
         "port_bits_per_s": port * BITS,
         "nic_bits_per_s": rate * BITS,
+        "module_bits_per_s": load.value(AWS, "module_bytes_per_s_per_dir") * BITS,
         "planes": planes,
         "chips_per_nic": rate / spec.scaleout_bytes_per_s_per_dir,
     }
@@ -178,7 +183,7 @@ def networks(
 def port_choice(system: str | System, chips: float, port_bits_per_s: Iterable[float]) -> pd.DataFrame:
     """What a cluster of that many chips takes in each port size: layers needed, switches and modules a chip.
 
-    The modules are as wide as the NIC in every row, so a smaller port means a cable that fans out, not another module.
+    The modules are the same in every row, so a smaller port means a cable that fans out, not another module.
 
     Returns
     -------
@@ -197,7 +202,7 @@ def port_choice(system: str | System, chips: float, port_bits_per_s: Iterable[fl
     attach, rows = nic(system), []
     for port in port_bits_per_s:
         planes = attach["planes"] if attach["nic_bits_per_s"] >= attach["planes"] * port else 1
-        given = attach | {"port_bits_per_s": port, "planes": planes, "module_bits_per_s": attach["nic_bits_per_s"]}
+        given = attach | {"port_bits_per_s": port, "planes": planes}
         for switch in switch_bits_per_s():
             tried = [network.clos(switch_bits_per_s=switch, layers=n, chips=chips, **given) for n in (2, 3)]
             sized = next((one for one in tried if one.valid), tried[-1])
@@ -216,7 +221,7 @@ def port_choice(system: str | System, chips: float, port_bits_per_s: Iterable[fl
 
 
 def rates(names: Iterable[str | System]) -> pd.DataFrame:
-    """Scale-out beside scale-up for each system: system, chips, generation, rates of a chip, their ratio, estimate."""
+    """Scale-out beside scale-up for each system: system, chip, chips, generation, rates of a chip, their ratio."""
     import pandas as pd
 
     rows = []
@@ -225,6 +230,7 @@ def rates(names: Iterable[str | System]) -> pd.DataFrame:
         rows.append(
             {
                 "system": spec.id,
+                "chip": spec.chip.name,
                 "chips": spec.domain_chips,
                 "generation": spec.nic_generation or "not stated",
                 "nic_bytes_per_s_per_dir": spec.nic_bytes_per_s_per_dir,
@@ -269,6 +275,5 @@ def _noted(symbol: str, fact: load.Fact) -> dict:
         "code name": fact.quantity,
         "meaning": quantity.description,
         "value": printed,
-        "source": f"{fact.source}, {fact.locator}",
-        "confidence": fact.confidence,
+        "source": f"{fact.source}, {fact.locator} ({fact.confidence})",
     }

@@ -39,7 +39,7 @@ def distances(system: str | System) -> pd.DataFrame:
     Examples
     --------
     >>> ways = distances("trn3-nl72x2-pcie160").set_index("way")
-    >>> round(float(ways.fibre_s["other building, 400G ZR coherent optics"]) * 1e3, 3)
+    >>> round(float(ways.fibre_s["building, 400G ZR"]) * 1e3, 3)
     0.588
     """
     import pandas as pd
@@ -49,7 +49,7 @@ def distances(system: str | System) -> pd.DataFrame:
     ways = [("same top of rack", 1, 0.0), ("same pod", 3, 0.0), ("other pod", 5, 0.0)]
     # spine to spine: one more switch than between pods
     ways += [
-        (f"other building, {load.entities()[fact.entity].name}", 6, load.value_si(fact)[0])
+        (f"building, {load.entities()[fact.entity].name.removesuffix(' optics')}", 6, load.value_si(fact)[0])
         for fact in sorted(optics, key=lambda fact: load.value_si(fact)[0])
         if fact.entity != "optics-dr4"
     ]
@@ -61,17 +61,6 @@ def distances(system: str | System) -> pd.DataFrame:
     columns |= {"latency_s": middle, "latency_s_low": low, "latency_s_high": high, "fibre_share": fibre / middle}
     inside = network.in_flight_bytes(spec.scaleout_bytes_per_s_per_dir, middle)
     return pd.DataFrame({**columns, "in_flight_bytes": inside, "estimate": True})
-
-
-def measured_latency() -> pd.DataFrame:
-    """What AWS prints for one message between servers, beside the model's ways: what, low_s, high_s, source."""
-    import pandas as pd
-
-    ways = distances("trn2.48xlarge").iloc[:3]
-    rows = [(f"model: {row.way}", row.latency_s_low, row.latency_s_high, "project") for row in ways.itertuples()]
-    facts = [f for f in load.facts_rows().values() if f.entity == "efa-v3" and f.quantity == "hop_s"]
-    rows += [(f"printed: {fact.note or 'EFA hop'}", *load.value_si(fact)[1:], fact.source) for fact in facts]
-    return pd.DataFrame(rows, columns=["what", "low_s", "high_s", "source"])
 
 
 def fibre_check() -> tuple[float, float]:
@@ -106,8 +95,8 @@ def kv_transfer(
     Returns
     -------
     table : pandas.DataFrame
-        input_tokens, chips, kv_bytes, prefill_s, send_s, hidden (share of the sending that prefill covers when each
-        layer leaves as soon as it is done), late_s (after prefill, layer by layer), late_whole_s (sent in one piece).
+        model, input_tokens, chips, kv_bytes, prefill_s, send_s, hidden (share of the sending that prefill covers when
+        each layer leaves as soon as it is done), late_s (after prefill, layer by layer), late_whole_s (sent in one piece).
         NaN where the model does not fit.
 
     Examples
@@ -122,13 +111,14 @@ def kv_transfer(
     chips, tokens = min(chips, spec.domain_chips), np.asarray([*tokens], dtype=float)
     ranks = chips * spec.chip.cores / spec.chip.lnc_default
     step = prefill(model, spec, Mapping(tp=ranks), batch=1, input_tokens=tokens, precision=precision)
-    layers = sum(layer.count for layer in model.layers)
     cache = np.array([float(model.kv_bytes(context, precision.kv)) for context in tokens])
     rate = chips * spec.scaleout_bytes_per_s_per_dir
     latency = distances(spec).latency_s.iloc[2]
     known = np.where(np.isnan(step.time_s), 0.0, step.time_s)
-    late = [network.kv_exposed_s(cache, known, pieces, rate, latency) for pieces in (layers, 1)]
-    table = pd.DataFrame({"input_tokens": tokens, "chips": chips, "kv_bytes": cache, "prefill_s": step.time_s})
+    late = [network.kv_exposed_s(cache, known, pieces, rate, latency) for pieces in (model.n_layers, 1)]
+    table = pd.DataFrame(
+        {"model": model.id, "input_tokens": tokens, "chips": chips, "kv_bytes": cache, "prefill_s": step.time_s}
+    )
     fits = ~np.isnan(step.time_s)
     table["send_s"] = cache / rate
     table["late_s"], table["late_whole_s"] = (np.where(fits, one, np.nan) for one in late)

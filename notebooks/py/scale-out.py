@@ -1,0 +1,336 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: notebooks///ipynb,notebooks/py///py:percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+#   trnmodel:
+#     order: 7
+# ---
+
+# %% [markdown]
+# # How far does the scale-out network reach?
+
+# %% tags=["parameters"]
+system: str = "trn3-nl72x2-pcie160"
+models: list[str] = ["llama-3.1-8b", "llama-3.1-70b", "qwen3-235b-a22b", "deepseek-v3"]
+precision: str = "bf16"
+prefill_chips: int = 16
+cluster_chips: int = 8192
+
+# %% tags=["hide-input"]
+import numpy as np
+import pandas as pd
+from IPython.display import Markdown
+
+import trnmodel as tm
+from trnmodel import charts
+from trnmodel.formulas import clos as page
+from trnmodel.studies import chips, scaleout, transfers
+from trnmodel.units import GBIT, format_quantity
+
+spec = tm.system(system)
+PORTS = [100e9, 200e9, 400e9, 800e9]
+NEIGHBOURS = ["trn1.32xlarge", "trn2-ultraserver", "trn3-nl72x2-pcie160", "gb200-nvl72", "hgx-h100", "tpu-v7-pod"]
+
+# %% tags=["hide-input"]
+largest = scaleout.networks(system)
+first, ways = largest.iloc[0], transfers.distances(system)
+rate = spec.scaleout_bytes_per_s_per_dir
+Markdown(
+    f"**Three layers of {first.leaf_and_spine} switches with 100G ports reach {first.chips:,.0f} chips of {spec.name}, each "
+    f"at {rate / GBIT:g} Gb/s and at most five switches, some {format_quantity(ways.latency_s[2], 's', 2)}, from any "
+    f"other; every doubling of the leaf and spine switches alone multiplies that by "
+    f"{largest.chips[1] / first.chips:.0f}.** Beyond the building the fibre rules: {format_quantity(ways.fibre_s[5], 's', 3)} "
+    f"one way at the {ways.distance_m[5] / 1000:.0f} km of ZR optics, and the chip keeps "
+    f"{format_quantity(ways.in_flight_bytes[5], 'B', 3)} in flight to fill it."
+)
+
+# %% [markdown]
+# ## Notation
+
+# %% tags=["hide-input"]
+charts.table(
+    scaleout.notation(system),
+    caption=f"What this chapter calls things, for {spec.name}; confidence D is our own estimate",
+    download="notation",
+)
+
+# %% [markdown]
+# A **logical port** is what a switch forwards to: a 400G cage can be one port of 400G or four of 100G. A **plane** is a
+# network of its own, and a NIC is split over all planes. **Top of rack** (ToR) is the first layer of switches.
+#
+# ## The model
+#
+# A switch of capacity $S$ has $r = \lfloor S/p \rfloor$ logical ports of rate $p$. If the first layer gives half of its ports to
+# NICs, a folded Clos network ends in
+#
+# $$ e_2 = \frac{r^2}{2}, \qquad e_3 = \frac{r^3}{4} $$
+#
+# endpoints with two and three layers. Halving the port doubles $r$: four times the endpoints on two layers, eight times on
+# three. Nothing is gained in bandwidth: each endpoint is half as fast, and a NIC needs twice as many planes.
+#
+# **By hand.** A 12.8T switch has 12,800/100 = 128 ports of 100G: $128^2/2 = 8{,}192$ and $128^3/4 = 524{,}288$. With ports of
+# 400G it has 32, and two layers end at $32^2/2 = 512$.
+
+# %%
+[
+    float(page.clos(switch_bits_per_s=12.8e12, port_bits_per_s=p, layers=n).endpoints)
+    for p, n in [(100e9, 2), (100e9, 3), (400e9, 2)]
+]
+
+# %% [markdown]
+# ## Small ports reach far
+
+# %%
+reach = scaleout.reach(PORTS)
+charts.lines(
+    reach,
+    x="switch_bits_per_s",
+    y="endpoints",
+    color="port",
+    dash="layers",
+    log_x=True,
+    log_y=True,
+    caption="On any switch, 100G ports reach 16 times as far as 400G ports on two layers and 64 times on three",
+)
+
+# %% [markdown]
+# ## What it means for this system
+#
+# Each NIC has two ToR switches above it, one for each plane, so both planes reach every chip. The ToR stays while leaf and
+# spine are exchanged:
+
+# %%
+attach = scaleout.nic(system)
+shown = "leaf_and_spine chips_per_rack racks_per_pod pods chips switches switches_per_chip optics_per_chip".split()
+charts.table(
+    largest[shown],
+    caption=f"The largest three-layer network of {spec.name}, by the switch of leaf and spine",
+    download="networks",
+)
+
+# %% tags=["hide-input"]
+Markdown(
+    f"A ToR serves {first.chips_per_rack:.0f} chips, and each chip costs {first.switches_per_chip:.3f} switches and "
+    f"{first.optics_per_chip:.2g} optical modules of 400G, whatever the size: a larger leaf and spine saves switches, not optics. "
+    f"Copper between chip and ToR is what keeps that down; with optical cables there as well it would be "
+    f"{first.optics_per_chip + 2 * attach['nic_bits_per_s'] / attach['module_bits_per_s'] / attach['chips_per_nic']:.2g}."
+    + (
+        " No source says what one NIC of this system carries; one port in each plane is assumed."
+        if np.isnan(spec.nic_bytes_per_s_per_dir)
+        else ""
+    )
+)
+
+# %% [markdown]
+# ## A layer saved is a layer of optics saved
+
+# %%
+choice = scaleout.port_choice(system, cluster_chips, PORTS[:3])
+reached = choice.dropna(subset=["layers"])
+needed = reached[reached.switch == first.leaf_and_spine].set_index("port").layers
+charts.bars(
+    reached,
+    x="switch",
+    y="optics_per_chip",
+    color="port",
+    caption=f"On {first.leaf_and_spine} switches {cluster_chips:,} chips need "
+    + ", ".join(f"{layers:.0f} layers with {port} ports" for port, layers in needed.items()),
+)
+
+# %%
+charts.table(choice, caption=f"A cluster of {cluster_chips:,} chips in each port size", download="port-choice")
+
+# %% tags=["hide-input"]
+small = reached[reached.switch == first.leaf_and_spine].set_index("port").optics_per_chip
+missing = sorted(set(choice.port) - set(reached.port))
+Markdown(
+    f"On {first.leaf_and_spine} switches the cluster takes "
+    + ", ".join(f"{optics:.2g} modules a chip with {port} ports" for port, optics in small.items())
+    + (f"; no NIC of this system can be split into {' or '.join(missing)} ports." if missing else ".")
+)
+
+# %% [markdown]
+# ## Across buildings
+#
+# AWS joins spines of different buildings directly, without deep buffers: the NICs hold what is in flight,
+# $q = 2\,t\,b$ for a one-way latency $t$. FR optics drive a few kilometres, ZR optics more than a hundred.
+
+# %%
+charts.ranges(
+    ways,
+    x="latency_s",
+    y="way",
+    log_x=True,
+    caption="Inside a site the NICs make the latency; from ten kilometres on the fibre does",
+)
+
+# %%
+columns = "way switch_hops fibre_s latency_s latency_s_low latency_s_high in_flight_bytes".split()
+charts.table(
+    ways[columns], caption="One way through the empty network, and what one chip keeps in flight", download="ways"
+)
+
+# %% [markdown]
+# NIC latency is our estimate (D), backed out of the 15 us that AWS prints for a message between servers; the path of that
+# measurement is not stated, hence the bars.
+#
+# ## Does 200 Gb/s a chip hide the KV cache?
+#
+# AWS believes that 200 Gb/s a chip is enough to overlap the transfer of the KV cache from prefill to decode instances. A cache of
+# $v$ bytes a token leaves at rate $b$; it hides behind a prefill of fewer than $R = b/v$ tokens a second:
+
+# %%
+tokens = 2.0 ** np.arange(10, 18)
+moved = pd.concat(
+    [transfers.kv_transfer(name, system, tokens, prefill_chips, precision) for name in models], ignore_index=True
+)
+fits = moved.dropna(subset=["send_over_prefill"])
+
+# %% tags=["hide-input"]
+used_chips = int(moved.chips.iloc[0])
+most = fits.loc[fits.send_over_prefill.idxmax()] if len(fits) else None
+claim = (
+    f"Sending the KV cache takes at most {most.send_over_prefill:.1%} of the prefill that makes it ({most.model})"
+    if len(fits)
+    else f"None of these models fits {used_chips} chips"
+)
+charts.lines(
+    fits, x="input_tokens", y="send_over_prefill", color="model", log_x=True, log_y=True, caption=claim
+) if len(fits) else Markdown(f"**{claim}** in {precision}.")
+
+# %% tags=["hide-output"]
+charts.table(
+    moved[["model", "input_tokens", "chips", "kv_bytes", "prefill_s", "send_s", "hidden", "late_s", "late_whole_s"]],
+    caption=f"KV transfer from {used_chips} chips, in {precision}: sent layer by layer, or whole after prefill",
+    download="kv",
+)
+
+# %% tags=["hide-input"]
+Markdown(
+    f"From {used_chips} chips of {spec.name} the claim holds with room: the network could be "
+    f"{1 / most.send_over_prefill:.0f} times slower before sending became the longer of the two. What layer-by-layer sending "
+    f"cannot hide is the last layer, {1 - most.hidden:.1%} of the transfer."
+    if len(fits)
+    else "With more chips or a narrower format the table fills."
+)
+
+# %% [markdown]
+# ## Scale-out beside scale-up
+
+# %%
+beside = scaleout.rates(dict.fromkeys([spec.id, *NEIGHBOURS]))
+ratio = beside.scaleup_over_scaleout
+charts.bars(
+    beside.drop_duplicates("chip"),
+    x="chip",
+    y="scaleup_over_scaleout",
+    caption=f"A chip sends {ratio.min():.0f} to {ratio.max():.0f} times as fast into its scale-up fabric as out of it",
+)
+
+# %%
+charts.table(
+    beside.drop(columns=["nic_bytes_per_s_per_dir"]),
+    caption="Rates of one chip, one way, and of its whole scale-up domain",
+    download="rates",
+)
+
+# %% [markdown]
+# ## Check: numbers that are not ours
+#
+# **Printed sizes.** Every cluster size and ratio that the deep dive prints, against the same from the formula:
+
+# %%
+printed = scaleout.printed_sizes()
+charts.table(
+    printed.drop(columns=["source"]), caption="Cluster sizes as printed and as computed", download="printed-sizes"
+)
+
+# %%
+measured = transfers.measured_share()
+charts.table(measured, caption="What EFA moved on trn2.48xlarge, against its printed rate", download="measured")
+
+# %% tags=["hide-input"]
+computed_s, printed_s = transfers.fibre_check()
+Markdown(
+    f"{(printed.verdict == 'agrees').sum()} of {len(printed)} printed sizes agree exactly. One kilometre of fibre: "
+    f"{format_quantity(computed_s, 's')} computed, {format_quantity(printed_s, 's')} printed elsewhere "
+    f"({computed_s / printed_s - 1:+.2%}). Measured transfers reach {measured.share.min():.0%} to "
+    f"{measured.share.max():.0%} of the printed rate; at {measured.share.min():.0%} every sending time above is "
+    f"{1 / measured.share.min():.2f} times as long."
+)
+
+# %% [markdown]
+# **A printed size that needs a word more.** The text sets 8,192 GPUs behind 100G ports against 512 behind 400G ports, both with a
+# NIC of 400G. 8,192 is the number of *ports*: in one network they are 2,048 GPUs with four ports each. The printed size needs
+# four planes, hence four times the switches:
+
+# %%
+one, four = (
+    page.clos(switch_bits_per_s=12.8e12, port_bits_per_s=100e9, nic_bits_per_s=400e9, layers=2, planes=n)
+    for n in (1, 4)
+)
+planes = pd.DataFrame(
+    {"planes": [1, 4], "gpus": [one.max_chips, four.max_chips], "switches": [one.switches, four.switches]}
+)
+charts.table(planes, caption="Two layers of 12.8T switches with 100G ports, for NICs of 400G", download="planes")
+
+# %% [markdown]
+# ## What moves the answer
+#
+# * **Port size**, by its square or cube; **planes** buy the bandwidth back at the price of cabling.
+# * **The NIC option.** A chip with a 400G NIC of its own halves the chips of a ToR and doubles optics and switches a chip.
+# * **Distance.** Five microseconds a kilometre, whatever the switch.
+# * **The share of the printed rate** that transfers reach: two thirds to three quarters, measured.
+#
+# ## What is left out
+#
+# Congestion and packet loss, SRD's spraying, the frontend network that shares the ToR, patch panels, oversubscribed uplinks
+# (`tm.clos(oversubscription=)` sizes them), prices (a later chapter). The real topology between buildings is not known.
+
+# %% [markdown]
+# ```{admonition} Takeaway
+# :class: tip
+# The reach of a network is its switch's port count to the power of its layers: divide ports before you add layers, and mind that
+# bandwidth comes from planes.
+# ```
+
+# %% [markdown]
+# ## Problems
+#
+# **1.** How many endpoints has a three-layer network of 51.2T switches with ports of 200G?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# 51,200/200 = 256 ports: $256^3/4 = 4{,}194{,}304$.
+# ```
+#
+# **2.** Leaf and spine go from 12.8T to 25.6T, the ToR stays. Why four times the chips and not eight?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# Endpoints are (ToR ports down) x (leaf ports down) x (pods = leaf ports): only the last two factors double.
+# ```
+#
+# **3.** Two buildings are 80 km apart. How much must a chip with 200 Gb/s keep in flight?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# 80 km x 4.9 us/km = 0.39 ms one way, with NICs and switches 0.41 ms; twice that at 25 GB/s is 20 MB.
+# ```
+
+# %% [markdown]
+# ## Sources
+
+# %% tags=["hide-input"]
+used = tm.facts()
+entities = {spec.id, scaleout.AWS, transfers.FIBRE, "efa-v3"} | set(used.entity[used.quantity == "reach_m"])
+used = used[used.entity.isin(entities)]
+charts.table(
+    chips.bibliography([*used.source, *printed.source]),
+    caption="Sources of the figures in this chapter",
+    download="sources",
+)

@@ -1,0 +1,363 @@
+"""Fabrics compared: how far, how fast and with what delay chips reach each other, and what the text says about it."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Iterable
+from functools import cache
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from trnmodel.catalog import load, systems
+from trnmodel.catalog.systems import System
+from trnmodel.fabric.collectives import collective
+from trnmodel.fabric.graph import Topology, topology
+from trnmodel.formulas import moe
+from trnmodel.workloads.transformer import Transformer
+from trnmodel.workloads.transformer import model as read_model
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SCOPES = ("rack", "world")
+STACK, SWITCH = "neuron-stack", "pcie-switch"
+
+
+class Contradiction(msgspec.Struct, frozen=True):
+    """A line of `data/contradictions.csv`: two statements of one text, and the arithmetic that sets them apart."""
+
+    id: str
+    about: str
+    says: str
+    locator: str
+    also: str
+    also_locator: str
+    arithmetic: str
+    unit: str
+    ruling: str
+
+
+_OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
+
+
+def _worked_out(expression: ast.expr) -> float:
+    if isinstance(expression, ast.BinOp):
+        return _OPERATORS[type(expression.op)](_worked_out(expression.left), _worked_out(expression.right))
+    return float(ast.literal_eval(expression))
+
+
+def contradictions() -> pd.DataFrame:
+    """Where the deep dive disagrees with itself, each with its arithmetic.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        about, says (with its line), also (with its line), arithmetic, gives, ruling.
+
+    Examples
+    --------
+    >>> table = contradictions().set_index("about")
+    >>> table.gives["chips of an NL72x2 rack"]
+    '72 chips'
+    """
+    import pandas as pd
+
+    rows = load.read_csv(load.DATA / "contradictions.csv", Contradiction)
+    return pd.DataFrame([_contradiction(row) for row in rows])
+
+
+def _contradiction(row: Contradiction) -> dict:
+    gives = f"{_worked_out(ast.parse(row.arithmetic, mode='eval').body):.4g} {row.unit}" if row.arithmetic else ""
+    return {
+        "about": row.about,
+        "says": f"{row.says} ({row.locator})",
+        "also": f"{row.also} ({row.also_locator})",
+        "arithmetic": row.arithmetic,
+        "gives": gives,
+        "ruling": row.ruling,
+    }
+
+
+@cache
+def _topology(spec: System) -> Topology:
+    return topology(spec)
+
+
+def _nets(names: Iterable[str | System]) -> list[Topology]:
+    """Fabrics of the systems that have one: a single chip is left out."""
+    return [_topology(spec) for spec in map(systems.system, names) if spec.domain_chips > 1]
+
+
+def _racks(net: Topology) -> NDArray:
+    """Rack of each chip."""
+    return np.array([net.graph.nodes[chip]["rack"] for chip in net.chips])
+
+
+def _pairs(net: Topology, scope: str) -> NDArray:
+    """Which ordered pairs of different chips a scope holds."""
+    apart = ~np.eye(len(net.chips), dtype=bool)
+    racks = _racks(net)
+    return apart & (racks[:, None] == racks) if scope == "rack" else apart
+
+
+def trays(system: str | System) -> list[str]:
+    """The systems that differ from this one in nothing but the switch tray; of a torus, those of the NL32x2 rack.
+
+    Examples
+    --------
+    >>> trays("trn3-nl32x2-ualink")
+    ['trn3-nl32x2-pcie160', 'trn3-nl32x2-pcie320', 'trn3-nl32x2-ualink']
+    """
+    spec = systems.system(system)
+    alike = [systems.system(name) for name in systems.systems() if name.startswith("trn3-nl")]
+    switched = [other for other in alike if other.fabric == "planes"]
+    found = [o.id for o in switched if o.domain_chips == spec.domain_chips and o.scaleup_lanes == spec.scaleup_lanes]
+    return found or trays("trn3-nl32x2-pcie160")
+
+
+def capacities(names: Iterable[str | System]) -> pd.DataFrame:
+    """All-to-all capacity of each fabric inside its racks and over the whole domain.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        system, scope, chips, injection_bytes_per_s_per_dir, all_to_all_bytes_per_s (of a chip to all others),
+        oversubscription, bound (the medium that limits; several are alike in the optimum where two are named).
+
+    Examples
+    --------
+    >>> table = capacities(["trn3-nl32x2-pcie160", "trn3-nl32x2-torus"]).set_index(["system", "scope"])
+    >>> table.all_to_all_bytes_per_s.div(1e9).round(3).tolist()
+    [529.067, 252.0, 248.0, 252.0]
+    """
+    import pandas as pd
+
+    rows = []
+    for net in _nets(names):
+        for scope in SCOPES:
+            chips = int(_pairs(net, scope)[0].sum()) + 1
+            found = net.flow(scope)
+            rows.append(
+                {
+                    "system": net.system.id,
+                    "scope": scope,
+                    "chips": chips,
+                    "injection_bytes_per_s_per_dir": net.injection_bytes_per_s_per_dir,
+                    "all_to_all_bytes_per_s": found.bytes_per_s_per_pair * (chips - 1),
+                    "oversubscription": net.oversubscription(scope),
+                    "bound": ", ".join(found.bottleneck),
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def latency_matrix(net: Topology, chip_s: float, switch_s: float) -> NDArray:
+    """Least latency of one way between all chips: one start at the sender, one more at each chip that forwards. [s]"""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import dijkstra
+
+    index = {node: number for number, node in enumerate(net.graph)}
+    cost = {node: chip_s if kind == "chip" else switch_s for node, kind in net.graph.nodes(data="kind")}
+    live = [(u, v) for u, v, rate in net.graph.edges(data="bytes_per_s_per_dir") if rate > 0]
+    ends = np.array([(index[u], index[v]) for u, v in live]).T
+    weights = [(cost[u] + cost[v]) / 2 for u, v in live]  # half of each end: all of what lies between, and one chip
+    chips = [index[chip] for chip in net.chips]
+    matrix = coo_array((weights, tuple(ends)), shape=(len(index),) * 2)
+    return dijkstra(matrix.tocsr(), directed=False, indices=chips)[:, chips]
+
+
+def _costs() -> list[tuple[float, float]]:
+    """Cost of a chip and of a switch on the way: middle, low, high. [s]"""
+    chip, switch = load.fact_in_force(STACK, "hop_s"), load.fact_in_force(SWITCH, "switch_s")
+    return list(zip((chip[1], *chip[2]), (switch[1], *switch[2]), strict=True))
+
+
+def latencies(names: Iterable[str | System]) -> pd.DataFrame:
+    """One-way latency of the empty fabric, mean and worst pair, inside a rack and over the domain.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        system, scope, mean_s and worst_s with `_low` and `_high` of a chip's cost, most_between (switches and
+        forwarding chips), estimate (a chip of the switched racks is taken to cost a NeuronLink hop).
+
+    Examples
+    --------
+    >>> table = latencies(["trn3-nl32x2-pcie320", "trn3-nl16-torus"])
+    >>> table[table.scope == "rack"].worst_s.mul(1e6).round(3).tolist()
+    [1.615, 6.0]
+    """
+    import pandas as pd
+
+    rows = []
+    for net in _nets(names):
+        times = [latency_matrix(net, *costs) for costs in _costs()]
+        for scope in SCOPES:
+            pairs = _pairs(net, scope)
+            mean, worst = ([float(reduce(time[pairs])) for time in times] for reduce in (np.mean, np.max))
+            rows.append(
+                {
+                    "system": net.system.id,
+                    "scope": scope,
+                    "most_between": max(net.hop_histogram("intermediate", scope)),
+                    **dict(zip(("mean_s", "mean_s_low", "mean_s_high"), mean, strict=True)),
+                    **dict(zip(("worst_s", "worst_s_low", "worst_s_high"), worst, strict=True)),
+                    "estimate": net.system.fabric == "planes",
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def all_to_all(names: Iterable[str | System], message_bytes: Iterable[float], scope: str = "world") -> pd.DataFrame:
+    """Time of an all-to-all between chips over the size of a chip's send buffer: the worst latency, then the flow.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        system, message_bytes, time_s, latency_s, bound ("latency" or "bandwidth").
+
+    Examples
+    --------
+    >>> all_to_all(["trn3-nl32x2-torus"], [1024, 2**30]).bound.tolist()
+    ['latency', 'bandwidth']
+    """
+    import pandas as pd
+
+    size, frames = np.asarray([*message_bytes], dtype=float), []
+    for row in _slopes(names, scope).itertuples():
+        sending = size * row.s_per_byte
+        bound = np.where(sending > row.latency_s, "bandwidth", "latency")
+        columns = {"message_bytes": size, "time_s": row.latency_s + sending, "latency_s": row.latency_s, "bound": bound}
+        frames.append(pd.DataFrame({"system": row.system, **columns}))
+    return pd.concat(frames, ignore_index=True)
+
+
+def _slopes(names: Iterable[str | System], scope: str) -> pd.DataFrame:
+    """Latency and time per byte of a chip's send buffer, its own block included."""
+    rates, delays = capacities(names).query("scope == @scope"), latencies(names).query("scope == @scope")
+    per_byte = (rates.chips - 1) / rates.chips / rates.all_to_all_bytes_per_s
+    return rates.assign(s_per_byte=per_byte, latency_s=delays.worst_s, low=delays.worst_s_low, high=delays.worst_s_high)
+
+
+def crossovers(names: Iterable[str | System]) -> pd.DataFrame:
+    """Send buffer of a chip at which an all-to-all spends as long on bandwidth as on latency.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        system, scope, crossover_bytes with `_low` and `_high` of the latency, per_pair_bytes (to each other chip).
+    """
+    import pandas as pd
+
+    frames = []
+    for scope in SCOPES:
+        slopes = _slopes(names, scope)
+        ends = {"": slopes.latency_s, "_low": slopes.low, "_high": slopes.high}
+        sizes = {f"crossover_bytes{end}": value / slopes.s_per_byte for end, value in ends.items()}
+        frame = pd.DataFrame({"system": slopes.system, "scope": scope, **sizes})
+        frames.append(frame.assign(per_pair_bytes=frame.crossover_bytes / slopes.chips))
+    return pd.concat(frames, ignore_index=True)
+
+
+def collective_times(names: Iterable[str], kind: str, message_bytes: Iterable[float]) -> pd.DataFrame:
+    """`tm.collective` over all ranks of each system: system, message_bytes, time_s, busbw_bytes_per_s, algorithm."""
+    import pandas as pd
+
+    size, frames = np.asarray([*message_bytes], dtype=float), []
+    for net in _nets(names):
+        found = collective(kind, size, net.system)
+        columns = {"time_s": found.time_s, "busbw_bytes_per_s": found.busbw_bytes_per_s, "algorithm": found.algorithm}
+        frames.append(pd.DataFrame({"system": net.system.id, "message_bytes": size, **columns}))
+    return pd.concat(frames, ignore_index=True)
+
+
+def expert_traffic(
+    model: str | Transformer, names: Iterable[str | System], tokens_per_chip: Iterable[float], scope: str = "world"
+) -> pd.DataFrame:
+    """Dispatch and combine of one decode step with experts spread over all chips of a scope.
+
+    Dispatch in one byte an element, combine in two. A token goes once to each chip that holds any of its experts.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        system, chips, tokens_per_chip, expert_layers, dispatch_bytes (of a chip in a layer), layer_s, step_s (all
+        layers), latency_share.
+
+    Raises
+    ------
+    ValueError
+        The model has no routed experts.
+
+    Examples
+    --------
+    >>> table = expert_traffic("deepseek-v3", ["trn3-nl32x2-pcie160"], [16], scope="rack")
+    >>> int(table.expert_layers.iloc[0]), int(table.chips.iloc[0])
+    (58, 32)
+    """
+    import pandas as pd
+
+    model = read_model(model)
+    parts = [[part for part in layer.parts if part.group == "experts"] for layer in model.layers]
+    if not any(parts):
+        raise ValueError(f"model={model.id!r}: it has no routed experts")
+    layers = sum(layer.count for layer, routed in zip(model.layers, parts, strict=True) if routed)
+    experts = next(routed[0] for routed in parts if routed)
+    tokens, frames = np.asarray([*tokens_per_chip], dtype=float), []
+    for row in _slopes(names, scope).itertuples():
+        sizes = [
+            tokens * moe.dispatch_bytes_per_token(experts.copies, experts.active, row.chips, model.hidden_size, element)
+            for element in (load.dtypes()["fp8"], load.dtypes()["bf16"])
+        ]
+        layer_s = 2 * row.latency_s + sum(size / row.all_to_all_bytes_per_s for size in sizes)
+        frames.append(
+            pd.DataFrame(
+                {
+                    "system": row.system,
+                    "chips": row.chips,
+                    "tokens_per_chip": tokens,
+                    "expert_layers": layers,
+                    "dispatch_bytes": sizes[0],
+                    "layer_s": layer_s,
+                    "step_s": layers * layer_s,
+                    "latency_share": 2 * row.latency_s / layer_s,
+                }
+            )
+        )
+    return pd.concat(frames, ignore_index=True)
+
+
+def plane_table(names: Iterable[str | System]) -> pd.DataFrame:
+    """What the switch trays and boards of one rack hold: switch, planes, rack and board switches, ports used and free.
+
+    Examples
+    --------
+    >>> plane_table(["trn3-nl72x2-pcie160"])[["planes", "rack_switches", "ports_used", "ports_free"]].values.tolist()
+    [[4, 40, 18, 2]]
+    """
+    import pandas as pd
+
+    rows = []
+    for net in _nets(names):
+        spec, nodes = net.system, dict(net.graph.nodes(data=True))
+        rack = [node for node, data in nodes.items() if data.get("medium") == "backplane" and data["rack"] == 0]
+        used = max(net.graph.degree(node) for node in rack)
+        free = (
+            spec.switch.switch_lanes // spec.port_lanes if spec.switch.switch_lanes > 0 else spec.switch.switch_ports
+        ) - used
+        rows.append(
+            {
+                "system": spec.id,
+                "switch": load.entities()[spec.switch_id].name,
+                "planes": len({nodes[node]["plane"] for node in rack}),
+                "rack_switches": len(rack),
+                "ports_used": used,
+                "ports_free": int(free),
+                "board_switches": sum(d.get("medium") == "pcb" and d["rack"] == 0 for d in nodes.values()),
+            }
+        )
+    return pd.DataFrame(rows)
