@@ -96,8 +96,8 @@ def kv_transfer(
     -------
     table : pandas.DataFrame
         model, input_tokens, chips, kv_bytes, prefill_s, send_s, hidden (share of the sending that prefill covers when
-        each layer leaves as soon as it is done), late_s (after prefill, layer by layer), late_whole_s (sent in one piece).
-        NaN where the model does not fit.
+        each layer leaves as soon as it is done), late_s (after prefill, layer by layer), late_whole_s (sent in one
+        piece). NaN where the model does not fit.
 
     Examples
     --------
