@@ -11,6 +11,8 @@ OTHER = {
     "chip-roofline": {"chip": "trainium2", "comparators": ["a100"], "intensity_flop_per_byte": 40.0},
     "neuroncore": {"chip": "trainium3", "m": 4096, "n": 4096, "k": 512, "dtype": "mxfp8"},
     "scale-out": {"system": "trn2-ultraserver", "models": ["llama-3.1-8b"], "cluster_chips": 4096},
+    "torus-or-switch": {"system": "trn3-nl72x2-pcie160", "model": "kimi-k2-instruct", "tokens_per_chip": 8.0},
+    "switch-tray": {"system": "trn3-nl32x2-pcie160", "model": "kimi-k2-instruct", "tokens_per_chip": 32.0},
     "rack": {"system": "trn3-nl32x2-torus", "beside": "inf2.48xlarge"},
     "memory": {
         "chip": "trainium2",

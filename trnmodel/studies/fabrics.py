@@ -1,19 +1,17 @@
-"""Fabrics compared: how far, how fast and with what delay chips reach each other, and what the text says about it."""
+"""Fabrics compared: how far, how fast and with what delay chips reach each other."""
 
 from __future__ import annotations
 
-import ast
-import operator
 from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from trnmodel.catalog import load, systems
 from trnmodel.catalog.systems import System
+from trnmodel.fabric import audit
 from trnmodel.fabric.collectives import collective
 from trnmodel.fabric.graph import Topology, topology
 from trnmodel.formulas import moe
@@ -25,61 +23,6 @@ if TYPE_CHECKING:
 
 SCOPES = ("rack", "world")
 STACK, SWITCH = "neuron-stack", "pcie-switch"
-
-
-class Contradiction(msgspec.Struct, frozen=True):
-    """A line of `data/contradictions.csv`: two statements of one text, and the arithmetic that sets them apart."""
-
-    id: str
-    about: str
-    says: str
-    locator: str
-    also: str
-    also_locator: str
-    arithmetic: str
-    unit: str
-    ruling: str
-
-
-_OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
-
-
-def _worked_out(expression: ast.expr) -> float:
-    if isinstance(expression, ast.BinOp):
-        return _OPERATORS[type(expression.op)](_worked_out(expression.left), _worked_out(expression.right))
-    return float(ast.literal_eval(expression))
-
-
-def contradictions() -> pd.DataFrame:
-    """Where the deep dive disagrees with itself, each with its arithmetic.
-
-    Returns
-    -------
-    table : pandas.DataFrame
-        about, says (with its line), also (with its line), arithmetic, gives, ruling.
-
-    Examples
-    --------
-    >>> table = contradictions().set_index("about")
-    >>> table.gives["chips of an NL72x2 rack"]
-    '72 chips'
-    """
-    import pandas as pd
-
-    rows = load.read_csv(load.DATA / "contradictions.csv", Contradiction)
-    return pd.DataFrame([_contradiction(row) for row in rows])
-
-
-def _contradiction(row: Contradiction) -> dict:
-    gives = f"{_worked_out(ast.parse(row.arithmetic, mode='eval').body):.4g} {row.unit}" if row.arithmetic else ""
-    return {
-        "about": row.about,
-        "says": f"{row.says} ({row.locator})",
-        "also": f"{row.also} ({row.also_locator})",
-        "arithmetic": row.arithmetic,
-        "gives": gives,
-        "ruling": row.ruling,
-    }
 
 
 @cache
@@ -276,17 +219,17 @@ def collective_times(names: Iterable[str], kind: str, message_bytes: Iterable[fl
 
 
 def expert_traffic(
-    model: str | Transformer, names: Iterable[str | System], tokens_per_chip: Iterable[float], scope: str = "world"
+    model: str | Transformer, names: Iterable[str | System], tokens_per_chip: Iterable[float]
 ) -> pd.DataFrame:
-    """Dispatch and combine of one decode step with experts spread over all chips of a scope.
+    """Dispatch and combine of one decode step with experts spread over a rack, and over the whole domain.
 
     Dispatch in one byte an element, combine in two. A token goes once to each chip that holds any of its experts.
 
     Returns
     -------
     table : pandas.DataFrame
-        system, chips, tokens_per_chip, expert_layers, dispatch_bytes (of a chip in a layer), layer_s, step_s (all
-        layers), latency_share.
+        system, experts_over, chips, tokens_per_chip, expert_layers, dispatch_bytes (of a chip in a layer), layer_s,
+        step_s (all layers), latency_share.
 
     Raises
     ------
@@ -295,9 +238,9 @@ def expert_traffic(
 
     Examples
     --------
-    >>> table = expert_traffic("deepseek-v3", ["trn3-nl32x2-pcie160"], [16], scope="rack")
-    >>> int(table.expert_layers.iloc[0]), int(table.chips.iloc[0])
-    (58, 32)
+    >>> table = expert_traffic("deepseek-v3", ["trn3-nl32x2-pcie160"], [16])
+    >>> int(table.expert_layers.iloc[0]), table.chips.tolist()
+    (58, [32, 64])
     """
     import pandas as pd
 
@@ -308,7 +251,8 @@ def expert_traffic(
     layers = sum(layer.count for layer, routed in zip(model.layers, parts, strict=True) if routed)
     experts = next(routed[0] for routed in parts if routed)
     tokens, frames = np.asarray([*tokens_per_chip], dtype=float), []
-    for row in _slopes(names, scope).itertuples():
+    rows = [row for scope in SCOPES for row in _slopes(names, scope).itertuples()]
+    for row in rows:
         sizes = [
             tokens * moe.dispatch_bytes_per_token(experts.copies, experts.active, row.chips, model.hidden_size, element)
             for element in (load.dtypes()["fp8"], load.dtypes()["bf16"])
@@ -318,6 +262,7 @@ def expert_traffic(
             pd.DataFrame(
                 {
                     "system": row.system,
+                    "experts_over": row.scope,
                     "chips": row.chips,
                     "tokens_per_chip": tokens,
                     "expert_layers": layers,
@@ -361,3 +306,62 @@ def plane_table(names: Iterable[str | System]) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows)
+
+
+def paths(names: Iterable[str | System]) -> pd.DataFrame:
+    """Printed paths and maxima beside those of the graph: system, part, counted, printed, verdict, locator, how.
+
+    Examples
+    --------
+    >>> paths(["trn3-nl72x2-pcie160"]).counted.tolist()
+    [1.0, 3.0, 4.0, 3.0]
+    """
+    import pandas as pd
+
+    tables = [audit.hops_table(net.system).assign(system=net.system.id) for net in _nets(names)]
+    columns = ["system", "part", "counted", "printed", "verdict", "locator", "how"]
+    return pd.concat(tables, ignore_index=True)[columns]
+
+
+def library_switch(names: Iterable[str | System]) -> pd.DataFrame:
+    """Largest all-reduce that one shot still does fastest, beside the size to which AWS's library uses its mesh.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        system, one_shot_up_to_bytes (on a grid of quarter powers of two), library_up_to_bytes, ratio.
+    """
+    import pandas as pd
+
+    sizes, library = 2.0 ** np.arange(12, 31, 0.25), load.value("neuronlink-v3", "algorithm_max_bytes", "mesh")
+    rows = []
+    for net in _nets(names):
+        shot = collective("all_reduce", sizes, net.system).algorithm == "one_shot"
+        last = float(sizes[shot].max(initial=0.0))
+        rows.append((net.system.id, last, library, last / library))
+    return pd.DataFrame(rows, columns=["system", "one_shot_up_to_bytes", "library_up_to_bytes", "ratio"])
+
+
+def notation(system: str | System) -> pd.DataFrame:
+    """The notation table of these chapters: symbol, code name, meaning, value, source with its confidence."""
+    import pandas as pd
+
+    spec = systems.system(system)
+    fields = {"scaleup_lanes": "lanes", "scaleup_lanes_redundant": "spare", "scaleup_bytes_per_s_per_dir": "B"}
+    rows = [("alpha", load.fact_in_force(STACK, "hop_s")[0]), ("t_switch", load.fact_in_force(SWITCH, "switch_s")[0])]
+    for label, ids in spec.sources.items():
+        symbol = fields.get(label.partition("[")[0])
+        rows += (
+            [(f"{symbol} {label.partition('[')[2].rstrip(']')}".strip(), load.facts_rows()[ids[0]])] if symbol else []
+        )
+    return pd.DataFrame([_noted(symbol, fact) for symbol, fact in rows])
+
+
+def _noted(symbol: str, fact: load.Fact) -> dict:
+    return {
+        "symbol": symbol,
+        "code name": fact.quantity,
+        "meaning": load.quantities()[fact.quantity].description,
+        "value": f"{fact.value_printed} {fact.unit_printed}".removesuffix(" 1"),
+        "source": f"{fact.source}, {fact.locator} ({fact.confidence})",
+    }

@@ -1,0 +1,271 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: notebooks///ipynb,notebooks/py///py:percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+#   trnmodel:
+#     order: 5
+# ---
+
+# %% [markdown]
+# # Torus or switch?
+
+# %% tags=["parameters"]
+system: str = "trn3-nl32x2-pcie160"
+torus_system: str = "trn3-nl32x2-torus"
+model: str = "deepseek-v3"
+tokens_per_chip: float = 32.0
+
+# %% tags=["hide-input"]
+import numpy as np
+from IPython.display import Markdown
+
+import trnmodel as tm
+from trnmodel import charts
+from trnmodel.fabric import build, flow
+from trnmodel.studies import chips, fabrics, racks
+from trnmodel.units import GB, KIB, MIB, format_quantity
+
+spec, torus = tm.system(system), tm.system(torus_system)
+pair = list(dict.fromkeys([spec.id, torus.id])) if spec.domain_chips > 1 else [torus.id]
+FAMILY = ["trn2.48xlarge", "trn2-ultraserver", "trn3-nl32x2-torus", "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160"]
+everyone = list(dict.fromkeys([*FAMILY, *pair]))
+
+# %% tags=["hide-input"]
+rates = fabrics.capacities(everyone)
+slots = rates.set_index(["system", "scope"]).all_to_all_bytes_per_s
+gain = {scope: slots[pair[0], scope] / slots[torus.id, scope] for scope in fabrics.SCOPES}
+Markdown(
+    f"**For all-to-all inside a rack {tm.system(pair[0]).name} gives each chip {gain['rack']:.2f} times the rate of {torus.name}; "
+    f"over the whole domain {gain['world']:.2f} times.** A rack's switches carry "
+    f"{format_quantity(slots[pair[0], 'rack'], 'B/s', 3)} of each chip, against {format_quantity(slots[torus.id, 'rack'], 'B/s', 3)} on "
+    f"the torus; over all {tm.system(pair[0]).domain_chips} chips it is {format_quantity(slots[pair[0], 'world'], 'B/s', 3)} against "
+    f"{format_quantity(slots[torus.id, 'world'], 'B/s', 3)}, and what bounds is the way between racks, not the switches."
+)
+
+# %% [markdown]
+# ## Notation
+
+# %% tags=["hide-input"]
+charts.table(
+    fabrics.notation(pair[0]),
+    caption="What this chapter calls things; confidence D is our own estimate",
+    download="notation",
+)
+
+# %% [markdown]
+# **All-to-all**: every chip sends a different block to every other, as experts of a mixture do twice a layer. Its
+# **capacity** is the largest equal rate that all pairs sustain at once (maximum concurrent flow); **oversubscription** is
+# what a chip can inject over what it can so deliver.
+#
+# ## The model
+#
+# A torus sends a message over $d$ links on the way, and every link carries for others. With $N$ chips, $n_i$ links of rate
+# $B_i$ a chip along axis $i$, and mean distance $\bar d_i = \lfloor k_i^2/4 \rfloor / k_i$ in a ring of $k_i$, each pair has
+#
+# $$ \lambda = \min_i \frac{n_i B_i}{N\,\bar d_i} . $$
+#
+# In a rack of switches the backplane lanes of a chip carry everything that is not for its own tray. An all-to-all of a send
+# buffer of $m$ bytes then takes $t = L + \frac{m}{N\lambda}$, with $L$ the latency of the worst pair.
+#
+# **By hand.** The 4x4x4 torus of Trainium3 is thinnest along Z: two links of 128 GB/s, mean distance 1:
+# $\lambda = 2 \times 128/(64 \times 1) = 4$ GB/s. Between the two racks of NL32x2, 32 chips send to 32 others over 16 lanes of
+# 8 GB/s each: $32 \times 128/32^2 = 4$ GB/s. The same.
+
+# %%
+by_hand = 2 * 128 * GB / 64, 32 * 128 * GB / 32**2
+by_hand, [tm.topology(name).all_to_all_bytes_per_s_per_pair() for name in FAMILY[2:4]]
+
+# %% [markdown]
+# ## Inside the rack and across
+
+# %%
+charts.bars(
+    rates,
+    x="scope",
+    y="all_to_all_bytes_per_s",
+    color="system",
+    caption=f"{pair[0]} over {torus.id}: {gain['rack']:.2f} times in a rack, {gain['world']:.2f} times over the domain",
+)
+
+# %%
+charts.table(rates, caption="All-to-all of one chip to all others of its scope, one way", download="capacities")
+
+# %% [markdown]
+# The deep dive says that a torus is oversubscribed and the switched racks are not. Counted on the graph both are, because a
+# chip's PCB lanes end on its own tray and its cross-rack lanes at one chip: only the backplane lanes reach a whole rack.
+#
+# ## From which message on does bandwidth rule?
+
+# %%
+sizes = 2.0 ** np.arange(10, 31)
+rack = fabrics.all_to_all(pair, sizes, scope="rack")
+crossings = fabrics.crossovers(everyone)
+mine = crossings[crossings.system.isin(pair) & (crossings.scope == "rack")]
+charts.lines(
+    rack,
+    x="message_bytes",
+    y="time_s",
+    color="system",
+    log_x=True,
+    log_y=True,
+    caption="All-to-all in a rack bends at "
+    + " and ".join(f"{format_quantity(row.crossover_bytes, 'B', 2)} ({row.system})" for row in mine.itertuples()),
+)
+
+# %%
+charts.ranges(
+    crossings[crossings.scope == "world"],
+    x="crossover_bytes",
+    y="system",
+    log_x=True,
+    caption="Send buffer of a chip from which an all-to-all over the domain is bound by bandwidth",
+)
+
+# %% tags=["hide-input"]
+low, high = 16 * KIB, MIB
+inside = crossings[(crossings.per_pair_bytes <= high) & (crossings.per_pair_bytes >= low)]
+Markdown(
+    f"The text puts the saturation of a 3D torus between 16 KB and 1 MB. Counted as the buffer of a chip ours lies between "
+    f"{format_quantity(crossings.crossover_bytes_low.min(), 'B', 3)} and "
+    f"{format_quantity(crossings.crossover_bytes_high.max(), 'B', 3)}; counted as the message to one other chip "
+    f"{len(inside)} of {len(crossings)} cases are inside the text's range. The "
+    f"width of a bar is that of AWS's 1 to 2 us a hop."
+)
+
+# %% [markdown]
+# ## What dense models do: all-reduce
+#
+# An all-reduce sends round rings of neighbours, and that is what a torus is made of.
+
+# %%
+reduced = fabrics.collective_times(pair, "all_reduce", sizes[::2])
+last = reduced[reduced.message_bytes == reduced.message_bytes.max()].set_index("system").time_s
+charts.lines(
+    reduced,
+    x="message_bytes",
+    y="busbw_bytes_per_s",
+    color="system",
+    log_x=True,
+    caption=f"All-reduce over the domain: at {format_quantity(sizes[-1], 'B', 1)} {torus.id} takes "
+    f"{last[torus.id] / last[pair[0]]:.2f} times as long as {pair[0]}",
+)
+
+# %% [markdown]
+# ## What it means for a mixture of experts
+
+# %%
+experts = fabrics.expert_traffic(model, pair, tokens_per_chip * 2.0 ** np.arange(-4, 6))
+placed = experts[experts.tokens_per_chip == tokens_per_chip]
+steps = placed.set_index(["system", "experts_over"]).step_s
+charts.lines(
+    experts[experts.experts_over == "rack"],
+    x="tokens_per_chip",
+    y="step_s",
+    color="system",
+    log_x=True,
+    log_y=True,
+    caption=f"{model}, experts over a rack: with {tokens_per_chip:g} tokens a chip {torus.id} takes "
+    f"{steps[torus.id, 'rack'] / steps[pair[0], 'rack']:.2g} times as long as {pair[0]}",
+)
+
+# %%
+shown = "system experts_over chips dispatch_bytes layer_s step_s latency_share".split()
+charts.table(
+    placed[shown],
+    caption=f"Dispatch and combine of one decode step of {model}, {tokens_per_chip:g} tokens a chip",
+    download="experts",
+)
+
+# %% tags=["hide-input"]
+Markdown(
+    f"Spread over the whole domain instead, the same step takes {format_quantity(steps[pair[0], 'world'], 's', 2)} on {pair[0]} and "
+    f"{format_quantity(steps[torus.id, 'world'], 's', 2)} on {torus.id}. That is why the text places experts within a rack and "
+    f"something else, tensor or context parallelism, across the pair."
+)
+
+# %% [markdown]
+# ## Check: numbers that are not ours
+#
+# **Closed form.** The linear programme of the torus must give the textbook formula above, and does, to rounding:
+
+# %%
+ring = torus if torus.fabric == "torus" else tm.system("trn2-ultraserver")
+closed = flow.torus_bytes_per_s_per_pair(ring.torus_shape, build.link_rates(ring))
+f"{closed / GB:.3f} GB/s a pair, error {tm.topology(ring).all_to_all_bytes_per_s_per_pair() / closed - 1:.1e}"
+
+# %% [markdown]
+# **The text's two claims** about oversubscription and message size, against the graph: above. **AWS's own library** uses a
+# one-shot mesh up to a documented size and rings after it. Ours is free to choose:
+
+# %%
+switching = fabrics.library_switch(["trn1.32xlarge", "trn2.48xlarge", "trn2-ultraserver", torus.id])
+charts.table(switching, caption="All-reduce: up to which message one shot is fastest", download="library")
+
+# %% tags=["hide-input"]
+Markdown(
+    f"The model leaves the one-shot mesh at {switching.ratio.min():.1f} to {switching.ratio.max():.1f} times the documented "
+    f"size, and at {switching.set_index('system').ratio['trn2.48xlarge']:.1f} times on trn2.48xlarge, for which the thresholds "
+    f"are most likely meant. No measured collective names a Trainium2 or Trainium3 fabric, so rates cannot be checked; the "
+    f"measured rows that exist calibrate start-up times only."
+)
+
+# %% [markdown]
+# ## What moves the answer
+
+# %%
+charts.table(racks.readings(torus.id), caption=f"Other readings of what {torus.name} is", download="readings")
+
+# %% [markdown]
+# * **Where the experts live.** In a rack the switch pays; over the pair it does not.
+# * **The lanes of a Trainium3 torus** are printed nowhere in full; the table above has the alternative.
+# * **Latency of a chip that forwards.** AWS claims that Trainium3 forwards on its own; then the switched racks are faster still
+#   for small messages.
+#
+# ## What is left out
+#
+# Contention between collectives, failed links (chapter 4), routing that does not split flows perfectly, the cost of the switches, and
+# power. Prices of either fabric are in a later chapter.
+
+# %% [markdown]
+# ```{admonition} Takeaway
+# :class: tip
+# Switches buy all-to-all inside a rack. Between racks the cables decide, and for dense models rings of neighbours are as good.
+# ```
+
+# %% [markdown]
+# ## Problems
+#
+# **1.** A 4x4 torus has four links of 128 GB/s a chip. What does each chip get of an all-to-all?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# Mean distance 1 in each ring of four: $\lambda = 2 \times 128/16 = 16$ GB/s a pair, times 15 others is 240 GB/s of the 512 that
+# it can inject.
+# ```
+#
+# **2.** How many cross-rack lanes a chip would NL32x2 need for its whole domain to be as fast as its rack?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# A rack gives 17.07 GB/s a pair. Across, 32 lanes-bundles serve 32 x 32 pairs: $17.07 \times 32 = 546$ GB/s a chip, 68 lanes of
+# 8 GB/s instead of 16.
+# ```
+#
+# **3.** Why does the torus of two racks give a rack of its own no more than the whole?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# Half of a Z ring lies in the rack: two of its four chips, one link between them instead of two, and half as many chips to serve.
+# ```
+
+# %% [markdown]
+# ## Sources
+
+# %% tags=["hide-input"]
+used = tm.facts()
+used = used[used.entity.isin([*everyone, "trn3-switched", "jbog-rack", fabrics.STACK, fabrics.SWITCH, "neuronlink-v3"])]
+charts.table(chips.bibliography(used.source), caption="Sources of the figures in this chapter", download="sources")
