@@ -24,7 +24,7 @@ import trnmodel as tm
 from trnmodel import charts
 from trnmodel.catalog import load
 from trnmodel.fabric import audit
-from trnmodel.studies import chips, racks
+from trnmodel.studies import chips, contradictions, fabrics, racks
 from trnmodel.units import format_quantity
 
 spec, net = tm.system(system), tm.topology(system)
@@ -47,10 +47,8 @@ Markdown(
 
 # %% tags=["hide-input"]
 charts.table(
-    chips.notation(
-        spec.chip, {"scaleup_lanes": "lanes of a chip", "scaleup_bytes_per_s_per_dir": "b, one way", "hbm_bytes": "C"}
-    ),
-    caption=f"What one chip of {spec.name} brings to the fabric",
+    fabrics.notation(system),
+    caption=f"What this chapter calls things, for {spec.id}; confidence D is our own estimate",
     download="notation",
 )
 
@@ -99,7 +97,7 @@ charts.topology(small_nodes, small_links, caption="NL32x2 with 160-lane switches
 # ## All systems side by side
 
 # %%
-everyone = racks.fabrics([*TORUS, *NL32, *NL72])
+everyone = racks.fabrics(dict.fromkeys([*TORUS, *NL32, *NL72]))
 charts.table(everyone, caption="Fabrics: parts, hops between chips, rates one way", download="fabrics")
 
 # %%
@@ -118,8 +116,11 @@ charts.bars(
 # AWS, its supply chain and its runtime name the same rack differently.
 
 # %%
-names = load.names_table()
-charts.table(names[names.id.str.startswith(("trn", "inf"))], caption="Names of systems", download="names")
+charts.table(racks.names(), caption="What each system is called, and by whom", download="names")
+
+# %% tags=["hide-output"]
+known = load.names_table()
+charts.table(known[known.id.str.startswith(("trn", "inf"))], caption="Every name with its source", download="all-names")
 
 # %% [markdown]
 # ## What fails, and what it costs
@@ -134,22 +135,31 @@ charts.table(racks.failures(system), caption=f"Share left of each capacity of {s
 
 # %%
 checked = racks.verdicts([*TORUS[1:], *NL32, *NL72])
-charts.table(checked, caption="Printed parts against counted", download="verdicts")
+shown = ["system", "part", "counted", "printed", "verdict", "locator"]
+charts.table(checked[shown], caption="Printed parts against counted", download="verdicts")
 
 # %%
 paths = audit.hops_table(system)
-charts.table(paths, caption=f"Paths of {spec.name}: between the two chips", download="paths")
+shown = ["part", "counted", "printed", "verdict", "locator", "how"]
+charts.table(paths[shown], caption=f"Switches and forwarding chips on paths of {spec.id}", download="paths")
 
 # %% tags=["hide-input"]
-apart = checked[checked.verdict == "disagrees"].drop_duplicates(["part", "printed"])
+own = checked[checked.verdict.isin(["agrees", "disagrees"])]
+apart = own[own.verdict == "disagrees"].drop_duplicates(["part", "printed"])
 Markdown(
-    f"{len(checked)} printed counts, of which {(checked.verdict == 'agrees').sum()} agree. The text is at odds with itself on: "
+    f"{len(own)} printed counts, of which {(checked.verdict == 'agrees').sum()} agree. The text is at odds with itself on: "
     + "; ".join(
         f"{row.part} ({row.printed} printed in {row.locator}, {row.counted:g} counted: {row.how})"
         for row in apart.itertuples()
     )
     + "."
 )
+
+# %% [markdown]
+# **Statement against statement.** Each disagreement of the text with itself, with its arithmetic:
+
+# %%
+charts.table(contradictions.contradictions(), caption="The deep dive against itself", download="contradictions")
 
 # %% [markdown]
 # ## What moves the answer

@@ -41,9 +41,8 @@ worst = late[late.scope == "rack"].set_index("system").worst_s
 steps = experts[experts.tokens_per_chip == tokens_per_chip].set_index(["system", "experts_over"]).step_s
 spread = rates[rates.scope == "rack"].all_to_all_bytes_per_s
 Markdown(
-    f"**For bandwidth it does not: the trays give a rack's chips "
-    f"{format_quantity(spread.min(), 'B/s', 3)} to {format_quantity(spread.max(), 'B/s', 3)} of all-to-all, because the lanes of the "
-    f"chips are the same. For latency it does: from {first} to {last} the worst pair of a rack falls from "
+    f"**For bandwidth it does not: with any tray a chip has {format_quantity(spread.mean(), 'B/s', 3)} of all-to-all in its rack "
+    f"(the trays differ by {spread.max() / spread.min() - 1:.1%}), because the lanes of the chips are the same. For latency it does: from {first} to {last} the worst pair of a rack falls from "
     f"{format_quantity(worst[first], 's', 2)} to {format_quantity(worst[last], 's', 2)}**, and with "
     f"{tokens_per_chip:g} tokens a chip the experts' traffic of one decode step of {model} from "
     f"{format_quantity(steps[first, 'rack'], 's', 3)} to {format_quantity(steps[last, 'rack'], 's', 3)}."
@@ -90,7 +89,8 @@ charts.table(fabrics.plane_table(trays), caption="Switches of one rack, and port
 # ## How far chips are apart
 
 # %%
-hops = racks.hops(trays)
+distinct = fabrics.plane_table(trays).drop_duplicates("planes").system
+hops = racks.hops(distinct)
 direct = hops[hops.between <= 1].groupby("system").share.sum()
 charts.bars(
     hops,
@@ -148,8 +148,15 @@ charts.lines(
 table = in_rack.set_index(["tokens_per_chip", "system"]).step_s.unstack()
 few, many = table.iloc[0], table.iloc[-1]
 Markdown(
-    f"With {table.index[0]:g} tokens a chip the ratio is {few[first] / few[last]:.2f}, with {table.index[-1]:g} it is "
-    f"{many[first] / many[last]:.2f}: the tray is worth most where latency rules, and nothing in prefill or training."
+    f"At {table.index[0]:g} tokens a chip the ratio is {few[first] / few[last]:.2f}, at {table.index[-1]:g} it is "
+    f"{many[first] / many[last]:.2f}: the tray is worth most where latency rules, and next to nothing where a step carries many "
+    "tokens, as in prefill and training. "
+    + " ".join(
+        f"The mean pair of a rack is {mean[first] / mean[name] - 1:.0%} faster on {name} than on {first}, the worst "
+        f"{worst[first] / worst[name] - 1:.0%}."
+        for name in trays[1:]
+        if mean[name] < mean[first]
+    )
 )
 
 # %% [markdown]
@@ -176,7 +183,7 @@ charts.table(
 
 # %%
 ports = contradictions.contradictions()
-ports = ports[ports.about.str.contains("PEX|planes|lanes|trays")]
+ports = ports[ports.about.str.contains("PEX|pairs|lanes end")]
 charts.table(ports, caption="Where the text is at odds with itself about trays and lanes", download="contradictions")
 
 # %% tags=["hide-input"]
@@ -232,6 +239,6 @@ charts.table(racks.readings(first), caption=f"Other readings of {first}, and wha
 
 # %% tags=["hide-input"]
 used = tm.facts()
-used = used[used.entity.isin([*both, "trn3-switched", "jbog-rack", fabrics.STACK, fabrics.SWITCH, "pex90144"])]
-used = used[used.entity.ne("jbog-rack") & (used.confidence != "D")]
+delays = used.entity.isin([fabrics.STACK, fabrics.SWITCH]) & used.quantity.isin(["hop_s", "switch_s"])
+used = used[used.entity.isin([*both, "trn3-switched", "pex90144"]) | delays]
 charts.table(chips.bibliography(used.source), caption="Sources of the figures in this chapter", download="sources")

@@ -31,7 +31,7 @@ from trnmodel.units import GB, KIB, MIB, format_quantity
 
 spec, torus = tm.system(system), tm.system(torus_system)
 pair = list(dict.fromkeys([spec.id, torus.id])) if spec.domain_chips > 1 else [torus.id]
-FAMILY = ["trn2.48xlarge", "trn2-ultraserver", "trn3-nl32x2-torus", "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160"]
+FAMILY = ["trn2-ultraserver", "trn3-nl32x2-torus", "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160"]
 everyone = list(dict.fromkeys([*FAMILY, *pair]))
 
 # %% tags=["hide-input"]
@@ -77,7 +77,7 @@ charts.table(
 
 # %%
 by_hand = 2 * 128 * GB / 64, 32 * 128 * GB / 32**2
-by_hand, [tm.topology(name).all_to_all_bytes_per_s_per_pair() for name in FAMILY[2:4]]
+by_hand, [tm.topology(name).all_to_all_bytes_per_s_per_pair() for name in FAMILY[1:3]]
 
 # %% [markdown]
 # ## Inside the rack and across
@@ -113,7 +113,7 @@ charts.lines(
     log_x=True,
     log_y=True,
     caption="All-to-all in a rack bends at "
-    + " and ".join(f"{format_quantity(row.crossover_bytes, 'B', 2)} ({row.system})" for row in mine.itertuples()),
+    + " and ".join(f"{format_quantity(row.crossover_bytes, 'B', 3)} ({row.system})" for row in mine.itertuples()),
 )
 
 # %%
@@ -267,5 +267,7 @@ charts.table(racks.readings(torus.id), caption=f"Other readings of what {torus.n
 
 # %% tags=["hide-input"]
 used = tm.facts()
-used = used[used.entity.isin([*everyone, "trn3-switched", "jbog-rack", fabrics.STACK, fabrics.SWITCH, "neuronlink-v3"])]
+delays = used.entity.isin([fabrics.STACK, fabrics.SWITCH]) & used.quantity.isin(["hop_s", "switch_s"])
+limits = (used.entity == "neuronlink-v3") & (used.quantity == "algorithm_max_bytes")
+used = used[used.entity.isin([*everyone, "trn3-switched"]) | delays | limits]
 charts.table(chips.bibliography(used.source), caption="Sources of the figures in this chapter", download="sources")

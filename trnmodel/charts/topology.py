@@ -5,58 +5,86 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from trnmodel.charts.display import altair
+from trnmodel.charts.display import PALETTE, altair
 
 if TYPE_CHECKING:
     import altair as alt
     import pandas as pd
 
+WIDTH, HEIGHT = 620, 540
+NODES = {"chip": ("chip", "square"), "backplane": ("rack switch", "circle"), "pcb": ("board switch", "diamond")}
+FAINT = {500: 0.35, 100: 0.55, 0: 0.8}  # lines stay legible where many cross: opacity from that number of links on
+
 
 def topology(nodes: pd.DataFrame, links: pd.DataFrame, *, caption: str) -> alt.LayerChart:
-    """Chips as squares, switches as dots, links coloured by medium; the links of the node pointed at stand out.
+    """Chips as squares, switches as dots or diamonds, links coloured by group; those of the node pointed at stand out.
+
+    The first node is picked to begin with, so that a printed chart shows one chip's links too.
 
     Parameters
     ----------
     nodes : pandas.DataFrame
-        node, kind, x, y.
+        node, kind ("chip", "backplane", "pcb", ...), x, y, and what pointing at it tells: `links`.
     links : pandas.DataFrame
-        one, other, x, y, x2, y2, medium.
+        one, other, x, y, x2, y2, group; none for a single chip.
     caption : str
         The claim.
     """
     alt = altair()
-    pick = alt.selection_point(name="pick", fields=["node"], on="pointerover", empty=False)
+    pick = alt.selection_point(name="pick", fields=["node"], on="pointerover", value=[{"node": nodes.node.iloc[0]}])
+    chart = _points(nodes).add_params(pick)
+    if len(links):
+        groups = list(dict.fromkeys(links.group))
+        chart = _lines(links, groups) + _picked(links, groups) + chart
+    title = alt.TitleParams(text=textwrap.wrap(caption, 76), subtitle="point at a chip or a switch to see its links")
+    return chart.properties(width=WIDTH, height=HEIGHT, title=title, description=caption)
+
+
+def _place(column: str):
+    alt = altair()
+    return (alt.X if column == "x" else alt.Y)(
+        field=column, type="quantitative", axis=None, scale={"zero": False, "nice": False, "padding": 14}
+    )
+
+
+def _rules(links: pd.DataFrame, groups: list[str]):
+    alt = altair()
+    colours = {"domain": groups, "range": PALETTE[: len(groups)]}
+    base = alt.Chart(links[["one", "other", "x", "y", "x2", "y2", "group"]])
+    group = alt.Color(
+        field="group", type="nominal", title="Link", scale=colours, legend=alt.Legend(columns=3, symbolOpacity=1)
+    )
+    return base, {"x": _place("x"), "y": _place("y"), "x2": "x2", "y2": "y2", "color": group}
+
+
+def _lines(links: pd.DataFrame, groups: list[str]):
+    base, place = _rules(links, groups)
+    opacity = next(value for least, value in FAINT.items() if len(links) >= least)
+    return base.mark_rule(strokeWidth=0.7, opacity=opacity).encode(**place)
+
+
+def _picked(links: pd.DataFrame, groups: list[str]):
+    base, place = _rules(links, groups)
     near = "isDefined(pick.node) && (indexof(pick.node, datum.one) >= 0 || indexof(pick.node, datum.other) >= 0)"
-    faint = max(0.06, min(0.5, 100 / len(links))) if len(links) else 0.5
-    axis = {"axis": None}
-    lines = (
-        alt.Chart(links[["one", "other", "x", "y", "x2", "y2", "medium"]])
-        .mark_rule()
+    return base.transform_filter(near).mark_rule(strokeWidth=2.4).encode(**place)
+
+
+def _points(nodes: pd.DataFrame):
+    alt = altair()
+    kinds = [NODES.get(kind, (kind, "circle")) for kind in dict.fromkeys(nodes.kind)]
+    named = nodes.assign(kind=[NODES.get(kind, (kind, "circle"))[0] for kind in nodes.kind])
+    shapes = {"domain": [name for name, _ in kinds], "range": [shape for _, shape in kinds]}
+    chosen = "isDefined(pick.node) && indexof(pick.node, datum.node) >= 0"
+    size = 90 if len(nodes) < 200 else 30
+    return (
+        alt.Chart(named)
+        .mark_point(filled=True, opacity=1)
         .encode(
-            x=alt.X("x:Q", scale=alt.Scale(zero=False, padding=12), **axis),
-            y=alt.Y("y:Q", scale=alt.Scale(zero=False, padding=12), **axis),
-            x2="x2",
-            y2="y2",
-            color=alt.Color("medium:N", title="Link"),
-            opacity=alt.when(near).then(alt.value(1)).otherwise(alt.value(faint)),
-            strokeWidth=alt.when(near).then(alt.value(2)).otherwise(alt.value(1)),
+            x=_place("x"),
+            y=_place("y"),
+            shape=alt.Shape(field="kind", type="nominal", title="Node", scale=shapes),
+            color=alt.when(chosen).then(alt.value("#D62728")).otherwise(alt.value("#777777")),
+            size=alt.when(chosen).then(alt.value(2.5 * size)).otherwise(alt.value(size)),
+            tooltip=[alt.Tooltip(field=name, type="nominal") for name in ("node", "kind", "links")],
         )
     )
-    symbols = {"chip": "square", "backplane": "circle", "pcb": "diamond"}
-    kinds = list(dict.fromkeys(nodes.kind))
-    shapes = alt.Scale(domain=kinds, range=[symbols.get(kind, "circle") for kind in kinds])
-    names = {"chip": "chip", "backplane": "rack switch", "pcb": "board switch"}
-    label = "{" + ", ".join(f"'{kind}': '{names.get(kind, 'switch')}'" for kind in kinds) + "}[datum.label]"
-    points = (
-        alt.Chart(nodes)
-        .mark_point(filled=True, opacity=1, size=70 if len(nodes) < 200 else 28, color="#666666")
-        .encode(
-            x=alt.X("x:Q", **axis),
-            y=alt.Y("y:Q", **axis),
-            shape=alt.Shape("kind:N", title="Node", scale=shapes, legend=alt.Legend(labelExpr=label)),
-            tooltip=["node:N", "kind:N"],
-        )
-        .add_params(pick)
-    )
-    title = alt.TitleParams(text=textwrap.wrap(caption, 76))
-    return (lines + points).properties(width=620, height=440, title=title, description=caption)
