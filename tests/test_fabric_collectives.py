@@ -40,7 +40,9 @@ def test_hierarchical_all_gather_on_a_rack_pair_by_hand():
     # a rank: 2 cores x 16 x 33 GB/s on the chip, then 512, 512, 128 GB/s of its chip over 4 ranks
     shares, rates = [3 / 4, 3 / 16, 17 / 288, 1 / 576], [1056 * GB, 128 * GB, 128 * GB, 32 * GB]
     # tier j moves (k-1)/k of what is left: m 3/4, (m/4) 3/4, (m/16) 17/18, (m/288) 1/2
-    expected = sum(s * GB / r for s, r in zip(shares, rates, strict=True)) + 4 * 1.5 * US
+    # steps: chip, tray (over the board's switch, 0.115 us), rack (over a backplane switch), pair (a cable)
+    steps = 4 * 1.5 * US + 2 * 0.115 * US
+    expected = sum(s * GB / r for s, r in zip(shares, rates, strict=True)) + steps
     answer = tm.collective("all_gather", 1 * GB, "trn3-nl72x2-pcie160", algorithm="one_shot")
     assert answer.time_s == pytest.approx(expected, rel=1e-9)
 
@@ -52,6 +54,34 @@ def test_all_to_all_uses_the_capacity_of_the_fabric():
     inside = 3 / 576 * size / (1056 * GB)
     answer = tm.collective("all_to_all", size, "trn3-nl72x2-pcie160", algorithm="direct", alpha_s=0.0)
     assert answer.time_s == pytest.approx(between + inside, rel=1e-9)
+
+
+def test_a_strided_group_starts_where_the_inner_ones_end():
+    # EP=16 outside TP=16 on NL32x2: 4 ranks a chip, 4 chips inside; 2 chips a tray: TP fills 2 trays,
+    # so that the 16 members are 8 places of a rack in 2 racks. A rank has a quarter
+    # of its chip's 512 GB/s backplane and 128 GB/s cable; one-shot phases move 7/8 and 1/2 of the buffer.
+    size = 1 * GB
+    expected = 7 / 8 * size / (512 * GB / 4) + 1 / 2 * size / (128 * GB / 4)
+    answer = tm.collective(
+        "all_to_all", size, "trn3-nl32x2-pcie160", ranks=16, stride=16, algorithm="phased", alpha_s=0.0
+    )
+    assert answer.time_s == pytest.approx(expected, rel=1e-9)
+
+
+def test_groups_side_by_side_share_a_torus_axis():
+    # 16 chips of 4 ranks: TP=8 fills two chips of a row of four, so that the members of EP=2 face each other across
+    # the ring. A chip sends 4 x m/2 over two hops: 4 chips x 2 m x 2 hops over 8 one-way links of 128 GB/s
+    answer = tm.collective("all_to_all", 1 * GB, "trn2.48xlarge", ranks=2, stride=8, algorithm="phased", alpha_s=0.0)
+    assert answer.time_s == pytest.approx(4 * 2 * GB * 2 / 8 / (128 * GB), rel=1e-9)
+
+
+@given(st.integers(0, 5), st.integers(0, 4), st.sampled_from(SYSTEMS))
+def test_a_wider_stride_never_helps_and_a_whole_group_is_as_without(inner, outer, name):
+    ranks, stride = 2.0**outer, 2.0**inner
+    near = tm.collective("all_gather", 1 * GB, name, ranks=ranks, algorithm="one_shot", alpha_s=0.0)
+    far = tm.collective("all_gather", 1 * GB, name, ranks=ranks, stride=stride, algorithm="one_shot", alpha_s=0.0)
+    if near.valid and far.valid:
+        assert far.time_s >= near.time_s * (1 - 1e-12) or stride == 1
 
 
 def test_between_servers_the_network_is_the_slowest_tier():

@@ -141,4 +141,4 @@ def test_placement_decides_the_link():
     inner = at.group(tm.Mapping(tp=4, pp=16), "tp")
     outer = at.group(tm.Mapping(tp=4, pp=16, placement=("pp", "tp", "cp", "ep", "dp")), "tp")
     assert [float(x) for x in inner[:2]] == [4, 1]
-    assert [float(x) for x in outer[:2]] == [1, 16]
+    assert [float(x) for x in outer[:2]] == [1, 4]

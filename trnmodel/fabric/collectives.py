@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
 from typing import ClassVar
 
 import numpy as np
@@ -13,12 +13,13 @@ from numpy.typing import ArrayLike, NDArray
 from trnmodel.catalog import load
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as find_system
-from trnmodel.fabric import build, graph
+from trnmodel.fabric import build, flow, graph
 from trnmodel.formulas import collective_bounds, collectives, tiers
 from trnmodel.result import Result, blank, reason_mask, require_choice, require_numbers
 
 Numeric = ArrayLike
 MEDIA = ("pcb", "backplane", "cross-rack")  # of a switched rack's tiers: tray, rack, pair
+PLACES = ("position", "tray", "rack")  # what tells the chips of such a tier apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,49 +68,75 @@ def hierarchy(where: System, lnc: int) -> tuple[Tier, ...]:
     """Tiers of a system, innermost first: ranks of a chip, the scale-up fabric, scale-out.
 
     A torus axis is a ring that sends both ways while it is closed, one way while ranks fill only a part of it. The
-    latency of a hop is the one that AWS documents for NeuronLink, of EFA beyond the domain; NaN for other vendors.
+    latency of a step is that of a NeuronLink hop as AWS documents it and of the switches on the way; of EFA beyond the
+    domain; NaN for other vendors.
     """
     chip = where.chip
     neuron = chip.core is not None
-    alpha = load.value("neuron-stack", "hop_s") if neuron else np.nan
     found = []
     if neuron:
         core_rate = chip.core.dma_engines * chip.core.dma_engine_bytes_per_s * chip.cores
-        found.append(Tier("chip", chip.cores / lnc, core_rate, core_rate, alpha))
-    found += [Tier(name, size, closed, opened, alpha) for name, size, closed, opened in _scaleup(where)]
+        found.append(Tier("chip", chip.cores / lnc, core_rate, core_rate, hop_costs_s()[0]))
+    found += _scaleup(where)
     far = where.scaleout_bytes_per_s_per_dir
     if where.count > 1:
         found.append(Tier("scale-out", where.count, far, far, load.value("efa-v3", "hop_s") if neuron else np.nan))
     return tuple(found)
 
 
-def _scaleup(where: System) -> list[tuple[str, float, float, float]]:
-    """Name, size and chip's rate of each scale-up tier: axes of a torus, or tray, rack and pair of switched racks."""
+def hop_costs_s() -> tuple[float, float]:
+    """What one chip and one switch on the way cost: a NeuronLink hop, and a PCIe switch. [s]"""
+    return load.value("neuron-stack", "hop_s"), load.value("pcie-switch", "switch_s")
+
+
+@cache
+def _latency_s(where: System) -> NDArray:
+    """Least latency between all chips of the domain; NaN for other vendors."""
+    if where.chip.core is None:
+        return np.full((1, 1), np.nan)
+    return flow.latency_matrix(_fabric(where).graph, *hop_costs_s())
+
+
+def _scaleup(where: System) -> list[Tier]:
+    """Scale-up tiers of a system: axes of a torus, or tray, rack and pair of switched racks."""
     if where.fabric == "single":
         return []
+    hop = hop_costs_s()[0] if where.chip.core else np.nan
     if where.fabric == "torus":
         rates = zip(build.AXES, where.torus_shape, build.link_rates(where), strict=False)
-        return [(axis, size, rate * min(size - 1, 2), rate) for axis, size, rate in rates]
+        return [Tier(axis, size, rate * min(size - 1, 2), rate, hop) for axis, size, rate in rates]
     if where.fabric == "planes":
         media = _fabric(where).injection_by_medium()
         sizes = (where.chips_per_tray, where.compute_trays_per_rack, where.racks)
-        tiers_ = zip(("tray", "rack", "pair"), sizes, MEDIA, strict=True)
-        return [(name, size, media[medium], media[medium]) for name, size, medium in tiers_ if medium in media]
+        found = zip(("tray", "rack", "pair"), sizes, MEDIA, _place_latencies_s(where), strict=True)
+        return [Tier(name, size, media[over], media[over], alpha) for name, size, over, alpha in found if over in media]
     rate = _fabric(where).injection_bytes_per_s_per_dir
-    return [("domain", where.domain_chips, rate, rate)]
+    return [Tier("domain", where.domain_chips, rate, rate, hop)]
+
+
+def _place_latencies_s(where: System) -> list[float]:
+    """Worst latency between chips that differ in one alone: position in a tray, tray, rack."""
+    nodes = _fabric(where).graph.nodes
+    place = np.array([[nodes[chip][key] for key in PLACES] for chip in _fabric(where).chips], dtype=object)
+    differ = place[:, None] != place
+    apart = [differ[..., axis] & (differ.sum(-1) == 1) for axis in range(len(PLACES))]
+    return [float(np.max(_latency_s(where), where=pairs, initial=0.0)) for pairs in apart]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Placed:
-    """Ranks laid over the tiers, innermost first, with each tier's rate for one rank."""
+    """Ranks laid over the tiers, innermost first, with each tier's rate for one rank and whether they go all round."""
 
     where: System
     levels: tuple[Tier, ...]
     counts: tuple[NDArray, ...]
+    full: tuple[NDArray, ...]
     rates: tuple[NDArray, ...]
     alphas: tuple[NDArray, ...]
     even: NDArray
     ranks: NDArray
+    stride: NDArray
+    alpha_s: Numeric | None
 
     @property
     def local(self) -> NDArray:
@@ -122,12 +149,16 @@ class _Placed:
         return np.ceil(self.ranks / self.local)
 
     @property
+    def groups(self) -> NDArray:
+        """Groups of ranks that share a chip."""
+        chip = self.levels[0]
+        return np.minimum(self.stride, chip.size if chip.name == "chip" else 1)
+
+    @property
     def direct_rates(self) -> tuple[NDArray, ...]:
         """Rates when every rank of a tier sends to every other at once; on a torus axis chips forward."""
-        tiered = zip(self.levels, self.counts, self.rates, strict=True)
-        return tuple(
-            _forwarded(level, count, rate) if level.name in build.AXES else rate for level, count, rate in tiered
-        )
+        tiered = zip(self.levels, self.counts, self.full, self.rates, strict=True)
+        return tuple(_forwarded(*tier) if tier[0].name in build.AXES else tier[-1] for tier in tiered)
 
     @property
     def exchange_rates(self) -> tuple[NDArray, ...]:
@@ -137,29 +168,34 @@ class _Placed:
         return tuple(rate * one_link(level) for level, rate in tiered)
 
 
-def _forwarded(level: Tier, count: NDArray, rate: NDArray) -> NDArray:
+def _forwarded(level: Tier, count: NDArray, full: NDArray, rate: NDArray) -> NDArray:
     """A rank's rate on a torus axis of which each link carries what its neighbours forward.
 
     The middle link of a line bears twice what each link of a closed ring does, whose ties go half each way round.
     """
-    closed = (count == level.size) & (count > 2)
+    closed = full & (count > 2)
     one_way = rate * np.where(closed, level.open_bytes_per_s_per_dir / level.bytes_per_s_per_dir, 1.0)
     load = tiers.ring_link_load(np.maximum(count, 2)) * np.where(closed, 1, 2)
     return one_way * np.maximum(count - 1, 1) / (np.maximum(count, 2) * load)
 
 
-def _place(where: System, levels: tuple[Tier, ...], ranks: NDArray, alpha_s: Numeric | None) -> _Placed:
-    on_chip = np.minimum(ranks, levels[0].size) if levels[0].name == "chip" else np.ones_like(ranks)
-    left, even, counts, rates, alphas = ranks, np.ones(ranks.shape, dtype=bool), [], [], []
+def _place(
+    where: System, levels: tuple[Tier, ...], ranks: NDArray, stride: NDArray, alpha_s: Numeric | None
+) -> _Placed:
+    """Every `stride`-th rank from the first on; the groups between run at the same time and share chips and links."""
+    on_chip = np.minimum(ranks * stride, levels[0].size) if levels[0].name == "chip" else np.ones_like(ranks)
+    left, skip, even, found = ranks, stride, np.ones(ranks.shape, dtype=bool), []
     for level in levels:
-        count = np.minimum(left, level.size)
-        even &= left / count == np.floor(left / count)
-        left = np.ceil(left / count)
-        rate = np.where(count == level.size, level.bytes_per_s_per_dir, level.open_bytes_per_s_per_dir)
-        counts.append(count)
-        rates.append(rate / (level.size if level.name == "chip" else on_chip))
-        alphas.append(np.asarray(level.alpha_s if alpha_s is None else alpha_s, dtype=float))
-    return _Placed(where, levels, tuple(counts), tuple(rates), tuple(alphas), even, ranks)
+        inside = np.minimum(skip, level.size)
+        room = np.floor(level.size / inside)
+        count = np.minimum(left, room)
+        even &= (left % count == 0) & (skip % inside == 0) & (level.size % inside == 0)
+        full = count * inside == level.size
+        rate = np.where(full, level.bytes_per_s_per_dir, level.open_bytes_per_s_per_dir)
+        sharing = level.size if level.name == "chip" else on_chip * (inside if level.name in build.AXES else 1)
+        found.append((count, full, rate / sharing, np.asarray(level.alpha_s if alpha_s is None else alpha_s, float)))
+        left, skip = np.ceil(left / count), np.ceil(skip / inside)
+    return _Placed(where, levels, *zip(*found, strict=True), even, ranks, stride, alpha_s)
 
 
 def _tiered(name: str) -> Callable[[str, NDArray, _Placed], NDArray]:
@@ -180,7 +216,7 @@ def _multiport_bucket(kind: str, message_bytes: NDArray, p: _Placed) -> NDArray:
     whole = np.all([p.counts[place] == p.levels[place].size for place in axes], axis=0)
     sizes = tuple(p.levels[place].size for place in axes)
     links = tuple(p.levels[place].open_bytes_per_s_per_dir for place in axes)
-    outside = tiers.multiport_bucket_s(kind, message_bytes, sizes, p.alphas[-1], links)
+    outside = tiers.multiport_bucket_s(kind, message_bytes * p.groups, sizes, p.alphas[-1], links)
     inside = tiers.hierarchical_s(kind, ("one_shot",), message_bytes, (p.local,), (p.alphas[0],), (p.rates[0],))
     return np.where(whole, outside + np.where(p.local > 1, inside, 0.0), np.nan)
 
@@ -190,16 +226,27 @@ def _one_shot_phases(kind: str, message_bytes: NDArray, p: _Placed) -> NDArray:
 
 
 def _direct(kind: str, message_bytes: NDArray, p: _Placed) -> NDArray:
-    """Every pair of chips at the fabric's all-to-all capacity; for ranks that fill a rack or the domain."""
-    fabric, chips = _fabric(p.where), p.chips
-    rack_chips = p.where.domain_chips / (p.where.racks if p.where.racks >= 1 else 1)
-    pair = np.full(chips.shape, np.nan)
+    """Every pair of chips at the fabric's all-to-all capacity; for ranks on all chips of a rack or of the domain."""
+    fabric, rack_chips = _fabric(p.where), p.where.domain_chips / max(p.where.racks, 1)
+    pair, alpha = np.full(p.ranks.shape, np.nan), np.zeros(p.ranks.shape)
     for scope, size in (("rack", rack_chips), ("world", p.where.domain_chips)):
-        if size > 1 and np.any(chips == size):
-            pair = np.where(chips == size, fabric.all_to_all_bytes_per_s_per_pair(scope), pair)
-    between = p.local**2 * message_bytes / p.ranks
+        here = (p.chips == size) & (p.stride == p.groups)
+        if size > 1 and np.any(here):
+            pair = np.where(here, fabric.all_to_all_bytes_per_s_per_pair(scope), pair)
+            alpha = np.where(here, _farthest_s(p.where, scope) if p.alpha_s is None else p.alpha_s, alpha)
+    between = p.groups * p.local**2 * message_bytes / p.ranks
     inside = collectives.one_shot_s("all_to_all", message_bytes * p.local / p.ranks, p.local, 0.0, p.rates[0])
-    return np.where(chips == 1, p.alphas[0] + inside, p.alphas[-1] + between / pair + inside)
+    return np.where(p.chips == 1, p.alphas[0] + inside, alpha + between / pair + inside)
+
+
+@cache
+def _farthest_s(where: System, scope: str) -> float:
+    """Latency between the two chips of a rack, or of the domain, that are farthest apart."""
+    latency = _latency_s(where)
+    if scope == "world":
+        return float(latency.max())
+    racks = np.array([_fabric(where).graph.nodes[chip]["rack"] for chip in _fabric(where).chips])
+    return float(latency[racks[:, None] == racks].max())
 
 
 def _broadcast(formula: Callable[..., NDArray]) -> Callable[[str, NDArray, _Placed], NDArray]:
@@ -257,6 +304,7 @@ def collective(
     algorithm: str = "best",
     alpha_s: Numeric | None = None,
     lnc: int | None = None,
+    stride: Numeric = 1,
 ) -> Collective:
     """Time of one collective on a system, tier by tier.
 
@@ -275,9 +323,12 @@ def collective(
         "one_shot", "multiport_bucket"; "phased", "direct"; "binomial", "scatter_all_gather"), or "neuron" for what
         AWS's library picks. [-]
     alpha_s : numeric, optional
-        Start-up time of a step, on every tier. Default: documented hop latencies of NeuronLink and EFA. [s]
+        Start-up time of a step, on every tier. Default: documented latencies of a NeuronLink hop, of the switches on
+        the way and of EFA. [s]
     lnc : int, optional
         Physical cores of a rank. Default: the chip's. [-]
+    stride : numeric, optional
+        Ranks from one member of the group to the next; the groups between them run at the same time. [-]
 
     Returns
     -------
@@ -307,13 +358,14 @@ def collective(
     levels = _levels(where, lnc, alpha_s)
     total = np.prod([level.size for level in levels])
     require_numbers(0, message_bytes=message_bytes)
-    require_numbers(1, whole=True, ranks=total if ranks is None else ranks)
-    m, n = np.broadcast_arrays(np.asarray(message_bytes, float), np.asarray(total if ranks is None else ranks, float))
-    placed = _place(where, levels, n, alpha_s)
+    require_numbers(1, whole=True, stride=stride, ranks=total if ranks is None else ranks)
+    every = np.maximum(np.floor(total / np.asarray(stride, float)), 1) if ranks is None else ranks
+    m, n, step = np.broadcast_arrays(*(np.asarray(value, dtype=float) for value in (message_bytes, every, stride)))
+    placed = _place(where, levels, n, step, alpha_s)
     times = np.stack(np.broadcast_arrays(*(np.where(n > 1, formula(kind, m, placed), 0.0) for formula in formulas)))
     fastest = np.argmin(np.where(np.isnan(times), np.inf, times), axis=0)
     time = np.take_along_axis(times, fastest[None], axis=0)[0]
-    mask = reason_mask(n > total, ~placed.even, np.isnan(time))
+    mask = reason_mask(n * step > total, ~placed.even, np.isnan(time))
     return Collective(
         kind=kind,
         system=where,
@@ -323,6 +375,39 @@ def collective(
         **blank(mask, time_s=time, lower_bound_s=_lower_bound_s(kind, m, placed)),
         reason_mask=mask,
     )
+
+
+def exchange_s(
+    kind: str,
+    message_bytes: NDArray,
+    where: System,
+    ranks: NDArray,
+    stride: NDArray,
+    lnc: int | None = None,
+    alpha_s: Numeric | None = None,
+) -> NDArray:
+    """Time by the best algorithm alone, as `collective` has it, for callers in a hurry; NaN where none can run."""
+    n, step = np.broadcast_arrays(ranks, stride)
+    placed = _place(where, _levels(where, lnc, alpha_s), n, step, alpha_s)
+    times = [formula(kind, message_bytes, placed) for name, formula in ALGORITHMS[kind].items() if name not in POLICIES]
+    return np.where(n > 1, reduce(np.fmin, times), 0.0)
+
+
+def ring_bytes_per_s(where: System, ranks: NDArray, stride: NDArray, lnc: int | None = None) -> NDArray:
+    """Rate of a chip in rings over a group's chips, as one number for all tiers; inf where the group stays on a chip.
+
+    Pieces of the buffer are in all tiers at the same time, so that the slowest sets the pace: a tier sees what those
+    inside it have left, of which (k-1)/k moves.
+    """
+    n, step = np.broadcast_arrays(ranks, stride)
+    placed = _place(where, _levels(where, lnc, 0.0), n, step, 0.0)
+    share, slowest = np.ones(n.shape), np.zeros(n.shape)
+    for level, count, rate in zip(placed.levels, placed.counts, placed.rates, strict=True):
+        if level.name != "chip":
+            slowest = np.maximum(slowest, share * (1 - 1 / count) / (rate * placed.local))
+            share = share / count
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(placed.chips > 1, (1 - 1 / placed.chips) / slowest, np.inf)
 
 
 def _levels(where: System, lnc: int | None, alpha_s: Numeric | None) -> tuple[Tier, ...]:

@@ -92,6 +92,21 @@ def hop_matrix(graph, sources: list | None = None) -> NDArray:
     return reached[:, [index[node] for node in chips]]
 
 
+def latency_matrix(graph, chip_s: float, switch_s: float) -> NDArray:
+    """Least latency of one way between all chips: one start at the sender, one more at each chip that forwards. [s]"""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import dijkstra
+
+    index = {node: number for number, node in enumerate(graph)}
+    cost = {node: chip_s if kind == "chip" else switch_s for node, kind in graph.nodes(data="kind")}
+    live = [(u, v) for u, v, rate in graph.edges(data="bytes_per_s_per_dir") if rate > 0]
+    ends = np.array([(index[u], index[v]) for u, v in live]).T
+    weights = [(cost[u] + cost[v]) / 2 for u, v in live]  # half of each end: all of what lies between, and one chip
+    chips = [index[chip] for chip in chip_nodes(graph)]
+    matrix = coo_array((weights, tuple(ends)), shape=(len(index),) * 2)
+    return dijkstra(matrix.tocsr(), directed=False, indices=chips)[:, chips]
+
+
 def cut_bytes_per_s_per_dir(graph, inside: set) -> float:
     """Capacity, one way, between a set of chips and the rest. [B/s]
 

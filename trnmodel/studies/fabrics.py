@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from trnmodel.catalog import load, systems
 from trnmodel.catalog.systems import System
-from trnmodel.fabric import audit
+from trnmodel.fabric import audit, flow
 from trnmodel.fabric.collectives import collective
 from trnmodel.fabric.graph import Topology, topology
 from trnmodel.formulas import moe
@@ -98,21 +98,6 @@ def capacities(names: Iterable[str | System]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def latency_matrix(net: Topology, chip_s: float, switch_s: float) -> NDArray:
-    """Least latency of one way between all chips: one start at the sender, one more at each chip that forwards. [s]"""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import dijkstra
-
-    index = {node: number for number, node in enumerate(net.graph)}
-    cost = {node: chip_s if kind == "chip" else switch_s for node, kind in net.graph.nodes(data="kind")}
-    live = [(u, v) for u, v, rate in net.graph.edges(data="bytes_per_s_per_dir") if rate > 0]
-    ends = np.array([(index[u], index[v]) for u, v in live]).T
-    weights = [(cost[u] + cost[v]) / 2 for u, v in live]  # half of each end: all of what lies between, and one chip
-    chips = [index[chip] for chip in net.chips]
-    matrix = coo_array((weights, tuple(ends)), shape=(len(index),) * 2)
-    return dijkstra(matrix.tocsr(), directed=False, indices=chips)[:, chips]
-
-
 def _costs() -> list[tuple[float, float]]:
     """Cost of a chip and of a switch on the way: middle, low, high. [s]"""
     chip, switch = load.fact_in_force(STACK, "hop_s"), load.fact_in_force(SWITCH, "switch_s")
@@ -138,7 +123,7 @@ def latencies(names: Iterable[str | System]) -> pd.DataFrame:
 
     rows = []
     for net in _nets(names):
-        times = [latency_matrix(net, *costs) for costs in _costs()]
+        times = [flow.latency_matrix(net.graph, *costs) for costs in _costs()]
         for scope in SCOPES:
             pairs = _pairs(net, scope)
             mean, worst = ([float(reduce(time[pairs])) for time in times] for reduce in (np.mean, np.max))

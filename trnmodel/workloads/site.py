@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from trnmodel.catalog.specs import Chip
 from trnmodel.catalog.systems import System, system
+from trnmodel.fabric.collectives import exchange_s, ring_bytes_per_s
 from trnmodel.workloads.efficiencies import Efficiencies
 from trnmodel.workloads.parallelism import Mapping
 
@@ -59,13 +60,22 @@ class Site:
         return self.chip.core.vector.clock_hz if self.chip.core else np.inf
 
     def group(self, mapping: Mapping, name: str) -> tuple[NDArray, NDArray, NDArray]:
-        """Ranks of a group on one chip, chips that it spans, and the link that it crosses."""
+        """Ranks of a group on one chip, chips that hold them, and the rate that a chip has for this group.
+
+        Next to each other on a torus the ranks have all links of a chip. On switched racks, and for groups of which
+        others lie in between, the rate is that of rings over the tiers that they cross.
+        """
         stride, span = mapping.extent(name)
         n = getattr(mapping, name)
         together = np.clip(np.floor(self.ranks_per_chip / stride), 1, n)
-        chips = np.ceil(span / self.ranks_per_chip)
-        link = np.where(chips > self.domain_chips, self.far_link_bytes_per_s, self.link_bytes_per_s)
-        return together, chips, link
+        far = np.ceil(span / self.ranks_per_chip) > self.domain_chips
+        link = np.where(far, self.far_link_bytes_per_s, self.link_bytes_per_s)
+        if not isinstance(self.where, System) or self.where.fabric == "single":
+            return together, np.ceil(n / together), link / np.clip(stride, 1, self.ranks_per_chip)
+        if self.where.fabric == "planes" or np.any((stride > 1) & (n > 1)):
+            tiered = (stride > 1) | (self.where.fabric == "planes")
+            link = np.where(tiered & ~far, ring_bytes_per_s(self.where, n, stride, self.lnc), link)
+        return together, np.ceil(n / together), link
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,3 +158,17 @@ def all_reduce_s(at: Site, mapping: Mapping, message_bytes: NDArray, e: Efficien
     rdh = e.rdh_traffic_ratio * 2 * r * (chips > 1) * message_bytes / link + 2 * np.log2(n) * e.hop_s
     large = np.where(message_bytes <= e.rdh_max_bytes, np.minimum(mesh, rdh), np.minimum(rdh, ring))
     return np.where(n > 1, np.where(message_bytes <= e.mesh_max_bytes, mesh, large), 0.0)
+
+
+def group_s(at: Site, mapping: Mapping, name: str, kind: str, message_bytes: NDArray, e: Efficiencies) -> NDArray:
+    """Time of a collective among the ranks of a group, each tier of the fabric that they cross at its rate.
+
+    A stack without a latency of its own has none here either; a bare chip has one link to everywhere.
+    """
+    stride, _ = mapping.extent(name)
+    n = getattr(mapping, name)
+    if isinstance(at.where, System) and at.where.fabric != "single":
+        return exchange_s(kind, message_bytes, at.where, n, stride, at.lnc, None if e.hop_s else 0.0)
+    r, chips, link = at.group(mapping, name)
+    passes = {"all_reduce": 2, "p2p": 1 / (1 - 1 / np.maximum(chips, 2))}.get(kind, 1)
+    return np.where(n > 1, passes * r * (1 - 1 / chips) * message_bytes / link + e.hop_s, 0.0)

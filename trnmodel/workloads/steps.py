@@ -13,7 +13,7 @@ from trnmodel.catalog.systems import System
 from trnmodel.formulas.moe import distinct_experts
 from trnmodel.workloads.efficiencies import Efficiencies, efficiencies
 from trnmodel.workloads.parallelism import Census, Mapping, Shard, census, core_shares, cut_of, shard
-from trnmodel.workloads.site import Site, all_reduce_s, site
+from trnmodel.workloads.site import Site, all_reduce_s, group_s, site
 from trnmodel.workloads.transformer import Transformer, model
 
 Numeric = ArrayLike
@@ -115,18 +115,41 @@ class Load:
     extra_s: NDArray
 
 
-def _network_s(s: Setting, tokens: NDArray, imbalance: Numeric) -> NDArray:
-    """Time of all collectives of a forward step over `tokens` tokens of the replica's rank."""
+def _network_s(s: Setting, tokens: NDArray, imbalance: Numeric, decode: bool) -> NDArray:
+    """Time of all collectives of a forward step over `tokens` tokens of the replica's rank.
+
+    The all-reduces of TP; dispatch and combine of experts, of which each TP rank carries its share of the width; the
+    exchange of CP; the boundaries of PP.
+    """
     c, m = s.census, s.mapping
-    buffer = tokens * c.hidden * s.precision.storage_bytes("activations")
+    width = s.precision.storage_bytes("activations")
+    buffer = tokens * c.hidden * width
     total = c.all_reduces * all_reduce_s(s.at, m, buffer, s.e)
     if np.any(m.pp > 1):
         _, _, link = s.at.group(m, "pp")
         total = total + (m.pp - 1) * (buffer / link + s.e.hop_s)
     if np.any(m.ep > 1) and c.experts:
-        r, _, link = s.at.group(m, "ep")
-        sent = r * buffer * c.top_k * (1 - r / m.ep) * imbalance
-        total = total + 2 * c.expert_layers * (s.e.ring_traffic_ratio * sent / link + s.e.hop_s) * (m.ep > 1)
+        sent = buffer * c.top_k / m.tp * imbalance
+        total = total + 2 * c.expert_layers * group_s(s.at, m, "ep", "all_to_all", sent, s.e)
+    if np.any(m.cp > 1):
+        total = total + _context_s(s, tokens * width, decode)
+    return total
+
+
+def _context_s(s: Setting, row_bytes: NDArray, decode: bool) -> NDArray:
+    """Time of context parallelism: decode sums up partial outputs of all heads, prefill passes keys and values round.
+
+    `row_bytes` are the tokens of a rank times the bytes of an element.
+    """
+    total, m = np.zeros(()), s.mapping
+    for core, cache_share, head_share in s.shard.cores:
+        a = core.attention
+        if decode:
+            partial = row_bytes * a.heads * head_share * (a.latent_value_dim or a.v_dim)
+            total = total + core.count * group_s(s.at, m, "cp", "all_reduce", partial, s.e)
+        else:
+            passed = row_bytes * a.cached_elements * cache_share
+            total = total + core.count * (m.cp - 1) * group_s(s.at, m, "cp", "p2p", passed, s.e)
     return total
 
 
@@ -157,7 +180,7 @@ def decode_load(
         expert_stream_bytes=d.expert_stream_bytes * share * imbalance,
         cache_bytes=cache + 2 * d.state_bytes * local,
         softmax_s=softmax * e.softmax_cycle_per_element / s.at.vector_clock_hz,
-        network_s=_network_s(s, rows, imbalance),
+        network_s=_network_s(s, rows, imbalance, decode=True),
         extra_s=s.census.expert_layers * e.expert_layer_s + logit_bytes / e.host_logit_bytes_per_s,
     )
 
@@ -185,7 +208,7 @@ def prefill_load(s: Setting, batch: NDArray, tokens: NDArray, past: NDArray, imb
         expert_stream_bytes=d.expert_stream_bytes * share * imbalance,
         cache_bytes=cache + 2 * d.state_bytes * rows,
         softmax_s=np.zeros(()),
-        network_s=_network_s(s, local, imbalance),
+        network_s=_network_s(s, local, imbalance, decode=False),
         extra_s=np.zeros(()),
     )
 
