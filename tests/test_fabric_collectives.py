@@ -166,13 +166,24 @@ def test_other_vendors_need_a_latency():
     assert answer.busbw_bytes_per_s == pytest.approx(450 * GB, rel=1e-3)
 
 
-def test_the_barrier_is_the_measured_one_between_measured_counts():
-    # printed for Trn2: 1.040 ms at 4 ranks, 1.486 at 8; for Trn1 2.45 at 8, 5.10 at 32
-    np.testing.assert_allclose(graph_barrier_s([4, 8]) * 1e3, [1.040, 1.486])
-    assert graph_barrier_s(np.sqrt(32)) * 1e3 == pytest.approx((1.040 + 1.486) / 2)
-    assert graph_barrier_s(32, "neuron-runtime-trn1") * 1e3 == pytest.approx(5.10)
+def test_the_barrier_meets_the_measured_graphs():
+    # printed for Trn2: 1.040 ms at 4 ranks, 1.486 at 8, 2.973 at 64; for Trn1 2.45 at 8, 5.10 at 32; a pair: 0.150
+    np.testing.assert_allclose(graph_barrier_s([2, 4, 8, 64]) * 1e3, [0.150, 1.040, 1.486, 2.973], rtol=0.02)
+    np.testing.assert_allclose(graph_barrier_s([8, 32], "neuron-runtime-trn1") * 1e3, [2.45, 5.10], rtol=0.01)
+    assert graph_barrier_s(128) - graph_barrier_s(64) == pytest.approx(graph_barrier_s(64) - graph_barrier_s(32))
+    assert graph_barrier_s(1) == 0
     with pytest.raises(ValueError, match="runtime='trn9'"):
         graph_barrier_s(8, "trn9")
+
+
+def test_a_floor_and_a_share_of_the_rate():
+    ideal = tm.collective("all_gather", 8 * GB, "hgx-h100", alpha_s=0.0)
+    real = tm.collective("all_gather", 8 * GB, "hgx-h100", alpha_s=0.0, floor_s=1e-3, rate_share=[0.5, 1.0])
+    assert real.time_s == pytest.approx(1e-3 + ideal.time_s * np.array([2.0, 1.0]))
+    assert np.all(real.lower_bound_s == ideal.lower_bound_s)
+    for wrong in ({"rate_share": 0}, {"rate_share": 1.1}, {"floor_s": -1}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            tm.collective("all_gather", 1, "hgx-h100", alpha_s=0.0, **wrong)
 
 
 def test_a_million_times_in_one_call():

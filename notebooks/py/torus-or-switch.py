@@ -26,7 +26,7 @@ from IPython.display import Markdown
 import trnmodel as tm
 from trnmodel import charts
 from trnmodel.fabric import build, flow
-from trnmodel.studies import chips, fabrics, racks
+from trnmodel.studies import chips, collective_fits, fabrics, racks
 from trnmodel.units import GB, KIB, MIB, format_quantity
 
 spec, torus = tm.system(system), tm.system(torus_system)
@@ -209,8 +209,72 @@ charts.table(switching, caption="All-reduce: up to which message one shot is fas
 Markdown(
     f"The model leaves the one-shot mesh at {switching.ratio.min():.1f} to {switching.ratio.max():.1f} times the documented "
     f"size, and at {switching.set_index('system').ratio['trn2.48xlarge']:.1f} times on trn2.48xlarge, for which the thresholds "
-    f"are most likely meant. No measured collective names a Trainium2 or Trainium3 fabric, so rates cannot be checked; the "
-    f"measured rows that exist calibrate start-up times only."
+    f"are most likely meant."
+)
+
+# %% [markdown]
+# **Published runs.** 185 measured rows tell of collectives on Neuron. Most are examples of AWS's own test, which name no
+# instance and mix versions of the software, so each run gets two constants of its own and none are pooled: a floor and a rate,
+# $t = t_0 + f m / b$, with $f m$ the bytes that a rank must send. Left out one size at a time, a run predicts the sizes between
+# its ends well; where the largest is left out nothing is left that says what the rate is.
+
+# %%
+runs = collective_fits.fits()
+charts.table(runs, caption="Floor and bus bandwidth of each published run, with its worst row", download="runs")
+
+# %%
+charts.lines(
+    collective_fits.curves(),
+    x="message_bytes",
+    y="busbw_bytes_per_s",
+    color="series",
+    dash="what",
+    log_x=True,
+    log_y=True,
+    caption=f"Two constants a run: {(runs.worst_error < 0.05).sum()} of {runs.worst_error.count()} runs within 5 %; the one that changes its "
+    f"algorithm with the size (allr-16) is off by up to {runs.worst_error.max():.0%}",
+)
+
+# %%
+reached = collective_fits.shares()
+charts.table(reached, caption="What a run reaches of the modelled fabric, were it this system", download="shares")
+
+# %% tags=["hide-input"]
+elsewhere = reached[(reached.share > 1) & (reached.system == "trn1.32xlarge")]
+two = reached[(reached.series == "allr-64-two-nodes") & (reached.system == "trn1.32xlarge")].iloc[0]
+kept = collective_fits.contract()
+rates_printed = collective_fits.recomputed()
+gib = ", ".join(sorted(rates_printed[rates_printed.unit == "GiB/s"].series.unique()))
+Markdown(
+    f"Nothing may reach more than its fabric, so {', '.join(elsewhere.series)} cannot be Trn1. Two servers of 32 ranks each are "
+    f"the shape of trn1.32xlarge: that run reaches {two.share:.0%} of the model's rate. Floors are {reached.floor_ratio.min():.1f} to "
+    f"{reached.floor_ratio.max():.0f} times the latency of the fabric alone: they are launches, not links. "
+    f"`tm.collective(..., floor_s=, rate_share=)` takes both. Every printed rate was recomputed from bytes and microseconds: "
+    f"{len(rates_printed)} rates, of which {gib} print GiB/s under the label GB/s."
+)
+
+# %%
+charts.table(
+    collective_fits.excluded(),
+    caption=f"{(kept.use == '').sum()} of {len(kept)} rows set aside, and why",
+    download="set-aside",
+)
+
+# %%
+charts.table(kept.drop(columns="note"), caption="Every row and what it is used for", download="contract")
+
+# %% [markdown]
+# **Once a graph, not once a collective.** A graph that holds a collective pays the runtime's barrier, which grows with each
+# doubling of the ranks; eleven further collectives add next to nothing. It is kept apart from the collective
+# (`graph_barrier_s`), and a pair of ranks pays none.
+
+# %%
+barriers = collective_fits.barriers()
+assert barriers.error.abs().max() < 0.03
+charts.table(
+    barriers,
+    caption=f"Graphs with none, one and twelve all-reduces of 32 KiB; the line is within {barriers.error.abs().max():.0%}",
+    download="barriers",
 )
 
 # %% [markdown]
@@ -269,5 +333,6 @@ charts.table(racks.readings(torus.id), caption=f"Other readings of what {torus.n
 used = tm.facts()
 delays = used.entity.isin([fabrics.STACK, fabrics.SWITCH]) & used.quantity.isin(["hop_s", "switch_s"])
 limits = (used.entity == "neuronlink-v3") & (used.quantity == "algorithm_max_bytes")
-used = used[used.entity.isin([*everyone, "trn3-switched"]) | delays | limits]
+runtimes = used.entity.str.startswith("neuron-runtime-") | (used.entity == "nccom-test")
+used = used[used.entity.isin([*everyone, "trn3-switched"]) | delays | limits | runtimes]
 charts.table(chips.bibliography(used.source), caption="Sources of the figures in this chapter", download="sources")

@@ -38,7 +38,7 @@ def _theme() -> dict[str, Any]:
             "tickColor": "#888888",
             "domainColor": "#888888",
         },
-        "legend": {**labels, "symbolSize": 120, "symbolStrokeWidth": 2.5, "orient": "bottom"},
+        "legend": {**labels, "symbolSize": 120, "symbolStrokeWidth": 2.5, "orient": "bottom", "columns": 3},
         "title": {"anchor": "start", "fontSize": 15, "offset": 12, "subtitleFontSize": 12, "subtitleColor": "#888888"},
         "range": {"category": PALETTE},
         "view": {"continuousWidth": 520, "continuousHeight": 320, "stroke": None},

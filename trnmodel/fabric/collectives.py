@@ -19,6 +19,7 @@ from trnmodel.result import Result, blank, reason_mask, require_choice, require_
 
 Numeric = ArrayLike
 MEDIA = ("pcb", "backplane", "cross-rack")  # of a switched rack's tiers: tray, rack, pair
+RUNTIMES = {"trn1": "neuron-runtime-trn1", "trn2": "neuron-runtime-trn2"}
 PLACES = ("position", "tray", "rack")  # what tells the chips of such a tier apart
 
 
@@ -305,6 +306,8 @@ def collective(
     alpha_s: Numeric | None = None,
     lnc: int | None = None,
     stride: Numeric = 1,
+    floor_s: Numeric = 0.0,
+    rate_share: Numeric = 1.0,
 ) -> Collective:
     """Time of one collective on a system, tier by tier.
 
@@ -329,6 +332,10 @@ def collective(
         Physical cores of a rank. Default: the chip's. [-]
     stride : numeric, optional
         Ranks from one member of the group to the next; the groups between them run at the same time. [-]
+    floor_s : numeric, optional
+        What a call costs besides, as `studies.collective_fits` finds it in published runs. Default: nothing. [s]
+    rate_share : numeric, optional
+        Share of the fabric's rates that the software reaches, above 0, at most 1. [-]
 
     Returns
     -------
@@ -360,9 +367,15 @@ def collective(
     require_numbers(0, message_bytes=message_bytes)
     require_numbers(1, whole=True, stride=stride, ranks=total if ranks is None else ranks)
     every = np.maximum(np.floor(total / np.asarray(stride, float)), 1) if ranks is None else ranks
-    m, n, step = np.broadcast_arrays(*(np.asarray(value, dtype=float) for value in (message_bytes, every, stride)))
+    require_numbers(0, floor_s=floor_s)
+    require_numbers(0, above=True, rate_share=rate_share)
+    numbers = (np.asarray(value, dtype=float) for value in (message_bytes, every, stride, floor_s, rate_share))
+    m, n, step, floor, share = np.broadcast_arrays(*numbers)
     placed = _place(where, levels, n, step, alpha_s)
-    times = np.stack(np.broadcast_arrays(*(np.where(n > 1, formula(kind, m, placed), 0.0) for formula in formulas)))
+    if np.any(share > 1):
+        raise ValueError(f"rate_share={rate_share!r}: every value must be at most 1")
+    times = [np.where(n > 1, formula(kind, m / share, placed), 0.0) for formula in formulas]
+    times = np.stack(np.broadcast_arrays(*times))
     fastest = np.argmin(np.where(np.isnan(times), np.inf, times), axis=0)
     time = np.take_along_axis(times, fastest[None], axis=0)[0]
     mask = reason_mask(n * step > total, ~placed.even, np.isnan(time))
@@ -372,7 +385,7 @@ def collective(
         ranks=n,
         message_bytes=m,
         algorithm=np.asarray(names, dtype=object)[fastest],
-        **blank(mask, time_s=time, lower_bound_s=_lower_bound_s(kind, m, placed)),
+        **blank(mask, time_s=np.where(n > 1, time + floor, 0.0), lower_bound_s=_lower_bound_s(kind, m, placed)),
         reason_mask=mask,
     )
 
@@ -435,29 +448,37 @@ def _lower_bound_s(kind: str, message_bytes: NDArray, p: _Placed) -> NDArray:
 
 
 def graph_barrier_s(ranks: Numeric, runtime: str = "neuron-runtime-trn2") -> NDArray:
-    """Fixed cost of executing a graph that holds a collective, however many it holds: the runtime's barrier.
+    r"""Fixed cost of executing a graph that holds a collective, however many it holds: the runtime's barrier.
+
+    .. math:: t = t_0 + t_1\log_2 n \quad (n > 2)
 
     Parameters
     ----------
     ranks : numeric
-        Ranks that meet at the barrier. [-]
+        Ranks of the group, n. [-]
     runtime : str
         "neuron-runtime-trn2" or "neuron-runtime-trn1". [-]
 
     Returns
     -------
     barrier_s : numeric
-        Measured time of a graph with one collective, between the measured rank counts straight in log2. [s]
+        Time of a graph with one small collective. Groups of two pay none: what was measured for them, or nothing. [s]
+
+    Raises
+    ------
+    ValueError
+        Unknown runtime; ranks below one.
+
+    Notes
+    -----
+    Base and step are fitted to 4-64 ranks of Trn2 (within 2 %) and 8-32 of Trn1; beyond them the line goes on.
 
     Examples
     --------
-    >>> round(float(graph_barrier_s(64)) * 1e3, 3)
-    2.973
+    >>> round(float(graph_barrier_s(64)) * 1e3, 2)
+    2.99
     """
     require_numbers(1, ranks=ranks)
-    facts = [fact for fact in load.facts_rows().values() if fact.quantity == "graph_with_collective_s"]
-    points = {float(fact.qualifier): load.value_si(fact)[0] for fact in facts if fact.entity == runtime}
-    if not points:
-        raise ValueError(f"runtime={runtime!r}: measured are {sorted({fact.entity for fact in facts})}")
-    measured = sorted(points)
-    return np.interp(np.log2(ranks), np.log2(measured), [points[count] for count in measured])
+    require_choice("runtime", runtime, {name: name for name in RUNTIMES.values()})
+    base, step, pair = (load.value(runtime, f"graph_barrier_{part}_s") for part in ("base", "step", "pair"))
+    return np.where(np.greater(ranks, 2), base + step * np.log2(ranks), np.where(np.equal(ranks, 2), pair, 0.0))
