@@ -133,6 +133,34 @@ def test_no_nan_or_negative_in_many_valid_points():
         assert np.all((step.reason == "") == step.valid)
 
 
+@pytest.mark.parametrize("placement", [("tp", "cp", "ep", "pp", "dp"), ("ep", "tp", "cp", "pp", "dp")])
+@pytest.mark.parametrize("system", ["trn2-ultraserver", "trn3-nl32x2-torus", "trn3-nl72x2-pcie160", "hgx-h100"])
+def test_every_placement_of_experts_and_contexts_has_a_time(system, placement):
+    rng = np.random.default_rng(3)
+    draw = lambda *choices: rng.choice(choices, 5_000)  # noqa: E731
+    degrees = {"tp": draw(1, 2, 3, 4, 8, 64), "ep": draw(1, 2, 8, 9, 32, 144), "cp": draw(1, 2, 4), "pp": draw(1, 2)}
+    mapping = tm.Mapping(**degrees, placement=placement)
+    step = tm.decode_step("deepseek-v3", system, mapping, batch=draw(1, 64, 1024), context=draw(100, 100_000))
+    time_s, network_s = np.broadcast_arrays(step.time_s, step.network_s)
+    assert np.all(network_s[step.valid] >= 0)
+    assert np.all(time_s[step.valid] > 0)
+    assert np.all(np.isnan(time_s[~step.valid]))
+
+
+def test_experts_pay_the_tier_that_they_cross():
+    """EP over the 32 chips of a rack, TP on a chip: 2 all-to-alls in each of DeepSeek-V3's 58 expert layers.
+
+    A rank sends 2 sequences x top-8 x 7,168 x 2 B, a quarter of it for each rank of TP=4; of a chip's four ranks 30 of
+    32 parts leave the tray over its 64 backplane lanes of 8 GB/s.
+    """
+    mapping = tm.Mapping(tp=4, ep=32)
+    step = tm.decode_step(
+        "deepseek-v3", "trn3-nl32x2-pcie160", mapping, batch=64, context=1000, efficiencies="ideal", precision="fp8"
+    )
+    sent = 2 * 8 * 7168 * 2 / 4
+    assert float(step.network_s) == pytest.approx(2 * 58 * 4 * sent * 30 / 32 / (64 * 8e9))
+
+
 def test_invalid_points_say_why():
     assert "more ranks" in decode(tp=128).reason
     assert "memory" in decode(tp=1).reason
