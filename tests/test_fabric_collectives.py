@@ -186,6 +186,22 @@ def test_a_floor_and_a_share_of_the_rate():
             tm.collective("all_gather", 1, "hgx-h100", alpha_s=0.0, **wrong)
 
 
+def test_buffers_in_hbm_by_hand():
+    # two ranks of one Trn1 chip: KangaRing touches HBM (3 + 4)/2 times for each byte that passes, half of the buffer;
+    # a rank has half of 820 GB/s. One rank on each of 16 Trn2 chips: plain rings, (4 + 6)/2, a quarter of 2.9 TB/s.
+    pair = tm.collective("all_reduce", 1 * GB, "trn1.32xlarge", ranks=2, buffers="hbm")
+    assert pair.time_s == pytest.approx(3.5 * 0.5 * GB / (410 * GB))
+    ones = tm.collective(
+        "all_reduce", 1 * GB, "trn2.48xlarge", ranks=16, stride=4, algorithm="multiport_bucket", buffers="hbm"
+    )
+    links = tm.collective("all_reduce", 1 * GB, "trn2.48xlarge", ranks=16, stride=4, algorithm="multiport_bucket")
+    assert ones.time_s == pytest.approx(max(5 * 15 / 16 * GB / (725 * GB), float(links.time_s)))
+    with pytest.raises(ValueError, match="buffers='hbm'"):
+        tm.collective("all_reduce", 1, "hgx-h100", alpha_s=0.0, buffers="hbm")
+    with pytest.raises(ValueError, match="buffers"):
+        tm.collective("all_reduce", 1, "trn2.48xlarge", buffers="disk")
+
+
 def test_a_million_times_in_one_call():
     sizes = np.geomspace(1, 1e10, 1_000_000)
     tm.collective("all_reduce", sizes[:10], "trn2.48xlarge")

@@ -155,6 +155,19 @@ charts.lines(
 )
 
 # %% [markdown]
+# Between steps the data waits in memory. Trainium3 passes it from SBUF to SBUF, says the text; on Trainium1 and 2 AWS counts
+# reads and writes of HBM, four for each chunk that passes two ranks in an all-gather and six in a reduce-scatter, and three
+# and four with KangaRing, which exists for that reason (`buffers="hbm"`).
+
+# %%
+waiting = fabrics.buffer_places(["trn1.32xlarge", "trn2.48xlarge", torus.id], GB)
+charts.table(
+    waiting,
+    caption=f"All-reduce of 1 GB: HBM bounds inside a chip ({(waiting.bound == 'HBM').sum()} of {len(waiting)} cases), links bound beyond",
+    download="buffers",
+)
+
+# %% [markdown]
 # ## What it means for a mixture of experts
 
 # %%

@@ -294,6 +294,8 @@ ALGORITHMS: dict[str, dict[str, Callable[[str, NDArray, _Placed], NDArray]]] = {
     },
     "p2p": {"p2p": _p2p},
 }
+RINGS = {"ring", "multiport_bucket", "neuron"}  # what AWS runs as KangaRing
+BUFFERS = ("sbuf", "hbm")
 POLICIES = {"neuron"}  # what a library does, not a candidate for the best
 
 
@@ -308,6 +310,7 @@ def collective(
     stride: Numeric = 1,
     floor_s: Numeric = 0.0,
     rate_share: Numeric = 1.0,
+    buffers: str = "sbuf",
 ) -> Collective:
     """Time of one collective on a system, tier by tier.
 
@@ -336,6 +339,9 @@ def collective(
         What a call costs besides, as `studies.collective_fits` finds it in published runs. Default: nothing. [s]
     rate_share : numeric, optional
         Share of the fabric's rates that the software reaches, above 0, at most 1. [-]
+    buffers : {"sbuf", "hbm"}
+        Where data waits between steps: "sbuf" leaves the links alone to bound, "hbm" adds the reads and writes of HBM
+        that AWS documents for rings and KangaRing. [-]
 
     Returns
     -------
@@ -375,6 +381,8 @@ def collective(
     if np.any(share > 1):
         raise ValueError(f"rate_share={rate_share!r}: every value must be at most 1")
     times = [np.where(n > 1, formula(kind, m / share, placed), 0.0) for formula in formulas]
+    if require_choice("buffers", buffers, dict.fromkeys(BUFFERS, buffers == "hbm")):
+        times = [np.maximum(time, _hbm_s(kind, name, m, placed)) for name, time in zip(names, times, strict=True)]
     times = np.stack(np.broadcast_arrays(*times))
     fastest = np.argmin(np.where(np.isnan(times), np.inf, times), axis=0)
     time = np.take_along_axis(times, fastest[None], axis=0)[0]
@@ -388,6 +396,22 @@ def collective(
         **blank(mask, time_s=np.where(n > 1, time + floor, 0.0), lower_bound_s=_lower_bound_s(kind, m, placed)),
         reason_mask=mask,
     )
+
+
+def _hbm_s(kind: str, algorithm: str, message_bytes: NDArray, p: _Placed) -> NDArray:
+    """Time in which a rank's share of HBM takes the reads and writes of a collective."""
+    if p.levels[0].name != "chip":
+        raise ValueError(f"buffers='hbm': accesses are documented for Neuron chips only, not for {p.where.chip_id}")
+    passes = {"all_reduce": ("reduce_scatter", "all_gather"), "reduce_scatter": ("reduce_scatter",)}
+    touches = {
+        name: sum(load.value("neuron-runtime", "hbm_accesses_per_pair", f"{name}:{one}") for one in pair) / 2
+        for pair in [passes.get(kind, ("all_gather",))]
+        for name in ("ring", "kangaring")
+    }
+    paired = (p.counts[0] == p.levels[0].size) & (p.counts[0] > 1) & (algorithm in RINGS)
+    share = p.where.chip.hbm_bytes_per_s / p.levels[0].size
+    moved = message_bytes * (p.ranks - 1) / p.ranks
+    return np.where(paired, touches["kangaring"], touches["ring"]) * moved / share
 
 
 def exchange_s(

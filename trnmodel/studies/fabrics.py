@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from trnmodel.catalog import load, systems
 from trnmodel.catalog.systems import System
 from trnmodel.fabric import audit, flow
-from trnmodel.fabric.collectives import collective
+from trnmodel.fabric.collectives import BUFFERS, collective
 from trnmodel.fabric.graph import Topology, topology
 from trnmodel.formulas import moe
 from trnmodel.workloads.transformer import Transformer
@@ -306,6 +306,31 @@ def paths(names: Iterable[str | System]) -> pd.DataFrame:
     tables = [audit.hops_table(net.system).assign(system=net.system.id) for net in _nets(names)]
     columns = ["system", "part", "counted", "printed", "verdict", "locator", "how"]
     return pd.concat(tables, ignore_index=True)[columns]
+
+
+def buffer_places(names: Iterable[str], message_bytes: float) -> pd.DataFrame:
+    """All-reduce of one large message with buffers in SBUF (links alone bound) and in HBM.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        system, ranks, sbuf_s, hbm_s, bound ("links" or "HBM").
+
+    Examples
+    --------
+    >>> buffer_places(["trn2.48xlarge"], 1e9).bound.tolist()
+    ['HBM', 'links']
+    """
+    import pandas as pd
+
+    rows = []
+    for spec in map(systems.system, names):
+        whole = spec.domain_chips * spec.chip.cores / spec.chip.lnc_default
+        for ranks in (spec.chip.cores / spec.chip.lnc_default, whole):
+            times = [collective("all_reduce", message_bytes, spec, ranks, buffers=place).time_s for place in BUFFERS]
+            bound = "HBM" if times[1] > times[0] else "links"
+            rows.append({"system": spec.id, "ranks": ranks, "sbuf_s": times[0], "hbm_s": times[1], "bound": bound})
+    return pd.DataFrame(rows)
 
 
 def library_switch(names: Iterable[str | System]) -> pd.DataFrame:
