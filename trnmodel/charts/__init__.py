@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import altair as alt
     import pandas as pd
 
-__all__ = ["bars", "lines", "ranges", "roofline", "table", "topology"]
+__all__ = ["bars", "lines", "ranges", "regions", "roofline", "scatter", "stacks", "table", "topology"]
 
 GENERATIONS = {
     "trainium2": "#0072B2",
@@ -162,6 +162,38 @@ def bars(frame: pd.DataFrame, x: str, y: str, color: str | None = None, *, capti
     return plot.finish(chart, caption)
 
 
+def stacks(
+    frame: pd.DataFrame, x: str, y: str, color: str, *, limit: str | None = None, caption: str
+) -> alt.LayerChart:
+    """Bars of `y` for each category of `x`, piled up by `color`, with a stroke at the height of column `limit`."""
+    alt = altair()
+    factor, title = scale(frame.groupby(x, sort=False)[y].sum().reset_index(), y)
+    data, titles = printed(frame, x, color)
+    ends = [name for name in (y, limit) if name]
+    order = list(data[color].unique())
+    data = data.assign(pile=data[color].map(order.index), **{name: frame[name] * factor for name in ends})
+    plot = _Plot(data, titles | {y: title})
+    params, picked = plot.picked(color)
+    place = {"x": plot.category(alt.X, x, axis=alt.Axis(labelAngle=0))}
+    base = alt.Chart(data, width={"step": 84})
+    chart = (
+        base.mark_bar()
+        .add_params(*params)
+        .encode(
+            **place,
+            **picked,
+            y=plot.number(alt.Y, y),
+            color=plot.colour(alt.Color, color),
+            order=alt.Order(field="pile", type="quantitative"),
+            tooltip=plot.tooltip(),
+        )
+    )
+    if limit:
+        stroke = base.mark_tick(color="#888888", thickness=3, width=84)
+        chart = alt.layer(chart, stroke.encode(**place, y=alt.Y(field=limit, type="quantitative", title=title)))
+    return plot.finish(chart, caption)
+
+
 def ranges(
     frame: pd.DataFrame, x: str, y: str, color: str | None = None, *, log_x: bool = False, caption: str
 ) -> alt.LayerChart:
@@ -186,6 +218,55 @@ def ranges(
         stroke=plot.colour(alt.Stroke, color),
         fillOpacity=plot.estimated(0, 1),
         tooltip=plot.tooltip(),
+    )
+    return plot.finish(chart, caption)
+
+
+def scatter(
+    frame: pd.DataFrame, x: str, y: str, color: str | None = None, *, label: str, caption: str
+) -> alt.LayerChart:
+    """Points of `y` against `x` on log axes of one unit, the line y = x, and bars where either has a range.
+
+    `label` is a column that a point shows under the pointer.
+    """
+    alt = altair()
+    factor, title = scale(frame, x)
+    data, titles = printed(frame, x, color, label)
+    ends = [name for name in (y, *(axis + end for axis in (x, y) for end in ("_low", "_high"))) if name in frame]
+    data = data.assign(**{name: frame[name] * factor for name in ends})
+    titles[y] = scale(frame, y)[1].partition(" [")[0] + title[title.find(" [") :]
+    plot = _Plot(data, titles)
+    params, picked = plot.picked(color)
+    place = {"x": plot.number(alt.X, x, True), "y": plot.number(alt.Y, y, True), "color": plot.colour(alt.Color, color)}
+    corners = alt.Data(values=[{"at": float(end)} for end in (data[[x, y]].min().min(), data[[x, y]].max().max())])
+    chart = alt.Chart(corners).mark_line(color="#888888", strokeWidth=1).encode(x="at:Q", y="at:Q")
+    for axis, name, channel in ((x, "x", alt.X), (y, "y", alt.Y)):
+        if plot.has_range(axis):
+            span = {name: plot.number(channel, axis, True, "_low"), f"{name}2": f"{axis}_high"}
+            rule = alt.Chart(data).mark_rule(strokeWidth=1, strokeOpacity=0.4)
+            chart += rule.encode(**{**place, **picked, **span})
+    points = alt.Chart(data).mark_point(size=40, strokeWidth=1.5).add_params(*params)
+    return plot.finish(chart + points.encode(**place, **picked, tooltip=plot.tooltip()), caption)
+
+
+def regions(frame: pd.DataFrame, x: str, y: str, color: str, *, panel: str | None = None, caption: str) -> alt.Chart:
+    """A map: one cell for each pair of `x` and `y`, in the colour of its category, side by side by `panel`."""
+    alt = altair()
+    plot = _Plot(*printed(frame, x, y, color, panel))
+    params, picked = plot.picked(color)
+    axis = {"type": "ordinal", "axis": alt.Axis(format=",~f", labelAngle=0)}
+    mark = alt.Chart(plot.data, width={"step": 28}, height={"step": 22}).mark_rect(stroke="#888888", strokeWidth=0.3)
+    chart = mark.add_params(*params).encode(
+        x=alt.X(field=x, title=plot.titles[x], **axis),
+        y=alt.Y(field=y, title=plot.titles[y], sort="descending", **axis),
+        color=plot.colour(alt.Color, color),
+        tooltip=plot.tooltip(),
+        **picked,
+        **(
+            {"column": alt.Column(field=panel, type="nominal", title=None, header=alt.Header(labelColor="#888888"))}
+            if panel
+            else {}
+        ),
     )
     return plot.finish(chart, caption)
 

@@ -1,0 +1,455 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: notebooks///ipynb,notebooks/py///py:percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+#   trnmodel:
+#     order: 9
+# ---
+
+# %% [markdown]
+# # Does it fit?
+
+# %% tags=["parameters"]
+model: str = "llama-3.1-70b"
+system: str = "trn2.48xlarge"
+precision: str = "bf16"
+tp: int = 16
+lnc: int = 2
+batch: int = 16
+context: int = 8192
+
+# %% tags=["hide-input"]
+import numpy as np
+from IPython.display import Markdown
+
+import trnmodel as tm
+from trnmodel import charts
+from trnmodel.studies import chips, fits
+from trnmodel.studies import fits_printed as printed
+from trnmodel.studies.serving_tables import Deployment
+from trnmodel.units import MIB, format_quantity
+
+FAMILY = ["trn1.32xlarge", "trn2-ultraserver", "trn3-nl72x2-pcie160"]
+LARGE = ["llama-3.1-70b", "gpt-oss-120b", "qwen3-235b-a22b", "llama-3.1-405b", "deepseek-v3", "kimi-k2-instruct"]
+BATCHES = 2.0 ** np.arange(0, 10)
+d = Deployment(model=model, system=system, mapping=tm.Mapping(tp=tp, lnc=lnc), precision=precision)
+m, spec = tm.model(model), tm.system(system)
+ranks = spec.domain_chips * spec.chip.cores / lnc
+degrees = [int(n) for n in tp * 2.0 ** np.arange(-2, 3) if n >= 1 and n <= ranks]
+contexts = 2.0 ** np.arange(7, int(np.log2(m.max_context)) + 1)
+found = fits.fit(d, batch, context)
+
+# %% tags=["hide-input"]
+Markdown(
+    f"**{m.id} in {precision.upper()} on {tp} ranks of {spec.name}, {batch} sequences of up to {context} tokens: the first rank stores "
+    f"{format_quantity(float(found.first_rank_total_bytes), 'B', 3)} of {format_quantity(float(found.capacity_bytes), 'B', 3)}, so it "
+    f"{'fits' if found.valid else 'does not fit'}.** An ordinary rank stores {format_quantity(float(found.total_bytes), 'B', 3)}, of which "
+    f"weights are {float(found.weight_bytes / found.total_bytes):.0%} and the cache "
+    f"{float(found.cache_bytes / found.total_bytes):.0%}."
+)
+
+# %% [markdown]
+# ## Notation
+
+# %% tags=["hide-input"]
+charts.table(
+    fits.notation(d, batch, context),
+    caption=f"What this chapter calls things, for {m.id} on {system}",
+    download="notation",
+)
+
+# %% [markdown]
+# ## Bytes of a rank
+#
+# A rank is a logical core with its share of a chip's memory, and nothing flows over into its neighbour's. It stores its part of the
+# weights, the cache of all sequences at their longest, the activations of the longest prompt in whole pages, and what the runtime needs:
+# buffers of collectives, DMA rings and code, layer by layer.
+#
+# $$ m = \frac{W}{n} + \frac{c\,C\,B}{n} + P\,\Bigl\lceil \frac{2\,T\,(f/n + 2h)}{P} \Bigr\rceil + a + l\,(r + x) \le M $$
+#
+# where heads divide by $n$, with $f$ the widest matrix, $T$ the longest prompt and 2 bytes an element. The first rank stores $F$ more.
+#
+# **By hand.** Llama-3.1-8B on 8 ranks of inf2.48xlarge, 32 sequences of 4,096 tokens, in MiB: 15,317/8 = 1,915 weights; 32 x 4,096 x 16,384 B =
+# 2,048 cache; one page of 1,024; 126; 32 x (6.875 + 7.125) = 448. Sum 5,561. Measured: 5,600.
+
+# %%
+anchor = Deployment(model="llama-3.1-8b", system="inf2.48xlarge", mapping=tm.Mapping(tp=8))
+at_anchor = fits.fit(anchor, 32, 4096)
+float(at_anchor.total_bytes) / MIB, 15317 / 8 + 32 * 4096 * 16384 / MIB + 1024 + 126 + 448
+
+# %%
+held = fits.by_kind(d, batch, context)
+charts.stacks(
+    held,
+    x="rank",
+    y="stored_bytes",
+    color="kind",
+    limit="capacity_bytes",
+    caption=f"{m.id} on {system}, TP {tp}: the first rank fills {held[held['rank'] == fits.FIRST].share.sum():.0%} of its memory, the "
+    f"others {held[held['rank'] == fits.ORDINARY].share.sum():.0%}; the stroke is all there is",
+)
+
+# %%
+charts.table(held, caption="What a rank stores, by kind", download="kinds")
+
+# %% [markdown]
+# ## How many cores make a rank
+#
+# LNC joins physical cores to one rank. The chips stay the same, so TP falls as LNC grows. What is stored once a rank (pages, buffers,
+# rings, code) is then stored less often, and a cache that heads cannot divide is copied less often.
+
+# %%
+cut = fits.by_lnc(d, batch, context)
+first = cut[cut["rank"] == fits.FIRST]
+verdicts = first.groupby("ranks", sort=False).fits.first()
+charts.stacks(
+    first,
+    x="ranks",
+    y="stored_bytes",
+    color="kind",
+    limit="capacity_bytes",
+    caption="First rank of the same chips: "
+    + "; ".join(f"{name} {'fits' if good else 'does not fit'}" for name, good in verdicts.items()),
+)
+
+# %%
+charts.table(
+    cut, caption="The same chips at each LNC that they allow; LNC 8 is announced for Trainium3", download="lnc"
+)
+
+# %% [markdown]
+# ## The largest batch, the longest context
+#
+# What weights and overhead leave is cache, and batch times context is what it holds: $B\,C \le n\,(M - F - m_0)/c$, until the heads stop
+# dividing by $n$ or a window is full.
+
+# %%
+batches = fits.largest_batch(d, contexts, degrees)
+here = batches[(batches.tp == tp) & (batches.batch > 0)]
+charts.lines(
+    batches[batches.batch > 0].astype({"tp": str}),
+    x="context",
+    y="batch",
+    color="tp",
+    log_x=True,
+    log_y=True,
+    caption=f"{m.id} in {precision.upper()} on {system}: "
+    + (
+        f"TP {tp} holds {here.batch.iloc[0]:.0f} sequences of {here.context.iloc[0]:.0f} tokens, {here.batch.iloc[-1]:.0f} of "
+        f"{here.context.iloc[-1]:.0f}"
+        if len(here)
+        else f"TP {tp} holds none"
+    ),
+)
+
+# %%
+charts.table(batches, caption="The largest batch by TP and context; 0 does not fit", download="batches")
+
+# %%
+longest = fits.longest_context(d, BATCHES, degrees)
+charts.lines(
+    longest[longest.context > 0].astype({"tp": str}),
+    x="batch",
+    y="context",
+    color="tp",
+    log_x=True,
+    log_y=True,
+    caption=f"The longest context for each batch; {m.id} itself ends at {m.max_context}",
+)
+
+# %%
+charts.table(
+    longest, caption="The longest context by TP and batch, a prompt in one piece; 0 does not fit", download="contexts"
+)
+
+# %% [markdown]
+# ### Systems and formats
+
+# %%
+others = [name for name in FAMILY if tm.system(name).chip.id != spec.chip.id]
+formats = list(dict.fromkeys([precision, "fp8", "fp8-kvfp8"]))
+systems = fits.across(d, [system, *others], formats, contexts)
+at = (
+    systems[(systems.context == contexts[contexts <= context][-1]) & (systems.system == system)]
+    .set_index("precision")
+    .batch
+)
+charts.lines(
+    systems[systems.batch > 0],
+    x="context",
+    y="batch",
+    color="system",
+    dash="precision",
+    log_x=True,
+    log_y=True,
+    caption=f"On the same number of chips {system} holds "
+    + ", ".join(f"{count:.0f} sequences in {name.upper()}" for name, count in at.items())
+    + f" at {contexts[contexts <= context][-1]:.0f} tokens",
+)
+
+# %%
+charts.table(
+    systems,
+    caption="The largest batch by system and format; formats store less, whatever the chip computes in",
+    download="systems",
+)
+
+# %% [markdown]
+# ## The fewest chips
+#
+# At least $\lceil (W + B\,c\,C)/M_{chip} \rceil$ chips; more where powers of two, copies and overhead ask for them.
+#
+# **By hand.** Llama-3.1-405B in BF16 and 16 sequences of 8,192 tokens: 811.7 GB + 16 x 8,192 x 516,096 B = 67.6 GB are 879 GB; Trainium2 has
+# 103.1 GB: 8.5, so 9 chips at least.
+
+# %%
+(tm.model("llama-3.1-405b").weight_bytes("bf16") + 16 * 8192 * 516096) / tm.chip("trainium2").hbm_bytes
+
+# %%
+fewest = fits.smallest(list(dict.fromkeys([*LARGE, m.id])), FAMILY, ["bf16", "fp8", "w4a8"], batch, context)
+shown = fewest[(fewest.precision == "bf16") & fewest.chips.notna()]
+most = shown.loc[shown.chips.idxmax()]
+charts.ranges(
+    shown.assign(chips_low=shown.floor_chips, chips_high=shown.chips),
+    x="chips",
+    y="model",
+    color="system",
+    log_x=True,
+    caption=f"Chips for {batch} sequences of {context} tokens in BF16, up to {most.chips:.0f} for {most.model} on {most.system}; a bar starts "
+    "where bytes alone would fit",
+)
+
+# %%
+charts.table(
+    fewest,
+    caption="The fewest chips by format; a dash does not fit. TP, and EP for experts, in powers of two",
+    download="fewest-chips",
+)
+
+# %% [markdown]
+# ## Graphs and buckets
+#
+# Neuron compiles a graph for each shape: one for prompts and one for decode steps of each bucket, which are powers of two. A length in
+# between is padded. The scratchpad is shared by all graphs and as large as the largest needs, in whole pages; cache and weights are
+# shared too. Code and rings are each graph's own. What was measured is one set of graphs, whose number is not published: the column
+# marked as estimate is what it would be if every pair of graphs needed as much.
+
+# %%
+made = fits.buckets(d, batch, context)
+charts.table(
+    made,
+    caption=f"Buckets up to {context}: what a length may be padded, what a decode step reads, and what graphs may store (estimate)",
+    download="buckets",
+)
+
+# %%
+pads = fits.scratchpads(d, 128.0 * 2.0 ** np.arange(0, np.floor(np.log2(m.max_context / 128)) + 1, 0.25), [tp])
+page = float(fits.fit(d, 1, 128, 128).scratchpad_bytes)
+charts.lines(
+    pads,
+    x="prompt_tokens",
+    y="scratchpad_bytes",
+    color="held",
+    log_x=True,
+    caption=f"TP {tp}: a page of {format_quantity(page, 'B', 3)} is taken for the shortest prompt too; long prompts in one piece need more",
+)
+
+# %% [markdown]
+# ## What surprises on Neuron
+
+# %%
+copied = fits.copies(d, degrees, batch, context)
+cached = copied[copied.part == "cache"].set_index("tp").ratio
+charts.lines(
+    copied,
+    x="tp",
+    y="ratio",
+    color="part",
+    log_x=True,
+    caption=f"All ranks together over what the model needs once: at TP {cached.index[-1]} the cache is stored {cached.iloc[-1]:.0f} times",
+)
+
+# %%
+charts.table(copied, caption="Copies that tensor parallelism makes", download="copies")
+
+# %%
+budget = printed.cache_budgets(d, context)
+charts.table(budget, caption=f"Cache of a rank, and sequences of {context} tokens that it holds", download="budget")
+
+# %% tags=["hide-input"]
+cap, runtime_page, microcode = (
+    printed.rule(name) for name in ("kv_cap_share", "scratchpad_page_bytes", "microcode_bytes_per_core")
+)
+allowed = budget.set_index("policy").sequences
+Markdown(
+    f"""
+* **Heads do not divide for ever.** Where TP exceeds the key heads, each is copied; a latent (MLA) is on every rank from the start. More
+  ranks then add no room for cache: use EP or DP instead, which share out sequences.
+* **The first rank is fuller.** One library kept tables and head whole on it, {format_quantity(d.e.first_rank_bytes, "B", 3)} more. It decides.
+* **A rank's memory ends at its own.** The compiler refuses a graph that does not fit, however empty other ranks are. At LNC 1 two cores
+  share a stack, and one may take what the other counted on.
+* **The cache's length is compiled.** So vLLM Neuron gives it no more than {cap:.0%} of the budget by default: {allowed.iloc[1]:.0f} sequences here
+  instead of {allowed.iloc[0]:.0f}.
+* **Scratchpad comes in pages**: {format_quantity(runtime_page, "B", 3)} by the runtime's default, {format_quantity(page, "B", 4)} where it was measured. A
+  variable larger than a page gets memory of its own beside it.
+* **Each physical core loads {format_quantity(microcode, "B", 3)} of microcode** before any of yours.
+"""
+)
+
+# %% [markdown]
+# ## Check: measured footprints, runs that fitted, capacities of others
+#
+# **A measured footprint.** One run has been published with the memory of each kind: Llama-3.1-8B on 8 ranks of inf2.48xlarge. Weights and
+# cache come from the model's shapes; page, buffers, rings and code are constants *taken from these rows*, so their agreement says nothing.
+
+# %%
+measured = printed.footprint()
+ordinary, rank0 = (printed.in_mib(measured, rank).set_index("part") for rank in ("ranks 1-7", "rank 0"))
+assert ordinary.error[["weights", "KV cache", "total HBM"]].abs().max() < 0.02
+charts.table(
+    ordinary.reset_index(),
+    caption="Ordinary ranks: each row, its error, and what the prediction stands on",
+    download="footprint",
+)
+
+# %%
+charts.table(
+    rank0.drop(columns="basis").reset_index(),
+    caption="Rank 0 against an ordinary rank, part by part; its total has the first rank's extra",
+    download="footprint-first",
+)
+
+# %% tags=["hide-input"]
+llama = tm.model("llama-3.1-8b")
+unexplained = (rank0["measured [MiB]"].weights - ordinary["measured [MiB]"].weights) * MIB
+tables = 2 * llama.vocab_size * llama.hidden_size * 2 * (1 - 1 / 8)
+Markdown(
+    f"Weights {ordinary.error.weights:+.1%}, cache {ordinary.error['KV cache']:+.1%}, all of an ordinary rank {ordinary.error['total HBM']:+.1%}. Of rank 0's "
+    f"extra weights, {format_quantity(unexplained, 'B', 3)}, whole tables and head explain {tables / unexplained:.0%}: they would grow with the "
+    f"vocabulary of another model, while the constant used here does not. Rows that do not count: {(measured.use != printed.COUNTS).sum()} of "
+    f"{len(measured)}, with their reasons in the tables."
+)
+
+# %% [markdown]
+# **What ran must fit.** Every published run on Trainium and Inferentia whose model and length are known did fit. No constant was fitted to
+# that.
+
+# %%
+ran = printed.what_ran()
+odd = ran[ran.verdict != printed.FITS]
+assert (ran.verdict == printed.TOO_LARGE).sum() <= 2
+charts.table(odd, caption=f"Runs that the model says do not fit: {len(odd)} of {len(ran)}", download="misfits")
+
+# %% tags=["hide-input"]
+fill = ran.first_rank_total_bytes / ran.capacity_bytes
+tight, beyond = (ran[ran.verdict == name] for name in (printed.TIGHT, printed.TOO_LARGE))
+Markdown(
+    f"{(ran.verdict == printed.FITS).sum()} of {len(ran)} fit. The check only bites where memory is nearly full: {(fill > 0.7).sum()} runs are "
+    f"predicted to fill more than 70 %. In {len(tight)} an ordinary rank fits and the first does not ({', '.join(sorted(set(tight.model)))}): the "
+    f"constant extra, measured with another library, is too large for them. {len(beyond)} rows ({', '.join(sorted(set(beyond.model)))} with a batch of 256 and 2,048 tokens) "
+    "cannot be what they say: the cache alone is several times all memory of the ranks that the row names."
+)
+
+# %%
+charts.table(ran, caption="Every published run, and the memory that it should take", download="runs")
+
+# %% [markdown]
+# **Capacities that others solved.** The same source extrapolates its measurement to the longest context for each batch, with a matrix of
+# scores, heads x prompt x context x 2 B, written to the scratchpad. `tm.memory_fit` counts none, as a flash kernel writes none. With
+# the matrix added both agree; without it, prompts in one piece go further than the source says.
+
+# %%
+solved = printed.capacities()
+sound = solved[(solved.prefill == "in chunks") | (solved.note == "")]
+assert sound.error_with_scores.abs().max() < 0.025
+both = solved.melt(["prefill", "batch"], ["printed", "computed", "with_scores"], "what", "context")
+charts.lines(
+    both.replace({"what": {"computed": "ours", "with_scores": "ours, scores written out", "printed": "the source"}}),
+    x="batch",
+    y="context",
+    color="what",
+    dash="prefill",
+    log_x=True,
+    log_y=True,
+    caption=f"Llama-3.1-8B on 8 ranks: with scores written out within {sound.error_with_scores.abs().max():.1%} of the source, where its own formula holds",
+)
+
+# %%
+charts.table(
+    solved,
+    caption="The longest context by batch: printed and computed; notes name rows that do not hold",
+    download="capacities",
+)
+
+# %% [markdown]
+# ## What moves the answer
+#
+# * **The cache's format** doubles what fits once weights are small against memory.
+# * **TP beyond the key heads** divides weights and no cache.
+# * **The first rank's extra** is one measurement of one model; a run that only it denies may fit.
+# * **A kernel that writes scores** turns the longest prompt from linear to quadratic memory.
+#
+# ## What is left out
+#
+# Fragments between allocations, profiling buffers (about 2 GB while a profile is taken), draft models, adapters, prefix caches beyond the
+# batch, caches offloaded to the host. Windows are stored no longer than they are; software that stores the whole context needs more. Code
+# and rings are taken in proportion to layers, whatever LNC, batch or number of graphs.
+
+# %% [markdown]
+# ```{admonition} Takeaway
+# :class: tip
+# Size the first rank, not the mean: weights and cache divide only as far as heads do, and the overhead does not divide at all.
+# ```
+
+# %% [markdown]
+# ## Problems
+#
+# **1.** Does Llama-3.1-8B in BF16 fit on one Trainium1 chip (two ranks of 16 GiB), one sequence of 8,192 tokens?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# Weights 7.48 GiB a rank, cache 0.5, a page 1, buffers, rings and code 0.56: 9.5 GiB, and 11.9 for the first. It fits; some 9 such sequences
+# do.
+# ```
+#
+# **2.** What does Llama-3.1-70B gain in room for cache from TP 64 over TP 32 on ranks of 24 GiB, with 8 key heads?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# Each rank stores one key head at either, so a sequence takes the same bytes of it. Only weights shrink, from 4.3 to 2.3 GiB: room grows from
+# 15.1 to 17.1 GiB on the first rank, 13 % for twice the chips.
+# ```
+#
+# **3.** How many chips of Trainium3 (144 GiB) do the weights of DeepSeek-V3 need at least in BF16, in MXFP8, in W4A8?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# 1,342, 694 and 359 GB over 154.6 GB: 9, 5 and 3.
+# ```
+#
+# **4.** A page is 1 GiB and a prompt's activations take 327 MB at 8,192 tokens. From which prompt on is a second page taken?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# Activations are proportional: 8,192 x 1,074 / 327 = 26,900 tokens.
+# ```
+
+# %% [markdown]
+# ## Sources
+
+# %% tags=["hide-input"]
+used = tm.facts()
+memory = used.entity.isin([tm.system(name).chip.id for name in [*FAMILY, system]]) & (used.quantity == "hbm_bytes")
+stack = used.quantity.isin(
+    ["scratchpad_page_bytes", "collective_buffer_bytes", "ring_bytes_per_layer", "first_rank_bytes"]
+)
+extra = ["vllm-neuron-memory", "sdk-device-memory"]
+charts.table(
+    chips.bibliography([*used[memory | stack].source, *extra]),
+    caption="Sources of the figures in this chapter",
+    download="sources",
+)
