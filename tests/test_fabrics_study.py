@@ -61,21 +61,6 @@ def test_time_is_latency_then_flow():
     assert crossing.per_pair_bytes == pytest.approx(36e3)
 
 
-def test_expert_traffic_by_hand():
-    """One token of DeepSeek-V3 on 32 chips: 8 of 256 experts hit d chips; 7,168 elements, 1 B out and 2 B back."""
-    row = fabrics.expert_traffic("deepseek-v3", [RACK], [1]).iloc[0]
-    missed = np.prod([(248 - i) / (256 - i) for i in range(8)])
-    sent = 32 * (1 - missed) * (31 / 32) * 7168
-    assert row.dispatch_bytes == pytest.approx(sent)
-    assert row.layer_s == pytest.approx(2 * 3.115e-6 + 3 * sent / (31 * 512 * GB / 30))
-    assert row.step_s == pytest.approx(58 * row.layer_s)
-
-
-def test_a_dense_model_has_no_expert_traffic():
-    with pytest.raises(ValueError, match="no routed experts"):
-        fabrics.expert_traffic("llama-3.1-70b", [RACK], [1])
-
-
 def test_planes_as_printed():
     """L322 four planes of ten, 144 board switches; L355 eight switches; L363 two planes; L379 one."""
     table = fabrics.plane_table([*NL72, "trn3-nl32x2-pcie320"]).set_index("system")

@@ -1,6 +1,6 @@
 """Expert routing: hand-counted cases and limits."""
 
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -39,3 +39,19 @@ def test_arrays_equal_scalars():
     together = moe.distinct_destinations(256, k, groups)
     alone = [[float(moe.distinct_destinations(256, a, b)) for b in groups] for a in k[:, 0]]
     np.testing.assert_allclose(together, alone, rtol=1e-14)
+
+
+@pytest.mark.parametrize(("experts", "k", "tokens", "block"), [(4, 1, 6, 2), (4, 2, 5, 3), (3, 1, 9, 4), (5, 2, 2, 2)])
+def test_blocks_hold_the_worst_of_all_distributions(experts, k, tokens, block):
+    """The most blocks over every way to give T k routed rows to experts, an expert taking at most T of them."""
+    ways = product(range(tokens + 1), repeat=experts)
+    worst = max(sum(-(-rows // block) for rows in way) for way in ways if sum(way) == tokens * k)
+    assert worst <= moe.expert_blocks(experts, k, tokens, block) <= tokens * k
+    if tokens * k >= experts - 1 + block:
+        assert moe.expert_blocks(experts, k, tokens, block) <= worst + 1
+
+
+def test_blocks_by_hand():
+    # Trinity Mini, prompt of 2,048: (2048 x 8 - 127) / 512 = 31.8 -> 32 blocks, and one for each of 127 other experts
+    assert moe.expert_blocks(128, 8, 2048, 512) == 159
+    assert moe.expert_blocks(16, 1, 8, 1) == 8

@@ -17,25 +17,32 @@
 system: str = "trn3-nl72x2-pcie160"
 model: str = "deepseek-v3"
 tokens_per_chip: float = 8.0
+context: float = 8192.0
+precision: str = "mxfp8"
+tokens_per_s_per_user: float = 50.0
+pays_at: float = 1.1
+grown_from: str = "deepseek-v3"
 
 # %% tags=["hide-input"]
 import numpy as np
+import pandas as pd
 from IPython.display import Markdown
 
 import trnmodel as tm
 from trnmodel import charts
-from trnmodel.studies import chips, contradictions, fabrics, racks
-from trnmodel.units import format_quantity
+from trnmodel.studies import chips, contradictions, domain_sizes, fabrics, placements, racks, synthetic_models
+from trnmodel.units import BILLION, GIB, TRILLION, format_quantity
 
 spec = tm.system(system)
 trays = fabrics.trays(system)
 first, last = trays[0], trays[-1]
+small, large = domain_sizes.PAIR
 both = [*fabrics.trays("trn3-nl32x2-pcie160"), *fabrics.trays("trn3-nl72x2-pcie160")]
 
 # %% tags=["hide-input"]
 late = fabrics.latencies(trays)
 rates = fabrics.capacities(trays)
-experts = fabrics.expert_traffic(model, trays, tokens_per_chip * 2.0 ** np.arange(-3, 7))
+experts = placements.exchanges(model, trays, tokens_per_chip * 2.0 ** np.arange(-3, 7))
 mean = late[late.scope == "rack"].set_index("system").mean_s
 worst = late[late.scope == "rack"].set_index("system").worst_s
 steps = experts[experts.tokens_per_chip == tokens_per_chip].set_index(["system", "experts_over"]).step_s
@@ -160,6 +167,283 @@ Markdown(
 )
 
 # %% [markdown]
+# ## Where do the experts live?
+#
+# A tray does not widen the way to the other rack: 16 of a chip's 144 active lanes go there. The text proposes three placements
+# (L316-318), beside which stands a fourth that says nothing across: **EP + TP**, experts in a rack and each layer cut in two
+# between twins of the racks; **EP + CP**, experts in a rack and each context cut in two; **EP of the pair**, experts over both
+# racks; **EP + copy**, the whole model in each rack. Here a rank is a chip (LNC 8, which AWS has announced), so that TP can
+# reach across.
+#
+# **By hand.** A token of DeepSeek-V3 goes to 8 experts with 7,168 elements of two bytes: $8 \times 7168 \times 2 = 114{,}688$ B out and
+# as many back. With experts over both racks half of them cross: 114,688 B in all. TP sums twice a layer, and each of two racks
+# sends its half sums once: $2 \times 2 \times 7168 \times 2 = 57{,}344$ B. CP exchanges the partial outputs of 128 heads:
+# $2 \times 128 \times 512 \times 2 = 262{,}144$ B.
+
+# %%
+sent = placements.traffic(model, large)
+sent = sent.assign(traffic=sent.what + ", " + sent.tier.map({"rack": "in the rack", "pair": "across"}))
+crossing = sent[sent.tier == "pair"].groupby("placement").bytes_per_token.sum()
+most, least = crossing.idxmax(), crossing[crossing > 0].idxmin()
+charts.stacks(
+    sent[sent.bytes_per_token > 0],
+    x="placement",
+    y="bytes_per_token",
+    color="traffic",
+    caption=f"Bytes that a token of {model} sends in a layer, one copy for each expert: of those that speak across {least} crosses least "
+    f"({format_quantity(crossing[least], 'B', 3)}), {most} most ({format_quantity(crossing[most], 'B', 3)})",
+)
+
+# %% tags=["hide-input"]
+fewer = pd.concat([placements.traffic(model, large, copies).assign(copies=copies) for copies in placements.COPIES])
+fewer = fewer.groupby(["placement", "copies", "tier"], sort=False).bytes_per_token.sum().reset_index()
+apart = fewer[(fewer.tier == "pair") & (fewer.placement == "EP of the pair")].set_index("copies").bytes_per_token
+charts.table(
+    fewer,
+    caption=f"If a token crosses once for each rack instead of once for each expert, EP of the pair crosses with {apart['rack'] / apart['expert']:.0%} of the bytes",
+    download="bytes",
+)
+
+# %%
+across = placements.exchanges(model, [*dict.fromkeys([small, large, "trn3-nl32x2-torus"])], [tokens_per_chip])
+times = across.set_index(["system", "experts_over"]).layer_s
+charts.bars(
+    across,
+    x="experts_over",
+    y="layer_s",
+    color="system",
+    caption=f"Dispatch and combine of a layer, {tokens_per_chip:g} tokens a chip: over the world {large} takes "
+    f"{times[large, 'world'] / times[large, 'rack']:.2f} times as long as in a rack, the torus {times['trn3-nl32x2-torus', 'world'] / times['trn3-nl32x2-torus', 'rack']:.2f} times",
+)
+
+# %%
+software = "exposed"
+ask = {"context": context, "precision": precision, "stack": software}
+placed = placements.steps(model, [small, large], [tokens_per_chip], **ask)
+parts = ["compute_s", "memory_s", "network_s", "overhead_s"]
+here = placed[placed.system == large]
+long = here.melt(["placement"], parts, var_name="part", value_name="busy_s")
+step_of = here.set_index("placement").time_s
+charts.bars(
+    long.assign(part=long.part.str.removesuffix("_s")),
+    x="placement",
+    y="busy_s",
+    color="part",
+    caption=f"{large}, {tokens_per_chip:g} sequences a chip of {context:g} tokens, {precision}: {step_of.idxmin()} is fastest "
+    f"({format_quantity(step_of.min(), 's', 3)} a step), {step_of.idxmax()} slowest ({format_quantity(step_of.max(), 's', 3)})",
+)
+
+# %%
+shown = ["system", "placement", "time_s", *parts, "tokens_per_s_per_user", "tokens_per_s_per_chip"]
+charts.table(
+    placed[shown],
+    caption="Steps of the placements; compute and memory overlap, the network does not",
+    download="placements",
+)
+
+# %% tags=["hide-input"]
+gain = placed.set_index(["system", "placement"]).tokens_per_s_per_chip.unstack()
+share = (here.set_index("placement").network_s / step_of).drop("EP + copy")
+Markdown(
+    f"Of those that speak across, the network takes {share.min():.0%} to {share.max():.0%} of the step. The rest is mostly how many weights "
+    f"a chip reads: TP halves its part of everything, EP of the pair that of the experts, CP and a copy neither. With this load "
+    f"{small} reaches {gain.loc[small].max():.0f} tokens/s a chip with {gain.loc[small].idxmax()}, {large} "
+    f"{gain.loc[large].max():.0f} with {gain.loc[large].idxmax()}."
+)
+
+# %% [markdown]
+# ## From which size of model does the larger domain pay?
+#
+# The text (L265, where the word trillion is missing once): for decode NL32x2 is more than enough for models of 2-3T total parameters,
+# from 4T on NL72x2 brings a meaningful benefit. No public model is that large, so we grow some, by rules that are ours (confidence D):
+#
+# * **together**: depth, hidden size, expert width and number of experts each by the fourth root of the growth,
+# * **experts**: more experts and nothing else, which is how Kimi-K2 came from DeepSeek-V3,
+# * **width**: hidden size and expert width by the square root,
+# * **depth**: more layers.
+#
+# Top-k and the cached latent stay. For each model, precision and rate that a user is promised, each domain then takes the batch, the
+# degrees of TP, CP and EP and their order that give most tokens/s a chip.
+#
+# **By hand.** A step must stream every expert that its batch needs, soon all of them. In 20 ms (50 tokens/s) 64 chips of 4.9 TB/s stream
+# $64 \times 4.9 \times 0.02 = 6.3$ TB, in BF16 3.1T parameters; 144 chips 7.1T. Beyond this wall a domain can only run batches so small
+# that they miss most experts.
+
+# %%
+sizes = [size * TRILLION for size in (0.67, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0)]
+precisions = list(dict.fromkeys(["bf16", precision, "w4a8"]))
+user_rates = sorted({20.0, 50.0, 100.0, tokens_per_s_per_user})
+walls = domain_sizes.walls([small, large], precisions, user_rates)
+wall = walls.set_index(["system", "precision", "tokens_per_s_per_user"])
+near = wall.loc[small, "bf16", tokens_per_s_per_user]
+charts.table(
+    walls,
+    caption=f"Parameters that fit, and that stream in one step: {small} holds {near.fits_params / TRILLION:.1f}T in BF16 and streams "
+    f"{near.streams_params / TRILLION:.1f}T at {tokens_per_s_per_user:g} tokens/s a user",
+    download="walls",
+)
+
+# %%
+made = synthetic_models.family(synthetic_models.growth(), sizes, grown_from)
+charts.table(made, caption=f"The synthetic family, grown from {grown_from}", download="family")
+
+# %%
+models = [synthetic_models.synthetic(size, "together", grown_from) for size in sizes]
+held = domain_sizes.capacity(models, [small, large], precisions)
+full = held[(held.system == small) & (held.domain_share > 1)]
+charts.table(
+    held,
+    caption=f"Weights over HBM: {len(full)} of {len(held) // 2} do not fit into {small}"
+    + ("" if full.empty else f", first {full.model.iloc[0]} in {full.precision.iloc[0]}"),
+    download="capacity",
+)
+
+# %%
+ratios = domain_sizes.ratios(
+    synthetic_models.growth(),
+    sizes,
+    rates=user_rates,
+    precisions=precisions,
+    contexts=[context, 4 * context],
+    stacks=["ideal", "exposed", "default"],
+    base=grown_from,
+    pair=(small, large),
+)
+judged = domain_sizes.verdicts(ratios, pays_at, 3 * TRILLION, 4 * TRILLION)
+case = f"software == '{software}' and context == {context} and tokens_per_s_per_user == {tokens_per_s_per_user}"
+top = 4.0
+drawn = ratios.query(case + " and rule == 'together'").replace({"ratio": {np.inf: np.nan}})
+enough = pd.DataFrame(
+    {
+        "total_params": np.array([2, 2, 3, 3]) * TRILLION,
+        "ratio": [1, top, top, 1],
+        "precision": "text: NL32x2 is enough",
+    }
+)
+pays = pd.DataFrame(
+    {"total_params": np.array([4, 4]) * TRILLION, "ratio": [1, top], "precision": "text: NL72x2 pays from"}
+)
+verdict = judged.query(case + " and rule == 'together'").set_index("precision")
+said = [
+    f"{name} never" if np.isnan(row.pays_from_params) else f"{name} from {row.pays_from_params / TRILLION:g}T"
+    for name, row in verdict.iterrows()
+]
+charts.lines(
+    pd.concat([drawn.assign(ratio=drawn.ratio.clip(upper=top)), enough, pays]),
+    x="total_params",
+    y="ratio",
+    color="precision",
+    log_x=True,
+    caption=f"Tokens/s a chip of {large} over {small}, each user at {tokens_per_s_per_user:g} tokens/s: {pays_at:g} times or more in "
+    + ", ".join(said)
+    + f". Above {top:g} is drawn at {top:g}; a line ends where the model no longer fits the smaller domain",
+)
+
+# %%
+level = ratios.query(f"software == '{software}' and context == {context} and rule == 'together'")
+named = np.select(
+    [np.isinf(level.ratio), level.ratio.isna(), level.ratio >= pays_at],
+    ["only the larger", "neither", "the larger pays"],
+    "alike",
+)
+first_pays = judged.query(
+    f"software == '{software}' and context == {context} and rule == 'together' and precision == '{precision}'"
+)
+borders = [
+    f"{'nowhere' if np.isnan(row.pays_from_params) else f'at {row.pays_from_params / TRILLION:g}T'} with {row.tokens_per_s_per_user:g} tokens/s a user"
+    for row in first_pays.itertuples()
+]
+charts.regions(
+    level.assign(trillion=level.total_params / TRILLION, which=named),
+    x="trillion",
+    y="tokens_per_s_per_user",
+    color="which",
+    panel="precision",
+    caption=f"In {precision} the larger domain first pays " + ", ".join(borders),
+)
+
+# %% tags=["hide-input"]
+counted = (
+    judged.groupby(["software", "precision", "tokens_per_s_per_user"], sort=False)
+    .verdict.value_counts()
+    .unstack(fill_value=0)
+)
+counts = judged.verdict.value_counts()
+charts.table(
+    counted.reset_index(),
+    caption=f"The claim against {len(judged)} cases (4 rules, 2 contexts each): agrees in {counts.get('agrees', 0)}, pays earlier in "
+    f"{counts.get('earlier', 0)}, later in {counts.get('later', 0)}",
+    download="verdicts",
+)
+
+# %% tags=["hide-input"]
+mine = judged[judged.software == software]
+by_rule = mine.groupby(["precision", "context", "tokens_per_s_per_user"]).verdict.nunique()
+by_stack = judged.groupby(["precision", "context", "tokens_per_s_per_user", "rule"]).verdict.nunique()
+agreeing = mine[mine.verdict == "agrees"].groupby(["precision", "tokens_per_s_per_user"]).size()
+where = ", ".join(f"{name} at {rate:g} tokens/s" for name, rate in agreeing.index)
+Markdown(
+    f"**The verdict depends on the bytes of a weight, on the rate promised and on the software, less on how the model grows.** With the "
+    f"ideal stack and its network in the open the claim "
+    f"holds in {(mine.verdict == 'agrees').sum()} of {len(mine)} cases ({where or 'none'}). At faster rates NL72x2 pays for smaller models "
+    f"already, with fewer bits at slow rates only for larger ones: the border is where the weights no longer stream in a "
+    f"token's time, or no longer fit. The rule of growth changes the verdict in {(by_rule > 1).sum()} of {len(by_rule)} cases, the "
+    f"software in {(by_stack > 1).sum()} of {len(by_stack)}. Near its wall the smaller domain falls off fast, so ratios there are large; "
+    f"beyond the walls of both they return to one, at throughputs that nobody would buy."
+)
+
+# %%
+charts.table(
+    judged[judged.software == software].drop(columns="software"),
+    caption="Smallest size at which the larger domain pays, case by case (network not hidden)",
+    download="cases",
+)
+
+# %%
+at_least = pd.concat(
+    domain_sizes.verdicts(ratios, ratio, 3 * TRILLION, 4 * TRILLION).assign(threshold=ratio)
+    for ratio in (pays_at, 1.25, 1.5, 2.0)
+)
+at_least = (
+    at_least.groupby(["software", "threshold"], sort=False).verdict.value_counts().unstack(fill_value=0).reset_index()
+)
+charts.table(
+    at_least,
+    caption=f"What counts as meaningful: cases by verdict, for ratios from {pays_at:g}",
+    download="thresholds",
+)
+
+# %%
+generations = pd.concat(
+    domain_sizes.ratios(
+        ["together"],
+        sizes,
+        rates=[tokens_per_s_per_user],
+        precisions=[precision],
+        contexts=[context],
+        base=grown_from,
+        pair=(f"trn3-nl32x2-{tray}", f"trn3-nl72x2-{tray}"),
+    ).assign(tray=tray)
+    for tray in ("pcie160", "pcie320", "ualink")
+)
+apart = generations.groupby("total_params").ratio.agg(np.ptp).replace(np.inf, np.nan)
+charts.table(
+    generations[
+        [
+            "tray",
+            "total_params",
+            "small_tokens_per_s_per_chip",
+            "large_tokens_per_s_per_chip",
+            "ratio",
+            "small_placement",
+            "large_placement",
+        ]
+    ],
+    caption=f"The other trays: the ratio moves by {apart.max():.2f} at most",
+    download="generations",
+)
+
+# %% [markdown]
 # ## What a failure costs
 
 # %%
@@ -193,6 +477,38 @@ Markdown(
 )
 
 # %% [markdown]
+# **Where the experts live.** The bytes by hand above, the printed memory of both domains, and the one public step of growth:
+
+# %%
+assert crossing["EP + TP"] == 2 * 2 * tm.model(model).hidden_size * 2
+printed_hbm = tm.facts().query(
+    "entity in @domain_sizes.PAIR and quantity == 'hbm_bytes' and unit_printed == 'GiB' and source == 'trn3-arch'"
+)
+assert set(printed_hbm.value_si) == set(held.hbm_bytes)
+grown, kimi = (
+    synthetic_models.synthetic(tm.model("kimi-k2-instruct").total_params, "experts"),
+    tm.model("kimi-k2-instruct"),
+)
+met = pd.DataFrame(
+    {
+        "what": ["bytes of both domains, GiB", "experts at the size of Kimi-K2", "active parameters there, billion"],
+        "ours": [
+            " and ".join(f"{size / GIB:,.0f}" for size in sorted(set(held.hbm_bytes))),
+            f"{synthetic_models.family(['experts'], [kimi.total_params]).experts.iloc[0]}",
+            f"{grown.active_params() / BILLION:.1f}",
+        ],
+        "theirs": [
+            " and ".join(sorted(printed_hbm.value_printed, key=len)),
+            "384",
+            f"{kimi.active_params() / BILLION:.1f}",
+        ],
+    }
+)
+charts.table(
+    met, caption="Kimi-K2 has two more layers of experts and half the heads; the rest is the rule's", download="met"
+)
+
+# %% [markdown]
 # ## What moves the answer
 
 # %%
@@ -203,11 +519,18 @@ charts.table(racks.readings(first), caption=f"Other readings of {first}, and wha
 #
 # Queues and congestion in switches, UALink's own protocol gains beyond hops, price and power of the trays, time to market, which is
 # the text's reason for the first tray.
+#
+# Of the placements: what the cores of a chip tell each other; that copies of a token to one chip or rack can be merged (the table
+# shows the bytes, the steps charge one for each expert, in two bytes); that CP could merge outputs after the values are
+# expanded, with a quarter of the bytes, and share out the rest of the layer; experts that are hotter than others; pipelines over two
+# domains by EFA, which would let NL32x2 hold what it cannot. Prefill, of which the text says that the larger domain does not
+# help it, is not in these ratios.
 
 # %% [markdown]
 # ```{admonition} Takeaway
 # :class: tip
-# A larger switch shortens the path, it does not widen it: pay for it in decode at small batch, not in training.
+# A larger switch shortens the path, it does not widen it: pay for it in decode at small batch, not in training. A larger domain pays
+# when the weights no longer stream through the smaller one in a token's time.
 # ```
 
 # %% [markdown]
@@ -232,6 +555,13 @@ charts.table(racks.readings(first), caption=f"Other readings of {first}, and wha
 # ```{admonition} Answer
 # :class: dropdown
 # $58 \times 2 \times 1.6 = 186$ us a token: a few percent of a step of some milliseconds.
+# ```
+#
+# **4.** At how many tokens/s a user does the wall of NL32x2 stand at 4T parameters in MXFP8 (8.25 bits)?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# 4T are 4.125 TB, which 64 chips of 4.9 TB/s stream in 13.2 ms: 76 tokens/s, without cache and latency.
 # ```
 
 # %% [markdown]

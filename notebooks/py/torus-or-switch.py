@@ -26,7 +26,7 @@ from IPython.display import Markdown
 import trnmodel as tm
 from trnmodel import charts
 from trnmodel.fabric import build, flow
-from trnmodel.studies import chips, collective_fits, fabrics, racks
+from trnmodel.studies import chips, collective_fits, fabrics, placements, racks
 from trnmodel.units import GB, KIB, MIB, format_quantity
 
 spec, torus = tm.system(system), tm.system(torus_system)
@@ -171,7 +171,7 @@ charts.table(
 # ## What it means for a mixture of experts
 
 # %%
-experts = fabrics.expert_traffic(model, pair, tokens_per_chip * 2.0 ** np.arange(-4, 6))
+experts = placements.exchanges(model, pair, tokens_per_chip * 2.0 ** np.arange(-4, 6))
 placed = experts[experts.tokens_per_chip == tokens_per_chip]
 steps = placed.set_index(["system", "experts_over"]).step_s
 charts.lines(

@@ -24,10 +24,24 @@ FRAME = pd.DataFrame(
 GRID = pd.DataFrame(
     {"chip": "trainium3", "dtype": "bf16", "intensity_flop_per_byte": [1.0, 10.0, 100.0], "attainable_flop_per_s": 1e12}
 )
+TIMES = pd.DataFrame(
+    {
+        "chip": ["trainium2", "trainium3"],
+        "batch": [1.0, 2.0],
+        "context": [512.0, 1024.0],
+        "bound": ["memory", "network"],
+        "measured_s": [1e-3, 2.5],
+        "predicted_s": [1.5e-3, 2.0],
+        "predicted_s_low": [1.2e-3, 1.5],
+        "predicted_s_high": [1.8e-3, 2.2],
+    }
+)
 BUILDERS = {
     "lines": lambda: charts.lines(FRAME, "time_s", "hbm_bytes_per_s", "chip", caption="A claim"),
     "bars": lambda: charts.bars(FRAME, "chip", "hbm_bytes_per_s", "chip", caption="A claim"),
     "ranges": lambda: charts.ranges(FRAME, "hbm_bytes_per_s", "chip", caption="A claim"),
+    "scatter": lambda: charts.scatter(TIMES, "measured_s", "predicted_s", "chip", label="chip", caption="A claim"),
+    "regions": lambda: charts.regions(TIMES, "batch", "context", "bound", panel="chip", caption="A claim"),
     "roofline": lambda: charts.roofline(GRID, GRID.head(1), marker=10.0, caption="A claim"),
 }
 
@@ -60,6 +74,12 @@ def test_axes_print_units_and_estimates_are_told():
     assert "HBM [TB/s]" in spec
     assert "our estimate" in spec
     assert "our estimate" not in json.dumps(BUILDERS["roofline"]().to_dict())
+
+
+def test_a_scatter_has_one_unit_on_both_axes():
+    spec = json.dumps(BUILDERS["scatter"]().to_dict())
+    assert "Measured [s]" in spec
+    assert "Predicted [s]" in spec
 
 
 def test_a_generation_keeps_its_colour():

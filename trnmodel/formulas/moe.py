@@ -44,6 +44,46 @@ def distinct_experts(n_experts: Numeric, top_k: Numeric, tokens: Numeric) -> NDA
     return n_experts * (1 - missed)
 
 
+def expert_blocks(n_experts: Numeric, top_k: Numeric, tokens: Numeric, block_tokens: Numeric) -> NDArray:
+    r"""Blocks that hold the routed tokens of any distribution over experts, each block of one expert alone.
+
+    .. math:: N = \min\Bigl(\Bigl\lceil \frac{\max(T k - (E - 1),\, 0)}{b} \Bigr\rceil + E - 1,\; T k\Bigr)
+
+    Parameters
+    ----------
+    n_experts : numeric
+        Routed experts, E. [-]
+    top_k : numeric
+        Experts a token, k. [-]
+    tokens : numeric
+        Tokens, T. [-]
+    block_tokens : numeric
+        Rows of a block, b. [-]
+
+    Returns
+    -------
+    blocks : numeric
+        Blocks of the compiled graph, N. [-]
+
+    Notes
+    -----
+    Assumes: a graph of static shape that drops no token, so that it holds the worst case: E - 1 experts with one token
+    each, the others all at one expert. Limits: b = 1 gives T k; b -> inf gives E or T k, the smaller.
+
+    References
+    ----------
+    .. [1] NeuronX Distributed, modules/moe/expert_mlps_v2.py, forward_blockwise.
+
+    Examples
+    --------
+    >>> float(expert_blocks(128, 8, 2048, 512)), float(expert_blocks(128, 8, 4, 512))
+    (159.0, 32.0)
+    """
+    routed = np.multiply(tokens, top_k)
+    others = np.subtract(n_experts, 1)
+    return np.minimum(np.ceil(np.maximum(routed - others, 0) / block_tokens) + others, routed)
+
+
 def distinct_destinations(n_experts: Numeric, top_k: Numeric, n_groups: Numeric) -> NDArray:
     r"""Expected number of groups (ranks, chips, racks) among which one token's experts lie.
 

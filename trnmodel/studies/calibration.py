@@ -24,10 +24,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 LOSS_SCALE = 0.1
+FIT_TOLERANCE = 1e-5
+LARGEST = 3.0  # change of a logarithm; a share ends at 1
 MEANINGS: Mapping[str, tuple[str, ...]] = {
     "decode": ("decode-step", "decode-throughput", "run-per-token"),
     "prefill": ("prefill", "batch-prefill", "one-prefill", "reprefill-throughput"),
     "expert-decode": ("decode-step", "decode-throughput"),
+    "expert-prefill": ("prefill", "batch-prefill", "one-prefill", "reprefill-throughput"),
     "encoder": ("forward",),
     "server": ("loaded-step",),
 }
@@ -78,7 +81,7 @@ def _kind(name: Any) -> str:
 
 
 def _belongs(r: Reading, group: str) -> bool:
-    kinds = {"decode": {"dense"}, "prefill": {"dense"}, "expert-decode": {"expert"}}.get(group, {"encoder", "dense"})
+    kinds = {"encoder", "dense"} if group in ("encoder", "server") else {"expert" if "expert" in group else "dense"}
     return r.meaning in MEANINGS[group] and not r.percentile and r.stack != "ideal" and _kind(r.model) in kinds
 
 
@@ -134,8 +137,17 @@ def fit(of: Sequence[Case], group: str, start: Mapping[Parameter, float] | None 
         values = dict(zip(names, first * np.exp(scaled), strict=True))
         return weights * log_errors(of, tuned(values))
 
+    highest = [
+        -np.log(v) if name.quantity.endswith("_share") else LARGEST for name, v in zip(names, first, strict=True)
+    ]
     found = least_squares(
-        residuals, np.zeros(len(names)), bounds=(-3, 3), loss="soft_l1", f_scale=LOSS_SCALE, x_scale=0.1
+        residuals,
+        np.zeros(len(names)),
+        bounds=(-LARGEST, np.minimum(highest, LARGEST)),
+        loss="soft_l1",
+        f_scale=LOSS_SCALE,
+        x_scale=0.1,
+        ftol=FIT_TOLERANCE,
     )
     return dict(zip(names, map(float, first * np.exp(found.x)), strict=True))
 
@@ -184,7 +196,8 @@ def regression(train: Sequence[Case], test: Sequence[Case]) -> NDArray:
 
     train = [case for case in train if not case.reading.meaning.startswith("run")]
     design, wanted = _design(train), np.array([_seconds(case) for case in train])
-    scales = np.median(wanted) / np.maximum(design.mean(axis=0), np.finfo(float).tiny)
+    means = design.mean(axis=0)
+    scales = np.median(wanted) / np.where(means > 0, means, np.inf)
 
     def residuals(logs: NDArray) -> NDArray:
         return np.log(design @ (scales * np.exp(logs)) / wanted)
@@ -216,7 +229,7 @@ def accuracy(rows: pd.DataFrame | str | Path, group: str, models: Mapping[str, A
     rows : DataFrame or path
         Measurements as `tm.validate` takes them. [-]
     group : str
-        "decode", "prefill", "expert-decode", "encoder" or "server". [-]
+        "decode", "prefill", "expert-decode", "expert-prefill", "encoder" or "server". [-]
     models : mapping, optional
         As in `tm.validate`. [-]
 

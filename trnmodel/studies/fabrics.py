@@ -14,9 +14,6 @@ from trnmodel.catalog.systems import System
 from trnmodel.fabric import audit, flow
 from trnmodel.fabric.collectives import BUFFERS, collective
 from trnmodel.fabric.graph import Topology, topology
-from trnmodel.formulas import moe
-from trnmodel.workloads.transformer import Transformer
-from trnmodel.workloads.transformer import model as read_model
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -200,64 +197,6 @@ def collective_times(names: Iterable[str], kind: str, message_bytes: Iterable[fl
         found = collective(kind, size, net.system)
         columns = {"time_s": found.time_s, "busbw_bytes_per_s": found.busbw_bytes_per_s, "algorithm": found.algorithm}
         frames.append(pd.DataFrame({"system": net.system.id, "message_bytes": size, **columns}))
-    return pd.concat(frames, ignore_index=True)
-
-
-def expert_traffic(
-    model: str | Transformer, names: Iterable[str | System], tokens_per_chip: Iterable[float]
-) -> pd.DataFrame:
-    """Dispatch and combine of one decode step with experts spread over a rack, and over the whole domain.
-
-    Dispatch in one byte an element, combine in two. A token goes once to each chip that holds any of its experts.
-
-    Returns
-    -------
-    table : pandas.DataFrame
-        system, experts_over, chips, tokens_per_chip, expert_layers, dispatch_bytes (of a chip in a layer), layer_s,
-        step_s (all layers), latency_share.
-
-    Raises
-    ------
-    ValueError
-        The model has no routed experts.
-
-    Examples
-    --------
-    >>> table = expert_traffic("deepseek-v3", ["trn3-nl32x2-pcie160"], [16])
-    >>> int(table.expert_layers.iloc[0]), table.chips.tolist()
-    (58, [32, 64])
-    """
-    import pandas as pd
-
-    model = read_model(model)
-    parts = [[part for part in layer.parts if part.group == "experts"] for layer in model.layers]
-    if not any(parts):
-        raise ValueError(f"model={model.id!r}: it has no routed experts")
-    layers = sum(layer.count for layer, routed in zip(model.layers, parts, strict=True) if routed)
-    experts = next(routed[0] for routed in parts if routed)
-    tokens, frames = np.asarray([*tokens_per_chip], dtype=float), []
-    rows = [row for scope in SCOPES for row in _slopes(names, scope).itertuples()]
-    for row in rows:
-        sizes = [
-            tokens * moe.dispatch_bytes_per_token(experts.copies, experts.active, row.chips, model.hidden_size, element)
-            for element in (load.dtypes()["fp8"], load.dtypes()["bf16"])
-        ]
-        layer_s = 2 * row.latency_s + sum(size / row.all_to_all_bytes_per_s for size in sizes)
-        frames.append(
-            pd.DataFrame(
-                {
-                    "system": row.system,
-                    "experts_over": row.scope,
-                    "chips": row.chips,
-                    "tokens_per_chip": tokens,
-                    "expert_layers": layers,
-                    "dispatch_bytes": sizes[0],
-                    "layer_s": layer_s,
-                    "step_s": layers * layer_s,
-                    "latency_share": 2 * row.latency_s / layer_s,
-                }
-            )
-        )
     return pd.concat(frames, ignore_index=True)
 
 

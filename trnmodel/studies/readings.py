@@ -63,6 +63,7 @@ class Rule(msgspec.Struct, frozen=True):
     unit: str
     replicas: str
     speculative: str
+    precision: str
     weight: str
     reason: str
 
@@ -87,6 +88,7 @@ SET = (
     "unit",
     "replicas",
     "speculative",
+    "precision",
     "weight",
 )
 
@@ -239,6 +241,8 @@ def _precision(text: str) -> Precision:
     text = text.lower()
     if "fp8" in text and "expert" in text:
         return replace(load.precision("bf16"), name="fp8-experts", experts="fp8")
+    if text == "fp32-autocast":
+        return replace(load.precision("fp32"), name=text, compute="bf16", attention="bf16")
     names = [("w4a8", "w4a8"), ("mxfp8", "mxfp8"), ("mxfp4", "mxfp4-moe"), ("fp8", "fp8"), ("int8", "int8")]
     return load.precision(next((preset for word, preset in names if word in text), "bf16"))
 
@@ -291,7 +295,7 @@ def reading(row: Mapping[str, str], models: Mapping[str, Any] | None = None) -> 
         where=_where(row["instance"]),
         stack=cells["stack"],
         mapping=mapping,
-        precision=_precision(row["precision"]),
+        precision=_precision(cells["precision"] or row["precision"]),
         batch=batch,
         compiled_batch=_compiled_batch(row["note"], cells["batch"], batch, mapping[2]),
         percentile=cells["percentile"],

@@ -37,9 +37,11 @@ class Efficiencies(Spec):
     step_overhead_s: float = 0.0
     prefill_overhead_s: float = 0.0
     prefill_slowdown: float = 1.0
+    prefill_spill_bytes_per_s: float = inf
     expert_tile_columns: float = 0.0
-    expert_row_bytes: float = 0.0
     expert_layer_s: float = 0.0
+    expert_block_tokens: float = 0.0
+    expert_block_s: float = 0.0
     server_step_s: float = 0.0
     compute_memory_overlap: float = 1.0
     network_overlap: float = 1.0
@@ -55,6 +57,7 @@ class Efficiencies(Spec):
     prefill_experts: str = "routed"
     context_bucket: str = "exact"
     prompt_bucket: str = "exact"
+    group_links: str = "tiers"
 
     def __post_init__(self) -> None:
         for spec_field in fields(self):

@@ -76,7 +76,7 @@ class Step(Result):
 class MemoryFit(Result):
     """Bytes of an ordinary rank by kind, what the first rank holds more, and whether both fit."""
 
-    REASONS: ClassVar[tuple[str, ...]] = REASONS
+    REASONS: ClassVar[tuple[str, ...]] = (*REASONS, "the first rank, which holds more, does not fit in memory")
 
     tp: NDArray
     batch: NDArray
@@ -113,13 +113,13 @@ def _kinds(s: Setting, batch: NDArray, context: NDArray, prompt: NDArray) -> dic
     }
 
 
-def _impossible(s: Setting, memory_bytes: NDArray) -> NDArray:
+def _impossible(s: Setting, *memory_bytes: NDArray) -> NDArray:
     m, c = s.mapping, s.census
     return reason_mask(
         m.ranks > s.at.chips * s.at.ranks_per_chip,
         m.pp > c.n_layers,
         m.ep > max(c.experts, 1),
-        memory_bytes > s.at.hbm_bytes,
+        *(stored > s.at.hbm_bytes for stored in memory_bytes),
     )
 
 
@@ -298,6 +298,10 @@ def prefill(
     step : Step
         `time_s` is the prefill; `tokens_per_s` counts input tokens. [-]
 
+    Notes
+    -----
+    Attention reaches no larger share of the peak than linear layers do.
+
     Examples
     --------
     >>> import trnmodel as tm
@@ -313,7 +317,8 @@ def prefill(
     load = prefill_load(s, batch, compiled, np.asarray(past, dtype=float), expert_imbalance)
     overlaps = _overlaps(s, compute_memory_overlap, network_overlap)
     overhead = s.e.prefill_overhead_s + s.e.server_step_s
-    shares = s.e.prefill_matmul_share / s.e.prefill_slowdown, s.e.prefill_attention_share / s.e.prefill_slowdown
+    linear = s.e.prefill_matmul_share / s.e.prefill_slowdown
+    shares = linear, min(s.e.prefill_attention_share / s.e.prefill_slowdown, linear)
     times = assemble(s, load, *shares, overhead, overlaps)
     memory = sum(_kinds(s, batch, compiled + past, batch * compiled).values())
     found = _step(s, batch, tokens, compiled, times, memory, tokens)
@@ -351,8 +356,9 @@ def memory_fit(
 
     Notes
     -----
-    The first rank of a server holds more than the others: `first_rank_total_bytes`. A point that does not fit keeps its
-    numbers, so that one can see by how much.
+    The first rank of a server holds more than the others: `first_rank_total_bytes`, measured with one library. Steps are
+    judged by the ordinary rank alone, so that a point can have a time and be refused here, with that reason. A point that
+    does not fit keeps its numbers, so that one can see by how much.
     """
     require_numbers(1, batch=batch, context=context)
     s = setting(model, system, mapping, precision, efficiencies, "decode" if read_model(model).generates else "prefill")
@@ -367,6 +373,6 @@ def memory_fit(
         total_bytes=total,
         first_rank_total_bytes=first,
         capacity_bytes=np.asarray(s.at.hbm_bytes),
-        reason_mask=_impossible(s, first),
+        reason_mask=_impossible(s, total, first),
         **kinds,
     )

@@ -15,6 +15,7 @@ from trnmodel.workloads.efficiencies import Efficiencies
 from trnmodel.workloads.parallelism import Mapping
 
 FULL_PARTITIONS = 128
+LINKS = ("all", "tiers")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,12 +60,14 @@ class Site:
         """Clock of the vector engines; a chip without one has no softmax bound."""
         return self.chip.core.vector.clock_hz if self.chip.core else np.inf
 
-    def group(self, mapping: Mapping, name: str) -> tuple[NDArray, NDArray, NDArray]:
+    def group(self, mapping: Mapping, name: str, links: str = "tiers") -> tuple[NDArray, NDArray, NDArray]:
         """Ranks of a group on one chip, chips that hold them, and the rate that a chip has for this group.
 
-        Next to each other on a torus the ranks have all links of a chip. On switched racks, and for groups of which
-        others lie in between, the rate is that of rings over the tiers that they cross.
+        With `links="all"` ranks next to each other have every link of their chip. Else, and where other groups lie in
+        between, the rate is that of rings over the tiers that the group crosses.
         """
+        if links not in LINKS:
+            raise ValueError(f"links={links!r}: allowed are {LINKS}")
         stride, span = mapping.extent(name)
         n = getattr(mapping, name)
         together = np.clip(np.floor(self.ranks_per_chip / stride), 1, n)
@@ -72,8 +75,8 @@ class Site:
         link = np.where(far, self.far_link_bytes_per_s, self.link_bytes_per_s)
         if not isinstance(self.where, System) or self.where.fabric == "single":
             return together, np.ceil(n / together), link / np.clip(stride, 1, self.ranks_per_chip)
-        if self.where.fabric == "planes" or np.any((stride > 1) & (n > 1)):
-            tiered = (stride > 1) | (self.where.fabric == "planes")
+        tiered = (stride > 1) | (links == "tiers")
+        if np.any(tiered & (n > 1)):
             link = np.where(tiered & ~far, ring_bytes_per_s(self.where, n, stride, self.lnc), link)
         return together, np.ceil(n / together), link
 
@@ -149,7 +152,7 @@ def all_reduce_s(at: Site, mapping: Mapping, message_bytes: NDArray, e: Efficien
     stack says up to which message each is used; beyond the first limit the faster of two neighbours is. The ratios k
     say how many bytes cross the links for each byte of these counts.
     """
-    r, chips, link = at.group(mapping, "tp")
+    r, chips, link = at.group(mapping, "tp", e.group_links)
     n = mapping.tp
     mesh = e.mesh_traffic_ratio * r * (n - r) * message_bytes / link + 2 * e.hop_s
     ring = e.ring_traffic_ratio * 2 * (1 - 1 / chips) * message_bytes / link + chips * e.hop_s

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from trnmodel.catalog.load import precision as read_precision
 from trnmodel.catalog.specs import Chip, Precision
 from trnmodel.catalog.systems import System
-from trnmodel.formulas.moe import distinct_experts
+from trnmodel.formulas.moe import distinct_experts, expert_blocks
 from trnmodel.workloads.efficiencies import Efficiencies, efficiencies
 from trnmodel.workloads.parallelism import Census, Mapping, Shard, census, core_shares, cut_of, shard
 from trnmodel.workloads.site import Site, all_reduce_s, group_s, site
@@ -21,6 +21,8 @@ FIRST_BUCKET = 128
 LOGIT_BYTES = 4
 BUCKETS = ("exact", "power-of-two", "maximum")
 EXPERT_READS = ("distinct", "per_token", "all")
+PREFILL_EXPERTS = ("routed", "all", "blocks")
+BLOCK_PASSES = 3  # a block of tokens gathers its inputs, reads the sums so far and writes them back
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,7 +59,7 @@ def setting(
         at=at,
         e=e,
         census=census(chosen, dtypes, phase),
-        shard=shard(chosen, mapping, dtypes, phase, e.kv_head_policy, e.expert_tile_columns, e.expert_row_bytes),
+        shard=shard(chosen, mapping, dtypes, phase, e.kv_head_policy, e.expert_tile_columns),
     )
 
 
@@ -108,7 +110,6 @@ class Load:
     attention_flop: NDArray
     weight_bytes: NDArray
     expert_bytes: NDArray
-    expert_stream_bytes: NDArray
     cache_bytes: NDArray
     softmax_s: NDArray
     network_s: NDArray
@@ -153,6 +154,38 @@ def _context_s(s: Setting, row_bytes: NDArray, decode: bool) -> NDArray:
     return total
 
 
+def _routing_s(s: Setting, tokens: NDArray) -> NDArray:
+    """What layers with experts add to a decode step: the longer, the more ranks wait and the more tokens are routed.
+
+    Tokens are routed one after another, which overlaps in part, until all experts run on all of them.
+    """
+    c = s.census
+    if not c.experts or not s.e.expert_layer_s:
+        return np.zeros(())
+    routed = np.minimum(tokens, c.experts / c.top_k)
+    return c.expert_layers * s.e.expert_layer_s * np.log2(s.mapping.tp * s.mapping.ep) * np.sqrt(routed)
+
+
+def _expert_blocks(s: Setting, tokens: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+    """How a rank prefills its experts: work over that of the routed tokens, passes over its experts, blocks a layer.
+
+    Blocks of a static graph run full whether tokens fill them or not, each with the weights of its expert; tokens too
+    few for one block go through all experts. Expert-parallel ranks share out the tokens evenly.
+    """
+    c, e = s.census, s.e
+    if e.prefill_experts not in PREFILL_EXPERTS:
+        raise ValueError(f"prefill_experts={e.prefill_experts!r}: allowed are {PREFILL_EXPERTS}")
+    if not c.experts or e.prefill_experts == "routed":
+        return np.ones(()), _expert_share(s, tokens, "distinct"), np.zeros(())
+    if e.prefill_experts == "all":
+        return np.asarray(c.experts / c.top_k), np.ones(()), np.zeros(())
+    local, own = np.ceil(c.experts / s.mapping.ep), tokens / s.mapping.ep
+    routed = own * c.top_k
+    blocks = expert_blocks(local, c.top_k, own, e.expert_block_tokens)
+    fills, work = routed >= e.expert_block_tokens, blocks * e.expert_block_tokens / routed
+    return np.where(fills, work, c.experts / c.top_k), np.where(fills, blocks / local, 1.0), np.where(fills, blocks, 0)
+
+
 def decode_load(
     s: Setting, batch: NDArray, context: NDArray, new_tokens: NDArray, expert_read: str | None, imbalance: Numeric
 ) -> Load:
@@ -177,20 +210,31 @@ def decode_load(
         attention_flop=flop,
         weight_bytes=d.read_bytes + d.lookup_bytes_per_token * rows,
         expert_bytes=d.expert_read_bytes * share * imbalance,
-        expert_stream_bytes=d.expert_stream_bytes * share * imbalance,
         cache_bytes=cache + 2 * d.state_bytes * local,
         softmax_s=softmax * e.softmax_cycle_per_element / s.at.vector_clock_hz,
         network_s=_network_s(s, rows, imbalance, decode=True),
-        extra_s=s.census.expert_layers * e.expert_layer_s + logit_bytes / e.host_logit_bytes_per_s,
+        extra_s=_routing_s(s, replica * new_tokens) + logit_bytes / e.host_logit_bytes_per_s,
     )
+
+
+def _spill_s(s: Setting, prompts: NDArray, tokens: NDArray) -> NDArray:
+    """What a stack pays that moves a batch beyond SBUF once in each layer for each further prompt."""
+    if s.at.chip.core is None or np.isinf(s.e.prefill_spill_bytes_per_s):
+        return np.zeros(())
+    held = tokens * s.census.hidden * s.precision.storage_bytes("activations")
+    beyond = np.maximum(held - s.at.chip.core.sbuf_bytes * s.at.lnc, 0)
+    return s.census.n_layers * (prompts - 1) * beyond / s.e.prefill_spill_bytes_per_s
 
 
 def prefill_load(s: Setting, batch: NDArray, tokens: NDArray, past: NDArray, imbalance: Numeric) -> Load:
     """What a prefill of `batch` prompts of `tokens` tokens after `past` cached ones asks of one rank."""
-    d, m = s.shard, s.mapping
+    d, e, m = s.shard, s.e, s.mapping
     rows = batch / m.ep
     local = rows * tokens / m.cp
-    share = _expert_share(s, batch * tokens, "distinct")
+    routed = batch * tokens / m.cp
+    work, reads, blocks = _expert_blocks(s, routed)
+    in_blocks = blocks * s.census.expert_layers
+    moved = in_blocks * e.expert_block_tokens * s.census.hidden * s.precision.storage_bytes("activations")
     cache, flop = np.zeros(()), np.zeros(())
     for core, cache_share, head_share in d.cores:
         a = core.attention
@@ -198,18 +242,16 @@ def prefill_load(s: Setting, batch: NDArray, tokens: NDArray, past: NDArray, imb
         cache = cache + core.cache_bytes_per_token * cache_share * rows * kept / m.cp
         pairs = a.pairs(tokens, past, True) / m.cp
         flop = flop + core.count * a.flop_per_pair(absorbed=False) * head_share * rows * pairs
-    every = s.census.experts / s.census.top_k if s.census.experts and s.e.prefill_experts == "all" else 1.0
-    expert_flop = batch * tokens / m.cp * d.expert_flop_per_token * imbalance * every
+    expert_flop = routed * d.expert_flop_per_token * imbalance * work
     return Load(
         linear_flop=local * (d.flop_per_token + d.state_flop) + rows * d.flop_per_logit + expert_flop,
         attention_flop=flop,
         weight_bytes=d.read_bytes + d.lookup_bytes_per_token * local,
-        expert_bytes=d.expert_read_bytes * share * imbalance,
-        expert_stream_bytes=d.expert_stream_bytes * share * imbalance,
+        expert_bytes=d.expert_read_bytes * reads * imbalance + BLOCK_PASSES * moved,
         cache_bytes=cache + 2 * d.state_bytes * rows,
         softmax_s=np.zeros(()),
         network_s=_network_s(s, local, imbalance, decode=False),
-        extra_s=np.zeros(()),
+        extra_s=in_blocks * e.expert_block_s + _spill_s(s, rows, local),
     )
 
 
@@ -222,7 +264,7 @@ def assemble(
     linear_s = load.linear_flop / (at.peak(s.precision.compute) * matmul)
     core_s = load.attention_flop / (at.peak(s.precision.attention) * attention)
     bandwidth = at.hbm_bytes_per_s
-    weights_s = (load.weight_bytes + load.expert_stream_bytes) / (bandwidth * e.weight_stream_share)
+    weights_s = (load.weight_bytes + load.expert_bytes) / (bandwidth * e.weight_stream_share)
     cache_s = load.cache_bytes / min(bandwidth * e.kv_stream_share, e.kv_stream_bytes_per_s)
     attend_s = np.maximum(core_s, load.softmax_s)
     apart = overlapped(linear_s, weights_s, inner) + overlapped(attend_s, cache_s, inner)
@@ -246,12 +288,19 @@ def assemble(
 def operator_times(
     s: Setting, phase: str, batch: NDArray, tokens: NDArray, past: NDArray, matmul: float
 ) -> dict[str, tuple[NDArray, NDArray]]:
-    """Compute and memory time of each operator of one rank, over its layers, without overlap or overhead."""
+    """Compute and memory time of each operator of one rank, over its layers, without overlap or overhead.
+
+    Experts meet the tokens of all expert-parallel ranks, everything else those of its own.
+    """
     layers = {layer.name: layer for layer in s.model.layers}
     m, e, bandwidth = s.mapping, s.e, s.at.hbm_bytes_per_s
     times: dict[str, tuple[NDArray, NDArray]] = {}
     logits = "last" if phase == "prefill" else "all"
-    for op in s.model.operators(phase, batch=batch, tokens=tokens, past=past, precision=s.precision, logits=logits):
+    ask = {"tokens": tokens, "past": past, "precision": s.precision, "logits": logits}
+    own, all_ranks = (s.model.operators(phase, batch=rows, **ask) for rows in (batch / m.ep, batch))
+    for op in (
+        b if b.part is not None and b.part.group == "experts" else a for a, b in zip(own, all_ranks, strict=True)
+    ):
         dtype, cache, work = s.precision.compute, np.ones(()), 1 / m.tp
         if op.part is not None:
             work = cut_of(op.part, layers.get(op.layer)).share(m.tp, m.ep, e.kv_head_policy)

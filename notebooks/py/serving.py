@@ -1,0 +1,704 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: notebooks///ipynb,notebooks/py///py:percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+#   trnmodel:
+#     order: 10
+# ---
+
+# %% [markdown]
+# # How fast does it serve?
+
+# %% tags=["parameters"]
+model: str = "llama-3.1-70b"
+system: str = "trn2.48xlarge"
+precision: str = "bf16"
+stack: str = "nxd-inference"
+tp: int = 64
+ep: int = 1
+batch: int = 16
+input_tokens: int = 3584
+output_tokens: int = 512
+experts_model: str = "deepseek-v3"
+draft_model: str = "llama-3.2-1b"
+prefill_systems: list[str] = ["trn1.32xlarge", "trn3-nl72x2-pcie160"]
+interactivity_tokens_per_s: list[float] = [20.0, 40.0, 60.0]
+
+# %% tags=["hide-input"]
+import numpy as np
+from IPython.display import Markdown
+
+import trnmodel as tm
+from trnmodel import charts
+from trnmodel.studies import chips, fabrics
+from trnmodel.studies import serving_accuracy as accuracy
+from trnmodel.studies import serving_load as load
+from trnmodel.studies import serving_tables as tables
+from trnmodel.studies.comparators import comparators, left_out
+from trnmodel.units import MS, format_quantity
+
+FAMILY = ["trn1.32xlarge", "trn2-ultraserver", "trn3-nl32x2-torus", "trn3-nl72x2-pcie160"]
+RACKS = ["trn3-nl32x2-torus", "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160"]
+TRAYS = ["trn3-nl32x2-pcie160", "trn3-nl32x2-pcie320", "trn3-nl32x2-ualink"]
+TRAYS += ["trn3-nl72x2-pcie160", "trn3-nl72x2-pex90144", "trn3-nl72x2-pcie320", "trn3-nl72x2-ualink"]
+ours = tables.Deployment(model=model, system=system, mapping=tm.Mapping(tp=tp, ep=ep), precision=precision, stack=stack)
+context = input_tokens + output_tokens
+step = ours.decode(batch=batch, context=context).require_valid()
+prompt = ours.prefill(input_tokens=input_tokens).require_valid()
+
+# %% tags=["hide-input"]
+ideal = ours.ideal.decode(batch=batch, context=context)
+Markdown(
+    f"**{model} in {precision.upper()} on {ours.mapping.ranks:.0f} ranks of {tm.system(system).name} makes a token for each "
+    f"of {batch} users every {format_quantity(float(step.time_s), 's', 3)}, {float(step.tokens_per_s):.0f} tokens a second, and "
+    f"reads a prompt of {input_tokens} tokens in {format_quantity(float(prompt.time_s), 's', 3)}.** {str(step.bound).capitalize()} takes "
+    f"longest of that step; with everything overlapped it would be {format_quantity(float(step.lower_s), 's', 3)}, with nothing "
+    f"{format_quantity(float(step.upper_s), 's', 3)}, and on a machine that loses nothing "
+    f"{format_quantity(float(ideal.time_s), 's', 3)}."
+)
+
+# %% [markdown]
+# ## Notation
+
+# %% tags=["hide-input"]
+charts.table(
+    tables.notation(ours), caption=f"What this chapter calls things, for {model} on {system}", download="notation"
+)
+
+# %% [markdown]
+# ## A decode step taken apart
+#
+# A step reads every weight once for the whole batch $B$, and each sequence's own cache of $L$ tokens. With $n$ ranks,
+# bandwidth $b$ and shares $\eta$ of it,
+#
+# $$ t = \max\Bigl(\frac{2NB}{n\,p\,\eta_c},\ \frac{W}{n\,b\,\eta_w}\Bigr)
+#      + \max\Bigl(t_{softmax},\ \frac{c\,L\,B}{n\,b\,\eta_{kv}}\Bigr) + t_{net} + t_0 . $$
+#
+# Linear layers hide compute behind weights, attention hides softmax behind the cache, and nothing hides the all-reduces: two a
+# layer stand between products that need each other's results. `lower_s` lets all of it overlap, `upper_s` nothing.
+#
+# **By hand.** Llama-3.1-70B in BF16 at TP 64 on trn2.48xlarge: 139.1 GB / 64 = 2.17 GB a rank; a quarter of a chip reads
+# 2.9 / 4 = 0.725 TB/s, of which weights reach 57 %: 2.17 / 0.413 = 5.3 ms. The weights alone:
+
+# %%
+weights = tm.model("llama-3.1-70b").weight_bytes_read(1, "bf16")
+share = tm.efficiencies("trainium2").weight_stream_share
+by_hand = weights / 64 / (tm.chip("trainium2").hbm_bytes_per_s / 4) / share
+f"{by_hand / MS:.2f} ms"
+
+# %%
+parts = tables.anatomy(ours, batch, context)
+resources = parts[parts.part != "step"]
+charts.bars(
+    resources,
+    x="part",
+    y="time_s",
+    color="software",
+    caption=f"{model}, batch {batch}, context {context}: with {stack} a step takes {float(step.time_s / ideal.time_s):.1f} times "
+    f"the ideal one, and {step.bound} takes longest of it",
+)
+
+# %%
+whole = parts[parts.part == "step"]
+charts.ranges(
+    whole,
+    x="time_s",
+    y="software",
+    caption="The step between its bounds: all overlaps (left end), nothing does (right end)",
+)
+
+# %%
+charts.table(parts, caption="One decode step by resource; low and high of a step are its bounds", download="step")
+
+# %% [markdown]
+# The operators of one rank. All-reduces, softmax and overhead belong to none of them:
+
+# %%
+charts.table(tables.operators(ours, batch, context), caption="Operators of a step, longest first", download="operators")
+
+# %% [markdown]
+# ### What the stack loses, and who says so
+#
+# Each share and overhead is a row of data with a source and a range. Those from *project* are our own fits to published
+# measurements (confidence D); the Check below shows what they are worth.
+
+# %%
+lost = tables.efficiency_table(ours.e)
+charts.table(
+    lost[["name", "what it is", "value", "range", "source"]],
+    caption=f"Where {stack} differs from an ideal stack",
+    download="efficiencies",
+)
+
+# %% tags=["hide-input"]
+how = lost.loc[lost["how it is known"] != "", ["name", "confidence", "how it is known"]]
+charts.table(how, caption="How each is known; A vendor, C measured by others, D our estimate", download="how-known")
+
+# %% [markdown]
+# ## Turning points
+#
+# Weights are read once however many sequences share them, so compute catches up with memory at a batch of $B = p\,s/(2b)$ for $s$
+# bytes a weight. Caches are not shared: a longer context pushes that point away. All-reduces grow with the batch as compute does.
+#
+# **By hand.** Trainium2 in BF16: 667 TFLOP/s / 2.9 TB/s = 230 FLOP/B; at 2 bytes a weight and 2 FLOP the ideal machine turns at a
+# batch of 230, if there were no cache.
+
+# %%
+grid = tables.regimes(ours)
+turns = tables.turning_points(grid)
+charts.regions(
+    grid[grid.bound != tables.DOES_NOT_FIT],
+    x="batch",
+    y="context",
+    color="bound",
+    panel="software",
+    caption=f"What takes longest in a decode step of {model} on {system}; blank does not fit in memory",
+)
+
+# %%
+charts.table(turns, caption="First batch (powers of two) at which another resource bounds", download="turning-points")
+
+# %% [markdown]
+# Compute at small batches and long contexts, where it shows, is not TensorE: it is the softmax, which runs on the vector engines
+# 128 rows at a time and has too few rows to fill them. An island of network is an all-reduce on either side of 1 MB, where the
+# compiled algorithm changes.
+
+# %% tags=["hide-input"]
+charts.table(grid, caption="Every point of the map, with the time of each resource", download="regimes")
+
+# %% [markdown]
+# ## Prefill, and the first token
+#
+# Prefill computes: $t \approx 2 N L/(n\,p\,\eta) + t_{attention} + t_{net} + t_0$. The graph is compiled for powers of two and a
+# prompt is padded to the next one.
+#
+# **By hand.** 4,096 tokens of Llama-3.1-70B on 64 ranks: 2 x 69.5e9 x 4,096 = 569 TFLOP over 16 x 667 TFLOP/s x 46 % is 115 ms;
+# attention, the all-reduces and the launch come on top.
+
+# %%
+body = tm.model("llama-3.1-70b").active_params(input_embedding=False) - 128256 * 8192
+hand = 2 * body * 4096 / (16 * tm.chip("trainium2").peak("bf16") * tm.efficiencies("trainium2").prefill_matmul_share)
+real = tm.prefill("llama-3.1-70b", "trn2.48xlarge", tm.Mapping(tp=64), input_tokens=4096)
+f"{hand / MS:.0f} ms by hand, {float(real.compute_s) / MS:.0f} ms with attention, {float(real.time_s) / MS:.0f} ms in all"
+
+# %%
+lengths = np.unique(np.round(np.geomspace(64, max(8192, 2 * input_tokens), 120)))
+padded = tables.prompts(ours, lengths)
+waste = padded[padded.policy == "compiled bucket"].padding_share
+charts.lines(
+    padded,
+    x="input_tokens",
+    y="time_s",
+    color="policy",
+    log_x=True,
+    caption=f"Prefill goes up in steps: over these lengths {waste.mean():.0%} of the compiled tokens are padding",
+)
+
+# %%
+charts.table(padded, caption="Prefill by length of the prompt", download="prefill")
+
+# %% [markdown]
+# Where the line falls as the prompt grows, the all-reduce has passed 56 MB and takes a ring of chips in place of recursive
+# doubling and halving: the limit is AWS's, the rates on both sides are fitted apart.
+#
+# ### In chunks
+#
+# A prompt in chunks lets others decode in between. Each chunk launches anew, reads all weights, and attends to what came before:
+
+# %%
+pieces = tables.chunks(ours, input_tokens, [256.0, 512.0, 1024.0, 2048.0, float(input_tokens)], batch)
+shortest = pieces.loc[pieces.stall_s.idxmin()]
+charts.lines(
+    pieces.melt("chunk_tokens", ["ttft_s", "stall_s"], "what", "time_s").replace(
+        {"ttft_s": "first token of the prompt", "stall_s": "longest pause of the others"}
+    ),
+    x="chunk_tokens",
+    y="time_s",
+    color="what",
+    log_x=True,
+    caption=f"Chunks of {shortest.chunk_tokens:.0f}: others wait {format_quantity(shortest.stall_s, 's', 3)} instead of "
+    f"{format_quantity(pieces.stall_s.iloc[-1], 's', 3)}, the prompt {format_quantity(shortest.ttft_s, 's', 3)} instead of "
+    f"{format_quantity(pieces.ttft_s.iloc[-1], 's', 3)}",
+)
+
+# %%
+charts.table(pieces, caption="Chunked prefill, a decode step after each chunk", download="chunks")
+
+# %% [markdown]
+# ### With a cached prefix
+
+# %%
+prefix = tables.prefixes(ours, input_tokens, np.arange(0, 1, 0.1))
+charts.table(
+    prefix, caption="Prefill where a share of the prompt is cached; what is new pads to its bucket", download="prefix"
+)
+
+# %% [markdown]
+# A prefix pays when what is left falls into a smaller bucket, not before.
+
+# %% [markdown]
+# ## Throughput against interactivity
+#
+# A step of time $t(B)$ on $C$ chips gives a user $1/t$ and a chip $B/(C\,t)$ tokens a second: more users a batch, more tokens a chip
+# and fewer a user. Each line below is what no other TP, EP and batch beats. Compare at equal tokens a second and user; batches are
+# whole, so neighbours may differ by a few percent for that alone.
+#
+# **By hand.** A step of 28 ms for 16 users on the 16 chips of a trn2.48xlarge is 36 tokens a second for a user and as many for a
+# chip.
+#
+# ### By system
+
+# %%
+best = load.frontiers(model, FAMILY, context)
+shown = "wanted_tokens_per_s_per_user system tp ep batch tokens_per_s_per_chip network_share".split()
+equal = load.at_interactivity(best, interactivity_tokens_per_s)
+first = (
+    equal[equal.wanted_tokens_per_s_per_user == interactivity_tokens_per_s[0]].set_index("system").tokens_per_s_per_chip
+)
+charts.lines(
+    best,
+    x="tokens_per_s_per_user",
+    y="tokens_per_s_per_chip",
+    color="system",
+    log_y=True,
+    caption=f"{model}, BF16, context {context}: at {interactivity_tokens_per_s[0]:g} tokens/s a user "
+    + ", ".join(f"{first[name]:.0f} tokens/s a chip on {name}" for name in FAMILY if first.get(name, 0) > 0),
+)
+
+# %%
+charts.table(
+    equal[shown], caption="The most tokens a second and chip at equal speed for the user", download="interactivity"
+)
+
+# %% [markdown]
+# Tensor parallelism over a few chips sends between neighbours, which a torus serves as well as switches do (chapter 5); a rank's HBM
+# decides.
+#
+# ### Torus against switches, for experts
+
+# %%
+experts = load.frontiers(experts_model, RACKS, context, ["mxfp8"])
+reached = experts.groupby("system").tokens_per_s_per_user.max().min()
+levels = [wanted for wanted in interactivity_tokens_per_s if wanted <= reached] or [np.floor(reached)]
+equal_experts = load.at_interactivity(experts, levels)
+at = equal_experts[equal_experts.wanted_tokens_per_s_per_user == levels[0]].set_index("system")
+gain = at.tokens_per_s_per_chip / at.tokens_per_s_per_chip[RACKS[0]]
+charts.lines(
+    experts,
+    x="tokens_per_s_per_user",
+    y="tokens_per_s_per_chip",
+    color="system",
+    log_y=True,
+    caption=f"{experts_model}, MXFP8, today's stack, at {levels[0]:g} tokens/s a user: {gain[RACKS[1]]:.2f} times the torus a chip on "
+    f"{RACKS[1]}, {gain[RACKS[2]]:.2f} times on {RACKS[2]}",
+)
+
+# %%
+charts.table(equal_experts[shown], caption=f"{experts_model} at equal speed for the user", download="experts")
+
+# %% tags=["hide-input"]
+Markdown(
+    f"At {levels[0]:g} tokens/s a user {at.bound[RACKS[0]]} takes longest of a step on the torus and the network "
+    f"{at.network_share[RACKS[0]]:.0%} of it, on the switches of as many chips {at.network_share[RACKS[1]]:.0%}. What the software "
+    "loses covers the fabric; the collectives by themselves show it:"
+)
+
+# %%
+wires = load.expert_networks(experts_model, RACKS, context, [32, 64], 2.0 ** np.arange(0, 8), "mxfp8")
+most = wires[wires.batch_per_chip == 64].set_index(["system", "chips"]).network_s
+charts.lines(
+    wires.assign(experts_over=wires.chips.map("{:.0f} chips".format)),
+    x="batch_per_chip",
+    y="network_s",
+    color="system",
+    dash="experts_over",
+    log_x=True,
+    log_y=True,
+    caption=f"{experts_model}: the collectives of a step at 64 users a chip take on the torus {most[RACKS[0], 32] / most[RACKS[1], 32]:.1f} "
+    f"times as long as on {RACKS[1]} with experts over 32 chips, {most[RACKS[0], 64] / most[RACKS[1], 64]:.1f} times over 64",
+)
+
+# %%
+charts.table(
+    wires, caption="All collectives of a decode step, TP within a chip, experts over chips", download="networks"
+)
+
+# %% [markdown]
+# Over 64 chips NL32x2 must go between its racks, by cables that carry no more than the torus does; 64 chips of NL72x2 lie in one rack.
+
+# %% [markdown]
+# ### By switch tray
+
+# %%
+trays = load.at_interactivity(load.frontiers(experts_model, TRAYS, context, ["mxfp8"]), levels)
+lanes = fabrics.capacities(TRAYS).pivot(index="system", columns="scope", values="all_to_all_bytes_per_s")
+trays = trays.assign(
+    rack_all_to_all_bytes_per_s=trays.system.map(lanes["rack"]),
+    world_all_to_all_bytes_per_s=trays.system.map(lanes["world"]),
+)
+spread = max(
+    group.tokens_per_s_per_chip.max() / group.tokens_per_s_per_chip.min() - 1
+    for _, group in trays.dropna().groupby([trays.system.str[:9], "wanted_tokens_per_s_per_user"])
+)
+two = trays[trays.wanted_tokens_per_s_per_user.isin([levels[0], levels[-1]])].dropna()
+charts.bars(
+    two.assign(wanted=two.wanted_tokens_per_s_per_user.map("at {:g} tokens/s a user".format)),
+    x="wanted",
+    y="tokens_per_s_per_chip",
+    color="system",
+    caption=f"{experts_model}, MXFP8: within one size of rack the switch tray changes at most {spread:.1%}",
+)
+
+# %%
+charts.table(
+    trays[[*shown, *trays.columns[-2:]]],
+    caption="Trays at equal speed, with what each chip gets of an all-to-all",
+    download="trays",
+)
+
+# %% [markdown]
+# Equal trays have one cause. Their switches have more ports than a chip has lanes: the backplane lanes of a chip bound an all-to-all
+# in the rack and its cross-rack cables bound it over the domain, and both are the same on every tray (the last two columns). What a
+# better tray saves is switches and hops, and a microsecond hardly shows in a step of milliseconds (chapter 6).
+
+# %% [markdown]
+# ### By precision
+
+# %%
+formats = load.frontiers(model, ["trn3-nl72x2-pcie160"], context, ["bf16", "mxfp8", "w4a8"])
+equal_formats = load.at_interactivity(formats, interactivity_tokens_per_s)
+charts.lines(
+    formats,
+    x="tokens_per_s_per_user",
+    y="tokens_per_s_per_chip",
+    color="precision",
+    log_y=True,
+    caption=f"{model} on trn3-nl72x2-pcie160: smaller weights make the step shorter and leave room for more caches",
+)
+
+# %%
+charts.table(
+    equal_formats[["precision", *shown]].drop(columns="system"),
+    caption="Precisions at equal speed for the user",
+    download="precisions",
+)
+
+# %% [markdown]
+# The efficiencies are those fitted in BF16; no public row measures MXFP8 or 4-bit weights on Trainium3.
+#
+# ## Under a request rate
+#
+# Requests arrive at random at a rate $\lambda$. Continuous batching prefills each prompt as it comes, which takes the share
+# $\lambda P$ of the time; in what is left $n$ requests decode at once:
+#
+# $$ \mathrm{TPOT} = \frac{t(B)}{1 - \lambda P}, \qquad n = \lambda\,o\,\mathrm{TPOT} \le B
+#    \quad\Rightarrow\quad \lambda_{max} = \frac{B}{o\,t(B) + B\,P} . $$
+#
+# A static batch waits until it is full, then runs to its end: $\lambda_{max} = B/(P(B) + (o - 1)\,t(B))$.
+
+# %%
+full = load.saturation(ours, batch, input_tokens, output_tokens)
+middle = {"context": input_tokens + output_tokens / 2, "max_context": context}
+t_step = float(ours.decode(batch=batch, **middle).time_s)
+t_prompt = float(ours.prefill(input_tokens=input_tokens, max_context=context).time_s)
+f"{batch / (output_tokens * t_step + batch * t_prompt):.3f} requests a second by hand, {full.requests_per_s[0]:.3f} in the table"
+
+# %%
+charts.table(full, caption="Where each way of batching is full", download="saturation")
+
+# %%
+rates = load.load_curves(ours, batch, input_tokens, output_tokens, np.r_[0.02, np.arange(0.05, 1.1, 0.05)])
+ttft = load.percentiles(rates, "ttft_p50_s", "ttft_p99_s", ("median", "99th percentile"))
+tpot = load.percentiles(rates, "tpot_mean_s", "tpot_p99_s", ("mean", "99th percentile"))
+charts.lines(
+    ttft,
+    x="requests_per_s",
+    y="time_s",
+    color="mode",
+    dash="percentile",
+    log_y=True,
+    caption="Time to first token: a static batch makes everybody wait for the last to arrive",
+)
+
+# %%
+charts.lines(
+    tpot,
+    x="requests_per_s",
+    y="time_s",
+    color="mode",
+    dash="percentile",
+    caption=f"Time per output token: a graph compiled for {batch} runs {batch} even for one request",
+)
+
+# %%
+served = "mode requests_per_s batch ttft_p50_s ttft_p99_s tpot_mean_s tpot_p99_s tokens_per_s reason".split()
+charts.table(rates[served], caption="Serving over the request rate; a dash is beyond saturation", download="load")
+
+# %% [markdown]
+# ### Drafts
+#
+# A small model drafts $d$ tokens, the large one verifies them in one step and keeps those that agree and one of its own,
+# $E = (1 - a^{d+1})/(1 - a)$ tokens for an acceptance rate $a$. It pays if $E$ grows faster than the step does.
+#
+# **By hand.** $d = 3$ and $a = 0.7$: $(1 - 0.7^4)/0.3 = 2.53$ tokens.
+
+# %%
+drafted = load.drafts(ours, draft_model, batch, context, [1, 3, 5, 7], np.linspace(0.05, 0.95, 37))
+pays = drafted[drafted.speedup >= 1].groupby("draft_tokens").acceptance.min()
+charts.lines(
+    drafted.assign(draft=drafted.draft_tokens.map("{} tokens".format)),
+    x="acceptance",
+    y="speedup",
+    color="draft",
+    caption=f"{draft_model} drafts for {model} at batch {batch}: tokens drafted pay "
+    + (
+        ", ".join(f"from {share:.0%} acceptance on with {tokens} a draft" for tokens, share in pays.items())
+        or "at no acceptance here"
+    ),
+)
+
+# %%
+charts.table(drafted, caption="Speculative decoding by draft length and acceptance", download="drafts")
+
+# %% [markdown]
+# The acceptance rate is a property of two models and a text that this chapter cannot know. The draft pays the launch of a step for
+# each token; fused graphs save that.
+#
+# ### Prefill on machines of its own
+#
+# The prompt's cache goes over EFA to the machine that decodes. Neither side waits where there are $n_P/n_D = P\,B/(o\,t(B))$ prefill
+# replicas a decode replica. Each prefill machine uses the TP that yields most a chip, which is not the one with the soonest token.
+#
+# **By hand.** 3,584 tokens of Llama-3.1-70B are 3,584 x 328 kB = 1.17 GB; TP 8 is two chips of a trn2.48xlarge, each with a sixteenth
+# of 3.2 Tb/s: 1.17 GB / (2 x 25 GB/s) = 23.5 ms.
+
+# %%
+apart = load.split_phases(ours, [system, *prefill_systems], batch, input_tokens, output_tokens)
+apart = apart.drop_duplicates("prefill_system", ignore_index=True)
+together = full.generated_tokens_per_s_per_chip[0]
+answers = load.ratios(ours, apart.prefill_system, batch, input_tokens, output_tokens * 2.0 ** np.arange(-3, 4))
+charts.lines(
+    answers,
+    x="output_tokens",
+    y="prefill_chips_per_decode_chip",
+    color="prefill_system",
+    log_x=True,
+    log_y=True,
+    caption=f"Decode on {system}: the longer the answers, the fewer chips prefill needs; with {output_tokens} tokens "
+    f"{apart.tokens_per_s_per_chip.max():.0f} tokens/s a chip on {apart.prefill_system[apart.tokens_per_s_per_chip.idxmax()]} "
+    f"against {together:.0f} with both on one",
+)
+
+# %%
+charts.table(
+    apart, caption="Prefill apart: times, bytes over EFA, and chips for prefill a chip for decode", download="apart"
+)
+
+# %% [markdown]
+# Each side runs the degree that suits it; the price is time to first token (the table has it). A chip of one generation is counted like
+# a chip of another; prices come in a later chapter.
+
+# %% [markdown]
+# ## Check: what was measured
+#
+# `data/measured.csv` holds every published measurement that we found. `tm.validation()` predicts each from its own columns or says
+# why not. Rows of one configuration count once. Beside stands the strongest naive model that we know of: a regression on bytes,
+# FLOP, layers and traffic with positive coefficients, fitted on the same rows.
+
+# %%
+judged = tm.validation()
+errors = accuracy.accuracy_table(judged)
+charts.table(errors, caption="Absolute error, one vote a configuration; bias is the signed median", download="accuracy")
+
+# %% tags=["hide-input"]
+line = errors.set_index(["group", "split"])
+dense = line.loc["dense decode", accuracy.LEFT_OUT]
+moe = line.loc["MoE and hybrid decode", accuracy.LEFT_OUT]
+Markdown(
+    f"**Decode steps of dense models that the fit has not seen: median {dense.median_error:.1%}, mean {dense.mean_error:.1%}** over "
+    f"{dense.cases:.0f} configurations of {dense.models:.0f} models; the regression has {dense.naive_median:.1%} and "
+    f"{dense.naive_mean:.1%}. Mixtures of experts and hybrids: {moe.median_error:.1%} (regression "
+    f"{moe.naive_median:.1%}), over {moe.cases:.0f} configurations of only {moe.models:.0f} models. *Outside the fits* are other "
+    "metrics, often of runs whose step or TTFT a fit used. The memory constants were read off the very rows that they meet: that "
+    "line checks the arithmetic alone."
+)
+
+# %%
+for group, limit in {
+    "dense decode": 0.06,
+    "MoE and hybrid decode": 0.25,
+    "TTFT": 0.22,
+    "encoders, latency": 0.12,
+    "TPOT under load": 0.10,
+}.items():
+    found = line.loc[group, accuracy.LEFT_OUT]
+    assert found.median_error < limit, group
+    if group != "encoders, latency":
+        assert found.median_error < found.naive_median, group
+assert dense.mean_error < 0.09
+assert line.loc["dense decode", accuracy.FAMILY].median_error < 0.12
+assert line.loc["decode, bytes read", accuracy.OUTSIDE].median_error < 0.02
+
+# %% [markdown]
+# **A machine that the fit has not seen.** Fitted on Trn1 and Inf2 alone, asked about Trn2: that is what predicting Trainium3 asks of
+# the model. Each configuration:
+
+# %%
+trn2 = accuracy.shipped().query("split == @accuracy.FAMILY")
+shown = "group model where tp batch context prompt measured error naive_error".split()
+charts.table(
+    trn2[shown], caption="Trn2 from a fit on Trn1 and Inf2 (measured in s, or 1/s of a throughput)", download="trn2"
+)
+
+# %%
+seen = accuracy.points(judged)
+within = (seen.predicted_s / seen.measured_s - 1).abs() < 0.25
+charts.scatter(
+    seen,
+    x="measured_s",
+    y="predicted_s",
+    color="group",
+    label="label",
+    caption=f"{len(seen)} configurations from {format_quantity(seen.measured_s.min(), 's', 3)} to "
+    f"{format_quantity(seen.measured_s.max(), 's', 3)}: {within.mean():.0%} are within a quarter of what was measured; bars are "
+    "ranges of the efficiencies and printed rounding",
+)
+
+# %%
+regimes = {group: accuracy.by_regime(group) for group in ("decode", "prefill")}
+far = {group: table.loc[table.error.abs().idxmax()] for group, table in regimes.items()}
+charts.ranges(
+    regimes["decode"],
+    x="error",
+    y="regime",
+    caption=f"Dense decode, model left out, median error and quartiles: furthest off at {far['decode'].regime}, "
+    f"{far['decode'].error:+.0%} over {far['decode'].configurations} configurations",
+)
+
+# %%
+charts.ranges(
+    regimes["prefill"],
+    x="error",
+    y="regime",
+    caption=f"TTFT, model left out: wider, and furthest off at {far['prefill'].regime}, {far['prefill'].error:+.0%} over "
+    f"{far['prefill'].configurations} configurations",
+)
+
+# %% [markdown]
+# ### On chips of others
+#
+# The same machinery with nothing lost, asked about GPUs and TPUs: a bound that a measured time should not beat, and how far from it
+# other software stays.
+
+# %%
+foreign = comparators()
+bounds = accuracy.others(foreign)
+assert (bounds.quartile_high <= 1).all(), "a measured time beats the ideal machine"
+charts.table(
+    bounds,
+    caption="Ideal time over measured time by question and chip, median and quartiles",
+    download="other-chips",
+)
+
+# %% [markdown]
+# A stack of efficiencies fitted to those rows comes nearer; left out is the error on a model that its fit has not seen:
+
+# %%
+charts.table(
+    accuracy.others_fitted(left_out()),
+    caption="Median absolute error on GPUs: ideal, stack as fitted, and with the model left out",
+    download="other-chips-fitted",
+)
+
+# %%
+listed = "hardware question measured predicted unit error reason model metric case source".split()
+charts.table(
+    foreign[listed], caption="Every row of other chips: predicted, or the reason why not", download="other-chips-rows"
+)
+
+# %% [markdown]
+# ### Every row that does not count
+
+# %%
+out = accuracy.excluded(judged)
+language = out[out.kind.str.startswith(("inference-LLM", "inference-encoder", "memory"))]
+charts.table(
+    accuracy.reasons(out),
+    caption=f"{len(out)} of {len(judged)} rows, by reason; {len(language)} of them serve language models",
+    download="excluded-reasons",
+)
+
+# %% tags=["hide-input"]
+set_aside = language[language.outcome == accuracy.NOT_COUNTED]
+Markdown(
+    f"{len(set_aside)} of these rows have a prediction all the same: their median error is {set_aside.error.abs().median():.0%}, and "
+    "the table gives it by reason, so that nothing bad hides here. The rows themselves:"
+)
+
+# %%
+charts.table(language, caption="Every excluded row of serving and memory; the file has the same", download="excluded")
+
+# %% [markdown]
+# ## What moves the answer
+#
+# * **The software stack**: the step of compiled graphs takes several times the ideal one.
+# * **The compiled batch**: a graph runs its full batch for one user.
+# * **TP**: it divides weights and multiplies all-reduces; KV heads that do not divide are copied.
+# * **Efficiencies on Trainium3** are those of Trainium1 and 2: not one decode step of Trainium3 has been published.
+#
+# ## What is left out
+#
+# With expert parallelism a prompt counts as shared out evenly between the ranks, which makes its time a lower bound. Contention
+# between collectives and DMA in a step, requests of different lengths, preemption, the host's tokeniser, multimodal
+# encoders, and the time to load or to compile.
+
+# %% [markdown]
+# ```{admonition} Takeaway
+# :class: tip
+# Weights and caches over bandwidth, plus all-reduces that hide behind nothing, plus three milliseconds: that predicts a decode step
+# of a dense model that nobody fitted to within about five percent.
+# ```
+
+# %% [markdown]
+# ## Problems
+#
+# **1.** Llama-3.1-70B in BF16 on 64 ranks of Trainium2. At which batch does an ideal machine read as many bytes of cache as of
+# weights, at 4,096 tokens of context?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# A token adds 2 x 80 x 8 x 128 x 2 B = 328 kB, a sequence 1.34 GB; 139 / 1.34 = 104 sequences.
+# ```
+#
+# **2.** A prefill takes 0.22 s, a step at batch 16 takes 28 ms, answers have 512 tokens. How many requests a second fill the batch?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# 16 / (512 x 0.028 + 16 x 0.22) = 16 / 17.9 = 0.90 a second, of which prefill takes a fifth of the time.
+# ```
+#
+# **3.** A draft of three tokens costs three steps of 5 ms, verifying takes 30 ms instead of 28. Which acceptance breaks even?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# $E = 45/28 = 1.61$; $1 + a + a^2 + a^3 = 1.61$ at $a = 0.39$.
+# ```
+
+# %% [markdown]
+# ## Sources
+
+# %% tags=["hide-input"]
+used = tm.facts()
+stacks = set(lost.source.str.split("; ").explode())
+chosen = used[
+    used.entity.isin([tm.system(name).chip.id for name in (system, *FAMILY)]) & used.quantity.str.contains("hbm|peak")
+]
+charts.table(
+    chips.bibliography(stacks | set(chosen.source)),
+    caption="Sources of the figures in this chapter",
+    download="sources",
+)

@@ -1,0 +1,95 @@
+"""Measured rows of other chips: the ideal machine bounds them, a stack of three constants comes near them."""
+
+import math
+
+import pandas as pd
+import pytest
+
+from trnmodel.catalog.load import DATA
+from trnmodel.studies import comparators as study
+
+
+@pytest.fixture(scope="module")
+def ideal():
+    return study.comparators()
+
+
+def test_every_row_is_predicted_or_says_why(ideal):
+    assert len(ideal) == len(pd.read_csv(DATA / "comparator_measured.csv"))
+    assert ((ideal.reason == "") == ideal.predicted.notna()).all()
+    assert (ideal.reason == "").sum() == 100
+    assert (ideal.predicted[ideal.reason == ""] >= 0).all()
+
+
+def test_nothing_measured_is_faster_than_the_ideal_machine(ideal):
+    done = ideal[(ideal.reason == "") & ~ideal.analytic]
+    is_rate = done.unit.str.contains("/s")
+    assert (done.error[is_rate] > 0).all()
+    assert (done.error[~is_rate] < 0).all()
+
+
+def test_arithmetic_of_the_scaling_book(ideal):
+    """Llama-3-70B in int8 on 16 TPU v5e: (70 GB + 32 x 8,192 x 0.164 MB) / (16 x 820 GB/s); 197 T / 820 G = 240."""
+    rows = ideal[ideal.analytic & (ideal.reason == "")].set_index("question")
+    assert rows.loc["decode-step", "error"] == pytest.approx(0, abs=0.025)
+    assert rows.loc["critical-batch", "error"] == pytest.approx(0, abs=0.005)
+
+
+def test_large_multiplications_of_the_a100(ideal):
+    large = ideal[ideal.case.str.contains("matmul_A100-(?:4096|8192)x(?:12288|32768)")]
+    assert len(large) == 3
+    assert large.error.abs().max() < 0.12
+
+
+def test_the_stack_of_gpus_against_models_that_its_fit_has_not_seen():
+    errors = study.left_out()
+    assert len(errors) == 26
+    assert errors.model.nunique() == 5
+    assert errors.error.abs().median() < 0.14
+    assert errors.left_out_error.abs().median() < 0.27
+    assert errors.left_out_error.abs().mean() < 0.32
+    assert errors.left_out_error.abs().median() < 0.6 * errors.ideal_error.abs().median()
+
+
+def test_shipped_values_are_those_of_the_fit():
+    values = study.fit(study.fitted_on())
+    shipped = study.efficiencies("h100", study.STACK)
+    for name, value in values.items():
+        assert getattr(shipped, name) == pytest.approx(value, rel=0.02)
+    assert shipped.kv_stream_share == shipped.weight_stream_share
+
+
+def row(**change):
+    cells = dict.fromkeys(study.Measured.__struct_fields__, "")
+    return study.Measured(**cells | {"value": "1", "unit": "ms"} | change)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({}, "no rule"),
+        ({"case": "llmservingsim-RTX4090-x", "hardware": "RTX4090"}, "not in the catalogue"),
+        ({"case": "aicref-qwen3_32b-ttft", "hardware": "h100_sxm", "metric": "ttft"}, "queues"),
+    ],
+)
+def test_rows_without_an_answer_say_why(change, reason):
+    with pytest.raises(study.UnanswerableError, match=reason):
+        study.question(row(**change))
+
+
+def test_workers_share_the_requests():
+    asked = study.question(
+        row(
+            case="aicref-dsr1-tpot",
+            hardware="h200_sxm",
+            metric="tpot",
+            parallelism="disagg P:1x(tp1 adp8 ep8 bs1) D:4x(tp2 adp4 ep8 bs16)",
+            seq="isl1024 osl512",
+            precision="fp8",
+            note="MEASURED; silicon_concurrency=64",
+        )
+    )
+    assert asked.batch == 16
+    assert (float(asked.degrees.tp), float(asked.degrees.ep)) == (2, 4)
+    assert (asked.given, asked.out, asked.measured) == (1024, 512, pytest.approx(1e-3))
+    assert math.isfinite(study.answer(asked))

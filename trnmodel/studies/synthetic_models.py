@@ -1,0 +1,106 @@
+"""Mixtures of experts larger than the public ones, grown from them by rules of ours that are rows of `data/`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from functools import cache
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from trnmodel.catalog import load
+from trnmodel.result import require_choice
+from trnmodel.units import TRILLION
+from trnmodel.workloads.config import read_json
+from trnmodel.workloads.parallelism import census
+from trnmodel.workloads.shipped import MODELS, catalog
+from trnmodel.workloads.transformer import Transformer
+from trnmodel.workloads.transformer import model as read_model
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Growth(msgspec.Struct, frozen=True):
+    """How a key of a configuration grows: with a power of the parameters, or by what is left to reach them."""
+
+    rule: str
+    key: str
+    power: str
+    solved: str
+    multiple: int
+    confidence: str
+    locator: str
+    note: str
+
+
+@cache
+def growth() -> Mapping[str, tuple[Growth, ...]]:
+    """The rules of the synthetic family, ours alone: the public models are two."""
+    rows = load.read_csv(load.DATA / "synthetic_models.csv", Growth)
+    return {rule: tuple(row for row in rows if row.rule == rule) for rule in dict.fromkeys(row.rule for row in rows)}
+
+
+@cache
+def synthetic(total_params: float, rule: str = "together", base: str = "deepseek-v3") -> Transformer:
+    """A mixture of experts of about so many parameters, grown from a public one by a rule of ours.
+
+    Every key with a power is the base's times the growth of the parameters to that power; the solved key takes what is
+    left, as parameters are linear in it.
+
+    Examples
+    --------
+    >>> synthetic(671026404352, "width").total_params, synthetic(4e12, "experts").total_params
+    (671026404352, 3999861588992)
+    """
+    rows = require_choice("rule", rule, growth())
+    start = read_model(base)
+    values = dict(read_json(MODELS / catalog()[start.id].file))
+    if missing := {row.key for row in rows} - set(values):
+        raise ValueError(f"base={base!r}: its configuration has no {sorted(missing)}, which rule {rule!r} grows")
+    ratio = total_params / start.total_params
+    for row in rows:
+        if row.power:
+            values[row.key] = _rounded(values[row.key] * ratio ** float(row.power), row.multiple)
+    (solved,) = (row for row in rows if row.solved)
+    first = values[solved.key]
+    small, large = (_read(values | {solved.key: first * n}, "probe").total_params for n in (1, 2))
+    values[solved.key] = _rounded(first * (1 + (total_params - small) / (large - small)), solved.multiple)
+    return _read(values, f"{start.id}-{rule}-{total_params / TRILLION:.3g}T")
+
+
+def _read(values: Mapping[str, Any], model_id: str) -> Transformer:
+    """A configuration through the package's own reader of files."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / f"{model_id}.json"
+        path.write_text(json.dumps(values))
+        return read_model(path)
+
+
+def _rounded(value: float, multiple: int) -> int:
+    return max(round(value / multiple), 1) * multiple
+
+
+def family(rules: Iterable[str], sizes: Iterable[float], base: str = "deepseek-v3") -> pd.DataFrame:
+    """What the synthetic models are made of.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        rule, total_params, active_params, layers, hidden, experts, top_k, expert_width.
+    """
+    import pandas as pd
+
+    rows = []
+    for rule, size in product(rules, sizes):
+        grown = synthetic(size, rule, base)
+        c = census(grown, "bf16", "decode")
+        width = min(bulk.cut.inner for bulk in c.bulks if bulk.cut.experts)
+        shape = (c.n_layers, c.hidden, c.experts, c.top_k, width)
+        rows.append((rule, grown.total_params, grown.active_params(), *shape))
+    columns = ["rule", "total_params", "active_params", "layers", "hidden", "experts", "top_k", "expert_width"]
+    return pd.DataFrame(rows, columns=columns)
