@@ -430,21 +430,13 @@ def exchange_s(
     return np.where(n > 1, reduce(np.fmin, times), 0.0)
 
 
-def ring_bytes_per_s(where: System, ranks: NDArray, stride: NDArray, lnc: int | None = None) -> NDArray:
-    """Rate of a chip in rings over a group's chips, as one number for all tiers; inf where the group stays on a chip.
-
-    Pieces of the buffer are in all tiers at the same time, so that the slowest sets the pace: a tier sees what those
-    inside it have left, of which (k-1)/k moves.
-    """
+def group_bytes_per_s(where: System, ranks: NDArray, stride: NDArray, lnc: int | None = None) -> NDArray:
+    """What a chip sends into the tiers that a group spans, pieces of the buffer in all of them; inf on one chip."""
     n, step = np.broadcast_arrays(ranks, stride)
     placed = _place(where, _levels(where, lnc, 0.0), n, step, 0.0)
-    share, slowest = np.ones(n.shape), np.zeros(n.shape)
-    for level, count, rate in zip(placed.levels, placed.counts, placed.rates, strict=True):
-        if level.name != "chip":
-            slowest = np.maximum(slowest, share * (1 - 1 / count) / (rate * placed.local))
-            share = share / count
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(placed.chips > 1, (1 - 1 / placed.chips) / slowest, np.inf)
+    tiered = zip(placed.levels, placed.counts, placed.rates, strict=True)
+    used = [np.where(count > 1, rate * placed.local, 0.0) for level, count, rate in tiered if level.name != "chip"]
+    return np.where(placed.chips > 1, sum(used), np.inf)
 
 
 def _levels(where: System, lnc: int | None, alpha_s: Numeric | None) -> tuple[Tier, ...]:

@@ -15,7 +15,16 @@ from trnmodel.catalog.systems import System
 from trnmodel.result import Result, blank, reason_mask, require_numbers
 from trnmodel.workloads.efficiencies import Efficiencies
 from trnmodel.workloads.parallelism import Mapping
-from trnmodel.workloads.steps import Setting, assemble, bucket, decode_load, operator_times, prefill_load, setting
+from trnmodel.workloads.steps import (
+    Setting,
+    assemble,
+    bucket,
+    decode_load,
+    operator_times,
+    own_sequences,
+    prefill_load,
+    setting,
+)
 from trnmodel.workloads.transformer import Transformer
 from trnmodel.workloads.transformer import model as read_model
 
@@ -95,7 +104,7 @@ class MemoryFit(Result):
 def _kinds(s: Setting, batch: NDArray, context: NDArray, prompt: NDArray) -> dict[str, NDArray]:
     """Stored bytes of an ordinary rank, by kind."""
     d, e, m = s.shard, s.e, s.mapping
-    local = batch / m.ep
+    local = own_sequences(batch, m)
     cache = d.state_bytes * local
     for core, share, _ in d.cores:
         cache = cache + core.cache_bytes_per_token * share * local * core.attention.visible(context / m.cp)
@@ -356,9 +365,9 @@ def memory_fit(
 
     Notes
     -----
-    The first rank of a server holds more than the others: `first_rank_total_bytes`, measured with one library. Steps are
-    judged by the ordinary rank alone, so that a point can have a time and be refused here, with that reason. A point that
-    does not fit keeps its numbers, so that one can see by how much.
+    The first rank of a server holds more than the others, as measured with one library: `first_rank_total_bytes`. Steps
+    are judged by the ordinary rank alone, so that a point can have a time and be refused here, with that reason. A point
+    that does not fit keeps its numbers, so that one can see by how much.
     """
     require_numbers(1, batch=batch, context=context)
     s = setting(model, system, mapping, precision, efficiencies, "decode" if read_model(model).generates else "prefill")

@@ -126,10 +126,6 @@ class Cut:
         width = self.inner / tp
         return np.ceil(width / tile) * tile / width if self.inner and tile else np.ones_like(tp)
 
-    def narrowness(self, tp: NDArray, row_bytes: float, element_bytes: float) -> NDArray:
-        """How much slower an expert's shard streams because its rows are shorter than `row_bytes`."""
-        return np.maximum(1.0, row_bytes * tp / (self.inner * element_bytes)) if self.inner else np.ones_like(tp)
-
     def share(self, tp: NDArray, ep: NDArray, policy: str) -> NDArray:
         """Share of the parts that one rank holds."""
         if self.experts:
@@ -273,7 +269,6 @@ class Shard:
     weight_bytes: NDArray
     read_bytes: NDArray
     expert_read_bytes: NDArray
-    expert_stream_bytes: NDArray
     lookup_bytes_per_token: NDArray
     flop_per_token: NDArray
     expert_flop_per_token: NDArray
@@ -300,13 +295,12 @@ def shard(
     phase: str,
     policy: str = "even",
     tile: float = 0.0,
-    row_bytes: float = 0.0,
 ) -> Shard:
     """Cut a model over `tp` and `ep` ranks, layers over `pp`.
 
     The whole model is on one pipeline of `pp` stages, so all bytes and FLOP are of the fullest stage times `pp`, except
     the stored bytes, which are of one stage. A part that nobody may cut is whole on every rank. With a `tile`, the
-    shards of experts are computed in whole tiles of a matrix engine; below `row_bytes` a row of them streams slower.
+    shards of experts are computed in whole tiles of a matrix engine.
     """
     c = census(model, precision, phase)
     tp, ep = np.broadcast_arrays(mapping.tp, mapping.ep)
@@ -320,9 +314,6 @@ def shard(
         read, flop = ("expert_read_bytes", "expert_flop_per_token") if is_expert else ("read_bytes", "flop_per_token")
         work = bulk.cut.padding(tp, tile) / (tp * ep) if is_expert else share
         sums[read] = sums[read] + bulk.read_bytes * share
-        if is_expert:
-            slower = bulk.cut.narrowness(tp, row_bytes, read_precision(precision).storage_bytes("experts"))
-            sums["expert_stream_bytes"] = sums["expert_stream_bytes"] + bulk.read_bytes * share * slower
         sums[flop] = sums[flop] + bulk.flop_per_token * work
         sums["lookup_bytes_per_token"] = sums["lookup_bytes_per_token"] + bulk.lookup_bytes_per_token * share
         sums["flop_per_logit"] = sums["flop_per_logit"] + bulk.flop_per_logit * share

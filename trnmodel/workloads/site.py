@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from trnmodel.catalog.specs import Chip
 from trnmodel.catalog.systems import System, system
-from trnmodel.fabric.collectives import exchange_s, ring_bytes_per_s
+from trnmodel.fabric.collectives import exchange_s, group_bytes_per_s
 from trnmodel.workloads.efficiencies import Efficiencies
 from trnmodel.workloads.parallelism import Mapping
 
@@ -64,7 +64,7 @@ class Site:
         """Ranks of a group on one chip, chips that hold them, and the rate that a chip has for this group.
 
         With `links="all"` ranks next to each other have every link of their chip. Else, and where other groups lie in
-        between, the rate is that of rings over the tiers that the group crosses.
+        between, they have those of the tiers that the group spans.
         """
         if links not in LINKS:
             raise ValueError(f"links={links!r}: allowed are {LINKS}")
@@ -77,7 +77,7 @@ class Site:
             return together, np.ceil(n / together), link / np.clip(stride, 1, self.ranks_per_chip)
         tiered = (stride > 1) | (links == "tiers")
         if np.any(tiered & (n > 1)):
-            link = np.where(tiered & ~far, ring_bytes_per_s(self.where, n, stride, self.lnc), link)
+            link = np.where(tiered & ~far, group_bytes_per_s(self.where, n, stride, self.lnc), link)
         return together, np.ceil(n / together), link
 
 

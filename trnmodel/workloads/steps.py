@@ -186,13 +186,24 @@ def _expert_blocks(s: Setting, tokens: NDArray) -> tuple[NDArray, NDArray, NDArr
     return np.where(fills, work, c.experts / c.top_k), np.where(fills, blocks / local, 1.0), np.where(fills, blocks, 0)
 
 
+def own_sequences(batch: NDArray, mapping: Mapping) -> NDArray:
+    """Sequences of an expert-parallel rank: shared out evenly, but none is cut.
+
+    Examples
+    --------
+    >>> own_sequences(np.array([1.0, 96.0]), Mapping(ep=64)).tolist()
+    [1.0, 1.5]
+    """
+    return np.maximum(batch / mapping.ep, np.minimum(batch, 1))
+
+
 def decode_load(
     s: Setting, batch: NDArray, context: NDArray, new_tokens: NDArray, expert_read: str | None, imbalance: Numeric
 ) -> Load:
     """What a decode step over `batch` sequences with `context` cached tokens asks of one rank."""
     d, e, m = s.shard, s.e, s.mapping
     replica = batch / m.pp
-    local = replica / m.ep
+    local = own_sequences(replica, m)
     rows = local * new_tokens
     share = _expert_share(s, replica * new_tokens, expert_read or e.expert_read)
     cache, flop, softmax = np.zeros(()), np.zeros(()), np.zeros(())
@@ -229,7 +240,7 @@ def _spill_s(s: Setting, prompts: NDArray, tokens: NDArray) -> NDArray:
 def prefill_load(s: Setting, batch: NDArray, tokens: NDArray, past: NDArray, imbalance: Numeric) -> Load:
     """What a prefill of `batch` prompts of `tokens` tokens after `past` cached ones asks of one rank."""
     d, e, m = s.shard, s.e, s.mapping
-    rows = batch / m.ep
+    rows = own_sequences(batch, m)
     local = rows * tokens / m.cp
     routed = batch * tokens / m.cp
     work, reads, blocks = _expert_blocks(s, routed)
@@ -297,7 +308,7 @@ def operator_times(
     times: dict[str, tuple[NDArray, NDArray]] = {}
     logits = "last" if phase == "prefill" else "all"
     ask = {"tokens": tokens, "past": past, "precision": s.precision, "logits": logits}
-    own, all_ranks = (s.model.operators(phase, batch=rows, **ask) for rows in (batch / m.ep, batch))
+    own, all_ranks = (s.model.operators(phase, batch=rows, **ask) for rows in (own_sequences(batch, m), batch))
     for op in (
         b if b.part is not None and b.part.group == "experts" else a for a, b in zip(own, all_ranks, strict=True)
     ):
