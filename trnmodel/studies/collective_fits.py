@@ -137,12 +137,11 @@ def fits() -> pd.DataFrame:
     -------
     table : pandas.DataFrame
         series, kind, ranks, sizes, floor_s, busbw_bytes_per_s, crossover_bytes (where floor and transfer are alike),
-        worst_error and worst_left_out_error (NaN
-        where two sizes are all).
+        worst_error and worst_left_out_error (NaN where two sizes are all).
 
     Examples
     --------
-    >>> fits().set_index("series").floor_s.mul(1e6).round(1)["allg-32"]
+    >>> round(float(fits().set_index("series").floor_s["allg-32"]) * 1e6, 1)
     6.2
     """
     import pandas as pd

@@ -365,9 +365,9 @@ def memory_fit(
 
     Notes
     -----
-    The first rank of a server holds more than the others, as measured with one library: `first_rank_total_bytes`. Steps
-    are judged by the ordinary rank alone, so that a point can have a time and be refused here, with that reason. A point
-    that does not fit keeps its numbers, so that one can see by how much.
+    The first rank of a server holds more than the others, as measured with one library: `first_rank_total_bytes`.
+    Steps are judged by the ordinary rank alone, so that a point can have a time and be refused here, with that reason.
+    A point that does not fit keeps its numbers, so that one can see by how much.
     """
     require_numbers(1, batch=batch, context=context)
     s = setting(model, system, mapping, precision, efficiencies, "decode" if read_model(model).generates else "prefill")
