@@ -174,6 +174,8 @@ def test_invalid_points_say_why():
     ("wrong", "match"),
     [
         ({"batch": 0}, "batch"),
+        ({"batch": float("nan")}, "batch=nan.*finite"),
+        ({"context": float("inf")}, "context=inf.*finite"),
         ({"context": -1}, "context"),
         ({"context": "long"}, "context"),
         ({"model": "no-such-model"}, "no-such-model"),
@@ -188,6 +190,12 @@ def test_invalid_points_say_why():
 def test_wrong_input_is_refused(wrong, match):
     with pytest.raises(ValueError, match=match):
         decode(**wrong)
+
+
+@pytest.mark.parametrize("mapping", ["tp8", {"tp": 8}, 8])
+def test_a_mapping_is_a_mapping(mapping):
+    with pytest.raises(ValueError, match=r"mapping=.*expected a Mapping"):
+        tm.decode_step("llama-3.1-8b", "trn2.48xlarge", mapping, batch=1, context=100)
 
 
 def test_context_bucket_runs_the_compiled_length():

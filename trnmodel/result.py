@@ -58,10 +58,12 @@ def words(mask: ArrayLike, names: tuple[str, ...]) -> NDArray | str:
     return np.asarray(texts, dtype=object)[np.reshape(places, np.shape(mask))]
 
 
-def require_numbers(low: float, above: bool = False, whole: bool = False, **arguments: ArrayLike) -> None:
+def require_numbers(
+    low: float, above: bool = False, whole: bool = False, finite: bool = False, **arguments: ArrayLike
+) -> None:
     """Raise ValueError, naming argument and value, for text, for numbers below `low`, or for parts of a whole.
 
-    NaN ("not published") passes and makes the answer NaN.
+    NaN ("not published") passes and makes the answer NaN, unless the numbers must be finite.
 
     Examples
     --------
@@ -69,13 +71,16 @@ def require_numbers(low: float, above: bool = False, whole: bool = False, **argu
     Traceback (most recent call last):
     ValueError: n_ranks=[4, 0]: every value must be a whole number of at least 1
     """
-    kind = ("a whole number " if whole else "a number ") + (f"above {low}" if above else f"of at least {low}")
+    sort = "whole " if whole else "finite " if finite else ""
+    kind = f"a {sort}number " + (f"above {low}" if above else f"of at least {low}")
     for name, value in arguments.items():
         try:
             number = np.asarray(value, dtype=float)
         except (TypeError, ValueError):
             raise ValueError(f"{name}={value!r}: every value must be {kind}") from None
         wrong = (number <= low) if above else (number < low)
+        if finite:
+            wrong = wrong | ~np.isfinite(number)
         if np.any(wrong) or (whole and np.any(number != np.round(number), where=~np.isnan(number))):
             raise ValueError(f"{name}={value!r}: every value must be {kind}")
 

@@ -652,7 +652,8 @@ charts.table(language, caption="Every excluded row of serving and memory; the fi
 #
 # ## What is left out
 #
-# With expert parallelism a prompt counts as shared out evenly between the ranks, which makes its time a lower bound. Contention
+# What a layer with experts adds beyond its bytes was fitted up to 64 ranks and batch 8; with more of either the form is
+# extrapolated, and for the largest mixtures it is then most of a step. Contention
 # between collectives and DMA in a step, requests of different lengths, preemption, the host's tokeniser, multimodal
 # encoders, and the time to load or to compile.
 

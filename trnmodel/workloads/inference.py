@@ -252,7 +252,8 @@ def decode_step(
     >>> round(float(step.memory_s) * 1e3, 3), step.bound
     (18.632, 'memory')
     """
-    require_numbers(1, batch=batch, context=context, new_tokens=new_tokens, expert_imbalance=expert_imbalance)
+    asked = {"batch": batch, "context": context, "new_tokens": new_tokens, "expert_imbalance": expert_imbalance}
+    require_numbers(1, finite=True, **asked)
     if not read_model(model).generates:
         raise ValueError(f"model={model!r}: an encoder has no decode step")
     s = setting(model, system, mapping, precision, efficiencies, "decode")
@@ -318,8 +319,8 @@ def prefill(
     >>> step.bound
     'compute'
     """
-    require_numbers(1, batch=batch, input_tokens=input_tokens, expert_imbalance=expert_imbalance)
-    require_numbers(0, past=past)
+    require_numbers(1, finite=True, batch=batch, input_tokens=input_tokens, expert_imbalance=expert_imbalance)
+    require_numbers(0, finite=True, past=past)
     s = setting(model, system, mapping, precision, efficiencies, "prefill")
     batch, tokens = np.asarray(batch, dtype=float), np.asarray(input_tokens, dtype=float)
     compiled = bucket(tokens, s.e.prompt_bucket, max_context)
@@ -369,7 +370,7 @@ def memory_fit(
     Steps are judged by the ordinary rank alone, so that a point can have a time and be refused here, with that reason.
     A point that does not fit keeps its numbers, so that one can see by how much.
     """
-    require_numbers(1, batch=batch, context=context)
+    require_numbers(1, finite=True, batch=batch, context=context)
     s = setting(model, system, mapping, precision, efficiencies, "decode" if read_model(model).generates else "prefill")
     batch, context = np.asarray(batch, dtype=float), np.asarray(context, dtype=float)
     kinds = _kinds(s, batch, context, context if prompt_tokens is None else np.asarray(prompt_tokens, dtype=float))

@@ -48,7 +48,10 @@ def setting(
     phase: str,
 ) -> Setting:
     """Model, rank, stack and shard of a question, from ids or objects."""
-    chosen, mapping, dtypes = model(model_), mapping or Mapping(), read_precision(precision)
+    mapping = Mapping() if mapping is None else mapping
+    if not isinstance(mapping, Mapping):
+        raise ValueError(f"mapping={mapping!r}: expected a Mapping, such as Mapping(tp=8)")
+    chosen, dtypes = model(model_), read_precision(precision)
     at = site(system, mapping.lnc)
     e = efficiencies(at.chip, stack)
     return Setting(
