@@ -192,6 +192,19 @@ def test_wrong_input_is_refused(wrong, match):
         decode(**wrong)
 
 
+@pytest.mark.parametrize(
+    ("model", "system", "degrees"),
+    [("llama-3.1-70b", "trn2.48xlarge", {"tp": 64}), ("deepseek-v3", "trn3-nl72x2-pcie160", {"tp": 4, "ep": 64})],
+)
+def test_more_sequences_or_longer_ones_never_shorten_a_step(model, system, degrees):
+    for stack in ("ideal", None):
+        ask = {"model": model, "system": system, "mapping": tm.Mapping(**degrees), "efficiencies": stack}
+        wide = tm.decode_step(**ask, batch=np.arange(1, 500), context=1000, precision="fp8").time_s
+        long = tm.decode_step(**ask, batch=8, context=np.arange(1, 30_000, 50), precision="fp8").time_s
+        for time_s in (wide[~np.isnan(wide)], long):
+            assert np.all(np.diff(time_s) >= -1e-12)
+
+
 @pytest.mark.parametrize("mapping", ["tp8", {"tp": 8}, 8])
 def test_a_mapping_is_a_mapping(mapping):
     with pytest.raises(ValueError, match=r"mapping=.*expected a Mapping"):

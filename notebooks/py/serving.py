@@ -164,8 +164,8 @@ charts.table(turns, caption="First batch (powers of two) at which another resour
 
 # %% [markdown]
 # Compute at small batches and long contexts, where it shows, is not TensorE: it is the softmax, which runs on the vector engines
-# 128 rows at a time and has too few rows to fill them. An island of network is an all-reduce on either side of 1 MB, where the
-# compiled algorithm changes.
+# 128 rows at a time and has too few rows to fill them. The network takes over where all-reduces
+# grow beyond what one step of a mesh carries and are doubled and halved instead.
 
 # %% tags=["hide-input"]
 charts.table(grid, caption="Every point of the map, with the time of each resource", download="regimes")

@@ -197,8 +197,9 @@ def named_stack(name: str) -> str | Efficiencies | None:
     """
     if require_choice("stack", name, {"ideal": True, "exposed": False, "default": True}):
         return None if name == "default" else name
-    limits = {f"{kind}_max_bytes": load.value("neuronlink-v3", "algorithm_max_bytes", kind) for kind in ("mesh", "rdh")}
-    return replace(IDEAL, id=name, hop_s=load.value("neuron-stack", "hop_s"), network_overlap=0.0, **limits)
+    doubled = load.value("neuronlink-v3", "algorithm_max_bytes", "rdh")
+    hop_s = load.value("neuron-stack", "hop_s")
+    return replace(IDEAL, id=name, hop_s=hop_s, network_overlap=0.0, rdh_max_bytes=doubled)
 
 
 def columns(step: Step, chips: int) -> dict[str, NDArray]:

@@ -30,7 +30,6 @@ class Efficiencies(Spec):
     mesh_traffic_ratio: float = 1.0
     rdh_traffic_ratio: float = 1.0
     ring_traffic_ratio: float = 1.0
-    mesh_max_bytes: float = 0.0
     rdh_max_bytes: float = 0.0
     hop_s: float = 0.0
     host_logit_bytes_per_s: float = inf

@@ -148,19 +148,19 @@ def all_reduce_s(at: Site, mapping: Mapping, message_bytes: NDArray, e: Efficien
         t_{ring} = k_o \frac{2 (c-1)\,m}{c\,b} + c\,\alpha
 
     A single-step mesh sends the whole buffer of each of the r ranks on a chip to the n - r ranks elsewhere; recursive
-    doubling and halving sends it twice; a ring over c chips sends it once each way after an exchange on the chip. The
-    stack says up to which message each is used; beyond the first limit the faster of two neighbours is. The ratios k
-    say how many bytes cross the links for each byte of these counts.
+    doubling and halving sends it twice; a ring over c chips sends it once each way after an exchange on the chip. Up to
+    the largest message that the stack doubles and halves the faster of the first two is used, beyond it the faster of
+    the last two. The ratios k say how many bytes cross the links for each byte of these counts.
     """
     r, chips, link = at.group(mapping, "tp", e.group_links)
     n = mapping.tp
     mesh = e.mesh_traffic_ratio * r * (n - r) * message_bytes / link + 2 * e.hop_s
     ring = e.ring_traffic_ratio * 2 * (1 - 1 / chips) * message_bytes / link + chips * e.hop_s
-    if not e.mesh_max_bytes and not e.rdh_max_bytes:
+    if not e.rdh_max_bytes:
         return np.where(n > 1, ring, 0.0)
     rdh = e.rdh_traffic_ratio * 2 * r * (chips > 1) * message_bytes / link + 2 * np.log2(n) * e.hop_s
-    large = np.where(message_bytes <= e.rdh_max_bytes, np.minimum(mesh, rdh), np.minimum(rdh, ring))
-    return np.where(n > 1, np.where(message_bytes <= e.mesh_max_bytes, mesh, large), 0.0)
+    fastest = np.where(message_bytes <= e.rdh_max_bytes, np.minimum(mesh, rdh), np.minimum(rdh, ring))
+    return np.where(n > 1, fastest, 0.0)
 
 
 def group_s(at: Site, mapping: Mapping, name: str, kind: str, message_bytes: NDArray, e: Efficiencies) -> NDArray:
