@@ -247,7 +247,7 @@ charts.table(
 # and fewer a user. Each line below is what no other TP, EP and batch beats. Compare at equal tokens a second and user; batches are
 # whole, so neighbours may differ by a few percent for that alone.
 #
-# **By hand.** A step of 28 ms for 16 users on the 16 chips of a trn2.48xlarge is 36 tokens a second for a user and as many for a
+# **By hand.** A step of 20 ms for 16 users on the 16 chips of a trn2.48xlarge is 50 tokens a second for a user and as many for a
 # chip.
 #
 # ### By system
@@ -675,18 +675,18 @@ charts.table(language, caption="Every excluded row of serving and memory; the fi
 # A token adds 2 x 80 x 8 x 128 x 2 B = 328 kB, a sequence 1.34 GB; 139 / 1.34 = 104 sequences.
 # ```
 #
-# **2.** A prefill takes 0.22 s, a step at batch 16 takes 28 ms, answers have 512 tokens. How many requests a second fill the batch?
+# **2.** A prefill takes 0.22 s, a step at batch 16 takes 20 ms, answers have 512 tokens. How many requests a second fill the batch?
 #
 # ```{admonition} Answer
 # :class: dropdown
-# 16 / (512 x 0.028 + 16 x 0.22) = 16 / 17.9 = 0.90 a second, of which prefill takes a fifth of the time.
+# 16 / (512 x 0.020 + 16 x 0.22) = 16 / 13.8 = 1.16 a second, of which prefill takes a quarter of the time.
 # ```
 #
-# **3.** A draft of three tokens costs three steps of 5 ms, verifying takes 30 ms instead of 28. Which acceptance breaks even?
+# **3.** A draft of three tokens costs three steps of 5 ms, verifying takes 22 ms instead of 20. Which acceptance breaks even?
 #
 # ```{admonition} Answer
 # :class: dropdown
-# $E = 45/28 = 1.61$; $1 + a + a^2 + a^3 = 1.61$ at $a = 0.39$.
+# $E = 37/20 = 1.85$; $1 + a + a^2 + a^3 = 1.85$ at $a = 0.49$.
 # ```
 
 # %% [markdown]
