@@ -1,0 +1,164 @@
+"""The door of every public call: an argument is checked here once, and what the check returns is what is used.
+
+A check names the argument, shows its value (cut to 80 characters) and says what is allowed, all in one ValueError. Numbers
+come back as float arrays; None of the checks guesses: text, None, yes and no, objects, ragged and empty arrays are refused,
+as are NaN, infinities, and sizes that no machine has (beyond 1e30, or below 1e-30 where a number must be above zero).
+"""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Collection, Mapping
+from typing import Any, NoReturn, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+T = TypeVar("T")
+
+TINY, HUGE = 1e-30, 1e30
+SHOWN = 80
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = SHOWN
+_REPR.maxlevel = 3
+
+
+def shown(value: Any) -> str:
+    """A value as an error message shows it: on one line, cut to 80 characters.
+
+    Examples
+    --------
+    >>> len(shown("x" * 100)), shown([1.0, None]), shown(10**5000)
+    (80, '[1.0, None]', 'int with a whole number of too many digits')
+    """
+    try:
+        text = _REPR.repr(value)
+    except ValueError:  # Python refuses to print whole numbers of thousands of digits
+        text = f"{type(value).__name__} with a whole number of too many digits"
+    return " ".join(text.split())[:SHOWN]
+
+
+def refuse(name: str, value: Any, allowed: str) -> NoReturn:
+    """Raise the one error of an argument.
+
+    Examples
+    --------
+    >>> refuse("batch", None, "allowed are numbers")
+    Traceback (most recent call last):
+    ValueError: batch=None: allowed are numbers
+    """
+    raise ValueError(f"{name}={shown(value)}: {allowed}")
+
+
+def _array(value: Any) -> NDArray | None:
+    """A number or an array of numbers as floats; None for anything else."""
+    try:
+        array = np.asarray(value)
+    except ValueError:  # ragged, or nested without end
+        return None
+    if array.dtype.kind == "O" and all(type(item) is int and abs(item) <= HUGE for item in array.flat):
+        array = array.astype(float)  # whole numbers beyond 64 bits
+    return array.astype(float, copy=False) if array.dtype.kind in "iuf" and array.size else None
+
+
+def numbers(
+    name: str, value: ArrayLike, low: float = 0.0, high: float = HUGE, *, whole: bool = False, unknown: bool = False
+) -> NDArray:
+    """A number or an array of numbers from `low` to `high` as floats.
+
+    `unknown` lets NaN pass, where a figure may not be published and the answer is NaN with it.
+
+    Examples
+    --------
+    >>> numbers("batch", [1, 64], 1).tolist()
+    [1.0, 64.0]
+    >>> numbers("n_ranks", [4, 0], 1, whole=True)
+    Traceback (most recent call last):
+    ValueError: n_ranks=[4, 0]: allowed are whole numbers from 1 to 1e+30
+    """
+    if (type(value) is float or type(value) is int) and low <= value <= high and (not whole or value % 1 == 0):
+        return np.asarray(value, dtype=float)
+    array = _array(value)
+    if array is not None:
+        allowed = (array >= low) & (array <= high)
+        if whole:
+            allowed &= array == np.floor(array)
+        if np.all(allowed | np.isnan(array) if unknown else allowed):
+            return array
+    kind = "whole numbers" if whole else "numbers"
+    rest = ", and NaN where nothing is published" if unknown else ""
+    refuse(name, value, f"allowed are {kind} from {low:.15g} to {high:.15g}{rest}")
+
+
+def share(name: str, value: ArrayLike, low: float = 0.0) -> NDArray:
+    """A share from 0 (or `low`) to 1, or an array of them."""
+    return numbers(name, value, low, 1.0)
+
+
+def integer(name: str, value: Any, low: int = 1, high: int = 2**53) -> int:
+    """One whole number.
+
+    Examples
+    --------
+    >>> integer("count", 2.0), integer("lnc", np.int64(4))
+    (2, 4)
+    """
+    found = numbers(name, value, low, high, whole=True)
+    if found.ndim:
+        refuse(name, value, f"allowed is one whole number from {low} to {high}")
+    return int(found)
+
+
+def flag(name: str, value: Any) -> bool:
+    """True or False."""
+    if not isinstance(value, bool | np.bool_):
+        refuse(name, value, "allowed are True and False")
+    return bool(value)
+
+
+def choice(name: str, value: Any, allowed: Collection[str]) -> str:
+    """One of a closed list of words.
+
+    Examples
+    --------
+    >>> choice("ties", "up", ("split", "one_way"))
+    Traceback (most recent call last):
+    ValueError: ties='up': allowed are one_way, split
+    """
+    if not isinstance(value, str) or value not in allowed:
+        refuse(name, value, f"allowed are {', '.join(sorted(allowed))}")
+    return value
+
+
+def chosen(name: str, value: Any, table: Mapping[str, T]) -> T:
+    """What a table holds for one of its words."""
+    return table[choice(name, value, table)]
+
+
+def instance(name: str, value: Any, kind: type[T], allowed: str) -> T:
+    """An object of a type; `allowed` says in words what is."""
+    if not isinstance(value, kind):
+        refuse(name, value, f"allowed is {allowed}")
+    return value
+
+
+def together(**arrays: NDArray) -> None:
+    """Refuse arrays whose shapes do not broadcast, naming two that stand against each other.
+
+    Examples
+    --------
+    >>> together(batch=np.ones(2), context=np.ones(3))
+    Traceback (most recent call last):
+    ValueError: context of shape (3,) does not fit batch of shape (2,): sizes must be equal, or one of them 1
+    """
+    largest: dict[int, tuple[str, int]] = {}
+    for name, array in arrays.items():
+        for axis, size in enumerate(reversed(np.shape(array))):
+            other, found = largest.get(axis, (name, 1))
+            if size not in (1, found) and found != 1:
+                raise ValueError(
+                    f"{name} of shape {np.shape(array)} does not fit {other} of shape {np.shape(arrays[other])}: "
+                    "sizes must be equal, or one of them 1"
+                )
+            if found == 1:
+                largest[axis] = name, size
