@@ -11,9 +11,8 @@ import math
 from collections import Counter
 from itertools import combinations, product
 
-from trnmodel.catalog.systems import System
+from trnmodel.catalog.systems import AXES, System
 
-AXES = "xyz"
 MEDIA = ("pcb", "backplane", "cross-rack")
 
 
