@@ -2,9 +2,9 @@
 
 A field's name is the name of the quantity in `data/facts`; a mapping's key is the fact's qualifier (a dtype). What a
 field may hold follows from its annotation, its name and its default, and is checked when a spec is made. A number may
-be an array. NaN stands for "not published". `sources` maps a field to the ids of the facts that it was built from, `ranges` maps
-a field to its low/high pair where sources disagree and nothing decides, `estimates` names the fields whose chosen
-fact is our own estimate (confidence D).
+be an array. NaN stands for "not published". `sources` maps a field to the ids of the facts that it was built from,
+`ranges` maps a field to its low/high pair where sources disagree and nothing decides, `estimates` names the fields
+whose chosen fact is our own estimate (confidence D).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _mapping():
 
 
 def _number_check(spec_field: Field) -> Check:
-    """What a number may be: a rate, a size or a share is above zero, a time, an overlap or a zero by default is not below.
+    """What a number may be: rates, sizes and shares are above zero; times, overlaps and what is 0 by default may be 0.
 
     A share and an overlap end at 1. "Not published" and "no limit" are allowed where they are the default.
     """
@@ -72,7 +72,9 @@ def _mapping_check(item: Check) -> Check:
 
     def check(label: str, value: Any) -> Any:
         known = instance(label, value, Mapping, "a mapping from words").items()
-        return MappingProxyType({text(label, key): item(f"{label}[{key}]" if key else label, one) for key, one in known})
+        return MappingProxyType(
+            {text(label, key): item(f"{label}[{key}]" if key else label, one) for key, one in known}
+        )
 
     return check
 
