@@ -284,7 +284,8 @@ def _field_value(kind: str, found: dict[str, Ruled]):
         printed = " ".join(ruled.fact.value_printed for _, ruled in sorted(found.items()))
         return tuple(int(number) for number in re.findall(r"\d+", printed))
     fact = found[""].fact
-    return fact.value_printed if kind == "str" else {"int": int, "float": float}[kind](value_si(fact)[0])
+    number = {"int": int, "float": float}.get(kind)
+    return number(value_si(fact)[0]) if number else fact.value_printed
 
 
 def core(name: str) -> Core:
