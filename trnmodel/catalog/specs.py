@@ -62,7 +62,7 @@ def _items_check(kind: type, item: Check) -> Check:
     def check(label: str, value: Any) -> Any:
         if not isinstance(value, tuple | list | set | frozenset):
             refuse(label, value, f"allowed is a {kind.__name__}")
-        return kind(item(label, one) for one in value)
+        return kind([item(label, one) for one in value])
 
     return check
 
@@ -71,10 +71,8 @@ def _mapping_check(item: Check) -> Check:
     """A read-only mapping from words to checked items."""
 
     def check(label: str, value: Any) -> Any:
-        known = instance(label, value, Mapping, "a mapping from words").items()
-        return MappingProxyType(
-            {text(label, key): item(f"{label}[{key}]" if key else label, one) for key, one in known}
-        )
+        known = instance(label, value, Mapping, "a mapping from words")
+        return MappingProxyType({text(label, key): item(f"{label}[{key}]", known[key]) for key in known})
 
     return check
 
