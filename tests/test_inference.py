@@ -61,8 +61,8 @@ def test_roofline_golden(row):
     assert (step.bound == row["bound"]) or float(step.network_s) > longest * ms
 
 
-def decode(model="llama-3.1-70b", system="trn2.48xlarge", tp=64, batch=8, context=4096, **more):
-    return tm.decode_step(model, system, tm.Mapping(tp=tp), batch=batch, context=context, **more)
+def decode(model="llama-3.1-70b", system="trn2.48xlarge", tp=64, batch=8, context=4096, pp=1, **more):
+    return tm.decode_step(model, system, tm.Mapping(tp=tp, pp=pp), batch=batch, context=context, **more)
 
 
 @given(st.sampled_from(MODELS), st.sampled_from(SYSTEMS[:4]), st.integers(0, 6), st.integers(0, 9), st.integers(7, 17))
@@ -250,11 +250,37 @@ def test_chunks_of_prefill_add_up():
 
 def test_operators_add_up_to_the_step():
     step = decode("llama-3.1-8b", tp=2, batch=4, context=2048, efficiencies="ideal", breakdown=True)
-    compute = sum(float(c) for c, _ in step.operators.values())
-    memory = sum(float(m) for _, m in step.operators.values())
+    compute = sum(float(line.compute_s) for line in step.operators.values())
+    memory = sum(float(line.memory_s) for line in step.operators.values())
     assert compute == pytest.approx(float(step.compute_s), rel=1e-9)
     assert memory == pytest.approx(float(step.memory_s), rel=1e-9)
     assert "operators" not in step.to_frame().columns
+
+
+@pytest.mark.parametrize("stack", stacks())
+@pytest.mark.parametrize(
+    "model", ["llama-3.1-8b", "gpt-oss-120b", "deepseek-v3", "llama-4-scout", "qwen3-next-80b-a3b", "jamba-v0.1"]
+)
+def test_lines_of_a_breakdown_add_up(model, stack):
+    """Compute, memory, network and overhead of every line sum to the step's, whatever is cut how."""
+    degrees = dict(zip(("tp", "pp", "cp", "ep"), np.meshgrid(*[[1.0, 2.0, 4.0]] * 4), strict=True))
+    ask = {"mapping": tm.Mapping(**degrees), "efficiencies": stack, "batch": 3, "breakdown": True}
+    for step in (
+        tm.decode_step(model, "trn2-ultraserver", context=9000, max_context=16384, **ask),
+        tm.prefill(model, "trn2-ultraserver", input_tokens=3000, past=100, **ask),
+    ):
+        assert np.any(step.valid)
+        for resource in ("compute_s", "memory_s", "network_s", "overhead_s"):
+            lines = sum(np.asarray(getattr(line, resource)) for line in step.operators.values())
+            whole = np.asarray(getattr(step, resource))
+            np.testing.assert_allclose(np.where(step.valid, lines, np.nan), whole, rtol=1e-9, atol=1e-18)
+
+
+def test_a_pipeline_runs_whole_sequences():
+    """One sequence passes all stages of a pipeline: as many FLOP as on one stage, whatever the stages."""
+    one, four = (decode("llama-3.1-8b", tp=2, batch=1, pp=pp) for pp in (1, 4))
+    assert float(four.work_flop_per_rank) == float(one.work_flop_per_rank)
+    assert float(four.memory_s) == float(one.memory_s)
 
 
 def test_memory_fit_of_the_measured_server():

@@ -44,6 +44,45 @@ def distinct_experts(n_experts: Numeric, top_k: Numeric, tokens: Numeric) -> NDA
     return n_experts * (1 - missed)
 
 
+def experts_read(n_experts: Numeric, top_k: Numeric, tokens: Numeric, expert_read: str) -> NDArray:
+    r"""Experts of a layer whose weights a pass over some tokens reads.
+
+    .. math:: R = D(E, k, B) \text{ (distinct)},\quad \min(k\,B,\, E) \text{ (per token)},\quad E \text{ (all)}
+
+    Parameters
+    ----------
+    n_experts : numeric
+        Routed experts, E. [-]
+    top_k : numeric
+        Experts a token, k. [-]
+    tokens : numeric
+        Tokens in the pass, B. [-]
+    expert_read : {"distinct", "per_token", "all"}
+        Each expert that is needed once; each token's own, until all of them are cheaper; all, whatever is needed.
+
+    Returns
+    -------
+    read : numeric
+        Experts read, R. [-]
+
+    Notes
+    -----
+    D is `distinct_experts`: the ideal kernel. Limits: B = 1 gives k, k and E; B -> inf gives E.
+
+    References
+    ----------
+    .. [1] NeuronX Distributed, modules/moe/expert_mlps_v2.py: selective loading of each token's experts, or all.
+
+    Examples
+    --------
+    >>> [round(float(experts_read(256, 8, 16, policy)), 1) for policy in ("distinct", "per_token", "all")]
+    [102.0, 128.0, 256.0]
+    """
+    each = np.minimum(np.multiply(tokens, top_k), n_experts)
+    read = {"per_token": each, "all": np.multiply(n_experts, np.ones_like(each))}
+    return read[expert_read] if expert_read in read else distinct_experts(n_experts, top_k, tokens)
+
+
 def expert_blocks(n_experts: Numeric, top_k: Numeric, tokens: Numeric, block_tokens: Numeric) -> NDArray:
     r"""Blocks that hold the routed tokens of any distribution over experts, each block of one expert alone.
 

@@ -211,7 +211,8 @@ def _all_reduce_s(q: Question, e: Efficiencies, message_bytes: float) -> float:
 def _operators_s(q: Question, e: Efficiencies) -> float:
     """Operators of one layer, each at the slower of its compute and its memory."""
     step = _decode(q, e, True) if "decode" in q.row.case else _prefill(q, e, q.batch, True)
-    times = [np.maximum(*both) for name, both in step.operators.items() if name.split(": ")[-1] in q.parts]
+    lines = [line for name, line in step.operators.items() if name.split(": ")[-1] in q.parts]
+    times = [np.maximum(line.compute_s, line.memory_s) for line in lines]
     return float(sum(times)) / model(q.model).n_layers
 
 

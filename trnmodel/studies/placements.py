@@ -22,6 +22,7 @@ from trnmodel.result import require_choice
 from trnmodel.workloads import parallelism
 from trnmodel.workloads.efficiencies import IDEAL, Efficiencies
 from trnmodel.workloads.inference import Step, decode_step
+from trnmodel.workloads.terms import Outline
 from trnmodel.workloads.transformer import Transformer
 from trnmodel.workloads.transformer import model as read_model
 
@@ -61,15 +62,15 @@ def placement(name: str, system: str | System) -> parallelism.Mapping:
     return parallelism.Mapping(**degrees, lnc=int(spec.chip.cores), placement=INNER_EXPERTS)
 
 
-def routed(model: str | Transformer, precision: str = "bf16") -> parallelism.Census:
-    """The sums of a model that has routed experts; raises ValueError for any other."""
-    found = parallelism.census(read_model(model), precision, "decode")
+def routed(model: str | Transformer) -> Outline:
+    """The layers, widths and experts of a model that has routed experts; raises ValueError for any other."""
+    found = read_model(model).outline()
     if not found.experts:
         raise ValueError(f"model={read_model(model).id!r}: it has no routed experts")
     return found
 
 
-def _copies(c: parallelism.Census, copies: str, group: int, racks: int) -> dict[str, float]:
+def _copies(c: Outline, copies: str, group: int, racks: int) -> dict[str, float]:
     """Copies of a token that stay in its rack and that leave it, when experts lie over `group` chips of `racks`."""
     chips, reached = (float(moe.distinct_destinations(c.experts, c.top_k, n)) for n in (group, racks))
     sent = c.top_k if copies == "expert" else chips
@@ -162,7 +163,7 @@ def exchanges(
 
 
 def _exchange(
-    c: parallelism.Census, spec: System, scope: str, chips: int, stride: int, tokens: NDArray, dtypes: tuple[str, str]
+    c: Outline, spec: System, scope: str, chips: int, stride: int, tokens: NDArray, dtypes: tuple[str, str]
 ) -> pd.DataFrame:
     import pandas as pd
 

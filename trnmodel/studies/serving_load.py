@@ -14,7 +14,6 @@ from trnmodel.catalog.systems import system as read_system
 from trnmodel.studies.serving_tables import Deployment, stacked
 from trnmodel.workloads.inference import decode_step
 from trnmodel.workloads.parallelism import Mapping as Degrees
-from trnmodel.workloads.parallelism import census
 from trnmodel.workloads.serving import disaggregate, frontier, serve, tokens_per_step
 from trnmodel.workloads.site import site
 from trnmodel.workloads.transformer import model as read_model
@@ -35,7 +34,7 @@ def _powers(system: str, ranks: float = np.inf) -> NDArray:
 
 def expert_degrees(system: str, model: str) -> NDArray:
     """Powers of two of EP, up to the experts of the model; 1 alone for a dense one."""
-    return _powers(system, max(census(read_model(model), load.precision("bf16"), "decode").experts, 1))
+    return _powers(system, max(read_model(model).outline().experts, 1))
 
 
 def _computes(system: str, precision: str) -> bool:

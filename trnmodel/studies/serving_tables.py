@@ -131,8 +131,8 @@ def operators(d: Deployment, batch: float, context: float) -> pd.DataFrame:
 
     step = d.decode(batch=batch, context=context, breakdown=True).require_valid()
     rows = [
-        {"operator": name, "compute_s": float(work), "memory_s": float(moved)}
-        for name, (work, moved) in step.operators.items()
+        {"operator": name, "compute_s": float(line.compute_s), "memory_s": float(line.memory_s)}
+        for name, line in step.operators.items()
     ]
     table = pd.DataFrame(rows)
     table["longer_s"] = table[["compute_s", "memory_s"]].max(axis=1)

@@ -16,7 +16,6 @@ from trnmodel.catalog import load
 from trnmodel.result import require_choice
 from trnmodel.units import TRILLION
 from trnmodel.workloads.config import read_json
-from trnmodel.workloads.parallelism import census
 from trnmodel.workloads.shipped import MODELS, catalog
 from trnmodel.workloads.transformer import Transformer
 from trnmodel.workloads.transformer import model as read_model
@@ -98,9 +97,9 @@ def family(rules: Iterable[str], sizes: Iterable[float], base: str = "deepseek-v
     rows = []
     for rule, size in product(rules, sizes):
         grown = synthetic(size, rule, base)
-        c = census(grown, "bf16", "decode")
-        width = min(bulk.cut.inner for bulk in c.bulks if bulk.cut.experts)
-        shape = (c.n_layers, c.hidden, c.experts, c.top_k, width)
+        c = grown.outline()
+        width = min(term.cut.inner for term in grown.terms() if term.kind == "experts")
+        shape = (c.layers, c.hidden, c.experts, c.top_k, width)
         rows.append((rule, grown.total_params, grown.active_params(), *shape))
     columns = ["rule", "total_params", "active_params", "layers", "hidden", "experts", "top_k", "expert_width"]
     return pd.DataFrame(rows, columns=columns)

@@ -102,6 +102,11 @@ class Attention:
             return np.where(context > 0, (context - 1) % self.window + 1, 0)
         return context
 
+    def kept(self, context: Numeric) -> NDArray:
+        """Cached tokens that a sequence ever needs at once on its way to `context` tokens."""
+        context = np.asarray(context, dtype=float)
+        return np.minimum(context, self.window) if self.window else context
+
     def cumulative_pairs(self, tokens: Numeric) -> NDArray:
         """Query-key pairs of the first `tokens` tokens of a sequence, each token seeing itself."""
         n = np.asarray(tokens, dtype=float)

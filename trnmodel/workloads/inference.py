@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping as OperatorTimes
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping as Lines
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import ClassVar
 
@@ -18,15 +18,20 @@ from trnmodel.workloads.efficiencies import Efficiencies
 from trnmodel.workloads.parallelism import DEGREES, Mapping
 from trnmodel.workloads.steps import (
     EXPERT_READS,
+    Ask,
+    Line,
     Setting,
     assemble,
     bucket,
-    decode_load,
-    operator_times,
+    decode_ask,
     own_sequences,
-    prefill_load,
+    prefill_ask,
     setting,
 )
+from trnmodel.workloads.steps import (
+    breakdown as lines_of,
+)
+from trnmodel.workloads.traffic import Message
 from trnmodel.workloads.transformer import Transformer
 from trnmodel.workloads.transformer import model as read_model
 
@@ -74,7 +79,8 @@ class Step(Result):
     work_flop_per_rank: NDArray
     moved_bytes_per_rank: NDArray
     memory_bytes_per_rank: NDArray
-    operators: OperatorTimes = field(default_factory=lambda: MappingProxyType({}))
+    messages: tuple[Message, ...] = ()
+    operators: Lines[str, Line] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def bound(self) -> NDArray | str:
@@ -105,19 +111,22 @@ class MemoryFit(Result):
 
 
 def _kinds(s: Setting, batch: NDArray, context: NDArray, prompt: NDArray) -> dict[str, NDArray]:
-    """Stored bytes of an ordinary rank, by kind."""
-    d, e, m = s.shard, s.e, s.mapping
-    local = own_sequences(batch, m)
-    cache = d.state_bytes * local
-    for core, held, _ in d.cores:
-        cache = cache + core.cache_bytes_per_token * held * local * core.attention.visible(context / m.cp)
-    layers = np.ceil(s.census.n_layers / m.pp)
+    """Stored bytes of an ordinary rank, by kind: the fullest stage's weights, an even part of the cache."""
+    e, m, c = s.e, s.mapping, s.outline
+    sequences = own_sequences(batch, m.ep)
+    weights, cached = np.zeros(()), np.zeros(())
+    for h in s.held:
+        weights = weights + h.term.stored_bytes * h.stored
+        cached = cached + h.term.state_bytes * h.cached * sequences
+        if a := h.term.attention:
+            cached = cached + h.term.cached_bytes * h.cached * sequences * a.kept(context / m.cp)
+    layers = np.ceil(c.layers / m.pp)
     width = s.precision.storage_bytes("activations")
-    activations = prompt / m.cp * s.census.widest * width / m.tp + 2 * prompt / m.cp * s.census.hidden * width
+    activations = prompt / m.cp * c.widest * width / m.tp + 2 * prompt / m.cp * c.hidden * width
     page = e.scratchpad_page_bytes
     return {
-        "weight_bytes": d.weight_bytes,
-        "cache_bytes": cache / m.pp,
+        "weight_bytes": weights * layers / c.layers,
+        "cache_bytes": cached / m.pp,
         "scratchpad_bytes": np.ceil(activations / page) * page if page else activations,
         "collective_buffer_bytes": np.where(m.tp > 1, e.collective_buffer_bytes, 0.0),
         "ring_bytes": layers * e.ring_bytes_per_layer,
@@ -126,10 +135,10 @@ def _kinds(s: Setting, batch: NDArray, context: NDArray, prompt: NDArray) -> dic
 
 
 def _impossible(s: Setting, figure: NDArray, *memory_bytes: NDArray) -> NDArray:
-    m, c = s.mapping, s.census
+    m, c = s.mapping, s.outline
     return reason_mask(
         m.ranks > s.at.chips * s.at.ranks_per_chip,
-        m.pp > c.n_layers,
+        m.pp > c.layers,
         m.ep > max(c.experts, 1),
         np.isnan(figure),
         *(stored > s.at.hbm_bytes for stored in memory_bytes),
@@ -141,11 +150,14 @@ def _step(
     batch: NDArray,
     tokens: NDArray,
     compiled: NDArray,
-    times: dict[str, NDArray],
+    ask: Ask,
+    overlaps: tuple[Numeric, Numeric],
     memory: NDArray,
     made: NDArray,
+    lines: bool,
 ) -> Step:
     """The result of a step that makes `made` tokens for each sequence of the batch."""
+    times, sent = assemble(s, ask, overlaps)
     mask = _impossible(s, times["time_s"], memory)
     rate = made / times["time_s"]
     numbers = times | {
@@ -161,15 +173,12 @@ def _step(
         batch=batch,
         tokens=tokens,
         compiled_tokens=compiled,
+        messages=sent,
+        operators=MappingProxyType(lines_of(s, ask) if lines else {}),
         reason_mask=mask,
         **degrees,
         **(blank(mask, **numbers) if np.any(mask) else numbers),
     )
-
-
-def _with_operators(step: Step, s: Setting, phase: str, batch: NDArray, tokens: NDArray, past: NDArray) -> Step:
-    share = s.e.decode_matmul_share if phase == "decode" else s.e.prefill_matmul_share
-    return replace(step, operators=MappingProxyType(operator_times(s, phase, batch, tokens, past, share)))
 
 
 def _overlaps(s: Setting, compute_memory: Numeric | None, network: Numeric | None) -> tuple[NDArray, NDArray]:
@@ -243,7 +252,7 @@ def decode_step(
     new_tokens : numeric
         Tokens that the step takes in for each sequence; more than one verifies a draft. [token]
     breakdown : bool
-        Whether `operators` lists compute and memory time of each operator. [-]
+        Whether `operators` lists each operator, exchange and cost with its time by resource; they add up. [-]
 
     Returns
     -------
@@ -278,15 +287,11 @@ def decode_step(
         refuse("context", context[()], "must count the new tokens")
     compiled = bucket(context, s.e.context_bucket, longest)
     runs = batch if slots is None else np.maximum(batch, slots)
-    load = decode_load(s, runs, compiled, new_tokens, expert_read, imbalance)
-    overhead = s.e.step_overhead_s + s.e.server_step_s
-    times = assemble(s, load, s.e.decode_matmul_share, s.e.decode_matmul_share, overhead, overlaps)
+    ask = decode_ask(s, runs, compiled, new_tokens, expert_read, imbalance)
     longest = compiled if longest is None else np.maximum(compiled, longest)
     memory = sum(_kinds(s, runs, longest, runs * new_tokens).values())
-    found = _step(s, batch, context, compiled, times, memory, np.ones(()))
-    if not flag("breakdown", breakdown):
-        return found
-    return _with_operators(found, s, "decode", runs, new_tokens, compiled - new_tokens)
+    lines = flag("breakdown", breakdown)
+    return _step(s, batch, context, compiled, ask, overlaps, memory, np.ones(()), lines)
 
 
 def prefill(
@@ -343,14 +348,9 @@ def prefill(
     _fitting(s, batch=batch, input_tokens=tokens, past=past, expert_imbalance=imbalance, max_context=longest,
              compute_memory_overlap=overlaps[0], network_overlap=overlaps[1])  # fmt: skip
     compiled = bucket(tokens, s.e.prompt_bucket, longest)
-    load = prefill_load(s, batch, compiled, past, imbalance)
-    overhead = s.e.prefill_overhead_s + s.e.server_step_s
-    linear = s.e.prefill_matmul_share / s.e.prefill_slowdown
-    shares = linear, min(s.e.prefill_attention_share / s.e.prefill_slowdown, linear)
-    times = assemble(s, load, *shares, overhead, overlaps)
+    ask = prefill_ask(s, batch, compiled, past, imbalance)
     memory = sum(_kinds(s, batch, compiled + past, batch * compiled).values())
-    found = _step(s, batch, tokens, compiled, times, memory, tokens)
-    return _with_operators(found, s, "prefill", batch, compiled, past) if flag("breakdown", breakdown) else found
+    return _step(s, batch, tokens, compiled, ask, overlaps, memory, tokens, flag("breakdown", breakdown))
 
 
 def memory_fit(

@@ -1,8 +1,12 @@
-"""Resource times of a forward step on one rank: from a model's shard to compute, memory, network and overhead."""
+"""Resource times of a forward step on one rank: terms x share / rate, plus messages."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from collections.abc import Mapping as Lines
 from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,10 +15,13 @@ from trnmodel.arguments import choice, instance
 from trnmodel.catalog.load import precision as read_precision
 from trnmodel.catalog.specs import Chip, Precision
 from trnmodel.catalog.systems import System
-from trnmodel.formulas.moe import distinct_experts, expert_blocks
+from trnmodel.formulas.moe import expert_blocks, experts_read
+from trnmodel.workloads.blocks import Attention
 from trnmodel.workloads.efficiencies import Efficiencies, efficiencies
-from trnmodel.workloads.parallelism import Census, Mapping, Shard, census, core_shares, cut_of, shard
-from trnmodel.workloads.site import Site, all_reduce_s, group_s, site
+from trnmodel.workloads.parallelism import Held, Mapping, hold, shard
+from trnmodel.workloads.site import Site, site
+from trnmodel.workloads.terms import Cut, Outline
+from trnmodel.workloads.traffic import Message, message_s, messages
 from trnmodel.workloads.transformer import Transformer, model
 
 Numeric = ArrayLike
@@ -34,10 +41,11 @@ class Setting:
     system: System | Chip
     mapping: Mapping
     precision: Precision
+    phase: str
     at: Site
     e: Efficiencies
-    census: Census
-    shard: Shard
+    outline: Outline
+    held: tuple[Held, ...]
 
 
 def setting(
@@ -48,7 +56,7 @@ def setting(
     stack: str | Efficiencies | None,
     phase: str,
 ) -> Setting:
-    """Model, rank, stack and shard of a question, from ids or objects."""
+    """Model, rank, stack and shares of a question, from ids or objects."""
     mapping = Mapping() if mapping is None else mapping
     instance("mapping", mapping, Mapping, "a Mapping, such as Mapping(tp=8)")
     chosen, dtypes = model(model_), read_precision(precision)
@@ -59,10 +67,11 @@ def setting(
         system=at.where,
         mapping=mapping,
         precision=dtypes,
+        phase=phase,
         at=at,
         e=e,
-        census=census(chosen, dtypes, phase),
-        shard=shard(chosen, mapping, dtypes, phase, e.kv_head_policy, e.expert_tile_columns),
+        outline=chosen.outline(phase),
+        held=shard(chosen, mapping, dtypes, phase, e.kv_head_policy, e.expert_tile_columns),
     )
 
 
@@ -92,67 +101,42 @@ def overlapped(first: NDArray, second: NDArray, overlap: Numeric) -> NDArray:
     return first + second - np.minimum(first, second) * overlap
 
 
-def _expert_share(s: Setting, tokens: NDArray, policy: str) -> NDArray:
-    """Share of the experts that a step over so many tokens reads."""
-    choice("expert_read", policy, EXPERT_READS)
-    c = s.census
-    if not c.experts or policy == "all":
-        return np.ones(())
-    if policy == "per_token":
-        return np.minimum(tokens * c.top_k / c.experts, 1.0)
-    return distinct_experts(c.experts, c.top_k, tokens) / c.experts
+def own_sequences(batch: NDArray, ranks: NDArray) -> NDArray:
+    """Sequences of one of `ranks` that share them out evenly, but cut none: expert-parallel ranks, stages in turn.
+
+    Examples
+    --------
+    >>> own_sequences(np.array([1.0, 96.0]), np.array(64.0)).tolist()
+    [1.0, 1.5]
+    """
+    return np.maximum(batch / ranks, np.minimum(batch, 1))
+
+
+class Seen(NamedTuple):
+    """What one kind of attention meets in a step on a rank, its share of heads aside."""
+
+    pairs: NDArray
+    cached_tokens: NDArray
+    keys: NDArray | float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Load:
-    """Work and traffic of one rank in a step."""
+class Ask:
+    """What a step asks of a rank: rows of its own, rows for its experts, rows of logits, sequences, attention.
 
-    linear_flop: NDArray
-    attention_flop: NDArray
-    weight_bytes: NDArray
-    expert_bytes: NDArray
-    cache_bytes: NDArray
-    softmax_s: NDArray
-    network_s: NDArray
-    extra_s: NDArray
-
-
-def _network_s(s: Setting, tokens: NDArray, imbalance: Numeric, decode: bool) -> NDArray:
-    """Time of all collectives of a forward step over `tokens` tokens of the replica's rank.
-
-    The all-reduces of TP; dispatch and combine of experts, of which each TP rank carries its share of the width; the
-    exchange of CP; the boundaries of PP.
+    `seen` gives pairs, cached tokens read and written, and keys that softmax runs over; `experts` the work on a kind of
+    experts over that of the routed rows, and the share of them that is read. `spent` are costs that no term has, by
+    name: bytes and seconds.
     """
-    c, m = s.census, s.mapping
-    width = s.precision.storage_bytes("activations")
-    buffer = tokens * c.hidden * width
-    total = c.all_reduces * all_reduce_s(s.at, m, buffer, s.e)
-    if np.any(m.pp > 1):
-        _, _, link = s.at.group(m, "pp")
-        total = total + (m.pp - 1) * (buffer / link + s.e.hop_s)
-    if np.any(m.ep > 1) and c.experts:
-        sent = buffer * c.top_k / m.tp * imbalance
-        total = total + 2 * c.expert_layers * group_s(s.at, m, "ep", "all_to_all", sent, s.e)
-    if np.any(m.cp > 1):
-        total = total + _context_s(s, tokens * width, decode)
-    return total
 
-
-def _context_s(s: Setting, row_bytes: NDArray, decode: bool) -> NDArray:
-    """Time of context parallelism: decode sums up partial outputs of all heads, prefill passes keys and values round.
-
-    `row_bytes` are the tokens of a rank times the bytes of an element.
-    """
-    total, m = np.zeros(()), s.mapping
-    for core, cache_share, head_share in s.shard.cores:
-        a = core.attention
-        if decode:
-            partial = row_bytes * a.heads * head_share * (a.latent_value_dim or a.v_dim)
-            total = total + core.count * group_s(s.at, m, "cp", "all_reduce", partial, s.e)
-        else:
-            passed = row_bytes * a.cached_elements * cache_share
-            total = total + core.count * (m.cp - 1) * group_s(s.at, m, "cp", "p2p", passed, s.e)
-    return total
+    rows: NDArray
+    routed: NDArray
+    logits: NDArray
+    sequences: NDArray
+    imbalance: NDArray
+    seen: Callable[[Attention], Seen]
+    experts: Callable[[Cut], tuple[NDArray, NDArray]]
+    spent: Lines[str, tuple[NDArray, NDArray]]
 
 
 def _routing_s(s: Setting, tokens: NDArray) -> NDArray:
@@ -160,166 +144,217 @@ def _routing_s(s: Setting, tokens: NDArray) -> NDArray:
 
     Tokens are routed one after another, which overlaps in part, until all experts run on all of them.
     """
-    c = s.census
+    c = s.outline
     if not c.experts or not s.e.expert_layer_s:
         return np.zeros(())
     routed = np.minimum(tokens, c.experts / c.top_k)
     return c.expert_layers * s.e.expert_layer_s * np.log2(s.mapping.tp * s.mapping.ep) * np.sqrt(routed)
 
 
-def _expert_blocks(s: Setting, tokens: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+def decode_ask(
+    s: Setting, batch: NDArray, context: NDArray, new_tokens: NDArray, expert_read: str | None, imbalance: NDArray
+) -> Ask:
+    """What a decode step over `batch` sequences with `context` cached tokens asks of one rank.
+
+    A pipeline is kept full by as many micro-batches as it has stages, none of less than a sequence.
+    """
+    m = s.mapping
+    replica = own_sequences(batch, m.pp)
+    sequences = own_sequences(replica, m.ep)
+    rows, routed = sequences * new_tokens, replica * new_tokens
+
+    def seen(a: Attention) -> Seen:
+        keys = a.visible(context / m.cp)
+        return Seen(rows * keys, sequences * keys + rows, keys)
+
+    @cache
+    def experts(cut: Cut) -> tuple[NDArray, NDArray]:
+        return np.ones(()), experts_read(cut.experts, cut.active, routed, expert_read or s.e.expert_read) / cut.experts
+
+    spent = {
+        "expert routing": (np.zeros(()), _routing_s(s, routed)),
+        "logits to the host": (np.zeros(()), rows * s.outline.vocabulary * LOGIT_BYTES / s.e.host_logit_bytes_per_s),
+        "step": (np.zeros(()), np.asarray(s.e.step_overhead_s + s.e.server_step_s)),
+    }
+    return Ask(rows, routed, rows, sequences, imbalance, seen, experts, spent)
+
+
+def _expert_blocks(s: Setting, cut: Cut, tokens: NDArray) -> tuple[NDArray, NDArray, NDArray]:
     """How a rank prefills its experts: work over that of the routed tokens, passes over its experts, blocks a layer.
 
     Blocks of a static graph run full whether tokens fill them or not, each with the weights of its expert; tokens too
     few for one block go through all experts. Expert-parallel ranks share out the tokens evenly.
     """
-    c, e = s.census, s.e
-    choice("prefill_experts", e.prefill_experts, PREFILL_EXPERTS)
-    if not c.experts or e.prefill_experts == "routed":
-        return np.ones(()), _expert_share(s, tokens, "distinct"), np.zeros(())
+    e, experts, top_k = s.e, cut.experts, cut.active
+    if choice("prefill_experts", e.prefill_experts, PREFILL_EXPERTS) == "routed":
+        return np.ones(()), experts_read(experts, top_k, tokens, "distinct") / experts, np.zeros(())
     if e.prefill_experts == "all":
-        return np.asarray(c.experts / c.top_k), np.ones(()), np.zeros(())
-    local, own = np.ceil(c.experts / s.mapping.ep), tokens / s.mapping.ep
-    routed = own * c.top_k
-    blocks = expert_blocks(local, c.top_k, own, e.expert_block_tokens)
+        return np.asarray(experts / top_k), np.ones(()), np.zeros(())
+    local, own = np.ceil(experts / s.mapping.ep), tokens / s.mapping.ep
+    routed = own * top_k
+    blocks = expert_blocks(local, top_k, own, e.expert_block_tokens)
     fills, work = routed >= e.expert_block_tokens, blocks * e.expert_block_tokens / routed
-    return np.where(fills, work, c.experts / c.top_k), np.where(fills, blocks / local, 1.0), np.where(fills, blocks, 0)
-
-
-def own_sequences(batch: NDArray, mapping: Mapping) -> NDArray:
-    """Sequences of an expert-parallel rank: shared out evenly, but none is cut.
-
-    Examples
-    --------
-    >>> own_sequences(np.array([1.0, 96.0]), Mapping(ep=64)).tolist()
-    [1.0, 1.5]
-    """
-    return np.maximum(batch / mapping.ep, np.minimum(batch, 1))
-
-
-def decode_load(
-    s: Setting, batch: NDArray, context: NDArray, new_tokens: NDArray, expert_read: str | None, imbalance: Numeric
-) -> Load:
-    """What a decode step over `batch` sequences with `context` cached tokens asks of one rank."""
-    d, e, m = s.shard, s.e, s.mapping
-    replica = batch / m.pp
-    local = own_sequences(replica, m)
-    rows = local * new_tokens
-    share = _expert_share(s, replica * new_tokens, expert_read or e.expert_read)
-    cache, flop, softmax = np.zeros(()), np.zeros(()), np.zeros(())
-    for core, cache_share, head_share in d.cores:
-        a = core.attention
-        seen = a.visible(context / m.cp)
-        cache = cache + core.cache_bytes_per_token * cache_share * (local * seen + rows)
-        flop = flop + core.count * a.flop_per_pair(absorbed=True) * head_share * rows * seen
-        if e.softmax_cycle_per_element:
-            softmax = softmax + core.count * seen * np.ceil(rows * a.heads * head_share / s.at.rows_side_by_side)
-    logit_bytes = rows * s.census.vocabulary * LOGIT_BYTES
-    dense = rows * (d.flop_per_token + d.flop_per_logit + d.state_flop)
-    return Load(
-        linear_flop=dense + replica * new_tokens * d.expert_flop_per_token * imbalance,
-        attention_flop=flop,
-        weight_bytes=d.read_bytes + d.lookup_bytes_per_token * rows,
-        expert_bytes=d.expert_read_bytes * share * imbalance,
-        cache_bytes=cache + 2 * d.state_bytes * local,
-        softmax_s=softmax * e.softmax_cycle_per_element / s.at.vector_clock_hz,
-        network_s=_network_s(s, rows, imbalance, decode=True),
-        extra_s=_routing_s(s, replica * new_tokens) + logit_bytes / e.host_logit_bytes_per_s,
-    )
+    return np.where(fills, work, experts / top_k), np.where(fills, blocks / local, 1.0), np.where(fills, blocks, 0)
 
 
 def _spill_s(s: Setting, prompts: NDArray, tokens: NDArray) -> NDArray:
     """What a stack pays that moves a batch beyond SBUF once in each layer for each further prompt."""
     if s.at.chip.core is None or np.isinf(s.e.prefill_spill_bytes_per_s):
         return np.zeros(())
-    held = tokens * s.census.hidden * s.precision.storage_bytes("activations")
+    held = tokens * s.outline.hidden * s.precision.storage_bytes("activations")
     beyond = np.maximum(held - s.at.chip.core.sbuf_bytes * s.at.lnc, 0)
-    return s.census.n_layers * (prompts - 1) * beyond / s.e.prefill_spill_bytes_per_s
+    return s.outline.layers * (prompts - 1) * beyond / s.e.prefill_spill_bytes_per_s
 
 
-def prefill_load(s: Setting, batch: NDArray, tokens: NDArray, past: NDArray, imbalance: Numeric) -> Load:
+def prefill_ask(s: Setting, batch: NDArray, tokens: NDArray, past: NDArray, imbalance: NDArray) -> Ask:
     """What a prefill of `batch` prompts of `tokens` tokens after `past` cached ones asks of one rank."""
-    d, e, m = s.shard, s.e, s.mapping
-    rows = own_sequences(batch, m)
-    local = rows * tokens / m.cp
-    routed = batch * tokens / m.cp
-    work, reads, blocks = _expert_blocks(s, routed)
-    in_blocks = blocks * s.census.expert_layers
-    moved = in_blocks * e.expert_block_tokens * s.census.hidden * s.precision.storage_bytes("activations")
-    cache, flop = np.zeros(()), np.zeros(())
-    for core, cache_share, head_share in d.cores:
-        a = core.attention
-        kept = a.visible(past) + a.visible(tokens)
-        cache = cache + core.cache_bytes_per_token * cache_share * rows * kept / m.cp
-        pairs = a.pairs(tokens, past, True) / m.cp
-        flop = flop + core.count * a.flop_per_pair(absorbed=False) * head_share * rows * pairs
-    expert_flop = routed * d.expert_flop_per_token * imbalance * work
-    return Load(
-        linear_flop=local * (d.flop_per_token + d.state_flop) + rows * d.flop_per_logit + expert_flop,
-        attention_flop=flop,
-        weight_bytes=d.read_bytes + d.lookup_bytes_per_token * local,
-        expert_bytes=d.expert_read_bytes * reads * imbalance + BLOCK_PASSES * moved,
-        cache_bytes=cache + 2 * d.state_bytes * rows,
-        softmax_s=np.zeros(()),
-        network_s=_network_s(s, local, imbalance, decode=False),
-        extra_s=in_blocks * e.expert_block_s + _spill_s(s, rows, local),
+    m, c = s.mapping, s.outline
+    sequences = own_sequences(batch, m.ep)
+    rows, routed = sequences * tokens / m.cp, batch * tokens / m.cp
+
+    def seen(a: Attention) -> Seen:
+        pairs = sequences * a.pairs(tokens, past, True) / m.cp
+        return Seen(pairs, sequences * (a.visible(past) + a.kept(tokens)) / m.cp, 0.0)
+
+    @cache
+    def experts(cut: Cut) -> tuple[NDArray, NDArray]:
+        return _expert_blocks(s, cut, routed)[:2]
+
+    blocks = np.zeros(())
+    if c.experts:
+        blocks = _expert_blocks(s, Cut("experts", experts=c.experts, active=c.top_k), routed)[2] * c.expert_layers
+    moved = blocks * s.e.expert_block_tokens * c.hidden * s.precision.storage_bytes("activations")
+    spent = {
+        "expert blocks": (BLOCK_PASSES * moved, blocks * s.e.expert_block_s),
+        "spills": (np.zeros(()), _spill_s(s, sequences, rows)),
+        "step": (np.zeros(()), np.asarray(s.e.prefill_overhead_s + s.e.server_step_s)),
+    }
+    return Ask(rows, routed, sequences, sequences, imbalance, seen, experts, spent)
+
+
+class Rates(NamedTuple):
+    """What a rank does in a second: FLOP of matrices and of attention, bytes of weights and of cache."""
+
+    linear_flop_per_s: NDArray
+    pair_flop_per_s: NDArray
+    weight_bytes_per_s: NDArray
+    cache_bytes_per_s: NDArray
+
+
+def rates(s: Setting) -> Rates:
+    """Printed peaks and bandwidth of a rank, times the shares that the stack reaches in this phase.
+
+    In prefill attention reaches no larger share of the peak than linear layers do.
+    """
+    e, at = s.e, s.at
+    linear = pair = e.decode_matmul_share
+    if s.phase == "prefill":
+        linear = e.prefill_matmul_share / e.prefill_slowdown
+        pair = np.minimum(e.prefill_attention_share / e.prefill_slowdown, linear)
+    return Rates(
+        at.peak(s.precision.compute) * linear,
+        at.peak(s.precision.attention) * pair,
+        at.hbm_bytes_per_s * e.weight_stream_share,
+        np.minimum(at.hbm_bytes_per_s * e.kv_stream_share, e.kv_stream_bytes_per_s),
     )
 
 
-def assemble(
-    s: Setting, load: Load, matmul: float, attention: float, overhead_s: float, overlaps: tuple[Numeric, Numeric]
-) -> dict[str, NDArray]:
-    """Resource times of a step from its load, and the step time between its bounds."""
-    e, at = s.e, s.at
+class Load(NamedTuple):
+    """Times that a term takes by resource, matrices and attention apart, and its work and traffic on one rank."""
+
+    linear_s: NDArray | float
+    weights_s: NDArray | float
+    attend_s: NDArray | float
+    cache_s: NDArray | float
+    flop: NDArray | float
+    moved_bytes: NDArray | float
+
+
+def _attention_load(h: Held, s: Setting, ask: Ask, r: Rates) -> Load:
+    """Scores and weighted values, or the softmax between them where that takes longer, beside the cache."""
+    a = h.term.attention
+    assert a is not None
+    seen = ask.seen(a)
+    flop, moved = h.term.pair_flop * h.work * seen.pairs, h.term.cached_bytes * h.cached * seen.cached_tokens
+    attend_s = flop / r.pair_flop_per_s
+    if s.phase == "decode" and s.e.softmax_cycle_per_element:
+        passes = np.ceil(ask.rows * a.heads * h.work / s.at.rows_side_by_side)
+        cycles = h.term.layers * seen.keys * passes * s.e.softmax_cycle_per_element
+        attend_s = np.maximum(attend_s, cycles / s.at.vector_clock_hz)
+    return Load(0.0, 0.0, attend_s, moved / r.cache_bytes_per_s, flop, moved)
+
+
+def load(h: Held, s: Setting, ask: Ask, r: Rates) -> Load:
+    """What a term costs one rank: its work and bytes, times the rank's share, over the rank's rates."""
+    t = h.term
+    if t.kind == "attention":
+        return _attention_load(h, s, ask, r)
+    if t.kind == "experts":
+        work, read = ask.experts(t.cut)
+        flop = t.row_flop * h.work * ask.routed * ask.imbalance * work
+        moved = t.read_bytes * h.read * read * ask.imbalance
+    else:
+        flop = (t.row_flop * ask.rows + t.logit_flop * ask.logits) * h.work
+        moved = (t.read_bytes + t.row_bytes * ask.rows) * h.read
+    linear_s, weights_s = flop / r.linear_flop_per_s, moved / r.weight_bytes_per_s
+    if t.kind != "state":
+        return Load(linear_s, weights_s, 0.0, 0.0, flop, moved)
+    state = 2 * t.state_bytes * h.cached * ask.sequences  # read and written
+    return Load(linear_s, weights_s, 0.0, state / r.cache_bytes_per_s, flop, moved + state)
+
+
+def assemble(s: Setting, ask: Ask, overlaps: tuple[Numeric, Numeric]) -> tuple[dict[str, NDArray], tuple[Message, ...]]:
+    """Resource times of a step, the step time between its bounds, and the messages of its network time."""
     inner, outer = overlaps
-    linear_s = load.linear_flop / (at.peak(s.precision.compute) * matmul)
-    core_s = load.attention_flop / (at.peak(s.precision.attention) * attention)
-    bandwidth = at.hbm_bytes_per_s
-    weights_s = (load.weight_bytes + load.expert_bytes) / (bandwidth * e.weight_stream_share)
-    cache_s = load.cache_bytes / min(bandwidth * e.kv_stream_share, e.kv_stream_bytes_per_s)
-    attend_s = np.maximum(core_s, load.softmax_s)
+    r = rates(s)
+    loads = [load(h, s, ask, r) for h in s.held]
+    linear_s, weights_s, attend_s, cache_s, flop, moved = map(sum, zip(*loads, strict=True))
+    gathered = sum(moved_bytes for moved_bytes, _ in ask.spent.values())
+    weights_s, moved = weights_s + gathered / r.weight_bytes_per_s, moved + gathered
+    overhead = sum(seconds for _, seconds in ask.spent.values())
+    sent = messages(s.mapping, s.held, s.outline, s.precision, s.phase, ask.rows, ask.imbalance)
+    network = sum((message_s(s.at, s.mapping, s.e, message) for message in sent), start=np.zeros(()))
     apart = overlapped(linear_s, weights_s, inner) + overlapped(attend_s, cache_s, inner)
     joined = overlapped(linear_s + attend_s, weights_s + cache_s, inner)
-    device_s = joined * e.phase_overlap + apart * (1 - e.phase_overlap)
-    overhead = overhead_s + load.extra_s
+    device_s = joined * s.e.phase_overlap + apart * (1 - s.e.phase_overlap)
     compute, memory = linear_s + attend_s, weights_s + cache_s
-    return {
-        "time_s": overlapped(device_s, load.network_s, outer) + overhead,
+    times = {
+        "time_s": overlapped(device_s, network, outer) + overhead,
         "compute_s": compute,
         "memory_s": memory,
-        "network_s": load.network_s,
+        "network_s": network,
         "overhead_s": overhead,
-        "lower_s": np.maximum(np.maximum(compute, memory), load.network_s) + overhead,
-        "upper_s": compute + memory + load.network_s + overhead,
-        "work_flop_per_rank": load.linear_flop + load.attention_flop,
-        "moved_bytes_per_rank": load.weight_bytes + load.expert_bytes + load.cache_bytes,
+        "lower_s": np.maximum(np.maximum(compute, memory), network) + overhead,
+        "upper_s": compute + memory + network + overhead,
+        "work_flop_per_rank": flop,
+        "moved_bytes_per_rank": moved,
     }
+    return times, sent
 
 
-def operator_times(
-    s: Setting, phase: str, batch: NDArray, tokens: NDArray, past: NDArray, matmul: float
-) -> dict[str, tuple[NDArray, NDArray]]:
-    """Compute and memory time of each operator of one rank, over its layers, without overlap or overhead.
+class Line(NamedTuple):
+    """A line of a step's breakdown: what one operator, one exchange or one cost takes of each resource, in s."""
 
-    Experts meet the tokens of all expert-parallel ranks, everything else those of its own.
-    """
-    layers = {layer.name: layer for layer in s.model.layers}
-    m, e, bandwidth = s.mapping, s.e, s.at.hbm_bytes_per_s
-    times: dict[str, tuple[NDArray, NDArray]] = {}
-    logits = "last" if phase == "prefill" else "all"
-    ask = {"tokens": tokens, "past": past, "precision": s.precision, "logits": logits}
-    own, all_ranks = (s.model.operators(phase, batch=rows, **ask) for rows in (own_sequences(batch, m), batch))
-    for op in (
-        b if b.part is not None and b.part.group == "experts" else a for a, b in zip(own, all_ranks, strict=True)
-    ):
-        dtype, cache, work = s.precision.compute, np.ones(()), 1 / m.tp
-        if op.part is not None:
-            work = cut_of(op.part, layers.get(op.layer)).share(m.tp, m.ep, e.kv_head_policy)
-        elif op.attention is not None:
-            dtype = s.precision.attention
-            cache, work = core_shares(op.attention, m.tp, e.kv_head_policy)
-        compute = op.flop * work / (s.at.peak(dtype) * matmul)
-        stored = op.weight_bytes * work / (bandwidth * e.weight_stream_share)
-        cached = (op.cache_read_bytes + op.cache_write_bytes) * cache / (bandwidth * e.kv_stream_share)
-        times[f"{op.layer}: {op.name}" if op.layer else op.name] = compute, stored + cached
-    return times
+    compute_s: NDArray | float
+    memory_s: NDArray | float
+    network_s: NDArray | float
+    overhead_s: NDArray | float
+
+
+def breakdown(s: Setting, ask: Ask) -> dict[str, Line]:
+    """Every line of a step; by resource the lines add up to the step's times, which then overlap."""
+    r, found = rates(s), {}
+
+    def add(name: str, line: Line) -> None:  # kinds of layers may share a name
+        before = found.get(name, Line(0.0, 0.0, 0.0, 0.0))
+        found[name] = Line(*(one + more for one, more in zip(before, line, strict=True)))
+
+    for term in s.model.terms(s.precision, s.phase):
+        if term.layers:
+            one = load(hold(term, s.mapping, s.e.kv_head_policy, s.e.expert_tile_columns), s, ask, r)
+            add(term.label, Line(one.linear_s + one.attend_s, one.weights_s + one.cache_s, 0.0, 0.0))
+    for name, (moved, seconds) in ask.spent.items():
+        add(name, Line(0.0, moved / r.weight_bytes_per_s, 0.0, seconds))
+    for message in messages(s.mapping, s.held, s.outline, s.precision, s.phase, ask.rows, ask.imbalance):
+        add(message.name, Line(0.0, 0.0, message_s(s.at, s.mapping, s.e, message), 0.0))
+    return found

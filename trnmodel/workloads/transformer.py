@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cache, cached_property
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, lru_cache
 from os.path import normpath
 from pathlib import Path
 
@@ -18,10 +17,11 @@ from trnmodel.catalog.load import nearest
 from trnmodel.catalog.specs import Precision
 from trnmodel.workloads import operators as op
 from trnmodel.workloads.architectures import ARCHITECTURES
-from trnmodel.workloads.blocks import Attention, Layer, Numeric, Part, Phase
+from trnmodel.workloads.blocks import Layer, Numeric, Part, Phase
 from trnmodel.workloads.config import printed, read_fields, read_json
 from trnmodel.workloads.operators import ExpertRead, Operator, element_bytes
 from trnmodel.workloads.shipped import MODELS, aliases, catalog
+from trnmodel.workloads.terms import Outline, Term, account, alike, outline
 
 LONGEST_ID = 60
 BACKWARD_OVER_FORWARD = 2  # gradients of inputs and of weights: two products for one
@@ -82,7 +82,7 @@ class Transformer:
     @property
     def reads_source(self) -> bool:
         """Whether an encoder reads a source that decode steps attend to."""
-        return any(attention.kind == "cross" for attention, _ in self._attentions("decode"))
+        return any(a.kind == "cross" for layer in self.layers for a in layer.attentions)
 
     def active_params(self, input_embedding: bool = True) -> int:
         """Parameters that one token uses.
@@ -106,29 +106,17 @@ class Transformer:
     def _table_params(self) -> int:
         return sum(part.params for part in self.outer if part.name == "embedding")
 
-    def _parts(self, phase: str) -> Iterator[tuple[int, str, Part]]:
-        """Parts that run in a phase, each with its layer count and the name of its layer."""
-        for layer in self.layers:
-            yield from ((layer.count, layer.name, part) for part in layer.parts if phase in part.phases)
-        yield from ((1, "", part) for part in self.outer if phase in part.phases)
+    def terms(self, precision: str | Precision = "bf16", phase: Phase = "decode") -> tuple[Term, ...]:
+        """The account of the model's work in a precision and a phase, one term an operator of a kind of layer."""
+        return _account(self, load.precision(precision), phase)[0]
 
-    def _attentions(self, phase: str) -> Iterator[tuple[Attention, int]]:
-        for layer in self.layers:
-            if phase in layer.phases:
-                yield from ((attention, layer.count) for attention in layer.attentions)
+    def summed_terms(self, precision: str | Precision = "bf16", phase: Phase = "decode") -> tuple[Term, ...]:
+        """The same account with alike terms summed."""
+        return _account(self, load.precision(precision), phase)[1]
 
-    @cached_property
-    def _linear_flop(self) -> dict[str, tuple[int, int]]:
-        """Work per token and per row of logits, by phase, attention aside."""
-        recurrent = sum(layer.count * layer.recurrence.flop_per_token for layer in self.layers if layer.recurrence)
-        sums = {}
-        for phase in ("prefill", "decode"):
-            parts = [(count * part.flop_per_token, part.group == "head") for count, _, part in self._parts(phase)]
-            sums[phase] = (
-                recurrent + sum(f for f, is_head in parts if not is_head),
-                sum(f for f, is_head in parts if is_head),
-            )
-        return sums
+    def outline(self, phase: Phase = "decode") -> Outline:
+        """Layers, widths and experts in a phase."""
+        return _outline(self, phase)
 
     def prefill_flop(
         self, tokens: Numeric, past: Numeric = 0, attention: str = "causal", logits: str = "last"
@@ -162,12 +150,11 @@ class Transformer:
         together(tokens=tokens, past=past)
         causal = choice("attention", attention, op.MASKS) == "causal"
         rows = op.logit_rows(tokens, choice("logits", logits, op.LOGITS))
-        per_token, per_row = self._linear_flop["prefill"]
-        core = sum(
-            count * a.flop_per_pair(absorbed=False) * a.pairs(tokens, past, causal)
-            for a, count in self._attentions("prefill")
-        )
-        return (per_token * tokens + per_row * rows + core)[()]
+        work = np.zeros(np.broadcast_shapes(tokens.shape, past.shape))
+        for term in self.summed_terms(phase="prefill"):
+            pairs = term.attention.pairs(tokens, past, causal) if term.attention else 0.0
+            work = work + term.row_flop * tokens + term.logit_flop * rows + term.pair_flop * pairs
+        return work[()]
 
     def decode_flop(self, context: Numeric, tokens: Numeric = 1, source: Numeric = 0) -> NDArray:
         """Work of one decode step of one sequence, all its logits included. [FLOP]
@@ -197,11 +184,12 @@ class Transformer:
         together(context=context, tokens=tokens, source=source)
         if not np.all(context >= tokens):
             refuse("context", asked, f"must count the new tokens, tokens={shown(tokens.tolist())}")
-        per_token, per_row = self._linear_flop["decode"]
-        work = (per_token + per_row) * tokens
-        for a, count in self._attentions("decode"):
-            pairs = tokens * source if a.kind == "cross" else a.pairs(tokens, context - tokens, causal=True)
-            work = work + count * a.flop_per_pair(absorbed=True) * pairs
+        work = np.zeros(np.broadcast_shapes(tokens.shape, context.shape, source.shape))
+        for term in self.summed_terms(phase="decode"):
+            a, pairs = term.attention, np.zeros(())
+            if a:
+                pairs = tokens * source if a.kind == "cross" else a.pairs(tokens, context - tokens, causal=True)
+            work = work + (term.row_flop + term.logit_flop) * tokens + term.pair_flop * pairs
         return work[()]
 
     def train_flop(self, seq: Numeric, attention: str = "full") -> NDArray:
@@ -219,8 +207,12 @@ class Transformer:
 
     def kv_bytes_per_token(self, dtype: str = "bf16") -> float:
         """Cache that one generated token adds over all layers, before any window is full. [B]"""
-        elements = sum(count * a.cached_elements for a, count in self._attentions("decode") if a.kind != "cross")
-        return elements * element_bytes(dtype)
+        return sum(t.cached_bytes for t in self._cached(dtype) if t.attention.kind != "cross")
+
+    def _cached(self, dtype: str) -> list[Term]:
+        """The terms that keep a cache of a dtype."""
+        element_bytes(dtype)
+        return [t for t in self.summed_terms(replace(load.precision("bf16"), kv=dtype)) if t.attention]
 
     def kv_bytes(self, context: Numeric, dtype: str = "bf16", source: Numeric = 0) -> NDArray:
         """Cache of one sequence, windows and latents honoured; recurrent states are in `state_bytes`. [B]
@@ -242,10 +234,10 @@ class Transformer:
         """
         context, source = numbers("context", context), numbers("source", source)
         together(context=context, source=source)
-        elements = np.zeros(np.broadcast_shapes(context.shape, source.shape))
-        for a, count in self._attentions("decode"):
-            elements = elements + count * a.cached_elements * (source if a.kind == "cross" else a.visible(context))
-        return (elements * element_bytes(dtype))[()]
+        found = np.zeros(np.broadcast_shapes(context.shape, source.shape))
+        for t in self._cached(dtype):
+            found = found + t.cached_bytes * (source if t.attention.kind == "cross" else t.attention.kept(context))
+        return found[()]
 
     def state_bytes(self, dtype: str = "fp32", conv_dtype: str = "bf16") -> float:
         """Recurrent states and convolution tails of one sequence, whatever its length. [B]"""
@@ -266,14 +258,10 @@ class Transformer:
         >>> tm.model("gpt-oss-120b").weight_bytes("mxfp4-moe")
         65248815744.0
         """
-        per_element = op.storage_bytes(precision)
-        layers = self.layers + (self.prediction if flag("prediction", prediction) else ())
-        stored = [(layer.stored or layer.count, part) for layer in layers for part in layer.parts]
-        stored += [(1, part) for part in self.outer]
-        return sum(
-            count * (part.matrix_params * per_element[part.store] + part.copies * part.extra * per_element["wide"])
-            for count, part in stored
-        )
+        stored = sum(term.stored_bytes for term in self.summed_terms(precision))
+        if flag("prediction", prediction):
+            stored += sum(t.stored_bytes for t in account(self.prediction, (), load.precision(precision), "decode"))
+        return stored
 
     def weight_bytes_read(
         self,
@@ -305,8 +293,10 @@ class Transformer:
         tokens = numbers("batch", batch)
         choice("expert_read", expert_read, op.EXPERT_READS)
         phase = ("decode" if self.generates else "prefill") if phase is None else phase
-        parts = self._parts(choice("phase", phase, op.PHASES))
-        return op.weights_read_bytes([(count, part) for count, _, part in parts], tokens, precision, expert_read)[()]
+        read = np.zeros(tokens.shape)
+        for term in self.summed_terms(precision, choice("phase", phase, op.PHASES)):
+            read = read + term.weights_read(tokens, expert_read)
+        return read[()]
 
     def operators(
         self,
@@ -333,18 +323,24 @@ class Transformer:
         together(**sizes)
         step = op.Step(
             **sizes,
-            precision=load.precision(precision),
             absorbed=phase == "decode",
             causal=choice("attention", attention, op.MASKS) == "causal",
             logits=choice("logits", logits, op.LOGITS),
             expert_read=choice("expert_read", expert_read, op.EXPERT_READS),
         )
-        matrices = [op.matrix_operator(count, layer, part, step) for count, layer, part in self._parts(phase)]
-        cores = [
-            op.core_operator(a, layer, step) for layer in self.layers if phase in layer.phases for a in layer.attentions
-        ]
-        states = [op.scan_operator(layer, step) for layer in self.layers if layer.recurrence]
-        return (*matrices, *cores, *states)
+        return tuple(op.operator(term, step) for term in self.terms(precision, phase) if term.layers)
+
+
+@lru_cache(maxsize=512)
+def _account(model: Transformer, precision: Precision, phase: Phase) -> tuple[tuple[Term, ...], tuple[Term, ...]]:
+    """The terms of a model, and their sums."""
+    found = tuple(account(model.layers, model.outer, precision, phase))
+    return found, alike(found)
+
+
+@lru_cache(maxsize=512)
+def _outline(model: Transformer, phase: Phase) -> Outline:
+    return outline(model.layers, model.hidden_size, model.vocab_size, phase)
 
 
 def models() -> list[str]:
