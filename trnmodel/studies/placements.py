@@ -110,7 +110,7 @@ def traffic(
     c, racks = routed(model), racks_of(systems.system(system))[0]
     wide = load.dtypes()["bf16"]
     passes = {"dispatch": load.dtypes()[dtypes[0]], "combine": load.dtypes()[dtypes[1]]}
-    partial = max((a.attention.heads * (a.attention.latent_value_dim or a.attention.v_dim) for a in c.cores), default=0)
+    partial = max((a.heads * (a.latent_value_dim or a.v_dim) for a in read_model(model).attentions()), default=0)
     rows = []
     for name, across in PLACEMENTS.items():
         m = placement(name, system)

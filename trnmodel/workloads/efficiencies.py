@@ -17,6 +17,7 @@ KvHeads = Literal["even", "replicate", "multi-head"]
 PrefillExperts = Literal["routed", "all", "blocks"]
 Bucket = Literal["exact", "power-of-two", "maximum"]
 GroupLinks = Literal["all", "tiers"]
+ContextExchange = Literal["ring", "ulysses"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -51,6 +52,7 @@ class Efficiencies(Spec):
     server_step_s: float = 0.0
     compute_memory_overlap: float = 1.0
     network_overlap: float = 1.0
+    logit_gathers: float = 0.0
     phase_overlap: float = 1.0
     p99_over_p50: float = 1.0
     scratchpad_page_bytes: float = 0.0
@@ -64,6 +66,7 @@ class Efficiencies(Spec):
     context_bucket: Bucket = "exact"
     prompt_bucket: Bucket = "exact"
     group_links: GroupLinks = "tiers"
+    context_exchange: ContextExchange = "ring"
 
 
 IDEAL = Efficiencies(id="ideal", name="ideal: nothing lost, nothing padded")

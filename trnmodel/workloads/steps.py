@@ -303,6 +303,11 @@ def load(h: Held, s: Setting, ask: Ask, r: Rates) -> Load:
     return Load(linear_s, weights_s, 0.0, state / r.cache_bytes_per_s, flop, moved + state)
 
 
+def _sent(s: Setting, ask: Ask) -> tuple[Message, ...]:
+    given = s.mapping, s.held, s.outline, s.precision, s.phase, s.e
+    return messages(*given, ask.rows, ask.logits, ask.imbalance)
+
+
 def assemble(s: Setting, ask: Ask, overlaps: tuple[Numeric, Numeric]) -> tuple[dict[str, NDArray], tuple[Message, ...]]:
     """Resource times of a step, the step time between its bounds, and the messages of its network time."""
     inner, outer = overlaps
@@ -312,7 +317,7 @@ def assemble(s: Setting, ask: Ask, overlaps: tuple[Numeric, Numeric]) -> tuple[d
     gathered = sum(moved_bytes for moved_bytes, _ in ask.spent.values())
     weights_s, moved = weights_s + gathered / r.weight_bytes_per_s, moved + gathered
     overhead = sum(seconds for _, seconds in ask.spent.values())
-    sent = messages(s.mapping, s.held, s.outline, s.precision, s.phase, ask.rows, ask.imbalance)
+    sent = _sent(s, ask)
     network = sum((message_s(s.at, s.mapping, s.e, message) for message in sent), start=np.zeros(()))
     apart = overlapped(linear_s, weights_s, inner) + overlapped(attend_s, cache_s, inner)
     joined = overlapped(linear_s + attend_s, weights_s + cache_s, inner)
@@ -355,6 +360,6 @@ def breakdown(s: Setting, ask: Ask) -> dict[str, Line]:
             add(term.label, Line(one.linear_s + one.attend_s, one.weights_s + one.cache_s, 0.0, 0.0))
     for name, (moved, seconds) in ask.spent.items():
         add(name, Line(0.0, moved / r.weight_bytes_per_s, 0.0, seconds))
-    for message in messages(s.mapping, s.held, s.outline, s.precision, s.phase, ask.rows, ask.imbalance):
+    for message in _sent(s, ask):
         add(message.name, Line(0.0, 0.0, message_s(s.at, s.mapping, s.e, message), 0.0))
     return found

@@ -28,17 +28,20 @@ class Message:
     count: NDArray
 
 
-def _context(h: Held, mapping: Mapping, row_bytes: NDArray, phase: str) -> Message:
+def _context(h: Held, mapping: Mapping, row_bytes: NDArray, phase: str, exchange: str) -> Message:
     """What context parallelism sends for one kind of attention.
 
-    Decode sums up partial outputs of all heads, prefill passes keys and values round; `row_bytes` are the rows of a
-    rank times the bytes of an element.
+    Decode sums up partial outputs of all heads. Prefill passes keys and values round ("ring"), or exchanges sequences
+    for heads of queries, keys, values and outputs ("ulysses"). `row_bytes` are a rank's rows times bytes of an element.
     """
     a, layers = h.term.attention, np.asarray(float(h.term.layers))
     assert a is not None
     if phase == "decode":
         partial = row_bytes * a.heads * h.work * (a.latent_value_dim or a.v_dim)
         return Message(f"partial outputs of {h.term.label}", "all_reduce", "cp", partial, layers)
+    if exchange == "ulysses":
+        around = row_bytes * (a.heads * h.work + a.kv_heads * h.cached) * (a.qk_dim + a.v_dim)
+        return Message(f"heads of {h.term.label}", "all_to_all", "cp", around, layers)
     passed = row_bytes * a.cached_elements * h.cached
     return Message(f"keys and values of {h.term.label}", "p2p", "cp", passed, layers * (mapping.cp - 1))
 
@@ -49,13 +52,16 @@ def messages(
     outline: Outline,
     precision: Precision,
     phase: str,
+    e: Efficiencies,
     rows: NDArray,
+    logits: NDArray,
     imbalance: Numeric,
 ) -> tuple[Message, ...]:
-    """What a rank sends in a forward step over `rows` rows of its own.
+    """What a rank sends in a forward step over `rows` rows of its own, `logits` of them with logits.
 
-    The all-reduces of TP, two a layer (sequence parallelism moves the same bytes); the boundaries of PP; dispatch and
-    combine of experts, of which each TP rank carries its share of the width; the exchange of CP.
+    The all-reduces of TP, two a layer (sequence parallelism moves the same bytes); the logits, where a stack gathers
+    them; the boundaries of PP; dispatch and combine of experts, of which each TP rank carries its share of the width;
+    the exchange of CP.
     """
     width = precision.storage_bytes("activations")
     buffer = rows * outline.hidden * width
@@ -63,19 +69,22 @@ def messages(
     if np.any(mapping.tp > 1):
         count = np.asarray(float(outline.all_reduces))
         found.append(Message("row-parallel outputs", "all_reduce", "tp", buffer, count))
+        if e.logit_gathers:
+            gathered = logits * outline.vocabulary * width
+            found.append(Message("logits", "all_gather", "tp", gathered, np.asarray(e.logit_gathers)))
     if np.any(mapping.pp > 1):
         found.append(Message("stage boundary", "p2p", "pp", buffer, mapping.pp - 1))
     if np.any(mapping.ep > 1) and outline.experts:
         sent, count = buffer * outline.top_k / mapping.tp * imbalance, np.asarray(2.0 * outline.expert_layers)
         found.append(Message("expert dispatch and combine", "all_to_all", "ep", sent, count))
     if np.any(mapping.cp > 1):
-        found += [_context(h, mapping, rows * width, phase) for h in held if h.term.attention]
+        found += [_context(h, mapping, rows * width, phase, e.context_exchange) for h in held if h.term.attention]
     return tuple(found)
 
 
 def message_s(at: Site, mapping: Mapping, e: Efficiencies, message: Message) -> NDArray:
     """Time of all collectives of a message. [s]"""
-    if message.group == "tp":
+    if message.kind == "all_reduce" and message.group == "tp":
         return message.count * all_reduce_s(at, mapping, message.message_bytes, e)
     if message.group == "pp":
         link = at.group(mapping, "pp")[2]

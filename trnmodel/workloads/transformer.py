@@ -17,7 +17,7 @@ from trnmodel.catalog.load import nearest
 from trnmodel.catalog.specs import Precision
 from trnmodel.workloads import operators as op
 from trnmodel.workloads.architectures import ARCHITECTURES
-from trnmodel.workloads.blocks import Layer, Numeric, Part, Phase
+from trnmodel.workloads.blocks import Attention, Layer, Numeric, Part, Phase
 from trnmodel.workloads.config import printed, read_fields, read_json
 from trnmodel.workloads.operators import ExpertRead, Operator, element_bytes
 from trnmodel.workloads.shipped import MODELS, aliases, catalog
@@ -113,6 +113,10 @@ class Transformer:
     def summed_terms(self, precision: str | Precision = "bf16", phase: Phase = "decode") -> tuple[Term, ...]:
         """The same account with alike terms summed."""
         return _account(self, load.precision(precision), phase)[1]
+
+    def attentions(self, phase: Phase = "decode") -> list[Attention]:
+        """The kinds of attention that run in a phase."""
+        return [term.attention for term in self.summed_terms(phase=phase) if term.attention]
 
     def outline(self, phase: Phase = "decode") -> Outline:
         """Layers, widths and experts in a phase."""
