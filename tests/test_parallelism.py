@@ -38,10 +38,10 @@ def messages(row):
     mapping = tm.Mapping(**DEGREES[row["parallelism"]])
     ask = {"mapping": mapping, "efficiencies": replace(IDEAL, logit_gathers=1.0, context_exchange=exchange)}
     if row["phase"].startswith("decode"):
-        step = tm.decode_step(row["model"], "b300", batch=int(row["phase"].split("B=")[1]), context=8192, **ask)
+        step = tm.decode_step(row["model"], tm.chip("b300"), batch=int(row["phase"].split("B=")[1]), context=8192, **ask)
     else:  # S = 131,072: 528,482,304 = 7/8 x S/8 x 144 x 128 x 2
         step = tm.prefill(
-            row["model"], "b300", input_tokens=131072 if "cp" in DEGREES[row["parallelism"]] else 8192, **ask
+            row["model"], tm.chip("b300"), input_tokens=131072 if "cp" in DEGREES[row["parallelism"]] else 8192, **ask
         )
     return step.messages, mapping
 
