@@ -23,6 +23,12 @@ from trnmodel.catalog import load
 from trnmodel.catalog.specs import NAN, Chip, Spec
 
 AXES = "xyz"
+MEDIA = ("pcb", "backplane", "cross-rack")
+NEEDED = {
+    "torus": ("torus_shape",),
+    "planes": ("racks", "compute_trays_per_rack", "chips_per_tray", "plane_positions", "switch_trays_per_rack",
+               "switches_per_plane", "switch_id", "port_lanes", "lane_id"),
+}  # fmt: skip
 Fabric = Literal["single", "switch", "mesh", "torus", "planes"]
 
 
@@ -105,12 +111,29 @@ class System(Spec):
                 refuse(f"{self.id}: {spec_field.name}", value, "allowed is one number, for it shapes the fabric")
         if self.chip_id not in load.chips():
             refuse(f"{self.id}: chip_id", self.chip_id, "allowed are the ids of chips")
-        shape = self.torus_shape
-        if len(shape) > len(AXES) or 1 in shape:
-            refuse(f"{self.id}: torus_shape", shape, "allowed are up to three sizes from 2")
-        counted = math.prod(shape) if shape else self._chips_in_trays()
+        self._check_fabric()
+        counted = math.prod(self.torus_shape) if self.fabric == "torus" else self._chips_in_trays()
         if counted and counted != self.domain_chips:
             raise ValueError(f"{self.id}: {counted} chips by shape or trays, domain_chips={self.domain_chips}")
+
+    def _check_fabric(self) -> None:
+        """Refuse a composition from which its kind of fabric cannot be built."""
+        shape, switched = self.torus_shape, self.fabric == "planes"
+        if len(shape) > len(AXES) or 1 in shape:
+            refuse(f"{self.id}: torus_shape", shape, "allowed are up to three sizes from 2")
+        needed = (*NEEDED.get(self.fabric, ()), *(("pcb_switch_id",) if self.pcb_switches_per_tray else ()))
+        for name in needed:
+            value = getattr(self, name)
+            if not value or value != value:
+                refuse(f"{self.id}: {name}", value, f"needed for fabric={self.fabric!r}")
+        if switched and self.racks not in (1, 2):
+            refuse(f"{self.id}: racks", self.racks, "allowed are 1 and 2 where racks are joined chip by chip")
+        if switched and not self.scaleup_lanes.keys() >= set(MEDIA):
+            refuse(f"{self.id}: scaleup_lanes", dict(self.scaleup_lanes), f"allowed are lanes of {', '.join(MEDIA)}")
+        rates = self.scaleup_bytes_per_s_per_dir.keys()
+        parts = {"instance", "ultraserver"} if len(shape) == len(AXES) else {"instance"}
+        if self.fabric == "torus" and not (rates >= parts if "instance" in rates else "" in rates):
+            refuse(f"{self.id}: scaleup_bytes_per_s_per_dir", sorted(rates), f"allowed are '' or {sorted(parts)}")
 
     def _chips_in_trays(self) -> float:
         known = self.racks * self.compute_trays_per_rack * self.chips_per_tray
