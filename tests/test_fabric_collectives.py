@@ -8,7 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import trnmodel as tm
-from trnmodel.fabric.collectives import ALGORITHMS, graph_barrier_s
+from trnmodel.catalog.load import chips as catalog_chips
+from trnmodel.catalog.stacks import stacks
+from trnmodel.fabric import collectives as engine
+from trnmodel.fabric.algorithms import ALGORITHMS
+from trnmodel.fabric.collectives import graph_barrier_s
+from trnmodel.formulas import collectives, tiers
 
 SYSTEMS = [
     "trn1.32xlarge",
@@ -115,7 +120,7 @@ def test_the_best_is_the_fastest_and_says_which():
     best = tm.collective("all_reduce", sizes, "trn2-ultraserver")
     for name in set(ALGORITHMS["all_reduce"]) - {"neuron"}:
         named = tm.collective("all_reduce", sizes, "trn2-ultraserver", algorithm=name)
-        assert (best.time_s <= named.time_s).all()
+        assert (np.isnan(named.time_s) | (best.time_s <= named.time_s)).all()
         chosen = best.algorithm == name
         np.testing.assert_array_equal(best.time_s[chosen], named.time_s[chosen])
     assert len(set(best.algorithm)) > 1
@@ -127,15 +132,16 @@ def test_the_library_switches_where_aws_says():
     library = tm.collective("all_reduce", sizes, "trn2.48xlarge", algorithm="neuron").time_s
     names = ["one_shot", "halving_doubling", "halving_doubling", "ring"]
     for size, took, name in zip(sizes, library, names, strict=True):
-        assert took == tm.collective("all_reduce", size, "trn2.48xlarge", algorithm=name).time_s
+        named = tm.collective("all_reduce", size, "trn2.48xlarge", algorithm=name)
+        assert took == pytest.approx(float(named.time_s), rel=1e-12)
 
 
 def test_ranks_that_do_not_fit_give_reasons():
     answer = tm.collective("all_reduce", 1024, "trn2.48xlarge", ranks=[6, 64, 65, 128])
-    assert answer.valid.tolist() == [False, True, False, False]
-    assert "evenly" in answer.reason[0]
+    assert answer.valid.tolist() == [True, True, False, False]
+    assert answer.time_s[0] <= tm.collective("all_reduce", 1024, "trn2.48xlarge", ranks=8).time_s
     assert "more ranks" in answer.reason[3]
-    assert np.isnan(answer.time_s[[0, 2, 3]]).all()
+    assert np.isnan(answer.time_s[[2, 3]]).all()
     odd = tm.collective("all_gather", 1024, "trn3-nl72x2-pcie160", algorithm="halving_doubling")
     assert "algorithm cannot run" in str(odd.reason)
 
@@ -208,3 +214,44 @@ def test_a_million_times_in_one_call():
     start = time.process_time()
     tm.collective("all_reduce", sizes, "trn2.48xlarge")
     assert time.process_time() - start < 2  # `make bench` holds the target of 1 s on an idle machine
+
+
+PLACES = ["trn1.32xlarge", "trn2-ultraserver", "trn3-nl72x2-pcie160", "trn3-nl32x2-torus", "trainium2", "h200"]
+SPREAD = {"tp": 4, "ep": 2, "cp": 2, "pp": 2}
+
+
+@pytest.mark.parametrize("stack", stacks())
+@pytest.mark.parametrize("name", PLACES)
+@pytest.mark.parametrize("degrees", [SPREAD, {"tp": 24}, {"tp": [2, 8, 64]}, {"cp": 4, "tp": 8}, {"ep": 16, "pp": 4}])
+def test_a_step_sends_what_the_public_collective_takes(name, stack, degrees):
+    """Network time = count x `tm.collective` of every message, on every group and stack, in prefill and decode."""
+    where = tm.chip(name) if name in catalog_chips() else tm.system(name)
+    mapping = tm.Mapping(**degrees)
+    ask = {"efficiencies": stack, "batch": 64}
+    for step in (
+        tm.decode_step("deepseek-v3", where, mapping, context=5000, **ask),
+        tm.prefill("deepseek-v3", where, mapping, input_tokens=3000, **ask),
+    ):
+        e = step.stack
+        total = 0.0
+        for sent in step.messages:
+            given = {"ranks": getattr(mapping, sent.group), "stride": mapping.extent(sent.group)[0], "efficiencies": e}
+            total = total + sent.count * tm.collective(sent.kind, sent.message_bytes, where, **given).time_s
+        np.testing.assert_allclose(np.where(step.valid, total, np.nan), step.network_s, rtol=1e-9)
+
+
+def test_one_engine_serves_both(monkeypatch):
+    """A formula that takes twice as long doubles the public call and the step alike."""
+    ask = {"batch": 4, "context": 1000, "efficiencies": "ideal"}
+    calls = (
+        lambda: float(tm.collective("all_reduce", 2**20, "trn2.48xlarge", ranks=64, efficiencies="ideal").time_s),
+        lambda: float(tm.decode_step("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=64), **ask).network_s),
+    )
+    before = [call() for call in calls]
+    for name in ("hierarchical_s", "multiport_bucket_s"):
+        formula = getattr(tiers, name)
+        monkeypatch.setattr(tiers, name, lambda *given, formula=formula: 2 * formula(*given))
+    monkeypatch.setattr(collectives, "one_shot_s", lambda *given, formula=collectives.one_shot_s: 2 * formula(*given))
+    engine._wire.cache_clear()
+    assert [call() for call in calls] == pytest.approx([2 * time for time in before], rel=1e-9)
+    engine._wire.cache_clear()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import trnmodel as tm
 from trnmodel.catalog import load
 from trnmodel.formulas.collective_bounds import busbw_factor
-from trnmodel.workloads.efficiencies import IDEAL
+from trnmodel.catalog.stacks import IDEAL
 from trnmodel.workloads.parallelism import kv_heads_per_rank, shard
 
 GOLDEN = list(csv.DictReader((Path(__file__).parent / "golden" / "communication.csv").read_text().splitlines()))
@@ -38,7 +38,9 @@ def messages(row):
     mapping = tm.Mapping(**DEGREES[row["parallelism"]])
     ask = {"mapping": mapping, "efficiencies": replace(IDEAL, logit_gathers=1.0, context_exchange=exchange)}
     if row["phase"].startswith("decode"):
-        step = tm.decode_step(row["model"], tm.chip("b300"), batch=int(row["phase"].split("B=")[1]), context=8192, **ask)
+        step = tm.decode_step(
+            row["model"], tm.chip("b300"), batch=int(row["phase"].split("B=")[1]), context=8192, **ask
+        )
     else:  # S = 131,072: 528,482,304 = 7/8 x S/8 x 144 x 128 x 2
         step = tm.prefill(
             row["model"], tm.chip("b300"), input_tokens=131072 if "cp" in DEGREES[row["parallelism"]] else 8192, **ask

@@ -9,7 +9,7 @@ from trnmodel.studies import serving_accuracy as accuracy
 from trnmodel.studies import serving_load as load
 from trnmodel.studies import serving_tables as tables
 from trnmodel.studies.calibration import cases, family_split, log_errors
-from trnmodel.workloads.efficiencies import IDEAL
+from trnmodel.catalog.stacks import IDEAL
 
 LLAMA = tables.Deployment(model="llama-3.1-70b", system="trn2.48xlarge", mapping=tm.Mapping(tp=64))
 EXPERTS = tables.Deployment(

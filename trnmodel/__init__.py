@@ -20,7 +20,7 @@ _HOMES = {
     "trnmodel.studies.calibration": ("calibrate",),
     "trnmodel.studies.sweep": ("sweep",),
     "trnmodel.studies.validation": ("validate", "validation"),
-    "trnmodel.workloads.efficiencies": ("efficiencies",),
+    "trnmodel.catalog.stacks": ("efficiencies",),
     "trnmodel.workloads.inference": ("decode_step", "memory_fit", "prefill"),
     "trnmodel.workloads.parallelism": ("Mapping",),
     "trnmodel.workloads.serving": ("serve",),

@@ -1,38 +1,35 @@
-"""Collectives on a system: which formula runs on which tier of its fabric, and which is fastest."""
+"""THE collective engine: what a message takes on a group of ranks, by the fastest algorithm that may carry it.
+
+A message's time is an algorithm on the tiers that its group spans. Most algorithms are lines in the message (a start-up
+and a time a byte), kept for each group; the engine takes the least of them. `tm.collective` and the network time of
+every step come from `times_s`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, reduce
-from typing import ClassVar
+from functools import lru_cache
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trnmodel.arguments import TINY, choice, chosen, integer, numbers, refuse, share, together
+from trnmodel.arguments import TINY, choice, chosen, numbers, refuse, share, together
 from trnmodel.catalog import load
+from trnmodel.catalog.specs import Chip
+from trnmodel.catalog.stacks import Efficiencies
+from trnmodel.catalog.stacks import efficiencies as read_stack
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as find_system
-from trnmodel.fabric import build, flow, graph
-from trnmodel.formulas import collective_bounds, collectives, tiers
+from trnmodel.fabric.algorithms import ALGORITHMS, CURVED, POLICIES, RINGS, Algorithm, in_graph
+from trnmodel.fabric.groups import Group, Same, chip_of, hierarchy, logical_core, place
+from trnmodel.formulas import collective_bounds
 from trnmodel.result import Result, blank, reason_mask
 
 Numeric = ArrayLike
-MEDIA = ("pcb", "backplane", "cross-rack")  # of a switched rack's tiers: tray, rack, pair
 RUNTIMES = {"trn1": "neuron-runtime-trn1", "trn2": "neuron-runtime-trn2"}
-PLACES = ("position", "tray", "rack")  # what tells the chips of such a tier apart
-
-
-@dataclass(frozen=True, slots=True)
-class Tier:
-    """One level of a system's hierarchy: how many of the level below it joins, and what a chip sends into it."""
-
-    name: str
-    size: float
-    bytes_per_s_per_dir: float
-    open_bytes_per_s_per_dir: float
-    alpha_s: float
+BUFFERS = ("sbuf", "hbm")
+FAR_BYTES = 2.0**60  # where a line's slope is read off
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -41,11 +38,10 @@ class Collective(Result):
 
     REASONS: ClassVar[tuple[str, ...]] = (
         "more ranks than the system has",
-        "ranks do not fill the tiers evenly",
         "the algorithm cannot run on this many ranks",
     )
     kind: str
-    system: System
+    system: System | Chip
     ranks: NDArray
     message_bytes: NDArray
     algorithm: NDArray | str
@@ -60,250 +56,110 @@ class Collective(Result):
         return collective_bounds.busbw_bytes_per_s(self.kind, self.message_bytes, np.maximum(self.ranks, 2), time)
 
 
-@cache
-def _fabric(where: System) -> graph.Topology:
-    return graph.topology(where)
-
-
-@cache
-def hierarchy(where: System, lnc: int) -> tuple[Tier, ...]:
-    """Tiers of a system, innermost first: ranks of a chip, the scale-up fabric, scale-out.
-
-    A torus axis is a ring that sends both ways while it is closed, one way while ranks fill only a part of it. The
-    latency of a step is that of a NeuronLink hop as AWS documents it and of the switches on the way; of EFA beyond the
-    domain; NaN for other vendors.
-    """
-    chip = where.chip
-    neuron = chip.core is not None
-    found = []
-    if neuron:
-        core_rate = chip.core.dma_engines * chip.core.dma_engine_bytes_per_s * chip.cores
-        found.append(Tier("chip", chip.cores / lnc, core_rate, core_rate, hop_costs_s()[0]))
-    found += _scaleup(where)
-    far = where.scaleout_bytes_per_s_per_dir
-    if where.count > 1:
-        found.append(Tier("scale-out", where.count, far, far, load.value("efa-v3", "hop_s") if neuron else np.nan))
-    return tuple(found)
-
-
-def hop_costs_s() -> tuple[float, float]:
-    """What one chip and one switch on the way cost: a NeuronLink hop, and a PCIe switch. [s]"""
-    return load.value("neuron-stack", "hop_s"), load.value("pcie-switch", "switch_s")
-
-
-@cache
-def _latency_s(where: System) -> NDArray:
-    """Least latency between all chips of the domain; NaN for other vendors."""
-    if where.chip.core is None:
-        return np.full((1, 1), np.nan)
-    return flow.latency_matrix(_fabric(where).graph, *hop_costs_s())
-
-
-def _scaleup(where: System) -> list[Tier]:
-    """Scale-up tiers of a system: axes of a torus, or tray, rack and pair of switched racks."""
-    if where.fabric == "single":
-        return []
-    hop = hop_costs_s()[0] if where.chip.core else np.nan
-    if where.fabric == "torus":
-        rates = zip(build.AXES, where.torus_shape, build.link_rates(where), strict=False)
-        return [Tier(axis, size, rate * min(size - 1, 2), rate, hop) for axis, size, rate in rates]
-    if where.fabric == "planes":
-        media = _fabric(where).injection_by_medium()
-        sizes = (where.chips_per_tray, where.compute_trays_per_rack, where.racks)
-        found = zip(("tray", "rack", "pair"), sizes, MEDIA, _place_latencies_s(where), strict=True)
-        return [Tier(name, size, media[over], media[over], alpha) for name, size, over, alpha in found if over in media]
-    rate = _fabric(where).injection_bytes_per_s_per_dir
-    return [Tier("domain", where.domain_chips, rate, rate, hop)]
-
-
-def _place_latencies_s(where: System) -> list[float]:
-    """Worst latency between chips that differ in one alone: position in a tray, tray, rack."""
-    nodes = _fabric(where).graph.nodes
-    place = np.array([[nodes[chip][key] for key in PLACES] for chip in _fabric(where).chips], dtype=object)
-    differ = place[:, None] != place
-    apart = [differ[..., axis] & (differ.sum(-1) == 1) for axis in range(len(PLACES))]
-    return [float(np.max(_latency_s(where), where=pairs, initial=0.0)) for pairs in apart]
+def candidates(kind: str, e: Efficiencies | None = None, algorithm: str = "best") -> dict[str, Algorithm]:
+    """The algorithms of which the fastest is taken: one by name, a fitted stack's in-graph ones, or all."""
+        return {algorithm: ALGORITHMS[kind][algorithm]}
+    if e is not None and e.hop_s and kind == "all_reduce":
+        return in_graph(e)
+    return {name: found for name, found in ALGORITHMS[kind].items() if name not in POLICIES}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Placed:
-    """Ranks laid over the tiers, innermost first, with each tier's rate for one rank and whether they go all round."""
+class Wire:
+    """A group on the tiers of a fabric with its algorithms: lines by their start-up and time a byte, then curves."""
 
-    where: System
-    levels: tuple[Tier, ...]
-    counts: tuple[NDArray, ...]
-    full: tuple[NDArray, ...]
-    rates: tuple[NDArray, ...]
-    alphas: tuple[NDArray, ...]
-    even: NDArray
-    ranks: NDArray
-    stride: NDArray
-    alpha_s: Numeric | None
+    group: Group
+    names: tuple[str, ...]
+    start_s: NDArray
+    s_per_byte: NDArray
+    curved: tuple[Algorithm, ...]
 
-    @property
-    def local(self) -> NDArray:
-        """Ranks on one chip."""
-        return self.counts[0] if self.levels[0].name == "chip" else np.ones_like(self.ranks)
+    def times_s(self, kind: str, message_bytes: NDArray) -> NDArray:
+        """Time by the fastest algorithm that can run; NaN where none can. [s]"""
+        m = np.asarray(message_bytes)[..., None]
+        best = np.fmin.reduce(self.start_s + self.s_per_byte * m, axis=-1)
+        for algorithm in self.curved:
+            best = np.fmin(best, algorithm(kind, message_bytes, self.group))
+        return best
 
-    @property
-    def chips(self) -> NDArray:
-        """Chips that the ranks span."""
-        return np.ceil(self.ranks / self.local)
-
-    @property
-    def groups(self) -> NDArray:
-        """Groups of ranks that share a chip."""
-        chip = self.levels[0]
-        return np.minimum(self.stride, chip.size if chip.name == "chip" else 1)
-
-    @property
-    def direct_rates(self) -> tuple[NDArray, ...]:
-        """Rates when every rank of a tier sends to every other at once; on a torus axis chips forward."""
-        tiered = zip(self.levels, self.counts, self.full, self.rates, strict=True)
-        return tuple(_forwarded(*tier) if tier[0].name in build.AXES else tier[-1] for tier in tiered)
-
-    @property
-    def exchange_rates(self) -> tuple[NDArray, ...]:
-        """Rates when ranks swap halves in pairs: one link of a torus axis at a time."""
-        tiered = zip(self.levels, self.rates, strict=True)
-        one_link = lambda level: min(1.0, level.open_bytes_per_s_per_dir / level.bytes_per_s_per_dir)  # noqa: E731
-        return tuple(rate * one_link(level) for level, rate in tiered)
+    def each_s(self, kind: str, message_bytes: NDArray) -> NDArray:
+        """Times of all algorithms, in the order of their names, on a first axis; NaN where one cannot run. [s]"""
+        m = np.asarray(message_bytes)
+        lines = np.moveaxis(self.start_s + self.s_per_byte * m[..., None], -1, 0)
+        curves = [np.broadcast_to(algorithm(kind, m, self.group), m.shape)[None] for algorithm in self.curved]
+        return np.concatenate([lines, *curves])
 
 
-def _forwarded(level: Tier, count: NDArray, full: NDArray, rate: NDArray) -> NDArray:
-    """A rank's rate on a torus axis of which each link carries what its neighbours forward.
+class Asked(NamedTuple):
+    """What makes two groups one: fabric, kind, algorithm, ranks, stride, logical core, stack. Specs by identity."""
 
-    The middle link of a line bears twice what each link of a closed ring does, whose ties go half each way round.
+    where: Same
+    kind: str
+    algorithm: str
+    ranks: float
+    stride: float
+    lnc: int
+    stack: Same
+
+
+@lru_cache(maxsize=65536)
+def _wire(asked: Asked) -> Wire:
+    where, e = asked.where.it, asked.stack.it
+    group = place(where, np.asarray(asked.ranks), np.asarray(asked.stride), asked.lnc, own_alpha_s(e, where))
+    found = candidates(asked.kind, e, asked.algorithm)
+    straight = {name: algorithm for name, algorithm in found.items() if name not in CURVED}
+    curved = {name: algorithm for name, algorithm in found.items() if name in CURVED}
+    start, far = (
+        np.array([float(algorithm(asked.kind, np.asarray(size), group)) for algorithm in straight.values()])
+        for size in (0.0, FAR_BYTES)
+    )
+    return Wire(group, (*straight, *curved), start, (far - start) / FAR_BYTES, tuple(curved.values()))
+
+
+def own_alpha_s(e: Efficiencies | None, where: System | Chip) -> float | None:
+    """The latency that a stack brings: none on the ideal one, its own where none is documented for the fabric. [s]"""
+    if e is None:
+        return None
+    return e.hop_s if not e.hop_s or chip_of(where).core is None else None
+
+
+def times_s(
+    kind: str,
+    message_bytes: NDArray,
+    where: System | Chip,
+    ranks: NDArray,
+    stride: NDArray,
+    lnc: int,
+    e: Efficiencies | None,
+) -> NDArray:
+    """Time of one message in a group by the fastest algorithm of a stack; one rank takes none. [s]
+
+    Groups of different sizes are few, however many points there are: each is placed on its tiers once.
     """
-    closed = full & (count > 2)
-    one_way = rate * np.where(closed, level.open_bytes_per_s_per_dir / level.bytes_per_s_per_dir, 1.0)
-    load = tiers.ring_link_load(np.maximum(count, 2)) * np.where(closed, 1, 2)
-    return one_way * np.maximum(count - 1, 1) / (np.maximum(count, 2) * load)
+    fabric, stack = Same(where), Same(e)
 
+    def one(n: float, step: float, m: NDArray) -> NDArray:
+        if n <= 1:
+            return np.zeros(np.shape(m))
+        return _wire(Asked(fabric, kind, "best", n, step, lnc, stack)).times_s(kind, m)
 
-def _place(
-    where: System, levels: tuple[Tier, ...], ranks: NDArray, stride: NDArray, alpha_s: Numeric | None
-) -> _Placed:
-    """Every `stride`-th rank from the first on; the groups between run at the same time and share chips and links."""
-    on_chip = np.minimum(ranks * stride, levels[0].size) if levels[0].name == "chip" else np.ones_like(ranks)
-    left, skip, even, found = ranks, stride, np.ones(ranks.shape, dtype=bool), []
-    for level in levels:
-        inside = np.minimum(skip, level.size)
-        room = np.floor(level.size / inside)
-        count = np.minimum(left, room)
-        even &= (left % count == 0) & (skip % inside == 0) & (level.size % inside == 0)
-        full = count * inside == level.size
-        rate = np.where(full, level.bytes_per_s_per_dir, level.open_bytes_per_s_per_dir)
-        sharing = level.size if level.name == "chip" else on_chip * (inside if level.name in build.AXES else 1)
-        found.append((count, full, rate / sharing, np.asarray(level.alpha_s if alpha_s is None else alpha_s, float)))
-        left, skip = np.ceil(left / count), np.ceil(skip / inside)
-    return _Placed(where, levels, *zip(*found, strict=True), even, ranks, stride, alpha_s)
-
-
-def _tiered(name: str) -> Callable[[str, NDArray, _Placed], NDArray]:
-    """The same algorithm on every tier, one tier after the other."""
-
-    def time_s(kind: str, message_bytes: NDArray, p: _Placed) -> NDArray:
-        rates = {"ring": p.rates, "halving_doubling": p.exchange_rates, "one_shot": p.direct_rates}[name]
-        return tiers.hierarchical_s(kind, (name,) * len(p.levels), message_bytes, p.counts, p.alphas, rates)
-
-    return time_s
-
-
-def _multiport_bucket(kind: str, message_bytes: NDArray, p: _Placed) -> NDArray:
-    """All axes of a whole torus at once, after an exchange on the chip."""
-    axes = [place for place, level in enumerate(p.levels) if level.name in build.AXES]
-    if not axes or axes[-1] + 1 != len(p.levels):
-        return np.full(p.ranks.shape, np.nan)
-    whole = np.all([p.counts[place] == p.levels[place].size for place in axes], axis=0)
-    sizes = tuple(p.levels[place].size for place in axes)
-    links = tuple(p.levels[place].open_bytes_per_s_per_dir for place in axes)
-    outside = tiers.multiport_bucket_s(kind, message_bytes * p.groups, sizes, p.alphas[-1], links)
-    inside = tiers.hierarchical_s(kind, ("one_shot",), message_bytes, (p.local,), (p.alphas[0],), (p.rates[0],))
-    return np.where(whole, outside + np.where(p.local > 1, inside, 0.0), np.nan)
-
-
-def _one_shot_phases(kind: str, message_bytes: NDArray, p: _Placed) -> NDArray:
-    return tiers.phased_all_to_all_s(message_bytes, p.counts, p.alphas, p.direct_rates)
-
-
-def _direct(kind: str, message_bytes: NDArray, p: _Placed) -> NDArray:
-    """Every pair of chips at the fabric's all-to-all capacity; for ranks on all chips of a rack or of the domain."""
-    fabric, rack_chips = _fabric(p.where), p.where.domain_chips / max(p.where.racks, 1)
-    pair, alpha = np.full(p.ranks.shape, np.nan), np.zeros(p.ranks.shape)
-    for scope, size in (("rack", rack_chips), ("world", p.where.domain_chips)):
-        here = (p.chips == size) & (p.stride == p.groups)
-        if size > 1 and np.any(here):
-            pair = np.where(here, fabric.all_to_all_bytes_per_s_per_pair(scope), pair)
-            alpha = np.where(here, _farthest_s(p.where, scope) if p.alpha_s is None else p.alpha_s, alpha)
-    between = p.groups * p.local**2 * message_bytes / p.ranks
-    inside = collectives.one_shot_s("all_to_all", message_bytes * p.local / p.ranks, p.local, 0.0, p.rates[0])
-    return np.where(p.chips == 1, p.alphas[0] + inside, alpha + between / pair + inside)
-
-
-@cache
-def _farthest_s(where: System, scope: str) -> float:
-    """Latency between the two chips of a rack, or of the domain, that are farthest apart."""
-    latency = _latency_s(where)
-    if scope == "world":
-        return float(latency.max())
-    racks = np.array([_fabric(where).graph.nodes[chip]["rack"] for chip in _fabric(where).chips])
-    return float(latency[racks[:, None] == racks].max())
-
-
-def _broadcast(formula: Callable[..., NDArray]) -> Callable[[str, NDArray, _Placed], NDArray]:
-    """One tier after the other, outermost first; a chip's link serves the one rank that sends."""
-
-    def time_s(kind: str, message_bytes: NDArray, p: _Placed) -> NDArray:
-        total = np.asarray(0.0)
-        for level, count, rate, alpha in zip(p.levels, p.counts, p.rates, p.alphas, strict=True):
-            alone = rate * (1 if level.name == "chip" else p.local)
-            total = total + formula(message_bytes, count, alpha, alone)
-        return total
-
-    return time_s
-
-
-def _p2p(kind: str, message_bytes: NDArray, p: _Placed) -> NDArray:
-    """To the farthest rank: one hop of every tier that the ranks span, at the rate of the slowest."""
-    crossed = [np.where(count > 1, alpha, 0.0) for count, alpha in zip(p.counts, p.alphas, strict=True)]
-    slowest = np.full(p.ranks.shape, np.inf)
-    for level, count, rate in zip(p.levels, p.counts, p.rates, strict=True):
-        alone = rate * (1 if level.name == "chip" else p.local)
-        slowest = np.where(count > 1, np.minimum(slowest, alone), slowest)
-    return sum(crossed) + message_bytes / slowest
-
-
-def _neuron(kind: str, message_bytes: NDArray, p: _Placed) -> NDArray:
-    """As the collectives library picks by message: mesh, recursive doubling and halving, KangaRing (here: rings)."""
-    limits = [load.value("neuronlink-v3", "algorithm_max_bytes", name) for name in ("mesh", "rdh")]
-    small, middle, large = (_tiered(name)(kind, message_bytes, p) for name in ("one_shot", "halving_doubling", "ring"))
-    middle = np.where(np.isnan(middle), large, middle)
-    return np.where(message_bytes < limits[0], small, np.where(message_bytes <= limits[1], middle, large))
-
-
-_REDUCING = {name: _tiered(name) for name in ("ring", "halving_doubling", "one_shot")}
-_REDUCING |= {"multiport_bucket": _multiport_bucket, "neuron": _neuron}
-ALGORITHMS: dict[str, dict[str, Callable[[str, NDArray, _Placed], NDArray]]] = {
-    "all_reduce": _REDUCING,
-    "all_gather": _REDUCING,
-    "reduce_scatter": _REDUCING,
-    "all_to_all": {"phased": _one_shot_phases, "direct": _direct},
-    "broadcast": {
-        "binomial": _broadcast(collectives.binomial_broadcast_s),
-        "scatter_all_gather": _broadcast(collectives.scatter_all_gather_broadcast_s),
-    },
-    "p2p": {"p2p": _p2p},
-}
-RINGS = {"ring", "multiport_bucket", "neuron"}  # what AWS runs as KangaRing
-BUFFERS = ("sbuf", "hbm")
-POLICIES = {"neuron"}  # what a library does, not a candidate for the best
+    if np.ndim(ranks) == 0 and np.ndim(stride) == 0:
+        return one(float(ranks), float(stride), message_bytes)
+    ranks, stride = np.broadcast_arrays(ranks, stride)
+    shape = np.broadcast_shapes(ranks.shape, np.shape(message_bytes))
+    pairs, index = np.unique(np.stack([ranks.ravel(), stride.ravel()]), axis=1, return_inverse=True)
+    index = np.broadcast_to(index.reshape(ranks.shape), shape)
+    sizes, found = np.broadcast_to(message_bytes, shape), np.empty(shape)
+    for number, (n, step) in enumerate(pairs.T):
+        here = index == number
+        found[here] = one(float(n), float(step), sizes[here])
+    return found
 
 
 def collective(
     kind: str,
     message_bytes: Numeric,
-    system: str | System,
+    system: str | System | Chip,
     ranks: Numeric | None = None,
     algorithm: str = "best",
     alpha_s: Numeric | None = None,
@@ -312,6 +168,8 @@ def collective(
     floor_s: Numeric = 0.0,
     rate_share: Numeric = 1.0,
     buffers: str = "sbuf",
+    chips: Numeric | None = None,
+    efficiencies: str | Efficiencies | None = None,
 ) -> Collective:
     """Time of one collective on a system, tier by tier.
 
@@ -321,14 +179,13 @@ def collective(
         "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast" or "p2p". [-]
     message_bytes : numeric
         Full buffer on a rank: gathered output, reduce-scatter input, all-to-all send buffer. [B]
-    system : str or System
-        Whose fabric. [-]
+    system : str, System or Chip
+        Whose fabric; of a bare chip there are as many as wanted. [-]
     ranks : numeric, optional
         Logical NeuronCores (or GPUs) that take part; they fill chips first, then the fabric. Default: all. [-]
     algorithm : str
-        "best" for the fastest of the standard ones at each point, one of them by name ("ring", "halving_doubling",
-        "one_shot", "multiport_bucket"; "phased", "direct"; "binomial", "scatter_all_gather"), or "neuron" for what
-        AWS's library picks. [-]
+        "best" for the fastest at each point, one by name ("ring", "halving_doubling", "one_shot", "tiers_at_once",
+        "multiport_bucket", "mesh", ...: see `fabric.algorithms`), or "neuron" for what AWS's library picks. [-]
     alpha_s : numeric, optional
         Start-up time of a step, on every tier. Default: documented latencies of a NeuronLink hop, of the switches on
         the way and of EFA. [s]
@@ -343,6 +200,11 @@ def collective(
     buffers : {"sbuf", "hbm"}
         Where data waits between steps: "sbuf" leaves the links alone to bound, "hbm" adds the reads and writes of HBM
         that AWS documents for rings and KangaRing. [-]
+    chips : numeric, optional
+        Whole chips that take part, instead of `ranks`. [-]
+    efficiencies : str or Efficiencies, optional
+        A software stack whose steps send this message: its in-graph all-reduces, its latency ("ideal" has none).
+        Default: no stack, the fabric with documented latencies. [-]
 
     Returns
     -------
@@ -356,8 +218,8 @@ def collective(
 
     Notes
     -----
-    Assumes: full-duplex links, tiers one after the other, no congestion from other traffic. The fixed cost of a graph
-    that holds a collective is apart: `graph_barrier_s`.
+    Assumes: full-duplex links, no congestion from other traffic. Ranks that do not fill their tiers evenly take the
+    time of the next larger number that does. The fixed cost of a graph that holds a collective: `graph_barrier_s`.
 
     Examples
     --------
@@ -367,40 +229,66 @@ def collective(
     """
     table = chosen("kind", kind, ALGORITHMS)
     choice("algorithm", algorithm, ("best", *table))
-    names = [name for name in table if name not in POLICIES] if algorithm == "best" else [algorithm]
-    formulas = [table[name] for name in names]
-    where = find_system(system)
-    levels = _levels(where, lnc, alpha_s)
-    total = np.prod([level.size for level in levels])
-    step = numbers("stride", stride, 1, whole=True)
-    every = np.maximum(np.floor(total / step), 1) if ranks is None else numbers("ranks", ranks, 1, whole=True)
-    given = {"message_bytes": numbers("message_bytes", message_bytes), "ranks": every, "stride": step}
+    where = system if isinstance(system, Chip) else find_system(system)
+    chip = chip_of(where)
+    e, lnc = None if efficiencies is None else read_stack(chip, efficiencies), logical_core(chip, lnc)
+    given = _given(where, lnc, message_bytes, ranks, chips, stride)
     given |= {"floor_s": numbers("floor_s", floor_s), "rate_share": share("rate_share", rate_share, TINY)}
-    together(**given, alpha_s=0.0 if alpha_s is None else alpha_s)
+    alpha = own_alpha_s(e, where) if alpha_s is None else numbers("alpha_s", alpha_s)
+    together(**given, alpha_s=np.zeros(()) if alpha is None else alpha)
     m, n, step, floor, reached = np.broadcast_arrays(*given.values())
-    placed = _place(where, levels, n, step, alpha_s)
-    times = [np.where(n > 1, formula(kind, m / reached, placed), 0.0) for formula in formulas]
+    if alpha_s is None and not given["ranks"].ndim and not given["stride"].ndim:
+        wire = _wire(Asked(Same(where), kind, algorithm, float(given["ranks"]), float(given["stride"]), lnc, Same(e)))
+        group, names, times = wire.group, wire.names, wire.each_s(kind, m / reached)
+    else:
+        group, found = place(where, n, step, lnc, alpha), candidates(kind, e, algorithm)
+        names = tuple(found)
+        times = np.stack(np.broadcast_arrays(*(formula(kind, m / reached, group) for formula in found.values())))
+    if alpha is None and group.alpha_is_unknown and not names[0].startswith("in_graph"):
+        refuse("alpha_s", None, f"no hop latency is published for {where.id}; give one")
     if choice("buffers", buffers, BUFFERS) == "hbm":
-        times = [np.maximum(time, _hbm_s(kind, name, m, placed)) for name, time in zip(names, times, strict=True)]
-    times = np.stack(np.broadcast_arrays(*times))
+        times = np.maximum(times, [_hbm_s(kind, name, m, group) for name in names])
     fastest = np.argmin(np.where(np.isnan(times), np.inf, times), axis=0)
-    time = np.take_along_axis(times, fastest[None], axis=0)[0]
-    mask = reason_mask(n * step > total, ~placed.even, np.isnan(time))
+    time = np.where(n > 1, np.take_along_axis(times, fastest[None], axis=0)[0] + floor, 0.0)
+    mask = reason_mask(n * step > group.total, np.isnan(time))
     return Collective(
         kind=kind,
         system=where,
         ranks=n,
         message_bytes=m,
         algorithm=np.asarray(names, dtype=object)[fastest],
-        **blank(mask, time_s=np.where(n > 1, time + floor, 0.0), lower_bound_s=_lower_bound_s(kind, m, placed)),
+        **blank(mask, time_s=time, lower_bound_s=_lower_bound_s(kind, m, group)),
         reason_mask=mask,
     )
 
 
-def _hbm_s(kind: str, algorithm: str, message_bytes: NDArray, p: _Placed) -> NDArray:
+def _given(
+    where: System | Chip,
+    lnc: int,
+    message_bytes: Numeric,
+    ranks: Numeric | None,
+    chips: Numeric | None,
+    stride: Numeric,
+) -> dict[str, NDArray]:
+    """Message, ranks and stride of a call, checked; `chips` are ranks by the chipful, none given is all there are."""
+    levels = hierarchy(Same(where), lnc)
+    step = numbers("stride", stride, 1, whole=True)
+    if ranks is not None and chips is not None:
+        refuse("chips", chips, "allowed is one of ranks and chips")
+    if chips is not None:
+        per_chip = levels[0].size if levels and levels[0].name == "chip" else 1.0
+        every = numbers("chips", chips, 1, whole=True) * per_chip
+    elif ranks is not None or isinstance(where, Chip):
+        every = numbers("ranks", ranks, 1, whole=True)
+    else:
+        every = np.maximum(np.floor(np.prod([level.size for level in levels]) / step), 1)
+    return {"message_bytes": numbers("message_bytes", message_bytes), "ranks": every, "stride": step}
+
+
+def _hbm_s(kind: str, algorithm: str, message_bytes: NDArray, p: Group) -> NDArray:
     """Time in which a rank's share of HBM takes the reads and writes of a collective."""
-    if p.levels[0].name != "chip":
-        refuse("buffers", "hbm", f"accesses are documented for Neuron chips only, not for {p.where.chip_id}")
+    if not p.on_chip:
+        refuse("buffers", "hbm", f"accesses are documented for Neuron chips only, not for {p.chip.id}")
     passes = {"all_reduce": ("reduce_scatter", "all_gather"), "reduce_scatter": ("reduce_scatter",)}
     touches = {
         name: sum(load.value("neuron-runtime", "hbm_accesses_per_pair", f"{name}:{one}") for one in pair) / 2
@@ -408,60 +296,17 @@ def _hbm_s(kind: str, algorithm: str, message_bytes: NDArray, p: _Placed) -> NDA
         for name in ("ring", "kangaring")
     }
     paired = (p.counts[0] == p.levels[0].size) & (p.counts[0] > 1) & (algorithm in RINGS)
-    share = p.where.chip.hbm_bytes_per_s / p.levels[0].size
+    share = p.chip.hbm_bytes_per_s / p.levels[0].size
     moved = message_bytes * (p.ranks - 1) / p.ranks
     return np.where(paired, touches["kangaring"], touches["ring"]) * moved / share
 
 
-def exchange_s(
-    kind: str,
-    message_bytes: NDArray,
-    where: System,
-    ranks: NDArray,
-    stride: NDArray,
-    lnc: int | None = None,
-    alpha_s: Numeric | None = None,
-) -> NDArray:
-    """Time by the best algorithm alone, as `collective` has it, for callers in a hurry; NaN where none can run."""
-    n, step = np.broadcast_arrays(ranks, stride)
-    placed = _place(where, _levels(where, lnc, alpha_s), n, step, alpha_s)
-    times = [formula(kind, message_bytes, placed) for name, formula in ALGORITHMS[kind].items() if name not in POLICIES]
-    return np.where(n > 1, reduce(np.fmin, times), 0.0)
-
-
-def group_bytes_per_s(where: System, ranks: NDArray, stride: NDArray, lnc: int | None = None) -> NDArray:
-    """What a chip sends into the tiers that a group spans, pieces of the buffer in all of them; inf on one chip."""
-    n, step = np.broadcast_arrays(ranks, stride)
-    placed = _place(where, _levels(where, lnc, 0.0), n, step, 0.0)
-    tiered = zip(placed.levels, placed.counts, placed.rates, strict=True)
-    used = [np.where(count > 1, rate * placed.local, 0.0) for level, count, rate in tiered if level.name != "chip"]
-    return np.where(placed.chips > 1, sum(used), np.inf)
-
-
-def _levels(where: System, lnc: int | None, alpha_s: Numeric | None) -> tuple[Tier, ...]:
-    levels = hierarchy(where, _lnc(where, lnc))
-    if alpha_s is None and any(np.isnan(level.alpha_s) for level in levels):
-        refuse("alpha_s", None, f"no hop latency is published for {where.id}; give one")
-    if alpha_s is not None:
-        numbers("alpha_s", alpha_s)
-    return levels
-
-
-def _lnc(where: System, lnc: int | None) -> int:
-    choices = where.chip.lnc_choices
-    if lnc is None:
-        return where.chip.lnc_default
-    if integer("lnc", lnc) not in choices:
-        refuse("lnc", lnc, f"{where.chip.id} allows {choices}")
-    return integer("lnc", lnc)
-
-
-def _lower_bound_s(kind: str, message_bytes: NDArray, p: _Placed) -> NDArray:
+def _lower_bound_s(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
     """What must cross the cut around one chip, and around one rank of a chip, at all their links' rate."""
     outside = sum(level.bytes_per_s_per_dir for level in p.levels if level.name != "chip") or np.inf
     sent = message_bytes * p.local if kind == "all_to_all" else message_bytes
     bound = collective_bounds.node_cut_bound_s(kind, sent, p.chips, outside) if np.isfinite(outside) else 0.0
-    if p.levels[0].name == "chip":
+    if p.on_chip:
         links = outside if np.isfinite(outside) else 0.0
         inside = collective_bounds.node_cut_bound_s(kind, message_bytes, p.local, p.rates[0] + links)
         bound = np.maximum(bound, inside)

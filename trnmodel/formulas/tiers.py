@@ -8,6 +8,7 @@ way round; where a dimension of two has a single link, pass half its rate.
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -244,6 +245,63 @@ def multiport_bucket_s(
             shares[copy] = shares[copy] / k[j]
         total = total + np.max(np.broadcast_arrays(*times), axis=0)
     return chosen("collective", collective, PASSES) * total
+
+
+def tiers_at_once_s(
+    collective: str, message_bytes: Numeric, ranks: Tuple, alpha_s: Tuple, bytes_per_s_per_dir: Tuple
+) -> NDArray:
+    r"""Time over switched tiers when parts of the buffer take them in all orders, so that every tier works at once.
+
+    .. math:: t = p\left[\sum_j (k_j > 1)\,\alpha_j + m\,\max_{S \subsetneq V}
+        \frac{\prod_{i \in S} 1/k_i - 1/n}{\sum_{j \notin S} b_j}\right],\quad n = \prod_j k_j
+
+    Parameters
+    ----------
+    collective : {"all_reduce", "all_gather", "reduce_scatter"}
+        Kind of collective: p = 2 passes for an all-reduce, else 1.
+    message_bytes : numeric
+        Full buffer on a rank, m. [B]
+    ranks : tuple of numeric
+        Ranks in each tier, k_j. [-]
+    alpha_s : tuple of numeric
+        Start-up time of a step in each tier, alpha_j. [s]
+    bytes_per_s_per_dir : tuple of numeric
+        Rate of a rank into each tier, b_j. [B/s]
+
+    Returns
+    -------
+    time_s : numeric
+        Completion time, t. [s]
+
+    Notes
+    -----
+    In any order of the tiers V a rank sends (1 - 1/n) m in all. What orders can put on the tiers S together is at most
+    1 - prod 1/k over S, a submodular function, so that shares of the buffer exist for every load below it in all S: the
+    time is that of the tightest cut around a group of ranks. Assumes: direct exchange in a tier; many pieces, so that
+    orders overlap and the fill of the pipeline is left out. Limits: one tier gives the one-shot exchange.
+
+    References
+    ----------
+    .. [1] J. Edmonds, Submodular functions, matroids, and certain polyhedra, 1970: a polymatroid's vertices are orders.
+    .. [2] P. Sack, W. Gropp, Collective algorithms for multiported torus networks, ACM TOPC 1(2), 2015: rotated copies.
+
+    Examples
+    --------
+    >>> t = tiers_at_once_s("all_gather", 144e9, (4, 18, 2), (0.0,) * 3, (512e9, 512e9, 128e9))
+    >>> round(float(t), 6), round(143 / (512 + 512 + 128), 6)
+    (0.124132, 0.124132)
+    """
+    k, alpha, b = _checked(ranks, alpha_s=alpha_s, bytes_per_s_per_dir=bytes_per_s_per_dir)
+    n, slowest = math.prod(k), np.zeros(())
+    for inside in itertools.product((False, True), repeat=len(k)):
+        if not all(inside):
+            group = math.prod(k_j for k_j, within in zip(k, inside, strict=True) if within)
+            outside = zip(k, b, inside, strict=True)
+            leaving = sum(np.where(k_j > 1, b_j, 0.0) for k_j, b_j, within in outside if not within)
+            left = 1 / np.asarray(group) - 1 / n
+            slowest = np.maximum(slowest, np.where(left > 0, left / np.where(leaving > 0, leaving, 1.0), 0.0))
+    steps = sum(np.sign(k_j - 1) * alpha_j for k_j, alpha_j in zip(k, alpha, strict=True))
+    return chosen("collective", collective, PASSES) * (steps + numbers("message_bytes", message_bytes) * slowest)
 
 
 def torus_halving_doubling_s(

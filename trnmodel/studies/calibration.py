@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trnmodel.catalog.load import DATA, read_csv, value
+from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.studies.readings import Reading, UnreadableRowError, number, reading
 from trnmodel.studies.validation import Tune, machine, predict, read_rows
-from trnmodel.workloads.efficiencies import Efficiencies
 from trnmodel.workloads.site import site
 from trnmodel.workloads.transformer import model
 

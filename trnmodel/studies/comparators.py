@@ -15,11 +15,11 @@ import numpy as np
 from trnmodel.catalog import load
 from trnmodel.catalog.load import DATA, read_csv
 from trnmodel.catalog.specs import Chip, Precision
+from trnmodel.catalog.stacks import Efficiencies, efficiencies
 from trnmodel.fabric.collectives import collective
 from trnmodel.formulas import roofline
 from trnmodel.studies.calibration import LOSS_SCALE, parameters
 from trnmodel.units import GB, MS, US
-from trnmodel.workloads.efficiencies import Efficiencies, efficiencies
 from trnmodel.workloads.inference import Step, decode_step, prefill
 from trnmodel.workloads.parallelism import Mapping as Degrees
 from trnmodel.workloads.transformer import model

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from trnmodel.catalog import load, systems
 from trnmodel.catalog.systems import System
-from trnmodel.fabric.collectives import hierarchy
+from trnmodel.fabric.groups import Same, hierarchy
 from trnmodel.studies.placements import INNER_EXPERTS, columns, named_stack, racks_of
 from trnmodel.studies.synthetic_models import synthetic
 from trnmodel.workloads import parallelism
@@ -81,7 +81,7 @@ def walls(names: Iterable[str | System], precisions: Iterable[str], rates: Itera
 def _extents(spec: System) -> list[int]:
     """Group sizes that fill the tiers of a domain evenly, a chip being a rank."""
     found, whole = {1}, 1
-    for tier in hierarchy(spec, int(spec.chip.cores)):
+    for tier in hierarchy(Same(spec), int(spec.chip.cores)):
         size = int(tier.size)
         found |= {whole * part for part in range(1, size + 1) if size % part == 0}
         whole *= size

@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trnmodel.catalog import load, systems
+from trnmodel.catalog.stacks import IDEAL, Efficiencies
 from trnmodel.catalog.systems import System
 from trnmodel.fabric.collectives import collective
 from trnmodel.formulas import moe
 from trnmodel.result import require_choice
 from trnmodel.workloads import parallelism
-from trnmodel.workloads.efficiencies import IDEAL, Efficiencies
 from trnmodel.workloads.inference import Step, decode_step
 from trnmodel.workloads.terms import Outline
 from trnmodel.workloads.transformer import Transformer

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trnmodel.catalog import load
+from trnmodel.catalog.stacks import IDEAL, Efficiencies, efficiencies
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.units import format_quantity
-from trnmodel.workloads.efficiencies import IDEAL, Efficiencies, efficiencies
 from trnmodel.workloads.inference import RESOURCES, Step, decode_step, prefill
 from trnmodel.workloads.parallelism import Mapping as Degrees
 from trnmodel.workloads.site import site

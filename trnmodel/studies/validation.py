@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from trnmodel.catalog import load
 from trnmodel.catalog.load import DATA
 from trnmodel.catalog.specs import Chip
+from trnmodel.catalog.stacks import Efficiencies, efficiencies
 from trnmodel.catalog.systems import System, system
 from trnmodel.studies.readings import COLUMNS, NEEDED, Reading, UnreadableRowError, number, reading
-from trnmodel.workloads.efficiencies import Efficiencies, efficiencies
 from trnmodel.workloads.inference import MemoryFit, Step, decode_step, memory_fit, prefill
 from trnmodel.workloads.site import site
 

@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from trnmodel.arguments import choice, flag, numbers, refuse, share, together
 from trnmodel.catalog.specs import Chip, Precision
+from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.systems import System
 from trnmodel.result import Result, blank, reason_mask
-from trnmodel.workloads.efficiencies import Efficiencies
 from trnmodel.workloads.parallelism import DEGREES, Mapping
 from trnmodel.workloads.steps import (
     EXPERT_READS,

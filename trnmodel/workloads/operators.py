@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trnmodel.arguments import chosen
 from trnmodel.catalog import load
+from trnmodel.catalog.stacks import ExpertRead
 from trnmodel.workloads.blocks import Attention, Part
 from trnmodel.workloads.terms import Term
 
-ExpertRead = Literal["distinct", "per_token", "all"]
 EXPERT_READS: tuple[str, ...] = get_args(ExpertRead)
 LOGITS, MASKS, PHASES = ("last", "all", "none"), ("causal", "full"), ("prefill", "decode")
 

@@ -11,9 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from trnmodel.arguments import TINY, choice, flag, instance, numbers, refuse, share, together
 from trnmodel.catalog.load import precision as read_precision
 from trnmodel.catalog.specs import Chip, Precision
+from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.systems import System
+from trnmodel.fabric.groups import chip_links
 from trnmodel.result import Result, blank, reason_mask
-from trnmodel.workloads.efficiencies import Efficiencies
 from trnmodel.workloads.inference import decode_step, prefill
 from trnmodel.workloads.parallelism import DEGREES, Mapping
 from trnmodel.workloads.site import site
@@ -371,7 +372,8 @@ def _replica(where: str | System | Chip, mapping: Mapping) -> tuple[NDArray, NDA
     """Chips of one replica, and the scale-out bandwidth of them all."""
     at = site(where, mapping.lnc)
     chips = np.ceil(mapping.replica_ranks / at.ranks_per_chip)
-    return chips, chips * at.far_link_bytes_per_s
+    beyond = at.where.scaleout_bytes_per_s_per_dir
+    return chips, chips * (beyond if beyond > 0 else chip_links(at.where))
 
 
 def frontier(

@@ -14,10 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 from trnmodel.arguments import choice, instance
 from trnmodel.catalog.load import precision as read_precision
 from trnmodel.catalog.specs import Chip, Precision
+from trnmodel.catalog.stacks import Efficiencies, efficiencies
 from trnmodel.catalog.systems import System
 from trnmodel.formulas.moe import expert_blocks, experts_read
 from trnmodel.workloads.blocks import Attention
-from trnmodel.workloads.efficiencies import Efficiencies, efficiencies
 from trnmodel.workloads.parallelism import Held, Mapping, hold, shard
 from trnmodel.workloads.site import Site, site
 from trnmodel.workloads.terms import Cut, Outline

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trnmodel.catalog.specs import Precision
-from trnmodel.workloads.efficiencies import Efficiencies
+from trnmodel.catalog.stacks import Efficiencies
+from trnmodel.fabric.collectives import times_s
 from trnmodel.workloads.parallelism import Held, Mapping
-from trnmodel.workloads.site import Site, all_reduce_s, group_s
+from trnmodel.workloads.site import Site
 from trnmodel.workloads.terms import Outline
 
 Numeric = ArrayLike
@@ -83,10 +84,6 @@ def messages(
 
 
 def message_s(at: Site, mapping: Mapping, e: Efficiencies, message: Message) -> NDArray:
-    """Time of all collectives of a message. [s]"""
-    if message.kind == "all_reduce" and message.group == "tp":
-        return message.count * all_reduce_s(at, mapping, message.message_bytes, e)
-    if message.group == "pp":
-        link = at.group(mapping, "pp")[2]
-        return message.count * (message.message_bytes / link + e.hop_s)
-    return message.count * group_s(at, mapping, message.group, message.kind, message.message_bytes, e)
+    """Time of all collectives of a message, each as `tm.collective` has it. [s]"""
+    group = getattr(mapping, message.group), mapping.extent(message.group)[0]
+    return message.count * times_s(message.kind, message.message_bytes, at.where, *group, at.lnc, e)

@@ -1,0 +1,171 @@
+"""Which formula runs on which tier of a group: the algorithms that a collective can be given, by kind and name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trnmodel.catalog import load
+from trnmodel.catalog.stacks import Efficiencies
+from trnmodel.catalog.systems import System
+from trnmodel.fabric import build
+from trnmodel.fabric.groups import Group, Same, fabric, farthest_s
+from trnmodel.formulas import collectives, tiers
+
+Algorithm = Callable[[str, NDArray, Group], NDArray]
+FORMULAS = {  # of tiers one after the other, each by one step of these kinds
+    "ring": lambda p: p.rates,
+    "halving_doubling": lambda p: p.exchange_rates,
+    "one_shot": lambda p: p.direct_rates,
+}
+
+
+def _tiered(name: str) -> Algorithm:
+    """The same algorithm on every tier, one tier after the other."""
+
+    def time_s(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
+        steps = (name,) * len(p.levels)
+        return tiers.hierarchical_s(kind, steps, message_bytes, p.counts, p.alphas, FORMULAS[name](p))
+
+    return time_s
+
+
+def _multiport_bucket(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
+    """All axes of a whole torus at once, after an exchange on the chip."""
+    axes = [place for place, level in enumerate(p.levels) if level.name in build.AXES]
+    if not axes or axes[-1] + 1 != len(p.levels):
+        return np.full(p.ranks.shape, np.nan)
+    whole = np.all([p.counts[place] == p.levels[place].size for place in axes], axis=0)
+    sizes = tuple(p.levels[place].size for place in axes)
+    links = tuple(p.levels[place].open_bytes_per_s_per_dir for place in axes)
+    outside = tiers.multiport_bucket_s(kind, message_bytes * p.groups, sizes, p.alphas[-1], links)
+    inside = tiers.hierarchical_s(kind, ("one_shot",), message_bytes, (p.local,), (p.alphas[0],), (p.rates[0],))
+    return np.where(whole, outside + np.where(p.local > 1, inside, 0.0), np.nan)
+
+
+def _tiers_at_once(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
+    """Parts of the buffer in all orders over the tiers of switched racks, so that all of them work at once."""
+    outer = [place for place, level in enumerate(p.levels) if level.name in ("tray", "rack", "pair", "domain")]
+    if len(outer) < 2 or outer[-1] + 1 != len(p.levels):
+        return np.full(p.ranks.shape, np.nan)
+    pick = lambda values: tuple(values[place] for place in outer)  # noqa: E731
+    counts, alphas, rates = pick(p.counts), pick(p.alphas), pick(p.rates)
+    share = message_bytes / p.local
+    outside = tiers.tiers_at_once_s(kind, share, counts, alphas, rates)
+    inside = tiers.hierarchical_s(kind, ("one_shot",), message_bytes, (p.local,), (p.alphas[0],), (p.rates[0],))
+    return outside + (np.where(p.local > 1, inside, 0.0) if p.on_chip else 0.0)
+
+
+def _phased(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
+    return tiers.phased_all_to_all_s(message_bytes, p.counts, p.alphas, p.direct_rates)
+
+
+def _direct(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
+    """Every pair of chips at the fabric's all-to-all capacity; for ranks on all chips of a rack or of the domain."""
+    if not isinstance(p.where, System) or p.where.fabric == "single":
+        return np.full(p.ranks.shape, np.nan)
+    key, rack_chips = Same(p.where), p.where.domain_chips / max(p.where.racks, 1)
+    pair, alpha = np.full(p.ranks.shape, np.nan), np.zeros(p.ranks.shape)
+    for scope, size in (("rack", rack_chips), ("world", p.where.domain_chips)):
+        here = (p.chips == size) & (p.stride == p.groups)
+        if size > 1 and np.any(here):
+            pair = np.where(here, _pair_bytes_per_s(key, scope), pair)
+            alpha = np.where(here, farthest_s(key, scope) if p.alpha_s is None else p.alpha_s, alpha)
+    between = p.groups * p.local**2 * message_bytes / p.ranks
+    inside = collectives.one_shot_s("all_to_all", message_bytes * p.local / p.ranks, p.local, 0.0, p.rates[0])
+    return np.where(p.chips == 1, p.alphas[0] + inside, alpha + between / pair + inside)
+
+
+@cache
+def _pair_bytes_per_s(key: Same, scope: str) -> float:
+    return fabric(key).all_to_all_bytes_per_s_per_pair(scope)
+
+
+def _one_by_one(formula: Callable[..., NDArray]) -> Algorithm:
+    """One tier after the other, outermost first; a chip's link serves the one rank that sends."""
+
+    def time_s(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
+        total = np.zeros(())
+        for level, count, rate, alpha in zip(p.levels, p.counts, p.rates, p.alphas, strict=True):
+            alone = rate * (1 if level.name == "chip" else p.local)
+            total = total + formula(message_bytes, count, alpha, alone)
+        return total
+
+    return time_s
+
+
+def _p2p(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
+    """To the farthest rank: one hop of every tier that the ranks span, at the rate of the slowest."""
+    hops, slowest = np.zeros(()), np.full(p.ranks.shape, np.inf)
+    for level, count, rate, alpha in zip(p.levels, p.counts, p.rates, p.alphas, strict=True):
+        alone = rate * (1 if level.name == "chip" else p.local)
+        hops = hops + np.where(count > 1, alpha, 0.0)
+        slowest = np.where(count > 1, np.minimum(slowest, alone), slowest)
+    return hops + message_bytes / slowest
+
+
+def _alone(formula: Callable[..., NDArray], takes_kind: bool = False) -> Algorithm:
+    """A formula of equal ranks on a fabric of one tier; NaN where ranks span more."""
+
+    def time_s(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
+        spans = sum(np.asarray(count > 1, dtype=int) for count in p.counts)
+        total = np.where(spans > 1, np.nan, 0.0)
+        for count, rate, alpha in zip(p.counts, p.rates, p.alphas, strict=True):
+            given = (kind,) if takes_kind else ()
+            total = total + np.where(count > 1, formula(*given, message_bytes, count, alpha, rate), 0.0)
+        return total
+
+    return time_s
+
+
+def _neuron(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
+    """As the collectives library picks by message: mesh, recursive doubling and halving, KangaRing (here: rings)."""
+    limits = [load.value("neuronlink-v3", "algorithm_max_bytes", name) for name in ("mesh", "rdh")]
+    small, middle, large = (REDUCING[name](kind, message_bytes, p) for name in ("one_shot", "halving_doubling", "ring"))
+    middle = np.where(np.isnan(middle), large, middle)
+    return np.where(message_bytes < limits[0], small, np.where(message_bytes <= limits[1], middle, large))
+
+
+def in_graph(e: Efficiencies) -> dict[str, Algorithm]:
+    """The all-reduces of a software stack's compiled graphs, with the constants that were fitted to it."""
+    found = {"in_graph_ring": (collectives.in_graph_ring_s, e.ring_traffic_ratio)}
+    if e.rdh_max_bytes:
+        found["in_graph_mesh"] = collectives.in_graph_mesh_s, e.mesh_traffic_ratio
+        found["in_graph_doubling"] = collectives.in_graph_doubling_s, e.rdh_traffic_ratio
+
+    def timed(formula: Callable[..., NDArray], ratio: float) -> Algorithm:
+        return lambda kind, m, p: formula(m, p.ranks, p.local, e.hop_s, p.links(e.group_links == "all"), ratio)
+
+    return {name: timed(*made) for name, made in found.items()}
+
+
+REDUCING: dict[str, Algorithm] = {name: _tiered(name) for name in FORMULAS}
+REDUCING |= {"multiport_bucket": _multiport_bucket, "tiers_at_once": _tiers_at_once, "neuron": _neuron}
+ALGORITHMS: dict[str, dict[str, Algorithm]] = {
+    "all_reduce": REDUCING
+    | {
+        "mesh": _alone(collectives.one_shot_s, True),
+        "recursive_doubling": _alone(collectives.recursive_doubling_all_reduce_s),
+        "double_binary_tree": _alone(collectives.double_binary_tree_s, True),
+    },
+    "all_gather": REDUCING,
+    "reduce_scatter": REDUCING,
+    "all_to_all": {
+        "phased": _phased,
+        "direct": _direct,
+        "pairwise": _alone(collectives.pairwise_all_to_all_s),
+        "bruck": _alone(collectives.bruck_all_to_all_s),
+    },
+    "broadcast": {
+        "binomial": _one_by_one(collectives.binomial_broadcast_s),
+        "scatter_all_gather": _one_by_one(collectives.scatter_all_gather_broadcast_s),
+        "chain": _one_by_one(collectives.chain_broadcast_s),
+    },
+    "p2p": {"p2p": _p2p},
+}
+POLICIES = {"neuron"}  # what a library does, not a candidate for the best
+CURVED = {"multiport_bucket", "neuron", "chain"}  # all others are lines in the message
+RINGS = {"ring", "multiport_bucket", "neuron"}  # what AWS runs as KangaRing

@@ -1,0 +1,273 @@
+"""Groups of ranks on a fabric: its tiers, and how every so-many-th rank lies over them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from trnmodel.arguments import integer, refuse
+from trnmodel.catalog import load
+from trnmodel.catalog.specs import Chip
+from trnmodel.catalog.systems import System
+from trnmodel.fabric import build, flow, graph
+from trnmodel.formulas import tiers
+
+Numeric = ArrayLike
+MEDIA = ("pcb", "backplane", "cross-rack")  # of a switched rack's tiers: tray, rack, pair
+PLACES = ("position", "tray", "rack")  # what tells the chips of such a tier apart
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """One level of a hierarchy: how many of the level below it joins, and what a chip sends into it."""
+
+    name: str
+    size: float
+    bytes_per_s_per_dir: float
+    open_bytes_per_s_per_dir: float
+    alpha_s: float
+
+
+class Same:
+    """A spec as a key of a cache: equal to itself alone."""
+
+    __slots__ = ("it",)
+
+    def __init__(self, it: System | Chip) -> None:
+        self.it = it
+
+    def __hash__(self) -> int:
+        return id(self.it)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and other.it is self.it
+
+
+def chip_of(where: System | Chip) -> Chip:
+    """The chip of a system, or the bare chip."""
+    return where if isinstance(where, Chip) else where.chip
+
+
+@cache
+def fabric(key: Same) -> graph.Topology:
+    """The graph of a system's scale-up fabric."""
+    return graph.topology(key.it)
+
+
+def logical_core(chip: Chip, lnc: int | None) -> int:
+    """Physical cores of a rank: as asked for where the chip allows it, else the chip's default."""
+    if lnc is None:
+        return chip.lnc_default
+    if integer("lnc", lnc) not in chip.lnc_choices:
+        refuse("lnc", lnc, f"{chip.id} allows {chip.lnc_choices}")
+    return integer("lnc", lnc)
+
+
+def hop_costs_s() -> tuple[float, float]:
+    """What one chip and one switch on the way cost: a NeuronLink hop, and a PCIe switch. [s]"""
+    return load.value("neuron-stack", "hop_s"), load.value("pcie-switch", "switch_s")
+
+
+@cache
+def hierarchy(key: Same, lnc: int) -> tuple[Tier, ...]:
+    """Tiers of a system, innermost first: ranks of a chip, the scale-up fabric, scale-out.
+
+    A torus axis is a ring that sends both ways while it is closed, one way while ranks fill only a part of it. The
+    latency of a step is that of a NeuronLink hop as AWS documents it and of the switches on the way; of EFA beyond the
+    domain; NaN for other vendors. Of a bare chip there are as many as wanted, in scale-up domains of its vendor's size.
+    """
+    where = key.it
+    chip = chip_of(where)
+    neuron = chip.core is not None
+    found = []
+    if neuron:
+        core_rate = chip.core.dma_engines * chip.core.dma_engine_bytes_per_s * chip.cores
+        found.append(Tier("chip", chip.cores / lnc, core_rate, core_rate, hop_costs_s()[0]))
+    found += _scaleup(key)
+    far = where.scaleout_bytes_per_s_per_dir
+    if isinstance(where, Chip) or where.count > 1:
+        far_s = load.value("efa-v3", "hop_s") if neuron else np.nan
+        reach = chip.scaleup_bytes_per_s_per_dir if math.isnan(far) else far
+        found.append(Tier("scale-out", where.count if isinstance(where, System) else math.inf, reach, reach, far_s))
+    return tuple(found)
+
+
+@cache
+def _latency_s(key: Same) -> NDArray:
+    """Least latency between all chips of the domain; NaN for other vendors."""
+    if key.it.chip.core is None:
+        return np.full((1, 1), np.nan)
+    return flow.latency_matrix(fabric(key).graph, *hop_costs_s())
+
+
+def _scaleup(key: Same) -> list[Tier]:
+    """Scale-up tiers: axes of a torus, tray, rack and pair of switched racks, or one domain."""
+    where = key.it
+    if isinstance(where, Chip):
+        rate = where.scaleup_bytes_per_s_per_dir
+        rate = where.scaleout_bytes_per_s_per_dir if math.isnan(rate) else rate
+        size = 1.0 if math.isnan(where.scaleup_domain_chips) else where.scaleup_domain_chips
+        return [Tier("domain", size, rate, rate, hop_costs_s()[0] if where.core else np.nan)]
+    if where.fabric == "single":
+        return []
+    hop = hop_costs_s()[0] if where.chip.core else np.nan
+    if where.fabric == "torus":
+        rates = zip(build.AXES, where.torus_shape, build.link_rates(where), strict=False)
+        return [Tier(axis, size, rate * min(size - 1, 2), rate, hop) for axis, size, rate in rates]
+    if where.fabric == "planes":
+        media = fabric(key).injection_by_medium()
+        sizes = (where.chips_per_tray, where.compute_trays_per_rack, where.racks)
+        found = zip(("tray", "rack", "pair"), sizes, MEDIA, _place_latencies_s(key), strict=True)
+        return [Tier(name, size, media[over], media[over], alpha) for name, size, over, alpha in found if over in media]
+    rate = fabric(key).injection_bytes_per_s_per_dir
+    return [Tier("domain", where.domain_chips, rate, rate, hop)]
+
+
+def _place_latencies_s(key: Same) -> list[float]:
+    """Worst latency between chips that differ in one alone: position in a tray, tray, rack."""
+    nodes = fabric(key).graph.nodes
+    place = np.array([[nodes[chip][name] for name in PLACES] for chip in fabric(key).chips], dtype=object)
+    differ = place[:, None] != place
+    apart = [differ[..., axis] & (differ.sum(-1) == 1) for axis in range(len(PLACES))]
+    return [float(np.max(_latency_s(key), where=pairs, initial=0.0)) for pairs in apart]
+
+
+@cache
+def farthest_s(key: Same, scope: str) -> float:
+    """Latency between the two chips of a rack, or of the domain, that are farthest apart."""
+    latency = _latency_s(key)
+    if scope == "world":
+        return float(latency.max())
+    racks = np.array([fabric(key).graph.nodes[chip]["rack"] for chip in fabric(key).chips])
+    return float(latency[racks[:, None] == racks].max())
+
+
+def chip_links(where: System | Chip) -> float:
+    """Scale-up bandwidth of a chip in one direction: the system's links, its lanes, or as published for the chip."""
+    if isinstance(where, System) and where.scaleup_bytes_per_s_per_dir:
+        return sum(where.scaleup_bytes_per_s_per_dir.values())
+    if isinstance(where, System) and where.scaleup_lanes:
+        return sum(where.scaleup_lanes.values()) * where.lane_bytes_per_s_per_dir
+    return chip_of(where).scaleup_bytes_per_s_per_dir
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """Ranks laid over the tiers, innermost first, with each tier's rate for one rank and whether they go all round."""
+
+    where: System | Chip
+    levels: tuple[Tier, ...]
+    counts: tuple[NDArray, ...]
+    full: tuple[NDArray, ...]
+    rates: tuple[NDArray, ...]
+    alphas: tuple[NDArray, ...]
+    ranks: NDArray
+    stride: NDArray
+    alpha_s: Numeric | None
+
+    @property
+    def chip(self) -> Chip:
+        """The chip of which there are many."""
+        return chip_of(self.where)
+
+    @property
+    def total(self) -> float:
+        """Ranks that there are."""
+        return math.prod(level.size for level in self.levels)
+
+    @property
+    def alpha_is_unknown(self) -> bool:
+        """Whether the latency of a tier is not published."""
+        return any(math.isnan(level.alpha_s) for level in self.levels)
+
+    @property
+    def on_chip(self) -> bool:
+        """Whether the innermost tier is that of the ranks of a chip."""
+        return self.levels[0].name == "chip"
+
+    @property
+    def local(self) -> NDArray:
+        """Ranks on one chip."""
+        return self.counts[0] if self.on_chip else np.ones_like(self.ranks)
+
+    @property
+    def chips(self) -> NDArray:
+        """Chips that the ranks span."""
+        return np.ceil(self.ranks / self.local)
+
+    def links(self, every: bool) -> NDArray:
+        """What a chip sends for this group: into the tiers that it spans, or, for neighbours, over `every` link. [B/s]
+
+        Beyond the scale-up domain it is the scale-out rate. On a bare chip groups that lie in between share the rate.
+        """
+        where, per_chip = self.where, self.levels[0].size if self.on_chip else 1.0
+        near, beyond = chip_links(where), where.scaleout_bytes_per_s_per_dir
+        near, beyond = (near if near > 0 else beyond), (beyond if beyond > 0 else near)
+        chips = where.domain_chips if isinstance(where, System) else np.nan_to_num(where.scaleup_domain_chips, nan=1.0)
+        far = np.ceil(self.stride * self.ranks / per_chip) > chips
+        link = np.where(far, beyond, near)
+        if isinstance(where, Chip) or where.fabric == "single":
+            return link / np.clip(self.stride, 1, per_chip)
+        tiered = (self.stride > 1) | (not every)
+        return np.where(tiered & ~far & (self.ranks > 1), self.tier_bytes_per_s, link)
+
+    @property
+    def groups(self) -> NDArray:
+        """Groups of ranks that share a chip."""
+        return np.minimum(self.stride, self.levels[0].size if self.on_chip else 1)
+
+    @property
+    def direct_rates(self) -> tuple[NDArray, ...]:
+        """Rates when every rank of a tier sends to every other at once; on a torus axis chips forward."""
+        tiered = zip(self.levels, self.counts, self.full, self.rates, strict=True)
+        return tuple(_forwarded(*tier) if tier[0].name in build.AXES else tier[-1] for tier in tiered)
+
+    @property
+    def exchange_rates(self) -> tuple[NDArray, ...]:
+        """Rates when ranks swap halves in pairs: one link of a torus axis at a time."""
+        tiered = zip(self.levels, self.rates, strict=True)
+        one_link = lambda level: min(1.0, level.open_bytes_per_s_per_dir / level.bytes_per_s_per_dir)  # noqa: E731
+        return tuple(rate * one_link(level) for level, rate in tiered)
+
+    @property
+    def tier_bytes_per_s(self) -> NDArray:
+        """What a chip sends into the tiers that the group spans, pieces of the buffer in all of them; inf on one."""
+        tiered = zip(self.levels, self.counts, self.rates, strict=True)
+        used = [np.where(count > 1, rate * self.local, 0.0) for level, count, rate in tiered if level.name != "chip"]
+        return np.where(self.chips > 1, sum(used), np.inf)
+
+
+def _forwarded(level: Tier, count: NDArray, full: NDArray, rate: NDArray) -> NDArray:
+    """A rank's rate on a torus axis of which each link carries what its neighbours forward.
+
+    The middle link of a line bears twice what each link of a closed ring does, whose ties go half each way round.
+    """
+    closed = full & (count > 2)
+    one_way = rate * np.where(closed, level.open_bytes_per_s_per_dir / level.bytes_per_s_per_dir, 1.0)
+    load_ = tiers.ring_link_load(np.maximum(count, 2)) * np.where(closed, 1, 2)
+    return one_way * np.maximum(count - 1, 1) / (np.maximum(count, 2) * load_)
+
+
+def place(
+    where: System | Chip, ranks: NDArray, stride: NDArray, lnc: int | None = None, alpha_s: Numeric | None = None
+) -> Group:
+    """Every `stride`-th rank from the first on; the groups between run at the same time and share chips and links.
+
+    Ranks that do not fill their tiers evenly are laid as the next larger number that does.
+    """
+    levels = hierarchy(Same(where), logical_core(chip_of(where), lnc)) or (Tier("chip", 1.0, np.inf, np.inf, 0.0),)
+    on_chip = np.minimum(ranks * stride, levels[0].size) if levels[0].name == "chip" else np.ones_like(ranks)
+    left, skip, found = ranks, stride, []
+    for level in levels:
+        inside = np.minimum(skip, level.size)
+        count = np.minimum(left, np.floor(level.size / inside))
+        full = count * inside == level.size
+        rate = np.where(full, level.bytes_per_s_per_dir, level.open_bytes_per_s_per_dir)
+        sharing = level.size if level.name == "chip" else on_chip * (inside if level.name in build.AXES else 1)
+        found.append((count, full, rate / sharing, np.asarray(level.alpha_s if alpha_s is None else alpha_s, float)))
+        left, skip = np.ceil(left / count), np.ceil(skip / inside)
+    return Group(where, levels, *zip(*found, strict=True), ranks, stride, alpha_s)
