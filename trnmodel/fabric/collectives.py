@@ -58,6 +58,7 @@ class Collective(Result):
 
 def candidates(kind: str, e: Efficiencies | None = None, algorithm: str = "best") -> dict[str, Algorithm]:
     """The algorithms of which the fastest is taken: one by name, a fitted stack's in-graph ones, or all."""
+    if algorithm != "best":
         return {algorithm: ALGORITHMS[kind][algorithm]}
     if e is not None and e.hop_s and kind == "all_reduce":
         return in_graph(e)
