@@ -11,7 +11,7 @@ from trnmodel.catalog import load
 from trnmodel.formulas.moe import distinct_experts
 from trnmodel.studies import chips
 from trnmodel.workloads.blocks import Attention, Layer, Part
-from trnmodel.workloads.operators import EXPERT_READS, Operator, storage_bytes
+from trnmodel.workloads.operators import EXPERT_READS, Operator
 from trnmodel.workloads.transformer import Transformer
 from trnmodel.workloads.transformer import model as read_model
 
@@ -281,7 +281,7 @@ def formats(model: str | Transformer, precisions: Iterable[str]) -> pd.DataFrame
 
     chosen, rows = read_model(model), []
     for precision in map(load.precision, precisions):
-        total, wide = chosen.weight_bytes(precision), wide_params(chosen) * storage_bytes(precision)["wide"]
+        total, wide = chosen.weight_bytes(precision), wide_params(chosen) * load.precision(precision).storage_bytes("activations")
         rows.append(
             {
                 "precision": precision.name,
