@@ -10,6 +10,7 @@ import difflib
 import math
 import re
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
@@ -277,6 +278,18 @@ def assemble(spec_type: type[Spec], entity: str, **given) -> dict:
     }
 
 
+def borrowed(kwargs: dict, owners: Mapping[str, tuple[str, str]]) -> dict:
+    """Keyword arguments of a spec with fields that are facts of other entities: field -> (entity, quantity)."""
+    values, sourced, ranges = {}, dict(kwargs["sources"]), dict(kwargs["ranges"])
+    for name, (owner, quantity) in owners.items():
+        if owner and name not in kwargs:
+            fact, values[name], (low, high) = fact_in_force(owner, quantity)
+            sourced[name] = (fact.id,)
+            if low < high:
+                ranges[name] = low, high
+    return kwargs | values | {"sources": MappingProxyType(sourced), "ranges": MappingProxyType(ranges)}
+
+
 def _field_value(kind: str, found: dict[str, Ruled]):
     if kind == "Mapping":
         return MappingProxyType({key: value_si(ruled.fact)[0] for key, ruled in sorted(found.items())})
@@ -341,6 +354,8 @@ def _chip(chip_id: str) -> Chip:
     entity = entities()[chip_id]
     built_in = core(entity.core) if entity.core else None
     kwargs = assemble(Chip, chip_id, vendor=entity.vendor, core=built_in)
+    if built_in:
+        kwargs = borrowed(kwargs, {"hop_s": ("neuron-stack", "hop_s")})
     return _scaled(chip(entity.base), kwargs) if entity.base else Chip(**kwargs)
 
 

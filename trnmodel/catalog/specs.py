@@ -257,6 +257,7 @@ class Chip(Spec):
     scaleup_domain_chips: float = NAN
     scaleout_bytes_per_s_per_dir: float = NAN
     scaleout_max_bytes_per_s_per_dir: float = NAN
+    hop_s: float = NAN
     tdp_w: float = NAN
 
     def __post_init__(self) -> None:

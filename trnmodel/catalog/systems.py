@@ -18,7 +18,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from trnmodel.arguments import integer, number, refuse
+from trnmodel.arguments import instance, integer, number, refuse
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import NAN, Chip, Spec
 
@@ -27,7 +27,7 @@ MEDIA = ("pcb", "backplane", "cross-rack")
 NEEDED = {
     "torus": ("torus_shape",),
     "planes": ("racks", "compute_trays_per_rack", "chips_per_tray", "plane_positions", "switch_trays_per_rack",
-               "switches_per_plane", "switch_id", "port_lanes", "lane_id"),
+               "switches_per_plane", "switch_id", "port_lanes", "lane_bytes_per_s_per_dir"),
 }  # fmt: skip
 Fabric = Literal["single", "switch", "mesh", "torus", "planes"]
 
@@ -65,7 +65,7 @@ class System(Spec):
     neighbours, within the instance and across the UltraServer apart.
     """
 
-    chip_id: str
+    chip: Chip
     fabric: Fabric
     domain_chips: int
     count: int = 1
@@ -102,6 +102,9 @@ class System(Spec):
     pcb_switches_per_tray: float = 0.0
     pcb_switch_id: str = ""
     cross_rack_shift: int = 0
+    lane_bytes_per_s_per_dir: float = NAN
+    switch_s: float = NAN
+    scaleout_hop_s: float = NAN
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -109,8 +112,7 @@ class System(Spec):
             value = getattr(self, spec_field.name)
             if "_bytes" not in spec_field.name and isinstance(value, np.ndarray):
                 refuse(f"{self.id}: {spec_field.name}", value, "allowed is one number, for it shapes the fabric")
-        if self.chip_id not in load.chips():
-            refuse(f"{self.id}: chip_id", self.chip_id, "allowed are the ids of chips")
+        instance(f"{self.id}: chip", self.chip, Chip, "a Chip")
         self._check_fabric()
         counted = math.prod(self.torus_shape) if self.fabric == "torus" else self._chips_in_trays()
         if counted and counted != self.domain_chips:
@@ -138,11 +140,6 @@ class System(Spec):
     def _chips_in_trays(self) -> float:
         known = self.racks * self.compute_trays_per_rack * self.chips_per_tray
         return 0 if math.isnan(known) else known
-
-    @property
-    def chip(self) -> Chip:
-        """The chip of which the system has `chips`."""
-        return load.chip(self.chip_id)
 
     @property
     def chips(self) -> int:
@@ -181,11 +178,6 @@ class System(Spec):
     def nics(self) -> float:
         """Scale-out NICs of one domain: the chips' bandwidth in units of one NIC."""
         return self.domain_chips * self.scaleout_bytes_per_s_per_dir / self.nic_bytes_per_s_per_dir
-
-    @property
-    def lane_bytes_per_s_per_dir(self) -> float:
-        """Raw rate of one scale-up lane; NaN where the lanes are not published. [B/s]"""
-        return load.value(self.lane_id, "scaleup_bytes_per_s_per_dir") if self.lane_id else NAN
 
     @property
     def switch(self) -> Switch | None:
@@ -273,7 +265,12 @@ def _chips(system_id: str) -> float:
 @cache
 def _system(system_id: str) -> System:
     row = _rows()[system_id]
-    kwargs = _inherited(system_id) | {"chip_id": row.chip, "fabric": row.fabric, "domain_chips": int(_chips(system_id))}
+    kwargs = _inherited(system_id) | {"fabric": row.fabric, "domain_chips": int(_chips(system_id))}
+    chip = load.chip(row.chip)
+    owners = {"lane_bytes_per_s_per_dir": (kwargs.get("lane_id", ""), "scaleup_bytes_per_s_per_dir")}
+    if chip.core:
+        owners |= {"switch_s": ("pcie-switch", "switch_s"), "scaleout_hop_s": ("efa-v3", "hop_s")}
+    kwargs = load.borrowed(kwargs | {"chip": chip}, owners)
     if row.fabric == "torus" and "torus_shape" not in kwargs:
         printed = load.fact_in_force(row.chip, "pod_shape")[0]
         kwargs["torus_shape"] = tuple(int(size) for size in printed.value_printed.split("x"))

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trnmodel.arguments import integer, refuse
-from trnmodel.catalog import load
 from trnmodel.catalog.specs import Chip
 from trnmodel.catalog.systems import System
 from trnmodel.fabric import build, flow, graph
@@ -67,11 +66,6 @@ def logical_core(chip: Chip, lnc: int | None) -> int:
     return integer("lnc", lnc)
 
 
-def hop_costs_s() -> tuple[float, float]:
-    """What one chip and one switch on the way cost: a NeuronLink hop, and a PCIe switch. [s]"""
-    return load.value("neuron-stack", "hop_s"), load.value("pcie-switch", "switch_s")
-
-
 @cache
 def hierarchy(key: Same, lnc: int) -> tuple[Tier, ...]:
     """Tiers of a system, innermost first: ranks of a chip, the scale-up fabric, scale-out.
@@ -86,11 +80,11 @@ def hierarchy(key: Same, lnc: int) -> tuple[Tier, ...]:
     found = []
     if neuron:
         core_rate = chip.core.dma_engines * chip.core.dma_engine_bytes_per_s * chip.cores
-        found.append(Tier("chip", chip.cores / lnc, core_rate, core_rate, hop_costs_s()[0]))
+        found.append(Tier("chip", chip.cores / lnc, core_rate, core_rate, chip.hop_s))
     found += _scaleup(key)
     far = where.scaleout_bytes_per_s_per_dir
     if isinstance(where, Chip) or where.count > 1:
-        far_s = load.value("efa-v3", "hop_s") if neuron else np.nan
+        far_s = where.scaleout_hop_s if isinstance(where, System) else chip.hop_s
         reach = chip.scaleup_bytes_per_s_per_dir if math.isnan(far) else far
         found.append(Tier("scale-out", where.count if isinstance(where, System) else math.inf, reach, reach, far_s))
     return tuple(found)
@@ -99,9 +93,11 @@ def hierarchy(key: Same, lnc: int) -> tuple[Tier, ...]:
 @cache
 def _latency_s(key: Same) -> NDArray:
     """Least latency between all chips of the domain; NaN for other vendors."""
-    if key.it.chip.core is None:
+    where = key.it
+    if math.isnan(where.chip.hop_s):
         return np.full((1, 1), np.nan)
-    return flow.latency_matrix(fabric(key).graph, *hop_costs_s())
+    switch_s = 0.0 if math.isnan(where.switch_s) else where.switch_s
+    return flow.latency_matrix(fabric(key).graph, where.chip.hop_s, switch_s)
 
 
 def _scaleup(key: Same) -> list[Tier]:
@@ -111,10 +107,10 @@ def _scaleup(key: Same) -> list[Tier]:
         rate = where.scaleup_bytes_per_s_per_dir
         rate = where.scaleout_bytes_per_s_per_dir if math.isnan(rate) else rate
         size = 1.0 if math.isnan(where.scaleup_domain_chips) else where.scaleup_domain_chips
-        return [Tier("domain", size, rate, rate, hop_costs_s()[0] if where.core else np.nan)]
+        return [Tier("domain", size, rate, rate, where.hop_s)]
     if where.fabric == "single":
         return []
-    hop = hop_costs_s()[0] if where.chip.core else np.nan
+    hop = where.chip.hop_s
     if where.fabric == "torus":
         rates = zip(build.AXES, where.torus_shape, build.link_rates(where), strict=False)
         return [Tier(axis, size, rate * min(size - 1, 2), rate, hop) for axis, size, rate in rates]

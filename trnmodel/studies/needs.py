@@ -281,7 +281,7 @@ def formats(model: str | Transformer, precisions: Iterable[str]) -> pd.DataFrame
 
     chosen, rows = read_model(model), []
     for precision in map(load.precision, precisions):
-        total, wide = chosen.weight_bytes(precision), wide_params(chosen) * load.precision(precision).storage_bytes("activations")
+        total, wide = chosen.weight_bytes(precision), wide_params(chosen) * precision.storage_bytes("activations")
         rows.append(
             {
                 "precision": precision.name,
