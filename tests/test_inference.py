@@ -151,14 +151,16 @@ def test_experts_pay_the_tier_that_they_cross():
     """EP over the 32 chips of a rack, TP on a chip: 2 all-to-alls in each of DeepSeek-V3's 58 expert layers.
 
     A rank sends 2 sequences x top-8 x 7,168 x 2 B, a quarter of it for each rank of TP=4; of a chip's four ranks 30 of
-    32 parts leave the tray over its 64 backplane lanes of 8 GB/s.
+    32 parts leave the tray over its 64 backplane lanes of 8 GB/s. The all-reduces of TP, 2 in each of 61 layers, stay
+    on the chip: twice 3/4 of 2 x 7,168 x 2 B by the DMA engines of two cores, 2 x 16 x 33 GB/s.
     """
     mapping = tm.Mapping(tp=4, ep=32)
     step = tm.decode_step(
         "deepseek-v3", "trn3-nl32x2-pcie160", mapping, batch=64, context=1000, efficiencies="ideal", precision="fp8"
     )
-    sent = 2 * 8 * 7168 * 2 / 4
-    assert float(step.network_s) == pytest.approx(2 * 58 * 4 * sent * 30 / 32 / (64 * 8e9))
+    sent, kept = 2 * 8 * 7168 * 2 / 4, 2 * 3 / 4 * 2 * 7168 * 2
+    on_chip = 2 * 61 * kept / (2 * 16 * 33e9)
+    assert float(step.network_s) == pytest.approx(2 * 58 * 4 * sent * 30 / 32 / (64 * 8e9) + on_chip)
 
 
 def test_invalid_points_say_why():

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 import trnmodel as tm
 from trnmodel.catalog import load
-from trnmodel.formulas.collective_bounds import busbw_factor
 from trnmodel.catalog.stacks import IDEAL
+from trnmodel.fabric.groups import place
+from trnmodel.formulas.collective_bounds import busbw_factor
 from trnmodel.workloads.parallelism import kv_heads_per_rank, shard
 
 GOLDEN = list(csv.DictReader((Path(__file__).parent / "golden" / "communication.csv").read_text().splitlines()))
@@ -158,10 +159,8 @@ def test_mapping_refuses():
 
 def test_placement_decides_the_link():
     """Four logical cores a Trn2 chip: TP 4 inside stays on the chip; outside of PP 16 it does not."""
-    from trnmodel.workloads.site import site
-
-    at = site("trn2.48xlarge")
-    inner = at.group(tm.Mapping(tp=4, pp=16), "tp")
-    outer = at.group(tm.Mapping(tp=4, pp=16, placement=("pp", "tp", "cp", "ep", "dp")), "tp")
-    assert [float(x) for x in inner[:2]] == [4, 1]
-    assert [float(x) for x in outer[:2]] == [1, 4]
+    orders = ("tp", "cp", "ep", "pp", "dp"), ("pp", "tp", "cp", "ep", "dp")
+    strides = [tm.Mapping(tp=4, pp=16, placement=order).extent("tp")[0] for order in orders]
+    inner, outer = (place(tm.system("trn2.48xlarge"), np.asarray(4.0), stride) for stride in strides)
+    assert (float(inner.local), float(inner.chips)) == (4, 1)
+    assert (float(outer.local), float(outer.chips)) == (1, 4)

@@ -13,7 +13,7 @@ from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.systems import System
 from trnmodel.fabric import build
 from trnmodel.fabric.groups import Group, Same, fabric, farthest_s
-from trnmodel.formulas import collectives, tiers
+from trnmodel.formulas import collectives, exchanges, tiers
 
 Algorithm = Callable[[str, NDArray, Group], NDArray]
 FORMULAS = {  # of tiers one after the other, each by one step of these kinds
@@ -131,10 +131,10 @@ def _neuron(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
 
 def in_graph(e: Efficiencies) -> dict[str, Algorithm]:
     """The all-reduces of a software stack's compiled graphs, with the constants that were fitted to it."""
-    found = {"in_graph_ring": (collectives.in_graph_ring_s, e.ring_traffic_ratio)}
+    found = {"in_graph_ring": (exchanges.in_graph_ring_s, e.ring_traffic_ratio)}
     if e.rdh_max_bytes:
-        found["in_graph_mesh"] = collectives.in_graph_mesh_s, e.mesh_traffic_ratio
-        found["in_graph_doubling"] = collectives.in_graph_doubling_s, e.rdh_traffic_ratio
+        found["in_graph_mesh"] = exchanges.in_graph_mesh_s, e.mesh_traffic_ratio
+        found["in_graph_doubling"] = exchanges.in_graph_doubling_s, e.rdh_traffic_ratio
 
     def timed(formula: Callable[..., NDArray], ratio: float) -> Algorithm:
         return lambda kind, m, p: formula(m, p.ranks, p.local, e.hop_s, p.links(e.group_links == "all"), ratio)

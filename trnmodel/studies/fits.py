@@ -223,7 +223,8 @@ def smallest(
 
 def _smallest(d: Deployment, batch: float, context: float) -> dict:
     where, m = site(d.system, None), read_model(d.model)
-    ranks = where.domain_chips * where.ranks_per_chip
+    domain_chips = read_system(d.system).domain_chips
+    ranks = domain_chips * where.ranks_per_chip
     powers = np.exp2(np.arange(np.floor(np.log2(ranks)) + 1))
     routed = any(part.group == "experts" for layer in m.layers for part in layer.parts)
     ep = powers[powers <= batch] if routed else np.ones(1)
@@ -240,7 +241,7 @@ def _smallest(d: Deployment, batch: float, context: float) -> dict:
         "tp": powers[best[0]] if fits else np.nan,
         "ep": ep[best[1]] if fits else np.nan,
         "floor_chips": float(np.ceil(stored / where.chip.hbm_bytes)),
-        "system_chips": where.domain_chips,
+        "system_chips": domain_chips,
         "fill": float((found.first_rank_total_bytes / found.capacity_bytes)[best]) if fits else np.nan,
     }
 

@@ -98,7 +98,7 @@ def bucket(tokens: Numeric, policy: str, maximum: Numeric | None = None) -> NDAr
 
 def overlapped(first: NDArray, second: NDArray, overlap: Numeric) -> NDArray:
     """Two times of which the share `overlap` of the shorter hides behind the longer."""
-    return first + second - np.minimum(first, second) * overlap
+    return np.maximum(first, second) + np.minimum(first, second) * np.subtract(1, overlap)
 
 
 def own_sequences(batch: NDArray, ranks: NDArray) -> NDArray:

@@ -1,0 +1,145 @@
+"""All-reduces inside a compiled graph, as software runs them: formulas with ratios that are fitted to a stack."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Numeric = ArrayLike
+
+
+def in_graph_mesh_s(
+    message_bytes: Numeric,
+    n_ranks: Numeric,
+    local_ranks: Numeric,
+    alpha_s: Numeric,
+    bytes_per_s_per_dir: Numeric,
+    traffic_ratio: Numeric,
+) -> NDArray:
+    r"""Time of an all-reduce inside a compiled graph in one step: every rank sends its buffer to all on other chips.
+
+    .. math:: t = \kappa\,\frac{r\,(n - r)\,m}{b} + 2\alpha
+
+    Parameters
+    ----------
+    message_bytes : numeric
+        Buffer on a rank, m. [B]
+    n_ranks : numeric
+        Ranks, n. [-]
+    local_ranks : numeric
+        Ranks of the group on one chip, r, which share its links. [-]
+    alpha_s : numeric
+        Start-up time, alpha. [s]
+    bytes_per_s_per_dir : numeric
+        What a chip sends for the group, b. [B/s]
+    traffic_ratio : numeric
+        Bytes that cross the links for each byte counted, kappa; fitted to a software stack. [-]
+
+    Returns
+    -------
+    time_s : numeric
+        Completion time, t; 0 for one rank. [s]
+
+    References
+    ----------
+    .. [1] AWS Neuron SDK, neuron-runtime/explore/intranode-collective-comm.rst (single-step Mesh).
+
+    Examples
+    --------
+    >>> float(in_graph_mesh_s(1e9, 4, 2, 0.0, 1e9, 0.5))
+    2.0
+    """
+    sent = np.multiply(local_ranks, np.subtract(n_ranks, local_ranks)) * message_bytes / np.asarray(bytes_per_s_per_dir)
+    return np.sign(np.subtract(n_ranks, 1)) * (traffic_ratio * sent + np.multiply(2, alpha_s))
+
+
+def in_graph_doubling_s(
+    message_bytes: Numeric,
+    n_ranks: Numeric,
+    local_ranks: Numeric,
+    alpha_s: Numeric,
+    bytes_per_s_per_dir: Numeric,
+    traffic_ratio: Numeric,
+) -> NDArray:
+    r"""Time of an all-reduce inside a compiled graph by recursive halving and doubling.
+
+    .. math:: t = \kappa\,\frac{2\,r\,m}{b} + 2\alpha\log_2 n
+
+    Parameters
+    ----------
+    message_bytes : numeric
+        Buffer on a rank, m. [B]
+    n_ranks : numeric
+        Ranks, n; between powers of two the steps are not rounded. [-]
+    local_ranks : numeric
+        Ranks of the group on one chip, r; nothing crosses the links where that is all of them. [-]
+    alpha_s : numeric
+        Start-up time of a step, alpha. [s]
+    bytes_per_s_per_dir : numeric
+        What a chip sends for the group, b. [B/s]
+    traffic_ratio : numeric
+        Bytes that cross the links for each byte counted, kappa; fitted to a software stack. [-]
+
+    Returns
+    -------
+    time_s : numeric
+        Completion time, t; 0 for one rank. [s]
+
+    References
+    ----------
+    .. [1] AWS Neuron SDK, neuron-runtime/explore/intranode-collective-comm.rst (recursive doubling and halving).
+
+    Examples
+    --------
+    >>> float(in_graph_doubling_s(1e9, 4, 2, 1.0, 1e9, 0.5))
+    6.0
+    """
+    crossing = np.greater(n_ranks, local_ranks) * np.multiply(2, local_ranks)
+    sent = traffic_ratio * crossing * message_bytes / np.asarray(bytes_per_s_per_dir)
+    return sent + np.multiply(2, alpha_s) * np.log2(n_ranks)
+
+
+def in_graph_ring_s(
+    message_bytes: Numeric,
+    n_ranks: Numeric,
+    local_ranks: Numeric,
+    alpha_s: Numeric,
+    bytes_per_s_per_dir: Numeric,
+    traffic_ratio: Numeric,
+) -> NDArray:
+    r"""Time of an all-reduce inside a compiled graph on a ring over chips, after an exchange on each chip.
+
+    .. math:: t = \kappa\,\frac{2\,(c - 1)\,m}{c\,b} + c\,\alpha,\quad c = \lceil n / r \rceil
+
+    Parameters
+    ----------
+    message_bytes : numeric
+        Buffer on a rank, m. [B]
+    n_ranks : numeric
+        Ranks, n. [-]
+    local_ranks : numeric
+        Ranks of the group on one chip, r. [-]
+    alpha_s : numeric
+        Start-up time of a step, alpha. [s]
+    bytes_per_s_per_dir : numeric
+        What a chip sends for the group, b. [B/s]
+    traffic_ratio : numeric
+        Bytes that cross the links for each byte counted, kappa; fitted to a software stack. [-]
+
+    Returns
+    -------
+    time_s : numeric
+        Completion time, t; 0 for one rank. [s]
+
+    References
+    ----------
+    .. [1] AWS Neuron SDK, neuron-runtime/explore/intranode-collective-comm.rst (ring and KangaRing).
+
+    Examples
+    --------
+    >>> float(in_graph_ring_s(1e9, 4, 2, 1.0, 1e9, 1.0))
+    3.0
+    """
+    chips = np.ceil(np.divide(n_ranks, local_ranks))
+    sent = traffic_ratio * 2 * (1 - 1 / chips) * message_bytes / np.asarray(bytes_per_s_per_dir)
+    return np.sign(np.subtract(n_ranks, 1)) * (sent + chips * alpha_s)
