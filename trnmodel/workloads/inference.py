@@ -121,7 +121,7 @@ def _kinds(s: Setting, batch: NDArray, context: NDArray, prompt: NDArray) -> dic
         if a := h.term.attention:
             cached = cached + h.term.cached_bytes * h.cached * sequences * a.kept(context / m.cp)
     layers = np.ceil(c.layers / m.pp)
-    width = s.precision.storage_bytes("activations")
+    width = s.wide_bytes
     activations = prompt / m.cp * c.widest * width / m.tp + 2 * prompt / m.cp * c.hidden * width
     page = e.scratchpad_page_bytes
     return {

@@ -54,6 +54,12 @@ class Mapping:
             object.__setattr__(self, "lnc", integer("lnc", self.lnc))
 
     @property
+    def key(self) -> tuple[tuple[float, ...], tuple[str, ...]] | None:
+        """Degrees and placement as a key of a cache; None where a degree is an array."""
+        degrees = [getattr(self, name) for name in DEGREES]
+        return None if any(d.ndim for d in degrees) else (tuple(map(float, degrees)), self.placement)
+
+    @property
     def replica_ranks(self) -> NDArray:
         """Ranks that hold one copy of the model."""
         return self.tp * self.pp * self.ep * self.cp

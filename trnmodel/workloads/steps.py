@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Mapping as Lines
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from trnmodel.catalog.load import precision as read_precision
 from trnmodel.catalog.specs import Chip, Precision
 from trnmodel.catalog.stacks import Efficiencies, efficiencies
 from trnmodel.catalog.systems import System
+from trnmodel.fabric.groups import Same
 from trnmodel.formulas.moe import expert_blocks, experts_read
 from trnmodel.workloads.blocks import Attention
 from trnmodel.workloads.parallelism import Held, Mapping, hold, shard
@@ -41,6 +42,7 @@ class Setting:
     system: System | Chip
     mapping: Mapping
     precision: Precision
+    wide_bytes: float
     phase: str
     at: Site
     e: Efficiencies
@@ -59,14 +61,26 @@ def setting(
     """Model, rank, stack and shares of a question, from ids or objects."""
     mapping = Mapping() if mapping is None else mapping
     instance("mapping", mapping, Mapping, "a Mapping, such as Mapping(tp=8)")
-    chosen, dtypes = model(model_), read_precision(precision)
     at = site(system, mapping.lnc)
-    e = efficiencies(at.chip, stack)
+    given = model(model_), at, read_precision(precision), Same(efficiencies(at.chip, stack)), phase
+    return _kept(*given, mapping.key) if mapping.key else _resolved(*given, mapping)
+
+
+@lru_cache(maxsize=4096)
+def _kept(chosen: Transformer, at: Site, dtypes: Precision, stack: Same, phase: str, key: tuple) -> Setting:
+    """The setting of scalar degrees, resolved once."""
+    degrees, order = key
+    return _resolved(chosen, at, dtypes, stack, phase, Mapping(*degrees, lnc=at.lnc, placement=order))
+
+
+def _resolved(chosen: Transformer, at: Site, dtypes: Precision, stack: Same, phase: str, mapping: Mapping) -> Setting:
+    e = stack.it
     return Setting(
         model=chosen,
         system=at.where,
         mapping=mapping,
         precision=dtypes,
+        wide_bytes=dtypes.storage_bytes("activations"),
         phase=phase,
         at=at,
         e=e,
@@ -201,7 +215,7 @@ def _spill_s(s: Setting, prompts: NDArray, tokens: NDArray) -> NDArray:
     """What a stack pays that moves a batch beyond SBUF once in each layer for each further prompt."""
     if s.at.chip.core is None or np.isinf(s.e.prefill_spill_bytes_per_s):
         return np.zeros(())
-    held = tokens * s.outline.hidden * s.precision.storage_bytes("activations")
+    held = tokens * s.outline.hidden * s.wide_bytes
     beyond = np.maximum(held - s.at.chip.core.sbuf_bytes * s.at.lnc, 0)
     return s.outline.layers * (prompts - 1) * beyond / s.e.prefill_spill_bytes_per_s
 
@@ -223,7 +237,7 @@ def prefill_ask(s: Setting, batch: NDArray, tokens: NDArray, past: NDArray, imba
     blocks = np.zeros(())
     if c.experts:
         blocks = _expert_blocks(s, Cut("experts", experts=c.experts, active=c.top_k), routed)[2] * c.expert_layers
-    moved = blocks * s.e.expert_block_tokens * c.hidden * s.precision.storage_bytes("activations")
+    moved = blocks * s.e.expert_block_tokens * c.hidden * s.wide_bytes
     spent = {
         "expert blocks": (BLOCK_PASSES * moved, blocks * s.e.expert_block_s),
         "spills": (np.zeros(()), _spill_s(s, sequences, rows)),
@@ -304,7 +318,7 @@ def load(h: Held, s: Setting, ask: Ask, r: Rates) -> Load:
 
 
 def _sent(s: Setting, ask: Ask) -> tuple[Message, ...]:
-    given = s.mapping, s.held, s.outline, s.precision, s.phase, s.e
+    given = s.mapping, s.held, s.outline, s.wide_bytes, s.phase, s.e
     return messages(*given, ask.rows, ask.logits, ask.imbalance)
 
 

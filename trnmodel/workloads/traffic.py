@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trnmodel.catalog.specs import Precision
 from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.fabric.collectives import times_s
 from trnmodel.workloads.parallelism import Held, Mapping
@@ -51,7 +50,7 @@ def messages(
     mapping: Mapping,
     held: Iterable[Held],
     outline: Outline,
-    precision: Precision,
+    wide_bytes: float,
     phase: str,
     e: Efficiencies,
     rows: NDArray,
@@ -64,14 +63,13 @@ def messages(
     them; the boundaries of PP; dispatch and combine of experts, of which each TP rank carries its share of the width;
     the exchange of CP.
     """
-    width = precision.storage_bytes("activations")
-    buffer = rows * outline.hidden * width
+    buffer = rows * outline.hidden * wide_bytes
     found = []
     if np.any(mapping.tp > 1):
         count = np.asarray(float(outline.all_reduces))
         found.append(Message("row-parallel outputs", "all_reduce", "tp", buffer, count))
         if e.logit_gathers:
-            gathered = logits * outline.vocabulary * width
+            gathered = logits * outline.vocabulary * wide_bytes
             found.append(Message("logits", "all_gather", "tp", gathered, np.asarray(e.logit_gathers)))
     if np.any(mapping.pp > 1):
         found.append(Message("stage boundary", "p2p", "pp", buffer, mapping.pp - 1))
@@ -79,7 +77,7 @@ def messages(
         sent, count = buffer * outline.top_k / mapping.tp * imbalance, np.asarray(2.0 * outline.expert_layers)
         found.append(Message("expert dispatch and combine", "all_to_all", "ep", sent, count))
     if np.any(mapping.cp > 1):
-        found += [_context(h, mapping, rows * width, phase, e.context_exchange) for h in held if h.term.attention]
+        found += [_context(h, mapping, rows * wide_bytes, phase, e.context_exchange) for h in held if h.term.attention]
     return tuple(found)
 
 
