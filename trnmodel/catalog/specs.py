@@ -46,7 +46,7 @@ def _number_check(spec_field: Field) -> Check:
     def check(label: str, value: Any) -> Any:
         if type(value) in (float, int):
             if low <= value <= reach:
-                return min(value, high)
+                return float(min(value, high))
             if unknown and value != value:
                 return NAN  # one NaN, so that equal specs are equal
         array = np.array(numbers(label, value, low, high, unknown=unknown))
