@@ -311,7 +311,7 @@ def _lengths(n: Mapping[str, float], cells: Mapping[str, str]) -> dict[str, floa
         "output_tokens": _first(out, seq - given if seq > given else math.nan),
         "prompt": _length(cells["prompt"], n, _first(given, seq)),
         "context": _length(cells["context"], n, _first(total, seq, given)),
-        "max_context": _first(seq, total, given, number(cells["context"])),
+        "max_context": _first(seq, total, given, number(cells["context"]), number(cells["prompt"])),
     }
 
 
