@@ -122,7 +122,7 @@ def test_functions_executors_and_progress_that_are_none():
         with pytest.raises(ValueError, match="function="):
             sweep(wrong, {"x": 1})
     for builtin in (max, dict, np.exp):  # whether these name their arguments is for Python and NumPy to say
-        with pytest.raises(ValueError, match="function=|grid"):
+        with pytest.raises(ValueError, match=r"function=|grid"):
             sweep(builtin, {"x": 1})
     for wrong in (7, "pool", ThreadPoolExecutor, True, [], object()):
         with pytest.raises(ValueError, match="executor="):

@@ -474,3 +474,50 @@ def test_missing_columns_and_numbers_are_read():
 def test_a_reading_names_what_it_lacks():
     with pytest.raises(UnreadableRowError, match="no rule"):
         reading(ROW | {"metric": "mood"})
+
+
+def test_one_group_by_its_name():
+    rows = pd.DataFrame([ROW, ROW | {"batch": "4", "value": "17"}])
+    table = calibrate(rows, groups="decode")
+    assert set(table.group) == {"decode"}
+    assert (table.cases == 2).all()
+    assert (table.fitted > 0).all()
+    assert calibrate(rows, groups=["decode", "decode"]).equals(table)
+
+
+def test_rows_that_teach_nothing():
+    """A group without rows has no line; a spoilt row teaches nothing and spoils nothing."""
+    columns = ["group", "owner", "quantity", "in_force", "fitted", "cases"]
+    for empty in (
+        pd.DataFrame(columns=COLUMNS),
+        pd.DataFrame([ROW | {"value": "-1"}]),
+        pd.DataFrame([ROW | {"tp": "0"}]),
+    ):
+        table = calibrate(empty, groups=("decode", "server"))
+        assert (len(table), list(table)) == (0, columns)
+    alone, beside = (
+        pd.DataFrame([ROW]),
+        pd.DataFrame([ROW, *(ROW | {"value": cell} for cell in SPOILT if cell != "0.5")]),
+    )
+    assert calibrate(alone, "decode").equals(calibrate(beside[beside.value != "1e30"], "decode"))
+
+
+@pytest.mark.parametrize(
+    "groups", [None, 7, [], (), "", "d", "decoding", ["decode", "x"], [["decode"]], [None], b"decode", {}]
+)
+def test_groups_that_are_none(groups):
+    with pytest.raises(ValueError, match=r"^groups="):
+        calibrate(MEASURED, groups=groups)
+
+
+def test_splits_that_are_none():
+    for group in (None, "x", ["decode"], 7):
+        with pytest.raises(ValueError, match=r"^group="):
+            accuracy(MEASURED, group)
+    with pytest.raises(ValueError, match=r"^rows: fewer than two models"):
+        accuracy(pd.DataFrame([ROW]), "decode")
+    for name, wrong in (("train", "h100"), ("train", []), ("test", None), ("test", "trn9"), ("train", [7])):
+        with pytest.raises(ValueError, match=rf"^{name}="):
+            family_split(pd.DataFrame([ROW]), "decode", **({"train": "trn2", "test": "trn2"} | {name: wrong}))
+    with pytest.raises(ValueError, match=r"^rows="):
+        calibrate(None)
