@@ -347,14 +347,15 @@ def reading(row: Mapping[str, str], models: Mapping[str, Any] | None = None) -> 
         )
     if cells["meaning"] == "set-aside":
         raise UnreadableRowError(reason or f"metric {shown(row['metric'])} has no counterpart in the model")
-    scale, n = _scale(cells["meaning"], row["unit"], cells["unit"]), counts(row)
+    scale, model = _scale(cells["meaning"], row["unit"], cells["unit"]), model_of(row["workload"], models)
+    n = counts(row)
     mapping = _mapping(n, number(cells["replicas"]))
     batch, weight = _first(n["batch"], 1.0), float(cells["weight"] or 1)
     if cells["batch"].startswith("total"):
         batch = max(1.0, batch / mapping[2])
     return Reading(
         meaning=cells["meaning"],
-        model=model_of(row["workload"], models),
+        model=model,
         where=_where(row["instance"]),
         stack=cells["stack"],
         mapping=mapping,
