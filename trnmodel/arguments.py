@@ -1,8 +1,8 @@
 """The door of every public call: an argument is checked here once, and what the check returns is what is used.
 
-A check names the argument, shows its value (cut to 80 characters) and says what is allowed, all in one ValueError. Numbers
-come back as float arrays; None of the checks guesses: text, None, yes and no, objects, ragged and empty arrays are refused,
-as are NaN, infinities, and sizes that no machine has (beyond 1e30, or below 1e-30 where a number must be above zero).
+A check names the argument, shows its value (cut to 80 characters) and says what is allowed, all in one ValueError.
+Numbers come back as float arrays. No check guesses: text, None, yes and no, objects, ragged and empty arrays are
+refused, as are NaN, infinities, and sizes that no machine has (beyond 1e30, or below 1e-30 where zero cannot be).
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ def numbers(
     Traceback (most recent call last):
     ValueError: n_ranks=[4, 0]: allowed are whole numbers from 1 to 1e+30
     """
-    if (type(value) is float or type(value) is int) and low <= value <= high and (not whole or value % 1 == 0):
+    plain = type(value) is float or (type(value) is int and -HUGE <= value <= HUGE)
+    if plain and low <= value <= high and (not whole or value % 1 == 0):
         return np.asarray(value, dtype=float)
     array = _array(value)
     if array is not None:
@@ -88,6 +89,20 @@ def numbers(
     kind = "whole numbers" if whole else "numbers"
     rest = ", and NaN where nothing is published" if unknown else ""
     refuse(name, value, f"allowed are {kind} from {low:.15g} to {high:.15g}{rest}")
+
+
+def number(name: str, value: Any, low: float = 0.0, high: float = HUGE, *, unknown: bool = False) -> float:
+    """One number from `low` to `high`.
+
+    Examples
+    --------
+    >>> number("tdp_w", 500), number("hop_s", np.float64(1e-6))
+    (500.0, 1e-06)
+    """
+    found = numbers(name, value, low, high, unknown=unknown)
+    if found.ndim:
+        refuse(name, value, "allowed is one number")
+    return float(found)
 
 
 def share(name: str, value: ArrayLike, low: float = 0.0) -> NDArray:
@@ -116,6 +131,13 @@ def flag(name: str, value: Any) -> bool:
     return bool(value)
 
 
+def text(name: str, value: Any, longest: int = 200) -> str:
+    """Text of at most `longest` characters."""
+    if not isinstance(value, str) or len(value) > longest:
+        refuse(name, value, f"allowed is text of up to {longest} characters")
+    return value
+
+
 def choice(name: str, value: Any, allowed: Collection[str]) -> str:
     """One of a closed list of words.
 
@@ -135,8 +157,8 @@ def chosen(name: str, value: Any, table: Mapping[str, T]) -> T:
     return table[choice(name, value, table)]
 
 
-def instance(name: str, value: Any, kind: type[T], allowed: str) -> T:
-    """An object of a type; `allowed` says in words what is."""
+def instance(name: str, value: Any, kind: type[T] | tuple[type[T], ...], allowed: str) -> T:
+    """An object of a type, or of one of some; `allowed` says in words what is."""
     if not isinstance(value, kind):
         refuse(name, value, f"allowed is {allowed}")
     return value
