@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.arguments import choice, refuse
+from trnmodel.arguments import choice, listed, refuse
 from trnmodel.catalog.load import DATA, read_csv, value
 from trnmodel.studies.readings import Reading, UnreadableRowError, reading
 from trnmodel.studies.validation import Tune, machine, measure, predict, read_models, read_rows
@@ -262,12 +262,9 @@ def _mixed(case: Case) -> bool:
     return case.reading.meaning.startswith("run")
 
 
-def _listed(name: str, words: str | Iterable[str]) -> list[str]:
-    """One word or some, at least one, as a list."""
-    found = [words] if isinstance(words, str) else list(words) if isinstance(words, Iterable) else []
-    if not found or not all(isinstance(word, str) for word in found):
-        refuse(name, words, "allowed are one name, or several in a list")
-    return list(dict.fromkeys(found))
+def _words(name: str, words: str | Iterable[str]) -> list[str]:
+    """One word or several, each once."""
+    return list(dict.fromkeys(listed(name, [words] if isinstance(words, str) else words, str)))
 
 
 def _labels(of: Sequence[Case]) -> dict[str, list]:
@@ -294,7 +291,7 @@ def family_split(
     """Errors on the `test` system families under a fit on the `train` families alone: what predicting Trn3 asks."""
     import pandas as pd
 
-    fitted, left = _listed("train", train), _listed("test", test)
+    fitted, left = _words("train", train), _words("test", test)
     of = cases(rows, group, models)
     seen = [case for case in of if case.family in fitted]
     asked = [case for case in of if case.family in left]
@@ -328,7 +325,7 @@ def calibrate(rows: pd.DataFrame | str | Path, groups: str | Iterable[str] = tup
     import pandas as pd
 
     lines = []
-    for group in [choice("groups", group, MEANINGS) for group in _listed("groups", groups)]:
+    for group in [choice("groups", group, MEANINGS) for group in _words("groups", groups)]:
         of = cases(rows, group)
         values = fit(of, group) if of else {}
         lines += [(group, p.owner, p.quantity, _in_force(p), v, len(of)) for p, v in values.items()]
