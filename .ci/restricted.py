@@ -1,6 +1,6 @@
 """Run a command as on a CPU without wide vectors: OpenBLAS as for Sandy Bridge, NumPy at the baseline of its build.
 
-`python .ci/restricted.py COMMAND ...` passes the setting on to whatever the command starts, kernels of chapters included.
+`python .ci/restricted.py COMMAND ...` hands the setting on to what the command starts, kernels of chapters included.
 """
 
 import os
