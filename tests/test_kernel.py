@@ -13,7 +13,7 @@ CHIPS = ["trainium1", "trainium2", "trainium3"]
 DTYPES = {"trainium1": ["bf16", "fp32"], "trainium2": ["bf16", "fp8"], "trainium3": ["bf16", "mxfp8", "mxfp4"]}
 PAIRS = [(chip, dtype) for chip in CHIPS for dtype in DTYPES[chip]]
 size = st.integers(1, 20_000)
-light = settings(max_examples=30, deadline=None)
+light = settings(max_examples=30)
 
 
 @given(st.sampled_from(PAIRS), size, size, size, st.sampled_from(["stack-nki", "stack-torch-trace"]))

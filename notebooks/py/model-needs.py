@@ -98,7 +98,7 @@ charts.table(
 
 # %%
 where = needs.places(list(dict.fromkeys([*WIDTHS, m.id])))
-mine = where[where.model == m.id].set_index("place").share.sort_values(ascending=False)
+mine = where[where.model == m.id].set_index("place").share.sort_values(ascending=False, kind="stable")
 charts.stacks(
     where[where.share > 0],
     x="model",
