@@ -174,8 +174,8 @@ def test_invalid_points_say_why():
     ("wrong", "match"),
     [
         ({"batch": 0}, "batch"),
-        ({"batch": float("nan")}, "batch=nan.*finite"),
-        ({"context": float("inf")}, "context=inf.*finite"),
+        ({"batch": float("nan")}, "batch=nan: allowed are numbers from 1"),
+        ({"context": float("inf")}, "context=inf: allowed are numbers from 1"),
         ({"context": -1}, "context"),
         ({"context": "long"}, "context"),
         ({"model": "no-such-model"}, "no-such-model"),
@@ -207,7 +207,7 @@ def test_more_sequences_or_longer_ones_never_shorten_a_step(model, system, degre
 
 @pytest.mark.parametrize("mapping", ["tp8", {"tp": 8}, 8])
 def test_a_mapping_is_a_mapping(mapping):
-    with pytest.raises(ValueError, match=r"mapping=.*expected a Mapping"):
+    with pytest.raises(ValueError, match=r"mapping=.*allowed is a Mapping"):
         tm.decode_step("llama-3.1-8b", "trn2.48xlarge", mapping, batch=1, context=100)
 
 

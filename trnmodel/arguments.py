@@ -1,8 +1,8 @@
 """The door of every public call: an argument is checked here once, and what the check returns is what is used.
 
-A check names the argument, shows its value (cut to 80 characters) and says what is allowed, all in one ValueError. Numbers
-come back as float arrays; None of the checks guesses: text, None, yes and no, objects, ragged and empty arrays are refused,
-as are NaN, infinities, and sizes that no machine has (beyond 1e30, or below 1e-30 where a number must be above zero).
+A check names the argument, shows its value (cut to 80 characters) and says what is allowed, all in one ValueError.
+Numbers come back as float arrays. No check guesses: text, None, yes and no, objects, ragged and empty arrays are
+refused, as are NaN, infinities, and sizes that no machine has (beyond 1e30, or below 1e-30 where zero cannot be).
 """
 
 from __future__ import annotations
@@ -90,6 +90,20 @@ def numbers(
     refuse(name, value, f"allowed are {kind} from {low:.15g} to {high:.15g}{rest}")
 
 
+def number(name: str, value: Any, low: float = 0.0, high: float = HUGE, *, unknown: bool = False) -> float:
+    """One number from `low` to `high`.
+
+    Examples
+    --------
+    >>> number("tdp_w", 500), number("hop_s", np.float64(1e-6))
+    (500.0, 1e-06)
+    """
+    found = numbers(name, value, low, high, unknown=unknown)
+    if found.ndim:
+        refuse(name, value, "allowed is one number")
+    return float(found)
+
+
 def share(name: str, value: ArrayLike, low: float = 0.0) -> NDArray:
     """A share from 0 (or `low`) to 1, or an array of them."""
     return numbers(name, value, low, 1.0)
@@ -114,6 +128,13 @@ def flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool | np.bool_):
         refuse(name, value, "allowed are True and False")
     return bool(value)
+
+
+def text(name: str, value: Any, longest: int = 200) -> str:
+    """Text of at most `longest` characters."""
+    if not isinstance(value, str) or len(value) > longest:
+        refuse(name, value, f"allowed is text of up to {longest} characters")
+    return value
 
 
 def choice(name: str, value: Any, allowed: Collection[str]) -> str:

@@ -10,12 +10,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from trnmodel.arguments import TINY, choice, chosen, integer, numbers, refuse, share, together
 from trnmodel.catalog import load
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as find_system
 from trnmodel.fabric import build, flow, graph
 from trnmodel.formulas import collective_bounds, collectives, tiers
-from trnmodel.result import Result, blank, reason_mask, require_choice, require_numbers
+from trnmodel.result import Result, blank, reason_mask
 
 Numeric = ArrayLike
 MEDIA = ("pcb", "backplane", "cross-rack")  # of a switched rack's tiers: tray, rack, pair
@@ -364,24 +365,22 @@ def collective(
     >>> small, large
     ('one_shot', 'multiport_bucket')
     """
-    table = require_choice("kind", kind, ALGORITHMS)
+    table = chosen("kind", kind, ALGORITHMS)
+    choice("algorithm", algorithm, ("best", *table))
     names = [name for name in table if name not in POLICIES] if algorithm == "best" else [algorithm]
-    formulas = [require_choice("algorithm", name, table) for name in names]
+    formulas = [table[name] for name in names]
     where = find_system(system)
     levels = _levels(where, lnc, alpha_s)
     total = np.prod([level.size for level in levels])
-    require_numbers(0, message_bytes=message_bytes)
-    require_numbers(1, whole=True, stride=stride, ranks=total if ranks is None else ranks)
-    every = np.maximum(np.floor(total / np.asarray(stride, float)), 1) if ranks is None else ranks
-    require_numbers(0, floor_s=floor_s)
-    require_numbers(0, above=True, rate_share=rate_share)
-    numbers = (np.asarray(value, dtype=float) for value in (message_bytes, every, stride, floor_s, rate_share))
-    m, n, step, floor, share = np.broadcast_arrays(*numbers)
+    step = numbers("stride", stride, 1, whole=True)
+    every = np.maximum(np.floor(total / step), 1) if ranks is None else numbers("ranks", ranks, 1, whole=True)
+    given = {"message_bytes": numbers("message_bytes", message_bytes), "ranks": every, "stride": step}
+    given |= {"floor_s": numbers("floor_s", floor_s), "rate_share": share("rate_share", rate_share, TINY)}
+    together(**given, alpha_s=0.0 if alpha_s is None else alpha_s)
+    m, n, step, floor, reached = np.broadcast_arrays(*given.values())
     placed = _place(where, levels, n, step, alpha_s)
-    if np.any(share > 1):
-        raise ValueError(f"rate_share={rate_share!r}: every value must be at most 1")
-    times = [np.where(n > 1, formula(kind, m / share, placed), 0.0) for formula in formulas]
-    if require_choice("buffers", buffers, dict.fromkeys(BUFFERS, buffers == "hbm")):
+    times = [np.where(n > 1, formula(kind, m / reached, placed), 0.0) for formula in formulas]
+    if choice("buffers", buffers, BUFFERS) == "hbm":
         times = [np.maximum(time, _hbm_s(kind, name, m, placed)) for name, time in zip(names, times, strict=True)]
     times = np.stack(np.broadcast_arrays(*times))
     fastest = np.argmin(np.where(np.isnan(times), np.inf, times), axis=0)
@@ -401,7 +400,7 @@ def collective(
 def _hbm_s(kind: str, algorithm: str, message_bytes: NDArray, p: _Placed) -> NDArray:
     """Time in which a rank's share of HBM takes the reads and writes of a collective."""
     if p.levels[0].name != "chip":
-        raise ValueError(f"buffers='hbm': accesses are documented for Neuron chips only, not for {p.where.chip_id}")
+        refuse("buffers", "hbm", f"accesses are documented for Neuron chips only, not for {p.where.chip_id}")
     passes = {"all_reduce": ("reduce_scatter", "all_gather"), "reduce_scatter": ("reduce_scatter",)}
     touches = {
         name: sum(load.value("neuron-runtime", "hbm_accesses_per_pair", f"{name}:{one}") for one in pair) / 2
@@ -440,15 +439,21 @@ def group_bytes_per_s(where: System, ranks: NDArray, stride: NDArray, lnc: int |
 
 
 def _levels(where: System, lnc: int | None, alpha_s: Numeric | None) -> tuple[Tier, ...]:
-    lnc = where.chip.lnc_default if lnc is None else lnc
-    if lnc not in where.chip.lnc_choices:
-        raise ValueError(f"lnc={lnc!r}: {where.chip.id} allows {where.chip.lnc_choices}")
-    levels = hierarchy(where, lnc)
+    levels = hierarchy(where, _lnc(where, lnc))
     if alpha_s is None and any(np.isnan(level.alpha_s) for level in levels):
-        raise ValueError(f"alpha_s=None: no hop latency is published for {where.id}; give one")
+        refuse("alpha_s", None, f"no hop latency is published for {where.id}; give one")
     if alpha_s is not None:
-        require_numbers(0, alpha_s=alpha_s)
+        numbers("alpha_s", alpha_s)
     return levels
+
+
+def _lnc(where: System, lnc: int | None) -> int:
+    choices = where.chip.lnc_choices
+    if lnc is None:
+        return where.chip.lnc_default
+    if integer("lnc", lnc) not in choices:
+        refuse("lnc", lnc, f"{where.chip.id} allows {choices}")
+    return integer("lnc", lnc)
 
 
 def _lower_bound_s(kind: str, message_bytes: NDArray, p: _Placed) -> NDArray:
@@ -494,7 +499,7 @@ def graph_barrier_s(ranks: Numeric, runtime: str = "neuron-runtime-trn2") -> NDA
     >>> round(float(graph_barrier_s(64)) * 1e3, 2)
     2.99
     """
-    require_numbers(1, ranks=ranks)
-    require_choice("runtime", runtime, {name: name for name in RUNTIMES.values()})
+    ranks = numbers("ranks", ranks, 1)
+    choice("runtime", runtime, tuple(RUNTIMES.values()))
     base, step, pair = (load.value(runtime, f"graph_barrier_{part}_s") for part in ("base", "step", "pair"))
     return np.where(np.greater(ranks, 2), base + step * np.log2(ranks), np.where(np.equal(ranks, 2), pair, 0.0))

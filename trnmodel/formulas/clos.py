@@ -14,7 +14,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trnmodel.result import Result, blank, reason_mask, require_choice, require_numbers
+from trnmodel.arguments import TINY, choice, numbers, refuse, together
+from trnmodel.result import Result, blank, reason_mask
 from trnmodel.units import GB, GBIT
 
 Numeric = ArrayLike
@@ -207,8 +208,8 @@ def radix(switch_bits_per_s: Numeric, port_bits_per_s: Numeric) -> NDArray:
     >>> float(radix(25.6e12, 400e9))
     64.0
     """
-    require_numbers(0, above=True, switch_bits_per_s=switch_bits_per_s, port_bits_per_s=port_bits_per_s)
-    return np.floor(_clean(np.divide(switch_bits_per_s, port_bits_per_s)))
+    switch = numbers("switch_bits_per_s", switch_bits_per_s, TINY)
+    return np.floor(_clean(switch / numbers("port_bits_per_s", port_bits_per_s, TINY)))
 
 
 def tor_ports(tor_radix: Numeric, oversubscription: Numeric) -> tuple[NDArray, NDArray]:
@@ -239,10 +240,9 @@ def tor_ports(tor_radix: Numeric, oversubscription: Numeric) -> tuple[NDArray, N
     >>> [float(ports) for ports in tor_ports(128, 3)]
     [96.0, 32.0]
     """
-    require_numbers(0, tor_radix=tor_radix)
-    require_numbers(0, above=True, oversubscription=oversubscription)
-    up = np.floor(_clean(np.divide(tor_radix, np.add(1.0, oversubscription))))
-    return np.floor(_clean(np.multiply(oversubscription, up))), up
+    ratio = numbers("oversubscription", oversubscription, TINY)
+    up = np.floor(_clean(numbers("tor_radix", tor_radix) / (1.0 + ratio)))
+    return np.floor(_clean(ratio * up)), up
 
 
 def clos(
@@ -309,23 +309,24 @@ def clos(
     >>> float(clos(switch_bits_per_s=12.8e12, port_bits_per_s=100e9, layers=3).endpoints)
     524288.0
     """
-    given = {
+    counts = {"layers": numbers("layers", layers, 2, 3, whole=True), "planes": numbers("planes", planes, 1, whole=True)}
+    port = numbers("port_bits_per_s", port_bits_per_s, TINY)
+    rates = {
         "switch_bits_per_s": switch_bits_per_s,
         "tor_bits_per_s": switch_bits_per_s if tor_bits_per_s is None else tor_bits_per_s,
-        "port_bits_per_s": port_bits_per_s,
-        "nic_bits_per_s": np.multiply(port_bits_per_s, planes) if nic_bits_per_s is None else nic_bits_per_s,
-        "module_bits_per_s": port_bits_per_s if module_bits_per_s is None else module_bits_per_s,
-        "chips_per_nic": chips_per_nic,
+        "port_bits_per_s": port,
+        "nic_bits_per_s": port * counts["planes"] if nic_bits_per_s is None else nic_bits_per_s,
+        "module_bits_per_s": port if module_bits_per_s is None else module_bits_per_s,
     }
-    require_numbers(0, above=True, **given)
-    require_numbers(1, whole=True, planes=planes, **({} if chips is None else {"chips": chips}))
-    require_choice("endpoint_medium", endpoint_medium, {"copper": 0, "optical": 1})
-    if not np.all(np.isin(layers, (2, 3))):
-        raise ValueError(f"layers={layers!r}: allowed are 2 and 3")
-    given = {name: np.asarray(value, dtype=float)[()] for name, value in given.items()}
-    given |= {"layers": np.asarray(layers)[()], "planes": np.asarray(planes)[()]}
+    given = {name: numbers(name, value, TINY) for name, value in rates.items()} | counts
+    given["chips_per_nic"] = numbers("chips_per_nic", chips_per_nic, TINY)
+    ratio = numbers("oversubscription", oversubscription, TINY)
+    wanted = None if chips is None else numbers("chips", chips, 1, whole=True)
+    choice("endpoint_medium", endpoint_medium, ("copper", "optical"))
+    given = {name: value[()] for name, value in given.items()}
+    together(**given, oversubscription=ratio, **({} if wanted is None else {"chips": wanted}))
     with np.errstate(divide="ignore", invalid="ignore"):
-        sizes, impossible = _sizes(oversubscription, chips, **given)
+        sizes, impossible = _sizes(ratio, wanted, **given)
     sizes = blank(impossible, **sizes)
     return Clos(**given, endpoint_medium=endpoint_medium, **sizes, reason_mask=impossible)
 
@@ -386,11 +387,10 @@ def mean_switch_hops(chips_per_rack: Numeric, chips_per_pod: Numeric, chips: Num
     >>> float(mean_switch_hops(2, 4, 8))
     3.857142857142857
     """
-    require_numbers(1, chips_per_rack=chips_per_rack, chips_per_pod=chips_per_pod)
-    require_numbers(2, chips=chips)
-    rack, pod, world = (np.asarray(x, dtype=float) for x in (chips_per_rack, chips_per_pod, chips))
+    rack, pod = numbers("chips_per_rack", chips_per_rack, 1), numbers("chips_per_pod", chips_per_pod, 1)
+    world = numbers("chips", chips, 2)
     if np.any(rack > pod) or np.any(pod > world):
-        raise ValueError(f"chips_per_pod={chips_per_pod!r}: must be at least chips_per_rack and at most chips")
+        refuse("chips_per_pod", chips_per_pod, "must be at least chips_per_rack and at most chips")
     return ((rack - 1) + 3 * (pod - rack) + 5 * (world - pod)) / (world - 1)
 
 
@@ -422,9 +422,8 @@ def fibre_delay_s(distance_m: Numeric, refractive_index: Numeric, light_m_per_s:
     >>> round(float(fibre_delay_s(299792.458, 1.5)), 9)
     0.0015
     """
-    require_numbers(0, distance_m=distance_m)
-    require_numbers(1, refractive_index=refractive_index)
-    return np.multiply(distance_m, refractive_index) / np.asarray(light_m_per_s, dtype=float)
+    distance, index = numbers("distance_m", distance_m), numbers("refractive_index", refractive_index, 1)
+    return distance * index / numbers("light_m_per_s", light_m_per_s, TINY)
 
 
 def path_latency_s(switch_hops: Numeric, switch_s: Numeric, nic_s: Numeric, fibre_s: Numeric) -> NDArray:
@@ -457,8 +456,8 @@ def path_latency_s(switch_hops: Numeric, switch_s: Numeric, nic_s: Numeric, fibr
     >>> float(path_latency_s(5, 1.0, 2.0, 3.0))
     12.0
     """
-    require_numbers(0, switch_hops=switch_hops, switch_s=switch_s, nic_s=nic_s, fibre_s=fibre_s)
-    return np.multiply(2, nic_s) + np.multiply(switch_hops, switch_s) + np.asarray(fibre_s, dtype=float)
+    hops, each_s = numbers("switch_hops", switch_hops), numbers("switch_s", switch_s)
+    return 2 * numbers("nic_s", nic_s) + hops * each_s + numbers("fibre_s", fibre_s)
 
 
 def in_flight_bytes(bytes_per_s_per_dir: Numeric, latency_s: Numeric) -> NDArray:
@@ -491,8 +490,7 @@ def in_flight_bytes(bytes_per_s_per_dir: Numeric, latency_s: Numeric) -> NDArray
     >>> float(in_flight_bytes(25e9, 1e-3))
     50000000.0
     """
-    require_numbers(0, bytes_per_s_per_dir=bytes_per_s_per_dir, latency_s=latency_s)
-    return 2 * np.multiply(bytes_per_s_per_dir, latency_s)
+    return 2 * numbers("bytes_per_s_per_dir", bytes_per_s_per_dir) * numbers("latency_s", latency_s)
 
 
 def kv_exposed_s(
@@ -534,12 +532,9 @@ def kv_exposed_s(
     >>> float(kv_exposed_s(100e9, 8.0, 4, 25e9, 0.0)), float(kv_exposed_s(100e9, 2.0, 4, 25e9, 0.0))
     (1.0, 2.5)
     """
-    require_numbers(0, kv_bytes=kv_bytes, prefill_s=prefill_s, latency_s=latency_s)
-    require_numbers(0, above=True, bytes_per_s_per_dir=bytes_per_s_per_dir)
-    require_numbers(1, whole=True, pieces=pieces)
-    send_s = np.divide(kv_bytes, bytes_per_s_per_dir)
-    pieces = np.asarray(pieces, dtype=float)
-    return (send_s + (pieces - 1) * np.maximum(send_s - prefill_s, 0.0)) / pieces + latency_s
+    send_s = numbers("kv_bytes", kv_bytes) / numbers("bytes_per_s_per_dir", bytes_per_s_per_dir, TINY)
+    pieces, late_s = numbers("pieces", pieces, 1, whole=True), np.maximum(send_s - numbers("prefill_s", prefill_s), 0.0)
+    return (send_s + (pieces - 1) * late_s) / pieces + numbers("latency_s", latency_s)
 
 
 def hidden_prefill_tokens_per_s(kv_bytes_per_token: Numeric, bytes_per_s_per_dir: Numeric) -> NDArray:
@@ -568,5 +563,5 @@ def hidden_prefill_tokens_per_s(kv_bytes_per_token: Numeric, bytes_per_s_per_dir
     >>> float(hidden_prefill_tokens_per_s(320e3, 25e9))
     78125.0
     """
-    require_numbers(0, above=True, kv_bytes_per_token=kv_bytes_per_token, bytes_per_s_per_dir=bytes_per_s_per_dir)
-    return np.divide(bytes_per_s_per_dir, kv_bytes_per_token)
+    rate = numbers("bytes_per_s_per_dir", bytes_per_s_per_dir, TINY)
+    return rate / numbers("kv_bytes_per_token", kv_bytes_per_token, TINY)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trnmodel.result import require_choice, require_numbers
+from trnmodel.arguments import TINY, chosen, numbers
 
 Numeric = ArrayLike
 
@@ -40,12 +40,11 @@ def busbw_factor(collective: str, n_ranks: Numeric) -> NDArray:
     >>> float(busbw_factor("all_reduce", 64))
     1.96875
     """
-    require_numbers(1, whole=True, n_ranks=n_ranks)
-    n = np.asarray(n_ranks, dtype=float)
+    n = numbers("n_ranks", n_ranks, 1, whole=True)
     share = (n - 1) / n
     whole = np.sign(n - 1)
     factors = {"all_reduce": 2 * share, "all_gather": share, "reduce_scatter": share, "all_to_all": share}
-    return require_choice("collective", collective, factors | {"broadcast": whole, "p2p": whole})
+    return chosen("collective", collective, factors | {"broadcast": whole, "p2p": whole})
 
 
 def busbw_bytes_per_s(collective: str, message_bytes: Numeric, n_ranks: Numeric, time_s: Numeric) -> NDArray:
@@ -78,9 +77,8 @@ def busbw_bytes_per_s(collective: str, message_bytes: Numeric, n_ranks: Numeric,
     >>> float(busbw_bytes_per_s("all_gather", 8e9, 4, 2.0))
     3000000000.0
     """
-    require_numbers(0, message_bytes=message_bytes)
-    require_numbers(0, above=True, time_s=time_s)
-    return busbw_factor(collective, n_ranks) * message_bytes / np.asarray(time_s, dtype=float)
+    m, t = numbers("message_bytes", message_bytes), numbers("time_s", time_s, TINY, unknown=True)
+    return busbw_factor(collective, n_ranks) * m / t
 
 
 def node_cut_bound_s(
@@ -119,9 +117,8 @@ def node_cut_bound_s(
     >>> round(float(node_cut_bound_s("all_gather", 16384, 16, 512e9)) * 1e6, 12)
     0.03
     """
-    require_numbers(0, message_bytes=message_bytes)
-    require_numbers(0, above=True, injection_bytes_per_s_per_dir=injection_bytes_per_s_per_dir)
-    return busbw_factor(collective, n_ranks) * message_bytes / np.asarray(injection_bytes_per_s_per_dir, dtype=float)
+    rate = numbers("injection_bytes_per_s_per_dir", injection_bytes_per_s_per_dir, TINY, np.inf)
+    return busbw_factor(collective, n_ranks) * numbers("message_bytes", message_bytes) / rate
 
 
 def bisection_bound_s(
@@ -161,14 +158,12 @@ def bisection_bound_s(
     >>> round(float(bisection_bound_s("all_to_all", 16384, 144, 72 * 128e9)) * 1e6, 12)
     0.064
     """
-    require_numbers(0, message_bytes=message_bytes)
-    require_numbers(1, whole=True, n_ranks=n_ranks)
-    require_numbers(0, above=True, bisection_bytes_per_s_per_dir=bisection_bytes_per_s_per_dir)
-    n = np.asarray(n_ranks, dtype=float)
+    m, n = numbers("message_bytes", message_bytes), numbers("n_ranks", n_ranks, 1, whole=True)
+    rate = numbers("bisection_bytes_per_s_per_dir", bisection_bytes_per_s_per_dir, TINY, np.inf)
     many, some = np.ceil(n / 2) * np.sign(n - 1), np.sign(n - 1)
     crossing = {"all_to_all": np.floor(n / 2) * many / n, "all_gather": many / n, "reduce_scatter": many / n}
-    share = require_choice("collective", collective, crossing | {"all_reduce": some, "broadcast": some})
-    return share * message_bytes / np.asarray(bisection_bytes_per_s_per_dir, dtype=float)
+    share = chosen("collective", collective, crossing | {"all_reduce": some, "broadcast": some})
+    return share * m / rate
 
 
 def latency_bound_s(n_ranks: Numeric, alpha_s: Numeric, ports: Numeric) -> NDArray:
@@ -200,7 +195,5 @@ def latency_bound_s(n_ranks: Numeric, alpha_s: Numeric, ports: Numeric) -> NDArr
     >>> float(latency_bound_s(144, 1.0, 1)), float(latency_bound_s(144, 1.0, 143))
     (8.0, 1.0)
     """
-    require_numbers(1, whole=True, n_ranks=n_ranks, ports=ports)
-    require_numbers(0, alpha_s=alpha_s)
-    steps = np.log2(np.asarray(n_ranks, dtype=float)) / np.log2(np.add(ports, 1.0))
-    return np.ceil(np.round(steps, 9)) * alpha_s
+    n, p = numbers("n_ranks", n_ranks, 1, whole=True), numbers("ports", ports, 1, whole=True)
+    return np.ceil(np.round(np.log2(n) / np.log2(p + 1), 9)) * numbers("alpha_s", alpha_s)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trnmodel.result import require_choice, require_numbers
+from trnmodel.arguments import TINY, chosen, numbers
 
 Numeric = ArrayLike
 
@@ -23,10 +23,10 @@ PASSES = {
 
 
 def _checked(message_bytes: Numeric, n_ranks: Numeric, alpha_s: Numeric, bytes_per_s_per_dir: Numeric):
-    require_numbers(0, message_bytes=message_bytes, alpha_s=alpha_s)
-    require_numbers(1, whole=True, n_ranks=n_ranks)
-    require_numbers(0, above=True, bytes_per_s_per_dir=bytes_per_s_per_dir)
-    return (np.asarray(x, dtype=float) for x in (message_bytes, n_ranks, alpha_s, bytes_per_s_per_dir))
+    m, n = numbers("message_bytes", message_bytes), numbers("n_ranks", n_ranks, 1, whole=True)
+    alpha = numbers("alpha_s", alpha_s, unknown=True)
+    rate = numbers("bytes_per_s_per_dir", bytes_per_s_per_dir, TINY, unknown=True)
+    return m, n, alpha, rate
 
 
 def _log2_ceil(n: NDArray) -> NDArray:
@@ -69,9 +69,8 @@ def p2p_s(message_bytes: Numeric, hops: Numeric, alpha_s: Numeric, bytes_per_s_p
     >>> round(float(p2p_s(25e3, 2, 1e-6, 25e9)) * 1e6, 9)
     3.0
     """
-    require_numbers(0, message_bytes=message_bytes, hops=hops, alpha_s=alpha_s)
-    require_numbers(0, above=True, bytes_per_s_per_dir=bytes_per_s_per_dir)
-    return np.multiply(hops, alpha_s) + np.sign(hops) * np.divide(message_bytes, bytes_per_s_per_dir)
+    m, alpha, h = numbers("message_bytes", message_bytes), numbers("alpha_s", alpha_s), numbers("hops", hops)
+    return h * alpha + np.sign(h) * m / numbers("bytes_per_s_per_dir", bytes_per_s_per_dir, TINY)
 
 
 def ring_s(
@@ -113,7 +112,7 @@ def ring_s(
     546.3235556
     """
     m, n, alpha, b = _checked(message_bytes, n_ranks, alpha_s, bytes_per_s_per_dir)
-    return require_choice("collective", collective, PASSES) * (n - 1) * (alpha + m / n / b)
+    return chosen("collective", collective, PASSES) * (n - 1) * (alpha + m / n / b)
 
 
 def bidirectional_ring_s(
@@ -199,7 +198,7 @@ def kangaring_s(
     """
     m, n, alpha, b = _checked(message_bytes, n_ranks, alpha_s, bytes_per_s_per_dir)
     steps = np.ceil(n / 2) * np.sign(n - 1)
-    return require_choice("collective", collective, PASSES) * (steps * alpha + (n - 1) / n * m / b)
+    return chosen("collective", collective, PASSES) * (steps * alpha + (n - 1) / n * m / b)
 
 
 def halving_doubling_s(
@@ -242,7 +241,7 @@ def halving_doubling_s(
     6.0315
     """
     m, n, alpha, b = _checked(message_bytes, n_ranks, alpha_s, bytes_per_s_per_dir)
-    return require_choice("collective", collective, PASSES) * (_log2_whole(n) * alpha + (n - 1) / n * m / b)
+    return chosen("collective", collective, PASSES) * (_log2_whole(n) * alpha + (n - 1) / n * m / b)
 
 
 def recursive_doubling_all_reduce_s(
@@ -321,7 +320,7 @@ def double_binary_tree_s(
     12.064
     """
     m, n, alpha, b = _checked(message_bytes, n_ranks, alpha_s, bytes_per_s_per_dir)
-    passes = require_choice("collective", collective, {"all_reduce": 2, "broadcast": 1})
+    passes = chosen("collective", collective, {"all_reduce": 2, "broadcast": 1})
     return passes * (_log2_ceil(n) * alpha + np.sign(n - 1) * m / b)
 
 
@@ -366,7 +365,7 @@ def one_shot_s(
     m, n, alpha, b = _checked(message_bytes, n_ranks, alpha_s, bytes_per_s_per_dir)
     whole = dict.fromkeys(("all_reduce", "broadcast"), np.ones_like(n))
     parts = dict.fromkeys(("all_gather", "reduce_scatter", "all_to_all"), n)
-    return np.sign(n - 1) * alpha + (n - 1) * m / require_choice("collective", collective, whole | parts) / b
+    return np.sign(n - 1) * alpha + (n - 1) * m / chosen("collective", collective, whole | parts) / b
 
 
 def two_shot_all_reduce_s(

@@ -5,7 +5,15 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from trnmodel.arguments import TINY, numbers, share, together
+
 Numeric = ArrayLike
+
+
+def _rates(peak_flop_per_s: Numeric, bandwidth_bytes_per_s: Numeric) -> tuple[NDArray, NDArray]:
+    """A peak and bandwidths, checked; a chip may lack either in print, and the answer with it."""
+    peak = numbers("peak_flop_per_s", peak_flop_per_s, TINY, unknown=True)
+    return peak, numbers("bandwidth_bytes_per_s", bandwidth_bytes_per_s, TINY, unknown=True)
 
 
 def attainable_flop_per_s(
@@ -43,7 +51,10 @@ def attainable_flop_per_s(
     >>> float(attainable_flop_per_s(100.0, 667e12, 2.9e12))
     290000000000000.0
     """
-    return np.minimum(peak_flop_per_s, np.multiply(intensity_flop_per_byte, bandwidth_bytes_per_s))
+    peak, bandwidth = _rates(peak_flop_per_s, bandwidth_bytes_per_s)
+    intensity = numbers("intensity_flop_per_byte", intensity_flop_per_byte)
+    together(intensity_flop_per_byte=intensity, peak_flop_per_s=peak, bandwidth_bytes_per_s=bandwidth)
+    return np.minimum(peak, intensity * bandwidth)
 
 
 def ridge_point_flop_per_byte(peak_flop_per_s: Numeric, bandwidth_bytes_per_s: Numeric) -> NDArray:
@@ -72,7 +83,9 @@ def ridge_point_flop_per_byte(peak_flop_per_s: Numeric, bandwidth_bytes_per_s: N
     >>> float(ridge_point_flop_per_byte(667e12, 2.9e12))
     230.0
     """
-    return np.divide(peak_flop_per_s, bandwidth_bytes_per_s)
+    peak, bandwidth = _rates(peak_flop_per_s, bandwidth_bytes_per_s)
+    together(peak_flop_per_s=peak, bandwidth_bytes_per_s=bandwidth)
+    return np.divide(peak, bandwidth)
 
 
 def time_s(
@@ -115,10 +128,12 @@ def time_s(
     >>> float(time_s(667e12, 2.9e12, 667e12, 2.9e12, overlap=0.0))
     2.0
     """
-    compute_s = np.divide(work_flop, peak_flop_per_s)
-    memory_s = np.divide(moved_bytes, bandwidth_bytes_per_s)
-    hidden = np.minimum(compute_s, memory_s) * overlap
-    return compute_s + memory_s - hidden
+    peak, bandwidth = _rates(peak_flop_per_s, bandwidth_bytes_per_s)
+    work, moved = numbers("work_flop", work_flop), numbers("moved_bytes", moved_bytes)
+    hidden = share("overlap", overlap)
+    together(work_flop=work, moved_bytes=moved, peak_flop_per_s=peak, bandwidth_bytes_per_s=bandwidth, overlap=hidden)
+    compute_s, memory_s = work / peak, moved / bandwidth
+    return compute_s + memory_s - np.minimum(compute_s, memory_s) * hidden
 
 
 def ceilings_flop_per_s(
@@ -155,5 +170,10 @@ def ceilings_flop_per_s(
     >>> float(ceilings_flop_per_s([100.0, 10.0], 667e12, [2.9e12, 10e12]))
     100000000000000.0
     """
-    levels = np.multiply(intensity_flop_per_byte, bandwidth_bytes_per_s)
-    return np.minimum(peak_flop_per_s, levels.min(axis=-1))
+    peak, bandwidth = _rates(peak_flop_per_s, bandwidth_bytes_per_s)
+    intensity = numbers("intensity_flop_per_byte", intensity_flop_per_byte)
+    together(intensity_flop_per_byte=intensity, bandwidth_bytes_per_s=bandwidth)
+    levels = np.multiply(intensity, bandwidth)
+    least = np.min(levels, axis=-1)
+    together(intensity_flop_per_byte=least, peak_flop_per_s=peak)
+    return np.minimum(peak, least)

@@ -13,7 +13,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trnmodel.result import require_choice, require_numbers
+from trnmodel.arguments import TINY, chosen, numbers, refuse
 
 Numeric = ArrayLike
 Tuple = tuple[ArrayLike, ...]
@@ -28,13 +28,11 @@ PASSES = {
 def _checked(ranks: Tuple, **rates: Tuple) -> tuple[list[NDArray], ...]:
     for name, entries in {"ranks": ranks, **rates}.items():
         if not isinstance(entries, tuple) or len(entries) != len(ranks) or not ranks:
-            raise ValueError(f"{name}={entries!r}: must be a tuple with one entry a tier, as many as ranks={ranks!r}")
-    for k in ranks:
-        require_numbers(1, whole=True, ranks=k)
+            refuse(name, entries, "allowed is a tuple with one entry a tier, as many as ranks has")
+    found = [[numbers("ranks", k, 1, whole=True) for k in ranks]]
     for name, entries in rates.items():
-        for entry in entries:
-            require_numbers(0, above=name != "alpha_s", **{name: entry})
-    return tuple([np.asarray(entry, dtype=float) for entry in entries] for entries in (ranks, *rates.values()))
+        found.append([numbers(name, entry, 0.0 if name == "alpha_s" else TINY, unknown=True) for entry in entries])
+    return tuple(found)
 
 
 def _log2_whole(k: NDArray) -> NDArray:
@@ -96,10 +94,9 @@ def hierarchical_s(
     42.06488889
     """
     k, alpha, b = _checked(ranks, alpha_s=alpha_s, bytes_per_s_per_dir=bytes_per_s_per_dir)
-    require_numbers(0, message_bytes=message_bytes)
-    steps = [require_choice("algorithms", name, STEPS) for name in algorithms]
-    passes = require_choice("collective", collective, PASSES)
-    share, total = np.asarray(message_bytes, dtype=float), 0.0
+    share, total = numbers("message_bytes", message_bytes), 0.0
+    steps = [chosen("algorithms", name, STEPS) for name in algorithms]
+    passes = chosen("collective", collective, PASSES)
     for step, k_j, alpha_j, b_j in zip(steps, k, alpha, b, strict=True):
         total = total + step(k_j) * alpha_j + share * (k_j - 1) / k_j / b_j
         share = share / k_j
@@ -142,11 +139,8 @@ def phased_all_to_all_s(message_bytes: Numeric, ranks: Tuple, alpha_s: Tuple, by
     3.11
     """
     k, alpha, b = _checked(ranks, alpha_s=alpha_s, bytes_per_s_per_dir=bytes_per_s_per_dir)
-    require_numbers(0, message_bytes=message_bytes)
-    phases = [
-        np.sign(k_j - 1) * a_j + (k_j - 1) / k_j * message_bytes / b_j
-        for k_j, a_j, b_j in zip(k, alpha, b, strict=True)
-    ]
+    m = numbers("message_bytes", message_bytes)
+    phases = [np.sign(k_j - 1) * a_j + (k_j - 1) / k_j * m / b_j for k_j, a_j, b_j in zip(k, alpha, b, strict=True)]
     return sum(phases)
 
 
@@ -191,10 +185,9 @@ def bucket_s(
     >>> round(float(bucket_s("all_reduce", 16384, (4, 4, 4), 1e-6, (128e9, 128e9, 64e9), directions=2)) * 1e6, 9)
     18.132
     """
-    if not np.all(np.isin(directions, (1, 2))):
-        raise ValueError(f"directions={directions!r}: allowed are 1 and 2")
-    _checked(ranks, bytes_per_s_per_dir=bytes_per_s_per_dir)
-    rates = tuple(np.multiply(b, directions) for b in bytes_per_s_per_dir)
+    ways = numbers("directions", directions, 1, 2, whole=True)
+    _, b = _checked(ranks, bytes_per_s_per_dir=bytes_per_s_per_dir)
+    rates = tuple(b_j * ways for b_j in b)
     n = len(ranks)
     return hierarchical_s(collective, ("ring",) * n, message_bytes, ranks, (alpha_s,) * n, rates)
 
@@ -240,18 +233,17 @@ def multiport_bucket_s(
     18.042
     """
     k, b = _checked(ranks, bytes_per_s_per_dir=bytes_per_s_per_dir)
-    require_numbers(0, message_bytes=message_bytes, alpha_s=alpha_s)
-    d = len(k)
-    shares = [np.asarray(message_bytes, dtype=float) / d] * d
+    alpha, d = numbers("alpha_s", alpha_s), len(k)
+    shares = [numbers("message_bytes", message_bytes) / d] * d
     total = 0.0
     for phase in range(d):
         times = []
         for copy in range(d):
             j = (copy + phase) % d
-            times.append((k[j] - 1) * np.asarray(alpha_s) + shares[copy] * (k[j] - 1) / k[j] / (2 * b[j]))
+            times.append((k[j] - 1) * alpha + shares[copy] * (k[j] - 1) / k[j] / (2 * b[j]))
             shares[copy] = shares[copy] / k[j]
         total = total + np.max(np.broadcast_arrays(*times), axis=0)
-    return require_choice("collective", collective, PASSES) * total
+    return chosen("collective", collective, PASSES) * total
 
 
 def torus_halving_doubling_s(
@@ -295,9 +287,11 @@ def torus_halving_doubling_s(
     8.24
     """
     k, _ = _checked(ranks, bytes_per_s_per_dir=bytes_per_s_per_dir)
-    squares = tuple(np.where(np.isin(k_j, (1, 2, 4)), k_j, np.nan) for k_j in k)
+    squares = [np.isin(k_j, (1, 2, 4)) for k_j in k]
+    sides = tuple(np.where(square, k_j, 1.0) for square, k_j in zip(squares, k, strict=True))
     n, rates = len(k), bytes_per_s_per_dir
-    return hierarchical_s(collective, ("halving_doubling",) * n, message_bytes, squares, (alpha_s,) * n, rates)
+    time = hierarchical_s(collective, ("halving_doubling",) * n, message_bytes, sides, (alpha_s,) * n, rates)
+    return np.where(math.prod(squares), time, np.nan)
 
 
 def ring_link_load(k: Numeric, ties: str = "split") -> NDArray:
@@ -331,11 +325,10 @@ def ring_link_load(k: Numeric, ties: str = "split") -> NDArray:
     >>> float(ring_link_load(4)), float(ring_link_load(4, ties="one_way"))
     (0.5, 0.75)
     """
-    require_numbers(1, whole=True, k=k)
-    k = np.asarray(k, dtype=float)
+    k = numbers("k", k, 1, whole=True)
     half = np.floor(k / 2)
     loads = {"split": np.floor(k**2 / 4) / (2 * k), "one_way": half * (half + 1) / (2 * k)}
-    return require_choice("ties", ties, loads)
+    return chosen("ties", ties, loads)
 
 
 def torus_pair_bytes_per_s(ranks: Tuple, bytes_per_s_per_dir: Tuple, ties: str = "split") -> NDArray:
@@ -418,11 +411,11 @@ def torus_one_shot_s(
     >>> round(float(torus_one_shot_s("all_to_all", 16384, (4, 4), 1e-6, (128e9, 128e9))) * 1e6, 9)
     1.064
     """
-    n = math.prod(np.asarray(k, dtype=float) for k in ranks)
+    n = math.prod(_checked(ranks)[0])
     parts = dict.fromkeys(("all_gather", "reduce_scatter", "all_to_all"), n) | {"all_reduce": np.ones_like(n)}
     pair = torus_pair_bytes_per_s(ranks, bytes_per_s_per_dir, ties)
-    require_numbers(0, message_bytes=message_bytes, alpha_s=alpha_s)
-    return np.sign(n - 1) * alpha_s + np.divide(message_bytes, require_choice("collective", collective, parts) * pair)
+    m, alpha = numbers("message_bytes", message_bytes), numbers("alpha_s", alpha_s)
+    return np.sign(n - 1) * alpha + m / (chosen("collective", collective, parts) * pair)
 
 
 def torus_bisection_bytes_per_s_per_dir(ranks: Tuple, bytes_per_s_per_dir: Tuple) -> NDArray:

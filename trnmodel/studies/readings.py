@@ -261,7 +261,7 @@ def _lengths(row: Mapping[str, str], cells: Mapping[str, str]) -> dict[str, floa
         "output_tokens": _first(out, seq - given if seq > given else math.nan),
         "prompt": _length(cells["prompt"], row, _first(given, seq)),
         "context": _length(cells["context"], row, _first(total, seq, given)),
-        "max_context": _first(seq, total, given, number(cells["context"])),
+        "max_context": _first(seq, total, given, number(cells["context"]), number(cells["prompt"])),
     }
 
 

@@ -10,12 +10,14 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from trnmodel.arguments import choice, flag, numbers, refuse, share, together
 from trnmodel.catalog.specs import Chip, Precision
 from trnmodel.catalog.systems import System
-from trnmodel.result import Result, blank, reason_mask, require_numbers
+from trnmodel.result import Result, blank, reason_mask
 from trnmodel.workloads.efficiencies import Efficiencies
-from trnmodel.workloads.parallelism import Mapping
+from trnmodel.workloads.parallelism import DEGREES, Mapping
 from trnmodel.workloads.steps import (
+    EXPERT_READS,
     Setting,
     assemble,
     bucket,
@@ -34,6 +36,7 @@ REASONS = (
     "more ranks than the system has",
     "more pipeline stages than layers",
     "more expert-parallel ranks than experts",
+    "a figure of the chip that the answer needs is not published",
     "does not fit in memory",
 )
 
@@ -106,8 +109,8 @@ def _kinds(s: Setting, batch: NDArray, context: NDArray, prompt: NDArray) -> dic
     d, e, m = s.shard, s.e, s.mapping
     local = own_sequences(batch, m)
     cache = d.state_bytes * local
-    for core, share, _ in d.cores:
-        cache = cache + core.cache_bytes_per_token * share * local * core.attention.visible(context / m.cp)
+    for core, held, _ in d.cores:
+        cache = cache + core.cache_bytes_per_token * held * local * core.attention.visible(context / m.cp)
     layers = np.ceil(s.census.n_layers / m.pp)
     width = s.precision.storage_bytes("activations")
     activations = prompt / m.cp * s.census.widest * width / m.tp + 2 * prompt / m.cp * s.census.hidden * width
@@ -122,12 +125,13 @@ def _kinds(s: Setting, batch: NDArray, context: NDArray, prompt: NDArray) -> dic
     }
 
 
-def _impossible(s: Setting, *memory_bytes: NDArray) -> NDArray:
+def _impossible(s: Setting, figure: NDArray, *memory_bytes: NDArray) -> NDArray:
     m, c = s.mapping, s.census
     return reason_mask(
         m.ranks > s.at.chips * s.at.ranks_per_chip,
         m.pp > c.n_layers,
         m.ep > max(c.experts, 1),
+        np.isnan(figure),
         *(stored > s.at.hbm_bytes for stored in memory_bytes),
     )
 
@@ -142,7 +146,7 @@ def _step(
     made: NDArray,
 ) -> Step:
     """The result of a step that makes `made` tokens for each sequence of the batch."""
-    mask = _impossible(s, memory)
+    mask = _impossible(s, times["time_s"], memory)
     rate = made / times["time_s"]
     numbers = times | {
         "tokens_per_s": batch * s.mapping.dp * rate,
@@ -168,14 +172,20 @@ def _with_operators(step: Step, s: Setting, phase: str, batch: NDArray, tokens: 
     return replace(step, operators=MappingProxyType(operator_times(s, phase, batch, tokens, past, share)))
 
 
-def _overlaps(s: Setting, compute_memory: Numeric | None, network: Numeric | None) -> tuple[Numeric, Numeric]:
+def _overlaps(s: Setting, compute_memory: Numeric | None, network: Numeric | None) -> tuple[NDArray, NDArray]:
     inner = s.e.compute_memory_overlap if compute_memory is None else compute_memory
     outer = s.e.network_overlap if network is None else network
-    for name, value in (("compute_memory_overlap", inner), ("network_overlap", outer)):
-        require_numbers(0, **{name: value})
-        if np.any(np.greater(value, 1)):
-            raise ValueError(f"{name}={value!r}: allowed are shares from 0 to 1")
-    return inner, outer
+    return share("compute_memory_overlap", inner), share("network_overlap", outer)
+
+
+def _optional(name: str, value: Numeric | None) -> NDArray | None:
+    return None if value is None else numbers(name, value, 1)
+
+
+def _fitting(s: Setting, **given: Numeric | None) -> None:
+    """Refuse arrays that do not broadcast, those of the mapping among them."""
+    degrees = {name: getattr(s.mapping, name) for name in DEGREES}
+    together(**degrees, **{name: value for name, value in given.items() if value is not None})
 
 
 def decode_step(
@@ -252,24 +262,31 @@ def decode_step(
     >>> round(float(step.memory_s) * 1e3, 3), step.bound
     (18.632, 'memory')
     """
-    asked = {"batch": batch, "context": context, "new_tokens": new_tokens, "expert_imbalance": expert_imbalance}
-    require_numbers(1, finite=True, **asked)
-    if not read_model(model).generates:
-        raise ValueError(f"model={model!r}: an encoder has no decode step")
+    batch, context = numbers("batch", batch, 1), numbers("context", context, 1)
+    new_tokens, imbalance = numbers("new_tokens", new_tokens, 1), numbers("expert_imbalance", expert_imbalance, 1)
+    longest, slots = _optional("max_context", max_context), _optional("compiled_batch", compiled_batch)
+    if expert_read is not None:
+        choice("expert_read", expert_read, EXPERT_READS)
+    model = read_model(model)
+    if not model.generates:
+        refuse("model", model.id, "an encoder has no decode step")
     s = setting(model, system, mapping, precision, efficiencies, "decode")
-    batch, context = np.asarray(batch, dtype=float), np.asarray(context, dtype=float)
-    compiled = bucket(context, s.e.context_bucket, max_context)
-    runs = batch if compiled_batch is None else np.maximum(batch, compiled_batch)
-    load = decode_load(s, runs, compiled, np.asarray(new_tokens, dtype=float), expert_read, expert_imbalance)
-    overhead = s.e.step_overhead_s + s.e.server_step_s
     overlaps = _overlaps(s, compute_memory_overlap, network_overlap)
+    _fitting(s, batch=batch, context=context, new_tokens=new_tokens, expert_imbalance=imbalance, max_context=longest,
+             compiled_batch=slots, compute_memory_overlap=overlaps[0], network_overlap=overlaps[1])  # fmt: skip
+    if np.any(context < new_tokens):
+        refuse("context", context[()], "must count the new tokens")
+    compiled = bucket(context, s.e.context_bucket, longest)
+    runs = batch if slots is None else np.maximum(batch, slots)
+    load = decode_load(s, runs, compiled, new_tokens, expert_read, imbalance)
+    overhead = s.e.step_overhead_s + s.e.server_step_s
     times = assemble(s, load, s.e.decode_matmul_share, s.e.decode_matmul_share, overhead, overlaps)
-    longest = compiled if max_context is None else np.maximum(compiled, max_context)
+    longest = compiled if longest is None else np.maximum(compiled, longest)
     memory = sum(_kinds(s, runs, longest, runs * new_tokens).values())
     found = _step(s, batch, context, compiled, times, memory, np.ones(()))
-    return (
-        _with_operators(found, s, "decode", runs, np.asarray(new_tokens), compiled - new_tokens) if breakdown else found
-    )
+    if not flag("breakdown", breakdown):
+        return found
+    return _with_operators(found, s, "decode", runs, new_tokens, compiled - new_tokens)
 
 
 def prefill(
@@ -319,20 +336,21 @@ def prefill(
     >>> step.bound
     'compute'
     """
-    require_numbers(1, finite=True, batch=batch, input_tokens=input_tokens, expert_imbalance=expert_imbalance)
-    require_numbers(0, finite=True, past=past)
+    batch, tokens, past = numbers("batch", batch, 1), numbers("input_tokens", input_tokens, 1), numbers("past", past)
+    imbalance, longest = numbers("expert_imbalance", expert_imbalance, 1), _optional("max_context", max_context)
     s = setting(model, system, mapping, precision, efficiencies, "prefill")
-    batch, tokens = np.asarray(batch, dtype=float), np.asarray(input_tokens, dtype=float)
-    compiled = bucket(tokens, s.e.prompt_bucket, max_context)
-    load = prefill_load(s, batch, compiled, np.asarray(past, dtype=float), expert_imbalance)
     overlaps = _overlaps(s, compute_memory_overlap, network_overlap)
+    _fitting(s, batch=batch, input_tokens=tokens, past=past, expert_imbalance=imbalance, max_context=longest,
+             compute_memory_overlap=overlaps[0], network_overlap=overlaps[1])  # fmt: skip
+    compiled = bucket(tokens, s.e.prompt_bucket, longest)
+    load = prefill_load(s, batch, compiled, past, imbalance)
     overhead = s.e.prefill_overhead_s + s.e.server_step_s
     linear = s.e.prefill_matmul_share / s.e.prefill_slowdown
     shares = linear, min(s.e.prefill_attention_share / s.e.prefill_slowdown, linear)
     times = assemble(s, load, *shares, overhead, overlaps)
     memory = sum(_kinds(s, batch, compiled + past, batch * compiled).values())
     found = _step(s, batch, tokens, compiled, times, memory, tokens)
-    return _with_operators(found, s, "prefill", batch, compiled, np.asarray(past)) if breakdown else found
+    return _with_operators(found, s, "prefill", batch, compiled, past) if flag("breakdown", breakdown) else found
 
 
 def memory_fit(
@@ -370,10 +388,14 @@ def memory_fit(
     Steps are judged by the ordinary rank alone, so that a point can have a time and be refused here, with that reason.
     A point that does not fit keeps its numbers, so that one can see by how much.
     """
-    require_numbers(1, finite=True, batch=batch, context=context)
+    batch, context, prompt = (
+        numbers("batch", batch, 1),
+        numbers("context", context, 1),
+        _optional("prompt_tokens", prompt_tokens),
+    )
     s = setting(model, system, mapping, precision, efficiencies, "decode" if read_model(model).generates else "prefill")
-    batch, context = np.asarray(batch, dtype=float), np.asarray(context, dtype=float)
-    kinds = _kinds(s, batch, context, context if prompt_tokens is None else np.asarray(prompt_tokens, dtype=float))
+    _fitting(s, batch=batch, context=context, prompt_tokens=prompt)
+    kinds = _kinds(s, batch, context, context if prompt is None else prompt)
     total = sum(kinds.values())
     first = total + s.e.first_rank_bytes
     return MemoryFit(
@@ -383,6 +405,6 @@ def memory_fit(
         total_bytes=total,
         first_rank_total_bytes=first,
         capacity_bytes=np.asarray(s.at.hbm_bytes),
-        reason_mask=_impossible(s, total, first),
+        reason_mask=_impossible(s, np.asarray(s.at.hbm_bytes), total, first),
         **kinds,
     )

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from trnmodel.arguments import choice, integer, numbers, refuse, together
 from trnmodel.catalog.load import precision as read_precision
 from trnmodel.catalog.specs import Precision
 from trnmodel.workloads.blocks import Attention, Layer, Part
@@ -19,17 +20,6 @@ Numeric = ArrayLike
 KvHeadPolicy = Literal["even", "replicate", "multi-head"]
 DEGREES = ("tp", "pp", "dp", "ep", "cp")
 KV_POLICIES = ("even", "replicate", "multi-head")
-
-
-def degree(name: str, value: Numeric) -> NDArray:
-    """A degree of parallelism as whole numbers from 1; raises ValueError for anything else."""
-    try:
-        numbers = np.asarray(value, dtype=float)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name}={value!r}: allowed are whole numbers from 1") from None
-    if not np.all((numbers >= 1) & (numbers == np.floor(numbers)) & (numbers < np.inf)):
-        raise ValueError(f"{name}={value!r}: allowed are whole numbers from 1")
-    return numbers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,11 +47,14 @@ class Mapping:
 
     def __post_init__(self) -> None:
         for name in DEGREES:
-            object.__setattr__(self, name, degree(name, getattr(self, name)))
-        if sorted(self.placement) != sorted(DEGREES):
-            raise ValueError(f"placement={self.placement!r}: allowed are orders of {DEGREES}")
-        if self.lnc is not None and (not isinstance(self.lnc, int) or self.lnc < 1):
-            raise ValueError(f"lnc={self.lnc!r}: allowed are whole numbers from 1")
+            object.__setattr__(self, name, numbers(name, getattr(self, name), 1, whole=True))
+        together(**{name: getattr(self, name) for name in DEGREES})
+        order = self.placement
+        if not isinstance(order, tuple | list) or sorted(map(str, order)) != sorted(DEGREES):
+            refuse("placement", order, f"allowed are orders of {DEGREES}")
+        object.__setattr__(self, "placement", tuple(order))
+        if self.lnc is not None:
+            object.__setattr__(self, "lnc", integer("lnc", self.lnc))
 
     @property
     def replica_ranks(self) -> NDArray:
@@ -95,8 +88,7 @@ def kv_heads_per_rank(heads: Numeric, kv_heads: Numeric, tp: Numeric, policy: st
     >>> [float(kv_heads_per_rank(64, 8, tp, "multi-head")) for tp in (8, 32)]
     [1.0, 2.0]
     """
-    if policy not in KV_POLICIES:
-        raise ValueError(f"kv_head_policy={policy!r}: allowed are {KV_POLICIES}")
+    choice("kv_head_policy", policy, KV_POLICIES)
     heads, kv_heads, tp = (np.asarray(value, dtype=float) for value in (heads, kv_heads, tp))
     if policy == "even":
         return kv_heads / tp

@@ -8,13 +8,14 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from trnmodel.arguments import TINY, choice, flag, instance, numbers, refuse, share, together
 from trnmodel.catalog.load import precision as read_precision
 from trnmodel.catalog.specs import Chip, Precision
 from trnmodel.catalog.systems import System
-from trnmodel.result import Result, blank, reason_mask, require_numbers
+from trnmodel.result import Result, blank, reason_mask
 from trnmodel.workloads.efficiencies import Efficiencies
 from trnmodel.workloads.inference import decode_step, prefill
-from trnmodel.workloads.parallelism import Mapping
+from trnmodel.workloads.parallelism import DEGREES, Mapping
 from trnmodel.workloads.site import site
 from trnmodel.workloads.transformer import Transformer
 from trnmodel.workloads.transformer import model as read_model
@@ -84,10 +85,8 @@ def tokens_per_step(draft_tokens: Numeric, acceptance: Numeric) -> NDArray:
     >>> float(tokens_per_step(0, 0.7)), round(float(tokens_per_step(3, 0.5)), 3), float(tokens_per_step(4, 1.0))
     (1.0, 1.875, 5.0)
     """
-    require_numbers(0, draft_tokens=draft_tokens, acceptance=acceptance)
-    if np.any(np.greater(acceptance, 1)):
-        raise ValueError(f"acceptance={acceptance!r}: allowed are shares from 0 to 1")
-    d, a = np.asarray(draft_tokens, dtype=float), np.asarray(acceptance, dtype=float)
+    d, a = numbers("draft_tokens", draft_tokens), share("acceptance", acceptance)
+    together(draft_tokens=d, acceptance=a)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(a == 1, d + 1, (1 - a ** (d + 1)) / np.where(a == 1, 1, 1 - a))
 
@@ -186,23 +185,36 @@ def serve(
     -----
     Assumes Poisson arrivals; prompts queue for the prefill with fixed service times (M/D/1, exponential tail).
     """
-    if batching not in BATCHING:
-        raise ValueError(f"batching={batching!r}: allowed are {BATCHING}")
-    require_numbers(0, above=True, requests_per_s=requests_per_s)
-    require_numbers(1, input_tokens=input_tokens, output_tokens=output_tokens, max_batch=max_batch)
-    require_numbers(0, prefix_share=prefix_share, draft_step_s=draft_step_s)
-    if np.any(np.greater(prefix_share, 1)):
-        raise ValueError(f"prefix_share={prefix_share!r}: allowed are shares from 0 to 1")
-    mapping = mapping or Mapping()
+    mapping = Mapping() if mapping is None else _mapping("mapping", mapping)
+    asked = {
+        "requests_per_s": numbers("requests_per_s", requests_per_s, TINY),
+        **{name: numbers(name, value, 1) for name, value in
+           (("input_tokens", input_tokens), ("output_tokens", output_tokens), ("max_batch", max_batch))},
+        "prefix_share": share("prefix_share", prefix_share),
+    }  # fmt: skip
+    draft = (
+        numbers("draft_tokens", draft_tokens),
+        share("acceptance", acceptance),
+        numbers("draft_step_s", draft_step_s),
+    )
+    chunk = None if chunk_tokens is None else numbers("chunk_tokens", chunk_tokens, 1)
+    ends = asked["input_tokens"], asked["output_tokens"]
+    longest = None if max_context is None else numbers("max_context", max_context, 1)
+    optional = {name: x for name, x in (("chunk_tokens", chunk), ("max_context", longest)) if x is not None}
+    together(dp=mapping.dp, draft_tokens=draft[0], acceptance=draft[1], draft_step_s=draft[2], **asked, **optional)
+    if np.any(draft[0] >= np.minimum(*ends)):
+        refuse("draft_tokens", draft_tokens, "allowed are fewer than input_tokens and output_tokens")
     ask = {"model": model, "system": system, "mapping": mapping, "precision": precision, "efficiencies": efficiencies}
-    ask["max_context"] = np.add(input_tokens, output_tokens) if max_context is None else max_context
-    numbers = (np.divide(requests_per_s, mapping.dp), input_tokens, output_tokens, max_batch, prefix_share)
-    rate, given, output, top, share = np.broadcast_arrays(*(np.asarray(x, dtype=float) for x in numbers))
-    if batching == "static":
+    ask["max_context"] = np.add(*ends) if longest is None else longest
+    rate, given, output, top, cached = np.broadcast_arrays(*asked.values())
+    rate, compiled = rate / mapping.dp, flag("compiled", compiled)
+    if choice("batching", batching, BATCHING) == "static":
         return _static(ask, rate, given, output, top)
-    chunk = None if chunk_tokens is None else np.asarray(chunk_tokens, dtype=float)
-    draft = tuple(np.asarray(x, dtype=float) for x in (draft_tokens, acceptance, draft_step_s))
-    return _continuous(ask, rate, given * share, given * (1 - share), output, top, chunk, draft, compiled)
+    return _continuous(ask, rate, given * cached, given * (1 - cached), output, top, chunk, draft, compiled)
+
+
+def _mapping(name: str, value: Mapping) -> Mapping:
+    return instance(name, value, Mapping, "a Mapping, such as Mapping(tp=8)")
 
 
 def _continuous(
@@ -319,9 +331,10 @@ def disaggregate(
     disaggregated : Disaggregated
         Times, and the ratio of replicas at which neither side waits. [-]
     """
-    require_numbers(1, batch=batch, input_tokens=input_tokens, output_tokens=output_tokens)
-    require_numbers(0, above=True, transfer_share=transfer_share)
-    batch, given, output = (np.asarray(x, dtype=float) for x in (batch, input_tokens, output_tokens))
+    batch, given = numbers("batch", batch, 1), numbers("input_tokens", input_tokens, 1)
+    output, reached = numbers("output_tokens", output_tokens, 1), share("transfer_share", transfer_share, TINY)
+    together(batch=batch, input_tokens=given, output_tokens=output, transfer_share=reached)
+    _mapping("prefill_mapping", prefill_mapping), _mapping("decode_mapping", decode_mapping)
     chosen = read_model(model)
     first = prefill(
         chosen,
@@ -339,8 +352,8 @@ def disaggregate(
     ratio = first.time_s * batch / (output * step.time_s)
     rate = batch / (output * step.time_s)
     mask = reason_mask(~np.asarray(first.valid), ~np.asarray(step.valid))
-    transfer_s = sent / (np.minimum(*network) * transfer_share)
-    numbers = {
+    transfer_s = sent / (np.minimum(*network) * reached)
+    times = {
         "prefill_s": first.time_s,
         "transfer_s": transfer_s,
         "transfer_bytes": sent,
@@ -351,7 +364,7 @@ def disaggregate(
         "requests_per_s_per_decode_replica": rate,
         "tokens_per_s_per_chip": rate * output / (chips[1] + ratio * chips[0]),
     }
-    return Disaggregated(batch=batch, **blank(mask, **numbers), reason_mask=mask)
+    return Disaggregated(batch=batch, **blank(mask, **times), reason_mask=mask)
 
 
 def _replica(where: str | System | Chip, mapping: Mapping) -> tuple[NDArray, NDArray]:
@@ -379,8 +392,9 @@ def frontier(
         Valid points that no other beats in both, by rising interactivity: batch, degrees, tokens_per_s_per_user,
         tokens_per_s_per_chip, bound. [-]
     """
-    batches = np.exp2(np.arange(13.0)) if batches is None else np.asarray(batches, dtype=float)
-    shape = np.broadcast_shapes(*(np.shape(getattr(mapping, name)) for name in ("tp", "pp", "dp", "ep", "cp")))
+    batches = np.exp2(np.arange(13.0)) if batches is None else np.atleast_1d(numbers("batches", batches, 1))
+    _mapping("mapping", mapping)
+    shape = np.broadcast_shapes(*(np.shape(getattr(mapping, name)) for name in DEGREES))
     rows = batches.reshape(batches.shape + (1,) * len(shape))
     step = decode_step(
         model, system, mapping, batch=rows, context=context, precision=precision, efficiencies=efficiencies

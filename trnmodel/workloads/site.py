@@ -8,6 +8,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from trnmodel.arguments import choice, integer, refuse
 from trnmodel.catalog.specs import Chip
 from trnmodel.catalog.systems import System, system
 from trnmodel.fabric.collectives import exchange_s, group_bytes_per_s
@@ -66,8 +67,7 @@ class Site:
         With `links="all"` ranks next to each other have every link of their chip. Else, and where other groups lie in
         between, they have those of the tiers that the group spans.
         """
-        if links not in LINKS:
-            raise ValueError(f"links={links!r}: allowed are {LINKS}")
+        choice("links", links, LINKS)
         stride, span = mapping.extent(name)
         n = getattr(mapping, name)
         together = np.clip(np.floor(self.ranks_per_chip / stride), 1, n)
@@ -99,6 +99,7 @@ def site(where: str | System | Chip, lnc: int | None = None) -> Site:
 
     Raises ValueError for an unknown system, or where the chip does not allow the logical core size.
     """
+    lnc = None if lnc is None else integer("lnc", lnc)
     return _named_site(where, lnc) if isinstance(where, str) else _site(_Same(where), lnc)
 
 
@@ -111,7 +112,7 @@ def _named_site(name: str, lnc: int | None) -> Site:
 def _site(key: _Same, lnc: int | None) -> Site:
     where = key.it
     if not isinstance(where, (System, Chip)):
-        raise ValueError(f"system={where!r}: expected an id, a System or a Chip")
+        refuse("system", where, "allowed are an id, a System and a Chip")
     return _chip_site(where if isinstance(where, Chip) else where.chip, where, lnc)
 
 
@@ -127,7 +128,7 @@ def _link(chip: Chip, where: System | Chip) -> float:
 def _chip_site(chip: Chip, where: System | Chip, lnc: int | None) -> Site:
     lnc = chip.lnc_default if lnc is None else lnc
     if lnc not in chip.lnc_choices:
-        raise ValueError(f"lnc={lnc!r}: {chip.id} allows {chip.lnc_choices}")
+        refuse("lnc", lnc, f"{chip.id} allows {chip.lnc_choices}")
     near, far = _link(chip, where), where.scaleout_bytes_per_s_per_dir
     return Site(
         where=where,

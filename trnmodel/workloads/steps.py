@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from trnmodel.arguments import choice, instance
 from trnmodel.catalog.load import precision as read_precision
 from trnmodel.catalog.specs import Chip, Precision
 from trnmodel.catalog.systems import System
@@ -49,8 +50,7 @@ def setting(
 ) -> Setting:
     """Model, rank, stack and shard of a question, from ids or objects."""
     mapping = Mapping() if mapping is None else mapping
-    if not isinstance(mapping, Mapping):
-        raise ValueError(f"mapping={mapping!r}: expected a Mapping, such as Mapping(tp=8)")
+    instance("mapping", mapping, Mapping, "a Mapping, such as Mapping(tp=8)")
     chosen, dtypes = model(model_), read_precision(precision)
     at = site(system, mapping.lnc)
     e = efficiencies(at.chip, stack)
@@ -77,8 +77,7 @@ def bucket(tokens: Numeric, policy: str, maximum: Numeric | None = None) -> NDAr
     >>> bucket([100, 1500, 4096], "power-of-two", 4096).tolist()
     [128.0, 2048.0, 4096.0]
     """
-    if policy not in BUCKETS:
-        raise ValueError(f"bucket={policy!r}: allowed are {BUCKETS}")
+    choice("bucket", policy, BUCKETS)
     tokens = np.asarray(tokens, dtype=float)
     if policy == "exact" or (policy == "maximum" and maximum is None):
         return tokens
@@ -95,8 +94,7 @@ def overlapped(first: NDArray, second: NDArray, overlap: Numeric) -> NDArray:
 
 def _expert_share(s: Setting, tokens: NDArray, policy: str) -> NDArray:
     """Share of the experts that a step over so many tokens reads."""
-    if policy not in EXPERT_READS:
-        raise ValueError(f"expert_read={policy!r}: allowed are {EXPERT_READS}")
+    choice("expert_read", policy, EXPERT_READS)
     c = s.census
     if not c.experts or policy == "all":
         return np.ones(())
@@ -176,8 +174,7 @@ def _expert_blocks(s: Setting, tokens: NDArray) -> tuple[NDArray, NDArray, NDArr
     few for one block go through all experts. Expert-parallel ranks share out the tokens evenly.
     """
     c, e = s.census, s.e
-    if e.prefill_experts not in PREFILL_EXPERTS:
-        raise ValueError(f"prefill_experts={e.prefill_experts!r}: allowed are {PREFILL_EXPERTS}")
+    choice("prefill_experts", e.prefill_experts, PREFILL_EXPERTS)
     if not c.experts or e.prefill_experts == "routed":
         return np.ones(()), _expert_share(s, tokens, "distinct"), np.zeros(())
     if e.prefill_experts == "all":

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from trnmodel.arguments import choice
 from trnmodel.catalog.load import precision as read_precision
 from trnmodel.catalog.specs import Precision
 from trnmodel.workloads.parallelism import Census, Mapping, census
@@ -38,8 +39,7 @@ class Message:
 
 def _context_messages(c: Census, tokens: NDArray, mapping: Mapping, width: float, algorithm: str) -> list[Message]:
     """What context parallelism sends in prefill: K and V around a ring, or four all-to-alls (Ulysses)."""
-    if algorithm not in CP_ALGORITHMS:
-        raise ValueError(f"cp_algorithm={algorithm!r}: allowed are {CP_ALGORITHMS}")
+    choice("cp_algorithm", algorithm, CP_ALGORITHMS)
     local = tokens / mapping.cp
     messages = []
     for core in c.cores:
