@@ -89,7 +89,7 @@ def test_table_of_names():
 def test_an_unknown_name_lists_the_nearest():
     with pytest.raises(ValueError, match=r"chip='trainum3' is unknown; nearest: trainium3"):
         tm.chip("trainum3")
-    with pytest.raises(ValueError, match=r"chip=3: expected an id or a name"):
+    with pytest.raises(ValueError, match=r"chip=3: allowed is an id or a name"):
         tm.chip(3)
     with pytest.raises(ValueError, match=r"no fact for trainium3/hbm_byte\[\]; nearest: .*trainium3/hbm_bytes\[\]"):
         load.value("trainium3", "hbm_byte")
@@ -198,9 +198,9 @@ def test_specs_travel_to_other_processes(chip_id):
 
 @pytest.mark.parametrize("wrong", [-1.0, float("inf")])
 def test_impossible_numbers_are_refused(wrong):
-    with pytest.raises(ValueError, match=r"mine: hbm_bytes = .* must be finite and not negative"):
+    with pytest.raises(ValueError, match=r"mine: hbm_bytes=.*: allowed are numbers from 1e-30 to 1e\+30"):
         Chip(id="mine", hbm_bytes=wrong)
-    with pytest.raises(ValueError, match=r"mine: peak_flop_per_s\[bf16\] = "):
+    with pytest.raises(ValueError, match=r"mine: peak_flop_per_s\[bf16\]="):
         Chip(id="mine", peak_flop_per_s={"bf16": wrong})
 
 
@@ -214,7 +214,7 @@ def test_precisions():
 
 
 def test_wrong_precisions_are_refused():
-    with pytest.raises(ValueError, match=r"kv='fp7': unknown dtype; allowed are \['bf16'"):
+    with pytest.raises(ValueError, match=r"kv='fp7': allowed are bf16, cfp8"):
         Precision(kv="fp7")
     with pytest.raises(ValueError, match=r"precision='w8a4' is unknown; nearest: w4a8"):
         load.precision("w8a4")

@@ -76,7 +76,8 @@ def numbers(
     Traceback (most recent call last):
     ValueError: n_ranks=[4, 0]: allowed are whole numbers from 1 to 1e+30
     """
-    if (type(value) is float or type(value) is int) and low <= value <= high and (not whole or value % 1 == 0):
+    plain = type(value) is float or (type(value) is int and -HUGE <= value <= HUGE)
+    if plain and low <= value <= high and (not whole or value % 1 == 0):
         return np.asarray(value, dtype=float)
     array = _array(value)
     if array is not None:
@@ -156,8 +157,8 @@ def chosen(name: str, value: Any, table: Mapping[str, T]) -> T:
     return table[choice(name, value, table)]
 
 
-def instance(name: str, value: Any, kind: type[T], allowed: str) -> T:
-    """An object of a type; `allowed` says in words what is."""
+def instance(name: str, value: Any, kind: type[T] | tuple[type[T], ...], allowed: str) -> T:
+    """An object of a type, or of one of some; `allowed` says in words what is."""
     if not isinstance(value, kind):
         refuse(name, value, f"allowed is {allowed}")
     return value

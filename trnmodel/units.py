@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 import re
 
+from trnmodel.arguments import SHOWN, instance, integer, number
+
 KB, MB, GB, TB = 1e3, 1e6, 1e9, 1e12
 KIB, MIB, GIB, TIB = 2**10, 2**20, 2**30, 2**40
 KBIT, MBIT, GBIT, TBIT = KB / 8, MB / 8, GB / 8, TB / 8  # in bytes
@@ -47,12 +49,12 @@ def parse_number(text: str) -> tuple[float, float, float]:
     >>> parse_number("2D torus")
     (nan, nan, nan)
     """
-    match = _PRINTED.match(text.strip())
-    if not match:
+    match = _PRINTED.match(instance("text", text, str, "printed text").strip()[: SHOWN + 1])
+    if not match or len(match[0]) > SHOWN:
         return math.nan, math.nan, math.nan
     low = float(match[1].replace(",", ""))
     high = float(match[2].replace(",", "")) if match[2] else low
-    return (low + high) / 2, low, high
+    return ((low + high) / 2, low, high) if math.isfinite(low + high) else (math.nan, math.nan, math.nan)
 
 
 def format_quantity(value: float, unit: str, digits: int = 4) -> str:
@@ -63,9 +65,11 @@ def format_quantity(value: float, unit: str, digits: int = 4) -> str:
     >>> format_quantity(2.9e12, "B/s"), format_quantity(2**35, "B"), format_quantity(667e12, "FLOP/s")
     ('2.9 TB/s', '32 GiB', '667 TFLOP/s')
     """
+    value = number("value", value, -math.inf, math.inf, unknown=True)
+    digits = integer("digits", digits, 1, 17)
     if not math.isfinite(value):
         return "not published" if math.isnan(value) else f"{value} {unit}".strip()
-    for scale, name in _SCALES.get(unit, []):
+    for scale, name in _SCALES.get(instance("unit", unit, str, "a unit as text"), []):
         if abs(value) >= scale:
             return f"{value / scale:.{digits}g} {name}"
     return f"{value:.{digits}g} {unit}".strip()

@@ -17,6 +17,7 @@ from types import MappingProxyType
 
 import msgspec
 
+from trnmodel.arguments import SHOWN, instance, refuse, shown
 from trnmodel.catalog import rulings
 from trnmodel.catalog.rulings import Ruled, label
 from trnmodel.catalog.specs import Chip, Core, Engine, Precision, Spec
@@ -209,8 +210,12 @@ def value(entity: str, quantity: str, qualifier: str = "") -> float:
 def fact_in_force(entity: str, quantity: str, qualifier: str = "") -> tuple[Fact, float, tuple[float, float]]:
     """The fact in force for a key, its value in base units, and its low/high pair (equal where decided)."""
     key = (entity, quantity, qualifier)
+    if not (isinstance(entity, str) and isinstance(quantity, str) and isinstance(qualifier, str)):
+        for name, given in zip(("entity", "quantity", "qualifier"), key, strict=True):
+            instance(name, given, str, "text")
     if key not in _decided():
-        raise ValueError(f"no fact for {label(key)}; nearest: {nearest(label(key), map(label, _decided()))}")
+        wanted = label((entity[:SHOWN], quantity[:SHOWN], qualifier[:SHOWN]))
+        raise ValueError(f"no fact for {wanted}; nearest: {nearest(wanted, map(label, _decided()))}")
     fact, spread = _decided()[key]
     number = value_si(fact)[0]
     return fact, number, spread or (number, number)
@@ -219,7 +224,7 @@ def fact_in_force(entity: str, quantity: str, qualifier: str = "") -> tuple[Fact
 def nearest(name: str, choices) -> list[str]:
     """The choices nearest to a misspelt name, best first, or all of them where none is near."""
     folded = {str(choice).lower(): str(choice) for choice in choices}
-    close = difflib.get_close_matches(str(name).lower(), list(folded), n=4, cutoff=0.5)
+    close = difflib.get_close_matches(str(name)[: 3 * SHOWN].lower(), list(folded), n=4, cutoff=0.5)
     return [folded[key] for key in close] or sorted(folded.values())[:40]
 
 
@@ -228,14 +233,25 @@ def resolve(kind: str, name: str) -> str:
 
     Raises ValueError with the nearest names for an unknown one.
     """
-    if not isinstance(name, str):
-        raise ValueError(f"{kind}={name!r}: expected an id or a name as text")
+    aliases = _aliases(instance("kind", kind, str, "a kind of entity"))
+    instance(kind, name, str, "an id or a name")
+    if name.lower() not in aliases:
+        raise ValueError(f"{kind}={shown(name)} is unknown; nearest: {', '.join(nearest(name, _spelt(kind)))}")
+    return aliases[name.lower()]
+
+
+@cache
+def _spelt(kind: str) -> dict[str, str]:
+    """Ids of one kind of entity by every name, as the sources spell it."""
     ids = [entity.id for entity in entities().values() if entity.kind == kind]
-    aliases = {row.alias: row.id for row in names() if row.id in ids} | {entity: entity for entity in ids}
-    table = {alias.lower(): entity for alias, entity in aliases.items()}
-    if name.lower() not in table:
-        raise ValueError(f"{kind}={name!r} is unknown; nearest: {', '.join(nearest(name, aliases))}")
-    return table[name.lower()]
+    if not ids:
+        refuse("kind", kind, f"allowed are {', '.join(sorted({entity.kind for entity in entities().values()}))}")
+    return {row.alias: row.id for row in names() if row.id in ids} | {entity: entity for entity in ids}
+
+
+@cache
+def _aliases(kind: str) -> dict[str, str]:
+    return {alias.lower(): entity for alias, entity in _spelt(kind).items()}
 
 
 def assemble(spec_type: type[Spec], entity: str, **given) -> dict:
@@ -268,10 +284,10 @@ def _field_value(kind: str, found: dict[str, Ruled]):
         printed = " ".join(ruled.fact.value_printed for _, ruled in sorted(found.items()))
         return tuple(int(number) for number in re.findall(r"\d+", printed))
     fact = found[""].fact
-    return fact.value_printed if kind == "str" else {"int": int, "float": float}[kind](value_si(fact)[0])
+    number = {"int": int, "float": float}.get(kind)
+    return number(value_si(fact)[0]) if number else fact.value_printed
 
 
-@cache
 def core(name: str) -> Core:
     """A NeuronCore by id, e.g. "neuroncore-v3".
 
@@ -280,7 +296,11 @@ def core(name: str) -> Core:
     >>> core("neuroncore-v3").tensor.clock_hz
     2400000000.0
     """
-    entity = resolve("core", name)
+    return _core(resolve("core", name))
+
+
+@cache
+def _core(entity: str) -> Core:
     engines = {
         part: Engine(**assemble(Engine, f"{entity}.{part}")) for part in ("tensor", "vector", "scalar", "gpsimd")
     }
@@ -341,9 +361,10 @@ def _scaled(base: Chip, kwargs: dict) -> Chip:
     return Chip(**known | {"ranges": ranges, "sources": sourced, "estimates": frozenset(sourced)})
 
 
-def chips() -> list[str]:
+@cache
+def chips() -> tuple[str, ...]:
     """Ids of all chips of the catalog."""
-    return [entity.id for entity in entities().values() if entity.kind == "chip"]
+    return tuple(entity.id for entity in entities().values() if entity.kind == "chip")
 
 
 @cache
@@ -376,6 +397,6 @@ def precision(name: str | Precision) -> Precision:
     """
     if isinstance(name, Precision):
         return name
-    if name not in _precisions():
-        raise ValueError(f"precision={name!r} is unknown; nearest: {', '.join(nearest(name, _precisions()))}")
+    if instance("precision", name, str, "a preset or a Precision") not in _precisions():
+        raise ValueError(f"precision={shown(name)} is unknown; nearest: {', '.join(nearest(name, _precisions()))}")
     return _precisions()[name]

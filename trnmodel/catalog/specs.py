@@ -1,19 +1,29 @@
 """Frozen specs in base units: what a chip is made of, and what a precision means.
 
-A field's name is the name of the quantity in `data/facts`; a mapping's key is the fact's qualifier (a dtype).
-NaN stands for "not published". `sources` maps a field to the ids of the facts that it was built from, `ranges` maps
-a field to its low/high pair where sources disagree and nothing decides, `estimates` names the fields whose chosen
-fact is our own estimate (confidence D).
+A field's name is the name of the quantity in `data/facts`; a mapping's key is the fact's qualifier (a dtype). What a
+field may hold follows from its annotation, its name and its default, and is checked when a spec is made. A number may
+be an array. NaN stands for "not published". `sources` maps a field to the ids of the facts that it was built from,
+`ranges` maps a field to its low/high pair where sources disagree and nothing decides, `estimates` names the fields
+whose chosen fact is our own estimate (confidence D).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields
+from functools import cache
 from types import MappingProxyType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from trnmodel.arguments import HUGE, TINY, choice, flag, instance, integer, number, numbers, refuse, text
 
 NAN = math.nan
+ROUNDING = 1e-9
+STORED = ("weights", "experts", "kv", "activations")
+Check = Callable[[str, Any], Any]
 
 
 def _mapping():
@@ -21,15 +31,96 @@ def _mapping():
     return field(default_factory=lambda: MappingProxyType({}))
 
 
-def _check_numbers(spec) -> None:
-    """Refuse negative and infinite numbers anywhere in a spec."""
-    for spec_field in fields(spec):
-        value = getattr(spec, spec_field.name)
-        pairs = value.items() if isinstance(value, Mapping) else [("", value)]
-        for key, number in pairs:
-            if isinstance(number, (int, float)) and not math.isnan(number) and not 0 <= number < math.inf:
-                label = f"{spec_field.name}[{key}]" if key else spec_field.name
-                raise ValueError(f"{spec.id}: {label} = {number!r} must be finite and not negative")
+def _number_check(spec_field: Field) -> Check:
+    """What a number may be: rates, sizes and shares are above zero; times, overlaps and what is 0 by default may be 0.
+
+    A share and an overlap end at 1. "Not published" and "no limit" are allowed where they are the default.
+    """
+    name, default = spec_field.name, spec_field.default
+    time = name.endswith(("_s", "_cycle")) and "_per_" not in name
+    low = 0.0 if default == 0 or time or "overlap" in name else TINY
+    high = 1.0 if "overlap" in name or name.endswith("share") else max(HUGE, default if default == math.inf else 0)
+    reach = 1 + ROUNDING if high == 1 else high  # a fit may end one rounding beyond 1
+    unknown = default is MISSING or default != default
+
+    def check(label: str, value: Any) -> Any:
+        if type(value) in (float, int):
+            if low <= value <= reach:
+                return min(value, high)
+            if unknown and value != value:
+                return NAN  # one NaN, so that equal specs are equal
+        array = np.array(numbers(label, value, low, high, unknown=unknown))
+        array.setflags(write=False)
+        return array if array.ndim else float(array)
+
+    return check
+
+
+def _items_check(kind: type, item: Check) -> Check:
+    """A tuple or a set of checked items."""
+
+    def check(label: str, value: Any) -> Any:
+        if not isinstance(value, tuple | list | set | frozenset):
+            refuse(label, value, f"allowed is a {kind.__name__}")
+        return kind([item(label, one) for one in value])
+
+    return check
+
+
+def _mapping_check(item: Check) -> Check:
+    """A read-only mapping from words to checked items."""
+
+    def check(label: str, value: Any) -> Any:
+        known = instance(label, value, Mapping, "a mapping from words")
+        return MappingProxyType({text(label, key): item(f"{label}[{key}]", known[key]) for key in known})
+
+    return check
+
+
+def _pair(label: str, value: Any) -> tuple[float, float]:
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        refuse(label, value, "allowed is a low and a high")
+    low, high = (number(label, end, high=math.inf, unknown=True) for end in value)
+    return low, high
+
+
+def _check(spec_field: Field, hint: Any) -> Check:
+    """The check of a field, by its annotation."""
+    kind, inner = get_origin(hint), get_args(hint)
+    if hint is float:
+        return _number_check(spec_field)
+    if hint is int:
+        return lambda label, value: integer(label, value, 0 if spec_field.default == 0 else 1)
+    if hint is str:
+        return text
+    if kind is Literal:
+        return lambda label, value: choice(label, value, inner)
+    if kind is tuple:
+        return _items_check(tuple, integer)
+    if kind is frozenset:
+        return _items_check(frozenset, text)
+    if kind is Mapping:
+        pairs = inner[1] == tuple[float, float]
+        items = _number_check(spec_field) if inner[1] is float else _pair if pairs else _items_check(tuple, text)
+        return _mapping_check(items)
+    wanted = inner or (hint,)
+    words = " or ".join("None" if one is type(None) else one.__name__ for one in wanted)
+    return lambda label, value: instance(label, value, wanted, words)
+
+
+@cache
+def _checks(spec_type: type[Spec]) -> tuple[tuple[str, Check], ...]:
+    """The checks of a kind of spec, by field."""
+    hints = get_type_hints(spec_type)
+    return tuple((spec_field.name, _check(spec_field, hints[spec_field.name])) for spec_field in fields(spec_type))
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+        return np.array_equal(one, other, equal_nan=True)
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    return one is other or one == other
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -47,8 +138,9 @@ class Spec:
     estimates: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        self.__setstate__(vars(self).copy())
-        _check_numbers(self)
+        text("id", self.id)
+        for name, check in _checks(type(self)):
+            object.__setattr__(self, name, check(f"{self.id}: {name}", getattr(self, name)))
 
     def __getstate__(self) -> dict:
         """Plain dictionaries, since a read-only view cannot be pickled."""
@@ -60,24 +152,26 @@ class Spec:
         for name, value in state.items():
             if isinstance(value, dict):
                 value = MappingProxyType(dict(value))
-            object.__setattr__(self, name, NAN if value != value else value)  # one NaN, so that equal specs are equal
-
-    def _compared(self) -> tuple:
-        return tuple(getattr(self, spec_field.name) for spec_field in fields(self) if spec_field.compare)
+            object.__setattr__(self, name, NAN if isinstance(value, float) and value != value else value)
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self._compared() == other._compared()
+        if type(self) is not type(other):
+            return False
+        compared = (spec_field.name for spec_field in fields(self) if spec_field.compare)
+        return all(_same(getattr(self, name), getattr(other, name)) for name in compared)
 
     def __hash__(self) -> int:
         return hash((type(self), self.id))
 
     def range(self, name: str) -> tuple[float, float]:
         """Low and high of a field ("hbm_bytes_per_s", "peak_flop_per_s[bf16]"); equal where decided."""
-        if name in self.ranges:
+        if text("name", name) in self.ranges:
             return self.ranges[name]
-        field_name, _, key = name.rstrip("]").partition("[")
-        value = getattr(self, field_name)
-        value = value[key] if key else value
+        field_name, _, key = name.removesuffix("]").partition("[")
+        value = vars(self).get(field_name)
+        value = value.get(key) if isinstance(value, Mapping) else value if not key else None
+        if not isinstance(value, int | float | np.ndarray):
+            refuse("name", name, f'allowed is a number of {self.id}, such as "hbm_bytes" or "peak_flop_per_s[bf16]"')
         return value, value
 
 
@@ -165,15 +259,19 @@ class Chip(Spec):
     scaleout_max_bytes_per_s_per_dir: float = NAN
     tdp_w: float = NAN
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.lnc_default not in self.lnc_choices:
+            refuse(f"{self.id}: lnc_default", self.lnc_default, f"allowed are its lnc_choices, {self.lnc_choices}")
+
     def peak(self, dtype: str, sparse: bool = False) -> float:
         """Peak of the whole chip at a compute dtype. [FLOP/s]
 
         Raises ValueError, naming the dtypes that have a printed peak, where this one has none.
         """
-        peaks = self.sparse_peak_flop_per_s if sparse else self.peak_flop_per_s
-        if dtype not in peaks:
-            kind = "sparse" if sparse else "dense"
-            raise ValueError(f"dtype={dtype!r}: {self.id} has no {kind} peak for it; it has {sorted(peaks)}")
+        peaks = self.sparse_peak_flop_per_s if flag("sparse", sparse) else self.peak_flop_per_s
+        if not isinstance(dtype, str) or dtype not in peaks:
+            refuse("dtype", dtype, f"{self.id} has no {'sparse' if sparse else 'dense'} peak for it; it has {[*peaks]}")
         return peaks[dtype]
 
     def hbm_bytes_per_logical_core(self, lnc: int | None = None) -> float:
@@ -185,10 +283,14 @@ class Chip(Spec):
         >>> tm.chip("trainium3").hbm_bytes_per_logical_core(2) / tm.units.GIB
         36.0
         """
-        lnc = self.lnc_default if lnc is None else lnc
-        if lnc not in self.lnc_choices:
-            raise ValueError(f"lnc={lnc!r}: {self.id} allows {self.lnc_choices}")
-        return self.hbm_bytes * lnc / self.cores
+        return self.hbm_bytes * self.logical(lnc) / self.cores
+
+    def logical(self, lnc: int | None = None) -> int:
+        """Physical cores of a logical one: as asked for, if the chip allows that many, else by its default."""
+        cores = self.lnc_default if lnc is None else integer("lnc", lnc)
+        if cores not in self.lnc_choices:
+            refuse("lnc", lnc, f"{self.id} allows {self.lnc_choices}")
+        return cores
 
 
 @dataclass(frozen=True)
@@ -222,15 +324,14 @@ class Precision:
 
         if self.experts is None:
             object.__setattr__(self, "experts", self.weights)
+        text("name", self.name)
         for part in ("weights", "experts", "kv", "activations", "compute", "attention"):
             given = getattr(self, part)
             dtype = dtype_aliases().get(given, given) if isinstance(given, str) else given
-            if not isinstance(dtype, str) or dtype not in dtypes():
-                raise ValueError(f"{part}={given!r}: unknown dtype; allowed are {sorted(dtypes())}")
-            object.__setattr__(self, part, dtype)
+            object.__setattr__(self, part, choice(part, dtype, dtypes()))
 
     def storage_bytes(self, part: str) -> float:
         """Bytes of one element of `part` ("weights", "experts", "kv", "activations"), block scales included. [B]"""
         from trnmodel.catalog.load import dtypes
 
-        return dtypes()[getattr(self, part)]
+        return dtypes()[getattr(self, choice("part", part, STORED))]

@@ -10,16 +10,25 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from types import MappingProxyType
 from typing import Literal
 
 import msgspec
+import numpy as np
 
+from trnmodel.arguments import integer, number, refuse
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import NAN, Chip, Spec
 
+AXES = "xyz"
+MEDIA = ("pcb", "backplane", "cross-rack")
+NEEDED = {
+    "torus": ("torus_shape",),
+    "planes": ("racks", "compute_trays_per_rack", "chips_per_tray", "plane_positions", "switch_trays_per_rack",
+               "switches_per_plane", "switch_id", "port_lanes", "lane_id"),
+}  # fmt: skip
 Fabric = Literal["single", "switch", "mesh", "torus", "planes"]
 
 
@@ -96,11 +105,35 @@ class System(Spec):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if isinstance(self.count, bool) or not isinstance(self.count, int) or self.count < 1:
-            raise ValueError(f"count={self.count!r}: expected a whole number of at least 1")
-        counted = math.prod(self.torus_shape) if self.torus_shape else self._chips_in_trays()
+        for spec_field in fields(self):
+            value = getattr(self, spec_field.name)
+            if "_bytes" not in spec_field.name and isinstance(value, np.ndarray):
+                refuse(f"{self.id}: {spec_field.name}", value, "allowed is one number, for it shapes the fabric")
+        if self.chip_id not in load.chips():
+            refuse(f"{self.id}: chip_id", self.chip_id, "allowed are the ids of chips")
+        self._check_fabric()
+        counted = math.prod(self.torus_shape) if self.fabric == "torus" else self._chips_in_trays()
         if counted and counted != self.domain_chips:
-            raise ValueError(f"{self.id}: {counted} chips by shape or trays, domain_chips = {self.domain_chips}")
+            raise ValueError(f"{self.id}: {counted} chips by shape or trays, domain_chips={self.domain_chips}")
+
+    def _check_fabric(self) -> None:
+        """Refuse a composition from which its kind of fabric cannot be built."""
+        shape, switched = self.torus_shape, self.fabric == "planes"
+        if len(shape) > len(AXES) or 1 in shape:
+            refuse(f"{self.id}: torus_shape", shape, "allowed are up to three sizes from 2")
+        needed = (*NEEDED.get(self.fabric, ()), *(("pcb_switch_id",) if self.pcb_switches_per_tray else ()))
+        for name in needed:
+            value = getattr(self, name)
+            if not value or value != value:
+                refuse(f"{self.id}: {name}", value, f"needed for fabric={self.fabric!r}")
+        if switched and self.racks not in (1, 2):
+            refuse(f"{self.id}: racks", self.racks, "allowed are 1 and 2 where racks are joined chip by chip")
+        if switched and not self.scaleup_lanes.keys() >= set(MEDIA):
+            refuse(f"{self.id}: scaleup_lanes", dict(self.scaleup_lanes), f"allowed are lanes of {', '.join(MEDIA)}")
+        rates = self.scaleup_bytes_per_s_per_dir.keys()
+        parts = {"instance", "ultraserver"} if len(shape) == len(AXES) else {"instance"}
+        if self.fabric == "torus" and not (rates >= parts if "instance" in rates else "" in rates):
+            refuse(f"{self.id}: scaleup_bytes_per_s_per_dir", sorted(rates), f"allowed are '' or {sorted(parts)}")
 
     def _chips_in_trays(self) -> float:
         known = self.racks * self.compute_trays_per_rack * self.chips_per_tray
@@ -140,7 +173,7 @@ class System(Spec):
     @property
     def scaleout_bytes_per_s_per_dir(self) -> float:
         """EFA rate of one chip. [B/s]"""
-        if math.isnan(self.network_bytes_per_s_per_dir):
+        if np.all(np.isnan(self.network_bytes_per_s_per_dir)):
             return self.chip.scaleout_bytes_per_s_per_dir
         return self.network_bytes_per_s_per_dir / self.domain_chips
 
@@ -177,20 +210,21 @@ class System(Spec):
         ValueError
             The system is not offered with that rate.
         """
-        offered = sorted(self.scaleout_option_bytes_per_s_per_dir.values())
-        if bytes_per_s_per_dir not in offered:
-            raise ValueError(f"bytes_per_s_per_dir={bytes_per_s_per_dir!r}: {self.id} is offered with {offered}")
-        return replace(self, network_bytes_per_s_per_dir=bytes_per_s_per_dir * self.domain_chips)
+        rate, offered = number("bytes_per_s_per_dir", bytes_per_s_per_dir), self.scaleout_option_bytes_per_s_per_dir
+        if rate not in offered.values():
+            refuse("bytes_per_s_per_dir", bytes_per_s_per_dir, f"{self.id} is offered with {sorted(offered.values())}")
+        return replace(self, network_bytes_per_s_per_dir=rate * self.domain_chips)
 
     def with_switch_trays(self, trays: int) -> System:
         """The same system with more or fewer switch trays a rack, each tray holding what it holds now.
 
         A fifth tray in the NL32x2 rack makes its redundant backplane lanes useful.
         """
-        if not self.switch_trays_per_rack or trays < 1:
-            raise ValueError(f"trays={trays!r}: {self.id} has {self.switch_trays_per_rack:g} switch trays; at least 1")
-        per_plane = self.switches_per_plane * trays / self.switch_trays_per_rack
-        return replace(self, switch_trays_per_rack=float(trays), switches_per_plane=per_plane)
+        wanted = integer("trays", trays)
+        if not self.switch_trays_per_rack:
+            refuse("trays", trays, f"{self.id} has no switch trays")
+        per_plane = self.switches_per_plane * wanted / self.switch_trays_per_rack
+        return replace(self, switch_trays_per_rack=float(wanted), switches_per_plane=per_plane)
 
 
 @cache
@@ -283,7 +317,9 @@ def system(name: str | System, count: int = 1) -> System:
     64
     """
     found = name if isinstance(name, System) else _system(_resolved(name))
-    return found if count == 1 else replace(found, count=count)
+    if type(count) is int and count == 1:
+        return found
+    return replace(found, count=integer("count", count))
 
 
 def systems() -> list[str]:

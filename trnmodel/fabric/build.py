@@ -11,10 +11,13 @@ import math
 from collections import Counter
 from itertools import combinations, product
 
-from trnmodel.catalog.systems import System
+import numpy as np
 
-AXES = "xyz"
-MEDIA = ("pcb", "backplane", "cross-rack")
+from trnmodel.arguments import refuse
+from trnmodel.catalog.systems import AXES, MEDIA, System
+
+LARGEST_TORUS = 2**14  # chips; an intact torus answers in closed form
+LARGEST_WORK = 2**21  # links times chips; what a flow between all pairs takes
 
 
 def letter(position: int) -> str:
@@ -119,13 +122,14 @@ def _wire(graph, system: System, one: str, other: str, lanes: float, medium: str
 def _switch_trays(graph, system: System, rack: int) -> None:
     planes = max(plane_of(system).values()) + 1
     per_tray = planes * system.switches_per_plane / system.switch_trays_per_rack
+    chips = [(n, d["plane"]) for n, d in graph.nodes(data=True) if d["kind"] == "chip" and d["rack"] == rack]
     for number, plane in product(range(int(system.switches_per_plane)), range(planes)):
         tray = int((number * planes + plane) // per_tray)
         node = f"rack{rack}/plane{plane}/switch{number}"
         place = {"rack": rack, "tray": tray, "plane": plane, "position": number}
         graph.add_node(node, kind="switch", part=system.switch_id, medium="backplane", **place)
-        for chip in [n for n, d in graph.nodes(data=True) if d["kind"] == "chip" and d["rack"] == rack]:
-            if graph.nodes[chip]["plane"] == plane:
+        for chip, own in chips:
+            if own == plane:
                 _wire(graph, system, chip, node, system.port_lanes, "backplane")
 
 
@@ -165,9 +169,12 @@ def check(system: System, graph) -> None:
     Raises
     ------
     ValueError
-        A switch has more lanes or links than its data sheet, a chip's lanes do not sum to the printed ones, or the
-        rate of a link is not published.
+        A switch has more lanes or links than its data sheet, a chip's lanes do not sum to the printed ones, the chips
+        are not as many as the domain has, or the rate of a link is not published.
     """
+    found = sum(kind == "chip" for _, kind in graph.nodes(data="kind"))
+    if found != system.domain_chips:
+        raise ValueError(f"{system.id}: {found} chips in trays and planes, domain_chips={system.domain_chips}")
     unknown = [(u, v) for u, v, rate in graph.edges(data="bytes_per_s_per_dir") if math.isnan(rate)]
     if unknown:
         raise ValueError(f"{system.id}: no scale-up rate of its links is published")
@@ -203,6 +210,21 @@ def _check_chip(system: System, graph, node: str) -> None:
             )
 
 
+def _check_size(system: System) -> None:
+    """Refuse a fabric whose graph or flow would take minutes, and rates that are not one number."""
+    for name in ("scaleup_bytes_per_s_per_dir", "scaleup_lanes"):
+        if any(map(np.ndim, getattr(system, name).values())):
+            refuse(f"{system.id}: {name}", dict(getattr(system, name)), "a graph has one number for each")
+    chips, board = system.domain_chips, max(system.pcb_switches_per_tray, len(plane_of(system)))
+    if system.fabric == "torus":
+        most = LARGEST_TORUS
+    else:
+        links = {"mesh": (chips - 1) / 2, "planes": system.switches_per_plane + board + 1}.get(system.fabric, 1)
+        most = math.sqrt(LARGEST_WORK / max(links, 1)) if system.fabric != "single" else 1
+    if chips > most:
+        refuse(f"{system.id}: domain_chips", chips, f"allowed are up to {most:.0f} for fabric={system.fabric!r}")
+
+
 def narrow(data: dict, lost: float, system: System) -> None:
     """Take lanes from a link: whole ports stay, the port that lost some keeps the next power of two."""
     port = data["lanes"] if math.isnan(system.port_lanes) else system.port_lanes
@@ -218,6 +240,7 @@ def build(system: System):
     """The checked graph of one scale-up domain."""
     import networkx as nx
 
+    _check_size(system)
     graph = nx.Graph()
     if system.fabric == "single":
         graph.add_node("chip0", kind="chip", rack=0, tray=0, plane=0, position="A")

@@ -100,7 +100,7 @@ def latency_matrix(graph, chip_s: float, switch_s: float) -> NDArray:
     index = {node: number for number, node in enumerate(graph)}
     cost = {node: chip_s if kind == "chip" else switch_s for node, kind in graph.nodes(data="kind")}
     live = [(u, v) for u, v, rate in graph.edges(data="bytes_per_s_per_dir") if rate > 0]
-    ends = np.array([(index[u], index[v]) for u, v in live]).T
+    ends = np.array([(index[u], index[v]) for u, v in live], dtype=np.int64).reshape(-1, 2).T
     weights = [(cost[u] + cost[v]) / 2 for u, v in live]  # half of each end: all of what lies between, and one chip
     chips = [index[chip] for chip in chip_nodes(graph)]
     matrix = coo_array((weights, tuple(ends)), shape=(len(index),) * 2)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
+from trnmodel.arguments import choice, instance, integer, refuse, shown, text
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as find_system
 from trnmodel.fabric import build, flow
 
 LARGEST_LP = 512  # chips; beyond it an intact torus answers in closed form
+METRICS, SCOPES = ("edges", "intermediate"), ("world", "rack")
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,15 +28,19 @@ class Topology:
     graph: object
     intact: bool = True
 
+    def __post_init__(self) -> None:
+        import networkx as nx
+
+        instance("system", self.system, System, "a System")
+        instance("graph", self.graph, nx.Graph, "a graph as `topology` builds it")
+
     @property
     def chips(self) -> list[str]:
         """Names of the chips."""
         return flow.chip_nodes(self.graph)
 
     def _scope(self, scope: str) -> list:
-        if scope not in ("world", "rack"):
-            raise ValueError(f"scope={scope!r}: expected 'world' or 'rack'")
-        if scope == "world":
+        if choice("scope", scope, SCOPES) == "world":
             return [self.graph]
         racks = dict(self.graph.nodes(data="rack"))
         return [self.graph.subgraph(n for n in self.graph if racks[n] == rack) for rack in sorted(set(racks.values()))]
@@ -56,9 +63,7 @@ class Topology:
         scope : str
             "world" for all pairs, "rack" for pairs in the same rack. [-]
         """
-        if metric not in ("edges", "intermediate"):
-            raise ValueError(f"metric={metric!r}: expected 'edges' or 'intermediate'")
-        self._scope(scope)
+        choice("metric", metric, METRICS), choice("scope", scope, SCOPES)
         racks = np.array([self.graph.nodes[chip]["rack"] for chip in self.chips])
         sources = len(self._hops)
         counted = self._hops > 0
@@ -81,10 +86,18 @@ class Topology:
         return sum(h * n for h, n in histogram.items()) / max(sum(histogram.values()), 1)
 
     def path(self, one: str, other: str) -> list[str]:
-        """One of the shortest paths between two chips, both ends named."""
+        """One of the shortest paths between two chips, both ends named.
+
+        Raises ValueError where one of them is no chip, or where failures have cut them off from each other.
+        """
         import networkx as nx
 
+        for name, chip in (("one", one), ("other", other)):
+            if text(name, chip) not in self.graph:
+                refuse(name, chip, f"{self.system.id} has no such chip; the first is {self.chips[0]}")
         live = nx.subgraph_view(self.graph, filter_edge=lambda u, v: self.graph[u][v]["bytes_per_s_per_dir"] > 0)
+        if not nx.has_path(live, one, other):
+            refuse("other", other, f"nothing joins it to {one}")
         return nx.shortest_path(live, one, other)
 
     def injection_by_medium(self) -> dict[str, float]:
@@ -146,11 +159,15 @@ class Topology:
         return self.flow(scope).bytes_per_s_per_pair
 
     def oversubscription(self, scope: str = "world") -> float:
-        """What a chip can inject over what all-to-all lets it deliver; 1 on a non-blocking switch. [-]"""
+        """What a chip can inject over what all-to-all lets it deliver; 1 on a non-blocking switch. [-]
+
+        Infinite where failures have cut chips off; NaN for a single chip.
+        """
         graph = self._scope(scope)[0]
         chips = flow.chip_nodes(graph)
         injection = min(sum(d["bytes_per_s_per_dir"] for d in graph[chip].values()) for chip in chips)
-        return injection / (self.all_to_all_bytes_per_s_per_pair(scope) * (len(chips) - 1))
+        delivered = self.all_to_all_bytes_per_s_per_pair(scope) * (len(chips) - 1)
+        return math.inf if delivered == 0 else injection / delivered
 
     @property
     def switch_counts(self) -> dict[str, int]:
@@ -160,9 +177,9 @@ class Topology:
     def without(
         self,
         lanes: Mapping[tuple[str, str], int] | None = None,
-        links: Iterable[tuple[str, str]] = (),
-        switches: Iterable[str] = (),
-        switch_trays: Iterable[tuple[int, int]] = (),
+        links: Collection[tuple[str, str]] = (),
+        switches: Collection[str] = (),
+        switch_trays: Collection[tuple[int, int]] = (),
     ) -> Topology:
         """The same fabric after failures; spare links take over where there are any.
 
@@ -170,43 +187,63 @@ class Topology:
         ----------
         lanes : mapping
             Lanes lost of each link, by its two ends. A port that lost lanes trains down to a power of two. [-]
-        links : iterable of (str, str)
+        links : collection of (str, str)
             Links lost whole, by their two ends. [-]
-        switches : iterable of str
+        switches : collection of str
             Failed switches. [-]
-        switch_trays : iterable of (int, int)
+        switch_trays : collection of (int, int)
             Switch trays pulled, by rack and tray. [-]
 
         Raises
         ------
         ValueError
-            There is no such link, switch or tray.
+            There is no such link, switch or tray, the link has not as many lanes, or the fabric is so large that only
+            the intact one has an answer.
         """
+        if self._large_torus:
+            raise ValueError(f"{self.system.id}: failures are answered for up to {LARGEST_LP} chips")
+        lost = instance("lanes", {} if lanes is None else lanes, Mapping, "a mapping from links to lanes")
         graph = self.graph.copy()
-        for link in [*(lanes or {}), *links]:
-            if not graph.has_edge(*link):
-                raise ValueError(f"lanes or links={link!r}: {self.system.id} has no such link")
-        for link, lost in (lanes or {}).items():
-            build.narrow(graph.edges[link], lost, self.system)
-        graph.remove_edges_from(links)
-        graph.remove_nodes_from([*map(self._switch, switches), *self._in_trays(switch_trays)])
+        for link in lost:
+            data = graph.edges[self._link("lanes", link)]
+            if math.isnan(data["lanes"]):
+                refuse("lanes", link, f"the lanes of links of {self.system.id} are not published; use links")
+            build.narrow(data, integer(f"lanes[{shown(link)}]", lost[link], 1, int(data["lanes"])), self.system)
+        graph.remove_edges_from([self._link("links", link) for link in _listed("links", links)])
+        graph.remove_nodes_from([*map(self._switch, _listed("switches", switches)), *self._in_trays(switch_trays)])
         if self.system.fabric == "planes":
             build.activate(graph, self.system)
         return Topology(self.system, graph, intact=False)
 
+    def _link(self, name: str, ends: Any) -> tuple[str, str]:
+        if not isinstance(ends, tuple | list) or list(map(type, ends)) != [str, str] or not self.graph.has_edge(*ends):
+            refuse(name, ends, f"{self.system.id} has no such link")
+        return ends[0], ends[1]
+
     def _switch(self, node: str) -> str:
-        if node not in self.graph or self.graph.nodes[node]["kind"] != "switch":
-            raise ValueError(f"switches={node!r}: {self.system.id} has no such switch")
+        if not isinstance(node, str) or node not in self.graph or self.graph.nodes[node]["kind"] != "switch":
+            refuse("switches", node, f"{self.system.id} has no such switch")
         return node
 
-    def _in_trays(self, trays: Iterable[tuple[int, int]]) -> list[str]:
-        found = {tray: [] for tray in trays}
+    def _in_trays(self, trays: Collection[tuple[int, int]]) -> list[str]:
+        found: dict[tuple[int, int], list[str]] = {}
+        for tray in _listed("switch_trays", trays):
+            if not isinstance(tray, tuple | list) or len(tray) != 2:
+                refuse("switch_trays", tray, "allowed are pairs of a rack and a tray, from 0")
+            found[integer("switch_trays", tray[0], 0), integer("switch_trays", tray[1], 0)] = []
         for node, data in self.graph.nodes(data=True):
             if data.get("medium") == "backplane" and (data["rack"], data["tray"]) in found:
                 found[data["rack"], data["tray"]].append(node)
         if not all(found.values()):
-            raise ValueError(f"switch_trays={[*found]!r}: {self.system.id} has no such tray (rack, tray), from 0")
+            refuse("switch_trays", [*found], f"{self.system.id} has no such tray (rack, tray), from 0")
         return [node for nodes in found.values() for node in nodes]
+
+
+def _listed(name: str, items: Any) -> Collection:
+    """What was given as a list of things; a text or a mapping is none."""
+    if isinstance(items, str | bytes | Mapping) or not isinstance(items, Collection):
+        refuse(name, items, "allowed is a list")
+    return items
 
 
 def topology(system: str | System) -> Topology:

@@ -1,7 +1,8 @@
 """Untrusted `config.json` files -> checked fields.
 
-A file is hostile until shown otherwise: its size, its nesting, doubled keys, NaN and every value that is read are
-checked, and what is wrong becomes one ValueError that names the file, the key, the value and what is allowed.
+A file is hostile until shown otherwise: that it is a file, its size, its nesting, doubled keys, NaN and every value
+that is read are checked, and what is wrong becomes one ValueError that names the file, the key, the value and what is
+allowed.
 """
 
 from __future__ import annotations
@@ -9,21 +10,24 @@ from __future__ import annotations
 import json
 import math
 import re
-import reprlib
-from collections import defaultdict
+import stat
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn
 
 import msgspec
 
+from trnmodel.arguments import refuse, shown
 from trnmodel.catalog.load import DATA, nearest, read_csv
 from trnmodel.units import MIB
 
-MAX_FILE_BYTES = MIB
+MAX_FILE_BYTES, MAX_DEPTH, MAX_DIGITS = MIB, 32, 4000
+MAX_CLASSES, MAX_CLASS_NAME, MAX_ORIGIN = 16, 100, 200
 MAX_LAYERS, MAX_HEADS, MAX_EXPERTS = 2**12, 2**14, 2**16
 MAX_WIDTH, MAX_TABLE, MAX_TOKENS = 2**22, 2**24, 2**40
 
@@ -36,7 +40,9 @@ EXPERTS = "num_experts|num_local_experts|n_routed_experts"
 SHAPE = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size")
 TOP_K = "num_experts_per_tok|experts_per_token"
 
-_CLASS = re.compile(r"^(?P<family>\w+?)(?P<task>For[A-Z]\w*|(?:With)?LMHeadModel|EncoderModel|TextModel|Model)$")
+_TASK = re.compile("For[A-Z]")
+_ENDINGS = ("WithLMHeadModel", "LMHeadModel", "EncoderModel", "TextModel", "Model")
+_QUOTED, _BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL), re.compile(rb"[][{}]")
 _POSITIVE = ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "rope_theta")
 _MISSING = object()
 
@@ -60,15 +66,20 @@ def defaults() -> Mapping[str, Mapping[str, Any]]:
     return MappingProxyType(table)
 
 
+def printed(path: Path) -> str:
+    """A path as messages show it: on one line, its end where it is long."""
+    line = "".join(letter if letter.isprintable() else "?" for letter in str(path))
+    return line if len(line) <= MAX_ORIGIN else f"...{line[-MAX_ORIGIN:]}"
+
+
 def _refuse(origin: str, key: str, value: Any, allowed: str) -> NoReturn:
-    raise ValueError(f"{origin}: {key}={reprlib.repr(value)}: {allowed}")
+    refuse(f"{origin}: {key[:MAX_CLASS_NAME]}", value, allowed)
 
 
 def _pairs(origin: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) != len(pairs):
-        keys = [key for key, _ in pairs]
-        doubled = next(key for key in keys if keys.count(key) > 1)
+        doubled = Counter(key for key, _ in pairs).most_common(1)[0][0]
         _refuse(origin, doubled, [value for key, value in pairs if key == doubled], "the key is given more than once")
     return values
 
@@ -79,28 +90,54 @@ def _constant(origin: str, token: str) -> float:
     return math.inf
 
 
+def _whole(digits: str) -> int | float:
+    """A whole number; one that no key takes and that Python would not print is as good as infinite."""
+    return int(digits) if len(digits) <= MAX_DIGITS else math.inf
+
+
+def _content(path: Path, origin: str) -> bytes:
+    """The bytes of a regular file of a reasonable size; of a folder, of the configuration in it."""
+    try:
+        path = path / "config.json" if stat.S_ISDIR(path.stat().st_mode) else path
+        state = path.stat()
+        content = b""
+        if stat.S_ISREG(state.st_mode):  # a pipe would be waited for, a device has no end
+            with path.open("rb") as stream:
+                content = stream.read(MAX_FILE_BYTES + 1)
+    except FileNotFoundError:
+        raise ValueError(f"{origin}: no such file") from None
+    except OSError as error:
+        raise ValueError(f"{origin}: cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise ValueError(f"{origin}: no path: {error}") from None
+    if not stat.S_ISREG(state.st_mode):
+        raise ValueError(f"{origin}: no regular file")
+    if len(content) > MAX_FILE_BYTES:
+        raise ValueError(f"{origin}: the file is {state.st_size} B; allowed are up to {MAX_FILE_BYTES} B")
+    return content
+
+
+def _depth(content: bytes) -> int:
+    """How deeply lists and objects of a JSON text are nested."""
+    brackets = _BRACKET.findall(_QUOTED.sub(b"", content))
+    return max(accumulate(1 if bracket in b"[{" else -1 for bracket in brackets), default=0)
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file, or one ValueError that says why not."""
-    origin = str(path)
-    path = path / "config.json" if path.is_dir() else path
-    if not path.is_file():
-        raise ValueError(f"{origin}: no such file")
-    with path.open("rb") as stream:
-        content = stream.read(MAX_FILE_BYTES + 1)
-    if len(content) > MAX_FILE_BYTES:
-        raise ValueError(f"{origin}: the file is {path.stat().st_size} B; allowed are up to {MAX_FILE_BYTES} B")
+    origin = printed(path)
+    content = _content(path, origin)
+    if _depth(content) > MAX_DEPTH:
+        raise ValueError(f"{origin}: nested too deeply for a model configuration, allowed are {MAX_DEPTH} levels")
     try:
         values = json.loads(
             content.decode("utf-8"),
             object_pairs_hook=lambda pairs: _pairs(origin, pairs),
             parse_constant=lambda token: _constant(origin, token),
+            parse_int=_whole,
         )
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{origin}: not a JSON text: {error}") from None
-    except RecursionError:
-        raise ValueError(f"{origin}: nested too deeply for a model configuration") from None
-    except ValueError as error:
-        raise error if origin in str(error) else ValueError(f"{origin}: {error}") from None
     if not isinstance(values, dict):
         raise ValueError(f"{origin}: holds a JSON {type(values).__name__}; a model configuration is an object")
     return values
@@ -124,7 +161,7 @@ class Fields:
         """The value of a key; where it is absent the architecture's default; None where it is null or unknown."""
         names = keys.split("|")
         found = {name: self.values[name] for name in names if self.values.get(name) is not None}
-        if len({json.dumps(value) for value in found.values()}) > 1:
+        if len(found) > 1 and len({json.dumps(value) for value in found.values()}) > 1:
             _refuse(self.origin, "|".join(found), list(found.values()), "the keys name one quantity and disagree")
         if found or any(name in self.values for name in names):
             return next(iter(found.values()), None)
@@ -189,32 +226,41 @@ def _class_names(values: Mapping[str, Any], origin: str) -> list[str]:
     names = values.get("architectures")
     if names is None:
         return []
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        _refuse(origin, "architectures", names, "allowed is a list of class names")
+    few = isinstance(names, list) and len(names) <= MAX_CLASSES
+    if not few or not all(isinstance(name, str) and len(name) <= MAX_CLASS_NAME for name in names):
+        allowed = f"up to {MAX_CLASSES} class names of up to {MAX_CLASS_NAME} characters"
+        _refuse(origin, "architectures", names, f"allowed is a list of {allowed}")
     return names
+
+
+def _parted(name: str) -> tuple[str, str] | None:
+    """Family and task of a class name: "LlamaForCausalLM" is ("Llama", "ForCausalLM")."""
+    task = _TASK.search(name, 1)
+    starts = [task.start()] if task else []
+    starts += [len(name) - len(ending) for ending in _ENDINGS if name.endswith(ending) and name != ending]
+    return (name[: min(starts)], name[min(starts) :]) if starts and name.isidentifier() else None
 
 
 def _architecture(values: Mapping[str, Any], origin: str, outer: Mapping[str, Any]) -> tuple[str, str]:
     """model_type and task ("ForCausalLM", "Model") of a configuration; both must be known and agree."""
     named = _class_names(values, origin) or _class_names(outer, origin)
-    classes = [match for name in named if (match := _CLASS.match(name))]
+    classes = [parted for name in named if (parted := _parted(name))]
     model_type = values.get("model_type")
     if model_type is not None and not isinstance(model_type, str):
         _refuse(origin, "model_type", model_type, "allowed is the name of an architecture")
     if model_type is None and classes:
-        family = classes[0]["family"].lower()
+        family = classes[0][0].lower()
         model_type = next((kind for kind, row in defaults().items() if row["class"].lower() == family), None)
     if not model_type or model_type not in defaults():
         known = ", ".join(nearest(str(model_type), defaults()))
-        given = f"model_type={reprlib.repr(values.get('model_type'))}, architectures={reprlib.repr(named)}"
+        given = f"model_type={shown(values.get('model_type'))}, architectures={shown(named)}"
         raise ValueError(f"{origin}: {given}: not an architecture that trnmodel knows; known are {known}")
     own = defaults()[model_type]["class"]
-    families = [match["family"] for match in classes]
-    if values is outer and named and own.lower() not in [family.lower() for family in families]:
+    if values is outer and named and own.lower() not in [family.lower() for family, _ in classes]:
         _refuse(
             origin, "architectures", named, f"contradicts model_type={model_type!r}, whose classes begin with {own}"
         )
-    return model_type, classes[0]["task"] if classes else ""
+    return model_type, classes[0][1] if classes else ""
 
 
 def read_fields(values: Mapping[str, Any], origin: str) -> Fields:
@@ -228,7 +274,7 @@ def read_fields(values: Mapping[str, Any], origin: str) -> Fields:
     model_type, task = _architecture(chosen, origin, values)
     for key in _POSITIVE:
         number = chosen.get(key)
-        if number is not None and (isinstance(number, bool) or not isinstance(number, (int, float)) or not number > 0):
+        if number is not None and (type(number) not in (int, float) or not 0 < number < math.inf):
             _refuse(origin, key, number, "allowed are positive numbers")
     assumed = defaults()[model_type]
     if inner is None:  # only language models inside of multimodal files leave their shape to the architecture

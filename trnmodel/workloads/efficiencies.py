@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from math import inf
+from typing import Literal
 
+from trnmodel.arguments import instance, refuse
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import Chip, Spec
+from trnmodel.workloads.operators import ExpertRead
 
 DEFAULT_STACK = "default_stack"
+KvHeads = Literal["even", "replicate", "multi-head"]
+PrefillExperts = Literal["routed", "all", "blocks"]
+Bucket = Literal["exact", "power-of-two", "maximum"]
+GroupLinks = Literal["all", "tiers"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -51,18 +58,12 @@ class Efficiencies(Spec):
     code_bytes_per_layer: float = 0.0
     ring_bytes_per_layer: float = 0.0
     first_rank_bytes: float = 0.0
-    kv_head_policy: str = "even"
-    expert_read: str = "distinct"
-    prefill_experts: str = "routed"
-    context_bucket: str = "exact"
-    prompt_bucket: str = "exact"
-    group_links: str = "tiers"
-
-    def __post_init__(self) -> None:
-        for spec_field in fields(self):
-            value = getattr(self, spec_field.name)
-            if isinstance(value, float) and not value >= 0:
-                raise ValueError(f"{self.id}: {spec_field.name}={value!r}: allowed are numbers from 0")
+    kv_head_policy: KvHeads = "even"
+    expert_read: ExpertRead = "distinct"
+    prefill_experts: PrefillExperts = "routed"
+    context_bucket: Bucket = "exact"
+    prompt_bucket: Bucket = "exact"
+    group_links: GroupLinks = "tiers"
 
 
 IDEAL = Efficiencies(id="ideal", name="ideal: nothing lost, nothing padded")
@@ -80,8 +81,9 @@ def _stack(stack: str) -> Efficiencies:
 
 
 def stacks() -> list[str]:
-    """Ids of all software stacks of `data/`, the ideal one first."""
-    return ["ideal", *(entity.id for entity in load.entities().values() if entity.kind == "stack")]
+    """Ids of all software stacks of `data/`, the ideal one first; ways of writing kernels are `tm.kernel.stack`'s."""
+    listed = [entity.id for entity in load.entities().values() if entity.kind == "stack"]
+    return ["ideal", *(name for name in listed if _stack(name).sources)]
 
 
 def efficiencies(chip: str | Chip, stack: str | Efficiencies | None = None) -> Efficiencies:
@@ -104,10 +106,18 @@ def efficiencies(chip: str | Chip, stack: str | Efficiencies | None = None) -> E
     ValueError
         Unknown stack; the message lists the nearest.
     """
+    entity = load.chip(chip).id
     if isinstance(stack, Efficiencies):
         return stack
-    if stack is None:
-        entity = load.chip(chip).id
-        known = {fact.entity for fact in load.facts_rows().values() if fact.quantity == DEFAULT_STACK}
-        stack = load.fact_in_force(entity, DEFAULT_STACK)[0].value_printed if entity in known else "ideal"
-    return IDEAL if stack == "ideal" else _stack(load.resolve("stack", stack))
+    name = _defaults().get(entity, "ideal") if stack is None else instance("stack", stack, str, "an id or Efficiencies")
+    found = IDEAL if name == "ideal" else _stack(load.resolve("stack", name))
+    if not found.sources and found is not IDEAL:
+        refuse("stack", stack, f"a way of writing kernels, for tm.kernel; allowed are {', '.join(stacks())}")
+    return found
+
+
+@cache
+def _defaults() -> dict[str, str]:
+    """The stack that each chip has by default."""
+    chips = {fact.entity for fact in load.facts_rows().values() if fact.quantity == DEFAULT_STACK}
+    return {chip: load.fact_in_force(chip, DEFAULT_STACK)[0].value_printed for chip in chips}

@@ -10,12 +10,14 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from trnmodel.arguments import choice, instance, numbers, refuse, share
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import NAN, Chip, Core, Engine, Spec
 from trnmodel.formulas import memory, neuroncore
-from trnmodel.result import Result, blank, reason_mask, require_choice, require_numbers, words
+from trnmodel.result import Result, blank, reason_mask, words
 
 Numeric = ArrayLike
+PAIRS = ("load", "store", "vector", "scalar", "gpsimd")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -37,19 +39,19 @@ class KernelStack(Spec):
     overlap_gpsimd: float = NAN
     sbuf_block_share: float = NAN
 
-    def __post_init__(self) -> None:
-        for spec_field in fields(self):
-            value = getattr(self, spec_field.name)
-            if isinstance(value, float) and spec_field.name != "launch_s" and not 0 <= value <= 1:
-                raise ValueError(f"{self.id}: {spec_field.name}={value!r}: allowed are numbers from 0 to 1")
-
 
 @cache
 def _stack(name: str) -> KernelStack:
-    return KernelStack(**load.assemble(KernelStack, load.resolve("stack", name)))
+    return KernelStack(**load.assemble(KernelStack, name))
 
 
-def stack(name: str | KernelStack = "stack-nki", **changes: float) -> KernelStack:
+def stacks() -> list[str]:
+    """Ids of the stacks that say how kernels are written; the others are `tm.efficiencies`'."""
+    listed = [entity.id for entity in load.entities().values() if entity.kind == "stack"]
+    return [name for name in listed if _stack(name).sources]
+
+
+def stack(name: str | KernelStack = "stack-nki", **changes: Numeric) -> KernelStack:
     """A kernel stack by id, with any of its values replaced; a `KernelStack` is given back as it is.
 
     Examples
@@ -57,10 +59,13 @@ def stack(name: str | KernelStack = "stack-nki", **changes: float) -> KernelStac
     >>> stack("stack-nki").overlap_load, stack("stack-nki", overlap_load=0.0).overlap_load
     (1.0, 0.0)
     """
-    found = name if isinstance(name, KernelStack) else _stack(name)
-    allowed = {spec_field.name for spec_field in fields(KernelStack)} - {f.name for f in fields(Spec)}
+    given = instance("stack", name, str | KernelStack, "an id or a KernelStack")
+    found = given if isinstance(given, KernelStack) else _stack(load.resolve("stack", given))
+    if isinstance(given, str) and not found.sources:
+        refuse("stack", name, f"says nothing about kernels; allowed are {', '.join(stacks())}")
+    values = {spec_field.name for spec_field in fields(KernelStack)} - {spec_field.name for spec_field in fields(Spec)}
     for change in changes:
-        require_choice("overlap", change.removeprefix("overlap_"), {a.removeprefix("overlap_"): a for a in allowed})
+        choice("change", change, values)
     return replace(found, **changes) if changes else found
 
 
@@ -73,7 +78,10 @@ class KernelTime(Result):
     allow, `tile_s` what whole instructions and HBM allow.
     """
 
-    REASONS: ClassVar[tuple[str, ...]] = ("collectives take all of the DMA bandwidth",)
+    REASONS: ClassVar[tuple[str, ...]] = (
+        "collectives take all of the DMA bandwidth",
+        "a figure of the chip that this needs is not published",
+    )
     BOUNDS: ClassVar[tuple[str, ...]] = ("TensorE", "VectorE", "ScalarE", "GPSIMD", "DMA", "fixed cost")
     HINTS: ClassVar[tuple[str, ...]] = (
         "TensorE: fill tiles of 128 x 128 x 512, use a narrower dtype, move transposes to DMA",
@@ -123,7 +131,7 @@ class KernelTime(Result):
     @property
     def flop_per_s(self) -> NDArray:
         """Rate that the kernel reaches. [FLOP/s]"""
-        return self.flop / self.time_s
+        return self.flop / np.where(np.equal(self.time_s, 0), 1.0, self.time_s)[()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +175,12 @@ class Device:
     collective_bytes_per_s: Numeric
 
     @property
+    def shapes(self) -> dict[str, Numeric]:
+        """What else of a call may be an array."""
+        overlaps = {f"overlap_{pair}": getattr(self.stack, f"overlap_{pair}") for pair in PAIRS}
+        return {"collective_bytes_per_s": self.collective_bytes_per_s, **overlaps}
+
+    @property
     def hbm_bytes_per_s(self) -> NDArray:
         """Printed HBM bandwidth of the logical core's share of the chip."""
         return memory.share_per_logical_core(self.chip.hbm_bytes_per_s, self.chip.cores, self.lnc)
@@ -180,14 +194,12 @@ class Device:
     def array(self, dtype: str, compression: Numeric = 1, split: Numeric = 1) -> Array:
         """The systolic array for a dtype; ValueError for what it cannot do."""
         engine, peaks = self.core.tensor, self.core.tensor.peak_flop_per_s
-        if dtype not in peaks:
-            raise ValueError(f"dtype={dtype!r}: {self.core.id} multiplies in {sorted(peaks)}")
-        ratio = max(1.0, round(peaks[dtype] / peaks["bf16"]))
-        sparse = max(1.0, round(engine.sparse_peak_flop_per_s.get(dtype, 0.0) / peaks[dtype]))
-        for name, value, most in (("compression", compression, sparse), ("split", split, ratio)):
-            require_numbers(1, **{name: value})
-            if np.any(np.greater(value, most)):
-                raise ValueError(f"{name}={value!r}: {self.core.id} allows 1 to {most:g} in {dtype}")
+        if not isinstance(dtype, str) or dtype not in peaks:
+            refuse("dtype", dtype, f"{self.core.id} multiplies in {', '.join(sorted(peaks))}")
+        ratio = np.fmax(1.0, np.round(peaks[dtype] / np.asarray(peaks.get("bf16", NAN))))
+        sparse = np.fmax(1.0, np.round(engine.sparse_peak_flop_per_s.get(dtype, 0.0) / np.asarray(peaks[dtype])))
+        compression = numbers("compression", compression, 1, float(np.min(sparse)))
+        split = numbers("split", split, 1, float(np.min(ratio)))
         cost_ratio = engine.fp32_cost_ratio if dtype == "fp32" else 1.0
         rows = engine.array_rows * ratio * np.divide(compression, split)
         return Array(engine, rows, np.multiply(engine.max_stationary_cols, split), cost_ratio)
@@ -242,20 +254,19 @@ def device(
     lnc: int | None,
     cores: str,
     collective_bytes_per_s: Numeric,
-    overlap: Mapping[str, float] | None,
+    overlap: Mapping[str, Numeric] | None,
 ) -> Device:
     """A logical core of `lnc` physical ones; ValueError for a chip without NeuronCores or an LNC that it has not."""
     chip = load.chip(chip)
     if chip.core is None:
-        raise ValueError(f"chip={chip.id!r}: kernel times need a NeuronCore, which it has not")
-    lnc = chip.lnc_default if lnc is None else lnc
-    if lnc not in chip.lnc_choices:
-        raise ValueError(f"lnc={lnc!r}: {chip.id} allows {chip.lnc_choices}")
-    require_numbers(0, collective_bytes_per_s=collective_bytes_per_s)
-    require_choice("cores", cores, {"one": 1, "all": 1})
-    sustained = load.value(chip.id, "all_core_share") if cores == "all" else 1.0
-    changes = {f"overlap_{pair}": float(value) for pair, value in (overlap or {}).items()}
-    return Device(chip, chip.core, stack(stack_, **changes), lnc, sustained, collective_bytes_per_s)
+        refuse("chip", chip.id, "kernel times need a NeuronCore, which it has not")
+    collective_bytes_per_s = numbers("collective_bytes_per_s", collective_bytes_per_s)
+    sustained = 1.0
+    if choice("cores", cores, ("one", "all")) == "all":
+        sustained = load.value(chip.id, "all_core_share")
+    given = instance("overlap", {} if overlap is None else overlap, Mapping, "a mapping from pairs to shares")
+    changes = {f"overlap_{choice('overlap', pair, PAIRS)}": share(f"overlap[{pair}]", given[pair]) for pair in given}
+    return Device(chip, chip.core, stack(stack_, **changes), chip.logical(lnc), sustained, collective_bytes_per_s)
 
 
 ENGINES = ("tensor", "vector", "scalar", "gpsimd", "load", "store", "fixed", "reload")
@@ -267,8 +278,9 @@ def finish(result: type[KernelTime], where: Device, op: str, dtype: str, busy: M
     arrays = np.broadcast_arrays(*(dict.fromkeys(ENGINES, 0.0) | dict(busy)).values())
     *lanes, first, store, fixed, again = arrays
     load_, hidden_dma = first + again, parts.overlap_load * first + again + parts.overlap_store * store
-    overlap = (1.0, parts.overlap_vector, parts.overlap_scalar, parts.overlap_gpsimd, 1.0)
-    side_by_side = neuroncore.overlapped_s(np.stack((*lanes, hidden_dma), axis=-1), overlap)
+    overlap = np.broadcast_arrays(1.0, parts.overlap_vector, parts.overlap_scalar, parts.overlap_gpsimd, 1.0)
+    lanes_s = np.stack(np.broadcast_arrays(*lanes, hidden_dma), axis=-1)
+    side_by_side = neuroncore.overlapped_s(lanes_s, np.stack(overlap, axis=-1))
     parts_s = dict(zip(ENGINES[:7], (*lanes, load_, store, fixed), strict=True))
     times = {
         "time_s": fixed + side_by_side + load_ + store - hidden_dma,
@@ -277,7 +289,8 @@ def finish(result: type[KernelTime], where: Device, op: str, dtype: str, busy: M
         **{name: columns.pop(name) for name in ("roofline_s", "tile_s")},
         **{f"{name}_s": value for name, value in parts_s.items()},
     }
-    mask = reason_mask(np.broadcast_to(np.equal(where.bandwidth_bytes_per_s, 0), fixed.shape))
+    choked = np.broadcast_to(np.equal(where.bandwidth_bytes_per_s, 0), fixed.shape)
+    mask = reason_mask(choked, np.isnan(sum(times.values())) & ~choked)
     plain = {name: np.asarray(value)[()] for name, value in columns.items()}
     own = {"op": op, "chip": where.chip, "dtype": dtype, "stack": parts.id, "lnc": where.lnc}
     return result(**own, reason_mask=mask, **blank(mask, **times), **plain)

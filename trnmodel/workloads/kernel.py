@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trnmodel.arguments import HUGE, TINY, choice, chosen, numbers, refuse, share, shown, together
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import Chip
 from trnmodel.formulas import memory, neuroncore
-from trnmodel.result import require_choice, require_numbers
 from trnmodel.workloads.engines import (
     Array,
     Device,
@@ -28,23 +29,11 @@ from trnmodel.workloads.engines import (
     finish,
     stack,
 )
+from trnmodel.workloads.products import TRANSPOSE, matmul, smallest_contraction, turned
 
 __all__ = ["attention", "dma", "elementwise", "host", "matmul", "operators", "smallest_contraction", "stack"]
 
-BUFFERING = ("double", "tile", "none")
-TRANSPOSE = ("none", "tensor", "background", "dma")
-GATHER = ("none", "dereference", "rows", "permute")
 EXPONENTIAL = ("vector", "scalar", "fast-scalar")
-
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class MatmulTime(KernelTime):
-    """A matrix product of `m` x `k` by `k` x `n`, `groups` times."""
-
-    m: NDArray
-    n: NDArray
-    k: NDArray
-    groups: NDArray
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -74,249 +63,17 @@ class TransferTime(KernelTime):
     transfers: NDArray
 
 
-def _one_of(name: str, value: str, allowed: Sequence[str]) -> None:
-    require_choice(name, value, dict.fromkeys(allowed))
-
-
-@dataclass(frozen=True, slots=True)
-class _Traffic:
-    """HBM traffic of a product: bytes, the least that they could be, and busy times of the DMA engines."""
-
-    read: NDArray
-    written: NDArray
-    least: NDArray
-    busy: dict[str, NDArray]
-
-
-def _blocks(where: Device, m: Numeric, n: Numeric, smaller_bytes: Numeric, rows, columns) -> tuple:
-    """Sides of the output block: as asked for, else the whole product where SBUF holds an operand, else a square."""
-    if rows is not None and columns is not None:
-        return rows, columns
-    sbuf, tile = where.lnc * where.core.sbuf_bytes, where.core.tensor.max_stationary_cols
-    side = memory.output_block_side(sbuf, load.dtypes()["fp32"], where.stack.sbuf_block_share, tile)
-    height = np.where(np.less(n, side), side**2 / np.minimum(n, side), np.minimum(m, side))
-    fits = np.less_equal(smaller_bytes, sbuf * where.stack.sbuf_block_share)
-    return np.where(fits, m, height), np.where(fits, n, side**2 / height)
-
-
-def _gather_share(where: Device, gather: str, row_bytes: Numeric) -> Numeric:
-    """Share of the DMA rate at which token rows are found.
-
-    "none": they lie beside each other. "dereference": the engines index them where they lie. "rows" and "permute": DMA
-    fetches each token's row; "permute" writes them sorted to HBM first and reads them back.
-    """
-    _one_of("gather", gather, GATHER)
-    if gather == "dereference" and not load.value(where.core.id, "indirect_access"):
-        raise ValueError(f"gather='dereference': {where.core.id} has no indirect access; use 'rows' or 'permute'")
-    if gather in ("none", "dereference"):
-        return 1.0
-    return memory.dma_share(row_bytes, load.value("neuron-dma", "dma_linear_bytes"))
-
-
-def _traffic(where: Device, m, n, k, groups, sizes: tuple, gather: str, blocks: tuple, keep: Numeric) -> _Traffic:
-    """Traffic with blocks in SBUF; `keep` is the share of the DMA rate that a transpose on the way leaves."""
-    left_size, weight_size, out_size = sizes
-    left, out, weights = np.multiply(m, k) * left_size, np.multiply(m, n) * out_size, np.multiply(k, n) * weight_size
-    left_row, weight_row, out_row = np.multiply(k, left_size), np.multiply(n, weight_size), np.multiply(n, out_size)
-    passes = 2.0 if gather == "permute" else 1.0
-    block = _blocks(where, m, n, np.minimum(left, weights), *blocks)
-    left_again = memory.blocked_read_bytes(m, n, k, left_size, 0.0, *block) - left
-    weights_again = memory.blocked_read_bytes(m, n, k, 0.0, weight_size, *block) - weights
-    gathered, stack_ = _gather_share(where, gather, left_row), where.stack
-    sorted_ = left * (passes - 1.0)
-
-    def dma(part: NDArray, row: NDArray, share: Numeric) -> NDArray:
-        return where.dma_s(groups * part, row, share * keep)
-
-    busy = {
-        "load": dma(left * passes, left_row, stack_.load_share * gathered)
-        + dma(weights, weight_row, stack_.load_share),
-        "reload": dma(left_again, left_row, 1.0) + dma(weights_again, weight_row, 1.0),
-        "store": where.dma_s(groups * out, out_row, stack_.store_share)
-        + where.dma_s(groups * sorted_, left_row, stack_.store_share),
-    }
-    read = groups * (left * passes + weights + left_again + weights_again)
-    return _Traffic(read, groups * (out + sorted_), groups * (left + weights + out), busy)
-
-
-def _turned(where: Device, array: Array, transpose: str, rows: Numeric, columns: Numeric, cycles: NDArray) -> tuple:
-    """TensorE cycles with an operand's transpose, and the share of the DMA rate that loads keep."""
-    _one_of("transpose", transpose, TRANSPOSE)
-    if transpose == "none":
-        return cycles, 1.0
-    if transpose == "dma":
-        return cycles, load.value(where.core.id, "dma_transpose_share", "hbm-sbuf")
-    engine, height = array.engine, np.ceil(np.divide(rows, where.lnc))
-    tile = (engine.max_stationary_cols, engine.min_initiation_cycle, array.cost_ratio)
-    extra = neuroncore.transpose_cycles(height, columns, *tile)
-    if transpose == "tensor":
-        return cycles + extra, 1.0
-    if not load.value(where.core.id, "background_transpose"):
-        raise ValueError(f"transpose='background': {where.core.id} has none; use 'tensor' or 'dma'")
-    return np.maximum(cycles, extra), 1.0
-
-
-def _dequantise_s(where: Device, k: Numeric, n: Numeric, weight_dtype: str, dtype: str) -> NDArray:
-    """VectorE time to turn stored weights into the compute dtype where TensorE does not take them as they are."""
-    native = load.fact_in_force(where.core.id, "native_weight_dtypes", dtype)[0].value_printed.split()
-    if weight_dtype in (dtype, *native):
-        return np.asarray(0.0)
-    return where.lanes_s("vector", k, n, load.value("op-dequantise", "vector_passes", weight_dtype), dtype)
-
-
-def _evict_s(where: Device, m: Numeric, n: Numeric) -> NDArray:
-    """VectorE time to copy the product from PSUM to SBUF, its longer side along the partitions if that is cheaper."""
-    return np.minimum(where.lanes_s("vector", m, n, 1, "fp32"), where.lanes_s("vector", n, m, 1, "fp32"))
-
-
-def _waits(where: Device, array: Array, m: Numeric, n: Numeric, k: Numeric, buffering: str) -> Numeric:
-    """Waits for a semaphore that nothing hides."""
-    tile = (array.rows, array.columns, array.engine.max_moving_cols)
-    tiles = np.minimum(*(neuroncore.matmul_instructions(a, b, 1, *tile) for a, b in ((m, n), (n, m)))) / where.lnc
-    waits = {"double": 0.0, "tile": tiles, "none": tiles * neuroncore.tile_count(k, array.rows)}
-    return require_choice("buffering", buffering, waits)
-
-
-def matmul(
-    chip: str | Chip,
-    m: Numeric,
-    n: Numeric,
-    k: Numeric,
-    dtype: str = "bf16",
-    *,
-    stack: str | KernelStack = "stack-nki",
-    lnc: int | None = 1,
-    cores: str = "one",
-    groups: Numeric = 1,
-    weight_dtype: str | None = None,
-    output_dtype: str | None = None,
-    compression: Numeric = 1,
-    split: Numeric = 1,
-    transpose: str = "none",
-    gather: str = "none",
-    buffering: str = "double",
-    block_rows: Numeric | None = None,
-    block_columns: Numeric | None = None,
-    collective_bytes_per_s: Numeric = 0.0,
-    overlap: Mapping[str, float] | None = None,
-) -> MatmulTime:
-    """Time of `groups` products of m x k activations by k x n weights on one logical NeuronCore.
-
-    Parameters
-    ----------
-    chip : str or Chip
-        Chip with NeuronCores. [-]
-    m : numeric
-        Rows, the tokens of a linear layer. [-]
-    n : numeric
-        Columns, the layer's outputs. [-]
-    k : numeric
-        Contraction, the layer's inputs. [-]
-    dtype : str
-        Compute dtype, one that TensorE has a printed peak for. [-]
-    stack : str or KernelStack
-        How the kernel is written; its values are rows of `data/`. [-]
-    lnc : int, optional
-        Physical cores that share the product; None takes the chip's default. [-]
-    cores : str
-        "one": the other cores of the chip rest; "all": they multiply too, at the sustained peak. [-]
-    groups : numeric
-        Products of this shape, such as the experts of a layer. [-]
-    weight_dtype : str, optional
-        How weights lie in HBM; where TensorE cannot take it, VectorE dequantises. Default: the compute dtype. [-]
-    output_dtype : str, optional
-        How the result is stored. Default: BF16, or FP32 for FP32. [-]
-    compression : numeric
-        N/M of M:N structured sparsity of the weights, 1 for dense. [-]
-    split : numeric
-        1 for the whole array, 4 for the MX array as four of 128 rows. [-]
-    transpose : str
-        Who transposes the activations: nobody ("none"), TensorE, its background, or DMA. [-]
-    gather : str
-        How the tokens of a group are found: "none" (beside each other), "dereference", "rows", "permute". [-]
-    buffering : str
-        "double": no engine waits; "tile": one wait per output tile; "none": one per instruction. [-]
-    block_rows : numeric, optional
-        Rows of the output block kept in SBUF. Default: what SBUF holds. [-]
-    block_columns : numeric, optional
-        Columns of that block. [-]
-    collective_bytes_per_s : numeric
-        What collectives move through the same DMA engines meanwhile. [B/s]
-    overlap : mapping, optional
-        Overlap with TensorE by pair, from 0 to 1: "load", "store", "vector", "scalar", "gpsimd". [-]
-
-    Returns
-    -------
-    time : MatmulTime
-        Times by engine, bounds, the binding engine and what to change.
-
-    Raises
-    ------
-    ValueError
-        Unknown names, sizes below 1, a dtype or feature that the core has not.
-
-    Examples
-    --------
-    >>> import trnmodel as tm
-    >>> answer = tm.kernel.matmul("trainium2", 4096, 4096, 4096)
-    >>> answer.bound, bool(answer.time_s > answer.roofline_s)
-    ('TensorE', True)
-    """
-    require_numbers(1, m=m, n=n, k=k, groups=groups)
-    where = device(chip, stack, lnc, cores, collective_bytes_per_s, overlap)
-    array, weight_dtype = where.array(dtype, compression, split), weight_dtype or dtype
-    stored = (dtype, weight_dtype, output_dtype or ("fp32" if dtype == "fp32" else "bf16"))
-    left_size, weight_size, out_size = (_element_bytes(name) for name in stored)
-    sizes = (left_size, weight_size / np.asarray(compression), out_size)
-    cycles, least = array.cheapest(m, n, k, where.lnc)
-    cycles, keep = _turned(where, array, transpose, m, k, cycles)
-    moved = _traffic(where, m, n, k, groups, sizes, gather, (block_rows, block_columns), keep)
-    flop = 2.0 * np.multiply(m, n) * k * groups
-    busy = moved.busy | {
-        "tensor": where.tensor_s(cycles * groups),
-        "vector": groups * (_evict_s(where, m, n) + _dequantise_s(where, k, n, weight_dtype, dtype)),
-        "fixed": where.fixed_s(groups * np.asarray(_waits(where, array, m, n, k, buffering))),
-    }
-    bounds = {
-        "roofline_s": where.roofline_s(dtype, flop, moved.least, compression),
-        "tile_s": np.maximum(groups * least / array.engine.clock_hz, where.floor_s(moved.least)),
-    }
-    traffic = {"flop": flop, "hbm_read_bytes": moved.read, "hbm_write_bytes": moved.written}
-    return finish(MatmulTime, where, "matmul", dtype, busy, **bounds, **traffic, m=m, n=n, k=k, groups=groups)
-
-
-def _element_bytes(dtype: str) -> float:
-    return require_choice("dtype", dtype, load.dtypes())
-
-
-def smallest_contraction(chip: str | Chip, dtype: str = "bf16", engine: str = "vector") -> float:
-    """Contraction from which TensorE, not the copy of results out of PSUM, bounds a product of full tiles.
-
-    Examples
-    --------
-    >>> smallest_contraction("trainium1")
-    384.0
-    """
-    _one_of("engine", engine, ("vector", "scalar"))
-    where = device(chip, "stack-nki", 1, "one", 0.0, None)
-    array, clock_hz = where.array(dtype), getattr(where.core, engine).clock_hz
-    moving = array.engine.max_moving_cols
-    copy_cycles = where.lanes_s(engine, array.columns, moving, 1, "fp32") * clock_hz
-    instruction = moving + array.engine.access_overhead_cycle
-    return float(neuroncore.hiding_contraction(copy_cycles, clock_hz, instruction, array.engine.clock_hz, array.rows))
-
-
 def _exponential(where: Device, exponential: str | None) -> tuple[str, float]:
     """Engine that evaluates exponentials, and its elements a cycle over all partitions."""
     ratio = where.core.vector.exponential_ratio
-    choice = exponential or ("scalar" if np.isnan(ratio) else "vector")
-    _one_of("exponential", choice, EXPONENTIAL)
+    own = "scalar" if np.any(np.isnan(ratio)) else "vector"
+    engine = own if exponential is None else choice("exponential", exponential, EXPONENTIAL)
     plain = elements_per_cycle(where.core.scalar, "other")
-    if choice == "scalar":
+    if engine == "scalar":
         return "scalar", plain
-    if np.isnan(ratio):
-        raise ValueError(f"exponential={exponential!r}: {where.core.id} has no fast exponential; use 'scalar'")
-    return choice.removeprefix("fast-"), plain * ratio
+    if own == "scalar":
+        refuse("exponential", exponential, f"{where.core.id} has no fast exponential; use 'scalar'")
+    return engine.removeprefix("fast-"), plain * ratio
 
 
 def _passes(op: str, engine: str, over: str = "") -> float:
@@ -395,10 +152,11 @@ def attention(
     >>> [tm.kernel.attention(chip, 4096, 4096, heads=8).bound for chip in ("trainium2", "trainium3")]
     ['ScalarE', 'TensorE']
     """
-    kv_heads = heads if kv_heads is None else kv_heads
-    require_numbers(1, queries=queries, keys=keys, heads=heads, kv_heads=kv_heads, head_size=head_size)
+    sizes = _score_sizes(queries, keys, heads, heads if kv_heads is None else kv_heads, head_size, causal)
     where = device(chip, stack, lnc, cores, collective_bytes_per_s, overlap)
-    _one_of("transpose", transpose, TRANSPOSE[:3])
+    together(**sizes, **where.shapes)
+    queries, keys, heads, kv_heads, head_size, causal = sizes.values()
+    choice("transpose", transpose, TRANSPOSE[:3])
     array, engine = where.array(dtype), where.core.tensor
     rows = np.multiply(queries, heads) / np.asarray(kv_heads)  # query rows that share a KV head
     needed = neuroncore.score_elements(queries, keys, causal)
@@ -406,10 +164,12 @@ def attention(
     share = np.minimum(everything, needed + causal * np.multiply(queries, engine.max_moving_cols) / 2) / everything
     work = share * np.ceil(np.divide(kv_heads, where.lnc))
     busy_cycles, least = _attention_cycles(where, array, transpose, rows, keys, head_size)
-    out = rows * head_size * kv_heads * _element_bytes(dtype)
-    kv = np.multiply(keys, head_size) * kv_heads * _element_bytes(kv_dtype or dtype)
+    kv_dtype = dtype if kv_dtype is None else kv_dtype
+    out_size, kv_size = chosen("dtype", dtype, load.dtypes()), chosen("kv_dtype", kv_dtype, load.dtypes())
+    out = rows * head_size * kv_heads * out_size
+    kv = np.multiply(keys, head_size) * kv_heads * kv_size
     flop, moved = 4.0 * needed * np.multiply(heads, head_size), 2 * (out + kv)
-    row_bytes = np.multiply(head_size, _element_bytes(kv_dtype or dtype)) * np.minimum(keys, engine.array_rows)
+    row_bytes = np.multiply(head_size, kv_size) * np.minimum(keys, engine.array_rows)
     busy = _attention_lanes(where, rows * kv_heads, keys * share, head_size, dtype, exponential) | {
         "tensor": where.tensor_s(busy_cycles * work),
         "load": where.dma_s(moved - out, row_bytes, where.stack.load_share),
@@ -426,11 +186,24 @@ def attention(
     )
 
 
+def _score_sizes(*given: Numeric) -> dict[str, NDArray]:
+    """Checked sizes of attention by name; causal queries are the last of the keys, and groups of heads are whole."""
+    names = ("queries", "keys", "heads", "kv_heads", "head_size", "causal")
+    bounds = [(1, HUGE)] * 5 + [(0, 1)]
+    sizes = {name: numbers(name, value, *ends) for name, value, ends in zip(names, given, bounds, strict=True)}
+    together(**sizes)
+    if np.any((sizes["causal"] > 0) & (sizes["queries"] > sizes["keys"])):
+        refuse("queries", given[0], f"allowed are at most as many as keys={shown(given[1])} where causal")
+    if np.any(sizes["heads"] % sizes["kv_heads"]):
+        refuse("kv_heads", given[3], f"must divide heads={shown(given[2])}")
+    return sizes
+
+
 def _attention_cycles(where: Device, array: Array, transpose: str, rows, keys, head_size) -> tuple[NDArray, NDArray]:
     """TensorE cycles of one KV head with all tiles computed: with overhead and transposes, and without."""
     scores, least_scores = array.cheapest(rows, keys, head_size)
     values, least_values = array.cheapest(rows, head_size, keys)
-    busy, _ = _turned(replace(where, lnc=1), array, transpose, keys, rows, scores + values)
+    busy, _ = turned(replace(where, lnc=1), array, transpose, keys, rows, scores + values)
     return busy, least_scores + least_values
 
 
@@ -454,7 +227,13 @@ def operators() -> list[str]:
     >>> "softmax" in operators()
     True
     """
-    return sorted(f.entity.removeprefix("op-") for f in load.facts_rows().values() if f.quantity == "hbm_reads")
+    return [*_operators()]
+
+
+@cache
+def _operators() -> tuple[str, ...]:
+    listed = (f.entity.removeprefix("op-") for f in load.facts_rows().values() if f.quantity == "hbm_reads")
+    return tuple(sorted(listed))
 
 
 def elementwise(
@@ -509,15 +288,19 @@ def elementwise(
     >>> tm.kernel.elementwise("trainium3", "rmsnorm", 4096, 8192).bound
     'DMA'
     """
-    require_numbers(1, rows=rows, columns=columns)
-    _one_of("op", op, operators())
+    rows, columns = numbers("rows", rows, 1), numbers("columns", columns, 1)
+    hbm = share("hbm", hbm)
+    choice("op", op, _operators())
+    element_bytes = chosen("dtype", dtype, load.dtypes())
     where = device(chip, stack, lnc, "one", collective_bytes_per_s, overlap)
+    together(rows=rows, columns=columns, hbm=hbm, **where.shapes)
     widths = {"vector": dtype, "scalar": "other", "gpsimd": dtype}  # ScalarE's wide mode copies and scales only
     busy = {e: where.lanes_s(e, rows, columns, _passes(op, e), width) for e, width in widths.items()}
+    _exponential(where, exponential)  # refuses what the chip has not, also where the operator needs none
     if exponentials := _passes(op, "exponential"):
         engine, per_cycle = _exponential(where, exponential)
         busy[engine] = busy[engine] + where.lanes_s(engine, rows, columns, exponentials, dtype, per_cycle)
-    row_bytes = np.multiply(columns, _element_bytes(dtype))
+    row_bytes = np.multiply(columns, element_bytes)
     operand = rows * row_bytes * hbm
     read, written = operand * load.value(f"op-{op}", "hbm_reads"), operand * load.value(f"op-{op}", "hbm_writes")
     busy |= {
@@ -578,10 +361,14 @@ def dma(
     >>> bool(tm.kernel.dma("trainium2", 2**20, 128).time_s > tm.kernel.dma("trainium2", 2**20, 8192).time_s)
     True
     """
-    require_numbers(0, moved_bytes=moved_bytes, row_bytes=row_bytes, transfers=transfers)
+    moved_bytes, row_bytes = numbers("moved_bytes", moved_bytes), numbers("row_bytes", row_bytes, TINY)
+    transfers, queued = numbers("transfers", transfers), share("queued", queued)
     where = device(chip, stack, lnc, "one", collective_bytes_per_s, None)
     core = where.core
-    used = np.asarray(core.dma_engines if engines is None else engines)
+    most = HUGE if np.any(np.isnan(core.dma_engines)) else float(np.min(core.dma_engines))
+    used = np.asarray(core.dma_engines) if engines is None else numbers("engines", engines, 1, most)
+    together(moved_bytes=moved_bytes, row_bytes=row_bytes, transfers=transfers, queued=queued, engines=used,
+             **where.shapes)  # fmt: skip
     alone = memory.dma_share(row_bytes, load.value("neuron-dma", "dma_linear_bytes")) * core.dma_engine_bytes_per_s
     streams = memory.transfer_s(moved_bytes, alone * used * where.lnc)
     busy = np.maximum(streams, where.dma_s(moved_bytes, row_bytes, where.stack.load_share))
@@ -616,7 +403,11 @@ def host(moved_bytes: Numeric, stage_bytes_per_s: Sequence[Numeric], overlap: Nu
     >>> float(tm.kernel.host(140e9, [7e9, 16e9]))
     20.0
     """
-    require_numbers(0, moved_bytes=moved_bytes)
-    stages = np.stack(np.broadcast_arrays(*stage_bytes_per_s), axis=-1)
-    require_numbers(0, above=True, stage_bytes_per_s=stages)
-    return memory.staged_s(moved_bytes, stages, overlap)[()]
+    moved_bytes, overlap = numbers("moved_bytes", moved_bytes), share("overlap", overlap)
+    listed = stage_bytes_per_s.tolist() if isinstance(stage_bytes_per_s, np.ndarray) else stage_bytes_per_s
+    if not isinstance(listed, list | tuple) or not listed:
+        refuse("stage_bytes_per_s", stage_bytes_per_s, "allowed is a list of bandwidths")
+    rates = {f"stage_bytes_per_s[{i}]": numbers(f"stage_bytes_per_s[{i}]", rate, TINY)
+             for i, rate in enumerate(listed)}  # fmt: skip
+    together(moved_bytes=moved_bytes, overlap=overlap, **rates)
+    return memory.staged_s(moved_bytes, np.stack(np.broadcast_arrays(*rates.values()), axis=-1), overlap)[()]

@@ -9,9 +9,10 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from trnmodel.arguments import chosen
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import Precision
-from trnmodel.workloads.blocks import Attention, Layer, Numeric, Part
+from trnmodel.workloads.blocks import Attention, Layer, Part
 
 ExpertRead = Literal["distinct", "per_token", "all"]
 EXPERT_READS: tuple[str, ...] = get_args(ExpertRead)
@@ -35,34 +36,14 @@ class Operator:
     activation_bytes: NDArray
 
 
-def checked_numbers(name: str, value: Numeric, low: float = 0) -> NDArray:
-    """An argument as floats; what is no finite number from `low` is refused by name."""
-    given = np.asarray(value)
-    if given.dtype.kind not in "iuf":
-        raise ValueError(f"{name}={value!r}: allowed are numbers from {low}")
-    numbers = given.astype(float)
-    if not np.all((numbers >= low) & (numbers < np.inf)):
-        raise ValueError(f"{name}={value!r}: allowed are finite numbers from {low}")
-    return numbers
-
-
-def one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
-    """An argument that is one of a closed list of words."""
-    if value not in allowed:
-        raise ValueError(f"{name}={value!r}: allowed are {allowed}")
-    return value
-
-
 def logit_rows(tokens: NDArray, logits: str) -> NDArray:
     """Rows that the head turns into logits."""
     return {"last": np.minimum(tokens, 1), "all": tokens, "none": np.zeros(())}[logits]
 
 
-def element_bytes(dtype: str) -> float:
-    """Bytes of one element in storage. [B]"""
-    if dtype not in load.dtypes():
-        raise ValueError(f"dtype={dtype!r} is unknown; allowed are {sorted(load.dtypes())}")
-    return load.dtypes()[dtype]
+def element_bytes(dtype: str, name: str = "dtype") -> float:
+    """Bytes of one element in storage; `name` is what the caller calls the dtype. [B]"""
+    return chosen(name, dtype, load.dtypes())
 
 
 def _expert_copies(copies: int, active: int, tokens: NDArray, expert_read: str) -> NDArray:
@@ -181,9 +162,9 @@ def weights_read_bytes(
 
 def storage_bytes(precision: str | Precision) -> dict[str, float]:
     """Bytes of an element by kind of storage; what no format narrows has the activations' width."""
-    chosen = load.precision(precision)
+    formats = load.precision(precision)
     return {
-        "weights": chosen.storage_bytes("weights"),
-        "experts": chosen.storage_bytes("experts"),
-        "wide": chosen.storage_bytes("activations"),
+        "weights": formats.storage_bytes("weights"),
+        "experts": formats.storage_bytes("experts"),
+        "wide": formats.storage_bytes("activations"),
     }

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
+from os.path import normpath
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trnmodel.arguments import choice, flag, instance, integer, numbers, refuse, shown, text, together
 from trnmodel.catalog import load
 from trnmodel.catalog.load import nearest
 from trnmodel.catalog.specs import Precision
 from trnmodel.workloads import operators as op
 from trnmodel.workloads.architectures import ARCHITECTURES
 from trnmodel.workloads.blocks import Attention, Layer, Numeric, Part, Phase
-from trnmodel.workloads.config import read_fields, read_json
-from trnmodel.workloads.operators import ExpertRead, Operator, checked_numbers, element_bytes, one_of
+from trnmodel.workloads.config import printed, read_fields, read_json
+from trnmodel.workloads.operators import ExpertRead, Operator, element_bytes
 from trnmodel.workloads.shipped import MODELS, aliases, catalog
 
+LONGEST_ID = 60
 BACKWARD_OVER_FORWARD = 2  # gradients of inputs and of weights: two products for one
 
 
@@ -47,6 +51,15 @@ class Transformer:
     layers: tuple[Layer, ...]
     outer: tuple[Part, ...]
     prediction: tuple[Layer, ...] = ()
+
+    def __post_init__(self) -> None:
+        text("id", self.id), text("architecture", self.architecture)
+        for name, low in (("hidden_size", 1), ("vocab_size", 1), ("max_context", 0)):
+            object.__setattr__(self, name, integer(name, getattr(self, name), low))
+        for name, kind in (("layers", Layer), ("outer", Part), ("prediction", Layer)):
+            object.__setattr__(self, name, tuple(instance(name, getattr(self, name), tuple | list, "a tuple")))
+            for part in getattr(self, name):
+                instance(name, part, kind, f"a tuple of {kind.__name__}")
 
     def __repr__(self) -> str:
         return f"Transformer(id={self.id!r}, architecture={self.architecture!r}, total_params={self.total_params})"
@@ -85,9 +98,13 @@ class Transformer:
         >>> tm.model("qwen3-30b-a3b").active_params(input_embedding=False)
         3041867776
         """
+        tables = 0 if flag("input_embedding", input_embedding) else self._table_params
         active = sum((layer.stored or layer.count) * sum(p.active_params for p in layer.parts) for layer in self.layers)
-        tables = sum(part.params for part in self.outer if part.name == "embedding")
-        return active + sum(part.active_params for part in self.outer) - (0 if input_embedding else tables)
+        return active + sum(part.active_params for part in self.outer) - tables
+
+    @property
+    def _table_params(self) -> int:
+        return sum(part.params for part in self.outer if part.name == "embedding")
 
     def _parts(self, phase: str) -> Iterator[tuple[int, str, Part]]:
         """Parts that run in a phase, each with its layer count and the name of its layer."""
@@ -141,9 +158,10 @@ class Transformer:
         >>> float(tm.model("llama-3.1-8b").prefill_flop(2048))
         29688401494016.0
         """
-        tokens, past = checked_numbers("tokens", tokens), checked_numbers("past", past)
-        causal = one_of("attention", attention, op.MASKS) == "causal"
-        rows = op.logit_rows(tokens, one_of("logits", logits, op.LOGITS))
+        tokens, past = numbers("tokens", tokens), numbers("past", past)
+        together(tokens=tokens, past=past)
+        causal = choice("attention", attention, op.MASKS) == "causal"
+        rows = op.logit_rows(tokens, choice("logits", logits, op.LOGITS))
         per_token, per_row = self._linear_flop["prefill"]
         core = sum(
             count * a.flop_per_pair(absorbed=False) * a.pairs(tokens, past, causal)
@@ -174,8 +192,11 @@ class Transformer:
         212432977920.0
         """
         self._require_decoder()
-        tokens, source = checked_numbers("tokens", tokens, 1), checked_numbers("source", source)
-        context = self._context(context, tokens)
+        tokens, source = numbers("tokens", tokens, 1), numbers("source", source)
+        asked, context = context, numbers("context", context, 1)
+        together(context=context, tokens=tokens, source=source)
+        if not np.all(context >= tokens):
+            refuse("context", asked, f"must count the new tokens, tokens={shown(tokens.tolist())}")
         per_token, per_row = self._linear_flop["decode"]
         work = (per_token + per_row) * tokens
         for a, count in self._attentions("decode"):
@@ -190,17 +211,11 @@ class Transformer:
         """
         if self.reads_source:
             raise ValueError(f"{self.id}: training work of an encoder-decoder is not defined by one sequence length")
-        return (1 + BACKWARD_OVER_FORWARD) * self.prefill_flop(seq, attention=attention, logits="all")
+        return (1 + BACKWARD_OVER_FORWARD) * self.prefill_flop(numbers("seq", seq), attention=attention, logits="all")
 
     def _require_decoder(self) -> None:
         if not self.generates:
             raise ValueError(f"{self.id}: an encoder ({self.architecture}) has no decode step")
-
-    def _context(self, context: Numeric, tokens: NDArray) -> NDArray:
-        numbers = checked_numbers("context", context, 1)
-        if not np.all(numbers >= tokens):
-            raise ValueError(f"context={context!r}: must count the new tokens, tokens={tokens}")
-        return numbers
 
     def kv_bytes_per_token(self, dtype: str = "bf16") -> float:
         """Cache that one generated token adds over all layers, before any window is full. [B]"""
@@ -225,7 +240,8 @@ class Transformer:
         >>> float(tm.model("gpt-oss-120b").kv_bytes(32768, "bf16"))
         1212678144.0
         """
-        context, source = checked_numbers("context", context), checked_numbers("source", source)
+        context, source = numbers("context", context), numbers("source", source)
+        together(context=context, source=source)
         elements = np.zeros(np.broadcast_shapes(context.shape, source.shape))
         for a, count in self._attentions("decode"):
             elements = elements + count * a.cached_elements * (source if a.kind == "cross" else a.visible(context))
@@ -236,7 +252,7 @@ class Transformer:
         kinds = [(layer.count, layer.recurrence) for layer in self.layers if layer.recurrence]
         state = sum(count * recurrence.state_elements for count, recurrence in kinds)
         tail = sum(count * recurrence.conv_elements for count, recurrence in kinds)
-        return state * element_bytes(dtype) + tail * element_bytes(conv_dtype)
+        return state * element_bytes(dtype) + tail * element_bytes(conv_dtype, "conv_dtype")
 
     def weight_bytes(self, precision: str | Precision = "bf16", prediction: bool = False) -> float:
         """All weights in storage. [B]
@@ -251,7 +267,7 @@ class Transformer:
         65248815744.0
         """
         per_element = op.storage_bytes(precision)
-        layers = self.layers + (self.prediction if prediction else ())
+        layers = self.layers + (self.prediction if flag("prediction", prediction) else ())
         stored = [(layer.stored or layer.count, part) for layer in layers for part in layer.parts]
         stored += [(1, part) for part in self.outer]
         return sum(
@@ -286,9 +302,10 @@ class Transformer:
         >>> float(tm.model("llama-3.1-70b").weight_bytes_read(64, "bf16"))
         139007115264.0
         """
-        tokens = checked_numbers("batch", batch)
-        one_of("expert_read", expert_read, op.EXPERT_READS)
-        parts = self._parts(one_of("phase", phase or ("decode" if self.generates else "prefill"), op.PHASES))
+        tokens = numbers("batch", batch)
+        choice("expert_read", expert_read, op.EXPERT_READS)
+        phase = ("decode" if self.generates else "prefill") if phase is None else phase
+        parts = self._parts(choice("phase", phase, op.PHASES))
         return op.weights_read_bytes([(count, part) for count, _, part in parts], tokens, precision, expert_read)[()]
 
     def operators(
@@ -309,18 +326,18 @@ class Transformer:
         A decode step at context c has past = c - tokens. The sums are the figures of `prefill_flop` or `decode_flop`,
         `weight_bytes_read` and `kv_bytes`; activation bytes are inputs and outputs of each matrix, unfused.
         """
-        if one_of("phase", phase, op.PHASES) == "decode":
+        if choice("phase", phase, op.PHASES) == "decode":
             self._require_decoder()
+        given = {"batch": batch, "tokens": tokens, "past": past, "source": source}
+        sizes = {name: numbers(name, value) for name, value in given.items()}
+        together(**sizes)
         step = op.Step(
-            batch=checked_numbers("batch", batch),
-            tokens=checked_numbers("tokens", tokens),
-            past=checked_numbers("past", past),
-            source=checked_numbers("source", source),
+            **sizes,
             precision=load.precision(precision),
             absorbed=phase == "decode",
-            causal=one_of("attention", attention, op.MASKS) == "causal",
-            logits=one_of("logits", logits, op.LOGITS),
-            expert_read=one_of("expert_read", expert_read, op.EXPERT_READS),
+            causal=choice("attention", attention, op.MASKS) == "causal",
+            logits=choice("logits", logits, op.LOGITS),
+            expert_read=choice("expert_read", expert_read, op.EXPERT_READS),
         )
         matrices = [op.matrix_operator(count, layer, part, step) for count, layer, part in self._parts(phase)]
         cores = [
@@ -340,11 +357,11 @@ def _shipped(model_id: str) -> Transformer:
     return _read(MODELS / catalog()[model_id].file, model_id)
 
 
-def _read(path: Path, model_id: str) -> Transformer:
-    fields = read_fields(read_json(path), str(path))
+def _read(path: Path, model_id: str = "") -> Transformer:
+    fields = read_fields(read_json(path), printed(path))
     plan = ARCHITECTURES[fields.model_type](fields)
     return Transformer(
-        id=model_id,
+        id=model_id or _slug(Path(normpath(path.absolute()))),
         architecture=fields.model_type,
         hidden_size=plan.hidden,
         vocab_size=plan.vocabulary,
@@ -353,6 +370,19 @@ def _read(path: Path, model_id: str) -> Transformer:
         outer=plan.outer,
         prediction=plan.prediction,
     )
+
+
+def _slug(path: Path) -> str:
+    """A plain id from the name of a file, or of the folder of a config.json: nothing in it means anything in HTML."""
+    name = path.parent.name if path.name == "config.json" else path.name.removesuffix(".json")
+    return re.sub(r"[^A-Za-z0-9._-]", "-", name)[:LONGEST_ID] or "model"
+
+
+def _is_folder(name: str) -> bool:
+    try:
+        return bool(name.strip()) and Path(name).is_dir()
+    except OSError:  # too long for a path, or in a folder that is closed
+        return False
 
 
 def model(name: str | Path | Transformer) -> Transformer:
@@ -381,12 +411,9 @@ def model(name: str | Path | Transformer) -> Transformer:
     """
     if isinstance(name, Transformer):
         return name
-    if not isinstance(name, (str, Path)) or not str(name).strip() or "\0" in str(name):
-        raise ValueError(f"model={name!r}: expected an id, a name or the path of a config.json")
-    known = aliases().get(str(name).strip().lower())
-    if known and not isinstance(name, Path):
+    asked = str(instance("model", name, str | Path, "an id, a name or the path of a config.json"))
+    if isinstance(name, str) and (known := aliases().get(asked.strip().lower())):
         return _shipped(known)
-    path = Path(name)
-    if isinstance(name, Path) or path.suffix == ".json" or path.is_dir():
-        return _read(path, path.parent.name if path.name == "config.json" else path.stem)
-    raise ValueError(f"model={name!r} is unknown; nearest: {', '.join(nearest(str(name), aliases()))}")
+    if isinstance(name, Path) or asked.endswith(".json") or _is_folder(asked):
+        return _read(Path(asked))
+    raise ValueError(f"model={shown(name)} is unknown; nearest: {', '.join(nearest(asked, aliases()))}")
