@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from trnmodel.arguments import chosen
 from trnmodel.catalog import load
 from trnmodel.studies.readings import Reading, UnreadableRowError, reading
 from trnmodel.studies.serving_tables import Deployment
@@ -55,6 +56,10 @@ class Printed(msgspec.Struct, frozen=True):
     note: str
 
 
+def _rules() -> dict[str, Printed]:
+    return {row.quantity: row for row in load.read_csv(PRINTED, Printed) if row.quantity not in PREFILL}
+
+
 def rule(quantity: str) -> float:
     """A printed rule of the software, in base units.
 
@@ -63,7 +68,7 @@ def rule(quantity: str) -> float:
     >>> rule("kv_cap_share"), rule("scratchpad_page_bytes") / 2**20
     (0.3, 512.0)
     """
-    (row,) = (row for row in load.read_csv(PRINTED, Printed) if row.quantity == quantity)
+    row = chosen("quantity", quantity, _rules())
     return load.parse_number(row.printed)[0] * load.units()[row.unit].factor
 
 

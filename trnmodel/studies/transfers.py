@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from trnmodel.arguments import integer, numbers
 from trnmodel.catalog import load, systems
 from trnmodel.catalog.specs import Precision
 from trnmodel.catalog.systems import System
@@ -108,7 +109,7 @@ def kv_transfer(
     import pandas as pd
 
     spec, model, precision = systems.system(system), read_model(model), load.precision(precision)
-    chips, tokens = min(chips, spec.domain_chips), np.asarray([*tokens], dtype=float)
+    chips, tokens = min(integer("chips", chips), spec.domain_chips), np.atleast_1d(numbers("tokens", tokens, 1))
     ranks = chips * spec.chip.cores / spec.chip.lnc_default
     step = prefill(model, spec, Mapping(tp=ranks), batch=1, input_tokens=tokens, precision=precision)
     cache = np.array([float(model.kv_bytes(context, precision.kv)) for context in tokens])
