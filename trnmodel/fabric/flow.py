@@ -14,6 +14,8 @@ from itertools import permutations
 import numpy as np
 from numpy.typing import NDArray
 
+LARGE, LARGEST = 10_000, 2**15  # unknowns: from where interior points are faster, and where it is no longer seconds
+
 
 @dataclass(frozen=True)
 class Arcs:
@@ -205,6 +207,8 @@ def concurrent_flow(graph) -> Flow:
     if len(net.chips) < 2 or not len(net.tail):
         return Flow(math.nan if len(net.chips) < 2 else 0.0, {}, 0)
     node, arc, link = _refined(net, np.random.default_rng(0))
+    if arc.max() >= LARGEST:
+        raise ValueError(f"flow of {len(net.chips)} chips: {arc.max() + 1} unknowns; allowed are up to {LARGEST}")
     return _solve(net, node, arc, link)
 
 
@@ -235,7 +239,7 @@ def _solve(net: Arcs, node: NDArray, arc: NDArray, link: NDArray) -> Flow:
         b_eq=np.zeros(len(places)),
         A_ub=hstack([load, coo_array((len(links), 1))]).tocsr(),
         b_ub=net.capacity[links] / scale,
-        method="highs",
+        method="highs" if unknowns < LARGE else "highs-ipm",
     )
     if not result.success:
         raise RuntimeError(f"linear programme of {unknowns} unknowns: {result.message}")

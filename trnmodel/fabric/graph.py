@@ -16,7 +16,7 @@ from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as find_system
 from trnmodel.fabric import build, flow
 
-LARGEST_LP = 512  # chips; beyond it an intact torus answers in closed form
+LARGEST_LP = 256  # chips; beyond it an intact torus answers in closed form
 METRICS, SCOPES = ("edges", "intermediate"), ("world", "rack")
 
 

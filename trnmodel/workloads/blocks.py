@@ -102,23 +102,21 @@ class Attention:
             return np.where(context > 0, (context - 1) % self.window + 1, 0)
         return context
 
-    def cumulative_pairs(self, tokens: Numeric) -> NDArray:
-        """Query-key pairs of the first `tokens` tokens of a sequence, each token seeing itself."""
-        n = np.asarray(tokens, dtype=float)
-        if self.kind == "sliding":
-            head = np.minimum(n, self.window)
-            return head * (head + 1) / 2 + (n - head) * self.window
-        if self.kind == "chunked":
-            whole, rest = np.divmod(n, self.window)
-            return whole * self.window * (self.window + 1) / 2 + rest * (rest + 1) / 2
-        return n * (n + 1) / 2
-
     def pairs(self, tokens: Numeric, past: Numeric, causal: bool) -> NDArray:
         """Query-key pairs of `tokens` new tokens after `past` cached ones; all of them where not causal."""
         tokens, past = np.asarray(tokens, dtype=float), np.asarray(past, dtype=float)
         if not causal or self.kind in ("bidirectional", "cross"):
             return tokens * (past + tokens)
-        return self.cumulative_pairs(past + tokens) - self.cumulative_pairs(past)
+        if self.kind == "chunked":
+            before = past % self.window
+            return self._chunk_pairs(before + tokens) - self._chunk_pairs(before)
+        growing = np.clip(self.window - past, 0, tokens) if self.kind == "sliding" else tokens
+        return growing * past + growing * (growing + 1) / 2 + (tokens - growing) * self.window
+
+    def _chunk_pairs(self, tokens: NDArray) -> NDArray:
+        """Query-key pairs of tokens from the start of a chunk on, each token seeing itself."""
+        whole, rest = np.divmod(tokens, self.window)
+        return whole * self.window * (self.window + 1) / 2 + rest * (rest + 1) / 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
