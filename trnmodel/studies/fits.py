@@ -164,7 +164,10 @@ def longest_context(
     """
     import pandas as pd
 
-    most = read_model(d.model).max_context
+    m = read_model(d.model)
+    most = m.max_context
+    if not most:
+        refuse("model", m.id, "its configuration names no longest context")
     step = FIRST_BUCKET * np.ceil(most / FIRST_BUCKET / MOST_CONTEXTS)
     contexts = np.append(np.arange(step, most, step), most)
     prompt = None if prompt_tokens is None else np.minimum(number("prompt_tokens", prompt_tokens, 1), contexts)
@@ -272,7 +275,8 @@ def copies(d: Deployment, tps: Iterable[int], batch: float, context: float) -> p
         found = fit(d, batch, context, tp=tp, ep=1, pp=1, cp=1)
         for part, held in (("weights", found.weight_bytes), ("cache", found.cache_bytes)):
             stored, once = float(held) * tp, float(needed[part])
-            rows.append({"tp": tp, "part": part, "stored_bytes": stored, "needed_bytes": once, "ratio": stored / once})
+            line = {"tp": tp, "part": part, "stored_bytes": stored, "needed_bytes": once}
+            rows += [line | {"ratio": stored / once}] if once else []  # an encoder keeps no cache
     return pd.DataFrame(rows)
 
 

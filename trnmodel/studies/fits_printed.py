@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from trnmodel.arguments import chosen
+from trnmodel.arguments import chosen, refuse
 from trnmodel.catalog import load
 from trnmodel.studies.readings import Reading, UnreadableRowError, reading
 from trnmodel.studies.serving_tables import Deployment
@@ -232,6 +232,8 @@ def cache_budgets(d: Deployment, context: float) -> pd.DataFrame:
     import pandas as pd
 
     found, more = (memory_fit(**d.ask, batch=batch, context=context) for batch in (1, 2))
+    if not read_model(d.model).generates:
+        refuse("model", read_model(d.model).id, "an encoder keeps no cache")
     capacity, one = float(found.capacity_bytes), float(more.cache_bytes - found.cache_bytes)
     free = capacity - float(found.first_rank_total_bytes - found.cache_bytes)
     capped = min(capacity - float(found.weight_bytes), rule("kv_cap_share") * capacity)

@@ -37,7 +37,7 @@ def notation(chip: str | Chip, symbols: Mapping[str, str]) -> pd.DataFrame:
     """
     import pandas as pd
 
-    core, rows = load.chip(chip).core, []
+    core, rows = neuron_chips([chip])[0].core, []
     for name, symbol in symbols.items():
         part, _, field = name.rpartition(".")
         spec = getattr(core, part) if part else core

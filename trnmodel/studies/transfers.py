@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trnmodel.arguments import integer, numbers
+from trnmodel.arguments import integer, numbers, refuse
 from trnmodel.catalog import load, systems
 from trnmodel.catalog.specs import Precision
 from trnmodel.catalog.systems import System
@@ -46,6 +46,8 @@ def distances(system: str | System) -> pd.DataFrame:
     import pandas as pd
 
     spec, index = systems.system(system), load.value(FIBRE, "group_index")
+    if np.isnan(spec.scaleout_bytes_per_s_per_dir):
+        refuse("system", spec.id, "no scale-out rate of it is published")
     optics = [fact for fact in load.facts_rows().values() if fact.quantity == "reach_m"]
     ways = [("same top of rack", 1, 0.0), ("same pod", 3, 0.0), ("other pod", 5, 0.0)]
     # spine to spine: one more switch than between pods
