@@ -42,6 +42,7 @@ class Call:
     ordinary: dict[str, tuple[str, ...]]
     also: dict[str, tuple[str, ...]] = field(default_factory=dict)
     together: tuple[dict[str, str], ...] = ()
+    any_number: bool = False  # what it answers may be negative, or NaN for no number
 
     @cached_property
     def function(self) -> Callable:
@@ -49,13 +50,17 @@ class Call:
         return made(self.code, HELPERS)
 
     @cached_property
+    def target(self) -> Any:
+        """The public function or constructor behind the call."""
+        if self.code.startswith("changed("):
+            return type(made(self.code.removeprefix("changed(")[:-1], HELPERS))
+        return getattr(self.function, "__func__", self.function)
+
+    @cached_property
     def optional(self) -> frozenset[str]:
         """Arguments that may be None."""
-        try:
-            found = inspect.signature(self.function).parameters.values()
-        except ValueError:
-            return frozenset()
-        return frozenset(p.name for p in found if p.default is None)
+        found = inspect.signature(self.target).parameters.values()
+        return frozenset(p.name for p in found if p.default is None or "None" in str(p.annotation))
 
     def kind(self, name: str) -> Kind:
         """The kind of an argument."""
@@ -102,14 +107,15 @@ def _call(
     *,
     also: dict[str, tuple[str, ...]] | None = None,
     misfit: str = "",
+    any_number: bool = False,
 ) -> Call:
     together = (_keywords(misfit),) if misfit else ()
-    return Call(code, owner, _keywords(base), _kinds(kinds), _lists(ordinary), also or {}, together)
+    return Call(code, owner, _keywords(base), _kinds(kinds), _lists(ordinary), also or {}, together, any_number)
 
 
 SPEC_KINDS = {
     "str": "text",
-    "float": "one-figure",
+    "float": "figure",
     "int": "integer",
     "bool": "flag",
     "Mapping": "table",
@@ -117,14 +123,13 @@ SPEC_KINDS = {
     "frozenset": "any",
     "Core": "object",
     "Engine": "object",
-    "Fabric": "choice",
 }
 PROVENANCE = dict.fromkeys(("sources", "ranges", "estimates"), "any")
 
 
 def _spec_kinds(kind: type) -> dict[str, str]:
     names = {f.name: str(f.type).partition("[")[0].partition(" |")[0] for f in fields(kind)}
-    return {name: SPEC_KINDS[found] for name, found in names.items()} | PROVENANCE
+    return {name: SPEC_KINDS.get(found, "choice") for name, found in names.items()} | PROVENANCE
 
 
 def _replaced(owner: str, code: str, kind: type, **other: str) -> Call:
@@ -138,10 +143,10 @@ def changed(spec: Any) -> Callable:
 
 
 def _used(owner: str, code: str, spec: Any) -> Call:
-    """A call on a spec with one number changed."""
-    used = {"one-figure": "used-figure", "integer": "used-figure", "sizes": "used-sizes"}
+    """A call on a spec with one number changed; what is then refused may be the spec as a whole, by its id."""
+    used = {"figure": "used-figure", "integer": "used-figure", "sizes": "used-sizes"}
     kinds = {name: used[kind] for name, kind in _spec_kinds(type(spec)).items() if kind in used}
-    return Call(code, owner, {}, kinds, {})
+    return Call(code, owner, {}, kinds, {}, also=dict.fromkeys(kinds, (spec.id,)))
 
 
 # What stands behind calls on things that a user has changed.
@@ -449,12 +454,12 @@ def _steps() -> Iterator[Call]:
 
 
 def _pages() -> Iterator[Call]:
-    for name in ("attainable_flop_per_s", "ceilings_flop_per_s"):
+    for name, peak in {"attainable_flop_per_s": "figure", "ceilings_flop_per_s": "levels"}.items():
         yield _call(
             "main",
             f"tm.roofline.{name}",
             "intensity_flop_per_byte=[100.0], peak_flop_per_s=6e14, bandwidth_bytes_per_s=[3e12]",
-            "figure: intensity_flop_per_byte peak_flop_per_s bandwidth_bytes_per_s",
+            f"figure: intensity_flop_per_byte bandwidth_bytes_per_s; {peak}: peak_flop_per_s",
             "intensity_flop_per_byte=[[0.0], [1.5], [500.0, 9.0]], peak_flop_per_s=[1e14],"
             "bandwidth_bytes_per_s=[[1e12]]",
         )
@@ -541,17 +546,18 @@ def _kernels() -> Iterator[Call]:
         "queued=[0, 1], collective_bytes_per_s=[2e10]",
     )
     yield _call("doors", "tm.kernel.host", "moved_bytes=1e9, stage_bytes_per_s=[7e9, 16e9]",
-                "number: moved_bytes stage_bytes_per_s; share: overlap",
+                "number: moved_bytes; stages: stage_bytes_per_s; share: overlap",
                 "moved_bytes=[0, 1e9, 140e9], stage_bytes_per_s=[[7e9, 16e9], [1e9]], overlap=[0, 0.5, 1]")  # fmt: skip
     yield _call("doors", "tm.kernel.operators")
     yield _call("doors", "tm.kernel.smallest_contraction", "chip='trainium2'", "object: chip; choice: dtype engine",
                 f"{CHIPS}, engine=['vector', 'scalar']")  # fmt: skip
-    changes = {f.name: "one-share" for f in fields(tm.kernel.stack()) if f.type == "float"} | {"launch_s": "one-figure"}
+    changes = {f.name: "share-figure" for f in fields(tm.kernel.stack()) if f.type == "float"} | {"launch_s": "figure"}
     yield Call("tm.kernel.stack", "doors", {}, {"name": "object"} | changes, {}, also={"name": ("stack",)})
 
 
 def _shown() -> Iterator[Call]:
-    yield _call("doors", "tm.units.parse_number", "text='1-2'", "text: text", "text=['1,299', '~5', '2 to 3']")
+    yield _call("doors", "tm.units.parse_number", "text='1-2'", "text: text", "text=['1,299', '~5', '2 to 3']",
+                any_number=True)  # fmt: skip
     yield _call("doors", "tm.units.format_quantity", "value=1.0, unit='B'", "real: value; text: unit; whole: digits")
     drawn = {
         "lines": ("x='intensity_flop_per_byte', y='attainable_flop_per_s', color='chip', dash='dtype'",
@@ -613,10 +619,7 @@ def registered() -> dict[Any, set[str]]:
     """The functions and constructors of all calls, each with the arguments that some call spoils."""
     found: dict[Any, set[str]] = {}
     for call in calls():
-        key = getattr(call.function, "__func__", call.function)
-        if call.code.startswith("changed("):
-            key = type(made(call.code.removeprefix("changed(")[:-1], HELPERS))
-        found.setdefault(key, set()).update(call.kinds)
+        found.setdefault(call.target, set()).update(call.kinds)
     return found
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from .calls import HELPERS, Call
 from .judge import attempt
-from .values import made
+from .values import as_floats, made, numeric
 
 PAIRS = 12
 
@@ -33,14 +33,14 @@ class Case:
         """What is wrong with the answer, or nothing."""
         values = self.values()
         refused = {name: self.must or self.call.refuses(name, value) for name, value in values.items()}
-        unknown = any(
-            self.call.kinds[name].endswith("figure")
-            and isinstance(value, float | np.ndarray)
-            and np.any(np.isnan(value))
+        unknown = self.call.any_number or any(
+            self.call.kinds[name].endswith(("figure", "levels")) and np.any(np.isnan(as_floats(value)))
             for name, value in values.items()
-            if not refused[name]
+            if not refused[name] and numeric(value) is not False
         )
-        return attempt(self.call, self.call.arguments({}) | values, refused, unknown=unknown)
+        return attempt(
+            self.call, self.call.arguments({}) | values, refused, unknown=unknown, signed=self.call.any_number
+        )
 
     def line(self) -> str:
         """The call as a line of code."""

@@ -58,11 +58,13 @@ def _stop(*_: object) -> None:
     raise SlowError(f"more than {CPU_S:g} s of CPU")
 
 
-def attempt(call: Any, arguments: Mapping[str, Any], spoiled: Mapping[str, bool], *, unknown: bool = False) -> str:
+def attempt(
+    call: Any, arguments: Mapping[str, Any], spoiled: Mapping[str, bool], *, unknown: bool = False, signed: bool = False
+) -> str:
     """What is wrong with the answer to a call, or nothing.
 
-    `spoiled` names the arguments that were spoiled, each with whether it must be refused; `unknown` says that one is
-    NaN for "not published", which a result may repeat.
+    `spoiled` names the arguments that were spoiled, each with whether it must be refused. `unknown` lets a result be
+    NaN, as where an argument is NaN for "not published"; `signed` lets it be negative.
     """
     printed = io.StringIO()
     before = signal.signal(signal.SIGPROF, _stop)
@@ -70,7 +72,7 @@ def attempt(call: Any, arguments: Mapping[str, Any], spoiled: Mapping[str, bool]
     try:
         with warnings.catch_warnings(record=True) as heard, redirect_stdout(printed), redirect_stderr(io.StringIO()):
             warnings.simplefilter("always")
-            found = _answer(call, arguments, spoiled, unknown)
+            found = _answer(call, arguments, spoiled, unknown, signed)
     except SlowError as error:
         return str(error)
     finally:
@@ -80,7 +82,7 @@ def attempt(call: Any, arguments: Mapping[str, Any], spoiled: Mapping[str, bool]
     return "; ".join(filter(None, (found, said, printed.getvalue() and "prints")))
 
 
-def _answer(call: Any, arguments: Mapping[str, Any], spoiled: Mapping[str, bool], unknown: bool) -> str:
+def _answer(call: Any, arguments: Mapping[str, Any], spoiled: Mapping[str, bool], unknown: bool, signed: bool) -> str:
     try:
         result = call.function(**arguments)
     except SlowError:
@@ -90,7 +92,7 @@ def _answer(call: Any, arguments: Mapping[str, Any], spoiled: Mapping[str, bool]
     if any(spoiled.values()):
         return "accepted"
     try:
-        return insane(result, unknown)
+        return insane(result, unknown, signed)
     except SlowError:
         raise
     except Exception as error:
@@ -116,7 +118,7 @@ def _text(error: Exception) -> str:
         return "an error that cannot be shown"
 
 
-def insane(result: Any, unknown: bool = False) -> str:
+def insane(result: Any, unknown: bool = False, signed: bool = False) -> str:
     """What is wrong with a result, or nothing: numbers of what is valid are finite and not negative."""
     for name, value, valid in numbers(result):
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -59,7 +59,14 @@ def _always(value: Any) -> bool:
 
 def _filled(value: Any) -> bool:
     """Anything but an empty collection, which asks for nothing."""
-    return not (isinstance(value, tuple | list | set | frozenset | range | Mapping) and len(value) == 0)
+    empty = isinstance(value, tuple | list | set | frozenset | range | Mapping) and len(value) == 0
+    return not empty and not (isinstance(value, np.ndarray) and value.ndim > 0 and value.size == 0)
+
+
+def _stages(value: Any) -> bool:
+    """Numbers that need not be of one shape."""
+    parts = value if isinstance(value, list | tuple) and len(value) else [value]
+    return any(_numbers().refuses(part) for part in parts)
 
 
 PAIRS = (
@@ -82,8 +89,9 @@ KINDS = {
     "count": _numbers(1, whole=True),
     "from1": _numbers(1),
     "one": _numbers(one=True),
-    "one-figure": _numbers(unknown=True, one=True),
-    "one-share": _numbers(0, 1, one=True),
+    "levels": replace(_numbers(unknown=True), broadcasts=False),
+    "share-figure": _numbers(0, 1, unknown=True),
+    "stages": Kind(_stages),
     "rate": _numbers(endless=True, one=True),
     "integer": _numbers(1, whole=True, one=True),
     "whole": _numbers(0, whole=True, one=True),
@@ -102,13 +110,16 @@ KINDS = {
     "pairs": Kind(_filled, extra=(*PAIRS, "{1:0.5}", "{'loda':0.5}")),
     "table": Kind(_not(Mapping), extra=TABLES),
     "sizes": Kind(
-        lambda value: _filled(value) and _numbers().refuses(value),
+        lambda value: _filled(value) and _numbers().refuses([*value] if isinstance(value, set) else value),
         extra=("(0,)", "(-1,)", "(1.5,)", "(2, nan)"),
     ),
     "list": Kind(_filled),
-    "groups": Kind(_filled, extra=("'decode'", "['decode', 'x']", "['decode', None]", "[['decode']]")),
+    "groups": Kind(_filled, extra=("['decode', 'x']", "['decode', None]", "[['decode']]")),
     "callable": Kind(_always, skips=callable),
-    "grid": Kind(_filled, extra=("{'nonsense':[1]}", "{1:[1]}", "{None:1}", "[('value',[1])]")),
+    "grid": Kind(
+        lambda value: _filled(value) and not (isinstance(value, dict) and list(value) == ["x"]),
+        extra=("{'nonsense':[1]}", "{1:[1]}", "{None:1}", "[('value',[1])]"),
+    ),
     "executor": Kind(_always, skips=lambda value: hasattr(value, "map")),
     "models": Kind(_not(Mapping), extra=("{'x':None}", "{'x':object()}", "{1:1}")),
     "lanes": Kind(

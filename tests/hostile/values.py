@@ -113,7 +113,9 @@ def numeric(value: Any) -> bool | None:
         return True
     if isinstance(value, np.ma.MaskedArray) and np.any(np.ma.getmaskarray(value)):
         return False
-    if isinstance(value, Decimal | Fraction | pd.Series | np.ma.MaskedArray):
+    if isinstance(value, pd.Series | pd.DataFrame):
+        return None if value.to_numpy().dtype.kind in "iuf" else False
+    if isinstance(value, Decimal | Fraction | np.ma.MaskedArray):
         return None
     if not isinstance(value, np.ndarray | list | tuple | range):
         return False
