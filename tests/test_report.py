@@ -15,7 +15,7 @@ import pytest
 
 import trnmodel
 from trnmodel import report
-from trnmodel.report import book, chapter, execute
+from trnmodel.report import book, chapter, execute, folders
 
 HEADER = """\
 # ---
@@ -52,7 +52,8 @@ kind: Literal["causal", "full"] = "causal"
 note: str = ""
 folder: str = ""
 chip: str = "trainium3"
-rival_chips: list[str] = ["trainium2"]"""
+rival_chips: list[str] = ["trainium2"]
+words: list[str] = []"""
 
 
 @pytest.fixture
@@ -132,8 +133,8 @@ def test_a_parameter_cell_holds_typed_literals_only(write, line):
         ("phases", "prefill,decode", ["prefill", "decode"]),
         ("phases", "['prefill', 'decode']", ["prefill", "decode"]),
         ("counts", "[3, 4]", [3, 4]),
-        ("counts", "", []),
         ("kind", "full", "full"),
+        ("words", "", []),
         ("note", "a = \"b\"\n'c'", "a = \"b\"\n'c'"),
         ("chip", "trainium2", "trainium2"),
     ],
@@ -161,6 +162,17 @@ def test_values_are_read_as_their_type(write, name, given, value):
         ("counts", "1,two", "parameter counts = ['1', 'two'] must be of type list[int]"),
         ("kind", "fll", "parameter kind = 'fll' must be of type Literal['causal', 'full']"),
         ("note", 3, "parameter note = 3 must be of type str"),
+        ("note", "a\0b", "parameter note = 'a\\x00b' must be text without NUL and broken characters"),
+        ("note", "\udcff", "parameter note = '\\udcff' must be text without NUL and broken characters"),
+        ("counts", "", "parameter counts = [] must hold at least one item"),
+        ("counts", [1, 10**31], f"parameter counts = 1{'0' * 31} must be no larger than 1e+30"),
+        pytest.param(
+            "batch",
+            10**5000,
+            "parameter batch = int with a whole number of too many digits must be no larger than 1e+30",
+            id="huge",
+        ),
+        ("share", -1e40, "parameter share = -1e+40 must be no larger than 1e+30"),
         ("chip", "trainium9", "parameter chip: chip='trainium9' is unknown; nearest: trainium2, trainium3"),
         ("rival_chips", "trainium2,h1", "parameter rival_chips: chip='h1' is unknown; nearest: trainium2, trainium3"),
     ],
@@ -183,6 +195,9 @@ def test_an_unknown_chapter_is_told_the_nearest(write):
 BOMB = b"a: &a [x, x]\n" + b"".join(
     f"{c}: &{c} [{f'*{p},' * 9}]\n".encode() for p, c in zip("abcdef", "bcdefg", strict=True)
 )
+MERGE_BOMB = b"a: &a {x: 1}\n" + b"".join(
+    f"{c}: &{c} {{<<: [{f'*{p},' * 9}]}}\n".encode() for p, c in zip("abcdefghijk", "bcdefghijkl", strict=True)
+)
 
 
 @pytest.mark.parametrize(
@@ -196,6 +211,12 @@ BOMB = b"a: &a [x, x]\n" + b"".join(
         (b"1: 2", "expected a mapping"),
         (b"batch: [8\nshare: 1", "not plain YAML at line 2"),
         (b"batch: 2026-99-99", "not plain YAML"),
+        (b"batch: !!timestamp x", "not plain YAML"),
+        (b"batch: !!bool maybe", "not plain YAML"),
+        (b"batch: !!int ''", "not plain YAML"),
+        (b"batch: " + b"1:" * 20_000 + b"1.5", "not plain YAML"),
+        (b"batch: " + b"1" * 5000, "not plain YAML"),
+        (MERGE_BOMB, "not plain YAML at line 2"),
         (b"\xff\xfe\xff", "not plain YAML"),
         (b"batch: " + b"[" * 30_000, "not plain YAML"),
         (b"? [a, b]\n: 1", "not plain YAML|expected a mapping"),
@@ -341,7 +362,7 @@ def test_two_kernels_run_in_parallel_and_no_more(write, tmp_path):
 
 def test_an_output_appears_whole_or_not_at_all(tmp_path, monkeypatch):
     target = tmp_path / "a.ipynb"
-    execute.write_whole(target, "old")
+    folders.write_whole(target, "old")
 
     def full_disk(self, *args, **kwargs):
         with self.open("w") as file:
@@ -350,7 +371,7 @@ def test_an_output_appears_whole_or_not_at_all(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "write_text", full_disk)
     with pytest.raises(OSError, match="no space left"):
-        execute.write_whole(target, "new")
+        folders.write_whole(target, "new")
     assert names(tmp_path) == ["a.ipynb"]
     assert target.read_text() == "old"
 
