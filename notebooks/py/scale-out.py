@@ -43,8 +43,8 @@ PORTS = [100e9, 200e9, 400e9, 800e9]
 NEIGHBOURS = ["trn1.32xlarge", "trn2-ultraserver", "trn3-nl72x2-pcie160", "gb200-nvl72", "hgx-h100", "tpu-v7-pod"]
 
 # %% tags=["hide-input"]
-largest = scaleout.networks(system)
-first, ways = largest.iloc[0], transfers.distances(system)
+largest = scaleout.networks(spec)
+first, ways = largest.iloc[0], transfers.distances(spec)
 rate = spec.scaleout_bytes_per_s_per_dir
 Markdown(
     f"**Three layers of {first.leaf_and_spine} switches with 100G ports reach {first.chips:,.0f} chips of {spec.name}, each "

@@ -7,12 +7,18 @@ notebook the line stands alone, without a traceback.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
+
+import numpy as np
 
 from trnmodel.arguments import HUGE, TINY, shown
 from trnmodel.catalog.specs import Chip
 from trnmodel.catalog.systems import System
+from trnmodel.result import Result
 from trnmodel.workloads.transformer import Transformer
+
+MOST_DRAWN = 1024  # chips of a domain
 
 
 class UnanswerableError(ValueError):
@@ -76,11 +82,22 @@ def one_of(allowed: Collection[object], **values: object) -> None:
         need(value in allowed, f"{name} = {shown(value)} must be one of {', '.join(map(str, allowed))}")
 
 
-def neuroncore(**specs: Chip | System) -> None:
-    """Chips, or systems of chips, that are built of NeuronCores."""
-    for name, spec in specs.items():
-        chip = spec.chip if isinstance(spec, System) else spec
-        need(chip.core is not None, f"{name} = {spec.id!r} is not built of NeuronCores, of which this chapter tells")
+def neuroncore(**specs: Chip | System | list[System]) -> None:
+    """Chips, or systems of chips, alone or in lists, that are built of NeuronCores."""
+    for name, value in specs.items():
+        for spec in value if isinstance(value, list) else [value]:
+            chip = spec.chip if isinstance(spec, System) else spec
+            need(
+                chip.core is not None, f"{name} = {spec.id!r} is not built of NeuronCores, of which this chapter tells"
+            )
+
+
+def links(**systems: System) -> None:
+    """Systems whose links have a published rate and are few enough to be drawn."""
+    for name, spec in systems.items():
+        need(spec.domain_chips <= MOST_DRAWN, f"{name} = {spec.id!r}: {spec.domain_chips:g} chips are too many to draw")
+        known = spec.domain_chips == 1 or not math.isnan(spec.chip.scaleup_bytes_per_s_per_dir)
+        need(known, f"{name} = {spec.id!r}: no rate of its links is published")
 
 
 def generates(**models: Transformer | list[Transformer]) -> None:
@@ -102,3 +119,8 @@ def routes(**models: Transformer) -> None:
     for name, model in models.items():
         experts = any(part.copies > 1 for layer in model.layers for part in layer.parts)
         need(experts, f"{name} = {model.id!r} has no routed experts, of which this chapter tells")
+
+
+def valid(what: str, result: Result) -> None:
+    """A result, called so, each point of which can exist."""
+    need(bool(np.all(result.valid)), f"{what} cannot exist: {'; '.join(sorted({*np.ravel(result.reason)} - {''}))}")

@@ -46,6 +46,19 @@ def growth() -> Mapping[str, tuple[Growth, ...]]:
 
 
 @cache
+def bases() -> list[str]:
+    """Shipped models that every rule can grow.
+
+    Examples
+    --------
+    >>> "deepseek-v3" in bases(), "gpt2" in bases()
+    (True, False)
+    """
+    keys = {row.key for rows in growth().values() for row in rows}
+    return [name for name, row in catalog().items() if keys <= set(read_json(MODELS / row.file))]
+
+
+@cache
 def synthetic(total_params: float, rule: str = "together", base: str = "deepseek-v3") -> Transformer:
     """A mixture of experts of about so many parameters, grown from a public one by a rule of ours.
 
