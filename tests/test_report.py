@@ -1,11 +1,13 @@
 """Chapters: parameters checked before anything runs; outputs whole, repeatable and made again only when due."""
 
+import contextvars
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from pathlib import Path
@@ -322,6 +324,115 @@ def test_the_digest_covers_package_data_and_named_files(write, tmp_path, monkeyp
         path.write_text("two")
         seen.add(digest())
     assert len(seen) == 4
+
+
+def test_the_digest_covers_folders_and_lists_of_files(write, tmp_path, monkeypatch):
+    write("a")
+    monkeypatch.setattr(execute, "MAX_INPUT_BYTES", 100)
+    folder, rows = tmp_path / "model", tmp_path / "rows.csv"
+    folder.mkdir()
+    config = folder / "config.json"
+
+    def digest():
+        return execute._digest("a", {"folder": str(folder), "phases": ["x", str(rows)]}, "")
+
+    seen = [digest()]
+    for path, text in [(config, "one"), (config, "two"), (rows, "one"), (rows, "two"), (rows, "long" * 100)]:
+        path.write_text(text)
+        seen += [digest(), digest()]
+        assert seen[-1] == seen[-2] != seen[-3]
+    os.utime(rows, ns=(0, 0))  # of what is too long to read, the time of its last change counts
+    seen.append(digest())
+    (folder / "model.safetensors").write_text("weights are not read")
+    assert len({*seen}) == 7
+    assert digest() == seen[-1]
+    config.unlink()
+    rows.unlink()
+    assert digest() == seen[0]
+
+
+def test_an_edited_model_folder_is_run_again(write, tmp_path):
+    write("a", "from pathlib import Path\nprint(Path(folder, 'config.json').read_text())")
+    model = tmp_path / "model"
+    model.mkdir()
+    for text in ("one", "two"):
+        (model / "config.json").write_text(text)
+        (outcome,) = run(["a"], tmp_path / "out", parameters={"folder": str(model)})
+        assert outcome.ran
+        assert stdout(outcome.path) == text + "\n"
+    assert not run(["a"], tmp_path / "out", parameters={"folder": str(model)})[0].ran
+
+
+def test_what_is_no_report_is_never_overwritten(write, tmp_path):
+    write("a")
+    out = tmp_path / "out"
+    out.mkdir()
+    place = out / "a.ipynb"
+    for text in ('{"metadata": {"trnmodel": {"order": 1}}, "cells": []}', '{"metadata": {"trnmodel": 3}}', "[1]", "3"):
+        place.write_text(text)
+        with pytest.raises(report.InputError, match=r"a\.ipynb is in the way: it is no report made here"):
+            run(["a"], out)
+        assert place.read_text() == text
+    for text in ("", "{", '{"a": ' * 100_000, "\x00"):
+        place.write_text(text)
+        assert run(["a"], out)[0].ran
+        place.unlink()
+
+
+def test_the_error_notebook_shows_an_error_as_text(write, tmp_path, monkeypatch):
+    write("a")
+
+    def dies(*args):
+        raise RuntimeError("<img src=x onerror=alert(1)>\n\n<script>alert(2)</script>")
+
+    monkeypatch.setattr(execute, "_execute", dies)
+    with pytest.raises(report.ChapterError) as raised:
+        run(["a"], tmp_path)
+    assert "\n" not in str(raised.value)
+    told = nbformat.read(tmp_path / "a.error.ipynb", 4).cells[0].source
+    assert told.splitlines()[2:] == ["    RuntimeError: <img src=x onerror=alert(1)> <script>alert(2)</script>"]
+
+
+def test_a_folder_is_claimed_by_one_and_left_as_it_was(tmp_path):
+    out = tmp_path / "new" / "out"
+    with report.claimed(out), report.claimed(tmp_path / "new" / "." / "out"):
+        assert names(out) == [".trnmodel.lock"]
+        told = contextvars.Context().run(refused, out)
+        assert told == f"another run is writing into {out}; wait for it, or name another folder"
+    assert not (tmp_path / "new").exists()
+    with report.claimed(tmp_path):
+        (tmp_path / "kept").touch()
+    assert names(tmp_path) == ["kept"]
+
+
+def refused(folder):
+    try:
+        with report.claimed(folder):
+            return None
+    except report.InputError as error:
+        return str(error)
+
+
+def test_temporary_folders_of_killed_runs_go_and_those_of_others_stay(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    dead, empty, mine, long = (
+        tmp_path / f"trnmodel-{name}" for name in ("deadrun1", "emptyrun", "mine_all", "of_somebody")
+    )
+    for folder in (dead, empty, mine, long):
+        folder.mkdir()
+    for path in (dead / ".trnmodel.lock", dead / "s-1", mine / "work", long / ".trnmodel.lock"):
+        path.touch()
+    with folders.temporary() as alive:
+        (alive / "s-1").touch()
+        with folders.temporary() as other:
+            assert other != alive
+        assert names(tmp_path) == sorted([alive.name, mine.name, long.name])
+        assert (alive / "s-1").exists()
+    assert names(tmp_path) == [mine.name, long.name]
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("x" * 100)))
+    (tmp_path / ("x" * 100)).mkdir()
+    with pytest.raises(report.InputError, match="too long a path for sockets; set TMPDIR"), folders.temporary():
+        pass
 
 
 def test_a_failing_chapter_leaves_its_error_notebook_and_the_others_finish(write, tmp_path):

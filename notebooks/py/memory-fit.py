@@ -216,7 +216,7 @@ charts.table(
 (tm.model("llama-3.1-405b").weight_bytes("bf16") + 16 * 8192 * 516096) / tm.chip("trainium2").hbm_bytes
 
 # %%
-models = dict.fromkeys(m if name == m.id else name for name in [*LARGE, m.id])
+models = list(dict.fromkeys(m if name == m.id else name for name in [*LARGE, m.id]))
 fewest = fits.smallest(models, FAMILY, ["bf16", "fp8", "w4a8"], batch, context)
 shown = fewest[(fewest.precision == "bf16") & fewest.chips.notna()]
 most = shown.loc[shown.chips.idxmax()] if len(shown) else None

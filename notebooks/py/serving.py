@@ -59,8 +59,8 @@ guard.neuroncore(prefill_systems=prefill_specs)
 ours = tables.Deployment(model=m, system=spec.id, mapping=tm.Mapping(tp=tp, ep=ep), precision=precision, stack=stack)
 context = input_tokens + output_tokens
 step, prompt = ours.decode(batch=batch, context=context), ours.prefill(input_tokens=input_tokens)
-guard.valid("a decode step", step)
-guard.valid("a prefill", prompt)
+guard.valid(f"a decode step with tp = {tp}, ep = {ep}, batch = {batch}, context = {context}", step)
+guard.valid(f"a prefill with tp = {tp}, ep = {ep}, input_tokens = {input_tokens}", prompt)
 
 # %% tags=["hide-input"]
 ideal = ours.ideal.decode(batch=batch, context=context)

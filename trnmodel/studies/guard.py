@@ -18,7 +18,7 @@ from trnmodel.catalog.systems import System
 from trnmodel.result import Result
 from trnmodel.workloads.transformer import Transformer
 
-MOST_DRAWN = 1024  # chips of a domain
+MOST_DRAWN = 200  # chips of a domain
 
 
 class UnanswerableError(ValueError):
@@ -87,9 +87,7 @@ def neuroncore(**specs: Chip | System | list[System]) -> None:
     for name, value in specs.items():
         for spec in value if isinstance(value, list) else [value]:
             chip = spec.chip if isinstance(spec, System) else spec
-            need(
-                chip.core is not None, f"{name} = {spec.id!r} is not built of NeuronCores, of which this chapter tells"
-            )
+            need(chip.core is not None, f"{name} = {spec.id!r} has no NeuronCore, of which this chapter tells")
 
 
 def links(**systems: System) -> None:
