@@ -15,7 +15,7 @@ import numpy as np
 
 from trnmodel.arguments import chosen, listed, number, numbers, refuse
 from trnmodel.catalog import load
-from trnmodel.units import TRILLION
+from trnmodel.units import BILLION, TRILLION
 from trnmodel.workloads.config import read_json
 from trnmodel.workloads.parallelism import census
 from trnmodel.workloads.shipped import MODELS, aliases, catalog
@@ -25,7 +25,7 @@ from trnmodel.workloads.transformer import model as read_model
 if TYPE_CHECKING:
     import pandas as pd
 
-SMALLEST, LARGEST = 1e9, 1e14  # parameters of a synthetic model
+SMALLEST, LARGEST = BILLION, 100 * TRILLION  # parameters of a synthetic model
 
 
 class Growth(msgspec.Struct, frozen=True):
