@@ -2,7 +2,6 @@
 
 import csv
 import math
-import time
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -209,7 +208,7 @@ def test_bottleneck_medium_and_oversubscription():
 small_tori = st.lists(st.integers(2, 5), min_size=1, max_size=3).filter(lambda shape: 4 <= math.prod(shape) <= 24)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(small_tori, st.lists(st.integers(1, 9), min_size=3, max_size=3))
 def test_symmetric_lp_full_lp_and_closed_form_agree_on_tori(shape, rates):
     graph = torus(tuple(shape), [float(rate) for rate in rates[: len(shape)]])
@@ -218,7 +217,7 @@ def test_symmetric_lp_full_lp_and_closed_form_agree_on_tori(shape, rates):
     assert reduced == pytest.approx(flow.torus_bytes_per_s_per_pair(tuple(shape), rates[: len(shape)]), rel=1e-6)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 10**6), st.integers(4, 7), st.integers(1, 3))
 def test_symmetric_and_full_lp_agree_on_random_graphs(seed, chips, switches):
     import random
@@ -298,12 +297,11 @@ def test_impossible_fabrics_are_refused():
         topology("trn2.48xlarge").hop_histogram(scope="pair")
 
 
-def test_144_chips_with_all_metrics_in_seconds():
-    start = time.process_time()
+def test_144_chips_with_all_metrics():
     net = topology("trn3-nl72x2-pcie160")
-    net.hop_histogram(), net.bisection_bytes_per_s_per_dir
-    net.all_to_all_bytes_per_s_per_pair(), net.all_to_all_bytes_per_s_per_pair("rack")
-    assert time.process_time() - start < 5
+    assert sum(net.hop_histogram().values()) == 144 * 143 / 2
+    assert net.bisection_bytes_per_s_per_dir > 0
+    assert 0 < net.all_to_all_bytes_per_s_per_pair() < net.all_to_all_bytes_per_s_per_pair("rack")
 
 
 def test_pods_answer_in_closed_form():

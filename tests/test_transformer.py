@@ -189,7 +189,7 @@ def test_arrays_equal_scalars(name):
 
 
 @pytest.mark.parametrize("name", SAMPLE)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(first=st.integers(1, 20_000), second=st.integers(1, 20_000))
 def test_chunks_add_up_to_the_whole(name, first, second):
     m = model(name)
@@ -201,7 +201,7 @@ def test_chunks_add_up_to_the_whole(name, first, second):
 
 
 @pytest.mark.parametrize("name", [name for name in SAMPLE if name != "deepseek-v3"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(context=st.integers(1, 200_000), draft=st.integers(1, 8))
 def test_a_decode_step_is_the_last_token_of_a_prefill(name, context, draft):
     """Latent attention differs by design: absorbed in decode, expanded in prefill."""

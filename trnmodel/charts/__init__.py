@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trnmodel.charts.display import PALETTE, altair
-from trnmodel.charts.tables import is_number, printed, scale, table
+from trnmodel.charts.tables import is_number, printed, rounded, scale, table
 from trnmodel.charts.topology import topology
 
 if TYPE_CHECKING:
@@ -238,7 +238,8 @@ def scatter(
     plot = _Plot(data, titles)
     params, picked = plot.picked(color)
     place = {"x": plot.number(alt.X, x, True), "y": plot.number(alt.Y, y, True), "color": plot.colour(alt.Color, color)}
-    corners = alt.Data(values=[{"at": float(end)} for end in (data[[x, y]].min().min(), data[[x, y]].max().max())])
+    both = data[[x, y]]
+    corners = alt.Data(values=[{"at": rounded(float(end))} for end in (both.min().min(), both.max().max())])
     chart = alt.Chart(corners).mark_line(color="#888888", strokeWidth=1).encode(x="at:Q", y="at:Q")
     for axis, name, channel in ((x, "x", alt.X), (y, "y", alt.Y)):
         if plot.has_range(axis):
@@ -302,7 +303,7 @@ def roofline(frame: pd.DataFrame, points: pd.DataFrame | None = None, *, marker:
 def _reading(plot: _Plot, x: str, marker: float, place: dict[str, Any]) -> Any:
     """A rule that a slider moves along a geometric grid of x, and a dot where it meets each line."""
     alt = altair()
-    grid = np.log10(np.unique(plot.data[x]))
+    grid = np.log10(np.unique(plot.data[x].map(rounded)))
     low, high, step = float(grid[0]), float(grid[-1]), float(np.diff(grid).max())
     slider = alt.binding_range(min=low, max=high, step=step, name=f"log10 of {plot.titles[x]} ")
     start = float(grid[np.abs(grid - math.log10(marker)).argmin()])  # on the grid, where the dots are

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from trnmodel.arguments import choice, listed, refuse
 from trnmodel.catalog.load import DATA, read_csv, value
+from trnmodel.studies import fitting
 from trnmodel.studies.readings import Reading, UnreadableRowError, reading
 from trnmodel.studies.validation import Tune, machine, measure, predict, read_models, read_rows
 from trnmodel.workloads.efficiencies import Efficiencies
@@ -24,9 +25,7 @@ from trnmodel.workloads.transformer import model
 if TYPE_CHECKING:
     import pandas as pd
 
-LOSS_SCALE = 0.1
-FIT_TOLERANCE = 1e-5
-LARGEST = 3.0  # change of a logarithm; a share ends at 1
+NOTHING = -20.0  # logarithm of a coefficient that is none
 MEANINGS: Mapping[str, tuple[str, ...]] = {
     "decode": ("decode-step", "decode-throughput", "run-per-token"),
     "prefill": ("prefill", "batch-prefill", "one-prefill", "reprefill-throughput"),
@@ -130,29 +129,16 @@ def log_errors(of: Sequence[Case], tune: Tune | None = None) -> NDArray:
 
 def fit(of: Sequence[Case], group: str, start: Mapping[Parameter, float] | None = None) -> dict[Parameter, float]:
     """Values of a group's parameters that fit cases best: soft-L1 least squares of the logarithm of the error."""
-    from scipy.optimize import least_squares
-
     names = parameters(group)
     first = np.array([(start or {}).get(name, _in_force(name)) for name in names])
     weights = np.sqrt([case.weight for case in of])
 
-    def residuals(scaled: NDArray) -> NDArray:
-        values = dict(zip(names, first * np.exp(scaled), strict=True))
-        return weights * log_errors(of, tuned(values))
+    def errors(values: NDArray) -> NDArray:
+        return weights * log_errors(of, tuned(dict(zip(names, map(float, values), strict=True))))
 
-    highest = [
-        -np.log(v) if name.quantity.endswith("_share") else LARGEST for name, v in zip(names, first, strict=True)
-    ]
-    found = least_squares(
-        residuals,
-        np.zeros(len(names)),
-        bounds=(-LARGEST, np.minimum(highest, LARGEST)),
-        loss="soft_l1",
-        f_scale=LOSS_SCALE,
-        x_scale=0.1,
-        ftol=FIT_TOLERANCE,
-    )
-    return dict(zip(names, map(float, first * np.exp(found.x)), strict=True))
+    room = [-np.log(v) if name.quantity.endswith("_share") else np.inf for name, v in zip(names, first, strict=True)]
+    found = fitting.constants(errors, first, high=np.minimum(room, fitting.LARGEST))
+    return dict(zip(names, found.tolist(), strict=True))
 
 
 def _in_force(parameter: Parameter) -> float:
@@ -195,18 +181,13 @@ def regression(train: Sequence[Case], test: Sequence[Case]) -> NDArray:
 
     Rows that mix prefill and decode steps have no place in it and get NaN.
     """
-    from scipy.optimize import least_squares
-
     train = [case for case in train if not case.reading.meaning.startswith("run")]
     design, wanted = _design(train), np.array([_seconds(case) for case in train])
     means = design.mean(axis=0)
     scales = np.median(wanted) / np.where(means > 0, means, np.inf)
 
-    def residuals(logs: NDArray) -> NDArray:
-        return np.log(design @ (scales * np.exp(logs)) / wanted)
-
-    found = least_squares(residuals, np.full(design.shape[1], -2.0), loss="soft_l1", f_scale=LOSS_SCALE)
-    errors = _design(test) @ (scales * np.exp(found.x)) / np.array([_seconds(case) for case in test]) - 1
+    found = fitting.constants(lambda c: np.log(design @ c / wanted), scales * np.exp(-2.0), NOTHING, -NOTHING)
+    errors = _design(test) @ found / np.array([_seconds(case) for case in test]) - 1
     return np.where([case.reading.meaning.startswith("run") for case in test], np.nan, errors)
 
 

@@ -367,7 +367,7 @@ def matmul_ceilings(chip: str | Chip, dtype: str, side: ArrayLike) -> pd.DataFra
     Examples
     --------
     >>> table = matmul_ceilings("trainium2", "bf16", [16384.0])
-    >>> table.sort_values("ceiling_flop_per_s").level.iloc[0]
+    >>> table.sort_values("ceiling_flop_per_s", kind="stable").level.iloc[0]
     'compute'
     """
     import pandas as pd

@@ -98,7 +98,9 @@ def footprint() -> pd.DataFrame:
             "use": (rows.skipped + rows.set_aside).where(rows.weight == 0, COUNTS),
         }
     )
-    return table.sort_values("rank", key=lambda column: column.str.len(), ascending=False, ignore_index=True)
+    return table.sort_values(
+        "rank", key=lambda column: column.str.len(), ascending=False, kind="stable", ignore_index=True
+    )
 
 
 def in_mib(table: pd.DataFrame, rank: str) -> pd.DataFrame:

@@ -227,7 +227,7 @@ def against_ridges(table: pd.DataFrame, chip_names: Iterable[str], dtype: str) -
     import pandas as pd
 
     name = "intensity_flop_per_byte"
-    working = table[table[name] > 0].sort_values(["phase", name], ascending=[False, False])
+    working = table[table[name] > 0].sort_values(["phase", name], ascending=[False, False], kind="stable")
     points = pd.DataFrame({"what": working.operator, "of": working.phase, name: working[name]})
     rows = []
     for chip in map(load.chip, chip_names):

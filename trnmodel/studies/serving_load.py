@@ -82,7 +82,7 @@ def _frontier(model: str, system: str, ask: Mapping[str, Any]) -> pd.DataFrame:
         frontier(model, system, Degrees(tp=tp, ep=ep), batches=ep * PER_RANK, **ask)
         for ep in expert_degrees(system, model)
     ]
-    table = pd.concat(parts).sort_values("tokens_per_s_per_user", ascending=False)
+    table = pd.concat(parts).sort_values("tokens_per_s_per_user", ascending=False, kind="stable")
     best = table.tokens_per_s_per_chip.cummax() == table.tokens_per_s_per_chip
     return table[best].drop_duplicates(["tokens_per_s_per_user", "tokens_per_s_per_chip"]).iloc[::-1]
 

@@ -137,7 +137,7 @@ def operators(d: Deployment, batch: float, context: float) -> pd.DataFrame:
     ]
     table = pd.DataFrame(rows)
     table["longer_s"] = table[["compute_s", "memory_s"]].max(axis=1)
-    return table.sort_values("longer_s", ascending=False, ignore_index=True)
+    return table.sort_values("longer_s", ascending=False, kind="stable", ignore_index=True)
 
 
 def efficiency_table(e: Efficiencies) -> pd.DataFrame:

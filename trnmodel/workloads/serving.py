@@ -401,6 +401,6 @@ def frontier(
     )
     table = step.to_frame()
     table["tokens_per_s_per_chip"] = np.ravel(step.tokens_per_s / _chips(mapping, system))
-    table = table[table.valid].sort_values("tokens_per_s_per_user", ascending=False)
+    table = table[table.valid].sort_values("tokens_per_s_per_user", ascending=False, kind="stable")
     best = table.tokens_per_s_per_chip.cummax() == table.tokens_per_s_per_chip
     return table[best].iloc[::-1].reset_index(drop=True)
