@@ -130,9 +130,8 @@ def insane(result: Any, unknown: bool = False, signed: bool = False) -> str:
         array, seen = np.broadcast_arrays(array, np.asarray(valid, dtype=bool))
         key = name.split(".")[-1]
         nan_ok = unknown or key in UNKNOWN or isinstance(result, Spec)
-        bad = ~np.isfinite(array) & ~(np.isnan(array) & nan_ok) & (key not in ENDLESS) | (array < 0) & (
-            key not in SIGNED
-        )
+        endless = ~np.isfinite(array) & ~(np.isnan(array) & nan_ok) & (key not in ENDLESS)
+        bad = endless | ((array < 0) & (key not in SIGNED and not signed))
         if np.any(bad & seen):
             return f"{name} = {float(array[bad & seen].flat[0])!r}"
     return _unsafe(result)
@@ -187,6 +186,8 @@ def parts(result: Any, properties: bool = True) -> Iterator[tuple[str, Any]]:
 
 def _unsafe(result: Any) -> str:
     """Whether what is to be shown can be shown, and shows text as text."""
+    if isinstance(result, Transformer) and not re.fullmatch(r"[\w. +-]{1,80}", result.id):
+        return f"id {result.id!r} is no plain name"[:120]
     if isinstance(result, Table):
         return "HTML with raw text" if "<img" in result._repr_html_() or "</script" in result._repr_html_() else ""
     if hasattr(result, "to_dict") and type(result).__module__.startswith("altair"):
