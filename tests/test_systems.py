@@ -78,7 +78,7 @@ def test_wrong_names_and_shapes_are_refused():
         system("trn3-nl72x2-pcie")
     with pytest.raises(ValueError, match="no scale-up domain"):
         system("trn1-ultracluster")
-    with pytest.raises(ValueError, match="chips by shape or trays"):
+    with pytest.raises(ValueError, match="domain_chips=16: 20 chips by torus_shape"):
         replace(system("trn2.48xlarge"), torus_shape=(4, 5))
 
 

@@ -114,7 +114,8 @@ class System(Spec):
         self._check_fabric()
         counted = math.prod(self.torus_shape) if self.fabric == "torus" else self._chips_in_trays()
         if counted and counted != self.domain_chips:
-            raise ValueError(f"{self.id}: {counted} chips by shape or trays, domain_chips={self.domain_chips}")
+            shape = "torus_shape" if self.fabric == "torus" else "racks x compute_trays_per_rack x chips_per_tray"
+            refuse(f"{self.id}: domain_chips", self.domain_chips, f"{counted:g} chips by {shape}")
 
     def _check_fabric(self) -> None:
         """Refuse a composition from which its kind of fabric cannot be built."""
