@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from trnmodel.workloads.transformer import Transformer
 
 LONGEST_MESSAGE = 400
 CPU_S = 5.0
-ADDRESS_SPACE_BYTES = 4 * 2**30
+MORE_BYTES = 3 * 2**30
 MOST_DIMENSIONS = 32
 SIGNED = {  # may be below zero by design
     "error": "predicted over measured, less one",
@@ -43,7 +44,10 @@ UNKNOWN = {  # may be NaN where the result is valid
 def little_memory() -> Iterator[None]:
     """An address space that ends before a hostile call can take the machine's memory."""
     before = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE_BYTES, before[1]))
+    used = Path("/proc/self/statm")
+    if used.is_file():
+        pages = int(used.read_text().split()[0])
+        resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MORE_BYTES, before[1]))
     try:
         yield
     finally:
