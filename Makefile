@@ -1,14 +1,15 @@
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
+RESTRICTED := $(BIN)/python .ci/restricted.py
 INSTALLED := $(VENV)/installed
 UV_VERSION := 0.13.8
 
 .DEFAULT_GOAL := help
-.PHONY: help .venv book pdf test notebooks lab bench lock clean
+.PHONY: help .venv book pdf test test-restricted notebooks lab bench lock clean
 
 help: ## list the targets
-	@grep -E '^[a-z.]+:.*## ' Makefile | sed -E 's/^([a-z.]+):.*## (.*)/  make \1\t\2/' | expand -t 20
+	@grep -E '^[a-z.-]+:.*## ' Makefile | sed -E 's/^([a-z.-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
 
 .venv: $(INSTALLED) ## the locked environment, with this package installed editable
 
@@ -31,6 +32,13 @@ test: .venv ## lint, unit tests, doctests, committed notebooks, book and Lab in 
 	$(BIN)/pytest -n auto --ignore=tests/browser
 	$(BIN)/pytest -n auto --dist loadfile --nbval notebooks
 	$(BIN)/pytest tests/browser
+
+test-restricted: .venv ## tests, notebooks and book as on a CPU without wide vectors: the same bytes
+	$(RESTRICTED) $(BIN)/pytest -n auto --ignore=tests/browser
+	$(RESTRICTED) $(BIN)/pytest -n auto --dist loadfile --nbval notebooks
+	$(BIN)/trnmodel book
+	$(RESTRICTED) $(BIN)/trnmodel book -o build/restricted
+	diff -rq build/html build/restricted/html
 
 notebooks: .venv ## execute the chapters with their default parameters into notebooks/*.ipynb
 	$(BIN)/trnmodel notebooks

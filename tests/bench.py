@@ -5,13 +5,18 @@ from __future__ import annotations
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 
 import trnmodel as tm
+from trnmodel import report
 from trnmodel.fabric import audit
+from trnmodel.formulas import collectives, tiers
+from trnmodel.units import GB, KIB, US
 
 MILLION = 1_000_000
 
@@ -46,6 +51,8 @@ def cases() -> Iterator[tuple[str, float, float]]:
         1.0,
     )
 
+    yield "ring and bucket formulas, 1e6 times each", median_s(two_formulas), 2.0
+
     yield "144-chip topology with all metrics", median_s(all_metrics), 5.0
 
     llama = {"model": "llama-3.1-70b", "system": "trn2.48xlarge", "precision": "bf16"}
@@ -54,6 +61,26 @@ def cases() -> Iterator[tuple[str, float, float]]:
     batch, context = np.arange(1, 501.0)[:, None, None], np.linspace(64, 16_384, 500)[:, None]
     grid = tm.Mapping(tp=np.array([8, 16, 32, 64]))
     yield "1e6 decode steps with memory fit", median_s(lambda: decode_and_fit(llama, grid, batch, context)), 1.0
+
+    yield "refusing a parameter file of 60 kB of brackets", median_s(hostile_file, 3), 5.0
+
+
+def two_formulas() -> tuple:
+    """A ring and a bucket of three dimensions over a million pairs of sizes."""
+    m, n = np.geomspace(KIB, GB, 1000)[:, None], np.arange(1, 1001)
+    links = (np.linspace(1, 2, 1000) * GB, GB, GB)
+    ring = collectives.ring_s("all_reduce", m, n, US, GB)
+    return ring, tiers.multiport_bucket_s("all_reduce", m, (4, 4, 4), US, links)
+
+
+def hostile_file() -> str:
+    """What reading a file of nothing but brackets says."""
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        Path(file.name).write_text("batch: " + "[" * 60_000)
+        try:
+            return str(report.read_parameters(file.name))
+        except report.InputError as refused:
+            return str(refused)
 
 
 def all_metrics() -> dict[str, float]:

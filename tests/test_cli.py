@@ -1,5 +1,9 @@
 """The command line: one clear line and a status for whatever goes wrong, and nothing left behind."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 from typer.testing import CliRunner
 
@@ -98,6 +102,96 @@ def test_a_failing_chapter_is_one_line_and_status_1(home):
     assert (status, out) == (1, "")
     assert line == "chapter 'small' failed: ZeroDivisionError: division by zero (see out/small.error.ipynb)\n"
     assert [path.name for path in (home / "out").iterdir()] == ["small.error.ipynb"]
+
+
+def test_a_question_without_an_answer_is_one_line_and_status_2(home):
+    call("run", "small", "-p", "batch=9")
+    before = (home / "reports" / "small.ipynb").read_bytes()
+    refusal = "from trnmodel.studies import guard\nguard.within(1, 10, batch=batch)\n"
+    (chapter.CHAPTERS / "small.py").write_text(CHAPTER.replace("print(", refusal + "print("))
+    line = "chapter 'small' cannot answer: batch = 11 must be from 1 to 10\n"
+    assert call("run", "small", "-p", "batch=11") == (2, "", line)
+    assert call("run", "small", "-p", "batch=11", "-o", "new") == (2, "", line)
+    assert [path.name for path in home.rglob("*")] == ["reports", "small.ipynb"]
+    assert (home / "reports" / "small.ipynb").read_bytes() == before
+
+
+def test_a_report_with_other_parameters_is_replaced_aloud(home):
+    told = "it replaces a report with batch = 9; -o FOLDER keeps both\n"
+    assert call("run", "small", "-p", "batch=9") == (0, "reports/small.ipynb\n", "")
+    assert call("run", "small", "-p", "batch=8") == (0, "reports/small.ipynb\n", told)
+    assert call("run", "small") == (0, "reports/small.ipynb\n", "")  # 8 is the default
+    (chapter.CHAPTERS / "small.py").write_text(CHAPTER + "\n2\n")
+    assert call("run", "small") == (0, "reports/small.ipynb\n", "")
+
+
+@pytest.mark.parametrize(
+    ("folder", "line"),
+    [
+        ("", "-o: an empty name is no folder; the one you are in is ."),
+        ("taken", "taken is no folder that can be written: File exists"),
+        ("taken/x", "taken/x is no folder that can be written: Not a directory"),
+        ("a\0b", r"a\x00b is no name of a folder"),
+        ("a" * 300, "a" * 300 + " is no folder that can be written: File name too long"),
+        ("dangling", "dangling is no folder that can be written: File exists"),
+        ("folder", "folder/small.ipynb is in the way: it is no file"),
+        ("foreign", "foreign/small.ipynb is in the way: it is no report made here"),
+        ("paged", "paged/small is in the way: it holds no pages made here"),
+        ("no\nscreen\x1b[2J", r"no\nscreen\x1b[2J/small is in the way: it holds no pages made here"),
+    ],
+)
+def test_a_place_that_cannot_be_written_is_refused_before_the_work(home, monkeypatch, folder, line):
+    (home / "taken").write_text("mine")
+    (home / "dangling").symlink_to("nowhere")
+    for name in ("folder/small.ipynb", "foreign", "paged/small", "no\nscreen\x1b[2J/small"):
+        (home / name).mkdir(parents=True)
+    (home / "foreign" / "small.ipynb").write_text('{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}')
+    before = sorted(home.rglob("*"))
+    monkeypatch.setattr(execute, "_run_all", None)
+    assert call("run", "small", "-o", folder) == (2, "", line + "\n")
+    assert sorted(home.rglob("*")) == before
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everywhere")
+def test_a_read_only_folder_is_refused_before_the_work(home, monkeypatch):
+    (home / "closed").mkdir(mode=0o500)
+    monkeypatch.setattr(execute, "_run_all", None)
+    line = "closed is no folder that can be written: Permission denied\n"
+    assert call("run", "small", "-o", "closed") == (2, "", line)
+
+
+def test_a_reader_that_leaves_is_no_error():
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "trnmodel.cli", "list"]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+ODD = ["", " ", "nan", "-inf", "1e400", "-1", "9" * 5000, "0x10", "true", "null", "[", "[[1]]", "{}", "'", '"', "\\"]
+ODD += ["\n", "\r", "\0", "\x1b[2J", "\udcff", "\ud800\udc00", "\u202e", "é", "💥", "a" * 300, "a" * 10_000, "../x"]
+ODD += [".", "~", "$HOME", "%s", "{batch}", "</script>", "<img src=x onerror=alert(1)>", "=", "a,b,,c", "file", "fifo"]
+ODD += ["loop", "/", "/etc/passwd", "/dev/zero", "/dev/null", "/proc/self/mem"]
+
+
+def test_odd_arguments_end_in_a_line_or_a_report(home, monkeypatch):
+    monkeypatch.setattr(execute, "_execute", lambda job, kernels, home, tick, live: live[0])
+    (home / "file").write_text("x")
+    (home / "loop").symlink_to("loop")
+    os.mkfifo(home / "fifo")
+    wrong = []
+    for odd in ODD:
+        asked = [["run", "small", "-p", f"{name}={odd}"] for name in ("batch", "share", "chip", odd)]
+        asked += [["run", "small", "-o", odd], ["run", "small", "-f", odd], ["run", odd], ["run", "small", "-p", odd]]
+        asked += [["book", "-o", odd], ["notebooks", "-o", odd]]
+        for args in asked if odd != "/" else asked[:3]:
+            status, out, error = call(*args)
+            told = error.count("\n") == (status == 2) or error.startswith(("it replaces", "Usage: "))
+            clean = (out + error).replace("\n", "").isprintable() and len(error) < 1100
+            if status not in (0, 2) or not told or not clean or (status == 2 and out):
+                wrong.append((args, status, out[:200], error[:200]))
+    assert not wrong
 
 
 def test_list_prints_parameters(home):

@@ -144,7 +144,7 @@ def test_wrong_input_is_refused(wrong, message):
 
 
 @given(st.integers(1, 80), st.sampled_from([2, 3]), st.sampled_from([1 / 3, 1, 2, 3]), st.integers(1, 4), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_no_switch_has_more_links_than_ports(half_radix, layers, oversubscription, planes, data):
     radix = 2 * half_radix + 2
     arguments = {"switch_bits_per_s": radix, "port_bits_per_s": 1, "layers": layers, "planes": planes}
@@ -201,7 +201,7 @@ def test_kv_transfer_beside_prefill_by_hand():
 
 
 @given(st.floats(0, 1e12), st.floats(0, 100), st.integers(1, 200), st.floats(1e8, 1e12))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_exposed_transfer_lies_between_what_cannot_hide_and_all(kv_bytes, prefill_s, pieces, rate):
     exposed = page.kv_exposed_s(kv_bytes, prefill_s, pieces, rate, 0.0)
     transfer = kv_bytes / rate

@@ -2,7 +2,6 @@
 
 import csv
 import re
-import time
 from functools import partial
 from pathlib import Path
 
@@ -196,7 +195,7 @@ rates = st.floats(1e8, 1e13)
 
 
 @given(sizes, counts, alphas, rates)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_no_switch_algorithm_beats_its_bounds(m, n, alpha, b):
     for name, algorithm in {**SWITCH, **RINGS}.items():
         kind, links = name.split()[1], 2 if name in RINGS else 1
@@ -216,7 +215,7 @@ dims = st.lists(st.integers(1, 6), min_size=1, max_size=3).map(tuple)
 
 
 @given(sizes, dims, alphas, st.tuples(rates, rates, rates))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_no_torus_algorithm_beats_its_bounds(m, ranks, alpha, links):
     links = links[: len(ranks)]
     n = int(np.prod(ranks))
@@ -303,7 +302,5 @@ def test_a_million_times_in_one_call():
     m = np.geomspace(KIB, GB, 1000)[:, None]
     n = np.arange(1, 1001)
     links = (np.linspace(1, 2, 1000) * GB, GB, GB)
-    start = time.perf_counter()
     assert c.ring_s("all_reduce", m, n, US, GB).size == 1_000_000
     assert tiers.multiport_bucket_s("all_reduce", m, (4, 4, 4), US, links).size == 1_000_000
-    assert time.perf_counter() - start < 2.0  # two calls

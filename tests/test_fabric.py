@@ -2,7 +2,6 @@
 
 import csv
 import math
-import time
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -209,7 +208,7 @@ def test_bottleneck_medium_and_oversubscription():
 small_tori = st.lists(st.integers(2, 5), min_size=1, max_size=3).filter(lambda shape: 4 <= math.prod(shape) <= 24)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(small_tori, st.lists(st.integers(1, 9), min_size=3, max_size=3))
 def test_symmetric_lp_full_lp_and_closed_form_agree_on_tori(shape, rates):
     graph = torus(tuple(shape), [float(rate) for rate in rates[: len(shape)]])
@@ -218,7 +217,7 @@ def test_symmetric_lp_full_lp_and_closed_form_agree_on_tori(shape, rates):
     assert reduced == pytest.approx(flow.torus_bytes_per_s_per_pair(tuple(shape), rates[: len(shape)]), rel=1e-6)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 10**6), st.integers(4, 7), st.integers(1, 3))
 def test_symmetric_and_full_lp_agree_on_random_graphs(seed, chips, switches):
     import random
@@ -276,6 +275,97 @@ def test_a_port_that_loses_a_lane_trains_down():
         net.without(switch_trays=[(0, 9)])
 
 
+LINK = ("rack0/tray0/A", "rack0/plane0/switch0")
+
+
+@pytest.mark.parametrize(
+    ("failure", "words"),
+    [
+        ({"lanes": {LINK: 9}}, "lanes.*=9: allowed are whole numbers from 1 to 8"),
+        ({"lanes": {LINK: 0}}, "lanes.*=0"),
+        ({"lanes": {LINK: "1"}}, "lanes.*='1'"),
+        ({"lanes": {LINK: float("nan")}}, "lanes.*=nan"),
+        ({"lanes": {"ab": 1}}, "lanes='ab': .* no such link"),
+        ({"lanes": [LINK]}, "lanes=.*a mapping"),
+        ({"links": "ab"}, "links='ab': allowed is a list"),
+        ({"links": ["ab"]}, "links='ab': .* no such link"),
+        ({"links": [("a", "b", "c")]}, "links="),
+        ({"links": [(LINK[0], [])]}, "links="),
+        ({"links": None}, "links=None"),
+        ({"links": 5}, "links=5"),
+        ({"switches": "rack0/plane0/switch0"}, "switches='rack0.*a list"),
+        ({"switches": [["a"]]}, "switches=.*no such switch"),
+        ({"switches": ["rack0/tray0/A"]}, "switches='rack0/tray0/A': .* no such switch"),
+        ({"switch_trays": [(0, -1)]}, "switch_trays=-1"),
+        ({"switch_trays": [(0,)]}, "switch_trays=.*pairs of a rack and a tray"),
+        ({"switch_trays": [0]}, "switch_trays=0"),
+        ({"switch_trays": [([], 0)]}, r"switch_trays=\[\]"),
+    ],
+)
+def test_failures_of_what_is_not_there_are_refused(failure, words):
+    with pytest.raises(ValueError, match=words):
+        topology("trn3-nl32x2-pcie160").without(**failure)
+
+
+def test_lanes_that_nobody_published_cannot_fail():
+    net = topology("hgx-h100")
+    with pytest.raises(ValueError, match=r"lanes=.*not published; use links"):
+        net.without(lanes={("chip0", "switch"): 1})
+
+
+def test_chips_that_are_cut_off():
+    net = topology("hgx-h100").without(links=[("chip0", "switch")])
+    assert net.all_to_all_bytes_per_s_per_pair() == 0
+    assert net.oversubscription() == net.diameter == math.inf
+    with pytest.raises(ValueError, match="other='chip0': nothing joins it to chip1"):
+        net.path("chip1", "chip0")
+    dark = topology("hgx-h100").without(switches=["switch"])
+    assert (dark.injection_bytes_per_s_per_dir, dark.all_to_all_bytes_per_s_per_pair()) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda net: net.path("chip0", "chip99"), "other='chip99': .* no such chip"),
+        (lambda net: net.path([], "chip1"), r"one=\[\]"),
+        (lambda net: net.flow([]), r"scope=\[\]"),
+        (lambda net: net.oversubscription(None), "scope=None"),
+        (lambda net: net.hop_histogram({}), r"metric=\{\}"),
+        (lambda net: net.all_to_all_bytes_per_s_per_pair("Rack"), "scope='Rack'"),
+        (lambda net: type(net)("hgx-h100", net.graph), "system='hgx-h100': allowed is a System"),
+        (lambda net: type(net)(net.system, None), "graph=None"),
+        (lambda net: topology([]), r"system=\[\]"),
+    ],
+)
+def test_wrong_arguments_are_named(call, words):
+    with pytest.raises(ValueError, match=words):
+        call(topology("hgx-h100"))
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("hgx-h100", {"domain_chips": 10**9}),
+        ("mi300x-8", {"domain_chips": 10_000}),
+        ("tpu-v5p-pod", {"torus_shape": (64, 64, 64), "domain_chips": 64**3}),
+        ("trn3-nl72x2-pcie160", {"compute_trays_per_rack": 500.0, "domain_chips": 4000}),
+        ("trn3-nl72x2-pcie160", {"switches_per_plane": 1e9}),
+        ("trn2.3xlarge", {"domain_chips": 2}),
+    ],
+)
+def test_a_fabric_too_large_for_its_graph_is_refused_before_it_is_built(name, change):
+    with pytest.raises(ValueError, match=r"domain_chips=.*allowed are up to"):
+        topology(replace(system(name), **change))
+
+
+def test_failures_of_a_pod_are_refused():
+    with pytest.raises(ValueError, match="failures are answered for up to 256 chips"):
+        topology("tpu-v5p-pod").without(links=[("chip0,0,0", "chip1,0,0")])
+    broken = topology("tpu-v5e-pod").without(links=[("chip0,0", "chip0,1"), ("chip3,0", "chip4,0")])
+    with pytest.raises(ValueError, match=r"flow of 256 chips: .* unknowns; allowed are up to"):
+        broken.flow()
+
+
 def test_answers_depend_on_some_assumptions_only():
     table = assumption_effects("trn3-nl72x2-pcie320")
     depends = table.groupby("assumption").depends.any()
@@ -292,18 +382,17 @@ def test_impossible_fabrics_are_refused():
         topology(system("trn3-nl32x2-pcie160").with_switch_trays(3))
     with pytest.raises(ValueError, match="no scale-up rate"):
         topology("mi210-4")
-    with pytest.raises(ValueError, match="metric='hops'"):
+    with pytest.raises(ValueError, match="metric='hops': allowed are edges"):
         topology("trn2.48xlarge").hop_histogram("hops")
     with pytest.raises(ValueError, match="scope='pair'"):
         topology("trn2.48xlarge").hop_histogram(scope="pair")
 
 
-def test_144_chips_with_all_metrics_in_seconds():
-    start = time.process_time()
+def test_144_chips_with_all_metrics():
     net = topology("trn3-nl72x2-pcie160")
-    net.hop_histogram(), net.bisection_bytes_per_s_per_dir
-    net.all_to_all_bytes_per_s_per_pair(), net.all_to_all_bytes_per_s_per_pair("rack")
-    assert time.process_time() - start < 5
+    assert sum(net.hop_histogram().values()) == 144 * 143 / 2
+    assert net.bisection_bytes_per_s_per_dir > 0
+    assert 0 < net.all_to_all_bytes_per_s_per_pair() < net.all_to_all_bytes_per_s_per_pair("rack")
 
 
 def test_pods_answer_in_closed_form():

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import trnmodel as tm
 from trnmodel.studies import fits
 from trnmodel.studies import fits_printed as printed
 from trnmodel.studies.serving_tables import Deployment
@@ -131,3 +132,32 @@ def test_cache_budget_has_the_printed_share():
     table = printed.cache_budgets(LLAMA, 8192).set_index("policy")
     assert table.of["vLLM Neuron's default"] == pytest.approx(0.30)
     assert table.sequences["all that is left"] == fits.largest_batch(LLAMA, [8192], [16]).batch.iloc[0]
+
+
+def test_prefill_stores_the_cached_prefix_too():
+    """Llama 3.1 8B keeps 2 x 8 heads x 128 x 32 layers x 2 B = 131,072 B a token; 8 ranks hold an eighth each."""
+    ask = {"batch": 2, "input_tokens": 1024, "efficiencies": "ideal"}
+    plain, cached = (
+        tm.prefill("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=8), past=past, **ask).memory_bytes_per_rank
+        for past in (0, 3072)
+    )
+    assert float(cached - plain) == pytest.approx(2 * 3072 * 131_072 / 8, rel=1e-12)
+    # the same bytes as a cache of 4,096 tokens beside activations of 2 x 1,024
+    fit = tm.memory_fit(
+        "llama-3.1-8b",
+        "trn2.48xlarge",
+        tm.Mapping(tp=8),
+        batch=2,
+        context=4096,
+        prompt_tokens=2048,
+        efficiencies="ideal",
+    )
+    assert float(cached) == pytest.approx(float(fit.total_bytes), rel=1e-12)
+    assert float(fit.cache_bytes) == pytest.approx(2 * 4096 * 131_072 / 8, rel=1e-12)
+
+
+def test_a_prefix_that_does_not_fit_says_so():
+    """24 GB of HBM to a rank of Trainium2: 12 sequences of 131,072 cached tokens take 12 x 2.15 GB."""
+    step = tm.prefill("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=8), batch=12, input_tokens=128, past=[0, 131_072])
+    assert step.valid.tolist() == [True, False]
+    assert step.reason[1] == "does not fit in memory"

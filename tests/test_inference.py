@@ -1,7 +1,6 @@
 """Decode, prefill, memory fit and serving: golden rooflines, limits and properties."""
 
 import csv
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -66,7 +65,7 @@ def decode(model="llama-3.1-70b", system="trn2.48xlarge", tp=64, batch=8, contex
 
 
 @given(st.sampled_from(MODELS), st.sampled_from(SYSTEMS[:4]), st.integers(0, 6), st.integers(0, 9), st.integers(7, 17))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_bounds_bracket_the_step(model, system, tp, batch, context):
     for stack in ("ideal", None, "transformers-neuronx-2.18.1"):
         step = decode(model, system, 2**tp, 2**batch, 2**context, efficiencies=stack)
@@ -80,7 +79,7 @@ def test_bounds_bracket_the_step(model, system, tp, batch, context):
 
 
 @given(st.sampled_from(MODELS), st.integers(0, 6), st.integers(0, 8), st.integers(7, 16))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_faster_parts_never_slow_a_step(model, tp, batch, context):
     chip = tm.chip("trainium2")
     ask = {"tp": 2**tp, "batch": 2**batch, "context": 2**context}
@@ -372,13 +371,15 @@ def test_results_are_frozen_tables():
     assert {"model", "batch", "time_s", "valid", "reason", "bound"} <= set(step.to_frame().columns)
 
 
-def test_speed():
+def test_a_grid_is_one_call():
     batch, context, tp = (
         np.arange(1, 101)[:, None, None],
         np.linspace(128, 131072, 500)[:, None],
         np.array([8, 16, 32, 64]),
     )
-    decode(tp=tp, batch=batch, context=context)
-    start = time.perf_counter()
-    points = decode(tp=tp, batch=batch, context=context).time_s.size
-    assert points / (time.perf_counter() - start) > 300_000  # the bench prints the real figure beside its target
+    times = decode(tp=tp, batch=batch, context=context).time_s  # `make bench` prints how many points a second
+    assert times.shape == (100, 500, 4)
+    for i, j, k in ((0, 0, 0), (99, 499, 3), (7, 100, 2)):
+        one = decode(tp=tp[k], batch=batch[i, 0, 0], context=context[j, 0]).time_s
+        assert times[i, j, k] == pytest.approx(float(one), rel=1e-12, nan_ok=True)
+    assert np.isfinite(times[7, 100, 2])

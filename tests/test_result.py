@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from trnmodel.result import Result, blank, reason_mask, require_numbers, words
+from trnmodel.result import Result, blank, reason_mask, words
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -73,14 +73,3 @@ def test_results_are_frozen_and_slotted():
     with pytest.raises((AttributeError, TypeError)):
         answer(2, 1).time_s = 0.0
     assert not hasattr(answer(2, 1), "__dict__")
-
-
-def test_numbers_are_required_by_name():
-    require_numbers(0, size_bytes=[0, np.nan, np.inf])
-    for value, message in [(-1, "size_bytes=-1.*of at least 0"), ("x", "size_bytes='x'"), ([1, "y"], "size_bytes=")]:
-        with pytest.raises(ValueError, match=message):
-            require_numbers(0, size_bytes=value)
-    with pytest.raises(ValueError, match="above 0"):
-        require_numbers(0, above=True, rate=0)
-    with pytest.raises(ValueError, match="whole"):
-        require_numbers(1, whole=True, n_ranks=1.5)

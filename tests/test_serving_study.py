@@ -220,3 +220,22 @@ def test_rates_turn_over_so_that_the_ideal_machine_bounds_them():
     table = pd.DataFrame([rows | {"error": 3.0, "reason": ""}, rows | {"error": 0.0, "reason": "unknown chip"}])
     found = accuracy.others(table).iloc[0]
     assert (found["median"], found.cases) == (0.25, 1)
+
+
+def test_percentiles_of_a_static_batch():
+    """A batch of B starts when it is full: a request waits up to (B - 1) / rate, half of it at the median."""
+    ask = {"input_tokens": 1000, "output_tokens": 100, "max_batch": 8, "batching": "static"}
+    for dp, rate in ((1, 1e-3), (2, 2e-3)):  # two replicas get half of the requests each
+        idle = tm.serve("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=8, dp=dp), requests_per_s=rate, **ask)
+        assert float(idle.prefill_utilisation) < 0.01  # nobody queues, not even one in a hundred
+        prefill_s, filling_s = float(idle.prefill_s), (8 - 1) / 1e-3
+        assert float(idle.ttft_p50_s) == pytest.approx(prefill_s + 0.50 * filling_s, rel=1e-12)
+        assert float(idle.ttft_p99_s) == pytest.approx(prefill_s + 0.99 * filling_s, rel=1e-12)
+        assert float(idle.tpot_p99_s) == float(idle.tpot_mean_s) == float(idle.step_s)
+    # M/D/1 at utilisation u: the wait beyond which a share p is, s / (2 (1 - u)) ln(u / p), once batches queue
+    rate = 0.5 * 8 / (float(idle.prefill_s) + 99 * float(idle.step_s))
+    busy = tm.serve("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=8), requests_per_s=rate, **ask)
+    run_s = 8 * 0.5 / rate
+    assert float(busy.prefill_utilisation) == pytest.approx(0.5)
+    late_s = 0.99 * (8 - 1) / rate + run_s / (2 * (1 - 0.5)) * np.log(0.5 / 0.01)
+    assert float(busy.ttft_p99_s) == pytest.approx(float(busy.prefill_s) + late_s)

@@ -1,6 +1,8 @@
 """Measured rows: what they mean, how well they are predicted, and what hostile tables get."""
 
 import math
+import os
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -157,6 +159,17 @@ def test_weights_that_are_inputs_of_a_traced_graph_stay_wide():
         (12, 12),
         ("FP32", math.nan),
         ("", math.nan),
+        ("1,5", math.nan),
+        ("12,34", math.nan),
+        ("1,024,000", 1024000),
+        ("1024 (2)", 1024),
+        ("1-1e999", math.nan),
+        ("9" * 400, math.nan),
+        (10**400, math.nan),
+        (math.inf, math.nan),
+        (True, math.nan),
+        (None, math.nan),
+        ([1], math.nan),
     ],
 )
 def test_numbers_as_tables_print_them(text, value):
@@ -249,21 +262,203 @@ def test_models_of_the_caller_come_first():
     assert validate(rows, models={"my-model": tm.model("qwen3-32b")}).iloc[0].model == "qwen3-32b"
 
 
-def test_hostile_tables(tmp_path):
-    for wrong in (7, None, [1, 2], {"a": 1}):
-        with pytest.raises(ValueError, match="DataFrame"):
+NUMBERS = ["n_cores_used", "lnc", "batch", "input_len", "output_len", "seq_len", "tp", "pp", "dp"]
+SPOILT = ["0", "-1", "-1e9", "1e400", "nan", "inf", "-inf", "9" * 400, "1-1e999", "1e30", "0.5", "many", "None"]
+SPOILT += ["1,2,3", "[1, 2]", "True", "a\0b", "1e-400", "0-0", "5--3", "9-1", "(~0)", f"4k (~{'9' * 500})", "x" * 5000]
+OBJECTS = [math.inf, -math.inf, 10**400, 10**5000, -1, 0, True, [1, 2], {"a": 1}, {1}, (1,), object(), b"1", 1j, type]
+OBJECTS += [np.array([1.0, 2.0]), np.array([]), pd.DataFrame(), np.float16(0), np.longdouble("1e400"), Decimal("NaN")]
+
+
+@pytest.mark.parametrize("column", [*NUMBERS, "value", "precision", "unit"])
+def test_a_spoilt_cell_names_its_column(column):
+    frame = pd.DataFrame([ROW] * (len(SPOILT) + len(OBJECTS))).astype(object)
+    frame[column] = pd.Series([*SPOILT, *OBJECTS], dtype=object)
+    if column == "value":  # half a millisecond is a measurement, and so is a thousand million years
+        frame = frame[~frame.value.isin(["0.5", "1e30"])]
+    table = validate(frame)
+    assert table.predicted.isna().all()
+    assert table.skipped.str.contains(column).all(), table[~table.skipped.str.contains(column)].skipped.tolist()
+    assert table.skipped.str.len().max() < 250
+
+
+def test_a_unit_belongs_to_its_meaning():
+    assert one(unit="GB").skipped == "unit 'GB': units of decode-step are s, sec, seconds, ms, us, min, h, hours"
+    assert "unit" in one(metric="throughput", phase="e2e", unit="req/s").skipped
+    assert one(metric="throughput", phase="e2e", unit="tokens/s").skipped == ""
+    # sysfs prints MiB and calls them MB; who writes GiB means GiB: 1,024 of them each
+    stored = {"kind": "memory-footprint", "metric": "KV cache", "phase": "decode", "batch": "1"}
+    mega, giga = one(**stored, unit="MB"), one(**stored, unit="GiB")
+    assert mega.predicted == pytest.approx(1024 * giga.predicted)
+    assert "unit" in one(**stored, unit="ms").skipped
+
+
+def spoiled(rng, frame):
+    """The frame with one to three hostile cells in about half of its rows, and which rows those are."""
+    frame, touched = frame.astype(object).copy(), rng.random(len(frame)) < 0.5
+    for label in frame.index[touched]:
+        for column in rng.choice(frame.columns, rng.integers(1, 4), replace=False):
+            cell = rng.choice(SPOILT) if rng.random() < 0.7 else OBJECTS[rng.integers(len(OBJECTS))]
+            frame.at[label, column] = cell
+    return frame, touched
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_hostile_cells_spoil_their_own_rows_alone(seed, table):
+    rng = np.random.default_rng(seed)
+    names = [name for name in COLUMNS if name in table]
+    rows = pd.read_csv(MEASURED, dtype=str, keep_default_na=False).iloc[rng.choice(len(table), 300, replace=False)]
+    hostile, touched = spoiled(rng, rows[names])
+    found = validate(hostile)
+    assert found.index.equals(rows.index)
+    done = found.skipped == ""
+    for column in ("predicted", "error", "low", "high"):
+        assert np.isfinite(found[column][done]).all()
+        assert found[column][~done].isna().all()
+    assert (found.predicted[done] > 0).all()
+    whole = table.loc[rows.index]
+    kept = ["predicted", "error", "low", "high", "meaning", "configuration", "weight", "skipped"]
+    pd.testing.assert_frame_equal(found.loc[~touched, kept], whole.loc[~touched, kept], rtol=0, atol=0)
+    assert ((found.skipped != "") & touched).sum() > 20
+
+
+def test_a_table_read_with_pandas_defaults_is_the_same_table(table):
+    """pandas makes 64.0 of "64" beside a blank; the rules read both alike."""
+    rows = table.index[::7]
+    again = validate(pd.read_csv(MEASURED).loc[rows])
+    for column in ("predicted", "meaning", "configuration", "weight", "skipped"):
+        assert again[column].equals(table[column].loc[rows])
+
+
+def test_tables_that_are_none():
+    for wrong in (7, None, [1, 2], {"a": 1}, b"measured.csv", np.ones((2, 2)), pd.Series([1]), object(), "x" * 10**6):
+        with pytest.raises(ValueError, match=r"^rows=") as error:
             validate(wrong)
-    with pytest.raises(ValueError, match="missing"):
+        assert len(str(error.value)) < 300
+    with pytest.raises(ValueError, match=r"rows: columns .* are missing"):
         validate(pd.DataFrame({"a": [1]}))
-    with pytest.raises(ValueError, match="not a readable CSV"):
-        validate(tmp_path / "nothing.csv")
-    (tmp_path / "empty.csv").write_text("")
-    with pytest.raises(ValueError, match="not a readable CSV"):
-        validate(tmp_path / "empty.csv")
-    (tmp_path / "binary.csv").write_bytes(bytes(range(256)))
-    with pytest.raises(ValueError, match="rows"):
-        validate(tmp_path / "binary.csv")
-    assert len(validate(pd.DataFrame(columns=COLUMNS))) == 0
+    with pytest.raises(ValueError, match=r"rows: columns .* are missing"):
+        validate(pd.DataFrame([list(ROW.values())], columns=pd.MultiIndex.from_product([["x"], ROW])))
+    twice = pd.DataFrame([[*ROW.values(), "16"]], columns=[*ROW, "value"])
+    with pytest.raises(ValueError, match=r"rows: columns .*value.* more than once"):
+        validate(twice)
+    with pytest.raises(ValueError, match="rows: 100001 rows; allowed are at most 100000"):
+        validate(pd.DataFrame([ROW]).loc[[0] * 100_001])
+
+
+def test_tables_that_are_odd_but_fine():
+    expected = one().predicted
+    frame = pd.DataFrame([ROW] * 2)
+    assert validate(frame.astype("category")).predicted.tolist() == [expected] * 2
+    assert (
+        validate(frame.set_index(pd.MultiIndex.from_tuples([(1, "a"), (1, "a")]))).predicted.tolist() == [expected] * 2
+    )
+    assert validate(frame.set_index(pd.Index([math.nan, math.nan]))).predicted.tolist() == [expected] * 2
+    assert validate(frame.assign(predicted="mine")).predicted.tolist() == [expected] * 2
+    odd = frame.assign(more=[{}, []]).rename(columns={"more": 7})
+    assert validate(odd)[7].tolist() == [{}, []]
+    numbers = {"tp": np.int8(64), "batch": np.float32(1), "value": Decimal(15), "seq_len": 2048.0}
+    assert one(**numbers, date_or_sdk=pd.Timestamp("2026-01-01")).predicted > 0
+    assert one(lnc=None, n_chips=math.nan, pp=pd.NA, note=pd.NaT).predicted == one(lnc="", pp="").predicted
+    empty = validate(pd.DataFrame(columns=COLUMNS))
+    assert len(empty) == 0
+    assert {*COLUMNS, "predicted", "skipped", "configuration"} <= {*empty.columns}
+
+
+HEADER, LINE = ",".join(ROW), ",".join(ROW.values())
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "empty"),
+        (b"\n\n", "missing"),
+        (bytes(range(256)), "record 3 has 2 cells for 1 columns"),
+        (f"{HEADER}\n{LINE}\n".encode("utf-16"), "UTF-16"),
+        (f"{HEADER}\n{LINE},more\n".encode(), "record 2 has 23 cells for 22 columns"),
+        (f"{HEADER},value\n{LINE},1\n".encode(), "more than once"),
+        (f"{HEADER.replace('metric', 'measure')}\n{LINE}\n".encode(), "'metric'.* missing"),
+        (f'{HEADER}\n"{LINE}\n'.encode(), "not a readable CSV file: line 2"),
+        (f"{HEADER}\n{'x' * 200_000}\n".encode(), "field larger than field limit"),
+        (f"{HEADER}\n".encode() + b"\n" * 100_001, "more than 100000 rows"),
+    ],
+)
+def test_files_that_are_no_tables(tmp_path, content, reason):
+    (tmp_path / "rows.csv").write_bytes(content)
+    with pytest.raises(ValueError, match=rf"^rows.*{reason}"):
+        validate(tmp_path / "rows.csv")
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    (tmp_path / "loop.csv").symlink_to(tmp_path / "loop.csv")
+    with (tmp_path / "large.csv").open("wb") as stream:
+        stream.truncate(64 * 2**20 + 1)
+    places = [tmp_path, *(tmp_path / name for name in ("nothing.csv", "pipe.csv", "loop.csv", "large.csv"))]
+    names = ["/dev/zero", "/dev/stdin", "", "a\0b", "x" * 300, "x/" * 5000, "https://example.com/rows.csv"]
+    for place in [*places, *map(str, places), *names]:
+        with pytest.raises(ValueError, match=r"^rows=.*allowed is a readable CSV file") as error:
+            validate(place)
+        assert len(str(error.value)) < 300
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        f"\ufeff{HEADER}\n{LINE}\n",
+        f"{HEADER}\r\n{LINE}\r\n",
+        f"{HEADER}\r{LINE}\r",
+        f"{HEADER}\n\n{LINE}\n\n",
+        f"{HEADER}\n{LINE}",
+        f"{HEADER}\n{LINE.removesuffix(',,inference-LLM,A')},,inference-LLM",
+        "\n".join(",".join(f'"{cell}"' for cell in cells) for cells in (ROW, ROW.values())),
+    ],
+)
+def test_files_that_differ_in_form_alone(tmp_path, content):
+    (tmp_path / "rows.csv").write_text(content, newline="")
+    assert validate(str(tmp_path / "rows.csv")).predicted.tolist() == [one().predicted]
+
+
+def test_a_byte_that_is_no_text_spoils_its_row_alone(tmp_path):
+    lines = [HEADER.encode(), LINE.encode(), LINE.encode().replace(b",1024,", b",1\xa0024,"), b"\xff\xfe,,,,,"]
+    (tmp_path / "rows.csv").write_bytes(b"\n".join(lines))
+    found = validate(tmp_path / "rows.csv")
+    assert found.predicted[0] == one().predicted
+    assert found.skipped[1].startswith("input_len '1\ufffd024'")
+    assert found.skipped[2] != ""
+
+
+def test_a_workload_is_a_name_and_no_path(tmp_path):
+    """Rows come from anybody: what they name is looked up in the catalog, never opened."""
+    os.mkfifo(tmp_path / "config.json")
+    for name in (str(tmp_path), str(tmp_path / "config.json"), "x" * 300 + ".json", "/dev/zero"):
+        assert "no configuration of" in one(workload=name).skipped
+
+
+def test_models_of_the_caller_are_checked_at_the_door(tmp_path):
+    rows = pd.DataFrame([ROW])
+    for wrong in (7, "llama-3.1-70b", ["llama-3.1-70b"], {7: "llama-3.1-70b"}, {None: None}, {("a",): "qwen3-32b"}):
+        with pytest.raises(ValueError, match=r"^models="):
+            validate(rows, models=wrong)
+    (tmp_path / "config.json").write_text('{"model_type": "llama", "hidden_size": -1}')
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    hostile = [
+        None,
+        7,
+        [],
+        {},
+        math.nan,
+        b"x",
+        "nobody",
+        "",
+        "\0",
+        tmp_path,
+        tmp_path / "deep.json",
+        tmp_path / "none.json",
+    ]
+    for model in hostile:
+        with pytest.raises(ValueError, match=r"^models\['my-model'\]: "):
+            validate(rows, models={"my-model": model})
+    assert validate(rows, models={}).skipped[0] == ""
 
 
 def test_missing_columns_and_numbers_are_read():
@@ -279,3 +474,50 @@ def test_missing_columns_and_numbers_are_read():
 def test_a_reading_names_what_it_lacks():
     with pytest.raises(UnreadableRowError, match="no rule"):
         reading(ROW | {"metric": "mood"})
+
+
+def test_one_group_by_its_name():
+    rows = pd.DataFrame([ROW, ROW | {"batch": "4", "value": "17"}])
+    table = calibrate(rows, groups="decode")
+    assert set(table.group) == {"decode"}
+    assert (table.cases == 2).all()
+    assert (table.fitted > 0).all()
+    assert calibrate(rows, groups=["decode", "decode"]).equals(table)
+
+
+def test_rows_that_teach_nothing():
+    """A group without rows has no line; a spoilt row teaches nothing and spoils nothing."""
+    columns = ["group", "owner", "quantity", "in_force", "fitted", "cases"]
+    for empty in (
+        pd.DataFrame(columns=COLUMNS),
+        pd.DataFrame([ROW | {"value": "-1"}]),
+        pd.DataFrame([ROW | {"tp": "0"}]),
+    ):
+        table = calibrate(empty, groups=("decode", "server"))
+        assert (len(table), list(table)) == (0, columns)
+    alone, beside = (
+        pd.DataFrame([ROW]),
+        pd.DataFrame([ROW, *(ROW | {"value": cell} for cell in SPOILT if cell != "0.5")]),
+    )
+    assert calibrate(alone, "decode").equals(calibrate(beside[beside.value != "1e30"], "decode"))
+
+
+@pytest.mark.parametrize(
+    "groups", [None, 7, [], (), "", "d", "decoding", ["decode", "x"], [["decode"]], [None], b"decode", {}]
+)
+def test_groups_that_are_none(groups):
+    with pytest.raises(ValueError, match=r"^groups="):
+        calibrate(MEASURED, groups=groups)
+
+
+def test_splits_that_are_none():
+    for group in (None, "x", ["decode"], 7):
+        with pytest.raises(ValueError, match=r"^group="):
+            accuracy(MEASURED, group)
+    with pytest.raises(ValueError, match=r"^rows: fewer than two models"):
+        accuracy(pd.DataFrame([ROW]), "decode")
+    for name, wrong in (("train", "h100"), ("train", []), ("test", None), ("test", "trn9"), ("train", [7])):
+        with pytest.raises(ValueError, match=rf"^{name}="):
+            family_split(pd.DataFrame([ROW]), "decode", **({"train": "trn2", "test": "trn2"} | {name: wrong}))
+    with pytest.raises(ValueError, match=r"^rows="):
+        calibrate(None)

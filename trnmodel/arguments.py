@@ -8,7 +8,7 @@ refused, as are NaN, infinities, and sizes that no machine has (beyond 1e30, or 
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -18,6 +18,7 @@ T = TypeVar("T")
 
 TINY, HUGE = 1e-30, 1e30
 SHOWN = 80
+DEEPEST = 16  # dimensions; NumPy broadcasts 32 iterators, a result takes some of its own
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = SHOWN
 _REPR.maxlevel = 3
@@ -52,13 +53,16 @@ def refuse(name: str, value: Any, allowed: str) -> NoReturn:
 
 def _array(value: Any) -> NDArray | None:
     """A number or an array of numbers as floats; None for anything else."""
+    if isinstance(value, np.ma.MaskedArray | bytes | bytearray | memoryview):
+        return None
     try:
         array = np.asarray(value)
     except ValueError:  # ragged, or nested without end
         return None
     if array.dtype.kind == "O" and all(type(item) is int and abs(item) <= HUGE for item in array.flat):
         array = array.astype(float)  # whole numbers beyond 64 bits
-    return array.astype(float, copy=False) if array.dtype.kind in "iuf" and array.size else None
+    usable = array.dtype.kind in "iuf" and array.size and array.ndim <= DEEPEST
+    return array.astype(float, copy=False) if usable else None
 
 
 def numbers(
@@ -162,6 +166,35 @@ def instance(name: str, value: Any, kind: type[T] | tuple[type[T], ...], allowed
     if not isinstance(value, kind):
         refuse(name, value, f"allowed is {allowed}")
     return value
+
+
+def listed(name: str, values: Any, kind: type | tuple[type, ...] = object) -> list:
+    """Several things of a kind as a list, at least one; text is one thing and not several.
+
+    Examples
+    --------
+    >>> listed("dtypes", ("bf16", "fp8"), str)
+    ['bf16', 'fp8']
+    >>> listed("dtypes", "bf16")
+    Traceback (most recent call last):
+    ValueError: dtypes='bf16': allowed is a list of at least one
+    """
+    several = isinstance(values, Iterable) and not isinstance(values, str | bytes) and getattr(values, "shape", 1) != ()
+    found = list(values) if several else []
+    if not found or not all(isinstance(item, kind) for item in found):
+        refuse(name, values, "allowed is a list of at least one")
+    return found
+
+
+def integers(name: str, values: ArrayLike, low: int = 1) -> list[int]:
+    """Whole numbers as a list, at least one.
+
+    Examples
+    --------
+    >>> integers("tps", [8, 16.0]), integers("tps", 4)
+    ([8, 16], [4])
+    """
+    return [int(value) for value in np.ravel(numbers(name, values, low, 2**53, whole=True))]
 
 
 def together(**arrays: NDArray) -> None:

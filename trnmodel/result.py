@@ -1,4 +1,4 @@
-"""What every result has: a tidy table, a mark on points that cannot exist, and refusal of wrong input.
+"""What every result has: a tidy table, and a mark on points that cannot exist.
 
 A result is a frozen, slotted dataclass of arrays, inputs beside outputs; what follows from the fields is a property:
 
@@ -14,7 +14,6 @@ A result is a frozen, slotted dataclass of arrays, inputs beside outputs; what f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
@@ -56,47 +55,6 @@ def words(mask: ArrayLike, names: tuple[str, ...]) -> NDArray | str:
     masks, places = np.unique(np.asarray(mask), return_inverse=True)
     texts = ["; ".join(name for bit, name in enumerate(names) if int(value) >> bit & 1) for value in masks]
     return np.asarray(texts, dtype=object)[np.reshape(places, np.shape(mask))]
-
-
-def require_numbers(
-    low: float, above: bool = False, whole: bool = False, finite: bool = False, **arguments: ArrayLike
-) -> None:
-    """Raise ValueError, naming argument and value, for text, for numbers below `low`, or for parts of a whole.
-
-    NaN ("not published") passes and makes the answer NaN, unless the numbers must be finite.
-
-    Examples
-    --------
-    >>> require_numbers(1, whole=True, n_ranks=[4, 0])
-    Traceback (most recent call last):
-    ValueError: n_ranks=[4, 0]: every value must be a whole number of at least 1
-    """
-    sort = "whole " if whole else "finite " if finite else ""
-    kind = f"a {sort}number " + (f"above {low}" if above else f"of at least {low}")
-    for name, value in arguments.items():
-        try:
-            number = np.asarray(value, dtype=float)
-        except (TypeError, ValueError):
-            raise ValueError(f"{name}={value!r}: every value must be {kind}") from None
-        wrong = (number <= low) if above else (number < low)
-        if finite:
-            wrong = wrong | ~np.isfinite(number)
-        if np.any(wrong) or (whole and np.any(number != np.round(number), where=~np.isnan(number))):
-            raise ValueError(f"{name}={value!r}: every value must be {kind}")
-
-
-def require_choice(name: str, value: str, table: Mapping[str, Any]) -> Any:
-    """What `table` holds for a category, or ValueError naming the argument and what is allowed.
-
-    Examples
-    --------
-    >>> require_choice("ties", "up", {"split": 1, "one_way": 2})
-    Traceback (most recent call last):
-    ValueError: ties='up': allowed are ['one_way', 'split']
-    """
-    if value not in table:
-        raise ValueError(f"{name}={value!r}: allowed are {sorted(table)}")
-    return table[value]
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -24,12 +24,18 @@ from IPython.display import Markdown
 
 import trnmodel as tm
 from trnmodel import charts
-from trnmodel.studies import chips
+from trnmodel.studies import chips, guard
 from trnmodel.units import TB, TFLOP, format_quantity
 
 GENERATIONS = ["trainium1", "trainium2", "trainium3"]
 DTYPES = ["bf16", "cfp8", "mxfp8", "fp8"]
 spec = tm.chip(chip)
+guard.above_zero(intensity_flop_per_byte=intensity_flop_per_byte)
+guard.some(comparators=comparators)
+guard.need(
+    any(dtype in spec.peak_flop_per_s for dtype in [*DTYPES, "int8"]),
+    f"chip = {spec.id!r} has no printed peak in {', '.join(DTYPES)} or int8",
+)
 
 # %% tags=["hide-input"]
 ridges = chips.peaks([chip], [*DTYPES, "int8"])

@@ -28,7 +28,7 @@ from IPython.display import Markdown
 
 import trnmodel as tm
 from trnmodel import charts
-from trnmodel.studies import chips, fits
+from trnmodel.studies import chips, fits, guard
 from trnmodel.studies import fits_printed as printed
 from trnmodel.studies.serving_tables import Deployment
 from trnmodel.units import MIB, format_quantity
@@ -36,9 +36,15 @@ from trnmodel.units import MIB, format_quantity
 FAMILY = ["trn1.32xlarge", "trn2-ultraserver", "trn3-nl72x2-pcie160"]
 LARGE = ["llama-3.1-70b", "gpt-oss-120b", "qwen3-235b-a22b", "llama-3.1-405b", "deepseek-v3", "kimi-k2-instruct"]
 BATCHES = 2.0 ** np.arange(0, 10)
-d = Deployment(model=model, system=system, mapping=tm.Mapping(tp=tp, lnc=lnc), precision=precision)
 m, spec = tm.model(model), tm.system(system)
+guard.generates(model=m)
+guard.reaches(128, model=m)
+guard.one_of(spec.chip.lnc_choices, lnc=lnc)
 ranks = spec.domain_chips * spec.chip.cores / lnc
+guard.within(1, ranks, tp=tp)
+guard.within(128, m.max_context, context=context)
+guard.within(1, 1e6, batch=batch)
+d = Deployment(model=m, system=spec.id, mapping=tm.Mapping(tp=tp, lnc=lnc), precision=precision)
 degrees = [int(n) for n in tp * 2.0 ** np.arange(-2, 3) if n >= 1 and n <= ranks]
 contexts = 2.0 ** np.arange(7, int(np.log2(m.max_context)) + 1)
 found = fits.fit(d, batch, context)
@@ -58,7 +64,7 @@ Markdown(
 # %% tags=["hide-input"]
 charts.table(
     fits.notation(d, batch, context),
-    caption=f"What this chapter calls things, for {m.id} on {system}",
+    caption=f"What this chapter calls things, for {m.id} on {spec.id}",
     download="notation",
 )
 
@@ -89,7 +95,7 @@ charts.stacks(
     y="stored_bytes",
     color="kind",
     limit="capacity_bytes",
-    caption=f"{m.id} on {system}, TP {tp}: the first rank fills {held[held['rank'] == fits.FIRST].share.sum():.0%} of its memory, the "
+    caption=f"{m.id} on {spec.id}, TP {tp}: the first rank fills {held[held['rank'] == fits.FIRST].share.sum():.0%} of its memory, the "
     f"others {held[held['rank'] == fits.ORDINARY].share.sum():.0%}; the stroke is all there is",
 )
 
@@ -137,7 +143,7 @@ charts.lines(
     color="tp",
     log_x=True,
     log_y=True,
-    caption=f"{m.id} in {precision.upper()} on {system}: "
+    caption=f"{m.id} in {precision.upper()} on {spec.id}: "
     + (
         f"TP {tp} holds {here.batch.iloc[0]:.0f} sequences of {here.context.iloc[0]:.0f} tokens, {here.batch.iloc[-1]:.0f} of "
         f"{here.context.iloc[-1]:.0f}"
@@ -172,9 +178,9 @@ charts.table(
 # %%
 others = [name for name in FAMILY if tm.system(name).chip.id != spec.chip.id]
 formats = list(dict.fromkeys([precision, "fp8", "fp8-kvfp8"]))
-systems = fits.across(d, [system, *others], formats, contexts)
+systems = fits.across(d, [spec.id, *others], formats, contexts)
 at = (
-    systems[(systems.context == contexts[contexts <= context][-1]) & (systems.system == system)]
+    systems[(systems.context == contexts[contexts <= context][-1]) & (systems.system == spec.id)]
     .set_index("precision")
     .batch
 )
@@ -186,7 +192,7 @@ charts.lines(
     dash="precision",
     log_x=True,
     log_y=True,
-    caption=f"On the same number of chips {system} holds "
+    caption=f"On the same number of chips {spec.id} holds "
     + ", ".join(f"{count:.0f} sequences in {name.upper()}" for name, count in at.items())
     + f" at {contexts[contexts <= context][-1]:.0f} tokens",
 )
@@ -210,9 +216,10 @@ charts.table(
 (tm.model("llama-3.1-405b").weight_bytes("bf16") + 16 * 8192 * 516096) / tm.chip("trainium2").hbm_bytes
 
 # %%
-fewest = fits.smallest(list(dict.fromkeys([*LARGE, m.id])), FAMILY, ["bf16", "fp8", "w4a8"], batch, context)
+models = list(dict.fromkeys(m if name == m.id else name for name in [*LARGE, m.id]))
+fewest = fits.smallest(models, FAMILY, ["bf16", "fp8", "w4a8"], batch, context)
 shown = fewest[(fewest.precision == "bf16") & fewest.chips.notna()]
-most = shown.loc[shown.chips.idxmax()]
+most = shown.loc[shown.chips.idxmax()] if len(shown) else None
 charts.ranges(
     shown.assign(chips_low=shown.floor_chips, chips_high=shown.chips),
     x="chips",
@@ -221,7 +228,7 @@ charts.ranges(
     log_x=True,
     caption=f"Chips for {batch} sequences of {context} tokens in BF16, up to {most.chips:.0f} for {most.model} on {most.system}; a bar starts "
     "where bytes alone would fit",
-)
+) if len(shown) else Markdown("**None of these models fits any of these systems in BF16.**")
 
 # %%
 charts.table(
@@ -443,7 +450,7 @@ charts.table(
 
 # %% tags=["hide-input"]
 used = tm.facts()
-memory = used.entity.isin([tm.system(name).chip.id for name in [*FAMILY, system]]) & (used.quantity == "hbm_bytes")
+memory = used.entity.isin([tm.system(name).chip.id for name in [*FAMILY, spec.id]]) & (used.quantity == "hbm_bytes")
 stack = used.quantity.isin(
     ["scratchpad_page_bytes", "collective_buffer_bytes", "ring_bytes_per_layer", "first_rank_bytes"]
 )

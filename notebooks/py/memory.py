@@ -28,13 +28,15 @@ import trnmodel as tm
 from trnmodel import charts
 from trnmodel.catalog import load
 from trnmodel.formulas import memory
-from trnmodel.studies import chips, kernels
+from trnmodel.studies import chips, guard, kernels
 from trnmodel.studies import kernel_tables as tables
 from trnmodel.units import MIB, TB, format_quantity
 
 GENERATIONS = ["trainium1", "trainium2", "trainium3"]
-spec = tm.chip(chip)
-weights = float(tm.model(model).weight_bytes_read(1, precision))
+spec, m = tm.chip(chip), tm.model(model)
+guard.neuroncore(chip=spec)
+guard.above_zero(row_bytes=row_bytes, storage_bytes_per_s=storage_bytes_per_s)
+weights = float(m.weight_bytes_read(1, precision))
 profiles = kernels.profiles("decode")
 levels = tables.decode_levels(chip, weights, float(profiles.mbu.median()))
 
@@ -43,7 +45,7 @@ Markdown(
     f"**{spec.name} reads {format_quantity(levels.bandwidth_bytes_per_s[0], 'B/s')} from its HBM as printed, "
     f"{format_quantity(levels.bandwidth_bytes_per_s[1], 'B/s')} through the DMA engines of its cores, and about "
     f"{format_quantity(levels.bandwidth_bytes_per_s[2], 'B/s')} if it decodes at the share of HBM that profiled models reach "
-    f"on Trainium1.** For {model} in "
+    f"on Trainium1.** For {m.id} in "
     f"{precision.upper()}, {format_quantity(weights, 'B')} a step, that is {levels.tokens_per_s[0]:.0f}, "
     f"{levels.tokens_per_s[1]:.0f} and {levels.tokens_per_s[2]:.0f} tokens a second and sequence."
 )
@@ -171,7 +173,7 @@ charts.bars(
     levels,
     x="level",
     y="tokens_per_s",
-    caption=f"Tokens a second of one sequence of {model} in {precision.upper()} that each level of {spec.name} allows",
+    caption=f"Tokens a second of one sequence of {m.id} in {precision.upper()} that each level of {spec.name} allows",
 )
 
 # %% [markdown]

@@ -27,7 +27,7 @@ from IPython.display import Markdown
 import trnmodel as tm
 from trnmodel import charts
 from trnmodel.catalog import load
-from trnmodel.studies import chips, needs
+from trnmodel.studies import chips, guard, needs
 from trnmodel.studies import needs_printed as printed
 from trnmodel.units import BILLION, format_quantity
 
@@ -38,9 +38,15 @@ KINDS = ["gpt3-175b", "gemma-2b", "llama-3.1-70b", "deepseek-v3", "gemma-3-27b",
 KINDS += ["nemotron-h-56b", "qwen3-next-80b-a3b"]
 FORMATS = ["bf16", "fp8", "mxfp8", "mxfp4-moe", "mxfp4", "w4a8"]
 WIDTHS = ["llama-3.1-8b", "llama-3.1-70b", "gpt-oss-120b", "jamba-v0.1", "deepseek-v3"]
-m = tm.model(model)
-everyone, kinds = (list(dict.fromkeys([*names, m.id])) for names in (SPREAD, KINDS))
-context = input_tokens + output_tokens
+m, context = tm.model(model), input_tokens + output_tokens
+guard.generates(model=m)
+guard.reaches(128, model=m)
+guard.within(1, m.max_context, input_tokens=input_tokens, output_tokens=output_tokens)
+guard.need(context <= m.max_context, f"input_tokens + output_tokens = {context}: {m.id!r} ends at {m.max_context}")
+guard.within(1, 1e9, batch=batch)
+everyone, kinds, places = (
+    list(dict.fromkeys(m if name == m.id else name for name in [*names, m.id])) for names in (SPREAD, KINDS, WIDTHS)
+)
 dtypes = load.precision(precision)
 
 # %% tags=["hide-input"]
@@ -97,8 +103,8 @@ charts.table(
 # ## Where they sit
 
 # %%
-where = needs.places(list(dict.fromkeys([*WIDTHS, m.id])))
-mine = where[where.model == m.id].set_index("place").share.sort_values(ascending=False)
+where = needs.places(places)
+mine = where[where.model == m.id].set_index("place").share.sort_values(ascending=False, kind="stable")
 charts.stacks(
     where[where.share > 0],
     x="model",
@@ -280,7 +286,9 @@ charts.lines(
 charts.table(read, caption="Bytes that a decode step reads, and each token's share of them", download="step-bytes")
 
 # %%
-met = needs.experts_met([name for name in everyone if name != "llama-4-maverick"], [1.0, 8.0, 64.0, 256.0])
+met = needs.experts_met(
+    [one for one in map(tm.model, everyone) if one.id != "llama-4-maverick"], [1.0, 8.0, 64.0, 256.0]
+)
 charts.table(met, caption="Experts of a layer that a batch meets, under uniform routing", download="experts")
 
 # %% [markdown]
@@ -373,8 +381,9 @@ Markdown(
 # ## Sources
 
 # %% tags=["hide-input"]
+shipped = [m.id] if m.id in tm.models() and tm.model(m.id) is m else []
 files = charts.table(
-    printed.files(list(dict.fromkeys([*everyone, *kinds, *WIDTHS]))),
+    printed.files(list(dict.fromkeys([*SPREAD, *shipped, *KINDS, *WIDTHS]))),
     caption="Where the configuration of each model was read",
     download="models",
 )

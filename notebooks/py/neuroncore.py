@@ -26,12 +26,17 @@ from IPython.display import Markdown
 
 import trnmodel as tm
 from trnmodel import charts
-from trnmodel.studies import chips, kernels
+from trnmodel.studies import chips, guard, kernels
 from trnmodel.studies import kernel_tables as tables
 from trnmodel.units import KIB, US, format_quantity
 
 GENERATIONS = ["trainium1", "trainium2", "trainium3"]
 spec = tm.chip(chip)
+guard.neuroncore(chip=spec)
+guard.one_of(spec.core.tensor.peak_flop_per_s, dtype=dtype)
+guard.within(1, 1e12, m=m, n=n, k=k)
+shares = tm.facts().query("quantity == 'all_core_share'").entity
+guard.need(spec.id in set(shares), f"chip = {spec.id!r}: nobody says how fast its cores are all at once")
 peak = spec.core.tensor.peak_flop_per_s[dtype]
 yours = tm.kernel.matmul(chip, m, n, k, dtype)
 large = tm.kernel.matmul(chip, 16 * KIB, 16 * KIB, 16 * KIB, dtype)

@@ -24,10 +24,12 @@ import trnmodel as tm
 from trnmodel import charts
 from trnmodel.catalog import load
 from trnmodel.fabric import audit
-from trnmodel.studies import chips, contradictions, fabrics, racks
+from trnmodel.studies import chips, contradictions, fabrics, guard, racks
 from trnmodel.units import format_quantity
 
-spec, net = tm.system(system), tm.topology(system)
+spec, other = tm.system(system), tm.system(beside)
+guard.links(system=spec, beside=other)
+net = tm.topology(spec)
 switches = sum(net.switch_counts.values())
 TORUS = ["trn1.32xlarge", "trn2.48xlarge", "trn2-ultraserver", "trn3-nl16-torus", "trn3-nl32x2-torus"]
 NL32 = [f"trn3-nl32x2-{tray}" for tray in ("pcie160", "pcie320", "ualink")]
@@ -47,7 +49,7 @@ Markdown(
 
 # %% tags=["hide-input"]
 charts.table(
-    fabrics.notation(system),
+    fabrics.notation(spec),
     caption=f"What this chapter calls things, for {spec.id}; confidence D is our own estimate",
     download="notation",
 )
@@ -74,19 +76,18 @@ charts.table(
 # Point at a chip or a switch to see its links.
 
 # %%
-nodes, links = racks.drawing(system)
+nodes, links = racks.drawing(spec)
 charts.topology(nodes, links, caption=f"{spec.name}: {spec.domain_chips} chips, {switches} switches, every link")
 
 # %%
-composition = audit.parts_table(system)[["part", "counted", "how", "printed", "verdict"]]
+composition = audit.parts_table(spec)[["part", "counted", "how", "printed", "verdict"]]
 charts.table(composition, caption=f"Parts of {spec.name}, counted on the graph", download="parts")
 
 # %% [markdown]
 # ## Torus and switched, drawn
 
 # %%
-other = tm.system(beside)
-other_nodes, other_links = racks.drawing(beside)
+other_nodes, other_links = racks.drawing(other)
 charts.topology(other_nodes, other_links, caption=f"{other.name}: {other.domain_chips} chips")
 
 # %%
@@ -126,7 +127,7 @@ charts.table(known[known.id.str.startswith(("trn", "inf"))], caption="Every name
 # ## What fails, and what it costs
 
 # %%
-charts.table(racks.failures(system), caption=f"Share left of each capacity of {spec.name}", download="failures")
+charts.table(racks.failures(spec), caption=f"Share left of each capacity of {spec.name}", download="failures")
 
 # %% [markdown]
 # ## Check: counts that are not ours
@@ -139,7 +140,7 @@ shown = ["system", "part", "counted", "printed", "verdict", "locator"]
 charts.table(checked[shown], caption="Printed parts against counted", download="verdicts")
 
 # %%
-paths = audit.hops_table(system)
+paths = audit.hops_table(spec)
 shown = ["part", "counted", "printed", "verdict", "locator", "how"]
 charts.table(paths[shown], caption=f"Switches and forwarding chips on paths of {spec.id}", download="paths")
 
@@ -167,7 +168,7 @@ charts.table(contradictions.contradictions(), caption="The deep dive against its
 # Where the text is silent, an assumption stands in `data/` with its alternatives:
 
 # %%
-charts.table(racks.readings(system), caption="Other readings of the text, and what they change", download="assumptions")
+charts.table(racks.readings(spec), caption="Other readings of the text, and what they change", download="assumptions")
 
 # %% [markdown]
 # ## What is left out

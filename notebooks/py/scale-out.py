@@ -28,16 +28,23 @@ from IPython.display import Markdown
 import trnmodel as tm
 from trnmodel import charts
 from trnmodel.formulas import clos as page
-from trnmodel.studies import chips, scaleout, transfers
+from trnmodel.studies import chips, guard, scaleout, transfers
 from trnmodel.units import GBIT, format_quantity
 
-spec = tm.system(system)
+spec, senders = tm.system(system), [tm.model(name) for name in models]
+guard.need(
+    not np.isnan(spec.scaleout_bytes_per_s_per_dir),
+    f"system = {spec.id!r}: no scale-out rate of its chips is published",
+)
+guard.some(models=models)
+guard.generates(models=senders)
+guard.within(1, 1e9, prefill_chips=prefill_chips, cluster_chips=cluster_chips)
 PORTS = [100e9, 200e9, 400e9, 800e9]
 NEIGHBOURS = ["trn1.32xlarge", "trn2-ultraserver", "trn3-nl72x2-pcie160", "gb200-nvl72", "hgx-h100", "tpu-v7-pod"]
 
 # %% tags=["hide-input"]
-largest = scaleout.networks(system)
-first, ways = largest.iloc[0], transfers.distances(system)
+largest = scaleout.networks(spec)
+first, ways = largest.iloc[0], transfers.distances(spec)
 rate = spec.scaleout_bytes_per_s_per_dir
 Markdown(
     f"**Three layers of {first.leaf_and_spine} switches with 100G ports reach {first.chips:,.0f} chips of {spec.name}, each "
@@ -186,7 +193,7 @@ charts.table(
 # %%
 tokens = 2.0 ** np.arange(10, 18)
 moved = pd.concat(
-    [transfers.kv_transfer(name, system, tokens, prefill_chips, precision) for name in models], ignore_index=True
+    [transfers.kv_transfer(m, spec, tokens, prefill_chips, precision) for m in senders], ignore_index=True
 )
 fits = moved.dropna(subset=["send_over_prefill"])
 

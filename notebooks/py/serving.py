@@ -34,7 +34,8 @@ from IPython.display import Markdown
 
 import trnmodel as tm
 from trnmodel import charts
-from trnmodel.studies import chips, fabrics
+from trnmodel.catalog.stacks import stacks
+from trnmodel.studies import chips, fabrics, guard
 from trnmodel.studies import serving_accuracy as accuracy
 from trnmodel.studies import serving_load as load
 from trnmodel.studies import serving_tables as tables
@@ -45,15 +46,26 @@ FAMILY = ["trn1.32xlarge", "trn2-ultraserver", "trn3-nl32x2-torus", "trn3-nl72x2
 RACKS = ["trn3-nl32x2-torus", "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160"]
 TRAYS = ["trn3-nl32x2-pcie160", "trn3-nl32x2-pcie320", "trn3-nl32x2-ualink"]
 TRAYS += ["trn3-nl72x2-pcie160", "trn3-nl72x2-pex90144", "trn3-nl72x2-pcie320", "trn3-nl72x2-ualink"]
-ours = tables.Deployment(model=model, system=system, mapping=tm.Mapping(tp=tp, ep=ep), precision=precision, stack=stack)
+m, experts_m, draft_m = (tm.model(name) for name in (model, experts_model, draft_model))
+spec, prefill_specs = tm.system(system), [tm.system(name) for name in prefill_systems]
+guard.neuroncore(system=spec)
+guard.one_of(stacks(), stack=stack)
+guard.generates(model=m, experts_model=experts_m, draft_model=draft_m)
+guard.routes(experts_model=experts_m)
+guard.within(1, 1e6, tp=tp, ep=ep, batch=batch, input_tokens=input_tokens, output_tokens=output_tokens)
+guard.within(1e-3, 1e6, interactivity_tokens_per_s=interactivity_tokens_per_s)
+guard.some(prefill_systems=prefill_systems)
+guard.neuroncore(prefill_systems=prefill_specs)
+ours = tables.Deployment(model=m, system=spec.id, mapping=tm.Mapping(tp=tp, ep=ep), precision=precision, stack=stack)
 context = input_tokens + output_tokens
-step = ours.decode(batch=batch, context=context).require_valid()
-prompt = ours.prefill(input_tokens=input_tokens).require_valid()
+step, prompt = ours.decode(batch=batch, context=context), ours.prefill(input_tokens=input_tokens)
+guard.valid(f"a decode step with tp = {tp}, ep = {ep}, batch = {batch}, context = {context}", step)
+guard.valid(f"a prefill with tp = {tp}, ep = {ep}, input_tokens = {input_tokens}", prompt)
 
 # %% tags=["hide-input"]
 ideal = ours.ideal.decode(batch=batch, context=context)
 Markdown(
-    f"**{model} in {precision.upper()} on {ours.mapping.ranks:.0f} ranks of {tm.system(system).name} makes a token for each "
+    f"**{m.id} in {precision.upper()} on {ours.mapping.ranks:.0f} ranks of {spec.name} makes a token for each "
     f"of {batch} users every {format_quantity(float(step.time_s), 's', 3)}, {float(step.tokens_per_s):.0f} tokens a second, and "
     f"reads a prompt of {input_tokens} tokens in {format_quantity(float(prompt.time_s), 's', 3)}.** {str(step.bound).capitalize()} takes "
     f"longest of that step; with everything overlapped it would be {format_quantity(float(step.lower_s), 's', 3)}, with nothing "
@@ -66,7 +78,7 @@ Markdown(
 
 # %% tags=["hide-input"]
 charts.table(
-    tables.notation(ours), caption=f"What this chapter calls things, for {model} on {system}", download="notation"
+    tables.notation(ours), caption=f"What this chapter calls things, for {m.id} on {spec.id}", download="notation"
 )
 
 # %% [markdown]
@@ -98,7 +110,7 @@ charts.bars(
     x="part",
     y="time_s",
     color="software",
-    caption=f"{model}, batch {batch}, context {context}: with {stack} a step takes {float(step.time_s / ideal.time_s):.1f} times "
+    caption=f"{m.id}, batch {batch}, context {context}: with {stack} a step takes {float(step.time_s / ideal.time_s):.1f} times "
     f"the ideal one, and {step.bound} takes longest of it",
 )
 
@@ -156,7 +168,7 @@ charts.regions(
     y="context",
     color="bound",
     panel="software",
-    caption=f"What takes longest in a decode step of {model} on {system}; blank does not fit in memory",
+    caption=f"What takes longest in a decode step of {m.id} on {spec.id}; blank does not fit in memory",
 )
 
 # %%
@@ -253,7 +265,7 @@ charts.table(
 # ### By system
 
 # %%
-best = load.frontiers(model, FAMILY, context)
+best = load.frontiers(m, FAMILY, context)
 shown = "wanted_tokens_per_s_per_user system tp ep batch tokens_per_s_per_chip network_share".split()
 equal = load.at_interactivity(best, interactivity_tokens_per_s)
 first = (
@@ -265,7 +277,7 @@ charts.lines(
     y="tokens_per_s_per_chip",
     color="system",
     log_y=True,
-    caption=f"{model}, BF16, context {context}: at {interactivity_tokens_per_s[0]:g} tokens/s a user "
+    caption=f"{m.id}, BF16, context {context}: at {interactivity_tokens_per_s[0]:g} tokens/s a user "
     + ", ".join(f"{first[name]:.0f} tokens/s a chip on {name}" for name in FAMILY if first.get(name, 0) > 0),
 )
 
@@ -281,7 +293,7 @@ charts.table(
 # ### Torus against switches, for experts
 
 # %%
-experts = load.frontiers(experts_model, RACKS, context, ["mxfp8"])
+experts = load.frontiers(experts_m, RACKS, context, ["mxfp8"])
 reached = experts.groupby("system").tokens_per_s_per_user.max().min()
 levels = [wanted for wanted in interactivity_tokens_per_s if wanted <= reached] or [np.floor(reached)]
 equal_experts = load.at_interactivity(experts, levels)
@@ -293,12 +305,12 @@ charts.lines(
     y="tokens_per_s_per_chip",
     color="system",
     log_y=True,
-    caption=f"{experts_model}, MXFP8, today's stack, at {levels[0]:g} tokens/s a user: {gain[RACKS[1]]:.2f} times the torus a chip on "
+    caption=f"{experts_m.id}, MXFP8, today's stack, at {levels[0]:g} tokens/s a user: {gain[RACKS[1]]:.2f} times the torus a chip on "
     f"{RACKS[1]}, {gain[RACKS[2]]:.2f} times on {RACKS[2]}",
 )
 
 # %%
-charts.table(equal_experts[shown], caption=f"{experts_model} at equal speed for the user", download="experts")
+charts.table(equal_experts[shown], caption=f"{experts_m.id} at equal speed for the user", download="experts")
 
 # %% tags=["hide-input"]
 Markdown(
@@ -308,7 +320,7 @@ Markdown(
 )
 
 # %%
-wires = load.expert_networks(experts_model, RACKS, context, [32, 64], 2.0 ** np.arange(0, 8), "mxfp8")
+wires = load.expert_networks(experts_m, RACKS, context, [32, 64], 2.0 ** np.arange(0, 8), "mxfp8")
 most = wires[wires.batch_per_chip == 64].set_index(["system", "chips"]).network_s
 charts.lines(
     wires.assign(experts_over=wires.chips.map("{:.0f} chips".format)),
@@ -318,7 +330,7 @@ charts.lines(
     dash="experts_over",
     log_x=True,
     log_y=True,
-    caption=f"{experts_model}: the collectives of a step at 64 users a chip take on the torus {most[RACKS[0], 32] / most[RACKS[1], 32]:.1f} "
+    caption=f"{experts_m.id}: the collectives of a step at 64 users a chip take on the torus {most[RACKS[0], 32] / most[RACKS[1], 32]:.1f} "
     f"times as long as on {RACKS[1]} with experts over 32 chips, {most[RACKS[0], 64] / most[RACKS[1], 64]:.1f} times over 64",
 )
 
@@ -334,7 +346,7 @@ charts.table(
 # ### By switch tray
 
 # %%
-trays = load.at_interactivity(load.frontiers(experts_model, TRAYS, context, ["mxfp8"]), levels)
+trays = load.at_interactivity(load.frontiers(experts_m, TRAYS, context, ["mxfp8"]), levels)
 lanes = fabrics.capacities(TRAYS).pivot(index="system", columns="scope", values="all_to_all_bytes_per_s")
 trays = trays.assign(
     rack_all_to_all_bytes_per_s=trays.system.map(lanes["rack"]),
@@ -350,7 +362,7 @@ charts.bars(
     x="wanted",
     y="tokens_per_s_per_chip",
     color="system",
-    caption=f"{experts_model}, MXFP8: within one size of rack the switch tray changes at most {spread:.1%}",
+    caption=f"{experts_m.id}, MXFP8: within one size of rack the switch tray changes at most {spread:.1%}",
 )
 
 # %%
@@ -369,7 +381,7 @@ charts.table(
 # ### By precision
 
 # %%
-formats = load.frontiers(model, ["trn3-nl72x2-pcie160"], context, ["bf16", "mxfp8", "w4a8"])
+formats = load.frontiers(m, ["trn3-nl72x2-pcie160"], context, ["bf16", "mxfp8", "w4a8"])
 equal_formats = load.at_interactivity(formats, interactivity_tokens_per_s)
 charts.lines(
     formats,
@@ -377,7 +389,7 @@ charts.lines(
     y="tokens_per_s_per_chip",
     color="precision",
     log_y=True,
-    caption=f"{model} on trn3-nl72x2-pcie160: smaller weights make the step shorter and leave room for more caches",
+    caption=f"{m.id} on trn3-nl72x2-pcie160: smaller weights make the step shorter and leave room for more caches",
 )
 
 # %%
@@ -447,14 +459,14 @@ charts.table(rates[served], caption="Serving over the request rate; a dash is be
 # **By hand.** $d = 3$ and $a = 0.7$: $(1 - 0.7^4)/0.3 = 2.53$ tokens.
 
 # %%
-drafted = load.drafts(ours, draft_model, batch, context, [1, 3, 5, 7], np.linspace(0.05, 0.95, 37))
+drafted = load.drafts(ours, draft_m, batch, context, [1, 3, 5, 7], np.linspace(0.05, 0.95, 37))
 pays = drafted[drafted.speedup >= 1].groupby("draft_tokens").acceptance.min()
 charts.lines(
     drafted.assign(draft=drafted.draft_tokens.map("{} tokens".format)),
     x="acceptance",
     y="speedup",
     color="draft",
-    caption=f"{draft_model} drafts for {model} at batch {batch}: tokens drafted pay "
+    caption=f"{draft_m.id} drafts for {m.id} at batch {batch}: tokens drafted pay "
     + (
         ", ".join(f"from {share:.0%} acceptance on with {tokens} a draft" for tokens, share in pays.items())
         or "at no acceptance here"
@@ -477,7 +489,7 @@ charts.table(drafted, caption="Speculative decoding by draft length and acceptan
 # of 3.2 Tb/s: 1.17 GB / (2 x 25 GB/s) = 23.5 ms.
 
 # %%
-apart = load.split_phases(ours, [system, *prefill_systems], batch, input_tokens, output_tokens)
+apart = load.split_phases(ours, [spec.id, *(one.id for one in prefill_specs)], batch, input_tokens, output_tokens)
 apart = apart.drop_duplicates("prefill_system", ignore_index=True)
 together = full.generated_tokens_per_s_per_chip[0]
 answers = load.ratios(ours, apart.prefill_system, batch, input_tokens, output_tokens * 2.0 ** np.arange(-3, 4))
@@ -488,7 +500,7 @@ charts.lines(
     color="prefill_system",
     log_x=True,
     log_y=True,
-    caption=f"Decode on {system}: the longer the answers, the fewer chips prefill needs; with {output_tokens} tokens "
+    caption=f"Decode on {spec.id}: the longer the answers, the fewer chips prefill needs; with {output_tokens} tokens "
     f"{apart.tokens_per_s_per_chip.max():.0f} tokens/s a chip on {apart.prefill_system[apart.tokens_per_s_per_chip.idxmax()]} "
     f"against {together:.0f} with both on one",
 )
@@ -696,7 +708,7 @@ charts.table(language, caption="Every excluded row of serving and memory; the fi
 used = tm.facts()
 stacks = set(lost.source.str.split("; ").explode())
 chosen = used[
-    used.entity.isin([tm.system(name).chip.id for name in (system, *FAMILY)]) & used.quantity.str.contains("hbm|peak")
+    used.entity.isin([tm.system(name).chip.id for name in (spec.id, *FAMILY)]) & used.quantity.str.contains("hbm|peak")
 ]
 charts.table(
     chips.bibliography(stacks | set(chosen.source)),

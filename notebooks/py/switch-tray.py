@@ -30,11 +30,19 @@ from IPython.display import Markdown
 
 import trnmodel as tm
 from trnmodel import charts
-from trnmodel.studies import chips, contradictions, domain_sizes, fabrics, placements, racks, synthetic_models
+from trnmodel.studies import chips, contradictions, domain_sizes, fabrics, guard, placements, racks, synthetic_models
 from trnmodel.units import BILLION, GIB, TRILLION, format_quantity
 
-spec = tm.system(system)
-trays = fabrics.trays(system)
+spec, m, base = tm.system(system), tm.model(model), tm.model(grown_from)
+guard.generates(model=m)
+guard.routes(model=m)
+guard.one_of(synthetic_models.bases(), grown_from=base.id)
+guard.need(base is tm.model(base.id), f"grown_from = {base.id!r} is a file; only shipped models grow")
+guard.within(1e-3, 1e5, tokens_per_chip=tokens_per_chip)
+guard.within(1, m.max_context, context=context)
+guard.within(1e-3, 1e6, tokens_per_s_per_user=tokens_per_s_per_user)
+guard.within(1, 1e6, pays_at=pays_at)
+trays = fabrics.trays(spec)
 first, last = trays[0], trays[-1]
 small, large = domain_sizes.PAIR
 both = [*fabrics.trays("trn3-nl32x2-pcie160"), *fabrics.trays("trn3-nl72x2-pcie160")]
@@ -42,7 +50,7 @@ both = [*fabrics.trays("trn3-nl32x2-pcie160"), *fabrics.trays("trn3-nl72x2-pcie1
 # %% tags=["hide-input"]
 late = fabrics.latencies(trays)
 rates = fabrics.capacities(trays)
-experts = placements.exchanges(model, trays, tokens_per_chip * 2.0 ** np.arange(-3, 7))
+experts = placements.exchanges(m, trays, tokens_per_chip * 2.0 ** np.arange(-3, 7))
 mean = late[late.scope == "rack"].set_index("system").mean_s
 worst = late[late.scope == "rack"].set_index("system").worst_s
 steps = experts[experts.tokens_per_chip == tokens_per_chip].set_index(["system", "experts_over"]).step_s
@@ -51,7 +59,7 @@ Markdown(
     f"**For bandwidth it does not: with any tray a chip has {format_quantity(spread.mean(), 'B/s', 3)} of all-to-all in its rack "
     f"(the trays differ by {spread.max() / spread.min() - 1:.1%}), because the lanes of the chips are the same. For latency it does: from {first} to {last} the worst pair of a rack falls from "
     f"{format_quantity(worst[first], 's', 2)} to {format_quantity(worst[last], 's', 2)}**, and with "
-    f"{tokens_per_chip:g} tokens a chip the experts' traffic of one decode step of {model} from "
+    f"{tokens_per_chip:g} tokens a chip the experts' traffic of one decode step of {m.id} from "
     f"{format_quantity(steps[first, 'rack'], 's', 3)} to {format_quantity(steps[last, 'rack'], 's', 3)}."
     + ("" if spec.id in trays else f" ({spec.name} has no switch trays; this is the NL32x2 rack.)")
 )
@@ -147,7 +155,7 @@ charts.lines(
     color="system",
     log_x=True,
     log_y=True,
-    caption=f"Dispatch and combine of {model} over a rack: {first} takes {steps[first, 'rack'] / steps[last, 'rack']:.2f} times as "
+    caption=f"Dispatch and combine of {m.id} over a rack: {first} takes {steps[first, 'rack'] / steps[last, 'rack']:.2f} times as "
     f"long as {last} with {tokens_per_chip:g} tokens a chip",
 )
 
@@ -181,7 +189,7 @@ Markdown(
 # $2 \times 128 \times 512 \times 2 = 262{,}144$ B.
 
 # %%
-sent = placements.traffic(model, large)
+sent = placements.traffic(m, large)
 sent = sent.assign(traffic=sent.what + ", " + sent.tier.map({"rack": "in the rack", "pair": "across"}))
 crossing = sent[sent.tier == "pair"].groupby("placement").bytes_per_token.sum()
 most, least = crossing.idxmax(), crossing[crossing > 0].idxmin()
@@ -190,12 +198,12 @@ charts.stacks(
     x="placement",
     y="bytes_per_token",
     color="traffic",
-    caption=f"Bytes that a token of {model} sends in a layer, one copy for each expert: of those that speak across {least} crosses least "
+    caption=f"Bytes that a token of {m.id} sends in a layer, one copy for each expert: of those that speak across {least} crosses least "
     f"({format_quantity(crossing[least], 'B', 3)}), {most} most ({format_quantity(crossing[most], 'B', 3)})",
 )
 
 # %% tags=["hide-input"]
-fewer = pd.concat([placements.traffic(model, large, copies).assign(copies=copies) for copies in placements.COPIES])
+fewer = pd.concat([placements.traffic(m, large, copies).assign(copies=copies) for copies in placements.COPIES])
 fewer = fewer.groupby(["placement", "copies", "tier"], sort=False).bytes_per_token.sum().reset_index()
 apart = fewer[(fewer.tier == "pair") & (fewer.placement == "EP of the pair")].set_index("copies").bytes_per_token
 charts.table(
@@ -205,7 +213,7 @@ charts.table(
 )
 
 # %%
-across = placements.exchanges(model, [*dict.fromkeys([small, large, "trn3-nl32x2-torus"])], [tokens_per_chip])
+across = placements.exchanges(m, [*dict.fromkeys([small, large, "trn3-nl32x2-torus"])], [tokens_per_chip])
 times = across.set_index(["system", "experts_over"]).layer_s
 charts.bars(
     across,
@@ -219,7 +227,7 @@ charts.bars(
 # %%
 software = "exposed"
 ask = {"context": context, "precision": precision, "stack": software}
-placed = placements.steps(model, [small, large], [tokens_per_chip], **ask)
+placed = placements.steps(m, [small, large], [tokens_per_chip], **ask)
 parts = ["compute_s", "memory_s", "network_s", "overhead_s"]
 here = placed[placed.system == large]
 long = here.melt(["placement"], parts, var_name="part", value_name="busy_s")
@@ -284,11 +292,11 @@ charts.table(
 )
 
 # %%
-made = synthetic_models.family(synthetic_models.growth(), sizes, grown_from)
-charts.table(made, caption=f"The synthetic family, grown from {grown_from}", download="family")
+made = synthetic_models.family(synthetic_models.growth(), sizes, base.id)
+charts.table(made, caption=f"The synthetic family, grown from {base.id}", download="family")
 
 # %%
-models = [synthetic_models.synthetic(size, "together", grown_from) for size in sizes]
+models = [synthetic_models.synthetic(size, "together", base.id) for size in sizes]
 held = domain_sizes.capacity(models, [small, large], precisions)
 full = held[(held.system == small) & (held.domain_share > 1)]
 charts.table(
@@ -306,7 +314,7 @@ ratios = domain_sizes.ratios(
     precisions=precisions,
     contexts=[context, 4 * context],
     stacks=["ideal", "exposed", "default"],
-    base=grown_from,
+    base=base.id,
     pair=(small, large),
 )
 judged = domain_sizes.verdicts(ratios, pays_at, 3 * TRILLION, 4 * TRILLION)
@@ -421,7 +429,7 @@ generations = pd.concat(
         rates=[tokens_per_s_per_user],
         precisions=[precision],
         contexts=[context],
-        base=grown_from,
+        base=base.id,
         pair=(f"trn3-nl32x2-{tray}", f"trn3-nl72x2-{tray}"),
     ).assign(tray=tray)
     for tray in ("pcie160", "pcie320", "ualink")
@@ -480,7 +488,7 @@ Markdown(
 # **Where the experts live.** The bytes by hand above, the printed memory of both domains, and the one public step of growth:
 
 # %%
-assert crossing["EP + TP"] == 2 * 2 * tm.model(model).hidden_size * 2
+assert crossing["EP + TP"] == 2 * 2 * m.hidden_size * 2
 printed_hbm = tm.facts().query(
     "entity in @domain_sizes.PAIR and quantity == 'hbm_bytes' and unit_printed == 'GiB' and source == 'trn3-arch'"
 )

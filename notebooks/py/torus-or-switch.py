@@ -26,10 +26,14 @@ from IPython.display import Markdown
 import trnmodel as tm
 from trnmodel import charts
 from trnmodel.fabric import build, flow
-from trnmodel.studies import chips, collective_fits, fabrics, placements, racks
+from trnmodel.studies import chips, collective_fits, fabrics, guard, placements, racks
 from trnmodel.units import GB, KIB, MIB, format_quantity
 
-spec, torus = tm.system(system), tm.system(torus_system)
+spec, torus, m = tm.system(system), tm.system(torus_system), tm.model(model)
+guard.neuroncore(system=spec, torus_system=torus)
+guard.need(torus.domain_chips > 1, f"torus_system = {torus.id!r} is a single chip")
+guard.routes(model=m)
+guard.within(1e-3, 1e9, tokens_per_chip=tokens_per_chip)
 pair = list(dict.fromkeys([spec.id, torus.id])) if spec.domain_chips > 1 else [torus.id]
 FAMILY = ["trn2-ultraserver", "trn3-nl32x2-torus", "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160"]
 everyone = list(dict.fromkeys([*FAMILY, *pair]))
@@ -171,7 +175,7 @@ charts.table(
 # ## What it means for a mixture of experts
 
 # %%
-experts = placements.exchanges(model, pair, tokens_per_chip * 2.0 ** np.arange(-4, 6))
+experts = placements.exchanges(m, pair, tokens_per_chip * 2.0 ** np.arange(-4, 6))
 placed = experts[experts.tokens_per_chip == tokens_per_chip]
 steps = placed.set_index(["system", "experts_over"]).step_s
 charts.lines(
@@ -181,7 +185,7 @@ charts.lines(
     color="system",
     log_x=True,
     log_y=True,
-    caption=f"{model}, experts over a rack: with {tokens_per_chip:g} tokens a chip {torus.id} takes "
+    caption=f"{m.id}, experts over a rack: with {tokens_per_chip:g} tokens a chip {torus.id} takes "
     f"{steps[torus.id, 'rack'] / steps[pair[0], 'rack']:.2g} times as long as {pair[0]}",
 )
 
@@ -189,7 +193,7 @@ charts.lines(
 shown = "system experts_over chips dispatch_bytes layer_s step_s latency_share".split()
 charts.table(
     placed[shown],
-    caption=f"Dispatch and combine of one decode step of {model}, {tokens_per_chip:g} tokens a chip",
+    caption=f"Dispatch and combine of one decode step of {m.id}, {tokens_per_chip:g} tokens a chip",
     download="experts",
 )
 

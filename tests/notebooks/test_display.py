@@ -1,15 +1,20 @@
 """What a chart and a table leave in a notebook."""
 
 import base64
-import io
 import json
+import math
+from html.parser import HTMLParser
+from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 import pytest
-from PIL import Image
 
 from trnmodel import charts
-from trnmodel.charts.display import VEGALITE_MIME, mimebundle
+from trnmodel.charts.display import VEGALITE_MIME, BookRenderer, mimebundle
+from trnmodel.charts.tables import rounded
+
+VEGALITE = "5.8"  # of those that vl-convert carries, the nearest to JupyterLab's 5.6
 
 FRAME = pd.DataFrame(
     {
@@ -42,8 +47,10 @@ BUILDERS = {
     "ranges": lambda: charts.ranges(FRAME, "hbm_bytes_per_s", "chip", caption="A claim"),
     "scatter": lambda: charts.scatter(TIMES, "measured_s", "predicted_s", "chip", label="chip", caption="A claim"),
     "regions": lambda: charts.regions(TIMES, "batch", "context", "bound", panel="chip", caption="A claim"),
+    "stacks": lambda: charts.stacks(TIMES, "chip", "predicted_s", "bound", limit="measured_s", caption="A claim"),
     "roofline": lambda: charts.roofline(GRID, GRID.head(1), marker=10.0, caption="A claim"),
 }
+HOSTILE = "</script><!--<script>alert(1)</script><img src=x onerror='alert(\"1\")'>\u2028\x1b[31m & more"
 
 
 def floats(value):
@@ -64,9 +71,32 @@ def test_bundle(name):
     assert chart["$schema"].endswith("/v5.json")
     assert chart["title"]["text"] == ["A claim"]
     assert all(value == float(f"{value:.6g}") and not value.is_integer() for value in floats(chart))
-    picture = Image.open(io.BytesIO(base64.b64decode(bundle["image/png"])))
-    assert picture.format == "PNG"
-    assert len(picture.getcolors()) > 2
+    assert set(bundle) == {VEGALITE_MIME, "text/plain"}
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_vega_lite_5_compiles_it(name):
+    vl_convert = pytest.importorskip("vl_convert")
+    assert vl_convert.vegalite_to_vega(mimebundle(BUILDERS[name]().to_dict())[VEGALITE_MIME], vl_version=VEGALITE)
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_last_bits_are_not_in_a_chart(name, monkeypatch):
+    """Every float moved by a few units in its last place: the same specification, names of the data included."""
+    first = mimebundle(BUILDERS[name]().to_dict())
+    for table in ("FRAME", "GRID", "TIMES"):
+        frame = globals()[table]
+        moved = {column: frame[column] * (1 + 3e-16) for column in frame if frame[column].dtype.kind == "f"}
+        monkeypatch.setitem(globals(), table, frame.assign(**moved))
+    assert json.dumps(mimebundle(BUILDERS[name]().to_dict())) == json.dumps(first)
+
+
+def test_six_digits_and_whole_numbers():
+    """2^40 and 1,026,408,232,448 stay; 1/3 is 0.333333; a sum that should be 8 is 8; beyond 1e13 six digits hold."""
+    cases = {2.0**40: 2.0**40, 1026408232448.0: 1026408232448.0, 1 / 3: 0.333333, 8 - 8.9e-16: 8.0, -0.0: 0.0}
+    cases |= {1.23456789e15: 1.23457e15, 123456.5: 123456.0, 1e-300: 1e-300, math.inf: math.inf}
+    assert {value: rounded(value) for value in cases} == cases
+    assert math.isnan(rounded(math.nan))
 
 
 def test_axes_print_units_and_estimates_are_told():
@@ -93,5 +123,66 @@ def test_table_prints_units_and_carries_its_data():
     assert "<caption>Memory &lt;b&gt;</caption>" in html
     assert "HBM low [TB/s]" in html
     assert ">3.333<" in html
-    csv = base64.b64decode(html.partition("base64,")[2].partition('"')[0])
-    pd.testing.assert_frame_equal(pd.read_csv(io.BytesIO(csv)), FRAME)
+    assert download(html).splitlines()[1] == "trainium2,3333330000000.0,3000000000000.0,4000000000000.0,0.001,True"
+
+
+def download(html):
+    return base64.b64decode(html.partition("base64,")[2].partition('"')[0]).decode()
+
+
+def test_a_download_has_six_digits_and_whole_numbers():
+    frame = pd.DataFrame({"bytes": [2.0**31, 59.52279764077258], "n": [2**40, 1], "mixed": ["text", 1 / 3]})
+    html = charts.table(frame, caption="Sizes", download="sizes")._repr_html_()
+    assert download(html) == "bytes,n,mixed\n2147483648.0,1099511627776,text\n59.5228,1,0.333333\n"
+
+
+def test_last_bits_are_not_in_a_table():
+    """0.123450 is between two cells of 4 digits, 999.5 between two prefixes: a last bit must not choose."""
+    values = np.array([0.12345, 999.5, 1000.0, 1 / 3, 2.0**31])
+    frames = [pd.DataFrame({"time_s": values * (1 + bit), "n": values[::-1] + bit}) for bit in (-3e-16, 0.0, 3e-16)]
+    tables = [charts.table(frame, caption="", download="t") for frame in frames]
+    assert len({table._repr_html_() for table in tables}) == len({repr(table) for table in tables}) == 1
+
+
+class Tags(HTMLParser):
+    """Tags, links and attributes of a page, and the data of its scripts."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.tags, self.found = [], []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.found.append((tag, dict(attributes)))
+
+
+def test_names_are_text_in_a_table():
+    frame = pd.DataFrame({"name": [HOSTILE, "https://x/<script>", 'https://x" onclick="alert(1)']})
+    html = charts.table(frame.rename(columns={"name": HOSTILE}), caption=HOSTILE, download=f"../{HOSTILE}")
+    tags = Tags(html._repr_html_())
+    assert set(tags.tags) == {"div", "table", "caption", "thead", "tbody", "tr", "th", "td", "a"}
+    ((_, link),) = [found for found in tags.found if found[0] == "a"]
+    assert link["download"] == "script----script-alert-1-script-img-src-x-onerror-alert-1-31m-more.csv"
+    assert "\x1b" not in repr(html)
+
+
+def test_only_an_address_is_a_link():
+    texts = ["https://example.org/a?b=1&c=2", "http://example.org", "javascript:alert(1)", "https://a b"]
+    html = charts.table(pd.DataFrame({"source": texts}), caption="", download="t")._repr_html_()
+    links = [attributes["href"] for tag, attributes in Tags(html).found if tag == "a"]
+    assert links[:-1] == ["https://example.org/a?b=1&c=2"]
+    assert links[-1].startswith("data:text/csv;base64,")
+
+
+def test_names_are_text_in_a_chart():
+    chart = charts.bars(FRAME.assign(chip=HOSTILE), "chip", "hbm_bytes_per_s", "chip", caption=HOSTILE)
+    bundle = mimebundle(chart.to_dict())
+    assert "\x1b" not in bundle["text/plain"]
+    data = SimpleNamespace(mime_type=VEGALITE_MIME, content=bundle[VEGALITE_MIME])
+    (node,) = BookRenderer.handle_mime(None, data, inline=False)
+    html = node.astext()
+    assert [tag for tag, _ in Tags(html).found] == ["div", "script"]
+    script = html.partition('"application/json">')[2].partition("</script>")[0]
+    assert not set("<>&\u2028\u2029") & set(script)
+    assert json.loads(script) == bundle[VEGALITE_MIME]

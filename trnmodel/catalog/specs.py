@@ -39,14 +39,14 @@ def _number_check(spec_field: Field) -> Check:
     name, default = spec_field.name, spec_field.default
     time = name.endswith(("_s", "_cycle")) and "_per_" not in name
     low = 0.0 if default == 0 or time or "overlap" in name else TINY
-    high = 1.0 if "overlap" in name or name.endswith("share") else max(HUGE, default if default == math.inf else 0)
+    high = 1.0 if "overlap" in name or name.endswith("share") else default if default == math.inf else HUGE
     reach = 1 + ROUNDING if high == 1 else high  # a fit may end one rounding beyond 1
     unknown = default is MISSING or default != default
 
     def check(label: str, value: Any) -> Any:
         if type(value) in (float, int):
             if low <= value <= reach:
-                return min(value, high)
+                return float(min(value, high))
             if unknown and value != value:
                 return NAN  # one NaN, so that equal specs are equal
         array = np.array(numbers(label, value, low, high, unknown=unknown))

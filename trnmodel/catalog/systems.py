@@ -116,7 +116,8 @@ class System(Spec):
         self._check_fabric()
         counted = math.prod(self.torus_shape) if self.fabric == "torus" else self._chips_in_trays()
         if counted and counted != self.domain_chips:
-            raise ValueError(f"{self.id}: {counted} chips by shape or trays, domain_chips={self.domain_chips}")
+            shape = "torus_shape" if self.fabric == "torus" else "racks x compute_trays_per_rack x chips_per_tray"
+            refuse(f"{self.id}: domain_chips", self.domain_chips, f"{counted:g} chips by {shape}")
 
     def _check_fabric(self) -> None:
         """Refuse a composition from which its kind of fabric cannot be built."""
@@ -278,11 +279,15 @@ def _system(system_id: str) -> System:
     return System(**kwargs)
 
 
-def _resolved(name: str) -> str:
-    system_id = load.resolve("system", name)
+def find(name: str | System, argument: str) -> System:
+    """A system by id or name for an `argument` of a call."""
+    if isinstance(name, System):
+        return name
+    system_id = load.resolve("system", name, argument)
     if system_id not in systems():
-        raise ValueError(f"system={name!r} is no scale-up domain; nearest: {', '.join(load.nearest(name, systems()))}")
-    return system_id
+        near = ", ".join(load.nearest(name, systems()))
+        raise ValueError(f"{argument}={name!r} is no scale-up domain; nearest: {near}")
+    return _system(system_id)
 
 
 def system(name: str | System, count: int = 1) -> System:
@@ -313,7 +318,7 @@ def system(name: str | System, count: int = 1) -> System:
     >>> system("trn2.48xlarge", count=4).chips
     64
     """
-    found = name if isinstance(name, System) else _system(_resolved(name))
+    found = find(name, "system")
     if type(count) is int and count == 1:
         return found
     return replace(found, count=integer("count", count))

@@ -1,30 +1,39 @@
-"""How a chart displays: as Vega-Lite 5 for JupyterLab and the book, and as PNG for every other viewer."""
+"""How a chart displays: as Vega-Lite 5 for JupyterLab and the book, and as its caption for every other viewer."""
 
 from __future__ import annotations
 
-import base64
-import io
 import json
 from functools import cache
 from html import escape
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from trnmodel.charts.tables import plain_text, rounded, rounded_frame
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 VEGALITE_MIME = "application/vnd.vegalite.v5+json"  # the newest that JupyterLab draws
-VEGALITE = "5.8"  # of those that vl-convert carries, the nearest to JupyterLab's 5.6
 
 PALETTE = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#8C8C8C", "#9467BD", "#A6761D", "#1B9AAA"]
 
 
 @cache
 def altair() -> ModuleType:
-    """Altair with this project's theme and renderer switched on."""
+    """Altair with this project's theme, renderer and rounding of data switched on."""
     import altair as alt
 
     alt.theme.register("trnmodel", enable=True)(lambda: {"config": _theme()})
     alt.renderers.register("trnmodel", mimebundle)
     alt.renderers.enable("trnmodel")
+    alt.data_transformers.register("trnmodel", _values)
+    alt.data_transformers.enable("trnmodel")
     return alt
+
+
+def _values(frame: pd.DataFrame) -> dict[str, Any]:
+    """Rows as a chart embeds them, rounded before Altair names them by their hash."""
+    return altair().to_values(rounded_frame(frame))
 
 
 def _theme() -> dict[str, Any]:
@@ -47,28 +56,35 @@ def _theme() -> dict[str, Any]:
 
 
 def mimebundle(spec: dict[str, Any], **_: Any) -> dict[str, Any]:
-    """A chart's specification as what a notebook stores: Vega-Lite 5, PNG and text, the same bytes on every run."""
-    import vl_convert
-    from PIL import Image
-
+    """A chart's specification as what a notebook stores: Vega-Lite 5 and text, the same bytes on every machine."""
     spec = _plain({**spec, "$schema": "https://vega.github.io/schema/vega-lite/v5.json"})
-    png = vl_convert.vegalite_to_png(spec, vl_version=VEGALITE, scale=2)
-    small = io.BytesIO()
-    Image.open(io.BytesIO(png)).convert("RGB").quantize(128).save(small, "PNG", optimize=True)
-    image = base64.b64encode(small.getvalue()).decode() + "\n"
-    return {VEGALITE_MIME: spec, "image/png": image, "text/plain": f"Chart: {spec.get('description', 'no caption')}"}
+    return {VEGALITE_MIME: spec, "text/plain": plain_text(f"Chart: {spec.get('description', 'no caption')}")}
 
 
 def _plain(value: Any) -> Any:
-    """The same JSON with floats of 6 significant digits, whole ones as integers, as JupyterLab would save it."""
+    """The same JSON with floats as `rounded` gives them, whole ones as integers, as JupyterLab would save it."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_plain(item) for item in value]
     if not isinstance(value, float):
         return value
-    rounded = float(f"{value:.6g}")
-    return int(rounded) if rounded.is_integer() and abs(rounded) < 1e21 else rounded
+    short = rounded(value)
+    return int(short) if short.is_integer() and abs(short) < 1e21 else short
+
+
+_ESCAPES = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
+
+
+def script_json(value: Any) -> str:
+    r"""JSON that may stand in an HTML `<script>`: no text in it can end the script or open a comment.
+
+    Examples
+    --------
+    >>> script_json({"name": "</script><b>&"})
+    '{"name":"\\u003c/script\\u003e\\u003cb\\u003e\\u0026"}'
+    """
+    return json.dumps(value, separators=(",", ":")).translate(_ESCAPES)
 
 
 class BookRenderer:
@@ -83,8 +99,7 @@ class BookRenderer:
             return None
         from docutils import nodes
 
-        label = escape(data.content.get("description", ""), quote=True)
-        spec = json.dumps(data.content, separators=(",", ":")).replace("</", "<\\/")
-        script = f'<script type="application/json">{spec}</script>'
+        label = escape(str(data.content.get("description", "")))
+        script = f'<script type="application/json">{script_json(data.content)}</script>'
         html = f'<div class="trn-chart" role="img" aria-label="{label}">{script}</div>'
         return [nodes.raw("", html, format="html")]

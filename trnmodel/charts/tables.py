@@ -19,9 +19,55 @@ if TYPE_CHECKING:
 _UNITS = {"flop": "FLOP", "bytes": "B", "byte": "B", "s": "s", "h": "h", "j": "J", "w": "W", "usd": "USD", "hz": "Hz"}
 _SUFFIX = re.compile(rf"^(?:(.*?)_)??((?:[a-z]+(?:_per_[a-z]+)+)|{'|'.join(_UNITS)})$")
 _MANY = ((TRILLION, "trillion"), (BILLION, "billion"), (MILLION, "million"))
-_END = re.compile(r"^(.+?)((?:_per_(?:core|chip|rank|dir|instance|system|ultraserver))*)(_low|_high|)$")
+_END = re.compile(r"^(.*?)((?:_per_(?:core|chip|rank|dir|instance|system|ultraserver))*)(_low|_high|)$", re.DOTALL)
+_LINK = re.compile(r"https://[^\s<>\"'`]+")
+_EXACT = 10 * TRILLION  # beyond it too many floats are whole by chance
 _BOX = "max-height: 36em; overflow: auto"
 _UPPER = set("cp dp ep hbm kv lnc mfu pp tp tpot ttft".split())
+
+
+def rounded(value: float) -> float:
+    """A float at 6 significant digits, a whole one as it is, so that last bits, which differ by CPU, do not show.
+
+    Examples
+    --------
+    >>> rounded(59.52279764077258), rounded(1048576.0), rounded(271999999999.99994), rounded(24127620136.023643)
+    (59.5228, 1048576.0, 272000000000.0, 24127600000.0)
+    """
+    if abs(value) < _EXACT and abs(value - round(value)) <= 4 * math.ulp(value):
+        return float(round(value))
+    return float(f"{value:.6g}")
+
+
+def rounded_frame(frame: pd.DataFrame) -> pd.DataFrame:
+    """A table with every float in it as `rounded` gives it."""
+    return frame.apply(lambda column: column.map(_rounded_cell) if column.dtype.kind in "fO" else column)
+
+
+def _rounded_cell(value: object) -> object:
+    return rounded(float(value)) if isinstance(value, float | np.floating) else value
+
+
+def plain_text(text: str) -> str:
+    r"""Text without what a terminal would obey: control signs become spaces, lines stay.
+
+    Examples
+    --------
+    >>> plain_text("a \x1b[31mname\nand a line")
+    'a  [31mname\nand a line'
+    """
+    return "".join(sign if sign.isprintable() or sign == "\n" else " " for sign in text)
+
+
+def file_stem(name: str) -> str:
+    """A name as a file may have it: letters, digits, `.`, `_` and `-`, at most 80.
+
+    Examples
+    --------
+    >>> file_stem('../<img src=x onerror="1">.csv'), file_stem("needs by place"), file_stem("...")
+    ('img-src-x-onerror-1-.csv', 'needs-by-place', 'table')
+    """
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:80].strip(".-") or "table"
 
 
 def is_number(column: pd.Series) -> bool:
@@ -54,7 +100,7 @@ def scale(frame: pd.DataFrame, column: str) -> tuple[float, str]:
         return 1.0, words
     values = np.abs(middle.to_numpy(dtype=float))
     values = values[np.isfinite(values) & (values > 0)]
-    typical = float(np.median(values)) if values.size else 1.0
+    typical = rounded(float(np.median(values))) if values.size else 1.0
     number, _, unit = format_quantity(typical, unit, digits=17).partition(" ")
     many, name = next(((many, name) for many, name in _MANY if float(number) >= many), (1.0, ""))
     unit = f"{name} {unit}".strip()
@@ -81,22 +127,23 @@ class Table:
 
     def _repr_html_(self) -> str:
         shown, titles = printed(self.frame, *self.frame.columns)
+        shown, stem = rounded_frame(shown), file_stem(self.download)
         numeric = [is_number(shown[name]) for name in self.frame]
         head = "".join(_cell("th", titles[name], right) for name, right in zip(self.frame, numeric, strict=True))
         rows = [
             "<tr>" + "".join(_cell("td", value, right) for value, right in zip(row, numeric, strict=True)) + "</tr>"
             for row in shown[list(self.frame)].itertuples(index=False, name=None)
         ]
-        csv = base64.b64encode(self.frame.to_csv(index=False, lineterminator="\n").encode()).decode()
-        source = f"data:text/csv;base64,{csv}"
-        link = f'<a class="trn-csv" download="{self.download}.csv" href="{source}">{self.download}.csv</a>'
+        csv = rounded_frame(self.frame).to_csv(index=False, lineterminator="\n")
+        source = f"data:text/csv;base64,{base64.b64encode(csv.encode()).decode()}"
+        link = f'<a class="trn-csv" download="{stem}.csv" href="{source}">{stem}.csv</a>'
         caption = f"<caption>{escape(self.caption)}</caption>"
         body = f"<thead><tr>{head}</tr></thead>\n<tbody>\n" + "\n".join(rows) + "\n</tbody>"
         rolled = f'<div style="{_BOX}"><table class="dataframe">{caption}\n{body}</table></div>'
         return f'<div class="trn-table">{rolled}\n{link}</div>'
 
     def __repr__(self) -> str:
-        return f"{self.caption}\n{self.frame.to_string(index=False)}"
+        return plain_text(f"{self.caption}\n{rounded_frame(self.frame).to_string(index=False)}")
 
 
 def table(frame: pd.DataFrame, *, caption: str, download: str) -> Table:
@@ -122,8 +169,9 @@ def table(frame: pd.DataFrame, *, caption: str, download: str) -> Table:
 
 
 def _cell(tag: str, value: object, right: bool) -> str:
-    text = escape(_text(value))
-    if text.startswith("https://"):
+    raw = _text(value)
+    text = escape(raw)
+    if _LINK.fullmatch(raw):
         text = f'<a href="{text}">{text}</a>'
     return f'<{tag} style="text-align: {"right" if right else "left"}">{text}</{tag}>'
 

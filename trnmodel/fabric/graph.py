@@ -240,8 +240,8 @@ class Topology:
 
 
 def _listed(name: str, items: Any) -> Collection:
-    """What was given as a list of things; a text or a mapping is none."""
-    if isinstance(items, str | bytes | Mapping) or not isinstance(items, Collection):
+    """What was given as a list of things; a text, a mapping and an array of numbers are none."""
+    if isinstance(items, str | bytes | Mapping | np.ndarray) or not isinstance(items, Collection):
         refuse(name, items, "allowed is a list")
     return items
 

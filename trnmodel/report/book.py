@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
-import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
 import nbformat
 
-from trnmodel.report import chapter
-from trnmodel.report.chapter import PACKAGE, ROOT, InputError, chapters
-from trnmodel.report.execute import ChapterError, Outcome, clean, run, write_whole
+from trnmodel.report import chapter, leash
+from trnmodel.report.chapter import PACKAGE, ROOT, InputError, chapters, printable
+from trnmodel.report.execute import ChapterError, Outcome, clean, run
+from trnmodel.report.folders import claimed, scratch, swap, write_whole
 
 BOOK = PACKAGE / "book" if (PACKAGE / "book").is_dir() else ROOT / "book"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -29,16 +28,17 @@ def write_reference_notebooks(out_dir: str | Path = "build", *, progress: bool =
     """Execute all chapters with their defaults and write the committed half of each pair; the files that changed."""
     if chapter.CHAPTERS.is_relative_to(PACKAGE):
         raise InputError("the committed notebooks belong to the source tree; this is an installed package")
-    changed = []
-    for outcome in run(chapters(), out_dir=Path(out_dir) / "notebooks", progress=progress):
-        target = chapter.CHAPTERS.parent / f"{outcome.slug}.ipynb"
-        notebook = clean(outcome.slug, nbformat.read(outcome.path, 4))
-        pairing = chapter.read(outcome.slug).metadata.get("jupytext", {})
-        notebook.metadata["jupytext"] = {k: v for k, v in pairing.items() if k != "text_representation"}
-        text = nbformat.writes(notebook) + "\n"
-        if not target.is_file() or target.read_text(encoding="utf-8") != text:
-            write_whole(target, text)
-            changed.append(target)
+    changed, committed, made = [], chapter.CHAPTERS.parent, Path(out_dir) / "notebooks"
+    with claimed(committed), claimed(made):
+        for outcome in run(chapters(), out_dir=made, progress=progress):
+            target = committed / f"{outcome.slug}.ipynb"
+            notebook = clean(outcome.slug, nbformat.read(outcome.path, 4))
+            pairing = chapter.read(outcome.slug).metadata.get("jupytext", {})
+            notebook.metadata["jupytext"] = {k: v for k, v in pairing.items() if k != "text_representation"}
+            text = nbformat.writes(notebook) + "\n"
+            if not target.is_file() or target.read_text(encoding="utf-8") != text:
+                write_whole(target, text)
+                changed.append(target)
     return changed
 
 
@@ -50,15 +50,16 @@ def build_book(out_dir: str | Path = "build", *, pdf: bool = False, progress: bo
     _require_book()
     browser = _browser() if pdf else None
     folder = Path(out_dir)
-    outcomes = run(chapters(), out_dir=folder / "notebooks", progress=progress)
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".book-") as scratch:
-        source, built = Path(scratch) / "source", Path(scratch) / "html"
+    with claimed(folder), claimed(folder / "notebooks"), scratch(folder) as own:
+        _require_places(folder)
+        outcomes = run(chapters(), out_dir=folder / "notebooks", progress=progress)
+        source, built = own / "source", own / "html"
         _assemble(source, outcomes)
         if browser:
             _sphinx("singlehtml", source, built)
             return _print(browser, built / "index.html", folder / "trnmodel.pdf")
         _sphinx("html", source, built, "--fail-on-warning", "--keep-going")
-        return _swap(built, folder / "html") / "index.html"
+        return swap(built, folder / "html") / "index.html"
 
 
 def build_page(notebook: Path) -> Path | None:
@@ -66,15 +67,39 @@ def build_page(notebook: Path) -> Path | None:
     target, index = notebook.with_suffix(""), notebook.with_suffix("") / "index.html"
     if not _has_book():
         return None
-    if index.is_file() and index.stat().st_mtime_ns >= notebook.stat().st_mtime_ns:
-        return index
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".page-") as scratch:
-        source, built = Path(scratch) / "source", Path(scratch) / "html"
+    with claimed(target.parent), scratch(target.parent) as own:
+        require_place(target)
+        if _is_page_of(index, notebook):
+            return index
+        source, built = own / "source", own / "html"
         source.mkdir()
         for path in (notebook, *BOOK.glob("*.bib")):
             shutil.copy2(path, source / ("index.ipynb" if path == notebook else path.name))
         _sphinx("html", source, built)
-        return _swap(built, target) / "index.html"
+        return swap(built, target) / "index.html"
+
+
+def _require_places(folder: Path) -> None:
+    require_place(folder / "html")
+    if (folder / "trnmodel.pdf").is_dir():
+        raise InputError(f"{printable(folder / 'trnmodel.pdf')} is in the way: it is a folder")
+
+
+def require_place(target: Path) -> None:
+    """Refuse to put pages in the place of anything else.
+
+    Raises InputError, before any work is done for them.
+    """
+    if os.path.lexists(target) and not (target / "searchindex.js").is_file():
+        raise InputError(f"{printable(target)} is in the way: it holds no pages made here")
+
+
+def _is_page_of(index: Path, notebook: Path) -> bool:
+    """Whether a page is newer than a notebook and was made from these very bytes of it."""
+    if not index.is_file() or index.stat().st_mtime_ns < notebook.stat().st_mtime_ns:
+        return False
+    made_from = (index.parent / "_sources").glob("index.ipynb*")
+    return notebook.read_bytes() in [path.read_bytes() for path in made_from]
 
 
 def _has_book() -> bool:
@@ -108,19 +133,10 @@ def _sphinx(builder: str, source: Path, built: Path, *flags: str) -> None:
     """Call Sphinx with the configuration of `book/`; ChapterError with its last words where it fails."""
     places = ["-c", str(BOOK), "-d", str(built.parent / "doctrees"), str(source), str(built)]
     command = [sys.executable, "-m", "sphinx", "-b", builder, "-q", "-j", "2", *flags, *places]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = leash.run(command)
     if done.returncode:
         words = done.stderr.replace(f"{source}{os.sep}", "").strip().splitlines() or ["no message"]
         raise ChapterError("\n".join(["Sphinx could not build the pages:", *list(dict.fromkeys(words))[-20:]]))
-
-
-def _swap(built: Path, target: Path) -> Path:
-    """Put a whole folder in the place of the old one, and of nothing else."""
-    if target.exists():
-        if not (target / "searchindex.js").is_file():
-            raise InputError(f"{target} is in the way: it holds no pages made here")
-        target.rename(built.with_name("old"))
-    return built.rename(target)
 
 
 def _print(browser: str, page: Path, target: Path) -> Path:
@@ -128,7 +144,7 @@ def _print(browser: str, page: Path, target: Path) -> Path:
     draft = page.with_name("book.pdf")
     profile = f"--user-data-dir={page.parent / 'profile'}"
     command = [browser, *BROWSER_FLAGS, profile, f"--print-to-pdf={draft.resolve()}", page.resolve().as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = leash.run(command)
     if done.returncode or not draft.is_file():
         words = done.stderr.strip().splitlines() or ["no message"]
         raise ChapterError(f"{browser} could not print the book: {words[-1]}")

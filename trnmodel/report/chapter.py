@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+import os
 import reprlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ import yaml
 from nbformat import NotebookNode
 
 import trnmodel
+from trnmodel.arguments import HUGE, SHOWN, shown
 from trnmodel.catalog.load import nearest, precision
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -25,10 +27,31 @@ TYPES = {"bool": bool, "int": int, "float": float, "str": str, "list": list, "Li
 LITERAL_IMPORT = "from typing import Literal"  # the one thing beside literals that a parameter cell may hold
 ID_WORDS = {"comparator": "chip", "chip": "chip", "system": "system", "model": "model", "precision": "precision"}
 MAX_YAML_BYTES = 64_000
+# What the safe loader raises on hostile text beside its own errors: impossible dates and digits (ValueError,
+# OverflowError), `!!timestamp x` (AttributeError), `!!bool x` and `!!int ""` (LookupError), nesting without end.
+YAML_ERRORS = (yaml.YAMLError, ValueError, OverflowError, AttributeError, LookupError, RecursionError)
 
 
 class InputError(ValueError):
     """A chapter, parameter, file or folder as the caller named it cannot be used; the message is one line."""
+
+
+def printable(text: object) -> str:
+    r"""Text as it may be printed: what a terminal would obey (line breaks, escapes, broken bytes) is spelled out.
+
+    Examples
+    --------
+    >>> printable("a\nb"), printable("\x1b[2J"), printable("\udcff é")
+    ('a\\nb', '\\x1b[2J', '\\udcff é')
+    """
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in str(text))
+
+
+class _PlainLoader(yaml.SafeLoader):
+    """Plain values without merge keys (`<<`), whose aliases can ask for any amount of memory."""
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        pass
 
 
 class Parameter(NamedTuple):
@@ -51,7 +74,8 @@ def read(slug: str) -> NotebookNode:
     """
     known = sorted(path.stem for path in CHAPTERS.glob("*.py"))
     if slug not in known:
-        raise InputError(f"no chapter {slug!r}; nearest: {', '.join(nearest(slug, known)) or 'there are none'}")
+        near = ", ".join(nearest(slug[:SHOWN], known)) or "there are none"
+        raise InputError(f"no chapter {reprlib.repr(slug)}; nearest: {near}")
     return jupytext.read(CHAPTERS / f"{slug}.py")
 
 
@@ -105,27 +129,33 @@ def check_parameters(slug: str, given: Mapping[str, object]) -> dict[str, object
 
 def _checked(slug: str, name: str, value: object, declared: dict[str, Parameter]) -> object:
     if name not in declared:
-        near = ", ".join(nearest(name, declared)) or "it has none"
+        near = ", ".join(nearest(str(name)[:SHOWN], declared)) or "it has none"
         raise InputError(f"chapter {slug!r} has no parameter {reprlib.repr(name)}; nearest: {near}")
-    kind = declared[name].type
+    kind, default = declared[name]
     if isinstance(value, str) and str(kind).startswith("list["):
         value = [item.strip(" '\"") for item in value.strip("[] ").split(",") if item.strip()]
     try:
         checked = msgspec.convert(value, kind, strict=False)
-    except (msgspec.ValidationError, OverflowError, RecursionError):
-        shown = reprlib.repr(value)[:80]
-        raise InputError(f"parameter {name} = {shown} must be of type {declared[name].type_name}") from None
+    except (msgspec.ValidationError, OverflowError, RecursionError, UnicodeError):
+        raise InputError(f"parameter {name} = {shown(value)} must be of type {declared[name].type_name}") from None
+    if checked == [] and default:
+        raise InputError(f"parameter {name} = [] must hold at least one item")
     for item in checked if isinstance(checked, list) else [checked]:
         _check_item(name, item)
     return checked
 
 
 def _check_item(name: str, item: object) -> None:
-    """Refuse numbers that are not finite and names that nothing has."""
-    if isinstance(item, float) and not math.isfinite(item):
-        raise InputError(f"parameter {name} = {item!r} must be finite")
+    """Refuse numbers that are not finite or that no machine has, broken text, and names that nothing has."""
+    if isinstance(item, float | int) and not abs(item) <= HUGE:
+        limit = f"be no larger than {HUGE:g}" if isinstance(item, int) or math.isfinite(item) else "be finite"
+        raise InputError(f"parameter {name} = {shown(item)} must {limit}")
+    if not isinstance(item, str):
+        return
+    if any(letter == "\0" or "\ud800" <= letter <= "\udfff" for letter in item):
+        raise InputError(f"parameter {name} = {shown(item)} must be text without NUL and broken characters")
     kind = ID_WORDS.get(name.rpartition("_")[2].removesuffix("s"))
-    if kind is None or not isinstance(item, str):
+    if kind is None:
         return
     resolve = precision if kind == "precision" else getattr(trnmodel, kind)
     try:
@@ -139,20 +169,20 @@ def read_parameters(path: str | Path) -> dict[str, object]:
 
     The file is not trusted: it is short, holds plain values only, and whatever is wrong is one InputError.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise InputError(f"{path}: no such file")
-    with path.open("rb") as file:
+    name = printable(path)
+    if not os.path.isfile(path):  # noqa: PTH113 - a Path raises on over-long names
+        raise InputError(f"{name}: no such file")
+    with Path(path).open("rb") as file:
         text = file.read(MAX_YAML_BYTES + 1)
     if len(text) > MAX_YAML_BYTES:
-        raise InputError(f"{path}: more than {MAX_YAML_BYTES} bytes; a parameter file is a short mapping")
+        raise InputError(f"{name}: more than {MAX_YAML_BYTES} bytes; a parameter file is a short mapping")
     try:
-        values = yaml.safe_load(text)
-    except Exception as error:  # on hostile text the safe loader raises far more than YAMLError
+        values = yaml.load(text, _PlainLoader)
+    except YAML_ERRORS as error:
         mark = getattr(error, "problem_mark", None)
         place = f" at line {mark.line + 1}" if mark else ""
         reason = " ".join(str(getattr(error, "problem", None) or type(error).__name__).split())
-        raise InputError(f"{path}: not plain YAML{place}: {reason[:120]}") from None
+        raise InputError(f"{name}: not plain YAML{place}: {reason[:120]}") from None
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
-        raise InputError(f"{path}: expected a mapping of parameter names to values")
+        raise InputError(f"{name}: expected a mapping of parameter names to values")
     return values

@@ -13,19 +13,19 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from trnmodel.arguments import choice, listed, refuse
 from trnmodel.catalog.load import DATA, read_csv, value
 from trnmodel.catalog.stacks import Efficiencies
-from trnmodel.studies.readings import Reading, UnreadableRowError, number, reading
-from trnmodel.studies.validation import Tune, machine, predict, read_rows
+from trnmodel.studies import fitting
+from trnmodel.studies.readings import Reading, UnreadableRowError, reading
+from trnmodel.studies.validation import Tune, machine, measure, predict, read_models, read_rows
 from trnmodel.workloads.site import site
 from trnmodel.workloads.transformer import model
 
 if TYPE_CHECKING:
     import pandas as pd
 
-LOSS_SCALE = 0.1
-FIT_TOLERANCE = 1e-5
-LARGEST = 3.0  # change of a logarithm; a share ends at 1
+NOTHING = -20.0  # logarithm of a coefficient that is none
 MEANINGS: Mapping[str, tuple[str, ...]] = {
     "decode": ("decode-step", "decode-throughput", "run-per-token"),
     "prefill": ("prefill", "batch-prefill", "one-prefill", "reprefill-throughput"),
@@ -87,12 +87,14 @@ def _belongs(r: Reading, group: str) -> bool:
 
 def cases(rows: pd.DataFrame | str | Path, group: str, models: Mapping[str, Any] | None = None) -> list[Case]:
     """Unique configurations of a group: rows of one configuration become one case with their median."""
+    choice("group", group, MEANINGS)
     found: dict[tuple, list[tuple[Reading, float]]] = defaultdict(list)
+    known = read_models(models)
     for row in read_rows(rows):
         try:
-            r = reading(row, models)
-            measured = number(row["value"]) * r.scale
-            if r.weight and measured > 0 and _belongs(r, group):
+            r = reading(row, known)
+            measured = measure(row) * r.scale
+            if r.weight and _belongs(r, group):
                 value = predict(r)
                 key = (r.meaning, r.where, r.stack, r.mapping, str(r.model), r.compiled_batch, f"{value:.9g}")
                 found[key].append((r, measured))
@@ -127,29 +129,16 @@ def log_errors(of: Sequence[Case], tune: Tune | None = None) -> NDArray:
 
 def fit(of: Sequence[Case], group: str, start: Mapping[Parameter, float] | None = None) -> dict[Parameter, float]:
     """Values of a group's parameters that fit cases best: soft-L1 least squares of the logarithm of the error."""
-    from scipy.optimize import least_squares
-
     names = parameters(group)
     first = np.array([(start or {}).get(name, _in_force(name)) for name in names])
     weights = np.sqrt([case.weight for case in of])
 
-    def residuals(scaled: NDArray) -> NDArray:
-        values = dict(zip(names, first * np.exp(scaled), strict=True))
-        return weights * log_errors(of, tuned(values))
+    def errors(values: NDArray) -> NDArray:
+        return weights * log_errors(of, tuned(dict(zip(names, map(float, values), strict=True))))
 
-    highest = [
-        -np.log(v) if name.quantity.endswith("_share") else LARGEST for name, v in zip(names, first, strict=True)
-    ]
-    found = least_squares(
-        residuals,
-        np.zeros(len(names)),
-        bounds=(-LARGEST, np.minimum(highest, LARGEST)),
-        loss="soft_l1",
-        f_scale=LOSS_SCALE,
-        x_scale=0.1,
-        ftol=FIT_TOLERANCE,
-    )
-    return dict(zip(names, map(float, first * np.exp(found.x)), strict=True))
+    room = [-np.log(v) if name.quantity.endswith("_share") else np.inf for name, v in zip(names, first, strict=True)]
+    found = fitting.constants(errors, first, high=np.minimum(room, fitting.LARGEST))
+    return dict(zip(names, found.tolist(), strict=True))
 
 
 def _in_force(parameter: Parameter) -> float:
@@ -192,18 +181,13 @@ def regression(train: Sequence[Case], test: Sequence[Case]) -> NDArray:
 
     Rows that mix prefill and decode steps have no place in it and get NaN.
     """
-    from scipy.optimize import least_squares
-
     train = [case for case in train if not case.reading.meaning.startswith("run")]
     design, wanted = _design(train), np.array([_seconds(case) for case in train])
     means = design.mean(axis=0)
     scales = np.median(wanted) / np.where(means > 0, means, np.inf)
 
-    def residuals(logs: NDArray) -> NDArray:
-        return np.log(design @ (scales * np.exp(logs)) / wanted)
-
-    found = least_squares(residuals, np.full(design.shape[1], -2.0), loss="soft_l1", f_scale=LOSS_SCALE)
-    errors = _design(test) @ (scales * np.exp(found.x)) / np.array([_seconds(case) for case in test]) - 1
+    found = fitting.constants(lambda c: np.log(design @ c / wanted), scales * np.exp(-2.0), NOTHING, -NOTHING)
+    errors = _design(test) @ found / np.array([_seconds(case) for case in test]) - 1
     return np.where([case.reading.meaning.startswith("run") for case in test], np.nan, errors)
 
 
@@ -241,6 +225,8 @@ def accuracy(rows: pd.DataFrame | str | Path, group: str, models: Mapping[str, A
     import pandas as pd
 
     of = cases(rows, group, models)
+    if len({case.model for case in of if not _mixed(case)}) < 2:
+        raise ValueError(f"rows: fewer than two models have rows of group {group!r}: nothing can be left out")
     return pd.DataFrame(
         {
             **_labels(of),
@@ -250,6 +236,16 @@ def accuracy(rows: pd.DataFrame | str | Path, group: str, models: Mapping[str, A
             "naive_left_out_error": naive_left_out(of),
         }
     )
+
+
+def _mixed(case: Case) -> bool:
+    """Whether a case mixes prefill and decode steps, so that the naive regression has no place for it."""
+    return case.reading.meaning.startswith("run")
+
+
+def _words(name: str, words: str | Iterable[str]) -> list[str]:
+    """One word or several, each once."""
+    return list(dict.fromkeys(listed(name, [words] if isinstance(words, str) else words, str)))
 
 
 def _labels(of: Sequence[Case]) -> dict[str, list]:
@@ -276,36 +272,42 @@ def family_split(
     """Errors on the `test` system families under a fit on the `train` families alone: what predicting Trn3 asks."""
     import pandas as pd
 
+    fitted, left = _words("train", train), _words("test", test)
     of = cases(rows, group, models)
-    seen = [case for case in of if case.family in set(train)]
-    asked = [case for case in of if case.family in set(test)]
+    seen = [case for case in of if case.family in fitted]
+    asked = [case for case in of if case.family in left]
+    for name, families, some in (("train", fitted, seen), ("test", left, asked)):
+        if all(map(_mixed, some)):
+            refuse(name, families, f"no row of group {group!r} ran on such a system")
     errors = np.expm1(log_errors(asked, tuned(fit(seen, group))))
     return pd.DataFrame({**_labels(asked), "error": errors, "naive_error": regression(seen, asked)})
 
 
-def calibrate(rows: pd.DataFrame | str | Path, groups: Iterable[str] = tuple(MEANINGS)) -> pd.DataFrame:
+def calibrate(rows: pd.DataFrame | str | Path, groups: str | Iterable[str] = tuple(MEANINGS)) -> pd.DataFrame:
     """Efficiencies fitted to the given rows, beside those in force.
+
+    Parameters
+    ----------
+    rows : DataFrame or path
+        Measurements as `tm.validate` takes them. [-]
+    groups : str or iterable of str
+        One or more of "decode", "prefill", "expert-decode", "expert-prefill", "encoder" and "server". [-]
 
     Returns
     -------
     table : pandas.DataFrame
-        group, owner (stack), quantity, in_force, fitted, cases. [-]
+        group, owner (stack), quantity, in_force, fitted, cases; no line for a group without rows. [-]
+
+    Raises
+    ------
+    ValueError
+        An unknown group, or rows that are no such table.
     """
     import pandas as pd
 
     lines = []
-    for group in groups:
+    for group in [choice("groups", group, MEANINGS) for group in _words("groups", groups)]:
         of = cases(rows, group)
         values = fit(of, group) if of else {}
-        lines += [
-            {
-                "group": group,
-                "owner": p.owner,
-                "quantity": p.quantity,
-                "in_force": _in_force(p),
-                "fitted": v,
-                "cases": len(of),
-            }
-            for p, v in values.items()
-        ]
-    return pd.DataFrame(lines)
+        lines += [(group, p.owner, p.quantity, _in_force(p), v, len(of)) for p, v in values.items()]
+    return pd.DataFrame(lines, columns=["group", "owner", "quantity", "in_force", "fitted", "cases"])

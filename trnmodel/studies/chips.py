@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from trnmodel.arguments import chosen, listed, numbers, refuse
 from trnmodel.catalog import load, systems
 from trnmodel.catalog.specs import Chip, Engine, Precision
 from trnmodel.formulas import roofline
@@ -47,7 +48,7 @@ def rooflines(
     """
     import pandas as pd
 
-    intensity = np.atleast_1d(np.asarray(intensity_flop_per_byte, dtype=float))
+    intensity = np.atleast_1d(numbers("intensity_flop_per_byte", intensity_flop_per_byte))
     frames = []
     for chip, dtype in _pairs(chips, dtypes, sparse):
         peak = chip.peak(dtype, sparse)
@@ -59,8 +60,8 @@ def rooflines(
 
 
 def _pairs(chips: Iterable[str | Chip], dtypes: Iterable[str], sparse: bool) -> list[tuple[Chip, str]]:
-    resolved = [load.chip(chip) for chip in chips]
-    wanted = list(dtypes)
+    resolved = [load.chip(chip) for chip in listed("chips", chips)]
+    wanted = listed("dtypes", dtypes, str)
     pairs = [
         (chip, dtype)
         for chip in resolved
@@ -69,7 +70,7 @@ def _pairs(chips: Iterable[str | Chip], dtypes: Iterable[str], sparse: bool) -> 
     ]
     if not pairs:
         kind = "sparse" if sparse else "dense"
-        raise ValueError(f"dtypes={wanted}: none of {[chip.id for chip in resolved]} has a {kind} peak for them")
+        refuse("dtypes", wanted, f"none of {[chip.id for chip in resolved]} has a {kind} peak for them")
     return pairs
 
 
@@ -114,6 +115,22 @@ def peaks(chips: Iterable[str | Chip], dtypes: Iterable[str], sparse: bool = Fal
     return pd.DataFrame(rows)
 
 
+def neuron_chips(chips: Iterable[str | Chip]) -> list[Chip]:
+    """Chips of NeuronCores; raises ValueError naming one that has none.
+
+    Examples
+    --------
+    >>> neuron_chips(["h100"])
+    Traceback (most recent call last):
+    ValueError: chips='h100': it has no NeuronCores
+    """
+    found = [load.chip(chip) for chip in listed("chips", chips)]
+    for chip in found:
+        if not chip.core:
+            refuse("chips", chip.id, "it has no NeuronCores")
+    return found
+
+
 def logical_devices(chips: Iterable[str | Chip]) -> pd.DataFrame:
     """HBM behind one logical device: a logical NeuronCore at each LNC that the chip allows, or the whole chip.
 
@@ -125,7 +142,7 @@ def logical_devices(chips: Iterable[str | Chip]) -> pd.DataFrame:
     import pandas as pd
 
     rows = []
-    for chip in map(load.chip, chips):
+    for chip in map(load.chip, listed("chips", chips)):
         for lnc in chip.lnc_choices:
             share = {"lnc": lnc, "devices_per_chip": int(chip.cores / lnc)}
             rows.append({"chip": chip.name, **share, "hbm_bytes": chip.hbm_bytes_per_logical_core(lnc)})
@@ -177,9 +194,9 @@ def disagreements(entities: Iterable[str], quantities: Iterable[str] | None = No
     True
     """
     facts = load.facts()
-    facts = facts[facts.entity.isin(list(entities))]
+    facts = facts[facts.entity.isin(listed("entities", entities, str))]
     if quantities is not None:
-        facts = facts[facts.quantity.isin(list(quantities))]
+        facts = facts[facts.quantity.isin(listed("quantities", quantities, str))]
     disputed = facts[facts.reason != "no source contradicts it"]
     columns = "entity quantity qualifier value_printed unit_printed source locator status reason".split()
     return disputed[columns].sort_values(["entity", "quantity", "qualifier"], kind="stable", ignore_index=True)
@@ -196,7 +213,7 @@ def arrays(chips: Iterable[str | Chip]) -> pd.DataFrame:
     import pandas as pd
 
     rows = []
-    for chip in map(load.chip, chips):
+    for chip in neuron_chips(chips):
         tensor = chip.core.tensor
         computed = 2 * tensor.array_rows * tensor.array_cols * tensor.clock_hz
         printed = tensor.peak_flop_per_s["bf16"]
@@ -231,7 +248,7 @@ def weight_formats(chip: str | Chip, precisions: Iterable[str | Precision]) -> p
 
     chip = load.chip(chip)
     rows = []
-    for precision in map(load.precision, precisions):
+    for precision in map(load.precision, listed("precisions", precisions)):
         if precision.compute not in chip.peak_flop_per_s:
             continue
         stored = precision.storage_bytes("weights")
@@ -350,13 +367,13 @@ def matmul_ceilings(chip: str | Chip, dtype: str, side: ArrayLike) -> pd.DataFra
     Examples
     --------
     >>> table = matmul_ceilings("trainium2", "bf16", [16384.0])
-    >>> table.sort_values("ceiling_flop_per_s").level.iloc[0]
+    >>> table.sort_values("ceiling_flop_per_s", kind="stable").level.iloc[0]
     'compute'
     """
     import pandas as pd
 
-    chip, n = load.chip(chip), np.atleast_1d(np.asarray(side, dtype=float))
-    work, element = 2 * n**3, load.dtypes()[dtype]
+    chip, n = load.chip(chip), np.atleast_1d(numbers("side", side, 1))
+    work, element = 2 * n**3, chosen("dtype", dtype, load.dtypes())
     block = n
     ceilings = {"compute": np.full_like(n, chip.peak(dtype))}
     if chip.core:
@@ -383,7 +400,7 @@ def rulings(entities: Iterable[str]) -> pd.DataFrame:
     """Decisions about these entities: what is used, what is set aside or left open, and why."""
     import pandas as pd
 
-    wanted = set(entities)
+    wanted = set(listed("entities", entities, str))
     facts = load.facts_rows()
     rows = [
         {

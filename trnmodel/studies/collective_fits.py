@@ -12,6 +12,7 @@ from trnmodel.catalog import load, systems
 from trnmodel.catalog.systems import System
 from trnmodel.fabric.collectives import RUNTIMES, collective, graph_barrier_s
 from trnmodel.formulas.collective_bounds import busbw_factor
+from trnmodel.studies import fitting
 from trnmodel.units import GB, GIB, MS, US
 
 if TYPE_CHECKING:
@@ -46,7 +47,14 @@ def contract() -> pd.DataFrame:
 def excluded() -> pd.DataFrame:
     """Collective rows that are set aside, counted by reason."""
     rows = contract()
-    return rows[rows.use == ""].groupby("reason").size().sort_values(ascending=False).rename("rows").reset_index()
+    return (
+        rows[rows.use == ""]
+        .groupby("reason")
+        .size()
+        .sort_values(ascending=False, kind="stable")
+        .rename("rows")
+        .reset_index()
+    )
 
 
 def _timed(use: str) -> pd.DataFrame:
@@ -91,9 +99,8 @@ def _sums(series: pd.Series, columns: dict[str, pd.Series]) -> dict[str, dict[st
 
 def _line(wire_bytes: NDArray, time_s: NDArray) -> tuple[float, float]:
     """Floor and rate of t = floor + wire / rate, by relative least squares."""
-    design = np.stack([1 / time_s, wire_bytes / time_s], axis=1)
-    floor, slope = np.linalg.lstsq(design, np.ones_like(time_s), rcond=None)[0]
-    return float(floor), float(1 / slope)
+    floor, slope = fitting.line(wire_bytes, time_s, time_s**-2)
+    return floor, 1 / slope
 
 
 def _wire_bytes(rows: pd.DataFrame) -> NDArray:
@@ -252,8 +259,7 @@ def barrier_line(runtime: str) -> tuple[float, float]:
     """Base and step of t = base + step log2(ranks), fitted to the measured graphs of more than two ranks. [s]"""
     facts = [f for f in load.facts_rows().values() if f.quantity == "graph_with_collective_s" and f.entity == runtime]
     points_ = {float(fact.qualifier): load.value_si(fact)[0] for fact in facts if float(fact.qualifier) > 2}
-    step, base = np.polyfit(np.log2([*points_]), [*points_.values()], 1)
-    return float(base), float(step)
+    return fitting.line(np.log2([*points_]), [*points_.values()])
 
 
 def fitted_facts() -> dict[str, str]:

@@ -18,7 +18,8 @@ from trnmodel.catalog.specs import Chip, Precision
 from trnmodel.catalog.stacks import Efficiencies, efficiencies
 from trnmodel.fabric.collectives import collective
 from trnmodel.formulas import roofline
-from trnmodel.studies.calibration import LOSS_SCALE, parameters
+from trnmodel.studies import fitting
+from trnmodel.studies.calibration import parameters
 from trnmodel.units import GB, MS, US
 from trnmodel.workloads.inference import Step, decode_step, prefill
 from trnmodel.workloads.parallelism import Mapping as Degrees
@@ -316,16 +317,13 @@ def fitted_on() -> list[Question]:
 
 def fit(of: Sequence[Question]) -> dict[str, float]:
     """Values of the GPU stack that fit rows best, as `calibration.fit` does it for Neuron stacks."""
-    from scipy.optimize import least_squares
-
     names = [p.quantity for p in parameters("comparator")]
-    first = np.array([getattr(efficiencies("h100", STACK), name) for name in names])
+    first = [getattr(efficiencies("h100", STACK), name) for name in names]
 
-    def residuals(scaled: np.ndarray) -> list[float]:
-        return _log_errors(of, _tuned(dict(zip(names, first * np.exp(scaled), strict=True))))
+    def errors(values: np.ndarray) -> list[float]:
+        return _log_errors(of, _tuned(dict(zip(names, map(float, values), strict=True))))
 
-    found = least_squares(residuals, np.zeros(len(names)), bounds=(-3, 3), loss="soft_l1", f_scale=LOSS_SCALE)
-    return dict(zip(names, map(float, first * np.exp(found.x)), strict=True))
+    return dict(zip(names, fitting.constants(errors, first).tolist(), strict=True))
 
 
 def left_out() -> pd.DataFrame:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trnmodel.arguments import TINY, listed, numbers
 from trnmodel.catalog import load, systems
 from trnmodel.catalog.systems import System
 from trnmodel.fabric.groups import Same, hierarchy
@@ -46,7 +47,8 @@ def capacity(models: Iterable[Transformer], names: Iterable[str | System], preci
     import pandas as pd
 
     rows = []
-    for model, spec, precision in product(models, map(systems.system, names), precisions):
+    chosen, specs = map(read_model, listed("models", models)), map(systems.system, listed("names", names))
+    for model, spec, precision in product(chosen, specs, listed("precisions", precisions)):
         weights, hbm = model.weight_bytes(precision), spec.hbm_bytes
         shares = (weights / hbm * racks_of(spec)[0], weights / hbm)
         rows.append((model.id, model.total_params, precision, spec.id, weights, hbm, *shares))
@@ -71,8 +73,9 @@ def walls(names: Iterable[str | System], precisions: Iterable[str], rates: Itera
     """
     import pandas as pd
 
+    specs, wanted = map(systems.system, listed("names", names)), np.ravel(numbers("rates", rates, TINY)).tolist()
     rows = []
-    for spec, name, rate in product(map(systems.system, names), precisions, rates):
+    for spec, name, rate in product(specs, listed("precisions", precisions), wanted):
         width = load.precision(name).storage_bytes("experts")
         rows.append((spec.id, name, rate, spec.hbm_bytes_per_s / rate / width, spec.hbm_bytes / width))
     return pd.DataFrame(rows, columns="system precision tokens_per_s_per_user streams_params fits_params".split())
@@ -135,7 +138,8 @@ def best(
     """
     import pandas as pd
 
-    model, spec, wanted = read_model(model), systems.system(system), np.asarray(tokens_per_s_per_user, dtype=float)
+    model, spec = read_model(model), systems.system(system)
+    wanted = np.atleast_1d(numbers("tokens_per_s_per_user", tokens_per_s_per_user))
     ask = {"context": context, "precision": precision, "efficiencies": named_stack(stack)}
     rates, degrees = [], []
     for m in _mappings(spec):
@@ -188,8 +192,10 @@ def ratios(
     """
     import pandas as pd
 
+    numbers("rates", rates), numbers("sizes", sizes), numbers("contexts", contexts, 1)
+    lists = {"rules": rules, "sizes": sizes, "precisions": precisions, "contexts": contexts, "stacks": stacks}
     frames = []
-    for rule, size, precision, context, stack in product(rules, sizes, precisions, contexts, stacks):
+    for rule, size, precision, context, stack in product(*(listed(*pair) for pair in lists.items())):
         model = synthetic(size, rule, base)
         small, large = (best(model, name, rates, context=context, precision=precision, stack=stack) for name in pair)
         first, second = small.tokens_per_s_per_chip, large.tokens_per_s_per_chip

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from trnmodel.arguments import choice, listed, numbers, refuse
 from trnmodel.catalog import load, systems
 from trnmodel.catalog.systems import System
 from trnmodel.fabric import audit, flow
@@ -29,7 +30,10 @@ def _topology(spec: System) -> Topology:
 
 def _nets(names: Iterable[str | System]) -> list[Topology]:
     """Fabrics of the systems that have one: a single chip is left out."""
-    return [_topology(spec) for spec in map(systems.system, names) if spec.domain_chips > 1]
+    found = [_topology(spec) for spec in map(systems.system, listed("names", names)) if spec.domain_chips > 1]
+    if not found:
+        refuse("names", names, "none of them has more than one chip")
+    return found
 
 
 def _racks(net: Topology) -> NDArray:
@@ -152,7 +156,8 @@ def all_to_all(names: Iterable[str | System], message_bytes: Iterable[float], sc
     """
     import pandas as pd
 
-    size, frames = np.asarray([*message_bytes], dtype=float), []
+    size, frames = np.atleast_1d(numbers("message_bytes", message_bytes)), []
+    choice("scope", scope, SCOPES)
     for row in _slopes(names, scope).itertuples():
         sending = size * row.s_per_byte
         bound = np.where(sending > row.latency_s, "bandwidth", "latency")
@@ -192,7 +197,7 @@ def collective_times(names: Iterable[str], kind: str, message_bytes: Iterable[fl
     """`tm.collective` over all ranks of each system: system, message_bytes, time_s, busbw_bytes_per_s, algorithm."""
     import pandas as pd
 
-    size, frames = np.asarray([*message_bytes], dtype=float), []
+    size, frames = np.atleast_1d(numbers("message_bytes", message_bytes)), []
     for net in _nets(names):
         found = collective(kind, size, net.system)
         columns = {"time_s": found.time_s, "busbw_bytes_per_s": found.busbw_bytes_per_s, "algorithm": found.algorithm}
@@ -263,7 +268,7 @@ def buffer_places(names: Iterable[str], message_bytes: float) -> pd.DataFrame:
     import pandas as pd
 
     rows = []
-    for spec in map(systems.system, names):
+    for spec in map(systems.system, listed("names", names)):
         whole = spec.domain_chips * spec.chip.cores / spec.chip.lnc_default
         for ranks in (spec.chip.cores / spec.chip.lnc_default, whole):
             times = [collective("all_reduce", message_bytes, spec, ranks, buffers=place).time_s for place in BUFFERS]

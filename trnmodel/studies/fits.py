@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from trnmodel.arguments import integers, listed, number, numbers, refuse
 from trnmodel.catalog import load
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.studies.serving_tables import Deployment
@@ -45,6 +47,7 @@ def notation(d: Deployment, batch: float, context: float) -> pd.DataFrame:
     """What the chapter calls things, with the values of a deployment."""
     import pandas as pd
 
+    batch, context = number("batch", batch, 1), number("context", context, 1)
     m, where = read_model(d.model), site(d.system, d.mapping.lnc)
     token = m.kv_bytes_per_token(load.precision(d.precision).kv)
     rows = [
@@ -135,11 +138,13 @@ def largest_batch(d: Deployment, contexts: ArrayLike, tps: Iterable[int]) -> pd.
     """
     import pandas as pd
 
-    at = np.asarray(contexts, dtype=float)
+    at = np.atleast_1d(numbers("contexts", contexts, 1))
     at = at[at <= read_model(d.model).max_context]
+    if not at.size:
+        refuse("contexts", contexts, f"all are beyond the longest context of {read_model(d.model).id}")
     per_chip = site(d.system, d.mapping.lnc).ranks_per_chip
     frames = []
-    for tp in tps:
+    for tp in integers("tps", tps):
         batch = _batches(fit(d, 1, at, tp=tp), fit(d, 2, at, tp=tp))
         ranks = tp * float(d.mapping.replica_ranks / d.mapping.tp)
         held = batch / np.ceil(ranks / per_chip)
@@ -159,13 +164,16 @@ def longest_context(
     """
     import pandas as pd
 
-    most = read_model(d.model).max_context
+    m = read_model(d.model)
+    most = m.max_context
+    if not most:
+        refuse("model", m.id, "its configuration names no longest context")
     step = FIRST_BUCKET * np.ceil(most / FIRST_BUCKET / MOST_CONTEXTS)
     contexts = np.append(np.arange(step, most, step), most)
-    prompt = None if prompt_tokens is None else np.minimum(prompt_tokens, contexts)
-    batch = np.atleast_1d(np.asarray(batches, dtype=float))
+    prompt = None if prompt_tokens is None else np.minimum(number("prompt_tokens", prompt_tokens, 1), contexts)
+    batch = np.atleast_1d(numbers("batches", batches, 1))
     frames = []
-    for tp in tps:
+    for tp in integers("tps", tps):
         fits = fit(d, batch[:, None], contexts, prompt, tp=tp).valid
         found = np.where(fits, contexts, 0).max(axis=1)
         frames.append(pd.DataFrame({"tp": tp, "batch": batch, "context": found, "most": most}))
@@ -184,9 +192,10 @@ def across(d: Deployment, systems: Iterable[str], precisions: Iterable[str], con
 
     chips = np.ceil(float(d.mapping.tp) / site(d.system, d.mapping.lnc).ranks_per_chip)
     frames = []
-    for name in systems:
+    wanted = listed("precisions", precisions)
+    for name in listed("systems", systems):
         tp = int(chips * site(name, None).ranks_per_chip)
-        for precision in precisions:
+        for precision in wanted:
             one = replace(d, system=name, precision=precision, mapping=Degrees(tp=tp), stack=None)
             frames.append(largest_batch(one, contexts, [tp]).assign(system=name, precision=precision))
     table = pd.concat(frames, ignore_index=True)
@@ -212,11 +221,11 @@ def smallest(
     """
     import pandas as pd
 
+    batch, context = number("batch", batch, 1), number("context", context, 1)
+    lists = {"models": models, "systems": systems, "precisions": precisions}
     rows = [
         _smallest(Deployment(model=name, system=where, mapping=Degrees(), precision=precision), batch, context)
-        for name in models
-        for where in systems
-        for precision in precisions
+        for name, where, precision in product(*(listed(name, values) for name, values in lists.items()))
     ]
     return pd.DataFrame(rows)
 
@@ -260,14 +269,15 @@ def copies(d: Deployment, tps: Iterable[int], batch: float, context: float) -> p
     """
     import pandas as pd
 
-    m = read_model(d.model)
+    batch, context, m = number("batch", batch, 1), number("context", context, 1), read_model(d.model)
     needed = {"weights": m.weight_bytes(d.precision), "cache": batch * (_cache_bytes(d, context) + m.state_bytes())}
     rows = []
-    for tp in tps:
+    for tp in integers("tps", tps):
         found = fit(d, batch, context, tp=tp, ep=1, pp=1, cp=1)
         for part, held in (("weights", found.weight_bytes), ("cache", found.cache_bytes)):
             stored, once = float(held) * tp, float(needed[part])
-            rows.append({"tp": tp, "part": part, "stored_bytes": stored, "needed_bytes": once, "ratio": stored / once})
+            line = {"tp": tp, "part": part, "stored_bytes": stored, "needed_bytes": once}
+            rows += [line | {"ratio": stored / once}] if once else []  # an encoder keeps no cache
     return pd.DataFrame(rows)
 
 
@@ -286,6 +296,7 @@ def buckets(d: Deployment, batch: float, context: float) -> pd.DataFrame:
     """
     import pandas as pd
 
+    context = number("context", context, 1)
     top = np.ceil(np.log2(context / FIRST_BUCKET))
     sizes = np.minimum(FIRST_BUCKET * np.exp2(np.arange(max(top, 0) + 1)), context)
     shortest = np.append(1, sizes[:-1] + 1)
@@ -309,11 +320,11 @@ def scratchpads(d: Deployment, prompts: ArrayLike, tps: Iterable[int]) -> pd.Dat
     """Scratchpad of one prefill by length: what activations take, and the whole pages that hold them."""
     import pandas as pd
 
-    at = np.asarray(prompts, dtype=float)
+    at = np.atleast_1d(numbers("prompts", prompts, 1))
     ideal = replace(d, stack="ideal")
     frames = [
         pd.DataFrame({"prompt_tokens": at, "tp": f"TP {tp}", "held": word, "scratchpad_bytes": held.scratchpad_bytes})
-        for tp in tps
+        for tp in integers("tps", tps)
         for word, held in (
             ("activations", fit(ideal, 1, at, at, tp=tp)),
             ("whole pages", fit(d, 1, at, at, tp=tp)),

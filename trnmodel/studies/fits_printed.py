@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from trnmodel.arguments import chosen, refuse
 from trnmodel.catalog import load
 from trnmodel.studies.readings import Reading, UnreadableRowError, reading
 from trnmodel.studies.serving_tables import Deployment
@@ -55,6 +56,10 @@ class Printed(msgspec.Struct, frozen=True):
     note: str
 
 
+def _rules() -> dict[str, Printed]:
+    return {row.quantity: row for row in load.read_csv(PRINTED, Printed) if row.quantity not in PREFILL}
+
+
 def rule(quantity: str) -> float:
     """A printed rule of the software, in base units.
 
@@ -63,7 +68,7 @@ def rule(quantity: str) -> float:
     >>> rule("kv_cap_share"), rule("scratchpad_page_bytes") / 2**20
     (0.3, 512.0)
     """
-    (row,) = (row for row in load.read_csv(PRINTED, Printed) if row.quantity == quantity)
+    row = chosen("quantity", quantity, _rules())
     return load.parse_number(row.printed)[0] * load.units()[row.unit].factor
 
 
@@ -93,7 +98,9 @@ def footprint() -> pd.DataFrame:
             "use": (rows.skipped + rows.set_aside).where(rows.weight == 0, COUNTS),
         }
     )
-    return table.sort_values("rank", key=lambda column: column.str.len(), ascending=False, ignore_index=True)
+    return table.sort_values(
+        "rank", key=lambda column: column.str.len(), ascending=False, kind="stable", ignore_index=True
+    )
 
 
 def in_mib(table: pd.DataFrame, rank: str) -> pd.DataFrame:
@@ -227,6 +234,8 @@ def cache_budgets(d: Deployment, context: float) -> pd.DataFrame:
     import pandas as pd
 
     found, more = (memory_fit(**d.ask, batch=batch, context=context) for batch in (1, 2))
+    if not read_model(d.model).generates:
+        refuse("model", read_model(d.model).id, "an encoder keeps no cache")
     capacity, one = float(found.capacity_bytes), float(more.cache_bytes - found.cache_bytes)
     free = capacity - float(found.first_rank_total_bytes - found.cache_bytes)
     capped = min(capacity - float(found.weight_bytes), rule("kv_cap_share") * capacity)

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from trnmodel.arguments import TINY, integers, listed, number, numbers, refuse
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import Chip
 from trnmodel.formulas import memory
+from trnmodel.studies.chips import neuron_chips
 from trnmodel.units import KIB, format_quantity
 from trnmodel.workloads import kernel
 from trnmodel.workloads.engines import KernelTime
@@ -35,7 +37,7 @@ def notation(chip: str | Chip, symbols: Mapping[str, str]) -> pd.DataFrame:
     """
     import pandas as pd
 
-    core, rows = load.chip(chip).core, []
+    core, rows = neuron_chips([chip])[0].core, []
     for name, symbol in symbols.items():
         part, _, field = name.rpartition(".")
         spec = getattr(core, part) if part else core
@@ -74,8 +76,8 @@ def by_side(chip: str | Chip, dtypes: Iterable[str], side: ArrayLike) -> pd.Data
     """
     import pandas as pd
 
-    frames = []
-    for dtype in dtypes:
+    frames, side = [], numbers("side", side, 1)
+    for dtype in listed("dtypes", dtypes, str):
         answer = kernel.matmul(chip, side, side, side, dtype)
         for tier, column in TIERS.items():
             rate = answer.flop / getattr(answer, column)
@@ -109,6 +111,7 @@ def schedules(chip: str | Chip, side: float) -> pd.DataFrame:
     """
     import pandas as pd
 
+    side = number("side", side, 1)
     ways = [
         ("buffered twice", {}), ("transposed on TensorE", {"transpose": "tensor"}),
         ("waits for each output tile", {"buffering": "tile"}), ("waits for each instruction", {"buffering": "none"}),
@@ -136,9 +139,10 @@ def experts(
     """
     import pandas as pd
 
-    frames = []
-    compute = "mxfp8" if "mxfp8" in load.chip(chip).core.tensor.peak_flop_per_s else "bf16"
-    for dtype in dtypes:
+    frames, tokens = [], numbers("tokens", tokens, 1)
+    n_experts = number("n_experts", n_experts, 1)
+    compute = "mxfp8" if "mxfp8" in neuron_chips([chip])[0].core.tensor.peak_flop_per_s else "bf16"
+    for dtype in listed("dtypes", dtypes, str):
         answer = kernel.matmul(chip, tokens, n, k, compute, groups=n_experts, weight_dtype=dtype)
         columns = {"time_s": answer.time_s, "vector_s": answer.vector_s, "bound": answer.bound}
         frames.append(pd.DataFrame({"tokens_per_expert": tokens, "weights": dtype, **columns}))
@@ -155,7 +159,7 @@ def cores(chip: str | Chip, side: float, dtype: str) -> pd.DataFrame:
     """
     import pandas as pd
 
-    chip, rows = load.chip(chip), []
+    chip, rows, side = load.chip(chip), [], number("side", side, 1)
     for lnc in (size for size in chip.lnc_choices if size <= 2):
         for others in ("one", "all"):
             answer = kernel.matmul(chip, side, side, side, dtype, lnc=lnc, cores=others)
@@ -178,8 +182,8 @@ def lane_operators(
     import pandas as pd
 
     frames = []
-    for op in kernel.operators() if operators is None else operators:
-        for chip in map(load.chip, chips):
+    for op in kernel.operators() if operators is None else listed("operators", operators, str):
+        for chip in neuron_chips(chips):
             answer = kernel.elementwise(chip, op, rows, columns, hbm=0.0)
             if np.isfinite(answer.time_s):
                 frames.append(
@@ -201,11 +205,11 @@ def attention_engines(
     """
     import pandas as pd
 
-    rows = []
-    for chip in map(load.chip, chips):
+    rows, tokens, sizes = [], number("tokens", tokens, 1), integers("head_sizes", head_sizes)
+    for chip in neuron_chips(chips):
         fast = not np.isnan(chip.core.vector.exponential_ratio)
         for choice in ("vector", "fast-scalar", "scalar") if fast else ("scalar",):
-            for size in head_sizes:
+            for size in sizes:
                 answer = kernel.attention(chip, tokens, tokens, heads, head_size=size, exponential=choice)
                 busy = {"TensorE": answer.tensor_s, "VectorE": answer.vector_s, "ScalarE": answer.scalar_s}
                 busy["DMA"] = answer.load_s + answer.store_s
@@ -225,7 +229,7 @@ def smallest_contractions(chips: Iterable[str | Chip]) -> pd.DataFrame:
     """
     import pandas as pd
 
-    pairs = [(load.chip(chip), engine) for chip in chips for engine in ("vector", "scalar")]
+    pairs = [(chip, engine) for chip in neuron_chips(chips) for engine in ("vector", "scalar")]
     names = {"vector": "VectorE", "scalar": "ScalarE"}
     found = [kernel.smallest_contraction(chip, engine=engine) for chip, engine in pairs]
     labels = {"chip": [c.name for c, _ in pairs], "copied by": [names[e] for _, e in pairs]}
@@ -245,7 +249,7 @@ def dma_rows(chips: Iterable[str | Chip]) -> pd.DataFrame:
 
     row_bytes = 2.0 ** np.arange(5, 16)
     frames = []
-    for chip in map(load.chip, chips):
+    for chip in neuron_chips(chips):
         moved = 2.0**30
         rate = moved / kernel.dma(chip, moved, row_bytes).time_s
         same = {"chip": chip.name, "row_bytes": row_bytes}
@@ -267,7 +271,7 @@ def pins(chips: Iterable[str | Chip]) -> pd.DataFrame:
     import pandas as pd
 
     rows = []
-    for chip in map(load.chip, chips):
+    for chip in neuron_chips(chips):
         width = load.value(chip.id, "hbm_stack_pins")
         product = float(memory.hbm_bytes_per_s(chip.hbm_pin_bytes_per_s, width, chip.hbm_stacks))
         engines = chip.cores * chip.core.dma_engines * chip.core.dma_engine_bytes_per_s
@@ -292,7 +296,8 @@ def decode_levels(chip: str | Chip, weight_bytes: float, mbu: float) -> pd.DataF
     """
     import pandas as pd
 
-    chip = load.chip(chip)
+    weight_bytes, mbu = number("weight_bytes", weight_bytes, TINY), number("mbu", mbu, 0.0, 1.0)
+    (chip,) = neuron_chips([chip])
     engines = chip.cores * chip.core.dma_engines * chip.core.dma_engine_bytes_per_s
     bandwidth = {
         "HBM": chip.hbm_bytes_per_s,
@@ -314,6 +319,7 @@ def blocking(chip: str | Chip, m: float, n: float, k: float, dtype: str, side: A
     """
     import pandas as pd
 
+    side = numbers("side", side, 1)
     answer = kernel.matmul(chip, m, n, k, dtype, block_rows=side, block_columns=side)
     frames = [
         pd.DataFrame({"side": side, "engine": engine, "busy_s": busy, "read_bytes": answer.hbm_read_bytes})
@@ -333,8 +339,8 @@ def contention(chips: Iterable[str | Chip], share: ArrayLike, n: float, k: float
     """
     import pandas as pd
 
-    frames = []
-    for chip in map(load.chip, chips):
+    frames, share = [], np.atleast_1d(numbers("share", share, 0.0, 1.0))
+    for chip in neuron_chips(chips):
         engines = chip.core.dma_engines * chip.core.dma_engine_bytes_per_s
         left = min(engines, chip.hbm_bytes_per_s / chip.cores)
         answer = kernel.matmul(chip, 16, n, k, collective_bytes_per_s=np.multiply(share, left))
@@ -354,8 +360,11 @@ def logical_cores(chips: Iterable[str | Chip], choices: Iterable[int] = (1, 2, 8
     import pandas as pd
 
     rows = []
-    for chip in map(load.chip, chips):
-        for lnc in choices:
+    wanted = integers("choices", choices)
+    for chip in neuron_chips(chips):
+        if max(wanted) > chip.cores:
+            refuse("choices", wanted, f"{chip.id} has {chip.cores:g} cores")
+        for lnc in wanted:
             size, rate = (
                 float(memory.share_per_logical_core(total, chip.cores, lnc))
                 for total in (chip.hbm_bytes, chip.hbm_bytes_per_s)
@@ -382,7 +391,7 @@ def strided(chip: str | Chip, widths: Iterable[float] = (4, 64, 256, 1 * KIB, 2 
     """
     import pandas as pd
 
-    row_bytes = np.array(list(widths), dtype=float)
+    row_bytes = np.atleast_1d(numbers("widths", widths, 1))
     answer = kernel.dma(chip, 2.0**20, row_bytes)
     rate = 2.0**20 / answer.load_s
     return pd.DataFrame({"row_bytes": row_bytes, "time_s": answer.time_s, "bandwidth_bytes_per_s": rate})

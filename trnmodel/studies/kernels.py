@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trnmodel.catalog import load
+from trnmodel.studies import fitting
 from trnmodel.units import GB, KB, MB, MS, NS, TFLOP, US
 from trnmodel.workloads import kernel
 from trnmodel.workloads.transformer import model
@@ -49,7 +50,7 @@ def excluded() -> pd.DataFrame:
     142
     """
     rows = contract()
-    counts = rows[rows.group == ""].groupby("reason").size().sort_values(ascending=False)
+    counts = rows[rows.group == ""].groupby("reason").size().sort_values(ascending=False, kind="stable")
     return counts.rename("rows").reset_index()
 
 
@@ -193,19 +194,18 @@ def fit(group: str, without: int | None = None) -> dict[str, float]:
     >>> sorted(fit("framework-compile"))
     ['launch_s', 'share']
     """
-    from scipy.optimize import least_squares
-
     rows = [row for row in contract().itertuples() if row.group == group and row.row != without]
     measured = [_measured(row, _call(row)) for row in rows]
     name = _arguments(rows[0].arguments)["stack"]
 
-    def log_error(logs):
-        launch, share = np.exp(logs)
-        changed = kernel.stack(name, launch_s=launch, **dict.fromkeys(FITTED[group], min(1.0, share)))
+    def log_errors(values):
+        launch, share = map(float, values)
+        changed = kernel.stack(name, launch_s=launch, **dict.fromkeys(FITTED[group], share))
         return [np.log(float(_call(row, stack=changed).time_s) / m) for row, m in zip(rows, measured, strict=True)]
 
-    start = np.log([100 * US, 0.1])
-    launch_s, share = np.exp(least_squares(log_error, start, loss="soft_l1", f_scale=0.1).x)
+    shipped = kernel.stack(name)
+    first = shipped.launch_s, shipped.store_share
+    launch_s, share = fitting.constants(log_errors, first, high=[fitting.LARGEST, -np.log(shipped.store_share)])
     return {"launch_s": float(launch_s), "share": float(share)}
 
 

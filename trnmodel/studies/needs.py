@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from trnmodel.arguments import listed, number, numbers
 from trnmodel.catalog import load
 from trnmodel.formulas.moe import distinct_experts
 from trnmodel.studies import chips
@@ -123,7 +124,7 @@ def sizes(models: Iterable[str | Transformer]) -> pd.DataFrame:
             "hidden": chosen.hidden_size,
             "attention": attention_kind(chosen),
         }
-        for chosen in map(read_model, models)
+        for chosen in map(read_model, listed("models", models))
     )
 
 
@@ -143,7 +144,7 @@ def places(models: Iterable[str | Transformer]) -> pd.DataFrame:
     import pandas as pd
 
     rows = []
-    for chosen in map(read_model, models):
+    for chosen in map(read_model, listed("models", models)):
         parts = [(layer, part, layer.stored or layer.count) for layer in chosen.layers for part in layer.parts]
         parts += [(None, part, 1) for part in chosen.outer]
         for layer, part, count in parts:
@@ -179,7 +180,8 @@ def step_operators(
     """
     import pandas as pd
 
-    ask = {"batch": batch, "tokens": tokens, "past": past, "precision": precision, "logits": logits}
+    sizes = {"batch": number("batch", batch, 1), "tokens": number("tokens", tokens, 1), "past": number("past", past)}
+    ask = sizes | {"precision": precision, "logits": logits}
     rows = [_operator(phase, operator) for operator in read_model(model).operators(phase, **ask)]
     table = pd.DataFrame(rows).groupby(["phase", "operator"], sort=False).sum().reset_index()
     kept = table.weight_bytes + table.cache_bytes
@@ -206,6 +208,7 @@ def phases(model: str | Transformer, batch: float, input_tokens: float, context:
     """Operators of the prefill of one prompt and of a decode step at the end of the answer, with one decode batch."""
     import pandas as pd
 
+    input_tokens, context = number("input_tokens", input_tokens, 1), number("context", context, 1)
     prompt = step_operators(model, "prefill", 1, input_tokens, 0, precision)
     answer = step_operators(model, "decode", batch, 1, context - 1, precision)
     return pd.concat([prompt, answer], ignore_index=True)
@@ -224,7 +227,7 @@ def against_ridges(table: pd.DataFrame, chip_names: Iterable[str], dtype: str) -
     import pandas as pd
 
     name = "intensity_flop_per_byte"
-    working = table[table[name] > 0].sort_values(["phase", name], ascending=[False, False])
+    working = table[table[name] > 0].sort_values(["phase", name], ascending=[False, False], kind="stable")
     points = pd.DataFrame({"what": working.operator, "of": working.phase, name: working[name]})
     rows = []
     for chip in map(load.chip, chip_names):
@@ -252,9 +255,8 @@ def caches(models: Iterable[str | Transformer], contexts: Iterable[float], dtype
     """
     import pandas as pd
 
-    at = np.asarray(list(contexts), dtype=float)
-    frames = []
-    for chosen in map(read_model, models):
+    at, frames = np.atleast_1d(numbers("contexts", contexts, 1)), []
+    for chosen in map(read_model, listed("models", models)):
         one = {"model": chosen.id, "attention": attention_kind(chosen), "token_bytes": chosen.kv_bytes_per_token(dtype)}
         state = chosen.state_bytes()
         kept = np.where(at <= chosen.max_context, chosen.kv_bytes(at, dtype) + state, np.nan)
@@ -280,7 +282,7 @@ def formats(model: str | Transformer, precisions: Iterable[str]) -> pd.DataFrame
     import pandas as pd
 
     chosen, rows = read_model(model), []
-    for precision in map(load.precision, precisions):
+    for precision in map(load.precision, listed("precisions", precisions)):
         total, wide = chosen.weight_bytes(precision), wide_params(chosen) * precision.storage_bytes("activations")
         rows.append(
             {
@@ -325,7 +327,7 @@ def step_bytes(
     """
     import pandas as pd
 
-    chosen, batch = read_model(model), np.atleast_1d(np.asarray(batches, dtype=float))
+    chosen, batch = read_model(model), np.atleast_1d(numbers("batches", batches, 1))
     routed = any(part.group == "experts" for layer in chosen.layers for part in layer.parts)
     lines = {
         f"weights, {POLICIES[policy]}" if routed else "weights": chosen.weight_bytes_read(batch, precision, policy)
@@ -350,9 +352,8 @@ def experts_met(models: Iterable[str | Transformer], batches: ArrayLike) -> pd.D
     """
     import pandas as pd
 
-    batch = np.atleast_1d(np.asarray(batches, dtype=float))
-    frames = []
-    for chosen in map(read_model, models):
+    batch, frames = np.atleast_1d(numbers("batches", batches, 1)), []
+    for chosen in map(read_model, listed("models", models)):
         routed = [part for layer in chosen.layers for part in layer.parts if part.group == "experts"]
         for copies, active in sorted({(part.copies, part.active) for part in routed}):
             met = distinct_experts(copies, active, batch)
@@ -371,7 +372,7 @@ def masks(model: str | Transformer, tokens: ArrayLike) -> pd.DataFrame:
     """
     import pandas as pd
 
-    chosen, n = read_model(model), np.atleast_1d(np.asarray(tokens, dtype=float))
+    chosen, n = read_model(model), np.atleast_1d(numbers("tokens", tokens, 1))
     cases = {
         f"{mask} attention, {'last' if rows == 'last' else 'all'} logits": chosen.prefill_flop(n, 0, mask, rows)
         for mask in ("causal", "full")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from trnmodel.arguments import listed
 from trnmodel.catalog import load
 from trnmodel.studies.needs import step_operators
 from trnmodel.workloads.shipped import catalog
@@ -162,6 +163,6 @@ def files(models: Iterable[str]) -> pd.DataFrame:
     """
     import pandas as pd
 
-    rows = [catalog()[name] for name in models if name in catalog()]
+    rows = [catalog()[name] for name in listed("models", models, str) if name in catalog()]
     names = ["id", "publisher", "source", "locator", "note"]
     return pd.DataFrame([{name: getattr(row, name) for name in names} for row in rows], columns=names)

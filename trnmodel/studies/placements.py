@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from trnmodel.arguments import TINY, choice, chosen, listed, numbers, refuse
 from trnmodel.catalog import load, systems
 from trnmodel.catalog.stacks import IDEAL, Efficiencies
 from trnmodel.catalog.systems import System
 from trnmodel.fabric.collectives import collective
 from trnmodel.formulas import moe
-from trnmodel.result import require_choice
 from trnmodel.workloads import parallelism
 from trnmodel.workloads.inference import Step, decode_step
 from trnmodel.workloads.terms import Outline
@@ -38,6 +38,7 @@ PLACEMENTS: Mapping[str, str] = {
 }
 INNER_EXPERTS = ("ep", "tp", "cp", "pp", "dp")
 COPIES = ("expert", "chip", "rack")
+STACKS = ("ideal", "exposed", "default")
 
 
 def racks_of(spec: System) -> tuple[int, int]:
@@ -55,7 +56,7 @@ def placement(name: str, system: str | System) -> parallelism.Mapping:
     >>> float(mapping.ep), float(mapping.tp), float(mapping.extent("tp")[0])
     (72.0, 2.0, 72.0)
     """
-    across = require_choice("placement", name, PLACEMENTS)
+    across = chosen("name", name, PLACEMENTS)
     spec = systems.system(system)
     racks, inside = racks_of(spec)
     degrees = {"ep": inside, across: racks} if across else {"ep": inside * racks}
@@ -77,6 +78,13 @@ def _copies(c: Outline, copies: str, group: int, racks: int) -> dict[str, float]
     if copies == "rack":
         return {"rack": sent * (1 - racks / group), "pair": reached * (1 - 1 / racks)}
     return {"rack": sent * (1 / racks - 1 / group), "pair": sent * (1 - 1 / racks)}
+
+
+def _widths(dtypes: tuple[str, str]) -> list[float]:
+    """Bytes of an element on the way to the experts and back."""
+    if len(listed("dtypes", dtypes, str)) != 2:
+        refuse("dtypes", dtypes, "allowed are two, of dispatch and of combine")
+    return [chosen("dtypes", dtype, load.dtypes()) for dtype in dtypes]
 
 
 def traffic(
@@ -106,10 +114,10 @@ def traffic(
     """
     import pandas as pd
 
-    require_choice("copies", copies, dict.fromkeys(COPIES, True))
+    choice("copies", copies, COPIES)
     c, racks = routed(model), racks_of(systems.system(system))[0]
     wide = load.dtypes()["bf16"]
-    passes = {"dispatch": load.dtypes()[dtypes[0]], "combine": load.dtypes()[dtypes[1]]}
+    passes = dict(zip(("dispatch", "combine"), _widths(dtypes), strict=True))
     partial = max((a.heads * (a.latent_value_dim or a.v_dim) for a in read_model(model).attentions()), default=0)
     rows = []
     for name, across in PLACEMENTS.items():
@@ -152,18 +160,21 @@ def exchanges(
     """
     import pandas as pd
 
-    c, tokens, frames = routed(model), np.asarray([*tokens_per_chip], dtype=float), []
-    for spec in (found for found in map(systems.system, names) if found.domain_chips > 1):
+    c, tokens, frames = routed(model), np.atleast_1d(numbers("tokens_per_chip", tokens_per_chip)), []
+    widths = _widths(dtypes)
+    for spec in (found for found in map(systems.system, listed("names", names)) if found.domain_chips > 1):
         racks, inside = racks_of(spec)
         groups = {"rack": (inside, 1), "twins": (racks, inside), "world": (inside * racks, 1)}
         for scope, (chips, stride) in groups.items():
             if chips > 1:
-                frames.append(_exchange(c, spec, scope, chips, stride, tokens, dtypes))
+                frames.append(_exchange(c, spec, scope, chips, stride, tokens, widths))
+    if not frames:
+        refuse("names", names, "none of them has more than one chip")
     return pd.concat(frames, ignore_index=True)
 
 
 def _exchange(
-    c: Outline, spec: System, scope: str, chips: int, stride: int, tokens: NDArray, dtypes: tuple[str, str]
+    c: Outline, spec: System, scope: str, chips: int, stride: int, tokens: NDArray, widths: list[float]
 ) -> pd.DataFrame:
     import pandas as pd
 
@@ -173,9 +184,9 @@ def _exchange(
     ask = {"ranks": chips if twins else chips * on_chip, "stride": stride * on_chip if twins else 1, "lnc": lnc}
     ask["system"] = spec
     copies = moe.distinct_destinations(c.experts, c.top_k, chips)
-    full = [tokens * copies * c.hidden * load.dtypes()[dtype] for dtype in dtypes]
+    full = [tokens * copies * c.hidden * width for width in widths]
     layer_s = sum(collective("all_to_all", size / on_chip, **ask).time_s for size in full)
-    empty_s = collective("all_to_all", np.zeros(len(dtypes)), **ask).time_s.sum()
+    empty_s = collective("all_to_all", np.zeros(len(widths)), **ask).time_s.sum()
     return pd.DataFrame(
         {
             "system": spec.id,
@@ -196,7 +207,7 @@ def named_stack(name: str) -> str | Efficiencies | None:
 
     Exposed is the ideal stack whose collectives take AWS's latency a hop and change algorithm where AWS's library does.
     """
-    if require_choice("stack", name, {"ideal": True, "exposed": False, "default": True}):
+    if choice("stack", name, STACKS) != "exposed":
         return None if name == "default" else name
     doubled = load.value("neuronlink-v3", "algorithm_max_bytes", "rdh")
     hop_s = load.value("neuron-stack", "hop_s")
@@ -235,13 +246,15 @@ def steps(
     """
     import pandas as pd
 
-    sequences, chosen, frames = np.asarray([*sequences_per_chip], dtype=float), named_stack(stack), []
-    for spec, name in product(map(systems.system, names), PLACEMENTS):
+    sequences, e, frames = (
+        np.atleast_1d(numbers("sequences_per_chip", sequences_per_chip, TINY)),
+        named_stack(stack),
+        [],
+    )
+    for spec, name in product(map(systems.system, listed("names", names)), PLACEMENTS):
         mapping = placement(name, spec)
         batch = sequences * spec.chips / float(mapping.dp)
-        found = decode_step(
-            model, spec, mapping, batch=batch, context=context, precision=precision, efficiencies=chosen
-        )
+        found = decode_step(model, spec, mapping, batch=batch, context=context, precision=precision, efficiencies=e)
         fixed = {"system": spec.id, "placement": name, "sequences_per_chip": sequences}
         frames.append(pd.DataFrame(fixed | columns(found, spec.chips)))
     return pd.concat(frames, ignore_index=True)

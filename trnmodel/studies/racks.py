@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from trnmodel.arguments import listed
 from trnmodel.catalog import load
 from trnmodel.catalog.systems import System, systems
 from trnmodel.catalog.systems import system as find_system
@@ -35,7 +36,7 @@ def fabrics(systems: Iterable[str | System]) -> pd.DataFrame:
     import pandas as pd
 
     rows = []
-    for net in map(topology, systems):
+    for net in map(topology, listed("systems", systems)):
         hops = net.hop_histogram("intermediate")
         rows.append(
             {
@@ -64,7 +65,7 @@ def hops(systems: Iterable[str | System]) -> pd.DataFrame:
     import pandas as pd
 
     frames = []
-    for net in map(topology, systems):
+    for net in map(topology, listed("systems", systems)):
         histogram = net.hop_histogram("intermediate")
         share = np.array(list(histogram.values())) / sum(histogram.values())
         frames.append(pd.DataFrame({"system": net.system.id, "between": list(histogram), "share": share}))
@@ -96,7 +97,7 @@ def verdicts(systems: Iterable[str | System]) -> pd.DataFrame:
     """
     import pandas as pd
 
-    tables = [audit.parts_table(name).assign(system=find_system(name).id) for name in systems]
+    tables = [audit.parts_table(name).assign(system=find_system(name).id) for name in listed("systems", systems)]
     table = pd.concat(tables, ignore_index=True)
     shown = ["system", "part", "counted", "how", "printed", "verdict", "locator", "note"]
     printed = table[table.verdict != "not printed"][shown]

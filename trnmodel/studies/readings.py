@@ -6,6 +6,8 @@ The rules are data: `data/row_contract.csv` (first to last, a later rule overrid
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import math
 import re
 from collections.abc import Mapping
@@ -14,12 +16,14 @@ from functools import cache
 from typing import Any
 
 import msgspec
+import numpy as np
 
+from trnmodel.arguments import HUGE, shown
 from trnmodel.catalog import load
 from trnmodel.catalog.load import DATA, read_csv
 from trnmodel.catalog.specs import Precision
-from trnmodel.units import GB, GIB, HOUR, KB, MB, MIB, MINUTE, MS, US
-from trnmodel.workloads import transformer
+from trnmodel.units import GB, GIB, HOUR, KB, MB, MIB, MINUTE, MS, US, parse_number
+from trnmodel.workloads import shipped
 from trnmodel.workloads.parallelism import Mapping as Degrees
 
 COLUMNS = (
@@ -27,17 +31,28 @@ COLUMNS = (
     "precision metric value unit note kind tier"
 ).split()
 NEEDED = ("instance", "workload", "metric", "value", "unit")
-SCALES = {"s": 1.0, "sec": 1.0, "seconds": 1.0, "ms": MS, "us": US, "min": MINUTE, "h": HOUR, "hours": HOUR}
-SCALES |= {
-    "tokens/s": 1.0,
-    "tok/s": 1.0,
-    "req/s": 1.0,
-    "inf/s": 1.0,
-    "sequences/s": 1.0,
-    "samples/s": 1.0,
-    "fraction": 1.0,
+COUNTS = ("n_cores_used", "lnc", "batch", "input_len", "output_len", "seq_len", "tp", "pp", "dp")
+WHOLE = ("n_cores_used", "lnc", "tp", "pp", "dp")
+MOST = 2**40  # tokens, sequences or ranks of a row
+LONGEST_CELL = 2000  # characters
+TIMES = {"s": 1.0, "sec": 1.0, "seconds": 1.0, "ms": MS, "us": US, "min": MINUTE, "h": HOUR, "hours": HOUR}
+TOKENS, REQUESTS = {"tokens/s": 1.0, "tok/s": 1.0}, {"req/s": 1.0}
+SEQUENCES = {"inf/s": 1.0, "sequences/s": 1.0, "samples/s": 1.0, **REQUESTS}
+SHARES = {"fraction": 1.0, "%": 0.01}
+SIZES = {"KB": KB, "MB": MB, "GB": GB, "MiB": MIB, "GiB": GIB, "bytes": 1.0, "B": 1.0}
+# a meaning that ends so, or begins so, is in these units; any other is a time
+UNITS = {
+    "forward-throughput": SEQUENCES,
+    "served-requests": REQUESTS,
+    "throughput": TOKENS,
+    "throughput-batch": TOKENS,
+    "served-single": TOKENS,
+    "mbu": SHARES,
+    "mfu": SHARES,
+    "read-bytes": SIZES,
+    "memory:": SIZES,
 }
-SCALES |= {"KB": KB, "MB": MB, "GB": GB, "MiB": MIB, "GiB": GIB, "bytes": 1.0, "B": 1.0, "%": 0.01}
+FORMATS = re.compile(r"bf16|bfloat16|fp16|float16|fp32|float32|fp8|float8|int8|mxfp[48]|w4a8|auto-?cast|not printed")
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -147,19 +162,46 @@ def aliases() -> tuple[tuple[re.Pattern, str], ...]:
 def number(text: Any) -> float:
     """A number as the tables print it: "~200", "1500±150", "4k (~4096)", "17-19" (its midpoint); NaN for none.
 
+    Commas part thousands; what is no such number, runs backwards or is beyond 1e30 is NaN too.
+
     Examples
     --------
     >>> number("1500±150"), number("4k (~4096)"), number("100-1024 (random)"), number("~900"), number("")
     (1500.0, 4096.0, 562.0, 900.0, nan)
+    >>> number("1,024"), number("1,5"), number("1-1e999")
+    (1024.0, nan, nan)
     """
-    if isinstance(text, (int, float)):
-        return float(text)
-    text = str(text or "").strip()
-    inner = re.search(r"\(~?(\d+)\)", text)
-    text = inner[1] if inner else re.sub(r"±.*|\(.*", "", text)
-    from trnmodel.units import parse_number
+    if isinstance(text, int | float) and not isinstance(text, bool):
+        return float(text) if abs(text) <= HUGE else math.nan
+    printed = text.strip() if isinstance(text, str) else ""
+    value = _bounded(re.sub(r"±.*|\(.*", "", printed, flags=re.DOTALL))
+    inner = re.search(r"\(~?(\d+)\)", printed)
+    return _bounded(inner[1]) if inner and math.isnan(value) else value
 
-    return parse_number(text)[0]
+
+def _bounded(printed: str) -> float:
+    """The middle of a printed number or range; NaN where either end is none, or none that a row can have."""
+    value, low, high = parse_number(printed)
+    odd_commas = re.search(r",(?!\d{3}(?!\d))", printed)
+    return value if -HUGE <= low <= high <= HUGE and not odd_commas else math.nan
+
+
+def text(cell: Any) -> str:
+    """A cell as the rules read it: whole numbers without a point, nothing for a blank, "<list>" for a list.
+
+    Examples
+    --------
+    >>> text(64.0), text(None), text(float("nan")), text([64]), text(" BF16")
+    ('64', '', '', '<list>', 'BF16')
+    """
+    if isinstance(cell, str):
+        return cell.strip()
+    if isinstance(cell, bool | np.bool_ | datetime.date | decimal.Decimal | np.datetime64):
+        return str(cell)
+    if isinstance(cell, int | float | np.integer | np.floating):
+        value = int(cell) if isinstance(cell, int | np.integer) else float(cell)
+        return "" if value != value else f"{value:.15g}" if abs(value) <= HUGE else "beyond 1e30"
+    return "" if cell is None or type(cell).__name__ in ("NAType", "NaTType") else f"<{type(cell).__name__}>"
 
 
 def shape(row: Mapping[str, str]) -> str:
@@ -198,22 +240,31 @@ def model_of(workload: str, models: Mapping[str, Any] | None = None) -> Any:
     name = bare_name(workload)
     named = [model for pattern, model in aliases() if pattern.search(re.sub(r"^meta-", "", name, flags=re.I))]
     for candidate in (*named[:1], workload, name):
-        try:
-            return transformer.model(candidate).id
-        except ValueError:
-            continue
-    raise UnreadableRowError(f"no configuration of {workload!r} in the catalog")
+        if known := shipped.aliases().get(candidate.lower()):
+            return known
+    raise UnreadableRowError(f"no configuration of {shown(workload)} in the catalog")
 
 
-def _length(policy: str, row: Mapping[str, str], fallback: float) -> float:
+def counts(row: Mapping[str, str]) -> dict[str, float]:
+    """The numbers of a row's shapes, NaN for a blank cell; raises UnreadableRowError naming the column of any other."""
+    found = {}
+    for name in COUNTS:
+        found[name] = value = number(row[name])
+        whole = name not in WHOLE or value % 1 == 0
+        if row[name] and not (1 <= value <= MOST and whole):
+            kind = "whole numbers" if name in WHOLE else "numbers"
+            raise UnreadableRowError(f"{name} {shown(row[name])}: allowed are {kind} from 1 to {MOST}, or a blank cell")
+    return found
+
+
+def _length(policy: str, n: Mapping[str, float], fallback: float) -> float:
     """A length by the contract's policy: "seq", "median" (position), a number; else the fallback."""
-    total = number(row["input_len"]) + number(row["output_len"])
     known = {
-        "seq": number(row["seq_len"]),
-        "median": number(row["input_len"]) + number(row["output_len"]) / 2 + 1,
-        "total": total,
+        "seq": n["seq_len"],
+        "median": n["input_len"] + n["output_len"] / 2 + 1,
+        "total": n["input_len"] + n["output_len"],
     }
-    value = known.get(policy, number(policy) if policy else math.nan)
+    value = known.get(policy, number(policy))
     return fallback if math.isnan(value) else value
 
 
@@ -221,24 +272,23 @@ def _first(*values: float) -> float:
     return next((value for value in values if not math.isnan(value)), math.nan)
 
 
-def _mapping(row: Mapping[str, str], replicas: float) -> tuple[int, int, int, int | None]:
+def _mapping(n: Mapping[str, float], replicas: float) -> tuple[int, int, int, int | None]:
     """TP, PP, DP and logical core size; a missing TP is what cores, LNC and the other degrees leave."""
-    lnc = number(row["lnc"])
-    cores = number(row["n_cores_used"])
-    pp, dp = (int(_first(number(row[name]), 1)) for name in ("pp", "dp"))
-    per_rank = 1 if math.isnan(lnc) else lnc
-    tp = number(row["tp"])
+    pp, dp, per_rank, tp = _first(n["pp"], 1.0), _first(n["dp"], 1.0), _first(n["lnc"], 1.0), n["tp"]
     if not math.isnan(replicas):
-        tp, dp = _first(tp, 1.0), int(replicas)
+        tp, dp = _first(tp, 1.0), replicas
     if math.isnan(tp):
-        tp = max(1.0, _first(cores, per_rank) / per_rank / pp / dp)
-    if tp != int(tp):
-        raise UnreadableRowError(f"{cores:g} cores at LNC {per_rank:g}, PP {pp}, DP {dp} leave no whole TP")
-    return int(tp), pp, dp, None if math.isnan(lnc) else int(lnc)
+        tp = max(1.0, _first(n["n_cores_used"], per_rank) / per_rank / pp / dp)
+    if tp % 1:
+        cores = f"{n['n_cores_used']:g} cores at LNC {per_rank:g}, PP {pp:g}, DP {dp:g}"
+        raise UnreadableRowError(f"n_cores_used: {cores} leave no whole TP")
+    return int(tp), int(pp), int(dp), None if math.isnan(n["lnc"]) else int(n["lnc"])
 
 
-def _precision(text: str) -> Precision:
-    text = text.lower()
+def _precision(printed: str) -> Precision:
+    text = printed.lower()
+    if text and not FORMATS.search(text):
+        raise UnreadableRowError(f"precision {shown(printed)}: names no format that the rules know")
     if "fp8" in text and "expert" in text:
         return replace(load.precision("bf16"), name="fp8-experts", experts="fp8")
     if text == "fp32-autocast":
@@ -252,46 +302,60 @@ def _where(instance: str) -> str:
     return gpu[1].lower() if gpu else instance.split(" ")[0].lower()
 
 
-def _lengths(row: Mapping[str, str], cells: Mapping[str, str]) -> dict[str, float]:
+def _lengths(n: Mapping[str, float], cells: Mapping[str, str]) -> dict[str, float]:
     """Prompt, output, context and compiled maximum of a row, each by the contract or by what the row says."""
-    given, out, seq = number(row["input_len"]), number(row["output_len"]), number(row["seq_len"])
+    given, out, seq = n["input_len"], n["output_len"], n["seq_len"]
     total = given + out
     return {
         "input_tokens": _first(given, number(cells["prompt"]), seq),
         "output_tokens": _first(out, seq - given if seq > given else math.nan),
-        "prompt": _length(cells["prompt"], row, _first(given, seq)),
-        "context": _length(cells["context"], row, _first(total, seq, given)),
+        "prompt": _length(cells["prompt"], n, _first(given, seq)),
+        "context": _length(cells["context"], n, _first(total, seq, given)),
         "max_context": _first(seq, total, given, number(cells["context"]), number(cells["prompt"])),
     }
 
 
 def _compiled_batch(note: str, policy: str, batch: float, replicas: int) -> float:
     """Sequences of the compiled graph: the row's, a number, "total:N" over all replicas, or what the note says."""
-    if policy.startswith("note:"):
-        found = re.search(policy.removeprefix("note:"), note)
-        return max(float(found[1]), batch) if found else batch
-    stated = number(policy.removeprefix("total:")) / (replicas if policy.startswith("total:") else 1)
-    return max(batch, _first(stated, batch))
+    found = re.search(policy.removeprefix("note:"), note) if policy.startswith("note:") else None
+    stated = number(found[1] if found else policy.removeprefix("total:"))
+    if found and not 1 <= stated <= MOST:
+        raise UnreadableRowError(f"note: a compiled batch of {shown(found[1])}: allowed are numbers from 1 to {MOST}")
+    return max(batch, _first(stated / (replicas if policy.startswith("total:") else 1), batch))
+
+
+def _scale(meaning: str, printed: str, override: str) -> float:
+    """Base units in the unit of a row, which must be one of its meaning; an override "MB=MiB" says what one means."""
+    unit = printed.partition(" ")[0]
+    before, _, after = override.partition("=")
+    fits = [units for end, units in UNITS.items() if meaning.endswith(end) or meaning.startswith(end)]
+    known = fits[0] if fits else TIMES
+    if unit not in known:
+        raise UnreadableRowError(f"unit {shown(printed)}: units of {meaning} are {', '.join(known)}")
+    return known[after if unit == before else unit]
 
 
 def reading(row: Mapping[str, str], models: Mapping[str, Any] | None = None) -> Reading:
     """What a row means; raises UnreadableRowError with the reason for a row that cannot be predicted."""
+    for name in COLUMNS:
+        if len(row[name]) > LONGEST_CELL:
+            raise UnreadableRowError(f"{name}: a cell of {len(row[name])} characters; allowed are {LONGEST_CELL}")
     cells, reason = contract(row)
     if not cells["meaning"]:
-        raise UnreadableRowError(f"no rule gives a meaning to metric {row['metric']!r} of kind {row['kind']!r}")
+        raise UnreadableRowError(
+            f"no rule gives a meaning to metric {shown(row['metric'])} of kind {shown(row['kind'])}"
+        )
     if cells["meaning"] == "set-aside":
-        raise UnreadableRowError(reason or f"metric {row['metric']!r} has no counterpart in the model")
-    unit = (cells["unit"] or row["unit"]).split(" ")[0]
-    if unit not in SCALES:
-        raise UnreadableRowError(f"unit {row['unit']!r} is unknown; known are {sorted(SCALES)}")
-    batch = _first(number(row["batch"]), 1.0)
-    weight = float(cells["weight"] or 1)
-    mapping = _mapping(row, number(cells["replicas"]))
+        raise UnreadableRowError(reason or f"metric {shown(row['metric'])} has no counterpart in the model")
+    scale, model = _scale(cells["meaning"], row["unit"], cells["unit"]), model_of(row["workload"], models)
+    n = counts(row)
+    mapping = _mapping(n, number(cells["replicas"]))
+    batch, weight = _first(n["batch"], 1.0), float(cells["weight"] or 1)
     if cells["batch"].startswith("total"):
         batch = max(1.0, batch / mapping[2])
-    found = Reading(
+    return Reading(
         meaning=cells["meaning"],
-        model=model_of(row["workload"], models),
+        model=model,
         where=_where(row["instance"]),
         stack=cells["stack"],
         mapping=mapping,
@@ -299,12 +363,9 @@ def reading(row: Mapping[str, str], models: Mapping[str, Any] | None = None) -> 
         batch=batch,
         compiled_batch=_compiled_batch(row["note"], cells["batch"], batch, mapping[2]),
         percentile=cells["percentile"],
-        scale=SCALES[unit],
+        scale=scale,
         rounding=float(cells["rounding"] or 0),
         weight=weight,
         reason="" if weight else reason,
-        **_lengths(row, cells),
+        **_lengths(n, cells),
     )
-    if batch < 1 or found.compiled_batch < 1:
-        raise UnreadableRowError(f"batch {row['batch']!r} is no number of sequences")
-    return found

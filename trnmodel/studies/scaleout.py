@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from trnmodel.arguments import listed, number, numbers
 from trnmodel.catalog import load, systems
 from trnmodel.catalog.systems import System
 from trnmodel.formulas import clos as network
@@ -105,15 +106,16 @@ def reach(port_bits_per_s: Iterable[float]) -> pd.DataFrame:
     """
     import pandas as pd
 
-    switch, port, layers = np.meshgrid(switch_bits_per_s(), np.array([*port_bits_per_s]), [2, 3], indexing="ij")
+    ports = np.ravel(numbers("port_bits_per_s", port_bits_per_s, 1))
+    switch, port, layers = np.meshgrid(switch_bits_per_s(), ports, [2, 3], indexing="ij")
     sized = network.clos(switch_bits_per_s=switch, port_bits_per_s=port, layers=layers)
     labels = {
         "switch": map(_tera, switch.ravel()),
         "switch_bits_per_s": switch.ravel(),
         "port": (f"{p / BITS / GBIT:g}G" for p in port.ravel()),
     }
-    numbers = {"layers": layers, "radix": sized.radix, "endpoints": sized.endpoints}
-    return pd.DataFrame({**labels, **{name: value.ravel() for name, value in numbers.items()}})
+    sizes = {"layers": layers, "radix": sized.radix, "endpoints": sized.endpoints}
+    return pd.DataFrame({**labels, **{name: value.ravel() for name, value in sizes.items()}})
 
 
 def nic(system: str | System) -> dict[str, float]:
@@ -199,8 +201,8 @@ def port_choice(system: str | System, chips: float, port_bits_per_s: Iterable[fl
     """
     import pandas as pd
 
-    attach, rows = nic(system), []
-    for port in port_bits_per_s:
+    attach, rows, chips = nic(system), [], number("chips", chips, 1)
+    for port in np.ravel(numbers("port_bits_per_s", port_bits_per_s, 1)).tolist():
         planes = attach["planes"] if attach["nic_bits_per_s"] >= attach["planes"] * port else 1
         given = attach | {"port_bits_per_s": port, "planes": planes}
         for switch in switch_bits_per_s():
@@ -225,7 +227,7 @@ def rates(names: Iterable[str | System]) -> pd.DataFrame:
     import pandas as pd
 
     rows = []
-    for spec in map(systems.system, names):
+    for spec in map(systems.system, listed("names", names)):
         out, up = spec.scaleout_bytes_per_s_per_dir, spec.chip.scaleup_bytes_per_s_per_dir
         rows.append(
             {

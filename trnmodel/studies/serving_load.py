@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from trnmodel.arguments import TINY, integers, listed, number, numbers, refuse
 from trnmodel.catalog import load
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.studies.serving_tables import Deployment, stacked
@@ -62,7 +63,7 @@ def frontiers(
 
     names = "system precision tp ep batch tokens_per_s_per_user tokens_per_s_per_chip bound network_share".split()
     frames = []
-    for system, precision in product(systems, precisions):
+    for system, precision in product(listed("systems", systems), listed("precisions", precisions)):
         if _computes(system, precision):
             ask = {"context": context, "precision": precision}
             found = _frontier(model, system, ask).assign(system=system, precision=precision)
@@ -80,7 +81,7 @@ def _frontier(model: str, system: str, ask: Mapping[str, Any]) -> pd.DataFrame:
         frontier(model, system, Degrees(tp=tp, ep=ep), batches=ep * PER_RANK, **ask)
         for ep in expert_degrees(system, model)
     ]
-    table = pd.concat(parts).sort_values("tokens_per_s_per_user", ascending=False)
+    table = pd.concat(parts).sort_values("tokens_per_s_per_user", ascending=False, kind="stable")
     best = table.tokens_per_s_per_chip.cummax() == table.tokens_per_s_per_chip
     return table[best].drop_duplicates(["tokens_per_s_per_user", "tokens_per_s_per_chip"]).iloc[::-1]
 
@@ -90,7 +91,7 @@ def at_interactivity(table: pd.DataFrame, tokens_per_s_per_user: Iterable[float]
     import pandas as pd
 
     rows = []
-    for wanted in tokens_per_s_per_user:
+    for wanted in np.ravel(numbers("tokens_per_s_per_user", tokens_per_s_per_user)).tolist():
         for (system, precision), line in table.groupby(["system", "precision"], sort=False):
             enough = line[line.tokens_per_s_per_user >= wanted]
             best = enough.loc[enough.tokens_per_s_per_chip.idxmax()].to_dict() if len(enough) else {}
@@ -109,11 +110,11 @@ def expert_networks(
     table : pandas.DataFrame
         system, chips, batch_per_chip, network_s, time_s, network_share. [-]
     """
-    each = np.asarray(batch_per_chip, dtype=float)
+    each, over = np.ravel(numbers("batch_per_chip", batch_per_chip, TINY)), np.array(integers("chips", chips))
     frames = {}
-    for system in systems:
-        mapping = Degrees(tp=site(system).ranks_per_chip, ep=np.asarray(chips))
-        batch = each[:, None] * np.asarray(chips)
+    for system in listed("systems", systems):
+        mapping = Degrees(tp=site(system).ranks_per_chip, ep=over)
+        batch = each[:, None] * over
         found = decode_step(model, system, mapping, batch=batch, context=context, precision=precision).to_frame()
         found["batch_per_chip"] = found.batch / found.ep
         frames[system] = found[found.valid].rename(columns={"ep": "chips"})
@@ -136,6 +137,8 @@ def capacity_requests_per_s(
 
     .. math:: \lambda_{cont} = \frac{B}{o\,t(B) + B\,P}, \qquad \lambda_{static} = \frac{B}{P(B) + (o - 1)\,t(B)}
     """
+    max_batch, output_tokens = number("max_batch", max_batch, 1), number("output_tokens", output_tokens, 1)
+    input_tokens = number("input_tokens", input_tokens, 1)
     middle, longest = input_tokens + output_tokens / 2, input_tokens + output_tokens
     step_s = d.decode(batch=max_batch, context=middle, max_context=longest).require_valid().time_s
     one_s, all_s = d.prefill(input_tokens=input_tokens, batch=np.array([1.0, max_batch]), max_context=longest).time_s
@@ -156,9 +159,9 @@ def load_curves(
     table : pandas.DataFrame
         mode, requests_per_s and the columns of `Serving`; NaN and a reason beyond saturation. [-]
     """
-    shape = {"input_tokens": input_tokens, "output_tokens": output_tokens}
+    shape, share = {"input_tokens": input_tokens, "output_tokens": output_tokens}, numbers("shares", shares, TINY)
     full = next(iter(capacity_requests_per_s(d, max_batch, **shape).values()))
-    ask = d.ask | shape | {"requests_per_s": full * np.asarray(shares, dtype=float), "max_batch": max_batch}
+    ask = d.ask | shape | {"requests_per_s": full * share, "max_batch": max_batch}
     return stacked({mode: serve(**ask, **how).to_frame() for mode, how in MODES.items()}, "mode")
 
 
@@ -207,9 +210,9 @@ def drafts(
     ranks = Degrees(tp=d.mapping.tp, lnc=d.mapping.lnc)
     small = replace(d, model=draft_model, mapping=ranks)
     draft_s = small.decode(batch=np.maximum(batch / d.mapping.ep, 1), context=context).require_valid().time_s
-    share = np.asarray(acceptance, dtype=float)
+    share = np.atleast_1d(numbers("acceptance", acceptance, 0.0, 1.0))
     frames = []
-    for n in draft_tokens:
+    for n in integers("draft_tokens", draft_tokens):
         step_s = float(d.decode(batch=batch, context=context, new_tokens=n + 1).time_s + n * draft_s)
         made = tokens_per_step(n, share)
         columns = {"acceptance": share, "tokens_per_step": made, "step_s": step_s, "speedup": made * plain_s / step_s}
@@ -231,7 +234,7 @@ def split_phases(
 
     ask = {"batch": batch, "input_tokens": input_tokens, "output_tokens": output_tokens, "precision": d.precision}
     rows = []
-    for system in prefill_systems:
+    for system in listed("prefill_systems", prefill_systems):
         if not _computes(system, d.precision):
             continue
         tp = _powers(system)
@@ -241,6 +244,8 @@ def split_phases(
     names = (
         "prefill_s transfer_s transfer_bytes step_s ttft_s prefill_chips_per_decode_chip tokens_per_s_per_chip".split()
     )
+    if not rows:
+        refuse("prefill_systems", prefill_systems, f"none of their chips computes in {d.precision}")
     return pd.concat(rows, ignore_index=True)[["prefill_system", "prefill_tp", *names]]
 
 
@@ -248,5 +253,8 @@ def ratios(
     d: Deployment, prefill_systems: Iterable[str], batch: float, input_tokens: float, output_tokens: Iterable[float]
 ) -> pd.DataFrame:
     """`split_phases` over the length of the answers, below each other with `output_tokens`."""
-    asked = {tokens: split_phases(d, prefill_systems, batch, input_tokens, tokens) for tokens in output_tokens}
+    asked = {
+        tokens: split_phases(d, prefill_systems, batch, input_tokens, tokens)
+        for tokens in np.ravel(numbers("output_tokens", output_tokens, 1))
+    }
     return stacked(asked, "output_tokens")

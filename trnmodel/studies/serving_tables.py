@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from trnmodel.arguments import number, numbers
 from trnmodel.catalog import load
 from trnmodel.catalog.stacks import IDEAL, Efficiencies, efficiencies
 from trnmodel.catalog.systems import system as read_system
@@ -136,7 +137,7 @@ def operators(d: Deployment, batch: float, context: float) -> pd.DataFrame:
     ]
     table = pd.DataFrame(rows)
     table["longer_s"] = table[["compute_s", "memory_s"]].max(axis=1)
-    return table.sort_values("longer_s", ascending=False, ignore_index=True)
+    return table.sort_values("longer_s", ascending=False, kind="stable", ignore_index=True)
 
 
 def efficiency_table(e: Efficiencies) -> pd.DataFrame:
@@ -174,7 +175,7 @@ def regimes(d: Deployment, batches: ArrayLike = BATCHES, contexts: ArrayLike = C
     table : pandas.DataFrame
         software, batch, context, bound (a resource, or that it does not fit), time_s and each resource's time. [-]
     """
-    batch, context = (np.atleast_1d(np.asarray(x, dtype=float)) for x in (batches, contexts))
+    batch, context = np.atleast_1d(numbers("batches", batches, 1)), np.atleast_1d(numbers("contexts", contexts, 1))
     found = {one.e.id: one.decode(batch=batch[:, None], context=context).to_frame() for one in (d, d.ideal)}
     table = stacked(found, "software").rename(columns={"tokens": "context"})
     table["bound"] = np.where(table.valid, table.bound, DOES_NOT_FIT)
@@ -196,7 +197,7 @@ def turning_points(table: pd.DataFrame) -> pd.DataFrame:
 
 def prompts(d: Deployment, input_tokens: ArrayLike) -> pd.DataFrame:
     """Prefill time over the prompt's length: padded to the bucket, and exact; and how much is padding."""
-    tokens = np.asarray(input_tokens, dtype=float)
+    tokens = np.atleast_1d(numbers("input_tokens", input_tokens, 1))
     policies = {"compiled bucket": d, "exact length": replace(d, stack=replace(d.e, prompt_bucket="exact"))}
     found = {name: one.prefill(input_tokens=tokens).to_frame() for name, one in policies.items()}
     table = stacked(found, "policy").rename(columns={"tokens": "input_tokens"})
@@ -216,9 +217,9 @@ def chunks(d: Deployment, input_tokens: float, chunk_tokens: Iterable[float], ba
     """
     import pandas as pd
 
+    input_tokens, rows = number("input_tokens", input_tokens, 1), []
     step_s = float(d.decode(batch=batch, context=input_tokens).require_valid().time_s)
-    rows = []
-    for chunk in chunk_tokens:
+    for chunk in np.ravel(numbers("chunk_tokens", chunk_tokens, 1)).tolist():
         past = np.arange(0.0, input_tokens, chunk)
         pieces = d.prefill(input_tokens=np.minimum(chunk, input_tokens - past), past=past).require_valid().time_s
         rows.append(
@@ -237,7 +238,7 @@ def prefixes(d: Deployment, input_tokens: float, shares: ArrayLike) -> pd.DataFr
     """Prefill of a prompt of which a share is cached already; each part pads to its own bucket."""
     import pandas as pd
 
-    share = np.asarray(shares, dtype=float)
+    share, input_tokens = np.atleast_1d(numbers("shares", shares, 0.0, 1.0)), number("input_tokens", input_tokens, 1)
     new = np.maximum(np.round(input_tokens * (1 - share)), 1)
     step = d.prefill(input_tokens=new, past=input_tokens - new).require_valid()
     columns = {"prefix_share": share, "new_tokens": new, "compiled_tokens": step.compiled_tokens, "time_s": step.time_s}

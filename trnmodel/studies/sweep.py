@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from trnmodel.arguments import flag, refuse, shown
 from trnmodel.catalog.load import nearest
 
 if TYPE_CHECKING:
@@ -16,32 +18,73 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+MOST_POINTS = 10**8
+NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+UNNAMED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
 
 def _is_numeric(values: Any) -> bool:
-    return np.asarray(values).dtype.kind in "biuf"
+    """Whether values are one number or a flat list of them; what is ragged or nested is a list of categories."""
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        return False
+    return array.dtype.kind in "iuf" and array.ndim <= 1 and array.size > 0
 
 
-def _listed(values: Any) -> list:
-    is_list = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str)
-    return list(values) if is_list else [values]
+def _listed(name: str, values: Any) -> list:
+    """The values of an argument: the items of a list, a tuple, a range, an array or a Series, else the one value."""
+    if isinstance(values, Set | Iterator):
+        refuse(
+            f"grid[{shown(name)}]", values, "allowed are one value, or values in a list, a range, an array, a Series"
+        )
+    if isinstance(values, Sequence) and not isinstance(values, str | bytes):
+        found = list(values)
+    else:  # an array or a Series lists its items; one of no dimension is its item
+        found = values.tolist() if hasattr(values, "tolist") else values
+        found = found if isinstance(found, list) else [found]
+    if not found:
+        refuse(f"grid[{shown(name)}]", values, "allowed is at least one value")
+    return found
 
 
-def _check_names(function: Callable, grid: Mapping[str, Any]) -> None:
-    parameters = inspect.signature(function).parameters
-    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-        return
-    for name in grid:
-        if name not in parameters:
-            near = nearest(name, parameters)
-            raise ValueError(f"grid: {name!r} is no argument of {function.__name__}; nearest: {near}")
+def _checked(function: Callable, grid: Mapping[str, Any]) -> None:
+    """Refuse a function whose arguments have no names, and names of the grid that are not those of its arguments."""
+    if not isinstance(grid, Mapping) or not grid or not all(isinstance(name, str) for name in grid):
+        refuse("grid", grid, "allowed is a mapping of names of arguments to values, at least one")
+    if not callable(function):
+        refuse("function", function, "allowed is a function")
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # some functions written in C do not say
+        refuse("function", function, "allowed is a function whose arguments have names")
+    called = shown(getattr(function, "__name__", type(function).__name__))
+    named = [p.name for p in parameters if p.kind in NAMED]
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+        for name in grid:
+            if name not in named:
+                raise ValueError(f"grid: {shown(name)} is no argument of {called}; nearest: {nearest(name, named)}")
+    missing = [p.name for p in parameters if p.default is p.empty and p.kind not in UNNAMED and p.name not in grid]
+    if missing:
+        raise ValueError(f"grid: arguments {missing} of {called} are missing")
+
+
+def _flat(name: Any, column: Any, shape: tuple[int, ...]) -> np.ndarray:
+    try:
+        return np.broadcast_to(np.asarray(column), shape).ravel()
+    except ValueError:
+        found = shown(getattr(column, "shape", column))
+    raise ValueError(f"function: {shown(name)} of its answer, {found}, does not fit numbers of the grid in {shape}")
 
 
 def _columns(result: Any, shape: tuple[int, ...]) -> dict[str, np.ndarray]:
+    if result is None:
+        refuse("function", result, "its answer may be numbers, a mapping of them, or a result with .to_frame()")
     if hasattr(result, "to_frame"):
         frame = result.to_frame()
         return {name: frame[name].to_numpy() for name in frame.columns}
     outputs = result if isinstance(result, Mapping) else {"value": result}
-    return {name: np.broadcast_to(np.asarray(column), shape).ravel() for name, column in outputs.items()}
+    return {name: _flat(name, column, shape) for name, column in outputs.items()}
 
 
 def _one_case(function: Callable, categories: dict[str, Any], numbers: dict[str, np.ndarray]) -> pd.DataFrame:
@@ -51,10 +94,14 @@ def _one_case(function: Callable, categories: dict[str, Any], numbers: dict[str,
     axes = dict(zip(numbers, np.ix_(*numbers.values()), strict=True)) if numbers else {}
     shape = tuple(len(values) for values in numbers.values())
     outputs = _columns(function(**categories, **axes), shape)
-    inputs = {name: np.broadcast_to(axis, shape).ravel() for name, axis in axes.items()}
+    rows = max([math.prod(shape), *map(len, outputs.values())])
+    columns = {name: np.broadcast_to(axis, shape).ravel() for name, axis in axes.items()} | outputs
+    for name, column in columns.items():
+        if len(column) not in (1, rows):
+            raise ValueError(f"function: {len(column)} rows of {shown(name)} for {rows} points of the grid")
+        columns[name] = np.broadcast_to(column, rows)
     labels = {name: getattr(value, "id", getattr(value, "name", value)) for name, value in categories.items()}
-    rows = max((len(column) for column in outputs.values()), default=1)
-    return pd.DataFrame({**labels, **inputs, **outputs}, index=range(rows))
+    return pd.DataFrame({name: [label] * rows for name, label in labels.items()} | columns, index=range(rows))
 
 
 def sweep(
@@ -65,10 +112,11 @@ def sweep(
     Parameters
     ----------
     function : callable
-        A broadcasting function that returns an array, a mapping of arrays, or a result with `.to_frame()`.
+        A broadcasting function that returns an array, a mapping of arrays, or a result with `.to_frame()`. What it
+        raises is raised here.
     grid : mapping
-        Argument name to value or values. Numbers span broadcast axes of a single call; anything else (names, objects)
-        is a category, and every combination of categories is one call.
+        Argument name to value or values. Numbers span broadcast axes of a single call; anything else (names, objects,
+        yes and no) is a category, and every combination of categories is one call. At most 10^8 points.
     executor : concurrent.futures.Executor, optional
         Runs the calls; any executor with `.map` serves. Default: this thread.
     progress : bool
@@ -82,7 +130,7 @@ def sweep(
     Raises
     ------
     ValueError
-        A grid name that is no argument of the function.
+        The grid does not name the arguments of the function, has no values or too many, or an answer does not fit it.
 
     Examples
     --------
@@ -94,10 +142,16 @@ def sweep(
     import pandas as pd
     from tqdm.auto import tqdm
 
-    _check_names(function, grid)
+    _checked(function, grid)
+    if isinstance(executor, type) or not (executor is None or callable(getattr(executor, "map", None))):
+        refuse("executor", executor, "allowed is an executor with .map, such as those of concurrent.futures")
+    hidden = not flag("progress", progress)
     numbers = {name: np.atleast_1d(values) for name, values in grid.items() if _is_numeric(values)}
-    lists = {name: _listed(values) for name, values in grid.items() if name not in numbers}
+    lists = {name: _listed(name, values) for name, values in grid.items() if name not in numbers}
+    points = math.prod(map(len, [*numbers.values(), *lists.values()]))
+    if points > MOST_POINTS:
+        raise ValueError(f"grid: {points} points; allowed are up to {MOST_POINTS}")
     cases = [dict(zip(lists, combination, strict=True)) for combination in itertools.product(*lists.values())]
-    run = executor.map if executor else map
+    run = map if executor is None else executor.map
     frames = run(_one_case, itertools.repeat(function), cases, itertools.repeat(numbers))
-    return pd.concat(tqdm(frames, total=len(cases), disable=not progress, leave=False), ignore_index=True)
+    return pd.concat(tqdm(frames, total=len(cases), disable=hidden, leave=False), ignore_index=True)

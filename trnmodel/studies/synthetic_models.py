@@ -11,17 +11,20 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
+from trnmodel.arguments import chosen, listed, number, numbers, refuse
 from trnmodel.catalog import load
-from trnmodel.result import require_choice
-from trnmodel.units import TRILLION
+from trnmodel.units import BILLION, TRILLION
 from trnmodel.workloads.config import read_json
-from trnmodel.workloads.shipped import MODELS, catalog
+from trnmodel.workloads.shipped import MODELS, aliases, catalog
 from trnmodel.workloads.transformer import Transformer
 from trnmodel.workloads.transformer import model as read_model
 
 if TYPE_CHECKING:
     import pandas as pd
+
+SMALLEST, LARGEST = BILLION, 100 * TRILLION  # parameters of a synthetic model
 
 
 class Growth(msgspec.Struct, frozen=True):
@@ -45,6 +48,18 @@ def growth() -> Mapping[str, tuple[Growth, ...]]:
 
 
 @cache
+def bases() -> list[str]:
+    """Shipped models that every rule can grow.
+
+    Examples
+    --------
+    >>> "deepseek-v3" in bases(), "gpt2" in bases()
+    (True, False)
+    """
+    keys = {row.key for rows in growth().values() for row in rows}
+    return [name for name, row in catalog().items() if keys <= set(read_json(MODELS / row.file))]
+
+
 def synthetic(total_params: float, rule: str = "together", base: str = "deepseek-v3") -> Transformer:
     """A mixture of experts of about so many parameters, grown from a public one by a rule of ours.
 
@@ -56,11 +71,17 @@ def synthetic(total_params: float, rule: str = "together", base: str = "deepseek
     >>> synthetic(671026404352, "width").total_params, synthetic(4e12, "experts").total_params
     (671026404352, 3999861588992)
     """
-    rows = require_choice("rule", rule, growth())
-    start = read_model(base)
+    if not isinstance(base, str) or base.lower() not in aliases():
+        refuse("base", base, "allowed is the name of a model of the catalog")
+    size, rows = number("total_params", total_params, SMALLEST, LARGEST), chosen("rule", rule, growth())
+    return _grown(size, rule, rows, read_model(base))
+
+
+@cache
+def _grown(total_params: float, rule: str, rows: tuple[Growth, ...], start: Transformer) -> Transformer:
     values = dict(read_json(MODELS / catalog()[start.id].file))
     if missing := {row.key for row in rows} - set(values):
-        raise ValueError(f"base={base!r}: its configuration has no {sorted(missing)}, which rule {rule!r} grows")
+        refuse("base", start.id, f"its configuration has no {sorted(missing)}, which rule {rule!r} grows")
     ratio = total_params / start.total_params
     for row in rows:
         if row.power:
@@ -95,7 +116,7 @@ def family(rules: Iterable[str], sizes: Iterable[float], base: str = "deepseek-v
     import pandas as pd
 
     rows = []
-    for rule, size in product(rules, sizes):
+    for rule, size in product(listed("rules", rules), np.ravel(numbers("sizes", sizes)).tolist()):
         grown = synthetic(size, rule, base)
         c = grown.outline()
         width = min(term.cut.inner for term in grown.terms() if term.kind == "experts")

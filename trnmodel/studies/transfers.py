@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from trnmodel.arguments import integer, numbers, refuse
 from trnmodel.catalog import load, systems
 from trnmodel.catalog.specs import Precision
 from trnmodel.catalog.systems import System
@@ -45,6 +46,8 @@ def distances(system: str | System) -> pd.DataFrame:
     import pandas as pd
 
     spec, index = systems.system(system), load.value(FIBRE, "group_index")
+    if np.isnan(spec.scaleout_bytes_per_s_per_dir):
+        refuse("system", spec.id, "no scale-out rate of it is published")
     optics = [fact for fact in load.facts_rows().values() if fact.quantity == "reach_m"]
     ways = [("same top of rack", 1, 0.0), ("same pod", 3, 0.0), ("other pod", 5, 0.0)]
     # spine to spine: one more switch than between pods
@@ -108,7 +111,7 @@ def kv_transfer(
     import pandas as pd
 
     spec, model, precision = systems.system(system), read_model(model), load.precision(precision)
-    chips, tokens = min(chips, spec.domain_chips), np.asarray([*tokens], dtype=float)
+    chips, tokens = min(integer("chips", chips), spec.domain_chips), np.atleast_1d(numbers("tokens", tokens, 1))
     ranks = chips * spec.chip.cores / spec.chip.lnc_default
     step = prefill(model, spec, Mapping(tp=ranks), batch=1, input_tokens=tokens, precision=precision)
     cache = np.array([float(model.kv_bytes(context, precision.kv)) for context in tokens])

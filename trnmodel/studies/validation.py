@@ -4,26 +4,34 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import io
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trnmodel.arguments import TINY, refuse, shown
 from trnmodel.catalog import load
 from trnmodel.catalog.load import DATA
 from trnmodel.catalog.specs import Chip
 from trnmodel.catalog.stacks import Efficiencies, efficiencies
 from trnmodel.catalog.systems import System, system
-from trnmodel.studies.readings import COLUMNS, NEEDED, Reading, UnreadableRowError, number, reading
+from trnmodel.studies.readings import COLUMNS, NEEDED, Reading, UnreadableRowError, number, reading, text
+from trnmodel.units import MIB
 from trnmodel.workloads.inference import MemoryFit, Step, decode_step, memory_fit, prefill
 from trnmodel.workloads.site import site
+from trnmodel.workloads.transformer import Transformer
+from trnmodel.workloads.transformer import model as read_model
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MAX_ROWS = 1_000_000
+MAX_FILE_BYTES, MAX_ROWS = 64 * MIB, 100_000
+JUDGED = "predicted error low high meaning model stack configuration weight set_aside skipped".split()
 FITTED_UP = ("share", "bytes_per_s")
 Tune = Callable[[Efficiencies], Efficiencies]
 
@@ -35,7 +43,7 @@ def machine(r: Reading) -> System | Chip:
             return find(r.where)
         except ValueError:
             continue
-    raise UnreadableRowError(f"instance {r.where!r} is unknown")
+    raise UnreadableRowError(f"instance {shown(r.where)} is unknown")
 
 
 def _stack(r: Reading, tune: Tune | None) -> Efficiencies:
@@ -198,6 +206,8 @@ def predict(r: Reading, tune: Tune | None = None) -> float:
         )
     if not math.isfinite(value):
         raise UnreadableRowError("the model has no figure for a part of this row")
+    if not value > 0:
+        raise UnreadableRowError("the model gives nothing for what this row measures")
     return value
 
 
@@ -242,7 +252,7 @@ def _configuration(r: Reading, predicted: float) -> str:
         r.where,
         r.stack,
         r.mapping,
-        str(r.model),
+        str(getattr(r.model, "id", r.model)),
         r.compiled_batch,
         r.percentile,
         f"{predicted:.9g}",
@@ -250,22 +260,61 @@ def _configuration(r: Reading, predicted: float) -> str:
     return hashlib.sha1(repr(question).encode()).hexdigest()[:12]
 
 
+def _content(path: Path) -> str:
+    """The text of a regular file of at most 64 MiB; bytes that are no UTF-8 become replacement characters."""
+    allowed = f"allowed is a readable CSV file, a regular one of at most {MAX_FILE_BYTES // MIB} MiB"
+    try:
+        if not path.is_file():
+            refuse("rows", str(path), f"not a readable CSV file: {allowed}")
+        with path.open("rb") as stream:
+            content = stream.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        refuse("rows", str(path), f"not a readable CSV file ({error.strerror}): {allowed}")
+    if len(content) > MAX_FILE_BYTES:
+        refuse("rows", str(path), f"the file is too large: {allowed}")
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        refuse("rows", str(path), f"the file is UTF-16: {allowed}, in UTF-8")
+    return content.decode("utf-8-sig", errors="replace")
+
+
+def _from_csv(path: Path) -> pd.DataFrame:
+    """The rows of a CSV file, cells as text; a short row ends in blank cells."""
+    import pandas as pd
+
+    reader = csv.reader(io.StringIO(_content(path), newline=""), strict=True)
+    try:
+        lines = list(islice(reader, MAX_ROWS + 2))
+    except csv.Error as error:
+        refuse("rows", str(path), f"not a readable CSV file: line {reader.line_num}: {error}")
+    if not lines:
+        refuse("rows", str(path), "not a readable CSV file: it is empty")
+    header = lines[0]
+    if len(lines) > MAX_ROWS + 1:
+        refuse("rows", str(path), f"more than {MAX_ROWS} rows")
+    for number_, line in enumerate(lines, start=1):
+        if len(line) > len(header):
+            refuse("rows", str(path), f"record {number_} has {len(line)} cells for {len(header)} columns")
+    filled = [line + [""] * (len(header) - len(line)) for line in lines[1:] if line]
+    return pd.DataFrame(filled, columns=header, dtype=str)
+
+
 def _table(rows: pd.DataFrame | str | Path) -> pd.DataFrame:
-    """The rows as a DataFrame of text, refused with one clear error where they are not such a table."""
+    """The rows as a DataFrame, refused with one clear error where they are not such a table."""
     import pandas as pd
 
     if isinstance(rows, (str, Path)):
-        try:
-            rows = pd.read_csv(rows, dtype=str, keep_default_na=False, quoting=csv.QUOTE_MINIMAL, nrows=MAX_ROWS + 1)
-        except (OSError, UnicodeDecodeError, ValueError) as error:
-            raise ValueError(f"rows={str(rows)!r}: not a readable CSV file: {error}") from None
+        rows = _from_csv(Path(rows))
     if not isinstance(rows, pd.DataFrame):
-        raise ValueError(f"rows={type(rows).__name__}: expected a DataFrame or the path of a CSV file")
-    missing = [name for name in NEEDED if name not in rows.columns]
+        refuse("rows", rows, "allowed is a DataFrame or the path of a CSV file")
+    names = [name for name in rows.columns if isinstance(name, str)]
+    missing = [name for name in NEEDED if name not in names]
     if missing:
         raise ValueError(f"rows: columns {missing} are missing; the format has {COLUMNS}")
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise ValueError(f"rows: columns {shown(twice)} are given more than once")
     if len(rows) > MAX_ROWS:
-        raise ValueError(f"rows: {len(rows)} rows; at most {MAX_ROWS}")
+        raise ValueError(f"rows: {len(rows)} rows; allowed are at most {MAX_ROWS}")
     return rows
 
 
@@ -274,9 +323,34 @@ def read_rows(rows: pd.DataFrame | str | Path) -> list[dict[str, str]]:
     return _texts(_table(rows))
 
 
-def _texts(rows: pd.DataFrame) -> list[dict[str, str]]:
-    frame = rows.reindex(columns=COLUMNS).astype(object)
-    return frame.where(frame.notna(), "").astype(str).to_dict("records")
+def _texts(table: pd.DataFrame) -> list[dict[str, str]]:
+    cells = [table[name].tolist() if name in table.columns else [""] * len(table) for name in COLUMNS]
+    return [dict(zip(COLUMNS, map(text, row), strict=True)) for row in zip(*cells, strict=True)]
+
+
+def read_models(models: Mapping[str, Any] | None) -> dict[str, Transformer]:
+    """The models that a caller gives by workload name, each read once."""
+    found = {}
+    for name, value in ({} if models is None else _named(models)).items():
+        try:
+            found[text(name)] = read_model(value)
+        except ValueError as error:
+            raise ValueError(f"models[{shown(name)}]: {error}") from None
+    return found
+
+
+def _named(models: Any) -> Mapping[str, Any]:
+    if not isinstance(models, Mapping) or not all(isinstance(name, str) for name in models):
+        refuse("models", models, "allowed is a mapping of workload names to models")
+    return models
+
+
+def measure(row: Mapping[str, str]) -> float:
+    """The measured value of a row, in the row's unit; raises UnreadableRowError for none."""
+    measured = number(row["value"])
+    if not measured >= TINY:
+        raise UnreadableRowError(f"value {shown(row['value'])} is no positive number")
+    return measured
 
 
 def _judge(row: dict[str, str], models: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -284,13 +358,10 @@ def _judge(row: dict[str, str], models: Mapping[str, Any] | None) -> dict[str, A
     blank = dict.fromkeys(("predicted", "error", "low", "high"), math.nan)
     blank |= dict.fromkeys(("meaning", "model", "stack", "configuration", "set_aside"), "") | {"weight": 0.0}
     try:
-        r = reading(row, models)
+        r, measured = reading(row, models), measure(row)
         value, low, high = (end / r.scale for end in _interval(r))
     except UnreadableRowError as reason:
         return blank | {"skipped": str(reason)}
-    measured = number(row["value"])
-    if not measured > 0 or math.isinf(measured):
-        return blank | {"skipped": f"value {row['value']!r} is no positive number"}
     return {
         "predicted": value,
         "error": value / measured - 1,
@@ -309,11 +380,14 @@ def _judge(row: dict[str, str], models: Mapping[str, Any] | None) -> dict[str, A
 def validate(rows: pd.DataFrame | str | Path, models: Mapping[str, Any] | None = None) -> pd.DataFrame:
     """Predict measured rows from their own columns.
 
+    A row that cannot be read or predicted says why and spoils no other. Blank cells (nothing, None, NaN) are unknown;
+    lengths, degrees, batch and cores are numbers from 1, as tables print them.
+
     Parameters
     ----------
     rows : DataFrame or path
         Measurements in the columns of `data/measured.csv`; of these instance, workload, metric, value and unit must
-        be there. [-]
+        be there. A file is a regular one, UTF-8, of at most 64 MiB; at most 100,000 rows. [-]
     models : mapping, optional
         Workload name to model (an id, the path of a config.json, or an object), asked before the alias table. [-]
 
@@ -328,10 +402,10 @@ def validate(rows: pd.DataFrame | str | Path, models: Mapping[str, Any] | None =
     Raises
     ------
     ValueError
-        What is given is no such table.
+        What is given is no such table, or one of the models is none.
     """
     import pandas as pd
 
-    table = _table(rows)
-    judged = pd.DataFrame([_judge(row, models) for row in _texts(table)], index=table.index)
-    return pd.concat([table.drop(columns=[name for name in judged if name in table]), judged], axis=1)
+    table, known = _table(rows), read_models(models)
+    judged = pd.DataFrame([_judge(row, known) for row in _texts(table)], index=table.index, columns=JUDGED)
+    return pd.concat([table.drop(columns=[name for name in JUDGED if name in table.columns]), judged], axis=1)

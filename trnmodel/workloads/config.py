@@ -42,7 +42,9 @@ TOP_K = "num_experts_per_tok|experts_per_token"
 
 _TASK = re.compile("For[A-Z]")
 _ENDINGS = ("WithLMHeadModel", "LMHeadModel", "EncoderModel", "TextModel", "Model")
-_QUOTED, _BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL), re.compile(rb"[][{}]")
+_QUOTED = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_LEVEL = [(byte in b"[{") - (byte in b"]}") for byte in range(256)]
+_NO_BRACKETS = bytes(byte for byte in range(256) if not _LEVEL[byte])
 _POSITIVE = ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "rope_theta")
 _MISSING = object()
 
@@ -101,7 +103,7 @@ def _content(path: Path, origin: str) -> bytes:
         path = path / "config.json" if stat.S_ISDIR(path.stat().st_mode) else path
         state = path.stat()
         content = b""
-        if stat.S_ISREG(state.st_mode):  # a pipe would be waited for, a device has no end
+        if stat.S_ISREG(state.st_mode) and state.st_size:  # pipes and kernel logs would be waited for
             with path.open("rb") as stream:
                 content = stream.read(MAX_FILE_BYTES + 1)
     except FileNotFoundError:
@@ -119,8 +121,8 @@ def _content(path: Path, origin: str) -> bytes:
 
 def _depth(content: bytes) -> int:
     """How deeply lists and objects of a JSON text are nested."""
-    brackets = _BRACKET.findall(_QUOTED.sub(b"", content))
-    return max(accumulate(1 if bracket in b"[{" else -1 for bracket in brackets), default=0)
+    brackets = _QUOTED.sub(b"", content).translate(None, _NO_BRACKETS)
+    return max(accumulate(map(_LEVEL.__getitem__, brackets)), default=0)
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -167,8 +169,11 @@ class Fields:
             return next(iter(found.values()), None)
         return next((self.defaults[name] for name in names if name in self.defaults), None)
 
-    def _name(self, keys: str) -> str:
-        return next((name for name in keys.split("|") if self.values.get(name) is not None), keys.split("|")[0])
+    def name(self, keys: str) -> str:
+        """The key of a quantity that the file uses."""
+        names = keys.split("|")
+        given = [name for name in names if name in self.values]
+        return next((name for name in given if self.values[name] is not None), (given or names)[0])
 
     def optional(self, keys: str, high: int = MAX_WIDTH, low: int = 1) -> int | None:
         """A whole number from low to high, or None where the file and the architecture give none."""
@@ -176,21 +181,21 @@ class Fields:
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            self.refuse(self._name(keys), f"allowed are whole numbers from {low} to {high}", value)
+            self.refuse(self.name(keys), f"allowed are whole numbers from {low} to {high}", value)
         return value
 
     def integer(self, keys: str, high: int = MAX_WIDTH, low: int = 1) -> int:
         """A whole number that the file must give (or the architecture fixes)."""
         value = self.optional(keys, high, low)
         if value is None:
-            self.refuse(keys.split("|")[0], f"missing; needed is a whole number from {low} to {high}", None)
+            self.refuse(self.name(keys), f"missing; needed is a whole number from {low} to {high}", None)
         return value
 
     def flag(self, keys: str) -> bool:
         """True or false; false where neither file nor architecture says."""
         value = self.raw(keys)
         if value is not None and not isinstance(value, bool):
-            self.refuse(self._name(keys), "allowed are true and false", value)
+            self.refuse(self.name(keys), "allowed are true and false", value)
         return bool(value)
 
     def text(self, key: str, choices: Iterable[str]) -> str:
@@ -206,9 +211,9 @@ class Fields:
         if value is None:
             return None
         if not isinstance(value, list) or not all(isinstance(word, str) and word in allowed for word in value):
-            self.refuse(self._name(keys), f"allowed are lists of {allowed}", value)
+            self.refuse(self.name(keys), f"allowed are lists of {allowed}", value)
         if length is not None and len(value) != length:
-            self.refuse(self._name(keys), f"has {len(value)} entries for {length} layers", value)
+            self.refuse(self.name(keys), f"has {len(value)} entries for {length} layers", value)
         return tuple(value)
 
     def layer_numbers(self, key: str, n_layers: int) -> frozenset[int] | None:
@@ -271,6 +276,7 @@ def read_fields(values: Mapping[str, Any], origin: str) -> Fields:
     chosen = values if inner is None else inner
     if inner is not None and "tie_word_embeddings" in values:
         chosen = {"tie_word_embeddings": values["tie_word_embeddings"], **inner}
+    origin = origin if inner is None else f"{origin}: text_config"
     model_type, task = _architecture(chosen, origin, values)
     for key in _POSITIVE:
         number = chosen.get(key)

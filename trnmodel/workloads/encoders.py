@@ -68,7 +68,7 @@ def _task_head(f: Fields, hidden: int, width: int, vocabulary: int) -> tuple[Par
 def _encoder_layers(f: Fields, hidden: int) -> Layer:
     n, heads = f.integer(LAYERS, MAX_LAYERS), f.integer(HEADS, MAX_HEADS)
     if hidden % heads:
-        f.refuse("hidden_size", f"must be a multiple of num_attention_heads={heads}", hidden)
+        f.refuse(f.name(HIDDEN), f"must be a multiple of {f.name(HEADS)}={heads}", hidden)
     head_dim = hidden // heads
     attention = Attention(kind="bidirectional", heads=heads, kv_heads=heads, qk_dim=head_dim, v_dim=head_dim)
     mixer = grouped_attention(hidden, attention, qkv_bias=True, out_bias=True)
@@ -116,6 +116,13 @@ def _cross_attention(hidden: int, attention: Attention) -> tuple[Part, ...]:
     return (*_only("decode", q, o), *_only("prefill", kv))
 
 
+def _is_gated(f: Fields) -> bool:
+    kind = f.raw("feed_forward_proj")
+    if kind is not None and not isinstance(kind, str):
+        f.refuse("feed_forward_proj", 'allowed is the name of an activation, with "gated-" where it is gated')
+    return str(kind).startswith("gated")
+
+
 def t5(f: Fields) -> Plan:
     """T5: an encoder over the source, a decoder with cross-attention; relative positions, RMS norms."""
     hidden, vocabulary = f.integer("d_model"), f.integer("vocab_size", MAX_TABLE)
@@ -123,7 +130,7 @@ def t5(f: Fields) -> Plan:
     n = f.integer("num_layers", MAX_LAYERS)
     dims = {"heads": heads, "kv_heads": heads, "qk_dim": width, "v_dim": width}
     kinds = {kind: Attention(kind=kind, **dims) for kind in ("bidirectional", "causal", "cross")}
-    ffn = dense_ffn(hidden, f.integer("d_ff"), gated=str(f.raw("feed_forward_proj")).startswith("gated"))
+    ffn = dense_ffn(hidden, f.integer("d_ff"), gated=_is_gated(f))
     encoder = Layer(
         name="bidirectional attention + dense",
         count=n,

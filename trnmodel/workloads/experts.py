@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from trnmodel.workloads.blocks import Part, expert_ffn
-from trnmodel.workloads.config import EXPERTS, INNER, MAX_EXPERTS, MAX_LAYERS, TOP_K, Fields
+from trnmodel.workloads.config import EXPERTS, INNER, LAYERS, MAX_EXPERTS, MAX_LAYERS, TOP_K, Fields
 from trnmodel.workloads.families import Decoder, dense_block, hidden_size
+
+FIRST_DENSE = "first_k_dense_replace|num_dense_layers"
 
 
 def expert_counts(f: Fields) -> tuple[int, int]:
     """Experts and how many of them a token uses."""
     experts, top_k = f.integer(EXPERTS, MAX_EXPERTS), f.integer(TOP_K, MAX_EXPERTS)
     if top_k > experts:
-        f.refuse("num_experts_per_tok", f"more than the {experts} experts there are", top_k)
+        f.refuse(f.name(TOP_K), f"more than the {experts} experts of {f.name(EXPERTS)}", top_k)
     return experts, top_k
 
 
@@ -46,9 +48,9 @@ def leading_dense_experts(f: Fields, n: int, correction: bool = False) -> list[t
     inner = f.integer("moe_intermediate_size")
     shared = inner * (f.optional("n_shared_experts|num_shared_experts", MAX_EXPERTS, 0) or 0)
     sparse = expert_ffn(hidden_size(f), inner, experts, top_k, correction=correction, shared_inner=shared)
-    first = f.integer("first_k_dense_replace|num_dense_layers", MAX_LAYERS, 0)
+    first = f.integer(FIRST_DENSE, MAX_LAYERS, 0)
     if first > n:
-        f.refuse("first_k_dense_replace", f"more than the {n} layers there are", first)
+        f.refuse(f.name(FIRST_DENSE), f"more than the {n} layers of {f.name(LAYERS)}", first)
     step = f.optional("moe_layer_freq", MAX_LAYERS) or 1
     rule = ["sparse" if i >= first and i % step == 0 else "dense" for i in range(n)]
     types = f.words("mlp_layer_types", ("dense", "sparse"), n) or rule

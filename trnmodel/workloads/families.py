@@ -111,12 +111,11 @@ def head_counts(f: Fields, width_key: str = "head_dim") -> tuple[int, int, int]:
     heads = f.integer(HEADS, MAX_HEADS)
     kv_heads = f.optional("num_key_value_heads", MAX_HEADS) or heads
     if heads % kv_heads:
-        f.refuse("num_key_value_heads", f"must divide num_attention_heads={heads}", kv_heads)
+        f.refuse("num_key_value_heads", f"must divide {f.name(HEADS)}={heads}", kv_heads)
     head_dim = f.optional(width_key)
     if head_dim is None and hidden_size(f) % heads:
-        f.refuse(
-            "hidden_size", f"must be a multiple of num_attention_heads={heads} where head_dim is absent", hidden_size(f)
-        )
+        wanted = f"must be a multiple of {f.name(HEADS)}={heads} where {width_key.split('|')[0]} is absent"
+        f.refuse(f.name(HIDDEN), wanted, hidden_size(f))
     return heads, kv_heads, head_dim or hidden_size(f) // heads
 
 
@@ -174,7 +173,9 @@ def outer_parts(f: Fields, norm: Part, *, head_bias: bool = False, width: int | 
 def class_count(f: Fields) -> int:
     """Classes of a classifier: as labelled, else as counted."""
     labels = f.raw("id2label")
-    return len(labels) if isinstance(labels, dict) and labels else f.integer("num_labels", MAX_TABLE)
+    if labels is not None and not isinstance(labels, dict):
+        f.refuse("id2label", "allowed is an object of labels")
+    return len(labels) if labels else f.integer("num_labels", MAX_TABLE)
 
 
 def learned_positions(f: Fields, beyond: int, width: int) -> Part:

@@ -55,7 +55,6 @@ def _gather_share(where: Device, gather: str, row_bytes: Numeric) -> Numeric:
     "none": they lie beside each other. "dereference": the engines index them where they lie. "rows" and "permute": DMA
     fetches each token's row; "permute" writes them sorted to HBM first and reads them back.
     """
-    choice("gather", gather, GATHER)
     if gather == "dereference" and not load.value(where.core.id, "indirect_access"):
         refuse("gather", gather, f"{where.core.id} has no indirect access; use 'rows' or 'permute'")
     if gather in ("none", "dereference"):
@@ -66,6 +65,7 @@ def _gather_share(where: Device, gather: str, row_bytes: Numeric) -> Numeric:
 def _traffic(where: Device, m, n, k, groups, stored: tuple, gather: str, blocks: tuple, keep: Numeric) -> _Traffic:
     """Traffic with blocks in SBUF; `keep` is the share of the DMA rate that a transpose on the way leaves."""
     left_size, weight_size, out_size = stored
+    choice("gather", gather, GATHER)
     left, out, weights = np.multiply(m, k) * left_size, np.multiply(m, n) * out_size, np.multiply(k, n) * weight_size
     left_row, weight_row, out_row = np.multiply(k, left_size), np.multiply(n, weight_size), np.multiply(n, out_size)
     passes = 2.0 if gather == "permute" else 1.0

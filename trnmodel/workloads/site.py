@@ -7,9 +7,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from trnmodel.arguments import integer, refuse
+from trnmodel.arguments import instance, integer, refuse
 from trnmodel.catalog.specs import Chip
-from trnmodel.catalog.systems import System, system
+from trnmodel.catalog.systems import System, find
 from trnmodel.fabric.groups import Same
 
 FULL_PARTITIONS = 128
@@ -55,25 +55,25 @@ class Site:
         return self.chip.core.vector.clock_hz if self.chip.core else np.inf
 
 
-def site(where: str | System | Chip, lnc: int | None = None) -> Site:
+def site(where: str | System | Chip, lnc: int | None = None, argument: str = "system") -> Site:
     """The rank of a system, or of a bare chip of which there are as many as wanted.
 
-    Raises ValueError for an unknown system, or where the chip does not allow the logical core size.
+    Raises ValueError for an unknown system, naming the `argument`, or where the chip does not allow the logical core.
     """
     lnc = None if lnc is None else integer("lnc", lnc)
-    return _named_site(where, lnc) if isinstance(where, str) else _site(Same(where), lnc)
+    if isinstance(where, str):
+        return _named_site(where, lnc, argument)
+    return _site(Same(instance(argument, where, System | Chip, "an id, a System or a Chip")), lnc)
 
 
 @lru_cache(maxsize=256)
-def _named_site(name: str, lnc: int | None) -> Site:
-    return _site(Same(system(name)), lnc)
+def _named_site(name: str, lnc: int | None, argument: str) -> Site:
+    return _site(Same(find(name, argument)), lnc)
 
 
 @lru_cache(maxsize=256)
 def _site(key: Same, lnc: int | None) -> Site:
     where = key.it
-    if not isinstance(where, (System, Chip)):
-        refuse("system", where, "allowed are an id, a System and a Chip")
     return _chip_site(where if isinstance(where, Chip) else where.chip, where, lnc)
 
 

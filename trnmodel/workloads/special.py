@@ -37,6 +37,7 @@ from trnmodel.workloads.families import (
     qk_norm_params,
 )
 
+BLOCKS = "layers_block_type|layer_types"
 SINGLE_BLOCKS = {
     "M": "linear_attention",
     "*": "full_attention",
@@ -53,7 +54,7 @@ GPT2 = Decoder(
 def _rotary_marks(f: Fields, n: int) -> list[int]:
     """1 for each layer with rotary positions, 0 for each without."""
     listed, step = f.raw("no_rope_layers"), f.integer("no_rope_layer_interval", MAX_LAYERS)
-    if not listed:
+    if listed is None or listed == []:
         return [int((i + 1) % step != 0) for i in range(n)]
     if (
         not isinstance(listed, list)
@@ -206,14 +207,14 @@ def jamba(f: Fields) -> Plan:
 def _block_pattern(f: Fields) -> list[str]:
     """The single block of each layer, from a list of words or a pattern of letters."""
     n = f.optional(LAYERS, MAX_LAYERS)
-    listed = f.raw("layers_block_type|layer_types")
+    listed = f.raw(BLOCKS)
     pattern = listed if listed is not None else f.raw("hybrid_override_pattern")
-    key = "layers_block_type" if listed is not None else "hybrid_override_pattern"
+    key = f.name(BLOCKS) if listed is not None else "hybrid_override_pattern"
     blocks = [SINGLE_BLOCKS.get(str(block), block) for block in pattern] if isinstance(pattern, (list, str)) else []
     if not blocks or not set(map(str, blocks)) <= set(SINGLE_BLOCKS.values()):
         f.refuse(key, f"allowed are {sorted(set(SINGLE_BLOCKS.values()))} or the letters M * - E", pattern)
     if len(blocks) > MAX_LAYERS or (n is not None and n != len(blocks)):
-        f.refuse(key, f"has {len(blocks)} entries for num_hidden_layers={n}", pattern)
+        f.refuse(key, f"has {len(blocks)} entries for {f.name(LAYERS)}={n}", pattern)
     return blocks
 
 

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from trnmodel.arguments import choice, instance
 from trnmodel.catalog.load import precision as read_precision
 from trnmodel.catalog.specs import Chip, Precision
-from trnmodel.catalog.stacks import Efficiencies, efficiencies
+from trnmodel.catalog.stacks import Efficiencies, find
 from trnmodel.catalog.systems import System
 from trnmodel.fabric.groups import Same
 from trnmodel.formulas.moe import expert_blocks, experts_read
@@ -62,7 +62,7 @@ def setting(
     mapping = Mapping() if mapping is None else mapping
     instance("mapping", mapping, Mapping, "a Mapping, such as Mapping(tp=8)")
     at = site(system, mapping.lnc)
-    given = model(model_), at, read_precision(precision), Same(efficiencies(at.chip, stack)), phase
+    given = model(model_), at, read_precision(precision), Same(find(at.chip, stack, "efficiencies")), phase
     return _kept(*given, mapping.key) if mapping.key else _resolved(*given, mapping)
 
 

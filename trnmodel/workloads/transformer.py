@@ -201,6 +201,7 @@ class Transformer:
 
         Attention is "full" as Megatron-LM defines MFU, or "causal"; recomputation is no model work.
         """
+        choice("attention", attention, op.MASKS)
         if self.reads_source:
             raise ValueError(f"{self.id}: training work of an encoder-decoder is not defined by one sequence length")
         return (1 + BACKWARD_OVER_FORWARD) * self.prefill_flop(numbers("seq", seq), attention=attention, logits="all")

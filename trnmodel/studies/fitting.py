@@ -1,0 +1,89 @@
+"""Fits that end at the same answer on every machine: a line by its own normal equations, and soft-L1 least squares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+LOSS_SCALE = 0.1  # a logarithmic error from which on a row counts by its size, no longer by its square
+STEP = 1e-5  # of a central difference: its square and the last bits over it are both below 1e-10
+TOLERANCE = 1e-8
+LARGEST = 3.0  # change of a logarithm
+
+
+def line(x: ArrayLike, y: ArrayLike, weights: ArrayLike = 1.0) -> tuple[float, float]:
+    r"""Base and slope of the line through points by weighted least squares: two unknowns, two normal equations.
+
+    .. math:: s = \frac{\sum w (x - \bar x)(y - \bar y)}{\sum w (x - \bar x)^2}, \qquad b = \bar y - s \bar x
+
+    Parameters
+    ----------
+    x, y, weights : numeric
+        Points, two of them at least with different x, and what each counts. [-]
+
+    Returns
+    -------
+    base, slope : float
+        In the unit of y, and of y over x. [-]
+
+    Examples
+    --------
+    >>> line([1, 2, 3], [5, 7, 9])
+    (3.0, 2.0)
+    """
+    x, y, w = np.broadcast_arrays(*(np.asarray(values, dtype=float) for values in (x, y, weights)))
+    middle_x, middle_y = (w * x).sum() / w.sum(), (w * y).sum() / w.sum()
+    slope = (w * (x - middle_x) * (y - middle_y)).sum() / (w * (x - middle_x) ** 2).sum()
+    return float(middle_y - slope * middle_x), float(slope)
+
+
+def constants(
+    errors: Callable[[NDArray], Sequence[float] | NDArray],
+    first: ArrayLike,
+    low: ArrayLike = -LARGEST,
+    high: ArrayLike = LARGEST,
+) -> NDArray:
+    """Positive constants that make logarithms of errors smallest in soft-L1, to the four digits that `data/` prints.
+
+    The unknowns are logarithms counted from one at the start, since SciPy takes the length of its first step and its
+    tolerance from their size: from zero, a start moved by 1e-14 ends the search at once. Differences are central with a
+    fixed step, and only a step that changes nothing ends the search. That leaves 2e-8 of an answer open; what is beyond
+    four digits tells of the machine and not of the rows.
+
+    Parameters
+    ----------
+    errors : callable
+        Logarithms of predicted over measured for an array of constants. [-]
+    first : numeric
+        Where the search starts; a zero stays. [-]
+    low, high : numeric
+        Least and largest change of a logarithm. [-]
+
+    Returns
+    -------
+    values : numeric
+        In the units of `first`. [-]
+
+    Examples
+    --------
+    >>> constants(lambda c: np.log(c / [2.0, 0.125]), [1.0, 1.0]).tolist()
+    [2.0, 0.125]
+    """
+    from scipy.optimize import least_squares
+
+    first = np.asarray(first, dtype=float)
+    least, most = (np.broadcast_to(1.0 + np.asarray(end), first.shape) for end in (low, high))
+
+    def at(x: NDArray) -> NDArray:
+        return np.asarray(errors(first * np.exp(x - 1.0)), dtype=float)
+
+    def slopes(x: NDArray) -> NDArray:
+        sides = [(np.maximum(x - step, least), np.minimum(x + step, most)) for step in STEP * np.eye(x.size)]
+        return np.stack([(at(up) - at(down)) / (up - down).sum() for down, up in sides], axis=1)
+
+    search = {"ftol": None, "gtol": None, "xtol": TOLERANCE, "x_scale": 0.1}
+    start = np.clip(np.ones_like(first), least, most)
+    found = least_squares(at, start, slopes, (least, most), loss="soft_l1", f_scale=LOSS_SCALE, **search)
+    return np.array([float(f"{value:.4g}") for value in first * np.exp(found.x - 1.0)])
