@@ -18,6 +18,7 @@ T = TypeVar("T")
 
 TINY, HUGE = 1e-30, 1e30
 SHOWN = 80
+DEEPEST = 16  # dimensions; NumPy broadcasts 32 iterators, a result takes some of its own
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = SHOWN
 _REPR.maxlevel = 3
@@ -52,13 +53,16 @@ def refuse(name: str, value: Any, allowed: str) -> NoReturn:
 
 def _array(value: Any) -> NDArray | None:
     """A number or an array of numbers as floats; None for anything else."""
+    if isinstance(value, np.ma.MaskedArray | bytes | bytearray | memoryview):
+        return None
     try:
         array = np.asarray(value)
     except ValueError:  # ragged, or nested without end
         return None
     if array.dtype.kind == "O" and all(type(item) is int and abs(item) <= HUGE for item in array.flat):
         array = array.astype(float)  # whole numbers beyond 64 bits
-    return array.astype(float, copy=False) if array.dtype.kind in "iuf" and array.size else None
+    usable = array.dtype.kind in "iuf" and array.size and array.ndim <= DEEPEST
+    return array.astype(float, copy=False) if usable else None
 
 
 def numbers(

@@ -10,6 +10,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -21,6 +23,7 @@ from .judge import CPU_S, little_memory
 CASES = 20_000
 PEAK_BYTES = 2 * 2**30
 SHOWN = 40
+VARIANTS = 8
 DIGITS = "0123456789"
 
 
@@ -47,9 +50,27 @@ def made_up(rng: np.random.Generator) -> str:
     return f"np.full({tuple(rng.integers(0, 4, rng.integers(1, 4)).tolist())}, {number})"
 
 
-def drawn(of: list[Call], rng: np.random.Generator) -> Case:
+def works(call: Call, codes: dict[str, str]) -> bool:
+    """Whether a call takes its arguments."""
+    try:
+        call.function(**call.arguments(codes))
+    except ValueError:
+        return False
+    return True
+
+
+def variants(call: Call, rng: np.random.Generator) -> list[dict[str, str]]:
+    """A few sets of ordinary arguments of a call, that of its base first."""
+    return [
+        {},
+        *filter(partial(works, call), (ordinary.draw(call, rng) for _ in range(VARIANTS if call.ordinary else 0))),
+    ]
+
+
+def drawn(of: list[tuple[Call, list[dict[str, str]]]], rng: np.random.Generator) -> Case:
     """A random call, its other arguments ordinary, with one to three of its arguments spoiled."""
-    call = of[rng.integers(len(of))]
+    call, known = of[rng.integers(len(of))]
+    call = replace(call, base=call.base | known[rng.integers(len(known))])
     names = rng.permutation(list(call.kinds))[: rng.choice([1, 2, 3], p=[0.6, 0.3, 0.1])]
     codes = {}
     for name in map(str, names):
@@ -60,16 +81,27 @@ def drawn(of: list[Call], rng: np.random.Generator) -> Case:
     return Case(call, codes)
 
 
-def weighed() -> list[Call]:
-    """Calls, those with many arguments more often."""
-    return [call for call in calls() for _ in range(min(len(call.kinds), 12))]
+def weighed(rng: np.random.Generator) -> list[tuple[Call, list[dict[str, str]]]]:
+    """Calls with their ordinary arguments, those with many arguments more often."""
+    return [pair for call in calls() for pair in [(call, variants(call, rng))] * min(len(call.kinds), 12)]
+
+
+def sort(found: str) -> str:
+    """The sort of a wrong answer."""
+    sorts = {"names no": "messages that do not name the argument", "accepted": "hostile values accepted",
+             "message": "messages too long or of several lines", "warning": "warnings", "more than": "slow",
+             "prints": "prints"}  # fmt: skip
+    known = next((text for start, text in sorts.items() if found.startswith(start)), "")
+    wrong_number = "silent wrong numbers" if " = " in found.split(":")[0] else "exceptions other than documented errors"
+    return known or wrong_number
 
 
 def run(seed: int, number: int) -> int:
     """Judge so many hostile calls and the ordinary ones; the number of failures."""
-    rng, of = np.random.default_rng(seed), weighed()
+    rng = np.random.default_rng(seed)
+    of = weighed(rng)
     faults: list[tuple[str, str]] = []
-    slowest, owners = (0.0, ""), Counter()
+    slowest, sorts = (0.0, ""), Counter()
     for _ in range(number):
         case = drawn(of, rng)
         if any(case.call.kind(name).skips(value) for name, value in case.values().items()):
@@ -79,12 +111,14 @@ def run(seed: int, number: int) -> int:
         slowest = max(slowest, (time.process_time() - start, case.line()))
         if found:
             faults.append((case.line(), found))
-            owners[case.call.owner] += 1
+            sorts[sort(found)] += 1
     kept = [(row["call"], found) for row in ordinary.rows() if (found := ordinary.fault(row))]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     limits = [("peak memory", f"{peak} B")] if peak > PEAK_BYTES else []
     limits += [("slowest call", f"{slowest[0]:.1f} s: {slowest[1]}")] if slowest[0] > CPU_S else []
-    say(f"seed {seed:08x}: {number} hostile calls, {len(faults)} wrong answers {dict(owners)}")
+    say(f"seed {seed:08x}: {number} hostile calls, {len(faults)} wrong answers")
+    for name, count in sorts.most_common():
+        say(f"  {count} {name}")
     say(f"{len(ordinary.rows())} ordinary calls, {len(kept)} with other numbers than before")
     say(f"peak memory {peak / 2**20:.0f} MiB; slowest call {slowest[0]:.2f} s of CPU: {slowest[1][:200]}")
     failed = [*faults, *kept, *limits]

@@ -11,7 +11,6 @@ import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,10 +19,10 @@ import pandas as pd
 import trnmodel as tm
 from trnmodel.workloads import serving
 
+from .files import CONFIGS, ROOT, Config, config_file, keys, named_file, table_file
 from .kinds import KINDS, Kind
 from .values import made
 
-ROOT = Path(__file__).resolve().parents[2]
 NOT_TYPED = {
     "Topology": "made by tm.topology",
     "Transformer": "made by tm.model",
@@ -252,6 +251,10 @@ HELPERS: dict[str, Any] = {
     "rate": rate,
     "measured": measured,
     "cell": cell,
+    "Config": Config,
+    "config_file": config_file,
+    "named_file": named_file,
+    "table_file": table_file,
     "frame": frame,
     "nodes": nodes,
     "links": links,
@@ -274,6 +277,12 @@ CHIPS = "chip=['trainium2', 'trainium3', 'trainium1', 'inferentia2']"
 SIZES = "[1, 100, 128, 512, 4096, 5000]"
 
 
+KIN = {  # keys of a configuration that name one quantity
+    "num_local_experts": ("num_experts",),
+    "n_routed_experts": ("num_experts",),
+}
+
+
 def _roots() -> Iterator[Call]:
     yield _call("doors", "tm.chip", "name='trainium2'", "object: name", also={"name": ("chip",)})
     yield _call(
@@ -292,6 +301,11 @@ def _roots() -> Iterator[Call]:
     )
     yield _call("rows", "tm.validate", "rows=measured()", "frame: rows; models: models")
     yield _call("rows", "tm.calibrate", "rows=measured(), groups=('encoder',)", "frame: rows; groups: groups")
+    yield _call("rows", "config_file", "", "config: text", also={"text": ("config.json",)})
+    yield _call("rows", "named_file", "", "file-name: name")
+    yield _call("rows", "table_file", "", "csv: text", also={"text": ("rows",)})
+    for name in CONFIGS:
+        yield Call(f"Config('{name}')", "rows", {}, dict.fromkeys(keys(name), "token"), {}, also=KIN)
     yield Call("cell", "rows", {}, dict.fromkeys(_measured(), "cell"), {})
 
 
@@ -312,7 +326,7 @@ def _specs() -> Iterator[Call]:
     )
     yield _call("main", "tm.Mapping(tp=2).extent", "name='tp'", "choice: name")
     yield _call("doors", "tm.Precision().storage_bytes", "part='weights'", "choice: part")
-    chip, where = tm.chip("trainium2"), tm.system("trn3-nl32x2-pcie160")
+    chip = tm.chip("trainium2")
     yield _replaced("doors", "tm.chip('trainium2')", tm.Chip)
     yield _replaced("doors", "tm.chip('trainium2').core", tm.Core)
     yield _replaced("doors", "tm.chip('trainium2').core.tensor", tm.Engine)
@@ -326,14 +340,15 @@ def _specs() -> Iterator[Call]:
     yield _used("doors", "kernel_on_core('core')", chip.core)
     for engine in ("tensor", "vector", "scalar"):
         yield _used("doors", f"kernel_on_core('{engine}')", getattr(chip.core, engine))
-    yield _used("doors", "fabric_of('trn3-nl32x2-pcie160')", where)
-    yield _used("doors", "fabric_of('trn2.48xlarge')", where)
+    for name in ("trn3-nl32x2-pcie160", "trn2.48xlarge"):
+        yield _used("doors", f"fabric_of('{name}')", tm.system(name))
     yield _used("doors", "steps_of_stack", stack)
 
 
 def _methods() -> Iterator[Call]:
     yield _call("doors", "tm.chip('trainium2').peak", "dtype='bf16'", "choice: dtype; flag: sparse")
     yield _call("doors", "tm.chip('trainium2').hbm_bytes_per_logical_core", "", "integer: lnc")
+    yield _call("doors", "tm.chip('trainium2').logical", "", "integer: lnc")
     yield _call("doors", "tm.chip('trainium2').range", "name='hbm_bytes'", "choice: name")
     yield _call("doors", "tm.system('trn3-nl72x2-pcie160').with_scaleout", "bytes_per_s_per_dir=25e9",
                 "choice: bytes_per_s_per_dir")  # fmt: skip

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from trnmodel.workloads.transformer import Transformer
 
 LONGEST_MESSAGE = 400
 CPU_S = 5.0
-ADDRESS_SPACE_BYTES = 4 * 2**30
+MORE_BYTES = 3 * 2**30
 MOST_DIMENSIONS = 32
 SIGNED = {  # may be below zero by design
     "error": "predicted over measured, less one",
@@ -43,7 +44,10 @@ UNKNOWN = {  # may be NaN where the result is valid
 def little_memory() -> Iterator[None]:
     """An address space that ends before a hostile call can take the machine's memory."""
     before = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE_BYTES, before[1]))
+    used = Path("/proc/self/statm")
+    if used.is_file():
+        pages = int(used.read_text().split()[0])
+        resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MORE_BYTES, before[1]))
     try:
         yield
     finally:
@@ -130,9 +134,8 @@ def insane(result: Any, unknown: bool = False, signed: bool = False) -> str:
         array, seen = np.broadcast_arrays(array, np.asarray(valid, dtype=bool))
         key = name.split(".")[-1]
         nan_ok = unknown or key in UNKNOWN or isinstance(result, Spec)
-        bad = ~np.isfinite(array) & ~(np.isnan(array) & nan_ok) & (key not in ENDLESS) | (array < 0) & (
-            key not in SIGNED
-        )
+        endless = ~np.isfinite(array) & ~(np.isnan(array) & nan_ok) & (key not in ENDLESS)
+        bad = endless | ((array < 0) & (key not in SIGNED and not signed))
         if np.any(bad & seen):
             return f"{name} = {float(array[bad & seen].flat[0])!r}"
     return _unsafe(result)
@@ -187,6 +190,8 @@ def parts(result: Any, properties: bool = True) -> Iterator[tuple[str, Any]]:
 
 def _unsafe(result: Any) -> str:
     """Whether what is to be shown can be shown, and shows text as text."""
+    if isinstance(result, Transformer) and not re.fullmatch(r"[\w. +-]{1,80}", result.id):
+        return f"id {result.id!r} is no plain name"[:120]
     if isinstance(result, Table):
         return "HTML with raw text" if "<img" in result._repr_html_() or "</script" in result._repr_html_() else ""
     if hasattr(result, "to_dict") and type(result).__module__.startswith("altair"):

@@ -8,6 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from .files import TABLES as CSV_TEXTS
+from .files import TEXTS as CONFIG_TEXTS
+from .files import TOKENS
 from .values import CELLS, POOL, USED, as_floats, numeric
 
 
@@ -75,7 +78,6 @@ PAIRS = (
     "{'load':'x'}",
     "{'load':nan}",
     "{'load':None}",
-    "{'load':[0,1]}",
     "{'load':True}",
 )
 TABLES = ("{'bf16':-1}", "{'bf16':'x'}", "{'bf16':None}", "{'bf16':inf}", "{'bf16':True}", "{'bf16':[1,2]}", "{1:2}")
@@ -104,6 +106,12 @@ KINDS = {
     "used-figure": Kind(_never, pool=USED),
     "used-sizes": Kind(
         _never, pool=("()", "(1,)", "(0,)", "(3,)", "(4,4)", "(2**40,)", "(10**6,10**6)", "(1,)*9", "(16,1.0)")
+    ),
+    "token": Kind(_never, pool=TOKENS),
+    "config": Kind(_always, pool=CONFIG_TEXTS),
+    "csv": Kind(_never, pool=CSV_TEXTS),
+    "file-name": Kind(
+        _never, pool=("'<img src=x onerror=alert(1)>.json'", "'a\\nb.json'", "'x'*200+'.json'", "'\\u202e.json'")
     ),
     "cell": Kind(_never, pool=CELLS),
     "frame": Kind(_always),

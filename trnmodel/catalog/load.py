@@ -228,15 +228,16 @@ def nearest(name: str, choices) -> list[str]:
     return [folded[key] for key in close] or sorted(folded.values())[:40]
 
 
-def resolve(kind: str, name: str) -> str:
+def resolve(kind: str, name: str, argument: str = "") -> str:
     """The id of an entity by id or by any name that a source uses for it.
 
-    Raises ValueError with the nearest names for an unknown one.
+    Raises ValueError with the nearest names for an unknown one, naming the `argument` (by default the kind).
     """
     aliases = _aliases(instance("kind", kind, str, "a kind of entity"))
-    instance(kind, name, str, "an id or a name")
+    instance(argument or kind, name, str, "an id or a name")
     if name.lower() not in aliases:
-        raise ValueError(f"{kind}={shown(name)} is unknown; nearest: {', '.join(nearest(name, _spelt(kind)))}")
+        near = ", ".join(nearest(name, _spelt(kind)))
+        raise ValueError(f"{argument or kind}={shown(name)} is unknown; nearest: {near}")
     return aliases[name.lower()]
 
 

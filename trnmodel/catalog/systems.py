@@ -282,11 +282,15 @@ def _system(system_id: str) -> System:
     return System(**kwargs)
 
 
-def _resolved(name: str) -> str:
-    system_id = load.resolve("system", name)
+def find(name: str | System, argument: str) -> System:
+    """A system by id or name for an `argument` of a call."""
+    if isinstance(name, System):
+        return name
+    system_id = load.resolve("system", name, argument)
     if system_id not in systems():
-        raise ValueError(f"system={name!r} is no scale-up domain; nearest: {', '.join(load.nearest(name, systems()))}")
-    return system_id
+        near = ", ".join(load.nearest(name, systems()))
+        raise ValueError(f"{argument}={name!r} is no scale-up domain; nearest: {near}")
+    return _system(system_id)
 
 
 def system(name: str | System, count: int = 1) -> System:
@@ -317,7 +321,7 @@ def system(name: str | System, count: int = 1) -> System:
     >>> system("trn2.48xlarge", count=4).chips
     64
     """
-    found = name if isinstance(name, System) else _system(_resolved(name))
+    found = find(name, "system")
     if type(count) is int and count == 1:
         return found
     return replace(found, count=integer("count", count))

@@ -21,6 +21,7 @@ from trnmodel.units import GB, GBIT
 Numeric = ArrayLike
 
 BYTES_PER_BIT = GBIT / GB
+MOST_PLANES = 1e6
 LIGHT_M_PER_S = 299_792_458.0  # in vacuum; exact, it defines the metre
 
 
@@ -309,8 +310,10 @@ def clos(
     >>> float(clos(switch_bits_per_s=12.8e12, port_bits_per_s=100e9, layers=3).endpoints)
     524288.0
     """
-    counts = {"layers": numbers("layers", layers, 2, 3, whole=True), "planes": numbers("planes", planes, 1, whole=True)}
+    counts = {"layers": numbers("layers", layers, 2, 3, whole=True)}
+    counts["planes"] = numbers("planes", planes, 1, MOST_PLANES, whole=True)
     port = numbers("port_bits_per_s", port_bits_per_s, TINY)
+    together(port_bits_per_s=port, planes=counts["planes"])
     rates = {
         "switch_bits_per_s": switch_bits_per_s,
         "tor_bits_per_s": switch_bits_per_s if tor_bits_per_s is None else tor_bits_per_s,
@@ -346,7 +349,7 @@ def _sizes(oversubscription, chips, *, switch_bits_per_s, tor_bits_per_s, port_b
     impossible = reason_mask(
         np.minimum(r, tor_radix) < 2,
         np.minimum(down, up) < 1,
-        (ports_per_nic != np.floor(ports_per_nic)) | (nics_per_rack < 1),
+        (ports_per_nic != np.floor(ports_per_nic)) | (ports_per_nic < 1) | (nics_per_rack < 1),
         nics > max_nics,
     )
     sizes = {"radix": r, "tor_radix": tor_radix, "down_ports": down, "rails": up, "ports_per_nic": ports_per_nic,

@@ -77,7 +77,7 @@ def busbw_bytes_per_s(collective: str, message_bytes: Numeric, n_ranks: Numeric,
     >>> float(busbw_bytes_per_s("all_gather", 8e9, 4, 2.0))
     3000000000.0
     """
-    m, t = numbers("message_bytes", message_bytes), numbers("time_s", time_s, TINY, unknown=True)
+    m, t = numbers("message_bytes", message_bytes), numbers("time_s", time_s, TINY, np.inf, unknown=True)
     return busbw_factor(collective, n_ranks) * m / t
 
 

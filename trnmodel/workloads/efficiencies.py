@@ -106,13 +106,18 @@ def efficiencies(chip: str | Chip, stack: str | Efficiencies | None = None) -> E
     ValueError
         Unknown stack; the message lists the nearest.
     """
-    entity = load.chip(chip).id
+    return find(load.chip(chip), stack, "stack")
+
+
+def find(chip: Chip, stack: str | Efficiencies | None, argument: str) -> Efficiencies:
+    """A stack by id, or the chip's own, for an `argument` of a call."""
     if isinstance(stack, Efficiencies):
         return stack
-    name = _defaults().get(entity, "ideal") if stack is None else instance("stack", stack, str, "an id or Efficiencies")
-    found = IDEAL if name == "ideal" else _stack(load.resolve("stack", name))
+    own = _defaults().get(chip.id, "ideal")
+    name = own if stack is None else instance(argument, stack, str, "an id or Efficiencies")
+    found = IDEAL if name == "ideal" else _stack(load.resolve("stack", name, argument))
     if not found.sources and found is not IDEAL:
-        refuse("stack", stack, f"a way of writing kernels, for tm.kernel; allowed are {', '.join(stacks())}")
+        refuse(argument, stack, f"a way of writing kernels, for tm.kernel; allowed are {', '.join(stacks())}")
     return found
 
 

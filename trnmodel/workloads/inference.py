@@ -184,7 +184,7 @@ def _optional(name: str, value: Numeric | None) -> NDArray | None:
 
 def _fitting(s: Setting, **given: Numeric | None) -> None:
     """Refuse arrays that do not broadcast, those of the mapping among them."""
-    degrees = {name: getattr(s.mapping, name) for name in DEGREES}
+    degrees = {f"mapping.{name}": getattr(s.mapping, name) for name in DEGREES}
     together(**degrees, **{name: value for name, value in given.items() if value is not None})
 
 
@@ -275,7 +275,7 @@ def decode_step(
     _fitting(s, batch=batch, context=context, new_tokens=new_tokens, expert_imbalance=imbalance, max_context=longest,
              compiled_batch=slots, compute_memory_overlap=overlaps[0], network_overlap=overlaps[1])  # fmt: skip
     if np.any(context < new_tokens):
-        refuse("context", context[()], "must count the new tokens")
+        refuse("new_tokens", new_tokens[()], "allowed are at most those of context, which counts them")
     compiled = bucket(context, s.e.context_bucket, longest)
     runs = batch if slots is None else np.maximum(batch, slots)
     load = decode_load(s, runs, compiled, new_tokens, expert_read, imbalance)

@@ -50,7 +50,8 @@ class Mapping:
             object.__setattr__(self, name, numbers(name, getattr(self, name), 1, whole=True))
         together(**{name: getattr(self, name) for name in DEGREES})
         order = self.placement
-        if not isinstance(order, tuple | list) or sorted(map(str, order)) != sorted(DEGREES):
+        words = isinstance(order, tuple | list) and all(isinstance(name, str) for name in order)
+        if not words or sorted(order) != sorted(DEGREES):
             refuse("placement", order, f"allowed are orders of {DEGREES}")
         object.__setattr__(self, "placement", tuple(order))
         if self.lnc is not None:
@@ -69,7 +70,7 @@ class Mapping:
     def extent(self, name: str) -> tuple[NDArray, NDArray]:
         """Stride between neighbours of a group and the ranks that the group spans, in order of placement."""
         stride = np.ones(())
-        for inner in self.placement[: self.placement.index(name)]:
+        for inner in self.placement[: self.placement.index(choice("name", name, DEGREES))]:
             stride = stride * getattr(self, inner)
         return stride, stride * getattr(self, name)
 

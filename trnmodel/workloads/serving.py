@@ -13,10 +13,10 @@ from trnmodel.catalog.load import precision as read_precision
 from trnmodel.catalog.specs import Chip, Precision
 from trnmodel.catalog.systems import System
 from trnmodel.result import Result, blank, reason_mask
-from trnmodel.workloads.efficiencies import Efficiencies
+from trnmodel.workloads.efficiencies import Efficiencies, find
 from trnmodel.workloads.inference import decode_step, prefill
 from trnmodel.workloads.parallelism import DEGREES, Mapping
-from trnmodel.workloads.site import site
+from trnmodel.workloads.site import Site, site
 from trnmodel.workloads.transformer import Transformer
 from trnmodel.workloads.transformer import model as read_model
 
@@ -201,7 +201,8 @@ def serve(
     ends = asked["input_tokens"], asked["output_tokens"]
     longest = None if max_context is None else numbers("max_context", max_context, 1)
     optional = {name: x for name, x in (("chunk_tokens", chunk), ("max_context", longest)) if x is not None}
-    together(dp=mapping.dp, draft_tokens=draft[0], acceptance=draft[1], draft_step_s=draft[2], **asked, **optional)
+    degrees = {f"mapping.{name}": getattr(mapping, name) for name in DEGREES}
+    together(**degrees, draft_tokens=draft[0], acceptance=draft[1], draft_step_s=draft[2], **asked, **optional)
     if np.any(draft[0] >= np.minimum(*ends)):
         refuse("draft_tokens", draft_tokens, "allowed are fewer than input_tokens and output_tokens")
     ask = {"model": model, "system": system, "mapping": mapping, "precision": precision, "efficiencies": efficiencies}
@@ -336,17 +337,26 @@ def disaggregate(
     together(batch=batch, input_tokens=given, output_tokens=output, transfer_share=reached)
     _mapping("prefill_mapping", prefill_mapping), _mapping("decode_mapping", decode_mapping)
     chosen = read_model(model)
+    sides = [
+        (site(prefill_system, prefill_mapping.lnc, "prefill_system"), prefill_mapping),
+        (site(decode_system, decode_mapping.lnc, "decode_system"), decode_mapping),
+    ]
+    stacks = [
+        find(at.chip, given_stack, f"{name}_efficiencies")
+        for (at, _), name, given_stack in zip(
+            sides, ("prefill", "decode"), (prefill_efficiencies, decode_efficiencies), strict=True
+        )
+    ]
     first = prefill(
         chosen,
-        prefill_system,
+        sides[0][0].where,
         prefill_mapping,
         input_tokens=given,
         precision=precision,
-        efficiencies=prefill_efficiencies,
+        efficiencies=stacks[0],
     )
-    ask = {"precision": precision, "efficiencies": decode_efficiencies, "max_context": given + output}
-    step = decode_step(chosen, decode_system, decode_mapping, batch=batch, context=given + output / 2, **ask)
-    sides = [(prefill_system, prefill_mapping), (decode_system, decode_mapping)]
+    ask = {"precision": precision, "efficiencies": stacks[1], "max_context": given + output}
+    step = decode_step(chosen, sides[1][0].where, decode_mapping, batch=batch, context=given + output / 2, **ask)
     chips, network = zip(*(_replica(*side) for side in sides), strict=True)
     sent = chosen.kv_bytes(given, read_precision(precision).kv) + chosen.state_bytes()
     ratio = first.time_s * batch / (output * step.time_s)
@@ -367,9 +377,8 @@ def disaggregate(
     return Disaggregated(batch=batch, **blank(mask, **times), reason_mask=mask)
 
 
-def _replica(where: str | System | Chip, mapping: Mapping) -> tuple[NDArray, NDArray]:
+def _replica(at: Site, mapping: Mapping) -> tuple[NDArray, NDArray]:
     """Chips of one replica, and the scale-out bandwidth of them all."""
-    at = site(where, mapping.lnc)
     chips = np.ceil(mapping.replica_ranks / at.ranks_per_chip)
     return chips, chips * at.far_link_bytes_per_s
 

@@ -8,9 +8,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.arguments import choice, integer, refuse
+from trnmodel.arguments import choice, instance, integer, refuse
 from trnmodel.catalog.specs import Chip
-from trnmodel.catalog.systems import System, system
+from trnmodel.catalog.systems import System, find
 from trnmodel.fabric.collectives import exchange_s, group_bytes_per_s
 from trnmodel.workloads.efficiencies import Efficiencies
 from trnmodel.workloads.parallelism import Mapping
@@ -94,25 +94,25 @@ class _Same:
         return isinstance(other, _Same) and other.it is self.it
 
 
-def site(where: str | System | Chip, lnc: int | None = None) -> Site:
+def site(where: str | System | Chip, lnc: int | None = None, argument: str = "system") -> Site:
     """The rank of a system, or of a bare chip of which there are as many as wanted.
 
-    Raises ValueError for an unknown system, or where the chip does not allow the logical core size.
+    Raises ValueError for an unknown system, naming the `argument`, or where the chip does not allow the logical core.
     """
     lnc = None if lnc is None else integer("lnc", lnc)
-    return _named_site(where, lnc) if isinstance(where, str) else _site(_Same(where), lnc)
+    if isinstance(where, str):
+        return _named_site(where, lnc, argument)
+    return _site(_Same(instance(argument, where, System | Chip, "an id, a System or a Chip")), lnc)
 
 
 @lru_cache(maxsize=256)
-def _named_site(name: str, lnc: int | None) -> Site:
-    return _site(_Same(system(name)), lnc)
+def _named_site(name: str, lnc: int | None, argument: str) -> Site:
+    return _site(_Same(find(name, argument)), lnc)
 
 
 @lru_cache(maxsize=256)
 def _site(key: _Same, lnc: int | None) -> Site:
     where = key.it
-    if not isinstance(where, (System, Chip)):
-        refuse("system", where, "allowed are an id, a System and a Chip")
     return _chip_site(where if isinstance(where, Chip) else where.chip, where, lnc)
 
 

@@ -12,7 +12,7 @@ from trnmodel.catalog.load import precision as read_precision
 from trnmodel.catalog.specs import Chip, Precision
 from trnmodel.catalog.systems import System
 from trnmodel.formulas.moe import distinct_experts, expert_blocks
-from trnmodel.workloads.efficiencies import Efficiencies, efficiencies
+from trnmodel.workloads.efficiencies import Efficiencies, find
 from trnmodel.workloads.parallelism import Census, Mapping, Shard, census, core_shares, cut_of, shard
 from trnmodel.workloads.site import Site, all_reduce_s, group_s, site
 from trnmodel.workloads.transformer import Transformer, model
@@ -53,7 +53,7 @@ def setting(
     instance("mapping", mapping, Mapping, "a Mapping, such as Mapping(tp=8)")
     chosen, dtypes = model(model_), read_precision(precision)
     at = site(system, mapping.lnc)
-    e = efficiencies(at.chip, stack)
+    e = find(at.chip, stack, "efficiencies")
     return Setting(
         model=chosen,
         system=at.where,
