@@ -243,6 +243,7 @@ def test_what_is_no_number_is_refused_by_the_name_of_its_field(wrong):
         (tm.system("trn2-ultraserver"), {"racks": [1, 2]}, "racks=.*one number"),
         (tm.efficiencies("trainium2"), {"weight_stream_share": 51}, "weight_stream_share=51.*to 1"),
         (tm.efficiencies("trainium2"), {"weight_stream_share": 0}, "weight_stream_share=0"),
+        (tm.efficiencies("trainium2"), {"kv_stream_bytes_per_s": 10**400}, "kv_stream_bytes_per_s=1000"),
         (tm.efficiencies("trainium2"), {"network_overlap": 1.5}, "network_overlap=1.5.*from 0 to 1"),
         (tm.efficiencies("trainium2"), {"hop_s": float("nan")}, "hop_s=nan"),
         (tm.efficiencies("trainium2"), {"kv_head_policy": "copy"}, "kv_head_policy='copy': allowed are even"),

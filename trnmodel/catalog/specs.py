@@ -44,7 +44,7 @@ def _number_check(spec_field: Field) -> Check:
     unknown = default is MISSING or default != default
 
     def check(label: str, value: Any) -> Any:
-        if type(value) in (float, int):
+        if type(value) is float or (type(value) is int and value <= HUGE):
             if low <= value <= reach:
                 return float(min(value, high))
             if unknown and value != value:
