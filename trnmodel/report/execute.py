@@ -105,7 +105,9 @@ class _Kernels:
     def manager(self, folder: Path) -> type[AsyncKernelManager]:
         """Kernel manager for this very interpreter, with sockets and start-up files in a folder of its own."""
         argv = [sys.executable, "-Xfrozen_modules=off", "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-        spec = KernelSpec(argv=argv, env=KERNEL_ENV | {"IPYTHONDIR": str(folder)}, language="python")
+        spec = KernelSpec(
+            argv=argv, env=KERNEL_ENV | {"IPYTHONDIR": str(folder), "TMPDIR": str(folder)}, language="python"
+        )
         processes = self.processes
 
         class Manager(AsyncKernelManager):
