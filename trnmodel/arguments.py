@@ -70,7 +70,8 @@ def numbers(
 ) -> NDArray:
     """A number or an array of numbers from `low` to `high` as floats.
 
-    `unknown` lets NaN pass, where a figure may not be published and the answer is NaN with it.
+    Sizes between 0 and 1e-30 are refused, for quotients of them overflow. `unknown` lets NaN pass, where a figure may
+    not be published and the answer is NaN with it.
 
     Examples
     --------
@@ -81,11 +82,11 @@ def numbers(
     ValueError: n_ranks=[4, 0]: allowed are whole numbers from 1 to 1e+30
     """
     plain = type(value) is float or (type(value) is int and -HUGE <= value <= HUGE)
-    if plain and low <= value <= high and (not whole or value % 1 == 0):
+    if plain and low <= value <= high and not 0 < value < TINY and (not whole or value % 1 == 0):
         return np.asarray(value, dtype=float)
     array = _array(value)
     if array is not None:
-        allowed = (array >= low) & (array <= high)
+        allowed = (array >= low) & (array <= high) & ~((array > 0) & (array < TINY))
         if whole:
             allowed &= array == np.floor(array)
         if np.all(allowed | np.isnan(array) if unknown else allowed):

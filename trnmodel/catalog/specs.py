@@ -45,7 +45,7 @@ def _number_check(spec_field: Field) -> Check:
 
     def check(label: str, value: Any) -> Any:
         if type(value) is float or (type(value) is int and value <= HUGE):
-            if low <= value <= reach:
+            if low <= value <= reach and not 0 < value < TINY:
                 return float(min(value, high))
             if unknown and value != value:
                 return NAN  # one NaN, so that equal specs are equal

@@ -7,6 +7,8 @@ from functools import cache
 from math import inf
 from typing import Literal
 
+import numpy as np
+
 from trnmodel.arguments import instance, refuse
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import Chip, Spec
@@ -64,6 +66,11 @@ class Efficiencies(Spec):
     context_bucket: Bucket = "exact"
     prompt_bucket: Bucket = "exact"
     group_links: GroupLinks = "tiers"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.prefill_experts == "blocks" and not np.all(np.greater_equal(self.expert_block_tokens, 1)):
+            refuse(f"{self.id}: expert_block_tokens", self.expert_block_tokens, "allowed are numbers from 1 for blocks")
 
 
 IDEAL = Efficiencies(id="ideal", name="ideal: nothing lost, nothing padded")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -379,6 +380,16 @@ def _slug(path: Path) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "-", name)[:LONGEST_ID] or "model"
 
 
+def _exists(name: str) -> bool:
+    path = Path(name)
+    try:
+        return (path / "config.json").is_file() if path.is_dir() else path.exists()
+    except OSError as error:  # what cannot be looked up is told when it is read, but for a name that is too long
+        return error.errno != errno.ENAMETOOLONG
+    except ValueError:
+        return True
+
+
 def _is_folder(name: str) -> bool:
     try:
         return bool(name.strip()) and Path(name).is_dir()
@@ -416,5 +427,7 @@ def model(name: str | Path | Transformer) -> Transformer:
     if isinstance(name, str) and (known := aliases().get(asked.strip().lower())):
         return _shipped(known)
     if isinstance(name, Path) or asked.endswith(".json") or _is_folder(asked):
+        if not _exists(asked):
+            refuse("model", asked, "no such file or folder")
         return _read(Path(asked))
     raise ValueError(f"model={shown(name)} is unknown; nearest: {', '.join(nearest(asked, aliases()))}")
