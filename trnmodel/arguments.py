@@ -18,6 +18,7 @@ T = TypeVar("T")
 
 TINY, HUGE = 1e-30, 1e30
 SHOWN = 80
+LONGEST_RANGE = 1e8
 DEEPEST = 16  # dimensions; NumPy broadcasts 32 iterators, a result takes some of its own
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = SHOWN
@@ -55,6 +56,8 @@ def _array(value: Any) -> NDArray | None:
     """A number or an array of numbers as floats; None for anything else."""
     if isinstance(value, np.ma.MaskedArray | bytes | bytearray | memoryview):
         return None
+    if isinstance(value, range) and value[-1:] and abs(value[-1] - value[0]) > LONGEST_RANGE:
+        return None  # it would be written out
     try:
         array = np.asarray(value)
     except ValueError:  # ragged, or nested without end
@@ -140,6 +143,13 @@ def text(name: str, value: Any, longest: int = 200) -> str:
     """Text of at most `longest` characters."""
     if not isinstance(value, str) or len(value) > longest:
         refuse(name, value, f"allowed is text of up to {longest} characters")
+    return value
+
+
+def label(name: str, value: Any) -> str:
+    """Printable text on one line: a name."""
+    if not text(name, value).isprintable():
+        refuse(name, value, "allowed is text on one line, without control characters")
     return value
 
 

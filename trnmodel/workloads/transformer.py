@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.arguments import choice, flag, instance, integer, numbers, refuse, shown, text, together
+from trnmodel.arguments import choice, flag, instance, integer, label, numbers, refuse, shown, together
 from trnmodel.catalog import load
 from trnmodel.catalog.load import nearest
 from trnmodel.catalog.specs import Precision
@@ -54,7 +53,7 @@ class Transformer:
     prediction: tuple[Layer, ...] = ()
 
     def __post_init__(self) -> None:
-        text("id", self.id), text("architecture", self.architecture)
+        label("id", self.id), label("architecture", self.architecture)
         for name, low in (("hidden_size", 1), ("vocab_size", 1), ("max_context", 0)):
             object.__setattr__(self, name, integer(name, getattr(self, name), low))
         for name, kind in (("layers", Layer), ("outer", Part), ("prediction", Layer)):
@@ -380,16 +379,6 @@ def _slug(path: Path) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "-", name)[:LONGEST_ID] or "model"
 
 
-def _exists(name: str) -> bool:
-    path = Path(name)
-    try:
-        return (path / "config.json").is_file() if path.is_dir() else path.exists()
-    except OSError as error:  # what cannot be looked up is told when it is read, but for a name that is too long
-        return error.errno != errno.ENAMETOOLONG
-    except ValueError:
-        return True
-
-
 def _is_folder(name: str) -> bool:
     try:
         return bool(name.strip()) and Path(name).is_dir()
@@ -427,7 +416,5 @@ def model(name: str | Path | Transformer) -> Transformer:
     if isinstance(name, str) and (known := aliases().get(asked.strip().lower())):
         return _shipped(known)
     if isinstance(name, Path) or asked.endswith(".json") or _is_folder(asked):
-        if not _exists(asked):
-            refuse("model", asked, "no such file or folder")
         return _read(Path(asked))
     raise ValueError(f"model={shown(name)} is unknown; nearest: {', '.join(nearest(asked, aliases()))}")
