@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # A slow or busy machine is no failure: nothing here looks at a clock.
-settings.register_profile("trnmodel", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("trnmodel", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("trnmodel")
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -23,7 +23,7 @@ NO_NUMBERS = [
     np.array("x"),
     np.datetime64("2020"),
 ]
-OUTSIDE = [-1, -1e-9, 1e31, 10**400, [10**5000], float("nan"), float("inf"), [1.0, float("nan")]]
+OUTSIDE = [range(10**40), -1, -1e-9, 1e31, 10**400, [10**5000], float("nan"), float("inf"), [1.0, float("nan")]]
 
 
 @pytest.mark.parametrize("value", [*NO_NUMBERS, *OUTSIDE], ids=range(len(NO_NUMBERS + OUTSIDE)))

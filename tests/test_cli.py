@@ -135,6 +135,7 @@ def test_a_report_with_other_parameters_is_replaced_aloud(home):
         ("a" * 300, "a" * 300 + " is no folder that can be written: File name too long"),
         ("dangling", "dangling is no folder that can be written: File exists"),
         ("folder", "folder/small.ipynb is in the way: it is no file"),
+        ("failed", "failed/small.error.ipynb is in the way: it is no file"),
         ("foreign", "foreign/small.ipynb is in the way: it is no report made here"),
         ("paged", "paged/small is in the way: it holds no pages made here"),
         ("no\nscreen\x1b[2J", r"no\nscreen\x1b[2J/small is in the way: it holds no pages made here"),
@@ -143,7 +144,7 @@ def test_a_report_with_other_parameters_is_replaced_aloud(home):
 def test_a_place_that_cannot_be_written_is_refused_before_the_work(home, monkeypatch, folder, line):
     (home / "taken").write_text("mine")
     (home / "dangling").symlink_to("nowhere")
-    for name in ("folder/small.ipynb", "foreign", "paged/small", "no\nscreen\x1b[2J/small"):
+    for name in ("folder/small.ipynb", "failed/small.error.ipynb", "foreign", "paged/small", "no\nscreen\x1b[2J/small"):
         (home / name).mkdir(parents=True)
     (home / "foreign" / "small.ipynb").write_text('{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}')
     before = sorted(home.rglob("*"))

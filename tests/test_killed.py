@@ -38,7 +38,7 @@ chapter.CHAPTERS = home / "notebooks" / "py"
 book.BOOK = home / "book"
 execute.PACKAGE = execute.DATA = book.PACKAGE = home / "none"
 
-def fake_sphinx(builder, source, built, *flags):
+def fake_sphinx(builder, source, built, home, *flags):
     built.mkdir()
     for name in ("index.html", "searchindex.js"):
         pages = sorted(path.read_text() for path in source.rglob("*.ipynb"))
@@ -200,8 +200,9 @@ def test_what_a_killed_run_was_about_to_replace_comes_back_even_if_the_next_fail
 
 
 WAITS = """\
-import os, time
+import os, tempfile, time
 from pathlib import Path
+tempfile.mkdtemp()
 Path({folder!r}, "pid").write_text(str(os.getpid()))
 while not Path({folder!r}, "go").exists():
     time.sleep(0.02)

@@ -372,6 +372,7 @@ HEADER, LINE = ",".join(ROW), ",".join(ROW.values())
     [
         (b"", "empty"),
         (b"\n\n", "missing"),
+        (b"," * 1000, "1001 columns; allowed are at most 1000"),
         (bytes(range(256)), "record 3 has 2 cells for 1 columns"),
         (f"{HEADER}\n{LINE}\n".encode("utf-16"), "UTF-16"),
         (f"{HEADER}\n{LINE},more\n".encode(), "record 2 has 23 cells for 22 columns"),

@@ -18,6 +18,7 @@ T = TypeVar("T")
 
 TINY, HUGE = 1e-30, 1e30
 SHOWN = 80
+LONGEST_RANGE = 1e8
 DEEPEST = 16  # dimensions; NumPy broadcasts 32 iterators, a result takes some of its own
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = SHOWN
@@ -55,6 +56,8 @@ def _array(value: Any) -> NDArray | None:
     """A number or an array of numbers as floats; None for anything else."""
     if isinstance(value, np.ma.MaskedArray | bytes | bytearray | memoryview):
         return None
+    if isinstance(value, range) and value[-1:] and abs(value[-1] - value[0]) > LONGEST_RANGE:
+        return None  # it would be written out
     try:
         array = np.asarray(value)
     except ValueError:  # ragged, or nested without end
@@ -70,7 +73,8 @@ def numbers(
 ) -> NDArray:
     """A number or an array of numbers from `low` to `high` as floats.
 
-    `unknown` lets NaN pass, where a figure may not be published and the answer is NaN with it.
+    Sizes between 0 and 1e-30 are refused, for quotients of them overflow. `unknown` lets NaN pass, where a figure may
+    not be published and the answer is NaN with it.
 
     Examples
     --------
@@ -81,11 +85,11 @@ def numbers(
     ValueError: n_ranks=[4, 0]: allowed are whole numbers from 1 to 1e+30
     """
     plain = type(value) is float or (type(value) is int and -HUGE <= value <= HUGE)
-    if plain and low <= value <= high and (not whole or value % 1 == 0):
+    if plain and low <= value <= high and not 0 < value < TINY and (not whole or value % 1 == 0):
         return np.asarray(value, dtype=float)
     array = _array(value)
     if array is not None:
-        allowed = (array >= low) & (array <= high)
+        allowed = (array >= low) & (array <= high) & ~((array > 0) & (array < TINY))
         if whole:
             allowed &= array == np.floor(array)
         if np.all(allowed | np.isnan(array) if unknown else allowed):
@@ -139,6 +143,13 @@ def text(name: str, value: Any, longest: int = 200) -> str:
     """Text of at most `longest` characters."""
     if not isinstance(value, str) or len(value) > longest:
         refuse(name, value, f"allowed is text of up to {longest} characters")
+    return value
+
+
+def label(name: str, value: Any) -> str:
+    """Printable text on one line: a name."""
+    if not text(name, value).isprintable():
+        refuse(name, value, "allowed is text on one line, without control characters")
     return value
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 
-from trnmodel.arguments import SHOWN, instance, integer, number
+from trnmodel.arguments import SHOWN, instance, integer, number, text
 
 KB, MB, GB, TB = 1e3, 1e6, 1e9, 1e12
 KIB, MIB, GIB, TIB = 2**10, 2**20, 2**30, 2**40
@@ -66,10 +66,10 @@ def format_quantity(value: float, unit: str, digits: int = 4) -> str:
     ('2.9 TB/s', '32 GiB', '667 TFLOP/s')
     """
     value = number("value", value, -math.inf, math.inf, unknown=True)
-    digits = integer("digits", digits, 1, 17)
+    digits, unit = integer("digits", digits, 1, 17), text("unit", unit)
     if not math.isfinite(value):
         return "not published" if math.isnan(value) else f"{value} {unit}".strip()
-    for scale, name in _SCALES.get(instance("unit", unit, str, "a unit as text"), []):
+    for scale, name in _SCALES.get(unit, []):
         if abs(value) >= scale:
             return f"{value / scale:.{digits}g} {name}"
     return f"{value:.{digits}g} {unit}".strip()

@@ -41,9 +41,8 @@ WIDTHS = ["llama-3.1-8b", "llama-3.1-70b", "gpt-oss-120b", "jamba-v0.1", "deepse
 m, context = tm.model(model), input_tokens + output_tokens
 guard.generates(model=m)
 guard.reaches(128, model=m)
-guard.within(1, m.max_context, input_tokens=input_tokens, output_tokens=output_tokens)
-guard.need(context <= m.max_context, f"input_tokens + output_tokens = {context}: {m.id!r} ends at {m.max_context}")
-guard.within(1, 1e9, batch=batch)
+guard.within(1, 1e9, input_tokens=input_tokens, output_tokens=output_tokens, batch=batch)
+guard.spans(context, model=m)
 everyone, kinds, places = (
     list(dict.fromkeys(m if name == m.id else name for name in [*names, m.id])) for names in (SPREAD, KINDS, WIDTHS)
 )

@@ -29,6 +29,8 @@ prefill_systems: list[str] = ["trn1.32xlarge", "trn3-nl72x2-pcie160"]
 interactivity_tokens_per_s: list[float] = [20.0, 40.0, 60.0]
 
 # %% tags=["hide-input"]
+from dataclasses import replace
+
 import numpy as np
 from IPython.display import Markdown
 
@@ -49,17 +51,22 @@ TRAYS += ["trn3-nl72x2-pcie160", "trn3-nl72x2-pex90144", "trn3-nl72x2-pcie320", 
 m, experts_m, draft_m = (tm.model(name) for name in (model, experts_model, draft_model))
 spec, prefill_specs = tm.system(system), [tm.system(name) for name in prefill_systems]
 guard.neuroncore(system=spec)
+guard.computes(spec.chip, precision=precision)
 guard.one_of(stacks(), stack=stack)
 guard.generates(model=m, experts_model=experts_m, draft_model=draft_m)
-guard.routes(experts_model=experts_m)
+guard.routes(64, experts_model=experts_m)
 guard.within(1, 1e6, tp=tp, ep=ep, batch=batch, input_tokens=input_tokens, output_tokens=output_tokens)
 guard.within(1e-3, 1e6, interactivity_tokens_per_s=interactivity_tokens_per_s)
 guard.some(prefill_systems=prefill_systems)
 guard.neuroncore(prefill_systems=prefill_specs)
-ours = tables.Deployment(model=m, system=spec.id, mapping=tm.Mapping(tp=tp, ep=ep), precision=precision, stack=stack)
 context = input_tokens + output_tokens
+guard.spans(context, model=m, experts_model=experts_m, draft_model=draft_m)
+guard.need(context >= 8, f"input_tokens + output_tokens = {context} must be 8 or more, for drafts of 7 tokens")
+ours = tables.Deployment(model=m, system=spec.id, mapping=tm.Mapping(tp=tp, ep=ep), precision=precision, stack=stack)
 step, prompt = ours.decode(batch=batch, context=context), ours.prefill(input_tokens=input_tokens)
 guard.valid(f"a decode step with tp = {tp}, ep = {ep}, batch = {batch}, context = {context}", step)
+draft_step = replace(ours, model=draft_m, mapping=tm.Mapping(tp=tp)).decode(batch=max(batch / ep, 1), context=context)
+guard.valid(f"a decode step of draft_model = {draft_m.id!r} with tp = {tp}, context = {context}", draft_step)
 guard.valid(f"a prefill with tp = {tp}, ep = {ep}, input_tokens = {input_tokens}", prompt)
 
 # %% tags=["hide-input"]
@@ -321,7 +328,9 @@ Markdown(
 
 # %%
 wires = load.expert_networks(experts_m, RACKS, context, [32, 64], 2.0 ** np.arange(0, 8), "mxfp8")
-most = wires[wires.batch_per_chip == 64].set_index(["system", "chips"]).network_s
+counts = wires.batch_per_chip.value_counts()
+users = max((n for n, found in counts.items() if found == 2 * len(RACKS) and n <= 64), default=0)
+most = wires[wires.batch_per_chip == users].set_index(["system", "chips"]).network_s
 charts.lines(
     wires.assign(experts_over=wires.chips.map("{:.0f} chips".format)),
     x="batch_per_chip",
@@ -330,8 +339,13 @@ charts.lines(
     dash="experts_over",
     log_x=True,
     log_y=True,
-    caption=f"{experts_m.id}: the collectives of a step at 64 users a chip take on the torus {most[RACKS[0], 32] / most[RACKS[1], 32]:.1f} "
-    f"times as long as on {RACKS[1]} with experts over 32 chips, {most[RACKS[0], 64] / most[RACKS[1], 64]:.1f} times over 64",
+    caption=f"{experts_m.id}: the collectives of a step "
+    + (
+        f"at {users:g} users a chip take on the torus {most[RACKS[0], 32] / most[RACKS[1], 32]:.1f} "
+        f"times as long as on {RACKS[1]} with experts over 32 chips, {most[RACKS[0], 64] / most[RACKS[1], 64]:.1f} times over 64"
+        if users
+        else "with experts over 32 and 64 chips, where they fit"
+    ),
 )
 
 # %%
@@ -492,7 +506,8 @@ charts.table(drafted, caption="Speculative decoding by draft length and acceptan
 apart = load.split_phases(ours, [spec.id, *(one.id for one in prefill_specs)], batch, input_tokens, output_tokens)
 apart = apart.drop_duplicates("prefill_system", ignore_index=True)
 together = full.generated_tokens_per_s_per_chip[0]
-answers = load.ratios(ours, apart.prefill_system, batch, input_tokens, output_tokens * 2.0 ** np.arange(-3, 4))
+lengths = np.unique(np.maximum(output_tokens * 2.0 ** np.arange(-3, 4), 1))
+answers = load.ratios(ours, apart.prefill_system, batch, input_tokens, lengths)
 charts.lines(
     answers,
     x="output_tokens",

@@ -42,9 +42,16 @@ guard.within(1e-3, 1e5, tokens_per_chip=tokens_per_chip)
 guard.within(1, m.max_context, context=context)
 guard.within(1e-3, 1e6, tokens_per_s_per_user=tokens_per_s_per_user)
 guard.within(1, 1e6, pays_at=pays_at)
+small, large = domain_sizes.PAIR
+software = "exposed"
+ask = {"context": context, "precision": precision, "stack": software}
+placed = placements.steps(m, [small, large], [tokens_per_chip], **ask)
+guard.need(
+    placed[placed.placement != "EP + copy"].groupby("system").time_s.count().min() > 0,
+    f"model = {m.id!r} with tokens_per_chip = {tokens_per_chip:g}, context = {context:g} in {precision}: no step on {small} and {large} exists",
+)
 trays = fabrics.trays(spec)
 first, last = trays[0], trays[-1]
-small, large = domain_sizes.PAIR
 both = [*fabrics.trays("trn3-nl32x2-pcie160"), *fabrics.trays("trn3-nl72x2-pcie160")]
 
 # %% tags=["hide-input"]
@@ -225,9 +232,6 @@ charts.bars(
 )
 
 # %%
-software = "exposed"
-ask = {"context": context, "precision": precision, "stack": software}
-placed = placements.steps(m, [small, large], [tokens_per_chip], **ask)
 parts = ["compute_s", "memory_s", "network_s", "overhead_s"]
 here = placed[placed.system == large]
 long = here.melt(["placement"], parts, var_name="part", value_name="busy_s")
@@ -434,7 +438,7 @@ generations = pd.concat(
     ).assign(tray=tray)
     for tray in ("pcie160", "pcie320", "ualink")
 )
-apart = generations.groupby("total_params").ratio.agg(np.ptp).replace(np.inf, np.nan)
+apart = generations.replace({"ratio": {np.inf: np.nan}}).groupby("total_params").ratio.agg(np.ptp)
 charts.table(
     generations[
         [

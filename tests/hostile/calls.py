@@ -592,7 +592,10 @@ def _shown() -> Iterator[Call]:
             f"frame: frame; text: caption; {kinds}",
         )
     yield _call(
-        "charts", "tm.charts.table", "frame=frame(), caption='c', download='d'", "frame: frame; text: caption download"
+        "charts",
+        "tm.charts.table",
+        "frame=frame(), caption='c', download='d'",
+        "any-frame: frame; text: caption download",
     )
     yield _call("charts", "tm.charts.topology", "nodes=nodes(), links=links(), caption='c'",
                 "frame: nodes links; text: caption")  # fmt: skip

@@ -222,11 +222,14 @@ def fact_in_force(entity: str, quantity: str, qualifier: str = "") -> tuple[Fact
     return fact, number, spread or (number, number)
 
 
+FEW = 8
+
+
 def nearest(name: str, choices) -> list[str]:
-    """The choices nearest to a misspelt name, best first, or all of them where none is near."""
+    """The choices nearest to a misspelt name, best first, or the first few where none is near."""
     folded = {str(choice).lower(): str(choice) for choice in choices}
     close = difflib.get_close_matches(str(name)[: 3 * SHOWN].lower(), list(folded), n=4, cutoff=0.5)
-    return [folded[key] for key in close] or sorted(folded.values())[:40]
+    return [folded[key] for key in close] or sorted(folded.values())[:FEW]
 
 
 def resolve(kind: str, name: str, argument: str = "") -> str:

@@ -18,7 +18,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from trnmodel.arguments import HUGE, TINY, choice, flag, instance, integer, number, numbers, refuse, text
+from trnmodel.arguments import HUGE, TINY, choice, flag, instance, integer, label, number, numbers, refuse, text
 
 NAN = math.nan
 ROUNDING = 1e-9
@@ -40,16 +40,18 @@ def _number_check(spec_field: Field) -> Check:
     time = name.endswith(("_s", "_cycle")) and "_per_" not in name
     low = 0.0 if default == 0 or time or "overlap" in name else TINY
     high = 1.0 if "overlap" in name or name.endswith("share") else default if default == math.inf else HUGE
-    reach = 1 + ROUNDING if high == 1 else high  # a fit may end one rounding beyond 1
+    reach = 1 + ROUNDING if high == 1 else min(high, HUGE)  # a fit may end one rounding beyond 1
     unknown = default is MISSING or default != default
 
     def check(label: str, value: Any) -> Any:
-        if type(value) in (float, int):
-            if low <= value <= reach:
+        if type(value) is float or (type(value) is int and value <= HUGE):
+            if low <= value <= reach and not 0 < value < TINY:
                 return float(min(value, high))
             if unknown and value != value:
                 return NAN  # one NaN, so that equal specs are equal
         array = np.array(numbers(label, value, low, high, unknown=unknown))
+        if np.any((array > HUGE) & np.isfinite(array)):
+            refuse(label, value, f"allowed are numbers up to {HUGE:.15g}, and infinity for no limit")
         array.setflags(write=False)
         return array if array.ndim else float(array)
 
@@ -138,7 +140,7 @@ class Spec:
     estimates: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        text("id", self.id)
+        label("id", self.id)
         for name, check in _checks(type(self)):
             object.__setattr__(self, name, check(f"{self.id}: {name}", getattr(self, name)))
 

@@ -7,6 +7,8 @@ from functools import cache
 from math import inf
 from typing import Literal
 
+import numpy as np
+
 from trnmodel.arguments import instance, refuse
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import Chip, Spec
@@ -67,6 +69,11 @@ class Efficiencies(Spec):
     prompt_bucket: Bucket = "exact"
     group_links: GroupLinks = "tiers"
     context_exchange: ContextExchange = "ring"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.prefill_experts == "blocks" and not np.all(np.greater_equal(self.expert_block_tokens, 1)):
+            refuse(f"{self.id}: expert_block_tokens", self.expert_block_tokens, "allowed are numbers from 1 for blocks")
 
 
 IDEAL = Efficiencies(id="ideal", name="ideal: nothing lost, nothing padded")

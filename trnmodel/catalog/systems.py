@@ -128,7 +128,8 @@ class System(Spec):
         for name in needed:
             value = getattr(self, name)
             if not value or value != value:
-                refuse(f"{self.id}: {name}", value, f"needed for fabric={self.fabric!r}")
+                why = "pcb_switches_per_tray" if name == "pcb_switch_id" else f"fabric={self.fabric!r}"
+                refuse(f"{self.id}: {name}", value, f"needed for {why}")
         if switched and self.racks not in (1, 2):
             refuse(f"{self.id}: racks", self.racks, "allowed are 1 and 2 where racks are joined chip by chip")
         if switched and not self.scaleup_lanes.keys() >= set(MEDIA):

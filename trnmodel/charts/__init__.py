@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trnmodel.arguments import TINY, choice, flag, instance, number, text
+from trnmodel.arguments import TINY, flag, number
 from trnmodel.charts.display import PALETTE, altair
-from trnmodel.charts.tables import is_number, printed, rounded, scale, table
+from trnmodel.charts.tables import check, is_number, printed, rounded, scale, table
 from trnmodel.charts.topology import topology
 
 if TYPE_CHECKING:
@@ -45,18 +45,6 @@ def _generation(name: str) -> str | None:
     """
     full = name.lower().replace("trn", "trainium").replace("inf2", "inferentia2")
     return next((colour for key, colour in GENERATIONS.items() if full.startswith(key)), None)
-
-
-def _check(frame: Any, caption: Any, *, optional: dict[str, Any] | None = None, **required: Any) -> None:
-    """Refuse what is no frame, no caption, or no column of the frame."""
-    import pandas as pd
-
-    instance("frame", frame, pd.DataFrame, "a DataFrame")
-    text("caption", caption)
-    columns = [name for name in frame if isinstance(name, str)]
-    asked = required | {name: column for name, column in (optional or {}).items() if column is not None}
-    for name, column in asked.items():
-        choice(name, column, columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +122,7 @@ def lines(
     caption: str,
 ) -> alt.Chart | alt.LayerChart:
     """Lines of `y` over `x`, one per `color` and `dash`, with a band where there is a range."""
-    _check(frame, caption, x=x, y=y, optional={"color": color, "dash": dash})
+    check(frame, caption, x=x, y=y, optional={"color": color, "dash": dash})
     flag("log_x", log_x), flag("log_y", log_y)
     alt = altair()
     plot = _Plot(*printed(frame, x, y, color, dash))
@@ -154,7 +142,7 @@ def lines(
 
 def bars(frame: pd.DataFrame, x: str, y: str, color: str | None = None, *, caption: str) -> alt.Chart | alt.LayerChart:
     """Bars of `y` for each category of `x`, side by side by `color`, with whiskers where there is a range."""
-    _check(frame, caption, x=x, y=y, optional={"color": color})
+    check(frame, caption, x=x, y=y, optional={"color": color})
     alt = altair()
     plot = _Plot(*printed(frame, x, y, color))
     params, picked = plot.picked(color)
@@ -182,7 +170,7 @@ def stacks(
     frame: pd.DataFrame, x: str, y: str, color: str, *, limit: str | None = None, caption: str
 ) -> alt.LayerChart:
     """Bars of `y` for each category of `x`, piled up by `color`, with a stroke at the height of column `limit`."""
-    _check(frame, caption, x=x, y=y, color=color, optional={"limit": limit})
+    check(frame, caption, x=x, y=y, color=color, optional={"limit": limit})
     alt = altair()
     factor, title = scale(frame.groupby(x, sort=False)[y].sum().reset_index(), y)
     data, titles = printed(frame, x, color)
@@ -215,7 +203,7 @@ def ranges(
     frame: pd.DataFrame, x: str, y: str, color: str | None = None, *, log_x: bool = False, caption: str
 ) -> alt.LayerChart:
     """A point at `x` for each category of `y`, with a bar from `x`_low to `x`_high, side by side by `color`."""
-    _check(frame, caption, x=x, y=y, optional={"color": color})
+    check(frame, caption, x=x, y=y, optional={"color": color})
     flag("log_x", log_x)
     alt = altair()
     plot = _Plot(*printed(frame, x, y, color))
@@ -248,7 +236,7 @@ def scatter(
 
     `label` is a column that a point shows under the pointer.
     """
-    _check(frame, caption, x=x, y=y, label=label, optional={"color": color})
+    check(frame, caption, x=x, y=y, label=label, optional={"color": color})
     alt = altair()
     factor, title = scale(frame, x)
     data, titles = printed(frame, x, color, label)
@@ -272,7 +260,7 @@ def scatter(
 
 def regions(frame: pd.DataFrame, x: str, y: str, color: str, *, panel: str | None = None, caption: str) -> alt.Chart:
     """A map: one cell for each pair of `x` and `y`, in the colour of its category, side by side by `panel`."""
-    _check(frame, caption, x=x, y=y, color=color, optional={"panel": panel})
+    check(frame, caption, x=x, y=y, color=color, optional={"panel": panel})
     alt = altair()
     plot = _Plot(*printed(frame, x, y, color, panel))
     params, picked = plot.picked(color)
@@ -305,10 +293,12 @@ def roofline(frame: pd.DataFrame, points: pd.DataFrame | None = None, *, marker:
     marker : float
         Where the reading starts. [FLOP/B]
     """
-    _check(frame, caption)
+    x, y = "intensity_flop_per_byte", "attainable_flop_per_s"
+    check(frame, caption, needed=("chip", "dtype", x, y))
+    if points is not None:
+        check(points, caption, name="points", needed=("chip", x, y))
     number("marker", marker, TINY)
     alt = altair()
-    x, y = "intensity_flop_per_byte", "attainable_flop_per_s"
     plot = _Plot(*printed(frame, x, y, "chip", "dtype"))
     chart = lines(frame, x, y, "chip", dash="dtype", log_x=True, log_y=True, caption=caption)
     place = {

@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import math
 import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from trnmodel.arguments import instance, refuse, text
 from trnmodel.units import BILLION, MILLION, TRILLION, format_quantity
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ _MANY = ((TRILLION, "trillion"), (BILLION, "billion"), (MILLION, "million"))
 _END = re.compile(r"^(.*?)((?:_per_(?:core|chip|rank|dir|instance|system|ultraserver))*)(_low|_high|)$", re.DOTALL)
 _LINK = re.compile(r"https://[^\s<>\"'`]+")
 _EXACT = 10 * TRILLION  # beyond it too many floats are whole by chance
+LONGEST_CAPTION, MOST_SHOWN = 2000, 12
 _BOX = "max-height: 36em; overflow: auto"
 _UPPER = set("cp dp ep hbm kv lnc mfu pp tp tpot ttft".split())
 
@@ -117,6 +120,29 @@ def printed(frame: pd.DataFrame, *columns: str | None) -> tuple[pd.DataFrame, di
     return frame[kept].assign(**numbers), {name: scales[name][1] for name in named}
 
 
+def check(
+    frame: Any,
+    caption: Any,
+    *,
+    name: str = "frame",
+    needed: Collection[str] = (),
+    optional: Mapping[str, Any] | None = None,
+    **columns: Any,
+) -> None:
+    """Refuse what is no frame with the `needed` columns, no caption, or no column of the frame."""
+    import pandas as pd
+
+    instance(name, frame, pd.DataFrame, "a DataFrame")
+    text("caption", caption, LONGEST_CAPTION)
+    known = [column for column in frame if isinstance(column, str)]
+    if missing := sorted(set(needed) - set(known)):
+        refuse(name, missing, "these columns are missing")
+    given = columns | {argument: column for argument, column in (optional or {}).items() if column is not None}
+    for argument, column in given.items():
+        if not isinstance(column, str) or column not in known:
+            refuse(argument, column, f"allowed are the columns of {name}: {', '.join(known[:MOST_SHOWN])}")
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """A table for display: HTML with a CSV download, and plain text. Made by `table`."""
@@ -165,7 +191,8 @@ def table(frame: pd.DataFrame, *, caption: str, download: str) -> Table:
     >>> "HBM [TB/s]" in html, ">2.9<" in html, 'download="m.csv"' in html
     (True, True, True)
     """
-    return Table(frame, caption, download)
+    check(frame, caption)
+    return Table(frame, caption, text("download", download))
 
 
 def _cell(tag: str, value: object, right: bool) -> str:

@@ -6,6 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from trnmodel.charts.display import PALETTE, altair
+from trnmodel.charts.tables import check
 
 if TYPE_CHECKING:
     import altair as alt
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 WIDTH, HEIGHT = 620, 540
 NODES = {"chip": ("chip", "square"), "backplane": ("rack switch", "circle"), "pcb": ("board switch", "diamond")}
+LINK = ("one", "other", "x", "y", "x2", "y2", "group")
 FAINT = {500: 0.35, 100: 0.55, 0: 0.8}  # lines stay legible where many cross: opacity from that number of links on
 
 
@@ -30,6 +32,8 @@ def topology(nodes: pd.DataFrame, links: pd.DataFrame, *, caption: str) -> alt.L
     caption : str
         The claim.
     """
+    check(nodes, caption, name="nodes", needed=("node", "kind", "x", "y", "links"))
+    check(links, caption, name="links", needed=() if getattr(links, "empty", True) else LINK)
     alt = altair()
     pick = alt.selection_point(name="pick", fields=["node"], on="pointerover", value=[{"node": nodes.node.iloc[0]}])
     chart = _points(nodes).add_params(pick)

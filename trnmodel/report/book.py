@@ -13,7 +13,7 @@ import nbformat
 from trnmodel.report import chapter, leash
 from trnmodel.report.chapter import PACKAGE, ROOT, InputError, chapters, printable
 from trnmodel.report.execute import ChapterError, Outcome, clean, run
-from trnmodel.report.folders import claimed, scratch, swap, write_whole
+from trnmodel.report.folders import claimed, scratch, swap, temporary, write_whole
 
 BOOK = PACKAGE / "book" if (PACKAGE / "book").is_dir() else ROOT / "book"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -50,15 +50,15 @@ def build_book(out_dir: str | Path = "build", *, pdf: bool = False, progress: bo
     _require_book()
     browser = _browser() if pdf else None
     folder = Path(out_dir)
-    with claimed(folder), claimed(folder / "notebooks"), scratch(folder) as own:
+    with claimed(folder), claimed(folder / "notebooks"), scratch(folder) as own, temporary() as home:
         _require_places(folder)
         outcomes = run(chapters(), out_dir=folder / "notebooks", progress=progress)
         source, built = own / "source", own / "html"
         _assemble(source, outcomes)
         if browser:
-            _sphinx("singlehtml", source, built)
-            return _print(browser, built / "index.html", folder / "trnmodel.pdf")
-        _sphinx("html", source, built, "--fail-on-warning", "--keep-going")
+            _sphinx("singlehtml", source, built, home)
+            return _print(browser, built / "index.html", folder / "trnmodel.pdf", home)
+        _sphinx("html", source, built, home, "--fail-on-warning", "--keep-going")
         return swap(built, folder / "html") / "index.html"
 
 
@@ -67,7 +67,7 @@ def build_page(notebook: Path) -> Path | None:
     target, index = notebook.with_suffix(""), notebook.with_suffix("") / "index.html"
     if not _has_book():
         return None
-    with claimed(target.parent), scratch(target.parent) as own:
+    with claimed(target.parent), scratch(target.parent) as own, temporary() as home:
         require_place(target)
         if _is_page_of(index, notebook):
             return index
@@ -75,7 +75,7 @@ def build_page(notebook: Path) -> Path | None:
         source.mkdir()
         for path in (notebook, *BOOK.glob("*.bib")):
             shutil.copy2(path, source / ("index.ipynb" if path == notebook else path.name))
-        _sphinx("html", source, built)
+        _sphinx("html", source, built, home)
         return swap(built, target) / "index.html"
 
 
@@ -129,22 +129,22 @@ def _assemble(source: Path, outcomes: list[Outcome]) -> None:
     index.write_text(index.read_text(encoding="utf-8").replace("{chapters}", listed), encoding="utf-8")
 
 
-def _sphinx(builder: str, source: Path, built: Path, *flags: str) -> None:
+def _sphinx(builder: str, source: Path, built: Path, home: Path, *flags: str) -> None:
     """Call Sphinx with the configuration of `book/`; ChapterError with its last words where it fails."""
     places = ["-c", str(BOOK), "-d", str(built.parent / "doctrees"), str(source), str(built)]
     command = [sys.executable, "-m", "sphinx", "-b", builder, "-q", "-j", "2", *flags, *places]
-    done = leash.run(command)
+    done = leash.run(command, home)
     if done.returncode:
         words = done.stderr.replace(f"{source}{os.sep}", "").strip().splitlines() or ["no message"]
         raise ChapterError("\n".join(["Sphinx could not build the pages:", *list(dict.fromkeys(words))[-20:]]))
 
 
-def _print(browser: str, page: Path, target: Path) -> Path:
+def _print(browser: str, page: Path, target: Path, home: Path) -> Path:
     """Print a page to PDF."""
     draft = page.with_name("book.pdf")
     profile = f"--user-data-dir={page.parent / 'profile'}"
     command = [browser, *BROWSER_FLAGS, profile, f"--print-to-pdf={draft.resolve()}", page.resolve().as_uri()]
-    done = leash.run(command)
+    done = leash.run(command, home)
     if done.returncode or not draft.is_file():
         words = done.stderr.strip().splitlines() or ["no message"]
         raise ChapterError(f"{browser} could not print the book: {words[-1]}")

@@ -35,6 +35,7 @@ from trnmodel.studies.guard import UnanswerableError
 
 LOCK = ROOT / "requirements.lock"
 MAX_CELL_S = 1800
+ERROR = ".error.ipynb"
 MAX_INPUT_BYTES = 2**24  # of the files that parameters name; of what is beyond, size and time of change count
 DATA_SUFFIXES = (".json", ".csv", ".yaml", ".yml")  # of a folder among the parameters: a model's weights are not read
 # What papermill, nbclient and jupyter_client raise: cells that fail or last too long, kernels that die or do not start.
@@ -105,7 +106,9 @@ class _Kernels:
     def manager(self, folder: Path) -> type[AsyncKernelManager]:
         """Kernel manager for this very interpreter, with sockets and start-up files in a folder of its own."""
         argv = [sys.executable, "-Xfrozen_modules=off", "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-        spec = KernelSpec(argv=argv, env=KERNEL_ENV | {"IPYTHONDIR": str(folder)}, language="python")
+        spec = KernelSpec(
+            argv=argv, env=KERNEL_ENV | {"IPYTHONDIR": str(folder), "TMPDIR": str(folder)}, language="python"
+        )
         processes = self.processes
 
         class Manager(AsyncKernelManager):
@@ -156,10 +159,11 @@ def _report_there(path: Path) -> _Made | None:
 
     Raises InputError where something else has its name.
     """
-    if not os.path.lexists(path):
+    for place in (path, path.with_suffix(ERROR)):
+        if os.path.lexists(place) and not place.is_file():
+            raise InputError(f"{printable(place)} is in the way: it is no file")
+    if not path.exists():
         return None
-    if not path.is_file():
-        raise InputError(f"{printable(path)} is in the way: it is no file")
     try:
         return msgspec.json.decode(path.read_bytes(), type=_Notebook).metadata.trnmodel
     except msgspec.ValidationError:
@@ -245,7 +249,7 @@ def _run_all(jobs: list[_Job], workers: int, progress: bool) -> list[Exception]:
 def _run_one(job: _Job, kernels: _Kernels, home: Path, tick: Callable[[], object]) -> Exception | None:
     """Execute one chapter and write its notebook, or its error notebook and a line that says what failed."""
     live = [chapter.read(job.slug)]
-    broken = job.path.with_suffix(".error.ipynb")
+    broken = job.path.with_suffix(ERROR)
     home.mkdir()
     try:
         kernels.check()

@@ -12,10 +12,14 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 
-def run(command: list[str]) -> subprocess.CompletedProcess[str]:
-    """Status, output and errors of a command; killed with all its children where we are interrupted or killed."""
+def run(command: list[str], temporary: Path) -> subprocess.CompletedProcess[str]:
+    """Status, output and errors of a command whose temporary files lie in a folder.
+
+    It is killed with all its children where we are interrupted or killed.
+    """
     reading, writing = os.pipe()
     with subprocess.Popen(
         [sys.executable, "-I", "-S", __file__, *command],
@@ -25,6 +29,7 @@ def run(command: list[str]) -> subprocess.CompletedProcess[str]:
         text=True,
         errors="replace",
         start_new_session=True,
+        env=os.environ | {"TMPDIR": str(temporary)},
     ) as process:
         os.close(reading)
         try:

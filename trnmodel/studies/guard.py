@@ -13,6 +13,7 @@ from collections.abc import Collection
 import numpy as np
 
 from trnmodel.arguments import HUGE, TINY, shown
+from trnmodel.catalog import load
 from trnmodel.catalog.specs import Chip
 from trnmodel.catalog.systems import System
 from trnmodel.result import Result
@@ -112,11 +113,26 @@ def reaches(tokens: int, **models: Transformer) -> None:
         need(model.max_context >= tokens, f"{name} = {model.id!r} has {longest}; {tokens} tokens are needed")
 
 
-def routes(**models: Transformer) -> None:
-    """Models with routed experts."""
+def spans(tokens: float, **models: Transformer) -> None:
+    """Models that do not end before so many tokens; one that states no longest context never does."""
     for name, model in models.items():
-        experts = any(part.copies > 1 for layer in model.layers for part in layer.parts)
-        need(experts, f"{name} = {model.id!r} has no routed experts, of which this chapter tells")
+        fits = not model.max_context or tokens <= model.max_context
+        need(fits, f"{name} = {model.id!r} ends at {model.max_context} tokens; {tokens:g} are asked for")
+
+
+def routes(least: int = 2, **models: Transformer) -> None:
+    """Models with at least so many routed experts in a layer."""
+    for name, model in models.items():
+        most = max(part.copies for layer in model.layers for part in layer.parts)
+        need(most > 1, f"{name} = {model.id!r} has no routed experts, of which this chapter tells")
+        need(most >= least, f"{name} = {model.id!r} has {most} routed experts; {least} are needed")
+
+
+def computes(chip: Chip, **precisions: str) -> None:
+    """Precisions in whose format a chip has a peak."""
+    for name, precision in precisions.items():
+        dtype = load.precision(precision).compute
+        need(dtype in chip.peak_flop_per_s, f"{name} = {precision!r} computes in {dtype}, which {chip.id} does not")
 
 
 def valid(what: str, result: Result) -> None:

@@ -1,6 +1,6 @@
 """How well serving is predicted: errors by group and split, by regime, and every row that does not count, with why.
 
-Fits without a model take a minute, so their errors are rows of `data/residuals.csv`. `python -m
+Fits without a model take some ten minutes, so their errors are rows of `data/residuals.csv`. `python -m
 trnmodel.studies.serving_accuracy` writes them anew; a test checks that they are those of the shipped efficiencies.
 """
 

@@ -30,7 +30,7 @@ from trnmodel.workloads.transformer import model as read_model
 if TYPE_CHECKING:
     import pandas as pd
 
-MAX_FILE_BYTES, MAX_ROWS = 64 * MIB, 100_000
+MAX_FILE_BYTES, MAX_ROWS, MAX_COLUMNS = 64 * MIB, 100_000, 1_000
 JUDGED = "predicted error low high meaning model stack configuration weight set_aside skipped".split()
 FITTED_UP = ("share", "bytes_per_s")
 Tune = Callable[[Efficiencies], Efficiencies]
@@ -289,6 +289,8 @@ def _from_csv(path: Path) -> pd.DataFrame:
     if not lines:
         refuse("rows", str(path), "not a readable CSV file: it is empty")
     header = lines[0]
+    if len(header) > MAX_COLUMNS:
+        refuse("rows", str(path), f"{len(header)} columns; allowed are at most {MAX_COLUMNS}")
     if len(lines) > MAX_ROWS + 1:
         refuse("rows", str(path), f"more than {MAX_ROWS} rows")
     for number_, line in enumerate(lines, start=1):

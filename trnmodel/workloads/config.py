@@ -107,15 +107,15 @@ def _content(path: Path, origin: str) -> bytes:
             with path.open("rb") as stream:
                 content = stream.read(MAX_FILE_BYTES + 1)
     except FileNotFoundError:
-        raise ValueError(f"{origin}: no such file") from None
+        raise ValueError(f"model={origin}: no such file") from None
     except OSError as error:
-        raise ValueError(f"{origin}: cannot be read: {error.strerror}") from None
+        raise ValueError(f"model={origin}: cannot be read: {error.strerror}") from None
     except ValueError as error:
-        raise ValueError(f"{origin}: no path: {error}") from None
+        raise ValueError(f"model={origin}: no path: {error}") from None
     if not stat.S_ISREG(state.st_mode):
-        raise ValueError(f"{origin}: no regular file")
+        raise ValueError(f"model={origin}: no regular file")
     if len(content) > MAX_FILE_BYTES:
-        raise ValueError(f"{origin}: the file is {state.st_size} B; allowed are up to {MAX_FILE_BYTES} B")
+        raise ValueError(f"model={origin}: the file is {state.st_size} B; allowed are up to {MAX_FILE_BYTES} B")
     return content
 
 

@@ -336,29 +336,15 @@ def disaggregate(
     batch, given = numbers("batch", batch, 1), numbers("input_tokens", input_tokens, 1)
     output, reached = numbers("output_tokens", output_tokens, 1), share("transfer_share", transfer_share, TINY)
     together(batch=batch, input_tokens=given, output_tokens=output, transfer_share=reached)
-    _mapping("prefill_mapping", prefill_mapping), _mapping("decode_mapping", decode_mapping)
     chosen = read_model(model)
-    sides = [
-        (site(prefill_system, prefill_mapping.lnc, "prefill_system"), prefill_mapping),
-        (site(decode_system, decode_mapping.lnc, "decode_system"), decode_mapping),
-    ]
-    stacks = [
-        find(at.chip, given_stack, f"{name}_efficiencies")
-        for (at, _), name, given_stack in zip(
-            sides, ("prefill", "decode"), (prefill_efficiencies, decode_efficiencies), strict=True
-        )
-    ]
-    first = prefill(
-        chosen,
-        sides[0][0].where,
-        prefill_mapping,
-        input_tokens=given,
-        precision=precision,
-        efficiencies=stacks[0],
+    (before, fast), (after, slow) = (
+        _side("prefill", prefill_system, prefill_mapping, prefill_efficiencies),
+        _side("decode", decode_system, decode_mapping, decode_efficiencies),
     )
-    ask = {"precision": precision, "efficiencies": stacks[1], "max_context": given + output}
-    step = decode_step(chosen, sides[1][0].where, decode_mapping, batch=batch, context=given + output / 2, **ask)
-    chips, network = zip(*(_replica(*side) for side in sides), strict=True)
+    first = prefill(chosen, before.where, prefill_mapping, input_tokens=given, precision=precision, efficiencies=fast)
+    ask = {"precision": precision, "efficiencies": slow, "max_context": given + output}
+    step = decode_step(chosen, after.where, decode_mapping, batch=batch, context=given + output / 2, **ask)
+    chips, network = zip(_replica(before, prefill_mapping), _replica(after, decode_mapping), strict=True)
     sent = chosen.kv_bytes(given, read_precision(precision).kv) + chosen.state_bytes()
     ratio = first.time_s * batch / (output * step.time_s)
     rate = batch / (output * step.time_s)
@@ -376,6 +362,14 @@ def disaggregate(
         "tokens_per_s_per_chip": rate * output / (chips[1] + ratio * chips[0]),
     }
     return Disaggregated(batch=batch, **blank(mask, **times), reason_mask=mask)
+
+
+def _side(
+    name: str, where: str | System | Chip, mapping: Mapping, stack: str | Efficiencies | None
+) -> tuple[Site, Efficiencies]:
+    """The rank and the stack of one of the two machines, its arguments named as the call names them."""
+    at = site(where, _mapping(f"{name}_mapping", mapping).lnc, f"{name}_system")
+    return at, find(at.chip, stack, f"{name}_efficiencies")
 
 
 def _replica(at: Site, mapping: Mapping) -> tuple[NDArray, NDArray]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.arguments import choice, flag, instance, integer, numbers, refuse, shown, text, together
+from trnmodel.arguments import choice, flag, instance, integer, label, numbers, refuse, shown, together
 from trnmodel.catalog import load
 from trnmodel.catalog.load import nearest
 from trnmodel.catalog.specs import Precision
@@ -53,7 +53,7 @@ class Transformer:
     prediction: tuple[Layer, ...] = ()
 
     def __post_init__(self) -> None:
-        text("id", self.id), text("architecture", self.architecture)
+        label("id", self.id), label("architecture", self.architecture)
         for name, low in (("hidden_size", 1), ("vocab_size", 1), ("max_context", 0)):
             object.__setattr__(self, name, integer(name, getattr(self, name), low))
         for name, kind in (("layers", Layer), ("outer", Part), ("prediction", Layer)):
