@@ -64,3 +64,8 @@ def test_shapes_that_do_not_fit_are_named():
     arguments.together(batch=np.ones((3, 1)), context=np.ones(4), tp=np.ones(()))
     with pytest.raises(ValueError, match=r"tp of shape \(2,\) does not fit context of shape \(4,\)"):
         arguments.together(batch=np.ones((3, 1)), context=np.ones(4), tp=np.ones(2))
+
+
+def test_what_is_too_small_is_told_so():
+    with pytest.raises(ValueError, match=r"numbers from 0 to 1e\+30, none between 0 and 1e-30"):
+        arguments.numbers("message_bytes", [0.0, 5e-324])

@@ -200,7 +200,12 @@ def test_kv_transfer_beside_prefill_by_hand():
     assert page.hidden_prefill_tokens_per_s(100e3, 25 * G) == 250_000
 
 
-@given(st.floats(0, 1e12), st.floats(0, 100), st.integers(1, 200), st.floats(1e8, 1e12))
+@given(
+    st.just(0.0) | st.floats(1e-30, 1e12),
+    st.just(0.0) | st.floats(1e-30, 100),
+    st.integers(1, 200),
+    st.floats(1e8, 1e12),
+)
 @settings(max_examples=60)
 def test_exposed_transfer_lies_between_what_cannot_hide_and_all(kv_bytes, prefill_s, pieces, rate):
     exposed = page.kv_exposed_s(kv_bytes, prefill_s, pieces, rate, 0.0)

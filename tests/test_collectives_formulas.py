@@ -190,7 +190,7 @@ MANY_PORTS = ("one_shot", "two_shot", "kangaring")  # a start-up reaches more th
 
 sizes = st.integers(0, 2**34)
 counts = st.integers(1, 300)
-alphas = st.floats(0, 1e-4)
+alphas = st.just(0.0) | st.floats(1e-30, 1e-4)
 rates = st.floats(1e8, 1e13)
 
 

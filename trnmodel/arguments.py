@@ -96,6 +96,8 @@ def numbers(
             return array
     kind = "whole numbers" if whole else "numbers"
     rest = ", and NaN where nothing is published" if unknown else ""
+    if array is not None and low <= 0 and np.any((array > 0) & (array < TINY)):
+        rest += f", none between 0 and {TINY}"
     refuse(name, value, f"allowed are {kind} from {low:.15g} to {high:.15g}{rest}")
 
 

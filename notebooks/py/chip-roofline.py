@@ -30,7 +30,7 @@ from trnmodel.units import TB, TFLOP, format_quantity
 GENERATIONS = ["trainium1", "trainium2", "trainium3"]
 DTYPES = ["bf16", "cfp8", "mxfp8", "fp8"]
 spec = tm.chip(chip)
-guard.above_zero(intensity_flop_per_byte=intensity_flop_per_byte)
+guard.within(1e-6, 1e12, intensity_flop_per_byte=intensity_flop_per_byte)
 guard.some(comparators=comparators)
 guard.need(
     any(dtype in spec.peak_flop_per_s for dtype in [*DTYPES, "int8"]),

@@ -49,6 +49,7 @@ def open_page(chromium):
         context = chromium.new_context(viewport={"width": 1280, "height": 900}, color_scheme=scheme)
         contexts.append(context)
         page = context.new_page()
+        page.set_default_timeout(300_000)  # for a machine that does much else
         page.on("request", note)
         if ours:
             page.on("pageerror", lambda error: problems.append(f"threw {error}"))

@@ -86,6 +86,8 @@ def look(open_page):
         page.goto(path.resolve().as_uri())
         page.wait_for_load_state("networkidle")
         page.wait_for_function("[...document.querySelectorAll('.trn-chart')].every(c => c.querySelector('svg.marks'))")
+        for mark in page.locator(".trn-chart svg.marks .role-mark path").all()[:12]:
+            mark.hover(force=True)
         for link in page.locator("a[href^='javascript:']").all():
             link.click()
         assert page.evaluate("window.hacked") is None

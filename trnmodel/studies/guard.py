@@ -117,7 +117,7 @@ def spans(tokens: float, **models: Transformer) -> None:
     """Models that do not end before so many tokens; one that states no longest context never does."""
     for name, model in models.items():
         fits = not model.max_context or tokens <= model.max_context
-        need(fits, f"{name} = {model.id!r} ends at {model.max_context} tokens; {tokens:g} are asked for")
+        need(fits, f"{name} = {model.id!r} ends at {model.max_context} tokens; {tokens:.15g} are asked for")
 
 
 def routes(least: int = 2, **models: Transformer) -> None:

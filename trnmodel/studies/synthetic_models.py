@@ -47,19 +47,6 @@ def growth() -> Mapping[str, tuple[Growth, ...]]:
     return {rule: tuple(row for row in rows if row.rule == rule) for rule in dict.fromkeys(row.rule for row in rows)}
 
 
-@cache
-def bases() -> list[str]:
-    """Shipped models that every rule can grow.
-
-    Examples
-    --------
-    >>> "deepseek-v3" in bases(), "gpt2" in bases()
-    (True, False)
-    """
-    keys = {row.key for rows in growth().values() for row in rows}
-    return [name for name, row in catalog().items() if keys <= set(read_json(MODELS / row.file))]
-
-
 def synthetic(total_params: float, rule: str = "together", base: str = "deepseek-v3") -> Transformer:
     """A mixture of experts of about so many parameters, grown from a public one by a rule of ours.
 
@@ -124,3 +111,16 @@ def family(rules: Iterable[str], sizes: Iterable[float], base: str = "deepseek-v
         rows.append((rule, grown.total_params, grown.active_params(), *shape))
     columns = ["rule", "total_params", "active_params", "layers", "hidden", "experts", "top_k", "expert_width"]
     return pd.DataFrame(rows, columns=columns)
+
+
+@cache
+def bases() -> list[str]:
+    """Shipped models that every rule can grow.
+
+    Examples
+    --------
+    >>> "deepseek-v3" in bases(), "gpt2" in bases()
+    (True, False)
+    """
+    keys = {row.key for rows in growth().values() for row in rows}
+    return [name for name, row in catalog().items() if keys <= set(read_json(MODELS / row.file))]
