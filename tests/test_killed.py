@@ -86,14 +86,20 @@ def made(tmp_path_factory):
 
 
 @pytest.fixture
-def after(made, tmp_path):
-    """A function that gives a copy of the tree in which a command has run."""
-    return lambda command: Path(shutil.copytree(made(command), tmp_path / "home"))
+def short(tmp_path_factory):
+    """A folder whose path leaves room for the names of sockets."""
+    return tmp_path_factory.mktemp("h")
 
 
 @pytest.fixture
-def home(tmp_path):
-    return tree(tmp_path)
+def after(made, short):
+    """A function that gives a copy of the tree in which a command has run."""
+    return lambda command: Path(shutil.copytree(made(command), short / "home"))
+
+
+@pytest.fixture
+def home(short):
+    return tree(short)
 
 
 def tree(home):

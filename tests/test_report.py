@@ -19,6 +19,7 @@ import trnmodel
 from trnmodel import report
 from trnmodel.report import book, chapter, execute, folders
 
+PATIENCE_S = 600  # for a machine that does much else
 HEADER = """\
 # ---
 # jupyter:
@@ -403,6 +404,23 @@ def test_a_folder_is_claimed_by_one_and_left_as_it_was(tmp_path):
     assert names(tmp_path) == ["kept"]
 
 
+MANY = """\
+from trnmodel.report import folders
+for turn in range(60):
+    with folders.temporary() as folder:
+        (folder / "work").touch()
+        assert (folder / folders.LOCK).exists()
+"""
+
+
+def test_runs_at_the_same_time_leave_each_other_their_temporary_folders(tmp_path_factory):
+    scratch = tmp_path_factory.mktemp("s")
+    env = os.environ | {"TMPDIR": str(scratch)}
+    runs = [subprocess.Popen([sys.executable, "-c", MANY], env=env, stderr=subprocess.PIPE) for _ in range(4)]
+    assert [run.communicate(timeout=PATIENCE_S)[1] for run in runs] == [b""] * 4
+    assert not names(scratch)
+
+
 def refused(folder):
     try:
         with report.claimed(folder):
@@ -497,11 +515,8 @@ cli.app()
 """
 
 
-PATIENCE_S = 600  # for a machine that does much else
-
-
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_run_can_be_started_again(write, tmp_path, sent):
+def test_an_interrupted_run_can_be_started_again(write, tmp_path, tmp_path_factory, sent):
     write("quick")
     wait = """
         import os, time
@@ -511,8 +526,7 @@ def test_an_interrupted_run_can_be_started_again(write, tmp_path, sent):
             time.sleep(0.02)
     """
     write("slow", wait)
-    out, pid, scratch = tmp_path / "out", tmp_path / "pid", tmp_path / "scratch"
-    scratch.mkdir()
+    out, pid, scratch = tmp_path / "out", tmp_path / "pid", tmp_path_factory.mktemp("s")  # short, for sockets
     command = [sys.executable, "-c", SCRIPT, str(chapter.CHAPTERS), "run", "slow", "-p", f"folder={tmp_path}"]
     command += ["-o", str(out), "--no-page"]
     env = os.environ | {"TMPDIR": str(scratch)}

@@ -13,7 +13,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 
@@ -136,13 +136,32 @@ def write_whole(path: Path, text: str) -> None:
 
 @contextmanager
 def temporary() -> Iterator[Path]:
-    """A folder in the system's temporary folder, whose path is short enough for sockets; those of killed runs go."""
-    for left in Path(tempfile.gettempdir()).glob(f"{TEMPORARY}????????"):
-        _remove_if_dead(left)
-    with tempfile.TemporaryDirectory(prefix=TEMPORARY, ignore_cleanup_errors=True) as name, claimed(name):
-        if len(os.fsencode(name)) > MAX_SOCKET_FOLDER:
-            raise InputError(f"{printable(name)}: too long a path for sockets; set TMPDIR to a shorter one")
-        yield Path(name)
+    """A folder in the system's temporary folder, whose path is short enough for sockets; those of killed runs go.
+
+    Making and clearing take turns by a lock on the system's folder: a folder just made has no lock of its own yet.
+    """
+    root = Path(tempfile.gettempdir())
+    with ExitStack() as held:
+        with _turn(root):
+            for left in root.glob(f"{TEMPORARY}????????"):
+                _remove_if_dead(left)
+            made = tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=root, ignore_cleanup_errors=True)
+            path = Path(held.enter_context(made))
+            held.enter_context(claimed(path))
+        if len(os.fsencode(path)) > MAX_SOCKET_FOLDER:
+            raise InputError(f"{printable(path)}: too long a path for sockets; set TMPDIR to a shorter one")
+        yield path
+
+
+@contextmanager
+def _turn(folder: Path) -> Iterator[None]:
+    """Wait until no other run is between making a temporary folder and locking it."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _remove_if_dead(folder: Path) -> None:
