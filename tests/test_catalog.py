@@ -239,7 +239,7 @@ def test_what_is_no_number_is_refused_by_the_name_of_its_field(wrong):
         (tm.chip("trainium2"), {"estimates": "tdp_w"}, "estimates='tdp_w': allowed is a frozenset"),
         (tm.system("trn2-ultraserver"), {"fabric": "ring"}, "fabric='ring'.*torus"),
         (tm.system("trn2-ultraserver"), {"count": True}, "count=True"),
-        (tm.system("trn2-ultraserver"), {"chip_id": "trn2"}, "chip_id='trn2': allowed are the ids of chips"),
+        (tm.system("trn2-ultraserver"), {"chip": "trn2"}, "chip='trn2': allowed is Chip"),
         (tm.system("trn2-ultraserver"), {"racks": [1, 2]}, "racks=.*one number"),
         (tm.efficiencies("trainium2"), {"weight_stream_share": 51}, "weight_stream_share=51.*to 1"),
         (tm.efficiencies("trainium2"), {"weight_stream_share": 0}, "weight_stream_share=0"),

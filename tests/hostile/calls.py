@@ -401,6 +401,10 @@ def _transformer() -> Iterator[Call]:
         "number: batch tokens past source; object: precision; choice: phase expert_read attention logits",
         "batch=[1, 4], tokens=[1, 2], past=[0, 2047]",
     )
+    for name in ("terms", "summed_terms"):
+        yield _call("doors", f"{experts}.{name}", "", "object: precision; choice: phase", "precision=['bf16', 'fp8']")
+    for name in ("attentions", "outline"):
+        yield _call("doors", f"{experts}.{name}", "", "choice: phase", "phase=['prefill', 'decode']")
 
 
 def _steps() -> Iterator[Call]:
@@ -506,8 +510,8 @@ def _pages() -> Iterator[Call]:
         "main",
         "tm.collective",
         "kind='all_reduce', message_bytes=2**20, system='trn2.48xlarge'",
-        "choice: kind algorithm buffers; number: message_bytes alpha_s floor_s; object: system; count: ranks stride;"
-        "integer: lnc; share: rate_share",
+        "choice: kind algorithm buffers; number: message_bytes alpha_s floor_s; object: system efficiencies;"
+        "count: ranks chips stride; integer: lnc; share: rate_share",
         "kind=['all_reduce', 'all_gather', 'reduce_scatter', 'all_to_all', 'broadcast', 'p2p'],"
         "message_bytes=[0, 1024, 2**20, 2**30], ranks=[1, 4, 16, 64, 7], alpha_s=[0, 1e-6], lnc=[1, 2],"
         "system=['trn2.48xlarge', 'trn1.32xlarge', 'trn2-ultraserver', 'trn3-nl32x2-pcie160'], stride=[1, 4],"

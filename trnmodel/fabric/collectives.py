@@ -78,7 +78,7 @@ class Wire:
     def times_s(self, kind: str, message_bytes: NDArray) -> NDArray:
         """Time by the fastest algorithm that can run; NaN where none can. [s]"""
         m = np.asarray(message_bytes)[..., None]
-        best = np.fmin.reduce(self.start_s + self.s_per_byte * m, axis=-1)
+        best = np.fmin.reduce(self.start_s + self.s_per_byte * m, axis=-1, initial=np.nan)
         for algorithm in self.curved:
             best = np.fmin(best, algorithm(kind, message_bytes, self.group))
         return best

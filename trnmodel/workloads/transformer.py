@@ -108,11 +108,11 @@ class Transformer:
 
     def terms(self, precision: str | Precision = "bf16", phase: Phase = "decode") -> tuple[Term, ...]:
         """The account of the model's work in a precision and a phase, one term an operator of a kind of layer."""
-        return _account(self, load.precision(precision), phase)[0]
+        return _account(self, load.precision(precision), choice("phase", phase, op.PHASES))[0]
 
     def summed_terms(self, precision: str | Precision = "bf16", phase: Phase = "decode") -> tuple[Term, ...]:
         """The same account with alike terms summed."""
-        return _account(self, load.precision(precision), phase)[1]
+        return _account(self, load.precision(precision), choice("phase", phase, op.PHASES))[1]
 
     def attentions(self, phase: Phase = "decode") -> list[Attention]:
         """The kinds of attention that run in a phase."""
@@ -120,7 +120,7 @@ class Transformer:
 
     def outline(self, phase: Phase = "decode") -> Outline:
         """Layers, widths and experts in a phase."""
-        return _outline(self, phase)
+        return _outline(self, choice("phase", phase, op.PHASES))
 
     def prefill_flop(
         self, tokens: Numeric, past: Numeric = 0, attention: str = "causal", logits: str = "last"
@@ -299,7 +299,7 @@ class Transformer:
         choice("expert_read", expert_read, op.EXPERT_READS)
         phase = ("decode" if self.generates else "prefill") if phase is None else phase
         read = np.zeros(tokens.shape)
-        for term in self.summed_terms(precision, choice("phase", phase, op.PHASES)):
+        for term in self.summed_terms(precision, phase):
             read = read + term.weights_read(tokens, expert_read)
         return read[()]
 
