@@ -205,3 +205,9 @@ def test_a_million_times_in_one_call():
     times = tm.collective("all_reduce", sizes, "trn2.48xlarge").time_s  # `make bench` prints how long it takes
     few = tm.collective("all_reduce", sizes[::100_000], "trn2.48xlarge").time_s
     np.testing.assert_allclose(times[::100_000], few, rtol=1e-12)
+
+
+def test_what_takes_no_time_has_no_rate():
+    answer = tm.collective("all_reduce", [0.0, 64.0], "trn2.48xlarge", alpha_s=0.0)
+    assert np.isnan(answer.busbw_bytes_per_s).tolist() == [True, False]
+    assert np.isnan(tm.collective("all_reduce", 64.0, "trn2.48xlarge", ranks=1).busbw_bytes_per_s)
