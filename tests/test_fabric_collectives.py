@@ -252,3 +252,9 @@ def test_one_engine_serves_both(monkeypatch):
     engine._wire.cache_clear()
     assert [call() for call in calls] == pytest.approx([2 * time for time in before], rel=1e-9)
     engine._wire.cache_clear()
+
+
+def test_what_takes_no_time_has_no_rate():
+    answer = tm.collective("all_reduce", [0.0, 64.0], "trn2.48xlarge", alpha_s=0.0)
+    assert np.isnan(answer.busbw_bytes_per_s).tolist() == [True, False]
+    assert np.isnan(tm.collective("all_reduce", 64.0, "trn2.48xlarge", ranks=1).busbw_bytes_per_s)

@@ -57,6 +57,7 @@ guard.generates(model=m, experts_model=experts_m, draft_model=draft_m)
 guard.routes(64, experts_model=experts_m)
 guard.within(1, 1e6, tp=tp, ep=ep, batch=batch, input_tokens=input_tokens, output_tokens=output_tokens)
 guard.within(1e-3, 1e6, interactivity_tokens_per_s=interactivity_tokens_per_s)
+interactivity_tokens_per_s = list(dict.fromkeys(interactivity_tokens_per_s))
 guard.some(prefill_systems=prefill_systems)
 guard.neuroncore(prefill_systems=prefill_specs)
 context = input_tokens + output_tokens

@@ -50,9 +50,9 @@ class Collective(Result):
 
     @property
     def busbw_bytes_per_s(self) -> NDArray:
-        """Rate scaled to the wire as NCCL's and Neuron's tests print it; NaN for one rank."""
-        alone = np.equal(self.ranks, 1)
-        time = np.where(alone, np.nan, self.time_s)
+        """Rate scaled to the wire as NCCL's and Neuron's tests print it; NaN for one rank, and where no time passes."""
+        timeless = np.equal(self.ranks, 1) | np.equal(self.time_s, 0)
+        time = np.where(timeless, np.nan, self.time_s)
         return collective_bounds.busbw_bytes_per_s(self.kind, self.message_bytes, np.maximum(self.ranks, 2), time)
 
 
