@@ -359,13 +359,13 @@ def test_the_largest_model_that_a_file_may_describe_has_finite_figures(file):
 
 
 def test_layers_without_rotary_positions_attend_to_everything(file):
-    """Llama 4 Scout: 48 layers of 8 KV heads of 128; marks of 0 are full, marks of 1 see chunks of 8192 tokens."""
+    """Llama 4 Scout: 48 layers of 8 KV heads of 128; marks of 0 are full, marks of 1 hold chunks of 8192 tokens."""
     for marks in ([0] + [1] * 47, [1] * 40 + [0] * 8):
         full = 48 - sum(marks)
         found = model(file({**SCOUT, "no_rope_layers": marks}))
-        assert found.kv_bytes(8193) == 2 * 8 * 128 * 2 * (full * 8193 + sum(marks) * 1)
+        assert found.kv_bytes(8193) == 2 * 8 * 128 * 2 * (full * 8193 + sum(marks) * 8192)
     every = model(file({**SCOUT, "no_rope_layers": [], "no_rope_layer_interval": 4}))
-    assert every.kv_bytes(8193) == model("llama-4-scout").kv_bytes(8193) == 2 * 8 * 128 * 2 * (12 * 8193 + 36)
+    assert every.kv_bytes(8193) == model("llama-4-scout").kv_bytes(8193) == 2 * 8 * 128 * 2 * (12 * 8193 + 36 * 8192)
     for wrong in ("", 0, False, {}):
         with pytest.raises(ValueError, match=r"no_rope_layers=.*48 times 0 or 1"):
             model(file({**SCOUT, "no_rope_layers": wrong}))

@@ -402,9 +402,9 @@ def _transformer() -> Iterator[Call]:
         "batch=[1, 4], tokens=[1, 2], past=[0, 2047]",
     )
     for name in ("terms", "summed_terms"):
-        yield _call("doors", f"{experts}.{name}", "", "object: precision; choice: phase", "precision=['bf16', 'fp8']")
+        yield _call("doors", f"{experts}.{name}", "", "object: precision; choice: phase")
     for name in ("attentions", "outline"):
-        yield _call("doors", f"{experts}.{name}", "", "choice: phase", "phase=['prefill', 'decode']")
+        yield _call("doors", f"{experts}.{name}", "", "choice: phase")
 
 
 def _steps() -> Iterator[Call]:

@@ -18,12 +18,13 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from trnmodel.arguments import instance, integer, number, refuse
+from trnmodel.arguments import HUGE, instance, integer, number, refuse
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import NAN, Chip, Spec
 
 AXES = "xyz"
 MEDIA = ("pcb", "backplane", "cross-rack")
+MOST_LANES = 2**20  # of a chip; a rate is below the largest number by this
 NEEDED = {
     "torus": ("torus_shape",),
     "planes": ("racks", "compute_trays_per_rack", "chips_per_tray", "plane_positions", "switch_trays_per_rack",
@@ -110,9 +111,12 @@ class System(Spec):
         super().__post_init__()
         for spec_field in fields(self):
             value = getattr(self, spec_field.name)
-            if "_bytes" not in spec_field.name and isinstance(value, np.ndarray):
+            shapes = "_bytes" not in spec_field.name or spec_field.name == "lane_bytes_per_s_per_dir"
+            if shapes and isinstance(value, np.ndarray):
                 refuse(f"{self.id}: {spec_field.name}", value, "allowed is one number, for it shapes the fabric")
         instance(f"{self.id}: chip", self.chip, Chip, "a Chip")
+        lane = self.lane_bytes_per_s_per_dir
+        number(f"{self.id}: lane_bytes_per_s_per_dir", lane, high=HUGE / MOST_LANES, unknown=True)
         self._check_fabric()
         counted = math.prod(self.torus_shape) if self.fabric == "torus" else self._chips_in_trays()
         if counted and counted != self.domain_chips:

@@ -175,5 +175,5 @@ ALGORITHMS: dict[str, dict[str, Algorithm]] = {
     "p2p": {"p2p": _p2p},
 }
 POLICIES = {"neuron"}  # what a library does, not a candidate for the best
-CURVED = {"multiport_bucket", "neuron", "chain", "in_graph_mesh", "in_graph_ring"}  # all others are lines in the message
+CURVED = {"multiport_bucket", "neuron", "chain", "in_graph_mesh", "in_graph_ring"}  # others are lines in the message
 RINGS = {"ring", "multiport_bucket", "neuron"}  # what AWS runs as KangaRing

@@ -14,11 +14,11 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trnmodel.arguments import TINY, choice, chosen, numbers, refuse, share, together
+from trnmodel.arguments import HUGE, TINY, choice, chosen, numbers, refuse, share, together
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import Chip
 from trnmodel.catalog.stacks import Efficiencies
-from trnmodel.catalog.stacks import efficiencies as read_stack
+from trnmodel.catalog.stacks import find as find_stack
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as find_system
 from trnmodel.fabric.algorithms import ALGORITHMS, CURVED, POLICIES, RINGS, Algorithm, in_graph
@@ -232,7 +232,7 @@ def collective(
     choice("algorithm", algorithm, ("best", *table))
     where = system if isinstance(system, Chip) else find_system(system)
     chip = chip_of(where)
-    e, lnc = None if efficiencies is None else read_stack(chip, efficiencies), logical_core(chip, lnc)
+    e, lnc = None if efficiencies is None else find_stack(chip, efficiencies, "efficiencies"), logical_core(chip, lnc)
     given = _given(where, lnc, message_bytes, ranks, chips, stride)
     given |= {"floor_s": numbers("floor_s", floor_s), "rate_share": share("rate_share", rate_share, TINY)}
     alpha = own_alpha_s(e, where) if alpha_s is None else numbers("alpha_s", alpha_s)
@@ -278,7 +278,7 @@ def _given(
         refuse("chips", chips, "allowed is one of ranks and chips")
     if chips is not None:
         per_chip = levels[0].size if levels and levels[0].name == "chip" else 1.0
-        every = numbers("chips", chips, 1, whole=True) * per_chip
+        every = numbers("chips", chips, 1, HUGE / per_chip, whole=True) * per_chip
     elif ranks is not None or isinstance(where, Chip):
         every = numbers("ranks", ranks, 1, whole=True)
     else:

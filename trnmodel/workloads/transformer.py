@@ -285,7 +285,7 @@ class Transformer:
             Preset or object. [-]
         expert_read : str
             Experts read in a layer of E, k used by a token: "distinct" E(1-(1-k/E)^batch), expected under uniform
-            routing; "per_token" k times batch, nothing shared; "all" E. [-]
+            routing; "per_token" k times batch until all are cheaper; "all" E. [-]
         phase : str
             "prefill" or "decode"; they differ for encoders alone. [-]
 
