@@ -14,7 +14,7 @@ import numpy as np
 
 import trnmodel as tm
 from trnmodel import report
-from trnmodel.fabric import audit
+from trnmodel.fabric import what_if as audit
 from trnmodel.formulas import collectives, tiers
 from trnmodel.units import GB, KIB, US
 

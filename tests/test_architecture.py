@@ -12,11 +12,12 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 LEVELS = [
     ["trnmodel.units", "trnmodel.arguments", "trnmodel.result"],
     ["trnmodel.formulas", "trnmodel.catalog"],
-    ["trnmodel.fabric"],
-    ["trnmodel.workloads"],
-    ["trnmodel.studies"],
+    ["trnmodel.fabric", "trnmodel.models"],
+    ["trnmodel.steps", "trnmodel.kernels"],
+    ["trnmodel.planner"],
+    ["trnmodel.evidence"],
     ["trnmodel.charts", "trnmodel.bookmime"],
-    ["trnmodel.report", "trnmodel.cli"],
+    ["trnmodel.chapters", "trnmodel.report", "trnmodel.cli"],
 ]
 
 
@@ -55,6 +56,17 @@ def test_imports_point_down():
         if level(here) is not None and level(name) is not None and level(name) > level(here)
     ]
     assert not bad
+
+
+def room(module):
+    return next((name for names in LEVELS for name in names if module == name or module.startswith(name + ".")), None)
+
+
+def test_rooms_of_one_floor_do_not_know_each_other():
+    ground, face = LEVELS[0], {"trnmodel.cli", "trnmodel.report"}  # the terminal runs reports
+    asked = {(room(here), room(name)) for here, name in checked_imports() if {room(here), room(name)} != face}
+    floors = [names for names in LEVELS if names is not ground]
+    assert sorted((a, b) for a, b in asked for names in floors if a != b and {a, b} <= set(names)) == []
 
 
 def test_every_module_has_a_room():

@@ -107,7 +107,7 @@ def test_a_failing_chapter_is_one_line_and_status_1(home):
 def test_a_question_without_an_answer_is_one_line_and_status_2(home):
     call("run", "small", "-p", "batch=9")
     before = (home / "reports" / "small.ipynb").read_bytes()
-    refusal = "from trnmodel.studies import guard\nguard.within(1, 10, batch=batch)\n"
+    refusal = "from trnmodel.chapters import guard\nguard.within(1, 10, batch=batch)\n"
     (chapter.CHAPTERS / "small.py").write_text(CHAPTER.replace("print(", refusal + "print("))
     line = "chapter 'small' cannot answer: batch = 11 must be from 1 to 10\n"
     assert call("run", "small", "-p", "batch=11") == (2, "", line)

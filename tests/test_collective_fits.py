@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from trnmodel.catalog import load
-from trnmodel.studies import collective_fits
+from trnmodel.evidence import collective_fits
 from trnmodel.units import GB, US
 
 

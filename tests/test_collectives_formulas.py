@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trnmodel.formulas import collective_bounds as bounds
+from trnmodel.formulas import bounds, tiers
 from trnmodel.formulas import collectives as c
-from trnmodel.formulas import tiers
 from trnmodel.units import GB, KIB, US
 
 GOLDEN = list(csv.DictReader((Path(__file__).parent / "golden" / "collectives.csv").read_text().splitlines()))

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from trnmodel.catalog.load import DATA
-from trnmodel.studies import comparators as study
+from trnmodel.evidence import comparators as study
 
 
 @pytest.fixture(scope="module")
@@ -15,7 +15,7 @@ def ideal():
 
 
 def test_every_row_is_predicted_or_says_why(ideal):
-    assert len(ideal) == len(pd.read_csv(DATA / "comparator_measured.csv"))
+    assert len(ideal) == len(pd.read_csv(DATA / "evidence" / "comparator_measured.csv"))
     assert ((ideal.reason == "") == ideal.predicted.notna()).all()
     assert (ideal.reason == "").sum() == 100
     assert (ideal.predicted[ideal.reason == ""] >= 0).all()

@@ -197,7 +197,7 @@ def _forget():
 def edit(tmp_path, monkeypatch):
     """A function that replaces text once in a file of a copy of `data/`, which is then the data."""
     copy = tmp_path / "data"
-    shutil.copytree(load.DATA, copy, ignore=shutil.ignore_patterns("models", "measured.csv"))
+    shutil.copytree(load.DATA, copy, ignore=shutil.ignore_patterns("*.json", "measured.csv"))
     monkeypatch.setattr(load, "DATA", copy)
     _forget()
 
@@ -272,7 +272,7 @@ HBM = "trainium2/hbm_bytes_per_s/ah-trainium2,trainium2,hbm_bytes_per_s,,2.9,TB/
         ("decisions.yaml", 'use: "trainium2/cores/ah-trainium2"', 'use: "trainium2/cores/nobody"', r"unknown fact"),
         ("decisions.yaml", "  conflict: 11\n", "  conflict: eleven\n", r"decisions\.yaml item \d+: .*conflict"),
         ("decisions.yaml", "  quantity: hbm_bytes_per_s\n", "  quantity: hbm_bytes\n", r"does not speak of"),
-        ("units.csv", "GB,B,1e9", "GB,B,many", r"units\.csv row \d+: .*factor"),
+        ("lists/units.csv", "GB,B,1e9", "GB,B,many", r"units\.csv row \d+: .*factor"),
     ],
 )
 def test_a_planted_error_is_named_by_file_row_and_column(edit, file, old, new, message):
@@ -282,7 +282,7 @@ def test_a_planted_error_is_named_by_file_row_and_column(edit, file, old, new, m
 
 
 def test_an_alias_must_point_to_something(edit):
-    edit("names.csv", "Trn2,trainium2,", "Trn2,trainium22,")
+    edit("lists/names.csv", "Trn2,trainium2,", "Trn2,trainium22,")
     with pytest.raises(DataError, match=r"names\.csv row \d+: column id: 'trainium22'"):
         load.chip("Trn2")
 

@@ -17,7 +17,7 @@ RUN = {  # used without an import: where, and the word that says so
     "sphinx-copybutton": ("book/conf.py", '"sphinx_copybutton"'),
     "sphinx-design": ("book/conf.py", '"sphinx_design"'),
     "sphinx-mathjax-offline": ("book/conf.py", '"sphinx-mathjax-offline"'),
-    "ipywidgets": ("trnmodel/studies/sweep.py", "tqdm.auto"),  # whose bar is a widget in Lab
+    "ipywidgets": ("trnmodel/planner/sweep.py", "tqdm.auto"),  # whose bar is a widget in Lab
     "jupyterlab": ("Makefile", "jupyter lab"),
     "jupyterlab-myst": ("pyproject.toml", "jupyterlab-myst"),  # Lab finds it by itself
     "nbval": ("Makefile", "--nbval"),
@@ -103,7 +103,7 @@ def test_sorts_are_stable(root):
 def test_fits_go_through_one_door(root):
     """LAPACK's least squares follow the CPU; `studies/fitting.py` says what makes a fit end at the same answer."""
     doors = [place for place, called, _ in calls(root) if called in ("lstsq", "polyfit", "curve_fit", "least_squares")]
-    assert [place.partition(":")[0] for place in doors] == ["trnmodel/studies/fitting.py"]
+    assert [place.partition(":")[0] for place in doors] == ["trnmodel/evidence/fitting.py"]
 
 
 def test_no_test_looks_at_a_clock(root):

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from trnmodel.catalog.systems import system, systems
 from trnmodel.fabric import flow
-from trnmodel.fabric.audit import assumption_effects, failure_effects, hops_table, parts, parts_table
 from trnmodel.fabric.graph import topology
+from trnmodel.fabric.what_if import assumption_effects, failure_effects, hops_table, parts, parts_table
 from trnmodel.units import GB
 
 SWITCHED = [name for name in systems() if name.startswith("trn3-nl") and "torus" not in name]

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from trnmodel.chapters import fabrics
+from trnmodel.evidence import contradictions
 from trnmodel.fabric import flow
 from trnmodel.fabric.graph import topology
-from trnmodel.studies import contradictions, fabrics
 from trnmodel.units import GB, US
 
 TORUS, RACK = "trn3-nl32x2-torus", "trn3-nl32x2-pcie160"

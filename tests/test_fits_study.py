@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import trnmodel as tm
-from trnmodel.studies import fits
-from trnmodel.studies import fits_printed as printed
-from trnmodel.studies.serving_tables import Deployment
+from trnmodel.chapters import fits
+from trnmodel.evidence import fits_printed as printed
+from trnmodel.steps.deployment import Deployment
+from trnmodel.steps.mapping import Mapping
 from trnmodel.units import GIB
-from trnmodel.workloads.parallelism import Mapping
 
 LLAMA = Deployment(model="llama-3.1-70b", system="trn2.48xlarge", mapping=Mapping(tp=16, lnc=2))
 

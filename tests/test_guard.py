@@ -2,9 +2,9 @@
 
 import pytest
 
+from trnmodel.chapters import guard
+from trnmodel.models.shipped import MODELS, catalog
 from trnmodel.report import chapter
-from trnmodel.studies import guard
-from trnmodel.workloads.shipped import MODELS, catalog
 
 
 def first_cells(slug, **given):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import trnmodel as tm
 from trnmodel.catalog.specs import Precision
 from trnmodel.catalog.stacks import stacks
-from trnmodel.workloads.serving import disaggregate, frontier, tokens_per_step
+from trnmodel.steps.serving import disaggregate, frontier, tokens_per_step
 
 GOLDEN = list(csv.DictReader((Path(__file__).parent / "golden" / "roofline.csv").read_text().splitlines()))
 CHIPS = {"trn1": "trainium1", "trn2": "trainium2", "trn3": "trainium3"}

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import trnmodel as tm
 from trnmodel.catalog import load
-from trnmodel.studies import kernels
+from trnmodel.evidence import kernels
 
 CHIPS = ["trainium1", "trainium2", "trainium3"]
 DTYPES = {"trainium1": ["bf16", "fp32"], "trainium2": ["bf16", "fp8"], "trainium3": ["bf16", "mxfp8", "mxfp4"]}

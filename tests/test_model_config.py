@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from trnmodel.catalog.load import DATA
-from trnmodel.workloads.architectures import ARCHITECTURES
-from trnmodel.workloads.config import MAX_FILE_BYTES, defaults
-from trnmodel.workloads.shipped import catalog
-from trnmodel.workloads.transformer import model, models
+from trnmodel.models.architectures import ARCHITECTURES
+from trnmodel.models.config import MAX_FILE_BYTES, defaults
+from trnmodel.models.shipped import catalog
+from trnmodel.models.transformer import model, models
 
 GOLDEN = Path(__file__).parent / "golden" / "model_params.csv"
 LLAMA = json.loads((DATA / "models" / "llama-3.1-8b.json").read_text())

@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trnmodel.studies import needs
-from trnmodel.studies import needs_printed as printed
-from trnmodel.workloads.transformer import model, models
+from trnmodel.chapters import needs
+from trnmodel.evidence import needs_printed as printed
+from trnmodel.models.operator_table import step_operators
+from trnmodel.models.transformer import model, models
 
 GOLDEN = Path(__file__).parent / "golden" / "workload.csv"
 SPREAD = ["llama-3.1-8b", "deepseek-v3", "gpt-oss-120b", "jamba-v0.1", "llama-4-scout", "opt-13b", "t5-3b"]
@@ -41,7 +42,7 @@ def test_places_add_up(name):
 
 @pytest.mark.parametrize("name", SPREAD)
 def test_operators_add_up_to_the_step(name):
-    step = needs.step_operators(name, "decode", 4, 1, 999, "bf16")
+    step = step_operators(name, "decode", 4, 1, 999, "bf16")
     m = model(name)
     if not m.reads_source:
         assert step.flop.sum() == pytest.approx(4 * float(m.decode_flop(1000)))
@@ -52,7 +53,7 @@ def test_intensity_of_attention_is_its_group():
     """64 query heads on 8 key heads of 2 bytes: 8 FLOP a byte; a latent: 2 x 128 x (576 + 512) / (2 x 576) = 241.8."""
 
     def attention(name):
-        step = needs.step_operators(name, "decode", 16, 1, 1e6, "bf16").set_index("operator")
+        step = step_operators(name, "decode", 16, 1, 1e6, "bf16").set_index("operator")
         return step.intensity_flop_per_byte["causal attention"]
 
     assert attention("llama-3.1-70b") == pytest.approx(8, rel=1e-4)
@@ -61,7 +62,7 @@ def test_intensity_of_attention_is_its_group():
 
 def test_intensity_of_a_matrix_is_the_batch():
     """2 x 32 FLOP on a weight of 2 bytes."""
-    step = needs.step_operators("llama-3.1-8b", "decode", 32, 1, 99, "bf16").set_index("operator")
+    step = step_operators("llama-3.1-8b", "decode", 32, 1, 99, "bf16").set_index("operator")
     assert step.intensity_flop_per_byte["o"] == pytest.approx(32)
 
 

@@ -13,8 +13,8 @@ import trnmodel as tm
 from trnmodel.catalog import load
 from trnmodel.catalog.stacks import IDEAL
 from trnmodel.fabric.groups import place
-from trnmodel.formulas.collective_bounds import busbw_factor
-from trnmodel.workloads.parallelism import kv_heads_per_rank, shard
+from trnmodel.formulas.bounds import busbw_factor
+from trnmodel.steps.mapping import kv_heads_per_rank, shard
 
 GOLDEN = list(csv.DictReader((Path(__file__).parent / "golden" / "communication.csv").read_text().splitlines()))
 INFERENCE = [

@@ -4,9 +4,9 @@ import networkx as nx
 import numpy as np
 import pytest
 
+from trnmodel.chapters import racks
 from trnmodel.fabric import flow
 from trnmodel.fabric.graph import topology
-from trnmodel.studies import racks
 
 SWITCHED = ["trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160", "trn3-nl72x2-pex90144", "trn3-nl32x2-pcie320"]
 

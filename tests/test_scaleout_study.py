@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from trnmodel.catalog import load
-from trnmodel.studies import scaleout, transfers
+from trnmodel.chapters import scaleout, transfers
 from trnmodel.units import GB, TBIT
 
 

@@ -6,10 +6,10 @@ import pytest
 
 import trnmodel as tm
 from trnmodel.catalog.stacks import IDEAL
-from trnmodel.studies import serving_accuracy as accuracy
-from trnmodel.studies import serving_load as load
-from trnmodel.studies import serving_tables as tables
-from trnmodel.studies.calibration import cases, family_split, log_errors
+from trnmodel.chapters import serving_load as load
+from trnmodel.chapters import serving_tables as tables
+from trnmodel.evidence import serving_accuracy as accuracy
+from trnmodel.evidence.calibration import cases, family_split, log_errors
 
 LLAMA = tables.Deployment(model="llama-3.1-70b", system="trn2.48xlarge", mapping=tm.Mapping(tp=64))
 EXPERTS = tables.Deployment(
@@ -147,7 +147,7 @@ def test_prefill_apart_by_hand():
 
 
 def test_shipped_residuals_are_those_of_the_shipped_efficiencies():
-    """Else run `python -m trnmodel.studies.serving_accuracy`."""
+    """Else run `python -m trnmodel.evidence.serving_accuracy`."""
     shipped = accuracy.shipped()
     for group in accuracy.GROUPS:
         rows = shipped[(shipped.group == group) & (shipped.split == accuracy.FITTED)]

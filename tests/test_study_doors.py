@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 import trnmodel as tm
-from trnmodel.studies import (
+from trnmodel.chapters import (
     chips,
     domain_sizes,
     fabrics,
     fits,
-    fits_printed,
     kernel_tables,
     needs,
     placements,
@@ -19,9 +18,10 @@ from trnmodel.studies import (
     scaleout,
     serving_load,
     serving_tables,
-    synthetic_models,
     transfers,
 )
+from trnmodel.evidence import fits_printed
+from trnmodel.models import synthetic as synthetic_models
 
 RACK, LLAMA = "trn3-nl32x2-pcie160", "llama-3.1-8b"
 D = serving_tables.Deployment(model=LLAMA, system="trn2.48xlarge", mapping=tm.Mapping(tp=16))

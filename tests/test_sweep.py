@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import trnmodel as tm
-from trnmodel.studies.sweep import sweep
+from trnmodel.planner.sweep import sweep
 
 
 def model(kind, x, y=1.0):

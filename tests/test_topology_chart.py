@@ -5,9 +5,9 @@ import json
 import pytest
 
 from trnmodel import charts
+from trnmodel.chapters import racks
 from trnmodel.charts.display import VEGALITE_MIME, mimebundle
 from trnmodel.fabric.graph import topology
-from trnmodel.studies import racks
 
 SYSTEMS = [
     "trn3-nl72x2-pcie160",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import trnmodel as tm
 from trnmodel.catalog.load import precision
-from trnmodel.workloads.transformer import model, models
+from trnmodel.models.transformer import model, models
 
 GOLDEN = Path(__file__).parent / "golden"
 SAMPLE = (

@@ -10,11 +10,11 @@ import pytest
 
 import trnmodel as tm
 from trnmodel.catalog.load import DATA
-from trnmodel.studies.calibration import MEANINGS, accuracy, calibrate, family_split
-from trnmodel.studies.readings import COLUMNS, UnreadableRowError, aliases, number, reading, rules
-from trnmodel.studies.validation import PREDICTORS, validate
+from trnmodel.evidence.calibration import MEANINGS, accuracy, calibrate, family_split
+from trnmodel.evidence.readings import COLUMNS, UnreadableRowError, aliases, number, reading, rules
+from trnmodel.evidence.validation import PREDICTORS, validate
 
-MEASURED = DATA / "measured.csv"
+MEASURED = DATA / "evidence" / "measured.csv"
 ROW = {
     "source": "somebody's table",
     "date_or_sdk": "SDK 2.29",

@@ -17,19 +17,19 @@ _HOMES = {
     "trnmodel.fabric.collectives": ("collective",),
     "trnmodel.fabric.graph": ("Topology", "topology"),
     "trnmodel.formulas.clos": ("clos",),
-    "trnmodel.studies.calibration": ("calibrate",),
-    "trnmodel.studies.sweep": ("sweep",),
-    "trnmodel.studies.validation": ("validate", "validation"),
+    "trnmodel.evidence.calibration": ("calibrate",),
+    "trnmodel.planner.sweep": ("sweep",),
+    "trnmodel.evidence.validation": ("validate", "validation"),
     "trnmodel.catalog.stacks": ("efficiencies",),
-    "trnmodel.workloads.inference": ("decode_step", "memory_fit", "prefill"),
-    "trnmodel.workloads.parallelism": ("Mapping",),
-    "trnmodel.workloads.serving": ("serve",),
-    "trnmodel.workloads.transformer": ("Transformer", "model", "models"),
+    "trnmodel.steps.inference": ("decode_step", "memory_fit", "prefill"),
+    "trnmodel.steps.mapping": ("Mapping",),
+    "trnmodel.steps.serving": ("serve",),
+    "trnmodel.models.transformer": ("Transformer", "model", "models"),
 }
 _NAMES = {name: home for home, names in _HOMES.items() for name in names}
 _MODULES = {
     "charts": "trnmodel.charts",
-    "kernel": "trnmodel.workloads.kernel",
+    "kernel": "trnmodel.kernels.kernel",
     "roofline": "trnmodel.formulas.roofline",
     "units": "trnmodel.units",
 }

@@ -25,6 +25,14 @@ _REPR.maxstring = _REPR.maxother = SHOWN
 _REPR.maxlevel = 3
 
 
+class UnanswerableError(ValueError):
+    """A chapter has no answer for its parameters; the message says in one line why."""
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows of it."""
+        return [f"This chapter cannot answer: {self}"]
+
+
 def shown(value: Any) -> str:
     """A value as an error message shows it: on one line, cut to 80 characters.
 

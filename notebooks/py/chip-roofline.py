@@ -24,7 +24,7 @@ from IPython.display import Markdown
 
 import trnmodel as tm
 from trnmodel import charts
-from trnmodel.studies import chips, guard
+from trnmodel.chapters import chips, guard
 from trnmodel.units import TB, TFLOP, format_quantity
 
 GENERATIONS = ["trainium1", "trainium2", "trainium3"]

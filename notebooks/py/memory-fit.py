@@ -28,9 +28,9 @@ from IPython.display import Markdown
 
 import trnmodel as tm
 from trnmodel import charts
-from trnmodel.studies import chips, fits, guard
-from trnmodel.studies import fits_printed as printed
-from trnmodel.studies.serving_tables import Deployment
+from trnmodel.chapters import chips, fits, guard
+from trnmodel.evidence import fits_printed as printed
+from trnmodel.steps.deployment import Deployment
 from trnmodel.units import MIB, format_quantity
 
 FAMILY = ["trn1.32xlarge", "trn2-ultraserver", "trn3-nl72x2-pcie160"]

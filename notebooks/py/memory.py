@@ -27,9 +27,10 @@ from IPython.display import Markdown
 import trnmodel as tm
 from trnmodel import charts
 from trnmodel.catalog import load
+from trnmodel.chapters import chips, guard
+from trnmodel.chapters import kernel_tables as tables
+from trnmodel.evidence import kernels
 from trnmodel.formulas import memory
-from trnmodel.studies import chips, guard, kernels
-from trnmodel.studies import kernel_tables as tables
 from trnmodel.units import MIB, TB, format_quantity
 
 GENERATIONS = ["trainium1", "trainium2", "trainium3"]

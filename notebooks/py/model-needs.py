@@ -27,8 +27,8 @@ from IPython.display import Markdown
 import trnmodel as tm
 from trnmodel import charts
 from trnmodel.catalog import load
-from trnmodel.studies import chips, guard, needs
-from trnmodel.studies import needs_printed as printed
+from trnmodel.chapters import chips, guard, needs
+from trnmodel.evidence import needs_printed as printed
 from trnmodel.units import BILLION, format_quantity
 
 GENERATIONS = ["trainium1", "trainium2", "trainium3"]

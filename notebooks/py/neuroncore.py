@@ -26,8 +26,9 @@ from IPython.display import Markdown
 
 import trnmodel as tm
 from trnmodel import charts
-from trnmodel.studies import chips, guard, kernels
-from trnmodel.studies import kernel_tables as tables
+from trnmodel.chapters import chips, guard
+from trnmodel.chapters import kernel_tables as tables
+from trnmodel.evidence import kernels
 from trnmodel.units import KIB, US, format_quantity
 
 GENERATIONS = ["trainium1", "trainium2", "trainium3"]

@@ -23,8 +23,9 @@ from IPython.display import Markdown
 import trnmodel as tm
 from trnmodel import charts
 from trnmodel.catalog import load
-from trnmodel.fabric import audit
-from trnmodel.studies import chips, contradictions, fabrics, guard, racks
+from trnmodel.chapters import chips, fabrics, guard, racks
+from trnmodel.evidence import contradictions
+from trnmodel.fabric import what_if as audit
 from trnmodel.units import format_quantity
 
 spec, other = tm.system(system), tm.system(beside)

@@ -27,8 +27,8 @@ from IPython.display import Markdown
 
 import trnmodel as tm
 from trnmodel import charts
+from trnmodel.chapters import chips, guard, scaleout, transfers
 from trnmodel.formulas import clos as page
-from trnmodel.studies import chips, guard, scaleout, transfers
 from trnmodel.units import GBIT, format_quantity
 
 spec, senders = tm.system(system), [tm.model(name) for name in models]

@@ -37,11 +37,11 @@ from IPython.display import Markdown
 import trnmodel as tm
 from trnmodel import charts
 from trnmodel.catalog.stacks import stacks
-from trnmodel.studies import chips, fabrics, guard
-from trnmodel.studies import serving_accuracy as accuracy
-from trnmodel.studies import serving_load as load
-from trnmodel.studies import serving_tables as tables
-from trnmodel.studies.comparators import comparators, left_out
+from trnmodel.chapters import chips, fabrics, guard
+from trnmodel.chapters import serving_load as load
+from trnmodel.chapters import serving_tables as tables
+from trnmodel.evidence import serving_accuracy as accuracy
+from trnmodel.evidence.comparators import comparators, left_out
 from trnmodel.units import MS, format_quantity
 
 FAMILY = ["trn1.32xlarge", "trn2-ultraserver", "trn3-nl32x2-torus", "trn3-nl72x2-pcie160"]
@@ -533,7 +533,7 @@ charts.table(
 # %% [markdown]
 # ## Check: what was measured
 #
-# `data/measured.csv` holds every published measurement that we found. `tm.validation()` predicts each from its own columns or says
+# `data/evidence/measured.csv` holds every published measurement that we found. `tm.validation()` predicts each from its own columns or says
 # why not. Rows of one configuration count once. Beside stands the strongest naive model that we know of: a regression on bytes,
 # FLOP, layers and traffic with positive coefficients, fitted on the same rows.
 

@@ -30,7 +30,9 @@ from IPython.display import Markdown
 
 import trnmodel as tm
 from trnmodel import charts
-from trnmodel.studies import chips, contradictions, domain_sizes, fabrics, guard, placements, racks, synthetic_models
+from trnmodel.chapters import chips, domain_sizes, fabrics, guard, placements, racks
+from trnmodel.evidence import contradictions
+from trnmodel.models import synthetic as synthetic_models
 from trnmodel.units import BILLION, GIB, TRILLION, format_quantity
 
 spec, m, base = tm.system(system), tm.model(model), tm.model(grown_from)

@@ -25,8 +25,9 @@ from IPython.display import Markdown
 
 import trnmodel as tm
 from trnmodel import charts
+from trnmodel.chapters import chips, fabrics, guard, placements, racks
+from trnmodel.evidence import collective_fits
 from trnmodel.fabric import build, flow
-from trnmodel.studies import chips, collective_fits, fabrics, guard, placements, racks
 from trnmodel.units import GB, KIB, MIB, format_quantity
 
 spec, torus, m = tm.system(system), tm.system(torus_system), tm.model(model)

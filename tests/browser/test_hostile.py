@@ -6,8 +6,8 @@ import textwrap
 import pytest
 
 from trnmodel import report
+from trnmodel.models.shipped import MODELS, catalog
 from trnmodel.report import chapter
-from trnmodel.workloads.shipped import MODELS, catalog
 
 IMAGE = "<img src=x onerror=window.hacked=1>"
 SCRIPT = '"></title></textarea><script>window.hacked=1</script><script>alert(1)</script>'

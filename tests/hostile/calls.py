@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 import trnmodel as tm
-from trnmodel.workloads import serving
+from trnmodel.steps import serving
 
 from .files import CONFIGS, ROOT, Config, config_file, keys, named_file, table_file
 from .kinds import KINDS, Kind

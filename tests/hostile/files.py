@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 import trnmodel as tm
-from trnmodel.workloads.transformer import Transformer
+from trnmodel.models.transformer import Transformer
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGS = ("llama-3.1-8b", "deepseek-v2-lite", "jamba-v0.1", "t5-small")

@@ -19,9 +19,9 @@ import pandas as pd
 
 from trnmodel.catalog.specs import Spec
 from trnmodel.charts.tables import Table
+from trnmodel.models.transformer import Transformer
 from trnmodel.result import Result
-from trnmodel.workloads.parallelism import Mapping as Degrees
-from trnmodel.workloads.transformer import Transformer
+from trnmodel.steps.mapping import Mapping as Degrees
 
 LONGEST_MESSAGE = 400
 CPU_S = 5.0

@@ -48,19 +48,19 @@ DATA = _PACKAGE / "data" if (_PACKAGE / "data").is_dir() else _PACKAGE.parent / 
 @cache
 def units() -> dict[str, Unit]:
     """The closed list of printed units."""
-    return by_id(read_csv(DATA / "units.csv", Unit), "unit_printed", "units.csv")
+    return by_id(read_csv(DATA / "lists" / "units.csv", Unit), "unit_printed", "units.csv")
 
 
 @cache
 def quantities() -> dict[str, Quantity]:
     """The closed list of quantities, each with its base unit."""
-    return by_id(read_csv(DATA / "quantities.csv", Quantity), "quantity", "quantities.csv")
+    return by_id(read_csv(DATA / "lists" / "quantities.csv", Quantity), "quantity", "quantities.csv")
 
 
 @cache
 def entities() -> dict[str, Entity]:
     """Everything that a fact can be about."""
-    return by_id(read_csv(DATA / "entities.csv", Entity), "id", "entities.csv")
+    return by_id(read_csv(DATA / "lists" / "entities.csv", Entity), "id", "entities.csv")
 
 
 @cache
@@ -72,7 +72,7 @@ def sources() -> dict[str, Source]:
 @cache
 def names() -> list[Name]:
     """Every name that a source uses for a thing."""
-    rows = read_csv(DATA / "names.csv", Name)
+    rows = read_csv(DATA / "lists" / "names.csv", Name)
     for number, row in enumerate(rows, start=2):
         check_listed(row, f"names.csv row {number}", {"id": entities(), "source": sources()})
     return rows
@@ -389,18 +389,18 @@ def chips() -> tuple[str, ...]:
 @cache
 def dtypes() -> dict[str, float]:
     """Bytes of one element in storage, block scales included, for each dtype of the closed list."""
-    return {row.dtype: row.storage_bits / 8 for row in read_csv(DATA / "dtypes.csv", Dtype)}
+    return {row.dtype: row.storage_bits / 8 for row in read_csv(DATA / "lists" / "dtypes.csv", Dtype)}
 
 
 @cache
 def dtype_aliases() -> dict[str, str]:
     """Other spellings of the dtypes, e.g. "bfloat16"."""
-    return {alias: row.dtype for row in read_csv(DATA / "dtypes.csv", Dtype) for alias in row.aliases.split()}
+    return {alias: row.dtype for row in read_csv(DATA / "lists" / "dtypes.csv", Dtype) for alias in row.aliases.split()}
 
 
 @cache
 def _precisions() -> dict[str, Precision]:
-    rows = read_csv(DATA / "precisions.csv", PrecisionRow)
+    rows = read_csv(DATA / "lists" / "precisions.csv", PrecisionRow)
     return {r.name: Precision(**{k: v for k, v in msgspec.structs.asdict(r).items() if k != "note"}) for r in rows}
 
 

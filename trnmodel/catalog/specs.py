@@ -306,7 +306,7 @@ class Precision:
     Raises
     ------
     ValueError
-        A dtype outside the closed list of `data/dtypes.csv`.
+        A dtype outside the closed list of `data/lists/dtypes.csv`.
 
     Examples
     --------

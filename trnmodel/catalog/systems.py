@@ -1,8 +1,8 @@
 """Systems: what is in a rack, and which fabric joins its chips.
 
-`data/systems.csv` names a system's chip, kind of fabric and base; its facts are its own, then those of the chain of
-bases, then those of its chip, so what two racks share is one row. Printed totals (cables, switches, CPUs) are no
-inputs: they are compared with what the graph counts, in `trnmodel.fabric.audit`.
+`data/systems/systems.csv` names a system's chip, kind of fabric and base; its facts are its own, then those of the
+chain of bases, then those of its chip, so what two racks share is one row. Printed totals (cables, switches, CPUs) are
+no inputs: they are compared with what the graph counts, in `trnmodel.fabric.what_if`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Fabric = Literal["single", "switch", "mesh", "torus", "planes"]
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A line of `data/systems.csv`."""
+    """A line of `data/systems/systems.csv`."""
 
     id: str
     chip: str
@@ -233,7 +233,7 @@ def switch(name: str) -> Switch:
 
 @cache
 def _rows() -> dict[str, Row]:
-    rows = {row.id: row for row in load.read_csv(load.DATA / "systems.csv", Row)}
+    rows = {row.id: row for row in load.read_csv(load.DATA / "systems" / "systems.csv", Row)}
     for row in rows.values():
         if row.id not in load.entities() or row.base not in {"", *rows}:
             raise load.DataError(f"systems.csv: {row.id!r} or its base {row.base!r} is not listed")

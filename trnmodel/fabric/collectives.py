@@ -23,7 +23,7 @@ from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as find_system
 from trnmodel.fabric.algorithms import ALGORITHMS, CURVED, POLICIES, RINGS, Algorithm, in_graph
 from trnmodel.fabric.groups import Group, Same, chip_of, hierarchy, logical_core, place
-from trnmodel.formulas import collective_bounds
+from trnmodel.formulas import bounds as collective_bounds
 from trnmodel.result import Result, blank, reason_mask
 
 Numeric = ArrayLike
@@ -195,7 +195,7 @@ def collective(
     stride : numeric, optional
         Ranks from one member of the group to the next; the groups between them run at the same time. [-]
     floor_s : numeric, optional
-        What a call costs besides, as `studies.collective_fits` finds it in published runs. Default: nothing. [s]
+        What a call costs besides, as `evidence.collective_fits` finds it in published runs. Default: nothing. [s]
     rate_share : numeric, optional
         Share of the fabric's rates that the software reaches, above 0, at most 1. [-]
     buffers : {"sbuf", "hbm"}

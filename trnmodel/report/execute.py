@@ -28,10 +28,10 @@ from nbformat import NotebookNode
 from papermill.exceptions import PapermillException
 from tqdm import tqdm
 
+from trnmodel.arguments import UnanswerableError
 from trnmodel.catalog.load import DATA
 from trnmodel.report import chapter, folders
 from trnmodel.report.chapter import PACKAGE, ROOT, InputError, check_parameters, printable
-from trnmodel.studies.guard import UnanswerableError
 
 LOCK = ROOT / "requirements.lock"
 MAX_CELL_S = 1800

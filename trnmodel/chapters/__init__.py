@@ -1,0 +1,1 @@
+"""What a chapter shows: tidy tables for its charts."""

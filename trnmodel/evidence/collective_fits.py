@@ -1,0 +1,274 @@
+"""Collectives against measurements that are not ours: a floor and a rate for each published run, and the barrier."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trnmodel.catalog import load, systems
+from trnmodel.catalog.systems import System
+from trnmodel.evidence import fitting
+from trnmodel.fabric.collectives import RUNTIMES, collective, graph_barrier_s
+from trnmodel.formulas.bounds import busbw_factor
+from trnmodel.units import GB, GIB, MS, US
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TIME_UNITS = {"us": US, "ms": MS}
+LARGE = (GB, 10 * GB)  # two messages far beyond every latency: their difference is the rate
+
+
+def contract() -> pd.DataFrame:
+    """Every measured collective row with what it is used for, or the reason why it is set aside.
+
+    Examples
+    --------
+    >>> rows = contract()
+    >>> len(rows), bool(((rows.use == "") == (rows.reason != "")).all())
+    (185, True)
+    """
+    import pandas as pd
+
+    rules = pd.read_csv(load.DATA / "evidence" / "collective_contract.csv", keep_default_na=False)
+    for name in ("ranks", "message_bytes"):
+        rules[name] = pd.to_numeric(rules[name])
+    measured = pd.read_csv(load.DATA / "evidence" / "measured.csv").loc[rules.row].reset_index(drop=True)
+    strayed = (measured.workload != rules.workload) | (measured.metric != rules.metric)
+    if strayed.any():
+        raise load.DataError(f"collective_contract.csv: rows {rules.row[strayed].tolist()} of measured.csv have moved")
+    columns = measured[["source", "date_or_sdk", "instance", "unit", "note"]]
+    return pd.concat([rules, columns], axis=1).assign(value=pd.to_numeric(measured.value.str.strip("~")))
+
+
+def excluded() -> pd.DataFrame:
+    """Collective rows that are set aside, counted by reason."""
+    rows = contract()
+    return (
+        rows[rows.use == ""]
+        .groupby("reason")
+        .size()
+        .sort_values(ascending=False, kind="stable")
+        .rename("rows")
+        .reset_index()
+    )
+
+
+def _timed(use: str) -> pd.DataFrame:
+    rows = contract()
+    rows = rows[rows.use == use]
+    return rows.assign(time_s=rows.value * rows.unit.map(TIME_UNITS))
+
+
+def recomputed() -> pd.DataFrame:
+    """Printed rates beside those of bytes and microseconds, in the unit that the run really printed.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        series, metric, message_bytes, printed, as_gb, as_gib, unit ("GB/s" or "GiB/s", whichever the run's own times
+        give) and error of the printed figure in that unit, with its rounding.
+
+    Examples
+    --------
+    >>> recomputed().groupby("unit").series.unique().map(len).to_dict()
+    {'GB/s': 6, 'GiB/s': 3}
+    """
+    rows = contract()
+    rates = rows[rows.use == "rate"]
+    times = rows[rows.metric.isin(["time", "time:avg"])]
+    keys = [rates.source.str.split(" @").str[0], times.source.str.split(" @").str[0]]
+    time = dict(zip(zip(keys[1], times.workload, strict=True), times.value * US, strict=True))
+    seconds = np.array([time[key] for key in zip(keys[0], rates.workload, strict=True)])
+    factor = np.array([float(busbw_factor(k, n)) for k, n in zip(rates.kind, rates.ranks, strict=True)])
+    rate = rates.message_bytes / seconds * np.where(rates.metric == "busbw", factor, 1.0)
+    table = rates[["series", "metric", "message_bytes"]].assign(printed=rates.value, as_gb=rate / GB, as_gib=rate / GIB)
+    off = {unit: (table[column] - table.printed).abs() for unit, column in (("GB/s", "as_gb"), ("GiB/s", "as_gib"))}
+    better = {name: sums["GB/s"] <= sums["GiB/s"] for name, sums in _sums(table.series, off).items()}
+    unit = np.where(table.series.map(better), "GB/s", "GiB/s")
+    shown = np.where(unit == "GB/s", table.as_gb, table.as_gib)
+    return table.assign(unit=unit, error=shown / table.printed - 1).reset_index(drop=True)
+
+
+def _sums(series: pd.Series, columns: dict[str, pd.Series]) -> dict[str, dict[str, float]]:
+    return {name: {unit: float(off[series == name].sum()) for unit, off in columns.items()} for name in series.unique()}
+
+
+def _line(wire_bytes: NDArray, time_s: NDArray) -> tuple[float, float]:
+    """Floor and rate of t = floor + wire / rate, by relative least squares."""
+    floor, slope = fitting.line(wire_bytes, time_s, time_s**-2)
+    return floor, 1 / slope
+
+
+def _wire_bytes(rows: pd.DataFrame) -> NDArray:
+    factors = [float(busbw_factor(k, n)) for k, n in zip(rows.kind, rows.ranks, strict=True)]
+    return rows.message_bytes.to_numpy() * np.array(factors)
+
+
+def points() -> pd.DataFrame:
+    """Each measured time with the line of its own run, and with that line fitted to the run's other sizes.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        series, kind, ranks, message_bytes, time_s, fitted_s, error, left_out_error (NaN where two sizes are all).
+    """
+    import pandas as pd
+
+    frames = []
+    for _, run in _timed("fit").groupby("series", sort=False):
+        wire, time = _wire_bytes(run), run.time_s.to_numpy()
+        floor, rate = _line(wire, time)
+        left = [_left_out(run.message_bytes.to_numpy(), wire, time, place) for place in range(len(run))]
+        fitted = floor + wire / rate
+        kept = run[["series", "kind", "ranks", "message_bytes", "time_s"]]
+        frames.append(kept.assign(fitted_s=fitted, error=fitted / time - 1, left_out_error=left))
+    return pd.concat(frames, ignore_index=True)
+
+
+def _left_out(size: NDArray, wire: NDArray, time: NDArray, place: int) -> float:
+    others = size != size[place]
+    if len(set(size[others])) < 2:
+        return np.nan
+    floor, rate = _line(wire[others], time[others])
+    return (floor + wire[place] / rate) / time[place] - 1
+
+
+def fits() -> pd.DataFrame:
+    """Floor and bus bandwidth of each published run, with the spread of its rows.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        series, kind, ranks, sizes, floor_s, busbw_bytes_per_s, crossover_bytes (where floor and transfer are alike),
+        worst_error and worst_left_out_error (NaN where two sizes are all).
+
+    Examples
+    --------
+    >>> round(float(fits().set_index("series").floor_s["allg-32"]) * 1e6, 1)
+    6.2
+    """
+    import pandas as pd
+
+    lines, measured = [], points()
+    for (name, kind, ranks), run in measured.groupby(["series", "kind", "ranks"], sort=False):
+        floor, rate = _line(_wire_bytes(run), run.time_s.to_numpy())
+        lines.append(
+            {
+                "series": name,
+                "kind": kind,
+                "ranks": ranks,
+                "sizes": run.message_bytes.nunique(),
+                "floor_s": floor,
+                "busbw_bytes_per_s": rate,
+                "crossover_bytes": floor * rate / float(busbw_factor(kind, ranks)),
+                "worst_error": run.error.abs().max() if run.message_bytes.nunique() > 2 else np.nan,
+                "worst_left_out_error": run.left_out_error.abs().max(),
+            }
+        )
+    return pd.DataFrame(lines)
+
+
+def curves() -> pd.DataFrame:
+    """Bus bandwidth over the message, measured and as the run's two constants give it.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        series, message_bytes, what ("measured" or "two constants"), busbw_bytes_per_s.
+    """
+    import pandas as pd
+
+    measured = points()
+    wire = _wire_bytes(measured)
+    frames = [
+        measured[["series", "message_bytes"]].assign(what=what, busbw_bytes_per_s=wire / measured[column])
+        for what, column in (("measured", "time_s"), ("two constants", "fitted_s"))
+    ]
+    return pd.concat(frames, ignore_index=True)
+
+
+def shares(names: Iterable[str | System] = ("trn1.32xlarge", "trn2.48xlarge")) -> pd.DataFrame:
+    """What each run reaches of the modelled fabric, on each system that could have been its machine.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        series, system (of two servers where the run had two), model_bytes_per_s and model_floor_s (`tm.collective`,
+        best algorithm), share of the rate, floor_ratio. A share above one says that it was another machine.
+    """
+    import pandas as pd
+
+    lines = []
+    for run in fits().itertuples():
+        for name in names:
+            where = systems.system(name, count=2 if "two-nodes" in run.series else 1)
+            big = collective(run.kind, LARGE, where, ranks=run.ranks)
+            if not np.all(big.valid):
+                continue
+            rate = float(busbw_factor(run.kind, run.ranks)) * np.diff(LARGE)[0] / np.diff(big.time_s)[0]
+            floor = float(collective(run.kind, 0.0, where, ranks=run.ranks).time_s)
+            lines.append(
+                {
+                    "series": run.series,
+                    "system": where.id,
+                    "model_bytes_per_s": rate,
+                    "share": run.busbw_bytes_per_s / rate,
+                    "model_floor_s": floor,
+                    "floor_ratio": run.floor_s / floor,
+                }
+            )
+    return pd.DataFrame(lines)
+
+
+def barriers() -> pd.DataFrame:
+    """Graphs with no, one and twelve all-reduces of 32 KiB: what the graph pays once, and what each collective adds.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        runtime, ranks, without_s, one_s, twelve_s, each_s (of the eleven further ones), model_s (`graph_barrier_s`),
+        error.
+    """
+    import pandas as pd
+
+    lines = []
+    for row in _timed("one").itertuples():
+        others = {use: _timed(use).set_index(["series", "ranks"]).time_s for use in ("null", "twelve")}
+        twelve = float(others["twelve"][row.series, row.ranks])
+        model = float(graph_barrier_s(row.ranks, RUNTIMES[row.series]))
+        lines.append(
+            {
+                "runtime": row.series,
+                "ranks": row.ranks,
+                "without_s": float(others["null"][row.series, row.ranks]),
+                "one_s": row.time_s,
+                "twelve_s": twelve,
+                "each_s": (twelve - row.time_s) / 11,
+                "model_s": model,
+                "error": model / row.time_s - 1,
+            }
+        )
+    return pd.DataFrame(lines)
+
+
+def barrier_line(runtime: str) -> tuple[float, float]:
+    """Base and step of t = base + step log2(ranks), fitted to the measured graphs of more than two ranks. [s]"""
+    facts = [f for f in load.facts_rows().values() if f.quantity == "graph_with_collective_s" and f.entity == runtime]
+    points_ = {float(fact.qualifier): load.value_si(fact)[0] for fact in facts if float(fact.qualifier) > 2}
+    return fitting.line(np.log2([*points_]), [*points_.values()])
+
+
+def fitted_facts() -> dict[str, str]:
+    """What `data/facts/collectives.csv` must print: id of each fitted fact and its value, to four digits."""
+    found = {}
+    for run in fits().itertuples():
+        found[f"nccom-test/collective_floor_s:{run.series}/project"] = f"{run.floor_s / US:.4g}"
+        found[f"nccom-test/collective_busbw_bytes_per_s:{run.series}/project"] = f"{run.busbw_bytes_per_s / GB:.4g}"
+    for runtime in RUNTIMES.values():
+        for part, value in zip(("base", "step"), barrier_line(runtime), strict=True):
+            found[f"{runtime}/graph_barrier_{part}_s/project"] = f"{value / MS:.4g}"
+    return found

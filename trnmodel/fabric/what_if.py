@@ -1,0 +1,258 @@
+"""What a rack counts against what the sources print, what an assumption changes, and what a failure costs."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from fnmatch import fnmatch
+from functools import cache
+
+import msgspec
+
+from trnmodel.catalog import load
+from trnmodel.catalog.systems import System, bases
+from trnmodel.catalog.systems import system as find_system
+from trnmodel.fabric.build import MEDIA, chip_name, plane_of
+from trnmodel.fabric.graph import Topology, topology
+
+
+class Assumption(msgspec.Struct, frozen=True):
+    """A line of `data/systems/fabric_assumptions.csv`: another reading of a silent or contradictory text."""
+
+    id: str
+    systems: str
+    change: str
+    about: str
+    chosen: str
+    source: str
+    locator: str
+    reason: str
+
+
+def parts(system: str | System) -> dict[str, tuple[float, str]]:
+    """Bill of materials of one scale-up domain, each part with the arithmetic that counted it.
+
+    Chips, switches, lanes and links are counted on the graph; the rest is trays times what a tray holds.
+
+    Examples
+    --------
+    >>> parts("trn3-nl72x2-pcie160")["switches per rack"]
+    (184.0, '40 + 144')
+    """
+    net = topology(system)
+    spec = net.system
+    racks = len({rack for _, rack in net.graph.nodes(data="rack")})
+    counted = {
+        "chips": (float(len(net.chips)), "chips of the graph"),
+        "chips per rack": (len(net.chips) / racks, f"{len(net.chips)} / {racks}"),
+        "compute trays": (spec.compute_trays, f"{spec.racks:g} racks x {spec.compute_trays_per_rack:g}"),
+        "host CPUs": (spec.host_cpus, "compute and CPU trays x CPUs of each"),
+        "retimers": (spec.compute_trays * spec.retimers_per_tray, f"trays x {spec.retimers_per_tray:g}"),
+        "NICs": (spec.nics, "chips x rate of a chip / rate of a NIC"),
+        "DIMM slots": (spec.host_cpus * spec.dimm_slots_per_cpu, f"CPUs x {spec.dimm_slots_per_cpu:g}"),
+        "PCIe gearboxes": (spec.host_cpus * spec.pcie_gearboxes_per_cpu, f"CPUs x {spec.pcie_gearboxes_per_cpu:g}"),
+        **_lanes(net),
+        **(_switches(net, racks) if spec.fabric == "planes" else {}),
+    }
+    return {part: found for part, found in counted.items() if not math.isnan(found[0])}
+
+
+def _lanes(net: Topology) -> dict[str, tuple[float, str]]:
+    wired, links = Counter(), Counter()
+    for *_, data in net.graph.edges(data=True):
+        wired[data["medium"]] += data["lanes"]
+        links[data["medium"]] += 1
+    spec = net.system
+    if spec.fabric != "planes":
+        cables = 2 * wired["backplane"] or math.nan
+        aecs = {"AEC links": (float(links["aec"]), "links of the third dimension")} if links["aec"] else {}
+        return {"copper cables": (cables, f"2 ends x {wired['backplane']:g} backplane lanes between chips"), **aecs}
+    active, spare = spec.scaleup_lanes["backplane"], spec.scaleup_lanes_redundant
+    total = sum(spec.scaleup_lanes[medium] for medium in MEDIA)
+    return {
+        "copper cables": (len(net.chips) * (active + spare), f"{len(net.chips)} chips x ({active:g} + {spare:g})"),
+        "backplane lanes that end at a switch": (wired["backplane"], "lanes of the graph"),
+        "AEC links": (float(links["cross-rack"]), "x16 links of the graph"),
+        "lanes per chip": (total + spare, f"{total:g} + {spare:g}"),
+        "active lanes per chip": (total, " + ".join(f"{spec.scaleup_lanes[medium]:g}" for medium in MEDIA)),
+        "backplane differential pairs per chip": (2 * (active + spare), f"2 x ({active:g} + {spare:g})"),
+        "cross-rack share of backplane": (spec.scaleup_lanes["cross-rack"] / active, f"16 / {active:g} active lanes"),
+    }
+
+
+def _switches(net: Topology, racks: int) -> dict[str, tuple[float, str]]:
+    rack, board = (net.switch_counts.get(medium, 0) / racks for medium in ("backplane", "pcb"))
+    used = max(net.graph.degree(n) for n, d in net.graph.nodes(data=True) if d.get("medium") == "backplane")
+    spec, part = net.system, net.system.switch
+    ports = part.switch_ports if math.isnan(part.switch_lanes) else part.switch_lanes // spec.port_lanes
+    widths = (spec.port_lanes, spec.port_lanes / 2)
+    return {
+        "rack switches per rack": (rack, "switch trays of the graph"),
+        "board switches per rack": (board, "compute trays of the graph"),
+        "switches per rack": (rack + board, f"{rack:g} + {board:g}"),
+        "switches": ((rack + board) * racks, f"{racks} x {rack + board:g}"),
+        "ports used per rack switch": (float(used), "links of the graph"),
+        "spare ports per rack switch": (ports - used, f"{ports:g} - {used}"),
+        **{
+            f"x{n:g} ports of a rack switch": (part.switch_lanes // n, f"{part.switch_lanes:g} / {n:g}") for n in widths
+        },
+    }
+
+
+def _agrees(counted: float, printed: str, factor: float) -> bool:
+    """Whether a count equals what is printed, to the digits printed where it says "about"."""
+    value = load.parse_number(printed)[0] * factor
+    digits = len(printed.strip("~").replace(",", "").rstrip("0"))
+    rounded = float(f"{counted:.{max(digits, 1) - 1}e}") if printed.startswith("~") else counted
+    return abs(rounded - value) <= 1e-9 * max(abs(value), 1)
+
+
+def _printed(system_id: str, quantity: str) -> dict[str, load.Fact]:
+    """The facts of that quantity by qualifier, the system's own before those of its bases."""
+    chain = bases(system_id)
+    found = [fact for fact in load.facts_rows().values() if fact.quantity == quantity and fact.entity in chain]
+    return {fact.qualifier: fact for fact in sorted(found, key=lambda fact: chain.index(fact.entity))}
+
+
+def _verdict(system_id: str, counted: float, fact: load.Fact) -> str:
+    if _agrees(counted, fact.value_printed, load.units()[fact.unit_printed].factor):
+        return "agrees"
+    own = fact.entity == system_id or load.entities()[fact.entity].kind != "system"
+    return "disagrees" if own else f"printed for {fact.entity}"
+
+
+def _compared(system_id: str, counted: Mapping[str, tuple[float, str]], printed: Mapping[str, load.Fact]):
+    import pandas as pd
+
+    rows = []
+    for name, (value, how) in counted.items():
+        fact = printed.get(name)
+        verdict = _verdict(system_id, value, fact) if fact else "not printed"
+        said = (_as_printed(fact), fact.source, fact.locator, fact.note) if fact else ("",) * 4
+        rows.append((name, value, how, verdict, *said))
+    return pd.DataFrame(rows, columns=["part", "counted", "how", "verdict", "printed", "source", "locator", "note"])
+
+
+def _as_printed(fact: load.Fact) -> str:
+    return f"{fact.value_printed} {fact.unit_printed}".removesuffix(" 1")
+
+
+def parts_table(system: str | System):
+    """Counted parts beside printed ones, with the verdict.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        part, counted, how, verdict ("agrees", "disagrees", "not printed", or the system it was printed for), printed,
+        source, locator, note.
+    """
+    spec = find_system(system)
+    return _compared(spec.id, parts(spec), _printed(spec.id, "printed_parts"))
+
+
+def hops_table(system: str | System):
+    """The deep dive's paths A, B and C and the farthest pair of a rack, in intermediate hops, beside the printed ones.
+
+    Path A ends at the same letter of the next tray, B at the letter half a tray further, C there in the other rack; a
+    torus has no such paths.
+    """
+    net, counted = topology(system), {}
+    letters = list(plane_of(net.system)) if net.system.fabric == "planes" else []
+    if letters:
+        start, other = chip_name(0, 0, letters[0]), letters[len(letters) // 2]
+        ends = {"A": chip_name(0, 1, letters[0]), "B": chip_name(0, 1, other), "C": chip_name(1, 1, other)}
+        paths = {name: net.path(start, end) for name, end in ends.items() if end in net.graph}
+        counted = {f"path {name}": (len(path) - 2.0, " > ".join(path)) for name, path in paths.items()}
+    farthest = float(max(net.hop_histogram("intermediate", "rack"), default=0))
+    counted["rack maximum"] = (farthest, "all pairs of a rack")
+    return _compared(net.system.id, counted, _printed(net.system.id, "printed_hops"))
+
+
+def metrics(net: Topology) -> dict[str, float]:
+    """The numbers that assumptions and failures are judged by. [-] or [B/s]"""
+    return {
+        "switches": float(sum(net.switch_counts.values())),
+        "diameter": net.diameter,
+        "mean_hops": net.mean_hops,
+        "rack_intermediate_hops": max(net.hop_histogram("intermediate", "rack"), default=0),
+        "injection_bytes_per_s_per_dir": net.injection_bytes_per_s_per_dir,
+        "bisection_bytes_per_s_per_dir": net.bisection_bytes_per_s_per_dir,
+        "rack_all_to_all_bytes_per_s_per_pair": net.all_to_all_bytes_per_s_per_pair("rack"),
+        "all_to_all_bytes_per_s_per_pair": net.all_to_all_bytes_per_s_per_pair(),
+    }
+
+
+@cache
+def assumptions() -> list[Assumption]:
+    """Other readings of the sources, from `data/systems/fabric_assumptions.csv`."""
+    return load.read_csv(load.DATA / "systems" / "fabric_assumptions.csv", Assumption)
+
+
+def altered(system: System, change: str) -> System:
+    """A system with fields replaced as an assumption's `change` says: "field=value; field[key]=value"."""
+    fields: dict = {}
+    for label, text in (part.strip().split("=") for part in change.split(";")):
+        name, _, key = label.rstrip("]").partition("[")
+        now = fields.get(name, getattr(system, name))
+        fields[name] = {**now, key: float(text)} if isinstance(now, Mapping) else type(now)(text)
+    return replace(system, **fields)
+
+
+def assumption_effects(system: str | System):
+    """Whether each metric depends on each assumption that the system rests on.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        assumption, about, chosen, metric, value, alternative, depends, source, locator, reason.
+    """
+    import pandas as pd
+
+    spec = find_system(system)
+    default, rows = metrics(topology(spec)), []
+    for item in assumptions():
+        if any(fnmatch(spec.id, pattern) for pattern in item.systems.split()):
+            other = metrics(topology(altered(spec, item.change)))
+            said = (item.source, item.locator, item.reason)
+            for name, value in default.items():
+                depends = abs(other[name] - value) > 1e-6 * max(abs(value), 1)
+                rows.append((item.id, item.about, item.chosen, name, value, other[name], depends, *said))
+    columns = "assumption about chosen metric value alternative depends source locator reason".split()
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _failures(net: Topology) -> dict[str, dict]:
+    chip = net.chips[0]
+    cases: dict[str, dict] = {}
+    for other, data in net.graph[chip].items():
+        if data["lanes"] > 1 and f"one {data['medium']} lane" not in cases:
+            cases[f"one {data['medium']} lane"] = {"lanes": {(chip, other): 1}}
+        cases.setdefault(f"one {data['medium']} link", {"links": [(chip, other)]})
+        if net.graph.nodes[other]["kind"] == "switch":
+            cases.setdefault(f"one {data['medium']} switch", {"switches": [other]})
+    if net.system.switch_trays_per_rack:
+        cases["one switch tray"] = {"switch_trays": [(0, 0)]}
+    return cases
+
+
+def failure_effects(system: str | System):
+    """Every metric after one failure, over the intact fabric: 1 where spares take over.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        failure, metric, intact, failed, ratio.
+    """
+    import pandas as pd
+
+    net = topology(system)
+    intact = metrics(net)
+    rows = []
+    for name, failure in _failures(net).items():
+        failed = metrics(net.without(**failure))
+        rows += [
+            (name, key, value, failed[key], failed[key] / value if value else 1.0) for key, value in intact.items()
+        ]
+    return pd.DataFrame(rows, columns=["failure", "metric", "intact", "failed", "ratio"])

@@ -1,0 +1,1 @@
+"""One NeuronCore: what a kernel keeps its engines busy with."""

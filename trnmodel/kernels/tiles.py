@@ -1,0 +1,269 @@
+"""Matrix products on one logical NeuronCore: tiles, traffic with blocks in SBUF, transposes, dequantisation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trnmodel.arguments import choice, chosen, numbers, refuse, together
+from trnmodel.catalog import load
+from trnmodel.catalog.specs import Chip
+from trnmodel.formulas import memory, neuroncore
+from trnmodel.kernels.engines import Array, Device, KernelStack, KernelTime, Numeric, device, finish
+
+TRANSPOSE = ("none", "tensor", "background", "dma")
+GATHER = ("none", "dereference", "rows", "permute")
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class MatmulTime(KernelTime):
+    """A matrix product of `m` x `k` by `k` x `n`, `groups` times."""
+
+    m: NDArray
+    n: NDArray
+    k: NDArray
+    groups: NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class _Traffic:
+    """HBM traffic of a product: bytes, the least that they could be, and busy times of the DMA engines."""
+
+    read: NDArray
+    written: NDArray
+    least: NDArray
+    busy: dict[str, NDArray]
+
+
+def _blocks(where: Device, m: Numeric, n: Numeric, smaller_bytes: Numeric, rows, columns) -> tuple:
+    """Sides of the output block: as asked for, else the whole product where SBUF holds an operand, else a square."""
+    if rows is not None:
+        return rows, columns
+    sbuf, tile = where.lnc * where.core.sbuf_bytes, where.core.tensor.max_stationary_cols
+    side = memory.output_block_side(sbuf, load.dtypes()["fp32"], where.stack.sbuf_block_share, tile)
+    height = np.where(np.less(n, side), side**2 / np.minimum(n, side), np.minimum(m, side))
+    fits = np.less_equal(smaller_bytes, sbuf * where.stack.sbuf_block_share)
+    return np.where(fits, m, height), np.where(fits, n, side**2 / height)
+
+
+def _gather_share(where: Device, gather: str, row_bytes: Numeric) -> Numeric:
+    """Share of the DMA rate at which token rows are found.
+
+    "none": they lie beside each other. "dereference": the engines index them where they lie. "rows" and "permute": DMA
+    fetches each token's row; "permute" writes them sorted to HBM first and reads them back.
+    """
+    if gather == "dereference" and not load.value(where.core.id, "indirect_access"):
+        refuse("gather", gather, f"{where.core.id} has no indirect access; use 'rows' or 'permute'")
+    if gather in ("none", "dereference"):
+        return 1.0
+    return memory.dma_share(row_bytes, load.value("neuron-dma", "dma_linear_bytes"))
+
+
+def _traffic(where: Device, m, n, k, groups, stored: tuple, gather: str, blocks: tuple, keep: Numeric) -> _Traffic:
+    """Traffic with blocks in SBUF; `keep` is the share of the DMA rate that a transpose on the way leaves."""
+    left_size, weight_size, out_size = stored
+    choice("gather", gather, GATHER)
+    left, out, weights = np.multiply(m, k) * left_size, np.multiply(m, n) * out_size, np.multiply(k, n) * weight_size
+    left_row, weight_row, out_row = np.multiply(k, left_size), np.multiply(n, weight_size), np.multiply(n, out_size)
+    passes = 2.0 if gather == "permute" else 1.0
+    block = _blocks(where, m, n, np.minimum(left, weights), *blocks)
+    left_again = memory.blocked_read_bytes(m, n, k, left_size, 0.0, *block) - left
+    weights_again = memory.blocked_read_bytes(m, n, k, 0.0, weight_size, *block) - weights
+    gathered, stack_ = _gather_share(where, gather, left_row), where.stack
+    sorted_ = left * (passes - 1.0)
+
+    def dma(part: NDArray, row: NDArray, share: Numeric) -> NDArray:
+        return where.dma_s(groups * part, row, share * keep)
+
+    busy = {
+        "load": dma(left * passes, left_row, stack_.load_share * gathered)
+        + dma(weights, weight_row, stack_.load_share),
+        "reload": dma(left_again, left_row, 1.0) + dma(weights_again, weight_row, 1.0),
+        "store": where.dma_s(groups * out, out_row, stack_.store_share)
+        + where.dma_s(groups * sorted_, left_row, stack_.store_share),
+    }
+    read = groups * (left * passes + weights + left_again + weights_again)
+    return _Traffic(read, groups * (out + sorted_), groups * (left + weights + out), busy)
+
+
+def turned(where: Device, array: Array, transpose: str, rows: Numeric, columns: Numeric, cycles: NDArray) -> tuple:
+    """TensorE cycles with an operand's transpose, and the share of the DMA rate that loads keep."""
+    if choice("transpose", transpose, TRANSPOSE) == "none":
+        return cycles, 1.0
+    if transpose == "dma":
+        return cycles, load.value(where.core.id, "dma_transpose_share", "hbm-sbuf")
+    engine, height = array.engine, np.ceil(np.divide(rows, where.lnc))
+    tile = (engine.max_stationary_cols, engine.min_initiation_cycle, array.cost_ratio)
+    extra = neuroncore.transpose_cycles(height, columns, *tile)
+    if transpose == "tensor":
+        return cycles + extra, 1.0
+    if not load.value(where.core.id, "background_transpose"):
+        refuse("transpose", transpose, f"{where.core.id} has none; use 'tensor' or 'dma'")
+    return np.maximum(cycles, extra), 1.0
+
+
+def _dequantise_s(where: Device, k: Numeric, n: Numeric, weight_dtype: str, dtype: str) -> NDArray:
+    """VectorE time to turn stored weights into the compute dtype where TensorE does not take them as they are."""
+    native = load.fact_in_force(where.core.id, "native_weight_dtypes", dtype)[0].value_printed.split()
+    if weight_dtype in (dtype, *native):
+        return np.asarray(0.0)
+    return where.lanes_s("vector", k, n, load.value("op-dequantise", "vector_passes", weight_dtype), dtype)
+
+
+def _evict_s(where: Device, m: Numeric, n: Numeric) -> NDArray:
+    """VectorE time to copy the product from PSUM to SBUF, its longer side along the partitions if that is cheaper."""
+    return np.minimum(where.lanes_s("vector", m, n, 1, "fp32"), where.lanes_s("vector", n, m, 1, "fp32"))
+
+
+def _waits(where: Device, array: Array, m: Numeric, n: Numeric, k: Numeric, buffering: str) -> Numeric:
+    """Waits for a semaphore that nothing hides."""
+    tile = (array.rows, array.columns, array.engine.max_moving_cols)
+    tiles = np.minimum(*(neuroncore.matmul_instructions(a, b, 1, *tile) for a, b in ((m, n), (n, m)))) / where.lnc
+    waits = {"double": 0.0, "tile": tiles, "none": tiles * neuroncore.tile_count(k, array.rows)}
+    return chosen("buffering", buffering, waits)
+
+
+def matmul(
+    chip: str | Chip,
+    m: Numeric,
+    n: Numeric,
+    k: Numeric,
+    dtype: str = "bf16",
+    *,
+    stack: str | KernelStack = "stack-nki",
+    lnc: int | None = 1,
+    cores: str = "one",
+    groups: Numeric = 1,
+    weight_dtype: str | None = None,
+    output_dtype: str | None = None,
+    compression: Numeric = 1,
+    split: Numeric = 1,
+    transpose: str = "none",
+    gather: str = "none",
+    buffering: str = "double",
+    block_rows: Numeric | None = None,
+    block_columns: Numeric | None = None,
+    collective_bytes_per_s: Numeric = 0.0,
+    overlap: Mapping[str, float] | None = None,
+) -> MatmulTime:
+    """Time of `groups` products of m x k activations by k x n weights on one logical NeuronCore.
+
+    Parameters
+    ----------
+    chip : str or Chip
+        Chip with NeuronCores. [-]
+    m : numeric
+        Rows, the tokens of a linear layer. [-]
+    n : numeric
+        Columns, the layer's outputs. [-]
+    k : numeric
+        Contraction, the layer's inputs. [-]
+    dtype : str
+        Compute dtype, one that TensorE has a printed peak for. [-]
+    stack : str or KernelStack
+        How the kernel is written; its values are rows of `data/`. [-]
+    lnc : int, optional
+        Physical cores that share the product; None takes the chip's default. [-]
+    cores : str
+        "one": the other cores of the chip rest; "all": they multiply too, at the sustained peak. [-]
+    groups : numeric
+        Products of this shape, such as the experts of a layer. [-]
+    weight_dtype : str, optional
+        How weights lie in HBM; where TensorE cannot take it, VectorE dequantises. Default: the compute dtype. [-]
+    output_dtype : str, optional
+        How the result is stored. Default: BF16, or FP32 for FP32. [-]
+    compression : numeric
+        N/M of M:N structured sparsity of the weights, 1 for dense. [-]
+    split : numeric
+        1 for the whole array, 4 for the MX array as four of 128 rows. [-]
+    transpose : str
+        Who transposes the activations: nobody ("none"), TensorE, its background, or DMA. [-]
+    gather : str
+        How the tokens of a group are found: "none" (beside each other), "dereference", "rows", "permute". [-]
+    buffering : str
+        "double": no engine waits; "tile": one wait per output tile; "none": one per instruction. [-]
+    block_rows : numeric, optional
+        Rows of the output block kept in SBUF. Default: what SBUF holds. [-]
+    block_columns : numeric, optional
+        Columns of that block. [-]
+    collective_bytes_per_s : numeric
+        What collectives move through the same DMA engines meanwhile. [B/s]
+    overlap : mapping, optional
+        Overlap with TensorE by pair, from 0 to 1: "load", "store", "vector", "scalar", "gpsimd". [-]
+
+    Returns
+    -------
+    time : MatmulTime
+        Times by engine, bounds, the binding engine and what to change.
+
+    Raises
+    ------
+    ValueError
+        Unknown names, sizes below 1, a dtype or feature that the core has not.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> answer = tm.kernel.matmul("trainium2", 4096, 4096, 4096)
+    >>> answer.bound, bool(answer.time_s > answer.roofline_s)
+    ('TensorE', True)
+    """
+    given = {"m": m, "n": n, "k": k, "groups": groups, "compression": compression, "split": split}
+    sizes = {name: numbers(name, size, 1) for name, size in given.items()}
+    blocks = _block_sides(block_rows, block_columns)
+    where = device(chip, stack, lnc, cores, collective_bytes_per_s, overlap)
+    together(**sizes, **blocks, **where.shapes)
+    m, n, k, groups, compression, _ = sizes.values()
+    array = where.array(dtype, given["compression"], given["split"])
+    weight_dtype = dtype if weight_dtype is None else weight_dtype
+    output_dtype = ("fp32" if dtype == "fp32" else "bf16") if output_dtype is None else output_dtype
+    stored = {"dtype": dtype, "weight_dtype": weight_dtype, "output_dtype": output_dtype}
+    left_size, weight_size, out_size = (chosen(name, given, load.dtypes()) for name, given in stored.items())
+    element_bytes = (left_size, weight_size / compression, out_size)
+    cycles, least = array.cheapest(m, n, k, where.lnc)
+    cycles, keep = turned(where, array, transpose, m, k, cycles)
+    moved = _traffic(where, m, n, k, groups, element_bytes, gather, tuple(blocks.values()) or (None, None), keep)
+    flop = 2.0 * np.multiply(m, n) * k * groups
+    busy = moved.busy | {
+        "tensor": where.tensor_s(cycles * groups),
+        "vector": groups * (_evict_s(where, m, n) + _dequantise_s(where, k, n, weight_dtype, dtype)),
+        "fixed": where.fixed_s(groups * np.asarray(_waits(where, array, m, n, k, buffering))),
+    }
+    bounds = {
+        "roofline_s": where.roofline_s(dtype, flop, moved.least, compression),
+        "tile_s": np.maximum(groups * least / array.engine.clock_hz, where.floor_s(moved.least)),
+    }
+    traffic = {"flop": flop, "hbm_read_bytes": moved.read, "hbm_write_bytes": moved.written}
+    return finish(MatmulTime, where, "matmul", dtype, busy, **bounds, **traffic, m=m, n=n, k=k, groups=groups)
+
+
+def _block_sides(block_rows: Numeric | None, block_columns: Numeric | None) -> dict[str, NDArray]:
+    """Both sides of an output block, or neither."""
+    given = {"block_rows": block_rows, "block_columns": block_columns}
+    absent = [name for name, side in given.items() if side is None]
+    if len(absent) == 1:
+        refuse(absent[0], None, "must be given where the other side of the block is")
+    return {} if absent else {name: numbers(name, side, 1) for name, side in given.items()}
+
+
+def smallest_contraction(chip: str | Chip, dtype: str = "bf16", engine: str = "vector") -> float:
+    """Contraction from which TensorE, not the copy of results out of PSUM, bounds a product of full tiles.
+
+    Examples
+    --------
+    >>> float(smallest_contraction("trainium1"))
+    384.0
+    """
+    choice("engine", engine, ("vector", "scalar"))
+    where = device(chip, "stack-nki", 1, "one", 0.0, None)
+    array, clock_hz = where.array(dtype), getattr(where.core, engine).clock_hz
+    moving = array.engine.max_moving_cols
+    copy_cycles = where.lanes_s(engine, array.columns, moving, 1, "fp32") * clock_hz
+    instruction = moving + array.engine.access_overhead_cycle
+    found = neuroncore.hiding_contraction(copy_cycles, clock_hz, instruction, array.engine.clock_hz, array.rows)
+    if np.any(np.isnan(found)):
+        refuse("chip", where.chip.id, f"the figures of its {engine} engine are not published")
+    return found[()]

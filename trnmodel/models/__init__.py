@@ -1,0 +1,1 @@
+"""A model's configuration, what its layers are made of, and its account of work."""

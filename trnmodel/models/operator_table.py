@@ -1,0 +1,56 @@
+"""Operators of one step as a table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trnmodel.arguments import number
+from trnmodel.models.operators import Operator
+from trnmodel.models.transformer import Transformer
+from trnmodel.models.transformer import model as read_model
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def step_operators(
+    model: str | Transformer, phase: str, batch: float, tokens: float, past: float, precision: str, logits: str = "last"
+) -> pd.DataFrame:
+    """Operators of one step, alike ones of different layers together: work, bytes, and FLOP for each byte.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        phase, operator, layers, flop, weight_bytes, cache_bytes, activation_bytes, intensity_flop_per_byte (weights
+        and cache, as a fused graph reads them) and unfused_flop_per_byte (with inputs and outputs too).
+
+    Examples
+    --------
+    >>> table = step_operators("llama-3.1-8b", "decode", 1, 1, 8191, "bf16")
+    >>> float(table.flop.sum())
+    19304284160.0
+    """
+    import pandas as pd
+
+    sizes = {"batch": number("batch", batch, 1), "tokens": number("tokens", tokens, 1), "past": number("past", past)}
+    ask = sizes | {"precision": precision, "logits": logits}
+    rows = [_operator(phase, operator) for operator in read_model(model).operators(phase, **ask)]
+    table = pd.DataFrame(rows).groupby(["phase", "operator"], sort=False).sum().reset_index()
+    kept = table.weight_bytes + table.cache_bytes
+    work = table.flop.where(table.flop > 0)
+    return table.assign(
+        intensity_flop_per_byte=work / kept.where(kept > 0),
+        unfused_flop_per_byte=work / (kept + table.activation_bytes),
+    )
+
+
+def _operator(phase: str, o: Operator) -> dict:
+    return {
+        "phase": phase,
+        "operator": o.name,
+        "layers": o.count,
+        "flop": float(o.flop),
+        "weight_bytes": float(o.weight_bytes),
+        "cache_bytes": float(o.cache_read_bytes + o.cache_write_bytes),
+        "activation_bytes": float(o.activation_bytes),
+    }

@@ -1,0 +1,54 @@
+"""A deployment: a model on a system with a mapping, a precision and a stack, asked one question after another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from trnmodel.catalog.stacks import IDEAL, Efficiencies, efficiencies
+from trnmodel.catalog.systems import system as read_system
+from trnmodel.steps.inference import Step, decode_step, prefill
+from trnmodel.steps.mapping import Mapping as Degrees
+from trnmodel.steps.rank import site
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """A model on a system: mapping, precision and software stack, asked the same questions one after another."""
+
+    model: str
+    system: str
+    mapping: Degrees
+    precision: str = "bf16"
+    stack: str | Efficiencies | None = None
+
+    @property
+    def e(self) -> Efficiencies:
+        """The efficiencies in force."""
+        return efficiencies(read_system(self.system).chip, self.stack)
+
+    @property
+    def ask(self) -> dict[str, Any]:
+        """Arguments that every call of `workloads` takes."""
+        names = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "stack"}
+        return names | {"efficiencies": self.e}
+
+    @property
+    def ideal(self) -> Deployment:
+        """The same with nothing lost and nothing padded."""
+        return replace(self, stack=IDEAL)
+
+    def decode(self, **question: Any) -> Step:
+        """A decode step."""
+        return decode_step(**self.ask, **question)
+
+    def prefill(self, **question: Any) -> Step:
+        """A prefill."""
+        return prefill(**self.ask, **question)
+
+    @property
+    def chips(self) -> float:
+        """Chips of the deployment, all its replicas."""
+        return float(np.ceil(self.mapping.ranks / site(self.system, self.mapping.lnc).ranks_per_chip))

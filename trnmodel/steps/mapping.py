@@ -1,0 +1,166 @@
+"""How a model is cut over ranks: degrees, how they lie on the fabric, and the share of each term that a rank has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from trnmodel.arguments import choice, integer, numbers, refuse, together
+from trnmodel.catalog.specs import Precision
+from trnmodel.models.terms import Cut, Term
+from trnmodel.models.transformer import Transformer
+
+Numeric = ArrayLike
+KvHeadPolicy = Literal["even", "replicate", "multi-head"]
+DEGREES = ("tp", "pp", "dp", "ep", "cp")
+KV_POLICIES = ("even", "replicate", "multi-head")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mapping:
+    """Degrees of parallelism and the order in which they fill the fabric, innermost tier first.
+
+    A rank is one logical NeuronCore of `lnc` physical ones, or one GPU. Degrees multiply to ranks. `dp` makes replicas.
+    Inside a replica `ep` ranks share out experts, and sequences between them; `cp` cuts a sequence; `tp` cuts heads,
+    columns, experts and the vocabulary; `pp` cuts the layers.
+
+    Examples
+    --------
+    >>> mapping = Mapping(tp=[8, 16], pp=2)
+    >>> mapping.ranks.tolist()
+    [16.0, 32.0]
+    """
+
+    tp: Any = 1
+    pp: Any = 1
+    dp: Any = 1
+    ep: Any = 1
+    cp: Any = 1
+    lnc: int | None = None
+    placement: tuple[str, ...] = ("tp", "cp", "ep", "pp", "dp")
+
+    def __post_init__(self) -> None:
+        for name in DEGREES:
+            object.__setattr__(self, name, numbers(name, getattr(self, name), 1, whole=True))
+        together(**{name: getattr(self, name) for name in DEGREES})
+        order = self.placement
+        words = isinstance(order, tuple | list) and all(isinstance(name, str) for name in order)
+        if not words or sorted(order) != sorted(DEGREES):
+            refuse("placement", order, f"allowed are orders of {DEGREES}")
+        object.__setattr__(self, "placement", tuple(order))
+        if self.lnc is not None:
+            object.__setattr__(self, "lnc", integer("lnc", self.lnc))
+
+    @property
+    def key(self) -> tuple[tuple[float, ...], tuple[str, ...]] | None:
+        """Degrees and placement as a key of a cache; None where a degree is an array."""
+        degrees = [getattr(self, name) for name in DEGREES]
+        return None if any(d.ndim for d in degrees) else (tuple(map(float, degrees)), self.placement)
+
+    @property
+    def replica_ranks(self) -> NDArray:
+        """Ranks that hold one copy of the model."""
+        return self.tp * self.pp * self.ep * self.cp
+
+    @property
+    def ranks(self) -> NDArray:
+        """Product of all degrees."""
+        return self.replica_ranks * self.dp
+
+    def extent(self, name: str) -> tuple[NDArray, NDArray]:
+        """Stride between neighbours of a group and the ranks that the group spans, in order of placement."""
+        stride = np.ones(())
+        for inner in self.placement[: self.placement.index(choice("name", name, DEGREES))]:
+            stride = stride * getattr(self, inner)
+        return stride, stride * getattr(self, name)
+
+
+def kv_heads_per_rank(heads: Numeric, kv_heads: Numeric, tp: Numeric, policy: str) -> NDArray:
+    """KV heads that one of `tp` ranks stores.
+
+    "replicate": all ranks alike where tp divides the KV heads, one head a rank where tp is a multiple of them, else the
+    model is turned into multi-head attention with as many KV heads as padded query heads. "multi-head" turns it so
+    wherever tp does not divide the KV heads (older software). "even" cuts without waste, even through a head.
+
+    Examples
+    --------
+    >>> [float(kv_heads_per_rank(64, 8, tp, "replicate")) for tp in (4, 8, 24, 32, 12)]
+    [2.0, 1.0, 1.0, 1.0, 6.0]
+    >>> [float(kv_heads_per_rank(64, 8, tp, "multi-head")) for tp in (8, 32)]
+    [1.0, 2.0]
+    """
+    choice("kv_head_policy", policy, KV_POLICIES)
+    heads, kv_heads, tp = (np.asarray(value, dtype=float) for value in (heads, kv_heads, tp))
+    if policy == "even":
+        return kv_heads / tp
+    divided = np.ceil(kv_heads / tp)
+    copied = divided if policy == "replicate" else np.ceil(heads / tp)
+    return np.where(kv_heads % tp == 0, divided, np.where(tp % kv_heads == 0, copied, np.ceil(heads / tp)))
+
+
+def _held(whole: Numeric, ranks: Numeric, policy: str) -> NDArray:
+    """Share of `whole` units that the fullest of `ranks` holds; "even" cuts through units."""
+    return 1 / np.asarray(ranks) if policy == "even" else np.ceil(np.divide(whole, ranks)) / whole
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Held:
+    """The shares of a term that the fullest rank stores, reads, works on and caches, for arrays of degrees."""
+
+    term: Term
+    stored: NDArray
+    read: NDArray
+    work: NDArray
+    cached: NDArray
+
+
+def _padding(cut: Cut, tp: NDArray, tile: float) -> NDArray:
+    """Columns that a matrix engine of `tile` columns works on over those that an expert's shard has."""
+    width = cut.inner / tp
+    return np.ceil(width / tile) * tile / width if cut.inner and tile else np.ones_like(tp)
+
+
+def _cached(cut: Cut, tp: NDArray, policy: str) -> NDArray:
+    """Share of a cache on one rank; TP cannot cut a latent, which all heads read."""
+    if cut.shard != "latent":
+        return kv_heads_per_rank(cut.heads, cut.kv_heads, tp, policy) / cut.kv_heads
+    return 1 / tp if policy == "even" else np.ones_like(tp)
+
+
+def hold(term: Term, mapping: Mapping, policy: str = "even", tile: float = 0.0) -> Held:
+    """What a rank has of a term that is cut over `tp` and `ep` ranks, layers over `pp`.
+
+    Work and traffic are those of a whole pass through all stages; stored is what the fullest stage holds. A part that
+    nobody may cut is whole on every rank. With a `tile` the shards of experts are computed in whole tiles.
+    """
+    cut, tp, ep = term.cut, mapping.tp, mapping.ep
+    if cut.shard == "experts":
+        share = _held(cut.experts, ep, policy) / tp
+        return Held(term, share, share, _padding(cut, tp, tile) / (tp * ep), share)
+    if cut.shard in ("latent", "cache"):
+        share = _cached(cut, tp, policy)
+        return Held(term, share, share, _held(cut.heads, tp, policy), share)
+    if cut.shard == "none":
+        share = 1 / tp if policy == "even" else np.ones_like(tp)
+    elif cut.shard == "heads":
+        share = _held(cut.heads, tp, policy)
+    elif cut.shard == "kv_heads":
+        share = kv_heads_per_rank(cut.heads, cut.kv_heads, tp, policy) / cut.kv_heads
+    else:
+        share = 1 / tp
+    return Held(term, share, share, share, share)
+
+
+def shard(
+    model: Transformer, mapping: Mapping, precision: Precision, phase: str, policy: str, tile: float = 0.0
+) -> tuple[Held, ...]:
+    """What the fullest rank has of a model, alike terms summed."""
+    return tuple(hold(term, mapping, policy, tile) for term in model.summed_terms(precision, phase))
+
+
+def stored_share(layers: int, pp: NDArray) -> NDArray:
+    """Share of the layers in the fullest stage of a pipeline."""
+    return np.ceil(layers / pp) / layers

@@ -1,0 +1,411 @@
+"""Steady serving: requests that arrive at a rate, the batch they form, and when their tokens come out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from trnmodel.arguments import TINY, choice, flag, instance, numbers, refuse, share, together
+from trnmodel.catalog.load import precision as read_precision
+from trnmodel.catalog.specs import Chip, Precision
+from trnmodel.catalog.stacks import Efficiencies, find
+from trnmodel.catalog.systems import System
+from trnmodel.fabric.groups import chip_links
+from trnmodel.models.transformer import Transformer
+from trnmodel.models.transformer import model as read_model
+from trnmodel.result import Result, blank, reason_mask
+from trnmodel.steps.inference import decode_step, prefill
+from trnmodel.steps.mapping import DEGREES, Mapping
+from trnmodel.steps.rank import Site, site
+
+Numeric = ArrayLike
+BATCHING = ("continuous", "static")
+NORMAL_99 = 2.3263478740408408  # 99th percentile of the standard normal distribution
+SEARCH_STEPS = 40
+SERVE_REASONS = (
+    "prompts arrive faster than they are prefilled",
+    "more requests in flight than the largest batch",
+    "a step cannot exist: ranks, stages, experts or memory",
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Serving(Result):
+    """Steady serving of one mapping, all replicas together; times are of one request.
+
+    `batch` is the mean number of requests that decode at once in a replica. TPOT holds the stalls by prefills of other
+    requests; ITL (`step_s` over the tokens of a step) does not.
+    """
+
+    REASONS: ClassVar[tuple[str, ...]] = SERVE_REASONS
+
+    requests_per_s: NDArray
+    batch: NDArray
+    step_s: NDArray
+    prefill_s: NDArray
+    tokens_per_step: NDArray
+    prefill_utilisation: NDArray
+    ttft_p50_s: NDArray
+    ttft_p99_s: NDArray
+    tpot_mean_s: NDArray
+    tpot_p99_s: NDArray
+    request_s: NDArray
+    tokens_per_s: NDArray
+    tokens_per_s_per_user: NDArray
+    tokens_per_s_per_chip: NDArray
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Disaggregated(Result):
+    """Prefill and decode on machines of their own, and the ratio of replicas at which neither waits."""
+
+    REASONS: ClassVar[tuple[str, ...]] = ("prefill cannot exist", "decode cannot exist")
+
+    batch: NDArray
+    prefill_s: NDArray
+    transfer_s: NDArray
+    transfer_bytes: NDArray
+    step_s: NDArray
+    ttft_s: NDArray
+    prefill_replicas_per_decode_replica: NDArray
+    prefill_chips_per_decode_chip: NDArray
+    requests_per_s_per_decode_replica: NDArray
+    tokens_per_s_per_chip: NDArray
+
+
+def tokens_per_step(draft_tokens: Numeric, acceptance: Numeric) -> NDArray:
+    r"""Tokens that a verified draft yields in one step, the verifier's own token included.
+
+    .. math:: E = \frac{1 - a^{d+1}}{1 - a}
+
+    Examples
+    --------
+    >>> float(tokens_per_step(0, 0.7)), round(float(tokens_per_step(3, 0.5)), 3), float(tokens_per_step(4, 1.0))
+    (1.0, 1.875, 5.0)
+    """
+    d, a = numbers("draft_tokens", draft_tokens), share("acceptance", acceptance)
+    together(draft_tokens=d, acceptance=a)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(a == 1, d + 1, (1 - a ** (d + 1)) / np.where(a == 1, 1, 1 - a))
+
+
+def _waiting_s(utilisation: NDArray, service_s: NDArray, share: float) -> NDArray:
+    """Quantile of the wait for a server of fixed service time and random arrivals (M/D/1, exponential tail)."""
+    busy = np.clip(utilisation, np.finfo(float).tiny, 1 - np.finfo(float).eps)
+    mean_if_waiting = service_s / (2 * (1 - busy))
+    return np.where(busy > 1 - share, mean_if_waiting * np.log(busy / (1 - share)), 0.0)
+
+
+def _in_flight(
+    ask: dict,
+    rate: NDArray,
+    share_left: NDArray,
+    output: NDArray,
+    context: NDArray,
+    top: NDArray,
+    compiled: bool,
+    **more,
+) -> NDArray:
+    """Requests that decode at once (Little's law), where a step may depend on how many they are."""
+
+    def held(batch: NDArray) -> NDArray:
+        step = decode_step(
+            batch=np.maximum(batch, 1.0), compiled_batch=top if compiled else None, context=context, **more, **ask
+        )
+        return rate * output * step.time_s / share_left
+
+    if compiled:
+        return held(np.ones(()))
+    low, high = np.zeros(np.shape(rate)), np.broadcast_to(top, np.shape(rate)).astype(float)
+    for _ in range(SEARCH_STEPS):
+        middle = (low + high) / 2
+        more_wanted = held(middle) > middle
+        low, high = np.where(more_wanted, middle, low), np.where(more_wanted, high, middle)
+    return np.where(held(np.asarray(top, dtype=float)) > top, np.inf, high)
+
+
+def serve(
+    model: str | Transformer,
+    system: str | System | Chip,
+    mapping: Mapping | None = None,
+    *,
+    requests_per_s: Numeric,
+    input_tokens: Numeric,
+    output_tokens: Numeric,
+    max_batch: Numeric,
+    max_context: Numeric | None = None,
+    precision: str | Precision = "bf16",
+    efficiencies: str | Efficiencies | None = None,
+    batching: str = "continuous",
+    compiled: bool = True,
+    chunk_tokens: Numeric | None = None,
+    prefix_share: Numeric = 0.0,
+    draft_tokens: Numeric = 0,
+    acceptance: Numeric = 0.0,
+    draft_step_s: Numeric = 0.0,
+) -> Serving:
+    r"""Steady serving under a request rate.
+
+    .. math:: \tau = \frac{t_{step}(B)}{E\,(1 - \lambda P)}, \qquad n = \lambda\, o\, \tau
+
+    A replica prefills one prompt after another and decodes in the time that is left (continuous batching); n requests
+    decode at once.
+
+    Parameters
+    ----------
+    model, system, mapping, precision, efficiencies
+        As in `decode_step`; `dp` replicas share the requests evenly. [-]
+    requests_per_s : numeric
+        Requests that arrive at all replicas together. [1/s]
+    input_tokens, output_tokens : numeric
+        Of one request. [token]
+    max_batch : numeric
+        Largest batch of a replica; the compiled one where `compiled`. [-]
+    max_context : numeric, optional
+        Longest context that the graphs are compiled for; default input and output. [token]
+    batching : str
+        "continuous", or "static": a batch starts when it is full and ends together. [-]
+    compiled : bool
+        Whether a step runs the largest batch whatever is active, as Neuron's graphs do. [-]
+    chunk_tokens : numeric, optional
+        Prefill in chunks of so many tokens, one before each decode step. [token]
+    prefix_share : numeric
+        Share of the prompt whose cache is there already. [-]
+    draft_tokens, acceptance, draft_step_s : numeric
+        Speculation: tokens of a draft, chance that each is accepted, and the time of one draft step. [-, -, s]
+
+    Returns
+    -------
+    serving : Serving
+        Arrays of the broadcast shape. [-]
+
+    Notes
+    -----
+    Assumes Poisson arrivals; prompts queue for the prefill with fixed service times (M/D/1, exponential tail).
+    """
+    mapping = Mapping() if mapping is None else _mapping("mapping", mapping)
+    asked = {
+        "requests_per_s": numbers("requests_per_s", requests_per_s, TINY),
+        **{name: numbers(name, value, 1) for name, value in
+           (("input_tokens", input_tokens), ("output_tokens", output_tokens), ("max_batch", max_batch))},
+        "prefix_share": share("prefix_share", prefix_share),
+    }  # fmt: skip
+    draft = (
+        numbers("draft_tokens", draft_tokens),
+        share("acceptance", acceptance),
+        numbers("draft_step_s", draft_step_s),
+    )
+    chunk = None if chunk_tokens is None else numbers("chunk_tokens", chunk_tokens, 1)
+    ends = asked["input_tokens"], asked["output_tokens"]
+    longest = None if max_context is None else numbers("max_context", max_context, 1)
+    optional = {name: x for name, x in (("chunk_tokens", chunk), ("max_context", longest)) if x is not None}
+    degrees = {f"mapping.{name}": getattr(mapping, name) for name in DEGREES}
+    together(**degrees, draft_tokens=draft[0], acceptance=draft[1], draft_step_s=draft[2], **asked, **optional)
+    if np.any(draft[0] >= np.minimum(*ends)):
+        refuse("draft_tokens", draft_tokens, "allowed are fewer than input_tokens and output_tokens")
+    ask = {"model": model, "system": system, "mapping": mapping, "precision": precision, "efficiencies": efficiencies}
+    ask["max_context"] = np.add(*ends) if longest is None else longest
+    rate, given, output, top, cached = np.broadcast_arrays(*asked.values())
+    rate, compiled = rate / mapping.dp, flag("compiled", compiled)
+    if choice("batching", batching, BATCHING) == "static":
+        return _static(ask, rate, given, output, top)
+    return _continuous(ask, rate, given * cached, given * (1 - cached), output, top, chunk, draft, compiled)
+
+
+def _mapping(name: str, value: Mapping) -> Mapping:
+    return instance(name, value, Mapping, "a Mapping, such as Mapping(tp=8)")
+
+
+def _continuous(
+    ask: dict,
+    rate: NDArray,
+    past: NDArray,
+    new: NDArray,
+    output: NDArray,
+    top: NDArray,
+    chunk: NDArray | None,
+    draft: tuple[NDArray, NDArray, NDArray],
+    compiled: bool,
+) -> Serving:
+    """Prompts one after another, decode steps in the time that they leave."""
+    draft_tokens, acceptance, draft_step_s = draft
+    new = np.maximum(new, 1.0)
+    yielded, more, context = (
+        tokens_per_step(draft_tokens, acceptance),
+        {"new_tokens": draft_tokens + 1},
+        past + new + output / 2,
+    )
+    length = new if chunk is None else np.minimum(chunk, new)
+    pieces = np.ceil(new / length)
+    piece = prefill(input_tokens=length, past=past + (new - length) / 2, **ask)
+    prompt_s = piece.time_s * pieces
+    busy = rate * prompt_s
+    left = np.where(busy < 1, 1 - busy, np.nan) * yielded
+    batch = _in_flight(ask, rate, left, output, context, top, compiled, **more)
+    runs = top if compiled else np.clip(np.nan_to_num(batch, nan=1.0, posinf=1.0), 1.0, top)
+    step = decode_step(batch=runs, context=context, **more, **ask)
+    step_s = step.time_s + draft_tokens * draft_step_s
+    tpot = step_s / left
+    mask = reason_mask(~(busy < 1), ~(batch <= top) & (busy < 1), ~(step.valid & piece.valid))
+    times = {"step_s": step_s, "prefill_s": prompt_s, "tpot_mean_s": tpot, "prefill_utilisation": busy}
+    times["tpot_p99_s"] = tpot + prompt_s * NORMAL_99 * np.sqrt(np.maximum(rate * output * tpot, 0)) / output
+    first = prompt_s + (pieces - 0.5) * step_s
+    times |= _first_tokens(first, first, busy, prompt_s)
+    return _serving(ask, rate, output, mask, batch=batch, tokens_per_step=yielded, **times)
+
+
+def _first_tokens(median_s: NDArray, late_s: NDArray, busy: NDArray, service_s: NDArray) -> dict[str, NDArray]:
+    """Median and 99th percentile of TTFT: what every request takes, plus the wait in the queue."""
+    return {
+        "ttft_p50_s": median_s + _waiting_s(busy, service_s, 0.5),
+        "ttft_p99_s": late_s + _waiting_s(busy, service_s, 0.99),
+    }
+
+
+def _serving(ask: dict, rate: NDArray, output: NDArray, mask: NDArray, **times: NDArray) -> Serving:
+    """Rates of all replicas and the time of a request, beside the times given."""
+    made = rate * ask["mapping"].dp * output
+    times |= {
+        "request_s": times["ttft_p50_s"] + times["tpot_mean_s"] * (output - 1),
+        "tokens_per_s": made,
+        "tokens_per_s_per_user": 1 / times["tpot_mean_s"],
+        "tokens_per_s_per_chip": made / _chips(ask["mapping"], ask["system"]),
+    }
+    return Serving(requests_per_s=rate * ask["mapping"].dp, **blank(mask, **times), reason_mask=mask)
+
+
+def _chips(mapping: Mapping, system: str | System | Chip) -> NDArray:
+    return np.ceil(mapping.ranks / site(system, mapping.lnc).ranks_per_chip)
+
+
+def _static(ask: dict, rate: NDArray, given: NDArray, output: NDArray, top: NDArray) -> Serving:
+    """Batches that fill up, start together and end together."""
+    first = prefill(batch=top, input_tokens=given, **ask)
+    step = decode_step(batch=top, context=given + output / 2, **ask)
+    run_s = first.time_s + (output - 1) * step.time_s
+    busy = rate * run_s / top
+    filling_s = (top - 1) / rate
+    times = {"step_s": step.time_s, "prefill_s": first.time_s, "tpot_mean_s": step.time_s, "tpot_p99_s": step.time_s}
+    times |= _first_tokens(first.time_s + filling_s * 0.5, first.time_s + filling_s * 0.99, busy, run_s)
+    mask = reason_mask(~(busy < 1), False, ~(step.valid & first.valid))
+    return _serving(ask, rate, output, mask, batch=top, tokens_per_step=np.ones(()), prefill_utilisation=busy, **times)
+
+
+def disaggregate(
+    model: str | Transformer,
+    prefill_system: str | System | Chip,
+    prefill_mapping: Mapping,
+    decode_system: str | System | Chip,
+    decode_mapping: Mapping,
+    *,
+    batch: Numeric,
+    input_tokens: Numeric,
+    output_tokens: Numeric,
+    precision: str | Precision = "bf16",
+    prefill_efficiencies: str | Efficiencies | None = None,
+    decode_efficiencies: str | Efficiencies | None = None,
+    transfer_share: Numeric = 1.0,
+) -> Disaggregated:
+    r"""Prefill on one machine, decode on another, the cache sent over the scale-out network.
+
+    .. math:: \frac{n_P}{n_D} = \frac{P\,B}{o\,t_{step}(B)}
+
+    Parameters
+    ----------
+    model, precision
+        As in `decode_step`. [-]
+    prefill_system, prefill_mapping, decode_system, decode_mapping
+        One replica of each; the chips may differ. [-]
+    batch : numeric
+        Sequences of a decode replica. [-]
+    input_tokens, output_tokens : numeric
+        Of one request. [token]
+    prefill_efficiencies, decode_efficiencies : str or Efficiencies, optional
+        Stack of each. [-]
+    transfer_share : numeric
+        Share of the network's rate that the transfer reaches; the slower of the two sides counts. [-]
+
+    Returns
+    -------
+    disaggregated : Disaggregated
+        Times, and the ratio of replicas at which neither side waits. [-]
+    """
+    batch, given = numbers("batch", batch, 1), numbers("input_tokens", input_tokens, 1)
+    output, reached = numbers("output_tokens", output_tokens, 1), share("transfer_share", transfer_share, TINY)
+    together(batch=batch, input_tokens=given, output_tokens=output, transfer_share=reached)
+    chosen = read_model(model)
+    (before, fast), (after, slow) = (
+        _side("prefill", prefill_system, prefill_mapping, prefill_efficiencies),
+        _side("decode", decode_system, decode_mapping, decode_efficiencies),
+    )
+    first = prefill(chosen, before.where, prefill_mapping, input_tokens=given, precision=precision, efficiencies=fast)
+    ask = {"precision": precision, "efficiencies": slow, "max_context": given + output}
+    step = decode_step(chosen, after.where, decode_mapping, batch=batch, context=given + output / 2, **ask)
+    chips, network = zip(_replica(before, prefill_mapping), _replica(after, decode_mapping), strict=True)
+    sent = chosen.kv_bytes(given, read_precision(precision).kv) + chosen.state_bytes()
+    ratio = first.time_s * batch / (output * step.time_s)
+    rate = batch / (output * step.time_s)
+    mask = reason_mask(~np.asarray(first.valid), ~np.asarray(step.valid))
+    transfer_s = sent / (np.minimum(*network) * reached)
+    times = {
+        "prefill_s": first.time_s,
+        "transfer_s": transfer_s,
+        "transfer_bytes": sent,
+        "step_s": step.time_s,
+        "ttft_s": first.time_s + transfer_s + step.time_s,
+        "prefill_replicas_per_decode_replica": ratio,
+        "prefill_chips_per_decode_chip": ratio * chips[0] / chips[1],
+        "requests_per_s_per_decode_replica": rate,
+        "tokens_per_s_per_chip": rate * output / (chips[1] + ratio * chips[0]),
+    }
+    return Disaggregated(batch=batch, **blank(mask, **times), reason_mask=mask)
+
+
+def _side(
+    name: str, where: str | System | Chip, mapping: Mapping, stack: str | Efficiencies | None
+) -> tuple[Site, Efficiencies]:
+    """The rank and the stack of one of the two machines, its arguments named as the call names them."""
+    at = site(where, _mapping(f"{name}_mapping", mapping).lnc, f"{name}_system")
+    return at, find(at.chip, stack, f"{name}_efficiencies")
+
+
+def _replica(at: Site, mapping: Mapping) -> tuple[NDArray, NDArray]:
+    """Chips of one replica, and the scale-out bandwidth of them all."""
+    chips = np.ceil(mapping.replica_ranks / at.ranks_per_chip)
+    beyond = at.where.scaleout_bytes_per_s_per_dir
+    return chips, chips * (beyond if beyond > 0 else chip_links(at.where))
+
+
+def frontier(
+    model: str | Transformer,
+    system: str | System | Chip,
+    mapping: Mapping,
+    *,
+    context: Numeric,
+    batches: Numeric | None = None,
+    precision: str | Precision = "bf16",
+    efficiencies: str | Efficiencies | None = None,
+):
+    """Throughput per chip against tokens per second of a user, over batches and degrees: what no other point beats.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        Valid points that no other beats in both, by rising interactivity: batch, degrees, tokens_per_s_per_user,
+        tokens_per_s_per_chip, bound. [-]
+    """
+    batches = np.exp2(np.arange(13.0)) if batches is None else np.atleast_1d(numbers("batches", batches, 1))
+    _mapping("mapping", mapping)
+    shape = np.broadcast_shapes(*(np.shape(getattr(mapping, name)) for name in DEGREES))
+    rows = batches.reshape(batches.shape + (1,) * len(shape))
+    step = decode_step(
+        model, system, mapping, batch=rows, context=context, precision=precision, efficiencies=efficiencies
+    )
+    table = step.to_frame()
+    table["tokens_per_s_per_chip"] = np.ravel(step.tokens_per_s / _chips(mapping, system))
+    table = table[table.valid].sort_values("tokens_per_s_per_user", ascending=False, kind="stable")
+    best = table.tokens_per_s_per_chip.cummax() == table.tokens_per_s_per_chip
+    return table[best].iloc[::-1].reset_index(drop=True)

@@ -1,1 +1,0 @@
-"""Studies: functions that return tidy tables."""

@@ -1,1 +1,0 @@
-"""What a model asks of a machine: operators, mappings, inference."""
