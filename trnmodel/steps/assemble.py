@@ -26,6 +26,7 @@ from trnmodel.steps.messages import Message, message_s, messages
 from trnmodel.steps.rank import Site, site
 
 Numeric = ArrayLike
+SETTINGS = 512  # that are kept, with their machines
 FIRST_BUCKET = 128
 LOGIT_BYTES = 4
 BUCKETS = ("exact", "power-of-two", "maximum")
@@ -66,7 +67,7 @@ def setting(
     return _kept(*given, mapping.key) if mapping.key else _resolved(*given, mapping)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=SETTINGS)
 def _kept(chosen: Transformer, at: Site, dtypes: Precision, stack: Same, phase: str, key: tuple) -> Setting:
     """The setting of scalar degrees, resolved once."""
     degrees, order = key
