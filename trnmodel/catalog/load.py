@@ -52,6 +52,18 @@ OF_ALL_NEURON_CHIPS = {  # fields that are facts of what they all run on
 }
 
 
+NEEDED = {  # rows without which nothing can be asked of a part
+    "chip": ("hbm_bytes", "hbm_bytes_per_s", "peak_flop_per_s"),
+    "chip with NeuronCores": ("cores", "lnc_choices", "lnc_default"),
+    "core": ("sbuf_bytes", "sbuf_partitions", "dma_engines", "dma_engine_bytes_per_s", "dma_start_s"),
+    "tensor": ("clock_hz", "array_rows", "max_stationary_cols", "max_moving_cols", "min_initiation_cycle",
+               "access_overhead_cycle", "fp32_cost_ratio", "peak_flop_per_s"),
+    "vector": ("clock_hz", "elements_per_cycle", "access_overhead_cycle"),
+    "scalar": ("clock_hz", "elements_per_cycle", "access_overhead_cycle"),
+    "gpsimd": ("clock_hz", "access_overhead_cycle"),
+}  # fmt: skip
+
+
 @cache
 def units() -> dict[str, Unit]:
     """The closed list of printed units."""
@@ -229,6 +241,11 @@ def fact_in_force(entity: str, quantity: str, qualifier: str = "") -> tuple[Fact
     return fact, number, spread or (number, number)
 
 
+def stated(entity: str, quantity: str) -> bool:
+    """Whether a fact in force states a quantity of an entity, under any qualifier."""
+    return quantity in _of(entity)
+
+
 FEW = 8
 
 
@@ -272,7 +289,7 @@ def assemble(spec_type: type[Spec], entity: str, **given) -> dict:
     A field takes the quantity of its own name: a mapping collects the qualifiers, text is the printed text, a tuple the
     whole numbers printed under any qualifier, and a number the fact without a qualifier.
     """
-    kwargs: dict = {"id": entity, "name": entities()[entity].name, **given}
+    kwargs: dict = {"id": entity, "name": _entity(entity).name, **given}
     used: dict[str, Ruled] = {}
     for spec_field in fields(spec_type):
         kind = str(spec_field.type).partition("[")[0]
@@ -287,6 +304,21 @@ def assemble(spec_type: type[Spec], entity: str, **given) -> dict:
         "ranges": MappingProxyType({name: ruled.spread for name, ruled in used.items() if ruled.spread}),
         "estimates": frozenset(name for name, ruled in used.items() if ruled.fact.confidence == "D"),
     }
+
+
+def _with_needed(kwargs: dict, part: str) -> dict:
+    """The keyword arguments of a spec; DataError where a row is missing that its kind of part needs."""
+    absent = [name for name in NEEDED[part] if name not in kwargs]
+    if absent:
+        raise DataError(f"data/facts/*.csv: no row of {kwargs['id']}, {absent[0]}, which a {part} needs")
+    return kwargs
+
+
+def _entity(entity: str) -> Entity:
+    """An entity that a cell of `data/` names; DataError where it has no row."""
+    if entity not in entities():
+        raise DataError(f"data/lists/entities.csv: no row of {entity}")
+    return entities()[entity]
 
 
 def borrowed(kwargs: dict, owners: Mapping[str, tuple[str, str]]) -> dict:
@@ -333,9 +365,11 @@ def core(name: str) -> Core:
 @cache
 def _core(entity: str) -> Core:
     engines = {
-        part: Engine(**assemble(Engine, f"{entity}.{part}")) for part in ("tensor", "vector", "scalar", "gpsimd")
+        part: Engine(**_with_needed(assemble(Engine, f"{entity}.{part}"), part))
+        for part in ("tensor", "vector", "scalar", "gpsimd")
     }
-    return Core(**borrowed(assemble(Core, entity, **engines), {"dma_linear_bytes": ("neuron-dma", "dma_linear_bytes")}))
+    kwargs = _with_needed(assemble(Core, entity, **engines), "core")
+    return Core(**borrowed(kwargs, {"dma_linear_bytes": ("neuron-dma", "dma_linear_bytes")}))
 
 
 def chip(name: str | Chip) -> Chip:
@@ -370,14 +404,18 @@ def chip(name: str | Chip) -> Chip:
 @cache
 def _chip(chip_id: str) -> Chip:
     entity = entities()[chip_id]
-    built_in = core(entity.core) if entity.core else None
+    built_in = _core(_entity(entity.core).id) if entity.core else None
     kwargs = assemble(Chip, chip_id, vendor=entity.vendor, core=built_in)
     if built_in:
         kwargs = borrowed(kwargs, {name: (owner, name) for name, owner in OF_ALL_NEURON_CHIPS.items()})
-    return _scaled(chip(entity.base), kwargs) if entity.base else Chip(**kwargs)
+    if entity.base:
+        kwargs = _scaled(chip(_entity(entity.base).id), kwargs)
+    if built_in:
+        _with_needed(kwargs, "chip with NeuronCores")
+    return Chip(**_with_needed(kwargs, "chip"))
 
 
-def _scaled(base: Chip, kwargs: dict) -> Chip:
+def _scaled(base: Chip, kwargs: dict) -> dict:
     """A roadmap chip: its base times the announced ratios, in the base's cores; what nobody announced is unknown."""
     known = {"cores": base.cores, "lnc_choices": base.lnc_choices, "lnc_default": base.lnc_default, **kwargs}
     ranges, sourced = dict(kwargs["ranges"]), dict(kwargs["sources"])
@@ -391,7 +429,7 @@ def _scaled(base: Chip, kwargs: dict) -> Chip:
         known[name] = {**known.get(name, {}), dtype: original * ratio} if dtype else original * ratio
         ranges[field_name] = low * ratio_low, high * ratio_high
         sourced[field_name] = (fact.id, *base.sources[field_name])
-    return Chip(**known | {"ranges": ranges, "sources": sourced, "estimates": frozenset(sourced)})
+    return known | {"ranges": ranges, "sources": sourced, "estimates": frozenset(sourced)}
 
 
 @cache
