@@ -38,30 +38,12 @@ from trnmodel.catalog.tables import (
     check_listed,
     read_csv,
     read_yaml,
+    with_needed,
 )
 from trnmodel.units import parse_number
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 DATA = _PACKAGE / "data" if (_PACKAGE / "data").is_dir() else _PACKAGE.parent / "data"
-
-
-OF_ALL_NEURON_CHIPS = {  # fields that are facts of what they all run on
-    "hop_s": "neuron-stack",
-    "algorithm_max_bytes": "neuronlink-v3",
-    "hbm_accesses_per_pair": "neuron-runtime",
-}
-
-
-NEEDED = {  # rows without which nothing can be asked of a part
-    "chip": ("hbm_bytes", "hbm_bytes_per_s", "peak_flop_per_s"),
-    "chip with NeuronCores": ("cores", "lnc_choices", "lnc_default"),
-    "core": ("sbuf_bytes", "sbuf_partitions", "dma_engines", "dma_engine_bytes_per_s", "dma_start_s"),
-    "tensor": ("clock_hz", "array_rows", "max_stationary_cols", "max_moving_cols", "min_initiation_cycle",
-               "access_overhead_cycle", "fp32_cost_ratio", "peak_flop_per_s"),
-    "vector": ("clock_hz", "elements_per_cycle", "access_overhead_cycle"),
-    "scalar": ("clock_hz", "elements_per_cycle", "access_overhead_cycle"),
-    "gpsimd": ("clock_hz", "access_overhead_cycle"),
-}  # fmt: skip
 
 
 @cache
@@ -246,14 +228,11 @@ def stated(entity: str, quantity: str) -> bool:
     return quantity in _of(entity)
 
 
-FEW = 8
-
-
 def nearest(name: str, choices) -> list[str]:
     """The choices nearest to a misspelt name, best first, or the first few where none is near."""
     folded = {str(choice).lower(): str(choice) for choice in choices}
     close = difflib.get_close_matches(str(name)[: 3 * SHOWN].lower(), list(folded), n=4, cutoff=0.5)
-    return [folded[key] for key in close] or sorted(folded.values())[:FEW]
+    return [folded[key] for key in close] or sorted(folded.values())[:8]
 
 
 def resolve(kind: str, name: str, argument: str = "") -> str:
@@ -304,14 +283,6 @@ def assemble(spec_type: type[Spec], entity: str, **given) -> dict:
         "ranges": MappingProxyType({name: ruled.spread for name, ruled in used.items() if ruled.spread}),
         "estimates": frozenset(name for name, ruled in used.items() if ruled.fact.confidence == "D"),
     }
-
-
-def _with_needed(kwargs: dict, part: str) -> dict:
-    """The keyword arguments of a spec; DataError where a row is missing that its kind of part needs."""
-    absent = [name for name in NEEDED[part] if name not in kwargs]
-    if absent:
-        raise DataError(f"data/facts/*.csv: no row of {kwargs['id']}, {absent[0]}, which a {part} needs")
-    return kwargs
 
 
 def _entity(entity: str) -> Entity:
@@ -365,10 +336,10 @@ def core(name: str) -> Core:
 @cache
 def _core(entity: str) -> Core:
     engines = {
-        part: Engine(**_with_needed(assemble(Engine, f"{entity}.{part}"), part))
+        part: Engine(**with_needed(assemble(Engine, f"{entity}.{part}"), part))
         for part in ("tensor", "vector", "scalar", "gpsimd")
     }
-    kwargs = _with_needed(assemble(Core, entity, **engines), "core")
+    kwargs = with_needed(assemble(Core, entity, **engines), "core")
     return Core(**borrowed(kwargs, {"dma_linear_bytes": ("neuron-dma", "dma_linear_bytes")}))
 
 
@@ -407,12 +378,14 @@ def _chip(chip_id: str) -> Chip:
     built_in = _core(_entity(entity.core).id) if entity.core else None
     kwargs = assemble(Chip, chip_id, vendor=entity.vendor, core=built_in)
     if built_in:
-        kwargs = borrowed(kwargs, {name: (owner, name) for name, owner in OF_ALL_NEURON_CHIPS.items()})
+        owners = {"neuron-stack": "hop_s", "neuronlink-v3": "algorithm_max_bytes"}
+        owners["neuron-runtime"] = "hbm_accesses_per_pair"
+        kwargs = borrowed(kwargs, {name: (owner, name) for owner, name in owners.items()})
     if entity.base:
         kwargs = _scaled(chip(_entity(entity.base).id), kwargs)
     if built_in:
-        _with_needed(kwargs, "chip with NeuronCores")
-    return Chip(**_with_needed(kwargs, "chip"))
+        with_needed(kwargs, "chip with NeuronCores")
+    return Chip(**with_needed(kwargs, "chip"))
 
 
 def _scaled(base: Chip, kwargs: dict) -> dict:

@@ -117,7 +117,8 @@ class System(Spec):
     def __post_init__(self) -> None:
         for name in ("switch", "pcb_switch"):
             if isinstance(getattr(self, name), str):
-                object.__setattr__(self, name, switch(getattr(self, name)))
+                found = load.resolve("link", getattr(self, name), f"{self.id}: {name}")
+                object.__setattr__(self, name, switch(found))
         super().__post_init__()
         instance(f"{self.id}: chip", self.chip, Chip, "a Chip")
         lane = self.lane_bytes_per_s_per_dir
