@@ -99,8 +99,10 @@ class Wire:
         """Times of all algorithms, in the order of their names, on a first axis; NaN where one cannot run. [s]"""
         m = np.asarray(message_bytes)
         lines = np.moveaxis(self.start_s + self.s_per_byte * m[..., None], -1, 0)
-        curves = (algorithm(kind, m, self.group) for algorithm in self.curved)
-        return np.stack(np.broadcast_arrays(*lines, *curves))
+        curves = [algorithm(kind, m, self.group) for algorithm in self.curved]
+        shape = np.broadcast_shapes(lines.shape[1:], *map(np.shape, curves))
+        lines = np.broadcast_to(lines, (len(lines), *shape))
+        return np.concatenate([lines, *(np.broadcast_to(curve, shape)[None] for curve in curves)])
 
 
 @lru_cache(maxsize=SPECS)
