@@ -8,7 +8,6 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.catalog import load
 from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.systems import System
 from trnmodel.fabric import build
@@ -123,7 +122,7 @@ def _alone(formula: Callable[..., NDArray], takes_kind: bool = False) -> Algorit
 
 def _neuron(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
     """As the collectives library picks by message: mesh, recursive doubling and halving, KangaRing (here: rings)."""
-    limits = [load.value("neuronlink-v3", "algorithm_max_bytes", name) for name in ("mesh", "rdh")]
+    limits = [p.chip.algorithm_max_bytes.get(name, np.inf) for name in ("mesh", "rdh")]
     small, middle, large = (REDUCING[name](kind, message_bytes, p) for name in ("one_shot", "halving_doubling", "ring"))
     middle = np.where(np.isnan(middle), large, middle)
     return np.where(message_bytes < limits[0], small, np.where(message_bytes <= limits[1], middle, large))
