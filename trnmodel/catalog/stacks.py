@@ -18,7 +18,6 @@ ExpertRead = Literal["distinct", "per_token", "all"]
 KvHeads = Literal["even", "replicate", "multi-head"]
 PrefillExperts = Literal["routed", "all", "blocks"]
 Bucket = Literal["exact", "power-of-two", "maximum"]
-GroupLinks = Literal["all", "tiers"]
 ContextExchange = Literal["ring", "ulysses"]
 InGraph = Literal["ring", "mesh doubling", "mesh doubling ring"]
 
@@ -67,7 +66,6 @@ class Efficiencies(Spec):
     prefill_experts: PrefillExperts = "routed"
     context_bucket: Bucket = "exact"
     prompt_bucket: Bucket = "exact"
-    group_links: GroupLinks = "tiers"
     context_exchange: ContextExchange = "ring"
     in_graph: InGraph = "ring"
 

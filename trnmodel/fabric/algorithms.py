@@ -143,7 +143,7 @@ def in_graph(e: Efficiencies) -> dict[str, Algorithm]:
     """
 
     def timed(formula: Callable[..., NDArray], ratio: float) -> Algorithm:
-        return lambda kind, m, p: formula(m, p.ranks, p.local, e.hop_s, p.links(e.group_links == "all"), ratio)
+        return lambda kind, m, p: formula(m, p.ranks, p.local, e.hop_s, p.links, ratio)
 
     return {f"in_graph_{name}": timed(IN_GRAPH[name][0], getattr(e, IN_GRAPH[name][1])) for name in e.in_graph.split()}
 
