@@ -1,8 +1,8 @@
 """No work is made faster by more work: decode and prefill, on every stack, over batch, tokens, past and chunks.
 
 Three things are left out where they speak. Chunked attention begins anew with each chunk, so that a longer context may
-have fewer keys to read: that is less work. Prompts in chunks do gain where batched prompts of SDK 2.18.0 spill what SBUF
-does not hold, and where a chunk is too short for blocks of experts, whose graph computes the worst distribution.
+have fewer keys to read: that is less work. Prompts in chunks do gain where batched prompts of SDK 2.18.0 spill what
+SBUF does not hold, and where a chunk is too short for blocks of experts, whose graph computes the worst distribution.
 """
 
 from dataclasses import replace
