@@ -174,8 +174,9 @@ class Group:
         """Chips that the ranks span."""
         return np.ceil(self.ranks / self.local)
 
-    def links(self, every: bool) -> NDArray:
-        """What a chip sends for this group: into the tiers that it spans, or, for neighbours, over `every` link. [B/s]
+    @property
+    def links(self) -> NDArray:
+        """What a chip sends for this group, into the tiers that it spans. [B/s]
 
         Beyond the scale-up domain it is the scale-out rate. On a bare chip groups that lie in between share the rate.
         """
@@ -187,8 +188,7 @@ class Group:
         link = np.where(far, beyond, near)
         if isinstance(where, Chip) or where.fabric == "single":
             return link / np.clip(self.stride, 1, per_chip)
-        tiered = (self.stride > 1) | (not every)
-        return np.where(tiered & ~far & (self.ranks > 1), self.tier_bytes_per_s, link)
+        return np.where(~far & (self.ranks > 1), self.tier_bytes_per_s, link)
 
     @property
     def groups(self) -> NDArray:
