@@ -249,9 +249,9 @@ def test_one_engine_serves_both(monkeypatch):
         formula = getattr(tiers, name)
         monkeypatch.setattr(tiers, name, lambda *given, formula=formula: 2 * formula(*given))
     monkeypatch.setattr(collectives, "one_shot_s", lambda *given, formula=collectives.one_shot_s: 2 * formula(*given))
-    engine._wire.cache_clear()
+    engine._wires.cache_clear()
     assert [call() for call in calls] == pytest.approx([2 * time for time in before], rel=1e-9)
-    engine._wire.cache_clear()
+    engine._wires.cache_clear()
 
 
 def test_what_takes_no_time_has_no_rate():

@@ -3,8 +3,9 @@
 A field's name is the name of the quantity in `data/facts`; a mapping's key is the fact's qualifier (a dtype). What a
 field may hold follows from its annotation, its name and its default, and is checked when a spec is made. A number may
 be an array, but for the `COUNTS` of a spec, which shape a graph or a rank and are one number. NaN stands for "not
-published". `sources` maps a field to the ids of the facts that it was built from, `ranges` maps a field to its low/high pair where sources disagree and nothing decides, `estimates` names the fields
-whose chosen fact is our own estimate (confidence D).
+published". `sources` maps a field to the ids of the facts that it was built from, `ranges` maps a field to its low/high
+pair where sources disagree and nothing decides, `estimates` names the fields whose chosen fact is our own estimate
+(confidence D).
 """
 
 from __future__ import annotations
@@ -221,6 +222,12 @@ class Spec:
         if not isinstance(value, int | float | np.ndarray):
             refuse("name", name, f'allowed is a number of {self.id}, such as "hbm_bytes" or "peak_flop_per_s[bf16]"')
         return value, value
+
+
+def shapes(**specs: Spec | None) -> dict[str, np.ndarray]:
+    """Stand-ins with the shapes of the specs that hold arrays, by argument, for `arguments.together`."""
+    found = {name: () if spec is None else spec.shape for name, spec in specs.items()}
+    return {name: np.broadcast_to(0.0, shape) for name, shape in found.items() if shape}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Literal
 
 import msgspec
+import numpy as np
 
 from trnmodel.arguments import HUGE, instance, integer, number, numbers, refuse
 from trnmodel.catalog import load
@@ -136,7 +137,7 @@ class System(Spec):
         needed = (*NEEDED.get(self.fabric, ()), *(("pcb_switch",) if self.pcb_switches_per_tray else ()))
         for name in needed:
             value = getattr(self, name)
-            if value in (None, "", ()) or (isinstance(value, float) and not value > 0):
+            if np.any(value != value) or not (np.any(value) if isinstance(value, np.ndarray) else value):
                 why = "pcb_switches_per_tray" if name == "pcb_switch" else f"fabric={self.fabric!r}"
                 refuse(f"{self.id}: {name}", value, f"needed for {why}")
         if switched and self.racks not in (1, 2):

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from trnmodel.catalog.specs import published
 from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.systems import System
 from trnmodel.fabric import build
 from trnmodel.fabric.groups import Group, Same, fabric, farthest_s
 from trnmodel.formulas import collectives, exchanges, tiers
 
+Numeric = ArrayLike
 Algorithm = Callable[[str, NDArray, Group], NDArray]
 FORMULAS = {  # of tiers one after the other, each by one step of these kinds
     "ring": lambda p: p.rates,
@@ -72,14 +73,14 @@ def _direct(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
         here = (p.chips == size) & (p.stride == p.groups)
         if size > 1 and np.any(here):
             pair = np.where(here, _pair_bytes_per_s(key, scope), pair)
-            alpha = np.where(here, farthest_s(key, scope) if p.alpha_s is None else p.alpha_s, alpha)
+            farthest = farthest_s(key, scope)
+            alpha = np.where(here, farthest if p.alpha_s is None else published(p.alpha_s, farthest), alpha)
     between = p.groups * p.local**2 * message_bytes / p.ranks
     inside = collectives.one_shot_s("all_to_all", message_bytes * p.local / p.ranks, p.local, 0.0, p.rates[0])
     return np.where(p.chips == 1, p.alphas[0] + inside, alpha + between / pair + inside)
 
 
-@cache
-def _pair_bytes_per_s(key: Same, scope: str) -> float:
+def _pair_bytes_per_s(key: Same, scope: str) -> Numeric:
     return fabric(key).all_to_all_bytes_per_s_per_pair(scope)
 
 

@@ -232,7 +232,8 @@ def place(
 ) -> Group:
     """Every `stride`-th rank from the first on; the groups between run at the same time and share chips and links.
 
-    Ranks that do not fill their tiers evenly are laid as the next larger number that does.
+    Ranks that do not fill their tiers evenly are laid as the next larger number that does. A latency of NaN is that of
+    each tier.
     """
     levels = hierarchy(Same(where), logical_core(chip_of(where), lnc)) or (Tier("chip", 1.0, np.inf, np.inf, 0.0),)
     on_chip = np.minimum(ranks * stride, levels[0].size) if levels[0].name == "chip" else np.ones_like(ranks)
@@ -243,6 +244,7 @@ def place(
         full = count * inside == level.size
         rate = np.where(full, level.bytes_per_s_per_dir, level.open_bytes_per_s_per_dir)
         sharing = level.size if level.name == "chip" else on_chip * (inside if level.name in build.AXES else 1)
-        found.append((count, full, rate / sharing, np.asarray(level.alpha_s if alpha_s is None else alpha_s, float)))
+        alpha = level.alpha_s if alpha_s is None else published(alpha_s, level.alpha_s)
+        found.append((count, full, rate / sharing, np.asarray(alpha, float)))
         left, skip = np.ceil(left / count), np.ceil(skip / inside)
     return Group(where, levels, *zip(*found, strict=True), ranks, stride, alpha_s)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from trnmodel.arguments import choice, instance, numbers, refuse, share
 from trnmodel.catalog import load
-from trnmodel.catalog.specs import NAN, Chip, Core, Engine, Spec
+from trnmodel.catalog.specs import NAN, Chip, Core, Engine, Spec, published, shapes
 from trnmodel.formulas import memory, neuroncore
 from trnmodel.result import Result, blank, reason_mask, words
 
@@ -178,7 +178,8 @@ class Device:
     def shapes(self) -> dict[str, Numeric]:
         """What else of a call may be an array."""
         overlaps = {f"overlap_{pair}": getattr(self.stack, f"overlap_{pair}") for pair in PAIRS}
-        return {"collective_bytes_per_s": self.collective_bytes_per_s, **overlaps}
+        specs = shapes(chip=self.chip, core=self.core, stack=self.stack)
+        return {"collective_bytes_per_s": self.collective_bytes_per_s, **overlaps, **specs}
 
     @property
     def hbm_bytes_per_s(self) -> NDArray:
@@ -207,7 +208,8 @@ class Device:
     def tensor_s(self, cycles: Numeric) -> NDArray:
         """TensorE time of these cycles with its ramp, at the sustained rate where all cores work."""
         engine = self.core.tensor
-        start, ramp = (1.0, 0.0) if np.isnan(engine.throttle_share) else (engine.throttle_share, engine.throttle_ramp_s)
+        slow = np.isfinite(engine.throttle_share)
+        start, ramp = np.where(slow, engine.throttle_share, 1.0), np.where(slow, engine.throttle_ramp_s, 0.0)
         return neuroncore.ramped_s(np.asarray(cycles) / engine.clock_hz / self.sustained, start, ramp)
 
     def lanes_s(
@@ -218,7 +220,7 @@ class Device:
         width = elements_per_cycle(unit, dtype) if per_cycle is None else per_cycle
         cycles = neuroncore.lane_cycles(
             share, columns, width, self.core.sbuf_partitions, passes, self.core.tensor.max_moving_cols,
-            0.0 if np.isnan(unit.min_initiation_cycle) else unit.min_initiation_cycle, unit.access_overhead_cycle,
+            published(unit.min_initiation_cycle, 0.0), unit.access_overhead_cycle,
         )  # fmt: skip
         return np.where(np.equal(passes, 0), 0.0, cycles / unit.clock_hz)
 
