@@ -227,7 +227,8 @@ class Core(Spec):
 class Chip(Spec):
     """One accelerator chip (package). Peaks are dense, for the whole chip, by compute dtype.
 
-    `lnc_choices` holds the sizes of a logical core that software allows or its vendor has announced.
+    `lnc_choices` holds the sizes of a logical core that software allows or its vendor has announced. A collective takes
+    `collective_floor_s` beside its steps and reaches `collective_rate_share` of the links where a library was measured.
     """
 
     vendor: str = ""
@@ -260,6 +261,8 @@ class Chip(Spec):
     scaleout_bytes_per_s_per_dir: float = NAN
     scaleout_max_bytes_per_s_per_dir: float = NAN
     hop_s: float = NAN
+    collective_floor_s: float = 0.0
+    collective_rate_share: float = 1.0
     tdp_w: float = NAN
 
     def __post_init__(self) -> None:
