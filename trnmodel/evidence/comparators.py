@@ -207,7 +207,7 @@ def _elements_per_s(q: Question, e: Efficiencies) -> float:
 
 def _all_reduce_s(q: Question, e: Efficiencies, message_bytes: float) -> float:
     """An all-reduce by two exchanges with all others, as behind a switch: a share to each, then the sums."""
-    asked = {"ranks": q.degrees.tp, "alpha_s": e.hop_s, "algorithm": "one_shot"}
+    asked = {"ranks": q.degrees.tp, "alpha_s": e.hop_s, "floor_s": 0.0, "rate_share": 1.0, "algorithm": "one_shot"}
     return float(collective("all_reduce", message_bytes, GPUS, **asked).time_s)
 
 

@@ -178,8 +178,8 @@ def collective(
     alpha_s: Numeric | None = None,
     lnc: int | None = None,
     stride: Numeric = 1,
-    floor_s: Numeric = 0.0,
-    rate_share: Numeric = 1.0,
+    floor_s: Numeric | None = None,
+    rate_share: Numeric | None = None,
     buffers: str = "sbuf",
     chips: Numeric | None = None,
     efficiencies: str | Efficiencies | None = None,
@@ -207,9 +207,11 @@ def collective(
     stride : numeric, optional
         Ranks from one member of the group to the next; the groups between them run at the same time. [-]
     floor_s : numeric, optional
-        What a call costs besides, as `evidence.collective_fits` finds it in published runs. Default: nothing. [s]
+        What a call costs besides, as `evidence.collective_fits` finds it in published runs. Default: that of the chip,
+        nothing for a NeuronCore and within a software stack. [s]
     rate_share : numeric, optional
-        Share of the fabric's rates that the software reaches, above 0, at most 1. [-]
+        Share of the fabric's rates that the software reaches, above 0, at most 1. Default: that of the chip, 1 for a
+        NeuronCore and within a software stack. [-]
     buffers : {"sbuf", "hbm"}
         Where data waits between steps: "sbuf" leaves the links alone to bound, "hbm" adds the reads and writes of HBM
         that AWS documents for rings and KangaRing. [-]
@@ -246,7 +248,9 @@ def collective(
     chip = chip_of(where)
     e, lnc = None if efficiencies is None else find_stack(chip, efficiencies, "efficiencies"), logical_core(chip, lnc)
     given = _given(where, lnc, message_bytes, ranks, chips, stride)
-    given |= {"floor_s": numbers("floor_s", floor_s), "rate_share": share("rate_share", rate_share, TINY)}
+    own_floor, own_share = (chip.collective_floor_s, chip.collective_rate_share) if e is None else (0.0, 1.0)
+    given["floor_s"] = numbers("floor_s", own_floor if floor_s is None else floor_s)
+    given["rate_share"] = share("rate_share", own_share if rate_share is None else rate_share, TINY)
     alpha = own_alpha_s(e, where) if alpha_s is None else numbers("alpha_s", alpha_s)
     together(**given, alpha_s=np.zeros(np.shape(alpha)), **shapes(system=where, efficiencies=e))
     m, n, step, floor, reached = np.broadcast_arrays(*given.values())
