@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from trnmodel.chapters import fabrics
-from trnmodel.evidence import contradictions
+from trnmodel.evidence import ledger
 from trnmodel.fabric import flow
 from trnmodel.fabric.graph import topology
 from trnmodel.units import GB, US
@@ -87,7 +87,7 @@ def test_a_single_chip_is_left_out():
 
 
 def test_contradictions_carry_their_arithmetic():
-    table = contradictions.contradictions()
+    table = ledger.contradictions()
     gives = dict(zip(table.about, table.gives, strict=True))
     assert gives["chips of an NL72x2 rack"] == "72 chips"
     assert gives["cross-rack share of the backplane"] == "25 %"

@@ -5,7 +5,7 @@ import pytest
 
 import trnmodel as tm
 from trnmodel.chapters import fits
-from trnmodel.evidence import fits_printed as printed
+from trnmodel.evidence import footprints as printed
 from trnmodel.steps.deployment import Deployment
 from trnmodel.steps.mapping import Mapping
 from trnmodel.units import GIB

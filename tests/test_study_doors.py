@@ -20,7 +20,7 @@ from trnmodel.chapters import (
     serving_tables,
     transfers,
 )
-from trnmodel.evidence import fits_printed
+from trnmodel.evidence import footprints
 from trnmodel.models import synthetic as synthetic_models
 
 RACK, LLAMA = "trn3-nl32x2-pcie160", "llama-3.1-8b"
@@ -47,7 +47,7 @@ CALLS = [
     (fits.copies, {"d": D, "tps": [8], **SHAPE}),
     (fits.buckets, {"d": D, **SHAPE}),
     (fits.scratchpads, {"d": D, "prompts": [128.0], "tps": [16]}),
-    (fits_printed.cache_budgets, {"d": D, "context": 8192}),
+    (footprints.cache_budgets, {"d": D, "context": 8192}),
     (kernel_tables.by_side, {"chip": "trainium2", "dtypes": ["bf16"], "side": [1024.0]}),
     (kernel_tables.by_rows, {"chip": "trainium2", "m": [1590], "n": 8960, "k": 1536, "dtype": "bf16"}),
     (kernel_tables.cores, {"chip": "trainium2", "side": 8192.0, "dtype": "bf16"}),
@@ -145,7 +145,7 @@ def test_a_wrong_value_is_refused_by_name(call, given, name):
         (lambda: synthetic_models.synthetic(1e12, ["experts"]), "rule="),
         (lambda: transfers.distances("inf2.xlarge"), "system='inf2.xlarge': no scale-out rate"),
         (lambda: serving_load.split_phases(D, ["mi210-4"], 1, 128, 128), "prefill_systems=.*computes in bf16"),
-        (lambda: fits_printed.rule("magic"), "quantity='magic'"),
+        (lambda: footprints.rule("magic"), "quantity='magic'"),
     ],
 )
 def test_what_a_known_name_cannot_answer(call, words):
@@ -157,7 +157,7 @@ def test_encoders_keep_no_cache():
     bert = serving_tables.Deployment(model="bert-large-uncased", system="trn2.48xlarge", mapping=tm.Mapping(tp=1))
     assert fits.copies(bert, [1, 2], 1, 128).part.unique().tolist() == ["weights"]
     with pytest.raises(ValueError, match="an encoder keeps no cache"):
-        fits_printed.cache_budgets(bert, 128)
+        footprints.cache_budgets(bert, 128)
 
 
 def test_lists_may_be_arrays_tuples_and_keys():

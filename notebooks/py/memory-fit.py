@@ -29,7 +29,7 @@ from IPython.display import Markdown
 import trnmodel as tm
 from trnmodel import charts
 from trnmodel.chapters import chips, fits, guard
-from trnmodel.evidence import fits_printed as printed
+from trnmodel.evidence import footprints as printed
 from trnmodel.steps.deployment import Deployment
 from trnmodel.units import MIB, format_quantity
 

@@ -28,7 +28,7 @@ import trnmodel as tm
 from trnmodel import charts
 from trnmodel.catalog import load
 from trnmodel.chapters import chips, guard, needs
-from trnmodel.evidence import needs_printed as printed
+from trnmodel.evidence import ledger as printed
 from trnmodel.units import BILLION, format_quantity
 
 GENERATIONS = ["trainium1", "trainium2", "trainium3"]

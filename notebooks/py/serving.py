@@ -40,8 +40,7 @@ from trnmodel.catalog.stacks import stacks
 from trnmodel.chapters import chips, fabrics, guard
 from trnmodel.chapters import serving_load as load
 from trnmodel.chapters import serving_tables as tables
-from trnmodel.evidence import serving_accuracy as accuracy
-from trnmodel.evidence.comparators import comparators, left_out
+from trnmodel.evidence import accuracy, comparators, score
 from trnmodel.units import MS, format_quantity
 
 FAMILY = ["trn1.32xlarge", "trn2-ultraserver", "trn3-nl32x2-torus", "trn3-nl72x2-pcie160"]
@@ -623,8 +622,8 @@ charts.ranges(
 # other software stays.
 
 # %%
-foreign = comparators()
-bounds = accuracy.others(foreign)
+foreign = comparators.comparators()
+bounds = comparators.others(foreign)
 assert (bounds.quartile_high <= 1).all(), "a measured time beats the ideal machine"
 charts.table(
     bounds,
@@ -637,13 +636,13 @@ charts.table(
 
 # %%
 charts.table(
-    accuracy.others_fitted(left_out()),
+    comparators.others_fitted(comparators.left_out()),
     caption="Median absolute error on GPUs: ideal, stack as fitted, and with the model left out",
     download="other-chips-fitted",
 )
 
 # %%
-listed = "hardware question measured predicted unit error reason model metric case source".split()
+listed = "hardware question measured predicted unit error reason model metric id source".split()
 charts.table(
     foreign[listed], caption="Every row of other chips: predicted, or the reason why not", download="other-chips-rows"
 )
@@ -652,16 +651,16 @@ charts.table(
 # ### Every row that does not count
 
 # %%
-out = accuracy.excluded(judged)
+out = score.excluded(judged)
 language = out[out.kind.str.startswith(("inference-LLM", "inference-encoder", "memory"))]
 charts.table(
-    accuracy.reasons(out),
+    score.reasons(out),
     caption=f"{len(out)} of {len(judged)} rows, by reason; {len(language)} of them serve language models",
     download="excluded-reasons",
 )
 
 # %% tags=["hide-input"]
-set_aside = language[language.outcome == accuracy.NOT_COUNTED]
+set_aside = language[language.outcome == score.NOT_COUNTED]
 Markdown(
     f"{len(set_aside)} of these rows have a prediction all the same: their median error is {set_aside.error.abs().median():.0%}, and "
     "the table gives it by reason, so that nothing bad hides here. The rows themselves:"

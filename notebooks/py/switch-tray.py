@@ -31,7 +31,7 @@ from IPython.display import Markdown
 import trnmodel as tm
 from trnmodel import charts
 from trnmodel.chapters import chips, domain_sizes, fabrics, guard, placements, racks
-from trnmodel.evidence import contradictions
+from trnmodel.evidence import ledger
 from trnmodel.models import synthetic as synthetic_models
 from trnmodel.units import BILLION, GIB, TRILLION, format_quantity
 
@@ -480,7 +480,7 @@ charts.table(
 )
 
 # %%
-ports = contradictions.contradictions()
+ports = ledger.contradictions()
 ports = ports[ports.about.str.contains("PEX|pairs|lanes end")]
 charts.table(ports, caption="Where the text is at odds with itself about trays and lanes", download="contradictions")
 

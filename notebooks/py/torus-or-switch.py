@@ -26,7 +26,7 @@ from IPython.display import Markdown
 import trnmodel as tm
 from trnmodel import charts
 from trnmodel.chapters import chips, fabrics, guard, placements, racks
-from trnmodel.evidence import collective_fits
+from trnmodel.evidence import collective_fits, score
 from trnmodel.fabric import build, flow
 from trnmodel.units import GB, KIB, MIB, format_quantity
 
@@ -273,7 +273,7 @@ Markdown(
 
 # %%
 charts.table(
-    collective_fits.excluded(),
+    score.reasons(score.excluded(score.shipped("collective")))[["reason", "rows"]],
     caption=f"{(kept.use == '').sum()} of {len(kept)} rows set aside, and why",
     download="set-aside",
 )
