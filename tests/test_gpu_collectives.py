@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import trnmodel as tm
-from trnmodel.studies import fitting
+from trnmodel.evidence import search
 from trnmodel.units import US
 
 MEASURED = pd.read_csv(Path(__file__).parent / "golden" / "gpu_collectives.csv")
@@ -80,8 +80,8 @@ def test_constants_of_the_catalog_are_those_of_the_fit(device, system):
         own = dict(zip(("alpha_s", "floor_s", "rate_share"), values, strict=True))
         return np.log(1 + errors(rows, system, **own))
 
-    most = [fitting.LARGEST, fitting.LARGEST, -math.log(shipped[2])]
-    assert fitting.constants(logs, shipped, high=most) == pytest.approx(shipped, rel=2e-3)
+    most = [search.LARGEST, fitting.LARGEST, -math.log(shipped[2])]
+    assert search.constants(logs, shipped, high=most) == pytest.approx(shipped, rel=2e-3)
     for name, value in zip(CONSTANTS, shipped, strict=True):
         low, high = chip.range(name)
         assert low < value < high

@@ -9,12 +9,13 @@ import pandas as pd
 import pytest
 
 import trnmodel as tm
-from trnmodel.catalog.load import DATA
-from trnmodel.evidence.calibration import MEANINGS, accuracy, calibrate, family_split
-from trnmodel.evidence.readings import COLUMNS, UnreadableRowError, aliases, number, reading, rules
-from trnmodel.evidence.validation import PREDICTORS, validate
+from trnmodel.evidence.fit import GROUPS, MEANINGS, accuracy, calibrate, family_split
+from trnmodel.evidence.questions import QUESTIONS
+from trnmodel.evidence.readings import aliases, reading
+from trnmodel.evidence.rows import COLUMNS, MEASURED, UnreadableRowError, number
+from trnmodel.evidence.rules import ASIDE, rules
+from trnmodel.evidence.score import validate
 
-MEASURED = DATA / "evidence" / "measured.csv"
 ROW = {
     "source": "somebody's table",
     "date_or_sdk": "SDK 2.29",
@@ -133,7 +134,7 @@ def test_experts_behind_a_server_that_no_fit_has_seen(table):
 def test_shipped_efficiencies_are_those_of_the_fit():
     """What a fit on the shipped rows gives is what `data/facts/efficiencies.csv` holds, within its range."""
     table = calibrate(MEASURED)
-    assert set(table.group) == set(MEANINGS)
+    assert set(table.group) == set(GROUPS) - {"comparator"}
     assert (table.fitted / table.in_force - 1).abs().max() < 0.10
 
 
@@ -177,10 +178,10 @@ def test_numbers_as_tables_print_them(text, value):
 
 
 def test_rules_are_complete():
-    meanings = {rule.meaning for rule, _ in rules()} - {"", "set-aside"}
-    assert meanings <= set(PREDICTORS)
-    assert all(rule.reason for rule, _ in rules())
-    assert {meaning for group in MEANINGS.values() for meaning in group} <= set(PREDICTORS)
+    meanings = {one.rule.question for one in rules()} - {"", ASIDE}
+    assert meanings <= set(QUESTIONS)
+    assert all(one.rule.reason for one in rules())
+    assert {meaning for group in MEANINGS.values() for meaning in group} <= set(QUESTIONS)
     for _, model in aliases():
         assert tm.model(model).total_params > 0
 

@@ -30,7 +30,7 @@ import trnmodel as tm
 from trnmodel import charts
 from trnmodel.chapters import common, guard
 from trnmodel.chapters import memory_fit as tables
-from trnmodel.evidence import fits_printed as printed
+from trnmodel.evidence import footprints as printed
 from trnmodel.planner import sizing
 from trnmodel.steps.deployment import Deployment
 from trnmodel.units import MIB, format_quantity

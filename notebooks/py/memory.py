@@ -29,7 +29,7 @@ from trnmodel import charts
 from trnmodel.catalog import load
 from trnmodel.chapters import common, guard
 from trnmodel.chapters import memory as tables
-from trnmodel.evidence import kernels
+from trnmodel.evidence import kernels, score
 from trnmodel.formulas import memory
 from trnmodel.units import MIB, TB, format_quantity
 
@@ -233,12 +233,13 @@ timed = kernels.side_by_side(transfers, "time")
 charts.table(timed, caption="Kernels that only move data, and single transfers", download="transfers")
 
 # %% tags=["hide-input"]
-errors = kernels.summary(transfers).set_index("group")
+errors = score.summary(transfers, "group").set_index("group")
+judged = score.shipped("kernel")
 Markdown(
-    f"Bytes {errors.median_abs_error['bytes']:.1%} (worst {errors.worst_error['bytes']:+.0%}: a Trainium3 kernel that reads "
-    f"three times what SBUF demands), streaming kernels {errors.median_abs_error['memory']:.1%}, single transfers "
-    f"{errors.median_abs_error['dma']:.1%} (worst {errors.worst_error['dma']:+.0%}: rows of 8 B, which start faster than the "
-    f"curve says). {int(kernels.excluded().rows.sum())} of 142 kernel rows are set aside; chapter 2 lists the reasons."
+    f"Bytes {errors.median_error['bytes']:.1%} (worst {errors.worst_error['bytes']:+.0%}: a Trainium3 kernel that reads "
+    f"three times what SBUF demands), streaming kernels {errors.median_error['memory']:.1%}, single transfers "
+    f"{errors.median_error['dma']:.1%} (worst {errors.worst_error['dma']:+.0%}: rows of 8 B, which start faster than the "
+    f"curve says). {len(score.excluded(judged))} of {len(judged)} kernel rows are set aside; chapter 2 lists the reasons."
 )
 
 # %% [markdown]

@@ -29,7 +29,7 @@ from trnmodel import charts
 from trnmodel.catalog import load
 from trnmodel.chapters import common, guard
 from trnmodel.chapters import model_needs as tables
-from trnmodel.evidence import needs_printed as printed
+from trnmodel.evidence import ledger as printed
 from trnmodel.units import BILLION, format_quantity
 
 GENERATIONS = ["trainium1", "trainium2", "trainium3"]

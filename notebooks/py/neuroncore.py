@@ -28,7 +28,7 @@ import trnmodel as tm
 from trnmodel import charts
 from trnmodel.chapters import common, guard
 from trnmodel.chapters import neuroncore as tables
-from trnmodel.evidence import kernels
+from trnmodel.evidence import kernels, score
 from trnmodel.units import KIB, US, format_quantity
 
 GENERATIONS = ["trainium1", "trainium2", "trainium3"]
@@ -301,24 +301,25 @@ moved = kernels.side_by_side(table, "bytes")
 charts.table(moved, caption="Every kernel with usable HBM bytes, and the signed error", download="kernel-bytes")
 
 # %%
-charts.table(kernels.summary(table), caption="Error by group", download="errors")
+charts.table(score.summary(table, "group"), caption="Error by group", download="errors")
 
 # %% tags=["hide-input"]
-errors = kernels.summary(table).set_index("group")
+errors = score.summary(table, "group").set_index("group")
 held_out = {group: kernels.leave_one_out(group).error.abs().median() for group in kernels.FITTED}
 Markdown(
     f"Tuned NKI matrix multiplies in BF16, FP16 and MXFP8: median absolute error "
-    f"**{errors.median_abs_error['tuned-nki']:.1%}** over {errors.rows['tuned-nki']} rows, with documented constants and "
+    f"**{errors.median_error['tuned-nki']:.1%}** over {errors.cases['tuned-nki']} rows, with documented constants and "
     "full overlap, nothing fitted. "
-    f"FP32 apart: {errors.median_abs_error['fp32']:.1%}. The framework paths have one launch cost and one share of bandwidth "
-    f"each, fitted to their rows: torch.compile {errors.median_abs_error['framework-compile']:.1%} "
+    f"FP32 apart: {errors.median_error['fp32']:.1%}. The framework paths have one launch cost and one share of bandwidth "
+    f"each, fitted to their rows: torch.compile {errors.median_error['framework-compile']:.1%} "
     f"({held_out['framework-compile']:.1%} on rows left out of the fit), trace "
-    f"{errors.median_abs_error['framework-trace']:.1%} ({held_out['framework-trace']:.1%}). The worst row of each group is in "
+    f"{errors.median_error['framework-trace']:.1%} ({held_out['framework-trace']:.1%}). The worst row of each group is in "
     f"the table; attention rests on a single FP32 row, {errors.worst_error['attention']:+.0%}: a kernel that spills."
 )
 
 # %%
-charts.table(kernels.excluded(), caption="Kernel rows set aside, by reason", download="excluded")
+aside = score.reasons(score.excluded(score.shipped("kernel")))
+charts.table(aside[["reason", "rows"]], caption="Kernel rows set aside, by reason", download="excluded")
 
 # %% [markdown]
 # ## What moves the answer

@@ -25,7 +25,7 @@ from trnmodel import charts
 from trnmodel.catalog import load
 from trnmodel.chapters import common, guard
 from trnmodel.chapters import rack as tables
-from trnmodel.evidence import contradictions
+from trnmodel.evidence import ledger
 from trnmodel.fabric import what_if as audit
 from trnmodel.units import format_quantity
 
@@ -162,7 +162,7 @@ Markdown(
 # **Statement against statement.** Each disagreement of the text with itself, with its arithmetic:
 
 # %%
-charts.table(contradictions.contradictions(), caption="The deep dive against itself", download="contradictions")
+charts.table(ledger.contradictions(), caption="The deep dive against itself", download="contradictions")
 
 # %% [markdown]
 # ## What moves the answer

@@ -39,8 +39,7 @@ from trnmodel import charts
 from trnmodel.catalog.stacks import stacks
 from trnmodel.chapters import common, guard
 from trnmodel.chapters import serving as tables
-from trnmodel.evidence import serving_accuracy as accuracy
-from trnmodel.evidence.comparators import comparators, left_out
+from trnmodel.evidence import accuracy, comparators, score
 from trnmodel.fabric.compare import capacities
 from trnmodel.planner import deployments
 from trnmodel.steps.deployment import Deployment
@@ -629,8 +628,8 @@ charts.ranges(
 # other software stays.
 
 # %%
-foreign = comparators()
-bounds = accuracy.others(foreign)
+foreign = comparators.comparators()
+bounds = comparators.others(foreign)
 assert (bounds.quartile_high <= 1).all(), "a measured time beats the ideal machine"
 charts.table(
     bounds,
@@ -643,13 +642,13 @@ charts.table(
 
 # %%
 charts.table(
-    accuracy.others_fitted(left_out()),
+    comparators.others_fitted(comparators.left_out()),
     caption="Median absolute error on GPUs: ideal, stack as fitted, and with the model left out",
     download="other-chips-fitted",
 )
 
 # %%
-listed = "hardware question measured predicted unit error reason model metric case source".split()
+listed = "hardware question measured predicted unit error reason model metric id source".split()
 charts.table(
     foreign[listed], caption="Every row of other chips: predicted, or the reason why not", download="other-chips-rows"
 )
@@ -658,16 +657,16 @@ charts.table(
 # ### Every row that does not count
 
 # %%
-out = accuracy.excluded(judged)
+out = score.excluded(judged)
 language = out[out.kind.str.startswith(("inference-LLM", "inference-encoder", "memory"))]
 charts.table(
-    accuracy.reasons(out),
+    score.reasons(out),
     caption=f"{len(out)} of {len(judged)} rows, by reason; {len(language)} of them serve language models",
     download="excluded-reasons",
 )
 
 # %% tags=["hide-input"]
-set_aside = language[language.outcome == accuracy.NOT_COUNTED]
+set_aside = language[language.outcome == score.NOT_COUNTED]
 Markdown(
     f"{len(set_aside)} of these rows have a prediction all the same: their median error is {set_aside.error.abs().median():.0%}, and "
     "the table gives it by reason, so that nothing bad hides here. The rows themselves:"

@@ -32,7 +32,7 @@ import trnmodel as tm
 from trnmodel import charts
 from trnmodel.chapters import common, guard
 from trnmodel.chapters import switch_tray as tables
-from trnmodel.evidence import contradictions
+from trnmodel.evidence import ledger
 from trnmodel.fabric import compare
 from trnmodel.models import synthetic as synthetic_models
 from trnmodel.planner import domain_sizes, placements
@@ -483,7 +483,7 @@ charts.table(
 )
 
 # %%
-ports = contradictions.contradictions()
+ports = ledger.contradictions()
 ports = ports[ports.about.str.contains("PEX|pairs|lanes end")]
 charts.table(ports, caption="Where the text is at odds with itself about trays and lanes", download="contradictions")
 

@@ -27,7 +27,7 @@ import trnmodel as tm
 from trnmodel import charts
 from trnmodel.chapters import common, guard
 from trnmodel.chapters import torus_or_switch as tables
-from trnmodel.evidence import collective_fits
+from trnmodel.evidence import collective_fits, score
 from trnmodel.fabric import build, compare, flow
 from trnmodel.planner import placements
 from trnmodel.units import GB, KIB, MIB, format_quantity
@@ -275,7 +275,7 @@ Markdown(
 
 # %%
 charts.table(
-    collective_fits.excluded(),
+    score.reasons(score.excluded(score.shipped("collective")))[["reason", "rows"]],
     caption=f"{(kept.use == '').sum()} of {len(kept)} rows set aside, and why",
     download="set-aside",
 )

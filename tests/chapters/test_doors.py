@@ -18,7 +18,7 @@ from trnmodel.chapters import (
     serving,
     torus_or_switch,
 )
-from trnmodel.evidence import fits_printed
+from trnmodel.evidence import footprints
 from trnmodel.fabric import compare, scaleout
 from trnmodel.models import synthetic as synthetic_models
 from trnmodel.planner import deployments, domain_sizes, placements, sizing
@@ -47,7 +47,7 @@ CALLS = [
     (memory_fit.copies, {"d": D, "tps": [8], **SHAPE}),
     (memory_fit.buckets, {"d": D, **SHAPE}),
     (memory_fit.scratchpads, {"d": D, "prompts": [128.0], "tps": [16]}),
-    (fits_printed.cache_budgets, {"d": D, "context": 8192}),
+    (footprints.cache_budgets, {"d": D, "context": 8192}),
     (neuroncore.by_side, {"chip": "trainium2", "dtypes": ["bf16"], "side": [1024.0]}),
     (neuroncore.by_rows, {"chip": "trainium2", "m": [1590], "n": 8960, "k": 1536, "dtype": "bf16"}),
     (neuroncore.cores, {"chip": "trainium2", "side": 8192.0, "dtype": "bf16"}),
@@ -145,7 +145,7 @@ def test_a_wrong_value_is_refused_by_name(call, given, name):
         (lambda: synthetic_models.synthetic(1e12, ["experts"]), "rule="),
         (lambda: scaleout.distances("inf2.xlarge"), "system='inf2.xlarge': no scale-out rate"),
         (lambda: deployments.split_phases(D, ["mi210-4"], 1, 128, 128), "prefill_systems=.*computes in bf16"),
-        (lambda: fits_printed.rule("magic"), "quantity='magic'"),
+        (lambda: footprints.rule("magic"), "quantity='magic'"),
     ],
 )
 def test_what_a_known_name_cannot_answer(call, words):
@@ -157,7 +157,7 @@ def test_encoders_keep_no_cache():
     bert = Deployment(model="bert-large-uncased", system="trn2.48xlarge", mapping=tm.Mapping(tp=1))
     assert memory_fit.copies(bert, [1, 2], 1, 128).part.unique().tolist() == ["weights"]
     with pytest.raises(ValueError, match="an encoder keeps no cache"):
-        fits_printed.cache_budgets(bert, 128)
+        footprints.cache_budgets(bert, 128)
 
 
 def test_lists_may_be_arrays_tuples_and_keys():

@@ -5,7 +5,7 @@ import pytest
 
 import trnmodel as tm
 from trnmodel.chapters import memory_fit
-from trnmodel.evidence import fits_printed as printed
+from trnmodel.evidence import footprints as printed
 from trnmodel.planner import sizing
 from trnmodel.steps.assemble import FIRST_BUCKET
 from trnmodel.steps.deployment import Deployment

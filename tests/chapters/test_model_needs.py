@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from trnmodel.chapters import model_needs
-from trnmodel.evidence import needs_printed as printed
+from trnmodel.evidence import ledger as printed
 from trnmodel.models import describe
 from trnmodel.models.operator_table import step_operators
 from trnmodel.models.transformer import model, model_ids

@@ -7,8 +7,9 @@ import pytest
 import trnmodel as tm
 from trnmodel.catalog.stacks import IDEAL
 from trnmodel.chapters import serving
-from trnmodel.evidence import serving_accuracy as accuracy
-from trnmodel.evidence.calibration import cases, family_split, log_errors
+from trnmodel.evidence import accuracy, comparators, score
+from trnmodel.evidence.fit import cases, family_split, log_errors
+from trnmodel.evidence.rows import MEASURED
 from trnmodel.planner import deployments
 from trnmodel.steps.deployment import Deployment
 
@@ -148,14 +149,14 @@ def test_prefill_apart_by_hand():
 
 
 def test_shipped_residuals_are_those_of_the_shipped_efficiencies():
-    """Else run `python -m trnmodel.evidence.serving_accuracy`."""
+    """Else run `python -m trnmodel.evidence.accuracy`."""
     shipped = accuracy.shipped()
     for group in accuracy.GROUPS:
         rows = shipped[(shipped.group == group) & (shipped.split == accuracy.FITTED)]
-        fresh = np.expm1(log_errors(cases(accuracy.MEASURED, group)))
+        fresh = np.expm1(log_errors(cases(MEASURED, group)))
         np.testing.assert_allclose(rows.error, fresh, rtol=1e-3, atol=1e-4)
     trn2 = shipped[(shipped.group == "decode") & (shipped.split == accuracy.FAMILY)]
-    np.testing.assert_allclose(trn2.error, family_split(accuracy.MEASURED, "decode").error, atol=0.005)
+    np.testing.assert_allclose(trn2.error, family_split(MEASURED, "decode").error, atol=0.005)
 
 
 def test_accuracy(judged):
@@ -176,15 +177,16 @@ def test_accuracy(judged):
 
 
 def test_every_row_counts_or_is_excluded_with_a_reason(judged):
-    out = accuracy.excluded(judged)
+    out = score.excluded(judged)
     counts = judged[(judged.skipped == "") & (judged.weight > 0)]
-    assert len(out) + len(counts) == len(judged)
+    lines = judged[judged.use.isin(["fit", "rate", "null", "network"])]  # of collectives, that no machine is stated for
+    assert len(out) + len(counts) + len(lines) == len(judged)
     assert out.reason.ne("").all()
-    assert accuracy.reasons(out).rows.sum() == len(out)
+    assert score.reasons(out).rows.sum() == len(out)
 
 
 def test_configurations_vote_once(judged):
-    counted = accuracy.counted(judged)
+    counted = score.counted(judged)
     assert counted.configuration.is_unique
     kept = judged[(judged.skipped == "") & (judged.weight > 0)]
     assert set(counted.configuration) == set(kept.configuration)
@@ -219,7 +221,7 @@ def test_collectives_of_experts_follow_the_all_to_all_of_the_fabric():
 def test_rates_turn_over_so_that_the_ideal_machine_bounds_them():
     rows = {"question": "elementwise", "hardware": "1x A100", "analytic": False, "unit": "Gelement/s"}
     table = pd.DataFrame([rows | {"error": 3.0, "reason": ""}, rows | {"error": 0.0, "reason": "unknown chip"}])
-    found = accuracy.others(table).iloc[0]
+    found = comparators.others(table).iloc[0]
     assert (found["median"], found.cases) == (0.25, 1)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from trnmodel.chapters import switch_tray
-from trnmodel.evidence import contradictions
+from trnmodel.evidence import ledger
 
 RACK = "trn3-nl32x2-pcie160"
 NL72 = ["trn3-nl72x2-pcie160", "trn3-nl72x2-pex90144", "trn3-nl72x2-pcie320", "trn3-nl72x2-ualink"]
@@ -35,7 +35,7 @@ def test_hops_are_shares():
 
 
 def test_contradictions_carry_their_arithmetic():
-    table = contradictions.contradictions()
+    table = ledger.contradictions()
     gives = dict(zip(table.about, table.gives, strict=True))
     assert gives["chips of an NL72x2 rack"] == "72 chips"
     assert gives["cross-rack share of the backplane"] == "25 %"

@@ -11,8 +11,9 @@ import numpy as np
 
 from trnmodel.arguments import chosen, refuse
 from trnmodel.catalog import load
-from trnmodel.evidence.readings import Reading, UnreadableRowError, reading
-from trnmodel.evidence.validation import machine, read_rows, validate
+from trnmodel.evidence.readings import Reading, machine, reading
+from trnmodel.evidence.rows import MEASURED, UnreadableRowError, read_rows
+from trnmodel.evidence.score import shipped
 from trnmodel.models.transformer import model as read_model
 from trnmodel.steps.assemble import FIRST_BUCKET
 from trnmodel.steps.deployment import Deployment
@@ -22,7 +23,7 @@ from trnmodel.steps.mapping import Mapping as Degrees
 if TYPE_CHECKING:
     import pandas as pd
 
-MEASURED, PRINTED = load.DATA / "evidence" / "measured.csv", load.DATA / "evidence" / "printed_memory.csv"
+PRINTED = load.DATA / "evidence" / "printed_memory.csv"
 FOOTPRINT = "memory-footprint"
 SHAPES, CONSTANT, SUM = "shapes", "this row", "sum of parts"
 BASES: Mapping[str, str] = {
@@ -83,8 +84,7 @@ def footprint() -> pd.DataFrame:
     """
     import pandas as pd
 
-    rows = pd.DataFrame(read_rows(MEASURED))
-    rows = validate(rows[rows.kind == FOOTPRINT])
+    rows = shipped(FOOTPRINT)
     name = rows.metric.str.extract(r"^HBM (?P<part>.+) (?P<rank>ranks? [\d-]+)$")
     scale = load.units()["MiB"].factor  # the source writes MB, and 32 x 4,096 / 64 of them are 2^31 bytes
     table = pd.DataFrame(

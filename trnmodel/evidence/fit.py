@@ -1,13 +1,13 @@
-"""Efficiencies fitted to measured rows, and how well the fit predicts models and machines that it has not seen."""
+"""The one fit: constants of stacks from measured rows, and how well they predict what they have not seen."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -15,30 +15,34 @@ from numpy.typing import NDArray
 
 from trnmodel.arguments import choice, listed, refuse
 from trnmodel.catalog.load import DATA, read_csv, value
-from trnmodel.catalog.stacks import Efficiencies
-from trnmodel.evidence import fitting
-from trnmodel.evidence.readings import Reading, UnreadableRowError, reading
-from trnmodel.evidence.validation import Tune, machine, measure, predict, read_models, read_rows
+from trnmodel.catalog.specs import Spec
+from trnmodel.evidence import naive, search
+from trnmodel.evidence.questions import predict
+from trnmodel.evidence.readings import Reading, Tune, reading
+from trnmodel.evidence.rows import UnreadableRowError, measure, read_rows
+from trnmodel.evidence.score import configuration, read_models
 from trnmodel.models.transformer import model
-from trnmodel.steps.rank import site
 
 if TYPE_CHECKING:
     import pandas as pd
 
-NOTHING = -20.0  # logarithm of a coefficient that is none
+T = TypeVar("T")
 MOST_ROUNDS = 12  # of fits of all groups, which settle after four
+# groups of a model's rows by what they mean; any other group is a use that rules name
 MEANINGS: Mapping[str, tuple[str, ...]] = {
-    "decode": ("decode-step", "decode-throughput", "run-per-token"),
+    "decode": naive.DECODE,
     "prefill": ("prefill", "batch-prefill", "one-prefill", "reprefill-throughput"),
     "expert-decode": ("decode-step", "decode-throughput"),
     "expert-prefill": ("prefill", "batch-prefill", "one-prefill", "reprefill-throughput"),
     "encoder": ("forward",),
     "server": ("loaded-step",),
 }
+USES = ("framework-compile", "framework-trace", "comparator")
+GROUPS = (*MEANINGS, *USES)
 
 
 class Parameter(msgspec.Struct, frozen=True):
-    """A quantity that a group of rows fits, and the stacks whose own row it is."""
+    """Quantities that a group of rows fits with one value, and the stacks whose own rows they are."""
 
     group: str
     owner: str
@@ -55,8 +59,8 @@ class Case:
 
     @property
     def model(self) -> str:
-        """The model's id."""
-        return str(getattr(self.reading.model, "id", self.reading.model))
+        """The model's id; of a question without a model, the shape that it asks for."""
+        return self.reading.model_id or " ".join(f"{name}={given}" for name, given in self.reading.asked)
 
     @property
     def family(self) -> str:
@@ -69,7 +73,7 @@ def parameters(group: str) -> tuple[Parameter, ...]:
     """What a group of rows fits."""
     rows = [row for row in read_csv(DATA / "evidence" / "calibration.csv", Parameter) if row.group == group]
     if not rows:
-        raise ValueError(f"group={group!r}: allowed are {sorted(MEANINGS)}")
+        raise ValueError(f"group={group!r}: allowed are {sorted(GROUPS)}")
     return tuple(rows)
 
 
@@ -82,23 +86,23 @@ def _kind(name: Any) -> str:
 
 
 def _belongs(r: Reading, group: str) -> bool:
+    if group in USES or r.use in USES:
+        return r.use == group
     kinds = {"encoder", "dense"} if group in ("encoder", "server") else {"expert" if "expert" in group else "dense"}
     return r.meaning in MEANINGS[group] and not r.percentile and r.stack != "ideal" and _kind(r.model) in kinds
 
 
 def cases(rows: pd.DataFrame | str | Path, group: str, models: Mapping[str, Any] | None = None) -> list[Case]:
     """Unique configurations of a group: rows of one configuration become one case with their median."""
-    choice("group", group, MEANINGS)
-    found: dict[tuple, list[tuple[Reading, float]]] = defaultdict(list)
+    choice("group", group, GROUPS)
+    found: dict[str, list[tuple[Reading, float]]] = defaultdict(list)
     known = read_models(models)
     for row in read_rows(rows):
         try:
             r = reading(row, known)
             measured = measure(row) * r.scale
             if r.weight and _belongs(r, group):
-                value = predict(r)
-                key = (r.meaning, r.where, r.stack, r.mapping, str(r.model), r.compiled_batch, f"{value:.9g}")
-                found[key].append((r, measured))
+                found[configuration(r, predict(r))].append((r, measured))
         except UnreadableRowError:
             continue
     medians = {key: float(np.median([value for _, value in group_])) for key, group_ in found.items()}
@@ -106,19 +110,24 @@ def cases(rows: pd.DataFrame | str | Path, group: str, models: Mapping[str, Any]
 
 
 def tuned(values: Mapping[Parameter, float]) -> Tune:
-    """A change of the efficiencies whose own rows the parameters are; stacks that override them keep theirs."""
-    seen: dict[int, Efficiencies] = {}
+    """A change of the stacks whose own rows the parameters are; stacks that override them keep theirs."""
+    seen: dict[int, tuple[Spec, Spec]] = {}
 
-    def tune(e: Efficiencies) -> Efficiencies:
+    def tune(e: Spec) -> Spec:
         if id(e) not in seen:
-            mine = {p.quantity: v for p, v in values.items() if _owner(e, p.quantity) in p.owner.split("|")}
-            seen[id(e)] = replace(e, **mine, ranges={})
-        return seen[id(e)]
+            mine = {
+                quantity: v
+                for p, v in values.items()
+                for quantity in p.quantity.split("|")
+                if _owner(e, quantity) in p.owner.split("|")
+            }
+            seen[id(e)] = e, replace(e, **mine, ranges={})
+        return seen[id(e)][1]
 
     return tune
 
 
-def _owner(e: Efficiencies, quantity: str) -> str:
+def _owner(e: Spec, quantity: str) -> str:
     """The stack whose own row a value of the set is."""
     return e.sources.get(quantity, ("",))[0].split("/")[0]
 
@@ -141,7 +150,7 @@ def fit(of: Sequence[Case], group: str, found: Mapping[Parameter, float] | None 
         return weights * log_errors(of, tuned(known | dict(zip(names, map(float, values), strict=True))))
 
     room = [-np.log(v) if name.quantity.endswith("_share") else np.inf for name, v in zip(names, first, strict=True)]
-    best = fitting.constants(errors, first, high=np.minimum(room, fitting.LARGEST))
+    best = search.constants(errors, first, high=np.minimum(room, search.LARGEST))
     return dict(zip(names, best.tolist(), strict=True))
 
 
@@ -158,66 +167,28 @@ def _fit_all(of: Mapping[str, Sequence[Case]]) -> dict[Parameter, float]:
 
 
 def _in_force(parameter: Parameter) -> float:
-    return value(parameter.owner.split("|")[0], parameter.quantity)
+    return value(parameter.owner.split("|")[0], parameter.quantity.split("|")[0])
 
 
-def _left_out(of: Sequence[Case], group: str, name: Callable[[Case], str]) -> NDArray:
-    """Errors of each case under a fit that has not seen the cases of the same name."""
-    errors = np.full(len(of), np.nan)
-    for left in sorted({name(case) for case in of}):
-        inside = [case for case in of if name(case) != left]
-        places = [i for i, case in enumerate(of) if name(case) == left]
-        tune = tuned(fit(inside, group)) if inside else None
-        errors[places] = np.expm1(log_errors([of[i] for i in places], tune))
-    return errors
+def left_out(of: Sequence[T], name: Callable[[T], Hashable], errors: Callable[[list[T], list[T]], NDArray]) -> NDArray:
+    """The one leave-out: errors of each case by what was learned from the cases of all other names.
 
-
-def _design(of: Sequence[Case]) -> NDArray:
-    """Regressors of the naive model: weights, cache and work per rank over bandwidth and peak, traffic, layers, one."""
-    columns = []
-    for case in of:
-        r, chosen = case.reading, model(case.reading.model)
-        tp, bandwidth, peak = r.mapping[0], *_rates(r)
-        prompt = r.meaning not in MEANINGS["decode"]
-        rows = (r.prompt if prompt else 1.0) * (r.batch if prompt else r.compiled_batch)
-        weights = float(chosen.weight_bytes_read(1, r.precision)) / tp / bandwidth
-        cache = 0.0 if prompt else float(chosen.kv_bytes(r.context)) * r.compiled_batch / tp / bandwidth
-        work = chosen.active_params() * rows / tp / peak
-        columns.append([weights, cache, work, chosen.n_layers * chosen.hidden_size * rows, chosen.n_layers, 1.0])
-    return np.array(columns)
-
-
-def _rates(r: Reading) -> tuple[float, float]:
-    at = site(machine(r), r.mapping[3])
-    return at.hbm_bytes_per_s, at.peak("bf16")
-
-
-def regression(train: Sequence[Case], test: Sequence[Case]) -> NDArray:
-    """Errors of the strongest naive model: a regression on sizes with positive coefficients, fitted as the physics is.
-
-    Rows that mix prefill and decode steps have no place in it and get NaN.
+    `errors(train, test)` learns from the first and gives the errors of the second.
     """
-    train = [case for case in train if not case.reading.meaning.startswith("run")]
-    design, wanted = _design(train), np.array([_seconds(case) for case in train])
-    means = design.mean(axis=0)
-    scales = np.median(wanted) / np.where(means > 0, means, np.inf)
-
-    found = fitting.constants(lambda c: np.log(design @ c / wanted), scales * np.exp(-2.0), NOTHING, -NOTHING)
-    errors = _design(test) @ found / np.array([_seconds(case) for case in test]) - 1
-    return np.where([case.reading.meaning.startswith("run") for case in test], np.nan, errors)
+    names, found = [name(case) for case in of], np.full(len(of), np.nan)
+    for left in dict.fromkeys(names):
+        places = [i for i, one in enumerate(names) if one == left]
+        train = [case for case, one in zip(of, names, strict=True) if one != left]
+        found[places] = errors(train, [of[i] for i in places])
+    return found
 
 
-def _seconds(case: Case) -> float:
-    return case.reading.batch / case.measured if case.reading.meaning.endswith("throughput") else case.measured
+def fitted_errors(group: str) -> Callable[[list[Case], list[Case]], NDArray]:
+    """Errors of cases under a fit to others, for `left_out`; without others, as shipped."""
 
+    def errors(train: list[Case], test: list[Case]) -> NDArray:
+        return np.expm1(log_errors(test, tuned(fit(train, group)) if train else None))
 
-def naive_left_out(of: Sequence[Case]) -> NDArray:
-    """Errors of the regression, each model predicted from the others."""
-    errors = np.full(len(of), np.nan)
-    for left in {case.model for case in of}:
-        places = [i for i, case in enumerate(of) if case.model == left]
-        train = [case for case in of if case.model != left]
-        errors[places] = regression(train, [of[i] for i in places])
     return errors
 
 
@@ -229,34 +200,33 @@ def accuracy(rows: pd.DataFrame | str | Path, group: str, models: Mapping[str, A
     rows : DataFrame or path
         Measurements as `tm.validate` takes them. [-]
     group : str
-        "decode", "prefill", "expert-decode", "expert-prefill", "encoder" or "server". [-]
+        "decode", "prefill", "expert-decode", "expert-prefill", "encoder", "server"; or one that leaves out shapes
+        of kernels, "framework-compile", "framework-trace"; or "comparator", models on other chips. [-]
     models : mapping, optional
         As in `tm.validate`. [-]
 
     Returns
     -------
     table : pandas.DataFrame
-        One row a configuration: model, where, stack, shapes, measured and the signed errors. [-]
+        One row a configuration: model, where, stack, shapes, measured and the signed errors; those of the regression
+        are NaN where it has no place for a row. [-]
     """
     import pandas as pd
 
     of = cases(rows, group, models)
-    if len({case.model for case in of if not _mixed(case)}) < 2:
+    if len({case.model for case in of if not naive.mixed(case.reading)}) < 2:
         raise ValueError(f"rows: fewer than two models have rows of group {group!r}: nothing can be left out")
+    regressed = group in MEANINGS
+    nothing = np.full(len(of), np.nan)
     return pd.DataFrame(
         {
             **_labels(of),
             "error": np.expm1(log_errors(of)),
-            "left_out_error": _left_out(of, group, lambda case: case.model),
-            "naive_error": regression(of, of),
-            "naive_left_out_error": naive_left_out(of),
+            "left_out_error": left_out(of, lambda case: case.model, fitted_errors(group)),
+            "naive_error": naive.regression(of, of) if regressed else nothing,
+            "naive_left_out_error": left_out(of, lambda case: case.model, naive.regression) if regressed else nothing,
         }
     )
-
-
-def _mixed(case: Case) -> bool:
-    """Whether a case mixes prefill and decode steps, so that the naive regression has no place for it."""
-    return case.reading.meaning.startswith("run")
 
 
 def _words(name: str, words: str | Iterable[str]) -> list[str]:
@@ -293,13 +263,13 @@ def family_split(
     seen = [case for case in of if case.family in fitted]
     asked = [case for case in of if case.family in left]
     for name, families, some in (("train", fitted, seen), ("test", left, asked)):
-        if all(map(_mixed, some)):
+        if all(naive.mixed(case.reading) for case in some):
             refuse(name, families, f"no row of group {group!r} ran on such a system")
-    errors = np.expm1(log_errors(asked, tuned(fit(seen, group))))
-    return pd.DataFrame({**_labels(asked), "error": errors, "naive_error": regression(seen, asked)})
+    errors = fitted_errors(group)(seen, asked)
+    return pd.DataFrame({**_labels(asked), "error": errors, "naive_error": naive.regression(seen, asked)})
 
 
-def calibrate(rows: pd.DataFrame | str | Path, groups: str | Iterable[str] = tuple(MEANINGS)) -> pd.DataFrame:
+def calibrate(rows: pd.DataFrame | str | Path, groups: str | Iterable[str] = GROUPS) -> pd.DataFrame:
     """Efficiencies fitted to the given rows, beside those in force; several groups until none moves the others.
 
     Parameters
@@ -307,7 +277,8 @@ def calibrate(rows: pd.DataFrame | str | Path, groups: str | Iterable[str] = tup
     rows : DataFrame or path
         Measurements as `tm.validate` takes them. [-]
     groups : str or iterable of str
-        One or more of "decode", "prefill", "expert-decode", "expert-prefill", "encoder" and "server". [-]
+        One or more of "decode", "prefill", "expert-decode", "expert-prefill", "encoder", "server",
+        "framework-compile", "framework-trace" and "comparator". [-]
 
     Returns
     -------
@@ -321,7 +292,7 @@ def calibrate(rows: pd.DataFrame | str | Path, groups: str | Iterable[str] = tup
     """
     import pandas as pd
 
-    names = [choice("groups", group, MEANINGS) for group in _words("groups", groups)]
+    names = [choice("groups", group, GROUPS) for group in _words("groups", groups)]
     of = {group: some for group in names if (some := cases(rows, group))}
     values = _fit_all(of)
     lines = [(p.group, p.owner, p.quantity, _in_force(p), v, len(of[p.group])) for p, v in values.items()]

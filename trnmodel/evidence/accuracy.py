@@ -1,7 +1,7 @@
-"""How well serving is predicted: errors by group and split, by regime, and every row that does not count, with why.
+"""How well serving is predicted: errors by group and split, and by regime.
 
 Fits without a model take some ten minutes, so their errors are rows of `data/evidence/residuals.csv`. `python -m
-trnmodel.evidence.serving_accuracy` writes them anew; a test checks that they are those of the shipped efficiencies.
+trnmodel.evidence.accuracy` writes them anew; a test checks that they are those of the shipped efficiencies.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trnmodel.catalog.load import DATA
-from trnmodel.evidence.calibration import MEANINGS, accuracy, family_split
-from trnmodel.evidence.readings import number, reading
-from trnmodel.evidence.validation import validation
+from trnmodel.evidence.fit import MEANINGS, accuracy, family_split
+from trnmodel.evidence.readings import reading
+from trnmodel.evidence.rows import MEASURED, number, texts
+from trnmodel.evidence.score import counted, errors_of, validation
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MEASURED, RESIDUALS = DATA / "evidence" / "measured.csv", DATA / "evidence" / "residuals.csv"
+RESIDUALS = DATA / "evidence" / "residuals.csv"
 FITTED, LEFT_OUT, FAMILY = "as fitted", "model left out", "Trn2 from Trn1 and Inf2"
 SPLITS: Mapping[str, tuple[str, str]] = {
     FITTED: ("error", "naive_error"),
@@ -54,16 +55,6 @@ UNFITTED: Mapping[str, str] = {
 }
 OUTSIDE, SAME = "outside the fits", "constants from these rows"
 MEMORY = "memory footprint"
-ELSEWHERE: Mapping[str, str] = {
-    "kernel": "a kernel: chapters 2 and 3",
-    "collective": "a collective: chapter 5",
-    "runtime-overhead": "a launch: chapter 2",
-    "training": "training: another chapter",
-    "inference-vision": "not a language model",
-    "inference-diffusion": "not a language model",
-}
-SHAPE = {"TP": "tp", "batch": "batch", "in": "input_len", "out": "output_len", "length": "seq_len"}
-NOT_PREDICTED, NOT_COUNTED = "not predicted", "predicted, not counted"
 
 
 def residuals() -> pd.DataFrame:
@@ -99,11 +90,7 @@ def write(path: Path = RESIDUALS) -> None:
     residuals().to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
 
 
-def counted(table: pd.DataFrame) -> pd.DataFrame:
-    """Predicted rows of `tm.validation()` that count, one a configuration: the middle one by error."""
-    rows = table[(table.skipped == "") & (table.weight > 0)].sort_values("error", kind="stable")
-    same = rows.groupby("configuration")
-    return rows[same.cumcount() == (same.error.transform("size") - 1) // 2]
+COLUMNS = "group split cases median_error mean_error naive_median naive_mean bias worst_error models".split()
 
 
 def _line(group: str, split: str, rows: pd.DataFrame) -> dict:
@@ -111,13 +98,9 @@ def _line(group: str, split: str, rows: pd.DataFrame) -> dict:
     return {
         "group": group,
         "split": split,
-        "cases": len(rows),
-        "median_error": rows.error.abs().median(),
-        "mean_error": rows.error.abs().mean(),
+        **errors_of(rows),
         "naive_median": np.nan if np.all(np.isnan(naive)) else np.nanmedian(naive),
         "naive_mean": np.nan if np.all(np.isnan(naive)) else np.nanmean(naive),
-        "bias": rows.error.median(),
-        "worst_error": rows.error.loc[rows.error.abs().idxmax()],
         "models": rows.model.nunique(),
     }
 
@@ -138,7 +121,7 @@ def accuracy_table(table: pd.DataFrame | None = None) -> pd.DataFrame:
     labels = rows.meaning.map(UNFITTED).mask(rows.meaning.str.startswith("memory"), MEMORY)
     for label, part in rows.groupby(labels, sort=False):
         lines.append(_line(label, SAME if label == MEMORY else OUTSIDE, part))
-    found = pd.DataFrame(lines)
+    found = pd.DataFrame(lines)[COLUMNS]
     order = [*GROUPS.values(), *dict.fromkeys(UNFITTED.values()), MEMORY]
     return found.sort_values("group", key=lambda column: column.map(order.index), kind="stable", ignore_index=True)
 
@@ -159,8 +142,8 @@ def points(table: pd.DataFrame) -> pd.DataFrame:
     experts = set(shipped().query("group.str.startswith('expert')").model)
     rows = counted(table).query("meaning in @TIMES")
     lines = []
-    for row in rows.fillna("").to_dict("records"):
-        group, r = _group(row, experts), reading(row)
+    for row, cells in zip(rows.to_dict("records"), texts(rows), strict=True):
+        group, r = _group(row, experts), reading(cells)
         ends = [row["predicted"], row["low"], row["high"]]
         measured = [number(row["value"]) + sign * r.rounding for sign in (0, -1, 1)]
         if row["meaning"] == "decode-throughput":
@@ -221,51 +204,6 @@ def by_regime(group: str, split: str = LEFT_OUT) -> pd.DataFrame:
 def _span(interval: pd.Interval) -> str:
     low, high = interval.left, interval.right
     return f"above {low:g}" if np.isinf(high) else f"up to {high:g}"
-
-
-def excluded(table: pd.DataFrame) -> pd.DataFrame:
-    """Every measured row that does not count: where it is from, what it says, and why it does not count."""
-    rows = table[(table.skipped != "") | (table.weight == 0)]
-    reason = rows.skipped.where(rows.skipped != "", rows.set_aside)
-    reason = rows.kind.map(ELSEWHERE).fillna(reason.str.removeprefix("1 of 1 points cannot exist: "))
-    how = np.where(rows.skipped != "", NOT_PREDICTED, NOT_COUNTED)
-    found = rows[["kind", "instance", "workload", "metric", "error", "source"]].assign(reason=reason, outcome=how)
-    cells = zip(*(rows[column] for column in SHAPE.values()), strict=True)
-    found["shape"] = [", ".join(f"{name} {x}" for name, x in zip(SHAPE, row, strict=True) if x) for row in cells]
-    found["measured"] = rows.value + " " + rows.unit
-    names = "kind reason outcome instance workload shape metric measured error source".split()
-    return found[names].sort_values(["kind", "reason"], kind="stable", ignore_index=True)
-
-
-def reasons(rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows of `excluded` by reason, with the median absolute error of those that have a prediction."""
-    grouped = rows.assign(error=rows.error.abs()).groupby(["kind", "outcome", "reason"], sort=False)
-    found = grouped.agg(rows=("reason", "size"), median_error=("error", "median")).reset_index()
-    return found.sort_values(["kind", "rows"], ascending=[True, False], kind="stable", ignore_index=True)
-
-
-def others(table: pd.DataFrame) -> pd.DataFrame:
-    """Rows of `comparators()` by question and chip: cases, and predicted over measured, median and quartiles.
-
-    Rates are turned over, so that a machine that loses nothing stays below 1 throughout.
-    """
-    rows = table[(table.reason == "") & ~table.analytic].copy()
-    ratio = 1 + rows.error
-    rows["predicted_over_measured"] = ratio.where(rows.unit != "Gelement/s", 1 / ratio)
-    grouped = rows.groupby(["question", "hardware"], sort=False).predicted_over_measured
-    found = grouped.quantile([0.5, 0.25, 0.75]).unstack().set_axis(["median", "quartile_low", "quartile_high"], axis=1)
-    return found.assign(cases=grouped.size()).reset_index()
-
-
-def others_fitted(table: pd.DataFrame) -> pd.DataFrame:
-    """`comparators.left_out()` by question: median absolute error ideal, fitted, and with the model left out."""
-    names = {"ideal_error": "ideal_median", "error": "median_error", "left_out_error": "left_out_median"}
-    errors = table[["question", *names]].set_index("question").abs().rename(columns=names)
-    together = errors.groupby(level=0, sort=False)
-    found = together.median().assign(cases=together.size()).reset_index()
-    total = errors.median().to_dict() | {"question": "all", "cases": len(errors)}
-    found.loc[len(found)] = total
-    return found[["question", "cases", *names.values()]]
 
 
 if __name__ == "__main__":

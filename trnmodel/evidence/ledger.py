@@ -1,7 +1,12 @@
-"""What a model needs, met with figures that are not ours: counts of publishers, and of other programs."""
+"""The ledger: figures that others print beside what the public calls give, each with its verdict.
+
+Counts of publishers and of other programs, and where one text is at odds with itself.
+"""
 
 from __future__ import annotations
 
+import ast
+import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -19,6 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PRINTED = load.DATA / "evidence" / "printed_workloads.csv"
+AGREES, DISAGREES, NOT_DERIVABLE, INPUT = "agrees", "disagrees", "not derivable", "input"
 FORMATS: Mapping[str, str] = {"bf16": "bf16", "fp8_linear": "fp8", "mxfp8_linear": "mxfp8"}
 CACHES: Mapping[str, str] = {"bf16": "", "fp8": "-kvfp8"}
 CASE = re.compile(
@@ -37,6 +43,22 @@ class Printed(msgspec.Struct, frozen=True):
     expected: float
     rel_tol: float
     evidence: str
+
+
+def verdict(computed: float | None, printed: float, rel_tol: float = 0.0) -> str:
+    """What a figure of somebody else's comes to: it agrees, to the unit where no tolerance is given, or it does not.
+
+    `None` stands for a question that no public call answers. What the calls were given is an `INPUT`: nobody's check.
+
+    Examples
+    --------
+    >>> verdict(70553706496, 70553706496), verdict(1.01, 1.0, 0.02), verdict(1.1, 1.0, 0.02), verdict(None, 1.0)
+    ('agrees', 'agrees', 'disagrees', 'not derivable')
+    """
+    if computed is None:
+        return NOT_DERIVABLE
+    within = abs(computed - round(printed)) < 1 if rel_tol == 0 else abs(computed / printed - 1) <= rel_tol
+    return AGREES if within else DISAGREES
 
 
 def _chunk_attention(m: Transformer) -> float:
@@ -102,8 +124,6 @@ def printed() -> pd.DataFrame:
     rows = []
     for row in load.read_csv(PRINTED, Printed):
         figure, name, value = _ours(row)
-        error = value / row.expected - 1
-        within = abs(value - round(row.expected)) < 1 if row.rel_tol == 0 else abs(error) <= row.rel_tol
         rows.append(
             {
                 "figure": figure,
@@ -111,9 +131,9 @@ def printed() -> pd.DataFrame:
                 "quantity": row.quantity if figure != "intensity" else row.inputs.split(" ", 1)[1],
                 "computed": value,
                 "printed": row.expected,
-                "error": error,
+                "error": value / row.expected - 1,
                 "tolerance": row.rel_tol,
-                "agrees": within,
+                "agrees": verdict(value, row.expected, row.rel_tol) == AGREES,
                 "evidence": row.evidence,
             }
         )
@@ -166,3 +186,58 @@ def files(models: Iterable[str]) -> pd.DataFrame:
     rows = [catalog()[name] for name in listed("models", models, str) if name in catalog()]
     names = ["id", "publisher", "source", "locator", "note"]
     return pd.DataFrame([{name: getattr(row, name) for name in names} for row in rows], columns=names)
+
+
+class Contradiction(msgspec.Struct, frozen=True):
+    """A line of `data/evidence/contradictions.csv`: two statements of one text, and the arithmetic between them."""
+
+    id: str
+    about: str
+    says: str
+    locator: str
+    also: str
+    also_locator: str
+    arithmetic: str
+    unit: str
+    ruling: str
+
+
+_OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
+
+
+def _worked_out(expression: ast.expr) -> float:
+    if isinstance(expression, ast.BinOp):
+        return _OPERATORS[type(expression.op)](_worked_out(expression.left), _worked_out(expression.right))
+    return float(ast.literal_eval(expression))
+
+
+def contradictions() -> pd.DataFrame:
+    """Where the deep dive disagrees with itself, each with its arithmetic.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        about, says (with its line), also (with its line), arithmetic, gives, ruling.
+
+    Examples
+    --------
+    >>> table = contradictions().set_index("about")
+    >>> table.gives["chips of an NL72x2 rack"]
+    '72 chips'
+    """
+    import pandas as pd
+
+    rows = load.read_csv(load.DATA / "evidence" / "contradictions.csv", Contradiction)
+    return pd.DataFrame([_contradiction(row) for row in rows])
+
+
+def _contradiction(row: Contradiction) -> dict:
+    gives = f"{_worked_out(ast.parse(row.arithmetic, mode='eval').body):.4g} {row.unit}" if row.arithmetic else ""
+    return {
+        "about": row.about,
+        "says": f"{row.says} ({row.locator})",
+        "also": f"{row.also} ({row.also_locator})",
+        "arithmetic": row.arithmetic,
+        "gives": gives,
+        "ruling": row.ruling,
+    }
