@@ -135,10 +135,10 @@ def test_cuts_by_hand():
     assert tm.collective("all_to_all", size, racks, ranks=144, stride=4).lower_bound_s == pytest.approx(
         4 * 72 / 2 * size / (72 * 128 * GB)
     )
-    # one rank of a chip: 2 x 63/64 of the buffer over its 736 GB/s of DMA and the chip's 512 GB/s of links, or 4 chips
+    # a chip of 16: 2 x 15/16 of the buffer over 512 GB/s; a rank of it has 736 GB/s of DMA besides
     whole = tm.collective("all_reduce", size, "trn2.48xlarge").lower_bound_s
     assert whole == pytest.approx(2 * 15 / 16 * size / (512 * GB))
-    # servers: a broadcast must cross 16 x 200 Gb/s once
+    # a chip of two servers has 200 Gb/s besides
     servers = tm.system("trn2.48xlarge", count=2)
     assert tm.collective("all_gather", size, servers).lower_bound_s == pytest.approx(31 / 32 * size / (537 * GB))
 

@@ -125,7 +125,8 @@ def _p2p(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
         alone = rate * (1 if level.name == "chip" else p.local)
         hops = hops + np.where(count > 1, alpha, 0.0)
         slowest = np.where(count > 1, np.minimum(slowest, alone), slowest)
-    return hops + message_bytes / slowest
+    apart = np.sign(p.ranks - 1)
+    return collectives.p2p_s(message_bytes, apart, hops, np.where(apart, slowest, 1.0))
 
 
 def _alone(formula: Callable[..., NDArray], rates: Rates, takes_kind: bool = False) -> Algorithm:
@@ -187,6 +188,8 @@ ALGORITHMS: dict[str, dict[str, Algorithm]] = {
         "bruck": _alone(collectives.bruck_all_to_all_s, TO_ALL),
     },
     "broadcast": {
+        "mesh": _alone(collectives.one_shot_s, TO_ALL, True),
+        "double_binary_tree": _alone(collectives.double_binary_tree_s, IN_PAIRS, True),
         "binomial": _one_by_one(collectives.binomial_broadcast_s),
         "scatter_all_gather": _one_by_one(collectives.scatter_all_gather_broadcast_s),
         "chain": _one_by_one(collectives.chain_broadcast_s),
