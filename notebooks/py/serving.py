@@ -222,8 +222,8 @@ charts.lines(
 charts.table(padded, caption="Prefill by length of the prompt", download="prefill")
 
 # %% [markdown]
-# Where the line falls as the prompt grows, the all-reduce has passed 56 MB and takes a ring of chips in place of recursive
-# doubling and halving: the limit is AWS's, the rates on both sides are fitted apart.
+# The line never falls: at every size an all-reduce takes the fastest of mesh, recursive doubling and halving, and ring.
+# AWS prints 1 and 56 MB as the sizes at which its library goes from one to the next.
 #
 # ### In chunks
 #
