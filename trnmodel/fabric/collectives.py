@@ -22,9 +22,15 @@ from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.stacks import find as find_stack
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as find_system
+<<<<<<< HEAD
 from trnmodel.fabric.algorithms import ALGORITHMS, CURVED, POLICIES, RINGS, Algorithm, in_graph
 from trnmodel.fabric.groups import SPECS, Group, Same, chip_of, hierarchy, logical_core, place
 from trnmodel.formulas import bounds as collective_bounds
+=======
+from trnmodel.fabric.algorithms import ALGORITHMS, CURVED, POLICIES, RINGS, Algorithm, between_chips_s, in_graph
+from trnmodel.fabric.groups import Group, Same, chip_of, hierarchy, logical_core, place
+from trnmodel.formulas.collective_bounds import busbw_bytes_per_s, cut_bound_s
+>>>>>>> fit
 from trnmodel.result import Result, blank, reason_mask
 
 Numeric = ArrayLike
@@ -55,7 +61,7 @@ class Collective(Result):
         """Rate scaled to the wire as NCCL's and Neuron's tests print it; NaN for one rank, and where no time passes."""
         timeless = np.equal(self.ranks, 1) | np.equal(self.time_s, 0)
         time = np.where(timeless, np.nan, self.time_s)
-        return collective_bounds.busbw_bytes_per_s(self.kind, self.message_bytes, np.maximum(self.ranks, 2), time)
+        return busbw_bytes_per_s(self.kind, self.message_bytes, np.maximum(self.ranks, 2), time)
 
 
 def candidates(kind: str, e: Efficiencies | None = None, algorithm: str = "best") -> dict[str, Algorithm]:
@@ -255,10 +261,16 @@ def collective(
     together(**given, alpha_s=np.zeros(np.shape(alpha)), **shapes(system=where, efficiencies=e))
     m, n, step, floor, reached = np.broadcast_arrays(*given.values())
     if alpha_s is None and not given["ranks"].ndim and not given["stride"].ndim:
+<<<<<<< HEAD
         wire = _wires(Same(where), Same(e))(kind, algorithm, float(given["ranks"]), float(given["stride"]), lnc)
+=======
+        asked = Asked(Same(where), kind, algorithm, float(given["ranks"]), float(given["stride"]), lnc, Same(e))
+        wire, bound = _wire(asked), _bound_s_per_byte(asked) * m
+>>>>>>> fit
         group, names, times = wire.group, wire.names, wire.each_s(kind, m / reached)
     else:
         group, found = place(where, n, step, lnc, alpha), candidates(kind, e, algorithm)
+        bound = _lower_bound_s(kind, m, group)
         names = tuple(found)
         times = np.stack(np.broadcast_arrays(*(formula(kind, m / reached, group) for formula in found.values())))
     if alpha is None and group.alpha_is_unknown and not names[0].startswith("in_graph"):
@@ -274,7 +286,7 @@ def collective(
         ranks=n,
         message_bytes=m,
         algorithm=np.asarray(names, dtype=object)[fastest],
-        **blank(mask, time_s=time, lower_bound_s=_lower_bound_s(kind, m, group)),
+        **blank(mask, time_s=time, lower_bound_s=bound),
         reason_mask=mask,
     )
 
@@ -319,6 +331,7 @@ def _hbm_s(kind: str, algorithm: str, message_bytes: NDArray, p: Group) -> NDArr
 
 
 def _lower_bound_s(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
+<<<<<<< HEAD
     """What must cross the cut around one chip, and around one rank of a chip, at all their links' rate."""
     outside = np.asarray(sum(level.bytes_per_s_per_dir for level in p.levels if level.name != "chip"), dtype=float)
     sent, known = message_bytes * p.local if kind == "all_to_all" else message_bytes, outside > 0
@@ -329,6 +342,33 @@ def _lower_bound_s(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
         inside = collective_bounds.node_cut_bound_s(kind, message_bytes, p.local, p.rates[0] + links)
         bound = np.maximum(bound, inside)
     return np.where(p.ranks > 1, bound, 0.0)
+=======
+    """The largest over the cuts at rank, chip, tray, rack, pair, ... of the bytes that must cross over the cut's rate.
+
+    Groups that run side by side share a unit's links, but a rank's own. An all-to-all of whole racks or domains is also
+    held by what a flow carries between their chips.
+    """
+    held, chips = np.ones_like(p.ranks), 1.0
+    rates = [level.bytes_per_s_per_dir for level in p.levels]
+    bounds = [np.zeros(())]
+    if p.on_chip:
+        bounds.append(cut_bound_s(kind, message_bytes, p.ranks, held, rates[0] / p.levels[0].size + sum(rates[1:])))
+        held = p.local
+    for outer in range(int(p.on_chip), len(p.levels)):
+        across = chips * sum(rates[outer:])
+        shared = np.minimum(p.stride, chips * (p.levels[0].size if p.on_chip else 1.0))
+        bounds.append(cut_bound_s(kind, message_bytes * shared, p.ranks, np.minimum(held, p.ranks), across))
+        held, chips = held * p.counts[outer], chips * p.levels[outer].size
+    if kind == "all_to_all":
+        bounds.append(np.nan_to_num(between_chips_s(message_bytes, p)))
+    return np.max(np.broadcast_arrays(*bounds), axis=0)
+
+
+@lru_cache(maxsize=65536)
+def _bound_s_per_byte(asked: Asked) -> float:
+    """The bound of a group, which is a line through nothing. [s/B]"""
+    return float(_lower_bound_s(asked.kind, np.ones(()), _wire(asked).group))
+>>>>>>> fit
 
 
 def graph_barrier_s(ranks: Numeric, runtime: str = "neuron-runtime-trn2") -> NDArray:

@@ -233,15 +233,19 @@ def place(
 ) -> Group:
     """Every `stride`-th rank from the first on; the groups between run at the same time and share chips and links.
 
+<<<<<<< HEAD
     Ranks that do not fill their tiers evenly are laid as the next larger number that does. A latency of NaN is that of
     each tier.
+=======
+    Ranks that do not fill their tiers evenly are laid as the next larger number that does, the rest on the outermost.
+>>>>>>> fit
     """
     levels = hierarchy(Same(where), logical_core(chip_of(where), lnc)) or (Tier("chip", 1.0, np.inf, np.inf, 0.0),)
     on_chip = np.minimum(ranks * stride, levels[0].size) if levels[0].name == "chip" else np.ones_like(ranks)
     left, skip, found = ranks, stride, []
     for level in levels:
         inside = np.minimum(skip, level.size)
-        count = np.minimum(left, np.floor(level.size / inside))
+        count = left if level is levels[-1] else np.minimum(left, np.floor(level.size / inside))
         full = count * inside == level.size
         rate = np.where(full, level.bytes_per_s_per_dir, level.open_bytes_per_s_per_dir)
         sharing = level.size if level.name == "chip" else on_chip * (inside if level.name in build.AXES else 1)
