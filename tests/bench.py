@@ -14,13 +14,8 @@ import numpy as np
 
 import trnmodel as tm
 from trnmodel import report
-<<<<<<< HEAD
 from trnmodel.fabric import what_if as audit
-from trnmodel.formulas import collectives, tiers
-=======
-from trnmodel.fabric import audit
 from trnmodel.formulas import tiers
->>>>>>> fit
 from trnmodel.units import GB, KIB, US
 
 MILLION = 1_000_000

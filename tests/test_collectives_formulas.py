@@ -11,13 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-<<<<<<< HEAD
-from trnmodel.formulas import bounds, tiers
-=======
 import trnmodel as tm
 from trnmodel.fabric.algorithms import ALGORITHMS
-from trnmodel.formulas import collective_bounds as bounds
->>>>>>> fit
+from trnmodel.formulas import bounds, tiers
 from trnmodel.formulas import collectives as c
 from trnmodel.units import GB, KIB, US
 

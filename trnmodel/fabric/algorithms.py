@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-<<<<<<< HEAD
-=======
-from functools import cache
 from operator import attrgetter
->>>>>>> fit
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -75,22 +71,11 @@ def _direct(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
     """Every pair of chips at the fabric's all-to-all capacity; for ranks on all chips of a rack or of the domain."""
     if not isinstance(p.where, System) or p.where.fabric == "single":
         return np.full(p.ranks.shape, np.nan)
-<<<<<<< HEAD
-    key, rack_chips = Same(p.where), p.where.domain_chips / max(p.where.racks, 1)
-    pair, alpha = np.full(p.ranks.shape, np.nan), np.zeros(p.ranks.shape)
-    for scope, size in (("rack", rack_chips), ("world", p.where.domain_chips)):
-        here = (p.chips == size) & (p.stride == p.groups)
-        if size > 1 and np.any(here):
-            pair = np.where(here, _pair_bytes_per_s(key, scope), pair)
-            farthest = farthest_s(key, scope)
-            alpha = np.where(here, farthest if p.alpha_s is None else published(p.alpha_s, farthest), alpha)
-    between = p.groups * p.local**2 * message_bytes / p.ranks
-=======
     alpha = np.zeros(p.ranks.shape)
     for scope, here in _whole_scopes(p):
-        alpha = np.where(here, farthest_s(Same(p.where), scope) if p.alpha_s is None else p.alpha_s, alpha)
+        farthest = farthest_s(Same(p.where), scope)
+        alpha = np.where(here, farthest if p.alpha_s is None else published(p.alpha_s, farthest), alpha)
     between = between_chips_s(message_bytes, p)
->>>>>>> fit
     inside = collectives.one_shot_s("all_to_all", message_bytes * p.local / p.ranks, p.local, 0.0, p.rates[0])
     return np.where(p.chips == 1, p.alphas[0] + inside, alpha + between + inside)
 

@@ -22,15 +22,9 @@ from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.stacks import find as find_stack
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as find_system
-<<<<<<< HEAD
-from trnmodel.fabric.algorithms import ALGORITHMS, CURVED, POLICIES, RINGS, Algorithm, in_graph
-from trnmodel.fabric.groups import SPECS, Group, Same, chip_of, hierarchy, logical_core, place
-from trnmodel.formulas import bounds as collective_bounds
-=======
 from trnmodel.fabric.algorithms import ALGORITHMS, CURVED, POLICIES, RINGS, Algorithm, between_chips_s, in_graph
-from trnmodel.fabric.groups import Group, Same, chip_of, hierarchy, logical_core, place
-from trnmodel.formulas.collective_bounds import busbw_bytes_per_s, cut_bound_s
->>>>>>> fit
+from trnmodel.fabric.groups import SPECS, Group, Same, chip_of, hierarchy, logical_core, place
+from trnmodel.formulas.bounds import busbw_bytes_per_s, cut_bound_s
 from trnmodel.result import Result, blank, reason_mask
 
 Numeric = ArrayLike
@@ -128,6 +122,17 @@ def _wires(where: Same, stack: Same) -> Callable[[str, str, float, float, int], 
         return Wire(group, (*straight, *curved), start, (far - start) / FAR_BYTES, tuple(curved.values()))
 
     return wire
+
+
+@lru_cache(maxsize=SPECS)
+def _bounds(where: Same) -> Callable[[str, float, float, int], NDArray]:
+    """The bounds of a fabric's groups, lines through nothing, by kind, ranks, stride and logical core. [s/B]"""
+
+    @lru_cache(maxsize=WIRES)
+    def bound(kind: str, ranks: float, stride: float, lnc: int) -> NDArray:
+        return _lower_bound_s(kind, np.ones(()), place(where.it, np.asarray(ranks), np.asarray(stride), lnc))
+
+    return bound
 
 
 def own_alpha_s(e: Efficiencies | None, where: System | Chip) -> Numeric | None:
@@ -261,12 +266,8 @@ def collective(
     together(**given, alpha_s=np.zeros(np.shape(alpha)), **shapes(system=where, efficiencies=e))
     m, n, step, floor, reached = np.broadcast_arrays(*given.values())
     if alpha_s is None and not given["ranks"].ndim and not given["stride"].ndim:
-<<<<<<< HEAD
-        wire = _wires(Same(where), Same(e))(kind, algorithm, float(given["ranks"]), float(given["stride"]), lnc)
-=======
-        asked = Asked(Same(where), kind, algorithm, float(given["ranks"]), float(given["stride"]), lnc, Same(e))
-        wire, bound = _wire(asked), _bound_s_per_byte(asked) * m
->>>>>>> fit
+        placed = float(given["ranks"]), float(given["stride"]), lnc
+        wire, bound = _wires(Same(where), Same(e))(kind, algorithm, *placed), _bounds(Same(where))(kind, *placed) * m
         group, names, times = wire.group, wire.names, wire.each_s(kind, m / reached)
     else:
         group, found = place(where, n, step, lnc, alpha), candidates(kind, e, algorithm)
@@ -331,18 +332,6 @@ def _hbm_s(kind: str, algorithm: str, message_bytes: NDArray, p: Group) -> NDArr
 
 
 def _lower_bound_s(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
-<<<<<<< HEAD
-    """What must cross the cut around one chip, and around one rank of a chip, at all their links' rate."""
-    outside = np.asarray(sum(level.bytes_per_s_per_dir for level in p.levels if level.name != "chip"), dtype=float)
-    sent, known = message_bytes * p.local if kind == "all_to_all" else message_bytes, outside > 0
-    cut = collective_bounds.node_cut_bound_s(kind, sent, p.chips, np.where(known, outside, 1.0))
-    bound = np.where(known, cut, 0.0)
-    if p.on_chip:
-        links = np.where(known, outside, 0.0)
-        inside = collective_bounds.node_cut_bound_s(kind, message_bytes, p.local, p.rates[0] + links)
-        bound = np.maximum(bound, inside)
-    return np.where(p.ranks > 1, bound, 0.0)
-=======
     """The largest over the cuts at rank, chip, tray, rack, pair, ... of the bytes that must cross over the cut's rate.
 
     Groups that run side by side share a unit's links, but a rank's own. An all-to-all of whole racks or domains is also
@@ -362,13 +351,6 @@ def _lower_bound_s(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
     if kind == "all_to_all":
         bounds.append(np.nan_to_num(between_chips_s(message_bytes, p)))
     return np.max(np.broadcast_arrays(*bounds), axis=0)
-
-
-@lru_cache(maxsize=65536)
-def _bound_s_per_byte(asked: Asked) -> float:
-    """The bound of a group, which is a line through nothing. [s/B]"""
-    return float(_lower_bound_s(asked.kind, np.ones(()), _wire(asked).group))
->>>>>>> fit
 
 
 def graph_barrier_s(ranks: Numeric, runtime: str = "neuron-runtime-trn2") -> NDArray:

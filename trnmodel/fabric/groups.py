@@ -233,12 +233,8 @@ def place(
 ) -> Group:
     """Every `stride`-th rank from the first on; the groups between run at the same time and share chips and links.
 
-<<<<<<< HEAD
-    Ranks that do not fill their tiers evenly are laid as the next larger number that does. A latency of NaN is that of
-    each tier.
-=======
-    Ranks that do not fill their tiers evenly are laid as the next larger number that does, the rest on the outermost.
->>>>>>> fit
+    Ranks that do not fill their tiers evenly are laid as the next larger number that does, the rest on the outermost. A
+    latency of NaN is that of each tier.
     """
     levels = hierarchy(Same(where), logical_core(chip_of(where), lnc)) or (Tier("chip", 1.0, np.inf, np.inf, 0.0),)
     on_chip = np.minimum(ranks * stride, levels[0].size) if levels[0].name == "chip" else np.ones_like(ranks)
