@@ -168,3 +168,33 @@ def test_tree_names_no_machine_and_no_registry():
         if path.suffix in suffixes and path.is_file() and not skipped & set(path.relative_to(root).parts):
             text = path.read_text(encoding="utf-8", errors="ignore")
             assert not registry.search(text), f"{path.relative_to(root)} names a package registry"
+
+
+LOOKED_UP = {  # below the chapters: what still asks data by name, and why it is no value of a machine
+    "trnmodel.fabric.collectives.graph_barrier_s": "a fit of the runtime that the argument names",
+    "trnmodel.fabric.what_if._printed": "what sources print, beside what the graph counts",
+    "trnmodel.fabric.what_if._verdict": "what sources print, beside what the graph counts",
+    "trnmodel.fabric.what_if.assumptions": "other readings of the sources",
+    "trnmodel.kernels.engines._operators": "which operators there are",
+    "trnmodel.kernels.engines.stacks": "which stacks there are",
+}
+ASKED = {"value", "fact_in_force", "facts_rows", "facts", "entities", "stated", "read_csv", "borrowed"}
+ROOMS = ("formulas", "fabric", "steps", "kernels", "planner")
+
+
+def lookups(path):
+    """Functions of a module that ask `catalog.load` for a fact, and whether the module imports one by name."""
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "trnmodel.catalog.load":
+            yield from (dotted(path) for alias in node.names if alias.name in ASKED)
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef):
+            asked = [n for n in ast.walk(function) if isinstance(n, ast.Attribute) and n.attr in ASKED]
+            if any(isinstance(node.value, ast.Name) and node.value.id == "load" for node in asked):
+                yield f"{dotted(path)}.{function.name}"
+
+
+def test_values_of_machines_are_fields_and_not_looked_up_by_name():
+    found = {name for room in ROOMS for path in (PACKAGE / room).glob("*.py") for name in lookups(path)}
+    assert found == set(LOOKED_UP)

@@ -52,7 +52,7 @@ def _number_check(spec_field: Field) -> Check:
     """
     name, default = spec_field.name, spec_field.default
     time = name.endswith(("_s", "_cycle")) and "_per_" not in name
-    low = 0.0 if default == 0 or time or "overlap" in name else TINY
+    low = 0.0 if default == 0 or time or "overlap" in name or name.endswith("_passes") else TINY
     high = 1.0 if "overlap" in name or name.endswith("share") else default if default == math.inf else HUGE
     reach = 1 + ROUNDING if high == 1 else min(high, HUGE)  # a fit may end one rounding beyond 1
     unknown = default is MISSING or default != default

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trnmodel.arguments import choice, instance, numbers, refuse, share
+from trnmodel.arguments import choice, chosen, instance, numbers, refuse, share
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import NAN, Chip, Core, Engine, Spec, published, shapes
 from trnmodel.formulas import memory, neuroncore
@@ -38,6 +38,43 @@ class KernelStack(Spec):
     overlap_scalar: float = NAN
     overlap_gpsimd: float = NAN
     sbuf_block_share: float = NAN
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Operator(Spec):
+    """What an operator asks of the engines: passes over its elements by engine, and of HBM: reads and writes of them.
+
+    A mapping's key tells passes apart: the stored dtype that is dequantised, scores and outputs of attention.
+    """
+
+    vector_passes: Mapping[str, float] = field(default_factory=dict)
+    scalar_passes: Mapping[str, float] = field(default_factory=dict)
+    gpsimd_passes: Mapping[str, float] = field(default_factory=dict)
+    exponential_passes: Mapping[str, float] = field(default_factory=dict)
+    hbm_reads: float = 0.0
+    hbm_writes: float = 0.0
+
+
+@cache
+def _operators() -> dict[str, Operator]:
+    listed = sorted(entity for entity in load.entities() if entity.startswith("op-"))
+    return {op.removeprefix("op-"): Operator(**load.assemble(Operator, op)) for op in listed}
+
+
+def operator(op: str) -> Operator:
+    """An operator of `data/` by its name there.
+
+    Examples
+    --------
+    >>> dict(operator("rmsnorm").vector_passes), operator("quantise").hbm_writes
+    ({'': 3.0}, 0.5)
+    """
+    return chosen("op", op, _operators())
+
+
+def operators() -> tuple[str, ...]:
+    """Operators that read their operand from HBM: those that `tm.kernel.elementwise` times."""
+    return tuple(name for name, op in _operators().items() if op.hbm_reads)
 
 
 @cache
