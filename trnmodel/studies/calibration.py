@@ -1,7 +1,12 @@
-"""Efficiencies fitted to measured rows, and how well the fit predicts models and machines that it has not seen."""
+"""Efficiencies fitted to measured rows, and how well the fit predicts models and machines that it has not seen.
+
+`python -m trnmodel.studies.calibration` fits them to the shipped rows and writes them into the rows of
+`data/facts/efficiencies.csv`; a test checks that they are those of the fit.
+"""
 
 from __future__ import annotations
 
+import csv
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +32,7 @@ if TYPE_CHECKING:
 
 NOTHING = -20.0  # logarithm of a coefficient that is none
 MOST_ROUNDS = 12  # of fits of all groups, which settle after four
+MEASURED, EFFICIENCIES = DATA / "measured.csv", DATA / "facts" / "efficiencies.csv"
 MEANINGS: Mapping[str, tuple[str, ...]] = {
     "decode": ("decode-step", "decode-throughput", "run-per-token"),
     "prefill": ("prefill", "batch-prefill", "one-prefill", "reprefill-throughput"),
@@ -326,3 +332,26 @@ def calibrate(rows: pd.DataFrame | str | Path, groups: str | Iterable[str] = tup
     values = _fit_all(of)
     lines = [(p.group, p.owner, p.quantity, _in_force(p), v, len(of[p.group])) for p, v in values.items()]
     return pd.DataFrame(lines, columns=["group", "owner", "quantity", "in_force", "fitted", "cases"])
+
+
+def write(table: pd.DataFrame, path: Path = EFFICIENCIES) -> None:
+    """Put the values of `calibrate` into the rows of their owners, each with the relative spread that its row has."""
+    moved = {
+        (owner, row.quantity): row.fitted / row.in_force
+        for row in table.itertuples()
+        for owner in str(row.owner).split("|")
+        if f"{row.fitted:.4g}" != f"{row.in_force:.4g}"
+    }
+    with path.open(newline="") as file:
+        names, *rows = csv.reader(file)
+    owner, quantity, printed = (names.index(name) for name in ("entity", "quantity", "value_printed"))
+    for row in rows:
+        ratio = moved.get((row[owner], row[quantity]))
+        if ratio is not None:
+            row[printed] = "-".join(f"{float(end) * ratio:.5g}" for end in row[printed].split("-"))
+    with path.open("w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([names, *rows])
+
+
+if __name__ == "__main__":
+    write(calibrate(MEASURED))
