@@ -1,7 +1,12 @@
-"""The one fit: constants of stacks from measured rows, and how well they predict what they have not seen."""
+"""The one fit: constants of stacks from measured rows, and how well they predict what they have not seen.
+
+`python -m trnmodel.evidence.fit` fits them to the shipped rows and writes them into the rows of
+`data/facts/efficiencies.csv`; a test checks that they are those of the fit.
+"""
 
 from __future__ import annotations
 
+import csv
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +24,7 @@ from trnmodel.catalog.specs import Spec
 from trnmodel.evidence import naive, search
 from trnmodel.evidence.questions import predict
 from trnmodel.evidence.readings import Reading, Tune, reading
-from trnmodel.evidence.rows import UnreadableRowError, measure, read_rows
+from trnmodel.evidence.rows import MEASURED, UnreadableRowError, measure, read_rows
 from trnmodel.evidence.score import configuration, read_models
 from trnmodel.models.transformer import model
 
@@ -28,6 +33,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MOST_ROUNDS = 12  # of fits of all groups, which settle after four
+EFFICIENCIES = DATA / "facts" / "efficiencies.csv"
 # groups of a model's rows by what they mean; any other group is a use that rules name
 MEANINGS: Mapping[str, tuple[str, ...]] = {
     "decode": naive.DECODE,
@@ -297,3 +303,26 @@ def calibrate(rows: pd.DataFrame | str | Path, groups: str | Iterable[str] = GRO
     values = _fit_all(of)
     lines = [(p.group, p.owner, p.quantity, _in_force(p), v, len(of[p.group])) for p, v in values.items()]
     return pd.DataFrame(lines, columns=["group", "owner", "quantity", "in_force", "fitted", "cases"])
+
+
+def write(table: pd.DataFrame, path: Path = EFFICIENCIES) -> None:
+    """Put the values of `calibrate` into the rows of their owners, each with the relative spread that its row has."""
+    moved = {
+        (owner, row.quantity): row.fitted / row.in_force
+        for row in table.itertuples()
+        for owner in str(row.owner).split("|")
+        if f"{row.fitted:.4g}" != f"{row.in_force:.4g}"
+    }
+    with path.open(newline="") as file:
+        names, *rows = csv.reader(file)
+    owner, quantity, printed = (names.index(name) for name in ("entity", "quantity", "value_printed"))
+    for row in rows:
+        ratio = moved.get((row[owner], row[quantity]))
+        if ratio is not None:
+            row[printed] = "-".join(f"{float(end) * ratio:.5g}" for end in row[printed].split("-"))
+    with path.open("w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([names, *rows])
+
+
+if __name__ == "__main__":
+    write(calibrate(MEASURED))
