@@ -26,8 +26,8 @@ from IPython.display import Markdown
 
 import trnmodel as tm
 from trnmodel import charts
-from trnmodel.chapters import chips, guard
-from trnmodel.chapters import kernel_tables as tables
+from trnmodel.chapters import common, guard
+from trnmodel.chapters import neuroncore as tables
 from trnmodel.evidence import kernels, score
 from trnmodel.units import KIB, US, format_quantity
 
@@ -62,22 +62,24 @@ Markdown(
 
 # %% tags=["hide-input"]
 charts.table(
-    tables.notation(
-        chip,
-        {
-            "tensor.clock_hz": "f",
-            "tensor.array_rows": "R, in BF16",
-            "tensor.max_stationary_cols": "S0",
-            "tensor.max_moving_cols": "V0",
-            "tensor.min_initiation_cycle": "c0",
-            "tensor.access_overhead_cycle": "c1",
-            "vector.clock_hz": "f of VectorE",
-            "scalar.clock_hz": "f of ScalarE",
-            "sbuf_bytes": "S",
-            "dma_engines": "engines",
-            "dma_engine_bytes_per_s": "rate of one engine",
-            "dma_start_s": "semaphore to start",
-        },
+    common.notation(
+        common.of_spec(
+            spec.core,
+            {
+                "tensor.clock_hz": "f",
+                "tensor.array_rows": "R, in BF16",
+                "tensor.max_stationary_cols": "S0",
+                "tensor.max_moving_cols": "V0",
+                "tensor.min_initiation_cycle": "c0",
+                "tensor.access_overhead_cycle": "c1",
+                "vector.clock_hz": "f of VectorE",
+                "scalar.clock_hz": "f of ScalarE",
+                "sbuf_bytes": "S",
+                "dma_engines": "engines",
+                "dma_engine_bytes_per_s": "rate of one engine",
+                "dma_start_s": "semaphore to start",
+            },
+        )
     ),
     caption=f"What this chapter calls things, for one core of {spec.name}",
     download="notation",
@@ -371,5 +373,5 @@ charts.table(aside[["reason", "rows"]], caption="Kernel rows set aside, by reaso
 used = tm.facts()
 parts = [tm.chip(name).core.id for name in GENERATIONS]
 shown = used.entity.str.split(".").str[0].isin(parts) | used.entity.str.startswith(("stack-", "op-", "neuron-dma"))
-sources = chips.bibliography(used[shown].source)
+sources = common.bibliography(used[shown].source)
 charts.table(sources, caption="Sources of the figures in this chapter", download="sources")

@@ -102,7 +102,13 @@ def _chip_elements_per_s(r: Reading, tune: Tune | None) -> float:
 
 def switched_all_reduce_s(r: Reading, tune: Tune | None, message_bytes: float, ranks: float) -> float:
     """An all-reduce by two exchanges with all others, as behind a switch: a share to each, then the sums."""
-    asked = {"ranks": ranks, "alpha_s": stack_of(r, tune).hop_s, "algorithm": "one_shot"}
+    asked = {
+        "ranks": ranks,
+        "alpha_s": stack_of(r, tune).hop_s,
+        "floor_s": 0.0,
+        "rate_share": 1.0,
+        "algorithm": "one_shot",
+    }
     return float(collective("all_reduce", message_bytes, GPUS, **asked).time_s)
 
 

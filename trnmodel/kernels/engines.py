@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from trnmodel.arguments import choice, instance, numbers, refuse, share
 from trnmodel.catalog import load
-from trnmodel.catalog.specs import NAN, Chip, Core, Engine, Spec
+from trnmodel.catalog.specs import NAN, Chip, Core, Engine, Spec, published, shapes
 from trnmodel.formulas import memory, neuroncore
 from trnmodel.result import Result, blank, reason_mask, words
 
@@ -178,7 +178,8 @@ class Device:
     def shapes(self) -> dict[str, Numeric]:
         """What else of a call may be an array."""
         overlaps = {f"overlap_{pair}": getattr(self.stack, f"overlap_{pair}") for pair in PAIRS}
-        return {"collective_bytes_per_s": self.collective_bytes_per_s, **overlaps}
+        specs = shapes(chip=self.chip, core=self.core, stack=self.stack)
+        return {"collective_bytes_per_s": self.collective_bytes_per_s, **overlaps, **specs}
 
     @property
     def hbm_bytes_per_s(self) -> NDArray:
@@ -207,7 +208,8 @@ class Device:
     def tensor_s(self, cycles: Numeric) -> NDArray:
         """TensorE time of these cycles with its ramp, at the sustained rate where all cores work."""
         engine = self.core.tensor
-        start, ramp = (1.0, 0.0) if np.isnan(engine.throttle_share) else (engine.throttle_share, engine.throttle_ramp_s)
+        slow = np.isfinite(engine.throttle_share)
+        start, ramp = np.where(slow, engine.throttle_share, 1.0), np.where(slow, engine.throttle_ramp_s, 0.0)
         return neuroncore.ramped_s(np.asarray(cycles) / engine.clock_hz / self.sustained, start, ramp)
 
     def lanes_s(
@@ -218,14 +220,13 @@ class Device:
         width = elements_per_cycle(unit, dtype) if per_cycle is None else per_cycle
         cycles = neuroncore.lane_cycles(
             share, columns, width, self.core.sbuf_partitions, passes, self.core.tensor.max_moving_cols,
-            0.0 if np.isnan(unit.min_initiation_cycle) else unit.min_initiation_cycle, unit.access_overhead_cycle,
+            published(unit.min_initiation_cycle, 0.0), unit.access_overhead_cycle,
         )  # fmt: skip
         return np.where(np.equal(passes, 0), 0.0, cycles / unit.clock_hz)
 
     def dma_s(self, moved_bytes: Numeric, row_bytes: Numeric, share: Numeric) -> NDArray:
         """Time of a stream of rows at a share of the bandwidth; NaN where collectives leave nothing."""
-        saturating = load.value("neuron-dma", "dma_linear_bytes")
-        rate = self.bandwidth_bytes_per_s * share * memory.dma_share(row_bytes, saturating)
+        rate = self.bandwidth_bytes_per_s * share * memory.dma_share(row_bytes, self.core.dma_linear_bytes)
         return memory.transfer_s(moved_bytes, np.where(rate > 0, rate, np.nan))
 
     def floor_s(self, moved_bytes: Numeric) -> NDArray:
@@ -261,9 +262,9 @@ def device(
     if chip.core is None:
         refuse("chip", chip.id, "kernel times need a NeuronCore, which it has not")
     collective_bytes_per_s = numbers("collective_bytes_per_s", collective_bytes_per_s)
-    sustained = 1.0
-    if choice("cores", cores, ("one", "all")) == "all":
-        sustained = load.value(chip.id, "all_core_share")
+    sustained = chip.all_core_share if choice("cores", cores, ("one", "all")) == "all" else 1.0
+    if np.any(np.isnan(sustained)):
+        refuse("cores", cores, f"no all_core_share is known of {chip.id}")
     given = instance("overlap", {} if overlap is None else overlap, Mapping, "a mapping from pairs to shares")
     changes = {f"overlap_{choice('overlap', pair, PAIRS)}": share(f"overlap[{pair}]", given[pair]) for pair in given}
     return Device(chip, chip.core, stack(stack_, **changes), chip.logical(lnc), sustained, collective_bytes_per_s)

@@ -26,6 +26,7 @@ from trnmodel.steps.messages import Message, message_s, messages
 from trnmodel.steps.rank import Site, site
 
 Numeric = ArrayLike
+SETTINGS = 512  # that are kept, with their machines
 FIRST_BUCKET = 128
 LOGIT_BYTES = 4
 BUCKETS = ("exact", "power-of-two", "maximum")
@@ -66,7 +67,7 @@ def setting(
     return _kept(*given, mapping.key) if mapping.key else _resolved(*given, mapping)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=SETTINGS)
 def _kept(chosen: Transformer, at: Site, dtypes: Precision, stack: Same, phase: str, key: tuple) -> Setting:
     """The setting of scalar degrees, resolved once."""
     degrees, order = key
@@ -159,7 +160,7 @@ def _routing_s(s: Setting, tokens: NDArray) -> NDArray:
     Tokens are routed one after another, which overlaps in part, until all experts run on all of them.
     """
     c = s.outline
-    if not c.experts or not s.e.expert_layer_s:
+    if not c.experts or not np.any(s.e.expert_layer_s):
         return np.zeros(())
     routed = np.minimum(tokens, c.experts / c.top_k)
     return c.expert_layers * s.e.expert_layer_s * np.log2(s.mapping.tp * s.mapping.ep) * np.sqrt(routed)
@@ -197,23 +198,24 @@ def _expert_blocks(s: Setting, cut: Cut, tokens: NDArray) -> tuple[NDArray, NDAr
     """How a rank prefills its experts: work over that of the routed tokens, passes over its experts, blocks a layer.
 
     Blocks of a static graph run full whether tokens fill them or not, each with the weights of its expert; tokens too
-    few for one block go through all experts. Expert-parallel ranks share out the tokens evenly.
+    few for one block go through all experts, or fill one up where that is less. Expert-parallel ranks share out the
+    tokens evenly.
     """
     e, experts, top_k = s.e, cut.experts, cut.active
     if choice("prefill_experts", e.prefill_experts, PREFILL_EXPERTS) == "routed":
         return np.ones(()), experts_read(experts, top_k, tokens, "distinct") / experts, np.zeros(())
     if e.prefill_experts == "all":
         return np.asarray(experts / top_k), np.ones(()), np.zeros(())
-    local, own = np.ceil(experts / s.mapping.ep), tokens / s.mapping.ep
-    routed = own * top_k
-    blocks = expert_blocks(local, top_k, own, e.expert_block_tokens)
-    fills, work = routed >= e.expert_block_tokens, blocks * e.expert_block_tokens / routed
+    local, routed = np.ceil(experts / s.mapping.ep), tokens / s.mapping.ep * top_k
+    blocks = expert_blocks(local, top_k, np.maximum(routed, e.expert_block_tokens) / top_k, e.expert_block_tokens)
+    work = blocks * e.expert_block_tokens / routed
+    fills = (routed >= e.expert_block_tokens) | (work < experts / top_k)
     return np.where(fills, work, experts / top_k), np.where(fills, blocks / local, 1.0), np.where(fills, blocks, 0)
 
 
 def _spill_s(s: Setting, prompts: NDArray, tokens: NDArray) -> NDArray:
     """What a stack pays that moves a batch beyond SBUF once in each layer for each further prompt."""
-    if s.at.chip.core is None or np.isinf(s.e.prefill_spill_bytes_per_s):
+    if s.at.chip.core is None or np.all(np.isinf(s.e.prefill_spill_bytes_per_s)):
         return np.zeros(())
     held = tokens * s.outline.hidden * s.wide_bytes
     beyond = np.maximum(held - s.at.chip.core.sbuf_bytes * s.at.lnc, 0)
@@ -291,7 +293,7 @@ def _attention_load(h: Held, s: Setting, ask: Ask, r: Rates) -> Load:
     seen = ask.seen(a)
     flop, moved = h.term.pair_flop * h.work * seen.pairs, h.term.cached_bytes * h.cached * seen.cached_tokens
     attend_s = flop / r.pair_flop_per_s
-    if s.phase == "decode" and s.e.softmax_cycle_per_element:
+    if s.phase == "decode" and np.any(s.e.softmax_cycle_per_element):
         passes = np.ceil(ask.rows * a.heads * h.work / s.at.rows_side_by_side)
         cycles = h.term.layers * seen.keys * passes * s.e.softmax_cycle_per_element
         attend_s = np.maximum(attend_s, cycles / s.at.vector_clock_hz)

@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 
 from trnmodel.catalog import load
-from trnmodel.chapters import scaleout, transfers
+from trnmodel.chapters import common, scale_out
+from trnmodel.evidence import networks_printed
+from trnmodel.fabric import scaleout
 from trnmodel.units import GB, TBIT
 
 
 def test_every_printed_size_agrees():
     """deep dive L461-L493: 2,048, 131,072, 512, 8,192, 524,288, and the ratios 16, 64, 4, 2, 2, 4."""
-    table = scaleout.printed_sizes()
+    table = networks_printed.printed_sizes()
     assert table.computed.tolist() == [2048, 131_072, 512, 8192, 524_288, 16, 64, 4, 2, 2, 4]
     assert (table.verdict == "agrees").all()
 
@@ -61,7 +63,7 @@ def test_switches_on_offer():
 
 def test_distances_by_hand():
     """120 km x 1.4682 / 299,792.458 km/s = 587.7 us; the NIC's middle is 5.9 us, the switch's 0.825 us."""
-    ways = transfers.distances("trn3-nl72x2-pcie160").set_index("way")
+    ways = scaleout.distances("trn3-nl72x2-pcie160").set_index("way")
     far = ways.loc["building, 400G ZR"]
     assert far.fibre_s == pytest.approx(587.7e-6, rel=1e-4)
     assert far.latency_s == pytest.approx(587.7e-6 + 2 * 5.9e-6 + 6 * 0.825e-6, rel=1e-4)
@@ -71,20 +73,20 @@ def test_distances_by_hand():
 
 def test_fibre_agrees_with_a_printed_delay():
     """4.897 us/km at 1550 nm, printed apart from the index."""
-    computed, printed = transfers.fibre_check()
+    computed, printed = networks_printed.fibre_check()
     assert computed == pytest.approx(printed, rel=1e-3)
 
 
 def test_nic_latency_brackets_the_printed_message():
     """AWS prints 15 us HBM to HBM across servers: it lies between the nearest and the farthest way."""
-    ways = transfers.distances("trn2.48xlarge")
+    ways = scaleout.distances("trn2.48xlarge")
     printed = load.value("efa-v3", "hop_s")
     assert ways.latency_s_low[0] < printed < ways.latency_s_high[2]
 
 
 def test_kv_transfer_by_hand():
     """Llama-3.1-70B in BF16: 80 layers x 2 x 8 heads x 128 x 2 B = 327,680 B a token; 16 chips send 400 GB/s."""
-    table = transfers.kv_transfer("llama-3.1-70b", "trn3-nl72x2-pcie160", [8192, 32768], 16)
+    table = scale_out.kv_transfer("llama-3.1-70b", "trn3-nl72x2-pcie160", [8192, 32768], 16)
     np.testing.assert_allclose(table.kv_bytes, [327_680 * 8192, 327_680 * 32768])
     np.testing.assert_allclose(table.send_s, table.kv_bytes / 400e9)
     # sent faster than made: all but the last of 80 layers hides
@@ -93,17 +95,17 @@ def test_kv_transfer_by_hand():
 
 
 def test_a_model_that_does_not_fit_is_marked():
-    table = transfers.kv_transfer("llama-3.1-70b", "trn1.2xlarge", [2048], 16)
+    table = scale_out.kv_transfer("llama-3.1-70b", "trn1.2xlarge", [2048], 16)
     assert table.chips[0] == 1
     assert table[["prefill_s", "late_s", "hidden"]].isna().all(axis=None)
 
 
 def test_measured_transfers_stay_below_the_printed_rate():
     """19.3 of 25 GB/s for one device, about 270 and 279 of 400 GB/s for the instance."""
-    assert transfers.measured_share().share.round(4).tolist() == [0.772, 0.675, 0.6975]
+    assert networks_printed.measured_share().share.round(4).tolist() == [0.772, 0.675, 0.6975]
 
 
 def test_notation_has_symbols_and_sources():
-    table = scaleout.notation("trn3-nl72x2-pcie160").set_index("symbol")
+    table = common.notation(scale_out.symbols("trn3-nl72x2-pcie160")).set_index("symbol")
     assert list(table.index) == ["p", "k", "S", "t_switch", "t_nic", "n", "b", "b_nic"]
     assert table.source["t_nic"].endswith("(D)")

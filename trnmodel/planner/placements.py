@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from trnmodel.formulas import moe
 from trnmodel.models.terms import Outline
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
+from trnmodel.result import tidy
 from trnmodel.steps import mapping as parallelism
 from trnmodel.steps.inference import Step, decode_step
 
@@ -158,60 +159,52 @@ def exchanges(
     >>> int(table.expert_layers.iloc[0]), table.chips.tolist()
     (58, [32, 2, 64])
     """
-    import pandas as pd
-
-    c, tokens, frames = routed(model), np.atleast_1d(numbers("tokens_per_chip", tokens_per_chip)), []
+    c, tokens, rows = routed(model), np.atleast_1d(numbers("tokens_per_chip", tokens_per_chip)), []
     widths = _widths(dtypes)
     for spec in (found for found in map(systems.system, listed("names", names)) if found.domain_chips > 1):
         racks, inside = racks_of(spec)
         groups = {"rack": (inside, 1), "twins": (racks, inside), "world": (inside * racks, 1)}
         for scope, (chips, stride) in groups.items():
             if chips > 1:
-                frames.append(_exchange(c, spec, scope, chips, stride, tokens, widths))
-    if not frames:
+                rows.append(_exchange(c, spec, scope, chips, stride, tokens, widths))
+    if not rows:
         refuse("names", names, "none of them has more than one chip")
-    return pd.concat(frames, ignore_index=True)
+    return tidy(rows)
 
 
 def _exchange(
     c: Outline, spec: System, scope: str, chips: int, stride: int, tokens: NDArray, widths: list[float]
-) -> pd.DataFrame:
-    import pandas as pd
-
+) -> dict[str, Any]:
     lnc = max(spec.chip.lnc_choices)
     on_chip = spec.chip.cores / lnc
     twins = stride > 1
     ask = {"ranks": chips if twins else chips * on_chip, "stride": stride * on_chip if twins else 1, "lnc": lnc}
-    ask["system"] = spec
     copies = moe.distinct_destinations(c.experts, c.top_k, chips)
-    full = [tokens * copies * c.hidden * width for width in widths]
-    layer_s = sum(collective("all_to_all", size / on_chip, **ask).time_s for size in full)
-    empty_s = collective("all_to_all", np.zeros(len(widths)), **ask).time_s.sum()
-    return pd.DataFrame(
-        {
-            "system": spec.id,
-            "experts_over": scope,
-            "chips": chips,
-            "tokens_per_chip": tokens,
-            "expert_layers": c.expert_layers,
-            "dispatch_bytes": full[0] * (1 - 1 / chips),
-            "layer_s": layer_s,
-            "step_s": c.expert_layers * layer_s,
-            "latency_share": empty_s / layer_s,
-        }
-    )
+    full = np.array(widths)[:, None] * tokens * copies * c.hidden
+    passes = collective("all_to_all", np.stack([full, 0 * full]) / on_chip, spec, **ask).time_s
+    layer_s, empty_s = passes.sum(axis=1)
+    return {
+        "system": spec.id,
+        "experts_over": scope,
+        "chips": chips,
+        "tokens_per_chip": tokens,
+        "expert_layers": c.expert_layers,
+        "dispatch_bytes": full[0] * (1 - 1 / chips),
+        "layer_s": layer_s,
+        "step_s": c.expert_layers * layer_s,
+        "latency_share": empty_s / layer_s,
+    }
 
 
 def named_stack(name: str) -> str | Efficiencies | None:
     """Software by a word: "ideal" hides all traffic, "exposed" none, "default" is the chip's own stack.
 
-    Exposed is the ideal stack whose collectives take AWS's latency a hop and change algorithm where AWS's library does.
+    Exposed is the ideal stack whose all-reduces take AWS's latency a hop, by the fastest algorithm of AWS's library.
     """
     if choice("stack", name, STACKS) != "exposed":
         return None if name == "default" else name
-    doubled = load.value("neuronlink-v3", "algorithm_max_bytes", "rdh")
     hop_s = load.value("neuron-stack", "hop_s")
-    return replace(IDEAL, id=name, hop_s=hop_s, network_overlap=0.0, rdh_max_bytes=doubled)
+    return replace(IDEAL, id=name, hop_s=hop_s, network_overlap=0.0, in_graph="mesh doubling ring")
 
 
 def columns(step: Step, chips: int) -> dict[str, NDArray]:
@@ -244,17 +237,12 @@ def steps(
     >>> table.set_index("placement").network_s.idxmax()
     'EP + CP'
     """
-    import pandas as pd
-
-    sequences, e, frames = (
-        np.atleast_1d(numbers("sequences_per_chip", sequences_per_chip, TINY)),
-        named_stack(stack),
-        [],
-    )
+    sequences, e = np.atleast_1d(numbers("sequences_per_chip", sequences_per_chip, TINY)), named_stack(stack)
+    rows = []
     for spec, name in product(map(systems.system, listed("names", names)), PLACEMENTS):
         mapping = placement(name, spec)
         batch = sequences * spec.chips / float(mapping.dp)
         found = decode_step(model, spec, mapping, batch=batch, context=context, precision=precision, efficiencies=e)
         fixed = {"system": spec.id, "placement": name, "sequences_per_chip": sequences}
-        frames.append(pd.DataFrame(fixed | columns(found, spec.chips)))
-    return pd.concat(frames, ignore_index=True)
+        rows.append(fixed | columns(found, spec.chips))
+    return tidy(rows)

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 import trnmodel as tm
-from trnmodel.chapters import domain_sizes, placements
 from trnmodel.models import synthetic as synthetic_models
+from trnmodel.planner import domain_sizes, placements
 from trnmodel.units import GB, GIB
 
 SMALL, LARGE = domain_sizes.PAIR

@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from trnmodel.arguments import TINY, listed, numbers
 from trnmodel.catalog import load, systems
 from trnmodel.catalog.systems import System
-from trnmodel.chapters.placements import INNER_EXPERTS, columns, named_stack, racks_of
 from trnmodel.fabric.groups import Same, hierarchy
 from trnmodel.models.synthetic import synthetic
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
+from trnmodel.planner.placements import INNER_EXPERTS, columns, named_stack, racks_of
+from trnmodel.result import tidy
 from trnmodel.steps import mapping as parallelism
 from trnmodel.steps.inference import decode_step, memory_fit
 
@@ -190,35 +191,31 @@ def ratios(
     >>> ratios(["experts"], [1e12, 6e12], **ask).ratio.round(1).tolist()
     [1.0, inf]
     """
-    import pandas as pd
-
     numbers("rates", rates), numbers("sizes", sizes), numbers("contexts", contexts, 1)
     lists = {"rules": rules, "sizes": sizes, "precisions": precisions, "contexts": contexts, "stacks": stacks}
-    frames = []
+    rows = []
     for rule, size, precision, context, stack in product(*(listed(*pair) for pair in lists.items())):
         model = synthetic(size, rule, base)
         small, large = (best(model, name, rates, context=context, precision=precision, stack=stack) for name in pair)
-        first, second = small.tokens_per_s_per_chip, large.tokens_per_s_per_chip
+        first, second = (found.tokens_per_s_per_chip.to_numpy() for found in (small, large))
         with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = second.to_numpy() / first.to_numpy()
-        frames.append(
-            pd.DataFrame(
-                {
-                    "rule": rule,
-                    "total_params": size,
-                    "precision": precision,
-                    "context": context,
-                    "software": stack,
-                    "tokens_per_s_per_user": rates,
-                    "small_tokens_per_s_per_chip": first,
-                    "large_tokens_per_s_per_chip": second,
-                    "ratio": ratio,
-                    "small_placement": _words(small),
-                    "large_placement": _words(large),
-                }
-            )
+            ratio = second / first
+        rows.append(
+            {
+                "rule": rule,
+                "total_params": size,
+                "precision": precision,
+                "context": context,
+                "software": stack,
+                "tokens_per_s_per_user": rates,
+                "small_tokens_per_s_per_chip": first,
+                "large_tokens_per_s_per_chip": second,
+                "ratio": ratio,
+                "small_placement": _words(small),
+                "large_placement": _words(large),
+            }
         )
-    return pd.concat(frames, ignore_index=True)
+    return tidy(rows)
 
 
 def _words(chosen: pd.DataFrame) -> list[str]:

@@ -5,19 +5,16 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from trnmodel.arguments import listed
 from trnmodel.catalog import load
 from trnmodel.catalog.systems import System, systems
 from trnmodel.catalog.systems import system as find_system
-from trnmodel.fabric import what_if as audit
+from trnmodel.fabric import what_if
 from trnmodel.fabric.graph import Topology, topology
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def fabrics(systems: Iterable[str | System]) -> pd.DataFrame:
@@ -33,8 +30,6 @@ def fabrics(systems: Iterable[str | System]) -> pd.DataFrame:
     >>> fabrics(["trn3-nl72x2-pcie160"]).set_index("system").switches.to_dict()
     {'trn3-nl72x2-pcie160': 368}
     """
-    import pandas as pd
-
     rows = []
     for net in map(topology, listed("systems", systems)):
         hops = net.hop_histogram("intermediate")
@@ -52,24 +47,6 @@ def fabrics(systems: Iterable[str | System]) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows)
-
-
-def hops(systems: Iterable[str | System]) -> pd.DataFrame:
-    """Share of chip pairs by what lies between them: system, between (switches and forwarding chips), share.
-
-    Examples
-    --------
-    >>> hops(["trn3-nl32x2-pcie160"]).between.tolist()
-    [0, 1, 2, 3]
-    """
-    import pandas as pd
-
-    frames = []
-    for net in map(topology, listed("systems", systems)):
-        histogram = net.hop_histogram("intermediate")
-        share = np.array(list(histogram.values())) / sum(histogram.values())
-        frames.append(pd.DataFrame({"system": net.system.id, "between": list(histogram), "share": share}))
-    return pd.concat(frames, ignore_index=True)
 
 
 def names() -> pd.DataFrame:
@@ -95,45 +72,11 @@ def verdicts(systems: Iterable[str | System]) -> pd.DataFrame:
     >>> set(verdicts(["trn3-nl72x2-pcie160"]).verdict) <= {"agrees", "disagrees"}
     True
     """
-    import pandas as pd
-
-    tables = [audit.parts_table(name).assign(system=find_system(name).id) for name in listed("systems", systems)]
+    tables = [what_if.parts_table(name).assign(system=find_system(name).id) for name in listed("systems", systems)]
     table = pd.concat(tables, ignore_index=True)
     shown = ["system", "part", "counted", "how", "printed", "verdict", "locator", "note"]
     printed = table[table.verdict != "not printed"][shown]
     return printed.drop_duplicates(["part", "counted", "printed", "locator"], ignore_index=True)
-
-
-def failures(system: str | System) -> pd.DataFrame:
-    """What one lost part leaves of each capacity: a row a failure, a column a capacity, 1 where nothing is lost.
-
-    Examples
-    --------
-    >>> table = failures("trn3-nl72x2-pcie160").set_index("failure")
-    >>> float(table.all_to_all["one cross-rack link"]) == 71 / 72
-    True
-    """
-    table = audit.failure_effects(system)
-    rates = table[table.metric.str.endswith(("_per_s", "_per_dir", "_per_pair"))]
-    short = rates.metric.str.replace(r"_bytes_per_s.*", "", regex=True)
-    wide = rates.assign(metric=short).pivot_table(index="failure", columns="metric", values="ratio", sort=False)
-    return wide.reset_index().rename_axis(columns=None)
-
-
-def readings(system: str | System) -> pd.DataFrame:
-    """Other readings of the text, and which metrics they change by how much.
-
-    Examples
-    --------
-    >>> readings("trn3-nl72x2-pcie160").columns.tolist()
-    ['assumption', 'about', 'chosen', 'reason', 'changes']
-    """
-    table = audit.assumption_effects(system)
-    ratio = (table.alternative / table.value).map("{:.3g}".format)
-    words = table.metric.str.replace("_bytes_per_s", "").str.replace("_", " ") + " x " + ratio
-    moved = table.assign(changes=words.where(table.depends, ""))
-    grouped = moved.groupby(["assumption", "about", "chosen", "reason"], sort=False).changes
-    return grouped.agg(lambda parts: "; ".join(filter(None, parts)) or "nothing").reset_index()
 
 
 def drawing(system: str | System) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -153,8 +96,6 @@ def drawing(system: str | System) -> tuple[pd.DataFrame, pd.DataFrame]:
     >>> len(nodes), len(links), nodes.links[0]
     (16, 32, '1 pcb x32; 3 backplane x32')
     """
-    import pandas as pd
-
     net = topology(system)
     places = _places(net)
     nodes = [

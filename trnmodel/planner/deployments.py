@@ -1,4 +1,4 @@
-"""Deployments beside each other and under load: frontiers, request rates, drafts, and prefill on other machines."""
+"""Deployments beside each other: frontiers over degrees and batch, full load, drafts, prefill on other machines."""
 
 from __future__ import annotations
 
@@ -9,21 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trnmodel.arguments import TINY, integers, listed, number, numbers, refuse
+from trnmodel.arguments import integers, listed, number, numbers, refuse
 from trnmodel.catalog import load
 from trnmodel.catalog.systems import system as read_system
-from trnmodel.chapters.serving_tables import stacked
 from trnmodel.models.transformer import model as read_model
+from trnmodel.result import stacked, tidy
 from trnmodel.steps.deployment import Deployment
-from trnmodel.steps.inference import decode_step
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
-from trnmodel.steps.serving import disaggregate, frontier, serve, tokens_per_step
+from trnmodel.steps.serving import disaggregate, frontier, tokens_per_step
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike, NDArray
-
 
 PER_RANK = np.unique(np.round(np.exp2(np.arange(0.0, 9.25, 0.25))))
 
@@ -101,29 +99,6 @@ def at_interactivity(table: pd.DataFrame, tokens_per_s_per_user: Iterable[float]
     return pd.DataFrame(rows).reindex(columns=names)
 
 
-def expert_networks(
-    model: str, systems: Iterable[str], context: float, chips: Sequence[int], batch_per_chip: ArrayLike, precision: str
-) -> pd.DataFrame:
-    """Time of all collectives of a decode step with experts over so many chips, TP within each chip.
-
-    Returns
-    -------
-    table : pandas.DataFrame
-        system, chips, batch_per_chip, network_s, time_s, network_share. [-]
-    """
-    each, over = np.ravel(numbers("batch_per_chip", batch_per_chip, TINY)), np.array(integers("chips", chips))
-    frames = {}
-    for system in listed("systems", systems):
-        mapping = Degrees(tp=site(system).ranks_per_chip, ep=over)
-        batch = each[:, None] * over
-        found = decode_step(model, system, mapping, batch=batch, context=context, precision=precision).to_frame()
-        found["batch_per_chip"] = found.batch / found.ep
-        frames[system] = found[found.valid].rename(columns={"ep": "chips"})
-    table = stacked(frames, "system")
-    table["network_share"] = table.network_s / table.time_s
-    return table["system chips batch_per_chip network_s time_s network_share".split()]
-
-
 MODES: Mapping[str, Mapping[str, Any]] = {
     "compiled batch": {"batching": "continuous", "compiled": True},
     "batch as needed": {"batching": "continuous", "compiled": False},
@@ -148,35 +123,6 @@ def capacity_requests_per_s(
         "static": max_batch / (all_s + (output_tokens - 1) * step_s),
     }
     return {mode: float(d.mapping.dp * full[how["batching"]]) for mode, how in MODES.items()}
-
-
-def load_curves(
-    d: Deployment, max_batch: float, input_tokens: float, output_tokens: float, shares: ArrayLike
-) -> pd.DataFrame:
-    """Serving at shares of the rate that fills the continuous batch, by way of batching.
-
-    Returns
-    -------
-    table : pandas.DataFrame
-        mode, requests_per_s and the columns of `Serving`; NaN and a reason beyond saturation. [-]
-    """
-    shape, share = {"input_tokens": input_tokens, "output_tokens": output_tokens}, numbers("shares", shares, TINY)
-    full = next(iter(capacity_requests_per_s(d, max_batch, **shape).values()))
-    ask = d.ask | shape | {"requests_per_s": full * share, "max_batch": max_batch}
-    return stacked({mode: serve(**ask, **how).to_frame() for mode, how in MODES.items()}, "mode")
-
-
-def percentiles(curves: pd.DataFrame, low: str, high: str, names: tuple[str, str]) -> pd.DataFrame:
-    """Two columns of `load_curves` below each other as `time_s`, `percentile` naming which."""
-    valid = curves[curves.valid]
-    kept = ["mode", "requests_per_s"]
-    return stacked(
-        {
-            name: valid[[*kept, column]].rename(columns={column: "time_s"})
-            for name, column in zip(names, (low, high), strict=True)
-        },
-        "percentile",
-    )
 
 
 def saturation(d: Deployment, max_batch: float, input_tokens: float, output_tokens: float) -> pd.DataFrame:
@@ -205,20 +151,18 @@ def drafts(
     -----
     The draft model runs on the ranks of one tensor-parallel group, one step for each token.
     """
-    import pandas as pd
-
     plain_s = d.decode(batch=batch, context=context).require_valid().time_s
     ranks = Degrees(tp=d.mapping.tp, lnc=d.mapping.lnc)
     small = replace(d, model=draft_model, mapping=ranks)
     draft_s = small.decode(batch=np.maximum(batch / d.mapping.ep, 1), context=context).require_valid().time_s
     share = np.atleast_1d(numbers("acceptance", acceptance, 0.0, 1.0))
-    frames = []
+    rows = []
     for n in integers("draft_tokens", draft_tokens):
         step_s = float(d.decode(batch=batch, context=context, new_tokens=n + 1).time_s + n * draft_s)
         made = tokens_per_step(n, share)
         columns = {"acceptance": share, "tokens_per_step": made, "step_s": step_s, "speedup": made * plain_s / step_s}
-        frames.append(pd.DataFrame({"draft_tokens": n, **columns}))
-    return pd.concat(frames, ignore_index=True)
+        rows.append({"draft_tokens": n, **columns})
+    return tidy(rows)
 
 
 def split_phases(
@@ -242,12 +186,12 @@ def split_phases(
         found = disaggregate(d.model, system, Degrees(tp=tp), d.system, d.mapping, decode_efficiencies=d.e, **ask)
         table = found.to_frame().assign(prefill_system=system, prefill_tp=tp)
         rows.append(table[table.valid].nlargest(1, "tokens_per_s_per_chip"))
-    names = (
-        "prefill_s transfer_s transfer_bytes step_s ttft_s prefill_chips_per_decode_chip tokens_per_s_per_chip".split()
-    )
     if not rows:
         refuse("prefill_systems", prefill_systems, f"none of their chips computes in {d.precision}")
-    return pd.concat(rows, ignore_index=True)[["prefill_system", "prefill_tp", *names]]
+    table = pd.concat(rows, ignore_index=True)
+    times = table[["prefill_s", "transfer_s", "transfer_bytes", "step_s", "ttft_s"]]
+    rates = table[["prefill_chips_per_decode_chip", "tokens_per_s_per_chip"]]
+    return pd.concat([table[["prefill_system", "prefill_tp"]], times, rates], axis="columns")
 
 
 def ratios(

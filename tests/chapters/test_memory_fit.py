@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 import trnmodel as tm
-from trnmodel.chapters import fits
+from trnmodel.chapters import memory_fit
 from trnmodel.evidence import footprints as printed
+from trnmodel.planner import sizing
+from trnmodel.steps.assemble import FIRST_BUCKET
 from trnmodel.steps.deployment import Deployment
 from trnmodel.steps.mapping import Mapping
 from trnmodel.units import GIB
@@ -14,23 +16,23 @@ LLAMA = Deployment(model="llama-3.1-70b", system="trn2.48xlarge", mapping=Mappin
 
 
 def test_kinds_add_up_to_the_total():
-    found, table = fits.fit(LLAMA, 16, 8192), fits.by_kind(LLAMA, 16, 8192)
+    found, table = LLAMA.fit(16, 8192), memory_fit.by_kind(LLAMA, 16, 8192)
     sums = table.groupby("rank").stored_bytes.sum()
-    assert sums[fits.ORDINARY] == pytest.approx(float(found.total_bytes))
-    assert sums[fits.FIRST] == pytest.approx(float(found.first_rank_total_bytes))
+    assert sums[memory_fit.ORDINARY] == pytest.approx(float(found.total_bytes))
+    assert sums[memory_fit.FIRST] == pytest.approx(float(found.first_rank_total_bytes))
 
 
 def test_the_measured_footprint_by_hand():
     """Llama-3.1-8B, TP 8, in MiB: 15,317 / 8 + 2,048 + 1,024 + 126 + 220 + 228 = 5,561."""
     anchor = Deployment(model="llama-3.1-8b", system="inf2.48xlarge", mapping=Mapping(tp=8))
-    total = fits.by_kind(anchor, 32, 4096).query("rank == 'ordinary rank'").stored_bytes.sum()
+    total = memory_fit.by_kind(anchor, 32, 4096).query("rank == 'ordinary rank'").stored_bytes.sum()
     assert total / 2**20 == pytest.approx(15317 / 8 + 2048 + 1024 + 126 + 220 + 228, abs=1)
 
 
 def test_lnc_keeps_the_chips():
     """Trainium3 has 144 GiB and 8 cores: 18, 36 and 144 GiB a rank."""
     d = Deployment(model="llama-3.1-70b", system="trn3-nl32x2-pcie160", mapping=Mapping(tp=16, lnc=2))
-    table = fits.by_lnc(d, 16, 8192).drop_duplicates("lnc").set_index("lnc")
+    table = memory_fit.by_lnc(d, 16, 8192).drop_duplicates("lnc").set_index("lnc")
     assert table.tp.to_dict() == {1: 32, 2: 16, 8: 4}
     assert (table.capacity_bytes / GIB).to_dict() == {1: 18, 2: 36, 8: 144}
 
@@ -38,29 +40,29 @@ def test_lnc_keeps_the_chips():
 @pytest.mark.parametrize("name", ["llama-3.1-70b", "deepseek-v3", "nemotron-h-56b"])
 def test_largest_batch_is_the_last_that_fits(name):
     d = Deployment(model=name, system="trn2-ultraserver", mapping=Mapping(tp=64), precision="fp8")
-    table = fits.largest_batch(d, [2048, 8192], [64])
+    table = sizing.largest_batch(d, [2048, 8192], [64])
     for row in table.itertuples():
-        assert fits.fit(d, row.batch, row.context).valid
-        assert not fits.fit(d, row.batch + 1, row.context).valid
+        assert d.fit(row.batch, row.context).valid
+        assert not d.fit(row.batch + 1, row.context).valid
 
 
 def test_largest_batch_is_none_where_nothing_fits():
-    assert (fits.largest_batch(LLAMA, [8192], [2]).batch == 0).all()
+    assert (sizing.largest_batch(LLAMA, [8192], [2]).batch == 0).all()
 
 
 def test_longest_context_is_the_last_that_fits():
-    table = fits.longest_context(LLAMA, [4, 16], [16])
+    table = sizing.longest_context(LLAMA, [4, 16], [16])
     for row in table.itertuples():
-        assert fits.fit(LLAMA, row.batch, row.context).valid
-        assert not fits.fit(LLAMA, row.batch, row.context + 2 * fits.FIRST_BUCKET).valid
-    assert fits.longest_context(LLAMA, [1], [64]).context.tolist() == [131072]
-    assert (fits.longest_context(LLAMA, [16], [16], 1024).context >= table.context.iloc[1]).all()
+        assert LLAMA.fit(row.batch, row.context).valid
+        assert not LLAMA.fit(row.batch, row.context + 2 * FIRST_BUCKET).valid
+    assert sizing.longest_context(LLAMA, [1], [64]).context.tolist() == [131072]
+    assert (sizing.longest_context(LLAMA, [16], [16], 1024).context >= table.context.iloc[1]).all()
 
 
 def test_fewest_chips_are_at_least_the_bytes():
     """DeepSeek-V3 in BF16 is 1,342 GB: 9 chips of 154.6 GB, 14 of 103.1, and more than the 16 x 34.4 of Trn1."""
     systems = ["trn1.32xlarge", "trn2-ultraserver", "trn3-nl72x2-pcie160"]
-    table = fits.smallest(["deepseek-v3"], systems, ["bf16"], 1, 2048).set_index("system")
+    table = sizing.smallest(["deepseek-v3"], systems, ["bf16"], 1, 2048).set_index("system")
     assert table.floor_chips.to_dict() == dict(zip(systems, (40, 14, 9), strict=True))
     assert np.isnan(table.chips["trn1.32xlarge"])
     both = table.dropna()
@@ -70,21 +72,21 @@ def test_fewest_chips_are_at_least_the_bytes():
 
 def test_heads_are_copied_beyond_their_number():
     """8 key heads: TP 8 divides them, TP 64 stores each eight times; a latent is on all ranks."""
-    cache = fits.copies(LLAMA, [8, 64], 4, 4096).query("part == 'cache'")
+    cache = memory_fit.copies(LLAMA, [8, 64], 4, 4096).query("part == 'cache'")
     assert cache.ratio.tolist() == [pytest.approx(1), pytest.approx(8)]
     latent = Deployment(model="deepseek-v3", system="trn2-ultraserver", mapping=Mapping(tp=1))
-    assert fits.copies(latent, [16], 4, 4096).query("part == 'cache'").ratio.tolist() == [pytest.approx(16)]
+    assert memory_fit.copies(latent, [16], 4, 4096).query("part == 'cache'").ratio.tolist() == [pytest.approx(16)]
 
 
 def test_buckets_are_powers_of_two_and_pad_less_than_half():
-    table = fits.buckets(LLAMA, 16, 6000)
+    table = memory_fit.buckets(LLAMA, 16, 6000)
     assert table.bucket.tolist() == [128, 256, 512, 1024, 2048, 4096, 6000]
     assert (table.worst_padding[1:] < 0.5).all()
     assert table.scratchpad_bytes.is_monotonic_increasing
 
 
 def test_pages_hold_the_activations():
-    table = fits.scratchpads(LLAMA, [128, 100000], [16]).pivot(
+    table = memory_fit.scratchpads(LLAMA, [128, 100000], [16]).pivot(
         index="prompt_tokens", columns="held", values="scratchpad_bytes"
     )
     assert (table["whole pages"] >= table["activations"]).all()
@@ -92,7 +94,7 @@ def test_pages_hold_the_activations():
 
 
 def test_more_chips_hold_more_across_systems():
-    table = fits.across(LLAMA, ["trn2.48xlarge", "trn3-nl32x2-pcie160"], ["bf16", "fp8"], [8192])
+    table = sizing.across(LLAMA, ["trn2.48xlarge", "trn3-nl32x2-pcie160"], ["bf16", "fp8"], [8192])
     batch = table.set_index(["system", "precision"]).batch
     assert batch["trn3-nl32x2-pcie160", "bf16"] > batch["trn2.48xlarge", "bf16"]
     assert batch["trn2.48xlarge", "fp8"] > batch["trn2.48xlarge", "bf16"]
@@ -131,7 +133,7 @@ def test_capacities_that_others_solved():
 def test_cache_budget_has_the_printed_share():
     table = printed.cache_budgets(LLAMA, 8192).set_index("policy")
     assert table.of["vLLM Neuron's default"] == pytest.approx(0.30)
-    assert table.sequences["all that is left"] == fits.largest_batch(LLAMA, [8192], [16]).batch.iloc[0]
+    assert table.sequences["all that is left"] == sizing.largest_batch(LLAMA, [8192], [16]).batch.iloc[0]
 
 
 def test_prefill_stores_the_cached_prefix_too():
