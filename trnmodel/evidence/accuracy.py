@@ -35,26 +35,20 @@ GROUPS: Mapping[str, str] = {
     "encoder": "encoders, latency",
     "server": "TPOT under load",
 }
-UNFITTED: Mapping[str, str] = {
-    "prefill-mfu": "prefill, profiled MFU",
-    "prefill-throughput": "prefill, throughput",
-    "forward-throughput": "encoders, throughput",
-    "decode-read-bytes": "decode, bytes read",
-    "decode-mbu": "decode, share of HBM",
-    "generated-throughput": "whole static runs",
-    "generated-throughput-batch": "whole static runs",
-    "total-throughput": "whole static runs",
-    "run-per-output-token": "whole static runs",
-    "request-latency": "whole static runs",
-    "burst-prefill": "TTFT of a burst",
-    "served-throughput": "serving, throughput",
-    "served-requests": "serving, throughput",
-    "served-single": "serving, throughput",
-    "loaded-request": "serving, latency of a request",
-    "queued-prefill": "serving, TTFT in a queue",
-}
+UNFITTED = (
+    "prefill, profiled MFU",
+    "prefill, throughput",
+    "encoders, throughput",
+    "decode, bytes read",
+    "decode, share of HBM",
+    "whole static runs",
+    "TTFT of a burst",
+    "serving, throughput",
+    "serving, latency of a request",
+    "serving, TTFT in a queue",
+    "memory footprint",
+)  # uses that rules give rows, in the order of the table
 OUTSIDE, SAME = "outside the fits", "constants from these rows"
-MEMORY = "memory footprint"
 
 
 def residuals() -> pd.DataFrame:
@@ -118,11 +112,10 @@ def accuracy_table(table: pd.DataFrame | None = None) -> pd.DataFrame:
     fits = shipped()
     lines = [_line(GROUPS[group], split, rows) for (group, split), rows in fits.groupby(["group", "split"], sort=False)]
     rows = counted(validation() if table is None else table)
-    labels = rows.meaning.map(UNFITTED).mask(rows.meaning.str.startswith("memory"), MEMORY)
-    for label, part in rows.groupby(labels, sort=False):
-        lines.append(_line(label, SAME if label == MEMORY else OUTSIDE, part))
+    for label, part in rows[rows.use.isin(UNFITTED)].groupby("use", sort=False):
+        lines.append(_line(label, SAME if label == UNFITTED[-1] else OUTSIDE, part))
     found = pd.DataFrame(lines)[COLUMNS]
-    order = [*GROUPS.values(), *dict.fromkeys(UNFITTED.values()), MEMORY]
+    order = [*GROUPS.values(), *UNFITTED]
     return found.sort_values("group", key=lambda column: column.map(order.index), kind="stable", ignore_index=True)
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MATCHED = ("kind", "source", "date", "instance", "workload", "phase", "precision", "metric", "shape", "note")
-ASIDE, COUNTED = "set-aside", "accuracy"
+ASIDE, PLAIN = "set-aside", "as asked"
 SHAPE = {"batch": "batch", "in": "input_len", "out": "output_len", "seq": "seq_len", "tp": "tp", "dp": "dp"}
 PUBLISHER = re.compile(r"^(?:[\w.-]+/|(?:meta-llama|qwen|mistralai|deepseek-ai|nousresearch|google)_)", re.IGNORECASE)
 
@@ -128,7 +128,7 @@ def decide(row: Mapping[str, str], of: Sequence[Ready] | None = None) -> Decisio
     names = tuple(one.rule.rule for one, _ in hits)
     if not question:
         return Decision("", arguments, "", weight, "no rule gives it a meaning", names)
-    kept = (use or COUNTED) if weight else use if question == ASIDE else ""
+    kept = (use or PLAIN) if weight else use if question == ASIDE else ""
     return Decision(question, arguments, kept, weight, "" if kept else reason, names)
 
 

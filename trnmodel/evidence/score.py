@@ -17,7 +17,7 @@ from trnmodel.arguments import refuse, shown
 from trnmodel.evidence.questions import interval
 from trnmodel.evidence.readings import Reading, reading
 from trnmodel.evidence.rows import MEASURED, UnreadableRowError, measure, read_table, text, texts
-from trnmodel.evidence.rules import COUNTED, decide
+from trnmodel.evidence.rules import decide
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 
@@ -26,12 +26,7 @@ if TYPE_CHECKING:
 
 JUDGED = "predicted error low high meaning model stack configuration weight set_aside skipped use rules".split()
 NOT_PREDICTED, NOT_COUNTED = "not predicted", "predicted, not counted"
-ELSEWHERE: Mapping[str, str] = {
-    "runtime-overhead": "a launch: chapter 2",
-    "training": "training: another chapter",
-    "inference-vision": "not a language model",
-    "inference-diffusion": "not a language model",
-}
+LINES = ("fit", "rate", "null", "network")  # uses of rows that are no prediction of ours
 
 
 def read_models(models: Mapping[str, Any] | None) -> dict[str, Transformer]:
@@ -195,9 +190,9 @@ def excluded(table: pd.DataFrame) -> pd.DataFrame:
 
     A row that is no prediction but has a use of its own (a point of a run's line, a printed rate) is none of them.
     """
-    rows = table[((table.skipped != "") | (table.weight == 0)) & table.use.isin(["", COUNTED])]
+    rows = table[((table.skipped != "") | (table.weight == 0)) & ~table.use.isin(LINES)]
     reason = rows.skipped.where(rows.skipped != "", rows.set_aside)
-    reason = rows.kind.map(ELSEWHERE).fillna(reason.str.removeprefix("1 of 1 points cannot exist: "))
+    reason = reason.str.removeprefix("1 of 1 points cannot exist: ")
     how = np.where(rows.skipped != "", NOT_PREDICTED, NOT_COUNTED)
     found = rows[["kind", "instance", "workload", "metric", "error", "source"]].assign(reason=reason, outcome=how)
     labels = {"TP": "tp", "batch": "batch", "in": "input_len", "out": "output_len", "length": "seq_len"}
