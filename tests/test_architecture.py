@@ -69,6 +69,38 @@ def test_rooms_of_one_floor_do_not_know_each_other():
     assert sorted((a, b) for a, b in asked for names in floors if a != b and {a, b} <= set(names)) == []
 
 
+SHARED = {"trnmodel.chapters.common", "trnmodel.chapters.guard"}
+
+
+def test_a_chapter_is_three_files_of_one_name(root):
+    """Notebook `torus-or-switch`, module `torus_or_switch`, test `test_torus_or_switch`; else `common` and `guard`."""
+    notebooks = {path.stem.replace("-", "_") for path in (root / "notebooks" / "py").glob("*.py")}
+    modules = {path.stem for path in (PACKAGE / "chapters").glob("*.py")} - {"__init__", "common", "guard"}
+    tests = {path.stem.removeprefix("test_") for path in (root / "tests" / "chapters").glob("test_*.py")}
+    assert modules == notebooks == tests - {"doors", "guard"}
+    long = [path.name for path in (PACKAGE / "chapters").glob("*.py") if len(path.read_text().splitlines()) > 200]
+    assert not long, "what two chapters need, and what is no table, goes down"
+
+
+def test_no_chapter_knows_another_and_nothing_else_knows_any():
+    modules = {dotted(path) for path in MODULES if room(dotted(path)) == "trnmodel.chapters"}
+    asked = {(here, name) for here, name in checked_imports() if name in modules - {"trnmodel.chapters"}}
+    assert {here for here, _ in asked} <= modules
+    assert {name for _, name in asked} <= SHARED
+
+
+def test_a_notebook_asks_its_own_module(root):
+    for path in (root / "notebooks" / "py").glob("*.py"):
+        asked = set(re.findall(r"from trnmodel\.chapters import (.*)", path.read_text()))
+        assert asked <= {"common, guard", f"{path.stem.replace('-', '_')} as tables"}, path.name
+
+
+def test_one_notation_helper():
+    names = [node.name for path in MODULES for node in ast.walk(ast.parse(path.read_text()))
+             if isinstance(node, ast.FunctionDef)]  # fmt: skip
+    assert names.count("notation") == 1
+
+
 def test_every_module_has_a_room():
     homeless = [dotted(path) for path in MODULES if dotted(path) != "trnmodel" and level(dotted(path)) is None]
     assert not homeless

@@ -17,14 +17,14 @@ _HOMES = {
     "trnmodel.fabric.collectives": ("collective",),
     "trnmodel.fabric.graph": ("Topology", "topology"),
     "trnmodel.formulas.clos": ("clos",),
-    "trnmodel.evidence.calibration": ("calibrate",),
+    "trnmodel.evidence.fit": ("calibrate",),
     "trnmodel.planner.sweep": ("sweep",),
-    "trnmodel.evidence.validation": ("validate", "validation"),
+    "trnmodel.evidence.score": ("validate", "validation"),
     "trnmodel.catalog.stacks": ("efficiencies",),
     "trnmodel.steps.inference": ("decode_step", "memory_fit", "prefill"),
     "trnmodel.steps.mapping": ("Mapping",),
     "trnmodel.steps.serving": ("serve",),
-    "trnmodel.models.transformer": ("Transformer", "model", "models"),
+    "trnmodel.models.transformer": ("Transformer", "model", "model_ids"),
 }
 _NAMES = {name: home for home, names in _HOMES.items() for name in names}
 _MODULES = {

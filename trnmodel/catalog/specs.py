@@ -291,7 +291,8 @@ class Chip(Spec):
 
     `lnc_choices` holds the sizes of a logical core that software allows or its vendor has announced, `default_stack`
     the software where a call names none. `algorithm_max_bytes` ends the messages of an algorithm of AWS's library, and
-    `hbm_accesses_per_pair` counts what its rings read and write.
+    `hbm_accesses_per_pair` counts what its rings read and write. A collective takes `collective_floor_s` beside its
+    steps and reaches `collective_rate_share` of the links where a library was measured.
     """
 
     COUNTS = frozenset({"cores", "scaleup_domain_chips"})
@@ -326,6 +327,8 @@ class Chip(Spec):
     scaleout_bytes_per_s_per_dir: float = NAN
     scaleout_max_bytes_per_s_per_dir: float = NAN
     hop_s: float = NAN
+    collective_floor_s: float = 0.0
+    collective_rate_share: float = 1.0
     tdp_w: float = NAN
     all_core_share: float = NAN
     algorithm_max_bytes: Mapping[str, float] = _mapping()

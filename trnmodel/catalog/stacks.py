@@ -17,8 +17,8 @@ ExpertRead = Literal["distinct", "per_token", "all"]
 KvHeads = Literal["even", "replicate", "multi-head"]
 PrefillExperts = Literal["routed", "all", "blocks"]
 Bucket = Literal["exact", "power-of-two", "maximum"]
-GroupLinks = Literal["all", "tiers"]
 ContextExchange = Literal["ring", "ulysses"]
+InGraph = Literal["ring", "mesh doubling", "mesh doubling ring"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -39,7 +39,6 @@ class Efficiencies(Spec):
     mesh_traffic_ratio: float = 1.0
     rdh_traffic_ratio: float = 1.0
     ring_traffic_ratio: float = 1.0
-    rdh_max_bytes: float = 0.0
     hop_s: float = 0.0
     host_logit_bytes_per_s: float = inf
     step_overhead_s: float = 0.0
@@ -66,8 +65,8 @@ class Efficiencies(Spec):
     prefill_experts: PrefillExperts = "routed"
     context_bucket: Bucket = "exact"
     prompt_bucket: Bucket = "exact"
-    group_links: GroupLinks = "tiers"
     context_exchange: ContextExchange = "ring"
+    in_graph: InGraph = "ring"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,10 +17,13 @@ from trnmodel.formulas import collectives, exchanges, tiers
 
 Numeric = ArrayLike
 Algorithm = Callable[[str, NDArray, Group], NDArray]
-FORMULAS = {  # of tiers one after the other, each by one step of these kinds
-    "ring": lambda p: p.rates,
-    "halving_doubling": lambda p: p.exchange_rates,
-    "one_shot": lambda p: p.direct_rates,
+Rates = Callable[[Group], tuple[NDArray, ...]]
+IN_PAIRS: Rates = attrgetter("exchange_rates")
+TO_ALL: Rates = attrgetter("direct_rates")
+FORMULAS: dict[str, Rates] = {  # of tiers one after the other, each by one step of these kinds
+    "ring": attrgetter("rates"),
+    "halving_doubling": IN_PAIRS,
+    "one_shot": TO_ALL,
 }
 
 
@@ -67,17 +71,34 @@ def _direct(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
     """Every pair of chips at the fabric's all-to-all capacity; for ranks on all chips of a rack or of the domain."""
     if not isinstance(p.where, System) or p.where.fabric == "single":
         return np.full(p.ranks.shape, np.nan)
-    key, rack_chips = Same(p.where), p.where.domain_chips / max(p.where.racks, 1)
-    pair, alpha = np.full(p.ranks.shape, np.nan), np.zeros(p.ranks.shape)
-    for scope, size in (("rack", rack_chips), ("world", p.where.domain_chips)):
-        here = (p.chips == size) & (p.stride == p.groups)
-        if size > 1 and np.any(here):
-            pair = np.where(here, _pair_bytes_per_s(key, scope), pair)
-            farthest = farthest_s(key, scope)
-            alpha = np.where(here, farthest if p.alpha_s is None else published(p.alpha_s, farthest), alpha)
-    between = p.groups * p.local**2 * message_bytes / p.ranks
+    alpha = np.zeros(p.ranks.shape)
+    for scope, here in _whole_scopes(p):
+        farthest = farthest_s(Same(p.where), scope)
+        alpha = np.where(here, farthest if p.alpha_s is None else published(p.alpha_s, farthest), alpha)
+    between = between_chips_s(message_bytes, p)
     inside = collectives.one_shot_s("all_to_all", message_bytes * p.local / p.ranks, p.local, 0.0, p.rates[0])
-    return np.where(p.chips == 1, p.alphas[0] + inside, alpha + between / pair + inside)
+    return np.where(p.chips == 1, p.alphas[0] + inside, alpha + between + inside)
+
+
+def _whole_scopes(p: Group) -> list[tuple[str, NDArray]]:
+    """A rack and the domain, of more than a chip, with where ranks are on all chips of it, all groups of a chip too."""
+    where = p.where
+    assert isinstance(where, System)
+    sizes = {"rack": where.domain_chips / max(where.racks, 1), "world": where.domain_chips}
+    found = [(scope, (p.chips == size) & (p.stride == p.groups)) for scope, size in sizes.items() if size > 1]
+    return [(scope, here) for scope, here in found if np.any(here)]
+
+
+def between_chips_s(message_bytes: NDArray, p: Group) -> NDArray:
+    """Time of an all-to-all's bytes between chips at the capacity that a flow finds; NaN but on whole racks, domains.
+
+    Traffic of a rack stays in it.
+    """
+    pair = np.full(p.ranks.shape, np.nan)
+    if isinstance(p.where, System) and p.where.fabric != "single":
+        for scope, here in _whole_scopes(p):
+            pair = np.where(here, _pair_bytes_per_s(Same(p.where), scope), pair)
+    return p.groups * p.local**2 * message_bytes / p.ranks / pair
 
 
 def _pair_bytes_per_s(key: Same, scope: str) -> Numeric:
@@ -104,16 +125,17 @@ def _p2p(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
         alone = rate * (1 if level.name == "chip" else p.local)
         hops = hops + np.where(count > 1, alpha, 0.0)
         slowest = np.where(count > 1, np.minimum(slowest, alone), slowest)
-    return hops + message_bytes / slowest
+    apart = np.sign(p.ranks - 1)
+    return collectives.p2p_s(message_bytes, apart, hops, np.where(apart, slowest, 1.0))
 
 
-def _alone(formula: Callable[..., NDArray], takes_kind: bool = False) -> Algorithm:
+def _alone(formula: Callable[..., NDArray], rates: Rates, takes_kind: bool = False) -> Algorithm:
     """A formula of equal ranks on a fabric of one tier; NaN where ranks span more."""
 
     def time_s(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
         spans = sum(np.asarray(count > 1, dtype=int) for count in p.counts)
         total = np.where(spans > 1, np.nan, 0.0)
-        for count, rate, alpha in zip(p.counts, p.rates, p.alphas, strict=True):
+        for count, rate, alpha in zip(p.counts, rates(p), p.alphas, strict=True):
             given = (kind,) if takes_kind else ()
             total = total + np.where(count > 1, formula(*given, message_bytes, count, alpha, rate), 0.0)
         return total
@@ -129,26 +151,23 @@ def _neuron(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
     return np.where(message_bytes < limits[0], small, np.where(message_bytes <= limits[1], middle, large))
 
 
+IN_GRAPH = {
+    "mesh": (exchanges.in_graph_mesh_s, "mesh_traffic_ratio"),
+    "doubling": (exchanges.in_graph_doubling_s, "rdh_traffic_ratio"),
+    "ring": (exchanges.in_graph_ring_s, "ring_traffic_ratio"),
+}
+
+
 def in_graph(e: Efficiencies) -> dict[str, Algorithm]:
-    """The all-reduces of a software stack's compiled graphs, with the constants that were fitted to it.
+    """The all-reduces that a software stack has in its compiled graphs, with the constants that were fitted to it.
 
-    A stack that doubles and halves does so at any size; its mesh ends where its documentation says, and rings begin.
+    Each runs at any size, and the fastest is taken, so that no more bytes take less time.
     """
-    limit, never = np.asarray(e.rdh_max_bytes), -1.0
-    found = {"in_graph_ring": (exchanges.in_graph_ring_s, e.ring_traffic_ratio, np.where(limit, limit, never), np.inf)}
-    if np.any(limit):
-        end, endless = np.where(limit, limit, never), np.where(limit, np.inf, never)
-        found["in_graph_mesh"] = exchanges.in_graph_mesh_s, e.mesh_traffic_ratio, never, end
-        found["in_graph_doubling"] = exchanges.in_graph_doubling_s, e.rdh_traffic_ratio, never, endless
 
-    def timed(formula: Callable[..., NDArray], ratio: Numeric, above: Numeric, up_to: Numeric) -> Algorithm:
-        def time_s(kind: str, m: NDArray, p: Group) -> NDArray:
-            total = formula(m, p.ranks, p.local, e.hop_s, p.links(e.group_links == "all"), ratio)
-            return np.where((m > above) & (m <= up_to), total, np.nan)
+    def timed(formula: Callable[..., NDArray], ratio: float) -> Algorithm:
+        return lambda kind, m, p: formula(m, p.ranks, p.local, e.hop_s, p.links, ratio)
 
-        return time_s
-
-    return {name: timed(*made) for name, made in found.items()}
+    return {f"in_graph_{name}": timed(IN_GRAPH[name][0], getattr(e, IN_GRAPH[name][1])) for name in e.in_graph.split()}
 
 
 REDUCING: dict[str, Algorithm] = {name: _tiered(name) for name in FORMULAS}
@@ -156,19 +175,21 @@ REDUCING |= {"multiport_bucket": _multiport_bucket, "tiers_at_once": _tiers_at_o
 ALGORITHMS: dict[str, dict[str, Algorithm]] = {
     "all_reduce": REDUCING
     | {
-        "mesh": _alone(collectives.one_shot_s, True),
-        "recursive_doubling": _alone(collectives.recursive_doubling_all_reduce_s),
-        "double_binary_tree": _alone(collectives.double_binary_tree_s, True),
+        "mesh": _alone(collectives.one_shot_s, TO_ALL, True),
+        "recursive_doubling": _alone(collectives.recursive_doubling_all_reduce_s, IN_PAIRS),
+        "double_binary_tree": _alone(collectives.double_binary_tree_s, IN_PAIRS, True),
     },
     "all_gather": REDUCING,
     "reduce_scatter": REDUCING,
     "all_to_all": {
         "phased": _phased,
         "direct": _direct,
-        "pairwise": _alone(collectives.pairwise_all_to_all_s),
-        "bruck": _alone(collectives.bruck_all_to_all_s),
+        "pairwise": _alone(collectives.pairwise_all_to_all_s, TO_ALL),
+        "bruck": _alone(collectives.bruck_all_to_all_s, TO_ALL),
     },
     "broadcast": {
+        "mesh": _alone(collectives.one_shot_s, TO_ALL, True),
+        "double_binary_tree": _alone(collectives.double_binary_tree_s, IN_PAIRS, True),
         "binomial": _one_by_one(collectives.binomial_broadcast_s),
         "scatter_all_gather": _one_by_one(collectives.scatter_all_gather_broadcast_s),
         "chain": _one_by_one(collectives.chain_broadcast_s),
@@ -176,5 +197,5 @@ ALGORITHMS: dict[str, dict[str, Algorithm]] = {
     "p2p": {"p2p": _p2p},
 }
 POLICIES = {"neuron"}  # what a library does, not a candidate for the best
-CURVED = {"multiport_bucket", "neuron", "chain", "in_graph_mesh", "in_graph_ring"}  # others are lines in the message
+CURVED = {"multiport_bucket", "neuron", "chain"}  # others are lines in the message
 RINGS = {"ring", "multiport_bucket", "neuron"}  # what AWS runs as KangaRing

@@ -22,9 +22,9 @@ from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.stacks import find as find_stack
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as find_system
-from trnmodel.fabric.algorithms import ALGORITHMS, CURVED, POLICIES, RINGS, Algorithm, in_graph
+from trnmodel.fabric.algorithms import ALGORITHMS, CURVED, POLICIES, RINGS, Algorithm, between_chips_s, in_graph
 from trnmodel.fabric.groups import SPECS, Group, Same, chip_of, hierarchy, logical_core, place
-from trnmodel.formulas import bounds as collective_bounds
+from trnmodel.formulas.bounds import busbw_bytes_per_s, cut_bound_s
 from trnmodel.result import Result, blank, reason_mask
 
 Numeric = ArrayLike
@@ -55,7 +55,7 @@ class Collective(Result):
         """Rate scaled to the wire as NCCL's and Neuron's tests print it; NaN for one rank, and where no time passes."""
         timeless = np.equal(self.ranks, 1) | np.equal(self.time_s, 0)
         time = np.where(timeless, np.nan, self.time_s)
-        return collective_bounds.busbw_bytes_per_s(self.kind, self.message_bytes, np.maximum(self.ranks, 2), time)
+        return busbw_bytes_per_s(self.kind, self.message_bytes, np.maximum(self.ranks, 2), time)
 
 
 def candidates(kind: str, e: Efficiencies | None = None, algorithm: str = "best") -> dict[str, Algorithm]:
@@ -126,6 +126,17 @@ def _wires(where: Same, stack: Same) -> Callable[[str, str, float, float, int], 
     return wire
 
 
+@lru_cache(maxsize=SPECS)
+def _bounds(where: Same) -> Callable[[str, float, float, int], NDArray]:
+    """The bounds of a fabric's groups, lines through nothing, by kind, ranks, stride and logical core. [s/B]"""
+
+    @lru_cache(maxsize=WIRES)
+    def bound(kind: str, ranks: float, stride: float, lnc: int) -> NDArray:
+        return _lower_bound_s(kind, np.ones(()), place(where.it, np.asarray(ranks), np.asarray(stride), lnc))
+
+    return bound
+
+
 def own_alpha_s(e: Efficiencies | None, where: System | Chip) -> Numeric | None:
     """The latency that a stack brings: none on the ideal one, its own where none is documented for the fabric. [s]
 
@@ -180,8 +191,8 @@ def collective(
     alpha_s: Numeric | None = None,
     lnc: int | None = None,
     stride: Numeric = 1,
-    floor_s: Numeric = 0.0,
-    rate_share: Numeric = 1.0,
+    floor_s: Numeric | None = None,
+    rate_share: Numeric | None = None,
     buffers: str = "sbuf",
     chips: Numeric | None = None,
     efficiencies: str | Efficiencies | None = None,
@@ -209,9 +220,11 @@ def collective(
     stride : numeric, optional
         Ranks from one member of the group to the next; the groups between them run at the same time. [-]
     floor_s : numeric, optional
-        What a call costs besides, as `evidence.collective_fits` finds it in published runs. Default: nothing. [s]
+        What a call costs besides, as `evidence.collective_fits` finds it in published runs. Default: that of the chip,
+        nothing for a NeuronCore and within a software stack. [s]
     rate_share : numeric, optional
-        Share of the fabric's rates that the software reaches, above 0, at most 1. [-]
+        Share of the fabric's rates that the software reaches, above 0, at most 1. Default: that of the chip, 1 for a
+        NeuronCore and within a software stack. [-]
     buffers : {"sbuf", "hbm"}
         Where data waits between steps: "sbuf" leaves the links alone to bound, "hbm" adds the reads and writes of HBM
         that AWS documents for rings and KangaRing. [-]
@@ -248,15 +261,19 @@ def collective(
     chip = chip_of(where)
     e, lnc = None if efficiencies is None else find_stack(chip, efficiencies, "efficiencies"), logical_core(chip, lnc)
     given = _given(where, lnc, message_bytes, ranks, chips, stride)
-    given |= {"floor_s": numbers("floor_s", floor_s), "rate_share": share("rate_share", rate_share, TINY)}
+    own_floor, own_share = (chip.collective_floor_s, chip.collective_rate_share) if e is None else (0.0, 1.0)
+    given["floor_s"] = numbers("floor_s", own_floor if floor_s is None else floor_s)
+    given["rate_share"] = share("rate_share", own_share if rate_share is None else rate_share, TINY)
     alpha = own_alpha_s(e, where) if alpha_s is None else numbers("alpha_s", alpha_s)
     together(**given, alpha_s=np.zeros(np.shape(alpha)), **shapes(system=where, efficiencies=e))
     m, n, step, floor, reached = np.broadcast_arrays(*given.values())
     if alpha_s is None and not given["ranks"].ndim and not given["stride"].ndim:
-        wire = _wires(Same(where), Same(e))(kind, algorithm, float(given["ranks"]), float(given["stride"]), lnc)
+        placed = float(given["ranks"]), float(given["stride"]), lnc
+        wire, bound = _wires(Same(where), Same(e))(kind, algorithm, *placed), _bounds(Same(where))(kind, *placed) * m
         group, names, times = wire.group, wire.names, wire.each_s(kind, m / reached)
     else:
         group, found = place(where, n, step, lnc, alpha), candidates(kind, e, algorithm)
+        bound = _lower_bound_s(kind, m, group)
         names = tuple(found)
         times = np.stack(np.broadcast_arrays(*(formula(kind, m / reached, group) for formula in found.values())))
     if alpha is None and group.alpha_is_unknown and not names[0].startswith("in_graph"):
@@ -272,7 +289,7 @@ def collective(
         ranks=n,
         message_bytes=m,
         algorithm=np.asarray(names, dtype=object)[fastest],
-        **blank(mask, time_s=time, lower_bound_s=_lower_bound_s(kind, m, group)),
+        **blank(mask, time_s=time, lower_bound_s=bound),
         reason_mask=mask,
     )
 
@@ -317,16 +334,25 @@ def _hbm_s(kind: str, algorithm: str, message_bytes: NDArray, p: Group) -> NDArr
 
 
 def _lower_bound_s(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
-    """What must cross the cut around one chip, and around one rank of a chip, at all their links' rate."""
-    outside = np.asarray(sum(level.bytes_per_s_per_dir for level in p.levels if level.name != "chip"), dtype=float)
-    sent, known = message_bytes * p.local if kind == "all_to_all" else message_bytes, outside > 0
-    cut = collective_bounds.node_cut_bound_s(kind, sent, p.chips, np.where(known, outside, 1.0))
-    bound = np.where(known, cut, 0.0)
+    """The largest over the cuts at rank, chip, tray, rack, pair, ... of the bytes that must cross over the cut's rate.
+
+    Groups that run side by side share a unit's links, but a rank's own. An all-to-all of whole racks or domains is also
+    held by what a flow carries between their chips.
+    """
+    held, chips = np.ones_like(p.ranks), 1.0
+    rates = [level.bytes_per_s_per_dir for level in p.levels]
+    bounds = [np.zeros(())]
     if p.on_chip:
-        links = np.where(known, outside, 0.0)
-        inside = collective_bounds.node_cut_bound_s(kind, message_bytes, p.local, p.rates[0] + links)
-        bound = np.maximum(bound, inside)
-    return np.where(p.ranks > 1, bound, 0.0)
+        bounds.append(cut_bound_s(kind, message_bytes, p.ranks, held, rates[0] / p.levels[0].size + sum(rates[1:])))
+        held = p.local
+    for outer in range(int(p.on_chip), len(p.levels)):
+        across = chips * sum(rates[outer:])
+        shared = np.minimum(p.stride, chips * (p.levels[0].size if p.on_chip else 1.0))
+        bounds.append(cut_bound_s(kind, message_bytes * shared, p.ranks, np.minimum(held, p.ranks), across))
+        held, chips = held * p.counts[outer], chips * p.levels[outer].size
+    if kind == "all_to_all":
+        bounds.append(np.nan_to_num(between_chips_s(message_bytes, p)))
+    return np.max(np.broadcast_arrays(*bounds), axis=0)
 
 
 def graph_barrier_s(ranks: Numeric, runtime: str = "neuron-runtime-trn2") -> NDArray:
