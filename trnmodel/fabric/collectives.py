@@ -100,9 +100,8 @@ class Wire:
         m = np.asarray(message_bytes)
         lines = np.moveaxis(self.start_s + self.s_per_byte * m[..., None], -1, 0)
         curves = [algorithm(kind, m, self.group) for algorithm in self.curved]
-        shape = np.broadcast_shapes(lines.shape[1:], *map(np.shape, curves))
-        lines = np.broadcast_to(lines, (len(lines), *shape))
-        return np.concatenate([lines, *(np.broadcast_to(curve, shape)[None] for curve in curves)])
+        shape = np.broadcast_shapes(*map(np.shape, (*lines, *curves)))
+        return np.stack([np.broadcast_to(each, shape) for each in (*lines, *curves)])
 
 
 @lru_cache(maxsize=SPECS)
