@@ -316,7 +316,7 @@ def test_the_digest_covers_package_data_and_named_files(write, tmp_path, monkeyp
         path.write_text("one")
 
     def digest():
-        return execute._digest("a", {"folder": str(rows)}, execute._inputs())
+        return execute._digest("a", {"folder": str(rows)}, execute.inputs())
 
     seen = {digest(), digest()}
     for path in (rows, package / "module.py", data / "facts" / "x.csv"):
@@ -581,6 +581,24 @@ def test_the_book_is_replaced_whole(small_book, write, tmp_path):
     report.build_book(out, progress=False)
     assert "Anew" in index.read_text()
     assert names(out) == ["html", "notebooks"]
+
+
+def test_pages_are_made_again_only_where_they_or_their_text_changed(small_book, tmp_path, monkeypatch):
+    pytest.importorskip("myst_nb")
+    out, asked, sphinx = tmp_path / "build", [], book._sphinx
+    monkeypatch.setattr(book, "_sphinx", lambda *given: asked.append(given) or sphinx(*given))
+    index = report.build_book(out, progress=False)
+    assert report.build_book(out, progress=False) == index
+    assert len(asked) == 1
+    whole = index.read_bytes()
+    index.write_text("half a page")  # not as it was made
+    report.build_book(out, progress=False)
+    assert (len(asked), index.read_bytes()) == (2, whole)
+    (out / "html" / book.MARK).unlink()  # made by who knows what
+    report.build_book(out, progress=False)
+    (small_book / "conf.py").write_text((small_book / "conf.py").read_text() + "html_title = 'Anew'\n")
+    report.build_book(out, progress=False)
+    assert len(asked) == 4
 
 
 def test_a_failing_chapter_stops_the_book(small_book, write, tmp_path):

@@ -153,12 +153,12 @@ def bisection(graph, keys: tuple[str, ...]) -> tuple[float, frozenset]:
     upper bound of the true bisection; `Topology.bisection_is_exact` says where a flow proves it.
     """
     chips = chip_nodes(graph)
-    best = (math.inf, frozenset())
-    for order in dict.fromkeys(permutations(keys)):
+    halves = {}
+    for order in permutations(keys):
         ranked = sorted(chips, key=lambda node: tuple(graph.nodes[node][key] for key in order))
-        inside = frozenset(ranked[: len(chips) // 2])
-        best = min(best, (cut_bytes_per_s_per_dir(graph, inside), inside), key=lambda found: found[0])
-    return best
+        halves.setdefault(frozenset(ranked[: len(chips) // 2]))
+    cuts = [(cut_bytes_per_s_per_dir(graph, inside), inside) for inside in halves]
+    return min(cuts, key=lambda found: found[0])
 
 
 def torus_bytes_per_s_per_pair(shape: tuple[int, ...], link_bytes_per_s_per_dir) -> NDArray:

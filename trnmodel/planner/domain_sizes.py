@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.arguments import TINY, listed, numbers
+from trnmodel.arguments import TINY, listed, number, numbers
 from trnmodel.catalog import load, systems
 from trnmodel.catalog.systems import System
 from trnmodel.fabric.groups import Same, hierarchy
@@ -137,32 +137,46 @@ def best(
     >>> table[["tp", "cp", "ep", "dp"]].iloc[0].tolist()
     [1.0, 1.0, 32.0, 2.0]
     """
+    wanted = np.atleast_1d(numbers("tokens_per_s_per_user", tokens_per_s_per_user))
+    ask = {"precision": precision, "efficiencies": named_stack(stack)}
+    (found,) = _best(read_model(model), systems.system(system), wanted, [number("context", context, 1)], ask)
+    return found
+
+
+def _best(
+    model: Transformer, spec: System, wanted: NDArray, contexts: Sequence[float], ask: dict[str, Any]
+) -> list[pd.DataFrame]:
+    """`best` for each of some contexts, from one call for each order of the degrees."""
     import pandas as pd
 
-    model, spec = read_model(model), systems.system(system)
-    wanted = np.atleast_1d(numbers("tokens_per_s_per_user", tokens_per_s_per_user))
-    ask = {"context": context, "precision": precision, "efficiencies": named_stack(stack)}
+    ask = ask | {"context": np.reshape(contexts, (-1, 1, 1))}
     rates, degrees = [], []
     for m in _mappings(spec):
         step = decode_step(model, spec, m, batch=_batches(model, spec, m, ask), **ask)
         found = columns(step, spec.chips)
-        pairs = zip(found["tokens_per_s_per_user"], found["tokens_per_s_per_chip"], strict=True)
-        rates += [_at(wanted, *pair) for pair in pairs]
+        rates.append(_at(wanted, found["tokens_per_s_per_user"], found["tokens_per_s_per_chip"]))
         named = np.stack([np.ravel(getattr(m, name)) for name in ("tp", "cp", "ep", "dp")], axis=1)
         degrees += [(*row, m.placement[0]) for row in named.tolist()]
-    table = np.array(rates)
-    first = table.argmax(axis=0)
-    chosen = pd.DataFrame([degrees[i] for i in first], columns=["tp", "cp", "ep", "dp", "inner"])
-    return chosen.assign(tokens_per_s_per_user=wanted, tokens_per_s_per_chip=table.max(axis=0))
+    tables = []
+    for table in np.concatenate(rates, axis=1):
+        chosen = pd.DataFrame([degrees[i] for i in table.argmax(axis=0)], columns=["tp", "cp", "ep", "dp", "inner"])
+        tables.append(chosen.assign(tokens_per_s_per_user=wanted, tokens_per_s_per_chip=table.max(axis=0)))
+    return tables
 
 
 def _at(wanted: NDArray, user: NDArray, chip: NDArray) -> NDArray:
-    """Throughput at a user's rate, between batches; 0 beyond the fastest, beyond the slowest that of the largest."""
-    fits = np.isfinite(user)
-    if not fits.any():
-        return np.zeros_like(wanted)
-    slow, most = user[fits][::-1], chip[fits][::-1]
-    return np.interp(wanted, slow, most, left=most[0], right=0.0)
+    """Throughput at a user's rates, on a last axis in the place of that of batches, in between of which it is linear.
+
+    It is 0 beyond the fastest batch, and beyond the slowest that of the largest one that fits.
+    """
+    fits = np.isfinite(user).sum(axis=-1, keepdims=True)
+    faster = (user[..., None] >= wanted).sum(axis=-2)  # batches that are fast enough: the first ones
+    slow = np.clip(faster, 0, np.maximum(fits - 1, 0))
+    fast = np.maximum(slow - 1, 0)
+    x, y = ([np.take_along_axis(values, place, -1) for place in (slow, fast)] for values in (user, chip))
+    slope = np.divide(y[1] - y[0], x[1] - x[0], out=np.zeros_like(x[0]), where=x[1] > x[0])
+    between = np.where(faster < fits, slope * (wanted - x[0]) + y[0], y[0])
+    return np.where(faster > 0, between, 0.0)
 
 
 def ratios(
@@ -193,29 +207,42 @@ def ratios(
     """
     numbers("rates", rates), numbers("sizes", sizes), numbers("contexts", contexts, 1)
     lists = {"rules": rules, "sizes": sizes, "precisions": precisions, "contexts": contexts, "stacks": stacks}
-    rows = []
-    for rule, size, precision, context, stack in product(*(listed(*pair) for pair in lists.items())):
-        model = synthetic(size, rule, base)
-        small, large = (best(model, name, rates, context=context, precision=precision, stack=stack) for name in pair)
-        first, second = (found.tokens_per_s_per_chip.to_numpy() for found in (small, large))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = second / first
-        rows.append(
-            {
-                "rule": rule,
-                "total_params": size,
-                "precision": precision,
-                "context": context,
-                "software": stack,
-                "tokens_per_s_per_user": rates,
-                "small_tokens_per_s_per_chip": first,
-                "large_tokens_per_s_per_chip": second,
-                "ratio": ratio,
-                "small_placement": _words(small),
-                "large_placement": _words(large),
-            }
-        )
-    return tidy(rows)
+    given = [listed(*pair) for pair in lists.items()]
+    rules, sizes, precisions, contexts, stacks = given
+    found, specs = {}, [systems.system(name) for name in pair]
+    for rule, size, precision, stack in product(rules, sizes, precisions, stacks):
+        model, ask = synthetic(size, rule, base), {"precision": precision, "efficiencies": named_stack(stack)}
+        both = [_best(model, spec, np.asarray(rates), contexts, ask) for spec in specs]
+        found |= {(rule, size, precision, context, stack): two for context, *two in zip(contexts, *both, strict=True)}
+    return tidy(_compared(*case, rates, *found[case]) for case in product(*given))
+
+
+def _compared(
+    rule: str,
+    size: float,
+    precision: str,
+    context: float,
+    stack: str,
+    rates: Sequence[float],
+    small: pd.DataFrame,
+    large: pd.DataFrame,
+) -> dict[str, Any]:
+    first, second = (found.tokens_per_s_per_chip.to_numpy() for found in (small, large))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = second / first
+    return {
+        "rule": rule,
+        "total_params": size,
+        "precision": precision,
+        "context": context,
+        "software": stack,
+        "tokens_per_s_per_user": rates,
+        "small_tokens_per_s_per_chip": first,
+        "large_tokens_per_s_per_chip": second,
+        "ratio": ratio,
+        "small_placement": _words(small),
+        "large_placement": _words(large),
+    }
 
 
 def _words(chosen: pd.DataFrame) -> list[str]:
@@ -240,15 +267,14 @@ def verdicts(table: pd.DataFrame, threshold: float, enough_up_to: float, pays_fr
     """
     import pandas as pd
 
-    rows = []
-    for case, group in table.groupby(CASE, sort=False):
-        pays = group[group.ratio >= threshold].total_params
-        below, above = group[group.total_params <= enough_up_to].ratio, group[group.total_params >= pays_from].ratio
-        if (below >= threshold).any():
-            verdict = "earlier"
-        elif below.isna().any() or above.isna().all():
-            verdict = "no rate"
-        else:
-            verdict = "agrees" if (above.dropna() >= threshold).all() else "later"
-        rows.append((*case, pays.min(), verdict))
-    return pd.DataFrame(rows, columns=[*CASE, "pays_from_params", "verdict"])
+    cases, sizes = table[CASE].drop_duplicates(ignore_index=True), np.sort(table.total_params.unique())
+    ratio = np.full((len(cases), len(sizes)), np.nan)
+    place = table.groupby(CASE, sort=False).ngroup()
+    ratio[place, np.searchsorted(sizes, table.total_params)] = table.ratio
+    pays, known = ratio >= threshold, ~np.isnan(ratio)
+    below, above = sizes <= enough_up_to, sizes >= pays_from
+    unknown = ~known[:, below].all(axis=1) | ~known[:, above].any(axis=1)
+    holds = (pays | ~known)[:, above].all(axis=1)
+    verdict = np.select([pays[:, below].any(axis=1), unknown, holds], ["earlier", "no rate", "agrees"], "later")
+    first = np.where(pays.any(axis=1), sizes[pays.argmax(axis=1)], np.nan)
+    return pd.concat([cases, pd.DataFrame({"pays_from_params": first, "verdict": verdict})], axis="columns")

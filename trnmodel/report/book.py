@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import sys
@@ -12,10 +13,11 @@ import nbformat
 
 from trnmodel.report import chapter, leash
 from trnmodel.report.chapter import PACKAGE, ROOT, InputError, chapters, printable
-from trnmodel.report.execute import ChapterError, Outcome, clean, run
+from trnmodel.report.execute import ChapterError, Outcome, clean, inputs, run
 from trnmodel.report.folders import claimed, scratch, swap, temporary, write_whole
 
 BOOK = PACKAGE / "book" if (PACKAGE / "book").is_dir() else ROOT / "book"
+MARK = "made-from.txt"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 BROWSER_FLAGS = [
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
@@ -45,7 +47,8 @@ def write_reference_notebooks(out_dir: str | Path = "build", *, progress: bool =
 def build_book(out_dir: str | Path = "build", *, pdf: bool = False, progress: bool = True) -> Path:
     """Execute what changed, then build `out_dir/html` (and `trnmodel.pdf`); the path of the first page or of the PDF.
 
-    `{chapters}` in the book's `index.md` becomes the list of chapters. The old book stays until the new one is whole.
+    `{chapters}` in the book's `index.md` becomes the list of chapters. The old book stays until the new one is whole,
+    and after that while a mark in it says that every file of it is as made, and made from what it would be made from.
     """
     _require_book()
     browser = _browser() if pdf else None
@@ -53,13 +56,16 @@ def build_book(out_dir: str | Path = "build", *, pdf: bool = False, progress: bo
     with claimed(folder), claimed(folder / "notebooks"), scratch(folder) as own, temporary() as home:
         _require_places(folder)
         outcomes = run(chapters(), out_dir=folder / "notebooks", progress=progress)
-        source, built = own / "source", own / "html"
+        source, built, there = own / "source", own / "html", folder / "html"
         _assemble(source, outcomes)
         if browser:
             _sphinx("singlehtml", source, built, home)
             return _print(browser, built / "index.html", folder / "trnmodel.pdf", home)
+        if there.is_dir() and (there / MARK).is_file() and (there / MARK).read_text() == _mark(source, there):
+            return there / "index.html"
         _sphinx("html", source, built, home, "--fail-on-warning", "--keep-going")
-        return swap(built, folder / "html") / "index.html"
+        (built / MARK).write_text(_mark(source, built))
+        return swap(built, there) / "index.html"
 
 
 def build_page(notebook: Path) -> Path | None:
@@ -77,6 +83,20 @@ def build_page(notebook: Path) -> Path | None:
             shutil.copy2(path, source / ("index.ipynb" if path == notebook else path.name))
         _sphinx("html", source, built, home)
         return swap(built, target) / "index.html"
+
+
+def _mark(source: Path, built: Path) -> str:
+    """Hashes of what pages are made from (their text, and the package and the lock behind it) and of the pages."""
+    return f"{inputs()} {_tree(source)} {_tree(built)}\n"
+
+
+def _tree(folder: Path) -> str:
+    """Hash of names and bytes of all files in a folder, but for the mark."""
+    digest = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / MARK):
+        content = hashlib.sha256(path.read_bytes()).hexdigest()
+        digest.update(f"{path.relative_to(folder).as_posix()} {content}\n".encode())
+    return digest.hexdigest()
 
 
 def _require_places(folder: Path) -> None:

@@ -141,9 +141,9 @@ def run(
     """
     given = {slug: check_parameters(slug, parameters or {}) for slug in slugs}
     with folders.claimed(out_dir):
-        inputs = _inputs()
+        shared = inputs()
         jobs = [
-            _Job(slug, own, _digest(slug, own, inputs), Path(out_dir, f"{slug}.ipynb")) for slug, own in given.items()
+            _Job(slug, own, _digest(slug, own, shared), Path(out_dir, f"{slug}.ipynb")) for slug, own in given.items()
         ]
         before = {job.slug: _report_there(job.path) for job in jobs}
         stale = [job for job in jobs if (made := before[job.slug]) is None or made.digest != job.digest]
@@ -181,7 +181,7 @@ def _others(job: _Job, before: _Made | None) -> dict[str, object]:
     return {name: value for name, value in then.items() if name in now and now[name] != value}
 
 
-def _inputs() -> str:
+def inputs() -> str:
     """Hash of what all chapters are made from: package, data and lock (without a lock: what is installed)."""
     files = [path for path in PACKAGE.rglob("*.py") if not path.is_relative_to(chapter.CHAPTERS)]
     files += [path for path in (*DATA.rglob("*"), LOCK) if path.is_file() and "__pycache__" not in path.parts]

@@ -1,0 +1,28 @@
+"""What the documents say of the tree is so."""
+
+import re
+
+
+def named(text, pattern):
+    return set(re.findall(pattern, text))
+
+
+def test_every_data_file_has_a_line_in_the_readme(root):
+    table = named((root / "data" / "README.md").read_text(), r"`([\w./*-]+\.(?:csv|yaml|json))`")
+    files = {path.relative_to(root / "data").as_posix() for path in (root / "data").rglob("*") if path.is_file()}
+    files -= {"README.md"}
+    known = {path.relative_to(root / "data").as_posix() for name in table for path in (root / "data").glob(name)}
+    assert files == known
+    assert all(any((root / "data").glob(name)) for name in table)
+
+
+def test_every_file_that_the_architecture_names_is_there(root):
+    text = (root / "docs" / "architecture.md").read_text()
+    files = named(text, r"`((?:trnmodel|tests|data|docs)/[\w./*-]+\.\w+)`")
+    assert len(files) > 25
+    assert not [name for name in files if not any(root.glob(name))]
+
+
+def test_every_room_has_a_sentence(root):
+    rooms = {path.parent.name for path in (root / "trnmodel").glob("*/__init__.py")}
+    assert rooms == named((root / "docs" / "architecture.md").read_text(), r"(?m)^- \*\*(\w+)\*\*: ")
