@@ -80,7 +80,7 @@ def test_constants_of_the_catalog_are_those_of_the_fit(device, system):
         own = dict(zip(("alpha_s", "floor_s", "rate_share"), values, strict=True))
         return np.log(1 + errors(rows, system, **own))
 
-    most = [search.LARGEST, fitting.LARGEST, -math.log(shipped[2])]
+    most = [search.LARGEST, search.LARGEST, -math.log(shipped[2])]
     assert search.constants(logs, shipped, high=most) == pytest.approx(shipped, rel=2e-3)
     for name, value in zip(CONSTANTS, shipped, strict=True):
         low, high = chip.range(name)
