@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trnmodel.catalog import load, systems
+from trnmodel.evidence.rows import MEASURED, read_table
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MEASURED = load.DATA / "evidence" / "measured.csv"
 _TOTALS = ("peak_flop_per_s", "sparse_peak_flop_per_s", "hbm_bytes", "hbm_bytes_per_s")
 
 
@@ -69,7 +69,7 @@ def measured_share_of_peak() -> pd.DataFrame:
     """
     import pandas as pd
 
-    rows = pd.read_csv(MEASURED, dtype=str, keep_default_na=False)
+    rows = read_table(MEASURED)
     is_matmul = rows.workload.str.contains("matmul|GEMM") & ~rows.workload.str.contains("rmsnorm")
     rows = rows[rows.kind.str.startswith("kernel") & rows.metric.str.startswith("MFU") & is_matmul]
     share = rows.value.astype(float) / 100

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -11,13 +10,14 @@ import numpy as np
 
 from trnmodel.arguments import chosen, refuse
 from trnmodel.catalog import load
-from trnmodel.evidence.readings import Reading, machine, reading
+from trnmodel.evidence.questions import stored_bytes
+from trnmodel.evidence.readings import Reading, reading
 from trnmodel.evidence.rows import MEASURED, UnreadableRowError, read_rows
 from trnmodel.evidence.score import shipped
 from trnmodel.models.transformer import model as read_model
 from trnmodel.steps.assemble import FIRST_BUCKET
 from trnmodel.steps.deployment import Deployment
-from trnmodel.steps.inference import MemoryFit, memory_fit
+from trnmodel.steps.inference import memory_fit
 from trnmodel.steps.mapping import Mapping as Degrees
 
 if TYPE_CHECKING:
@@ -110,43 +110,24 @@ def in_mib(table: pd.DataFrame, rank: str) -> pd.DataFrame:
     return rows.assign(**mib)[["part", *mib, "error", "basis", "use"]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """One configuration that a source says ran."""
-
-    r: Reading
-
-    @property
-    def key(self) -> tuple:
-        return (self.r.model, self.r.where, self.r.mapping, self.batch, self.context, str(self.r.precision))
-
-    @property
-    def batch(self) -> float:
-        return max(self.r.batch, self.r.compiled_batch)
-
-    @property
-    def context(self) -> float:
-        return float(np.fmax(np.fmax(self.r.context, self.r.max_context), self.r.prompt))
-
-    def fit(self) -> MemoryFit:
-        ask = {"precision": self.r.precision, "efficiencies": self.r.stack or None}
-        return memory_fit(self.r.model, machine(self.r), self.r.degrees, batch=self.batch, context=self.context, **ask)
+def _size(r: Reading) -> tuple[float, float]:
+    """The most sequences and the longest context that a run needed room for."""
+    return max(r.batch, r.compiled_batch), float(np.fmax(np.fmax(r.context, r.max_context), r.prompt))
 
 
-def _runs() -> dict[tuple, _Run]:
-    """Configurations on Trainium and Inferentia that a model and a length are known for."""
-    found: dict[tuple, _Run] = {}
+def _runs() -> list[Reading]:
+    """Configurations on Trainium and Inferentia that a model and a length are known for, each once."""
+    found: dict[tuple, Reading] = {}
     for row in read_rows(MEASURED):
         if row["kind"] == FOOTPRINT:
             continue
         try:
-            run = _Run(reading(row))
-            is_neuron = run.r.where.startswith(("trn", "inf")) and run.r.stack != "ideal"
+            r = reading(row)
         except UnreadableRowError:
             continue
-        if is_neuron and run.context > 0:
-            found.setdefault(run.key, run)
-    return found
+        if r.model and r.where.startswith(("trn", "inf")) and r.stack != "ideal" and _size(r)[1] > 0:
+            found.setdefault((r.model, r.where, r.mapping, _size(r), str(r.precision)), r)
+    return list(found.values())
 
 
 def what_ran() -> pd.DataFrame:
@@ -159,27 +140,18 @@ def what_ran() -> pd.DataFrame:
     """
     import pandas as pd
 
-    rows = []
-    for run in _runs().values():
+    rows, names = [], ("total_bytes", "first_rank_total_bytes", "capacity_bytes")
+    for r in _runs():
+        batch, context = _size(r)
         try:
-            found = run.fit()
+            found = stored_bytes(r, batch, context)
         except ValueError:
             continue
-        sizes = [float(getattr(found, n)) for n in ("total_bytes", "first_rank_total_bytes", "capacity_bytes")]
-        verdict = FITS if sizes[1] <= sizes[2] else TIGHT if sizes[0] <= sizes[2] else TOO_LARGE
-        tp, _, _, lnc = run.r.mapping
-        rows.append(
-            {
-                "model": getattr(run.r.model, "id", run.r.model),
-                "system": run.r.where,
-                "tp": tp,
-                "lnc": lnc or np.nan,
-                "batch": run.batch,
-                "context": run.context,
-                **dict(zip(("total_bytes", "first_rank_total_bytes", "capacity_bytes"), sizes, strict=True)),
-                "verdict": verdict,
-            }
-        )
+        total, first, capacity = sizes = [float(getattr(found, name)) for name in names]
+        tp, _, _, lnc = r.mapping
+        line = {"model": r.model_id, "system": r.where, "tp": tp, "lnc": lnc or np.nan, "batch": batch}
+        line |= {"context": context, **dict(zip(names, sizes, strict=True))}
+        rows.append(line | {"verdict": FITS if first <= capacity else TIGHT if total <= capacity else TOO_LARGE})
     return pd.DataFrame(rows)
 
 

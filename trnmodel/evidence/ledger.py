@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PRINTED = load.DATA / "evidence" / "printed_workloads.csv"
-AGREES, DISAGREES, NOT_DERIVABLE, INPUT = "agrees", "disagrees", "not derivable", "input"
+AGREES, DISAGREES, NOT_DERIVABLE = "agrees", "disagrees", "not derivable"
 FORMATS: Mapping[str, str] = {"bf16": "bf16", "fp8_linear": "fp8", "mxfp8_linear": "mxfp8"}
 CACHES: Mapping[str, str] = {"bf16": "", "fp8": "-kvfp8"}
 CASE = re.compile(
@@ -48,7 +48,7 @@ class Printed(msgspec.Struct, frozen=True):
 def verdict(computed: float | None, printed: float, rel_tol: float = 0.0) -> str:
     """What a figure of somebody else's comes to: it agrees, to the unit where no tolerance is given, or it does not.
 
-    `None` stands for a question that no public call answers. What the calls were given is an `INPUT`: nobody's check.
+    `None` stands for a question that no public call answers.
 
     Examples
     --------

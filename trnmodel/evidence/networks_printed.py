@@ -5,10 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from trnmodel.catalog import load, systems
+from trnmodel.evidence.rows import MEASURED, read_table
 from trnmodel.fabric.scaleout import FIBRE, giga, tera
 from trnmodel.formulas import clos as network
-
-MEASURED = load.DATA / "evidence" / "measured.csv"
 
 
 class PrintedNetwork(msgspec.Struct, frozen=True):
@@ -89,7 +88,7 @@ def measured_share():
     """
     import pandas as pd
 
-    rows = pd.read_csv(MEASURED, dtype=str, keep_default_na=False)
+    rows = read_table(MEASURED)
     rows = rows[(rows.phase == "network p2p") & (rows.metric == "bandwidth")]
     found = []
     for row in rows.itertuples():

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -21,37 +22,24 @@ from trnmodel.steps.rank import site
 FITTED_UP = ("share", "bytes_per_s")
 
 
+def _asked(r: Reading, tune: Tune | None, longest: float) -> dict[str, Any]:
+    """What every step of a reading is asked with."""
+    where = {"model": r.model, "system": machine(r), "mapping": r.degrees, "precision": r.precision}
+    return where | {"efficiencies": stack_of(r, tune), "max_context": max(r.max_context, longest)}
+
+
 def _decode(r: Reading, tune: Tune | None, breakdown: bool = False) -> Step:
     if math.isnan(r.context):
         raise UnreadableRowError("no context: neither lengths nor a compiled length")
-    return decode_step(
-        r.model,
-        machine(r),
-        r.degrees,
-        batch=r.batch,
-        compiled_batch=r.compiled_batch,
-        context=r.context,
-        max_context=max(r.max_context, r.context),
-        precision=r.precision,
-        efficiencies=stack_of(r, tune),
-        breakdown=breakdown,
-    ).require_valid()
+    step = {"batch": r.batch, "compiled_batch": r.compiled_batch, "context": r.context, "breakdown": breakdown}
+    return decode_step(**_asked(r, tune, r.context), **step).require_valid()
 
 
 def _prefill(r: Reading, tune: Tune | None, batch: float = 1.0, breakdown: bool = False) -> Step:
     if math.isnan(r.prompt):
         raise UnreadableRowError("no input length, nor a compiled length")
-    return prefill(
-        r.model,
-        machine(r),
-        r.degrees,
-        batch=batch,
-        input_tokens=r.prompt,
-        max_context=max(r.max_context, r.prompt),
-        precision=r.precision,
-        efficiencies=stack_of(r, tune),
-        breakdown=breakdown,
-    ).require_valid()
+    step = {"batch": batch, "input_tokens": r.prompt, "breakdown": breakdown}
+    return prefill(**_asked(r, tune, r.prompt), **step).require_valid()
 
 
 def _step_s(r: Reading, tune: Tune | None) -> float:
@@ -101,18 +89,15 @@ def _total(r: Reading, tune: Tune | None) -> float:
     return r.batch * tokens / _run_s(r, tune)
 
 
+def stored_bytes(r: Reading, batch: float, context: float, tune: Tune | None = None) -> MemoryFit:
+    """What a rank of a reading stores, by kind."""
+    ask = {"precision": r.precision, "efficiencies": stack_of(r, tune)}
+    return memory_fit(r.model, machine(r), r.degrees, batch=batch, context=context, **ask)
+
+
 def _memory(kind: str) -> Callable[[Reading, Tune | None], float]:
     def stored(r: Reading, tune: Tune | None) -> float:
-        fit: MemoryFit = memory_fit(
-            r.model,
-            machine(r),
-            r.degrees,
-            batch=r.batch,
-            context=r.max_context,
-            precision=r.precision,
-            efficiencies=stack_of(r, tune),
-        )
-        return float(getattr(fit, kind))
+        return float(getattr(stored_bytes(r, r.batch, r.max_context, tune), kind))
 
     return stored
 

@@ -60,11 +60,7 @@ KINDS = {
     "alltoall": "all_to_all",
     "alltoallv": "all_to_all",
     "permute": "p2p",
-    "all-reduce": "all_reduce",
-    "all-gather": "all_gather",
-    "reduce-scatter": "reduce_scatter",
-    "all-to-all": "all_to_all",
-}
+}  # names that nccom-test prints
 BINARY = {"message_kib": KIB, "message_mib": MIB, "message_gib": GIB}
 # arguments of a rule that say how a row is read; the others are arguments of the call that answers
 READ = ("stack", "batch", "context", "prompt", "percentile", "rounding", "unit", "replicas", "precision", "model")
@@ -278,7 +274,8 @@ def asked(arguments: Mapping[str, str]) -> tuple[tuple[str, float | str], ...]:
     for name in BINARY.keys() & found.keys():
         found["message_bytes"] = found.pop(name) * BINARY[name]
     if "kind" in found:
-        found["kind"] = KINDS.get(str(found["kind"]).lower(), str(found["kind"]).lower())
+        kind = str(found["kind"]).lower().replace("-", "_")
+        found["kind"] = KINDS.get(kind, kind)
     return tuple(sorted(found.items()))
 
 

@@ -12,14 +12,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from trnmodel.catalog.load import DATA, DataError, read_csv
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 MATCHED = ("kind", "source", "date", "instance", "workload", "phase", "precision", "metric", "shape", "note")
 ASIDE, PLAIN = "set-aside", "as asked"
@@ -132,33 +128,8 @@ def decide(row: Mapping[str, str], of: Sequence[Ready] | None = None) -> Decisio
     return Decision(question, arguments, kept, weight, "" if kept else reason, names)
 
 
-def idle(rows: Iterable[Mapping[str, str]], of: Sequence[Ready] | None = None) -> list[str]:
-    """Names of the rules that match none of the rows."""
-    used = {one.rule.rule for row in rows for one, _ in matched(row, of)}
-    return [one.rule.rule for one in (rules() if of is None else of) if one.rule.rule not in used]
-
-
 def check(rows: Iterable[Mapping[str, str]], of: Sequence[Ready] | None = None) -> None:
-    """Refuse rules that match nothing: a rule is about rows that exist."""
-    if names := idle(rows, of):
-        raise DataError(f"rules.csv: rules {names} match no row of data/evidence")
-
-
-def uses(rows: Iterable[Mapping[str, str]]) -> pd.DataFrame:
-    """What each row is used for, or why it is not, and the rules that say so.
-
-    Returns
-    -------
-    table : pandas.DataFrame
-        id, kind, question, use, reason (one of the two), weight, rules (in order; the last one that fills a cell has
-        the say), arguments. [-]
-    """
-    import pandas as pd
-
-    lines = []
-    for row in rows:
-        d = decide(row)
-        arguments = " ".join(f"{name}={value}" for name, value in d.arguments.items())
-        line = {"id": row["id"], "kind": row["kind"], "question": d.question, "use": d.use, "reason": d.reason}
-        lines.append(line | {"weight": d.weight, "rules": " > ".join(d.rules), "arguments": arguments})
-    return pd.DataFrame(lines)
+    """Refuse rules that match none of the rows: a rule is about rows that exist."""
+    used = {one.rule.rule for row in rows for one, _ in matched(row, of)}
+    if idle := [one.rule.rule for one in (rules() if of is None else of) if one.rule.rule not in used]:
+        raise DataError(f"rules.csv: rules {idle} match no row of data/evidence")
