@@ -67,18 +67,24 @@ def candidates(kind: str, e: Efficiencies | None = None, algorithm: str = "best"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Wire:
-    """A group on the tiers of a fabric with its algorithms: lines by their start-up and time a byte, then curves."""
+    """A group on the tiers of a fabric with its algorithms: lines by their start-up and time a byte, then curves.
+
+    `least` are the lines that no other line stays below everywhere.
+    """
 
     group: Group
     names: tuple[str, ...]
     start_s: NDArray
     s_per_byte: NDArray
     curved: tuple[Algorithm, ...]
+    least: tuple[tuple[float, float], ...]
 
     def times_s(self, kind: str, message_bytes: NDArray) -> NDArray:
         """Time by the fastest algorithm that can run; NaN where none can. [s]"""
-        m = np.asarray(message_bytes)[..., None]
-        best = np.fmin.reduce(self.start_s + self.s_per_byte * m, axis=-1, initial=np.nan)
+        (start, slope), *others = self.least
+        best = start + slope * message_bytes
+        for start, slope in others:
+            best = np.fmin(best, start + slope * message_bytes)
         for algorithm in self.curved:
             best = np.fmin(best, algorithm(kind, message_bytes, self.group))
         return best
@@ -114,7 +120,15 @@ def _wire(asked: Asked) -> Wire:
         np.array([float(algorithm(asked.kind, np.asarray(size), group)) for algorithm in straight.values()])
         for size in (0.0, FAR_BYTES)
     )
-    return Wire(group, (*straight, *curved), start, (far - start) / FAR_BYTES, tuple(curved.values()))
+    slope = (far - start) / FAR_BYTES
+    return Wire(group, (*straight, *curved), start, slope, tuple(curved.values()), _least(start, slope))
+
+
+def _least(start_s: NDArray, s_per_byte: NDArray) -> tuple[tuple[float, float], ...]:
+    """The lines that no other stays below everywhere; one that is NaN where no algorithm can run."""
+    lines = {pair for pair in zip(start_s.tolist(), s_per_byte.tolist(), strict=True) if not np.isnan(pair).any()}
+    kept = [a for a in lines if not any(b != a and b[0] <= a[0] and b[1] <= a[1] for b in lines)]
+    return tuple(sorted(kept)) or ((np.nan, np.nan),)
 
 
 def own_alpha_s(e: Efficiencies | None, where: System | Chip) -> float | None:
@@ -128,33 +142,44 @@ def times_s(
     kind: str,
     message_bytes: NDArray,
     where: System | Chip,
-    ranks: NDArray,
-    stride: NDArray,
+    ranks: Numeric,
+    stride: Numeric,
     lnc: int,
     e: Efficiencies | None,
+    index: NDArray | None = None,
 ) -> NDArray:
     """Time of one message in a group by the fastest algorithm of a stack; one rank takes none. [s]
 
-    Groups of different sizes are few, however many points there are: each is placed on its tiers once.
+    Groups of different sizes are few, however many points there are: each is placed on its tiers once. Where `index`
+    is given, it says which of the groups each message goes to.
     """
     fabric, stack = Same(where), Same(e)
 
-    def one(n: float, step: float, m: NDArray) -> NDArray:
-        if n <= 1:
-            return np.zeros(np.shape(m))
-        return _wire(Asked(fabric, kind, "best", n, step, lnc, stack)).times_s(kind, m)
+    def group(n: float, step: float) -> Wire:
+        return _wire(Asked(fabric, kind, "best", n, step, lnc, stack))
 
     if np.ndim(ranks) == 0 and np.ndim(stride) == 0:
-        return one(float(ranks), float(stride), message_bytes)
-    ranks, stride = np.broadcast_arrays(ranks, stride)
-    shape = np.broadcast_shapes(ranks.shape, np.shape(message_bytes))
-    pairs, index = np.unique(np.stack([ranks.ravel(), stride.ravel()]), axis=1, return_inverse=True)
-    index = np.broadcast_to(index.reshape(ranks.shape), shape)
-    sizes, found = np.broadcast_to(message_bytes, shape), np.empty(shape)
-    for number, (n, step) in enumerate(pairs.T):
-        here = index == number
-        found[here] = one(float(n), float(step), sizes[here])
-    return found
+        return group(float(ranks), float(stride)).times_s(kind, message_bytes) if ranks > 1 else 0.0 * message_bytes
+    every, steps = np.broadcast_arrays(ranks, stride)
+    places: dict[tuple[float, float], int] = {}
+    number = [places.setdefault(pair, len(places)) for pair in zip(every.flat, steps.flat, strict=True)]
+    which = np.reshape(number, every.shape)
+    wires = [group(*pair) if pair[0] > 1 else None for pair in places]
+    return _spread_s(kind, wires, which if index is None else which[index], message_bytes)
+
+
+def _spread_s(kind: str, wires: list[Wire | None], which: NDArray, message_bytes: NDArray) -> NDArray:
+    """Times of messages of which each goes to one of some groups; a group of one rank has no wire."""
+    lines = [wire.least if wire else ((0.0, 0.0),) for wire in wires]
+    best = np.full(np.broadcast_shapes(which.shape, np.shape(message_bytes)), np.nan)
+    for turn in range(max(map(len, lines))):
+        start, slope = np.array([own[min(turn, len(own) - 1)] for own in lines]).T
+        np.fmin(best, start[which] + slope[which] * message_bytes, out=best)
+    for number, wire in enumerate(wires):
+        if wire and wire.curved:
+            here = np.broadcast_to(which == number, best.shape)
+            best[here] = wire.times_s(kind, np.broadcast_to(message_bytes, best.shape)[here])
+    return best
 
 
 def collective(

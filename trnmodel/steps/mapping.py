@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trnmodel.arguments import choice, integer, numbers, refuse, together
 from trnmodel.catalog.specs import Precision
+from trnmodel.formulas.neuroncore import tile_count
+from trnmodel.formulas.step import fullest_share, kv_heads_per_rank
 from trnmodel.models.terms import Cut, Term
 from trnmodel.models.transformer import Transformer
 
 Numeric = ArrayLike
-KvHeadPolicy = Literal["even", "replicate", "multi-head"]
 DEGREES = ("tp", "pp", "dp", "ep", "cp")
-KV_POLICIES = ("even", "replicate", "multi-head")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,10 +55,10 @@ class Mapping:
             object.__setattr__(self, "lnc", integer("lnc", self.lnc))
 
     @property
-    def key(self) -> tuple[tuple[float, ...], tuple[str, ...]] | None:
-        """Degrees and placement as a key of a cache; None where a degree is an array."""
-        degrees = [getattr(self, name) for name in DEGREES]
-        return None if any(d.ndim for d in degrees) else (tuple(map(float, degrees)), self.placement)
+    def key(self) -> tuple[tuple[float, ...], int | None, tuple[str, ...]] | None:
+        """What tells it from others, as a key of a cache; None where a degree is an array."""
+        degrees = self.tp, self.pp, self.dp, self.ep, self.cp
+        return None if any(d.ndim for d in degrees) else (tuple(map(float, degrees)), self.lnc, self.placement)
 
     @property
     def replica_ranks(self) -> NDArray:
@@ -78,32 +78,9 @@ class Mapping:
         return stride, stride * getattr(self, name)
 
 
-def kv_heads_per_rank(heads: Numeric, kv_heads: Numeric, tp: Numeric, policy: str) -> NDArray:
-    """KV heads that one of `tp` ranks stores.
-
-    "replicate": all ranks alike where tp divides the KV heads, one head a rank where tp is a multiple of them, else the
-    model is turned into multi-head attention with as many KV heads as padded query heads. "multi-head" turns it so
-    wherever tp does not divide the KV heads (older software). "even" cuts without waste, even through a head.
-
-    Examples
-    --------
-    >>> [float(kv_heads_per_rank(64, 8, tp, "replicate")) for tp in (4, 8, 24, 32, 12)]
-    [2.0, 1.0, 1.0, 1.0, 6.0]
-    >>> [float(kv_heads_per_rank(64, 8, tp, "multi-head")) for tp in (8, 32)]
-    [1.0, 2.0]
-    """
-    choice("kv_head_policy", policy, KV_POLICIES)
-    heads, kv_heads, tp = (np.asarray(value, dtype=float) for value in (heads, kv_heads, tp))
-    if policy == "even":
-        return kv_heads / tp
-    divided = np.ceil(kv_heads / tp)
-    copied = divided if policy == "replicate" else np.ceil(heads / tp)
-    return np.where(kv_heads % tp == 0, divided, np.where(tp % kv_heads == 0, copied, np.ceil(heads / tp)))
-
-
 def _held(whole: Numeric, ranks: Numeric, policy: str) -> NDArray:
     """Share of `whole` units that the fullest of `ranks` holds; "even" cuts through units."""
-    return 1 / np.asarray(ranks) if policy == "even" else np.ceil(np.divide(whole, ranks)) / whole
+    return 1 / np.asarray(ranks) if policy == "even" else fullest_share(whole, ranks)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,10 +94,12 @@ class Held:
     cached: NDArray
 
 
-def _padding(cut: Cut, tp: NDArray, tile: float) -> NDArray:
+def _padding(cut: Cut, tp: NDArray, tile: Numeric) -> NDArray:
     """Columns that a matrix engine of `tile` columns works on over those that an expert's shard has."""
+    if not cut.inner or not np.any(tile):
+        return np.ones_like(tp)
     width = cut.inner / tp
-    return np.ceil(width / tile) * tile / width if cut.inner and tile else np.ones_like(tp)
+    return np.where(np.equal(tile, 0), 1.0, tile_count(width, np.maximum(tile, 1)) * tile / width)
 
 
 def _cached(cut: Cut, tp: NDArray, policy: str) -> NDArray:
@@ -130,7 +109,7 @@ def _cached(cut: Cut, tp: NDArray, policy: str) -> NDArray:
     return 1 / tp if policy == "even" else np.ones_like(tp)
 
 
-def hold(term: Term, mapping: Mapping, policy: str = "even", tile: float = 0.0) -> Held:
+def hold(term: Term, mapping: Mapping, policy: str = "even", tile: Numeric = 0.0) -> Held:
     """What a rank has of a term that is cut over `tp` and `ep` ranks, layers over `pp`.
 
     Work and traffic are those of a whole pass through all stages; stored is what the fullest stage holds. A part that
@@ -155,12 +134,7 @@ def hold(term: Term, mapping: Mapping, policy: str = "even", tile: float = 0.0) 
 
 
 def shard(
-    model: Transformer, mapping: Mapping, precision: Precision, phase: str, policy: str, tile: float = 0.0
+    model: Transformer, mapping: Mapping, precision: Precision, phase: str, policy: str, tile: Numeric = 0.0
 ) -> tuple[Held, ...]:
     """What the fullest rank has of a model, alike terms summed."""
     return tuple(hold(term, mapping, policy, tile) for term in model.summed_terms(precision, phase))
-
-
-def stored_share(layers: int, pp: NDArray) -> NDArray:
-    """Share of the layers in the fullest stage of a pipeline."""
-    return np.ceil(layers / pp) / layers
