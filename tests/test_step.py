@@ -41,12 +41,12 @@ def test_who_sees_what():
     assert step.kept_tokens(context, 0, "cross").tolist() == context.tolist()
 
 
-@given(seconds, seconds, seconds, seconds, share, share)
-def test_a_device_takes_between_its_roofline_and_the_sum(linear, weights, attend, cache, overlap, phase):
-    time = step.device_s(linear, weights, attend, cache, overlap, phase)
-    assert max(linear + attend, weights + cache) * (1 - 1e-12) <= time
-    assert time <= (linear + weights + attend + cache) * (1 + 1e-12)
-    assert step.overlapped_s(linear, weights, 0.0) == pytest.approx(linear + weights)
+@given(seconds, seconds, share, share)
+def test_overlap_lies_between_the_longer_and_the_sum(first, second, overlap, phase):
+    time = step.overlapped_s(first, second, overlap)
+    assert max(first, second) <= time <= (first + second) * (1 + 1e-12)
+    assert step.overlapped_s(first, second, 0.0) == pytest.approx(first + second)
+    assert step.phased_s(first, second, phase) == pytest.approx(phase * first + (1 - phase) * second)
 
 
 def test_rows_and_bytes():

@@ -165,19 +165,24 @@ def times_s(
     number = [places.setdefault(pair, len(places)) for pair in zip(every.flat, steps.flat, strict=True)]
     which = np.reshape(number, every.shape)
     wires = [group(*pair) if pair[0] > 1 else None for pair in places]
-    return _spread_s(kind, wires, which if index is None else which[index], message_bytes)
+    return _spread_s(kind, wires, which, message_bytes, index)
 
 
-def _spread_s(kind: str, wires: list[Wire | None], which: NDArray, message_bytes: NDArray) -> NDArray:
+def _spread_s(
+    kind: str, wires: list[Wire | None], which: NDArray, message_bytes: NDArray, index: NDArray | None
+) -> NDArray:
     """Times of messages of which each goes to one of some groups; a group of one rank has no wire."""
-    lines = [wire.least if wire else ((0.0, 0.0),) for wire in wires]
-    best = np.full(np.broadcast_shapes(which.shape, np.shape(message_bytes)), np.nan)
+
+    def each(values: NDArray) -> NDArray:
+        return values[which] if index is None else values[which].take(index, mode="clip")
+
+    lines, best = [wire.least if wire else ((0.0, 0.0),) for wire in wires], np.nan
     for turn in range(max(map(len, lines))):
         start, slope = np.array([own[min(turn, len(own) - 1)] for own in lines]).T
-        np.fmin(best, start[which] + slope[which] * message_bytes, out=best)
+        best = np.fmin(best, each(start) + each(slope) * message_bytes)
     for number, wire in enumerate(wires):
         if wire and wire.curved:
-            here = np.broadcast_to(which == number, best.shape)
+            here = np.broadcast_to(each(np.arange(len(wires)) == number), best.shape)
             best[here] = wire.times_s(kind, np.broadcast_to(message_bytes, best.shape)[here])
     return best
 

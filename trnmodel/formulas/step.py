@@ -295,55 +295,31 @@ def buffer_bytes(rows: Numeric, elements: Numeric, element_bytes: Numeric) -> ND
     return np.multiply(rows, elements) * element_bytes
 
 
-def device_s(
-    linear_s: Numeric,
-    weights_s: Numeric,
-    attend_s: Numeric,
-    cache_s: Numeric,
-    overlap: Numeric,
-    phase_overlap: Numeric,
-) -> NDArray:
-    r"""Time of a rank's own work: linear layers against weights, attention against the cache.
+def phased_s(joined_s: Numeric, apart_s: Numeric, phase_overlap: Numeric) -> NDArray:
+    r"""Time of a rank's own work, of which attention and linear layers hide each other's traffic in part.
 
-    .. math:: t = p\, o(t_c + t_s,\, t_w + t_{kv}) + (1 - p)\,\bigl[o(t_c, t_w) + o(t_s, t_{kv})\bigr], \quad
-       o(a, b) = \max(a, b) + (1 - o) \min(a, b)
+    .. math:: t = p\,t_1 + (1 - p)\,t_2
 
     Parameters
     ----------
-    linear_s : numeric
-        Work of the matrices, t_c. [s]
-    weights_s : numeric
-        Their weights, t_w. [s]
-    attend_s : numeric
-        Work of attention, t_s. [s]
-    cache_s : numeric
-        The cache, t_kv. [s]
-    overlap : numeric
-        Share of the shorter of compute and memory that hides behind the longer, o. [-]
+    joined_s : numeric
+        Time where attention's traffic hides behind linear layers and the other way round, t1. [s]
+    apart_s : numeric
+        Time of linear layers and then of attention, each with its own traffic, t2. [s]
     phase_overlap : numeric
-        1 where attention's traffic hides behind linear layers and the other way round, 0 where each waits, p. [-]
+        Share of the step that is joined, p. [-]
 
     Returns
     -------
     time_s : numeric
         Time, t. [s]
 
-    Notes
-    -----
-    Limits: o = p = 1 gives the roofline of the whole step.
-
-    References
-    ----------
-    .. [1] S. Williams, A. Waterman, D. Patterson, Roofline, CACM 52(4), 2009, sec. 3.
-
     Examples
     --------
-    >>> float(device_s(3.0, 1.0, 1.0, 2.0, 1.0, 1.0)), float(device_s(3.0, 1.0, 1.0, 2.0, 1.0, 0.0))
-    (4.0, 5.0)
+    >>> float(phased_s(4.0, 5.0, 0.25))
+    4.75
     """
-    apart = overlapped_s(linear_s, weights_s, overlap) + overlapped_s(attend_s, cache_s, overlap)
-    joined = overlapped_s(np.add(linear_s, attend_s), np.add(weights_s, cache_s), overlap)
-    return joined * phase_overlap + apart * np.subtract(1, phase_overlap)
+    return joined_s * np.asarray(phase_overlap) + apart_s * np.subtract(1, phase_overlap)
 
 
 def overlapped_s(first_s: Numeric, second_s: Numeric, overlap: Numeric) -> NDArray:
@@ -367,7 +343,11 @@ def overlapped_s(first_s: Numeric, second_s: Numeric, overlap: Numeric) -> NDArr
 
     Notes
     -----
-    Limits: o = 1 gives the longer, o = 0 the sum.
+    Limits: o = 1 gives the longer, the roofline; o = 0 the sum.
+
+    References
+    ----------
+    .. [1] S. Williams, A. Waterman, D. Patterson, Roofline, CACM 52(4), 2009, sec. 3.
 
     Examples
     --------

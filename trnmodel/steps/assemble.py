@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from collections.abc import Mapping as Lines
 from typing import NamedTuple
 
@@ -160,10 +160,10 @@ def _attention_load(b: Burden, s: Setting, ask: Ask) -> Load:
     flop, moved = b.pair_flop * seen.pairs, b.cached_bytes * seen.cached_tokens
     attend_s = flop / r.pair_flop_per_s
     if s.waits_for_softmax:
-        lanes, cycle = s.at.rows_side_by_side, s.e.softmax_cycle_per_element * b.layers
+        cycle = s.e.softmax_cycle_per_element * b.layers
         rows = ask.rows * b.attention.heads * b.head_share
-        cycles = neuroncore.lane_cycles(rows, seen.keys, lanes, lanes, cycle, np.inf, 0.0, 0.0)
-        attend_s = np.maximum(attend_s, cycles / s.at.vector_clock_hz)
+        cycles = neuroncore.lane_cycles(rows, seen.keys, r.lanes, r.lanes, cycle, np.inf, 0.0, 0.0)
+        attend_s = np.maximum(attend_s, cycles / r.vector_hz)
     return Load(0.0, 0.0, attend_s, moved / r.cache_bytes_per_s, flop, moved)
 
 
@@ -186,25 +186,36 @@ def load(b: Burden, s: Setting, ask: Ask) -> Load:
     return Load(linear_s, weights_s, 0.0, state / r.cache_bytes_per_s, flop, moved + state)
 
 
+def total(parts: Iterable[Numeric]) -> NDArray:
+    """The sum of some parts, without those that are nothing."""
+    whole = None
+    for part in parts:
+        if type(part) is not float or part:
+            whole = part if whole is None else whole + part
+    return np.float64(0.0) if whole is None else whole
+
+
 def assemble(s: Setting, ask: Ask, overlaps: tuple[Numeric, Numeric]) -> dict[str, NDArray]:
     """Resource times of a step, and the step time between its bounds."""
     inner, outer = overlaps
     loads = [load(b, s, ask) for b in s.burdens]
-    linear_s, weights_s, attend_s, cache_s, flop, moved = map(sum, zip(*loads, strict=True))
-    gathered = sum(moved_bytes for moved_bytes, _ in ask.spent.values())
-    weights_s, moved = weights_s + gathered / s.rates.weight_bytes_per_s, moved + gathered
-    overhead = np.asarray(sum(seconds for _, seconds in ask.spent.values()))[()]
-    network = sum(message_s(s, message) for message in messages(s, ask.rows, ask.logits, ask.imbalance))
-    device_s = step.device_s(linear_s, weights_s, attend_s, cache_s, inner, s.e.phase_overlap)
+    linear_s, weights_s, attend_s, cache_s, flop, moved = map(total, zip(*loads, strict=True))
+    gathered, overhead = map(total, zip(*ask.spent.values(), strict=True))
+    weights_s, moved = total((weights_s, gathered / s.rates.weight_bytes_per_s)), total((moved, gathered))
+    network = total([message_s(s, message) for message in messages(s, ask.rows, ask.logits, ask.imbalance)])
     compute, resident = linear_s + attend_s, weights_s + cache_s
+    device_s = step.overlapped_s(compute, resident, inner)
+    if s.phases_wait:
+        apart_s = step.overlapped_s(linear_s, weights_s, inner) + step.overlapped_s(attend_s, cache_s, inner)
+        device_s = step.phased_s(device_s, apart_s, s.e.phase_overlap)
     return {
         "time_s": step.overlapped_s(device_s, network, outer) + overhead,
         "compute_s": compute,
         "memory_s": resident,
-        "network_s": np.asarray(network)[()],
+        "network_s": network,
         "overhead_s": overhead,
         "lower_s": np.maximum(np.maximum(compute, resident), network) + overhead,
-        "upper_s": compute + resident + network + overhead,
+        "upper_s": compute + resident + (network + overhead),
         "work_flop_per_rank": flop,
         "moved_bytes_per_rank": moved,
     }

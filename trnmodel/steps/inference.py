@@ -28,6 +28,7 @@ from trnmodel.steps.assemble import (
     decode_ask,
     prefill_ask,
     stored_kinds,
+    total,
 )
 from trnmodel.steps.assemble import (
     breakdown as lines_of,
@@ -192,7 +193,7 @@ def _decoded(expert_read: str | None, s: Setting, given: Arrays) -> Asked:
     ask = decode_ask(s, runs, compiled, given["new_tokens"], expert_read, given["expert_imbalance"])
     longest = np.maximum(compiled, given["max_context"]) if "max_context" in given else compiled
     stored = stored_kinds(s, runs, longest, runs * given["new_tokens"])
-    return compiled, ask, sum(stored.values()), np.float64(1)
+    return compiled, ask, total(stored.values()), np.float64(1)
 
 
 def _prefilled(s: Setting, given: Arrays) -> Asked:
@@ -200,7 +201,7 @@ def _prefilled(s: Setting, given: Arrays) -> Asked:
     batch, past = given["batch"], given["past"]
     compiled = bucket(given["tokens"], s.e.prompt_bucket, given.get("max_context"))
     ask = prefill_ask(s, batch, compiled, past, given["expert_imbalance"])
-    return compiled, ask, sum(stored_kinds(s, batch, compiled + past, batch * compiled).values()), given["tokens"]
+    return compiled, ask, total(stored_kinds(s, batch, compiled + past, batch * compiled).values()), given["tokens"]
 
 
 def decode_step(
@@ -396,15 +397,15 @@ def memory_fit(
         batch=batch,
         context=context,
         capacity_bytes=np.asarray(s.hbm_bytes),
-        **in_pieces(_fit, s, given),
+        **in_pieces(_fit, s.storing, given),
     )
 
 
 def _fit(s: Setting, given: Arrays) -> Answer:
     """Stored bytes by kind, and whether they fit; a point that does not fit keeps them."""
     kinds = stored_kinds(s, given["batch"], given["context"], given.get("prompt_tokens", given["context"]))
-    total = sum(kinds.values())
-    first = total + s.e.first_rank_bytes
+    whole = total(kinds.values())
+    first = whole + s.e.first_rank_bytes
     mask = s.impossible | np.isnan(s.hbm_bytes) * UNKNOWN
-    mask = mask | (total > s.hbm_bytes) * TOO_LARGE | (first > s.hbm_bytes) * FIRST_TOO_LARGE
-    return Answer({}, {**kinds, "total_bytes": total, "first_rank_total_bytes": first, "reason_mask": mask})
+    mask = mask | (whole > s.hbm_bytes) * TOO_LARGE | (first > s.hbm_bytes) * FIRST_TOO_LARGE
+    return Answer({}, {**kinds, "total_bytes": whole, "first_rank_total_bytes": first, "reason_mask": mask})

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,10 @@ from trnmodel.formulas.neuroncore import tile_count
 from trnmodel.formulas.step import fullest_share, kv_heads_per_rank
 from trnmodel.models.terms import Cut, Term
 from trnmodel.models.transformer import Transformer
+from trnmodel.steps.numbering import numbered
 
 Numeric = ArrayLike
+Key = tuple[tuple[float, ...], int | None, tuple[str, ...]]
 DEGREES = ("tp", "pp", "dp", "ep", "cp")
 
 
@@ -25,7 +28,7 @@ class Mapping:
 
     A rank is one logical NeuronCore of `lnc` physical ones, or one GPU. Degrees multiply to ranks. `dp` makes replicas.
     Inside a replica `ep` ranks share out experts, and sequences between them; `cp` cuts a sequence; `tp` cuts heads,
-    columns, experts and the vocabulary; `pp` cuts the layers.
+    columns, experts and the vocabulary; `pp` cuts the layers. `key` tells mappings of scalar degrees apart.
 
     Examples
     --------
@@ -41,10 +44,14 @@ class Mapping:
     cp: Any = 1
     lnc: int | None = None
     placement: tuple[str, ...] = ("tp", "cp", "ep", "pp", "dp")
+    key: Key | None = field(init=False, repr=False)
+    _different: tuple[Mapping, NDArray] | None = field(init=False, repr=False, default=None)
 
     def __post_init__(self) -> None:
         for name in DEGREES:
-            object.__setattr__(self, name, numbers(name, getattr(self, name), 1, whole=True))
+            degree = np.array(numbers(name, getattr(self, name), 1, whole=True))
+            degree.setflags(write=False)
+            object.__setattr__(self, name, degree)
         together(**{name: getattr(self, name) for name in DEGREES})
         order = self.placement
         words = isinstance(order, tuple | list) and all(isinstance(name, str) for name in order)
@@ -53,12 +60,24 @@ class Mapping:
         object.__setattr__(self, "placement", tuple(order))
         if self.lnc is not None:
             object.__setattr__(self, "lnc", integer("lnc", self.lnc))
+        degrees = tuple(float(x) for x in (self.tp, self.pp, self.dp, self.ep, self.cp) if not x.ndim)
+        key = (degrees, self.lnc, self.placement) if len(degrees) == len(DEGREES) else None
+        object.__setattr__(self, "key", key)
 
     @property
-    def key(self) -> tuple[tuple[float, ...], int | None, tuple[str, ...]] | None:
-        """What tells it from others, as a key of a cache; None where a degree is an array."""
-        degrees = self.tp, self.pp, self.dp, self.ep, self.cp
-        return None if any(d.ndim for d in degrees) else (tuple(map(float, degrees)), self.lnc, self.placement)
+    def size(self) -> int:
+        """Mappings that its arrays make."""
+        return math.prod(np.broadcast_shapes(*(getattr(self, name).shape for name in DEGREES)))
+
+    @property
+    def different(self) -> tuple[Mapping, NDArray]:
+        """Each combination of degrees once, and which of them each place has; found once."""
+        if self._different is None:
+            degrees = np.broadcast_arrays(*(getattr(self, name) for name in DEGREES))
+            number, first = numbered(degrees)
+            each = {name: x.flat[first] for name, x in zip(DEGREES, degrees, strict=True)}
+            object.__setattr__(self, "_different", (replace(self, **each), number))
+        return self._different
 
     @property
     def replica_ranks(self) -> NDArray:

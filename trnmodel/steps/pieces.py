@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -26,8 +27,9 @@ class Answer(NamedTuple):
 def in_pieces(work: Callable[[Setting, Arrays], Answer], s: Setting, given: Arrays) -> Arrays:
     """What `work` finds for all points, NaN for those that cannot exist, a piece of the longest axis at a time."""
     degrees = s.degrees if s.index is None else (s.index,)
-    shape = np.broadcast_shapes(*map(np.shape, degrees), *(x.shape for x in given.values()))
-    points = int(np.prod(shape)) if shape else 1
+    shapes = {x.shape for x in (*degrees, *given.values())}
+    shape = np.broadcast_shapes(*shapes) if len(shapes) > 1 else shapes.pop()
+    points = math.prod(shape)
     if points <= POINTS or varied(s.system) or varied(s.e):
         answer = work(s.everywhere, given)
         mask = answer.kept["reason_mask"]

@@ -29,8 +29,6 @@ from trnmodel.steps.mapping import DEGREES, Held, Mapping, hold, shard
 from trnmodel.steps.rank import Site, site
 
 Numeric = ArrayLike
-TABLE = 2**20  # numbers up to it are told apart by a table
-BLOCK = 2**16  # numbers that are looked up at once
 FEW = 4096  # arrays of more degrees are resolved once for each that differs
 
 
@@ -70,9 +68,9 @@ def burden(h: Held) -> Burden:
     """A term times a rank's shares of it; what the term has not stays one zero."""
     t = h.term
     shared = {
-        **{name: h.work for name in ("row_flop", "logit_flop", "pair_flop")},
-        **{name: h.read for name in ("read_bytes", "row_bytes")},
-        **{name: h.cached for name in ("cached_bytes", "state_bytes")},
+        **dict.fromkeys(("row_flop", "logit_flop", "pair_flop"), h.work),
+        **dict.fromkeys(("read_bytes", "row_bytes"), h.read),
+        **dict.fromkeys(("cached_bytes", "state_bytes"), h.cached),
     }
     numbers = (getattr(t, name) * share if getattr(t, name) else 0.0 for name, share in shared.items())
     shares = (h.work, h.cached) if t.attention else (0.0, 0.0)
@@ -95,12 +93,17 @@ def _summed(found: Iterable[Burden]) -> tuple[Burden, ...]:
 
 
 class Rates(NamedTuple):
-    """What a rank does in a second: FLOP of matrices and of attention, bytes of weights and of cache."""
+    """What a rank does in a second: FLOP of matrices and of attention, bytes of weights and of cache, softmax cycles.
+
+    `lanes` are the rows of scores that its vector engines work on side by side.
+    """
 
     linear_flop_per_s: Numeric
     pair_flop_per_s: Numeric
     weight_bytes_per_s: Numeric
     cache_bytes_per_s: Numeric
+    vector_hz: Numeric
+    lanes: Numeric
 
 
 class Stored(NamedTuple):
@@ -146,26 +149,31 @@ class Setting:
     parted: frozenset[str]
     gathers_logits: bool
     waits_for_softmax: bool
+    phases_wait: bool
     index: NDArray | None = None
 
     def picked(self, pick: Callable[[NDArray], NDArray], **changes: Any) -> Setting:
         """The same setting with another choice of the mappings that its arrays hold."""
 
+        def one(x: Numeric) -> Numeric:
+            return pick(x) if np.ndim(x) else x
+
         def each(values: tuple) -> Any:
-            return type(values)(*(pick(x) if isinstance(x, np.ndarray) and x.ndim else x for x in values))
+            return type(values)(*(one(x) if isinstance(x, np.ndarray) else x for x in values))
 
         return replace(
             self,
             degrees=each(self.degrees),
             burdens=tuple(each(b) for b in self.burdens),
             stored=each(self.stored),
-            impossible=pick(self.impossible) if np.ndim(self.impossible) else self.impossible,
+            impossible=one(self.impossible),
             **changes,
         )
 
     def at_points(self, index: NDArray) -> Setting:
         """The setting with a place for each point; groups stay listed once for each mapping."""
-        return self.picked(lambda x: x.take(index, mode="clip"), index=index)
+        here = self.picked(lambda x: x[0] if (x == x[0]).all() else x.take(index, mode="clip"), index=index)
+        return replace(here, impossible=self.impossible.take(index, mode="clip"))
 
     def cut(self, part: Callable[[NDArray], NDArray]) -> Setting:
         """The setting of a part of all points."""
@@ -177,6 +185,13 @@ class Setting:
     def everywhere(self) -> Setting:
         """The setting with a place for each point that there is."""
         return self if self.index is None else self.at_points(self.index)
+
+    @property
+    def storing(self) -> Setting:
+        """The same with what fills memory alone."""
+        kept = (b for b in self.burdens if b.kind in ("attention", "state"))
+        empty = dict.fromkeys(("row_flop", "logit_flop", "pair_flop", "read_bytes", "row_bytes", "head_share"), 0.0)
+        return replace(self, burdens=tuple(b._replace(**empty) for b in kept))
 
     @property
     def listed(self) -> Setting:
@@ -259,12 +274,13 @@ def _resolved(
         parted=frozenset(name for name in DEGREES if np.any(getattr(mapping, name) > 1)),
         gathers_logits=bool(np.any(e.logit_gathers)),
         waits_for_softmax=phase == "decode" and bool(np.any(e.softmax_cycle_per_element)),
+        phases_wait=bool(np.any(np.not_equal(e.phase_overlap, 1))),
         index=index,
     )
 
 
 def plain(value: Any) -> Any:
-    """An array of one number as that number, with which arithmetic is faster, unless its shape is what was asked for."""
+    """An array of no dimensions as a number, with which arithmetic is faster."""
     return value[()] if isinstance(value, np.ndarray) else value
 
 
@@ -277,52 +293,9 @@ def varied(value: Any) -> bool:
 
 def _different(mapping: Mapping, at: Site, e: Efficiencies) -> tuple[Mapping, NDArray | None]:
     """Each mapping once and which of them each point has, where there are many points and few that differ."""
-    degrees = np.broadcast_arrays(*(getattr(mapping, name) for name in DEGREES))
-    if degrees[0].size <= FEW or varied(at.where) or varied(e):
+    if mapping.size <= FEW or varied(at.where) or varied(e):
         return mapping, None
-    number, first = numbered(degrees)
-    return replace(mapping, **{name: x.flat[first] for name, x in zip(DEGREES, degrees, strict=True)}), number
-
-
-def numbered(arrays: Iterable[NDArray]) -> tuple[NDArray, NDArray]:
-    """Number of the combination that each place of some arrays of whole numbers has, and a place of each combination.
-
-    Examples
-    --------
-    >>> number, first = numbered([np.array([8.0, 8.0, 4.0]), np.array([1.0, 1.0, 2.0])])
-    >>> number.tolist(), first.tolist()
-    ([1, 1, 0], [2, 1])
-    """
-    arrays = np.broadcast_arrays(*arrays)
-    number, count = np.zeros(arrays[0].shape, dtype=np.intp), 1
-    for array in arrays:
-        own, found = _ranked(array)
-        number, count = (number * found + own if count > 1 else own, count * found) if found > 1 else (number, count)
-        if count > TABLE:
-            number, count = _ranked(number)
-    number, count = _ranked(number)
-    first = np.empty(count, dtype=np.intp)
-    first[number.ravel()] = np.arange(number.size)
-    return number, first
-
-
-def _ranked(array: NDArray) -> tuple[NDArray, int]:
-    """Place of each whole number among those that occur, and how many do; by a table where they are small."""
-    low, high = array.min(), array.max()
-    if low == high:
-        return np.zeros(array.shape, dtype=np.intp), 1
-    if high > TABLE:
-        values, place = np.unique(array, return_inverse=True)
-        return place.reshape(array.shape), len(values)
-    flat = array.ravel()
-    blocks = [slice(start, start + BLOCK) for start in range(0, flat.size, BLOCK)]
-    occurs = np.zeros(int(high) + 1, dtype=bool)
-    for block in blocks:
-        occurs[flat[block].astype(np.intp)] = True
-    table, found = np.cumsum(occurs) - 1, np.empty(flat.size, dtype=np.intp)
-    for block in blocks:
-        np.take(table, flat[block].astype(np.intp), out=found[block], mode="clip")
-    return found.reshape(array.shape), int(table[-1]) + 1
+    return mapping.different
 
 
 def _rates(at: Site, e: Efficiencies, precision: Precision, phase: str) -> Rates:
@@ -339,6 +312,8 @@ def _rates(at: Site, e: Efficiencies, precision: Precision, phase: str) -> Rates
         at.peak(precision.attention) * pair,
         at.hbm_bytes_per_s * e.weight_stream_share,
         stream_bytes_per_s(at.hbm_bytes_per_s, e.kv_stream_share, e.kv_stream_bytes_per_s),
+        at.vector_clock_hz,
+        at.rows_side_by_side,
     )
 
 
