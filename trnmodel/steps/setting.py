@@ -249,7 +249,6 @@ def _resolved(
     if not outline.layers:
         refuse("model", chosen.id, "an encoder has no decode step")
     held = shard(chosen, mapping, dtypes, phase, e.kv_head_policy, e.expert_tile_columns)
-    groups = {name: Team(plain(getattr(mapping, name)), plain(mapping.extent(name)[0])) for name in DEGREES}
     return Setting(
         model=chosen,
         system=at.where,
@@ -264,13 +263,9 @@ def _resolved(
         burdens=tuple(Burden(*map(plain, b)) for b in _summed(map(burden, held))),
         rates=Rates(*map(plain, _rates(at, e, dtypes, phase))),
         stored=Stored(*map(plain, _stored(held, mapping, outline, e))),
-        teams=groups,
+        teams={name: Team(plain(getattr(mapping, name)), plain(mapping.extent(name)[0])) for name in DEGREES},
         hbm_bytes=plain(at.hbm_bytes),
-        impossible=reason_mask(
-            mapping.ranks > at.chips * at.ranks_per_chip,
-            mapping.pp > outline.layers,
-            mapping.ep > max(outline.experts, 1),
-        ),
+        impossible=_impossible(mapping, at, outline),
         parted=frozenset(name for name in DEGREES if np.any(getattr(mapping, name) > 1)),
         gathers_logits=bool(np.any(e.logit_gathers)),
         waits_for_softmax=phase == "decode" and bool(np.any(e.softmax_cycle_per_element)),
@@ -296,6 +291,12 @@ def _different(mapping: Mapping, at: Site, e: Efficiencies) -> tuple[Mapping, ND
     if mapping.size <= FEW or varied(at.where) or varied(e):
         return mapping, None
     return mapping.different
+
+
+def _impossible(mapping: Mapping, at: Site, outline: Outline) -> Numeric:
+    """Which mappings cannot exist, by the first bits of a step's reasons."""
+    few = mapping.pp > outline.layers, mapping.ep > max(outline.experts, 1)
+    return reason_mask(mapping.ranks > at.chips * at.ranks_per_chip, *few)
 
 
 def _rates(at: Site, e: Efficiencies, precision: Precision, phase: str) -> Rates:
