@@ -172,14 +172,6 @@ def test_arrays_equal_scalars_and_make_a_tidy_frame():
         assert (one.endpoints, one.switches, one.optics) == (row.endpoints, row.switches, row.optics)
 
 
-def test_mean_hops_by_hand():
-    """k = 4 fat tree, one host sees 1 over one switch, 2 over three and 12 over five: 67/15."""
-    assert page.mean_switch_hops(2, 4, 16) == pytest.approx(67 / 15)
-    assert page.mean_switch_hops(16, 16, 16) == 1
-    with pytest.raises(ValueError, match="chips_per_pod=32"):
-        page.mean_switch_hops(2, 32, 16)
-
-
 def test_distance_by_hand():
     # 100 km of glass with index 1.5: light needs 1e5 x 1.5 / 299,792,458 = 0.50035 ms
     delay = page.fibre_delay_s(100e3, 1.5)
@@ -197,7 +189,6 @@ def test_kv_transfer_beside_prefill_by_hand():
     assert page.kv_exposed_s(prefill_s=5.0, pieces=80, **send) == pytest.approx(0.005 + 1e-3)
     # prefill of 0.2 s: after the first layer's 0.0025 s the link is busy for 0.4 s, so 0.2025 s are left at the end
     assert page.kv_exposed_s(prefill_s=0.2, pieces=80, **send) == pytest.approx(0.2025 + 1e-3)
-    assert page.hidden_prefill_tokens_per_s(100e3, 25 * G) == 250_000
 
 
 @given(

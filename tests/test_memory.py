@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from trnmodel.catalog import load
 from trnmodel.formulas import memory
-from trnmodel.units import GB, KIB, TB, US
+from trnmodel.units import GB, KIB, US
 
 sizes = st.integers(1, 10_000)
 rates = st.floats(1e6, 1e13)
@@ -18,13 +18,8 @@ def test_pins_make_the_printed_bandwidth(chip):
     """Pin rate of the deep dive, 1,024 pins a stack and four stacks against AWS's bandwidth: 2.92 and 4.92 TB/s."""
     spec = load.chip(chip)
     pins = load.value(chip, "hbm_stack_pins")
-    bandwidth = memory.hbm_bytes_per_s(spec.hbm_pin_bytes_per_s, pins, spec.hbm_stacks)
+    bandwidth = spec.hbm_pin_bytes_per_s * pins * spec.hbm_stacks
     assert bandwidth == pytest.approx(spec.hbm_bytes_per_s, rel=0.01)
-
-
-def test_pins_by_hand():
-    # 9.6 Gb/s x 1,024 pins x 4 stacks / 8 = 4.9152 TB/s
-    assert memory.hbm_bytes_per_s(1.2e9, 1024, 4) == pytest.approx(4.9152 * TB)
 
 
 @pytest.mark.parametrize("row", [32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768])
@@ -81,3 +76,18 @@ def test_scalar_equals_array():
 
 def test_logical_core_has_its_share():
     assert memory.share_per_logical_core(144.0, 8, np.array([1, 2, 8])).tolist() == [18.0, 36.0, 144.0]
+
+
+def test_activations_and_pages_by_hand():
+    # 8,192 tokens of Llama-3.1-8B at TP 8: 14,336 x 2 B / 8 and twice 4,096 x 2 B a token, in pages of 1 MiB
+    needed = memory.activation_bytes(8192, 2 * 14336, 4096, 2, 8)
+    assert needed == 8192 * (2 * 14336 * 2 / 8 + 2 * 4096 * 2)
+    assert memory.paged_bytes(needed + 1, 2**20) == needed + 2**20
+    assert memory.paged_bytes(np.array([5.0, 5.0]), np.array([0.0, 4.0])).tolist() == [5.0, 8.0]
+
+
+def test_spills_beyond_sbuf():
+    # three prompts, 80 layers, 10 MiB beyond 24 MiB at 1 GiB/s: two further prompts pay 80 x 10/1,024 s
+    assert memory.spill_s(80, 3, 34 * 2**20, 24 * 2**20, 2**30) == 80 * 2 * 10 / 1024
+    assert memory.spill_s(80, 1, 34 * 2**20, 24 * 2**20, 2**30) == 0
+    assert memory.spill_s(80, 3, 20 * 2**20, 24 * 2**20, 2**30) == 0

@@ -55,3 +55,17 @@ def test_blocks_by_hand():
     # Trinity Mini, prompt of 2,048: (2048 x 8 - 127) / 512 = 31.8 -> 32 blocks, and one for each of 127 other experts
     assert moe.expert_blocks(128, 8, 2048, 512) == 159
     assert moe.expert_blocks(16, 1, 8, 1) == 8
+
+
+def test_routing_grows_with_waiting_ranks_and_routed_tokens():
+    # 94 layers x 20 us x log2(64) x sqrt(4); beyond 128/8 tokens all experts run on all of them
+    assert moe.routing_s(94, 20e-6, 64, 4, 128, 8) == pytest.approx(94 * 20e-6 * 6 * 2)
+    assert moe.routing_s(94, 20e-6, 64, 1000, 128, 8) == moe.routing_s(94, 20e-6, 64, 16, 128, 8)
+    assert moe.routing_s(94, 20e-6, 1, 4, 128, 8) == 0
+
+
+def test_blocks_run_full_and_read_their_expert_each():
+    # 159 blocks of 512 rows for 2,048 x 8 routed ones; one read of an expert a block
+    assert moe.block_work_ratio(159, 512, 2048 * 8, 128, 8) == 159 * 512 / (2048 * 8)
+    assert moe.block_read_share(159, 128) == 159 / 128
+    assert (moe.block_work_ratio(0, 512, 32, 128, 8), moe.block_read_share(0, 128)) == (16, 1)

@@ -118,6 +118,17 @@ def test_causal_scores_are_the_lower_triangle():
         assert nc.score_elements(queries, keys, 0) == mask.size
 
 
+@pytest.mark.parametrize(("past", "tokens", "window"), [(0, 9, 4), (3, 5, 4), (10, 3, 4), (2, 3, 20), (5, 7, 6)])
+def test_windows_and_chunks_by_counting(past, tokens, window):
+    queries, keys = np.arange(past, past + tokens)[:, None], np.arange(past + tokens)[None, :]
+    slid = (keys <= queries) & (keys > queries - window)
+    assert nc.window_score_elements(tokens, past + tokens, window) == slid.sum()
+    chunked = (keys <= queries) & (keys // window == queries // window)
+    before = past % window
+    found = nc.chunk_score_elements(before + tokens, window) - nc.chunk_score_elements(before, window)
+    assert found == chunked.sum()
+
+
 def test_contraction_that_hides_the_copy_out_of_psum():
     # 572 cycles at 1.12 GHz are 511 ns; 572 cycles at 2.8 GHz are 204 ns: three instructions of 128
     assert nc.hiding_contraction(572, 1.12e9, 572, 2.8e9, 128) == 3 * 128

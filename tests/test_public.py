@@ -17,4 +17,4 @@ def test_unknown_names_are_attribute_errors():
 
 def test_a_room_hides_no_public_name():
     """`trnmodel.models` is a room as soon as a module of it is imported, and still lists the models."""
-    assert tm.model("llama-3.1-8b").id in tm.models()
+    assert tm.model("llama-3.1-8b").id in tm.model_ids()

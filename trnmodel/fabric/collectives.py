@@ -31,6 +31,7 @@ Numeric = ArrayLike
 WIRES = 4096  # of one fabric and stack that are kept
 RUNTIMES = {"trn1": "neuron-runtime-trn1", "trn2": "neuron-runtime-trn2"}
 BUFFERS = ("sbuf", "hbm")
+NEVER = ((np.nan, np.nan),)  # the line of what cannot run
 FAR_BYTES = 2.0**60  # where a line's slope is read off
 
 
@@ -79,18 +80,24 @@ def _only(algorithm: Algorithm, here: NDArray) -> Algorithm:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Wire:
-    """A group on the tiers of a fabric with its algorithms: lines by their start-up and time a byte, then curves."""
+    """A group on the tiers of a fabric with its algorithms: lines by their start-up and time a byte, then curves.
+
+    `least` are the lines that no other line stays below everywhere.
+    """
 
     group: Group
     names: tuple[str, ...]
     start_s: NDArray
     s_per_byte: NDArray
     curved: tuple[Algorithm, ...]
+    least: tuple[tuple[Numeric, Numeric], ...]
 
     def times_s(self, kind: str, message_bytes: NDArray) -> NDArray:
         """Time by the fastest algorithm that can run; NaN where none can. [s]"""
-        m = np.asarray(message_bytes)[..., None]
-        best = np.fmin.reduce(self.start_s + self.s_per_byte * m, axis=-1, initial=np.nan)
+        (start, slope), *others = self.least
+        best = start + slope * message_bytes
+        for start, slope in others:
+            best = np.fmin(best, start + slope * message_bytes)
         for algorithm in self.curved:
             best = np.fmin(best, algorithm(kind, message_bytes, self.group))
         return best
@@ -120,7 +127,8 @@ def _wires(where: Same, stack: Same) -> Callable[[str, str, float, float, int], 
             for m in (0.0, FAR_BYTES)
         )
         start, far = start[..., 1:], far[..., 1:]
-        return Wire(group, (*straight, *curved), start, (far - start) / FAR_BYTES, tuple(curved.values()))
+        slope = (far - start) / FAR_BYTES
+        return Wire(group, (*straight, *curved), start, slope, tuple(curved.values()), _least(start, slope))
 
     return wire
 
@@ -134,6 +142,15 @@ def _bounds(where: Same) -> Callable[[str, float, float, int], NDArray]:
         return _lower_bound_s(kind, np.ones(()), place(where.it, np.asarray(ranks), np.asarray(stride), lnc))
 
     return bound
+
+
+def _least(start_s: NDArray, s_per_byte: NDArray) -> tuple[tuple[Numeric, Numeric], ...]:
+    """The lines that no other stays below everywhere, or all of an array of specs; a NaN where no algorithm can run."""
+    if start_s.ndim > 1:
+        return tuple(zip(np.moveaxis(start_s, -1, 0), np.moveaxis(s_per_byte, -1, 0), strict=True)) or NEVER
+    lines = {pair for pair in zip(start_s.tolist(), s_per_byte.tolist(), strict=True) if not np.isnan(pair).any()}
+    kept = [a for a in lines if not any(b != a and b[0] <= a[0] and b[1] <= a[1] for b in lines)]
+    return tuple(sorted(kept)) or NEVER
 
 
 def own_alpha_s(e: Efficiencies | None, where: System | Chip) -> Numeric | None:
@@ -150,35 +167,61 @@ def times_s(
     kind: str,
     message_bytes: NDArray,
     where: System | Chip,
-    ranks: NDArray,
-    stride: NDArray,
+    ranks: Numeric,
+    stride: Numeric,
     lnc: int,
     e: Efficiencies | None,
+    index: NDArray | None = None,
 ) -> NDArray:
     """Time of one message in a group by the fastest algorithm of a stack; one rank takes none. [s]
 
-    Groups of different sizes are few, however many points there are: each is placed on its tiers once.
+    Groups of different sizes are few, however many points there are: each is placed on its tiers once. Where `index`
+    is given, it says which of the groups each message goes to.
     """
     wire = _wires(Same(where), Same(e))
 
-    def one(n: float, step: float, m: NDArray) -> NDArray:
-        return np.zeros(np.shape(m)) if n <= 1 else wire(kind, "best", n, step, lnc).times_s(kind, m)
+    def group(n: float, step: float) -> Wire | None:
+        return wire(kind, "best", n, step, lnc) if n > 1 else None
 
     if np.ndim(ranks) == 0 and np.ndim(stride) == 0:
-        return one(float(ranks), float(stride), message_bytes)
-    ranks, stride = np.broadcast_arrays(ranks, stride)
-    of_specs = np.broadcast_shapes(where.shape, () if e is None else e.shape)
-    shape = np.broadcast_shapes(ranks.shape, np.shape(message_bytes), of_specs)
-    pairs, index = np.unique(np.stack([ranks.ravel(), stride.ravel()]), axis=1, return_inverse=True)
-    index = np.broadcast_to(index.reshape(ranks.shape), shape)
-    sizes, found = np.broadcast_to(message_bytes, shape), np.empty(shape)
-    for number, (n, step) in enumerate(map(tuple, pairs.T.tolist())):
-        here = index == number
-        if of_specs:
-            found = np.where(here, one(n, step, sizes), found)
-        else:
-            found[here] = one(n, step, sizes[here])
-    return found
+        alone = group(float(ranks), float(stride))
+        return alone.times_s(kind, message_bytes) if alone else 0.0 * message_bytes
+    every, steps = np.broadcast_arrays(ranks, stride)
+    places: dict[tuple[float, float], int] = {}
+    number = [places.setdefault(pair, len(places)) for pair in zip(every.flat, steps.flat, strict=True)]
+    which = np.reshape(number, every.shape)
+    spread = _spread_s if where.shape == () == (() if e is None else e.shape) else _spread_over_specs_s
+    return spread(kind, [group(*pair) for pair in places], which, message_bytes, index)
+
+
+def _spread_over_specs_s(
+    kind: str, wires: list[Wire | None], which: NDArray, message_bytes: NDArray, index: NDArray | None
+) -> NDArray:
+    """The same where a wire has a line for each of an array of specs."""
+    which, best = which if index is None else which.take(index, mode="clip"), np.nan
+    for number, wire in enumerate(wires):
+        own = wire.times_s(kind, message_bytes) if wire else 0.0 * message_bytes
+        best = np.where(which == number, own, best)
+    return best
+
+
+def _spread_s(
+    kind: str, wires: list[Wire | None], which: NDArray, message_bytes: NDArray, index: NDArray | None
+) -> NDArray:
+    """Times of messages of which each goes to one of some groups; a group of one rank has no wire."""
+
+    def each(values: NDArray) -> NDArray:
+        return values[which] if index is None else values[which].take(index, mode="clip")
+
+    lines, best = [wire.least if wire else ((0.0, 0.0),) for wire in wires], np.nan
+    for turn in range(max(map(len, lines))):
+        start, slope = np.array([own[min(turn, len(own) - 1)] for own in lines]).T
+        best = np.fmin(best, each(start) + each(slope) * message_bytes)
+    for number, wire in enumerate(wires):
+        if wire and wire.curved:
+            here = np.broadcast_to(each(np.arange(len(wires)) == number), best.shape)
+            best[here] = wire.times_s(kind, np.broadcast_to(message_bytes, best.shape)[here])
+    return best
 
 
 def collective(

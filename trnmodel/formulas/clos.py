@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trnmodel.arguments import TINY, choice, numbers, refuse, together
+from trnmodel.arguments import TINY, choice, numbers, together
 from trnmodel.result import Result, blank, reason_mask
 from trnmodel.units import GB, GBIT
 
@@ -358,45 +358,6 @@ def _sizes(oversubscription, chips, *, switch_bits_per_s, tor_bits_per_s, port_b
     return sizes, impossible
 
 
-def mean_switch_hops(chips_per_rack: Numeric, chips_per_pod: Numeric, chips: Numeric) -> NDArray:
-    r"""Switches on the path to another chip, averaged over all other chips.
-
-    .. math:: \bar h = \frac{1\,(c_r - 1) + 3\,(c_p - c_r) + 5\,(c - c_p)}{c - 1}
-
-    Parameters
-    ----------
-    chips_per_rack : numeric
-        Chips under one first-layer switch, c_r. [-]
-    chips_per_pod : numeric
-        Chips of a pod, c_p; all chips in a two-layer network. [-]
-    chips : numeric
-        Chips of the network, c, at least 2. [-]
-
-    Returns
-    -------
-    switch_hops : numeric
-        Mean number of switches, h. [-]
-
-    Notes
-    -----
-    Assumes: full racks and pods, uniform traffic, shortest paths.
-
-    References
-    ----------
-    .. [1] W. Dally, B. Towles, Principles and Practices of Interconnection Networks, 2004, ch. 6.
-
-    Examples
-    --------
-    >>> float(mean_switch_hops(2, 4, 8))
-    3.857142857142857
-    """
-    rack, pod = numbers("chips_per_rack", chips_per_rack, 1), numbers("chips_per_pod", chips_per_pod, 1)
-    world = numbers("chips", chips, 2)
-    if np.any(rack > pod) or np.any(pod > world):
-        refuse("chips_per_pod", chips_per_pod, "must be at least chips_per_rack and at most chips")
-    return ((rack - 1) + 3 * (pod - rack) + 5 * (world - pod)) / (world - 1)
-
-
 def fibre_delay_s(distance_m: Numeric, refractive_index: Numeric, light_m_per_s: Numeric = LIGHT_M_PER_S) -> NDArray:
     r"""One-way delay of a length of fibre.
 
@@ -538,33 +499,3 @@ def kv_exposed_s(
     send_s = numbers("kv_bytes", kv_bytes) / numbers("bytes_per_s_per_dir", bytes_per_s_per_dir, TINY)
     pieces, late_s = numbers("pieces", pieces, 1, whole=True), np.maximum(send_s - numbers("prefill_s", prefill_s), 0.0)
     return (send_s + (pieces - 1) * late_s) / pieces + numbers("latency_s", latency_s)
-
-
-def hidden_prefill_tokens_per_s(kv_bytes_per_token: Numeric, bytes_per_s_per_dir: Numeric) -> NDArray:
-    r"""Fastest prefill whose KV cache still leaves as quickly as it is made.
-
-    .. math:: R = b/v
-
-    Parameters
-    ----------
-    kv_bytes_per_token : numeric
-        KV cache of one token, v. [B/token]
-    bytes_per_s_per_dir : numeric
-        Scale-out rate of the chips that prefill, b. [B/s]
-
-    Returns
-    -------
-    prefill_tokens_per_s : numeric
-        Prefill rate R up to which the transfer hides behind compute, at any context. [token/s]
-
-    References
-    ----------
-    .. [1] P. Patel et al., Splitwise: efficient generative LLM inference using phase splitting, ISCA 2024.
-
-    Examples
-    --------
-    >>> float(hidden_prefill_tokens_per_s(320e3, 25e9))
-    78125.0
-    """
-    rate = numbers("bytes_per_s_per_dir", bytes_per_s_per_dir, TINY)
-    return rate / numbers("kv_bytes_per_token", kv_bytes_per_token, TINY)

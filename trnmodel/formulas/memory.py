@@ -1,4 +1,4 @@
-"""Bytes from pins to partitions: HBM, DMA, blocking in SBUF, host and storage."""
+"""Bytes and their time: HBM, DMA, blocking in SBUF, host and storage, and what a rank stores."""
 
 from __future__ import annotations
 
@@ -6,37 +6,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Numeric = ArrayLike
-
-
-def hbm_bytes_per_s(pin_bytes_per_s: Numeric, stack_pins: Numeric, stacks: Numeric) -> NDArray:
-    r"""HBM bandwidth of a package from its pins.
-
-    .. math:: b = r\,w\,n
-
-    Parameters
-    ----------
-    pin_bytes_per_s : numeric
-        Rate of one data pin, r. [B/s]
-    stack_pins : numeric
-        Data pins of a stack, w. [-]
-    stacks : numeric
-        Stacks, n. [-]
-
-    Returns
-    -------
-    bandwidth_bytes_per_s : numeric
-        Peak bandwidth, b. [B/s]
-
-    References
-    ----------
-    .. [1] JEDEC JESD238, HBM3: 1,024 data pins a stack.
-
-    Examples
-    --------
-    >>> round(float(hbm_bytes_per_s(9.6e9 / 8, 1024, 4)) / 1e12, 3)
-    4.915
-    """
-    return np.multiply(pin_bytes_per_s, stack_pins) * stacks
 
 
 def share_per_logical_core(total: Numeric, cores: Numeric, lnc: Numeric) -> NDArray:
@@ -274,3 +243,155 @@ def blocked_read_bytes(
     left = np.multiply(m, k) * left_element_bytes * np.ceil(np.divide(n, block_columns))
     right = np.multiply(k, n) * right_element_bytes * np.ceil(np.divide(m, block_rows))
     return left + right
+
+
+def stream_bytes_per_s(bandwidth_bytes_per_s: Numeric, reached: Numeric, limit_bytes_per_s: Numeric) -> NDArray:
+    r"""Rate at which software streams, where something else may bound it too.
+
+    .. math:: b' = \min(\eta\,b,\; b_0)
+
+    Parameters
+    ----------
+    bandwidth_bytes_per_s : numeric
+        Printed bandwidth, b. [B/s]
+    reached : numeric
+        Share of it that the software reaches, eta. [-]
+    limit_bytes_per_s : numeric
+        What its kernels stream at most, b0. [B/s]
+
+    Returns
+    -------
+    rate_bytes_per_s : numeric
+        Rate, b'. [B/s]
+
+    Examples
+    --------
+    >>> float(stream_bytes_per_s(8.0, 0.5, 3.0)), float(stream_bytes_per_s(8.0, 0.5, 6.0))
+    (3.0, 4.0)
+    """
+    return np.minimum(np.multiply(bandwidth_bytes_per_s, reached), limit_bytes_per_s)
+
+
+def cached_bytes(token_bytes: Numeric, tokens: Numeric, state_bytes: Numeric, sequences: Numeric) -> NDArray:
+    r"""Cache of some sequences: keys and values of their tokens, and states of fixed size.
+
+    .. math:: Q = S\,(q\,T + q_s)
+
+    Parameters
+    ----------
+    token_bytes : numeric
+        Cache of one token, q. [B]
+    tokens : numeric
+        Tokens kept of a sequence, T. [-]
+    state_bytes : numeric
+        State of one sequence, q_s. [B]
+    sequences : numeric
+        Sequences, S. [-]
+
+    Returns
+    -------
+    cache_bytes : numeric
+        Cache, Q. [B]
+
+    Examples
+    --------
+    >>> float(cached_bytes(2.0, 100, 50.0, 3))
+    750.0
+    """
+    return np.multiply(sequences, np.multiply(token_bytes, tokens) + state_bytes)
+
+
+def activation_bytes(tokens: Numeric, inner: Numeric, hidden: Numeric, element_bytes: Numeric, tp: Numeric) -> NDArray:
+    r"""Activations that a rank holds at once: the widest inner one, cut over ranks, and two of the hidden size.
+
+    .. math:: Q = T s\,(i / n + 2 h)
+
+    Parameters
+    ----------
+    tokens : numeric
+        Tokens of a rank, T. [-]
+    inner : numeric
+        Elements of the widest layer, i. [-]
+    hidden : numeric
+        Elements of the hidden size, h. [-]
+    element_bytes : numeric
+        Bytes of an element, s. [B]
+    tp : numeric
+        Tensor-parallel ranks, n. [-]
+
+    Returns
+    -------
+    held_bytes : numeric
+        Activations, Q. [B]
+
+    Examples
+    --------
+    >>> float(activation_bytes(4, 16, 2, 2.0, 8))
+    48.0
+    """
+    return np.multiply(tokens, inner) * element_bytes / tp + np.multiply(2, tokens) * hidden * element_bytes
+
+
+def paged_bytes(needed_bytes: Numeric, page_bytes: Numeric) -> NDArray:
+    r"""Memory that comes in whole pages.
+
+    .. math:: Q' = p\,\lceil Q / p \rceil
+
+    Parameters
+    ----------
+    needed_bytes : numeric
+        What is needed, Q. [B]
+    page_bytes : numeric
+        Page, p; 0 where memory comes by the byte. [B]
+
+    Returns
+    -------
+    held_bytes : numeric
+        What is held, Q'. [B]
+
+    Examples
+    --------
+    >>> float(paged_bytes(100.0, 64.0)), float(paged_bytes(100.0, 0.0))
+    (128.0, 100.0)
+    """
+    loose = np.equal(page_bytes, 0)
+    page = np.where(loose, 1, page_bytes)
+    return np.where(loose, needed_bytes, np.ceil(np.divide(needed_bytes, page)) * page)[()]
+
+
+def spill_s(
+    layers: Numeric, prompts: Numeric, held_bytes: Numeric, sbuf_bytes: Numeric, spill_bytes_per_s: Numeric
+) -> NDArray:
+    r"""What software pays that moves a batch beyond SBUF once in each layer for each further prompt.
+
+    .. math:: t = L\,(B - 1)\,\max(Q - S, 0) / b
+
+    Parameters
+    ----------
+    layers : numeric
+        Layers, L. [-]
+    prompts : numeric
+        Prompts of the batch, B. [-]
+    held_bytes : numeric
+        Activations of the batch, Q. [B]
+    sbuf_bytes : numeric
+        SBUF of the rank, S. [B]
+    spill_bytes_per_s : numeric
+        Rate at which it moves them, b; infinite where it need not. [B/s]
+
+    Returns
+    -------
+    time_s : numeric
+        Time, t. [s]
+
+    Notes
+    -----
+    Fitted to prefills of several prompts; limits: one prompt or a batch within SBUF pays nothing.
+
+    Examples
+    --------
+    >>> float(spill_s(2, 3, 10.0, 4.0, 8.0))
+    3.0
+    """
+    beyond = np.maximum(np.subtract(held_bytes, sbuf_bytes), 0)
+    return np.multiply(layers, np.subtract(prompts, 1)) * beyond / np.asarray(spill_bytes_per_s)

@@ -162,46 +162,134 @@ def distinct_destinations(n_experts: Numeric, top_k: Numeric, n_groups: Numeric)
     return groups * (1 - missed.prod(axis=-1))
 
 
-def dispatch_bytes_per_token(
-    n_experts: Numeric, top_k: Numeric, n_groups: Numeric, hidden: Numeric, element_bytes: Numeric
+def block_work_ratio(
+    blocks: Numeric, block_tokens: Numeric, routed: Numeric, n_experts: Numeric, top_k: Numeric
 ) -> NDArray:
-    r"""Bytes that one token sends to other groups when each destination receives one copy.
+    r"""Work of blocks that run full whether tokens fill them or not, over that of the routed rows.
 
-    .. math:: q = d\,(1 - 1/G)\,h\,s
+    .. math:: r = N b / (T k), \quad E / k \text{ without a block}
 
     Parameters
     ----------
+    blocks : numeric
+        Blocks, N; without one all tokens go through all experts. [-]
+    block_tokens : numeric
+        Rows of a block, b. [-]
+    routed : numeric
+        Routed rows, T k. [-]
     n_experts : numeric
         Routed experts, E. [-]
     top_k : numeric
         Experts a token, k. [-]
-    n_groups : numeric
-        Groups that share the experts evenly, G. [-]
-    hidden : numeric
-        Elements of the activation, h. [-]
-    element_bytes : numeric
-        Bytes of an element on the wire, s. [B]
 
     Returns
     -------
-    sent_bytes : numeric
-        Bytes sent for dispatch; the combine returns as many elements, at its own width. [B]
-
-    Notes
-    -----
-    Assumes: uniform routing; a token lies in one of the G groups, so a share 1/G of its destinations is local.
-    Limits: G = 1 gives 0; without merging copies (G = E) it is k (1 - 1/E) h s.
-
-    References
-    ----------
-    .. [1] DeepSeek-AI, DeepSeek-V3 Technical Report, 2024, sec. 3.2.2 (dispatch and combine, node-limited copies).
+    ratio : numeric
+        Executed over routed work, r. [-]
 
     Examples
     --------
-    >>> float(dispatch_bytes_per_token(256, 8, 1, 7168, 1))
-    0.0
-    >>> round(float(dispatch_bytes_per_token(256, 8, 256, 7168, 1)))
-    57120
+    >>> float(block_work_ratio(159, 512, 16384, 128, 8)), float(block_work_ratio(0, 512, 32, 128, 8))
+    (4.96875, 16.0)
     """
-    remote = distinct_destinations(n_experts, top_k, n_groups) * (1 - 1 / np.asarray(n_groups, dtype=float))
-    return remote * hidden * element_bytes
+    every = np.divide(n_experts, top_k)
+    return np.where(np.greater(blocks, 0), np.multiply(blocks, block_tokens) / routed, every)
+
+
+def block_read_share(blocks: Numeric, n_experts: Numeric) -> NDArray:
+    r"""Weights that blocks read, each those of its expert, over those of all experts of a rank.
+
+    .. math:: r = N / E, \quad 1 \text{ without a block}
+
+    Parameters
+    ----------
+    blocks : numeric
+        Blocks, N; without one all experts are read once. [-]
+    n_experts : numeric
+        Experts of the rank, E. [-]
+
+    Returns
+    -------
+    share : numeric
+        Passes over the experts, r. [-]
+
+    Examples
+    --------
+    >>> float(block_read_share(64, 32)), float(block_read_share(0, 32))
+    (2.0, 1.0)
+    """
+    return np.where(np.greater(blocks, 0), np.divide(blocks, n_experts), 1.0)
+
+
+def routing_s(
+    layers: Numeric, layer_s: Numeric, ranks: Numeric, tokens: Numeric, n_experts: Numeric, top_k: Numeric
+) -> NDArray:
+    r"""What layers with experts add to a decode step: the longer, the more ranks wait and the more tokens are routed.
+
+    .. math:: t = L\,t_0 \log_2(n) \sqrt{\min(B, E/k)}
+
+    Parameters
+    ----------
+    layers : numeric
+        Layers with experts, L. [-]
+    layer_s : numeric
+        Time of a layer for one token on two ranks, t0; fitted to a software stack. [s]
+    ranks : numeric
+        Ranks that wait for each other, n. [-]
+    tokens : numeric
+        Tokens of the step, B. [-]
+    n_experts : numeric
+        Routed experts, E. [-]
+    top_k : numeric
+        Experts a token, k. [-]
+
+    Returns
+    -------
+    time_s : numeric
+        Time, t. [s]
+
+    Notes
+    -----
+    Tokens are routed one after another, which overlaps in part, until all experts run on all of them. The root is
+    what fits measured steps; limits: one rank pays nothing.
+
+    Examples
+    --------
+    >>> float(routing_s(2, 0.5, 4, 9, 128, 8))
+    6.0
+    """
+    routed = np.minimum(tokens, np.divide(n_experts, top_k))
+    return np.multiply(layers, layer_s) * np.log2(ranks) * np.sqrt(routed)
+
+
+def dispatched_bytes(buffer_bytes: Numeric, top_k: Numeric, tp: Numeric, imbalance: Numeric) -> NDArray:
+    r"""What a rank sends in one all-to-all to its tokens' experts, or back: each token once for each of its experts.
+
+    .. math:: m = \phi\,k\,m_0 / n
+
+    Parameters
+    ----------
+    buffer_bytes : numeric
+        Activations of the rank's tokens, m0. [B]
+    top_k : numeric
+        Experts a token, k. [-]
+    tp : numeric
+        Tensor-parallel ranks, each of which carries its part of the width, n. [-]
+    imbalance : numeric
+        Tokens of the hottest rank over the mean, phi. [-]
+
+    Returns
+    -------
+    message_bytes : numeric
+        Send buffer, m, with what stays on the rank. [B]
+
+    References
+    ----------
+    .. [1] DeepSeek-AI, DeepSeek-V3 Technical Report, 2024, sec. 3.2.2 (dispatch and combine).
+
+    Examples
+    --------
+    >>> float(dispatched_bytes(14336.0, 8, 4, 1.0))
+    28672.0
+    """
+    return np.multiply(buffer_bytes, top_k) / tp * imbalance

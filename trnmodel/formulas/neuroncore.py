@@ -380,3 +380,58 @@ def score_elements(queries: Numeric, keys: Numeric, causal: Numeric) -> NDArray:
     (10.0, 16.0)
     """
     return np.multiply(queries, keys) - causal * np.multiply(queries, np.subtract(queries, 1)) / 2
+
+
+def window_score_elements(queries: Numeric, keys: Numeric, window: Numeric) -> NDArray:
+    r"""Score elements of causal attention that sees no farther back than a window.
+
+    .. math:: s = s_c(g,\, K - Q + g) + (Q - g)\,w, \quad g = \min(\max(w - (K - Q), 0), Q)
+
+    Parameters
+    ----------
+    queries : numeric
+        Query tokens, Q; they are the last of the keys. [-]
+    keys : numeric
+        Key tokens, K. [-]
+    window : numeric
+        Keys that a query sees at most, itself among them, w. [-]
+
+    Returns
+    -------
+    elements : numeric
+        Elements of the score matrix, s; s_c are those of `score_elements`, causal. [-]
+
+    Examples
+    --------
+    >>> float(window_score_elements(4, 6, 4)), float(window_score_elements(4, 4, 9))
+    (15.0, 10.0)
+    """
+    past = np.subtract(keys, queries)
+    growing = np.clip(np.subtract(window, past), 0, queries)
+    return score_elements(growing, growing + past, 1) + np.subtract(queries, growing) * window
+
+
+def chunk_score_elements(tokens: Numeric, chunk: Numeric) -> NDArray:
+    r"""Score elements of causal attention within chunks, from the start of a chunk on.
+
+    .. math:: s = \lfloor T / w \rfloor\,s_c(w, w) + s_c(T \bmod w,\, T \bmod w)
+
+    Parameters
+    ----------
+    tokens : numeric
+        Tokens, T. [-]
+    chunk : numeric
+        Tokens of a chunk, w. [-]
+
+    Returns
+    -------
+    elements : numeric
+        Elements of the score matrix, s; s_c are those of `score_elements`, causal. [-]
+
+    Examples
+    --------
+    >>> float(chunk_score_elements(5, 4))
+    11.0
+    """
+    whole, rest = np.divmod(tokens, chunk)
+    return whole * score_elements(chunk, chunk, 1) + score_elements(rest, rest, 1)

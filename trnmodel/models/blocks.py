@@ -8,6 +8,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from trnmodel.formulas import neuroncore
+from trnmodel.formulas.step import kept_tokens, visible_tokens
+
 Numeric = ArrayLike
 Group = Literal["embedding", "mixer", "ffn", "experts", "router", "norm", "head"]
 Store = Literal["weights", "experts", "wide"]
@@ -95,33 +98,24 @@ class Attention:
 
     def visible(self, context: Numeric) -> NDArray:
         """Cached tokens that a query at the end of `context` tokens needs."""
-        context = np.asarray(context, dtype=float)
-        if self.kind == "sliding":
-            return np.minimum(context, self.window)
-        if self.kind == "chunked":
-            return np.where(context > 0, (context - 1) % self.window + 1, 0)
-        return context
+        return visible_tokens(context, self.window, self.kind)
 
     def kept(self, context: Numeric) -> NDArray:
         """Cached tokens that a sequence ever needs at once on its way to `context` tokens."""
-        context = np.asarray(context, dtype=float)
-        return np.minimum(context, self.window) if self.window else context
+        return kept_tokens(context, self.window, self.kind)
 
     def pairs(self, tokens: Numeric, past: Numeric, causal: bool) -> NDArray:
         """Query-key pairs of `tokens` new tokens after `past` cached ones; all of them where not causal."""
-        tokens, past = np.asarray(tokens, dtype=float), np.asarray(past, dtype=float)
+        keys = np.add(past, tokens)
         if not causal or self.kind in ("bidirectional", "cross"):
-            return tokens * (past + tokens)
+            return neuroncore.score_elements(tokens, keys, 0)
+        if self.kind == "sliding":
+            return neuroncore.window_score_elements(tokens, keys, self.window)
         if self.kind == "chunked":
-            before = past % self.window
-            return self._chunk_pairs(before + tokens) - self._chunk_pairs(before)
-        growing = np.clip(self.window - past, 0, tokens) if self.kind == "sliding" else tokens
-        return growing * past + growing * (growing + 1) / 2 + (tokens - growing) * self.window
-
-    def _chunk_pairs(self, tokens: NDArray) -> NDArray:
-        """Query-key pairs of tokens from the start of a chunk on, each token seeing itself."""
-        whole, rest = np.divmod(tokens, self.window)
-        return whole * self.window * (self.window + 1) / 2 + rest * (rest + 1) / 2
+            before = np.mod(past, self.window)
+            both = (neuroncore.chunk_score_elements(end, self.window) for end in (before + tokens, before))
+            return np.subtract(*both)
+        return neuroncore.score_elements(tokens, keys, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from trnmodel.arguments import chosen
 from trnmodel.catalog import load
 from trnmodel.catalog.stacks import ExpertRead
+from trnmodel.formulas.step import work_flop
 from trnmodel.models.blocks import Attention, Part
 from trnmodel.models.terms import Term
 
@@ -83,8 +84,7 @@ def operator(term: Term, step: Step) -> Operator:
         attention=a,
         count=term.layers,
         rows_in=logits if head else rows,
-        flop=term.row_flop * rows
-        + term.logit_flop * logits
+        flop=work_flop(term.row_flop, rows, term.logit_flop, logits)
         + (term.pair_flop * step.pairs(a) * step.batch if a else 0),
         weight_bytes=term.weights_read(rows, step.expert_read),
         cache_read_bytes=term.cached_bytes * step.seen(a) * step.batch if a else state + nothing,

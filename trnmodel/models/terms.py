@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from trnmodel.catalog.load import precision as read_precision
 from trnmodel.catalog.specs import Precision
 from trnmodel.formulas.moe import experts_read
+from trnmodel.formulas.step import read_bytes
 from trnmodel.models.blocks import Attention, Layer, Part, Phase
 
 Kind = Literal["matrix", "experts", "attention", "state"]
@@ -66,11 +67,10 @@ class Term:
 
     def weights_read(self, tokens: NDArray, expert_read: str) -> NDArray:
         """Weights that a pass over `tokens` tokens reads, with a row of a table for each of them. [B]"""
-        read = self.row_bytes * tokens
-        if self.kind != "experts":
-            return read + self.read_bytes
-        c = self.cut
-        return read + self.read_bytes * experts_read(c.experts, c.active, tokens, expert_read) / c.experts
+        weights, c = self.read_bytes, self.cut
+        if self.kind == "experts":
+            weights = weights * experts_read(c.experts, c.active, tokens, expert_read) / c.experts
+        return read_bytes(weights, self.row_bytes, tokens)
 
 
 SUMMED = tuple(f.name for f in fields(Term) if f.name == "layers" or f.name.endswith(("_flop", "_bytes")))

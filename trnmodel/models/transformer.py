@@ -15,6 +15,7 @@ from trnmodel.arguments import choice, flag, instance, integer, label, numbers, 
 from trnmodel.catalog import load
 from trnmodel.catalog.load import nearest
 from trnmodel.catalog.specs import Precision
+from trnmodel.formulas.step import work_flop
 from trnmodel.models import operators as op
 from trnmodel.models.architectures import ARCHITECTURES
 from trnmodel.models.blocks import Attention, Layer, Numeric, Part, Phase
@@ -157,7 +158,7 @@ class Transformer:
         work = np.zeros(np.broadcast_shapes(tokens.shape, past.shape))
         for term in self.summed_terms(phase="prefill"):
             pairs = term.attention.pairs(tokens, past, causal) if term.attention else 0.0
-            work = work + term.row_flop * tokens + term.logit_flop * rows + term.pair_flop * pairs
+            work = work + work_flop(term.row_flop, tokens, term.logit_flop, rows) + term.pair_flop * pairs
         return work[()]
 
     def decode_flop(self, context: Numeric, tokens: Numeric = 1, source: Numeric = 0) -> NDArray:
@@ -193,7 +194,7 @@ class Transformer:
             a, pairs = term.attention, np.zeros(())
             if a:
                 pairs = tokens * source if a.kind == "cross" else a.pairs(tokens, context - tokens, causal=True)
-            work = work + (term.row_flop + term.logit_flop) * tokens + term.pair_flop * pairs
+            work = work + work_flop(term.row_flop, tokens, term.logit_flop, tokens) + term.pair_flop * pairs
         return work[()]
 
     def train_flop(self, seq: Numeric, attention: str = "full") -> NDArray:

@@ -2,129 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from collections.abc import Mapping as Lines
-from dataclasses import dataclass
-from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trnmodel.arguments import choice, instance
-from trnmodel.catalog.load import precision as read_precision
-from trnmodel.catalog.specs import Chip, Precision
-from trnmodel.catalog.stacks import Efficiencies, find
-from trnmodel.catalog.systems import System
-from trnmodel.fabric.groups import Same
-from trnmodel.formulas.moe import expert_blocks, experts_read
+from trnmodel.arguments import choice
+from trnmodel.formulas import memory, moe, neuroncore, step
 from trnmodel.models.blocks import Attention
-from trnmodel.models.terms import Cut, Outline
-from trnmodel.models.transformer import Transformer, model
-from trnmodel.steps.mapping import Held, Mapping, hold, shard
-from trnmodel.steps.messages import Message, message_s, messages
-from trnmodel.steps.rank import Site, site
+from trnmodel.models.terms import Cut
+from trnmodel.steps.messages import message_s, messages
+from trnmodel.steps.setting import Burden, Setting
 
 Numeric = ArrayLike
 SETTINGS = 512  # that are kept, with their machines
 FIRST_BUCKET = 128
 LOGIT_BYTES = 4
-BUCKETS = ("exact", "power-of-two", "maximum")
 EXPERT_READS = ("distinct", "per_token", "all")
 PREFILL_EXPERTS = ("routed", "all", "blocks")
 BLOCK_PASSES = 3  # a block of tokens gathers its inputs, reads the sums so far and writes them back
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Setting:
-    """Everything that a step depends on besides batch and lengths, resolved once."""
-
-    model: Transformer
-    system: System | Chip
-    mapping: Mapping
-    precision: Precision
-    wide_bytes: float
-    phase: str
-    at: Site
-    e: Efficiencies
-    outline: Outline
-    held: tuple[Held, ...]
-
-
-def setting(
-    model_: str | Transformer,
-    system: str | System | Chip,
-    mapping: Mapping | None,
-    precision: str | Precision,
-    stack: str | Efficiencies | None,
-    phase: str,
-) -> Setting:
-    """Model, rank, stack and shares of a question, from ids or objects."""
-    mapping = Mapping() if mapping is None else mapping
-    instance("mapping", mapping, Mapping, "a Mapping, such as Mapping(tp=8)")
-    at = site(system, mapping.lnc)
-    given = model(model_), at, read_precision(precision), Same(find(at.chip, stack, "efficiencies")), phase
-    return _kept(*given, mapping.key) if mapping.key else _resolved(*given, mapping)
-
-
-@lru_cache(maxsize=SETTINGS)
-def _kept(chosen: Transformer, at: Site, dtypes: Precision, stack: Same, phase: str, key: tuple) -> Setting:
-    """The setting of scalar degrees, resolved once."""
-    degrees, order = key
-    return _resolved(chosen, at, dtypes, stack, phase, Mapping(*degrees, lnc=at.lnc, placement=order))
-
-
-def _resolved(chosen: Transformer, at: Site, dtypes: Precision, stack: Same, phase: str, mapping: Mapping) -> Setting:
-    e = stack.it
-    return Setting(
-        model=chosen,
-        system=at.where,
-        mapping=mapping,
-        precision=dtypes,
-        wide_bytes=dtypes.storage_bytes("activations"),
-        phase=phase,
-        at=at,
-        e=e,
-        outline=chosen.outline(phase),
-        held=shard(chosen, mapping, dtypes, phase, e.kv_head_policy, e.expert_tile_columns),
-    )
-
-
-def bucket(tokens: Numeric, policy: str, maximum: Numeric | None = None) -> NDArray:
-    """Length that the compiled graph runs for `tokens` tokens.
-
-    "exact" pads nothing, "power-of-two" pads to the next power of two from 128 on but not beyond the maximum,
-    "maximum" always runs the maximum.
+def bucket(tokens: NDArray, policy: str, maximum: Numeric | None = None) -> NDArray:
+    """Length that the compiled graph runs for `tokens` tokens, with a graph for any length where there is no maximum.
 
     Examples
     --------
-    >>> bucket([100, 1500, 4096], "power-of-two", 4096).tolist()
+    >>> bucket(np.array([100.0, 1500.0, 4096.0]), "power-of-two", 4096).tolist()
     [128.0, 2048.0, 4096.0]
     """
-    choice("bucket", policy, BUCKETS)
-    tokens = np.asarray(tokens, dtype=float)
-    if policy == "exact" or (policy == "maximum" and maximum is None):
-        return tokens
-    top = np.inf if maximum is None else np.asarray(maximum, dtype=float)
-    if policy == "maximum":
-        return np.maximum(tokens, top)
-    return np.maximum(tokens, np.minimum(np.exp2(np.ceil(np.log2(np.maximum(tokens, FIRST_BUCKET)))), top))
-
-
-def overlapped(first: NDArray, second: NDArray, overlap: Numeric) -> NDArray:
-    """Two times of which the share `overlap` of the shorter hides behind the longer."""
-    return np.maximum(first, second) + np.minimum(first, second) * np.subtract(1, overlap)
-
-
-def own_sequences(batch: NDArray, ranks: NDArray) -> NDArray:
-    """Sequences of one of `ranks` that share them out evenly, but cut none: expert-parallel ranks, stages in turn.
-
-    Examples
-    --------
-    >>> own_sequences(np.array([1.0, 96.0]), np.array(64.0)).tolist()
-    [1.0, 1.5]
-    """
-    return np.maximum(batch / ranks, np.minimum(batch, 1))
+    if maximum is None:
+        maximum = tokens if policy == "maximum" else np.inf
+    return step.compiled_tokens(tokens, maximum, FIRST_BUCKET, policy)
 
 
 class Seen(NamedTuple):
@@ -132,11 +43,10 @@ class Seen(NamedTuple):
 
     pairs: NDArray
     cached_tokens: NDArray
-    keys: NDArray | float
+    keys: Numeric
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Ask:
+class Ask(NamedTuple):
     """What a step asks of a rank: rows of its own, rows for its experts, rows of logits, sequences, attention.
 
     `seen` gives pairs, cached tokens read and written, and keys that softmax runs over; `experts` the work on a kind of
@@ -148,53 +58,44 @@ class Ask:
     routed: NDArray
     logits: NDArray
     sequences: NDArray
-    imbalance: NDArray
+    imbalance: Numeric
     seen: Callable[[Attention], Seen]
-    experts: Callable[[Cut], tuple[NDArray, NDArray]]
-    spent: Lines[str, tuple[NDArray, NDArray]]
-
-
-def _routing_s(s: Setting, tokens: NDArray) -> NDArray:
-    """What layers with experts add to a decode step: the longer, the more ranks wait and the more tokens are routed.
-
-    Tokens are routed one after another, which overlaps in part, until all experts run on all of them.
-    """
-    c = s.outline
-    if not c.experts or not np.any(s.e.expert_layer_s):
-        return np.zeros(())
-    routed = np.minimum(tokens, c.experts / c.top_k)
-    return c.expert_layers * s.e.expert_layer_s * np.log2(s.mapping.tp * s.mapping.ep) * np.sqrt(routed)
+    experts: Callable[[Cut], tuple[Numeric, NDArray]]
+    spent: Lines[str, tuple[Numeric, Numeric]]
 
 
 def decode_ask(
-    s: Setting, batch: NDArray, context: NDArray, new_tokens: NDArray, expert_read: str | None, imbalance: NDArray
+    s: Setting, batch: NDArray, context: NDArray, new_tokens: NDArray, expert_read: str | None, imbalance: Numeric
 ) -> Ask:
     """What a decode step over `batch` sequences with `context` cached tokens asks of one rank.
 
     A pipeline is kept full by as many micro-batches as it has stages, none of less than a sequence.
     """
-    m = s.mapping
-    replica = own_sequences(batch, m.pp)
-    sequences = own_sequences(replica, m.ep)
+    c, d, e = s.outline, s.degrees, s.e
+    replica = step.own_sequences(batch, d.pp)
+    sequences = step.own_sequences(replica, d.ep)
     rows, routed = sequences * new_tokens, replica * new_tokens
+    local = context / d.cp
 
     def seen(a: Attention) -> Seen:
-        keys = a.visible(context / m.cp)
+        keys = step.visible_tokens(local, a.window, a.kind)
         return Seen(rows * keys, sequences * keys + rows, keys)
 
-    @cache
-    def experts(cut: Cut) -> tuple[NDArray, NDArray]:
-        return np.ones(()), experts_read(cut.experts, cut.active, routed, expert_read or s.e.expert_read) / cut.experts
+    def experts(cut: Cut) -> tuple[Numeric, NDArray]:
+        return 1.0, moe.experts_read(cut.experts, cut.active, routed, expert_read or e.expert_read) / cut.experts
 
+    routing_s = 0.0
+    if c.experts:
+        routing_s = moe.routing_s(c.expert_layers, e.expert_layer_s, d.tp * d.ep, routed, c.experts, c.top_k)
     spent = {
-        "expert routing": (np.zeros(()), _routing_s(s, routed)),
-        "logits to the host": (np.zeros(()), rows * s.outline.vocabulary * LOGIT_BYTES / s.e.host_logit_bytes_per_s),
-        "step": (np.zeros(()), np.asarray(s.e.step_overhead_s + s.e.server_step_s)),
+        "expert routing": (0.0, routing_s),
+        "logits to the host": (0.0, memory.transfer_s(rows * c.vocabulary * LOGIT_BYTES, e.host_logit_bytes_per_s)),
+        "step": (0.0, e.step_overhead_s + e.server_step_s),
     }
     return Ask(rows, routed, rows, sequences, imbalance, seen, experts, spent)
 
 
-def _expert_blocks(s: Setting, cut: Cut, tokens: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+def _expert_blocks(s: Setting, cut: Cut, tokens: NDArray) -> tuple[Numeric, NDArray, Numeric]:
     """How a rank prefills its experts: work over that of the routed tokens, passes over its experts, blocks a layer.
 
     Blocks of a static graph run full whether tokens fill them or not, each with the weights of its expert; tokens too
@@ -203,179 +104,167 @@ def _expert_blocks(s: Setting, cut: Cut, tokens: NDArray) -> tuple[NDArray, NDAr
     """
     e, experts, top_k = s.e, cut.experts, cut.active
     if choice("prefill_experts", e.prefill_experts, PREFILL_EXPERTS) == "routed":
-        return np.ones(()), experts_read(experts, top_k, tokens, "distinct") / experts, np.zeros(())
+        return 1.0, moe.experts_read(experts, top_k, tokens, "distinct") / experts, 0.0
     if e.prefill_experts == "all":
-        return np.asarray(experts / top_k), np.ones(()), np.zeros(())
-    local, routed = np.ceil(experts / s.mapping.ep), tokens / s.mapping.ep * top_k
-    blocks = expert_blocks(local, top_k, np.maximum(routed, e.expert_block_tokens) / top_k, e.expert_block_tokens)
-    work = blocks * e.expert_block_tokens / routed
-    fills = (routed >= e.expert_block_tokens) | (work < experts / top_k)
-    return np.where(fills, work, experts / top_k), np.where(fills, blocks / local, 1.0), np.where(fills, blocks, 0)
+        return experts / top_k, np.ones(()), 0.0
+    local, own = np.ceil(experts / s.degrees.ep), tokens / s.degrees.ep
+    routed = own * top_k
+    needed = moe.expert_blocks(local, top_k, np.maximum(own, e.expert_block_tokens / top_k), e.expert_block_tokens)
+    fills = (routed >= e.expert_block_tokens) | (needed * e.expert_block_tokens < own * experts)
+    blocks = np.where(fills, needed, 0)
+    work = moe.block_work_ratio(blocks, e.expert_block_tokens, routed, experts, top_k)
+    return work, moe.block_read_share(blocks, local), blocks
 
 
-def _spill_s(s: Setting, prompts: NDArray, tokens: NDArray) -> NDArray:
-    """What a stack pays that moves a batch beyond SBUF once in each layer for each further prompt."""
-    if s.at.chip.core is None or np.all(np.isinf(s.e.prefill_spill_bytes_per_s)):
-        return np.zeros(())
-    held = tokens * s.outline.hidden * s.wide_bytes
-    beyond = np.maximum(held - s.at.chip.core.sbuf_bytes * s.at.lnc, 0)
-    return s.outline.layers * (prompts - 1) * beyond / s.e.prefill_spill_bytes_per_s
-
-
-def prefill_ask(s: Setting, batch: NDArray, tokens: NDArray, past: NDArray, imbalance: NDArray) -> Ask:
+def prefill_ask(s: Setting, batch: NDArray, tokens: NDArray, past: NDArray, imbalance: Numeric) -> Ask:
     """What a prefill of `batch` prompts of `tokens` tokens after `past` cached ones asks of one rank."""
-    m, c = s.mapping, s.outline
-    sequences = own_sequences(batch, m.ep)
-    rows, routed = sequences * tokens / m.cp, batch * tokens / m.cp
+    c, d, e = s.outline, s.degrees, s.e
+    sequences = step.own_sequences(batch, d.ep)
+    rows, routed = sequences * tokens / d.cp, batch * tokens / d.cp
 
     def seen(a: Attention) -> Seen:
-        pairs = sequences * a.pairs(tokens, past, True) / m.cp
-        return Seen(pairs, sequences * (a.visible(past) + a.kept(tokens)) / m.cp, 0.0)
+        pairs = sequences * a.pairs(tokens, past, True) / d.cp
+        return Seen(pairs, sequences * (a.visible(past) + a.kept(tokens)) / d.cp, 0.0)
 
-    @cache
-    def experts(cut: Cut) -> tuple[NDArray, NDArray]:
+    def experts(cut: Cut) -> tuple[Numeric, NDArray]:
         return _expert_blocks(s, cut, routed)[:2]
 
-    blocks = np.zeros(())
+    blocks, spill_s = 0.0, 0.0
     if c.experts:
         blocks = _expert_blocks(s, Cut("experts", experts=c.experts, active=c.top_k), routed)[2] * c.expert_layers
-    moved = blocks * s.e.expert_block_tokens * c.hidden * s.wide_bytes
+    held = step.buffer_bytes(rows, c.hidden, s.wide_bytes)
+    if s.at.chip.core is not None and not np.all(np.isinf(e.prefill_spill_bytes_per_s)):
+        sbuf = s.at.chip.core.sbuf_bytes * s.at.lnc
+        spill_s = memory.spill_s(c.layers, sequences, held, sbuf, e.prefill_spill_bytes_per_s)
+    moved = step.buffer_bytes(blocks * e.expert_block_tokens, c.hidden, s.wide_bytes)
     spent = {
-        "expert blocks": (BLOCK_PASSES * moved, blocks * s.e.expert_block_s),
-        "spills": (np.zeros(()), _spill_s(s, sequences, rows)),
-        "step": (np.zeros(()), np.asarray(s.e.prefill_overhead_s + s.e.server_step_s)),
+        "expert blocks": (BLOCK_PASSES * moved, blocks * e.expert_block_s),
+        "spills": (0.0, spill_s),
+        "step": (0.0, e.prefill_overhead_s + e.server_step_s),
     }
     return Ask(rows, routed, sequences, sequences, imbalance, seen, experts, spent)
-
-
-class Rates(NamedTuple):
-    """What a rank does in a second: FLOP of matrices and of attention, bytes of weights and of cache."""
-
-    linear_flop_per_s: NDArray
-    pair_flop_per_s: NDArray
-    weight_bytes_per_s: NDArray
-    cache_bytes_per_s: NDArray
-
-
-def rates(s: Setting) -> Rates:
-    """Printed peaks and bandwidth of a rank, times the shares that the stack reaches in this phase.
-
-    In prefill attention reaches no larger share of the peak than linear layers do.
-    """
-    e, at = s.e, s.at
-    linear = pair = e.decode_matmul_share
-    if s.phase == "prefill":
-        linear = e.prefill_matmul_share / e.prefill_slowdown
-        pair = np.minimum(e.prefill_attention_share / e.prefill_slowdown, linear)
-    return Rates(
-        at.peak(s.precision.compute) * linear,
-        at.peak(s.precision.attention) * pair,
-        at.hbm_bytes_per_s * e.weight_stream_share,
-        np.minimum(at.hbm_bytes_per_s * e.kv_stream_share, e.kv_stream_bytes_per_s),
-    )
 
 
 class Load(NamedTuple):
     """Times that a term takes by resource, matrices and attention apart, and its work and traffic on one rank."""
 
-    linear_s: NDArray | float
-    weights_s: NDArray | float
-    attend_s: NDArray | float
-    cache_s: NDArray | float
-    flop: NDArray | float
-    moved_bytes: NDArray | float
+    linear_s: Numeric
+    weights_s: Numeric
+    attend_s: Numeric
+    cache_s: Numeric
+    flop: Numeric
+    moved_bytes: Numeric
 
 
-def _attention_load(h: Held, s: Setting, ask: Ask, r: Rates) -> Load:
+def _attention_load(b: Burden, s: Setting, ask: Ask) -> Load:
     """Scores and weighted values, or the softmax between them where that takes longer, beside the cache."""
-    a = h.term.attention
-    assert a is not None
-    seen = ask.seen(a)
-    flop, moved = h.term.pair_flop * h.work * seen.pairs, h.term.cached_bytes * h.cached * seen.cached_tokens
+    assert b.attention is not None
+    r, seen = s.rates, ask.seen(b.attention)
+    flop, moved = b.pair_flop * seen.pairs, b.cached_bytes * seen.cached_tokens
     attend_s = flop / r.pair_flop_per_s
-    if s.phase == "decode" and np.any(s.e.softmax_cycle_per_element):
-        passes = np.ceil(ask.rows * a.heads * h.work / s.at.rows_side_by_side)
-        cycles = h.term.layers * seen.keys * passes * s.e.softmax_cycle_per_element
-        attend_s = np.maximum(attend_s, cycles / s.at.vector_clock_hz)
+    if s.waits_for_softmax:
+        cycle = s.e.softmax_cycle_per_element * b.layers
+        rows = ask.rows * b.attention.heads * b.head_share
+        cycles = neuroncore.lane_cycles(rows, seen.keys, r.lanes, r.lanes, cycle, np.inf, 0.0, 0.0)
+        attend_s = np.maximum(attend_s, cycles / r.vector_hz)
     return Load(0.0, 0.0, attend_s, moved / r.cache_bytes_per_s, flop, moved)
 
 
-def load(h: Held, s: Setting, ask: Ask, r: Rates) -> Load:
-    """What a term costs one rank: its work and bytes, times the rank's share, over the rank's rates."""
-    t = h.term
-    if t.kind == "attention":
-        return _attention_load(h, s, ask, r)
-    if t.kind == "experts":
-        work, read = ask.experts(t.cut)
-        flop = t.row_flop * h.work * ask.routed * ask.imbalance * work
-        moved = t.read_bytes * h.read * read * ask.imbalance
-    else:
-        flop = (t.row_flop * ask.rows + t.logit_flop * ask.logits) * h.work
-        moved = (t.read_bytes + t.row_bytes * ask.rows) * h.read
+def load(b: Burden, s: Setting, ask: Ask) -> Load:
+    """What a rank's share of a term costs it: work and bytes over the rank's rates."""
+    r = s.rates
+    if b.kind == "attention":
+        return _attention_load(b, s, ask)
+    if b.kind == "experts":
+        work, read = ask.experts(b.cut)
+        flop = b.row_flop * ask.routed * ask.imbalance * work
+        moved = b.read_bytes * read * ask.imbalance
+        return Load(flop / r.linear_flop_per_s, moved / r.weight_bytes_per_s, 0.0, 0.0, flop, moved)
+    flop = step.work_flop(b.row_flop, ask.rows, b.logit_flop, ask.logits)
+    moved = step.read_bytes(b.read_bytes, b.row_bytes, ask.rows)
     linear_s, weights_s = flop / r.linear_flop_per_s, moved / r.weight_bytes_per_s
-    if t.kind != "state":
+    if b.kind == "matrix":
         return Load(linear_s, weights_s, 0.0, 0.0, flop, moved)
-    state = 2 * t.state_bytes * h.cached * ask.sequences  # read and written
+    state = 2 * b.state_bytes * ask.sequences  # read and written
     return Load(linear_s, weights_s, 0.0, state / r.cache_bytes_per_s, flop, moved + state)
 
 
-def _sent(s: Setting, ask: Ask) -> tuple[Message, ...]:
-    given = s.mapping, s.held, s.outline, s.wide_bytes, s.phase, s.e
-    return messages(*given, ask.rows, ask.logits, ask.imbalance)
+def total(parts: Iterable[Numeric]) -> NDArray:
+    """The sum of some parts, without those that are nothing."""
+    whole = None
+    for part in parts:
+        if type(part) is not float or part:
+            whole = part if whole is None else whole + part
+    return np.float64(0.0) if whole is None else whole
 
 
-def assemble(s: Setting, ask: Ask, overlaps: tuple[Numeric, Numeric]) -> tuple[dict[str, NDArray], tuple[Message, ...]]:
-    """Resource times of a step, the step time between its bounds, and the messages of its network time."""
+def assemble(s: Setting, ask: Ask, overlaps: tuple[Numeric, Numeric]) -> dict[str, NDArray]:
+    """Resource times of a step, and the step time between its bounds."""
     inner, outer = overlaps
-    r = rates(s)
-    loads = [load(h, s, ask, r) for h in s.held]
-    linear_s, weights_s, attend_s, cache_s, flop, moved = map(sum, zip(*loads, strict=True))
-    gathered = sum(moved_bytes for moved_bytes, _ in ask.spent.values())
-    weights_s, moved = weights_s + gathered / r.weight_bytes_per_s, moved + gathered
-    overhead = sum(seconds for _, seconds in ask.spent.values())
-    sent = _sent(s, ask)
-    network = sum((message_s(s.at, s.mapping, s.e, message) for message in sent), start=np.zeros(()))
-    apart = overlapped(linear_s, weights_s, inner) + overlapped(attend_s, cache_s, inner)
-    joined = overlapped(linear_s + attend_s, weights_s + cache_s, inner)
-    device_s = joined * s.e.phase_overlap + apart * (1 - s.e.phase_overlap)
-    compute, memory = linear_s + attend_s, weights_s + cache_s
-    times = {
-        "time_s": overlapped(device_s, network, outer) + overhead,
+    loads = [load(b, s, ask) for b in s.burdens]
+    linear_s, weights_s, attend_s, cache_s, flop, moved = map(total, zip(*loads, strict=True))
+    gathered, overhead = map(total, zip(*ask.spent.values(), strict=True))
+    weights_s, moved = total((weights_s, gathered / s.rates.weight_bytes_per_s)), total((moved, gathered))
+    network = total([message_s(s, message) for message in messages(s, ask.rows, ask.logits, ask.imbalance)])
+    compute, resident = linear_s + attend_s, weights_s + cache_s
+    device_s = step.overlapped_s(compute, resident, inner)
+    if s.phases_wait:
+        apart_s = step.overlapped_s(linear_s, weights_s, inner) + step.overlapped_s(attend_s, cache_s, inner)
+        device_s = step.phased_s(device_s, apart_s, s.e.phase_overlap)
+    return {
+        "time_s": step.overlapped_s(device_s, network, outer) + overhead,
         "compute_s": compute,
-        "memory_s": memory,
+        "memory_s": resident,
         "network_s": network,
         "overhead_s": overhead,
-        "lower_s": np.maximum(np.maximum(compute, memory), network) + overhead,
-        "upper_s": compute + memory + network + overhead,
+        "lower_s": np.maximum(np.maximum(compute, resident), network) + overhead,
+        "upper_s": compute + resident + (network + overhead),
         "work_flop_per_rank": flop,
         "moved_bytes_per_rank": moved,
     }
-    return times, sent
 
 
 class Line(NamedTuple):
     """A line of a step's breakdown: what one operator, one exchange or one cost takes of each resource, in s."""
 
-    compute_s: NDArray | float
-    memory_s: NDArray | float
-    network_s: NDArray | float
-    overhead_s: NDArray | float
+    compute_s: Numeric
+    memory_s: Numeric
+    network_s: Numeric
+    overhead_s: Numeric
 
 
 def breakdown(s: Setting, ask: Ask) -> dict[str, Line]:
     """Every line of a step; by resource the lines add up to the step's times, which then overlap."""
-    r, found = rates(s), {}
+    found: dict[str, Line] = {}
 
     def add(name: str, line: Line) -> None:  # kinds of layers may share a name
         before = found.get(name, Line(0.0, 0.0, 0.0, 0.0))
         found[name] = Line(*(one + more for one, more in zip(before, line, strict=True)))
 
-    for term in s.model.terms(s.precision, s.phase):
-        if term.layers:
-            one = load(hold(term, s.mapping, s.e.kv_head_policy, s.e.expert_tile_columns), s, ask, r)
-            add(term.label, Line(one.linear_s + one.attend_s, one.weights_s + one.cache_s, 0.0, 0.0))
+    for b in s.listed.burdens:
+        one = load(b, s, ask)
+        add(b.name, Line(one.linear_s + one.attend_s, one.weights_s + one.cache_s, 0.0, 0.0))
     for name, (moved, seconds) in ask.spent.items():
-        add(name, Line(0.0, moved / r.weight_bytes_per_s, 0.0, seconds))
-    for message in _sent(s, ask):
-        add(message.name, Line(0.0, 0.0, message_s(s.at, s.mapping, s.e, message), 0.0))
+        add(name, Line(0.0, moved / s.rates.weight_bytes_per_s, 0.0, seconds))
+    for message in messages(s, ask.rows, ask.logits, ask.imbalance):
+        add(message.name, Line(0.0, 0.0, message_s(s, message), 0.0))
     return found
+
+
+def stored_kinds(s: Setting, batch: NDArray, context: NDArray, prompt: NDArray) -> dict[str, NDArray]:
+    """Stored bytes of an ordinary rank, by kind: the fullest stage's weights, an even part of the cache."""
+    c, d, stored = s.outline, s.degrees, s.stored
+    sequences, local, cached = step.own_sequences(batch, d.ep), context / d.cp, 0.0
+    for b in s.burdens:
+        kept = step.kept_tokens(local, b.attention.window, b.attention.kind) if b.attention else 0.0
+        if b.kind in ("attention", "state"):
+            cached = cached + memory.cached_bytes(b.cached_bytes, kept, b.state_bytes, sequences)
+    activations = memory.activation_bytes(prompt / d.cp, c.widest, c.hidden, s.wide_bytes, d.tp)
+    return {
+        "weight_bytes": stored.weight_bytes,
+        "cache_bytes": np.divide(cached, d.pp),
+        "scratchpad_bytes": memory.paged_bytes(activations, s.e.scratchpad_page_bytes),
+        "collective_buffer_bytes": stored.collective_buffer_bytes,
+        "ring_bytes": stored.ring_bytes,
+        "code_bytes": stored.code_bytes,
+    }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Mapping as Lines
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import ClassVar
 
@@ -16,24 +18,25 @@ from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.systems import System
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
-from trnmodel.result import Result, blank, reason_mask
+from trnmodel.result import Result
 from trnmodel.steps.assemble import (
     EXPERT_READS,
     Ask,
     Line,
-    Setting,
     assemble,
     bucket,
     decode_ask,
-    own_sequences,
     prefill_ask,
-    setting,
+    stored_kinds,
+    total,
 )
 from trnmodel.steps.assemble import (
     breakdown as lines_of,
 )
 from trnmodel.steps.mapping import DEGREES, Mapping
-from trnmodel.steps.messages import Message
+from trnmodel.steps.messages import Message, messages
+from trnmodel.steps.pieces import Answer, Arrays, in_pieces
+from trnmodel.steps.setting import NO_DEGREES, Setting, setting
 
 Numeric = ArrayLike
 RESOURCES = ("compute", "memory", "network", "overhead")
@@ -43,7 +46,9 @@ REASONS = (
     "more expert-parallel ranks than experts",
     "a figure of the chip that the answer needs is not published",
     "does not fit in memory",
+    "the first rank, which holds more, does not fit in memory",
 )
+UNKNOWN, TOO_LARGE, FIRST_TOO_LARGE = (2**bit for bit in range(3, 6))  # after those that `Setting.impossible` has
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -54,7 +59,7 @@ class Step(Result):
     times that a resource takes by itself. Numbers of a point that cannot exist are NaN.
     """
 
-    REASONS: ClassVar[tuple[str, ...]] = REASONS
+    REASONS: ClassVar[tuple[str, ...]] = REASONS[:-1]
 
     model: Transformer
     system: System | Chip
@@ -79,8 +84,13 @@ class Step(Result):
     work_flop_per_rank: NDArray
     moved_bytes_per_rank: NDArray
     memory_bytes_per_rank: NDArray
-    messages: tuple[Message, ...] = ()
+    send: Callable[[], tuple[Message, ...]]
     operators: Lines[str, Line] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """What a rank sends in the step."""
+        return self.send()
 
     @property
     def bound(self) -> NDArray | str:
@@ -94,7 +104,7 @@ class Step(Result):
 class MemoryFit(Result):
     """Bytes of an ordinary rank by kind, what the first rank holds more, and whether both fit."""
 
-    REASONS: ClassVar[tuple[str, ...]] = (*REASONS, "the first rank, which holds more, does not fit in memory")
+    REASONS: ClassVar[tuple[str, ...]] = REASONS
 
     tp: NDArray
     batch: NDArray
@@ -110,99 +120,89 @@ class MemoryFit(Result):
     capacity_bytes: NDArray
 
 
-def _kinds(s: Setting, batch: NDArray, context: NDArray, prompt: NDArray) -> dict[str, NDArray]:
-    """Stored bytes of an ordinary rank, by kind: the fullest stage's weights, an even part of the cache."""
-    e, m, c = s.e, s.mapping, s.outline
-    sequences = own_sequences(batch, m.ep)
-    weights, cached = np.zeros(()), np.zeros(())
-    for h in s.held:
-        weights = weights + h.term.stored_bytes * h.stored
-        cached = cached + h.term.state_bytes * h.cached * sequences
-        if a := h.term.attention:
-            cached = cached + h.term.cached_bytes * h.cached * sequences * a.kept(context / m.cp)
-    layers = np.ceil(c.layers / m.pp)
-    width = s.wide_bytes
-    activations = prompt / m.cp * c.widest * width / m.tp + 2 * prompt / m.cp * c.hidden * width
-    return {
-        "weight_bytes": weights * layers / c.layers,
-        "cache_bytes": cached / m.pp,
-        "scratchpad_bytes": _paged(activations, e.scratchpad_page_bytes),
-        "collective_buffer_bytes": np.where(m.tp > 1, e.collective_buffer_bytes, 0.0),
-        "ring_bytes": layers * e.ring_bytes_per_layer,
-        "code_bytes": layers * e.code_bytes_per_layer,
-    }
+Asked = tuple[NDArray, Ask, NDArray, NDArray]  # compiled tokens, what is asked, stored bytes, tokens made
+Question = Callable[[Setting, Arrays], Asked]
 
 
-def _paged(used: NDArray, page_bytes: Numeric) -> NDArray:
-    """Bytes in whole pages; as they are where there are no pages."""
-    if not np.any(page_bytes):
-        return used
-    page = np.where(np.equal(page_bytes, 0), 1.0, page_bytes)
-    return np.where(np.equal(page_bytes, 0), used, np.ceil(used / page) * page)
-
-
-def _impossible(s: Setting, figure: NDArray, *memory_bytes: NDArray) -> NDArray:
-    m, c = s.mapping, s.outline
-    return reason_mask(
-        m.ranks > s.at.chips * s.at.ranks_per_chip,
-        m.pp > c.layers,
-        m.ep > max(c.experts, 1),
-        np.isnan(figure),
-        *(stored > s.at.hbm_bytes for stored in memory_bytes),
-    )
-
-
-def _step(
-    s: Setting,
-    batch: NDArray,
-    tokens: NDArray,
-    compiled: NDArray,
-    ask: Ask,
-    overlaps: tuple[Numeric, Numeric],
-    memory: NDArray,
-    made: NDArray,
-    lines: bool,
-) -> Step:
-    """The result of a step that makes `made` tokens for each sequence of the batch."""
-    times, sent = assemble(s, ask, overlaps)
-    mask = _impossible(s, times["time_s"], memory)
-    rate = made / times["time_s"]
-    numbers = times | {
-        "tokens_per_s": batch * s.mapping.dp * rate,
-        "tokens_per_s_per_user": rate,
-        "memory_bytes_per_rank": memory,
-    }
-    degrees = {name: getattr(s.mapping, name) for name in ("tp", "pp", "dp", "ep", "cp")}
+def _step(asked: Question, s: Setting, mapping: Mapping, given: Arrays, lines: bool) -> Step:
+    """The result of a step, of which `asked` says what it asks of a rank."""
     return Step(
         model=s.model,
         system=s.system,
         stack=s.e,
-        batch=batch,
-        tokens=tokens,
-        compiled_tokens=compiled,
-        messages=sent,
-        operators=MappingProxyType(lines_of(s, ask) if lines else {}),
-        reason_mask=mask,
-        **degrees,
-        **(blank(mask, **numbers) if np.any(mask) else numbers),
+        tp=mapping.tp,
+        pp=mapping.pp,
+        dp=mapping.dp,
+        ep=mapping.ep,
+        cp=mapping.cp,
+        batch=given["batch"],
+        tokens=given["tokens"],
+        send=partial(_messages, asked, s, given),
+        operators=MappingProxyType(lines_of(s.everywhere, asked(s.everywhere, given)[1]) if lines else {}),
+        **in_pieces(partial(_numbers, asked), s, given),
     )
 
 
-def _overlaps(s: Setting, compute_memory: Numeric | None, network: Numeric | None) -> tuple[NDArray, NDArray]:
+def _numbers(asked: Question, s: Setting, given: Arrays) -> Answer:
+    """Every number of a step, and why it cannot exist."""
+    compiled, ask, memory, made = asked(s, given)
+    times = assemble(s, ask, (given["compute_memory_overlap"], given["network_overlap"]))
+    time_s = times["time_s"]
+    rate = made / time_s
+    numbers = times | {
+        "tokens_per_s": given["batch"] * s.degrees.dp * rate,
+        "tokens_per_s_per_user": rate,
+        "memory_bytes_per_rank": memory,
+    }
+    mask = s.impossible | np.isnan(time_s) * UNKNOWN | (memory > s.hbm_bytes) * TOO_LARGE
+    return Answer(numbers, {"compiled_tokens": compiled, "reason_mask": mask})
+
+
+def _messages(asked: Question, s: Setting, given: Arrays) -> tuple[Message, ...]:
+    here = s.everywhere
+    _, ask, _, _ = asked(here, given)
+    return messages(here, ask.rows, ask.logits, ask.imbalance)
+
+
+def _overlaps(s: Setting, compute_memory: Numeric | None, network: Numeric | None) -> Arrays:
     inner = s.e.compute_memory_overlap if compute_memory is None else compute_memory
     outer = s.e.network_overlap if network is None else network
-    return share("compute_memory_overlap", inner), share("network_overlap", outer)
+    return {
+        "compute_memory_overlap": share("compute_memory_overlap", inner),
+        "network_overlap": share("network_overlap", outer),
+    }
+
+
+def _checked(s: Setting, mapping: Mapping, **given: NDArray | None) -> Arrays:
+    """What was given, as numbers; ValueError for arrays that do not broadcast, of mapping and machine among them."""
+    found = {name: value for name, value in given.items() if value is not None}
+    of_specs = shapes(system=s.system, efficiencies=s.e)
+    if mapping.key is None or of_specs or any(value.ndim for value in found.values()):
+        together(**{f"mapping.{name}": getattr(mapping, name) for name in DEGREES}, **found, **of_specs)
+        return found
+    return {name: value[()] for name, value in found.items()}
 
 
 def _optional(name: str, value: Numeric | None) -> NDArray | None:
     return None if value is None else numbers(name, value, 1)
 
 
-def _fitting(s: Setting, **given: Numeric | None) -> None:
-    """Refuse arrays that do not broadcast, those of the mapping among them."""
-    degrees = {f"mapping.{name}": getattr(s.mapping, name) for name in DEGREES}
-    given_ = {name: value for name, value in given.items() if value is not None}
-    together(**degrees, **given_, **shapes(system=s.system, efficiencies=s.e))
+def _decoded(expert_read: str | None, s: Setting, given: Arrays) -> Asked:
+    """What a decode step asks of a rank, at the compiled length, with its cache as long as it may get."""
+    compiled = bucket(given["tokens"], s.e.context_bucket, given.get("max_context"))
+    runs = np.maximum(given["batch"], given["compiled_batch"]) if "compiled_batch" in given else given["batch"]
+    ask = decode_ask(s, runs, compiled, given["new_tokens"], expert_read, given["expert_imbalance"])
+    longest = np.maximum(compiled, given["max_context"]) if "max_context" in given else compiled
+    stored = stored_kinds(s, runs, longest, runs * given["new_tokens"])
+    return compiled, ask, total(stored.values()), np.float64(1)
+
+
+def _prefilled(s: Setting, given: Arrays) -> Asked:
+    """What a prefill asks of a rank, at the compiled length."""
+    batch, past = given["batch"], given["past"]
+    compiled = bucket(given["tokens"], s.e.prompt_bucket, given.get("max_context"))
+    ask = prefill_ask(s, batch, compiled, past, given["expert_imbalance"])
+    return compiled, ask, total(stored_kinds(s, batch, compiled + past, batch * compiled).values()), given["tokens"]
 
 
 def decode_step(
@@ -284,22 +284,15 @@ def decode_step(
     longest, slots = _optional("max_context", max_context), _optional("compiled_batch", compiled_batch)
     if expert_read is not None:
         choice("expert_read", expert_read, EXPERT_READS)
-    model = read_model(model)
-    if not model.generates:
-        refuse("model", model.id, "an encoder has no decode step")
+    mapping = NO_DEGREES if mapping is None else mapping
     s = setting(model, system, mapping, precision, efficiencies, "decode")
     overlaps = _overlaps(s, compute_memory_overlap, network_overlap)
-    _fitting(s, batch=batch, context=context, new_tokens=new_tokens, expert_imbalance=imbalance, max_context=longest,
-             compiled_batch=slots, compute_memory_overlap=overlaps[0], network_overlap=overlaps[1])  # fmt: skip
+    given = _checked(s, mapping, batch=batch, context=context, new_tokens=new_tokens, expert_imbalance=imbalance,
+                     max_context=longest, compiled_batch=slots, **overlaps)  # fmt: skip
     if np.any(context < new_tokens):
         refuse("new_tokens", new_tokens[()], "allowed are at most those of context, which counts them")
-    compiled = bucket(context, s.e.context_bucket, longest)
-    runs = batch if slots is None else np.maximum(batch, slots)
-    ask = decode_ask(s, runs, compiled, new_tokens, expert_read, imbalance)
-    longest = compiled if longest is None else np.maximum(compiled, longest)
-    memory = sum(_kinds(s, runs, longest, runs * new_tokens).values())
-    lines = flag("breakdown", breakdown)
-    return _step(s, batch, context, compiled, ask, overlaps, memory, np.ones(()), lines)
+    given["tokens"] = given.pop("context")
+    return _step(partial(_decoded, expert_read), s, mapping, given, flag("breakdown", breakdown))
 
 
 def prefill(
@@ -351,14 +344,13 @@ def prefill(
     """
     batch, tokens, past = numbers("batch", batch, 1), numbers("input_tokens", input_tokens, 1), numbers("past", past)
     imbalance, longest = numbers("expert_imbalance", expert_imbalance, 1), _optional("max_context", max_context)
+    mapping = NO_DEGREES if mapping is None else mapping
     s = setting(model, system, mapping, precision, efficiencies, "prefill")
     overlaps = _overlaps(s, compute_memory_overlap, network_overlap)
-    _fitting(s, batch=batch, input_tokens=tokens, past=past, expert_imbalance=imbalance, max_context=longest,
-             compute_memory_overlap=overlaps[0], network_overlap=overlaps[1])  # fmt: skip
-    compiled = bucket(tokens, s.e.prompt_bucket, longest)
-    ask = prefill_ask(s, batch, compiled, past, imbalance)
-    memory = sum(_kinds(s, batch, compiled + past, batch * compiled).values())
-    return _step(s, batch, tokens, compiled, ask, overlaps, memory, tokens, flag("breakdown", breakdown))
+    given = _checked(s, mapping, batch=batch, input_tokens=tokens, past=past, expert_imbalance=imbalance,
+                     max_context=longest, **overlaps)  # fmt: skip
+    given["tokens"] = given.pop("input_tokens")
+    return _step(_prefilled, s, mapping, given, flag("breakdown", breakdown))
 
 
 def memory_fit(
@@ -396,23 +388,25 @@ def memory_fit(
     Steps are judged by the ordinary rank alone, so that a point can have a time and be refused here, with that reason.
     A point that does not fit keeps its numbers, so that one can see by how much.
     """
-    batch, context, prompt = (
-        numbers("batch", batch, 1),
-        numbers("context", context, 1),
-        _optional("prompt_tokens", prompt_tokens),
-    )
-    s = setting(model, system, mapping, precision, efficiencies, "decode" if read_model(model).generates else "prefill")
-    _fitting(s, batch=batch, context=context, prompt_tokens=prompt)
-    kinds = _kinds(s, batch, context, context if prompt is None else prompt)
-    total = sum(kinds.values())
-    first = total + s.e.first_rank_bytes
+    batch, context = numbers("batch", batch, 1), numbers("context", context, 1)
+    mapping = NO_DEGREES if mapping is None else mapping
+    prompt, model = _optional("prompt_tokens", prompt_tokens), read_model(model)
+    s = setting(model, system, mapping, precision, efficiencies, "decode" if model.generates else "prefill")
+    given = _checked(s, mapping, batch=batch, context=context, prompt_tokens=prompt)
     return MemoryFit(
-        tp=s.mapping.tp,
+        tp=mapping.tp,
         batch=batch,
         context=context,
-        total_bytes=total,
-        first_rank_total_bytes=first,
-        capacity_bytes=np.asarray(s.at.hbm_bytes),
-        reason_mask=_impossible(s, np.asarray(s.at.hbm_bytes), total, first),
-        **kinds,
+        capacity_bytes=np.asarray(s.hbm_bytes),
+        **in_pieces(_fit, s.storing, given),
     )
+
+
+def _fit(s: Setting, given: Arrays) -> Answer:
+    """Stored bytes by kind, and whether they fit; a point that does not fit keeps them."""
+    kinds = stored_kinds(s, given["batch"], given["context"], given.get("prompt_tokens", given["context"]))
+    whole = total(kinds.values())
+    first = whole + s.e.first_rank_bytes
+    mask = s.impossible | np.isnan(s.hbm_bytes) * UNKNOWN
+    mask = mask | (whole > s.hbm_bytes) * TOO_LARGE | (first > s.hbm_bytes) * FIRST_TOO_LARGE
+    return Answer({}, {**kinds, "total_bytes": whole, "first_rank_total_bytes": first, "reason_mask": mask})

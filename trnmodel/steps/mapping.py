@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trnmodel.arguments import choice, integer, numbers, refuse, together
 from trnmodel.catalog.specs import Precision
+from trnmodel.formulas.neuroncore import tile_count
+from trnmodel.formulas.step import fullest_share, kv_heads_per_rank
 from trnmodel.models.terms import Cut, Term
 from trnmodel.models.transformer import Transformer
+from trnmodel.steps.numbering import numbered
 
 Numeric = ArrayLike
-KvHeadPolicy = Literal["even", "replicate", "multi-head"]
+Key = tuple[tuple[float, ...], int | None, tuple[str, ...]]
 DEGREES = ("tp", "pp", "dp", "ep", "cp")
-KV_POLICIES = ("even", "replicate", "multi-head")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,7 +28,7 @@ class Mapping:
 
     A rank is one logical NeuronCore of `lnc` physical ones, or one GPU. Degrees multiply to ranks. `dp` makes replicas.
     Inside a replica `ep` ranks share out experts, and sequences between them; `cp` cuts a sequence; `tp` cuts heads,
-    columns, experts and the vocabulary; `pp` cuts the layers.
+    columns, experts and the vocabulary; `pp` cuts the layers. `key` tells mappings of scalar degrees apart.
 
     Examples
     --------
@@ -41,10 +44,14 @@ class Mapping:
     cp: Any = 1
     lnc: int | None = None
     placement: tuple[str, ...] = ("tp", "cp", "ep", "pp", "dp")
+    key: Key | None = field(init=False, repr=False)
+    _different: tuple[Mapping, NDArray] | None = field(init=False, repr=False, default=None)
 
     def __post_init__(self) -> None:
         for name in DEGREES:
-            object.__setattr__(self, name, numbers(name, getattr(self, name), 1, whole=True))
+            degree = np.array(numbers(name, getattr(self, name), 1, whole=True))
+            degree.setflags(write=False)
+            object.__setattr__(self, name, degree)
         together(**{name: getattr(self, name) for name in DEGREES})
         order = self.placement
         words = isinstance(order, tuple | list) and all(isinstance(name, str) for name in order)
@@ -53,12 +60,24 @@ class Mapping:
         object.__setattr__(self, "placement", tuple(order))
         if self.lnc is not None:
             object.__setattr__(self, "lnc", integer("lnc", self.lnc))
+        degrees = tuple(float(x) for x in (self.tp, self.pp, self.dp, self.ep, self.cp) if not x.ndim)
+        key = (degrees, self.lnc, self.placement) if len(degrees) == len(DEGREES) else None
+        object.__setattr__(self, "key", key)
 
     @property
-    def key(self) -> tuple[tuple[float, ...], tuple[str, ...]] | None:
-        """Degrees and placement as a key of a cache; None where a degree is an array."""
-        degrees = [getattr(self, name) for name in DEGREES]
-        return None if any(d.ndim for d in degrees) else (tuple(map(float, degrees)), self.placement)
+    def size(self) -> int:
+        """Mappings that its arrays make."""
+        return math.prod(np.broadcast_shapes(*(getattr(self, name).shape for name in DEGREES)))
+
+    @property
+    def different(self) -> tuple[Mapping, NDArray]:
+        """Each combination of degrees once, and which of them each place has; found once."""
+        if self._different is None:
+            degrees = np.broadcast_arrays(*(getattr(self, name) for name in DEGREES))
+            number, first = numbered(degrees)
+            each = {name: x.flat[first] for name, x in zip(DEGREES, degrees, strict=True)}
+            object.__setattr__(self, "_different", (replace(self, **each), number))
+        return self._different
 
     @property
     def replica_ranks(self) -> NDArray:
@@ -78,32 +97,9 @@ class Mapping:
         return stride, stride * getattr(self, name)
 
 
-def kv_heads_per_rank(heads: Numeric, kv_heads: Numeric, tp: Numeric, policy: str) -> NDArray:
-    """KV heads that one of `tp` ranks stores.
-
-    "replicate": all ranks alike where tp divides the KV heads, one head a rank where tp is a multiple of them, else the
-    model is turned into multi-head attention with as many KV heads as padded query heads. "multi-head" turns it so
-    wherever tp does not divide the KV heads (older software). "even" cuts without waste, even through a head.
-
-    Examples
-    --------
-    >>> [float(kv_heads_per_rank(64, 8, tp, "replicate")) for tp in (4, 8, 24, 32, 12)]
-    [2.0, 1.0, 1.0, 1.0, 6.0]
-    >>> [float(kv_heads_per_rank(64, 8, tp, "multi-head")) for tp in (8, 32)]
-    [1.0, 2.0]
-    """
-    choice("kv_head_policy", policy, KV_POLICIES)
-    heads, kv_heads, tp = (np.asarray(value, dtype=float) for value in (heads, kv_heads, tp))
-    if policy == "even":
-        return kv_heads / tp
-    divided = np.ceil(kv_heads / tp)
-    copied = divided if policy == "replicate" else np.ceil(heads / tp)
-    return np.where(kv_heads % tp == 0, divided, np.where(tp % kv_heads == 0, copied, np.ceil(heads / tp)))
-
-
 def _held(whole: Numeric, ranks: Numeric, policy: str) -> NDArray:
     """Share of `whole` units that the fullest of `ranks` holds; "even" cuts through units."""
-    return 1 / np.asarray(ranks) if policy == "even" else np.ceil(np.divide(whole, ranks)) / whole
+    return 1 / np.asarray(ranks) if policy == "even" else fullest_share(whole, ranks)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,8 +117,8 @@ def _padding(cut: Cut, tp: NDArray, tile: Numeric) -> NDArray:
     """Columns that a matrix engine of `tile` columns works on over those that an expert's shard has."""
     if not cut.inner or not np.any(tile):
         return np.ones_like(tp)
-    width, whole = cut.inner / tp, np.where(np.equal(tile, 0), 1.0, tile)
-    return np.where(np.equal(tile, 0), 1.0, np.ceil(width / whole) * whole / width)
+    width = cut.inner / tp
+    return np.where(np.equal(tile, 0), 1.0, tile_count(width, np.maximum(tile, 1)) * tile / width)
 
 
 def _cached(cut: Cut, tp: NDArray, policy: str) -> NDArray:
@@ -161,8 +157,3 @@ def shard(
 ) -> tuple[Held, ...]:
     """What the fullest rank has of a model, alike terms summed."""
     return tuple(hold(term, mapping, policy, tile) for term in model.summed_terms(precision, phase))
-
-
-def stored_share(layers: int, pp: NDArray) -> NDArray:
-    """Share of the layers in the fullest stage of a pipeline."""
-    return np.ceil(layers / pp) / layers

@@ -14,6 +14,7 @@ from trnmodel.catalog.specs import Chip, Precision, published
 from trnmodel.catalog.stacks import Efficiencies, find
 from trnmodel.catalog.systems import System
 from trnmodel.fabric.groups import chip_links
+from trnmodel.formulas import latency, memory
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.result import Result, blank, reason_mask
@@ -77,9 +78,7 @@ class Disaggregated(Result):
 
 
 def tokens_per_step(draft_tokens: Numeric, acceptance: Numeric) -> NDArray:
-    r"""Tokens that a verified draft yields in one step, the verifier's own token included.
-
-    .. math:: E = \frac{1 - a^{d+1}}{1 - a}
+    """Tokens that a verified draft yields in one step, as `formulas.latency` has them.
 
     Examples
     --------
@@ -88,21 +87,13 @@ def tokens_per_step(draft_tokens: Numeric, acceptance: Numeric) -> NDArray:
     """
     d, a = numbers("draft_tokens", draft_tokens), share("acceptance", acceptance)
     together(draft_tokens=d, acceptance=a)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(a == 1, d + 1, (1 - a ** (d + 1)) / np.where(a == 1, 1, 1 - a))
-
-
-def _waiting_s(utilisation: NDArray, service_s: NDArray, share: float) -> NDArray:
-    """Quantile of the wait for a server of fixed service time and random arrivals (M/D/1, exponential tail)."""
-    busy = np.clip(utilisation, np.finfo(float).tiny, 1 - np.finfo(float).eps)
-    mean_if_waiting = service_s / (2 * (1 - busy))
-    return np.where(busy > 1 - share, mean_if_waiting * np.log(busy / (1 - share)), 0.0)
+    return latency.tokens_per_step(d, a)
 
 
 def _in_flight(
     ask: dict,
     rate: NDArray,
-    share_left: NDArray,
+    worth: NDArray,
     output: NDArray,
     context: NDArray,
     top: NDArray,
@@ -115,7 +106,7 @@ def _in_flight(
         step = decode_step(
             batch=np.maximum(batch, 1.0), compiled_batch=top if compiled else None, context=context, **more, **ask
         )
-        return rate * output * step.time_s / share_left
+        return latency.in_flight(rate, output, step.time_s, worth)
 
     if compiled:
         return held(np.ones(()))
@@ -242,17 +233,17 @@ def _continuous(
     pieces = np.ceil(new / length)
     piece = prefill(input_tokens=length, past=past + (new - length) / 2, **ask)
     prompt_s = piece.time_s * pieces
-    busy = rate * prompt_s
-    left = np.where(busy < 1, 1 - busy, np.nan) * yielded
-    batch = _in_flight(ask, rate, left, output, context, top, compiled, **more)
+    busy = latency.utilisation(rate, prompt_s)
+    worth = latency.free_yield(busy, yielded)
+    batch = _in_flight(ask, rate, worth, output, context, top, compiled, **more)
     runs = top if compiled else np.clip(np.nan_to_num(batch, nan=1.0, posinf=1.0), 1.0, top)
     step = decode_step(batch=runs, context=context, **more, **ask)
     step_s = step.time_s + draft_tokens * draft_step_s
-    tpot = step_s / left
+    tpot = latency.tpot_s(step_s, worth)
     mask = reason_mask(~(busy < 1), ~(batch <= top) & (busy < 1), ~(step.valid & piece.valid))
     times = {"step_s": step_s, "prefill_s": prompt_s, "tpot_mean_s": tpot, "prefill_utilisation": busy}
-    times["tpot_p99_s"] = tpot + prompt_s * NORMAL_99 * np.sqrt(np.maximum(rate * output * tpot, 0)) / output
-    first = prompt_s + (pieces - 0.5) * step_s
+    times["tpot_p99_s"] = latency.late_tpot_s(tpot, prompt_s, rate, output, NORMAL_99)
+    first = latency.first_token_s(prompt_s, pieces, step_s)
     times |= _first_tokens(first, first, busy, prompt_s)
     return _serving(ask, rate, output, mask, batch=batch, tokens_per_step=yielded, **times)
 
@@ -260,8 +251,8 @@ def _continuous(
 def _first_tokens(median_s: NDArray, late_s: NDArray, busy: NDArray, service_s: NDArray) -> dict[str, NDArray]:
     """Median and 99th percentile of TTFT: what every request takes, plus the wait in the queue."""
     return {
-        "ttft_p50_s": median_s + _waiting_s(busy, service_s, 0.5),
-        "ttft_p99_s": late_s + _waiting_s(busy, service_s, 0.99),
+        "ttft_p50_s": median_s + latency.waiting_s(busy, service_s, 0.5),
+        "ttft_p99_s": late_s + latency.waiting_s(busy, service_s, 0.99),
     }
 
 
@@ -269,7 +260,7 @@ def _serving(ask: dict, rate: NDArray, output: NDArray, mask: NDArray, **times: 
     """Rates of all replicas and the time of a request, beside the times given."""
     made = rate * ask["mapping"].dp * output
     times |= {
-        "request_s": times["ttft_p50_s"] + times["tpot_mean_s"] * (output - 1),
+        "request_s": latency.request_s(times["ttft_p50_s"], times["tpot_mean_s"], output),
         "tokens_per_s": made,
         "tokens_per_s_per_user": 1 / times["tpot_mean_s"],
         "tokens_per_s_per_chip": made / _chips(ask["mapping"], ask["system"]),
@@ -285,9 +276,8 @@ def _static(ask: dict, rate: NDArray, given: NDArray, output: NDArray, top: NDAr
     """Batches that fill up, start together and end together."""
     first = prefill(batch=top, input_tokens=given, **ask)
     step = decode_step(batch=top, context=given + output / 2, **ask)
-    run_s = first.time_s + (output - 1) * step.time_s
-    busy = rate * run_s / top
-    filling_s = (top - 1) / rate
+    run_s = latency.request_s(first.time_s, step.time_s, output)
+    busy, filling_s = latency.utilisation(rate, run_s, top), latency.filling_s(top, rate)
     times = {"step_s": step.time_s, "prefill_s": first.time_s, "tpot_mean_s": step.time_s, "tpot_p99_s": step.time_s}
     times |= _first_tokens(first.time_s + filling_s * 0.5, first.time_s + filling_s * 0.99, busy, run_s)
     mask = reason_mask(~(busy < 1), False, ~(step.valid & first.valid))
@@ -346,10 +336,10 @@ def disaggregate(
     step = decode_step(chosen, after.where, decode_mapping, batch=batch, context=given + output / 2, **ask)
     chips, network = zip(_replica(before, prefill_mapping), _replica(after, decode_mapping), strict=True)
     sent = chosen.kv_bytes(given, read_precision(precision).kv) + chosen.state_bytes()
-    ratio = first.time_s * batch / (output * step.time_s)
+    ratio = latency.replicas_ratio(first.time_s, batch, output, step.time_s)
     rate = batch / (output * step.time_s)
     mask = reason_mask(~np.asarray(first.valid), ~np.asarray(step.valid))
-    transfer_s = sent / (np.minimum(*network) * reached)
+    transfer_s = memory.transfer_s(sent, np.minimum(*network) * reached)
     times = {
         "prefill_s": first.time_s,
         "transfer_s": transfer_s,

@@ -1,0 +1,94 @@
+"""Every formula makes some answer: a public call enters it, and it is not there for a test alone."""
+
+import importlib
+import inspect
+import pkgutil
+import sys
+from dataclasses import replace
+
+import pytest
+
+import trnmodel as tm
+import trnmodel.formulas
+from trnmodel.catalog.stacks import IDEAL
+from trnmodel.chapters import placements, transfers
+from trnmodel.steps.serving import disaggregate
+
+OTHERS = {"collectives", "tiers", "exchanges", "bounds"}  # pages whose algorithms `tm.collective(algorithm=)` runs
+EXPERTS, DENSE, CHUNKED = "qwen3-30b-a3b", "llama-3.1-8b", "llama-4-scout"
+SERVED = {"requests_per_s": 1.0, "input_tokens": 512, "output_tokens": 64, "max_batch": 8}
+
+
+def steps():
+    degrees = tm.Mapping(tp=4, ep=4)
+    for model, stack in ((EXPERTS, None), (CHUNKED, "ideal"), ("gpt-oss-20b", "ideal")):
+        ask = {"mapping": degrees, "efficiencies": stack}
+        tm.decode_step(model, "trn2.48xlarge", batch=16, context=9000, **ask)
+        tm.prefill(model, "trn2.48xlarge", batch=4, input_tokens=2000, **ask)
+        tm.memory_fit(model, "trn2.48xlarge", batch=4, context=2000, **ask)
+    half = replace(IDEAL, id="half", phase_overlap=0.5, softmax_cycle_per_element=1.0, kv_head_policy="replicate")
+    tm.decode_step(DENSE, "trn2.48xlarge", tm.Mapping(tp=4), batch=2, context=100, efficiencies=half)
+    blocks = replace(IDEAL, id="blocks", prefill_experts="blocks", expert_block_tokens=512, expert_tile_columns=128)
+    spills = replace(blocks, prefill_spill_bytes_per_s=1e10, scratchpad_page_bytes=2**20)
+    tm.prefill(EXPERTS, "trn2.48xlarge", tm.Mapping(ep=4), batch=4, input_tokens=2000, efficiencies=spills)
+
+
+def requests():
+    for batching in ("continuous", "static"):
+        tm.serve(DENSE, "trn2.48xlarge", tm.Mapping(tp=4), batching=batching, **SERVED)
+    two = "trn2.48xlarge", tm.Mapping(tp=4)
+    disaggregate(DENSE, *two, *two, batch=4, input_tokens=512, output_tokens=64)
+
+
+def kernels():
+    tm.kernel.matmul("trainium2", 256, 512, 4096, transpose="tensor")
+    tm.kernel.attention("trainium2", 256, 512)
+    tm.kernel.elementwise("trainium3", "softmax", 128, 512)
+    tm.kernel.dma("trainium2", 2**20, 4096)
+    tm.kernel.host(1e9, [1e9, 2e9])
+    tm.kernel.smallest_contraction("trainium2")
+
+
+def rooflines():
+    tm.roofline.attainable_flop_per_s(10.0, 1e12, 1e9)
+    tm.roofline.ridge_point_flop_per_byte(1e12, 1e9)
+    tm.roofline.time_s(1e12, 1e9, 1e12, 1e9, 1.0)
+    tm.roofline.ceilings_flop_per_s([10.0, 1.0], 1e12, [1e9, 1e9])
+
+
+def networks():
+    tm.clos(switch_bits_per_s=51.2e12, port_bits_per_s=400e9, tor_bits_per_s=12.8e12, layers=2)
+    transfers.distances("trn2.48xlarge")
+    transfers.kv_transfer(DENSE, "trn2.48xlarge", [2048], 16)
+    placements.exchanges(EXPERTS, ["trn3-nl72x2-pcie160"], [1])
+
+
+@pytest.fixture(scope="module")
+def entered():
+    """Code that the public calls enter."""
+    found = set()
+
+    def note(frame, event, _):
+        if event == "call":
+            found.add(frame.f_code)
+
+    for call in (steps, requests, kernels, rooflines, networks):
+        sys.setprofile(note)
+        try:
+            call()
+        finally:
+            sys.setprofile(None)
+    return found
+
+
+def formulas():
+    for page in pkgutil.iter_modules(trnmodel.formulas.__path__):
+        module = importlib.import_module(f"trnmodel.formulas.{page.name}")
+        for name, function in inspect.getmembers(module, inspect.isfunction):
+            if not name.startswith("_") and function.__module__ == module.__name__ and page.name not in OTHERS:
+                yield pytest.param(function, id=f"{page.name}.{name}")
+
+
+@pytest.mark.parametrize("function", [*formulas()])
+def test_a_public_call_enters_it(function, entered):
+    assert function.__code__ in entered

@@ -1,0 +1,357 @@
+"""A forward step on one rank: its rows, its shares of heads and columns, its work, and how its times overlap."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from trnmodel.arguments import choice
+
+Numeric = ArrayLike
+KV_HEAD_POLICIES = ("even", "replicate", "multi-head")
+
+
+def compiled_tokens(tokens: Numeric, longest: Numeric, smallest: Numeric, policy: str) -> NDArray:
+    r"""Length that a compiled graph runs for some tokens.
+
+    .. math:: T' = \max\bigl(T,\; \min(2^{\lceil \log_2 \max(T, T_0) \rceil},\; T_1)\bigr) \text{ (power of two)}
+
+    Parameters
+    ----------
+    tokens : numeric
+        Tokens, T. [token]
+    longest : numeric
+        Longest length that there is a graph for, T1; infinite where any may be. [token]
+    smallest : numeric
+        Smallest bucket, T0; a power of two. [token]
+    policy : {"exact", "power-of-two", "maximum"}
+        Pad nothing; pad to the next power of two, but not beyond the longest; always run the longest.
+
+    Returns
+    -------
+    compiled : numeric
+        Length that runs, T'. [token]
+
+    Notes
+    -----
+    Limits: more tokens than the longest run as they are.
+
+    References
+    ----------
+    .. [1] AWS Neuron SDK, NxD Inference features guide, bucketing.
+
+    Examples
+    --------
+    >>> compiled_tokens([100.0, 1500.0, 4096.0], 4096.0, 128.0, "power-of-two").tolist()
+    [128.0, 2048.0, 4096.0]
+    """
+    if policy == "exact":
+        return np.asarray(tokens)
+    if policy == "maximum":
+        return np.maximum(tokens, longest)
+    return np.maximum(tokens, np.minimum(np.exp2(np.ceil(np.log2(np.maximum(tokens, smallest)))), longest))
+
+
+def own_sequences(batch: Numeric, ranks: Numeric) -> NDArray:
+    r"""Sequences of one of several ranks that share them out evenly, but cut none.
+
+    .. math:: B' = \max\bigl(B / n,\; \min(B, 1)\bigr)
+
+    Parameters
+    ----------
+    batch : numeric
+        Sequences of them all, B. [-]
+    ranks : numeric
+        Expert-parallel ranks, or the stages of a pipeline in turn, n. [-]
+
+    Returns
+    -------
+    sequences : numeric
+        Sequences of one rank, B'. [-]
+
+    Notes
+    -----
+    Limits: n = 1 gives B; n -> inf gives one sequence, which then only some ranks have.
+
+    Examples
+    --------
+    >>> own_sequences([1.0, 96.0], 64.0).tolist()
+    [1.0, 1.5]
+    """
+    return np.maximum(np.divide(batch, ranks), np.minimum(batch, 1))
+
+
+def fullest_share(units: Numeric, ranks: Numeric) -> NDArray:
+    r"""Share of whole units (heads, experts, layers) that the fullest of several ranks holds.
+
+    .. math:: x = \lceil u / n \rceil / u
+
+    Parameters
+    ----------
+    units : numeric
+        Units, u. [-]
+    ranks : numeric
+        Ranks, n. [-]
+
+    Returns
+    -------
+    share : numeric
+        Share of the fullest rank, x. [-]
+
+    Notes
+    -----
+    Limits: n = 1 gives 1; n -> inf gives 1/u, for a unit is not cut.
+
+    Examples
+    --------
+    >>> fullest_share(40, [8, 24]).tolist()
+    [0.125, 0.05]
+    """
+    return np.ceil(np.divide(units, ranks)) / units
+
+
+def kv_heads_per_rank(heads: Numeric, kv_heads: Numeric, tp: Numeric, policy: str) -> NDArray:
+    r"""KV heads that one of several tensor-parallel ranks stores.
+
+    .. math:: g' = \lceil g / n \rceil \;(n \mid g), \quad 1 \;(g \mid n), \quad \lceil h / n \rceil
+       \text{ (else)} \qquad \text{(replicate)}
+
+    Parameters
+    ----------
+    heads : numeric
+        Query heads, h. [-]
+    kv_heads : numeric
+        KV heads, g. [-]
+    tp : numeric
+        Tensor-parallel ranks, n. [-]
+    policy : {"even", "replicate", "multi-head"}
+        "even" cuts without waste, even through a head. "replicate": all ranks alike where n divides the KV heads, one
+        head a rank where n is a multiple of them, else the model is turned into multi-head attention with as many KV
+        heads as padded query heads. "multi-head" turns it so wherever n does not divide the KV heads (older software).
+
+    Returns
+    -------
+    held : numeric
+        KV heads of a rank, g'. [-]
+
+    References
+    ----------
+    .. [1] AWS Neuron SDK, NxD Inference, modules/attention/gqa.py (replicate to TP degree, convert to MHA).
+
+    Examples
+    --------
+    >>> [float(kv_heads_per_rank(64, 8, tp, "replicate")) for tp in (4, 8, 24, 32, 12)]
+    [2.0, 1.0, 1.0, 1.0, 6.0]
+    >>> [float(kv_heads_per_rank(64, 8, tp, "multi-head")) for tp in (8, 32)]
+    [1.0, 2.0]
+    """
+    choice("kv_head_policy", policy, KV_HEAD_POLICIES)
+    if policy == "even":
+        return np.divide(kv_heads, tp)
+    divided, own = np.ceil(np.divide(kv_heads, tp)), np.ceil(np.divide(heads, tp))
+    copied = divided if policy == "replicate" else own
+    whole, multiple = np.equal(np.mod(kv_heads, tp), 0), np.equal(np.mod(tp, kv_heads), 0)
+    return np.where(whole, divided, np.where(multiple, copied, own))
+
+
+def visible_tokens(context: Numeric, window: Numeric, kind: str) -> NDArray:
+    r"""Cached tokens that a query at the end of a context needs.
+
+    .. math:: v = C,\quad \min(C, w) \text{ (sliding)},\quad (C - 1) \bmod w + 1 \text{ (chunked)}
+
+    Parameters
+    ----------
+    context : numeric
+        Tokens of the context, C. [-]
+    window : numeric
+        Tokens of a window or of a chunk, w. [-]
+    kind : {"causal", "sliding", "chunked", "bidirectional", "cross"}
+        Who sees whom.
+
+    Returns
+    -------
+    tokens : numeric
+        Tokens seen, v. [-]
+
+    Examples
+    --------
+    >>> [float(visible_tokens(100, 32, kind)) for kind in ("causal", "sliding", "chunked")]
+    [100.0, 32.0, 4.0]
+    """
+    if kind == "sliding":
+        return np.minimum(context, window)
+    if kind == "chunked":
+        return np.where(np.greater(context, 0), np.mod(np.subtract(context, 1), window) + 1, 0)
+    return np.asarray(context)[()]
+
+
+def kept_tokens(context: Numeric, window: Numeric, kind: str) -> NDArray:
+    r"""Cached tokens that a sequence ever needs at once on its way to a context.
+
+    .. math:: v = C,\quad \min(C, w) \text{ (sliding, chunked)}
+
+    Parameters
+    ----------
+    context : numeric
+        Tokens of the context, C. [-]
+    window : numeric
+        Tokens of a window or of a chunk, w. [-]
+    kind : {"causal", "sliding", "chunked", "bidirectional", "cross"}
+        Who sees whom.
+
+    Returns
+    -------
+    tokens : numeric
+        Tokens kept, v. [-]
+
+    Examples
+    --------
+    >>> [float(kept_tokens(100, 32, kind)) for kind in ("causal", "sliding", "chunked")]
+    [100.0, 32.0, 32.0]
+    """
+    return np.minimum(context, window) if kind in ("sliding", "chunked") else np.asarray(context)[()]
+
+
+def work_flop(row_flop: Numeric, rows: Numeric, logit_flop: Numeric, logits: Numeric) -> NDArray:
+    r"""Work of matrices on the rows of a step.
+
+    .. math:: W = w\,R + w_l\,L
+
+    Parameters
+    ----------
+    row_flop : numeric
+        Work of one row, w. [FLOP]
+    rows : numeric
+        Rows, one for each token of each sequence, R. [-]
+    logit_flop : numeric
+        Work of one row of logits, w_l. [FLOP]
+    logits : numeric
+        Rows that are turned into logits, L. [-]
+
+    Returns
+    -------
+    flop : numeric
+        Work, W. [FLOP]
+
+    Examples
+    --------
+    >>> float(work_flop(4.0, 10, 3.0, 1))
+    43.0
+    """
+    return np.multiply(row_flop, rows) + np.multiply(logit_flop, logits)
+
+
+def read_bytes(weight_bytes: Numeric, row_bytes: Numeric, rows: Numeric) -> NDArray:
+    r"""Bytes of weights and of table rows that a pass reads.
+
+    .. math:: Q = q + q_r\,R
+
+    Parameters
+    ----------
+    weight_bytes : numeric
+        Weights, read once a pass, q. [B]
+    row_bytes : numeric
+        What one row looks up in tables, q_r. [B]
+    rows : numeric
+        Rows, R. [-]
+
+    Returns
+    -------
+    read_bytes : numeric
+        Bytes read, Q. [B]
+
+    Examples
+    --------
+    >>> float(read_bytes(100.0, 2.0, 8))
+    116.0
+    """
+    return weight_bytes + np.multiply(row_bytes, rows)
+
+
+def buffer_bytes(rows: Numeric, elements: Numeric, element_bytes: Numeric) -> NDArray:
+    r"""Buffer of a message in which every row has its elements.
+
+    .. math:: m = R\,n\,s
+
+    Parameters
+    ----------
+    rows : numeric
+        Rows, R. [-]
+    elements : numeric
+        Elements of a row: the hidden size, the vocabulary, a rank's heads, n. [-]
+    element_bytes : numeric
+        Bytes of an element, s. [B]
+
+    Returns
+    -------
+    message_bytes : numeric
+        Buffer, m. [B]
+
+    Examples
+    --------
+    >>> float(buffer_bytes(8, 8192, 2.0))
+    131072.0
+    """
+    return np.multiply(rows, elements) * element_bytes
+
+
+def phased_s(joined_s: Numeric, apart_s: Numeric, phase_overlap: Numeric) -> NDArray:
+    r"""Time of a rank's own work, of which attention and linear layers hide each other's traffic in part.
+
+    .. math:: t = p\,t_1 + (1 - p)\,t_2
+
+    Parameters
+    ----------
+    joined_s : numeric
+        Time where attention's traffic hides behind linear layers and the other way round, t1. [s]
+    apart_s : numeric
+        Time of linear layers and then of attention, each with its own traffic, t2. [s]
+    phase_overlap : numeric
+        Share of the step that is joined, p. [-]
+
+    Returns
+    -------
+    time_s : numeric
+        Time, t. [s]
+
+    Examples
+    --------
+    >>> float(phased_s(4.0, 5.0, 0.25))
+    4.75
+    """
+    return joined_s * np.asarray(phase_overlap) + apart_s * np.subtract(1, phase_overlap)
+
+
+def overlapped_s(first_s: Numeric, second_s: Numeric, overlap: Numeric) -> NDArray:
+    r"""Two times of which a share of the shorter hides behind the longer.
+
+    .. math:: t = \max(t_1, t_2) + (1 - o) \min(t_1, t_2)
+
+    Parameters
+    ----------
+    first_s : numeric
+        One time, t1. [s]
+    second_s : numeric
+        The other, t2. [s]
+    overlap : numeric
+        Share that hides, o, from 0 to 1. [-]
+
+    Returns
+    -------
+    time_s : numeric
+        Time, t. [s]
+
+    Notes
+    -----
+    Limits: o = 1 gives the longer, the roofline; o = 0 the sum.
+
+    References
+    ----------
+    .. [1] S. Williams, A. Waterman, D. Patterson, Roofline, CACM 52(4), 2009, sec. 3.
+
+    Examples
+    --------
+    >>> float(overlapped_s(3.0, 2.0, 1.0)), float(overlapped_s(3.0, 2.0, 0.5))
+    (3.0, 4.0)
+    """
+    return np.maximum(first_s, second_s) + np.minimum(first_s, second_s) * np.subtract(1, overlap)

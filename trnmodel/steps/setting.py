@@ -1,0 +1,321 @@
+"""What a step depends on besides batch and lengths: what a rank has, does in a second and stores, resolved once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from trnmodel.arguments import instance, refuse
+from trnmodel.catalog.load import precision as read_precision
+from trnmodel.catalog.specs import Chip, Precision
+from trnmodel.catalog.stacks import Efficiencies, find
+from trnmodel.catalog.systems import System
+from trnmodel.fabric.groups import Same
+from trnmodel.formulas.memory import stream_bytes_per_s
+from trnmodel.formulas.step import fullest_share
+from trnmodel.models.blocks import Attention
+from trnmodel.models.shipped import aliases
+from trnmodel.models.terms import Cut, Outline
+from trnmodel.models.transformer import Transformer
+from trnmodel.models.transformer import model as read_model
+from trnmodel.result import reason_mask
+from trnmodel.steps.mapping import DEGREES, Held, Mapping, hold, shard
+from trnmodel.steps.rank import Site, site
+
+Numeric = ArrayLike
+SETTINGS = 512  # that are kept, with their machines
+FEW = 4096  # arrays of more degrees are resolved once for each that differs
+
+
+class Degrees(NamedTuple):
+    """Degrees of parallelism as numbers."""
+
+    tp: Numeric
+    pp: Numeric
+    dp: Numeric
+    ep: Numeric
+    cp: Numeric
+
+
+class Burden(NamedTuple):
+    """Alike terms times the share of them that the fullest rank has.
+
+    `head_share` and `kv_share` are what it has of an attention's heads and of its KV heads.
+    """
+
+    kind: str
+    name: str
+    cut: Cut
+    attention: Attention | None
+    layers: int
+    row_flop: Numeric
+    logit_flop: Numeric
+    pair_flop: Numeric
+    read_bytes: Numeric
+    row_bytes: Numeric
+    cached_bytes: Numeric
+    state_bytes: Numeric
+    head_share: Numeric
+    kv_share: Numeric
+
+
+def burden(h: Held) -> Burden:
+    """A term times a rank's shares of it; what the term has not stays one zero."""
+    t = h.term
+    shared = {
+        **dict.fromkeys(("row_flop", "logit_flop", "pair_flop"), h.work),
+        **dict.fromkeys(("read_bytes", "row_bytes"), h.read),
+        **dict.fromkeys(("cached_bytes", "state_bytes"), h.cached),
+    }
+    numbers = (getattr(t, name) * share if getattr(t, name) else 0.0 for name, share in shared.items())
+    shares = (h.work, h.cached) if t.attention else (0.0, 0.0)
+    return Burden(t.kind, t.label, t.cut, t.attention, t.layers, *numbers, *shares)
+
+
+def _summed(found: Iterable[Burden]) -> tuple[Burden, ...]:
+    """Sums of what meets the same rows at the same rates: matrices, experts of one kind, each kind of attention."""
+    sums: dict[Any, Burden] = {}
+    for b in found:
+        key = b.attention or ((b.cut.experts, b.cut.active) if b.kind == "experts" else "")
+        first = sums.get(key)
+        if first:
+            numbers = (one + more for one, more in zip(first[4:12], b[4:12], strict=True))
+            kind = "state" if "state" in (first.kind, b.kind) else b.kind
+            sums[key] = Burden(kind, *first[1:4], *numbers, *first[12:])
+        else:
+            sums[key] = b
+    return tuple(sums.values())
+
+
+class Rates(NamedTuple):
+    """What a rank does in a second: FLOP of matrices and of attention, bytes of weights and of cache, softmax cycles.
+
+    `lanes` are the rows of scores that its vector engines work on side by side.
+    """
+
+    linear_flop_per_s: Numeric
+    pair_flop_per_s: Numeric
+    weight_bytes_per_s: Numeric
+    cache_bytes_per_s: Numeric
+    vector_hz: Numeric
+    lanes: Numeric
+
+
+class Stored(NamedTuple):
+    """Bytes that a rank stores whatever the batch is: the fullest stage's weights, and its share of the runtime's."""
+
+    weight_bytes: Numeric
+    collective_buffer_bytes: Numeric
+    ring_bytes: Numeric
+    code_bytes: Numeric
+
+
+class Team(NamedTuple):
+    """A rank's group along one degree: how many ranks, and the stride from one to the next."""
+
+    ranks: Numeric
+    stride: Numeric
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Setting:
+    """Everything that a step depends on besides batch and lengths, resolved once.
+
+    Arrays have a place for each mapping. Where `index` is given, it says which of them each point has. `parted` are the
+    degrees that cut anything.
+    """
+
+    model: Transformer
+    system: System | Chip
+    mapping: Mapping
+    precision: Precision
+    wide_bytes: float
+    phase: str
+    at: Site
+    e: Efficiencies
+    outline: Outline
+    degrees: Degrees
+    burdens: tuple[Burden, ...]
+    rates: Rates
+    stored: Stored
+    teams: dict[str, Team]
+    hbm_bytes: Numeric
+    impossible: Numeric
+    parted: frozenset[str]
+    gathers_logits: bool
+    waits_for_softmax: bool
+    phases_wait: bool
+    index: NDArray | None = None
+
+    def picked(self, pick: Callable[[NDArray], NDArray], **changes: Any) -> Setting:
+        """The same setting with another choice of the mappings that its arrays hold."""
+
+        def one(x: Numeric) -> Numeric:
+            return pick(x) if np.ndim(x) else x
+
+        def each(values: tuple) -> Any:
+            return type(values)(*(one(x) if isinstance(x, np.ndarray) else x for x in values))
+
+        return replace(
+            self,
+            degrees=each(self.degrees),
+            burdens=tuple(each(b) for b in self.burdens),
+            stored=each(self.stored),
+            impossible=one(self.impossible),
+            **changes,
+        )
+
+    def at_points(self, index: NDArray) -> Setting:
+        """The setting with a place for each point; groups stay listed once for each mapping."""
+        here = self.picked(lambda x: x[0] if (x == x[0]).all() else x.take(index, mode="clip"), index=index)
+        return replace(here, impossible=self.impossible.take(index, mode="clip"))
+
+    def cut(self, part: Callable[[NDArray], NDArray]) -> Setting:
+        """The setting of a part of all points."""
+        if self.index is not None:
+            return self.at_points(part(self.index))
+        return self.picked(part, teams={name: Team(*map(part, team)) for name, team in self.teams.items()})
+
+    @property
+    def everywhere(self) -> Setting:
+        """The setting with a place for each point that there is."""
+        return self if self.index is None else self.at_points(self.index)
+
+    @property
+    def storing(self) -> Setting:
+        """The same with what fills memory alone."""
+        kept = (b for b in self.burdens if b.kind in ("attention", "state"))
+        empty = dict.fromkeys(("row_flop", "logit_flop", "pair_flop", "read_bytes", "row_bytes", "head_share"), 0.0)
+        return replace(self, burdens=tuple(b._replace(**empty) for b in kept))
+
+    @property
+    def listed(self) -> Setting:
+        """The same with every term by itself, to be listed in a breakdown."""
+        terms = (term for term in self.model.terms(self.precision, self.phase) if term.layers)
+        found = (hold(term, self.mapping, self.e.kv_head_policy, self.e.expert_tile_columns) for term in terms)
+        return replace(self, burdens=tuple(burden(h) for h in found)).everywhere
+
+
+def setting(
+    model: str | Transformer,
+    system: str | System | Chip,
+    mapping: Mapping,
+    precision: str | Precision,
+    stack: str | Efficiencies | None,
+    phase: str,
+) -> Setting:
+    """Model, rank, stack and shares of a question, from ids or objects."""
+    instance("mapping", mapping, Mapping, "a Mapping, such as Mapping(tp=8)")
+    named = type(model) is str and model.strip().lower() in aliases()  # a file may have changed since
+    asked = tuple(
+        x if x is None or type(x) is str else Same(x)
+        for x in (model if named else read_model(model), system, precision, stack)
+    )
+    if mapping.key:
+        return _kept(*asked, phase, mapping.key)
+    return _resolved(*(x.it if isinstance(x, Same) else x for x in asked), phase, mapping)
+
+
+NO_DEGREES = Mapping()
+
+
+@lru_cache(maxsize=SETTINGS)
+def _kept(
+    model: str | Same, system: str | Same, precision: str | Same, stack: str | Same | None, phase: str, key: tuple
+) -> Setting:
+    """The setting of scalar degrees, resolved once."""
+    degrees, lnc, order = key
+    given = (x.it if isinstance(x, Same) else x for x in (model, system, precision, stack))
+    return _resolved(*given, phase, Mapping(*degrees, lnc=lnc, placement=order))
+
+
+def _resolved(
+    model: str | Transformer,
+    system: str | System | Chip,
+    precision: str | Precision,
+    stack: str | Efficiencies | None,
+    phase: str,
+    mapping: Mapping,
+) -> Setting:
+    at = site(system, mapping.lnc)
+    chosen, dtypes, e = read_model(model), read_precision(precision), find(at.chip, stack, "efficiencies")
+    mapping, index = _different(mapping, at, e)
+    wide, outline = dtypes.storage_bytes("activations"), chosen.outline(phase)
+    if not outline.layers:
+        refuse("model", chosen.id, "an encoder has no decode step")
+    held = shard(chosen, mapping, dtypes, phase, e.kv_head_policy, e.expert_tile_columns)
+    return Setting(
+        model=chosen,
+        system=at.where,
+        mapping=mapping,
+        precision=dtypes,
+        wide_bytes=wide,
+        phase=phase,
+        at=at,
+        e=e,
+        outline=outline,
+        degrees=Degrees(*(plain(getattr(mapping, name)) for name in DEGREES)),
+        burdens=tuple(Burden(*map(plain, b)) for b in _summed(map(burden, held))),
+        rates=Rates(*map(plain, _rates(at, e, dtypes, phase))),
+        stored=Stored(*map(plain, _stored(held, mapping, outline, e))),
+        teams={name: Team(plain(getattr(mapping, name)), plain(mapping.extent(name)[0])) for name in DEGREES},
+        hbm_bytes=plain(at.hbm_bytes),
+        impossible=_impossible(mapping, at, outline),
+        parted=frozenset(name for name in DEGREES if np.any(getattr(mapping, name) > 1)),
+        gathers_logits=bool(np.any(e.logit_gathers)),
+        waits_for_softmax=phase == "decode" and bool(np.any(e.softmax_cycle_per_element)),
+        phases_wait=bool(np.any(np.not_equal(e.phase_overlap, 1))),
+        index=index,
+    )
+
+
+def plain(value: Any) -> Any:
+    """An array of no dimensions as a number, with which arithmetic is faster."""
+    return value[()] if isinstance(value, np.ndarray) else value
+
+
+def _different(mapping: Mapping, at: Site, e: Efficiencies) -> tuple[Mapping, NDArray | None]:
+    """Each mapping once and which of them each point has, where there are many points and few that differ."""
+    if mapping.size <= FEW or at.where.shape or e.shape:
+        return mapping, None
+    return mapping.different
+
+
+def _impossible(mapping: Mapping, at: Site, outline: Outline) -> Numeric:
+    """Which mappings cannot exist, by the first bits of a step's reasons."""
+    few = mapping.pp > outline.layers, mapping.ep > max(outline.experts, 1)
+    return reason_mask(mapping.ranks > at.chips * at.ranks_per_chip, *few)
+
+
+def _rates(at: Site, e: Efficiencies, precision: Precision, phase: str) -> Rates:
+    """Printed peaks and bandwidth of a rank, times the shares that the stack reaches in this phase.
+
+    In prefill attention reaches no larger share of the peak than linear layers do.
+    """
+    linear = pair = e.decode_matmul_share
+    if phase == "prefill":
+        linear = e.prefill_matmul_share / e.prefill_slowdown
+        pair = np.minimum(e.prefill_attention_share / e.prefill_slowdown, linear)
+    return Rates(
+        at.peak(precision.compute) * linear,
+        at.peak(precision.attention) * pair,
+        at.hbm_bytes_per_s * e.weight_stream_share,
+        stream_bytes_per_s(at.hbm_bytes_per_s, e.kv_stream_share, e.kv_stream_bytes_per_s),
+        at.vector_clock_hz,
+        at.rows_side_by_side,
+    )
+
+
+def _stored(held: Iterable[Held], mapping: Mapping, outline: Outline, e: Efficiencies) -> Stored:
+    layers = np.ceil(outline.layers / mapping.pp)
+    return Stored(
+        sum(h.term.stored_bytes * h.stored for h in held) * fullest_share(outline.layers, mapping.pp),
+        np.where(mapping.tp > 1, e.collective_buffer_bytes, 0.0),
+        layers * e.ring_bytes_per_layer,
+        layers * e.code_bytes_per_layer,
+    )
