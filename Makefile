@@ -26,9 +26,10 @@ book: .venv ## execute the chapters and build the book into build/html
 pdf: .venv ## the book as one PDF, printed by Chromium
 	$(BIN)/trnmodel book --pdf
 
-test: .venv ## lint, unit tests, doctests, committed notebooks, book and Lab in a browser
+test: .venv ## lint, types, unit tests, doctests, committed notebooks, book and Lab in a browser
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 	$(BIN)/pytest -n auto --ignore=tests/browser
 	$(BIN)/pytest -n auto --dist loadfile --nbval notebooks
 	$(BIN)/pytest tests/browser
@@ -56,4 +57,4 @@ lock: ## resolve pyproject.toml into requirements.lock, hashed, for every platfo
 		--generate-hashes --no-emit-index-url --no-annotate --no-header --quiet --output-file requirements.lock
 
 clean: ## remove what was built; keep the environment
-	rm -rf build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -15,10 +15,13 @@ A result is a frozen, slotted dataclass of arrays, inputs beside outputs; what f
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def reason_mask(*impossible: ArrayLike) -> NDArray:
@@ -82,7 +85,7 @@ class Result:
             raise ValueError(f"{bad} of {np.size(self.valid)} points cannot exist: {'; '.join(reasons)}")
         return self
 
-    def to_frame(self):
+    def to_frame(self) -> pd.DataFrame:
         """Tidy pandas DataFrame: one row a point, inputs beside outputs, last whether it is valid and why not.
 
         Fields and properties broadcast to their common shape and are laid out in C order. A spec shows its id; whatever
@@ -93,8 +96,8 @@ class Result:
         names = [field.name for field in fields(self) if field.name != "reason_mask"]
         for kind in type(self).__mro__:
             names += [name for name, item in vars(kind).items() if isinstance(item, property)]
-        cells = {name: _cells(getattr(self, name)) for name in names}
-        cells = {name: cell for name, cell in cells.items() if cell is not None}
+        found = {name: _cells(getattr(self, name)) for name in names}
+        cells = {name: cell for name, cell in found.items() if cell is not None}
         shape = np.broadcast_shapes(*(cell.shape for cell in cells.values()))
         return pd.DataFrame({name: np.broadcast_to(cell, shape).ravel() for name, cell in cells.items()})
 

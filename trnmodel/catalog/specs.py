@@ -26,7 +26,7 @@ STORED = ("weights", "experts", "kv", "activations")
 Check = Callable[[str, Any], Any]
 
 
-def _mapping():
+def _mapping() -> Any:
     """An empty read-only mapping as the default of a field."""
     return field(default_factory=lambda: MappingProxyType({}))
 
@@ -111,7 +111,7 @@ def _check(spec_field: Field, hint: Any) -> Check:
 
 
 @cache
-def _checks(spec_type: type[Spec]) -> tuple[tuple[str, Check], ...]:
+def _checks(spec_type: type[Any]) -> tuple[tuple[str, Check], ...]:
     """The checks of a kind of spec, by field."""
     hints = get_type_hints(spec_type)
     return tuple((spec_field.name, _check(spec_field, hints[spec_field.name])) for spec_field in fields(spec_type))
@@ -141,7 +141,8 @@ class Spec:
 
     def __post_init__(self) -> None:
         label("id", self.id)
-        for name, check in _checks(type(self)):
+        kind: Any = type(self)
+        for name, check in _checks(kind):
             object.__setattr__(self, name, check(f"{self.id}: {name}", getattr(self, name)))
 
     def __getstate__(self) -> dict:
@@ -165,7 +166,7 @@ class Spec:
     def __hash__(self) -> int:
         return hash((type(self), self.id))
 
-    def range(self, name: str) -> tuple[float, float]:
+    def range(self, name: str) -> tuple[Any, Any]:
         """Low and high of a field ("hbm_bytes_per_s", "peak_flop_per_s[bf16]"); equal where decided."""
         if text("name", name) in self.ranges:
             return self.ranges[name]

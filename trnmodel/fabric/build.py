@@ -8,13 +8,17 @@ planes count from 0, positions on a tray are the deep dive's letters.
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from itertools import combinations, product
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from trnmodel.arguments import refuse
 from trnmodel.catalog.systems import AXES, MEDIA, System
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 LARGEST_TORUS = 2**14  # chips; an intact torus answers in closed form
 LARGEST_WORK = 2**21  # links times chips; what a flow between all pairs takes
@@ -40,7 +44,7 @@ def link_rates(system: System) -> list[float]:
     sums = system.scaleup_bytes_per_s_per_dir
     groups = ["ultraserver" if axis == 2 else "instance" for axis in range(len(links))] if "instance" in sums else None
     groups = groups or [""] * len(links)
-    shares = Counter()
+    shares: Counter[str] = Counter()
     for group, number in zip(groups, links, strict=True):
         shares[group] += number
     return [sums[group] / shares[group] for group in groups]
@@ -50,7 +54,7 @@ def _whole(number: float, default: int = 1) -> int:
     return default if math.isnan(number) else max(math.ceil(number), 1)
 
 
-def _torus(graph, system: System) -> None:
+def _torus(graph: nx.Graph, system: System) -> None:
     shape, rates = system.torus_shape, link_rates(system)
     per_tray, racks = _whole(system.chips_per_tray, shape[0]), _whole(system.racks)
     for place in product(*map(range, shape)):
@@ -61,26 +65,26 @@ def _torus(graph, system: System) -> None:
         node = "chip" + ",".join(map(str, place))
         graph.add_node(node, kind="chip", rack=rack, tray=tray, plane=0, position=letter(position), **axes)
     for node, axis in product(list(graph), range(len(shape))):
-        place = [graph.nodes[node][name] for name in AXES[: len(shape)]]
-        place[axis] = (place[axis] + 1) % shape[axis]
-        _link(graph, system, node, "chip" + ",".join(map(str, place)), rates[axis], axis)
+        far = [graph.nodes[node][name] for name in AXES[: len(shape)]]
+        far[axis] = (far[axis] + 1) % shape[axis]
+        _link(graph, system, node, "chip" + ",".join(map(str, far)), rates[axis], axis)
 
 
-def _link(graph, system: System, one: str, other: str, rate: float, axis: int) -> None:
+def _link(graph: nx.Graph, system: System, one: str, other: str, rate: float, axis: int) -> None:
     ends = graph.nodes[one], graph.nodes[other]
     wired = {0: "pcb" if ends[0]["tray"] == ends[1]["tray"] else "backplane", 1: "backplane", 2: "aec"}
     medium = "link" if math.isnan(system.chips_per_tray) else wired[axis]
     graph.add_edge(one, other, lanes=rate / system.lane_bytes_per_s_per_dir, medium=medium, bytes_per_s_per_dir=rate)
 
 
-def _star(graph, system: System) -> None:
+def _star(graph: nx.Graph, system: System) -> None:
     graph.add_node("switch", kind="switch", rack=0, tray=0, plane=0, position="", medium="switch")
     for number in range(system.domain_chips):
         graph.add_node(f"chip{number}", kind="chip", rack=0, tray=0, plane=0, position=number)
         graph.add_edge(f"chip{number}", "switch", **_plain(system.chip.scaleup_bytes_per_s_per_dir))
 
 
-def _mesh(graph, system: System) -> None:
+def _mesh(graph: nx.Graph, system: System) -> None:
     for number in range(system.domain_chips):
         graph.add_node(f"chip{number}", kind="chip", rack=0, tray=0, plane=0, position=number)
     rate = system.chip.scaleup_bytes_per_s_per_dir / max(system.domain_chips - 1, 1)
@@ -96,7 +100,7 @@ def chip_name(rack: int, tray: int, position: str) -> str:
     return f"rack{rack}/tray{tray}/{position}"
 
 
-def _planes(graph, system: System) -> None:
+def _planes(graph: nx.Graph, system: System) -> None:
     planes, racks, trays = plane_of(system), _whole(system.racks), int(system.compute_trays_per_rack)
     for rack, tray, position in product(range(racks), range(trays), planes):
         place = {"rack": rack, "tray": tray, "plane": planes[position], "position": position}
@@ -114,12 +118,12 @@ def _planes(graph, system: System) -> None:
     activate(graph, system)
 
 
-def _wire(graph, system: System, one: str, other: str, lanes: float, medium: str) -> None:
+def _wire(graph: nx.Graph, system: System, one: str, other: str, lanes: float, medium: str) -> None:
     rate = lanes * system.lane_bytes_per_s_per_dir
     graph.add_edge(one, other, lanes=lanes, medium=medium, bytes_per_s_per_dir=rate)
 
 
-def _switch_trays(graph, system: System, rack: int) -> None:
+def _switch_trays(graph: nx.Graph, system: System, rack: int) -> None:
     planes = max(plane_of(system).values()) + 1
     per_tray = planes * system.switches_per_plane / system.switch_trays_per_rack
     chips = [(n, d["plane"]) for n, d in graph.nodes(data=True) if d["kind"] == "chip" and d["rack"] == rack]
@@ -133,7 +137,7 @@ def _switch_trays(graph, system: System, rack: int) -> None:
                 _wire(graph, system, chip, node, system.port_lanes, "backplane")
 
 
-def _board(graph, system: System, chips: list[str]) -> None:
+def _board(graph: nx.Graph, system: System, chips: list[str]) -> None:
     lanes, switches = system.scaleup_lanes["pcb"], int(system.pcb_switches_per_tray)
     place = {key: graph.nodes[chips[0]][key] for key in ("rack", "tray")} | {"plane": 0}
     for number in range(switches):
@@ -145,7 +149,7 @@ def _board(graph, system: System, chips: list[str]) -> None:
         _wire(graph, system, one, other, lanes / (len(chips) - 1), "pcb")
 
 
-def activate(graph, system: System) -> None:
+def activate(graph: nx.Graph, system: System) -> None:
     """Let the best switches of each plane carry a chip's active backplane lanes; the others idle as spares.
 
     A plane changes over as one: a switch behind a broken link is retired for all chips while a whole one is to spare.
@@ -163,7 +167,7 @@ def activate(graph, system: System) -> None:
                 data["bytes_per_s_per_dir"] = rate if number < in_use else 0.0
 
 
-def check(system: System, graph) -> None:
+def check(system: System, graph: nx.Graph) -> None:
     """Refuse a fabric that cannot be built.
 
     Raises
@@ -185,8 +189,9 @@ def check(system: System, graph) -> None:
             _check_chip(system, graph, node)
 
 
-def _check_switch(system: System, graph, node: str) -> None:
+def _check_switch(system: System, graph: nx.Graph, node: str) -> None:
     part = system.switch if graph.nodes[node]["medium"] == "backplane" else system.pcb_switch
+    assert part is not None  # a node has a part where the system names one
     lanes = sum(data["lanes"] for data in graph[node].values())
     if lanes > part.switch_lanes or graph.degree(node) > part.switch_ports:
         raise ValueError(
@@ -195,8 +200,9 @@ def _check_switch(system: System, graph, node: str) -> None:
         )
 
 
-def _check_chip(system: System, graph, node: str) -> None:
-    wired, used = Counter(), Counter()
+def _check_chip(system: System, graph: nx.Graph, node: str) -> None:
+    wired: dict[str, float] = defaultdict(float)
+    used: dict[str, float] = defaultdict(float)
     for data in graph[node].values():
         wired[data["medium"]] += data["lanes"]
         used[data["medium"]] += data["bytes_per_s_per_dir"] / system.lane_bytes_per_s_per_dir
@@ -217,7 +223,7 @@ def _check_size(system: System) -> None:
             refuse(f"{system.id}: {name}", dict(getattr(system, name)), "a graph has one number for each")
     chips, board = system.domain_chips, max(system.pcb_switches_per_tray, len(plane_of(system)))
     if system.fabric == "torus":
-        most = LARGEST_TORUS
+        most = float(LARGEST_TORUS)
     else:
         links = {"mesh": (chips - 1) / 2, "planes": system.switches_per_plane + board + 1}.get(system.fabric, 1)
         most = math.sqrt(LARGEST_WORK / max(links, 1)) if system.fabric != "single" else 1
@@ -236,7 +242,7 @@ def narrow(data: dict, lost: float, system: System) -> None:
 _BUILDERS = {"torus": _torus, "switch": _star, "mesh": _mesh, "planes": _planes}
 
 
-def build(system: System):
+def build(system: System) -> nx.Graph:
     """The checked graph of one scale-up domain."""
     import networkx as nx
 

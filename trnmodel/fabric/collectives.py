@@ -94,13 +94,13 @@ class Wire:
 class Asked(NamedTuple):
     """What makes two groups one: fabric, kind, algorithm, ranks, stride, logical core, stack. Specs by identity."""
 
-    where: Same
+    where: Same[System | Chip]
     kind: str
     algorithm: str
     ranks: float
     stride: float
     lnc: int
-    stack: Same
+    stack: Same[Efficiencies | None]
 
 
 @lru_cache(maxsize=65536)

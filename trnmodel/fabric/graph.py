@@ -7,14 +7,19 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trnmodel.arguments import choice, instance, integer, refuse, shown, text
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as find_system
 from trnmodel.fabric import build, flow
+from trnmodel.fabric.flow import Flow
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 LARGEST_LP = 256  # chips; beyond it an intact torus answers in closed form
 METRICS, SCOPES = ("edges", "intermediate"), ("world", "rack")
@@ -25,7 +30,7 @@ class Topology:
     """The fabric of one scale-up domain and what follows from it."""
 
     system: System
-    graph: object
+    graph: nx.Graph
     intact: bool = True
 
     def __post_init__(self) -> None:
@@ -50,7 +55,7 @@ class Topology:
         return self.intact and self.system.fabric == "torus" and self.system.domain_chips > LARGEST_LP
 
     @cached_property
-    def _hops(self):
+    def _hops(self) -> NDArray:
         return flow.hop_matrix(self.graph, self.chips[:1] if self._large_torus else None)
 
     def hop_histogram(self, metric: str = "edges", scope: str = "world") -> dict[int, int]:
@@ -102,7 +107,7 @@ class Topology:
 
     def injection_by_medium(self) -> dict[str, float]:
         """Rate at which the weakest chip can send over each medium. [B/s]"""
-        rates = []
+        rates: list[Counter] = []
         for chip in self.chips:
             rates.append(Counter())
             for data in self.graph[chip].values():
@@ -115,7 +120,7 @@ class Topology:
         return min(sum(d["bytes_per_s_per_dir"] for d in self.graph[chip].values()) for chip in self.chips)
 
     @cached_property
-    def _bisection(self):
+    def _bisection(self) -> tuple[float, frozenset]:
         torus = self.system.fabric == "torus"
         keys = tuple(build.AXES[: len(self.system.torus_shape)]) if torus else ("rack", "tray", "plane", "position")
         return flow.bisection(self.graph, keys)
@@ -133,20 +138,20 @@ class Topology:
         return bool(np.isclose(needed, self.bisection_bytes_per_s_per_dir))
 
     @cached_property
-    def _flows(self) -> dict[str, flow.Flow]:
+    def _flows(self) -> dict[str, Flow]:
         return {}
 
-    def flow(self, scope: str = "world") -> flow.Flow:
+    def flow(self, scope: str = "world") -> Flow:
         """Maximum concurrent uniform flow, with the media that bound it; of the slowest rack for scope "rack"."""
         graphs = self._scope(scope)
         if scope not in self._flows:
             self._flows[scope] = min(map(self._one_flow, graphs), key=lambda found: found.bytes_per_s_per_pair)
         return self._flows[scope]
 
-    def _one_flow(self, graph) -> flow.Flow:
+    def _one_flow(self, graph: nx.Graph) -> Flow:
         if not self._large_torus:
             return flow.concurrent_flow(graph)
-        return flow.Flow(flow.torus_bytes_per_s_per_pair(self.system.torus_shape, build.link_rates(self.system)), {}, 0)
+        return Flow(flow.torus_bytes_per_s_per_pair(self.system.torus_shape, build.link_rates(self.system)), {}, 0)
 
     def all_to_all_bytes_per_s_per_pair(self, scope: str = "world") -> float:
         """Largest rate that all ordered pairs of chips sustain at once, chips forwarding for each other. [B/s]

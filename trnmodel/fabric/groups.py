@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +17,7 @@ from trnmodel.fabric import build, flow, graph
 from trnmodel.formulas import tiers
 
 Numeric = ArrayLike
+T = TypeVar("T")
 MEDIA = ("pcb", "backplane", "cross-rack")  # of a switched rack's tiers: tray, rack, pair
 PLACES = ("position", "tray", "rack")  # what tells the chips of such a tier apart
 
@@ -31,12 +33,12 @@ class Tier:
     alpha_s: float
 
 
-class Same:
+class Same(Generic[T]):
     """A spec as a key of a cache: equal to itself alone."""
 
     __slots__ = ("it",)
 
-    def __init__(self, it: System | Chip) -> None:
+    def __init__(self, it: T) -> None:
         self.it = it
 
     def __hash__(self) -> int:
@@ -52,7 +54,7 @@ def chip_of(where: System | Chip) -> Chip:
 
 
 @cache
-def fabric(key: Same) -> graph.Topology:
+def fabric(key: Same[System]) -> graph.Topology:
     """The graph of a system's scale-up fabric."""
     return graph.topology(key.it)
 
@@ -67,7 +69,7 @@ def logical_core(chip: Chip, lnc: int | None) -> int:
 
 
 @cache
-def hierarchy(key: Same, lnc: int) -> tuple[Tier, ...]:
+def hierarchy(key: Same[System | Chip], lnc: int) -> tuple[Tier, ...]:
     """Tiers of a system, innermost first: ranks of a chip, the scale-up fabric, scale-out.
 
     A torus axis is a ring that sends both ways while it is closed, one way while ranks fill only a part of it. The
@@ -76,12 +78,11 @@ def hierarchy(key: Same, lnc: int) -> tuple[Tier, ...]:
     """
     where = key.it
     chip = chip_of(where)
-    neuron = chip.core is not None
     found = []
-    if neuron:
+    if chip.core is not None:
         core_rate = chip.core.dma_engines * chip.core.dma_engine_bytes_per_s * chip.cores
         found.append(Tier("chip", chip.cores / lnc, core_rate, core_rate, chip.hop_s))
-    found += _scaleup(key)
+    found += _scaleup(where)
     far = where.scaleout_bytes_per_s_per_dir
     if isinstance(where, Chip) or where.count > 1:
         far_s = where.scaleout_hop_s if isinstance(where, System) else chip.hop_s
@@ -91,7 +92,7 @@ def hierarchy(key: Same, lnc: int) -> tuple[Tier, ...]:
 
 
 @cache
-def _latency_s(key: Same) -> NDArray:
+def _latency_s(key: Same[System]) -> NDArray:
     """Least latency between all chips of the domain; NaN for other vendors."""
     where = key.it
     if math.isnan(where.chip.hop_s):
@@ -100,9 +101,8 @@ def _latency_s(key: Same) -> NDArray:
     return flow.latency_matrix(fabric(key).graph, where.chip.hop_s, switch_s)
 
 
-def _scaleup(key: Same) -> list[Tier]:
+def _scaleup(where: System | Chip) -> list[Tier]:
     """Scale-up tiers: axes of a torus, tray, rack and pair of switched racks, or one domain."""
-    where = key.it
     if isinstance(where, Chip):
         rate = where.scaleup_bytes_per_s_per_dir
         rate = where.scaleout_bytes_per_s_per_dir if math.isnan(rate) else rate
@@ -110,7 +110,7 @@ def _scaleup(key: Same) -> list[Tier]:
         return [Tier("domain", size, rate, rate, where.hop_s)]
     if where.fabric == "single":
         return []
-    hop = where.chip.hop_s
+    hop, key = where.chip.hop_s, Same(where)
     if where.fabric == "torus":
         rates = zip(build.AXES, where.torus_shape, build.link_rates(where), strict=False)
         return [Tier(axis, size, rate * min(size - 1, 2), rate, hop) for axis, size, rate in rates]
@@ -123,7 +123,7 @@ def _scaleup(key: Same) -> list[Tier]:
     return [Tier("domain", where.domain_chips, rate, rate, hop)]
 
 
-def _place_latencies_s(key: Same) -> list[float]:
+def _place_latencies_s(key: Same[System]) -> list[float]:
     """Worst latency between chips that differ in one alone: position in a tray, tray, rack."""
     nodes = fabric(key).graph.nodes
     place = np.array([[nodes[chip][name] for name in PLACES] for chip in fabric(key).chips], dtype=object)
@@ -133,7 +133,7 @@ def _place_latencies_s(key: Same) -> list[float]:
 
 
 @cache
-def farthest_s(key: Same, scope: str) -> float:
+def farthest_s(key: Same[System], scope: str) -> float:
     """Latency between the two chips of a rack, or of the domain, that are farthest apart."""
     latency = _latency_s(key)
     if scope == "world":
@@ -266,4 +266,5 @@ def place(
         sharing = level.size if level.name == "chip" else on_chip * (inside if level.name in build.AXES else 1)
         found.append((count, full, rate / sharing, np.asarray(level.alpha_s if alpha_s is None else alpha_s, float)))
         left, skip = np.ceil(left / count), np.ceil(skip / inside)
-    return Group(where, levels, *zip(*found, strict=True), ranks, stride, alpha_s)
+    counts, whole, rates, alphas = zip(*found, strict=True)
+    return Group(where, levels, counts, whole, rates, alphas, ranks, stride, alpha_s)

@@ -204,4 +204,4 @@ def dispatch_bytes_per_token(
     57120
     """
     remote = distinct_destinations(n_experts, top_k, n_groups) * (1 - 1 / np.asarray(n_groups, dtype=float))
-    return remote * hidden * element_bytes
+    return np.multiply(remote, hidden) * element_bytes

@@ -18,7 +18,7 @@ from trnmodel.catalog.stacks import Efficiencies, find
 from trnmodel.catalog.systems import System
 from trnmodel.fabric.groups import Same
 from trnmodel.formulas.moe import expert_blocks, experts_read
-from trnmodel.models.blocks import Attention
+from trnmodel.models.blocks import Attention, Phase
 from trnmodel.models.terms import Cut, Outline
 from trnmodel.models.transformer import Transformer, model
 from trnmodel.steps.mapping import Held, Mapping, hold, shard
@@ -43,7 +43,7 @@ class Setting:
     mapping: Mapping
     precision: Precision
     wide_bytes: float
-    phase: str
+    phase: Phase
     at: Site
     e: Efficiencies
     outline: Outline
@@ -56,7 +56,7 @@ def setting(
     mapping: Mapping | None,
     precision: str | Precision,
     stack: str | Efficiencies | None,
-    phase: str,
+    phase: Phase,
 ) -> Setting:
     """Model, rank, stack and shares of a question, from ids or objects."""
     mapping = Mapping() if mapping is None else mapping
@@ -67,13 +67,17 @@ def setting(
 
 
 @lru_cache(maxsize=4096)
-def _kept(chosen: Transformer, at: Site, dtypes: Precision, stack: Same, phase: str, key: tuple) -> Setting:
+def _kept(
+    chosen: Transformer, at: Site, dtypes: Precision, stack: Same[Efficiencies], phase: Phase, key: tuple
+) -> Setting:
     """The setting of scalar degrees, resolved once."""
-    degrees, order = key
-    return _resolved(chosen, at, dtypes, stack, phase, Mapping(*degrees, lnc=at.lnc, placement=order))
+    (tp, pp, dp, ep, cp), order = key
+    return _resolved(chosen, at, dtypes, stack, phase, Mapping(tp, pp, dp, ep, cp, at.lnc, order))
 
 
-def _resolved(chosen: Transformer, at: Site, dtypes: Precision, stack: Same, phase: str, mapping: Mapping) -> Setting:
+def _resolved(
+    chosen: Transformer, at: Site, dtypes: Precision, stack: Same[Efficiencies], phase: Phase, mapping: Mapping
+) -> Setting:
     e = stack.it
     return Setting(
         model=chosen,
@@ -249,10 +253,10 @@ def prefill_ask(s: Setting, batch: NDArray, tokens: NDArray, past: NDArray, imba
 class Rates(NamedTuple):
     """What a rank does in a second: FLOP of matrices and of attention, bytes of weights and of cache."""
 
-    linear_flop_per_s: NDArray
-    pair_flop_per_s: NDArray
-    weight_bytes_per_s: NDArray
-    cache_bytes_per_s: NDArray
+    linear_flop_per_s: NDArray | float
+    pair_flop_per_s: NDArray | float
+    weight_bytes_per_s: NDArray | float
+    cache_bytes_per_s: NDArray | float
 
 
 def rates(s: Setting) -> Rates:
@@ -327,10 +331,10 @@ def assemble(s: Setting, ask: Ask, overlaps: tuple[Numeric, Numeric]) -> tuple[d
     inner, outer = overlaps
     r = rates(s)
     loads = [load(h, s, ask, r) for h in s.held]
-    linear_s, weights_s, attend_s, cache_s, flop, moved = map(sum, zip(*loads, strict=True))
+    linear_s, weights_s, attend_s, cache_s, flop, moved = (np.asarray(sum(part)) for part in zip(*loads, strict=True))
     gathered = sum(moved_bytes for moved_bytes, _ in ask.spent.values())
     weights_s, moved = weights_s + gathered / r.weight_bytes_per_s, moved + gathered
-    overhead = sum(seconds for _, seconds in ask.spent.values())
+    overhead = np.asarray(sum(seconds for _, seconds in ask.spent.values()))
     sent = _sent(s, ask)
     network = sum((message_s(s.at, s.mapping, s.e, message) for message in sent), start=np.zeros(()))
     apart = overlapped(linear_s, weights_s, inner) + overlapped(attend_s, cache_s, inner)
@@ -362,7 +366,8 @@ class Line(NamedTuple):
 
 def breakdown(s: Setting, ask: Ask) -> dict[str, Line]:
     """Every line of a step; by resource the lines add up to the step's times, which then overlap."""
-    r, found = rates(s), {}
+    r = rates(s)
+    found: dict[str, Line] = {}
 
     def add(name: str, line: Line) -> None:  # kinds of layers may share a name
         before = found.get(name, Line(0.0, 0.0, 0.0, 0.0))

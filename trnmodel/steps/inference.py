@@ -289,7 +289,7 @@ def decode_step(
     runs = batch if slots is None else np.maximum(batch, slots)
     ask = decode_ask(s, runs, compiled, new_tokens, expert_read, imbalance)
     longest = compiled if longest is None else np.maximum(compiled, longest)
-    memory = sum(_kinds(s, runs, longest, runs * new_tokens).values())
+    memory = sum(_kinds(s, runs, longest, runs * new_tokens).values(), start=np.zeros(()))
     lines = flag("breakdown", breakdown)
     return _step(s, batch, context, compiled, ask, overlaps, memory, np.ones(()), lines)
 
@@ -349,7 +349,7 @@ def prefill(
              compute_memory_overlap=overlaps[0], network_overlap=overlaps[1])  # fmt: skip
     compiled = bucket(tokens, s.e.prompt_bucket, longest)
     ask = prefill_ask(s, batch, compiled, past, imbalance)
-    memory = sum(_kinds(s, batch, compiled + past, batch * compiled).values())
+    memory = sum(_kinds(s, batch, compiled + past, batch * compiled).values(), start=np.zeros(()))
     return _step(s, batch, tokens, compiled, ask, overlaps, memory, tokens, flag("breakdown", breakdown))
 
 
@@ -396,7 +396,7 @@ def memory_fit(
     s = setting(model, system, mapping, precision, efficiencies, "decode" if read_model(model).generates else "prefill")
     _fitting(s, batch=batch, context=context, prompt_tokens=prompt)
     kinds = _kinds(s, batch, context, context if prompt is None else prompt)
-    total = sum(kinds.values())
+    total = sum(kinds.values(), start=np.zeros(()))
     first = total + s.e.first_rank_bytes
     return MemoryFit(
         tp=s.mapping.tp,

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from trnmodel.arguments import choice, integer, numbers, refuse, together
 from trnmodel.catalog.specs import Precision
+from trnmodel.models.blocks import Phase
 from trnmodel.models.terms import Cut, Term
 from trnmodel.models.transformer import Transformer
 
@@ -155,7 +156,7 @@ def hold(term: Term, mapping: Mapping, policy: str = "even", tile: float = 0.0) 
 
 
 def shard(
-    model: Transformer, mapping: Mapping, precision: Precision, phase: str, policy: str, tile: float = 0.0
+    model: Transformer, mapping: Mapping, precision: Precision, phase: Phase, policy: str, tile: float = 0.0
 ) -> tuple[Held, ...]:
     """What the fullest rank has of a model, alike terms summed."""
     return tuple(hold(term, mapping, policy, tile) for term in model.summed_terms(precision, phase))
