@@ -6,7 +6,7 @@ INSTALLED := $(VENV)/installed
 UV_VERSION := 0.13.8
 
 .DEFAULT_GOAL := help
-.PHONY: help .venv book pdf test test-restricted notebooks lab bench lock clean
+.PHONY: help .venv book pdf test test-restricted notebooks lab bench mutants lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z.-]+:.*## ' Makefile | sed -E 's/^([a-z.-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -49,6 +49,9 @@ lab: .venv ## JupyterLab on the chapters
 
 bench: .venv ## time the questions that users ask
 	$(BIN)/python tests/bench.py
+
+mutants: .venv ## break the package in 150 places, and list what no test notices
+	$(BIN)/python tests/mutants.py
 
 lock: ## resolve pyproject.toml into requirements.lock, hashed, for every platform
 	$(PYTHON) -m venv build/uv
