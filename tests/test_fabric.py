@@ -333,7 +333,7 @@ def test_chips_that_are_cut_off():
         (lambda net: net.hop_histogram({}), r"metric=\{\}"),
         (lambda net: net.all_to_all_bytes_per_s_per_pair("Rack"), "scope='Rack'"),
         (lambda net: type(net)("hgx-h100", net.graph), "system='hgx-h100': allowed is a System"),
-        (lambda net: type(net)(net.system, None), "graph=None"),
+        (lambda net: type(net)(net.system, None), "wiring=None"),
         (lambda net: topology([]), r"system=\[\]"),
     ],
 )

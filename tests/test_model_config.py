@@ -14,7 +14,7 @@ from trnmodel.catalog.load import DATA
 from trnmodel.models.architectures import ARCHITECTURES
 from trnmodel.models.config import MAX_FILE_BYTES, defaults
 from trnmodel.models.shipped import catalog
-from trnmodel.models.transformer import model, models
+from trnmodel.models.transformer import model, model_ids
 
 GOLDEN = Path(__file__).parent / "golden" / "model_params.csv"
 LLAMA = json.loads((DATA / "models" / "llama-3.1-8b.json").read_text())
@@ -65,7 +65,7 @@ def test_shipped_files_and_rows_belong_together():
         assert row.publisher, row.id
         assert row.source, row.id
         assert row.locator, row.id
-    assert len(models()) == len(set(models())) == len(catalog())
+    assert len(model_ids()) == len(set(model_ids())) == len(catalog())
 
 
 def test_names():

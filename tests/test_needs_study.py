@@ -9,7 +9,7 @@ import pytest
 from trnmodel.chapters import needs
 from trnmodel.evidence import needs_printed as printed
 from trnmodel.models.operator_table import step_operators
-from trnmodel.models.transformer import model, models
+from trnmodel.models.transformer import model, model_ids
 
 GOLDEN = Path(__file__).parent / "golden" / "workload.csv"
 SPREAD = ["llama-3.1-8b", "deepseek-v3", "gpt-oss-120b", "jamba-v0.1", "llama-4-scout", "opt-13b", "t5-3b"]
@@ -113,6 +113,6 @@ def test_masks_start_alike_and_part():
     assert table.prefill_flop["causal attention, last logits"] == 29688401494016  # golden F_caus_llama-3.1-8b
 
 
-@pytest.mark.parametrize("name", [name for name in models() if model(name).generates])
+@pytest.mark.parametrize("name", [name for name in model_ids() if model(name).generates])
 def test_every_model_that_generates_has_words_for_its_attention(name):
     assert needs.attention_kind(name)

@@ -68,7 +68,7 @@ def test_count_multiplies_domains():
 def test_shared_facts_are_inherited_with_their_provenance():
     base, upgraded = system("trn3-nl72x2-pcie160"), system("trn3-nl72x2-pcie320")
     assert upgraded.sources["retimers_per_tray"] == base.sources["retimers_per_tray"]
-    assert upgraded.sources["switch_id"] != base.sources["switch_id"]
+    assert upgraded.sources["switch"] != base.sources["switch"]
     assert "plane_positions" in upgraded.estimates
     assert "plane_positions" not in base.estimates
 
@@ -90,8 +90,8 @@ def test_wrong_names_and_shapes_are_refused():
         ("trn2-ultraserver", {"torus_shape": ()}, r"torus_shape=\(\): needed for fabric='torus'"),
         ("trn2-ultraserver", {"scaleup_bytes_per_s_per_dir": {"rack": 1e9}}, "scaleup_bytes_per_s_per_dir="),
         ("hgx-h100", {"fabric": "planes"}, "racks=nan: needed for fabric='planes'"),
-        ("trn3-nl72x2-pcie160", {"switch_id": ""}, "switch_id='': needed"),
-        ("trn3-nl72x2-pcie160", {"pcb_switch_id": ""}, "pcb_switch_id='': needed"),
+        ("trn3-nl72x2-pcie160", {"switch": None}, "switch=None: needed"),
+        ("trn3-nl72x2-pcie160", {"pcb_switch": None}, "pcb_switch=None: needed"),
         ("trn3-nl72x2-pcie160", {"racks": 4.0, "domain_chips": 288}, "racks=4.0: allowed are 1 and 2"),
         ("trn3-nl72x2-pcie160", {"scaleup_lanes": {"pcb": 8.0}}, "scaleup_lanes=.*lanes of pcb, backplane, cross-rack"),
         ("trn3-nl72x2-pcie160", {"compute_trays_per_rack": 17.0}, "domain_chips=144: 136 chips by racks x compute"),

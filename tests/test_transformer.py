@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import trnmodel as tm
 from trnmodel.catalog.load import precision
-from trnmodel.models.transformer import model, models
+from trnmodel.models.transformer import model, model_ids
 
 GOLDEN = Path(__file__).parent / "golden"
 SAMPLE = (
@@ -157,7 +157,7 @@ def test_experts_alone_in_four_bits():
     assert model("gpt-oss-120b").weight_bytes("mxfp4-moe") == experts * 4.25 / 8 + (116_829_156_672 - experts) * 2
 
 
-@pytest.mark.parametrize("name", models())
+@pytest.mark.parametrize("name", model_ids())
 def test_operators_add_up(name):
     m = model(name)
     parts = m.operators("prefill", batch=3, tokens=100, past=20, precision="fp8", logits="last")

@@ -380,7 +380,7 @@ Markdown(
 # ## Sources
 
 # %% tags=["hide-input"]
-shipped = [m.id] if m.id in tm.models() and tm.model(m.id) is m else []
+shipped = [m.id] if m.id in tm.model_ids() and tm.model(m.id) is m else []
 files = charts.table(
     printed.files(list(dict.fromkeys([*SPREAD, *shipped, *KINDS, *WIDTHS]))),
     caption="Where the configuration of each model was read",

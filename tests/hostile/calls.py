@@ -291,7 +291,7 @@ def _roots() -> Iterator[Call]:
     yield _call("rows", "tm.model", "name='llama-3.1-8b'", "object: name", also={"name": ("model",)})
     yield _call("doors", "tm.topology", "system='trn2.48xlarge'", "object: system")
     yield _call("doors", "tm.efficiencies", "chip='trainium2', stack='ideal'", "object: chip stack")
-    for name in ("facts", "models", "names_table", "systems", "validation"):
+    for name in ("facts", "model_ids", "names_table", "systems", "validation"):
         yield _call("doors", f"tm.{name}")
     yield _call(
         "doors",

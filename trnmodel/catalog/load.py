@@ -49,6 +49,13 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 DATA = _PACKAGE / "data" if (_PACKAGE / "data").is_dir() else _PACKAGE.parent / "data"
 
 
+OF_ALL_NEURON_CHIPS = {  # fields that are facts of what they all run on
+    "hop_s": "neuron-stack",
+    "algorithm_max_bytes": "neuronlink-v3",
+    "hbm_accesses_per_pair": "neuron-runtime",
+}
+
+
 @cache
 def units() -> dict[str, Unit]:
     """The closed list of printed units."""
@@ -291,22 +298,31 @@ def borrowed(kwargs: dict, owners: Mapping[str, tuple[str, str]]) -> dict:
     values, sourced, ranges = {}, dict(kwargs["sources"]), dict(kwargs["ranges"])
     for name, (owner, quantity) in owners.items():
         if owner and name not in kwargs:
-            fact, values[name], (low, high) = fact_in_force(owner, quantity)
-            sourced[name] = (fact.id,)
-            if low < high:
-                ranges[name] = low, high
+            found = _of(owner).get(quantity, {})
+            if not found:
+                fact_in_force(owner, quantity)  # says what there is
+            values[name] = _field_value("float" if "" in found else "Mapping", found)
+            for qualifier, ruled in found.items():
+                label_ = f"{name}[{qualifier}]" if qualifier else name
+                sourced[label_] = (ruled.fact.id,)
+                if ruled.spread:
+                    ranges[label_] = ruled.spread
     return kwargs | values | {"sources": MappingProxyType(sourced), "ranges": MappingProxyType(ranges)}
 
 
 def _field_value(kind: str, found: dict[str, Ruled]) -> Any:
     if kind == "Mapping":
-        return MappingProxyType({key: value_si(ruled.fact)[0] for key, ruled in sorted(found.items())})
+        return MappingProxyType({key: _number_or_words(ruled.fact) for key, ruled in sorted(found.items())})
     if kind == "tuple":
         printed = " ".join(ruled.fact.value_printed for _, ruled in sorted(found.items()))
         return tuple(int(number) for number in re.findall(r"\d+", printed))
     fact = found[""].fact
     number = {"int": int, "float": float}.get(kind)
     return number(value_si(fact)[0]) if number else fact.value_printed
+
+
+def _number_or_words(fact: Fact) -> float | tuple[str, ...]:
+    return tuple(fact.value_printed.split()) if units()[fact.unit_printed].unit_si == "text" else value_si(fact)[0]
 
 
 def core(name: str) -> Core:
@@ -325,7 +341,7 @@ def _core(entity: str) -> Core:
     engines = {
         part: Engine(**assemble(Engine, f"{entity}.{part}")) for part in ("tensor", "vector", "scalar", "gpsimd")
     }
-    return Core(**assemble(Core, entity, **engines))
+    return Core(**borrowed(assemble(Core, entity, **engines), {"dma_linear_bytes": ("neuron-dma", "dma_linear_bytes")}))
 
 
 def chip(name: str | Chip) -> Chip:
@@ -363,7 +379,7 @@ def _chip(chip_id: str) -> Chip:
     built_in = core(entity.core) if entity.core else None
     kwargs = assemble(Chip, chip_id, vendor=entity.vendor, core=built_in)
     if built_in:
-        kwargs = borrowed(kwargs, {"hop_s": ("neuron-stack", "hop_s")})
+        kwargs = borrowed(kwargs, {name: (owner, name) for name, owner in OF_ALL_NEURON_CHIPS.items()})
     return _scaled(chip(entity.base), kwargs) if entity.base else Chip(**kwargs)
 
 

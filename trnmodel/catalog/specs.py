@@ -2,9 +2,10 @@
 
 A field's name is the name of the quantity in `data/facts`; a mapping's key is the fact's qualifier (a dtype). What a
 field may hold follows from its annotation, its name and its default, and is checked when a spec is made. A number may
-be an array. NaN stands for "not published". `sources` maps a field to the ids of the facts that it was built from,
-`ranges` maps a field to its low/high pair where sources disagree and nothing decides, `estimates` names the fields
-whose chosen fact is our own estimate (confidence D).
+be an array, but for the `COUNTS` of a spec, which shape a graph or a rank and are one number. NaN stands for "not
+published". `sources` maps a field to the ids of the facts that it was built from, `ranges` maps a field to its low/high
+pair where sources disagree and nothing decides, `estimates` names the fields whose chosen fact is our own estimate
+(confidence D).
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
-from functools import cache
+from functools import cache, cached_property
 from types import MappingProxyType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -24,6 +25,19 @@ NAN = math.nan
 ROUNDING = 1e-9
 STORED = ("weights", "experts", "kv", "activations")
 Check = Callable[[str, Any], Any]
+
+
+def published(value: Any, otherwise: Any) -> Any:
+    """A figure where it is published, another one where it is not.
+
+    Examples
+    --------
+    >>> published(NAN, 2.0), published(1.0, 2.0), published(np.array([NAN, 1.0]), 2.0).tolist()
+    (2.0, 1.0, [2.0, 1.0])
+    """
+    if isinstance(value, float):
+        return otherwise if value != value else value
+    return np.where(np.isnan(value), otherwise, value)
 
 
 def _mapping() -> Any:
@@ -58,6 +72,18 @@ def _number_check(spec_field: Field) -> Check:
     return check
 
 
+def _one(item: Check) -> Check:
+    """The check of one number that may not be an array."""
+
+    def check(label: str, value: Any) -> Any:
+        found = item(label, value)
+        if np.ndim(found):
+            refuse(label, value, "allowed is one number, for it shapes the machine")
+        return found
+
+    return check
+
+
 def _items_check(kind: type, item: Check) -> Check:
     """A tuple or a set of checked items."""
 
@@ -86,11 +112,14 @@ def _pair(label: str, value: Any) -> tuple[float, float]:
     return low, high
 
 
-def _check(spec_field: Field, hint: Any) -> Check:
+def _check(spec_field: Field, hint: Any, counts: frozenset[str]) -> Check:
     """The check of a field, by its annotation."""
     kind, inner = get_origin(hint), get_args(hint)
+    one_number = _number_check(spec_field)
+    if spec_field.name in counts:
+        one_number = _one(one_number)
     if hint is float:
-        return _number_check(spec_field)
+        return one_number
     if hint is int:
         return lambda label, value: integer(label, value, 0 if spec_field.default == 0 else 1)
     if hint is str:
@@ -103,7 +132,7 @@ def _check(spec_field: Field, hint: Any) -> Check:
         return _items_check(frozenset, text)
     if kind is Mapping:
         pairs = inner[1] == tuple[float, float]
-        items = _number_check(spec_field) if inner[1] is float else _pair if pairs else _items_check(tuple, text)
+        items = one_number if inner[1] is float else _pair if pairs else _items_check(tuple, text)
         return _mapping_check(items)
     wanted = inner or (hint,)
     words = " or ".join("None" if one is type(None) else one.__name__ for one in wanted)
@@ -114,7 +143,15 @@ def _check(spec_field: Field, hint: Any) -> Check:
 def _checks(spec_type: type[Any]) -> tuple[tuple[str, Check], ...]:
     """The checks of a kind of spec, by field."""
     hints = get_type_hints(spec_type)
-    return tuple((spec_field.name, _check(spec_field, hints[spec_field.name])) for spec_field in fields(spec_type))
+    counts = spec_type.COUNTS
+    return tuple((found.name, _check(found, hints[found.name], counts)) for found in fields(spec_type))
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    """Shape of what a field holds: of a number, of the numbers of a mapping, or of another spec."""
+    if isinstance(value, Mapping):
+        return np.broadcast_shapes(*map(_shape, value.values()))
+    return value.shape if isinstance(value, Spec | np.ndarray) else ()
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -127,7 +164,12 @@ def _same(one: Any, other: Any) -> bool:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Spec:
-    """What every spec has: an id, a printed name and the provenance of its fields."""
+    """What every spec has: an id, a printed name and the provenance of its fields.
+
+    `COUNTS` are the numbers that shape a graph, a rank or a bill of parts: they are never arrays.
+    """
+
+    COUNTS: ClassVar[frozenset[str]] = frozenset()
 
     id: str
     name: str = ""
@@ -144,6 +186,11 @@ class Spec:
         kind: Any = type(self)
         for name, check in _checks(kind):
             object.__setattr__(self, name, check(f"{self.id}: {name}", getattr(self, name)))
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """Shape that the arrays among the numbers broadcast to; () for a spec of plain numbers."""
+        return np.broadcast_shapes(*map(_shape, vars(self).values()))
 
     def __getstate__(self) -> dict:
         """Plain dictionaries, since a read-only view cannot be pickled."""
@@ -203,7 +250,12 @@ class Engine(Spec):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Core(Spec):
-    """One physical NeuronCore."""
+    """One physical NeuronCore.
+
+    `dma_linear_bytes` are the contiguous bytes below which DMA slows down in proportion. `indirect_access` and
+    `background_transpose` are 1 where the core has them. `native_weight_dtypes` lists, by compute dtype, what TensorE
+    takes without dequantisation ("same": that dtype alone).
+    """
 
     tensor: Engine
     vector: Engine
@@ -221,15 +273,23 @@ class Core(Spec):
     dma_start_s: float = NAN
     dma_saturating_bytes: float = NAN
     dma_transpose_share: Mapping[str, float] = _mapping()
+    dma_linear_bytes: float = NAN
     dge_instruction_s: float = NAN
+    indirect_access: float = 0.0
+    background_transpose: float = 0.0
+    native_weight_dtypes: Mapping[str, tuple[str, ...]] = _mapping()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Chip(Spec):
     """One accelerator chip (package). Peaks are dense, for the whole chip, by compute dtype.
 
-    `lnc_choices` holds the sizes of a logical core that software allows or its vendor has announced.
+    `lnc_choices` holds the sizes of a logical core that software allows or its vendor has announced, `default_stack`
+    the software where a call names none. `algorithm_max_bytes` ends the messages of an algorithm of AWS's library, and
+    `hbm_accesses_per_pair` counts what its rings read and write.
     """
+
+    COUNTS = frozenset({"cores", "scaleup_domain_chips"})
 
     vendor: str = ""
     core: Core | None = None
@@ -262,6 +322,10 @@ class Chip(Spec):
     scaleout_max_bytes_per_s_per_dir: float = NAN
     hop_s: float = NAN
     tdp_w: float = NAN
+    all_core_share: float = NAN
+    algorithm_max_bytes: Mapping[str, float] = _mapping()
+    hbm_accesses_per_pair: Mapping[str, float] = _mapping()
+    default_stack: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()

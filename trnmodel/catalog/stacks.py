@@ -13,13 +13,12 @@ from trnmodel.arguments import instance, refuse
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import Chip, Spec
 
-DEFAULT_STACK = "default_stack"
 ExpertRead = Literal["distinct", "per_token", "all"]
 KvHeads = Literal["even", "replicate", "multi-head"]
 PrefillExperts = Literal["routed", "all", "blocks"]
 Bucket = Literal["exact", "power-of-two", "maximum"]
-GroupLinks = Literal["all", "tiers"]
 ContextExchange = Literal["ring", "ulysses"]
+InGraph = Literal["ring", "mesh doubling", "mesh doubling ring"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -40,7 +39,6 @@ class Efficiencies(Spec):
     mesh_traffic_ratio: float = 1.0
     rdh_traffic_ratio: float = 1.0
     ring_traffic_ratio: float = 1.0
-    rdh_max_bytes: float = 0.0
     hop_s: float = 0.0
     host_logit_bytes_per_s: float = inf
     step_overhead_s: float = 0.0
@@ -67,8 +65,8 @@ class Efficiencies(Spec):
     prefill_experts: PrefillExperts = "routed"
     context_bucket: Bucket = "exact"
     prompt_bucket: Bucket = "exact"
-    group_links: GroupLinks = "tiers"
     context_exchange: ContextExchange = "ring"
+    in_graph: InGraph = "ring"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -109,12 +107,12 @@ def efficiencies(chip: str | Chip, stack: str | Efficiencies | None = None) -> E
     Returns
     -------
     efficiencies : Efficiencies
-        `.sources` names the fact behind each value, `.ranges` its low and high. Without a stack a chip is ideal.
+        `.sources` names the fact behind each value, `.ranges` its low and high.
 
     Raises
     ------
     ValueError
-        Unknown stack; the message lists the nearest.
+        Unknown stack (the message lists the nearest); none is named and the chip has no default.
     """
     return find(load.chip(chip), stack, "stack")
 
@@ -123,16 +121,11 @@ def find(chip: Chip, stack: str | Efficiencies | None, argument: str) -> Efficie
     """A stack by id, or the chip's own, for an `argument` of a call."""
     if isinstance(stack, Efficiencies):
         return stack
-    own = _defaults().get(chip.id, "ideal")
-    name = own if stack is None else instance(argument, stack, str, "an id or Efficiencies")
+    if stack is None and not chip.default_stack:
+        refuse(argument, None, f"{chip.id} has no default stack; give one, such as 'ideal', or add a row of "
+               f"{chip.id},default_stack to data/facts/efficiencies.csv")  # fmt: skip
+    name = chip.default_stack if stack is None else instance(argument, stack, str, "an id or Efficiencies")
     found = IDEAL if name == "ideal" else _stack(load.resolve("stack", name, argument))
     if not found.sources and found is not IDEAL:
         refuse(argument, stack, f"a way of writing kernels, for tm.kernel; allowed are {', '.join(stacks())}")
     return found
-
-
-@cache
-def _defaults() -> dict[str, str]:
-    """The stack that each chip has by default."""
-    chips = {fact.entity for fact in load.facts_rows().values() if fact.quantity == DEFAULT_STACK}
-    return {chip: load.fact_in_force(chip, DEFAULT_STACK)[0].value_printed for chip in chips}

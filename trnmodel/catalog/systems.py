@@ -10,17 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from types import MappingProxyType
 from typing import Literal
 
 import msgspec
-import numpy as np
 
-from trnmodel.arguments import HUGE, instance, integer, number, refuse
+from trnmodel.arguments import HUGE, instance, integer, number, numbers, refuse
 from trnmodel.catalog import load
-from trnmodel.catalog.specs import NAN, Chip, Spec
+from trnmodel.catalog.specs import NAN, Chip, Spec, published
 
 AXES = "xyz"
 MEDIA = ("pcb", "backplane", "cross-rack")
@@ -28,7 +27,7 @@ MOST_LANES = 2**20  # of a chip; a rate is below the largest number by this
 NEEDED = {
     "torus": ("torus_shape",),
     "planes": ("racks", "compute_trays_per_rack", "chips_per_tray", "plane_positions", "switch_trays_per_rack",
-               "switches_per_plane", "switch_id", "port_lanes", "lane_bytes_per_s_per_dir"),
+               "switches_per_plane", "switch", "port_lanes", "lane_bytes_per_s_per_dir"),
 }  # fmt: skip
 Fabric = Literal["single", "switch", "mesh", "torus", "planes"]
 
@@ -53,6 +52,8 @@ def _empty() -> Mapping:
 class Switch(Spec):
     """A scale-up switch chip: how many lanes and ports it has."""
 
+    COUNTS = frozenset({"switch_lanes", "switch_ports"})
+
     switch_lanes: float = NAN
     switch_ports: float = NAN
 
@@ -63,8 +64,14 @@ class System(Spec):
 
     Counts are for one domain unless the name says per rack or per tray. `scaleup_lanes` are active lanes of one chip by
     medium; redundant ones are all on the backplane. `scaleup_bytes_per_s_per_dir` is a torus chip's sum over its
-    neighbours, within the instance and across the UltraServer apart.
+    neighbours, within the instance and across the UltraServer apart. A switch may be given by its id.
     """
+
+    COUNTS = frozenset(
+        """vcpus racks compute_trays_per_rack chips_per_tray cpus_per_compute_tray cpu_trays_per_rack cpus_per_cpu_tray
+        dimm_slots_per_cpu pcie_gearboxes_per_cpu retimers_per_tray backplanes scaleup_lanes scaleup_lanes_redundant
+        port_lanes switch_trays_per_rack switches_per_plane pcb_switches_per_tray""".split()
+    )
 
     chip: Chip
     fabric: Fabric
@@ -99,24 +106,22 @@ class System(Spec):
     plane_positions: str = ""
     switch_trays_per_rack: float = 0.0
     switches_per_plane: float = 0.0
-    switch_id: str = ""
+    switch: Switch | None = None
     pcb_switches_per_tray: float = 0.0
-    pcb_switch_id: str = ""
+    pcb_switch: Switch | None = None
     cross_rack_shift: int = 0
     lane_bytes_per_s_per_dir: float = NAN
     switch_s: float = NAN
     scaleout_hop_s: float = NAN
 
     def __post_init__(self) -> None:
+        for name in ("switch", "pcb_switch"):
+            if isinstance(getattr(self, name), str):
+                object.__setattr__(self, name, switch(getattr(self, name)))
         super().__post_init__()
-        for spec_field in fields(self):
-            value = getattr(self, spec_field.name)
-            shapes = "_bytes" not in spec_field.name or spec_field.name == "lane_bytes_per_s_per_dir"
-            if shapes and isinstance(value, np.ndarray):
-                refuse(f"{self.id}: {spec_field.name}", value, "allowed is one number, for it shapes the fabric")
         instance(f"{self.id}: chip", self.chip, Chip, "a Chip")
         lane = self.lane_bytes_per_s_per_dir
-        number(f"{self.id}: lane_bytes_per_s_per_dir", lane, high=HUGE / MOST_LANES, unknown=True)
+        numbers(f"{self.id}: lane_bytes_per_s_per_dir", lane, high=HUGE / MOST_LANES, unknown=True)
         self._check_fabric()
         counted = math.prod(self.torus_shape) if self.fabric == "torus" else self._chips_in_trays()
         if counted and counted != self.domain_chips:
@@ -128,11 +133,11 @@ class System(Spec):
         shape, switched = self.torus_shape, self.fabric == "planes"
         if len(shape) > len(AXES) or 1 in shape:
             refuse(f"{self.id}: torus_shape", shape, "allowed are up to three sizes from 2")
-        needed = (*NEEDED.get(self.fabric, ()), *(("pcb_switch_id",) if self.pcb_switches_per_tray else ()))
+        needed = (*NEEDED.get(self.fabric, ()), *(("pcb_switch",) if self.pcb_switches_per_tray else ()))
         for name in needed:
             value = getattr(self, name)
-            if not value or value != value:
-                why = "pcb_switches_per_tray" if name == "pcb_switch_id" else f"fabric={self.fabric!r}"
+            if value in (None, "", ()) or (isinstance(value, float) and not value > 0):
+                why = "pcb_switches_per_tray" if name == "pcb_switch" else f"fabric={self.fabric!r}"
                 refuse(f"{self.id}: {name}", value, f"needed for {why}")
         if switched and self.racks not in (1, 2):
             refuse(f"{self.id}: racks", self.racks, "allowed are 1 and 2 where racks are joined chip by chip")
@@ -176,24 +181,13 @@ class System(Spec):
     @property
     def scaleout_bytes_per_s_per_dir(self) -> float:
         """EFA rate of one chip. [B/s]"""
-        if np.all(np.isnan(self.network_bytes_per_s_per_dir)):
-            return self.chip.scaleout_bytes_per_s_per_dir
-        return self.network_bytes_per_s_per_dir / self.domain_chips
+        per_chip = self.network_bytes_per_s_per_dir / self.domain_chips
+        return published(per_chip, self.chip.scaleout_bytes_per_s_per_dir)
 
     @property
     def nics(self) -> float:
         """Scale-out NICs of one domain: the chips' bandwidth in units of one NIC."""
         return self.domain_chips * self.scaleout_bytes_per_s_per_dir / self.nic_bytes_per_s_per_dir
-
-    @property
-    def switch(self) -> Switch | None:
-        """The switch chip of the switch trays."""
-        return switch(self.switch_id) if self.switch_id else None
-
-    @property
-    def pcb_switch(self) -> Switch | None:
-        """The switch chip on a compute tray's board."""
-        return switch(self.pcb_switch_id) if self.pcb_switch_id else None
 
     def with_scaleout(self, bytes_per_s_per_dir: float) -> System:
         """The same system with another of its EFA options per chip.

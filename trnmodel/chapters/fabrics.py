@@ -227,7 +227,7 @@ def plane_table(names: Iterable[str | System]) -> pd.DataFrame:
         rows.append(
             {
                 "system": spec.id,
-                "switch": load.entities()[spec.switch_id].name,
+                "switch": load.entities()[spec.switch.id].name,
                 "planes": len({nodes[node]["plane"] for node in rack}),
                 "rack_switches": len(rack),
                 "ports_used": used,

@@ -205,13 +205,12 @@ def _exchange(
 def named_stack(name: str) -> str | Efficiencies | None:
     """Software by a word: "ideal" hides all traffic, "exposed" none, "default" is the chip's own stack.
 
-    Exposed is the ideal stack whose collectives take AWS's latency a hop and change algorithm where AWS's library does.
+    Exposed is the ideal stack whose all-reduces take AWS's latency a hop, by the fastest algorithm of AWS's library.
     """
     if choice("stack", name, STACKS) != "exposed":
         return None if name == "default" else name
-    doubled = load.value("neuronlink-v3", "algorithm_max_bytes", "rdh")
     hop_s = load.value("neuron-stack", "hop_s")
-    return replace(IDEAL, id=name, hop_s=hop_s, network_overlap=0.0, rdh_max_bytes=doubled)
+    return replace(IDEAL, id=name, hop_s=hop_s, network_overlap=0.0, in_graph="mesh doubling ring")
 
 
 def columns(step: Step, chips: int) -> dict[str, NDArray]:

@@ -38,7 +38,8 @@ def notation(d: Deployment) -> pd.DataFrame:
 
     Examples
     --------
-    >>> d = Deployment(model="llama-3.1-8b", system="trn2.48xlarge", mapping=Degrees(tp=4))
+    >>> import trnmodel as tm
+    >>> d = Deployment(model="llama-3.1-8b", system="trn2.48xlarge", mapping=tm.Mapping(tp=4))
     >>> notation(d).set_index("symbol").value["b"]
     '725 GB/s'
     """

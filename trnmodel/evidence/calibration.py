@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NOTHING = -20.0  # logarithm of a coefficient that is none
+MOST_ROUNDS = 12  # of fits of all groups, which settle after four
 MEANINGS: Mapping[str, tuple[str, ...]] = {
     "decode": ("decode-step", "decode-throughput", "run-per-token"),
     "prefill": ("prefill", "batch-prefill", "one-prefill", "reprefill-throughput"),
@@ -127,18 +128,33 @@ def log_errors(of: Sequence[Case], tune: Tune | None = None) -> NDArray:
     return np.array([np.log(predict(case.reading, tune) / case.measured) for case in of])
 
 
-def fit(of: Sequence[Case], group: str, start: Mapping[Parameter, float] | None = None) -> dict[Parameter, float]:
-    """Values of a group's parameters that fit cases best: soft-L1 least squares of the logarithm of the error."""
-    names = parameters(group)
-    first = np.array([(start or {}).get(name, _in_force(name)) for name in names])
+def fit(of: Sequence[Case], group: str, found: Mapping[Parameter, float] | None = None) -> dict[Parameter, float]:
+    """Values of a group's parameters that fit cases best: soft-L1 least squares of the logarithm of the error.
+
+    Parameters of all groups that were `found` before hold or, if they are the group's own, are where the search starts.
+    """
+    names, known = parameters(group), dict(found or {})
+    first = np.array([known.get(name, _in_force(name)) for name in names])
     weights = np.sqrt([case.weight for case in of])
 
     def errors(values: NDArray) -> NDArray:
-        return weights * log_errors(of, tuned(dict(zip(names, map(float, values), strict=True))))
+        return weights * log_errors(of, tuned(known | dict(zip(names, map(float, values), strict=True))))
 
     room = [-np.log(v) if name.quantity.endswith("_share") else np.inf for name, v in zip(names, first, strict=True)]
-    found = fitting.constants(errors, first, high=np.minimum(room, fitting.LARGEST))
-    return dict(zip(names, found.tolist(), strict=True))
+    best = fitting.constants(errors, first, high=np.minimum(room, fitting.LARGEST))
+    return dict(zip(names, best.tolist(), strict=True))
+
+
+def _fit_all(of: Mapping[str, Sequence[Case]]) -> dict[Parameter, float]:
+    """Groups fitted in turn, each with what the others found, until no value moves in the digits that are kept."""
+    found: dict[Parameter, float] = {}
+    for _ in range(MOST_ROUNDS):
+        before = dict(found)
+        for group, some in of.items():
+            found |= fit(some, group, found)
+        if found == before or len(of) == 1:
+            break
+    return found
 
 
 def _in_force(parameter: Parameter) -> float:
@@ -284,7 +300,7 @@ def family_split(
 
 
 def calibrate(rows: pd.DataFrame | str | Path, groups: str | Iterable[str] = tuple(MEANINGS)) -> pd.DataFrame:
-    """Efficiencies fitted to the given rows, beside those in force.
+    """Efficiencies fitted to the given rows, beside those in force; several groups until none moves the others.
 
     Parameters
     ----------
@@ -305,9 +321,8 @@ def calibrate(rows: pd.DataFrame | str | Path, groups: str | Iterable[str] = tup
     """
     import pandas as pd
 
-    lines = []
-    for group in [choice("groups", group, MEANINGS) for group in _words("groups", groups)]:
-        of = cases(rows, group)
-        values = fit(of, group) if of else {}
-        lines += [(group, p.owner, p.quantity, _in_force(p), v, len(of)) for p, v in values.items()]
+    names = [choice("groups", group, MEANINGS) for group in _words("groups", groups)]
+    of = {group: some for group in names if (some := cases(rows, group))}
+    values = _fit_all(of)
+    lines = [(p.group, p.owner, p.quantity, _in_force(p), v, len(of[p.group])) for p, v in values.items()]
     return pd.DataFrame(lines, columns=["group", "owner", "quantity", "in_force", "fitted", "cases"])

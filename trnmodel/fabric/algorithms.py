@@ -8,7 +8,6 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.catalog import load
 from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.systems import System
 from trnmodel.fabric import build
@@ -123,31 +122,29 @@ def _alone(formula: Callable[..., NDArray], takes_kind: bool = False) -> Algorit
 
 def _neuron(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
     """As the collectives library picks by message: mesh, recursive doubling and halving, KangaRing (here: rings)."""
-    limits = [load.value("neuronlink-v3", "algorithm_max_bytes", name) for name in ("mesh", "rdh")]
+    limits = [p.chip.algorithm_max_bytes.get(name, np.inf) for name in ("mesh", "rdh")]
     small, middle, large = (REDUCING[name](kind, message_bytes, p) for name in ("one_shot", "halving_doubling", "ring"))
     middle = np.where(np.isnan(middle), large, middle)
     return np.where(message_bytes < limits[0], small, np.where(message_bytes <= limits[1], middle, large))
 
 
+IN_GRAPH = {
+    "mesh": (exchanges.in_graph_mesh_s, "mesh_traffic_ratio"),
+    "doubling": (exchanges.in_graph_doubling_s, "rdh_traffic_ratio"),
+    "ring": (exchanges.in_graph_ring_s, "ring_traffic_ratio"),
+}
+
+
 def in_graph(e: Efficiencies) -> dict[str, Algorithm]:
-    """The all-reduces of a software stack's compiled graphs, with the constants that were fitted to it.
+    """The all-reduces that a software stack has in its compiled graphs, with the constants that were fitted to it.
 
-    A stack that doubles and halves does so at any size; its mesh ends where its documentation says, and rings begin.
+    Each runs at any size, and the fastest is taken, so that no more bytes take less time.
     """
-    limit = e.rdh_max_bytes
-    found = {"in_graph_ring": (exchanges.in_graph_ring_s, e.ring_traffic_ratio, limit or -1.0, np.inf)}
-    if limit:
-        found["in_graph_mesh"] = exchanges.in_graph_mesh_s, e.mesh_traffic_ratio, -1.0, limit
-        found["in_graph_doubling"] = exchanges.in_graph_doubling_s, e.rdh_traffic_ratio, -1.0, np.inf
 
-    def timed(formula: Callable[..., NDArray], ratio: float, above: float, up_to: float) -> Algorithm:
-        def time_s(kind: str, m: NDArray, p: Group) -> NDArray:
-            total = formula(m, p.ranks, p.local, e.hop_s, p.links(e.group_links == "all"), ratio)
-            return np.where((m > above) & (m <= up_to), total, np.nan)
+    def timed(formula: Callable[..., NDArray], ratio: float) -> Algorithm:
+        return lambda kind, m, p: formula(m, p.ranks, p.local, e.hop_s, p.links, ratio)
 
-        return time_s
-
-    return {name: timed(*made) for name, made in found.items()}
+    return {f"in_graph_{name}": timed(IN_GRAPH[name][0], getattr(e, IN_GRAPH[name][1])) for name in e.in_graph.split()}
 
 
 REDUCING: dict[str, Algorithm] = {name: _tiered(name) for name in FORMULAS}
@@ -175,5 +172,5 @@ ALGORITHMS: dict[str, dict[str, Algorithm]] = {
     "p2p": {"p2p": _p2p},
 }
 POLICIES = {"neuron"}  # what a library does, not a candidate for the best
-CURVED = {"multiport_bucket", "neuron", "chain", "in_graph_mesh", "in_graph_ring"}  # others are lines in the message
+CURVED = {"multiport_bucket", "neuron", "chain"}  # others are lines in the message
 RINGS = {"ring", "multiport_bucket", "neuron"}  # what AWS runs as KangaRing

@@ -3,6 +3,9 @@
 Nodes carry `kind` ("chip", "switch"), `rack`, `tray`, `plane`, `position` (and `x`, `y`, `z` on a torus); edges carry
 `lanes` that are wired, `medium`, and `bytes_per_s_per_dir`, which is 0 on a redundant link that idles. Racks, trays and
 planes count from 0, positions on a tray are the deep dive's letters.
+
+`build` makes the graph at unit rates: its `bytes_per_s_per_dir` count lanes of switched racks, and links elsewhere, and
+`rate` says which of the system's `unit_rates` they are multiples of. `dressed` gives them these rates.
 """
 
 from __future__ import annotations
@@ -10,9 +13,10 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from itertools import combinations, product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from trnmodel.arguments import refuse
 from trnmodel.catalog.systems import AXES, MEDIA, System
@@ -20,6 +24,8 @@ from trnmodel.catalog.systems import AXES, MEDIA, System
 if TYPE_CHECKING:
     import networkx as nx
 
+Numeric = ArrayLike
+LINK = {"lanes": math.nan, "medium": "link", "rate": 0, "bytes_per_s_per_dir": 1.0}  # one, of lanes not counted
 LARGEST_TORUS = 2**14  # chips; an intact torus answers in closed form
 LARGEST_WORK = 2**21  # links times chips; what a flow between all pairs takes
 
@@ -35,7 +41,7 @@ def plane_of(system: System) -> dict[str, int]:
     return {position: plane for plane, group in enumerate(groups) for position in group.split()}
 
 
-def link_rates(system: System) -> list[float]:
+def link_rates(system: System) -> list[Any]:
     """Rate of one link of each torus axis, one way. [B/s]
 
     A chip's sum over its neighbours, of the instance and of the UltraServer apart, is shared out evenly.
@@ -50,12 +56,39 @@ def link_rates(system: System) -> list[float]:
     return [sums[group] / shares[group] for group in groups]
 
 
+def unit_rates(system: System) -> list[Any]:
+    """What the links of a fabric are multiples of, one way: a lane, a link of each torus axis, a link of a chip. [B/s]
+
+    Raises ValueError where the rate is not published.
+    """
+    if system.fabric == "planes":
+        rates: list[Any] = [system.lane_bytes_per_s_per_dir]
+    elif system.fabric == "torus":
+        rates = link_rates(system)
+    else:
+        links = max(system.domain_chips - 1, 1) if system.fabric == "mesh" else 1
+        rates = [system.chip.scaleup_bytes_per_s_per_dir / links] if system.fabric != "single" else [1.0]
+    if np.any([np.any(np.isnan(rate)) for rate in rates]):
+        raise ValueError(f"{system.id}: no scale-up rate of its links is published")
+    return rates
+
+
+def dressed(graph: nx.Graph, system: System) -> nx.Graph:
+    """The graph with the rates of a system on its links, and on a torus the lanes that make up the rate."""
+    rates, found = unit_rates(system), graph.copy()
+    for *_, data in found.edges(data=True):
+        data["bytes_per_s_per_dir"] = data["bytes_per_s_per_dir"] * rates[data.pop("rate")]
+        if system.fabric == "torus":
+            data["lanes"] = data["bytes_per_s_per_dir"] / system.lane_bytes_per_s_per_dir
+    return found
+
+
 def _whole(number: float, default: int = 1) -> int:
     return default if math.isnan(number) else max(math.ceil(number), 1)
 
 
 def _torus(graph: nx.Graph, system: System) -> None:
-    shape, rates = system.torus_shape, link_rates(system)
+    shape = system.torus_shape
     per_tray, racks = _whole(system.chips_per_tray, shape[0]), _whole(system.racks)
     for place in product(*map(range, shape)):
         rack = place[-1] * racks // shape[-1] if len(shape) == 3 else 0
@@ -67,32 +100,27 @@ def _torus(graph: nx.Graph, system: System) -> None:
     for node, axis in product(list(graph), range(len(shape))):
         far = [graph.nodes[node][name] for name in AXES[: len(shape)]]
         far[axis] = (far[axis] + 1) % shape[axis]
-        _link(graph, system, node, "chip" + ",".join(map(str, far)), rates[axis], axis)
+        _link(graph, system, node, "chip" + ",".join(map(str, far)), axis)
 
 
-def _link(graph: nx.Graph, system: System, one: str, other: str, rate: float, axis: int) -> None:
+def _link(graph: nx.Graph, system: System, one: str, other: str, axis: int) -> None:
     ends = graph.nodes[one], graph.nodes[other]
     wired = {0: "pcb" if ends[0]["tray"] == ends[1]["tray"] else "backplane", 1: "backplane", 2: "aec"}
     medium = "link" if math.isnan(system.chips_per_tray) else wired[axis]
-    graph.add_edge(one, other, lanes=rate / system.lane_bytes_per_s_per_dir, medium=medium, bytes_per_s_per_dir=rate)
+    graph.add_edge(one, other, **LINK | {"medium": medium, "rate": axis})
 
 
 def _star(graph: nx.Graph, system: System) -> None:
     graph.add_node("switch", kind="switch", rack=0, tray=0, plane=0, position="", medium="switch")
     for number in range(system.domain_chips):
         graph.add_node(f"chip{number}", kind="chip", rack=0, tray=0, plane=0, position=number)
-        graph.add_edge(f"chip{number}", "switch", **_plain(system.chip.scaleup_bytes_per_s_per_dir))
+        graph.add_edge(f"chip{number}", "switch", **LINK)
 
 
 def _mesh(graph: nx.Graph, system: System) -> None:
     for number in range(system.domain_chips):
         graph.add_node(f"chip{number}", kind="chip", rack=0, tray=0, plane=0, position=number)
-    rate = system.chip.scaleup_bytes_per_s_per_dir / max(system.domain_chips - 1, 1)
-    graph.add_edges_from((u, v, _plain(rate)) for u, v in combinations(list(graph), 2))
-
-
-def _plain(rate: float) -> dict:
-    return {"lanes": math.nan, "medium": "link", "bytes_per_s_per_dir": rate}
+    graph.add_edges_from(combinations(list(graph), 2), **LINK)
 
 
 def chip_name(rack: int, tray: int, position: str) -> str:
@@ -119,11 +147,11 @@ def _planes(graph: nx.Graph, system: System) -> None:
 
 
 def _wire(graph: nx.Graph, system: System, one: str, other: str, lanes: float, medium: str) -> None:
-    rate = lanes * system.lane_bytes_per_s_per_dir
-    graph.add_edge(one, other, lanes=lanes, medium=medium, bytes_per_s_per_dir=rate)
+    graph.add_edge(one, other, lanes=lanes, medium=medium, rate=0, bytes_per_s_per_dir=lanes)
 
 
 def _switch_trays(graph: nx.Graph, system: System, rack: int) -> None:
+    assert system.switch is not None  # a fabric of planes has one
     planes = max(plane_of(system).values()) + 1
     per_tray = planes * system.switches_per_plane / system.switch_trays_per_rack
     chips = [(n, d["plane"]) for n, d in graph.nodes(data=True) if d["kind"] == "chip" and d["rack"] == rack]
@@ -131,7 +159,7 @@ def _switch_trays(graph: nx.Graph, system: System, rack: int) -> None:
         tray = int((number * planes + plane) // per_tray)
         node = f"rack{rack}/plane{plane}/switch{number}"
         place = {"rack": rack, "tray": tray, "plane": plane, "position": number}
-        graph.add_node(node, kind="switch", part=system.switch_id, medium="backplane", **place)
+        graph.add_node(node, kind="switch", part=system.switch.id, medium="backplane", **place)
         for chip, own in chips:
             if own == plane:
                 _wire(graph, system, chip, node, system.port_lanes, "backplane")
@@ -142,7 +170,8 @@ def _board(graph: nx.Graph, system: System, chips: list[str]) -> None:
     place = {key: graph.nodes[chips[0]][key] for key in ("rack", "tray")} | {"plane": 0}
     for number in range(switches):
         node = f"rack{place['rack']}/tray{place['tray']}/switch{number}"
-        graph.add_node(node, kind="switch", part=system.pcb_switch_id, medium="pcb", position=number, **place)
+        assert system.pcb_switch is not None  # a board with switches has one
+        graph.add_node(node, kind="switch", part=system.pcb_switch.id, medium="pcb", position=number, **place)
         for chip in chips:
             _wire(graph, system, chip, node, lanes / switches, "pcb")
     for one, other in combinations(chips, 2) if not switches else ():
@@ -163,8 +192,7 @@ def activate(graph: nx.Graph, system: System) -> None:
         ranked = sorted((-graph.degree(node, "lanes"), graph.nodes[node]["position"], node) for node in switches)
         for number, (_, _, node) in enumerate(ranked):
             for data in graph[node].values():
-                rate = data["lanes"] * system.lane_bytes_per_s_per_dir
-                data["bytes_per_s_per_dir"] = rate if number < in_use else 0.0
+                data["bytes_per_s_per_dir"] = data["lanes"] if number < in_use else 0.0
 
 
 def check(system: System, graph: nx.Graph) -> None:
@@ -173,15 +201,12 @@ def check(system: System, graph: nx.Graph) -> None:
     Raises
     ------
     ValueError
-        A switch has more lanes or links than its data sheet, a chip's lanes do not sum to the printed ones, the chips
-        are not as many as the domain has, or the rate of a link is not published.
+        A switch has more lanes or links than its data sheet, a chip's lanes do not sum to the printed ones, or the
+        chips are not as many as the domain has.
     """
     found = sum(kind == "chip" for _, kind in graph.nodes(data="kind"))
     if found != system.domain_chips:
         raise ValueError(f"{system.id}: {found} chips in trays and planes, domain_chips={system.domain_chips}")
-    unknown = [(u, v) for u, v, rate in graph.edges(data="bytes_per_s_per_dir") if math.isnan(rate)]
-    if unknown:
-        raise ValueError(f"{system.id}: no scale-up rate of its links is published")
     for node, data in graph.nodes(data=True):
         if data["kind"] == "switch" and "part" in data:
             _check_switch(system, graph, node)
@@ -205,7 +230,7 @@ def _check_chip(system: System, graph: nx.Graph, node: str) -> None:
     used: dict[str, float] = defaultdict(float)
     for data in graph[node].values():
         wired[data["medium"]] += data["lanes"]
-        used[data["medium"]] += data["bytes_per_s_per_dir"] / system.lane_bytes_per_s_per_dir
+        used[data["medium"]] += data["bytes_per_s_per_dir"]
     for medium in MEDIA:
         lanes = system.scaleup_lanes[medium]
         allowed = lanes + (system.scaleup_lanes_redundant if medium == "backplane" else 0)
@@ -217,10 +242,7 @@ def _check_chip(system: System, graph: nx.Graph, node: str) -> None:
 
 
 def _check_size(system: System) -> None:
-    """Refuse a fabric whose graph or flow would take minutes, and rates that are not one number."""
-    for name in ("scaleup_bytes_per_s_per_dir", "scaleup_lanes"):
-        if any(map(np.ndim, getattr(system, name).values())):
-            refuse(f"{system.id}: {name}", dict(getattr(system, name)), "a graph has one number for each")
+    """Refuse a fabric whose graph or flow would take minutes."""
     chips, board = system.domain_chips, max(system.pcb_switches_per_tray, len(plane_of(system)))
     if system.fabric == "torus":
         most = float(LARGEST_TORUS)
@@ -231,19 +253,19 @@ def _check_size(system: System) -> None:
         refuse(f"{system.id}: domain_chips", chips, f"allowed are up to {most:.0f} for fabric={system.fabric!r}")
 
 
-def narrow(data: dict, lost: float, system: System) -> None:
+def narrow(data: dict, lanes: float, lost: float, system: System) -> None:
     """Take lanes from a link: whole ports stay, the port that lost some keeps the next power of two."""
-    port = data["lanes"] if math.isnan(system.port_lanes) else system.port_lanes
-    ports, rest = divmod(data["lanes"] - lost, port)
-    data["lanes"] = max(ports * port + (2 ** math.floor(math.log2(rest)) if rest >= 1 else 0), 0)
-    data["bytes_per_s_per_dir"] = data["lanes"] * system.lane_bytes_per_s_per_dir
+    port = lanes if math.isnan(system.port_lanes) else system.port_lanes
+    ports, rest = divmod(lanes - lost, port)
+    left = max(ports * port + (2 ** math.floor(math.log2(rest)) if rest >= 1 else 0), 0)
+    data["lanes"], data["bytes_per_s_per_dir"] = left, data["bytes_per_s_per_dir"] * left / lanes
 
 
 _BUILDERS = {"torus": _torus, "switch": _star, "mesh": _mesh, "planes": _planes}
 
 
 def build(system: System) -> nx.Graph:
-    """The checked graph of one scale-up domain."""
+    """The checked graph of one scale-up domain at unit rates."""
     import networkx as nx
 
     _check_size(system)

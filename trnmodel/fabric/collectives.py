@@ -292,7 +292,7 @@ def _hbm_s(kind: str, algorithm: str, message_bytes: NDArray, p: Group) -> NDArr
         refuse("buffers", "hbm", f"accesses are documented for Neuron chips only, not for {p.chip.id}")
     passes = {"all_reduce": ("reduce_scatter", "all_gather"), "reduce_scatter": ("reduce_scatter",)}
     touches = {
-        name: sum(load.value("neuron-runtime", "hbm_accesses_per_pair", f"{name}:{one}") for one in pair) / 2
+        name: sum(p.chip.hbm_accesses_per_pair[f"{name}:{one}"] for one in pair) / 2
         for pair in [passes.get(kind, ("all_gather",))]
         for name in ("ring", "kangaring")
     }

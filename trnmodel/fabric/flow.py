@@ -14,7 +14,7 @@ from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -43,7 +43,7 @@ class Flow:
     The shares are those of one optimal dual solution; where media are alike, another would share out differently.
     """
 
-    bytes_per_s_per_pair: float
+    bytes_per_s_per_pair: Any
     bottleneck: dict[str, float]
     variables: int
 
@@ -100,19 +100,40 @@ def hop_matrix(graph: nx.Graph, sources: list | None = None) -> NDArray:
     return reached[:, [index[node] for node in chips]]
 
 
+def path_switches(graph: nx.Graph) -> NDArray:
+    """Fewest switches on the way from chip to chip, if at most 1, 2, ... chips send; infinite where none is. [-]
+
+    Switches join chips only: what a chip sends reaches the next one directly, or through one switch.
+    """
+    index = {chip: number for number, chip in enumerate(chip_nodes(graph))}
+    step = np.full((len(index),) * 2, np.inf)
+    behind = defaultdict(list)
+    for u, v, _ in _live_edges(graph):
+        for near, far in ((u, v), (v, u)):
+            if near in index and far in index:
+                step[index[near], index[far]] = 0.0
+            elif near in index:
+                behind[far].append(index[near])
+    for chips in behind.values():
+        step[np.ix_(chips, chips)] = np.minimum(step[np.ix_(chips, chips)], 1.0)
+    np.fill_diagonal(step, 0.0)
+    found = [step]
+    while True:
+        further = found[-1]
+        for middle in range(len(index)):
+            further = np.minimum(further, found[-1][:, [middle]] + step[middle])
+        if np.array_equal(further, found[-1]):
+            return np.stack(found)
+        found.append(further)
+
+
 def latency_matrix(graph: nx.Graph, chip_s: float, switch_s: float) -> NDArray:
     """Least latency of one way between all chips: one start at the sender, one more at each chip that forwards. [s]"""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import dijkstra
-
-    index = {node: number for number, node in enumerate(graph)}
-    cost = {node: chip_s if kind == "chip" else switch_s for node, kind in graph.nodes(data="kind")}
-    live = [(u, v) for u, v, rate in graph.edges(data="bytes_per_s_per_dir") if rate > 0]
-    ends = np.array([(index[u], index[v]) for u, v in live], dtype=np.int64).reshape(-1, 2).T
-    weights = [(cost[u] + cost[v]) / 2 for u, v in live]  # half of each end: all of what lies between, and one chip
-    chips = [index[chip] for chip in chip_nodes(graph)]
-    matrix = coo_array((weights, tuple(ends)), shape=(len(index),) * 2)
-    return dijkstra(matrix.tocsr(), directed=False, indices=chips)[:, chips]
+    switches = path_switches(graph)
+    sending = np.arange(1, len(switches) + 1)[:, None, None]
+    found = np.min(sending * chip_s + switches * switch_s, axis=0)
+    np.fill_diagonal(found, 0.0)
+    return found
 
 
 def cut_bytes_per_s_per_dir(graph: nx.Graph, inside: Set) -> float:
@@ -146,7 +167,7 @@ def bisection(graph: nx.Graph, keys: tuple[str, ...]) -> tuple[float, frozenset]
     return best
 
 
-def torus_bytes_per_s_per_pair(shape: tuple[int, ...], link_bytes_per_s_per_dir: ArrayLike) -> float:
+def torus_bytes_per_s_per_pair(shape: tuple[int, ...], link_bytes_per_s_per_dir: Iterable[NDArray | float]) -> NDArray:
     r"""Maximum concurrent uniform flow per ordered pair on an intact torus. [B/s]
 
     .. math:: \lambda = \min_i \frac{n_i B_i}{N \bar d_i}, \quad \bar d_i = \lfloor k_i^2/4 \rfloor / k_i
@@ -158,9 +179,12 @@ def torus_bytes_per_s_per_pair(shape: tuple[int, ...], link_bytes_per_s_per_dir:
     ----------
     .. [1] W. Dally, B. Towles, Principles and Practices of Interconnection Networks, 2004, ch. 3 and 5.
     """
-    k, rate = np.array(shape), np.array(link_bytes_per_s_per_dir)
-    distance, arcs_per_chip = (k**2 // 4) / k, np.where(k == 2, 1, 2)
-    return float(np.min((arcs_per_chip * rate)[k > 1] / (math.prod(shape) * distance[k > 1])))
+    rings = []
+    for k, rate in zip(shape, link_bytes_per_s_per_dir, strict=True):
+        distance, arcs_per_chip = (k**2 // 4) / k, 1 if k == 2 else 2
+        if k > 1:
+            rings.append(arcs_per_chip * rate / (math.prod(shape) * distance))
+    return np.min(np.broadcast_arrays(*rings), axis=0)
 
 
 def _rename(*colours: NDArray, rng: np.random.Generator) -> NDArray:

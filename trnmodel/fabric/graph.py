@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,46 +17,53 @@ from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as find_system
 from trnmodel.fabric import build, flow
 from trnmodel.fabric.flow import Flow
+from trnmodel.fabric.wiring import LARGEST_LP, Wiring, cut, injection, solved, wiring
 
-if TYPE_CHECKING:
-    import networkx as nx
-
-LARGEST_LP = 256  # chips; beyond it an intact torus answers in closed form
 METRICS, SCOPES = ("edges", "intermediate"), ("world", "rack")
 
 
 @dataclass(frozen=True, eq=False)
 class Topology:
-    """The fabric of one scale-up domain and what follows from it."""
+    """The fabric of one scale-up domain and what follows from it. Rates are arrays where those of the system are."""
 
     system: System
-    graph: nx.Graph
+    wiring: Wiring
     intact: bool = True
 
     def __post_init__(self) -> None:
-        import networkx as nx
-
         instance("system", self.system, System, "a System")
-        instance("graph", self.graph, nx.Graph, "a graph as `topology` builds it")
+        instance("wiring", self.wiring, Wiring, "what `topology` builds")
+        build.unit_rates(self.system)
+
+    @cached_property
+    def graph(self) -> Any:
+        """The networkx graph of chips and switches, with lanes, medium and rate of each link."""
+        return build.dressed(self.wiring.graph, self.system)
 
     @property
     def chips(self) -> list[str]:
         """Names of the chips."""
-        return flow.chip_nodes(self.graph)
-
-    def _scope(self, scope: str) -> list:
-        if choice("scope", scope, SCOPES) == "world":
-            return [self.graph]
-        racks = dict(self.graph.nodes(data="rack"))
-        return [self.graph.subgraph(n for n in self.graph if racks[n] == rack) for rack in sorted(set(racks.values()))]
+        return self.wiring.chips
 
     @cached_property
     def _large_torus(self) -> bool:
-        return self.intact and self.system.fabric == "torus" and self.system.domain_chips > LARGEST_LP
+        return self.intact and self.wiring.large
 
     @cached_property
-    def _hops(self) -> NDArray:
-        return flow.hop_matrix(self.graph, self.chips[:1] if self._large_torus else None)
+    def _rates(self) -> tuple[NDArray, NDArray, NDArray]:
+        """The first rate, the ratios of all to it (distinct ones as rows), and the row of each point."""
+        rates = np.broadcast_arrays(*build.unit_rates(self.system))
+        points = np.stack([rate / rates[0] for rate in rates], axis=-1).reshape(-1, len(rates))
+        same = np.all(points == points[0])
+        ratios, row = (points[:1], 0) if same else np.unique(points, axis=0, return_inverse=True)
+        return rates[0], ratios, np.broadcast_to(np.reshape(row, () if same else rates[0].shape), rates[0].shape)
+
+    def _scaled(self, answer: Callable[..., float], *more: Any) -> Any:
+        """What an answer at unit rates is at the system's: one for all rates that stand in one ratio."""
+        unit, ratios, row = self._rates
+        at_unit = np.array([answer(self.wiring, tuple(map(float, ratio)), *more) for ratio in ratios])
+        found = at_unit[row] * unit
+        return found if found.ndim else float(found)
 
     def hop_histogram(self, metric: str = "edges", scope: str = "world") -> dict[int, int]:
         """Unordered pairs of chips by distance.
@@ -69,12 +76,12 @@ class Topology:
             "world" for all pairs, "rack" for pairs in the same rack. [-]
         """
         choice("metric", metric, METRICS), choice("scope", scope, SCOPES)
-        racks = np.array([self.graph.nodes[chip]["rack"] for chip in self.chips])
-        sources = len(self._hops)
-        counted = self._hops > 0
+        racks, apart = self.wiring.racks, self.wiring.hops
+        sources = len(apart)
+        counted = apart > 0
         if scope == "rack":
             counted &= racks[:sources, None] == racks
-        hops, pairs = np.unique(self._hops[counted], return_counts=True)
+        hops, pairs = np.unique(apart[counted], return_counts=True)
         less = 1 if metric == "intermediate" else 0
         weight = len(racks) / sources / 2
         return {int(h) - less if h < math.inf else h: round(n * weight) for h, n in zip(hops, pairs, strict=True)}
@@ -105,55 +112,43 @@ class Topology:
             refuse("other", other, f"nothing joins it to {one}")
         return nx.shortest_path(live, one, other)
 
-    def injection_by_medium(self) -> dict[str, float]:
+    def injection_by_medium(self) -> dict[str, Any]:
         """Rate at which the weakest chip can send over each medium. [B/s]"""
-        rates: list[Counter] = []
-        for chip in self.chips:
-            rates.append(Counter())
-            for data in self.graph[chip].values():
-                rates[-1][data["medium"]] += data["bytes_per_s_per_dir"]
-        return {medium: min(rate[medium] for rate in rates) for medium in dict.fromkeys(m for r in rates for m in r)}
+        media = dict.fromkeys(d["medium"] for chip in self.chips for d in self.wiring.graph[chip].values())
+        return {medium: self._scaled(injection, "world", medium) for medium in media}
 
     @property
-    def injection_bytes_per_s_per_dir(self) -> float:
+    def injection_bytes_per_s_per_dir(self) -> Any:
         """Rate at which the weakest chip can send over all its links. [B/s]"""
-        return min(sum(d["bytes_per_s_per_dir"] for d in self.graph[chip].values()) for chip in self.chips)
+        return self._scaled(injection, "world", "")
 
-    @cached_property
-    def _bisection(self) -> tuple[float, frozenset]:
+    @property
+    def bisection_bytes_per_s_per_dir(self) -> Any:
+        """Capacity between two halves of the chips, one way: the least over partitions along the build. [B/s]"""
         torus = self.system.fabric == "torus"
         keys = tuple(build.AXES[: len(self.system.torus_shape)]) if torus else ("rack", "tray", "plane", "position")
-        return flow.bisection(self.graph, keys)
-
-    @property
-    def bisection_bytes_per_s_per_dir(self) -> float:
-        """Capacity between two halves of the chips, one way: the least over partitions along the build. [B/s]"""
-        return self._bisection[0]
+        return self._scaled(cut, keys)
 
     @property
     def bisection_is_exact(self) -> bool:
         """Whether the all-to-all flow proves that no balanced partition cuts less."""
         half = len(self.chips) // 2
         needed = self.all_to_all_bytes_per_s_per_pair() * half * (len(self.chips) - half)
-        return bool(np.isclose(needed, self.bisection_bytes_per_s_per_dir))
-
-    @cached_property
-    def _flows(self) -> dict[str, Flow]:
-        return {}
+        return bool(np.all(np.isclose(needed, self.bisection_bytes_per_s_per_dir)))
 
     def flow(self, scope: str = "world") -> Flow:
         """Maximum concurrent uniform flow, with the media that bound it; of the slowest rack for scope "rack"."""
-        graphs = self._scope(scope)
-        if scope not in self._flows:
-            self._flows[scope] = min(map(self._one_flow, graphs), key=lambda found: found.bytes_per_s_per_pair)
-        return self._flows[scope]
+        choice("scope", scope, SCOPES)
+        ratios = self._rates[1]
+        if self._large_torus:
+            return flow.Flow(self.all_to_all_bytes_per_s_per_pair(scope), {}, 0)
+        if len(ratios) > 1:
+            rates = dict(self.system.scaleup_bytes_per_s_per_dir)
+            refuse(f"{self.system.id}: scaleup_bytes_per_s_per_dir", rates, "a flow has one ratio between its rates")
+        found = solved(self.wiring, tuple(map(float, ratios[0])), scope)
+        return replace(found, bytes_per_s_per_pair=self.all_to_all_bytes_per_s_per_pair(scope))
 
-    def _one_flow(self, graph: nx.Graph) -> Flow:
-        if not self._large_torus:
-            return flow.concurrent_flow(graph)
-        return Flow(flow.torus_bytes_per_s_per_pair(self.system.torus_shape, build.link_rates(self.system)), {}, 0)
-
-    def all_to_all_bytes_per_s_per_pair(self, scope: str = "world") -> float:
+    def all_to_all_bytes_per_s_per_pair(self, scope: str = "world") -> Any:
         """Largest rate that all ordered pairs of chips sustain at once, chips forwarding for each other. [B/s]
 
         Parameters
@@ -161,23 +156,31 @@ class Topology:
         scope : str
             "world" for all pairs; "rack" for all racks at once, each within itself. [-]
         """
-        return self.flow(scope).bytes_per_s_per_pair
+        if self._large_torus or (self._whole_torus and choice("scope", scope, SCOPES) == "world"):
+            pair = flow.torus_bytes_per_s_per_pair(self.system.torus_shape, build.link_rates(self.system))
+            return pair if pair.ndim else float(pair)
+        return self._scaled(_pair, choice("scope", scope, SCOPES))
 
-    def oversubscription(self, scope: str = "world") -> float:
+    @property
+    def _whole_torus(self) -> bool:
+        return self.intact and self.system.fabric == "torus"
+
+    def oversubscription(self, scope: str = "world") -> Any:
         """What a chip can inject over what all-to-all lets it deliver; 1 on a non-blocking switch. [-]
 
         Infinite where failures have cut chips off; NaN for a single chip.
         """
-        graph = self._scope(scope)[0]
-        chips = flow.chip_nodes(graph)
-        injection = min(sum(d["bytes_per_s_per_dir"] for d in graph[chip].values()) for chip in chips)
-        delivered = self.all_to_all_bytes_per_s_per_pair(scope) * (len(chips) - 1)
-        return math.inf if delivered == 0 else injection / delivered
+        chips = len(flow.chip_nodes(self.wiring.scope(choice("scope", scope, SCOPES))[0]))
+        delivered = self.all_to_all_bytes_per_s_per_pair(scope) * (chips - 1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = np.divide(self._scaled(injection, scope, ""), delivered)
+        found = np.where(np.equal(delivered, 0), math.inf, found)
+        return found if found.ndim else float(found)
 
     @property
     def switch_counts(self) -> dict[str, int]:
         """Switch chips of the domain by the medium that they serve: "backplane" (switch trays) and "pcb"."""
-        return dict(Counter(d["medium"] for _, d in self.graph.nodes(data=True) if d["kind"] == "switch"))
+        return dict(Counter(d["medium"] for _, d in self.wiring.graph.nodes(data=True) if d["kind"] == "switch"))
 
     def without(
         self,
@@ -208,17 +211,19 @@ class Topology:
         if self._large_torus:
             raise ValueError(f"{self.system.id}: failures are answered for up to {LARGEST_LP} chips")
         lost = instance("lanes", {} if lanes is None else lanes, Mapping, "a mapping from links to lanes")
-        graph = self.graph.copy()
+        graph = self.wiring.graph.copy()
         for link in lost:
-            data = graph.edges[self._link("lanes", link)]
-            if math.isnan(data["lanes"]):
+            ends = self._link("lanes", link)
+            wired = self.graph.edges[ends]["lanes"]
+            if np.ndim(wired) or math.isnan(wired):
                 refuse("lanes", link, f"the lanes of links of {self.system.id} are not published; use links")
-            build.narrow(data, integer(f"lanes[{shown(link)}]", lost[link], 1, int(data["lanes"])), self.system)
+            count = integer(f"lanes[{shown(link)}]", lost[link], 1, int(wired))
+            build.narrow(graph.edges[ends], float(wired), count, self.system)
         graph.remove_edges_from([self._link("links", link) for link in _listed("links", links)])
         graph.remove_nodes_from([*map(self._switch, _listed("switches", switches)), *self._in_trays(switch_trays)])
         if self.system.fabric == "planes":
             build.activate(graph, self.system)
-        return Topology(self.system, graph, intact=False)
+        return Topology(self.system, Wiring(graph), intact=False)
 
     def _link(self, name: str, ends: Any) -> tuple[str, str]:
         if not isinstance(ends, tuple | list) or list(map(type, ends)) != [str, str] or not self.graph.has_edge(*ends):
@@ -242,6 +247,10 @@ class Topology:
         if not all(found.values()):
             refuse("switch_trays", [*found], f"{self.system.id} has no such tray (rack, tray), from 0")
         return [node for nodes in found.values() for node in nodes]
+
+
+def _pair(wired: Wiring, ratios: tuple[float, ...], scope: str) -> float:
+    return solved(wired, ratios, scope).bytes_per_s_per_pair
 
 
 def _listed(name: str, items: Any) -> Collection:
@@ -276,4 +285,4 @@ def topology(system: str | System) -> Topology:
     (368, 3)
     """
     spec = find_system(system)
-    return Topology(spec, build.build(spec))
+    return Topology(spec, wiring(spec))

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trnmodel.arguments import integer, refuse
-from trnmodel.catalog.specs import Chip
+from trnmodel.catalog.specs import Chip, published
 from trnmodel.catalog.systems import System
-from trnmodel.fabric import build, flow, graph
+from trnmodel.fabric import build, graph
+from trnmodel.fabric.wiring import longest_s, wiring
 from trnmodel.formulas import tiers
 
 Numeric = ArrayLike
 T = TypeVar("T")
 MEDIA = ("pcb", "backplane", "cross-rack")  # of a switched rack's tiers: tray, rack, pair
-PLACES = ("position", "tray", "rack")  # what tells the chips of such a tier apart
+SPECS = 256  # of which the tiers are kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +29,9 @@ class Tier:
 
     name: str
     size: float
-    bytes_per_s_per_dir: float
-    open_bytes_per_s_per_dir: float
-    alpha_s: float
+    bytes_per_s_per_dir: NDArray | float
+    open_bytes_per_s_per_dir: NDArray | float
+    alpha_s: NDArray | float
 
 
 class Same(Generic[T]):
@@ -53,7 +54,7 @@ def chip_of(where: System | Chip) -> Chip:
     return where if isinstance(where, Chip) else where.chip
 
 
-@cache
+@lru_cache(maxsize=SPECS)
 def fabric(key: Same[System]) -> graph.Topology:
     """The graph of a system's scale-up fabric."""
     return graph.topology(key.it)
@@ -68,7 +69,7 @@ def logical_core(chip: Chip, lnc: int | None) -> int:
     return integer("lnc", lnc)
 
 
-@cache
+@lru_cache(maxsize=SPECS)
 def hierarchy(key: Same[System | Chip], lnc: int) -> tuple[Tier, ...]:
     """Tiers of a system, innermost first: ranks of a chip, the scale-up fabric, scale-out.
 
@@ -86,26 +87,15 @@ def hierarchy(key: Same[System | Chip], lnc: int) -> tuple[Tier, ...]:
     far = where.scaleout_bytes_per_s_per_dir
     if isinstance(where, Chip) or where.count > 1:
         far_s = where.scaleout_hop_s if isinstance(where, System) else chip.hop_s
-        reach = chip.scaleup_bytes_per_s_per_dir if math.isnan(far) else far
+        reach = published(far, chip.scaleup_bytes_per_s_per_dir)
         found.append(Tier("scale-out", where.count if isinstance(where, System) else math.inf, reach, reach, far_s))
     return tuple(found)
-
-
-@cache
-def _latency_s(key: Same[System]) -> NDArray:
-    """Least latency between all chips of the domain; NaN for other vendors."""
-    where = key.it
-    if math.isnan(where.chip.hop_s):
-        return np.full((1, 1), np.nan)
-    switch_s = 0.0 if math.isnan(where.switch_s) else where.switch_s
-    return flow.latency_matrix(fabric(key).graph, where.chip.hop_s, switch_s)
 
 
 def _scaleup(where: System | Chip) -> list[Tier]:
     """Scale-up tiers: axes of a torus, tray, rack and pair of switched racks, or one domain."""
     if isinstance(where, Chip):
-        rate = where.scaleup_bytes_per_s_per_dir
-        rate = where.scaleout_bytes_per_s_per_dir if math.isnan(rate) else rate
+        rate = published(where.scaleup_bytes_per_s_per_dir, where.scaleout_bytes_per_s_per_dir)
         size = 1.0 if math.isnan(where.scaleup_domain_chips) else where.scaleup_domain_chips
         return [Tier("domain", size, rate, rate, where.hop_s)]
     if where.fabric == "single":
@@ -117,29 +107,18 @@ def _scaleup(where: System | Chip) -> list[Tier]:
     if where.fabric == "planes":
         media = fabric(key).injection_by_medium()
         sizes = (where.chips_per_tray, where.compute_trays_per_rack, where.racks)
-        found = zip(("tray", "rack", "pair"), sizes, MEDIA, _place_latencies_s(key), strict=True)
+        latencies = [longest_s(routes, hop, published(where.switch_s, 0.0)) for routes in wiring(where).place_routes]
+        found = zip(("tray", "rack", "pair"), sizes, MEDIA, latencies, strict=True)
         return [Tier(name, size, media[over], media[over], alpha) for name, size, over, alpha in found if over in media]
     rate = fabric(key).injection_bytes_per_s_per_dir
     return [Tier("domain", where.domain_chips, rate, rate, hop)]
 
 
-def _place_latencies_s(key: Same[System]) -> list[float]:
-    """Worst latency between chips that differ in one alone: position in a tray, tray, rack."""
-    nodes = fabric(key).graph.nodes
-    place = np.array([[nodes[chip][name] for name in PLACES] for chip in fabric(key).chips], dtype=object)
-    differ = place[:, None] != place
-    apart = [differ[..., axis] & (differ.sum(-1) == 1) for axis in range(len(PLACES))]
-    return [float(np.max(_latency_s(key), where=pairs, initial=0.0)) for pairs in apart]
-
-
-@cache
-def farthest_s(key: Same[System], scope: str) -> float:
-    """Latency between the two chips of a rack, or of the domain, that are farthest apart."""
-    latency = _latency_s(key)
-    if scope == "world":
-        return float(latency.max())
-    racks = np.array([fabric(key).graph.nodes[chip]["rack"] for chip in fabric(key).chips])
-    return float(latency[racks[:, None] == racks].max())
+@lru_cache(maxsize=SPECS)
+def farthest_s(key: Same[System], scope: str) -> NDArray:
+    """Latency between the two chips of a rack, or of the domain, that are farthest apart; NaN for other vendors."""
+    where = key.it
+    return longest_s(wiring(where).farthest_routes(scope), where.chip.hop_s, published(where.switch_s, 0.0))
 
 
 def chip_links(where: System | Chip) -> float:
@@ -178,7 +157,7 @@ class Group:
     @property
     def alpha_is_unknown(self) -> bool:
         """Whether the latency of a tier is not published."""
-        return any(math.isnan(level.alpha_s) for level in self.levels)
+        return any(np.any(np.isnan(level.alpha_s)) for level in self.levels)
 
     @property
     def on_chip(self) -> bool:
@@ -195,21 +174,21 @@ class Group:
         """Chips that the ranks span."""
         return np.ceil(self.ranks / self.local)
 
-    def links(self, every: bool) -> NDArray:
-        """What a chip sends for this group: into the tiers that it spans, or, for neighbours, over `every` link. [B/s]
+    @property
+    def links(self) -> NDArray:
+        """What a chip sends for this group, into the tiers that it spans. [B/s]
 
         Beyond the scale-up domain it is the scale-out rate. On a bare chip groups that lie in between share the rate.
         """
         where, per_chip = self.where, self.levels[0].size if self.on_chip else 1.0
         near, beyond = chip_links(where), where.scaleout_bytes_per_s_per_dir
-        near, beyond = (near if near > 0 else beyond), (beyond if beyond > 0 else near)
+        near, beyond = published(near, beyond), published(beyond, near)
         chips = where.domain_chips if isinstance(where, System) else np.nan_to_num(where.scaleup_domain_chips, nan=1.0)
         far = np.ceil(self.stride * self.ranks / per_chip) > chips
         link = np.where(far, beyond, near)
         if isinstance(where, Chip) or where.fabric == "single":
             return link / np.clip(self.stride, 1, per_chip)
-        tiered = (self.stride > 1) | (not every)
-        return np.where(tiered & ~far & (self.ranks > 1), self.tier_bytes_per_s, link)
+        return np.where(~far & (self.ranks > 1), self.tier_bytes_per_s, link)
 
     @property
     def groups(self) -> NDArray:
@@ -226,7 +205,7 @@ class Group:
     def exchange_rates(self) -> tuple[NDArray, ...]:
         """Rates when ranks swap halves in pairs: one link of a torus axis at a time."""
         tiered = zip(self.levels, self.rates, strict=True)
-        one_link = lambda level: min(1.0, level.open_bytes_per_s_per_dir / level.bytes_per_s_per_dir)  # noqa: E731
+        one_link = lambda level: np.minimum(1.0, level.open_bytes_per_s_per_dir / level.bytes_per_s_per_dir)  # noqa: E731
         return tuple(rate * one_link(level) for level, rate in tiered)
 
     @property

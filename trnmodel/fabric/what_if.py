@@ -204,7 +204,8 @@ def altered(system: System, change: str) -> System:
     for label, text in (part.strip().split("=") for part in change.split(";")):
         name, _, key = label.rstrip("]").partition("[")
         now = fields.get(name, getattr(system, name))
-        fields[name] = {**now, key: float(text)} if isinstance(now, Mapping) else type(now)(text)
+        plain = type(now) if isinstance(now, int | float) else str
+        fields[name] = {**now, key: float(text)} if isinstance(now, Mapping) else plain(text)
     return replace(system, **fields)
 
 

@@ -224,8 +224,7 @@ class Device:
 
     def dma_s(self, moved_bytes: Numeric, row_bytes: Numeric, share: Numeric) -> NDArray:
         """Time of a stream of rows at a share of the bandwidth; NaN where collectives leave nothing."""
-        saturating = load.value("neuron-dma", "dma_linear_bytes")
-        rate = self.bandwidth_bytes_per_s * share * memory.dma_share(row_bytes, saturating)
+        rate = self.bandwidth_bytes_per_s * share * memory.dma_share(row_bytes, self.core.dma_linear_bytes)
         return memory.transfer_s(moved_bytes, np.where(rate > 0, rate, np.nan))
 
     def floor_s(self, moved_bytes: Numeric) -> NDArray:
@@ -261,9 +260,9 @@ def device(
     if chip.core is None:
         refuse("chip", chip.id, "kernel times need a NeuronCore, which it has not")
     collective_bytes_per_s = numbers("collective_bytes_per_s", collective_bytes_per_s)
-    sustained = 1.0
-    if choice("cores", cores, ("one", "all")) == "all":
-        sustained = load.value(chip.id, "all_core_share")
+    sustained = chip.all_core_share if choice("cores", cores, ("one", "all")) == "all" else 1.0
+    if np.any(np.isnan(sustained)):
+        refuse("cores", cores, f"no all_core_share is known of {chip.id}")
     given = instance("overlap", {} if overlap is None else overlap, Mapping, "a mapping from pairs to shares")
     changes = {f"overlap_{choice('overlap', pair, PAIRS)}": share(f"overlap[{pair}]", given[pair]) for pair in given}
     return Device(chip, chip.core, stack(stack_, **changes), chip.logical(lnc), sustained, collective_bytes_per_s)

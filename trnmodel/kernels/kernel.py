@@ -373,7 +373,7 @@ def dma(
     used = np.asarray(core.dma_engines) if engines is None else numbers("engines", engines, 1, most)
     together(moved_bytes=moved_bytes, row_bytes=row_bytes, transfers=transfers, queued=queued, engines=used,
              **where.shapes)  # fmt: skip
-    alone = memory.dma_share(row_bytes, load.value("neuron-dma", "dma_linear_bytes")) * core.dma_engine_bytes_per_s
+    alone = memory.dma_share(row_bytes, core.dma_linear_bytes) * core.dma_engine_bytes_per_s
     streams = memory.transfer_s(moved_bytes, alone * used * where.lnc)
     busy = np.maximum(streams, where.dma_s(moved_bytes, row_bytes, where.stack.load_share))
     waits = queued * np.minimum(transfers, 1.0) + np.subtract(1.0, queued) * transfers

@@ -57,11 +57,11 @@ def _gather_share(where: Device, gather: str, row_bytes: NDArray) -> NDArray | f
     "none": they lie beside each other. "dereference": the engines index them where they lie. "rows" and "permute": DMA
     fetches each token's row; "permute" writes them sorted to HBM first and reads them back.
     """
-    if gather == "dereference" and not load.value(where.core.id, "indirect_access"):
+    if gather == "dereference" and not np.all(where.core.indirect_access):
         refuse("gather", gather, f"{where.core.id} has no indirect access; use 'rows' or 'permute'")
     if gather in ("none", "dereference"):
         return 1.0
-    return memory.dma_share(row_bytes, load.value("neuron-dma", "dma_linear_bytes"))
+    return memory.dma_share(row_bytes, where.core.dma_linear_bytes)
 
 
 def _traffic(
@@ -106,21 +106,22 @@ def turned(where: Device, array: Array, transpose: str, rows: Numeric, columns: 
     if choice("transpose", transpose, TRANSPOSE) == "none":
         return cycles, 1.0
     if transpose == "dma":
-        return cycles, load.value(where.core.id, "dma_transpose_share", "hbm-sbuf")
+        if "hbm-sbuf" not in where.core.dma_transpose_share:
+            refuse("transpose", transpose, f"no dma_transpose_share[hbm-sbuf] is known of {where.core.id}")
+        return cycles, where.core.dma_transpose_share["hbm-sbuf"]
     engine, height = array.engine, np.ceil(np.divide(rows, where.lnc))
     tile = (engine.max_stationary_cols, engine.min_initiation_cycle, array.cost_ratio)
     extra = neuroncore.transpose_cycles(height, columns, *tile)
     if transpose == "tensor":
         return cycles + extra, 1.0
-    if not load.value(where.core.id, "background_transpose"):
+    if not np.all(where.core.background_transpose):
         refuse("transpose", transpose, f"{where.core.id} has none; use 'tensor' or 'dma'")
     return np.maximum(cycles, extra), 1.0
 
 
 def _dequantise_s(where: Device, k: Numeric, n: Numeric, weight_dtype: str, dtype: str) -> NDArray:
     """VectorE time to turn stored weights into the compute dtype where TensorE does not take them as they are."""
-    native = load.fact_in_force(where.core.id, "native_weight_dtypes", dtype)[0].value_printed.split()
-    if weight_dtype in (dtype, *native):
+    if weight_dtype in (dtype, *where.core.native_weight_dtypes.get(dtype, ())):
         return np.asarray(0.0)
     return where.lanes_s("vector", k, n, load.value("op-dequantise", "vector_passes", weight_dtype), dtype)
 

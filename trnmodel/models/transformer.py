@@ -349,7 +349,7 @@ def _outline(model: Transformer, phase: Phase) -> Outline:
     return outline(model.layers, model.hidden_size, model.vocab_size, phase)
 
 
-def models() -> list[str]:
+def model_ids() -> list[str]:
     """Ids of all shipped models."""
     return list(catalog())
 

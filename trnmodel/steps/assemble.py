@@ -201,17 +201,18 @@ def _expert_blocks(s: Setting, cut: Cut, tokens: NDArray) -> tuple[NDArray, NDAr
     """How a rank prefills its experts: work over that of the routed tokens, passes over its experts, blocks a layer.
 
     Blocks of a static graph run full whether tokens fill them or not, each with the weights of its expert; tokens too
-    few for one block go through all experts. Expert-parallel ranks share out the tokens evenly.
+    few for one block go through all experts, or fill one up where that is less. Expert-parallel ranks share out the
+    tokens evenly.
     """
     e, experts, top_k = s.e, cut.experts, cut.active
     if choice("prefill_experts", e.prefill_experts, PREFILL_EXPERTS) == "routed":
         return np.ones(()), experts_read(experts, top_k, tokens, "distinct") / experts, np.zeros(())
     if e.prefill_experts == "all":
         return np.asarray(experts / top_k), np.ones(()), np.zeros(())
-    local, own = np.ceil(experts / s.mapping.ep), tokens / s.mapping.ep
-    routed = own * top_k
-    blocks = expert_blocks(local, top_k, own, e.expert_block_tokens)
-    fills, work = routed >= e.expert_block_tokens, blocks * e.expert_block_tokens / routed
+    local, routed = np.ceil(experts / s.mapping.ep), tokens / s.mapping.ep * top_k
+    blocks = expert_blocks(local, top_k, np.maximum(routed, e.expert_block_tokens) / top_k, e.expert_block_tokens)
+    work = blocks * e.expert_block_tokens / routed
+    fills = (routed >= e.expert_block_tokens) | (work < experts / top_k)
     return np.where(fills, work, experts / top_k), np.where(fills, blocks / local, 1.0), np.where(fills, blocks, 0)
 
 

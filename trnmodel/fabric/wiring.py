@@ -1,0 +1,152 @@
+"""A fabric at unit rates: what follows from its graph alone, kept for all machines of one layout.
+
+Every link carries a number of lanes, or is one link of its torus axis or chip; what a lane or such a link carries is a
+rate of the system, and may be an array. Flows, cuts and hops are solved here, at rates that are numbers, and scaled by
+the caller: a changed rate solves nothing again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from trnmodel.catalog.systems import System
+from trnmodel.fabric import build, flow
+
+LAYOUTS, SOLVED = 64, 256  # of which graphs and answers are kept
+LARGEST_LP = 256  # chips; beyond it an intact torus answers in closed form
+LAYOUT = """fabric domain_chips torus_shape racks compute_trays_per_rack chips_per_tray scaleup_lanes
+    scaleup_lanes_redundant port_lanes plane_positions switch_trays_per_rack switches_per_plane switch
+    pcb_switches_per_tray pcb_switch cross_rack_shift""".split()
+PLACES = ("position", "tray", "rack")  # what tells the chips of a switched rack apart
+Route = tuple[int, int]  # chips that send on the way, and switches
+Ratios = tuple[float, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Wiring:
+    """A graph at unit rates, and what is so whatever the rates are."""
+
+    graph: Any
+    large: bool = False
+
+    @cached_property
+    def chips(self) -> list[str]:
+        """Names of the chips."""
+        return flow.chip_nodes(self.graph)
+
+    @cached_property
+    def hops(self) -> NDArray:
+        """Edges between chips; from the first alone on a large torus, of which all chips are alike."""
+        return flow.hop_matrix(self.graph, self.chips[:1] if self.large else None)
+
+    @cached_property
+    def racks(self) -> NDArray:
+        """Rack of each chip."""
+        return np.array([self.graph.nodes[chip]["rack"] for chip in self.chips])
+
+    @cached_property
+    def _switches(self) -> NDArray:
+        return flow.path_switches(self.graph)
+
+    def _routes(self, pairs: NDArray) -> tuple[tuple[Route, ...], ...]:
+        """The ways between these pairs of chips: of each kind of pair those that no other way undercuts."""
+        kinds = np.unique(self._switches[:, pairs], axis=1).T
+        return tuple(tuple(_undercut(kind)) for kind in kinds)
+
+    @cached_property
+    def place_routes(self) -> tuple[tuple[tuple[Route, ...], ...], ...]:
+        """Ways between chips that differ in one alone: position in a tray, tray, rack."""
+        nodes = self.graph.nodes
+        place = np.array([[nodes[chip][name] for name in PLACES] for chip in self.chips], dtype=object)
+        differ = place[:, None] != place
+        alone = differ.sum(-1) == 1
+        return tuple(self._routes(differ[..., axis] & alone) for axis in range(len(PLACES)))
+
+    def farthest_routes(self, scope: str) -> tuple[tuple[Route, ...], ...]:
+        """Ways between the chips of a rack, or of the domain."""
+        if not any(kind == "switch" for _, kind in self.graph.nodes(data="kind")):
+            within = self.hops[:, self.racks == self.racks[0]] if scope == "rack" else self.hops
+            return (((int(within[0].max()), 0),),)
+        apart = ~np.eye(len(self.racks), dtype=bool)
+        return self._routes(apart & (self.racks[:, None] == self.racks) if scope == "rack" else apart)
+
+    def scope(self, scope: str, ratios: Ratios = ()) -> list[Any]:
+        """The graph, or those of its racks, with links in these ratios."""
+        graph = self.graph if all(ratio == 1 for ratio in ratios) else _in_ratio(self.graph, ratios)
+        if scope == "world":
+            return [graph]
+        racks = dict(graph.nodes(data="rack"))
+        return [graph.subgraph(n for n in graph if racks[n] == rack) for rack in sorted(set(racks.values()))]
+
+
+def _undercut(switches: NDArray) -> Iterator[Route]:
+    """Ways of one pair by the chips that send, those alone that have fewer switches than shorter ones."""
+    fewest = np.inf
+    for hops, count in enumerate(switches, start=1):
+        if count < fewest:
+            fewest = count
+            yield hops, int(count)
+
+
+def _in_ratio(graph: Any, ratios: Ratios) -> Any:
+    found = graph.copy()
+    for *_, data in found.edges(data=True):
+        data["bytes_per_s_per_dir"] *= ratios[data["rate"]]
+    return found
+
+
+def longest_s(routes: tuple[tuple[Route, ...], ...], hop_s: ArrayLike, switch_s: ArrayLike) -> NDArray:
+    """Latency between the two chips that are farthest apart, by the fastest way; nothing for one chip. [s]"""
+    hop, switch = np.asarray(hop_s, dtype=float), np.asarray(switch_s, dtype=float)
+    found = np.zeros(np.broadcast_shapes(hop.shape, switch.shape))
+    for ways in routes:
+        found = np.maximum(found, np.minimum.reduce([hops * hop + count * switch for hops, count in ways]))
+    return found
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What shapes the graph of a system, as a key."""
+
+    key: tuple
+    system: System = field(compare=False, repr=False)
+
+
+def wiring(system: System) -> Wiring:
+    """The checked graph of a system at unit rates, built once for all systems of its layout."""
+    shaping = (getattr(system, name) for name in LAYOUT)
+    key = tuple(frozenset(value.items()) if hasattr(value, "items") else value for value in shaping)
+    return _wired(Layout(key, system))
+
+
+@lru_cache(maxsize=LAYOUTS)
+def _wired(layout: Layout) -> Wiring:
+    system = layout.system
+    return Wiring(build.build(system), system.fabric == "torus" and system.domain_chips > LARGEST_LP)
+
+
+@lru_cache(maxsize=SOLVED)
+def solved(wired: Wiring, ratios: Ratios, scope: str) -> flow.Flow:
+    """Maximum concurrent uniform flow at rates in these ratios; of the slowest rack for scope "rack"."""
+    flows = map(flow.concurrent_flow, wired.scope(scope, ratios))
+    return min(flows, key=lambda found: found.bytes_per_s_per_pair)
+
+
+@lru_cache(maxsize=SOLVED)
+def cut(wired: Wiring, ratios: Ratios, keys: tuple[str, ...]) -> float:
+    """The smallest balanced cut along the build."""
+    return flow.bisection(wired.scope("world", ratios)[0], keys)[0]
+
+
+@lru_cache(maxsize=SOLVED)
+def injection(wired: Wiring, ratios: Ratios, scope: str, medium: str) -> float:
+    """What the weakest chip of the domain, or of the first rack, can send over a medium, or over all for none."""
+    graph = wired.scope(scope, ratios)[0]
+    links = ([d for d in graph[chip].values() if medium in ("", d["medium"])] for chip in flow.chip_nodes(graph))
+    return min(float(sum(data["bytes_per_s_per_dir"] for data in found)) for found in links)
