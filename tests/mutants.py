@@ -11,11 +11,13 @@ import argparse
 import ast
 import csv
 import hashlib
+import importlib
 import json
 import os
 import queue
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -27,16 +29,13 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = "units arguments result formulas catalog fabric models steps kernels planner evidence".split()
-ELSEWHERE = (
-    "browser",
-    "hostile",
-    "notebooks",
-    "test_killed.py",
-    "test_report.py",
-)  # pages, nonsense, processes
-PYTEST = ["-m", "pytest", "-qx", "-p", "no:cacheprovider", "-p", "no:randomly", "--no-header", "--tb=no"]
+ELSEWHERE = ("browser", "notebooks", "test_killed.py", "test_report.py")  # of pages and processes
+QUIETLY = ["-q", "-p", "no:cacheprovider", "--no-header", "--tb=no"]
+LARGE = "altair msgspec networkx pandas scipy.optimize scipy.sparse.csgraph tqdm.auto yaml".split()
 SWAPS = {
     ast.Add: "+-", ast.Sub: "-+", ast.Mult: "*/", ast.Div: "/*", ast.BitAnd: "&|", ast.BitOr: "|&",
     ast.FloorDiv: ("//", "/"), ast.Mod: ("%", "*"), ast.Pow: ("**", "*"), ast.Lt: ("<", "<="), ast.LtE: ("<=", "<"),
@@ -45,6 +44,7 @@ SWAPS = {
     ast.Or: ("or", "and"), ast.Not: ("not ", ""), ast.USub: ("-", ""), ast.Invert: ("~", ""),
 }  # fmt: skip
 SILENT = {"strict", "copy", "repr", "maxsize"}  # keywords that change no answer
+MOST = 60  # tests of a function that run first, one for each of its parameters
 SIZES = {"SHOWN", "FEW", "LONGEST_RANGE", "_REPR"}  # of messages
 
 
@@ -151,7 +151,6 @@ def package() -> list[str]:
 def reach(file: str) -> dict[str, dict]:
     """Run one test file: seconds of each test, and the functions that each reaches."""
     import coverage
-    import pytest
 
     cover = coverage.Coverage(data_file=None, include=[str(ROOT / "trnmodel/*")], messages=False)
     seconds: dict[str, float] = defaultdict(float)
@@ -164,7 +163,7 @@ def reach(file: str) -> dict[str, dict]:
             seconds[report.nodeid] += report.duration
 
     cover.start()
-    pytest.main(["-q", "-p", "no:cacheprovider", "--no-header", "--tb=line", file], plugins=[Contexts()])
+    pytest.main([*QUIETLY, file], plugins=[Contexts()])
     cover.stop()
     found: dict[str, dict[str, set]] = defaultdict(lambda: defaultdict(set))
     for name in package():
@@ -192,7 +191,7 @@ def reach_map(path: Path) -> dict[str, dict]:
     return known
 
 
-def stages(mutant: Mutant, known: dict[str, dict]) -> Iterator[list[str]]:
+def stages(mutant: Mutant, known: dict[str, dict], patience_s: float) -> Iterator[list[str]]:
     """Tests in the order in which they run: of the function, then the files that reach it or, at import, its module."""
     seconds = {test: s for of in known.values() for test, s in of["seconds"].items()}
     cost = {file: sum(of["seconds"].values()) for file, of in known.items()}
@@ -201,31 +200,69 @@ def stages(mutant: Mutant, known: dict[str, dict]) -> Iterator[list[str]]:
     files = [f for f, functions in hits.items() if mutant.function in functions]
     files = files or [f for f in hits if hits[f]] or [*hits]
     own = [f for f in known if f == mutant.file and known[f]["seconds"]]
-    yield own + sorted((t for t in tests if not t.startswith(mutant.file)), key=seconds.__getitem__)[:200]
-    yield from ([file] for file in sorted(files, key=cost.__getitem__) if cost[file] and file not in own)
+    first = {test.partition("[")[0]: test for test in sorted(tests, key=seconds.__getitem__, reverse=True)}
+    yield own + sorted((t for t in first.values() if not t.startswith(mutant.file)), key=seconds.__getitem__)[:MOST]
+    for file in sorted(files, key=cost.__getitem__):
+        patience_s -= cost[file]
+        if cost[file] and file not in own and patience_s > 0:
+            yield [file]
 
 
-def judge(mutant: Mutant, tree: Path, known: dict[str, dict], clock: Iterator[int]) -> str:
-    """The tests that kill a mutant in a tree of its own, or "" where it survives."""
-    target = tree / mutant.file
-    target.write_bytes(mutant.applied)
-    os.utime(target, (stamp := next(clock), stamp))  # bytecode is told apart by seconds
-    environment = os.environ | {"PYTHONPATH": str(tree), "PYTHONWARNINGS": "ignore::SyntaxWarning"}
-    try:
-        for tests in filter(None, stages(mutant, known)):
-            cost = sum(sum(known[test]["seconds"].values()) if test in known else 1 for test in tests)
-            call = [sys.executable, *PYTEST, *tests]
-            try:
-                done = subprocess.run(call, cwd=tree, env=environment, capture_output=True, timeout=120 + 5 * cost)
-            except subprocess.TimeoutExpired:
+class Tree:
+    """A copy of the repository in which one mutant lives at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        ignored = shutil.ignore_patterns(".git", ".venv", "build", ".*_cache", ".hypothesis", "__pycache__")
+        self.root = Path(shutil.copytree(ROOT, folder, ignore=ignored))
+        self.clock = int(time.time())
+        self.sound: dict[str, bool] = {}  # whether a test passes where nothing is broken
+
+    def write(self, file: str, text: bytes) -> None:
+        (self.root / file).write_bytes(text)
+        self.clock += 1
+        os.utime(self.root / file, (self.clock, self.clock))  # bytecode is told apart by seconds
+
+    def failed(self, tests: list[str], limit_s: float) -> str:
+        """The first test that fails, or "". Runs in a fork, which has the large packages imported already."""
+        broken = [f"--deselect={test}" for test, passes in self.sound.items() if not passes]
+        log = self.root / "build.log"
+        if not (child := os.fork()):
+            os.chdir(self.root)
+            sys.path.insert(0, str(self.root))
+            os.environ |= {"PYTHONPATH": str(self.root), "PYTHONWARNINGS": "ignore::SyntaxWarning", "COLUMNS": "999"}
+            with log.open("wb") as stream:
+                os.dup2(stream.fileno(), 1), os.dup2(stream.fileno(), 2)
+            os._exit(pytest.main([*QUIETLY, "-x", *tests, *broken]))
+        ends = time.monotonic() + limit_s
+        while not (done := os.waitpid(child, os.WNOHANG))[0]:
+            if time.monotonic() > ends:
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
                 return "time"
-            if done.returncode not in (0, 4, 5):  # neither passed nor none found
-                failed = [line for line in done.stdout.decode().splitlines() if line.startswith(("FAILED", "ERROR"))]
-                return " ".join(failed[:1]) or "collection"
-    finally:
-        target.write_bytes(mutant.source)
-        os.utime(target, (stamp := next(clock), stamp))
-    return ""
+            time.sleep(0.1)
+        if os.waitstatus_to_exitcode(done[1]) in (0, 4, 5):  # passed, or found none
+            return ""
+        lines = log.read_text(errors="replace").splitlines()
+        failed = [line.partition(" ")[2].partition(" - ")[0] for line in lines if line.startswith(("FAILED", "ERROR"))]
+        return (failed or ["collection"])[0]
+
+    def judge(self, mutant: Mutant, known: dict[str, dict], patience_s: float) -> str:
+        """The test that kills a mutant and passes without it, or "" where it survives."""
+        for tests in filter(None, stages(mutant, known, patience_s)):
+            limit_s = 120 + 5 * sum(sum(known[test]["seconds"].values()) if test in known else 1 for test in tests)
+            killer = "?"
+            while killer:
+                self.write(mutant.file, mutant.applied)
+                killer = self.failed(tests, limit_s)
+                self.write(mutant.file, mutant.source)
+                if "::" not in killer or self.sound.get(killer):
+                    break
+                self.sound[killer] = not self.failed([killer], limit_s)
+                if self.sound[killer]:
+                    break
+            if killer:
+                return killer
+        return ""
 
 
 def drawn(seed: str, count: int) -> list[Mutant]:
@@ -233,24 +270,25 @@ def drawn(seed: str, count: int) -> list[Mutant]:
     return random.Random(int(seed, 16)).sample(every, count)
 
 
-def verdicts(mutants: list[Mutant], known: dict[str, dict], workers: int) -> Iterator[tuple[Mutant, str]]:
+def verdicts(
+    mutants: list[Mutant], known: dict[str, dict], workers: int, patience_s: float
+) -> Iterator[tuple[Mutant, str]]:
     """What becomes of each mutant, in trees that are copies of this one."""
     with (ROOT / "tests" / "equivalent.csv").open(newline="") as stream:
         excused = {(row["file"], row["before"], row["after"]) for row in csv.DictReader(stream)}
-    clock, trees = iter(range(int(time.time()), 2**31)), queue.SimpleQueue()
+    trees: queue.SimpleQueue[Tree] = queue.SimpleQueue()
 
     def one(mutant: Mutant) -> tuple[Mutant, str]:
         if (mutant.file, *mutant.lines) in excused:
             return mutant, "equivalent"
         tree = trees.get()
-        killer = judge(mutant, tree, known, clock)
+        killer = tree.judge(mutant, known, patience_s)
         trees.put(tree)
         return mutant, f"killed by {killer}" if killer else "SURVIVED"
 
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(workers) as pool:
         for number in range(workers):
-            ignored = shutil.ignore_patterns(".git", ".venv", "build", ".*_cache", ".hypothesis", "__pycache__")
-            trees.put(Path(shutil.copytree(ROOT, Path(folder) / str(number), ignore=ignored)))
+            trees.put(Tree(Path(folder) / str(number)))
         yield from pool.map(one, mutants)
 
 
@@ -261,6 +299,7 @@ def main() -> None:
     parser.add_argument("--seed", default=head[:8] or "0", help="hex; by default of the commit")
     parser.add_argument("--count", type=int, default=150)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--patience", type=float, default=300.0, help="seconds of whole test files for a mutant")
     parser.add_argument("--map", type=Path, default=ROOT / "build" / "mutants.json")
     parser.add_argument("--reach", help=argparse.SUPPRESS)
     asked = parser.parse_args()
@@ -269,7 +308,10 @@ def main() -> None:
         asked.map.write_text(json.dumps(reach(asked.reach)))
         return
     counts: dict[str, int] = defaultdict(int)
-    for mutant, verdict in verdicts(drawn(asked.seed, asked.count), reach_map(asked.map), asked.workers):
+    for name in LARGE:
+        importlib.import_module(name)
+    picked, known = drawn(asked.seed, asked.count), reach_map(asked.map)
+    for mutant, verdict in verdicts(picked, known, asked.workers, asked.patience):
         counts[verdict.partition(" ")[0]] += 1
         before, after = mutant.lines
         print(f"{mutant.file}:{mutant.line} {verdict[:100]}\n    - {before}\n    + {after}", flush=True)

@@ -197,7 +197,7 @@ def rate(x: Any, label: Any = "a") -> dict[str, Any]:
 
 @cache
 def _measured() -> pd.DataFrame:
-    return pd.read_csv(ROOT / "data" / "measured.csv", dtype=str, keep_default_na=False).head(4)
+    return pd.read_csv(ROOT / "data" / "evidence" / "measured.csv", dtype=str, keep_default_na=False).head(4)
 
 
 def measured(rows: int = 2) -> pd.DataFrame:
