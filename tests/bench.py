@@ -15,7 +15,7 @@ import numpy as np
 import trnmodel as tm
 from trnmodel import report
 from trnmodel.fabric import what_if as audit
-from trnmodel.formulas import collectives, tiers
+from trnmodel.formulas import tiers
 from trnmodel.units import GB, KIB, US
 
 MILLION = 1_000_000
@@ -69,7 +69,7 @@ def two_formulas() -> tuple:
     """A ring and a bucket of three dimensions over a million pairs of sizes."""
     m, n = np.geomspace(KIB, GB, 1000)[:, None], np.arange(1, 1001)
     links = (np.linspace(1, 2, 1000) * GB, GB, GB)
-    ring = collectives.ring_s("all_reduce", m, n, US, GB)
+    ring = tiers.hierarchical_s("all_reduce", ("ring",), m, (n,), (US,), (GB,))
     return ring, tiers.multiport_bucket_s("all_reduce", m, (4, 4, 4), US, links)
 
 

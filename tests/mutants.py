@@ -26,7 +26,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 import pytest
@@ -202,10 +202,9 @@ def stages(mutant: Mutant, known: dict[str, dict], patience_s: float) -> Iterato
     own = [f for f in known if f == mutant.file and known[f]["seconds"]]
     first = {test.partition("[")[0]: test for test in sorted(tests, key=seconds.__getitem__, reverse=True)}
     yield own + sorted((t for t in first.values() if not t.startswith(mutant.file)), key=seconds.__getitem__)[:MOST]
-    for file in sorted(files, key=cost.__getitem__):
-        patience_s -= cost[file]
-        if cost[file] and file not in own and patience_s > 0:
-            yield [file]
+    ranked = sorted((file for file in files if cost[file] and file not in own), key=cost.__getitem__)
+    spent = accumulate(map(cost.__getitem__, ranked))
+    yield [file for file, total in zip(ranked, spent, strict=True) if total <= patience_s]
 
 
 class Tree:
@@ -298,6 +297,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", default=head[:8] or "0", help="hex; by default of the commit")
     parser.add_argument("--count", type=int, default=150)
+    parser.add_argument("--start", type=int, default=0, help="mutants of the draw to pass over")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--patience", type=float, default=300.0, help="seconds of whole test files for a mutant")
     parser.add_argument("--map", type=Path, default=ROOT / "build" / "mutants.json")
@@ -311,11 +311,11 @@ def main() -> None:
     for name in LARGE:
         importlib.import_module(name)
     picked, known = drawn(asked.seed, asked.count), reach_map(asked.map)
-    for mutant, verdict in verdicts(picked, known, asked.workers, asked.patience):
+    for mutant, verdict in verdicts(picked[asked.start :], known, asked.workers, asked.patience):
         counts[verdict.partition(" ")[0]] += 1
         before, after = mutant.lines
         print(f"{mutant.file}:{mutant.line} {verdict[:100]}\n    - {before}\n    + {after}", flush=True)
-    judged = asked.count - counts["equivalent"]
+    judged = sum(counts.values()) - counts["equivalent"]
     print(f"seed {asked.seed}: {dict(counts)}, {counts['killed'] / judged:.1%} of {judged} killed")
 
 

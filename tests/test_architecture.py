@@ -69,6 +69,38 @@ def test_rooms_of_one_floor_do_not_know_each_other():
     assert sorted((a, b) for a, b in asked for names in floors if a != b and {a, b} <= set(names)) == []
 
 
+SHARED = {"trnmodel.chapters.common", "trnmodel.chapters.guard"}
+
+
+def test_a_chapter_is_three_files_of_one_name(root):
+    """Notebook `torus-or-switch`, module `torus_or_switch`, test `test_torus_or_switch`; else `common` and `guard`."""
+    notebooks = {path.stem.replace("-", "_") for path in (root / "notebooks" / "py").glob("*.py")}
+    modules = {path.stem for path in (PACKAGE / "chapters").glob("*.py")} - {"__init__", "common", "guard"}
+    tests = {path.stem.removeprefix("test_") for path in (root / "tests" / "chapters").glob("test_*.py")}
+    assert modules == notebooks == tests - {"doors", "guard"}
+    long = [path.name for path in (PACKAGE / "chapters").glob("*.py") if len(path.read_text().splitlines()) > 200]
+    assert not long, "what two chapters need, and what is no table, goes down"
+
+
+def test_no_chapter_knows_another_and_nothing_else_knows_any():
+    modules = {dotted(path) for path in MODULES if room(dotted(path)) == "trnmodel.chapters"}
+    asked = {(here, name) for here, name in checked_imports() if name in modules - {"trnmodel.chapters"}}
+    assert {here for here, _ in asked} <= modules
+    assert {name for _, name in asked} <= SHARED
+
+
+def test_a_notebook_asks_its_own_module(root):
+    for path in (root / "notebooks" / "py").glob("*.py"):
+        asked = set(re.findall(r"from trnmodel\.chapters import (.*)", path.read_text()))
+        assert asked <= {"common, guard", f"{path.stem.replace('-', '_')} as tables"}, path.name
+
+
+def test_one_notation_helper():
+    names = [node.name for path in MODULES for node in ast.walk(ast.parse(path.read_text()))
+             if isinstance(node, ast.FunctionDef)]  # fmt: skip
+    assert names.count("notation") == 1
+
+
 def test_every_module_has_a_room():
     homeless = [dotted(path) for path in MODULES if dotted(path) != "trnmodel" and level(dotted(path)) is None]
     assert not homeless
@@ -136,3 +168,33 @@ def test_tree_names_no_machine_and_no_registry():
         if path.suffix in suffixes and path.is_file() and not skipped & set(path.relative_to(root).parts):
             text = path.read_text(encoding="utf-8", errors="ignore")
             assert not registry.search(text), f"{path.relative_to(root)} names a package registry"
+
+
+LOOKED_UP = {  # below the chapters: what still asks data by name, and why it is no value of a machine
+    "trnmodel.fabric.collectives.graph_barrier_s": "a fit of the runtime that the argument names",
+    "trnmodel.fabric.what_if._printed": "what sources print, beside what the graph counts",
+    "trnmodel.fabric.what_if._verdict": "what sources print, beside what the graph counts",
+    "trnmodel.fabric.what_if.assumptions": "other readings of the sources",
+    "trnmodel.kernels.engines._operators": "which operators there are",
+    "trnmodel.kernels.engines.stacks": "which stacks there are",
+}
+ASKED = {"value", "fact_in_force", "facts_rows", "facts", "entities", "stated", "read_csv", "borrowed"}
+ROOMS = ("formulas", "fabric", "steps", "kernels", "planner")
+
+
+def lookups(path):
+    """Functions of a module that ask `catalog.load` for a fact, and whether the module imports one by name."""
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "trnmodel.catalog.load":
+            yield from (dotted(path) for alias in node.names if alias.name in ASKED)
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef):
+            asked = [n for n in ast.walk(function) if isinstance(n, ast.Attribute) and n.attr in ASKED]
+            if any(isinstance(node.value, ast.Name) and node.value.id == "load" for node in asked):
+                yield f"{dotted(path)}.{function.name}"
+
+
+def test_values_of_machines_are_fields_and_not_looked_up_by_name():
+    found = {name for room in ROOMS for path in (PACKAGE / room).glob("*.py") for name in lookups(path)}
+    assert found == set(LOOKED_UP)

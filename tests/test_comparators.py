@@ -5,8 +5,12 @@ import math
 import pandas as pd
 import pytest
 
-from trnmodel.catalog.load import DATA
+from trnmodel.catalog.stacks import efficiencies
 from trnmodel.evidence import comparators as study
+from trnmodel.evidence.fit import calibrate
+from trnmodel.evidence.questions import predict
+from trnmodel.evidence.readings import reading
+from trnmodel.evidence.rows import COLUMNS, COMPARATORS, UnreadableRowError
 
 
 @pytest.fixture(scope="module")
@@ -15,7 +19,7 @@ def ideal():
 
 
 def test_every_row_is_predicted_or_says_why(ideal):
-    assert len(ideal) == len(pd.read_csv(DATA / "evidence" / "comparator_measured.csv"))
+    assert len(ideal) == len(pd.read_csv(COMPARATORS))
     assert ((ideal.reason == "") == ideal.predicted.notna()).all()
     assert (ideal.reason == "").sum() == 100
     assert (ideal.predicted[ideal.reason == ""] >= 0).all()
@@ -36,7 +40,7 @@ def test_arithmetic_of_the_scaling_book(ideal):
 
 
 def test_large_multiplications_of_the_a100(ideal):
-    large = ideal[ideal.case.str.contains("matmul_A100-(?:4096|8192)x(?:12288|32768)")]
+    large = ideal[ideal.id.str.contains("matmul_A100-(?:4096|8192)x(?:12288|32768)")]
     assert len(large) == 3
     assert large.error.abs().max() < 0.12
 
@@ -52,44 +56,46 @@ def test_the_stack_of_gpus_against_models_that_its_fit_has_not_seen():
 
 
 def test_shipped_values_are_those_of_the_fit():
-    values = study.fit(study.fitted_on())
-    shipped = study.efficiencies("h100", study.STACK)
-    for name, value in values.items():
-        assert getattr(shipped, name) == pytest.approx(value, rel=0.02)
+    table = calibrate(COMPARATORS, "comparator")
+    assert (table.cases == 26).all()
+    assert (table.fitted / table.in_force - 1).abs().max() < 0.02
+    shipped = efficiencies("h100", "gpu-serving")
     assert shipped.kv_stream_share == shipped.weight_stream_share
 
 
 def row(**change):
-    cells = dict.fromkeys(study.Measured.__struct_fields__, "")
-    return study.Measured(**cells | {"value": "1", "unit": "ms"} | change)
+    return dict.fromkeys(COLUMNS, "") | {"kind": "other-chip", "value": "1", "unit": "ms"} | change
 
 
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
         ({}, "no rule"),
-        ({"case": "llmservingsim-RTX4090-x", "hardware": "RTX4090"}, "not in the catalogue"),
-        ({"case": "aicref-qwen3_32b-ttft", "hardware": "h100_sxm", "metric": "ttft"}, "queues"),
+        ({"instance": "RTX4090", "workload": "Qwen3-32B"}, "not in the catalogue"),
+        ({"workload": "Qwen3-32B", "instance": "h100_sxm", "metric": "ttft"}, "queues"),
     ],
 )
 def test_rows_without_an_answer_say_why(change, reason):
-    with pytest.raises(study.UnanswerableError, match=reason):
-        study.question(row(**change))
+    with pytest.raises(UnreadableRowError, match=reason):
+        reading(row(**change))
 
 
 def test_workers_share_the_requests():
-    asked = study.question(
+    asked = reading(
         row(
-            case="aicref-dsr1-tpot",
-            hardware="h200_sxm",
+            workload="deepseek-ai/DeepSeek-V3",
+            instance="h200_sxm",
             metric="tpot",
-            parallelism="disagg P:1x(tp1 adp8 ep8 bs1) D:4x(tp2 adp4 ep8 bs16)",
-            seq="isl1024 osl512",
+            batch="64",
+            input_len="1024",
+            output_len="512",
+            tp="2",
+            dp="4",
             precision="fp8",
-            note="MEASURED; silicon_concurrency=64",
+            note="disagg P:1x(tp1 adp8 ep8 bs1) D:4x(tp2 adp4 ep8 bs16); MEASURED",
         )
     )
     assert asked.batch == 16
-    assert (float(asked.degrees.tp), float(asked.degrees.ep)) == (2, 4)
-    assert (asked.given, asked.out, asked.measured) == (1024, 512, pytest.approx(1e-3))
-    assert math.isfinite(study.answer(asked))
+    assert (asked.degrees.tp, asked.degrees.ep) == (2, 4)
+    assert (asked.context, asked.scale) == (1024 + 256, pytest.approx(1e-3))
+    assert math.isfinite(predict(asked))

@@ -102,9 +102,9 @@ def test_sorts_are_stable(root):
 
 
 def test_fits_go_through_one_door(root):
-    """LAPACK's least squares follow the CPU; `studies/fitting.py` says what makes a fit end at the same answer."""
+    """LAPACK's least squares follow the CPU; `evidence/search.py` says what makes a fit end at the same answer."""
     doors = [place for place, called, _ in calls(root) if called in ("lstsq", "polyfit", "curve_fit", "least_squares")]
-    assert [place.partition(":")[0] for place in doors] == ["trnmodel/evidence/fitting.py"]
+    assert [place.partition(":")[0] for place in doors] == ["trnmodel/evidence/search.py"]
 
 
 def test_no_test_looks_at_a_clock(root):

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 import trnmodel as tm
 from trnmodel.catalog import load
-from trnmodel.evidence import kernels
+from trnmodel.evidence import fit, kernels, score
+from trnmodel.evidence.rows import MEASURED
 
 CHIPS = ["trainium1", "trainium2", "trainium3"]
 DTYPES = {"trainium1": ["bf16", "fp32"], "trainium2": ["bf16", "fp8"], "trainium3": ["bf16", "mxfp8", "mxfp4"]}
@@ -294,7 +295,7 @@ def test_result_is_a_tidy_table():
 
 def test_kernels_against_measurements():
     """Nobody's numbers but the measurers': the error bounds that the project promises, and those that it reaches."""
-    errors = kernels.summary(kernels.comparison()).set_index("group").median_abs_error
+    errors = score.summary(kernels.comparison(), "group").set_index("group").median_error
     assert errors["tuned-nki"] < 0.08
     assert errors["compiler"] < 0.08
     assert errors["fp32"] < 0.10
@@ -307,17 +308,18 @@ def test_kernels_against_measurements():
 
 @pytest.mark.parametrize("group", kernels.FITTED)
 def test_fitted_constants_are_current(group):
-    """The rows of data/ are what `fit` gives today, to the digits that they print."""
-    fitted = kernels.fit(group)
-    stack = tm.kernel.stack("stack-torch-" + ("trace" if group.endswith("trace") else "compile-beta2"))
-    assert stack.launch_s == pytest.approx(fitted["launch_s"], rel=0.01)
-    assert stack.store_share == pytest.approx(fitted["share"], rel=0.01)
+    """The rows of data/ are what the fit gives today, to the digits that they print."""
+    table = fit.calibrate(MEASURED, group)
+    assert len(table) == 2
+    assert (table.fitted / table.in_force - 1).abs().max() < 0.01
 
 
 def test_every_kernel_row_is_used_or_has_a_reason():
-    rows = kernels.contract()
+    rows = score.shipped("kernel")
     assert len(rows) == 142
-    assert ((rows.group != "") != (rows.reason != "")).all()
+    out = score.excluded(rows)
+    assert out.reason.ne("").all()
+    assert len(out) + (rows.weight > 0).sum() == 142
 
 
 def test_decode_bytes_against_a_profiler():

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from trnmodel import charts
-from trnmodel.chapters import racks
+from trnmodel.chapters import rack
 from trnmodel.charts.display import VEGALITE_MIME, mimebundle
 from trnmodel.fabric.graph import topology
 
@@ -20,13 +20,13 @@ SYSTEMS = [
 
 
 def drawn(system):
-    nodes, links = racks.drawing(system)
+    nodes, links = rack.drawing(system)
     return charts.topology(nodes, links, caption=f"{system} as a graph")
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_every_node_and_link_of_the_graph_is_drawn(system):
-    nodes, links = racks.drawing(system)
+    nodes, links = rack.drawing(system)
     graph = topology(system).graph
     assert set(nodes.node) == set(graph)
     assert {frozenset(pair) for pair in zip(links.one, links.other, strict=True)} == set(map(frozenset, graph.edges))
@@ -34,7 +34,7 @@ def test_every_node_and_link_of_the_graph_is_drawn(system):
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_no_two_nodes_share_a_place(system):
-    nodes, _ = racks.drawing(system)
+    nodes, _ = rack.drawing(system)
     assert not nodes.duplicated(["x", "y"]).any()
 
 
@@ -48,7 +48,7 @@ def test_chart_is_the_same_on_every_run(system):
 
 def test_links_in_words_and_groups():
     """Deep dive L275-L322: ten x8 backplane links of which two are spare, eight x8 to the board's switches, one x16."""
-    nodes, links = racks.drawing("trn3-nl72x2-pcie160")
+    nodes, links = rack.drawing("trn3-nl72x2-pcie160")
     chip = nodes.set_index("node").links["rack0/tray0/A"]
     assert set(chip.split("; ")) == {"8 backplane x8", "2 backplane x8, spare", "8 pcb x8", "1 cross-rack x16"}
     assert set(links.group) == {*(f"backplane, plane {number}" for number in range(1, 5)), "pcb", "cross-rack"}

@@ -14,6 +14,7 @@ A result is a frozen, slotted dataclass of arrays, inputs beside outputs; what f
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -58,6 +59,33 @@ def words(mask: ArrayLike, names: tuple[str, ...]) -> NDArray | str:
     masks, places = np.unique(np.asarray(mask), return_inverse=True)
     texts = ["; ".join(name for bit, name in enumerate(names) if int(value) >> bit & 1) for value in masks]
     return np.asarray(texts, dtype=object)[np.reshape(places, np.shape(mask))]
+
+
+def tidy(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    """Rows as one pandas DataFrame; a row that holds arrays stands for as many, with what is single repeated.
+
+    Examples
+    --------
+    >>> tidy([{"chip": "a", "batch": np.array([1, 2])}, {"chip": "b", "batch": 3}]).chip.tolist()
+    ['a', 'a', 'b']
+    """
+    import pandas as pd
+
+    frames = [pd.DataFrame(row if any(map(np.ndim, row.values())) else [row]) for row in rows]
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+
+
+def stacked(frames: Mapping[Any, Any], name: str) -> pd.DataFrame:
+    """DataFrames below each other, with their keys as a column of that name.
+
+    Examples
+    --------
+    >>> stacked({"a": tidy([{"x": 1}]), "b": tidy([{"x": 2}])}, "of").values.tolist()
+    [[1, 'a'], [2, 'b']]
+    """
+    import pandas as pd
+
+    return pd.concat([frame.assign(**{name: label}) for label, frame in frames.items()], ignore_index=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -24,7 +24,9 @@ from IPython.display import Markdown
 
 import trnmodel as tm
 from trnmodel import charts
-from trnmodel.chapters import chips, guard
+from trnmodel.chapters import chip_roofline as tables
+from trnmodel.chapters import common, guard
+from trnmodel.evidence import chips_printed as printed
 from trnmodel.units import TB, TFLOP, format_quantity
 
 GENERATIONS = ["trainium1", "trainium2", "trainium3"]
@@ -38,7 +40,7 @@ guard.need(
 )
 
 # %% tags=["hide-input"]
-ridges = chips.peaks([chip], [*DTYPES, "int8"])
+ridges = common.peaks([chip], [*DTYPES, "int8"])
 lowest, fastest = ridges.iloc[ridges.ridge_flop_per_byte.argmin()], ridges.iloc[ridges.peak_flop_per_s.argmax()]
 Markdown(
     f"**Memory, until each byte that leaves HBM is used for {lowest.ridge_flop_per_byte:.0f} FLOP "
@@ -57,7 +59,11 @@ Markdown(
 # %% tags=["hide-input"]
 dtype = fastest["dtype"]
 charts.table(
-    chips.notation(chip, {f"peak_flop_per_s[{dtype}]": "P0", "hbm_bytes_per_s": "b", "hbm_bytes": "C", "cores": "n"}),
+    common.notation(
+        common.of_spec(
+            spec, {f"peak_flop_per_s[{dtype}]": "P0", "hbm_bytes_per_s": "b", "hbm_bytes": "C", "cores": "n"}
+        )
+    ),
     caption=f"What this chapter calls things, for {spec.name}",
     download="notation",
 )
@@ -86,7 +92,7 @@ float(by_hand)
 
 # %%
 intensity = intensity_flop_per_byte * 10 ** np.arange(-2.5, 1.5, 0.05)
-rooflines = chips.rooflines(GENERATIONS, DTYPES, intensity)
+rooflines = tables.rooflines(GENERATIONS, DTYPES, intensity)
 charts.roofline(
     rooflines,
     marker=intensity_flop_per_byte,
@@ -104,13 +110,13 @@ charts.roofline(
 # at the same clock; Trainium3's MX array has 512 rows, where Trainium2 feeds its 128 rows with two FP8 values at a time.
 
 # %%
-arrays = chips.arrays(GENERATIONS)
+arrays = tables.arrays(GENERATIONS)
 charts.table(
     arrays, caption="TensorE from its array and clock, against the printed peak of one NeuronCore", download="arrays"
 )
 
 # %%
-peaks = chips.peaks(GENERATIONS, ["bf16", "mxfp8", "fp8"])
+peaks = common.peaks(GENERATIONS, ["bf16", "mxfp8", "fp8"])
 charts.bars(
     peaks,
     x="chip",
@@ -123,7 +129,7 @@ charts.bars(
 # ## Ridge points: how much reuse a chip demands
 
 # %%
-everyone = chips.peaks([*GENERATIONS, *comparators], ["bf16", "mxfp8", "fp8"])
+everyone = common.peaks([*GENERATIONS, *comparators], ["bf16", "mxfp8", "fp8"])
 charts.ranges(
     everyone,
     x="ridge_flop_per_byte",
@@ -146,7 +152,7 @@ charts.table(everyone, caption="Peaks, bandwidths and ridge points", download="r
 # intensity of its own, and the lowest ceiling bounds. For a square matrix multiply of side $N$, blocked to fit SBUF:
 
 # %%
-ceilings = chips.matmul_ceilings(chip, dtype, np.geomspace(256, 32_768, 57))
+ceilings = tables.matmul_ceilings(chip, dtype, np.geomspace(256, 32_768, 57))
 charts.lines(
     ceilings,
     x="side",
@@ -165,7 +171,7 @@ charts.lines(
 # moves to the left.
 
 # %%
-formats = chips.weight_formats(chip, ["bf16", "fp8", "mxfp8", "w4a8"])
+formats = tables.weight_formats(chip, ["bf16", "fp8", "mxfp8", "w4a8"])
 charts.bars(
     formats,
     x="precision",
@@ -183,7 +189,7 @@ charts.table(
 # off in every figure of this book unless a caller asks for it: `chip.peak("bf16", sparse=True)`.
 
 # %%
-sparse = chips.peaks(GENERATIONS[1:], ["bf16"], sparse=True)
+sparse = common.peaks(GENERATIONS[1:], ["bf16"], sparse=True)
 charts.table(sparse, caption="Structured-sparse peaks as printed, never the default", download="sparse-peaks")
 
 # %% [markdown]
@@ -193,7 +199,7 @@ charts.table(sparse, caption="Structured-sparse peaks as printed, never the defa
 # one device (LNC=8) was announced for 2026.
 
 # %%
-devices = chips.logical_devices(["trainium2", "trainium3"])
+devices = common.logical_cores(["trainium2", "trainium3"])
 charts.bars(
     devices,
     x="lnc",
@@ -209,11 +215,11 @@ charts.bars(
 # with the reason for the choice. What is left open is carried as a low/high pair.
 
 # %%
-charts.table(chips.rulings(GENERATIONS), caption="Peaks and memory on which sources disagree", download="rulings")
+charts.table(tables.rulings(GENERATIONS), caption="Peaks and memory on which sources disagree", download="rulings")
 
 # %% tags=["hide-output"]
 charts.table(
-    chips.disagreements(GENERATIONS, ["peak_flop_per_s", "hbm_bytes_per_s", "hbm_bytes"]),
+    tables.disagreements(GENERATIONS, ["peak_flop_per_s", "hbm_bytes_per_s", "hbm_bytes"]),
     caption="The same, row by row, as each source prints it",
     download="disagreements",
 )
@@ -224,7 +230,7 @@ charts.table(
 # **Printed totals.** AWS prints instance and UltraServer totals; chips x our chip value must give them.
 
 # %%
-totals = chips.printed_totals()
+totals = printed.printed_totals()
 charts.table(totals, caption="Chips x per-chip value against the printed total", download="totals")
 
 # %% tags=["hide-input"]
@@ -240,7 +246,7 @@ Markdown(
 # **Measured.** A roof that nobody reaches is a marketing figure. What large matrix multiplies reached, as a share of the peak:
 
 # %%
-reached = chips.measured_share_of_peak()
+reached = printed.measured_share_of_peak()
 charts.table(reached, caption="Measured matrix multiplies against the peak of the same scope", download="measured")
 
 # %% tags=["hide-input"]
@@ -303,4 +309,4 @@ Markdown(
 used = tm.facts()
 shown = used.quantity.isin(["peak_flop_per_s", "hbm_bytes_per_s", "hbm_bytes"])
 used = used[shown & used.entity.isin({spec.id, *GENERATIONS, *comparators})]
-charts.table(chips.bibliography(used.source), caption="Sources of the figures in this chapter", download="sources")
+charts.table(common.bibliography(used.source), caption="Sources of the figures in this chapter", download="sources")

@@ -28,8 +28,10 @@ from IPython.display import Markdown
 
 import trnmodel as tm
 from trnmodel import charts
-from trnmodel.chapters import chips, fits, guard
-from trnmodel.evidence import fits_printed as printed
+from trnmodel.chapters import common, guard
+from trnmodel.chapters import memory_fit as tables
+from trnmodel.evidence import footprints as printed
+from trnmodel.planner import sizing
 from trnmodel.steps.deployment import Deployment
 from trnmodel.units import MIB, format_quantity
 
@@ -47,7 +49,7 @@ guard.within(1, 1e6, batch=batch)
 d = Deployment(model=m, system=spec.id, mapping=tm.Mapping(tp=tp, lnc=lnc), precision=precision)
 degrees = [int(n) for n in tp * 2.0 ** np.arange(-2, 3) if n >= 1 and n <= ranks]
 contexts = 2.0 ** np.arange(7, int(np.log2(m.max_context)) + 1)
-found = fits.fit(d, batch, context)
+found = d.fit(batch, context)
 
 # %% tags=["hide-input"]
 Markdown(
@@ -63,7 +65,7 @@ Markdown(
 
 # %% tags=["hide-input"]
 charts.table(
-    fits.notation(d, batch, context),
+    common.notation(tables.symbols(d, batch, context)),
     caption=f"What this chapter calls things, for {m.id} on {spec.id}",
     download="notation",
 )
@@ -84,19 +86,19 @@ charts.table(
 
 # %%
 anchor = Deployment(model="llama-3.1-8b", system="inf2.48xlarge", mapping=tm.Mapping(tp=8))
-at_anchor = fits.fit(anchor, 32, 4096)
+at_anchor = anchor.fit(32, 4096)
 float(at_anchor.total_bytes) / MIB, 15317 / 8 + 32 * 4096 * 16384 / MIB + 1024 + 126 + 448
 
 # %%
-held = fits.by_kind(d, batch, context)
+held = tables.by_kind(d, batch, context)
 charts.stacks(
     held,
     x="rank",
     y="stored_bytes",
     color="kind",
     limit="capacity_bytes",
-    caption=f"{m.id} on {spec.id}, TP {tp}: the first rank fills {held[held['rank'] == fits.FIRST].share.sum():.0%} of its memory, the "
-    f"others {held[held['rank'] == fits.ORDINARY].share.sum():.0%}; the stroke is all there is",
+    caption=f"{m.id} on {spec.id}, TP {tp}: the first rank fills {held[held['rank'] == tables.FIRST].share.sum():.0%} of its memory, the "
+    f"others {held[held['rank'] == tables.ORDINARY].share.sum():.0%}; the stroke is all there is",
 )
 
 # %%
@@ -109,8 +111,8 @@ charts.table(held, caption="What a rank stores, by kind", download="kinds")
 # rings, code) is then stored less often, and a cache that heads cannot divide is copied less often.
 
 # %%
-cut = fits.by_lnc(d, batch, context)
-first = cut[cut["rank"] == fits.FIRST]
+cut = tables.by_lnc(d, batch, context)
+first = cut[cut["rank"] == tables.FIRST]
 verdicts = first.groupby("ranks", sort=False).fits.first()
 charts.stacks(
     first,
@@ -134,7 +136,7 @@ charts.table(
 # dividing by $n$ or a window is full.
 
 # %%
-batches = fits.largest_batch(d, contexts, degrees)
+batches = sizing.largest_batch(d, contexts, degrees)
 here = batches[(batches.tp == tp) & (batches.batch > 0)]
 charts.lines(
     batches[batches.batch > 0].astype({"tp": str}),
@@ -156,7 +158,7 @@ charts.lines(
 charts.table(batches, caption="The largest batch by TP and context; 0 does not fit", download="batches")
 
 # %%
-longest = fits.longest_context(d, BATCHES, degrees)
+longest = sizing.longest_context(d, BATCHES, degrees)
 charts.lines(
     longest[longest.context > 0].astype({"tp": str}),
     x="batch",
@@ -178,7 +180,7 @@ charts.table(
 # %%
 others = [name for name in FAMILY if tm.system(name).chip.id != spec.chip.id]
 formats = list(dict.fromkeys([precision, "fp8", "fp8-kvfp8"]))
-systems = fits.across(d, [spec.id, *others], formats, contexts)
+systems = sizing.across(d, [spec.id, *others], formats, contexts)
 at = (
     systems[(systems.context == contexts[contexts <= context][-1]) & (systems.system == spec.id)]
     .set_index("precision")
@@ -217,7 +219,7 @@ charts.table(
 
 # %%
 models = list(dict.fromkeys(m if name == m.id else name for name in [*LARGE, m.id]))
-fewest = fits.smallest(models, FAMILY, ["bf16", "fp8", "w4a8"], batch, context)
+fewest = sizing.smallest(models, FAMILY, ["bf16", "fp8", "w4a8"], batch, context)
 shown = fewest[(fewest.precision == "bf16") & fewest.chips.notna()]
 most = shown.loc[shown.chips.idxmax()] if len(shown) else None
 charts.ranges(
@@ -246,7 +248,7 @@ charts.table(
 # marked as estimate is what it would be if every pair of graphs needed as much.
 
 # %%
-made = fits.buckets(d, batch, context)
+made = tables.buckets(d, batch, context)
 charts.table(
     made,
     caption=f"Buckets up to {context}: what a length may be padded, what a decode step reads, and what graphs may store (estimate)",
@@ -254,8 +256,8 @@ charts.table(
 )
 
 # %%
-pads = fits.scratchpads(d, 128.0 * 2.0 ** np.arange(0, np.floor(np.log2(m.max_context / 128)) + 1, 0.25), [tp])
-page = float(fits.fit(d, 1, 128, 128).scratchpad_bytes)
+pads = tables.scratchpads(d, 128.0 * 2.0 ** np.arange(0, np.floor(np.log2(m.max_context / 128)) + 1, 0.25), [tp])
+page = float(d.fit(1, 128, 128).scratchpad_bytes)
 charts.lines(
     pads,
     x="prompt_tokens",
@@ -269,7 +271,7 @@ charts.lines(
 # ## What surprises on Neuron
 
 # %%
-copied = fits.copies(d, degrees, batch, context)
+copied = tables.copies(d, degrees, batch, context)
 cached = copied[copied.part == "cache"].set_index("tp").ratio
 charts.lines(
     copied,
@@ -333,10 +335,10 @@ charts.table(
 # %% tags=["hide-input"]
 llama = tm.model("llama-3.1-8b")
 unexplained = (rank0["measured [MiB]"].weights - ordinary["measured [MiB]"].weights) * MIB
-tables = 2 * llama.vocab_size * llama.hidden_size * 2 * (1 - 1 / 8)
+whole = 2 * llama.vocab_size * llama.hidden_size * 2 * (1 - 1 / 8)
 Markdown(
     f"Weights {ordinary.error.weights:+.1%}, cache {ordinary.error['KV cache']:+.1%}, all of an ordinary rank {ordinary.error['total HBM']:+.1%}. Of rank 0's "
-    f"extra weights, {format_quantity(unexplained, 'B', 3)}, whole tables and head explain {tables / unexplained:.0%}: they would grow with the "
+    f"extra weights, {format_quantity(unexplained, 'B', 3)}, whole tables and head explain {whole / unexplained:.0%}: they would grow with the "
     f"vocabulary of another model, while the constant used here does not. Rows that do not count: {(measured.use != printed.COUNTS).sum()} of "
     f"{len(measured)}, with their reasons in the tables."
 )
@@ -456,7 +458,7 @@ stack = used.quantity.isin(
 )
 extra = ["vllm-neuron-memory", "sdk-device-memory"]
 charts.table(
-    chips.bibliography([*used[memory | stack].source, *extra]),
+    common.bibliography([*used[memory | stack].source, *extra]),
     caption="Sources of the figures in this chapter",
     download="sources",
 )

@@ -27,9 +27,9 @@ from IPython.display import Markdown
 import trnmodel as tm
 from trnmodel import charts
 from trnmodel.catalog import load
-from trnmodel.chapters import chips, guard
-from trnmodel.chapters import kernel_tables as tables
-from trnmodel.evidence import kernels
+from trnmodel.chapters import common, guard
+from trnmodel.chapters import memory as tables
+from trnmodel.evidence import kernels, score
 from trnmodel.formulas import memory
 from trnmodel.units import MIB, TB, format_quantity
 
@@ -56,16 +56,18 @@ Markdown(
 
 # %% tags=["hide-input"]
 charts.table(
-    tables.notation(
-        chip,
-        {
-            "dma_engines": "engines",
-            "dma_engine_bytes_per_s": "rate of one engine",
-            "dma_start_s": "alpha",
-            "dma_saturating_bytes": "row that saturates",
-            "sbuf_bytes": "S",
-            "psum_bytes": "PSUM",
-        },
+    common.notation(
+        common.of_spec(
+            spec.core,
+            {
+                "dma_engines": "engines",
+                "dma_engine_bytes_per_s": "rate of one engine",
+                "dma_start_s": "alpha",
+                "dma_saturating_bytes": "row that saturates",
+                "sbuf_bytes": "S",
+                "psum_bytes": "PSUM",
+            },
+        )
     ),
     caption=f"What this chapter calls things, for one core of {spec.name}",
     download="notation",
@@ -92,7 +94,7 @@ charts.table(tables.pins(GENERATIONS), caption="Pins x rate x stacks against the
 # ## One logical core's share
 
 # %%
-shares = tables.logical_cores(["trainium2", "trainium3"])
+shares = common.logical_cores(["trainium2", "trainium3"])
 charts.bars(
     shares,
     x="lnc",
@@ -113,7 +115,7 @@ charts.table(shares, caption="Capacity, bandwidth and DMA rate of one logical co
 # $$b = \min\Bigl(1,\; \frac{x}{x_0}\Bigr)\; n\, b_e, \qquad t = \alpha + \frac{m}{b}$$
 
 # %%
-curve = tables.dma_rows([chip])
+curve = tables.dma_rows(chip)
 charts.lines(
     curve,
     x="row_bytes",
@@ -140,7 +142,7 @@ charts.table(tables.strided(chip), caption="One MiB from HBM by length of row", 
 # %%
 share = np.linspace(0, 0.9, 46)
 charts.lines(
-    tables.contention([chip], share, 4096.0, 4096.0),
+    tables.contention(chip, share, 4096.0, 4096.0),
     x="collective_share",
     y="slowdown",
     caption=f"A decode product on {spec.name} slows by what collectives take of the DMA engines",
@@ -231,12 +233,13 @@ timed = kernels.side_by_side(transfers, "time")
 charts.table(timed, caption="Kernels that only move data, and single transfers", download="transfers")
 
 # %% tags=["hide-input"]
-errors = kernels.summary(transfers).set_index("group")
+errors = score.summary(transfers, "group").set_index("group")
+judged = score.shipped("kernel")
 Markdown(
-    f"Bytes {errors.median_abs_error['bytes']:.1%} (worst {errors.worst_error['bytes']:+.0%}: a Trainium3 kernel that reads "
-    f"three times what SBUF demands), streaming kernels {errors.median_abs_error['memory']:.1%}, single transfers "
-    f"{errors.median_abs_error['dma']:.1%} (worst {errors.worst_error['dma']:+.0%}: rows of 8 B, which start faster than the "
-    f"curve says). {int(kernels.excluded().rows.sum())} of 142 kernel rows are set aside; chapter 2 lists the reasons."
+    f"Bytes {errors.median_error['bytes']:.1%} (worst {errors.worst_error['bytes']:+.0%}: a Trainium3 kernel that reads "
+    f"three times what SBUF demands), streaming kernels {errors.median_error['memory']:.1%}, single transfers "
+    f"{errors.median_error['dma']:.1%} (worst {errors.worst_error['dma']:+.0%}: rows of 8 B, which start faster than the "
+    f"curve says). {len(score.excluded(judged))} of {len(judged)} kernel rows are set aside; chapter 2 lists the reasons."
 )
 
 # %% [markdown]
@@ -287,5 +290,5 @@ Markdown(
 # %% tags=["hide-input"]
 used = tm.facts()
 shown = used.quantity.str.contains("dma|hbm|sbuf|host_bytes") & used.entity.str.startswith(("neuron", "trainium"))
-sources = chips.bibliography(used[shown].source)
+sources = common.bibliography(used[shown].source)
 charts.table(sources, caption="Sources of the figures in this chapter", download="sources")

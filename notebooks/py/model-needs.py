@@ -27,8 +27,9 @@ from IPython.display import Markdown
 import trnmodel as tm
 from trnmodel import charts
 from trnmodel.catalog import load
-from trnmodel.chapters import chips, guard, needs
-from trnmodel.evidence import needs_printed as printed
+from trnmodel.chapters import common, guard
+from trnmodel.chapters import model_needs as tables
+from trnmodel.evidence import ledger as printed
 from trnmodel.units import BILLION, format_quantity
 
 GENERATIONS = ["trainium1", "trainium2", "trainium3"]
@@ -49,7 +50,7 @@ everyone, kinds, places = (
 dtypes = load.precision(precision)
 
 # %% tags=["hide-input"]
-operators = needs.phases(m, batch, input_tokens, context, precision)
+operators = tables.phases(m, batch, input_tokens, context, precision)
 whole = operators.groupby("phase")[["flop", "weight_bytes", "cache_bytes"]].sum()
 intensity = whole.flop / (whole.weight_bytes + whole.cache_bytes)
 Markdown(
@@ -65,7 +66,11 @@ Markdown(
 # ## Notation
 
 # %% tags=["hide-input"]
-charts.table(needs.notation(m, precision), caption=f"What this chapter calls things, for {m.id}", download="notation")
+charts.table(
+    common.notation(tables.symbols(m, precision)),
+    caption=f"What this chapter calls things, for {m.id}",
+    download="notation",
+)
 
 # %% [markdown]
 # A work of FLOP counts two for each multiply-accumulate. Norms, softmax, gates and look-ups count nothing.
@@ -89,7 +94,7 @@ f"{by_hand:,}"
 
 # %%
 charts.table(
-    needs.sizes(everyone),
+    tables.sizes(everyone),
     caption="Parameters: all, and those that a token uses, with and without the table of tokens",
     download="parameters",
 )
@@ -102,7 +107,7 @@ charts.table(
 # ## Where they sit
 
 # %%
-where = needs.places(places)
+where = tables.places(places)
 mine = where[where.model == m.id].set_index("place").share.sort_values(ascending=False, kind="stable")
 charts.stacks(
     where[where.share > 0],
@@ -130,7 +135,7 @@ charts.table(where, caption="Where parameters sit, and how many of them a token 
 
 # %%
 charts.ranges(
-    needs.against_ridges(operators, GENERATIONS, dtypes.compute),
+    tables.against_ridges(operators, GENERATIONS, dtypes.compute),
     x="intensity_flop_per_byte",
     y="what",
     color="of",
@@ -171,7 +176,7 @@ format_quantity(decode, "FLOP", 4)
 
 # %%
 lengths = 2.0 ** np.arange(7, int(np.log2(m.max_context)) + 1)
-counted = needs.masks(m, lengths)
+counted = tables.masks(m, lengths)
 most = counted.loc[counted.times_needed.idxmax()]
 charts.lines(
     counted,
@@ -203,7 +208,7 @@ charts.table(counted, caption="Work of a prefill by what is counted", download="
 )
 
 # %%
-grown = needs.caches(kinds, 2.0 ** np.arange(8, 18), dtypes.kv)
+grown = tables.caches(kinds, 2.0 ** np.arange(8, 18), dtypes.kv)
 charts.lines(
     grown[grown.cache_bytes > 0],
     x="context",
@@ -216,7 +221,7 @@ charts.lines(
 
 # %%
 charts.table(
-    needs.caches(kinds, [context], dtypes.kv),
+    tables.caches(kinds, [context], dtypes.kv),
     caption=f"Cache by kind of attention, and at a context of {context}; a dash is beyond the model's longest context",
     download="caches",
 )
@@ -228,7 +233,7 @@ charts.table(
 # MXFP4 4.25. Head, tables, routers, norms and biases stay as wide as activations, in each of them.
 
 # %%
-stored = needs.formats(m, FORMATS)
+stored = tables.formats(m, FORMATS)
 charts.bars(
     stored,
     x="precision",
@@ -261,7 +266,7 @@ f"{256 * (1 - (1 - 8 / 256) ** 64):.1f} experts"
 
 # %%
 batches = 2.0 ** np.arange(0, 11)
-read = needs.step_bytes(m, batches, context, precision)
+read = tables.step_bytes(m, batches, context, precision)
 at = read[read.batch == 1].set_index("what").read_bytes
 cache_passes = read[(read.what == "cache").values].set_index("batch").read_bytes
 once = read[read.what == at.index[0]].set_index("batch").read_bytes
@@ -285,7 +290,7 @@ charts.lines(
 charts.table(read, caption="Bytes that a decode step reads, and each token's share of them", download="step-bytes")
 
 # %%
-met = needs.experts_met(
+met = tables.experts_met(
     [one for one in map(tm.model, everyone) if one.id != "llama-4-maverick"], [1.0, 8.0, 64.0, 256.0]
 )
 charts.table(met, caption="Experts of a layer that a batch meets, under uniform routing", download="experts")
@@ -392,7 +397,7 @@ files
 used = tm.facts()
 shown = used[used.entity.isin(GENERATIONS) & used.quantity.isin(["hbm_bytes_per_s", "peak_flop_per_s"])]
 charts.table(
-    chips.bibliography([*shown.source, "ocp-mx-1.0"]),
+    common.bibliography([*shown.source, "ocp-mx-1.0"]),
     caption="Sources of the other figures in this chapter",
     download="sources",
 )

@@ -26,9 +26,9 @@ from IPython.display import Markdown
 
 import trnmodel as tm
 from trnmodel import charts
-from trnmodel.chapters import chips, guard
-from trnmodel.chapters import kernel_tables as tables
-from trnmodel.evidence import kernels
+from trnmodel.chapters import common, guard
+from trnmodel.chapters import neuroncore as tables
+from trnmodel.evidence import kernels, score
 from trnmodel.units import KIB, US, format_quantity
 
 GENERATIONS = ["trainium1", "trainium2", "trainium3"]
@@ -62,22 +62,24 @@ Markdown(
 
 # %% tags=["hide-input"]
 charts.table(
-    tables.notation(
-        chip,
-        {
-            "tensor.clock_hz": "f",
-            "tensor.array_rows": "R, in BF16",
-            "tensor.max_stationary_cols": "S0",
-            "tensor.max_moving_cols": "V0",
-            "tensor.min_initiation_cycle": "c0",
-            "tensor.access_overhead_cycle": "c1",
-            "vector.clock_hz": "f of VectorE",
-            "scalar.clock_hz": "f of ScalarE",
-            "sbuf_bytes": "S",
-            "dma_engines": "engines",
-            "dma_engine_bytes_per_s": "rate of one engine",
-            "dma_start_s": "semaphore to start",
-        },
+    common.notation(
+        common.of_spec(
+            spec.core,
+            {
+                "tensor.clock_hz": "f",
+                "tensor.array_rows": "R, in BF16",
+                "tensor.max_stationary_cols": "S0",
+                "tensor.max_moving_cols": "V0",
+                "tensor.min_initiation_cycle": "c0",
+                "tensor.access_overhead_cycle": "c1",
+                "vector.clock_hz": "f of VectorE",
+                "scalar.clock_hz": "f of ScalarE",
+                "sbuf_bytes": "S",
+                "dma_engines": "engines",
+                "dma_engine_bytes_per_s": "rate of one engine",
+                "dma_start_s": "semaphore to start",
+            },
+        )
     ),
     caption=f"What this chapter calls things, for one core of {spec.name}",
     download="notation",
@@ -299,24 +301,25 @@ moved = kernels.side_by_side(table, "bytes")
 charts.table(moved, caption="Every kernel with usable HBM bytes, and the signed error", download="kernel-bytes")
 
 # %%
-charts.table(kernels.summary(table), caption="Error by group", download="errors")
+charts.table(score.summary(table, "group"), caption="Error by group", download="errors")
 
 # %% tags=["hide-input"]
-errors = kernels.summary(table).set_index("group")
+errors = score.summary(table, "group").set_index("group")
 held_out = {group: kernels.leave_one_out(group).error.abs().median() for group in kernels.FITTED}
 Markdown(
     f"Tuned NKI matrix multiplies in BF16, FP16 and MXFP8: median absolute error "
-    f"**{errors.median_abs_error['tuned-nki']:.1%}** over {errors.rows['tuned-nki']} rows, with documented constants and "
+    f"**{errors.median_error['tuned-nki']:.1%}** over {errors.cases['tuned-nki']} rows, with documented constants and "
     "full overlap, nothing fitted. "
-    f"FP32 apart: {errors.median_abs_error['fp32']:.1%}. The framework paths have one launch cost and one share of bandwidth "
-    f"each, fitted to their rows: torch.compile {errors.median_abs_error['framework-compile']:.1%} "
+    f"FP32 apart: {errors.median_error['fp32']:.1%}. The framework paths have one launch cost and one share of bandwidth "
+    f"each, fitted to their rows: torch.compile {errors.median_error['framework-compile']:.1%} "
     f"({held_out['framework-compile']:.1%} on rows left out of the fit), trace "
-    f"{errors.median_abs_error['framework-trace']:.1%} ({held_out['framework-trace']:.1%}). The worst row of each group is in "
+    f"{errors.median_error['framework-trace']:.1%} ({held_out['framework-trace']:.1%}). The worst row of each group is in "
     f"the table; attention rests on a single FP32 row, {errors.worst_error['attention']:+.0%}: a kernel that spills."
 )
 
 # %%
-charts.table(kernels.excluded(), caption="Kernel rows set aside, by reason", download="excluded")
+aside = score.reasons(score.excluded(score.shipped("kernel")))
+charts.table(aside[["reason", "rows"]], caption="Kernel rows set aside, by reason", download="excluded")
 
 # %% [markdown]
 # ## What moves the answer
@@ -370,5 +373,5 @@ charts.table(kernels.excluded(), caption="Kernel rows set aside, by reason", dow
 used = tm.facts()
 parts = [tm.chip(name).core.id for name in GENERATIONS]
 shown = used.entity.str.split(".").str[0].isin(parts) | used.entity.str.startswith(("stack-", "op-", "neuron-dma"))
-sources = chips.bibliography(used[shown].source)
+sources = common.bibliography(used[shown].source)
 charts.table(sources, caption="Sources of the figures in this chapter", download="sources")

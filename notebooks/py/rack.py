@@ -23,8 +23,9 @@ from IPython.display import Markdown
 import trnmodel as tm
 from trnmodel import charts
 from trnmodel.catalog import load
-from trnmodel.chapters import chips, fabrics, guard, racks
-from trnmodel.evidence import contradictions
+from trnmodel.chapters import common, guard
+from trnmodel.chapters import rack as tables
+from trnmodel.evidence import ledger
 from trnmodel.fabric import what_if as audit
 from trnmodel.units import format_quantity
 
@@ -50,7 +51,7 @@ Markdown(
 
 # %% tags=["hide-input"]
 charts.table(
-    fabrics.notation(spec),
+    common.notation(common.of_fabric(spec)),
     caption=f"What this chapter calls things, for {spec.id}; confidence D is our own estimate",
     download="notation",
 )
@@ -77,7 +78,7 @@ charts.table(
 # Point at a chip or a switch to see its links.
 
 # %%
-nodes, links = racks.drawing(spec)
+nodes, links = tables.drawing(spec)
 charts.topology(nodes, links, caption=f"{spec.name}: {spec.domain_chips} chips, {switches} switches, every link")
 
 # %%
@@ -88,18 +89,18 @@ charts.table(composition, caption=f"Parts of {spec.name}, counted on the graph",
 # ## Torus and switched, drawn
 
 # %%
-other_nodes, other_links = racks.drawing(other)
+other_nodes, other_links = tables.drawing(other)
 charts.topology(other_nodes, other_links, caption=f"{other.name}: {other.domain_chips} chips")
 
 # %%
-small_nodes, small_links = racks.drawing("trn3-nl32x2-pcie160")
+small_nodes, small_links = tables.drawing("trn3-nl32x2-pcie160")
 charts.topology(small_nodes, small_links, caption="NL32x2 with 160-lane switches: two chips a tray, two planes")
 
 # %% [markdown]
 # ## All systems side by side
 
 # %%
-everyone = racks.fabrics(dict.fromkeys([*TORUS, *NL32, *NL72]))
+everyone = tables.fabrics(dict.fromkeys([*TORUS, *NL32, *NL72]))
 charts.table(everyone, caption="Fabrics: parts, hops between chips, rates one way", download="fabrics")
 
 # %%
@@ -118,7 +119,7 @@ charts.bars(
 # AWS, its supply chain and its runtime name the same rack differently.
 
 # %%
-charts.table(racks.names(), caption="What each system is called, and by whom", download="names")
+charts.table(tables.names(), caption="What each system is called, and by whom", download="names")
 
 # %% tags=["hide-output"]
 known = load.names_table()
@@ -128,7 +129,7 @@ charts.table(known[known.id.str.startswith(("trn", "inf"))], caption="Every name
 # ## What fails, and what it costs
 
 # %%
-charts.table(racks.failures(spec), caption=f"Share left of each capacity of {spec.name}", download="failures")
+charts.table(common.failures(spec), caption=f"Share left of each capacity of {spec.name}", download="failures")
 
 # %% [markdown]
 # ## Check: counts that are not ours
@@ -136,7 +137,7 @@ charts.table(racks.failures(spec), caption=f"Share left of each capacity of {spe
 # The deep dive prints parts; the graph counts them.
 
 # %%
-checked = racks.verdicts([*TORUS[1:], *NL32, *NL72])
+checked = tables.verdicts([*TORUS[1:], *NL32, *NL72])
 shown = ["system", "part", "counted", "printed", "verdict", "locator"]
 charts.table(checked[shown], caption="Printed parts against counted", download="verdicts")
 
@@ -161,7 +162,7 @@ Markdown(
 # **Statement against statement.** Each disagreement of the text with itself, with its arithmetic:
 
 # %%
-charts.table(contradictions.contradictions(), caption="The deep dive against itself", download="contradictions")
+charts.table(ledger.contradictions(), caption="The deep dive against itself", download="contradictions")
 
 # %% [markdown]
 # ## What moves the answer
@@ -169,7 +170,7 @@ charts.table(contradictions.contradictions(), caption="The deep dive against its
 # Where the text is silent, an assumption stands in `data/` with its alternatives:
 
 # %%
-charts.table(racks.readings(spec), caption="Other readings of the text, and what they change", download="assumptions")
+charts.table(common.readings(spec), caption="Other readings of the text, and what they change", download="assumptions")
 
 # %% [markdown]
 # ## What is left out
@@ -213,4 +214,4 @@ charts.table(racks.readings(spec), caption="Other readings of the text, and what
 # %% tags=["hide-input"]
 used = tm.facts()
 used = used[used.entity.isin([spec.id, spec.chip.id, "trn3-switched", "jbog-rack", *TORUS, *NL32, *NL72])]
-charts.table(chips.bibliography(used.source), caption="Sources of the figures in this chapter", download="sources")
+charts.table(common.bibliography(used.source), caption="Sources of the figures in this chapter", download="sources")

@@ -27,7 +27,10 @@ from IPython.display import Markdown
 
 import trnmodel as tm
 from trnmodel import charts
-from trnmodel.chapters import chips, guard, scaleout, transfers
+from trnmodel.chapters import common, guard
+from trnmodel.chapters import scale_out as tables
+from trnmodel.evidence import networks_printed
+from trnmodel.fabric import scaleout
 from trnmodel.formulas import clos as page
 from trnmodel.units import GBIT, format_quantity
 
@@ -44,7 +47,7 @@ NEIGHBOURS = ["trn1.32xlarge", "trn2-ultraserver", "trn3-nl72x2-pcie160", "gb200
 
 # %% tags=["hide-input"]
 largest = scaleout.networks(spec)
-first, ways = largest.iloc[0], transfers.distances(spec)
+first, ways = largest.iloc[0], scaleout.distances(spec)
 rate = spec.scaleout_bytes_per_s_per_dir
 Markdown(
     f"**Three layers of {first.leaf_and_spine} switches with 100G ports reach {first.chips:,.0f} chips of {spec.name}, each "
@@ -60,7 +63,7 @@ Markdown(
 
 # %% tags=["hide-input"]
 charts.table(
-    scaleout.notation(system),
+    common.notation(tables.symbols(system)),
     caption=f"What this chapter calls things, for {spec.name}; confidence D is our own estimate",
     download="notation",
 )
@@ -92,7 +95,7 @@ charts.table(
 # ## Small ports reach far
 
 # %%
-reach = scaleout.reach(PORTS)
+reach = tables.reach(PORTS)
 charts.lines(
     reach,
     x="switch_bits_per_s",
@@ -192,9 +195,7 @@ charts.table(
 
 # %%
 tokens = 2.0 ** np.arange(10, 18)
-moved = pd.concat(
-    [transfers.kv_transfer(m, spec, tokens, prefill_chips, precision) for m in senders], ignore_index=True
-)
+moved = pd.concat([tables.kv_transfer(m, spec, tokens, prefill_chips, precision) for m in senders], ignore_index=True)
 fits = moved.dropna(subset=["send_over_prefill"])
 
 # %% tags=["hide-input"]
@@ -229,7 +230,7 @@ Markdown(
 # ## Scale-out beside scale-up
 
 # %%
-beside = scaleout.rates(dict.fromkeys([spec.id, *NEIGHBOURS]))
+beside = tables.rates(dict.fromkeys([spec.id, *NEIGHBOURS]))
 ratio = beside.scaleup_over_scaleout
 charts.bars(
     beside.drop_duplicates("chip"),
@@ -251,17 +252,17 @@ charts.table(
 # **Printed sizes.** Every cluster size and ratio that the deep dive prints, against the same from the formula:
 
 # %%
-printed = scaleout.printed_sizes()
+printed = networks_printed.printed_sizes()
 charts.table(
     printed.drop(columns=["source"]), caption="Cluster sizes as printed and as computed", download="printed-sizes"
 )
 
 # %%
-measured = transfers.measured_share()
+measured = networks_printed.measured_share()
 charts.table(measured, caption="What EFA moved on trn2.48xlarge, against its printed rate", download="measured")
 
 # %% tags=["hide-input"]
-computed_s, printed_s = transfers.fibre_check()
+computed_s, printed_s = networks_printed.fibre_check()
 Markdown(
     f"{(printed.verdict == 'agrees').sum()} of {len(printed)} printed sizes agree exactly. One kilometre of fibre: "
     f"{format_quantity(computed_s, 's')} computed, {format_quantity(printed_s, 's')} printed elsewhere "
@@ -334,10 +335,10 @@ charts.table(planes, caption="Two layers of 12.8T switches with 100G ports, for 
 
 # %% tags=["hide-input"]
 used = tm.facts()
-entities = {spec.id, scaleout.AWS, transfers.FIBRE, "efa-v3"} | set(used.entity[used.quantity == "reach_m"])
+entities = {spec.id, scaleout.AWS, scaleout.FIBRE, "efa-v3"} | set(used.entity[used.quantity == "reach_m"])
 used = used[used.entity.isin(entities)]
 charts.table(
-    chips.bibliography([*used.source, *printed.source]),
+    common.bibliography([*used.source, *printed.source]),
     caption="Sources of the figures in this chapter",
     download="sources",
 )

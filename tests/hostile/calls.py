@@ -122,6 +122,7 @@ SPEC_KINDS = {
     "frozenset": "any",
     "Core": "object",
     "Engine": "object",
+    "Switch": "object",
 }
 PROVENANCE = dict.fromkeys(("sources", "ranges", "estimates"), "any")
 
@@ -568,6 +569,7 @@ def _kernels() -> Iterator[Call]:
                 "number: moved_bytes; stages: stage_bytes_per_s; share: overlap",
                 "moved_bytes=[0, 1e9, 140e9], stage_bytes_per_s=[[7e9, 16e9], [1e9]], overlap=[0, 0.5, 1]")  # fmt: skip
     yield _call("doors", "tm.kernel.operators")
+    yield _call("doors", "tm.kernel.operator", "op='softmax'", "choice: op")
     yield _call("doors", "tm.kernel.smallest_contraction", "chip='trainium2'", "object: chip; choice: dtype engine",
                 f"{CHIPS}, engine=['vector', 'scalar']")  # fmt: skip
     changes = {f.name: "share-figure" for f in fields(tm.kernel.stack()) if f.type == "float"} | {"launch_s": "figure"}

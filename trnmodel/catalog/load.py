@@ -39,6 +39,7 @@ from trnmodel.catalog.tables import (
     check_listed,
     read_csv,
     read_yaml,
+    with_needed,
 )
 from trnmodel.units import parse_number
 
@@ -47,13 +48,6 @@ if TYPE_CHECKING:
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 DATA = _PACKAGE / "data" if (_PACKAGE / "data").is_dir() else _PACKAGE.parent / "data"
-
-
-OF_ALL_NEURON_CHIPS = {  # fields that are facts of what they all run on
-    "hop_s": "neuron-stack",
-    "algorithm_max_bytes": "neuronlink-v3",
-    "hbm_accesses_per_pair": "neuron-runtime",
-}
 
 
 @cache
@@ -233,14 +227,16 @@ def fact_in_force(entity: str, quantity: str, qualifier: str = "") -> tuple[Fact
     return fact, number, spread or (number, number)
 
 
-FEW = 8
+def stated(entity: str, quantity: str) -> bool:
+    """Whether a fact in force states a quantity of an entity, under any qualifier."""
+    return quantity in _of(entity)
 
 
 def nearest(name: str, choices: Iterable[object]) -> list[str]:
     """The choices nearest to a misspelt name, best first, or the first few where none is near."""
     folded = {str(choice).lower(): str(choice) for choice in choices}
     close = difflib.get_close_matches(str(name)[: 3 * SHOWN].lower(), list(folded), n=4, cutoff=0.5)
-    return [folded[key] for key in close] or sorted(folded.values())[:FEW]
+    return [folded[key] for key in close] or sorted(folded.values())[:8]
 
 
 def resolve(kind: str, name: str, argument: str = "") -> str:
@@ -276,7 +272,7 @@ def assemble(spec_type: type[Spec], entity: str, **given: Any) -> dict:
     A field takes the quantity of its own name: a mapping collects the qualifiers, text is the printed text, a tuple the
     whole numbers printed under any qualifier, and a number the fact without a qualifier.
     """
-    kwargs: dict = {"id": entity, "name": entities()[entity].name, **given}
+    kwargs: dict = {"id": entity, "name": _entity(entity).name, **given}
     used: dict[str, Ruled] = {}
     for spec_field in fields(spec_type):
         kind = str(spec_field.type).partition("[")[0]
@@ -291,6 +287,13 @@ def assemble(spec_type: type[Spec], entity: str, **given: Any) -> dict:
         "ranges": MappingProxyType({name: ruled.spread for name, ruled in used.items() if ruled.spread}),
         "estimates": frozenset(name for name, ruled in used.items() if ruled.fact.confidence == "D"),
     }
+
+
+def _entity(entity: str) -> Entity:
+    """An entity that a cell of `data/` names; DataError where it has no row."""
+    if entity not in entities():
+        raise DataError(f"data/lists/entities.csv: no row of {entity}")
+    return entities()[entity]
 
 
 def borrowed(kwargs: dict, owners: Mapping[str, tuple[str, str]]) -> dict:
@@ -339,9 +342,11 @@ def core(name: str) -> Core:
 @cache
 def _core(entity: str) -> Core:
     engines = {
-        part: Engine(**assemble(Engine, f"{entity}.{part}")) for part in ("tensor", "vector", "scalar", "gpsimd")
+        part: Engine(**with_needed(assemble(Engine, f"{entity}.{part}"), part))
+        for part in ("tensor", "vector", "scalar", "gpsimd")
     }
-    return Core(**borrowed(assemble(Core, entity, **engines), {"dma_linear_bytes": ("neuron-dma", "dma_linear_bytes")}))
+    kwargs = with_needed(assemble(Core, entity, **engines), "core")
+    return Core(**borrowed(kwargs, {"dma_linear_bytes": ("neuron-dma", "dma_linear_bytes")}))
 
 
 def chip(name: str | Chip) -> Chip:
@@ -376,14 +381,20 @@ def chip(name: str | Chip) -> Chip:
 @cache
 def _chip(chip_id: str) -> Chip:
     entity = entities()[chip_id]
-    built_in = core(entity.core) if entity.core else None
+    built_in = _core(_entity(entity.core).id) if entity.core else None
     kwargs = assemble(Chip, chip_id, vendor=entity.vendor, core=built_in)
     if built_in:
-        kwargs = borrowed(kwargs, {name: (owner, name) for name, owner in OF_ALL_NEURON_CHIPS.items()})
-    return _scaled(chip(entity.base), kwargs) if entity.base else Chip(**kwargs)
+        owners = {"neuron-stack": "hop_s", "neuronlink-v3": "algorithm_max_bytes"}
+        owners["neuron-runtime"] = "hbm_accesses_per_pair"
+        kwargs = borrowed(kwargs, {name: (owner, name) for owner, name in owners.items()})
+    if entity.base:
+        kwargs = _scaled(chip(_entity(entity.base).id), kwargs)
+    if built_in:
+        with_needed(kwargs, "chip with NeuronCores")
+    return Chip(**with_needed(kwargs, "chip"))
 
 
-def _scaled(base: Chip, kwargs: dict) -> Chip:
+def _scaled(base: Chip, kwargs: dict) -> dict:
     """A roadmap chip: its base times the announced ratios, in the base's cores; what nobody announced is unknown."""
     known = {"cores": base.cores, "lnc_choices": base.lnc_choices, "lnc_default": base.lnc_default, **kwargs}
     ranges, sourced = dict(kwargs["ranges"]), dict(kwargs["sources"])
@@ -397,7 +408,7 @@ def _scaled(base: Chip, kwargs: dict) -> Chip:
         known[name] = {**known.get(name, {}), dtype: original * ratio} if dtype else original * ratio
         ranges[field_name] = low * ratio_low, high * ratio_high
         sourced[field_name] = (fact.id, *base.sources[field_name])
-    return Chip(**known | {"ranges": ranges, "sources": sourced, "estimates": frozenset(sourced)})
+    return known | {"ranges": ranges, "sources": sourced, "estimates": frozenset(sourced)}
 
 
 @cache

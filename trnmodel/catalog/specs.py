@@ -52,7 +52,7 @@ def _number_check(spec_field: Field) -> Check:
     """
     name, default = spec_field.name, spec_field.default
     time = name.endswith(("_s", "_cycle")) and "_per_" not in name
-    low = 0.0 if default == 0 or time or "overlap" in name else TINY
+    low = 0.0 if default == 0 or time or "overlap" in name or name.endswith("_passes") else TINY
     high = 1.0 if "overlap" in name or name.endswith("share") else default if default == math.inf else HUGE
     reach = 1 + ROUNDING if high == 1 else min(high, HUGE)  # a fit may end one rounding beyond 1
     unknown = default is MISSING or default != default
@@ -225,6 +225,12 @@ class Spec:
         return value, value
 
 
+def shapes(**specs: Spec | None) -> dict[str, np.ndarray]:
+    """Stand-ins with the shapes of the specs that hold arrays, by argument, for `arguments.together`."""
+    found = {name: () if spec is None else spec.shape for name, spec in specs.items()}
+    return {name: np.broadcast_to(0.0, shape) for name, shape in found.items() if shape}
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Engine(Spec):
     """One engine of a NeuronCore: TensorE, VectorE, ScalarE or GPSIMD."""
@@ -286,7 +292,8 @@ class Chip(Spec):
 
     `lnc_choices` holds the sizes of a logical core that software allows or its vendor has announced, `default_stack`
     the software where a call names none. `algorithm_max_bytes` ends the messages of an algorithm of AWS's library, and
-    `hbm_accesses_per_pair` counts what its rings read and write.
+    `hbm_accesses_per_pair` counts what its rings read and write. A collective takes `collective_floor_s` beside its
+    steps and reaches `collective_rate_share` of the links where a library was measured.
     """
 
     COUNTS = frozenset({"cores", "scaleup_domain_chips"})
@@ -321,6 +328,8 @@ class Chip(Spec):
     scaleout_bytes_per_s_per_dir: float = NAN
     scaleout_max_bytes_per_s_per_dir: float = NAN
     hop_s: float = NAN
+    collective_floor_s: float = 0.0
+    collective_rate_share: float = 1.0
     tdp_w: float = NAN
     all_core_share: float = NAN
     algorithm_max_bytes: Mapping[str, float] = _mapping()

@@ -127,5 +127,6 @@ def find(chip: Chip, stack: str | Efficiencies | None, argument: str) -> Efficie
     name = chip.default_stack if stack is None else instance(argument, stack, str, "an id or Efficiencies")
     found = IDEAL if name == "ideal" else _stack(load.resolve("stack", name, argument))
     if not found.sources and found is not IDEAL:
-        refuse(argument, stack, f"a way of writing kernels, for tm.kernel; allowed are {', '.join(stacks())}")
+        why = f"a way of writing kernels, for tm.kernel, or data/facts/efficiencies.csv has no row of {found.id}"
+        refuse(argument, name, f"{why}; allowed are {', '.join(stacks())}")
     return found

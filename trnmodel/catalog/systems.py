@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from types import MappingProxyType
 from typing import Literal
 
 import msgspec
+import numpy as np
 
 from trnmodel.arguments import HUGE, instance, integer, number, numbers, refuse
 from trnmodel.catalog import load
@@ -117,7 +117,8 @@ class System(Spec):
     def __post_init__(self) -> None:
         for name in ("switch", "pcb_switch"):
             if isinstance(getattr(self, name), str):
-                object.__setattr__(self, name, switch(getattr(self, name)))
+                found = load.resolve("link", getattr(self, name), f"{self.id}: {name}")
+                object.__setattr__(self, name, switch(found))
         super().__post_init__()
         instance(f"{self.id}: chip", self.chip, Chip, "a Chip")
         lane = self.lane_bytes_per_s_per_dir
@@ -136,7 +137,7 @@ class System(Spec):
         needed = (*NEEDED.get(self.fabric, ()), *(("pcb_switch",) if self.pcb_switches_per_tray else ()))
         for name in needed:
             value = getattr(self, name)
-            if value in (None, "", ()) or (isinstance(value, float) and not value > 0):
+            if np.any(value != value) or not (np.any(value) if isinstance(value, np.ndarray) else value):
                 why = "pcb_switches_per_tray" if name == "pcb_switch" else f"fabric={self.fabric!r}"
                 refuse(f"{self.id}: {name}", value, f"needed for {why}")
         if switched and self.racks not in (1, 2):
@@ -229,8 +230,9 @@ def switch(name: str) -> Switch:
 def _rows() -> dict[str, Row]:
     rows = {row.id: row for row in load.read_csv(load.DATA / "systems" / "systems.csv", Row)}
     for row in rows.values():
-        if row.id not in load.entities() or row.base not in {"", *rows}:
-            raise load.DataError(f"systems.csv: {row.id!r} or its base {row.base!r} is not listed")
+        if row.id not in load.entities() or row.base not in {"", *rows} or row.chip not in load.chips():
+            listed = f"{row.id!r}, its base {row.base!r} or its chip {row.chip!r}"
+            raise load.DataError(f"data/systems/systems.csv: {listed} is not listed in data/lists/entities.csv")
     return rows
 
 
@@ -257,8 +259,10 @@ def _inherited(system_id: str) -> dict:
 def _chips(system_id: str) -> float:
     """Chips of one domain: printed for the system or the nearest of its bases, else for the chip."""
     for entity in reversed(bases(system_id)):
-        with suppress(ValueError):
+        if load.stated(entity, "chips"):
             return load.value(entity, "chips")
+    if not load.stated(_rows()[system_id].chip, "scaleup_domain_chips"):
+        raise load.DataError(f"data/facts/*.csv: no row of {system_id}, chips")
     return load.value(_rows()[system_id].chip, "scaleup_domain_chips")
 
 
@@ -271,21 +275,26 @@ def _system(system_id: str) -> System:
     if chip.core:
         owners |= {"switch_s": ("pcie-switch", "switch_s"), "scaleout_hop_s": ("efa-v3", "hop_s")}
     kwargs = load.borrowed(kwargs | {"chip": chip}, owners)
-    if row.fabric == "torus" and "torus_shape" not in kwargs:
+    if row.fabric == "torus" and "torus_shape" not in kwargs and load.stated(row.chip, "pod_shape"):
         printed = load.fact_in_force(row.chip, "pod_shape")[0]
         kwargs["torus_shape"] = tuple(int(size) for size in printed.value_printed.split("x"))
         kwargs["sources"] = MappingProxyType(dict(kwargs["sources"]) | {"torus_shape": (printed.id,)})
-    return System(**kwargs)
+    try:
+        return System(**kwargs)
+    except ValueError as error:
+        raise load.DataError(f"data/facts/*.csv: rows of {system_id}: {error}") from None
 
 
 def find(name: str | System, argument: str) -> System:
     """A system by id or name for an `argument` of a call."""
     if isinstance(name, System):
         return name
+    known = systems()  # which checks their rows
     system_id = load.resolve("system", name, argument)
-    if system_id not in systems():
-        near = ", ".join(load.nearest(name, systems()))
-        raise ValueError(f"{argument}={name!r} is no scale-up domain; nearest: {near}")
+    if system_id not in known:
+        near = ", ".join(load.nearest(name, known))
+        what = f"data/systems/systems.csv has no row of {system_id}"
+        raise ValueError(f"{argument}={name!r} is no scale-up domain, {what}; nearest: {near}")
     return _system(system_id)
 
 

@@ -14,6 +14,18 @@ Key = tuple[str, str, str]
 Row = TypeVar("Row", bound=msgspec.Struct)
 
 
+NEEDED = {  # rows without which nothing can be asked of a part
+    "chip": ("hbm_bytes", "hbm_bytes_per_s", "peak_flop_per_s"),
+    "chip with NeuronCores": ("cores", "lnc_choices", "lnc_default"),
+    "core": ("sbuf_bytes", "sbuf_partitions", "dma_engines", "dma_engine_bytes_per_s", "dma_start_s"),
+    "tensor": ("clock_hz", "array_rows", "max_stationary_cols", "max_moving_cols", "min_initiation_cycle",
+               "access_overhead_cycle", "fp32_cost_ratio", "peak_flop_per_s"),
+    "vector": ("clock_hz", "elements_per_cycle", "access_overhead_cycle"),
+    "scalar": ("clock_hz", "elements_per_cycle", "access_overhead_cycle"),
+    "gpsimd": ("clock_hz", "access_overhead_cycle"),
+}  # fmt: skip
+
+
 class DataError(ValueError):
     """A file in `data/` is wrong; the message names file, row and column."""
 
@@ -188,3 +200,11 @@ def check_listed(row: Any, place: str, lists: dict[str, Any]) -> None:
     for column, allowed in lists.items():
         if getattr(row, column) not in allowed:
             raise DataError(f"{place}: column {column}: {getattr(row, column)!r} is not listed in data/")
+
+
+def with_needed(kwargs: dict, part: str) -> dict:
+    """The keyword arguments of a spec; DataError where a row is missing that its kind of part needs."""
+    absent = [name for name in NEEDED[part] if name not in kwargs]
+    if absent:
+        raise DataError(f"data/facts/*.csv: no row of {kwargs['id']}, {absent[0]}, which a {part} needs")
+    return kwargs

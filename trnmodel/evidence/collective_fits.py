@@ -10,7 +10,11 @@ from numpy.typing import NDArray
 
 from trnmodel.catalog import load, systems
 from trnmodel.catalog.systems import System
-from trnmodel.evidence import fitting
+from trnmodel.evidence.fit import left_out
+from trnmodel.evidence.readings import TIMES, asked
+from trnmodel.evidence.rows import MEASURED, number, read_rows
+from trnmodel.evidence.rules import decide
+from trnmodel.evidence.search import line
 from trnmodel.fabric.collectives import RUNTIMES, collective, graph_barrier_s
 from trnmodel.formulas.bounds import busbw_factor
 from trnmodel.units import GB, GIB, MS, US
@@ -18,7 +22,6 @@ from trnmodel.units import GB, GIB, MS, US
 if TYPE_CHECKING:
     import pandas as pd
 
-TIME_UNITS = {"us": US, "ms": MS}
 LARGE = (GB, 10 * GB)  # two messages far beyond every latency: their difference is the rate
 
 
@@ -28,39 +31,27 @@ def contract() -> pd.DataFrame:
     Examples
     --------
     >>> rows = contract()
-    >>> len(rows), bool(((rows.use == "") == (rows.reason != "")).all())
-    (185, True)
+    >>> bool(((rows.use == "") == (rows.reason != "")).all())
+    True
     """
     import pandas as pd
 
-    rules = pd.read_csv(load.DATA / "evidence" / "collective_contract.csv", keep_default_na=False)
-    for name in ("ranks", "message_bytes"):
-        rules[name] = pd.to_numeric(rules[name])
-    measured = pd.read_csv(load.DATA / "evidence" / "measured.csv").loc[rules.row].reset_index(drop=True)
-    strayed = (measured.workload != rules.workload) | (measured.metric != rules.metric)
-    if strayed.any():
-        raise load.DataError(f"collective_contract.csv: rows {rules.row[strayed].tolist()} of measured.csv have moved")
-    columns = measured[["source", "date_or_sdk", "instance", "unit", "note"]]
-    return pd.concat([rules, columns], axis=1).assign(value=pd.to_numeric(measured.value.str.strip("~")))
-
-
-def excluded() -> pd.DataFrame:
-    """Collective rows that are set aside, counted by reason."""
-    rows = contract()
-    return (
-        rows[rows.use == ""]
-        .groupby("reason")
-        .size()
-        .sort_values(ascending=False, kind="stable")
-        .rename("rows")
-        .reset_index()
-    )
+    kept = ("id", "source", "date_or_sdk", "instance", "workload", "metric", "unit", "note")
+    lines = []
+    for row in read_rows(MEASURED):
+        if row["kind"] == "collective":
+            d = decide(row)
+            given = dict.fromkeys(("kind", "ranks", "message_bytes"), np.nan) | dict(asked(d.arguments))
+            line = {name: row[name] for name in kept} | {"use": d.use, "series": d.arguments.get("series", "")}
+            line |= {name: given[name] for name in ("kind", "ranks", "message_bytes")}
+            lines.append(line | {"value": number(row["value"]), "reason": d.reason})
+    return pd.DataFrame(lines)
 
 
 def _timed(use: str) -> pd.DataFrame:
     rows = contract()
     rows = rows[rows.use == use]
-    return rows.assign(time_s=rows.value * rows.unit.map(TIME_UNITS))
+    return rows.assign(time_s=rows.value * rows.unit.map(TIMES))
 
 
 def recomputed() -> pd.DataFrame:
@@ -99,7 +90,7 @@ def _sums(series: pd.Series, columns: dict[str, pd.Series]) -> dict[str, dict[st
 
 def _line(wire_bytes: NDArray, time_s: NDArray) -> tuple[float, float]:
     """Floor and rate of t = floor + wire / rate, by relative least squares."""
-    floor, slope = fitting.line(wire_bytes, time_s, time_s**-2)
+    floor, slope = line(wire_bytes, time_s, time_s**-2)
     return floor, 1 / slope
 
 
@@ -122,19 +113,20 @@ def points() -> pd.DataFrame:
     for _, run in _timed("fit").groupby("series", sort=False):
         wire, time = _wire_bytes(run), run.time_s.to_numpy()
         floor, rate = _line(wire, time)
-        left = [_left_out(run.message_bytes.to_numpy(), wire, time, place) for place in range(len(run))]
+        sized = list(zip(run.message_bytes, wire, time, strict=True))
+        left = left_out(sized, lambda point: point[0], _line_errors)
         fitted = floor + wire / rate
         kept = run[["series", "kind", "ranks", "message_bytes", "time_s"]]
         frames.append(kept.assign(fitted_s=fitted, error=fitted / time - 1, left_out_error=left))
     return pd.concat(frames, ignore_index=True)
 
 
-def _left_out(size: NDArray, wire: NDArray, time: NDArray, place: int) -> float:
-    others = size != size[place]
-    if len(set(size[others])) < 2:
-        return np.nan
-    floor, rate = _line(wire[others], time[others])
-    return (floor + wire[place] / rate) / time[place] - 1
+def _line_errors(train: list[tuple], test: list[tuple]) -> NDArray:
+    """Errors of (bytes, bytes on the wire, time) under the line of others; NaN where those have one size alone."""
+    if len({size for size, _, _ in train}) < 2:
+        return np.full(len(test), np.nan)
+    floor, rate = _line(*(np.array(column) for column in list(zip(*train, strict=True))[1:]))
+    return np.array([(floor + wire / rate) / time - 1 for _, wire, time in test])
 
 
 def fits() -> pd.DataFrame:
@@ -259,7 +251,7 @@ def barrier_line(runtime: str) -> tuple[float, float]:
     """Base and step of t = base + step log2(ranks), fitted to the measured graphs of more than two ranks. [s]"""
     facts = [f for f in load.facts_rows().values() if f.quantity == "graph_with_collective_s" and f.entity == runtime]
     points_ = {float(fact.qualifier): load.value_si(fact)[0] for fact in facts if float(fact.qualifier) > 2}
-    return fitting.line(np.log2([*points_]), [*points_.values()])
+    return line(np.log2([*points_]), [*points_.values()])
 
 
 def fitted_facts() -> dict[str, str]:

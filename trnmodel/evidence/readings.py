@@ -1,45 +1,38 @@
-"""Measured rows -> readings: what a number means, and the machine, model and shapes that it belongs to.
-
-The rules are data: `data/evidence/row_contract.csv` (first to last, a later rule overrides the cells that it fills) and
-`data/evidence/workload_aliases.csv` (first match). Rows that nobody has seen yet go through the same rules.
-"""
+"""A measured row and what the rules say of it -> a reading: question, machine, model and shapes, in base units."""
 
 from __future__ import annotations
 
-import datetime
-import decimal
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import msgspec
-import numpy as np
 
-from trnmodel.arguments import HUGE, shown
+from trnmodel.arguments import shown
 from trnmodel.catalog import load
 from trnmodel.catalog.load import DATA, read_csv
-from trnmodel.catalog.specs import Precision
+from trnmodel.catalog.specs import Chip, Precision, Spec
+from trnmodel.catalog.stacks import Efficiencies, efficiencies
+from trnmodel.catalog.systems import System, system
+from trnmodel.evidence.rows import COLUMNS, LONGEST_CELL, UnreadableRowError, number
+from trnmodel.evidence.rules import ASIDE, Decision, bare_name, decide
 from trnmodel.models import shipped
+from trnmodel.models.transformer import model as read_model
 from trnmodel.steps.mapping import Mapping as Degrees
-from trnmodel.units import GB, GIB, HOUR, KB, MB, MIB, MINUTE, MS, US, parse_number
+from trnmodel.units import GB, GIB, HOUR, KB, KIB, MB, MIB, MINUTE, MS, NS, TFLOP, US
 
-COLUMNS = (
-    "source date_or_sdk instance n_chips n_cores_used lnc workload phase batch input_len output_len seq_len tp pp dp "
-    "precision metric value unit note kind tier"
-).split()
-NEEDED = ("instance", "workload", "metric", "value", "unit")
 COUNTS = ("n_cores_used", "lnc", "batch", "input_len", "output_len", "seq_len", "tp", "pp", "dp")
 WHOLE = ("n_cores_used", "lnc", "tp", "pp", "dp")
 MOST = 2**40  # tokens, sequences or ranks of a row
-LONGEST_CELL = 2000  # characters
 TIMES = {"s": 1.0, "sec": 1.0, "seconds": 1.0, "ms": MS, "us": US, "min": MINUTE, "h": HOUR, "hours": HOUR}
 TOKENS, REQUESTS = {"tokens/s": 1.0, "tok/s": 1.0}, {"req/s": 1.0}
 SEQUENCES = {"inf/s": 1.0, "sequences/s": 1.0, "samples/s": 1.0, **REQUESTS}
 SHARES = {"fraction": 1.0, "%": 0.01}
 SIZES = {"KB": KB, "MB": MB, "GB": GB, "MiB": MIB, "GiB": GIB, "bytes": 1.0, "B": 1.0}
+RATES = {f"{unit}/s": factor for unit, factor in SIZES.items()}
 # a meaning that ends so, or begins so, is in these units; any other is a time
 UNITS = {
     "forward-throughput": SEQUENCES,
@@ -49,38 +42,33 @@ UNITS = {
     "served-single": TOKENS,
     "mbu": SHARES,
     "mfu": SHARES,
-    "read-bytes": SIZES,
+    "-bytes": SIZES,
     "memory:": SIZES,
+    "kernel-time": TIMES | {"ns": NS},
+    "flop-rate": {"TFLOPS": TFLOP},
+    "busbw": RATES,
+    "algbw": RATES,
+    "chip-elements": {"Gelement/s": GB},
+    "critical-batch": {"tokens": 1.0},
 }
 FORMATS = re.compile(r"bf16|bfloat16|fp16|float16|fp32|float32|fp8|float8|int8|mxfp[48]|w4a8|auto-?cast|not printed")
-
-
-class Rule(msgspec.Struct, frozen=True):
-    """One decision about rows: patterns to match on the left, cells to set on the right."""
-
-    rule: str
-    kind: str
-    source: str
-    date: str
-    instance: str
-    workload: str
-    phase: str
-    metric: str
-    shape: str
-    note: str
-    meaning: str
-    stack: str
-    batch: str
-    context: str
-    prompt: str
-    percentile: str
-    rounding: str
-    unit: str
-    replicas: str
-    speculative: str
-    precision: str
-    weight: str
-    reason: str
+MODELLESS = ("kernel-", "collective-", "graph-", "chip-")
+KINDS = {
+    "allr": "all_reduce",
+    "allg": "all_gather",
+    "redsct": "reduce_scatter",
+    "alltoall": "all_to_all",
+    "alltoallv": "all_to_all",
+    "permute": "p2p",
+    "all-reduce": "all_reduce",
+    "all-gather": "all_gather",
+    "reduce-scatter": "reduce_scatter",
+    "all-to-all": "all_to_all",
+}
+BINARY = {"message_kib": KIB, "message_mib": MIB, "message_gib": GIB}
+# arguments of a rule that say how a row is read; the others are arguments of the call that answers
+READ = ("stack", "batch", "context", "prompt", "percentile", "rounding", "unit", "replicas", "precision", "model")
+READ += ("where", "ep", "series")
 
 
 class Alias(msgspec.Struct, frozen=True):
@@ -91,36 +79,16 @@ class Alias(msgspec.Struct, frozen=True):
     note: str
 
 
-MATCHED = ("kind", "source", "date", "instance", "workload", "phase", "metric", "shape", "note")
-SET = (
-    "meaning",
-    "stack",
-    "batch",
-    "context",
-    "prompt",
-    "percentile",
-    "rounding",
-    "unit",
-    "replicas",
-    "speculative",
-    "precision",
-    "weight",
-)
-
-
-class UnreadableRowError(ValueError):
-    """A row that cannot become a prediction, and why."""
-
-
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one measured number means, in base units."""
+    """What one measured number means, in base units; `asked` are arguments of the call that answers."""
 
     meaning: str
-    model: str
+    model: Any
     where: str
     stack: str
     mapping: tuple[int, int, int, int | None]
+    ep: int
     precision: Precision
     batch: float
     compiled_batch: float
@@ -132,6 +100,8 @@ class Reading:
     percentile: str
     scale: float
     rounding: float
+    asked: tuple[tuple[str, float | str], ...]
+    use: str
     weight: float
     reason: str
 
@@ -139,17 +109,44 @@ class Reading:
     def degrees(self) -> Degrees:
         """The mapping of one replica, `dp` times."""
         tp, pp, dp, lnc = self.mapping
-        return Degrees(tp=tp, pp=pp, dp=dp, lnc=lnc)
+        return Degrees(tp=tp, pp=pp, dp=dp, ep=self.ep, lnc=lnc)
+
+    @property
+    def model_id(self) -> str:
+        """The model's id; nothing for a question without a model."""
+        return str(getattr(self.model, "id", self.model))
 
 
-@cache
-def rules() -> tuple[tuple[Rule, tuple[tuple[str, re.Pattern], ...]], ...]:
-    """The row contract with its patterns compiled."""
-    compiled = []
-    for rule in read_csv(DATA / "evidence" / "row_contract.csv", Rule):
-        cells = [(name, getattr(rule, name)) for name in MATCHED if getattr(rule, name)]
-        compiled.append((rule, tuple((name, re.compile(cell, re.IGNORECASE)) for name, cell in cells)))
-    return tuple(compiled)
+Tune = Callable[[Spec], Spec]  # a change of a stack's values
+
+
+@lru_cache(maxsize=512)
+def _machine(where: str, hbm_bytes_per_s: float, layers: int) -> System | Chip:
+    for find in (system, load.chip):
+        try:
+            found = find(where)
+        except ValueError:
+            continue
+        if not (hbm_bytes_per_s or layers):
+            return found
+        return replace(
+            found, hbm_bytes_per_s=hbm_bytes_per_s or found.hbm_bytes_per_s, hbm_bytes=found.hbm_bytes * (layers or 1)
+        )
+    raise UnreadableRowError(f"instance {shown(where)} is unknown")
+
+
+def machine(r: Reading) -> System | Chip:
+    """The system of a reading, or a bare chip: with the HBM that a rule gives it, and for one layer, room for all."""
+    given = dict(r.asked)
+    layers = read_model(r.model).n_layers if "one_layer" in given else 0
+    return _machine(r.where, float(given.get("hbm_bytes_per_s", 0)), layers)
+
+
+def stack_of(r: Reading, tune: Tune | None = None) -> Efficiencies:
+    """The stack of a reading on its machine, changed where one asks for it."""
+    where = machine(r)
+    chosen = efficiencies(getattr(where, "chip", where), r.stack or None)
+    return tune(chosen) if tune else chosen
 
 
 @cache
@@ -157,80 +154,6 @@ def aliases() -> tuple[tuple[re.Pattern, str], ...]:
     """Patterns of workload names with the model that each means."""
     rows = read_csv(DATA / "evidence" / "workload_aliases.csv", Alias)
     return tuple((re.compile(row.pattern, re.IGNORECASE), row.model) for row in rows)
-
-
-def number(text: Any) -> float:
-    """A number as the tables print it: "~200", "1500±150", "4k (~4096)", "17-19" (its midpoint); NaN for none.
-
-    Commas part thousands; what is no such number, runs backwards or is beyond 1e30 is NaN too.
-
-    Examples
-    --------
-    >>> number("1500±150"), number("4k (~4096)"), number("100-1024 (random)"), number("~900"), number("")
-    (1500.0, 4096.0, 562.0, 900.0, nan)
-    >>> number("1,024"), number("1,5"), number("1-1e999")
-    (1024.0, nan, nan)
-    """
-    if isinstance(text, int | float) and not isinstance(text, bool):
-        return float(text) if abs(text) <= HUGE else math.nan
-    printed = text.strip() if isinstance(text, str) else ""
-    value = _bounded(re.sub(r"±.*|\(.*", "", printed, flags=re.DOTALL))
-    inner = re.search(r"\(~?(\d+)\)", printed)
-    return _bounded(inner[1]) if inner and math.isnan(value) else value
-
-
-def _bounded(printed: str) -> float:
-    """The middle of a printed number or range; NaN where either end is none, or none that a row can have."""
-    value, low, high = parse_number(printed)
-    odd_commas = re.search(r",(?!\d{3}(?!\d))", printed)
-    return value if -HUGE <= low <= high <= HUGE and not odd_commas else math.nan
-
-
-def text(cell: Any) -> str:
-    """A cell as the rules read it: whole numbers without a point, nothing for a blank, "<list>" for a list.
-
-    Examples
-    --------
-    >>> text(64.0), text(None), text(float("nan")), text([64]), text(" BF16")
-    ('64', '', '', '<list>', 'BF16')
-    """
-    if isinstance(cell, str):
-        return cell.strip()
-    if isinstance(cell, bool | np.bool_ | datetime.date | decimal.Decimal | np.datetime64):
-        return str(cell)
-    if isinstance(cell, int | float | np.integer | np.floating):
-        value = int(cell) if isinstance(cell, int | np.integer) else float(cell)
-        return "" if value != value else f"{value:.15g}" if abs(value) <= HUGE else "beyond 1e30"
-    return "" if cell is None or type(cell).__name__ in ("NAType", "NaTType") else f"<{type(cell).__name__}>"
-
-
-def shape(row: Mapping[str, str]) -> str:
-    """The shapes of a row as one text that rules can match."""
-    cells = {"batch": "batch", "in": "input_len", "out": "output_len", "seq": "seq_len", "tp": "tp", "dp": "dp"}
-    return "".join(f"{label}={row[name]};" for label, name in cells.items())
-
-
-def contract(row: Mapping[str, str]) -> tuple[dict[str, str], str]:
-    """Cells that the rules set for a row, and the reasons of those that took weight from it."""
-    texts = {name: row.get(name, "") for name in MATCHED} | {"date": row["date_or_sdk"], "shape": shape(row)}
-    texts["workload"] = bare_name(row["workload"])
-    cells = dict.fromkeys(SET, "")
-    reason = ""
-    for rule, patterns in rules():
-        if all(pattern.search(texts[name]) for name, pattern in patterns):
-            cells.update({name: getattr(rule, name) for name in SET if getattr(rule, name)})
-            reason = rule.reason if rule.weight else reason
-    return cells, reason
-
-
-def bare_name(workload: str) -> str:
-    """A workload's name without the publisher in front."""
-    return re.sub(
-        r"^(?:[\w.-]+/|(?:meta-llama|qwen|mistralai|deepseek-ai|nousresearch|google)_)",
-        "",
-        workload.strip(),
-        flags=re.I,
-    )
 
 
 def model_of(workload: str, models: Mapping[str, Any] | None = None) -> Any:
@@ -257,19 +180,31 @@ def counts(row: Mapping[str, str]) -> dict[str, float]:
     return found
 
 
+def _first(*values: float) -> float:
+    return next((value for value in values if not math.isnan(value)), math.nan)
+
+
 def _length(policy: str, n: Mapping[str, float], fallback: float) -> float:
-    """A length by the contract's policy: "seq", "median" (position), a number; else the fallback."""
+    """A length by a rule's policy: "seq", "median" or "middle" of the output, a number; else the fallback."""
     known = {
         "seq": n["seq_len"],
         "median": n["input_len"] + n["output_len"] / 2 + 1,
-        "total": n["input_len"] + n["output_len"],
+        "middle": n["input_len"] + n["output_len"] / 2,
     }
-    value = known.get(policy, number(policy))
-    return fallback if math.isnan(value) else value
+    return _first(known.get(policy, number(policy)), fallback)
 
 
-def _first(*values: float) -> float:
-    return next((value for value in values if not math.isnan(value)), math.nan)
+def _lengths(n: Mapping[str, float], policies: Mapping[str, str]) -> dict[str, float]:
+    """Prompt, output, context and compiled maximum of a row, each by a rule or by what the row says."""
+    given, out, seq = n["input_len"], n["output_len"], n["seq_len"]
+    total, prompt, context = given + out, policies.get("prompt", ""), policies.get("context", "")
+    return {
+        "input_tokens": _first(given, number(prompt), seq),
+        "output_tokens": _first(out, seq - given if seq > given else math.nan),
+        "prompt": _length(prompt, n, _first(given, seq)),
+        "context": _length(context, n, _first(total, seq, given)),
+        "max_context": _first(seq, total, given, number(context), number(prompt)),
+    }
 
 
 def _mapping(n: Mapping[str, float], replicas: float) -> tuple[int, int, int, int | None]:
@@ -285,43 +220,41 @@ def _mapping(n: Mapping[str, float], replicas: float) -> tuple[int, int, int, in
     return int(tp), int(pp), int(dp), None if math.isnan(n["lnc"]) else int(n["lnc"])
 
 
-def _precision(printed: str) -> Precision:
+def _batches(n: Mapping[str, float], policy: str, replicas: int) -> dict[str, float]:
+    """Active and compiled sequences of a replica: the row's, a number, "total" over all replicas, or "total:N"."""
+    total, _, printed = policy.rpartition(":") if policy.startswith("total") else ("", "", policy)
+    stated, batch = number(printed), _first(n["batch"], 1.0)
+    if policy[:1].isdigit() and not 1 <= stated <= MOST:
+        raise UnreadableRowError(f"note: a compiled batch of {shown(policy)}: allowed are numbers from 1 to {MOST}")
+    batch = max(1.0, batch / replicas) if policy.startswith("total") else batch
+    return {"batch": batch, "compiled_batch": max(batch, _first(stated / (replicas if total else 1), batch))}
+
+
+def _printed_precision(printed: str) -> Precision:
     text = printed.lower()
     if text and not FORMATS.search(text):
         raise UnreadableRowError(f"precision {shown(printed)}: names no format that the rules know")
     if "fp8" in text and "expert" in text:
         return replace(load.precision("bf16"), name="fp8-experts", experts="fp8")
-    if text == "fp32-autocast":
-        return replace(load.precision("fp32"), name=text, compute="bf16", attention="bf16")
     names = [("w4a8", "w4a8"), ("mxfp8", "mxfp8"), ("mxfp4", "mxfp4-moe"), ("fp8", "fp8"), ("int8", "int8")]
     return load.precision(next((preset for word, preset in names if word in text), "bf16"))
 
 
+def _precision(preset: str, printed: str) -> Precision:
+    """What a rule says ("int8+int8" names the cache's dtype too), or what the row prints."""
+    if not preset:
+        return _printed_precision(printed)
+    if preset == "fp32-autocast":
+        return replace(load.precision("fp32"), name=preset, compute="bf16", attention="bf16")
+    name, _, kv = preset.partition("+")
+    return replace(load.precision(name), kv=kv) if kv else load.precision(name)
+
+
 def _where(instance: str) -> str:
+    if "not stated" in instance.lower():
+        return "not stated"
     gpu = re.search(r"\b(H100|H200|A100|B200)\b", instance, re.I)
     return gpu[1].lower() if gpu else instance.split(" ")[0].lower()
-
-
-def _lengths(n: Mapping[str, float], cells: Mapping[str, str]) -> dict[str, float]:
-    """Prompt, output, context and compiled maximum of a row, each by the contract or by what the row says."""
-    given, out, seq = n["input_len"], n["output_len"], n["seq_len"]
-    total = given + out
-    return {
-        "input_tokens": _first(given, number(cells["prompt"]), seq),
-        "output_tokens": _first(out, seq - given if seq > given else math.nan),
-        "prompt": _length(cells["prompt"], n, _first(given, seq)),
-        "context": _length(cells["context"], n, _first(total, seq, given)),
-        "max_context": _first(seq, total, given, number(cells["context"]), number(cells["prompt"])),
-    }
-
-
-def _compiled_batch(note: str, policy: str, batch: float, replicas: int) -> float:
-    """Sequences of the compiled graph: the row's, a number, "total:N" over all replicas, or what the note says."""
-    found = re.search(policy.removeprefix("note:"), note) if policy.startswith("note:") else None
-    stated = number(found[1] if found else policy.removeprefix("total:"))
-    if found and not 1 <= stated <= MOST:
-        raise UnreadableRowError(f"note: a compiled batch of {shown(found[1])}: allowed are numbers from 1 to {MOST}")
-    return max(batch, _first(stated / (replicas if policy.startswith("total:") else 1), batch))
 
 
 def _scale(meaning: str, printed: str, override: str) -> float:
@@ -335,37 +268,56 @@ def _scale(meaning: str, printed: str, override: str) -> float:
     return known[after if unit == before else unit]
 
 
+def asked(arguments: Mapping[str, str]) -> tuple[tuple[str, float | str], ...]:
+    """Arguments of the call that answers: numbers where they are some, a message in bytes, a kind by its own name."""
+    found: dict[str, float | str] = {}
+    for name, printed in arguments.items():
+        if name not in READ:
+            value = number(printed)
+            found[name] = printed if math.isnan(value) else value
+    for name in BINARY.keys() & found.keys():
+        found["message_bytes"] = found.pop(name) * BINARY[name]
+    if "kind" in found:
+        found["kind"] = KINDS.get(str(found["kind"]).lower(), str(found["kind"]).lower())
+    return tuple(sorted(found.items()))
+
+
 def reading(row: Mapping[str, str], models: Mapping[str, Any] | None = None) -> Reading:
     """What a row means; raises UnreadableRowError with the reason for a row that cannot be predicted."""
     for name in COLUMNS:
         if len(row[name]) > LONGEST_CELL:
             raise UnreadableRowError(f"{name}: a cell of {len(row[name])} characters; allowed are {LONGEST_CELL}")
-    cells, reason = contract(row)
-    if not cells["meaning"]:
+    d = decide(row)
+    if not d.question:
         raise UnreadableRowError(
             f"no rule gives a meaning to metric {shown(row['metric'])} of kind {shown(row['kind'])}"
         )
-    if cells["meaning"] == "set-aside":
-        raise UnreadableRowError(reason or f"metric {shown(row['metric'])} has no counterpart in the model")
-    scale, model = _scale(cells["meaning"], row["unit"], cells["unit"]), model_of(row["workload"], models)
+    if d.question == ASIDE:
+        raise UnreadableRowError(d.reason or f"metric {shown(row['metric'])} has no counterpart in the model")
+    return _reading(row, d, models)
+
+
+def _reading(row: Mapping[str, str], d: Decision, models: Mapping[str, Any] | None) -> Reading:
+    say = {name: d.arguments.get(name, "") for name in READ}
+    scale = _scale(d.question, row["unit"], say["unit"])
+    known = "" if d.question.startswith(MODELLESS) else say["model"] or model_of(row["workload"], models)
     n = counts(row)
-    mapping = _mapping(n, number(cells["replicas"]))
-    batch, weight = _first(n["batch"], 1.0), float(cells["weight"] or 1)
-    if cells["batch"].startswith("total"):
-        batch = max(1.0, batch / mapping[2])
+    mapping = _mapping(n, number(say["replicas"]))
     return Reading(
-        meaning=cells["meaning"],
-        model=model,
-        where=_where(row["instance"]),
-        stack=cells["stack"],
+        meaning=d.question,
+        model=known,
+        where=say["where"] or _where(row["instance"]),
+        stack=say["stack"],
         mapping=mapping,
-        precision=_precision(cells["precision"] or row["precision"]),
-        batch=batch,
-        compiled_batch=_compiled_batch(row["note"], cells["batch"], batch, mapping[2]),
-        percentile=cells["percentile"],
+        ep=int(_first(number(say["ep"]), 1.0)),
+        precision=_precision(say["precision"], row["precision"]),
+        percentile=say["percentile"],
         scale=scale,
-        rounding=float(cells["rounding"] or 0),
-        weight=weight,
-        reason="" if weight else reason,
-        **_lengths(n, cells),
+        rounding=float(say["rounding"] or 0),
+        asked=asked(d.arguments),
+        use=d.use,
+        weight=d.weight,
+        reason=d.reason,
+        **_batches(n, say["batch"], mapping[2]),
+        **_lengths(n, say),
     )

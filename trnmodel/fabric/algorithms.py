@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from operator import attrgetter
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from trnmodel.catalog.specs import published
 from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.systems import System
 from trnmodel.fabric import build
 from trnmodel.fabric.groups import Group, Same, fabric, farthest_s
 from trnmodel.formulas import collectives, exchanges, tiers
 
+Numeric = ArrayLike
 Algorithm = Callable[[str, NDArray, Group], NDArray]
-FORMULAS = {  # of tiers one after the other, each by one step of these kinds
-    "ring": lambda p: p.rates,
-    "halving_doubling": lambda p: p.exchange_rates,
-    "one_shot": lambda p: p.direct_rates,
+Rates = Callable[[Group], tuple[NDArray, ...]]
+IN_PAIRS: Rates = attrgetter("exchange_rates")
+TO_ALL: Rates = attrgetter("direct_rates")
+FORMULAS: dict[str, Rates] = {  # of tiers one after the other, each by one step of these kinds
+    "ring": attrgetter("rates"),
+    "halving_doubling": IN_PAIRS,
+    "one_shot": TO_ALL,
 }
 
 
@@ -66,20 +71,37 @@ def _direct(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
     """Every pair of chips at the fabric's all-to-all capacity; for ranks on all chips of a rack or of the domain."""
     if not isinstance(p.where, System) or p.where.fabric == "single":
         return np.full(p.ranks.shape, np.nan)
-    key, rack_chips = Same(p.where), p.where.domain_chips / max(p.where.racks, 1)
-    pair, alpha = np.full(p.ranks.shape, np.nan), np.zeros(p.ranks.shape)
-    for scope, size in (("rack", rack_chips), ("world", p.where.domain_chips)):
-        here = (p.chips == size) & (p.stride == p.groups)
-        if size > 1 and np.any(here):
-            pair = np.where(here, _pair_bytes_per_s(key, scope), pair)
-            alpha = np.where(here, farthest_s(key, scope) if p.alpha_s is None else p.alpha_s, alpha)
-    between = p.groups * p.local**2 * message_bytes / p.ranks
+    alpha = np.zeros(p.ranks.shape)
+    for scope, here in _whole_scopes(p):
+        farthest = farthest_s(Same(p.where), scope)
+        alpha = np.where(here, farthest if p.alpha_s is None else published(p.alpha_s, farthest), alpha)
+    between = between_chips_s(message_bytes, p)
     inside = collectives.one_shot_s("all_to_all", message_bytes * p.local / p.ranks, p.local, 0.0, p.rates[0])
-    return np.where(p.chips == 1, p.alphas[0] + inside, alpha + between / pair + inside)
+    return np.where(p.chips == 1, p.alphas[0] + inside, alpha + between + inside)
 
 
-@cache
-def _pair_bytes_per_s(key: Same, scope: str) -> float:
+def _whole_scopes(p: Group) -> list[tuple[str, NDArray]]:
+    """A rack and the domain, of more than a chip, with where ranks are on all chips of it, all groups of a chip too."""
+    where = p.where
+    assert isinstance(where, System)
+    sizes = {"rack": where.domain_chips / max(where.racks, 1), "world": where.domain_chips}
+    found = [(scope, (p.chips == size) & (p.stride == p.groups)) for scope, size in sizes.items() if size > 1]
+    return [(scope, here) for scope, here in found if np.any(here)]
+
+
+def between_chips_s(message_bytes: NDArray, p: Group) -> NDArray:
+    """Time of an all-to-all's bytes between chips at the capacity that a flow finds; NaN but on whole racks, domains.
+
+    Traffic of a rack stays in it.
+    """
+    pair = np.full(p.ranks.shape, np.nan)
+    if isinstance(p.where, System) and p.where.fabric != "single":
+        for scope, here in _whole_scopes(p):
+            pair = np.where(here, _pair_bytes_per_s(Same(p.where), scope), pair)
+    return p.groups * p.local**2 * message_bytes / p.ranks / pair
+
+
+def _pair_bytes_per_s(key: Same, scope: str) -> Numeric:
     return fabric(key).all_to_all_bytes_per_s_per_pair(scope)
 
 
@@ -103,16 +125,17 @@ def _p2p(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
         alone = rate * (1 if level.name == "chip" else p.local)
         hops = hops + np.where(count > 1, alpha, 0.0)
         slowest = np.where(count > 1, np.minimum(slowest, alone), slowest)
-    return hops + message_bytes / slowest
+    apart = np.sign(p.ranks - 1)
+    return collectives.p2p_s(message_bytes, apart, hops, np.where(apart, slowest, 1.0))
 
 
-def _alone(formula: Callable[..., NDArray], takes_kind: bool = False) -> Algorithm:
+def _alone(formula: Callable[..., NDArray], rates: Rates, takes_kind: bool = False) -> Algorithm:
     """A formula of equal ranks on a fabric of one tier; NaN where ranks span more."""
 
     def time_s(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
         spans = sum(np.asarray(count > 1, dtype=int) for count in p.counts)
         total = np.where(spans > 1, np.nan, 0.0)
-        for count, rate, alpha in zip(p.counts, p.rates, p.alphas, strict=True):
+        for count, rate, alpha in zip(p.counts, rates(p), p.alphas, strict=True):
             given = (kind,) if takes_kind else ()
             total = total + np.where(count > 1, formula(*given, message_bytes, count, alpha, rate), 0.0)
         return total
@@ -152,19 +175,21 @@ REDUCING |= {"multiport_bucket": _multiport_bucket, "tiers_at_once": _tiers_at_o
 ALGORITHMS: dict[str, dict[str, Algorithm]] = {
     "all_reduce": REDUCING
     | {
-        "mesh": _alone(collectives.one_shot_s, True),
-        "recursive_doubling": _alone(collectives.recursive_doubling_all_reduce_s),
-        "double_binary_tree": _alone(collectives.double_binary_tree_s, True),
+        "mesh": _alone(collectives.one_shot_s, TO_ALL, True),
+        "recursive_doubling": _alone(collectives.recursive_doubling_all_reduce_s, IN_PAIRS),
+        "double_binary_tree": _alone(collectives.double_binary_tree_s, IN_PAIRS, True),
     },
     "all_gather": REDUCING,
     "reduce_scatter": REDUCING,
     "all_to_all": {
         "phased": _phased,
         "direct": _direct,
-        "pairwise": _alone(collectives.pairwise_all_to_all_s),
-        "bruck": _alone(collectives.bruck_all_to_all_s),
+        "pairwise": _alone(collectives.pairwise_all_to_all_s, TO_ALL),
+        "bruck": _alone(collectives.bruck_all_to_all_s, TO_ALL),
     },
     "broadcast": {
+        "mesh": _alone(collectives.one_shot_s, TO_ALL, True),
+        "double_binary_tree": _alone(collectives.double_binary_tree_s, IN_PAIRS, True),
         "binomial": _one_by_one(collectives.binomial_broadcast_s),
         "scatter_all_gather": _one_by_one(collectives.scatter_all_gather_broadcast_s),
         "chain": _one_by_one(collectives.chain_broadcast_s),

@@ -7,26 +7,28 @@ every step come from `times_s`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trnmodel.arguments import HUGE, TINY, choice, chosen, numbers, refuse, share, together
 from trnmodel.catalog import load
-from trnmodel.catalog.specs import Chip
+from trnmodel.catalog.specs import Chip, shapes
 from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.stacks import find as find_stack
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as find_system
-from trnmodel.fabric.algorithms import ALGORITHMS, CURVED, POLICIES, RINGS, Algorithm, in_graph
-from trnmodel.fabric.groups import Group, Same, chip_of, hierarchy, logical_core, place
-from trnmodel.formulas import bounds as collective_bounds
+from trnmodel.fabric.algorithms import ALGORITHMS, CURVED, POLICIES, RINGS, Algorithm, between_chips_s, in_graph
+from trnmodel.fabric.groups import SPECS, Group, Same, chip_of, hierarchy, logical_core, place
+from trnmodel.formulas.bounds import busbw_bytes_per_s, cut_bound_s
 from trnmodel.result import Result, blank, reason_mask
 
 Numeric = ArrayLike
+WIRES = 4096  # of one fabric and stack that are kept
 RUNTIMES = {"trn1": "neuron-runtime-trn1", "trn2": "neuron-runtime-trn2"}
 BUFFERS = ("sbuf", "hbm")
 FAR_BYTES = 2.0**60  # where a line's slope is read off
@@ -53,16 +55,26 @@ class Collective(Result):
         """Rate scaled to the wire as NCCL's and Neuron's tests print it; NaN for one rank, and where no time passes."""
         timeless = np.equal(self.ranks, 1) | np.equal(self.time_s, 0)
         time = np.where(timeless, np.nan, self.time_s)
-        return collective_bounds.busbw_bytes_per_s(self.kind, self.message_bytes, np.maximum(self.ranks, 2), time)
+        return busbw_bytes_per_s(self.kind, self.message_bytes, np.maximum(self.ranks, 2), time)
 
 
 def candidates(kind: str, e: Efficiencies | None = None, algorithm: str = "best") -> dict[str, Algorithm]:
     """The algorithms of which the fastest is taken: one by name, a fitted stack's in-graph ones, or all."""
     if algorithm != "best":
         return {algorithm: ALGORITHMS[kind][algorithm]}
-    if e is not None and e.hop_s and kind == "all_reduce":
+    free = {name: found for name, found in ALGORITHMS[kind].items() if name not in POLICIES}
+    if e is None or kind != "all_reduce" or not np.any(e.hop_s):
+        return free
+    if np.all(e.hop_s):
         return in_graph(e)
-    return {name: found for name, found in ALGORITHMS[kind].items() if name not in POLICIES}
+    fitted = np.not_equal(e.hop_s, 0)
+    parts = (free, ~fitted), (in_graph(e), fitted)
+    return {name: _only(algorithm, here) for found, here in parts for name, algorithm in found.items()}
+
+
+def _only(algorithm: Algorithm, here: NDArray) -> Algorithm:
+    """The algorithm where it is a candidate, elsewhere none."""
+    return lambda kind, m, p: np.where(here, algorithm(kind, m, p), np.nan)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,41 +99,50 @@ class Wire:
         """Times of all algorithms, in the order of their names, on a first axis; NaN where one cannot run. [s]"""
         m = np.asarray(message_bytes)
         lines = np.moveaxis(self.start_s + self.s_per_byte * m[..., None], -1, 0)
-        curves = [np.broadcast_to(algorithm(kind, m, self.group), m.shape)[None] for algorithm in self.curved]
-        return np.concatenate([lines, *curves])
+        curves = (algorithm(kind, m, self.group) for algorithm in self.curved)
+        return np.stack(np.broadcast_arrays(*lines, *curves))
 
 
-class Asked(NamedTuple):
-    """What makes two groups one: fabric, kind, algorithm, ranks, stride, logical core, stack. Specs by identity."""
+@lru_cache(maxsize=SPECS)
+def _wires(where: Same, stack: Same) -> Callable[[str, str, float, float, int], Wire]:
+    """The wires of a fabric and a stack, each by kind, algorithm, ranks, stride and logical core."""
+    e = stack.it
 
-    where: Same[System | Chip]
-    kind: str
-    algorithm: str
-    ranks: float
-    stride: float
-    lnc: int
-    stack: Same[Efficiencies | None]
+    @lru_cache(maxsize=WIRES)
+    def wire(kind: str, algorithm: str, ranks: float, stride: float, lnc: int) -> Wire:
+        group = place(where.it, np.asarray(ranks), np.asarray(stride), lnc, own_alpha_s(e, where.it))
+        found = candidates(kind, e, algorithm)
+        straight = {name: formula for name, formula in found.items() if name not in CURVED}
+        curved = {name: formula for name, formula in found.items() if name in CURVED}
+        start, far = (
+            np.stack(np.broadcast_arrays(0.0, *(each(kind, np.asarray(m), group) for each in straight.values())), -1)
+            for m in (0.0, FAR_BYTES)
+        )
+        start, far = start[..., 1:], far[..., 1:]
+        return Wire(group, (*straight, *curved), start, (far - start) / FAR_BYTES, tuple(curved.values()))
 
-
-@lru_cache(maxsize=65536)
-def _wire(asked: Asked) -> Wire:
-    where, e = asked.where.it, asked.stack.it
-    group = place(where, np.asarray(asked.ranks), np.asarray(asked.stride), asked.lnc, own_alpha_s(e, where))
-    found = candidates(asked.kind, e, asked.algorithm)
-    straight = {name: algorithm for name, algorithm in found.items() if name not in CURVED}
-    curved = {name: algorithm for name, algorithm in found.items() if name in CURVED}
-    start, far = (
-        np.array([float(algorithm(asked.kind, np.asarray(size), group)) for algorithm in straight.values()])
-        for size in (0.0, FAR_BYTES)
-    )
-    return Wire(group, (*straight, *curved), start, (far - start) / FAR_BYTES, tuple(curved.values()))
+    return wire
 
 
-def own_alpha_s(e: Efficiencies | None, where: System | Chip) -> float | None:
-    """The latency that a stack brings: none on the ideal one, its own where none is documented for the fabric. [s]"""
-    if e is None:
+@lru_cache(maxsize=SPECS)
+def _bounds(where: Same) -> Callable[[str, float, float, int], NDArray]:
+    """The bounds of a fabric's groups, lines through nothing, by kind, ranks, stride and logical core. [s/B]"""
+
+    @lru_cache(maxsize=WIRES)
+    def bound(kind: str, ranks: float, stride: float, lnc: int) -> NDArray:
+        return _lower_bound_s(kind, np.ones(()), place(where.it, np.asarray(ranks), np.asarray(stride), lnc))
+
+    return bound
+
+
+def own_alpha_s(e: Efficiencies | None, where: System | Chip) -> Numeric | None:
+    """The latency that a stack brings: none on the ideal one, its own where none is documented for the fabric. [s]
+
+    None, or NaN for one of several, is the documented one.
+    """
+    if e is None or (np.all(e.hop_s) and chip_of(where).core is not None):
         return None
-    return e.hop_s if not e.hop_s or chip_of(where).core is None else None
+    return e.hop_s if chip_of(where).core is None else np.where(np.equal(e.hop_s, 0), 0.0, np.nan)[()]
 
 
 def times_s(
@@ -137,23 +158,25 @@ def times_s(
 
     Groups of different sizes are few, however many points there are: each is placed on its tiers once.
     """
-    fabric, stack = Same(where), Same(e)
+    wire = _wires(Same(where), Same(e))
 
     def one(n: float, step: float, m: NDArray) -> NDArray:
-        if n <= 1:
-            return np.zeros(np.shape(m))
-        return _wire(Asked(fabric, kind, "best", n, step, lnc, stack)).times_s(kind, m)
+        return np.zeros(np.shape(m)) if n <= 1 else wire(kind, "best", n, step, lnc).times_s(kind, m)
 
     if np.ndim(ranks) == 0 and np.ndim(stride) == 0:
         return one(float(ranks), float(stride), message_bytes)
     ranks, stride = np.broadcast_arrays(ranks, stride)
-    shape = np.broadcast_shapes(ranks.shape, np.shape(message_bytes))
+    of_specs = np.broadcast_shapes(where.shape, () if e is None else e.shape)
+    shape = np.broadcast_shapes(ranks.shape, np.shape(message_bytes), of_specs)
     pairs, index = np.unique(np.stack([ranks.ravel(), stride.ravel()]), axis=1, return_inverse=True)
     index = np.broadcast_to(index.reshape(ranks.shape), shape)
     sizes, found = np.broadcast_to(message_bytes, shape), np.empty(shape)
-    for number, (n, step) in enumerate(pairs.T):
+    for number, (n, step) in enumerate(map(tuple, pairs.T.tolist())):
         here = index == number
-        found[here] = one(float(n), float(step), sizes[here])
+        if of_specs:
+            found = np.where(here, one(n, step, sizes), found)
+        else:
+            found[here] = one(n, step, sizes[here])
     return found
 
 
@@ -166,8 +189,8 @@ def collective(
     alpha_s: Numeric | None = None,
     lnc: int | None = None,
     stride: Numeric = 1,
-    floor_s: Numeric = 0.0,
-    rate_share: Numeric = 1.0,
+    floor_s: Numeric | None = None,
+    rate_share: Numeric | None = None,
     buffers: str = "sbuf",
     chips: Numeric | None = None,
     efficiencies: str | Efficiencies | None = None,
@@ -195,9 +218,11 @@ def collective(
     stride : numeric, optional
         Ranks from one member of the group to the next; the groups between them run at the same time. [-]
     floor_s : numeric, optional
-        What a call costs besides, as `evidence.collective_fits` finds it in published runs. Default: nothing. [s]
+        What a call costs besides, as `evidence.collective_fits` finds it in published runs. Default: that of the chip,
+        nothing for a NeuronCore and within a software stack. [s]
     rate_share : numeric, optional
-        Share of the fabric's rates that the software reaches, above 0, at most 1. [-]
+        Share of the fabric's rates that the software reaches, above 0, at most 1. Default: that of the chip, 1 for a
+        NeuronCore and within a software stack. [-]
     buffers : {"sbuf", "hbm"}
         Where data waits between steps: "sbuf" leaves the links alone to bound, "hbm" adds the reads and writes of HBM
         that AWS documents for rings and KangaRing. [-]
@@ -234,21 +259,25 @@ def collective(
     chip = chip_of(where)
     e, lnc = None if efficiencies is None else find_stack(chip, efficiencies, "efficiencies"), logical_core(chip, lnc)
     given = _given(where, lnc, message_bytes, ranks, chips, stride)
-    given |= {"floor_s": numbers("floor_s", floor_s), "rate_share": share("rate_share", rate_share, TINY)}
-    alpha = own_alpha_s(e, where) if alpha_s is None else numbers("alpha_s", alpha_s)
-    together(**given, alpha_s=np.zeros(()) if alpha is None else alpha)
+    own_floor, own_share = (chip.collective_floor_s, chip.collective_rate_share) if e is None else (0.0, 1.0)
+    given["floor_s"] = numbers("floor_s", own_floor if floor_s is None else floor_s)
+    given["rate_share"] = share("rate_share", own_share if rate_share is None else rate_share, TINY)
+    alpha: Any = own_alpha_s(e, where) if alpha_s is None else numbers("alpha_s", alpha_s)
+    together(**given, alpha_s=np.zeros(np.shape(alpha)), **shapes(system=where, efficiencies=e))
     m, n, step, floor, reached = np.broadcast_arrays(*given.values())
     if alpha_s is None and not given["ranks"].ndim and not given["stride"].ndim:
-        wire = _wire(Asked(Same(where), kind, algorithm, float(given["ranks"]), float(given["stride"]), lnc, Same(e)))
+        placed = float(given["ranks"]), float(given["stride"]), lnc
+        wire, bound = _wires(Same(where), Same(e))(kind, algorithm, *placed), _bounds(Same(where))(kind, *placed) * m
         group, names, times = wire.group, wire.names, wire.each_s(kind, m / reached)
     else:
         group, found = place(where, n, step, lnc, alpha), candidates(kind, e, algorithm)
+        bound = _lower_bound_s(kind, m, group)
         names = tuple(found)
         times = np.stack(np.broadcast_arrays(*(formula(kind, m / reached, group) for formula in found.values())))
     if alpha is None and group.alpha_is_unknown and not names[0].startswith("in_graph"):
         refuse("alpha_s", None, f"no hop latency is published for {where.id}; give one")
     if choice("buffers", buffers, BUFFERS) == "hbm":
-        times = np.maximum(times, [_hbm_s(kind, name, m, group) for name in names])
+        times = np.stack([np.maximum(time, _hbm_s(kind, n, m, group)) for time, n in zip(times, names, strict=True)])
     fastest = np.argmin(np.where(np.isnan(times), np.inf, times), axis=0)
     time = np.where(n > 1, np.take_along_axis(times, fastest[None], axis=0)[0] + floor, 0.0)
     mask = reason_mask(n * step > group.total, np.isnan(time))
@@ -258,7 +287,7 @@ def collective(
         ranks=n,
         message_bytes=m,
         algorithm=np.asarray(names, dtype=object)[fastest],
-        **blank(mask, time_s=time, lower_bound_s=_lower_bound_s(kind, m, group)),
+        **blank(mask, time_s=time, lower_bound_s=bound),
         reason_mask=mask,
     )
 
@@ -303,15 +332,25 @@ def _hbm_s(kind: str, algorithm: str, message_bytes: NDArray, p: Group) -> NDArr
 
 
 def _lower_bound_s(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
-    """What must cross the cut around one chip, and around one rank of a chip, at all their links' rate."""
-    outside = sum(level.bytes_per_s_per_dir for level in p.levels if level.name != "chip") or np.inf
-    sent = message_bytes * p.local if kind == "all_to_all" else message_bytes
-    bound = collective_bounds.node_cut_bound_s(kind, sent, p.chips, outside) if np.isfinite(outside) else 0.0
+    """The largest over the cuts at rank, chip, tray, rack, pair, ... of the bytes that must cross over the cut's rate.
+
+    Groups that run side by side share a unit's links, but a rank's own. An all-to-all of whole racks or domains is also
+    held by what a flow carries between their chips.
+    """
+    held, chips = np.ones_like(p.ranks), 1.0
+    rates = [level.bytes_per_s_per_dir for level in p.levels]
+    bounds = [np.zeros(())]
     if p.on_chip:
-        links = outside if np.isfinite(outside) else 0.0
-        inside = collective_bounds.node_cut_bound_s(kind, message_bytes, p.local, p.rates[0] + links)
-        bound = np.maximum(bound, inside)
-    return np.where(p.ranks > 1, bound, 0.0)
+        bounds.append(cut_bound_s(kind, message_bytes, p.ranks, held, rates[0] / p.levels[0].size + sum(rates[1:])))
+        held = p.local
+    for outer in range(int(p.on_chip), len(p.levels)):
+        across = chips * sum(rates[outer:])
+        shared = np.minimum(p.stride, chips * (p.levels[0].size if p.on_chip else 1.0))
+        bounds.append(cut_bound_s(kind, message_bytes * shared, p.ranks, np.minimum(held, p.ranks), across))
+        held, chips = held * p.counts[outer], chips * p.levels[outer].size
+    if kind == "all_to_all":
+        bounds.append(np.nan_to_num(between_chips_s(message_bytes, p)))
+    return np.max(np.broadcast_arrays(*bounds), axis=0)
 
 
 def graph_barrier_s(ranks: Numeric, runtime: str = "neuron-runtime-trn2") -> NDArray:

@@ -75,7 +75,8 @@ def hierarchy(key: Same[System | Chip], lnc: int) -> tuple[Tier, ...]:
 
     A torus axis is a ring that sends both ways while it is closed, one way while ranks fill only a part of it. The
     latency of a step is that of a NeuronLink hop as AWS documents it and of the switches on the way; of EFA beyond the
-    domain; NaN for other vendors. Of a bare chip there are as many as wanted, in scale-up domains of its vendor's size.
+    domain. For other vendors it is that of a step of a library within the domain where one was measured, else NaN. Of a
+    bare chip there are as many as wanted, in scale-up domains of its vendor's size.
     """
     where = key.it
     chip = chip_of(where)
@@ -86,7 +87,7 @@ def hierarchy(key: Same[System | Chip], lnc: int) -> tuple[Tier, ...]:
     found += _scaleup(where)
     far = where.scaleout_bytes_per_s_per_dir
     if isinstance(where, Chip) or where.count > 1:
-        far_s = where.scaleout_hop_s if isinstance(where, System) else chip.hop_s
+        far_s = where.scaleout_hop_s if isinstance(where, System) else chip.hop_s if chip.core else math.nan
         reach = published(far, chip.scaleup_bytes_per_s_per_dir)
         found.append(Tier("scale-out", where.count if isinstance(where, System) else math.inf, reach, reach, far_s))
     return tuple(found)
@@ -156,8 +157,8 @@ class Group:
 
     @property
     def alpha_is_unknown(self) -> bool:
-        """Whether the latency of a tier is not published."""
-        return any(np.any(np.isnan(level.alpha_s)) for level in self.levels)
+        """Whether the latency of a tier that the ranks span is not known."""
+        return any(np.any(np.isnan(alpha)) for alpha in self.alphas)
 
     @property
     def on_chip(self) -> bool:
@@ -232,18 +233,21 @@ def place(
 ) -> Group:
     """Every `stride`-th rank from the first on; the groups between run at the same time and share chips and links.
 
-    Ranks that do not fill their tiers evenly are laid as the next larger number that does.
+    Ranks that do not fill their tiers evenly are laid as the next larger number that does, the rest on the outermost. A
+    latency of NaN is that of each tier.
     """
     levels = hierarchy(Same(where), logical_core(chip_of(where), lnc)) or (Tier("chip", 1.0, np.inf, np.inf, 0.0),)
     on_chip = np.minimum(ranks * stride, levels[0].size) if levels[0].name == "chip" else np.ones_like(ranks)
     left, skip, found = ranks, stride, []
     for level in levels:
         inside = np.minimum(skip, level.size)
-        count = np.minimum(left, np.floor(level.size / inside))
+        count = left if level is levels[-1] else np.minimum(left, np.floor(level.size / inside))
         full = count * inside == level.size
         rate = np.where(full, level.bytes_per_s_per_dir, level.open_bytes_per_s_per_dir)
         sharing = level.size if level.name == "chip" else on_chip * (inside if level.name in build.AXES else 1)
-        found.append((count, full, rate / sharing, np.asarray(level.alpha_s if alpha_s is None else alpha_s, float)))
+        alpha = level.alpha_s if alpha_s is None else published(alpha_s, level.alpha_s)
+        alpha = np.where(np.isnan(alpha) & (count <= 1), 0.0, alpha)  # no step is taken on a tier of one
+        found.append((count, full, rate / sharing, np.asarray(alpha, float)))
         left, skip = np.ceil(left / count), np.ceil(skip / inside)
     counts, whole, rates, alphas = zip(*found, strict=True)
     return Group(where, levels, counts, whole, rates, alphas, ranks, stride, alpha_s)

@@ -1,9 +1,10 @@
-"""Times of collectives among equal ranks: rings, trees and switches.
+"""Times of collectives among equal ranks: meshes, trees and chains.
 
 The alpha-beta model: a step costs a start-up alpha, a byte costs 1/b. Every function takes the full buffer on a rank as
 `message_bytes` m: all-reduce its buffer, all-gather the gathered output, reduce-scatter the input, all-to-all the send
 buffer with a rank's own block, broadcast and point-to-point the message. One rank takes no time. A count of ranks that
-an algorithm cannot run on gives NaN. For dimensions and tiers see `tiers`, for lower bounds `collective_bounds`.
+an algorithm cannot run on gives NaN. Rings, halving and doubling, and dimensions of a torus are tiers: see `tiers`; for
+lower bounds see `collective_bounds`.
 """
 
 from __future__ import annotations
@@ -14,12 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 from trnmodel.arguments import TINY, chosen, numbers
 
 Numeric = ArrayLike
-
-PASSES = {
-    "all_gather": 1,
-    "reduce_scatter": 1,
-    "all_reduce": 2,
-}  # all-reduce: reduce-scatter, then all-gather
 
 
 def _checked(
@@ -71,179 +66,9 @@ def p2p_s(message_bytes: Numeric, hops: Numeric, alpha_s: Numeric, bytes_per_s_p
     >>> round(float(p2p_s(25e3, 2, 1e-6, 25e9)) * 1e6, 9)
     3.0
     """
-    m, alpha, h = numbers("message_bytes", message_bytes), numbers("alpha_s", alpha_s), numbers("hops", hops)
+    m, h = numbers("message_bytes", message_bytes), numbers("hops", hops)
+    alpha = numbers("alpha_s", alpha_s, unknown=True)
     return h * alpha + np.sign(h) * m / numbers("bytes_per_s_per_dir", bytes_per_s_per_dir, TINY)
-
-
-def ring_s(
-    collective: str, message_bytes: Numeric, n_ranks: Numeric, alpha_s: Numeric, bytes_per_s_per_dir: Numeric
-) -> NDArray:
-    r"""Time on a ring that is used in one direction.
-
-    .. math:: t = p\left[(n-1)\alpha + \frac{n-1}{n}\,\frac{m}{b}\right]
-
-    Parameters
-    ----------
-    collective : {"all_reduce", "all_gather", "reduce_scatter"}
-        Kind of collective: p = 2 passes for an all-reduce, else 1.
-    message_bytes : numeric
-        Full buffer on a rank, m. [B]
-    n_ranks : numeric
-        Ranks, n. [-]
-    alpha_s : numeric
-        Start-up time of a step, alpha. [s]
-    bytes_per_s_per_dir : numeric
-        Rate of the narrowest link of the ring, b. [B/s]
-
-    Returns
-    -------
-    time_s : numeric
-        Completion time, t. [s]
-
-    Notes
-    -----
-    Limits: m -> 0 gives p(n-1)alpha; alpha = 0 meets the node cut of one link.
-
-    References
-    ----------
-    .. [1] R. Thakur, R. Rabenseifner, W. Gropp, Optimization of collective communication operations in MPICH, 2005.
-
-    Examples
-    --------
-    >>> round(float(ring_s("all_reduce", 2**26, 144, 1e-6, 512e9)) * 1e6, 7)
-    546.3235556
-    """
-    m, n, alpha, b = _checked(message_bytes, n_ranks, alpha_s, bytes_per_s_per_dir)
-    return chosen("collective", collective, PASSES) * (n - 1) * (alpha + m / n / b)
-
-
-def bidirectional_ring_s(
-    collective: str, message_bytes: Numeric, n_ranks: Numeric, alpha_s: Numeric, bytes_per_s_per_dir: Numeric
-) -> NDArray:
-    r"""Time on a ring with half the buffer going each way round.
-
-    .. math:: t = p\left[(n-1)\alpha + \frac{n-1}{n}\,\frac{m}{2b}\right]
-
-    Parameters
-    ----------
-    collective : {"all_reduce", "all_gather", "reduce_scatter"}
-        Kind of collective: p = 2 passes for an all-reduce, else 1.
-    message_bytes : numeric
-        Full buffer on a rank, m. [B]
-    n_ranks : numeric
-        Ranks, n. [-]
-    alpha_s : numeric
-        Start-up time of a step, alpha. [s]
-    bytes_per_s_per_dir : numeric
-        Rate of the narrowest link of the ring in one direction, b. [B/s]
-
-    Returns
-    -------
-    time_s : numeric
-        Completion time, t. [s]
-
-    Notes
-    -----
-    Assumes: full-duplex links and two links a rank; two ranks have one each way round.
-
-    References
-    ----------
-    .. [1] E. Chan et al., Collective communication: theory, practice, and experience, CCPE 19, 2007, sec. 5.
-
-    Examples
-    --------
-    >>> round(float(bidirectional_ring_s("all_gather", 4e6, 4, 1e-6, 1e12)) * 1e6, 9)
-    4.5
-    """
-    m, n, alpha, b = _checked(message_bytes, n_ranks, alpha_s, bytes_per_s_per_dir)
-    return ring_s(collective, m / 2, n, alpha, b)
-
-
-def kangaring_s(
-    collective: str, message_bytes: Numeric, n_ranks: Numeric, alpha_s: Numeric, bytes_per_s_per_dir: Numeric
-) -> NDArray:
-    r"""Time on Neuron's KangaRing: a ring of pairs that share a chip.
-
-    .. math:: t = p\left[\lceil n/2 \rceil\,\alpha + \frac{n-1}{n}\,\frac{m}{b}\right]
-
-    Parameters
-    ----------
-    collective : {"all_reduce", "all_gather", "reduce_scatter"}
-        Kind of collective: p = 2 passes for an all-reduce, else 1.
-    message_bytes : numeric
-        Full buffer on a rank, m. [B]
-    n_ranks : numeric
-        Ranks, n. [-]
-    alpha_s : numeric
-        Start-up time of a step, alpha. [s]
-    bytes_per_s_per_dir : numeric
-        Rate of the ring that a rank sees, b. [B/s]
-
-    Returns
-    -------
-    time_s : numeric
-        Completion time, t. [s]
-
-    Notes
-    -----
-    Assumes: n/2 - 1 steps among the pairs and one within them; the source prints the order O(N/2) and full wire
-    bandwidth, not the equation. The saved HBM accesses are not counted here.
-
-    References
-    ----------
-    .. [1] AWS Neuron SDK, neuron-runtime/explore/intranode-collective-comm.rst, table of algorithms.
-
-    Examples
-    --------
-    >>> round(float(kangaring_s("all_gather", 0, 64, 1e-6, 1e12)) * 1e6, 9)
-    32.0
-    """
-    m, n, alpha, b = _checked(message_bytes, n_ranks, alpha_s, bytes_per_s_per_dir)
-    steps = np.ceil(n / 2) * np.sign(n - 1)
-    return chosen("collective", collective, PASSES) * (steps * alpha + (n - 1) / n * m / b)
-
-
-def halving_doubling_s(
-    collective: str, message_bytes: Numeric, n_ranks: Numeric, alpha_s: Numeric, bytes_per_s_per_dir: Numeric
-) -> NDArray:
-    r"""Time of recursive halving (reduce-scatter), doubling (all-gather), or both (all-reduce), on a switch.
-
-    .. math:: t = p\left[\log_2 n\;\alpha + \frac{n-1}{n}\,\frac{m}{b}\right]
-
-    Parameters
-    ----------
-    collective : {"all_reduce", "all_gather", "reduce_scatter"}
-        Kind of collective: p = 2 passes for an all-reduce, else 1.
-    message_bytes : numeric
-        Full buffer on a rank, m. [B]
-    n_ranks : numeric
-        Ranks, n; NaN results where it is no power of two. [-]
-    alpha_s : numeric
-        Start-up time of a step, alpha. [s]
-    bytes_per_s_per_dir : numeric
-        Rate of a rank to its partner, b. [B/s]
-
-    Returns
-    -------
-    time_s : numeric
-        Completion time, t. [s]
-
-    Notes
-    -----
-    Assumes: partners at every distance see the full rate; on a torus use `tiers.torus_halving_doubling_s`.
-
-    References
-    ----------
-    .. [1] R. Rabenseifner, Optimization of collective reduction operations, ICCS 2004.
-    .. [2] R. Thakur, R. Rabenseifner, W. Gropp, Optimization of collective communication operations in MPICH, 2005.
-
-    Examples
-    --------
-    >>> round(float(halving_doubling_s("all_gather", 16384, 64, 1e-6, 512e9)) * 1e6, 9)
-    6.0315
-    """
-    m, n, alpha, b = _checked(message_bytes, n_ranks, alpha_s, bytes_per_s_per_dir)
-    return chosen("collective", collective, PASSES) * (_log2_whole(n) * alpha + (n - 1) / n * m / b)
 
 
 def recursive_doubling_all_reduce_s(
@@ -368,41 +193,6 @@ def one_shot_s(
     whole = dict.fromkeys(("all_reduce", "broadcast"), np.ones_like(n))
     parts = dict.fromkeys(("all_gather", "reduce_scatter", "all_to_all"), n)
     return np.sign(n - 1) * alpha + (n - 1) * m / chosen("collective", collective, whole | parts) / b
-
-
-def two_shot_all_reduce_s(
-    message_bytes: Numeric, n_ranks: Numeric, alpha_s: Numeric, bytes_per_s_per_dir: Numeric
-) -> NDArray:
-    r"""Time of an all-reduce on a switch as a one-step reduce-scatter and a one-step all-gather.
-
-    .. math:: t = 2\left[\alpha + \frac{n-1}{n}\,\frac{m}{b}\right]
-
-    Parameters
-    ----------
-    message_bytes : numeric
-        Buffer on a rank, m. [B]
-    n_ranks : numeric
-        Ranks, n. [-]
-    alpha_s : numeric
-        Start-up time of a step, alpha. [s]
-    bytes_per_s_per_dir : numeric
-        Rate of a rank into the switch, b. [B/s]
-
-    Returns
-    -------
-    time_s : numeric
-        Completion time, t. [s]
-
-    References
-    ----------
-    .. [1] AWS Neuron SDK, neuron-runtime/explore/intranode-collective-comm.rst (Mesh).
-
-    Examples
-    --------
-    >>> round(float(two_shot_all_reduce_s(16384, 64, 1e-6, 512e9)) * 1e6, 9)
-    2.063
-    """
-    return 2 * one_shot_s("reduce_scatter", message_bytes, n_ranks, alpha_s, bytes_per_s_per_dir)
 
 
 def pairwise_all_to_all_s(

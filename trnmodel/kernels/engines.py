@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trnmodel.arguments import choice, instance, numbers, refuse, share
+from trnmodel.arguments import choice, chosen, instance, numbers, refuse, share
 from trnmodel.catalog import load
-from trnmodel.catalog.specs import NAN, Chip, Core, Engine, Spec
+from trnmodel.catalog.specs import NAN, Chip, Core, Engine, Spec, published, shapes
 from trnmodel.formulas import memory, neuroncore
 from trnmodel.result import Result, blank, reason_mask, words
 
@@ -38,6 +38,43 @@ class KernelStack(Spec):
     overlap_scalar: float = NAN
     overlap_gpsimd: float = NAN
     sbuf_block_share: float = NAN
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Operator(Spec):
+    """What an operator asks of the engines: passes over its elements by engine, and of HBM: reads and writes of them.
+
+    A mapping's key tells passes apart: the stored dtype that is dequantised, scores and outputs of attention.
+    """
+
+    vector_passes: Mapping[str, float] = field(default_factory=dict)
+    scalar_passes: Mapping[str, float] = field(default_factory=dict)
+    gpsimd_passes: Mapping[str, float] = field(default_factory=dict)
+    exponential_passes: Mapping[str, float] = field(default_factory=dict)
+    hbm_reads: float = 0.0
+    hbm_writes: float = 0.0
+
+
+@cache
+def _operators() -> dict[str, Operator]:
+    listed = sorted(entity for entity in load.entities() if entity.startswith("op-"))
+    return {op.removeprefix("op-"): Operator(**load.assemble(Operator, op)) for op in listed}
+
+
+def operator(op: str) -> Operator:
+    """An operator of `data/` by its name there.
+
+    Examples
+    --------
+    >>> dict(operator("rmsnorm").vector_passes), operator("quantise").hbm_writes
+    ({'': 3.0}, 0.5)
+    """
+    return chosen("op", op, _operators())
+
+
+def operators() -> tuple[str, ...]:
+    """Operators that read their operand from HBM: those that `tm.kernel.elementwise` times."""
+    return tuple(name for name, op in _operators().items() if op.hbm_reads)
 
 
 @cache
@@ -178,7 +215,8 @@ class Device:
     def shapes(self) -> dict[str, Numeric]:
         """What else of a call may be an array."""
         overlaps = {f"overlap_{pair}": getattr(self.stack, f"overlap_{pair}") for pair in PAIRS}
-        return {"collective_bytes_per_s": self.collective_bytes_per_s, **overlaps}
+        specs = shapes(chip=self.chip, core=self.core, stack=self.stack)
+        return {"collective_bytes_per_s": self.collective_bytes_per_s, **overlaps, **specs}
 
     @property
     def hbm_bytes_per_s(self) -> NDArray:
@@ -207,7 +245,8 @@ class Device:
     def tensor_s(self, cycles: Numeric) -> NDArray:
         """TensorE time of these cycles with its ramp, at the sustained rate where all cores work."""
         engine = self.core.tensor
-        start, ramp = (1.0, 0.0) if np.isnan(engine.throttle_share) else (engine.throttle_share, engine.throttle_ramp_s)
+        slow = np.isfinite(engine.throttle_share)
+        start, ramp = np.where(slow, engine.throttle_share, 1.0), np.where(slow, engine.throttle_ramp_s, 0.0)
         return neuroncore.ramped_s(np.asarray(cycles) / engine.clock_hz / self.sustained, start, ramp)
 
     def lanes_s(
@@ -218,7 +257,7 @@ class Device:
         width = elements_per_cycle(unit, dtype) if per_cycle is None else per_cycle
         cycles = neuroncore.lane_cycles(
             share, columns, width, self.core.sbuf_partitions, passes, self.core.tensor.max_moving_cols,
-            0.0 if np.isnan(unit.min_initiation_cycle) else unit.min_initiation_cycle, unit.access_overhead_cycle,
+            published(unit.min_initiation_cycle, 0.0), unit.access_overhead_cycle,
         )  # fmt: skip
         return np.where(np.equal(passes, 0), 0.0, cycles / unit.clock_hz)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,14 +23,27 @@ from trnmodel.kernels.engines import (
     KernelStack,
     KernelTime,
     Numeric,
+    Operator,
     device,
     elements_per_cycle,
     finish,
+    operator,
     stack,
 )
+from trnmodel.kernels.engines import operators as listed_operators
 from trnmodel.kernels.tiles import TRANSPOSE, matmul, smallest_contraction, turned
 
-__all__ = ["attention", "dma", "elementwise", "host", "matmul", "operators", "smallest_contraction", "stack"]
+__all__ = [
+    "attention",
+    "dma",
+    "elementwise",
+    "host",
+    "matmul",
+    "operator",
+    "operators",
+    "smallest_contraction",
+    "stack",
+]
 
 EXPONENTIAL = ("vector", "scalar", "fast-scalar")
 
@@ -74,10 +86,6 @@ def _exponential(where: Device, exponential: str | None) -> tuple[str, float]:
     if own == "scalar":
         refuse("exponential", exponential, f"{where.core.id} has no fast exponential; use 'scalar'")
     return engine.removeprefix("fast-"), plain * ratio
-
-
-def _passes(op: str, engine: str, over: str = "") -> float:
-    return load.value(f"op-{op}", f"{engine}_passes", over)
 
 
 def attention(
@@ -213,14 +221,19 @@ def _attention_lanes(
     where: Device, rows: NDArray, keys: NDArray, head_size: NDArray, dtype: str, exponential: str | None
 ) -> dict[str, NDArray]:
     """Busy times of VectorE and ScalarE: row maximum, exponential, copies, rescaled accumulator."""
+    own = operator("attention")
     updates = np.multiply(head_size, np.ceil(np.divide(keys, where.core.tensor.max_moving_cols)))
     busy = {
-        "vector": where.lanes_s("vector", rows, keys, _passes("attention", "vector", "scores"), "fp32")
-        + where.lanes_s("vector", rows, updates, _passes("attention", "vector", "outputs"), "fp32"),
-        "scalar": where.lanes_s("scalar", rows, keys, _passes("attention", "scalar", "scores"), dtype),
+        "vector": where.lanes_s("vector", rows, keys, own.vector_passes["scores"], "fp32")
+        + where.lanes_s("vector", rows, updates, own.vector_passes["outputs"], "fp32"),
+        "scalar": where.lanes_s("scalar", rows, keys, own.scalar_passes["scores"], dtype),
     }
     engine, per_cycle = _exponential(where, exponential)
     return busy | {engine: busy[engine] + where.lanes_s(engine, rows, keys, 1, dtype, per_cycle)}
+
+
+def _passes(op: Operator, engine: str) -> Numeric:
+    return getattr(op, f"{engine}_passes").get("", 0.0)
 
 
 def operators() -> list[str]:
@@ -231,18 +244,12 @@ def operators() -> list[str]:
     >>> "softmax" in operators()
     True
     """
-    return [*_operators()]
-
-
-@cache
-def _operators() -> tuple[str, ...]:
-    listed = (f.entity.removeprefix("op-") for f in load.facts_rows().values() if f.quantity == "hbm_reads")
-    return tuple(sorted(listed))
+    return [*listed_operators()]
 
 
 def elementwise(
     chip: str | Chip,
-    op: str,
+    op: str | Operator,
     rows: Numeric,
     columns: Numeric,
     dtype: str = "bf16",
@@ -260,8 +267,8 @@ def elementwise(
     ----------
     chip : str or Chip
         Chip with NeuronCores. [-]
-    op : str
-        An operator of `operators()`; its passes by engine are rows of `data/`. [-]
+    op : str or Operator
+        An operator of `operators()`, whose passes by engine are rows of `data/`, or one of your own. [-]
     rows : numeric
         Rows, one a partition. [-]
     columns : numeric
@@ -294,19 +301,19 @@ def elementwise(
     """
     rows, columns = numbers("rows", rows, 1), numbers("columns", columns, 1)
     hbm = share("hbm", hbm)
-    choice("op", op, _operators())
+    own = op if isinstance(op, Operator) else operator(choice("op", op, listed_operators()))
     element_bytes = chosen("dtype", dtype, load.dtypes())
     where = device(chip, stack, lnc, "one", collective_bytes_per_s, overlap)
     together(rows=rows, columns=columns, hbm=hbm, **where.shapes)
     widths = {"vector": dtype, "scalar": "other", "gpsimd": dtype}  # ScalarE's wide mode copies and scales only
-    busy = {e: where.lanes_s(e, rows, columns, _passes(op, e), width) for e, width in widths.items()}
+    busy = {e: where.lanes_s(e, rows, columns, _passes(own, e), width) for e, width in widths.items()}
     _exponential(where, exponential)  # refuses what the chip has not, also where the operator needs none
-    if exponentials := _passes(op, "exponential"):
+    if np.any(exponentials := _passes(own, "exponential")):
         engine, per_cycle = _exponential(where, exponential)
         busy[engine] = busy[engine] + where.lanes_s(engine, rows, columns, exponentials, dtype, per_cycle)
     row_bytes = np.multiply(columns, element_bytes)
     operand = rows * row_bytes * hbm
-    read, written = operand * load.value(f"op-{op}", "hbm_reads"), operand * load.value(f"op-{op}", "hbm_writes")
+    read, written = operand * own.hbm_reads, operand * own.hbm_writes
     busy |= {
         "load": where.dma_s(read, row_bytes, where.stack.load_share),
         "store": where.dma_s(written, row_bytes, where.stack.store_share),
@@ -315,7 +322,16 @@ def elementwise(
     floor = where.floor_s(read + written)
     moved = {"flop": 0.0 * operand, "hbm_read_bytes": read, "hbm_write_bytes": written}
     return finish(
-        ElementwiseTime, where, op, dtype, busy, roofline_s=floor, tile_s=floor, **moved, rows=rows, columns=columns
+        ElementwiseTime,
+        where,
+        own.id.removeprefix("op-"),
+        dtype,
+        busy,
+        roofline_s=floor,
+        tile_s=floor,
+        **moved,
+        rows=rows,
+        columns=columns,
     )
 
 

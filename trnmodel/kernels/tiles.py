@@ -12,7 +12,7 @@ from trnmodel.arguments import choice, chosen, numbers, refuse, together
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import Chip
 from trnmodel.formulas import memory, neuroncore
-from trnmodel.kernels.engines import Array, Device, KernelStack, KernelTime, Numeric, device, finish
+from trnmodel.kernels.engines import Array, Device, KernelStack, KernelTime, Numeric, device, finish, operator
 
 TRANSPOSE = ("none", "tensor", "background", "dma")
 GATHER = ("none", "dereference", "rows", "permute")
@@ -123,7 +123,8 @@ def _dequantise_s(where: Device, k: Numeric, n: Numeric, weight_dtype: str, dtyp
     """VectorE time to turn stored weights into the compute dtype where TensorE does not take them as they are."""
     if weight_dtype in (dtype, *where.core.native_weight_dtypes.get(dtype, ())):
         return np.asarray(0.0)
-    return where.lanes_s("vector", k, n, load.value("op-dequantise", "vector_passes", weight_dtype), dtype)
+    passes = chosen("weight_dtype", weight_dtype, operator("dequantise").vector_passes)
+    return where.lanes_s("vector", k, n, passes, dtype)
 
 
 def _evict_s(where: Device, m: Numeric, n: Numeric) -> NDArray:

@@ -18,33 +18,24 @@ the files that they name, alone, in lists or in folders), package, data and lock
 again. A run claims the folder that it writes into (`report.folders`).
 """
 
-from trnmodel.report.book import build_book, build_page, require_place, write_reference_notebooks
-from trnmodel.report.chapter import (
-    InputError,
-    Parameter,
-    chapters,
-    check_parameters,
-    parameters,
-    printable,
-    read_parameters,
-)
-from trnmodel.report.execute import ChapterError, Outcome, run
-from trnmodel.report.folders import claimed
+from importlib import import_module
+from typing import Any
 
-__all__ = [
-    "ChapterError",
-    "InputError",
-    "Outcome",
-    "Parameter",
-    "build_book",
-    "build_page",
-    "chapters",
-    "check_parameters",
-    "claimed",
-    "parameters",
-    "printable",
-    "read_parameters",
-    "require_place",
-    "run",
-    "write_reference_notebooks",
-]
+_HOMES = {
+    "trnmodel.report.book": ("build_book", "build_page", "require_place", "write_reference_notebooks"),
+    "trnmodel.report.chapter": (
+        *("InputError", "Parameter", "chapters", "check_parameters", "parameters", "printable", "read_parameters"),
+    ),
+    "trnmodel.report.execute": ("ChapterError", "Outcome", "run"),
+    "trnmodel.report.folders": ("claimed",),
+}
+_NAMES = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = sorted(_NAMES)  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> Any:
+    """A name's module loads when it is first used: Jupyter and Sphinx take their time."""
+    if name not in _NAMES:
+        raise AttributeError(f"module 'trnmodel.report' has no attribute {name!r}")
+    return getattr(import_module(_NAMES[name]), name)

@@ -26,6 +26,7 @@ from trnmodel.steps.messages import Message, message_s, messages
 from trnmodel.steps.rank import Site, site
 
 Numeric = ArrayLike
+SETTINGS = 512  # that are kept, with their machines
 FIRST_BUCKET = 128
 LOGIT_BYTES = 4
 BUCKETS = ("exact", "power-of-two", "maximum")
@@ -66,7 +67,7 @@ def setting(
     return _kept(*given, mapping.key) if mapping.key else _resolved(*given, mapping)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=SETTINGS)
 def _kept(
     chosen: Transformer, at: Site, dtypes: Precision, stack: Same[Efficiencies], phase: Phase, key: tuple
 ) -> Setting:
@@ -163,7 +164,7 @@ def _routing_s(s: Setting, tokens: NDArray) -> NDArray:
     Tokens are routed one after another, which overlaps in part, until all experts run on all of them.
     """
     c = s.outline
-    if not c.experts or not s.e.expert_layer_s:
+    if not c.experts or not np.any(s.e.expert_layer_s):
         return np.zeros(())
     routed = np.minimum(tokens, c.experts / c.top_k)
     return c.expert_layers * s.e.expert_layer_s * np.log2(s.mapping.tp * s.mapping.ep) * np.sqrt(routed)
@@ -218,7 +219,7 @@ def _expert_blocks(s: Setting, cut: Cut, tokens: NDArray) -> tuple[NDArray, NDAr
 
 def _spill_s(s: Setting, prompts: NDArray, tokens: NDArray) -> NDArray:
     """What a stack pays that moves a batch beyond SBUF once in each layer for each further prompt."""
-    if s.at.chip.core is None or np.isinf(s.e.prefill_spill_bytes_per_s):
+    if s.at.chip.core is None or np.all(np.isinf(s.e.prefill_spill_bytes_per_s)):
         return np.zeros(())
     held = tokens * s.outline.hidden * s.wide_bytes
     beyond = np.maximum(held - s.at.chip.core.sbuf_bytes * s.at.lnc, 0)
@@ -296,7 +297,7 @@ def _attention_load(h: Held, s: Setting, ask: Ask, r: Rates) -> Load:
     seen = ask.seen(a)
     flop, moved = h.term.pair_flop * h.work * seen.pairs, h.term.cached_bytes * h.cached * seen.cached_tokens
     attend_s = flop / r.pair_flop_per_s
-    if s.phase == "decode" and s.e.softmax_cycle_per_element:
+    if s.phase == "decode" and np.any(s.e.softmax_cycle_per_element):
         passes = np.ceil(ask.rows * a.heads * h.work / s.at.rows_side_by_side)
         cycles = h.term.layers * seen.keys * passes * s.e.softmax_cycle_per_element
         attend_s = np.maximum(attend_s, cycles / s.at.vector_clock_hz)

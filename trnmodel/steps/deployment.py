@@ -6,10 +6,11 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from trnmodel.catalog.stacks import IDEAL, Efficiencies, efficiencies
 from trnmodel.catalog.systems import system as read_system
-from trnmodel.steps.inference import Step, decode_step, prefill
+from trnmodel.steps.inference import MemoryFit, Step, decode_step, memory_fit, prefill
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
 
@@ -31,7 +32,7 @@ class Deployment:
 
     @property
     def ask(self) -> dict[str, Any]:
-        """Arguments that every call of `workloads` takes."""
+        """Arguments that every call takes."""
         names = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "stack"}
         return names | {"efficiencies": self.e}
 
@@ -47,6 +48,11 @@ class Deployment:
     def prefill(self, **question: Any) -> Step:
         """A prefill."""
         return prefill(**self.ask, **question)
+
+    def fit(self, batch: ArrayLike, context: ArrayLike, prompt: ArrayLike | None = None, **degrees: Any) -> MemoryFit:
+        """Memory of a rank, with other degrees where given."""
+        mapping = replace(self.mapping, **degrees)
+        return memory_fit(**self.ask | {"mapping": mapping}, batch=batch, context=context, prompt_tokens=prompt)
 
     @property
     def chips(self) -> float:

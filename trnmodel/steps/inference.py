@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trnmodel.arguments import choice, flag, numbers, refuse, share, together
-from trnmodel.catalog.specs import Chip, Precision
+from trnmodel.catalog.specs import Chip, Precision, shapes
 from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.systems import System
 from trnmodel.models.transformer import Transformer
@@ -123,15 +123,22 @@ def _kinds(s: Setting, batch: NDArray, context: NDArray, prompt: NDArray) -> dic
     layers = np.ceil(c.layers / m.pp)
     width = s.wide_bytes
     activations = prompt / m.cp * c.widest * width / m.tp + 2 * prompt / m.cp * c.hidden * width
-    page = e.scratchpad_page_bytes
     return {
         "weight_bytes": weights * layers / c.layers,
         "cache_bytes": cached / m.pp,
-        "scratchpad_bytes": np.ceil(activations / page) * page if page else activations,
+        "scratchpad_bytes": _paged(activations, e.scratchpad_page_bytes),
         "collective_buffer_bytes": np.where(m.tp > 1, e.collective_buffer_bytes, 0.0),
         "ring_bytes": layers * e.ring_bytes_per_layer,
         "code_bytes": layers * e.code_bytes_per_layer,
     }
+
+
+def _paged(used: NDArray, page_bytes: Numeric) -> NDArray:
+    """Bytes in whole pages; as they are where there are no pages."""
+    if not np.any(page_bytes):
+        return used
+    page = np.where(np.equal(page_bytes, 0), 1.0, page_bytes)
+    return np.where(np.equal(page_bytes, 0), used, np.ceil(used / page) * page)
 
 
 def _impossible(s: Setting, figure: NDArray, *memory_bytes: NDArray) -> NDArray:
@@ -194,7 +201,8 @@ def _optional(name: str, value: Numeric | None) -> NDArray | None:
 def _fitting(s: Setting, **given: Numeric | None) -> None:
     """Refuse arrays that do not broadcast, those of the mapping among them."""
     degrees = {f"mapping.{name}": getattr(s.mapping, name) for name in DEGREES}
-    together(**degrees, **{name: value for name, value in given.items() if value is not None})
+    given_ = {name: value for name, value in given.items() if value is not None}
+    together(**degrees, **given_, **shapes(system=s.system, efficiencies=s.e))
 
 
 def decode_step(

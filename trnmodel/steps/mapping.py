@@ -118,10 +118,12 @@ class Held:
     cached: NDArray
 
 
-def _padding(cut: Cut, tp: NDArray, tile: float) -> NDArray:
+def _padding(cut: Cut, tp: NDArray, tile: Numeric) -> NDArray:
     """Columns that a matrix engine of `tile` columns works on over those that an expert's shard has."""
-    width = cut.inner / tp
-    return np.ceil(width / tile) * tile / width if cut.inner and tile else np.ones_like(tp)
+    if not cut.inner or not np.any(tile):
+        return np.ones_like(tp)
+    width, whole = cut.inner / tp, np.where(np.equal(tile, 0), 1.0, tile)
+    return np.where(np.equal(tile, 0), 1.0, np.ceil(width / whole) * whole / width)
 
 
 def _cached(cut: Cut, tp: NDArray, policy: str) -> NDArray:
@@ -131,7 +133,7 @@ def _cached(cut: Cut, tp: NDArray, policy: str) -> NDArray:
     return 1 / tp if policy == "even" else np.ones_like(tp)
 
 
-def hold(term: Term, mapping: Mapping, policy: str = "even", tile: float = 0.0) -> Held:
+def hold(term: Term, mapping: Mapping, policy: str = "even", tile: Numeric = 0.0) -> Held:
     """What a rank has of a term that is cut over `tp` and `ep` ranks, layers over `pp`.
 
     Work and traffic are those of a whole pass through all stages; stored is what the fullest stage holds. A part that
@@ -156,7 +158,7 @@ def hold(term: Term, mapping: Mapping, policy: str = "even", tile: float = 0.0) 
 
 
 def shard(
-    model: Transformer, mapping: Mapping, precision: Precision, phase: Phase, policy: str, tile: float = 0.0
+    model: Transformer, mapping: Mapping, precision: Precision, phase: Phase, policy: str, tile: Numeric = 0.0
 ) -> tuple[Held, ...]:
     """What the fullest rank has of a model, alike terms summed."""
     return tuple(hold(term, mapping, policy, tile) for term in model.summed_terms(precision, phase))

@@ -68,7 +68,7 @@ def messages(
     if np.any(mapping.tp > 1):
         count = np.asarray(float(outline.all_reduces))
         found.append(Message("row-parallel outputs", "all_reduce", "tp", buffer, count))
-        if e.logit_gathers:
+        if np.any(e.logit_gathers):
             gathered = logits * outline.vocabulary * wide_bytes
             found.append(Message("logits", "all_gather", "tp", gathered, np.asarray(e.logit_gathers)))
     if np.any(mapping.pp > 1):

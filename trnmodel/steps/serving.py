@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from trnmodel.arguments import TINY, choice, flag, instance, numbers, refuse, share, together
 from trnmodel.catalog.load import precision as read_precision
-from trnmodel.catalog.specs import Chip, Precision
+from trnmodel.catalog.specs import Chip, Precision, published
 from trnmodel.catalog.stacks import Efficiencies, find
 from trnmodel.catalog.systems import System
 from trnmodel.fabric.groups import chip_links
@@ -382,7 +382,7 @@ def _replica(at: Site, mapping: Mapping) -> tuple[NDArray, NDArray]:
     """Chips of one replica, and the scale-out bandwidth of them all."""
     chips = np.ceil(mapping.replica_ranks / at.ranks_per_chip)
     beyond = at.where.scaleout_bytes_per_s_per_dir
-    return chips, chips * (beyond if beyond > 0 else chip_links(at.where))
+    return chips, chips * published(beyond, chip_links(at.where))
 
 
 def frontier(

@@ -1,0 +1,53 @@
+"""Chips side by side: printed numbers and arithmetic done by hand."""
+
+import numpy as np
+import pytest
+
+from trnmodel.chapters import chip_roofline, common
+from trnmodel.evidence import chips_printed
+from trnmodel.units import TB, TFLOP
+
+
+def test_ridge_of_trainium2_by_hand():
+    """667 TFLOP/s over 2.9 TB/s."""
+    table = common.peaks(["trainium2"], ["bf16"])
+    assert table.ridge_flop_per_byte.tolist() == [pytest.approx(667 / 2.9)]
+    assert (table.ridge_flop_per_byte_low <= table.ridge_flop_per_byte).all()
+
+
+def test_roofline_is_the_lesser_of_two_lines():
+    table = chip_roofline.rooflines(["trainium2"], ["bf16"], [1.0, 230.0, 1e6])
+    assert table.attainable_flop_per_s.tolist() == pytest.approx([2.9 * TB, 667 * TFLOP, 667 * TFLOP])
+
+
+def test_arrays_meet_the_printed_peak():
+    """128 x 128 multiply-accumulates at 2.4 GHz are 78.6 TFLOP/s; eight cores of Trainium3."""
+    table = chip_roofline.arrays(["trainium3"])
+    assert table.computed_flop_per_s.tolist() == pytest.approx([2 * 128 * 128 * 2.4e9])
+    assert table.difference.abs().max() < 0.01
+
+
+def test_ceilings_grow_until_the_array_bounds():
+    table = chip_roofline.matmul_ceilings("trainium2", "bf16", np.geomspace(256, 32768, 8))
+    wide = table.pivot(index="side", columns="level", values="ceiling_flop_per_s")
+    assert (wide[["HBM", "DMA", "link"]].diff().dropna() > 0).all(axis=None)
+    assert wide.iloc[-1].idxmin() == "compute"
+    assert wide.iloc[0].idxmin() != "compute"
+
+
+def test_printed_totals_agree_or_are_gib_for_gb():
+    table = chips_printed.printed_totals()
+    assert (table.difference.abs() < 0.01).mean() > 0.7
+    assert table.difference.abs().max() < 0.11
+
+
+def test_logical_cores_share_a_chip():
+    table = common.logical_cores(["trainium2", "trainium3"])
+    whole = table[table.lnc == 1].set_index("chip").hbm_bytes
+    assert (table.hbm_bytes == table.lnc * table.chip.map(whole)).all()
+
+
+def test_notation_of_a_range_and_of_a_count():
+    rows = common.notation(common.of_spec("trainium3", {"cores": "n", "hbm_bytes": "C"})).set_index("symbol")
+    assert rows.value.to_dict() == {"n": "8", "C": "144 GiB"}
+    assert (rows.source != "").all()

@@ -1,0 +1,165 @@
+"""Whether a model fits: parts add up, searches end where memory does, figures of others are met."""
+
+import numpy as np
+import pytest
+
+import trnmodel as tm
+from trnmodel.chapters import memory_fit
+from trnmodel.evidence import footprints as printed
+from trnmodel.planner import sizing
+from trnmodel.steps.assemble import FIRST_BUCKET
+from trnmodel.steps.deployment import Deployment
+from trnmodel.steps.mapping import Mapping
+from trnmodel.units import GIB
+
+LLAMA = Deployment(model="llama-3.1-70b", system="trn2.48xlarge", mapping=Mapping(tp=16, lnc=2))
+
+
+def test_kinds_add_up_to_the_total():
+    found, table = LLAMA.fit(16, 8192), memory_fit.by_kind(LLAMA, 16, 8192)
+    sums = table.groupby("rank").stored_bytes.sum()
+    assert sums[memory_fit.ORDINARY] == pytest.approx(float(found.total_bytes))
+    assert sums[memory_fit.FIRST] == pytest.approx(float(found.first_rank_total_bytes))
+
+
+def test_the_measured_footprint_by_hand():
+    """Llama-3.1-8B, TP 8, in MiB: 15,317 / 8 + 2,048 + 1,024 + 126 + 220 + 228 = 5,561."""
+    anchor = Deployment(model="llama-3.1-8b", system="inf2.48xlarge", mapping=Mapping(tp=8))
+    total = memory_fit.by_kind(anchor, 32, 4096).query("rank == 'ordinary rank'").stored_bytes.sum()
+    assert total / 2**20 == pytest.approx(15317 / 8 + 2048 + 1024 + 126 + 220 + 228, abs=1)
+
+
+def test_lnc_keeps_the_chips():
+    """Trainium3 has 144 GiB and 8 cores: 18, 36 and 144 GiB a rank."""
+    d = Deployment(model="llama-3.1-70b", system="trn3-nl32x2-pcie160", mapping=Mapping(tp=16, lnc=2))
+    table = memory_fit.by_lnc(d, 16, 8192).drop_duplicates("lnc").set_index("lnc")
+    assert table.tp.to_dict() == {1: 32, 2: 16, 8: 4}
+    assert (table.capacity_bytes / GIB).to_dict() == {1: 18, 2: 36, 8: 144}
+
+
+@pytest.mark.parametrize("name", ["llama-3.1-70b", "deepseek-v3", "nemotron-h-56b"])
+def test_largest_batch_is_the_last_that_fits(name):
+    d = Deployment(model=name, system="trn2-ultraserver", mapping=Mapping(tp=64), precision="fp8")
+    table = sizing.largest_batch(d, [2048, 8192], [64])
+    for row in table.itertuples():
+        assert d.fit(row.batch, row.context).valid
+        assert not d.fit(row.batch + 1, row.context).valid
+
+
+def test_largest_batch_is_none_where_nothing_fits():
+    assert (sizing.largest_batch(LLAMA, [8192], [2]).batch == 0).all()
+
+
+def test_longest_context_is_the_last_that_fits():
+    table = sizing.longest_context(LLAMA, [4, 16], [16])
+    for row in table.itertuples():
+        assert LLAMA.fit(row.batch, row.context).valid
+        assert not LLAMA.fit(row.batch, row.context + 2 * FIRST_BUCKET).valid
+    assert sizing.longest_context(LLAMA, [1], [64]).context.tolist() == [131072]
+    assert (sizing.longest_context(LLAMA, [16], [16], 1024).context >= table.context.iloc[1]).all()
+
+
+def test_fewest_chips_are_at_least_the_bytes():
+    """DeepSeek-V3 in BF16 is 1,342 GB: 9 chips of 154.6 GB, 14 of 103.1, and more than the 16 x 34.4 of Trn1."""
+    systems = ["trn1.32xlarge", "trn2-ultraserver", "trn3-nl72x2-pcie160"]
+    table = sizing.smallest(["deepseek-v3"], systems, ["bf16"], 1, 2048).set_index("system")
+    assert table.floor_chips.to_dict() == dict(zip(systems, (40, 14, 9), strict=True))
+    assert np.isnan(table.chips["trn1.32xlarge"])
+    both = table.dropna()
+    assert (both.chips >= both.floor_chips).all()
+    assert (both.fill <= 1).all()
+
+
+def test_heads_are_copied_beyond_their_number():
+    """8 key heads: TP 8 divides them, TP 64 stores each eight times; a latent is on all ranks."""
+    cache = memory_fit.copies(LLAMA, [8, 64], 4, 4096).query("part == 'cache'")
+    assert cache.ratio.tolist() == [pytest.approx(1), pytest.approx(8)]
+    latent = Deployment(model="deepseek-v3", system="trn2-ultraserver", mapping=Mapping(tp=1))
+    assert memory_fit.copies(latent, [16], 4, 4096).query("part == 'cache'").ratio.tolist() == [pytest.approx(16)]
+
+
+def test_buckets_are_powers_of_two_and_pad_less_than_half():
+    table = memory_fit.buckets(LLAMA, 16, 6000)
+    assert table.bucket.tolist() == [128, 256, 512, 1024, 2048, 4096, 6000]
+    assert (table.worst_padding[1:] < 0.5).all()
+    assert table.scratchpad_bytes.is_monotonic_increasing
+
+
+def test_pages_hold_the_activations():
+    table = memory_fit.scratchpads(LLAMA, [128, 100000], [16]).pivot(
+        index="prompt_tokens", columns="held", values="scratchpad_bytes"
+    )
+    assert (table["whole pages"] >= table["activations"]).all()
+    assert (table["whole pages"] % GIB == 0).all()
+
+
+def test_more_chips_hold_more_across_systems():
+    table = sizing.across(LLAMA, ["trn2.48xlarge", "trn3-nl32x2-pcie160"], ["bf16", "fp8"], [8192])
+    batch = table.set_index(["system", "precision"]).batch
+    assert batch["trn3-nl32x2-pcie160", "bf16"] > batch["trn2.48xlarge", "bf16"]
+    assert batch["trn2.48xlarge", "fp8"] > batch["trn2.48xlarge", "bf16"]
+
+
+def test_footprint_rows_are_all_there_and_within_two_percent_where_independent():
+    table = printed.footprint()
+    assert len(table) == 16
+    counted = table[table.use == printed.COUNTS]
+    assert len(counted) == 7
+    assert counted.error.abs().max() < 0.02
+    shapes = counted[counted.basis == printed.SHAPES].set_index("part")
+    assert set(shapes.index) == {"weights", "KV cache"}
+    assert (table.use != "").all()
+
+
+def test_what_ran_fits_on_an_ordinary_rank():
+    """Two rows cannot be what they say: OPT-30B's cache of 256 x 2,048 tokens is 721 GB, the eight ranks have 137."""
+    table = printed.what_ran()
+    assert len(table) > 200
+    too_large = table[table.verdict == printed.TOO_LARGE]
+    assert set(zip(too_large.model, too_large.batch, too_large.context, strict=True)) == {
+        ("opt-13b", 256, 2048),
+        ("opt-30b", 256, 2048),
+    }
+    assert (table.verdict == printed.FITS).mean() > 0.95
+
+
+def test_capacities_that_others_solved():
+    table = printed.capacities()
+    assert len(table) == 18
+    sound = table[(table.prefill == "in chunks") | (table.note == "")]
+    assert sound.error_with_scores.abs().max() < 0.025
+
+
+def test_cache_budget_has_the_printed_share():
+    table = printed.cache_budgets(LLAMA, 8192).set_index("policy")
+    assert table.of["vLLM Neuron's default"] == pytest.approx(0.30)
+    assert table.sequences["all that is left"] == sizing.largest_batch(LLAMA, [8192], [16]).batch.iloc[0]
+
+
+def test_prefill_stores_the_cached_prefix_too():
+    """Llama 3.1 8B keeps 2 x 8 heads x 128 x 32 layers x 2 B = 131,072 B a token; 8 ranks hold an eighth each."""
+    ask = {"batch": 2, "input_tokens": 1024, "efficiencies": "ideal"}
+    plain, cached = (
+        tm.prefill("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=8), past=past, **ask).memory_bytes_per_rank
+        for past in (0, 3072)
+    )
+    assert float(cached - plain) == pytest.approx(2 * 3072 * 131_072 / 8, rel=1e-12)
+    # the same bytes as a cache of 4,096 tokens beside activations of 2 x 1,024
+    fit = tm.memory_fit(
+        "llama-3.1-8b",
+        "trn2.48xlarge",
+        tm.Mapping(tp=8),
+        batch=2,
+        context=4096,
+        prompt_tokens=2048,
+        efficiencies="ideal",
+    )
+    assert float(cached) == pytest.approx(float(fit.total_bytes), rel=1e-12)
+    assert float(fit.cache_bytes) == pytest.approx(2 * 4096 * 131_072 / 8, rel=1e-12)
+
+
+def test_a_prefix_that_does_not_fit_says_so():
+    """24 GB of HBM to a rank of Trainium2: 12 sequences of 131,072 cached tokens take 12 x 2.15 GB."""
+    step = tm.prefill("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=8), batch=12, input_tokens=128, past=[0, 131_072])
+    assert step.valid.tolist() == [True, False]
+    assert step.reason[1] == "does not fit in memory"

@@ -1,0 +1,55 @@
+"""Fabrics compared; line numbers are those of `trainium3-deep-dive`."""
+
+import numpy as np
+import pytest
+
+from trnmodel.fabric import compare, flow
+from trnmodel.fabric.graph import topology
+from trnmodel.units import GB, US
+
+TORUS, RACK = "trn3-nl32x2-torus", "trn3-nl32x2-pcie160"
+NL72 = ["trn3-nl72x2-pcie160", "trn3-nl72x2-pex90144", "trn3-nl72x2-pcie320", "trn3-nl72x2-ualink"]
+
+
+def test_world_capacity_of_torus_and_switch_by_hand():
+    """Torus: two Z links of 128 GB/s, mean distance 1, 64 chips: 4 GB/s a pair. Racks: 32 x 128 over 32 x 32 pairs.
+
+    In the rack, NL32x2: 31 others, 30 of them off the chip's tray; its 64 backplane lanes carry 512 GB/s for 30 pairs.
+    """
+    rates = compare.capacities([TORUS, RACK]).set_index(["system", "scope"]).all_to_all_bytes_per_s
+    assert rates[TORUS, "world"] == pytest.approx(63 * 4 * GB)
+    assert rates[RACK, "world"] == pytest.approx(63 * 4 * GB)
+    assert rates[RACK, "rack"] == pytest.approx(31 * 512 * GB / 30)
+
+
+def test_trays_leave_the_rates_alone():
+    rates = compare.capacities(NL72)
+    for _, scope in rates.groupby("scope"):
+        assert np.ptp(scope.all_to_all_bytes_per_s) < 1e-6 * scope.all_to_all_bytes_per_s.max()
+
+
+@pytest.mark.parametrize(
+    ("system", "worst_us"),
+    # chips cost 1.5 us (the middle of 1-2), switches 0.115 us. L335-339, L379: paths A, B, C.
+    # NL72x2, 160 lanes: board switch, chip, rack switch between the ends: 2 x 1.5 + 2 x 0.115. UALink: 1.5 + 0.115.
+    # NL32x2, 160 lanes: rack switch and chip: 3.115. 3D torus of 64: six links, 9 us.
+    [("trn3-nl72x2-pcie160", 3.23), ("trn3-nl72x2-ualink", 1.615), (RACK, 3.115), ("trn2.48xlarge", 6.0)],
+)
+def test_worst_latency_in_a_rack_by_hand(system, worst_us):
+    table = compare.latencies([system])
+    assert table[table.scope == "rack"].worst_s.iloc[0] == pytest.approx(worst_us * US)
+
+
+def test_latency_of_one_path_is_its_parts():
+    net = topology("trn3-nl72x2-pcie160")
+    matrix = flow.latency_matrix(net.graph, 100.0, 1.0)
+    start, same, other = (
+        net.chips.index(f"rack0/tray{tray}/{letter}") for tray, letter in ((0, "A"), (1, "A"), (1, "C"))
+    )
+    assert matrix[start, same] == 101  # one switch
+    assert matrix[start, other] == 202  # two switches and one chip
+    np.testing.assert_array_equal(matrix, matrix.T)
+
+
+def test_a_single_chip_is_left_out():
+    assert compare.latencies(["trn1.2xlarge", "trn2.48xlarge"]).system.unique().tolist() == ["trn2.48xlarge"]

@@ -1,0 +1,187 @@
+"""Chips side by side: rooflines, arrays, formats of weights, ceilings of a multiply, and what sources disagree on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from trnmodel.arguments import chosen, listed, numbers
+from trnmodel.catalog import load
+from trnmodel.catalog.specs import Chip, Engine, Precision
+from trnmodel.chapters import common
+from trnmodel.formulas import roofline
+from trnmodel.result import tidy
+
+_PEAKS = ("peak_flop_per_s", "sparse_peak_flop_per_s", "hbm_bytes", "hbm_bytes_per_s")
+
+
+def rooflines(chips: Iterable[str | Chip], dtypes: Iterable[str], intensity_flop_per_byte: ArrayLike) -> pd.DataFrame:
+    """Attainable rate over arithmetic intensity, for each chip and each compute dtype that it has a peak for.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        chip, dtype, intensity_flop_per_byte, attainable_flop_per_s, bound ("memory" or "compute").
+
+    Examples
+    --------
+    >>> rooflines(["trainium2"], ["bf16"], [1.0, 1000.0]).bound.tolist()
+    ['memory', 'compute']
+    """
+    intensity, rows = np.atleast_1d(numbers("intensity_flop_per_byte", intensity_flop_per_byte)), []
+    for chip, dtype in common.with_peak(chips, dtypes):
+        rate = roofline.attainable_flop_per_s(intensity, chip.peak(dtype), chip.hbm_bytes_per_s)
+        bound = np.where(rate < chip.peak(dtype), "memory", "compute")
+        columns = {"intensity_flop_per_byte": intensity, "attainable_flop_per_s": rate, "bound": bound}
+        rows.append({"chip": chip.name, "dtype": dtype, **columns})
+    return tidy(rows)
+
+
+def arrays(chips: Iterable[str | Chip]) -> pd.DataFrame:
+    """TensorE's BF16 rate from its array and clock, beside the printed peak of a core and its share of the chip.
+
+    Examples
+    --------
+    >>> arrays(["trainium2"]).array.tolist()
+    ['128 x 128']
+    """
+    rows = []
+    for chip in common.neuron_chips(chips):
+        tensor = chip.core.tensor
+        computed = 2 * tensor.array_rows * tensor.array_cols * tensor.clock_hz
+        printed = tensor.peak_flop_per_s["bf16"]
+        rows.append(
+            {
+                "chip": chip.name,
+                "array": f"{tensor.array_rows:.0f} x {tensor.array_cols:.0f}",
+                "clock_hz": tensor.clock_hz,
+                "computed_flop_per_s": computed,
+                "printed_flop_per_s": printed,
+                "difference": computed / printed - 1,
+                "chip_share_flop_per_s": chip.peak("bf16") / chip.cores,
+                "fastest_8_bit_over_bf16": max(tensor.peak_flop_per_s.values()) / printed,
+            }
+        )
+    return tidy(rows)
+
+
+def weight_formats(chip: str | Chip, precisions: Iterable[str | Precision]) -> pd.DataFrame:
+    """What a storage and compute format does to decode: bytes a weight, weights a second, batch at the ridge.
+
+    The batch at the ridge is where 2 FLOP per weight and sequence take as long as reading the weight once. A format
+    whose compute dtype has no printed peak on the chip is left out.
+
+    Examples
+    --------
+    >>> table = weight_formats("trainium3", ["mxfp8", "w4a8"]).set_index("precision")
+    >>> round(float(table.weights_per_s["w4a8"] / table.weights_per_s["mxfp8"]), 3)
+    1.941
+    """
+    chip, rows = load.chip(chip), []
+    for precision in map(load.precision, listed("precisions", precisions)):
+        if precision.compute not in chip.peak_flop_per_s:
+            continue
+        stored = precision.storage_bytes("weights")
+        ridge = roofline.ridge_point_flop_per_byte(chip.peak(precision.compute), chip.hbm_bytes_per_s)
+        rows.append(
+            {
+                "precision": precision.name,
+                "storage": precision.weights,
+                "compute": precision.compute,
+                "bytes_per_weight": stored,
+                "weights_per_s": chip.hbm_bytes_per_s / stored,
+                "speed_over_bf16": load.dtypes()["bf16"] / stored,
+                "batch_at_ridge": float(ridge) * stored / 2,
+            }
+        )
+    return tidy(rows)
+
+
+def matmul_ceilings(chip: str | Chip, dtype: str, side: ArrayLike) -> pd.DataFrame:
+    """Ceilings of a square matrix multiply spread over the cores of a chip, level by level.
+
+    Each core multiplies its share of the rows by the whole other operand. HBM and DMA carry the traffic of blocks of
+    which three fill SBUF; SBUF feeds TensorE full tiles; the link brings one operand from the neighbours. A chip
+    without NeuronCores shows its HBM at perfect reuse.
+
+    Parameters
+    ----------
+    chip : str or Chip
+        The chip.
+    dtype : str
+        Compute and storage dtype.
+    side : array_like
+        Rows, columns and depth of the multiply, N. [-]
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        side, level ("compute", "HBM", "SBUF", "DMA", "link"), ceiling_flop_per_s.
+
+    Examples
+    --------
+    >>> table = matmul_ceilings("trainium2", "bf16", [16384.0])
+    >>> table.sort_values("ceiling_flop_per_s", kind="stable").level.iloc[0]
+    'compute'
+    """
+    chip, n = load.chip(chip), np.atleast_1d(numbers("side", side, 1))
+    work, element = 2 * n**3, chosen("dtype", dtype, load.dtypes())
+    block = n
+    ceilings = {"compute": np.full_like(n, chip.peak(dtype))}
+    if chip.core:
+        block = np.minimum(n / np.sqrt(chip.cores), np.sqrt(chip.core.sbuf_bytes / (3 * element)))
+        ceilings["SBUF"] = np.full_like(n, chip.cores * _sbuf_ceiling(chip.core.tensor, dtype))
+    intensity = work / ((work / block + n**2) * element)
+    ceilings["HBM"] = intensity * chip.hbm_bytes_per_s
+    if chip.core:
+        ceilings["DMA"] = intensity * chip.cores * chip.core.dma_engines * chip.core.dma_engine_bytes_per_s
+    ceilings["link"] = work / (n**2 * element) * chip.scaleup_bytes_per_s_per_dir
+    return tidy({"side": n, "level": level, "ceiling_flop_per_s": rate} for level, rate in ceilings.items())
+
+
+def _sbuf_ceiling(tensor: Engine, dtype: str) -> float:
+    """Rate at which SBUF's read width feeds TensorE full tiles, moving and stationary once each. [FLOP/s]"""
+    widths = tensor.elements_per_cycle
+    width = next(widths[key] for key in (dtype, "bf16", "input") if key in widths)
+    moving, stationary = tensor.max_moving_cols, tensor.max_stationary_cols
+    return 2 * stationary * moving / (moving + stationary) * width * tensor.clock_hz
+
+
+def disagreements(entities: Iterable[str], quantities: Iterable[str]) -> pd.DataFrame:
+    """Facts about these entities on which sources disagree: what each prints, and what became of it.
+
+    Examples
+    --------
+    >>> rows = disagreements(["trainium1"], ["peak_flop_per_s"])
+    >>> "210" in rows[rows.status == "rejected"].value_printed.tolist()
+    True
+    """
+    facts = load.facts()
+    named = facts.entity.isin(listed("entities", entities, str))
+    disputed = facts[
+        named
+        & facts.quantity.isin(listed("quantities", quantities, str))
+        & (facts.reason != "no source contradicts it")
+    ]
+    columns = "entity quantity qualifier value_printed unit_printed source locator status reason".split()
+    return disputed[columns].sort_values(["entity", "quantity", "qualifier"], kind="stable", ignore_index=True)
+
+
+def rulings(entities: Iterable[str]) -> pd.DataFrame:
+    """Decisions about peaks and memory of these entities: what is used, what is set aside or left open, and why."""
+    wanted, facts = set(listed("entities", entities, str)), load.facts_rows()
+    rows = [
+        {
+            "about": ruling.about,
+            "used": f"{facts[ruling.use].value_printed} {facts[ruling.use].unit_printed}",
+            "set aside": ", ".join(dict.fromkeys(ruling.reject.values())),
+            "open": ", ".join(dict.fromkeys(ruling.open.values())),
+            "why": ruling.reason,
+        }
+        for ruling in load.decisions()
+        if ruling.use and ruling.entity in wanted and ruling.quantity in _PEAKS
+    ]
+    return pd.DataFrame(rows)

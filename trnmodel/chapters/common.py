@@ -1,0 +1,185 @@
+"""What several chapters show: names of things, sources, peaks, shares of a chip, what a fabric loses or might be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from trnmodel.arguments import listed, refuse
+from trnmodel.catalog import load, systems
+from trnmodel.catalog.specs import Chip, Spec
+from trnmodel.catalog.systems import System
+from trnmodel.fabric import what_if
+from trnmodel.fabric.compare import STACK, SWITCH
+from trnmodel.formulas import memory, roofline
+from trnmodel.units import format_quantity
+
+
+def notation(rows: Iterable[Sequence[str]], last: str = "source") -> pd.DataFrame:
+    """What a chapter calls things: symbol, code name, meaning, value and, where rows have five items, its `last`.
+
+    Examples
+    --------
+    >>> notation(of_spec("trainium2", {"hbm_bytes_per_s": "b"}))[["symbol", "value"]].to_dict("records")
+    [{'symbol': 'b', 'value': '2.9 TB/s'}]
+    """
+    table, columns = list(rows), ["symbol", "code name", "meaning", "value", last]
+    return pd.DataFrame(table, columns=columns[: len(table[0])])
+
+
+def of_spec(spec: str | Spec, symbols: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+    """Rows of `notation` from data: fields of a chip, a system or a core, or of a part of it.
+
+    Parameters
+    ----------
+    spec : str or Spec
+        Whose fields; a name is a chip's.
+    symbols : mapping
+        Field ("hbm_bytes", "peak_flop_per_s[bf16]", "tensor.clock_hz") to the symbol that the chapter uses.
+    """
+    spec = load.chip(spec) if isinstance(spec, str) else spec
+    for name, symbol in symbols.items():
+        part, _, field = name.rpartition(".")
+        owner, quantity = getattr(spec, part) if part else spec, load.quantities()[field.partition("[")[0]]
+        ends = [format_quantity(end, quantity.unit_si.removesuffix("1")) for end in dict.fromkeys(owner.range(field))]
+        used = [load.facts_rows()[fact_id] for fact_id in owner.sources.get(field, ())]
+        source = "; ".join(f"{fact.source}, {fact.locator}" for fact in used)
+        yield symbol, name, quantity.description, " to ".join(ends), source
+
+
+def of_fact(symbol: str, fact: load.Fact, value: str = "") -> tuple[str, ...]:
+    """A row of `notation` from a fact: its value as printed unless given, and its source with the confidence."""
+    printed = value or f"{fact.value_printed} {fact.unit_printed}".removesuffix(" 1")
+    meaning, source = load.quantities()[fact.quantity].description, f"{fact.source}, {fact.locator}"
+    return symbol, fact.quantity, meaning, printed, f"{source} ({fact.confidence})"
+
+
+def of_fabric(system: str | System) -> Iterator[tuple[str, ...]]:
+    """Rows of `notation` for what a fabric is made of: latencies, lanes and rate of a chip."""
+    spec = systems.system(system)
+    yield of_fact("alpha", load.fact_in_force(STACK, "hop_s")[0])
+    yield of_fact("t_switch", load.fact_in_force(SWITCH, "switch_s")[0])
+    fields = {"scaleup_lanes": "lanes", "scaleup_lanes_redundant": "spare", "scaleup_bytes_per_s_per_dir": "B"}
+    for label, ids in spec.sources.items():
+        field, _, medium = label.rstrip("]").partition("[")
+        if field in fields:
+            yield of_fact(f"{fields[field]} {medium}".strip(), load.facts_rows()[ids[0]])
+
+
+def bibliography(ids: Iterable[str]) -> pd.DataFrame:
+    """The sources with these ids: publisher, title, date and address.
+
+    Examples
+    --------
+    >>> bibliography(["trn1-arch", "trn1-arch"]).id.tolist()
+    ['trn1-arch']
+    """
+    known = load.sources()
+    columns = ["id", "publisher", "title", "published", "url"]
+    return pd.DataFrame([{c: getattr(known[i], c) for c in columns} for i in sorted(set(ids))], columns=columns)
+
+
+def with_peak(chips: Iterable[str | Chip], dtypes: Iterable[str], sparse: bool = False) -> list[tuple[Chip, str]]:
+    """Pairs of a chip and a compute dtype for which a peak is printed; raises ValueError where there is none."""
+    resolved = [load.chip(chip) for chip in listed("chips", chips)]
+    peaks = {chip.id: chip.sparse_peak_flop_per_s if sparse else chip.peak_flop_per_s for chip in resolved}
+    wanted = listed("dtypes", dtypes, str)
+    pairs = [(chip, dtype) for chip in resolved for dtype in wanted if dtype in peaks[chip.id]]
+    if not pairs:
+        refuse("dtypes", wanted, f"none of {list(peaks)} has a {'sparse' if sparse else 'dense'} peak for them")
+    return pairs
+
+
+def peaks(chips: Iterable[str | Chip], dtypes: Iterable[str], sparse: bool = False) -> pd.DataFrame:
+    """Peak, HBM bandwidth and ridge point of each chip and dtype, with the pair that open disagreements leave.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        chip, dtype, year, peak_flop_per_s, hbm_bytes_per_s, ridge_flop_per_byte with `_low` and `_high`, and
+        `estimate`, True where our own estimate enters.
+
+    Examples
+    --------
+    >>> float(peaks(["trainium2"], ["bf16"]).ridge_flop_per_byte.iloc[0])
+    230.0
+    """
+    rows = []
+    for chip, dtype in with_peak(chips, dtypes, sparse):
+        label = f"{'sparse_' if sparse else ''}peak_flop_per_s[{dtype}]"
+        peak, bandwidth = chip.peak(dtype, sparse), chip.hbm_bytes_per_s
+        (low, high), (slow, fast) = chip.range(label), chip.range("hbm_bytes_per_s")
+        ends = zip(("", "_low", "_high"), (peak, low, high), (bandwidth, fast, slow), strict=True)
+        ridges = {f"ridge_flop_per_byte{end}": float(roofline.ridge_point_flop_per_byte(p, b)) for end, p, b in ends}
+        row = {"chip": chip.name, "dtype": dtype, "year": chip.year, "peak_flop_per_s": peak}
+        row |= {"hbm_bytes_per_s": bandwidth, **ridges}
+        rows.append(row | {"estimate": bool({label, "hbm_bytes_per_s"} & chip.estimates)})
+    return pd.DataFrame(rows)
+
+
+def neuron_chips(chips: Iterable[str | Chip]) -> list[Chip]:
+    """Chips of NeuronCores; raises ValueError naming one that has none.
+
+    Examples
+    --------
+    >>> neuron_chips(["h100"])
+    Traceback (most recent call last):
+    ValueError: chips='h100': it has no NeuronCores
+    """
+    found = [load.chip(chip) for chip in listed("chips", chips)]
+    for chip in found:
+        if not chip.core:
+            refuse("chips", chip.id, "it has no NeuronCores")
+    return found
+
+
+def logical_cores(chips: Iterable[str | Chip]) -> pd.DataFrame:
+    """HBM capacity and bandwidth, and DMA rate, behind one logical NeuronCore at each LNC that a chip allows.
+
+    Examples
+    --------
+    >>> logical_cores(["trainium3"]).hbm_bytes.div(2**30).tolist()
+    [18.0, 36.0, 144.0]
+    """
+    rows = []
+    for chip in neuron_chips(chips):
+        lnc = np.array(chip.lnc_choices)
+        totals = {"hbm_bytes": chip.hbm_bytes, "hbm_bytes_per_s": chip.hbm_bytes_per_s}
+        shares = {name: memory.share_per_logical_core(total, chip.cores, lnc) for name, total in totals.items()}
+        shares["dma_bytes_per_s"] = lnc * chip.core.dma_engines * chip.core.dma_engine_bytes_per_s
+        rows.append(pd.DataFrame({"chip": chip.name, "lnc": lnc, **shares}))
+    return pd.concat(rows, ignore_index=True)
+
+
+def failures(system: str | System) -> pd.DataFrame:
+    """What one lost part leaves of each capacity: a row a failure, a column a capacity, 1 where nothing is lost.
+
+    Examples
+    --------
+    >>> table = failures("trn3-nl72x2-pcie160").set_index("failure")
+    >>> float(table.all_to_all["one cross-rack link"]) == 71 / 72
+    True
+    """
+    table = what_if.failure_effects(system)
+    rates = table[table.metric.str.endswith(("_per_s", "_per_dir", "_per_pair"))]
+    short = rates.metric.str.replace(r"_bytes_per_s.*", "", regex=True)
+    wide = rates.assign(metric=short).pivot_table(index="failure", columns="metric", values="ratio", sort=False)
+    return wide.reset_index().rename_axis(columns=None)
+
+
+def readings(system: str | System) -> pd.DataFrame:
+    """Other readings of the text, and which metrics they change by how much.
+
+    Examples
+    --------
+    >>> readings("trn3-nl72x2-pcie160").columns.tolist()
+    ['assumption', 'about', 'chosen', 'reason', 'changes']
+    """
+    table = what_if.assumption_effects(system)
+    ratio = (table.alternative / table.value).map("{:.3g}".format)
+    words = table.metric.str.replace("_bytes_per_s", "").str.replace("_", " ") + " x " + ratio
+    moved = table.assign(changes=words.where(table.depends, ""))
+    grouped = moved.groupby(["assumption", "about", "chosen", "reason"], sort=False).changes
+    return grouped.agg(lambda parts: "; ".join(filter(None, parts)) or "nothing").reset_index()

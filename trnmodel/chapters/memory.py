@@ -1,0 +1,128 @@
+"""Memory of a core: pins, DMA by length of row, what collectives take of it, blocking, and decoding level by level."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from trnmodel.arguments import TINY, number, numbers
+from trnmodel.catalog import load
+from trnmodel.catalog.specs import Chip
+from trnmodel.chapters.common import neuron_chips
+from trnmodel.formulas import memory
+from trnmodel.kernels import kernel
+from trnmodel.result import tidy
+from trnmodel.units import GIB, KIB, MIB
+
+ROWS = 2.0 ** np.arange(5, 16)
+WIDTHS = (4, 64, 256, KIB, 2 * KIB, 4 * KIB)
+
+
+def pins(chips: Iterable[str | Chip]) -> pd.DataFrame:
+    """HBM bandwidth from pins, beside what is printed for the chip and for the DMA engines of its cores.
+
+    Examples
+    --------
+    >>> bool(pins(["trainium3"]).error.abs().max() < 0.01)
+    True
+    """
+    rows = []
+    for chip in neuron_chips(chips):
+        width = load.value(chip.id, "hbm_stack_pins")
+        product = float(memory.hbm_bytes_per_s(chip.hbm_pin_bytes_per_s, width, chip.hbm_stacks))
+        rows.append(
+            {
+                "chip": chip.name,
+                "pin_bytes_per_s": chip.hbm_pin_bytes_per_s,
+                "pins": width,
+                "stacks": chip.hbm_stacks,
+                "product_bytes_per_s": product,
+                "printed_bytes_per_s": chip.hbm_bytes_per_s,
+                "error": product / chip.hbm_bytes_per_s - 1,
+                "dma_bytes_per_s": chip.cores * _dma_bytes_per_s(chip),
+            }
+        )
+    return tidy(rows)
+
+
+def _dma_bytes_per_s(chip: Chip) -> float:
+    """What the DMA engines of one core move. [B/s]"""
+    return chip.core.dma_engines * chip.core.dma_engine_bytes_per_s
+
+
+def dma_rows(chip: str | Chip) -> pd.DataFrame:
+    """DMA rate of one core over the contiguous bytes of a partition, with the documented curve beside the model's.
+
+    Examples
+    --------
+    >>> bool((dma_rows("trainium2").bandwidth_bytes_per_s > 0).all())
+    True
+    """
+    (chip,) = neuron_chips([chip])
+    rate = GIB / kernel.dma(chip, GIB, ROWS).time_s
+    share = np.array([load.value("neuron-dma", "dma_relative_throughput", f"{row:.0f}") for row in ROWS])
+    curves = {"model": rate, "AWS's figure, scaled": share * rate.max()}
+    return tidy({"row_bytes": ROWS, "from": name, "bandwidth_bytes_per_s": rate} for name, rate in curves.items())
+
+
+def strided(chip: str | Chip, widths: ArrayLike = WIDTHS) -> pd.DataFrame:
+    """Time to load one MiB by access pattern: rows of some bytes, and a hardware transpose on the way.
+
+    Examples
+    --------
+    >>> strided("trainium2").time_s.is_monotonic_decreasing
+    True
+    """
+    row_bytes = np.atleast_1d(numbers("widths", widths, 1))
+    answer = kernel.dma(chip, MIB, row_bytes)
+    rate = MIB / answer.load_s
+    return pd.DataFrame({"row_bytes": row_bytes, "time_s": answer.time_s, "bandwidth_bytes_per_s": rate})
+
+
+def contention(chip: str | Chip, share: ArrayLike, n: float, k: float) -> pd.DataFrame:
+    """A weight-streaming product while collectives take a share of the DMA engines.
+
+    Examples
+    --------
+    >>> bool(contention("trainium2", [0.0, 0.5], 4096, 4096).slowdown.iloc[1] > 1.9)
+    True
+    """
+    (chip,), share = neuron_chips([chip]), np.atleast_1d(numbers("share", share, 0.0, 1.0))
+    left = min(_dma_bytes_per_s(chip), chip.hbm_bytes_per_s / chip.cores)
+    answer = kernel.matmul(chip, 16, n, k, collective_bytes_per_s=np.multiply(share, left))
+    return pd.DataFrame({"collective_share": share, "slowdown": answer.time_s / kernel.matmul(chip, 16, n, k).time_s})
+
+
+def blocking(chip: str | Chip, m: float, n: float, k: float, dtype: str, side: ArrayLike) -> pd.DataFrame:
+    """HBM bytes, and busy times of DMA and TensorE, over the side of the output block that a product keeps in SBUF.
+
+    Examples
+    --------
+    >>> blocking("trainium2", 4096, 4096, 4096, "bf16", [512.0, 4096.0]).read_bytes.div(2**20).tolist()[:2]
+    [512.0, 64.0]
+    """
+    side = numbers("side", side, 1)
+    answer = kernel.matmul(chip, m, n, k, dtype, block_rows=side, block_columns=side)
+    busy = {"DMA": answer.load_s + answer.store_s, "TensorE": answer.tensor_s}
+    same = {"side": side, "read_bytes": answer.hbm_read_bytes}
+    return tidy(same | {"engine": engine, "busy_s": busy_s} for engine, busy_s in busy.items())
+
+
+def decode_levels(chip: str | Chip, weight_bytes: float, mbu: float) -> pd.DataFrame:
+    """Tokens a second and chip that weights of some bytes allow, from the pins down to what decoding reached.
+
+    Examples
+    --------
+    >>> decode_levels("trainium2", 16e9, 0.58).tokens_per_s.is_monotonic_decreasing
+    True
+    """
+    weight_bytes, mbu = number("weight_bytes", weight_bytes, TINY), number("mbu", mbu, 0.0, 1.0)
+    (chip,) = neuron_chips([chip])
+    engines = min(chip.cores * _dma_bytes_per_s(chip), chip.hbm_bytes_per_s)
+    levels = {"HBM": chip.hbm_bytes_per_s, "DMA engines": engines}
+    levels["decoding"] = min(engines, mbu * chip.hbm_bytes_per_s)
+    rates = np.array(list(levels.values()))
+    return pd.DataFrame({"level": list(levels), "bandwidth_bytes_per_s": rates, "tokens_per_s": rates / weight_bytes})

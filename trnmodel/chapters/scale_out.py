@@ -1,0 +1,136 @@
+"""The scale-out network: how far it reaches, what chips send into it, and a KV cache on its way to the decode chips."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from trnmodel.arguments import integer, listed, numbers
+from trnmodel.catalog import load, systems
+from trnmodel.catalog.specs import Precision
+from trnmodel.catalog.systems import System
+from trnmodel.chapters import common
+from trnmodel.fabric.scaleout import AWS, FIBRE, distances, giga, switch_bits_per_s, tera
+from trnmodel.formulas import clos as network
+from trnmodel.models.transformer import Transformer
+from trnmodel.models.transformer import model as read_model
+from trnmodel.result import tidy
+from trnmodel.steps.inference import prefill
+from trnmodel.steps.mapping import Mapping
+from trnmodel.units import format_quantity
+
+
+def symbols(system: str | System) -> list[tuple[str, ...]]:
+    """What the chapter calls things: rows of `common.notation`.
+
+    Examples
+    --------
+    >>> [row[0] for row in symbols("trn3-nl72x2-pcie160")][:3]
+    ['p', 'k', 'S']
+    """
+    spec, facts = systems.system(system), load.facts_rows()
+    offered = next(fact for fact in facts.values() if fact.quantity == "switch_bytes_per_s_per_dir")
+    wanted = {"p": "port_bytes_per_s_per_dir", "k": "tor_switches", "t_switch": "switch_s", "t_nic": "nic_s"}
+    used = {symbol: load.fact_in_force(AWS, quantity)[0] for symbol, quantity in wanted.items()}
+    rows = [_row(symbol, fact) for symbol, fact in used.items()]
+    rows.insert(2, common.of_fact("S", offered, ", ".join(map(tera, switch_bits_per_s()))))
+    rows.append(_row("n", load.fact_in_force(FIBRE, "group_index")[0]))
+    own = {"b": "network_bytes_per_s_per_dir", "b_nic": "nic_bytes_per_s_per_dir"}
+    return rows + [_row(symbol, facts[spec.sources[name][0]]) for symbol, name in own.items() if name in spec.sources]
+
+
+def _row(symbol: str, fact: load.Fact) -> tuple[str, ...]:
+    """A row with the value in base units, as a range where the fact is one."""
+    value, low, high = load.value_si(fact)
+    unit = load.quantities()[fact.quantity].unit_si.removesuffix("1")
+    ends = dict.fromkeys((low, high) if low != high else (value,))
+    return common.of_fact(symbol, fact, " to ".join(format_quantity(end, unit) for end in ends))
+
+
+def reach(port_bits_per_s: Iterable[float]) -> pd.DataFrame:
+    """Endpoints of one network by switch, port and layers: switch, switch_bits_per_s, port, layers, radix, endpoints.
+
+    Examples
+    --------
+    >>> table = reach([100e9, 400e9])
+    >>> int(table[(table.switch == "51.2T") & (table.port == "100G") & (table.layers == 2)].endpoints.iloc[0])
+    131072
+    """
+    ports = np.ravel(numbers("port_bits_per_s", port_bits_per_s, 1))
+    switch, port, layers = map(np.ravel, np.meshgrid(switch_bits_per_s(), ports, [2, 3], indexing="ij"))
+    sized = network.clos(switch_bits_per_s=switch, port_bits_per_s=port, layers=layers)
+    labels = {"switch": [*map(tera, switch)], "switch_bits_per_s": switch, "port": [*map(giga, port)]}
+    return pd.DataFrame({**labels, "layers": layers, "radix": sized.radix, "endpoints": sized.endpoints})
+
+
+def rates(names: Iterable[str | System]) -> pd.DataFrame:
+    """Scale-out beside scale-up for each system: system, chip, chips, generation, rates of a chip, their ratio."""
+    rows = []
+    for spec in map(systems.system, listed("names", names)):
+        out, up = spec.scaleout_bytes_per_s_per_dir, spec.chip.scaleup_bytes_per_s_per_dir
+        rows.append(
+            {
+                "system": spec.id,
+                "chip": spec.chip.name,
+                "chips": spec.domain_chips,
+                "generation": spec.nic_generation or "not stated",
+                "nic_bytes_per_s_per_dir": spec.nic_bytes_per_s_per_dir,
+                "scaleout_bytes_per_s_per_dir": out,
+                "domain_bytes_per_s_per_dir": out * spec.domain_chips,
+                "scaleup_over_scaleout": up / out,
+            }
+        )
+    return tidy(rows)
+
+
+def kv_transfer(
+    model: str | Transformer,
+    system: str | System,
+    tokens: ArrayLike,
+    chips: int,
+    precision: str | Precision = "bf16",
+) -> pd.DataFrame:
+    """Whether a prompt's KV cache reaches the decode chips while prefill still runs.
+
+    Parameters
+    ----------
+    model : str or Transformer
+        The model.
+    system : str or System
+        Whose chips prefill, and whose network carries.
+    tokens : array_like
+        Lengths of the prompt. [token]
+    chips : int
+        Chips of one prefill instance, all of which send; at most the domain's. [-]
+    precision : str or Precision
+        Storage and compute dtypes; the cache is sent as it is stored.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        model, input_tokens, chips, kv_bytes, prefill_s, send_s, hidden (share of the sending that prefill covers when
+        each layer leaves as soon as it is done), late_s (after prefill, layer by layer), late_whole_s (sent in one
+        piece). NaN where the model does not fit.
+
+    Examples
+    --------
+    >>> table = kv_transfer("llama-3.1-70b", "trn3-nl72x2-pcie160", [8192], 16, "mxfp8")
+    >>> bool(table.send_s[0] < table.prefill_s[0])
+    True
+    """
+    spec, model, precision = systems.system(system), read_model(model), load.precision(precision)
+    chips, tokens = min(integer("chips", chips), spec.domain_chips), np.atleast_1d(numbers("tokens", tokens, 1))
+    mapping = Mapping(tp=chips * spec.chip.cores / spec.chip.lnc_default)
+    prefill_s = prefill(model, spec, mapping, batch=1, input_tokens=tokens, precision=precision).time_s
+    cache, latency_s = model.kv_bytes(tokens, precision.kv), distances(spec).latency_s.iloc[2]
+    rate = chips * spec.scaleout_bytes_per_s_per_dir
+    table = pd.DataFrame({"model": model.id, "input_tokens": tokens, "chips": chips, "kv_bytes": cache})
+    table = table.assign(prefill_s=prefill_s, send_s=cache / rate)
+    for name, pieces in (("late_s", model.n_layers), ("late_whole_s", 1)):
+        late_s = network.kv_exposed_s(cache, np.nan_to_num(prefill_s), pieces, rate, latency_s)
+        table[name] = np.where(np.isnan(prefill_s), np.nan, late_s)
+    hidden = 1 - (table.late_s - latency_s) / table.send_s
+    return table.assign(hidden=hidden, send_over_prefill=table.send_s / table.prefill_s)

@@ -1,0 +1,105 @@
+"""Torus or switch: all-to-all and collectives over the size of a message, crossovers, and places of buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from trnmodel.arguments import choice, listed, numbers
+from trnmodel.catalog import load, systems
+from trnmodel.catalog.systems import System
+from trnmodel.fabric.collectives import BUFFERS, collective
+from trnmodel.fabric.compare import capacities, latencies, nets
+from trnmodel.fabric.graph import SCOPES
+from trnmodel.result import tidy
+
+SIZES = 2.0 ** np.arange(12, 31, 0.25)  # of an all-reduce, where the fastest algorithm changes. [B]
+
+
+def _slopes(names: Iterable[str | System]) -> pd.DataFrame:
+    """Latency and time per byte of a chip's send buffer, its own block included, by system and scope."""
+    table = capacities(names).merge(latencies(names), on=["system", "scope"])
+    return table.assign(s_per_byte=(table.chips - 1) / table.chips / table.all_to_all_bytes_per_s)
+
+
+def all_to_all(names: Iterable[str | System], message_bytes: Iterable[float], scope: str = "world") -> pd.DataFrame:
+    """Time of an all-to-all between chips over the size of a chip's send buffer: the worst latency, then the flow.
+
+    Examples
+    --------
+    >>> all_to_all(["trn3-nl32x2-torus"], [1024, 2**30]).bound.tolist()
+    ['latency', 'bandwidth']
+    """
+    size, rows = np.atleast_1d(numbers("message_bytes", message_bytes)), []
+    slopes = _slopes(names)
+    for row in slopes[slopes.scope == choice("scope", scope, SCOPES)].itertuples():
+        sending = size * row.s_per_byte
+        times = {"time_s": row.worst_s + sending, "latency_s": row.worst_s}
+        bound = np.where(sending > row.worst_s, "bandwidth", "latency")
+        rows.append({"system": row.system, "message_bytes": size, **times, "bound": bound})
+    return tidy(rows)
+
+
+def crossovers(names: Iterable[str | System]) -> pd.DataFrame:
+    """Send buffer of a chip at which an all-to-all spends as long on bandwidth as on latency.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        system, scope, crossover_bytes with `_low` and `_high` of the latency, per_pair_bytes (to each other chip).
+    """
+    table = _slopes(names).sort_values("scope", kind="stable", ignore_index=True)
+    ends = {f"crossover_bytes{end}": table[f"worst_s{end}"] / table.s_per_byte for end in ("", "_low", "_high")}
+    return table[["system", "scope"]].assign(**ends, per_pair_bytes=ends["crossover_bytes"] / table.chips)
+
+
+def collective_times(names: Iterable[str], kind: str, message_bytes: ArrayLike) -> pd.DataFrame:
+    """`tm.collective` over all ranks of each system: system, message_bytes, time_s, busbw_bytes_per_s, algorithm."""
+    size = np.atleast_1d(numbers("message_bytes", message_bytes))
+    found = {net.system.id: collective(kind, size, net.system) for net in nets(names)}
+    columns = ("time_s", "busbw_bytes_per_s", "algorithm")
+    return tidy(
+        {"system": name, "message_bytes": size, **{column: getattr(answer, column) for column in columns}}
+        for name, answer in found.items()
+    )
+
+
+def buffer_places(names: Iterable[str], message_bytes: float) -> pd.DataFrame:
+    """All-reduce of one large message with buffers in SBUF (links alone bound) and in HBM.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        system, ranks, sbuf_s, hbm_s, bound ("links" or "HBM").
+
+    Examples
+    --------
+    >>> buffer_places(["trn2.48xlarge"], 1e9).bound.tolist()
+    ['HBM', 'links']
+    """
+    rows = []
+    for spec in map(systems.system, listed("names", names)):
+        chip = spec.chip.cores / spec.chip.lnc_default
+        for ranks in (chip, spec.domain_chips * chip):
+            times = [collective("all_reduce", message_bytes, spec, ranks, buffers=place).time_s for place in BUFFERS]
+            bound = "HBM" if times[1] > times[0] else "links"
+            rows.append({"system": spec.id, "ranks": ranks, "sbuf_s": times[0], "hbm_s": times[1], "bound": bound})
+    return tidy(rows)
+
+
+def library_switch(names: Iterable[str | System]) -> pd.DataFrame:
+    """Largest all-reduce that one shot still does fastest, beside the size to which AWS's library uses its mesh.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        system, one_shot_up_to_bytes (on a grid of quarter powers of two), library_up_to_bytes, ratio.
+    """
+    times = collective_times(names, "all_reduce", SIZES)
+    shot = times.message_bytes.where(times.algorithm == "one_shot", 0.0)
+    table = shot.groupby(times.system, sort=False).max().rename("one_shot_up_to_bytes").reset_index()
+    library = load.value("neuronlink-v3", "algorithm_max_bytes", "mesh")
+    return table.assign(library_up_to_bytes=library, ratio=table.one_shot_up_to_bytes / library)

@@ -1,0 +1,203 @@
+"""How well serving is predicted: errors by group and split, and by regime.
+
+Fits without a model take some ten minutes, so their errors are rows of `data/evidence/residuals.csv`. `python -m
+trnmodel.evidence.accuracy` writes them anew; a test checks that they are those of the shipped efficiencies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trnmodel.catalog.load import DATA
+from trnmodel.evidence.fit import MEANINGS, accuracy, family_split
+from trnmodel.evidence.readings import reading
+from trnmodel.evidence.rows import MEASURED, number, texts
+from trnmodel.evidence.score import counted, errors_of, validation
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+RESIDUALS = DATA / "evidence" / "residuals.csv"
+FITTED, LEFT_OUT, FAMILY = "as fitted", "model left out", "Trn2 from Trn1 and Inf2"
+SPLITS: Mapping[str, tuple[str, str]] = {
+    FITTED: ("error", "naive_error"),
+    LEFT_OUT: ("left_out_error", "naive_left_out_error"),
+}
+GROUPS: Mapping[str, str] = {
+    "decode": "dense decode",
+    "expert-decode": "MoE and hybrid decode",
+    "prefill": "TTFT",
+    "expert-prefill": "TTFT of MoE and hybrids",
+    "encoder": "encoders, latency",
+    "server": "TPOT under load",
+}
+UNFITTED = (
+    "prefill, profiled MFU",
+    "prefill, throughput",
+    "encoders, throughput",
+    "decode, bytes read",
+    "decode, share of HBM",
+    "whole static runs",
+    "TTFT of a burst",
+    "serving, throughput",
+    "serving, latency of a request",
+    "serving, TTFT in a queue",
+    "memory footprint",
+)  # uses that rules give rows, in the order of the table
+OUTSIDE, SAME = "outside the fits", "constants from these rows"
+
+
+def residuals() -> pd.DataFrame:
+    """Errors of every unique configuration as fitted, with its model left out, and of Trn2 from Trn1 and Inf2.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        split, group, meaning, model, where, stack, shapes, measured (in s, or 1/s), error, naive_error. [-]
+    """
+    import pandas as pd
+
+    frames = []
+    for group in MEANINGS:
+        table = accuracy(MEASURED, group)
+        labels = table.drop(columns=[name for pair in SPLITS.values() for name in pair])
+        for split, (own, naive) in SPLITS.items():
+            frames.append(labels.assign(split=split, group=group, error=table[own], naive_error=table[naive]))
+    apart = [family_split(MEASURED, group).assign(split=FAMILY, group=group) for group in ("decode", "prefill")]
+    table = pd.concat([*frames, *apart], ignore_index=True)
+    return table[["split", "group", *(name for name in table if name not in ("split", "group"))]]
+
+
+def shipped() -> pd.DataFrame:
+    """The rows of `data/evidence/residuals.csv`."""
+    import pandas as pd
+
+    return pd.read_csv(RESIDUALS)
+
+
+def write(path: Path = RESIDUALS) -> None:
+    """Compute the residuals anew and write them, six significant digits each."""
+    residuals().to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
+
+
+COLUMNS = "group split cases median_error mean_error naive_median naive_mean bias worst_error models".split()
+
+
+def _line(group: str, split: str, rows: pd.DataFrame) -> dict:
+    naive = rows.naive_error.abs() if "naive_error" in rows else np.array([np.nan])
+    return {
+        "group": group,
+        "split": split,
+        **errors_of(rows),
+        "naive_median": np.nan if np.all(np.isnan(naive)) else np.nanmedian(naive),
+        "naive_mean": np.nan if np.all(np.isnan(naive)) else np.nanmean(naive),
+        "models": rows.model.nunique(),
+    }
+
+
+def accuracy_table(table: pd.DataFrame | None = None) -> pd.DataFrame:
+    """Absolute errors by group and split, one vote a configuration, with the naive regression beside.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        group, split, cases, median_error, mean_error, naive_median, naive_mean, bias, worst_error, models. [-]
+    """
+    import pandas as pd
+
+    fits = shipped()
+    lines = [_line(GROUPS[group], split, rows) for (group, split), rows in fits.groupby(["group", "split"], sort=False)]
+    rows = counted(validation() if table is None else table)
+    for label, part in rows[rows.use.isin(UNFITTED)].groupby("use", sort=False):
+        lines.append(_line(label, SAME if label == UNFITTED[-1] else OUTSIDE, part))
+    found = pd.DataFrame(lines)[COLUMNS]
+    order = [*GROUPS.values(), *UNFITTED]
+    return found.sort_values("group", key=lambda column: column.map(order.index), kind="stable", ignore_index=True)
+
+
+TIMES = ("decode-step", "decode-throughput", "prefill", "one-prefill", "batch-prefill", "forward", "loaded-step")
+
+
+def points(table: pd.DataFrame) -> pd.DataFrame:
+    """Times of one step, prefill or forward pass: measured and predicted, each with its range where one is known.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        group, label, measured_s (range: rounding as printed), predicted_s (range: that of the efficiencies). [-]
+    """
+    import pandas as pd
+
+    experts = set(shipped().query("group.str.startswith('expert')").model)
+    rows = counted(table).query("meaning in @TIMES")
+    lines = []
+    for row, cells in zip(rows.to_dict("records"), texts(rows), strict=True):
+        group, r = _group(row, experts), reading(cells)
+        ends = [row["predicted"], row["low"], row["high"]]
+        measured = [number(row["value"]) + sign * r.rounding for sign in (0, -1, 1)]
+        if row["meaning"] == "decode-throughput":
+            ends, measured = [r.batch / end for end in ends], [r.batch / end for end in measured]
+        label = f"{row['model']}, {row['instance']}, TP {r.mapping[0]}, batch {r.batch:g}"
+        names = [name + end for name in ("predicted_s", "measured_s") for end in ("", "_low", "_high")]
+        lines.append(
+            {"group": group, "label": label, **dict(zip(names, np.multiply([*ends, *measured], r.scale), strict=True))}
+        )
+    found = pd.DataFrame(lines)
+    for name in ("predicted_s", "measured_s"):
+        both = found[[f"{name}_low", f"{name}_high"]].to_numpy()
+        found[f"{name}_low"], found[f"{name}_high"] = both.min(axis=1), both.max(axis=1)
+    return found
+
+
+def _group(row: Mapping, experts: set[str]) -> str:
+    """The group of a row: by its meaning, and by its model where it prefills or decodes."""
+    found = next(group for group in ("decode", "prefill", "encoder", "server") if row["meaning"] in MEANINGS[group])
+    return GROUPS[f"expert-{found}" if row["model"] in experts and f"expert-{found}" in GROUPS else found]
+
+
+REGIMES: Mapping[str, list[float]] = {
+    "batch": [0, 1, 8, 64, np.inf],
+    "context": [0, 2048, 8192, np.inf],
+    "tp": [0, 8, 16, 32, np.inf],
+}
+
+
+def by_regime(group: str, split: str = LEFT_OUT) -> pd.DataFrame:
+    """Signed error of a group by system family, batch, context and TP: median and quartiles.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        regime, configurations, error (median) with error_low and error_high (quartiles). [-]
+    """
+    import pandas as pd
+
+    rows = shipped().query("group == @group and split == @split")
+    labels = [("system", rows["where"].str.extract(r"^([a-z]+[0-9])", expand=False))]
+    for name, edges in REGIMES.items():
+        labels.append((name, pd.cut(rows[name].fillna(rows.prompt), edges).map(_span)))
+    lines = [
+        {
+            "regime": f"{name} {value}",
+            "configurations": len(part),
+            "error": part.error.median(),
+            "error_low": part.error.quantile(0.25),
+            "error_high": part.error.quantile(0.75),
+        }
+        for name, label in labels
+        for value, part in rows.groupby(label, observed=True)
+    ]
+    return pd.DataFrame(lines)
+
+
+def _span(interval: pd.Interval) -> str:
+    low, high = interval.left, interval.right
+    return f"above {low:g}" if np.isinf(high) else f"up to {high:g}"
+
+
+if __name__ == "__main__":
+    write()

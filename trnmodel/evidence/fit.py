@@ -1,0 +1,328 @@
+"""The one fit: constants of stacks from measured rows, and how well they predict what they have not seen.
+
+`python -m trnmodel.evidence.fit` fits them to the shipped rows and writes them into the rows of
+`data/facts/efficiencies.csv`; a test checks that they are those of the fit.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from trnmodel.arguments import choice, listed, refuse
+from trnmodel.catalog.load import DATA, read_csv, value
+from trnmodel.catalog.specs import Spec
+from trnmodel.evidence import naive, search
+from trnmodel.evidence.questions import predict
+from trnmodel.evidence.readings import Reading, Tune, reading
+from trnmodel.evidence.rows import MEASURED, UnreadableRowError, measure, read_rows
+from trnmodel.evidence.score import configuration, read_models
+from trnmodel.models.transformer import model
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+T = TypeVar("T")
+MOST_ROUNDS = 12  # of fits of all groups, which settle after four
+EFFICIENCIES = DATA / "facts" / "efficiencies.csv"
+# groups of a model's rows by what they mean; any other group is a use that rules name
+MEANINGS: Mapping[str, tuple[str, ...]] = {
+    "decode": naive.DECODE,
+    "prefill": ("prefill", "batch-prefill", "one-prefill", "reprefill-throughput"),
+    "expert-decode": ("decode-step", "decode-throughput"),
+    "expert-prefill": ("prefill", "batch-prefill", "one-prefill", "reprefill-throughput"),
+    "encoder": ("forward",),
+    "server": ("loaded-step",),
+}
+USES = ("framework-compile", "framework-trace", "comparator")
+GROUPS = (*MEANINGS, *USES)
+
+
+class Parameter(msgspec.Struct, frozen=True):
+    """Quantities that a group of rows fits with one value, and the stacks whose own rows they are."""
+
+    group: str
+    owner: str
+    quantity: str
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One unique configuration: what was asked, the median of what was measured, and its weight."""
+
+    reading: Reading
+    measured: float
+    weight: float
+
+    @property
+    def model(self) -> str:
+        """The model's id; of a question without a model, the shape that it asks for."""
+        return self.reading.model_id or " ".join(f"{name}={given}" for name, given in self.reading.asked)
+
+    @property
+    def family(self) -> str:
+        """The system family: trn1, inf2, trn2, ..."""
+        return self.reading.where.split(".")[0].removesuffix("n")
+
+
+@cache
+def parameters(group: str) -> tuple[Parameter, ...]:
+    """What a group of rows fits."""
+    rows = [row for row in read_csv(DATA / "evidence" / "calibration.csv", Parameter) if row.group == group]
+    if not rows:
+        raise ValueError(f"group={group!r}: allowed are {sorted(GROUPS)}")
+    return tuple(rows)
+
+
+def _kind(name: Any) -> str:
+    """Encoders, mixtures of experts with recurrent hybrids, and dense models are fitted apart."""
+    chosen = model(name)
+    parts = {part.group for layer in chosen.layers for part in layer.parts}
+    hybrid = any(layer.recurrence for layer in chosen.layers)
+    return "encoder" if not chosen.generates else "expert" if hybrid or "experts" in parts else "dense"
+
+
+def _belongs(r: Reading, group: str) -> bool:
+    if group in USES or r.use in USES:
+        return r.use == group
+    kinds = {"encoder", "dense"} if group in ("encoder", "server") else {"expert" if "expert" in group else "dense"}
+    return r.meaning in MEANINGS[group] and not r.percentile and r.stack != "ideal" and _kind(r.model) in kinds
+
+
+def cases(rows: pd.DataFrame | str | Path, group: str, models: Mapping[str, Any] | None = None) -> list[Case]:
+    """Unique configurations of a group: rows of one configuration become one case with their median."""
+    choice("group", group, GROUPS)
+    found: dict[str, list[tuple[Reading, float]]] = defaultdict(list)
+    known = read_models(models)
+    for row in read_rows(rows):
+        try:
+            r = reading(row, known)
+            measured = measure(row) * r.scale
+            if r.weight and _belongs(r, group):
+                found[configuration(r, predict(r))].append((r, measured))
+        except UnreadableRowError:
+            continue
+    medians = {key: float(np.median([value for _, value in group_])) for key, group_ in found.items()}
+    return [Case(group_[0][0], medians[key], max(r.weight for r, _ in group_)) for key, group_ in found.items()]
+
+
+def tuned(values: Mapping[Parameter, float]) -> Tune:
+    """A change of the stacks whose own rows the parameters are; stacks that override them keep theirs."""
+    seen: dict[int, tuple[Spec, Spec]] = {}
+
+    def tune(e: Spec) -> Spec:
+        if id(e) not in seen:
+            mine = {
+                quantity: v
+                for p, v in values.items()
+                for quantity in p.quantity.split("|")
+                if _owner(e, quantity) in p.owner.split("|")
+            }
+            seen[id(e)] = e, replace(e, **mine, ranges={})
+        return seen[id(e)][1]
+
+    return tune
+
+
+def _owner(e: Spec, quantity: str) -> str:
+    """The stack whose own row a value of the set is."""
+    return e.sources.get(quantity, ("",))[0].split("/")[0]
+
+
+def log_errors(of: Sequence[Case], tune: Tune | None = None) -> NDArray:
+    """Logarithm of predicted over measured, by case."""
+    return np.array([np.log(predict(case.reading, tune) / case.measured) for case in of])
+
+
+def fit(of: Sequence[Case], group: str, found: Mapping[Parameter, float] | None = None) -> dict[Parameter, float]:
+    """Values of a group's parameters that fit cases best: soft-L1 least squares of the logarithm of the error.
+
+    Parameters of all groups that were `found` before hold or, if they are the group's own, are where the search starts.
+    """
+    names, known = parameters(group), dict(found or {})
+    first = np.array([known.get(name, _in_force(name)) for name in names])
+    weights = np.sqrt([case.weight for case in of])
+
+    def errors(values: NDArray) -> NDArray:
+        return weights * log_errors(of, tuned(known | dict(zip(names, map(float, values), strict=True))))
+
+    room = [-np.log(v) if name.quantity.endswith("_share") else np.inf for name, v in zip(names, first, strict=True)]
+    best = search.constants(errors, first, high=np.minimum(room, search.LARGEST))
+    return dict(zip(names, best.tolist(), strict=True))
+
+
+def _fit_all(of: Mapping[str, Sequence[Case]]) -> dict[Parameter, float]:
+    """Groups fitted in turn, each with what the others found, until no value moves in the digits that are kept."""
+    found: dict[Parameter, float] = {}
+    for _ in range(MOST_ROUNDS):
+        before = dict(found)
+        for group, some in of.items():
+            found |= fit(some, group, found)
+        if found == before or len(of) == 1:
+            break
+    return found
+
+
+def _in_force(parameter: Parameter) -> float:
+    return value(parameter.owner.split("|")[0], parameter.quantity.split("|")[0])
+
+
+def left_out(of: Sequence[T], name: Callable[[T], Hashable], errors: Callable[[list[T], list[T]], NDArray]) -> NDArray:
+    """The one leave-out: errors of each case by what was learned from the cases of all other names.
+
+    `errors(train, test)` learns from the first and gives the errors of the second.
+    """
+    names, found = [name(case) for case in of], np.full(len(of), np.nan)
+    for left in dict.fromkeys(names):
+        places = [i for i, one in enumerate(names) if one == left]
+        train = [case for case, one in zip(of, names, strict=True) if one != left]
+        found[places] = errors(train, [of[i] for i in places])
+    return found
+
+
+def fitted_errors(group: str) -> Callable[[list[Case], list[Case]], NDArray]:
+    """Errors of cases under a fit to others, for `left_out`; without others, as shipped."""
+
+    def errors(train: list[Case], test: list[Case]) -> NDArray:
+        return np.expm1(log_errors(test, tuned(fit(train, group)) if train else None))
+
+    return errors
+
+
+def accuracy(rows: pd.DataFrame | str | Path, group: str, models: Mapping[str, Any] | None = None) -> pd.DataFrame:
+    """Errors by unique configuration: as shipped, fitted without the case's model, and of the naive regression.
+
+    Parameters
+    ----------
+    rows : DataFrame or path
+        Measurements as `tm.validate` takes them. [-]
+    group : str
+        "decode", "prefill", "expert-decode", "expert-prefill", "encoder", "server"; or one that leaves out shapes
+        of kernels, "framework-compile", "framework-trace"; or "comparator", models on other chips. [-]
+    models : mapping, optional
+        As in `tm.validate`. [-]
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        One row a configuration: model, where, stack, shapes, measured and the signed errors; those of the regression
+        are NaN where it has no place for a row. [-]
+    """
+    import pandas as pd
+
+    of = cases(rows, group, models)
+    if len({case.model for case in of if not naive.mixed(case.reading)}) < 2:
+        raise ValueError(f"rows: fewer than two models have rows of group {group!r}: nothing can be left out")
+    regressed = group in MEANINGS
+    nothing = np.full(len(of), np.nan)
+    return pd.DataFrame(
+        {
+            **_labels(of),
+            "error": np.expm1(log_errors(of)),
+            "left_out_error": left_out(of, lambda case: case.model, fitted_errors(group)),
+            "naive_error": naive.regression(of, of) if regressed else nothing,
+            "naive_left_out_error": left_out(of, lambda case: case.model, naive.regression) if regressed else nothing,
+        }
+    )
+
+
+def _words(name: str, words: str | Iterable[str]) -> list[str]:
+    """One word or several, each once."""
+    return list(dict.fromkeys(listed(name, [words] if isinstance(words, str) else words, str)))
+
+
+def _labels(of: Sequence[Case]) -> dict[str, list]:
+    return {
+        "meaning": [case.reading.meaning for case in of],
+        "model": [case.model for case in of],
+        "where": [case.reading.where for case in of],
+        "stack": [case.reading.stack for case in of],
+        "tp": [case.reading.mapping[0] for case in of],
+        "batch": [case.reading.compiled_batch for case in of],
+        "context": [case.reading.context for case in of],
+        "prompt": [case.reading.prompt for case in of],
+        "measured": [case.measured for case in of],
+    }
+
+
+def family_split(
+    rows: pd.DataFrame | str | Path,
+    group: str,
+    train: Iterable[str] = ("trn1", "inf2"),
+    test: Iterable[str] = ("trn2",),
+    models: Mapping[str, Any] | None = None,
+) -> pd.DataFrame:
+    """Errors on the `test` system families under a fit on the `train` families alone: what predicting Trn3 asks."""
+    import pandas as pd
+
+    fitted, left = _words("train", train), _words("test", test)
+    of = cases(rows, group, models)
+    seen = [case for case in of if case.family in fitted]
+    asked = [case for case in of if case.family in left]
+    for name, families, some in (("train", fitted, seen), ("test", left, asked)):
+        if all(naive.mixed(case.reading) for case in some):
+            refuse(name, families, f"no row of group {group!r} ran on such a system")
+    errors = fitted_errors(group)(seen, asked)
+    return pd.DataFrame({**_labels(asked), "error": errors, "naive_error": naive.regression(seen, asked)})
+
+
+def calibrate(rows: pd.DataFrame | str | Path, groups: str | Iterable[str] = GROUPS) -> pd.DataFrame:
+    """Efficiencies fitted to the given rows, beside those in force; several groups until none moves the others.
+
+    Parameters
+    ----------
+    rows : DataFrame or path
+        Measurements as `tm.validate` takes them. [-]
+    groups : str or iterable of str
+        One or more of "decode", "prefill", "expert-decode", "expert-prefill", "encoder", "server",
+        "framework-compile", "framework-trace" and "comparator". [-]
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        group, owner (stack), quantity, in_force, fitted, cases; no line for a group without rows. [-]
+
+    Raises
+    ------
+    ValueError
+        An unknown group, or rows that are no such table.
+    """
+    import pandas as pd
+
+    names = [choice("groups", group, GROUPS) for group in _words("groups", groups)]
+    of = {group: some for group in names if (some := cases(rows, group))}
+    values = _fit_all(of)
+    lines = [(p.group, p.owner, p.quantity, _in_force(p), v, len(of[p.group])) for p, v in values.items()]
+    return pd.DataFrame(lines, columns=["group", "owner", "quantity", "in_force", "fitted", "cases"])
+
+
+def write(table: pd.DataFrame, path: Path = EFFICIENCIES) -> None:
+    """Put the values of `calibrate` into the rows of their owners, each with the relative spread that its row has."""
+    moved = {
+        (owner, row.quantity): row.fitted / row.in_force
+        for row in table.itertuples()
+        for owner in str(row.owner).split("|")
+        if f"{row.fitted:.4g}" != f"{row.in_force:.4g}"
+    }
+    with path.open(newline="") as file:
+        names, *rows = csv.reader(file)
+    owner, quantity, printed = (names.index(name) for name in ("entity", "quantity", "value_printed"))
+    for row in rows:
+        ratio = moved.get((row[owner], row[quantity]))
+        if ratio is not None:
+            row[printed] = "-".join(f"{float(end) * ratio:.5g}" for end in row[printed].split("-"))
+    with path.open("w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([names, *rows])
+
+
+if __name__ == "__main__":
+    write(calibrate(MEASURED))

@@ -1,0 +1,246 @@
+"""Memory met with figures that are not ours: measured footprints, runs that fitted, and published capacities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from trnmodel.arguments import chosen, refuse
+from trnmodel.catalog import load
+from trnmodel.evidence.readings import Reading, machine, reading
+from trnmodel.evidence.rows import MEASURED, UnreadableRowError, read_rows
+from trnmodel.evidence.score import shipped
+from trnmodel.models.transformer import model as read_model
+from trnmodel.steps.assemble import FIRST_BUCKET
+from trnmodel.steps.deployment import Deployment
+from trnmodel.steps.inference import MemoryFit, memory_fit
+from trnmodel.steps.mapping import Mapping as Degrees
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PRINTED = load.DATA / "evidence" / "printed_memory.csv"
+FOOTPRINT = "memory-footprint"
+SHAPES, CONSTANT, SUM = "shapes", "this row", "sum of parts"
+BASES: Mapping[str, str] = {
+    "memory:weights": SHAPES,
+    "memory:cache": SHAPES,
+    "memory:scratchpad": CONSTANT,
+    "memory:collective": CONSTANT,
+    "memory:ring": CONSTANT,
+    "memory:code": CONSTANT,
+    "memory:total": SUM,
+    "memory:first": SUM,
+}
+COUNTS = "counts"
+FITS, TIGHT, TOO_LARGE = "fits", "first rank too large", "too large"
+PREFILL: Mapping[str, str] = {"context_chunked": "in chunks", "context_whole": "whole prompt"}
+
+
+class Printed(msgspec.Struct, frozen=True):
+    """A line of `data/evidence/printed_memory.csv`: a capacity or a rule of the software, as a source prints it."""
+
+    id: str
+    quantity: str
+    system: str
+    model: str
+    tp: str
+    batch: str
+    printed: str
+    unit: str
+    source: str
+    locator: str
+    note: str
+
+
+def _rules() -> dict[str, Printed]:
+    return {row.quantity: row for row in load.read_csv(PRINTED, Printed) if row.quantity not in PREFILL}
+
+
+def rule(quantity: str) -> float:
+    """A printed rule of the software, in base units.
+
+    Examples
+    --------
+    >>> rule("kv_cap_share"), rule("scratchpad_page_bytes") / 2**20
+    (0.3, 512.0)
+    """
+    row = chosen("quantity", quantity, _rules())
+    return load.parse_number(row.printed)[0] * load.units()[row.unit].factor
+
+
+def footprint() -> pd.DataFrame:
+    """Measured footprints through `validate`, ordinary ranks and the first one apart, with what each stands on.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        rank, part, measured_bytes, predicted_bytes, error (signed), basis ("shapes", "this row" where a constant was
+        taken from it, "sum of parts"), use ("counts", or why a row does not).
+    """
+    import pandas as pd
+
+    rows = shipped(FOOTPRINT)
+    name = rows.metric.str.extract(r"^HBM (?P<part>.+) (?P<rank>ranks? [\d-]+)$")
+    scale = load.units()["MiB"].factor  # the source writes MB, and 32 x 4,096 / 64 of them are 2^31 bytes
+    table = pd.DataFrame(
+        {
+            "rank": name["rank"],
+            "part": name.part,
+            "measured_bytes": rows.value.astype(float) * scale,
+            "predicted_bytes": rows.predicted * scale,
+            "error": rows.error,
+            "basis": rows.meaning.map(BASES).fillna(""),
+            "use": (rows.skipped + rows.set_aside).where(rows.weight == 0, COUNTS),
+        }
+    )
+    return table.sort_values(
+        "rank", key=lambda column: column.str.len(), ascending=False, kind="stable", ignore_index=True
+    )
+
+
+def in_mib(table: pd.DataFrame, rank: str) -> pd.DataFrame:
+    """The rows of a rank with both columns in MiB, to be read side by side."""
+    rows = table[table["rank"] == rank]
+    mib = {f"{name} [MiB]": rows[f"{name}_bytes"] / load.units()["MiB"].factor for name in ("measured", "predicted")}
+    return rows.assign(**mib)[["part", *mib, "error", "basis", "use"]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One configuration that a source says ran."""
+
+    r: Reading
+
+    @property
+    def key(self) -> tuple:
+        return (self.r.model, self.r.where, self.r.mapping, self.batch, self.context, str(self.r.precision))
+
+    @property
+    def batch(self) -> float:
+        return max(self.r.batch, self.r.compiled_batch)
+
+    @property
+    def context(self) -> float:
+        return float(np.fmax(np.fmax(self.r.context, self.r.max_context), self.r.prompt))
+
+    def fit(self) -> MemoryFit:
+        ask = {"precision": self.r.precision, "efficiencies": self.r.stack or None}
+        return memory_fit(self.r.model, machine(self.r), self.r.degrees, batch=self.batch, context=self.context, **ask)
+
+
+def _runs() -> dict[tuple, _Run]:
+    """Configurations on Trainium and Inferentia that a model and a length are known for."""
+    found: dict[tuple, _Run] = {}
+    for row in read_rows(MEASURED):
+        if row["kind"] == FOOTPRINT:
+            continue
+        try:
+            run = _Run(reading(row))
+            is_neuron = run.r.where.startswith(("trn", "inf")) and run.r.stack != "ideal"
+        except UnreadableRowError:
+            continue
+        if is_neuron and run.context > 0:
+            found.setdefault(run.key, run)
+    return found
+
+
+def what_ran() -> pd.DataFrame:
+    """Every published configuration that ran, and whether it should have fitted.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        model, system, tp, lnc, batch, context, total_bytes, first_rank_total_bytes, capacity_bytes, verdict.
+    """
+    import pandas as pd
+
+    rows = []
+    for run in _runs().values():
+        try:
+            found = run.fit()
+        except ValueError:
+            continue
+        sizes = [float(getattr(found, n)) for n in ("total_bytes", "first_rank_total_bytes", "capacity_bytes")]
+        verdict = FITS if sizes[1] <= sizes[2] else TIGHT if sizes[0] <= sizes[2] else TOO_LARGE
+        tp, _, _, lnc = run.r.mapping
+        rows.append(
+            {
+                "model": getattr(run.r.model, "id", run.r.model),
+                "system": run.r.where,
+                "tp": tp,
+                "lnc": lnc or np.nan,
+                "batch": run.batch,
+                "context": run.context,
+                **dict(zip(("total_bytes", "first_rank_total_bytes", "capacity_bytes"), sizes, strict=True)),
+                "verdict": verdict,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _longest(d: Deployment, batch: float, chunk: float | None, scores: bool) -> float:
+    """The longest context whose first rank fits, in buckets' steps; with the matrix of scores, if it is written out."""
+    m = read_model(d.model)
+    contexts = np.arange(FIRST_BUCKET, m.max_context + 1, FIRST_BUCKET)
+    prompt = contexts if chunk is None else np.minimum(chunk, contexts)
+    found = memory_fit(**d.ask, batch=batch, context=contexts, prompt_tokens=prompt)
+    heads = max(a.heads for layer in m.layers for a in layer.attentions) / float(d.mapping.tp)
+    width = load.precision(d.precision).storage_bytes("activations")
+    matrix = heads * prompt * contexts * width if scores else 0.0
+    return float(np.max(contexts[found.first_rank_total_bytes + matrix <= found.capacity_bytes], initial=0))
+
+
+def capacities() -> pd.DataFrame:
+    """The longest context for each batch as one source solved it from its own measurement, beside ours.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        prefill, batch, printed, computed (as `memory_fit`), error, with_scores (heads x prompt x context x 2 B more, as
+        the source counts), error_with_scores, note, source. [-]
+    """
+    import pandas as pd
+
+    rows = []
+    for row in load.read_csv(PRINTED, Printed):
+        if row.quantity not in PREFILL:
+            continue
+        chunk = rule("chunk_tokens") if row.quantity == "context_chunked" else None
+        d = Deployment(model=row.model, system=row.system, mapping=Degrees(tp=int(row.tp)))
+        printed, batch = load.parse_number(row.printed)[0], int(row.batch)
+        plain, scored = (_longest(d, batch, chunk, scores) for scores in (False, True))
+        errors = {"error": plain / printed - 1, "with_scores": scored, "error_with_scores": scored / printed - 1}
+        one = {"prefill": PREFILL[row.quantity], "batch": batch, "printed": printed, "computed": plain}
+        rows.append({**one, **errors, "note": row.note, "source": row.source})
+    return pd.DataFrame(rows)
+
+
+def cache_budgets(d: Deployment, context: float) -> pd.DataFrame:
+    """Cache and sequences of a rank: all that is left, and what vLLM Neuron allows by default.
+
+    Its default takes no more than a share of the budget for the cache, because the length of the cache is compiled into
+    each graph before anyone knows what else the graph needs. The budget is taken as all of the rank's memory.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        policy, cache_bytes, sequences, of (share of the rank's memory).
+    """
+    import pandas as pd
+
+    found, more = (memory_fit(**d.ask, batch=batch, context=context) for batch in (1, 2))
+    if not read_model(d.model).generates:
+        refuse("model", read_model(d.model).id, "an encoder keeps no cache")
+    capacity, one = float(found.capacity_bytes), float(more.cache_bytes - found.cache_bytes)
+    free = capacity - float(found.first_rank_total_bytes - found.cache_bytes)
+    capped = min(capacity - float(found.weight_bytes), rule("kv_cap_share") * capacity)
+    rows = [
+        {"policy": policy, "cache_bytes": max(held, 0.0), "sequences": max(np.floor(held / one), 0.0)}
+        for policy, held in {"all that is left": free, "vLLM Neuron's default": min(free, capped)}.items()
+    ]
+    return pd.DataFrame(rows).assign(of=lambda table: table.cache_bytes / capacity)

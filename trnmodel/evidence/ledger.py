@@ -1,0 +1,243 @@
+"""The ledger: figures that others print beside what the public calls give, each with its verdict.
+
+Counts of publishers and of other programs, and where one text is at odds with itself.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from trnmodel.arguments import listed
+from trnmodel.catalog import load
+from trnmodel.models.operator_table import step_operators
+from trnmodel.models.shipped import catalog
+from trnmodel.models.transformer import Transformer
+from trnmodel.models.transformer import model as read_model
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PRINTED = load.DATA / "evidence" / "printed_workloads.csv"
+AGREES, DISAGREES, NOT_DERIVABLE, INPUT = "agrees", "disagrees", "not derivable", "input"
+FORMATS: Mapping[str, str] = {"bf16": "bf16", "fp8_linear": "fp8", "mxfp8_linear": "mxfp8"}
+CACHES: Mapping[str, str] = {"bf16": "", "fp8": "-kvfp8"}
+CASE = re.compile(
+    r"(?P<model>\S+) \S+ (?P<phase>\w+) B=(?P<batch>\d+) S/C=(?P<length>\d+) W=(?P<weights>\w+) KV=(?P<kv>\w+) .*"
+)
+MTP_MODEL = "deepseek-v3"
+CHUNK, CHUNK_PAST, SHORT, LONG, CONTEXT, BATCH = 2048, 6144, 2048, 32768, 8192, 64
+
+
+class Printed(msgspec.Struct, frozen=True):
+    """A line of `data/evidence/printed_workloads.csv`: a figure of a model from another program, and its source."""
+
+    id: str
+    quantity: str
+    inputs: str
+    expected: float
+    rel_tol: float
+    evidence: str
+
+
+def verdict(computed: float | None, printed: float, rel_tol: float = 0.0) -> str:
+    """What a figure of somebody else's comes to: it agrees, to the unit where no tolerance is given, or it does not.
+
+    `None` stands for a question that no public call answers. What the calls were given is an `INPUT`: nobody's check.
+
+    Examples
+    --------
+    >>> verdict(70553706496, 70553706496), verdict(1.01, 1.0, 0.02), verdict(1.1, 1.0, 0.02), verdict(None, 1.0)
+    ('agrees', 'agrees', 'disagrees', 'not derivable')
+    """
+    if computed is None:
+        return NOT_DERIVABLE
+    within = abs(computed - round(printed)) < 1 if rel_tol == 0 else abs(computed / printed - 1) <= rel_tol
+    return AGREES if within else DISAGREES
+
+
+def _chunk_attention(m: Transformer) -> float:
+    """Work of attention alone in a chunk: the chunk's, less that of as many tokens which attend to themselves only."""
+    itself = sum(layer.count * a.flop_per_pair(absorbed=False) for layer in m.layers for a in layer.attentions)
+    linear = float(m.prefill_flop(1, logits="none")) - itself
+    return float(m.prefill_flop(CHUNK, past=CHUNK_PAST, logits="none")) - CHUNK * linear
+
+
+FIGURES: Mapping[str, tuple[str, Callable[[Transformer], float]]] = {
+    "P": ("parameters", lambda m: m.total_params),
+    "PB": ("parameters", lambda m: m.active_params(input_embedding=False)),
+    "PA": ("parameters", lambda m: m.active_params()),
+    "F_full": ("FLOP", lambda m: m.prefill_flop(SHORT, attention="full", logits="all")),
+    "F_caus": ("FLOP", lambda m: m.prefill_flop(SHORT)),
+    "F_c32k": ("FLOP", lambda m: m.prefill_flop(LONG)),
+    "F_dec": ("FLOP", lambda m: m.decode_flop(CONTEXT)),
+    "F_train": ("FLOP", lambda m: m.train_flop(SHORT)),
+    "CH1": ("FLOP", _chunk_attention),
+    "KV1": ("cache bytes", lambda m: m.kv_bytes_per_token("bf16")),
+    "KVC": ("cache bytes", lambda m: m.kv_bytes(LONG, "bf16")),
+    "W64": ("weight bytes", lambda m: m.weight_bytes_read(BATCH, "bf16")),
+    "WB": ("weight bytes", lambda m: m.weight_bytes("fp8", prediction=True)),
+}
+
+
+def _intensity(inputs: str) -> float:
+    """FLOP a byte of weights and cache of a whole step, as the words of a row describe it."""
+    match = CASE.match(inputs)
+    assert match, inputs
+    batch, length = int(match["batch"]), int(match["length"])
+    tokens, past = (length, 0) if match["phase"] == "prefill" else (1, length - 1)
+    precision = FORMATS[match["weights"]] + CACHES[match["kv"]]
+    step = step_operators(match["model"], match["phase"], batch, tokens, past, precision)
+    return step.flop.sum() / (step.weight_bytes.sum() + step.cache_bytes.sum())
+
+
+def _ours(row: Printed) -> tuple[str, str, float]:
+    kind = re.match(r"RI|F_[a-z0-9]+|KV1|KVC|W64|WB|CH1|PA|PB|P", row.id)
+    assert kind, row.id
+    if kind[0] == "RI":
+        return "intensity", row.inputs.split()[0], _intensity(row.inputs)
+    name = MTP_MODEL if kind[0] == "WB" else row.inputs
+    figure, compute = FIGURES[kind[0]]
+    return figure, name, float(compute(read_model(name)))
+
+
+def printed() -> pd.DataFrame:
+    """Every figure of other programs beside ours.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        figure, model, quantity, computed, printed, error (signed), tolerance (0: to the unit), agrees, evidence.
+
+    Examples
+    --------
+    >>> bool(printed().agrees.all())
+    True
+    """
+    import pandas as pd
+
+    rows = []
+    for row in load.read_csv(PRINTED, Printed):
+        figure, name, value = _ours(row)
+        rows.append(
+            {
+                "figure": figure,
+                "model": name,
+                "quantity": row.quantity if figure != "intensity" else row.inputs.split(" ", 1)[1],
+                "computed": value,
+                "printed": row.expected,
+                "error": value / row.expected - 1,
+                "tolerance": row.rel_tol,
+                "agrees": verdict(value, row.expected, row.rel_tol) == AGREES,
+                "evidence": row.evidence,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def agreement(table: pd.DataFrame) -> pd.DataFrame:
+    """Rows of `printed` by figure: how many, how many to the unit, and the largest error."""
+    flat = table.assign(exact=table.error == 0, size=table.error.abs())
+    grouped = flat.groupby("figure", sort=False)
+    return grouped.agg(
+        rows=("size", "size"), models=("model", "nunique"), exact=("exact", "sum"), worst_error=("size", "max")
+    ).reset_index()
+
+
+def published_counts() -> pd.DataFrame:
+    """Parameter counts that publishers state to the unit, beside ours from their configuration files.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        model, computed, published, difference, source. [-]
+
+    Examples
+    --------
+    >>> int(published_counts().difference.abs().max())
+    0
+    """
+    import pandas as pd
+
+    rows = []
+    for entry in catalog().values():
+        if entry.published_params:
+            computed, published = read_model(entry.id).total_params, int(entry.published_params)
+            one = {"model": entry.id, "computed": computed, "published": published, "difference": computed - published}
+            rows.append({**one, "source": entry.source})
+    return pd.DataFrame(rows)
+
+
+def files(models: Iterable[str]) -> pd.DataFrame:
+    """Where the configuration of each shipped model was read; a configuration of the reader's own is left out.
+
+    Examples
+    --------
+    >>> files(["deepseek-v3"]).publisher.tolist()
+    ['DeepSeek']
+    """
+    import pandas as pd
+
+    rows = [catalog()[name] for name in listed("models", models, str) if name in catalog()]
+    names = ["id", "publisher", "source", "locator", "note"]
+    return pd.DataFrame([{name: getattr(row, name) for name in names} for row in rows], columns=names)
+
+
+class Contradiction(msgspec.Struct, frozen=True):
+    """A line of `data/evidence/contradictions.csv`: two statements of one text, and the arithmetic between them."""
+
+    id: str
+    about: str
+    says: str
+    locator: str
+    also: str
+    also_locator: str
+    arithmetic: str
+    unit: str
+    ruling: str
+
+
+_OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
+
+
+def _worked_out(expression: ast.expr) -> float:
+    if isinstance(expression, ast.BinOp):
+        return _OPERATORS[type(expression.op)](_worked_out(expression.left), _worked_out(expression.right))
+    return float(ast.literal_eval(expression))
+
+
+def contradictions() -> pd.DataFrame:
+    """Where the deep dive disagrees with itself, each with its arithmetic.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        about, says (with its line), also (with its line), arithmetic, gives, ruling.
+
+    Examples
+    --------
+    >>> table = contradictions().set_index("about")
+    >>> table.gives["chips of an NL72x2 rack"]
+    '72 chips'
+    """
+    import pandas as pd
+
+    rows = load.read_csv(load.DATA / "evidence" / "contradictions.csv", Contradiction)
+    return pd.DataFrame([_contradiction(row) for row in rows])
+
+
+def _contradiction(row: Contradiction) -> dict:
+    gives = f"{_worked_out(ast.parse(row.arithmetic, mode='eval').body):.4g} {row.unit}" if row.arithmetic else ""
+    return {
+        "about": row.about,
+        "says": f"{row.says} ({row.locator})",
+        "also": f"{row.also} ({row.also_locator})",
+        "arithmetic": row.arithmetic,
+        "gives": gives,
+        "ruling": row.ruling,
+    }

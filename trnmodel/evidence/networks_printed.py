@@ -1,0 +1,101 @@
+"""The scale-out network met with figures that are not ours: printed sizes of clusters, measured transfers, fibre."""
+
+from __future__ import annotations
+
+import msgspec
+
+from trnmodel.catalog import load, systems
+from trnmodel.fabric.scaleout import FIBRE, giga, tera
+from trnmodel.formulas import clos as network
+
+MEASURED = load.DATA / "evidence" / "measured.csv"
+
+
+class PrintedNetwork(msgspec.Struct, frozen=True):
+    """A line of `data/evidence/printed_networks.csv`: a size of a network, or its ratio to another's, as printed."""
+
+    id: str
+    quantity: str
+    printed: str
+    switch_bits_per_s: float
+    tor_bits_per_s: float
+    port_bits_per_s: float
+    layers: int
+    against_switch_bits_per_s: str
+    against_port_bits_per_s: str
+    source: str
+    locator: str
+    note: str
+
+
+def printed_sizes():
+    """Every cluster size that the deep dive prints, beside the same from `clos`.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        quantity, network, computed, printed, verdict, source, locator, note.
+
+    Examples
+    --------
+    >>> set(printed_sizes().verdict)
+    {'agrees'}
+    """
+    import pandas as pd
+
+    rows = load.read_csv(load.DATA / "evidence" / "printed_networks.csv", PrintedNetwork)
+    return pd.DataFrame([_printed_size(row) for row in rows])
+
+
+def _printed_size(row: PrintedNetwork) -> dict:
+    computed, words = _sized(row, row.switch_bits_per_s, row.port_bits_per_s)
+    if row.against_switch_bits_per_s:
+        other, more = _sized(row, float(row.against_switch_bits_per_s), float(row.against_port_bits_per_s))
+        computed, words = computed / other, f"{words} over {more}"
+    return {
+        "quantity": row.quantity.replace("_", " ").removeprefix("max "),
+        "network": words,
+        "computed": computed,
+        "printed": row.printed,
+        "verdict": "agrees" if computed == load.parse_number(row.printed)[0] else "disagrees",
+        "source": row.source,
+        "locator": row.locator,
+        "note": row.note,
+    }
+
+
+def _sized(row: PrintedNetwork, switch_bits_per_s: float, port_bits_per_s: float) -> tuple[float, str]:
+    """A size of a network of such switches and ports, and the network in words."""
+    given = {"layers": row.layers, "tor_bits_per_s": row.tor_bits_per_s}
+    sized = network.clos(switch_bits_per_s=switch_bits_per_s, port_bits_per_s=port_bits_per_s, **given)
+    words = f"{tera(switch_bits_per_s)}, {giga(port_bits_per_s)}, {row.layers} layers"
+    return float(getattr(sized, row.quantity)), words
+
+
+def fibre_check() -> tuple[float, float]:
+    """Delay of a kilometre of fibre: from the group index, and as a text prints it. [s]"""
+    kilometre = load.units()["km"].factor
+    computed = float(network.fibre_delay_s(kilometre, load.value(FIBRE, "group_index")))
+    return computed, load.value(FIBRE, "fibre_delay_s_per_m") * kilometre
+
+
+def measured_share():
+    """Measured transfers over EFA against the printed rate: what, measured and printed bytes per second, share, source.
+
+    Examples
+    --------
+    >>> bool(measured_share().share.between(0, 1).all())
+    True
+    """
+    import pandas as pd
+
+    rows = pd.read_csv(MEASURED, dtype=str, keep_default_na=False)
+    rows = rows[(rows.phase == "network p2p") & (rows.metric == "bandwidth")]
+    found = []
+    for row in rows.itertuples():
+        sending = float(row.n_chips)
+        rate = load.parse_number(row.value)[0] * load.units()[row.unit].factor
+        printed = sending * systems.system(row.instance).scaleout_bytes_per_s_per_dir
+        found.append((row.workload, sending, rate, printed, rate / printed, row.source))
+    columns = ["what", "chips", "measured_bytes_per_s", "printed_bytes_per_s", "share", "source"]
+    return pd.DataFrame(found, columns=columns)

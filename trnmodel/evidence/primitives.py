@@ -1,0 +1,133 @@
+"""Questions without a model: a kernel, a collective, a graph of collectives, an operator of a bare chip."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from trnmodel.catalog.specs import Chip
+from trnmodel.catalog.systems import System
+from trnmodel.evidence.readings import Reading, Tune, machine, stack_of
+from trnmodel.evidence.rows import UnreadableRowError
+from trnmodel.fabric.collectives import RUNTIMES, Collective, collective, graph_barrier_s
+from trnmodel.formulas import roofline
+from trnmodel.formulas.bounds import busbw_factor
+from trnmodel.kernels import kernel
+
+GPUS = "hgx-a100"
+CALLS = ("matmul", "attention", "elementwise", "dma")
+FRAME = ("kernel", "peak_flop_per_s")  # arguments about the row, not of the kernel's call
+MATRIX_BYTES = 2.0  # an element of a BF16 matrix, where a row names rows and columns
+
+
+def bare_chip(r: Reading) -> Chip:
+    """The chip of a reading, whatever the system around it."""
+    where = machine(r)
+    return where.chip if isinstance(where, System) else where
+
+
+def kernel_answer(r: Reading, tune: Tune | None = None) -> kernel.KernelTime:
+    """The kernel of a reading by `tm.kernel`; raises UnreadableRowError where the row names none."""
+    given: dict[str, Any] = {name: value for name, value in r.asked if name not in FRAME}
+    call = dict(r.asked).get("kernel")
+    if call not in CALLS:
+        raise UnreadableRowError("workload: names no kernel with its shape that the rules know")
+    if "dtype" in given:
+        given["dtype"] = given["dtype"].lower()
+    stack = kernel.stack(r.stack)
+    answer = getattr(kernel, call)(bare_chip(r), **given, lnc=r.mapping[3] or 1, stack=tune(stack) if tune else stack)
+    return answer.require_valid()
+
+
+def peak_flop_per_s(r: Reading, answer: kernel.KernelTime) -> float:
+    """The peak that a share of it is counted from: what the rules say of the source, or that of the rank's cores."""
+    own = bare_chip(r).core.tensor.peak_flop_per_s[answer.dtype] * (r.mapping[3] or 1)
+    return float(dict(r.asked).get("peak_flop_per_s", own))
+
+
+def _kernel_mfu(r: Reading, tune: Tune | None) -> float:
+    answer = kernel_answer(r, tune)
+    return float(answer.flop / answer.time_s) / peak_flop_per_s(r, answer)
+
+
+def _kernel_flop_per_s(r: Reading, tune: Tune | None) -> float:
+    answer = kernel_answer(r, tune)
+    return float(answer.flop / answer.time_s)
+
+
+def message(r: Reading) -> tuple[str, float, float]:
+    """Kind, ranks and bytes of a collective; raises UnreadableRowError naming what the row does not say."""
+    given = dict(r.asked)
+    if "rows" in given:
+        given["message_bytes"] = given["rows"] * given["columns"] * MATRIX_BYTES
+    missing = [name for name in ("kind", "ranks", "message_bytes") if name not in given]
+    if missing:
+        raise UnreadableRowError(f"workload: names no {', '.join(missing)} of a collective that the rules know")
+    return str(given["kind"]), float(given["ranks"]), float(given["message_bytes"])
+
+
+def _collective(r: Reading) -> Collective:
+    kind, ranks, size = message(r)
+    return collective(kind, size, machine(r), ranks=ranks, lnc=r.mapping[3]).require_valid()
+
+
+def _algbw(r: Reading) -> float:
+    return message(r)[2] / float(_collective(r).time_s)
+
+
+def _graph_s(r: Reading) -> float:
+    """The barrier that a graph pays once, which holds its first collective, and those that follow."""
+    _, ranks, _ = message(r)
+    runtime = RUNTIMES.get(r.where[:4])
+    if runtime is None:
+        raise UnreadableRowError(f"instance: no runtime was measured on {r.where}")
+    more = float(dict(r.asked).get("count", 1)) - 1
+    return float(graph_barrier_s(ranks, runtime)) + (more * float(_collective(r).time_s) if more else 0.0)
+
+
+def _chip_rates(r: Reading, tune: Tune | None) -> tuple[float, float]:
+    e, chip = stack_of(r, tune), bare_chip(r)
+    return chip.peak("fp16") * e.prefill_matmul_share, chip.hbm_bytes_per_s * e.weight_stream_share
+
+
+def _chip_matmul_s(r: Reading, tune: Tune | None) -> float:
+    m, n, k = (float(dict(r.asked)[name]) for name in "mnk")
+    moved = (m * k + k * n + m * n) * r.precision.storage_bytes("activations")
+    return float(roofline.time_s(2 * m * n * k, moved, *_chip_rates(r, tune), 1.0))
+
+
+def _chip_elements_per_s(r: Reading, tune: Tune | None) -> float:
+    return _chip_rates(r, tune)[1] / (2 * r.precision.storage_bytes("activations"))
+
+
+def switched_all_reduce_s(r: Reading, tune: Tune | None, message_bytes: float, ranks: float) -> float:
+    """An all-reduce by two exchanges with all others, as behind a switch: a share to each, then the sums."""
+    asked = {
+        "ranks": ranks,
+        "alpha_s": stack_of(r, tune).hop_s,
+        "floor_s": 0.0,
+        "rate_share": 1.0,
+        "algorithm": "one_shot",
+    }
+    return float(collective("all_reduce", message_bytes, GPUS, **asked).time_s)
+
+
+def _chip_all_reduce_s(r: Reading, tune: Tune | None) -> float:
+    _, ranks, size = message(r)
+    return switched_all_reduce_s(r, tune, size, ranks)
+
+
+PRIMITIVES: Mapping[str, Callable[[Reading, Tune | None], float]] = {
+    "kernel-time": lambda r, tune: float(kernel_answer(r, tune).time_s),
+    "kernel-flop-rate": _kernel_flop_per_s,
+    "kernel-mfu": _kernel_mfu,
+    "kernel-read-bytes": lambda r, tune: float(kernel_answer(r, tune).hbm_read_bytes),
+    "kernel-write-bytes": lambda r, tune: float(kernel_answer(r, tune).hbm_write_bytes),
+    "collective-time": lambda r, tune: float(_collective(r).time_s),
+    "collective-algbw": lambda r, tune: _algbw(r),
+    "collective-busbw": lambda r, tune: _algbw(r) * float(busbw_factor(*message(r)[:2])),
+    "graph-time": lambda r, tune: _graph_s(r),
+    "chip-matmul": _chip_matmul_s,
+    "chip-elements": _chip_elements_per_s,
+    "chip-all-reduce": _chip_all_reduce_s,
+}

@@ -1,0 +1,233 @@
+"""The one map from a question to the public call that answers it; what a rule calls a row is a name in this map."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+
+from trnmodel.catalog.specs import Spec
+from trnmodel.evidence.primitives import PRIMITIVES, bare_chip, switched_all_reduce_s
+from trnmodel.evidence.readings import Reading, Tune, machine, stack_of
+from trnmodel.evidence.rows import UnreadableRowError
+from trnmodel.formulas import roofline
+from trnmodel.models.transformer import model
+from trnmodel.steps.inference import MemoryFit, Step, decode_step, memory_fit, prefill
+from trnmodel.steps.rank import site
+
+FITTED_UP = ("share", "bytes_per_s")
+
+
+def _decode(r: Reading, tune: Tune | None, breakdown: bool = False) -> Step:
+    if math.isnan(r.context):
+        raise UnreadableRowError("no context: neither lengths nor a compiled length")
+    return decode_step(
+        r.model,
+        machine(r),
+        r.degrees,
+        batch=r.batch,
+        compiled_batch=r.compiled_batch,
+        context=r.context,
+        max_context=max(r.max_context, r.context),
+        precision=r.precision,
+        efficiencies=stack_of(r, tune),
+        breakdown=breakdown,
+    ).require_valid()
+
+
+def _prefill(r: Reading, tune: Tune | None, batch: float = 1.0, breakdown: bool = False) -> Step:
+    if math.isnan(r.prompt):
+        raise UnreadableRowError("no input length, nor a compiled length")
+    return prefill(
+        r.model,
+        machine(r),
+        r.degrees,
+        batch=batch,
+        input_tokens=r.prompt,
+        max_context=max(r.max_context, r.prompt),
+        precision=r.precision,
+        efficiencies=stack_of(r, tune),
+        breakdown=breakdown,
+    ).require_valid()
+
+
+def _step_s(r: Reading, tune: Tune | None) -> float:
+    return float(_decode(r, tune).time_s)
+
+
+def _prefill_s(r: Reading, tune: Tune | None) -> float:
+    return float(_prefill(r, tune, r.batch).time_s)
+
+
+def _one_prefill_s(r: Reading, tune: Tune | None) -> float:
+    return float(_prefill(r, tune).time_s)
+
+
+def _output(r: Reading) -> float:
+    if math.isnan(r.output_tokens) or r.output_tokens <= 0:
+        raise UnreadableRowError("no output length")
+    return r.output_tokens
+
+
+def _stalled_step_s(r: Reading, tune: Tune | None) -> float:
+    """A decode step plus its part of the prefills of the other requests, one an output length, on one machine."""
+    if ("prefill", "apart") in r.asked:
+        return _step_s(r, tune)
+    others = max(r.batch - 1, 0.0)
+    return _step_s(r, tune) + others * _one_prefill_s(r, tune) / _output(r)
+
+
+def _run_s(r: Reading, tune: Tune | None) -> float:
+    return _prefill_s(r, tune) + max(_output(r) - 1, 0) * _step_s(r, tune)
+
+
+def _batch_run_s(r: Reading, tune: Tune | None) -> float:
+    return r.batch * _one_prefill_s(r, tune) + max(_output(r) - 1, 0) * _step_s(r, tune)
+
+
+def _loaded_s(r: Reading, tune: Tune | None) -> float:
+    return _one_prefill_s(r, tune) + _output(r) * _stalled_step_s(r, tune)
+
+
+def _served(r: Reading, tune: Tune | None) -> float:
+    return r.mapping[2] * r.batch * _output(r) / _loaded_s(r, tune)
+
+
+def _total(r: Reading, tune: Tune | None) -> float:
+    tokens = r.input_tokens + _output(r)
+    return r.batch * tokens / _run_s(r, tune)
+
+
+def _memory(kind: str) -> Callable[[Reading, Tune | None], float]:
+    def stored(r: Reading, tune: Tune | None) -> float:
+        fit: MemoryFit = memory_fit(
+            r.model,
+            machine(r),
+            r.degrees,
+            batch=r.batch,
+            context=r.max_context,
+            precision=r.precision,
+            efficiencies=stack_of(r, tune),
+        )
+        return float(getattr(fit, kind))
+
+    return stored
+
+
+def _mbu(r: Reading, tune: Tune | None) -> float:
+    step = _decode(r, tune)
+    return float(step.moved_bytes_per_rank / step.time_s / site(machine(r), r.mapping[3]).hbm_bytes_per_s)
+
+
+def _mfu(r: Reading, tune: Tune | None) -> float:
+    step = _prefill(r, tune)
+    return float(step.work_flop_per_rank / step.time_s / site(machine(r), r.mapping[3]).peak(r.precision.compute))
+
+
+def _operators_s(r: Reading, tune: Tune | None) -> float:
+    """Operators of one layer, each at the slower of its compute and its memory."""
+    step = _decode(r, tune, True) if _decodes(r) else _prefill(r, tune, r.batch, True)
+    parts = str(dict(r.asked)["parts"]).split("|")
+    lines = [line for name, line in step.operators.items() if name.split(": ")[-1] in parts]
+    return float(sum(np.maximum(line.compute_s, line.memory_s) for line in lines)) / model(r.model).n_layers
+
+
+def _decodes(r: Reading) -> bool:
+    return dict(r.asked)["phase"] == "decode"
+
+
+def _layer_all_reduce_s(r: Reading, tune: Tune | None) -> float:
+    tokens = r.batch * (1 if _decodes(r) else r.prompt)
+    size = tokens * model(r.model).hidden_size * r.precision.storage_bytes("activations")
+    return switched_all_reduce_s(r, tune, size, r.mapping[0])
+
+
+def _critical_batch(r: Reading, tune: Tune | None) -> float:
+    """Tokens at which a matmul reads its weights as fast as it multiplies: FLOP a byte over 2 FLOP, times its bytes."""
+    chip = bare_chip(r)
+    ridge = roofline.ridge_point_flop_per_byte(chip.peak("bf16"), chip.hbm_bytes_per_s)
+    return float(ridge) * r.precision.storage_bytes("weights") / 2
+
+
+QUESTIONS: Mapping[str, Callable[[Reading, Tune | None], float]] = {
+    "decode-step": _step_s,
+    "decode-throughput": lambda r, tune: r.batch / _step_s(r, tune),
+    "prefill": _prefill_s,
+    "forward": _prefill_s,
+    "forward-throughput": lambda r, tune: r.batch * r.mapping[2] / _prefill_s(r, tune),
+    "batch-prefill": lambda r, tune: r.batch * _one_prefill_s(r, tune),
+    "burst-prefill": lambda r, tune: (r.batch + 1) / 2 * _one_prefill_s(r, tune),
+    "prefill-throughput": lambda r, tune: r.batch * r.input_tokens / _prefill_s(r, tune),
+    "reprefill-throughput": lambda r, tune: r.batch / _prefill_s(r, tune),
+    "request-latency": _run_s,
+    "run-per-token": lambda r, tune: _run_s(r, tune) / (r.input_tokens + _output(r)),
+    "run-per-output-token": lambda r, tune: _run_s(r, tune) / _output(r),
+    "run-of-steps": lambda r, tune: _one_prefill_s(r, tune) + _output(r) * _step_s(r, tune),
+    "generated-throughput": lambda r, tune: r.batch * _output(r) / _run_s(r, tune),
+    "generated-throughput-batch": lambda r, tune: r.batch * _output(r) / _batch_run_s(r, tune),
+    "total-throughput": _total,
+    "loaded-step": _stalled_step_s,
+    "loaded-request": _loaded_s,
+    "served-throughput": _served,
+    "served-requests": lambda r, tune: _served(r, tune) / _output(r),
+    "served-single": lambda r, tune: 2 * _output(r) / (_one_prefill_s(r, tune) + _output(r) * _step_s(r, tune)),
+    "one-prefill": _one_prefill_s,
+    "queued-prefill": _one_prefill_s,
+    "decode-read-bytes": lambda r, tune: float(_decode(r, tune).moved_bytes_per_rank),
+    "decode-mbu": _mbu,
+    "prefill-mfu": _mfu,
+    "memory:total": _memory("total_bytes"),
+    "memory:first": _memory("first_rank_total_bytes"),
+    "memory:weights": _memory("weight_bytes"),
+    "memory:cache": _memory("cache_bytes"),
+    "memory:scratchpad": _memory("scratchpad_bytes"),
+    "memory:collective": _memory("collective_buffer_bytes"),
+    "memory:ring": _memory("ring_bytes"),
+    "memory:code": _memory("code_bytes"),
+    "layer-step": lambda r, tune: _step_s(r, tune) / model(r.model).n_layers,
+    "layer-operators": _operators_s,
+    "layer-all-reduce": _layer_all_reduce_s,
+    "critical-batch": _critical_batch,
+    **PRIMITIVES,
+}
+
+
+def predict(r: Reading, tune: Tune | None = None) -> float:
+    """What the model gives for a reading, in base units; raises UnreadableRowError with the reason for none."""
+    try:
+        value = QUESTIONS[r.meaning](r, tune)
+        if r.percentile == "99" and r.meaning.endswith(("step", "prefill", "token", "forward", "latency")):
+            value = value * stack_of(r, tune).p99_over_p50
+    except UnreadableRowError:
+        raise
+    except ValueError as error:
+        raise UnreadableRowError(str(error)) from None
+    if not math.isfinite(value):
+        raise UnreadableRowError("the model has no figure for a part of this row")
+    if not value > 0:
+        raise UnreadableRowError("the model gives nothing for what this row measures")
+    return value
+
+
+def _edge(high: bool) -> Tune:
+    """A stack at the end of its ranges that makes a step slow (`high`) or fast."""
+
+    def tune(e: Spec) -> Spec:
+        edges = {}
+        for name, (low, up) in e.ranges.items():
+            faster_is_more = name.endswith(FITTED_UP)
+            edges[name] = low if faster_is_more == high else up
+        return replace(e, **edges)
+
+    return tune
+
+
+@lru_cache(maxsize=65536)
+def interval(r: Reading) -> tuple[float, float, float]:
+    """What the model gives, and the least and the most that it gives at the ends of its stack's ranges."""
+    plain = predict(r)
+    ends = sorted((predict(r, _edge(False)), predict(r, _edge(True)), plain))
+    return plain, ends[0], ends[-1]

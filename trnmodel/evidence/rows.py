@@ -1,0 +1,175 @@
+"""Rows of measurements: a file or a table of anybody's -> cells as text, checked, and an id that follows from them."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import decimal
+import hashlib
+import io
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trnmodel.arguments import HUGE, TINY, refuse, shown
+from trnmodel.catalog.load import DATA
+from trnmodel.units import MIB, parse_number
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MEASURED, COMPARATORS = DATA / "evidence" / "measured.csv", DATA / "evidence" / "comparators.csv"
+COLUMNS = (
+    "source date_or_sdk instance n_chips n_cores_used lnc workload phase batch input_len output_len seq_len tp pp dp "
+    "precision metric value unit note kind tier"
+).split()
+NEEDED = ("instance", "workload", "metric", "value", "unit")
+LONGEST_CELL = 2000  # characters
+MAX_FILE_BYTES, MAX_ROWS, MAX_COLUMNS = 64 * MIB, 100_000, 1_000
+
+
+class UnreadableRowError(ValueError):
+    """A row that cannot become a prediction, and why."""
+
+
+def number(text: Any) -> float:
+    """A number as the tables print it: "~200", "1500±150", "4k (~4096)", "17-19" (its midpoint); NaN for none.
+
+    Commas part thousands; what is no such number, runs backwards or is beyond 1e30 is NaN too.
+
+    Examples
+    --------
+    >>> number("1500±150"), number("4k (~4096)"), number("100-1024 (random)"), number("~900"), number("")
+    (1500.0, 4096.0, 562.0, 900.0, nan)
+    >>> number("1,024"), number("1,5"), number("1-1e999")
+    (1024.0, nan, nan)
+    """
+    if isinstance(text, int | float) and not isinstance(text, bool):
+        return float(text) if abs(text) <= HUGE else math.nan
+    printed = text.strip() if isinstance(text, str) else ""
+    value = _bounded(re.sub(r"±.*|\(.*", "", printed, flags=re.DOTALL))
+    inner = re.search(r"\(~?(\d+)\)", printed)
+    return _bounded(inner[1]) if inner and math.isnan(value) else value
+
+
+def _bounded(printed: str) -> float:
+    """The middle of a printed number or range; NaN where either end is none, or none that a row can have."""
+    value, low, high = parse_number(printed)
+    odd_commas = re.search(r",(?!\d{3}(?!\d))", printed)
+    return value if -HUGE <= low <= high <= HUGE and not odd_commas else math.nan
+
+
+def text(cell: Any) -> str:
+    """A cell as the rules read it: whole numbers without a point, nothing for a blank, "<list>" for a list.
+
+    Examples
+    --------
+    >>> text(64.0), text(None), text(float("nan")), text([64]), text(" BF16")
+    ('64', '', '', '<list>', 'BF16')
+    """
+    if isinstance(cell, str):
+        return cell.strip()
+    if isinstance(cell, bool | np.bool_ | datetime.date | decimal.Decimal | np.datetime64):
+        return str(cell)
+    if isinstance(cell, int | float | np.integer | np.floating):
+        value = int(cell) if isinstance(cell, int | np.integer) else float(cell)
+        return "" if value != value else f"{value:.15g}" if abs(value) <= HUGE else "beyond 1e30"
+    return "" if cell is None or type(cell).__name__ in ("NAType", "NaTType") else f"<{type(cell).__name__}>"
+
+
+def row_id(row: Mapping[str, str]) -> str:
+    """An id that follows from what a row is: from all its cells but the value, so that a corrected value keeps it.
+
+    Examples
+    --------
+    >>> row_id(dict.fromkeys(COLUMNS, "")) == row_id(dict.fromkeys(COLUMNS, "") | {"value": "7"})
+    True
+    """
+    return hashlib.sha1("\x1f".join(row[name] for name in COLUMNS if name != "value").encode()).hexdigest()[:10]
+
+
+def _content(path: Path) -> str:
+    """The text of a regular file of at most 64 MiB; bytes that are no UTF-8 become replacement characters."""
+    allowed = f"allowed is a readable CSV file, a regular one of at most {MAX_FILE_BYTES // MIB} MiB"
+    try:
+        if not path.is_file():
+            refuse("rows", str(path), f"not a readable CSV file: {allowed}")
+        with path.open("rb") as stream:
+            content = stream.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        refuse("rows", str(path), f"not a readable CSV file ({error.strerror}): {allowed}")
+    if len(content) > MAX_FILE_BYTES:
+        refuse("rows", str(path), f"the file is too large: {allowed}")
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        refuse("rows", str(path), f"the file is UTF-16: {allowed}, in UTF-8")
+    return content.decode("utf-8-sig", errors="replace")
+
+
+def _from_csv(path: Path) -> pd.DataFrame:
+    """The rows of a CSV file, cells as text; a short row ends in blank cells."""
+    import pandas as pd
+
+    reader = csv.reader(io.StringIO(_content(path), newline=""), strict=True)
+    try:
+        lines = list(islice(reader, MAX_ROWS + 2))
+    except csv.Error as error:
+        refuse("rows", str(path), f"not a readable CSV file: line {reader.line_num}: {error}")
+    if not lines:
+        refuse("rows", str(path), "not a readable CSV file: it is empty")
+    header = lines[0]
+    if len(header) > MAX_COLUMNS:
+        refuse("rows", str(path), f"{len(header)} columns; allowed are at most {MAX_COLUMNS}")
+    if len(lines) > MAX_ROWS + 1:
+        refuse("rows", str(path), f"more than {MAX_ROWS} rows")
+    for number_, line in enumerate(lines, start=1):
+        if len(line) > len(header):
+            refuse("rows", str(path), f"record {number_} has {len(line)} cells for {len(header)} columns")
+    filled = [line + [""] * (len(header) - len(line)) for line in lines[1:] if line]
+    return pd.DataFrame(filled, columns=header, dtype=str)
+
+
+def read_table(rows: pd.DataFrame | str | Path) -> pd.DataFrame:
+    """The rows as a DataFrame, refused with one clear error where they are not such a table."""
+    import pandas as pd
+
+    if isinstance(rows, (str, Path)):
+        rows = _from_csv(Path(rows))
+    if not isinstance(rows, pd.DataFrame):
+        refuse("rows", rows, "allowed is a DataFrame or the path of a CSV file")
+    names = [name for name in rows.columns if isinstance(name, str)]
+    missing = [name for name in NEEDED if name not in names]
+    if missing:
+        raise ValueError(f"rows: columns {missing} are missing; the format has {COLUMNS}")
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise ValueError(f"rows: columns {shown(twice)} are given more than once")
+    if len(rows) > MAX_ROWS:
+        raise ValueError(f"rows: {len(rows)} rows; allowed are at most {MAX_ROWS}")
+    return rows
+
+
+def texts(table: pd.DataFrame) -> list[dict[str, str]]:
+    """The rows of a table as texts by column, each with its id; a column that is missing is blank."""
+    names = ("id", *COLUMNS)
+    cells = [table[name].tolist() if name in table.columns else [""] * len(table) for name in names]
+    found = [dict(zip(names, map(text, row), strict=True)) for row in zip(*cells, strict=True)]
+    return [row | {"id": row["id"] or row_id(row)} for row in found]
+
+
+def read_rows(rows: pd.DataFrame | str | Path) -> list[dict[str, str]]:
+    """Measured rows as texts by column, checked; a column that is missing is blank."""
+    return texts(read_table(rows))
+
+
+def measure(row: Mapping[str, str]) -> float:
+    """The measured value of a row, in the row's unit; raises UnreadableRowError for none."""
+    measured = number(row["value"])
+    if not measured >= TINY:
+        raise UnreadableRowError(f"value {shown(row['value'])} is no positive number")
+    return measured

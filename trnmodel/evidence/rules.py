@@ -1,0 +1,164 @@
+"""The one table of rules: what a row is -> its question with arguments and a use, or the reason for none.
+
+`data/evidence/rules.csv` is read first to last: a later rule overrides the cells that it fills, so that exceptions
+follow what they are exceptions to; `Decision.rules` names all that had a say. Named groups of a pattern are arguments
+too, and `{name}` in an argument repeats one. Nothing here reads a value. Rows that nobody has seen yet go through the
+same rules.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from trnmodel.catalog.load import DATA, DataError, read_csv
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MATCHED = ("kind", "source", "date", "instance", "workload", "phase", "precision", "metric", "shape", "note")
+ASIDE, PLAIN = "set-aside", "as asked"
+SHAPE = {"batch": "batch", "in": "input_len", "out": "output_len", "seq": "seq_len", "tp": "tp", "dp": "dp"}
+PUBLISHER = re.compile(r"^(?:[\w.-]+/|(?:meta-llama|qwen|mistralai|deepseek-ai|nousresearch|google)_)", re.IGNORECASE)
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """One decision about rows: patterns to match on the left, what follows on the right."""
+
+    rule: str
+    kind: str
+    source: str
+    date: str
+    instance: str
+    workload: str
+    phase: str
+    precision: str
+    metric: str
+    shape: str
+    note: str
+    question: str
+    arguments: str
+    use: str
+    weight: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What the rules say of a row: a question with arguments and a use, or the reason why it has none."""
+
+    question: str
+    arguments: Mapping[str, str]
+    use: str
+    weight: float
+    reason: str
+    rules: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A rule with its patterns compiled and its arguments split."""
+
+    rule: Rule
+    patterns: tuple[tuple[str, re.Pattern], ...]
+    arguments: tuple[tuple[str, str], ...]
+
+
+def ready(rule: Rule) -> Ready:
+    """A rule made ready to match; raises DataError naming the rule and the cell that is none."""
+    try:
+        patterns = [(name, re.compile(getattr(rule, name), re.I)) for name in MATCHED if getattr(rule, name)]
+        arguments = [pair.split("=", 1) for pair in rule.arguments.split()]
+        return Ready(rule, tuple(patterns), tuple((name, value) for name, value in arguments))
+    except (re.error, ValueError) as error:
+        raise DataError(f"rules.csv rule {rule.rule}: {error}") from None
+
+
+@cache
+def rules() -> tuple[Ready, ...]:
+    """The rules that are shipped, in order."""
+    rows = read_csv(DATA / "evidence" / "rules.csv", Rule)
+    names = [rule.rule for rule in rows]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise DataError(f"rules.csv: rules {twice} stand there twice")
+    return tuple(ready(rule) for rule in rows)
+
+
+def bare_name(workload: str) -> str:
+    """A workload's name without the publisher in front."""
+    return PUBLISHER.sub("", workload.strip())
+
+
+def matched(row: Mapping[str, str], of: Sequence[Ready] | None = None) -> list[tuple[Ready, dict[str, str]]]:
+    """Every rule that matches a row, in order, with the arguments that it gives."""
+    cells = {name: row.get(name, "") for name in MATCHED} | {"date": row["date_or_sdk"]}
+    cells["shape"] = "".join(f"{label}={row[name]};" for label, name in SHAPE.items())
+    cells["workload"] = bare_name(row["workload"])
+    found = []
+    for one in rules() if of is None else of:
+        groups: dict[str, str] = {}
+        for name, pattern in one.patterns:
+            if not (hit := pattern.search(cells[name])):
+                break
+            groups |= {group: value for group, value in hit.groupdict().items() if value}
+        else:
+            found.append((one, groups | {name: value.format_map(groups) for name, value in one.arguments}))
+    return found
+
+
+def decide(row: Mapping[str, str], of: Sequence[Ready] | None = None) -> Decision:
+    """What the rules say of a row; where several match, the later ones override what they fill."""
+    question = use = reason = ""
+    weight, arguments, hits = 1.0, {}, matched(row, of)
+    for one, given in hits:
+        rule = one.rule
+        arguments |= given
+        question = rule.question or question
+        if rule.question == ASIDE:
+            use = rule.use
+        elif question != ASIDE:
+            use = rule.use or use
+        if rule.weight:
+            weight, reason = float(rule.weight), rule.reason
+    names = tuple(one.rule.rule for one, _ in hits)
+    if not question:
+        return Decision("", arguments, "", weight, "no rule gives it a meaning", names)
+    kept = (use or PLAIN) if weight else use if question == ASIDE else ""
+    return Decision(question, arguments, kept, weight, "" if kept else reason, names)
+
+
+def idle(rows: Iterable[Mapping[str, str]], of: Sequence[Ready] | None = None) -> list[str]:
+    """Names of the rules that match none of the rows."""
+    used = {one.rule.rule for row in rows for one, _ in matched(row, of)}
+    return [one.rule.rule for one in (rules() if of is None else of) if one.rule.rule not in used]
+
+
+def check(rows: Iterable[Mapping[str, str]], of: Sequence[Ready] | None = None) -> None:
+    """Refuse rules that match nothing: a rule is about rows that exist."""
+    if names := idle(rows, of):
+        raise DataError(f"rules.csv: rules {names} match no row of data/evidence")
+
+
+def uses(rows: Iterable[Mapping[str, str]]) -> pd.DataFrame:
+    """What each row is used for, or why it is not, and the rules that say so.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        id, kind, question, use, reason (one of the two), weight, rules (in order; the last one that fills a cell has
+        the say), arguments. [-]
+    """
+    import pandas as pd
+
+    lines = []
+    for row in rows:
+        d = decide(row)
+        arguments = " ".join(f"{name}={value}" for name, value in d.arguments.items())
+        line = {"id": row["id"], "kind": row["kind"], "question": d.question, "use": d.use, "reason": d.reason}
+        lines.append(line | {"weight": d.weight, "rules": " > ".join(d.rules), "arguments": arguments})
+    return pd.DataFrame(lines)

@@ -1,0 +1,210 @@
+"""The one scoring: measured beside predicted for any file of rows, errors by group, and every row that does not count.
+
+A row's own columns become a prediction, or a reason why not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trnmodel.arguments import refuse, shown
+from trnmodel.evidence.questions import interval
+from trnmodel.evidence.readings import Reading, reading
+from trnmodel.evidence.rows import MEASURED, UnreadableRowError, measure, read_table, text, texts
+from trnmodel.evidence.rules import decide
+from trnmodel.models.transformer import Transformer
+from trnmodel.models.transformer import model as read_model
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+JUDGED = "predicted error low high meaning model stack configuration weight set_aside skipped use rules".split()
+NOT_PREDICTED, NOT_COUNTED = "not predicted", "predicted, not counted"
+LINES = ("fit", "rate", "null", "network")  # uses of rows that are no prediction of ours
+
+
+def read_models(models: Mapping[str, Any] | None) -> dict[str, Transformer]:
+    """The models that a caller gives by workload name, each read once."""
+    found = {}
+    for name, value in ({} if models is None else _named(models)).items():
+        try:
+            found[text(name)] = read_model(value)
+        except ValueError as error:
+            raise ValueError(f"models[{shown(name)}]: {error}") from None
+    return found
+
+
+def _named(models: Any) -> Mapping[str, Any]:
+    if not isinstance(models, Mapping) or not all(isinstance(name, str) for name in models):
+        refuse("models", models, "allowed is a mapping of workload names to models")
+    return models
+
+
+def configuration(r: Reading, predicted: float) -> str:
+    """A key that rows share which are one question: the same machine, stack, model, batch, meaning and answer."""
+    question = (
+        r.meaning,
+        r.where,
+        r.stack,
+        r.mapping,
+        r.model_id,
+        r.compiled_batch,
+        r.percentile,
+        f"{predicted:.9g}",
+        *r.asked,
+    )
+    return hashlib.sha1(repr(question).encode()).hexdigest()[:12]
+
+
+def _judge(row: dict[str, str], models: Mapping[str, Any] | None) -> dict[str, Any]:
+    """One row's prediction beside its meaning, or the reason for none."""
+    d = decide(row)
+    blank = dict.fromkeys(("predicted", "error", "low", "high"), math.nan)
+    blank |= dict.fromkeys(("meaning", "model", "stack", "configuration", "set_aside"), "") | {"weight": 0.0}
+    blank |= {"use": d.use, "rules": " > ".join(d.rules)}
+    try:
+        r, measured = reading(row, models), measure(row)
+        value, low, high = (end / r.scale for end in interval(r))
+    except UnreadableRowError as reason:
+        return blank | {"skipped": str(reason)}
+    return blank | {
+        "predicted": value,
+        "error": value / measured - 1,
+        "low": low,
+        "high": high,
+        "meaning": r.meaning,
+        "model": r.model_id,
+        "stack": r.stack,
+        "configuration": configuration(r, value * r.scale),
+        "weight": r.weight,
+        "set_aside": r.reason,
+        "skipped": "",
+    }
+
+
+def validate(rows: pd.DataFrame | str | Path, models: Mapping[str, Any] | None = None) -> pd.DataFrame:
+    """Predict measured rows from their own columns: steps of models, kernels, collectives, encoders, footprints.
+
+    A row that cannot be read or predicted says why and spoils no other. Blank cells (nothing, None, NaN) are unknown;
+    lengths, degrees, batch and cores are numbers from 1, as tables print them.
+
+    Parameters
+    ----------
+    rows : DataFrame or path
+        Measurements in the columns of `data/evidence/measured.csv`; of these instance, workload, metric, value and
+        unit must be there. A file is a regular one, UTF-8, of at most 64 MiB; at most 100,000 rows. [-]
+    models : mapping, optional
+        Workload name to model (an id, the path of a config.json, or an object), asked before the alias table. [-]
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        The rows with `predicted` (in the row's unit), `error` (predicted / measured - 1), `low` and `high` (all
+        efficiencies at one end of their ranges), `meaning`, `model`, `stack`, `configuration` (a key that rows of one
+        configuration share), `weight`, `set_aside` (why a predicted row does not count), `skipped` (why a row has
+        no prediction), `use` (what a row is used for) and `rules` (those of `data/evidence/rules.csv` that had a say,
+        in order). A row without an `id` gets one that follows from its cells.
+
+    Raises
+    ------
+    ValueError
+        What is given is no such table, or one of the models is none.
+    """
+    import pandas as pd
+
+    table, known = read_table(rows), read_models(models)
+    cells = texts(table)
+    judged = pd.DataFrame([_judge(row, known) for row in cells], index=table.index, columns=JUDGED)
+    kept = table.drop(columns=[name for name in JUDGED if name in table.columns])
+    if "id" not in table.columns:
+        judged["id"] = [row["id"] for row in cells]
+    return pd.concat([kept, judged], axis=1)
+
+
+def shipped(kind: str) -> pd.DataFrame:
+    """The shipped measurements of one kind through `validate`.
+
+    Examples
+    --------
+    >>> kernels = shipped("kernel")
+    >>> len(kernels) == len(excluded(kernels)) + len(kernels[kernels.weight > 0])
+    True
+    """
+    rows = read_table(MEASURED)
+    return validate(rows[rows.kind == kind])
+
+
+def validation() -> pd.DataFrame:
+    """The shipped measurements through `validate`, with the group that a split keeps together.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        As `validate` gives it, with `group`: kind, model and system family. Splits are by group, never by row.
+    """
+    table = validate(MEASURED)
+    family = table["instance"].str.extract(r"^([a-z]+[0-9]+)", expand=False).fillna("")
+    names = table["model"].where(table["model"] != "", table["workload"])
+    return table.assign(group=table["kind"] + "/" + names + "/" + family)
+
+
+def counted(table: pd.DataFrame) -> pd.DataFrame:
+    """Predicted rows of `tm.validation()` that count, one a configuration: the middle one by error."""
+    rows = table[(table.skipped == "") & (table.weight > 0)].sort_values("error", kind="stable")
+    same = rows.groupby("configuration")
+    return rows[same.cumcount() == (same.error.transform("size") - 1) // 2]
+
+
+def errors_of(rows: pd.DataFrame) -> dict[str, float]:
+    """Size and sign of a group's errors: cases, median and mean absolute, bias (signed median), the worst."""
+    return {
+        "cases": len(rows),
+        "median_error": rows.error.abs().median(),
+        "mean_error": rows.error.abs().mean(),
+        "bias": rows.error.median(),
+        "worst_error": rows.error.loc[rows.error.abs().idxmax()],
+    }
+
+
+def summary(table: pd.DataFrame, by: str) -> pd.DataFrame:
+    """Errors of a table by group, in the order in which the groups stand.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        The group, cases, median_error, mean_error, bias, worst_error. [-]
+    """
+    import pandas as pd
+
+    return pd.DataFrame([{by: group, **errors_of(rows)} for group, rows in table.groupby(by, sort=False)])
+
+
+def excluded(table: pd.DataFrame) -> pd.DataFrame:
+    """The one table of exclusions: every row that does not count, where it is from, what it says, and why.
+
+    A row that is no prediction but has a use of its own (a point of a run's line, a printed rate) is none of them.
+    """
+    rows = table[((table.skipped != "") | (table.weight == 0)) & ~table.use.isin(LINES)]
+    reason = rows.skipped.where(rows.skipped != "", rows.set_aside)
+    reason = reason.str.removeprefix("1 of 1 points cannot exist: ")
+    how = np.where(rows.skipped != "", NOT_PREDICTED, NOT_COUNTED)
+    found = rows[["kind", "instance", "workload", "metric", "error", "source"]].assign(reason=reason, outcome=how)
+    labels = {"TP": "tp", "batch": "batch", "in": "input_len", "out": "output_len", "length": "seq_len"}
+    cells = zip(*(rows[column] for column in labels.values()), strict=True)
+    found["shape"] = [", ".join(f"{name} {x}" for name, x in zip(labels, row, strict=True) if x) for row in cells]
+    found["measured"] = rows.value + " " + rows.unit
+    names = "kind reason outcome instance workload shape metric measured error source".split()
+    return found[names].sort_values(["kind", "reason"], kind="stable", ignore_index=True)
+
+
+def reasons(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows of `excluded` by reason, with the median absolute error of those that have a prediction."""
+    grouped = rows.assign(error=rows.error.abs()).groupby(["kind", "outcome", "reason"], sort=False)
+    found = grouped.agg(rows=("reason", "size"), median_error=("error", "median")).reset_index()
+    return found.sort_values(["kind", "rows"], ascending=[True, False], kind="stable", ignore_index=True)

@@ -1,0 +1,113 @@
+"""Fabrics side by side: all-to-all capacity and latency, inside a rack and over the domain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trnmodel.arguments import listed, refuse
+from trnmodel.catalog import load, systems
+from trnmodel.catalog.systems import System
+from trnmodel.fabric import flow
+from trnmodel.fabric.graph import SCOPES, Topology
+from trnmodel.fabric.groups import Same, fabric
+from trnmodel.result import tidy
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+STACK, SWITCH = "neuron-stack", "pcie-switch"
+
+
+def nets(names: Iterable[str | System]) -> list[Topology]:
+    """Fabrics of the systems that have one: a single chip is left out."""
+    found = [fabric(Same(spec)) for spec in map(systems.system, listed("names", names)) if spec.domain_chips > 1]
+    if not found:
+        refuse("names", names, "none of them has more than one chip")
+    return found
+
+
+def capacities(names: Iterable[str | System]) -> pd.DataFrame:
+    """All-to-all capacity of each fabric inside its racks and over the whole domain.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        system, scope, chips, injection_bytes_per_s_per_dir, all_to_all_bytes_per_s (of a chip to all others),
+        oversubscription, bound (the medium that limits; several are alike in the optimum where two are named).
+
+    Examples
+    --------
+    >>> table = capacities(["trn3-nl32x2-pcie160", "trn3-nl32x2-torus"]).set_index(["system", "scope"])
+    >>> table.all_to_all_bytes_per_s.div(1e9).round(3).tolist()
+    [529.067, 252.0, 248.0, 252.0]
+    """
+    return tidy(
+        {
+            "system": net.system.id,
+            "scope": scope,
+            "chips": 1 + others,
+            "injection_bytes_per_s_per_dir": net.injection_bytes_per_s_per_dir,
+            "all_to_all_bytes_per_s": net.flow(scope).bytes_per_s_per_pair * others,
+            "oversubscription": net.oversubscription(scope),
+            "bound": ", ".join(net.flow(scope).bottleneck),
+        }
+        for net in nets(names)
+        for scope in ("rack", "world")
+        for others in [_others(net, scope)]
+    )
+
+
+def _others(net: Topology, scope: str) -> int:
+    """Chips that the first one talks to."""
+    racks = [net.graph.nodes[chip]["rack"] for chip in net.chips]
+    return (racks.count(racks[0]) if scope == "rack" else len(racks)) - 1
+
+
+def _costs() -> list[tuple[float, float]]:
+    """Cost of a chip and of a switch on the way: middle, low, high. [s]"""
+    chip, switch = load.fact_in_force(STACK, "hop_s"), load.fact_in_force(SWITCH, "switch_s")
+    return list(zip((chip[1], *chip[2]), (switch[1], *switch[2]), strict=True))
+
+
+def latencies(names: Iterable[str | System]) -> pd.DataFrame:
+    """One-way latency of the empty fabric, mean and worst pair, inside a rack and over the domain.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        system, scope, mean_s and worst_s with `_low` and `_high` of a chip's cost, most_between (switches and
+        forwarding chips), estimate (a chip of the switched racks is taken to cost a NeuronLink hop).
+
+    Examples
+    --------
+    >>> table = latencies(["trn3-nl32x2-pcie320", "trn3-nl16-torus"])
+    >>> table[table.scope == "rack"].worst_s.mul(1e6).round(3).tolist()
+    [1.615, 6.0]
+    """
+    rows = []
+    for net in nets(names):
+        waits = [_waits(net, *costs) for costs in _costs()]
+        for scope in ("rack", "world"):
+            same: dict[str, Any] = {"system": net.system.id, "scope": scope}
+            same["most_between"] = max(net.hop_histogram("intermediate", scope))
+            for end, wait in zip(("", "_low", "_high"), waits, strict=True):
+                time_s, pairs = wait(scope)
+                same |= {f"mean_s{end}": np.average(time_s, weights=pairs), f"worst_s{end}": np.max(time_s)}
+            rows.append(same | {"estimate": net.system.fabric == "planes"})
+    return tidy(rows)
+
+
+def _waits(net: Topology, chip_s: float, switch_s: float) -> Callable[[str], tuple[NDArray, NDArray]]:
+    """Latencies of a scope, and how many pairs have each; without switches every hop costs one chip."""
+    if not net.switch_counts:
+        hops = {scope: net.hop_histogram("edges", scope) for scope in SCOPES}
+        return lambda scope: (chip_s * np.array([*hops[scope]]), np.array([*hops[scope].values()]))
+    matrix = flow.latency_matrix(net.graph, chip_s, switch_s)
+    racks = np.array([net.graph.nodes[chip]["rack"] for chip in net.chips])
+    apart = ~np.eye(len(racks), dtype=bool)
+    inside = {"world": apart, "rack": apart & (racks[:, None] == racks)}
+    return lambda scope: (matrix[inside[scope]], np.ones(np.count_nonzero(inside[scope])))

@@ -1,0 +1,185 @@
+"""The scale-out network of a system: its NICs on Clos networks of the switches on offer, and the ways through them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trnmodel.arguments import number, numbers, refuse
+from trnmodel.catalog import load, systems
+from trnmodel.catalog.systems import System
+from trnmodel.formulas import clos as network
+from trnmodel.result import tidy
+from trnmodel.units import GBIT, TBIT
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+AWS, FIBRE = "aws-scaleout", "smf-fibre"
+BITS = 8  # of a byte
+
+
+def tera(bits_per_s: float) -> str:
+    """A switch by its capacity: "12.8T"."""
+    return f"{bits_per_s / BITS / TBIT:g}T"
+
+
+def giga(bits_per_s: float) -> str:
+    """A port by its rate: "100G"."""
+    return f"{bits_per_s / BITS / GBIT:g}G"
+
+
+@cache
+def switch_bits_per_s() -> NDArray:
+    """Capacities of the switches on offer, in ascending order. [bit/s]"""
+    facts = [fact for fact in load.facts_rows().values() if fact.quantity == "switch_bytes_per_s_per_dir"]
+    return np.array(sorted(load.value_si(fact)[0] * BITS for fact in facts))
+
+
+def _connected(system: str | System) -> System:
+    """A system whose chips have a scale-out rate; raises ValueError for one of which none is published."""
+    spec = systems.system(system)
+    if math.isnan(spec.scaleout_bytes_per_s_per_dir):
+        refuse("system", spec.id, "no scale-out rate of it is published")
+    return spec
+
+
+def nic(system: str | System) -> dict[str, Any]:
+    """How a system's chips meet the network: rate and ports of a NIC, planes, chips that share it, for `clos`.
+
+    Where no source says what one NIC carries, it is taken to have one logical port in each plane.
+
+    Examples
+    --------
+    >>> nic("trn3-nl72x2-pcie160")["chips_per_nic"], nic("trn2.48xlarge")["chips_per_nic"]
+    (2.0, 1.0)
+    """
+    spec = _connected(system)
+    port, planes = load.value(AWS, "port_bytes_per_s_per_dir"), load.value(AWS, "tor_switches")
+    rate = port * planes if math.isnan(spec.nic_bytes_per_s_per_dir) else spec.nic_bytes_per_s_per_dir
+    return {
+        "port_bits_per_s": port * BITS,
+        "nic_bits_per_s": rate * BITS,
+        "module_bits_per_s": load.value(AWS, "module_bytes_per_s_per_dir") * BITS,
+        "planes": planes,
+        "chips_per_nic": rate / spec.scaleout_bytes_per_s_per_dir,
+    }
+
+
+def networks(
+    system: str | System, chips: float | None = None, layers: int = 3, tor_bits_per_s: float | None = None
+) -> pd.DataFrame:
+    """A system's network for each leaf and spine switch on offer, full or for a number of chips.
+
+    Parameters
+    ----------
+    system : str or System
+        Whose NICs.
+    chips : float, optional
+        Chips to connect; default all that it reaches. [-]
+    layers : int
+        Switch layers, 2 or 3. [-]
+    tor_bits_per_s : float, optional
+        Capacity of the top of rack; default the smallest switch on offer. [bit/s]
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        leaf_and_spine, chips_per_rack, racks_per_pod, pods, chips, switches, cables, optics, and the last three over
+        chips; NaN where the layers do not reach so far.
+
+    Examples
+    --------
+    >>> networks("trn3-nl72x2-pcie160").chips.tolist()[:2]
+    [524288.0, 2097152.0]
+    """
+    import pandas as pd
+
+    switch = switch_bits_per_s()
+    tor = switch[0] if tor_bits_per_s is None else tor_bits_per_s
+    sized = network.clos(switch_bits_per_s=switch, tor_bits_per_s=tor, layers=layers, chips=chips, **nic(system))
+    names = "chips_per_rack racks_per_pod pods chips switches cables optics".split()
+    table = pd.DataFrame({name: np.broadcast_to(getattr(sized, name), switch.shape) for name in names})
+    for part in ("switches", "cables", "optics"):
+        table[f"{part}_per_chip"] = table[part] / table.chips
+    table.insert(0, "leaf_and_spine", [*map(tera, switch)])
+    return table
+
+
+def port_choice(system: str | System, chips: float, port_bits_per_s: Iterable[float]) -> pd.DataFrame:
+    """What a cluster of that many chips takes in each port size: layers needed, switches and modules a chip.
+
+    The modules are the same in every row, so a smaller port means a cable that fans out, not another module.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        switch, port, layers (2 where they reach, else 3, NaN where neither does), switches_per_chip, optics_per_chip,
+        reach_chips.
+
+    Examples
+    --------
+    >>> table = port_choice("trn3-nl72x2-pcie160", 8192, [100e9])
+    >>> table[table.switch == "12.8T"].layers.tolist()
+    [2.0]
+    """
+    attach, rows, chips = nic(system), [], number("chips", chips, 1)
+    for port in np.ravel(numbers("port_bits_per_s", port_bits_per_s, 1)).tolist():
+        planes = attach["planes"] if attach["nic_bits_per_s"] >= attach["planes"] * port else 1
+        given = attach | {"port_bits_per_s": port, "planes": planes, "switch_bits_per_s": switch_bits_per_s()}
+        two, three = (network.clos(layers=n, chips=chips, **given) for n in (2, 3))
+        full = [network.clos(layers=n, **given).max_chips for n in (2, 3)]
+        sizes = {
+            f"{part}_per_chip": [getattr(n, part) / n.chips for n in (two, three)] for part in ("switches", "optics")
+        }
+        near = np.broadcast_to(two.valid, switch_bits_per_s().shape)
+        rows.append(
+            {
+                "switch": [*map(tera, switch_bits_per_s())],
+                "port": giga(port),
+                "layers": np.where(near, 2.0, np.where(three.valid, 3.0, np.nan)),
+                **{name: np.where(near, *pair) for name, pair in sizes.items()},
+                "reach_chips": np.where(near, *full),
+            }
+        )
+    return tidy(rows)
+
+
+def distances(system: str | System) -> pd.DataFrame:
+    """Latency of one way through the network, from the same rack to a building as far as each optical module drives.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        way, switch_hops, distance_m, fibre_s, latency_s with `_low` and `_high`, in_flight_bytes (what a chip must keep
+        outstanding to fill the way), estimate (NIC latency is ours).
+
+    Examples
+    --------
+    >>> ways = distances("trn3-nl72x2-pcie160").set_index("way")
+    >>> round(float(ways.fibre_s["building, 400G ZR"]) * 1e3, 3)
+    0.588
+    """
+    import pandas as pd
+
+    spec, facts = _connected(system), load.facts_rows().values()
+    reach = {fact.entity: load.value_si(fact)[0] for fact in facts if fact.quantity == "reach_m"}
+    ways = [("same top of rack", 1, 0.0), ("same pod", 3, 0.0), ("other pod", 5, 0.0)]
+    # spine to spine: one more switch than between pods
+    ways += [
+        (f"building, {load.entities()[optics].name.removesuffix(' optics')}", 6, metres)
+        for optics, metres in sorted(reach.items(), key=lambda item: item[1])
+        if optics != "optics-dr4"
+    ]
+    table = pd.DataFrame(ways, columns=["way", "switch_hops", "distance_m"])
+    table["fibre_s"] = fibre = network.fibre_delay_s(table.distance_m.to_numpy(), load.value(FIBRE, "group_index"))
+    spreads = ((fact[1], *fact[2]) for fact in (load.fact_in_force(AWS, name) for name in ("switch_s", "nic_s")))
+    for end, switch_s, nic_s in zip(("", "_low", "_high"), *spreads, strict=True):
+        table[f"latency_s{end}"] = network.path_latency_s(table.switch_hops.to_numpy(), switch_s, nic_s, fibre)
+    table["in_flight_bytes"] = network.in_flight_bytes(spec.scaleout_bytes_per_s_per_dir, table.latency_s.to_numpy())
+    return table.assign(estimate=True)

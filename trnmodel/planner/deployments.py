@@ -1,0 +1,210 @@
+"""Deployments beside each other: frontiers over degrees and batch, full load, drafts, prefill on other machines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trnmodel.arguments import integers, listed, number, numbers, refuse
+from trnmodel.catalog import load
+from trnmodel.catalog.systems import system as read_system
+from trnmodel.models.transformer import model as read_model
+from trnmodel.result import stacked, tidy
+from trnmodel.steps.deployment import Deployment
+from trnmodel.steps.mapping import Mapping as Degrees
+from trnmodel.steps.rank import site
+from trnmodel.steps.serving import disaggregate, frontier, tokens_per_step
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import ArrayLike, NDArray
+
+PER_RANK = np.unique(np.round(np.exp2(np.arange(0.0, 9.25, 0.25))))
+
+
+def _powers(system: str, ranks: float = np.inf) -> NDArray:
+    """Powers of two up to the ranks of a system."""
+    at = site(system)
+    return np.exp2(np.arange(np.floor(np.log2(min(at.chips * at.ranks_per_chip, ranks))) + 1))
+
+
+def expert_degrees(system: str, model: str) -> NDArray:
+    """Powers of two of EP, up to the experts of the model; 1 alone for a dense one."""
+    return _powers(system, max(read_model(model).outline().experts, 1))
+
+
+def _computes(system: str, precision: str) -> bool:
+    return load.precision(precision).compute in read_system(system).chip.peak_flop_per_s
+
+
+def frontiers(
+    model: str,
+    systems: Iterable[str],
+    context: float,
+    precisions: Sequence[str] = ("bf16",),
+) -> pd.DataFrame:
+    """What no other batch and mapping beats, by system and precision; a pair that cannot exist has no rows.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        system, precision, tp, ep, batch, tokens_per_s_per_user, tokens_per_s_per_chip, bound, network_share. [-]
+
+    Notes
+    -----
+    Powers of two of TP and EP; each expert-parallel rank has at least one sequence.
+    """
+    import pandas as pd
+
+    names = "system precision tp ep batch tokens_per_s_per_user tokens_per_s_per_chip bound network_share".split()
+    frames = []
+    for system, precision in product(listed("systems", systems), listed("precisions", precisions)):
+        if _computes(system, precision):
+            ask = {"context": context, "precision": precision}
+            found = _frontier(model, system, ask).assign(system=system, precision=precision)
+            frames.append(found.assign(network_share=found.network_s / found.time_s))
+    empty = [pd.DataFrame(columns=names)]
+    return pd.concat([frame for frame in frames if len(frame)] or empty, ignore_index=True)[names]
+
+
+def _frontier(model: str, system: str, ask: Mapping[str, Any]) -> pd.DataFrame:
+    """The frontier over TP, EP and batch, the fastest for a user last."""
+    import pandas as pd
+
+    tp = _powers(system)
+    parts = [
+        frontier(model, system, Degrees(tp=tp, ep=ep), batches=ep * PER_RANK, **ask)
+        for ep in expert_degrees(system, model)
+    ]
+    table = pd.concat(parts).sort_values("tokens_per_s_per_user", ascending=False, kind="stable")
+    best = table.tokens_per_s_per_chip.cummax() == table.tokens_per_s_per_chip
+    return table[best].drop_duplicates(["tokens_per_s_per_user", "tokens_per_s_per_chip"]).iloc[::-1]
+
+
+def at_interactivity(table: pd.DataFrame, tokens_per_s_per_user: Iterable[float]) -> pd.DataFrame:
+    """The most that each system and precision of `frontiers` yields where every user gets at least so many tokens/s."""
+    import pandas as pd
+
+    rows = []
+    for wanted in np.ravel(numbers("tokens_per_s_per_user", tokens_per_s_per_user)).tolist():
+        for (system, precision), line in table.groupby(["system", "precision"], sort=False):
+            enough = line[line.tokens_per_s_per_user >= wanted]
+            best = enough.loc[enough.tokens_per_s_per_chip.idxmax()].to_dict() if len(enough) else {}
+            rows.append(best | {"wanted_tokens_per_s_per_user": wanted, "system": system, "precision": precision})
+    names = ["wanted_tokens_per_s_per_user", *table.columns]
+    return pd.DataFrame(rows).reindex(columns=names)
+
+
+MODES: Mapping[str, Mapping[str, Any]] = {
+    "compiled batch": {"batching": "continuous", "compiled": True},
+    "batch as needed": {"batching": "continuous", "compiled": False},
+    "static batch": {"batching": "static"},
+}
+
+
+def capacity_requests_per_s(
+    d: Deployment, max_batch: float, input_tokens: float, output_tokens: float
+) -> dict[str, float]:
+    r"""Request rate at which all replicas are full, by hand.
+
+    .. math:: \lambda_{cont} = \frac{B}{o\,t(B) + B\,P}, \qquad \lambda_{static} = \frac{B}{P(B) + (o - 1)\,t(B)}
+    """
+    max_batch, output_tokens = number("max_batch", max_batch, 1), number("output_tokens", output_tokens, 1)
+    input_tokens = number("input_tokens", input_tokens, 1)
+    middle, longest = input_tokens + output_tokens / 2, input_tokens + output_tokens
+    step_s = d.decode(batch=max_batch, context=middle, max_context=longest).require_valid().time_s
+    one_s, all_s = d.prefill(input_tokens=input_tokens, batch=np.array([1.0, max_batch]), max_context=longest).time_s
+    full = {
+        "continuous": max_batch / (output_tokens * step_s + max_batch * one_s),
+        "static": max_batch / (all_s + (output_tokens - 1) * step_s),
+    }
+    return {mode: float(d.mapping.dp * full[how["batching"]]) for mode, how in MODES.items()}
+
+
+def saturation(d: Deployment, max_batch: float, input_tokens: float, output_tokens: float) -> pd.DataFrame:
+    """The rate that fills each way of batching: requests and tokens a second, and tokens a second and chip."""
+    import pandas as pd
+
+    full = capacity_requests_per_s(d, max_batch, input_tokens, output_tokens)
+    table = pd.DataFrame({"mode": list(full), "requests_per_s": list(full.values())})
+    tokens = table.requests_per_s * output_tokens
+    return table.assign(generated_tokens_per_s=tokens, generated_tokens_per_s_per_chip=tokens / d.chips)
+
+
+def drafts(
+    d: Deployment, draft_model: str, batch: float, context: float, draft_tokens: Sequence[int], acceptance: ArrayLike
+) -> pd.DataFrame:
+    r"""Speed of speculative decoding over plain decoding, by length of the draft and acceptance rate.
+
+    .. math:: S = \frac{E(d, a)\; t(1)}{t(d + 1) + d\; t_{draft}}
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        draft_tokens, acceptance, tokens_per_step, step_s (verify and draft), speedup. [-]
+
+    Notes
+    -----
+    The draft model runs on the ranks of one tensor-parallel group, one step for each token.
+    """
+    plain_s = d.decode(batch=batch, context=context).require_valid().time_s
+    ranks = Degrees(tp=d.mapping.tp, lnc=d.mapping.lnc)
+    small = replace(d, model=draft_model, mapping=ranks)
+    draft_s = small.decode(batch=np.maximum(batch / d.mapping.ep, 1), context=context).require_valid().time_s
+    share = np.atleast_1d(numbers("acceptance", acceptance, 0.0, 1.0))
+    rows = []
+    for n in integers("draft_tokens", draft_tokens):
+        step_s = float(d.decode(batch=batch, context=context, new_tokens=n + 1).time_s + n * draft_s)
+        made = tokens_per_step(n, share)
+        columns = {"acceptance": share, "tokens_per_step": made, "step_s": step_s, "speedup": made * plain_s / step_s}
+        rows.append({"draft_tokens": n, **columns})
+    return tidy(rows)
+
+
+def split_phases(
+    d: Deployment, prefill_systems: Iterable[str], batch: float, input_tokens: float, output_tokens: float
+) -> pd.DataFrame:
+    """Prefill on machines of their own, each at the tensor-parallel degree that yields the most tokens a chip.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        prefill_system, tp, times, transfer_bytes, the ratios at which neither side waits, tokens_per_s_per_chip. [-]
+    """
+    import pandas as pd
+
+    ask: dict[str, Any] = {
+        "batch": batch,
+        "input_tokens": input_tokens,
+        "output_tokens": output_tokens,
+        "precision": d.precision,
+    }
+    rows = []
+    for system in listed("prefill_systems", prefill_systems):
+        if not _computes(system, d.precision):
+            continue
+        tp = _powers(system)
+        found = disaggregate(d.model, system, Degrees(tp=tp), d.system, d.mapping, decode_efficiencies=d.e, **ask)
+        table = found.to_frame().assign(prefill_system=system, prefill_tp=tp)
+        rows.append(table[table.valid].nlargest(1, "tokens_per_s_per_chip"))
+    if not rows:
+        refuse("prefill_systems", prefill_systems, f"none of their chips computes in {d.precision}")
+    table = pd.concat(rows, ignore_index=True)
+    times = table[["prefill_s", "transfer_s", "transfer_bytes", "step_s", "ttft_s"]]
+    rates = table[["prefill_chips_per_decode_chip", "tokens_per_s_per_chip"]]
+    return pd.concat([table[["prefill_system", "prefill_tp"]], times, rates], axis="columns")
+
+
+def ratios(
+    d: Deployment, prefill_systems: Iterable[str], batch: float, input_tokens: float, output_tokens: Iterable[float]
+) -> pd.DataFrame:
+    """`split_phases` over the length of the answers, below each other with `output_tokens`."""
+    asked = {
+        tokens: split_phases(d, prefill_systems, batch, input_tokens, tokens)
+        for tokens in np.ravel(numbers("output_tokens", output_tokens, 1))
+    }
+    return stacked(asked, "output_tokens")

@@ -1,0 +1,254 @@
+"""Two sizes of scale-up domain compared: what fits, how fast at best, and from which model size the larger one pays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trnmodel.arguments import TINY, listed, numbers
+from trnmodel.catalog import load, systems
+from trnmodel.catalog.systems import System
+from trnmodel.fabric.groups import Same, hierarchy
+from trnmodel.models.synthetic import synthetic
+from trnmodel.models.transformer import Transformer
+from trnmodel.models.transformer import model as read_model
+from trnmodel.planner.placements import INNER_EXPERTS, columns, named_stack, racks_of
+from trnmodel.result import tidy
+from trnmodel.steps import mapping as parallelism
+from trnmodel.steps.inference import decode_step, memory_fit
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PAIR = ("trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160")
+ORDERS = (INNER_EXPERTS, ("tp", "cp", "ep", "pp", "dp"))
+BATCHES = 64
+
+
+def capacity(models: Iterable[Transformer], names: Iterable[str | System], precisions: Iterable[str]) -> pd.DataFrame:
+    """Weights beside the HBM of a rack and of the domain.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        model, total_params, precision, system, weight_bytes, hbm_bytes (of the domain), rack_share and domain_share
+        (weights, once, over HBM).
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> capacity([tm.model("deepseek-v3")], ["trn3-nl32x2-pcie160"], ["bf16"]).domain_share.round(3).tolist()
+    [0.136]
+    """
+    import pandas as pd
+
+    rows = []
+    chosen, specs = map(read_model, listed("models", models)), map(systems.system, listed("names", names))
+    for model, spec, precision in product(chosen, specs, listed("precisions", precisions)):
+        weights, hbm = model.weight_bytes(precision), spec.hbm_bytes
+        shares = (weights / hbm * racks_of(spec)[0], weights / hbm)
+        rows.append((model.id, model.total_params, precision, spec.id, weights, hbm, *shares))
+    names = "model total_params precision system weight_bytes hbm_bytes rack_share domain_share"
+    return pd.DataFrame(rows, columns=names.split())
+
+
+def walls(names: Iterable[str | System], precisions: Iterable[str], rates: Iterable[float]) -> pd.DataFrame:
+    r"""Sizes of model that a domain cannot pass: by memory, and by what it streams in one step when it reads all once.
+
+    .. math:: P_{fits} = M n / s, \quad P_{streams} = B n / (v s)
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        system, precision, tokens_per_s_per_user (v), streams_params, fits_params; every weight in the experts' width.
+
+    Examples
+    --------
+    >>> walls(["trn3-nl32x2-pcie160"], ["bf16"], [50]).streams_params.tolist()
+    [3136000000000.0]
+    """
+    import pandas as pd
+
+    specs, wanted = map(systems.system, listed("names", names)), np.ravel(numbers("rates", rates, TINY)).tolist()
+    rows = []
+    for spec, name, rate in product(specs, listed("precisions", precisions), wanted):
+        width = load.precision(name).storage_bytes("experts")
+        rows.append((spec.id, name, rate, spec.hbm_bytes_per_s / rate / width, spec.hbm_bytes / width))
+    return pd.DataFrame(rows, columns="system precision tokens_per_s_per_user streams_params fits_params".split())
+
+
+def _extents(spec: System) -> list[int]:
+    """Group sizes that fill the tiers of a domain evenly, a chip being a rank."""
+    found, whole = {1}, 1
+    for tier in hierarchy(Same(spec), int(spec.chip.cores)):
+        size = int(tier.size)
+        found |= {whole * part for part in range(1, size + 1) if size % part == 0}
+        whole *= size
+    return sorted(found)
+
+
+@cache
+def _mappings(spec: System) -> tuple[parallelism.Mapping, ...]:
+    """All degrees of TP, CP and EP of which each fills tiers evenly, in both orders; copies of the model fill up."""
+    sizes, found = _extents(spec), []
+    nested = [(a, b, c) for a, b, c in product(sizes, repeat=3) if b % a == 0 and c % b == 0]
+    chain = np.array(nested, dtype=float)
+    degrees = np.stack([chain[:, 0], chain[:, 1] / chain[:, 0], chain[:, 2] / chain[:, 1]])
+    for order in ORDERS:
+        named = dict(zip(order, degrees[:, :, None], strict=False))
+        copies = spec.domain_chips / chain[:, 2:]
+        found.append(parallelism.Mapping(**named, dp=copies, lnc=int(spec.chip.cores), placement=order))
+    return tuple(found)
+
+
+def _batches(model: Transformer, spec: System, m: parallelism.Mapping, ask: dict[str, Any]) -> NDArray:
+    """Batches of each mapping, from one sequence of an expert rank to as many as its memory holds."""
+    few, many = (memory_fit(model, spec, m, batch=m.ep * n, prompt_tokens=m.ep * n, **ask) for n in (1, 2))
+    each = many.total_bytes - few.total_bytes
+    most = np.maximum(1 + (few.capacity_bytes - few.total_bytes) / each, 1)
+    return np.floor(most ** np.linspace(0, 1, BATCHES)) * m.ep
+
+
+def best(
+    model: str | Transformer,
+    system: str | System,
+    tokens_per_s_per_user: Sequence[float],
+    *,
+    context: float,
+    precision: str = "mxfp8",
+    stack: str = "exposed",
+) -> pd.DataFrame:
+    """Highest throughput of a domain at each rate that a user must have, over batch, degrees and their order.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        tokens_per_s_per_user, tokens_per_s_per_chip (0 where the rate is out of reach), with tp, cp, ep, dp and inner,
+        the group that fills the inner tiers.
+
+    Examples
+    --------
+    >>> table = best("deepseek-v3", "trn3-nl32x2-pcie160", [50], context=8192)
+    >>> table[["tp", "cp", "ep", "dp"]].iloc[0].tolist()
+    [1.0, 1.0, 32.0, 2.0]
+    """
+    import pandas as pd
+
+    model, spec = read_model(model), systems.system(system)
+    wanted = np.atleast_1d(numbers("tokens_per_s_per_user", tokens_per_s_per_user))
+    ask: dict[str, Any] = {"context": context, "precision": precision, "efficiencies": named_stack(stack)}
+    rates, degrees = [], []
+    for m in _mappings(spec):
+        step = decode_step(model, spec, m, batch=_batches(model, spec, m, ask), **ask)
+        found = columns(step, spec.chips)
+        pairs = zip(found["tokens_per_s_per_user"], found["tokens_per_s_per_chip"], strict=True)
+        rates += [_at(wanted, *pair) for pair in pairs]
+        named = np.stack([np.ravel(getattr(m, name)) for name in ("tp", "cp", "ep", "dp")], axis=1)
+        degrees += [(*row, m.placement[0]) for row in named.tolist()]
+    table = np.array(rates)
+    first = table.argmax(axis=0)
+    chosen = pd.DataFrame([degrees[i] for i in first], columns=["tp", "cp", "ep", "dp", "inner"])
+    return chosen.assign(tokens_per_s_per_user=wanted, tokens_per_s_per_chip=table.max(axis=0))
+
+
+def _at(wanted: NDArray, user: NDArray, chip: NDArray) -> NDArray:
+    """Throughput at a user's rate, between batches; 0 beyond the fastest, beyond the slowest that of the largest."""
+    fits = np.isfinite(user)
+    if not fits.any():
+        return np.zeros_like(wanted)
+    slow, most = user[fits][::-1], chip[fits][::-1]
+    return np.interp(wanted, slow, most, left=most[0], right=0.0)
+
+
+def ratios(
+    rules: Iterable[str],
+    sizes: Iterable[float],
+    *,
+    rates: Sequence[float],
+    precisions: Iterable[str],
+    contexts: Iterable[float],
+    stacks: Iterable[str] = ("exposed",),
+    base: str = "deepseek-v3",
+    pair: tuple[str, str] = PAIR,
+) -> pd.DataFrame:
+    """Best throughput a chip of two domains at the same tokens/s a user, over synthetic models.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        rule, total_params, precision, context, software, tokens_per_s_per_user, small_ and large_tokens_per_s_per_chip,
+        ratio (infinite where only the larger domain reaches the rate, NaN where neither does), small_placement and
+        large_placement.
+
+    Examples
+    --------
+    >>> ask = {"rates": [20], "precisions": ["bf16"], "contexts": [8192]}
+    >>> ratios(["experts"], [1e12, 6e12], **ask).ratio.round(1).tolist()
+    [1.0, inf]
+    """
+    numbers("rates", rates), numbers("sizes", sizes), numbers("contexts", contexts, 1)
+    lists = {"rules": rules, "sizes": sizes, "precisions": precisions, "contexts": contexts, "stacks": stacks}
+    rows = []
+    for rule, size, precision, context, stack in product(*(listed(*pair) for pair in lists.items())):
+        model = synthetic(size, rule, base)
+        small, large = (best(model, name, rates, context=context, precision=precision, stack=stack) for name in pair)
+        first, second = (found.tokens_per_s_per_chip.to_numpy() for found in (small, large))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = second / first
+        rows.append(
+            {
+                "rule": rule,
+                "total_params": size,
+                "precision": precision,
+                "context": context,
+                "software": stack,
+                "tokens_per_s_per_user": rates,
+                "small_tokens_per_s_per_chip": first,
+                "large_tokens_per_s_per_chip": second,
+                "ratio": ratio,
+                "small_placement": _words(small),
+                "large_placement": _words(large),
+            }
+        )
+    return tidy(rows)
+
+
+def _words(chosen: pd.DataFrame) -> list[str]:
+    """Degrees of each row as text, those of one left out; none where the rate is out of reach."""
+    rows = chosen.to_dict("records")
+    degrees = [[f"{name} {row[name]:g}" for name in ("ep", "tp", "cp", "dp") if row[name] > 1] for row in rows]
+    return [", ".join(d) if row["tokens_per_s_per_chip"] else "" for row, d in zip(rows, degrees, strict=True)]
+
+
+CASE = ["software", "precision", "context", "tokens_per_s_per_user", "rule"]
+
+
+def verdicts(table: pd.DataFrame, threshold: float, enough_up_to: float, pays_from: float) -> pd.DataFrame:
+    """A table of ratios beside the claim that the small domain is enough up to one size and the large pays from one.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        software, precision, context, tokens_per_s_per_user, rule; pays_from_params (smallest size with at least the
+        threshold, NaN where none has), verdict: "agrees"; "earlier" where it pays below already; "later" where not
+        at every size above; "no rate" where neither domain reaches the rate at sizes on either side.
+    """
+    import pandas as pd
+
+    rows = []
+    for case, group in table.groupby(CASE, sort=False):
+        pays = group[group.ratio >= threshold].total_params
+        below, above = group[group.total_params <= enough_up_to].ratio, group[group.total_params >= pays_from].ratio
+        if (below >= threshold).any():
+            verdict = "earlier"
+        elif below.isna().any() or above.isna().all():
+            verdict = "no rate"
+        else:
+            verdict = "agrees" if (above.dropna() >= threshold).all() else "later"
+        rows.append((*case, pays.min(), verdict))
+    return pd.DataFrame(rows, columns=[*CASE, "pays_from_params", "verdict"])

@@ -1,0 +1,149 @@
+"""What memory holds: the largest batch, the longest context, and the fewest chips of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from trnmodel.arguments import integers, listed, number, numbers, refuse
+from trnmodel.catalog import load
+from trnmodel.catalog.systems import system as read_system
+from trnmodel.models.transformer import model as read_model
+from trnmodel.result import tidy
+from trnmodel.steps.assemble import FIRST_BUCKET
+from trnmodel.steps.deployment import Deployment
+from trnmodel.steps.mapping import Mapping
+from trnmodel.steps.rank import site
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MOST_CONTEXTS = 1000  # points of the search for the longest context
+
+
+def largest_batch(d: Deployment, contexts: ArrayLike, tps: Iterable[int]) -> pd.DataFrame:
+    """Sequences of each context that a replica holds, by TP; 0 where not even one fits.
+
+    Memory grows by the same bytes with each sequence.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        tp, context, batch, batch_per_chip. [-]
+    """
+    at = np.atleast_1d(numbers("contexts", contexts, 1))
+    at = at[at <= read_model(d.model).max_context]
+    if not at.size:
+        refuse("contexts", contexts, f"all are beyond the longest context of {read_model(d.model).id}")
+    rows, per_chip = [], site(d.system, d.mapping.lnc).ranks_per_chip
+    for tp in integers("tps", tps):
+        one, two = d.fit(1, at, tp=tp), d.fit(2, at, tp=tp)
+        grown = two.total_bytes - one.total_bytes
+        more = (one.capacity_bytes - one.first_rank_total_bytes) / np.where(grown > 0, grown, np.inf)
+        batch = np.where(one.valid, 1 + np.floor(more), 0)
+        chips = np.ceil(tp * float(d.mapping.replica_ranks / d.mapping.tp) / per_chip)
+        rows.append({"tp": tp, "context": at, "batch": batch, "batch_per_chip": batch / chips})
+    return tidy(rows)
+
+
+def longest_context(
+    d: Deployment, batches: ArrayLike, tps: Iterable[int], prompt_tokens: float | None = None
+) -> pd.DataFrame:
+    """The longest context of all sequences of a batch, by TP, in steps of the smallest bucket; 0 where none fits.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        tp, batch, context, most (the model's longest context). [-]
+    """
+    m = read_model(d.model)
+    if not m.max_context:
+        refuse("model", m.id, "its configuration names no longest context")
+    step = FIRST_BUCKET * np.ceil(m.max_context / FIRST_BUCKET / MOST_CONTEXTS)
+    contexts = np.append(np.arange(step, m.max_context, step), m.max_context)
+    prompt = None if prompt_tokens is None else np.minimum(number("prompt_tokens", prompt_tokens, 1), contexts)
+    batch, rows = np.atleast_1d(numbers("batches", batches, 1)), []
+    for tp in integers("tps", tps):
+        found = np.where(d.fit(batch[:, None], contexts, prompt, tp=tp).valid, contexts, 0).max(axis=1)
+        rows.append({"tp": tp, "batch": batch, "context": found, "most": m.max_context})
+    return tidy(rows)
+
+
+def across(d: Deployment, systems: Iterable[str], precisions: Iterable[str], contexts: ArrayLike) -> pd.DataFrame:
+    """The largest batch by system and precision, at the same chips as the deployment, each at its chip's own LNC.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        system, precision, tp, context, batch. [-]
+    """
+    import pandas as pd
+
+    chips, frames = np.ceil(float(d.mapping.tp) / site(d.system, d.mapping.lnc).ranks_per_chip), []
+    wanted = listed("precisions", precisions)
+    for name in listed("systems", systems):
+        tp = int(chips * site(name, None).ranks_per_chip)
+        for precision in wanted:
+            one = replace(d, system=name, precision=precision, mapping=Mapping(tp=tp), stack=None)
+            frames.append(largest_batch(one, contexts, [tp]).assign(system=name, precision=precision))
+    return pd.concat(frames, ignore_index=True)[["system", "precision", "tp", "context", "batch"]]
+
+
+def smallest(
+    models: Iterable[str], systems: Iterable[str], precisions: Iterable[str], batch: float, context: float
+) -> pd.DataFrame:
+    """The fewest chips that hold a model and a batch: over TP and, for experts, EP in powers of two.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        model, system, precision, chips (NaN where the system is too small), tp, ep, floor_chips (bytes of weights and
+        cache over the HBM of a chip), system_chips, fill (of the fullest rank).
+
+    Examples
+    --------
+    >>> table = smallest(["llama-3.1-8b"], ["trn2.48xlarge"], ["bf16"], 1, 2048)
+    >>> table[["chips", "tp"]].iloc[0].tolist()
+    [1.0, 1.0]
+    """
+    batch, context = number("batch", batch, 1), number("context", context, 1)
+    lists = {"models": models, "systems": systems, "precisions": precisions}
+    return tidy(
+        _smallest(Deployment(model=name, system=where, mapping=Mapping(), precision=precision), batch, context)
+        for name, where, precision in product(*(listed(name, values) for name, values in lists.items()))
+    )
+
+
+def _smallest(d: Deployment, batch: float, context: float) -> dict[str, Any]:
+    where, m, domain_chips = site(d.system, None), read_model(d.model), read_system(d.system).domain_chips
+    ranks = domain_chips * where.ranks_per_chip
+    powers = np.exp2(np.arange(np.floor(np.log2(ranks)) + 1))
+    tp, ep = powers[:, None], powers[powers <= batch] if m.outline().experts else np.ones(1)
+    found = d.fit(batch, context, tp=tp, ep=ep)
+    used = np.where(found.valid & (tp * ep <= ranks), tp * ep, np.inf)
+    best = np.unravel_index(used.argmin(), used.shape)
+    fits = np.isfinite(used[best])
+    stored = sum(needed_bytes(d, batch, context).values())
+    return {
+        "model": m.id,
+        "system": d.system,
+        "precision": d.precision,
+        "chips": float(np.ceil(used[best] / where.ranks_per_chip)) if fits else np.nan,
+        "tp": powers[best[0]] if fits else np.nan,
+        "ep": ep[best[1]] if fits else np.nan,
+        "floor_chips": float(np.ceil(stored / where.chip.hbm_bytes)),
+        "system_chips": domain_chips,
+        "fill": float((found.first_rank_total_bytes / found.capacity_bytes)[best]) if fits else np.nan,
+    }
+
+
+def needed_bytes(d: Deployment, batch: float, context: float) -> dict[str, float]:
+    """Weights once, and the cache of all sequences once. [B]"""
+    m = read_model(d.model)
+    cache = batch * (m.kv_bytes(context, load.precision(d.precision).kv) + m.state_bytes())
+    return {"weights": float(m.weight_bytes(d.precision)), "cache": float(cache)}
