@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -129,7 +129,7 @@ class _Run:
         return float(np.fmax(np.fmax(self.r.context, self.r.max_context), self.r.prompt))
 
     def fit(self) -> MemoryFit:
-        ask = {"precision": self.r.precision, "efficiencies": self.r.stack or None}
+        ask: dict[str, Any] = {"precision": self.r.precision, "efficiencies": self.r.stack or None}
         return memory_fit(self.r.model, machine(self.r), self.r.degrees, batch=self.batch, context=self.context, **ask)
 
 
