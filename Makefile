@@ -6,7 +6,7 @@ INSTALLED := $(VENV)/installed
 UV_VERSION := 0.13.8
 
 .DEFAULT_GOAL := help
-.PHONY: help .venv book pdf test test-restricted notebooks lab bench lock clean
+.PHONY: help .venv book pdf test test-restricted notebooks lab bench mutants lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z.-]+:.*## ' Makefile | sed -E 's/^([a-z.-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -26,9 +26,10 @@ book: .venv ## execute the chapters and build the book into build/html
 pdf: .venv ## the book as one PDF, printed by Chromium
 	$(BIN)/trnmodel book --pdf
 
-test: .venv ## lint, unit tests, doctests, committed notebooks, book and Lab in a browser
+test: .venv ## lint, types, unit tests, doctests, committed notebooks, book and Lab in a browser
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 	$(BIN)/pytest -n auto --ignore=tests/browser
 	$(BIN)/pytest -n auto --dist loadfile --nbval notebooks
 	$(BIN)/pytest tests/browser
@@ -49,6 +50,9 @@ lab: .venv ## JupyterLab on the chapters
 bench: .venv ## time the questions that users ask
 	$(BIN)/python tests/bench.py
 
+mutants: .venv ## break the package in 150 places, and list what no test notices
+	$(BIN)/python tests/mutants.py
+
 lock: ## resolve pyproject.toml into requirements.lock, hashed, for every platform
 	$(PYTHON) -m venv build/uv
 	build/uv/bin/pip install --quiet uv==$(UV_VERSION)
@@ -56,4 +60,4 @@ lock: ## resolve pyproject.toml into requirements.lock, hashed, for every platfo
 		--generate-hashes --no-emit-index-url --no-annotate --no-header --quiet --output-file requirements.lock
 
 clean: ## remove what was built; keep the environment
-	rm -rf build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis

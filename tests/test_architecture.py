@@ -176,7 +176,7 @@ LOOKED_UP = {  # below the chapters: what still asks data by name, and why it is
     "trnmodel.fabric.scaleout.distances": "fibre and optics, which no system has as parts yet",
     "trnmodel.fabric.scaleout.nic": "ports and modules of AWS's network, which no system has as parts yet",
     "trnmodel.fabric.scaleout.switch_bits_per_s": "which switches are offered",
-    "trnmodel.planner.placements.named_stack": "to be read off the chip: Chip.hop_s",
+    "trnmodel.planner.placements._exposed": "to be read off the chip: Chip.hop_s",
     "trnmodel.fabric.what_if._printed": "what sources print, beside what the graph counts",
     "trnmodel.fabric.what_if._verdict": "what sources print, beside what the graph counts",
     "trnmodel.fabric.what_if.assumptions": "other readings of the sources",

@@ -15,6 +15,7 @@ import pytest
 import trnmodel as tm
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import Chip, Precision
+from trnmodel.catalog.tables import DataError, Decision, read_yaml
 
 CHIPS = """trainium1 trainium2 trainium3 inferentia2 trainium4-roadmap a100 h100 h200 b200 gb200 b300 gb300 mi210 mi300x
 mi355x tpu-v4 tpu-v5e tpu-v5p tpu-v6e tpu-v7""".split()
@@ -339,3 +340,10 @@ def test_data_is_found_inside_an_installed_package(tmp_path):
         check=True,
     )
     assert run.stdout.split() == [str(site / "trnmodel" / "data"), str(144.0 * GIB)]
+
+
+def test_items_of_a_list_count_from_one(tmp_path):
+    file = tmp_path / "decisions.yaml"
+    file.write_text("- 5\n")
+    with pytest.raises(DataError, match=r"decisions\.yaml item 1"):
+        read_yaml(file, Decision)

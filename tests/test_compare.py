@@ -22,6 +22,11 @@ def test_world_capacity_of_torus_and_switch_by_hand():
     assert rates[RACK, "rack"] == pytest.approx(31 * 512 * GB / 30)
 
 
+def test_capacities_count_the_chips_of_their_scope():
+    chips = compare.capacities([TORUS, RACK]).set_index(["system", "scope"]).chips
+    assert chips.to_dict() == {(name, scope): n for name in (TORUS, RACK) for scope, n in (("rack", 32), ("world", 64))}
+
+
 def test_trays_leave_the_rates_alone():
     rates = compare.capacities(NL72)
     for _, scope in rates.groupby("scope"):

@@ -20,6 +20,7 @@ RUN = {  # used without an import: where, and the word that says so
     "ipywidgets": ("trnmodel/planner/sweep.py", "tqdm.auto"),  # whose bar is a widget in Lab
     "jupyterlab": ("Makefile", "jupyter lab"),
     "jupyterlab-myst": ("pyproject.toml", "jupyterlab-myst"),  # Lab finds it by itself
+    "mypy": ("Makefile", "(BIN)/mypy"),
     "nbval": ("Makefile", "--nbval"),
     "pytest-xdist": ("Makefile", "-n auto"),
     "ruff": ("Makefile", "ruff check"),

@@ -269,6 +269,8 @@ def test_four_trays_have_no_spare_and_five_do():
 def test_a_port_that_loses_a_lane_trains_down():
     net = topology("trn3-nl32x2-pcie160").without(lanes={("rack0/tray0/A", "rack0/plane0/switch0"): 1})
     assert net.injection_bytes_per_s_per_dir == (1152 - 4 * 8) * GB  # x8 falls to x4
+    last = topology("trn3-nl32x2-pcie160").without(lanes={("rack0/tray0/A", "rack0/plane0/switch0"): 7})
+    assert last.injection_bytes_per_s_per_dir == (1152 - 7 * 8) * GB  # x1 stays
     with pytest.raises(ValueError, match="no such switch"):
         net.without(switches=["rack9/plane0/switch0"])
     with pytest.raises(ValueError, match="no such tray"):

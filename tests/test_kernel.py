@@ -333,3 +333,8 @@ def test_decode_bytes_against_a_profiler():
 
 def test_framework_constants_hold_on_rows_that_they_have_not_seen():
     assert all(kernels.leave_one_out(group).error.abs().median() < 0.15 for group in kernels.FITTED)
+
+
+def test_queued_transfers_start_once():
+    one, four = (tm.kernel.dma("trainium2", 1e6, 4096, transfers=n, queued=1.0).time_s for n in (1, 4))
+    assert one == four

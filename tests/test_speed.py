@@ -100,12 +100,7 @@ def test_numbers_are_told_apart():
         assert len(first) == len(set(zip(*(x.tolist() for x in arrays), strict=True)))
 
 
-CURVES = pytest.mark.xfail(reason="in-graph all-reduces that end at a size are no lines yet", strict=False)
-
-
-@pytest.mark.parametrize(
-    ("system", "stack"), [pytest.param("trn2.48xlarge", None, marks=CURVES), ("trn3-nl72x2-pcie160", IDEAL)]
-)
+@pytest.mark.parametrize(("system", "stack"), [("trn2.48xlarge", None), ("trn3-nl72x2-pcie160", IDEAL)])
 def test_a_warm_step_of_experts_enters_few_modules(system, stack):
     """At most twelve: what is known of a question's setting is known once."""
     decode, mapping = tm.decode_step, tm.Mapping(tp=4, ep=4)

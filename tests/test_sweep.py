@@ -39,6 +39,14 @@ def test_unknown_argument_names_the_nearest():
         sweep(model, {"kind": "a", "z": [1]})
 
 
+def test_a_bar_shows_unless_told_not_to(capsys):
+    grid = {"kind": ["a", "b"], "x": [1, 2]}
+    sweep(model, grid)
+    assert "2" in capsys.readouterr().err
+    sweep(model, grid, progress=False)
+    assert capsys.readouterr().err == ""
+
+
 def test_a_million_points_is_one_call():
     calls = []
 

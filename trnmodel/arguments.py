@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, NoReturn, TypeVar
+from types import UnionType
+from typing import Any, NoReturn, TypeVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -77,7 +78,7 @@ def _array(value: Any) -> NDArray | None:
 
 
 def numbers(
-    name: str, value: ArrayLike, low: float = 0.0, high: float = HUGE, *, whole: bool = False, unknown: bool = False
+    name: str, value: Any, low: float = 0.0, high: float = HUGE, *, whole: bool = False, unknown: bool = False
 ) -> NDArray:
     """A number or an array of numbers from `low` to `high` as floats.
 
@@ -93,8 +94,8 @@ def numbers(
     ValueError: n_ranks=[4, 0]: allowed are whole numbers from 1 to 1e+30
     """
     plain = type(value) is float or (type(value) is int and -HUGE <= value <= HUGE)
-    if plain and low <= value <= high and not 0 < value < TINY and (not whole or value % 1 == 0):
-        return np.asarray(value, dtype=float)
+    if plain and low <= (x := float(value)) <= high and not 0 < x < TINY and (not whole or x % 1 == 0):
+        return np.asarray(x)
     array = _array(value)
     if array is not None:
         allowed = (array >= low) & (array <= high) & ~((array > 0) & (array < TINY))
@@ -123,7 +124,7 @@ def number(name: str, value: Any, low: float = 0.0, high: float = HUGE, *, unkno
     return float(found)
 
 
-def share(name: str, value: ArrayLike, low: float = 0.0) -> NDArray:
+def share(name: str, value: Any, low: float = 0.0) -> NDArray:
     """A share from 0 (or `low`) to 1, or an array of them."""
     return numbers(name, value, low, 1.0)
 
@@ -182,7 +183,11 @@ def chosen(name: str, value: Any, table: Mapping[str, T]) -> T:
     return table[choice(name, value, table)]
 
 
-def instance(name: str, value: Any, kind: type[T] | tuple[type[T], ...], allowed: str) -> T:
+@overload
+def instance(name: str, value: Any, kind: type[T], allowed: str) -> T: ...
+@overload
+def instance(name: str, value: Any, kind: UnionType | tuple[type, ...], allowed: str) -> Any: ...
+def instance(name: str, value: Any, kind: Any, allowed: str) -> Any:
     """An object of a type, or of one of some; `allowed` says in words what is."""
     if not isinstance(value, kind):
         refuse(name, value, f"allowed is {allowed}")
@@ -207,7 +212,7 @@ def listed(name: str, values: Any, kind: type | tuple[type, ...] = object) -> li
     return found
 
 
-def integers(name: str, values: ArrayLike, low: int = 1) -> list[int]:
+def integers(name: str, values: Any, low: int = 1) -> list[int]:
     """Whole numbers as a list, at least one.
 
     Examples
@@ -218,7 +223,7 @@ def integers(name: str, values: ArrayLike, low: int = 1) -> list[int]:
     return [int(value) for value in np.ravel(numbers(name, values, low, 2**53, whole=True))]
 
 
-def together(**arrays: NDArray) -> None:
+def together(**arrays: ArrayLike) -> None:
     """Refuse arrays whose shapes do not broadcast, naming two that stand against each other.
 
     Examples

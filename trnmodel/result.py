@@ -16,10 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def reason_mask(*impossible: ArrayLike) -> NDArray:
@@ -58,7 +61,7 @@ def words(mask: ArrayLike, names: tuple[str, ...]) -> NDArray | str:
     return np.asarray(texts, dtype=object)[np.reshape(places, np.shape(mask))]
 
 
-def tidy(rows: Iterable[Mapping[str, Any]]):
+def tidy(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     """Rows as one pandas DataFrame; a row that holds arrays stands for as many, with what is single repeated.
 
     Examples
@@ -72,7 +75,7 @@ def tidy(rows: Iterable[Mapping[str, Any]]):
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
 
-def stacked(frames: Mapping[Any, Any], name: str):
+def stacked(frames: Mapping[Any, Any], name: str) -> pd.DataFrame:
     """DataFrames below each other, with their keys as a column of that name.
 
     Examples
@@ -110,7 +113,7 @@ class Result:
             raise ValueError(f"{bad} of {np.size(self.valid)} points cannot exist: {'; '.join(reasons)}")
         return self
 
-    def to_frame(self):
+    def to_frame(self) -> pd.DataFrame:
         """Tidy pandas DataFrame: one row a point, inputs beside outputs, last whether it is valid and why not.
 
         Fields and properties broadcast to their common shape and are laid out in C order. A spec shows its id; whatever
@@ -121,8 +124,8 @@ class Result:
         names = [field.name for field in fields(self) if field.name != "reason_mask"]
         for kind in type(self).__mro__:
             names += [name for name, item in vars(kind).items() if isinstance(item, property)]
-        cells = {name: _cells(getattr(self, name)) for name in names}
-        cells = {name: cell for name, cell in cells.items() if cell is not None}
+        found = {name: _cells(getattr(self, name)) for name in names}
+        cells = {name: cell for name, cell in found.items() if cell is not None}
         shape = np.broadcast_shapes(*(cell.shape for cell in cells.values()))
         return pd.DataFrame({name: np.broadcast_to(cell, shape).ravel() for name, cell in cells.items()})
 

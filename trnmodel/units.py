@@ -24,7 +24,7 @@ _NUMBER = r"[-+]?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?"
 _HEDGE = r"(?:~|≈|about|over|up to|up-to|at least|nearly|more than|less than|>=|<=|>|<)?\s*"
 _PRINTED = re.compile(rf"^{_HEDGE}({_NUMBER})(?:\s*(?:-|–|to)\s*~?({_NUMBER}))?\s*$")
 
-_SCALES = {
+_SCALES: dict[str, list[tuple[float, str]]] = {
     "FLOP/s": [(EFLOP, "EFLOP/s"), (PFLOP, "PFLOP/s"), (TFLOP, "TFLOP/s"), (GFLOP, "GFLOP/s")],
     "FLOP": [(EFLOP, "EFLOP"), (PFLOP, "PFLOP"), (TFLOP, "TFLOP"), (GFLOP, "GFLOP")],
     "B/s": [(TB, "TB/s"), (GB, "GB/s"), (MB, "MB/s")],

@@ -10,11 +10,12 @@ import difflib
 import math
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -41,6 +42,9 @@ from trnmodel.catalog.tables import (
     with_needed,
 )
 from trnmodel.units import parse_number
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 DATA = _PACKAGE / "data" if (_PACKAGE / "data").is_dir() else _PACKAGE.parent / "data"
@@ -79,7 +83,7 @@ def names() -> list[Name]:
     return rows
 
 
-def names_table():
+def names_table() -> pd.DataFrame:
     """Every name that the sources use for a chip or a system, and what it stands for here.
 
     Returns
@@ -150,7 +154,7 @@ def _of(entity: str) -> dict[str, dict[str, Ruled]]:
 
 
 @cache
-def _facts_frame():
+def _facts_frame() -> pd.DataFrame:
     import pandas as pd
 
     _decided()
@@ -176,7 +180,7 @@ def _facts_frame():
     return pd.DataFrame(rows)[[*columns.split(), "reason", "low_si", "high_si", "note"]]
 
 
-def facts():
+def facts() -> pd.DataFrame:
     """Every printed claim in `data/facts` as a DataFrame, one row each, with its verdict.
 
     Returns
@@ -228,7 +232,7 @@ def stated(entity: str, quantity: str) -> bool:
     return quantity in _of(entity)
 
 
-def nearest(name: str, choices) -> list[str]:
+def nearest(name: str, choices: Iterable[object]) -> list[str]:
     """The choices nearest to a misspelt name, best first, or the first few where none is near."""
     folded = {str(choice).lower(): str(choice) for choice in choices}
     close = difflib.get_close_matches(str(name)[: 3 * SHOWN].lower(), list(folded), n=4, cutoff=0.5)
@@ -262,7 +266,7 @@ def _aliases(kind: str) -> dict[str, str]:
     return {alias.lower(): entity for alias, entity in _spelt(kind).items()}
 
 
-def assemble(spec_type: type[Spec], entity: str, **given) -> dict:
+def assemble(spec_type: type[Spec], entity: str, **given: Any) -> dict:
     """Keyword arguments of a spec, read from the facts in force about an entity.
 
     A field takes the quantity of its own name: a mapping collects the qualifiers, text is the printed text, a tuple the
@@ -297,7 +301,9 @@ def borrowed(kwargs: dict, owners: Mapping[str, tuple[str, str]]) -> dict:
     values, sourced, ranges = {}, dict(kwargs["sources"]), dict(kwargs["ranges"])
     for name, (owner, quantity) in owners.items():
         if owner and name not in kwargs:
-            found = _of(owner).get(quantity) or {"": fact_in_force(owner, quantity)}  # which says what there is
+            found = _of(owner).get(quantity, {})
+            if not found:
+                fact_in_force(owner, quantity)  # says what there is
             values[name] = _field_value("float" if "" in found else "Mapping", found)
             for qualifier, ruled in found.items():
                 label_ = f"{name}[{qualifier}]" if qualifier else name
@@ -307,7 +313,7 @@ def borrowed(kwargs: dict, owners: Mapping[str, tuple[str, str]]) -> dict:
     return kwargs | values | {"sources": MappingProxyType(sourced), "ranges": MappingProxyType(ranges)}
 
 
-def _field_value(kind: str, found: dict[str, Ruled]):
+def _field_value(kind: str, found: dict[str, Ruled]) -> Any:
     if kind == "Mapping":
         return MappingProxyType({key: _number_or_words(ruled.fact) for key, ruled in sorted(found.items())})
     if kind == "tuple":

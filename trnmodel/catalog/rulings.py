@@ -80,7 +80,7 @@ def statuses(facts: dict[str, Fact], decisions: list[Decision]) -> dict[str, tup
     groups = _groups(facts)
     result: dict[str, tuple[Status, str]] = dict.fromkeys(facts, ("chosen", "no source contradicts it"))
     for item in decisions:
-        verdict = ("open" if item.open else "chosen", f"{item.reason} ({item.date})")
+        verdict: tuple[Status, str] = ("open" if item.open else "chosen", f"{item.reason} ({item.date})")
         result.update({fact.id: verdict for key in item.keys for fact in groups[key]})
     for item in decisions:
         reason = f"{item.reason} ({item.date})"

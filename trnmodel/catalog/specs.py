@@ -40,7 +40,7 @@ def published(value: Any, otherwise: Any) -> Any:
     return np.where(np.isnan(value), otherwise, value)
 
 
-def _mapping():
+def _mapping() -> Any:
     """An empty read-only mapping as the default of a field."""
     return field(default_factory=lambda: MappingProxyType({}))
 
@@ -140,7 +140,7 @@ def _check(spec_field: Field, hint: Any, counts: frozenset[str]) -> Check:
 
 
 @cache
-def _checks(spec_type: type[Spec]) -> tuple[tuple[str, Check], ...]:
+def _checks(spec_type: type[Any]) -> tuple[tuple[str, Check], ...]:
     """The checks of a kind of spec, by field."""
     hints = get_type_hints(spec_type)
     counts = spec_type.COUNTS
@@ -183,7 +183,8 @@ class Spec:
 
     def __post_init__(self) -> None:
         label("id", self.id)
-        for name, check in _checks(type(self)):
+        kind: Any = type(self)
+        for name, check in _checks(kind):
             object.__setattr__(self, name, check(f"{self.id}: {name}", getattr(self, name)))
 
     @cached_property
@@ -212,7 +213,7 @@ class Spec:
     def __hash__(self) -> int:
         return hash((type(self), self.id))
 
-    def range(self, name: str) -> tuple[float, float]:
+    def range(self, name: str) -> tuple[Any, Any]:
         """Low and high of a field ("hbm_bytes_per_s", "peak_flop_per_s[bf16]"); equal where decided."""
         if text("name", name) in self.ranges:
             return self.ranges[name]

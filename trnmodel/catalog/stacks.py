@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cache
 from math import inf
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -83,7 +83,7 @@ def _stack(stack: str) -> Efficiencies:
     base = load.entities()[stack].base
     inherited = _stack(base) if base else IDEAL
     own = load.assemble(Efficiencies, stack)
-    merged = {name: {**getattr(inherited, name), **own.pop(name)} for name in ("sources", "ranges")}
+    merged: dict[str, Any] = {name: {**getattr(inherited, name), **own.pop(name)} for name in ("sources", "ranges")}
     estimates = inherited.estimates | own.pop("estimates")
     return replace(inherited, **own, **merged, estimates=estimates)
 

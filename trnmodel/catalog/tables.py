@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 Confidence = Literal["A", "B", "C", "D"]
 Key = tuple[str, str, str]
-Row = TypeVar("Row")
+Row = TypeVar("Row", bound=msgspec.Struct)
 
 
 NEEDED = {  # rows without which nothing can be asked of a part
@@ -195,7 +195,7 @@ def by_id(rows: list, column: str, file: str) -> dict:
     return table
 
 
-def check_listed(row, place: str, lists: dict) -> None:
+def check_listed(row: Any, place: str, lists: dict[str, Any]) -> None:
     """Raise DataError naming place and column where a cell of a row is not in the closed list of its column."""
     for column, allowed in lists.items():
         if getattr(row, column) not in allowed:

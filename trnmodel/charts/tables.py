@@ -86,7 +86,9 @@ def _split(column: str) -> tuple[str, str]:
     >>> _split("weights_per_s"), _split("lnc")
     (('Weights', 'weights/s'), ('LNC', ''))
     """
-    stem, scope, end = _END.match(column).groups()
+    ends = _END.match(column)
+    assert ends is not None  # it matches every text
+    stem, scope, end = ends.groups()
     match = _SUFFIX.match(stem)
     name, suffix = (match[1] or match[2].partition("_per_")[0], match[2]) if match else (stem, "")
     unit = "/".join(_UNITS.get(part, part) for part in suffix.split("_per_"))
@@ -213,7 +215,8 @@ def _text(value: object) -> str:
         return "–"
     if isinstance(value, bool | np.bool_):
         return "yes" if value else "no"
-    if not isinstance(value, int | float | np.number):
+    if not isinstance(value, int | float | np.integer | np.floating):
         return str(value)
-    short = f"{value:.4g}"
-    return f"{value:,.0f}" if "e+" in short and abs(value) < 1000 * TRILLION else short
+    number = float(value)
+    short = f"{number:.4g}"
+    return f"{number:,.0f}" if "e+" in short and abs(number) < 1000 * TRILLION else short

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trnmodel.charts.display import PALETTE, altair
 from trnmodel.charts.tables import check
@@ -44,14 +44,14 @@ def topology(nodes: pd.DataFrame, links: pd.DataFrame, *, caption: str) -> alt.L
     return chart.properties(width=WIDTH, height=HEIGHT, title=title, description=caption)
 
 
-def _place(column: str):
+def _place(column: str) -> Any:
     alt = altair()
     return (alt.X if column == "x" else alt.Y)(
         field=column, type="quantitative", axis=None, scale={"zero": False, "nice": False, "padding": 14}
     )
 
 
-def _rules(links: pd.DataFrame, groups: list[str]):
+def _rules(links: pd.DataFrame, groups: list[str]) -> Any:
     alt = altair()
     colours = {"domain": groups, "range": PALETTE[: len(groups)]}
     base = alt.Chart(links[["one", "other", "x", "y", "x2", "y2", "group"]])
@@ -61,19 +61,19 @@ def _rules(links: pd.DataFrame, groups: list[str]):
     return base, {"x": _place("x"), "y": _place("y"), "x2": "x2", "y2": "y2", "color": group}
 
 
-def _lines(links: pd.DataFrame, groups: list[str]):
+def _lines(links: pd.DataFrame, groups: list[str]) -> Any:
     base, place = _rules(links, groups)
     opacity = next(value for least, value in FAINT.items() if len(links) >= least)
     return base.mark_rule(strokeWidth=0.7, opacity=opacity).encode(**place)
 
 
-def _picked(links: pd.DataFrame, groups: list[str]):
+def _picked(links: pd.DataFrame, groups: list[str]) -> Any:
     base, place = _rules(links, groups)
     near = "isDefined(pick.node) && (indexof(pick.node, datum.one) >= 0 || indexof(pick.node, datum.other) >= 0)"
     return base.transform_filter(near).mark_rule(strokeWidth=2.4).encode(**place)
 
 
-def _points(nodes: pd.DataFrame):
+def _points(nodes: pd.DataFrame) -> Any:
     alt = altair()
     kinds = [NODES.get(kind, (kind, "circle")) for kind in dict.fromkeys(nodes.kind)]
     named = nodes.assign(kind=[NODES.get(kind, (kind, "circle"))[0] for kind in nodes.kind])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -39,7 +39,7 @@ def printed_totals() -> pd.DataFrame:
     return pd.DataFrame(rows).dropna().drop_duplicates(["system", "quantity", "printed"], ignore_index=True)
 
 
-def _total(fact) -> dict:
+def _total(fact: Any) -> dict:
     """One printed total; a number printed for several dtypes is taken at the first that the chip has a peak for."""
     system = systems.system(fact.entity)
     per_chip, label = getattr(system.chip, fact.quantity), fact.quantity

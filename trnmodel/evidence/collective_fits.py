@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +42,10 @@ def contract() -> pd.DataFrame:
         if row["kind"] == "collective":
             d = decide(row)
             given = dict.fromkeys(("kind", "ranks", "message_bytes"), np.nan) | dict(asked(d.arguments))
-            line = {name: row[name] for name in kept} | {"use": d.use, "series": d.arguments.get("series", "")}
+            line: dict[str, Any] = {name: row[name] for name in kept} | {
+                "use": d.use,
+                "series": d.arguments.get("series", ""),
+            }
             line |= {name: given[name] for name in ("kind", "ranks", "message_bytes")}
             lines.append(line | {"value": number(row["value"]), "reason": d.reason})
     return pd.DataFrame(lines)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -37,8 +37,15 @@ def comparators(stack: str | Efficiencies = "ideal") -> pd.DataFrame:
 
     lines = []
     for row in read_rows(COMPARATORS):
-        line = {"id": row["id"], "source": row["source"], "hardware": row["instance"], "metric": row["metric"]}
-        line |= {"unit": row["unit"], "model": row["workload"], "question": "", "predicted": np.nan, "error": np.nan}
+        line: dict[str, Any] = {"id": row["id"], "source": row["source"], "hardware": row["instance"]}
+        line |= {
+            "metric": row["metric"],
+            "unit": row["unit"],
+            "model": row["workload"],
+            "question": "",
+            "predicted": np.nan,
+            "error": np.nan,
+        }
         line |= {"reason": "", "measured": measure(row), "analytic": False}
         try:
             r = reading(row)

@@ -121,7 +121,7 @@ def tuned(values: Mapping[Parameter, float]) -> Tune:
 
     def tune(e: Spec) -> Spec:
         if id(e) not in seen:
-            mine = {
+            mine: dict[str, Any] = {
                 quantity: v
                 for p, v in values.items()
                 for quantity in p.quantity.split("|")

@@ -12,7 +12,7 @@ from trnmodel.evidence.questions import predict
 from trnmodel.evidence.readings import SIZES, Reading, model_of, reading
 from trnmodel.evidence.rows import MEASURED, UnreadableRowError, measure, read_rows, read_table
 from trnmodel.kernels import kernel
-from trnmodel.models.transformer import model
+from trnmodel.models.transformer import Transformer, model
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -188,9 +188,10 @@ def profiles(phase: str = "decode") -> pd.DataFrame:
     return pd.DataFrame(records)
 
 
-def _profile_predicted(transformer, phase: str, cores: float, tokens: float) -> dict[str, float]:
+def _profile_predicted(transformer: Transformer, phase: str, cores: float, tokens: float) -> dict[str, float]:
     """Bytes, MBU and MFU of one core: its shard of the weights as one product with all tokens, collectives apart."""
     chip, decode = load.chip("trainium1"), phase == "decode"
+    assert chip.core is not None
     m = 1.0 if decode else tokens
     weights = float(transformer.weight_bytes_read(m, "bf16")) / cores
     kv = float(transformer.kv_bytes(tokens, "bf16")) / cores if decode else 0.0

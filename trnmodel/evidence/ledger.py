@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
+from numpy.typing import NDArray
 
 from trnmodel.arguments import listed
 from trnmodel.catalog import load
+from trnmodel.models.blocks import Phase
 from trnmodel.models.operator_table import step_operators
 from trnmodel.models.shipped import catalog
 from trnmodel.models.transformer import Transformer
@@ -68,7 +70,7 @@ def _chunk_attention(m: Transformer) -> float:
     return float(m.prefill_flop(CHUNK, past=CHUNK_PAST, logits="none")) - CHUNK * linear
 
 
-FIGURES: Mapping[str, tuple[str, Callable[[Transformer], float]]] = {
+FIGURES: Mapping[str, tuple[str, Callable[[Transformer], NDArray | float]]] = {
     "P": ("parameters", lambda m: m.total_params),
     "PB": ("parameters", lambda m: m.active_params(input_embedding=False)),
     "PA": ("parameters", lambda m: m.active_params()),
@@ -92,7 +94,8 @@ def _intensity(inputs: str) -> float:
     batch, length = int(match["batch"]), int(match["length"])
     tokens, past = (length, 0) if match["phase"] == "prefill" else (1, length - 1)
     precision = FORMATS[match["weights"]] + CACHES[match["kv"]]
-    step = step_operators(match["model"], match["phase"], batch, tokens, past, precision)
+    phase: Phase = "prefill" if match["phase"] == "prefill" else "decode"
+    step = step_operators(match["model"], phase, batch, tokens, past, precision)
     return step.flop.sum() / (step.weight_bytes.sum() + step.cache_bytes.sum())
 
 

@@ -20,8 +20,15 @@ DECODE = ("decode-step", "decode-throughput", "run-per-token")
 class Case(Protocol):
     """What was asked and what was measured."""
 
-    reading: Reading
-    measured: float
+    @property
+    def reading(self) -> Reading:
+        """What was asked."""
+        ...
+
+    @property
+    def measured(self) -> float:
+        """In base units."""
+        ...
 
 
 def mixed(r: Reading) -> bool:

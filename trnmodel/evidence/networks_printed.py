@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import msgspec
 
 from trnmodel.catalog import load, systems
 from trnmodel.evidence.rows import MEASURED, read_table
 from trnmodel.fabric.scaleout import FIBRE, giga, tera
 from trnmodel.formulas import clos as network
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class PrintedNetwork(msgspec.Struct, frozen=True):
@@ -27,7 +32,7 @@ class PrintedNetwork(msgspec.Struct, frozen=True):
     note: str
 
 
-def printed_sizes():
+def printed_sizes() -> pd.DataFrame:
     """Every cluster size that the deep dive prints, beside the same from `clos`.
 
     Returns
@@ -65,7 +70,7 @@ def _printed_size(row: PrintedNetwork) -> dict:
 
 def _sized(row: PrintedNetwork, switch_bits_per_s: float, port_bits_per_s: float) -> tuple[float, str]:
     """A size of a network of such switches and ports, and the network in words."""
-    given = {"layers": row.layers, "tor_bits_per_s": row.tor_bits_per_s}
+    given: dict[str, Any] = {"layers": row.layers, "tor_bits_per_s": row.tor_bits_per_s}
     sized = network.clos(switch_bits_per_s=switch_bits_per_s, port_bits_per_s=port_bits_per_s, **given)
     words = f"{tera(switch_bits_per_s)}, {giga(port_bits_per_s)}, {row.layers} layers"
     return float(getattr(sized, row.quantity)), words
@@ -78,7 +83,7 @@ def fibre_check() -> tuple[float, float]:
     return computed, load.value(FIBRE, "fibre_delay_s_per_m") * kilometre
 
 
-def measured_share():
+def measured_share() -> pd.DataFrame:
     """Measured transfers over EFA against the printed rate: what, measured and printed bytes per second, share, source.
 
     Examples

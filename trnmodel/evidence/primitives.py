@@ -41,7 +41,9 @@ def kernel_answer(r: Reading, tune: Tune | None = None) -> kernel.KernelTime:
 
 def peak_flop_per_s(r: Reading, answer: kernel.KernelTime) -> float:
     """The peak that a share of it is counted from: what the rules say of the source, or that of the rank's cores."""
-    own = bare_chip(r).core.tensor.peak_flop_per_s[answer.dtype] * (r.mapping[3] or 1)
+    core = bare_chip(r).core
+    assert core is not None  # the kernel has run on it
+    own = core.tensor.peak_flop_per_s[answer.dtype] * (r.mapping[3] or 1)
     return float(dict(r.asked).get("peak_flop_per_s", own))
 
 
@@ -57,7 +59,7 @@ def _kernel_flop_per_s(r: Reading, tune: Tune | None) -> float:
 
 def message(r: Reading) -> tuple[str, float, float]:
     """Kind, ranks and bytes of a collective; raises UnreadableRowError naming what the row does not say."""
-    given = dict(r.asked)
+    given: dict[str, Any] = dict(r.asked)
     if "rows" in given:
         given["message_bytes"] = given["rows"] * given["columns"] * MATRIX_BYTES
     missing = [name for name in ("kind", "ranks", "message_bytes") if name not in given]
@@ -102,7 +104,7 @@ def _chip_elements_per_s(r: Reading, tune: Tune | None) -> float:
 
 def switched_all_reduce_s(r: Reading, tune: Tune | None, message_bytes: float, ranks: float) -> float:
     """An all-reduce by two exchanges with all others, as behind a switch: a share to each, then the sums."""
-    asked = {
+    asked: dict[str, Any] = {
         "ranks": ranks,
         "alpha_s": stack_of(r, tune).hop_s,
         "floor_s": 0.0,

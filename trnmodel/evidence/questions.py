@@ -201,7 +201,7 @@ def _edge(high: bool) -> Tune:
     """A stack at the end of its ranges that makes a step slow (`high`) or fast."""
 
     def tune(e: Spec) -> Spec:
-        edges = {}
+        edges: dict[str, Any] = {}
         for name, (low, up) in e.ranges.items():
             faster_is_more = name.endswith(FITTED_UP)
             edges[name] = low if faster_is_more == high else up

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from trnmodel.arguments import shown
+from trnmodel.arguments import instance, shown
 from trnmodel.catalog import load
 from trnmodel.catalog.load import DATA, read_csv
 from trnmodel.catalog.specs import Chip, Precision, Spec
@@ -63,8 +63,10 @@ KINDS = {
 }  # names that nccom-test prints
 BINARY = {"message_kib": KIB, "message_mib": MIB, "message_gib": GIB}
 # arguments of a rule that say how a row is read; the others are arguments of the call that answers
-READ = ("stack", "batch", "context", "prompt", "percentile", "rounding", "unit", "replicas", "precision", "model")
-READ += ("where", "ep", "series")
+READ = (
+    *("stack", "batch", "context", "prompt", "percentile", "rounding", "unit", "replicas", "precision", "model"),
+    *("where", "ep", "series"),
+)
 
 
 class Alias(msgspec.Struct, frozen=True):
@@ -82,7 +84,7 @@ class Reading:
     meaning: str
     model: Any
     where: str
-    stack: str
+    stack: Any  # an id, or a set of efficiencies
     mapping: tuple[int, int, int, int | None]
     ep: int
     precision: Precision
@@ -120,7 +122,7 @@ Tune = Callable[[Spec], Spec]  # a change of a stack's values
 def _machine(where: str, hbm_bytes_per_s: float, layers: int) -> System | Chip:
     for find in (system, load.chip):
         try:
-            found = find(where)
+            found: Any = find(where)
         except ValueError:
             continue
         if not (hbm_bytes_per_s or layers):
@@ -141,8 +143,8 @@ def machine(r: Reading) -> System | Chip:
 def stack_of(r: Reading, tune: Tune | None = None) -> Efficiencies:
     """The stack of a reading on its machine, changed where one asks for it."""
     where = machine(r)
-    chosen = efficiencies(getattr(where, "chip", where), r.stack or None)
-    return tune(chosen) if tune else chosen
+    chosen = efficiencies(where if isinstance(where, Chip) else where.chip, r.stack or None)
+    return instance("tune", tune(chosen), Efficiencies, "a change of a stack") if tune else chosen
 
 
 @cache

@@ -110,7 +110,8 @@ def matched(row: Mapping[str, str], of: Sequence[Ready] | None = None) -> list[t
 def decide(row: Mapping[str, str], of: Sequence[Ready] | None = None) -> Decision:
     """What the rules say of a row; where several match, the later ones override what they fill."""
     question = use = reason = ""
-    weight, arguments, hits = 1.0, {}, matched(row, of)
+    weight, hits = 1.0, matched(row, of)
+    arguments: dict[str, str] = {}
     for one, given in hits:
         rule = one.rule
         arguments |= given

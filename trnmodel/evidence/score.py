@@ -65,7 +65,7 @@ def configuration(r: Reading, predicted: float) -> str:
 def _judge(row: dict[str, str], models: Mapping[str, Any] | None) -> dict[str, Any]:
     """One row's prediction beside its meaning, or the reason for none."""
     d = decide(row)
-    blank = dict.fromkeys(("predicted", "error", "low", "high"), math.nan)
+    blank: dict[str, Any] = dict.fromkeys(("predicted", "error", "low", "high"), math.nan)
     blank |= dict.fromkeys(("meaning", "model", "stack", "configuration", "set_aside"), "") | {"weight": 0.0}
     blank |= {"use": d.use, "rules": " > ".join(d.rules)}
     try:

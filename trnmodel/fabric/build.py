@@ -11,14 +11,18 @@ planes count from 0, positions on a tray are the deep dive's letters.
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from itertools import combinations, product
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from trnmodel.arguments import refuse
 from trnmodel.catalog.systems import AXES, MEDIA, System
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 Numeric = ArrayLike
 LINK = {"lanes": math.nan, "medium": "link", "rate": 0, "bytes_per_s_per_dir": 1.0}  # one, of lanes not counted
@@ -37,7 +41,7 @@ def plane_of(system: System) -> dict[str, int]:
     return {position: plane for plane, group in enumerate(groups) for position in group.split()}
 
 
-def link_rates(system: System) -> list[Numeric]:
+def link_rates(system: System) -> list[Any]:
     """Rate of one link of each torus axis, one way. [B/s]
 
     A chip's sum over its neighbours, of the instance and of the UltraServer apart, is shared out evenly.
@@ -46,19 +50,19 @@ def link_rates(system: System) -> list[Numeric]:
     sums = system.scaleup_bytes_per_s_per_dir
     groups = ["ultraserver" if axis == 2 else "instance" for axis in range(len(links))] if "instance" in sums else None
     groups = groups or [""] * len(links)
-    shares = Counter()
+    shares: Counter[str] = Counter()
     for group, number in zip(groups, links, strict=True):
         shares[group] += number
     return [sums[group] / shares[group] for group in groups]
 
 
-def unit_rates(system: System) -> list[Numeric]:
+def unit_rates(system: System) -> list[Any]:
     """What the links of a fabric are multiples of, one way: a lane, a link of each torus axis, a link of a chip. [B/s]
 
     Raises ValueError where the rate is not published.
     """
     if system.fabric == "planes":
-        rates = [system.lane_bytes_per_s_per_dir]
+        rates: list[Any] = [system.lane_bytes_per_s_per_dir]
     elif system.fabric == "torus":
         rates = link_rates(system)
     else:
@@ -69,7 +73,7 @@ def unit_rates(system: System) -> list[Numeric]:
     return rates
 
 
-def dressed(graph, system: System):
+def dressed(graph: nx.Graph, system: System) -> nx.Graph:
     """The graph with the rates of a system on its links, and on a torus the lanes that make up the rate."""
     rates, found = unit_rates(system), graph.copy()
     for *_, data in found.edges(data=True):
@@ -83,7 +87,7 @@ def _whole(number: float, default: int = 1) -> int:
     return default if math.isnan(number) else max(math.ceil(number), 1)
 
 
-def _torus(graph, system: System) -> None:
+def _torus(graph: nx.Graph, system: System) -> None:
     shape = system.torus_shape
     per_tray, racks = _whole(system.chips_per_tray, shape[0]), _whole(system.racks)
     for place in product(*map(range, shape)):
@@ -94,26 +98,26 @@ def _torus(graph, system: System) -> None:
         node = "chip" + ",".join(map(str, place))
         graph.add_node(node, kind="chip", rack=rack, tray=tray, plane=0, position=letter(position), **axes)
     for node, axis in product(list(graph), range(len(shape))):
-        place = [graph.nodes[node][name] for name in AXES[: len(shape)]]
-        place[axis] = (place[axis] + 1) % shape[axis]
-        _link(graph, system, node, "chip" + ",".join(map(str, place)), axis)
+        far = [graph.nodes[node][name] for name in AXES[: len(shape)]]
+        far[axis] = (far[axis] + 1) % shape[axis]
+        _link(graph, system, node, "chip" + ",".join(map(str, far)), axis)
 
 
-def _link(graph, system: System, one: str, other: str, axis: int) -> None:
+def _link(graph: nx.Graph, system: System, one: str, other: str, axis: int) -> None:
     ends = graph.nodes[one], graph.nodes[other]
     wired = {0: "pcb" if ends[0]["tray"] == ends[1]["tray"] else "backplane", 1: "backplane", 2: "aec"}
     medium = "link" if math.isnan(system.chips_per_tray) else wired[axis]
     graph.add_edge(one, other, **LINK | {"medium": medium, "rate": axis})
 
 
-def _star(graph, system: System) -> None:
+def _star(graph: nx.Graph, system: System) -> None:
     graph.add_node("switch", kind="switch", rack=0, tray=0, plane=0, position="", medium="switch")
     for number in range(system.domain_chips):
         graph.add_node(f"chip{number}", kind="chip", rack=0, tray=0, plane=0, position=number)
         graph.add_edge(f"chip{number}", "switch", **LINK)
 
 
-def _mesh(graph, system: System) -> None:
+def _mesh(graph: nx.Graph, system: System) -> None:
     for number in range(system.domain_chips):
         graph.add_node(f"chip{number}", kind="chip", rack=0, tray=0, plane=0, position=number)
     graph.add_edges_from(combinations(list(graph), 2), **LINK)
@@ -124,7 +128,7 @@ def chip_name(rack: int, tray: int, position: str) -> str:
     return f"rack{rack}/tray{tray}/{position}"
 
 
-def _planes(graph, system: System) -> None:
+def _planes(graph: nx.Graph, system: System) -> None:
     planes, racks, trays = plane_of(system), _whole(system.racks), int(system.compute_trays_per_rack)
     for rack, tray, position in product(range(racks), range(trays), planes):
         place = {"rack": rack, "tray": tray, "plane": planes[position], "position": position}
@@ -142,11 +146,12 @@ def _planes(graph, system: System) -> None:
     activate(graph, system)
 
 
-def _wire(graph, system: System, one: str, other: str, lanes: float, medium: str) -> None:
+def _wire(graph: nx.Graph, system: System, one: str, other: str, lanes: float, medium: str) -> None:
     graph.add_edge(one, other, lanes=lanes, medium=medium, rate=0, bytes_per_s_per_dir=lanes)
 
 
-def _switch_trays(graph, system: System, rack: int) -> None:
+def _switch_trays(graph: nx.Graph, system: System, rack: int) -> None:
+    assert system.switch is not None  # a fabric of planes has one
     planes = max(plane_of(system).values()) + 1
     per_tray = planes * system.switches_per_plane / system.switch_trays_per_rack
     chips = [(n, d["plane"]) for n, d in graph.nodes(data=True) if d["kind"] == "chip" and d["rack"] == rack]
@@ -160,11 +165,12 @@ def _switch_trays(graph, system: System, rack: int) -> None:
                 _wire(graph, system, chip, node, system.port_lanes, "backplane")
 
 
-def _board(graph, system: System, chips: list[str]) -> None:
+def _board(graph: nx.Graph, system: System, chips: list[str]) -> None:
     lanes, switches = system.scaleup_lanes["pcb"], int(system.pcb_switches_per_tray)
     place = {key: graph.nodes[chips[0]][key] for key in ("rack", "tray")} | {"plane": 0}
     for number in range(switches):
         node = f"rack{place['rack']}/tray{place['tray']}/switch{number}"
+        assert system.pcb_switch is not None  # a board with switches has one
         graph.add_node(node, kind="switch", part=system.pcb_switch.id, medium="pcb", position=number, **place)
         for chip in chips:
             _wire(graph, system, chip, node, lanes / switches, "pcb")
@@ -172,7 +178,7 @@ def _board(graph, system: System, chips: list[str]) -> None:
         _wire(graph, system, one, other, lanes / (len(chips) - 1), "pcb")
 
 
-def activate(graph, system: System) -> None:
+def activate(graph: nx.Graph, system: System) -> None:
     """Let the best switches of each plane carry a chip's active backplane lanes; the others idle as spares.
 
     A plane changes over as one: a switch behind a broken link is retired for all chips while a whole one is to spare.
@@ -189,7 +195,7 @@ def activate(graph, system: System) -> None:
                 data["bytes_per_s_per_dir"] = data["lanes"] if number < in_use else 0.0
 
 
-def check(system: System, graph) -> None:
+def check(system: System, graph: nx.Graph) -> None:
     """Refuse a fabric that cannot be built.
 
     Raises
@@ -208,8 +214,9 @@ def check(system: System, graph) -> None:
             _check_chip(system, graph, node)
 
 
-def _check_switch(system: System, graph, node: str) -> None:
+def _check_switch(system: System, graph: nx.Graph, node: str) -> None:
     part = system.switch if graph.nodes[node]["medium"] == "backplane" else system.pcb_switch
+    assert part is not None  # a node has a part where the system names one
     lanes = sum(data["lanes"] for data in graph[node].values())
     if lanes > part.switch_lanes or graph.degree(node) > part.switch_ports:
         raise ValueError(
@@ -218,8 +225,9 @@ def _check_switch(system: System, graph, node: str) -> None:
         )
 
 
-def _check_chip(system: System, graph, node: str) -> None:
-    wired, used = Counter(), Counter()
+def _check_chip(system: System, graph: nx.Graph, node: str) -> None:
+    wired: dict[str, float] = defaultdict(float)
+    used: dict[str, float] = defaultdict(float)
     for data in graph[node].values():
         wired[data["medium"]] += data["lanes"]
         used[data["medium"]] += data["bytes_per_s_per_dir"]
@@ -237,7 +245,7 @@ def _check_size(system: System) -> None:
     """Refuse a fabric whose graph or flow would take minutes."""
     chips, board = system.domain_chips, max(system.pcb_switches_per_tray, len(plane_of(system)))
     if system.fabric == "torus":
-        most = LARGEST_TORUS
+        most = float(LARGEST_TORUS)
     else:
         links = {"mesh": (chips - 1) / 2, "planes": system.switches_per_plane + board + 1}.get(system.fabric, 1)
         most = math.sqrt(LARGEST_WORK / max(links, 1)) if system.fabric != "single" else 1
@@ -256,7 +264,7 @@ def narrow(data: dict, lanes: float, lost: float, system: System) -> None:
 _BUILDERS = {"torus": _torus, "switch": _star, "mesh": _mesh, "planes": _planes}
 
 
-def build(system: System):
+def build(system: System) -> nx.Graph:
     """The checked graph of one scale-up domain at unit rates."""
     import networkx as nx
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -306,7 +306,7 @@ def collective(
     own_floor, own_share = (chip.collective_floor_s, chip.collective_rate_share) if e is None else (0.0, 1.0)
     given["floor_s"] = numbers("floor_s", own_floor if floor_s is None else floor_s)
     given["rate_share"] = share("rate_share", own_share if rate_share is None else rate_share, TINY)
-    alpha = own_alpha_s(e, where) if alpha_s is None else numbers("alpha_s", alpha_s)
+    alpha: Any = own_alpha_s(e, where) if alpha_s is None else numbers("alpha_s", alpha_s)
     together(**given, alpha_s=np.zeros(np.shape(alpha)), **shapes(system=where, efficiencies=e))
     m, n, step, floor, reached = np.broadcast_arrays(*given.values())
     if alpha_s is None and not given["ranks"].ndim and not given["stride"].ndim:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,9 @@ from trnmodel.fabric.graph import SCOPES, Topology
 from trnmodel.fabric.groups import Same, fabric
 from trnmodel.result import tidy
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 STACK, SWITCH = "neuron-stack", "pcie-switch"
 
 
@@ -26,7 +30,7 @@ def nets(names: Iterable[str | System]) -> list[Topology]:
     return found
 
 
-def capacities(names: Iterable[str | System]):
+def capacities(names: Iterable[str | System]) -> pd.DataFrame:
     """All-to-all capacity of each fabric inside its racks and over the whole domain.
 
     Returns
@@ -69,7 +73,7 @@ def _costs() -> list[tuple[float, float]]:
     return list(zip((chip[1], *chip[2]), (switch[1], *switch[2]), strict=True))
 
 
-def latencies(names: Iterable[str | System]):
+def latencies(names: Iterable[str | System]) -> pd.DataFrame:
     """One-way latency of the empty fabric, mean and worst pair, inside a rack and over the domain.
 
     Returns
@@ -88,7 +92,7 @@ def latencies(names: Iterable[str | System]):
     for net in nets(names):
         waits = [_waits(net, *costs) for costs in _costs()]
         for scope in ("rack", "world"):
-            same = {"system": net.system.id, "scope": scope}
+            same: dict[str, Any] = {"system": net.system.id, "scope": scope}
             same["most_between"] = max(net.hop_histogram("intermediate", scope))
             for end, wait in zip(("", "_low", "_high"), waits, strict=True):
                 time_s, pairs = wait(scope)

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from itertools import permutations
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import networkx as nx
+    from scipy.sparse import csr_array
 
 LARGE, LARGEST = 10_000, 2**15  # unknowns: from where interior points are faster, and where it is no longer seconds
 
@@ -43,16 +48,16 @@ class Flow:
     variables: int
 
 
-def chip_nodes(graph) -> list:
+def chip_nodes(graph: nx.Graph) -> list:
     """The chips of a graph, in order of insertion."""
     return [node for node, kind in graph.nodes(data="kind") if kind == "chip"]
 
 
-def _live_edges(graph):
+def _live_edges(graph: nx.Graph) -> Iterator[tuple]:
     return ((u, v, data) for u, v, data in graph.edges(data=True) if data["bytes_per_s_per_dir"] > 0)
 
 
-def arcs(graph) -> Arcs:
+def arcs(graph: nx.Graph) -> Arcs:
     """Directed arcs of a graph with twin switches merged into one of the summed capacity.
 
     Switches with the same neighbours over the same links are interchangeable, so a flow through the merged switch
@@ -77,11 +82,11 @@ def arcs(graph) -> Arcs:
     return Arcs(nodes, chips, tail, head, np.fromiter(total.values(), float), medium, media)
 
 
-def _columns(total: dict, media: list[str]):
+def _columns(total: dict, media: list[str]) -> Iterable[tuple]:
     return zip(*((u, v, media.index(medium)) for u, v, medium in total), strict=True) if total else ((), (), ())
 
 
-def hop_matrix(graph, sources: list | None = None) -> NDArray:
+def hop_matrix(graph: nx.Graph, sources: list | None = None) -> NDArray:
     """Edges of the shortest path from each source chip to every chip; infinite where there is none. [-]"""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import dijkstra
@@ -95,7 +100,7 @@ def hop_matrix(graph, sources: list | None = None) -> NDArray:
     return reached[:, [index[node] for node in chips]]
 
 
-def path_switches(graph) -> NDArray:
+def path_switches(graph: nx.Graph) -> NDArray:
     """Fewest switches on the way from chip to chip, if at most 1, 2, ... chips send; infinite where none is. [-]
 
     Switches join chips only: what a chip sends reaches the next one directly, or through one switch.
@@ -122,7 +127,7 @@ def path_switches(graph) -> NDArray:
         found.append(further)
 
 
-def latency_matrix(graph, chip_s: float, switch_s: float) -> NDArray:
+def latency_matrix(graph: nx.Graph, chip_s: float, switch_s: float) -> NDArray:
     """Least latency of one way between all chips: one start at the sender, one more at each chip that forwards. [s]"""
     switches = path_switches(graph)
     sending = np.arange(1, len(switches) + 1)[:, None, None]
@@ -131,12 +136,13 @@ def latency_matrix(graph, chip_s: float, switch_s: float) -> NDArray:
     return found
 
 
-def cut_bytes_per_s_per_dir(graph, inside: set) -> float:
+def cut_bytes_per_s_per_dir(graph: nx.Graph, inside: Set) -> float:
     """Capacity, one way, between a set of chips and the rest. [B/s]
 
     A switch may stand on either side, whichever cuts less; switches join chips only, so each chooses alone.
     """
-    crossing, sides = 0.0, defaultdict(lambda: [0.0, 0.0])
+    crossing = 0.0
+    sides: dict[Any, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for u, v, data in _live_edges(graph):
         rate, ends = data["bytes_per_s_per_dir"], [n for n in (u, v) if graph.nodes[n]["kind"] == "chip"]
         if len(ends) == 2:
@@ -146,7 +152,7 @@ def cut_bytes_per_s_per_dir(graph, inside: set) -> float:
     return crossing + sum(min(pair) for pair in sides.values())
 
 
-def bisection(graph, keys: tuple[str, ...]) -> tuple[float, frozenset]:
+def bisection(graph: nx.Graph, keys: tuple[str, ...]) -> tuple[float, frozenset]:
     """The smallest cut among the balanced partitions that follow the build: racks, trays, positions, planes, axes.
 
     Every order of the `keys` (node attributes) sorts the chips; the first half stands against the second. This is an
@@ -161,7 +167,7 @@ def bisection(graph, keys: tuple[str, ...]) -> tuple[float, frozenset]:
     return min(cuts, key=lambda found: found[0])
 
 
-def torus_bytes_per_s_per_pair(shape: tuple[int, ...], link_bytes_per_s_per_dir) -> NDArray:
+def torus_bytes_per_s_per_pair(shape: tuple[int, ...], link_bytes_per_s_per_dir: Iterable[NDArray | float]) -> NDArray:
     r"""Maximum concurrent uniform flow per ordered pair on an intact torus. [B/s]
 
     .. math:: \lambda = \min_i \frac{n_i B_i}{N \bar d_i}, \quad \bar d_i = \lfloor k_i^2/4 \rfloor / k_i
@@ -181,20 +187,20 @@ def torus_bytes_per_s_per_pair(shape: tuple[int, ...], link_bytes_per_s_per_dir)
     return np.min(np.broadcast_arrays(*rings), axis=0)
 
 
-def _rename(*colours: NDArray, rng) -> NDArray:
+def _rename(*colours: NDArray, rng: np.random.Generator) -> NDArray:
     """One colour for each distinct tuple of colours."""
-    return _compact(sum(_weights(colour, rng) for colour in np.broadcast_arrays(*colours)))
+    return _compact(np.asarray(sum(_weights(colour, rng) for colour in np.broadcast_arrays(*colours))))
 
 
 def _compact(labels: NDArray) -> NDArray:
     return np.unique(labels, return_inverse=True)[1].reshape(labels.shape)
 
 
-def _weights(colour: NDArray, rng) -> NDArray:
+def _weights(colour: NDArray, rng: np.random.Generator) -> NDArray:
     return rng.integers(2**64, size=int(colour.max(initial=0)) + 1, dtype=np.uint64)[colour]
 
 
-def _refined(net: Arcs, rng) -> tuple[NDArray, NDArray, NDArray]:
+def _refined(net: Arcs, rng: np.random.Generator) -> tuple[NDArray, NDArray, NDArray]:
     """Colours of (node, source), (arc, source) and arc: unknowns and rows of the LP of one colour are alike."""
     from scipy.sparse import csr_array
 
@@ -214,7 +220,7 @@ def _refined(net: Arcs, rng) -> tuple[NDArray, NDArray, NDArray]:
         link = _compact(_weights(link, rng) + _weights(arc, rng).sum(axis=1))
 
 
-def concurrent_flow(graph) -> Flow:
+def concurrent_flow(graph: nx.Graph) -> Flow:
     r"""Maximum concurrent uniform flow: the largest equal rate of all ordered pairs of chips at once.
 
     .. math:: \max \lambda: \quad \sum_{a \in out(v)} f_{sa} - \sum_{a \in in(v)} f_{sa} = \lambda\,b_{sv}, \quad
@@ -237,12 +243,12 @@ def concurrent_flow(graph) -> Flow:
     return _solve(net, node, arc, link)
 
 
-def full_concurrent_flow(graph) -> Flow:
+def full_concurrent_flow(graph: nx.Graph) -> Flow:
     """The same optimum from the whole LP, one unknown for each source and arc; for small graphs."""
     net = arcs(graph)
     sources = len(net.chips)
-    numbers = [np.arange(size * sources).reshape(size, sources) for size in (len(net.nodes), len(net.tail))]
-    return _solve(net, *numbers, np.arange(len(net.tail)))
+    node, arc = (np.arange(size * sources).reshape(size, sources) for size in (len(net.nodes), len(net.tail)))
+    return _solve(net, node, arc, np.arange(len(net.tail)))
 
 
 def _solve(net: Arcs, node: NDArray, arc: NDArray, link: NDArray) -> Flow:
@@ -274,7 +280,7 @@ def _solve(net: Arcs, node: NDArray, arc: NDArray, link: NDArray) -> Flow:
     return Flow(max(float(-result.fun * scale), 0.0), bound, unknowns)
 
 
-def _rows(net: Arcs, end: NDArray, vertex: NDArray, source: NDArray, arc: NDArray):
+def _rows(net: Arcs, end: NDArray, vertex: NDArray, source: NDArray, arc: NDArray) -> csr_array:
     """One row for each chosen (vertex, source): its arcs with that end, by the colour of their flow."""
     from scipy.sparse import coo_array, csr_array
 

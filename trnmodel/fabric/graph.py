@@ -16,6 +16,7 @@ from trnmodel.arguments import choice, instance, integer, refuse, shown, text
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as find_system
 from trnmodel.fabric import build, flow
+from trnmodel.fabric.flow import Flow
 from trnmodel.fabric.wiring import LARGEST_LP, Wiring, cut, injection, solved, wiring
 
 METRICS, SCOPES = ("edges", "intermediate"), ("world", "rack")
@@ -135,7 +136,7 @@ class Topology:
         needed = self.all_to_all_bytes_per_s_per_pair() * half * (len(self.chips) - half)
         return bool(np.all(np.isclose(needed, self.bisection_bytes_per_s_per_dir)))
 
-    def flow(self, scope: str = "world") -> flow.Flow:
+    def flow(self, scope: str = "world") -> Flow:
         """Maximum concurrent uniform flow, with the media that bound it; of the slowest rack for scope "rack"."""
         choice("scope", scope, SCOPES)
         ratios = self._rates[1]

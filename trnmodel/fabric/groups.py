@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +18,7 @@ from trnmodel.fabric.wiring import longest_s, wiring
 from trnmodel.formulas import tiers
 
 Numeric = ArrayLike
+T = TypeVar("T")
 MEDIA = ("pcb", "backplane", "cross-rack")  # of a switched rack's tiers: tray, rack, pair
 SPECS = 256  # of which the tiers are kept
 
@@ -27,17 +29,17 @@ class Tier:
 
     name: str
     size: float
-    bytes_per_s_per_dir: Numeric
-    open_bytes_per_s_per_dir: Numeric
-    alpha_s: Numeric
+    bytes_per_s_per_dir: NDArray | float
+    open_bytes_per_s_per_dir: NDArray | float
+    alpha_s: NDArray | float
 
 
-class Same:
+class Same(Generic[T]):
     """A spec as a key of a cache: equal to itself alone."""
 
     __slots__ = ("it",)
 
-    def __init__(self, it: System | Chip) -> None:
+    def __init__(self, it: T) -> None:
         self.it = it
 
     def __hash__(self) -> int:
@@ -53,7 +55,7 @@ def chip_of(where: System | Chip) -> Chip:
 
 
 @lru_cache(maxsize=SPECS)
-def fabric(key: Same) -> graph.Topology:
+def fabric(key: Same[System]) -> graph.Topology:
     """The graph of a system's scale-up fabric."""
     return graph.topology(key.it)
 
@@ -68,7 +70,7 @@ def logical_core(chip: Chip, lnc: int | None) -> int:
 
 
 @lru_cache(maxsize=SPECS)
-def hierarchy(key: Same, lnc: int) -> tuple[Tier, ...]:
+def hierarchy(key: Same[System | Chip], lnc: int) -> tuple[Tier, ...]:
     """Tiers of a system, innermost first: ranks of a chip, the scale-up fabric, scale-out.
 
     A torus axis is a ring that sends both ways while it is closed, one way while ranks fill only a part of it. The
@@ -78,30 +80,28 @@ def hierarchy(key: Same, lnc: int) -> tuple[Tier, ...]:
     """
     where = key.it
     chip = chip_of(where)
-    neuron = chip.core is not None
     found = []
-    if neuron:
+    if chip.core is not None:
         core_rate = chip.core.dma_engines * chip.core.dma_engine_bytes_per_s * chip.cores
         found.append(Tier("chip", chip.cores / lnc, core_rate, core_rate, chip.hop_s))
-    found += _scaleup(key)
+    found += _scaleup(where)
     far = where.scaleout_bytes_per_s_per_dir
     if isinstance(where, Chip) or where.count > 1:
-        far_s = where.scaleout_hop_s if isinstance(where, System) else chip.hop_s if neuron else math.nan
+        far_s = where.scaleout_hop_s if isinstance(where, System) else chip.hop_s if chip.core else math.nan
         reach = published(far, chip.scaleup_bytes_per_s_per_dir)
         found.append(Tier("scale-out", where.count if isinstance(where, System) else math.inf, reach, reach, far_s))
     return tuple(found)
 
 
-def _scaleup(key: Same) -> list[Tier]:
+def _scaleup(where: System | Chip) -> list[Tier]:
     """Scale-up tiers: axes of a torus, tray, rack and pair of switched racks, or one domain."""
-    where = key.it
     if isinstance(where, Chip):
         rate = published(where.scaleup_bytes_per_s_per_dir, where.scaleout_bytes_per_s_per_dir)
         size = 1.0 if math.isnan(where.scaleup_domain_chips) else where.scaleup_domain_chips
         return [Tier("domain", size, rate, rate, where.hop_s)]
     if where.fabric == "single":
         return []
-    hop = where.chip.hop_s
+    hop, key = where.chip.hop_s, Same(where)
     if where.fabric == "torus":
         rates = zip(build.AXES, where.torus_shape, build.link_rates(where), strict=False)
         return [Tier(axis, size, rate * min(size - 1, 2), rate, hop) for axis, size, rate in rates]
@@ -116,7 +116,7 @@ def _scaleup(key: Same) -> list[Tier]:
 
 
 @lru_cache(maxsize=SPECS)
-def farthest_s(key: Same, scope: str) -> NDArray:
+def farthest_s(key: Same[System], scope: str) -> NDArray:
     """Latency between the two chips of a rack, or of the domain, that are farthest apart; NaN for other vendors."""
     where = key.it
     return longest_s(wiring(where).farthest_routes(scope), where.chip.hop_s, published(where.switch_s, 0.0))
@@ -249,4 +249,5 @@ def place(
         alpha = np.where(np.isnan(alpha) & (count <= 1), 0.0, alpha)  # no step is taken on a tier of one
         found.append((count, full, rate / sharing, np.asarray(alpha, float)))
         left, skip = np.ceil(left / count), np.ceil(skip / inside)
-    return Group(where, levels, *zip(*found, strict=True), ranks, stride, alpha_s)
+    counts, whole, rates, alphas = zip(*found, strict=True)
+    return Group(where, levels, counts, whole, rates, alphas, ranks, stride, alpha_s)

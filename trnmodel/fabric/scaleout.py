@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,9 @@ from trnmodel.catalog.systems import System
 from trnmodel.formulas import clos as network
 from trnmodel.result import tidy
 from trnmodel.units import GBIT, TBIT
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 AWS, FIBRE = "aws-scaleout", "smf-fibre"
 BITS = 8  # of a byte
@@ -45,7 +49,7 @@ def _connected(system: str | System) -> System:
     return spec
 
 
-def nic(system: str | System) -> dict[str, float]:
+def nic(system: str | System) -> dict[str, Any]:
     """How a system's chips meet the network: rate and ports of a NIC, planes, chips that share it, for `clos`.
 
     Where no source says what one NIC carries, it is taken to have one logical port in each plane.
@@ -67,7 +71,9 @@ def nic(system: str | System) -> dict[str, float]:
     }
 
 
-def networks(system: str | System, chips: float | None = None, layers: int = 3, tor_bits_per_s: float | None = None):
+def networks(
+    system: str | System, chips: float | None = None, layers: int = 3, tor_bits_per_s: float | None = None
+) -> pd.DataFrame:
     """A system's network for each leaf and spine switch on offer, full or for a number of chips.
 
     Parameters
@@ -105,7 +111,7 @@ def networks(system: str | System, chips: float | None = None, layers: int = 3, 
     return table
 
 
-def port_choice(system: str | System, chips: float, port_bits_per_s: Iterable[float]):
+def port_choice(system: str | System, chips: float, port_bits_per_s: Iterable[float]) -> pd.DataFrame:
     """What a cluster of that many chips takes in each port size: layers needed, switches and modules a chip.
 
     The modules are the same in every row, so a smaller port means a cable that fans out, not another module.
@@ -144,7 +150,7 @@ def port_choice(system: str | System, chips: float, port_bits_per_s: Iterable[fl
     return tidy(rows)
 
 
-def distances(system: str | System):
+def distances(system: str | System) -> pd.DataFrame:
     """Latency of one way through the network, from the same rack to a building as far as each optical module drives.
 
     Returns

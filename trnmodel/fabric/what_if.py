@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 from fnmatch import fnmatch
 from functools import cache
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -16,6 +17,9 @@ from trnmodel.catalog.systems import System, bases
 from trnmodel.catalog.systems import system as find_system
 from trnmodel.fabric.build import MEDIA, chip_name, plane_of
 from trnmodel.fabric.graph import Topology, topology
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class Assumption(msgspec.Struct, frozen=True):
@@ -60,7 +64,8 @@ def parts(system: str | System) -> dict[str, tuple[float, str]]:
 
 
 def _lanes(net: Topology) -> dict[str, tuple[float, str]]:
-    wired, links = Counter(), Counter()
+    wired: dict[str, float] = defaultdict(float)
+    links: Counter[str] = Counter()
     for *_, data in net.graph.edges(data=True):
         wired[data["medium"]] += data["lanes"]
         links[data["medium"]] += 1
@@ -86,6 +91,7 @@ def _switches(net: Topology, racks: int) -> dict[str, tuple[float, str]]:
     rack, board = (net.switch_counts.get(medium, 0) / racks for medium in ("backplane", "pcb"))
     used = max(net.graph.degree(n) for n, d in net.graph.nodes(data=True) if d.get("medium") == "backplane")
     spec, part = net.system, net.system.switch
+    assert part is not None  # a fabric of planes names its switch
     ports = part.switch_ports if math.isnan(part.switch_lanes) else part.switch_lanes // spec.port_lanes
     widths = (spec.port_lanes, spec.port_lanes / 2)
     return {
@@ -123,7 +129,9 @@ def _verdict(system_id: str, counted: float, fact: load.Fact) -> str:
     return "disagrees" if own else f"printed for {fact.entity}"
 
 
-def _compared(system_id: str, counted: Mapping[str, tuple[float, str]], printed: Mapping[str, load.Fact]):
+def _compared(
+    system_id: str, counted: Mapping[str, tuple[float, str]], printed: Mapping[str, load.Fact]
+) -> pd.DataFrame:
     import pandas as pd
 
     rows = []
@@ -139,7 +147,7 @@ def _as_printed(fact: load.Fact) -> str:
     return f"{fact.value_printed} {fact.unit_printed}".removesuffix(" 1")
 
 
-def parts_table(system: str | System):
+def parts_table(system: str | System) -> pd.DataFrame:
     """Counted parts beside printed ones, with the verdict.
 
     Returns
@@ -152,7 +160,7 @@ def parts_table(system: str | System):
     return _compared(spec.id, parts(spec), _printed(spec.id, "printed_parts"))
 
 
-def hops_table(system: str | System):
+def hops_table(system: str | System) -> pd.DataFrame:
     """The deep dive's paths A, B and C and the farthest pair of a rack, in intermediate hops, beside the printed ones.
 
     Path A ends at the same letter of the next tray, B at the letter half a tray further, C there in the other rack; a
@@ -201,7 +209,7 @@ def altered(system: System, change: str) -> System:
     return replace(system, **fields)
 
 
-def assumption_effects(system: str | System):
+def assumption_effects(system: str | System) -> pd.DataFrame:
     """Whether each metric depends on each assumption that the system rests on.
 
     Returns
@@ -238,7 +246,7 @@ def _failures(net: Topology) -> dict[str, dict]:
     return cases
 
 
-def failure_effects(system: str | System):
+def failure_effects(system: str | System) -> pd.DataFrame:
     """Every metric after one failure, over the intact fabric: 1 where spares take over.
 
     Returns

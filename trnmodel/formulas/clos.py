@@ -27,7 +27,7 @@ LIGHT_M_PER_S = 299_792_458.0  # in vacuum; exact, it defines the metre
 
 def _clean(x: Numeric) -> NDArray:
     """Forgive the last bits of a quotient that ought to be whole, before it is rounded up or down."""
-    return np.round(x, 9)
+    return np.round(np.asarray(x), 9)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -334,8 +334,19 @@ def clos(
     return Clos(**given, endpoint_medium=endpoint_medium, **sizes, reason_mask=impossible)
 
 
-def _sizes(oversubscription, chips, *, switch_bits_per_s, tor_bits_per_s, port_bits_per_s, nic_bits_per_s,
-           module_bits_per_s, layers, planes, chips_per_nic) -> tuple[dict, NDArray]:  # fmt: skip
+def _sizes(
+    oversubscription: NDArray,
+    chips: NDArray | None,
+    *,
+    switch_bits_per_s: NDArray,
+    tor_bits_per_s: NDArray,
+    port_bits_per_s: NDArray,
+    nic_bits_per_s: NDArray,
+    module_bits_per_s: NDArray,
+    layers: NDArray,
+    planes: NDArray,
+    chips_per_nic: NDArray,
+) -> tuple[dict[str, NDArray], NDArray]:
     """Sizes of rack, pod and network, what is in use of them, and why they cannot be."""
     r, tor_radix = radix(switch_bits_per_s, port_bits_per_s), radix(tor_bits_per_s, port_bits_per_s)
     down, up = tor_ports(tor_radix, oversubscription)

@@ -17,7 +17,9 @@ from trnmodel.arguments import TINY, chosen, numbers
 Numeric = ArrayLike
 
 
-def _checked(message_bytes: Numeric, n_ranks: Numeric, alpha_s: Numeric, bytes_per_s_per_dir: Numeric):
+def _checked(
+    message_bytes: Numeric, n_ranks: Numeric, alpha_s: Numeric, bytes_per_s_per_dir: Numeric
+) -> tuple[NDArray, NDArray, NDArray, NDArray]:
     m, n = numbers("message_bytes", message_bytes), numbers("n_ranks", n_ranks, 1, whole=True)
     alpha = numbers("alpha_s", alpha_s, unknown=True)
     rate = numbers("bytes_per_s_per_dir", bytes_per_s_per_dir, TINY, unknown=True)

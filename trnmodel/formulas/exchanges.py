@@ -95,7 +95,7 @@ def in_graph_doubling_s(
     6.0
     """
     crossing = np.greater(n_ranks, local_ranks) * np.multiply(2, local_ranks)
-    sent = traffic_ratio * crossing * message_bytes / np.asarray(bytes_per_s_per_dir)
+    sent = np.multiply(traffic_ratio, crossing) * message_bytes / np.asarray(bytes_per_s_per_dir)
     return sent + np.multiply(2, alpha_s) * np.log2(n_ranks)
 
 
@@ -141,5 +141,6 @@ def in_graph_ring_s(
     3.0
     """
     chips = np.ceil(np.divide(n_ranks, local_ranks))
-    sent = traffic_ratio * 2 * (1 - 1 / chips) * message_bytes / np.asarray(bytes_per_s_per_dir)
-    return np.sign(np.subtract(n_ranks, 1)) * (sent + chips * alpha_s)
+    shared = np.multiply(traffic_ratio, 2) * (1 - 1 / chips)
+    sent = np.multiply(shared, message_bytes) / np.asarray(bytes_per_s_per_dir)
+    return np.sign(np.subtract(n_ranks, 1)) * (sent + np.multiply(chips, alpha_s))

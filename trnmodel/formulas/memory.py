@@ -193,7 +193,7 @@ def output_block_side(sbuf_bytes: Numeric, accumulator_bytes: Numeric, usable_sh
     1536.0
     """
     side = np.sqrt(np.multiply(sbuf_bytes, usable_share) / accumulator_bytes)
-    return tile * np.maximum(1.0, np.floor(side / tile))
+    return np.multiply(tile, np.maximum(1.0, np.floor(side / tile)))
 
 
 def blocked_read_bytes(

@@ -314,7 +314,7 @@ def transpose_cycles(
     """
     full, rest = np.divmod(rows, max_stationary)
     cycles = full * max_stationary + np.where(rest > 0, np.maximum(rest, min_initiation_cycle), 0.0)
-    return cost_ratio * tile_count(columns, max_stationary) * cycles
+    return np.multiply(cost_ratio, tile_count(columns, max_stationary)) * cycles
 
 
 def hiding_contraction(
@@ -348,7 +348,7 @@ def hiding_contraction(
     384.0
     """
     instruction_s = np.divide(moving, tensor_clock_hz)
-    return array_rows * np.ceil(np.divide(evict_cycles, evict_clock_hz) / instruction_s)
+    return np.multiply(array_rows, np.ceil(np.divide(evict_cycles, evict_clock_hz) / instruction_s))
 
 
 def score_elements(queries: Numeric, keys: Numeric, causal: Numeric) -> NDArray:

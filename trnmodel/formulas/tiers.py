@@ -95,7 +95,7 @@ def hierarchical_s(
     42.06488889
     """
     k, alpha, b = _checked(ranks, alpha_s=alpha_s, bytes_per_s_per_dir=bytes_per_s_per_dir)
-    share, total = numbers("message_bytes", message_bytes), 0.0
+    share, total = numbers("message_bytes", message_bytes), np.zeros(())
     steps = [chosen("algorithms", name, STEPS) for name in algorithms]
     passes = chosen("collective", collective, PASSES)
     for step, k_j, alpha_j, b_j in zip(steps, k, alpha, b, strict=True):
@@ -188,7 +188,7 @@ def multiport_bucket_s(
     k, b = _checked(ranks, bytes_per_s_per_dir=bytes_per_s_per_dir)
     alpha, d = numbers("alpha_s", alpha_s), len(k)
     shares = [numbers("message_bytes", message_bytes) / d] * d
-    total = 0.0
+    total = np.zeros(())
     for phase in range(d):
         times = []
         for copy in range(d):

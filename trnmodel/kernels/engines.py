@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
-from typing import ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -88,7 +88,7 @@ def stacks() -> list[str]:
     return [name for name in listed if _stack(name).sources]
 
 
-def stack(name: str | KernelStack = "stack-nki", **changes: Numeric) -> KernelStack:
+def stack(name: str | KernelStack = "stack-nki", **changes: Any) -> KernelStack:
     """A kernel stack by id, with any of its values replaced; a `KernelStack` is given back as it is.
 
     Examples
@@ -176,8 +176,8 @@ class Array:
     """TensorE as one dtype sees it."""
 
     engine: Engine
-    rows: Numeric
-    columns: Numeric
+    rows: NDArray
+    columns: NDArray
     cost_ratio: float
 
     def work(self, stationary: Numeric, moving: Numeric, contraction: Numeric) -> tuple[NDArray, NDArray]:
@@ -191,7 +191,7 @@ class Array:
     def cheapest(self, m: Numeric, n: Numeric, k: Numeric, lnc: int = 1) -> tuple[NDArray, NDArray]:
         """Cycles with overhead and without, the better operand stationary, the better dimension cut by core."""
         cuts = [(m, n)] if lnc == 1 else [(np.ceil(np.divide(m, lnc)), n), (m, np.ceil(np.divide(n, lnc)))]
-        busy = least = np.inf
+        busy = least = np.asarray(np.inf)
         for a, b in cuts:
             for stationary, moving in ((a, b), (b, a)):
                 cycles, instructions = self.work(stationary, moving, k)
@@ -208,8 +208,8 @@ class Device:
     core: Core
     stack: KernelStack
     lnc: int
-    sustained: Numeric
-    collective_bytes_per_s: Numeric
+    sustained: NDArray | float
+    collective_bytes_per_s: NDArray
 
     @property
     def shapes(self) -> dict[str, Numeric]:
@@ -307,10 +307,13 @@ def device(
     return Device(chip, chip.core, stack(stack_, **changes), chip.logical(lnc), sustained, collective_bytes_per_s)
 
 
+Timed = TypeVar("Timed", bound=KernelTime)
 ENGINES = ("tensor", "vector", "scalar", "gpsimd", "load", "store", "fixed", "reload")
 
 
-def finish(result: type[KernelTime], where: Device, op: str, dtype: str, busy: Mapping[str, Numeric], **columns):
+def finish(
+    result: type[Timed], where: Device, op: str, dtype: str, busy: Mapping[str, Numeric], **columns: Numeric
+) -> Timed:
     """Put busy times together: both bounds, the stack's overlap, a mark on points that cannot exist."""
     parts = where.stack
     arrays = np.broadcast_arrays(*(dict.fromkeys(ENGINES, 0.0) | dict(busy)).values())
@@ -320,7 +323,7 @@ def finish(result: type[KernelTime], where: Device, op: str, dtype: str, busy: M
     lanes_s = np.stack(np.broadcast_arrays(*lanes, hidden_dma), axis=-1)
     side_by_side = neuroncore.overlapped_s(lanes_s, np.stack(overlap, axis=-1))
     parts_s = dict(zip(ENGINES[:7], (*lanes, load_, store, fixed), strict=True))
-    times = {
+    times: dict[str, ArrayLike] = {
         "time_s": fixed + side_by_side + load_ + store - hidden_dma,
         "lower_s": fixed + np.max([*lanes, load_ + store], axis=0),
         "upper_s": sum(parts_s.values()),
@@ -328,7 +331,7 @@ def finish(result: type[KernelTime], where: Device, op: str, dtype: str, busy: M
         **{f"{name}_s": value for name, value in parts_s.items()},
     }
     choked = np.broadcast_to(np.equal(where.bandwidth_bytes_per_s, 0), fixed.shape)
-    mask = reason_mask(choked, np.isnan(sum(times.values())) & ~choked)
-    plain = {name: np.asarray(value)[()] for name, value in columns.items()}
-    own = {"op": op, "chip": where.chip, "dtype": dtype, "stack": parts.id, "lnc": where.lnc}
-    return result(**own, reason_mask=mask, **blank(mask, **times), **plain)
+    mask = reason_mask(choked, np.isnan(sum(map(np.asarray, times.values()))) & ~choked)
+    plain: dict[str, Any] = {name: np.asarray(value)[()] for name, value in columns.items()}
+    own: dict[str, Any] = {"op": op, "chip": where.chip, "dtype": dtype, "stack": parts.id, "lnc": where.lnc}
+    return result(**own, reason_mask=mask, **(blank(mask, **times) | plain))

@@ -207,7 +207,9 @@ def _score_sizes(*given: Numeric) -> dict[str, NDArray]:
     return sizes
 
 
-def _attention_cycles(where: Device, array: Array, transpose: str, rows, keys, head_size) -> tuple[NDArray, NDArray]:
+def _attention_cycles(
+    where: Device, array: Array, transpose: str, rows: NDArray, keys: NDArray, head_size: NDArray
+) -> tuple[NDArray, NDArray]:
     """TensorE cycles of one KV head with all tiles computed: with overhead and transposes, and without."""
     scores, least_scores = array.cheapest(rows, keys, head_size)
     values, least_values = array.cheapest(rows, head_size, keys)
@@ -215,7 +217,9 @@ def _attention_cycles(where: Device, array: Array, transpose: str, rows, keys, h
     return busy, least_scores + least_values
 
 
-def _attention_lanes(where: Device, rows, keys, head_size, dtype: str, exponential: str | None) -> dict[str, NDArray]:
+def _attention_lanes(
+    where: Device, rows: NDArray, keys: NDArray, head_size: NDArray, dtype: str, exponential: str | None
+) -> dict[str, NDArray]:
     """Busy times of VectorE and ScalarE: row maximum, exponential, copies, rescaled accumulator."""
     own = operator("attention")
     updates = np.multiply(head_size, np.ceil(np.divide(keys, where.core.tensor.max_moving_cols)))

@@ -38,7 +38,9 @@ class _Traffic:
     busy: dict[str, NDArray]
 
 
-def _blocks(where: Device, m: Numeric, n: Numeric, smaller_bytes: Numeric, rows, columns) -> tuple:
+def _blocks(
+    where: Device, m: NDArray, n: NDArray, smaller_bytes: NDArray, rows: NDArray | None, columns: NDArray | None
+) -> tuple:
     """Sides of the output block: as asked for, else the whole product where SBUF holds an operand, else a square."""
     if rows is not None:
         return rows, columns
@@ -49,7 +51,7 @@ def _blocks(where: Device, m: Numeric, n: Numeric, smaller_bytes: Numeric, rows,
     return np.where(fits, m, height), np.where(fits, n, side**2 / height)
 
 
-def _gather_share(where: Device, gather: str, row_bytes: Numeric) -> Numeric:
+def _gather_share(where: Device, gather: str, row_bytes: NDArray) -> NDArray | float:
     """Share of the DMA rate at which token rows are found.
 
     "none": they lie beside each other. "dereference": the engines index them where they lie. "rows" and "permute": DMA
@@ -62,7 +64,17 @@ def _gather_share(where: Device, gather: str, row_bytes: Numeric) -> Numeric:
     return memory.dma_share(row_bytes, where.core.dma_linear_bytes)
 
 
-def _traffic(where: Device, m, n, k, groups, stored: tuple, gather: str, blocks: tuple, keep: Numeric) -> _Traffic:
+def _traffic(
+    where: Device,
+    m: NDArray,
+    n: NDArray,
+    k: NDArray,
+    groups: NDArray,
+    stored: tuple,
+    gather: str,
+    blocks: tuple,
+    keep: float,
+) -> _Traffic:
     """Traffic with blocks in SBUF; `keep` is the share of the DMA rate that a transpose on the way leaves."""
     left_size, weight_size, out_size = stored
     choice("gather", gather, GATHER)
@@ -75,7 +87,7 @@ def _traffic(where: Device, m, n, k, groups, stored: tuple, gather: str, blocks:
     gathered, stack_ = _gather_share(where, gather, left_row), where.stack
     sorted_ = left * (passes - 1.0)
 
-    def dma(part: NDArray, row: NDArray, share: Numeric) -> NDArray:
+    def dma(part: NDArray, row: NDArray, share: NDArray | float) -> NDArray:
         return where.dma_s(groups * part, row, share * keep)
 
     busy = {
@@ -251,7 +263,7 @@ def _block_sides(block_rows: Numeric | None, block_columns: Numeric | None) -> d
     return {} if absent else {name: numbers(name, side, 1) for name, side in given.items()}
 
 
-def smallest_contraction(chip: str | Chip, dtype: str = "bf16", engine: str = "vector") -> float:
+def smallest_contraction(chip: str | Chip, dtype: str = "bf16", engine: str = "vector") -> NDArray:
     """Contraction from which TensorE, not the copy of results out of PSUM, bounds a product of full tiles.
 
     Examples

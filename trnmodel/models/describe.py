@@ -42,7 +42,8 @@ def attention_kind(model: str | Transformer) -> str:
             some[layer.recurrence.kind] += layer.count
     main = next((a for a, _ in kinds if not a.window), kinds[0][0] if kinds else None)
     total = sum(layer.count for layer in layers)
-    return ", ".join([_heads(main)] * bool(main) + [f"{what} in {count} of {total}" for what, count in some.items()])
+    heads = [_heads(main)] if main else []
+    return ", ".join(heads + [f"{what} in {count} of {total}" for what, count in some.items()])
 
 
 def _heads(a: Attention) -> str:
@@ -56,7 +57,9 @@ def _heads(a: Attention) -> str:
 def parts(model: str | Transformer) -> list[tuple[Layer | None, Part, int]]:
     """Every kind of part: the layer that it stands in, if any, the part, and how often such a layer is stored."""
     chosen = read_model(model)
-    inner = [(layer, part, layer.stored or layer.count) for layer in chosen.layers for part in layer.parts]
+    inner: list[tuple[Layer | None, Part, int]] = [
+        (layer, part, layer.stored or layer.count) for layer in chosen.layers for part in layer.parts
+    ]
     return inner + [(None, part, 1) for part in chosen.outer]
 
 
@@ -70,7 +73,8 @@ def by_place(model: str | Transformer) -> dict[str, tuple[int, int]]:
     >>> by_place("llama-3.1-8b")["norms"]
     (266240, 266240)
     """
-    held, used = Counter(), Counter()
+    held: Counter[str] = Counter()
+    used: Counter[str] = Counter()
     for layer, part, count in parts(model):
         recurrent = part.group == "mixer" and layer and layer.recurrence
         place = RECURRENT if recurrent else PLACES[part.group]

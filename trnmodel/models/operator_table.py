@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trnmodel.arguments import number
+from trnmodel.models.blocks import Phase
 from trnmodel.models.operators import Operator
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
@@ -14,7 +15,13 @@ if TYPE_CHECKING:
 
 
 def step_operators(
-    model: str | Transformer, phase: str, batch: float, tokens: float, past: float, precision: str, logits: str = "last"
+    model: str | Transformer,
+    phase: Phase,
+    batch: float,
+    tokens: float,
+    past: float,
+    precision: str,
+    logits: str = "last",
 ) -> pd.DataFrame:
     """Operators of one step, alike ones of different layers together: work, bytes, and FLOP for each byte.
 
@@ -32,8 +39,12 @@ def step_operators(
     """
     import pandas as pd
 
-    sizes = {"batch": number("batch", batch, 1), "tokens": number("tokens", tokens, 1), "past": number("past", past)}
-    ask = sizes | {"precision": precision, "logits": logits}
+    ask: dict[str, Any] = {
+        "batch": number("batch", batch, 1),
+        "tokens": number("tokens", tokens, 1),
+        "past": number("past", past),
+    }
+    ask |= {"precision": precision, "logits": logits}
     rows = [_operator(phase, operator) for operator in read_model(model).operators(phase, **ask)]
     table = pd.DataFrame(rows).groupby(["phase", "operator"], sort=False).sum().reset_index()
     kept = table.weight_bytes + table.cache_bytes

@@ -213,12 +213,13 @@ class Transformer:
 
     def kv_bytes_per_token(self, dtype: str = "bf16") -> float:
         """Cache that one generated token adds over all layers, before any window is full. [B]"""
-        return sum(t.cached_bytes for t in self._cached(dtype) if t.attention.kind != "cross")
+        return sum(t.cached_bytes for t, a in self._cached(dtype) if a.kind != "cross")
 
-    def _cached(self, dtype: str) -> list[Term]:
-        """The terms that keep a cache of a dtype."""
+    def _cached(self, dtype: str) -> list[tuple[Term, Attention]]:
+        """The terms that keep a cache of a dtype, with their attention."""
         element_bytes(dtype)
-        return [t for t in self.summed_terms(replace(load.precision("bf16"), kv=dtype)) if t.attention]
+        found = self.summed_terms(replace(load.precision("bf16"), kv=dtype))
+        return [(t, t.attention) for t in found if t.attention]
 
     def kv_bytes(self, context: Numeric, dtype: str = "bf16", source: Numeric = 0) -> NDArray:
         """Cache of one sequence, windows and latents honoured; recurrent states are in `state_bytes`. [B]
@@ -241,8 +242,8 @@ class Transformer:
         context, source = numbers("context", context), numbers("source", source)
         together(context=context, source=source)
         found = np.zeros(np.broadcast_shapes(context.shape, source.shape))
-        for t in self._cached(dtype):
-            found = found + t.cached_bytes * (source if t.attention.kind == "cross" else t.attention.kept(context))
+        for t, a in self._cached(dtype):
+            found = found + t.cached_bytes * (source if a.kind == "cross" else a.kept(context))
         return found[()]
 
     def state_bytes(self, dtype: str = "fp32", conv_dtype: str = "bf16") -> float:

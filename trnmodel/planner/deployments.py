@@ -177,7 +177,12 @@ def split_phases(
     """
     import pandas as pd
 
-    ask = {"batch": batch, "input_tokens": input_tokens, "output_tokens": output_tokens, "precision": d.precision}
+    ask: dict[str, Any] = {
+        "batch": batch,
+        "input_tokens": input_tokens,
+        "output_tokens": output_tokens,
+        "precision": d.precision,
+    }
     rows = []
     for system in listed("prefill_systems", prefill_systems):
         if not _computes(system, d.precision):

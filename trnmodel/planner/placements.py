@@ -179,10 +179,12 @@ def _exchange(
     lnc = max(spec.chip.lnc_choices)
     on_chip = spec.chip.cores / lnc
     twins = stride > 1
-    ask = {"ranks": chips if twins else chips * on_chip, "stride": stride * on_chip if twins else 1, "lnc": lnc}
+    ranks, step = (chips, stride * on_chip) if twins else (chips * on_chip, 1)
     copies = moe.distinct_destinations(c.experts, c.top_k, chips)
     full = np.array(widths)[:, None] * tokens * copies * c.hidden
-    passes = collective("all_to_all", np.stack([full, 0 * full]) / on_chip, spec, **ask).time_s
+    passes = collective(
+        "all_to_all", np.stack([full, 0 * full]) / on_chip, spec, ranks=ranks, stride=step, lnc=lnc
+    ).time_s
     layer_s, empty_s = passes.sum(axis=1)
     return {
         "system": spec.id,

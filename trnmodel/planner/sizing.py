@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,10 +20,13 @@ from trnmodel.steps.deployment import Deployment
 from trnmodel.steps.mapping import Mapping
 from trnmodel.steps.rank import site
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 MOST_CONTEXTS = 1000  # points of the search for the longest context
 
 
-def largest_batch(d: Deployment, contexts: ArrayLike, tps: Iterable[int]):
+def largest_batch(d: Deployment, contexts: ArrayLike, tps: Iterable[int]) -> pd.DataFrame:
     """Sequences of each context that a replica holds, by TP; 0 where not even one fits.
 
     Memory grows by the same bytes with each sequence.
@@ -48,7 +51,9 @@ def largest_batch(d: Deployment, contexts: ArrayLike, tps: Iterable[int]):
     return tidy(rows)
 
 
-def longest_context(d: Deployment, batches: ArrayLike, tps: Iterable[int], prompt_tokens: float | None = None):
+def longest_context(
+    d: Deployment, batches: ArrayLike, tps: Iterable[int], prompt_tokens: float | None = None
+) -> pd.DataFrame:
     """The longest context of all sequences of a batch, by TP, in steps of the smallest bucket; 0 where none fits.
 
     Returns
@@ -69,7 +74,7 @@ def longest_context(d: Deployment, batches: ArrayLike, tps: Iterable[int], promp
     return tidy(rows)
 
 
-def across(d: Deployment, systems: Iterable[str], precisions: Iterable[str], contexts: ArrayLike):
+def across(d: Deployment, systems: Iterable[str], precisions: Iterable[str], contexts: ArrayLike) -> pd.DataFrame:
     """The largest batch by system and precision, at the same chips as the deployment, each at its chip's own LNC.
 
     Returns
@@ -89,7 +94,9 @@ def across(d: Deployment, systems: Iterable[str], precisions: Iterable[str], con
     return pd.concat(frames, ignore_index=True)[["system", "precision", "tp", "context", "batch"]]
 
 
-def smallest(models: Iterable[str], systems: Iterable[str], precisions: Iterable[str], batch: float, context: float):
+def smallest(
+    models: Iterable[str], systems: Iterable[str], precisions: Iterable[str], batch: float, context: float
+) -> pd.DataFrame:
     """The fewest chips that hold a model and a batch: over TP and, for experts, EP in powers of two.
 
     Returns

@@ -148,7 +148,7 @@ def sweep(
     hidden = not flag("progress", progress)
     numbers = {name: np.atleast_1d(values) for name, values in grid.items() if _is_numeric(values)}
     lists = {name: _listed(name, values) for name, values in grid.items() if name not in numbers}
-    points = math.prod(map(len, [*numbers.values(), *lists.values()]))
+    points = math.prod(map(len, numbers.values())) * math.prod(map(len, lists.values()))
     if points > MOST_POINTS:
         raise ValueError(f"grid: {points} points; allowed are up to {MOST_POINTS}")
     cases = [dict(zip(lists, combination, strict=True)) for combination in itertools.product(*lists.values())]

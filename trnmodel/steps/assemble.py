@@ -7,7 +7,7 @@ from collections.abc import Mapping as Lines
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from trnmodel.arguments import choice
 from trnmodel.formulas import memory, moe, neuroncore, step
@@ -16,7 +16,7 @@ from trnmodel.models.terms import Cut
 from trnmodel.steps.messages import message_s, messages
 from trnmodel.steps.setting import Burden, Setting
 
-Numeric = ArrayLike
+Numeric = NDArray | float
 SETTINGS = 512  # that are kept, with their machines
 FIRST_BUCKET = 128
 LOGIT_BYTES = 4

@@ -13,6 +13,7 @@ from trnmodel.arguments import choice, integer, numbers, refuse, together
 from trnmodel.catalog.specs import Precision
 from trnmodel.formulas.neuroncore import tile_count
 from trnmodel.formulas.step import fullest_share, kv_heads_per_rank
+from trnmodel.models.blocks import Phase
 from trnmodel.models.terms import Cut, Term
 from trnmodel.models.transformer import Transformer
 from trnmodel.steps.numbering import numbered
@@ -153,7 +154,7 @@ def hold(term: Term, mapping: Mapping, policy: str = "even", tile: Numeric = 0.0
 
 
 def shard(
-    model: Transformer, mapping: Mapping, precision: Precision, phase: str, policy: str, tile: Numeric = 0.0
+    model: Transformer, mapping: Mapping, precision: Precision, phase: Phase, policy: str, tile: Numeric = 0.0
 ) -> tuple[Held, ...]:
     """What the fullest rank has of a model, alike terms summed."""
     return tuple(hold(term, mapping, policy, tile) for term in model.summed_terms(precision, phase))

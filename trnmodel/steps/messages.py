@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from trnmodel.fabric.collectives import times_s
 from trnmodel.formulas.moe import dispatched_bytes
 from trnmodel.formulas.step import buffer_bytes
 from trnmodel.steps.setting import Burden, Setting
 
-Numeric = ArrayLike
+Numeric = NDArray | float
 
 
 class Message(NamedTuple):

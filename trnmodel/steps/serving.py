@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,6 +21,9 @@ from trnmodel.result import Result, blank, reason_mask
 from trnmodel.steps.inference import decode_step, prefill
 from trnmodel.steps.mapping import DEGREES, Mapping
 from trnmodel.steps.rank import Site, site
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Numeric = ArrayLike
 BATCHING = ("continuous", "static")
@@ -98,7 +101,7 @@ def _in_flight(
     context: NDArray,
     top: NDArray,
     compiled: bool,
-    **more,
+    **more: Any,
 ) -> NDArray:
     """Requests that decode at once (Little's law), where a step may depend on how many they are."""
 
@@ -197,7 +200,13 @@ def serve(
     together(**degrees, draft_tokens=draft[0], acceptance=draft[1], draft_step_s=draft[2], **asked, **optional)
     if np.any(draft[0] >= np.minimum(*ends)):
         refuse("draft_tokens", draft_tokens, "allowed are fewer than input_tokens and output_tokens")
-    ask = {"model": model, "system": system, "mapping": mapping, "precision": precision, "efficiencies": efficiencies}
+    ask: dict[str, Any] = {
+        "model": model,
+        "system": system,
+        "mapping": mapping,
+        "precision": precision,
+        "efficiencies": efficiencies,
+    }
     ask["max_context"] = np.add(*ends) if longest is None else longest
     rate, given, output, top, cached = np.broadcast_arrays(*asked.values())
     rate, compiled = rate / mapping.dp, flag("compiled", compiled)
@@ -224,11 +233,8 @@ def _continuous(
     """Prompts one after another, decode steps in the time that they leave."""
     draft_tokens, acceptance, draft_step_s = draft
     new = np.maximum(new, 1.0)
-    yielded, more, context = (
-        tokens_per_step(draft_tokens, acceptance),
-        {"new_tokens": draft_tokens + 1},
-        past + new + output / 2,
-    )
+    yielded, context = tokens_per_step(draft_tokens, acceptance), past + new + output / 2
+    more: dict[str, Any] = {"new_tokens": draft_tokens + 1}
     length = new if chunk is None else np.minimum(chunk, new)
     pieces = np.ceil(new / length)
     piece = prefill(input_tokens=length, past=past + (new - length) / 2, **ask)
@@ -378,7 +384,7 @@ def frontier(
     batches: Numeric | None = None,
     precision: str | Precision = "bf16",
     efficiencies: str | Efficiencies | None = None,
-):
+) -> pd.DataFrame:
     """Throughput per chip against tokens per second of a user, over batches and degrees: what no other point beats.
 
     Returns

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from trnmodel.arguments import instance, refuse
 from trnmodel.catalog.load import precision as read_precision
@@ -27,7 +27,7 @@ from trnmodel.result import reason_mask
 from trnmodel.steps.mapping import DEGREES, Held, Mapping, hold, shard
 from trnmodel.steps.rank import Site, site
 
-Numeric = ArrayLike
+Numeric = NDArray | float
 SETTINGS = 512  # that are kept, with their machines
 FEW = 4096  # arrays of more degrees are resolved once for each that differs
 
