@@ -11,7 +11,10 @@ import pytest
 import trnmodel as tm
 import trnmodel.formulas
 from trnmodel.catalog.stacks import IDEAL
-from trnmodel.chapters import placements, transfers
+from trnmodel.chapters import memory as hbm
+from trnmodel.chapters import scale_out
+from trnmodel.fabric import scaleout
+from trnmodel.planner import placements
 from trnmodel.steps.serving import disaggregate
 
 OTHERS = {"collectives", "tiers", "exchanges", "bounds"}  # pages whose algorithms `tm.collective(algorithm=)` runs
@@ -47,6 +50,7 @@ def kernels():
     tm.kernel.dma("trainium2", 2**20, 4096)
     tm.kernel.host(1e9, [1e9, 2e9])
     tm.kernel.smallest_contraction("trainium2")
+    hbm.pins(["trainium3"])
 
 
 def rooflines():
@@ -58,8 +62,8 @@ def rooflines():
 
 def networks():
     tm.clos(switch_bits_per_s=51.2e12, port_bits_per_s=400e9, tor_bits_per_s=12.8e12, layers=2)
-    transfers.distances("trn2.48xlarge")
-    transfers.kv_transfer(DENSE, "trn2.48xlarge", [2048], 16)
+    scaleout.distances("trn2.48xlarge")
+    scale_out.kv_transfer(DENSE, "trn2.48xlarge", [2048], 16)
     placements.exchanges(EXPERTS, ["trn3-nl72x2-pcie160"], [1])
 
 

@@ -8,6 +8,37 @@ from numpy.typing import ArrayLike, NDArray
 Numeric = ArrayLike
 
 
+def hbm_bytes_per_s(pin_bytes_per_s: Numeric, stack_pins: Numeric, stacks: Numeric) -> NDArray:
+    r"""HBM bandwidth of a package from its pins.
+
+    .. math:: b = r\,w\,n
+
+    Parameters
+    ----------
+    pin_bytes_per_s : numeric
+        Rate of one data pin, r. [B/s]
+    stack_pins : numeric
+        Data pins of a stack, w. [-]
+    stacks : numeric
+        Stacks, n. [-]
+
+    Returns
+    -------
+    bandwidth_bytes_per_s : numeric
+        Peak bandwidth, b. [B/s]
+
+    References
+    ----------
+    .. [1] JEDEC JESD238, HBM3: 1,024 data pins a stack.
+
+    Examples
+    --------
+    >>> round(float(hbm_bytes_per_s(9.6e9 / 8, 1024, 4)) / 1e12, 3)
+    4.915
+    """
+    return np.multiply(pin_bytes_per_s, stack_pins) * stacks
+
+
 def share_per_logical_core(total: Numeric, cores: Numeric, lnc: Numeric) -> NDArray:
     r"""What one logical NeuronCore has of a chip's capacity or bandwidth.
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trnmodel.arguments import choice, flag, numbers, refuse, share, together
-from trnmodel.catalog.specs import Chip, Precision, shapes
+from trnmodel.catalog.specs import Chip, Precision
 from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.systems import System
 from trnmodel.models.transformer import Transformer
@@ -176,9 +176,8 @@ def _overlaps(s: Setting, compute_memory: Numeric | None, network: Numeric | Non
 def _checked(s: Setting, mapping: Mapping, **given: NDArray | None) -> Arrays:
     """What was given, as numbers; ValueError for arrays that do not broadcast, of mapping and machine among them."""
     found = {name: value for name, value in given.items() if value is not None}
-    of_specs = shapes(system=s.system, efficiencies=s.e)
-    if mapping.key is None or of_specs or any(value.ndim for value in found.values()):
-        together(**{f"mapping.{name}": getattr(mapping, name) for name in DEGREES}, **found, **of_specs)
+    if mapping.key is None or s.spec_shapes or any(value.ndim for value in found.values()):
+        together(**{f"mapping.{name}": getattr(mapping, name) for name in DEGREES}, **found, **s.spec_shapes)
         return found
     return {name: value[()] for name, value in found.items()}
 
@@ -391,7 +390,8 @@ def memory_fit(
     batch, context = numbers("batch", batch, 1), numbers("context", context, 1)
     mapping = NO_DEGREES if mapping is None else mapping
     prompt, model = _optional("prompt_tokens", prompt_tokens), read_model(model)
-    s = setting(model, system, mapping, precision, efficiencies, "decode" if model.generates else "prefill")
+    phase = "decode" if model.generates else "prefill"
+    s = setting(model, system, mapping, precision, efficiencies, phase, timed=False)
     given = _checked(s, mapping, batch=batch, context=context, prompt_tokens=prompt)
     return MemoryFit(
         tp=mapping.tp,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from trnmodel.arguments import instance, refuse
 from trnmodel.catalog.load import precision as read_precision
-from trnmodel.catalog.specs import Chip, Precision
+from trnmodel.catalog.specs import Chip, Precision, shapes
 from trnmodel.catalog.stacks import Efficiencies, find
 from trnmodel.catalog.systems import System
 from trnmodel.fabric.groups import Same
@@ -150,6 +150,7 @@ class Setting:
     gathers_logits: bool
     waits_for_softmax: bool
     phases_wait: bool
+    spec_shapes: dict[str, NDArray]
     index: NDArray | None = None
 
     def picked(self, pick: Callable[[NDArray], NDArray], **changes: Any) -> Setting:
@@ -208,8 +209,9 @@ def setting(
     precision: str | Precision,
     stack: str | Efficiencies | None,
     phase: str,
+    timed: bool = True,
 ) -> Setting:
-    """Model, rank, stack and shares of a question, from ids or objects."""
+    """Model, rank, stack and shares of a question, from ids or objects; memory alone asks for no rates."""
     instance("mapping", mapping, Mapping, "a Mapping, such as Mapping(tp=8)")
     named = type(model) is str and model.strip().lower() in aliases()  # a file may have changed since
     asked = tuple(
@@ -217,21 +219,27 @@ def setting(
         for x in (model if named else read_model(model), system, precision, stack)
     )
     if mapping.key:
-        return _kept(*asked, phase, mapping.key)
-    return _resolved(*(x.it if isinstance(x, Same) else x for x in asked), phase, mapping)
+        return _kept(*asked, phase, timed, mapping.key)
+    return _resolved(*(x.it if isinstance(x, Same) else x for x in asked), phase, timed, mapping)
 
 
-NO_DEGREES = Mapping()
+NO_DEGREES, NO_RATES = Mapping(), Rates(*[np.nan] * len(Rates._fields))
 
 
 @lru_cache(maxsize=SETTINGS)
 def _kept(
-    model: str | Same, system: str | Same, precision: str | Same, stack: str | Same | None, phase: str, key: tuple
+    model: str | Same,
+    system: str | Same,
+    precision: str | Same,
+    stack: str | Same | None,
+    phase: str,
+    timed: bool,
+    key: tuple,
 ) -> Setting:
     """The setting of scalar degrees, resolved once."""
     degrees, lnc, order = key
     given = (x.it if isinstance(x, Same) else x for x in (model, system, precision, stack))
-    return _resolved(*given, phase, Mapping(*degrees, lnc=lnc, placement=order))
+    return _resolved(*given, phase, timed, Mapping(*degrees, lnc=lnc, placement=order))
 
 
 def _resolved(
@@ -240,6 +248,7 @@ def _resolved(
     precision: str | Precision,
     stack: str | Efficiencies | None,
     phase: str,
+    timed: bool,
     mapping: Mapping,
 ) -> Setting:
     at = site(system, mapping.lnc)
@@ -261,7 +270,7 @@ def _resolved(
         outline=outline,
         degrees=Degrees(*(plain(getattr(mapping, name)) for name in DEGREES)),
         burdens=tuple(Burden(*map(plain, b)) for b in _summed(map(burden, held))),
-        rates=Rates(*map(plain, _rates(at, e, dtypes, phase))),
+        rates=Rates(*map(plain, _rates(at, e, dtypes, phase))) if timed else NO_RATES,
         stored=Stored(*map(plain, _stored(held, mapping, outline, e))),
         teams={name: Team(plain(getattr(mapping, name)), plain(mapping.extent(name)[0])) for name in DEGREES},
         hbm_bytes=plain(at.hbm_bytes),
@@ -270,6 +279,7 @@ def _resolved(
         gathers_logits=bool(np.any(e.logit_gathers)),
         waits_for_softmax=phase == "decode" and bool(np.any(e.softmax_cycle_per_element)),
         phases_wait=bool(np.any(np.not_equal(e.phase_overlap, 1))),
+        spec_shapes=shapes(system=at.where, efficiencies=e),
         index=index,
     )
 
