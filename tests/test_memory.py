@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from trnmodel.catalog import load
 from trnmodel.formulas import memory
-from trnmodel.units import GB, KIB, TB, US
+from trnmodel.units import GB, KIB, US
 
 sizes = st.integers(1, 10_000)
 rates = st.floats(1e6, 1e13)
