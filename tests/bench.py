@@ -80,7 +80,7 @@ def steps() -> Iterator[Case]:
 def more() -> Iterator[Case]:
     """Questions with targets of their own."""
     from trnmodel.fabric import what_if
-    from trnmodel.formulas import collectives, tiers
+    from trnmodel.formulas import tiers
     from trnmodel.units import GB, KIB, US
 
     intensity = np.geomspace(1, 1e4, MILLION)
@@ -93,7 +93,7 @@ def more() -> Iterator[Case]:
     def formulas() -> None:
         few, ranks = np.geomspace(KIB, GB, 1000)[:, None], np.arange(1, 1001)
         links = (np.linspace(1, 2, 1000) * GB, GB, GB)
-        collectives.ring_s("all_reduce", few, ranks, US, GB)
+        tiers.hierarchical_s("all_reduce", ("ring",), few, (ranks,), (US,), (GB,))
         tiers.multiport_bucket_s("all_reduce", few, (4, 4, 4), US, links)
 
     yield Case("ring and bucket formulas, 1e6 times each", formulas, 2.0)
