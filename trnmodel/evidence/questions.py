@@ -31,14 +31,14 @@ def _asked(r: Reading, tune: Tune | None, longest: float) -> dict[str, Any]:
 def _decode(r: Reading, tune: Tune | None, breakdown: bool = False) -> Step:
     if math.isnan(r.context):
         raise UnreadableRowError("no context: neither lengths nor a compiled length")
-    step = {"batch": r.batch, "compiled_batch": r.compiled_batch, "context": r.context, "breakdown": breakdown}
-    return decode_step(**_asked(r, tune, r.context), **step).require_valid()
+    step: dict[str, Any] = {"batch": r.batch, "compiled_batch": r.compiled_batch, "context": r.context}
+    return decode_step(**_asked(r, tune, r.context), **step, breakdown=breakdown).require_valid()
 
 
 def _prefill(r: Reading, tune: Tune | None, batch: float = 1.0, breakdown: bool = False) -> Step:
     if math.isnan(r.prompt):
         raise UnreadableRowError("no input length, nor a compiled length")
-    step = {"batch": batch, "input_tokens": r.prompt, "breakdown": breakdown}
+    step: dict[str, Any] = {"batch": batch, "input_tokens": r.prompt, "breakdown": breakdown}
     return prefill(**_asked(r, tune, r.prompt), **step).require_valid()
 
 
@@ -91,7 +91,7 @@ def _total(r: Reading, tune: Tune | None) -> float:
 
 def stored_bytes(r: Reading, batch: float, context: float, tune: Tune | None = None) -> MemoryFit:
     """What a rank of a reading stores, by kind."""
-    ask = {"precision": r.precision, "efficiencies": stack_of(r, tune)}
+    ask: dict[str, Any] = {"precision": r.precision, "efficiencies": stack_of(r, tune)}
     return memory_fit(r.model, machine(r), r.degrees, batch=batch, context=context, **ask)
 
 

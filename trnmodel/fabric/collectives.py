@@ -28,6 +28,7 @@ from trnmodel.formulas.bounds import busbw_bytes_per_s, cut_bound_s
 from trnmodel.result import Result, blank, reason_mask
 
 Numeric = ArrayLike
+Value = NDArray | float
 WIRES = 4096  # of one fabric and stack that are kept
 RUNTIMES = {"trn1": "neuron-runtime-trn1", "trn2": "neuron-runtime-trn2"}
 BUFFERS = ("sbuf", "hbm")
@@ -90,7 +91,7 @@ class Wire:
     start_s: NDArray
     s_per_byte: NDArray
     curved: tuple[Algorithm, ...]
-    least: tuple[tuple[Numeric, Numeric], ...]
+    least: tuple[tuple[Value, Value], ...]
 
     def times_s(self, kind: str, message_bytes: NDArray) -> NDArray:
         """Time by the fastest algorithm that can run; NaN where none can. [s]"""
@@ -144,7 +145,7 @@ def _bounds(where: Same) -> Callable[[str, float, float, int], NDArray]:
     return bound
 
 
-def _least(start_s: NDArray, s_per_byte: NDArray) -> tuple[tuple[Numeric, Numeric], ...]:
+def _least(start_s: NDArray, s_per_byte: NDArray) -> tuple[tuple[Value, Value], ...]:
     """The lines that no other stays below everywhere, or all of an array of specs; a NaN where no algorithm can run."""
     if start_s.ndim > 1:
         return tuple(zip(np.moveaxis(start_s, -1, 0), np.moveaxis(s_per_byte, -1, 0), strict=True)) or NEVER
@@ -167,8 +168,8 @@ def times_s(
     kind: str,
     message_bytes: NDArray,
     where: System | Chip,
-    ranks: Numeric,
-    stride: Numeric,
+    ranks: Value,
+    stride: Value,
     lnc: int,
     e: Efficiencies | None,
     index: NDArray | None = None,
@@ -198,7 +199,7 @@ def _spread_over_specs_s(
     kind: str, wires: list[Wire | None], which: NDArray, message_bytes: NDArray, index: NDArray | None
 ) -> NDArray:
     """The same where a wire has a line for each of an array of specs."""
-    which, best = which if index is None else which.take(index, mode="clip"), np.nan
+    which, best = which if index is None else which.take(index, mode="clip"), np.array(np.nan)
     for number, wire in enumerate(wires):
         own = wire.times_s(kind, message_bytes) if wire else 0.0 * message_bytes
         best = np.where(which == number, own, best)
@@ -213,7 +214,7 @@ def _spread_s(
     def each(values: NDArray) -> NDArray:
         return values[which] if index is None else values[which].take(index, mode="clip")
 
-    lines, best = [wire.least if wire else ((0.0, 0.0),) for wire in wires], np.nan
+    lines, best = [wire.least if wire else ((0.0, 0.0),) for wire in wires], np.array(np.nan)
     for turn in range(max(map(len, lines))):
         start, slope = np.array([own[min(turn, len(own) - 1)] for own in lines]).T
         best = np.fmin(best, each(start) + each(slope) * message_bytes)

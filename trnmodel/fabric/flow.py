@@ -159,7 +159,7 @@ def bisection(graph: nx.Graph, keys: tuple[str, ...]) -> tuple[float, frozenset]
     upper bound of the true bisection; `Topology.bisection_is_exact` says where a flow proves it.
     """
     chips = chip_nodes(graph)
-    halves = {}
+    halves: dict[frozenset, None] = {}
     for order in permutations(keys):
         ranked = sorted(chips, key=lambda node: tuple(graph.nodes[node][key] for key in order))
         halves.setdefault(frozenset(ranked[: len(chips) // 2]))

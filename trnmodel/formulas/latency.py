@@ -166,7 +166,7 @@ def late_tpot_s(
     0.03
     """
     met = np.sqrt(np.maximum(np.multiply(requests_per_s, output_tokens) * tpot_s, 0))
-    return tpot_s + np.multiply(prefill_s, deviations) * met / output_tokens
+    return np.add(tpot_s, np.multiply(prefill_s, deviations) * met / output_tokens)
 
 
 def in_flight(requests_per_s: Numeric, output_tokens: Numeric, step_s: Numeric, yielded: Numeric) -> NDArray:
@@ -199,7 +199,7 @@ def in_flight(requests_per_s: Numeric, output_tokens: Numeric, step_s: Numeric, 
     >>> float(in_flight(2.0, 100.0, 0.04, 2.0))
     4.0
     """
-    return np.multiply(requests_per_s, output_tokens) * step_s / yielded
+    return np.divide(np.multiply(requests_per_s, output_tokens) * step_s, yielded)
 
 
 def first_token_s(prefill_s: Numeric, chunks: Numeric, step_s: Numeric) -> NDArray:
@@ -226,7 +226,7 @@ def first_token_s(prefill_s: Numeric, chunks: Numeric, step_s: Numeric) -> NDArr
     >>> float(first_token_s(1.0, 2, 0.5))
     1.75
     """
-    return prefill_s + np.subtract(chunks, 0.5) * step_s
+    return np.add(prefill_s, np.subtract(chunks, 0.5) * step_s)
 
 
 def request_s(first_s: Numeric, tpot_s: Numeric, output_tokens: Numeric) -> NDArray:
@@ -253,7 +253,7 @@ def request_s(first_s: Numeric, tpot_s: Numeric, output_tokens: Numeric) -> NDAr
     >>> float(request_s(1.0, 0.02, 101))
     3.0
     """
-    return first_s + tpot_s * np.subtract(output_tokens, 1)
+    return np.add(first_s, np.multiply(tpot_s, np.subtract(output_tokens, 1)))
 
 
 def utilisation(requests_per_s: Numeric, service_s: Numeric, together: Numeric = 1.0) -> NDArray:

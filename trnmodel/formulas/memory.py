@@ -360,7 +360,8 @@ def activation_bytes(tokens: Numeric, inner: Numeric, hidden: Numeric, element_b
     >>> float(activation_bytes(4, 16, 2, 2.0, 8))
     48.0
     """
-    return np.multiply(tokens, inner) * element_bytes / tp + np.multiply(2, tokens) * hidden * element_bytes
+    inner_bytes = np.divide(np.multiply(tokens, inner) * element_bytes, tp)
+    return np.add(inner_bytes, np.multiply(np.multiply(2, tokens) * hidden, element_bytes))
 
 
 def paged_bytes(needed_bytes: Numeric, page_bytes: Numeric) -> NDArray:

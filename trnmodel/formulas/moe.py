@@ -292,4 +292,4 @@ def dispatched_bytes(buffer_bytes: Numeric, top_k: Numeric, tp: Numeric, imbalan
     >>> float(dispatched_bytes(14336.0, 8, 4, 1.0))
     28672.0
     """
-    return np.multiply(buffer_bytes, top_k) / tp * imbalance
+    return np.multiply(np.multiply(buffer_bytes, top_k) / tp, imbalance)

@@ -379,7 +379,7 @@ def score_elements(queries: Numeric, keys: Numeric, causal: Numeric) -> NDArray:
     >>> float(score_elements(4, 4, 1)), float(score_elements(4, 4, 0))
     (10.0, 16.0)
     """
-    return np.multiply(queries, keys) - causal * np.multiply(queries, np.subtract(queries, 1)) / 2
+    return np.multiply(queries, keys) - np.multiply(causal, np.multiply(queries, np.subtract(queries, 1))) / 2
 
 
 def window_score_elements(queries: Numeric, keys: Numeric, window: Numeric) -> NDArray:

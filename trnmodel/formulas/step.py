@@ -319,7 +319,7 @@ def phased_s(joined_s: Numeric, apart_s: Numeric, phase_overlap: Numeric) -> NDA
     >>> float(phased_s(4.0, 5.0, 0.25))
     4.75
     """
-    return joined_s * np.asarray(phase_overlap) + apart_s * np.subtract(1, phase_overlap)
+    return np.add(np.multiply(joined_s, phase_overlap), np.multiply(apart_s, np.subtract(1, phase_overlap)))
 
 
 def overlapped_s(first_s: Numeric, second_s: Numeric, overlap: Numeric) -> NDArray:

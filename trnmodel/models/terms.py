@@ -67,7 +67,8 @@ class Term:
 
     def weights_read(self, tokens: NDArray, expert_read: str) -> NDArray:
         """Weights that a pass over `tokens` tokens reads, with a row of a table for each of them. [B]"""
-        weights, c = self.read_bytes, self.cut
+        weights: NDArray | float = self.read_bytes
+        c = self.cut
         if self.kind == "experts":
             weights = weights * experts_read(c.experts, c.active, tokens, expert_read) / c.experts
         return read_bytes(weights, self.row_bytes, tokens)

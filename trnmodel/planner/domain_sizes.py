@@ -209,21 +209,22 @@ def ratios(
     lists = {"rules": rules, "sizes": sizes, "precisions": precisions, "contexts": contexts, "stacks": stacks}
     given = [listed(*pair) for pair in lists.items()]
     rules, sizes, precisions, contexts, stacks = given
-    found, specs = {}, [systems.system(name) for name in pair]
+    found: dict[tuple, list[pd.DataFrame]] = {}
+    specs = [systems.system(name) for name in pair]
     for rule, size, precision, stack in product(rules, sizes, precisions, stacks):
         model, ask = synthetic(size, rule, base), {"precision": precision, "efficiencies": named_stack(stack)}
         both = [_best(model, spec, np.asarray(rates), contexts, ask) for spec in specs]
         found |= {(rule, size, precision, context, stack): two for context, *two in zip(contexts, *both, strict=True)}
-    return tidy(_compared(*case, rates, *found[case]) for case in product(*given))
+    return tidy(_compared(rates, *case, *found[case]) for case in product(*given))
 
 
 def _compared(
+    rates: Sequence[float],
     rule: str,
     size: float,
     precision: str,
     context: float,
     stack: str,
-    rates: Sequence[float],
     small: pd.DataFrame,
     large: pd.DataFrame,
 ) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from collections.abc import Mapping as Lines
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,10 +84,10 @@ def decode_ask(
     def experts(cut: Cut) -> tuple[Numeric, NDArray]:
         return 1.0, moe.experts_read(cut.experts, cut.active, routed, expert_read or e.expert_read) / cut.experts
 
-    routing_s = 0.0
+    routing_s: Numeric = 0.0
     if c.experts:
         routing_s = moe.routing_s(c.expert_layers, e.expert_layer_s, d.tp * d.ep, routed, c.experts, c.top_k)
-    spent = {
+    spent: dict[str, tuple[Numeric, Numeric]] = {
         "expert routing": (0.0, routing_s),
         "logits to the host": (0.0, memory.transfer_s(rows * c.vocabulary * LOGIT_BYTES, e.host_logit_bytes_per_s)),
         "step": (0.0, e.step_overhead_s + e.server_step_s),
@@ -129,7 +129,8 @@ def prefill_ask(s: Setting, batch: NDArray, tokens: NDArray, past: NDArray, imba
     def experts(cut: Cut) -> tuple[Numeric, NDArray]:
         return _expert_blocks(s, cut, routed)[:2]
 
-    blocks, spill_s = 0.0, 0.0
+    blocks: Numeric = 0.0
+    spill_s: Numeric = 0.0
     if c.experts:
         blocks = _expert_blocks(s, Cut("experts", experts=c.experts, active=c.top_k), routed)[2] * c.expert_layers
     held = step.buffer_bytes(rows, c.hidden, s.wide_bytes)
@@ -137,7 +138,7 @@ def prefill_ask(s: Setting, batch: NDArray, tokens: NDArray, past: NDArray, imba
         sbuf = s.at.chip.core.sbuf_bytes * s.at.lnc
         spill_s = memory.spill_s(c.layers, sequences, held, sbuf, e.prefill_spill_bytes_per_s)
     moved = step.buffer_bytes(blocks * e.expert_block_tokens, c.hidden, s.wide_bytes)
-    spent = {
+    spent: dict[str, tuple[Numeric, Numeric]] = {
         "expert blocks": (BLOCK_PASSES * moved, blocks * e.expert_block_s),
         "spills": (0.0, spill_s),
         "step": (0.0, e.prefill_overhead_s + e.server_step_s),
@@ -191,11 +192,11 @@ def load(b: Burden, s: Setting, ask: Ask) -> Load:
 
 def total(parts: Iterable[Numeric]) -> NDArray:
     """The sum of some parts, without those that are nothing."""
-    whole = None
+    whole: Any = None
     for part in parts:
         if type(part) is not float or part:
             whole = part if whole is None else whole + part
-    return np.float64(0.0) if whole is None else whole
+    return np.zeros(())[()] if whole is None else whole
 
 
 def assemble(s: Setting, ask: Ask, overlaps: tuple[Numeric, Numeric]) -> dict[str, NDArray]:
@@ -254,7 +255,8 @@ def breakdown(s: Setting, ask: Ask) -> dict[str, Line]:
 def stored_kinds(s: Setting, batch: NDArray, context: NDArray, prompt: NDArray) -> dict[str, NDArray]:
     """Stored bytes of an ordinary rank, by kind: the fullest stage's weights, an even part of the cache."""
     c, d, stored = s.outline, s.degrees, s.stored
-    sequences, local, cached = step.own_sequences(batch, d.ep), context / d.cp, 0.0
+    sequences, local = step.own_sequences(batch, d.ep), context / d.cp
+    cached: Numeric = 0.0
     for b in s.burdens:
         kept = step.kept_tokens(local, b.attention.window, b.attention.kind) if b.attention else 0.0
         if b.kind in ("attention", "state"):

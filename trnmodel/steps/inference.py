@@ -120,7 +120,7 @@ class MemoryFit(Result):
     capacity_bytes: NDArray
 
 
-Asked = tuple[NDArray, Ask, NDArray, NDArray]  # compiled tokens, what is asked, stored bytes, tokens made
+Asked = tuple[NDArray, Ask, NDArray, NDArray | float]  # compiled tokens, what is asked, stored bytes, tokens made
 Question = Callable[[Setting, Arrays], Asked]
 
 

@@ -19,7 +19,7 @@ from trnmodel.models.transformer import Transformer
 from trnmodel.steps.numbering import numbered
 
 Numeric = ArrayLike
-Key = tuple[tuple[float, ...], int | None, tuple[str, ...]]
+Key = tuple[tuple[float, float, float, float, float], int | None, tuple[str, ...]]
 DEGREES = ("tp", "pp", "dp", "ep", "cp")
 
 
@@ -73,12 +73,14 @@ class Mapping:
     @property
     def different(self) -> tuple[Mapping, NDArray]:
         """Each combination of degrees once, and which of them each place has; found once."""
-        if self._different is None:
+        found = self._different
+        if found is None:
             degrees = np.broadcast_arrays(*(getattr(self, name) for name in DEGREES))
             number, first = numbered(degrees)
-            each = {name: x.flat[first] for name, x in zip(DEGREES, degrees, strict=True)}
-            object.__setattr__(self, "_different", (replace(self, **each), number))
-        return self._different
+            each: dict[str, Any] = {name: x.flat[first] for name, x in zip(DEGREES, degrees, strict=True)}
+            found = replace(self, **each), number
+            object.__setattr__(self, "_different", found)
+        return found
 
     @property
     def replica_ranks(self) -> NDArray:

@@ -21,7 +21,7 @@ class Message(NamedTuple):
     kind: str
     group: str
     message_bytes: NDArray
-    count: Numeric
+    count: Numeric  # type: ignore[assignment] # a tuple's own method has the name
 
 
 def _context(s: Setting, b: Burden, rows: NDArray) -> Message:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,11 +59,11 @@ def _joined(
     return found | blank(mask, **partial_)
 
 
-def _along(x: NDArray, axis: int) -> int:
+def _along(x: NDArray | float, axis: int) -> int:
     return np.shape(x)[axis] if np.ndim(x) >= -axis else 1
 
 
-def _part(x: NDArray, axis: int, here: slice) -> NDArray:
+def _part(x: Any, axis: int, here: slice) -> Any:
     """A piece of an array along an axis; the whole of one that does not vary along it."""
     return x[(..., here, *[slice(None)] * (-axis - 1))] if _along(x, axis) > 1 else x
 

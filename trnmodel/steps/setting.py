@@ -18,13 +18,13 @@ from trnmodel.catalog.systems import System
 from trnmodel.fabric.groups import Same
 from trnmodel.formulas.memory import stream_bytes_per_s
 from trnmodel.formulas.step import fullest_share
-from trnmodel.models.blocks import Attention
+from trnmodel.models.blocks import Attention, Phase
 from trnmodel.models.shipped import aliases
 from trnmodel.models.terms import Cut, Outline
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.result import reason_mask
-from trnmodel.steps.mapping import DEGREES, Held, Mapping, hold, shard
+from trnmodel.steps.mapping import DEGREES, Held, Key, Mapping, hold, shard
 from trnmodel.steps.rank import Site, site
 
 Numeric = NDArray | float
@@ -86,7 +86,7 @@ def _summed(found: Iterable[Burden]) -> tuple[Burden, ...]:
         if first:
             numbers = (one + more for one, more in zip(first[4:12], b[4:12], strict=True))
             kind = "state" if "state" in (first.kind, b.kind) else b.kind
-            sums[key] = Burden(kind, *first[1:4], *numbers, *first[12:])
+            sums[key] = Burden._make((kind, *first[1:4], *numbers, *first[12:]))
         else:
             sums[key] = b
     return tuple(sums.values())
@@ -109,10 +109,10 @@ class Rates(NamedTuple):
 class Stored(NamedTuple):
     """Bytes that a rank stores whatever the batch is: the fullest stage's weights, and its share of the runtime's."""
 
-    weight_bytes: Numeric
-    collective_buffer_bytes: Numeric
-    ring_bytes: Numeric
-    code_bytes: Numeric
+    weight_bytes: NDArray
+    collective_buffer_bytes: NDArray
+    ring_bytes: NDArray
+    code_bytes: NDArray
 
 
 class Team(NamedTuple):
@@ -135,7 +135,7 @@ class Setting:
     mapping: Mapping
     precision: Precision
     wide_bytes: float
-    phase: str
+    phase: Phase
     at: Site
     e: Efficiencies
     outline: Outline
@@ -145,7 +145,7 @@ class Setting:
     stored: Stored
     teams: dict[str, Team]
     hbm_bytes: Numeric
-    impossible: Numeric
+    impossible: NDArray
     parted: frozenset[str]
     gathers_logits: bool
     waits_for_softmax: bool
@@ -156,10 +156,10 @@ class Setting:
     def picked(self, pick: Callable[[NDArray], NDArray], **changes: Any) -> Setting:
         """The same setting with another choice of the mappings that its arrays hold."""
 
-        def one(x: Numeric) -> Numeric:
+        def one(x: NDArray) -> NDArray:
             return pick(x) if np.ndim(x) else x
 
-        def each(values: tuple) -> Any:
+        def each(values: Any) -> Any:
             return type(values)(*(one(x) if isinstance(x, np.ndarray) else x for x in values))
 
         return replace(
@@ -176,7 +176,7 @@ class Setting:
         here = self.picked(lambda x: x[0] if (x == x[0]).all() else x.take(index, mode="clip"), index=index)
         return replace(here, impossible=self.impossible.take(index, mode="clip"))
 
-    def cut(self, part: Callable[[NDArray], NDArray]) -> Setting:
+    def cut(self, part: Callable[[Any], Any]) -> Setting:
         """The setting of a part of all points."""
         if self.index is not None:
             return self.at_points(part(self.index))
@@ -191,7 +191,8 @@ class Setting:
     def storing(self) -> Setting:
         """The same with what fills memory alone."""
         kept = (b for b in self.burdens if b.kind in ("attention", "state"))
-        empty = dict.fromkeys(("row_flop", "logit_flop", "pair_flop", "read_bytes", "row_bytes", "head_share"), 0.0)
+        names = ("row_flop", "logit_flop", "pair_flop", "read_bytes", "row_bytes", "head_share")
+        empty: dict[str, Any] = dict.fromkeys(names, 0.0)
         return replace(self, burdens=tuple(b._replace(**empty) for b in kept))
 
     @property
@@ -208,7 +209,7 @@ def setting(
     mapping: Mapping,
     precision: str | Precision,
     stack: str | Efficiencies | None,
-    phase: str,
+    phase: Phase,
     timed: bool = True,
 ) -> Setting:
     """Model, rank, stack and shares of a question, from ids or objects; memory alone asks for no rates."""
@@ -220,7 +221,12 @@ def setting(
     )
     if mapping.key:
         return _kept(*asked, phase, timed, mapping.key)
-    return _resolved(*(x.it if isinstance(x, Same) else x for x in asked), phase, timed, mapping)
+    chosen, where, dtypes, e = map(_own, asked)
+    return _resolved(chosen, where, dtypes, e, phase, timed, mapping)
+
+
+def _own(x: Any) -> Any:
+    return x.it if isinstance(x, Same) else x
 
 
 NO_DEGREES, NO_RATES = Mapping(), Rates(*[np.nan] * len(Rates._fields))
@@ -232,14 +238,14 @@ def _kept(
     system: str | Same,
     precision: str | Same,
     stack: str | Same | None,
-    phase: str,
+    phase: Phase,
     timed: bool,
-    key: tuple,
+    key: Key,
 ) -> Setting:
     """The setting of scalar degrees, resolved once."""
     degrees, lnc, order = key
-    given = (x.it if isinstance(x, Same) else x for x in (model, system, precision, stack))
-    return _resolved(*given, phase, timed, Mapping(*degrees, lnc=lnc, placement=order))
+    same = Mapping(*degrees, lnc=lnc, placement=order)
+    return _resolved(_own(model), _own(system), _own(precision), _own(stack), phase, timed, same)
 
 
 def _resolved(
@@ -247,7 +253,7 @@ def _resolved(
     system: str | System | Chip,
     precision: str | Precision,
     stack: str | Efficiencies | None,
-    phase: str,
+    phase: Phase,
     timed: bool,
     mapping: Mapping,
 ) -> Setting:
@@ -296,7 +302,7 @@ def _different(mapping: Mapping, at: Site, e: Efficiencies) -> tuple[Mapping, ND
     return mapping.different
 
 
-def _impossible(mapping: Mapping, at: Site, outline: Outline) -> Numeric:
+def _impossible(mapping: Mapping, at: Site, outline: Outline) -> NDArray:
     """Which mappings cannot exist, by the first bits of a step's reasons."""
     few = mapping.pp > outline.layers, mapping.ep > max(outline.experts, 1)
     return reason_mask(mapping.ranks > at.chips * at.ranks_per_chip, *few)
