@@ -16,6 +16,7 @@ from trnmodel.arguments import choice, flag, numbers, refuse, share, together
 from trnmodel.catalog.specs import Chip, Precision
 from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.systems import System
+from trnmodel.models.blocks import Phase
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.result import Result
@@ -390,7 +391,7 @@ def memory_fit(
     batch, context = numbers("batch", batch, 1), numbers("context", context, 1)
     mapping = NO_DEGREES if mapping is None else mapping
     prompt, model = _optional("prompt_tokens", prompt_tokens), read_model(model)
-    phase = "decode" if model.generates else "prefill"
+    phase: Phase = "decode" if model.generates else "prefill"
     s = setting(model, system, mapping, precision, efficiencies, phase, timed=False)
     given = _checked(s, mapping, batch=batch, context=context, prompt_tokens=prompt)
     return MemoryFit(
