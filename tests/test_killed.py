@@ -183,7 +183,11 @@ def test_a_killed_run_leaves_the_old_and_no_trace(after, command, die):
         now = content(folder)
         for name, text in before.items():
             moved = [found for path, found in now.items() if path.startswith(".trnmodel") and path.endswith(name)]
-            assert now.get(name, moved and moved[0]) == text or b"new" in now[name] or name.endswith("one.py")
+            assert (
+                now.get(name, moved and moved[0]) == text
+                or b"new" in now[name]
+                or name.endswith(("one.py", "made-from.txt"))
+            )
     status, _, errors = finish(start(home, *command))
     assert (status, errors) == (0, "")
     for folder, before in zip(folders, old, strict=True):
