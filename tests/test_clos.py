@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trnmodel.formulas import clos as page
+from trnmodel.formulas import transit
 from trnmodel.formulas.clos import clos
 
 T, G = 1e12, 1e9
@@ -174,21 +174,21 @@ def test_arrays_equal_scalars_and_make_a_tidy_frame():
 
 def test_distance_by_hand():
     # 100 km of glass with index 1.5: light needs 1e5 x 1.5 / 299,792,458 = 0.50035 ms
-    delay = page.fibre_delay_s(100e3, 1.5)
+    delay = transit.fibre_delay_s(100e3, 1.5)
     assert delay == pytest.approx(0.50035e-3, rel=1e-5)
-    assert page.path_latency_s(5, 1e-6, 2e-6, delay) == pytest.approx(delay + 9e-6)
+    assert transit.path_latency_s(5, 1e-6, 2e-6, delay) == pytest.approx(delay + 9e-6)
     # 25 GB/s over there and back: 25 MB outstanding
-    assert page.in_flight_bytes(25 * G, delay) == pytest.approx(2 * 0.50035e-3 * 25e9, rel=1e-5)
+    assert transit.in_flight_bytes(25 * G, delay) == pytest.approx(2 * 0.50035e-3 * 25e9, rel=1e-5)
 
 
 def test_kv_transfer_beside_prefill_by_hand():
     # 200 Gb/s (lines 205-209) carry 10 GB in 0.4 s
     send = {"kv_bytes": 10 * G, "bytes_per_s_per_dir": 25 * G, "latency_s": 1e-3}
-    assert page.kv_exposed_s(prefill_s=5.0, pieces=1, **send) == pytest.approx(0.401)
+    assert transit.kv_exposed_s(prefill_s=5.0, pieces=1, **send) == pytest.approx(0.401)
     # 80 layers under 5 s of prefill: only the last layer's 0.4/80 is seen
-    assert page.kv_exposed_s(prefill_s=5.0, pieces=80, **send) == pytest.approx(0.005 + 1e-3)
+    assert transit.kv_exposed_s(prefill_s=5.0, pieces=80, **send) == pytest.approx(0.005 + 1e-3)
     # prefill of 0.2 s: after the first layer's 0.0025 s the link is busy for 0.4 s, so 0.2025 s are left at the end
-    assert page.kv_exposed_s(prefill_s=0.2, pieces=80, **send) == pytest.approx(0.2025 + 1e-3)
+    assert transit.kv_exposed_s(prefill_s=0.2, pieces=80, **send) == pytest.approx(0.2025 + 1e-3)
 
 
 @given(
@@ -199,7 +199,7 @@ def test_kv_transfer_beside_prefill_by_hand():
 )
 @settings(max_examples=60)
 def test_exposed_transfer_lies_between_what_cannot_hide_and_all(kv_bytes, prefill_s, pieces, rate):
-    exposed = page.kv_exposed_s(kv_bytes, prefill_s, pieces, rate, 0.0)
+    exposed = transit.kv_exposed_s(kv_bytes, prefill_s, pieces, rate, 0.0)
     transfer = kv_bytes / rate
     assert max(transfer - prefill_s, 0.0) * (1 - 1e-12) <= exposed + 1e-12
     assert exposed <= transfer * (1 + 1e-12)

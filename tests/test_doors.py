@@ -5,7 +5,7 @@ import pytest
 
 import trnmodel as tm
 from trnmodel.fabric.collectives import graph_barrier_s
-from trnmodel.formulas import bounds, clos, collectives, tiers
+from trnmodel.formulas import bounds, clos, collectives, tiers, transit
 from trnmodel.models.operator_table import step_operators
 from trnmodel.steps.serving import disaggregate, frontier
 
@@ -37,7 +37,7 @@ DOORS = [
     ("layers", 2, lambda x: clos.clos(**SWITCH, layers=x).endpoints),
     ("planes", 1, lambda x: clos.clos(**SWITCH, layers=2, planes=x).endpoints),
     ("chips", 1, lambda x: clos.clos(**SWITCH, layers=2, chips=x).endpoints),
-    ("refractive_index", 1, lambda x: clos.fibre_delay_s(100.0, x)),
+    ("refractive_index", 1, lambda x: transit.fibre_delay_s(100.0, x)),
     ("n_ranks", 1, lambda x: collectives.double_binary_tree_s("all_reduce", 1.0, x, 1e-6, 1e9)),
     ("n_ranks", 1, lambda x: bounds.cut_bound_s("all_reduce", 1.0, x, 1, 1e9)),
     ("k", 1, tiers.ring_link_load),

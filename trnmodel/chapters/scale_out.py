@@ -15,6 +15,7 @@ from trnmodel.catalog.systems import System
 from trnmodel.chapters import common
 from trnmodel.fabric.scaleout import AWS, FIBRE, distances, giga, switch_bits_per_s, tera
 from trnmodel.formulas import clos as network
+from trnmodel.formulas import transit
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.result import tidy
@@ -130,7 +131,7 @@ def kv_transfer(
     table = pd.DataFrame({"model": model.id, "input_tokens": tokens, "chips": chips, "kv_bytes": cache})
     table = table.assign(prefill_s=prefill_s, send_s=cache / rate)
     for name, pieces in (("late_s", model.n_layers), ("late_whole_s", 1)):
-        late_s = network.kv_exposed_s(cache, np.nan_to_num(prefill_s), pieces, rate, latency_s)
+        late_s = transit.kv_exposed_s(cache, np.nan_to_num(prefill_s), pieces, rate, latency_s)
         table[name] = np.where(np.isnan(prefill_s), np.nan, late_s)
     hidden = 1 - (table.late_s - latency_s) / table.send_s
     return table.assign(hidden=hidden, send_over_prefill=table.send_s / table.prefill_s)

@@ -10,6 +10,7 @@ from trnmodel.catalog import load, systems
 from trnmodel.evidence.rows import MEASURED, read_table
 from trnmodel.fabric.scaleout import FIBRE, giga, tera
 from trnmodel.formulas import clos as network
+from trnmodel.formulas import transit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,7 +80,7 @@ def _sized(row: PrintedNetwork, switch_bits_per_s: float, port_bits_per_s: float
 def fibre_check() -> tuple[float, float]:
     """Delay of a kilometre of fibre: from the group index, and as a text prints it. [s]"""
     kilometre = load.units()["km"].factor
-    computed = float(network.fibre_delay_s(kilometre, load.value(FIBRE, "group_index")))
+    computed = float(transit.fibre_delay_s(kilometre, load.value(FIBRE, "group_index")))
     return computed, load.value(FIBRE, "fibre_delay_s_per_m") * kilometre
 
 

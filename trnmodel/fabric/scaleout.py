@@ -14,6 +14,7 @@ from trnmodel.arguments import number, numbers, refuse
 from trnmodel.catalog import load, systems
 from trnmodel.catalog.systems import System
 from trnmodel.formulas import clos as network
+from trnmodel.formulas import transit
 from trnmodel.result import tidy
 from trnmodel.units import GBIT, TBIT
 
@@ -177,9 +178,9 @@ def distances(system: str | System) -> pd.DataFrame:
         if optics != "optics-dr4"
     ]
     table = pd.DataFrame(ways, columns=["way", "switch_hops", "distance_m"])
-    table["fibre_s"] = fibre = network.fibre_delay_s(table.distance_m.to_numpy(), load.value(FIBRE, "group_index"))
+    table["fibre_s"] = fibre = transit.fibre_delay_s(table.distance_m.to_numpy(), load.value(FIBRE, "group_index"))
     spreads = ((fact[1], *fact[2]) for fact in (load.fact_in_force(AWS, name) for name in ("switch_s", "nic_s")))
     for end, switch_s, nic_s in zip(("", "_low", "_high"), *spreads, strict=True):
-        table[f"latency_s{end}"] = network.path_latency_s(table.switch_hops.to_numpy(), switch_s, nic_s, fibre)
-    table["in_flight_bytes"] = network.in_flight_bytes(spec.scaleout_bytes_per_s_per_dir, table.latency_s.to_numpy())
+        table[f"latency_s{end}"] = transit.path_latency_s(table.switch_hops.to_numpy(), switch_s, nic_s, fibre)
+    table["in_flight_bytes"] = transit.in_flight_bytes(spec.scaleout_bytes_per_s_per_dir, table.latency_s.to_numpy())
     return table.assign(estimate=True)
