@@ -281,7 +281,6 @@ def test_a_share_that_ends_one_rounding_beyond_one_is_one():
     [
         (lambda: tm.chip([]), r"chip=\[\]: allowed is an id or a name"),
         (lambda: tm.chip("x" * 10**6), "chip='xxx.*is unknown; nearest"),
-        (lambda: load.core([]), r"core=\[\]"),
         (lambda: load.resolve("colour", "red"), "kind='colour': allowed are chip"),
         (lambda: load.resolve([], "red"), r"kind=\[\]"),
         (lambda: load.value([], "clock_hz"), r"entity=\[\]: allowed is text"),

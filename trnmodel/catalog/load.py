@@ -328,17 +328,6 @@ def _number_or_words(fact: Fact) -> float | tuple[str, ...]:
     return tuple(fact.value_printed.split()) if units()[fact.unit_printed].unit_si == "text" else value_si(fact)[0]
 
 
-def core(name: str) -> Core:
-    """A NeuronCore by id, e.g. "neuroncore-v3".
-
-    Examples
-    --------
-    >>> core("neuroncore-v3").tensor.clock_hz
-    2400000000.0
-    """
-    return _core(resolve("core", name))
-
-
 @cache
 def _core(entity: str) -> Core:
     engines = {
