@@ -9,7 +9,7 @@ import pytest
 
 import trnmodel as tm
 from trnmodel.fabric import flow, wiring
-from trnmodel.steps import assemble
+from trnmodel.steps import setting
 
 MANY = 700
 ASK = {"model": "llama-3.1-8b", "mapping": tm.Mapping(tp=8), "batch": 4, "context": 2048}
@@ -85,4 +85,4 @@ def test_machines_that_nobody_holds_are_let_go(kind):
         made_before.append(weakref.ref(made))
     del made
     gc.collect()
-    assert sum(found() is not None for found in made_before) <= assemble.SETTINGS < MANY
+    assert sum(found() is not None for found in made_before) <= setting.SETTINGS < MANY

@@ -16,7 +16,6 @@ from itertools import combinations, product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from trnmodel.arguments import refuse
 from trnmodel.catalog.systems import AXES, MEDIA, System
@@ -24,7 +23,6 @@ from trnmodel.catalog.systems import AXES, MEDIA, System
 if TYPE_CHECKING:
     import networkx as nx
 
-Numeric = ArrayLike
 LINK = {"lanes": math.nan, "medium": "link", "rate": 0, "bytes_per_s_per_dir": 1.0}  # one, of lanes not counted
 LARGEST_TORUS = 2**14  # chips; an intact torus answers in closed form
 LARGEST_WORK = 2**21  # links times chips; what a flow between all pairs takes

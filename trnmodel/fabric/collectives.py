@@ -23,7 +23,7 @@ from trnmodel.catalog.stacks import find as find_stack
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as find_system
 from trnmodel.fabric.algorithms import ALGORITHMS, CURVED, POLICIES, RINGS, Algorithm, between_chips_s, in_graph
-from trnmodel.fabric.groups import SPECS, Group, Same, chip_of, hierarchy, logical_core, place
+from trnmodel.fabric.groups import SPECS, Group, Same, chip_of, hierarchy, place
 from trnmodel.formulas.bounds import busbw_bytes_per_s, cut_bound_s
 from trnmodel.result import Result, blank, reason_mask
 
@@ -302,7 +302,7 @@ def collective(
     choice("algorithm", algorithm, ("best", *table))
     where = system if isinstance(system, Chip) else find_system(system)
     chip = chip_of(where)
-    e, lnc = None if efficiencies is None else find_stack(chip, efficiencies, "efficiencies"), logical_core(chip, lnc)
+    e, lnc = None if efficiencies is None else find_stack(chip, efficiencies, "efficiencies"), chip.logical(lnc)
     given = _given(where, lnc, message_bytes, ranks, chips, stride)
     own_floor, own_share = (chip.collective_floor_s, chip.collective_rate_share) if e is None else (0.0, 1.0)
     given["floor_s"] = numbers("floor_s", own_floor if floor_s is None else floor_s)

@@ -10,7 +10,6 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trnmodel.arguments import integer, refuse
 from trnmodel.catalog.specs import Chip, published
 from trnmodel.catalog.systems import System
 from trnmodel.fabric import build, graph
@@ -58,15 +57,6 @@ def chip_of(where: System | Chip) -> Chip:
 def fabric(key: Same[System]) -> graph.Topology:
     """The graph of a system's scale-up fabric."""
     return graph.topology(key.it)
-
-
-def logical_core(chip: Chip, lnc: int | None) -> int:
-    """Physical cores of a rank: as asked for where the chip allows it, else the chip's default."""
-    if lnc is None:
-        return chip.lnc_default
-    if integer("lnc", lnc) not in chip.lnc_choices:
-        refuse("lnc", lnc, f"{chip.id} allows {chip.lnc_choices}")
-    return integer("lnc", lnc)
 
 
 @lru_cache(maxsize=SPECS)
@@ -236,7 +226,7 @@ def place(
     Ranks that do not fill their tiers evenly are laid as the next larger number that does, the rest on the outermost. A
     latency of NaN is that of each tier.
     """
-    levels = hierarchy(Same(where), logical_core(chip_of(where), lnc)) or (Tier("chip", 1.0, np.inf, np.inf, 0.0),)
+    levels = hierarchy(Same(where), chip_of(where).logical(lnc)) or (Tier("chip", 1.0, np.inf, np.inf, 0.0),)
     on_chip = np.minimum(ranks * stride, levels[0].size) if levels[0].name == "chip" else np.ones_like(ranks)
     left, skip, found = ranks, stride, []
     for level in levels:

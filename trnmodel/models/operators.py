@@ -12,11 +12,12 @@ from trnmodel.arguments import chosen
 from trnmodel.catalog import load
 from trnmodel.catalog.stacks import ExpertRead
 from trnmodel.formulas.step import work_flop
-from trnmodel.models.blocks import Attention, Part
+from trnmodel.models.blocks import Attention, Part, Phase
 from trnmodel.models.terms import Term
 
 EXPERT_READS: tuple[str, ...] = get_args(ExpertRead)
-LOGITS, MASKS, PHASES = ("last", "all", "none"), ("causal", "full"), ("prefill", "decode")
+PHASES: tuple[str, ...] = get_args(Phase)
+LOGITS, MASKS = ("last", "all", "none"), ("causal", "full")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from collections.abc import Mapping as Lines
-from typing import Any, NamedTuple
+from functools import cache
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trnmodel.arguments import choice
+from trnmodel.catalog.stacks import PrefillExperts
 from trnmodel.formulas import memory, moe, neuroncore, step
 from trnmodel.models.blocks import Attention
 from trnmodel.models.terms import Cut
@@ -17,11 +19,9 @@ from trnmodel.steps.messages import message_s, messages
 from trnmodel.steps.setting import Burden, Setting
 
 Numeric = NDArray | float
-SETTINGS = 512  # that are kept, with their machines
 FIRST_BUCKET = 128
 LOGIT_BYTES = 4
-EXPERT_READS = ("distinct", "per_token", "all")
-PREFILL_EXPERTS = ("routed", "all", "blocks")
+PREFILL_EXPERTS: tuple[str, ...] = get_args(PrefillExperts)
 BLOCK_PASSES = 3  # a block of tokens gathers its inputs, reads the sums so far and writes them back
 
 
@@ -95,14 +95,14 @@ def decode_ask(
     return Ask(rows, routed, rows, sequences, imbalance, seen, experts, spent)
 
 
-def _expert_blocks(s: Setting, cut: Cut, tokens: NDArray) -> tuple[Numeric, NDArray, Numeric]:
+def _expert_blocks(s: Setting, experts: int, top_k: int, tokens: NDArray) -> tuple[Numeric, NDArray, Numeric]:
     """How a rank prefills its experts: work over that of the routed tokens, passes over its experts, blocks a layer.
 
     Blocks of a static graph run full whether tokens fill them or not, each with the weights of its expert; tokens too
     few for one block go through all experts, or fill one up where that is less. Expert-parallel ranks share out the
     tokens evenly.
     """
-    e, experts, top_k = s.e, cut.experts, cut.active
+    e = s.e
     if choice("prefill_experts", e.prefill_experts, PREFILL_EXPERTS) == "routed":
         return 1.0, moe.experts_read(experts, top_k, tokens, "distinct") / experts, 0.0
     if e.prefill_experts == "all":
@@ -126,13 +126,17 @@ def prefill_ask(s: Setting, batch: NDArray, tokens: NDArray, past: NDArray, imba
         pairs = sequences * a.pairs(tokens, past, True) / d.cp
         return Seen(pairs, sequences * (a.visible(past) + a.kept(tokens)) / d.cp, 0.0)
 
+    @cache
+    def laid(experts: int, top_k: int) -> tuple[Numeric, NDArray, Numeric]:
+        return _expert_blocks(s, experts, top_k, routed)
+
     def experts(cut: Cut) -> tuple[Numeric, NDArray]:
-        return _expert_blocks(s, cut, routed)[:2]
+        return laid(cut.experts, cut.active)[:2]
 
     blocks: Numeric = 0.0
     spill_s: Numeric = 0.0
     if c.experts:
-        blocks = _expert_blocks(s, Cut("experts", experts=c.experts, active=c.top_k), routed)[2] * c.expert_layers
+        blocks = laid(c.experts, c.top_k)[2] * c.expert_layers
     held = step.buffer_bytes(rows, c.hidden, s.wide_bytes)
     if s.at.chip.core is not None and not np.all(np.isinf(e.prefill_spill_bytes_per_s)):
         sbuf = s.at.chip.core.sbuf_bytes * s.at.lnc

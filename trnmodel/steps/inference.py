@@ -17,11 +17,11 @@ from trnmodel.catalog.specs import Chip, Precision
 from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.systems import System
 from trnmodel.models.blocks import Phase
+from trnmodel.models.operators import EXPERT_READS
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.result import Result
 from trnmodel.steps.assemble import (
-    EXPERT_READS,
     Ask,
     Line,
     assemble,

@@ -7,10 +7,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from trnmodel.arguments import instance, integer, refuse
+from trnmodel.arguments import instance, integer
 from trnmodel.catalog.specs import Chip
 from trnmodel.catalog.systems import System, find
-from trnmodel.fabric.groups import Same
+from trnmodel.fabric.groups import Same, chip_of
 
 FULL_PARTITIONS = 128
 
@@ -73,17 +73,5 @@ def _named_site(name: str, lnc: int | None, argument: str) -> Site:
 
 @lru_cache(maxsize=256)
 def _site(key: Same, lnc: int | None) -> Site:
-    where = key.it
-    return _chip_site(where if isinstance(where, Chip) else where.chip, where, lnc)
-
-
-def _chip_site(chip: Chip, where: System | Chip, lnc: int | None) -> Site:
-    lnc = chip.lnc_default if lnc is None else lnc
-    if lnc not in chip.lnc_choices:
-        refuse("lnc", lnc, f"{chip.id} allows {chip.lnc_choices}")
-    return Site(
-        where=where,
-        chip=chip,
-        chips=getattr(where, "chips", np.inf),
-        lnc=lnc,
-    )
+    where, chip = key.it, chip_of(key.it)
+    return Site(where=where, chip=chip, chips=getattr(where, "chips", np.inf), lnc=chip.logical(lnc))
