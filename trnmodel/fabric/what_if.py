@@ -209,6 +209,19 @@ def altered(system: System, change: str) -> System:
     return replace(system, **fields)
 
 
+def alternatives(system: str | System) -> dict[str, System]:
+    """A system by each other reading that concerns it; the id of the reading names it.
+
+    Examples
+    --------
+    >>> dict(alternatives("trn3-nl32x2-torus")["trn3-torus-144"].scaleup_bytes_per_s_per_dir)["ultraserver"]
+    128000000000.0
+    """
+    spec = find_system(system)
+    mine = [item for item in assumptions() if any(fnmatch(spec.id, pattern) for pattern in item.systems.split())]
+    return {item.id: replace(altered(spec, item.change), id=item.id) for item in mine}
+
+
 def assumption_effects(system: str | System) -> pd.DataFrame:
     """Whether each metric depends on each assumption that the system rests on.
 
@@ -221,13 +234,12 @@ def assumption_effects(system: str | System) -> pd.DataFrame:
 
     spec = find_system(system)
     default, rows = metrics(topology(spec)), []
-    for item in assumptions():
-        if any(fnmatch(spec.id, pattern) for pattern in item.systems.split()):
-            other = metrics(topology(altered(spec, item.change)))
-            said = (item.source, item.locator, item.reason)
-            for name, value in default.items():
-                depends = abs(other[name] - value) > 1e-6 * max(abs(value), 1)
-                rows.append((item.id, item.about, item.chosen, name, value, other[name], depends, *said))
+    readings, known = alternatives(spec), {item.id: item for item in assumptions()}
+    for item, other in ((known[name], metrics(topology(spec))) for name, spec in readings.items()):
+        said = (item.source, item.locator, item.reason)
+        for name, value in default.items():
+            depends = abs(other[name] - value) > 1e-6 * max(abs(value), 1)
+            rows.append((item.id, item.about, item.chosen, name, value, other[name], depends, *said))
     columns = "assumption about chosen metric value alternative depends source locator reason".split()
     return pd.DataFrame(rows, columns=columns)
 
