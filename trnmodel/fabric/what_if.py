@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fnmatch import fnmatch
 from functools import cache
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from trnmodel.arguments import listed
 from trnmodel.catalog import load
 from trnmodel.catalog.systems import System, bases
 from trnmodel.catalog.systems import system as find_system
@@ -244,7 +245,8 @@ def assumption_effects(system: str | System) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def _failures(net: Topology) -> dict[str, dict]:
+def failures(net: Topology) -> dict[str, dict]:
+    """One failure of each kind that a fabric can have, by name: the arguments of `Topology.without`."""
     chip = net.chips[0]
     cases: dict[str, dict] = {}
     for other, data in net.graph[chip].items():
@@ -271,9 +273,32 @@ def failure_effects(system: str | System) -> pd.DataFrame:
     net = topology(system)
     intact = metrics(net)
     rows = []
-    for name, failure in _failures(net).items():
+    for name, failure in failures(net).items():
         failed = metrics(net.without(**failure))
         rows += [
             (name, key, value, failed[key], failed[key] / value if value else 1.0) for key, value in intact.items()
         ]
     return pd.DataFrame(rows, columns=["failure", "metric", "intact", "failed", "ratio"])
+
+
+def lost(names: Iterable[str | System]) -> pd.DataFrame:
+    """Share of a rack's all-to-all that one lost part leaves: a row a failure, a column a system.
+
+    1 where a spare takes over; NaN where a system has no such part.
+
+    Examples
+    --------
+    >>> table = lost(["trn3-nl32x2-pcie160"]).set_index("failure")
+    >>> float(table["trn3-nl32x2-pcie160"]["one switch tray"])
+    0.75
+    """
+    import pandas as pd
+
+    shares = {}
+    for net in map(topology, listed("names", names)):
+        whole = net.all_to_all_bytes_per_s_per_pair("rack")
+        left = {name: net.without(**failure) for name, failure in failures(net).items()}
+        shares[net.system.id] = {
+            name: after.all_to_all_bytes_per_s_per_pair("rack") / whole for name, after in left.items()
+        }
+    return pd.DataFrame(shares).rename_axis("failure").reset_index()
