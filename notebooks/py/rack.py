@@ -134,12 +134,15 @@ charts.table(known[known.id.str.startswith(("trn", "inf"))], caption="Every name
 # ## What fails, and what it costs
 
 # %%
-charts.table(common.failures(spec), caption=f"Share left of each capacity of {spec.name}", download="failures")
+left = common.failures(spec)
+charts.table(left, caption=f"Share left of each capacity of {spec.name}", download="failures")
 
 # %%
 small, large = tm.system(NL32[0]), tm.system(NL72[0])
 fifth = audit.alternatives(small)["fifth-switch-tray"]
-lost = audit.lost({it.id: it for it in [spec, large, tm.system(common.LANE_MAP), small, fifth]}.values())
+lost = audit.lost([it for it in (large, tm.system(common.LANE_MAP), small, fifth) if it.id != spec.id])
+if spec.fabric == "planes":
+    lost.insert(1, spec.id, lost.failure.map(left.set_index("failure").rack_all_to_all))
 charts.table(lost, caption="Share left of the all-to-all of a rack; a fifth tray takes over in NL32x2", download="lost")
 
 # %% tags=["hide-input"]

@@ -119,13 +119,19 @@ charts.table(
 # %% tags=["hide-input"]
 over = rates.set_index(["system", "scope"]).oversubscription
 tiers = compare.tiers(everyone)
-own = [f"{row.tier} {row.lanes:g}:{row.delivered_lanes:g}" for row in tiers[tiers.system == first.id].itertuples()]
+tiered = first.id if first.id in set(tiers.system) else FAMILY[2]
+own = ", ".join(
+    f"{row.tier} {row.lanes:g}:{row.delivered_lanes:g}" for row in tiers[tiers.system == tiered].itertuples()
+)
+counts = "; ".join(
+    f"{name} {over[name, 'rack']:.2f} times in a rack and {over[name, 'world']:.2f} over the domain"
+    for name in dict.fromkeys([tiered, first.id, torus.id])
+)
 Markdown(
     f"The deep dive says that a torus is oversubscribed and the switched racks are not. Tier by tier that is so: what a chip of "
-    f"{first.id} sends into a tier the tier hands on to the chips that it joins ({', '.join(own) or 'it has no tier'}, in lanes or links), "
-    f"and in a torus each link ends at another chip. Over all lanes at once a chip of {first.id} still injects "
-    f"{over[first.id, 'rack']:.2f} times what an all-to-all of its rack delivers and {over[first.id, 'world']:.2f} times that of the domain "
-    f"(on {torus.id} {over[torus.id, 'rack']:.2f} and {over[torus.id, 'world']:.2f}): that counts lanes which reach one tray or one chip."
+    f"{tiered} sends into a tier, the tier hands on to the chips that it joins ({own}, in lanes or links); a torus has no tier, each link ends "
+    f"at another chip. Over all lanes at once a chip still injects more than an all-to-all delivers: {counts}. That counts lanes "
+    f"which reach one tray or one chip alone."
 )
 
 # %%
@@ -249,10 +255,11 @@ charts.table(
 )
 
 # %% tags=["hide-input"]
+apart = steps[first.id, "world"] > 1.01 * steps[first.id, "rack"]
+why = " That is why the text places experts within a rack and something else, tensor or context parallelism, across the pair."
 Markdown(
-    f"Spread over the whole domain instead, the same step takes {format_quantity(steps[first.id, 'world'], 's', 2)} on {first.id} and "
-    f"{format_quantity(steps[torus.id, 'world'], 's', 2)} on {torus.id}. That is why the text places experts within a rack and "
-    f"something else, tensor or context parallelism, across the pair."
+    f"Spread over the whole domain instead, the same step takes {format_quantity(steps[first.id, 'world'], 's', 3)} on {first.id} and "
+    f"{format_quantity(steps[torus.id, 'world'], 's', 3)} on {torus.id}.{why if apart else ''}"
 )
 
 # %% [markdown]

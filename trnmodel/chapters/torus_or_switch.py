@@ -15,7 +15,7 @@ from trnmodel.chapters.common import LANE_MAP
 from trnmodel.fabric import what_if
 from trnmodel.fabric.collectives import BUFFERS, collective
 from trnmodel.fabric.compare import capacities, latencies, nets
-from trnmodel.fabric.graph import SCOPES, topology
+from trnmodel.fabric.graph import SCOPES
 from trnmodel.result import tidy
 
 AS_MANY_LANES = "trn3-torus-144"  # a reading of the torus: no more lanes than a switched chip
@@ -28,17 +28,14 @@ def readings(system: str | System, torus: str | System) -> dict[str, tuple[Syste
     Examples
     --------
     >>> list(readings("trn3-nl32x2-pcie160", "trn3-nl32x2-torus"))
-    ['as used', "by AWS's own lane map", 'against a torus of 144 lanes']
+    ['as used', "by AWS's own lane map", 'with as many lanes on the torus']
     """
-    spec, ring, mapped = map(systems.system, (system, torus, LANE_MAP))
-    found = {"as used": (spec, ring)}
-    if spec.fabric == mapped.fabric and spec.chip.id == mapped.chip.id and spec.id != mapped.id:
-        found["by AWS's own lane map"] = (mapped, ring)
-    thin = what_if.alternatives(ring).get(AS_MANY_LANES)
-    if thin and spec.fabric == mapped.fabric:
-        lanes = topology(thin).injection_bytes_per_s_per_dir / thin.lane_bytes_per_s_per_dir
-        found[f"against a torus of {lanes:g} lanes"] = (spec, thin)
-    return found
+    used, mapped = (systems.system(system), systems.system(torus)), systems.system(LANE_MAP)
+    switched = [spec.fabric == mapped.fabric for spec in used]
+    lanes = tuple(mapped if spec.fabric == mapped.fabric and spec.chip.id == mapped.chip.id else spec for spec in used)
+    thin = tuple(what_if.alternatives(spec).get(AS_MANY_LANES, spec) for spec in used)
+    other = {"by AWS's own lane map": lanes, "with as many lanes on the torus": thin if any(switched) else used}
+    return {"as used": used} | {name: pair for name, pair in other.items() if pair != used}
 
 
 def gains(system: str | System, torus: str | System) -> pd.DataFrame:
@@ -65,7 +62,7 @@ def in_words(gains: pd.DataFrame, scope: str, of: str = "") -> str:
     Examples
     --------
     >>> in_words(gains("trn3-nl32x2-pcie160", "trn3-nl32x2-torus"), "rack", " that")
-    "2.13 times that (1.35 by AWS's own lane map; 4.27 against a torus of 144 lanes)"
+    "2.13 times that (1.35 by AWS's own lane map; 4.27 with as many lanes on the torus)"
     """
     used, *others = zip(gains[scope], gains.reading, strict=True)
     said = "; ".join(f"{ratio:.2f} {reading}" for ratio, reading in others)
