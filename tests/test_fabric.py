@@ -7,6 +7,7 @@ from itertools import combinations, pairwise
 from pathlib import Path
 
 import networkx as nx
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -256,6 +257,20 @@ def test_an_even_split_of_what_is_cut_off_and_of_one_chip():
     apart = chips_with({("a", "b"): 1.0, ("c", "d"): 1.0})
     assert flow.even_split(apart) == 0
     assert math.isnan(flow.even_split(apart.subgraph(["a"])))
+    assert flow.whole_paths(apart, flow.Flow(0.0, {"link": 1.0}, 0)) == 0
+
+
+@pytest.mark.parametrize("routing", ["free", "even", "whole"])
+def test_routings_of_machines_that_failed_are_large_or_differ_in_their_rates(routing):
+    net, pod = topology("trn2.48xlarge"), topology("tpu-v4-pod")
+    alone = net.without(links=[("chip0,0", other) for other in net.graph["chip0,0"]])
+    assert alone.all_to_all_bytes_per_s_per_pair(routing=routing) == 0
+    worse = net.without(links=[("chip0,0", "chip1,0")]).all_to_all_bytes_per_s_per_pair(routing=routing)
+    assert 12 * GB < worse < 14.1 * GB  # of 16: one of eight links across a half is gone
+    assert pod.all_to_all_bytes_per_s_per_pair(routing=routing) == pod.all_to_all_bytes_per_s_per_pair()
+    slow = replace(system("trn3-nl32x2-pcie160"), lane_bytes_per_s_per_dir=np.array([8, 4]) * GB)
+    whole, half = topology(slow).all_to_all_bytes_per_s_per_pair("rack", routing)
+    assert whole == pytest.approx(2 * half)
 
 
 def test_bottleneck_medium_and_oversubscription():

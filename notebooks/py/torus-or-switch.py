@@ -211,7 +211,7 @@ charts.lines(
     y="busbw_bytes_per_s",
     color="system",
     log_x=True,
-    caption=f"All-reduce over the domain, {format_quantity(sizes[-1], 'B', 1)}: times of {first.id} are {others or 'the only ones'}",
+    caption=f"All-reduce of {format_quantity(sizes[-1], 'B', 1)} over the domain, over the time of {first.id}: {others or 'nothing beside'}",
 )
 
 # %% [markdown]
@@ -405,7 +405,8 @@ charts.table(common.readings(torus.id), caption=f"Other readings of what {torus.
 # %% [markdown]
 # ```{admonition} Takeaway
 # :class: tip
-# Switches buy all-to-all inside a rack. Between racks the cables decide, and for dense models rings of neighbours are as good.
+# Switches buy all-to-all inside a rack, by AWS's own lane map less of it. Between racks the cables decide, and for dense models
+# rings of neighbours come close.
 # ```
 
 # %% [markdown]

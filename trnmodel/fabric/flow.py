@@ -149,7 +149,7 @@ def whole_paths(graph: nx.Graph, bound: Flow) -> float:
     """
     pair = bound.bytes_per_s_per_pair
     links = {data["bytes_per_s_per_dir"] for *_, data in _live_edges(graph) if data["medium"] in bound.bottleneck}
-    return max((rate / math.ceil(rate / pair - 1e-9) for rate in links), default=pair)
+    return max((rate / math.ceil(rate / pair - 1e-9) for rate in links if pair > 0), default=pair)
 
 
 def path_switches(graph: nx.Graph) -> NDArray:
