@@ -247,10 +247,11 @@ charts.lines(
 
 # %%
 shown = "system experts_over chips dispatch_bytes layer_s step_s latency_share".split()
+lnc = "; one rank a chip, an LNC that AWS has announced and the SDK does not allow" if placed.announced.any() else ""
 charts.table(
     placed[shown],
     caption=f"Dispatch and combine of one decode step of {m.id}, {tokens_per_chip:g} tokens a chip; the share of latency is what "
-    "empty messages take by the same algorithm",
+    f"empty messages take by the same algorithm{lnc}",
     download="experts",
 )
 
