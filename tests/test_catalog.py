@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import numpy as np
 import pytest
 
 import trnmodel as tm
@@ -298,6 +299,109 @@ def test_a_share_that_ends_one_rounding_beyond_one_is_one():
         (lambda: tm.chip("trainium2").range("id"), "name='id'"),
         (lambda: tm.chip("trainium2").range("peak_flop_per_s"), "name='peak_flop_per_s'"),
         (lambda: tm.chip("trainium2").range(6), "name=6"),
+        (lambda: tm.efficiencies("trainium2", object()), "stack=<object.*an id or Efficiencies"),
+        (lambda: tm.efficiencies(object(), "ideal"), "chip=<object"),
+        (lambda: tm.efficiencies("trainium2", "stack-nki"), "stack='stack-nki': a way of writing kernels"),
+    ],
+)
+def test_wrong_arguments_are_named(call, words):
+    with pytest.raises(ValueError, match=words) as caught:
+        call()
+    assert len(str(caught.value)) < 1000
+
+
+WRONG = ["9", None, True, object(), [], [1.0, -1.0], 10**400, -1, float("inf"), {}]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=repr)
+def test_what_is_no_number_is_refused_by_the_name_of_its_field(wrong):
+    engine = tm.chip("trainium2").core.tensor
+    specs = [
+        (tm.chip("trainium2"), "hbm_bytes"), (engine, "clock_hz"), (tm.chip("trainium2").core, "dma_start_s"),
+        (tm.system("trn2-ultraserver"), "host_bytes"), (tm.efficiencies("trainium2"), "hop_s"),
+        (tm.kernel.stack(), "overlap_load"),
+    ]  # fmt: skip
+    for spec, name in specs:
+        with pytest.raises(ValueError, match=f"{spec.id}: {name}=.*allowed"):
+            dataclasses.replace(spec, **{name: wrong})
+    with pytest.raises(ValueError, match=r"peak_flop_per_s\[bf16\]=.*allowed"):
+        dataclasses.replace(engine, peak_flop_per_s={"bf16": wrong})
+
+
+@pytest.mark.parametrize(
+    ("spec", "change", "words"),
+    [
+        (tm.chip("trainium2"), {"id": None}, "id=None: allowed is text"),
+        (tm.chip("trainium2"), {"cores": 0}, "cores=0"),
+        (tm.chip("trainium2"), {"hbm_bytes_per_s": 0.0}, "hbm_bytes_per_s=0.0"),
+        (tm.chip("trainium2"), {"lnc_choices": (1, 0)}, "lnc_choices=0: allowed are whole numbers from 1"),
+        (tm.chip("trainium2"), {"lnc_default": 4}, "lnc_default=4: allowed are its lnc_choices"),
+        (tm.chip("trainium2"), {"core": "neuroncore-v3"}, "core='neuroncore-v3': allowed is Core or None"),
+        (tm.chip("trainium2"), {"peak_flop_per_s": [1]}, "peak_flop_per_s=.*a mapping from words"),
+        (tm.chip("trainium2"), {"peak_flop_per_s": {1: 2.0}}, "peak_flop_per_s=1: allowed is text"),
+        (tm.chip("trainium2"), {"sources": {"tdp_w": 5}}, r"sources\[tdp_w\]=5"),
+        (tm.chip("trainium2"), {"ranges": {"tdp_w": (1, 2, 3)}}, r"ranges\[tdp_w\]=.*a low and a high"),
+        (tm.chip("trainium2"), {"estimates": "tdp_w"}, "estimates='tdp_w': allowed is a frozenset"),
+        (tm.system("trn2-ultraserver"), {"fabric": "ring"}, "fabric='ring'.*torus"),
+        (tm.system("trn2-ultraserver"), {"count": True}, "count=True"),
+        (tm.system("trn2-ultraserver"), {"chip_id": "trn2"}, "chip_id='trn2': allowed are the ids of chips"),
+        (tm.system("trn2-ultraserver"), {"racks": [1, 2]}, "racks=.*one number"),
+        (tm.efficiencies("trainium2"), {"weight_stream_share": 51}, "weight_stream_share=51.*to 1"),
+        (tm.efficiencies("trainium2"), {"weight_stream_share": 0}, "weight_stream_share=0"),
+        (tm.efficiencies("trainium2"), {"network_overlap": 1.5}, "network_overlap=1.5.*from 0 to 1"),
+        (tm.efficiencies("trainium2"), {"hop_s": float("nan")}, "hop_s=nan"),
+        (tm.efficiencies("trainium2"), {"kv_head_policy": "copy"}, "kv_head_policy='copy': allowed are even"),
+        (tm.efficiencies("trainium2"), {"context_bucket": []}, r"context_bucket=\[\]"),
+        (tm.kernel.stack(), {"load_share": 2}, "load_share=2.*to 1"),
+    ],
+)  # fmt: skip
+def test_fields_say_what_they_allow(spec, change, words):
+    with pytest.raises(ValueError, match=words):
+        dataclasses.replace(spec, **change)
+
+
+def test_a_figure_may_be_an_array_of_figures():
+    rates = np.array([2e12, 3e12])
+    chip = dataclasses.replace(tm.chip("trainium2"), hbm_bytes_per_s=rates)
+    rates[0] = 0
+    assert chip.hbm_bytes_per_s.tolist() == [2e12, 3e12]
+    with pytest.raises(ValueError, match="read-only"):
+        chip.hbm_bytes_per_s[0] = 0
+    assert chip == pickle.loads(pickle.dumps(chip)) != tm.chip("trainium2")
+    both = tm.kernel.matmul(chip, 64, 4096, 4096)
+    for place, rate in enumerate(chip.hbm_bytes_per_s):
+        alone = tm.kernel.matmul(dataclasses.replace(chip, hbm_bytes_per_s=rate), 64, 4096, 4096)
+        assert both.time_s[place] == alone.time_s
+    assert np.isnan(dataclasses.replace(chip, hbm_bytes_per_s=[float("nan"), 1e12]).hbm_bytes_per_s[0])
+
+
+def test_a_share_that_ends_one_rounding_beyond_one_is_one():
+    assert dataclasses.replace(tm.efficiencies("trainium2"), kv_stream_share=1 + 2**-52).kv_stream_share == 1.0
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: tm.chip([]), r"chip=\[\]: allowed is an id or a name"),
+        (lambda: tm.chip("x" * 10**6), "chip='xxx.*is unknown; nearest"),
+        (lambda: load.core([]), r"core=\[\]"),
+        (lambda: load.resolve("colour", "red"), "kind='colour': allowed are chip"),
+        (lambda: load.resolve([], "red"), r"kind=\[\]"),
+        (lambda: load.value([], "clock_hz"), r"entity=\[\]: allowed is text"),
+        (lambda: load.value("trainium2", None), "quantity=None"),
+        (lambda: load.fact_in_force("trainium2", "hbm_bytes", {}), r"qualifier=\{\}"),
+        (lambda: load.precision({}), r"precision=\{\}: allowed is a preset"),
+        (lambda: Precision(kv=["bf16"]), r"kv=\['bf16'\]"),
+        (lambda: Precision(name=5), "name=5"),
+        (lambda: load.precision("bf16").storage_bytes("__class__"), "part='__class__': allowed are activations"),
+        (lambda: tm.chip("trainium2").peak([]), r"dtype=\[\]"),
+        (lambda: tm.chip("trainium2").peak("bf16", "yes"), "sparse='yes'"),
+        (lambda: tm.chip("trainium2").hbm_bytes_per_logical_core(True), "lnc=True"),
+        (lambda: tm.chip("trainium2").hbm_bytes_per_logical_core("2"), "lnc='2'"),
+        (lambda: tm.chip("trainium2").range("colour"), "name='colour'.*hbm_bytes"),
+        (lambda: tm.chip("trainium2").range("id"), "name='id'"),
+        (lambda: tm.chip("trainium2").range("peak_flop_per_s"), "name='peak_flop_per_s'"),
+        (lambda: tm.chip("trainium2").range(5), "name=5"),
         (lambda: tm.efficiencies("trainium2", object()), "stack=<object.*an id or Efficiencies"),
         (lambda: tm.efficiencies(object(), "ideal"), "chip=<object"),
         (lambda: tm.efficiencies("trainium2", "stack-nki"), "stack='stack-nki': a way of writing kernels"),

@@ -368,6 +368,97 @@ def test_failures_of_a_pod_are_refused():
         broken.flow()
 
 
+LINK = ("rack0/tray0/A", "rack0/plane0/switch0")
+
+
+@pytest.mark.parametrize(
+    ("failure", "words"),
+    [
+        ({"lanes": {LINK: 9}}, "lanes.*=9: allowed are whole numbers from 1 to 8"),
+        ({"lanes": {LINK: 0}}, "lanes.*=0"),
+        ({"lanes": {LINK: "1"}}, "lanes.*='1'"),
+        ({"lanes": {LINK: float("nan")}}, "lanes.*=nan"),
+        ({"lanes": {"ab": 1}}, "lanes='ab': .* no such link"),
+        ({"lanes": [LINK]}, "lanes=.*a mapping"),
+        ({"links": "ab"}, "links='ab': allowed is a list"),
+        ({"links": ["ab"]}, "links='ab': .* no such link"),
+        ({"links": [("a", "b", "c")]}, "links="),
+        ({"links": [(LINK[0], [])]}, "links="),
+        ({"links": None}, "links=None"),
+        ({"links": 5}, "links=5"),
+        ({"switches": "rack0/plane0/switch0"}, "switches='rack0.*a list"),
+        ({"switches": [["a"]]}, "switches=.*no such switch"),
+        ({"switches": ["rack0/tray0/A"]}, "switches='rack0/tray0/A': .* no such switch"),
+        ({"switch_trays": [(0, -1)]}, "switch_trays=-1"),
+        ({"switch_trays": [(0,)]}, "switch_trays=.*pairs of a rack and a tray"),
+        ({"switch_trays": [0]}, "switch_trays=0"),
+        ({"switch_trays": [([], 0)]}, r"switch_trays=\[\]"),
+    ],
+)
+def test_failures_of_what_is_not_there_are_refused(failure, words):
+    with pytest.raises(ValueError, match=words):
+        topology("trn3-nl32x2-pcie160").without(**failure)
+
+
+def test_lanes_that_nobody_published_cannot_fail():
+    net = topology("hgx-h100")
+    with pytest.raises(ValueError, match="lanes=.*not published; use links"):
+        net.without(lanes={("chip0", "switch"): 1})
+
+
+def test_chips_that_are_cut_off():
+    net = topology("hgx-h100").without(links=[("chip0", "switch")])
+    assert net.all_to_all_bytes_per_s_per_pair() == 0
+    assert net.oversubscription() == net.diameter == math.inf
+    with pytest.raises(ValueError, match="other='chip0': nothing joins it to chip1"):
+        net.path("chip1", "chip0")
+    dark = topology("hgx-h100").without(switches=["switch"])
+    assert (dark.injection_bytes_per_s_per_dir, dark.all_to_all_bytes_per_s_per_pair()) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda net: net.path("chip0", "chip99"), "other='chip99': .* no such chip"),
+        (lambda net: net.path([], "chip1"), r"one=\[\]"),
+        (lambda net: net.flow([]), r"scope=\[\]"),
+        (lambda net: net.oversubscription(None), "scope=None"),
+        (lambda net: net.hop_histogram({}), r"metric=\{\}"),
+        (lambda net: net.all_to_all_bytes_per_s_per_pair("Rack"), "scope='Rack'"),
+        (lambda net: type(net)("hgx-h100", net.graph), "system='hgx-h100': allowed is a System"),
+        (lambda net: type(net)(net.system, None), "graph=None"),
+        (lambda net: topology([]), r"system=\[\]"),
+    ],
+)
+def test_wrong_arguments_are_named(call, words):
+    with pytest.raises(ValueError, match=words):
+        call(topology("hgx-h100"))
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("hgx-h100", {"domain_chips": 10**9}),
+        ("mi300x-8", {"domain_chips": 10_000}),
+        ("tpu-v5p-pod", {"torus_shape": (64, 64, 64), "domain_chips": 64**3}),
+        ("trn3-nl72x2-pcie160", {"compute_trays_per_rack": 500.0, "domain_chips": 4000}),
+        ("trn3-nl72x2-pcie160", {"switches_per_plane": 1e9}),
+        ("trn2.3xlarge", {"domain_chips": 2}),
+    ],
+)
+def test_a_fabric_too_large_for_its_graph_is_refused_before_it_is_built(name, change):
+    with pytest.raises(ValueError, match="domain_chips=.*allowed are up to"):
+        topology(replace(system(name), **change))
+
+
+def test_failures_of_a_pod_are_refused():
+    with pytest.raises(ValueError, match="failures are answered for up to 256 chips"):
+        topology("tpu-v5p-pod").without(links=[("chip0,0,0", "chip1,0,0")])
+    broken = topology("tpu-v5e-pod").without(links=[("chip0,0", "chip0,1"), ("chip3,0", "chip4,0")])
+    with pytest.raises(ValueError, match="flow of 256 chips: .* unknowns; allowed are up to"):
+        broken.flow()
+
+
 def test_answers_depend_on_some_assumptions_only():
     table = assumption_effects("trn3-nl72x2-pcie320")
     depends = table.groupby("assumption").depends.any()

@@ -286,6 +286,113 @@ def test_overlaps_may_be_arrays():
         assert both.time_s[place] == tm.kernel.matmul("trainium2", 2048, 2048, 2048, overlap={"load": overlap}).time_s
 
 
+MATMUL = {"chip": "trainium2", "m": 128, "n": 128, "k": 128}
+SCORES = {"chip": "trainium2", "queries": 128, "keys": 256}
+LANES = {"chip": "trainium2", "op": "softmax", "rows": 128, "columns": 256}
+MOVED = {"chip": "trainium2", "moved_bytes": 2**20, "row_bytes": 512}
+
+
+@pytest.mark.parametrize(
+    ("call", "usual", "wrong", "message"),
+    [
+        (tm.kernel.matmul, MATMUL, {"m": np.nan}, "m=nan"),
+        (tm.kernel.matmul, MATMUL, {"groups": True}, "groups=True"),
+        (tm.kernel.matmul, MATMUL, {"dtype": []}, r"dtype=\[\]: neuroncore-v3 multiplies in"),
+        (tm.kernel.matmul, MATMUL, {"lnc": True}, "lnc=True"),
+        (tm.kernel.matmul, MATMUL, {"lnc": "2"}, "lnc='2'"),
+        (tm.kernel.matmul, MATMUL, {"chip": None}, "chip=None"),
+        (tm.kernel.matmul, MATMUL, {"stack": None}, "stack=None"),
+        (tm.kernel.matmul, MATMUL, {"stack": "nxd-inference"}, "stack='nxd-inference': says nothing about kernels"),
+        (tm.kernel.matmul, MATMUL, {"compression": "2"}, "compression='2'"),
+        (tm.kernel.matmul, MATMUL, {"split": [[]]}, "split="),
+        (tm.kernel.matmul, MATMUL, {"weight_dtype": ""}, "weight_dtype=''"),
+        (tm.kernel.matmul, MATMUL, {"output_dtype": {}}, r"output_dtype=\{\}"),
+        (tm.kernel.matmul, MATMUL, {"gather": np.ones(3)}, "gather="),
+        (tm.kernel.matmul, MATMUL, {"block_rows": 0, "block_columns": 1}, "block_rows=0"),
+        (tm.kernel.matmul, MATMUL, {"block_rows": 64}, "block_columns=None: must be given"),
+        (tm.kernel.matmul, MATMUL, {"overlap": {"load": 1.5}}, r"overlap\[load\]=1.5: allowed are numbers from 0 to 1"),
+        (tm.kernel.matmul, MATMUL, {"overlap": {"launch_s": 1}}, "overlap='launch_s': allowed are gpsimd, load"),
+        (tm.kernel.matmul, MATMUL, {"overlap": {3: 1}}, "overlap=3"),
+        (tm.kernel.matmul, MATMUL, {"overlap": [1]}, "overlap=.*a mapping"),
+        (tm.kernel.matmul, MATMUL, {"overlap": {"load": None}}, r"overlap\[load\]=None"),
+        (tm.kernel.matmul, MATMUL, {"m": [1, 2], "n": [1, 2, 3]}, r"n of shape \(3,\) does not fit m of shape \(2,\)"),
+        (tm.kernel.matmul, MATMUL, {"m": [1, 2], "overlap": {"load": [0, 0.5, 1]}}, "overlap_load of shape"),
+        (tm.kernel.attention, SCORES, {"queries": 257}, "queries=257: allowed are at most as many as keys=256"),
+        (tm.kernel.attention, SCORES, {"queries": [1, 300], "causal": 0.5}, "queries="),
+        (tm.kernel.attention, SCORES, {"heads": 8, "kv_heads": 3}, "kv_heads=3: must divide heads=8"),
+        (tm.kernel.attention, SCORES, {"heads": 2, "kv_heads": 8}, "kv_heads=8"),
+        (tm.kernel.attention, SCORES, {"head_size": 0}, "head_size=0"),
+        (tm.kernel.attention, SCORES, {"causal": 2}, "causal=2: allowed are numbers from 0 to 1"),
+        (tm.kernel.attention, SCORES, {"kv_dtype": "fp9"}, "kv_dtype='fp9'"),
+        (tm.kernel.attention, SCORES, {"exponential": ""}, "exponential=''"),
+        (tm.kernel.attention, SCORES, {"transpose": "dma"}, "transpose='dma'"),
+        (tm.kernel.elementwise, LANES, {"op": []}, r"op=\[\]: allowed are"),
+        (tm.kernel.elementwise, LANES, {"dtype": {}}, r"dtype=\{\}"),
+        (tm.kernel.elementwise, LANES, {"hbm": 2}, "hbm=2"),
+        (tm.kernel.elementwise, LANES, {"exponential": "warp", "op": "copy"}, "exponential='warp'"),
+        (tm.kernel.dma, MOVED, {"queued": 7}, "queued=7: allowed are numbers from 0 to 1"),
+        (tm.kernel.dma, MOVED, {"engines": 0}, "engines=0: allowed are numbers from 1 to 16"),
+        (tm.kernel.dma, MOVED, {"engines": 17}, "engines=17"),
+        (tm.kernel.dma, MOVED, {"row_bytes": 0}, "row_bytes=0"),
+        (tm.kernel.dma, MOVED, {"transfers": -1}, "transfers=-1"),
+        (tm.kernel.host, {"moved_bytes": 1, "stage_bytes_per_s": [1e9]}, {"stage_bytes_per_s": []}, "stage_bytes_per_s="),
+        (tm.kernel.host, {"moved_bytes": 1, "stage_bytes_per_s": [1e9]}, {"stage_bytes_per_s": 5}, "stage_bytes_per_s=5"),
+        (tm.kernel.host, {"moved_bytes": 1, "stage_bytes_per_s": [1e9]}, {"stage_bytes_per_s": [1, 0]}, r"_per_s\[1\]=0"),
+        (tm.kernel.host, {"moved_bytes": 1, "stage_bytes_per_s": [1e9]}, {"overlap": 2}, "overlap=2"),
+        (tm.kernel.smallest_contraction, {"chip": "trainium2"}, {"engine": []}, r"engine=\[\]"),
+        (tm.kernel.smallest_contraction, {"chip": "trainium2"}, {"dtype": "fp4"}, "dtype='fp4'"),
+        (tm.kernel.stack, {}, {"name": 5}, "stack=5"),
+        (tm.kernel.stack, {}, {"colour": 5}, "change='colour': allowed are launch_s"),
+        (tm.kernel.stack, {}, {"overlap_load": 2}, "overlap_load=2"),
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_is_refused_by_name(call, usual, wrong, message):
+    call(**usual)
+    with pytest.raises(ValueError, match=message):
+        call(**usual | wrong)
+
+
+@given(st.data())
+@light
+def test_a_valid_answer_is_finite_and_not_negative_at_any_size(data):
+    sizes = st.sampled_from([1, 2, 3, 127, 4096, 10**6, 1e15, 1e30])
+    m, n, k, groups, heads = (data.draw(sizes) for _ in range(5))
+    chip = data.draw(st.sampled_from(CHIPS))
+    share = data.draw(st.sampled_from([0, 0.5, 1]))
+    taken = data.draw(st.sampled_from([0, 1e9, 1e11, 1e12, 1e30]))
+    answers = [
+        tm.kernel.matmul(chip, m, n, k, groups=groups, collective_bytes_per_s=taken, overlap={"vector": share}),
+        tm.kernel.attention(chip, min(m, n), max(m, n), heads, head_size=k, causal=share, collective_bytes_per_s=taken),
+        tm.kernel.elementwise(chip, "softmax", m, n, hbm=share),
+        tm.kernel.dma(chip, m, n, transfers=k, queued=share, collective_bytes_per_s=taken),
+    ]
+    for answer in answers:
+        numbers = answer.to_frame().select_dtypes("number").to_numpy()
+        if answer.valid:
+            assert np.all(np.isfinite(numbers) & (numbers >= 0))
+        else:
+            assert "collectives" in answer.reason
+
+
+def test_what_is_not_published_is_marked():
+    """GPSIMD's width on NeuronCore-v3 is in no document: the time is unknown, and says so."""
+    answer = tm.kernel.elementwise("trainium2", "mask", 128, 4096)
+    assert not answer.valid
+    assert np.isnan(answer.time_s)
+    assert answer.reason == "a figure of the chip that this needs is not published"
+
+
+def test_moving_nothing_takes_no_time():
+    answer = tm.kernel.dma("trainium2", 0, 512, transfers=0)
+    assert (answer.time_s, answer.flop_per_s) == (0, 0)
+
+
+def test_overlaps_may_be_arrays():
+    both = tm.kernel.matmul("trainium2", 2048, 2048, 2048, overlap={"load": [0.0, 1.0]})
+    for place, overlap in enumerate((0.0, 1.0)):
+        assert both.time_s[place] == tm.kernel.matmul("trainium2", 2048, 2048, 2048, overlap={"load": overlap}).time_s
+
+
 def test_result_is_a_tidy_table():
     frame = tm.kernel.matmul("trainium2", np.array([1, 4096]), 4096, 4096).to_frame()
     assert frame.bound.tolist() == ["DMA", "TensorE"]

@@ -380,6 +380,156 @@ def test_tables_of_learned_positions():
         assert found.weight_bytes_read(2) - found.weight_bytes_read(1) == tables * width * 2
 
 
+def test_what_is_no_readable_file_is_refused(tmp_path):
+    (tmp_path / "folder.json").mkdir()
+    (tmp_path / "loop.json").symlink_to(tmp_path / "loop.json")
+    (tmp_path / "nowhere.json").symlink_to(tmp_path / "nothing")
+    (tmp_path / "sub").mkdir()
+    os.mkfifo(tmp_path / "sub" / "config.json")
+    with (tmp_path / "sparse.json").open("wb") as stream:
+        stream.truncate(10**12)
+    for name, words in {
+        "folder.json": "no such file",
+        "loop.json": "symbolic links",
+        "nowhere.json": "no such file",
+        "sub": "no regular file",
+        "sparse.json": "the file is 1000000000000 B",
+        f"{'n' * 300}.json": "too long",
+        "a\0b.json": "null byte",
+        "\ud800.json": "surrogates",
+    }.items():
+        with pytest.raises(ValueError, match=words) as caught:
+            model(tmp_path / name)
+        assert len(str(caught.value)) < 500
+    for device in ("/dev/zero", "/dev/stdin", "/dev/null"):
+        with pytest.raises(ValueError, match=f"{device}: no regular file"):
+            model(Path(device))
+    for name in ("n" * 5000, "\ud800", "a\0b"):
+        with pytest.raises(ValueError, match="model=.*is unknown; nearest"):
+            model(name)
+
+
+@pytest.mark.parametrize(
+    ("folder", "model_id"),
+    [
+        ("<img src=x onerror=alert(1)>", "-img-src-x-onerror-alert-1--"),
+        ("my.model_1-5B", "my.model_1-5B"),
+        ("n" * 200, "n" * 60),
+        ("modèle\n\x1b[31m", "mod-le---31m"),
+        ("llama-3.1", "llama-3.1"),
+    ],
+)
+def test_the_id_of_a_file_is_a_plain_slug(folder, model_id, tmp_path, monkeypatch):
+    home = tmp_path / folder
+    home.mkdir()
+    (home / "config.json").write_text(json.dumps(LLAMA))
+    (home / "own.json").write_text(json.dumps(LLAMA))
+    monkeypatch.chdir(home)
+    found = {model(where).id for where in (home, home / "config.json", str(home), "config.json", ".")}
+    assert found == {model_id}
+    assert model("own.json").id == "own"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        f'{{"architectures": ["{"a" * (MAX_FILE_BYTES - 100)}"]}}',
+        f'{{"architectures": ["{"For" * (MAX_FILE_BYTES // 3 - 100)}"]}}',
+        "{" + ",".join(f'"{i}":1' for i in range(85_000)) + ',"7":2}',
+        '{"a": [' + "{}," * 300_000 + "{}]}",
+        "[" * MAX_FILE_BYTES,
+        '"' * MAX_FILE_BYTES,
+        '"' + "\\" * (MAX_FILE_BYTES - 1),
+        '{"hidden_size": ' + "9" * (MAX_FILE_BYTES - 100) + "}",
+        json.dumps({**LLAMA, "layer_types": ["full_attention"] * 50_000}),
+        json.dumps({**NEMOTRON, "hybrid_override_pattern": "M" * 1_000_000}),
+        json.dumps({**LLAMA, "model_type": "l" * 1_000_000}),
+    ],
+    ids=["class", "tasks", "keys", "objects", "deep", "quotes", "backslashes", "digits", "layers", "pattern", "type"],
+)
+def test_time_grows_with_the_size_of_a_file_and_not_with_its_square(content, file):
+    """A class name of 96 kB took 14 s; whole files of 1 MiB take a small part of that."""
+    assert len(content) <= MAX_FILE_BYTES
+    path = file(content.encode())
+    start = time.process_time()
+    with pytest.raises(ValueError, match=r"config\.json"):
+        model(path)
+    assert time.process_time() - start < 10  # a second here, with room for slow machines
+
+
+HOSTILE = (
+    *(None, True, False, -1, 0, 1, 2, 7, 2**22, 2**22 + 1, 2**63, 10**30, 10**400, 0.5, 1e308, float("inf")),
+    *("", "x", "4096", "auto", "<img src=x onerror=alert(1)>", "x" * 10_000, "M" * 5000),
+    *([], [0], [1], [-1], [True], [[]], [{}], [None] * 5, ["full_attention"] * 3, ["linear_attention"] * 10_000),
+    *({}, {"a": 1}, {"a": [{"b": [1, {"c": 2}]}]}),
+)
+OPTIONAL = (
+    *("architectures", "model_type", "text_config", "head_dim", "layer_types", "sliding_window", "rope_theta"),
+    *("num_nextn_predict_layers", "mlp_only_layers", "moe_layers", "no_rope_layers", "q_lora_rank", "id2label"),
+)
+
+
+def figures(m):
+    """Every kind of figure of a model, some at lengths that nobody has."""
+    lengths = np.array([1.0, 4096.0, 1e30])
+    yield from (m.total_params, m.active_params(), m.weight_bytes(), m.state_bytes(), m.prefill_flop(lengths))
+    yield m.weight_bytes_read(lengths)
+    if m.generates:
+        yield from (m.decode_flop(lengths), m.kv_bytes(lengths))
+    for operator in m.operators("decode" if m.generates else "prefill", batch=7, past=lengths):
+        yield from (operator.flop, operator.weight_bytes, operator.cache_read_bytes, operator.activation_bytes)
+
+
+@pytest.mark.parametrize("row", catalog().values(), ids=lambda row: row.id)
+def test_any_value_gives_a_model_or_an_error_that_names_file_and_key(row, file):
+    rng = random.Random(row.id)
+    config = json.loads((DATA / "models" / row.file).read_text())
+    for _ in range(12):
+        key = rng.choice([*config, *config, *OPTIONAL])
+        path = file({**config, key: rng.choice(HOSTILE)})
+        try:
+            found = model(path)
+        except ValueError as error:
+            words = str(error)
+            assert words.startswith(f"{path}: "[-200:]) or f"{path.name}: " in words
+            assert key in words or "missing" in words  # a change may call for a key that the file has not
+            assert len(words) < 600
+        else:
+            assert found.total_params > 0
+            assert all(np.all(np.isfinite(value) & (np.asarray(value) >= 0)) for value in figures(found))
+            assert re.fullmatch(r"[A-Za-z0-9._-]{1,60}", found.id)
+
+
+def test_the_largest_model_that_a_file_may_describe_has_finite_figures(file):
+    most = {"num_hidden_layers": 2**12, "num_attention_heads": 2**14, "num_key_value_heads": 2**14}
+    widths = dict.fromkeys(("hidden_size", "intermediate_size", "head_dim"), 2**22)
+    found = model(file({**LLAMA, **most, **widths, "vocab_size": 2**24}))
+    assert found.total_params > 1e21
+    assert all(np.all(np.isfinite(value) & (np.asarray(value) >= 0)) for value in figures(found))
+
+
+def test_layers_without_rotary_positions_attend_to_everything(file):
+    """Llama 4 Scout: 48 layers of 8 KV heads of 128; marks of 0 are full, marks of 1 see chunks of 8192 tokens."""
+    for marks in ([0] + [1] * 47, [1] * 40 + [0] * 8):
+        full = 48 - sum(marks)
+        found = model(file({**SCOUT, "no_rope_layers": marks}))
+        assert found.kv_bytes(8193) == 2 * 8 * 128 * 2 * (full * 8193 + sum(marks) * 1)
+    every = model(file({**SCOUT, "no_rope_layers": [], "no_rope_layer_interval": 4}))
+    assert every.kv_bytes(8193) == model("llama-4-scout").kv_bytes(8193) == 2 * 8 * 128 * 2 * (12 * 8193 + 36)
+    for wrong in ("", 0, False, {}):
+        with pytest.raises(ValueError, match="no_rope_layers=.*48 times 0 or 1"):
+            model(file({**SCOUT, "no_rope_layers": wrong}))
+
+
+def test_tables_of_learned_positions():
+    """GPT-2 has 1024 rows of 768, OPT 2048 + 2 of 5120; a token reads a row of each table, Llama has one table alone."""
+    for name, rows, width, tables in (("gpt2", 1024, 768, 2), ("opt-13b", 2050, 5120, 2), ("llama-3.1-8b", 0, 4096, 1)):
+        found = model(name)
+        positions = sum(part.params for part in found.outer if part.name == "positions")
+        assert positions == rows * width
+        assert found.weight_bytes_read(2) - found.weight_bytes_read(1) == tables * width * 2
+
+
 def test_infinity_where_nobody_reads_it(file):
     """Published Mamba files print time_step_limit as [0.0, Infinity]."""
     content = json.dumps({**NEMOTRON, "time_step_limit": [0.0, float("inf")]}).encode()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from trnmodel.arguments import TINY, integers, listed, number, numbers
 from trnmodel.catalog import load
-from trnmodel.catalog.stacks import IDEAL, Efficiencies
+from trnmodel.catalog.stacks import IDEAL, VALUES, Efficiencies
 from trnmodel.models.transformer import model as read_model
 from trnmodel.planner.deployments import MODES, capacity_requests_per_s
 from trnmodel.result import stacked
@@ -81,7 +81,7 @@ def operators(d: Deployment, batch: float, context: float) -> pd.DataFrame:
 def efficiency_table(e: Efficiencies) -> pd.DataFrame:
     """Every value in which a stack differs from the ideal one: what it is, its range, and who says so."""
     rows, columns = [], ["name", "value", "range", "source", "confidence", "what it is", "how it is known"]
-    for name in [field.name for field in fields(Efficiencies) if field.name in load.quantities()]:
+    for name in VALUES:
         value, quantity = getattr(e, name), load.quantities()[name]
         if value == getattr(IDEAL, name):
             continue
