@@ -192,7 +192,8 @@ def basis(e: Efficiencies, chip: Chip, lnc: int, part: Part) -> Basis:
     if changed:
         reasons.append(f"stack: given with the call ({', '.join(changed)})")
     if chip.id not in on:
-        reasons.append(f"chip: {e.id} was fitted on {', '.join(on) or 'no chip'}")
+        what = f"memory of {e.id} was measured" if part == "memory" else f"{e.id} was fitted"
+        reasons.append(f"chip: {what} on {', '.join(on) or 'no chip'}")
     elif chip != load.chip(chip.id):
         reasons.append(f"chip: figures of {chip.id} are given with the call")
     return Basis("extrapolated" if reasons else "measured", "; ".join(reasons))

@@ -81,7 +81,7 @@ def operators(d: Deployment, batch: float, context: float) -> pd.DataFrame:
 def efficiency_table(e: Efficiencies) -> pd.DataFrame:
     """Every value in which a stack differs from the ideal one: what it is, its range, and who says so."""
     rows, columns = [], ["name", "value", "range", "source", "confidence", "what it is", "how it is known"]
-    for name in VALUES:
+    for name in (name for name in VALUES if name in load.quantities()):
         value, quantity = getattr(e, name), load.quantities()[name]
         if value == getattr(IDEAL, name):
             continue
@@ -165,9 +165,9 @@ def expert_networks(
     for system in listed("systems", systems):
         found = decode_step(model, system, Degrees(tp=site(system).ranks_per_chip, ep=over), **ask).to_frame()
         frames[system] = found[found.valid].rename(columns={"ep": "chips"})
-    table = stacked(frames, "system")
+    table = alike(stacked(frames, "system"))
     table = table.assign(batch_per_chip=table.batch / table.chips, network_share=table.network_s / table.time_s)
-    return table["system chips batch_per_chip network_s time_s network_share".split()]
+    return table["system chips batch_per_chip network_s time_s network_share stack basis".split()]
 
 
 def load_curves(
