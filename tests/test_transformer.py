@@ -287,42 +287,6 @@ def test_pairs_of_long_sequences_are_not_lost_to_rounding():
     assert one["llama-4-maverick"][0] - one["llama-4-maverick"][1] == 4 * 40 * 128 * (12 * past + 36 * (past % 8192))
 
 
-def test_recurrent_states_count_their_layers_by_hand():
-    """Jamba: 28 of 32 layers are Mamba of 2 x 4096 channels with 16 states each; the tail holds 3 of 4 tokens."""
-    m = model("jamba-v0.1")
-    one = 8192 * 16 * 4 + 8192 * 3 * 2
-    assert m.state_bytes("fp32", "bf16") == 28 * one
-    scans = [operator for operator in m.operators("decode", batch=5, past=99) if "scan" in operator.name]
-    assert total(scans, "cache_read_bytes") == total(scans, "cache_write_bytes") == 5 * 28 * one
-    # h = a h + b x and y = c h: two multiply-accumulates for each of the 8192 x 16 elements
-    assert total(scans, "flop") == 5 * 28 * 2 * 2 * 8192 * 16
-    loose = sum(layer.count * part.extra for layer in m.layers for part in layer.parts if part.name == "state")
-    assert loose == 28 * (8192 * 16 + 8192)  # A and D
-    held = tm.memory_fit(m, "trn2-ultraserver", tm.Mapping(tp=1), batch=3, context=1000, efficiencies="ideal")
-    cache = held.kv_bytes - 3 * m.kv_bytes(1000)
-    assert cache == pytest.approx(3 * m.state_bytes("fp32", "bf16"), rel=1e-9)
-
-
-def test_logits_of_a_prefill_are_those_of_the_last_token_unless_asked():
-    """Llama 3.1 8B: the head is 4096 x 128,256; `prefill_flop` has one row by default, operators have all."""
-    m = model("llama-3.1-8b")
-    row = 2 * 4096 * 128_256
-    none, default, every = m.prefill_flop(10, logits="none"), m.prefill_flop(10), m.prefill_flop(10, logits="all")
-    assert (default - none, every - none) == (row, 10 * row)
-    assert total(m.operators("prefill", tokens=10), "flop") == every
-    assert total(m.operators("prefill", tokens=10, logits="last"), "flop") == default
-
-
-def test_pairs_of_long_sequences_are_not_lost_to_rounding():
-    """One token after 10^12: it sees all of them, its window of 4096, or what its chunk of 8192 holds."""
-    past = 10**12
-    one = {name: model(name).prefill_flop(1, past=[past, 0], logits="none") for name in SAMPLE[:5]}
-    assert one["llama-3.1-8b"][0] - one["llama-3.1-8b"][1] == 4 * 32 * 32 * 128 * past
-    mistral = model("mistral-7b-v0.1").prefill_flop(1, past=[past, 0], logits="none")
-    assert mistral[0] - mistral[1] == 4 * 32 * 32 * 128 * (4096 - 1)
-    assert one["llama-4-maverick"][0] - one["llama-4-maverick"][1] == 4 * 40 * 128 * (12 * past + 36 * (past % 8192))
-
-
 def test_expert_reads():
     """DeepSeek-V3: 58 layers of 256 experts, 8 a token, each 3 x 7168 x 2048 weights."""
     m = model("deepseek-v3")

@@ -184,7 +184,7 @@ def basis(e: Efficiencies, chip: Chip, lnc: int, part: Part) -> Basis:
     >>> basis(tm.efficiencies("trainium3"), tm.chip("trainium3"), 2, "prefill").reason
     'chip: nxd-inference was fitted on inferentia2, trainium1, trainium2'
     """
-    reasons: list[str] = []
+    reasons = [] if lnc in chip.lnc_choices else [f"lnc: {lnc} is announced for {chip.id}, not supported"]
     on = sorted(e.fitted_on.get(part, ()))
     if e.kind == "ideal":
         return Basis("ideal", "; ".join(reasons))
