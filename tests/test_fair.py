@@ -182,7 +182,7 @@ def test_a_stand_in_keeps_the_values_of_the_gpus_in_wide_ranges():
     """Half and one and a half of each, a share at most 1; what the GPUs' fit finds anew it has too."""
     base, e = efficiencies("h100"), efficiencies("mi300x")
     assert (base.id, e.id) == ("gpu-serving", "gpu-serving-elsewhere")
-    assert not stacks._differing(e, base)
+    assert not list(stacks._differing(e, base))
     for name in ("weight_stream_share", "kv_stream_share", "prefill_matmul_share"):
         value = getattr(base, name)
         assert e.range(name) == (0.5 * value, min(1.5 * value, 1.0))

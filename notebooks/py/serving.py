@@ -79,7 +79,7 @@ Markdown(
     f"reads a prompt of {input_tokens} tokens in {format_quantity(float(prompt.time_s), 's', 3)}.** {str(step.bound).capitalize()} takes "
     f"longest of that step; with everything overlapped it would be {format_quantity(float(step.lower_s), 's', 3)}, with nothing "
     f"{format_quantity(float(step.upper_s), 's', 3)}, and on a machine that loses nothing "
-    f"{format_quantity(float(ideal.time_s), 's', 3)}. On {stack} the step is {step.ground()}, the prefill {prompt.ground()}."
+    f"{format_quantity(float(ideal.time_s), 's', 3)}. Basis on {stack}: step {step.ground()}; prefill {prompt.ground()}."
 )
 
 # %% [markdown]

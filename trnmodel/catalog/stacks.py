@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from math import inf
@@ -81,7 +81,8 @@ class Efficiencies(Spec):
     @property
     def kind(self) -> Kind:
         """Whether it loses nothing, is public software (as published, or changed), or is what a caller gives."""
-        return "ideal" if not _differing(self, IDEAL) else "public" if self.sources else "given"
+        lost = self is not IDEAL and any(_differing(self, IDEAL))
+        return ("public" if self.sources else "given") if lost else "ideal"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -99,9 +100,9 @@ VALUES = tuple(
 )
 
 
-def _differing(e: Efficiencies, other: Efficiencies) -> list[str]:
+def _differing(e: Efficiencies, other: Efficiencies) -> Iterator[str]:
     """Names of the values in which two stacks differ."""
-    return [name for name in VALUES if not np.array_equal(getattr(e, name), getattr(other, name))]
+    return (name for name in VALUES if not np.array_equal(getattr(e, name), getattr(other, name)))
 
 
 @cache
@@ -188,7 +189,7 @@ def basis(e: Efficiencies, chip: Chip, lnc: int, part: Part) -> Basis:
     on = sorted(e.fitted_on.get(part, ()))
     if e.kind == "ideal":
         return Basis("ideal", "; ".join(reasons))
-    changed = _differing(e, _stack(e.id)) if e.id in stacks()[1:] else [f"{e.id} is none of data/"]
+    changed = list(_differing(e, _stack(e.id))) if e.id in stacks()[1:] else [f"{e.id} is none of data/"]
     if changed:
         reasons.append(f"stack: given with the call ({', '.join(changed)})")
     if chip.id not in on:
