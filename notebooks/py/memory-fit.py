@@ -131,7 +131,7 @@ charts.stacks(
     limit="capacity_bytes",
     caption="First rank of the same chips: "
     + "; ".join(f"{name} {'fits' if good else 'does not fit'}" for name, good in verdicts.items())
-    + ". Where ranks share a bank the stroke is what the others leave of it",
+    + ("; at LNC 1 the stroke is what its neighbour leaves of a bank" if spec.chip.hbm_bank_cores > 1 else ""),
 )
 
 # %%

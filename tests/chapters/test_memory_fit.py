@@ -1,5 +1,7 @@
 """Whether a model fits: parts add up, searches end where memory does, figures of others are met."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,9 +9,11 @@ import trnmodel as tm
 from trnmodel.chapters import memory_fit
 from trnmodel.evidence import footprints as printed
 from trnmodel.planner import sizing
+from trnmodel.report import chapter
 from trnmodel.steps.assemble import FIRST_BUCKET
 from trnmodel.steps.deployment import Deployment
 from trnmodel.steps.mapping import Mapping
+from trnmodel.steps.rank import site
 from trnmodel.units import GIB
 
 LLAMA = Deployment(model="llama-3.1-70b", system="trn2.48xlarge", mapping=Mapping(tp=16, lnc=2))
@@ -184,3 +188,12 @@ def test_a_prefix_that_does_not_fit_says_so():
     step = tm.prefill("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=8), batch=12, input_tokens=128, past=[0, 131_072])
     assert step.valid.tolist() == [True, False]
     assert step.reason[1] == "does not fit in memory"
+
+
+def test_a_table_names_the_core_that_is_announced():
+    """The system of the chapter has none, Trainium3 has one, and the words go into its captions."""
+    words = memory_fit.by_lnc(replace(LLAMA, system="trn3-nl32x2-pcie160"), 16, 8192)
+    assert words[words.announced].ranks.unique().tolist() == ["LNC 8 (announced), TP 4"]
+    assert "announced" in site("trn3-nl32x2-pcie160", 8).words
+    shown = (chapter.CHAPTERS.parent / "memory.ipynb").read_text(encoding="utf-8")
+    assert "announced, not supported today" in shown

@@ -35,12 +35,12 @@ ORDINARY, FIRST = "ordinary rank", "first rank"
 def symbols(d: Deployment, batch: float, context: float) -> list[tuple[str, ...]]:
     """What the chapter calls things, with the values of a deployment: rows of `common.notation`."""
     batch, context = number("batch", batch, 1), number("context", context, 1)
-    m, where = read_model(d.model), site(d.system, d.mapping.lnc)
+    m, where, found = read_model(d.model), site(d.system, d.mapping.lnc), d.fit(batch, context)
     token = m.kv_bytes_per_token(load.precision(d.precision).kv)
     stored = [
         ("W", "weight_bytes", "all weights in storage", m.weight_bytes(d.precision)),
         ("c", "kv_bytes_per_token", "cache of a token", token),
-        ("M", "capacity_bytes", f"memory of a rank of {where.lnc} cores", where.hbm_bytes / where.ranks_per_bank),
+        ("M", "capacity_bytes", f"memory of a rank of {where.lnc} cores", float(found.capacity_bytes)),
         ("P", "scratchpad_page_bytes", "page of the scratchpad", d.e.scratchpad_page_bytes),
         ("r", "ring_bytes_per_layer", "DMA rings of a layer", d.e.ring_bytes_per_layer),
         ("x", "code_bytes_per_layer", "code of a layer", d.e.code_bytes_per_layer),

@@ -431,7 +431,8 @@ def _fit(s: Setting, given: Arrays) -> Answer:
     kinds = stored_kinds(s, given["batch"], given["context"], given.get("prompt_tokens", given["context"]))
     whole = total(kinds.values())
     first, even = whole + s.e.first_rank_bytes, s.hbm_bytes / s.sharing
-    left = even if np.all(np.equal(s.sharing, 1)) else left_in_bank_bytes(s.hbm_bytes, s.sharing, whole)
+    shared = np.ndim(s.sharing) or s.sharing > 1
+    left = left_in_bank_bytes(s.hbm_bytes, s.sharing, whole) if shared else even
     mask = (
         s.impossible | np.isnan(s.hbm_bytes) * UNKNOWN | (whole > even) * TOO_LARGE | (first > left) * FIRST_TOO_LARGE
     )
