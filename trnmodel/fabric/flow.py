@@ -156,14 +156,14 @@ def cut_bytes_per_s_per_dir(graph: nx.Graph, inside: Set) -> float:
 
     A switch may stand on either side, whichever cuts less; switches join chips only, so each chooses alone.
     """
-    crossing = 0.0
+    crossing, chips = 0.0, set(chip_nodes(graph))
     sides: dict[Any, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for u, v, data in _live_edges(graph):
-        rate, ends = data["bytes_per_s_per_dir"], [n for n in (u, v) if graph.nodes[n]["kind"] == "chip"]
-        if len(ends) == 2:
-            crossing += rate if (u in inside) != (v in inside) else 0.0
-        else:
-            sides[v if ends[0] == u else u][ends[0] in inside] += rate
+        chip, other = (u, v) if u in chips else (v, u)
+        if other not in chips:
+            sides[other][chip in inside] += data["bytes_per_s_per_dir"]
+        elif (chip in inside) != (other in inside):
+            crossing += data["bytes_per_s_per_dir"]
     return crossing + sum(min(pair) for pair in sides.values())
 
 
