@@ -20,6 +20,7 @@ from trnmodel.models.transformer import model as read_model
 from trnmodel.planner.placements import INNER_EXPERTS, columns, named_stack, racks_of
 from trnmodel.steps import mapping as parallelism
 from trnmodel.steps.inference import decode_step, memory_fit
+from trnmodel.steps.rank import site
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -105,6 +106,11 @@ def _mappings(spec: System) -> tuple[parallelism.Mapping, ...]:
     return tuple(found)
 
 
+def _announced(spec: System) -> bool:
+    """Whether a chip as one rank is announced and not yet supported."""
+    return site(spec, int(spec.chip.cores)).announced
+
+
 @cache
 def _placements(spec: System) -> tuple[pd.DataFrame, NDArray]:
     """Degrees of all mappings with the group that fills the inner tiers, and the same in words, last none."""
@@ -146,7 +152,7 @@ def best(
     -------
     table : pandas.DataFrame
         tokens_per_s_per_user, tokens_per_s_per_chip (0 where the rate is out of reach), with tp, cp, ep, dp and inner,
-        the group that fills the inner tiers.
+        the group that fills the inner tiers, and announced, where no software of today makes a rank of a chip.
 
     Examples
     --------
@@ -159,7 +165,8 @@ def best(
     spec = systems.system(system)
     rate, place = _best(read_model(model), spec, wanted, [number("context", context, 1)], ask)
     table = _placements(spec)[0].iloc[place[0]].reset_index(drop=True)
-    return table.assign(tokens_per_s_per_user=wanted, tokens_per_s_per_chip=rate[0])
+    found = {"tokens_per_s_per_user": wanted, "tokens_per_s_per_chip": rate[0]}
+    return table.assign(**found, announced=_announced(spec))
 
 
 def _best(
@@ -208,8 +215,8 @@ def ratios(
     -------
     table : pandas.DataFrame
         rule, total_params, precision, context, software, tokens_per_s_per_user, small_ and large_tokens_per_s_per_chip,
-        ratio (infinite where only the larger domain reaches the rate, NaN where neither does), small_placement and
-        large_placement.
+        ratio (infinite where only the larger domain reaches the rate, NaN where neither does), small_placement,
+        large_placement, announced (where a chip is no rank of today on either).
 
     Examples
     --------
@@ -238,7 +245,7 @@ def ratios(
         placements[f"{name}_placement"] = _placements(spec)[1][np.where(rate > 0, place, -1)]
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = table.large_tokens_per_s_per_chip / table.small_tokens_per_s_per_chip
-    return table.assign(ratio=ratio, **placements)
+    return table.assign(ratio=ratio, **placements, announced=any(map(_announced, specs)))
 
 
 GIVEN = ["rule", "total_params", "precision", "context", "software", "tokens_per_s_per_user"]
