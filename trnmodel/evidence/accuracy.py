@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 RESIDUALS = DATA / "evidence" / "residuals.csv"
+KERNELS = ("framework-compile", "framework-trace")  # groups of kernels that have fitted constants
 FITTED, LEFT_OUT, FAMILY = "as fitted", "model left out", "Trn2 from Trn1 and Inf2"
 SPLITS: Mapping[str, tuple[str, str]] = {
     FITTED: ("error", "naive_error"),
@@ -63,7 +64,7 @@ def residuals() -> pd.DataFrame:
     import pandas as pd
 
     frames = []
-    for group in MEANINGS:
+    for group in (*MEANINGS, *KERNELS):
         table = accuracy(MEASURED, group)
         labels = table.drop(columns=[name for pair in SPLITS.values() for name in pair])
         for split, (own, naive) in SPLITS.items():
@@ -111,7 +112,7 @@ def accuracy_table(table: pd.DataFrame | None = None) -> pd.DataFrame:
     """
     import pandas as pd
 
-    fits = shipped()
+    fits = shipped().query("group in @GROUPS")
     lines = [_line(GROUPS[group], split, rows) for (group, split), rows in fits.groupby(["group", "split"], sort=False)]
     rows = counted(validation() if table is None else table)
     for label, part in rows[rows.use.isin(UNFITTED)].groupby("use", sort=False):

@@ -198,4 +198,5 @@ ALGORITHMS: dict[str, dict[str, Algorithm]] = {
 }
 POLICIES = {"neuron"}  # what a library does, not a candidate for the best
 CURVED = {"multiport_bucket", "neuron", "chain"}  # others are lines in the message
+CONVEX = {"multiport_bucket"}  # the largest of some lines, of one where all axes are alike
 RINGS = {"ring", "multiport_bucket", "neuron"}  # what AWS runs as KangaRing

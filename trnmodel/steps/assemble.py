@@ -204,7 +204,7 @@ def total(parts: Iterable[Numeric]) -> NDArray:
 
 
 def assemble(s: Setting, ask: Ask, overlaps: tuple[Numeric, Numeric]) -> dict[str, NDArray]:
-    """Resource times of a step, and the step time between its bounds."""
+    """Resource times of a step, and the step time that they overlap to."""
     inner, outer = overlaps
     loads = [load(b, s, ask) for b in s.burdens]
     linear_s, weights_s, attend_s, cache_s, flop, moved = map(total, zip(*loads, strict=True))
@@ -222,8 +222,6 @@ def assemble(s: Setting, ask: Ask, overlaps: tuple[Numeric, Numeric]) -> dict[st
         "memory_s": resident,
         "network_s": network,
         "overhead_s": overhead,
-        "lower_s": np.maximum(np.maximum(compute, resident), network) + overhead,
-        "upper_s": compute + resident + (network + overhead),
         "work_flop_per_rank": flop,
         "moved_bytes_per_rank": moved,
     }

@@ -79,8 +79,6 @@ class Step(Judged):
     memory_s: NDArray
     network_s: NDArray
     overhead_s: NDArray
-    lower_s: NDArray
-    upper_s: NDArray
     tokens_per_s: NDArray
     tokens_per_s_per_user: NDArray
     work_flop_per_rank: NDArray
@@ -93,6 +91,16 @@ class Step(Judged):
     def messages(self) -> tuple[Message, ...]:
         """What a rank sends in the step."""
         return self.send()
+
+    @property
+    def lower_s(self) -> NDArray:
+        """Time where everything overlaps. [s]"""
+        return np.maximum(np.maximum(self.compute_s, self.memory_s), self.network_s) + self.overhead_s
+
+    @property
+    def upper_s(self) -> NDArray:
+        """Time where nothing overlaps. [s]"""
+        return self.compute_s + self.memory_s + (self.network_s + self.overhead_s)
 
     @property
     def bound(self) -> NDArray | str:
@@ -309,9 +317,9 @@ def decode_step(
     overlaps = _overlaps(s, compute_memory_overlap, network_overlap)
     given = _checked(s, mapping, batch=batch, context=context, new_tokens=new_tokens, expert_imbalance=imbalance,
                      max_context=longest, compiled_batch=slots, **overlaps)  # fmt: skip
-    if np.any(context < new_tokens):
-        refuse("new_tokens", new_tokens[()], "allowed are at most those of context, which counts them")
     given["tokens"] = given.pop("context")
+    if (given["tokens"] < given["new_tokens"]).any():
+        refuse("new_tokens", new_tokens[()], "allowed are at most those of context, which counts them")
     return _step(partial(_decoded, expert_read), s, mapping, given, flag("breakdown", breakdown))
 
 
