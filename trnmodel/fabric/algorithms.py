@@ -156,18 +156,27 @@ IN_GRAPH = {
     "doubling": (exchanges.in_graph_doubling_s, "rdh_traffic_ratio"),
     "ring": (exchanges.in_graph_ring_s, "ring_traffic_ratio"),
 }
+SHOTS: dict[str, Callable[[NDArray], NDArray]] = {  # buffers that a rank of some sends in a kernel of its own
+    "one_shot": lambda n: n - 1,
+    "two_shot": lambda n: 2 * (n - 1) / n,
+}
 
 
 def in_graph(e: Efficiencies) -> dict[str, Algorithm]:
-    """The all-reduces that a software stack has in its compiled graphs, with the constants that were fitted to it.
+    """The all-reduces that a software stack has in its graphs, with the constants that were fitted to it.
 
     Each runs at any size, and the fastest is taken, so that no more bytes take less time.
     """
 
-    def timed(formula: Callable[..., NDArray], ratio: float) -> Algorithm:
+    def timed(name: str) -> Algorithm:
+        if name in SHOTS:
+            start, rank, copies, rate = (getattr(e, f"{name}_{part}") for part in ("s", "rank_s", "copies", "rate_share"))
+            kernel = exchanges.kernel_all_reduce_s
+            return lambda kind, m, p: kernel(m, p.ranks, SHOTS[name](p.ranks), start, rank, copies, rate * p.links)
+        formula, ratio = IN_GRAPH[name][0], getattr(e, IN_GRAPH[name][1])
         return lambda kind, m, p: formula(m, p.ranks, p.local, e.hop_s, p.links, ratio)
 
-    return {f"in_graph_{name}": timed(IN_GRAPH[name][0], getattr(e, IN_GRAPH[name][1])) for name in e.in_graph.split()}
+    return {f"in_graph_{name}": timed(name) for name in e.in_graph.split()}
 
 
 REDUCING: dict[str, Algorithm] = {name: _tiered(name) for name in FORMULAS}
