@@ -41,13 +41,11 @@ class Efficiencies(Spec):
     ring_traffic_ratio: float = 1.0
     hop_s: float = 0.0
     one_shot_s: float = 0.0
-    one_shot_rank_s: float = 0.0
-    one_shot_copies: float = 0.0
     one_shot_rate_share: float = 1.0
     two_shot_s: float = 0.0
-    two_shot_rank_s: float = 0.0
-    two_shot_copies: float = 0.0
     two_shot_rate_share: float = 1.0
+    shot_rank_s: float = 0.0
+    shot_copies: float = 0.0
     host_logit_bytes_per_s: float = inf
     step_overhead_s: float = 0.0
     layer_s: float = 0.0
