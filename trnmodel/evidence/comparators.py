@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.load import DATA
+from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.evidence.fit import Case, cases, fitted_errors, labels, left_out, log_errors
 from trnmodel.evidence.questions import predict
 from trnmodel.evidence.readings import reading
@@ -117,16 +117,17 @@ def others(table: pd.DataFrame) -> pd.DataFrame:
     return found.assign(cases=grouped.size()).reset_index()
 
 
-def others_fitted(by: str = "meaning") -> pd.DataFrame:
+def others_fitted(by: str = "meaning", group: str = GROUP) -> pd.DataFrame:
     """Median absolute error of the GPU stack by question, model or chip: ideal, fitted, its model or chip left out."""
     names = {"ideal_error": "ideal_median", "error": "median_error"}
     names |= {column: column.replace("error", "median") for column in LEFT_OUT}
-    table = shipped()
-    errors = table.set_index(by)[list(names)].abs().rename(columns=names)
+    table = shipped(group).dropna(axis="columns", how="all")
+    known = [column for column in names if column in table]
+    errors = table.set_index(by)[known].abs().rename(columns=names)
     together = errors.groupby(level=0, sort=False)
     found = together.median().assign(cases=together.size()).reset_index()
     found.loc[len(found)] = errors.median().to_dict() | {by: "all", "cases": len(errors)}
-    return found[[by, "cases", *names.values()]]
+    return found[[by, "cases", *errors.columns]]
 
 
 if __name__ == "__main__":

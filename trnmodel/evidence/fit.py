@@ -44,7 +44,9 @@ MEANINGS: Mapping[str, tuple[str, ...]] = {
     "server": ("loaded-step",),
 }
 USES = ("framework-compile", "framework-trace", "gpu-all-reduce", "comparator")
-FASTEST = {"gpu-all-reduce"}  # of several kernels for one call software takes the fastest; elsewhere the middle run counts
+FASTEST = {
+    "gpu-all-reduce"
+}  # of several kernels for one call software takes the fastest; elsewhere the middle run counts
 GROUPS = (*MEANINGS, *USES)
 
 

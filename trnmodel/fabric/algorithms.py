@@ -174,9 +174,7 @@ def in_graph(e: Efficiencies) -> dict[str, Algorithm]:
             start, rate = getattr(e, f"{name}_s"), getattr(e, f"{name}_rate_share")
             beside = start, e.shot_rank_s, e.shot_copies
             kernel = exchanges.kernel_all_reduce_s
-            return _where(
-                False, lambda kind, m, p: kernel(m, p.ranks, SHOTS[name](p.ranks), *beside, rate * p.links)
-            )
+            return _where(False, lambda kind, m, p: kernel(m, p.ranks, SHOTS[name](p.ranks), *beside, rate * p.links))
         formula, ratio = IN_GRAPH[name][0], getattr(e, IN_GRAPH[name][1])
         return lambda kind, m, p: formula(m, p.ranks, p.local, e.hop_s, p.links, ratio)
 
