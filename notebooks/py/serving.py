@@ -79,7 +79,7 @@ Markdown(
     f"reads a prompt of {input_tokens} tokens in {format_quantity(float(prompt.time_s), 's', 3)}.** {str(step.bound).capitalize()} takes "
     f"longest of that step; with everything overlapped it would be {format_quantity(float(step.lower_s), 's', 3)}, with nothing "
     f"{format_quantity(float(step.upper_s), 's', 3)}, and on a machine that loses nothing "
-    f"{format_quantity(float(ideal.time_s), 's', 3)}."
+    f"{format_quantity(float(ideal.time_s), 's', 3)}. Basis on {stack}: step {step.ground()}; prefill {prompt.ground()}."
 )
 
 # %% [markdown]
@@ -236,7 +236,7 @@ charts.table(padded, caption="Prefill by length of the prompt", download="prefil
 pieces = tables.chunks(ours, input_tokens, [256.0, 512.0, 1024.0, 2048.0, float(input_tokens)], batch)
 shortest = pieces.loc[pieces.stall_s.idxmin()]
 charts.lines(
-    pieces.melt("chunk_tokens", ["ttft_s", "stall_s"], "what", "time_s").replace(
+    pieces.melt(["chunk_tokens", "basis"], ["ttft_s", "stall_s"], "what", "time_s").replace(
         {"ttft_s": "first token of the prompt", "stall_s": "longest pause of the others"}
     ),
     x="chunk_tokens",
@@ -277,7 +277,7 @@ charts.table(
 
 # %%
 best = deployments.frontiers(m, FAMILY, context)
-shown = "wanted_tokens_per_s_per_user system tp ep batch tokens_per_s_per_chip network_share".split()
+shown = "wanted_tokens_per_s_per_user system tp ep batch tokens_per_s_per_chip network_share stack basis".split()
 equal = deployments.at_interactivity(best, interactivity_tokens_per_s)
 first = (
     equal[equal.wanted_tokens_per_s_per_user == interactivity_tokens_per_s[0]].set_index("system").tokens_per_s_per_chip
@@ -465,7 +465,7 @@ charts.lines(
 )
 
 # %%
-served = "mode requests_per_s batch ttft_p50_s ttft_p99_s tpot_mean_s tpot_p99_s tokens_per_s reason".split()
+served = "mode requests_per_s batch ttft_p50_s ttft_p99_s tpot_mean_s tpot_p99_s tokens_per_s basis reason".split()
 charts.table(rates[served], caption="Serving over the request rate; a dash is beyond saturation", download="load")
 
 # %% [markdown]
@@ -710,7 +710,8 @@ charts.table(language, caption="Every excluded row of serving and memory; the fi
 # * **The software stack**: the step of compiled graphs takes several times the ideal one.
 # * **The compiled batch**: a graph runs its full batch for one user.
 # * **TP**: it divides weights and multiplies all-reduces; KV heads that do not divide are copied.
-# * **Efficiencies on Trainium3** are those of Trainium1 and 2: not one decode step of Trainium3 has been published.
+# * **Efficiencies on Trainium3** are those of Trainium1, Inferentia2 and 2: not one decode step of Trainium3 has been published, so that
+#   captions and the column `basis` call them extrapolated.
 #
 # ## What is left out
 #
