@@ -638,13 +638,42 @@ charts.table(
 )
 
 # %% [markdown]
-# A stack of efficiencies fitted to those rows comes nearer; left out is the error on a model that its fit has not seen:
+# A stack fitted to those rows comes nearer: a share of the bandwidth and of the peak, a cost of each layer and of each sequence, and
+# all-reduces as the engines' own kernels run them. Left out is the error on a model, or on a chip, that its fit has not seen.
 
 # %%
+fitted = {by: comparators.others_fitted(by) for by in ("where", "model")}
+every = fitted["where"].iloc[-1]
 charts.table(
-    comparators.others_fitted(comparators.left_out()),
-    caption="Median absolute error on GPUs: ideal, stack as fitted, and with the model left out",
+    fitted["where"],
+    caption=f"Median absolute error of serving on GPUs over {every.cases} configurations: {every.ideal_median:.0%} where nothing is "
+    f"lost, {every.median_error:.0%} as fitted, {every.model_left_out_median:.0%} with the model and "
+    f"{every.chip_left_out_median:.0%} with the chip left out",
     download="other-chips-fitted",
+)
+
+# %%
+ranked = fitted["model"].iloc[:-1].sort_values("model_left_out_median")
+nearest, farthest = ranked.iloc[0], ranked.iloc[-1]
+charts.table(
+    fitted["model"],
+    caption=f"The same by model: with the model left out {nearest.model} is off by {nearest.model_left_out_median:.0%}, {farthest.model} by "
+    f"{farthest.model_left_out_median:.0%}",
+    download="other-chips-models",
+)
+
+# %% [markdown]
+# The all-reduces have one start for all chips, and sums in the ranks: a chip whose kernels start sooner, or whose switches sum, is off
+# by that.
+
+# %%
+kernels = comparators.others_fitted("where", comparators.ALL_REDUCE)
+worst = kernels.iloc[:-1].sort_values("chip_left_out_median").iloc[-1]
+charts.table(
+    kernels,
+    caption=f"All-reduces of the engines' kernels, {kernels.cases.iloc[-1]} of them up to 1 GiB: median absolute error "
+    f"{kernels.chip_left_out_median.iloc[-1]:.0%} with the chip left out, at most {worst.chip_left_out_median:.0%} ({worst['where']})",
+    download="other-chips-collectives",
 )
 
 # %%

@@ -21,7 +21,7 @@ KvHeads = Literal["even", "replicate", "multi-head"]
 PrefillExperts = Literal["routed", "all", "blocks"]
 Bucket = Literal["exact", "power-of-two", "maximum"]
 ContextExchange = Literal["ring", "ulysses"]
-InGraph = Literal["ring", "mesh doubling", "mesh doubling ring"]
+InGraph = Literal["ring", "mesh doubling", "mesh doubling ring", "one_shot two_shot"]
 Kind = Literal["ideal", "public", "given"]
 Part = Literal["decode", "prefill", "memory"]
 
@@ -47,8 +47,16 @@ class Efficiencies(Spec):
     rdh_traffic_ratio: float = 1.0
     ring_traffic_ratio: float = 1.0
     hop_s: float = 0.0
+    one_shot_s: float = 0.0
+    one_shot_rate_share: float = 1.0
+    two_shot_s: float = 0.0
+    two_shot_rate_share: float = 1.0
+    shot_rank_s: float = 0.0
+    shot_copies: float = 0.0
     host_logit_bytes_per_s: float = inf
     step_overhead_s: float = 0.0
+    layer_s: float = 0.0
+    sequence_s: float = 0.0
     prefill_overhead_s: float = 0.0
     prefill_slowdown: float = 1.0
     prefill_spill_bytes_per_s: float = inf
