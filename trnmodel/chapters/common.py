@@ -119,6 +119,17 @@ def peaks(chips: Iterable[str | Chip], dtypes: Iterable[str], sparse: bool = Fal
     return pd.DataFrame(rows)
 
 
+def ours(labels: Iterable[str]) -> str:
+    """What a caption says of its points that rest on our own estimates, by label; nothing where none does.
+
+    Examples
+    --------
+    >>> ours(["Trainium3 FP8", "Trainium3 FP8"]), ours([])
+    ('; our estimate, confidence D: Trainium3 FP8', '')
+    """
+    return f"; our estimate, confidence D: {', '.join(named)}" if (named := dict.fromkeys(labels)) else ""
+
+
 def neuron_chips(chips: Iterable[str | Chip]) -> list[Chip]:
     """Chips of NeuronCores; raises ValueError naming one that has none.
 
