@@ -43,7 +43,7 @@ guard.need(
 # %% tags=["hide-input"]
 ridges = common.peaks([chip], [*DTYPES, "int8"])
 lowest, fastest = ridges.iloc[ridges.ridge_flop_per_byte.argmin()], ridges.iloc[ridges.peak_flop_per_s.argmax()]
-guess = common.ours(row["dtype"].upper() for row in (lowest, fastest) if row.estimate)
+guess = charts.ours(row["dtype"].upper() for row in (lowest, fastest) if row.estimate)
 ends = dict.fromkeys(f"{row.ridge_flop_per_byte:.0f} FLOP ({row['dtype'].upper()})" for row in (lowest, fastest))
 Markdown(
     f"**Memory, until each byte that leaves HBM is used for {' or '.join(ends)}; compute after that.** "
@@ -104,7 +104,7 @@ still = " and ".join(name.upper() for name in plain.index[(plain < 1.1).values])
 charts.roofline(
     rooflines,
     marker=intensity_flop_per_byte,
-    caption=f"Each generation lifts the slope; from {before} to {last} only MXFP8 lifts the roof{common.ours(guessed)}",
+    caption=f"Each generation lifts the slope; from {before} to {last} only MXFP8 lifts the roof{charts.ours(guessed)}",
 )
 
 # %% [markdown]
@@ -130,7 +130,7 @@ charts.bars(
     x="chip",
     y="peak_flop_per_s",
     color="dtype",
-    caption=f"{still} stood still from {before} to {last}; MXFP8 runs at {blocks:.1f} times {before}'s FP8{common.ours(guessed)}",
+    caption=f"{still} stood still from {before} to {last}; MXFP8 runs at {blocks:.1f} times {before}'s FP8{charts.ours(guessed)}",
 )
 
 # %% tags=["hide-input"]
@@ -153,7 +153,7 @@ charts.ranges(
     y="chip",
     color="dtype",
     caption="Trainium3 demands less reuse in BF16 than Trainium2, and more than twice as much in MXFP8 as in BF16"
-    + common.ours((everyone.chip + " " + everyone["dtype"].str.upper())[everyone.estimate]),
+    + charts.ours((everyone.chip + " " + everyone["dtype"].str.upper())[everyone.estimate]),
 )
 
 # %% [markdown]
@@ -201,7 +201,7 @@ charts.bars(
 charts.table(
     formats,
     caption="Weight formats: bytes, rate, and the batch at which compute takes over"
-    + common.ours(formats["compute"].str.upper()[formats.estimate]),
+    + charts.ours(formats["compute"].str.upper()[formats.estimate]),
     download="formats",
 )
 
@@ -217,16 +217,20 @@ charts.table(sparse, caption="Structured-sparse peaks as printed, never the defa
 # ## 36 GB: what one logical device sees
 #
 # PyTorch sees logical NeuronCores. At LNC=1 each of Trainium3's eight cores is a device, at LNC=2 two are one; a whole chip as
-# one device (LNC=8) was announced for 2026.
+# one device (LNC=8) is announced, and no SDK of today allows it. Two cores reach one bank of HBM: at LNC=1 each device may take what
+# the other leaves.
 
 # %%
 devices = common.logical_cores(["trainium2", "trainium3"])
+named, whole = devices.set_index(["chip", "lnc"]), tm.chip("trainium3").hbm_bytes
+alone, paired = (named.loc[tm.chip("trainium3").name].loc[lnc] for lnc in (1, 2))
 charts.bars(
     devices,
     x="lnc",
     y="hbm_bytes",
     color="chip",
-    caption="At LNC=2 a logical device of Trainium3 has 36 GiB, a quarter of its chip",
+    caption=f"At LNC=2 a logical device of Trainium3 has {format_quantity(paired.hbm_bytes, 'B')}, {paired.hbm_bytes / whole:.0%} of its chip; at "
+    f"LNC=1 two share them: {format_quantity(alone.hbm_bytes, 'B')} each is their share, not a limit, and the whisker what one reaches",
 )
 
 # %% [markdown]

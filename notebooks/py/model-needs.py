@@ -142,7 +142,7 @@ charts.ranges(
     color="of",
     log_x=True,
     caption=f"{m.id} in {precision.upper()}: as a whole, prefill of {input_tokens} tokens does {intensity['prefill']:.0f} FLOP a byte, decode "
-    f"at batch {batch} {intensity['decode']:.0f}" + common.ours(against.what[against.estimate]),
+    f"at batch {batch} {intensity['decode']:.0f}" + charts.ours(against.what[against.estimate]),
 )
 
 # %% [markdown]
