@@ -23,10 +23,12 @@ from trnmodel.charts.tables import MARKS, check, is_number, printed, rounded, sc
 from trnmodel.charts.topology import topology
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import altair as alt
     import pandas as pd
 
-__all__ = ["bars", "lines", "ranges", "regions", "roofline", "scatter", "stacks", "table", "topology"]
+__all__ = ["bars", "lines", "ours", "ranges", "regions", "roofline", "scatter", "stacks", "table", "topology"]
 
 GENERATIONS = {
     "trainium2": "#0072B2",
@@ -46,6 +48,17 @@ def _generation(name: str) -> str | None:
     """
     full = name.lower().replace("trn", "trainium").replace("inf2", "inferentia2")
     return next((colour for key, colour in GENERATIONS.items() if full.startswith(key)), None)
+
+
+def ours(labels: Iterable[str]) -> str:
+    """What a caption says of its points that rest on our own estimates, by label; nothing where none does.
+
+    Examples
+    --------
+    >>> ours(["Trainium3 FP8", "Trainium3 FP8"]), ours([])
+    ('; our estimate, confidence D: Trainium3 FP8', '')
+    """
+    return f"; our estimate, confidence D: {', '.join(named)}" if (named := dict.fromkeys(labels)) else ""
 
 
 @dataclass(frozen=True, slots=True)
