@@ -12,7 +12,6 @@ from trnmodel.catalog import load, systems
 from trnmodel.catalog.specs import Chip, Spec
 from trnmodel.catalog.systems import System
 from trnmodel.fabric import what_if
-from trnmodel.fabric.compare import STACK, SWITCH
 from trnmodel.formulas import memory, roofline
 from trnmodel.units import format_quantity
 
@@ -59,13 +58,29 @@ def of_fact(symbol: str, fact: load.Fact, value: str = "") -> tuple[str, ...]:
 def of_fabric(system: str | System) -> Iterator[tuple[str, ...]]:
     """Rows of `notation` for what a fabric is made of: latencies, lanes and rate of a chip."""
     spec = systems.system(system)
-    yield of_fact("alpha", load.fact_in_force(STACK, "hop_s")[0])
-    yield of_fact("t_switch", load.fact_in_force(SWITCH, "switch_s")[0])
+    for symbol, owner, name in (("alpha", spec.chip, "hop_s"), ("t_switch", spec, "switch_s")):
+        yield from (of_fact(symbol, load.facts_rows()[fact_id]) for fact_id in owner.sources.get(name, ())[:1])
     fields = {"scaleup_lanes": "lanes", "scaleup_lanes_redundant": "spare", "scaleup_bytes_per_s_per_dir": "B"}
     for label, ids in spec.sources.items():
         field, _, medium = label.rstrip("]").partition("[")
         if field in fields:
             yield of_fact(f"{fields[field]} {medium}".strip(), load.facts_rows()[ids[0]])
+
+
+def rests_on(*facts: str) -> str:
+    """A sentence that names the estimates of ours under a headline, each with its value and where it comes from.
+
+    Examples
+    --------
+    >>> rests_on("trainium3/hop_s/project")
+    "Under it, of our own estimate (D): latency of one hop of a link, 1-2 us (assumed: AWS's hop of a ring)."
+    """
+    rows = [load.facts_rows()[fact_id] for fact_id in facts]
+    said = []
+    for row in rows:
+        meaning, printed = load.quantities()[row.quantity].description, f"{row.value_printed} {row.unit_printed}"
+        said.append(f"{meaning[0].lower()}{meaning[1:]}, {printed.removesuffix(' 1')} ({row.locator})")
+    return f"Under it, of our own estimate (D): {'; '.join(said)}." if said else ""
 
 
 def bibliography(ids: Iterable[str]) -> pd.DataFrame:
