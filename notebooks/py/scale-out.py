@@ -231,8 +231,8 @@ charts.table(
 #
 # AWS believes that 200 Gb/s a chip is enough to overlap the transfer of the KV cache from prefill to decode instances. A cache of
 # $v$ bytes a token leaves at rate $b$; it hides behind a prefill of fewer than $R = b/v$ tokens a second. So the slower the prefill,
-# the easier the claim: the public software's is shown beside one that reaches a share of the peak which its own pages call attainable
-# (about 60 % of BF16 for dense models with hand-written kernels, L617), with its network hidden.
+# the easier the claim: the public software's stands beside one that reaches a share of the peak and hides its own network. AWS claims
+# about 60 % of BF16 for dense models with hand-written kernels (L617, said of training).
 
 # %%
 tokens, attained = 2.0 ** np.arange(10, 18), tables.attainable(attainable_share)
@@ -310,12 +310,13 @@ Markdown(
 
 # %%
 beside = tables.rates(dict.fromkeys([spec.id, *NEIGHBOURS]))
-ratio = beside.scaleup_over_scaleout
+ratio, fast = beside.scaleup_over_scaleout, beside.set_index("system").scaleup_over_scaleout
 charts.bars(
     beside,
     x="system",
     y="scaleup_over_scaleout",
-    caption=f"A chip sends {ratio.min():.0f} to {ratio.max():.0f} times as fast into its scale-up fabric as out of it",
+    caption=f"A chip sends {ratio.min():.0f} to {ratio.max():.0f} times as fast into its scale-up fabric as out of it; on NL72x2 "
+    f"{fast['trn3-nl72x2-pcie160']:.0f} times, by AWS's own lane map {fast['trn3-nl72x2-aws-lanes']:.0f}",
 )
 
 # %%

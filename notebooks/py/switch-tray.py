@@ -430,8 +430,9 @@ where = ", ".join(f"{name} at {rate:g} tokens/s" for name, rate in agreeing.inde
 Markdown(
     f"**The verdict depends on the bytes of a weight, on the rate promised and on the software, less on how the model grows.** With the "
     f"ideal stack and its network in the open the claim "
-    f"holds in {(mine.verdict == 'agrees').sum()} of the {len(mine)} cases that are decided, {asked - len(mine)} of {asked} being "
-    f"undecidable ({where or 'none'}). At faster rates NL72x2 pays for smaller models "
+    f"holds in {(mine.verdict == 'agrees').sum()} of the {len(mine)} cases that are decided"
+    + (f" ({asked - len(mine)} are not)" if asked > len(mine) else "")
+    + f": {where or 'none'}. At faster rates NL72x2 pays for smaller models "
     f"already, with fewer bits at slow rates only for larger ones: the border is where the weights no longer stream in a "
     f"token's time, or no longer fit. The rule of growth changes a decided verdict in {(by_rule > 1).sum()} of {len(by_rule)} cases, the "
     f"software in {(by_stack > 1).sum()} of {len(by_stack)}. Near its wall the smaller domain falls off fast, so ratios there are large; "
@@ -496,43 +497,14 @@ charts.table(
 # ## What a failure costs
 
 # %%
-narrow = tm.system(domain_sizes.PAIR[0])
-compared = {
-    "NL32x2": narrow,
-    "NL32x2, fifth tray": narrow.with_switch_trays(5),
-    "NL72x2": tm.system(domain_sizes.PAIR[1]),
-}
-lost = pd.concat([common.failures(found).assign(rack=name) for name, found in compared.items()], ignore_index=True)
-tray = lost[lost.failure == "one switch tray"].set_index("rack").rack_all_to_all
-charts.bars(
-    lost[lost.rack_all_to_all < 1],
-    x="failure",
-    y="rack_all_to_all",
-    color="rack",
-    caption="Share left of a rack's all-to-all after one failure, where any is lost: a switch tray leaves "
-    + ", ".join(f"{share:.0%} of {name}" for name, share in tray.items()),
-)
-
-# %%
-charts.table(
-    common.failures(first), caption=f"Share left of each capacity of {first} after one failure", download="failures"
-)
-
-# %% tags=["hide-input"]
-kept = [common.failures(name).set_index("failure").rack_all_to_all for name in maps]
-spare = [share["one switch tray"] for share in kept]
-retimers = {name: f"{found.compute_trays * found.retimers_per_tray:.0f}" for name, found in compared.items()}
-Markdown(
-    "Redundant lanes idle until a lane, a switch or a tray fails; then they take over, and a rack keeps its rate while the tray is "
-    f"swapped, where there are trays to spare. NL72x2 has them: {tray['NL72x2']:.0%} of its all-to-all is left with a tray out. The NL32x2 "
-    f"rack of four trays has the lanes and no switch to end them at: {tray['NL32x2']:.0%} is left. Designs with five trays, which "
-    f"are those that the text (L193) says can be swapped hot, keep {tray['NL32x2, fifth tray']:.0%}"
-    + "".join(f"; AWS's own lane map names no redundant lanes, and a tray out leaves {share:.0%}" for share in spare)
-    + f". Retimers fail too, {retimers['NL32x2']} in NL32x2 and {retimers['NL72x2']} in NL72x2; they stand between chips and front "
-    "ports (L201, L235) and are not in the figure."
-)
+lost = common.failures(first)
+charts.table(lost, caption=f"Share left of each capacity of {first} after one failure", download="failures")
 
 # %% [markdown]
+# Redundant lanes idle until a lane, a switch or a tray fails; then they take over, and a rack keeps its rate while the tray is
+# swapped, where there are trays to spare. NL72x2 has them; the NL32x2 rack of four trays has the lanes and no switch to end them
+# at, which a fifth tray would give: chapter 4 sets them side by side.
+#
 # ## Check: numbers that are not ours
 
 # %%

@@ -67,19 +67,24 @@ def of_fabric(system: str | System) -> Iterator[tuple[str, ...]]:
             yield of_fact(f"{fields[field]} {medium}".strip(), load.facts_rows()[ids[0]])
 
 
-def rests_on(*facts: str) -> str:
-    """A sentence that names the estimates of ours under a headline, each with its value and where it comes from.
+def rests_on(*names: str) -> str:
+    """A sentence that names what a headline owes to estimates of ours: facts by id, and stacks for all theirs.
 
     Examples
     --------
     >>> rests_on("trainium3/hop_s/project")
     "Under it, of our own estimate (D): latency of one hop of a link, 1-2 us (assumed: AWS's hop of a ring)."
     """
-    rows = [load.facts_rows()[fact_id] for fact_id in facts]
-    said = []
-    for row in rows:
-        meaning, printed = load.quantities()[row.quantity].description, f"{row.value_printed} {row.unit_printed}"
-        said.append(f"{meaning[0].lower()}{meaning[1:]}, {printed.removesuffix(' 1')} ({row.locator})")
+    rows, said = load.facts_rows(), []
+    for name in names:
+        if name in rows:
+            row, meaning = rows[name], load.quantities()[rows[name].quantity].description
+            printed = f"{row.value_printed} {row.unit_printed}".removesuffix(" 1")
+            said.append(f"{meaning[0].lower()}{meaning[1:]}, {printed} ({row.locator})")
+        else:
+            owners = {name, load.entities()[name].base}
+            count = sum(row.confidence == "D" and row.entity in owners for row in rows.values())
+            said.append(f"{count} constants and policies of the software {name}, fitted or assumed")
     return f"Under it, of our own estimate (D): {'; '.join(said)}." if said else ""
 
 
