@@ -1,10 +1,13 @@
 """Experts on racks: bytes by hand, printed capacities, how a public model grew, and a verdict that can be followed."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import trnmodel as tm
+from trnmodel import charts
 from trnmodel.models import synthetic as synthetic_models
 from trnmodel.planner import domain_sizes, placements
 from trnmodel.units import GB, GIB
@@ -173,3 +176,23 @@ def test_finer_batches_change_little(monkeypatch):
     monkeypatch.setattr(domain_sizes, "BATCHES", 400)
     fine = domain_sizes.best("deepseek-v3", SMALL, [20, 50, 100], **ask).tokens_per_s_per_chip
     assert coarse.to_numpy() == pytest.approx(fine.to_numpy(), rel=0.01)
+
+
+def test_what_rests_on_an_announced_logical_core_says_so():
+    """A rank of a whole Trainium3 is LNC 8, which the SDK does not allow; Trainium2's exchanges are those of LNC 2."""
+    steps = placements.steps("deepseek-v3", ["trn3-nl32x2-pcie160"], [16], context=8192)
+    assert steps.announced.all()
+    sent = placements.exchanges("deepseek-v3", ["trn3-nl32x2-pcie160", "trn2-ultraserver"], [16])
+    assert sent.groupby("system").announced.all().to_dict() == {"trn2-ultraserver": False, "trn3-nl32x2-pcie160": True}
+    assert domain_sizes.best("deepseek-v3", "trn3-nl32x2-pcie160", [50], context=8192).announced.all()
+    grown = domain_sizes.ratios(["experts"], [1e12], rates=[20], precisions=["bf16"], contexts=[8192])
+    assert grown.announced.all()
+    ask = {"x": "experts_over", "y": "layer_s", "color": "system"}
+    drawn = [
+        charts.bars(table, **ask, caption="Dispatch and combine").to_dict() for table in (sent, sent[sent.announced])
+    ]
+    notes = [chart["title"]["subtitle"] for chart in drawn]
+    assert notes == [f"{how}: announced, not supported today" for how in ("hollow or dashed", "all of it")]
+    assert ["datum.announced" in json.dumps(chart["encoding"]) for chart in drawn] == [True, False]
+    today = sent[~sent.announced]
+    assert "subtitle" not in charts.bars(today, **ask, caption="Today").to_dict()["title"]

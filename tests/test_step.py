@@ -53,3 +53,9 @@ def test_rows_and_bytes():
     assert step.work_flop(3.0, 5, 2.0, 1) == 17
     assert step.read_bytes(100.0, 3.0, [0, 2]).tolist() == [100, 106]
     assert step.buffer_bytes(4, 8192, 2) == 65536
+
+
+def test_what_a_bank_has_left():
+    """One rank has all of it, two that store alike fit up to half of it each."""
+    left = step.left_in_bank_bytes(24.0, np.array([1, 2, 2, 2]), np.array([30.0, 12.0, 0.0, 30.0]))
+    assert left.tolist() == [24.0, 12.0, 24.0, -6.0]

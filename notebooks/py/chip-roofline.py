@@ -196,16 +196,20 @@ charts.table(sparse, caption="Structured-sparse peaks as printed, never the defa
 # ## 36 GB: what one logical device sees
 #
 # PyTorch sees logical NeuronCores. At LNC=1 each of Trainium3's eight cores is a device, at LNC=2 two are one; a whole chip as
-# one device (LNC=8) was announced for 2026.
+# one device (LNC=8) is announced, and no SDK of today allows it. Two cores reach one bank of HBM: at LNC=1 each device may take what
+# the other leaves.
 
 # %%
 devices = common.logical_cores(["trainium2", "trainium3"])
+named, whole = devices.set_index(["chip", "lnc"]), tm.chip("trainium3").hbm_bytes
+alone, paired = (named.loc[tm.chip("trainium3").name].loc[lnc] for lnc in (1, 2))
 charts.bars(
     devices,
     x="lnc",
     y="hbm_bytes",
     color="chip",
-    caption="At LNC=2 a logical device of Trainium3 has 36 GiB, a quarter of its chip",
+    caption=f"At LNC=2 a logical device of Trainium3 has {format_quantity(paired.hbm_bytes, 'B')}, {paired.hbm_bytes / whole:.0%} of its chip; at "
+    f"LNC=1 two share them: {format_quantity(alone.hbm_bytes, 'B')} each is their share, not a limit, and the whisker what one reaches",
 )
 
 # %% [markdown]

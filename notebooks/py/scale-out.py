@@ -30,7 +30,7 @@ import trnmodel as tm
 from trnmodel import charts
 from trnmodel.chapters import common, guard
 from trnmodel.chapters import scale_out as tables
-from trnmodel.evidence import networks_printed
+from trnmodel.evidence import ledger, networks_printed
 from trnmodel.fabric import scaleout
 from trnmodel.formulas import clos as page
 from trnmodel.units import GBIT, format_quantity
@@ -73,7 +73,7 @@ Markdown(
     f"{largest.chips[1] / first.chips:.0f}.**{''.join(whole)} Beyond the building the fibre rules: {format_quantity(ways.fibre_s[5], 's', 3)} "
     f"one way at the {ways.distance_m[5] / 1000:.0f} km of ZR optics, and the chip keeps "
     f"{format_quantity(ways.in_flight_bytes[5], 'B', 3)} in flight to fill it.\n\n"
-    + common.rests_on(f"{scaleout.AWS}/nic_s/project")
+    + ledger.rests_on(f"{scaleout.AWS}/nic_s/project")
 )
 
 # %% [markdown]

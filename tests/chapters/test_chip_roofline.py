@@ -5,7 +5,7 @@ import pytest
 
 from trnmodel.chapters import chip_roofline, common
 from trnmodel.evidence import chips_printed
-from trnmodel.units import TB, TFLOP
+from trnmodel.units import GIB, TB, TFLOP
 
 
 def test_ridge_of_trainium2_by_hand():
@@ -45,6 +45,11 @@ def test_logical_cores_share_a_chip():
     table = common.logical_cores(["trainium2", "trainium3"])
     whole = table[table.lnc == 1].set_index("chip").hbm_bytes
     assert (table.hbm_bytes == table.lnc * table.chip.map(whole)).all()
+    assert table.groupby("chip").lnc.apply(list).to_dict() == {"Trainium2": [1, 2], "Trainium3": [1, 2, 8]}
+    assert table[table.announced].lnc.tolist() == [8]
+    # at LNC 1 a core reaches the bank of two, of 24 and 36 GiB: its share is no limit
+    assert (table[table.lnc == 1].hbm_bytes_high / GIB).tolist() == [24, 36]
+    assert (table.hbm_bytes_low == table.hbm_bytes).all()
 
 
 def test_notation_of_a_range_and_of_a_count():

@@ -348,7 +348,6 @@ def _specs() -> Iterator[Call]:
 
 def _methods() -> Iterator[Call]:
     yield _call("doors", "tm.chip('trainium2').peak", "dtype='bf16'", "choice: dtype; flag: sparse")
-    yield _call("doors", "tm.chip('trainium2').hbm_bytes_per_logical_core", "", "integer: lnc")
     yield _call("doors", "tm.chip('trainium2').logical", "", "integer: lnc")
     yield _call("doors", "tm.chip('trainium2').range", "name='hbm_bytes'", "choice: name")
     yield _call("doors", "tm.system('trn3-nl72x2-pcie160').with_scaleout", "bytes_per_s_per_dir=25e9",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-import numpy as np
 import pandas as pd
 
 from trnmodel.arguments import listed, refuse
@@ -13,6 +12,8 @@ from trnmodel.catalog.specs import Chip, Spec
 from trnmodel.catalog.systems import System
 from trnmodel.fabric import what_if
 from trnmodel.formulas import memory, roofline
+from trnmodel.result import tidy
+from trnmodel.steps.rank import site
 from trnmodel.units import format_quantity
 
 
@@ -65,27 +66,6 @@ def of_fabric(system: str | System) -> Iterator[tuple[str, ...]]:
         field, _, medium = label.rstrip("]").partition("[")
         if field in fields:
             yield of_fact(f"{fields[field]} {medium}".strip(), load.facts_rows()[ids[0]])
-
-
-def rests_on(*names: str) -> str:
-    """A sentence that names what a headline owes to estimates of ours: facts by id, and stacks for all theirs.
-
-    Examples
-    --------
-    >>> rests_on("trainium3/hop_s/project")
-    "Under it, of our own estimate (D): latency of one hop of a link, 1-2 us (assumed: AWS's hop of a ring)."
-    """
-    rows, said = load.facts_rows(), []
-    for name in names:
-        if name in rows:
-            row, meaning = rows[name], load.quantities()[rows[name].quantity].description
-            printed = f"{row.value_printed} {row.unit_printed}".removesuffix(" 1")
-            said.append(f"{meaning[0].lower()}{meaning[1:]}, {printed} ({row.locator})")
-        else:
-            owners = {name, load.entities()[name].base}
-            count = sum(row.confidence == "D" and row.entity in owners for row in rows.values())
-            said.append(f"{count} constants and policies of the software {name}, fitted or assumed")
-    return f"Under it, of our own estimate (D): {'; '.join(said)}." if said else ""
 
 
 def bibliography(ids: Iterable[str]) -> pd.DataFrame:
@@ -156,21 +136,29 @@ def neuron_chips(chips: Iterable[str | Chip]) -> list[Chip]:
 
 
 def logical_cores(chips: Iterable[str | Chip]) -> pd.DataFrame:
-    """HBM capacity and bandwidth, and DMA rate, behind one logical NeuronCore at each LNC that a chip allows.
+    """HBM and DMA of one logical NeuronCore at each LNC that a chip allows, or that is announced for it.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        chip, lnc, announced, hbm_bytes (its share, with `_low` the same and `_high` what it reaches where logical cores
+        share a bank), hbm_bytes_per_s and dma_bytes_per_s (shares).
 
     Examples
     --------
-    >>> logical_cores(["trainium3"]).hbm_bytes.div(2**30).tolist()
-    [18.0, 36.0, 144.0]
+    >>> table = logical_cores(["trainium3"])
+    >>> table.hbm_bytes.div(2**30).tolist(), table.hbm_bytes_high.div(2**30).tolist()
+    ([18.0, 36.0, 144.0], [36.0, 36.0, 144.0])
     """
     rows = []
     for chip in neuron_chips(chips):
-        lnc = np.array(chip.lnc_choices)
-        totals = {"hbm_bytes": chip.hbm_bytes, "hbm_bytes_per_s": chip.hbm_bytes_per_s}
-        shares = {name: memory.share_per_logical_core(total, chip.cores, lnc) for name, total in totals.items()}
-        shares["dma_bytes_per_s"] = lnc * chip.core.dma_engines * chip.core.dma_engine_bytes_per_s
-        rows.append(pd.DataFrame({"chip": chip.name, "lnc": lnc, **shares}))
-    return pd.concat(rows, ignore_index=True)
+        for at in (site(chip, lnc) for lnc in (*chip.lnc_choices, *chip.lnc_announced)):
+            share = float(memory.share_per_logical_core(chip.hbm_bytes, chip.cores, at.lnc))
+            row = {"chip": chip.name, "lnc": at.lnc, "announced": at.announced, "hbm_bytes": share}
+            row |= {"hbm_bytes_low": share, "hbm_bytes_high": at.hbm_bytes, "hbm_bytes_per_s": at.hbm_bytes_per_s}
+            engines = chip.core.dma_engines * chip.core.dma_engine_bytes_per_s
+            rows.append(row | {"dma_bytes_per_s": at.lnc * engines})
+    return tidy(rows)
 
 
 def failures(system: str | System) -> pd.DataFrame:

@@ -60,8 +60,8 @@ def rank_words(system: str | System) -> str:
     'a rank is a chip, LNC 8, which AWS has announced; the SDK allows 1 or 2'
     """
     chip = systems.system(system).chip
-    allowed = [n for n in chip.lnc_choices if n < chip.cores]
-    words = f", which AWS has announced; the SDK allows {' or '.join(map(str, allowed))}"
+    allowed = " or ".join(map(str, chip.lnc_choices))
+    words = f", which AWS has announced; the SDK allows {allowed}" if chip.cores in chip.lnc_announced else ""
     return f"a rank is a chip, LNC {chip.cores:g}{words}"
 
 

@@ -2,7 +2,8 @@
 
 A builder takes a DataFrame, names of its columns and a `caption` that states the claim. It reads the unit from the
 column's name, prints it with a prefix (`hbm_bytes_per_s` becomes "HBM [TB/s]"), draws the range where the frame has
-`<column>_low` and `<column>_high`, and draws hollow or dashed what its column `estimate` marks as our estimate.
+`<column>_low` and `<column>_high`, and draws hollow or dashed what a column of `MARKS` marks: our estimate, or a thing
+that is announced.
 Nothing here knows physics. Altair loads when the first chart is made.
 """
 
@@ -18,7 +19,7 @@ import numpy as np
 
 from trnmodel.arguments import TINY, flag, number
 from trnmodel.charts.display import PALETTE, altair
-from trnmodel.charts.tables import check, is_number, printed, rounded, scale, table
+from trnmodel.charts.tables import MARKS, check, is_number, printed, rounded, scale, table
 from trnmodel.charts.topology import topology
 
 if TYPE_CHECKING:
@@ -55,8 +56,14 @@ class _Plot:
     titles: dict[str, str]
 
     @property
-    def estimates(self) -> bool:
-        return "estimate" in self.data and bool(self.data["estimate"].any())
+    def marks(self) -> list[str]:
+        """Columns that mark some of the data."""
+        return [name for name in MARKS if name in self.data and self.data[name].any()]
+
+    @property
+    def hollow(self) -> list[str]:
+        """Those that are drawn: where everything is announced, the note alone says so."""
+        return [name for name in self.marks if name == "estimate" or not self.data[name].all()]
 
     def has_range(self, column: str) -> bool:
         return f"{column}_low" in self.data
@@ -94,9 +101,9 @@ class _Plot:
         return [selection], {"opacity": alt.condition(selection, alt.value(1), alt.value(0.12))}
 
     def estimated(self, yes: Any, no: Any) -> Any:
-        """A mark's property where the data is our estimate, and elsewhere."""
-        alt = altair()
-        return alt.condition("datum.estimate", alt.value(yes), alt.value(no)) if self.estimates else alt.value(no)
+        """A mark's property where the data is our estimate or announced, and elsewhere."""
+        alt, marked = altair(), " || ".join(f"datum.{name}" for name in self.hollow)
+        return alt.condition(marked, alt.value(yes), alt.value(no)) if marked else alt.value(no)
 
     def tooltip(self) -> list[Any]:
         tip, number = altair().Tooltip, {"type": "quantitative", "format": ",.4~r"}
@@ -104,8 +111,10 @@ class _Plot:
         return [tip(field=name, title=title, **kinds[name]) for name, title in self.titles.items()]
 
     def finish(self, chart: Any, caption: str) -> Any:
-        """Caption as title and description; a note where an estimate is drawn."""
-        note = {"subtitle": "hollow or dashed: our estimate"} if self.estimates else {}
+        """Caption as title and description; a note where an estimate or an announced thing is drawn."""
+        hollow = self.hollow
+        words = [f"{'hollow or dashed' if name in hollow else 'all of it'}: {MARKS[name]}" for name in self.marks]
+        note = {"subtitle": "; ".join(words)} if words else {}
         title = altair().TitleParams(text=textwrap.wrap(caption, 76), **note)
         return chart.properties(title=title, description=caption)
 
@@ -131,7 +140,7 @@ def lines(
     if dash:
         style = {"strokeDash": plot.category(alt.StrokeDash, dash, scale={"range": DASHES}, legend={"symbolSize": 400})}
     else:
-        style = {"strokeDash": plot.estimated([6, 4], [1, 0]), **({"detail": "estimate:N"} if plot.estimates else {})}
+        style = {"strokeDash": plot.estimated([6, 4], [1, 0]), **({"detail": plot.hollow} if plot.hollow else {})}
     mark = alt.Chart(plot.data).mark_line().add_params(*params)
     chart = mark.encode(**place, **style, **picked, y=plot.number(alt.Y, y, log_y), tooltip=plot.tooltip())
     if plot.has_range(y):
@@ -189,6 +198,7 @@ def stacks(
             **picked,
             y=plot.number(alt.Y, y),
             color=plot.colour(alt.Color, color),
+            fillOpacity=plot.estimated(0.4, 1),
             order=alt.Order(field="pile", type="quantitative"),
             tooltip=plot.tooltip(),
         )

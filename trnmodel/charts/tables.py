@@ -25,6 +25,7 @@ _END = re.compile(r"^(.*?)((?:_per_(?:core|chip|rank|dir|instance|system|ultrase
 _LINK = re.compile(r"https://[^\s<>\"'`]+")
 _EXACT = 10 * TRILLION  # beyond it too many floats are whole by chance
 LONGEST_CAPTION, MOST_SHOWN = 2000, 12
+MARKS = {"estimate": "our estimate", "announced": "announced, not supported today"}
 _BOX = "max-height: 36em; overflow: auto"
 _UPPER = set("cp dp ep hbm kv lnc mfu pp tp tpot ttft".split())
 
@@ -113,10 +114,10 @@ def scale(frame: pd.DataFrame, column: str) -> tuple[float, str]:
 
 
 def printed(frame: pd.DataFrame, *columns: str | None) -> tuple[pd.DataFrame, dict[str, str]]:
-    """The named columns, with their ranges and the mark of estimates, in printed units; and the titles of the named."""
+    """The named columns, with their ranges and marks, in printed units; and the titles of the named."""
     named = [column for column in dict.fromkeys(columns) if column]
     ends = [column + end for column in named for end in ("_low", "_high")]
-    kept = [name for name in dict.fromkeys([*named, *ends, "estimate"]) if name in frame]
+    kept = [name for name in dict.fromkeys([*named, *ends, *MARKS]) if name in frame]
     scales = {name: scale(frame, name) for name in kept}
     numbers = {name: frame[name] * scales[name][0] for name in kept if is_number(frame[name])}
     return frame[kept].assign(**numbers), {name: scales[name][1] for name in named}

@@ -244,3 +244,24 @@ def _contradiction(row: Contradiction) -> dict:
         "gives": gives,
         "ruling": row.ruling,
     }
+
+
+def rests_on(*names: str) -> str:
+    """A sentence that names what a headline owes to estimates of ours: facts by id, and stacks for all theirs.
+
+    Examples
+    --------
+    >>> rests_on("trainium3/hop_s/project")
+    "Under it, of our own estimate (D): latency of one hop of a link, 1-2 us (assumed: AWS's hop of a ring)."
+    """
+    rows, said = load.facts_rows(), []
+    for name in names:
+        if name in rows:
+            row, meaning = rows[name], load.quantities()[rows[name].quantity].description
+            printed = f"{row.value_printed} {row.unit_printed}".removesuffix(" 1")
+            said.append(f"{meaning[0].lower()}{meaning[1:]}, {printed} ({row.locator})")
+        else:
+            owners = {name, load.entities()[name].base}
+            count = sum(row.confidence == "D" and row.entity in owners for row in rows.values())
+            said.append(f"{count} constants and policies of the software {name}, fitted or assumed")
+    return f"Under it, of our own estimate (D): {'; '.join(said)}." if said else ""

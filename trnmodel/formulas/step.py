@@ -1,4 +1,4 @@
-"""A forward step on one rank: its rows, its shares of heads and columns, its work, and how its times overlap."""
+"""A forward step on one rank: its rows, shares of heads, columns and memory, its work, and how its times overlap."""
 
 from __future__ import annotations
 
@@ -355,3 +355,38 @@ def overlapped_s(first_s: Numeric, second_s: Numeric, overlap: Numeric) -> NDArr
     (3.0, 4.0)
     """
     return np.maximum(first_s, second_s) + np.minimum(first_s, second_s) * np.subtract(1, overlap)
+
+
+def left_in_bank_bytes(bank_bytes: Numeric, sharing: Numeric, stored_bytes: Numeric) -> NDArray:
+    r"""What a bank has for one rank when the others that reach it store alike.
+
+    .. math:: M_1 = M - (n - 1)\,m
+
+    Parameters
+    ----------
+    bank_bytes : numeric
+        Capacity of the bank, M. [B]
+    sharing : numeric
+        Ranks that store in it, n. [-]
+    stored_bytes : numeric
+        What each of the others stores, m. [B]
+
+    Returns
+    -------
+    left_bytes : numeric
+        What is left for the one, M1; below zero where the others alone do not fit. [B]
+
+    Notes
+    -----
+    Limits: n = 1 leaves the whole bank; m = M/n leaves the share M/n.
+
+    References
+    ----------
+    .. [1] AWS Neuron, Logical NeuronCore configuration: at LNC 1 both cores have access to the entire bank. (sdk-lnc)
+
+    Examples
+    --------
+    >>> float(left_in_bank_bytes(24.0, 2, 13.0)), float(left_in_bank_bytes(24.0, 1, 13.0))
+    (11.0, 24.0)
+    """
+    return np.subtract(bank_bytes, np.multiply(np.subtract(sharing, 1), stored_bytes))

@@ -21,6 +21,7 @@ from trnmodel.planner.placements import INNER_EXPERTS, columns, named_stack, rac
 from trnmodel.result import tidy
 from trnmodel.steps import mapping as parallelism
 from trnmodel.steps.inference import decode_step, memory_fit
+from trnmodel.steps.rank import site
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -129,7 +130,7 @@ def best(
     -------
     table : pandas.DataFrame
         tokens_per_s_per_user, tokens_per_s_per_chip (0 where the rate is out of reach), with tp, cp, ep, dp and inner,
-        the group that fills the inner tiers.
+        the group that fills the inner tiers, and announced, where no software of today makes a rank of a chip.
 
     Examples
     --------
@@ -160,7 +161,8 @@ def _best(
     tables = []
     for table in np.concatenate(rates, axis=1):
         chosen = pd.DataFrame([degrees[i] for i in table.argmax(axis=0)], columns=["tp", "cp", "ep", "dp", "inner"])
-        tables.append(chosen.assign(tokens_per_s_per_user=wanted, tokens_per_s_per_chip=table.max(axis=0)))
+        found = {"tokens_per_s_per_user": wanted, "tokens_per_s_per_chip": table.max(axis=0)}
+        tables.append(chosen.assign(**found, announced=site(spec, int(spec.chip.cores)).announced))
     return tables
 
 
@@ -196,8 +198,8 @@ def ratios(
     -------
     table : pandas.DataFrame
         rule, total_params, precision, context, software, tokens_per_s_per_user, small_ and large_tokens_per_s_per_chip,
-        ratio (infinite where only the larger domain reaches the rate, NaN where neither does), small_placement and
-        large_placement.
+        ratio (infinite where only the larger domain reaches the rate, NaN where neither does), small_placement,
+        large_placement, announced (where a chip is no rank of today on either).
 
     Examples
     --------
@@ -243,6 +245,7 @@ def _compared(
         "ratio": ratio,
         "small_placement": _words(small),
         "large_placement": _words(large),
+        "announced": small.announced | large.announced,
     }
 
 
