@@ -23,7 +23,7 @@ NAMED = {
     "switch-tray": ["trainium3/hop_s/project", "trn3-switched/switch_s/project"],
     "torus-or-switch": [f"{TORUS}:instance/project", f"{TORUS}:ultraserver/project"],
 }
-# Estimates of a chapter's chips and systems which its headline does not read: power, host, storage and who shares a bank
+# Estimates of a chapter's chips and systems that its headline does not read: power, host, storage and banks
 # nowhere, the sum of links where lanes are counted, a default stack where none runs or it is named.
 NOWHERE = "all_core_share cpus_per_cpu_tray default_stack hbm_bank_cores nvme_bytes tdp_w"
 LATENCY, LINKS = "hop_s switch_s", "scaleup_bytes_per_s_per_dir scaleup_bytes_per_s_per_dir[instance]"
