@@ -90,7 +90,7 @@ Markdown(
     + f"\n\nAssumed, for nobody has published either: a chip that forwards costs a hop of AWS's rings, and a switch, UALink's "
     f"too, what a Gen5 PCIe switch costs. Forwarding for free, as the text reports (L314), the step would differ by "
     f"{format_quantity(saved, 's', 2)}, not {format_quantity(steps[first, 'rack'] - steps[last, 'rack'], 's', 3)}. In it {ranked}. "
-    + ledger.rests_on(chip.sources["hop_s"][0], tm.system(first).sources["switch_s"][0])
+    + ledger.rests_on(*ledger.estimated(chip, "hop_s"), *ledger.estimated(tm.system(first), "switch_s"))
 )
 
 # %% [markdown]

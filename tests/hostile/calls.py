@@ -358,8 +358,10 @@ def _methods() -> Iterator[Call]:
                 "metric=['edges', 'intermediate'], scope=['world', 'rack']")  # fmt: skip
     yield _call("doors", f"{fabric}.path", "one='chip0,0', other='chip2,2'", "choice: one other")
     yield _call("doors", f"{fabric}.injection_by_medium")
-    for name in ("flow", "all_to_all_bytes_per_s_per_pair", "oversubscription"):
+    for name in ("flow", "oversubscription"):
         yield _call("doors", f"{fabric}.{name}", "", "choice: scope", "scope=['world']")
+    yield _call("doors", f"{fabric}.all_to_all_bytes_per_s_per_pair", "", "choice: scope routing",
+                "scope=['world'], routing=['free', 'even', 'whole']")  # fmt: skip
     yield _call("doors", f"{fabric}.without", "", "lanes: lanes; list: links switches switch_trays")
     answer = "tm.decode_step('llama-3.1-8b', 'trn2.48xlarge', batch=1, context=128)"
     yield _call("main", f"{answer}.require_valid")

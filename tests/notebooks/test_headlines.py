@@ -9,7 +9,7 @@ import trnmodel as tm
 from trnmodel import report
 from trnmodel.catalog import load
 
-TORUS = "trn3-nl32x2-torus/scaleup_bytes_per_s_per_dir"
+AWS, TORUS = "trn3-nl72x2-aws-lanes", "trn3-nl32x2-torus/scaleup_bytes_per_s_per_dir"
 # Facts of confidence D, or stacks whose constants are, that the headline of each chapter reads with its defaults.
 NAMED = {
     "chip-roofline": [],
@@ -17,7 +17,7 @@ NAMED = {
     "memory-fit": ["nxd-inference"],
     "model-needs": [],
     "neuroncore": ["stack-nki", "stack-torch-compile-beta2"],
-    "rack": [],
+    "rack": [f"{AWS}/pcb_switches_per_tray/project", f"{AWS}/switches_per_plane/project"],
     "scale-out": ["aws-scaleout/nic_s/project"],
     "serving": ["nxd-inference"],
     "switch-tray": ["trainium3/hop_s/project", "trn3-switched/switch_s/project"],
@@ -45,7 +45,6 @@ MISSING = {  # chapters that do not say it yet; the test fails when they do, unt
     "memory-fit": "+ ledger.rests_on(stack)",
     "neuroncore": "+ ledger.rests_on of both ways of writing kernels",
     "serving": "+ ledger.rests_on(stack)",
-    "torus-or-switch": "+ ledger.rests_on of the rates of the torus",
 }
 
 
@@ -105,10 +104,10 @@ def outputs(root, slug):
     return "\n".join(str(output.get("data", "")) for cell in cells for output in cell.get("outputs", ()))
 
 
-@pytest.mark.parametrize("chapter", ["scale-out", "switch-tray"])
+@pytest.mark.parametrize("chapter", ["rack", "scale-out", "switch-tray", "torus-or-switch"])
 def test_lane_map_of_aws_is_shown(root, chapter):
     """Where all-to-all, switches or exchanges of an NL72x2 stand, those of AWS's own page stand too."""
-    assert "trn3-nl72x2-aws-lanes" in outputs(root, chapter)
+    assert AWS in outputs(root, chapter)
 
 
 def test_no_default_stands_in_for_a_figure(root):

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from trnmodel.arguments import listed
 from trnmodel.catalog import load
+from trnmodel.catalog.specs import Spec
 from trnmodel.models.blocks import Phase
 from trnmodel.models.operator_table import step_operators
 from trnmodel.models.shipped import catalog
@@ -265,3 +266,15 @@ def rests_on(*names: str) -> str:
             count = sum(row.confidence == "D" and row.entity in owners for row in rows.values())
             said.append(f"{count} constants and policies of the software {name}, fitted or assumed")
     return f"Under it, of our own estimate (D): {'; '.join(said)}." if said else ""
+
+
+def estimated(spec: Spec, *fields: str) -> list[str]:
+    """Ids of the facts behind these fields of a spec that are estimates of ours.
+
+    Examples
+    --------
+    >>> estimated(load.chip("trainium3"), "hop_s", "cores")
+    ['trainium3/hop_s/project']
+    """
+    mine = (ids for label, ids in spec.sources.items() if label.partition("[")[0] in fields and label in spec.estimates)
+    return [fact_id for ids in mine for fact_id in ids]
