@@ -28,7 +28,7 @@ import trnmodel as tm
 from trnmodel import charts
 from trnmodel.chapters import common, guard
 from trnmodel.chapters import neuroncore as tables
-from trnmodel.evidence import kernels, score
+from trnmodel.evidence import kernels, ledger, score
 from trnmodel.units import KIB, US, format_quantity
 
 GENERATIONS = ["trainium1", "trainium2", "trainium3"]
@@ -51,7 +51,8 @@ Markdown(
     f"{format_quantity(peak, 'FLOP/s')}.** Your {m:,} x {k:,} by {k:,} x {n:,} takes "
     f"{format_quantity(yours.time_s, 's')}, bound by {yours.bound}, and reaches {yours.flop_per_s / peak:.0%}; on a "
     f"logical core of {logical.lnc} it takes {format_quantity(logical.time_s, 's')} tuned and "
-    f"{format_quantity(compiled.time_s, 's')} through torch.compile, called from the host."
+    f"{format_quantity(compiled.time_s, 's')} through torch.compile, called from the host.\n\n"
+    + ledger.rests_on(yours.stack, compiled.stack)
 )
 
 # %% [markdown]
@@ -305,7 +306,7 @@ charts.table(score.summary(table, "group"), caption="Error by group", download="
 
 # %% tags=["hide-input"]
 errors = score.summary(table, "group").set_index("group")
-held_out = {group: kernels.leave_one_out(group).error.abs().median() for group in kernels.FITTED}
+held_out = {group: kernels.leave_one_out(group).error.abs().median() for group in kernels.KERNELS}
 Markdown(
     f"Tuned NKI matrix multiplies in BF16, FP16 and MXFP8: median absolute error "
     f"**{errors.median_error['tuned-nki']:.1%}** over {errors.cases['tuned-nki']} rows, with documented constants and "

@@ -187,10 +187,10 @@ Markdown(
 )
 
 # %% [markdown]
-# **Statement against statement.** Each disagreement of the text with itself, with its arithmetic:
+# **Statement against statement.** Each disagreement of a text with itself or with another, with its arithmetic:
 
 # %%
-charts.table(ledger.contradictions(), caption="The deep dive against itself", download="contradictions")
+charts.table(ledger.contradictions(), caption="Texts against themselves and each other", download="contradictions")
 
 # %% [markdown]
 # ## What moves the answer

@@ -214,7 +214,7 @@ charts.ranges(
     x="latency_s",
     y="way",
     log_x=True,
-    caption="Inside a site the NICs make the latency; from ten kilometres on the fibre does",
+    caption="Inside a site the NICs make the latency; from ten kilometres on the fibre does; what a NIC takes is our estimate (D)",
 )
 
 # %%
@@ -251,7 +251,10 @@ used_chips = int(moved.chips.iloc[0])
 worst = fits.loc[fits.groupby("stack", sort=False).send_over_prefill.idxmax()]
 claim = (
     "Sending the KV cache takes at most "
-    + ", ".join(f"{row.send_over_prefill:.1%} of a prefill on {row.stack} ({row.model})" for row in worst.itertuples())
+    + ", ".join(
+        f"{row.send_over_prefill:.1%} of a prefill on {row.stack} ({row.model}, {row.basis})"
+        for row in worst.itertuples()
+    )
     if len(fits)
     else f"None of these models fits {used_chips} chips"
 )
@@ -267,7 +270,7 @@ charts.lines(
 ) if len(fits) else Markdown(f"**{claim}** in {precision}.")
 
 # %% tags=["hide-output"]
-shown = "model input_tokens chips stack kv_bytes prefill_s send_s hidden late_s late_whole_s".split()
+shown = "model input_tokens chips stack basis kv_bytes prefill_s send_s hidden late_s late_whole_s".split()
 charts.table(
     moved[shown],
     caption=f"KV transfer from {used_chips} chips, in {precision}: sent layer by layer, or whole after prefill",

@@ -152,7 +152,8 @@ charts.ranges(
     y="system",
     color="scope",
     caption=f"Worst pair of a rack: {format_quantity(worst[first], 's', 2)} on {first}, "
-    f"{format_quantity(worst[last], 's', 2)} on {last}, if a chip that forwards costs {format_quantity(chip.hop_s, 's', 2)}",
+    f"{format_quantity(worst[last], 's', 2)} on {last}, if a chip that forwards costs {format_quantity(chip.hop_s, 's', 2)} and a switch "
+    f"{format_quantity(tm.system(first).switch_s, 's', 3)}, our estimates (D)",
 )
 
 # %%
@@ -523,7 +524,8 @@ charts.table(ports, caption="Where the text is at odds with itself about trays a
 
 # %% tags=["hide-input"]
 Markdown(
-    f"{(printed.verdict == 'agrees').sum()} of {len(printed)} printed paths and maxima agree with the graph. Latencies cannot "
+    f"{(printed.verdict == 'agrees').sum()} of {len(printed)} printed paths and maxima agree with the graph, and "
+    f"{(paths.verdict == 'inferred').sum()} maxima that follow from words without a number. Latencies cannot "
     f"be checked: none of these switches has been measured in public."
 )
 

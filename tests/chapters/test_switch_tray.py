@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 import trnmodel as tm
+from trnmodel.catalog import load
 from trnmodel.chapters import common, switch_tray
 from trnmodel.evidence import ledger
 from trnmodel.fabric import compare
@@ -90,7 +91,10 @@ def test_every_case_is_counted_once():
 def test_every_printed_path_agrees():
     table = switch_tray.paths([*NL72, RACK, "trn3-nl32x2-pcie320", "trn3-nl32x2-ualink"])
     assert "disagrees" not in set(table.verdict)
-    assert (table.verdict == "agrees").sum() == 22
+    assert (table.verdict == "agrees").sum() == 20
+    inferred = table[table.verdict == "inferred"]  # L373 and L379 say all-to-all and print no number
+    assert inferred.system.tolist() == ["trn3-nl72x2-ualink", "trn3-nl32x2-ualink"]
+    assert inferred.counted.tolist() == [1, 1]
 
 
 def test_a_rank_that_is_a_chip_is_announced():
@@ -111,5 +115,8 @@ def test_contradictions_carry_their_arithmetic():
     assert gives["the same over all lanes of the chip"] == "10 %"
     assert gives["copper cables of NL32x2"] == "5120 lanes"
     assert gives["scale-up rate of a chip"] == "1.152 TB/s"
+    assert gives["memory bandwidth of the Trn3 over the Trn2 UltraServer"] == "3.802 x"
+    assert len(table) == 25
+    assert set(table.says.str.extract(r"\(([a-z0-9-]+), L")[0]) <= set(load.sources())
     assert (table.gives[table.arithmetic == ""] == "").all()
     assert table.about.is_unique or table[table.about.duplicated(keep=False)].arithmetic.is_unique

@@ -298,7 +298,7 @@ def _roots() -> Iterator[Call]:
         "doors",
         "tm.sweep",
         "function=rate, grid={'x': [1.0, 2.0]}, progress=False",
-        "callable: function; grid: grid; executor: executor; flag: progress",
+        "callable: function; grid: grid; executor: executor; flag: progress mixed",
     )
     yield _call("rows", "tm.validate", "rows=measured()", "frame: rows; models: models")
     yield _call("rows", "tm.calibrate", "rows=measured(), groups=('encoder',)", "frame: rows; groups: groups")
@@ -459,9 +459,9 @@ def _steps() -> Iterator[Call]:
         "decode_system='trn1.32xlarge', decode_mapping=tm.Mapping(tp=16), batch=4, input_tokens=1000,"
         "output_tokens=100",
         "object: model prefill_system prefill_mapping decode_system decode_mapping precision prefill_efficiencies"
-        " decode_efficiencies; from1: batch input_tokens output_tokens; share: transfer_share",
+        " decode_efficiencies; from1: batch input_tokens output_tokens; share: transfer_share; flag: mixed",
         "batch=[1, 16], input_tokens=[100, 4000], output_tokens=[10, 1000], transfer_share=[0.5, 1],"
-        "prefill_efficiencies=['ideal'], decode_efficiencies=['ideal']",
+        "prefill_efficiencies=['ideal'], decode_efficiencies=['ideal'], mixed=[True]",
     )
     yield _call(
         "main",

@@ -119,9 +119,9 @@ def kv_transfer(
     Returns
     -------
     table : pandas.DataFrame
-        model, input_tokens, chips, stack, kv_bytes, prefill_s, send_s, hidden (share of the sending that prefill covers
-        when each layer leaves as soon as it is done), late_s (after prefill, layer by layer), late_whole_s (sent in one
-        piece). NaN where the model does not fit.
+        model, input_tokens, chips, stack, basis, kv_bytes, prefill_s, send_s, hidden (share of the sending that prefill
+        covers when each layer leaves as soon as it is done), late_s (after prefill, layer by layer), late_whole_s (sent
+        in one piece). NaN where the model does not fit.
 
     Examples
     --------
@@ -137,7 +137,7 @@ def kv_transfer(
     prefill_s = step.time_s
     cache, latency_s = model.kv_bytes(tokens, precision.kv), distances(spec).latency_s.iloc[2]
     rate = chips * spec.scaleout_bytes_per_s_per_dir
-    named = {"model": model.id, "input_tokens": tokens, "chips": chips, "stack": step.stack.id}
+    named = {"model": model.id, "input_tokens": tokens, "chips": chips, "stack": step.stack.id, "basis": step.basis}
     table = pd.DataFrame({**named, "kv_bytes": cache})
     table = table.assign(prefill_s=prefill_s, send_s=cache / rate)
     for name, pieces in (("late_s", model.n_layers), ("late_whole_s", 1)):

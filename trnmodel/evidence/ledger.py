@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from trnmodel.arguments import listed
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import Spec
+from trnmodel.catalog.tables import check_listed
 from trnmodel.models.blocks import Phase
 from trnmodel.models.operator_table import step_operators
 from trnmodel.models.shipped import catalog
@@ -193,13 +194,15 @@ def files(models: Iterable[str]) -> pd.DataFrame:
 
 
 class Contradiction(msgspec.Struct, frozen=True):
-    """A line of `data/evidence/contradictions.csv`: two statements of one text, and the arithmetic between them."""
+    """A line of `data/evidence/contradictions.csv`: two statements, and the arithmetic between them."""
 
     id: str
     about: str
     says: str
+    source: str
     locator: str
     also: str
+    also_source: str
     also_locator: str
     arithmetic: str
     unit: str
@@ -216,12 +219,12 @@ def _worked_out(expression: ast.expr) -> float:
 
 
 def contradictions() -> pd.DataFrame:
-    """Where the deep dive disagrees with itself, each with its arithmetic.
+    """Where a text disagrees with itself or with another, each with its arithmetic.
 
     Returns
     -------
     table : pandas.DataFrame
-        about, says (with its line), also (with its line), arithmetic, gives, ruling.
+        about, says (with its source and line), also (likewise), arithmetic, gives, ruling.
 
     Examples
     --------
@@ -231,7 +234,9 @@ def contradictions() -> pd.DataFrame:
     """
     import pandas as pd
 
-    rows = load.read_csv(load.DATA / "evidence" / "contradictions.csv", Contradiction)
+    rows, known = load.read_csv(load.DATA / "evidence" / "contradictions.csv", Contradiction), load.sources()
+    for row in rows:
+        check_listed(row, f"contradictions.csv ({row.id})", {"source": known, "also_source": known})
     return pd.DataFrame([_contradiction(row) for row in rows])
 
 
@@ -239,8 +244,8 @@ def _contradiction(row: Contradiction) -> dict:
     gives = f"{_worked_out(ast.parse(row.arithmetic, mode='eval').body):.4g} {row.unit}" if row.arithmetic else ""
     return {
         "about": row.about,
-        "says": f"{row.says} ({row.locator})",
-        "also": f"{row.also} ({row.also_locator})",
+        "says": f"{row.says} ({row.source}, {row.locator})",
+        "also": f"{row.also} ({row.also_source}, {row.also_locator})",
         "arithmetic": row.arithmetic,
         "gives": gives,
         "ruling": row.ruling,
@@ -257,11 +262,11 @@ def rests_on(*names: str) -> str:
     """
     rows, said = load.facts_rows(), []
     for name in names:
-        if name in rows:
+        if "/" in name:
             row, meaning = rows[name], load.quantities()[rows[name].quantity].description
             printed = f"{row.value_printed} {row.unit_printed}".removesuffix(" 1")
             said.append(f"{meaning[0].lower()}{meaning[1:]}, {printed} ({row.locator})")
-        else:
+        elif name in load.entities():  # the ideal stack and one of the caller's own have no rows
             owners = {name, load.entities()[name].base}
             count = sum(row.confidence == "D" and row.entity in owners for row in rows.values())
             said.append(f"{count} constants and policies of the software {name}, fitted or assumed")

@@ -10,6 +10,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +21,16 @@ if TYPE_CHECKING:
     import networkx as nx
     from scipy.sparse import csr_array
 
+NETS = 64  # of which flows are kept
 LARGE, LARGEST = 10_000, 2**15  # unknowns: from where interior points are faster, and where it is no longer seconds
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Arcs:
-    """Directed arcs of a graph, twin switches merged: equal links to the same chips carry equal shares."""
+    """Directed arcs of a graph, twin switches merged: equal links to the same chips carry equal shares.
+
+    Two are equal where they have the same arcs, whatever the nodes are called: racks that are alike are solved once.
+    """
 
     nodes: list
     chips: NDArray
@@ -34,6 +39,16 @@ class Arcs:
     capacity: NDArray
     medium: NDArray
     media: list[str]
+
+    def _content(self) -> tuple:
+        arrays = (self.chips, self.tail, self.head, self.capacity, self.medium)
+        return (len(self.nodes), *self.media, *(array.tobytes() for array in arrays))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Arcs) and self._content() == other._content()
+
+    def __hash__(self) -> int:
+        return hash(self._content())
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +78,8 @@ def arcs(graph: nx.Graph) -> Arcs:
     Switches with the same neighbours over the same links are interchangeable, so a flow through the merged switch
     splits evenly over them: the maximum concurrent flow is unchanged.
     """
-    links = defaultdict(list)
-    for u, v, data in _live_edges(graph):
+    links, live = defaultdict(list), list(_live_edges(graph))
+    for u, v, data in live:
         for near, far in ((u, v), (v, u)):
             links[near].append((far, data["bytes_per_s_per_dir"], data["medium"]))
     twins = {n: frozenset(links[n]) if kind == "switch" else n for n, kind in graph.nodes(data="kind")}
@@ -73,7 +88,7 @@ def arcs(graph: nx.Graph) -> Arcs:
     nodes = sorted(set(merged.values()), key=list(graph).index)
     index = {node: nodes.index(merged[node]) for node in graph}
     total: dict = defaultdict(float)
-    for u, v, data in _live_edges(graph):
+    for u, v, data in live:
         total[index[u], index[v], data["medium"]] += data["bytes_per_s_per_dir"]
         total[index[v], index[u], data["medium"]] += data["bytes_per_s_per_dir"]
     media = sorted({medium for *_, medium in total})
@@ -193,14 +208,14 @@ def cut_bytes_per_s_per_dir(graph: nx.Graph, inside: Set) -> float:
 
     A switch may stand on either side, whichever cuts less; switches join chips only, so each chooses alone.
     """
-    crossing = 0.0
+    crossing, chips = 0.0, set(chip_nodes(graph))
     sides: dict[Any, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for u, v, data in _live_edges(graph):
-        rate, ends = data["bytes_per_s_per_dir"], [n for n in (u, v) if graph.nodes[n]["kind"] == "chip"]
-        if len(ends) == 2:
-            crossing += rate if (u in inside) != (v in inside) else 0.0
-        else:
-            sides[v if ends[0] == u else u][ends[0] in inside] += rate
+        chip, other = (u, v) if u in chips else (v, u)
+        if other not in chips:
+            sides[other][chip in inside] += data["bytes_per_s_per_dir"]
+        elif (chip in inside) != (other in inside):
+            crossing += data["bytes_per_s_per_dir"]
     return crossing + sum(min(pair) for pair in sides.values())
 
 
@@ -211,9 +226,10 @@ def bisection(graph: nx.Graph, keys: tuple[str, ...]) -> tuple[float, frozenset]
     upper bound of the true bisection; `Topology.bisection_is_exact` says where a flow proves it.
     """
     chips = chip_nodes(graph)
+    places = {key: [graph.nodes[chip][key] for chip in chips] for key in keys}
     halves: dict[frozenset, None] = {}
-    for order in permutations(keys):
-        ranked = sorted(chips, key=lambda node: tuple(graph.nodes[node][key] for key in order))
+    for order in permutations(places.values()):
+        ranked = [chip for *_, chip in sorted(zip(*order, range(len(chips)), chips, strict=True))]
         halves.setdefault(frozenset(ranked[: len(chips) // 2]))
     cuts = [(cut_bytes_per_s_per_dir(graph, inside), inside) for inside in halves]
     return min(cuts, key=lambda found: found[0])
@@ -286,7 +302,11 @@ def concurrent_flow(graph: nx.Graph) -> Flow:
     .. [1] F. Shahrokhi, D. Matula, The maximum concurrent flow problem, J. ACM 37(2), 1990.
     .. [2] M. Grohe, K. Kersting, M. Mladenov, E. Selman, Dimension reduction via colour refinement, ESA 2014.
     """
-    net = arcs(graph)
+    return _optimum(arcs(graph))
+
+
+@lru_cache(maxsize=NETS)
+def _optimum(net: Arcs) -> Flow:
     if len(net.chips) < 2 or not len(net.tail):
         return Flow(math.nan if len(net.chips) < 2 else 0.0, {}, 0)
     node, arc, link = _refined(net, np.random.default_rng(0))

@@ -117,16 +117,16 @@ def _agrees(counted: float, printed: str, factor: float) -> bool:
     return abs(rounded - value) <= 1e-9 * max(abs(value), 1)
 
 
-def _printed(system_id: str, quantity: str) -> dict[str, load.Fact]:
-    """The facts of that quantity by qualifier, the system's own before those of its bases."""
+def _printed(system_id: str, *quantities: str) -> dict[str, load.Fact]:
+    """The facts of these quantities by qualifier, the system's own before those of its bases."""
     chain = bases(system_id)
-    found = [fact for fact in load.facts_rows().values() if fact.quantity == quantity and fact.entity in chain]
+    found = [fact for fact in load.facts_rows().values() if fact.quantity in quantities and fact.entity in chain]
     return {fact.qualifier: fact for fact in sorted(found, key=lambda fact: chain.index(fact.entity))}
 
 
 def _verdict(system_id: str, counted: float, fact: load.Fact) -> str:
     if _agrees(counted, fact.value_printed, load.units()[fact.unit_printed].factor):
-        return "agrees"
+        return "inferred" if fact.quantity == "inferred_hops" else "agrees"
     own = fact.entity == system_id or load.entities()[fact.entity].kind != "system"
     return "disagrees" if own else f"printed for {fact.entity}"
 
@@ -166,7 +166,7 @@ def hops_table(system: str | System) -> pd.DataFrame:
     """The deep dive's paths A, B and C and the farthest pair of a rack, in intermediate hops, beside the printed ones.
 
     Path A ends at the same letter of the next tray, B at the letter half a tray further, C there in the other rack; a
-    torus has no such paths.
+    torus has no such paths. Where a text says how chips are connected and prints no number, the verdict is "inferred".
     """
     net, counted = topology(system), {}
     letters = list(plane_of(net.system)) if net.system.fabric == "planes" else []
@@ -177,7 +177,7 @@ def hops_table(system: str | System) -> pd.DataFrame:
         counted = {f"path {name}": (len(path) - 2.0, " > ".join(path)) for name, path in paths.items()}
     farthest = float(max(net.hop_histogram("intermediate", "rack"), default=0))
     counted["rack maximum"] = (farthest, "all pairs of a rack")
-    return _compared(net.system.id, counted, _printed(net.system.id, "printed_hops"))
+    return _compared(net.system.id, counted, _printed(net.system.id, "printed_hops", "inferred_hops"))
 
 
 def metrics(net: Topology) -> dict[str, float]:
