@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fnmatch import fnmatch
 from functools import cache
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from trnmodel.arguments import listed
 from trnmodel.catalog import load
 from trnmodel.catalog.systems import System, bases
 from trnmodel.catalog.systems import system as find_system
@@ -209,6 +210,19 @@ def altered(system: System, change: str) -> System:
     return replace(system, **fields)
 
 
+def alternatives(system: str | System) -> dict[str, System]:
+    """A system by each other reading that concerns it; the id of the reading names it.
+
+    Examples
+    --------
+    >>> dict(alternatives("trn3-nl32x2-torus")["trn3-torus-144"].scaleup_bytes_per_s_per_dir)["ultraserver"]
+    128000000000.0
+    """
+    spec = find_system(system)
+    mine = [item for item in assumptions() if any(fnmatch(spec.id, pattern) for pattern in item.systems.split())]
+    return {item.id: replace(altered(spec, item.change), id=item.id) for item in mine}
+
+
 def assumption_effects(system: str | System) -> pd.DataFrame:
     """Whether each metric depends on each assumption that the system rests on.
 
@@ -221,18 +235,18 @@ def assumption_effects(system: str | System) -> pd.DataFrame:
 
     spec = find_system(system)
     default, rows = metrics(topology(spec)), []
-    for item in assumptions():
-        if any(fnmatch(spec.id, pattern) for pattern in item.systems.split()):
-            other = metrics(topology(altered(spec, item.change)))
-            said = (item.source, item.locator, item.reason)
-            for name, value in default.items():
-                depends = abs(other[name] - value) > 1e-6 * max(abs(value), 1)
-                rows.append((item.id, item.about, item.chosen, name, value, other[name], depends, *said))
+    readings, known = alternatives(spec), {item.id: item for item in assumptions()}
+    for item, other in ((known[name], metrics(topology(spec))) for name, spec in readings.items()):
+        said = (item.source, item.locator, item.reason)
+        for name, value in default.items():
+            depends = abs(other[name] - value) > 1e-6 * max(abs(value), 1)
+            rows.append((item.id, item.about, item.chosen, name, value, other[name], depends, *said))
     columns = "assumption about chosen metric value alternative depends source locator reason".split()
     return pd.DataFrame(rows, columns=columns)
 
 
-def _failures(net: Topology) -> dict[str, dict]:
+def failures(net: Topology) -> dict[str, dict]:
+    """One failure of each kind that a fabric can have, by name: the arguments of `Topology.without`."""
     chip = net.chips[0]
     cases: dict[str, dict] = {}
     for other, data in net.graph[chip].items():
@@ -259,9 +273,32 @@ def failure_effects(system: str | System) -> pd.DataFrame:
     net = topology(system)
     intact = metrics(net)
     rows = []
-    for name, failure in _failures(net).items():
+    for name, failure in failures(net).items():
         failed = metrics(net.without(**failure))
         rows += [
             (name, key, value, failed[key], failed[key] / value if value else 1.0) for key, value in intact.items()
         ]
     return pd.DataFrame(rows, columns=["failure", "metric", "intact", "failed", "ratio"])
+
+
+def lost(names: Iterable[str | System]) -> pd.DataFrame:
+    """Share of a rack's all-to-all that one lost part leaves: a row a failure, a column a system.
+
+    1 where a spare takes over; NaN where a system has no such part.
+
+    Examples
+    --------
+    >>> table = lost(["trn3-nl32x2-pcie160"]).set_index("failure")
+    >>> float(table["trn3-nl32x2-pcie160"]["one switch tray"])
+    0.75
+    """
+    import pandas as pd
+
+    shares = {}
+    for net in map(topology, listed("names", names)):
+        whole = net.all_to_all_bytes_per_s_per_pair("rack")
+        left = {name: net.without(**failure) for name, failure in failures(net).items()}
+        shares[net.system.id] = {
+            name: after.all_to_all_bytes_per_s_per_pair("rack") / whole for name, after in left.items()
+        }
+    return pd.DataFrame(shares).rename_axis("failure").reset_index()

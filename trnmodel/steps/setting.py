@@ -181,7 +181,7 @@ class Setting:
     def cut(self, part: Callable[[Any], Any]) -> Setting:
         """The setting of a part of all points."""
         if self.index is not None:
-            return self.at_points(part(self.index))
+            return self.at_points(part(self.index).astype(np.intp))  # which NumPy would do for each array
         return self.picked(part, teams={name: Team(*map(part, team)) for name, team in self.teams.items()})
 
     @property
