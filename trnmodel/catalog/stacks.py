@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from math import inf
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -12,6 +14,7 @@ import numpy as np
 from trnmodel.arguments import instance, refuse
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import Chip, Spec
+from trnmodel.result import Basis
 
 ExpertRead = Literal["distinct", "per_token", "all"]
 KvHeads = Literal["even", "replicate", "multi-head"]
@@ -19,6 +22,8 @@ PrefillExperts = Literal["routed", "all", "blocks"]
 Bucket = Literal["exact", "power-of-two", "maximum"]
 ContextExchange = Literal["ring", "ulysses"]
 InGraph = Literal["ring", "mesh doubling", "mesh doubling ring"]
+Kind = Literal["ideal", "public", "given"]
+Part = Literal["decode", "prefill", "memory"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -26,7 +31,9 @@ class Efficiencies(Spec):
     """Efficiencies, overheads and policies of a software stack in one SDK era.
 
     A share is of the printed peak or bandwidth. The class defaults are the ideal stack: nothing is lost, nothing is
-    padded, everything is cut evenly. `ranges` holds the low and high of each fitted value.
+    padded, everything is cut evenly. `ranges` holds the low and high of each fitted value. `fitted_on` names the chips
+    whose rows the constants of decode, of prefill and of memory come from; where a stack stands in on other chips,
+    `range_factor` widens the ranges of what it takes over from its base.
     """
 
     weight_stream_share: float = 1.0
@@ -66,7 +73,15 @@ class Efficiencies(Spec):
     context_bucket: Bucket = "exact"
     prompt_bucket: Bucket = "exact"
     context_exchange: ContextExchange = "ring"
+    batch_bucket: Bucket = "exact"
     in_graph: InGraph = "ring"
+    range_factor: float = 1.0
+    fitted_on: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def kind(self) -> Kind:
+        """Whether it loses nothing, is public software (as published, or changed), or is what a caller gives."""
+        return "ideal" if not _differing(self, IDEAL) else "public" if self.sources else "given"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -77,15 +92,39 @@ class Efficiencies(Spec):
 IDEAL = Efficiencies(id="ideal", name="ideal: nothing lost, nothing padded")
 
 
+VALUES = tuple(
+    one.name
+    for one in fields(Efficiencies)
+    if one.compare and one.name not in ("id", "name", "fitted_on", "range_factor")
+)
+
+
+def _differing(e: Efficiencies, other: Efficiencies) -> list[str]:
+    """Names of the values in which two stacks differ."""
+    return [name for name in VALUES if not np.array_equal(getattr(e, name), getattr(other, name))]
+
+
 @cache
 def _stack(stack: str) -> Efficiencies:
     """A stack with what it inherits from the stack that its entity row names as its base."""
     base = load.entities()[stack].base
     inherited = _stack(base) if base else IDEAL
     own = load.assemble(Efficiencies, stack)
-    merged: dict[str, Any] = {name: {**getattr(inherited, name), **own.pop(name)} for name in ("sources", "ranges")}
-    estimates = inherited.estimates | own.pop("estimates")
-    return replace(inherited, **own, **merged, estimates=estimates)
+    wide = _widened(inherited, *own["ranges"].get("range_factor", (1.0, 1.0)))
+    merged: dict[str, Any] = {
+        "sources": {**inherited.sources, **own.pop("sources")},
+        "ranges": {**inherited.ranges, **wide, **own.pop("ranges")},
+        "fitted_on": {**inherited.fitted_on, **own.pop("fitted_on", {})},
+        "estimates": inherited.estimates | own.pop("estimates") | wide.keys(),
+    }
+    return replace(inherited, **own, **merged)
+
+
+def _widened(e: Efficiencies, low: float, high: float) -> dict[str, tuple[float, float]]:
+    """Ranges of the constants of a stack, from `low` to `high` times each; a share ends at 1."""
+    values = {name: getattr(e, name) for name in VALUES if low < high and name in e.sources}
+    tops = {name: 1.0 if "share" in name or "overlap" in name else inf for name in values}
+    return {name: (low * v, min(high * v, tops[name])) for name, v in values.items() if isinstance(v, float) and v}
 
 
 def stacks() -> list[str]:
@@ -130,3 +169,30 @@ def find(chip: Chip, stack: str | Efficiencies | None, argument: str) -> Efficie
         why = f"a way of writing kernels, for tm.kernel, or data/facts/efficiencies.csv has no row of {found.id}"
         refuse(argument, name, f"{why}; allowed are {', '.join(stacks())}")
     return found
+
+
+def basis(e: Efficiencies, chip: Chip, lnc: int, part: Part) -> Basis:
+    """What an answer of a stack on a chip rests on: "measured" where its constants were fitted on rows of that chip.
+
+    Anything else is extrapolated along the axis that the reason names, or ideal.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> basis(tm.efficiencies("trainium2"), tm.chip("trainium2"), 2, "decode").word
+    'measured'
+    >>> basis(tm.efficiencies("trainium3"), tm.chip("trainium3"), 2, "prefill").reason
+    'chip: nxd-inference was fitted on inferentia2, trainium1, trainium2'
+    """
+    reasons: list[str] = []
+    on = sorted(e.fitted_on.get(part, ()))
+    if e.kind == "ideal":
+        return Basis("ideal", "; ".join(reasons))
+    changed = _differing(e, _stack(e.id)) if e.id in stacks()[1:] else [f"{e.id} is none of data/"]
+    if changed:
+        reasons.append(f"stack: given with the call ({', '.join(changed)})")
+    if chip.id not in on:
+        reasons.append(f"chip: {e.id} was fitted on {', '.join(on) or 'no chip'}")
+    elif chip != load.chip(chip.id):
+        reasons.append(f"chip: figures of {chip.id} are given with the call")
+    return Basis("extrapolated" if reasons else "measured", "; ".join(reasons))
