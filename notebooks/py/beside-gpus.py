@@ -15,8 +15,18 @@
 
 # %% tags=["parameters"]
 system: str = "trn3-nl72x2-pcie160"
-systems: list[str] = ["trn2-ultraserver", "trn3-nl32x2-torus", "trn3-nl72x2-aws-lanes"]
-systems += ["hgx-h100", "hgx-h200", "hgx-b200", "gb200-nvl72", "mi300x-8", "mi355x-8", "tpu-v6e-pod"]
+systems: list[str] = [
+    "trn2-ultraserver",
+    "trn3-nl32x2-torus",
+    "trn3-nl72x2-aws-lanes",
+    "hgx-h100",
+    "hgx-h200",
+    "hgx-b200",
+    "gb200-nvl72",
+    "mi300x-8",
+    "mi355x-8",
+    "tpu-v6e-pod",
+]
 model: str = "llama-3.1-70b"
 experts_model: str = "deepseek-v3"
 precisions: list[str] = ["mxfp8", "fp8", "int8", "bf16"]
@@ -43,24 +53,46 @@ guard.within(1, 1e6, input_tokens=input_tokens, output_tokens=output_tokens)
 guard.within(1e-3, 1e6, interactivity_tokens_per_s=interactivity_tokens_per_s)
 guard.spans(context, model=m, experts_model=experts_m)
 speeds = sorted(set(interactivity_tokens_per_s))
+speed = speeds[-1]
+served = {one.id: tables.frontiers(one, everyone, precisions, context) for one in (m, experts_m)}
+for name, table in served.items():
+    guard.need(spec.id in set(table.system), f"no decode step of {name} exists on system = {spec.id!r}")
+equal = {name: tables.at_speeds(table, speeds, spec.id) for name, table in served.items()}
 
 # %% tags=["hide-input"]
-served = {one.id: tables.frontiers(one.id, everyone, precisions, context) for one in (m, experts_m)}
-equal = {name: tables.at_speeds(table, speeds, spec.id) for name, table in served.items()}
-speed = speeds[-1]
+answers = {name: tables.side_by_side(table, speed).set_index("system") for name, table in equal.items()}
 
 
-def said(table, kind):
-    """What each system yields at the highest speed asked for, the most first."""
-    rows = table[(table.software == kind) & (table.wanted_tokens_per_s_per_user == speed)].set_index("system")
-    ordered = rows.tokens_per_s_per_chip.dropna().sort_values(ascending=False, kind="stable")
-    return ", ".join(f"{rate:.0f} on {tm.system(name).name}" for name, rate in ordered.items()) or "nobody reaches it"
+def said(name):
+    """What a chip of the reference yields, and what that is of the best of the others on the same kind of stack."""
+    line, others = answers[name].loc[spec.id], answers[name].drop(spec.id)
+    words = []
+    for kind, note in (("public", f" ({line.basis})"), ("ideal", "")):
+        rate, rival = line[f"{kind}_tokens_per_s_per_chip"], others[f"{kind}_tokens_per_s_per_chip"].dropna()
+        made = f"{format_quantity(rate, 'token/s', 3)} a chip{note}" if rate > 0 else "none at that speed"
+        beside = f", {rate / rival.max():.2f} of {tm.system(rival.idxmax()).name}" if rate > 0 and len(rival) else ""
+        words.append(f"{made} on {kind} stacks{beside}")
+    return f"{name} makes {'; '.join(words)}"
 
 
 Markdown(
-    f"**At {speed:g} tokens a second for each user, {m.id} makes on public stacks, in tokens/s a chip: {said(equal[m.id], 'public')}.** "
-    f"On machines that lose nothing: {said(equal[m.id], 'ideal')}. Both columns matter and they do not mix: the first is what software "
-    "was measured to do, carried over to chips where nobody has published a step; the second is what the chips allow."
+    f"**At {speed:g} tokens a second for each user, {said(m.id)}.** {said(experts_m.id)}. The two kinds do not mix: a public stack is "
+    f"what software was measured to do, `extrapolated` where nobody has published a step of that chip (as on {spec.chip.name}: "
+    f"{tables.software([spec.id]).decode.iloc[0]}); the ideal one is what a chip allows."
+)
+
+# %% tags=["hide-input"]
+charts.table(
+    answers[m.id].reset_index(),
+    caption=f"{m.id} at {speed:g} tokens/s a user, context {context}: tokens/s a chip by kind of stack; a dash is not reached",
+    download="answer-dense",
+)
+
+# %% tags=["hide-input"]
+charts.table(
+    answers[experts_m.id].reset_index(),
+    caption=f"{experts_m.id} at {speed:g} tokens/s a user, context {context}; a system in which it does not fit is left out",
+    download="answer-experts",
 )
 
 # %% [markdown]
@@ -125,13 +157,16 @@ charts.table(software, caption="The public stack of each chip, and what it rests
 #
 # Each line is what no other TP, EP and batch beats on that machine. Read it at equal speed for the user.
 
+
 # %%
 def drawn(one):
     """Frontiers of a model: colour is the system, dash the kind of stack."""
     at = equal[one.id]
     best = at[(at.wanted_tokens_per_s_per_user == speed) & at.times.notna()]
     ahead = {kind: int((rows.times > 1).sum()) for kind, rows in best.groupby("software", sort=False)}
-    words = ", ".join(f"{count} of {len(everyone) - 1} others are ahead on {kind} stacks" for kind, count in ahead.items())
+    words = ", ".join(
+        f"{count} of {len(everyone) - 1} others are ahead on {kind} stacks" for kind, count in ahead.items()
+    )
     return charts.lines(
         served[one.id],
         x="tokens_per_s_per_user",
@@ -169,7 +204,7 @@ charts.table(
 # Compute bounds a long prompt. `share_of_peak` is MFU: the model's FLOP over the peak of the chips that work.
 
 # %%
-read = {one.id: tables.prompts(one.id, everyone, precisions, input_tokens) for one in (m, experts_m)}
+read = {one.id: tables.prompts(one, everyone, precisions, input_tokens) for one in (m, experts_m)}
 rates = read[m.id].set_index(["software", "system"])
 charts.bars(
     read[m.id],
@@ -185,14 +220,18 @@ charts.bars(
 )
 
 # %%
-for one in (m, experts_m):
-    display(
-        charts.table(
-            read[one.id],
-            caption=f"{one.id}: a prompt of {input_tokens} tokens at the TP that reads the most a chip",
-            download=f"prefill-{one.id}",
-        )
-    )
+charts.table(
+    read[m.id],
+    caption=f"{m.id}: a prompt of {input_tokens} tokens at the TP that reads the most a chip",
+    download="prefill-dense",
+)
+
+# %%
+charts.table(
+    read[experts_m.id],
+    caption=f"{experts_m.id}: a prompt of {input_tokens} tokens at the TP that reads the most a chip",
+    download="prefill-experts",
+)
 
 # %% [markdown]
 # ## Check: what is published about chips of others

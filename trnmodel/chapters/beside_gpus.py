@@ -10,14 +10,14 @@ import pandas as pd
 
 from trnmodel.arguments import listed, number, refuse
 from trnmodel.catalog import load
-from trnmodel.catalog.stacks import efficiencies
+from trnmodel.catalog.stacks import basis, efficiencies
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.chapters import common
 from trnmodel.evidence.comparators import comparators
 from trnmodel.fabric.compare import capacities
 from trnmodel.models.transformer import model as read_model
 from trnmodel.planner import deployments
-from trnmodel.result import stacked
+from trnmodel.result import stacked, tidy
 from trnmodel.steps.inference import prefill
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
@@ -101,7 +101,27 @@ def at_speeds(table: pd.DataFrame, tokens_per_s_per_user: Iterable[float], refer
     keys = pd.MultiIndex.from_frame(found[["software", "wanted_tokens_per_s_per_user"]])
     found["times"] = found.tokens_per_s_per_chip / base.tokens_per_s_per_chip.reindex(keys).to_numpy()
     names = "software wanted_tokens_per_s_per_user system precision tp ep batch tokens_per_s_per_chip times bound basis"
-    return found[[name for name in names.split() if name in found]]
+    return found[names.split()]
+
+
+def side_by_side(table: pd.DataFrame, tokens_per_s_per_user: float) -> pd.DataFrame:
+    """`at_speeds` at one speed, a row a system: tokens/s a chip on either kind of stack, and what public ones rest on.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        system, precision, public_tokens_per_s_per_chip, basis, ideal_tokens_per_s_per_chip, share_of_ideal; the most on
+        ideal stacks first. [-]
+    """
+    at = table[table.wanted_tokens_per_s_per_user == tokens_per_s_per_user].set_index("system")
+    kinds = {kind: at[at.software == kind] for kind in KINDS}
+    found = kinds["ideal"][["precision"]].assign(
+        public_tokens_per_s_per_chip=kinds["public"].tokens_per_s_per_chip,
+        basis=kinds["public"].basis,
+        ideal_tokens_per_s_per_chip=kinds["ideal"].tokens_per_s_per_chip,
+    )
+    found["share_of_ideal"] = found.public_tokens_per_s_per_chip / found.ideal_tokens_per_s_per_chip
+    return found.sort_values("ideal_tokens_per_s_per_chip", ascending=False, kind="stable").reset_index()
 
 
 def prompts(model: str, systems: Iterable[str], precisions: Sequence[str], input_tokens: float) -> pd.DataFrame:
@@ -110,8 +130,8 @@ def prompts(model: str, systems: Iterable[str], precisions: Sequence[str], input
     Returns
     -------
     table : pandas.DataFrame
-        software, system, precision, tp, chips, time_s, tokens_per_s_per_chip, share_of_peak (model FLOP over the peak of
-        the chips that work), bound; a system on which the model does not fit has no rows. [-]
+        software, system, precision, tp, chips, time_s, tokens_per_s_per_chip, share_of_peak (model FLOP over the
+        peak of the chips that work), bound, basis; a system on which the model does not fit has no rows. [-]
     """
     tokens, rows = number("input_tokens", input_tokens, 1), []
     for (name, precision), (kind, stack) in product(formats(systems, precisions).items(), KINDS.items()):
@@ -126,8 +146,7 @@ def prompts(model: str, systems: Iterable[str], precisions: Sequence[str], input
         table["share_of_peak"] = read_model(model).prefill_flop(tokens) / table.time_s / chips / peak
         rows.append(table[table.valid].nlargest(1, "tokens_per_s_per_chip"))
     names = "software system precision tp chips time_s tokens_per_s_per_chip share_of_peak bound basis".split()
-    found = pd.concat(rows, ignore_index=True)
-    return found[[name for name in names if name in found]]
+    return pd.concat(rows, ignore_index=True)[names]
 
 
 def published() -> pd.DataFrame:
@@ -146,11 +165,17 @@ def published() -> pd.DataFrame:
 
 
 def software(systems: Iterable[str]) -> pd.DataFrame:
-    """The public stack of each system's chip: its name, and which of its values are our own estimates."""
+    """The public stack of each system's chip, and what a decode step and a prefill on it rest on.
+
+    Examples
+    --------
+    >>> software(["hgx-h200", "mi300x-8"]).decode.tolist()
+    ['measured', 'extrapolated']
+    """
     rows = []
-    for name in listed("systems", systems):
-        chip = read_system(name).chip
-        stack = efficiencies(chip)
-        sources = {load.facts_rows()[fact].source for used in stack.sources.values() for fact in used}
-        rows.append({"system": name, "chip": chip.name, "stack": stack.id, "values": len(stack.sources), "sources": ", ".join(sorted(sources))})
-    return pd.DataFrame(rows)
+    for spec in map(read_system, listed("systems", systems)):
+        stack = efficiencies(spec.chip)
+        decode, first = (basis(stack, spec.chip, site(spec).lnc, part) for part in ("decode", "prefill"))
+        words = {"decode": decode.word, "prefill": first.word, "because": decode.reason or first.reason}
+        rows.append({"system": spec.id, "chip": spec.chip.name, "stack": stack.name, **words})
+    return tidy(rows)
