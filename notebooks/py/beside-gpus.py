@@ -69,15 +69,16 @@ def said(name):
     words = []
     for kind, note in (("public", f" ({line.basis})"), ("ideal", "")):
         rate, rival = line[f"{kind}_tokens_per_s_per_chip"], others[f"{kind}_tokens_per_s_per_chip"].dropna()
-        made = f"{format_quantity(rate, 'token/s', 3)} a chip{note}" if rate > 0 else "none at that speed"
-        beside = f", {rate / rival.max():.2f} of {tm.system(rival.idxmax()).name}" if rate > 0 and len(rival) else ""
+        made = f"{rate:,.3g} tokens/s a chip{note}" if rate < 1000 else f"{rate:,.0f} tokens/s a chip{note}"
+        made = made if rate > 0 else "none at that speed"
+        beside = f", {rate / rival.max():.2g} times {tm.system(rival.idxmax()).name}" if rate > 0 and len(rival) else ""
         words.append(f"{made} on {kind} stacks{beside}")
     return f"{name} makes {'; '.join(words)}"
 
 
 Markdown(
     f"**At {speed:g} tokens a second for each user, {said(m.id)}.** {said(experts_m.id)}. The two kinds do not mix: a public stack is "
-    f"what software was measured to do, `extrapolated` where nobody has published a step of that chip (as on {spec.chip.name}: "
+    f"what software was measured to do, `extrapolated` where nobody has published a step of that chip ({spec.chip.name}: "
     f"{tables.software([spec.id]).decode.iloc[0]}); the ideal one is what a chip allows."
 )
 
