@@ -7,6 +7,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ import trnmodel as tm
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import Chip, Precision
 from trnmodel.catalog.tables import DataError, Decision, read_yaml
+from trnmodel.steps.rank import site
 
 CHIPS = """trainium1 trainium2 trainium3 inferentia2 trainium4-roadmap a100 h100 h200 b200 gb200 b300 gb300 mi210 mi300x
 mi355x tpu-v4 tpu-v5e tpu-v5p tpu-v6e tpu-v7""".split()
@@ -44,11 +46,12 @@ def test_the_list_of_chips_is_closed():
         ("trainium2", "fp8", 1299, 96, 2.9),
         ("trainium3", "mxfp8", 2517, 144, 4.9),
         ("inferentia2", "bf16", 190, 32, 0.82),
-        ("a100", "bf16", 312, 80e9 / GIB, 2.039),
-        ("h100", "bf16", 989, 80e9 / GIB, 3.35),
+        ("trainium3", "fp8", 2 * 671, 144, 4.9),
+        ("a100", "bf16", 312, 80, 2.039),
+        ("h100", "bf16", 989, 81559 / 1024, 3.35),
         ("tpu-v5p", "bf16", 459, 95, 2.765),
-        ("tpu-v4", "bf16", 275, 32e9 / GIB, 1.2),
-        ("mi210", "fp16", 181, 64e9 / GIB, 1.6384),
+        ("tpu-v4", "bf16", 275, 32, 1.2),
+        ("mi210", "fp16", 181, 67092480 / 1024**2, 1.6384),
     ],
 )
 def test_printed_figures(chip_id, dtype, printed_tflops, hbm_gib, hbm_tb_per_s):
@@ -109,33 +112,66 @@ def test_sparse_peaks_are_apart_from_dense_ones():
     assert (chip.peak("bf16"), chip.peak("bf16", sparse=True)) == (667e12, 2563e12)
 
 
-# 144 GiB / 8 cores = 18 GiB a core; the deep dive prints 36 GB at LNC=2 and 144 GB at LNC=8
+# The SDK prints banks of 24 GB, each shared by two cores that both reach all of it at LNC=1; the deep dive 36 GB at
+# LNC=2 and 144 GB for a whole chip. Trainium1 has two cores and 32 GiB, and no bank that they share.
 @pytest.mark.parametrize(
-    ("chip_id", "lnc", "gib"),
+    ("chip_id", "lnc", "gib", "ranks"),
     [
-        ("trainium3", 1, 18),
-        ("trainium3", 2, 36),
-        ("trainium3", None, 36),
-        ("trainium3", 8, 144),
-        ("trainium2", 2, 24),
-        ("trainium1", 1, 16),
-        ("h100", 1, 80e9 / GIB),
+        ("trainium3", 1, 36, 2),
+        ("trainium3", 2, 36, 1),
+        ("trainium3", None, 36, 1),
+        ("trainium3", 8, 144, 1),
+        ("trainium2", 1, 24, 2),
+        ("trainium2", 2, 24, 1),
+        ("trainium1", 1, 16, 1),
+        ("trainium4-roadmap", 1, 36, 1),
+        ("h100", 1, 81559 / 1024, 1),
     ],
 )
-def test_memory_of_a_logical_core(chip_id, lnc, gib):
-    assert tm.chip(chip_id).hbm_bytes_per_logical_core(lnc) == gib * GIB
+def test_memory_that_a_logical_core_reaches(chip_id, lnc, gib, ranks):
+    found = site(tm.chip(chip_id), lnc)
+    assert (found.hbm_bytes, found.ranks_per_bank) == (gib * GIB, ranks)
+
+
+def test_banks_are_as_the_sdk_prints_them():
+    chip = tm.chip("trainium2")
+    assert load.value("trainium2", "hbm_bytes_reachable", "1") == load.value("trainium2", "hbm_stack_bytes") == 24e9
+    assert chip.hbm_stacks * chip.hbm_bank_cores == chip.cores
+    assert "hbm_bank_cores" in tm.chip("trainium3").estimates
+
+
+def test_what_is_announced_is_no_choice_of_today():
+    """The SDK: LNC can only be set to 1 or 2, of which 2 is the default; 8 is announced for Trainium3."""
+    chip = tm.chip("trainium3")
+    assert (chip.lnc_choices, chip.lnc_announced, chip.logical(), chip.logical(8)) == ((1, 2), (8,), 2, 8)
+    assert tm.chip("trainium2").lnc_announced == ()
+    assert site(chip, 8).announced
+    assert "announced" in site(chip, 8).words
+    assert not site(chip, 1).announced
+    assert site(chip, 1).words == "LNC 1"
+    with pytest.raises(ValueError, match=r"mine: lnc_default=8: allowed are its lnc_choices, \(1, 2\)"):
+        replace(chip, id="mine", lnc_default=8)
 
 
 def test_logical_cores_that_nobody_offers_are_refused():
-    with pytest.raises(ValueError, match=r"lnc=4: trainium3 allows \(1, 2, 8\)"):
-        tm.chip("trainium3").hbm_bytes_per_logical_core(4)
-    with pytest.raises(ValueError, match=r"lnc=2: trainium1 allows \(1,\)"):
-        tm.chip("trainium1").hbm_bytes_per_logical_core(2)
+    with pytest.raises(ValueError, match=r"lnc=4: trainium3 allows \(1, 2\), and \(8,\) are announced"):
+        tm.chip("trainium3").logical(4)
+    with pytest.raises(ValueError, match=r"lnc=2: trainium1 allows \(1,\)$"):
+        tm.chip("trainium1").logical(2)
+    with pytest.raises(ValueError, match=r"lnc=8: trainium2 allows \(1, 2\)$"):
+        tm.memory_fit("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(lnc=8), batch=1, context=128)
 
 
 def test_range_is_a_pair_where_open_and_equal_where_decided():
     chip = tm.chip("trainium3")
     assert chip.range("hbm_bytes_per_s") == (4.7e12, 4.9e12)
+    # 9.2 Gb/s x 1,024 pins x 4 stacks / 8, which the decision leaves open between them
+    (slower,) = (
+        load.facts()
+        .query("entity == 'trainium3' and quantity == 'hbm_bytes_per_s' and source == 'project'")
+        .itertuples()
+    )
+    assert (slower.value_si, slower.status) == (pytest.approx(9.2e9 / 8 * 1024 * 4, rel=1e-4), "open")
     assert chip.range("tdp_w") == (700.0, 1000.0)
     assert chip.range("hbm_bytes") == (144 * GIB, 144 * GIB)
     assert chip.range("peak_flop_per_s[bf16]") == (671e12, 671e12)
@@ -148,15 +184,16 @@ def test_estimates_are_marked():
 
 def test_trainium4_is_announced_ratios_and_nothing_else():
     base, chip = tm.chip("trainium3"), tm.chip("trainium4-roadmap")
-    # announced: at least 3x FP8, at least 6x FP4, 4x memory bandwidth, 2x capacity
-    assert chip.peak("fp8") == 3 * base.peak("fp8")
+    # announced: at least 3x FP8 (printed of Trainium3 for MXFP8), at least 6x FP4, 4x memory bandwidth, 2x capacity
+    assert chip.peak("mxfp8") == 3 * base.peak("mxfp8")
     assert chip.peak("mxfp4") == 6 * base.peak("mxfp4")
     assert chip.hbm_bytes == 2 * base.hbm_bytes
     assert chip.range("hbm_bytes_per_s") == pytest.approx((4 * 4.7e12, 4 * 4.9e12))
-    assert chip.estimates >= {"peak_flop_per_s[fp8]", "hbm_bytes", "hbm_bytes_per_s"}
+    assert chip.estimates >= {"peak_flop_per_s[mxfp8]", "hbm_bytes", "hbm_bytes_per_s"}
     assert chip.scaleup_bytes_per_s_per_dir != chip.scaleup_bytes_per_s_per_dir  # unknown
-    with pytest.raises(ValueError, match="no dense peak"):
-        chip.peak("bf16")
+    for dtype in ("bf16", "fp8"):
+        with pytest.raises(ValueError, match="no dense peak"):
+            chip.peak(dtype)
 
 
 def test_cores_know_their_engines():
@@ -292,8 +329,8 @@ def test_a_share_that_ends_one_rounding_beyond_one_is_one():
         (lambda: load.precision("bf16").storage_bytes("__class__"), "part='__class__': allowed are activations"),
         (lambda: tm.chip("trainium2").peak([]), r"dtype=\[\]"),
         (lambda: tm.chip("trainium2").peak("bf16", "yes"), "sparse='yes'"),
-        (lambda: tm.chip("trainium2").hbm_bytes_per_logical_core(True), "lnc=True"),
-        (lambda: tm.chip("trainium2").hbm_bytes_per_logical_core("2"), "lnc='2'"),
+        (lambda: tm.chip("trainium2").logical(True), "lnc=True"),
+        (lambda: tm.chip("trainium2").logical("2"), "lnc='2'"),
         (lambda: tm.chip("trainium2").range("colour"), "name='colour'.*hbm_bytes"),
         (lambda: tm.chip("trainium2").range("id"), "name='id'"),
         (lambda: tm.chip("trainium2").range("peak_flop_per_s"), "name='peak_flop_per_s'"),

@@ -1,5 +1,7 @@
 """Collectives on real fabrics: arithmetic written out, bounds, ranks that do not fit."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,6 +14,7 @@ from trnmodel.catalog.systems import systems
 from trnmodel.fabric import collectives as engine
 from trnmodel.fabric.algorithms import ALGORITHMS
 from trnmodel.fabric.collectives import graph_barrier_s
+from trnmodel.fabric.groups import Same, place
 from trnmodel.formulas import collectives, tiers
 
 SYSTEMS = [
@@ -180,6 +183,35 @@ def test_the_library_switches_where_aws_says():
     for size, took, name in zip(sizes, library, names, strict=True):
         named = tm.collective("all_reduce", size, "trn2.48xlarge", algorithm=name)
         assert took == pytest.approx(float(named.time_s), rel=1e-12)
+
+
+@pytest.mark.parametrize("hop_s", [0.0, 1.5e-6])
+@pytest.mark.parametrize(
+    ("name", "shape", "changes_place"),
+    [
+        ("trn2.48xlarge", (4, 4), False),
+        ("trn2.48xlarge", (2, 8), False),  # the long axis takes longer at any size
+        ("trn2-ultraserver", (4, 4, 4), False),
+        ("trn2-ultraserver", (8, 4, 2), True),  # most steps on the long axis, least rate on the short one
+    ],
+)
+def test_what_is_kept_of_a_torus_is_its_formula_at_every_size(name, shape, changes_place, hop_s):
+    """Where the slowest axis of a phase changes as the message grows, the time is no line, and is not kept as one."""
+    base = tm.system(name)
+    links = base.scaleup_bytes_per_s_per_dir | ({"ultraserver": 64 * GB} if changes_place else {})
+    torus = replace(base, torus_shape=shape, chip=replace(base.chip, hop_s=hop_s), scaleup_bytes_per_s_per_dir=links)
+    ranks, sizes = 4.0 * np.prod(shape), np.geomspace(1, 1e10, 61)
+    found = tm.collective("all_reduce", sizes, torus, algorithm="multiport_bucket").time_s
+    formula, group = ALGORITHMS["all_reduce"]["multiport_bucket"], place(torus, np.asarray(ranks), np.ones(()), 2)
+    np.testing.assert_allclose(found, formula("all_reduce", sizes, group), rtol=1e-12)
+    kept = engine._wires(Same(torus), Same(None))("all_reduce", "best", ranks, 1.0, 2)
+    assert bool(kept.curved) is (changes_place and hop_s > 0)
+
+
+def test_of_algorithms_that_tie_the_first_is_named():
+    """On two ranks all exchanges are one: what rounding leaves must not choose between them, size by size."""
+    best = tm.collective("all_gather", np.geomspace(1, 1e10, 500), "trn2.48xlarge", ranks=2)
+    assert set(best.algorithm) == {"ring"}
 
 
 def test_ranks_that_do_not_fit_give_reasons():

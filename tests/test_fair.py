@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 import trnmodel as tm
+from trnmodel import charts
 from trnmodel.catalog import load, stacks
 from trnmodel.catalog.specs import Chip
 from trnmodel.catalog.stacks import IDEAL, efficiencies
+from trnmodel.charts.tables import on_ground
 from trnmodel.evidence.fit import MEANINGS, cases, parameters
 from trnmodel.evidence.readings import machine
 from trnmodel.evidence.rows import COMPARATORS, MEASURED
@@ -103,7 +105,9 @@ def test_every_result_of_a_stack_says_what_it_rests_on():
     ]
     for result in results:
         assert (result.basis, result.stack_kind, result.stack.id) == ("extrapolated", "public", "nxd-inference")
-        assert "nxd-inference was fitted on inferentia2" in result.basis_reason
+        assert "chip: " in result.basis_reason
+        assert " on inferentia2" in result.basis_reason
+        assert result.ground() == f"extrapolated ({result.basis_reason})"
         table = result.to_frame()
         assert {"stack", "stack_kind", "basis", "basis_reason"} <= set(table.columns)
         assert set(table.basis) == {"extrapolated"}
@@ -178,7 +182,7 @@ def test_a_stand_in_keeps_the_values_of_the_gpus_in_wide_ranges():
     """Half and one and a half of each, a share at most 1; what the GPUs' fit finds anew it has too."""
     base, e = efficiencies("h100"), efficiencies("mi300x")
     assert (base.id, e.id) == ("gpu-serving", "gpu-serving-elsewhere")
-    assert not stacks._differing(e, base)
+    assert not list(stacks._differing(e, base))
     for name in ("weight_stream_share", "kv_stream_share", "prefill_matmul_share"):
         value = getattr(base, name)
         assert e.range(name) == (0.5 * value, min(1.5 * value, 1.0))
@@ -188,6 +192,34 @@ def test_a_stand_in_keeps_the_values_of_the_gpus_in_wide_ranges():
     for chip in load.chips():
         if load.chip(chip).default_stack == "gpu-serving-elsewhere":
             assert load.facts_rows()[f"{chip}/default_stack/project"].confidence == "D"
+
+
+def test_a_logical_core_that_is_announced_is_extrapolated():
+    """AWS announces LNC 8 for Trainium3; the SDK allows 1 and 2 (sdk-lnc, L14)."""
+    ranks = tm.Mapping(ep=32, lnc=8, placement=("ep", "tp", "cp", "pp", "dp"))
+    ask = {"model": "deepseek-v3", "mapping": ranks, "batch": 64, "context": 1024, "precision": "mxfp8"}
+    why = "lnc: 8 is announced for trainium3, not supported"
+    own, ideal = (tm.decode_step(system="trn3-nl32x2-pcie160", efficiencies=e, **ask) for e in (None, "ideal"))
+    assert own.ground().startswith(f"extrapolated ({why}; chip: ")
+    assert ideal.ground() == f"ideal ({why})"
+    assert decode(TRN3).basis_reason.startswith("chip: ")
+
+
+def test_captions_end_with_what_is_not_measured():
+    table = sweep(decode, {"system": [TRN2, TRN3]}, progress=False)
+    words = f"As fast (extrapolated: nxd-inference on {TRN3})"
+    assert charts.table(table, caption="As fast", download="d").caption == words
+    assert charts.bars(table, x="system", y="time_s", caption="As fast").to_dict()["description"] == words
+    assert charts.table(table[table.system == TRN2], caption="As fast", download="d").caption == "As fast"
+    ideal = sweep(decode, {"system": [TRN2, H200], "efficiencies": "ideal"}, progress=False)
+    assert on_ground(ideal, "As fast") == f"As fast (ideal: ideal on {TRN2}, {H200})"
+    many = tidy([{"system": f"s{i}", "stack": "x", "basis": "extrapolated"} for i in range(9)])
+    assert on_ground(many, "As fast") == "As fast (extrapolated: x on 9 systems)"
+    assert on_ground(many[["basis"]], "As fast") == "As fast (extrapolated)"
+    assert on_ground(many.assign(basis="of a page"), "As fast") == "As fast"
+    assert on_ground(many.assign(basis=np.nan), "As fast") == on_ground(many.iloc[:0], "As fast") == "As fast"
+    both = tidy([{"software": "ideal", "basis": "ideal"}, {"software": "x", "basis": "measured"}])
+    assert on_ground(both, "As fast") == "As fast"
 
 
 def ask_unequal(system):

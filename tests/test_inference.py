@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 import trnmodel as tm
 from trnmodel.catalog.specs import Precision
-from trnmodel.catalog.stacks import stacks
+from trnmodel.catalog.stacks import IDEAL, stacks
 from trnmodel.steps.serving import disaggregate, frontier, tokens_per_step
+from trnmodel.units import GIB
 
 GOLDEN = list(csv.DictReader((Path(__file__).parent / "golden" / "roofline.csv").read_text().splitlines()))
 CHIPS = {"trn1": "trainium1", "trn2": "trainium2", "trn3": "trainium3"}
@@ -228,7 +229,7 @@ def test_every_stack_answers_and_the_ideal_is_fastest():
         assert all(source for source in e.sources.values())
         assert float(decode(efficiencies=stack).time_s) >= ideal
     assert tm.efficiencies("trainium2").id == "nxd-inference"
-    assert tm.efficiencies("h100").id == "ideal"
+    assert tm.efficiencies("h100").id == "gpu-serving"
     assert "weight_stream_share" in tm.efficiencies("trainium2").estimates
     low, high = tm.efficiencies("trainium2").range("weight_stream_share")
     assert low < tm.efficiencies("trainium2").weight_stream_share < high
@@ -306,6 +307,52 @@ def test_logical_core_size_splits_the_memory():
         tm.memory_fit("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=8, lnc=n), batch=1, context=4096) for n in (1, 2)
     ]
     assert 2 * float(fits[0].capacity_bytes) == float(fits[1].capacity_bytes)
+
+
+def stored(gib, ranks, first=0.0, lnc=1, system="trn2.48xlarge"):
+    """A memory fit whose ranks store so many GiB each, of one sequence's cache, and the first one more."""
+    e = replace(IDEAL, id="bare", first_rank_bytes=first * GIB)
+    ask = {"batch": 1, "efficiencies": e, "prompt_tokens": 1}
+    # the cache of Llama-3.1-8B is 131,072 B a token: 8,192 tokens are a GiB
+    bare = tm.memory_fit("llama-3.1-8b", system, tm.Mapping(tp=ranks, lnc=lnc), context=1, **ask)
+    tokens = np.floor((gib * GIB - bare.total_bytes) * ranks / 131_072)
+    return tm.memory_fit("llama-3.1-8b", system, tm.Mapping(tp=ranks, lnc=lnc), context=tokens, **ask)
+
+
+def test_two_ranks_of_a_bank_share_it_and_one_has_it_all():
+    """A bank of Trainium2 is 24 GiB for two cores: at LNC 1 one rank of 20 GiB fits, two of 13 do not."""
+    assert float(stored(20, 1).total_bytes) == pytest.approx(20 * GIB, rel=1e-4)
+    assert stored(20, 1).valid
+    assert not stored(24.1, 1).valid
+    assert stored(13, 2).reason.startswith("does not fit in memory")
+    assert stored(11.9, 2).valid
+    assert stored(11.9, 8).valid
+    assert not stored(12.1, 3).valid  # two of three share a bank
+    assert stored(13, 2, lnc=2).valid
+
+
+def test_the_first_rank_takes_what_its_neighbour_leaves():
+    """10 + 10 + 3 GiB fit a bank of 24, of which the share is 12; 11 + 11 + 3 do not."""
+    assert stored(10, 2, first=3).valid
+    assert stored(11, 2, first=3).reason == "the first rank, which holds more, does not fit in memory"
+    assert not stored(22, 1, first=3).valid
+    assert float(stored(10, 2, first=3).room_bytes) == pytest.approx(1 * GIB, rel=1e-3)
+
+
+def test_a_bank_that_is_shared_is_the_same_one_by_one_and_at_once():
+    """Also with so many mappings that each is resolved once, and where a step is asked."""
+    tps = np.array([1, 2, 4, 8, 3])
+    many = np.tile(tps, 2000)
+    ask = {"batch": 8, "context": 4096}
+    fit = tm.memory_fit("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=many, lnc=1), **ask)
+    step = tm.decode_step("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=many, lnc=1), **ask)
+    for place, tp in enumerate(tps):
+        one = tm.memory_fit("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=int(tp), lnc=1), **ask)
+        for name in ("total_bytes", "capacity_bytes", "first_rank_capacity_bytes", "room_bytes", "reason_mask"):
+            assert getattr(fit, name)[place] == getattr(one, name)
+        alone = tm.decode_step("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=int(tp), lnc=1), **ask)
+        assert step.reason_mask[place] == alone.reason_mask
+    assert (fit.capacity_bytes[:2] / GIB).tolist() == [24, 12]
 
 
 def test_speculation():

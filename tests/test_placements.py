@@ -1,10 +1,13 @@
 """Experts on racks: bytes by hand, printed capacities, how a public model grew, and a verdict that can be followed."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import trnmodel as tm
+from trnmodel import charts
 from trnmodel.models import synthetic as synthetic_models
 from trnmodel.planner import domain_sizes, placements
 from trnmodel.units import GB, GIB
@@ -62,6 +65,30 @@ def test_exchange_of_experts_by_hand():
     assert rows.layer_s["rack"] == pytest.approx(2 * 3.115e-6 + 3 * one_way / (31 * 512 * GB / 30))
     assert rows.step_s["rack"] == pytest.approx(58 * rows.layer_s["rack"])
     assert rows.chips.to_dict() == {"rack": 32, "twins": 2, "world": 64}
+
+
+def test_the_share_of_latency_is_that_of_the_algorithm_taken():
+    """Torus of 4 x 4 x 2 chips: the direct exchange starts once, 5 hops of 1.5 us a pass: 15 us of a layer for both.
+
+    The phased one starts on each axis and takes less when empty: its time over a layer of the other is no share.
+    """
+    table = placements.exchanges("deepseek-v3", ["trn3-nl32x2-torus", SMALL, LARGE], 2.0 ** np.arange(0, 12))
+    assert table.latency_share.between(0, 1).all()
+    rack = table[(table.system == "trn3-nl32x2-torus") & (table.experts_over == "rack")].set_index("tokens_per_chip")
+    assert rack.latency_share[32] == pytest.approx(2 * 5 * 1.5e-6 / rack.layer_s[32])
+    assert rack.latency_share[2048] < 0.02
+
+
+@pytest.mark.parametrize("tokens", [1.0, 32.0, 512.0])
+def test_latency_and_its_share_by_the_public_call(tokens):
+    """The two passes again by `tm.collective`, its own choice of algorithm at each size, and that one when empty."""
+    spec, chips = tm.system("trn3-nl32x2-torus"), 64
+    row = placements.exchanges("deepseek-v3", [spec], [tokens]).set_index("experts_over").loc["world"]
+    out = row.dispatch_bytes / (1 - 1 / chips)  # in one byte an element; two on the way back
+    passes = [tm.collective("all_to_all", size, spec, chips, lnc=8) for size in (out, 2 * out)]
+    empty = [tm.collective("all_to_all", 0.0, spec, chips, str(one.algorithm), lnc=8) for one in passes]
+    assert row.layer_s == pytest.approx(sum(float(one.time_s) for one in passes))
+    assert row.latency_share == pytest.approx(sum(float(one.time_s) for one in empty) / row.layer_s)
 
 
 def test_a_switched_rack_beats_the_torus_in_the_rack():
@@ -173,3 +200,23 @@ def test_finer_batches_change_little(monkeypatch):
     monkeypatch.setattr(domain_sizes, "BATCHES", 400)
     fine = domain_sizes.best("deepseek-v3", SMALL, [20, 50, 100], **ask).tokens_per_s_per_chip
     assert coarse.to_numpy() == pytest.approx(fine.to_numpy(), rel=0.01)
+
+
+def test_what_rests_on_an_announced_logical_core_says_so():
+    """A rank of a whole Trainium3 is LNC 8, which the SDK does not allow; Trainium2's exchanges are those of LNC 2."""
+    steps = placements.steps("deepseek-v3", ["trn3-nl32x2-pcie160"], [16], context=8192)
+    assert steps.announced.all()
+    sent = placements.exchanges("deepseek-v3", ["trn3-nl32x2-pcie160", "trn2-ultraserver"], [16])
+    assert sent.groupby("system").announced.all().to_dict() == {"trn2-ultraserver": False, "trn3-nl32x2-pcie160": True}
+    assert domain_sizes.best("deepseek-v3", "trn3-nl32x2-pcie160", [50], context=8192).announced.all()
+    grown = domain_sizes.ratios(["experts"], [1e12], rates=[20], precisions=["bf16"], contexts=[8192])
+    assert grown.announced.all()
+    ask = {"x": "experts_over", "y": "layer_s", "color": "system"}
+    drawn = [
+        charts.bars(table, **ask, caption="Dispatch and combine").to_dict() for table in (sent, sent[sent.announced])
+    ]
+    notes = [chart["title"]["subtitle"] for chart in drawn]
+    assert notes == [f"{how}: announced, not supported today" for how in ("hollow or dashed", "all of it")]
+    assert ["datum.announced" in json.dumps(chart["encoding"]) for chart in drawn] == [True, False]
+    today = sent[~sent.announced]
+    assert "subtitle" not in charts.bars(today, **ask, caption="Today").to_dict()["title"]

@@ -22,7 +22,7 @@ def test_a_bucket_holds_its_tokens(tokens, longest):
 
 
 def test_a_sequence_is_never_cut():
-    assert step.own_sequences([1, 4, 96, 0.5], 64).tolist() == [1, 1, 1.5, 0.5]
+    assert step.own_sequences(np.array([1, 4, 96, 0.5]), 64).tolist() == [1, 1, 1.5, 0.5]
 
 
 @given(st.integers(1, 128), st.integers(1, 300))
@@ -51,5 +51,11 @@ def test_overlap_lies_between_the_longer_and_the_sum(first, second, overlap, pha
 
 def test_rows_and_bytes():
     assert step.work_flop(3.0, 5, 2.0, 1) == 17
-    assert step.read_bytes(100.0, 3.0, [0, 2]).tolist() == [100, 106]
+    assert step.read_bytes(100.0, 3.0, np.array([0, 2])).tolist() == [100, 106]
     assert step.buffer_bytes(4, 8192, 2) == 65536
+
+
+def test_what_a_bank_has_left():
+    """One rank has all of it, two that store alike fit up to half of it each."""
+    left = step.left_in_bank_bytes(24.0, np.array([1, 2, 2, 2]), np.array([30.0, 12.0, 0.0, 30.0]))
+    assert left.tolist() == [24.0, 12.0, 24.0, -6.0]

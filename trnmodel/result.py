@@ -171,6 +171,11 @@ class Judged(Result):
     stack: Any  # with an `id`, and the `kind` of stack that it is
     judge: Callable[[], Basis]
 
+    def ground(self) -> str:
+        """The basis of one point as a sentence tells it: the word, with the reason where there is one."""
+        found = self.judge()
+        return f"{found.word} ({found.reason})" if found.reason else f"{found.word}"
+
     @property
     def stack_kind(self) -> str:
         """Whether the stack is "ideal", "public" software or "given" with the call."""

@@ -33,6 +33,7 @@ from trnmodel.chapters import memory_fit as tables
 from trnmodel.evidence import footprints as printed
 from trnmodel.planner import sizing
 from trnmodel.steps.deployment import Deployment
+from trnmodel.steps.rank import site
 from trnmodel.units import MIB, format_quantity
 
 FAMILY = ["trn1.32xlarge", "trn2-ultraserver", "trn3-nl72x2-pcie160"]
@@ -41,7 +42,7 @@ BATCHES = 2.0 ** np.arange(0, 10)
 m, spec = tm.model(model), tm.system(system)
 guard.generates(model=m)
 guard.reaches(128, model=m)
-guard.one_of(spec.chip.lnc_choices, lnc=lnc)
+guard.one_of((*spec.chip.lnc_choices, *spec.chip.lnc_announced), lnc=lnc)
 ranks = spec.domain_chips * spec.chip.cores / lnc
 guard.within(1, ranks, tp=tp)
 guard.within(128, m.max_context, context=context)
@@ -49,15 +50,21 @@ guard.within(1, 1e6, batch=batch)
 d = Deployment(model=m, system=spec.id, mapping=tm.Mapping(tp=tp, lnc=lnc), precision=precision)
 degrees = [int(n) for n in tp * 2.0 ** np.arange(-2, 3) if n >= 1 and n <= ranks]
 contexts = 2.0 ** np.arange(7, int(np.log2(m.max_context)) + 1)
-found = d.fit(batch, context)
+found, core = d.fit(batch, context), site(spec, lnc)
 
 # %% tags=["hide-input"]
 Markdown(
-    f"**{m.id} in {precision.upper()} on {tp} ranks of {spec.name}, {batch} sequences of up to {context} tokens: the first rank stores "
-    f"{format_quantity(float(found.first_rank_total_bytes), 'B', 3)} of {format_quantity(float(found.capacity_bytes), 'B', 3)}, so it "
+    f"**{m.id} in {precision.upper()} on {tp} ranks of {spec.name} ({core.words}), {batch} sequences of up to {context} tokens: the first rank stores "
+    f"{format_quantity(float(found.first_rank_total_bytes), 'B', 3)} of {format_quantity(float(found.first_rank_capacity_bytes), 'B', 3)}, so it "
     f"{'fits' if found.valid else 'does not fit'}.** An ordinary rank stores {format_quantity(float(found.total_bytes), 'B', 3)}, of which "
     f"weights are {float(found.weight_bytes / found.total_bytes):.0%} and the cache "
     f"{float(found.cache_bytes / found.total_bytes):.0%}."
+    + (
+        f" Up to {core.ranks_per_bank:g} ranks share a bank of {format_quantity(core.hbm_bytes, 'B', 3)}; the first has what the others leave of it."
+        if core.ranks_per_bank > 1
+        else ""
+    )
+    + f" What {found.stack.id} takes beside weights and cache is {found.ground()}."
 )
 
 # %% [markdown]
@@ -73,13 +80,15 @@ charts.table(
 # %% [markdown]
 # ## Bytes of a rank
 #
-# A rank is a logical core with its share of a chip's memory, and nothing flows over into its neighbour's. It stores its part of the
-# weights, the cache of all sequences at their longest, the activations of the longest prompt in whole pages, and what the runtime needs:
-# buffers of collectives, DMA rings and code, layer by layer.
+# A rank is a logical core with the banks of memory that its cores reach, and nothing flows over into others. At LNC 1 two ranks share a
+# bank: half of it is their share and not a limit, a rank by itself has all of it. A rank stores its part of the weights, the cache of all
+# sequences at their longest, the activations of the longest prompt in whole pages, and what the runtime needs: buffers of collectives, DMA
+# rings and code, layer by layer.
 #
 # $$ m = \frac{W}{n} + \frac{c\,C\,B}{n} + P\,\Bigl\lceil \frac{2\,T\,(f/n + 2h)}{P} \Bigr\rceil + a + l\,(r + x) \le M $$
 #
-# where heads divide by $n$, with $f$ the widest matrix, $T$ the longest prompt and 2 bytes an element. The first rank stores $F$ more.
+# where heads divide by $n$, with $f$ the widest matrix, $T$ the longest prompt and 2 bytes an element. The first rank stores $F$ more: $m + F
+# \le M$, or $s\,m + F \le s\,M$ where $s$ ranks share a bank, of which $M$ is the even part.
 #
 # **By hand.** Llama-3.1-8B on 8 ranks of inf2.48xlarge, 32 sequences of 4,096 tokens, in MiB: 15,317/8 = 1,915 weights; 32 x 4,096 x 16,384 B =
 # 2,048 cache; one page of 1,024; 126; 32 x (6.875 + 7.125) = 448. Sum 5,561. Measured: 5,600.
@@ -121,19 +130,21 @@ charts.stacks(
     color="kind",
     limit="capacity_bytes",
     caption="First rank of the same chips: "
-    + "; ".join(f"{name} {'fits' if good else 'does not fit'}" for name, good in verdicts.items()),
+    + "; ".join(f"{name} {'fits' if good else 'does not fit'}" for name, good in verdicts.items())
+    + ("; at LNC 1 the stroke is what its neighbour leaves of a bank" if spec.chip.hbm_bank_cores > 1 else ""),
 )
 
 # %%
+to_come = [site(spec, size).words for size in spec.chip.lnc_announced]
 charts.table(
-    cut, caption="The same chips at each LNC that they allow; LNC 8 is announced for Trainium3", download="lnc"
+    cut, caption="; ".join(["The same chips at each LNC, and whether each rank fits", *to_come]), download="lnc"
 )
 
 # %% [markdown]
 # ## The largest batch, the longest context
 #
-# What weights and overhead leave is cache, and batch times context is what it holds: $B\,C \le n\,(M - F - m_0)/c$, until the heads stop
-# dividing by $n$ or a window is full.
+# What weights and overhead leave is cache, and batch times context is what it holds: $B\,C \le n\,(M - F/s - m_0)/c$, until the heads
+# stop dividing by $n$ or a window is full.
 
 # %%
 batches = sizing.largest_batch(d, contexts, degrees)
@@ -299,8 +310,8 @@ Markdown(
 * **Heads do not divide for ever.** Where TP exceeds the key heads, each is copied; a latent (MLA) is on every rank from the start. More
   ranks then add no room for cache: use EP or DP instead, which share out sequences.
 * **The first rank is fuller.** One library kept tables and head whole on it, {format_quantity(d.e.first_rank_bytes, "B", 3)} more. It decides.
-* **A rank's memory ends at its own.** The compiler refuses a graph that does not fit, however empty other ranks are. At LNC 1 two cores
-  share a stack, and one may take what the other counted on.
+* **A rank's memory ends at its own.** The compiler refuses a graph that does not fit, however empty other ranks are. At LNC 1 two
+  cores share a bank, and one may take what the other counted on: half of it each is a share, not a limit.
 * **The cache's length is compiled.** So vLLM Neuron gives it no more than {cap:.0%} of the budget by default: {allowed.iloc[1]:.0f} sequences here
   instead of {allowed.iloc[0]:.0f}.
 * **Scratchpad comes in pages**: {format_quantity(runtime_page, "B", 3)} by the runtime's default, {format_quantity(page, "B", 4)} where it was measured. A
@@ -354,11 +365,13 @@ assert (ran.verdict == printed.TOO_LARGE).sum() <= 2
 charts.table(odd, caption=f"Runs that the model says do not fit: {len(odd)} of {len(ran)}", download="misfits")
 
 # %% tags=["hide-input"]
-fill = ran.first_rank_total_bytes / ran.capacity_bytes
+fill = ran.first_rank_total_bytes / ran.first_rank_capacity_bytes
+beside = ran[(ran.first_rank_total_bytes > ran.capacity_bytes) & (ran.verdict == printed.FITS)]
 tight, beyond = (ran[ran.verdict == name] for name in (printed.TIGHT, printed.TOO_LARGE))
 Markdown(
     f"{(ran.verdict == printed.FITS).sum()} of {len(ran)} fit. The check only bites where memory is nearly full: {(fill > 0.7).sum()} runs are "
-    f"predicted to fill more than 70 %. In {len(tight)} an ordinary rank fits and the first does not ({', '.join(sorted(set(tight.model)))}): the "
+    f"predicted to fill more than 70 %. {len(beside)} ({', '.join(beside.model)}) {'fits' if len(beside) == 1 else 'fit'} because ranks at LNC 1 share "
+    f"a bank: half of it would not do. In {len(tight)} an ordinary rank fits and the first does not ({', '.join(sorted(set(tight.model)))}): the "
     f"constant extra, measured with another library, is too large for them. {len(beyond)} rows ({', '.join(sorted(set(beyond.model)))} with a batch of 256 and 2,048 tokens) "
     "cannot be what they say: the cache alone is several times all memory of the ranks that the row names."
 )

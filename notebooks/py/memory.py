@@ -39,16 +39,25 @@ guard.neuroncore(chip=spec)
 guard.above_zero(row_bytes=row_bytes, storage_bytes_per_s=storage_bytes_per_s)
 weights = float(m.weight_bytes_read(1, precision))
 profiles = kernels.profiles("decode")
-levels = tables.decode_levels(chip, weights, float(profiles.mbu.median()))
+reached = tables.share_of_door(profiles)
+levels = tables.decode_levels(spec, weights, reached)
 
 # %% tags=["hide-input"]
+hbm, door, decoding = (format_quantity(rate, "B/s", 3) for rate in levels.bandwidth_bytes_per_s)
+low, high = (format_quantity(end, "B/s") for end in spec.range("hbm_bytes_per_s"))
+narrow = levels.bandwidth_bytes_per_s[1] < levels.bandwidth_bytes_per_s[0]
+theirs = format_quantity(spec.dma_bytes_per_s, "B/s") if spec.dma_bytes_per_s > 0 else "nothing"
 Markdown(
-    f"**{spec.name} reads {format_quantity(levels.bandwidth_bytes_per_s[0], 'B/s')} from its HBM as printed, "
-    f"{format_quantity(levels.bandwidth_bytes_per_s[1], 'B/s')} through the DMA engines of its cores, and about "
-    f"{format_quantity(levels.bandwidth_bytes_per_s[2], 'B/s')} if it decodes at the share of HBM that profiled models reach "
-    f"on Trainium1.** For {m.id} in "
-    f"{precision.upper()}, {format_quantity(weights, 'B')} a step, that is {levels.tokens_per_s[0]:.0f}, "
-    f"{levels.tokens_per_s[1]:.0f} and {levels.tokens_per_s[2]:.0f} tokens a second and sequence."
+    f"**{spec.name} reads {hbm} from its HBM as printed{f' (sources leave {low} to {high} open)' if low != high else ''}, "
+    + (
+        f"{door} through the DMA engines of its cores (AWS prints {theirs} for them)"
+        if narrow
+        else f"all of it through the DMA engines of its cores (for which AWS prints {theirs})"
+    )
+    + f", and about {decoding} if it decodes at the share of the narrower door, {reached:.0%}, that models reach on "
+    f"{'it' if spec.id == tables.PROFILED else tm.chip(tables.PROFILED).name}.** For {m.id} in {precision.upper()}, "
+    f"{format_quantity(weights, 'B')} a step, that is {levels.tokens_per_s[0]:.0f}, {levels.tokens_per_s[1]:.0f} and "
+    f"{levels.tokens_per_s[2]:.0f} tokens a second and sequence."
 )
 
 # %% [markdown]
@@ -78,33 +87,70 @@ charts.table(
 #
 # A stack has 1,024 data pins; its rate is theirs. $b = r\,w\,n$ for pin rate $r$, pins a stack $w$ and $n$ stacks.
 #
-# **By hand.** Trainium3: 9.6 Gb/s x 1,024 pins x 4 stacks / 8 = 4.92 TB/s; AWS prints 4.9.
+# **By hand.** Trainium3: 9.6 Gb/s x 1,024 pins x 4 stacks / 8 = 4.92 TB/s; AWS prints 4.9. With 9.2 Gb/s, the grade of Micron's stacks
+# of 36 GB, it is 4.71; AWS's kernel guide prints 4.7. No page of AWS prints the pin rate, and that the pair of figures is this pair of
+# grades is our inference.
 
 # %%
-float(memory.hbm_bytes_per_s(9.6e9 / 8, 1024, 4)) / TB
+[float(memory.hbm_bytes_per_s(rate / 8, 1024, 4)) / TB for rate in (9.6e9, 9.2e9)]
 
 # %%
-charts.table(tables.pins(GENERATIONS), caption="Pins x rate x stacks against the printed bandwidth", download="pins")
+pinned = tables.pins(GENERATIONS)
+product = ["chip", "pin_bytes_per_s", "pins", "stacks", "product_bytes_per_s", "error"]
+printed = ["printed_bytes_per_s", "printed_bytes_per_s_low", "printed_bytes_per_s_high"]
+charts.table(
+    pinned[[*product, *printed]],
+    caption="Pins x rate x stacks against the printed bandwidth, with the pair that sources leave open",
+    download="pins",
+)
 
 # %% [markdown]
-# The pin rate is the deep dive's, the bandwidth AWS's, so the product is a check. The last column is what the sixteen DMA
-# engines of each core move together: on Trainium1 and Trainium3 they, not HBM, are the narrower door.
+# The pin rate is the deep dive's, the bandwidth AWS's, so the product is a check.
+#
+# ## The door after the pins
+#
+# What HBM delivers passes the DMA engines of the cores, sixteen each. Their guide says what an engine reaches; the chip's page prints one
+# figure for all, in which inline compression or computation counts. The narrower of HBM and engines is the door.
+
+# %%
+doors = ["chip", "dma_bytes_per_s", "printed_dma_bytes_per_s", "printed_bytes_per_s", "door_bytes_per_s", "door_share"]
+charts.table(
+    pinned[doors],
+    caption="DMA engines at the rate that they reach, as AWS prints them for the chip, and HBM: the door is "
+    + ", ".join(f"{row.door_share:.0%} of HBM on {row.chip}" for row in pinned.itertuples()),
+    download="doors",
+)
+
+# %% tags=["hide-input"]
+behind = pinned[pinned.dma_bytes_per_s < pinned.printed_bytes_per_s].chip
+Markdown(
+    f"On {' and '.join(behind)} the engines are narrower than HBM. Of what AWS prints for them they reach "
+    + ", ".join(f"{row.dma_bytes_per_s / row.printed_dma_bytes_per_s:.0%} on {row.chip}" for row in pinned.itertuples())
+    + ". A share of HBM that one generation reached therefore says nothing of another; a share of the door may be carried over."
+)
 
 # %% [markdown]
 # ## One logical core's share
 
 # %%
 shares = common.logical_cores(["trainium2", "trainium3"])
+named = shares.set_index(["chip", "lnc"])
+alone, paired = (named.loc[tm.chip("trainium3").name].loc[lnc] for lnc in (1, 2))
 charts.bars(
     shares,
     x="lnc",
     y="hbm_bytes",
     color="chip",
-    caption="HBM behind one logical core: 36 GiB at LNC=2 on Trainium3; LNC=8 is announced",
+    caption=f"HBM of one logical core of Trainium3: {format_quantity(paired.hbm_bytes, 'B')} at LNC=2; at LNC=1 two share them, so "
+    f"{format_quantity(alone.hbm_bytes, 'B')} each is a share, and the whisker what one reaches",
 )
 
 # %%
-charts.table(shares, caption="Capacity, bandwidth and DMA rate of one logical core", download="logical-cores")
+charts.table(
+    shares.drop(columns="hbm_bytes_low"),
+    caption="Capacity (share, and what it reaches), bandwidth and DMA rate of one logical core",
+    download="logical-cores",
+)
 
 # %% [markdown]
 # ## DMA: rows must be long
@@ -176,7 +222,8 @@ charts.bars(
     levels,
     x="level",
     y="tokens_per_s",
-    caption=f"Tokens a second of one sequence of {m.id} in {precision.upper()} that each level of {spec.name} allows",
+    caption=f"Tokens a second of one sequence of {m.id} in {precision.upper()} that each level of {spec.name} allows; decoding is {reached:.0%} "
+    f"of the door, as profiled on {tm.chip(tables.PROFILED).name}",
 )
 
 # %% [markdown]
@@ -204,11 +251,19 @@ charts.table(profiles[columns], caption="Decode: bytes read by one core, and sha
 # %% tags=["hide-input"]
 off = profiles[profiles.read_bytes_error.abs() > 0.05]
 ceiling = profiles.mbu_predicted.median()
+beyond = profiles[profiles.mbu > profiles.mbu_predicted]
 Markdown(
     f"Bytes: median absolute error **{profiles.read_bytes_error.abs().median():.1%}** over {len(profiles)} models; "
-    f"{', '.join(off.model)} read more than their shapes ask for. Bandwidth: the DMA engines cap a core at {ceiling:.0%} of "
-    f"its HBM; the median model reaches {profiles.mbu.median():.0%}, and {(profiles.mbu <= ceiling).mean():.0%} of the models "
-    "stay below the cap. The distance holds collectives between the cores and what the kernels lose."
+    f"{', '.join(off.model)} read more than their shapes ask for. Bandwidth: the DMA engines would let a core read {ceiling:.0%} of "
+    f"its HBM; the median model reaches {profiles.mbu.median():.0%}, which is {reached:.0%} of that door, and {len(profiles) - len(beyond)} of "
+    f"{len(profiles)} stay below what is predicted for them"
+    + (
+        "; "
+        + ", ".join(f"{row.model} reads {row.mbu:.0%} where {row.mbu_predicted:.0%} is" for row in beyond.itertuples())
+        if len(beyond)
+        else ""
+    )
+    + ". The distance holds collectives between the cores and what the kernels lose."
 )
 
 # %% [markdown]
@@ -247,7 +302,8 @@ Markdown(
 #
 # * **Length of the contiguous row**: a factor of a hundred between 32 B and 4 KiB.
 # * **Which door is narrower**, HBM or the DMA engines, changes by generation.
-# * **The HBM figure**: AWS prints two for Trainium2 and for Trainium3, a few percent apart.
+# * **The HBM figure**: AWS prints two for Trainium2 and for Trainium3, a few percent apart; on Trainium3 both are wider than the door.
+# * **Decoding on a later generation** carries the share of the door over from Trainium1, of which alone the profiles tell.
 #
 # ## What is left out
 #
@@ -263,7 +319,7 @@ Markdown(
 # %% [markdown]
 # ## Problems
 #
-# **1.** What share of its HBM bandwidth can one core of Trainium1 read at most?
+# **1.** What share of its HBM bandwidth do the DMA engines of one core of Trainium1 reach by the guide's rate?
 #
 # ```{admonition} Answer
 # :class: dropdown

@@ -305,7 +305,7 @@ charts.table(score.summary(table, "group"), caption="Error by group", download="
 
 # %% tags=["hide-input"]
 errors = score.summary(table, "group").set_index("group")
-held_out = {group: kernels.leave_one_out(group).error.abs().median() for group in kernels.FITTED}
+held_out = {group: kernels.leave_one_out(group).error.abs().median() for group in kernels.KERNELS}
 Markdown(
     f"Tuned NKI matrix multiplies in BF16, FP16 and MXFP8: median absolute error "
     f"**{errors.median_error['tuned-nki']:.1%}** over {errors.cases['tuned-nki']} rows, with documented constants and "

@@ -5,7 +5,7 @@ import pytest
 
 from trnmodel.chapters import chip_roofline, common
 from trnmodel.evidence import chips_printed
-from trnmodel.units import TB, TFLOP
+from trnmodel.units import GIB, TB, TFLOP
 
 
 def test_ridge_of_trainium2_by_hand():
@@ -45,6 +45,30 @@ def test_logical_cores_share_a_chip():
     table = common.logical_cores(["trainium2", "trainium3"])
     whole = table[table.lnc == 1].set_index("chip").hbm_bytes
     assert (table.hbm_bytes == table.lnc * table.chip.map(whole)).all()
+    assert table.groupby("chip").lnc.apply(list).to_dict() == {"Trainium2": [1, 2], "Trainium3": [1, 2, 8]}
+    assert table[table.announced].lnc.tolist() == [8]
+    # at LNC 1 a core reaches the bank of two, of 24 and 36 GiB: its share is no limit
+    assert (table[table.lnc == 1].hbm_bytes_high / GIB).tolist() == [24, 36]
+    assert (table.hbm_bytes_low == table.hbm_bytes).all()
+
+
+def test_sbuf_feeds_the_double_mode_of_fp8():
+    """128 rows x 4 elements wide: a full tile never waits for SBUF, in FP8 as in BF16 and MXFP8."""
+    for dtype in ("bf16", "fp8", "mxfp8"):
+        table = chip_roofline.matmul_ceilings("trainium3", dtype, [16384.0]).set_index("level").ceiling_flop_per_s
+        assert table.compute < table.SBUF
+
+
+def test_formats_mark_our_own_peak():
+    table = chip_roofline.weight_formats("trainium3", ["bf16", "fp8", "mxfp8"]).set_index("precision")
+    assert table.estimate.to_dict() == {"bf16": False, "fp8": True, "mxfp8": False}
+    assert table.batch_at_ridge["fp8"] == pytest.approx(1342 / 4.9 / 2)
+    assert chip_roofline.rooflines(["trainium3"], ["fp8"], [1.0]).estimate.tolist() == [True]
+
+
+def test_memory_rulings_reach_the_comparators():
+    table = chip_roofline.rulings(["h100"]).set_index("about")
+    assert table.used["H100 memory: 80 GB, 80 GiB or 81,559 MiB"] == "81559 MiB"
 
 
 def test_notation_of_a_range_and_of_a_count():

@@ -91,7 +91,7 @@ CALLS = [
     (synthetic_models.family, {"rules": ["experts"], "sizes": [1e12], "base": "deepseek-v3"}),
 ]
 REST = {  # arguments that no chapter takes from its parameters, or whose zero is an answer
-    memory.decode_levels: {"mbu": 0.5},
+    memory.decode_levels: {"share": 0.5},
     model_needs.step_bytes: {"context": 4096},
     serving.prefixes: {"shares": [0.5]},
     deployments.drafts: {"draft_model": "llama-3.2-1b", "acceptance": [0.5]},

@@ -1,5 +1,7 @@
 """Whether a model fits: parts add up, searches end where memory does, figures of others are met."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,9 +9,11 @@ import trnmodel as tm
 from trnmodel.chapters import memory_fit
 from trnmodel.evidence import footprints as printed
 from trnmodel.planner import sizing
+from trnmodel.report import chapter
 from trnmodel.steps.assemble import FIRST_BUCKET
 from trnmodel.steps.deployment import Deployment
 from trnmodel.steps.mapping import Mapping
+from trnmodel.steps.rank import site
 from trnmodel.units import GIB
 
 LLAMA = Deployment(model="llama-3.1-70b", system="trn2.48xlarge", mapping=Mapping(tp=16, lnc=2))
@@ -30,17 +34,32 @@ def test_the_measured_footprint_by_hand():
 
 
 def test_lnc_keeps_the_chips():
-    """Trainium3 has 144 GiB and 8 cores: 18, 36 and 144 GiB a rank."""
+    """Trainium3 has 144 GiB and 8 cores: 18, 36 and 144 GiB a rank, of which 8 cores are announced."""
     d = Deployment(model="llama-3.1-70b", system="trn3-nl32x2-pcie160", mapping=Mapping(tp=16, lnc=2))
     table = memory_fit.by_lnc(d, 16, 8192).drop_duplicates("lnc").set_index("lnc")
     assert table.tp.to_dict() == {1: 32, 2: 16, 8: 4}
     assert (table.capacity_bytes / GIB).to_dict() == {1: 18, 2: 36, 8: 144}
+    assert table.announced.to_dict() == {1: False, 2: False, 8: True}
+    assert table.ranks[8] == "LNC 8 (announced), TP 4"
+    two = Deployment(model="llama-3.1-70b", system="trn2.48xlarge", mapping=Mapping(tp=16, lnc=2))
+    assert set(memory_fit.by_lnc(two, 16, 8192).lnc) == {1, 2}
 
 
+def test_first_rank_at_lnc_1_has_what_the_other_leaves():
+    d = Deployment(model="llama-3.1-70b", system="trn2.48xlarge", mapping=Mapping(tp=32, lnc=1))
+    held = memory_fit.by_kind(d, 10, 8192).groupby("rank").agg({"stored_bytes": "sum", "capacity_bytes": "first"})
+    ordinary, first = held.loc[memory_fit.ORDINARY], held.loc[memory_fit.FIRST]
+    assert ordinary.capacity_bytes == 12 * GIB
+    assert first.capacity_bytes == pytest.approx(24 * GIB - ordinary.stored_bytes)
+    assert first.stored_bytes > 12 * GIB > ordinary.stored_bytes  # beyond its share
+    assert bool(d.fit(10, 8192).valid) == (first.stored_bytes <= first.capacity_bytes)
+
+
+@pytest.mark.parametrize("lnc", [1, 2])
 @pytest.mark.parametrize("name", ["llama-3.1-70b", "deepseek-v3", "nemotron-h-56b"])
-def test_largest_batch_is_the_last_that_fits(name):
-    d = Deployment(model=name, system="trn2-ultraserver", mapping=Mapping(tp=64), precision="fp8")
-    table = sizing.largest_batch(d, [2048, 8192], [64])
+def test_largest_batch_is_the_last_that_fits(name, lnc):
+    d = Deployment(model=name, system="trn2-ultraserver", mapping=Mapping(tp=128 // lnc, lnc=lnc), precision="fp8")
+    table = sizing.largest_batch(d, [2048, 8192], [128 // lnc])
     for row in table.itertuples():
         assert d.fit(row.batch, row.context).valid
         assert not d.fit(row.batch + 1, row.context).valid
@@ -121,6 +140,9 @@ def test_what_ran_fits_on_an_ordinary_rank():
         ("opt-30b", 256, 2048),
     }
     assert (table.verdict == printed.FITS).mean() > 0.95
+    # a published run at LNC 1 stores more than half a bank of 24 GiB, and ran: half is a share and not a limit
+    (beside,) = table[(table.lnc == 1) & (table.first_rank_total_bytes > 12 * GIB)].itertuples()
+    assert (beside.model, beside.system, beside.verdict) == ("qwen3.6-35b-a3b", "trn2.3xlarge", printed.FITS)
 
 
 def test_capacities_that_others_solved():
@@ -134,6 +156,9 @@ def test_cache_budget_has_the_printed_share():
     table = printed.cache_budgets(LLAMA, 8192).set_index("policy")
     assert table.of["vLLM Neuron's default"] == pytest.approx(0.30)
     assert table.sequences["all that is left"] == sizing.largest_batch(LLAMA, [8192], [16]).batch.iloc[0]
+    paired = Deployment(model="llama-3.1-70b", system="trn2.48xlarge", mapping=Mapping(tp=32, lnc=1))
+    left = printed.cache_budgets(paired, 8192).set_index("policy").sequences["all that is left"]
+    assert left == sizing.largest_batch(paired, [8192], [32]).batch.iloc[0]
 
 
 def test_prefill_stores_the_cached_prefix_too():
@@ -163,3 +188,12 @@ def test_a_prefix_that_does_not_fit_says_so():
     step = tm.prefill("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=8), batch=12, input_tokens=128, past=[0, 131_072])
     assert step.valid.tolist() == [True, False]
     assert step.reason[1] == "does not fit in memory"
+
+
+def test_a_table_names_the_core_that_is_announced():
+    """The system of the chapter has none, Trainium3 has one, and the words go into its captions."""
+    words = memory_fit.by_lnc(replace(LLAMA, system="trn3-nl32x2-pcie160"), 16, 8192)
+    assert words[words.announced].ranks.unique().tolist() == ["LNC 8 (announced), TP 4"]
+    assert "announced" in site("trn3-nl32x2-pcie160", 8).words
+    shown = (chapter.CHAPTERS.parent / "memory.ipynb").read_text(encoding="utf-8")
+    assert "announced, not supported today" in shown

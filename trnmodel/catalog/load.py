@@ -195,7 +195,7 @@ def facts() -> pd.DataFrame:
     >>> import trnmodel as tm
     >>> peaks = tm.facts().query("entity == 'trainium1' and quantity == 'peak_flop_per_s' and source == 'trn1-arch'")
     >>> sorted(peaks.value_printed)
-    ['210', '420', '52.5']
+    ['210', '52.5']
     """
     return _facts_frame().copy()
 
@@ -385,7 +385,7 @@ def _chip(chip_id: str) -> Chip:
 
 def _scaled(base: Chip, kwargs: dict) -> dict:
     """A roadmap chip: its base times the announced ratios, in the base's cores; what nobody announced is unknown."""
-    known = {"cores": base.cores, "lnc_choices": base.lnc_choices, "lnc_default": base.lnc_default, **kwargs}
+    known = {name: getattr(base, name) for name in ("cores", "lnc_choices", "lnc_announced", "lnc_default")} | kwargs
     ranges, sourced = dict(kwargs["ranges"]), dict(kwargs["sources"])
     for qualifier, (fact, spread) in _of(kwargs["id"])["ratio_to_base"].items():
         name, _, dtype = qualifier.partition(":")

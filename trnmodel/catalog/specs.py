@@ -290,13 +290,14 @@ class Core(Spec):
 class Chip(Spec):
     """One accelerator chip (package). Peaks are dense, for the whole chip, by compute dtype.
 
-    `lnc_choices` holds the sizes of a logical core that software allows or its vendor has announced, `default_stack`
-    the software where a call names none. `algorithm_max_bytes` ends the messages of an algorithm of AWS's library, and
-    `hbm_accesses_per_pair` counts what its rings read and write. A collective takes `collective_floor_s` beside its
-    steps and reaches `collective_rate_share` of the links where a library was measured.
+    `lnc_choices` holds the sizes of a logical core that software allows today, `lnc_announced` those to come, and
+    `hbm_bank_cores` the cores that reach a bank of HBM together. `default_stack` is the software where a call names
+    none. `algorithm_max_bytes` ends the messages of an algorithm of AWS's library, and `hbm_accesses_per_pair` counts
+    what its rings read and write. A collective takes `collective_floor_s` beside its steps and reaches
+    `collective_rate_share` of the links where a library was measured.
     """
 
-    COUNTS = frozenset({"cores", "scaleup_domain_chips"})
+    COUNTS = frozenset({"cores", "hbm_bank_cores", "scaleup_domain_chips"})
 
     vendor: str = ""
     core: Core | None = None
@@ -305,11 +306,13 @@ class Chip(Spec):
     packaging: str = ""
     cores: float = 1
     lnc_choices: tuple[int, ...] = (1,)
+    lnc_announced: tuple[int, ...] = ()
     lnc_default: int = 1
     peak_flop_per_s: Mapping[str, float] = _mapping()
     sparse_peak_flop_per_s: Mapping[str, float] = _mapping()
     sustained_flop_per_s: Mapping[str, float] = _mapping()
     hbm_bytes: float = NAN
+    hbm_bank_cores: float = 1
     hbm_bytes_per_s: float = NAN
     hbm_stacks: float = NAN
     hbm_stack_bytes: float = NAN
@@ -351,22 +354,19 @@ class Chip(Spec):
             refuse("dtype", dtype, f"{self.id} has no {'sparse' if sparse else 'dense'} peak for it; it has {[*peaks]}")
         return peaks[dtype]
 
-    def hbm_bytes_per_logical_core(self, lnc: int | None = None) -> float:
-        """HBM behind one logical NeuronCore of `lnc` physical cores. [B]
+    def logical(self, lnc: int | None = None) -> int:
+        """Physical cores of a logical one: as asked for, if allowed or announced, else by the chip's default.
 
         Examples
         --------
         >>> import trnmodel as tm
-        >>> tm.chip("trainium3").hbm_bytes_per_logical_core(2) / tm.units.GIB
-        36.0
+        >>> tm.chip("trainium3").logical(), tm.chip("trainium3").logical(8), tm.chip("trainium3").lnc_announced
+        (2, 8, (8,))
         """
-        return self.hbm_bytes * self.logical(lnc) / self.cores
-
-    def logical(self, lnc: int | None = None) -> int:
-        """Physical cores of a logical one: as asked for, if the chip allows that many, else by its default."""
         cores = self.lnc_default if lnc is None else integer("lnc", lnc)
-        if cores not in self.lnc_choices:
-            refuse("lnc", lnc, f"{self.id} allows {self.lnc_choices}")
+        if cores not in (*self.lnc_choices, *self.lnc_announced):
+            more = f", and {self.lnc_announced} are announced" if self.lnc_announced else ""
+            refuse("lnc", lnc, f"{self.id} allows {self.lnc_choices}{more}")
         return cores
 
 

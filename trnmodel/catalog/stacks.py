@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from math import inf
@@ -21,7 +21,7 @@ KvHeads = Literal["even", "replicate", "multi-head"]
 PrefillExperts = Literal["routed", "all", "blocks"]
 Bucket = Literal["exact", "power-of-two", "maximum"]
 ContextExchange = Literal["ring", "ulysses"]
-InGraph = Literal["ring", "mesh doubling", "mesh doubling ring"]
+InGraph = Literal["ring", "mesh doubling", "mesh doubling ring", "one_shot two_shot"]
 Kind = Literal["ideal", "public", "given"]
 Part = Literal["decode", "prefill", "memory"]
 
@@ -47,8 +47,16 @@ class Efficiencies(Spec):
     rdh_traffic_ratio: float = 1.0
     ring_traffic_ratio: float = 1.0
     hop_s: float = 0.0
+    one_shot_s: float = 0.0
+    one_shot_rate_share: float = 1.0
+    two_shot_s: float = 0.0
+    two_shot_rate_share: float = 1.0
+    shot_rank_s: float = 0.0
+    shot_copies: float = 0.0
     host_logit_bytes_per_s: float = inf
     step_overhead_s: float = 0.0
+    layer_s: float = 0.0
+    sequence_s: float = 0.0
     prefill_overhead_s: float = 0.0
     prefill_slowdown: float = 1.0
     prefill_spill_bytes_per_s: float = inf
@@ -81,7 +89,8 @@ class Efficiencies(Spec):
     @property
     def kind(self) -> Kind:
         """Whether it loses nothing, is public software (as published, or changed), or is what a caller gives."""
-        return "ideal" if not _differing(self, IDEAL) else "public" if self.sources else "given"
+        lost = self is not IDEAL and any(_differing(self, IDEAL))
+        return ("public" if self.sources else "given") if lost else "ideal"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -99,9 +108,9 @@ VALUES = tuple(
 )
 
 
-def _differing(e: Efficiencies, other: Efficiencies) -> list[str]:
+def _differing(e: Efficiencies, other: Efficiencies) -> Iterator[str]:
     """Names of the values in which two stacks differ."""
-    return [name for name in VALUES if not np.array_equal(getattr(e, name), getattr(other, name))]
+    return (name for name in VALUES if not np.array_equal(getattr(e, name), getattr(other, name)))
 
 
 @cache
@@ -184,15 +193,16 @@ def basis(e: Efficiencies, chip: Chip, lnc: int, part: Part) -> Basis:
     >>> basis(tm.efficiencies("trainium3"), tm.chip("trainium3"), 2, "prefill").reason
     'chip: nxd-inference was fitted on inferentia2, trainium1, trainium2'
     """
-    reasons: list[str] = []
+    reasons = [] if lnc in chip.lnc_choices else [f"lnc: {lnc} is announced for {chip.id}, not supported"]
     on = sorted(e.fitted_on.get(part, ()))
     if e.kind == "ideal":
         return Basis("ideal", "; ".join(reasons))
-    changed = _differing(e, _stack(e.id)) if e.id in stacks()[1:] else [f"{e.id} is none of data/"]
+    changed = list(_differing(e, _stack(e.id))) if e.id in stacks()[1:] else [f"{e.id} is none of data/"]
     if changed:
         reasons.append(f"stack: given with the call ({', '.join(changed)})")
     if chip.id not in on:
-        reasons.append(f"chip: {e.id} was fitted on {', '.join(on) or 'no chip'}")
+        what = f"memory of {e.id} was measured" if part == "memory" else f"{e.id} was fitted"
+        reasons.append(f"chip: {what} on {', '.join(on) or 'no chip'}")
     elif chip != load.chip(chip.id):
         reasons.append(f"chip: figures of {chip.id} are given with the call")
     return Basis("extrapolated" if reasons else "measured", "; ".join(reasons))

@@ -289,10 +289,10 @@ def find(name: str | System, argument: str) -> System:
     """A system by id or name for an `argument` of a call."""
     if isinstance(name, System):
         return name
-    known = systems()  # which checks their rows
+    rows = _rows()  # which checks them
     system_id = load.resolve("system", name, argument)
-    if system_id not in known:
-        near = ", ".join(load.nearest(name, known))
+    if system_id not in rows:
+        near = ", ".join(load.nearest(name, systems()))
         what = f"data/systems/systems.csv has no row of {system_id}"
         raise ValueError(f"{argument}={name!r} is no scale-up domain, {what}; nearest: {near}")
     return _system(system_id)

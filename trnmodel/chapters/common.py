@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-import numpy as np
 import pandas as pd
 
 from trnmodel.arguments import listed, refuse
@@ -14,7 +13,11 @@ from trnmodel.catalog.systems import System
 from trnmodel.fabric import what_if
 from trnmodel.fabric.compare import STACK, SWITCH
 from trnmodel.formulas import memory, roofline
+from trnmodel.result import tidy
+from trnmodel.steps.rank import site
 from trnmodel.units import format_quantity
+
+LANE_MAP = "trn3-nl72x2-aws-lanes"  # NL72x2 with the lanes that AWS prints, not those that the deep dive counts
 
 
 def notation(rows: Iterable[Sequence[str]], last: str = "source") -> pd.DataFrame:
@@ -136,21 +139,29 @@ def neuron_chips(chips: Iterable[str | Chip]) -> list[Chip]:
 
 
 def logical_cores(chips: Iterable[str | Chip]) -> pd.DataFrame:
-    """HBM capacity and bandwidth, and DMA rate, behind one logical NeuronCore at each LNC that a chip allows.
+    """HBM and DMA of one logical NeuronCore at each LNC that a chip allows, or that is announced for it.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        chip, lnc, announced, hbm_bytes (its share, with `_low` the same and `_high` what it reaches where logical cores
+        share a bank), hbm_bytes_per_s and dma_bytes_per_s (shares).
 
     Examples
     --------
-    >>> logical_cores(["trainium3"]).hbm_bytes.div(2**30).tolist()
-    [18.0, 36.0, 144.0]
+    >>> table = logical_cores(["trainium3"])
+    >>> table.hbm_bytes.div(2**30).tolist(), table.hbm_bytes_high.div(2**30).tolist()
+    ([18.0, 36.0, 144.0], [36.0, 36.0, 144.0])
     """
     rows = []
     for chip in neuron_chips(chips):
-        lnc = np.array(chip.lnc_choices)
-        totals = {"hbm_bytes": chip.hbm_bytes, "hbm_bytes_per_s": chip.hbm_bytes_per_s}
-        shares = {name: memory.share_per_logical_core(total, chip.cores, lnc) for name, total in totals.items()}
-        shares["dma_bytes_per_s"] = lnc * chip.core.dma_engines * chip.core.dma_engine_bytes_per_s
-        rows.append(pd.DataFrame({"chip": chip.name, "lnc": lnc, **shares}))
-    return pd.concat(rows, ignore_index=True)
+        for at in (site(chip, lnc) for lnc in (*chip.lnc_choices, *chip.lnc_announced)):
+            share = float(memory.share_per_logical_core(chip.hbm_bytes, chip.cores, at.lnc))
+            row = {"chip": chip.name, "lnc": at.lnc, "announced": at.announced, "hbm_bytes": share}
+            row |= {"hbm_bytes_low": share, "hbm_bytes_high": at.hbm_bytes, "hbm_bytes_per_s": at.hbm_bytes_per_s}
+            engines = chip.core.dma_engines * chip.core.dma_engine_bytes_per_s
+            rows.append(row | {"dma_bytes_per_s": at.lnc * engines})
+    return tidy(rows)
 
 
 def failures(system: str | System) -> pd.DataFrame:

@@ -17,21 +17,31 @@ from trnmodel.kernels import kernel
 from trnmodel.result import tidy
 from trnmodel.units import GIB, KIB, MIB
 
+PROFILED = "trainium1"  # the chip of the profiles
 ROWS = 2.0 ** np.arange(5, 16)
 WIDTHS = (4, 64, 256, KIB, 2 * KIB, 4 * KIB)
 
 
 def pins(chips: Iterable[str | Chip]) -> pd.DataFrame:
-    """HBM bandwidth from pins, beside what is printed for the chip and for the DMA engines of its cores.
+    """HBM bandwidth from pins, beside what is printed for the chip, and the DMA engines that its bytes pass.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        chip, pin_bytes_per_s, pins, stacks, product_bytes_per_s, printed_bytes_per_s with `_low` and `_high`, error (of
+        the product), dma_bytes_per_s (all engines at the rate that the guide says they reach),
+        printed_dma_bytes_per_s (AWS's figure of a chip), door_bytes_per_s (the narrower of HBM and engines) and
+        door_share (of HBM).
 
     Examples
     --------
-    >>> bool(pins(["trainium3"]).error.abs().max() < 0.01)
-    True
+    >>> pins(["trainium1", "trainium3"]).door_share.round(2).tolist()
+    [0.66, 0.86]
     """
     rows = []
     for chip in neuron_chips(chips):
         width = load.value(chip.id, "hbm_stack_pins")
+        low_high = chip.range("hbm_bytes_per_s")
         product = float(memory.hbm_bytes_per_s(chip.hbm_pin_bytes_per_s, width, chip.hbm_stacks))
         rows.append(
             {
@@ -41,8 +51,12 @@ def pins(chips: Iterable[str | Chip]) -> pd.DataFrame:
                 "stacks": chip.hbm_stacks,
                 "product_bytes_per_s": product,
                 "printed_bytes_per_s": chip.hbm_bytes_per_s,
+                **dict(zip(("printed_bytes_per_s_low", "printed_bytes_per_s_high"), low_high, strict=True)),
                 "error": product / chip.hbm_bytes_per_s - 1,
                 "dma_bytes_per_s": chip.cores * _dma_bytes_per_s(chip),
+                "printed_dma_bytes_per_s": chip.dma_bytes_per_s,
+                "door_bytes_per_s": _door_bytes_per_s(chip),
+                "door_share": _door_bytes_per_s(chip) / chip.hbm_bytes_per_s,
             }
         )
     return tidy(rows)
@@ -51,6 +65,24 @@ def pins(chips: Iterable[str | Chip]) -> pd.DataFrame:
 def _dma_bytes_per_s(chip: Chip) -> float:
     """What the DMA engines of one core move. [B/s]"""
     return chip.core.dma_engines * chip.core.dma_engine_bytes_per_s
+
+
+def _door_bytes_per_s(chip: Chip) -> float:
+    """What a chip reads at most by printed rates: its HBM, or the DMA engines of its cores. [B/s]"""
+    return min(chip.cores * _dma_bytes_per_s(chip), chip.hbm_bytes_per_s)
+
+
+def share_of_door(profiles: pd.DataFrame) -> float:
+    """Share of the narrower of HBM and DMA engines that the median of profiled decodes reached, all on Trainium1.
+
+    Examples
+    --------
+    >>> from trnmodel.evidence import kernels
+    >>> round(share_of_door(kernels.profiles("decode")), 2)
+    0.83
+    """
+    (chip,) = neuron_chips([PROFILED])
+    return float(profiles.mbu.median()) * chip.hbm_bytes_per_s / _door_bytes_per_s(chip)
 
 
 def dma_rows(chip: str | Chip) -> pd.DataFrame:
@@ -111,18 +143,29 @@ def blocking(chip: str | Chip, m: float, n: float, k: float, dtype: str, side: A
     return tidy(same | {"engine": engine, "busy_s": busy_s} for engine, busy_s in busy.items())
 
 
-def decode_levels(chip: str | Chip, weight_bytes: float, mbu: float) -> pd.DataFrame:
-    """Tokens a second and chip that weights of some bytes allow, from the pins down to what decoding reached.
+def decode_levels(chip: str | Chip, weight_bytes: float, share: float) -> pd.DataFrame:
+    """Tokens a second and chip that weights of some bytes allow: from HBM, through the door, at a share of the door.
+
+    The door is the narrower of HBM and the DMA engines; a share of it that one generation reached is carried over to
+    another (confidence D), which a share of HBM is not, for the doors of two generations are not alike.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        level, estimate (the carried share), and bandwidth_bytes_per_s and tokens_per_s with the `_low` and `_high` of
+        an HBM rate left open.
 
     Examples
     --------
     >>> decode_levels("trainium2", 16e9, 0.58).tokens_per_s.is_monotonic_decreasing
     True
     """
-    weight_bytes, mbu = number("weight_bytes", weight_bytes, TINY), number("mbu", mbu, 0.0, 1.0)
+    weight_bytes, share = number("weight_bytes", weight_bytes, TINY), number("share", share, 0.0, 1.0)
     (chip,) = neuron_chips([chip])
-    engines = min(chip.cores * _dma_bytes_per_s(chip), chip.hbm_bytes_per_s)
-    levels = {"HBM": chip.hbm_bytes_per_s, "DMA engines": engines}
-    levels["decoding"] = min(engines, mbu * chip.hbm_bytes_per_s)
-    rates = np.array(list(levels.values()))
-    return pd.DataFrame({"level": list(levels), "bandwidth_bytes_per_s": rates, "tokens_per_s": rates / weight_bytes})
+    engines, (low, high) = chip.cores * _dma_bytes_per_s(chip), chip.range("hbm_bytes_per_s")
+    carried = chip.id != PROFILED
+    table = pd.DataFrame({"level": ["HBM", "DMA engines", "decoding"], "estimate": [False, False, carried]})
+    for end, hbm in {"": chip.hbm_bytes_per_s, "_low": low, "_high": high}.items():
+        rates = np.array([hbm, min(engines, hbm), share * min(engines, hbm)])
+        table[f"bandwidth_bytes_per_s{end}"], table[f"tokens_per_s{end}"] = rates, rates / weight_bytes
+    return table

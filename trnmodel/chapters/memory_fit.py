@@ -35,12 +35,12 @@ ORDINARY, FIRST = "ordinary rank", "first rank"
 def symbols(d: Deployment, batch: float, context: float) -> list[tuple[str, ...]]:
     """What the chapter calls things, with the values of a deployment: rows of `common.notation`."""
     batch, context = number("batch", batch, 1), number("context", context, 1)
-    m, where = read_model(d.model), site(d.system, d.mapping.lnc)
+    m, where, found = read_model(d.model), site(d.system, d.mapping.lnc), d.fit(batch, context)
     token = m.kv_bytes_per_token(load.precision(d.precision).kv)
     stored = [
         ("W", "weight_bytes", "all weights in storage", m.weight_bytes(d.precision)),
         ("c", "kv_bytes_per_token", "cache of a token", token),
-        ("M", "capacity_bytes", f"memory of a rank of {where.lnc} cores", where.hbm_bytes),
+        ("M", "capacity_bytes", f"memory of a rank of {where.lnc} cores", float(found.capacity_bytes)),
         ("P", "scratchpad_page_bytes", "page of the scratchpad", d.e.scratchpad_page_bytes),
         ("r", "ring_bytes_per_layer", "DMA rings of a layer", d.e.ring_bytes_per_layer),
         ("x", "code_bytes_per_layer", "code of a layer", d.e.code_bytes_per_layer),
@@ -60,7 +60,8 @@ def by_kind(d: Deployment, batch: float, context: float) -> pd.DataFrame:
     Returns
     -------
     table : pandas.DataFrame
-        rank, kind, stored_bytes, capacity_bytes, share (of the capacity).
+        rank, kind, stored_bytes, capacity_bytes (of the first rank what its neighbour in a bank leaves), share of it,
+        basis.
 
     Examples
     --------
@@ -75,26 +76,30 @@ def by_kind(d: Deployment, batch: float, context: float) -> pd.DataFrame:
     ranks = {ORDINARY: stored, FIRST: stored | extra}
     rows = [(rank, kind, held) for rank, kinds in ranks.items() for kind, held in kinds.items()]
     table = pd.DataFrame(rows, columns=["rank", "kind", "stored_bytes"])
-    capacity = float(found.capacity_bytes)
-    return table.assign(capacity_bytes=capacity, share=table.stored_bytes / capacity)
+    room = {ORDINARY: float(found.capacity_bytes), FIRST: float(found.first_rank_capacity_bytes)}
+    capacity = table["rank"].map(room)
+    return table.assign(capacity_bytes=capacity, share=table.stored_bytes / capacity, basis=found.basis)
 
 
 def by_lnc(d: Deployment, batch: float, context: float) -> pd.DataFrame:
-    """The same chips cut into ranks of 1, 2 or 8 cores: what the ranks store and whether they fit.
+    """The same chips cut into ranks of each size, allowed or announced: what the ranks store and whether they fit.
 
     Returns
     -------
     table : pandas.DataFrame
-        ranks (LNC and TP), lnc, tp, rank, kind, stored_bytes, capacity_bytes, fits.
+        ranks (LNC and TP), lnc, announced, tp, rank, kind, stored_bytes, capacity_bytes, fits, basis.
     """
     system, frames = read_system(d.system), []
     cores = float(d.mapping.tp) * (d.mapping.lnc or site(system, None).lnc)
-    for lnc in system.chip.lnc_choices:
+    for lnc in (*system.chip.lnc_choices, *system.chip.lnc_announced):
         tp = max(1, round(cores / lnc))
         held = by_kind(replace(d, mapping=replace(d.mapping, tp=tp, lnc=lnc)), batch, context)
         total = held.groupby("rank", sort=False).stored_bytes.transform("sum")
-        frames.append(held.assign(ranks=f"LNC {lnc}, TP {tp}", lnc=lnc, tp=tp, fits=total <= held.capacity_bytes))
-    columns = "ranks lnc tp rank kind stored_bytes capacity_bytes fits".split()
+        announced = site(system, lnc).announced
+        words = f"LNC {lnc}{' (announced)' if announced else ''}, TP {tp}"
+        held = held.assign(ranks=words, lnc=lnc, announced=announced, tp=tp, fits=total <= held.capacity_bytes)
+        frames.append(held)
+    columns = "ranks lnc announced tp rank kind stored_bytes capacity_bytes fits basis".split()
     return pd.concat(frames, ignore_index=True)[columns]
 
 

@@ -118,7 +118,7 @@ def cores(chip: str | Chip, side: float, dtype: str) -> pd.DataFrame:
     4
     """
     chip, rows, side = load.chip(chip), [], number("side", side, 1)
-    for lnc in (size for size in chip.lnc_choices if size <= 2):
+    for lnc in chip.lnc_choices:
         for others in ("one", "all"):
             rate = float(kernel.matmul(chip, side, side, side, dtype, lnc=lnc, cores=others).flop_per_s)
             on_chip = rate * chip.cores / lnc if others == "all" else np.nan

@@ -2,7 +2,8 @@
 
 A builder takes a DataFrame, names of its columns and a `caption` that states the claim. It reads the unit from the
 column's name, prints it with a prefix (`hbm_bytes_per_s` becomes "HBM [TB/s]"), draws the range where the frame has
-`<column>_low` and `<column>_high`, and draws hollow or dashed what its column `estimate` marks as our estimate.
+`<column>_low` and `<column>_high`, and draws hollow or dashed what a column of `MARKS` marks: our estimate, or a thing
+that is announced. The caption ends with the basis of what is not measured (a column `basis`).
 Nothing here knows physics. Altair loads when the first chart is made.
 """
 
@@ -18,14 +19,16 @@ import numpy as np
 
 from trnmodel.arguments import TINY, flag, number
 from trnmodel.charts.display import PALETTE, altair
-from trnmodel.charts.tables import check, is_number, printed, rounded, scale, table
+from trnmodel.charts.tables import MARKS, check, is_number, printed, rounded, scale, table
 from trnmodel.charts.topology import topology
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import altair as alt
     import pandas as pd
 
-__all__ = ["bars", "lines", "ranges", "regions", "roofline", "scatter", "stacks", "table", "topology"]
+__all__ = ["bars", "lines", "ours", "ranges", "regions", "roofline", "scatter", "stacks", "table", "topology"]
 
 GENERATIONS = {
     "trainium2": "#0072B2",
@@ -47,6 +50,17 @@ def _generation(name: str) -> str | None:
     return next((colour for key, colour in GENERATIONS.items() if full.startswith(key)), None)
 
 
+def ours(labels: Iterable[str]) -> str:
+    """What a caption says of its points that rest on our own estimates, by label; nothing where none does.
+
+    Examples
+    --------
+    >>> ours(["Trainium3 FP8", "Trainium3 FP8"]), ours([])
+    ('; our estimate, confidence D: Trainium3 FP8', '')
+    """
+    return f"; our estimate, confidence D: {', '.join(named)}" if (named := dict.fromkeys(labels)) else ""
+
+
 @dataclass(frozen=True, slots=True)
 class _Plot:
     """Data in printed units, and the channels that show its columns."""
@@ -55,8 +69,14 @@ class _Plot:
     titles: dict[str, str]
 
     @property
-    def estimates(self) -> bool:
-        return "estimate" in self.data and bool(self.data["estimate"].any())
+    def marks(self) -> list[str]:
+        """Columns that mark some of the data."""
+        return [name for name in MARKS if name in self.data and self.data[name].any()]
+
+    @property
+    def hollow(self) -> list[str]:
+        """Those that are drawn: where everything is announced, the note alone says so."""
+        return [name for name in self.marks if name == "estimate" or not self.data[name].all()]
 
     def has_range(self, column: str) -> bool:
         return f"{column}_low" in self.data
@@ -94,9 +114,9 @@ class _Plot:
         return [selection], {"opacity": alt.condition(selection, alt.value(1), alt.value(0.12))}
 
     def estimated(self, yes: Any, no: Any) -> Any:
-        """A mark's property where the data is our estimate, and elsewhere."""
-        alt = altair()
-        return alt.condition("datum.estimate", alt.value(yes), alt.value(no)) if self.estimates else alt.value(no)
+        """A mark's property where the data is our estimate or announced, and elsewhere."""
+        alt, marked = altair(), " || ".join(f"datum.{name}" for name in self.hollow)
+        return alt.condition(marked, alt.value(yes), alt.value(no)) if marked else alt.value(no)
 
     def tooltip(self) -> list[Any]:
         tip, number = altair().Tooltip, {"type": "quantitative", "format": ",.4~r"}
@@ -104,8 +124,10 @@ class _Plot:
         return [tip(field=name, title=title, **kinds[name]) for name, title in self.titles.items()]
 
     def finish(self, chart: Any, caption: str) -> Any:
-        """Caption as title and description; a note where an estimate is drawn."""
-        note = {"subtitle": "hollow or dashed: our estimate"} if self.estimates else {}
+        """Caption as title and description; a note where an estimate or an announced thing is drawn."""
+        hollow = self.hollow
+        words = [f"{'hollow or dashed' if name in hollow else 'all of it'}: {MARKS[name]}" for name in self.marks]
+        note = {"subtitle": "; ".join(words)} if words else {}
         title = altair().TitleParams(text=textwrap.wrap(caption, 76), **note)
         return chart.properties(title=title, description=caption)
 
@@ -122,7 +144,7 @@ def lines(
     caption: str,
 ) -> alt.Chart | alt.LayerChart:
     """Lines of `y` over `x`, one per `color` and `dash`, with a band where there is a range."""
-    check(frame, caption, x=x, y=y, optional={"color": color, "dash": dash})
+    caption = check(frame, caption, x=x, y=y, optional={"color": color, "dash": dash})
     flag("log_x", log_x), flag("log_y", log_y)
     alt = altair()
     plot = _Plot(*printed(frame, x, y, color, dash))
@@ -131,7 +153,7 @@ def lines(
     if dash:
         style = {"strokeDash": plot.category(alt.StrokeDash, dash, scale={"range": DASHES}, legend={"symbolSize": 400})}
     else:
-        style = {"strokeDash": plot.estimated([6, 4], [1, 0]), **({"detail": "estimate:N"} if plot.estimates else {})}
+        style = {"strokeDash": plot.estimated([6, 4], [1, 0]), **({"detail": plot.hollow} if plot.hollow else {})}
     mark = alt.Chart(plot.data).mark_line().add_params(*params)
     chart = mark.encode(**place, **style, **picked, y=plot.number(alt.Y, y, log_y), tooltip=plot.tooltip())
     if plot.has_range(y):
@@ -142,7 +164,7 @@ def lines(
 
 def bars(frame: pd.DataFrame, x: str, y: str, color: str | None = None, *, caption: str) -> alt.Chart | alt.LayerChart:
     """Bars of `y` for each category of `x`, side by side by `color`, with whiskers where there is a range."""
-    check(frame, caption, x=x, y=y, optional={"color": color})
+    caption = check(frame, caption, x=x, y=y, optional={"color": color})
     alt = altair()
     plot = _Plot(*printed(frame, x, y, color))
     params, picked = plot.picked(color)
@@ -170,7 +192,7 @@ def stacks(
     frame: pd.DataFrame, x: str, y: str, color: str, *, limit: str | None = None, caption: str
 ) -> alt.LayerChart:
     """Bars of `y` for each category of `x`, piled up by `color`, with a stroke at the height of column `limit`."""
-    check(frame, caption, x=x, y=y, color=color, optional={"limit": limit})
+    caption = check(frame, caption, x=x, y=y, color=color, optional={"limit": limit})
     alt = altair()
     factor, title = scale(frame.groupby(x, sort=False)[y].sum().reset_index(), y)
     data, titles = printed(frame, x, color)
@@ -189,6 +211,7 @@ def stacks(
             **picked,
             y=plot.number(alt.Y, y),
             color=plot.colour(alt.Color, color),
+            fillOpacity=plot.estimated(0.4, 1),
             order=alt.Order(field="pile", type="quantitative"),
             tooltip=plot.tooltip(),
         )
@@ -203,7 +226,7 @@ def ranges(
     frame: pd.DataFrame, x: str, y: str, color: str | None = None, *, log_x: bool = False, caption: str
 ) -> alt.LayerChart:
     """A point at `x` for each category of `y`, with a bar from `x`_low to `x`_high, side by side by `color`."""
-    check(frame, caption, x=x, y=y, optional={"color": color})
+    caption = check(frame, caption, x=x, y=y, optional={"color": color})
     flag("log_x", log_x)
     alt = altair()
     plot = _Plot(*printed(frame, x, y, color))
@@ -236,7 +259,7 @@ def scatter(
 
     `label` is a column that a point shows under the pointer.
     """
-    check(frame, caption, x=x, y=y, label=label, optional={"color": color})
+    caption = check(frame, caption, x=x, y=y, label=label, optional={"color": color})
     alt = altair()
     factor, title = scale(frame, x)
     data, titles = printed(frame, x, color, label)
@@ -260,7 +283,7 @@ def scatter(
 
 def regions(frame: pd.DataFrame, x: str, y: str, color: str, *, panel: str | None = None, caption: str) -> alt.Chart:
     """A map: one cell for each pair of `x` and `y`, in the colour of its category, side by side by `panel`."""
-    check(frame, caption, x=x, y=y, color=color, optional={"panel": panel})
+    caption = check(frame, caption, x=x, y=y, color=color, optional={"panel": panel})
     alt = altair()
     plot = _Plot(*printed(frame, x, y, color, panel))
     params, picked = plot.picked(color)
@@ -294,7 +317,7 @@ def roofline(frame: pd.DataFrame, points: pd.DataFrame | None = None, *, marker:
         Where the reading starts. [FLOP/B]
     """
     x, y = "intensity_flop_per_byte", "attainable_flop_per_s"
-    check(frame, caption, needed=("chip", "dtype", x, y))
+    caption = check(frame, caption, needed=("chip", "dtype", x, y))
     if points is not None:
         check(points, caption, name="points", needed=("chip", x, y))
     number("marker", marker, TINY)

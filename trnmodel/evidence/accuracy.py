@@ -15,7 +15,7 @@ import numpy as np
 from trnmodel.catalog.load import DATA
 from trnmodel.evidence.fit import MEANINGS, accuracy, family_split
 from trnmodel.evidence.readings import reading
-from trnmodel.evidence.rows import COMPARATORS, MEASURED, number, read_rows, texts
+from trnmodel.evidence.rows import COLLECTIVES, COMPARATORS, MEASURED, number, read_rows, texts
 from trnmodel.evidence.rules import check
 from trnmodel.evidence.score import counted, errors_of, validation
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 RESIDUALS = DATA / "evidence" / "residuals.csv"
+KERNELS = ("framework-compile", "framework-trace")  # groups of kernels that have fitted constants
 FITTED, LEFT_OUT, FAMILY = "as fitted", "model left out", "Trn2 from Trn1 and Inf2"
 SPLITS: Mapping[str, tuple[str, str]] = {
     FITTED: ("error", "naive_error"),
@@ -63,7 +64,7 @@ def residuals() -> pd.DataFrame:
     import pandas as pd
 
     frames = []
-    for group in MEANINGS:
+    for group in (*MEANINGS, *KERNELS):
         table = accuracy(MEASURED, group)
         labels = table.drop(columns=[name for pair in SPLITS.values() for name in pair])
         for split, (own, naive) in SPLITS.items():
@@ -82,7 +83,7 @@ def shipped() -> pd.DataFrame:
 
 def write(path: Path = RESIDUALS) -> None:
     """Compute the residuals anew and write them, six significant digits each; rules that match nothing are refused."""
-    check([*read_rows(MEASURED), *read_rows(COMPARATORS)])
+    check([row for path in (MEASURED, COMPARATORS, COLLECTIVES) for row in read_rows(path)])
     residuals().to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
 
 
@@ -111,7 +112,7 @@ def accuracy_table(table: pd.DataFrame | None = None) -> pd.DataFrame:
     """
     import pandas as pd
 
-    fits = shipped()
+    fits = shipped().query("group in @GROUPS")
     lines = [_line(GROUPS[group], split, rows) for (group, split), rows in fits.groupby(["group", "split"], sort=False)]
     rows = counted(validation() if table is None else table)
     for label, part in rows[rows.use.isin(UNFITTED)].groupby("use", sort=False):

@@ -136,22 +136,24 @@ def what_ran() -> pd.DataFrame:
     Returns
     -------
     table : pandas.DataFrame
-        model, system, tp, lnc, batch, context, total_bytes, first_rank_total_bytes, capacity_bytes, verdict.
+        model, system, tp, lnc, batch, context, total_bytes, first_rank_total_bytes, capacity_bytes,
+        first_rank_capacity_bytes, verdict.
     """
     import pandas as pd
 
-    rows, names = [], ("total_bytes", "first_rank_total_bytes", "capacity_bytes")
+    rows = []
+    names = ("total_bytes", "first_rank_total_bytes", "capacity_bytes", "first_rank_capacity_bytes")
     for r in _runs():
         batch, context = _size(r)
         try:
             found = stored_bytes(r, batch, context)
         except ValueError:
             continue
-        total, first, capacity = sizes = [float(getattr(found, name)) for name in names]
+        total, first, capacity, left = sizes = [float(getattr(found, name)) for name in names]
         tp, _, _, lnc = r.mapping
         line = {"model": r.model_id, "system": r.where, "tp": tp, "lnc": lnc or np.nan, "batch": batch}
         line |= {"context": context, **dict(zip(names, sizes, strict=True))}
-        rows.append(line | {"verdict": FITS if first <= capacity else TIGHT if total <= capacity else TOO_LARGE})
+        rows.append(line | {"verdict": FITS if first <= left else TIGHT if total <= capacity else TOO_LARGE})
     return pd.DataFrame(rows)
 
 
@@ -209,7 +211,8 @@ def cache_budgets(d: Deployment, context: float) -> pd.DataFrame:
     if not read_model(d.model).generates:
         refuse("model", read_model(d.model).id, "an encoder keeps no cache")
     capacity, one = float(found.capacity_bytes), float(more.cache_bytes - found.cache_bytes)
-    free = capacity - float(found.first_rank_total_bytes - found.cache_bytes)
+    taken = float(found.room_bytes - more.room_bytes)
+    free = float(found.cache_bytes) + (float(found.room_bytes) * one / taken if taken > 0 else 0.0)
     capped = min(capacity - float(found.weight_bytes), rule("kv_cap_share") * capacity)
     rows = [
         {"policy": policy, "cache_bytes": max(held, 0.0), "sequences": max(np.floor(held / one), 0.0)}

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from trnmodel.catalog import load
-from trnmodel.evidence.fit import accuracy
+from trnmodel.evidence.accuracy import KERNELS, shipped
 from trnmodel.evidence.primitives import kernel_answer, peak_flop_per_s
 from trnmodel.evidence.questions import predict
 from trnmodel.evidence.readings import SIZES, Reading, model_of, reading
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TUNED = "tuned-nki"
-FITTED = ("framework-compile", "framework-trace")
 BYTES = {"kernel-read-bytes": "read_bytes", "kernel-write-bytes": "write_bytes"}
 
 
@@ -99,7 +98,7 @@ def side_by_side(table: pd.DataFrame, quantity: str) -> pd.DataFrame:
     return rows[kept].rename(columns={name: f"{name}_{unit}" for name in ("measured", "predicted")})
 
 
-def tiers(groups: Iterable[str] = (TUNED, "compiler", *FITTED)) -> pd.DataFrame:
+def tiers(groups: Iterable[str] = (TUNED, "compiler", *KERNELS)) -> pd.DataFrame:
     """How far each path is from the machine: rate of the roofline, of whole tiles, predicted and measured.
 
     Returns
@@ -132,8 +131,8 @@ def leave_one_out(group: str) -> pd.DataFrame:
     >>> float(leave_one_out("framework-compile").error.abs().median()) < 0.15
     True
     """
-    table = accuracy(MEASURED, group)
-    ratio = 1 + table.left_out_error
+    table = shipped().query("group == @group and split == @LEFT_OUT")
+    ratio = 1 + table.error
     error = ratio.where(table.meaning == "kernel-time", 1 / ratio) - 1
     return table[["model"]].assign(error=error).rename(columns={"model": "kernel"})
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
 from trnmodel.catalog.specs import Spec
-from trnmodel.evidence.primitives import PRIMITIVES, bare_chip, switched_all_reduce_s
+from trnmodel.evidence.primitives import PRIMITIVES, bare_chip, in_step_s
 from trnmodel.evidence.readings import Reading, Tune, machine, stack_of
 from trnmodel.evidence.rows import UnreadableRowError
+from trnmodel.fabric.groups import Same
 from trnmodel.formulas import roofline
 from trnmodel.models.transformer import model
 from trnmodel.steps.inference import MemoryFit, Step, decode_step, memory_fit, prefill
@@ -127,7 +128,7 @@ def _decodes(r: Reading) -> bool:
 def _layer_all_reduce_s(r: Reading, tune: Tune | None) -> float:
     tokens = r.batch * (1 if _decodes(r) else r.prompt)
     size = tokens * model(r.model).hidden_size * r.precision.storage_bytes("activations")
-    return switched_all_reduce_s(r, tune, size, r.mapping[0])
+    return in_step_s(r, tune, "all_reduce", size, r.mapping[0])
 
 
 def _critical_batch(r: Reading, tune: Tune | None) -> float:
@@ -197,22 +198,24 @@ def predict(r: Reading, tune: Tune | None = None) -> float:
     return value
 
 
-def _edge(high: bool) -> Tune:
-    """A stack at the end of its ranges that makes a step slow (`high`) or fast."""
+@lru_cache(maxsize=256)
+def _edge(of: Same[Spec], high: bool) -> Spec:
+    """A stack at the end of its ranges that makes a step slow (`high`) or fast; one object, whose settings are kept."""
+    e, edges = of.it, dict[str, Any]()
+    for name, (low, up) in e.ranges.items():
+        faster_is_more = name.endswith(FITTED_UP)
+        edges[name] = low if faster_is_more == high else up
+    return replace(e, **edges)
 
-    def tune(e: Spec) -> Spec:
-        edges: dict[str, Any] = {}
-        for name, (low, up) in e.ranges.items():
-            faster_is_more = name.endswith(FITTED_UP)
-            edges[name] = low if faster_is_more == high else up
-        return replace(e, **edges)
 
-    return tune
+def _at_edge(high: bool, e: Spec) -> Spec:
+    return _edge(Same(e), high)
 
 
 @lru_cache(maxsize=65536)
 def interval(r: Reading) -> tuple[float, float, float]:
     """What the model gives, and the least and the most that it gives at the ends of its stack's ranges."""
     plain = predict(r)
-    ends = sorted((predict(r, _edge(False)), predict(r, _edge(True)), plain))
+    fast, slow = (predict(r, partial(_at_edge, high)) for high in (False, True))
+    ends = sorted((fast, slow, plain))
     return plain, ends[0], ends[-1]

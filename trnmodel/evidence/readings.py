@@ -65,7 +65,7 @@ BINARY = {"message_kib": KIB, "message_mib": MIB, "message_gib": GIB}
 # arguments of a rule that say how a row is read; the others are arguments of the call that answers
 READ = (
     *("stack", "batch", "context", "prompt", "percentile", "rounding", "unit", "replicas", "precision", "model"),
-    *("where", "ep", "series"),
+    *("where", "ep", "series", "input"),
 )
 
 
@@ -106,8 +106,7 @@ class Reading:
     @property
     def degrees(self) -> Degrees:
         """The mapping of one replica, `dp` times."""
-        tp, pp, dp, lnc = self.mapping
-        return Degrees(tp=tp, pp=pp, dp=dp, ep=self.ep, lnc=lnc)
+        return _degrees(*self.mapping, self.ep)
 
     @property
     def model_id(self) -> str:
@@ -116,6 +115,11 @@ class Reading:
 
 
 Tune = Callable[[Spec], Spec]  # a change of a stack's values
+
+
+@lru_cache(maxsize=512)
+def _degrees(tp: int, pp: int, dp: int, lnc: int | None, ep: int) -> Degrees:
+    return Degrees(tp=tp, pp=pp, dp=dp, ep=ep, lnc=lnc)
 
 
 @lru_cache(maxsize=512)
@@ -159,8 +163,9 @@ def model_of(workload: str, models: Mapping[str, Any] | None = None) -> Any:
     if models and workload in models:
         return models[workload]
     name = bare_name(workload)
-    named = [model for pattern, model in aliases() if pattern.search(re.sub(r"^meta-", "", name, flags=re.I))]
-    for candidate in (*named[:1], workload, name):
+    plain = re.sub(r"^meta-", "", name, flags=re.I)
+    named = next((model for pattern, model in aliases() if pattern.search(plain)), workload)
+    for candidate in (named, workload, name):
         if known := shipped.aliases().get(candidate.lower()):
             return known
     raise UnreadableRowError(f"no configuration of {shown(workload)} in the catalog")
@@ -281,12 +286,14 @@ def asked(arguments: Mapping[str, str]) -> tuple[tuple[str, float | str], ...]:
     return tuple(sorted(found.items()))
 
 
-def reading(row: Mapping[str, str], models: Mapping[str, Any] | None = None) -> Reading:
+def reading(
+    row: Mapping[str, str], models: Mapping[str, Any] | None = None, decided: Decision | None = None
+) -> Reading:
     """What a row means; raises UnreadableRowError with the reason for a row that cannot be predicted."""
     for name in COLUMNS:
         if len(row[name]) > LONGEST_CELL:
             raise UnreadableRowError(f"{name}: a cell of {len(row[name])} characters; allowed are {LONGEST_CELL}")
-    d = decide(row)
+    d = decided or decide(row)
     if not d.question:
         raise UnreadableRowError(
             f"no rule gives a meaning to metric {shown(row['metric'])} of kind {shown(row['kind'])}"
@@ -301,6 +308,7 @@ def _reading(row: Mapping[str, str], d: Decision, models: Mapping[str, Any] | No
     scale = _scale(d.question, row["unit"], say["unit"])
     known = "" if d.question.startswith(MODELLESS) else say["model"] or model_of(row["workload"], models)
     n = counts(row)
+    n["input_len"] = _first(n["input_len"], number(say["input"]))
     mapping = _mapping(n, number(say["replicas"]))
     return Reading(
         meaning=d.question,

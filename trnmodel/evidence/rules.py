@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 import msgspec
 
@@ -85,6 +85,13 @@ def rules() -> tuple[Ready, ...]:
     return tuple(ready(rule) for rule in rows)
 
 
+@lru_cache(maxsize=256)
+def _of_kind(kind: str) -> tuple[Ready, ...]:
+    """The shipped rules that rows of a kind may match."""
+    first = MATCHED[0]
+    return tuple(one for one in rules() if all(name != first or pattern.search(kind) for name, pattern in one.patterns))
+
+
 def bare_name(workload: str) -> str:
     """A workload's name without the publisher in front."""
     return PUBLISHER.sub("", workload.strip())
@@ -96,7 +103,7 @@ def matched(row: Mapping[str, str], of: Sequence[Ready] | None = None) -> list[t
     cells["shape"] = "".join(f"{label}={row[name]};" for label, name in SHAPE.items())
     cells["workload"] = bare_name(row["workload"])
     found = []
-    for one in rules() if of is None else of:
+    for one in _of_kind(cells[MATCHED[0]]) if of is None else of:
         groups: dict[str, str] = {}
         for name, pattern in one.patterns:
             if not (hit := pattern.search(cells[name])):

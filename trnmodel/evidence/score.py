@@ -69,7 +69,7 @@ def _judge(row: dict[str, str], models: Mapping[str, Any] | None) -> dict[str, A
     blank |= dict.fromkeys(("meaning", "model", "stack", "configuration", "set_aside"), "") | {"weight": 0.0}
     blank |= {"use": d.use, "rules": " > ".join(d.rules)}
     try:
-        r, measured = reading(row, models), measure(row)
+        r, measured = reading(row, models, d), measure(row)
         value, low, high = (end / r.scale for end in interval(r))
     except UnreadableRowError as reason:
         return blank | {"skipped": str(reason)}

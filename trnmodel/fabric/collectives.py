@@ -22,18 +22,22 @@ from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.stacks import find as find_stack
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as find_system
-from trnmodel.fabric.algorithms import ALGORITHMS, CURVED, POLICIES, RINGS, Algorithm, between_chips_s, in_graph
+from trnmodel.fabric.algorithms import ALGORITHMS, CONVEX, CURVED, POLICIES, Algorithm, in_graph
 from trnmodel.fabric.groups import SPECS, Group, Same, chip_of, hierarchy, place
-from trnmodel.formulas.bounds import busbw_bytes_per_s, cut_bound_s
+from trnmodel.fabric.limits import hbm_s, lower_bound_s
+from trnmodel.formulas.bounds import busbw_bytes_per_s
 from trnmodel.result import Result, blank, reason_mask
 
 Numeric = ArrayLike
 Value = NDArray | float
+Placed = tuple[Value, Value, int]  # ranks, their stride and the logical core
 WIRES = 4096  # of one fabric and stack that are kept
 RUNTIMES = {"trn1": "neuron-runtime-trn1", "trn2": "neuron-runtime-trn2"}
 BUFFERS = ("sbuf", "hbm")
 NEVER = ((np.nan, np.nan),)  # the line of what cannot run
 FAR_BYTES = 2.0**60  # where a line's slope is read off
+TOUCHES = 1e-13  # share of a time, up to which a line touches a curve
+TIED = 1e-12  # share of a time, up to which the first of two algorithms is named
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -92,6 +96,7 @@ class Wire:
     s_per_byte: NDArray
     curved: tuple[Algorithm, ...]
     least: tuple[tuple[Value, Value], ...]
+    latency_is_unknown: bool
 
     def times_s(self, kind: str, message_bytes: NDArray) -> NDArray:
         """Time by the fastest algorithm that can run; NaN where none can. [s]"""
@@ -104,12 +109,50 @@ class Wire:
         return best
 
     def each_s(self, kind: str, message_bytes: NDArray) -> NDArray:
-        """Times of all algorithms, in the order of their names, on a first axis; NaN where one cannot run. [s]"""
+        """Times of all algorithms, in the order of their names, on a last axis; NaN where one cannot run. [s]"""
         m = np.asarray(message_bytes)
-        lines = np.moveaxis(self.start_s + self.s_per_byte * m[..., None], -1, 0)
-        curves = [algorithm(kind, m, self.group) for algorithm in self.curved]
-        shape = np.broadcast_shapes(*map(np.shape, (*lines, *curves)))
-        return np.stack([np.broadcast_to(each, shape) for each in (*lines, *curves)])
+        lines = self.start_s + self.s_per_byte * m[..., None]
+        if not self.curved:
+            return lines
+        curves = [algorithm(kind, m, self.group)[..., None] for algorithm in self.curved]
+        shape = np.broadcast_shapes(lines[..., :1].shape, *(curve.shape for curve in curves))[:-1]
+        return np.concatenate([np.broadcast_to(each, (*shape, each.shape[-1])) for each in (lines, *curves)], -1)
+
+
+def _wire(
+    where: System | Chip, e: Efficiencies | None, kind: str, algorithm: str, placed: Placed, alpha_s: Numeric | None
+) -> Wire:
+    """The wire of ranks, their stride and the logical core; all but curves are read off at two messages."""
+    ranks, stride, lnc = placed
+    group = place(where, np.asarray(ranks), np.asarray(stride), lnc, alpha_s)
+    found, straight = candidates(kind, e, algorithm), {}
+    for name, formula in found.items():
+        line = _line(formula, kind, group)
+        if name not in CURVED or (name in CONVEX and _touches(line, formula, kind, group)):
+            straight[name] = line
+    curved = tuple(formula for name, formula in found.items() if name not in straight)
+    every = np.broadcast_arrays(0.0, *(x for line in straight.values() for x in line))[1:]
+    start, slope = (np.stack(every[i::2], -1) if every else np.zeros((0,)) for i in (0, 1))
+    names = (*straight, *(name for name in found if name not in straight))
+    unknown = group.alpha_is_unknown and not names[0].startswith("in_graph")
+    return Wire(group, names, start, slope, curved, _least(start, slope), unknown)
+
+
+def _line(formula: Algorithm, kind: str, group: Group) -> tuple[NDArray, NDArray]:
+    """Start-up and time a byte of a formula that is a line in the message. [s], [s/B]"""
+    start, far = (formula(kind, np.asarray(m), group) for m in (0.0, FAR_BYTES))
+    return start, (far - start) / FAR_BYTES
+
+
+def _touches(line: tuple[NDArray, NDArray], formula: Algorithm, kind: str, group: Group) -> bool:
+    """Whether a formula that is the largest of some lines is that one: it then touches it in between, and everywhere.
+
+    It is tried where the start-up takes as long as the bytes, where no difference is lost.
+    """
+    start, slope = line
+    between = np.where(start > 0, start / slope, 0.0)
+    found = formula(kind, between, group)
+    return bool(np.all(np.isnan(found) | (np.abs(found - start - slope * between) <= TOUCHES * found)))
 
 
 @lru_cache(maxsize=SPECS)
@@ -119,17 +162,7 @@ def _wires(where: Same, stack: Same) -> Callable[[str, str, float, float, int], 
 
     @lru_cache(maxsize=WIRES)
     def wire(kind: str, algorithm: str, ranks: float, stride: float, lnc: int) -> Wire:
-        group = place(where.it, np.asarray(ranks), np.asarray(stride), lnc, own_alpha_s(e, where.it))
-        found = candidates(kind, e, algorithm)
-        straight = {name: formula for name, formula in found.items() if name not in CURVED}
-        curved = {name: formula for name, formula in found.items() if name in CURVED}
-        start, far = (
-            np.stack(np.broadcast_arrays(0.0, *(each(kind, np.asarray(m), group) for each in straight.values())), -1)
-            for m in (0.0, FAR_BYTES)
-        )
-        start, far = start[..., 1:], far[..., 1:]
-        slope = (far - start) / FAR_BYTES
-        return Wire(group, (*straight, *curved), start, slope, tuple(curved.values()), _least(start, slope))
+        return _wire(where.it, e, kind, algorithm, (ranks, stride, lnc), own_alpha_s(e, where.it))
 
     return wire
 
@@ -140,7 +173,7 @@ def _bounds(where: Same) -> Callable[[str, float, float, int], NDArray]:
 
     @lru_cache(maxsize=WIRES)
     def bound(kind: str, ranks: float, stride: float, lnc: int) -> NDArray:
-        return _lower_bound_s(kind, np.ones(()), place(where.it, np.asarray(ranks), np.asarray(stride), lnc))
+        return lower_bound_s(kind, np.ones(()), place(where.it, np.asarray(ranks), np.asarray(stride), lnc))
 
     return bound
 
@@ -313,18 +346,18 @@ def collective(
     if alpha_s is None and not given["ranks"].ndim and not given["stride"].ndim:
         placed = float(given["ranks"]), float(given["stride"]), lnc
         wire, bound = _wires(Same(where), Same(e))(kind, algorithm, *placed), _bounds(Same(where))(kind, *placed) * m
-        group, names, times = wire.group, wire.names, wire.each_s(kind, m / reached)
     else:
-        group, found = place(where, n, step, lnc, alpha), candidates(kind, e, algorithm)
-        bound = _lower_bound_s(kind, m, group)
-        names = tuple(found)
-        times = np.stack(np.broadcast_arrays(*(formula(kind, m / reached, group) for formula in found.values())))
-    if alpha is None and group.alpha_is_unknown and not names[0].startswith("in_graph"):
+        wire = _wire(where, e, kind, algorithm, (n, step, lnc), alpha)
+        bound = lower_bound_s(kind, m, wire.group)
+    group, names, times = wire.group, wire.names, wire.each_s(kind, m / reached)
+    if alpha is None and wire.latency_is_unknown:
         refuse("alpha_s", None, f"no hop latency is published for {where.id}; give one")
     if choice("buffers", buffers, BUFFERS) == "hbm":
-        times = np.stack([np.maximum(time, _hbm_s(kind, n, m, group)) for time, n in zip(times, names, strict=True)])
-    fastest = np.argmin(np.where(np.isnan(times), np.inf, times), axis=0)
-    time = np.where(n > 1, np.take_along_axis(times, fastest[None], axis=0)[0] + floor, 0.0)
+        held = np.broadcast_arrays(*(hbm_s(kind, name, m, group) for name in names))
+        times = np.maximum(times, np.stack(held, -1))
+    least = np.fmin.reduce(times, axis=-1)
+    fastest = np.argmax(times <= least[..., None] * (1 + TIED), axis=-1)
+    time = np.where(n > 1, least + floor, 0.0)
     mask = reason_mask(n * step > group.total, np.isnan(time))
     return Collective(
         kind=kind,
@@ -358,44 +391,6 @@ def _given(
     else:
         every = np.maximum(np.floor(np.prod([level.size for level in levels]) / step), 1)
     return {"message_bytes": numbers("message_bytes", message_bytes), "ranks": every, "stride": step}
-
-
-def _hbm_s(kind: str, algorithm: str, message_bytes: NDArray, p: Group) -> NDArray:
-    """Time in which a rank's share of HBM takes the reads and writes of a collective."""
-    if not p.on_chip:
-        refuse("buffers", "hbm", f"accesses are documented for Neuron chips only, not for {p.chip.id}")
-    passes = {"all_reduce": ("reduce_scatter", "all_gather"), "reduce_scatter": ("reduce_scatter",)}
-    touches = {
-        name: sum(p.chip.hbm_accesses_per_pair[f"{name}:{one}"] for one in pair) / 2
-        for pair in [passes.get(kind, ("all_gather",))]
-        for name in ("ring", "kangaring")
-    }
-    paired = (p.counts[0] == p.levels[0].size) & (p.counts[0] > 1) & (algorithm in RINGS)
-    share = p.chip.hbm_bytes_per_s / p.levels[0].size
-    moved = message_bytes * (p.ranks - 1) / p.ranks
-    return np.where(paired, touches["kangaring"], touches["ring"]) * moved / share
-
-
-def _lower_bound_s(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
-    """The largest over the cuts at rank, chip, tray, rack, pair, ... of the bytes that must cross over the cut's rate.
-
-    Groups that run side by side share a unit's links, but a rank's own. An all-to-all of whole racks or domains is also
-    held by what a flow carries between their chips.
-    """
-    held, chips = np.ones_like(p.ranks), 1.0
-    rates = [level.bytes_per_s_per_dir for level in p.levels]
-    bounds = [np.zeros(())]
-    if p.on_chip:
-        bounds.append(cut_bound_s(kind, message_bytes, p.ranks, held, rates[0] / p.levels[0].size + sum(rates[1:])))
-        held = p.local
-    for outer in range(int(p.on_chip), len(p.levels)):
-        across = chips * sum(rates[outer:])
-        shared = np.minimum(p.stride, chips * (p.levels[0].size if p.on_chip else 1.0))
-        bounds.append(cut_bound_s(kind, message_bytes * shared, p.ranks, np.minimum(held, p.ranks), across))
-        held, chips = held * p.counts[outer], chips * p.levels[outer].size
-    if kind == "all_to_all":
-        bounds.append(np.nan_to_num(between_chips_s(message_bytes, p)))
-    return np.max(np.broadcast_arrays(*bounds), axis=0)
 
 
 def graph_barrier_s(ranks: Numeric, runtime: str = "neuron-runtime-trn2") -> NDArray:

@@ -10,6 +10,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +21,16 @@ if TYPE_CHECKING:
     import networkx as nx
     from scipy.sparse import csr_array
 
+NETS = 64  # of which flows are kept
 LARGE, LARGEST = 10_000, 2**15  # unknowns: from where interior points are faster, and where it is no longer seconds
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Arcs:
-    """Directed arcs of a graph, twin switches merged: equal links to the same chips carry equal shares."""
+    """Directed arcs of a graph, twin switches merged: equal links to the same chips carry equal shares.
+
+    Two are equal where they have the same arcs, whatever the nodes are called: racks that are alike are solved once.
+    """
 
     nodes: list
     chips: NDArray
@@ -34,6 +39,16 @@ class Arcs:
     capacity: NDArray
     medium: NDArray
     media: list[str]
+
+    def _content(self) -> tuple:
+        arrays = (self.chips, self.tail, self.head, self.capacity, self.medium)
+        return (len(self.nodes), *self.media, *(array.tobytes() for array in arrays))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Arcs) and self._content() == other._content()
+
+    def __hash__(self) -> int:
+        return hash(self._content())
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +78,8 @@ def arcs(graph: nx.Graph) -> Arcs:
     Switches with the same neighbours over the same links are interchangeable, so a flow through the merged switch
     splits evenly over them: the maximum concurrent flow is unchanged.
     """
-    links = defaultdict(list)
-    for u, v, data in _live_edges(graph):
+    links, live = defaultdict(list), list(_live_edges(graph))
+    for u, v, data in live:
         for near, far in ((u, v), (v, u)):
             links[near].append((far, data["bytes_per_s_per_dir"], data["medium"]))
     twins = {n: frozenset(links[n]) if kind == "switch" else n for n, kind in graph.nodes(data="kind")}
@@ -73,7 +88,7 @@ def arcs(graph: nx.Graph) -> Arcs:
     nodes = sorted(set(merged.values()), key=list(graph).index)
     index = {node: nodes.index(merged[node]) for node in graph}
     total: dict = defaultdict(float)
-    for u, v, data in _live_edges(graph):
+    for u, v, data in live:
         total[index[u], index[v], data["medium"]] += data["bytes_per_s_per_dir"]
         total[index[v], index[u], data["medium"]] += data["bytes_per_s_per_dir"]
     media = sorted({medium for *_, medium in total})
@@ -89,15 +104,67 @@ def _columns(total: dict, media: list[str]) -> Iterable[tuple]:
 def hop_matrix(graph: nx.Graph, sources: list | None = None) -> NDArray:
     """Edges of the shortest path from each source chip to every chip; infinite where there is none. [-]"""
     from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import dijkstra
 
     index = {node: number for number, node in enumerate(graph)}
     pairs = np.array([(index[u], index[v]) for u, v, _ in _live_edges(graph)], dtype=np.int64).reshape(-1, 2)
     adjacency = coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(len(index),) * 2).tocsr()
     chips = chip_nodes(graph)
     starts = [index[node] for node in (chips if sources is None else sources)]
-    reached = dijkstra(adjacency, directed=False, unweighted=True, indices=starts)
-    return reached[:, [index[node] for node in chips]]
+    return _hops(adjacency, starts)[:, [index[node] for node in chips]]
+
+
+def _hops(adjacency: Any, starts: list[int]) -> NDArray:
+    """Edges of the shortest paths from these nodes to all; infinite where there is none."""
+    from scipy.sparse.csgraph import dijkstra
+
+    return dijkstra(adjacency, directed=False, unweighted=True, indices=starts)
+
+
+def even_split(graph: nx.Graph) -> float:
+    r"""Rate of all ordered pairs of chips at once where every hop splits a pair over all that lead on (ECMP). [B/s]
+
+    .. math:: \lambda = \min_a c_a / \ell_a, \quad
+              \ell_{uv} = \sum_t f_{ut} / n_{ut}, \quad f_{vt} = 1 + \sum_u f_{ut} / n_{ut}
+
+    Load l of arc (u, v) for one unit a pair, over the chips t to which v is one hop nearer than u; n counts such
+    neighbours of u, f is what stands at a node for t: a chip's own unit, and what it forwards.
+
+    Assumes shortest ways by hops, shares that are equal whatever the links carry, and flows that can be split at will.
+    Never above `concurrent_flow`; 0 where failures have cut chips off, NaN for one chip.
+
+    References
+    ----------
+    .. [1] C. Hopps, Analysis of an Equal-Cost Multi-Path Algorithm, RFC 2992, 2000.
+    """
+    index = {node: number for number, node in enumerate(graph)}
+    chips = [index[node] for node in chip_nodes(graph)]
+    capacity = np.zeros((len(index),) * 2)
+    for u, v, data in _live_edges(graph):
+        capacity[index[u], index[v]] = capacity[index[v], index[u]] = data["bytes_per_s_per_dir"]
+    joined, apart = (capacity > 0).astype(float), _hops(capacity, chips).T
+    if len(chips) < 2 or not np.all(np.isfinite(apart[chips])):
+        return math.nan if len(chips) < 2 else 0.0
+    standing, load = np.zeros(apart.shape), np.zeros_like(capacity)
+    standing[chips] = 1.0
+    for distance in range(int(apart[np.isfinite(apart)].max()), 0, -1):
+        nearer = (apart == distance - 1).astype(float)
+        leaving = np.where(apart == distance, standing / np.maximum(joined @ nearer, 1.0), 0.0)
+        standing += nearer * (joined @ leaving)
+        load += joined * (leaving @ nearer.T)
+    return float(np.min(capacity[load > 0] / load[load > 0]))
+
+
+def whole_paths(graph: nx.Graph, bound: Flow) -> float:
+    r"""Most that each ordered pair may have of that flow where it takes one path whole, dealt out at best. [B/s]
+
+    .. math:: \lambda_1 \le \max_a \frac{c_a}{\lceil c_a / \lambda \rceil}
+
+    over the links a that bound the flow: they carry c/lambda pairs on average, and one of them the next whole number.
+    Where a hash picks the paths some links take more, and all pairs less.
+    """
+    pair = bound.bytes_per_s_per_pair
+    links = {data["bytes_per_s_per_dir"] for *_, data in _live_edges(graph) if data["medium"] in bound.bottleneck}
+    return max((rate / math.ceil(rate / pair - 1e-9) for rate in links if pair > 0), default=pair)
 
 
 def path_switches(graph: nx.Graph) -> NDArray:
@@ -141,14 +208,14 @@ def cut_bytes_per_s_per_dir(graph: nx.Graph, inside: Set) -> float:
 
     A switch may stand on either side, whichever cuts less; switches join chips only, so each chooses alone.
     """
-    crossing = 0.0
+    crossing, chips = 0.0, set(chip_nodes(graph))
     sides: dict[Any, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for u, v, data in _live_edges(graph):
-        rate, ends = data["bytes_per_s_per_dir"], [n for n in (u, v) if graph.nodes[n]["kind"] == "chip"]
-        if len(ends) == 2:
-            crossing += rate if (u in inside) != (v in inside) else 0.0
-        else:
-            sides[v if ends[0] == u else u][ends[0] in inside] += rate
+        chip, other = (u, v) if u in chips else (v, u)
+        if other not in chips:
+            sides[other][chip in inside] += data["bytes_per_s_per_dir"]
+        elif (chip in inside) != (other in inside):
+            crossing += data["bytes_per_s_per_dir"]
     return crossing + sum(min(pair) for pair in sides.values())
 
 
@@ -159,9 +226,10 @@ def bisection(graph: nx.Graph, keys: tuple[str, ...]) -> tuple[float, frozenset]
     upper bound of the true bisection; `Topology.bisection_is_exact` says where a flow proves it.
     """
     chips = chip_nodes(graph)
+    places = {key: [graph.nodes[chip][key] for chip in chips] for key in keys}
     halves: dict[frozenset, None] = {}
-    for order in permutations(keys):
-        ranked = sorted(chips, key=lambda node: tuple(graph.nodes[node][key] for key in order))
+    for order in permutations(places.values()):
+        ranked = [chip for *_, chip in sorted(zip(*order, range(len(chips)), chips, strict=True))]
         halves.setdefault(frozenset(ranked[: len(chips) // 2]))
     cuts = [(cut_bytes_per_s_per_dir(graph, inside), inside) for inside in halves]
     return min(cuts, key=lambda found: found[0])
@@ -234,7 +302,11 @@ def concurrent_flow(graph: nx.Graph) -> Flow:
     .. [1] F. Shahrokhi, D. Matula, The maximum concurrent flow problem, J. ACM 37(2), 1990.
     .. [2] M. Grohe, K. Kersting, M. Mladenov, E. Selman, Dimension reduction via colour refinement, ESA 2014.
     """
-    net = arcs(graph)
+    return _optimum(arcs(graph))
+
+
+@lru_cache(maxsize=NETS)
+def _optimum(net: Arcs) -> Flow:
     if len(net.chips) < 2 or not len(net.tail):
         return Flow(math.nan if len(net.chips) < 2 else 0.0, {}, 0)
     node, arc, link = _refined(net, np.random.default_rng(0))

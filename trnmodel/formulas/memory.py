@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from typing import Any
 
-Numeric = ArrayLike
+import numpy as np
+from numpy.typing import NDArray
+
+Numeric = Any  # a float or an array; a list has no arithmetic
 
 
 def hbm_bytes_per_s(pin_bytes_per_s: Numeric, stack_pins: Numeric, stacks: Numeric) -> NDArray:
@@ -329,7 +331,7 @@ def cached_bytes(token_bytes: Numeric, tokens: Numeric, state_bytes: Numeric, se
     >>> float(cached_bytes(2.0, 100, 50.0, 3))
     750.0
     """
-    return np.multiply(sequences, np.multiply(token_bytes, tokens) + state_bytes)
+    return sequences * (token_bytes * tokens + state_bytes)
 
 
 def activation_bytes(tokens: Numeric, inner: Numeric, hidden: Numeric, element_bytes: Numeric, tp: Numeric) -> NDArray:
@@ -360,8 +362,7 @@ def activation_bytes(tokens: Numeric, inner: Numeric, hidden: Numeric, element_b
     >>> float(activation_bytes(4, 16, 2, 2.0, 8))
     48.0
     """
-    inner_bytes = np.divide(np.multiply(tokens, inner) * element_bytes, tp)
-    return np.add(inner_bytes, np.multiply(np.multiply(2, tokens) * hidden, element_bytes))
+    return tokens * inner * element_bytes / tp + 2 * tokens * hidden * element_bytes
 
 
 def paged_bytes(needed_bytes: Numeric, page_bytes: Numeric) -> NDArray:
@@ -386,9 +387,9 @@ def paged_bytes(needed_bytes: Numeric, page_bytes: Numeric) -> NDArray:
     >>> float(paged_bytes(100.0, 64.0)), float(paged_bytes(100.0, 0.0))
     (128.0, 100.0)
     """
-    loose = np.equal(page_bytes, 0)
-    page = np.where(loose, 1, page_bytes)
-    return np.where(loose, needed_bytes, np.ceil(np.divide(needed_bytes, page)) * page)[()]
+    loose = page_bytes == 0
+    paged = np.ceil(needed_bytes / (page_bytes + loose)) * page_bytes
+    return paged + loose * needed_bytes
 
 
 def spill_s(

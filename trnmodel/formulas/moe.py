@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from typing import Any
 
-Numeric = ArrayLike
+import numpy as np
+from numpy.typing import NDArray
+
+Numeric = Any  # a float or an array; a list has no arithmetic
 
 
 def distinct_experts(n_experts: Numeric, top_k: Numeric, tokens: Numeric) -> NDArray:
@@ -78,9 +80,10 @@ def experts_read(n_experts: Numeric, top_k: Numeric, tokens: Numeric, expert_rea
     >>> [round(float(experts_read(256, 8, 16, policy)), 1) for policy in ("distinct", "per_token", "all")]
     [102.0, 128.0, 256.0]
     """
+    if expert_read == "distinct":
+        return distinct_experts(n_experts, top_k, tokens)
     each = np.minimum(np.multiply(tokens, top_k), n_experts)
-    read = {"per_token": each, "all": np.multiply(n_experts, np.ones_like(each))}
-    return read[expert_read] if expert_read in read else distinct_experts(n_experts, top_k, tokens)
+    return each if expert_read == "per_token" else n_experts + 0 * each
 
 
 def expert_blocks(n_experts: Numeric, top_k: Numeric, tokens: Numeric, block_tokens: Numeric) -> NDArray:
@@ -258,8 +261,8 @@ def routing_s(
     >>> float(routing_s(2, 0.5, 4, 9, 128, 8))
     6.0
     """
-    routed = np.minimum(tokens, np.divide(n_experts, top_k))
-    return np.multiply(layers, layer_s) * np.log2(ranks) * np.sqrt(routed)
+    routed = np.minimum(tokens, n_experts / top_k)
+    return layers * layer_s * np.log2(ranks) * np.sqrt(routed)
 
 
 def dispatched_bytes(buffer_bytes: Numeric, top_k: Numeric, tp: Numeric, imbalance: Numeric) -> NDArray:
@@ -292,4 +295,4 @@ def dispatched_bytes(buffer_bytes: Numeric, top_k: Numeric, tp: Numeric, imbalan
     >>> float(dispatched_bytes(14336.0, 8, 4, 1.0))
     28672.0
     """
-    return np.multiply(np.multiply(buffer_bytes, top_k) / tp, imbalance)
+    return buffer_bytes * top_k / tp * imbalance

@@ -1,13 +1,15 @@
-"""A forward step on one rank: its rows, its shares of heads and columns, its work, and how its times overlap."""
+"""A forward step on one rank: its rows, shares of heads, columns and memory, its work, and how its times overlap."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from trnmodel.arguments import choice
 
-Numeric = ArrayLike
+Numeric = Any  # a float or an array; a list has no arithmetic
 KV_HEAD_POLICIES = ("even", "replicate", "multi-head")
 
 
@@ -75,10 +77,10 @@ def own_sequences(batch: Numeric, ranks: Numeric) -> NDArray:
 
     Examples
     --------
-    >>> own_sequences([1.0, 96.0], 64.0).tolist()
+    >>> own_sequences(np.array([1.0, 96.0]), 64.0).tolist()
     [1.0, 1.5]
     """
-    return np.maximum(np.divide(batch, ranks), np.minimum(batch, 1))
+    return np.maximum(batch / ranks, np.minimum(batch, 1.0))
 
 
 def fullest_share(units: Numeric, ranks: Numeric) -> NDArray:
@@ -104,10 +106,10 @@ def fullest_share(units: Numeric, ranks: Numeric) -> NDArray:
 
     Examples
     --------
-    >>> fullest_share(40, [8, 24]).tolist()
+    >>> fullest_share(40, np.array([8, 24])).tolist()
     [0.125, 0.05]
     """
-    return np.ceil(np.divide(units, ranks)) / units
+    return np.ceil(units / ranks) / units
 
 
 def kv_heads_per_rank(heads: Numeric, kv_heads: Numeric, tp: Numeric, policy: str) -> NDArray:
@@ -147,8 +149,8 @@ def kv_heads_per_rank(heads: Numeric, kv_heads: Numeric, tp: Numeric, policy: st
     """
     choice("kv_head_policy", policy, KV_HEAD_POLICIES)
     if policy == "even":
-        return np.divide(kv_heads, tp)
-    divided, own = np.ceil(np.divide(kv_heads, tp)), np.ceil(np.divide(heads, tp))
+        return kv_heads / tp
+    divided, own = np.ceil(kv_heads / tp), np.ceil(heads / tp)
     copied = divided if policy == "replicate" else own
     whole, multiple = np.equal(np.mod(kv_heads, tp), 0), np.equal(np.mod(tp, kv_heads), 0)
     return np.where(whole, divided, np.where(multiple, copied, own))
@@ -238,7 +240,7 @@ def work_flop(row_flop: Numeric, rows: Numeric, logit_flop: Numeric, logits: Num
     >>> float(work_flop(4.0, 10, 3.0, 1))
     43.0
     """
-    return np.multiply(row_flop, rows) + np.multiply(logit_flop, logits)
+    return row_flop * rows + logit_flop * logits
 
 
 def read_bytes(weight_bytes: Numeric, row_bytes: Numeric, rows: Numeric) -> NDArray:
@@ -265,7 +267,7 @@ def read_bytes(weight_bytes: Numeric, row_bytes: Numeric, rows: Numeric) -> NDAr
     >>> float(read_bytes(100.0, 2.0, 8))
     116.0
     """
-    return weight_bytes + np.multiply(row_bytes, rows)
+    return weight_bytes + row_bytes * rows
 
 
 def buffer_bytes(rows: Numeric, elements: Numeric, element_bytes: Numeric) -> NDArray:
@@ -292,7 +294,7 @@ def buffer_bytes(rows: Numeric, elements: Numeric, element_bytes: Numeric) -> ND
     >>> float(buffer_bytes(8, 8192, 2.0))
     131072.0
     """
-    return np.multiply(rows, elements) * element_bytes
+    return rows * elements * element_bytes
 
 
 def phased_s(joined_s: Numeric, apart_s: Numeric, phase_overlap: Numeric) -> NDArray:
@@ -319,7 +321,7 @@ def phased_s(joined_s: Numeric, apart_s: Numeric, phase_overlap: Numeric) -> NDA
     >>> float(phased_s(4.0, 5.0, 0.25))
     4.75
     """
-    return np.add(np.multiply(joined_s, phase_overlap), np.multiply(apart_s, np.subtract(1, phase_overlap)))
+    return joined_s * phase_overlap + apart_s * (1 - phase_overlap)
 
 
 def overlapped_s(first_s: Numeric, second_s: Numeric, overlap: Numeric) -> NDArray:
@@ -354,4 +356,39 @@ def overlapped_s(first_s: Numeric, second_s: Numeric, overlap: Numeric) -> NDArr
     >>> float(overlapped_s(3.0, 2.0, 1.0)), float(overlapped_s(3.0, 2.0, 0.5))
     (3.0, 4.0)
     """
-    return np.maximum(first_s, second_s) + np.minimum(first_s, second_s) * np.subtract(1, overlap)
+    return np.maximum(first_s, second_s) + np.minimum(first_s, second_s) * (1 - overlap)
+
+
+def left_in_bank_bytes(bank_bytes: Numeric, sharing: Numeric, stored_bytes: Numeric) -> NDArray:
+    r"""What a bank has for one rank when the others that reach it store alike.
+
+    .. math:: M_1 = M - (n - 1)\,m
+
+    Parameters
+    ----------
+    bank_bytes : numeric
+        Capacity of the bank, M. [B]
+    sharing : numeric
+        Ranks that store in it, n. [-]
+    stored_bytes : numeric
+        What each of the others stores, m. [B]
+
+    Returns
+    -------
+    left_bytes : numeric
+        What is left for the one, M1; below zero where the others alone do not fit. [B]
+
+    Notes
+    -----
+    Limits: n = 1 leaves the whole bank; m = M/n leaves the share M/n.
+
+    References
+    ----------
+    .. [1] AWS Neuron, Logical NeuronCore configuration: at LNC 1 both cores have access to the entire bank. (sdk-lnc)
+
+    Examples
+    --------
+    >>> float(left_in_bank_bytes(24.0, 2, 13.0)), float(left_in_bank_bytes(24.0, 1, 13.0))
+    (11.0, 24.0)
+    """
+    return bank_bytes - (sharing - 1) * stored_bytes

@@ -146,7 +146,8 @@ def saturation(d: Deployment, max_batch: float, input_tokens: float, output_toke
     full = capacity_requests_per_s(d, max_batch, input_tokens, output_tokens)
     table = pd.DataFrame({"mode": list(full), "requests_per_s": list(full.values())})
     tokens = table.requests_per_s * output_tokens
-    return table.assign(generated_tokens_per_s=tokens, generated_tokens_per_s_per_chip=tokens / d.chips)
+    rates = {"generated_tokens_per_s": tokens, "generated_tokens_per_s_per_chip": tokens / d.chips}
+    return table.assign(**rates, basis=d.basis)
 
 
 def drafts(
@@ -159,7 +160,7 @@ def drafts(
     Returns
     -------
     table : pandas.DataFrame
-        draft_tokens, acceptance, tokens_per_step, step_s (verify and draft), speedup. [-]
+        draft_tokens, acceptance, tokens_per_step, step_s (verify and draft), speedup, basis. [-]
 
     Notes
     -----
@@ -175,7 +176,7 @@ def drafts(
         step_s = float(d.decode(batch=batch, context=context, new_tokens=n + 1).time_s + n * draft_s)
         made = tokens_per_step(n, share)
         columns = {"acceptance": share, "tokens_per_step": made, "step_s": step_s, "speedup": made * plain_s / step_s}
-        rows.append({"draft_tokens": n, **columns})
+        rows.append({"draft_tokens": n, **columns, "basis": d.basis})
     return tidy(rows)
 
 

@@ -18,9 +18,9 @@ from trnmodel.models.synthetic import synthetic
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.planner.placements import INNER_EXPERTS, columns, named_stack, racks_of
-from trnmodel.result import tidy
 from trnmodel.steps import mapping as parallelism
 from trnmodel.steps.inference import decode_step, memory_fit
+from trnmodel.steps.rank import site
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -106,11 +106,34 @@ def _mappings(spec: System) -> tuple[parallelism.Mapping, ...]:
     return tuple(found)
 
 
+def _announced(spec: System) -> bool:
+    """Whether a chip as one rank is announced and not yet supported."""
+    return site(spec, int(spec.chip.cores)).announced
+
+
+@cache
+def _placements(spec: System) -> tuple[pd.DataFrame, NDArray]:
+    """Degrees of all mappings with the group that fills the inner tiers, and the same in words, last none."""
+    import pandas as pd
+
+    tables = [
+        pd.DataFrame({name: np.ravel(getattr(m, name)) for name in ("tp", "cp", "ep", "dp")}).assign(
+            inner=m.placement[0]
+        )
+        for m in _mappings(spec)
+    ]
+    table = pd.concat(tables, ignore_index=True)
+    rows = table[["ep", "tp", "cp", "dp"]].to_dict("records")
+    words = [", ".join(f"{name} {degree:g}" for name, degree in row.items() if degree > 1) for row in rows]
+    return table, np.array([*words, ""], dtype=object)
+
+
 def _batches(model: Transformer, spec: System, m: parallelism.Mapping, ask: dict[str, Any]) -> NDArray:
     """Batches of each mapping, from one sequence of an expert rank to as many as its memory holds."""
-    few, many = (memory_fit(model, spec, m, batch=m.ep * n, prompt_tokens=m.ep * n, **ask) for n in (1, 2))
-    each = many.total_bytes - few.total_bytes
-    most = np.maximum(1 + (few.capacity_bytes - few.total_bytes) / each, 1)
+    sequences = m.ep * [1, 2]
+    fit = memory_fit(model, spec, m, batch=sequences, prompt_tokens=sequences, **ask)
+    one, two = fit.total_bytes[..., :1], fit.total_bytes[..., 1:]
+    most = np.maximum(1 + (fit.capacity_bytes - one) / (two - one), 1)
     return np.floor(most ** np.linspace(0, 1, BATCHES)) * m.ep
 
 
@@ -129,7 +152,7 @@ def best(
     -------
     table : pandas.DataFrame
         tokens_per_s_per_user, tokens_per_s_per_chip (0 where the rate is out of reach), with tp, cp, ep, dp and inner,
-        the group that fills the inner tiers.
+        the group that fills the inner tiers, and announced, where no software of today makes a rank of a chip.
 
     Examples
     --------
@@ -139,29 +162,25 @@ def best(
     """
     wanted = np.atleast_1d(numbers("tokens_per_s_per_user", tokens_per_s_per_user))
     ask = {"precision": precision, "efficiencies": named_stack(stack)}
-    (found,) = _best(read_model(model), systems.system(system), wanted, [number("context", context, 1)], ask)
-    return found
+    spec = systems.system(system)
+    rate, place = _best(read_model(model), spec, wanted, [number("context", context, 1)], ask)
+    table = _placements(spec)[0].iloc[place[0]].reset_index(drop=True)
+    found = {"tokens_per_s_per_user": wanted, "tokens_per_s_per_chip": rate[0]}
+    return table.assign(**found, announced=_announced(spec))
 
 
 def _best(
     model: Transformer, spec: System, wanted: NDArray, contexts: Sequence[float], ask: dict[str, Any]
-) -> list[pd.DataFrame]:
-    """`best` for each of some contexts, from one call for each order of the degrees."""
-    import pandas as pd
-
+) -> tuple[NDArray, NDArray]:
+    """Highest throughput a chip of each context at each rate, and the number of the placement that gives it."""
     ask = ask | {"context": np.reshape(contexts, (-1, 1, 1))}
-    rates, degrees = [], []
+    rates = []
     for m in _mappings(spec):
         step = decode_step(model, spec, m, batch=_batches(model, spec, m, ask), **ask)
         found = columns(step, spec.chips)
         rates.append(_at(wanted, found["tokens_per_s_per_user"], found["tokens_per_s_per_chip"]))
-        named = np.stack([np.ravel(getattr(m, name)) for name in ("tp", "cp", "ep", "dp")], axis=1)
-        degrees += [(*row, m.placement[0]) for row in named.tolist()]
-    tables = []
-    for table in np.concatenate(rates, axis=1):
-        chosen = pd.DataFrame([degrees[i] for i in table.argmax(axis=0)], columns=["tp", "cp", "ep", "dp", "inner"])
-        tables.append(chosen.assign(tokens_per_s_per_user=wanted, tokens_per_s_per_chip=table.max(axis=0)))
-    return tables
+    every = np.concatenate(rates, axis=1)
+    return every.max(axis=1), every.argmax(axis=1)
 
 
 def _at(wanted: NDArray, user: NDArray, chip: NDArray) -> NDArray:
@@ -196,8 +215,8 @@ def ratios(
     -------
     table : pandas.DataFrame
         rule, total_params, precision, context, software, tokens_per_s_per_user, small_ and large_tokens_per_s_per_chip,
-        ratio (infinite where only the larger domain reaches the rate, NaN where neither does), small_placement and
-        large_placement.
+        ratio (infinite where only the larger domain reaches the rate, NaN where neither does), small_placement,
+        large_placement, announced (where a chip is no rank of today on either).
 
     Examples
     --------
@@ -205,54 +224,31 @@ def ratios(
     >>> ratios(["experts"], [1e12, 6e12], **ask).ratio.round(1).tolist()
     [1.0, inf]
     """
+    import pandas as pd
+
     numbers("rates", rates), numbers("sizes", sizes), numbers("contexts", contexts, 1)
     lists = {"rules": rules, "sizes": sizes, "precisions": precisions, "contexts": contexts, "stacks": stacks}
     given = [listed(*pair) for pair in lists.items()]
     rules, sizes, precisions, contexts, stacks = given
-    found: dict[tuple, list[pd.DataFrame]] = {}
+    found: dict[tuple, list[tuple[NDArray, NDArray]]] = {}
     specs = [systems.system(name) for name in pair]
     for rule, size, precision, stack in product(rules, sizes, precisions, stacks):
         model, ask = synthetic(size, rule, base), {"precision": precision, "efficiencies": named_stack(stack)}
-        both = [_best(model, spec, np.asarray(rates), contexts, ask) for spec in specs]
+        both = [zip(*_best(model, spec, np.asarray(rates), contexts, ask), strict=True) for spec in specs]
         found |= {(rule, size, precision, context, stack): two for context, *two in zip(contexts, *both, strict=True)}
-    return tidy(_compared(rates, *case, *found[case]) for case in product(*given))
-
-
-def _compared(
-    rates: Sequence[float],
-    rule: str,
-    size: float,
-    precision: str,
-    context: float,
-    stack: str,
-    small: pd.DataFrame,
-    large: pd.DataFrame,
-) -> dict[str, Any]:
-    first, second = (found.tokens_per_s_per_chip.to_numpy() for found in (small, large))
+    cases = list(product(*given))
+    table = pd.DataFrame([(*case, rate) for case in cases for rate in rates], columns=GIVEN)
+    placements = {}
+    for at, (name, spec) in enumerate(zip(("small", "large"), specs, strict=True)):
+        rate, place = map(np.concatenate, zip(*(found[case][at] for case in cases), strict=True))
+        table[f"{name}_tokens_per_s_per_chip"] = rate
+        placements[f"{name}_placement"] = _placements(spec)[1][np.where(rate > 0, place, -1)]
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = second / first
-    return {
-        "rule": rule,
-        "total_params": size,
-        "precision": precision,
-        "context": context,
-        "software": stack,
-        "tokens_per_s_per_user": rates,
-        "small_tokens_per_s_per_chip": first,
-        "large_tokens_per_s_per_chip": second,
-        "ratio": ratio,
-        "small_placement": _words(small),
-        "large_placement": _words(large),
-    }
+        ratio = table.large_tokens_per_s_per_chip / table.small_tokens_per_s_per_chip
+    return table.assign(ratio=ratio, **placements, announced=any(map(_announced, specs)))
 
 
-def _words(chosen: pd.DataFrame) -> list[str]:
-    """Degrees of each row as text, those of one left out; none where the rate is out of reach."""
-    rows = chosen.to_dict("records")
-    degrees = [[f"{name} {row[name]:g}" for name in ("ep", "tp", "cp", "dp") if row[name] > 1] for row in rows]
-    return [", ".join(d) if row["tokens_per_s_per_chip"] else "" for row, d in zip(rows, degrees, strict=True)]
-
-
+GIVEN = ["rule", "total_params", "precision", "context", "software", "tokens_per_s_per_user"]
 CASE = ["software", "precision", "context", "tokens_per_s_per_user", "rule"]
 
 

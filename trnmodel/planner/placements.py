@@ -1,7 +1,8 @@
 """Where experts live on switched racks: bytes that cross each tier, and the steps of each placement.
 
 A rank is a whole chip (`lnc` of all its cores), so that tensor parallelism reaches from rack to rack while experts fill
-a rack; what the cores of a chip tell each other is not charged.
+a rack; what the cores of a chip tell each other is not charged. Where such a logical core is announced and no software
+has it yet, the column `announced` says so.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from trnmodel.models.transformer import model as read_model
 from trnmodel.result import tidy
 from trnmodel.steps import mapping as parallelism
 from trnmodel.steps.inference import Step, decode_step
+from trnmodel.steps.rank import site
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -147,7 +149,8 @@ def exchanges(
     -------
     table : pandas.DataFrame
         system, experts_over ("rack", "twins": a chip and its like in the other rack, "world"), chips, tokens_per_chip,
-        expert_layers, dispatch_bytes (of a chip in a layer), layer_s, step_s (all layers), latency_share.
+        expert_layers, dispatch_bytes (of a chip in a layer), layer_s, step_s (all layers), latency_share (of layer_s,
+        what empty messages take by the same algorithms), announced.
 
     Raises
     ------
@@ -176,16 +179,18 @@ def exchanges(
 def _exchange(
     c: Outline, spec: System, scope: str, chips: int, stride: int, tokens: NDArray, widths: list[float]
 ) -> dict[str, Any]:
-    lnc = max(spec.chip.lnc_choices)
-    on_chip = spec.chip.cores / lnc
+    at = site(spec, max(spec.chip.lnc_choices + spec.chip.lnc_announced))
+    on_chip = at.ranks_per_chip
     twins = stride > 1
     ranks, step = (chips, stride * on_chip) if twins else (chips * on_chip, 1)
     copies = moe.distinct_destinations(c.experts, c.top_k, chips)
     full = np.array(widths)[:, None] * tokens * copies * c.hidden
-    passes = collective(
-        "all_to_all", np.stack([full, 0 * full]) / on_chip, spec, ranks=ranks, stride=step, lnc=lnc
-    ).time_s
-    layer_s, empty_s = passes.sum(axis=1)
+    given: dict[str, Any] = {"system": spec, "ranks": ranks, "stride": step, "lnc": at.lnc}
+    passes = collective("all_to_all", full / on_chip, **given)
+    layer_s, empty_s = passes.time_s.sum(axis=0), np.zeros_like(tokens)
+    for name in set(np.ravel(passes.algorithm)):
+        alone = collective("all_to_all", 0.0, algorithm=name, **given).time_s
+        empty_s = empty_s + alone * np.count_nonzero(passes.algorithm == name, axis=0)
     return {
         "system": spec.id,
         "experts_over": scope,
@@ -196,6 +201,7 @@ def _exchange(
         "layer_s": layer_s,
         "step_s": c.expert_layers * layer_s,
         "latency_share": empty_s / layer_s,
+        "announced": at.announced,
     }
 
 
@@ -235,8 +241,8 @@ def steps(
     Returns
     -------
     table : pandas.DataFrame
-        system, placement, sequences_per_chip, time_s with its parts, tokens_per_s_per_user, tokens_per_s_per_chip; NaN
-        where it does not fit.
+        system, placement, sequences_per_chip, announced, time_s with its parts, tokens_per_s_per_user,
+        tokens_per_s_per_chip; NaN where it does not fit.
 
     Examples
     --------
@@ -250,6 +256,7 @@ def steps(
         mapping = placement(name, spec)
         batch = sequences * spec.chips / float(mapping.dp)
         found = decode_step(model, spec, mapping, batch=batch, context=context, precision=precision, efficiencies=e)
-        fixed = {"system": spec.id, "placement": name, "sequences_per_chip": sequences}
+        fixed: dict[str, Any] = {"system": spec.id, "placement": name, "sequences_per_chip": sequences}
+        fixed["announced"] = site(spec, mapping.lnc).announced
         rows.append(fixed | columns(found, spec.chips))
     return tidy(rows)

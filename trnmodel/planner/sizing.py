@@ -43,8 +43,8 @@ def largest_batch(d: Deployment, contexts: ArrayLike, tps: Iterable[int]) -> pd.
     rows, per_chip = [], site(d.system, d.mapping.lnc).ranks_per_chip
     for tp in integers("tps", tps):
         one, two = d.fit(1, at, tp=tp), d.fit(2, at, tp=tp)
-        grown = two.total_bytes - one.total_bytes
-        more = (one.capacity_bytes - one.first_rank_total_bytes) / np.where(grown > 0, grown, np.inf)
+        taken = one.room_bytes - two.room_bytes
+        more = one.room_bytes / np.where(taken > 0, taken, np.inf)
         batch = np.where(one.valid, 1 + np.floor(more), 0)
         chips = np.ceil(tp * float(d.mapping.replica_ranks / d.mapping.tp) / per_chip)
         held = {"tp": tp, "context": at, "batch": batch, "batch_per_chip": batch / chips}
@@ -60,7 +60,7 @@ def longest_context(
     Returns
     -------
     table : pandas.DataFrame
-        tp, batch, context, most (the model's longest context). [-]
+        tp, batch, context, most (the model's longest context), basis. [-]
     """
     m = read_model(d.model)
     if not m.max_context:
@@ -70,8 +70,9 @@ def longest_context(
     prompt = None if prompt_tokens is None else np.minimum(number("prompt_tokens", prompt_tokens, 1), contexts)
     batch, rows = np.atleast_1d(numbers("batches", batches, 1)), []
     for tp in integers("tps", tps):
-        found = np.where(d.fit(batch[:, None], contexts, prompt, tp=tp).valid, contexts, 0).max(axis=1)
-        rows.append({"tp": tp, "batch": batch, "context": found, "most": m.max_context})
+        one = d.fit(batch[:, None], contexts, prompt, tp=tp)
+        found = np.where(one.valid, contexts, 0).max(axis=1)
+        rows.append({"tp": tp, "batch": batch, "context": found, "most": m.max_context, "basis": one.basis})
     return tidy(rows)
 
 
@@ -141,9 +142,9 @@ def _smallest(d: Deployment, batch: float, context: float) -> dict[str, Any]:
         "ep": ep[best[1]] if fits else np.nan,
         "floor_chips": float(np.ceil(stored / where.chip.hbm_bytes)),
         "system_chips": domain_chips,
+        "fill": float((found.first_rank_total_bytes / found.first_rank_capacity_bytes)[best]) if fits else np.nan,
         "stack": found.stack.id,
         "basis": found.basis,
-        "fill": float((found.first_rank_total_bytes / found.capacity_bytes)[best]) if fits else np.nan,
     }
 
 

@@ -16,6 +16,7 @@ from trnmodel.arguments import choice, flag, numbers, refuse, share, together
 from trnmodel.catalog.specs import Chip, Precision
 from trnmodel.catalog.stacks import Efficiencies, basis
 from trnmodel.catalog.systems import System
+from trnmodel.formulas.step import left_in_bank_bytes
 from trnmodel.models.blocks import Phase
 from trnmodel.models.operators import EXPERT_READS
 from trnmodel.models.transformer import Transformer
@@ -78,8 +79,6 @@ class Step(Judged):
     memory_s: NDArray
     network_s: NDArray
     overhead_s: NDArray
-    lower_s: NDArray
-    upper_s: NDArray
     tokens_per_s: NDArray
     tokens_per_s_per_user: NDArray
     work_flop_per_rank: NDArray
@@ -94,6 +93,16 @@ class Step(Judged):
         return self.send()
 
     @property
+    def lower_s(self) -> NDArray:
+        """Time where everything overlaps. [s]"""
+        return np.maximum(np.maximum(self.compute_s, self.memory_s), self.network_s) + self.overhead_s
+
+    @property
+    def upper_s(self) -> NDArray:
+        """Time where nothing overlaps. [s]"""
+        return self.compute_s + self.memory_s + (self.network_s + self.overhead_s)
+
+    @property
     def bound(self) -> NDArray | str:
         """The resource that takes longest by itself; empty for a point that cannot exist."""
         times = np.stack(np.broadcast_arrays(self.compute_s, self.memory_s, self.network_s, self.overhead_s))
@@ -103,7 +112,11 @@ class Step(Judged):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class MemoryFit(Judged):
-    """Bytes of an ordinary rank by kind, what the first rank holds more, and whether both fit."""
+    """Bytes of an ordinary rank by kind, what the first rank holds more, and whether both fit.
+
+    Ranks that reach one bank of memory share it: `capacity_bytes` is a rank's even part of what it reaches, all of it
+    for a rank by itself, and `first_rank_capacity_bytes` what the first one may take when its neighbours are ordinary.
+    """
 
     REASONS: ClassVar[tuple[str, ...]] = REASONS
 
@@ -121,6 +134,12 @@ class MemoryFit(Judged):
     total_bytes: NDArray
     first_rank_total_bytes: NDArray
     capacity_bytes: NDArray
+    first_rank_capacity_bytes: NDArray
+
+    @property
+    def room_bytes(self) -> NDArray:
+        """What the first rank has left, or lacks; more sequences take from it evenly."""
+        return self.first_rank_capacity_bytes - self.first_rank_total_bytes
 
 
 Asked = tuple[NDArray, Ask, NDArray, NDArray | float]  # compiled tokens, what is asked, stored bytes, tokens made
@@ -158,7 +177,7 @@ def _numbers(asked: Question, s: Setting, given: Arrays) -> Answer:
         "tokens_per_s_per_user": rate,
         "memory_bytes_per_rank": memory,
     }
-    mask = s.impossible | np.isnan(time_s) * UNKNOWN | (memory > s.hbm_bytes) * TOO_LARGE
+    mask = s.impossible | np.isnan(time_s) * UNKNOWN | (memory > s.hbm_bytes / s.sharing) * TOO_LARGE
     return Answer(numbers, {"compiled_tokens": compiled, "reason_mask": mask})
 
 
@@ -298,9 +317,9 @@ def decode_step(
     overlaps = _overlaps(s, compute_memory_overlap, network_overlap)
     given = _checked(s, mapping, batch=batch, context=context, new_tokens=new_tokens, expert_imbalance=imbalance,
                      max_context=longest, compiled_batch=slots, **overlaps)  # fmt: skip
-    if np.any(context < new_tokens):
-        refuse("new_tokens", new_tokens[()], "allowed are at most those of context, which counts them")
     given["tokens"] = given.pop("context")
+    if (given["tokens"] < given["new_tokens"]).any():
+        refuse("new_tokens", new_tokens[()], "allowed are at most those of context, which counts them")
     return _step(partial(_decoded, expert_read), s, mapping, given, flag("breakdown", breakdown))
 
 
@@ -393,6 +412,7 @@ def memory_fit(
 
     Notes
     -----
+    Ranks fill cores one after another. Where several reach a bank, at LNC 1, what one stores the others cannot.
     The first rank of a server holds more than the others, as measured with one library: `first_rank_total_bytes`.
     Steps are judged by the ordinary rank alone, so that a point can have a time and be refused here, with that reason.
     A point that does not fit keeps its numbers, so that one can see by how much.
@@ -410,7 +430,6 @@ def memory_fit(
         tp=mapping.tp,
         batch=batch,
         context=context,
-        capacity_bytes=np.asarray(s.hbm_bytes),
         **in_pieces(_fit, s.storing, given),
     )
 
@@ -419,7 +438,12 @@ def _fit(s: Setting, given: Arrays) -> Answer:
     """Stored bytes by kind, and whether they fit; a point that does not fit keeps them."""
     kinds = stored_kinds(s, given["batch"], given["context"], given.get("prompt_tokens", given["context"]))
     whole = total(kinds.values())
-    first = whole + s.e.first_rank_bytes
-    mask = s.impossible | np.isnan(s.hbm_bytes) * UNKNOWN
-    mask = mask | (whole > s.hbm_bytes) * TOO_LARGE | (first > s.hbm_bytes) * FIRST_TOO_LARGE
-    return Answer({}, {**kinds, "total_bytes": whole, "first_rank_total_bytes": first, "reason_mask": mask})
+    first, even = whole + s.e.first_rank_bytes, s.hbm_bytes / s.sharing
+    shared = np.ndim(s.sharing) or s.sharing > 1
+    left = left_in_bank_bytes(s.hbm_bytes, s.sharing, whole) if shared else even
+    mask = (
+        s.impossible | np.isnan(s.hbm_bytes) * UNKNOWN | (whole > even) * TOO_LARGE | (first > left) * FIRST_TOO_LARGE
+    )
+    totals = {"total_bytes": whole, "first_rank_total_bytes": first}
+    room = {"capacity_bytes": np.asarray(even), "first_rank_capacity_bytes": np.asarray(left)}
+    return Answer({}, {**kinds, **totals, **room, "reason_mask": mask})

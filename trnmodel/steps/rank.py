@@ -30,9 +30,31 @@ class Site:
         return self.chip.cores / self.lnc
 
     @property
+    def announced(self) -> bool:
+        """Whether the logical core is announced only: no software of today makes a rank of it."""
+        return self.lnc not in self.chip.lnc_choices
+
+    @property
+    def words(self) -> str:
+        """How a caption names the logical core.
+
+        Examples
+        --------
+        >>> site("trn2.48xlarge").words, site("trn3-nl32x2-pcie160", 8).words
+        ('LNC 2', 'LNC 8, which is announced and which the SDK of today does not allow')
+        """
+        to_come = ", which is announced and which the SDK of today does not allow"
+        return f"LNC {self.lnc}{to_come if self.announced else ''}"
+
+    @property
+    def ranks_per_bank(self) -> float:
+        """Ranks that reach one bank of memory together: what one of them stores, the others cannot."""
+        return max(self.chip.hbm_bank_cores / self.lnc, 1.0)
+
+    @property
     def hbm_bytes(self) -> float:
-        """Memory of a rank."""
-        return self.chip.hbm_bytes / self.ranks_per_chip
+        """Memory that a rank reaches: a bank, or all banks of its cores."""
+        return self.chip.hbm_bytes / self.ranks_per_chip * self.ranks_per_bank
 
     @property
     def hbm_bytes_per_s(self) -> float:

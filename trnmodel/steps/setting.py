@@ -127,7 +127,7 @@ class Setting:
     """Everything that a step depends on besides batch and lengths, resolved once.
 
     Arrays have a place for each mapping. Where `index` is given, it says which of them each point has. `parted` are the
-    degrees that cut anything.
+    degrees that cut anything. Ranks fill cores in a row, so that `sharing` of them store in the `hbm_bytes` of a bank.
     """
 
     model: Transformer
@@ -145,6 +145,7 @@ class Setting:
     stored: Stored
     teams: dict[str, Team]
     hbm_bytes: Numeric
+    sharing: Numeric
     impossible: NDArray
     parted: frozenset[str]
     gathers_logits: bool
@@ -156,7 +157,7 @@ class Setting:
     def picked(self, pick: Callable[[NDArray], NDArray], **changes: Any) -> Setting:
         """The same setting with another choice of the mappings that its arrays hold."""
 
-        def one(x: NDArray) -> NDArray:
+        def one(x: Any) -> Any:
             return pick(x) if np.ndim(x) else x
 
         def each(values: Any) -> Any:
@@ -167,6 +168,7 @@ class Setting:
             degrees=each(self.degrees),
             burdens=tuple(each(b) for b in self.burdens),
             stored=each(self.stored),
+            sharing=one(self.sharing),
             impossible=one(self.impossible),
             **changes,
         )
@@ -179,7 +181,7 @@ class Setting:
     def cut(self, part: Callable[[Any], Any]) -> Setting:
         """The setting of a part of all points."""
         if self.index is not None:
-            return self.at_points(part(self.index))
+            return self.at_points(part(self.index).astype(np.intp))  # which NumPy would do for each array
         return self.picked(part, teams={name: Team(*map(part, team)) for name, team in self.teams.items()})
 
     @property
@@ -280,6 +282,7 @@ def _resolved(
         stored=Stored(*map(plain, _stored(held, mapping, outline, e))),
         teams={name: Team(plain(getattr(mapping, name)), plain(mapping.extent(name)[0])) for name in DEGREES},
         hbm_bytes=plain(at.hbm_bytes),
+        sharing=plain(np.minimum(at.ranks_per_bank, mapping.ranks)) if at.ranks_per_bank > 1 else 1.0,
         impossible=_impossible(mapping, at, outline),
         parted=frozenset(name for name in DEGREES if np.any(getattr(mapping, name) > 1)),
         gathers_logits=bool(np.any(e.logit_gathers)),

@@ -1,0 +1,49 @@
+"""What holds a message whatever its algorithm: the cuts of the tiers, the flow between chips, and HBM."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trnmodel.arguments import refuse
+from trnmodel.fabric.algorithms import RINGS, between_chips_s
+from trnmodel.fabric.groups import Group
+from trnmodel.formulas.bounds import cut_bound_s
+
+
+def hbm_s(kind: str, algorithm: str, message_bytes: NDArray, p: Group) -> NDArray:
+    """Time in which a rank's share of HBM takes the reads and writes of a collective."""
+    if not p.on_chip:
+        refuse("buffers", "hbm", f"accesses are documented for Neuron chips only, not for {p.chip.id}")
+    passes = {"all_reduce": ("reduce_scatter", "all_gather"), "reduce_scatter": ("reduce_scatter",)}
+    touches = {
+        name: sum(p.chip.hbm_accesses_per_pair[f"{name}:{one}"] for one in pair) / 2
+        for pair in [passes.get(kind, ("all_gather",))]
+        for name in ("ring", "kangaring")
+    }
+    paired = (p.counts[0] == p.levels[0].size) & (p.counts[0] > 1) & (algorithm in RINGS)
+    share = p.chip.hbm_bytes_per_s / p.levels[0].size
+    moved = message_bytes * (p.ranks - 1) / p.ranks
+    return np.where(paired, touches["kangaring"], touches["ring"]) * moved / share
+
+
+def lower_bound_s(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
+    """The largest over the cuts at rank, chip, tray, rack, pair, ... of the bytes that must cross over the cut's rate.
+
+    Groups that run side by side share a unit's links, but a rank's own. An all-to-all of whole racks or domains is also
+    held by what a flow carries between their chips.
+    """
+    held, chips = np.ones_like(p.ranks), 1.0
+    rates = [level.bytes_per_s_per_dir for level in p.levels]
+    bounds = [np.zeros(())]
+    if p.on_chip:
+        bounds.append(cut_bound_s(kind, message_bytes, p.ranks, held, rates[0] / p.levels[0].size + sum(rates[1:])))
+        held = p.local
+    for outer in range(int(p.on_chip), len(p.levels)):
+        across = chips * sum(rates[outer:])
+        shared = np.minimum(p.stride, chips * (p.levels[0].size if p.on_chip else 1.0))
+        bounds.append(cut_bound_s(kind, message_bytes * shared, p.ranks, np.minimum(held, p.ranks), across))
+        held, chips = held * p.counts[outer], chips * p.levels[outer].size
+    if kind == "all_to_all":
+        bounds.append(np.nan_to_num(between_chips_s(message_bytes, p)))
+    return np.max(np.broadcast_arrays(*bounds), axis=0)
