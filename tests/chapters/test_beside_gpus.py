@@ -66,8 +66,8 @@ def test_like_for_like_two_chips_of_one_bandwidth_are_one_speed():
 
 
 def test_prompts_never_pass_the_peak_and_a_model_that_does_not_fit_has_no_row():
-    table = tables.prompts("deepseek-v3", ["hgx-h100", "hgx-h200"], EIGHT_BITS, 4096)
-    assert set(table.system) == {"hgx-h200"}  # 671 GB of FP8 against 8 x 80 GB
+    table = tables.prompts("kimi-k2-instruct", ["hgx-h100", "hgx-h200"], EIGHT_BITS, 4096)
+    assert set(table.system) == {"hgx-h200"}  # 1,026 GB of FP8 against 8 x 85.5 GB
     assert np.all((table.share_of_peak > 0) & (table.share_of_peak < 1))
 
 
