@@ -10,8 +10,10 @@ from trnmodel import report
 from trnmodel.catalog import load
 
 AWS, TORUS = "trn3-nl72x2-aws-lanes", "trn3-nl32x2-torus/scaleup_bytes_per_s_per_dir"
+WAITS = ["trainium3/hop_s/project", "trn3-switched/switch_s/project"]
 # Facts of confidence D, or stacks whose constants are, that the headline of each chapter reads with its defaults.
 NAMED = {
+    "beside-gpus": [*WAITS, "nxd-inference", "gpu-serving", "gpu-serving-elsewhere"],
     "chip-roofline": [],
     "memory": [],
     "memory-fit": ["nxd-inference"],
@@ -20,7 +22,7 @@ NAMED = {
     "rack": [f"{AWS}/pcb_switches_per_tray/project", f"{AWS}/switches_per_plane/project"],
     "scale-out": ["aws-scaleout/nic_s/project"],
     "serving": ["nxd-inference"],
-    "switch-tray": ["trainium3/hop_s/project", "trn3-switched/switch_s/project"],
+    "switch-tray": WAITS,
     "torus-or-switch": [f"{TORUS}:instance/project", f"{TORUS}:ultraserver/project"],
 }
 # Estimates of a chapter's chips and systems that its headline does not read: power, host, storage, banks and FP8
@@ -28,6 +30,7 @@ NAMED = {
 NOWHERE = "all_core_share cpus_per_cpu_tray default_stack hbm_bank_cores nvme_bytes peak_flop_per_s[fp8] tdp_w"
 LATENCY, LINKS = "hop_s switch_s", "scaleup_bytes_per_s_per_dir scaleup_bytes_per_s_per_dir[instance]"
 UNREAD = {
+    "beside-gpus": LINKS,
     "chip-roofline": f"{LATENCY} {LINKS}",
     "memory": f"{LATENCY} {LINKS}",
     "memory-fit": LINKS,

@@ -132,7 +132,7 @@ def leave_one_out(group: str) -> pd.DataFrame:
     True
     """
     table = shipped()
-    table = table[(table["group"] == group) & (table["split"] == LEFT_OUT)]
+    table = table[(table.group == group) & (table.split == LEFT_OUT)]
     ratio = 1 + table.error
     error = ratio.where(table.meaning == "kernel-time", 1 / ratio) - 1
     return table[["model"]].assign(error=error).rename(columns={"model": "kernel"})
