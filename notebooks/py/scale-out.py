@@ -252,7 +252,7 @@ worst = fits.loc[fits.groupby("stack", sort=False).send_over_prefill.idxmax()]
 claim = (
     "Sending the KV cache takes at most "
     + ", ".join(
-        f"{row.send_over_prefill:.1%} of a prefill on {row.stack} ({row.model}, {row.basis})"
+        f"{row.send_over_prefill:.1%} of a prefill on {row.stack} ({row.model})"
         for row in worst.itertuples()
     )
     if len(fits)
