@@ -64,12 +64,16 @@ def perturbed(spec, name, point=slice(None)):
     return replace(spec, **{name: FACTORS[point] * plausible(name, now)})
 
 
+GIVEN = ("basis", "basis_reason")  # an array of a field is given with the call as a whole, whatever one point of it is
+
+
 def answers(found):
     """The numbers of an answer by name."""
     if isinstance(found, Result):
         values = {field.name: getattr(found, field.name) for field in fields(found)}
         for kind in type(found).__mro__:
-            values |= {name: getattr(found, name) for name, item in vars(kind).items() if isinstance(item, property)}
+            names = [name for name, item in vars(kind).items() if isinstance(item, property) and name not in GIVEN]
+            values |= {name: getattr(found, name) for name in names}
         return {name: v for name, v in values.items() if isinstance(v, np.ndarray | np.generic | float | int | str)}
     return found if isinstance(found, dict) else {"answer": found}
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from trnmodel.fabric import compare, flow
+from trnmodel.fabric import compare, flow, what_if
 from trnmodel.fabric.graph import topology
 from trnmodel.units import GB, US
 
-TORUS, RACK = "trn3-nl32x2-torus", "trn3-nl32x2-pcie160"
+TORUS, RACK, AWS = "trn3-nl32x2-torus", "trn3-nl32x2-pcie160", "trn3-nl72x2-aws-lanes"
 NL72 = ["trn3-nl72x2-pcie160", "trn3-nl72x2-pex90144", "trn3-nl72x2-pcie320", "trn3-nl72x2-ualink"]
 
 
@@ -25,6 +25,34 @@ def test_world_capacity_of_torus_and_switch_by_hand():
 def test_capacities_count_the_chips_of_their_scope():
     chips = compare.capacities([TORUS, RACK]).set_index(["system", "scope"]).chips
     assert chips.to_dict() == {(name, scope): n for name in (TORUS, RACK) for scope, n in (("rack", 32), ("world", 64))}
+
+
+def test_rates_by_either_lane_map_by_hand():
+    """NL72x2: 71 others of a rack, 68 off the tray; 64 backplane lanes are 512 GB/s, the 40 that AWS prints 320."""
+    rates = compare.capacities([NL72[0], AWS]).set_index(["system", "scope"]).all_to_all_bytes_per_s
+    assert rates[NL72[0], "rack"] == pytest.approx(512 * GB / 68 * 71)
+    assert rates[AWS, "rack"] == pytest.approx(320 * GB / 68 * 71)
+    assert rates[AWS, "world"] == pytest.approx(rates[NL72[0], "world"])  # 16 lanes to the other rack by both
+
+
+def test_a_torus_of_144_lanes_halves_what_the_third_dimension_bounds():
+    thin = what_if.alternatives(TORUS)["trn3-torus-144"]
+    rates = compare.capacities([TORUS, thin]).set_index(["system", "scope"])
+    assert rates.injection_bytes_per_s_per_dir[thin.id, "world"] == 144 * 8 * GB
+    for scope, whole in (("rack", 248), ("world", 252)):
+        assert rates.all_to_all_bytes_per_s[TORUS, scope] == pytest.approx(whole * GB)
+        assert rates.all_to_all_bytes_per_s[thin.id, scope] == pytest.approx(whole / 2 * GB)
+
+
+def test_each_tier_hands_on_what_it_takes():
+    """Lanes by L273 (64, 64, 16) and by AWS's page (40, 32, 16); a plane of NL72x2 has 18 chips, of two planes 36."""
+    table = compare.tiers([TORUS, NL72[0], AWS]).set_index(["system", "tier"])
+    counted = table[["chips", "lanes"]].apply(tuple, axis=1).to_dict()
+    assert counted == {
+        (NL72[0], "backplane"): (18, 64), (NL72[0], "pcb"): (4, 64), (NL72[0], "cross-rack"): (2, 16),
+        (AWS, "backplane"): (36, 40), (AWS, "pcb"): (4, 32), (AWS, "cross-rack"): (2, 16),
+    }  # fmt: skip
+    np.testing.assert_allclose(table.oversubscription, 1)
 
 
 def test_trays_leave_the_rates_alone():

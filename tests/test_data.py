@@ -3,8 +3,10 @@
 import re
 import shutil
 
+import numpy as np
 import pytest
 
+from trnmodel import kernel
 from trnmodel.catalog import load
 from trnmodel.catalog.tables import DataError
 
@@ -56,6 +58,46 @@ def test_rejected_claims_stay_visible_with_the_reason():
     verdicts = peaks.groupby("value_printed").status.first().to_dict()
     assert verdicts == {"190": "chosen", "191": "rejected", "210": "rejected", "0.19": "chosen"}
     assert peaks.query("value_printed == '210'").reason.str.contains("April 2023").all()
+
+
+NEURON = [name for name, row in load.entities().items() if row.kind == "chip" and row.core and not row.base]
+
+
+@pytest.mark.parametrize("chip", NEURON)
+def test_a_peak_of_a_chip_is_one_that_its_cores_multiply_at(chip):
+    """Printed chip totals are 3 % (BF16 of Trainium) to 14 % (FP32 of Trainium3) above the sum of the printed cores."""
+    chip = load.chip(chip)
+    for dtype, peak in chip.peak_flop_per_s.items():
+        assert np.isfinite(kernel.matmul(chip, 16384, 16384, 16384, dtype).time_s)
+        assert 0.99 < peak / (chip.cores * chip.core.tensor.peak_flop_per_s[dtype]) < 1.15
+
+
+@pytest.mark.parametrize("core", ["neuroncore-v3.tensor", "neuroncore-v4.tensor"])
+def test_plain_fp8_is_the_double_mode_of_bf16(core):
+    """158 TFLOPS are printed for FP8 on NeuronCore-v3, twice its 79; the same instruction gives v4 no more."""
+    ratio = load.value(core, "double_row_ratio", "fp8")
+    assert load.value(core, "peak_flop_per_s", "fp8") == ratio * load.value(core, "peak_flop_per_s", "bf16") == 158e12
+    assert load.value("trainium3", "peak_flop_per_s", "fp8") == 2 * 671e12
+    assert load.value("trainium3", "peak_flop_per_s", "mxfp8") == 2517e12
+
+
+def test_a_peak_that_no_instruction_reaches_is_kept_as_printed():
+    for chip in ("trainium1", "inferentia2"):
+        assert load.value(chip, "printed_peak_op_per_s", "int8") == 380e12
+        assert "int8" not in load.chip(chip).peak_flop_per_s
+
+
+NO_LISTING = {"trainium1", "trainium2", "inferentia2", "trainium4-roadmap"}  # the decision on memory says so
+
+
+def test_memory_is_what_the_device_lists():
+    """MiB of nvidia-smi, bytes of rocm-smi, KB of rocminfo, the limit of a runtime; never a GB of a data sheet."""
+    facts = load.facts()
+    listed = facts[(facts.quantity == "hbm_bytes") & facts.note.str.startswith("device l")]
+    assert set(load.chips()) - set(listed.entity) == NO_LISTING
+    for fact in listed.itertuples():
+        assert load.chip(fact.entity).hbm_bytes == fact.value_si
+    assert [chip for chip in load.chips() if load.chip(chip).hbm_bytes % 1e9 == 0] == []
 
 
 def test_an_open_disagreement_is_a_pair():

@@ -3,10 +3,11 @@
 import csv
 import math
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 
 import networkx as nx
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -195,6 +196,83 @@ def test_all_to_all_by_hand(name, world, rack):
     assert net.all_to_all_bytes_per_s_per_pair("rack") == pytest.approx(rack * GB)
 
 
+ROUTED = [name for name in systems() if name != "mi210-4" and 1 < system(name).domain_chips <= 144]
+
+
+@pytest.mark.parametrize("scope", ["rack", "world"])
+@pytest.mark.parametrize("name", ROUTED)
+def test_no_routing_passes_the_free_flow(name, scope):
+    net = topology(name)
+    free, even, whole = (net.all_to_all_bytes_per_s_per_pair(scope, routing) for routing in ("free", "even", "whole"))
+    assert 0.97 * free < even <= free * (1 + 1e-9)
+    assert 0.8 * free < whole <= free * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "pairs", "links", "others"),
+    # x8 links of 64 GB/s of a chip carry the pairs that leave its tray: 30 over 8 are 3.75, one link takes 4;
+    # 68 over 8 are 8.5, one takes 9; by AWS's lane map 68 over 5 are 13.6, one takes 14
+    [("trn3-nl32x2-pcie160", 30, 8, 31), ("trn3-nl72x2-pcie160", 68, 8, 71), ("trn3-nl72x2-aws-lanes", 68, 5, 71)],
+)
+def test_whole_paths_by_hand(name, pairs, links, others):
+    whole = topology(name).all_to_all_bytes_per_s_per_pair("rack", "whole")
+    assert whole * others == pytest.approx(64 * GB / math.ceil(pairs / links) * others)
+
+
+def chips_with(links):
+    graph = nx.Graph()
+    for (one, other), rate in links.items():
+        graph.add_node(one, kind="chip"), graph.add_node(other, kind="chip")
+        graph.add_edge(one, other, bytes_per_s_per_dir=rate, medium="link")
+    return graph
+
+
+def test_an_even_split_takes_no_detour():
+    """a-b has one unit of its own, or 2 with the detour over c: a-c then carries a rate of 2 and 1 of the detour, 3."""
+    graph = chips_with({("a", "b"): 1.0, ("a", "c"): 3.0, ("c", "b"): 3.0})
+    assert flow.even_split(graph) == pytest.approx(1)
+    assert flow.concurrent_flow(graph).bytes_per_s_per_pair == pytest.approx(2)
+
+
+def test_an_even_split_is_hop_by_hop():
+    """Three shortest ways, two of which share their ends: each hop of an end takes half, where paths put 2/3 on one."""
+    inner = ["s m y n t", "s m z n t", "s x w v t"]
+    graph = chips_with({pair: 1.0 for way in inner for pair in pairwise(way.split())})
+    for node in "mynzxwv":
+        graph.nodes[node]["kind"] = "switch"
+    assert flow.even_split(graph) == pytest.approx(1 / (1 / 2))
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (3, 5), (2, 3, 4), (5,)])
+def test_an_even_split_on_a_torus_is_the_closed_form_and_the_edge_betweenness_of_networkx(shape):
+    rates = [1.0] * len(shape)
+    graph = torus(shape, rates)
+    assert flow.even_split(graph) == pytest.approx(flow.torus_bytes_per_s_per_pair(shape, rates))
+    assert flow.even_split(graph) == pytest.approx(
+        1 / max(nx.edge_betweenness_centrality(graph, normalized=False).values())
+    )
+
+
+def test_an_even_split_of_what_is_cut_off_and_of_one_chip():
+    apart = chips_with({("a", "b"): 1.0, ("c", "d"): 1.0})
+    assert flow.even_split(apart) == 0
+    assert math.isnan(flow.even_split(apart.subgraph(["a"])))
+    assert flow.whole_paths(apart, flow.Flow(0.0, {"link": 1.0}, 0)) == 0
+
+
+@pytest.mark.parametrize("routing", ["free", "even", "whole"])
+def test_routings_of_machines_that_failed_are_large_or_differ_in_their_rates(routing):
+    net, pod = topology("trn2.48xlarge"), topology("tpu-v4-pod")
+    alone = net.without(links=[("chip0,0", other) for other in net.graph["chip0,0"]])
+    assert alone.all_to_all_bytes_per_s_per_pair(routing=routing) == 0
+    worse = net.without(links=[("chip0,0", "chip1,0")]).all_to_all_bytes_per_s_per_pair(routing=routing)
+    assert 12 * GB < worse < 14.1 * GB  # of 16: one of eight links across a half is gone
+    assert pod.all_to_all_bytes_per_s_per_pair(routing=routing) == pod.all_to_all_bytes_per_s_per_pair()
+    slow = replace(system("trn3-nl32x2-pcie160"), lane_bytes_per_s_per_dir=np.array([8, 4]) * GB)
+    whole, half = topology(slow).all_to_all_bytes_per_s_per_pair("rack", routing)
+    assert whole == pytest.approx(2 * half)
+
+
 def test_bottleneck_medium_and_oversubscription():
     net = topology("trn3-nl72x2-pcie160")
     assert net.flow().bottleneck == {"cross-rack": 1.0}
@@ -334,6 +412,7 @@ def test_chips_that_are_cut_off():
         (lambda net: net.oversubscription(None), "scope=None"),
         (lambda net: net.hop_histogram({}), r"metric=\{\}"),
         (lambda net: net.all_to_all_bytes_per_s_per_pair("Rack"), "scope='Rack'"),
+        (lambda net: net.all_to_all_bytes_per_s_per_pair(routing="ecmp"), "routing='ecmp'"),
         (lambda net: type(net)("hgx-h100", net.graph), "system='hgx-h100': allowed is a System"),
         (lambda net: type(net)(net.system, None), "wiring=None"),
         (lambda net: topology([]), r"system=\[\]"),

@@ -13,7 +13,7 @@ from trnmodel.evidence.fit import accuracy
 from trnmodel.evidence.rows import MEASURED
 
 CHIPS = ["trainium1", "trainium2", "trainium3"]
-DTYPES = {"trainium1": ["bf16", "fp32"], "trainium2": ["bf16", "fp8"], "trainium3": ["bf16", "mxfp8", "mxfp4"]}
+DTYPES = {"trainium1": ["bf16", "fp32"], "trainium2": ["bf16", "fp8"], "trainium3": ["bf16", "fp8", "mxfp8", "mxfp4"]}
 PAIRS = [(chip, dtype) for chip in CHIPS for dtype in DTYPES[chip]]
 size = st.integers(1, 20_000)
 light = settings(max_examples=30)

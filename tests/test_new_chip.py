@@ -180,7 +180,14 @@ def test_a_chip_without_a_default_stack_takes_the_one_that_is_given():
     assert given.time_s == tm.decode_step(system=where, **asked).time_s
 
 
-def test_who_is_ideal_says_so_in_data():
-    assert all(load.chip(chip).default_stack for chip in load.chips())
-    ideal = {chip for chip in load.chips() if load.chip(chip).default_stack == "ideal"}
-    assert ideal == {chip for chip in load.chips() if load.chip(chip).vendor != "AWS"} | {"trainium4-roadmap"}
+def test_a_chip_runs_on_public_software_or_says_that_nothing_runs():
+    """NVIDIA's chips on the stack of their rows, AMD's and TPUs on its stand-in, AWS's on theirs; Trainium4 on none."""
+    found = {chip: load.chip(chip).default_stack for chip in load.chips()}
+    assert found.pop("trainium4-roadmap") == ""
+    others = {"gpu-serving" if load.chip(chip).vendor == "NVIDIA" else "gpu-serving-elsewhere" for chip in found}
+    assert others == {"gpu-serving", "gpu-serving-elsewhere"}
+    wanted = {"AWS": "nxd-inference", "NVIDIA": "gpu-serving", "AMD": "gpu-serving-elsewhere"}
+    wanted["Google"] = wanted["AMD"]
+    assert found == {chip: wanted[load.chip(chip).vendor] for chip in found}
+    with pytest.raises(ValueError, match="trainium4-roadmap has no default stack"):
+        tm.decode_step("llama-3.1-8b", tm.chip("trainium4-roadmap"), batch=1, context=128)

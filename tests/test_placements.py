@@ -67,6 +67,30 @@ def test_exchange_of_experts_by_hand():
     assert rows.chips.to_dict() == {"rack": 32, "twins": 2, "world": 64}
 
 
+def test_the_share_of_latency_is_that_of_the_algorithm_taken():
+    """Torus of 4 x 4 x 2 chips: the direct exchange starts once, 5 hops of 1.5 us a pass: 15 us of a layer for both.
+
+    The phased one starts on each axis and takes less when empty: its time over a layer of the other is no share.
+    """
+    table = placements.exchanges("deepseek-v3", ["trn3-nl32x2-torus", SMALL, LARGE], 2.0 ** np.arange(0, 12))
+    assert table.latency_share.between(0, 1).all()
+    rack = table[(table.system == "trn3-nl32x2-torus") & (table.experts_over == "rack")].set_index("tokens_per_chip")
+    assert rack.latency_share[32] == pytest.approx(2 * 5 * 1.5e-6 / rack.layer_s[32])
+    assert rack.latency_share[2048] < 0.02
+
+
+@pytest.mark.parametrize("tokens", [1.0, 32.0, 512.0])
+def test_latency_and_its_share_by_the_public_call(tokens):
+    """The two passes again by `tm.collective`, its own choice of algorithm at each size, and that one when empty."""
+    spec, chips = tm.system("trn3-nl32x2-torus"), 64
+    row = placements.exchanges("deepseek-v3", [spec], [tokens]).set_index("experts_over").loc["world"]
+    out = row.dispatch_bytes / (1 - 1 / chips)  # in one byte an element; two on the way back
+    passes = [tm.collective("all_to_all", size, spec, chips, lnc=8) for size in (out, 2 * out)]
+    empty = [tm.collective("all_to_all", 0.0, spec, chips, str(one.algorithm), lnc=8) for one in passes]
+    assert row.layer_s == pytest.approx(sum(float(one.time_s) for one in passes))
+    assert row.latency_share == pytest.approx(sum(float(one.time_s) for one in empty) / row.layer_s)
+
+
 def test_a_switched_rack_beats_the_torus_in_the_rack():
     rows = placements.exchanges("deepseek-v3", [SMALL, "trn3-nl32x2-torus"], [256]).set_index(
         ["system", "experts_over"]

@@ -14,15 +14,17 @@ A result is a frozen, slotted dataclass of arrays, inputs beside outputs; what f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 if TYPE_CHECKING:
     import pandas as pd
+
+BASES = ("measured", "interpolated", "extrapolated", "ideal")  # from the firmest ground on
 
 
 def reason_mask(*impossible: ArrayLike) -> NDArray:
@@ -128,6 +130,93 @@ class Result:
         cells = {name: cell for name, cell in found.items() if cell is not None}
         shape = np.broadcast_shapes(*(cell.shape for cell in cells.values()))
         return pd.DataFrame({name: np.broadcast_to(cell, shape).ravel() for name, cell in cells.items()})
+
+
+class Basis(NamedTuple):
+    """What numbers rest on: a word of `BASES`, and along which axes they leave the rows that were measured."""
+
+    word: NDArray | str
+    reason: NDArray | str = ""
+
+
+def weakest(parts: Mapping[str, Basis]) -> Basis:
+    """The basis of what is made of parts: that of its weakest part, with the reasons of each.
+
+    Examples
+    --------
+    >>> weakest({"prefill": Basis("ideal"), "decode": Basis("extrapolated", "chip: never served")})
+    Basis(word='ideal', reason='decode chip: never served')
+    """
+    places = [np.vectorize(BASES.index)(part.word) for part in parts.values()]
+    word = np.asarray(BASES, dtype=object)[np.max(np.broadcast_arrays(*places), axis=0)]
+    reasons = [np.asarray(part.reason, dtype=object) for part in parts.values()]
+    return Basis(word, np.vectorize(_told(tuple(parts)), otypes=[object])(*reasons)[()])
+
+
+def _told(names: tuple[str, ...]) -> Callable[..., str]:
+    """Joins reasons, once where all parts have the same."""
+
+    def told(*reasons: str) -> str:
+        if len(set(reasons)) == 1:
+            return reasons[0]
+        return "; ".join(f"{name} {reason}" for name, reason in zip(names, reasons, strict=True) if reason)
+
+    return told
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Judged(Result):
+    """Base of every result of a software stack: `judge`, which its maker hands in, says what it rests on when asked."""
+
+    stack: Any  # with an `id`, and the `kind` of stack that it is
+    judge: Callable[[], Basis]
+
+    def ground(self) -> str:
+        """The basis of one point as a sentence tells it: the word, with the reason where there is one."""
+        found = self.judge()
+        return f"{found.word} ({found.reason})" if found.reason else f"{found.word}"
+
+    @property
+    def stack_kind(self) -> str:
+        """Whether the stack is "ideal", "public" software or "given" with the call."""
+        return self.stack.kind
+
+    @property
+    def basis(self) -> NDArray | str:
+        """What the numbers rest on: "measured", "interpolated", "extrapolated" or "ideal"."""
+        return self.judge().word
+
+    @property
+    def basis_reason(self) -> NDArray | str:
+        """Along which axes they leave what was measured; empty where they do not."""
+        return self.judge().reason
+
+
+def alike(table: pd.DataFrame, mixed: bool = False) -> pd.DataFrame:
+    """Give a table back; ValueError where systems stand in it on different kinds of stack, unless they may be `mixed`.
+
+    A system is what a column ending in "system" names; two kinds of stack are a comparison as long as every system has
+    both.
+
+    Examples
+    --------
+    >>> rows = [{"system": "a", "stack_kind": "ideal"}, {"system": "b", "stack_kind": "public"}]
+    >>> alike(tidy(rows))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    ValueError: mixed=False: systems are on different kinds of stack (a: ideal, b: public); give them the same, such ...
+    """
+    who = [name for name in table if str(name).endswith("system")]
+    if mixed or not who or "stack_kind" not in table:
+        return table
+    kinds: dict[tuple[str, ...], set[str]] = {}
+    for *names, kind in table[[*who, "stack_kind"]].drop_duplicates().itertuples(index=False):
+        kinds.setdefault(tuple(map(str, names)), set()).add(kind)
+    if len(set(map(frozenset, kinds.values()))) > 1:
+        found = ", ".join(f"{' and '.join(names)}: {' and '.join(sorted(some))}" for names, some in kinds.items())
+        raise ValueError(f"mixed=False: systems are on different kinds of stack ({found}); give them the same, such as "
+                         "efficiencies='ideal', or mixed=True")  # fmt: skip
+    return table
 
 
 def _cells(value: Any) -> NDArray | None:

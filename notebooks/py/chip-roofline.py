@@ -24,6 +24,7 @@ from IPython.display import Markdown
 
 import trnmodel as tm
 from trnmodel import charts
+from trnmodel.catalog import load
 from trnmodel.chapters import chip_roofline as tables
 from trnmodel.chapters import common, guard
 from trnmodel.evidence import chips_printed as printed
@@ -42,13 +43,14 @@ guard.need(
 # %% tags=["hide-input"]
 ridges = common.peaks([chip], [*DTYPES, "int8"])
 lowest, fastest = ridges.iloc[ridges.ridge_flop_per_byte.argmin()], ridges.iloc[ridges.peak_flop_per_s.argmax()]
+guess = charts.ours(row["dtype"].upper() for row in (lowest, fastest) if row.estimate)
+ends = dict.fromkeys(f"{row.ridge_flop_per_byte:.0f} FLOP ({row['dtype'].upper()})" for row in (lowest, fastest))
 Markdown(
-    f"**Memory, until each byte that leaves HBM is used for {lowest.ridge_flop_per_byte:.0f} FLOP "
-    f"({lowest['dtype'].upper()}) or {fastest.ridge_flop_per_byte:.0f} FLOP "
-    f"({fastest['dtype'].upper()}); compute after that.** {spec.name} multiplies at "
+    f"**Memory, until each byte that leaves HBM is used for {' or '.join(ends)}; compute after that.** "
+    f"{spec.name} multiplies at "
     f"{format_quantity(fastest.peak_flop_per_s, 'FLOP/s')} in {fastest['dtype'].upper()} and reads "
     f"{format_quantity(spec.hbm_bytes_per_s, 'B/s')}, so a decode step, which uses a weight for two FLOP per sequence of "
-    f"the batch, is far to the left of that point, and a long prefill is to the right of it."
+    f"the batch, is far to the left of that point, and a long prefill is to the right of it{guess}."
 )
 
 # %% [markdown]
@@ -93,10 +95,16 @@ float(by_hand)
 # %%
 intensity = intensity_flop_per_byte * 10 ** np.arange(-2.5, 1.5, 0.05)
 rooflines = tables.rooflines(GENERATIONS, DTYPES, intensity)
+peaks = common.peaks(GENERATIONS, ["bf16", "mxfp8", "fp8"])
+guessed = (peaks.chip + " " + peaks["dtype"].str.upper())[peaks.estimate]
+roofs = peaks.pivot(index="chip", columns="dtype", values="peak_flop_per_s").loc[list(dict.fromkeys(peaks.chip))]
+before, last = roofs.index[-2:]
+plain, blocks = roofs.loc[last] / roofs.loc[before], roofs.mxfp8[last] / roofs.fp8[before]
+still = " and ".join(name.upper() for name in plain.index[(plain < 1.1).values])
 charts.roofline(
     rooflines,
     marker=intensity_flop_per_byte,
-    caption="Each generation lifts the slope; only the 8-bit formats lift the roof",
+    caption=f"Each generation lifts the slope; from {before} to {last} only MXFP8 lifts the roof{charts.ours(guessed)}",
 )
 
 # %% [markdown]
@@ -107,7 +115,8 @@ charts.roofline(
 # ## Why BF16 stood still while MXFP8 doubled
 #
 # The rate of a systolic array is rows x columns x 2 FLOP x clock. Trainium2 and Trainium3 have the same 128 x 128 BF16 array
-# at the same clock; Trainium3's MX array has 512 rows, where Trainium2 feeds its 128 rows with two FP8 values at a time.
+# at the same clock; Trainium3's MX array has 512 rows, where Trainium2 feeds its 128 rows with two FP8 values at a time
+# (`double_row`, a contraction of 256). Trainium3 has that mode too, and no other instruction for plain FP8.
 
 # %%
 arrays = tables.arrays(GENERATIONS)
@@ -116,13 +125,21 @@ charts.table(
 )
 
 # %%
-peaks = common.peaks(GENERATIONS, ["bf16", "mxfp8", "fp8"])
 charts.bars(
     peaks,
     x="chip",
     y="peak_flop_per_s",
     color="dtype",
-    caption="BF16 stood still from Trainium2 to Trainium3; 8-bit doubled",
+    caption=f"{still} stood still from {before} to {last}; MXFP8 runs at {blocks:.1f} times {before}'s FP8{charts.ours(guessed)}",
+)
+
+# %% tags=["hide-input"]
+heads = load.facts_rows()["trainium3/peak_flop_per_s:fp8/ah-trainium3"]
+Markdown(
+    f"**Plain FP8 on {last} is {format_quantity(roofs.fp8[last], 'FLOP/s')}, twice BF16, by our reckoning.** AWS's page prints "
+    f"{heads.value_printed} {heads.unit_printed} in a row headed FP8 ({heads.source}, {heads.locator}), to stand beside {before}'s. Its "
+    f"page of the core and its kernel guide give that rate to MXFP8 and MXFP4 alone, and the one instruction for plain FP8 "
+    f"doubles BF16. Code that multiplies plain FP8 without `double_row` runs at the rate of BF16."
 )
 
 # %% [markdown]
@@ -135,7 +152,8 @@ charts.ranges(
     x="ridge_flop_per_byte",
     y="chip",
     color="dtype",
-    caption="Trainium3 demands less reuse in BF16 than Trainium2, and more than twice as much in MXFP8 as in BF16",
+    caption="Trainium3 demands less reuse in BF16 than Trainium2, and more than twice as much in MXFP8 as in BF16"
+    + charts.ours((everyone.chip + " " + everyone["dtype"].str.upper())[everyone.estimate]),
 )
 
 # %% [markdown]
@@ -173,7 +191,7 @@ charts.lines(
 # %%
 formats = tables.weight_formats(chip, ["bf16", "fp8", "mxfp8", "w4a8"])
 charts.bars(
-    formats,
+    formats.drop(columns="estimate"),  # the peak does not enter
     x="precision",
     y="speed_over_bf16",
     caption=f"Weights that {spec.name} streams from HBM, over BF16: each halving of the storage doubles them",
@@ -181,7 +199,10 @@ charts.bars(
 
 # %%
 charts.table(
-    formats, caption="Weight formats: bytes, rate, and the batch at which compute takes over", download="formats"
+    formats,
+    caption="Weight formats: bytes, rate, and the batch at which compute takes over"
+    + charts.ours(formats["compute"].str.upper()[formats.estimate]),
+    download="formats",
 )
 
 # %% [markdown]
@@ -219,11 +240,23 @@ charts.bars(
 # with the reason for the choice. What is left open is carried as a low/high pair.
 
 # %%
-charts.table(tables.rulings(GENERATIONS), caption="Peaks and memory on which sources disagree", download="rulings")
+shown = list(dict.fromkeys([*GENERATIONS, spec.id, *(tm.chip(name).id for name in comparators)]))
+charts.table(tables.rulings(shown), caption="Peaks and memory on which sources disagree", download="rulings")
+
+# %% tags=["hide-input"]
+bare, unreached = tm.chip("trainium1"), load.fact_in_force("trainium1", "printed_peak_op_per_s", "int8")[0]
+listed = [one for one in map(tm.chip, shown) if "hbm_bytes" not in one.estimates]
+lists = [f"{one.name} {format_quantity(one.hbm_bytes, 'B', 4)}" for one in listed]
+Markdown(
+    f"**Memory is what the device lists**, for every chip of which a listing was found: {', '.join(lists)}. A GB on a data sheet "
+    f"is a trade name, mostly of a GiB. **A peak is one that an instruction reaches**: the {unreached.value_printed} INT8 {unreached.unit_printed} "
+    f"that AWS prints for {bare.name} ({unreached.source}, {unreached.locator}) are kept as printed and are no peak of it here, for "
+    f"no documented instruction of its cores multiplies INT8."
+)
 
 # %% tags=["hide-output"]
 charts.table(
-    tables.disagreements(GENERATIONS, ["peak_flop_per_s", "hbm_bytes_per_s", "hbm_bytes"]),
+    tables.disagreements(shown, ["peak_flop_per_s", "printed_peak_op_per_s", "hbm_bytes_per_s", "hbm_bytes"]),
     caption="The same, row by row, as each source prints it",
     download="disagreements",
 )
@@ -311,6 +344,6 @@ Markdown(
 
 # %% tags=["hide-input"]
 used = tm.facts()
-shown = used.quantity.isin(["peak_flop_per_s", "hbm_bytes_per_s", "hbm_bytes"])
-used = used[shown & used.entity.isin({spec.id, *GENERATIONS, *comparators})]
+about = used.quantity.isin(["peak_flop_per_s", "printed_peak_op_per_s", "hbm_bytes_per_s", "hbm_bytes"])
+used = used[about & used.entity.isin(shown)]
 charts.table(common.bibliography(used.source), caption="Sources of the figures in this chapter", download="sources")

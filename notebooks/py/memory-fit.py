@@ -64,6 +64,7 @@ Markdown(
         if core.ranks_per_bank > 1
         else ""
     )
+    + f" What {found.stack.id} takes beside weights and cache is {found.ground()}."
 )
 
 # %% [markdown]

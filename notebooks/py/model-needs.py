@@ -134,20 +134,22 @@ charts.table(where, caption="Where parameters sit, and how many of them a token 
 # 2 x 128 x (576 + 512) / (2 x 576) = 242 FLOP/B, above Trainium2's ridge point of 230.
 
 # %%
+against = tables.against_ridges(operators, GENERATIONS, dtypes.compute)
 charts.ranges(
-    tables.against_ridges(operators, GENERATIONS, dtypes.compute),
+    against,
     x="intensity_flop_per_byte",
     y="what",
     color="of",
     log_x=True,
     caption=f"{m.id} in {precision.upper()}: as a whole, prefill of {input_tokens} tokens does {intensity['prefill']:.0f} FLOP a byte, decode "
-    f"at batch {batch} {intensity['decode']:.0f}",
+    f"at batch {batch} {intensity['decode']:.0f}" + charts.ours(against.what[against.estimate]),
 )
 
 # %% [markdown]
 # An operator to the left of a ridge point waits for memory, one to the right for compute. Weights and cache alone count here, as if a
 # fused graph kept everything else in SBUF; the table has the intensity with every input and output written to HBM too. Attention runs
 # in BF16, so its ridge point is that of BF16, not of the 8-bit formats. A chip without a peak for the format is shown in BF16.
+# Plain FP8 on Trainium3 runs at twice BF16 and not at the rate of MXFP8 (chapter 1).
 
 # %%
 charts.table(

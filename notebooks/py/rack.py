@@ -27,7 +27,6 @@ from trnmodel.chapters import common, guard
 from trnmodel.chapters import rack as tables
 from trnmodel.evidence import ledger
 from trnmodel.fabric import what_if as audit
-from trnmodel.units import format_quantity
 
 spec, other = tm.system(system), tm.system(beside)
 guard.links(system=spec, beside=other)
@@ -36,14 +35,15 @@ switches = sum(net.switch_counts.values())
 TORUS = ["trn1.32xlarge", "trn2.48xlarge", "trn2-ultraserver", "trn3-nl16-torus", "trn3-nl32x2-torus"]
 NL32 = [f"trn3-nl32x2-{tray}" for tray in ("pcie160", "pcie320", "ualink")]
 NL72 = [f"trn3-nl72x2-{tray}" for tray in ("pcie160", "pex90144", "pcie320", "ualink")]
+mapped = [tm.topology(it) for it in tables.mapped(spec)]
 
 # %% tags=["hide-input"]
-media = [f"{format_quantity(rate, 'B/s')} {medium}" for medium, rate in net.injection_by_medium().items()]
+also = [f", by AWS's own lane map {sum(it.switch_counts.values())} (our estimate, D)" for it in mapped]
+sends = [f"; by AWS's own lane map {tables.by_medium(it)}" for it in mapped]
 Markdown(
-    f"**{spec.name}: {spec.domain_chips} chips of {spec.chip.name} and {switches} switches, joined by "
-    f"{net.graph.number_of_edges():,} links.** Each chip sends "
-    f"{format_quantity(net.injection_bytes_per_s_per_dir, 'B/s')} one way into the scale-up fabric "
-    f"({', '.join(media) or 'it has no neighbour'}); every count in this chapter is taken from the graph, not from a table."
+    f"**{spec.name}: {spec.domain_chips} chips of {spec.chip.name} and {switches} switches{''.join(also)}, joined by "
+    f"{net.graph.number_of_edges():,} links.** Each chip sends one way into the scale-up fabric {tables.by_medium(net)}{''.join(sends)}. "
+    "Every count in this chapter is taken from the graph, not from a table."
 )
 
 # %% [markdown]
@@ -68,9 +68,13 @@ charts.table(
 #
 # **By hand.** A Trainium3 chip of a switched rack has 64 lanes on its board, 64 on the backplane and 16 to the other rack:
 # 144 lanes of PCIe Gen6 at 8 GB/s are 1,152 GB/s one way, which the deep dive prints as 1.2 TB/s.
+#
+# **Two lane maps.** AWS's own page of the same rack prints four, five and two links of Gen6 x8 instead: 32, 40 and 16 lanes, 256 +
+# 320 + 128 = 704 GB/s. The two texts are not reconciled. This book counts with the deep dive, which alone tells lanes by medium and
+# which of them are spare, and gives both wherever the answer moves; how many switches carry AWS's lanes is our estimate (D).
 
 # %%
-144 * 8, tm.topology("trn3-nl72x2-pcie160").injection_bytes_per_s_per_dir
+144 * 8, 88 * 8, [tm.topology(it).injection_bytes_per_s_per_dir for it in ("trn3-nl72x2-pcie160", common.LANE_MAP)]
 
 # %% [markdown]
 # ## The rack, link by link
@@ -100,17 +104,18 @@ charts.topology(small_nodes, small_links, caption="NL32x2 with 160-lane switches
 # ## All systems side by side
 
 # %%
-everyone = tables.fabrics(dict.fromkeys([*TORUS, *NL32, *NL72]))
+everyone = tables.fabrics(dict.fromkeys([*TORUS, *NL32, *NL72, common.LANE_MAP]))
 charts.table(everyone, caption="Fabrics: parts, hops between chips, rates one way", download="fabrics")
 
 # %%
-kinds = everyone.system.str.extract(r"trn3-(?P<rack>nl\d+x2)-(?P<tray>\w+)")
+kinds = everyone.system.str.extract(r"trn3-(?P<rack>nl\d+x2)-(?P<tray>[\w-]+)")
+kinds["estimate"] = everyone.system == common.LANE_MAP
 charts.bars(
     everyone.assign(**kinds)[everyone.switches > 0],
     x="tray",
     y="switches",
     color="rack",
-    caption="Larger switches thin out the trays; most switches of NL72x2 sit on its boards",
+    caption="Larger switches thin out the trays; most switches of NL72x2 sit on its boards. AWS's lanes take fewer (our estimate, D)",
 )
 
 # %% [markdown]
@@ -129,7 +134,27 @@ charts.table(known[known.id.str.startswith(("trn", "inf"))], caption="Every name
 # ## What fails, and what it costs
 
 # %%
-charts.table(common.failures(spec), caption=f"Share left of each capacity of {spec.name}", download="failures")
+left = common.failures(spec)
+charts.table(left, caption=f"Share left of each capacity of {spec.name}", download="failures")
+
+# %%
+small, large = tm.system(NL32[0]), tm.system(NL72[0])
+fifth = audit.alternatives(small)["fifth-switch-tray"]
+lost = audit.lost([it for it in (large, tm.system(common.LANE_MAP), small, fifth) if it.id != spec.id])
+if spec.fabric == "planes":
+    lost.insert(1, spec.id, lost.failure.map(left.set_index("failure").rack_all_to_all))
+charts.table(lost, caption="Share left of the all-to-all of a rack; a fifth tray takes over in NL32x2", download="lost")
+
+# %% tags=["hide-input"]
+pulled = lost.set_index("failure").loc["one switch tray"]
+retimers = {it.id: audit.parts(it)["retimers"][0] for it in (large, small)}
+Markdown(
+    f"**A switch tray pulled** leaves a rack of {large.id} {pulled[large.id]:.0%} of its all-to-all: its trays hold spare switches. "
+    f"{small.id} has {small.switch_trays_per_rack:g} trays, and its {small.scaleup_lanes_redundant:g} redundant lanes a chip end at none: {pulled[small.id]:.0%}. "
+    f"The text says that there are designs with five, for hot swap; these would keep {pulled[fifth.id]:.0%}. By AWS's own lane map, "
+    f"which names no spare lane, a rack of NL72x2 keeps {pulled[common.LANE_MAP]:.0%}. Retimers fail too and are not in the tables: "
+    f"{retimers[large.id]:g} in {large.id}, {retimers[small.id]:g} in {small.id}."
+)
 
 # %% [markdown]
 # ## Check: counts that are not ours
@@ -159,10 +184,10 @@ Markdown(
 )
 
 # %% [markdown]
-# **Statement against statement.** Each disagreement of the text with itself, with its arithmetic:
+# **Statement against statement.** Each disagreement of a text with itself or with another, with its arithmetic:
 
 # %%
-charts.table(ledger.contradictions(), caption="The deep dive against itself", download="contradictions")
+charts.table(ledger.contradictions(), caption="Texts against themselves and each other", download="contradictions")
 
 # %% [markdown]
 # ## What moves the answer
@@ -181,7 +206,7 @@ charts.table(common.readings(spec), caption="Other readings of the text, and wha
 # %% [markdown]
 # ```{admonition} Takeaway
 # :class: tip
-# Count a rack from its lanes: 144 active lanes a chip explain the bandwidth, the cables and the switches of every tray.
+# Count a rack from its lanes: 144 active lanes a chip (88 by AWS's page) explain the bandwidth, the cables and the switches of every tray.
 # ```
 
 # %% [markdown]
@@ -205,7 +230,7 @@ charts.table(common.readings(spec), caption="Other readings of the text, and wha
 #
 # ```{admonition} Answer
 # :class: dropdown
-# 16 of 144 active lanes: 11 %.
+# 16 of 144 active lanes: 11 %; by AWS's lane map 16 of 88: 18 %.
 # ```
 
 # %% [markdown]
@@ -213,5 +238,7 @@ charts.table(common.readings(spec), caption="Other readings of the text, and wha
 
 # %% tags=["hide-input"]
 used = tm.facts()
-used = used[used.entity.isin([spec.id, spec.chip.id, "trn3-switched", "jbog-rack", *TORUS, *NL32, *NL72])]
+used = used[
+    used.entity.isin([spec.id, spec.chip.id, "trn3-switched", "jbog-rack", *TORUS, *NL32, *NL72, common.LANE_MAP])
+]
 charts.table(common.bibliography(used.source), caption="Sources of the figures in this chapter", download="sources")

@@ -79,7 +79,7 @@ Markdown(
     f"reads a prompt of {input_tokens} tokens in {format_quantity(float(prompt.time_s), 's', 3)}.** {str(step.bound).capitalize()} takes "
     f"longest of that step; with everything overlapped it would be {format_quantity(float(step.lower_s), 's', 3)}, with nothing "
     f"{format_quantity(float(step.upper_s), 's', 3)}, and on a machine that loses nothing "
-    f"{format_quantity(float(ideal.time_s), 's', 3)}."
+    f"{format_quantity(float(ideal.time_s), 's', 3)}. Basis on {stack}: step {step.ground()}; prefill {prompt.ground()}."
 )
 
 # %% [markdown]
@@ -236,7 +236,7 @@ charts.table(padded, caption="Prefill by length of the prompt", download="prefil
 pieces = tables.chunks(ours, input_tokens, [256.0, 512.0, 1024.0, 2048.0, float(input_tokens)], batch)
 shortest = pieces.loc[pieces.stall_s.idxmin()]
 charts.lines(
-    pieces.melt("chunk_tokens", ["ttft_s", "stall_s"], "what", "time_s").replace(
+    pieces.melt(["chunk_tokens", "basis"], ["ttft_s", "stall_s"], "what", "time_s").replace(
         {"ttft_s": "first token of the prompt", "stall_s": "longest pause of the others"}
     ),
     x="chunk_tokens",
@@ -277,7 +277,7 @@ charts.table(
 
 # %%
 best = deployments.frontiers(m, FAMILY, context)
-shown = "wanted_tokens_per_s_per_user system tp ep batch tokens_per_s_per_chip network_share".split()
+shown = "wanted_tokens_per_s_per_user system tp ep batch tokens_per_s_per_chip network_share stack basis".split()
 equal = deployments.at_interactivity(best, interactivity_tokens_per_s)
 first = (
     equal[equal.wanted_tokens_per_s_per_user == interactivity_tokens_per_s[0]].set_index("system").tokens_per_s_per_chip
@@ -465,7 +465,7 @@ charts.lines(
 )
 
 # %%
-served = "mode requests_per_s batch ttft_p50_s ttft_p99_s tpot_mean_s tpot_p99_s tokens_per_s reason".split()
+served = "mode requests_per_s batch ttft_p50_s ttft_p99_s tpot_mean_s tpot_p99_s tokens_per_s basis reason".split()
 charts.table(rates[served], caption="Serving over the request rate; a dash is beyond saturation", download="load")
 
 # %% [markdown]
@@ -638,13 +638,42 @@ charts.table(
 )
 
 # %% [markdown]
-# A stack of efficiencies fitted to those rows comes nearer; left out is the error on a model that its fit has not seen:
+# A stack fitted to those rows comes nearer: a share of the bandwidth and of the peak, a cost of each layer and of each sequence, and
+# all-reduces as the engines' own kernels run them. Left out is the error on a model, or on a chip, that its fit has not seen.
 
 # %%
+fitted = {by: comparators.others_fitted(by) for by in ("where", "model")}
+every = fitted["where"].iloc[-1]
 charts.table(
-    comparators.others_fitted(comparators.left_out()),
-    caption="Median absolute error on GPUs: ideal, stack as fitted, and with the model left out",
+    fitted["where"],
+    caption=f"Median absolute error of serving on GPUs over {every.cases} configurations: {every.ideal_median:.0%} where nothing is "
+    f"lost, {every.median_error:.0%} as fitted, {every.model_left_out_median:.0%} with the model and "
+    f"{every.chip_left_out_median:.0%} with the chip left out",
     download="other-chips-fitted",
+)
+
+# %%
+ranked = fitted["model"].iloc[:-1].sort_values("model_left_out_median")
+nearest, farthest = ranked.iloc[0], ranked.iloc[-1]
+charts.table(
+    fitted["model"],
+    caption=f"The same by model: with the model left out {nearest.model} is off by {nearest.model_left_out_median:.0%}, {farthest.model} by "
+    f"{farthest.model_left_out_median:.0%}",
+    download="other-chips-models",
+)
+
+# %% [markdown]
+# The all-reduces have one start for all chips, and sums in the ranks: a chip whose kernels start sooner, or whose switches sum, is off
+# by that.
+
+# %%
+kernels = comparators.others_fitted("where", comparators.ALL_REDUCE)
+worst = kernels.iloc[:-1].sort_values("chip_left_out_median").iloc[-1]
+charts.table(
+    kernels,
+    caption=f"All-reduces of the engines' kernels, {kernels.cases.iloc[-1]} of them up to 1 GiB: median absolute error "
+    f"{kernels.chip_left_out_median.iloc[-1]:.0%} with the chip left out, at most {worst.chip_left_out_median:.0%} ({worst['where']})",
+    download="other-chips-collectives",
 )
 
 # %%
@@ -681,7 +710,8 @@ charts.table(language, caption="Every excluded row of serving and memory; the fi
 # * **The software stack**: the step of compiled graphs takes several times the ideal one.
 # * **The compiled batch**: a graph runs its full batch for one user.
 # * **TP**: it divides weights and multiplies all-reduces; KV heads that do not divide are copied.
-# * **Efficiencies on Trainium3** are those of Trainium1 and 2: not one decode step of Trainium3 has been published.
+# * **Efficiencies on Trainium3** are those of Trainium1, Inferentia2 and 2: not one decode step of Trainium3 has been published, so that
+#   captions and the column `basis` call them extrapolated.
 #
 # ## What is left out
 #

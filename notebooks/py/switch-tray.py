@@ -489,7 +489,8 @@ charts.table(ports, caption="Where the text is at odds with itself about trays a
 
 # %% tags=["hide-input"]
 Markdown(
-    f"{(printed.verdict == 'agrees').sum()} of {len(printed)} printed paths and maxima agree with the graph. Latencies cannot "
+    f"{(printed.verdict == 'agrees').sum()} of {len(printed)} printed paths and maxima agree with the graph, and "
+    f"{(paths.verdict == 'inferred').sum()} maxima that follow from words without a number. Latencies cannot "
     f"be checked: none of these switches has been measured in public."
 )
 

@@ -20,6 +20,8 @@ model: str = "deepseek-v3"
 tokens_per_chip: float = 32.0
 
 # %% tags=["hide-input"]
+import math
+
 import numpy as np
 from IPython.display import Markdown
 
@@ -37,20 +39,28 @@ guard.neuroncore(system=spec, torus_system=torus)
 guard.need(torus.domain_chips > 1, f"torus_system = {torus.id!r} is a single chip")
 guard.routes(model=m)
 guard.within(1e-3, 1e9, tokens_per_chip=tokens_per_chip)
-pair = list(dict.fromkeys([spec.id, torus.id])) if spec.domain_chips > 1 else [torus.id]
-FAMILY = ["trn2-ultraserver", "trn3-nl32x2-torus", "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160"]
-everyone = list(dict.fromkeys([*FAMILY, *pair]))
+first = spec if spec.domain_chips > 1 else torus
+FAMILY = ["trn2-ultraserver", "trn3-nl32x2-torus", "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160", common.LANE_MAP]
+read = tables.readings(first, torus)
+series = list({it.id: it for both in read.values() for it in both}.values())
+everyone = list({it.id: it for it in [*map(tm.system, FAMILY), *series]}.values())
 
 # %% tags=["hide-input"]
 rates = compare.capacities(everyone)
-slots = rates.set_index(["system", "scope"]).all_to_all_bytes_per_s
-gain = {scope: slots[pair[0], scope] / slots[torus.id, scope] for scope in compare.SCOPES}
+slots, bound = (rates.set_index(["system", "scope"])[name] for name in ("all_to_all_bytes_per_s", "bound"))
+gains = tables.gains(first, torus)
+missed = collective_fits.misses()
+off = missed.groupby("system").ratio.median()
+ours = ", ".join(tables.estimated(series))
 Markdown(
-    f"**For all-to-all inside a rack {tm.system(pair[0]).name} gives each chip {gain['rack']:.2f} times the rate of {torus.name}; "
-    f"over the whole domain {gain['world']:.2f} times.** A rack's switches carry "
-    f"{format_quantity(slots[pair[0], 'rack'], 'B/s', 3)} of each chip, against {format_quantity(slots[torus.id, 'rack'], 'B/s', 3)} on "
-    f"the torus; over all {tm.system(pair[0]).domain_chips} chips it is {format_quantity(slots[pair[0], 'world'], 'B/s', 3)} against "
-    f"{format_quantity(slots[torus.id, 'world'], 'B/s', 3)}, and what bounds is the way between racks, not the switches."
+    f"**For all-to-all inside a rack {first.name} gives each chip {tables.in_words(gains, 'rack', f' the rate of {torus.name}')}; over the "
+    f"whole domain {tables.in_words(gains, 'world')}.** A rack of {first.id} carries at most "
+    f"{format_quantity(slots[first.id, 'rack'], 'B/s', 3)} of each chip, one of {torus.id} "
+    f"{format_quantity(slots[torus.id, 'rack'], 'B/s', 3)}; over all {first.domain_chips} chips it is "
+    f"{format_quantity(slots[first.id, 'world'], 'B/s', 3)} against {format_quantity(slots[torus.id, 'world'], 'B/s', 3)}, and what "
+    f"bounds there are the {bound[first.id, 'world']} links. Basis: ideal, the links alone and free to take any path"
+    f"{f' (the rate of a link is our estimate, D, in {ours})' if ours else ''}; published runs of collectives take {off.min():.0f} to "
+    f"{off.max():.0f} times (medians) what `tm.collective` says of the links."
 )
 
 # %% [markdown]
@@ -58,15 +68,16 @@ Markdown(
 
 # %% tags=["hide-input"]
 charts.table(
-    common.notation(common.of_fabric(pair[0])),
+    common.notation(common.of_fabric(first)),
     caption="What this chapter calls things; confidence D is our own estimate",
     download="notation",
 )
 
 # %% [markdown]
 # **All-to-all**: every chip sends a different block to every other, as experts of a mixture do twice a layer. Its
-# **capacity** is the largest equal rate that all pairs sustain at once (maximum concurrent flow); **oversubscription** is
-# what a chip can inject over what it can so deliver.
+# **capacity** is the largest equal rate that all pairs sustain at once (maximum concurrent flow), an upper bound of what any
+# routing reaches; **oversubscription** of a fabric is what a chip can inject over what it can so deliver, of a tier the same
+# for the chips that the tier joins.
 #
 # ## The model
 #
@@ -95,23 +106,65 @@ charts.bars(
     x="scope",
     y="all_to_all_bytes_per_s",
     color="system",
-    caption=f"{pair[0]} over {torus.id}: {gain['rack']:.2f} times in a rack, {gain['world']:.2f} times over the domain",
+    caption=f"{first.id} over {torus.id}: {tables.in_words(gains, 'rack')} in a rack, {tables.in_words(gains, 'world')} over the domain",
 )
 
 # %%
-charts.table(rates, caption="All-to-all of one chip to all others of its scope, one way", download="capacities")
+charts.table(
+    rates.rename(columns={"oversubscription": "injection_over_delivered"}),
+    caption="All-to-all of one chip to all others of its scope, one way: an upper bound, of free multipath and chips that forward",
+    download="capacities",
+)
+
+# %% tags=["hide-input"]
+over = rates.set_index(["system", "scope"]).oversubscription
+tiers = compare.tiers(everyone)
+tiered = first.id if first.id in set(tiers.system) else FAMILY[2]
+own = ", ".join(
+    f"{row.tier} {row.lanes:g}:{row.delivered_lanes:g}" for row in tiers[tiers.system == tiered].itertuples()
+)
+counts = "; ".join(
+    f"{name} {over[name, 'rack']:.2f} times in a rack and {over[name, 'world']:.2f} over the domain"
+    for name in dict.fromkeys([tiered, first.id, torus.id])
+)
+Markdown(
+    f"The deep dive says that a torus is oversubscribed and the switched racks are not. Tier by tier that is so: what a chip of "
+    f"{tiered} sends into a tier, the tier hands on to the chips that it joins ({own}, in lanes or links); a torus has no tier, each link ends "
+    f"at another chip. Over all lanes at once a chip still injects more than an all-to-all delivers: {counts}. That counts lanes "
+    f"which reach one tray or one chip alone."
+)
+
+# %%
+charts.table(
+    tiers, caption="Each tier for itself: lanes of a chip into it, and those that it hands on", download="tiers"
+)
 
 # %% [markdown]
-# The deep dive says that a torus is oversubscribed and the switched racks are not. Counted on the graph both are, because a
-# chip's PCB lanes end on its own tray and its cross-rack lanes at one chip: only the backplane lanes reach a whole rack.
-#
+# **How far below the bound?** Free multipath is more than a router does. Where every hop splits a pair evenly over all that
+# lead on (ECMP), the switched racks lose little; where each pair takes one path, links carry whole pairs. By hand in a rack of
+# NL32x2: 30 pairs of a chip leave its tray over 8 links of 64 GB/s, so that some link has 4 of them, and the chip at most
+# $64/4 \times 31 = 496$ GB/s. That is with paths dealt out perfectly: a hash puts more on some link, and all pairs wait for it.
+
+# %%
+64 * GB / math.ceil(30 / 8) * 31
+
+# %%
+routed = compare.routings(everyone)
+even, whole = ((routed[f"{name}_bytes_per_s"] / routed.free_bytes_per_s).min() for name in ("even", "whole"))
+charts.table(
+    routed,
+    caption=f"All-to-all of a chip: freely split is the bound, evenly {even:.0%} of it or more; one path a pair, at most, {whole:.0%}",
+    download="routings",
+)
+
+# %% [markdown]
 # ## From which message on does bandwidth rule?
 
 # %%
 sizes = 2.0 ** np.arange(10, 31)
-rack = tables.all_to_all(pair, sizes, scope="rack")
+rack = tables.all_to_all(series, sizes, scope="rack")
 crossings = tables.crossovers(everyone)
-mine = crossings[crossings.system.isin(pair) & (crossings.scope == "rack")]
+mine = crossings[crossings.system.isin([it.id for it in series]) & (crossings.scope == "rack")]
 charts.lines(
     rack,
     x="message_bytes",
@@ -120,7 +173,7 @@ charts.lines(
     log_x=True,
     log_y=True,
     caption="All-to-all in a rack bends at "
-    + " and ".join(f"{format_quantity(row.crossover_bytes, 'B', 3)} ({row.system})" for row in mine.itertuples()),
+    + ", ".join(f"{format_quantity(row.crossover_bytes, 'B', 3)} ({row.system})" for row in mine.itertuples()),
 )
 
 # %%
@@ -149,16 +202,16 @@ Markdown(
 # An all-reduce sends round rings of neighbours, and that is what a torus is made of.
 
 # %%
-reduced = tables.collective_times(pair, "all_reduce", sizes[::2])
+reduced = tables.collective_times(series, "all_reduce", sizes[::2])
 last = reduced[reduced.message_bytes == reduced.message_bytes.max()].set_index("system").time_s
+others = ", ".join(f"{name} {time / last[first.id]:.2f}" for name, time in last.items() if name != first.id)
 charts.lines(
     reduced,
     x="message_bytes",
     y="busbw_bytes_per_s",
     color="system",
     log_x=True,
-    caption=f"All-reduce over the domain: at {format_quantity(sizes[-1], 'B', 1)} {torus.id} takes "
-    f"{last[torus.id] / last[pair[0]]:.2f} times as long as {pair[0]}",
+    caption=f"All-reduce of {format_quantity(sizes[-1], 'B', 1)} over the domain, over the time of {first.id}: {others or 'nothing beside'}",
 )
 
 # %% [markdown]
@@ -178,9 +231,10 @@ charts.table(
 # ## What it means for a mixture of experts
 
 # %%
-experts = placements.exchanges(m, pair, tokens_per_chip * 2.0 ** np.arange(-4, 6))
+experts = placements.exchanges(m, series, tokens_per_chip * 2.0 ** np.arange(-4, 6))
 placed = experts[experts.tokens_per_chip == tokens_per_chip]
 steps = placed.set_index(["system", "experts_over"]).step_s
+inside = ", ".join(f"{it.id} {format_quantity(steps[it.id, 'rack'], 's', 3)}" for it in series)
 charts.lines(
     experts[experts.experts_over == "rack"],
     x="tokens_per_chip",
@@ -188,23 +242,25 @@ charts.lines(
     color="system",
     log_x=True,
     log_y=True,
-    caption=f"{m.id}, experts over a rack: with {tokens_per_chip:g} tokens a chip {torus.id} takes "
-    f"{steps[torus.id, 'rack'] / steps[pair[0], 'rack']:.2g} times as long as {pair[0]}",
+    caption=f"{m.id}, experts over a rack, {tokens_per_chip:g} tokens a chip: {inside}",
 )
 
 # %%
 shown = "system experts_over chips dispatch_bytes layer_s step_s latency_share".split()
+lnc = "; one rank a chip, an LNC that AWS has announced and the SDK does not allow" if placed.announced.any() else ""
 charts.table(
     placed[shown],
-    caption=f"Dispatch and combine of one decode step of {m.id}, {tokens_per_chip:g} tokens a chip",
+    caption=f"Dispatch and combine of one decode step of {m.id}, {tokens_per_chip:g} tokens a chip; the share of latency is what "
+    f"empty messages take by the same algorithm{lnc}",
     download="experts",
 )
 
 # %% tags=["hide-input"]
+apart = steps[first.id, "world"] > 1.01 * steps[first.id, "rack"]
+why = " That is why the text places experts within a rack and something else, tensor or context parallelism, across the pair."
 Markdown(
-    f"Spread over the whole domain instead, the same step takes {format_quantity(steps[pair[0], 'world'], 's', 2)} on {pair[0]} and "
-    f"{format_quantity(steps[torus.id, 'world'], 's', 2)} on {torus.id}. That is why the text places experts within a rack and "
-    f"something else, tensor or context parallelism, across the pair."
+    f"Spread over the whole domain instead, the same step takes {format_quantity(steps[first.id, 'world'], 's', 3)} on {first.id} and "
+    f"{format_quantity(steps[torus.id, 'world'], 's', 3)} on {torus.id}.{why if apart else ''}"
 )
 
 # %% [markdown]
@@ -233,9 +289,41 @@ Markdown(
 )
 
 # %% [markdown]
+# **The prediction itself.** `tm.collective` knows of no published run; each is asked for below on the two machines that may have
+# made it.
+
+# %%
+likely = missed[missed.system.str.startswith("trn1")]
+charts.lines(
+    likely,
+    x="message_bytes",
+    y="ratio",
+    color="series",
+    log_x=True,
+    log_y=True,
+    caption=f"Measured over predicted, were all runs made on {likely.system.iloc[0]}: {likely.ratio.median():.1f} in the median",
+)
+
+# %% tags=["hide-input"]
+spread = missed.groupby("system").ratio.quantile([0.25, 0.5, 0.75]).unstack()
+near = likely.groupby("series").ratio.median().sort_values()
+large, small = likely[likely.message_bytes >= 16 * MIB].ratio, likely[likely.message_bytes <= 64 * KIB].ratio
+machines = " and ".join(
+    f"{row[0.5]:.1f} times on {name} (half of the rows {row[0.25]:.1f} to {row[0.75]:.1f})"
+    for name, row in spread.iterrows()
+)
+Markdown(
+    f"The public call misses by much: {len(likely)} rows of {likely.series.nunique()} runs took {machines} what it predicts, and none less. "
+    f"Messages to 64 KiB took {small.median():.0f} times as long, those from 16 MiB {large.median():.1f} times ({large.min():.1f} to "
+    f"{large.max():.1f}): what the small ones miss is the launch and the runtime, what the "
+    f"large ones miss is a share of the rate. By run it is {near.iloc[0]:.1f} ({near.index[0]}) "
+    f"to {near.iloc[-1]:.0f} ({near.index[-1]}). So the times of this chapter compare fabrics; they are not those of today's software."
+)
+
+# %% [markdown]
 # **Published runs.** 185 measured rows tell of collectives on Neuron. Most are examples of AWS's own test, which name no
 # instance and mix versions of the software, so each run gets two constants of its own and none are pooled: a floor and a rate,
-# $t = t_0 + f m / b$, with $f m$ the bytes that a rank must send. Left out one size at a time, a run predicts the sizes between
+# $t = t_0 + f m / b$, with $f m$ the bytes that a rank must send. These fits interpolate. Left out one size at a time, a run predicts the sizes between
 # its ends well; where the largest is left out nothing is left that says what the rate is.
 
 # %%
@@ -305,19 +393,21 @@ charts.table(common.readings(torus.id), caption=f"Other readings of what {torus.
 
 # %% [markdown]
 # * **Where the experts live.** In a rack the switch pays; over the pair it does not.
-# * **The lanes of a Trainium3 torus** are printed nowhere in full; the table above has the alternative.
+# * **The lanes of a Trainium3 torus** are printed nowhere in full; the table above has the alternative, and the answer both.
+# * **The lanes of a switched chip.** AWS's page prints 32, 40 and 16 (board, backplane, cross-rack), the deep dive 64, 64 and 16:
+#   a rack then gains less over the torus, the domain the same. How many switches carry AWS's lanes is our estimate (D).
 # * **Latency of a chip that forwards.** AWS claims that Trainium3 forwards on its own; then the switched racks are faster still
 #   for small messages.
 #
 # ## What is left out
 #
-# Contention between collectives, failed links (chapter 4), routing that does not split flows perfectly, the cost of the switches, and
-# power. Prices of either fabric are in a later chapter.
+# Contention between collectives, failed links (chapter 4), paths that a hash picks, the cost of the switches, and power. Prices of either fabric are in a later chapter.
 
 # %% [markdown]
 # ```{admonition} Takeaway
 # :class: tip
-# Switches buy all-to-all inside a rack. Between racks the cables decide, and for dense models rings of neighbours are as good.
+# Switches buy all-to-all inside a rack, by AWS's own lane map less of it. Between racks the cables decide, and for dense models
+# rings of neighbours come close.
 # ```
 
 # %% [markdown]
@@ -354,5 +444,5 @@ used = tm.facts()
 delays = used.entity.isin([compare.STACK, compare.SWITCH]) & used.quantity.isin(["hop_s", "switch_s"])
 limits = (used.entity == "neuronlink-v3") & (used.quantity == "algorithm_max_bytes")
 runtimes = used.entity.str.startswith("neuron-runtime-") | (used.entity == "nccom-test")
-used = used[used.entity.isin([*everyone, "trn3-switched"]) | delays | limits | runtimes]
+used = used[used.entity.isin([*(it.id for it in everyone), "trn3-switched"]) | delays | limits | runtimes]
 charts.table(common.bibliography(used.source), caption="Sources of the figures in this chapter", download="sources")

@@ -52,6 +52,25 @@ def test_logical_cores_share_a_chip():
     assert (table.hbm_bytes_low == table.hbm_bytes).all()
 
 
+def test_sbuf_feeds_the_double_mode_of_fp8():
+    """128 rows x 4 elements wide: a full tile never waits for SBUF, in FP8 as in BF16 and MXFP8."""
+    for dtype in ("bf16", "fp8", "mxfp8"):
+        table = chip_roofline.matmul_ceilings("trainium3", dtype, [16384.0]).set_index("level").ceiling_flop_per_s
+        assert table.compute < table.SBUF
+
+
+def test_formats_mark_our_own_peak():
+    table = chip_roofline.weight_formats("trainium3", ["bf16", "fp8", "mxfp8"]).set_index("precision")
+    assert table.estimate.to_dict() == {"bf16": False, "fp8": True, "mxfp8": False}
+    assert table.batch_at_ridge["fp8"] == pytest.approx(1342 / 4.9 / 2)
+    assert chip_roofline.rooflines(["trainium3"], ["fp8"], [1.0]).estimate.tolist() == [True]
+
+
+def test_memory_rulings_reach_the_comparators():
+    table = chip_roofline.rulings(["h100"]).set_index("about")
+    assert table.used["H100 memory: 80 GB, 80 GiB or 81,559 MiB"] == "81559 MiB"
+
+
 def test_notation_of_a_range_and_of_a_count():
     rows = common.notation(common.of_spec("trainium3", {"cores": "n", "hbm_bytes": "C"})).set_index("symbol")
     assert rows.value.to_dict() == {"n": "8", "C": "144 GiB"}

@@ -73,6 +73,16 @@ def test_ridges_are_printed_ones():
     ridge = chart[chart["of"] == "ridge point"].iloc[0]
     assert ridge.intensity_flop_per_byte == pytest.approx(667 / 2.9)
     assert (chart.intensity_flop_per_byte_low <= chart.intensity_flop_per_byte).all()
+    assert not chart.estimate.any()
+
+
+def test_the_ridge_of_plain_fp8_is_ours_and_twice_that_of_bf16():
+    """2 x 671 TFLOP/s over 4.9 TB/s: 274 FLOP/B, where MXFP8 needs 2,517 / 4.9 = 514."""
+    table = model_needs.phases("llama-3.1-8b", 1, 128, 256, "fp8")
+    ridges = {dtype: model_needs.against_ridges(table, ["trainium3"], dtype).iloc[0] for dtype in ("fp8", "mxfp8")}
+    assert ridges["fp8"].intensity_flop_per_byte == pytest.approx(2 * 671 / 4.9)
+    assert ridges["mxfp8"].intensity_flop_per_byte == pytest.approx(2517 / 4.9)
+    assert (ridges["fp8"].estimate, ridges["mxfp8"].estimate) == (True, False)
 
 
 def test_formats_have_the_bits_of_the_standard():

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from trnmodel.chapters import common, rack
-from trnmodel.fabric import flow
+from trnmodel.fabric import flow, what_if
 from trnmodel.fabric.graph import topology
+from trnmodel.units import GB
 
 SWITCHED = ["trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160", "trn3-nl72x2-pex90144", "trn3-nl32x2-pcie320"]
 
@@ -44,6 +45,42 @@ def test_spares_take_over():
     assert (left.loc[["one backplane lane", "one backplane switch", "one switch tray"]] == 1).all(axis=None)
     assert left.injection["one pcb lane"] == pytest.approx(1 - 4 / 144)  # a x8 port that lost a lane trains to x4
     assert left.all_to_all["one cross-rack link"] == pytest.approx(71 / 72)
+
+
+def test_a_pulled_tray_of_nl32x2():
+    """L193: four trays, a quarter of the lanes each; a fifth takes the redundant ones. L275: NL72x2 has spares.
+
+    AWS's page names no spare lane: ten trays of one switch each, five to a plane. Half the chips lose a fifth of their
+    lanes, and what they cannot send goes over their neighbours: a tenth.
+    """
+    small, mapped = "trn3-nl32x2-pcie160", "trn3-nl72x2-aws-lanes"
+    fifth = what_if.alternatives(small)["fifth-switch-tray"]
+    lost = what_if.lost(["trn3-nl72x2-pcie160", small, fifth, mapped]).set_index("failure").loc["one switch tray"]
+    assert lost.to_dict() == pytest.approx({"trn3-nl72x2-pcie160": 1, small: 3 / 4, fifth.id: 1, mapped: 1 - 1 / 10})
+    assert common.failures(small).set_index("failure").rack_all_to_all["one switch tray"] == lost[small]
+    assert what_if.parts(small)["retimers"][0] == 32 * 4  # L201
+    assert what_if.parts("trn3-nl72x2-pcie160")["retimers"][0] == 36 * 6  # L235
+
+
+def test_a_failure_that_a_system_cannot_have_is_no_share():
+    lost = what_if.lost(["trn2-ultraserver", "trn3-nl32x2-pcie160"]).set_index("failure")
+    assert np.isnan(lost["trn2-ultraserver"]["one switch tray"])
+    assert np.isnan(lost["trn3-nl32x2-pcie160"]["one aec link"])
+
+
+def test_both_lane_maps_of_a_rack():
+    """Switches by AWS's map: 18 boards of four and ten trays of one in each of two racks; 88 lanes of 8 GB/s."""
+    (mapped,) = rack.mapped("trn3-nl72x2-pcie320")
+    row = rack.fabrics([mapped]).iloc[0]
+    assert (row.switches, row.injection_bytes_per_s_per_dir) == (2 * (18 * 4 + 10), 704 * GB)
+    assert rack.mapped(mapped) == rack.mapped("trn2-ultraserver") == rack.mapped("trn3-nl32x2-pcie160") == []
+
+
+@pytest.mark.parametrize(
+    "text", ["164 (our estimate, D)", "704 GB/s", "75%", "128 in trn3-nl32x2-pcie160", "fifth-switch-tray"]
+)
+def test_the_executed_chapter_shows_both_lane_maps_and_both_failures(root, text):
+    assert text in (root / "notebooks" / "rack.ipynb").read_text()
 
 
 def test_torus_reading_halves_the_third_dimension():

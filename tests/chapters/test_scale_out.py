@@ -105,6 +105,13 @@ def test_measured_transfers_stay_below_the_printed_rate():
     assert networks_printed.measured_share().share.round(4).tolist() == [0.772, 0.675, 0.6975]
 
 
+def test_scale_up_is_that_of_the_system_not_of_its_chip():
+    """88 lanes of 8 GB/s by AWS's map, 144 by the deep dive; four links of Trainium2's instance, six of its pair."""
+    names = ["trn3-nl72x2-aws-lanes", "trn3-nl72x2-pcie160", "trn2.48xlarge", "trn2-ultraserver", "hgx-h100"]
+    ratio = scale_out.rates(names).set_index("system").scaleup_over_scaleout
+    assert ratio.tolist() == pytest.approx([704 / 25, 1152 / 25, 512 / 25, 640 / 25, 450 / 50])
+
+
 def test_notation_has_symbols_and_sources():
     table = common.notation(scale_out.symbols("trn3-nl72x2-pcie160")).set_index("symbol")
     assert list(table.index) == ["p", "k", "S", "t_switch", "t_nic", "n", "b", "b_nic"]

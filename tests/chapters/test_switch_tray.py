@@ -2,6 +2,7 @@
 
 import pytest
 
+from trnmodel.catalog import load
 from trnmodel.chapters import switch_tray
 from trnmodel.evidence import ledger
 
@@ -26,7 +27,10 @@ def test_trays_of_any_system():
 def test_every_printed_path_agrees():
     table = switch_tray.paths([*NL72, RACK, "trn3-nl32x2-pcie320", "trn3-nl32x2-ualink"])
     assert "disagrees" not in set(table.verdict)
-    assert (table.verdict == "agrees").sum() == 22
+    assert (table.verdict == "agrees").sum() == 20
+    inferred = table[table.verdict == "inferred"]  # L373 and L379 say all-to-all and print no number
+    assert inferred.system.tolist() == ["trn3-nl72x2-ualink", "trn3-nl32x2-ualink"]
+    assert inferred.counted.tolist() == [1, 1]
 
 
 def test_hops_are_shares():
@@ -42,5 +46,8 @@ def test_contradictions_carry_their_arithmetic():
     assert gives["the same over all lanes of the chip"] == "10 %"
     assert gives["copper cables of NL32x2"] == "5120 lanes"
     assert gives["scale-up rate of a chip"] == "1.152 TB/s"
+    assert gives["memory bandwidth of the Trn3 over the Trn2 UltraServer"] == "3.802 x"
+    assert len(table) == 25
+    assert set(table.says.str.extract(r"\(([a-z0-9-]+), L")[0]) <= set(load.sources())
     assert (table.gives[table.arithmetic == ""] == "").all()
     assert table.about.is_unique or table[table.about.duplicated(keep=False)].arithmetic.is_unique

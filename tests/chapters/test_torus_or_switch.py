@@ -1,5 +1,7 @@
 """Torus or switch: messages by hand, buffers, and where one shot ends."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -37,6 +39,44 @@ def test_one_shot_ends_where_the_next_algorithm_is_faster():
     chosen = tm.collective("all_reduce", sizes, "trn2.48xlarge").algorithm
     assert (chosen == "one_shot").tolist() == [True, False]
     assert row.ratio == row.one_shot_up_to_bytes / row.library_up_to_bytes
+
+
+def test_gains_by_every_account_of_the_lanes_by_hand():
+    """A rack: 31 x 512/30, AWS 71 x 320/68, tori 248 and 124; the domain: 252, AWS 143 x 128/72, tori 252 and 126."""
+    table = torus_or_switch.gains("trn3-nl32x2-pcie160", TORUS).set_index("reading")
+    assert table.rack.tolist() == pytest.approx([31 * 512 / 30 / 248, 71 * 320 / 68 / 248, 31 * 512 / 30 / 124])
+    assert table.world.tolist() == pytest.approx([1, 143 * 128 / 72 / 252, 2])
+    assert torus_or_switch.in_words(table.reset_index(), "rack").startswith(
+        "2.13 times (1.35 by AWS's own lane map; 4.27 "
+    )
+
+
+def test_a_system_without_another_account_has_one_gain():
+    table = torus_or_switch.gains("trn2.48xlarge", "trn1.32xlarge")
+    assert table.reading.tolist() == ["as used"]
+    assert table.rack.tolist() == pytest.approx([240 / 90])  # 4x4 tori: 15 x 2 x 128/16 and 15 x 2 x 48/16
+
+
+@pytest.fixture(scope="module")
+def outputs(root):
+    notebook = json.loads((root / "notebooks" / "torus-or-switch.ipynb").read_text())
+    return [out["data"] for cell in notebook["cells"] for out in cell.get("outputs", []) if "data" in out]
+
+
+def test_the_executed_chapter_says_what_its_figures_are(outputs):
+    texts = ["".join(data.get("text/markdown", data.get("text/plain", ""))) for data in outputs]
+    (capacity,) = (text for text in texts if text.startswith("All-to-all of one chip to all others"))
+    assert "upper bound" in capacity.splitlines()[0]
+    both = [text for text in texts if "trn3-nl72x2-aws-lanes" in text]
+    for said in (
+        "All-to-all of one chip",
+        "Each tier for itself",
+        "All-to-all of a chip",
+        "Dispatch and combine",
+        "Chart: All-reduce",
+    ):
+        assert any(text.startswith(said) for text in both), said
+    assert any("7.3 times on trn1.32xlarge" in text and "14.6 times on trn2.48xlarge" in text for text in texts)
 
 
 def test_links_bound_a_domain_and_hbm_a_chip():

@@ -298,7 +298,7 @@ def _roots() -> Iterator[Call]:
         "doors",
         "tm.sweep",
         "function=rate, grid={'x': [1.0, 2.0]}, progress=False",
-        "callable: function; grid: grid; executor: executor; flag: progress",
+        "callable: function; grid: grid; executor: executor; flag: progress mixed",
     )
     yield _call("rows", "tm.validate", "rows=measured()", "frame: rows; models: models")
     yield _call("rows", "tm.calibrate", "rows=measured(), groups=('encoder',)", "frame: rows; groups: groups")
@@ -358,8 +358,10 @@ def _methods() -> Iterator[Call]:
                 "metric=['edges', 'intermediate'], scope=['world', 'rack']")  # fmt: skip
     yield _call("doors", f"{fabric}.path", "one='chip0,0', other='chip2,2'", "choice: one other")
     yield _call("doors", f"{fabric}.injection_by_medium")
-    for name in ("flow", "all_to_all_bytes_per_s_per_pair", "oversubscription"):
+    for name in ("flow", "oversubscription"):
         yield _call("doors", f"{fabric}.{name}", "", "choice: scope", "scope=['world']")
+    yield _call("doors", f"{fabric}.all_to_all_bytes_per_s_per_pair", "", "choice: scope routing",
+                "scope=['world'], routing=['free', 'even', 'whole']")  # fmt: skip
     yield _call("doors", f"{fabric}.without", "", "lanes: lanes; list: links switches switch_trays")
     answer = "tm.decode_step('llama-3.1-8b', 'trn2.48xlarge', batch=1, context=128)"
     yield _call("main", f"{answer}.require_valid")
@@ -457,9 +459,9 @@ def _steps() -> Iterator[Call]:
         "decode_system='trn1.32xlarge', decode_mapping=tm.Mapping(tp=16), batch=4, input_tokens=1000,"
         "output_tokens=100",
         "object: model prefill_system prefill_mapping decode_system decode_mapping precision prefill_efficiencies"
-        " decode_efficiencies; from1: batch input_tokens output_tokens; share: transfer_share",
+        " decode_efficiencies; from1: batch input_tokens output_tokens; share: transfer_share; flag: mixed",
         "batch=[1, 16], input_tokens=[100, 4000], output_tokens=[10, 1000], transfer_share=[0.5, 1],"
-        "prefill_efficiencies=['ideal'], decode_efficiencies=['ideal']",
+        "prefill_efficiencies=['ideal'], decode_efficiencies=['ideal'], mixed=[True]",
     )
     yield _call(
         "main",

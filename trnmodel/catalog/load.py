@@ -195,7 +195,7 @@ def facts() -> pd.DataFrame:
     >>> import trnmodel as tm
     >>> peaks = tm.facts().query("entity == 'trainium1' and quantity == 'peak_flop_per_s' and source == 'trn1-arch'")
     >>> sorted(peaks.value_printed)
-    ['210', '420', '52.5']
+    ['210', '52.5']
     """
     return _facts_frame().copy()
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from math import inf
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -12,13 +14,16 @@ import numpy as np
 from trnmodel.arguments import instance, refuse
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import Chip, Spec
+from trnmodel.result import Basis
 
 ExpertRead = Literal["distinct", "per_token", "all"]
 KvHeads = Literal["even", "replicate", "multi-head"]
 PrefillExperts = Literal["routed", "all", "blocks"]
 Bucket = Literal["exact", "power-of-two", "maximum"]
 ContextExchange = Literal["ring", "ulysses"]
-InGraph = Literal["ring", "mesh doubling", "mesh doubling ring"]
+InGraph = Literal["ring", "mesh doubling", "mesh doubling ring", "one_shot two_shot"]
+Kind = Literal["ideal", "public", "given"]
+Part = Literal["decode", "prefill", "memory"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -26,7 +31,9 @@ class Efficiencies(Spec):
     """Efficiencies, overheads and policies of a software stack in one SDK era.
 
     A share is of the printed peak or bandwidth. The class defaults are the ideal stack: nothing is lost, nothing is
-    padded, everything is cut evenly. `ranges` holds the low and high of each fitted value.
+    padded, everything is cut evenly. `ranges` holds the low and high of each fitted value. `fitted_on` names the chips
+    whose rows the constants of decode, of prefill and of memory come from; where a stack stands in on other chips,
+    `range_factor` widens the ranges of what it takes over from its base.
     """
 
     weight_stream_share: float = 1.0
@@ -40,8 +47,16 @@ class Efficiencies(Spec):
     rdh_traffic_ratio: float = 1.0
     ring_traffic_ratio: float = 1.0
     hop_s: float = 0.0
+    one_shot_s: float = 0.0
+    one_shot_rate_share: float = 1.0
+    two_shot_s: float = 0.0
+    two_shot_rate_share: float = 1.0
+    shot_rank_s: float = 0.0
+    shot_copies: float = 0.0
     host_logit_bytes_per_s: float = inf
     step_overhead_s: float = 0.0
+    layer_s: float = 0.0
+    sequence_s: float = 0.0
     prefill_overhead_s: float = 0.0
     prefill_slowdown: float = 1.0
     prefill_spill_bytes_per_s: float = inf
@@ -66,7 +81,16 @@ class Efficiencies(Spec):
     context_bucket: Bucket = "exact"
     prompt_bucket: Bucket = "exact"
     context_exchange: ContextExchange = "ring"
+    batch_bucket: Bucket = "exact"
     in_graph: InGraph = "ring"
+    range_factor: float = 1.0
+    fitted_on: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def kind(self) -> Kind:
+        """Whether it loses nothing, is public software (as published, or changed), or is what a caller gives."""
+        lost = self is not IDEAL and any(_differing(self, IDEAL))
+        return ("public" if self.sources else "given") if lost else "ideal"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -77,15 +101,39 @@ class Efficiencies(Spec):
 IDEAL = Efficiencies(id="ideal", name="ideal: nothing lost, nothing padded")
 
 
+VALUES = tuple(
+    one.name
+    for one in fields(Efficiencies)
+    if one.compare and one.name not in ("id", "name", "fitted_on", "range_factor")
+)
+
+
+def _differing(e: Efficiencies, other: Efficiencies) -> Iterator[str]:
+    """Names of the values in which two stacks differ."""
+    return (name for name in VALUES if not np.array_equal(getattr(e, name), getattr(other, name)))
+
+
 @cache
 def _stack(stack: str) -> Efficiencies:
     """A stack with what it inherits from the stack that its entity row names as its base."""
     base = load.entities()[stack].base
     inherited = _stack(base) if base else IDEAL
     own = load.assemble(Efficiencies, stack)
-    merged: dict[str, Any] = {name: {**getattr(inherited, name), **own.pop(name)} for name in ("sources", "ranges")}
-    estimates = inherited.estimates | own.pop("estimates")
-    return replace(inherited, **own, **merged, estimates=estimates)
+    wide = _widened(inherited, *own["ranges"].get("range_factor", (1.0, 1.0)))
+    merged: dict[str, Any] = {
+        "sources": {**inherited.sources, **own.pop("sources")},
+        "ranges": {**inherited.ranges, **wide, **own.pop("ranges")},
+        "fitted_on": {**inherited.fitted_on, **own.pop("fitted_on", {})},
+        "estimates": inherited.estimates | own.pop("estimates") | wide.keys(),
+    }
+    return replace(inherited, **own, **merged)
+
+
+def _widened(e: Efficiencies, low: float, high: float) -> dict[str, tuple[float, float]]:
+    """Ranges of the constants of a stack, from `low` to `high` times each; a share ends at 1."""
+    values = {name: getattr(e, name) for name in VALUES if low < high and name in e.sources}
+    tops = {name: 1.0 if "share" in name or "overlap" in name else inf for name in values}
+    return {name: (low * v, min(high * v, tops[name])) for name, v in values.items() if isinstance(v, float) and v}
 
 
 def stacks() -> list[str]:
@@ -130,3 +178,31 @@ def find(chip: Chip, stack: str | Efficiencies | None, argument: str) -> Efficie
         why = f"a way of writing kernels, for tm.kernel, or data/facts/efficiencies.csv has no row of {found.id}"
         refuse(argument, name, f"{why}; allowed are {', '.join(stacks())}")
     return found
+
+
+def basis(e: Efficiencies, chip: Chip, lnc: int, part: Part) -> Basis:
+    """What an answer of a stack on a chip rests on: "measured" where its constants were fitted on rows of that chip.
+
+    Anything else is extrapolated along the axis that the reason names, or ideal.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> basis(tm.efficiencies("trainium2"), tm.chip("trainium2"), 2, "decode").word
+    'measured'
+    >>> basis(tm.efficiencies("trainium3"), tm.chip("trainium3"), 2, "prefill").reason
+    'chip: nxd-inference was fitted on inferentia2, trainium1, trainium2'
+    """
+    reasons = [] if lnc in chip.lnc_choices else [f"lnc: {lnc} is announced for {chip.id}, not supported"]
+    on = sorted(e.fitted_on.get(part, ()))
+    if e.kind == "ideal":
+        return Basis("ideal", "; ".join(reasons))
+    changed = list(_differing(e, _stack(e.id))) if e.id in stacks()[1:] else [f"{e.id} is none of data/"]
+    if changed:
+        reasons.append(f"stack: given with the call ({', '.join(changed)})")
+    if chip.id not in on:
+        what = f"memory of {e.id} was measured" if part == "memory" else f"{e.id} was fitted"
+        reasons.append(f"chip: {what} on {', '.join(on) or 'no chip'}")
+    elif chip != load.chip(chip.id):
+        reasons.append(f"chip: figures of {chip.id} are given with the call")
+    return Basis("extrapolated" if reasons else "measured", "; ".join(reasons))

@@ -24,7 +24,7 @@ def rooflines(chips: Iterable[str | Chip], dtypes: Iterable[str], intensity_flop
     Returns
     -------
     table : pandas.DataFrame
-        chip, dtype, intensity_flop_per_byte, attainable_flop_per_s, bound ("memory" or "compute").
+        chip, dtype, intensity_flop_per_byte, attainable_flop_per_s, bound ("memory" or "compute"), estimate.
 
     Examples
     --------
@@ -36,7 +36,8 @@ def rooflines(chips: Iterable[str | Chip], dtypes: Iterable[str], intensity_flop
         rate = roofline.attainable_flop_per_s(intensity, chip.peak(dtype), chip.hbm_bytes_per_s)
         bound = np.where(rate < chip.peak(dtype), "memory", "compute")
         columns = {"intensity_flop_per_byte": intensity, "attainable_flop_per_s": rate, "bound": bound}
-        rows.append({"chip": chip.name, "dtype": dtype, **columns})
+        estimate = f"peak_flop_per_s[{dtype}]" in chip.estimates
+        rows.append({"chip": chip.name, "dtype": dtype, **columns, "estimate": estimate})
     return tidy(rows)
 
 
@@ -95,6 +96,7 @@ def weight_formats(chip: str | Chip, precisions: Iterable[str | Precision]) -> p
                 "weights_per_s": chip.hbm_bytes_per_s / stored,
                 "speed_over_bf16": load.dtypes()["bf16"] / stored,
                 "batch_at_ridge": float(ridge) * stored / 2,
+                "estimate": f"peak_flop_per_s[{precision.compute}]" in chip.estimates,
             }
         )
     return tidy(rows)

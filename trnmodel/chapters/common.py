@@ -17,6 +17,8 @@ from trnmodel.result import tidy
 from trnmodel.steps.rank import site
 from trnmodel.units import format_quantity
 
+LANE_MAP = "trn3-nl72x2-aws-lanes"  # NL72x2 with the lanes that AWS prints, not those that the deep dive counts
+
 
 def notation(rows: Iterable[Sequence[str]], last: str = "source") -> pd.DataFrame:
     """What a chapter calls things: symbol, code name, meaning, value and, where rows have five items, its `last`.

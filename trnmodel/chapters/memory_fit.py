@@ -60,7 +60,8 @@ def by_kind(d: Deployment, batch: float, context: float) -> pd.DataFrame:
     Returns
     -------
     table : pandas.DataFrame
-        rank, kind, stored_bytes, capacity_bytes (of the first rank what its neighbour in a bank leaves), share of it.
+        rank, kind, stored_bytes, capacity_bytes (of the first rank what its neighbour in a bank leaves), share of it,
+        basis.
 
     Examples
     --------
@@ -77,7 +78,7 @@ def by_kind(d: Deployment, batch: float, context: float) -> pd.DataFrame:
     table = pd.DataFrame(rows, columns=["rank", "kind", "stored_bytes"])
     room = {ORDINARY: float(found.capacity_bytes), FIRST: float(found.first_rank_capacity_bytes)}
     capacity = table["rank"].map(room)
-    return table.assign(capacity_bytes=capacity, share=table.stored_bytes / capacity)
+    return table.assign(capacity_bytes=capacity, share=table.stored_bytes / capacity, basis=found.basis)
 
 
 def by_lnc(d: Deployment, batch: float, context: float) -> pd.DataFrame:
@@ -86,7 +87,7 @@ def by_lnc(d: Deployment, batch: float, context: float) -> pd.DataFrame:
     Returns
     -------
     table : pandas.DataFrame
-        ranks (LNC and TP), lnc, announced, tp, rank, kind, stored_bytes, capacity_bytes, fits.
+        ranks (LNC and TP), lnc, announced, tp, rank, kind, stored_bytes, capacity_bytes, fits, basis.
     """
     system, frames = read_system(d.system), []
     cores = float(d.mapping.tp) * (d.mapping.lnc or site(system, None).lnc)
@@ -98,7 +99,7 @@ def by_lnc(d: Deployment, batch: float, context: float) -> pd.DataFrame:
         words = f"LNC {lnc}{' (announced)' if announced else ''}, TP {tp}"
         held = held.assign(ranks=words, lnc=lnc, announced=announced, tp=tp, fits=total <= held.capacity_bytes)
         frames.append(held)
-    columns = "ranks lnc announced tp rank kind stored_bytes capacity_bytes fits".split()
+    columns = "ranks lnc announced tp rank kind stored_bytes capacity_bytes fits basis".split()
     return pd.concat(frames, ignore_index=True)[columns]
 
 

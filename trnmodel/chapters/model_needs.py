@@ -94,7 +94,7 @@ def phases(model: str | Transformer, batch: float, input_tokens: float, context:
 def against_ridges(table: pd.DataFrame, chip_names: Iterable[str], dtype: str) -> pd.DataFrame:
     """Intensity of the operators that do work, beside the ridge points of chips, in one frame for a chart.
 
-    A chip without a peak for the compute dtype has its BF16 peak. A ridge spans what open disagreements leave.
+    A chip without a peak for the dtype has its BF16 peak. A ridge spans what is open; `estimate` marks our own.
     """
     name = "intensity_flop_per_byte"
     working = table[table[name] > 0].sort_values(["phase", name], ascending=[False, False], kind="stable")
@@ -103,9 +103,9 @@ def against_ridges(table: pd.DataFrame, chip_names: Iterable[str], dtype: str) -
         used = dtype if dtype in chip.peak_flop_per_s else "bf16"
         peak = common.peaks([chip], [used]).iloc[0]
         ends = {f"{name}{end}": peak[f"ridge_flop_per_byte{end}"] for end in ("", "_low", "_high")}
-        rows.append({"what": f"{chip.name}, {used.upper()}", "of": "ridge point", **ends})
+        rows.append({"what": f"{chip.name}, {used.upper()}", "of": "ridge point", **ends, "estimate": peak.estimate})
     ends = {f"{name}{end}": working[name] for end in ("", "_low", "_high")}
-    points = pd.DataFrame({"what": working.operator, "of": working.phase, **ends})
+    points = pd.DataFrame({"what": working.operator, "of": working.phase, **ends, "estimate": False})
     return pd.concat([pd.DataFrame(rows), points], ignore_index=True)
 
 

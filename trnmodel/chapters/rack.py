@@ -13,8 +13,10 @@ from trnmodel.arguments import listed
 from trnmodel.catalog import load
 from trnmodel.catalog.systems import System, systems
 from trnmodel.catalog.systems import system as find_system
+from trnmodel.chapters.common import LANE_MAP
 from trnmodel.fabric import what_if
 from trnmodel.fabric.graph import Topology, topology
+from trnmodel.units import format_quantity
 
 
 def fabrics(systems: Iterable[str | System]) -> pd.DataFrame:
@@ -47,6 +49,31 @@ def fabrics(systems: Iterable[str | System]) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows)
+
+
+def by_medium(net: Topology) -> str:
+    """What a chip sends into the fabric, and over which media, in words.
+
+    Examples
+    --------
+    >>> by_medium(topology("trn3-nl72x2-aws-lanes"))
+    '704 GB/s (320 GB/s backplane, 256 GB/s pcb, 128 GB/s cross-rack)'
+    """
+    media = [f"{format_quantity(rate, 'B/s')} {medium}" for medium, rate in net.injection_by_medium().items()]
+    return f"{format_quantity(net.injection_bytes_per_s_per_dir, 'B/s')} ({', '.join(media) or 'it has no neighbour'})"
+
+
+def mapped(system: str | System) -> list[System]:
+    """The rack by AWS's own lane map, where it is one of the same chips and size that the deep dive counts otherwise.
+
+    Examples
+    --------
+    >>> [spec.id for spec in mapped("trn3-nl72x2-pcie160")], mapped("trn3-nl32x2-pcie160")
+    (['trn3-nl72x2-aws-lanes'], [])
+    """
+    spec, other = find_system(system), find_system(LANE_MAP)
+    same = (spec.fabric, spec.chip.id, spec.domain_chips) == (other.fabric, other.chip.id, other.domain_chips)
+    return [other] if same and spec.scaleup_lanes != other.scaleup_lanes else []
 
 
 def names() -> pd.DataFrame:

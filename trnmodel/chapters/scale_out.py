@@ -13,6 +13,7 @@ from trnmodel.catalog import load, systems
 from trnmodel.catalog.specs import Precision
 from trnmodel.catalog.systems import System
 from trnmodel.chapters import common
+from trnmodel.fabric.groups import chip_links
 from trnmodel.fabric.scaleout import AWS, FIBRE, distances, giga, switch_bits_per_s, tera
 from trnmodel.formulas import clos as network
 from trnmodel.formulas import transit
@@ -71,7 +72,7 @@ def rates(names: Iterable[str | System]) -> pd.DataFrame:
     """Scale-out beside scale-up for each system: system, chip, chips, generation, rates of a chip, their ratio."""
     rows = []
     for spec in map(systems.system, listed("names", names)):
-        out, up = spec.scaleout_bytes_per_s_per_dir, spec.chip.scaleup_bytes_per_s_per_dir
+        out, up = spec.scaleout_bytes_per_s_per_dir, chip_links(spec)
         rows.append(
             {
                 "system": spec.id,

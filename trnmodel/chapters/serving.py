@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike
 
 from trnmodel.arguments import TINY, integers, listed, number, numbers
 from trnmodel.catalog import load
-from trnmodel.catalog.stacks import IDEAL, Efficiencies
+from trnmodel.catalog.stacks import IDEAL, VALUES, Efficiencies
 from trnmodel.models.transformer import model as read_model
 from trnmodel.planner.deployments import MODES, capacity_requests_per_s
-from trnmodel.result import stacked
+from trnmodel.result import alike, stacked
 from trnmodel.steps.deployment import Deployment
 from trnmodel.steps.inference import RESOURCES, decode_step
 from trnmodel.steps.mapping import Mapping as Degrees
@@ -65,8 +65,8 @@ def anatomy(d: Deployment, batch: float, context: float) -> pd.DataFrame:
         step = one.decode(batch=batch, context=context).require_valid()
         times = {name: (getattr(step, f"{name}_s"),) * 3 for name in RESOURCES}
         times["step"] = step.time_s, step.lower_s, step.upper_s
-        rows += [(one.e.id, part, *map(float, ends)) for part, ends in times.items()]
-    return pd.DataFrame(rows, columns=["software", "part", "time_s", "time_s_low", "time_s_high"])
+        rows += [(one.e.id, part, *map(float, ends), step.basis) for part, ends in times.items()]
+    return pd.DataFrame(rows, columns=["software", "part", "time_s", "time_s_low", "time_s_high", "basis"])
 
 
 def operators(d: Deployment, batch: float, context: float) -> pd.DataFrame:
@@ -81,7 +81,7 @@ def operators(d: Deployment, batch: float, context: float) -> pd.DataFrame:
 def efficiency_table(e: Efficiencies) -> pd.DataFrame:
     """Every value in which a stack differs from the ideal one: what it is, its range, and who says so."""
     rows, columns = [], ["name", "value", "range", "source", "confidence", "what it is", "how it is known"]
-    for name in [field.name for field in fields(Efficiencies) if field.name in load.quantities()]:
+    for name in (name for name in VALUES if name in load.quantities()):
         value, quantity = getattr(e, name), load.quantities()[name]
         if value == getattr(IDEAL, name):
             continue
@@ -101,7 +101,7 @@ def regimes(d: Deployment, batches: ArrayLike = BATCHES, contexts: ArrayLike = C
     found = {one.e.id: one.decode(batch=batch[:, None], context=context).to_frame() for one in (d, d.ideal)}
     table = stacked(found, "software").rename(columns={"tokens": "context"})
     table["bound"] = np.where(table.valid, table.bound, DOES_NOT_FIT)
-    return table[["software", "batch", "context", "bound", "time_s", *(f"{name}_s" for name in RESOURCES)]]
+    return table[["software", "batch", "context", "bound", "time_s", *(f"{name}_s" for name in RESOURCES), "basis"]]
 
 
 def turning_points(table: pd.DataFrame) -> pd.DataFrame:
@@ -124,7 +124,7 @@ def prompts(d: Deployment, input_tokens: ArrayLike) -> pd.DataFrame:
     found = {name: one.prefill(input_tokens=tokens).to_frame() for name, one in policies.items()}
     table = stacked(found, "policy").rename(columns={"tokens": "input_tokens"})
     table["padding_share"] = 1 - table.input_tokens / table.compiled_tokens
-    names = "policy input_tokens compiled_tokens padding_share time_s compute_s memory_s network_s bound".split()
+    names = "policy input_tokens compiled_tokens padding_share time_s compute_s memory_s network_s bound basis".split()
     return table[names]
 
 
@@ -144,7 +144,8 @@ def chunks(d: Deployment, input_tokens: float, chunk_tokens: Iterable[float], ba
         pieces = d.prefill(input_tokens=np.minimum(chunk, input_tokens - past), past=past).require_valid().time_s
         whole_s, longest_s = float(pieces.sum()), float(pieces.max())
         rows.append((chunk, len(past), whole_s, whole_s + (len(past) - 1) * step_s, longest_s + step_s))
-    return pd.DataFrame(rows, columns=["chunk_tokens", "pieces", "prefill_s", "ttft_s", "stall_s"])
+    table = pd.DataFrame(rows, columns=["chunk_tokens", "pieces", "prefill_s", "ttft_s", "stall_s"])
+    return table.assign(basis=d.basis)
 
 
 def prefixes(d: Deployment, input_tokens: float, shares: ArrayLike) -> pd.DataFrame:
@@ -153,7 +154,8 @@ def prefixes(d: Deployment, input_tokens: float, shares: ArrayLike) -> pd.DataFr
     new = np.maximum(np.round(input_tokens * (1 - share)), 1)
     step = d.prefill(input_tokens=new, past=input_tokens - new).require_valid()
     columns = {"prefix_share": share, "new_tokens": new, "compiled_tokens": step.compiled_tokens, "time_s": step.time_s}
-    return pd.DataFrame(columns | {"speedup": float(d.prefill(input_tokens=input_tokens).time_s) / step.time_s})
+    speedup = float(d.prefill(input_tokens=input_tokens).time_s) / step.time_s
+    return pd.DataFrame(columns | {"speedup": speedup, "basis": step.basis})
 
 
 def expert_networks(
@@ -165,9 +167,9 @@ def expert_networks(
     for system in listed("systems", systems):
         found = decode_step(model, system, Degrees(tp=site(system).ranks_per_chip, ep=over), **ask).to_frame()
         frames[system] = found[found.valid].rename(columns={"ep": "chips"})
-    table = stacked(frames, "system")
+    table = alike(stacked(frames, "system"))
     table = table.assign(batch_per_chip=table.batch / table.chips, network_share=table.network_s / table.time_s)
-    return table["system chips batch_per_chip network_s time_s network_share".split()]
+    return table["system chips batch_per_chip network_s time_s network_share stack basis".split()]
 
 
 def load_curves(
@@ -183,4 +185,4 @@ def load_curves(
 def percentiles(curves: pd.DataFrame, low: str, high: str, names: tuple[str, str]) -> pd.DataFrame:
     """Two columns of `load_curves` below each other as `time_s`, `percentile` naming which."""
     renamed = curves[curves.valid].rename(columns=dict(zip((low, high), names, strict=True)))
-    return renamed.melt(["mode", "requests_per_s"], list(names), "percentile", "time_s")
+    return renamed.melt(["mode", "requests_per_s", "basis"], list(names), "percentile", "time_s")

@@ -11,12 +11,73 @@ from numpy.typing import ArrayLike
 from trnmodel.arguments import choice, listed, numbers
 from trnmodel.catalog import load, systems
 from trnmodel.catalog.systems import System
+from trnmodel.chapters.common import LANE_MAP
+from trnmodel.fabric import what_if
 from trnmodel.fabric.collectives import BUFFERS, collective
 from trnmodel.fabric.compare import capacities, latencies, nets
 from trnmodel.fabric.graph import SCOPES
 from trnmodel.result import tidy
 
+AS_MANY_LANES = "trn3-torus-144"  # a reading of the torus: no more lanes than a switched chip
 SIZES = 2.0 ** np.arange(12, 31, 0.25)  # of an all-reduce, where the fastest algorithm changes. [B]
+
+
+def readings(system: str | System, torus: str | System) -> dict[str, tuple[System, System]]:
+    """A switched system and a torus by each account of their lanes that moves the answer, "as used" first.
+
+    Examples
+    --------
+    >>> list(readings("trn3-nl32x2-pcie160", "trn3-nl32x2-torus"))
+    ['as used', "by AWS's own lane map", 'with as many lanes on the torus']
+    """
+    used, mapped = (systems.system(system), systems.system(torus)), systems.system(LANE_MAP)
+    switched = [spec.fabric == mapped.fabric for spec in used]
+    lanes = tuple(mapped if spec.fabric == mapped.fabric and spec.chip.id == mapped.chip.id else spec for spec in used)
+    thin = tuple(what_if.alternatives(spec).get(AS_MANY_LANES, spec) for spec in used)
+    other = {"by AWS's own lane map": lanes, "with as many lanes on the torus": thin if any(switched) else used}
+    return {"as used": used} | {name: pair for name, pair in other.items() if pair != used}
+
+
+def gains(system: str | System, torus: str | System) -> pd.DataFrame:
+    """All-to-all of a switched system over that of a torus: reading, switched, torus, and the ratio in rack and world.
+
+    Examples
+    --------
+    >>> gains("trn3-nl32x2-pcie160", "trn3-nl32x2-torus").rack.round(2).tolist()
+    [2.13, 1.35, 4.27]
+    """
+    pairs = readings(system, torus)
+    every = {spec.id: spec for pair in pairs.values() for spec in pair}
+    rates = capacities(every.values()).set_index(["scope", "system"]).all_to_all_bytes_per_s
+    return tidy(
+        {"reading": name, "switched": one.id, "torus": ring.id}
+        | {scope: rates[scope, one.id] / rates[scope, ring.id] for scope in ("rack", "world")}
+        for name, (one, ring) in pairs.items()
+    )
+
+
+def in_words(gains: pd.DataFrame, scope: str, of: str = "") -> str:
+    """What `gains` says of a scope, "so many times" of what it names, the other readings in brackets.
+
+    Examples
+    --------
+    >>> in_words(gains("trn3-nl32x2-pcie160", "trn3-nl32x2-torus"), "rack", " that")
+    "2.13 times that (1.35 by AWS's own lane map; 4.27 with as many lanes on the torus)"
+    """
+    used, *others = zip(gains[scope], gains.reading, strict=True)
+    said = "; ".join(f"{ratio:.2f} {reading}" for ratio, reading in others)
+    return f"{used[0]:.2f} times{of}" + (f" ({said})" if said else "")
+
+
+def estimated(specs: Iterable[System]) -> list[str]:
+    """Systems the rate of whose links is our estimate.
+
+    Examples
+    --------
+    >>> estimated(map(systems.system, ["trn3-nl32x2-torus", "hgx-h100"]))
+    ['trn3-nl32x2-torus']
+    """
+    return [spec.id for spec in specs if any(name.startswith("scaleup_bytes_per_s_per_dir") for name in spec.estimates)]
 
 
 def _slopes(names: Iterable[str | System]) -> pd.DataFrame:
@@ -56,7 +117,7 @@ def crossovers(names: Iterable[str | System]) -> pd.DataFrame:
     return table[["system", "scope"]].assign(**ends, per_pair_bytes=ends["crossover_bytes"] / table.chips)
 
 
-def collective_times(names: Iterable[str], kind: str, message_bytes: ArrayLike) -> pd.DataFrame:
+def collective_times(names: Iterable[str | System], kind: str, message_bytes: ArrayLike) -> pd.DataFrame:
     """`tm.collective` over all ranks of each system: system, message_bytes, time_s, busbw_bytes_per_s, algorithm."""
     size = np.atleast_1d(numbers("message_bytes", message_bytes))
     found = {net.system.id: collective(kind, size, net.system) for net in nets(names)}

@@ -3,7 +3,7 @@
 A builder takes a DataFrame, names of its columns and a `caption` that states the claim. It reads the unit from the
 column's name, prints it with a prefix (`hbm_bytes_per_s` becomes "HBM [TB/s]"), draws the range where the frame has
 `<column>_low` and `<column>_high`, and draws hollow or dashed what a column of `MARKS` marks: our estimate, or a thing
-that is announced.
+that is announced. The caption ends with the basis of what is not measured (a column `basis`).
 Nothing here knows physics. Altair loads when the first chart is made.
 """
 
@@ -23,10 +23,12 @@ from trnmodel.charts.tables import MARKS, check, is_number, printed, rounded, sc
 from trnmodel.charts.topology import topology
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import altair as alt
     import pandas as pd
 
-__all__ = ["bars", "lines", "ranges", "regions", "roofline", "scatter", "stacks", "table", "topology"]
+__all__ = ["bars", "lines", "ours", "ranges", "regions", "roofline", "scatter", "stacks", "table", "topology"]
 
 GENERATIONS = {
     "trainium2": "#0072B2",
@@ -46,6 +48,17 @@ def _generation(name: str) -> str | None:
     """
     full = name.lower().replace("trn", "trainium").replace("inf2", "inferentia2")
     return next((colour for key, colour in GENERATIONS.items() if full.startswith(key)), None)
+
+
+def ours(labels: Iterable[str]) -> str:
+    """What a caption says of its points that rest on our own estimates, by label; nothing where none does.
+
+    Examples
+    --------
+    >>> ours(["Trainium3 FP8", "Trainium3 FP8"]), ours([])
+    ('; our estimate, confidence D: Trainium3 FP8', '')
+    """
+    return f"; our estimate, confidence D: {', '.join(named)}" if (named := dict.fromkeys(labels)) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +144,7 @@ def lines(
     caption: str,
 ) -> alt.Chart | alt.LayerChart:
     """Lines of `y` over `x`, one per `color` and `dash`, with a band where there is a range."""
-    check(frame, caption, x=x, y=y, optional={"color": color, "dash": dash})
+    caption = check(frame, caption, x=x, y=y, optional={"color": color, "dash": dash})
     flag("log_x", log_x), flag("log_y", log_y)
     alt = altair()
     plot = _Plot(*printed(frame, x, y, color, dash))
@@ -151,7 +164,7 @@ def lines(
 
 def bars(frame: pd.DataFrame, x: str, y: str, color: str | None = None, *, caption: str) -> alt.Chart | alt.LayerChart:
     """Bars of `y` for each category of `x`, side by side by `color`, with whiskers where there is a range."""
-    check(frame, caption, x=x, y=y, optional={"color": color})
+    caption = check(frame, caption, x=x, y=y, optional={"color": color})
     alt = altair()
     plot = _Plot(*printed(frame, x, y, color))
     params, picked = plot.picked(color)
@@ -179,7 +192,7 @@ def stacks(
     frame: pd.DataFrame, x: str, y: str, color: str, *, limit: str | None = None, caption: str
 ) -> alt.LayerChart:
     """Bars of `y` for each category of `x`, piled up by `color`, with a stroke at the height of column `limit`."""
-    check(frame, caption, x=x, y=y, color=color, optional={"limit": limit})
+    caption = check(frame, caption, x=x, y=y, color=color, optional={"limit": limit})
     alt = altair()
     factor, title = scale(frame.groupby(x, sort=False)[y].sum().reset_index(), y)
     data, titles = printed(frame, x, color)
@@ -213,7 +226,7 @@ def ranges(
     frame: pd.DataFrame, x: str, y: str, color: str | None = None, *, log_x: bool = False, caption: str
 ) -> alt.LayerChart:
     """A point at `x` for each category of `y`, with a bar from `x`_low to `x`_high, side by side by `color`."""
-    check(frame, caption, x=x, y=y, optional={"color": color})
+    caption = check(frame, caption, x=x, y=y, optional={"color": color})
     flag("log_x", log_x)
     alt = altair()
     plot = _Plot(*printed(frame, x, y, color))
@@ -246,7 +259,7 @@ def scatter(
 
     `label` is a column that a point shows under the pointer.
     """
-    check(frame, caption, x=x, y=y, label=label, optional={"color": color})
+    caption = check(frame, caption, x=x, y=y, label=label, optional={"color": color})
     alt = altair()
     factor, title = scale(frame, x)
     data, titles = printed(frame, x, color, label)
@@ -270,7 +283,7 @@ def scatter(
 
 def regions(frame: pd.DataFrame, x: str, y: str, color: str, *, panel: str | None = None, caption: str) -> alt.Chart:
     """A map: one cell for each pair of `x` and `y`, in the colour of its category, side by side by `panel`."""
-    check(frame, caption, x=x, y=y, color=color, optional={"panel": panel})
+    caption = check(frame, caption, x=x, y=y, color=color, optional={"panel": panel})
     alt = altair()
     plot = _Plot(*printed(frame, x, y, color, panel))
     params, picked = plot.picked(color)
@@ -304,7 +317,7 @@ def roofline(frame: pd.DataFrame, points: pd.DataFrame | None = None, *, marker:
         Where the reading starts. [FLOP/B]
     """
     x, y = "intensity_flop_per_byte", "attainable_flop_per_s"
-    check(frame, caption, needed=("chip", "dtype", x, y))
+    caption = check(frame, caption, needed=("chip", "dtype", x, y))
     if points is not None:
         check(points, caption, name="points", needed=("chip", x, y))
     number("marker", marker, TINY)

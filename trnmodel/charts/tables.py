@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trnmodel.arguments import instance, refuse, text
+from trnmodel.result import BASES
 from trnmodel.units import BILLION, MILLION, TRILLION, format_quantity
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ _MANY = ((TRILLION, "trillion"), (BILLION, "billion"), (MILLION, "million"))
 _END = re.compile(r"^(.*?)((?:_per_(?:core|chip|rank|dir|instance|system|ultraserver))*)(_low|_high|)$", re.DOTALL)
 _LINK = re.compile(r"https://[^\s<>\"'`]+")
 _EXACT = 10 * TRILLION  # beyond it too many floats are whole by chance
-LONGEST_CAPTION, MOST_SHOWN = 2000, 12
+LONGEST_CAPTION, MOST_SHOWN, MOST_NAMED = 2000, 12, 4
 MARKS = {"estimate": "our estimate", "announced": "announced, not supported today"}
 _BOX = "max-height: 36em; overflow: auto"
 _UPPER = set("cp dp ep hbm kv lnc mfu pp tp tpot ttft".split())
@@ -72,6 +73,30 @@ def file_stem(name: str) -> str:
     ('img-src-x-onerror-1-.csv', 'needs-by-place', 'table')
     """
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:80].strip(".-") or "table"
+
+
+def on_ground(frame: pd.DataFrame, caption: str) -> str:
+    """A caption that ends with what its data rest on where a column `basis` says that it is not measured.
+
+    Software beside which the ideal stands in one table (a column `software`) is told from it there.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> columns = {"system": ["a", "b"], "stack": ["x", "y"], "basis": ["measured", "extrapolated"]}
+    >>> on_ground(pd.DataFrame(columns), "As fast")
+    'As fast (extrapolated: y on b)'
+    """
+    if "basis" not in frame:
+        return caption
+    loose = frame[frame.basis.isin(BASES[1:-1] if "software" in frame else BASES[1:])]
+    who = next((name for name in frame if str(name).endswith("system")), "policy")
+    found = []
+    for word, rows in loose.groupby("basis", sort=False):
+        names = [rows[name].unique().tolist() for name in ("stack", "prefill_stack", who) if name in rows]
+        words = " on ".join(f"{len(some)} {who}s" if len(some) > MOST_NAMED else ", ".join(some) for some in names)
+        found.append(f"{word}: {words}" if words else str(word))
+    return f"{caption} ({'; '.join(found)})" if found else caption
 
 
 def is_number(column: pd.Series) -> bool:
@@ -131,8 +156,8 @@ def check(
     needed: Collection[str] = (),
     optional: Mapping[str, Any] | None = None,
     **columns: Any,
-) -> None:
-    """Refuse what is no frame with the `needed` columns, no caption, or no column of the frame."""
+) -> str:
+    """The caption with the basis of the data, once frame, caption and columns are what they should be."""
     import pandas as pd
 
     instance(name, frame, pd.DataFrame, "a DataFrame")
@@ -144,6 +169,7 @@ def check(
     for argument, column in given.items():
         if not isinstance(column, str) or column not in known:
             refuse(argument, column, f"allowed are the columns of {name}: {', '.join(known[:MOST_SHOWN])}")
+    return on_ground(frame, caption)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +220,7 @@ def table(frame: pd.DataFrame, *, caption: str, download: str) -> Table:
     >>> "HBM [TB/s]" in html, ">2.9<" in html, 'download="m.csv"' in html
     (True, True, True)
     """
-    check(frame, caption)
-    return Table(frame, caption, text("download", download))
+    return Table(frame, check(frame, caption), text("download", download))
 
 
 def _cell(tag: str, value: object, right: bool) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trnmodel.arguments import listed
 from trnmodel.catalog import load, systems
 from trnmodel.catalog.systems import System
 from trnmodel.evidence.fit import left_out
@@ -17,11 +18,13 @@ from trnmodel.evidence.rules import decide
 from trnmodel.evidence.search import line
 from trnmodel.fabric.collectives import RUNTIMES, collective, graph_barrier_s
 from trnmodel.formulas.bounds import busbw_factor
+from trnmodel.result import tidy
 from trnmodel.units import GB, GIB, MS, US
 
 if TYPE_CHECKING:
     import pandas as pd
 
+MACHINES = ("trn1.32xlarge", "trn2.48xlarge")  # that could have made the published runs
 LARGE = (GB, 10 * GB)  # two messages far beyond every latency: their difference is the rate
 
 
@@ -186,7 +189,35 @@ def curves() -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-def shares(names: Iterable[str | System] = ("trn1.32xlarge", "trn2.48xlarge")) -> pd.DataFrame:
+def _machine(series: str, name: str | System) -> System:
+    """A system as a run had it: two servers where it ran on two."""
+    return systems.system(name, count=2 if "two-nodes" in series else 1)
+
+
+def misses(names: Iterable[str | System] = MACHINES) -> pd.DataFrame:
+    """Each measured time over what `tm.collective` says without a constant of the run, were it this system.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        series, system, message_bytes, time_s, predicted_s, ratio (measured over predicted).
+
+    Examples
+    --------
+    >>> round(float(misses(["trn1.32xlarge"]).ratio.median()), 1)
+    7.3
+    """
+    rows = []
+    for (series, kind, ranks), run in points().groupby(["series", "kind", "ranks"], sort=False):
+        for where in (_machine(series, name) for name in listed("names", names)):
+            found = collective(kind, run.message_bytes.to_numpy(), where, ranks=ranks)
+            if np.all(found.valid):
+                times = {"time_s": run.time_s, "predicted_s": found.time_s, "ratio": run.time_s / found.time_s}
+                rows.append({"series": series, "system": where.id, "message_bytes": run.message_bytes, **times})
+    return tidy(rows)
+
+
+def shares(names: Iterable[str | System] = MACHINES) -> pd.DataFrame:
     """What each run reaches of the modelled fabric, on each system that could have been its machine.
 
     Returns
@@ -199,8 +230,7 @@ def shares(names: Iterable[str | System] = ("trn1.32xlarge", "trn2.48xlarge")) -
 
     lines = []
     for run in fits().itertuples():
-        for name in names:
-            where = systems.system(name, count=2 if "two-nodes" in run.series else 1)
+        for where in (_machine(run.series, name) for name in listed("names", names)):
             big = collective(run.kind, LARGE, where, ranks=run.ranks)
             if not np.all(big.valid):
                 continue

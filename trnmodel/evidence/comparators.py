@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from trnmodel.catalog.load import DATA
 from trnmodel.catalog.stacks import Efficiencies
-from trnmodel.evidence.fit import accuracy, cases, log_errors
+from trnmodel.evidence.fit import Case, cases, fitted_errors, labels, left_out, log_errors
 from trnmodel.evidence.questions import predict
 from trnmodel.evidence.readings import reading
-from trnmodel.evidence.rows import COMPARATORS, UnreadableRowError, measure, read_rows
+from trnmodel.evidence.rows import COLLECTIVES, COMPARATORS, UnreadableRowError, measure, read_rows
 
 if TYPE_CHECKING:
     import pandas as pd
 
-ANALYTIC, GROUP = "analytic", "comparator"
+ANALYTIC, GROUP, ALL_REDUCE = "analytic", "comparator", "gpu-all-reduce"
+RESIDUALS = DATA / "evidence" / "residuals_comparators.csv"
+LEFT_OUT: Mapping[str, Callable[[Case], str]] = {
+    "model_left_out_error": lambda case: case.model,
+    "chip_left_out_error": lambda case: case.reading.where,
+}
 
 
 def comparators(stack: str | Efficiencies = "ideal") -> pd.DataFrame:
@@ -58,10 +66,42 @@ def comparators(stack: str | Efficiencies = "ideal") -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
-def left_out() -> pd.DataFrame:
-    """Errors of the GPU stack by configuration: ideal, as shipped, and fitted without the configuration's model."""
-    ideal = [replace(case, reading=replace(case.reading, stack="ideal")) for case in cases(COMPARATORS, GROUP)]
-    return accuracy(COMPARATORS, GROUP).assign(ideal_error=np.expm1(log_errors(ideal)))
+def residuals() -> pd.DataFrame:
+    """Errors of the GPU stack by configuration: ideal, as shipped, and fitted without the case's model or its chip.
+
+    Fits without a model or a chip take some minutes, so they are rows of `data/evidence/residuals_comparators.csv`.
+    """
+    import pandas as pd
+
+    tables = []
+    for group, rows in ((ALL_REDUCE, COLLECTIVES), (GROUP, COMPARATORS)):
+        of = cases(rows, group)
+        ideal = [replace(case, reading=replace(case.reading, stack="ideal")) for case in of]
+        found = {"error": np.expm1(log_errors(of)), "ideal_error": np.expm1(log_errors(ideal))}
+        for column, name in LEFT_OUT.items():
+            alone = group == ALL_REDUCE and column == "model_left_out_error"  # a message has no model
+            found[column] = np.full(len(of), np.nan) if alone else left_out(of, name, fitted_errors(group))
+        tables.append(pd.DataFrame({"group": group, **labels(of), **found}))
+    return pd.concat(tables, ignore_index=True)
+
+
+def shipped(group: str = GROUP) -> pd.DataFrame:
+    """The rows of `data/evidence/residuals_comparators.csv` of one group.
+
+    Examples
+    --------
+    >>> shipped("gpu-all-reduce")["where"].unique().tolist()
+    ['hgx-a100', 'hgx-b200', 'gb200-nvl72', 'hgx-h100']
+    """
+    import pandas as pd
+
+    rows = pd.read_csv(RESIDUALS, low_memory=False)
+    return rows[rows.group == group].reset_index(drop=True)
+
+
+def write(path: Path = RESIDUALS) -> None:
+    """Compute the residuals anew and write them, six significant digits each."""
+    residuals().to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
 
 
 def others(table: pd.DataFrame) -> pd.DataFrame:
@@ -77,12 +117,18 @@ def others(table: pd.DataFrame) -> pd.DataFrame:
     return found.assign(cases=grouped.size()).reset_index()
 
 
-def others_fitted(table: pd.DataFrame) -> pd.DataFrame:
-    """`left_out()` by question: median absolute error ideal, fitted, and with the model left out."""
-    names = {"ideal_error": "ideal_median", "error": "median_error", "left_out_error": "left_out_median"}
-    errors = table.set_index("meaning")[list(names)].abs().rename(columns=names).rename_axis("question")
+def others_fitted(by: str = "meaning", group: str = GROUP) -> pd.DataFrame:
+    """Median absolute error of the GPU stack by question, model or chip: ideal, fitted, its model or chip left out."""
+    names = {"ideal_error": "ideal_median", "error": "median_error"}
+    names |= {column: column.replace("error", "median") for column in LEFT_OUT}
+    table = shipped(group).dropna(axis="columns", how="all")
+    known = [column for column in names if column in table]
+    errors = table.set_index(by)[known].abs().rename(columns=names)
     together = errors.groupby(level=0, sort=False)
     found = together.median().assign(cases=together.size()).reset_index()
-    total = errors.median().to_dict() | {"question": "all", "cases": len(errors)}
-    found.loc[len(found)] = total
-    return found[["question", "cases", *names.values()]]
+    found.loc[len(found)] = errors.median().to_dict() | {by: "all", "cases": len(errors)}
+    return found[[by, "cases", *errors.columns]]
+
+
+if __name__ == "__main__":
+    write()

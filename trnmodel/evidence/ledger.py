@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from trnmodel.arguments import listed
 from trnmodel.catalog import load
+from trnmodel.catalog.tables import check_listed
 from trnmodel.models.blocks import Phase
 from trnmodel.models.operator_table import step_operators
 from trnmodel.models.shipped import catalog
@@ -192,13 +193,15 @@ def files(models: Iterable[str]) -> pd.DataFrame:
 
 
 class Contradiction(msgspec.Struct, frozen=True):
-    """A line of `data/evidence/contradictions.csv`: two statements of one text, and the arithmetic between them."""
+    """A line of `data/evidence/contradictions.csv`: two statements, and the arithmetic between them."""
 
     id: str
     about: str
     says: str
+    source: str
     locator: str
     also: str
+    also_source: str
     also_locator: str
     arithmetic: str
     unit: str
@@ -215,12 +218,12 @@ def _worked_out(expression: ast.expr) -> float:
 
 
 def contradictions() -> pd.DataFrame:
-    """Where the deep dive disagrees with itself, each with its arithmetic.
+    """Where a text disagrees with itself or with another, each with its arithmetic.
 
     Returns
     -------
     table : pandas.DataFrame
-        about, says (with its line), also (with its line), arithmetic, gives, ruling.
+        about, says (with its source and line), also (likewise), arithmetic, gives, ruling.
 
     Examples
     --------
@@ -230,7 +233,9 @@ def contradictions() -> pd.DataFrame:
     """
     import pandas as pd
 
-    rows = load.read_csv(load.DATA / "evidence" / "contradictions.csv", Contradiction)
+    rows, known = load.read_csv(load.DATA / "evidence" / "contradictions.csv", Contradiction), load.sources()
+    for row in rows:
+        check_listed(row, f"contradictions.csv ({row.id})", {"source": known, "also_source": known})
     return pd.DataFrame([_contradiction(row) for row in rows])
 
 
@@ -238,8 +243,8 @@ def _contradiction(row: Contradiction) -> dict:
     gives = f"{_worked_out(ast.parse(row.arithmetic, mode='eval').body):.4g} {row.unit}" if row.arithmetic else ""
     return {
         "about": row.about,
-        "says": f"{row.says} ({row.locator})",
-        "also": f"{row.also} ({row.also_locator})",
+        "says": f"{row.says} ({row.source}, {row.locator})",
+        "also": f"{row.also} ({row.also_source}, {row.also_locator})",
         "arithmetic": row.arithmetic,
         "gives": gives,
         "ruling": row.ruling,

@@ -14,7 +14,6 @@ from trnmodel.formulas import roofline
 from trnmodel.formulas.bounds import busbw_factor
 from trnmodel.kernels import kernel
 
-GPUS = "hgx-a100"
 CALLS = ("matmul", "attention", "elementwise", "dma")
 FRAME = ("kernel", "peak_flop_per_s")  # arguments about the row, not of the kernel's call
 MATRIX_BYTES = 2.0  # an element of a BF16 matrix, where a row names rows and columns
@@ -70,7 +69,18 @@ def message(r: Reading) -> tuple[str, float, float]:
 
 def _collective(r: Reading) -> Collective:
     kind, ranks, size = message(r)
-    return collective(kind, size, machine(r), ranks=ranks, lnc=r.mapping[3]).require_valid()
+    algorithm = str(dict(r.asked).get("algorithm", "best"))
+    return collective(kind, size, machine(r), ranks=ranks, lnc=r.mapping[3], algorithm=algorithm).require_valid()
+
+
+def in_step_s(r: Reading, tune: Tune | None, kind: str, message_bytes: float, ranks: float) -> float:
+    """A message as a step of the reading's stack sends it."""
+    return float(collective(kind, message_bytes, machine(r), ranks=ranks, efficiencies=stack_of(r, tune)).time_s)
+
+
+def _in_step_s(r: Reading, tune: Tune | None) -> float:
+    kind, ranks, size = message(r)
+    return in_step_s(r, tune, kind, size, ranks)
 
 
 def _algbw(r: Reading) -> float:
@@ -102,23 +112,6 @@ def _chip_elements_per_s(r: Reading, tune: Tune | None) -> float:
     return _chip_rates(r, tune)[1] / (2 * r.precision.storage_bytes("activations"))
 
 
-def switched_all_reduce_s(r: Reading, tune: Tune | None, message_bytes: float, ranks: float) -> float:
-    """An all-reduce by two exchanges with all others, as behind a switch: a share to each, then the sums."""
-    asked: dict[str, Any] = {
-        "ranks": ranks,
-        "alpha_s": stack_of(r, tune).hop_s,
-        "floor_s": 0.0,
-        "rate_share": 1.0,
-        "algorithm": "one_shot",
-    }
-    return float(collective("all_reduce", message_bytes, GPUS, **asked).time_s)
-
-
-def _chip_all_reduce_s(r: Reading, tune: Tune | None) -> float:
-    _, ranks, size = message(r)
-    return switched_all_reduce_s(r, tune, size, ranks)
-
-
 PRIMITIVES: Mapping[str, Callable[[Reading, Tune | None], float]] = {
     "kernel-time": lambda r, tune: float(kernel_answer(r, tune).time_s),
     "kernel-flop-rate": _kernel_flop_per_s,
@@ -126,10 +119,10 @@ PRIMITIVES: Mapping[str, Callable[[Reading, Tune | None], float]] = {
     "kernel-read-bytes": lambda r, tune: float(kernel_answer(r, tune).hbm_read_bytes),
     "kernel-write-bytes": lambda r, tune: float(kernel_answer(r, tune).hbm_write_bytes),
     "collective-time": lambda r, tune: float(_collective(r).time_s),
+    "collective-in-step": _in_step_s,
     "collective-algbw": lambda r, tune: _algbw(r),
     "collective-busbw": lambda r, tune: _algbw(r) * float(busbw_factor(*message(r)[:2])),
     "graph-time": lambda r, tune: _graph_s(r),
     "chip-matmul": _chip_matmul_s,
     "chip-elements": _chip_elements_per_s,
-    "chip-all-reduce": _chip_all_reduce_s,
 }

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from trnmodel.catalog.specs import Spec
-from trnmodel.evidence.primitives import PRIMITIVES, bare_chip, switched_all_reduce_s
+from trnmodel.evidence.primitives import PRIMITIVES, bare_chip, in_step_s
 from trnmodel.evidence.readings import Reading, Tune, machine, stack_of
 from trnmodel.evidence.rows import UnreadableRowError
 from trnmodel.fabric.groups import Same
@@ -128,7 +128,7 @@ def _decodes(r: Reading) -> bool:
 def _layer_all_reduce_s(r: Reading, tune: Tune | None) -> float:
     tokens = r.batch * (1 if _decodes(r) else r.prompt)
     size = tokens * model(r.model).hidden_size * r.precision.storage_bytes("activations")
-    return switched_all_reduce_s(r, tune, size, r.mapping[0])
+    return in_step_s(r, tune, "all_reduce", size, r.mapping[0])
 
 
 def _critical_batch(r: Reading, tune: Tune | None) -> float:

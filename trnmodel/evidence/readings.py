@@ -65,7 +65,7 @@ BINARY = {"message_kib": KIB, "message_mib": MIB, "message_gib": GIB}
 # arguments of a rule that say how a row is read; the others are arguments of the call that answers
 READ = (
     *("stack", "batch", "context", "prompt", "percentile", "rounding", "unit", "replicas", "precision", "model"),
-    *("where", "ep", "series"),
+    *("where", "ep", "series", "input"),
 )
 
 
@@ -308,6 +308,7 @@ def _reading(row: Mapping[str, str], d: Decision, models: Mapping[str, Any] | No
     scale = _scale(d.question, row["unit"], say["unit"])
     known = "" if d.question.startswith(MODELLESS) else say["model"] or model_of(row["workload"], models)
     n = counts(row)
+    n["input_len"] = _first(n["input_len"], number(say["input"]))
     mapping = _mapping(n, number(say["replicas"]))
     return Reading(
         meaning=d.question,

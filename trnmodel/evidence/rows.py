@@ -24,7 +24,9 @@ from trnmodel.units import MIB, parse_number
 if TYPE_CHECKING:
     import pandas as pd
 
-MEASURED, COMPARATORS = DATA / "evidence" / "measured.csv", DATA / "evidence" / "comparators.csv"
+MEASURED, COMPARATORS, COLLECTIVES = (
+    DATA / "evidence" / f"{name}.csv" for name in ("measured", "comparators", "gpu_collectives")
+)
 COLUMNS = (
     "source date_or_sdk instance n_chips n_cores_used lnc workload phase batch input_len output_len seq_len tp pp dp "
     "precision metric value unit note kind tier"

@@ -156,18 +156,43 @@ IN_GRAPH = {
     "doubling": (exchanges.in_graph_doubling_s, "rdh_traffic_ratio"),
     "ring": (exchanges.in_graph_ring_s, "ring_traffic_ratio"),
 }
+SHOTS: dict[str, Callable[[NDArray], NDArray]] = {  # buffers that a rank of some sends in a kernel of its own
+    "one_shot": lambda n: n - 1,
+    "two_shot": lambda n: 2 * (n - 1) / n,
+}
 
 
 def in_graph(e: Efficiencies) -> dict[str, Algorithm]:
-    """The all-reduces that a software stack has in its compiled graphs, with the constants that were fitted to it.
+    """The all-reduces that a software stack has in its graphs, with the constants that were fitted to it.
 
-    Each runs at any size, and the fastest is taken, so that no more bytes take less time.
+    Each runs at any size, and the fastest is taken, so that no more bytes take less time. Kernels that read each
+    other's memory end at the scale-up domain: beyond it a library runs tier by tier, each step in the stack's `hop_s`.
     """
 
-    def timed(formula: Callable[..., NDArray], ratio: float) -> Algorithm:
+    def timed(name: str) -> Algorithm:
+        if name in SHOTS:
+            start, rate = getattr(e, f"{name}_s"), getattr(e, f"{name}_rate_share")
+            beside = start, e.shot_rank_s, e.shot_copies
+            kernel = exchanges.kernel_all_reduce_s
+            return _where(False, lambda kind, m, p: kernel(m, p.ranks, SHOTS[name](p.ranks), *beside, rate * p.links))
+        formula, ratio = IN_GRAPH[name][0], getattr(e, IN_GRAPH[name][1])
         return lambda kind, m, p: formula(m, p.ranks, p.local, e.hop_s, p.links, ratio)
 
-    return {f"in_graph_{name}": timed(IN_GRAPH[name][0], getattr(e, IN_GRAPH[name][1])) for name in e.in_graph.split()}
+    names = e.in_graph.split()
+    found = {f"in_graph_{name}": timed(name) for name in names}
+    library = {name: _where(True, REDUCING[name]) for name in FORMULAS}
+    return found | library if SHOTS.keys() & set(names) else found
+
+
+def _where(beyond: bool, algorithm: Algorithm) -> Algorithm:
+    """The algorithm in groups that do, or do not, reach beyond the scale-up domain; elsewhere none."""
+
+    def time_s(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
+        leaves = [count > 1 for level, count in zip(p.levels, p.counts, strict=True) if level.name == "scale-out"]
+        here = np.any(leaves, axis=0) if leaves else np.zeros_like(p.ranks, dtype=bool)
+        return np.where(here == beyond, algorithm(kind, message_bytes, p), np.nan)
+
+    return time_s
 
 
 REDUCING: dict[str, Algorithm] = {name: _tiered(name) for name in FORMULAS}

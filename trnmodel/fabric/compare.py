@@ -12,7 +12,7 @@ from trnmodel.arguments import listed, refuse
 from trnmodel.catalog import load, systems
 from trnmodel.catalog.systems import System
 from trnmodel.fabric import flow
-from trnmodel.fabric.graph import SCOPES, Topology
+from trnmodel.fabric.graph import ROUTINGS, SCOPES, Topology
 from trnmodel.fabric.groups import Same, fabric
 from trnmodel.result import tidy
 
@@ -37,7 +37,8 @@ def capacities(names: Iterable[str | System]) -> pd.DataFrame:
     -------
     table : pandas.DataFrame
         system, scope, chips, injection_bytes_per_s_per_dir, all_to_all_bytes_per_s (of a chip to all others),
-        oversubscription, bound (the medium that limits; several are alike in the optimum where two are named).
+        oversubscription (injection over delivered), bound (the medium that limits; several are alike in the optimum
+        where two are named). All-to-all is an upper bound, of free multipath; `routings` has others.
 
     Examples
     --------
@@ -59,6 +60,70 @@ def capacities(names: Iterable[str | System]) -> pd.DataFrame:
         for scope in ("rack", "world")
         for others in [_others(net, scope)]
     )
+
+
+def routings(names: Iterable[str | System]) -> pd.DataFrame:
+    """All-to-all of a chip to all others by how pairs are routed, inside racks and over the domain. One way. [B/s]
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        system, scope, free_bytes_per_s (any paths: the upper bound), even_bytes_per_s (evenly over the shortest ones),
+        whole_bytes_per_s (one path a pair, at most); see `Topology.all_to_all_bytes_per_s_per_pair`.
+
+    Examples
+    --------
+    >>> table = routings(["trn3-nl32x2-pcie160"])
+    >>> table[table.scope == "rack"].whole_bytes_per_s.div(1e9).round(3).tolist()
+    [496.0]
+    """
+    return tidy(
+        {"system": net.system.id, "scope": scope}
+        | {
+            f"{routing}_bytes_per_s": net.all_to_all_bytes_per_s_per_pair(scope, routing) * _others(net, scope)
+            for routing in ROUTINGS
+        }
+        for net in nets(names)
+        for scope in ("rack", "world")
+    )
+
+
+def tiers(names: Iterable[str | System]) -> pd.DataFrame:
+    """Each tier for itself: lanes of a chip into it, over those that it hands on when only chips that it joins talk.
+
+    A torus has no tier: each link ends at another chip.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        system, tier, chips (that it joins), lanes and delivered_lanes of a chip (links, where lanes are not counted),
+        oversubscription.
+
+    Examples
+    --------
+    >>> tiers(["trn3-nl72x2-pcie160"]).set_index("tier").lanes.to_dict()
+    {'backplane': 64.0, 'pcb': 64.0, 'cross-rack': 16.0}
+    """
+    rows = []
+    for net in nets(names):
+        graph, first = net.wiring.graph, net.chips[0]
+        for medium in net.injection_by_medium() if net.system.fabric != "torus" else ():
+            inside = _joined(graph, first, medium)
+            chips = len(flow.chip_nodes(inside))
+            lanes = float(sum(data["bytes_per_s_per_dir"] for data in inside[first].values()))
+            handed = flow.concurrent_flow(inside).bytes_per_s_per_pair * (chips - 1)
+            row = {"system": net.system.id, "tier": medium, "chips": chips, "lanes": lanes, "delivered_lanes": handed}
+            rows.append(row | {"oversubscription": lanes / handed})
+    return tidy(rows)
+
+
+def _joined(graph: Any, chip: str, medium: str) -> Any:
+    """What the links of one medium join to a chip."""
+    import networkx as nx
+
+    links = [(u, v) for u, v, other in graph.edges(data="medium") if other == medium]
+    alone = graph.edge_subgraph(links)
+    return alone.subgraph(nx.node_connected_component(alone, chip))
 
 
 def _others(net: Topology, scope: str) -> int:

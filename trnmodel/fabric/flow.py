@@ -104,15 +104,67 @@ def _columns(total: dict, media: list[str]) -> Iterable[tuple]:
 def hop_matrix(graph: nx.Graph, sources: list | None = None) -> NDArray:
     """Edges of the shortest path from each source chip to every chip; infinite where there is none. [-]"""
     from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import dijkstra
 
     index = {node: number for number, node in enumerate(graph)}
     pairs = np.array([(index[u], index[v]) for u, v, _ in _live_edges(graph)], dtype=np.int64).reshape(-1, 2)
     adjacency = coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(len(index),) * 2).tocsr()
     chips = chip_nodes(graph)
     starts = [index[node] for node in (chips if sources is None else sources)]
-    reached = dijkstra(adjacency, directed=False, unweighted=True, indices=starts)
-    return reached[:, [index[node] for node in chips]]
+    return _hops(adjacency, starts)[:, [index[node] for node in chips]]
+
+
+def _hops(adjacency: Any, starts: list[int]) -> NDArray:
+    """Edges of the shortest paths from these nodes to all; infinite where there is none."""
+    from scipy.sparse.csgraph import dijkstra
+
+    return dijkstra(adjacency, directed=False, unweighted=True, indices=starts)
+
+
+def even_split(graph: nx.Graph) -> float:
+    r"""Rate of all ordered pairs of chips at once where every hop splits a pair over all that lead on (ECMP). [B/s]
+
+    .. math:: \lambda = \min_a c_a / \ell_a, \quad
+              \ell_{uv} = \sum_t f_{ut} / n_{ut}, \quad f_{vt} = 1 + \sum_u f_{ut} / n_{ut}
+
+    Load l of arc (u, v) for one unit a pair, over the chips t to which v is one hop nearer than u; n counts such
+    neighbours of u, f is what stands at a node for t: a chip's own unit, and what it forwards.
+
+    Assumes shortest ways by hops, shares that are equal whatever the links carry, and flows that can be split at will.
+    Never above `concurrent_flow`; 0 where failures have cut chips off, NaN for one chip.
+
+    References
+    ----------
+    .. [1] C. Hopps, Analysis of an Equal-Cost Multi-Path Algorithm, RFC 2992, 2000.
+    """
+    index = {node: number for number, node in enumerate(graph)}
+    chips = [index[node] for node in chip_nodes(graph)]
+    capacity = np.zeros((len(index),) * 2)
+    for u, v, data in _live_edges(graph):
+        capacity[index[u], index[v]] = capacity[index[v], index[u]] = data["bytes_per_s_per_dir"]
+    joined, apart = (capacity > 0).astype(float), _hops(capacity, chips).T
+    if len(chips) < 2 or not np.all(np.isfinite(apart[chips])):
+        return math.nan if len(chips) < 2 else 0.0
+    standing, load = np.zeros(apart.shape), np.zeros_like(capacity)
+    standing[chips] = 1.0
+    for distance in range(int(apart[np.isfinite(apart)].max()), 0, -1):
+        nearer = (apart == distance - 1).astype(float)
+        leaving = np.where(apart == distance, standing / np.maximum(joined @ nearer, 1.0), 0.0)
+        standing += nearer * (joined @ leaving)
+        load += joined * (leaving @ nearer.T)
+    return float(np.min(capacity[load > 0] / load[load > 0]))
+
+
+def whole_paths(graph: nx.Graph, bound: Flow) -> float:
+    r"""Most that each ordered pair may have of that flow where it takes one path whole, dealt out at best. [B/s]
+
+    .. math:: \lambda_1 \le \max_a \frac{c_a}{\lceil c_a / \lambda \rceil}
+
+    over the links a that bound the flow: they carry c/lambda pairs on average, and one of them the next whole number.
+    Where a hash picks the paths some links take more, and all pairs less.
+    """
+    pair = bound.bytes_per_s_per_pair
+    links = {data["bytes_per_s_per_dir"] for *_, data in _live_edges(graph) if data["medium"] in bound.bottleneck}
+    return max((rate / math.ceil(rate / pair - 1e-9) for rate in links if pair > 0), default=pair)
 
 
 def path_switches(graph: nx.Graph) -> NDArray:

@@ -17,9 +17,10 @@ from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as find_system
 from trnmodel.fabric import build, flow
 from trnmodel.fabric.flow import Flow
-from trnmodel.fabric.wiring import LARGEST_LP, Wiring, cut, injection, solved, wiring
+from trnmodel.fabric.wiring import LARGEST_LP, Wiring, cut, injection, pair, solved, wiring
 
 METRICS, SCOPES = ("edges", "intermediate"), ("world", "rack")
+ROUTINGS = ("free", "even", "whole")
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,18 +149,24 @@ class Topology:
         found = solved(self.wiring, tuple(map(float, ratios[0])), scope)
         return replace(found, bytes_per_s_per_pair=self.all_to_all_bytes_per_s_per_pair(scope))
 
-    def all_to_all_bytes_per_s_per_pair(self, scope: str = "world") -> Any:
-        """Largest rate that all ordered pairs of chips sustain at once, chips forwarding for each other. [B/s]
+    def all_to_all_bytes_per_s_per_pair(self, scope: str = "world", routing: str = "free") -> Any:
+        """Rate that all ordered pairs of chips sustain at once, chips forwarding for each other. [B/s]
 
         Parameters
         ----------
         scope : str
             "world" for all pairs; "rack" for all racks at once, each within itself. [-]
+        routing : str
+            "free" splits pairs over any paths, the upper bound of every routing (`flow.concurrent_flow`); "even" over
+            their shortest ones, hop by hop (`flow.even_split`), which is the bound itself on an intact torus; "whole"
+            is the most that one path a pair may give (`flow.whole_paths`), and the bound on one of over 256 chips. [-]
         """
-        if self._large_torus or (self._whole_torus and choice("scope", scope, SCOPES) == "world"):
-            pair = flow.torus_bytes_per_s_per_pair(self.system.torus_shape, build.link_rates(self.system))
-            return pair if pair.ndim else float(pair)
-        return self._scaled(_pair, choice("scope", scope, SCOPES))
+        choice("scope", scope, SCOPES), choice("routing", routing, ROUTINGS)
+        whole_torus = self._whole_torus and scope == "world" and routing != "whole"
+        if self._large_torus or whole_torus:
+            found = flow.torus_bytes_per_s_per_pair(self.system.torus_shape, build.link_rates(self.system))
+            return found if found.ndim else float(found)
+        return self._scaled(pair, scope, routing)
 
     @property
     def _whole_torus(self) -> bool:
@@ -168,7 +175,8 @@ class Topology:
     def oversubscription(self, scope: str = "world") -> Any:
         """What a chip can inject over what all-to-all lets it deliver; 1 on a non-blocking switch. [-]
 
-        Infinite where failures have cut chips off; NaN for a single chip.
+        All lanes count, those too that reach one neighbour alone; `compare.tiers` takes each tier for itself. Infinite
+        where failures have cut chips off; NaN for a single chip.
         """
         chips = len(flow.chip_nodes(self.wiring.scope(choice("scope", scope, SCOPES))[0]))
         delivered = self.all_to_all_bytes_per_s_per_pair(scope) * (chips - 1)
@@ -247,10 +255,6 @@ class Topology:
         if not all(found.values()):
             refuse("switch_trays", [*found], f"{self.system.id} has no such tray (rack, tray), from 0")
         return [node for nodes in found.values() for node in nodes]
-
-
-def _pair(wired: Wiring, ratios: tuple[float, ...], scope: str) -> float:
-    return solved(wired, ratios, scope).bytes_per_s_per_pair
 
 
 def _listed(name: str, items: Any) -> Collection:

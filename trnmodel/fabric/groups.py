@@ -113,11 +113,11 @@ def farthest_s(key: Same[System], scope: str) -> NDArray:
 
 
 def chip_links(where: System | Chip) -> float:
-    """Scale-up bandwidth of a chip in one direction: the system's links, its lanes, or as published for the chip."""
+    """Scale-up bandwidth of a chip in one direction: the lanes or links of its system, or as published for the chip."""
+    if isinstance(where, System) and where.fabric == "planes":
+        return fabric(Same(where)).injection_bytes_per_s_per_dir
     if isinstance(where, System) and where.scaleup_bytes_per_s_per_dir:
         return sum(where.scaleup_bytes_per_s_per_dir.values())
-    if isinstance(where, System) and where.scaleup_lanes:
-        return sum(where.scaleup_lanes.values()) * where.lane_bytes_per_s_per_dir
     return chip_of(where).scaleup_bytes_per_s_per_dir
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fnmatch import fnmatch
 from functools import cache
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from trnmodel.arguments import listed
 from trnmodel.catalog import load
 from trnmodel.catalog.systems import System, bases
 from trnmodel.catalog.systems import system as find_system
@@ -115,16 +116,16 @@ def _agrees(counted: float, printed: str, factor: float) -> bool:
     return abs(rounded - value) <= 1e-9 * max(abs(value), 1)
 
 
-def _printed(system_id: str, quantity: str) -> dict[str, load.Fact]:
-    """The facts of that quantity by qualifier, the system's own before those of its bases."""
+def _printed(system_id: str, *quantities: str) -> dict[str, load.Fact]:
+    """The facts of these quantities by qualifier, the system's own before those of its bases."""
     chain = bases(system_id)
-    found = [fact for fact in load.facts_rows().values() if fact.quantity == quantity and fact.entity in chain]
+    found = [fact for fact in load.facts_rows().values() if fact.quantity in quantities and fact.entity in chain]
     return {fact.qualifier: fact for fact in sorted(found, key=lambda fact: chain.index(fact.entity))}
 
 
 def _verdict(system_id: str, counted: float, fact: load.Fact) -> str:
     if _agrees(counted, fact.value_printed, load.units()[fact.unit_printed].factor):
-        return "agrees"
+        return "inferred" if fact.quantity == "inferred_hops" else "agrees"
     own = fact.entity == system_id or load.entities()[fact.entity].kind != "system"
     return "disagrees" if own else f"printed for {fact.entity}"
 
@@ -164,7 +165,7 @@ def hops_table(system: str | System) -> pd.DataFrame:
     """The deep dive's paths A, B and C and the farthest pair of a rack, in intermediate hops, beside the printed ones.
 
     Path A ends at the same letter of the next tray, B at the letter half a tray further, C there in the other rack; a
-    torus has no such paths.
+    torus has no such paths. Where a text says how chips are connected and prints no number, the verdict is "inferred".
     """
     net, counted = topology(system), {}
     letters = list(plane_of(net.system)) if net.system.fabric == "planes" else []
@@ -175,7 +176,7 @@ def hops_table(system: str | System) -> pd.DataFrame:
         counted = {f"path {name}": (len(path) - 2.0, " > ".join(path)) for name, path in paths.items()}
     farthest = float(max(net.hop_histogram("intermediate", "rack"), default=0))
     counted["rack maximum"] = (farthest, "all pairs of a rack")
-    return _compared(net.system.id, counted, _printed(net.system.id, "printed_hops"))
+    return _compared(net.system.id, counted, _printed(net.system.id, "printed_hops", "inferred_hops"))
 
 
 def metrics(net: Topology) -> dict[str, float]:
@@ -209,6 +210,19 @@ def altered(system: System, change: str) -> System:
     return replace(system, **fields)
 
 
+def alternatives(system: str | System) -> dict[str, System]:
+    """A system by each other reading that concerns it; the id of the reading names it.
+
+    Examples
+    --------
+    >>> dict(alternatives("trn3-nl32x2-torus")["trn3-torus-144"].scaleup_bytes_per_s_per_dir)["ultraserver"]
+    128000000000.0
+    """
+    spec = find_system(system)
+    mine = [item for item in assumptions() if any(fnmatch(spec.id, pattern) for pattern in item.systems.split())]
+    return {item.id: replace(altered(spec, item.change), id=item.id) for item in mine}
+
+
 def assumption_effects(system: str | System) -> pd.DataFrame:
     """Whether each metric depends on each assumption that the system rests on.
 
@@ -221,18 +235,18 @@ def assumption_effects(system: str | System) -> pd.DataFrame:
 
     spec = find_system(system)
     default, rows = metrics(topology(spec)), []
-    for item in assumptions():
-        if any(fnmatch(spec.id, pattern) for pattern in item.systems.split()):
-            other = metrics(topology(altered(spec, item.change)))
-            said = (item.source, item.locator, item.reason)
-            for name, value in default.items():
-                depends = abs(other[name] - value) > 1e-6 * max(abs(value), 1)
-                rows.append((item.id, item.about, item.chosen, name, value, other[name], depends, *said))
+    readings, known = alternatives(spec), {item.id: item for item in assumptions()}
+    for item, other in ((known[name], metrics(topology(spec))) for name, spec in readings.items()):
+        said = (item.source, item.locator, item.reason)
+        for name, value in default.items():
+            depends = abs(other[name] - value) > 1e-6 * max(abs(value), 1)
+            rows.append((item.id, item.about, item.chosen, name, value, other[name], depends, *said))
     columns = "assumption about chosen metric value alternative depends source locator reason".split()
     return pd.DataFrame(rows, columns=columns)
 
 
-def _failures(net: Topology) -> dict[str, dict]:
+def failures(net: Topology) -> dict[str, dict]:
+    """One failure of each kind that a fabric can have, by name: the arguments of `Topology.without`."""
     chip = net.chips[0]
     cases: dict[str, dict] = {}
     for other, data in net.graph[chip].items():
@@ -259,9 +273,32 @@ def failure_effects(system: str | System) -> pd.DataFrame:
     net = topology(system)
     intact = metrics(net)
     rows = []
-    for name, failure in _failures(net).items():
+    for name, failure in failures(net).items():
         failed = metrics(net.without(**failure))
         rows += [
             (name, key, value, failed[key], failed[key] / value if value else 1.0) for key, value in intact.items()
         ]
     return pd.DataFrame(rows, columns=["failure", "metric", "intact", "failed", "ratio"])
+
+
+def lost(names: Iterable[str | System]) -> pd.DataFrame:
+    """Share of a rack's all-to-all that one lost part leaves: a row a failure, a column a system.
+
+    1 where a spare takes over; NaN where a system has no such part.
+
+    Examples
+    --------
+    >>> table = lost(["trn3-nl32x2-pcie160"]).set_index("failure")
+    >>> float(table["trn3-nl32x2-pcie160"]["one switch tray"])
+    0.75
+    """
+    import pandas as pd
+
+    shares = {}
+    for net in map(topology, listed("names", names)):
+        whole = net.all_to_all_bytes_per_s_per_pair("rack")
+        left = {name: net.without(**failure) for name, failure in failures(net).items()}
+        shares[net.system.id] = {
+            name: after.all_to_all_bytes_per_s_per_pair("rack") / whole for name, after in left.items()
+        }
+    return pd.DataFrame(shares).rename_axis("failure").reset_index()

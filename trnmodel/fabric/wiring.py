@@ -139,6 +139,15 @@ def solved(wired: Wiring, ratios: Ratios, scope: str) -> flow.Flow:
 
 
 @lru_cache(maxsize=SOLVED)
+def pair(wired: Wiring, ratios: Ratios, scope: str, routing: str) -> float:
+    """Rate of every ordered pair of chips at once, by how pairs are routed; of the slowest rack for scope "rack"."""
+    if routing == "even":
+        return min(map(flow.even_split, wired.scope(scope, ratios)))
+    bound = solved(wired, ratios, scope)
+    return bound.bytes_per_s_per_pair if routing == "free" else flow.whole_paths(wired.scope("world", ratios)[0], bound)
+
+
+@lru_cache(maxsize=SOLVED)
 def cut(wired: Wiring, ratios: Ratios, keys: tuple[str, ...]) -> float:
     """The smallest balanced cut along the build."""
     return flow.bisection(wired.scope("world", ratios)[0], keys)[0]

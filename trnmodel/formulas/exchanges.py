@@ -144,3 +144,57 @@ def in_graph_ring_s(
     shared = np.multiply(traffic_ratio, 2) * (1 - 1 / chips)
     sent = np.multiply(shared, message_bytes) / np.asarray(bytes_per_s_per_dir)
     return np.sign(np.subtract(n_ranks, 1)) * (sent + np.multiply(chips, alpha_s))
+
+
+def kernel_all_reduce_s(
+    message_bytes: Numeric,
+    n_ranks: Numeric,
+    sent_buffers: Numeric,
+    start_s: Numeric,
+    rank_s: Numeric,
+    copies: Numeric,
+    bytes_per_s_per_dir: Numeric,
+) -> NDArray:
+    r"""Time of an all-reduce by one kernel that reads from and writes to all other ranks behind a switch.
+
+    .. math:: t = t_0 + t_1 (n - 1) + \frac{(q + c)\,m}{b}
+
+    Parameters
+    ----------
+    message_bytes : numeric
+        Buffer on a rank, m. [B]
+    n_ranks : numeric
+        Ranks, n. [-]
+    sent_buffers : numeric
+        Buffers that a rank sends, q: n - 1 in one shot (all of it to all), 2 (n - 1) / n in two (a part of it to each,
+        then the sums). [-]
+    start_s : numeric
+        Launch and barriers, t0. [s]
+    rank_s : numeric
+        What each other rank adds, t1. [s]
+    copies : numeric
+        Buffers that a rank copies on its own, c: counted as if they crossed the link. [-]
+    bytes_per_s_per_dir : numeric
+        What a rank sends, b. [B/s]
+
+    Returns
+    -------
+    time_s : numeric
+        Completion time, t; 0 for one rank. [s]
+
+    Notes
+    -----
+    Assumes: sums in the ranks, not in the switch. Without c the rate would seem to grow with n.
+
+    References
+    ----------
+    .. [1] vLLM, csrc/custom_all_reduce.cuh (one-stage and two-stage kernels).
+
+    Examples
+    --------
+    >>> float(kernel_all_reduce_s(1e9, 4, 1.5, 0.25, 0.25, 0.5, 1e9))
+    3.0
+    """
+    others = np.subtract(n_ranks, 1)
+    moved = np.add(sent_buffers, copies) * message_bytes / np.asarray(bytes_per_s_per_dir)
+    return np.sign(others) * (start_s + np.multiply(rank_s, others) + moved)

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trnmodel.arguments import integers, listed, number, numbers, refuse
+from trnmodel.arguments import flag, integers, listed, number, numbers, refuse
 from trnmodel.catalog import load
+from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.models.transformer import model as read_model
-from trnmodel.result import stacked, tidy
+from trnmodel.result import alike, stacked, tidy
 from trnmodel.steps.deployment import Deployment
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
@@ -23,36 +24,48 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike, NDArray
 
+    from trnmodel.catalog.stacks import Efficiencies
+
 PER_RANK = np.unique(np.round(np.exp2(np.arange(0.0, 9.25, 0.25))))
 
 
-def _powers(system: str, ranks: float = np.inf) -> NDArray:
+def _powers(system: str | System, ranks: float = np.inf) -> NDArray:
     """Powers of two up to the ranks of a system."""
     at = site(system)
     return np.exp2(np.arange(np.floor(np.log2(min(at.chips * at.ranks_per_chip, ranks))) + 1))
 
 
-def expert_degrees(system: str, model: str) -> NDArray:
+def expert_degrees(system: str | System, model: str) -> NDArray:
     """Powers of two of EP, up to the experts of the model; 1 alone for a dense one."""
     return _powers(system, max(read_model(model).outline().experts, 1))
 
 
-def _computes(system: str, precision: str) -> bool:
+def _computes(system: str | System, precision: str) -> bool:
     return load.precision(precision).compute in read_system(system).chip.peak_flop_per_s
 
 
 def frontiers(
     model: str,
-    systems: Iterable[str],
+    systems: Iterable[str | System],
     context: float,
     precisions: Sequence[str] = ("bf16",),
+    efficiencies: str | Efficiencies | None = None,
+    mixed: bool = False,
 ) -> pd.DataFrame:
     """What no other batch and mapping beats, by system and precision; a pair that cannot exist has no rows.
+
+    Parameters
+    ----------
+    efficiencies : str or Efficiencies, optional
+        Software stack of all systems; default each chip's own. [-]
+    mixed : bool
+        Whether systems may stand beside each other on different kinds of stack. [-]
 
     Returns
     -------
     table : pandas.DataFrame
-        system, precision, tp, ep, batch, tokens_per_s_per_user, tokens_per_s_per_chip, bound, network_share. [-]
+        system, precision, tp, ep, batch, tokens_per_s_per_user, tokens_per_s_per_chip, bound, network_share, stack,
+        stack_kind, basis. [-]
 
     Notes
     -----
@@ -61,17 +74,18 @@ def frontiers(
     import pandas as pd
 
     names = "system precision tp ep batch tokens_per_s_per_user tokens_per_s_per_chip bound network_share".split()
-    frames = []
+    names += ["stack", "stack_kind", "basis"]
+    frames, mixed = [], flag("mixed", mixed)
     for system, precision in product(listed("systems", systems), listed("precisions", precisions)):
         if _computes(system, precision):
-            ask = {"context": context, "precision": precision}
-            found = _frontier(model, system, ask).assign(system=system, precision=precision)
+            ask = {"context": context, "precision": precision, "efficiencies": efficiencies}
+            found = _frontier(model, system, ask).assign(system=read_system(system).id, precision=precision)
             frames.append(found.assign(network_share=found.network_s / found.time_s))
     empty = [pd.DataFrame(columns=names)]
-    return pd.concat([frame for frame in frames if len(frame)] or empty, ignore_index=True)[names]
+    return alike(pd.concat([frame for frame in frames if len(frame)] or empty, ignore_index=True)[names], mixed)
 
 
-def _frontier(model: str, system: str, ask: Mapping[str, Any]) -> pd.DataFrame:
+def _frontier(model: str, system: str | System, ask: Mapping[str, Any]) -> pd.DataFrame:
     """The frontier over TP, EP and batch, the fastest for a user last."""
     import pandas as pd
 
@@ -132,7 +146,8 @@ def saturation(d: Deployment, max_batch: float, input_tokens: float, output_toke
     full = capacity_requests_per_s(d, max_batch, input_tokens, output_tokens)
     table = pd.DataFrame({"mode": list(full), "requests_per_s": list(full.values())})
     tokens = table.requests_per_s * output_tokens
-    return table.assign(generated_tokens_per_s=tokens, generated_tokens_per_s_per_chip=tokens / d.chips)
+    rates = {"generated_tokens_per_s": tokens, "generated_tokens_per_s_per_chip": tokens / d.chips}
+    return table.assign(**rates, basis=d.basis)
 
 
 def drafts(
@@ -145,7 +160,7 @@ def drafts(
     Returns
     -------
     table : pandas.DataFrame
-        draft_tokens, acceptance, tokens_per_step, step_s (verify and draft), speedup. [-]
+        draft_tokens, acceptance, tokens_per_step, step_s (verify and draft), speedup, basis. [-]
 
     Notes
     -----
@@ -161,19 +176,27 @@ def drafts(
         step_s = float(d.decode(batch=batch, context=context, new_tokens=n + 1).time_s + n * draft_s)
         made = tokens_per_step(n, share)
         columns = {"acceptance": share, "tokens_per_step": made, "step_s": step_s, "speedup": made * plain_s / step_s}
-        rows.append({"draft_tokens": n, **columns})
+        rows.append({"draft_tokens": n, **columns, "basis": d.basis})
     return tidy(rows)
 
 
 def split_phases(
-    d: Deployment, prefill_systems: Iterable[str], batch: float, input_tokens: float, output_tokens: float
+    d: Deployment,
+    prefill_systems: Iterable[str],
+    batch: float,
+    input_tokens: float,
+    output_tokens: float,
+    mixed: bool = False,
 ) -> pd.DataFrame:
     """Prefill on machines of their own, each at the tensor-parallel degree that yields the most tokens a chip.
+
+    Prefill is on the stack of each chip, on the ideal one where decode is; `mixed` allows another kind than decode's.
 
     Returns
     -------
     table : pandas.DataFrame
-        prefill_system, tp, times, transfer_bytes, the ratios at which neither side waits, tokens_per_s_per_chip. [-]
+        prefill_system, tp, times, transfer_bytes, the ratios at which neither side waits, tokens_per_s_per_chip,
+        prefill_stack, basis. [-]
     """
     import pandas as pd
 
@@ -182,29 +205,37 @@ def split_phases(
         "input_tokens": input_tokens,
         "output_tokens": output_tokens,
         "precision": d.precision,
+        "prefill_efficiencies": d.e if d.e.kind == "ideal" else None,
+        "decode_efficiencies": d.e,
+        "mixed": mixed,
     }
     rows = []
     for system in listed("prefill_systems", prefill_systems):
         if not _computes(system, d.precision):
             continue
         tp = _powers(system)
-        found = disaggregate(d.model, system, Degrees(tp=tp), d.system, d.mapping, decode_efficiencies=d.e, **ask)
+        found = disaggregate(d.model, system, Degrees(tp=tp), d.system, d.mapping, **ask)
         table = found.to_frame().assign(prefill_system=system, prefill_tp=tp)
         rows.append(table[table.valid].nlargest(1, "tokens_per_s_per_chip"))
     if not rows:
         refuse("prefill_systems", prefill_systems, f"none of their chips computes in {d.precision}")
     table = pd.concat(rows, ignore_index=True)
     times = table[["prefill_s", "transfer_s", "transfer_bytes", "step_s", "ttft_s"]]
-    rates = table[["prefill_chips_per_decode_chip", "tokens_per_s_per_chip"]]
+    rates = table[["prefill_chips_per_decode_chip", "tokens_per_s_per_chip", "prefill_stack", "basis"]]
     return pd.concat([table[["prefill_system", "prefill_tp"]], times, rates], axis="columns")
 
 
 def ratios(
-    d: Deployment, prefill_systems: Iterable[str], batch: float, input_tokens: float, output_tokens: Iterable[float]
+    d: Deployment,
+    prefill_systems: Iterable[str],
+    batch: float,
+    input_tokens: float,
+    output_tokens: Iterable[float],
+    mixed: bool = False,
 ) -> pd.DataFrame:
     """`split_phases` over the length of the answers, below each other with `output_tokens`."""
     asked = {
-        tokens: split_phases(d, prefill_systems, batch, input_tokens, tokens)
+        tokens: split_phases(d, prefill_systems, batch, input_tokens, tokens, mixed)
         for tokens in np.ravel(numbers("output_tokens", output_tokens, 1))
     }
     return stacked(asked, "output_tokens")

@@ -149,7 +149,8 @@ def exchanges(
     -------
     table : pandas.DataFrame
         system, experts_over ("rack", "twins": a chip and its like in the other rack, "world"), chips, tokens_per_chip,
-        expert_layers, dispatch_bytes (of a chip in a layer), layer_s, step_s (all layers), latency_share, announced.
+        expert_layers, dispatch_bytes (of a chip in a layer), layer_s, step_s (all layers), latency_share (of layer_s,
+        what empty messages take by the same algorithms), announced.
 
     Raises
     ------
@@ -184,10 +185,12 @@ def _exchange(
     ranks, step = (chips, stride * on_chip) if twins else (chips * on_chip, 1)
     copies = moe.distinct_destinations(c.experts, c.top_k, chips)
     full = np.array(widths)[:, None] * tokens * copies * c.hidden
-    passes = collective(
-        "all_to_all", np.stack([full, 0 * full]) / on_chip, spec, ranks=ranks, stride=step, lnc=at.lnc
-    ).time_s
-    layer_s, empty_s = passes.sum(axis=1)
+    given: dict[str, Any] = {"system": spec, "ranks": ranks, "stride": step, "lnc": at.lnc}
+    passes = collective("all_to_all", full / on_chip, **given)
+    layer_s, empty_s = passes.time_s.sum(axis=0), np.zeros_like(tokens)
+    for name in set(np.ravel(passes.algorithm)):
+        alone = collective("all_to_all", 0.0, algorithm=name, **given).time_s
+        empty_s = empty_s + alone * np.count_nonzero(passes.algorithm == name, axis=0)
     return {
         "system": spec.id,
         "experts_over": scope,

@@ -34,7 +34,7 @@ def largest_batch(d: Deployment, contexts: ArrayLike, tps: Iterable[int]) -> pd.
     Returns
     -------
     table : pandas.DataFrame
-        tp, context, batch, batch_per_chip. [-]
+        tp, context, batch, batch_per_chip, stack, basis. [-]
     """
     at = np.atleast_1d(numbers("contexts", contexts, 1))
     at = at[at <= read_model(d.model).max_context]
@@ -47,7 +47,8 @@ def largest_batch(d: Deployment, contexts: ArrayLike, tps: Iterable[int]) -> pd.
         more = one.room_bytes / np.where(taken > 0, taken, np.inf)
         batch = np.where(one.valid, 1 + np.floor(more), 0)
         chips = np.ceil(tp * float(d.mapping.replica_ranks / d.mapping.tp) / per_chip)
-        rows.append({"tp": tp, "context": at, "batch": batch, "batch_per_chip": batch / chips})
+        held = {"tp": tp, "context": at, "batch": batch, "batch_per_chip": batch / chips}
+        rows.append(held | {"stack": one.stack.id, "basis": one.basis})
     return tidy(rows)
 
 
@@ -59,7 +60,7 @@ def longest_context(
     Returns
     -------
     table : pandas.DataFrame
-        tp, batch, context, most (the model's longest context). [-]
+        tp, batch, context, most (the model's longest context), basis. [-]
     """
     m = read_model(d.model)
     if not m.max_context:
@@ -69,29 +70,32 @@ def longest_context(
     prompt = None if prompt_tokens is None else np.minimum(number("prompt_tokens", prompt_tokens, 1), contexts)
     batch, rows = np.atleast_1d(numbers("batches", batches, 1)), []
     for tp in integers("tps", tps):
-        found = np.where(d.fit(batch[:, None], contexts, prompt, tp=tp).valid, contexts, 0).max(axis=1)
-        rows.append({"tp": tp, "batch": batch, "context": found, "most": m.max_context})
+        one = d.fit(batch[:, None], contexts, prompt, tp=tp)
+        found = np.where(one.valid, contexts, 0).max(axis=1)
+        rows.append({"tp": tp, "batch": batch, "context": found, "most": m.max_context, "basis": one.basis})
     return tidy(rows)
 
 
 def across(d: Deployment, systems: Iterable[str], precisions: Iterable[str], contexts: ArrayLike) -> pd.DataFrame:
     """The largest batch by system and precision, at the same chips as the deployment, each at its chip's own LNC.
 
+    Each is on its chip's own stack, or all are on the ideal one where the deployment is.
+
     Returns
     -------
     table : pandas.DataFrame
-        system, precision, tp, context, batch. [-]
+        system, precision, tp, context, batch, stack, basis. [-]
     """
     import pandas as pd
 
     chips, frames = np.ceil(float(d.mapping.tp) / site(d.system, d.mapping.lnc).ranks_per_chip), []
-    wanted = listed("precisions", precisions)
+    wanted, stack = listed("precisions", precisions), d.e if d.e.kind == "ideal" else None
     for name in listed("systems", systems):
         tp = int(chips * site(name, None).ranks_per_chip)
         for precision in wanted:
-            one = replace(d, system=name, precision=precision, mapping=Mapping(tp=tp), stack=None)
+            one = replace(d, system=name, precision=precision, mapping=Mapping(tp=tp), stack=stack)
             frames.append(largest_batch(one, contexts, [tp]).assign(system=name, precision=precision))
-    return pd.concat(frames, ignore_index=True)[["system", "precision", "tp", "context", "batch"]]
+    return pd.concat(frames, ignore_index=True)["system precision tp context batch stack basis".split()]
 
 
 def smallest(
@@ -103,7 +107,7 @@ def smallest(
     -------
     table : pandas.DataFrame
         model, system, precision, chips (NaN where the system is too small), tp, ep, floor_chips (bytes of weights and
-        cache over the HBM of a chip), system_chips, fill (of the fullest rank).
+        cache over the HBM of a chip), system_chips, fill (of the fullest rank), stack, basis.
 
     Examples
     --------
@@ -139,6 +143,8 @@ def _smallest(d: Deployment, batch: float, context: float) -> dict[str, Any]:
         "floor_chips": float(np.ceil(stored / where.chip.hbm_bytes)),
         "system_chips": domain_chips,
         "fill": float((found.first_rank_total_bytes / found.first_rank_capacity_bytes)[best]) if fits else np.nan,
+        "stack": found.stack.id,
+        "basis": found.basis,
     }
 
 

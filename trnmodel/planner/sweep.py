@@ -12,6 +12,7 @@ import numpy as np
 
 from trnmodel.arguments import flag, refuse, shown
 from trnmodel.catalog.load import nearest
+from trnmodel.result import alike
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -105,7 +106,11 @@ def _one_case(function: Callable, categories: dict[str, Any], numbers: dict[str,
 
 
 def sweep(
-    function: Callable, grid: Mapping[str, Any], executor: Executor | None = None, progress: bool = True
+    function: Callable,
+    grid: Mapping[str, Any],
+    executor: Executor | None = None,
+    progress: bool = True,
+    mixed: bool = False,
 ) -> pd.DataFrame:
     """Call a model over a grid and return a tidy table: one row a case, inputs beside outputs.
 
@@ -121,6 +126,8 @@ def sweep(
         Runs the calls; any executor with `.map` serves. Default: this thread.
     progress : bool
         Show a bar over the calls.
+    mixed : bool
+        Whether systems may stand beside each other on different kinds of stack, such as an ideal and a public one.
 
     Returns
     -------
@@ -130,7 +137,8 @@ def sweep(
     Raises
     ------
     ValueError
-        The grid does not name the arguments of the function, has no values or too many, or an answer does not fit it.
+        The grid does not name the arguments of the function, has no values or too many, or an answer does not fit it;
+        its systems are on different kinds of stack.
 
     Examples
     --------
@@ -145,7 +153,7 @@ def sweep(
     _checked(function, grid)
     if isinstance(executor, type) or not (executor is None or callable(getattr(executor, "map", None))):
         refuse("executor", executor, "allowed is an executor with .map, such as those of concurrent.futures")
-    hidden = not flag("progress", progress)
+    hidden, mixed = not flag("progress", progress), flag("mixed", mixed)
     numbers = {name: np.atleast_1d(values) for name, values in grid.items() if _is_numeric(values)}
     lists = {name: _listed(name, values) for name, values in grid.items() if name not in numbers}
     points = math.prod(map(len, numbers.values())) * math.prod(map(len, lists.values()))
@@ -154,4 +162,5 @@ def sweep(
     cases = [dict(zip(lists, combination, strict=True)) for combination in itertools.product(*lists.values())]
     run = map if executor is None else executor.map
     frames = run(_one_case, itertools.repeat(function), cases, itertools.repeat(numbers))
-    return pd.concat(tqdm(frames, total=len(cases), disable=hidden, leave=False), ignore_index=True)
+    table = pd.concat(tqdm(frames, total=len(cases), disable=hidden, leave=False), ignore_index=True)
+    return alike(table, mixed)

@@ -90,6 +90,8 @@ def decode_ask(
     spent: dict[str, tuple[Numeric, Numeric]] = {
         "expert routing": (0.0, routing_s),
         "logits to the host": (0.0, memory.transfer_s(rows * c.vocabulary * LOGIT_BYTES, e.host_logit_bytes_per_s)),
+        "layers": (0.0, c.layers * e.layer_s),
+        "sequences": (0.0, sequences * e.sequence_s),
         "step": (0.0, e.step_overhead_s + e.server_step_s),
     }
     return Ask(rows, routed, rows, sequences, imbalance, seen, experts, spent)
@@ -145,6 +147,7 @@ def prefill_ask(s: Setting, batch: NDArray, tokens: NDArray, past: NDArray, imba
     spent: dict[str, tuple[Numeric, Numeric]] = {
         "expert blocks": (BLOCK_PASSES * moved, blocks * e.expert_block_s),
         "spills": (0.0, spill_s),
+        "layers": (0.0, c.layers * e.layer_s),
         "step": (0.0, e.prefill_overhead_s + e.server_step_s),
     }
     return Ask(rows, routed, sequences, sequences, imbalance, seen, experts, spent)

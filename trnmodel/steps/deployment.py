@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from trnmodel.catalog.stacks import IDEAL, Efficiencies, efficiencies
+from trnmodel.catalog.stacks import IDEAL, Efficiencies, basis, efficiencies
 from trnmodel.catalog.systems import system as read_system
+from trnmodel.result import weakest
 from trnmodel.steps.inference import MemoryFit, Step, decode_step, memory_fit, prefill
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
@@ -35,6 +36,12 @@ class Deployment:
         """Arguments that every call takes."""
         names = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "stack"}
         return names | {"efficiencies": self.e}
+
+    @property
+    def basis(self) -> str:
+        """What its times rest on: the weaker of prefill and decode."""
+        at = site(self.system, self.mapping.lnc)
+        return str(weakest({part: basis(self.e, at.chip, at.lnc, part) for part in ("prefill", "decode")}).word)
 
     @property
     def ideal(self) -> Deployment:

@@ -14,14 +14,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from trnmodel.arguments import choice, flag, numbers, refuse, share, together
 from trnmodel.catalog.specs import Chip, Precision
-from trnmodel.catalog.stacks import Efficiencies
+from trnmodel.catalog.stacks import Efficiencies, basis
 from trnmodel.catalog.systems import System
 from trnmodel.formulas.step import left_in_bank_bytes
 from trnmodel.models.blocks import Phase
 from trnmodel.models.operators import EXPERT_READS
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
-from trnmodel.result import Result
+from trnmodel.result import Judged
 from trnmodel.steps.assemble import (
     Ask,
     Line,
@@ -54,7 +54,7 @@ UNKNOWN, TOO_LARGE, FIRST_TOO_LARGE = (2**bit for bit in range(3, 6))  # after t
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Step(Result):
+class Step(Judged):
     """A forward step: its time, the resources that it is made of, its bounds, and what one rank stores.
 
     `lower_s` lets everything overlap, `upper_s` nothing; `time_s` lies between them. `memory_s` and the others are the
@@ -111,7 +111,7 @@ class Step(Result):
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class MemoryFit(Result):
+class MemoryFit(Judged):
     """Bytes of an ordinary rank by kind, what the first rank holds more, and whether both fit.
 
     Ranks that reach one bank of memory share it: `capacity_bytes` is a rank's even part of what it reaches, all of it
@@ -120,6 +120,8 @@ class MemoryFit(Result):
 
     REASONS: ClassVar[tuple[str, ...]] = REASONS
 
+    system: System | Chip
+    stack: Efficiencies
     tp: NDArray
     batch: NDArray
     context: NDArray
@@ -157,6 +159,7 @@ def _step(asked: Question, s: Setting, mapping: Mapping, given: Arrays, lines: b
         cp=mapping.cp,
         batch=given["batch"],
         tokens=given["tokens"],
+        judge=partial(basis, s.e, s.at.chip, s.at.lnc, s.phase),
         send=partial(_messages, asked, s, given),
         operators=MappingProxyType(lines_of(s.everywhere, asked(s.everywhere, given)[1]) if lines else {}),
         **in_pieces(partial(_numbers, asked), s, given),
@@ -284,7 +287,13 @@ def decode_step(
     Returns
     -------
     step : Step
-        Arrays of the broadcast shape of batch, context and degrees. [-]
+        Arrays of the broadcast shape of batch, context and degrees; `.stack` made them, and `.basis` says what they
+        rest on. [-]
+
+    Raises
+    ------
+    ValueError
+        An argument is out of its range, or the chip has no default stack and none is named.
 
     Notes
     -----
@@ -415,6 +424,9 @@ def memory_fit(
     s = setting(model, system, mapping, precision, efficiencies, phase, timed=False)
     given = _checked(s, mapping, batch=batch, context=context, prompt_tokens=prompt)
     return MemoryFit(
+        system=s.system,
+        stack=s.e,
+        judge=partial(basis, s.e, s.at.chip, s.at.lnc, "memory"),
         tp=mapping.tp,
         batch=batch,
         context=context,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -15,10 +16,11 @@ from trnmodel.catalog.stacks import Efficiencies, find
 from trnmodel.catalog.systems import System
 from trnmodel.fabric.groups import chip_links
 from trnmodel.formulas import latency, memory
+from trnmodel.formulas.step import compiled_tokens
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
-from trnmodel.result import Result, blank, reason_mask
-from trnmodel.steps.inference import decode_step, prefill
+from trnmodel.result import Basis, Judged, alike, blank, reason_mask, tidy, weakest
+from trnmodel.steps.inference import Step, decode_step, prefill
 from trnmodel.steps.mapping import DEGREES, Mapping
 from trnmodel.steps.rank import Site, site
 
@@ -37,7 +39,7 @@ SERVE_REASONS = (
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Serving(Result):
+class Serving(Judged):
     """Steady serving of one mapping, all replicas together; times are of one request.
 
     `batch` is the mean number of requests that decode at once in a replica. TPOT holds the stalls by prefills of other
@@ -46,6 +48,8 @@ class Serving(Result):
 
     REASONS: ClassVar[tuple[str, ...]] = SERVE_REASONS
 
+    system: System | Chip
+    stack: Efficiencies
     requests_per_s: NDArray
     batch: NDArray
     step_s: NDArray
@@ -63,11 +67,18 @@ class Serving(Result):
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Disaggregated(Result):
-    """Prefill and decode on machines of their own, and the ratio of replicas at which neither waits."""
+class Disaggregated(Judged):
+    """Prefill and decode on machines of their own, and the ratio of replicas at which neither waits.
+
+    `stack` is that of decode; the basis is that of the weaker side.
+    """
 
     REASONS: ClassVar[tuple[str, ...]] = ("prefill cannot exist", "decode cannot exist")
 
+    prefill_system: System | Chip
+    prefill_stack: Efficiencies
+    decode_system: System | Chip
+    stack: Efficiencies
     batch: NDArray
     prefill_s: NDArray
     transfer_s: NDArray
@@ -78,6 +89,11 @@ class Disaggregated(Result):
     prefill_chips_per_decode_chip: NDArray
     requests_per_s_per_decode_replica: NDArray
     tokens_per_s_per_chip: NDArray
+
+    @property
+    def stack_kind(self) -> str:
+        """That of both sides; "mixed" where they differ."""
+        return self.stack.kind if self.stack.kind == self.prefill_stack.kind else "mixed"
 
 
 def tokens_per_step(draft_tokens: Numeric, acceptance: Numeric) -> NDArray:
@@ -100,18 +116,16 @@ def _in_flight(
     output: NDArray,
     context: NDArray,
     top: NDArray,
-    compiled: bool,
+    policy: str,
     **more: Any,
 ) -> NDArray:
     """Requests that decode at once (Little's law), where a step may depend on how many they are."""
 
     def held(batch: NDArray) -> NDArray:
-        step = decode_step(
-            batch=np.maximum(batch, 1.0), compiled_batch=top if compiled else None, context=context, **more, **ask
-        )
+        step = decode_step(batch=_runs(batch, policy, top), context=context, **more, **ask)
         return latency.in_flight(rate, output, step.time_s, worth)
 
-    if compiled:
+    if policy == "maximum":
         return held(np.ones(()))
     low, high = np.zeros(np.shape(rate)), np.broadcast_to(top, np.shape(rate)).astype(float)
     for _ in range(SEARCH_STEPS):
@@ -119,6 +133,12 @@ def _in_flight(
         more_wanted = held(middle) > middle
         low, high = np.where(more_wanted, middle, low), np.where(more_wanted, high, middle)
     return np.where(held(np.asarray(top, dtype=float)) > top, np.inf, high)
+
+
+def _runs(batch: NDArray, policy: str, top: NDArray) -> NDArray:
+    """The batch that a step runs for the requests in flight, at least one and at most the largest."""
+    active = np.clip(np.nan_to_num(batch, nan=1.0, posinf=1.0), 1.0, top)
+    return compiled_tokens(active, top, 1.0, policy)
 
 
 def serve(
@@ -134,7 +154,7 @@ def serve(
     precision: str | Precision = "bf16",
     efficiencies: str | Efficiencies | None = None,
     batching: str = "continuous",
-    compiled: bool = True,
+    compiled: bool | None = None,
     chunk_tokens: Numeric | None = None,
     prefix_share: Numeric = 0.0,
     draft_tokens: Numeric = 0,
@@ -157,13 +177,14 @@ def serve(
     input_tokens, output_tokens : numeric
         Of one request. [token]
     max_batch : numeric
-        Largest batch of a replica; the compiled one where `compiled`. [-]
+        Largest batch of a replica; the compiled one where batches are compiled. [-]
     max_context : numeric, optional
         Longest context that the graphs are compiled for; default input and output. [token]
     batching : str
         "continuous", or "static": a batch starts when it is full and ends together. [-]
-    compiled : bool
-        Whether a step runs the largest batch whatever is active, as Neuron's graphs do. [-]
+    compiled : bool, optional
+        Whether a step runs the largest batch whatever is active; default the stack's way (`batch_bucket`): Neuron's
+        graphs do, serving stacks of GPUs and the ideal one run what is active. [-]
     chunk_tokens : numeric, optional
         Prefill in chunks of so many tokens, one before each decode step. [token]
     prefix_share : numeric
@@ -200,19 +221,21 @@ def serve(
     together(**degrees, draft_tokens=draft[0], acceptance=draft[1], draft_step_s=draft[2], **asked, **optional)
     if np.any(draft[0] >= np.minimum(*ends)):
         refuse("draft_tokens", draft_tokens, "allowed are fewer than input_tokens and output_tokens")
+    e = find(site(system, mapping.lnc).chip, efficiencies, "efficiencies")
     ask: dict[str, Any] = {
         "model": model,
         "system": system,
         "mapping": mapping,
         "precision": precision,
-        "efficiencies": efficiencies,
+        "efficiencies": e,
     }
     ask["max_context"] = np.add(*ends) if longest is None else longest
     rate, given, output, top, cached = np.broadcast_arrays(*asked.values())
-    rate, compiled = rate / mapping.dp, flag("compiled", compiled)
+    rate = rate / mapping.dp
+    policy = e.batch_bucket if compiled is None else "maximum" if flag("compiled", compiled) else "exact"
     if choice("batching", batching, BATCHING) == "static":
         return _static(ask, rate, given, output, top)
-    return _continuous(ask, rate, given * cached, given * (1 - cached), output, top, chunk, draft, compiled)
+    return _continuous(ask, rate, given * cached, given * (1 - cached), output, top, chunk, draft, policy)
 
 
 def _mapping(name: str, value: Mapping) -> Mapping:
@@ -228,7 +251,7 @@ def _continuous(
     top: NDArray,
     chunk: NDArray | None,
     draft: tuple[NDArray, NDArray, NDArray],
-    compiled: bool,
+    policy: str,
 ) -> Serving:
     """Prompts one after another, decode steps in the time that they leave."""
     draft_tokens, acceptance, draft_step_s = draft
@@ -241,9 +264,8 @@ def _continuous(
     prompt_s = piece.time_s * pieces
     busy = latency.utilisation(rate, prompt_s)
     worth = latency.free_yield(busy, yielded)
-    batch = _in_flight(ask, rate, worth, output, context, top, compiled, **more)
-    runs = top if compiled else np.clip(np.nan_to_num(batch, nan=1.0, posinf=1.0), 1.0, top)
-    step = decode_step(batch=runs, context=context, **more, **ask)
+    batch = _in_flight(ask, rate, worth, output, context, top, policy, **more)
+    step = decode_step(batch=_runs(batch, policy, top), context=context, **more, **ask)
     step_s = step.time_s + draft_tokens * draft_step_s
     tpot = latency.tpot_s(step_s, worth)
     mask = reason_mask(~(busy < 1), ~(batch <= top) & (busy < 1), ~(step.valid & piece.valid))
@@ -251,7 +273,7 @@ def _continuous(
     times["tpot_p99_s"] = latency.late_tpot_s(tpot, prompt_s, rate, output, NORMAL_99)
     first = latency.first_token_s(prompt_s, pieces, step_s)
     times |= _first_tokens(first, first, busy, prompt_s)
-    return _serving(ask, rate, output, mask, batch=batch, tokens_per_step=yielded, **times)
+    return _serving(ask, (piece, step), rate, output, mask, batch=batch, tokens_per_step=yielded, **times)
 
 
 def _first_tokens(median_s: NDArray, late_s: NDArray, busy: NDArray, service_s: NDArray) -> dict[str, NDArray]:
@@ -262,7 +284,14 @@ def _first_tokens(median_s: NDArray, late_s: NDArray, busy: NDArray, service_s: 
     }
 
 
-def _serving(ask: dict, rate: NDArray, output: NDArray, mask: NDArray, **times: NDArray) -> Serving:
+def _judged(first: Judged, step: Judged) -> Basis:
+    """What an answer made of a prefill and of decode steps rests on."""
+    return weakest({"prefill": first.judge(), "decode": step.judge()})
+
+
+def _serving(
+    ask: dict, parts: tuple[Step, Step], rate: NDArray, output: NDArray, mask: NDArray, **times: NDArray
+) -> Serving:
     """Rates of all replicas and the time of a request, beside the times given."""
     made = rate * ask["mapping"].dp * output
     times |= {
@@ -271,7 +300,9 @@ def _serving(ask: dict, rate: NDArray, output: NDArray, mask: NDArray, **times: 
         "tokens_per_s_per_user": 1 / times["tpot_mean_s"],
         "tokens_per_s_per_chip": made / _chips(ask["mapping"], ask["system"]),
     }
-    return Serving(requests_per_s=rate * ask["mapping"].dp, **blank(mask, **times), reason_mask=mask)
+    where = {"system": parts[1].system, "stack": parts[1].stack, "judge": partial(_judged, *parts)}
+    found: dict[str, Any] = where | blank(mask, **times)
+    return Serving(requests_per_s=rate * ask["mapping"].dp, **found, reason_mask=mask)
 
 
 def _chips(mapping: Mapping, system: str | System | Chip) -> NDArray:
@@ -287,7 +318,8 @@ def _static(ask: dict, rate: NDArray, given: NDArray, output: NDArray, top: NDAr
     times = {"step_s": step.time_s, "prefill_s": first.time_s, "tpot_mean_s": step.time_s, "tpot_p99_s": step.time_s}
     times |= _first_tokens(first.time_s + filling_s * 0.5, first.time_s + filling_s * 0.99, busy, run_s)
     mask = reason_mask(~(busy < 1), False, ~(step.valid & first.valid))
-    return _serving(ask, rate, output, mask, batch=top, tokens_per_step=np.ones(()), prefill_utilisation=busy, **times)
+    more = {"batch": top, "tokens_per_step": np.ones(()), "prefill_utilisation": busy}
+    return _serving(ask, (first, step), rate, output, mask, **more, **times)
 
 
 def disaggregate(
@@ -304,6 +336,7 @@ def disaggregate(
     prefill_efficiencies: str | Efficiencies | None = None,
     decode_efficiencies: str | Efficiencies | None = None,
     transfer_share: Numeric = 1.0,
+    mixed: bool = False,
 ) -> Disaggregated:
     r"""Prefill on one machine, decode on another, the cache sent over the scale-out network.
 
@@ -323,6 +356,8 @@ def disaggregate(
         Stack of each. [-]
     transfer_share : numeric
         Share of the network's rate that the transfer reaches; the slower of the two sides counts. [-]
+    mixed : bool
+        Whether the two sides may be on different kinds of stack, such as an ideal and a public one. [-]
 
     Returns
     -------
@@ -332,11 +367,13 @@ def disaggregate(
     batch, given = numbers("batch", batch, 1), numbers("input_tokens", input_tokens, 1)
     output, reached = numbers("output_tokens", output_tokens, 1), share("transfer_share", transfer_share, TINY)
     together(batch=batch, input_tokens=given, output_tokens=output, transfer_share=reached)
-    chosen = read_model(model)
+    chosen, mixed = read_model(model), flag("mixed", mixed)
     (before, fast), (after, slow) = (
         _side("prefill", prefill_system, prefill_mapping, prefill_efficiencies),
         _side("decode", decode_system, decode_mapping, decode_efficiencies),
     )
+    sides = {"prefill": fast, "decode": slow}
+    alike(tidy({"system": side, "stack_kind": e.kind} for side, e in sides.items()), mixed)
     first = prefill(chosen, before.where, prefill_mapping, input_tokens=given, precision=precision, efficiencies=fast)
     ask = {"precision": precision, "efficiencies": slow, "max_context": given + output}
     step = decode_step(chosen, after.where, decode_mapping, batch=batch, context=given + output / 2, **ask)
@@ -357,7 +394,9 @@ def disaggregate(
         "requests_per_s_per_decode_replica": rate,
         "tokens_per_s_per_chip": rate * output / (chips[1] + ratio * chips[0]),
     }
-    return Disaggregated(batch=batch, **blank(mask, **times), reason_mask=mask)
+    found: dict[str, Any] = {"prefill_system": first.system, "decode_system": step.system} | blank(mask, **times)
+    judge = partial(_judged, first, step)
+    return Disaggregated(prefill_stack=fast, stack=slow, judge=judge, batch=batch, **found, reason_mask=mask)
 
 
 def _side(
@@ -391,7 +430,7 @@ def frontier(
     -------
     table : pandas.DataFrame
         Valid points that no other beats in both, by rising interactivity: batch, degrees, tokens_per_s_per_user,
-        tokens_per_s_per_chip, bound. [-]
+        tokens_per_s_per_chip, bound, stack, basis. [-]
     """
     batches = np.exp2(np.arange(13.0)) if batches is None else np.atleast_1d(numbers("batches", batches, 1))
     _mapping("mapping", mapping)

@@ -1,0 +1,106 @@
+"""A locator points to a line that prints the value: every cited line of the saved sources, by its numbers.
+
+`golden/cited_lines.csv` has the numbers of each line (digits, and words such as "four" or "single"), for the texts
+themselves are not all free to copy. Where they lie on this machine (`TRNMODEL_SOURCES`) it is compared with them;
+`python -m tests.test_locators` there writes it anew.
+"""
+
+import csv
+import hashlib
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from trnmodel.catalog import load
+from trnmodel.evidence.ledger import Contradiction
+
+GOLDEN = Path(__file__).parent / "golden" / "cited_lines.csv"
+TEXTS = Path(os.environ.get("TRNMODEL_SOURCES", Path(__file__).parents[2] / "shared" / "sources"))
+SAVED = {name: source for name, source in load.sources().items() if source.note.startswith("saved copy")}
+WORDS = {"half": 0.5, "one": 1, "single": 1, "two": 2, "dual": 2, "doubled": 2, "three": 3, "four": 4, "eight": 8}
+# a product of what the line prints: value printed here, what stands there
+PRODUCTS = {"trainium2/scaleup_domain_chips/trainium3-deep-dive": "4x4x4"}
+
+
+def numbers(text: str) -> set[float]:
+    """The numbers that a text prints, in digits (not those of a name, as in Trn2) or in words."""
+    digits = {float(number.replace(",", "")) for number in re.findall(r"(?<![A-WYZa-wyz\d.])\d[\d,]*(?:\.\d+)?", text)}
+    return digits | {float(WORDS[word]) for word in re.findall(r"[a-z]+", text.lower()) if word in WORDS}
+
+
+def cited(locator: str) -> list[int]:
+    """The lines of a locator: "L19, L46-48 table" is 19, 46, 47, 48."""
+    spans = re.findall(r"L(\d+)(?:-(\d+))?", locator)
+    return [line for first, last in spans for line in range(int(first), int(last or first) + 1)]
+
+
+def facts():
+    return [fact for fact in load.facts_rows().values() if fact.source in SAVED]
+
+
+def statements():
+    """Source, locator and words of both sides of each contradiction whose text is saved."""
+    for row in load.read_csv(load.DATA / "evidence" / "contradictions.csv", Contradiction):
+        sides = (row.source, row.locator, row.says), (row.also_source, row.also_locator, row.also)
+        yield from (side for side in sides if side[0] in SAVED)
+
+
+def lines() -> dict[tuple[str, int], set[float]]:
+    with GOLDEN.open(newline="") as stream:
+        return {(r["source"], int(r["line"])): set(map(float, r["numbers"].split())) for r in csv.DictReader(stream)}
+
+
+def from_the_texts() -> dict[tuple[str, int], set[float]]:
+    wanted = {(fact.source, line) for fact in facts() for line in cited(fact.locator)}
+    wanted |= {(source, line) for source, locator, _ in statements() for line in cited(locator)}
+    texts = {source: (TEXTS / f"{source}.txt").read_text(encoding="utf-8").splitlines() for source in SAVED}
+    return {(source, line): numbers(texts[source][line - 1]) for source, line in sorted(wanted)}
+
+
+def test_the_cited_lines_print_the_value():
+    """Facts of confidence D say in their note how they follow from the words."""
+    known, wrong = lines(), []
+    assert len(facts()) > 300
+    for fact in facts():
+        there = set().union(*(known[fact.source, line] for line in cited(fact.locator)))
+        printed = numbers(PRODUCTS.get(fact.id, fact.value_printed))
+        if load.units()[fact.unit_printed].unit_si != "text" and fact.confidence != "D" and not printed <= there:
+            wrong.append((fact.id, fact.value_printed, fact.locator))
+    assert wrong == []
+
+
+def test_contradictions_quote_numbers_of_their_lines():
+    known = lines()
+    wrong = [
+        (source, locator, says)
+        for source, locator, says in statements()
+        if not numbers(says) <= set().union(*(known[source, line] for line in cited(locator)))
+    ]
+    assert wrong == []
+
+
+def test_a_wrong_line_is_found():
+    """L475 of the deep dive is the caption of a figure; the switches stand in L477."""
+    known = lines()
+    assert {12.8, 25.6, 51.2} <= known["trainium3-deep-dive", 477]
+    assert known.get(("trainium3-deep-dive", 475), set()) == set()
+    assert numbers("Trn3 has four of the 5,760 at 2.5 TB, x8") == {4, 5760, 2.5, 8}
+    assert cited("L48, L94-96 table") == [48, 94, 95, 96]
+
+
+@pytest.mark.skipif(not TEXTS.is_dir(), reason="the saved texts are not on this machine")
+def test_the_numbers_of_the_lines_are_those_of_the_texts():
+    for source, row in SAVED.items():
+        assert hashlib.sha256((TEXTS / f"{source}.txt").read_bytes()).hexdigest() == row.sha256
+    assert lines() == from_the_texts()
+
+
+if __name__ == "__main__":
+    with GOLDEN.open("w", newline="") as out:
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(["source", "line", "numbers"])
+        writer.writerows(
+            (*key, " ".join(f"{n:.12g}" for n in sorted(found))) for key, found in from_the_texts().items()
+        )
