@@ -12,7 +12,7 @@ from trnmodel.catalog.load import DataError
 from trnmodel.evidence import collective_fits, kernels, rules
 from trnmodel.evidence.ledger import verdict
 from trnmodel.evidence.questions import QUESTIONS
-from trnmodel.evidence.rows import COLLECTIVES, COLUMNS, COMPARATORS, MEASURED, read_rows, row_id
+from trnmodel.evidence.rows import COLLECTIVES, COLUMNS, COMPARATORS, LATER, MEASURED, read_rows, row_id
 from trnmodel.evidence.score import excluded, shipped
 
 SHOWN = ["predicted", "error", "low", "high", "meaning", "model", "stack", "configuration", "weight", "set_aside",
@@ -22,7 +22,7 @@ BLANK = dict.fromkeys(COLUMNS, "")
 
 @pytest.fixture(scope="module")
 def every():
-    return [row for path in (MEASURED, COMPARATORS, COLLECTIVES) for row in read_rows(path)]
+    return [row for path in (MEASURED, LATER, COMPARATORS, COLLECTIVES) for row in read_rows(path)]
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from trnmodel.catalog.load import DATA, read_csv
 from trnmodel.catalog.specs import Chip, Precision, Spec
 from trnmodel.catalog.stacks import Efficiencies, efficiencies
 from trnmodel.catalog.systems import System, system
-from trnmodel.evidence.rows import COLUMNS, LONGEST_CELL, UnreadableRowError, number
+from trnmodel.evidence.rows import COLUMNS, LONGEST_CELL, UnreadableRowError, number, tokens
 from trnmodel.evidence.rules import ASIDE, Decision, bare_name, decide
 from trnmodel.models import shipped
 from trnmodel.models.transformer import model as read_model
@@ -179,7 +179,7 @@ def counts(row: Mapping[str, str]) -> dict[str, float]:
     """The numbers of a row's shapes, NaN for a blank cell; raises UnreadableRowError naming the column of any other."""
     found = {}
     for name in COUNTS:
-        found[name] = value = number(row[name])
+        found[name] = value = tokens(row[name]) if name.endswith("_len") else number(row[name])
         whole = name not in WHOLE or value % 1 == 0
         if row[name] and not (1 <= value <= MOST and whole):
             kind = "whole numbers" if name in WHOLE else "numbers"

@@ -41,26 +41,36 @@ class UnreadableRowError(ValueError):
 
 
 def number(text: Any) -> float:
-    """A number as the tables print it: "~200", "1500±150", "17-19" (its midpoint), "4k" and "16K" (x 1,024); NaN for none.
+    """A number as the tables print it: "~200", "1500±150", "4k (~4096)", "17-19" (its midpoint); NaN for none.
 
-    A bucket ("bucket 128") is its length. Commas part thousands; what is no such number, runs backwards or is beyond 1e30 is NaN too.
+    Commas part thousands; what is no such number, runs backwards or is beyond 1e30 is NaN too.
 
     Examples
     --------
     >>> number("1500±150"), number("4k (~4096)"), number("100-1024 (random)"), number("~900"), number("")
     (1500.0, 4096.0, 562.0, 900.0, nan)
-    >>> number("1,024"), number("1,5"), number("1-1e999"), number("16K"), number("bucket 128")
-    (1024.0, nan, nan, 16384.0, 128.0)
+    >>> number("1,024"), number("1,5"), number("1-1e999")
+    (1024.0, nan, nan)
     """
     if isinstance(text, int | float) and not isinstance(text, bool):
         return float(text) if abs(text) <= HUGE else math.nan
     printed = text.strip() if isinstance(text, str) else ""
-    plain = re.sub(r"±.*|\(.*|^bucket ", "", printed, flags=re.DOTALL).strip()
-    if thousands := re.fullmatch(r"~?(\d{1,6})k", plain, re.IGNORECASE):
-        return float(thousands[1]) * KIB
-    value = _bounded(plain)
+    value = _bounded(re.sub(r"±.*|\(.*", "", printed, flags=re.DOTALL))
     inner = re.search(r"\(~?(\d+)\)", printed)
     return _bounded(inner[1]) if inner and math.isnan(value) else value
+
+
+def tokens(cell: str) -> float:
+    """A length as the tables print it: a number, a bucket, or thousands of 1,024 ("4k"); NaN for none.
+
+    Examples
+    --------
+    >>> tokens("16K"), tokens("8K (264 pages of 32)"), tokens("bucket 128"), tokens("4k (~4000)")
+    (16384.0, 8192.0, 128.0, 4000.0)
+    """
+    plain = cell.strip().removeprefix("bucket ")
+    thousands = re.fullmatch(r"~?(\d{1,6})k(?:\s*\((?!~?\d+\)).*)?", plain, re.IGNORECASE | re.DOTALL)
+    return float(thousands[1]) * KIB if thousands else number(plain)
 
 
 def _bounded(printed: str) -> float:
