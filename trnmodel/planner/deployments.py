@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from trnmodel.catalog.stacks import Efficiencies
 
-PER_RANK = np.unique(np.round(np.exp2(np.arange(0.0, 9.25, 0.25))))
+PER_RANK = np.unique(np.round(np.exp2(np.arange(0.0, 11.25, 0.25))))
 
 
 def _powers(system: str | System, ranks: float = np.inf) -> NDArray:
@@ -205,7 +205,7 @@ def split_phases(
         "input_tokens": input_tokens,
         "output_tokens": output_tokens,
         "precision": d.precision,
-        "prefill_efficiencies": d.e if d.e.kind == "ideal" else None,
+        "prefill_efficiencies": d.e.kind if d.e.kind in ("ideal", "hand-tuned") else None,
         "decode_efficiencies": d.e,
         "mixed": mixed,
     }
