@@ -24,6 +24,7 @@ ContextExchange = Literal["ring", "ulysses"]
 InGraph = Literal["ring", "mesh doubling", "mesh doubling ring", "one_shot two_shot"]
 Kind = Literal["ideal", "hand-tuned", "public", "given"]
 Construction = Literal["fitted", "parts"]
+KINDS: dict[str, str | None] = {"ideal": "ideal", "hand-tuned": "hand-tuned", "public": None}  # what a call names
 Part = Literal["decode", "prefill", "memory"]
 
 
@@ -99,6 +100,11 @@ class Efficiencies(Spec):
         if self.construction == "parts":
             return "hand-tuned"
         return "public" if self.sources else "given"
+
+    @property
+    def word(self) -> str | None:
+        """What asks any chip for this kind of stack; None, the public one, for what is given too."""
+        return KINDS.get(self.kind)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -10,40 +10,22 @@ import pandas as pd
 
 from trnmodel.arguments import listed, number, refuse
 from trnmodel.catalog import load
-from trnmodel.catalog.stacks import basis, efficiencies
+from trnmodel.catalog.stacks import KINDS, basis, efficiencies
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.chapters import common
 from trnmodel.evidence.comparators import comparators
 from trnmodel.fabric.compare import capacities
 from trnmodel.models.transformer import model as read_model
 from trnmodel.planner import deployments
+from trnmodel.planner.deployments import formats
 from trnmodel.result import stacked, tidy
 from trnmodel.steps.inference import prefill
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
 from trnmodel.units import MS, US
 
-KINDS: Mapping[str, str | None] = {"public": None, "ideal": "ideal"}
 STEPS = ("decode-step", "loaded-step")
 SECONDS = {"ms": MS, "us": US, "s": 1.0}
-
-
-def formats(systems: Iterable[str], precisions: Sequence[str]) -> dict[str, str]:
-    """The first precision of a list in whose compute dtype each system's chip has a peak.
-
-    Examples
-    --------
-    >>> formats(["trn3-nl72x2-pcie160", "hgx-h200", "hgx-a100"], ["mxfp8", "fp8", "bf16"])
-    {'trn3-nl72x2-pcie160': 'mxfp8', 'hgx-h200': 'fp8', 'hgx-a100': 'bf16'}
-    """
-    found = {}
-    for name in listed("systems", systems):
-        peaks = read_system(name).chip.peak_flop_per_s
-        usable = [one for one in listed("precisions", precisions) if load.precision(one).compute in peaks]
-        if not usable:
-            refuse("precisions", precisions, f"{name} computes in none of them, but in {', '.join(peaks)}")
-        found[name] = usable[0]
-    return found
 
 
 def machines(systems: Iterable[str], precisions: Sequence[str]) -> pd.DataFrame:
