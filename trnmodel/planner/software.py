@@ -24,6 +24,10 @@ from trnmodel.steps.rank import site
 if TYPE_CHECKING:
     import pandas as pd
 
+# the question that chapters 6, 7 and 10 ask alike
+EXPERTS = ("trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160", "trn3-nl32x2-torus")
+DENSE = ("trn3-nl32x2-pcie160", "hgx-h200", "gb200-nvl72", "mi355x-8")
+SPEEDS, CONTEXT = (20.0, 50.0), 4096.0
 # what software adds to a step, in the order in which bars stand, by the fields of a stack that say it
 MECHANISMS: Mapping[str, tuple[str, ...]] = {
     "kernels and streams": (
@@ -43,7 +47,7 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
 _NAMED = {name for names in MECHANISMS.values() for name in names}
 OTHER = "other"  # of a step's time nothing: what is stored, and what a prefill does
 COLUMNS = (
-    "wanted_tokens_per_s_per_user system kind precision tp ep batch tokens_per_s_per_chip tokens_per_s_per_chip_low "
+    "wanted_tokens_per_s_per_user system software precision tp ep batch tokens_per_s_per_chip tokens_per_s_per_chip_low "
     "tokens_per_s_per_chip_high stack basis basis_reason reason"
 )
 PARTS = MECHANISMS | {OTHER: tuple(name for name in VALUES if name not in _NAMED)}
@@ -77,13 +81,13 @@ def waterfall(
     Returns
     -------
     table : pandas.DataFrame
-        kind, mechanism, start_s, end_s, bar_s (their difference: one step with the values of one mechanism replaced),
+        software, mechanism, start_s, end_s, bar_s (their difference: one step with the values of one mechanism replaced),
         bar_s_low and bar_s_high (at the ends of their ranges), basis. [-]
 
     Examples
     --------
     >>> bars = waterfall("llama-3.1-8b", "trn2.48xlarge", Degrees(tp=8), batch=8, context=2048)
-    >>> bars.kind.unique().tolist(), bool(abs(bars.bar_s.sum() - bars.end_s.iloc[-1]) < 1e-12)
+    >>> bars.software.unique().tolist(), bool(abs(bars.bar_s.sum() - bars.end_s.iloc[-1]) < 1e-12)
     (['ideal', 'hand-tuned', 'public'], True)
     """
     spec = read_system(system)
@@ -95,7 +99,7 @@ def waterfall(
     stacks = {kind: find(spec.chip, KINDS[kind], "efficiencies") for kind in listed("kinds", kinds)}
     here = stacks[kinds[0]]
     at, ground = step(here)
-    rows: list[dict[str, Any]] = [{"kind": kinds[0], "mechanism": "the step itself", "start_s": 0.0, "end_s": at}]
+    rows: list[dict[str, Any]] = [{"software": kinds[0], "mechanism": "the step itself", "start_s": 0.0, "end_s": at}]
     rows[0] |= {"bar_s": at, "bar_s_low": at, "bar_s_high": at, "basis": ground}
     for _, kind in pairwise(kinds):
         target = stacks[kind]
@@ -105,7 +109,7 @@ def waterfall(
             after = step(there)[0]
             spread = [step(replace(here, **{n: getattr(end, n) for n in names}))[0] for end in ends.get(mechanism, ())]
             low, high = min([after, *spread]) - at, max([after, *spread]) - at
-            line = {"kind": kind, "mechanism": mechanism, "start_s": at, "end_s": after, "bar_s": after - at}
+            line = {"software": kind, "mechanism": mechanism, "start_s": at, "end_s": after, "bar_s": after - at}
             rows.append(line | {"bar_s_low": low, "bar_s_high": high, "basis": ground})
             here, at = there, after
     found = tidy(rows)
@@ -145,6 +149,25 @@ def _band(centre: NDArray, ends: Iterable[tuple[NDArray, NDArray]]) -> tuple[NDA
     return np.maximum(centre - np.sqrt(down), 0.0), centre + np.sqrt(up)
 
 
+def told(table: pd.DataFrame, tokens_per_s_per_user: float, system: str) -> str:
+    """A line of `answers` as a sentence tells it: yield, band and basis on each kind of software.
+
+    Examples
+    --------
+    >>> table = answers("llama-3.1-8b", ["hgx-h200"], [50.0])
+    >>> told(table, 50.0, "hgx-h200").count("tokens/s a chip"), "hand-tuned" in told(table, 50.0, "hgx-h200")
+    (1, True)
+    """
+    at = table[(table.wanted_tokens_per_s_per_user == tokens_per_s_per_user) & (table.system == system)]
+    words = []
+    for line in at.itertuples():
+        low, high = line.tokens_per_s_per_chip_low, line.tokens_per_s_per_chip_high
+        band = f" [{low:,.0f} to {high:,.0f}]" if low < high else ""
+        words.append(f"{line.tokens_per_s_per_chip:,.0f}{band} {line.software}")
+    ground = next((f", {line.basis}" for line in at.itertuples() if line.software == "hand-tuned"), "")
+    return f"{system}: {', '.join(words)} tokens/s a chip{ground}"
+
+
 def reason(model: Any, system: str | System, mapping: Degrees, kind: str, **question: Any) -> str:
     """What holds a decode step back, in a sentence: the largest bar between it and the ideal one.
 
@@ -164,9 +187,9 @@ def reason(model: Any, system: str | System, mapping: Degrees, kind: str, **ques
 
 def answers(
     model: str | Transformer,
-    systems: Iterable[str],
-    tokens_per_s_per_user: Iterable[float],
-    context: float,
+    systems: Iterable[str] = EXPERTS,
+    tokens_per_s_per_user: Iterable[float] = SPEEDS,
+    context: float = CONTEXT,
     precisions: Sequence[str] = ("mxfp8", "fp8", "bf16"),
 ) -> pd.DataFrame:
     """What each system yields a chip on each kind of software at equal speed for a user, with its band and why.
@@ -183,7 +206,7 @@ def answers(
     Returns
     -------
     table : pandas.DataFrame
-        wanted_tokens_per_s_per_user, system, kind, precision, tp, ep, batch, tokens_per_s_per_chip with `_low` and
+        wanted_tokens_per_s_per_user, system, software, precision, tp, ep, batch, tokens_per_s_per_chip with `_low` and
         `_high`, stack, basis, basis_reason, reason. A speed that no mapping reaches has yield 0 and says so. [-]
 
     Notes
@@ -200,7 +223,7 @@ def answers(
             ends = ([_best(model, spec, speeds, ask | {"efficiencies": x}).yields for x in two] for _, *two in _ends(e))
             low, high = _band(best.yields, ends)
             on = basis(e, spec.chip, site(spec).lnc, "decode")
-            known = {"system": spec.id, "kind": kind, "precision": precision, "stack": e.id}
+            known = {"system": spec.id, "software": kind, "precision": precision, "stack": e.id}
             known |= {"basis": on.word, "basis_reason": on.reason}
             for i, speed in enumerate(speeds.tolist()):
                 band = {"tokens_per_s_per_chip_low": low[i], "tokens_per_s_per_chip_high": high[i]}
