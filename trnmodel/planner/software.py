@@ -71,6 +71,8 @@ def waterfall(
 ) -> pd.DataFrame:
     """The same decode step from one kind of software to the next, a bar for each mechanism.
 
+    What a stack stores is no bar, so that a step is told apart even where the last stack would not fit.
+
     Parameters
     ----------
     kinds : sequence of str
@@ -92,22 +94,22 @@ def waterfall(
     """
     spec = read_system(system)
 
-    def step(e: Efficiencies) -> tuple[float, str]:
-        found = decode_step(model, spec, mapping, efficiencies=e, **question).require_valid()
-        return float(found.time_s), str(found.basis)
+    def step(e: Efficiencies) -> float:
+        return float(decode_step(model, spec, mapping, efficiencies=e, **question).require_valid().time_s)
 
     stacks = {kind: find(spec.chip, KINDS[kind], "efficiencies") for kind in listed("kinds", kinds)}
     here = stacks[kinds[0]]
-    at, ground = step(here)
+    at = step(here)
     rows: list[dict[str, Any]] = [{"software": kinds[0], "mechanism": "the step itself", "start_s": 0.0, "end_s": at}]
-    rows[0] |= {"bar_s": at, "bar_s_low": at, "bar_s_high": at, "basis": ground}
+    rows[0] |= {"bar_s": at, "bar_s_low": at, "bar_s_high": at, "basis": basis(here, spec.chip, 1, "decode").word}
     for _, kind in pairwise(kinds):
         target = stacks[kind]
-        ground, ends = step(target)[1], {name: pair for name, *pair in _ends(target)}
-        for mechanism, names in PARTS.items():
+        ends = {name: pair for name, *pair in _ends(target)}
+        ground = str(basis(target, spec.chip, site(spec, mapping.lnc).lnc, "decode").word)
+        for mechanism, names in MECHANISMS.items():
             there = replace(here, **{name: getattr(target, name) for name in names}, ranges={})
-            after = step(there)[0]
-            spread = [step(replace(here, **{n: getattr(end, n) for n in names}))[0] for end in ends.get(mechanism, ())]
+            after = step(there)
+            spread = [step(replace(here, **{n: getattr(end, n) for n in names})) for end in ends.get(mechanism, ())]
             low, high = min([after, *spread]) - at, max([after, *spread]) - at
             line = {"software": kind, "mechanism": mechanism, "start_s": at, "end_s": after, "bar_s": after - at}
             rows.append(line | {"bar_s_low": low, "bar_s_high": high, "basis": ground})
@@ -150,7 +152,7 @@ def _band(centre: NDArray, ends: Iterable[tuple[NDArray, NDArray]]) -> tuple[NDA
 
 
 def told(table: pd.DataFrame, tokens_per_s_per_user: float, system: str) -> str:
-    """A line of `answers` as a sentence tells it: yield, band and basis on each kind of software.
+    """A line of `answers` as a sentence tells it: yield and band on each kind of software.
 
     Examples
     --------
@@ -164,8 +166,7 @@ def told(table: pd.DataFrame, tokens_per_s_per_user: float, system: str) -> str:
         low, high = line.tokens_per_s_per_chip_low, line.tokens_per_s_per_chip_high
         band = f" [{low:,.0f} to {high:,.0f}]" if low < high else ""
         words.append(f"{line.tokens_per_s_per_chip:,.0f}{band} {line.software}")
-    ground = next((f", {line.basis}" for line in at.itertuples() if line.software == "hand-tuned"), "")
-    return f"{system}: {', '.join(words)} tokens/s a chip{ground}"
+    return f"{system}: {', '.join(words)} tokens/s a chip"
 
 
 def reason(model: Any, system: str | System, mapping: Degrees, kind: str, **question: Any) -> str:
