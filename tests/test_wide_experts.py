@@ -24,7 +24,8 @@ def test_thirteen_published_runs_and_what_they_printed():
     times = {row["id"]: float(row["value"]) / 1e3 for row in read_rows(COMPARATORS)}
     assert [run.measured_s for run in runs[1:]] == pytest.approx([times[run.id] for run in runs[1:]])
     workers = [(r.mapping[0], r.ep) for r in (run.reading for run in runs)]
-    assert workers == [(1, 144), (8, 1), (1, 4), (1, 4), (4, 1), (1, 8), (1, 8), (1, 4), (8, 1), (16, 1), (1, 8), (4, 1), (4, 1)]  # fmt: skip
+    by_hand = "1x144 8x1 1x4 1x4 4x1 1x8 1x8 1x4 8x1 16x1 1x8 4x1 4x1"  # tp x adp, as the notes print them
+    assert [f"{tp}x{ep}" for tp, ep in workers] == by_hand.split()
 
 
 def test_at_least_eleven_of_thirteen_are_bracketed_and_every_miss_has_its_mechanism(table):

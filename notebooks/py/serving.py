@@ -39,7 +39,7 @@ from trnmodel import charts
 from trnmodel.catalog.stacks import stacks
 from trnmodel.chapters import common, guard
 from trnmodel.chapters import serving as tables
-from trnmodel.evidence import accuracy, comparators, score, wide_experts
+from trnmodel.evidence import accuracy, comparators, ledger, score, wide_experts
 from trnmodel.fabric.compare import capacities
 from trnmodel.planner import deployments, software
 from trnmodel.steps.deployment import Deployment
@@ -79,7 +79,8 @@ Markdown(
     f"reads a prompt of {input_tokens} tokens in {format_quantity(float(prompt.time_s), 's', 3)}.** {str(step.bound).capitalize()} takes "
     f"longest of that step; with everything overlapped it would be {format_quantity(float(step.lower_s), 's', 3)}, with nothing "
     f"{format_quantity(float(step.upper_s), 's', 3)}, and on a machine that loses nothing "
-    f"{format_quantity(float(ideal.time_s), 's', 3)}. Basis on {stack}: step {step.ground()}; prefill {prompt.ground()}."
+    f"{format_quantity(float(ideal.time_s), 's', 3)}. Basis on {stack}: step {step.ground()}; prefill {prompt.ground()}.\n\n"
+    + ledger.rests_on(step.stack.id)
 )
 
 # %% [markdown]
@@ -458,10 +459,14 @@ charts.table(
 
 # %%
 asked = {"context": short, "precision": "mxfp8"}
-where = tables.point(experts_m, software.EXPERTS[0], three, **asked)
+where = software.shared_point(experts_m, software.EXPERTS[0], three, **asked)
 guard.need(where is not None, f"experts_model = {experts_m.id!r}: public software has no step on {software.EXPERTS[0]}")
 fall = software.waterfall(experts_m, software.EXPERTS[0], where[0], batch=where[1], **asked)
-largest = fall[fall.software != "ideal"].groupby("software", sort=False).apply(lambda part: part.loc[part.bar_s.idxmax(), ["mechanism", "bar_s"]])
+largest = (
+    fall[fall.software != "ideal"]
+    .groupby("software", sort=False)
+    .apply(lambda part: part.loc[part.bar_s.idxmax(), ["mechanism", "bar_s"]])
+)
 charts.ranges(
     fall.assign(
         bar=fall.software + ": " + fall.mechanism,
@@ -473,12 +478,16 @@ charts.ranges(
     color="software",
     caption=f"What software costs: {experts_m.id} on {software.EXPERTS[0]}, TP {where[0].tp:g}, EP {where[0].ep:g}, batch {where[1]:g}: "
     f"{format_quantity(fall.end_s.iloc[0], 's', 3)} ideal; most is added by "
-    + ", ".join(f"{line.mechanism} ({format_quantity(line.bar_s, 's', 3)}) to {name}" for name, line in largest.iterrows()),
+    + ", ".join(
+        f"{line.mechanism} ({format_quantity(line.bar_s, 's', 3)}) to {name}" for name, line in largest.iterrows()
+    ),
 )
 
 # %%
 charts.table(
-    fall, caption="Each bar is a step with the values of one mechanism replaced; low and high by its range", download="waterfall"
+    fall,
+    caption="Each bar is a step with the values of one mechanism replaced; low and high by its range",
+    download="waterfall",
 )
 
 # %% [markdown]
@@ -764,7 +773,7 @@ charts.table(
 )
 
 # %%
-ranked = fitted["model"].iloc[:-1].sort_values("model_left_out_median")
+ranked = fitted["model"].iloc[:-1].sort_values("model_left_out_median", kind="stable")
 nearest, farthest = ranked.iloc[0], ranked.iloc[-1]
 charts.table(
     fitted["model"],
@@ -779,7 +788,7 @@ charts.table(
 
 # %%
 kernels = comparators.others_fitted("where", comparators.ALL_REDUCE)
-worst = kernels.iloc[:-1].sort_values("chip_left_out_median").iloc[-1]
+worst = kernels.iloc[:-1].sort_values("chip_left_out_median", kind="stable").iloc[-1]
 charts.table(
     kernels,
     caption=f"All-reduces of the engines' kernels, {kernels.cases.iloc[-1]} of them up to 1 GiB: median absolute error "

@@ -29,7 +29,7 @@ import trnmodel as tm
 from trnmodel import charts
 from trnmodel.chapters import common, guard
 from trnmodel.chapters import torus_or_switch as tables
-from trnmodel.evidence import collective_fits, score
+from trnmodel.evidence import collective_fits, ledger, score
 from trnmodel.fabric import build, compare, flow
 from trnmodel.planner import placements
 from trnmodel.units import GB, KIB, MIB, format_quantity
@@ -60,7 +60,8 @@ Markdown(
     f"{format_quantity(slots[first.id, 'world'], 'B/s', 3)} against {format_quantity(slots[torus.id, 'world'], 'B/s', 3)}, and what "
     f"bounds there are the {bound[first.id, 'world']} links. Basis: ideal, the links alone and free to take any path"
     f"{f' (the rate of a link is our estimate, D, in {ours})' if ours else ''}; published runs of collectives take {off.min():.0f} to "
-    f"{off.max():.0f} times (medians) what `tm.collective` says of the links."
+    f"{off.max():.0f} times (medians) what `tm.collective` says of the links.\n\n"
+    + ledger.rests_on(*ledger.estimated(torus, "scaleup_bytes_per_s_per_dir"))
 )
 
 # %% [markdown]
@@ -306,7 +307,7 @@ charts.lines(
 
 # %% tags=["hide-input"]
 spread = missed.groupby("system").ratio.quantile([0.25, 0.5, 0.75]).unstack()
-near = likely.groupby("series").ratio.median().sort_values()
+near = likely.groupby("series").ratio.median().sort_values(kind="stable")
 large, small = likely[likely.message_bytes >= 16 * MIB].ratio, likely[likely.message_bytes <= 64 * KIB].ratio
 machines = " and ".join(
     f"{row[0.5]:.1f} times on {name} (half of the rows {row[0.25]:.1f} to {row[0.75]:.1f})"

@@ -35,8 +35,8 @@ class Efficiencies(Spec):
     A share is of the printed peak or bandwidth. The class defaults are the ideal stack: nothing is lost, nothing is
     padded, everything is cut evenly. `ranges` holds the low and high of each fitted value. `fitted_on` names the chips
     whose rows the constants of decode, of prefill and of memory come from; where a stack stands in on other chips,
-    `range_factor` widens the ranges of what it takes over from its base. `construction` is "parts" of a scenario that was
-    never fitted as a whole: each part was measured somewhere, and nobody has published all of them together.
+    `range_factor` widens the ranges of what it takes over from its base. `construction` is "parts" of a scenario that
+    was never fitted as a whole: each part was measured somewhere, and nobody has published all of them together.
     """
 
     weight_stream_share: float = 1.0
@@ -204,6 +204,19 @@ def find(chip: Chip, stack: str | Efficiencies | None, argument: str) -> Efficie
         why = f"a way of writing kernels, for tm.kernel, or data/facts/efficiencies.csv has no row of {found.id}"
         refuse(argument, name, f"{why}; allowed are {', '.join(stacks())}")
     return found
+
+
+def kinds(chip: Chip) -> dict[str, str | None]:
+    """The kinds of stack that a chip has rows for, each with the word that a call names it by.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> list(kinds(tm.chip("trainium3"))), list(kinds(tm.chip("tpu-v6e")))
+    (['ideal', 'hand-tuned', 'public'], ['ideal', 'public'])
+    """
+    there = {"ideal": True, "hand-tuned": bool(chip.hand_tuned_stack), "public": bool(chip.default_stack)}
+    return {kind: word for kind, word in KINDS.items() if there[kind]}
 
 
 def basis(e: Efficiencies, chip: Chip, lnc: int, part: Part) -> Basis:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import product
 
 import numpy as np
 import pandas as pd
 
-from trnmodel.arguments import listed, number, refuse
+from trnmodel.arguments import listed, number
 from trnmodel.catalog import load
-from trnmodel.catalog.stacks import KINDS, basis, efficiencies
+from trnmodel.catalog.stacks import KINDS, basis, efficiencies, kinds
+from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.chapters import common
 from trnmodel.evidence.comparators import comparators
@@ -24,6 +25,7 @@ from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
 from trnmodel.units import MS, US
 
+LINKS = ("injection_bytes_per_s_per_dir", "all_to_all_bytes_per_s")
 STEPS = ("decode-step", "loaded-step")
 SECONDS = {"ms": MS, "us": US, "s": 1.0}
 
@@ -47,24 +49,34 @@ def machines(systems: Iterable[str], precisions: Sequence[str]) -> pd.DataFrame:
     for name, precision in formats(systems, precisions).items():
         spec = read_system(name)
         peak = common.peaks([spec.chip], [load.precision(precision).compute]).iloc[0]
-        links = capacities([spec]).set_index("scope").loc["world"]
         known = {"system": name, "chip": spec.chip.name, "chips": spec.domain_chips, "precision": precision}
         columns = peak[["peak_flop_per_s", *(c for c in peak.index if c.startswith("ridge")), "hbm_bytes_per_s"]]
-        sent = links[["injection_bytes_per_s_per_dir", "all_to_all_bytes_per_s"]]
+        sent = dict(zip(LINKS, _sent(spec), strict=True))
         rows.append({**known, "hbm_bytes": spec.chip.hbm_bytes, **columns, **sent, "estimate": peak.estimate})
     return pd.DataFrame(rows)
 
 
+def _sent(spec: System) -> list[float]:
+    """What a chip sends, at once and to all; NaN for a chip alone, and where no rate of its links is published."""
+    if spec.domain_chips == 1 or (
+        spec.fabric in ("mesh", "switch") and np.isnan(spec.chip.scaleup_bytes_per_s_per_dir)
+    ):
+        return [np.nan] * len(LINKS)
+    return capacities([spec]).set_index("scope").loc["world", list(LINKS)].tolist()
+
+
 def frontiers(model: str, systems: Iterable[str], precisions: Sequence[str], context: float) -> pd.DataFrame:
-    """`deployments.frontiers` of each system in its format, once on public stacks and once on ideal ones."""
+    """`deployments.frontiers` of each system in its format, on each kind of stack that its chip has a row for."""
     chosen = formats(systems, precisions)
     found = {}
     for kind, stack in KINDS.items():
         lines = [
             deployments.frontiers(model, [name], context, [precision], efficiencies=stack)
             for name, precision in chosen.items()
+            if kind in kinds(read_system(name).chip)
         ]
-        found[kind] = pd.concat([line for line in lines if len(line)] or lines, ignore_index=True)
+        if lines:
+            found[kind] = pd.concat([line for line in lines if len(line)] or lines, ignore_index=True)
     return stacked(found, "software")
 
 
@@ -87,27 +99,28 @@ def at_speeds(table: pd.DataFrame, tokens_per_s_per_user: Iterable[float], refer
 
 
 def side_by_side(table: pd.DataFrame, tokens_per_s_per_user: float) -> pd.DataFrame:
-    """`at_speeds` at one speed, a row a system: tokens/s a chip on either kind of stack, and what public ones rest on.
+    """`at_speeds` at one speed, a row a system: tokens/s a chip on each kind of stack, and what public ones rest on.
 
     Returns
     -------
     table : pandas.DataFrame
-        system, precision, public_tokens_per_s_per_chip, basis, ideal_tokens_per_s_per_chip, share_of_ideal; the most on
-        ideal stacks first. [-]
+        system, precision, public_tokens_per_s_per_chip, basis, hand_tuned_tokens_per_s_per_chip,
+        ideal_tokens_per_s_per_chip, share_of_ideal (public); the most on ideal stacks first. [-]
     """
     at = table[table.wanted_tokens_per_s_per_user == tokens_per_s_per_user].set_index("system")
-    kinds = {kind: at[at.software == kind] for kind in KINDS}
-    found = kinds["ideal"][["precision"]].assign(
-        public_tokens_per_s_per_chip=kinds["public"].tokens_per_s_per_chip,
-        basis=kinds["public"].basis,
-        ideal_tokens_per_s_per_chip=kinds["ideal"].tokens_per_s_per_chip,
+    ideal, hand, public = (at[at.software == kind] for kind in KINDS)
+    found = ideal[["precision"]].assign(
+        public_tokens_per_s_per_chip=public.tokens_per_s_per_chip,
+        basis=public.basis,
+        hand_tuned_tokens_per_s_per_chip=hand.tokens_per_s_per_chip,
+        ideal_tokens_per_s_per_chip=ideal.tokens_per_s_per_chip,
     )
     found["share_of_ideal"] = found.public_tokens_per_s_per_chip / found.ideal_tokens_per_s_per_chip
     return found.sort_values("ideal_tokens_per_s_per_chip", ascending=False, kind="stable").reset_index()
 
 
 def prompts(model: str, systems: Iterable[str], precisions: Sequence[str], input_tokens: float) -> pd.DataFrame:
-    """Prefill of one prompt at the tensor-parallel degree that yields the most tokens a chip, on both kinds of stack.
+    """Prefill of one prompt at the tensor-parallel degree that yields the most tokens a chip, on each kind of stack.
 
     Returns
     -------
@@ -117,6 +130,8 @@ def prompts(model: str, systems: Iterable[str], precisions: Sequence[str], input
     """
     tokens, rows = number("input_tokens", input_tokens, 1), []
     for (name, precision), (kind, stack) in product(formats(systems, precisions).items(), KINDS.items()):
+        if kind not in kinds(read_system(name).chip):
+            continue
         at = site(name)
         tp = np.exp2(np.arange(np.floor(np.log2(at.chips * at.ranks_per_chip)) + 1))
         ask = {"input_tokens": tokens, "precision": precision, "efficiencies": stack}
@@ -132,7 +147,7 @@ def prompts(model: str, systems: Iterable[str], precisions: Sequence[str], input
 
 
 def published() -> pd.DataFrame:
-    """Measured decode steps on chips of others, beside what both kinds of stack give for the same question.
+    """Measured decode steps on chips of others, beside what each kind of stack gives for the same question.
 
     Returns
     -------

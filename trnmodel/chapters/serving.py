@@ -186,17 +186,3 @@ def percentiles(curves: pd.DataFrame, low: str, high: str, names: tuple[str, str
     """Two columns of `load_curves` below each other as `time_s`, `percentile` naming which."""
     renamed = curves[curves.valid].rename(columns=dict(zip((low, high), names, strict=True)))
     return renamed.melt(["mode", "requests_per_s", "basis"], list(names), "percentile", "time_s")
-
-
-def point(model: str, system: str, table: pd.DataFrame, **ask: object) -> tuple[Degrees, float] | None:
-    """Where hand-tuned software yields most in `planner.software.answers` at the slowest speed: mapping and batch.
-
-    The batch is halved until the public stack has room for it; None where it never has, or where nothing is as fast.
-    """
-    rows = table[(table.system == system) & (table.software == "hand-tuned") & (table.tokens_per_s_per_chip > 0)]
-    for line in rows.head(1).itertuples():
-        mapping, batch = Degrees(tp=line.tp, ep=line.ep), line.ep * np.exp2(np.arange(np.log2(line.batch / line.ep) + 1))
-        fits = batch[decode_step(model, system, mapping, batch=batch, **ask).valid]
-        if len(fits):
-            return mapping, float(fits.max())
-    return None

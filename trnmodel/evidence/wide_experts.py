@@ -20,7 +20,7 @@ from trnmodel.evidence.questions import predict
 from trnmodel.evidence.readings import Reading, reading
 from trnmodel.evidence.rows import UnreadableRowError, measure, wide_rows
 from trnmodel.models.transformer import model
-from trnmodel.units import MS, US
+from trnmodel.units import US
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,14 +63,15 @@ def runs() -> tuple[Run, ...]:
         except UnreadableRowError:
             continue
         value = measure(row) * r.scale
-        sequences = dict(r.asked).get("sequences", 0.0)
+        sequences = float(dict(r.asked).get("sequences", 0.0))
         found.append(Run(row["id"], r, sequences / value if sequences else value))
     return tuple(found)
 
 
 @cache
 def _tuned(of: Spec, expert_s: float) -> Spec:
-    return replace(of, expert_serial_s=expert_s)
+    changed: dict[str, Any] = {"expert_serial_s": expert_s}
+    return replace(of, **changed)
 
 
 def predicted_s(run: Run, expert_s: float, service_s: float, wave: float) -> float:
@@ -148,7 +149,7 @@ def brackets() -> pd.DataFrame:
 
     of, rows = runs(), list[dict[str, Any]]()
     for run, (centre, low, high, *constants) in zip(of, left_out(of, lambda run: run.id, _bracket), strict=True):
-        line = {"id": run.id, "hardware": run.reading.where, "model": run.reading.model_id}
+        line: dict[str, Any] = {"id": run.id, "hardware": run.reading.where, "model": run.reading.model_id}
         line |= {"what": "first token" if run.first else "step", "measured_s": run.measured_s}
         line |= {"centre_s": centre, "low_s": low, "high_s": high, "inside": bool(low <= run.measured_s <= high)}
         line |= dict(zip(("expert_s", "service_s", "wave"), constants, strict=True))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from trnmodel.arguments import TINY, listed, numbers
 from trnmodel.catalog.stacks import KINDS, VALUES, Efficiencies, basis, find
+from trnmodel.catalog.stacks import kinds as stacks_of
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.models.transformer import Transformer
@@ -47,19 +48,19 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
 _NAMED = {name for names in MECHANISMS.values() for name in names}
 OTHER = "other"  # of a step's time nothing: what is stored, and what a prefill does
 COLUMNS = (
-    "wanted_tokens_per_s_per_user system software precision tp ep batch tokens_per_s_per_chip tokens_per_s_per_chip_low "
-    "tokens_per_s_per_chip_high stack basis basis_reason reason"
+    "wanted_tokens_per_s_per_user system software precision tp ep batch tokens_per_s_per_chip "
+    "tokens_per_s_per_chip_low tokens_per_s_per_chip_high stack basis basis_reason reason"
 )
-PARTS = MECHANISMS | {OTHER: tuple(name for name in VALUES if name not in _NAMED)}
+PARTS = {**MECHANISMS, OTHER: tuple(name for name in VALUES if name not in _NAMED)}
 
 
 def _ends(e: Efficiencies) -> Iterator[tuple[str, Efficiencies, Efficiencies]]:
     """A stack with the values of one mechanism at the low and at the high ends of their ranges, one after another."""
     for mechanism, names in MECHANISMS.items():
-        open_ = {name: e.ranges[name] for name in names if name in e.ranges}
+        open_: dict[str, Any] = {name: e.ranges[name] for name in names if name in e.ranges}
         if open_:
-            low, high = ({name: ends[end] for name, ends in open_.items()} for end in (0, 1))
-            yield mechanism, replace(e, **low), replace(e, **high)
+            low, high = (replace(e, **{name: ends[end] for name, ends in open_.items()}) for end in (0, 1))
+            yield mechanism, low, high
 
 
 def waterfall(
@@ -83,7 +84,7 @@ def waterfall(
     Returns
     -------
     table : pandas.DataFrame
-        software, mechanism, start_s, end_s, bar_s (their difference: one step with the values of one mechanism replaced),
+        software, mechanism, start_s, end_s, bar_s (their difference: one step with the values of a mechanism replaced),
         bar_s_low and bar_s_high (at the ends of their ranges), basis. [-]
 
     Examples
@@ -129,7 +130,7 @@ class _Best(NamedTuple):
 
 
 def _best(model: Any, spec: System, speeds: NDArray, ask: Mapping[str, Any]) -> _Best:
-    """The best of all powers of two of TP and EP and all batches, every expert-parallel rank with a sequence at least."""
+    """The best of all powers of two of TP and EP and all batches, a sequence at least for each expert-parallel rank."""
     at, degrees = site(spec), np.meshgrid(powers(spec), expert_degrees(spec, model), indexing="ij")
     tried = Degrees(tp=degrees[0].ravel(), ep=degrees[1].ravel())
     batch = PER_RANK[:, None] * tried.ep
@@ -138,12 +139,12 @@ def _best(model: Any, spec: System, speeds: NDArray, ask: Mapping[str, Any]) -> 
     user = np.where(step.valid, step.tokens_per_s_per_user, 0.0)
     fast = np.where(user >= speeds[:, None, None], each, 0.0).reshape(len(speeds), -1)
     place = fast.argmax(axis=1)
-    known = [np.broadcast_to(x, each.shape).ravel()[place] for x in (tried.tp, tried.ep, batch)]
-    return _Best(fast.max(axis=1), *known, float(user.max()))
+    tp, ep, batch = (np.broadcast_to(x, each.shape).ravel()[place] for x in (tried.tp, tried.ep, batch))
+    return _Best(fast.max(axis=1), tp, ep, batch, float(user.max()))
 
 
-def _band(centre: NDArray, ends: Iterable[tuple[NDArray, NDArray]]) -> tuple[NDArray, NDArray]:
-    """Low and high of yields: one mechanism at a time at both ends of its range, root of the sum of squares each way."""
+def _band(centre: NDArray, ends: Iterable[list[NDArray]]) -> tuple[NDArray, NDArray]:
+    """Low and high of yields: a mechanism at a time at both ends of its range, root of the sum of squares each way."""
     down, up = np.zeros_like(centre), np.zeros_like(centre)
     for pair in ends:
         moved = np.stack(pair) - centre
@@ -208,27 +209,29 @@ def answers(
     -------
     table : pandas.DataFrame
         wanted_tokens_per_s_per_user, system, software, precision, tp, ep, batch, tokens_per_s_per_chip with `_low` and
-        `_high`, stack, basis, basis_reason, reason. A speed that no mapping reaches has yield 0 and says so. [-]
+        `_high`, stack, basis, basis_reason, reason. A speed that no mapping reaches has yield 0 and says so; a
+        kind of software that a chip has no row for is left out. [-]
 
     Notes
     -----
-    TP, EP and batch are those that `deployments.frontiers` tries. The band moves one mechanism of the stack at a time to
+    TP, EP and batch are those that `deployments.frontiers` tries. The band moves a mechanism of the stack at a time to
     the ends of its ranges, finds the best point anew, and adds up the squares; the ideal stack has none.
     """
     speeds, rows = np.ravel(numbers("tokens_per_s_per_user", tokens_per_s_per_user, TINY)), list[dict[str, Any]]()
     for name, precision in formats(systems, precisions).items():
         spec = read_system(name)
-        for kind, word in KINDS.items():
+        for kind, word in stacks_of(spec.chip).items():
             e, ask = find(spec.chip, word, "efficiencies"), {"context": context, "precision": precision}
             best = _best(model, spec, speeds, ask | {"efficiencies": e})
             ends = ([_best(model, spec, speeds, ask | {"efficiencies": x}).yields for x in two] for _, *two in _ends(e))
             low, high = _band(best.yields, ends)
             on = basis(e, spec.chip, site(spec).lnc, "decode")
-            known = {"system": spec.id, "software": kind, "precision": precision, "stack": e.id}
+            known: dict[str, Any] = {"system": spec.id, "software": kind, "precision": precision, "stack": e.id}
             known |= {"basis": on.word, "basis_reason": on.reason}
             for i, speed in enumerate(speeds.tolist()):
-                band = {"tokens_per_s_per_chip_low": low[i], "tokens_per_s_per_chip_high": high[i]}
-                rows.append(known | {"wanted_tokens_per_s_per_user": speed} | _line(model, spec, best, i, ask, kind) | band)
+                line = {"wanted_tokens_per_s_per_user": speed} | _line(model, spec, best, i, ask, kind)
+                line |= {"tokens_per_s_per_chip_low": low[i], "tokens_per_s_per_chip_high": high[i]}
+                rows.append(known | line)
     found = tidy(rows)[COLUMNS.split()]
     return found.sort_values("wanted_tokens_per_s_per_user", kind="stable", ignore_index=True)
 
@@ -240,3 +243,20 @@ def _line(model: Any, spec: System, best: _Best, i: int, ask: dict[str, Any], ki
     if not best.yields[i]:
         return found | dict.fromkeys(("tp", "ep", "batch"), np.nan) | {"reason": f"at most {best.fastest:.0f} tokens/s"}
     return found | {"reason": reason(model, spec, Degrees(tp=tp, ep=ep), kind, batch=batch, **ask)}
+
+
+def shared_point(
+    model: str | Transformer, system: str, table: pd.DataFrame, **question: Any
+) -> tuple[Degrees, float] | None:
+    """Where hand-tuned software yields most in `answers` at the slowest speed: mapping and batch.
+
+    The batch is halved until the public stack has room for it; None where it never has, or where nothing is as fast.
+    """
+    rows = table[(table.system == system) & (table.software == "hand-tuned") & (table.tokens_per_s_per_chip > 0)]
+    for line in rows.head(1).itertuples():
+        mapping = Degrees(tp=line.tp, ep=line.ep)
+        batch = line.ep * np.exp2(np.arange(np.log2(line.batch / line.ep) + 1))
+        fits = batch[decode_step(model, system, mapping, batch=batch, **question).valid]
+        if len(fits):
+            return mapping, float(fits.max())
+    return None
