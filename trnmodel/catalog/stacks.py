@@ -65,8 +65,6 @@ class Efficiencies(Spec):
     prefill_spill_bytes_per_s: float = inf
     expert_tile_columns: float = 0.0
     expert_layer_s: float = 0.0
-    expert_serial_s: float = 0.0
-    dispatch_traffic_ratio: float = 1.0
     expert_block_tokens: float = 0.0
     expert_block_s: float = 0.0
     server_step_s: float = 0.0
@@ -88,6 +86,8 @@ class Efficiencies(Spec):
     context_exchange: ContextExchange = "ring"
     batch_bucket: Bucket = "exact"
     in_graph: InGraph = "ring"
+    expert_serial_s: float = 0.0
+    dispatch_traffic_ratio: float = 1.0
     construction: Construction = "fitted"
     range_factor: float = 1.0
     fitted_on: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))

@@ -87,12 +87,12 @@ def decode_ask(
     routing_s: Numeric = 0.0
     if c.experts:
         routing_s = moe.routing_s(c.expert_layers, e.expert_layer_s, d.tp * d.ep, routed, c.experts, c.top_k)
-        routing_s = routing_s + c.expert_layers * e.expert_serial_s
     spent: dict[str, tuple[Numeric, Numeric]] = {
         "expert routing": (0.0, routing_s),
         "logits to the host": (0.0, memory.transfer_s(rows * c.vocabulary * LOGIT_BYTES, e.host_logit_bytes_per_s)),
         "layers": (0.0, c.layers * e.layer_s),
         "sequences": (0.0, sequences * e.sequence_s),
+        "experts one after another": (0.0, c.expert_layers * e.expert_serial_s),
         "step": (0.0, e.step_overhead_s + e.server_step_s),
     }
     return Ask(rows, routed, rows, sequences, imbalance, seen, experts, spent)
