@@ -1,5 +1,6 @@
 """Three kinds of software: their order, their bands, the bars between them, one answer wherever it is asked."""
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from trnmodel.planner import deployments, software
 from trnmodel.result import alike, tidy
 
 FABRIC = Path(software.__file__).parents[1] / "fabric"
+NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 LLAMA, TP16 = "llama-3.1-70b", tm.Mapping(tp=16)
 ASK = {"batch": 32, "context": 4096, "precision": "fp8"}
 
@@ -152,3 +154,15 @@ def test_a_speed_that_nothing_reaches_says_so():
     assert (table.tokens_per_s_per_chip == 0).all()
     assert table.reason.str.contains(r"at most \d+ tokens/s").all()
     assert table.tp.isna().all()
+
+
+def test_chapters_six_and_ten_print_one_answer():
+    """The table of the same download in both executed chapters, line by line."""
+    found = {}
+    for slug in ("switch-tray", "serving"):
+        cells = json.loads((NOTEBOOKS / f"{slug}.ipynb").read_text())["cells"]
+        (cell,) = (cell for cell in cells if 'download="three-experts"' in "".join(cell["source"]))
+        (text,) = ("".join(out["data"]["text/plain"]) for out in cell["outputs"])
+        found[slug] = text.splitlines()[1:]  # below the caption
+    assert len(found["serving"]) == 1 + 3 * 3 * 2
+    assert found["serving"] == found["switch-tray"]

@@ -166,7 +166,8 @@ def told(table: pd.DataFrame, tokens_per_s_per_user: float, system: str) -> str:
     for line in at.itertuples():
         low, high = line.tokens_per_s_per_chip_low, line.tokens_per_s_per_chip_high
         band = f" [{low:,.0f} to {high:,.0f}]" if low < high else ""
-        words.append(f"{line.tokens_per_s_per_chip:,.0f}{band} {line.software}")
+        made = f"{line.tokens_per_s_per_chip:,.0f}" if line.tokens_per_s_per_chip else "none"
+        words.append(f"{made}{band} {line.software}")
     return f"{system}: {', '.join(words)} tokens/s a chip"
 
 
