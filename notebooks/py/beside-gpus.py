@@ -39,6 +39,7 @@ from IPython.display import Markdown
 
 import trnmodel as tm
 from trnmodel import charts
+from trnmodel.catalog.stacks import kinds
 from trnmodel.chapters import beside_gpus as tables
 from trnmodel.chapters import common, guard
 from trnmodel.evidence import ledger
@@ -69,8 +70,11 @@ def said(name):
     """What a chip of the reference yields, and what that is of the best of the others on the same kind of stack."""
     line, others = answers[name].loc[spec.id], answers[name].drop(spec.id)
     words = []
-    for kind, note in (("public", f" ({line.basis})"), ("ideal", "")):
-        rate, rival = line[f"{kind}_tokens_per_s_per_chip"], others[f"{kind}_tokens_per_s_per_chip"].dropna()
+    for kind, note in (("public", f" ({line.basis})"), ("hand-tuned", " (extrapolated)"), ("ideal", "")):
+        if kind not in kinds(spec.chip):
+            continue
+        rate, rival = (x[f"{kind.replace('-', '_')}_tokens_per_s_per_chip"] for x in (line, others))
+        rival = rival.dropna()
         made = f"{rate:,.3g} tokens/s a chip{note}" if rate < 1000 else f"{rate:,.0f} tokens/s a chip{note}"
         made = made if rate > 0 else "none at that speed"
         beside = f", {rate / rival.max():.2g} times {tm.system(rival.idxmax()).name}" if rate > 0 and len(rival) else ""
@@ -79,9 +83,10 @@ def said(name):
 
 
 Markdown(
-    f"**At {speed:g} tokens a second for each user, {said(m.id)}.** {said(experts_m.id)}. The two kinds do not mix: a public stack is "
+    f"**At {speed:g} tokens a second for each user, {said(m.id)}.** {said(experts_m.id)}. The kinds do not mix: a public stack is "
     f"what software was measured to do, `extrapolated` where nobody has published a step of that chip ({spec.chip.name}: "
-    f"{tables.software([spec.id]).decode.iloc[0]}); the ideal one is what a chip allows.\n\n"
+    f"{tables.software([spec.id]).decode.iloc[0]}); a hand-tuned one is a scenario of parts that were measured somewhere (chapter 10 brackets "
+    f"published runs with it); the ideal one is what a chip allows.\n\n"
     + ledger.rests_on(*waits, *dict.fromkeys(tm.system(name).chip.default_stack for name in everyone))
 )
 
@@ -112,7 +117,8 @@ charts.table(
 )
 
 # %% [markdown]
-# **Public**: the fitted stack of a chip's own kind, or the one that stands in for it. **Ideal**: nothing is lost and nothing padded.
+# **Public**: the fitted stack of a chip's own kind, or the one that stands in for it. **Hand-tuned**: parts that were measured
+# somewhere, put together; a chip without such rows has none. **Ideal**: nothing is lost and nothing padded.
 # Each chip computes in the first of these formats for which it has a peak, so that all of them store and move 8 bits a weight where they can.
 #
 # ## The machines
@@ -240,7 +246,7 @@ charts.table(
 # %% [markdown]
 # ## Check: what is published about chips of others
 #
-# Decode steps that others measured on GPUs, each asked of both kinds of stack. A machine that loses nothing must not be slower than a measured one.
+# Decode steps that others measured on GPUs, each asked of every kind of stack. A machine that loses nothing must not be slower than a measured one.
 
 # %%
 points = tables.published()
@@ -261,7 +267,7 @@ charts.table(points, caption="Every measured step with its predictions", downloa
 # %% [markdown]
 # ## What moves the answer
 #
-# * **The kind of stack** moves it more than the chip does. What Trainium's software would have to reach to tie is the ratio of the two lines.
+# * **The kind of stack** moves it more than the chip does. What Trainium's software would have to reach to tie is the ratio of the lines.
 # * **The speed promised to a user.** Slow users let a chip share its weights among many; fast ones leave only bandwidth and latency.
 # * **The size of the domain** counts for mixtures of experts, whose weights spread over all ranks, and hardly for a dense model.
 # * **The format.** A chip without an 8-bit peak reads twice the bytes.

@@ -36,6 +36,7 @@ from trnmodel.evidence import ledger
 from trnmodel.fabric import compare
 from trnmodel.models import synthetic as synthetic_models
 from trnmodel.planner import domain_sizes, placements
+from trnmodel.planner import software as software_kinds
 from trnmodel.units import BILLION, GIB, TRILLION, format_quantity
 
 spec, m, base = tm.system(system), tm.model(model), tm.model(grown_from)
@@ -211,6 +212,40 @@ Markdown(
         f"chip and {many[name] / many[first]:.2f} times at {table.index[-1]:g}: with many tokens the lanes count and the tray does not."
         for name in maps
     )
+)
+
+# %% [markdown]
+# ## What the rack yields, on three kinds of software
+#
+# The steps below are of an ideal stack. What a rack yields is the software's first: here is the question of chapter 10, word for word,
+# on software that loses nothing, on a hand-tuned scenario and on the public stack. Chapter 10 tells what each is made of.
+
+# %%
+three = software_kinds.answers(m, context=min(software_kinds.CONTEXT, m.max_context))
+slow, fast = software_kinds.SPEEDS
+charts.table(
+    three[
+        "wanted_tokens_per_s_per_user system software tokens_per_s_per_chip tokens_per_s_per_chip_low tokens_per_s_per_chip_high basis tp ep batch reason".split()
+    ],
+    caption=f"{m.id}, at {fast:g} tokens/s a user. {software_kinds.told(three, fast, small)}. {software_kinds.told(three, fast, large)}",
+    download="three-experts",
+)
+
+# %% tags=["hide-input"]
+wide = three.set_index(["wanted_tokens_per_s_per_user", "software", "system"]).tokens_per_s_per_chip
+gains = {
+    f"{speed:g} tokens/s, {kind}": wide[speed, kind, large] / wide[speed, kind, small]
+    for speed in (slow, fast)
+    for kind in ("ideal", "hand-tuned", "public")
+    if wide[speed, kind, small] > 0
+}
+Markdown(
+    f"A chip of {large} yields, over one of {small}: "
+    + (
+        ", ".join(f"{gain:.2f} times ({name})" for name, gain in gains.items())
+        or "nothing is as fast on the smaller one"
+    )
+    + ". Either may take groups smaller than itself; where the larger one yields less, a group of as many chips lies worse on its trays."
 )
 
 # %% [markdown]

@@ -36,9 +36,14 @@ def test_both_lane_maps_of_trainium3_stand_beside_each_other():
     assert both.injection_bytes_per_s_per_dir.tolist() == pytest.approx([704e9, 1152e9])
 
 
-def test_every_system_has_both_kinds_of_stack_and_no_third(dense):
-    assert all(set(kinds) == {"public", "ideal"} for _, kinds in dense.groupby("system").software)
+def test_every_system_has_the_three_kinds_of_stack(dense):
+    assert all(set(kinds) == {"public", "hand-tuned", "ideal"} for _, kinds in dense.groupby("system").software)
     assert (dense.software == dense.stack_kind).all()
+
+
+def test_a_chip_without_a_scenario_has_two_kinds():
+    table = tables.frontiers("llama-3.1-8b", ["tpu-v6e-pod"], ["bf16"], 4096)
+    assert set(table.software) == {"public", "ideal"}
 
 
 def test_no_public_stack_beats_the_machine_that_loses_nothing(dense):
@@ -50,7 +55,7 @@ def test_no_public_stack_beats_the_machine_that_loses_nothing(dense):
 def test_times_is_over_the_reference_on_the_same_stack(dense):
     table = tables.at_speeds(dense, [20.0, 1e6], SYSTEMS[0])
     reached = table[table.wanted_tokens_per_s_per_user == 20]
-    assert reached[reached.system == SYSTEMS[0]].times.tolist() == [1, 1]
+    assert reached[reached.system == SYSTEMS[0]].times.tolist() == [1, 1, 1]
     for _, lines in reached.groupby("software"):
         base = lines.set_index("system").tokens_per_s_per_chip
         assert lines.set_index("system").times["hgx-h200"] == pytest.approx(base["hgx-h200"] / base[SYSTEMS[0]])
@@ -76,4 +81,4 @@ def test_no_measured_step_is_faster_than_the_ideal_machine():
     ideal = points[points.software == "ideal"]
     assert len(ideal) >= 13
     assert (ideal.predicted_s < ideal.measured_s).all()
-    assert set(points.software) == {"public", "ideal"}
+    assert set(points.software) == {"public", "hand-tuned", "ideal"}

@@ -292,9 +292,9 @@ class Chip(Spec):
 
     `lnc_choices` holds the sizes of a logical core that software allows today, `lnc_announced` those to come, and
     `hbm_bank_cores` the cores that reach a bank of HBM together. `default_stack` is the software where a call names
-    none. `algorithm_max_bytes` ends the messages of an algorithm of AWS's library, and `hbm_accesses_per_pair` counts
-    what its rings read and write. A collective takes `collective_floor_s` beside its steps and reaches
-    `collective_rate_share` of the links where a library was measured.
+    none, `hand_tuned_stack` the scenario that "hand-tuned" means. `algorithm_max_bytes` ends the messages of an
+    algorithm of AWS's library, and `hbm_accesses_per_pair` counts what its rings read and write. A collective takes
+    `collective_floor_s` beside its steps and reaches `collective_rate_share` of the links where a library was measured.
     """
 
     COUNTS = frozenset({"cores", "hbm_bank_cores", "scaleup_domain_chips"})
@@ -338,6 +338,7 @@ class Chip(Spec):
     algorithm_max_bytes: Mapping[str, float] = _mapping()
     hbm_accesses_per_pair: Mapping[str, float] = _mapping()
     default_stack: str = ""
+    hand_tuned_stack: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -22,7 +22,9 @@ PrefillExperts = Literal["routed", "all", "blocks"]
 Bucket = Literal["exact", "power-of-two", "maximum"]
 ContextExchange = Literal["ring", "ulysses"]
 InGraph = Literal["ring", "mesh doubling", "mesh doubling ring", "one_shot two_shot"]
-Kind = Literal["ideal", "public", "given"]
+Kind = Literal["ideal", "hand-tuned", "public", "given"]
+Construction = Literal["fitted", "parts"]
+KINDS: dict[str, str | None] = {"ideal": "ideal", "hand-tuned": "hand-tuned", "public": None}  # what a call names
 Part = Literal["decode", "prefill", "memory"]
 
 
@@ -33,7 +35,8 @@ class Efficiencies(Spec):
     A share is of the printed peak or bandwidth. The class defaults are the ideal stack: nothing is lost, nothing is
     padded, everything is cut evenly. `ranges` holds the low and high of each fitted value. `fitted_on` names the chips
     whose rows the constants of decode, of prefill and of memory come from; where a stack stands in on other chips,
-    `range_factor` widens the ranges of what it takes over from its base.
+    `range_factor` widens the ranges of what it takes over from its base. `construction` is "parts" of a scenario that
+    was never fitted as a whole: each part was measured somewhere, and nobody has published all of them together.
     """
 
     weight_stream_share: float = 1.0
@@ -83,14 +86,25 @@ class Efficiencies(Spec):
     context_exchange: ContextExchange = "ring"
     batch_bucket: Bucket = "exact"
     in_graph: InGraph = "ring"
+    expert_serial_s: float = 0.0
+    dispatch_traffic_ratio: float = 1.0
+    construction: Construction = "fitted"
     range_factor: float = 1.0
     fitted_on: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def kind(self) -> Kind:
-        """Whether it loses nothing, is public software (as published, or changed), or is what a caller gives."""
-        lost = self is not IDEAL and any(_differing(self, IDEAL))
-        return ("public" if self.sources else "given") if lost else "ideal"
+        """Whether it loses nothing, is put together by hand, is public software (or it, changed), or is a caller's."""
+        if self is IDEAL or not any(_differing(self, IDEAL)):
+            return "ideal"
+        if self.construction == "parts":
+            return "hand-tuned"
+        return "public" if self.sources else "given"
+
+    @property
+    def word(self) -> str | None:
+        """What asks any chip for this kind of stack; None, the public one, for what is given too."""
+        return KINDS.get(self.kind)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -150,7 +164,8 @@ def efficiencies(chip: str | Chip, stack: str | Efficiencies | None = None) -> E
     chip : str or Chip
         Decides the stack where none is named. [-]
     stack : str or Efficiencies, optional
-        "ideal", the id or name of a stack, or a set, which is given back as it is. [-]
+        "ideal", "hand-tuned" (the chip's own scenario), the id or name of a stack, or a set, which is given back as it
+        is. [-]
 
     Returns
     -------
@@ -160,7 +175,14 @@ def efficiencies(chip: str | Chip, stack: str | Efficiencies | None = None) -> E
     Raises
     ------
     ValueError
-        Unknown stack (the message lists the nearest); none is named and the chip has no default.
+        Unknown stack (the message lists the nearest); none is named and the chip has no default; no row says what is
+        hand-tuned on the chip.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> [tm.efficiencies(chip, "hand-tuned").id for chip in ("trainium3", "h200")]
+    ['hand-tuned-neuron', 'hand-tuned-gpu']
     """
     return find(load.chip(chip), stack, "stack")
 
@@ -169,15 +191,32 @@ def find(chip: Chip, stack: str | Efficiencies | None, argument: str) -> Efficie
     """A stack by id, or the chip's own, for an `argument` of a call."""
     if isinstance(stack, Efficiencies):
         return stack
-    if stack is None and not chip.default_stack:
-        refuse(argument, None, f"{chip.id} has no default stack; give one, such as 'ideal', or add a row of "
-               f"{chip.id},default_stack to data/facts/efficiencies.csv")  # fmt: skip
-    name = chip.default_stack if stack is None else instance(argument, stack, str, "an id or Efficiencies")
+    own = {None: ("default_stack", "default stack"), "hand-tuned": ("hand_tuned_stack", "hand-tuned stack")}
+    if stack in own:
+        quantity, what = own[stack]
+        stack, named = getattr(chip, quantity), stack
+        if not stack:
+            refuse(argument, named, f"{chip.id} has no {what}; give one, such as 'ideal', or add a row of "
+                   f"{chip.id},{quantity} to data/facts/efficiencies.csv")  # fmt: skip
+    name = instance(argument, stack, str, "an id or Efficiencies")
     found = IDEAL if name == "ideal" else _stack(load.resolve("stack", name, argument))
     if not found.sources and found is not IDEAL:
         why = f"a way of writing kernels, for tm.kernel, or data/facts/efficiencies.csv has no row of {found.id}"
         refuse(argument, name, f"{why}; allowed are {', '.join(stacks())}")
     return found
+
+
+def kinds(chip: Chip) -> dict[str, str | None]:
+    """The kinds of stack that a chip has rows for, each with the word that a call names it by.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> list(kinds(tm.chip("trainium3"))), list(kinds(tm.chip("tpu-v6e")))
+    (['ideal', 'hand-tuned', 'public'], ['ideal', 'public'])
+    """
+    there = {"ideal": True, "hand-tuned": bool(chip.hand_tuned_stack), "public": bool(chip.default_stack)}
+    return {kind: word for kind, word in KINDS.items() if there[kind]}
 
 
 def basis(e: Efficiencies, chip: Chip, lnc: int, part: Part) -> Basis:
@@ -200,7 +239,9 @@ def basis(e: Efficiencies, chip: Chip, lnc: int, part: Part) -> Basis:
     changed = list(_differing(e, _stack(e.id))) if e.id in stacks()[1:] else [f"{e.id} is none of data/"]
     if changed:
         reasons.append(f"stack: given with the call ({', '.join(changed)})")
-    if chip.id not in on:
+    if e.kind == "hand-tuned":
+        reasons.append("stack: put together from parts that were measured elsewhere, on no chip as a whole")
+    elif chip.id not in on:
         what = f"memory of {e.id} was measured" if part == "memory" else f"{e.id} was fitted"
         reasons.append(f"chip: {what} on {', '.join(on) or 'no chip'}")
     elif chip != load.chip(chip.id):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import product
 
 import numpy as np
 import pandas as pd
 
-from trnmodel.arguments import listed, number, refuse
+from trnmodel.arguments import listed, number
 from trnmodel.catalog import load
-from trnmodel.catalog.stacks import basis, efficiencies
+from trnmodel.catalog.stacks import KINDS, basis, efficiencies, kinds
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.chapters import common
@@ -18,34 +18,16 @@ from trnmodel.evidence.comparators import comparators
 from trnmodel.fabric.compare import capacities
 from trnmodel.models.transformer import model as read_model
 from trnmodel.planner import deployments
+from trnmodel.planner.deployments import formats
 from trnmodel.result import stacked, tidy
 from trnmodel.steps.inference import prefill
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
 from trnmodel.units import MS, US
 
-KINDS: Mapping[str, str | None] = {"public": None, "ideal": "ideal"}
 LINKS = ("injection_bytes_per_s_per_dir", "all_to_all_bytes_per_s")
 STEPS = ("decode-step", "loaded-step")
 SECONDS = {"ms": MS, "us": US, "s": 1.0}
-
-
-def formats(systems: Iterable[str], precisions: Sequence[str]) -> dict[str, str]:
-    """The first precision of a list in whose compute dtype each system's chip has a peak.
-
-    Examples
-    --------
-    >>> formats(["trn3-nl72x2-pcie160", "hgx-h200", "hgx-a100"], ["mxfp8", "fp8", "bf16"])
-    {'trn3-nl72x2-pcie160': 'mxfp8', 'hgx-h200': 'fp8', 'hgx-a100': 'bf16'}
-    """
-    found = {}
-    for name in listed("systems", systems):
-        peaks = read_system(name).chip.peak_flop_per_s
-        usable = [one for one in listed("precisions", precisions) if load.precision(one).compute in peaks]
-        if not usable:
-            refuse("precisions", precisions, f"{name} computes in none of them, but in {', '.join(peaks)}")
-        found[name] = usable[0]
-    return found
 
 
 def machines(systems: Iterable[str], precisions: Sequence[str]) -> pd.DataFrame:
@@ -84,15 +66,17 @@ def _sent(spec: System) -> list[float]:
 
 
 def frontiers(model: str, systems: Iterable[str], precisions: Sequence[str], context: float) -> pd.DataFrame:
-    """`deployments.frontiers` of each system in its format, once on public stacks and once on ideal ones."""
+    """`deployments.frontiers` of each system in its format, on each kind of stack that its chip has a row for."""
     chosen = formats(systems, precisions)
     found = {}
     for kind, stack in KINDS.items():
         lines = [
             deployments.frontiers(model, [name], context, [precision], efficiencies=stack)
             for name, precision in chosen.items()
+            if kind in kinds(read_system(name).chip)
         ]
-        found[kind] = pd.concat([line for line in lines if len(line)] or lines, ignore_index=True)
+        if lines:
+            found[kind] = pd.concat([line for line in lines if len(line)] or lines, ignore_index=True)
     return stacked(found, "software")
 
 
@@ -115,27 +99,28 @@ def at_speeds(table: pd.DataFrame, tokens_per_s_per_user: Iterable[float], refer
 
 
 def side_by_side(table: pd.DataFrame, tokens_per_s_per_user: float) -> pd.DataFrame:
-    """`at_speeds` at one speed, a row a system: tokens/s a chip on either kind of stack, and what public ones rest on.
+    """`at_speeds` at one speed, a row a system: tokens/s a chip on each kind of stack, and what public ones rest on.
 
     Returns
     -------
     table : pandas.DataFrame
-        system, precision, public_tokens_per_s_per_chip, basis, ideal_tokens_per_s_per_chip, share_of_ideal; the most on
-        ideal stacks first. [-]
+        system, precision, public_tokens_per_s_per_chip, basis, hand_tuned_tokens_per_s_per_chip,
+        ideal_tokens_per_s_per_chip, share_of_ideal (public); the most on ideal stacks first. [-]
     """
     at = table[table.wanted_tokens_per_s_per_user == tokens_per_s_per_user].set_index("system")
-    kinds = {kind: at[at.software == kind] for kind in KINDS}
-    found = kinds["ideal"][["precision"]].assign(
-        public_tokens_per_s_per_chip=kinds["public"].tokens_per_s_per_chip,
-        basis=kinds["public"].basis,
-        ideal_tokens_per_s_per_chip=kinds["ideal"].tokens_per_s_per_chip,
+    ideal, hand, public = (at[at.software == kind] for kind in KINDS)
+    found = ideal[["precision"]].assign(
+        public_tokens_per_s_per_chip=public.tokens_per_s_per_chip,
+        basis=public.basis,
+        hand_tuned_tokens_per_s_per_chip=hand.tokens_per_s_per_chip,
+        ideal_tokens_per_s_per_chip=ideal.tokens_per_s_per_chip,
     )
     found["share_of_ideal"] = found.public_tokens_per_s_per_chip / found.ideal_tokens_per_s_per_chip
     return found.sort_values("ideal_tokens_per_s_per_chip", ascending=False, kind="stable").reset_index()
 
 
 def prompts(model: str, systems: Iterable[str], precisions: Sequence[str], input_tokens: float) -> pd.DataFrame:
-    """Prefill of one prompt at the tensor-parallel degree that yields the most tokens a chip, on both kinds of stack.
+    """Prefill of one prompt at the tensor-parallel degree that yields the most tokens a chip, on each kind of stack.
 
     Returns
     -------
@@ -145,6 +130,8 @@ def prompts(model: str, systems: Iterable[str], precisions: Sequence[str], input
     """
     tokens, rows = number("input_tokens", input_tokens, 1), []
     for (name, precision), (kind, stack) in product(formats(systems, precisions).items(), KINDS.items()):
+        if kind not in kinds(read_system(name).chip):
+            continue
         at = site(name)
         tp = np.exp2(np.arange(np.floor(np.log2(at.chips * at.ranks_per_chip)) + 1))
         ask = {"input_tokens": tokens, "precision": precision, "efficiencies": stack}
@@ -160,7 +147,7 @@ def prompts(model: str, systems: Iterable[str], precisions: Sequence[str], input
 
 
 def published() -> pd.DataFrame:
-    """Measured decode steps on chips of others, beside what both kinds of stack give for the same question.
+    """Measured decode steps on chips of others, beside what each kind of stack gives for the same question.
 
     Returns
     -------

@@ -183,14 +183,14 @@ def _in_force(parameter: Parameter) -> float:
 def left_out(of: Sequence[T], name: Callable[[T], Hashable], errors: Callable[[list[T], list[T]], NDArray]) -> NDArray:
     """The one leave-out: errors of each case by what was learned from the cases of all other names.
 
-    `errors(train, test)` learns from the first and gives the errors of the second.
+    `errors(train, test)` learns from the first and gives the errors of the second, or a row of figures for each.
     """
-    names, found = [name(case) for case in of], np.full(len(of), np.nan)
+    names, found = [name(case) for case in of], dict[int, Any]()
     for left in dict.fromkeys(names):
         places = [i for i, one in enumerate(names) if one == left]
         train = [case for case, one in zip(of, names, strict=True) if one != left]
-        found[places] = errors(train, [of[i] for i in places])
-    return found
+        found |= zip(places, errors(train, [of[i] for i in places]), strict=True)
+    return np.array([found[i] for i in range(len(of))])
 
 
 def fitted_errors(group: str) -> Callable[[list[Case], list[Case]], NDArray]:

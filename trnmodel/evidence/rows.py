@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 MEASURED, LATER, COMPARATORS, COLLECTIVES = (
     DATA / "evidence" / f"{name}.csv" for name in ("measured", "measured_2", "comparators", "gpu_collectives")
 )
+WIDE = "wide-experts"
 COLUMNS = (
     "source date_or_sdk instance n_chips n_cores_used lnc workload phase batch input_len output_len seq_len tp pp dp "
     "precision metric value unit note kind tier"
@@ -180,6 +181,11 @@ def texts(table: pd.DataFrame) -> list[dict[str, str]]:
 def read_rows(rows: pd.DataFrame | str | Path) -> list[dict[str, str]]:
     """Measured rows as texts by column, checked; a column that is missing is blank."""
     return texts(read_table(rows))
+
+
+def wide_rows() -> list[dict[str, str]]:
+    """The rows of other chips once more, as the kind that is asked of the hand-tuned scenario."""
+    return [row | {"kind": WIDE} for row in read_rows(COMPARATORS)]
 
 
 def measure(row: Mapping[str, str]) -> float:

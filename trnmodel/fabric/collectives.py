@@ -8,7 +8,7 @@ every step come from `times_s`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from trnmodel.arguments import HUGE, TINY, choice, chosen, numbers, refuse, share, together
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import Chip, shapes
-from trnmodel.catalog.stacks import Efficiencies
+from trnmodel.catalog.stacks import IDEAL, Efficiencies
 from trnmodel.catalog.stacks import find as find_stack
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as find_system
@@ -198,6 +198,23 @@ def own_alpha_s(e: Efficiencies | None, where: System | Chip) -> Numeric | None:
     return e.hop_s if chip_of(where).core is None else np.where(np.equal(e.hop_s, 0), 0.0, np.nan)[()]
 
 
+# what an exchange takes from a stack
+SPOKEN = (
+    *("hop_s", "in_graph", "mesh_traffic_ratio", "rdh_traffic_ratio", "ring_traffic_ratio", "shot_rank_s"),
+    *("shot_copies", "one_shot_s", "one_shot_rate_share", "two_shot_s", "two_shot_rate_share"),
+)
+
+
+@lru_cache(maxsize=SPECS)
+def _spoken(values: tuple[Any, ...]) -> Efficiencies:
+    return replace(IDEAL, **dict(zip(SPOKEN, values, strict=True)))
+
+
+def _speaking(e: Efficiencies | None) -> Efficiencies | None:
+    """One stack for all that send alike, so that their wires are laid once."""
+    return e if e is None or e.shape else _spoken(tuple(getattr(e, name) for name in SPOKEN))
+
+
 def times_s(
     kind: str,
     message_bytes: NDArray,
@@ -213,7 +230,7 @@ def times_s(
     Groups of different sizes are few, however many points there are: each is placed on its tiers once. Where `index`
     is given, it says which of the groups each message goes to.
     """
-    wire = _wires(Same(where), Same(e))
+    wire = _wires(Same(where), Same(_speaking(e)))
 
     def group(n: float, step: float) -> Wire | None:
         return wire(kind, "best", n, step, lnc) if n > 1 else None

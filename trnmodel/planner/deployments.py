@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
     from trnmodel.catalog.stacks import Efficiencies
 
-PER_RANK = np.unique(np.round(np.exp2(np.arange(0.0, 9.25, 0.25))))
+PER_RANK = np.unique(np.round(np.exp2(np.arange(0.0, 11.25, 0.25))))
 
 
-def _powers(system: str | System, ranks: float = np.inf) -> NDArray:
+def powers(system: str | System, ranks: float = np.inf) -> NDArray:
     """Powers of two up to the ranks of a system."""
     at = site(system)
     return np.exp2(np.arange(np.floor(np.log2(min(at.chips * at.ranks_per_chip, ranks))) + 1))
@@ -37,11 +37,29 @@ def _powers(system: str | System, ranks: float = np.inf) -> NDArray:
 
 def expert_degrees(system: str | System, model: str) -> NDArray:
     """Powers of two of EP, up to the experts of the model; 1 alone for a dense one."""
-    return _powers(system, max(read_model(model).outline().experts, 1))
+    return powers(system, max(read_model(model).outline().experts, 1))
 
 
 def _computes(system: str | System, precision: str) -> bool:
     return load.precision(precision).compute in read_system(system).chip.peak_flop_per_s
+
+
+def formats(systems: Iterable[str], precisions: Sequence[str]) -> dict[str, str]:
+    """The first precision of a list in whose compute dtype each system's chip has a peak.
+
+    Examples
+    --------
+    >>> formats(["trn3-nl72x2-pcie160", "hgx-h200", "hgx-a100"], ["mxfp8", "fp8", "bf16"])
+    {'trn3-nl72x2-pcie160': 'mxfp8', 'hgx-h200': 'fp8', 'hgx-a100': 'bf16'}
+    """
+    found = {}
+    for name in listed("systems", systems):
+        peaks = read_system(name).chip.peak_flop_per_s
+        usable = [one for one in listed("precisions", precisions) if load.precision(one).compute in peaks]
+        if not usable:
+            refuse("precisions", precisions, f"{name} computes in none of them, but in {', '.join(peaks)}")
+        found[name] = usable[0]
+    return found
 
 
 def frontiers(
@@ -89,7 +107,7 @@ def _frontier(model: str, system: str | System, ask: Mapping[str, Any]) -> pd.Da
     """The frontier over TP, EP and batch, the fastest for a user last."""
     import pandas as pd
 
-    tp = _powers(system)
+    tp = powers(system)
     parts = [
         frontier(model, system, Degrees(tp=tp, ep=ep), batches=ep * PER_RANK, **ask)
         for ep in expert_degrees(system, model)
@@ -205,7 +223,7 @@ def split_phases(
         "input_tokens": input_tokens,
         "output_tokens": output_tokens,
         "precision": d.precision,
-        "prefill_efficiencies": d.e if d.e.kind == "ideal" else None,
+        "prefill_efficiencies": d.e.word,
         "decode_efficiencies": d.e,
         "mixed": mixed,
     }
@@ -213,7 +231,7 @@ def split_phases(
     for system in listed("prefill_systems", prefill_systems):
         if not _computes(system, d.precision):
             continue
-        tp = _powers(system)
+        tp = powers(system)
         found = disaggregate(d.model, system, Degrees(tp=tp), d.system, d.mapping, **ask)
         table = found.to_frame().assign(prefill_system=system, prefill_tp=tp)
         rows.append(table[table.valid].nlargest(1, "tokens_per_s_per_chip"))

@@ -89,7 +89,7 @@ def across(d: Deployment, systems: Iterable[str], precisions: Iterable[str], con
     import pandas as pd
 
     chips, frames = np.ceil(float(d.mapping.tp) / site(d.system, d.mapping.lnc).ranks_per_chip), []
-    wanted, stack = listed("precisions", precisions), d.e if d.e.kind == "ideal" else None
+    wanted, stack = listed("precisions", precisions), d.e.word
     for name in listed("systems", systems):
         tp = int(chips * site(name, None).ranks_per_chip)
         for precision in wanted:

@@ -92,6 +92,7 @@ def decode_ask(
         "logits to the host": (0.0, memory.transfer_s(rows * c.vocabulary * LOGIT_BYTES, e.host_logit_bytes_per_s)),
         "layers": (0.0, c.layers * e.layer_s),
         "sequences": (0.0, sequences * e.sequence_s),
+        "experts one after another": (0.0, c.expert_layers * e.expert_serial_s),
         "step": (0.0, e.step_overhead_s + e.server_step_s),
     }
     return Ask(rows, routed, rows, sequences, imbalance, seen, experts, spent)

@@ -61,7 +61,7 @@ def messages(s: Setting, rows: NDArray, logits: NDArray, imbalance: Numeric) -> 
     if "pp" in s.parted:
         found.append(Message("stage boundary", "p2p", "pp", buffer, d.pp - 1))
     if "ep" in s.parted and c.experts:
-        sent = dispatched_bytes(buffer, c.top_k, d.tp, imbalance)
+        sent = dispatched_bytes(buffer, c.top_k, d.tp, imbalance) * s.e.dispatch_traffic_ratio
         found.append(Message("expert dispatch and combine", "all_to_all", "ep", sent, 2.0 * c.expert_layers))
     if "cp" in s.parted:
         found += [_context(s, b, rows) for b in s.burdens if b.attention]
