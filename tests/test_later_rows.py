@@ -208,6 +208,7 @@ def test_lengths_as_later_tables_print_them(cell, value):
 
 @pytest.mark.parametrize(("instance", "said"), [
     ("trn3pd98.3xlarge", "trn3pd98.3xlarge"), ("trn2.48xlarge (trn2, TP64)", "trn2.48xlarge"),
+    ("trn3.48xlarge", "trn3pds98.48xlarge"), ("trn3.3xlarge", "trn3pd98.3xlarge"), ("trn9.48xlarge", "trn9.48xlarge"),
 ])  # fmt: skip
 def test_instances_as_later_tables_print_them(instance, said, rows):
     assert reading(line(rows, 161) | {"instance": instance}).where == said

@@ -16,7 +16,7 @@ from trnmodel.catalog import load
 from trnmodel.catalog.load import DATA, read_csv
 from trnmodel.catalog.specs import Chip, Precision, Spec
 from trnmodel.catalog.stacks import Efficiencies, efficiencies
-from trnmodel.catalog.systems import System, system
+from trnmodel.catalog.systems import System, system, systems
 from trnmodel.evidence.rows import COLUMNS, LONGEST_CELL, UnreadableRowError, number, tokens
 from trnmodel.evidence.rules import ASIDE, Decision, bare_name, decide
 from trnmodel.models import shipped
@@ -270,7 +270,14 @@ def _where(instance: str) -> str:
     if "not stated" in instance.lower():
         return "not stated"
     gpu = re.search(r"\b(H100|H200|A100|B200)\b", instance, re.I)
-    return gpu[1].lower() if gpu else instance.split(" ")[0].lower()
+    return gpu[1].lower() if gpu else _instance(instance.split(" ")[0].lower())
+
+
+def _instance(name: str) -> str:
+    """An instance by its name, or by family and size where one of the catalogue has both ("trn3.48xlarge")."""
+    family, _, size = name.partition(".")
+    known = [one for one in systems() if one.startswith(family) and one.endswith(f".{size}")]
+    return known[0] if len(known) == 1 and re.fullmatch(r"[a-z]+\d+", family) and name not in known else name
 
 
 def _scale(meaning: str, printed: str, override: str) -> float:
