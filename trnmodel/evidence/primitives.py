@@ -31,6 +31,8 @@ def kernel_answer(r: Reading, tune: Tune | None = None) -> kernel.KernelTime:
     call = dict(r.asked).get("kernel")
     if call not in CALLS:
         raise UnreadableRowError("workload: names no kernel with its shape that the rules know")
+    sequences = given.pop("sequences", 1.0)  # of attention: each has its own heads
+    given |= {name: given[name] * sequences for name in ("heads", "kv_heads") if name in given}
     if "dtype" in given:
         given["dtype"] = given["dtype"].lower()
     stack = kernel.stack(r.stack)

@@ -33,6 +33,7 @@ def _decode(r: Reading, tune: Tune | None, breakdown: bool = False) -> Step:
     if math.isnan(r.context):
         raise UnreadableRowError("no context: neither lengths nor a compiled length")
     step: dict[str, Any] = {"batch": r.batch, "compiled_batch": r.compiled_batch, "context": r.context}
+    step |= {"new_tokens": r.new_tokens} if r.new_tokens != 1 else {}
     return decode_step(**_asked(r, tune, r.context), **step, breakdown=breakdown).require_valid()
 
 
@@ -62,11 +63,22 @@ def _output(r: Reading) -> float:
 
 
 def _stalled_step_s(r: Reading, tune: Tune | None) -> float:
-    """A decode step plus its part of the prefills of the other requests, one an output length, on one machine."""
+    """A decode step plus its part of the prefills of the other requests, one an output length, on one machine.
+
+    In a closed loop of `waves` requests a slot, half of those that start together are not stalled by each other.
+    """
     if ("prefill", "apart") in r.asked:
         return _step_s(r, tune)
-    others = max(r.batch - 1, 0.0)
-    return _step_s(r, tune) + others * _one_prefill_s(r, tune) / _output(r)
+    share, steps = (1 - 1 / (2 * r.waves), max(_output(r) - 1, 1.0)) if r.waves else (1.0, _output(r))
+    return _step_s(r, tune) + share * max(r.batch - 1, 0.0) * _one_prefill_s(r, tune) / steps
+
+
+def _first_token_s(r: Reading, tune: Tune | None) -> float:
+    """A prefill; in a closed loop also half the prefills of a first wave that waits for itself, and half a step."""
+    if not r.waves:
+        return _one_prefill_s(r, tune)
+    waiting = 1 + max(r.batch - 1, 0.0) / 2 / r.waves
+    return waiting * _one_prefill_s(r, tune) + _step_s(r, tune) / 2
 
 
 def _run_s(r: Reading, tune: Tune | None) -> float:
@@ -78,7 +90,8 @@ def _batch_run_s(r: Reading, tune: Tune | None) -> float:
 
 
 def _loaded_s(r: Reading, tune: Tune | None) -> float:
-    return _one_prefill_s(r, tune) + _output(r) * _stalled_step_s(r, tune)
+    steps = _output(r) - 1 if r.waves else _output(r)
+    return _first_token_s(r, tune) + steps * _stalled_step_s(r, tune)
 
 
 def _served(r: Reading, tune: Tune | None) -> float:
@@ -141,6 +154,7 @@ def _critical_batch(r: Reading, tune: Tune | None) -> float:
 QUESTIONS: Mapping[str, Callable[[Reading, Tune | None], float]] = {
     "decode-step": _step_s,
     "decode-throughput": lambda r, tune: r.batch / _step_s(r, tune),
+    "all-decode-throughput": lambda r, tune: r.mapping[2] * r.batch / _step_s(r, tune),
     "prefill": _prefill_s,
     "forward": _prefill_s,
     "forward-throughput": lambda r, tune: r.batch * r.mapping[2] / _prefill_s(r, tune),
@@ -161,7 +175,7 @@ QUESTIONS: Mapping[str, Callable[[Reading, Tune | None], float]] = {
     "served-requests": lambda r, tune: _served(r, tune) / _output(r),
     "served-single": lambda r, tune: 2 * _output(r) / (_one_prefill_s(r, tune) + _output(r) * _step_s(r, tune)),
     "one-prefill": _one_prefill_s,
-    "queued-prefill": _one_prefill_s,
+    "queued-prefill": _first_token_s,
     "decode-read-bytes": lambda r, tune: float(_decode(r, tune).moved_bytes_per_rank),
     "decode-mbu": _mbu,
     "prefill-mfu": _mfu,

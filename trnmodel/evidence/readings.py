@@ -65,7 +65,7 @@ BINARY = {"message_kib": KIB, "message_mib": MIB, "message_gib": GIB}
 # arguments of a rule that say how a row is read; the others are arguments of the call that answers
 READ = (
     *("stack", "batch", "context", "prompt", "percentile", "rounding", "unit", "replicas", "precision", "model"),
-    *("where", "ep", "series", "input"),
+    *("where", "ep", "series", "input", "tp", "clients", "active", "moe_ep", "new_tokens", "waves"),
 )
 
 
@@ -102,11 +102,15 @@ class Reading:
     use: str
     weight: float
     reason: str
+    clients: float = math.nan  # requests in flight on a replica
+    waves: float = 0.0  # requests of a closed loop over its slots; 0 where arrivals are not known
+    new_tokens: float = 1.0  # positions that a decode step takes
+    moe_ep: int = 1  # ranks of a TP group that hold whole experts
 
     @property
     def degrees(self) -> Degrees:
         """The mapping of one replica, `dp` times."""
-        return _degrees(*self.mapping, self.ep)
+        return _degrees(*self.mapping, self.ep)  # without moe_ep, which no mapping has yet
 
     @property
     def model_id(self) -> str:
@@ -188,9 +192,10 @@ def _first(*values: float) -> float:
 
 
 def _length(policy: str, n: Mapping[str, float], fallback: float) -> float:
-    """A length by a rule's policy: "seq", "median" or "middle" of the output, a number; else the fallback."""
+    """A length by a rule's policy: "seq", "input", "median" or "middle" of the output, a number; else the fallback."""
     known = {
         "seq": n["seq_len"],
+        "input": n["input_len"],
         "median": n["input_len"] + n["output_len"] / 2 + 1,
         "middle": n["input_len"] + n["output_len"] / 2,
     }
@@ -223,21 +228,29 @@ def _mapping(n: Mapping[str, float], replicas: float) -> tuple[int, int, int, in
     return int(tp), int(pp), int(dp), None if math.isnan(n["lnc"]) else int(n["lnc"])
 
 
-def _batches(n: Mapping[str, float], policy: str, replicas: int) -> dict[str, float]:
-    """Active and compiled sequences of a replica: the row's, a number, "total" over all replicas, or "total:N"."""
+def _batches(n: Mapping[str, float], say: Mapping[str, str], replicas: int) -> dict[str, float]:
+    """Active and compiled sequences of a replica: the row's, a number, "total" over all replicas, or "total:N".
+
+    Of clients in flight no more are active than slots were compiled; where a row names no slots there is one for each.
+    """
+    policy, clients = say["batch"], number(say["clients"]) / replicas
+    if math.isnan(n["batch"]) and not policy and not math.isnan(clients):
+        policy = f"{max(1.0, clients):.15g}"
     total, _, printed = policy.rpartition(":") if policy.startswith("total") else ("", "", policy)
     stated, batch = number(printed), _first(n["batch"], 1.0)
     if policy[:1].isdigit() and not 1 <= stated <= MOST:
         raise UnreadableRowError(f"note: a compiled batch of {shown(policy)}: allowed are numbers from 1 to {MOST}")
     batch = max(1.0, batch / replicas) if policy.startswith("total") else batch
-    return {"batch": batch, "compiled_batch": max(batch, _first(stated / (replicas if total else 1), batch))}
+    compiled = max(batch, _first(stated / (replicas if total else 1), batch))
+    active = _first(number(say["active"]), clients, batch)
+    return {"batch": min(max(1.0, active), compiled), "compiled_batch": compiled, "clients": clients}
 
 
 def _printed_precision(printed: str) -> Precision:
     text = printed.lower()
     if text and not FORMATS.search(text):
         raise UnreadableRowError(f"precision {shown(printed)}: names no format that the rules know")
-    if "fp8" in text and "expert" in text:
+    if "fp8" in text and ("expert" in text or "moe" in text):
         return replace(load.precision("bf16"), name="fp8-experts", experts="fp8")
     names = [("w4a8", "w4a8"), ("mxfp8", "mxfp8"), ("mxfp4", "mxfp4-moe"), ("fp8", "fp8"), ("int8", "int8")]
     return load.precision(next((preset for word, preset in names if word in text), "bf16"))
@@ -308,7 +321,7 @@ def _reading(row: Mapping[str, str], d: Decision, models: Mapping[str, Any] | No
     scale = _scale(d.question, row["unit"], say["unit"])
     known = "" if d.question.startswith(MODELLESS) else say["model"] or model_of(row["workload"], models)
     n = counts(row)
-    n["input_len"] = _first(n["input_len"], number(say["input"]))
+    n["input_len"], n["tp"] = _first(n["input_len"], number(say["input"])), _first(number(say["tp"]), n["tp"])
     mapping = _mapping(n, number(say["replicas"]))
     return Reading(
         meaning=d.question,
@@ -325,6 +338,9 @@ def _reading(row: Mapping[str, str], d: Decision, models: Mapping[str, Any] | No
         use=d.use,
         weight=d.weight,
         reason=d.reason,
-        **_batches(n, say["batch"], mapping[2]),
+        waves=_first(number(say["waves"]), 0.0),
+        new_tokens=_first(number(say["new_tokens"]), 1.0),
+        moe_ep=int(_first(number(say["moe_ep"]), 1.0)),
+        **_batches(n, say, mapping[2]),
         **_lengths(n, say),
     )

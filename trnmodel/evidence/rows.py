@@ -19,13 +19,13 @@ import numpy as np
 
 from trnmodel.arguments import HUGE, TINY, refuse, shown
 from trnmodel.catalog.load import DATA
-from trnmodel.units import MIB, parse_number
+from trnmodel.units import KIB, MIB, parse_number
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MEASURED, COMPARATORS, COLLECTIVES = (
-    DATA / "evidence" / f"{name}.csv" for name in ("measured", "comparators", "gpu_collectives")
+MEASURED, LATER, COMPARATORS, COLLECTIVES = (
+    DATA / "evidence" / f"{name}.csv" for name in ("measured", "measured_2", "comparators", "gpu_collectives")
 )
 COLUMNS = (
     "source date_or_sdk instance n_chips n_cores_used lnc workload phase batch input_len output_len seq_len tp pp dp "
@@ -41,21 +41,24 @@ class UnreadableRowError(ValueError):
 
 
 def number(text: Any) -> float:
-    """A number as the tables print it: "~200", "1500±150", "4k (~4096)", "17-19" (its midpoint); NaN for none.
+    """A number as the tables print it: "~200", "1500±150", "17-19" (its midpoint), "4k" and "16K" (x 1,024); NaN for none.
 
-    Commas part thousands; what is no such number, runs backwards or is beyond 1e30 is NaN too.
+    A bucket ("bucket 128") is its length. Commas part thousands; what is no such number, runs backwards or is beyond 1e30 is NaN too.
 
     Examples
     --------
     >>> number("1500±150"), number("4k (~4096)"), number("100-1024 (random)"), number("~900"), number("")
     (1500.0, 4096.0, 562.0, 900.0, nan)
-    >>> number("1,024"), number("1,5"), number("1-1e999")
-    (1024.0, nan, nan)
+    >>> number("1,024"), number("1,5"), number("1-1e999"), number("16K"), number("bucket 128")
+    (1024.0, nan, nan, 16384.0, 128.0)
     """
     if isinstance(text, int | float) and not isinstance(text, bool):
         return float(text) if abs(text) <= HUGE else math.nan
     printed = text.strip() if isinstance(text, str) else ""
-    value = _bounded(re.sub(r"±.*|\(.*", "", printed, flags=re.DOTALL))
+    plain = re.sub(r"±.*|\(.*|^bucket ", "", printed, flags=re.DOTALL).strip()
+    if thousands := re.fullmatch(r"~?(\d{1,6})k", plain, re.IGNORECASE):
+        return float(thousands[1]) * KIB
+    value = _bounded(plain)
     inner = re.search(r"\(~?(\d+)\)", printed)
     return _bounded(inner[1]) if inner and math.isnan(value) else value
 

@@ -159,7 +159,7 @@ def kv_heads_per_rank(heads: Numeric, kv_heads: Numeric, tp: Numeric, policy: st
 def visible_tokens(context: Numeric, window: Numeric, kind: str) -> NDArray:
     r"""Cached tokens that a query at the end of a context needs.
 
-    .. math:: v = C,\quad \min(C, w) \text{ (sliding)},\quad (C - 1) \bmod w + 1 \text{ (chunked)}
+    .. math:: v = C,\quad \min(C, w) \text{ (sliding, sparse)},\quad (C - 1) \bmod w + 1 \text{ (chunked)}
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ def visible_tokens(context: Numeric, window: Numeric, kind: str) -> NDArray:
         Tokens of the context, C. [-]
     window : numeric
         Tokens of a window or of a chunk, w. [-]
-    kind : {"causal", "sliding", "chunked", "bidirectional", "cross"}
+    kind : {"causal", "sliding", "chunked", "sparse", "bidirectional", "cross"}
         Who sees whom.
 
     Returns
@@ -180,7 +180,7 @@ def visible_tokens(context: Numeric, window: Numeric, kind: str) -> NDArray:
     >>> [float(visible_tokens(100, 32, kind)) for kind in ("causal", "sliding", "chunked")]
     [100.0, 32.0, 4.0]
     """
-    if kind == "sliding":
+    if kind in ("sliding", "sparse"):
         return np.minimum(context, window)
     if kind == "chunked":
         return np.where(np.greater(context, 0), np.mod(np.subtract(context, 1), window) + 1, 0)
@@ -198,7 +198,7 @@ def kept_tokens(context: Numeric, window: Numeric, kind: str) -> NDArray:
         Tokens of the context, C. [-]
     window : numeric
         Tokens of a window or of a chunk, w. [-]
-    kind : {"causal", "sliding", "chunked", "bidirectional", "cross"}
+    kind : {"causal", "sliding", "chunked", "sparse", "bidirectional", "cross"}
         Who sees whom.
 
     Returns

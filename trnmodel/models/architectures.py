@@ -17,10 +17,12 @@ from trnmodel.models.special import (
     jamba,
     linear_hybrid,
     llama4,
+    mimo_v2,
     multi_query_gpt,
     nemotron_h,
     opt,
 )
+from trnmodel.models.sparse import deepseek_sparse, glm5_next
 
 PLAIN = Decoder()
 SPARSE = Decoder(window="all", ffn=every_layer_experts)
@@ -49,6 +51,7 @@ DECODERS = {
     "qwen3": replace(QWEN, qkv_bias="attention_bias", out_bias="attention_bias", qk_norm="head"),
     "qwen3_moe": replace(BIASED, qk_norm="head", window="all", window_if="use_sliding_window", ffn=qwen_experts),
     "gpt_oss": replace(GEMMA, sinks=True, ffn=partial(every_layer_experts, bias=True)),
+    "minimax_m2": Decoder(qk_norm="width", ffn=every_layer_experts),
     "glm": Decoder(qkv_bias="attention_bias"),
     "glm4": Decoder(qkv_bias="attention_bias", norms=4),
     "gemma": BIASED,
@@ -79,6 +82,9 @@ DECODERS = {
 ARCHITECTURES: dict[str, Callable[[Fields], Plan]] = {
     **{model_type: partial(decoder, traits=traits) for model_type, traits in DECODERS.items()},
     **dict.fromkeys(("deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe_lite"), deepseek),
+    **dict.fromkeys(("deepseek_v32", "glm_moe_dsa"), deepseek_sparse),
+    "glm5_next_text": glm5_next,
+    "mimo_v2_flash": mimo_v2,
     "llama4_text": llama4,
     "qwen3_next": partial(linear_hybrid, ffn=qwen_experts),
     "qwen3_5_text": linear_hybrid,

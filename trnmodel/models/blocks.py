@@ -72,10 +72,11 @@ class Attention:
     """Attention of one layer: who sees whom, by how many heads, and what stays in the cache.
 
     With a latent (MLA) the cache holds `latent_dim` elements a token, of which `latent_value_dim` are the value; decode
-    works on them directly (absorbed), prefill expands them to heads.
+    works on them directly (absorbed), prefill expands them to heads. Sparse attention reads `window` selected tokens
+    of a cache that keeps all.
     """
 
-    kind: Literal["causal", "sliding", "chunked", "bidirectional", "cross"]
+    kind: Literal["causal", "sliding", "chunked", "sparse", "bidirectional", "cross"]
     heads: int
     kv_heads: int
     qk_dim: int
@@ -109,7 +110,7 @@ class Attention:
         keys = np.add(past, tokens)
         if not causal or self.kind in ("bidirectional", "cross"):
             return neuroncore.score_elements(tokens, keys, 0)
-        if self.kind == "sliding":
+        if self.kind in ("sliding", "sparse"):
             return neuroncore.window_score_elements(tokens, keys, self.window)
         if self.kind == "chunked":
             before = np.mod(past, self.window)
@@ -154,12 +155,18 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Mixer:
-    """The first half of a layer: parts, and attention or recurrence."""
+    """The first half of a layer: parts, and attention or recurrence; an indexer selects what attention sees."""
 
     name: str
     parts: tuple[Part, ...]
     attention: Attention | None = None
     recurrence: Recurrence | None = None
+    indexer: Attention | None = None
+
+    @property
+    def attentions(self) -> tuple[Attention, ...]:
+        """What the layer keeps in caches."""
+        return tuple(a for a in (self.attention, self.indexer) if a)
 
 
 def norms(count: int, width: int, bias: bool = False) -> Part:

@@ -95,7 +95,7 @@ def group_layers(layers: Sequence[tuple[Mixer | None, tuple[Part, ...], Part]]) 
             name=" + ".join(filter(None, [mixer.name if mixer else "", _ffn_name(ffn)])),
             count=count,
             parts=(*(mixer.parts if mixer else ()), *ffn, norm),
-            attentions=(mixer.attention,) if mixer and mixer.attention else (),
+            attentions=mixer.attentions if mixer else (),
             recurrence=mixer.recurrence if mixer else None,
         )
         for (mixer, ffn, norm), count in kinds.items()
@@ -261,6 +261,6 @@ def prediction_layers(f: Fields, mixer: Mixer, ffn: tuple[Part, ...], norm: Part
             name="multi-token prediction",
             count=depth,
             parts=(*own, *mixer.parts, *ffn, norm),
-            attentions=(mixer.attention,) if mixer.attention else (),
+            attentions=mixer.attentions,
         ),
     )

@@ -6,18 +6,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from trnmodel.models.blocks import (
+    Attention,
     Mixer,
     Part,
     dense_ffn,
     expert_ffn,
     gated_delta,
     grouped_attention,
-    latent_attention,
     mamba,
     mamba2,
     norms,
 )
-from trnmodel.models.config import HEADS, INNER, LAYERS, MAX_HEADS, MAX_LAYERS, Fields
+from trnmodel.models.config import HEADS, INNER, LAYERS, MAX_HEADS, MAX_LAYERS, MAX_TOKENS, Fields
 from trnmodel.models.experts import expert_counts, leading_dense_experts, llama4_experts
 from trnmodel.models.families import (
     Decoder,
@@ -36,6 +36,7 @@ from trnmodel.models.families import (
     prediction_layers,
     qk_norm_params,
 )
+from trnmodel.models.sparse import latent
 
 BLOCKS = "layers_block_type|layer_types"
 SINGLE_BLOCKS = {
@@ -86,20 +87,48 @@ def llama4(f: Fields) -> Plan:
 def deepseek(f: Fields) -> Plan:
     """DeepSeek V2, V3, R1 and Kimi-K2: latent attention, shared experts, dense layers first."""
     hidden, n = hidden_size(f), layer_count(f)
-    mixer = latent_attention(
-        hidden,
-        f.integer(HEADS, MAX_HEADS),
-        f.optional("q_lora_rank"),
-        f.integer("kv_lora_rank"),
-        f.integer("qk_nope_head_dim"),
-        f.integer("qk_rope_head_dim"),
-        f.integer("v_head_dim"),
-        f.flag("attention_bias"),
-    )
-    norm = norms(2, hidden)
+    mixer, norm = latent(f), norms(2, hidden)
     ffns = leading_dense_experts(f, n)
     layers = group_layers([(mixer, ffn, norm) for ffn in ffns])
     return plan_of(f, layers, outer_parts(f, norms(1, hidden)), prediction_layers(f, mixer, ffns[-1], norm))
+
+
+def _marks(f: Fields, key: str, n: int) -> list[int]:
+    """A list of 0 or 1 for each layer, which the file must give."""
+    listed = f.raw(key)
+    whole = isinstance(listed, list) and len(listed) == n
+    if not whole or not all(type(mark) is int and mark in (0, 1) for mark in listed):
+        f.refuse(key, f"allowed is a list of {n} times 0 or 1", listed)
+    return listed
+
+
+def _mimo_attention(f: Fields, slides: bool) -> Mixer:
+    """A windowed layer has heads of its own, and a sink for each; keys are wider than values."""
+    own = "swa_" if slides else ""
+    attention = Attention(
+        kind="sliding" if slides else "causal",
+        heads=f.integer(f"{own}num_attention_heads", MAX_HEADS),
+        kv_heads=f.integer(f"{own}num_key_value_heads", MAX_HEADS),
+        qk_dim=f.integer(f"{own}head_dim"),
+        v_dim=f.integer(f"{own}v_head_dim"),
+        window=f.integer("sliding_window", MAX_TOKENS) if slides else 0,
+    )
+    sinks = f.flag("add_swa_attention_sink_bias" if slides else "add_full_attention_sink_bias")
+    bias = f.flag("attention_bias")
+    return grouped_attention(hidden_size(f), attention, qkv_bias=bias, out_bias=bias, loose=attention.heads * sinks)
+
+
+def mimo_v2(f: Fields) -> Plan:
+    """MiMo V2: windows with sinks between layers of full attention, experts where the file says so."""
+    hidden, n = hidden_size(f), layer_count(f)
+    experts, top_k = expert_counts(f)
+    sparse = expert_ffn(hidden, f.integer("moe_intermediate_size"), experts, top_k, correction=True)
+    dense, norm = dense_block(f, Decoder()), norms(2, hidden)
+    slides, routes = _marks(f, "hybrid_layer_pattern", n), _marks(f, "moe_layer_freq", n)
+    mixers = {mark: _mimo_attention(f, bool(mark)) for mark in set(slides)}
+    pairs = zip(slides, routes, strict=True)
+    layers = group_layers([(mixers[slide], sparse if route else dense, norm) for slide, route in pairs])
+    return plan_of(f, layers, outer_parts(f, norms(1, hidden)))
 
 
 def linear_hybrid(f: Fields, ffn: Callable[[Fields, int], Sequence[tuple[Part, ...]]] | None = None) -> Plan:
