@@ -65,7 +65,7 @@ BINARY = {"message_kib": KIB, "message_mib": MIB, "message_gib": GIB}
 # arguments of a rule that say how a row is read; the others are arguments of the call that answers
 READ = (
     *("stack", "batch", "context", "prompt", "percentile", "rounding", "unit", "replicas", "precision", "model"),
-    *("where", "ep", "series", "input", "tp", "clients", "active", "moe_ep", "new_tokens", "waves"),
+    *("where", "ep", "series", "input", "tp", "clients", "active", "moe_ep", "new_tokens", "waves", "longest"),
 )
 
 
@@ -211,7 +211,7 @@ def _lengths(n: Mapping[str, float], policies: Mapping[str, str]) -> dict[str, f
         "output_tokens": _first(out, seq - given if seq > given else math.nan),
         "prompt": _length(prompt, n, _first(given, seq)),
         "context": _length(context, n, _first(total, seq, given)),
-        "max_context": _first(seq, total, given, number(context), number(prompt)),
+        "max_context": _first(number(policies.get("longest", "")), seq, total, given, number(context), number(prompt)),
     }
 
 
