@@ -155,13 +155,30 @@ def fit(of: Sequence[Case], group: str, found: Mapping[Parameter, float] | None 
     names, known = parameters(group), dict(found or {})
     first = np.array([known.get(name, _in_force(name)) for name in names])
     weights = np.sqrt([case.weight for case in of])
+    moved = [_moved_by(case, names) for case in of]
+    seen: dict[tuple[int, tuple[float, ...]], float] = {}
 
     def errors(values: NDArray) -> NDArray:
-        return weights * log_errors(of, tuned(known | dict(zip(names, map(float, values), strict=True))))
+        tune = tuned(known | dict(zip(names, map(float, values), strict=True)))
+        keys = [(i, tuple(values[mine])) for i, mine in enumerate(moved)]
+        for key in keys:
+            if key not in seen:
+                seen[key] = log_errors([of[key[0]]], tune)[0]
+        return weights * [seen[key] for key in keys]
 
     room = [-np.log(v) if name.quantity.endswith("_share") else np.inf for name, v in zip(names, first, strict=True)]
     best = search.constants(errors, first, high=np.minimum(room, search.LARGEST))
     return dict(zip(names, best.tolist(), strict=True))
+
+
+def _moved_by(case: Case, names: Sequence[Parameter]) -> list[int]:
+    """Which parameters a case's stacks have; the others do not move its prediction."""
+    met: list[Spec] = []
+    predict(case.reading, lambda e: met.append(e) or e)
+    return [
+        i for i, p in enumerate(names)
+        if any(_owner(e, q) in p.owner.split("|") for e in met for q in p.quantity.split("|"))
+    ]  # fmt: skip
 
 
 def _fit_all(of: Mapping[str, Sequence[Case]]) -> dict[Parameter, float]:
