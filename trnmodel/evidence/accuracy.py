@@ -15,7 +15,7 @@ import numpy as np
 from trnmodel.catalog.load import DATA
 from trnmodel.evidence.fit import MEANINGS, accuracy, family_split
 from trnmodel.evidence.readings import reading
-from trnmodel.evidence.rows import COLLECTIVES, COMPARATORS, MEASURED, number, read_rows, texts
+from trnmodel.evidence.rows import COLLECTIVES, COMPARATORS, LATER, MEASURED, number, published, read_rows, texts
 from trnmodel.evidence.rules import check
 from trnmodel.evidence.score import counted, errors_of, validation
 
@@ -67,12 +67,12 @@ def residuals(groups: Iterable[str] = MEANINGS) -> pd.DataFrame:
     frames = []
     groups = list(groups)
     for group in groups:
-        table = accuracy(MEASURED, group)
+        table = accuracy(rows, group)
         labels = table.drop(columns=[name for pair in SPLITS.values() for name in pair])
         for split, (own, naive) in SPLITS.items():
             frames.append(labels.assign(split=split, group=group, error=table[own], naive_error=table[naive]))
     both = [group for group in ("decode", "prefill") if group in groups]
-    apart = [family_split(MEASURED, group).assign(split=FAMILY, group=group) for group in both]
+    apart = [family_split(rows, group).assign(split=FAMILY, group=group) for group in both]
     table = pd.concat([*frames, *apart], ignore_index=True)
     return table[["split", "group", *(name for name in table if name not in ("split", "group"))]]
 
@@ -86,7 +86,7 @@ def shipped(path: Path = RESIDUALS) -> pd.DataFrame:
 
 def write() -> None:
     """Compute all residuals anew and write them, six significant digits each; rules that match nothing are refused."""
-    check([row for path in (MEASURED, COMPARATORS, COLLECTIVES) for row in read_rows(path)])
+    check([row for path in (MEASURED, LATER, COMPARATORS, COLLECTIVES) for row in read_rows(path)])
     for path, groups in FILES.items():
         residuals(groups).to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
 

@@ -24,7 +24,7 @@ from trnmodel.catalog.specs import Spec
 from trnmodel.evidence import naive, search
 from trnmodel.evidence.questions import predict
 from trnmodel.evidence.readings import Reading, Tune, reading
-from trnmodel.evidence.rows import COLLECTIVES, COMPARATORS, MEASURED, UnreadableRowError, measure, read_rows
+from trnmodel.evidence.rows import COLLECTIVES, COMPARATORS, UnreadableRowError, measure, published, read_rows
 from trnmodel.evidence.score import configuration, read_models
 from trnmodel.models.transformer import model
 
@@ -129,7 +129,7 @@ def tuned(values: Mapping[Parameter, float]) -> Tune:
                 quantity: v
                 for p, v in values.items()
                 for quantity in p.quantity.split("|")
-                if _owner(e, quantity) in p.owner.split("|")
+                if _owned(p, quantity, e)
             }
             seen[id(e)] = e, replace(e, **mine, ranges={})
         return seen[id(e)][1]
@@ -137,9 +137,9 @@ def tuned(values: Mapping[Parameter, float]) -> Tune:
     return tune
 
 
-def _owner(e: Spec, quantity: str) -> str:
-    """The stack whose own row a value of the set is."""
-    return e.sources.get(quantity, ("",))[0].split("/")[0]
+def _owned(p: Parameter, quantity: str, e: Spec) -> bool:
+    """Whether a value of the set is the own row of one of the stacks that the parameter stands for."""
+    return e.sources.get(quantity, ("",))[0].split("/")[0] in p.owner.split("|")
 
 
 def log_errors(of: Sequence[Case], tune: Tune | None = None) -> NDArray:
@@ -175,10 +175,7 @@ def _moved_by(case: Case, names: Sequence[Parameter]) -> list[int]:
     """Which parameters a case's stacks have; the others do not move its prediction."""
     met: list[Spec] = []
     predict(case.reading, lambda e: met.append(e) or e)
-    return [
-        i for i, p in enumerate(names)
-        if any(_owner(e, q) in p.owner.split("|") for e in met for q in p.quantity.split("|"))
-    ]  # fmt: skip
+    return [i for i, p in enumerate(names) if any(_owned(p, q, e) for e in met for q in p.quantity.split("|"))]
 
 
 def _fit_all(of: Mapping[str, Sequence[Case]]) -> dict[Parameter, float]:
@@ -348,5 +345,5 @@ def write(table: pd.DataFrame, path: Path = EFFICIENCIES) -> None:
 
 
 if __name__ == "__main__":
-    for measurements in (MEASURED, COMPARATORS, COLLECTIVES):
+    for measurements in (published(), COMPARATORS, COLLECTIVES):
         write(calibrate(measurements))

@@ -20,7 +20,7 @@ from trnmodel.steps.setting import Burden, Setting
 
 Numeric = NDArray | float
 FIRST_BUCKET = 128
-LOGIT_BYTES = 4
+LOGIT_BYTES = SCORE_BYTES = 4
 PREFILL_EXPERTS: tuple[str, ...] = get_args(PrefillExperts)
 BLOCK_PASSES = 3  # a block of tokens gathers its inputs, reads the sums so far and writes them back
 
@@ -169,9 +169,14 @@ def prefill_ask(s: Setting, batch: NDArray, tokens: NDArray, past: NDArray, imba
     if s.at.chip.core is not None and not np.all(np.isinf(e.prefill_spill_bytes_per_s)):
         sbuf = s.at.chip.core.sbuf_bytes * s.at.lnc
         spill_s = memory.spill_s(c.layers, sequences, held, sbuf, e.prefill_spill_bytes_per_s)
+    scores: Numeric = 0.0
+    if np.any(e.score_passes):
+        heads = total([b.layers * b.attention.heads * b.head_share for b in s.burdens if b.attention])
+        scores = e.score_passes * SCORE_BYTES * heads * rows * (past + tokens)
     moved = step.buffer_bytes(blocks * e.expert_block_tokens, c.hidden, s.wide_bytes)
     spent: dict[str, tuple[Numeric, Numeric]] = {
         "expert blocks": (BLOCK_PASSES * moved, blocks * e.expert_block_s),
+        "scores": (scores, 0.0),
         "spills": (0.0, spill_s),
         "layers": (0.0, c.layers * (e.layer_s + e.prefill_layer_s)),
         "step": (0.0, e.prefill_overhead_s + e.server_step_s),
