@@ -58,7 +58,7 @@ class Mapping:
             object.__setattr__(self, name, degree)
         together(**{name: getattr(self, name) for name in CUTS})
         if np.any(self.tp % self.moe_ep):
-            refuse("moe_ep", self.moe_ep[()], f"allowed are divisors of tp={self.tp[()]}")
+            refuse("moe_ep", self.moe_ep.tolist(), f"allowed are divisors of tp={self.tp.tolist()}")
         order = self.placement
         words = isinstance(order, tuple | list) and all(isinstance(name, str) for name in order)
         if not words or sorted(order) != sorted(DEGREES):
