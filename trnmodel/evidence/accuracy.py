@@ -15,7 +15,7 @@ import numpy as np
 from trnmodel.catalog.load import DATA
 from trnmodel.evidence.fit import MEANINGS, accuracy, family_split
 from trnmodel.evidence.readings import reading
-from trnmodel.evidence.rows import COLLECTIVES, COMPARATORS, LATER, MEASURED, number, published, read_rows, texts
+from trnmodel.evidence.rows import COLLECTIVES, COMPARATORS, LATER, MEASURED, number, read_rows, texts
 from trnmodel.evidence.rules import check
 from trnmodel.evidence.score import counted, errors_of, validation
 
@@ -65,7 +65,7 @@ def residuals(groups: Iterable[str] = MEANINGS) -> pd.DataFrame:
     import pandas as pd
 
     frames = []
-    groups = list(groups)
+    rows, groups = published(), list(groups)
     for group in groups:
         table = accuracy(rows, group)
         labels = table.drop(columns=[name for pair in SPLITS.values() for name in pair])

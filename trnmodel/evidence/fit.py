@@ -126,10 +126,7 @@ def tuned(values: Mapping[Parameter, float]) -> Tune:
     def tune(e: Spec) -> Spec:
         if id(e) not in seen:
             mine: dict[str, Any] = {
-                quantity: v
-                for p, v in values.items()
-                for quantity in p.quantity.split("|")
-                if _owned(p, quantity, e)
+                quantity: v for p, v in values.items() for quantity in p.quantity.split("|") if _owned(p, quantity, e)
             }
             seen[id(e)] = e, replace(e, **mine, ranges={})
         return seen[id(e)][1]
@@ -174,7 +171,12 @@ def fit(of: Sequence[Case], group: str, found: Mapping[Parameter, float] | None 
 def _moved_by(case: Case, names: Sequence[Parameter]) -> list[int]:
     """Which parameters a case's stacks have; the others do not move its prediction."""
     met: list[Spec] = []
-    predict(case.reading, lambda e: met.append(e) or e)
+
+    def note(e: Spec) -> Spec:
+        met.append(e)
+        return e
+
+    predict(case.reading, note)
     return [i for i, p in enumerate(names) if any(_owned(p, q, e) for e in met for q in p.quantity.split("|"))]
 
 

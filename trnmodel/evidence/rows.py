@@ -41,9 +41,10 @@ class UnreadableRowError(ValueError):
 
 
 def number(text: Any) -> float:
-    """A number as the tables print it: "~200", "1500±150", "17-19" (its midpoint), "4k" and "16K" (x 1,024); NaN for none.
+    """A number as tables print it: "~200", "1500±150", "17-19" (its midpoint), "4k" and "16K" (x 1,024); NaN for none.
 
-    A bucket ("bucket 128") is its length. Commas part thousands; what is no such number, runs backwards or is beyond 1e30 is NaN too.
+    A bucket ("bucket 128") is its length. Commas part thousands; what is no such number, runs backwards or is beyond
+    1e30 is NaN too.
 
     Examples
     --------

@@ -10,6 +10,7 @@ from trnmodel.models.config import Fields
 from trnmodel.models.encoders import bert, t5
 from trnmodel.models.experts import every_layer_experts, leading_dense_experts, qwen_experts
 from trnmodel.models.families import Decoder, Plan, decoder
+from trnmodel.models.sparse import deepseek_sparse, glm5_next
 from trnmodel.models.special import (
     GPT2,
     deepseek,
@@ -22,7 +23,6 @@ from trnmodel.models.special import (
     nemotron_h,
     opt,
 )
-from trnmodel.models.sparse import deepseek_sparse, glm5_next
 
 PLAIN = Decoder()
 SPARSE = Decoder(window="all", ffn=every_layer_experts)

@@ -30,8 +30,8 @@ class Mapping:
 
     A rank is one logical NeuronCore of `lnc` physical ones, or one GPU. Degrees multiply to ranks. `dp` makes replicas.
     Inside a replica `ep` ranks share out experts, and sequences between them; `cp` cuts a sequence; `tp` cuts heads,
-    columns, experts and the vocabulary; `pp` cuts the layers. `moe_ep` is no degree of its own: it is how many groups the
-    `tp` ranks make that hold whole experts, each a part of them. `key` tells mappings of scalar degrees apart.
+    columns, experts and the vocabulary; `pp` cuts the layers. `moe_ep` is no degree of its own: so many groups of the
+    `tp` ranks hold whole experts, each a part of them. `key` tells mappings of scalar degrees apart.
 
     Examples
     --------
