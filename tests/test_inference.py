@@ -443,21 +443,3 @@ def test_ranks_share_all_work_and_bytes_evenly_on_the_ideal_stack(name, phase):
     one, four = (call(name, mapping=tm.Mapping(tp=tp), **where, **lengths) for tp in (1, 4))
     assert 4 * four.moved_bytes_per_rank == pytest.approx(float(one.moved_bytes_per_rank))
     assert 4 * four.work_flop_per_rank == pytest.approx(float(one.work_flop_per_rank))
-
-
-def test_softmax_cycles_by_hand():
-    """32 layers x 4,096 keys x one pass of (32 heads / 8 ranks) rows: so many cycles for each cycle an element."""
-    clock_hz = tm.chip("trainium2").core.vector.clock_hz
-    own = replace(tm.efficiencies("trainium2"), context_bucket="exact", compute_memory_overlap=1.0)
-    slow, slower = (
-        tm.decode_step(
-            "llama-3.1-8b",
-            "trn2.48xlarge",
-            tm.Mapping(tp=8),
-            batch=1,
-            context=4096,
-            efficiencies=replace(own, softmax_cycle_per_element=cycles),
-        ).compute_s
-        for cycles in (1000.0, 3000.0)
-    )
-    assert slower - slow == pytest.approx(2000 * 32 * 4096 / clock_hz)

@@ -57,11 +57,12 @@ def test_blocks_by_hand():
     assert moe.expert_blocks(16, 1, 8, 1) == 8
 
 
-def test_routing_grows_with_waiting_ranks_and_routed_tokens():
-    # 94 layers x 20 us x log2(64) x sqrt(4); beyond 128/8 tokens all experts run on all of them
-    assert moe.routing_s(94, 20e-6, 64, 4, 128, 8) == pytest.approx(94 * 20e-6 * 6 * 2)
-    assert moe.routing_s(94, 20e-6, 64, 1000, 128, 8) == moe.routing_s(94, 20e-6, 64, 16, 128, 8)
-    assert moe.routing_s(94, 20e-6, 1, 4, 128, 8) == 0
+def test_routing_grows_with_waiting_cores_and_selected_tokens():
+    # 94 layers x 20 us x log2(2 x 64) x cbrt(8); from 128/8 tokens on as long as there
+    assert moe.routing_s(94, 20e-6, 64, 8, 128, 8, True) == pytest.approx(94 * 20e-6 * 7 * 2)
+    assert moe.routing_s(94, 20e-6, 64, 1000, 128, 8, True) == moe.routing_s(94, 20e-6, 64, 16, 128, 8, True)
+    assert moe.routing_s(94, 20e-6, 64, 1000, 128, 8, False) == pytest.approx(94 * 20e-6 * 7)
+    assert moe.routing_s(94, 20e-6, 1, 1, 128, 8, True) == pytest.approx(94 * 20e-6)
 
 
 def test_blocks_run_full_and_read_their_expert_each():

@@ -12,7 +12,7 @@ import trnmodel as tm
 from trnmodel.evidence.fit import EFFICIENCIES, GROUPS, MEANINGS, accuracy, calibrate, family_split, write
 from trnmodel.evidence.questions import QUESTIONS
 from trnmodel.evidence.readings import aliases, reading
-from trnmodel.evidence.rows import COLUMNS, MEASURED, UnreadableRowError, number
+from trnmodel.evidence.rows import COLUMNS, MEASURED, UnreadableRowError, number, published
 from trnmodel.evidence.rules import ASIDE, rules
 from trnmodel.evidence.score import validate
 
@@ -104,10 +104,10 @@ def test_decode_steps_of_models_that_the_fit_has_not_seen():
 
 
 def test_trn2_from_a_fit_on_trn1_and_inf2():
-    errors = family_split(MEASURED, "decode")
+    """Experts on the one stack that ran on both: 7 configurations of Inf2 say what those of Trn2 take."""
+    errors = family_split(published(), "expert-decode")
     assert errors["where"].str.startswith("trn2").all()
-    assert errors.error.abs().median() < 0.12
-    assert errors.error.abs().max() < 0.12
+    assert errors.error.abs().median() < 0.2
     assert errors.error.abs().median() < errors.naive_error.abs().median()
 
 
@@ -133,7 +133,7 @@ def test_experts_behind_a_server_that_no_fit_has_seen(table):
 
 def test_shipped_efficiencies_are_those_of_the_fit(tmp_path):
     """A fit on the shipped rows ends where `data/facts/efficiencies.csv` stands, in the digits that it prints."""
-    table = calibrate(MEASURED)
+    table = calibrate(published())
     assert set(table.group) == set(GROUPS) - {"comparator", "gpu-all-reduce"}
     np.testing.assert_allclose(table.fitted, table.in_force, rtol=1e-3)
     rows = tmp_path / "efficiencies.csv"

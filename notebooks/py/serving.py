@@ -693,12 +693,12 @@ for group, limit in {
     if group != "encoders, latency":
         assert found.median_error < found.naive_median, group
 assert dense.mean_error < 0.09
-assert line.loc["dense decode", accuracy.FAMILY].median_error < 0.12
+assert line.loc["MoE and hybrid decode", accuracy.FAMILY].median_error < 0.15
 assert line.loc["decode, bytes read", accuracy.OUTSIDE].median_error < 0.02
 
 # %% [markdown]
-# **A machine that the fit has not seen.** Fitted on Trn1 and Inf2 alone, asked about Trn2: that is what predicting Trainium3 asks of
-# the model. Each configuration:
+# **A machine that the fit has not seen.** Fitted on Trn1 and Inf2 alone, asked about Trn2 on the stacks that ran on both: that is what
+# predicting Trainium3 asks of the model. Each configuration:
 
 # %%
 trn2 = accuracy.shipped().query("split == @accuracy.FAMILY")

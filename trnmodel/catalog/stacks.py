@@ -45,7 +45,7 @@ class Efficiencies(Spec):
     decode_matmul_share: float = 1.0
     prefill_matmul_share: float = 1.0
     prefill_attention_share: float = 1.0
-    softmax_cycle_per_element: float = 0.0
+    lone_core_cache_passes: float = 1.0
     mesh_traffic_ratio: float = 1.0
     rdh_traffic_ratio: float = 1.0
     ring_traffic_ratio: float = 1.0
@@ -59,12 +59,17 @@ class Efficiencies(Spec):
     host_logit_bytes_per_s: float = inf
     step_overhead_s: float = 0.0
     layer_s: float = 0.0
+    dense_layer_s: float = 0.0
     sequence_s: float = 0.0
     prefill_overhead_s: float = 0.0
+    prefill_layer_s: float = 0.0
+    score_passes: float = 0.0
     prefill_slowdown: float = 1.0
     prefill_spill_bytes_per_s: float = inf
     expert_tile_columns: float = 0.0
-    expert_layer_s: float = 0.0
+    expert_core_s: float = 0.0
+    expert_gather_reads: float = 1.0
+    dequantise_passes: float = 0.0
     expert_block_tokens: float = 0.0
     expert_block_s: float = 0.0
     server_step_s: float = 0.0

@@ -65,14 +65,14 @@ def residuals(groups: Iterable[str] = MEANINGS) -> pd.DataFrame:
     import pandas as pd
 
     frames = []
-    groups = list(groups)
+    rows, groups = published(), list(groups)
     for group in groups:
-        table = accuracy(MEASURED, group)
+        table = accuracy(rows, group)
         labels = table.drop(columns=[name for pair in SPLITS.values() for name in pair])
         for split, (own, naive) in SPLITS.items():
             frames.append(labels.assign(split=split, group=group, error=table[own], naive_error=table[naive]))
-    both = [group for group in ("decode", "prefill") if group in groups]
-    apart = [family_split(MEASURED, group).assign(split=FAMILY, group=group) for group in both]
+    both = [group for group in ("expert-decode",) if group in groups]  # whose stacks ran on both
+    apart = [family_split(rows, group).assign(split=FAMILY, group=group) for group in both]
     table = pd.concat([*frames, *apart], ignore_index=True)
     return table[["split", "group", *(name for name in table if name not in ("split", "group"))]]
 

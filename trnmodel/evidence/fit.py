@@ -24,7 +24,7 @@ from trnmodel.catalog.specs import Spec
 from trnmodel.evidence import naive, search
 from trnmodel.evidence.questions import predict
 from trnmodel.evidence.readings import Reading, Tune, reading
-from trnmodel.evidence.rows import COLLECTIVES, COMPARATORS, MEASURED, UnreadableRowError, measure, read_rows
+from trnmodel.evidence.rows import COLLECTIVES, COMPARATORS, UnreadableRowError, measure, published, read_rows
 from trnmodel.evidence.score import configuration, read_models
 from trnmodel.models.transformer import model
 
@@ -126,10 +126,7 @@ def tuned(values: Mapping[Parameter, float]) -> Tune:
     def tune(e: Spec) -> Spec:
         if id(e) not in seen:
             mine: dict[str, Any] = {
-                quantity: v
-                for p, v in values.items()
-                for quantity in p.quantity.split("|")
-                if _owner(e, quantity) in p.owner.split("|")
+                quantity: v for p, v in values.items() for quantity in p.quantity.split("|") if _owned(p, quantity, e)
             }
             seen[id(e)] = e, replace(e, **mine, ranges={})
         return seen[id(e)][1]
@@ -137,9 +134,9 @@ def tuned(values: Mapping[Parameter, float]) -> Tune:
     return tune
 
 
-def _owner(e: Spec, quantity: str) -> str:
-    """The stack whose own row a value of the set is."""
-    return e.sources.get(quantity, ("",))[0].split("/")[0]
+def _owned(p: Parameter, quantity: str, e: Spec) -> bool:
+    """Whether a value of the set is the own row of one of the stacks that the parameter stands for."""
+    return e.sources.get(quantity, ("",))[0].split("/")[0] in p.owner.split("|")
 
 
 def log_errors(of: Sequence[Case], tune: Tune | None = None) -> NDArray:
@@ -155,13 +152,32 @@ def fit(of: Sequence[Case], group: str, found: Mapping[Parameter, float] | None 
     names, known = parameters(group), dict(found or {})
     first = np.array([known.get(name, _in_force(name)) for name in names])
     weights = np.sqrt([case.weight for case in of])
+    moved = [_moved_by(case, names) for case in of]
+    seen: dict[tuple[int, tuple[float, ...]], float] = {}
 
     def errors(values: NDArray) -> NDArray:
-        return weights * log_errors(of, tuned(known | dict(zip(names, map(float, values), strict=True))))
+        tune = tuned(known | dict(zip(names, map(float, values), strict=True)))
+        keys = [(i, tuple(values[mine])) for i, mine in enumerate(moved)]
+        for key in keys:
+            if key not in seen:
+                seen[key] = log_errors([of[key[0]]], tune)[0]
+        return weights * [seen[key] for key in keys]
 
     room = [-np.log(v) if name.quantity.endswith("_share") else np.inf for name, v in zip(names, first, strict=True)]
     best = search.constants(errors, first, high=np.minimum(room, search.LARGEST))
     return dict(zip(names, best.tolist(), strict=True))
+
+
+def _moved_by(case: Case, names: Sequence[Parameter]) -> list[int]:
+    """Which parameters a case's stacks have; the others do not move its prediction."""
+    met: list[Spec] = []
+
+    def note(e: Spec) -> Spec:
+        met.append(e)
+        return e
+
+    predict(case.reading, note)
+    return [i for i, p in enumerate(names) if any(_owned(p, q, e) for e in met for q in p.quantity.split("|"))]
 
 
 def _fit_all(of: Mapping[str, Sequence[Case]]) -> dict[Parameter, float]:
@@ -266,13 +282,14 @@ def family_split(
     test: Iterable[str] = ("trn2",),
     models: Mapping[str, Any] | None = None,
 ) -> pd.DataFrame:
-    """Errors on the `test` system families under a fit on the `train` families alone: what predicting Trn3 asks."""
+    """Errors on the `test` system families, of stacks that ran on both, under a fit on the `train` families alone."""
     import pandas as pd
 
     fitted, left = _words("train", train), _words("test", test)
     of = cases(rows, group, models)
     seen = [case for case in of if case.family in fitted]
-    asked = [case for case in of if case.family in left]
+    both = {case.reading.stack for case in seen}
+    asked = [case for case in of if case.family in left and case.reading.stack in both]
     for name, families, some in (("train", fitted, seen), ("test", left, asked)):
         if all(naive.mixed(case.reading) for case in some):
             refuse(name, families, f"no row of group {group!r} ran on such a system")
@@ -331,5 +348,5 @@ def write(table: pd.DataFrame, path: Path = EFFICIENCIES) -> None:
 
 
 if __name__ == "__main__":
-    for measurements in (MEASURED, COMPARATORS, COLLECTIVES):
+    for measurements in (published(), COMPARATORS, COLLECTIVES):
         write(calibrate(measurements))

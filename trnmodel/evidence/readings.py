@@ -110,7 +110,7 @@ class Reading:
     @property
     def degrees(self) -> Degrees:
         """The mapping of one replica, `dp` times."""
-        return _degrees(*self.mapping, self.ep)  # without moe_ep, which no mapping has yet
+        return _degrees(*self.mapping, self.ep, self.moe_ep)
 
     @property
     def model_id(self) -> str:
@@ -122,8 +122,8 @@ Tune = Callable[[Spec], Spec]  # a change of a stack's values
 
 
 @lru_cache(maxsize=512)
-def _degrees(tp: int, pp: int, dp: int, lnc: int | None, ep: int) -> Degrees:
-    return Degrees(tp=tp, pp=pp, dp=dp, ep=ep, lnc=lnc)
+def _degrees(tp: int, pp: int, dp: int, lnc: int | None, ep: int, moe_ep: int) -> Degrees:
+    return Degrees(tp=tp, pp=pp, dp=dp, ep=ep, moe_ep=moe_ep, lnc=lnc)
 
 
 @lru_cache(maxsize=512)

@@ -150,6 +150,13 @@ def _from_csv(path: Path) -> pd.DataFrame:
     return pd.DataFrame(filled, columns=header, dtype=str)
 
 
+def published() -> pd.DataFrame:
+    """The two tables of published measurements of Trainium and Inferentia, one below the other."""
+    import pandas as pd
+
+    return pd.concat([read_table(MEASURED), read_table(LATER)], ignore_index=True)
+
+
 def read_table(rows: pd.DataFrame | str | Path) -> pd.DataFrame:
     """The rows as a DataFrame, refused with one clear error where they are not such a table."""
     import pandas as pd

@@ -225,26 +225,28 @@ def block_read_share(blocks: Numeric, n_experts: Numeric) -> NDArray:
 
 
 def routing_s(
-    layers: Numeric, layer_s: Numeric, ranks: Numeric, tokens: Numeric, n_experts: Numeric, top_k: Numeric
+    layers: Numeric, core_s: Numeric, cores: Numeric, tokens: Numeric, n_experts: Numeric, top_k: Numeric, selects: Any
 ) -> NDArray:
-    r"""What layers with experts add to a decode step: the longer, the more ranks wait and the more tokens are routed.
+    r"""What routing, selection and waiting for the slowest core add to a decode step with experts.
 
-    .. math:: t = L\,t_0 \log_2(n) \sqrt{\min(B, E/k)}
+    .. math:: t = M\,t_0 \log_2(2 n)\,g, \quad g = \min(B,\, E/k)^{1/3} \text{ where experts are selected, else } 1
 
     Parameters
     ----------
     layers : numeric
-        Layers with experts, L. [-]
-    layer_s : numeric
-        Time of a layer for one token on two ranks, t0; fitted to a software stack. [s]
-    ranks : numeric
-        Ranks that wait for each other, n. [-]
+        Layers with experts, M. [-]
+    core_s : numeric
+        Time of a layer for one token on one core, t0; fitted to a software stack. [s]
+    cores : numeric
+        Physical cores that wait for each other, n. [-]
     tokens : numeric
         Tokens of the step, B. [-]
     n_experts : numeric
         Routed experts, E. [-]
     top_k : numeric
         Experts a token, k. [-]
+    selects : bool
+        Whether the experts of each token are selected one token after another; else all of a rank run on all tokens.
 
     Returns
     -------
@@ -253,16 +255,17 @@ def routing_s(
 
     Notes
     -----
-    Tokens are routed one after another, which overlaps in part, until all experts run on all of them. The root is
-    what fits measured steps; limits: one rank pays nothing.
+    Routing in FP32, top-k and gathering take a core t0; each doubling of the cores waits as long again. Selected tokens
+    overlap in part: the third root and the cores are the form that was chosen with each model left out, of roots of a
+    half and a third, cores, ranks, the root of the cores and no group. From B k = E on a step takes as long as there.
 
     Examples
     --------
-    >>> float(routing_s(2, 0.5, 4, 9, 128, 8))
-    6.0
+    >>> float(routing_s(2, 0.5, 4, 8, 128, 8, True)), float(routing_s(2, 0.5, 4, 8, 128, 8, False))
+    (6.0, 3.0)
     """
-    routed = np.minimum(tokens, n_experts / top_k)
-    return layers * layer_s * np.log2(ranks) * np.sqrt(routed)
+    selected = np.minimum(tokens, np.divide(n_experts, top_k))
+    return layers * core_s * np.log2(np.multiply(2, cores)) * np.where(selects, np.cbrt(selected), 1.0)
 
 
 def dispatched_bytes(buffer_bytes: Numeric, top_k: Numeric, tp: Numeric, imbalance: Numeric) -> NDArray:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from trnmodel.arguments import choice
 from trnmodel.catalog.stacks import PrefillExperts
-from trnmodel.formulas import memory, moe, neuroncore, step
+from trnmodel.formulas import memory, moe, step
 from trnmodel.models.blocks import Attention
 from trnmodel.models.terms import Cut
 from trnmodel.steps.messages import message_s, messages
@@ -20,7 +20,7 @@ from trnmodel.steps.setting import Burden, Setting
 
 Numeric = NDArray | float
 FIRST_BUCKET = 128
-LOGIT_BYTES = 4
+LOGIT_BYTES = SCORE_BYTES = 4
 PREFILL_EXPERTS: tuple[str, ...] = get_args(PrefillExperts)
 BLOCK_PASSES = 3  # a block of tokens gathers its inputs, reads the sums so far and writes them back
 
@@ -43,15 +43,13 @@ class Seen(NamedTuple):
 
     pairs: NDArray
     cached_tokens: NDArray
-    keys: Numeric
 
 
 class Ask(NamedTuple):
     """What a step asks of a rank: rows of its own, rows for its experts, rows of logits, sequences, attention.
 
-    `seen` gives pairs, cached tokens read and written, and keys that softmax runs over; `experts` the work on a kind of
-    experts over that of the routed rows, and the share of them that is read. `spent` are costs that no term has, by
-    name: bytes and seconds.
+    `seen` gives pairs, and cached tokens read and written; `experts` the work on a kind of experts over that of the
+    routed rows, and the share of them that is read. `spent` are costs that no term has, by name: bytes and seconds.
     """
 
     rows: NDArray
@@ -69,7 +67,10 @@ def decode_ask(
 ) -> Ask:
     """What a decode step over `batch` sequences with `context` cached tokens asks of one rank.
 
-    A pipeline is kept full by as many micro-batches as it has stages, none of less than a sequence.
+    A pipeline is kept full by as many micro-batches as it has stages, none of less than a sequence. A stack reads each
+    expert that is needed once ("distinct"); or selects each token's experts ("per_token"), gathering their weights, at
+    most all of them, as long as these are fewer than all and no ranks hold whole experts; else, and where it selects
+    none ("all"), all experts of a rank run on all tokens, which is E/k times the work.
     """
     c, d, e = s.outline, s.degrees, s.e
     replica = step.own_sequences(batch, d.pp)
@@ -77,25 +78,49 @@ def decode_ask(
     rows, routed = sequences * new_tokens, replica * new_tokens
     local = context / d.cp
 
+    passes: Numeric = 1.0
+    if s.at.ranks_per_bank > 1:
+        passes = np.where(replica > 1, e.lone_core_cache_passes, 1.0)
+
     def seen(a: Attention) -> Seen:
         keys = step.visible_tokens(local, a.window, a.kind)
-        return Seen(rows * keys, sequences * keys + rows, keys)
+        return Seen(rows * keys, passes * sequences * keys + rows)
+
+    policy = expert_read or e.expert_read
+    selects = (policy == "per_token") & np.equal(d.expert_groups, 1)
 
     def experts(cut: Cut) -> tuple[Numeric, NDArray]:
-        return 1.0, moe.experts_read(cut.experts, cut.active, routed, expert_read or e.expert_read) / cut.experts
+        read = moe.experts_read(cut.experts, cut.active, routed, policy) / cut.experts
+        if policy == "distinct":
+            return 1.0, read
+        gathers = selects & (read < 1)
+        work, reads = np.where(gathers, 1.0, cut.experts / cut.active), np.minimum(read * e.expert_gather_reads, 1.0)
+        return work, np.where(gathers, reads, 1.0)
 
     routing_s: Numeric = 0.0
+    converted: Numeric = 0.0
     if c.experts:
-        routing_s = moe.routing_s(c.expert_layers, e.expert_layer_s, d.tp * d.ep, routed, c.experts, c.top_k)
+        cores = d.tp * d.ep * s.at.lnc
+        routing_s = moe.routing_s(c.expert_layers, e.expert_core_s, cores, routed, c.experts, c.top_k, selects)
+        if np.any(e.dequantise_passes) and s.precision.storage_bytes("experts") < s.wide_bytes:
+            converted = _converted_elements(s, experts) * e.dequantise_passes
     spent: dict[str, tuple[Numeric, Numeric]] = {
         "expert routing": (0.0, routing_s),
         "logits to the host": (0.0, memory.transfer_s(rows * c.vocabulary * LOGIT_BYTES, e.host_logit_bytes_per_s)),
+        "expert weights to BF16": (0.0, converted / s.rates.elements_per_s),
         "layers": (0.0, c.layers * e.layer_s),
+        "layers without experts": (0.0, (c.layers - c.expert_layers) * e.dense_layer_s),
         "sequences": (0.0, sequences * e.sequence_s),
         "experts one after another": (0.0, c.expert_layers * e.expert_serial_s),
         "step": (0.0, e.step_overhead_s + e.server_step_s),
     }
     return Ask(rows, routed, rows, sequences, imbalance, seen, experts, spent)
+
+
+def _converted_elements(s: Setting, experts: Callable[[Cut], tuple[Numeric, NDArray]]) -> Numeric:
+    """Weights of experts that a rank takes from their stored format to that of the activations in a step."""
+    found = [b.read_bytes * experts(b.cut)[1] for b in s.burdens if b.kind == "experts"]
+    return total(found) / s.precision.storage_bytes("experts")
 
 
 def _expert_blocks(s: Setting, experts: int, top_k: int, tokens: NDArray) -> tuple[Numeric, NDArray, Numeric]:
@@ -110,12 +135,13 @@ def _expert_blocks(s: Setting, experts: int, top_k: int, tokens: NDArray) -> tup
         return 1.0, moe.experts_read(experts, top_k, tokens, "distinct") / experts, 0.0
     if e.prefill_experts == "all":
         return experts / top_k, np.ones(()), 0.0
-    local, own = np.ceil(experts / s.degrees.ep), tokens / s.degrees.ep
+    d = s.degrees
+    local, own = np.ceil(experts / d.expert_groups), tokens / d.ep
     routed = own * top_k
     needed = moe.expert_blocks(local, top_k, np.maximum(own, e.expert_block_tokens / top_k), e.expert_block_tokens)
-    fills = (routed >= e.expert_block_tokens) | (needed * e.expert_block_tokens < own * experts)
+    fills = (routed >= e.expert_block_tokens) | (needed * e.expert_block_tokens < own * experts / d.moe_ep)
     blocks = np.where(fills, needed, 0)
-    work = moe.block_work_ratio(blocks, e.expert_block_tokens, routed, experts, top_k)
+    work = moe.block_work_ratio(blocks, e.expert_block_tokens, routed / d.moe_ep, experts, top_k)
     return work, moe.block_read_share(blocks, local), blocks
 
 
@@ -127,7 +153,7 @@ def prefill_ask(s: Setting, batch: NDArray, tokens: NDArray, past: NDArray, imba
 
     def seen(a: Attention) -> Seen:
         pairs = sequences * a.pairs(tokens, past, True) / d.cp
-        return Seen(pairs, sequences * (a.visible(past) + a.kept(tokens)) / d.cp, 0.0)
+        return Seen(pairs, sequences * (a.visible(past) + a.kept(tokens)) / d.cp)
 
     @cache
     def laid(experts: int, top_k: int) -> tuple[Numeric, NDArray, Numeric]:
@@ -144,11 +170,16 @@ def prefill_ask(s: Setting, batch: NDArray, tokens: NDArray, past: NDArray, imba
     if s.at.chip.core is not None and not np.all(np.isinf(e.prefill_spill_bytes_per_s)):
         sbuf = s.at.chip.core.sbuf_bytes * s.at.lnc
         spill_s = memory.spill_s(c.layers, sequences, held, sbuf, e.prefill_spill_bytes_per_s)
+    scores: Numeric = 0.0
+    if np.any(e.score_passes):
+        heads = total([b.layers * b.attention.heads * b.head_share for b in s.burdens if b.attention])
+        scores = e.score_passes * SCORE_BYTES * heads * rows * (past + tokens)
     moved = step.buffer_bytes(blocks * e.expert_block_tokens, c.hidden, s.wide_bytes)
     spent: dict[str, tuple[Numeric, Numeric]] = {
         "expert blocks": (BLOCK_PASSES * moved, blocks * e.expert_block_s),
+        "scores": (scores, 0.0),
         "spills": (0.0, spill_s),
-        "layers": (0.0, c.layers * e.layer_s),
+        "layers": (0.0, c.layers * (e.layer_s + e.prefill_layer_s)),
         "step": (0.0, e.prefill_overhead_s + e.server_step_s),
     }
     return Ask(rows, routed, sequences, sequences, imbalance, seen, experts, spent)
@@ -166,17 +197,11 @@ class Load(NamedTuple):
 
 
 def _attention_load(b: Burden, s: Setting, ask: Ask) -> Load:
-    """Scores and weighted values, or the softmax between them where that takes longer, beside the cache."""
+    """Scores and weighted values beside the cache."""
     assert b.attention is not None
     r, seen = s.rates, ask.seen(b.attention)
     flop, moved = b.pair_flop * seen.pairs, b.cached_bytes * seen.cached_tokens
-    attend_s = flop / r.pair_flop_per_s
-    if s.waits_for_softmax:
-        cycle = s.e.softmax_cycle_per_element * b.layers
-        rows = ask.rows * b.attention.heads * b.head_share
-        cycles = neuroncore.lane_cycles(rows, seen.keys, r.lanes, r.lanes, cycle, np.inf, 0.0, 0.0)
-        attend_s = np.maximum(attend_s, cycles / r.vector_hz)
-    return Load(0.0, 0.0, attend_s, moved / r.cache_bytes_per_s, flop, moved)
+    return Load(0.0, 0.0, flop / r.pair_flop_per_s, moved / r.cache_bytes_per_s, flop, moved)
 
 
 def load(b: Burden, s: Setting, ask: Ask) -> Load:

@@ -35,7 +35,7 @@ from trnmodel.steps.assemble import (
 from trnmodel.steps.assemble import (
     breakdown as lines_of,
 )
-from trnmodel.steps.mapping import DEGREES, Mapping
+from trnmodel.steps.mapping import CUTS, Mapping
 from trnmodel.steps.messages import Message, messages
 from trnmodel.steps.pieces import Answer, Arrays, in_pieces
 from trnmodel.steps.setting import NO_DEGREES, Setting, setting
@@ -200,7 +200,7 @@ def _checked(s: Setting, mapping: Mapping, **given: NDArray | None) -> Arrays:
     """What was given, as numbers; ValueError for arrays that do not broadcast, of mapping and machine among them."""
     found = {name: value for name, value in given.items() if value is not None}
     if mapping.key is None or s.spec_shapes or any(value.ndim for value in found.values()):
-        together(**{f"mapping.{name}": getattr(mapping, name) for name in DEGREES}, **found, **s.spec_shapes)
+        together(**{f"mapping.{name}": getattr(mapping, name) for name in CUTS}, **found, **s.spec_shapes)
         return found
     return {name: value[()] for name, value in found.items()}
 

@@ -19,8 +19,9 @@ from trnmodel.models.transformer import Transformer
 from trnmodel.steps.numbering import numbered
 
 Numeric = ArrayLike
-Key = tuple[tuple[float, float, float, float, float], int | None, tuple[str, ...]]
+Key = tuple[tuple[float, float, float, float, float, float], int | None, tuple[str, ...]]
 DEGREES = ("tp", "pp", "dp", "ep", "cp")
+CUTS = (*DEGREES, "moe_ep")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,7 +30,8 @@ class Mapping:
 
     A rank is one logical NeuronCore of `lnc` physical ones, or one GPU. Degrees multiply to ranks. `dp` makes replicas.
     Inside a replica `ep` ranks share out experts, and sequences between them; `cp` cuts a sequence; `tp` cuts heads,
-    columns, experts and the vocabulary; `pp` cuts the layers. `key` tells mappings of scalar degrees apart.
+    columns, experts and the vocabulary; `pp` cuts the layers. `moe_ep` is no degree of its own: so many groups of the
+    `tp` ranks hold whole experts, each a part of them. `key` tells mappings of scalar degrees apart.
 
     Examples
     --------
@@ -43,17 +45,20 @@ class Mapping:
     dp: Any = 1
     ep: Any = 1
     cp: Any = 1
+    moe_ep: Any = 1
     lnc: int | None = None
     placement: tuple[str, ...] = ("tp", "cp", "ep", "pp", "dp")
     key: Key | None = field(init=False, repr=False)
     _different: tuple[Mapping, NDArray] | None = field(init=False, repr=False, default=None)
 
     def __post_init__(self) -> None:
-        for name in DEGREES:
+        for name in CUTS:
             degree = np.array(numbers(name, getattr(self, name), 1, whole=True))
             degree.setflags(write=False)
             object.__setattr__(self, name, degree)
-        together(**{name: getattr(self, name) for name in DEGREES})
+        together(**{name: getattr(self, name) for name in CUTS})
+        if np.any(self.tp % self.moe_ep):
+            refuse("moe_ep", self.moe_ep.tolist(), f"allowed are divisors of tp={self.tp.tolist()}")
         order = self.placement
         words = isinstance(order, tuple | list) and all(isinstance(name, str) for name in order)
         if not words or sorted(order) != sorted(DEGREES):
@@ -61,23 +66,23 @@ class Mapping:
         object.__setattr__(self, "placement", tuple(order))
         if self.lnc is not None:
             object.__setattr__(self, "lnc", integer("lnc", self.lnc))
-        degrees = tuple(float(x) for x in (self.tp, self.pp, self.dp, self.ep, self.cp) if not x.ndim)
-        key = (degrees, self.lnc, self.placement) if len(degrees) == len(DEGREES) else None
+        degrees = tuple(float(x) for x in (self.tp, self.pp, self.dp, self.ep, self.cp, self.moe_ep) if not x.ndim)
+        key = (degrees, self.lnc, self.placement) if len(degrees) == len(CUTS) else None
         object.__setattr__(self, "key", key)
 
     @property
     def size(self) -> int:
         """Mappings that its arrays make."""
-        return math.prod(np.broadcast_shapes(*(getattr(self, name).shape for name in DEGREES)))
+        return math.prod(np.broadcast_shapes(*(getattr(self, name).shape for name in CUTS)))
 
     @property
     def different(self) -> tuple[Mapping, NDArray]:
         """Each combination of degrees once, and which of them each place has; found once."""
         found = self._different
         if found is None:
-            degrees = np.broadcast_arrays(*(getattr(self, name) for name in DEGREES))
+            degrees = np.broadcast_arrays(*(getattr(self, name) for name in CUTS))
             number, first = numbered(degrees)
-            each: dict[str, Any] = {name: x.flat[first] for name, x in zip(DEGREES, degrees, strict=True)}
+            each: dict[str, Any] = {name: x.flat[first] for name, x in zip(CUTS, degrees, strict=True)}
             found = replace(self, **each), number
             object.__setattr__(self, "_different", found)
         return found
@@ -132,15 +137,16 @@ def _cached(cut: Cut, tp: NDArray, policy: str) -> NDArray:
 
 
 def hold(term: Term, mapping: Mapping, policy: str = "even", tile: Numeric = 0.0) -> Held:
-    """What a rank has of a term that is cut over `tp` and `ep` ranks, layers over `pp`.
+    """What a rank has of a term that is cut over `tp` and `ep` ranks, layers over `pp`, experts whole over `moe_ep`.
 
     Work and traffic are those of a whole pass through all stages; stored is what the fullest stage holds. A part that
     nobody may cut is whole on every rank. With a `tile` the shards of experts are computed in whole tiles.
     """
     cut, tp, ep = term.cut, mapping.tp, mapping.ep
     if cut.shard == "experts":
-        share = _held(cut.experts, ep, policy) / tp
-        return Held(term, share, share, _padding(cut, tp, tile) / (tp * ep), share)
+        columns = tp / mapping.moe_ep
+        share = _held(cut.experts, ep * mapping.moe_ep, policy) / columns
+        return Held(term, share, share, _padding(cut, columns, tile) / (tp * ep), share)
     if cut.shard in ("latent", "cache"):
         share = _cached(cut, tp, policy)
         return Held(term, share, share, _held(cut.heads, tp, policy), share)

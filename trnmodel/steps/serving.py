@@ -21,7 +21,7 @@ from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.result import Basis, Judged, alike, blank, reason_mask, tidy, weakest
 from trnmodel.steps.inference import Step, decode_step, prefill
-from trnmodel.steps.mapping import DEGREES, Mapping
+from trnmodel.steps.mapping import CUTS, Mapping
 from trnmodel.steps.rank import Site, site
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ def serve(
     ends = asked["input_tokens"], asked["output_tokens"]
     longest = None if max_context is None else numbers("max_context", max_context, 1)
     optional = {name: x for name, x in (("chunk_tokens", chunk), ("max_context", longest)) if x is not None}
-    degrees = {f"mapping.{name}": getattr(mapping, name) for name in DEGREES}
+    degrees = {f"mapping.{name}": getattr(mapping, name) for name in CUTS}
     together(**degrees, draft_tokens=draft[0], acceptance=draft[1], draft_step_s=draft[2], **asked, **optional)
     if np.any(draft[0] >= np.minimum(*ends)):
         refuse("draft_tokens", draft_tokens, "allowed are fewer than input_tokens and output_tokens")
@@ -434,7 +434,7 @@ def frontier(
     """
     batches = np.exp2(np.arange(13.0)) if batches is None else np.atleast_1d(numbers("batches", batches, 1))
     _mapping("mapping", mapping)
-    shape = np.broadcast_shapes(*(np.shape(getattr(mapping, name)) for name in DEGREES))
+    shape = np.broadcast_shapes(*(np.shape(getattr(mapping, name)) for name in CUTS))
     rows = batches.reshape(batches.shape + (1,) * len(shape))
     step = decode_step(
         model, system, mapping, batch=rows, context=context, precision=precision, efficiencies=efficiencies

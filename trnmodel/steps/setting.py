@@ -24,7 +24,7 @@ from trnmodel.models.terms import Cut, Outline
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.result import reason_mask
-from trnmodel.steps.mapping import DEGREES, Held, Key, Mapping, hold, shard
+from trnmodel.steps.mapping import CUTS, DEGREES, Held, Key, Mapping, hold, shard
 from trnmodel.steps.rank import Site, site
 
 Numeric = NDArray | float
@@ -40,6 +40,12 @@ class Degrees(NamedTuple):
     dp: Numeric
     ep: Numeric
     cp: Numeric
+    moe_ep: Numeric
+
+    @property
+    def expert_groups(self) -> Numeric:
+        """Groups of ranks that hold whole experts, each a part of them."""
+        return self.ep * self.moe_ep
 
 
 class Burden(NamedTuple):
@@ -93,17 +99,13 @@ def _summed(found: Iterable[Burden]) -> tuple[Burden, ...]:
 
 
 class Rates(NamedTuple):
-    """What a rank does in a second: FLOP of matrices and of attention, bytes of weights and of cache, softmax cycles.
-
-    `lanes` are the rows of scores that its vector engines work on side by side.
-    """
+    """What a rank does in a second: FLOP of matrices and of attention, bytes of weights and of cache, and elements."""
 
     linear_flop_per_s: Numeric
     pair_flop_per_s: Numeric
     weight_bytes_per_s: Numeric
     cache_bytes_per_s: Numeric
-    vector_hz: Numeric
-    lanes: Numeric
+    elements_per_s: Numeric
 
 
 class Stored(NamedTuple):
@@ -149,7 +151,6 @@ class Setting:
     impossible: NDArray
     parted: frozenset[str]
     gathers_logits: bool
-    waits_for_softmax: bool
     phases_wait: bool
     spec_shapes: dict[str, NDArray]
     index: NDArray | None = None
@@ -276,7 +277,7 @@ def _resolved(
         at=at,
         e=e,
         outline=outline,
-        degrees=Degrees(*(plain(getattr(mapping, name)) for name in DEGREES)),
+        degrees=Degrees(*(plain(getattr(mapping, name)) for name in CUTS)),
         burdens=tuple(Burden(*map(plain, b)) for b in _summed(map(burden, held))),
         rates=Rates(*map(plain, _rates(at, e, dtypes, phase))) if timed else NO_RATES,
         stored=Stored(*map(plain, _stored(held, mapping, outline, e))),
@@ -286,7 +287,6 @@ def _resolved(
         impossible=_impossible(mapping, at, outline),
         parted=frozenset(name for name in DEGREES if np.any(getattr(mapping, name) > 1)),
         gathers_logits=bool(np.any(e.logit_gathers)),
-        waits_for_softmax=phase == "decode" and bool(np.any(e.softmax_cycle_per_element)),
         phases_wait=bool(np.any(np.not_equal(e.phase_overlap, 1))),
         spec_shapes=shapes(system=at.where, efficiencies=e),
         index=index,
@@ -307,7 +307,7 @@ def _different(mapping: Mapping, at: Site, e: Efficiencies) -> tuple[Mapping, ND
 
 def _impossible(mapping: Mapping, at: Site, outline: Outline) -> NDArray:
     """Which mappings cannot exist, by the first bits of a step's reasons."""
-    few = mapping.pp > outline.layers, mapping.ep > max(outline.experts, 1)
+    few = mapping.pp > outline.layers, mapping.ep * mapping.moe_ep > max(outline.experts, 1)
     return reason_mask(mapping.ranks > at.chips * at.ranks_per_chip, *few)
 
 
@@ -325,8 +325,7 @@ def _rates(at: Site, e: Efficiencies, precision: Precision, phase: str) -> Rates
         at.peak(precision.attention) * pair,
         at.hbm_bytes_per_s * e.weight_stream_share,
         stream_bytes_per_s(at.hbm_bytes_per_s, e.kv_stream_share, e.kv_stream_bytes_per_s),
-        at.vector_clock_hz,
-        at.rows_side_by_side,
+        at.rows_side_by_side * at.vector_clock_hz,
     )
 
 
