@@ -181,7 +181,7 @@ def reason(model: Any, system: str | System, mapping: Degrees, kind: str, **ques
     Examples
     --------
     >>> reason("llama-3.1-8b", "trn2.48xlarge", Degrees(tp=8), "hand-tuned", batch=8, context=2048)
-    'layers take 2.5 of 6.0 ms'
+    'layers take 2.5 of 6.6 ms'
     """
     if kind == "ideal":
         step = decode_step(model, system, mapping, efficiencies="ideal", **question)
