@@ -178,7 +178,7 @@ class Judged(Result):
 
     @property
     def stack_kind(self) -> str:
-        """Whether the stack is "ideal", "hand-tuned", "public" software or "given" with the call."""
+        """Whether the stack is "ideal", "public" software or "given" with the call."""
         return self.stack.kind
 
     @property

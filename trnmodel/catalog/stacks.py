@@ -155,6 +155,19 @@ def _widened(e: Efficiencies, low: float, high: float) -> dict[str, tuple[float,
     return {name: (low * v, min(high * v, tops[name])) for name, v in values.items() if isinstance(v, float) and v}
 
 
+def kinds(chip: Chip) -> dict[str, str | None]:
+    """The kinds of stack that a chip has rows for, each with the word that a call names it by.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> list(kinds(tm.chip("trainium3"))), list(kinds(tm.chip("tpu-v6e")))
+    (['ideal', 'hand-tuned', 'public'], ['ideal', 'public'])
+    """
+    there = {"ideal": True, "hand-tuned": bool(chip.hand_tuned_stack), "public": bool(chip.default_stack)}
+    return {kind: word for kind, word in KINDS.items() if there[kind]}
+
+
 def stacks() -> list[str]:
     """Ids of all software stacks of `data/`, the ideal one first; ways of writing kernels are `tm.kernel.stack`'s."""
     listed = [entity.id for entity in load.entities().values() if entity.kind == "stack"]
@@ -209,19 +222,6 @@ def find(chip: Chip, stack: str | Efficiencies | None, argument: str) -> Efficie
         why = f"a way of writing kernels, for tm.kernel, or data/facts/efficiencies.csv has no row of {found.id}"
         refuse(argument, name, f"{why}; allowed are {', '.join(stacks())}")
     return found
-
-
-def kinds(chip: Chip) -> dict[str, str | None]:
-    """The kinds of stack that a chip has rows for, each with the word that a call names it by.
-
-    Examples
-    --------
-    >>> import trnmodel as tm
-    >>> list(kinds(tm.chip("trainium3"))), list(kinds(tm.chip("tpu-v6e")))
-    (['ideal', 'hand-tuned', 'public'], ['ideal', 'public'])
-    """
-    there = {"ideal": True, "hand-tuned": bool(chip.hand_tuned_stack), "public": bool(chip.default_stack)}
-    return {kind: word for kind, word in KINDS.items() if there[kind]}
 
 
 def basis(e: Efficiencies, chip: Chip, lnc: int, part: Part) -> Basis:

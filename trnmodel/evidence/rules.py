@@ -16,6 +16,7 @@ from functools import cache, lru_cache
 import msgspec
 
 from trnmodel.catalog.load import DATA, DataError, read_csv
+from trnmodel.evidence.rows import WIDE
 
 MATCHED = ("kind", "source", "date", "instance", "workload", "phase", "precision", "metric", "shape", "note")
 ASIDE, PLAIN = "set-aside", "as asked"
@@ -137,7 +138,7 @@ def decide(row: Mapping[str, str], of: Sequence[Ready] | None = None) -> Decisio
 
 
 def check(rows: Iterable[Mapping[str, str]], of: Sequence[Ready] | None = None) -> None:
-    """Refuse rules that match none of the rows: a rule is about rows that exist."""
-    used = {one.rule.rule for row in rows for one, _ in matched(row, of)}
+    """Refuse rules that match none of the rows, each as its own kind and as one of wide experts."""
+    used = {one.rule.rule for row in rows for kind in ({}, {"kind": WIDE}) for one, _ in matched({**row, **kind}, of)}
     if idle := [one.rule.rule for one in (rules() if of is None else of) if one.rule.rule not in used]:
         raise DataError(f"rules.csv: rules {idle} match no row of data/evidence")

@@ -8,7 +8,7 @@ every step come from `times_s`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from trnmodel.arguments import HUGE, TINY, choice, chosen, numbers, refuse, share, together
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import Chip, shapes
-from trnmodel.catalog.stacks import IDEAL, Efficiencies
+from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.stacks import find as find_stack
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as find_system
@@ -207,7 +207,7 @@ SPOKEN = (
 
 @lru_cache(maxsize=SPECS)
 def _spoken(values: tuple[Any, ...]) -> Efficiencies:
-    return replace(IDEAL, **dict(zip(SPOKEN, values, strict=True)))
+    return Efficiencies(id="exchanges", **dict(zip(SPOKEN, values, strict=True)))
 
 
 def _speaking(e: Efficiencies | None) -> Efficiencies | None:
