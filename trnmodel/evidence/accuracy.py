@@ -6,7 +6,7 @@ trnmodel.evidence.accuracy` writes them anew; a test checks that they are those 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,8 +22,9 @@ from trnmodel.evidence.score import counted, errors_of, validation
 if TYPE_CHECKING:
     import pandas as pd
 
-RESIDUALS = DATA / "evidence" / "residuals.csv"
 KERNELS = ("framework-compile", "framework-trace")  # groups of kernels that have fitted constants
+RESIDUALS, KERNEL_RESIDUALS = (DATA / "evidence" / f"residuals{of}.csv" for of in ("", "_kernels"))
+FILES: Mapping[Path, tuple[str, ...]] = {RESIDUALS: tuple(MEANINGS), KERNEL_RESIDUALS: KERNELS}
 FITTED, LEFT_OUT, FAMILY = "as fitted", "model left out", "Trn2 from Trn1 and Inf2"
 SPLITS: Mapping[str, tuple[str, str]] = {
     FITTED: ("error", "naive_error"),
@@ -53,7 +54,7 @@ UNFITTED = (
 OUTSIDE, SAME = "outside the fits", "constants from these rows"
 
 
-def residuals() -> pd.DataFrame:
+def residuals(groups: Iterable[str] = MEANINGS) -> pd.DataFrame:
     """Errors of every unique configuration as fitted, with its model left out, and of Trn2 from Trn1 and Inf2.
 
     Returns
@@ -64,27 +65,30 @@ def residuals() -> pd.DataFrame:
     import pandas as pd
 
     frames = []
-    for group in (*MEANINGS, *KERNELS):
+    groups = list(groups)
+    for group in groups:
         table = accuracy(MEASURED, group)
         labels = table.drop(columns=[name for pair in SPLITS.values() for name in pair])
         for split, (own, naive) in SPLITS.items():
             frames.append(labels.assign(split=split, group=group, error=table[own], naive_error=table[naive]))
-    apart = [family_split(MEASURED, group).assign(split=FAMILY, group=group) for group in ("decode", "prefill")]
+    both = [group for group in ("decode", "prefill") if group in groups]
+    apart = [family_split(MEASURED, group).assign(split=FAMILY, group=group) for group in both]
     table = pd.concat([*frames, *apart], ignore_index=True)
     return table[["split", "group", *(name for name in table if name not in ("split", "group"))]]
 
 
-def shipped() -> pd.DataFrame:
-    """The rows of `data/evidence/residuals.csv`."""
+def shipped(path: Path = RESIDUALS) -> pd.DataFrame:
+    """The rows of `data/evidence/residuals.csv`, or of that of kernels."""
     import pandas as pd
 
-    return pd.read_csv(RESIDUALS)
+    return pd.read_csv(path)
 
 
-def write(path: Path = RESIDUALS) -> None:
-    """Compute the residuals anew and write them, six significant digits each; rules that match nothing are refused."""
+def write() -> None:
+    """Compute all residuals anew and write them, six significant digits each; rules that match nothing are refused."""
     check([row for path in (MEASURED, COMPARATORS, COLLECTIVES) for row in read_rows(path)])
-    residuals().to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
+    for path, groups in FILES.items():
+        residuals(groups).to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
 
 
 COLUMNS = "group split cases median_error mean_error naive_median naive_mean bias worst_error models".split()
@@ -112,7 +116,7 @@ def accuracy_table(table: pd.DataFrame | None = None) -> pd.DataFrame:
     """
     import pandas as pd
 
-    fits = shipped().query("group in @GROUPS")
+    fits = shipped()
     lines = [_line(GROUPS[group], split, rows) for (group, split), rows in fits.groupby(["group", "split"], sort=False)]
     rows = counted(validation() if table is None else table)
     for label, part in rows[rows.use.isin(UNFITTED)].groupby("use", sort=False):
