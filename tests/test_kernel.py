@@ -72,8 +72,11 @@ def test_large_full_tiles_come_near_the_printed_peak():
         answer = tm.kernel.matmul(chip, 16384, 16384, 16384, dtype)
         peak = load.chip(chip).core.tensor.peak_flop_per_s[dtype]
         assert answer.flop / answer.tile_s == pytest.approx(peak, rel=0.02)
-        # 512 of 512 + 60 cycles are work
-        assert answer.flop_per_s == pytest.approx(peak * 512 / 572, rel=0.02)
+        # 512 of 512 + 60, 12 or 91 cycles are work, and TensorE waits for half of the copies of 32 K instructions' tiles
+        overhead = {"trainium1": 60, "inferentia2": 60}.get(chip, 91 if dtype.startswith("mx") else 12)
+        waits = 1 - answer.tensor_s / answer.time_s
+        assert answer.flop_per_s == pytest.approx(peak * 512 / (512 + overhead) * (1 - waits), rel=0.02)
+        assert waits < 0.05
 
 
 def test_two_cores_halve_a_large_product():
@@ -206,7 +209,7 @@ MOVED = {"chip": "trainium2", "moved_bytes": 2**20, "row_bytes": 512}
         (tm.kernel.matmul, MATMUL, {"block_rows": 0, "block_columns": 1}, "block_rows=0"),
         (tm.kernel.matmul, MATMUL, {"block_rows": 64}, "block_columns=None: must be given"),
         (tm.kernel.matmul, MATMUL, {"overlap": {"load": 1.5}}, r"overlap\[load\]=1.5: allowed are numbers from 0 to 1"),
-        (tm.kernel.matmul, MATMUL, {"overlap": {"launch_s": 1}}, "overlap='launch_s': allowed are gpsimd, load"),
+        (tm.kernel.matmul, MATMUL, {"overlap": {"launch_s": 1}}, "overlap='launch_s': allowed are evict, gpsimd, load"),
         (tm.kernel.matmul, MATMUL, {"overlap": {3: 1}}, "overlap=3"),
         (tm.kernel.matmul, MATMUL, {"overlap": [1]}, "overlap=.*a mapping"),
         (tm.kernel.matmul, MATMUL, {"overlap": {"load": None}}, r"overlap\[load\]=None"),

@@ -15,7 +15,7 @@ import numpy as np
 from trnmodel.catalog.load import DATA
 from trnmodel.evidence.fit import MEANINGS, accuracy, family_split
 from trnmodel.evidence.readings import reading
-from trnmodel.evidence.rows import COLLECTIVES, COMPARATORS, MEASURED, number, read_rows, texts
+from trnmodel.evidence.rows import COLLECTIVES, COMPARATORS, MEASURED, PRODUCTS, number, read_rows, texts
 from trnmodel.evidence.rules import check
 from trnmodel.evidence.score import counted, errors_of, validation
 
@@ -86,7 +86,7 @@ def shipped(path: Path = RESIDUALS) -> pd.DataFrame:
 
 def write() -> None:
     """Compute all residuals anew and write them, six significant digits each; rules that match nothing are refused."""
-    check([row for path in (MEASURED, COMPARATORS, COLLECTIVES) for row in read_rows(path)])
+    check([row for path in (MEASURED, COMPARATORS, COLLECTIVES, PRODUCTS) for row in read_rows(path)])
     for path, groups in FILES.items():
         residuals(groups).to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
 
