@@ -321,7 +321,8 @@ class Chip(Spec):
     `hbm_bank_cores` the cores that reach a bank of HBM together. `default_stack` is the software where a call names
     none. `algorithm_max_bytes` ends the messages of an algorithm of AWS's library, and `hbm_accesses_per_pair` counts
     what its rings read and write. A collective takes `collective_floor_s` beside its steps and reaches
-    `collective_rate_share` of the links where a library was measured.
+    `collective_rate_share` of the links where a library was measured. `intra_chip_bytes_per_s` is what the ranks of one
+    chip send each other, all together, in a collective that a host launches.
     """
 
     COUNTS = frozenset({"cores", "hbm_bank_cores", "scaleup_domain_chips"})
@@ -358,6 +359,7 @@ class Chip(Spec):
     scaleout_bytes_per_s_per_dir: float = NAN
     scaleout_max_bytes_per_s_per_dir: float = NAN
     hop_s: float = NAN
+    intra_chip_bytes_per_s: float = NAN
     collective_floor_s: float = 0.0
     collective_rate_share: float = 1.0
     tdp_w: float = NAN
