@@ -310,7 +310,11 @@ charts.bars(
 # %% tags=["hide-input"]
 swept = kernels.products()
 by_shape = kernels.product_accuracy()
-named = {"blind_error": "before its rows were read", "error": "with their constants", "left_out_error": "its file left out"}
+named = {
+    "blind_error": "before its rows were read",
+    "error": "with their constants",
+    "left_out_error": "its file left out",
+}
 parts_of = by_shape.assign(time_s=by_shape.time_us * US).rename(columns=named)
 parts_of = parts_of.melt("time_s", list(named.values()), "prediction", "error")
 middle = {name: by_shape[name].abs().median() for name in named}
@@ -325,7 +329,9 @@ charts.lines(
 )
 
 # %% tags=["hide-input"]
-counted = swept[[*"mnk", "time_us", "tensor_engine_active_us", "cycles", "gap_us", "evict_us", "hbm_read_bytes", "error"]]
+counted = swept[
+    [*"mnk", "time_us", "tensor_engine_active_us", "cycles", "gap_us", "evict_us", "hbm_read_bytes", "error"]
+]
 charts.table(
     counted.rename(columns={name: f"{name[:-3]}_s" for name in counted if name.endswith("_us")}).assign(
         **{f"{name[:-3]}_s": counted[name] * US for name in counted if name.endswith("_us")}

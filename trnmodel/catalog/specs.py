@@ -240,7 +240,9 @@ def at_edge(spec: S, slow: bool) -> S:
     >>> [at_edge(tm.kernel.stack(), slow).overlap_evict for slow in (False, True)]
     [0.624, 0.412]
     """
-    changed = {name: at_edge(value, slow) for name, value in vars(spec).items() if isinstance(value, Spec)}
+    changed: dict[str, Any] = {
+        name: at_edge(value, slow) for name, value in vars(spec).items() if isinstance(value, Spec)
+    }
     for name, (low, high) in spec.ranges.items():
         field_name, _, key = name.removesuffix("]").partition("[")
         less = field_name.endswith(LESS_IS_SLOW) or "overlap" in field_name
@@ -283,8 +285,8 @@ class Engine(Spec):
 class Core(Spec):
     """One physical NeuronCore.
 
-    `dma_linear_bytes` are the contiguous bytes below which DMA slows down in proportion. In `fill_s` of a product TensorE
-    has nothing to multiply yet, or no more: first panels in, last block out. `indirect_access` and
+    `dma_linear_bytes` are the contiguous bytes below which DMA slows down in proportion. In `fill_s` of a product
+    TensorE has nothing to multiply yet, or no more: first panels in, last block out. `indirect_access` and
     `background_transpose` are 1 where the core has them. `native_weight_dtypes` lists, by compute dtype, what TensorE
     takes without dequantisation ("same": that dtype alone).
     """

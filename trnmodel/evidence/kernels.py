@@ -154,7 +154,7 @@ def products() -> pd.DataFrame:
     -------
     table : pandas.DataFrame
         The columns of `data/evidence/trn3_gemm.csv` with predicted_us, error and blind_error (signed fractions),
-        cycles (TensorE active, an instruction of a core), evict_us (VectorE busy) and gap_us (time beyond TensorE active).
+        cycles (TensorE active, an instruction of a core), evict_us (VectorE busy), gap_us (time without TensorE).
 
     Examples
     --------
@@ -178,7 +178,7 @@ def products() -> pd.DataFrame:
     )
 
 
-def _product_times(table: pd.DataFrame, constants: Sequence[float] | None = None) -> kernel.KernelTime:
+def _product_times(table: pd.DataFrame, constants: Sequence[float] | NDArray | None = None) -> kernel.KernelTime:
     """Times of a table of products on Trainium3, with other constants where some are given."""
     chip, stack = load.chip("trainium3"), kernel.stack()
     assert chip.core is not None

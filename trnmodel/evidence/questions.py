@@ -20,7 +20,6 @@ from trnmodel.steps.inference import MemoryFit, Step, decode_step, memory_fit, p
 from trnmodel.steps.rank import site
 
 
-
 def _asked(r: Reading, tune: Tune | None, longest: float) -> dict[str, Any]:
     """What every step of a reading is asked with."""
     where = {"model": r.model, "system": machine(r), "mapping": r.degrees, "precision": r.precision}

@@ -161,8 +161,8 @@ def read_table(rows: pd.DataFrame | str | Path) -> pd.DataFrame:
 def _products(table: pd.DataFrame) -> pd.DataFrame:
     """A table of matrix products with their counters as rows of measured times; any other table as it is.
 
-    Such a table has `instance`, `m`, `n`, `k` and `time_us`, and no workload and no value: a product of m x k by k x n, on
-    one logical core of `lnc` physical ones, in `dtype`. Its own columns stay.
+    Such a table has `instance`, `m`, `n`, `k` and `time_us`, and no workload and no value: a product of m x k by k x n,
+    on one logical core of `lnc` physical ones, in `dtype`. Its own columns stay.
 
     Examples
     --------
@@ -179,7 +179,8 @@ def _products(table: pd.DataFrame) -> pd.DataFrame:
         workload=[f"GEMM product M={m} K={k} N={n}" for m, n, k in sides],
         value=table["time_us"],
         **dict.fromkeys(("kind", "phase"), "kernel"),
-        **{"metric": "latency", "unit": "us"},
+        metric="latency",
+        unit="us",
         **{name: table[column] for name, column in named.items() if column in table.columns},
     )
 

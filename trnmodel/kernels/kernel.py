@@ -28,8 +28,8 @@ from trnmodel.kernels.engines import (
     elements_per_cycle,
     finish,
     operator,
-    stack,
     ranged,
+    stack,
 )
 from trnmodel.kernels.engines import operators as listed_operators
 from trnmodel.kernels.tiles import TRANSPOSE, matmul, smallest_contraction, turned
