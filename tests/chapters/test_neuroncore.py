@@ -1,5 +1,7 @@
 """Tables of one NeuronCore: bounds in order, and products by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -27,9 +29,14 @@ def test_all_cores_at_work_share_what_one_has_alone():
 
 
 def test_half_the_bytes_take_half_the_time():
-    """8.25 against 4.25 bits a weight, where reading them bounds."""
-    times = neuroncore.experts("trainium3", [1.0], 5760, 2880, 16, ["mxfp8", "mxfp4"]).set_index("weights").time_s
+    """8.25 against 4.25 bits a weight, where reading them bounds: short instructions, and nothing to fill."""
+    chip = tm.chip("trainium3")
+    tensor = replace(chip.core.tensor, mx_access_overhead_cycle=30.0)
+    quick, slow = (replace(chip, core=replace(chip.core, tensor=tensor, fill_s=fill_s)) for fill_s in (0.0, 1e-3))
+    asked = ([1.0], 5760, 2880, 16, ["mxfp8", "mxfp4"])
+    times, filled = (neuroncore.experts(one, *asked).set_index("weights").time_s for one in (quick, slow))
     assert times["mxfp4"] / times["mxfp8"] == pytest.approx(4.25 / 8.25, rel=0.02)
+    assert (filled - times).tolist() == pytest.approx([1e-3] * 2)
 
 
 def test_busy_engines_are_those_of_the_kernel():

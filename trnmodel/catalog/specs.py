@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from functools import cache, cached_property
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -225,6 +225,32 @@ class Spec:
         return value, value
 
 
+S = TypeVar("S", bound=Spec)
+LESS_IS_SLOW = ("share", "bytes_per_s", "flop_per_s")
+
+
+def at_edge(spec: S, slow: bool) -> S:
+    """A spec, and those in it, at the end of all ranges that makes an answer slow, or fast.
+
+    Rates, shares and overlaps are small where it is slow; times, cycles and everything else are large.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> [at_edge(tm.kernel.stack(), slow).overlap_evict for slow in (False, True)]
+    [0.624, 0.412]
+    """
+    changed: dict[str, Any] = {
+        name: at_edge(value, slow) for name, value in vars(spec).items() if isinstance(value, Spec)
+    }
+    for name, (low, high) in spec.ranges.items():
+        field_name, _, key = name.removesuffix("]").partition("[")
+        less = field_name.endswith(LESS_IS_SLOW) or "overlap" in field_name
+        end = low if less == slow else high
+        changed[field_name] = {**changed.get(field_name, getattr(spec, field_name)), key: end} if key else end
+    return replace(spec, **changed)
+
+
 def shapes(**specs: Spec | None) -> dict[str, np.ndarray]:
     """Stand-ins with the shapes of the specs that hold arrays, by argument, for `arguments.together`."""
     found = {name: () if spec is None else spec.shape for name, spec in specs.items()}
@@ -243,6 +269,7 @@ class Engine(Spec):
     sparse_peak_flop_per_s: Mapping[str, float] = _mapping()
     instruction_overhead_cycle: float = NAN
     access_overhead_cycle: float = NAN
+    mx_access_overhead_cycle: float = NAN
     min_initiation_cycle: float = NAN
     exponential_ratio: float = NAN
     max_stationary_cols: float = NAN
@@ -258,7 +285,8 @@ class Engine(Spec):
 class Core(Spec):
     """One physical NeuronCore.
 
-    `dma_linear_bytes` are the contiguous bytes below which DMA slows down in proportion. `indirect_access` and
+    `dma_linear_bytes` are the contiguous bytes below which DMA slows down in proportion. In `fill_s` of a product
+    TensorE has nothing to multiply yet, or no more: first panels in, last block out. `indirect_access` and
     `background_transpose` are 1 where the core has them. `native_weight_dtypes` lists, by compute dtype, what TensorE
     takes without dequantisation ("same": that dtype alone).
     """
@@ -277,6 +305,7 @@ class Core(Spec):
     dma_engine_bytes_per_s: float = NAN
     dma_engine_peak_bytes_per_s: float = NAN
     dma_start_s: float = NAN
+    fill_s: float = 0.0
     dma_saturating_bytes: float = NAN
     dma_transpose_share: Mapping[str, float] = _mapping()
     dma_linear_bytes: float = NAN
@@ -295,6 +324,8 @@ class Chip(Spec):
     none, `hand_tuned_stack` the scenario that "hand-tuned" means. `algorithm_max_bytes` ends the messages of an
     algorithm of AWS's library, and `hbm_accesses_per_pair` counts what its rings read and write. A collective takes
     `collective_floor_s` beside its steps and reaches `collective_rate_share` of the links where a library was measured.
+    `intra_chip_bytes_per_s` is what the ranks of one chip send each other, all together, in a collective that a host
+    launches.
     """
 
     COUNTS = frozenset({"cores", "hbm_bank_cores", "scaleup_domain_chips"})
@@ -331,6 +362,7 @@ class Chip(Spec):
     scaleout_bytes_per_s_per_dir: float = NAN
     scaleout_max_bytes_per_s_per_dir: float = NAN
     hop_s: float = NAN
+    intra_chip_bytes_per_s: float = NAN
     collective_floor_s: float = 0.0
     collective_rate_share: float = 1.0
     tdp_w: float = NAN

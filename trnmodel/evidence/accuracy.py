@@ -20,6 +20,7 @@ from trnmodel.evidence.rows import (
     COMPARATORS,
     LATER,
     MEASURED,
+    PRODUCTS,
     number,
     published,
     read_rows,
@@ -96,7 +97,9 @@ def shipped(path: Path = RESIDUALS) -> pd.DataFrame:
 
 def write() -> None:
     """Compute all residuals anew and write them, six significant digits each; rules that match nothing are refused."""
-    check([row for path in (MEASURED, LATER, COMPARATORS, COLLECTIVES) for row in read_rows(path)] + wide_rows())
+    check(
+        [row for path in (MEASURED, LATER, COMPARATORS, COLLECTIVES, PRODUCTS) for row in read_rows(path)] + wide_rows()
+    )
     for path, groups in FILES.items():
         residuals(groups).to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from trnmodel.catalog import load
+from trnmodel.evidence import search
 from trnmodel.evidence.accuracy import KERNEL_RESIDUALS, KERNELS, LEFT_OUT, shipped
 from trnmodel.evidence.primitives import kernel_answer, peak_flop_per_s
 from trnmodel.evidence.questions import predict
 from trnmodel.evidence.readings import SIZES, Reading, model_of, reading
-from trnmodel.evidence.rows import MEASURED, UnreadableRowError, measure, read_rows, read_table
+from trnmodel.evidence.rows import MEASURED, PRODUCTS, SIDES, UnreadableRowError, measure, read_rows, read_table
 from trnmodel.kernels import kernel
 from trnmodel.models.transformer import Transformer, model
+from trnmodel.units import US
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,7 +62,7 @@ def comparison(groups: Iterable[str] | None = None) -> pd.DataFrame:
 
     wanted = None if groups is None else list(groups)
     records = []
-    for row in read_rows(MEASURED):
+    for row in (*read_rows(MEASURED), *read_rows(PRODUCTS)):
         if row["kind"] != "kernel":
             continue
         try:
@@ -136,6 +142,92 @@ def leave_one_out(group: str) -> pd.DataFrame:
     ratio = 1 + table.error
     error = ratio.where(table.meaning == "kernel-time", 1 / ratio) - 1
     return table[["model"]].assign(error=error).rename(columns={"model": "kernel"})
+
+
+CONSTANTS = ("access_overhead_cycle", "fill_s", "exposed_evict")  # of a tuned product; the last is 1 - overlap_evict
+
+
+def products() -> pd.DataFrame:
+    """Matrix products on Trainium3 with their counters, and what `tm.kernel.matmul` said before any was read.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        The columns of `data/evidence/trn3_gemm.csv` with predicted_us, error and blind_error (signed fractions),
+        cycles (TensorE active, an instruction of a core), evict_us (VectorE busy), gap_us (time without TensorE).
+
+    Examples
+    --------
+    >>> table = products()
+    >>> bool(table.error.abs().median() < 0.01 < table.blind_error.abs().median())
+    True
+    """
+    import pandas as pd
+
+    table = pd.read_csv(PRODUCTS)
+    answer = _product_times(table)
+    assert answer.chip.core is not None
+    each_s = table.tensor_engine_active_us * US * table.lnc / table.matmul_instructions
+    return table.assign(
+        predicted_us=answer.time_s / US,
+        error=answer.time_s / US / table.time_us - 1,
+        blind_error=table.blind_time_us / table.time_us - 1,
+        cycles=each_s * answer.chip.core.tensor.clock_hz,
+        evict_us=answer.vector_s / US,
+        gap_us=table.time_us - table.tensor_engine_active_us,
+    )
+
+
+def _product_times(table: pd.DataFrame, constants: Sequence[float] | NDArray | None = None) -> kernel.KernelTime:
+    """Times of a table of products on Trainium3, with other constants where some are given."""
+    chip, stack = load.chip("trainium3"), kernel.stack()
+    assert chip.core is not None
+    if constants is not None:
+        cycles, fill_s, exposed = map(float, constants)
+        tensor = replace(chip.core.tensor, access_overhead_cycle=cycles)
+        chip = replace(chip, core=replace(chip.core, tensor=tensor, fill_s=fill_s))
+        stack = kernel.stack(stack, overlap_evict=1.0 - exposed)
+    sides = (table[name].to_numpy(float) for name in SIDES)
+    return kernel.matmul(chip, *sides, lnc=int(table.lnc.iloc[0]), stack=stack)
+
+
+def constants(table: pd.DataFrame) -> dict[str, float]:
+    """The constants of a tuned product that fit measured times best, one vote a shape.
+
+    Examples
+    --------
+    >>> constants(products())
+    {'access_overhead_cycle': 12.05, 'fill_s': 1.52e-05, 'exposed_evict': 0.4822}
+    """
+    times, votes = table.time_us.to_numpy(float) * US, table.groupby(list(SIDES)).time_us.transform("size")
+    weights = votes.to_numpy(float) ** -0.5
+
+    def errors(values: NDArray) -> NDArray:
+        return weights * np.log(_product_times(table, values).time_s / times)
+
+    return dict(zip(CONSTANTS, search.constants(errors, (12.0, 15e-6, 0.5)).tolist(), strict=True))
+
+
+def product_accuracy() -> pd.DataFrame:
+    """Errors of the products of Trainium3 by shape: blind, as shipped, and with every shape of the row's file left out.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        m, n, k, time_us, blind_error, error, left_out_error: medians of a shape's rows. [-]
+    """
+    table = products()
+    left = np.full(len(table), np.nan)
+    keys = [table[name] for name in SIDES]
+    shapes = list(zip(*keys, strict=True))
+    for file in table.file.unique():
+        own = {shape for shape, where in zip(shapes, table.file, strict=True) if where == file}
+        out = np.array([shape in own for shape in shapes])
+        found = constants(table[~out])
+        rest = _product_times(table[out], [found[name] for name in CONSTANTS]).time_s / US / table.time_us[out] - 1
+        left[out & (table.file == file).to_numpy()] = rest[(table.file[out] == file).to_numpy()]
+    columns = ["time_us", "blind_error", "error", "left_out_error"]
+    return table.assign(left_out_error=left).groupby(list(SIDES))[columns].median().reset_index()
 
 
 _PROFILE = {"HBM Read bytes per execution": "read_bytes", "MBU": "mbu", "MFU": "mfu"}

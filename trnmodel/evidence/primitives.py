@@ -35,9 +35,9 @@ def kernel_answer(r: Reading, tune: Tune | None = None) -> kernel.KernelTime:
     given |= {name: given[name] * sequences for name in ("heads", "kv_heads") if name in given}
     if "dtype" in given:
         given["dtype"] = given["dtype"].lower()
-    stack = kernel.stack(r.stack)
-    answer = getattr(kernel, call)(bare_chip(r), **given, lnc=r.mapping[3] or 1, stack=tune(stack) if tune else stack)
-    return answer.require_valid()
+    specs = bare_chip(r), kernel.stack(r.stack)
+    chip, stack = map(tune, specs) if tune else specs
+    return getattr(kernel, call)(chip, **given, lnc=r.mapping[3] or 1, stack=stack).require_valid()
 
 
 def peak_flop_per_s(r: Reading, answer: kernel.KernelTime) -> float:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
-from trnmodel.catalog.specs import Spec
+from trnmodel.catalog.specs import Spec, at_edge
 from trnmodel.evidence.primitives import PRIMITIVES, bare_chip, in_step_s
 from trnmodel.evidence.readings import Reading, Tune, machine, stack_of
 from trnmodel.evidence.rows import UnreadableRowError
@@ -19,8 +18,6 @@ from trnmodel.formulas import roofline
 from trnmodel.models.transformer import model
 from trnmodel.steps.inference import MemoryFit, Step, decode_step, memory_fit, prefill
 from trnmodel.steps.rank import site
-
-FITTED_UP = ("share", "bytes_per_s")
 
 
 def _asked(r: Reading, tune: Tune | None, longest: float) -> dict[str, Any]:
@@ -215,11 +212,7 @@ def predict(r: Reading, tune: Tune | None = None) -> float:
 @lru_cache(maxsize=256)
 def _edge(of: Same[Spec], high: bool) -> Spec:
     """A stack at the end of its ranges that makes a step slow (`high`) or fast; one object, whose settings are kept."""
-    e, edges = of.it, dict[str, Any]()
-    for name, (low, up) in e.ranges.items():
-        faster_is_more = name.endswith(FITTED_UP)
-        edges[name] = low if faster_is_more == high else up
-    return replace(e, **edges)
+    return at_edge(of.it, high)
 
 
 def _at_edge(high: bool, e: Spec) -> Spec:

@@ -24,8 +24,9 @@ from trnmodel.units import KIB, MIB, parse_number
 if TYPE_CHECKING:
     import pandas as pd
 
-MEASURED, LATER, COMPARATORS, COLLECTIVES = (
-    DATA / "evidence" / f"{name}.csv" for name in ("measured", "measured_2", "comparators", "gpu_collectives")
+MEASURED, LATER, COMPARATORS, COLLECTIVES, PRODUCTS = (
+    DATA / "evidence" / f"{name}.csv"
+    for name in ("measured", "measured_2", "comparators", "gpu_collectives", "trn3_gemm")
 )
 WIDE = "wide-experts"
 COLUMNS = (
@@ -33,6 +34,7 @@ COLUMNS = (
     "precision metric value unit note kind tier"
 ).split()
 NEEDED = ("instance", "workload", "metric", "value", "unit")
+SIDES = ("m", "n", "k")  # of a matrix product, in a table of products
 LONGEST_CELL = 2000  # characters
 MAX_FILE_BYTES, MAX_ROWS, MAX_COLUMNS = 64 * MIB, 100_000, 1_000
 
@@ -165,6 +167,7 @@ def read_table(rows: pd.DataFrame | str | Path) -> pd.DataFrame:
         rows = _from_csv(Path(rows))
     if not isinstance(rows, pd.DataFrame):
         refuse("rows", rows, "allowed is a DataFrame or the path of a CSV file")
+    rows = _products(rows)
     names = [name for name in rows.columns if isinstance(name, str)]
     missing = [name for name in NEEDED if name not in names]
     if missing:
@@ -175,6 +178,33 @@ def read_table(rows: pd.DataFrame | str | Path) -> pd.DataFrame:
     if len(rows) > MAX_ROWS:
         raise ValueError(f"rows: {len(rows)} rows; allowed are at most {MAX_ROWS}")
     return rows
+
+
+def _products(table: pd.DataFrame) -> pd.DataFrame:
+    """A table of matrix products with their counters as rows of measured times; any other table as it is.
+
+    Such a table has `instance`, `m`, `n`, `k` and `time_us`, and no workload and no value: a product of m x k by k x n,
+    on one logical core of `lnc` physical ones, in `dtype`. Its own columns stay.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> sweep = pd.DataFrame([{"instance": "trn3pd98.3xlarge", "m": 2048, "n": 4096, "k": 1024, "time_us": 134.872}])
+    >>> _products(sweep)[["workload", "value", "unit"]].values.tolist()
+    [['GEMM product M=2048 K=1024 N=4096', 134.872, 'us']]
+    """
+    if not {"instance", "time_us", *SIDES} <= set(table.columns) or {"workload", "value"} & set(table.columns):
+        return table
+    sides = zip(*(map(text, table[name]) for name in SIDES), strict=True)
+    named = {"n_cores_used": "lnc", "precision": "dtype", "note": "file"}
+    return table.assign(
+        workload=[f"GEMM product M={m} K={k} N={n}" for m, n, k in sides],
+        value=table["time_us"],
+        **dict.fromkeys(("kind", "phase"), "kernel"),
+        metric="latency",
+        unit="us",
+        **{name: table[column] for name, column in named.items() if column in table.columns},
+    )
 
 
 def texts(table: pd.DataFrame) -> list[dict[str, str]]:

@@ -125,7 +125,7 @@ def _wire(
 ) -> Wire:
     """The wire of ranks, their stride and the logical core; all but curves are read off at two messages."""
     ranks, stride, lnc = placed
-    group = place(where, np.asarray(ranks), np.asarray(stride), lnc, alpha_s)
+    group = place(where, np.asarray(ranks), np.asarray(stride), lnc, alpha_s, launched=e is None)
     found, straight = candidates(kind, e, algorithm), {}
     for name, formula in found.items():
         line = _line(formula, kind, group)
@@ -326,7 +326,8 @@ def collective(
         Whole chips that take part, instead of `ranks`. [-]
     efficiencies : str or Efficiencies, optional
         A software stack whose steps send this message: its in-graph all-reduces, its latency ("ideal" has none).
-        Default: no stack, the fabric with documented latencies. [-]
+        Default: no stack, a call from the host: the fabric with documented latencies, ranks of one chip at the chip's
+        measured `intra_chip_bytes_per_s`, which no step of a stack pays. [-]
 
     Returns
     -------

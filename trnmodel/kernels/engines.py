@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
-from typing import Any, ClassVar, TypeVar
+from functools import cache, wraps
+from inspect import signature
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trnmodel.arguments import choice, chosen, instance, numbers, refuse, share
 from trnmodel.catalog import load
-from trnmodel.catalog.specs import NAN, Chip, Core, Engine, Spec, published, shapes
+from trnmodel.catalog.specs import NAN, Chip, Core, Engine, Spec, at_edge, published, shapes
 from trnmodel.formulas import memory, neuroncore
 from trnmodel.result import Result, blank, reason_mask, words
 
 Numeric = ArrayLike
-PAIRS = ("load", "store", "vector", "scalar", "gpsimd")
+PAIRS = ("load", "store", "vector", "scalar", "gpsimd", "evict")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -25,8 +26,9 @@ class KernelStack(Spec):
     """What a way of writing kernels makes of the chip: fixed costs, shares of bandwidth, overlap with TensorE.
 
     `overlap_load` is the overlap assumed for the pair TensorE and DMA in, `overlap_store` for TensorE and DMA out,
-    `overlap_vector`, `overlap_scalar` and `overlap_gpsimd` for TensorE and that engine; 1 is side by side, 0 in a row.
-    `overlap_load` concerns the first load of each operand; blocks that are read again run beside TensorE in any case.
+    `overlap_vector`, `overlap_scalar` and `overlap_gpsimd` for TensorE and that engine, `overlap_evict` for TensorE and
+    the copy of its products out of PSUM; 1 is side by side, 0 in a row. `overlap_load` concerns the first load of each
+    operand; blocks that are read again run beside TensorE in any case.
     """
 
     launch_s: float = NAN
@@ -37,6 +39,7 @@ class KernelStack(Spec):
     overlap_vector: float = NAN
     overlap_scalar: float = NAN
     overlap_gpsimd: float = NAN
+    overlap_evict: float = NAN
     sbuf_block_share: float = NAN
 
 
@@ -111,10 +114,12 @@ class KernelTime(Result):
     """Time of a kernel on one logical NeuronCore.
 
     `lower_s` has all engines side by side, `upper_s` all in a row, `time_s` the stack's overlap; each holds `fixed_s`
-    (launch, first load, last store, exposed synchronisation). `roofline_s` is what printed peak and HBM bandwidth
+    (launch, first load, last store, exposed synchronisation). `edge` asks again with chip and stack at the fast or the
+    slow end of their ranges, which gives `low` and `high`. `roofline_s` is what printed peak and HBM bandwidth
     allow, `tile_s` what whole instructions and HBM allow.
     """
 
+    ON_DEMAND: ClassVar[tuple[str, ...]] = ("low", "high")
     REASONS: ClassVar[tuple[str, ...]] = (
         "collectives take all of the DMA bandwidth",
         "a figure of the chip that this needs is not published",
@@ -149,6 +154,17 @@ class KernelTime(Result):
     load_s: NDArray
     store_s: NDArray
     fixed_s: NDArray
+    edge: Any = field(default=None, repr=False)
+
+    @property
+    def low(self) -> NDArray:
+        """Time with every constant of chip and stack at the fast end of its range. [s]"""
+        return np.minimum(self.time_s, self.edge(False).time_s)
+
+    @property
+    def high(self) -> NDArray:
+        """Time with every constant of chip and stack at the slow end of its range. [s]"""
+        return np.maximum(self.time_s, self.edge(True).time_s)
 
     @property
     def _binding(self) -> NDArray:
@@ -179,6 +195,7 @@ class Array:
     rows: NDArray
     columns: NDArray
     cost_ratio: float
+    overhead_cycle: NDArray | float
 
     def work(self, stationary: Numeric, moving: Numeric, contraction: Numeric) -> tuple[NDArray, NDArray]:
         """Cycles and instructions of a product with its operands in these places."""
@@ -196,7 +213,7 @@ class Array:
             for stationary, moving in ((a, b), (b, a)):
                 cycles, instructions = self.work(stationary, moving, k)
                 least = np.minimum(least, cycles)
-                busy = np.minimum(busy, cycles + self.engine.access_overhead_cycle * instructions)
+                busy = np.minimum(busy, cycles + self.overhead_cycle * instructions)
         return busy, least
 
 
@@ -240,7 +257,10 @@ class Device:
         split = numbers("split", split, 1, float(np.min(ratio)))
         cost_ratio = engine.fp32_cost_ratio if dtype == "fp32" else 1.0
         rows = engine.array_rows * ratio * np.divide(compression, split)
-        return Array(engine, rows, np.multiply(engine.max_stationary_cols, split), cost_ratio)
+        overhead = engine.access_overhead_cycle
+        if dtype.startswith("mx"):
+            overhead = published(engine.mx_access_overhead_cycle, overhead)
+        return Array(engine, rows, np.multiply(engine.max_stationary_cols, split), cost_ratio, overhead)
 
     def tensor_s(self, cycles: Numeric) -> NDArray:
         """TensorE time of these cycles with its ramp, at the sustained rate where all cores work."""
@@ -308,7 +328,7 @@ def device(
 
 
 Timed = TypeVar("Timed", bound=KernelTime)
-ENGINES = ("tensor", "vector", "scalar", "gpsimd", "load", "store", "fixed", "reload")
+ENGINES = ("tensor", "vector", "scalar", "gpsimd", "load", "store", "fixed", "reload", "evict")
 
 
 def finish(
@@ -317,14 +337,16 @@ def finish(
     """Put busy times together: both bounds, the stack's overlap, a mark on points that cannot exist."""
     parts = where.stack
     arrays = np.broadcast_arrays(*(dict.fromkeys(ENGINES, 0.0) | dict(busy)).values())
-    *lanes, first, store, fixed, again = arrays
-    load_, hidden_dma = first + again, parts.overlap_load * first + again + parts.overlap_store * store
-    overlap = np.broadcast_arrays(1.0, parts.overlap_vector, parts.overlap_scalar, parts.overlap_gpsimd, 1.0)
-    lanes_s = np.stack(np.broadcast_arrays(*lanes, hidden_dma), axis=-1)
+    tensor, vector, scalar, gpsimd, first, store, fixed, again, evict = arrays
+    lanes, load_ = (tensor, vector + evict, scalar, gpsimd), first + again
+    hidden_dma = parts.overlap_load * first + again + parts.overlap_store * store
+    hidden_vector, waiting = parts.overlap_vector * vector + evict, (1.0 - parts.overlap_evict) * evict
+    overlap = np.broadcast_arrays(1.0, 1.0, parts.overlap_scalar, parts.overlap_gpsimd, 1.0)
+    lanes_s = np.stack(np.broadcast_arrays(tensor + waiting, hidden_vector, scalar, gpsimd, hidden_dma), axis=-1)
     side_by_side = neuroncore.overlapped_s(lanes_s, np.stack(overlap, axis=-1))
     parts_s = dict(zip(ENGINES[:7], (*lanes, load_, store, fixed), strict=True))
     times: dict[str, ArrayLike] = {
-        "time_s": fixed + side_by_side + load_ + store - hidden_dma,
+        "time_s": fixed + side_by_side + (vector + evict - hidden_vector) + (load_ + store - hidden_dma),
         "lower_s": fixed + np.max([*lanes, load_ + store], axis=0),
         "upper_s": sum(parts_s.values()),
         **{name: columns.pop(name) for name in ("roofline_s", "tile_s")},
@@ -335,3 +357,23 @@ def finish(
     plain: dict[str, Any] = {name: np.asarray(value)[()] for name, value in columns.items()}
     own: dict[str, Any] = {"op": op, "chip": where.chip, "dtype": dtype, "stack": parts.id, "lnc": where.lnc}
     return result(**own, reason_mask=mask, **(blank(mask, **times) | plain))
+
+
+Asked = ParamSpec("Asked")
+
+
+def ranged(call: Callable[Asked, Timed]) -> Callable[Asked, Timed]:
+    """A kernel's call whose answer can be asked again with its chip and stack at the ends of their ranges."""
+
+    @wraps(call)
+    def asked(*given: Asked.args, **named: Asked.kwargs) -> Timed:
+        def edge(slow: bool) -> Timed:
+            again = signature(call).bind(*given, **named)
+            again.apply_defaults()
+            specs = {"chip": load.chip(again.arguments["chip"]), "stack": stack(again.arguments["stack"])}
+            again.arguments |= {name: at_edge(spec, slow) for name, spec in specs.items()}
+            return call(*again.args, **again.kwargs)
+
+        return replace(call(*given, **named), edge=edge)
+
+    return asked

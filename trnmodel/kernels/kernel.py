@@ -28,6 +28,7 @@ from trnmodel.kernels.engines import (
     elements_per_cycle,
     finish,
     operator,
+    ranged,
     stack,
 )
 from trnmodel.kernels.engines import operators as listed_operators
@@ -88,6 +89,7 @@ def _exponential(where: Device, exponential: str | None) -> tuple[str, float]:
     return engine.removeprefix("fast-"), plain * ratio
 
 
+@ranged
 def attention(
     chip: str | Chip,
     queries: Numeric,
@@ -247,6 +249,7 @@ def operators() -> list[str]:
     return [*listed_operators()]
 
 
+@ranged
 def elementwise(
     chip: str | Chip,
     op: str | Operator,
@@ -335,6 +338,7 @@ def elementwise(
     )
 
 
+@ranged
 def dma(
     chip: str | Chip,
     moved_bytes: Numeric,

@@ -12,7 +12,7 @@ from trnmodel.arguments import choice, chosen, numbers, refuse, together
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import Chip
 from trnmodel.formulas import memory, neuroncore
-from trnmodel.kernels.engines import Array, Device, KernelStack, KernelTime, Numeric, device, finish, operator
+from trnmodel.kernels.engines import Array, Device, KernelStack, KernelTime, Numeric, device, finish, operator, ranged
 
 TRANSPOSE = ("none", "tensor", "background", "dma")
 GATHER = ("none", "dereference", "rows", "permute")
@@ -140,6 +140,7 @@ def _waits(where: Device, array: Array, m: Numeric, n: Numeric, k: Numeric, buff
     return chosen("buffering", buffering, waits)
 
 
+@ranged
 def matmul(
     chip: str | Chip,
     m: Numeric,
@@ -206,7 +207,7 @@ def matmul(
     collective_bytes_per_s : numeric
         What collectives move through the same DMA engines meanwhile. [B/s]
     overlap : mapping, optional
-        Overlap with TensorE by pair, from 0 to 1: "load", "store", "vector", "scalar", "gpsimd". [-]
+        Overlap with TensorE by pair, from 0 to 1: "load", "store", "vector", "scalar", "gpsimd", "evict". [-]
 
     Returns
     -------
@@ -243,8 +244,9 @@ def matmul(
     flop = 2.0 * np.multiply(m, n) * k * groups
     busy = moved.busy | {
         "tensor": where.tensor_s(cycles * groups),
-        "vector": groups * (_evict_s(where, m, n) + _dequantise_s(where, k, n, weight_dtype, dtype)),
-        "fixed": where.fixed_s(groups * np.asarray(_waits(where, array, m, n, k, buffering))),
+        "vector": groups * _dequantise_s(where, k, n, weight_dtype, dtype),
+        "evict": groups * _evict_s(where, m, n),
+        "fixed": where.fixed_s(groups * np.asarray(_waits(where, array, m, n, k, buffering))) + where.core.fill_s,
     }
     bounds = {
         "roofline_s": where.roofline_s(dtype, flop, moved.least, compression),
@@ -276,7 +278,7 @@ def smallest_contraction(chip: str | Chip, dtype: str = "bf16", engine: str = "v
     array, clock_hz = where.array(dtype), getattr(where.core, engine).clock_hz
     moving = array.engine.max_moving_cols
     copy_cycles = where.lanes_s(engine, array.columns, moving, 1, "fp32") * clock_hz
-    instruction = moving + array.engine.access_overhead_cycle
+    instruction = moving + array.overhead_cycle
     found = neuroncore.hiding_contraction(copy_cycles, clock_hz, instruction, array.engine.clock_hz, array.rows)
     if np.any(np.isnan(found)):
         refuse("chip", where.chip.id, f"the figures of its {engine} engine are not published")
