@@ -15,7 +15,7 @@ import numpy as np
 from trnmodel.catalog.load import DATA
 from trnmodel.evidence.fit import MEANINGS, accuracy, family_split
 from trnmodel.evidence.readings import reading
-from trnmodel.evidence.rows import COLLECTIVES, COMPARATORS, LATER, MEASURED, number, read_rows, texts
+from trnmodel.evidence.rows import COLLECTIVES, COMPARATORS, LATER, MEASURED, number, published, read_rows, texts
 from trnmodel.evidence.rules import check
 from trnmodel.evidence.score import counted, errors_of, validation
 

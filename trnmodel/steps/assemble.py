@@ -93,7 +93,6 @@ def decode_ask(
     sequences = step.own_sequences(replica, d.ep)
     rows, routed = sequences * new_tokens, replica * new_tokens
     local = context / d.cp
-
     passes: Numeric = 1.0
     if s.at.ranks_per_bank > 1:
         passes = np.where(replica > 1, e.lone_core_cache_passes, 1.0)
@@ -103,7 +102,8 @@ def decode_ask(
         return Seen(rows * keys, passes * sequences * keys + rows)
 
     experts, selects = _run_experts(s, routed, expert_read or e.expert_read)
-    routing_s, converted = 0.0, 0.0
+    routing_s: Numeric = 0.0
+    converted: Numeric = 0.0
     if c.experts:
         cores = d.tp * d.ep * s.at.lnc
         routing_s = moe.routing_s(c.expert_layers, e.expert_core_s, cores, routed, c.experts, c.top_k, selects)
