@@ -228,7 +228,7 @@ def test_every_stack_answers_and_the_ideal_is_fastest():
         e = tm.efficiencies("trainium2", stack)
         assert all(source for source in e.sources.values())
         assert float(decode(efficiencies=stack).time_s) >= ideal
-    assert tm.efficiencies("trainium2").id == "nxd-inference"
+    assert tm.efficiencies("trainium2").id == "vllm-neuron-2026"
     assert tm.efficiencies("h100").id == "gpu-serving"
     assert "weight_stream_share" in tm.efficiencies("trainium2").estimates
     low, high = tm.efficiencies("trainium2").range("weight_stream_share")

@@ -62,22 +62,37 @@ class Ask(NamedTuple):
     spent: Lines[str, tuple[Numeric, Numeric]]
 
 
+def _run_experts(s: Setting, routed: NDArray, policy: str) -> tuple[Callable[[Cut], tuple[Numeric, NDArray]], NDArray]:
+    """Work and reads of a kind of experts in a decode step, and whether the stack selects experts of each token.
+
+    It reads each expert that is needed once ("distinct"); or selects each token's experts ("per_token"), gathering
+    their weights, at most all of them, as long as these are fewer than all and no ranks hold whole experts; else, and
+    where it selects none ("all"), all experts of a rank run on all tokens, which is E/k times the work.
+    """
+    selects = (policy == "per_token") & np.equal(s.degrees.expert_groups, 1)
+
+    def experts(cut: Cut) -> tuple[Numeric, NDArray]:
+        read = moe.experts_read(cut.experts, cut.active, routed, policy) / cut.experts
+        if policy == "distinct":
+            return 1.0, read
+        gathers, reads = selects & (read < 1), np.minimum(read * s.e.expert_gather_reads, 1.0)
+        return np.where(gathers, 1.0, cut.experts / cut.active), np.where(gathers, reads, 1.0)
+
+    return experts, selects
+
+
 def decode_ask(
     s: Setting, batch: NDArray, context: NDArray, new_tokens: NDArray, expert_read: str | None, imbalance: Numeric
 ) -> Ask:
     """What a decode step over `batch` sequences with `context` cached tokens asks of one rank.
 
-    A pipeline is kept full by as many micro-batches as it has stages, none of less than a sequence. A stack reads each
-    expert that is needed once ("distinct"); or selects each token's experts ("per_token"), gathering their weights, at
-    most all of them, as long as these are fewer than all and no ranks hold whole experts; else, and where it selects
-    none ("all"), all experts of a rank run on all tokens, which is E/k times the work.
+    A pipeline is kept full by as many micro-batches as it has stages, none of less than a sequence.
     """
     c, d, e = s.outline, s.degrees, s.e
     replica = step.own_sequences(batch, d.pp)
     sequences = step.own_sequences(replica, d.ep)
     rows, routed = sequences * new_tokens, replica * new_tokens
     local = context / d.cp
-
     passes: Numeric = 1.0
     if s.at.ranks_per_bank > 1:
         passes = np.where(replica > 1, e.lone_core_cache_passes, 1.0)
@@ -86,17 +101,7 @@ def decode_ask(
         keys = step.visible_tokens(local, a.window, a.kind)
         return Seen(rows * keys, passes * sequences * keys + rows)
 
-    policy = expert_read or e.expert_read
-    selects = (policy == "per_token") & np.equal(d.expert_groups, 1)
-
-    def experts(cut: Cut) -> tuple[Numeric, NDArray]:
-        read = moe.experts_read(cut.experts, cut.active, routed, policy) / cut.experts
-        if policy == "distinct":
-            return 1.0, read
-        gathers = selects & (read < 1)
-        work, reads = np.where(gathers, 1.0, cut.experts / cut.active), np.minimum(read * e.expert_gather_reads, 1.0)
-        return work, np.where(gathers, reads, 1.0)
-
+    experts, selects = _run_experts(s, routed, expert_read or e.expert_read)
     routing_s: Numeric = 0.0
     converted: Numeric = 0.0
     if c.experts:
