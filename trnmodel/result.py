@@ -95,6 +95,7 @@ class Result:
     """Base of every result: fields broadcast against each other, `reason_mask` marks points that cannot exist."""
 
     REASONS: ClassVar[tuple[str, ...]] = ()
+    ON_DEMAND: ClassVar[tuple[str, ...]] = ()
     reason_mask: NDArray
 
     @property
@@ -115,8 +116,10 @@ class Result:
             raise ValueError(f"{bad} of {np.size(self.valid)} points cannot exist: {'; '.join(reasons)}")
         return self
 
-    def to_frame(self) -> pd.DataFrame:
+    def to_frame(self, bands: bool = False) -> pd.DataFrame:
         """Tidy pandas DataFrame: one row a point, inputs beside outputs, last whether it is valid and why not.
+
+        With `bands`, which take longer, the ends of the main figure's interval are columns of their own.
 
         Fields and properties broadcast to their common shape and are laid out in C order. A spec shows its id; whatever
         is neither number, text nor spec (a breakdown, say) is left out.
@@ -126,6 +129,7 @@ class Result:
         names = [field.name for field in fields(self) if field.name != "reason_mask"]
         for kind in type(self).__mro__:
             names += [name for name, item in vars(kind).items() if isinstance(item, property)]
+        names = [name for name in names if bands or name not in self.ON_DEMAND]
         found = {name: _cells(getattr(self, name)) for name in names}
         cells = {name: cell for name, cell in found.items() if cell is not None}
         shape = np.broadcast_shapes(*(cell.shape for cell in cells.values()))
@@ -133,24 +137,29 @@ class Result:
 
 
 class Basis(NamedTuple):
-    """What numbers rest on: a word of `BASES`, and along which axes they leave the rows that were measured."""
+    """What numbers rest on: a word of `BASES`, and along which axes they leave the rows that were measured.
+
+    `width` is how far a measurement may lie from them: half the width of the logarithm's 90 % interval.
+    """
 
     word: NDArray | str
     reason: NDArray | str = ""
+    width: NDArray | float = 0.0
 
 
 def weakest(parts: Mapping[str, Basis]) -> Basis:
-    """The basis of what is made of parts: that of its weakest part, with the reasons of each.
+    """The basis of what is made of parts: that of its weakest part, with the reasons of each and the widest width.
 
     Examples
     --------
     >>> weakest({"prefill": Basis("ideal"), "decode": Basis("extrapolated", "chip: never served")})
-    Basis(word='ideal', reason='decode chip: never served')
+    Basis(word='ideal', reason='decode chip: never served', width=0.0)
     """
     places = [np.vectorize(BASES.index)(part.word) for part in parts.values()]
     word = np.asarray(BASES, dtype=object)[np.max(np.broadcast_arrays(*places), axis=0)]
     reasons = [np.asarray(part.reason, dtype=object) for part in parts.values()]
-    return Basis(word, np.vectorize(_told(tuple(parts)), otypes=[object])(*reasons)[()])
+    width = np.max(np.broadcast_arrays(*(part.width for part in parts.values())), axis=0)[()]
+    return Basis(word, np.vectorize(_told(tuple(parts)), otypes=[object])(*reasons)[()], width)
 
 
 def _told(names: tuple[str, ...]) -> Callable[..., str]:
@@ -164,12 +173,24 @@ def _told(names: tuple[str, ...]) -> Callable[..., str]:
     return told
 
 
+def exactly(name: str) -> tuple[NDArray, NDArray]:
+    """No width at all, of a result that says nothing else."""
+    return np.zeros(()), np.zeros(())
+
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Judged(Result):
-    """Base of every result of a software stack: `judge`, which its maker hands in, says what it rests on when asked."""
+    """Base of every result of a software stack: `judge`, which its maker hands in, says what it rests on when asked.
 
+    `spread` gives the half-widths below and above of a figure's logarithm, and `low` and `high` are those ends of the
+    class's `FIGURE`; all are found when they are asked for.
+    """
+
+    FIGURE: ClassVar[str] = "time_s"
+    ON_DEMAND: ClassVar[tuple[str, ...]] = ("low", "high")
     stack: Any  # with an `id`, and the `kind` of stack that it is
-    judge: Callable[[], Basis]
+    judge: Callable[..., Basis]
+    spread: Callable[[str], tuple[NDArray, NDArray]] = exactly
 
     def ground(self) -> str:
         """The basis of one point as a sentence tells it: the word, with the reason where there is one."""
@@ -190,6 +211,32 @@ class Judged(Result):
     def basis_reason(self) -> NDArray | str:
         """Along which axes they leave what was measured; empty where they do not."""
         return self.judge().reason
+
+    @property
+    def low(self) -> NDArray:
+        """Lower end of the 90 % interval of the result's main figure."""
+        return self.ends(self.FIGURE)[0]
+
+    @property
+    def high(self) -> NDArray:
+        """Upper end of the 90 % interval of the result's main figure."""
+        return self.ends(self.FIGURE)[1]
+
+    def ends(self, name: str) -> tuple[NDArray, NDArray]:
+        """Low and high of a time, a size or a rate of the result: nine of ten measurements are to lie between them.
+
+        Examples
+        --------
+        >>> import trnmodel as tm
+        >>> step = tm.decode_step("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=8), batch=4, context=2048)
+        >>> low, high = step.ends("tokens_per_s")
+        >>> bool(low < step.tokens_per_s < high), bool(step.low < step.time_s < step.high)
+        (True, True)
+        """
+        value, (below, above) = getattr(self, name), self.spread(name)
+        if "per_s" in name:  # slow where the time is long
+            below, above = above, below
+        return value * np.exp(-below), value * np.exp(above)
 
 
 def alike(table: pd.DataFrame, mixed: bool = False) -> pd.DataFrame:

@@ -15,8 +15,9 @@ from trnmodel.catalog.stacks import IDEAL, VALUES, Efficiencies
 from trnmodel.models.transformer import model as read_model
 from trnmodel.planner.deployments import MODES, capacity_requests_per_s
 from trnmodel.result import alike, stacked
+from trnmodel.steps.answers import RESOURCES
 from trnmodel.steps.deployment import Deployment
-from trnmodel.steps.inference import RESOURCES, decode_step
+from trnmodel.steps.inference import decode_step
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
 from trnmodel.steps.serving import serve

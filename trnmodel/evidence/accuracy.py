@@ -6,17 +6,19 @@ trnmodel.evidence.accuracy` writes them anew; a test checks that they are those 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from trnmodel.catalog.load import DATA
-from trnmodel.evidence.fit import MEANINGS, accuracy, family_split
+from trnmodel.evidence import comparators, coverage
+from trnmodel.evidence.fit import MEANINGS, Case, accuracy, cases, family_split, fitted_errors, labels, left_out
+from trnmodel.evidence.grounds import document
 from trnmodel.evidence.readings import reading
 from trnmodel.evidence.rows import COLLECTIVES, COMPARATORS, MEASURED, number, read_rows, texts
-from trnmodel.evidence.rules import check
+from trnmodel.evidence.rules import PLAIN, check
 from trnmodel.evidence.score import counted, errors_of, validation
 
 if TYPE_CHECKING:
@@ -25,6 +27,11 @@ if TYPE_CHECKING:
 RESIDUALS = DATA / "evidence" / "residuals.csv"
 KERNELS = ("framework-compile", "framework-trace")  # groups of kernels that have fitted constants
 FITTED, LEFT_OUT, FAMILY = "as fitted", "model left out", "Trn2 from Trn1 and Inf2"
+CHIP, SOURCE = "chip left out", "source left out"
+LEAVING: Mapping[str, Callable[[Case], str]] = {
+    CHIP: lambda case: case.family,
+    SOURCE: lambda case: case.source,
+}  # splits beside that by model
 SPLITS: Mapping[str, tuple[str, str]] = {
     FITTED: ("error", "naive_error"),
     LEFT_OUT: ("left_out_error", "naive_left_out_error"),
@@ -65,13 +72,32 @@ def residuals() -> pd.DataFrame:
 
     frames = []
     for group in (*MEANINGS, *KERNELS):
-        table = accuracy(MEASURED, group)
-        labels = table.drop(columns=[name for pair in SPLITS.values() for name in pair])
+        table, of = accuracy(MEASURED, group), cases(MEASURED, group)
+        asked = table.drop(columns=[name for pair in SPLITS.values() for name in pair])
         for split, (own, naive) in SPLITS.items():
-            frames.append(labels.assign(split=split, group=group, error=table[own], naive_error=table[naive]))
+            frames.append(asked.assign(split=split, group=group, error=table[own], naive_error=table[naive]))
+        for split, name in LEAVING.items():
+            if group in MEANINGS and len(set(map(name, of))) > 1:
+                frames.append(asked.assign(split=split, group=group, error=left_out(of, name, fitted_errors(group))))
     apart = [family_split(MEASURED, group).assign(split=FAMILY, group=group) for group in ("decode", "prefill")]
-    table = pd.concat([*frames, *apart], ignore_index=True)
-    return table[["split", "group", *(name for name in table if name not in ("split", "group"))]]
+    table = pd.concat([*frames, *apart, outside()], ignore_index=True)
+    last = ["error", "naive_error"]
+    return table[["split", "group", *(name for name in table if name not in ("split", "group", *last)), *last]]
+
+
+def outside() -> pd.DataFrame:
+    """Errors of configurations that no constant is fitted to, by what they are used for."""
+    import pandas as pd
+
+    rows = counted(validation())
+    rows = rows[~rows.use.isin([PLAIN, "model", *KERNELS])]
+    readings = [reading(cells) for cells in texts(rows)]
+    measured = [number(row["value"]) * r.scale for row, r in zip(rows.to_dict("records"), readings, strict=True)]
+    of = [Case(r, x, r.weight, document(source)) for r, x, source in zip(readings, measured, rows.source, strict=True)]
+    table = pd.DataFrame({**labels(of), "error": rows.error.to_numpy()})
+    groups = rows.use.to_numpy()
+    named = table.part.isin(["kernel", "collective"])
+    return table.assign(split=OUTSIDE, group=np.where(named, table.part + ", " + table["on"], groups))
 
 
 def shipped() -> pd.DataFrame:
@@ -85,6 +111,31 @@ def write(path: Path = RESIDUALS) -> None:
     """Compute the residuals anew and write them, six significant digits each; rules that match nothing are refused."""
     check([row for path in (MEASURED, COMPARATORS, COLLECTIVES) for row in read_rows(path)])
     residuals().to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
+    write_bands()
+
+
+def write_bands() -> None:
+    """Write the widths and the measured configurations that `catalog.bands` reads, from errors as they are shipped."""
+    coverage.write(left_out_rows())
+
+
+def left_out_rows(split: str = LEFT_OUT) -> pd.DataFrame:
+    """Errors of configurations under a fit without them, where there is one, as logarithms: ours and other chips'.
+
+    Parameters
+    ----------
+    split : str
+        "model left out", "chip left out" or "source left out". [-]
+    """
+    import pandas as pd
+
+    column = "chip_left_out_error" if split == CHIP else "model_left_out_error"
+    others = comparators.both()
+    others = others.assign(error=others[column].fillna(others.chip_left_out_error))
+    own = shipped()
+    table = pd.concat([own[own.split.isin([split, OUTSIDE])], others], ignore_index=True)
+    table = table[np.isfinite(table.error) & (table.error > -1)]
+    return table.assign(log_error=np.log1p(table.error)).reset_index(drop=True)
 
 
 COLUMNS = "group split cases median_error mean_error naive_median naive_mean bias worst_error models".split()
