@@ -26,6 +26,8 @@ from trnmodel.result import Basis, words
 BANDS, HULLS = DATA / "evidence" / "bands.csv", DATA / "evidence" / "hulls.csv"
 AXES = ("ranks", "batch", "length", "size")
 NAMES = ("ranks", "batch", "length", "active parameters")  # as a reason calls the axes
+# octaves beyond the rows up to which left-out errors were not seen to grow; they grow with batch and length at once
+FREE = {"ranks": 3.0, "size": 3.0}
 STEP = 1.01  # ratio up to which two values of an axis are one
 # what may have no row of its own, the nearest case first; each counts as an octave
 ABSENT = ((), ("chip",), ("stack",), ("chip", "stack"), ("kind",), ("kind", "chip"), ("kind", "chip", "stack"))
@@ -78,7 +80,7 @@ class Near:
             for end, beyond in ((high, x > high), (low, x < low)):
                 mask = mask | (beyond & (away > 0)) * 2 ** len(said)
                 said.append(f"{name}: its rows {'end' if end is high else 'begin'} at {end:.4g}")
-            distance = distance + away
+            distance = distance + np.maximum(away - FREE.get(axis, 0.0), 0.0)
         return distance, mask, said
 
     def measured(self, points: Mapping[str, Any]) -> NDArray:
@@ -102,9 +104,9 @@ class Near:
 class Rows:
     """Rows side by side, with the widths of their groups."""
 
-    def __init__(self, rows: Iterable[Row], widths: Iterable[Width]) -> None:
+    def __init__(self, rows: Iterable[Row], widths: Mapping[str, Width]) -> None:
         found = list(rows)
-        self.widths = {one.group: one for one in widths}
+        self.widths = widths
         self.labels = {name: np.array([getattr(row, name) for row in found], dtype=object)
                        for name in ("group", "part", "kind", "chip", "stack")}  # fmt: skip
         self.values = np.array([[float(getattr(row, axis) or nan) for row in found] for axis in AXES])
@@ -118,16 +120,17 @@ class Rows:
             here = np.logical_and.reduce([of_part, *same])
             if here.any():
                 names, counts = np.unique(self.labels["group"][here].astype(str), return_counts=True)
-                width = self.widths[names[counts.argmax()]]
+                group = str(names[counts.argmax()])
+                width = self.widths.get(group, Width(group, "", 0, nan, nan, nan))
                 wide = max(width.width, width.pooled) if absent else width.width
-                return Near(width.group, wide, absent, self.values[:, here])
+                return Near(group, wide, absent, self.values[:, here])
         widest = max((one.pooled for one in self.widths.values()), default=nan)
         return Near("", widest, ("kind", "chip", "stack"), np.empty((len(AXES), 0)))
 
 
 def read(bands: Path = BANDS, hulls: Path = HULLS) -> Rows:
     """The rows and widths of two files."""
-    return Rows(read_csv(hulls, Row), read_csv(bands, Width))
+    return Rows(read_csv(hulls, Row), {one.group: one for one in read_csv(bands, Width)})
 
 
 @cache
@@ -149,7 +152,8 @@ def near(part: str, kind: str, chip: str, stack: str) -> Near:
 
 def lacks(here: Near, part: str, kind: str, chip: str, stack: str) -> list[str]:
     """What there is no row of, in words."""
-    told = {"kind": f"model: no {part} row of {kind} models", "chip": f"chip: no {part} row on {chip}"}
+    told = {"kind": f"model: no {part} row of {kind} models"}
+    told["chip"] = f"chip: no {part} row" + ("" if "stack" in here.absent else f" of {stack}") + f" on {chip}"
     told["stack"] = f"stack: no {part} row of {stack}" + ("" if "chip" in here.absent else f" on {chip}")
     return [text for name, text in told.items() if name in here.absent]
 

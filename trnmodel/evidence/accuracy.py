@@ -97,7 +97,7 @@ def outside() -> pd.DataFrame:
     table = pd.DataFrame({**labels(of), "error": rows.error.to_numpy()})
     groups = rows.use.to_numpy()
     named = table.part.isin(["kernel", "collective"])
-    return table.assign(split=OUTSIDE, group=np.where(named, table.part + ", " + table["on"], groups))
+    return table.assign(split=OUTSIDE, group=np.where(named, (table.part + ", " + table["on"]).str.removesuffix(", "), groups))
 
 
 def shipped() -> pd.DataFrame:
@@ -135,7 +135,9 @@ def left_out_rows(split: str = LEFT_OUT) -> pd.DataFrame:
     own = shipped()
     table = pd.concat([own[own.split.isin([split, OUTSIDE])], others], ignore_index=True)
     table = table[np.isfinite(table.error) & (table.error > -1)]
-    return table.assign(log_error=np.log1p(table.error)).reset_index(drop=True)
+    table = table.assign(log_error=np.log1p(table.error)).reset_index(drop=True)
+    pools = list(map(coverage.pool_of, table.group, table.part))
+    return table.assign(pool=pools, octaves=coverage.away(table, "model"))
 
 
 COLUMNS = "group split cases median_error mean_error naive_median naive_mean bias worst_error models".split()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trnmodel.catalog.bands import BANDS, HULLS, Row, Rows, Width, judged, lacks
-from trnmodel.formulas.bands import conformal_width, interval_score, shrunk_width
+from trnmodel.formulas.bands import conformal_width, grown_width, interval_score, shrunk_width
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,16 +33,23 @@ def pool_of(group: str, part: str) -> str:
     return OTHERS if group == "comparator" else found
 
 
-def widths(rows: pd.DataFrame) -> list[Width]:
-    """The width of each group of left-out errors (a column `log_error`), in the order of its rows."""
-    pools = [pool_of(group, part) for group, part in zip(rows.group, rows.part, strict=True)]
-    together = {
-        pool: float(conformal_width(some.log_error)) for pool, some in rows.groupby(np.array(pools, dtype=object))
-    }
-    found = []
-    for (group, pool), some in rows.groupby([rows.group, np.array(pools, dtype=object)], sort=False):
-        own, q0 = float(conformal_width(some.log_error)), together[pool]
-        found.append(Width(group, pool, len(some), own, q0, float(shrunk_width(own, len(some), q0))))
+def away(rows: pd.DataFrame, by: str) -> pd.Series:
+    """Octaves from each row to the rows of all other names: what of another model is known about it."""
+    found = rows.log_error * 0.0
+    for name, some in rows.groupby(by, sort=False):
+        base = known(rows[rows[by] != name], {})
+        found[some.index] = [float(_octaves(base, row)) for row in some.to_dict("records")]
+    return found
+
+
+def widths(rows: pd.DataFrame) -> dict[str, Width]:
+    """The width of each group of left-out errors, at the rows: `log_error` over its growth with `octaves`."""
+    at_rows = rows.log_error / grown_width(1.0, rows.octaves)
+    together = {pool: float(conformal_width(some)) for pool, some in at_rows.groupby(rows.pool)}
+    found = {}
+    for (group, pool), some in at_rows.groupby([rows.group, rows.pool], sort=False):
+        own, q0 = float(conformal_width(some)), together[pool]
+        found[group] = Width(group, pool, len(some), own, q0, float(shrunk_width(own, len(some), q0)))
     return found
 
 
@@ -52,10 +59,10 @@ def hulls(rows: pd.DataFrame) -> pd.DataFrame:
     return table.rename(columns={"on": "stack"} | {column: axis for axis, column in PLACE.items()})
 
 
-def known(rows: pd.DataFrame) -> Rows:
-    """Rows and widths as `catalog.bands` has them, of a table of left-out errors."""
+def known(rows: pd.DataFrame, of: Mapping[str, Width]) -> Rows:
+    """Rows and widths as `catalog.bands` has them."""
     cells = hulls(rows).astype(object).where(lambda table: table.notna(), "")
-    return Rows([Row(*map(str, row)) for row in cells.itertuples(index=False)], widths(rows))
+    return Rows([Row(*map(str, row)) for row in cells.itertuples(index=False)], of)
 
 
 def write(rows: pd.DataFrame, bands: Path = BANDS, measured: Path = HULLS) -> None:
@@ -63,7 +70,7 @@ def write(rows: pd.DataFrame, bands: Path = BANDS, measured: Path = HULLS) -> No
     import pandas as pd
 
     columns = [*Width.__struct_fields__]
-    table = pd.DataFrame([[getattr(one, name) for name in columns] for one in widths(rows)], columns=columns)
+    table = pd.DataFrame([[getattr(one, name) for name in columns] for one in widths(rows).values()], columns=columns)
     table.to_csv(bands, index=False, float_format="%.4g", lineterminator="\n")
     hulls(rows).to_csv(measured, index=False, float_format="%.6g", lineterminator="\n")
 
@@ -83,25 +90,34 @@ def held(rows: pd.DataFrame, by: str) -> pd.DataFrame:
     table : pandas.DataFrame
         The rows with width, inside, score (Winkler's) and constant_width, constant_inside, constant_score. [-]
     """
+    rows = rows[rows.part != "memory"]  # whose constants are of the same rows
     found = rows.assign(width=np.nan, constant_width=np.nan)
-    pools = np.array([pool_of(group, part) for group, part in zip(rows.group, rows.part, strict=True)], dtype=object)
     for name, some in rows.groupby(by, sort=False):
-        others = rows[by] != name
-        base = known(rows[others])
+        others = rows[rows[by] != name]
+        base = known(others, widths(others))
         found.loc[some.index, "width"] = [_width(base, row) for row in some.to_dict("records")]
-        for pool in set(pools[~others]):
-            rest = rows.log_error[others & (pools == pool)]
-            found.loc[some.index[pools[~others] == pool], "constant_width"] = conformal_width(rest)
+        for pool, part in some.groupby("pool"):
+            found.loc[part.index, "constant_width"] = conformal_width(others.log_error[others.pool == pool])
     for prefix in ("", "constant_"):
         width = found[f"{prefix}width"]
         found[f"{prefix}inside"] = found.log_error.abs() <= width
         found[f"{prefix}score"] = interval_score(found.log_error, width)
-    return found.assign(pool=pools)
+    return found
+
+
+def _asked(row: Mapping) -> tuple[tuple[str, str, str, str], dict[str, float]]:
+    points = {axis: row[column] for axis, column in PLACE.items() if np.isfinite(row[column])}
+    return (row["part"], row["kind"], row["chip"], row["on"]), points
+
+
+def _octaves(base: Rows, row: Mapping) -> float:
+    asked, points = _asked(row)
+    here = base.near(*asked)
+    return float(here.octaves(points)[0]) + len(here.absent)
 
 
 def _width(base: Rows, row: Mapping) -> float:
     """The half-width that a row would have been given."""
-    asked = row["part"], row["kind"], row["chip"], row["on"]
+    asked, points = _asked(row)
     here = base.near(*asked)
-    points = {axis: row[column] for axis, column in PLACE.items() if np.isfinite(row[column])}
     return float(judged(here, points, (), lacks(here, *asked)).width)
