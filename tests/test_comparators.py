@@ -30,7 +30,7 @@ def judged():
 def test_every_row_is_predicted_or_says_why(ideal):
     assert len(ideal) == len(pd.read_csv(COMPARATORS))
     assert ((ideal.reason == "") == ideal.predicted.notna()).all()
-    assert (ideal.reason == "").sum() == 293
+    assert (ideal.reason == "").sum() == 298
     assert (ideal.predicted[ideal.reason == ""] >= 0).all()
 
 
@@ -56,7 +56,7 @@ def test_large_multiplications_of_the_a100(ideal):
 
 def test_the_stack_of_gpus_against_models_and_chips_that_its_fit_has_not_seen():
     errors = study.shipped()
-    assert len(errors) == 210
+    assert len(errors) == 215
     assert (errors.model.nunique(), errors["where"].nunique()) == (16, 6)
     ideal, fitted, model, chip = (
         errors[name].abs().median() for name in ("ideal_error", "error", "model_left_out_error", "chip_left_out_error")
@@ -128,7 +128,7 @@ def test_rows_of_the_energy_benchmark_are_used_or_say_why(judged):
     assert (len(steps), len(older)) == (269, 154)
     assert older.skipped.str.startswith("another stack: vLLM of 2024").all()
     assert steps.use.value_counts()["comparator"] - (steps.skipped != "").sum() + 36 == (steps.skipped == "").sum()
-    assert (steps.skipped == "").sum() == 186
+    assert (steps.skipped == "").sum() == 191
     assert steps.skipped.str.startswith("code completion").sum() == 24
     assert steps.skipped.str.startswith("a slow machine").sum() == 12
     with_experts = steps[steps.note.str.contains("EP 8 DP 1") & (steps.skipped == "")]
@@ -138,11 +138,11 @@ def test_rows_of_the_energy_benchmark_are_used_or_say_why(judged):
 def test_the_assumed_input_counts_little():
     """300 tokens are assumed where no input length is printed; with 1,000 the median step grows by a few per cent."""
     of = [case.reading for case in cases(COMPARATORS, "comparator") if case.reading.meaning == "decode-step"]
-    small = [r for r in of if r.batch <= 128]  # whose caches still fit
+    small = [r for r in of if r.batch <= 64]  # whose caches still fit
     moved = [
         predict(replace(r, context=r.context + 700, max_context=r.max_context + 700)) / predict(r) - 1 for r in small
     ]
-    assert len(moved) > 100
+    assert len(moved) > 80
     assert 0 < np.median(moved) < 0.04
     assert max(moved) < 0.35
 

@@ -1,5 +1,6 @@
 """Rack composition: what the sources print about racks, trays, hosts and networks."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -45,6 +46,11 @@ def test_nl72x2_rack_as_printed():
     assert (rack.compute_trays, rack.host_cpus, rack.cooling, rack.retimers_per_tray) == (36, 36, "liquid", 6)
     assert rack.nics / rack.compute_trays == 2
     assert rack.with_scaleout(400 * GBIT).nics / rack.compute_trays == 4
+    # L253 one more in each of 36 compute trays, the CPU's own; NL32x2: L213 one in each of four CPU trays (L189)
+    assert (rack.nics, rack.cpu_nics, rack.nics + rack.cpu_nics) == (72, 36, 108)
+    narrow = system("trn3-nl32x2-pcie160")
+    assert (narrow.nics, narrow.cpu_nics) == (32, 4)
+    assert math.isnan(system("trn2-ultraserver").cpu_nics)  # nobody says
     with pytest.raises(ValueError, match="offered"):
         rack.with_scaleout(800 * GBIT)
 

@@ -31,6 +31,7 @@ from trnmodel import charts
 from trnmodel.chapters import common, guard
 from trnmodel.chapters import memory_fit as tables
 from trnmodel.evidence import footprints as printed
+from trnmodel.evidence import ledger
 from trnmodel.planner import sizing
 from trnmodel.steps.deployment import Deployment
 from trnmodel.steps.rank import site
@@ -64,7 +65,8 @@ Markdown(
         if core.ranks_per_bank > 1
         else ""
     )
-    + f" What {found.stack.id} takes beside weights and cache is {found.ground()}."
+    + f" What {found.stack.id} takes beside weights and cache is {found.ground()}.\n\n"
+    + ledger.rests_on(found.stack.id)
 )
 
 # %% [markdown]

@@ -223,7 +223,7 @@ charts.bars(
     x="level",
     y="tokens_per_s",
     caption=f"Tokens a second of one sequence of {m.id} in {precision.upper()} that each level of {spec.name} allows; decoding is {reached:.0%} "
-    f"of the door, as profiled on {tm.chip(tables.PROFILED).name}",
+    f"of the door, as profiled on {tm.chip(tables.PROFILED).name}{charts.ours(levels.level[levels.estimate])}",
 )
 
 # %% [markdown]

@@ -28,7 +28,7 @@ import trnmodel as tm
 from trnmodel import charts
 from trnmodel.chapters import common, guard
 from trnmodel.chapters import neuroncore as tables
-from trnmodel.evidence import kernels, score
+from trnmodel.evidence import kernels, ledger, score
 from trnmodel.units import KIB, US, format_quantity
 
 GENERATIONS = ["trainium1", "trainium2", "trainium3"]
@@ -51,7 +51,8 @@ Markdown(
     f"{format_quantity(peak, 'FLOP/s')}.** Your {m:,} x {k:,} by {k:,} x {n:,} takes "
     f"{format_quantity(yours.time_s, 's')}, bound by {yours.bound}, and reaches {yours.flop_per_s / peak:.0%}; on a "
     f"logical core of {logical.lnc} it takes {format_quantity(logical.time_s, 's')} tuned and "
-    f"{format_quantity(compiled.time_s, 's')} through torch.compile, called from the host."
+    f"{format_quantity(compiled.time_s, 's')} through torch.compile, called from the host.\n\n"
+    + ledger.rests_on(yours.stack, compiled.stack)
 )
 
 # %% [markdown]

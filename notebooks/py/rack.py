@@ -43,7 +43,10 @@ sends = [f"; by AWS's own lane map {tables.by_medium(it)}" for it in mapped]
 Markdown(
     f"**{spec.name}: {spec.domain_chips} chips of {spec.chip.name} and {switches} switches{''.join(also)}, joined by "
     f"{net.graph.number_of_edges():,} links.** Each chip sends one way into the scale-up fabric {tables.by_medium(net)}{''.join(sends)}. "
-    "Every count in this chapter is taken from the graph, not from a table."
+    "Every count in this chapter is taken from the graph, not from a table.\n\n"
+    + ledger.rests_on(
+        *(name for it in mapped for name in ledger.estimated(it.system, "pcb_switches_per_tray", "switches_per_plane"))
+    )
 )
 
 # %% [markdown]

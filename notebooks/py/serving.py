@@ -39,7 +39,7 @@ from trnmodel import charts
 from trnmodel.catalog.stacks import stacks
 from trnmodel.chapters import common, guard
 from trnmodel.chapters import serving as tables
-from trnmodel.evidence import accuracy, comparators, score
+from trnmodel.evidence import accuracy, comparators, ledger, score
 from trnmodel.fabric.compare import capacities
 from trnmodel.planner import deployments
 from trnmodel.steps.deployment import Deployment
@@ -79,7 +79,8 @@ Markdown(
     f"reads a prompt of {input_tokens} tokens in {format_quantity(float(prompt.time_s), 's', 3)}.** {str(step.bound).capitalize()} takes "
     f"longest of that step; with everything overlapped it would be {format_quantity(float(step.lower_s), 's', 3)}, with nothing "
     f"{format_quantity(float(step.upper_s), 's', 3)}, and on a machine that loses nothing "
-    f"{format_quantity(float(ideal.time_s), 's', 3)}. Basis on {stack}: step {step.ground()}; prefill {prompt.ground()}."
+    f"{format_quantity(float(ideal.time_s), 's', 3)}. Basis on {stack}: step {step.ground()}; prefill {prompt.ground()}.\n\n"
+    + ledger.rests_on(step.stack.id)
 )
 
 # %% [markdown]

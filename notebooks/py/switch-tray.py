@@ -55,25 +55,42 @@ guard.need(
     placed[placed.placement != "EP + copy"].groupby("system").time_s.count().min() > 0,
     f"model = {m.id!r} with tokens_per_chip = {tokens_per_chip:g}, context = {context:g} in {precision}: no step on {small} and {large} exists",
 )
-trays = tables.trays(spec)
-first, last = trays[0], trays[-1]
+trays, maps = tables.trays(spec), tables.lane_maps(spec)
+first, last, chip = trays[0], trays[-1], tm.system(trays[0]).chip
+fabrics, free = [*trays, *maps], [tables.free_to_forward(name) for name in (trays[0], trays[-1])]
 both = [*tables.trays("trn3-nl32x2-pcie160"), *tables.trays("trn3-nl72x2-pcie160")]
 
 # %% tags=["hide-input"]
-late = compare.latencies(trays)
-rates = compare.capacities(trays)
-experts = placements.exchanges(m, trays, tokens_per_chip * 2.0 ** np.arange(-3, 7))
+late = compare.latencies(fabrics)
+rates = compare.capacities(fabrics)
+experts = placements.exchanges(m, fabrics, tokens_per_chip * 2.0 ** np.arange(-3, 7))
 mean = late[late.scope == "rack"].set_index("system").mean_s
 worst = late[late.scope == "rack"].set_index("system").worst_s
 steps = experts[experts.tokens_per_chip == tokens_per_chip].set_index(["system", "experts_over"]).step_s
-spread = rates[rates.scope == "rack"].all_to_all_bytes_per_s
+unhindered = placements.exchanges(m, free, [tokens_per_chip]).set_index(["system", "experts_over"]).step_s
+saved = unhindered[first, "rack"] - unhindered[last, "rack"]
+reach = rates[rates.scope == "rack"].set_index("system").all_to_all_bytes_per_s
+spread, ranked = reach[trays], tables.rank_words(first)
+by_map = "".join(
+    f" By AWS's own lane map ({name}) it is {format_quantity(reach[name], 'B/s', 3)} and {format_quantity(steps[name, 'rack'], 's', 3)}."
+    for name in maps
+)
 Markdown(
     f"**For bandwidth it does not: with any tray a chip has {format_quantity(spread.mean(), 'B/s', 3)} of all-to-all in its rack "
     f"(the trays differ by {spread.max() / spread.min() - 1:.1%}), because the lanes of the chips are the same. For latency it does: from {first} to {last} the worst pair of a rack falls from "
     f"{format_quantity(worst[first], 's', 2)} to {format_quantity(worst[last], 's', 2)}**, and with "
     f"{tokens_per_chip:g} tokens a chip the experts' traffic of one decode step of {m.id} from "
     f"{format_quantity(steps[first, 'rack'], 's', 3)} to {format_quantity(steps[last, 'rack'], 's', 3)}."
-    + ("" if spec.id in trays else f" ({spec.name} has no switch trays; this is the NL32x2 rack.)")
+    + by_map
+    + (
+        ""
+        if spec.id in fabrics
+        else f" ({spec.name} has no choice of switch trays; this is the {tm.system(first).name} rack.)"
+    )
+    + f"\n\nAssumed, for nobody has published either: a chip that forwards costs a hop of AWS's rings, and a switch, UALink's "
+    f"too, what a Gen5 PCIe switch costs. Forwarding for free, as the text reports (L314), the step would differ by "
+    f"{format_quantity(saved, 's', 2)}, not {format_quantity(steps[first, 'rack'] - steps[last, 'rack'], 's', 3)}. In it {ranked}. "
+    + ledger.rests_on(*ledger.estimated(chip, "hop_s"), *ledger.estimated(tm.system(first), "switch_s"))
 )
 
 # %% [markdown]
@@ -88,7 +105,9 @@ charts.table(
 
 # %% [markdown]
 # A **tray** here is a generation of switch trays: 160-lane PCIe switches first, Broadcom's PEX90144 as their backup, 320-lane
-# ones next, UALink switches at last. A **plane** is the set of rack switches that a group of chips shares.
+# ones next, UALink switches at last. A **plane** is the set of rack switches that a group of chips shares. A **lane map** says how
+# many lanes of a chip go to its tray, to the backplane and to the other rack: the deep dive's is 64 + 64 + 16, AWS's page prints
+# 32 + 40 + 16 for the NL72x2, which is a system of its own here and stands beside the trays.
 #
 # ## The model
 #
@@ -110,21 +129,20 @@ charts.table(
 # ## What each tray is made of
 
 # %%
-charts.table(tables.plane_table(trays), caption="Switches of one rack, and ports of a rack switch", download="planes")
+charts.table(tables.plane_table(fabrics), caption="Switches of one rack, and ports of a rack switch", download="planes")
 
 # %% [markdown]
 # ## How far chips are apart
 
 # %%
-distinct = tables.plane_table(trays).drop_duplicates("planes").system
-hops = tables.hops(distinct)
-direct = hops[hops.between <= 1].groupby("system").share.sum()
+distinct, hops = tables.plane_table(fabrics).drop_duplicates("planes").system, tables.hops(fabrics)
+direct = tables.within_one(hops)
 charts.bars(
-    hops,
+    hops[hops.system.isin([*distinct, last])],
     x="between",
     y="share",
     color="system",
-    caption=f"At most one switch between: {direct.get(first, 0):.0%} of all pairs with {first}, {direct.get(last, 0):.0%} with {last}",
+    caption=f"At most one switch between: {direct[first]:.0%} of all pairs with {first}, {direct[last]:.0%} with {last}",
 )
 
 # %%
@@ -134,7 +152,8 @@ charts.ranges(
     y="system",
     color="scope",
     caption=f"Worst pair of a rack: {format_quantity(worst[first], 's', 2)} on {first}, "
-    f"{format_quantity(worst[last], 's', 2)} on {last}",
+    f"{format_quantity(worst[last], 's', 2)} on {last}, if a chip that forwards costs {format_quantity(chip.hop_s, 's', 2)} and a switch "
+    f"{format_quantity(tm.system(first).switch_s, 's', 3)}, our estimates (D)",
 )
 
 # %%
@@ -142,16 +161,17 @@ shown = ["system", "scope", "most_between", "mean_s", "mean_s_low", "mean_s_high
 charts.table(late[shown], caption="One way through the empty fabric", download="latencies")
 
 # %% [markdown]
-# Hollow: nobody has published what a chip of the switched racks costs when it forwards, nor the latency of these switches; the
-# bars take AWS's hop of NeuronLink for the one and a Gen5 PCIe switch of Broadcom for the other. If Trainium3 forwards for
-# free, as the text reports, the trays differ by a switch or two of a tenth of a microsecond.
+# Hollow: nobody has published what a Trainium3 costs when it sends or forwards, nor the latency of these switches; the
+# bars take AWS's hop of a ring for the one and a Gen5 PCIe switch of Broadcom for the other. If Trainium3 forwards for
+# free, as the text reports (L314), the trays differ by a switch or two of a tenth of a microsecond.
 #
 # ## How fast
 
 # %%
 charts.table(
     rates[["system", "scope", "chips", "all_to_all_bytes_per_s", "oversubscription", "bound"]],
-    caption="All-to-all of one chip to all others: the tray does not enter",
+    caption="All-to-all of one chip to all others: the tray does not enter"
+    + "".join(f", the lanes do ({reach[name] / reach[first]:.0%} in a rack on {name})" for name in maps),
     download="capacities",
 )
 
@@ -168,7 +188,9 @@ charts.lines(
     log_x=True,
     log_y=True,
     caption=f"Dispatch and combine of {m.id} over a rack: {first} takes {steps[first, 'rack'] / steps[last, 'rack']:.2f} times as "
-    f"long as {last} with {tokens_per_chip:g} tokens a chip",
+    f"long as {last} with {tokens_per_chip:g} tokens a chip"
+    + "".join(f", {name} {steps[name, 'rack'] / steps[last, 'rack']:.2f} times" for name in maps)
+    + f" ({ranked})",
 )
 
 # %% tags=["hide-input"]
@@ -184,6 +206,11 @@ Markdown(
         for name in trays[1:]
         if mean[name] < mean[first]
     )
+    + "".join(
+        f" With AWS's own lanes a step takes {few[name] / few[first]:.2f} times as long as on {first} at {table.index[0]:g} tokens a "
+        f"chip and {many[name] / many[first]:.2f} times at {table.index[-1]:g}: with many tokens the lanes count and the tray does not."
+        for name in maps
+    )
 )
 
 # %% [markdown]
@@ -192,8 +219,9 @@ Markdown(
 # A tray does not widen the way to the other rack: 16 of a chip's 144 active lanes go there. The text proposes three placements
 # (L316-318), beside which stands a fourth that says nothing across: **EP + TP**, experts in a rack and each layer cut in two
 # between twins of the racks; **EP + CP**, experts in a rack and each context cut in two; **EP of the pair**, experts over both
-# racks; **EP + copy**, the whole model in each rack. Here a rank is a chip (LNC 8, which AWS has announced), so that TP can
-# reach across.
+# racks; **EP + copy**, the whole model in each rack. Here a rank is a chip, so that TP can reach across: that is LNC 8, which AWS
+# has announced and its SDK does not allow yet (1 and 2 are what it supports). With the LNC 2 of today a chip is four ranks, and
+# experts over the 32 chips of a rack are EP 32 with TP 4 inside each chip, or EP 128.
 #
 # **By hand.** A token of DeepSeek-V3 goes to 8 experts with 7,168 elements of two bytes: $8 \times 7168 \times 2 = 114{,}688$ B out and
 # as many back. With experts over both racks half of them cross: 114,688 B in all. TP sums twice a layer, and each of two racks
@@ -225,7 +253,7 @@ charts.table(
 )
 
 # %%
-across = placements.exchanges(m, [*dict.fromkeys([small, large, "trn3-nl32x2-torus"])], [tokens_per_chip])
+across = placements.exchanges(m, [*dict.fromkeys([small, large, *maps, "trn3-nl32x2-torus"])], [tokens_per_chip])
 times = across.set_index(["system", "experts_over"]).layer_s
 charts.bars(
     across,
@@ -233,7 +261,9 @@ charts.bars(
     y="layer_s",
     color="system",
     caption=f"Dispatch and combine of a layer, {tokens_per_chip:g} tokens a chip: over the world {large} takes "
-    f"{times[large, 'world'] / times[large, 'rack']:.2f} times as long as in a rack, the torus {times['trn3-nl32x2-torus', 'world'] / times['trn3-nl32x2-torus', 'rack']:.2f} times",
+    f"{times[large, 'world'] / times[large, 'rack']:.2f} times as long as in a rack, the torus {times['trn3-nl32x2-torus', 'world'] / times['trn3-nl32x2-torus', 'rack']:.2f} times"
+    + "".join(f", {name} {times[name, 'world'] / times[name, 'rack']:.2f} times" for name in maps)
+    + f" ({ranked})",
 )
 
 # %%
@@ -247,14 +277,14 @@ charts.bars(
     y="busy_s",
     color="part",
     caption=f"{large}, {tokens_per_chip:g} sequences a chip of {context:g} tokens, {precision}: {step_of.idxmin()} is fastest "
-    f"({format_quantity(step_of.min(), 's', 3)} a step), {step_of.idxmax()} slowest ({format_quantity(step_of.max(), 's', 3)})",
+    f"({format_quantity(step_of.min(), 's', 3)} a step), {step_of.idxmax()} slowest ({format_quantity(step_of.max(), 's', 3)}); {ranked}",
 )
 
 # %%
 shown = ["system", "placement", "time_s", *parts, "tokens_per_s_per_user", "tokens_per_s_per_chip"]
 charts.table(
     placed[shown],
-    caption="Steps of the placements; compute and memory overlap, the network does not",
+    caption=f"Steps of the placements; compute and memory overlap, the network does not; {ranked}",
     download="placements",
 )
 
@@ -353,7 +383,7 @@ charts.lines(
     log_x=True,
     caption=f"Tokens/s a chip of {large} over {small}, each user at {tokens_per_s_per_user:g} tokens/s: {pays_at:g} times or more in "
     + ", ".join(said)
-    + f". Above {top:g} is drawn at {top:g}; a line ends where the model no longer fits the smaller domain",
+    + f". Above {top:g} is drawn at {top:g}; a line ends where the model no longer fits the smaller domain; {ranked}",
 )
 
 # %%
@@ -376,7 +406,7 @@ charts.regions(
     y="tokens_per_s_per_user",
     color="which",
     panel="precision",
-    caption=f"In {precision} the larger domain first pays " + ", ".join(borders),
+    caption=f"In {precision} the larger domain first pays " + ", ".join(borders) + f"; {ranked}",
 )
 
 # %% tags=["hide-input"]
@@ -385,26 +415,27 @@ counted = (
     .verdict.value_counts()
     .unstack(fill_value=0)
 )
-counts = judged.verdict.value_counts()
 charts.table(
     counted.reset_index(),
-    caption=f"The claim against {len(judged)} cases (4 rules, 2 contexts each): agrees in {counts.get('agrees', 0)}, pays earlier in "
-    f"{counts.get('earlier', 0)}, later in {counts.get('later', 0)}",
+    caption=f"The claim (4 rules, 2 contexts each) against {tables.tally(judged)}",
     download="verdicts",
 )
 
 # %% tags=["hide-input"]
-mine = judged[judged.software == software]
+decided = judged[judged.verdict != "no rate"]
+mine, asked = decided[decided.software == software], (judged.software == software).sum()
 by_rule = mine.groupby(["precision", "context", "tokens_per_s_per_user"]).verdict.nunique()
-by_stack = judged.groupby(["precision", "context", "tokens_per_s_per_user", "rule"]).verdict.nunique()
+by_stack = decided.groupby(["precision", "context", "tokens_per_s_per_user", "rule"]).verdict.nunique()
 agreeing = mine[mine.verdict == "agrees"].groupby(["precision", "tokens_per_s_per_user"]).size()
 where = ", ".join(f"{name} at {rate:g} tokens/s" for name, rate in agreeing.index)
 Markdown(
     f"**The verdict depends on the bytes of a weight, on the rate promised and on the software, less on how the model grows.** With the "
     f"ideal stack and its network in the open the claim "
-    f"holds in {(mine.verdict == 'agrees').sum()} of {len(mine)} cases ({where or 'none'}). At faster rates NL72x2 pays for smaller models "
+    f"holds in {(mine.verdict == 'agrees').sum()} of the {len(mine)} cases that are decided"
+    + (f" ({asked - len(mine)} are not)" if asked > len(mine) else "")
+    + f": {where or 'none'}. At faster rates NL72x2 pays for smaller models "
     f"already, with fewer bits at slow rates only for larger ones: the border is where the weights no longer stream in a "
-    f"token's time, or no longer fit. The rule of growth changes the verdict in {(by_rule > 1).sum()} of {len(by_rule)} cases, the "
+    f"token's time, or no longer fit. The rule of growth changes a decided verdict in {(by_rule > 1).sum()} of {len(by_rule)} cases, the "
     f"software in {(by_stack > 1).sum()} of {len(by_stack)}. Near its wall the smaller domain falls off fast, so ratios there are large; "
     f"beyond the walls of both they return to one, at throughputs that nobody would buy."
 )
@@ -426,7 +457,7 @@ at_least = (
 )
 charts.table(
     at_least,
-    caption=f"What counts as meaningful: cases by verdict, for ratios from {pays_at:g}",
+    caption=f"What counts as meaningful: cases by verdict, for ratios from {pays_at:g}; no rate: undecidable",
     download="thresholds",
 )
 
@@ -439,11 +470,13 @@ generations = pd.concat(
         precisions=[precision],
         contexts=[context],
         base=base.id,
-        pair=(f"trn3-nl32x2-{tray}", f"trn3-nl72x2-{tray}"),
-    ).assign(tray=tray)
-    for tray in ("pcie160", "pcie320", "ualink")
+        pair=(f"trn3-nl32x2-{tray}", f"trn3-nl72x2-{other}"),
+    ).assign(tray=tray if tray == other else f"{tray}, {other}")
+    for tray, other in [*((name, name) for name in ("pcie160", "pcie320", "ualink")), ("pcie160", "aws-lanes")]
 )
-apart = generations.replace({"ratio": {np.inf: np.nan}}).groupby("total_params").ratio.agg(np.ptp)
+by_tray = generations.replace({"ratio": {np.inf: np.nan}}).set_index(["total_params", "tray"]).ratio.unstack()
+by_lanes = by_tray.pop("pcie160, aws-lanes") / by_tray.pcie160
+apart = by_tray.max(axis=1) - by_tray.min(axis=1)
 charts.table(
     generations[
         [
@@ -456,7 +489,8 @@ charts.table(
             "large_placement",
         ]
     ],
-    caption=f"The other trays: the ratio moves by {apart.max():.2f} at most",
+    caption=f"The other trays: the ratio moves by {apart.max():.2f} at most; with AWS's own lanes in the larger domain it is "
+    f"{by_lanes.min():.0%} to {by_lanes.max():.0%} of what it was; {ranked}",
     download="generations",
 )
 
@@ -469,7 +503,8 @@ charts.table(lost, caption=f"Share left of each capacity of {first} after one fa
 
 # %% [markdown]
 # Redundant lanes idle until a lane, a switch or a tray fails; then they take over, and a rack keeps its rate while the tray is
-# swapped, where there are trays to spare.
+# swapped, where there are trays to spare. NL72x2 has them; the NL32x2 rack of four trays has the lanes and no switch to end them
+# at, which a fifth tray would give: chapter 4 sets them side by side.
 #
 # ## Check: numbers that are not ours
 

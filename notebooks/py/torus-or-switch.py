@@ -29,7 +29,7 @@ import trnmodel as tm
 from trnmodel import charts
 from trnmodel.chapters import common, guard
 from trnmodel.chapters import torus_or_switch as tables
-from trnmodel.evidence import collective_fits, score
+from trnmodel.evidence import collective_fits, ledger, score
 from trnmodel.fabric import build, compare, flow
 from trnmodel.planner import placements
 from trnmodel.units import GB, KIB, MIB, format_quantity
@@ -60,7 +60,8 @@ Markdown(
     f"{format_quantity(slots[first.id, 'world'], 'B/s', 3)} against {format_quantity(slots[torus.id, 'world'], 'B/s', 3)}, and what "
     f"bounds there are the {bound[first.id, 'world']} links. Basis: ideal, the links alone and free to take any path"
     f"{f' (the rate of a link is our estimate, D, in {ours})' if ours else ''}; published runs of collectives take {off.min():.0f} to "
-    f"{off.max():.0f} times (medians) what `tm.collective` says of the links."
+    f"{off.max():.0f} times (medians) what `tm.collective` says of the links.\n\n"
+    + ledger.rests_on(*ledger.estimated(torus, "scaleup_bytes_per_s_per_dir"))
 )
 
 # %% [markdown]

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import trnmodel as tm
 from trnmodel.catalog import load
 from trnmodel.chapters import common, scale_out
 from trnmodel.evidence import networks_printed
@@ -33,6 +34,36 @@ def test_network_of_a_system(system, chips_per_nic, chips_per_rack):
         128,
     )
     assert first.chips == chips_per_rack * 64 * 128
+
+
+@pytest.mark.parametrize(
+    ("system", "under", "down", "up", "chips"),
+    # 128 ports of 100G, one down for each chip on each switch of the pair; 64 racks a pod, 128 pods (L489-493).
+    [
+        ("trn3-nl72x2-pcie160", "half of the ports", 64, 64, 524_288),
+        ("trn3-nl72x2-pcie160", "a rack", 72, 56, 589_824),
+        ("trn3-nl72x2-aws-lanes", "half a rack", 36, 92, 294_912),
+        ("trn3-nl32x2-pcie160", "a rack", 32, 96, 262_144),
+        ("trn3-nl32x2-torus", "two racks", 64, 64, 524_288),
+    ],
+)
+def test_reach_by_what_shares_a_pair(system, under, down, up, chips):
+    row = scaleout.by_rack(system).set_index("under").loc[under]
+    assert (row.chips_per_pair, row.down_ports, row.up_ports, row.chips) == (down, down, up, chips)
+    assert row.oversubscription == down / up
+
+
+def test_cpus_of_a_rack_on_the_same_switches():
+    """L253, L445: 18 NICs of CPUs beside 36 of chips, two ports each on both switches: 36 ports; NL32x2 two, so 4."""
+    ports = [
+        scaleout.by_rack(f"trn3-{rack}-pcie160").set_index("under").cpu_ports["a rack"] for rack in ("nl72x2", "nl32x2")
+    ]
+    assert ports == [36, 4]
+
+
+@pytest.mark.parametrize("system", ["trn1.32xlarge", "hgx-h100", "tpu-v7-pod"])
+def test_systems_without_racks_have_none(system):
+    assert scaleout.by_rack(system).under.tolist() == ["half of the ports"]
 
 
 def test_optics_by_hand():
@@ -92,6 +123,31 @@ def test_kv_transfer_by_hand():
     # sent faster than made: all but the last of 80 layers hides
     np.testing.assert_allclose(table.hidden, 1 - 1 / 80)
     assert (table.late_s < table.late_whole_s).all()
+
+
+def test_attainable_prefill_by_hand():
+    """A prefill on one chip at 60 % of 671 TFLOPS takes its FLOP over that; twice the share leaves half the room."""
+    model, tokens = tm.model("llama-3.1-8b"), 1024
+    ask = {"tokens": [tokens], "chips": [1], "precisions": ["bf16"]}
+    stacks = [scale_out.attainable(share) for share in (0.6, 0.3)]
+    good, half = scale_out.room([model], "trn3-nl72x2-pcie160", **ask, efficiencies=stacks).room
+    # 2 FLOP a parameter and token but those of the embedding and, but for the last token, of the head: 7.0e9 left
+    layers = model.total_params - 2 * model.vocab_size * model.hidden_size
+    sent_s = 2 * 8 * 128 * 2 * 32 * tokens / 25e9
+    assert good == pytest.approx(2 * layers * tokens / (0.6 * 671e12) / sent_s, rel=0.03)  # attention is the rest
+    assert half == pytest.approx(2 * good, rel=1e-3)
+
+
+def test_own_software_and_attainable_prefill_stand_beside():
+    ask = {"tokens": [8192], "chips": [16], "precisions": ["bf16"], "efficiencies": [None, scale_out.attainable(0.6)]}
+    table = scale_out.room(["llama-3.1-8b"], "trn3-nl72x2-pcie160", **ask)
+    assert table["stack"].tolist() == ["nxd-inference", "60% of peak"]
+    assert table.room[0] > 2 * table.room[1]
+
+
+def test_room_of_models_that_fit_nowhere_is_empty():
+    ask = {"tokens": [2048], "chips": [1], "precisions": ["bf16"], "efficiencies": [None]}
+    assert scale_out.room(["deepseek-v3"], "trn1.32xlarge", **ask).empty
 
 
 def test_a_model_that_does_not_fit_is_marked():

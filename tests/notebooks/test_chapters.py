@@ -83,16 +83,13 @@ def test_template(text):
     assert headings[-1] == "Sources"
 
 
-UNNAMED = {"scale-out", "switch-tray"}  # chapters with a caption that leaves it to the subtitle
-
-
 def test_a_caption_names_the_estimates_that_its_chart_rests_on(root, slug):
     cells = jupytext.read(root / "notebooks" / f"{slug}.ipynb").cells
     shown = [spec for cell in cells for out in cell.get("outputs", []) for spec in out.get("data", {}).values()]
     titles = [spec["title"] for spec in shown if isinstance(spec, dict) and isinstance(spec.get("title"), dict)]
     unsaid = [title["text"] for title in titles if "estimate" in title.get("subtitle", "")]
     unsaid = [text for text in unsaid if "estimate" not in " ".join(text)]
-    assert unsaid == [] or slug in UNNAMED
+    assert unsaid == []
 
 
 def test_runs_with_other_parameters(slug, tmp_path):

@@ -69,7 +69,8 @@ class System(Spec):
 
     COUNTS = frozenset(
         """vcpus racks compute_trays_per_rack chips_per_tray cpus_per_compute_tray cpu_trays_per_rack cpus_per_cpu_tray
-        dimm_slots_per_cpu pcie_gearboxes_per_cpu retimers_per_tray backplanes scaleup_lanes scaleup_lanes_redundant
+        cpu_nics_per_compute_tray cpu_nics_per_cpu_tray dimm_slots_per_cpu pcie_gearboxes_per_cpu retimers_per_tray
+        backplanes scaleup_lanes scaleup_lanes_redundant
         port_lanes switch_trays_per_rack switches_per_plane pcb_switches_per_tray""".split()
     )
 
@@ -89,6 +90,8 @@ class System(Spec):
     cpus_per_compute_tray: float = 0.0
     cpu_trays_per_rack: float = 0.0
     cpus_per_cpu_tray: float = 0.0
+    cpu_nics_per_compute_tray: float = 0.0
+    cpu_nics_per_cpu_tray: float = 0.0
     host_link_bytes_per_s_per_dir: float = NAN
     dimm_slots_per_cpu: float = NAN
     pcie_gearboxes_per_cpu: float = NAN
@@ -187,8 +190,14 @@ class System(Spec):
 
     @property
     def nics(self) -> float:
-        """Scale-out NICs of one domain: the chips' bandwidth in units of one NIC."""
+        """Scale-out NICs of the chips of one domain: their bandwidth in units of one NIC."""
         return self.domain_chips * self.scaleout_bytes_per_s_per_dir / self.nic_bytes_per_s_per_dir
+
+    @property
+    def cpu_nics(self) -> float:
+        """NICs of the host CPUs' own of one domain; NaN where no source says."""
+        in_cpu_trays = self.racks * self.cpu_trays_per_rack * self.cpu_nics_per_cpu_tray
+        return self.compute_trays * self.cpu_nics_per_compute_tray + in_cpu_trays or NAN
 
     def with_scaleout(self, bytes_per_s_per_dir: float) -> System:
         """The same system with another of its EFA options per chip.
@@ -321,8 +330,8 @@ def system(name: str | System, count: int = 1) -> System:
     Examples
     --------
     >>> rack_pair = system("trn3-nl72x2-pcie160")
-    >>> rack_pair.chips, rack_pair.host_cpus, rack_pair.nics
-    (144, 36.0, 72.0)
+    >>> rack_pair.chips, rack_pair.host_cpus, rack_pair.nics, rack_pair.cpu_nics
+    (144, 36.0, 72.0, 36.0)
     >>> system("trn2.48xlarge", count=4).chips
     64
     """

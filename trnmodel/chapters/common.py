@@ -11,7 +11,6 @@ from trnmodel.catalog import load, systems
 from trnmodel.catalog.specs import Chip, Spec
 from trnmodel.catalog.systems import System
 from trnmodel.fabric import what_if
-from trnmodel.fabric.compare import STACK, SWITCH
 from trnmodel.formulas import memory, roofline
 from trnmodel.result import tidy
 from trnmodel.steps.rank import site
@@ -62,8 +61,8 @@ def of_fact(symbol: str, fact: load.Fact, value: str = "") -> tuple[str, ...]:
 def of_fabric(system: str | System) -> Iterator[tuple[str, ...]]:
     """Rows of `notation` for what a fabric is made of: latencies, lanes and rate of a chip."""
     spec = systems.system(system)
-    yield of_fact("alpha", load.fact_in_force(STACK, "hop_s")[0])
-    yield of_fact("t_switch", load.fact_in_force(SWITCH, "switch_s")[0])
+    for symbol, owner, name in (("alpha", spec.chip, "hop_s"), ("t_switch", spec, "switch_s")):
+        yield from (of_fact(symbol, load.facts_rows()[fact_id]) for fact_id in owner.sources.get(name, ())[:1])
     fields = {"scaleup_lanes": "lanes", "scaleup_lanes_redundant": "spare", "scaleup_bytes_per_s_per_dir": "B"}
     for label, ids in spec.sources.items():
         field, _, medium = label.rstrip("]").partition("[")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -11,6 +13,7 @@ from numpy.typing import ArrayLike
 from trnmodel.arguments import integer, listed, numbers
 from trnmodel.catalog import load, systems
 from trnmodel.catalog.specs import Precision
+from trnmodel.catalog.stacks import IDEAL, Efficiencies
 from trnmodel.catalog.systems import System
 from trnmodel.chapters import common
 from trnmodel.fabric.groups import chip_links
@@ -94,6 +97,7 @@ def kv_transfer(
     tokens: ArrayLike,
     chips: int,
     precision: str | Precision = "bf16",
+    efficiencies: str | Efficiencies | None = None,
 ) -> pd.DataFrame:
     """Whether a prompt's KV cache reaches the decode chips while prefill still runs.
 
@@ -109,13 +113,15 @@ def kv_transfer(
         Chips of one prefill instance, all of which send; at most the domain's. [-]
     precision : str or Precision
         Storage and compute dtypes; the cache is sent as it is stored.
+    efficiencies : str or Efficiencies, optional
+        Software that prefills; default the chip's own.
 
     Returns
     -------
     table : pandas.DataFrame
-        model, input_tokens, chips, kv_bytes, prefill_s, send_s, hidden (share of the sending that prefill covers when
-        each layer leaves as soon as it is done), late_s (after prefill, layer by layer), late_whole_s (sent in one
-        piece). NaN where the model does not fit.
+        model, input_tokens, chips, stack, basis, kv_bytes, prefill_s, send_s, hidden (share of the sending that prefill
+        covers when each layer leaves as soon as it is done), late_s (after prefill, layer by layer), late_whole_s (sent
+        in one piece). NaN where the model does not fit.
 
     Examples
     --------
@@ -126,13 +132,59 @@ def kv_transfer(
     spec, model, precision = systems.system(system), read_model(model), load.precision(precision)
     chips, tokens = min(integer("chips", chips), spec.domain_chips), np.atleast_1d(numbers("tokens", tokens, 1))
     mapping = Mapping(tp=chips * spec.chip.cores / spec.chip.lnc_default)
-    prefill_s = prefill(model, spec, mapping, batch=1, input_tokens=tokens, precision=precision).time_s
+    ask = {"precision": precision, "efficiencies": efficiencies}
+    step = prefill(model, spec, mapping, batch=1, input_tokens=tokens, **ask)
+    prefill_s = step.time_s
     cache, latency_s = model.kv_bytes(tokens, precision.kv), distances(spec).latency_s.iloc[2]
     rate = chips * spec.scaleout_bytes_per_s_per_dir
-    table = pd.DataFrame({"model": model.id, "input_tokens": tokens, "chips": chips, "kv_bytes": cache})
+    named = {"model": model.id, "input_tokens": tokens, "chips": chips, "stack": step.stack.id, "basis": step.basis}
+    table = pd.DataFrame({**named, "kv_bytes": cache})
     table = table.assign(prefill_s=prefill_s, send_s=cache / rate)
     for name, pieces in (("late_s", model.n_layers), ("late_whole_s", 1)):
         late_s = transit.kv_exposed_s(cache, np.nan_to_num(prefill_s), pieces, rate, latency_s)
         table[name] = np.where(np.isnan(prefill_s), np.nan, late_s)
     hidden = 1 - (table.late_s - latency_s) / table.send_s
     return table.assign(hidden=hidden, send_over_prefill=table.send_s / table.prefill_s)
+
+
+def attainable(share: float) -> Efficiencies:
+    """A prefill as good as kernels are said to get: a share of the peak in products, a network that is hidden.
+
+    Examples
+    --------
+    >>> attainable(0.6).prefill_matmul_share
+    0.6
+    """
+    named = {"id": f"{share:.0%} of peak", "name": f"{share:.0%} of the peak, network hidden"}
+    return replace(IDEAL, prefill_matmul_share=share, prefill_attention_share=share, **named)
+
+
+def room(
+    models: Iterable[str | Transformer],
+    system: str | System,
+    tokens: ArrayLike,
+    chips: Iterable[int],
+    precisions: Iterable[str],
+    efficiencies: Iterable[str | Efficiencies | None],
+) -> pd.DataFrame:
+    """How many times slower the network could be before sending took as long as prefill, in the tightest case.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        stack, precision, chips, model and input_tokens of the case, room (prefill over sending); none where no model
+        fits that many chips.
+
+    Examples
+    --------
+    >>> ask = {"tokens": [8192], "chips": [16], "precisions": ["bf16"], "efficiencies": [attainable(0.6)]}
+    >>> room(["llama-3.1-8b"], "trn3-nl72x2-pcie160", **ask).room.round(1).tolist()
+    [7.6]
+    """
+    rows = []
+    for stack, precision, count in product(efficiencies, precisions, chips):
+        tables = [kv_transfer(m, system, tokens, count, precision, stack) for m in listed("models", models)]
+        table = pd.concat(tables, ignore_index=True)
+        table = table.assign(precision=precision, room=1 / table.send_over_prefill).dropna(subset=["room"])
+        rows.append(table.nsmallest(1, "room"))
+    return pd.concat(rows, ignore_index=True)[["stack", "precision", "chips", "model", "input_tokens", "room"]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -16,18 +17,79 @@ from trnmodel.result import tidy
 
 
 def trays(system: str | System) -> list[str]:
-    """The systems that differ from this one in nothing but the switch tray; of a torus, those of the NL32x2 rack.
+    """Systems that differ in nothing but the switch tray, of as many chips as this one; of a torus, the NL32x2 rack.
+
+    Where sources print several lane maps it is the one that has most trays.
 
     Examples
     --------
     >>> trays("trn3-nl32x2-ualink")
     ['trn3-nl32x2-pcie160', 'trn3-nl32x2-pcie320', 'trn3-nl32x2-ualink']
     """
+    return _by_lanes(system)[0]
+
+
+def lane_maps(system: str | System) -> list[str]:
+    """Systems of as many chips and switch trays, to which another source gives other lanes.
+
+    Examples
+    --------
+    >>> lane_maps("trn3-nl72x2-pcie320"), lane_maps("trn3-nl32x2-pcie320")
+    (['trn3-nl72x2-aws-lanes'], [])
+    """
+    return [name for group in _by_lanes(system)[1:] for name in group]
+
+
+def _by_lanes(system: str | System) -> list[list[str]]:
+    """Switched racks of as many chips in groups of the same lanes, the largest first; of a torus, those of NL32x2."""
+    spec, found = systems.system(system), dict[tuple, list[str]]()
+    for other in map(systems.system, systems.systems()):
+        alike = other.fabric == spec.fabric == "planes" and other.chip.id == spec.chip.id
+        if alike and other.domain_chips == spec.domain_chips:
+            found.setdefault(tuple(other.scaleup_lanes.items()), []).append(other.id)
+    largest_first = sorted(found.values(), key=len, reverse=True)
+    return largest_first if found and len(largest_first[0]) > 1 else _by_lanes("trn3-nl32x2-pcie160")
+
+
+def rank_words(system: str | System) -> str:
+    """What a rank of the placements is, and whether today's software allows it.
+
+    Examples
+    --------
+    >>> rank_words("trn3-nl32x2-pcie160")
+    'a rank is a chip, LNC 8, which AWS has announced; the SDK allows 1 or 2'
+    """
+    chip = systems.system(system).chip
+    allowed = " or ".join(map(str, chip.lnc_choices))
+    words = f", which AWS has announced; the SDK allows {allowed}" if chip.cores in chip.lnc_announced else ""
+    return f"a rank is a chip, LNC {chip.cores:g}{words}"
+
+
+def free_to_forward(system: str | System) -> System:
+    """The system if its chips cost nothing on the way, so that switches alone do.
+
+    Examples
+    --------
+    >>> free_to_forward("trn3-nl32x2-pcie160").chip.hop_s
+    0.0
+    """
     spec = systems.system(system)
-    alike = [systems.system(name) for name in systems.systems() if name.startswith("trn3-nl")]
-    switched = [other for other in alike if other.fabric == "planes"]
-    found = [o.id for o in switched if o.domain_chips == spec.domain_chips and o.scaleup_lanes == spec.scaleup_lanes]
-    return found or trays("trn3-nl32x2-pcie160")
+    return replace(spec, chip=replace(spec.chip, hop_s=0.0))
+
+
+def tally(judged: pd.DataFrame) -> str:
+    """How many cases of `domain_sizes.verdicts` are decided, and how.
+
+    Examples
+    --------
+    >>> tally(pd.DataFrame({"verdict": ["agrees", "later", "no rate", "later"]}))
+    '4 cases: 3 decided (agrees 1, earlier 0, later 2), 1 undecidable, for neither domain reaches the rate on one side'
+    """
+    counts = judged.verdict.value_counts()
+    said = ", ".join(f"{verdict} {counts.get(verdict, 0)}" for verdict in ("agrees", "earlier", "later"))
+    unknown = counts.get("no rate", 0)
+    rest = f", {unknown} undecidable, for neither domain reaches the rate on one side" if unknown else ""
+    return f"{len(judged)} cases: {len(judged) - unknown} decided ({said}){rest}"
 
 
 def plane_table(names: Iterable[str | System]) -> pd.DataFrame:
@@ -71,6 +133,17 @@ def hops(names: Iterable[str | System]) -> pd.DataFrame:
         {"system": name, "between": list(pairs), "share": np.array(list(pairs.values())) / sum(pairs.values())}
         for name, pairs in histograms.items()
     )
+
+
+def within_one(table: pd.DataFrame) -> pd.Series:
+    """Share of chip pairs with at most one switch or forwarding chip between them, by system, of a table of `hops`.
+
+    Examples
+    --------
+    >>> within_one(hops(["trn3-nl32x2-pcie160", "trn3-nl32x2-ualink"])).round(3).to_dict()
+    {'trn3-nl32x2-pcie160': 0.286, 'trn3-nl32x2-ualink': 0.524}
+    """
+    return table.share.where(table.between <= 1, 0.0).groupby(table.system, sort=False).sum()
 
 
 def paths(names: Iterable[str | System]) -> pd.DataFrame:

@@ -6,7 +6,7 @@ trnmodel.evidence.accuracy` writes them anew; a test checks that they are those 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,8 +24,11 @@ from trnmodel.evidence.score import counted, errors_of, validation
 if TYPE_CHECKING:
     import pandas as pd
 
-RESIDUALS = DATA / "evidence" / "residuals.csv"
 KERNELS = ("framework-compile", "framework-trace")  # groups of kernels that have fitted constants
+RESIDUALS, KERNEL_RESIDUALS, OTHER_RESIDUALS = (
+    DATA / "evidence" / f"residuals{of}.csv" for of in ("", "_kernels", "_outside")
+)
+FILES: Mapping[Path, tuple[str, ...]] = {RESIDUALS: tuple(MEANINGS), KERNEL_RESIDUALS: KERNELS}
 FITTED, LEFT_OUT, FAMILY = "as fitted", "model left out", "Trn2 from Trn1 and Inf2"
 CHIP, SOURCE = "chip left out", "source left out"
 LEAVING: Mapping[str, Callable[[Case], str]] = {
@@ -60,7 +63,7 @@ UNFITTED = (
 OUTSIDE, SAME = "outside the fits", "constants from these rows"
 
 
-def residuals() -> pd.DataFrame:
+def residuals(groups: Iterable[str] = MEANINGS) -> pd.DataFrame:
     """Errors of every unique configuration as fitted, with its model left out, and of Trn2 from Trn1 and Inf2.
 
     Returns
@@ -71,7 +74,8 @@ def residuals() -> pd.DataFrame:
     import pandas as pd
 
     frames = []
-    for group in (*MEANINGS, *KERNELS):
+    groups = list(groups)
+    for group in groups:
         table, of = accuracy(MEASURED, group), cases(MEASURED, group)
         asked = table.drop(columns=[name for pair in SPLITS.values() for name in pair])
         for split, (own, naive) in SPLITS.items():
@@ -79,8 +83,9 @@ def residuals() -> pd.DataFrame:
         for split, name in LEAVING.items():
             if group in MEANINGS and len(set(map(name, of))) > 1:
                 frames.append(asked.assign(split=split, group=group, error=left_out(of, name, fitted_errors(group))))
-    apart = [family_split(MEASURED, group).assign(split=FAMILY, group=group) for group in ("decode", "prefill")]
-    table = pd.concat([*frames, *apart, outside()], ignore_index=True)
+    both = [group for group in ("decode", "prefill") if group in groups]
+    apart = [family_split(MEASURED, group).assign(split=FAMILY, group=group) for group in both]
+    table = pd.concat([*frames, *apart], ignore_index=True)
     last = ["error", "naive_error"]
     return table[["split", "group", *(name for name in table if name not in ("split", "group", *last)), *last]]
 
@@ -95,27 +100,29 @@ def outside() -> pd.DataFrame:
     measured = [number(row["value"]) * r.scale for row, r in zip(rows.to_dict("records"), readings, strict=True)]
     of = [Case(r, x, r.weight, document(source)) for r, x, source in zip(readings, measured, rows.source, strict=True)]
     table = pd.DataFrame({**labels(of), "error": rows.error.to_numpy()})
-    groups = rows.use.to_numpy()
     named = table.part.isin(["kernel", "collective"])
-    return table.assign(split=OUTSIDE, group=np.where(named, (table.part + ", " + table["on"]).str.removesuffix(", "), groups))
+    by_stack = (table.part + ", " + table["on"]).str.removesuffix(", ")
+    return table.assign(split=OUTSIDE, group=by_stack.where(named, rows.use.to_numpy()))
 
 
-def shipped() -> pd.DataFrame:
-    """The rows of `data/evidence/residuals.csv`."""
+def shipped(path: Path = RESIDUALS) -> pd.DataFrame:
+    """The rows of `data/evidence/residuals.csv`, or of that of kernels."""
     import pandas as pd
 
-    return pd.read_csv(RESIDUALS)
+    return pd.read_csv(path)
 
 
-def write(path: Path = RESIDUALS) -> None:
-    """Compute the residuals anew and write them, six significant digits each; rules that match nothing are refused."""
+def write() -> None:
+    """Compute all residuals anew and write them, six significant digits each; rules that match nothing are refused."""
     check([row for path in (MEASURED, COMPARATORS, COLLECTIVES) for row in read_rows(path)])
-    residuals().to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
+    for path, groups in FILES.items():
+        residuals(groups).to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
     write_bands()
 
 
 def write_bands() -> None:
-    """Write the widths and the measured configurations that `catalog.bands` reads, from errors as they are shipped."""
+    """Write what follows from the errors as they are shipped: those outside the fits, widths, what was measured."""
+    outside().to_csv(OTHER_RESIDUALS, index=False, float_format="%.6g", lineterminator="\n")
     coverage.write(left_out_rows())
 
 
@@ -132,8 +139,9 @@ def left_out_rows(split: str = LEFT_OUT) -> pd.DataFrame:
     column = "chip_left_out_error" if split == CHIP else "model_left_out_error"
     others = comparators.both()
     others = others.assign(error=others[column].fillna(others.chip_left_out_error))
-    own = shipped()
-    table = pd.concat([own[own.split.isin([split, OUTSIDE])], others], ignore_index=True)
+    own = [rows[rows.split.isin([split, LEFT_OUT] if path == KERNEL_RESIDUALS else [split])]
+           for path, rows in ((path, shipped(path)) for path in FILES)]  # fmt: skip
+    table = pd.concat([*own, shipped(OTHER_RESIDUALS), others], ignore_index=True)
     table = table[np.isfinite(table.error) & (table.error > -1)]
     table = table.assign(log_error=np.log1p(table.error)).reset_index(drop=True)
     pools = list(map(coverage.pool_of, table.group, table.part))
@@ -165,7 +173,7 @@ def accuracy_table(table: pd.DataFrame | None = None) -> pd.DataFrame:
     """
     import pandas as pd
 
-    fits = shipped().query("group in @GROUPS")
+    fits = shipped()
     lines = [_line(GROUPS[group], split, rows) for (group, split), rows in fits.groupby(["group", "split"], sort=False)]
     rows = counted(validation() if table is None else table)
     for label, part in rows[rows.use.isin(UNFITTED)].groupby("use", sort=False):

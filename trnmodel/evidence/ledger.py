@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from trnmodel.arguments import listed
 from trnmodel.catalog import load
+from trnmodel.catalog.specs import Spec
 from trnmodel.catalog.tables import check_listed
 from trnmodel.models.blocks import Phase
 from trnmodel.models.operator_table import step_operators
@@ -249,3 +250,36 @@ def _contradiction(row: Contradiction) -> dict:
         "gives": gives,
         "ruling": row.ruling,
     }
+
+
+def rests_on(*names: str) -> str:
+    """A sentence that names what a headline owes to estimates of ours: facts by id, and stacks for all theirs.
+
+    Examples
+    --------
+    >>> rests_on("trainium3/hop_s/project")
+    "Under it, of our own estimate (D): latency of one hop of a link, 1-2 us (assumed: AWS's hop of a ring)."
+    """
+    rows, said = load.facts_rows(), []
+    for name in names:
+        if "/" in name:
+            row, meaning = rows[name], load.quantities()[rows[name].quantity].description
+            printed = f"{row.value_printed} {row.unit_printed}".removesuffix(" 1")
+            said.append(f"{meaning[0].lower()}{meaning[1:]}, {printed} ({row.locator})")
+        elif name in load.entities():  # the ideal stack and one of the caller's own have no rows
+            owners = {name, load.entities()[name].base}
+            count = sum(row.confidence == "D" and row.entity in owners for row in rows.values())
+            said.append(f"{count} constants and policies of the software {name}, fitted or assumed")
+    return f"Under it, of our own estimate (D): {'; '.join(said)}." if said else ""
+
+
+def estimated(spec: Spec, *fields: str) -> list[str]:
+    """Ids of the facts behind these fields of a spec that are estimates of ours.
+
+    Examples
+    --------
+    >>> estimated(load.chip("trainium3"), "hop_s", "cores")
+    ['trainium3/hop_s/project']
+    """
+    mine = (ids for label, ids in spec.sources.items() if label.partition("[")[0] in fields and label in spec.estimates)
+    return [fact_id for ids in mine for fact_id in ids]

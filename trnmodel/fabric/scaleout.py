@@ -112,6 +112,37 @@ def networks(
     return table
 
 
+def by_rack(system: str | System) -> pd.DataFrame:
+    """How far three layers of the smallest switch reach, by the chips that share a pair of tops of rack.
+
+    Half of a top of rack's ports go down where nothing is oversubscribed; a rack has the chips that it has.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        under, chips_per_pair, down_ports and up_ports of one top of rack, oversubscription, chips, and the ports beside
+        that the NICs of as many chips' CPUs would take, NaN where nobody says.
+
+    Examples
+    --------
+    >>> by_rack("trn3-nl72x2-pcie160").set_index("under").chips.astype(int).to_dict()
+    {'half of the ports': 524288, 'half a rack': 294912, 'a rack': 589824}
+    """
+    import pandas as pd
+
+    spec, attach, switch = systems.system(system), nic(system), switch_bits_per_s()[0]
+    tor = float(network.radix(switch, attach["port_bits_per_s"]))
+    chips = spec.domain_chips / spec.racks * np.array([0.5, 1, 2])
+    ports = chips / attach["chips_per_nic"] * attach["nic_bits_per_s"] / attach["port_bits_per_s"] / attach["planes"]
+    down = {"half of the ports": tor // 2, **dict(zip(("half a rack", "a rack", "two racks"), ports, strict=True))}
+    down = {under: count for under, count in down.items() if 0 < count < tor and count == int(count)}
+    ratio = np.array([count / (tor - count) for count in down.values()])
+    sized = network.clos(switch_bits_per_s=switch, layers=3, oversubscription=ratio, **attach)
+    sizes = {"chips_per_pair": sized.chips_per_rack, "down_ports": sized.down_ports, "up_ports": sized.rails}
+    sizes |= {"oversubscription": sized.oversubscription, "chips": sized.chips}
+    return pd.DataFrame({"under": [*down], **sizes, "cpu_ports": sized.down_ports * spec.cpu_nics / spec.nics})
+
+
 def port_choice(system: str | System, chips: float, port_bits_per_s: Iterable[float]) -> pd.DataFrame:
     """What a cluster of that many chips takes in each port size: layers needed, switches and modules a chip.
 

@@ -1,0 +1,313 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: notebooks///ipynb,notebooks/py///py:percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+#   trnmodel:
+#     order: 11
+# ---
+
+# %% [markdown]
+# # How does Trainium stand beside GPUs and TPUs?
+
+# %% tags=["parameters"]
+system: str = "trn3-nl72x2-pcie160"
+systems: list[str] = [
+    "trn2-ultraserver",
+    "trn3-nl32x2-torus",
+    "trn3-nl72x2-aws-lanes",
+    "hgx-h100",
+    "hgx-h200",
+    "hgx-b200",
+    "gb200-nvl72",
+    "mi300x-8",
+    "mi355x-8",
+    "tpu-v6e-pod",
+]
+model: str = "llama-3.1-70b"
+experts_model: str = "deepseek-v3"
+precisions: list[str] = ["mxfp8", "fp8", "int8", "bf16"]
+input_tokens: int = 4096
+output_tokens: int = 512
+interactivity_tokens_per_s: list[float] = [20.0, 50.0]
+
+# %% tags=["hide-input"]
+from IPython.display import Markdown
+
+import trnmodel as tm
+from trnmodel import charts
+from trnmodel.chapters import beside_gpus as tables
+from trnmodel.chapters import common, guard
+from trnmodel.evidence import ledger
+from trnmodel.units import format_quantity
+
+spec = tm.system(system)
+everyone = list(dict.fromkeys(tm.system(name).id for name in [system, *systems]))
+m, experts_m = tm.model(model), tm.model(experts_model)
+context = input_tokens + output_tokens
+guard.some(precisions=precisions)
+guard.generates(model=m, experts_model=experts_m)
+guard.within(1, 1e6, input_tokens=input_tokens, output_tokens=output_tokens)
+guard.within(1e-3, 1e6, interactivity_tokens_per_s=interactivity_tokens_per_s)
+guard.spans(context, model=m, experts_model=experts_m)
+speeds = sorted(set(interactivity_tokens_per_s))
+speed = speeds[-1]
+served = {one.id: tables.frontiers(one, everyone, precisions, context) for one in (m, experts_m)}
+for name, table in served.items():
+    guard.need(spec.id in set(table.system), f"no decode step of {name} exists on system = {spec.id!r}")
+equal = {name: tables.at_speeds(table, speeds, spec.id) for name, table in served.items()}
+
+# %% tags=["hide-input"]
+waits = [*ledger.estimated(spec.chip, "hop_s"), *ledger.estimated(spec, "switch_s")]
+answers = {name: tables.side_by_side(table, speed).set_index("system") for name, table in equal.items()}
+
+
+def said(name):
+    """What a chip of the reference yields, and what that is of the best of the others on the same kind of stack."""
+    line, others = answers[name].loc[spec.id], answers[name].drop(spec.id)
+    words = []
+    for kind, note in (("public", f" ({line.basis})"), ("ideal", "")):
+        rate, rival = line[f"{kind}_tokens_per_s_per_chip"], others[f"{kind}_tokens_per_s_per_chip"].dropna()
+        made = f"{rate:,.3g} tokens/s a chip{note}" if rate < 1000 else f"{rate:,.0f} tokens/s a chip{note}"
+        made = made if rate > 0 else "none at that speed"
+        beside = f", {rate / rival.max():.2g} times {tm.system(rival.idxmax()).name}" if rate > 0 and len(rival) else ""
+        words.append(f"{made} on {kind} stacks{beside}")
+    return f"{name} makes {'; '.join(words)}"
+
+
+Markdown(
+    f"**At {speed:g} tokens a second for each user, {said(m.id)}.** {said(experts_m.id)}. The two kinds do not mix: a public stack is "
+    f"what software was measured to do, `extrapolated` where nobody has published a step of that chip ({spec.chip.name}: "
+    f"{tables.software([spec.id]).decode.iloc[0]}); the ideal one is what a chip allows.\n\n"
+    + ledger.rests_on(*waits, *dict.fromkeys(tm.system(name).chip.default_stack for name in everyone))
+)
+
+# %% tags=["hide-input"]
+charts.table(
+    answers[m.id].reset_index(),
+    caption=f"{m.id} at {speed:g} tokens/s a user, context {context}: tokens/s a chip by kind of stack; a dash is not reached",
+    download="answer-dense",
+)
+
+# %% tags=["hide-input"]
+charts.table(
+    answers[experts_m.id].reset_index(),
+    caption=f"{experts_m.id} at {speed:g} tokens/s a user, context {context}; a system in which it does not fit is left out",
+    download="answer-experts",
+)
+
+# %% [markdown]
+# ## Notation
+
+# %% tags=["hide-input"]
+charts.table(
+    common.notation(
+        common.of_spec(spec.chip, {"hbm_bytes": "M", "hbm_bytes_per_s": "b", "scaleup_bytes_per_s_per_dir": "B"})
+    ),
+    caption=f"What this chapter calls things, with the values of {spec.chip.name}",
+    download="notation",
+)
+
+# %% [markdown]
+# **Public**: the fitted stack of a chip's own kind, or the one that stands in for it. **Ideal**: nothing is lost and nothing padded.
+# Each chip computes in the first of these formats for which it has a peak, so that all of them store and move 8 bits a weight where they can.
+#
+# ## The machines
+#
+# A chip computes $p$ FLOP in the time in which it reads $b$ bytes; below $I^* = p/b$ FLOP a byte, where decode is, only $b$ and $M$ count.
+#
+# **By hand.** H200: 1,979 TFLOP/s in FP8 over 4.8 TB/s are 412 FLOP a byte; Trainium3 with MXFP8: 2,517 over 4.9 are 514.
+
+# %%
+(1979e12 / 4.8e12, 2517e12 / 4.9e12)
+
+# %%
+machines = tables.machines(everyone, precisions)
+mine = machines.set_index("system").loc[spec.id]
+fastest = machines.loc[machines.hbm_bytes_per_s.idxmax()]
+charts.bars(
+    machines,
+    x="system",
+    y="hbm_bytes_per_s",
+    caption=f"{spec.chip.name} reads {format_quantity(mine.hbm_bytes_per_s, 'B/s')}; the fastest here is {fastest.chip} with "
+    f"{format_quantity(fastest.hbm_bytes_per_s, 'B/s')}",
+)
+
+# %%
+charts.table(
+    machines,
+    caption="A chip of each system in its format; links one way, all-to-all an upper bound over the whole domain; `estimate` marks our own",
+    download="machines",
+)
+
+# %% [markdown]
+# The scale-up column is what a chip can send at once. Two maps of Trainium3's lanes are published: the deep dive's (1,152 GB/s a chip) and
+# AWS's own page (704), a system of its own here. A torus delivers less than it can send, because chips forward for others.
+#
+# ## On which software
+#
+# A number of one chip on its measured software beside a number of another on none says nothing about the chips. Every chip takes its public stack, and a
+# table that mixed kinds would be refused.
+
+# %%
+software = tables.software(everyone)
+charts.table(software, caption="The public stack of each chip, and what it rests on", download="software")
+
+# %% [markdown]
+# ## Decode
+#
+# Each line is what no other TP, EP and batch beats on that machine. Read it at equal speed for the user.
+
+
+# %%
+def drawn(one):
+    """Frontiers of a model: colour is the system, dash the kind of stack."""
+    at = equal[one.id]
+    best = at[(at.wanted_tokens_per_s_per_user == speed) & at.times.notna()]
+    ahead = {kind: int((rows.times > 1).sum()) for kind, rows in best.groupby("software", sort=False)}
+    words = ", ".join(
+        f"{count} of {len(everyone) - 1} others are ahead on {kind} stacks" for kind, count in ahead.items()
+    )
+    return charts.lines(
+        served[one.id],
+        x="tokens_per_s_per_user",
+        y="tokens_per_s_per_chip",
+        color="system",
+        dash="software",
+        log_x=True,
+        log_y=True,
+        caption=f"{one.id}, context {context}, {speed:g} tokens/s a user: " + (words or f"{spec.id} does not reach it"),
+    )
+
+
+drawn(m)
+
+# %%
+charts.table(
+    equal[m.id],
+    caption=f"{m.id}: the most at equal speed for a user; `times` is over {spec.id} on the same kind of stack",
+    download="decode-dense",
+)
+
+# %%
+drawn(experts_m)
+
+# %%
+charts.table(
+    equal[experts_m.id],
+    caption=f"{experts_m.id}: the most at equal speed for a user; `times` is over {spec.id} on the same kind of stack",
+    download="decode-experts",
+)
+
+# %% [markdown]
+# ## Prefill
+#
+# Compute bounds a long prompt. `share_of_peak` is MFU: the model's FLOP over the peak of the chips that work.
+
+# %%
+read = {one.id: tables.prompts(one, everyone, precisions, input_tokens) for one in (m, experts_m)}
+rates = read[m.id].set_index(["software", "system"])
+charts.bars(
+    read[m.id],
+    x="system",
+    y="tokens_per_s_per_chip",
+    color="software",
+    caption=f"{m.id}, a prompt of {input_tokens} tokens: "
+    + (
+        f"{rates.share_of_peak['public', spec.id]:.0%} of the peak on {spec.id} with public software"
+        if ("public", spec.id) in rates.index
+        else f"it does not fit on {spec.id}"
+    ),
+)
+
+# %%
+charts.table(
+    read[m.id],
+    caption=f"{m.id}: a prompt of {input_tokens} tokens at the TP that reads the most a chip",
+    download="prefill-dense",
+)
+
+# %%
+charts.table(
+    read[experts_m.id],
+    caption=f"{experts_m.id}: a prompt of {input_tokens} tokens at the TP that reads the most a chip",
+    download="prefill-experts",
+)
+
+# %% [markdown]
+# ## Check: what is published about chips of others
+#
+# Decode steps that others measured on GPUs, each asked of both kinds of stack. A machine that loses nothing must not be slower than a measured one.
+
+# %%
+points = tables.published()
+public = points[points.software == "public"]
+charts.scatter(
+    points,
+    x="measured_s",
+    y="predicted_s",
+    color="software",
+    label="hardware",
+    caption=f"{len(public)} measured steps: the public stack is {public.error.abs().median():.0%} off in the median, the ideal one "
+    f"{points[points.software == 'ideal'].error.abs().median():.0%}",
+)
+
+# %%
+charts.table(points, caption="Every measured step with its predictions", download="published")
+
+# %% [markdown]
+# ## What moves the answer
+#
+# * **The kind of stack** moves it more than the chip does. What Trainium's software would have to reach to tie is the ratio of the two lines.
+# * **The speed promised to a user.** Slow users let a chip share its weights among many; fast ones leave only bandwidth and latency.
+# * **The size of the domain** counts for mixtures of experts, whose weights spread over all ranks, and hardly for a dense model.
+# * **The format.** A chip without an 8-bit peak reads twice the bytes.
+#
+# ## What is left out
+#
+# Price and power: a faster chip may be the dearer one. Prefill and decode share no machine here, no request waits, and no draft model helps.
+# Every system is one scale-up domain; nothing crosses its network.
+
+# %% [markdown]
+# ```{admonition} Takeaway
+# :class: tip
+# Compare chips on equal kinds of stack, at equal speed for the user, in the format each computes; then say which stack it was.
+# ```
+
+# %% [markdown]
+# ## Problems
+#
+# **1.** How fast can H200 (4.8 TB/s) and Trainium3 (4.9 TB/s) read the 70.6 billion weights of Llama-3.1-70B in FP8, on 8 chips each?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# 70.6 GB / (8 x 4.8 TB/s) = 1.84 ms and 70.6 / (8 x 4.9) = 1.80 ms: equal to 2 %. Any larger difference in a measured step is software.
+# ```
+#
+# **2.** At which batch do MXFP8 weights reach the ridge point of Trainium3, and FP8 weights that of H200?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# A byte of weight serves 2 FLOP a sequence: 514 / 2 = 257 (times 8.25/8 for the scales: 265) and 412 / 2 = 206 sequences.
+# ```
+#
+# **3.** A mixture of 671 billion parameters in 8 bits: on how many chips of 144 GiB do its weights alone fit, and on how many of H200's 143,771 MiB?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# 671 GB / 154.6 GB = 4.3, so five; 671 / 150.8 = 4.45, five too. With a cache, and degrees that are powers of two: eight.
+# ```
+
+# %% [markdown]
+# ## Sources
+
+# %% tags=["hide-input"]
+used = tm.facts()
+ids = {tm.system(name).chip.id for name in everyone}
+shown = used[used.entity.isin(ids) & used.quantity.isin(["peak_flop_per_s", "hbm_bytes", "hbm_bytes_per_s"])]
+charts.table(
+    common.bibliography(shown[shown.status == "chosen"].source), caption="Sources of the machines", download="sources"
+)

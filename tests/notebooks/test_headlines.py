@@ -1,0 +1,133 @@
+"""Under its headline a chapter names every estimate of ours (confidence D) that the numbers there rest on."""
+
+import re
+
+import nbformat
+import pytest
+
+import trnmodel as tm
+from trnmodel import report
+from trnmodel.catalog import load
+
+AWS, TORUS = "trn3-nl72x2-aws-lanes", "trn3-nl32x2-torus/scaleup_bytes_per_s_per_dir"
+WAITS = ["trainium3/hop_s/project", "trn3-switched/switch_s/project"]
+# Facts of confidence D, or stacks whose constants are, that the headline of each chapter reads with its defaults.
+NAMED = {
+    "beside-gpus": [*WAITS, "nxd-inference", "gpu-serving", "gpu-serving-elsewhere"],
+    "chip-roofline": [],
+    "memory": [],
+    "memory-fit": ["nxd-inference"],
+    "model-needs": [],
+    "neuroncore": ["stack-nki", "stack-torch-compile-beta2"],
+    "rack": [f"{AWS}/pcb_switches_per_tray/project", f"{AWS}/switches_per_plane/project"],
+    "scale-out": ["aws-scaleout/nic_s/project"],
+    "serving": ["nxd-inference"],
+    "switch-tray": WAITS,
+    "torus-or-switch": [f"{TORUS}:instance/project", f"{TORUS}:ultraserver/project"],
+}
+# Estimates of a chapter's chips and systems that its headline does not read: power, host, storage, banks and FP8
+# nowhere, the sum of links where lanes are counted, a default stack where none runs or it is named.
+NOWHERE = "all_core_share cpus_per_cpu_tray default_stack hbm_bank_cores nvme_bytes peak_flop_per_s[fp8] tdp_w"
+LATENCY, LINKS = "hop_s switch_s", "scaleup_bytes_per_s_per_dir scaleup_bytes_per_s_per_dir[instance]"
+UNREAD = {
+    "beside-gpus": LINKS,
+    "chip-roofline": f"{LATENCY} {LINKS}",
+    "memory": f"{LATENCY} {LINKS}",
+    "memory-fit": LINKS,
+    "model-needs": "",
+    "neuroncore": LINKS,
+    "rack": f"{LATENCY} {LINKS}",
+    "scale-out": f"{LATENCY} {LINKS}",
+    "serving": LINKS,
+    "switch-tray": LINKS,
+    "torus-or-switch": f"{LATENCY} {LINKS}",
+}
+
+
+def headline(root, slug):
+    """The first text that a chapter prints, and the captions of its cell."""
+    for cell in nbformat.read(root / "notebooks" / f"{slug}.ipynb", 4).cells:
+        for output in cell.get("outputs", ()):
+            if "text/markdown" in output.get("data", {}):
+                return "".join(output.data["text/markdown"])
+    raise AssertionError(f"{slug} prints no headline")
+
+
+def test_every_chapter_is_listed(slug):
+    assert slug in NAMED
+    assert slug in UNREAD
+
+
+def test_headline_names_what_it_rests_on(root, slug):
+    said, facts = headline(root, slug), load.facts_rows()
+    for name in NAMED[slug]:
+        assert re.search(r"\(D\)", said), f"the headline of {slug} says of nothing that it is an estimate of ours"
+        if name in facts:
+            row = facts[name]
+            assert row.confidence == "D"
+            assert f"{row.value_printed} {row.unit_printed}" in said
+            assert load.quantities()[row.quantity].description.lower() in said.lower()
+        else:
+            assert load.entities()[name].kind == "stack"
+            assert name in said
+
+
+def test_every_estimate_of_the_defaults_is_named_or_not_read(slug):
+    """A new D row of a chapter's chip or system fails here until somebody says whether the headline reads it."""
+    defaults = {name: given.default for name, given in report.parameters(slug).items()}
+    systems = [tm.system(defaults[name]) for name in ("system", "torus_system") if name in defaults]
+    chips = [tm.chip(defaults["chip"])] if "chip" in defaults else []
+    unread = {*NOWHERE.split(), *UNREAD[slug].split()}
+    for spec in [*systems, *chips, *(found.chip for found in systems)]:
+        for label in spec.estimates - unread:
+            assert set(spec.sources[label]) & set(NAMED[slug]), f"{spec.id}: {label}"
+
+
+@pytest.mark.parametrize("name", sorted({name for names in NAMED.values() for name in names}))
+def test_what_is_named_is_in_force(name):
+    """A ruling that sets an estimate aside fails here, so that the headline does not go on naming it."""
+    facts = load.facts_rows()
+    if name in facts:
+        row = facts[name]
+        assert load.fact_in_force(row.entity, row.quantity, row.qualifier)[0].id == name
+
+
+def outputs(root, slug):
+    """Everything that a committed chapter shows, as text."""
+    cells = nbformat.read(root / "notebooks" / f"{slug}.ipynb", 4).cells
+    return "\n".join(str(output.get("data", "")) for cell in cells for output in cell.get("outputs", ()))
+
+
+@pytest.mark.parametrize("chapter", ["rack", "scale-out", "switch-tray", "torus-or-switch"])
+def test_lane_map_of_aws_is_shown(root, chapter):
+    """Where all-to-all, switches or exchanges of an NL72x2 stand, those of AWS's own page stand too."""
+    assert AWS in outputs(root, chapter)
+
+
+def test_no_default_stands_in_for_a_figure(root):
+    """`.get(name, 0)` printed 0 % for a system that a table had left out."""
+    for path in (root / "notebooks" / "py").glob("*.py"):
+        found = re.findall(r"\.get\([^()]*, 0\)(?! >)", path.read_text())
+        assert not found, f"{path.name}: {found}"
+
+
+def test_cases_of_the_claim_sum_to_what_is_printed(root):
+    counted = r"(\d+) cases: (\d+) decided \(agrees (\d+), earlier (\d+), later (\d+)\), (\d+) und"
+    (said,) = set(re.findall(counted, outputs(root, "switch-tray")))
+    cases, decided, *verdicts, unknown = map(int, said)
+    assert sum(verdicts) == decided
+    assert decided + unknown == cases
+
+
+def test_scale_out_says_how_many_chips_share_a_pair(root):
+    said = headline(root, "scale-out")
+    assert "524,288" in said
+    assert "64 of them share" in said
+    assert "racks of 72 it is 589,824, oversubscribed 1.29:1" in said  # 72 * 64 * 128; 72 / 56
+    assert re.search(r"on nxd-inference and \d[\d.]* times slower on 60% of peak", outputs(root, "scale-out"))
+
+
+def test_steps_on_ranks_that_are_chips_say_that_this_is_announced(root):
+    """LNC 8 under the headline, both decode maps, placements and exchanges of chapter 6."""
+    assert "which AWS has announced" in headline(root, "switch-tray")
+    assert outputs(root, "switch-tray").count("which AWS has announced; the SDK allows 1 or 2") >= 8

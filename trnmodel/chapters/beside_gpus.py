@@ -1,0 +1,181 @@
+"""Trainium beside chips of others: peaks, memory, links, decode and prefill, on equal kinds of stack."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
+
+import numpy as np
+import pandas as pd
+
+from trnmodel.arguments import listed, number, refuse
+from trnmodel.catalog import load
+from trnmodel.catalog.stacks import basis, efficiencies
+from trnmodel.catalog.systems import system as read_system
+from trnmodel.chapters import common
+from trnmodel.evidence.comparators import comparators
+from trnmodel.fabric.compare import capacities
+from trnmodel.models.transformer import model as read_model
+from trnmodel.planner import deployments
+from trnmodel.result import stacked, tidy
+from trnmodel.steps.inference import prefill
+from trnmodel.steps.mapping import Mapping as Degrees
+from trnmodel.steps.rank import site
+from trnmodel.units import MS, US
+
+KINDS: Mapping[str, str | None] = {"public": None, "ideal": "ideal"}
+STEPS = ("decode-step", "loaded-step")
+SECONDS = {"ms": MS, "us": US, "s": 1.0}
+
+
+def formats(systems: Iterable[str], precisions: Sequence[str]) -> dict[str, str]:
+    """The first precision of a list in whose compute dtype each system's chip has a peak.
+
+    Examples
+    --------
+    >>> formats(["trn3-nl72x2-pcie160", "hgx-h200", "hgx-a100"], ["mxfp8", "fp8", "bf16"])
+    {'trn3-nl72x2-pcie160': 'mxfp8', 'hgx-h200': 'fp8', 'hgx-a100': 'bf16'}
+    """
+    found = {}
+    for name in listed("systems", systems):
+        peaks = read_system(name).chip.peak_flop_per_s
+        usable = [one for one in listed("precisions", precisions) if load.precision(one).compute in peaks]
+        if not usable:
+            refuse("precisions", precisions, f"{name} computes in none of them, but in {', '.join(peaks)}")
+        found[name] = usable[0]
+    return found
+
+
+def machines(systems: Iterable[str], precisions: Sequence[str]) -> pd.DataFrame:
+    """A chip of each system: peak in its format, memory, ridge point, and what its links carry.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        system, chip, chips (of the domain), precision, peak_flop_per_s, hbm_bytes, hbm_bytes_per_s,
+        ridge_flop_per_byte with `_low` and `_high`, injection_bytes_per_s_per_dir, all_to_all_bytes_per_s (of a chip to
+        all of its domain), `estimate`. [-]
+
+    Examples
+    --------
+    >>> machines(["hgx-h200"], ["fp8"]).chips.tolist()
+    [8]
+    """
+    rows = []
+    for name, precision in formats(systems, precisions).items():
+        spec = read_system(name)
+        peak = common.peaks([spec.chip], [load.precision(precision).compute]).iloc[0]
+        links = capacities([spec]).set_index("scope").loc["world"]
+        known = {"system": name, "chip": spec.chip.name, "chips": spec.domain_chips, "precision": precision}
+        columns = peak[["peak_flop_per_s", *(c for c in peak.index if c.startswith("ridge")), "hbm_bytes_per_s"]]
+        sent = links[["injection_bytes_per_s_per_dir", "all_to_all_bytes_per_s"]]
+        rows.append({**known, "hbm_bytes": spec.chip.hbm_bytes, **columns, **sent, "estimate": peak.estimate})
+    return pd.DataFrame(rows)
+
+
+def frontiers(model: str, systems: Iterable[str], precisions: Sequence[str], context: float) -> pd.DataFrame:
+    """`deployments.frontiers` of each system in its format, once on public stacks and once on ideal ones."""
+    chosen = formats(systems, precisions)
+    found = {}
+    for kind, stack in KINDS.items():
+        lines = [
+            deployments.frontiers(model, [name], context, [precision], efficiencies=stack)
+            for name, precision in chosen.items()
+        ]
+        found[kind] = pd.concat([line for line in lines if len(line)] or lines, ignore_index=True)
+    return stacked(found, "software")
+
+
+def at_speeds(table: pd.DataFrame, tokens_per_s_per_user: Iterable[float], reference: str) -> pd.DataFrame:
+    """What each system of `frontiers` yields a chip at equal speed for a user, and how often the reference's yield.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        software, wanted_tokens_per_s_per_user, system, precision, tp, ep, batch, tokens_per_s_per_chip, times (over the
+        reference on the same kind of stack; NaN where either cannot), bound. [-]
+    """
+    lines = table.groupby("software", sort=False)
+    found = stacked({k: deployments.at_interactivity(v, tokens_per_s_per_user) for k, v in lines}, "software")
+    base = found[found.system == reference].set_index(["software", "wanted_tokens_per_s_per_user"])
+    keys = pd.MultiIndex.from_frame(found[["software", "wanted_tokens_per_s_per_user"]])
+    found["times"] = found.tokens_per_s_per_chip / base.tokens_per_s_per_chip.reindex(keys).to_numpy()
+    names = "software wanted_tokens_per_s_per_user system precision tp ep batch tokens_per_s_per_chip times bound basis"
+    return found[names.split()]
+
+
+def side_by_side(table: pd.DataFrame, tokens_per_s_per_user: float) -> pd.DataFrame:
+    """`at_speeds` at one speed, a row a system: tokens/s a chip on either kind of stack, and what public ones rest on.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        system, precision, public_tokens_per_s_per_chip, basis, ideal_tokens_per_s_per_chip, share_of_ideal; the most on
+        ideal stacks first. [-]
+    """
+    at = table[table.wanted_tokens_per_s_per_user == tokens_per_s_per_user].set_index("system")
+    kinds = {kind: at[at.software == kind] for kind in KINDS}
+    found = kinds["ideal"][["precision"]].assign(
+        public_tokens_per_s_per_chip=kinds["public"].tokens_per_s_per_chip,
+        basis=kinds["public"].basis,
+        ideal_tokens_per_s_per_chip=kinds["ideal"].tokens_per_s_per_chip,
+    )
+    found["share_of_ideal"] = found.public_tokens_per_s_per_chip / found.ideal_tokens_per_s_per_chip
+    return found.sort_values("ideal_tokens_per_s_per_chip", ascending=False, kind="stable").reset_index()
+
+
+def prompts(model: str, systems: Iterable[str], precisions: Sequence[str], input_tokens: float) -> pd.DataFrame:
+    """Prefill of one prompt at the tensor-parallel degree that yields the most tokens a chip, on both kinds of stack.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        software, system, precision, tp, chips, time_s, tokens_per_s_per_chip, share_of_peak (model FLOP over the
+        peak of the chips that work), bound, basis; a system on which the model does not fit has no rows. [-]
+    """
+    tokens, rows = number("input_tokens", input_tokens, 1), []
+    for (name, precision), (kind, stack) in product(formats(systems, precisions).items(), KINDS.items()):
+        at = site(name)
+        tp = np.exp2(np.arange(np.floor(np.log2(at.chips * at.ranks_per_chip)) + 1))
+        ask = {"input_tokens": tokens, "precision": precision, "efficiencies": stack}
+        table = prefill(model, name, Degrees(tp=tp), **ask).to_frame()
+        chips = np.ceil(table.tp / at.ranks_per_chip)
+        table = table.assign(software=kind, system=name, precision=precision, chips=chips)
+        table["tokens_per_s_per_chip"] = tokens / table.time_s / chips
+        peak = read_system(name).chip.peak(load.precision(precision).compute)
+        table["share_of_peak"] = read_model(model).prefill_flop(tokens) / table.time_s / chips / peak
+        rows.append(table[table.valid].nlargest(1, "tokens_per_s_per_chip"))
+    names = "software system precision tp chips time_s tokens_per_s_per_chip share_of_peak bound basis".split()
+    return pd.concat(rows, ignore_index=True)[names]
+
+
+def published() -> pd.DataFrame:
+    """Measured decode steps on chips of others, beside what both kinds of stack give for the same question.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        id, source, hardware, model, measured_s, software, predicted_s, error (predicted over measured, minus 1). [-]
+    """
+    found = stacked({kind: comparators(stack) for kind, stack in KINDS.items()}, "software")
+    steps = found[found.question.isin(STEPS) & (found.reason == "") & ~found.analytic]
+    seconds = steps.measured * steps.unit.map(SECONDS)
+    steps = steps.assign(measured_s=seconds, predicted_s=seconds * (1 + steps.error))
+    return steps["id source hardware model measured_s software predicted_s error".split()].reset_index(drop=True)
+
+
+def software(systems: Iterable[str]) -> pd.DataFrame:
+    """The public stack of each system's chip, and what a decode step and a prefill on it rest on.
+
+    Examples
+    --------
+    >>> software(["hgx-h200", "mi300x-8"]).decode.tolist()
+    ['measured', 'extrapolated']
+    """
+    rows = []
+    for spec in map(read_system, listed("systems", systems)):
+        stack = efficiencies(spec.chip)
+        decode, first = (basis(stack, spec.chip, site(spec).lnc, part) for part in ("decode", "prefill"))
+        words = {"decode": decode.word, "prefill": first.word, "because": decode.reason or first.reason}
+        rows.append({"system": spec.id, "chip": spec.chip.name, "stack": stack.name, **words})
+    return tidy(rows)
