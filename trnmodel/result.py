@@ -173,34 +173,23 @@ def _told(names: tuple[str, ...]) -> Callable[..., str]:
     return told
 
 
-def exactly(name: str) -> tuple[NDArray, NDArray]:
-    """No width at all, of a result that says nothing else."""
-    return np.zeros(()), np.zeros(())
-
-
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Judged(Result):
-    """Base of every result of a software stack: `judge`, which its maker hands in, says what it rests on when asked.
+class Grounded(Result):
+    """Base of every result that says what it rests on: `judge`, which its maker hands in, does when it is asked.
 
-    `spread` gives the half-widths below and above of a figure's logarithm, and `low` and `high` are those ends of the
-    class's `FIGURE`; all are found when they are asked for.
+    `spread` gives the half-widths below and above of a figure's logarithm, where they are not the basis' own; `low` and
+    `high` are those ends of the class's `FIGURE`, found when they are asked for.
     """
 
     FIGURE: ClassVar[str] = "time_s"
     ON_DEMAND: ClassVar[tuple[str, ...]] = ("low", "high")
-    stack: Any  # with an `id`, and the `kind` of stack that it is
     judge: Callable[..., Basis]
-    spread: Callable[[str], tuple[NDArray, NDArray]] = exactly
+    spread: Callable[[str], tuple[NDArray, NDArray]] | None = None
 
     def ground(self) -> str:
         """The basis of one point as a sentence tells it: the word, with the reason where there is one."""
         found = self.judge()
         return f"{found.word} ({found.reason})" if found.reason else f"{found.word}"
-
-    @property
-    def stack_kind(self) -> str:
-        """Whether the stack is "ideal", "public" software or "given" with the call."""
-        return self.stack.kind
 
     @property
     def basis(self) -> NDArray | str:
@@ -233,10 +222,23 @@ class Judged(Result):
         >>> bool(low < step.tokens_per_s < high), bool(step.low < step.time_s < step.high)
         (True, True)
         """
-        value, (below, above) = getattr(self, name), self.spread(name)
+        value = getattr(self, name)
+        below, above = self.spread(name) if self.spread else (self.judge().width,) * 2
         if "per_s" in name:  # slow where the time is long
             below, above = above, below
         return value * np.exp(-below), value * np.exp(above)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Judged(Grounded):
+    """Base of every result of a software stack."""
+
+    stack: Any  # with an `id`, and the `kind` of stack that it is
+
+    @property
+    def stack_kind(self) -> str:
+        """Whether the stack is "ideal", "public" software or "given" with the call."""
+        return self.stack.kind
 
 
 def alike(table: pd.DataFrame, mixed: bool = False) -> pd.DataFrame:

@@ -87,6 +87,8 @@ class Near:
         """Whether rows lie at a point, or on either side of it along one axis alone."""
         axes = [(np.asarray(points[axis], dtype=float), column)
                 for axis, column in zip(AXES, self.values, strict=True) if axis in points]  # fmt: skip
+        if not axes:
+            return np.True_
         shape = np.broadcast_shapes(*(x.shape for x, _ in axes))
         above, below = ([np.zeros(shape, dtype=bool) for _ in axes] for _ in range(2))
         for row in np.unique(np.stack([column for _, column in axes], axis=-1), axis=0):
@@ -152,7 +154,7 @@ def near(part: str, kind: str, chip: str, stack: str) -> Near:
 
 def lacks(here: Near, part: str, kind: str, chip: str, stack: str) -> list[str]:
     """What there is no row of, in words."""
-    told = {"kind": f"model: no {part} row of {kind} models"}
+    told = {"kind": f"model: no {part} row" + ("" if kind == part else f" of {kind} models")}
     told["chip"] = f"chip: no {part} row" + ("" if "stack" in here.absent else f" of {stack}") + f" on {chip}"
     told["stack"] = f"stack: no {part} row of {stack}" + ("" if "chip" in here.absent else f" on {chip}")
     return [text for name, text in told.items() if name in here.absent]
@@ -194,6 +196,12 @@ def stack_basis(e: Efficiencies, chip: Chip, lnc: int, part: str, kind: str, poi
     here = near(part, kind, chip.id, e.id)
     before = str(first.reason).split("; ") if first.reason else []
     return judged(here, points, before, lacks(here, part, kind, chip.id, e.id))
+
+
+def plain_basis(part: str, chip: str, stack: str, points: Mapping[str, Any]) -> Basis:
+    """What a kernel or a collective rests on, by the rows of its part: of its chip, and of how it was written."""
+    here = near(part, part, chip, stack)
+    return judged(here, points, (), lacks(here, part, part, chip, stack))
 
 
 @lru_cache(maxsize=4096)

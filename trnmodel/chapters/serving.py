@@ -146,7 +146,7 @@ def chunks(d: Deployment, input_tokens: float, chunk_tokens: Iterable[float], ba
         whole_s, longest_s = float(pieces.sum()), float(pieces.max())
         rows.append((chunk, len(past), whole_s, whole_s + (len(past) - 1) * step_s, longest_s + step_s))
     table = pd.DataFrame(rows, columns=["chunk_tokens", "pieces", "prefill_s", "ttft_s", "stall_s"])
-    return table.assign(basis=d.basis)
+    return table.assign(basis=d.basis(batch, input_tokens, input_tokens))
 
 
 def prefixes(d: Deployment, input_tokens: float, shares: ArrayLike) -> pd.DataFrame:

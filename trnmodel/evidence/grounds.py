@@ -9,7 +9,7 @@ from math import nan
 
 import numpy as np
 
-from trnmodel.catalog.bands import judged, lacks, near, spread, stack_basis
+from trnmodel.catalog.bands import plain_basis, spread, stack_basis
 from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.evidence.primitives import bare_chip, kernel_answer, message
 from trnmodel.evidence.questions import predict
@@ -116,8 +116,7 @@ def basis_of(r: Reading) -> Basis:
     points = {"batch" if name == "sequences" else name: x for name, x in at.items() if np.isfinite(x)}
     about, kind, chip, on = what.values()
     if about in ("kernel", "collective"):
-        here = near(about, kind, chip, on)
-        return judged(here, points, (), lacks(here, about, kind, chip, on))
+        return plain_basis(about, chip, on, points)
     own = bare_chip(r)
     return stack_basis(stack_of(r), own, r.mapping[3] or own.lnc_default, about, kind, points)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -12,9 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from trnmodel.arguments import choice, chosen, instance, numbers, refuse, share
 from trnmodel.catalog import load
+from trnmodel.catalog.bands import plain_basis
 from trnmodel.catalog.specs import NAN, Chip, Core, Engine, Spec, published, shapes
 from trnmodel.formulas import memory, neuroncore
-from trnmodel.result import Result, blank, reason_mask, words
+from trnmodel.result import Grounded, blank, reason_mask, words
 
 Numeric = ArrayLike
 PAIRS = ("load", "store", "vector", "scalar", "gpsimd")
@@ -107,7 +108,7 @@ def stack(name: str | KernelStack = "stack-nki", **changes: Any) -> KernelStack:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class KernelTime(Result):
+class KernelTime(Grounded):
     """Time of a kernel on one logical NeuronCore.
 
     `lower_s` has all engines side by side, `upper_s` all in a row, `time_s` the stack's overlap; each holds `fixed_s`
@@ -333,5 +334,14 @@ def finish(
     choked = np.broadcast_to(np.equal(where.bandwidth_bytes_per_s, 0), fixed.shape)
     mask = reason_mask(choked, np.isnan(sum(map(np.asarray, times.values()))) & ~choked)
     plain: dict[str, Any] = {name: np.asarray(value)[()] for name, value in columns.items()}
-    own: dict[str, Any] = {"op": op, "chip": where.chip, "dtype": dtype, "stack": parts.id, "lnc": where.lnc}
+    points = {"ranks": where.lnc, "size": plain["hbm_read_bytes"] + plain["hbm_write_bytes"]}
+    judge = partial(plain_basis, "kernel", where.chip.id, parts.id, points)
+    own: dict[str, Any] = {
+        "judge": judge,
+        "op": op,
+        "chip": where.chip,
+        "dtype": dtype,
+        "stack": parts.id,
+        "lnc": where.lnc,
+    }
     return result(**own, reason_mask=mask, **(blank(mask, **times) | plain))

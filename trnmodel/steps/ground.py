@@ -24,6 +24,8 @@ Work = Callable[[Setting, Arrays], Answer]
 
 def basis_of(s: Setting, given: Arrays, part: str = "") -> Basis:
     """Word, reason and width of each point, by the rows of a part: the step's phase, "load" or "memory"."""
+    if part == "memory":  # sums of sizes: no length or batch of theirs is far
+        return stack_basis(s.e, s.at.chip, s.at.lnc, part, s.model.kind, {})
     d = s.everywhere.degrees
     batch = np.maximum(given["batch"], given.get("compiled_batch", 1.0))
     points = {
