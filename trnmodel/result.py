@@ -184,7 +184,7 @@ class Grounded(Result):
     FIGURE: ClassVar[str] = "time_s"
     ON_DEMAND: ClassVar[tuple[str, ...]] = ("low", "high")
     judge: Callable[..., Basis]
-    spread: Callable[[str], tuple[NDArray, NDArray]] | None = None
+    spread: Callable[..., tuple[NDArray, NDArray]] | None = None
 
     def ground(self) -> str:
         """The basis of one point as a sentence tells it: the word, with the reason where there is one."""
@@ -211,6 +211,10 @@ class Grounded(Result):
         """Upper end of the 90 % interval of the result's main figure."""
         return self.ends(self.FIGURE)[1]
 
+    def widths(self, name: str, **about: str) -> tuple[Any, Any]:
+        """Half-widths below and above of the logarithm of a figure; `about` names another part of the rows."""
+        return self.spread(name, **about) if self.spread else (self.judge().width,) * 2
+
     def ends(self, name: str) -> tuple[NDArray, NDArray]:
         """Low and high of a time, a size or a rate of the result: nine of ten measurements are to lie between them.
 
@@ -222,8 +226,7 @@ class Grounded(Result):
         >>> bool(low < step.tokens_per_s < high), bool(step.low < step.time_s < step.high)
         (True, True)
         """
-        value = getattr(self, name)
-        below, above = self.spread(name) if self.spread else (self.judge().width,) * 2
+        value, (below, above) = getattr(self, name), self.widths(name)
         if "per_s" in name:  # slow where the time is long
             below, above = above, below
         return value * np.exp(-below), value * np.exp(above)

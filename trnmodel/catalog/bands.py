@@ -24,8 +24,13 @@ from trnmodel.formulas.bands import grown_width, joint_width, octaves_outside
 from trnmodel.result import Basis, words
 
 BANDS, HULLS = DATA / "evidence" / "bands.csv", DATA / "evidence" / "hulls.csv"
+LABELS = ("group", "part", "kind", "chip", "stack")
 AXES = ("ranks", "batch", "length", "size")
-NAMES = ("ranks", "batch", "length", "active parameters")  # as a reason calls the axes
+NAMES: Mapping[str, tuple[str, ...]] = {
+    "kernel": ("lnc", "batch", "length", "bytes"),
+    "collective": ("ranks", "batch", "length", "bytes"),
+}  # as a reason calls the axes, by part
+STEPS = ("ranks", "batch", "length", "active parameters")
 # octaves beyond the rows up to which left-out errors were not seen to grow; they grow with batch and length at once
 FREE = {"ranks": 3.0, "size": 3.0}
 STEP = 1.01  # ratio up to which two values of an axis are one
@@ -66,11 +71,12 @@ class Near:
     width: float
     absent: tuple[str, ...]
     values: NDArray
+    names: tuple[str, ...] = STEPS
 
     def octaves(self, points: Mapping[str, Any]) -> tuple[NDArray, NDArray, list[str]]:
         """Doublings outside the rows, the bits of the axes that leave them, and what each bit says."""
         distance, mask, said = np.zeros(()), np.zeros((), dtype=int), list[str]()
-        for axis, name, column in zip(AXES, NAMES, self.values, strict=True):
+        for axis, name, column in zip(AXES, self.names, self.values, strict=True):
             known = column[np.isfinite(column)]
             if axis not in points or not known.size:
                 continue
@@ -88,7 +94,7 @@ class Near:
         axes = [(np.asarray(points[axis], dtype=float), column)
                 for axis, column in zip(AXES, self.values, strict=True) if axis in points]  # fmt: skip
         if not axes:
-            return np.True_
+            return np.ones((), dtype=bool)
         shape = np.broadcast_shapes(*(x.shape for x, _ in axes))
         above, below = ([np.zeros(shape, dtype=bool) for _ in axes] for _ in range(2))
         for row in np.unique(np.stack([column for _, column in axes], axis=-1), axis=0):
@@ -106,15 +112,18 @@ class Near:
 class Rows:
     """Rows side by side, with the widths of their groups."""
 
-    def __init__(self, rows: Iterable[Row], widths: Mapping[str, Width]) -> None:
-        found = list(rows)
-        self.widths = widths
-        self.labels = {name: np.array([getattr(row, name) for row in found], dtype=object)
-                       for name in ("group", "part", "kind", "chip", "stack")}  # fmt: skip
-        self.values = np.array([[float(getattr(row, axis) or nan) for row in found] for axis in AXES])
+    def __init__(self, labels: Mapping[str, NDArray], values: NDArray, widths: Mapping[str, Width]) -> None:
+        self.labels, self.values = labels, values
+        self.widths, self._near = widths, dict[tuple[str, ...], Near]()
 
     def near(self, part: str, kind: str, chip: str, stack: str) -> Near:
         """The rows nearest to a question: of its own kind, chip and stack, else without what there is no row of."""
+        key = (part, kind, chip, stack)
+        if key not in self._near:
+            self._near[key] = self._nearest(*key)
+        return self._near[key]
+
+    def _nearest(self, part: str, kind: str, chip: str, stack: str) -> Near:
         asked = {"kind": kind, "chip": chip, "stack": stack}
         of_part = self.labels["part"] == part
         for absent in ABSENT:
@@ -125,14 +134,17 @@ class Rows:
                 group = str(names[counts.argmax()])
                 width = self.widths.get(group, Width(group, "", 0, nan, nan, nan))
                 wide = max(width.width, width.pooled) if absent else width.width
-                return Near(group, wide, absent, self.values[:, here])
+                return Near(group, wide, absent, self.values[:, here], NAMES.get(part, STEPS))
         widest = max((one.pooled for one in self.widths.values()), default=nan)
         return Near("", widest, ("kind", "chip", "stack"), np.empty((len(AXES), 0)))
 
 
 def read(bands: Path = BANDS, hulls: Path = HULLS) -> Rows:
     """The rows and widths of two files."""
-    return Rows(read_csv(hulls, Row), {one.group: one for one in read_csv(bands, Width)})
+    found = read_csv(hulls, Row)
+    labels = {name: np.array([getattr(row, name) for row in found], dtype=object) for name in LABELS}
+    values = np.array([[float(getattr(row, axis) or nan) for row in found] for axis in AXES])
+    return Rows(labels, values, {one.group: one for one in read_csv(bands, Width)})
 
 
 @cache

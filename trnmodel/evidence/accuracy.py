@@ -24,6 +24,7 @@ from trnmodel.evidence.score import counted, errors_of, validation
 if TYPE_CHECKING:
     import pandas as pd
 
+TARGETS, FLOOR = DATA / "evidence" / "targets.csv", DATA / "evidence" / "accuracy_floor.csv"
 KERNELS = ("framework-compile", "framework-trace")  # groups of kernels that have fitted constants
 RESIDUALS, KERNEL_RESIDUALS, OTHER_RESIDUALS = (
     DATA / "evidence" / f"residuals{of}.csv" for of in ("", "_kernels", "_outside")
@@ -148,37 +149,91 @@ def left_out_rows(split: str = LEFT_OUT) -> pd.DataFrame:
     return table.assign(pool=pools, octaves=coverage.away(table, "model"))
 
 
-COLUMNS = "group split cases median_error mean_error naive_median naive_mean bias worst_error models".split()
+COLUMNS = "group split cases median_error mean_error p90_error bias coverage width score constant_score".split()
+COLUMNS += "aside_share noise naive_median naive_mean target_median target_mean target_p90 worst_error models".split()
+EXCUSED = r"one run|same run|rounded|^GPU"  # copies, percentiles, rounding; chips of others
+BY: Mapping[str, str] = {LEFT_OUT: "model", CHIP: "chip", SOURCE: "source"}  # what a split leaves out
 
 
 def _line(group: str, split: str, rows: pd.DataFrame) -> dict:
     naive = rows.naive_error.abs() if "naive_error" in rows else np.array([np.nan])
-    return {
+    line = {
         "group": group,
         "split": split,
         **errors_of(rows),
+        "p90_error": rows.error.abs().quantile(0.9),
         "naive_median": np.nan if np.all(np.isnan(naive)) else np.nanmedian(naive),
         "naive_mean": np.nan if np.all(np.isnan(naive)) else np.nanmean(naive),
         "models": rows.model.nunique(),
     }
+    if "inside" in rows:
+        line |= {"coverage": rows.inside.mean(), "width": rows.width.median()}
+        line |= {"score": rows.score.mean(), "constant_score": rows.constant_score.mean()}
+    return line
+
+
+def held(split: str = LEFT_OUT) -> pd.DataFrame:
+    """Left-out errors of a split with the interval that all others give each, and a constant one: `coverage.held`."""
+    return coverage.held(left_out_rows(split), BY[split])
+
+
+def targets() -> dict[str, tuple[float, float, float]]:
+    """Median, mean and 90th percentile that a group is to reach; NaN where none is named."""
+    import pandas as pd
+
+    table = pd.read_csv(TARGETS).set_index("group")
+    return {group: tuple(row) for group, row in table[["median", "mean", "p90"]].iterrows()}
+
+
+def _also(rows: pd.DataFrame) -> pd.DataFrame:
+    """By use of a row: the share of predicted rows that is set aside, and how far repeats of a configuration differ."""
+    predicted = rows[(rows.skipped == "") & ~rows.set_aside.str.contains(EXCUSED)]
+    aside = predicted.weight.eq(0).groupby(predicted.label).mean()
+    repeats = predicted[predicted.weight > 0].groupby(["label", "configuration"]).error
+    apart = ((1 + repeats.max()) / (1 + repeats.min()) - 1)[repeats.size() > 1]
+    return aside.to_frame("aside_share").join(apart.groupby("label").median().rename("noise"))
+
+
+def _labels(rows: pd.DataFrame) -> list[str]:
+    """The line of the table that each predicted row belongs to: of a fitted group, or its use."""
+    fitted = dict(zip(shipped()[["meaning", "model"]].itertuples(index=False), shipped().group, strict=True))
+    found = zip(rows.use, rows.meaning, rows.model, strict=True)
+    return [
+        use if use in UNFITTED else GROUPS.get(fitted.get((meaning, model), ""), "") for use, meaning, model in found
+    ]
 
 
 def accuracy_table(table: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Absolute errors by group and split, one vote a configuration, with the naive regression beside.
+    """Absolute errors by group and split, one vote a configuration, with intervals, rivals and targets beside.
 
     Returns
     -------
     table : pandas.DataFrame
-        group, split, cases, median_error, mean_error, naive_median, naive_mean, bias, worst_error, models. [-]
+        group, split, cases, median_error, mean_error, p90_error, bias; coverage of the 90 % interval that all other
+        models, chips or sources give, its width (half of it, in logarithms) and Winkler's score, with that of a
+        constant width; aside_share (of predicted rows), noise (median of how far repeats of a configuration lie apart),
+        naive_median, naive_mean, target_median, target_mean, target_p90, worst_error, models. [-]
     """
     import pandas as pd
 
-    fits = shipped()
-    lines = [_line(GROUPS[group], split, rows) for (group, split), rows in fits.groupby(["group", "split"], sort=False)]
-    rows = counted(validation() if table is None else table)
-    for label, part in rows[rows.use.isin(UNFITTED)].groupby("use", sort=False):
-        lines.append(_line(label, SAME if label == UNFITTED[-1] else OUTSIDE, part))
-    found = pd.DataFrame(lines)[COLUMNS]
+    every = validation() if table is None else table
+    rows, fits = counted(every), shipped()
+    lines = [
+        _line(GROUPS[group], split, some)
+        for (group, split), some in fits[~fits.split.isin(BY)].groupby(["group", "split"], sort=False)
+    ]
+    for split in BY.keys() & set(fits.split):
+        kept = held(split)
+        for group, some in kept[kept.group.isin([*GROUPS, *(UNFITTED if split == LEFT_OUT else ())])].groupby("group"):
+            lines.append(_line(GROUPS.get(group, group), split if group in GROUPS else OUTSIDE, some))
+    footprints = rows[rows.use == UNFITTED[-1]]
+    lines += [_line(UNFITTED[-1], SAME, footprints)] if len(footprints) else []
+    found = pd.DataFrame(lines).merge(
+        _also(every.assign(label=_labels(every))), how="left", left_on="group", right_index=True
+    )
+    for place, name in enumerate(("target_median", "target_mean", "target_p90")):
+        found[name] = found.group.map({group: values[place] for group, values in targets().items()})
+    found = found.reindex(columns=COLUMNS)
     order = [*GROUPS.values(), *UNFITTED]
     return found.sort_values("group", key=lambda column: column.map(order.index), kind="stable", ignore_index=True)
 

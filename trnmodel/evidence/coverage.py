@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trnmodel.catalog.bands import BANDS, HULLS, Row, Rows, Width, judged, lacks
+from trnmodel.catalog.bands import BANDS, HULLS, LABELS, Rows, Width
 from trnmodel.formulas.bands import conformal_width, grown_width, interval_score, shrunk_width
 
 if TYPE_CHECKING:
@@ -61,8 +61,8 @@ def hulls(rows: pd.DataFrame) -> pd.DataFrame:
 
 def known(rows: pd.DataFrame, of: Mapping[str, Width]) -> Rows:
     """Rows and widths as `catalog.bands` has them."""
-    cells = hulls(rows).astype(object).where(lambda table: table.notna(), "")
-    return Rows([Row(*map(str, row)) for row in cells.itertuples(index=False)], of)
+    labels = {name: rows[column].to_numpy(dtype=object) for name, column in zip(LABELS, TELLING, strict=False)}
+    return Rows(labels, rows[[*PLACE.values()]].to_numpy(dtype=float).T, of)
 
 
 def write(rows: pd.DataFrame, bands: Path = BANDS, measured: Path = HULLS) -> None:
@@ -118,6 +118,4 @@ def _octaves(base: Rows, row: Mapping) -> float:
 
 def _width(base: Rows, row: Mapping) -> float:
     """The half-width that a row would have been given."""
-    asked, points = _asked(row)
-    here = base.near(*asked)
-    return float(judged(here, points, (), lacks(here, *asked)).width)
+    return float(grown_width(base.near(*_asked(row)[0]).width, _octaves(base, row)))

@@ -360,6 +360,7 @@ def collective(
     fastest = np.argmax(times <= least[..., None] * (1 + TIED), axis=-1)
     time = np.where(n > 1, least + floor, 0.0)
     mask = reason_mask(n * step > group.total, np.isnan(time))
+    answered: dict[str, Any] = blank(mask, time_s=time, lower_bound_s=bound)
     return Collective(
         judge=partial(plain_basis, "collective", chip.id, "", {"ranks": n, "size": np.maximum(m, 1.0)}),
         kind=kind,
@@ -367,7 +368,7 @@ def collective(
         ranks=n,
         message_bytes=m,
         algorithm=np.asarray(names, dtype=object)[fastest],
-        **blank(mask, time_s=time, lower_bound_s=bound),
+        **answered,
         reason_mask=mask,
     )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,11 +65,10 @@ def joint_spread(first: Judged, step: Judged, under_load: bool, name: str) -> tu
     """
     if under_load and name in ARRIVALS:
         return np.zeros(()), np.zeros(())
-    parts = [first.spread(name)] if name.startswith(("ttft", "prefill_s")) else [step.spread(name)]
+    parts = [first.widths(name)] if name.startswith(("ttft", "prefill_s")) else [step.widths(name)]
     if under_load and name.startswith(("tpot", "request", "tokens")):
-        loaded: Any = step.spread
-        parts.append(loaded(name, part="load"))
+        parts.append(step.widths(name, part="load"))
     if name.startswith(BOTH):
-        parts += [first.spread(name), step.spread(name)]
+        parts += [first.widths(name), step.widths(name)]
     below, above = (np.max(np.broadcast_arrays(*ends), axis=0)[()] for ends in zip(*parts, strict=True))
     return below, above
