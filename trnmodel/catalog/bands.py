@@ -33,6 +33,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 STEPS = ("ranks", "batch", "length", "active parameters")
 # octaves beyond the rows up to which left-out errors were not seen to grow; they grow with batch and length at once
 FREE = {"ranks": 3.0, "size": 3.0}
+MOST = 1_000_000  # comparisons of points with rows at a time
 STEP = 1.01  # ratio up to which two values of an axis are one
 # what may have no row of its own, the nearest case first; each counts as an octave
 ABSENT = ((), ("chip",), ("stack",), ("chip", "stack"), ("kind",), ("kind", "chip"), ("kind", "chip", "stack"))
@@ -97,15 +98,16 @@ class Near:
             return np.ones((), dtype=bool)
         shape = np.broadcast_shapes(*(x.shape for x, _ in axes))
         above, below = ([np.zeros(shape, dtype=bool) for _ in axes] for _ in range(2))
-        for row in np.unique(np.stack([column for _, column in axes], axis=-1), axis=0):
+        rows = np.unique(np.stack([column for _, column in axes], axis=-1), axis=0)
+        for some in np.array_split(rows, np.ceil(len(rows) * np.prod(shape) / MOST)):
+            sides = [x - at.reshape(-1, *[1] * len(shape)) for (x, _), at in zip(axes, some.T, strict=True)]
             near = [
-                ~np.isfinite(at) | (np.abs(np.log(x / at)) <= np.log(STEP))
-                for (x, _), at in zip(axes, row, strict=True)
-            ]
-            for i, ((x, _), at) in enumerate(zip(axes, row, strict=True)):
+                ~(np.abs(side) > (STEP - 1) * x) for side, (x, _) in zip(sides, axes, strict=True)
+            ]  # of a row without a value too
+            for i, side in enumerate(sides):
                 others = np.logical_and.reduce(np.broadcast_arrays(np.True_, *near[:i], *near[i + 1 :]))
-                above[i] |= others & (near[i] | (x <= at))
-                below[i] |= others & (near[i] | (x >= at))
+                above[i] |= np.any(others & (near[i] | (side < 0)), axis=0)
+                below[i] |= np.any(others & (near[i] | (side > 0)), axis=0)
         return np.logical_or.reduce([a & b for a, b in zip(above, below, strict=True)])
 
 

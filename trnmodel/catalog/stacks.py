@@ -180,6 +180,7 @@ def find(chip: Chip, stack: str | Efficiencies | None, argument: str) -> Efficie
     return found
 
 
+@lru_cache(maxsize=1024)
 def basis(e: Efficiencies, chip: Chip, lnc: int, part: Part) -> Basis:
     """What an answer of a stack on a chip rests on: "measured" where its constants were fitted on rows of that chip.
 

@@ -24,7 +24,7 @@ from trnmodel.evidence.score import counted, errors_of, validation
 if TYPE_CHECKING:
     import pandas as pd
 
-TARGETS, FLOOR = DATA / "evidence" / "targets.csv", DATA / "evidence" / "accuracy_floor.csv"
+TARGETS = DATA / "evidence" / "targets.csv"
 KERNELS = ("framework-compile", "framework-trace")  # groups of kernels that have fitted constants
 RESIDUALS, KERNEL_RESIDUALS, OTHER_RESIDUALS = (
     DATA / "evidence" / f"residuals{of}.csv" for of in ("", "_kernels", "_outside")
