@@ -219,9 +219,9 @@ def plain_basis(part: str, chip: str, stack: str, points: Mapping[str, Any]) -> 
 
 
 @lru_cache(maxsize=4096)
-def _at_end(e: Efficiencies, name: str, end: int) -> Efficiencies:
-    """A stack with one value at an end of its range; one object, whose settings are kept."""
-    moved: dict[str, Any] = {name: e.ranges[name][end]}
+def _moved(e: Efficiencies, name: str, value: float) -> Efficiencies:
+    """A stack with another value; one object, whose settings are kept."""
+    moved: dict[str, Any] = {name: value}
     return replace(e, **moved)
 
 
@@ -232,7 +232,7 @@ def ranged(e: Efficiencies, ask: Callable[[Efficiencies], NDArray]) -> tuple[NDA
     for name, ends in e.ranges.items():
         if np.ndim(getattr(e, name, "")) or not isinstance(getattr(e, name), float) or ends[0] == ends[1]:
             continue
-        moved = [np.log(np.asarray(ask(_at_end(e, name, end))) / middle) for end in (0, 1)]
+        moved = [np.log(np.asarray(ask(_moved(e, name, end))) / middle) for end in ends]
         below = joint_width(below, np.maximum(0.0, -np.minimum(*moved)))
         above = joint_width(above, np.maximum(0.0, np.maximum(*moved)))
     return below, above

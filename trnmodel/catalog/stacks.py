@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import cache, lru_cache
+from functools import cache
 from math import inf
 from types import MappingProxyType
 from typing import Any, Literal
@@ -180,7 +180,6 @@ def find(chip: Chip, stack: str | Efficiencies | None, argument: str) -> Efficie
     return found
 
 
-@lru_cache(maxsize=1024)
 def basis(e: Efficiencies, chip: Chip, lnc: int, part: Part) -> Basis:
     """What an answer of a stack on a chip rests on: "measured" where its constants were fitted on rows of that chip.
 
@@ -216,7 +215,6 @@ RESOURCE_OF = {
 }
 
 
-@lru_cache(maxsize=1024)
 def fitted_resources(e: Efficiencies, chip: Chip, part: Part) -> tuple[str, ...]:
     """Resources of a step on a chip of which a constant was fitted to rows of that chip.
 

@@ -1,7 +1,7 @@
 """No group gets worse and no row is lost unseen: the floors that a change of the model is held to.
 
-`python -m trnmodel.evidence.ratchet` lowers the floors of groups that got better and adds rows that are predicted now; a
-floor is raised, or a row dropped, by hand alone, with a line under "Numbers that changed" in CHANGELOG.md.
+`python -m trnmodel.evidence.ratchet` lowers the floors of groups that got better and adds rows that are predicted now;
+a floor is raised, or a row dropped, by hand alone, with a line under "Numbers that changed" in CHANGELOG.md.
 """
 
 from __future__ import annotations
