@@ -8,8 +8,10 @@ import pytest
 from scipy.stats import binomtest
 
 import trnmodel as tm
-from trnmodel.catalog import bands, load
-from trnmodel.catalog.bands import Near, judged
+from trnmodel import bands
+from trnmodel.bands import Near, judged
+from trnmodel.catalog import load
+from trnmodel.catalog.bands import BANDS, HULLS
 from trnmodel.evidence import accuracy, coverage, ratchet
 from trnmodel.evidence.score import validation
 from trnmodel.formulas.bands import (
@@ -78,8 +80,8 @@ def test_the_files_are_those_of_the_errors(rows, tmp_path):
     assert list(fresh.columns) == list(shipped.columns)
     np.testing.assert_allclose(fresh.error, shipped.error, rtol=1e-3, atol=1e-4)
     coverage.write(rows, tmp_path / "bands.csv", tmp_path / "hulls.csv")
-    assert (tmp_path / "bands.csv").read_text() == bands.BANDS.read_text()
-    assert (tmp_path / "hulls.csv").read_text() == bands.HULLS.read_text()
+    assert (tmp_path / "bands.csv").read_text() == BANDS.read_text()
+    assert (tmp_path / "hulls.csv").read_text() == HULLS.read_text()
 
 
 def test_coverage_with_the_model_left_out(held):

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trnmodel.catalog.bands import BANDS, HULLS, LABELS, Rows, Width
+from trnmodel.bands import Rows
+from trnmodel.catalog.bands import BANDS, HULLS, LABELS, Width
 from trnmodel.formulas.bands import conformal_width, grown_width, interval_score, shrunk_width
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from math import nan
 
 import numpy as np
 
-from trnmodel.catalog.bands import plain_basis, spread, stack_basis
+from trnmodel.bands import plain_basis, spread, stack_basis
 from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.evidence.primitives import bare_chip, kernel_answer, message
 from trnmodel.evidence.questions import predict

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trnmodel.arguments import HUGE, TINY, choice, chosen, numbers, refuse, share, together
+from trnmodel.bands import plain_basis
 from trnmodel.catalog import load
-from trnmodel.catalog.bands import plain_basis
 from trnmodel.catalog.specs import Chip, shapes
 from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.stacks import find as find_stack

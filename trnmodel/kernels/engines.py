@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trnmodel.arguments import choice, chosen, instance, numbers, refuse, share
+from trnmodel.bands import plain_basis
 from trnmodel.catalog import load
-from trnmodel.catalog.bands import plain_basis
 from trnmodel.catalog.specs import NAN, Chip, Core, Engine, Spec, published, shapes
 from trnmodel.formulas import memory, neuroncore
 from trnmodel.result import Grounded, blank, reason_mask, words

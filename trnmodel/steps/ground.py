@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.catalog.bands import spread, stack_basis
+from trnmodel.bands import spread, stack_basis
 from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.result import Basis, Judged, weakest
 from trnmodel.steps.mapping import Mapping
