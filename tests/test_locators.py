@@ -21,7 +21,11 @@ TEXTS = Path(os.environ.get("TRNMODEL_SOURCES", Path(__file__).parents[2] / "sha
 SAVED = {name: source for name, source in load.sources().items() if source.note.startswith("saved copy")}
 WORDS = {"half": 0.5, "one": 1, "single": 1, "two": 2, "dual": 2, "doubled": 2, "three": 3, "four": 4, "eight": 8}
 # a product of what the line prints: value printed here, what stands there
-PRODUCTS = {"trainium2/scaleup_domain_chips/trainium3-deep-dive": "4x4x4"}
+PRODUCTS = {
+    "trainium2/scaleup_domain_chips/trainium3-deep-dive": "4x4x4",
+    "trn3-nl32x2-pcie160/cpu_nics_per_cpu_tray/trainium3-deep-dive": "a dedicated module",
+    "trn3-nl72x2-pcie160/cpu_nics_per_compute_tray/trainium3-deep-dive": "the module",
+}
 
 
 def numbers(text: str) -> set[float]:

@@ -43,7 +43,7 @@ guard.need(
 # %% tags=["hide-input"]
 ridges = common.peaks([chip], [*DTYPES, "int8"])
 lowest, fastest = ridges.iloc[ridges.ridge_flop_per_byte.argmin()], ridges.iloc[ridges.peak_flop_per_s.argmax()]
-guess = charts.ours(row["dtype"].upper() for row in (lowest, fastest) if row.estimate)
+guess = charts.ours([row["dtype"].upper() for row in (lowest, fastest) if row.estimate])
 ends = dict.fromkeys(f"{row.ridge_flop_per_byte:.0f} FLOP ({row['dtype'].upper()})" for row in (lowest, fastest))
 Markdown(
     f"**Memory, until each byte that leaves HBM is used for {' or '.join(ends)}; compute after that.** "

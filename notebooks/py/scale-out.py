@@ -251,10 +251,7 @@ used_chips = int(moved.chips.iloc[0])
 worst = fits.loc[fits.groupby("stack", sort=False).send_over_prefill.idxmax()]
 claim = (
     "Sending the KV cache takes at most "
-    + ", ".join(
-        f"{row.send_over_prefill:.1%} of a prefill on {row.stack} ({row.model})"
-        for row in worst.itertuples()
-    )
+    + ", ".join(f"{row.send_over_prefill:.1%} of a prefill on {row.stack} ({row.model})" for row in worst.itertuples())
     if len(fits)
     else f"None of these models fits {used_chips} chips"
 )

@@ -654,7 +654,7 @@ charts.table(
 )
 
 # %%
-ranked = fitted["model"].iloc[:-1].sort_values("model_left_out_median")
+ranked = fitted["model"].iloc[:-1].sort_values("model_left_out_median", kind="stable")
 nearest, farthest = ranked.iloc[0], ranked.iloc[-1]
 charts.table(
     fitted["model"],
@@ -669,7 +669,7 @@ charts.table(
 
 # %%
 kernels = comparators.others_fitted("where", comparators.ALL_REDUCE)
-worst = kernels.iloc[:-1].sort_values("chip_left_out_median").iloc[-1]
+worst = kernels.iloc[:-1].sort_values("chip_left_out_median", kind="stable").iloc[-1]
 charts.table(
     kernels,
     caption=f"All-reduces of the engines' kernels, {kernels.cases.iloc[-1]} of them up to 1 GiB: median absolute error "

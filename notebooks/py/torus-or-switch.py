@@ -307,7 +307,7 @@ charts.lines(
 
 # %% tags=["hide-input"]
 spread = missed.groupby("system").ratio.quantile([0.25, 0.5, 0.75]).unstack()
-near = likely.groupby("series").ratio.median().sort_values()
+near = likely.groupby("series").ratio.median().sort_values(kind="stable")
 large, small = likely[likely.message_bytes >= 16 * MIB].ratio, likely[likely.message_bytes <= 64 * KIB].ratio
 machines = " and ".join(
     f"{row[0.5]:.1f} times on {name} (half of the rows {row[0.25]:.1f} to {row[0.75]:.1f})"

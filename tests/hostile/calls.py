@@ -604,6 +604,7 @@ def _shown() -> Iterator[Call]:
         "frame=frame(), caption='c', download='d'",
         "any-frame: frame; text: caption download",
     )
+    yield _call("charts", "tm.charts.ours", "labels=['Trainium3 FP8']", "any: labels")
     yield _call("charts", "tm.charts.topology", "nodes=nodes(), links=links(), caption='c'",
                 "frame: nodes links; text: caption")  # fmt: skip
 

@@ -8,6 +8,16 @@ import pytest
 from trnmodel import report
 
 OTHER = {
+    "beside-gpus": {
+        "system": "trn1.32xlarge",
+        "systems": ["trn3pd98.3xlarge", "hgx-a100", "tpu-v5e-pod"],
+        "model": "llama-3.1-8b",
+        "experts_model": "mixtral-8x7b-v0.1",
+        "precisions": ["bf16"],
+        "input_tokens": 512,
+        "output_tokens": 64,
+        "interactivity_tokens_per_s": [1000.0],
+    },
     "chip-roofline": {"chip": "trainium2", "comparators": ["a100"], "intensity_flop_per_byte": 40.0},
     "neuroncore": {"chip": "trainium3", "m": 4096, "n": 4096, "k": 512, "dtype": "mxfp8"},
     "scale-out": {"system": "trn2-ultraserver", "models": ["llama-3.1-8b"], "cluster_chips": 4096},

@@ -11,6 +11,7 @@ import pandas as pd
 from trnmodel.arguments import listed, number, refuse
 from trnmodel.catalog import load
 from trnmodel.catalog.stacks import basis, efficiencies
+from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.chapters import common
 from trnmodel.evidence.comparators import comparators
@@ -24,6 +25,7 @@ from trnmodel.steps.rank import site
 from trnmodel.units import MS, US
 
 KINDS: Mapping[str, str | None] = {"public": None, "ideal": "ideal"}
+LINKS = ("injection_bytes_per_s_per_dir", "all_to_all_bytes_per_s")
 STEPS = ("decode-step", "loaded-step")
 SECONDS = {"ms": MS, "us": US, "s": 1.0}
 
@@ -65,12 +67,20 @@ def machines(systems: Iterable[str], precisions: Sequence[str]) -> pd.DataFrame:
     for name, precision in formats(systems, precisions).items():
         spec = read_system(name)
         peak = common.peaks([spec.chip], [load.precision(precision).compute]).iloc[0]
-        links = capacities([spec]).set_index("scope").loc["world"]
         known = {"system": name, "chip": spec.chip.name, "chips": spec.domain_chips, "precision": precision}
         columns = peak[["peak_flop_per_s", *(c for c in peak.index if c.startswith("ridge")), "hbm_bytes_per_s"]]
-        sent = links[["injection_bytes_per_s_per_dir", "all_to_all_bytes_per_s"]]
+        sent = dict(zip(LINKS, _sent(spec), strict=True))
         rows.append({**known, "hbm_bytes": spec.chip.hbm_bytes, **columns, **sent, "estimate": peak.estimate})
     return pd.DataFrame(rows)
+
+
+def _sent(spec: System) -> list[float]:
+    """What a chip sends, at once and to all; NaN for a chip alone, and where no rate of its links is published."""
+    if spec.domain_chips == 1 or (
+        spec.fabric in ("mesh", "switch") and np.isnan(spec.chip.scaleup_bytes_per_s_per_dir)
+    ):
+        return [np.nan] * len(LINKS)
+    return capacities([spec]).set_index("scope").loc["world", list(LINKS)].tolist()
 
 
 def frontiers(model: str, systems: Iterable[str], precisions: Sequence[str], context: float) -> pd.DataFrame:

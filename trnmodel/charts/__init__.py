@@ -11,19 +11,20 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections.abc import Sized
 from dataclasses import dataclass
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trnmodel.arguments import TINY, flag, number
+from trnmodel.arguments import TINY, flag, listed, number
 from trnmodel.charts.display import PALETTE, altair
 from trnmodel.charts.tables import MARKS, check, is_number, printed, rounded, scale, table
 from trnmodel.charts.topology import topology
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection
 
     import altair as alt
     import pandas as pd
@@ -50,7 +51,7 @@ def _generation(name: str) -> str | None:
     return next((colour for key, colour in GENERATIONS.items() if full.startswith(key)), None)
 
 
-def ours(labels: Iterable[str]) -> str:
+def ours(labels: Collection[str]) -> str:
     """What a caption says of its points that rest on our own estimates, by label; nothing where none does.
 
     Examples
@@ -58,7 +59,9 @@ def ours(labels: Iterable[str]) -> str:
     >>> ours(["Trainium3 FP8", "Trainium3 FP8"]), ours([])
     ('; our estimate, confidence D: Trainium3 FP8', '')
     """
-    return f"; our estimate, confidence D: {', '.join(named)}" if (named := dict.fromkeys(labels)) else ""
+    none = isinstance(labels, Sized) and getattr(labels, "shape", 1) != () and not len(labels)
+    named = {} if none else dict.fromkeys(listed("labels", labels, str))
+    return f"; our estimate, confidence D: {', '.join(named)}" if named else ""
 
 
 @dataclass(frozen=True, slots=True)

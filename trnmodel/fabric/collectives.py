@@ -37,6 +37,7 @@ RUNTIMES = {"trn1": "neuron-runtime-trn1", "trn2": "neuron-runtime-trn2"}
 BUFFERS = ("sbuf", "hbm")
 NEVER = ((np.nan, np.nan),)  # the line of what cannot run
 FAR_BYTES = 2.0**60  # where a line's slope is read off
+MOST_BYTES = 1e24  # at which an algorithm is tried
 TOUCHES = 1e-13  # share of a time, up to which a line touches a curve
 TIED = 1e-12  # share of a time, up to which the first of two algorithms is named
 
@@ -151,7 +152,7 @@ def _touches(line: tuple[NDArray, NDArray], formula: Algorithm, kind: str, group
     It is tried where the start-up takes as long as the bytes, where no difference is lost.
     """
     start, slope = line
-    between = np.where(start > 0, start / slope, 0.0)
+    between = np.where(start < slope * MOST_BYTES, start / np.maximum(slope, TINY), MOST_BYTES)
     found = formula(kind, between, group)
     return bool(np.all(np.isnan(found) | (np.abs(found - start - slope * between) <= TOUCHES * found)))
 
