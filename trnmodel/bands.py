@@ -27,7 +27,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 STEPS = ("ranks", "batch", "length", "active parameters")
 # octaves beyond the rows up to which left-out errors were not seen to grow; they grow with batch and length at once
 FREE = {"ranks": 3.0, "size": 3.0}
-MOST = 10**6  # comparisons of points with rows at a time
+MOST = 2 * 10**6  # comparisons of points with rows at a time
 STEP = 1.01  # ratio up to which two values of an axis are one
 # what may have no row of its own, the nearest case first; each counts as an octave
 ABSENT = ((), ("chip",), ("stack",), ("chip", "stack"), ("kind",), ("kind", "chip"), ("kind", "chip", "stack"))
@@ -115,7 +115,7 @@ def _shipped() -> Rows:
     return Rows(*read())
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=2048)
 def near(part: str, kind: str, chip: str, stack: str) -> Near:
     """The rows of `data/` that are nearest to a question.
 
