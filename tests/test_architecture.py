@@ -12,6 +12,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 LEVELS = [
     ["trnmodel.units", "trnmodel.arguments", "trnmodel.result"],
     ["trnmodel.formulas", "trnmodel.catalog"],
+    ["trnmodel.bands"],
     ["trnmodel.fabric", "trnmodel.models"],
     ["trnmodel.steps", "trnmodel.kernels"],
     ["trnmodel.planner"],

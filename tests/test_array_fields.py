@@ -64,7 +64,8 @@ def perturbed(spec, name, point=slice(None)):
     return replace(spec, **{name: FACTORS[point] * plausible(name, now)})
 
 
-GIVEN = ("basis", "basis_reason")  # an array of a field is given with the call as a whole, whatever one point of it is
+# an array of a field is given with the call as a whole, whatever one point of it is
+GIVEN = ("basis", "basis_reason", "low", "high", "measured_share")
 
 
 def answers(found):

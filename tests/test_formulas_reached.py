@@ -17,7 +17,7 @@ from trnmodel.fabric import scaleout
 from trnmodel.planner import placements
 from trnmodel.steps.serving import disaggregate
 
-OTHERS = {"collectives", "tiers", "exchanges", "bounds"}  # pages whose algorithms `tm.collective(algorithm=)` runs
+OTHERS = {"collectives", "tiers", "exchanges", "bounds", "bands"}  # run by `tm.collective(algorithm=)`; asked for ends
 EXPERTS, DENSE, CHUNKED = "qwen3-30b-a3b", "llama-3.1-8b", "llama-4-scout"
 SERVED = {"requests_per_s": 1.0, "input_tokens": 512, "output_tokens": 64, "max_batch": 8}
 

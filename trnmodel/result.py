@@ -95,6 +95,7 @@ class Result:
     """Base of every result: fields broadcast against each other, `reason_mask` marks points that cannot exist."""
 
     REASONS: ClassVar[tuple[str, ...]] = ()
+    ON_DEMAND: ClassVar[tuple[str, ...]] = ()
     reason_mask: NDArray
 
     @property
@@ -115,8 +116,10 @@ class Result:
             raise ValueError(f"{bad} of {np.size(self.valid)} points cannot exist: {'; '.join(reasons)}")
         return self
 
-    def to_frame(self) -> pd.DataFrame:
+    def to_frame(self, bands: bool = False) -> pd.DataFrame:
         """Tidy pandas DataFrame: one row a point, inputs beside outputs, last whether it is valid and why not.
+
+        With `bands`, which take longer, the ends of the main figure's interval are columns of their own.
 
         Fields and properties broadcast to their common shape and are laid out in C order. A spec shows its id; whatever
         is neither number, text nor spec (a breakdown, say) is left out.
@@ -126,6 +129,7 @@ class Result:
         names = [field.name for field in fields(self) if field.name != "reason_mask"]
         for kind in type(self).__mro__:
             names += [name for name, item in vars(kind).items() if isinstance(item, property)]
+        names = [name for name in names if bands or name not in self.ON_DEMAND]
         found = {name: _cells(getattr(self, name)) for name in names}
         cells = {name: cell for name, cell in found.items() if cell is not None}
         shape = np.broadcast_shapes(*(cell.shape for cell in cells.values()))
@@ -133,24 +137,29 @@ class Result:
 
 
 class Basis(NamedTuple):
-    """What numbers rest on: a word of `BASES`, and along which axes they leave the rows that were measured."""
+    """What numbers rest on: a word of `BASES`, and along which axes they leave the rows that were measured.
+
+    `width` is how far a measurement may lie from them: half the width of the logarithm's 90 % interval.
+    """
 
     word: NDArray | str
     reason: NDArray | str = ""
+    width: NDArray | float = 0.0
 
 
 def weakest(parts: Mapping[str, Basis]) -> Basis:
-    """The basis of what is made of parts: that of its weakest part, with the reasons of each.
+    """The basis of what is made of parts: that of its weakest part, with the reasons of each and the widest width.
 
     Examples
     --------
-    >>> weakest({"prefill": Basis("ideal"), "decode": Basis("extrapolated", "chip: never served")})
-    Basis(word='ideal', reason='decode chip: never served')
+    >>> weakest({"prefill": Basis("ideal"), "decode": Basis("extrapolated", "chip: never served")})[:2]
+    ('ideal', 'decode chip: never served')
     """
     places = [np.vectorize(BASES.index)(part.word) for part in parts.values()]
     word = np.asarray(BASES, dtype=object)[np.max(np.broadcast_arrays(*places), axis=0)]
     reasons = [np.asarray(part.reason, dtype=object) for part in parts.values()]
-    return Basis(word, np.vectorize(_told(tuple(parts)), otypes=[object])(*reasons)[()])
+    width = np.max(np.broadcast_arrays(*(part.width for part in parts.values())), axis=0)[()]
+    return Basis(word, np.vectorize(_told(tuple(parts)), otypes=[object])(*reasons)[()], width)
 
 
 def _told(names: tuple[str, ...]) -> Callable[..., str]:
@@ -165,21 +174,22 @@ def _told(names: tuple[str, ...]) -> Callable[..., str]:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Judged(Result):
-    """Base of every result of a software stack: `judge`, which its maker hands in, says what it rests on when asked."""
+class Grounded(Result):
+    """Base of every result that says what it rests on: `judge`, which its maker hands in, does when it is asked.
 
-    stack: Any  # with an `id`, and the `kind` of stack that it is
-    judge: Callable[[], Basis]
+    `spread` gives the half-widths below and above of a figure's logarithm, where they are not the basis' own; `low` and
+    `high` are those ends of the class's `FIGURE`, found when they are asked for.
+    """
+
+    FIGURE: ClassVar[str] = "time_s"
+    ON_DEMAND: ClassVar[tuple[str, ...]] = ("low", "high")
+    judge: Callable[..., Basis]
+    spread: Callable[..., tuple[NDArray, NDArray]] | None = None
 
     def ground(self) -> str:
         """The basis of one point as a sentence tells it: the word, with the reason where there is one."""
         found = self.judge()
         return f"{found.word} ({found.reason})" if found.reason else f"{found.word}"
-
-    @property
-    def stack_kind(self) -> str:
-        """Whether the stack is "ideal", "public" software or "given" with the call."""
-        return self.stack.kind
 
     @property
     def basis(self) -> NDArray | str:
@@ -190,6 +200,48 @@ class Judged(Result):
     def basis_reason(self) -> NDArray | str:
         """Along which axes they leave what was measured; empty where they do not."""
         return self.judge().reason
+
+    @property
+    def low(self) -> NDArray:
+        """Lower end of the 90 % interval of the result's main figure."""
+        return self.ends(self.FIGURE)[0]
+
+    @property
+    def high(self) -> NDArray:
+        """Upper end of the 90 % interval of the result's main figure."""
+        return self.ends(self.FIGURE)[1]
+
+    def widths(self, name: str, **about: str) -> tuple[Any, Any]:
+        """Half-widths below and above of the logarithm of a figure; `about` names another part of the rows."""
+        return self.spread(name, **about) if self.spread else (self.judge().width,) * 2
+
+    def ends(self, name: str) -> tuple[NDArray, NDArray]:
+        """Low and high of a time, a size or a rate of the result: nine of ten measurements are to lie between them.
+
+        Examples
+        --------
+        >>> import trnmodel as tm
+        >>> step = tm.decode_step("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=8), batch=4, context=2048)
+        >>> low, high = step.ends("tokens_per_s")
+        >>> bool(low < step.tokens_per_s < high), bool(step.low < step.time_s < step.high)
+        (True, True)
+        """
+        value, (below, above) = getattr(self, name), self.widths(name)
+        if "per_s" in name:  # slow where the time is long
+            below, above = above, below
+        return value * np.exp(-below), value * np.exp(above)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Judged(Grounded):
+    """Base of every result of a software stack."""
+
+    stack: Any  # with an `id`, and the `kind` of stack that it is
+
+    @property
+    def stack_kind(self) -> str:
+        """Whether the stack is "ideal", "public" software or "given" with the call."""
+        return self.stack.kind
 
 
 def alike(table: pd.DataFrame, mixed: bool = False) -> pd.DataFrame:

@@ -252,3 +252,32 @@ def basis(e: Efficiencies, chip: Chip, lnc: int, part: Part) -> Basis:
     elif chip != load.chip(chip.id):
         reasons.append(f"chip: figures of {chip.id} are given with the call")
     return Basis("extrapolated" if reasons else "measured", "; ".join(reasons))
+
+
+RESOURCE_OF = {
+    "compute": ("matmul", "attention", "softmax"),
+    "memory": ("stream",),
+    "network": ("traffic", "hop", "shot"),
+}
+
+
+def fitted_resources(e: Efficiencies, chip: Chip, part: Part) -> tuple[str, ...]:
+    """Resources of a step on a chip of which a constant was fitted to rows of that chip.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> fitted_resources(tm.efficiencies("trainium2"), tm.chip("trainium2"), "decode")
+    ('compute', 'memory', 'network', 'overhead')
+    >>> fitted_resources(tm.efficiencies("trainium3"), tm.chip("trainium3"), "decode")
+    ()
+    """
+    if basis(e, chip, chip.lnc_default, part).word != "measured":
+        return ()
+    other = "prefill" if part == "decode" else "decode"
+    own = [name for name in _differing(e, IDEAL) if name in e.estimates and not name.startswith(other)]
+    found = set()
+    for name in own:
+        named = [resource for resource, stems in RESOURCE_OF.items() if any(stem in name for stem in stems)]
+        found |= set(named or (["overhead"] if name.endswith("_s") else []))
+    return tuple(sorted(found))

@@ -15,8 +15,9 @@ from trnmodel.catalog.stacks import IDEAL, VALUES, Efficiencies
 from trnmodel.models.transformer import model as read_model
 from trnmodel.planner.deployments import MODES, capacity_requests_per_s
 from trnmodel.result import alike, stacked
+from trnmodel.steps.answers import RESOURCES
 from trnmodel.steps.deployment import Deployment
-from trnmodel.steps.inference import RESOURCES, decode_step
+from trnmodel.steps.inference import decode_step
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
 from trnmodel.steps.serving import serve
@@ -145,7 +146,7 @@ def chunks(d: Deployment, input_tokens: float, chunk_tokens: Iterable[float], ba
         whole_s, longest_s = float(pieces.sum()), float(pieces.max())
         rows.append((chunk, len(past), whole_s, whole_s + (len(past) - 1) * step_s, longest_s + step_s))
     table = pd.DataFrame(rows, columns=["chunk_tokens", "pieces", "prefill_s", "ttft_s", "stall_s"])
-    return table.assign(basis=d.basis)
+    return table.assign(basis=d.basis(batch, input_tokens, input_tokens))
 
 
 def prefixes(d: Deployment, input_tokens: float, shares: ArrayLike) -> pd.DataFrame:

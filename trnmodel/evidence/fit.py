@@ -22,6 +22,7 @@ from trnmodel.arguments import choice, listed, refuse
 from trnmodel.catalog.load import DATA, read_csv, value
 from trnmodel.catalog.specs import Spec
 from trnmodel.evidence import naive, search
+from trnmodel.evidence.grounds import document, grounds
 from trnmodel.evidence.questions import predict
 from trnmodel.evidence.readings import Reading, Tune, reading
 from trnmodel.evidence.rows import COLLECTIVES, COMPARATORS, UnreadableRowError, measure, published, read_rows
@@ -65,6 +66,7 @@ class Case:
     reading: Reading
     measured: float
     weight: float
+    source: str = ""
 
     @property
     def model(self) -> str:
@@ -105,18 +107,22 @@ def cases(rows: pd.DataFrame | str | Path, group: str, models: Mapping[str, Any]
     """Unique configurations of a group: rows of one configuration become one case with their median."""
     choice("group", group, GROUPS)
     found: dict[str, list[tuple[Reading, float]]] = defaultdict(list)
+    sources: dict[str, str] = {}
     known = read_models(models)
     for row in read_rows(rows):
         try:
             r = reading(row, known)
             measured = measure(row) * r.scale
             if r.weight and _belongs(r, group):
-                found[configuration(r, predict(r))].append((r, measured))
+                found[(key := configuration(r, predict(r)))].append((r, measured))
+                sources.setdefault(key, document(row["source"]))
         except UnreadableRowError:
             continue
     of_all = min if group in FASTEST else np.median
     votes = {key: float(of_all([value for _, value in group_])) for key, group_ in found.items()}
-    return [Case(group_[0][0], votes[key], max(r.weight for r, _ in group_)) for key, group_ in found.items()]
+    return [
+        Case(group_[0][0], votes[key], max(r.weight for r, _ in group_), sources[key]) for key, group_ in found.items()
+    ]
 
 
 def tuned(values: Mapping[Parameter, float]) -> Tune:
@@ -272,6 +278,8 @@ def labels(of: Sequence[Case]) -> dict[str, list]:
         "context": [case.reading.context for case in of],
         "prompt": [case.reading.prompt for case in of],
         "measured": [case.measured for case in of],
+        "source": [case.source for case in of],
+        **grounds([case.reading for case in of]),
     }
 
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
-from trnmodel.catalog.specs import Spec, at_edge
 from trnmodel.evidence.primitives import PRIMITIVES, bare_chip, in_step_s
 from trnmodel.evidence.readings import Reading, Tune, machine, stack_of
 from trnmodel.evidence.rows import UnreadableRowError
-from trnmodel.fabric.groups import Same
 from trnmodel.formulas import roofline
 from trnmodel.models.transformer import model
 from trnmodel.steps.inference import MemoryFit, Step, decode_step, memory_fit, prefill
@@ -207,22 +204,3 @@ def predict(r: Reading, tune: Tune | None = None) -> float:
     if not value > 0:
         raise UnreadableRowError("the model gives nothing for what this row measures")
     return value
-
-
-@lru_cache(maxsize=256)
-def _edge(of: Same[Spec], high: bool) -> Spec:
-    """A stack at the end of its ranges that makes a step slow (`high`) or fast; one object, whose settings are kept."""
-    return at_edge(of.it, high)
-
-
-def _at_edge(high: bool, e: Spec) -> Spec:
-    return _edge(Same(e), high)
-
-
-@lru_cache(maxsize=65536)
-def interval(r: Reading) -> tuple[float, float, float]:
-    """What the model gives, and the least and the most that it gives at the ends of its stack's ranges."""
-    plain = predict(r)
-    fast, slow = (predict(r, partial(_at_edge, high)) for high in (False, True))
-    ends = sorted((fast, slow, plain))
-    return plain, ends[0], ends[-1]

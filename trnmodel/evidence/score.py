@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trnmodel.arguments import refuse, shown
-from trnmodel.evidence.questions import interval
+from trnmodel.evidence.grounds import banded
 from trnmodel.evidence.readings import Reading, reading
 from trnmodel.evidence.rows import MEASURED, UnreadableRowError, measure, read_table, text, texts
 from trnmodel.evidence.rules import decide
@@ -24,7 +24,8 @@ from trnmodel.models.transformer import model as read_model
 if TYPE_CHECKING:
     import pandas as pd
 
-JUDGED = "predicted error low high meaning model stack configuration weight set_aside skipped use rules".split()
+JUDGED = ["predicted", "error", "low", "high", "basis", "basis_reason"]
+JUDGED += "meaning model stack configuration weight set_aside skipped use rules".split()
 NOT_PREDICTED, NOT_COUNTED = "not predicted", "predicted, not counted"
 LINES = ("fit", "rate", "null", "network")  # uses of rows that are no prediction of ours
 
@@ -66,11 +67,14 @@ def _judge(row: dict[str, str], models: Mapping[str, Any] | None) -> dict[str, A
     """One row's prediction beside its meaning, or the reason for none."""
     d = decide(row)
     blank: dict[str, Any] = dict.fromkeys(("predicted", "error", "low", "high"), math.nan)
-    blank |= dict.fromkeys(("meaning", "model", "stack", "configuration", "set_aside"), "") | {"weight": 0.0}
+    blank |= dict.fromkeys(("meaning", "model", "stack", "configuration", "set_aside", "basis", "basis_reason"), "") | {
+        "weight": 0.0
+    }
     blank |= {"use": d.use, "rules": " > ".join(d.rules)}
     try:
         r, measured = reading(row, models, d), measure(row)
-        value, low, high = (end / r.scale for end in interval(r))
+        *ends, word, why = banded(r)
+        value, low, high = (end / r.scale for end in ends)
     except UnreadableRowError as reason:
         return blank | {"skipped": str(reason)}
     return blank | {
@@ -78,6 +82,8 @@ def _judge(row: dict[str, str], models: Mapping[str, Any] | None) -> dict[str, A
         "error": value / measured - 1,
         "low": low,
         "high": high,
+        "basis": word,
+        "basis_reason": why,
         "meaning": r.meaning,
         "model": r.model_id,
         "stack": r.stack,
@@ -105,8 +111,9 @@ def validate(rows: pd.DataFrame | str | Path, models: Mapping[str, Any] | None =
     Returns
     -------
     table : pandas.DataFrame
-        The rows with `predicted` (in the row's unit), `error` (predicted / measured - 1), `low` and `high` (all
-        efficiencies at one end of their ranges), `meaning`, `model`, `stack`, `configuration` (a key that rows of one
+        The rows with `predicted` (in the row's unit), `error` (predicted / measured - 1), `low` and `high` (the
+        90 % interval of the row's group, wider where it leaves what was measured), `basis` and `basis_reason` (what it
+        rests on, and where it leaves the rows), `meaning`, `model`, `stack`, `configuration` (a key that rows of one
         configuration share), `weight`, `set_aside` (why a predicted row does not count), `skipped` (why a row has
         no prediction), `use` (what a row is used for) and `rules` (those of `data/evidence/rules.csv` that had a say,
         in order). A row without an `id` gets one that follows from its cells.

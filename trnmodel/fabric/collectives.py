@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trnmodel.arguments import HUGE, TINY, choice, chosen, numbers, refuse, share, together
+from trnmodel.bands import plain_basis
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import Chip, shapes
 from trnmodel.catalog.stacks import Efficiencies
@@ -26,7 +27,7 @@ from trnmodel.fabric.algorithms import ALGORITHMS, CONVEX, CURVED, POLICIES, Alg
 from trnmodel.fabric.groups import SPECS, Group, Same, chip_of, hierarchy, place
 from trnmodel.fabric.limits import hbm_s, lower_bound_s
 from trnmodel.formulas.bounds import busbw_bytes_per_s
-from trnmodel.result import Result, blank, reason_mask
+from trnmodel.result import Grounded, blank, reason_mask
 
 Numeric = ArrayLike
 Value = NDArray | float
@@ -42,7 +43,7 @@ TIED = 1e-12  # share of a time, up to which the first of two algorithms is name
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Collective(Result):
+class Collective(Grounded):
     """Time of a collective, with the algorithm that gave it and a bound from the graph."""
 
     REASONS: ClassVar[tuple[str, ...]] = (
@@ -378,13 +379,15 @@ def collective(
     fastest = np.argmax(times <= least[..., None] * (1 + TIED), axis=-1)
     time = np.where(n > 1, least + floor, 0.0)
     mask = reason_mask(n * step > group.total, np.isnan(time))
+    answered: dict[str, Any] = blank(mask, time_s=time, lower_bound_s=bound)
     return Collective(
+        judge=partial(plain_basis, "collective", chip.id, "", {"ranks": n, "size": np.maximum(m, 1.0)}),
         kind=kind,
         system=where,
         ranks=n,
         message_bytes=m,
         algorithm=np.asarray(names, dtype=object)[fastest],
-        **blank(mask, time_s=time, lower_bound_s=bound),
+        **answered,
         reason_mask=mask,
     )
 

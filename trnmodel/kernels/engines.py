@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import cache, wraps
-from inspect import signature
-from typing import Any, ClassVar, ParamSpec, TypeVar
+from functools import cache, partial
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trnmodel.arguments import choice, chosen, instance, numbers, refuse, share
+from trnmodel.bands import plain_basis
 from trnmodel.catalog import load
-from trnmodel.catalog.specs import NAN, Chip, Core, Engine, Spec, at_edge, published, shapes
+from trnmodel.catalog.specs import NAN, Chip, Core, Engine, Spec, published, shapes
 from trnmodel.formulas import memory, neuroncore
-from trnmodel.result import Result, blank, reason_mask, words
+from trnmodel.result import Grounded, blank, reason_mask, words
 
 Numeric = ArrayLike
 PAIRS = ("load", "store", "vector", "scalar", "gpsimd", "evict")
@@ -110,16 +110,14 @@ def stack(name: str | KernelStack = "stack-nki", **changes: Any) -> KernelStack:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class KernelTime(Result):
+class KernelTime(Grounded):
     """Time of a kernel on one logical NeuronCore.
 
     `lower_s` has all engines side by side, `upper_s` all in a row, `time_s` the stack's overlap; each holds `fixed_s`
-    (launch, first load, last store, exposed synchronisation). `edge` asks again with chip and stack at the fast or the
-    slow end of their ranges, which gives `low` and `high`. `roofline_s` is what printed peak and HBM bandwidth
+    (launch, first load, last store, exposed synchronisation). `roofline_s` is what printed peak and HBM bandwidth
     allow, `tile_s` what whole instructions and HBM allow.
     """
 
-    ON_DEMAND: ClassVar[tuple[str, ...]] = ("low", "high")
     REASONS: ClassVar[tuple[str, ...]] = (
         "collectives take all of the DMA bandwidth",
         "a figure of the chip that this needs is not published",
@@ -154,17 +152,6 @@ class KernelTime(Result):
     load_s: NDArray
     store_s: NDArray
     fixed_s: NDArray
-    edge: Any = field(default=None, repr=False)
-
-    @property
-    def low(self) -> NDArray:
-        """Time with every constant of chip and stack at the fast end of its range. [s]"""
-        return np.minimum(self.time_s, self.edge(False).time_s)
-
-    @property
-    def high(self) -> NDArray:
-        """Time with every constant of chip and stack at the slow end of its range. [s]"""
-        return np.maximum(self.time_s, self.edge(True).time_s)
 
     @property
     def _binding(self) -> NDArray:
@@ -355,25 +342,14 @@ def finish(
     choked = np.broadcast_to(np.equal(where.bandwidth_bytes_per_s, 0), fixed.shape)
     mask = reason_mask(choked, np.isnan(sum(map(np.asarray, times.values()))) & ~choked)
     plain: dict[str, Any] = {name: np.asarray(value)[()] for name, value in columns.items()}
-    own: dict[str, Any] = {"op": op, "chip": where.chip, "dtype": dtype, "stack": parts.id, "lnc": where.lnc}
+    points = {"ranks": where.lnc, "size": plain["hbm_read_bytes"] + plain["hbm_write_bytes"]}
+    judge = partial(plain_basis, "kernel", where.chip.id, parts.id, points)
+    own: dict[str, Any] = {
+        "judge": judge,
+        "op": op,
+        "chip": where.chip,
+        "dtype": dtype,
+        "stack": parts.id,
+        "lnc": where.lnc,
+    }
     return result(**own, reason_mask=mask, **(blank(mask, **times) | plain))
-
-
-Asked = ParamSpec("Asked")
-
-
-def ranged(call: Callable[Asked, Timed]) -> Callable[Asked, Timed]:
-    """A kernel's call whose answer can be asked again with its chip and stack at the ends of their ranges."""
-
-    @wraps(call)
-    def asked(*given: Asked.args, **named: Asked.kwargs) -> Timed:
-        def edge(slow: bool) -> Timed:
-            again = signature(call).bind(*given, **named)
-            again.apply_defaults()
-            specs = {"chip": load.chip(again.arguments["chip"]), "stack": stack(again.arguments["stack"])}
-            again.arguments |= {name: at_edge(spec, slow) for name, spec in specs.items()}
-            return call(*again.args, **again.kwargs)
-
-        return replace(call(*given, **named), edge=edge)
-
-    return asked

@@ -28,7 +28,6 @@ from trnmodel.kernels.engines import (
     elements_per_cycle,
     finish,
     operator,
-    ranged,
     stack,
 )
 from trnmodel.kernels.engines import operators as listed_operators
@@ -89,7 +88,6 @@ def _exponential(where: Device, exponential: str | None) -> tuple[str, float]:
     return engine.removeprefix("fast-"), plain * ratio
 
 
-@ranged
 def attention(
     chip: str | Chip,
     queries: Numeric,
@@ -249,7 +247,6 @@ def operators() -> list[str]:
     return [*listed_operators()]
 
 
-@ranged
 def elementwise(
     chip: str | Chip,
     op: str | Operator,
@@ -338,7 +335,6 @@ def elementwise(
     )
 
 
-@ranged
 def dma(
     chip: str | Chip,
     moved_bytes: Numeric,

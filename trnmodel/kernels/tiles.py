@@ -12,7 +12,7 @@ from trnmodel.arguments import choice, chosen, numbers, refuse, together
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import Chip
 from trnmodel.formulas import memory, neuroncore
-from trnmodel.kernels.engines import Array, Device, KernelStack, KernelTime, Numeric, device, finish, operator, ranged
+from trnmodel.kernels.engines import Array, Device, KernelStack, KernelTime, Numeric, device, finish, operator
 
 TRANSPOSE = ("none", "tensor", "background", "dma")
 GATHER = ("none", "dereference", "rows", "permute")
@@ -140,7 +140,6 @@ def _waits(where: Device, array: Array, m: Numeric, n: Numeric, k: Numeric, buff
     return chosen("buffering", buffering, waits)
 
 
-@ranged
 def matmul(
     chip: str | Chip,
     m: Numeric,

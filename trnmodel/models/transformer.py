@@ -85,6 +85,15 @@ class Transformer:
         """Whether an encoder reads a source that decode steps attend to."""
         return any(a.kind == "cross" for layer in self.layers for a in layer.attentions)
 
+    @cached_property
+    def kind(self) -> str:
+        """Which rows speak of it: "encoder", "hybrid" (has recurrent layers), "expert" or "dense"."""
+        if not self.generates:
+            return "encoder"
+        if any(layer.recurrence for layer in self.layers):
+            return "hybrid"
+        return "expert" if any(part.group == "experts" for layer in self.layers for part in layer.parts) else "dense"
+
     def active_params(self, input_embedding: bool = True) -> int:
         """Parameters that one token uses.
 

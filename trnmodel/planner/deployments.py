@@ -165,7 +165,7 @@ def saturation(d: Deployment, max_batch: float, input_tokens: float, output_toke
     table = pd.DataFrame({"mode": list(full), "requests_per_s": list(full.values())})
     tokens = table.requests_per_s * output_tokens
     rates = {"generated_tokens_per_s": tokens, "generated_tokens_per_s_per_chip": tokens / d.chips}
-    return table.assign(**rates, basis=d.basis)
+    return table.assign(**rates, basis=d.basis(max_batch, input_tokens, input_tokens + output_tokens / 2))
 
 
 def drafts(
@@ -191,10 +191,11 @@ def drafts(
     share = np.atleast_1d(numbers("acceptance", acceptance, 0.0, 1.0))
     rows = []
     for n in integers("draft_tokens", draft_tokens):
-        step_s = float(d.decode(batch=batch, context=context, new_tokens=n + 1).time_s + n * draft_s)
+        verify = d.decode(batch=batch, context=context, new_tokens=n + 1)
+        step_s = float(verify.time_s + n * draft_s)
         made = tokens_per_step(n, share)
         columns = {"acceptance": share, "tokens_per_step": made, "step_s": step_s, "speedup": made * plain_s / step_s}
-        rows.append({"draft_tokens": n, **columns, "basis": d.basis})
+        rows.append({"draft_tokens": n, **columns, "basis": verify.basis})
     return tidy(rows)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from trnmodel.catalog.stacks import IDEAL, Efficiencies, basis, efficiencies
+from trnmodel.catalog.stacks import IDEAL, Efficiencies, efficiencies
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.result import weakest
 from trnmodel.steps.inference import MemoryFit, Step, decode_step, memory_fit, prefill
@@ -37,11 +37,13 @@ class Deployment:
         names = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "stack"}
         return names | {"efficiencies": self.e}
 
-    @property
-    def basis(self) -> str:
-        """What its times rest on: the weaker of prefill and decode."""
-        at = site(self.system, self.mapping.lnc)
-        return str(weakest({part: basis(self.e, at.chip, at.lnc, part) for part in ("prefill", "decode")}).word)
+    def basis(self, batch: float, input_tokens: float, context: float) -> str:
+        """What its times rest on: the weaker of a prefill and of a decode step."""
+        steps = {
+            "prefill": self.prefill(input_tokens=input_tokens),
+            "decode": self.decode(batch=batch, context=context),
+        }
+        return str(weakest({part: step.judge() for part, step in steps.items()}).word)
 
     @property
     def ideal(self) -> Deployment:

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from collections.abc import Mapping as Lines
-from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trnmodel.arguments import choice, flag, numbers, refuse, share, together
 from trnmodel.catalog.specs import Chip, Precision
-from trnmodel.catalog.stacks import Efficiencies, basis
+from trnmodel.catalog.stacks import Efficiencies, fitted_resources
 from trnmodel.catalog.systems import System
 from trnmodel.formulas.step import left_in_bank_bytes
 from trnmodel.models.blocks import Phase
 from trnmodel.models.operators import EXPERT_READS
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
-from trnmodel.result import Judged
+from trnmodel.steps.answers import MemoryFit, Step
 from trnmodel.steps.assemble import (
     Ask,
-    Line,
     assemble,
     bucket,
     decode_ask,
@@ -35,111 +31,14 @@ from trnmodel.steps.assemble import (
 from trnmodel.steps.assemble import (
     breakdown as lines_of,
 )
+from trnmodel.steps.ground import basis_of, spread_of
 from trnmodel.steps.mapping import CUTS, Mapping
 from trnmodel.steps.messages import Message, messages
 from trnmodel.steps.pieces import Answer, Arrays, in_pieces
 from trnmodel.steps.setting import NO_DEGREES, Setting, setting
 
 Numeric = ArrayLike
-RESOURCES = ("compute", "memory", "network", "overhead")
-REASONS = (
-    "more ranks than the system has",
-    "more pipeline stages than layers",
-    "more expert-parallel ranks than experts",
-    "a figure of the chip that the answer needs is not published",
-    "does not fit in memory",
-    "the first rank, which holds more, does not fit in memory",
-)
 UNKNOWN, TOO_LARGE, FIRST_TOO_LARGE = (2**bit for bit in range(3, 6))  # after those that `Setting.impossible` has
-
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Step(Judged):
-    """A forward step: its time, the resources that it is made of, its bounds, and what one rank stores.
-
-    `lower_s` lets everything overlap, `upper_s` nothing; `time_s` lies between them. `memory_s` and the others are the
-    times that a resource takes by itself. Numbers of a point that cannot exist are NaN.
-    """
-
-    REASONS: ClassVar[tuple[str, ...]] = REASONS[:-1]
-
-    model: Transformer
-    system: System | Chip
-    stack: Efficiencies
-    tp: NDArray
-    pp: NDArray
-    dp: NDArray
-    ep: NDArray
-    cp: NDArray
-    batch: NDArray
-    tokens: NDArray
-    compiled_tokens: NDArray
-    time_s: NDArray
-    compute_s: NDArray
-    memory_s: NDArray
-    network_s: NDArray
-    overhead_s: NDArray
-    tokens_per_s: NDArray
-    tokens_per_s_per_user: NDArray
-    work_flop_per_rank: NDArray
-    moved_bytes_per_rank: NDArray
-    memory_bytes_per_rank: NDArray
-    send: Callable[[], tuple[Message, ...]]
-    operators: Lines[str, Line] = field(default_factory=lambda: MappingProxyType({}))
-
-    @property
-    def messages(self) -> tuple[Message, ...]:
-        """What a rank sends in the step."""
-        return self.send()
-
-    @property
-    def lower_s(self) -> NDArray:
-        """Time where everything overlaps. [s]"""
-        return np.maximum(np.maximum(self.compute_s, self.memory_s), self.network_s) + self.overhead_s
-
-    @property
-    def upper_s(self) -> NDArray:
-        """Time where nothing overlaps. [s]"""
-        return self.compute_s + self.memory_s + (self.network_s + self.overhead_s)
-
-    @property
-    def bound(self) -> NDArray | str:
-        """The resource that takes longest by itself; empty for a point that cannot exist."""
-        times = np.stack(np.broadcast_arrays(self.compute_s, self.memory_s, self.network_s, self.overhead_s))
-        names = np.asarray([*RESOURCES, ""], dtype=object)
-        return names[np.where(np.isnan(times).any(axis=0), len(RESOURCES), times.argmax(axis=0))]
-
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class MemoryFit(Judged):
-    """Bytes of an ordinary rank by kind, what the first rank holds more, and whether both fit.
-
-    Ranks that reach one bank of memory share it: `capacity_bytes` is a rank's even part of what it reaches, all of it
-    for a rank by itself, and `first_rank_capacity_bytes` what the first one may take when its neighbours are ordinary.
-    """
-
-    REASONS: ClassVar[tuple[str, ...]] = REASONS
-
-    system: System | Chip
-    stack: Efficiencies
-    tp: NDArray
-    batch: NDArray
-    context: NDArray
-    weight_bytes: NDArray
-    cache_bytes: NDArray
-    scratchpad_bytes: NDArray
-    collective_buffer_bytes: NDArray
-    ring_bytes: NDArray
-    code_bytes: NDArray
-    total_bytes: NDArray
-    first_rank_total_bytes: NDArray
-    capacity_bytes: NDArray
-    first_rank_capacity_bytes: NDArray
-
-    @property
-    def room_bytes(self) -> NDArray:
-        """What the first rank has left, or lacks; more sequences take from it evenly."""
-        return self.first_rank_capacity_bytes - self.first_rank_total_bytes
 
 
 Asked = tuple[NDArray, Ask, NDArray, NDArray | float]  # compiled tokens, what is asked, stored bytes, tokens made
@@ -159,7 +58,9 @@ def _step(asked: Question, s: Setting, mapping: Mapping, given: Arrays, lines: b
         cp=mapping.cp,
         batch=given["batch"],
         tokens=given["tokens"],
-        judge=partial(basis, s.e, s.at.chip, s.at.lnc, s.phase),
+        judge=partial(basis_of, s, given),
+        spread=partial(spread_of, s, mapping, given, partial(_numbers, asked), "time_s"),
+        fitted=partial(fitted_resources, s.e, s.at.chip, s.phase),
         send=partial(_messages, asked, s, given),
         operators=MappingProxyType(lines_of(s.everywhere, asked(s.everywhere, given)[1]) if lines else {}),
         **in_pieces(partial(_numbers, asked), s, given),
@@ -426,7 +327,8 @@ def memory_fit(
     return MemoryFit(
         system=s.system,
         stack=s.e,
-        judge=partial(basis, s.e, s.at.chip, s.at.lnc, "memory"),
+        judge=partial(basis_of, s, given, "memory"),
+        spread=partial(spread_of, s, mapping, given, _fit, "total_bytes", part="memory"),
         tp=mapping.tp,
         batch=batch,
         context=context,

@@ -19,7 +19,8 @@ from trnmodel.formulas import latency, memory
 from trnmodel.formulas.step import compiled_tokens
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
-from trnmodel.result import Basis, Judged, alike, blank, reason_mask, tidy, weakest
+from trnmodel.result import Judged, alike, blank, reason_mask, tidy
+from trnmodel.steps.ground import joint_basis, joint_spread
 from trnmodel.steps.inference import Step, decode_step, prefill
 from trnmodel.steps.mapping import CUTS, Mapping
 from trnmodel.steps.rank import Site, site
@@ -47,6 +48,7 @@ class Serving(Judged):
     """
 
     REASONS: ClassVar[tuple[str, ...]] = SERVE_REASONS
+    FIGURE: ClassVar[str] = "tpot_mean_s"
 
     system: System | Chip
     stack: Efficiencies
@@ -74,6 +76,7 @@ class Disaggregated(Judged):
     """
 
     REASONS: ClassVar[tuple[str, ...]] = ("prefill cannot exist", "decode cannot exist")
+    FIGURE: ClassVar[str] = "tokens_per_s_per_chip"
 
     prefill_system: System | Chip
     prefill_stack: Efficiencies
@@ -284,11 +287,6 @@ def _first_tokens(median_s: NDArray, late_s: NDArray, busy: NDArray, service_s: 
     }
 
 
-def _judged(first: Judged, step: Judged) -> Basis:
-    """What an answer made of a prefill and of decode steps rests on."""
-    return weakest({"prefill": first.judge(), "decode": step.judge()})
-
-
 def _serving(
     ask: dict, parts: tuple[Step, Step], rate: NDArray, output: NDArray, mask: NDArray, **times: NDArray
 ) -> Serving:
@@ -300,8 +298,9 @@ def _serving(
         "tokens_per_s_per_user": 1 / times["tpot_mean_s"],
         "tokens_per_s_per_chip": made / _chips(ask["mapping"], ask["system"]),
     }
-    where = {"system": parts[1].system, "stack": parts[1].stack, "judge": partial(_judged, *parts)}
-    found: dict[str, Any] = where | blank(mask, **times)
+    first, step = parts
+    judged = {"judge": partial(joint_basis, first, step), "spread": partial(joint_spread, first, step, True)}
+    found: dict[str, Any] = judged | {"system": step.system, "stack": step.stack} | blank(mask, **times)
     return Serving(requests_per_s=rate * ask["mapping"].dp, **found, reason_mask=mask)
 
 
@@ -395,8 +394,9 @@ def disaggregate(
         "tokens_per_s_per_chip": rate * output / (chips[1] + ratio * chips[0]),
     }
     found: dict[str, Any] = {"prefill_system": first.system, "decode_system": step.system} | blank(mask, **times)
-    judge = partial(_judged, first, step)
-    return Disaggregated(prefill_stack=fast, stack=slow, judge=judge, batch=batch, **found, reason_mask=mask)
+    judge, spread = partial(joint_basis, first, step), partial(joint_spread, first, step, False)
+    grounds: dict[str, Any] = {"judge": judge, "spread": spread}
+    return Disaggregated(prefill_stack=fast, stack=slow, **grounds, batch=batch, **found, reason_mask=mask)
 
 
 def _side(

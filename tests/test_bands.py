@@ -1,0 +1,274 @@
+"""Intervals: their formulas by hand, their files as the errors give them, how often they hold, and odd questions."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import binomtest
+
+import trnmodel as tm
+from trnmodel import bands
+from trnmodel.bands import Near, judged
+from trnmodel.catalog import load
+from trnmodel.catalog.bands import BANDS, HULLS
+from trnmodel.evidence import accuracy, coverage, ratchet
+from trnmodel.evidence.score import validation
+from trnmodel.formulas.bands import (
+    conformal_width,
+    grown_width,
+    interval_score,
+    joint_width,
+    octaves_outside,
+    shrunk_width,
+)
+from trnmodel.steps.serving import disaggregate
+
+TRN2, TRN3, LLAMA, TP8 = "trn2.48xlarge", "trn3-nl72x2-pcie160", "llama-3.1-8b", tm.Mapping(tp=8)
+ASK = {"model": LLAMA, "mapping": TP8, "batch": 4, "context": 2048}
+
+
+def decode(system=TRN2, **more):
+    return tm.decode_step(**ASK | {"system": system} | more)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return accuracy.left_out_rows()
+
+
+@pytest.fixture(scope="module")
+def validated():
+    return validation()
+
+
+@pytest.fixture(scope="module")
+def held(rows):
+    return coverage.held(rows, "model")
+
+
+def test_the_quantile_is_the_one_that_covers_one_more():
+    """Of 19 errors 0.01 ... 0.19 the 0.9 x 20 = 18th; of 9 the 9th; of 4 there is none, so the largest."""
+    for n, expected in ((19, 0.18), (9, 0.09), (4, 0.04)):
+        errors = np.arange(1, n + 1) / 100 * (-1) ** np.arange(n)
+        assert conformal_width(errors) == pytest.approx(expected)
+    assert np.isnan(conformal_width([]))
+    with pytest.raises(ValueError, match="2 dimensions"):
+        conformal_width([[0.1]])
+
+
+def test_exchangeable_errors_are_covered():
+    """Split conformal holds 90 % of new errors whatever their distribution: 2,000 draws of 29 + 1 Cauchy errors."""
+    draws = np.random.default_rng(3).standard_cauchy((2000, 30))
+    inside = [abs(row[-1]) <= conformal_width(row[:-1]) for row in draws]
+    assert np.mean(inside) == pytest.approx(0.9, abs=0.02)
+
+
+def test_widths_by_hand():
+    """exp((24 ln 0.2 + 8 ln 0.4) / 32) = 0.2 x 2^(1/4); sqrt(1 + 0.25 x 4) = sqrt 2; 3, 4, 12 -> 13."""
+    assert shrunk_width(0.2, 24, 0.4) == pytest.approx(0.2 * 2**0.25)
+    assert shrunk_width(np.nan, 24, 0.4) == pytest.approx(0.4)
+    assert grown_width(0.3, 4) == pytest.approx(0.3 * np.sqrt(2))
+    assert joint_width(3, 4, 12) == pytest.approx(13)
+    assert octaves_outside(96, 2, 24) == 2
+    assert interval_score(0.5, 0.2) == pytest.approx(0.4 + 20 * 0.3)
+
+
+def test_the_files_are_those_of_the_errors(rows, tmp_path):
+    """Else run `python -m trnmodel.evidence.accuracy`, or its `write_bands()` where no constant has moved."""
+    fresh, shipped = accuracy.outside(), accuracy.shipped(accuracy.OTHER_RESIDUALS)
+    assert list(fresh.columns) == list(shipped.columns)
+    np.testing.assert_allclose(fresh.error, shipped.error, rtol=1e-3, atol=1e-4)
+    coverage.write(rows, tmp_path / "bands.csv", tmp_path / "hulls.csv")
+    assert (tmp_path / "bands.csv").read_text() == BANDS.read_text()
+    assert (tmp_path / "hulls.csv").read_text() == HULLS.read_text()
+
+
+def test_coverage_with_the_model_left_out(held):
+    """Nominal 90 %: 87 to 93 % over all groups, and no group's count is a surprise at 5 %."""
+    models = held[held.pool == coverage.MODELS]
+    print(models.groupby("group")[["inside", "width", "score", "constant_score"]].mean().round(3))  # noqa: T201
+    assert 0.87 <= models.inside.mean() <= 0.93
+    for group, some in held.groupby("group"):
+        assert binomtest(int(some.inside.sum()), len(some), 0.9).pvalue > 0.05, group
+
+
+def test_intervals_beat_a_constant_width(held):
+    """Winkler's score over the groups that have constants of their own: width by group is worth more than width."""
+    fitted = held[held.group.isin(accuracy.GROUPS)]
+    assert fitted.score.mean() < fitted.constant_score.mean()
+    assert fitted.inside.mean() > 0.87
+
+
+@pytest.mark.parametrize("by", ["chip", "source"])
+def test_coverage_with_a_chip_or_a_source_left_out(rows, by):
+    split = {"chip": accuracy.CHIP, "source": accuracy.SOURCE}[by]
+    known = split in set(accuracy.shipped().split)  # else the errors of models left out, with widths of other names
+    found = coverage.held(accuracy.left_out_rows(split) if known else rows, by)
+    assert found[found.pool == coverage.MODELS].inside.mean() >= 0.8
+
+
+NEAR = Near("mine", 0.2, (), np.array([[4.0, 8.0, 8.0], [1.0, 1.0, 16.0], [1024.0, 1024.0, 1024.0], [8e9, 8e9, 8e9]]))
+
+
+@pytest.mark.parametrize(
+    ("at", "word", "reason", "octaves"),
+    [
+        ({"ranks": 8, "batch": 1}, "measured", "", 0),
+        ({"ranks": 8, "batch": 7}, "measured", "", 0),  # between two rows of eight ranks
+        ({"ranks": 4, "batch": 7}, "interpolated", "", 0),  # none of four ranks above batch 1
+        ({"ranks": 8, "batch": 16.1}, "measured", "", 0),  # within a hundredth
+        ({"ranks": 8, "batch": 64}, "extrapolated", "batch: its rows end at 16", 2),
+        ({"ranks": 16, "batch": 1}, "extrapolated", "ranks: its rows end at 8", 0),  # up to three octaves no growth
+        ({"ranks": 128, "batch": 1}, "extrapolated", "ranks: its rows end at 8", 1),
+        ({"ranks": 2, "batch": 32}, "extrapolated", "ranks: its rows begin at 4; batch: its rows end at 16", 1),
+    ],
+)
+def test_words_and_distances(at, word, reason, octaves):
+    found = judged(NEAR, at | {"length": 1024, "size": 8e9})
+    assert (found.word, found.reason) == (word, reason)
+    assert found.width == pytest.approx(0.2 * np.sqrt(1 + 0.25 * octaves), rel=1e-9)
+
+
+def test_points_are_judged_as_each_by_itself():
+    at = {"ranks": np.array([4, 8, 64])[:, None], "batch": np.array([1.0, 7, 16, 1000]), "length": 1024, "size": 8e9}
+    many = judged(NEAR, at)
+    for i, ranks in enumerate((4, 8, 64)):
+        for j, batch in enumerate((1, 7, 16, 1000)):
+            one = judged(NEAR, at | {"ranks": ranks, "batch": batch})
+            assert (many.word[i, j], many.reason[i, j]) == (one.word, one.reason)
+            assert many.width[i, j] == one.width
+
+
+def test_many_points_are_compared_in_blocks(monkeypatch):
+    at = {"ranks": 8, "batch": np.arange(1.0, 40), "length": 1024, "size": 8e9}
+    whole = judged(NEAR, at).word
+    monkeypatch.setattr(bands, "MOST", 20)
+    assert judged(NEAR, at).word.tolist() == whole.tolist()
+
+
+def test_a_grid_has_the_ends_of_its_points():
+    batch, context = np.array([1, 4, 32])[:, None], np.array([512, 2048, 30000])
+    many = decode(batch=batch, context=context)
+    for name in ("time_s", "tokens_per_s"):
+        low, high = many.ends(name)
+        for i in range(3):
+            for j in range(3):
+                one = decode(batch=batch[i, 0], context=context[j])
+                np.testing.assert_allclose((low[i, j], high[i, j]), one.ends(name), rtol=1e-9)
+    frame = many.to_frame(bands=True)
+    np.testing.assert_array_equal(frame.low, np.ravel(many.low))
+    assert not {"low", "high"} & set(many.to_frame().columns)
+
+
+def test_ends_are_found_when_they_are_asked_for():
+    asked = []
+    step = replace(decode(), spread=lambda name: asked.append(name) or (0.1, 0.2))
+    step.to_frame()
+    assert not asked
+    assert step.high == pytest.approx(step.time_s * np.exp(0.2))
+    assert step.ends("tokens_per_s")[0] == pytest.approx(step.tokens_per_s * np.exp(-0.2))
+    assert asked == ["time_s", "tokens_per_s"]
+
+
+def test_further_is_wider():
+    width = [np.log(float(step.high / step.low)) for step in (decode(context=2048), decode(context=100_000))]
+    assert width[1] > width[0]
+    width = [np.log(float(step.high / step.low)) for step in (decode(), decode(TRN3), decode("mi300x-8"))]
+    assert width[0] < width[1]
+
+
+@pytest.mark.parametrize("system", ["trn1.32xlarge", "inf2.48xlarge", TRN2, TRN3, "hgx-h100", "mi300x-8"])
+@pytest.mark.parametrize("model", [LLAMA, "qwen3-30b-a3b", "qwen3-next-80b-a3b"])
+def test_every_answer_lies_between_its_ends(system, model):
+    mapping = tm.Mapping(tp=4)
+    ask = {"model": model, "system": system, "mapping": mapping}
+    found = [tm.decode_step(**ask, batch=2, context=3000), tm.prefill(**ask, input_tokens=3000)]
+    found.append(tm.memory_fit(**ask, batch=2, context=3000))
+    for one in found:
+        value = getattr(one, one.FIGURE)
+        if one.valid:
+            assert 0 < one.low < value < one.high < np.inf
+        assert one.ground().split(" ")[0] in ("measured", "interpolated", "extrapolated")
+
+
+def test_the_ideal_stack_has_no_width_and_rests_on_nothing():
+    step = decode(efficiencies="ideal")
+    assert step.low == step.high == step.time_s
+    assert (step.measured_share, decode(TRN3).measured_share) == (0, 0)
+    assert decode().measured_share == pytest.approx(1)
+
+
+def test_outside_the_rows_the_ranges_of_a_stack_count():
+    e = tm.efficiencies("trainium3")
+    narrow = replace(e, ranges={})
+    wide = replace(e, ranges={"weight_stream_share": (0.01 * e.weight_stream_share, e.weight_stream_share)})
+    low, high = (decode(TRN3, efficiencies=one) for one in (narrow, wide))
+    assert high.high > 2 * low.high
+    assert high.low == pytest.approx(low.low)  # the other end is the value itself
+
+
+def test_served_and_split_requests_have_ends():
+    load_ = {"requests_per_s": [0.1, 1e9], "input_tokens": 1024, "output_tokens": 128, "max_batch": 8}
+    served = tm.serve(LLAMA, TRN2, TP8, **load_)
+    assert served.low[0] < served.tpot_mean_s[0] < served.high[0]
+    assert np.isnan(served.low[1])
+    for name in ("ttft_p50_s", "request_s", "tokens_per_s_per_user"):
+        low, high = served.ends(name)
+        assert low[0] < getattr(served, name)[0] < high[0], name
+    assert served.ends("tokens_per_s")[0][0] == served.tokens_per_s[0]  # arrivals, no prediction
+    sides = {"prefill_mapping": TP8, "decode_mapping": TP8, "batch": 4, "input_tokens": 512, "output_tokens": 64}
+    both = disaggregate(LLAMA, prefill_system=TRN2, decode_system=TRN2, **sides)
+    assert both.low < both.tokens_per_s_per_chip < both.high
+    assert np.all(both.ends("step_s")[1] / both.step_s <= both.ends("ttft_s")[1] / both.ttft_s)
+
+
+def test_kernels_and_collectives_have_ends():
+    kernel = tm.kernel.matmul("trainium2", [1024, 8192], 4096, 2048)
+    assert (kernel.low < kernel.time_s).all()
+    assert (kernel.time_s < kernel.high).all()
+    compiled = tm.kernel.matmul("trainium1", 1024, 4096, 2048, stack="stack-torch-trace")
+    assert "chip: no kernel row of stack-torch-trace on trainium1" in compiled.ground()
+    for size in (0, 1, 2**30):
+        one = tm.collective("all_reduce", size, TRN2, ranks=16, lnc=2)
+        assert one.low <= one.time_s <= one.high
+    assert tm.collective("all_reduce", 2**20, TRN3).basis == "extrapolated"
+
+
+def test_validate_gives_the_ends_of_the_step():
+    row = dict.fromkeys(pd.read_csv(accuracy.MEASURED, nrows=0).columns, "")
+    row |= {"kind": "inference-LLM", "instance": "trn2.3xlarge", "workload": "Qwen3-8B", "tp": "4", "batch": "1"}
+    row |= {"seq_len": "2048", "phase": "decode", "metric": "TPOT p50", "value": "10", "unit": "ms", "lnc": "2"}
+    found = tm.validate(pd.DataFrame([row, row | {"workload": "nothing"}]))
+    step = tm.decode_step("qwen3-8b", "trn2.3xlarge", tm.Mapping(tp=4, lnc=2), batch=1, context=2048,
+                          efficiencies=found["stack"][0])  # fmt: skip
+    assert found.predicted[0] == pytest.approx(float(step.time_s) * 1e3)
+    assert (found.low[0], found.high[0]) == pytest.approx((float(step.low) * 1e3, float(step.high) * 1e3))
+    assert (found.basis[0], found.basis_reason[0]) == (step.basis, step.basis_reason)
+    assert found.basis[1] == ""
+    assert np.isnan(found.low[1])
+
+
+def test_no_group_is_worse_and_no_row_is_lost(validated, root):
+    """Else: a line with the group, or the row's id, under "Numbers that changed", and the new floor by hand."""
+    now, ids = ratchet.today(validated)
+    changed = ratchet.allowed((root / "CHANGELOG.md").read_text())
+    floor = pd.read_csv(ratchet.FLOOR)
+    assert [name for name in ratchet.worse(now, floor).group if name not in changed] == []
+    lost = set(pd.read_csv(ratchet.PREDICTED, dtype=str).id) - ids
+    assert [one for one in sorted(lost) if one not in changed] == []
+
+
+def test_a_ratchet_holds(validated):
+    now, _ = ratchet.today(validated)
+    planted = now.assign(median_error=now.median_error / 1.1 - 0.021)
+    assert len(ratchet.worse(now, planted)) == len(now)
+    assert not len(ratchet.worse(now, now))
+
+
+def test_default_stacks_have_a_word_on_every_chip():
+    for chip in load.chips():
+        if load.chip(chip).default_stack and "bf16" in load.chip(chip).peak_flop_per_s:
+            step = tm.decode_step(LLAMA, load.chip(chip), tm.Mapping(tp=4), batch=1, context=2048)
+            assert step.basis in ("measured", "interpolated", "extrapolated")
+            assert bool(step.basis_reason) == (step.basis == "extrapolated")

@@ -1,0 +1,212 @@
+"""How far a prediction may be off: which rows a question has, how far it lies from them, and the width that this gives.
+
+`catalog.bands` reads the rows and the widths of their groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from math import log2, nan
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trnmodel.catalog.bands import AXES, Width, read
+from trnmodel.catalog.specs import Chip
+from trnmodel.catalog.stacks import Efficiencies, Part, basis
+from trnmodel.formulas.bands import grown_width, joint_width, octaves_outside
+from trnmodel.result import Basis, words
+
+NAMES: Mapping[str, tuple[str, ...]] = {
+    "kernel": ("lnc", "batch", "length", "bytes"),
+    "collective": ("ranks", "batch", "length", "bytes"),
+}  # as a reason calls the axes, by part
+STEPS = ("ranks", "batch", "length", "active parameters")
+# octaves beyond the rows up to which left-out errors were not seen to grow; they grow with batch and length at once
+FREE = {"ranks": 3.0, "size": 3.0}
+MOST = 2 * 10**6  # comparisons of points with rows at a time
+STEP = 1.01  # ratio up to which two values of an axis are one
+# what may have no row of its own, the nearest case first; each counts as an octave
+ABSENT = ((), ("chip",), ("stack",), ("chip", "stack"), ("kind",), ("kind", "chip"), ("kind", "chip", "stack"))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Near:
+    """The rows nearest to a question: their group, its width, what they lack, and their values on each axis."""
+
+    group: str
+    width: float
+    absent: tuple[str, ...]
+    values: NDArray
+    names: tuple[str, ...] = STEPS
+
+    def octaves(self, points: Mapping[str, Any]) -> tuple[NDArray, NDArray, list[str]]:
+        """Doublings outside the rows, the bits of the axes that leave them, and what each bit says."""
+        distance, mask, said = np.zeros(()), np.zeros((), dtype=int), list[str]()
+        for axis, name, column in zip(AXES, self.names, self.values, strict=True):
+            known = column[np.isfinite(column)]
+            if axis not in points or not known.size:
+                continue
+            low, high, x = known.min(), known.max(), np.asarray(points[axis], dtype=float)
+            away = octaves_outside(x, low / STEP, high * STEP)
+            away = np.where(away > 0, away + log2(STEP), 0.0)
+            for end, beyond in ((high, x > high), (low, x < low)):
+                mask = mask | (beyond & (away > 0)) * 2 ** len(said)
+                said.append(f"{name}: its rows {'end' if end is high else 'begin'} at {end:.4g}")
+            distance = distance + np.maximum(away - FREE.get(axis, 0.0), 0.0)
+        return distance, mask, said
+
+    def measured(self, points: Mapping[str, Any]) -> NDArray:
+        """Whether rows lie at a point, or on either side of it along one axis alone."""
+        axes = [(np.asarray(points[axis], dtype=float), column)
+                for axis, column in zip(AXES, self.values, strict=True) if axis in points]  # fmt: skip
+        if not axes:
+            return np.ones((), dtype=bool)
+        shape = np.broadcast_shapes(*(x.shape for x, _ in axes))
+        above, below = ([np.zeros(shape, dtype=bool) for _ in axes] for _ in range(2))
+        rows = np.unique(np.stack([column for _, column in axes], axis=-1), axis=0)
+        for some in np.array_split(rows, np.ceil(len(rows) * np.prod(shape) / MOST)):
+            sides = [x - at.reshape(-1, *[1] * len(shape)) for (x, _), at in zip(axes, some.T, strict=True)]
+            near = [
+                ~(np.abs(side) > (STEP - 1) * x) for side, (x, _) in zip(sides, axes, strict=True)
+            ]  # of a row without a value too
+            for i, side in enumerate(sides):
+                others = np.logical_and.reduce(np.broadcast_arrays(np.True_, *near[:i], *near[i + 1 :]))
+                above[i] |= np.any(others & (near[i] | (side < 0)), axis=0)
+                below[i] |= np.any(others & (near[i] | (side > 0)), axis=0)
+        return np.logical_or.reduce([a & b for a, b in zip(above, below, strict=True)])
+
+
+class Rows:
+    """Rows side by side, with the widths of their groups."""
+
+    def __init__(self, labels: Mapping[str, NDArray], values: NDArray, widths: Mapping[str, Width]) -> None:
+        self.labels, self.values = labels, values
+        self.widths, self._near = widths, dict[tuple[str, ...], Near]()
+
+    def near(self, part: str, kind: str, chip: str, stack: str) -> Near:
+        """The rows nearest to a question: of its own kind, chip and stack, else without what there is no row of."""
+        key = (part, kind, chip, stack)
+        if key not in self._near:
+            self._near[key] = self._nearest(*key)
+        return self._near[key]
+
+    def _nearest(self, part: str, kind: str, chip: str, stack: str) -> Near:
+        asked = {"kind": kind, "chip": chip, "stack": stack}
+        of_part = self.labels["part"] == part
+        for absent in ABSENT:
+            same = [self.labels[name] == value for name, value in asked.items() if name not in absent]
+            here = np.logical_and.reduce([of_part, *same])
+            if here.any():
+                names, counts = np.unique(self.labels["group"][here].astype(str), return_counts=True)
+                group = str(names[counts.argmax()])
+                width = self.widths.get(group, Width(group, "", 0, nan, nan, nan))
+                wide = max(width.width, width.pooled) if absent else width.width
+                return Near(group, wide, absent, self.values[:, here], NAMES.get(part, STEPS))
+        widest = max((one.pooled for one in self.widths.values()), default=nan)
+        return Near("", widest, ("kind", "chip", "stack"), np.empty((len(AXES), 0)))
+
+
+@cache
+def _shipped() -> Rows:
+    return Rows(*read())
+
+
+@lru_cache(maxsize=2048)
+def near(part: str, kind: str, chip: str, stack: str) -> Near:
+    """The rows of `data/` that are nearest to a question.
+
+    Examples
+    --------
+    >>> near("decode", "dense", "trainium3", "nxd-inference").absent
+    ('chip',)
+    """
+    return _shipped().near(part, kind, chip, stack)
+
+
+def lacks(here: Near, part: str, kind: str, chip: str, stack: str) -> list[str]:
+    """What there is no row of, in words."""
+    told = {"kind": f"model: no {part} row" + ("" if kind == part else f" of {kind} models")}
+    told["chip"] = f"chip: no {part} row" + ("" if "stack" in here.absent else f" of {stack}") + f" on {chip}"
+    told["stack"] = f"stack: no {part} row of {stack}" + ("" if "chip" in here.absent else f" on {chip}")
+    return [text for name, text in told.items() if name in here.absent]
+
+
+def judged(here: Near, points: Mapping[str, Any], before: Iterable[str] = (), lacks: Iterable[str] = ()) -> Basis:
+    """Word, reason and half-width of points by the rows near them; `before` are reasons that hold for all points.
+
+    A reason begins with what it is about ("chip: ..."): of two about one thing the first is told.
+
+    Examples
+    --------
+    >>> rows = Near("mine", 0.2, (), np.array([[8.0, 8.0], [1.0, 16.0], [1024.0, 1024.0], [8e9, 8e9]]))
+    >>> at = {"ranks": 8, "batch": [4, 16, 64], "length": 1024, "size": 8e9}
+    >>> judged(rows, at).word.tolist(), judged(rows, at).reason[2]
+    (['measured', 'measured', 'extrapolated'], 'batch: its rows end at 16')
+    """
+    reasons = list(before)
+    about = {reason.partition(":")[0] for reason in reasons}
+    reasons += [reason for reason in lacks if reason.partition(":")[0] not in about]
+    distance, mask, said = here.octaves(points)
+    away = len({reason.partition(":")[0] for reason in reasons})
+    width = grown_width(here.width, distance + away)
+    beyond = words(mask, tuple(said))
+    if reasons:
+        told = "; ".join(reasons)
+        beyond = np.frompyfunc(lambda text: f"{told}; {text}" if text else told, 1, 1)(beyond)
+        return Basis(np.full(np.shape(mask), "extrapolated", dtype=object)[()], beyond, width)
+    inside = np.where(here.measured(points), "measured", "interpolated")
+    return Basis(np.where(np.equal(mask, 0), inside, "extrapolated").astype(object)[()], beyond, width)
+
+
+def stack_basis(e: Efficiencies, chip: Chip, lnc: int, part: str, kind: str, points: Mapping[str, Any]) -> Basis:
+    """What an answer of a stack on a chip rests on at each point, with its half-width; the ideal stack has none."""
+    own: Part = "prefill" if part == "prefill" else "memory" if part == "memory" else "decode"
+    first = basis(e, chip, lnc, own)
+    if first.word == "ideal":
+        return first
+    here = near(part, kind, chip.id, e.id)
+    before = str(first.reason).split("; ") if first.reason else []
+    return judged(here, points, before, lacks(here, part, kind, chip.id, e.id))
+
+
+def plain_basis(part: str, chip: str, stack: str, points: Mapping[str, Any]) -> Basis:
+    """What a kernel or a collective rests on, by the rows of its part: of its chip, and of how it was written."""
+    here = near(part, part, chip, stack)
+    return judged(here, points, (), lacks(here, part, part, chip, stack))
+
+
+@lru_cache(maxsize=4096)
+def _moved(e: Efficiencies, name: str, value: float) -> Efficiencies:
+    """A stack with another value; one object, whose settings are kept."""
+    moved: dict[str, Any] = {name: value}
+    return replace(e, **moved)
+
+
+def ranged(e: Efficiencies, ask: Callable[[Efficiencies], NDArray]) -> tuple[NDArray, NDArray]:
+    """Half-widths below and above that the ranges of a stack's values give an answer, each value moved by itself."""
+    middle = np.asarray(ask(e))
+    below, above = np.zeros(middle.shape), np.zeros(middle.shape)
+    for name, ends in e.ranges.items():
+        if np.ndim(getattr(e, name, "")) or not isinstance(getattr(e, name), float) or ends[0] == ends[1]:
+            continue
+        moved = [np.log(np.asarray(ask(_moved(e, name, end))) / middle) for end in ends]
+        below = joint_width(below, np.maximum(0.0, -np.minimum(*moved)))
+        above = joint_width(above, np.maximum(0.0, np.maximum(*moved)))
+    return below, above
+
+
+def spread(found: Basis, e: Efficiencies, ask: Callable[[Efficiencies], NDArray]) -> tuple[NDArray, NDArray]:
+    """Half-widths below and above of answers: those of their rows, and outside of these the ranges of the stack's too.
+
+    Inside, what a range says is part of the errors that were left out.
+    """
+    outside = np.equal(found.word, "extrapolated")
+    below, above = ranged(e, ask) if np.any(outside) else (np.zeros(()), np.zeros(()))
+    return (
+        joint_width(found.width, np.where(outside, below, 0.0)),
+        joint_width(found.width, np.where(outside, above, 0.0)),
+    )

@@ -1,0 +1,62 @@
+"""The files of intervals: widths of left-out errors by group, and every configuration that was measured.
+
+`python -m trnmodel.evidence.accuracy` writes `data/evidence/bands.csv`, a line for each group, and
+`data/evidence/hulls.csv`, a line for each configuration; `trnmodel.bands` judges questions by them.
+"""
+
+from __future__ import annotations
+
+from math import nan
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from trnmodel.catalog.load import DATA, read_csv
+
+BANDS, HULLS = DATA / "evidence" / "bands.csv", DATA / "evidence" / "hulls.csv"
+LABELS = ("group", "part", "kind", "chip", "stack")
+AXES = ("ranks", "batch", "length", "size")
+
+
+class Width(msgspec.Struct, frozen=True):
+    """A group of measured configurations: its own quantile, that of its pool, and the width between them."""
+
+    group: str
+    pool: str
+    cases: int
+    quantile: float
+    pooled: float
+    width: float
+
+
+class Row(msgspec.Struct, frozen=True):
+    """What was measured: part of the model that is asked, kind of model, chip, stack, and a value on each axis."""
+
+    group: str
+    part: str
+    kind: str
+    chip: str
+    stack: str
+    ranks: str
+    batch: str
+    length: str
+    size: str
+
+
+class Measured(NamedTuple):
+    """Configurations side by side: their labels, their values on each axis, and the widths of groups."""
+
+    labels: dict[str, NDArray]
+    values: NDArray
+    widths: dict[str, Width]
+
+
+def read(bands: Path = BANDS, hulls: Path = HULLS) -> Measured:
+    """The configurations and widths of two files."""
+    found = read_csv(hulls, Row)
+    labels = {name: np.array([getattr(row, name) for row in found], dtype=object) for name in LABELS}
+    values = np.array([[float(getattr(row, axis) or nan) for row in found] for axis in AXES])
+    return Measured(labels, values, {one.group: one for one in read_csv(bands, Width)})

@@ -1,0 +1,122 @@
+"""Intervals from errors that were left out, and how often they hold: the files that `catalog.bands` reads.
+
+Widths are hierarchical split conformal (`formulas.bands`): a group's own quantile of left-out errors, drawn towards
+that of its pool. `python -m trnmodel.evidence.accuracy` writes both files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trnmodel.bands import Rows
+from trnmodel.catalog.bands import BANDS, HULLS, LABELS, Width
+from trnmodel.formulas.bands import conformal_width, grown_width, interval_score, shrunk_width
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+POOLS: Mapping[str, tuple[str, ...]] = {
+    "kernels": ("kernel",),
+    "collectives": ("collective",),
+}  # by part; other chips are a pool, and so is all else
+OTHERS, MODELS = "other chips", "models"
+PLACE = {"ranks": "ranks", "batch": "sequences", "length": "length", "size": "size"}
+TELLING = ["group", "part", "kind", "chip", "on", *PLACE.values()]
+
+
+def pool_of(group: str, part: str) -> str:
+    """Groups whose widths are drawn towards one another: of models, of other chips, of kernels, of collectives."""
+    found = next((name for name, parts in POOLS.items() if part in parts), MODELS)
+    return OTHERS if group == "comparator" else found
+
+
+def away(rows: pd.DataFrame, by: str) -> pd.Series:
+    """Octaves from each row to the rows of all other names: what of another model is known about it."""
+    found = rows.log_error * 0.0
+    for name, some in rows.groupby(by, sort=False):
+        base = known(rows[rows[by] != name], {})
+        found[some.index] = [float(_octaves(base, row)) for row in some.to_dict("records")]
+    return found
+
+
+def widths(rows: pd.DataFrame) -> dict[str, Width]:
+    """The width of each group of left-out errors, at the rows: `log_error` over its growth with `octaves`."""
+    at_rows = rows.log_error / grown_width(1.0, rows.octaves)
+    together = {pool: float(conformal_width(some)) for pool, some in at_rows.groupby(rows.pool)}
+    found = {}
+    for (group, pool), some in at_rows.groupby([rows.group, rows.pool], sort=False):
+        own, q0 = float(conformal_width(some)), together[pool]
+        found[group] = Width(group, pool, len(some), own, q0, float(shrunk_width(own, len(some), q0)))
+    return found
+
+
+def hulls(rows: pd.DataFrame) -> pd.DataFrame:
+    """What was measured, each configuration once."""
+    table = rows[TELLING].drop_duplicates().sort_values(TELLING, kind="stable", ignore_index=True)
+    return table.rename(columns={"on": "stack"} | {column: axis for axis, column in PLACE.items()})
+
+
+def known(rows: pd.DataFrame, of: Mapping[str, Width]) -> Rows:
+    """Rows and widths as `catalog.bands` has them."""
+    labels = {name: rows[column].to_numpy(dtype=object) for name, column in zip(LABELS, TELLING, strict=False)}
+    return Rows(labels, rows[[*PLACE.values()]].to_numpy(dtype=float).T, of)
+
+
+def write(rows: pd.DataFrame, bands: Path = BANDS, measured: Path = HULLS) -> None:
+    """Write widths and measured configurations, four and six significant digits."""
+    import pandas as pd
+
+    columns = [*Width.__struct_fields__]
+    table = pd.DataFrame([[getattr(one, name) for name in columns] for one in widths(rows).values()], columns=columns)
+    table.to_csv(bands, index=False, float_format="%.4g", lineterminator="\n")
+    hulls(rows).to_csv(measured, index=False, float_format="%.6g", lineterminator="\n")
+
+
+def held(rows: pd.DataFrame, by: str) -> pd.DataFrame:
+    """Left-out errors with the width that the rows of all other names give them, and that of a constant band.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Left-out errors (`log_error`) with what was asked of each. [-]
+    by : str
+        The column whose names are left out: "model", "chip" or "source". [-]
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        The rows with width, inside, score (Winkler's) and constant_width, constant_inside, constant_score. [-]
+    """
+    rows = rows[rows.part != "memory"]  # whose constants are of the same rows
+    found = rows.assign(width=np.nan, constant_width=np.nan)
+    for name, some in rows.groupby(by, sort=False):
+        others = rows[rows[by] != name]
+        base = known(others, widths(others))
+        found.loc[some.index, "width"] = [_width(base, row) for row in some.to_dict("records")]
+        for pool, part in some.groupby("pool"):
+            found.loc[part.index, "constant_width"] = conformal_width(others.log_error[others.pool == pool])
+    for prefix in ("", "constant_"):
+        width = found[f"{prefix}width"]
+        found[f"{prefix}inside"] = found.log_error.abs() <= width
+        found[f"{prefix}score"] = interval_score(found.log_error, width)
+    return found
+
+
+def _asked(row: Mapping) -> tuple[tuple[str, str, str, str], dict[str, float]]:
+    points = {axis: row[column] for axis, column in PLACE.items() if np.isfinite(row[column])}
+    return (row["part"], row["kind"], row["chip"], row["on"]), points
+
+
+def _octaves(base: Rows, row: Mapping) -> float:
+    asked, points = _asked(row)
+    here = base.near(*asked)
+    return float(here.octaves(points)[0]) + len(here.absent)
+
+
+def _width(base: Rows, row: Mapping) -> float:
+    """The half-width that a row would have been given."""
+    return float(grown_width(base.near(*_asked(row)[0]).width, _octaves(base, row)))

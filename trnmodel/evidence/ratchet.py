@@ -1,0 +1,69 @@
+"""No group gets worse and no row is lost unseen: the floors that a change of the model is held to.
+
+`python -m trnmodel.evidence.ratchet` lowers the floors of groups that got better and adds rows that are predicted now;
+a floor is raised, or a row dropped, by hand alone, with a line under "Numbers that changed" in CHANGELOG.md.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trnmodel.catalog.load import DATA
+from trnmodel.evidence.accuracy import FITTED, accuracy_table
+from trnmodel.evidence.score import validation
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FLOOR, PREDICTED = (DATA / "evidence" / f"{name}.csv" for name in ("accuracy_floor", "predicted"))
+KEYS = ["group", "split"]
+ROOM, POINTS = 1.1, 0.02  # a tenth and two points above the floor
+
+
+def today(rows: pd.DataFrame) -> tuple[pd.DataFrame, set[str]]:
+    """Median errors by group and split, and the ids of the rows that have a prediction."""
+    table = accuracy_table(rows)
+    kept = table[~table.split.eq(FITTED) & (table.cases > 2)]
+    return kept[[*KEYS, "median_error"]].reset_index(drop=True), set(rows.id[rows.skipped == ""])
+
+
+def worse(now: pd.DataFrame, floor: pd.DataFrame) -> pd.DataFrame:
+    """Groups whose median error is more than a tenth and two points above their floor, or that are gone.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> floor = pd.DataFrame({"group": ["a", "b", "c"], "split": "s", "median_error": [0.1, 0.1, 0.1]})
+    >>> now = pd.DataFrame({"group": ["a", "b"], "split": "s", "median_error": [0.129, 0.131]})
+    >>> worse(now, floor).group.tolist()
+    ['b', 'c']
+    """
+    both = floor.merge(now, how="left", on=KEYS, suffixes=("_floor", ""))
+    return both[~(both.median_error <= both.median_error_floor * ROOM + POINTS)]
+
+
+def allowed(changelog: str) -> str:
+    """What stands under "Numbers that changed" of the first release of a changelog."""
+    first = changelog.split("\n## ")[1]
+    return "".join(part.split("\n### ")[0] for part in first.split("### Numbers that changed")[1:])
+
+
+def write(floor: Path = FLOOR, predicted: Path = PREDICTED) -> None:
+    """Lower floors and add rows; nothing is raised or dropped."""
+    import pandas as pd
+
+    now, ids = today(validation())
+    if floor.exists():
+        before = pd.read_csv(floor)
+        now = now.merge(before, how="outer", on=KEYS, suffixes=("", "_before"), sort=False)
+        now["median_error"] = np.fmin(now.median_error, now.median_error_before)
+        ids |= set(pd.read_csv(predicted, dtype=str).id)
+    now[[*KEYS, "median_error"]].to_csv(floor, index=False, float_format="%.4f", lineterminator="\n")
+    pd.DataFrame({"id": sorted(ids)}).to_csv(predicted, index=False, lineterminator="\n")
+
+
+if __name__ == "__main__":
+    write()

@@ -1,0 +1,126 @@
+"""What questions of inference give back: a step with its times, and what a rank stores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Mapping as Lines
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trnmodel.catalog.specs import Chip
+from trnmodel.catalog.stacks import Efficiencies
+from trnmodel.catalog.systems import System
+from trnmodel.models.transformer import Transformer
+from trnmodel.result import Judged
+from trnmodel.steps.assemble import Line
+from trnmodel.steps.messages import Message
+
+RESOURCES = ("compute", "memory", "network", "overhead")
+REASONS = (
+    "more ranks than the system has",
+    "more pipeline stages than layers",
+    "more expert-parallel ranks than experts",
+    "a figure of the chip that the answer needs is not published",
+    "does not fit in memory",
+    "the first rank, which holds more, does not fit in memory",
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Step(Judged):
+    """A forward step: its time, the resources that it is made of, its bounds, and what one rank stores.
+
+    `lower_s` lets everything overlap, `upper_s` nothing; `time_s` lies between them. `memory_s` and the others are the
+    times that a resource takes by itself. Numbers of a point that cannot exist are NaN.
+    """
+
+    REASONS: ClassVar[tuple[str, ...]] = REASONS[:-1]
+
+    model: Transformer
+    system: System | Chip
+    stack: Efficiencies
+    tp: NDArray
+    pp: NDArray
+    dp: NDArray
+    ep: NDArray
+    cp: NDArray
+    batch: NDArray
+    tokens: NDArray
+    compiled_tokens: NDArray
+    time_s: NDArray
+    compute_s: NDArray
+    memory_s: NDArray
+    network_s: NDArray
+    overhead_s: NDArray
+    tokens_per_s: NDArray
+    tokens_per_s_per_user: NDArray
+    work_flop_per_rank: NDArray
+    moved_bytes_per_rank: NDArray
+    memory_bytes_per_rank: NDArray
+    fitted: Callable[[], tuple[str, ...]]
+    send: Callable[[], tuple[Message, ...]]
+    operators: Lines[str, Line] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """What a rank sends in the step."""
+        return self.send()
+
+    @property
+    def lower_s(self) -> NDArray:
+        """Time where everything overlaps. [s]"""
+        return np.maximum(np.maximum(self.compute_s, self.memory_s), self.network_s) + self.overhead_s
+
+    @property
+    def upper_s(self) -> NDArray:
+        """Time where nothing overlaps. [s]"""
+        return self.compute_s + self.memory_s + (self.network_s + self.overhead_s)
+
+    @property
+    def measured_share(self) -> NDArray:
+        """Share of its time, resource by resource, that rests on constants fitted to rows of its chip."""
+        return sum((getattr(self, f"{name}_s") for name in self.fitted()), np.zeros(())) / self.upper_s
+
+    @property
+    def bound(self) -> NDArray | str:
+        """The resource that takes longest by itself; empty for a point that cannot exist."""
+        times = np.stack(np.broadcast_arrays(self.compute_s, self.memory_s, self.network_s, self.overhead_s))
+        names = np.asarray([*RESOURCES, ""], dtype=object)
+        return names[np.where(np.isnan(times).any(axis=0), len(RESOURCES), times.argmax(axis=0))]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class MemoryFit(Judged):
+    """Bytes of an ordinary rank by kind, what the first rank holds more, and whether both fit.
+
+    Ranks that reach one bank of memory share it: `capacity_bytes` is a rank's even part of what it reaches, all of it
+    for a rank by itself, and `first_rank_capacity_bytes` what the first one may take when its neighbours are ordinary.
+    """
+
+    REASONS: ClassVar[tuple[str, ...]] = REASONS
+    FIGURE: ClassVar[str] = "total_bytes"
+
+    system: System | Chip
+    stack: Efficiencies
+    tp: NDArray
+    batch: NDArray
+    context: NDArray
+    weight_bytes: NDArray
+    cache_bytes: NDArray
+    scratchpad_bytes: NDArray
+    collective_buffer_bytes: NDArray
+    ring_bytes: NDArray
+    code_bytes: NDArray
+    total_bytes: NDArray
+    first_rank_total_bytes: NDArray
+    capacity_bytes: NDArray
+    first_rank_capacity_bytes: NDArray
+
+    @property
+    def room_bytes(self) -> NDArray:
+        """What the first rank has left, or lacks; more sequences take from it evenly."""
+        return self.first_rank_capacity_bytes - self.first_rank_total_bytes
