@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import cache, cached_property
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -223,32 +223,6 @@ class Spec:
         if not isinstance(value, int | float | np.ndarray):
             refuse("name", name, f'allowed is a number of {self.id}, such as "hbm_bytes" or "peak_flop_per_s[bf16]"')
         return value, value
-
-
-S = TypeVar("S", bound=Spec)
-LESS_IS_SLOW = ("share", "bytes_per_s", "flop_per_s")
-
-
-def at_edge(spec: S, slow: bool) -> S:
-    """A spec, and those in it, at the end of all ranges that makes an answer slow, or fast.
-
-    Rates, shares and overlaps are small where it is slow; times, cycles and everything else are large.
-
-    Examples
-    --------
-    >>> import trnmodel as tm
-    >>> [at_edge(tm.kernel.stack(), slow).overlap_evict for slow in (False, True)]
-    [0.624, 0.412]
-    """
-    changed: dict[str, Any] = {
-        name: at_edge(value, slow) for name, value in vars(spec).items() if isinstance(value, Spec)
-    }
-    for name, (low, high) in spec.ranges.items():
-        field_name, _, key = name.removesuffix("]").partition("[")
-        less = field_name.endswith(LESS_IS_SLOW) or "overlap" in field_name
-        end = low if less == slow else high
-        changed[field_name] = {**changed.get(field_name, getattr(spec, field_name)), key: end} if key else end
-    return replace(spec, **changed)
 
 
 def shapes(**specs: Spec | None) -> dict[str, np.ndarray]:
