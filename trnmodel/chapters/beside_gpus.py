@@ -8,12 +8,12 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from trnmodel.arguments import listed, number, refuse
+from trnmodel.arguments import listed, number
 from trnmodel.catalog import load
 from trnmodel.catalog.stacks import basis, efficiencies
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
-from trnmodel.chapters import common
+from trnmodel.chapters import common, guard
 from trnmodel.evidence.comparators import comparators
 from trnmodel.fabric.compare import capacities
 from trnmodel.models.transformer import model as read_model
@@ -42,8 +42,9 @@ def formats(systems: Iterable[str], precisions: Sequence[str]) -> dict[str, str]
     for name in listed("systems", systems):
         peaks = read_system(name).chip.peak_flop_per_s
         usable = [one for one in listed("precisions", precisions) if load.precision(one).compute in peaks]
-        if not usable:
-            refuse("precisions", precisions, f"{name} computes in none of them, but in {', '.join(peaks)}")
+        guard.need(
+            bool(usable), f"precisions = {precisions}: {name} computes in none of them, but in {', '.join(peaks)}"
+        )
         found[name] = usable[0]
     return found
 
