@@ -43,14 +43,16 @@ from trnmodel.catalog.stacks import kinds
 from trnmodel.chapters import beside_gpus as tables
 from trnmodel.chapters import common, guard
 from trnmodel.evidence import ledger
-from trnmodel.units import format_quantity
+from trnmodel.units import GIB, format_quantity
 
 spec = tm.system(system)
 everyone = list(dict.fromkeys(tm.system(name).id for name in [system, *systems]))
 m, experts_m = tm.model(model), tm.model(experts_model)
 context = input_tokens + output_tokens
 guard.some(precisions=precisions)
+guard.need(len(everyone) > 1, f"systems = {systems} must hold another than system = {spec.id!r}")
 guard.generates(model=m, experts_model=experts_m)
+guard.routes(experts_model=experts_m)
 guard.within(1, 1e6, input_tokens=input_tokens, output_tokens=output_tokens)
 guard.within(1e-3, 1e6, interactivity_tokens_per_s=interactivity_tokens_per_s)
 guard.spans(context, model=m, experts_model=experts_m)
@@ -58,7 +60,9 @@ speeds = sorted(set(interactivity_tokens_per_s))
 speed = speeds[-1]
 served = {one.id: tables.frontiers(one, everyone, precisions, context) for one in (m, experts_m)}
 for name, table in served.items():
-    guard.need(spec.id in set(table.system), f"no decode step of {name} exists on system = {spec.id!r}")
+    format_ = tables.formats([spec.id], precisions)[spec.id]
+    why = f"in {format_} {tm.model(name).weight_bytes(format_) / GIB:.0f} GiB of weights and a cache on {spec.domain_chips} chips"
+    guard.need(spec.id in set(table.system), f"no decode step of {name} exists on system = {spec.id!r}: {why}")
 equal = {name: tables.at_speeds(table, speeds, spec.id) for name, table in served.items()}
 
 # %% tags=["hide-input"]
@@ -76,14 +80,16 @@ def said(name):
         rate, rival = (x[f"{kind.replace('-', '_')}_tokens_per_s_per_chip"] for x in (line, others))
         rival = rival.dropna()
         made = f"{rate:,.3g} tokens/s a chip{note}" if rate < 1000 else f"{rate:,.0f} tokens/s a chip{note}"
-        made = made if rate > 0 else "none at that speed"
-        beside = f", {rate / rival.max():.2g} times {tm.system(rival.idxmax()).name}" if rate > 0 and len(rival) else ""
-        words.append(f"{made} on {kind} stacks{beside}")
-    return f"{name} makes {'; '.join(words)}"
+        made = made if rate > 0 else "cannot"
+        of = f"that of a chip of {tm.system(rival.idxmax()).name}" if len(rival) else ""
+        ground = f" ({others.basis[rival.idxmax()]})" if len(rival) and kind == "public" else ""
+        beside = f", {rate / rival.max():.2g} times {of}{ground}" if rate > 0 and of else ""
+        words.append(f"{kind} {made}{beside}")
+    return f"{name}: {'; '.join(words)}"
 
 
 Markdown(
-    f"**At {speed:g} tokens a second for each user, {said(m.id)}.** {said(experts_m.id)}. The kinds do not mix: a public stack is "
+    f"**At {speed:g} tokens a second for each user, {spec.name} makes of {said(m.id)}.** Of {said(experts_m.id)}. The kinds do not mix: a public stack is "
     f"what software was measured to do, `extrapolated` where nobody has published a step of that chip ({spec.chip.name}: "
     f"{tables.software([spec.id]).decode.iloc[0]}); a hand-tuned one is a scenario of parts that were measured somewhere (chapter 10 brackets "
     f"published runs with it); the ideal one is what a chip allows.\n\n"
@@ -119,7 +125,7 @@ charts.table(
 # %% [markdown]
 # **Public**: the fitted stack of a chip's own kind, or the one that stands in for it. **Hand-tuned**: parts that were measured
 # somewhere, put together; a chip without such rows has none. **Ideal**: nothing is lost and nothing padded.
-# Each chip computes in the first of these formats for which it has a peak, so that all of them store and move 8 bits a weight where they can.
+# Each chip computes in the first of `precisions` for which it has a peak: compare only chips that have come to equally many bits.
 #
 # ## The machines
 #
@@ -150,8 +156,8 @@ charts.table(
 )
 
 # %% [markdown]
-# The scale-up column is what a chip can send at once. Two maps of Trainium3's lanes are published: the deep dive's (1,152 GB/s a chip) and
-# AWS's own page (704), a system of its own here. A torus delivers less than it can send, because chips forward for others.
+# Injection is what a chip can send at once. Two maps of Trainium3's lanes are published, the deep dive's and that of AWS's own page,
+# which is a system of its own (`trn3-nl72x2-aws-lanes`). A torus delivers less than it can send, because chips forward for others.
 #
 # ## On which software
 #
@@ -165,7 +171,8 @@ charts.table(software, caption="The public stack of each chip, and what it rests
 # %% [markdown]
 # ## Decode
 #
-# Each line is what no other TP, EP and batch beats on that machine. Read it at equal speed for the user.
+# Each line is what no other TP, EP and batch, up to 512 sequences an expert-parallel rank, beats on that machine. Read it at equal speed
+# for the user. *Measured* says that the stack's constants were fitted on rows of that chip, not that this very point was.
 
 
 # %%
@@ -173,9 +180,9 @@ def drawn(one):
     """Frontiers of a model: colour is the system, dash the kind of stack."""
     at = equal[one.id]
     best = at[(at.wanted_tokens_per_s_per_user == speed) & at.times.notna()]
-    ahead = {kind: int((rows.times > 1).sum()) for kind, rows in best.groupby("software", sort=False)}
+    ahead = {kind: ((rows.times > 1).sum(), len(rows) - 1) for kind, rows in best.groupby("software", sort=False)}
     words = ", ".join(
-        f"{count} of {len(everyone) - 1} others are ahead on {kind} stacks" for kind, count in ahead.items()
+        f"{count} of {reach} others that reach it are ahead on {kind} stacks" for kind, (count, reach) in ahead.items()
     )
     return charts.lines(
         served[one.id],

@@ -57,6 +57,14 @@ def test_every_chapter_asks_the_guard_first_and_answers_for_its_defaults(slug):
         ("scale-out", {"models": []}, "models = [] must hold at least one item"),
         ("scale-out", {"models": ["gpt2", "roberta-base"]}, "models = 'roberta-base' is an encoder"),
         ("scale-out", {"cluster_chips": -1}, "cluster_chips = -1 must be from 1"),
+        ("beside-gpus", {"systems": ["trn3-nl72x2-pcie160"]}, "must hold another than system"),
+        ("beside-gpus", {"experts_model": "llama-3.1-8b"}, "experts_model = 'llama-3.1-8b' has no routed experts"),
+        ("beside-gpus", {"precisions": ["fp16"]}, "computes in none of them, but in"),
+        (
+            "beside-gpus",
+            {"system": "trn2.3xlarge", "systems": ["hgx-h200"], "model": "llama-3.1-405b"},
+            "no decode step of llama-3.1-405b exists on system = 'trn2.3xlarge': in fp8 ",
+        ),
         ("model-needs", {"model": "bert-base-cased"}, "model = 'bert-base-cased' is an encoder"),
         ("model-needs", {"model": "t5-base"}, "model = 't5-base' has no longest context; 128 tokens are needed"),
         (

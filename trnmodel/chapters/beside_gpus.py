@@ -13,7 +13,7 @@ from trnmodel.catalog import load
 from trnmodel.catalog.stacks import KINDS, basis, efficiencies, kinds
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
-from trnmodel.chapters import common
+from trnmodel.chapters import common, guard
 from trnmodel.evidence.comparators import comparators
 from trnmodel.fabric.compare import capacities
 from trnmodel.models.transformer import model as read_model
@@ -58,9 +58,7 @@ def machines(systems: Iterable[str], precisions: Sequence[str]) -> pd.DataFrame:
 
 def _sent(spec: System) -> list[float]:
     """What a chip sends, at once and to all; NaN for a chip alone, and where no rate of its links is published."""
-    if spec.domain_chips == 1 or (
-        spec.fabric in ("mesh", "switch") and np.isnan(spec.chip.scaleup_bytes_per_s_per_dir)
-    ):
+    if spec.domain_chips == 1 or np.isnan(spec.chip.scaleup_bytes_per_s_per_dir):
         return [np.nan] * len(LINKS)
     return capacities([spec]).set_index("scope").loc["world", list(LINKS)].tolist()
 
@@ -87,7 +85,7 @@ def at_speeds(table: pd.DataFrame, tokens_per_s_per_user: Iterable[float], refer
     -------
     table : pandas.DataFrame
         software, wanted_tokens_per_s_per_user, system, precision, tp, ep, batch, tokens_per_s_per_chip, times (over the
-        reference on the same kind of stack; NaN where either cannot), bound. [-]
+        reference on the same kind of stack; NaN where either cannot), bound, basis. [-]
     """
     lines = table.groupby("software", sort=False)
     found = stacked({k: deployments.at_interactivity(v, tokens_per_s_per_user) for k, v in lines}, "software")
@@ -133,9 +131,8 @@ def prompts(model: str, systems: Iterable[str], precisions: Sequence[str], input
         if kind not in kinds(read_system(name).chip):
             continue
         at = site(name)
-        tp = np.exp2(np.arange(np.floor(np.log2(at.chips * at.ranks_per_chip)) + 1))
         ask = {"input_tokens": tokens, "precision": precision, "efficiencies": stack}
-        table = prefill(model, name, Degrees(tp=tp), **ask).to_frame()
+        table = prefill(model, name, Degrees(tp=deployments.tensor_degrees(name)), **ask).to_frame()
         chips = np.ceil(table.tp / at.ranks_per_chip)
         table = table.assign(software=kind, system=name, precision=precision, chips=chips)
         table["tokens_per_s_per_chip"] = tokens / table.time_s / chips

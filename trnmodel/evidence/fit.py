@@ -45,9 +45,8 @@ MEANINGS: Mapping[str, tuple[str, ...]] = {
     "server": ("loaded-step",),
 }
 USES = ("framework-compile", "framework-trace", "gpu-all-reduce", "comparator")
-FASTEST = {
-    "gpu-all-reduce"
-}  # of several kernels for one call software takes the fastest; elsewhere the middle run counts
+# groups in which software takes the fastest of several kernels for one call; elsewhere the middle run counts
+FASTEST = {"gpu-all-reduce"}
 GROUPS = (*MEANINGS, *USES)
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 PER_RANK = np.unique(np.round(np.exp2(np.arange(0.0, 11.25, 0.25))))
 
 
-def powers(system: str | System, ranks: float = np.inf) -> NDArray:
+def tensor_degrees(system: str | System, ranks: float = np.inf) -> NDArray:
     """Powers of two up to the ranks of a system."""
     at = site(system)
     return np.exp2(np.arange(np.floor(np.log2(min(at.chips * at.ranks_per_chip, ranks))) + 1))
@@ -37,10 +37,11 @@ def powers(system: str | System, ranks: float = np.inf) -> NDArray:
 
 def expert_degrees(system: str | System, model: str) -> NDArray:
     """Powers of two of EP, up to the experts of the model; 1 alone for a dense one."""
-    return powers(system, max(read_model(model).outline().experts, 1))
+    return tensor_degrees(system, max(read_model(model).outline().experts, 1))
 
 
-def _computes(system: str | System, precision: str) -> bool:
+def computes(system: str | System, precision: str) -> bool:
+    """Whether a system's chip has a peak in the compute dtype of a precision."""
     return load.precision(precision).compute in read_system(system).chip.peak_flop_per_s
 
 
@@ -95,7 +96,7 @@ def frontiers(
     names += ["stack", "stack_kind", "basis"]
     frames, mixed = [], flag("mixed", mixed)
     for system, precision in product(listed("systems", systems), listed("precisions", precisions)):
-        if _computes(system, precision):
+        if computes(system, precision):
             ask = {"context": context, "precision": precision, "efficiencies": efficiencies}
             found = _frontier(model, system, ask).assign(system=read_system(system).id, precision=precision)
             frames.append(found.assign(network_share=found.network_s / found.time_s))
@@ -107,7 +108,7 @@ def _frontier(model: str, system: str | System, ask: Mapping[str, Any]) -> pd.Da
     """The frontier over TP, EP and batch, the fastest for a user last."""
     import pandas as pd
 
-    tp = powers(system)
+    tp = tensor_degrees(system)
     parts = [
         frontier(model, system, Degrees(tp=tp, ep=ep), batches=ep * PER_RANK, **ask)
         for ep in expert_degrees(system, model)
@@ -230,9 +231,9 @@ def split_phases(
     }
     rows = []
     for system in listed("prefill_systems", prefill_systems):
-        if not _computes(system, d.precision):
+        if not computes(system, d.precision):
             continue
-        tp = powers(system)
+        tp = tensor_degrees(system)
         found = disaggregate(d.model, system, Degrees(tp=tp), d.system, d.mapping, **ask)
         table = found.to_frame().assign(prefill_system=system, prefill_tp=tp)
         rows.append(table[table.valid].nlargest(1, "tokens_per_s_per_chip"))

@@ -16,7 +16,7 @@ from trnmodel.catalog.stacks import kinds as stacks_of
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.models.transformer import Transformer
-from trnmodel.planner.deployments import PER_RANK, expert_degrees, formats, powers
+from trnmodel.planner.deployments import PER_RANK, expert_degrees, formats, tensor_degrees
 from trnmodel.result import tidy
 from trnmodel.steps.inference import decode_step
 from trnmodel.steps.mapping import Mapping as Degrees
@@ -134,8 +134,8 @@ class _Best(NamedTuple):
 
 
 def _best(model: Any, spec: System, speeds: NDArray, ask: Mapping[str, Any]) -> _Best:
-    """The best of all powers of two of TP and EP and all batches, a sequence at least for each expert-parallel rank."""
-    at, degrees = site(spec), np.meshgrid(powers(spec), expert_degrees(spec, model), indexing="ij")
+    """The best of all tensor_degrees of two of TP and EP and all batches, a sequence at least for each expert-parallel rank."""
+    at, degrees = site(spec), np.meshgrid(tensor_degrees(spec), expert_degrees(spec, model), indexing="ij")
     tried = Degrees(tp=degrees[0].ravel(), ep=degrees[1].ravel())
     batch = PER_RANK[:, None] * tried.ep
     step = decode_step(model, spec, tried, batch=batch, **ask)
