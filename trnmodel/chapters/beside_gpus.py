@@ -13,7 +13,7 @@ from trnmodel.catalog import load
 from trnmodel.catalog.stacks import KINDS, basis, efficiencies, kinds
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
-from trnmodel.chapters import common, guard
+from trnmodel.chapters import common
 from trnmodel.evidence.comparators import comparators
 from trnmodel.fabric.compare import capacities
 from trnmodel.models.transformer import model as read_model

@@ -134,7 +134,7 @@ class _Best(NamedTuple):
 
 
 def _best(model: Any, spec: System, speeds: NDArray, ask: Mapping[str, Any]) -> _Best:
-    """The best of all tensor_degrees of two of TP and EP and all batches, a sequence at least for each expert-parallel rank."""
+    """The best of all powers of two of TP and EP and all batches, a sequence at least for each expert-parallel rank."""
     at, degrees = site(spec), np.meshgrid(tensor_degrees(spec), expert_degrees(spec, model), indexing="ij")
     tried = Degrees(tp=degrees[0].ravel(), ep=degrees[1].ravel())
     batch = PER_RANK[:, None] * tried.ep
