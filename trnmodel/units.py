@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 
 from trnmodel.arguments import SHOWN, instance, integer, number, text
 
@@ -20,6 +21,7 @@ KW, MW, KWH = 1e3, 1e6, 3.6e6
 NS = 1e-9
 MILLION, BILLION, TRILLION = 1e6, 1e9, 1e12
 
+WIDE = 0.05  # share of a figure, beyond which its interval leaves two digits
 _NUMBER = r"[-+]?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?"
 _HEDGE = r"(?:~|≈|about|over|up to|up-to|at least|nearly|more than|less than|>=|<=|>|<)?\s*"
 _PRINTED = re.compile(rf"^{_HEDGE}({_NUMBER})(?:\s*(?:-|–|to)\s*~?({_NUMBER}))?\s*$")
@@ -73,3 +75,101 @@ def format_quantity(value: float, unit: str, digits: int = 4) -> str:
         if abs(value) >= scale:
             return f"{value / scale:.{digits}g} {name}"
     return f"{value:.{digits}g} {unit}".strip()
+
+
+def significant(value: float, digits: int) -> str:
+    """A number at so many significant digits, never in powers of ten, thousands grouped from 10,000 on.
+
+    Examples
+    --------
+    >>> significant(1234.5, 2), significant(0.034567, 3), significant(12345, 3), significant(2.0, 3)
+    ('1200', '0.0346', '12,300', '2')
+    """
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    places = digits - 1 - math.floor(math.log10(abs(value)))
+    rounded = round(value, places)
+    text = f"{rounded:{',' if abs(rounded) >= 1e4 else ''}.{max(places, 0)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def banded(value: float, low: float, high: float, unit: str) -> str:
+    """A figure as a person writes it, with its interval: digits follow the error.
+
+    Two significant digits where the interval is wider than 5 % either way, else three; value and ends share a prefix.
+    An interval of no width, or of unknown, is not written.
+
+    Examples
+    --------
+    >>> banded(0.01863, 0.0149, 0.0233, "s"), banded(75.42, 52.1, 108.9, "tokens/s a chip")
+    ('19 ms [15 to 23]', '75 tokens/s a chip [52 to 110]')
+    >>> banded(0.01863, 0.0184, 0.0189, "s"), banded(2.9e12, 2.9e12, 2.9e12, "B/s"), banded(math.nan, 0, 1, "s")
+    ('18.6 ms [18.4 to 18.9]', '2.9 TB/s', 'none')
+    """
+    value, low, high = (number("value", x, -math.inf, math.inf, unknown=True) for x in (value, low, high))
+    if math.isnan(value):
+        return "none"
+    scale, name = _prefix(value, text("unit", unit))
+    apart = max(high - value, value - low)
+    known = math.isfinite(apart) and apart > 1e-9 * abs(value)
+    digits = 2 if known and apart > WIDE * abs(value) else 3
+    figure, *ends = (significant(x / scale, digits) for x in (value, low, high))
+    return f"{figure} {name}".strip() + (f" [{ends[0]} to {ends[1]}]" if known else "")
+
+
+def _prefix(value: float, unit: str) -> tuple[float, str]:
+    """The scale and the name of the prefix of a value; the scope that stands behind its unit stays."""
+    base, a, scope = unit.partition(" a ")
+    pairs = _SCALES.get(base, [(1.0, base)])
+    scale, name = next((pair for pair in pairs if abs(value) >= pair[0] * (1 - 5e-3)), pairs[-1])
+    return (1.0, unit) if base in ("B", "W") and abs(value) < scale * (1 - 5e-3) else (scale, name + a + scope)
+
+
+def spread_of(values: Iterable[float], unit: str, digits: int = 3) -> str:
+    """One figure, or the least and the most of several, with the prefix that a reader expects.
+
+    Examples
+    --------
+    >>> spread_of([0.00118, 0.0403], "s"), spread_of([2.0**35], "B a rank"), spread_of([math.nan], "s")
+    ('1.18 ms to 40.3 ms', '32 GiB a rank', 'none')
+    """
+    known = [x for x in values if not math.isnan(x)]
+    texts = []
+    for x in (min(known), max(known)) if known else ():
+        scale, name = _prefix(x, unit)
+        texts.append(f"{significant(x / scale, digits)} {name}".strip())
+    return " to ".join(dict.fromkeys(texts)) or "none"
+
+
+_UNITS = {"bytes": "B", "flop": "FLOP", "s": "s", "w": "W", "j": "J", "usd": "USD", "hz": "Hz"}
+
+
+def unit_of(name: str) -> str:
+    """The unit that the name of a figure ends in, in words where it is a rate of something; empty where there is none.
+
+    Examples
+    --------
+    >>> unit_of("time_s"), unit_of("busbw_bytes_per_s"), unit_of("memory_bytes_per_rank"), unit_of("batch")
+    ('s', 'B/s', 'B a rank', '')
+    >>> unit_of("tokens_per_s_per_user")
+    'tokens/s a user'
+    """
+    head, _, scope = name.partition("_per_s_per_") if "_per_s_per_" in name else (name, "", "")
+    rate = bool(scope) or head.endswith("_per_s")
+    head = head.removesuffix("_per_s")
+    if not rate and "_per_" in head:
+        head, _, scope = head.rpartition("_per_")
+    last = head.rpartition("_")[2]
+    found = _UNITS.get(last, last if rate else "")
+    return found + ("/s" if rate else "") + (f" a {scope.replace('_', ' ')}" if scope and found else "")
+
+
+def spoken(name: str) -> str:
+    """The name of a figure without its unit, in words.
+
+    Examples
+    --------
+    >>> spoken("lower_bound_s"), spoken("busbw_bytes_per_s"), spoken("tokens_per_s_per_user"), spoken("max_batch")
+    ('lower bound', 'busbw', '', 'max batch')
+    """
+    return (name.partition("_per_")[0].rpartition("_")[0] if unit_of(name) else name).replace("_", " ")
