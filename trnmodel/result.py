@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trnmodel.units import banded, spoken, spread_of, unit_of
+from trnmodel.units import format_within, spoken, spread_of, unit_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -124,7 +124,7 @@ class Result:
         >>> ask = {"batch": 1, "context": 2048, "efficiencies": "ideal"}
         >>> for line in tm.decode_step("llama-3.1-8b", "trn1.32xlarge", tm.Mapping(tp=2), **ask).card()[:2]:
         ...     print(line)
-        Step: time 18.6 ms, ideal
+        Step: time 18.63 ms (ideal)
         stack ideal, model llama-3.1-8b, system trn1.32xlarge, bound memory
         """
         points, bad = np.size(self.reason_mask), int(np.count_nonzero(self.reason_mask))
@@ -283,12 +283,12 @@ class Grounded(Result):
         value, unit = np.asarray(getattr(self, self.FIGURE)), unit_of(self.FIGURE)
         if not np.any(self.valid):
             return []
-        if value.size > 1:
-            told = spread_of(value[value == value].tolist(), unit)
-        else:
-            told = banded(float(value), float(self.low), float(self.high), unit)
-        basis = ", ".join(sorted(set(np.ravel(self.basis)), key=BASES.index)) if value.size <= JUDGED else ""
-        return [f"{spoken(self.FIGURE)} {told}".strip(), *([basis] if basis else [])]
+        word, basis = spoken(self.FIGURE), ""
+        if value.size <= JUDGED:
+            basis = ", ".join(sorted(set(np.ravel(self.basis)), key=BASES.index))
+        if value.size == 1:
+            return [f"{word} {format_within(float(value), float(self.low), float(self.high), unit, basis)}".strip()]
+        return [f"{word} {spread_of(value[value == value].tolist(), unit)}", *([basis] if basis else [])]
 
     def ends(self, name: str) -> tuple[NDArray, NDArray]:
         """Low and high of a time, a size or a rate of the result: nine of ten measurements are to lie between them.

@@ -21,7 +21,6 @@ KW, MW, KWH = 1e3, 1e6, 3.6e6
 NS = 1e-9
 MILLION, BILLION, TRILLION = 1e6, 1e9, 1e12
 
-WIDE = 0.05  # share of a figure, beyond which its interval leaves two digits
 _NUMBER = r"[-+]?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?"
 _HEDGE = r"(?:~|≈|about|over|up to|up-to|at least|nearly|more than|less than|>=|<=|>|<)?\s*"
 _PRINTED = re.compile(rf"^{_HEDGE}({_NUMBER})(?:\s*(?:-|–|to)\s*~?({_NUMBER}))?\s*$")
@@ -59,64 +58,6 @@ def parse_number(text: str) -> tuple[float, float, float]:
     return ((low + high) / 2, low, high) if math.isfinite(low + high) else (math.nan, math.nan, math.nan)
 
 
-def format_quantity(value: float, unit: str, digits: int = 4) -> str:
-    """Print a base-unit value with the prefix a reader expects: capacities binary, rates decimal.
-
-    Examples
-    --------
-    >>> format_quantity(2.9e12, "B/s"), format_quantity(2**35, "B"), format_quantity(667e12, "FLOP/s")
-    ('2.9 TB/s', '32 GiB', '667 TFLOP/s')
-    """
-    value = number("value", value, -math.inf, math.inf, unknown=True)
-    digits, unit = integer("digits", digits, 1, 17), text("unit", unit)
-    if not math.isfinite(value):
-        return "not published" if math.isnan(value) else f"{value} {unit}".strip()
-    for scale, name in _SCALES.get(unit, []):
-        if abs(value) >= scale:
-            return f"{value / scale:.{digits}g} {name}"
-    return f"{value:.{digits}g} {unit}".strip()
-
-
-def significant(value: float, digits: int) -> str:
-    """A number at so many significant digits, never in powers of ten, thousands grouped from 10,000 on.
-
-    Examples
-    --------
-    >>> significant(1234.5, 2), significant(0.034567, 3), significant(12345, 3), significant(2.0, 3)
-    ('1200', '0.0346', '12,300', '2')
-    """
-    if value == 0 or not math.isfinite(value):
-        return f"{value:g}"
-    places = digits - 1 - math.floor(math.log10(abs(value)))
-    rounded = round(value, places)
-    text = f"{rounded:{',' if abs(rounded) >= 1e4 else ''}.{max(places, 0)}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def banded(value: float, low: float, high: float, unit: str) -> str:
-    """A figure as a person writes it, with its interval: digits follow the error.
-
-    Two significant digits where the interval is wider than 5 % either way, else three; value and ends share a prefix.
-    An interval of no width, or of unknown, is not written.
-
-    Examples
-    --------
-    >>> banded(0.01863, 0.0149, 0.0233, "s"), banded(75.42, 52.1, 108.9, "tokens/s a chip")
-    ('19 ms [15 to 23]', '75 tokens/s a chip [52 to 110]')
-    >>> banded(0.01863, 0.0184, 0.0189, "s"), banded(2.9e12, 2.9e12, 2.9e12, "B/s"), banded(math.nan, 0, 1, "s")
-    ('18.6 ms [18.4 to 18.9]', '2.9 TB/s', 'none')
-    """
-    value, low, high = (number("value", x, -math.inf, math.inf, unknown=True) for x in (value, low, high))
-    if math.isnan(value):
-        return "none"
-    scale, name = _prefix(value, text("unit", unit))
-    apart = max(high - value, value - low)
-    known = math.isfinite(apart) and apart > 1e-9 * abs(value)
-    digits = 2 if known and apart > WIDE * abs(value) else 3
-    figure, *ends = (significant(x / scale, digits) for x in (value, low, high))
-    return f"{figure} {name}".strip() + (f" [{ends[0]} to {ends[1]}]" if known else "")
-
-
 def _prefix(value: float, unit: str) -> tuple[float, str]:
     """The scale and the name of the prefix of a value; the scope that stands behind its unit stays."""
     base, a, scope = unit.partition(" a ")
@@ -137,7 +78,7 @@ def spread_of(values: Iterable[float], unit: str, digits: int = 3) -> str:
     texts = []
     for x in (min(known), max(known)) if known else ():
         scale, name = _prefix(x, unit)
-        texts.append(f"{significant(x / scale, digits)} {name}".strip())
+        texts.append(f"{format_digits(x / scale, digits)} {name}".strip())
     return " to ".join(dict.fromkeys(texts)) or "none"
 
 
@@ -173,3 +114,64 @@ def spoken(name: str) -> str:
     ('lower bound', 'busbw', '', 'max batch')
     """
     return (name.partition("_per_")[0].rpartition("_")[0] if unit_of(name) else name).replace("_", " ")
+
+
+def format_quantity(value: float, unit: str, digits: int = 4) -> str:
+    """Print a base-unit value with the prefix a reader expects: capacities binary, rates decimal.
+
+    Examples
+    --------
+    >>> format_quantity(2.9e12, "B/s"), format_quantity(2**35, "B"), format_quantity(667e12, "FLOP/s")
+    ('2.9 TB/s', '32 GiB', '667 TFLOP/s')
+    """
+    value = number("value", value, -math.inf, math.inf, unknown=True)
+    digits, unit = integer("digits", digits, 1, 17), text("unit", unit)
+    if not math.isfinite(value):
+        return "not published" if math.isnan(value) else f"{value} {unit}".strip()
+    for scale, name in _SCALES.get(unit, []):
+        if abs(value) >= scale:
+            return f"{value / scale:.{digits}g} {name}"
+    return f"{value:.{digits}g} {unit}".strip()
+
+
+ROUGH = 0.05  # half-width of a band, as a share of the value, from which on two digits are shown
+
+
+def format_within(value: float, low: float, high: float, unit: str = "", basis: str = "") -> str:
+    """Print a quantity with its band and what it rests on, in as many digits as the band leaves it.
+
+    Two digits where the band is wider than 5 % either way, three below; without a band ("low" is "high") what is exact
+    stays exact. `unit` is a base unit ("s", "B/s") that takes a prefix, or words ("tokens/s a chip").
+
+    Examples
+    --------
+    >>> format_within(1285.4, 707.2, 1952.0, "tokens/s a chip", "extrapolated")
+    '1,300 tokens/s a chip (710 to 2,000; extrapolated)'
+    >>> format_within(0.01234, 0.01222, 0.01252, "s", "measured"), format_within(144, 144, 144, "chips")
+    ('12.3 ms (12.2 to 12.5; measured)', '144 chips')
+    """
+    value, low, high = (number("value", end, -math.inf, math.inf, unknown=True) for end in (value, low, high))
+    if not math.isfinite(value):
+        return format_quantity(value, unit)
+    scale, name = next((pair for pair in _SCALES.get(unit, []) if abs(value) >= pair[0]), (1.0, unit))
+    known = math.isfinite(low + high) and high > low
+    digits = 4 if not known else 2 if max(high - value, value - low) > ROUGH * abs(value) else 3
+    exact = not known and value == round(value)
+    shown, *ends = (format_digits(end / scale, 17 if exact else digits) for end in (value, low, high))
+    told = [f"{ends[0]} to {ends[1]}"] * known + [basis] * bool(basis)
+    return f"{shown} {name}".rstrip() + (f" ({'; '.join(told)})" if told else "")
+
+
+def format_digits(value: float, digits: int) -> str:
+    """Print a number in so many significant digits, thousands grouped and without a power of ten.
+
+    Examples
+    --------
+    >>> format_digits(1952.0, 2), format_digits(0.01234, 2), format_digits(1e7, 17), format_digits(0.0, 2)
+    ('2,000', '0.012', '10,000,000', '0')
+    """
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    places = digits - 1 - math.floor(math.log10(abs(value)))
+    text = f"{round(value, places):,.{max(places, 0)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

@@ -141,6 +141,14 @@ MODES: Mapping[str, Mapping[str, Any]] = {
 }
 
 
+def full_requests_per_s(batch: float, output_tokens: float, step_s: ArrayLike, prefill_s: ArrayLike) -> NDArray:
+    r"""Requests a second that fill a replica which prefills one prompt after another between its steps.
+
+    .. math:: \lambda = \frac{B}{o\,t(B) + B\,P}
+    """
+    return batch / (output_tokens * np.asarray(step_s) + batch * np.asarray(prefill_s))
+
+
 def capacity_requests_per_s(
     d: Deployment, max_batch: float, input_tokens: float, output_tokens: float
 ) -> dict[str, float]:
@@ -154,7 +162,7 @@ def capacity_requests_per_s(
     step_s = d.decode(batch=max_batch, context=middle, max_context=longest).require_valid().time_s
     one_s, all_s = d.prefill(input_tokens=input_tokens, batch=np.array([1.0, max_batch]), max_context=longest).time_s
     full = {
-        "continuous": max_batch / (output_tokens * step_s + max_batch * one_s),
+        "continuous": full_requests_per_s(max_batch, output_tokens, step_s, one_s),
         "static": max_batch / (all_s + (output_tokens - 1) * step_s),
     }
     return {mode: float(d.mapping.dp * full[how["batching"]]) for mode, how in MODES.items()}
