@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 PRECISIONS = ("bf16", "fp8", "mxfp8")  # that are tried where none is named: 4 bits change what a model answers
 TIED = 0.01  # share of a yield, up to which two systems do the same
+SAME = f"the same within {TIED:.0%}".replace("%", " %")
 TOLD = 3  # reasons why systems lose that a card tells, and systems that it names with each
 
 
@@ -68,7 +69,8 @@ class Choice(Judged):
 
     def told(self, name: str, unit: str) -> str:
         """One of its figures with its band, in words."""
-        return format_within(float(getattr(self, name)), *map(float, self.ends(name)), unit)
+        low, high = map(float, self.ends(name))
+        return format_within(float(getattr(self, name)), low, high, unit)
 
     @property
     def precision(self) -> str:
@@ -194,10 +196,9 @@ def plan(
         words = {} if efficiencies is not None else stacks_of(spec.chip)
         for e in (find(spec.chip, words[kind], "efficiencies") for kind in ("hand-tuned", "ideal") if kind in words):
             beside += [_chosen(ask, spec, e, point) for point in _points(ask, spec, e)[:1] if point.rank[0]]
-    alone = {spec.id: f"computes in {', '.join(spec.chip.peak_flop_per_s)} alone" for spec in specs}
-    refused = {
-        i: found[0].why if found else alone[i] for i, found in points.items() if not (found and found[0].rank[0])
-    }
+    missing = {spec.id: f"computes in {', '.join(spec.chip.peak_flop_per_s)} alone" for spec in specs}
+    whys = {i: found[0].why if found else missing[i] for i, found in points.items()}
+    refused = {i: why for i, why in whys.items() if i not in {spec.id for spec in fitting}}
     return Plan(ask.model, ask.wanted, ask.given, ask.output, tuple(choices), tuple(second), refused, tuple(beside))
 
 
@@ -249,12 +250,12 @@ def _searched(ask: _Ask, spec: System, e: Efficiencies, precision: Precision) ->
     worth = np.where(fast, step.tokens_per_s_per_chip, np.where(fits, step.tokens_per_s_per_user, -need / have))
     batch = np.lexsort((worth, level), axis=0)[-1]  # the best one of each mapping
     tops = (np.take_along_axis(x, batch[None], 0)[0] for x in (worth, level))
-    points = []
+    reasons, points = np.broadcast_to(np.asarray(step.reason, dtype=object), fits.shape), []
     for place in np.lexsort(tuple(tops))[:-3:-1]:
         at = batch[place], place
         why = f"does not fit: {format_digits(need[at], 3)} of {format_digits(have[at], 3)} GiB"
         rank, degrees = (int(level[at]), float(worth[at])), (float(step.tp[place]), float(step.ep[place]))
-        why = why if need[at] > have[at] else str(step.reason[at])
+        why = why if need[at] > have[at] else str(reasons[at])
         points.append(_Point(rank, precision, *degrees, float(step.batch[at]), why))
     return points
 
@@ -341,20 +342,20 @@ class Plan:
 
     @property
     def runner_up(self) -> Choice | None:
-        """The next system that does not do the same, else the next mapping of the best system."""
-        rest = [c for c in self.choices[1:] if not _same(c, self.choices[0])]
+        """The next system, one that does not do the same first; the next mapping where no other system fits."""
+        rest = sorted(self.choices[1:], key=lambda c: _same(c, self.choices[0]))
         return next(iter([*rest, *self.second]), None)
 
     @property
     def why(self) -> dict[str, str]:
-        """One reason why each other system loses, by its id; "the same" where it does what the best one does."""
+        """One reason why each other system loses, by its id; `SAME` where it does what the best one does."""
         return {c.system.id: self.reason(c) for c in self.choices[1:]} | dict(self.refused)
 
     def reason(self, c: Choice) -> str:
         """Why a choice loses: its speed, or by how much it yields less and what takes most more of a chip."""
         best = self.choices[0]
         if c in self.choices and _same(c, best):
-            return "the same"
+            return SAME
         if not c.valid:
             return f"too slow: at most {c.told('tokens_per_s_per_user', 'tokens/s a user')}"
         more = {name: c.chip_s(name) - best.chip_s(name) for name in RESOURCES}
@@ -376,18 +377,17 @@ class Plan:
     def card(self) -> list[str]:
         """The answer on six lines: the best, how, other software, the runner-up, why the others lose, the command."""
         c, after = self.best, self.runner_up
-        asked = (
-            f"{self.model.id} at {self.tokens_per_s_per_user:g} tokens/s a user, {self.input_tokens:g} tokens in and"
-        )
-        asked += f" {self.output_tokens:g} out"
+        lengths = f"{self.input_tokens:,.0f} tokens in and {self.output_tokens:,.0f} out"
+        asked = f"{self.model.id} at {self.tokens_per_s_per_user:g} tokens/s a user, {lengths}"
         if not c:
             return [f"{asked}: fits none", *self._others(after)]
         user = c.told("tokens_per_s_per_user", "tokens/s a user")
         made = c.told(c.FIGURE, "tokens/s a chip") if c.valid else f"out of reach, the most is {user}"
         lines = [f"{made}, {c.basis}, {c.stack.kind} software: {asked}, on {c.system.id}"]
-        prompts = c.told("with_prompts_tokens_per_s_per_chip", "")
-        lines.append(f"{c.mapping}, {c.chips:g} of {c.system.chips} chips: {user}, first token after {c.told('ttft_s', 's')}, "
-                     f"{prompts} tokens/s a chip with its prompts")  # fmt: skip
+        lines.append(
+            f"{c.mapping}, {c.chips:g} of {c.system.chips} chips: {user}, first token after {c.told('ttft_s', 's')}, "
+            f"{c.told('with_prompts_tokens_per_s_per_chip', 'tokens/s a chip')} with its prompts"
+        )
         if self.beside:
             told = [f"{b.stack.kind} {b.told(b.FIGURE, '') if b.valid else 'too slow'}" for b in self.beside]
             lines.append(f"other software there: {', '.join(told)} tokens/s a chip")
