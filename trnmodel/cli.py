@@ -105,8 +105,8 @@ def _questions() -> Iterator[None]:
 
 def _print(line: str, frame: Any, as_json: bool) -> None:
     """The answer on a line, or the rows of its table as JSON, in which nothing is NaN."""
-    rows = json.loads(frame.to_json(orient="records", double_precision=12)) if as_json else None
     if as_json:
+        rows = json.loads(frame.to_json(orient="records", double_precision=12))
         typer.echo(json.dumps(rows[0] if len(rows) == 1 else rows, indent=2))
     else:
         _say(line)
@@ -146,10 +146,8 @@ def plan(
     with _questions():
         ask = {"tokens_per_s_per_user": speed, "input_tokens": given, "output_tokens": output}
         found = trnmodel.plan(model, system or None, precision=precision, efficiencies=stack, **ask)
-        if as_json:
-            frame = found.to_frame(bands=True).assign(command="")
-            frame.loc[frame.role == "best", "command"] = found.command
-        _print("\n".join(found.card()) if not as_json else "", frame if as_json else None, as_json)
+        frame = found.to_frame(bands=as_json)
+        _print("\n".join(found.card()), frame.assign(command=[found.command, *[""] * (len(frame) - 1)]), as_json)
 
 
 @app.command()
@@ -194,10 +192,12 @@ def _rated(step: Any) -> str:
     """A step's time and, where it can exist, its tokens a second with their band."""
     from trnmodel.units import format_within
 
+    head = step.card()[0].removeprefix("Step: ")
     if not step.valid:
-        return step.card()[0]
+        return head
     low, high = step.ends("tokens_per_s_per_chip")
-    return f"{step.card()[0]}, {format_within(step.tokens_per_s_per_chip, low, high, 'tokens/s a chip')}, {step.bound}-bound"
+    rate = format_within(float(step.tokens_per_s_per_chip), float(low), float(high), "tokens/s a chip")
+    return f"{head}, {rate}, {step.bound} takes most"
 
 
 @app.command()
@@ -240,7 +240,11 @@ def collective(
         from trnmodel.units import format_within
 
         rate = format_within(float(found.busbw_bytes_per_s), float(low), float(high), "B/s")
-        _print(f"{found.card()[0]}, busbw {rate}, {found.algorithm}", found.to_frame(bands=True), as_json)
+        _print(
+            f"{found.card()[0].removeprefix('Collective: ')}, busbw {rate}, {found.algorithm}",
+            found.to_frame(bands=True),
+            as_json,
+        )
 
 
 @app.command()
@@ -257,7 +261,7 @@ def roofline(
 
         spec = trnmodel.chip(chip)
         peak, stream = spec.peak(dtype), spec.hbm_bytes_per_s
-        rate = float(trnmodel.roofline.attainable_flop_per_s(peak, stream, intensity))
+        rate = float(trnmodel.roofline.attainable_flop_per_s(intensity, peak, stream))
         ridge = float(trnmodel.roofline.ridge_point_flop_per_byte(peak, stream))
         row = {"chip": spec.id, "dtype": dtype, "intensity_flop_per_byte": intensity, "attainable_flop_per_s": rate,
                "peak_flop_per_s": peak, "ridge_point_flop_per_byte": ridge, "basis": "ideal"}  # fmt: skip

@@ -14,7 +14,7 @@ import shlex
 from typing import Any
 
 from trnmodel.catalog import load
-from trnmodel.catalog.specs import Precision
+from trnmodel.catalog.specs import Chip, Precision
 from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.models.shipped import catalog
 from trnmodel.models.transformer import Transformer
@@ -72,6 +72,21 @@ def _neuron(dtypes: Precision, sequences: int, prompt: int, context: int, longes
     if context < longest and context % BUCKET == 0:
         found["decode_context_length_buckets"] = [context]
     return found | ({"quantization": dtypes.weights} if dtypes.weights.startswith("mx") else {})
+
+
+def runs(e: Efficiencies, chip: Chip) -> bool:
+    """Whether a stack of `data/` stands on the software that the chip's own stacks stand on; others run anywhere.
+
+    A single call answers for any pair and says "extrapolated"; a plan is to be started, and refuses it.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> [runs(tm.efficiencies("trainium1"), tm.chip(name)) for name in ("trainium3", "h200")]
+    [True, False]
+    """
+    homes = {_chain(stack)[-1] for stack in (chip.default_stack, chip.hand_tuned_stack) if stack}
+    return e.kind != "public" or not homes or e.id not in load.entities() or _chain(e.id)[-1] in homes
 
 
 def _chain(stack: str) -> list[str]:

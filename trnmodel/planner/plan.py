@@ -21,7 +21,7 @@ from trnmodel.catalog.systems import system as read_system
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.planner.deployments import full_requests_per_s, tried
-from trnmodel.planner.launch import command
+from trnmodel.planner.launch import command, runs
 from trnmodel.result import Judged, reason_mask
 from trnmodel.steps.answers import RESOURCES, Step
 from trnmodel.steps.ground import joint_basis
@@ -164,7 +164,8 @@ def plan(
     Raises
     ------
     ValueError
-        An argument is out of its range, the model ends before input and output do, no chip computes in the precision.
+        An argument is out of its range, the model ends before input and output do, no chip computes in the precision, a
+        stack is of another maker's software.
 
     Notes
     -----
@@ -186,6 +187,9 @@ def plan(
         peaks = sorted({dtype for spec in specs for dtype in spec.chip.peak_flop_per_s})
         refuse("precision", precision, f"no chip asked computes in it; they compute in {', '.join(peaks)}")
     stacks = {spec.id: find(spec.chip, efficiencies, "efficiencies") for spec in specs}
+    for spec in specs:
+        if not runs(stacks[spec.id], spec.chip):
+            refuse("efficiencies", efficiencies, f"{stacks[spec.id].id} does not run on {spec.chip.id} of {spec.id}")
     points = {spec.id: _points(ask, spec, stacks[spec.id]) for spec in specs}
     fitting = [spec for spec in specs if any(point.rank[0] for point in points[spec.id])]
     choices = _ordered([_chosen(ask, spec, stacks[spec.id], points[spec.id][0]) for spec in fitting])
