@@ -109,14 +109,16 @@ def test_systems_that_do_the_same_are_told_as_such():
 
 def test_a_speed_out_of_reach_names_the_fastest():
     found = plan("llama-3.1-8b", ["trn1.2xlarge", "trn2.3xlarge"], **ASK | {"tokens_per_s_per_user": 1e6})
-    assert not found.reached and not found.best.valid
+    assert not found.reached
+    assert not found.best.valid
     steps = [
         tm.decode_step("llama-3.1-8b", "trn2.3xlarge", tm.Mapping(tp=tp), batch=1, context=MIDDLE, max_context=LONGEST,
                        precision=precision)
         for tp in (1, 2, 4) for precision in ("bf16", "fp8")
     ]  # fmt: skip
     assert found.best.tokens_per_s_per_user == max(float(step.tokens_per_s_per_user) for step in steps)
-    assert "out of reach" in found.card()[0] and found.command == ""
+    assert "out of reach" in found.card()[0]
+    assert found.command == ""
 
 
 def test_a_model_that_fits_nowhere_says_by_how_much():
@@ -143,7 +145,7 @@ def test_a_chip_without_the_precision_says_what_it_computes_in():
     [
         (
             {"input_tokens": 131_072},
-            r"input_tokens \+ output_tokens=131328.0: llama-3.1-8b has contexts of up to 131,072",
+            r"input_tokens \+ output_tokens=131328.0: llama-3.1-8b has contexts of up to",
         ),
         ({"tokens_per_s_per_user": 0}, "tokens_per_s_per_user=0: allowed are numbers from"),
         ({"tokens_per_s_per_user": [10, 20]}, "tokens_per_s_per_user=.*: allowed is one number"),
