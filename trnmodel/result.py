@@ -128,11 +128,11 @@ class Result:
         stack ideal, model llama-3.1-8b, system trn1.32xlarge, bound memory
         """
         points, bad = np.size(self.reason_mask), int(np.count_nonzero(self.reason_mask))
-        head = f"{type(self).__name__}: "
-        head += ", ".join([*([f"{points} points"] if points > 1 else []), *self._answer()])
+        parts = [", ".join([*([f"{points} points"] if points > 1 else []), *self._answer()])]
         if bad:
             why = "; ".join(sorted(set(np.ravel(self.reason)) - {""}))
-            head += f"; {bad} cannot exist: {why}" if points > 1 else f"cannot exist: {why}"
+            parts.append(f"{bad} cannot exist: {why}" if points > 1 else f"cannot exist: {why}")
+        head = f"{type(self).__name__}: {'; '.join(filter(None, parts))}"
         rows = [row for line in self._told() for row in wrap(", ".join(line), CARD_WIDTH)]
         if len(rows) >= CARD_LINES:
             rows[CARD_LINES - 2] = shorten(rows[CARD_LINES - 2], CARD_WIDTH - 4, placeholder="") + " ..."
@@ -281,7 +281,7 @@ class Grounded(Result):
     def _answer(self) -> list[str]:
         """The class's figure with its interval for one point, else its range; and what it rests on."""
         value, unit = np.asarray(getattr(self, self.FIGURE)), unit_of(self.FIGURE)
-        if not np.any(self.valid):
+        if np.all(value != value):
             return []
         word, basis = spoken(self.FIGURE), ""
         if value.size <= JUDGED:
