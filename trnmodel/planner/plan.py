@@ -364,7 +364,8 @@ class Plan:
             return f"too slow: at most {c.told('tokens_per_s_per_user', 'tokens/s a user')}"
         more = {name: c.chip_s(name) - best.chip_s(name) for name in RESOURCES}
         most = max(more, key=more.__getitem__)
-        times = [spread_of([one.chip_s(most)], "s", 2) for one in (c, best)]
+        digits = 2 if more[most] > 0.05 * best.chip_s(most) else 4
+        times = [spread_of([one.chip_s(most)], "s", digits) for one in (c, best)]
         takes = f"{most} takes {times[0]} of a chip for a token, not {times[1]}" if more[most] > 0 else "more batch"
         within = " (within the band)" if c.high > best.low else ""
         return f"{1 - c.merit / best.merit:.0%} less{within}: {takes}".replace("%", " %", 1)
