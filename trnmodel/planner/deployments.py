@@ -97,8 +97,9 @@ def frontiers(
     Returns
     -------
     table : pandas.DataFrame
-        system, precision, tp, ep, batch, tokens_per_s_per_user, tokens_per_s_per_chip, bound, network_share, stack,
-        stack_kind, basis. [-]
+        system, precision, tp, ep, batch, tokens_per_s_per_user, tokens_per_s_per_chip with `_low` and `_high`, bound,
+        network_share, measured_share (of the time, on constants fitted to rows of the chip), stack, stack_kind,
+        basis. [-]
 
     Notes
     -----
@@ -106,7 +107,8 @@ def frontiers(
     """
     import pandas as pd
 
-    names = "system precision tp ep batch tokens_per_s_per_user tokens_per_s_per_chip bound network_share".split()
+    names = "system precision tp ep batch tokens_per_s_per_user tokens_per_s_per_chip".split()
+    names += ["tokens_per_s_per_chip_low", "tokens_per_s_per_chip_high", "bound", "network_share", "measured_share"]
     names += ["stack", "stack_kind", "basis"]
     frames, mixed = [], flag("mixed", mixed)
     for system, precision in product(listed("systems", systems), listed("precisions", precisions)):
@@ -114,10 +116,21 @@ def frontiers(
             ask = {"context": context, "precision": precision, "efficiencies": efficiencies}
             found = unbeaten(tried(model, system, **ask))
             found = found.drop_duplicates(["tokens_per_s_per_user", "tokens_per_s_per_chip"], keep="last")
+            found = _banded(found, model, system, ask) if len(found) else found
             found = found.assign(system=read_system(system).id, precision=precision)
             frames.append(found.assign(network_share=found.network_s / found.time_s))
     empty = [pd.DataFrame(columns=names)]
     return alike(pd.concat([frame for frame in frames if len(frame)] or empty, ignore_index=True)[names], mixed)
+
+
+def _banded(
+    table: pd.DataFrame, model: str | Transformer, system: str | System, ask: Mapping[str, Any]
+) -> pd.DataFrame:
+    """A frontier with the ends of its throughput, asked for of its own points alone."""
+    ranks = Degrees(tp=table.tp.to_numpy(), ep=table.ep.to_numpy())
+    step = decode_step(model, system, ranks, batch=table.batch.to_numpy(), **ask)
+    low, high = (table.tokens_per_s_per_chip * end / step.tokens_per_s for end in step.ends("tokens_per_s"))
+    return table.assign(tokens_per_s_per_chip_low=low, tokens_per_s_per_chip_high=high)
 
 
 def at_interactivity(table: pd.DataFrame, tokens_per_s_per_user: Iterable[float]) -> pd.DataFrame:
