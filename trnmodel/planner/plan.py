@@ -270,7 +270,7 @@ def _chosen(ask: _Ask, spec: System, e: Efficiencies, point: _Point) -> Choice:
     step, first = ask.decode(spec, mapping, e, dtypes, point.batch), ask.prefill(spec, mapping, e, dtypes)
     prompt_s = ask.prefill(spec, mapping, e, dtypes, batch=point.ep).time_s / point.ep
     full = full_requests_per_s(point.batch, ask.output, step.time_s, prompt_s)
-    chips = float(step.chips)
+    chips = float(step.occupied_chips)
     return Choice(
         system=spec,
         stack=e,

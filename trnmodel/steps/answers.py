@@ -67,14 +67,14 @@ class Step(Judged):
     operators: Lines[str, Line] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
-    def chips(self) -> NDArray:
+    def occupied_chips(self) -> NDArray:
         """Chips that all replicas occupy."""
         return np.ceil(self.tp * self.pp * self.dp * self.ep * self.cp / self.ranks_per_chip)
 
     @property
     def tokens_per_s_per_chip(self) -> NDArray:
         """Tokens of all replicas over the chips that they occupy. [token/s]"""
-        return self.tokens_per_s / self.chips
+        return self.tokens_per_s / self.occupied_chips
 
     @property
     def messages(self) -> tuple[Message, ...]:
