@@ -1,0 +1,149 @@
+"""What software decides: at which share of the ideal two chips tie, which of two domains wins, what lanes overturn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trnmodel.arguments import TINY, listed, number, numbers
+from trnmodel.catalog.stacks import KINDS, find
+from trnmodel.catalog.stacks import kinds as stacks_of
+from trnmodel.catalog.systems import System
+from trnmodel.catalog.systems import system as read_system
+from trnmodel.fabric import what_if
+from trnmodel.models.synthetic import synthetic
+from trnmodel.models.transformer import Transformer
+from trnmodel.planner.deployments import formats
+from trnmodel.planner.software import CONTEXT, band, spread, tried
+from trnmodel.result import tidy
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LEAST = 1e-3  # tokens/s a chip that stand for none in a ratio
+LANES = {"trn3-nl32x2-pcie160": "aws-lanes-32", "trn3-nl72x2-pcie160": "trn3-nl72x2-aws-lanes"}
+PAYS_AT = 1.1  # from which ratio on a larger domain brings a meaningful benefit
+
+
+def _yields(model: Any, system: str | System, kind: str, speeds: NDArray, ask: dict[str, Any]) -> NDArray:
+    """Most tokens/s a chip at each speed; of hand-tuned software a row for each variant of its parts."""
+    spec = read_system(system)
+    e = find(spec.chip, KINDS[kind], "efficiencies")
+    return tried(model, spec, spread(e) if kind == "hand-tuned" else e, **ask).yields(speeds)
+
+
+def ties(
+    model: str | Transformer,
+    system: str,
+    rivals: Iterable[str],
+    tokens_per_s_per_user: Iterable[float],
+    context: float = CONTEXT,
+    precisions: Sequence[str] = ("mxfp8", "fp8", "bf16"),
+) -> pd.DataFrame:
+    r"""The share of a system's ideal yield that each rival makes a chip, which the system's software must reach to tie.
+
+    .. math:: x(v) = y_{rival}(v) / y_{ideal}(v)
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        wanted_tokens_per_s_per_user (v), system, software, tokens_per_s_per_chip (y), share_of_ideal (x; NaN where the
+        rival is not as fast, infinite where only it is) with `_low` and `_high` for hand-tuned software; the system's
+        own lines say what it reaches. [-]
+
+    Examples
+    --------
+    >>> table = ties("llama-3.1-8b", "trn3-nl32x2-pcie160", ["hgx-h200"], [50.0])
+    >>> table.software.tolist(), bool(table.share_of_ideal.iloc[0] == 1)
+    (['ideal', 'hand-tuned', 'public', 'ideal', 'hand-tuned', 'public'], True)
+    """
+    speeds, rows = np.ravel(numbers("tokens_per_s_per_user", tokens_per_s_per_user, TINY)), list[dict[str, Any]]()
+    wanted = formats([system, *listed("rivals", rivals)], precisions)
+    asks = {name: {"context": context, "precision": precision} for name, precision in wanted.items()}
+    whole = _yields(model, system, "ideal", speeds, asks[system])[0]
+    for name, ask in asks.items():
+        for kind in stacks_of(read_system(name).chip):
+            made = _yields(model, name, kind, speeds, ask)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                share, *ends = (np.where(x > 0, x / whole, np.nan) for x in (made[0], *np.maximum(band(made), 0)))
+            line = {"wanted_tokens_per_s_per_user": speeds, "system": name, "software": kind}
+            line |= {"precision": ask["precision"], "tokens_per_s_per_chip": made[0], "share_of_ideal": share}
+            known = [np.nan_to_num(end) if kind == "hand-tuned" else np.full(speeds.shape, np.nan) for end in ends]
+            rows.append(line | dict(zip(("share_of_ideal_low", "share_of_ideal_high"), known, strict=True)))
+    return tidy(rows)
+
+
+def domains(
+    total_params: Iterable[float],
+    tokens_per_s_per_user: Iterable[float],
+    pair: tuple[str | System, str | System],
+    *,
+    base: str = "deepseek-v3",
+    rule: str = "together",
+    context: float = CONTEXT,
+    precision: str = "mxfp8",
+    kinds: Sequence[str] = ("hand-tuned", "ideal"),
+) -> pd.DataFrame:
+    """Yield of a chip of a larger domain over that of a smaller one, over the size of a model and a user's speed.
+
+    Parameters
+    ----------
+    total_params : iterable of float
+        Of models grown from `base` by `rule` of `models.synthetic`. [-]
+    tokens_per_s_per_user : iterable of float
+        What every user gets at least. [token/s]
+    pair : tuple
+        The smaller system and the larger one. [-]
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        total_params, tokens_per_s_per_user, software, small_ and large_tokens_per_s_per_chip, ratio (NaN where neither
+        is as fast, infinite where only the larger is), ratio_low, ratio_high, sure (whether the band leaves out 1). [-]
+
+    Notes
+    -----
+    Both run the same software, so the ends of a part's range move both; the band is of the ratio's logarithm.
+
+    Examples
+    --------
+    >>> table = domains([671026404352], [50.0], ("trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160"), kinds=["ideal"])
+    >>> table.ratio.tolist()
+    [1.0]
+    """
+    speeds, rows = np.ravel(numbers("tokens_per_s_per_user", tokens_per_s_per_user, TINY)), list[dict[str, Any]]()
+    ask = {"context": number("context", context, 1), "precision": precision}
+    for size, kind in product(np.ravel(numbers("total_params", total_params)).tolist(), listed("kinds", kinds)):
+        model = synthetic(size, rule, base)
+        small, large = (_yields(model, one, kind, speeds, ask) for one in pair)
+        logs = np.log(np.maximum(large, LEAST) / np.maximum(small, LEAST))
+        low, high = band(logs)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            line = {
+                "total_params": size,
+                "tokens_per_s_per_user": speeds,
+                "software": kind,
+                "ratio": large[0] / small[0],
+            }
+        line |= {"small_tokens_per_s_per_chip": small[0], "large_tokens_per_s_per_chip": large[0]}
+        sure = ((low > 0) | (high < 0)) & ~np.isnan(line["ratio"])
+        rows.append(line | {"ratio_low": np.exp(low), "ratio_high": np.exp(high), "sure": sure})
+    return tidy(rows)
+
+
+def fewer_lanes(system: str | System) -> System:
+    """A system with the lanes that AWS's page prints instead of the deep dive's; itself where neither counts its lanes.
+
+    Examples
+    --------
+    >>> rates = {name: fewer_lanes(name).id for name in ("trn3-nl72x2-pcie160", "trn3-nl32x2-torus")}
+    >>> rates["trn3-nl72x2-pcie160"], rates["trn3-nl32x2-torus"]
+    ('trn3-nl72x2-aws-lanes', 'trn3-nl32x2-torus')
+    """
+    spec = read_system(system)
+    name = LANES.get(spec.id, spec.id)
+    return what_if.alternatives(spec).get(name) or read_system(name)
