@@ -73,3 +73,46 @@ def format_quantity(value: float, unit: str, digits: int = 4) -> str:
         if abs(value) >= scale:
             return f"{value / scale:.{digits}g} {name}"
     return f"{value:.{digits}g} {unit}".strip()
+
+
+ROUGH = 0.05  # half-width of a band, as a share of the value, from which on two digits are shown
+
+
+def format_within(value: float, low: float, high: float, unit: str = "", basis: str = "") -> str:
+    """Print a quantity with its band and what it rests on, in as many digits as the band leaves it.
+
+    Two digits where the band is wider than 5 % either way, three below; without a band ("low" is "high") what is exact
+    stays exact. `unit` is a base unit ("s", "B/s") that takes a prefix, or words ("tokens/s a chip").
+
+    Examples
+    --------
+    >>> format_within(1285.4, 707.2, 1952.0, "tokens/s a chip", "extrapolated")
+    '1,300 tokens/s a chip (710 to 2,000; extrapolated)'
+    >>> format_within(0.01234, 0.01215, 0.01252, "s", "measured"), format_within(144, 144, 144, "chips")
+    ('12.3 ms (12.2 to 12.5; measured)', '144 chips')
+    """
+    value, low, high = (number("value", end, -math.inf, math.inf, unknown=True) for end in (value, low, high))
+    if not math.isfinite(value):
+        return format_quantity(value, unit)
+    scale, name = next((pair for pair in _SCALES.get(unit, []) if abs(value) >= pair[0]), (1.0, unit))
+    known = math.isfinite(low + high) and high > low
+    digits = 4 if not known else 2 if max(high - value, value - low) > ROUGH * abs(value) else 3
+    exact = not known and value == round(value)
+    shown, *ends = (format_digits(end / scale, 17 if exact else digits) for end in (value, low, high))
+    told = [f"{ends[0]} to {ends[1]}"] * known + [basis] * bool(basis)
+    return f"{shown} {name}".rstrip() + (f" ({'; '.join(told)})" if told else "")
+
+
+def format_digits(value: float, digits: int) -> str:
+    """Print a number in so many significant digits, thousands grouped and without a power of ten.
+
+    Examples
+    --------
+    >>> format_digits(1952.0, 2), format_digits(0.01234, 2), format_digits(1e7, 17), format_digits(0.0, 2)
+    ('2,000', '0.012', '10,000,000', '0')
+    """
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    places = digits - 1 - math.floor(math.log10(abs(value)))
+    text = f"{round(value, places):,.{max(places, 0)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

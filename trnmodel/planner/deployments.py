@@ -16,6 +16,7 @@ from trnmodel.catalog.systems import system as read_system
 from trnmodel.models.transformer import model as read_model
 from trnmodel.result import alike, stacked, tidy
 from trnmodel.steps.deployment import Deployment
+from trnmodel.steps.inference import decode_step
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
 from trnmodel.steps.serving import disaggregate, frontier, tokens_per_step
@@ -83,8 +84,9 @@ def frontiers(
     Returns
     -------
     table : pandas.DataFrame
-        system, precision, tp, ep, batch, tokens_per_s_per_user, tokens_per_s_per_chip, bound, network_share, stack,
-        stack_kind, basis. [-]
+        system, precision, tp, ep, batch, tokens_per_s_per_user, tokens_per_s_per_chip with `_low` and `_high`, bound,
+        network_share, measured_share (of the time, on constants fitted to rows of the chip), stack, stack_kind,
+        basis. [-]
 
     Notes
     -----
@@ -92,7 +94,8 @@ def frontiers(
     """
     import pandas as pd
 
-    names = "system precision tp ep batch tokens_per_s_per_user tokens_per_s_per_chip bound network_share".split()
+    names = "system precision tp ep batch tokens_per_s_per_user tokens_per_s_per_chip".split()
+    names += ["tokens_per_s_per_chip_low", "tokens_per_s_per_chip_high", "bound", "network_share", "measured_share"]
     names += ["stack", "stack_kind", "basis"]
     frames, mixed = [], flag("mixed", mixed)
     for system, precision in product(listed("systems", systems), listed("precisions", precisions)):
@@ -115,7 +118,16 @@ def _frontier(model: str, system: str | System, ask: Mapping[str, Any]) -> pd.Da
     ]
     table = pd.concat(parts).sort_values("tokens_per_s_per_user", ascending=False, kind="stable")
     best = table.tokens_per_s_per_chip.cummax() == table.tokens_per_s_per_chip
-    return table[best].drop_duplicates(["tokens_per_s_per_user", "tokens_per_s_per_chip"]).iloc[::-1]
+    kept = table[best].drop_duplicates(["tokens_per_s_per_user", "tokens_per_s_per_chip"]).iloc[::-1]
+    return _banded(kept, model, system, ask) if len(kept) else kept
+
+
+def _banded(table: pd.DataFrame, model: str, system: str | System, ask: Mapping[str, Any]) -> pd.DataFrame:
+    """A frontier with the ends of its throughput, asked for of its own points alone."""
+    ranks = Degrees(tp=table.tp.to_numpy(), ep=table.ep.to_numpy())
+    step = decode_step(model, system, ranks, batch=table.batch.to_numpy(), **ask)
+    low, high = (table.tokens_per_s_per_chip * end / step.tokens_per_s for end in step.ends("tokens_per_s"))
+    return table.assign(tokens_per_s_per_chip_low=low, tokens_per_s_per_chip_high=high)
 
 
 def at_interactivity(table: pd.DataFrame, tokens_per_s_per_user: Iterable[float]) -> pd.DataFrame:
