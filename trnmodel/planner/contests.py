@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 LEAST = 1e-3  # tokens/s a chip that stand for none in a ratio
 LANES = {"trn3-nl32x2-pcie160": "aws-lanes-32", "trn3-nl72x2-pcie160": "trn3-nl72x2-aws-lanes"}
-PAYS_AT = 1.1  # from which ratio on a larger domain brings a meaningful benefit
 
 
 def _yields(model: Any, system: str | System, kind: str, speeds: NDArray, ask: dict[str, Any]) -> NDArray:
@@ -34,6 +33,20 @@ def _yields(model: Any, system: str | System, kind: str, speeds: NDArray, ask: d
     spec = read_system(system)
     e = find(spec.chip, KINDS[kind], "efficiencies")
     return tried(model, spec, spread(e) if kind == "hand-tuned" else e, **ask).yields(speeds)
+
+
+def yields(
+    model: str | Transformer, system: str | System, kind: str, speeds: Iterable[float], context: float, precision: str
+) -> NDArray:
+    """Most tokens/s a chip at each speed of a user, on a kind of software.
+
+    Examples
+    --------
+    >>> yields("llama-3.1-8b", "hgx-h200", "ideal", [1.0, 1e9], 4096, "fp8").round().tolist()
+    [8874.0, 0.0]
+    """
+    wanted = np.ravel(numbers("speeds", speeds, TINY))
+    return _yields(model, system, kind, wanted, {"context": context, "precision": precision})[0]
 
 
 def ties(
@@ -102,8 +115,9 @@ def domains(
     Returns
     -------
     table : pandas.DataFrame
-        total_params, tokens_per_s_per_user, software, small_ and large_tokens_per_s_per_chip, ratio (NaN where neither
-        is as fast, infinite where only the larger is), ratio_low, ratio_high, sure (whether the band leaves out 1). [-]
+        rule, total_params, precision, context, software, tokens_per_s_per_user, ratio (NaN where neither is as fast,
+        infinite where only the larger is), small_ and large_tokens_per_s_per_chip, ratio_low, ratio_high, sure (whether
+        the band leaves out 1). `domain_sizes.verdicts` takes it. [-]
 
     Notes
     -----
@@ -123,12 +137,8 @@ def domains(
         logs = np.log(np.maximum(large, LEAST) / np.maximum(small, LEAST))
         low, high = band(logs)
         with np.errstate(divide="ignore", invalid="ignore"):
-            line = {
-                "total_params": size,
-                "tokens_per_s_per_user": speeds,
-                "software": kind,
-                "ratio": large[0] / small[0],
-            }
+            line = {"rule": rule, "total_params": size, "precision": precision, "context": context, "software": kind}
+            line |= {"tokens_per_s_per_user": speeds, "ratio": large[0] / small[0]}
         line |= {"small_tokens_per_s_per_chip": small[0], "large_tokens_per_s_per_chip": large[0]}
         sure = ((low > 0) | (high < 0)) & ~np.isnan(line["ratio"])
         rows.append(line | {"ratio_low": np.exp(low), "ratio_high": np.exp(high), "sure": sure})

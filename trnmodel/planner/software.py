@@ -22,6 +22,7 @@ from trnmodel.result import tidy
 from trnmodel.steps.inference import decode_step
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
+from trnmodel.units import format_within
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,6 +59,7 @@ STORED = (
     *("scratchpad_page_bytes", "collective_buffer_bytes", "code_bytes_per_layer", "ring_bytes_per_layer"),
     *("first_rank_bytes", "p99_over_p50", "construction"),
 )
+ORDER = ("public", "hand-tuned", "ideal")
 POINT = ("tp", "ep", "batch")
 YIELD = ["tokens_per_s_per_chip", "tokens_per_s_per_chip_low", "tokens_per_s_per_chip_high"]
 COLUMNS = (
@@ -210,22 +212,18 @@ def band(yields: NDArray) -> tuple[NDArray, NDArray]:
 
 
 def in_band(value: float, low: float, high: float) -> str:
-    """A value with its band, in the digits that the band leaves.
+    """A yield with its band, in the digits that the band leaves.
 
     Examples
     --------
-    >>> in_band(4085.6, 3398.3, 4833.9), in_band(6.37, 0.0, 1016.1), in_band(7529.2, 7529.2, 7529.2)
-    ('4,100 [3,400 to 4,800]', '6 [0 to 1,000]', '7,530')
-    >>> in_band(0.0, 0.0, 824.6), in_band(0.542, 0.451, 0.642)
-    ('none [to 800]', '0.54 [0.45 to 0.64]')
+    >>> in_band(4085.6, 3398.3, 4833.9), in_band(7529.2, 7529.2, 7529.2)
+    ('4,100 (3,400 to 4,800)', '7,529')
+    >>> in_band(0.0, 0.0, 824.6), in_band(0.0, 0.0, 0.0)
+    ('none (to 820)', 'none')
     """
-    open_ = high > low
-    digits = -int(np.floor(np.log10((high - low) / 4 if open_ else max(value, 1e-9) / 100)))
-    own = max(digits, -int(np.floor(np.log10(value)))) if value > 0 else digits
-    words = [f"{round(x, n):,.{max(n, 0)}f}" for x, n in ((value, own), (low, digits), (high, digits))]
-    if not value > 0:
-        return f"none [to {words[2]}]" if open_ else "none"
-    return f"{words[0]} [{words[1]} to {words[2]}]" if open_ else words[0]
+    if value:
+        return format_within(value, low, high)
+    return f"none (to {format_within(high, high / 2, high).partition(' (')[0]})" if high else "none"
 
 
 def told(table: pd.DataFrame, tokens_per_s_per_user: float, system: str) -> str:
@@ -239,7 +237,44 @@ def told(table: pd.DataFrame, tokens_per_s_per_user: float, system: str) -> str:
     """
     at = table[(table.wanted_tokens_per_s_per_user == tokens_per_s_per_user) & (table.system == system)]
     words = [f"{in_band(*line[:3])} {line.software}" for line in at[[*YIELD, "software"]].itertuples(index=False)]
-    return f"{system}: {', '.join(words)} tokens/s a chip"
+    return f"{read_system(system).name}: {', '.join(words)} tokens/s a chip"
+
+
+def names(systems: Iterable[str]) -> dict[str, str]:
+    """What systems are called by a person, as short as it tells them apart.
+
+    Examples
+    --------
+    >>> list(names(["trn3-nl32x2-pcie160", "hgx-h200"]).values())
+    ['Trainium3 NL32x2 Switched', '8 x H200 SXM']
+    """
+    full = {name: read_system(name).name for name in systems}
+    short = [name.partition(" (")[0] for name in full.values()]
+    return {name: s if short.count(s) == 1 else long for (name, long), s in zip(full.items(), short, strict=True)}
+
+
+def side_by_side(table: pd.DataFrame) -> pd.DataFrame:
+    """`answers` with a row a speed and system: tokens/s a chip with bands, the basis, what holds it back."""
+    called, rows = names(dict.fromkeys(table.system)), list[dict[str, Any]]()
+    for (speed, system), lines in table.groupby(["wanted_tokens_per_s_per_user", "system"], sort=False):
+        at = lines.set_index("software")
+        row: dict[str, Any] = {"wanted_tokens_per_s_per_user": speed, "of": called[system]}
+        row |= {kind: in_band(*at.loc[kind, YIELD]) for kind in ORDER if kind in at.index}
+        held = [f"{kind}: {at.reason[kind]}" for kind in ORDER[:2] if kind in at.index]
+        rows.append(row | {"basis of public": at.basis.get("public", ""), "what holds it back": "; ".join(held)})
+    return tidy(rows).rename(columns={"of": "system"})
+
+
+def line(table: pd.DataFrame, speed: float, system: str, kind: str) -> pd.Series:
+    """A line of `answers`."""
+    at = table[(table.wanted_tokens_per_s_per_user == speed) & (table.system == system) & (table.software == kind)]
+    return at.iloc[0]
+
+
+def in_words(one: pd.Series) -> str:
+    """A line of `answers` in words: yield, band, kind of software and its mark."""
+    mark = "" if one.basis == one.software else f", {one.basis}"
+    return f"{in_band(*one[YIELD])} tokens/s a chip on {one.software} software{mark}"
 
 
 def reason(model: Any, system: str | System, mapping: Degrees, kind: str, **question: Any) -> str:
