@@ -17,19 +17,25 @@ from trnmodel.charts.display import altair
 from trnmodel.fabric.compare import capacities
 from trnmodel.planner import contests, domain_sizes, software
 from trnmodel.planner.deployments import formats
-from trnmodel.units import TRILLION
+from trnmodel.units import GB, TRILLION, format_within
 
-SIZES = tuple(size * TRILLION for size in (0.5, 0.67, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0))
+SIZES = tuple(size * TRILLION for size in (0.5, 0.67, 1.0, 1.5, 2.0, 3.0, 3.5, 4.0, 6.0, 8.0))
 ENOUGH, PAYS = 3 * TRILLION, 4 * TRILLION  # parameters: the deep dive, L265
+SHOWN = 0.05  # of the ideal, below which a line ends
 PAYS_AT = 1.1  # from which ratio on a benefit is meaningful
-TEXT = "trainium3-deep-dive, L265"
+# the text's lines (trainium3-deep-dive, L265): size, edge of its cell, dash, words
+TEXT = (
+    (2 * TRILLION, 0.0, [4, 3], "text: small is enough"),
+    (ENOUGH, 1.0, [4, 3], ""),
+    (PAYS, 0.0, [1, 0], "text: large pays"),
+)
 READINGS = (read_system, contests.fewer_lanes)
 CLASSES: Mapping[str, str] = {
-    "smaller ahead": "#0072B2",
+    "smaller ahead": "#7FB2D9",
     "alike (0.95 to 1.1)": "#D9D9D9",
     "larger ahead, to 1.5 times": "#F6C19B",
     "larger ahead, beyond 1.5 times": "#D55E00",
-    "only the larger": "#7A3500",
+    "only the larger": "#8C3D00",
     "neither": "#FFFFFF",
 }
 
@@ -37,8 +43,9 @@ CLASSES: Mapping[str, str] = {
 def bars(fall: pd.DataFrame) -> pd.DataFrame:
     """`software.waterfall` as a chart draws it: each bar from where the last ended."""
     ends = fall[["start_s", "end_s"]]
-    label = np.where(fall.index == 0, "ideal step", fall.software + ": " + fall.mechanism)
-    return fall.assign(bar=label, step_s=fall.end_s, step_s_low=ends.min(axis=1), step_s_high=ends.max(axis=1))
+    which = np.where(fall.index == 0, f"{fall.software.iloc[0]} step", fall.software + ": " + fall.mechanism)
+    found = {"which": which, "step_s": fall.end_s, "step_s_low": ends.min(axis=1), "step_s_high": ends.max(axis=1)}
+    return pd.DataFrame(found | {"basis": fall.basis})
 
 
 def largest(fall: pd.DataFrame) -> str:
@@ -46,51 +53,19 @@ def largest(fall: pd.DataFrame) -> str:
     added = fall[fall.software != fall.software.iloc[0]]
     most = [part.loc[part.bar_s.idxmax()] for _, part in added.groupby("software", sort=False)]
     return "; ".join(
-        f"to {one.software} most is added by {one.mechanism}, {one.bar_s * 1e3:.1f} ms "
-        f"({one.bar_s_low * 1e3:.1f} to {one.bar_s_high * 1e3:.1f})"
+        f"to {one.software} most is added by {one.mechanism}, "
+        + format_within(one.bar_s, one.bar_s_low, one.bar_s_high, "s")
         for one in most
     )
 
 
 def tie_lines(table: pd.DataFrame, system: str) -> pd.DataFrame:
-    """`contests.ties` as a chart draws it: rivals on each software, and the band that the system's own reaches."""
-    own = table.system == system
-    shown = table[~own | table.software.isin(["hand-tuned", "ideal"])].copy()
-    banded = (shown.system == system) & (shown.software == "hand-tuned")
-    ends = ["share_of_ideal_low", "share_of_ideal_high"]
-    shown[ends] = shown[ends].where(banded & (shown.share_of_ideal_high > 0).to_numpy())
-    return shown.assign(system=shown.system.map(software.names(dict.fromkeys(table.system))))
-
-
-def tie_words(table: pd.DataFrame, system: str) -> str:
-    """Against each rival on each software: what share ties at the slowest speed, and where no software does."""
-    called, words = software.names(dict.fromkeys(table.system)), list[str]()
-    for (name, kind), lines in table[table.system != system].groupby(["system", "software"], sort=False):
-        known = lines.dropna(subset=["share_of_ideal"])
-        if known.empty:
-            words.append(f"{called[name]}, {kind}: it is nowhere as fast")
-            continue
-        first, last = known.iloc[0], known.iloc[-1]
-        beyond = known[known.share_of_ideal > 1].wanted_tokens_per_s_per_user
-        said = f"{first.share_of_ideal:.2f} at {first.wanted_tokens_per_s_per_user:g} tokens/s"
-        said += f", {last.share_of_ideal:.2f} at {last.wanted_tokens_per_s_per_user:g}" if len(known) > 1 else ""
-        none = f"; no software ties from {beyond.min():g} to {beyond.max():g}" if len(beyond) else ""
-        words.append(f"{called[name]}, {kind}: {said}{none}")
-    return "\n".join(f"* {one}" for one in words)
-
-
-def reached(table: pd.DataFrame, system: str) -> str:
-    """The share of the ideal that a system's hand-tuned software reaches, at the slowest speed and up to the fastest."""
-    at = table[(table.system == system) & (table.software == "hand-tuned")].dropna(subset=["share_of_ideal"])
-    if at.empty:
-        return "none of these speeds"
-    ends = (at.iloc[0], at.iloc[-1]) if len(at) > 1 else (at.iloc[0],)
-    said = (
-        f"{one.share_of_ideal:.2f} ({one.share_of_ideal_low:.2f} to {one.share_of_ideal_high:.2f}) at "
-        f"{one.wanted_tokens_per_s_per_user:g} tokens/s"
-        for one in ends
-    )
-    return ", ".join(said)
+    """`contests.ties` as a chart draws it: rivals, the system's ideal and the band that it reaches hand-tuned."""
+    own, tuned = table.system == system, table.software == "hand-tuned"
+    shown = table[(table.share_of_ideal >= SHOWN) & ~(own & (table.software == "public"))].copy()
+    shown[contests.SHARES[1:]] = shown[contests.SHARES[1:]].where((own & tuned)[shown.index])
+    called = software.names(dict.fromkeys(table.system)) | {system: read_system(system).chip.name}
+    return shown.assign(system=shown.system.map(called))
 
 
 def domain_map(table: pd.DataFrame, caption: str, under: str) -> Any:
@@ -101,23 +76,25 @@ def domain_map(table: pd.DataFrame, caption: str, under: str) -> Any:
         ["neither", "only the larger", *list(CLASSES)[:3]],
         "larger ahead, beyond 1.5 times",
     )
-    shown = table.assign(trillion=table.total_params / TRILLION, which=which)
-    cells = charts.regions(shown, x="trillion", y="tokens_per_s_per_user", color="which", caption=caption, under=under)
+    x, y = "total_params", "tokens_per_s_per_user"
+    cells = charts.regions(table.assign(which=which), x=x, y=y, color="which", caption=caption, under=under)
     there = [name for name in CLASSES if name in set(which)]
     scale = {"domain": there, "range": [CLASSES[name] for name in there]}
     cells = cells.encode(color=alt.Color(field="which", type="nominal", title=None, scale=scale))
-    x = {"field": "trillion", "type": "ordinal"}
-    loose = shown.loc[~shown.sure & ~shown.ratio.isna(), ["trillion", "tokens_per_s_per_user"]]
-    hatch = alt.Chart(loose).mark_text(text="///", color="#555555", fontSize=13)
-    marks = [hatch.encode(x=alt.X(**x), y=alt.Y(field="tokens_per_s_per_user", type="ordinal", sort="descending"))]
-    for size, words in ((ENOUGH, "text: enough to here"), (PAYS, "text: pays from here")):
-        at = pd.DataFrame({"trillion": [size / TRILLION], "said": [words]})
-        edge = alt.X(**x, bandPosition=1.0 if size == ENOUGH else 0.0)
-        base = alt.Chart(at).encode(x=edge)
-        marks.append(base.mark_rule(color="#000000", strokeWidth=2, strokeDash=[1, 0] if size == PAYS else [4, 3]))
-    title, told = cells.title, cells.description
-    cells.title = cells.description = alt.Undefined
-    return alt.layer(cells, *marks).properties(title=title, description=told)
+    title, told, cells.title, cells.description = cells.title, cells.description, alt.Undefined, alt.Undefined
+    loose = table.loc[~table.sure & ~ratio.isna(), [x, y]].assign(total_params=lambda t: t.total_params / TRILLION)
+    hatch = alt.Chart(loose).mark_text(text="///", color="#333333", fontSize=13)
+    layers = [
+        cells,
+        hatch.encode(x=alt.X(field=x, type="ordinal"), y=alt.Y(field=y, type="ordinal", sort="descending")),
+    ]
+    for size, end, dash, words in TEXT:
+        edge = alt.X(field=x, type="ordinal", bandPosition=end)
+        at = alt.Chart(pd.DataFrame({x: [size / TRILLION]})).encode(x=edge)
+        layers.append(at.mark_rule(color="#333333", strokeWidth=2.5, strokeDash=dash))
+        if words:
+            layers.append(at.mark_text(text=words, align="left", dx=3, fontSize=11).encode(y=alt.value(-7)))
+    return alt.layer(*layers).properties(title=title, description=told, width={"step": 54})
 
 
 def pays_from(table: pd.DataFrame, kind: str) -> pd.DataFrame:
@@ -142,7 +119,7 @@ Claim = tuple[str, str, float, bool, str]  # chapter, conclusion, value, whether
 
 
 def _times(chapter: str, words: str, value: float, least: float = 1.0) -> Claim:
-    return chapter, words, value, bool(value > least), f"{value:.2f} times"
+    return chapter, words, value, bool(value > least), f"{value:.3g} times"
 
 
 def _claims(
@@ -157,7 +134,7 @@ def _claims(
     sent = rates.all_to_all_bytes_per_s
     inside, over = (sent[scope, small.id] / sent[scope, torus] for scope in ("rack", "world"))
     yield _times("Torus or switch?", "in a rack switches carry more all-to-all than the torus", inside)
-    yield "Torus or switch?", "over the domain they carry no more", over, bool(over < 1.05), f"{over:.2f} times"
+    yield "Torus or switch?", "over the domain they carry no more", over, bool(over < 1.05), f"{over:.3g} times"
 
     def made(model: str, where: str | System) -> NDArray:
         name = where if isinstance(where, str) else where.id
@@ -167,7 +144,7 @@ def _claims(
     tray, serving, beside = (
         "Which switch tray, and does it matter?",
         "How fast does it serve?",
-        "How does Trainium stand?",
+        "How does Trainium stand beside GPUs and TPUs?",
     )
     for i, speed in enumerate(speeds):
         at = f"at {speed:g} tokens/s a user"
@@ -201,10 +178,13 @@ def conclusions(
     ask
         speeds, context and precisions. [-]
     """
-    used, fewer = (list(_claims(models, [read(one) for one in pair], torus, rivals, ask)) for read in READINGS)
+    specs = [[read(one) for one in pair] for read in READINGS]
+    used, fewer = (list(_claims(models, both, torus, rivals, ask)) for both in specs)
+    rates = (capacities([small]).injection_bytes_per_s_per_dir.iloc[0] / GB for small, _ in specs)
+    heads = [f"at {rate:,.0f} GB/s a chip" for rate in rates]
     rows = [
-        {"chapter": chapter, "conclusion": words, "with the lanes used": said, "with fewer": other[4]}
+        {"chapter": chapter, "conclusion": words, heads[0]: said, heads[1]: other[4]}
         | {"holds": holds, "flips": holds != other[3]}
         for (chapter, words, _, holds, said), other in zip(used, fewer, strict=True)
     ]
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows).sort_values("chapter", kind="stable", ignore_index=True)

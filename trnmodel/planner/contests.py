@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +18,13 @@ from trnmodel.fabric import what_if
 from trnmodel.models.synthetic import synthetic
 from trnmodel.models.transformer import Transformer
 from trnmodel.planner.deployments import formats
-from trnmodel.planner.software import CONTEXT, band, spread, tried
+from trnmodel.planner.software import CONTEXT, band, names, spread, tried
 from trnmodel.result import tidy
 
 if TYPE_CHECKING:
     import pandas as pd
 
+SHARES = ["share_of_ideal", "share_of_ideal_low", "share_of_ideal_high"]
 LEAST = 1e-3  # tokens/s a chip that stand for none in a ratio
 LANES = {"trn3-nl32x2-pcie160": "aws-lanes-32", "trn3-nl72x2-pcie160": "trn3-nl72x2-aws-lanes"}
 
@@ -86,8 +87,49 @@ def ties(
             line = {"wanted_tokens_per_s_per_user": speeds, "system": name, "software": kind}
             line |= {"precision": ask["precision"], "tokens_per_s_per_chip": made[0], "share_of_ideal": share}
             known = [np.nan_to_num(end) if kind == "hand-tuned" else np.full(speeds.shape, np.nan) for end in ends]
-            rows.append(line | dict(zip(("share_of_ideal_low", "share_of_ideal_high"), known, strict=True)))
+            rows.append(line | dict(zip(SHARES[1:], known, strict=True)))
     return tidy(rows)
+
+
+def tie_table(tables: Mapping[str, pd.DataFrame], system: str, speeds: Sequence[float]) -> pd.DataFrame:
+    """`ties` in words, by model: what a system's hand-tuned software reaches ("its own"), what ties, where none does.
+
+    Examples
+    --------
+    >>> found = {"llama-3.1-8b": ties("llama-3.1-8b", "trn3-nl32x2-pcie160", ["gb200-nvl72"], [50.0])}
+    >>> tie_table(found, "trn3-nl32x2-pcie160", [50.0]).software.tolist()
+    ['hand-tuned', 'ideal', 'hand-tuned', 'public']
+    """
+    import pandas as pd
+
+    rows = []
+    for model, table in tables.items():
+        called = names(dict.fromkeys(table.system)) | {system: "its own"}
+        for (name, kind), lines in table.groupby(["system", "software"], sort=False):
+            if name == system and kind != "hand-tuned":
+                continue
+            at = lines.set_index("wanted_tokens_per_s_per_user").loc[list(speeds)]
+            beyond = lines.wanted_tokens_per_s_per_user[lines.share_of_ideal > 1]
+            row = {"model": model, "whose": called[name], "software": kind}
+            row |= {f"at {v:g} tokens/s": _share(*at.loc[v, SHARES]) for v in speeds}
+            row["no software ties"] = f"{beyond.min():g} to {beyond.max():g} tokens/s" if len(beyond) else ""
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _share(share: float, low: float, high: float) -> str:
+    """A share in words; NaN is that of what is not as fast."""
+    if np.isnan(share):
+        return "not as fast"
+    return f"{share:.2f}" + (f" ({low:.2f} to {high:.2f})" if high > low else "")
+
+
+def ahead(table: pd.DataFrame, system: str, speed: float) -> tuple[int, int]:
+    """How many rivals' kinds of software a system's hand-tuned one is ahead of at a speed, and of how many."""
+    at = table[table.wanted_tokens_per_s_per_user == speed].fillna({"share_of_ideal": 0.0})
+    own = at[(at.system == system) & (at.software == "hand-tuned")].share_of_ideal.iloc[0]
+    others = at[at.system != system].share_of_ideal
+    return int((others < own).sum()), len(others)
 
 
 def domains(
@@ -117,7 +159,7 @@ def domains(
     table : pandas.DataFrame
         rule, total_params, precision, context, software, tokens_per_s_per_user, ratio (NaN where neither is as fast,
         infinite where only the larger is), small_ and large_tokens_per_s_per_chip, ratio_low, ratio_high, sure (whether
-        the band leaves out 1). `domain_sizes.verdicts` takes it. [-]
+        the band leaves 1 out). `domain_sizes.verdicts` takes it. [-]
 
     Notes
     -----
@@ -140,7 +182,7 @@ def domains(
             line = {"rule": rule, "total_params": size, "precision": precision, "context": context, "software": kind}
             line |= {"tokens_per_s_per_user": speeds, "ratio": large[0] / small[0]}
         line |= {"small_tokens_per_s_per_chip": small[0], "large_tokens_per_s_per_chip": large[0]}
-        sure = ((low > 0) | (high < 0)) & ~np.isnan(line["ratio"])
+        sure = ~((low < 0) & (high > 0)) & ~np.isnan(line["ratio"])
         rows.append(line | {"ratio_low": np.exp(low), "ratio_high": np.exp(high), "sure": sure})
     return tidy(rows)
 

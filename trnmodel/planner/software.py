@@ -33,7 +33,7 @@ DENSE = ("trn3-nl32x2-pcie160", "hgx-h200", "gb200-nvl72", "mi355x-8")
 SPEEDS, CONTEXT = (20.0, 50.0), 4096.0
 # what software adds to a step or a prompt, in the order in which bars stand, by the fields of a stack that say it
 MECHANISMS: Mapping[str, tuple[str, ...]] = {
-    "kernels and streams": (
+    "kernels": (
         *("weight_stream_share", "kv_stream_share", "kv_stream_bytes_per_s", "decode_matmul_share"),
         *("compute_memory_overlap", "phase_overlap", "prefill_matmul_share", "prefill_attention_share"),
         *("prefill_slowdown", "prefill_spill_bytes_per_s"),
@@ -211,19 +211,20 @@ def band(yields: NDArray) -> tuple[NDArray, NDArray]:
     return centre - np.sqrt((down**2).sum(axis=0)), centre + np.sqrt((up**2).sum(axis=0))
 
 
-def in_band(value: float, low: float, high: float) -> str:
-    """A yield with its band, in the digits that the band leaves.
+def in_band(value: float, low: float, high: float, basis: str = "") -> str:
+    """A yield with its band and basis, in the digits that the band leaves.
 
     Examples
     --------
     >>> in_band(4085.6, 3398.3, 4833.9), in_band(7529.2, 7529.2, 7529.2)
     ('4,100 (3,400 to 4,800)', '7,529')
-    >>> in_band(0.0, 0.0, 824.6), in_band(0.0, 0.0, 0.0)
-    ('none (to 820)', 'none')
+    >>> in_band(0.0, 0.0, 824.6, "extrapolated"), in_band(0.0, 0.0, 0.0)
+    ('none (to 820; extrapolated)', 'none')
     """
     if value:
-        return format_within(value, low, high)
-    return f"none (to {format_within(high, high / 2, high).partition(' (')[0]})" if high else "none"
+        return format_within(value, low, high, basis=basis)
+    said = [f"to {format_within(high, high / 2, high).partition(' (')[0]}"] * (high > 0) + [basis] * bool(basis)
+    return f"none ({'; '.join(said)})" if said else "none"
 
 
 def told(table: pd.DataFrame, tokens_per_s_per_user: float, system: str) -> str:
@@ -258,10 +259,12 @@ def side_by_side(table: pd.DataFrame) -> pd.DataFrame:
     called, rows = names(dict.fromkeys(table.system)), list[dict[str, Any]]()
     for (speed, system), lines in table.groupby(["wanted_tokens_per_s_per_user", "system"], sort=False):
         at = lines.set_index("software")
+        there = [kind for kind in ORDER if kind in at.index]
         row: dict[str, Any] = {"wanted_tokens_per_s_per_user": speed, "of": called[system]}
-        row |= {kind: in_band(*at.loc[kind, YIELD]) for kind in ORDER if kind in at.index}
-        held = [f"{kind}: {at.reason[kind]}" for kind in ORDER[:2] if kind in at.index]
-        rows.append(row | {"basis of public": at.basis.get("public", ""), "what holds it back": "; ".join(held)})
+        row |= {kind: in_band(*at.loc[kind, YIELD]) for kind in there}
+        row |= {"rests on": ", ".join(dict.fromkeys(at.basis[kind] for kind in there if kind != "ideal"))}
+        row |= {f"{kind} loses to": at.reason[kind] for kind in there if kind != "ideal"}
+        rows.append(row)
     return tidy(rows).rename(columns={"of": "system"})
 
 
@@ -272,9 +275,9 @@ def line(table: pd.DataFrame, speed: float, system: str, kind: str) -> pd.Series
 
 
 def in_words(one: pd.Series) -> str:
-    """A line of `answers` in words: yield, band, kind of software and its mark."""
-    mark = "" if one.basis == one.software else f", {one.basis}"
-    return f"{in_band(*one[YIELD])} tokens/s a chip on {one.software} software{mark}"
+    """A line of `answers` in words: yield, band and basis, and the kind of software."""
+    basis = "" if one.basis == one.software else one.basis
+    return f"{in_band(*one[YIELD], basis)} tokens/s a chip on {one.software} software"
 
 
 def reason(model: Any, system: str | System, mapping: Degrees, kind: str, **question: Any) -> str:
