@@ -223,7 +223,7 @@ charts.table(
     tie[tie.whose != "its own"],
     caption=f"Shares of ideal {called[system]} that tie (band: ranges of hand-tuned parts, extrapolated). Hand-tuned it reaches itself: "
     + "; ".join(
-        f"{one[0]} " + ", ".join(f"{x} {at}" for at, x in zip(own.columns[1:], one[1:])) for one in own.to_numpy()
+        f"{one[0]} {', '.join(map(' '.join, zip(one[1:], own.columns[1:], strict=True)))}" for one in own.to_numpy()
     ),
     download="ties",
 )

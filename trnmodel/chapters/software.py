@@ -29,6 +29,14 @@ TEXT = (
     (ENOUGH, 1.0, [4, 3], ""),
     (PAYS, 0.0, [1, 0], "text: large pays"),
 )
+# titles of the chapters whose conclusions are asked both ways, in the order of the book
+TITLES = TORUS, TRAY, REACH, SERVE, BESIDE = (
+    "Torus or switch?",
+    "Which switch tray, and does it matter?",
+    "How far does the scale-out network reach?",
+    "How fast does it serve?",
+    "How does Trainium stand beside GPUs and TPUs?",
+)
 READINGS = (read_system, contests.fewer_lanes)
 CLASSES: Mapping[str, str] = {
     "smaller ahead": "#7FB2D9",
@@ -130,35 +138,30 @@ def _claims(
     speeds, context = ask["speeds"], ask["context"]
     precision = {name: formats([name], ask["precisions"])[name] for name in (torus, *rivals)}
     precision |= dict.fromkeys((small.id, large.id), precision[torus])
-    rates = capacities([small, torus]).set_index(["scope", "system"])
+    rates = capacities({small.id: small, torus: torus}.values()).set_index(["scope", "system"])
     sent = rates.all_to_all_bytes_per_s
     inside, over = (sent[scope, small.id] / sent[scope, torus] for scope in ("rack", "world"))
-    yield _times("Torus or switch?", "in a rack switches carry more all-to-all than the torus", inside)
-    yield "Torus or switch?", "over the domain they carry no more", over, bool(over < 1.05), f"{over:.3g} times"
+    yield _times(TORUS, "in a rack switches carry more all-to-all than the torus", inside)
+    yield TORUS, "over the domain they carry no more", over, bool(over < 1.05), f"{over:.3g} times"
 
     def made(model: str, where: str | System) -> NDArray:
         name = where if isinstance(where, str) else where.id
         return contests.yields(models[model], where, "hand-tuned", speeds, context, precision[name])
 
     here = {one: made("experts", one) for one in (small, large, torus)}
-    tray, serving, beside = (
-        "Which switch tray, and does it matter?",
-        "How fast does it serve?",
-        "How does Trainium stand beside GPUs and TPUs?",
-    )
     for i, speed in enumerate(speeds):
         at = f"at {speed:g} tokens/s a user"
-        yield _times(tray, f"{at} the larger domain pays", _over(here[large], here[small], i), PAYS_AT)
-        yield _times(serving, f"{at} switches yield more than the torus", _over(here[small], here[torus], i))
-    sizes = contests.domains(SIZES, speeds[:1], (small, large), context=context, kinds=["hand-tuned"])
+        yield _times(TRAY, f"{at} the larger domain pays", _over(here[large], here[small], i), PAYS_AT)
+        yield _times(SERVE, f"{at} switches yield more than the torus", _over(here[small], here[torus], i))
+    sizes = contests.domains(SIZES, speeds[:1], pair, context=context, precision=precision[torus], kinds=["hand-tuned"])
     first = float(pays_from(sizes, "hand-tuned").pays_from_params.iloc[0])
     words = f"at {speeds[0]:g} tokens/s a user the larger domain pays only beyond {ENOUGH / TRILLION:g}T"
-    yield tray, words, first, not first <= ENOUGH, f"from {first / TRILLION:g}T" if first > 0 else "never"
+    yield TRAY, words, first, not first <= ENOUGH, f"from {first / TRILLION:g}T" if first > 0 else "never"
     out = rates.injection_bytes_per_s_per_dir["world", small.id] / small.scaleout_bytes_per_s_per_dir
-    yield _times("How far does the scale-out network reach?", "scale-up carries ten times a chip's scale-out", out, 10)
+    yield _times(REACH, "scale-up carries ten times a chip's scale-out", out, 10)
     for rival, (kind, model) in product(rivals, models.items()):
         words = f"{model} at {speeds[-1]:g} tokens/s: ahead of {read_system(rival).name}"
-        yield _times(beside, words, _over(made(kind, large), made(kind, rival), -1))
+        yield _times(BESIDE, words, _over(made(kind, large), made(kind, rival), -1))
 
 
 def _over(one: NDArray, other: NDArray, i: int) -> float:
@@ -187,4 +190,6 @@ def conclusions(
         | {"holds": holds, "flips": holds != other[3]}
         for (chapter, words, _, holds, said), other in zip(used, fewer, strict=True)
     ]
-    return pd.DataFrame(rows).sort_values("chapter", kind="stable", ignore_index=True)
+    return pd.DataFrame(rows).sort_values(
+        "chapter", key=lambda c: c.map(TITLES.index), kind="stable", ignore_index=True
+    )
