@@ -36,7 +36,7 @@ from trnmodel.chapters import software as tables
 from trnmodel.evidence import ledger, wide_experts
 from trnmodel.models import synthetic
 from trnmodel.planner import contests, deployments, software
-from trnmodel.units import MS, format_quantity
+from trnmodel.units import MS, format_digits, format_quantity
 
 PRECISIONS = ["mxfp8", "fp8", "bf16"]
 trn = list(dict.fromkeys([system, larger_system, torus_system]))
@@ -73,7 +73,7 @@ public, tuned, ideal = (software.line(experts, slow, system, kind) for kind in s
 others = experts[(experts.wanted_tokens_per_s_per_user == slow) & (experts.software == "hand-tuned")]
 best = others[others.system != system].nlargest(1, "tokens_per_s_per_chip").iloc[0] if len(trn) > 1 else None
 cost = ideal.tokens_per_s_per_chip / public.tokens_per_s_per_chip if public.tokens_per_s_per_chip else np.inf
-lost = f"a factor of {cost:.2g}" if cost < np.inf else "everything"
+lost = f"a factor of {format_digits(cost, 2)}" if cost < np.inf else "everything"
 mine = {kind: software.line(dense, slow, system, kind) for kind in software.ORDER}
 asked = sorted({*np.arange(10.0, 201.0, 10.0), *speeds})
 tied = {one.id: contests.ties(one, system, rivals[:2], asked, context, PRECISIONS) for one in (m, experts_m)}
@@ -102,7 +102,7 @@ charts.ranges(
     x="tokens_per_s_per_chip",
     y="of",
     color="software",
-    caption="The software decides more than the rack",
+    caption=software.decides(slowest),
     under=f"{experts_m.id}, context {context}, {slow:g} tokens/s for each user",
 )
 
@@ -244,7 +244,7 @@ won = contests.domains(tables.SIZES, over, pair, base=grown_from, context=contex
 firsts = {kind: tables.pays_from(won, kind) for kind in ("hand-tuned", "ideal")}
 tables.domain_map(
     won[won.software == "hand-tuned"],
-    caption="Hand-tuned: the faster the user, the sooner size pays",
+    caption=f"Hand-tuned, the larger domain pays {tables.first_words(firsts['hand-tuned'], [slow])}",
     under=f"{called[larger_system]} over {called[system]}, tokens/s a chip, {precision}, context {context}; lines: the text's 3T and 4T; extrapolated. "
     f"Pays ({tables.PAYS_AT:g} times): {tables.first_words(firsts['hand-tuned'], speeds)}",
 )
@@ -252,7 +252,7 @@ tables.domain_map(
 # %% tags=["hide-input"]
 tables.domain_map(
     won[won.software == "ideal"],
-    caption="Ideal: only what no longer streams pays",
+    caption=f"With nothing lost it pays {tables.first_words(firsts['ideal'], [slow])}",
     under=f"As above, nothing lost. Pays ({tables.PAYS_AT:g} times): {tables.first_words(firsts['ideal'], speeds)}",
 )
 

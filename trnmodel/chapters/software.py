@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from trnmodel import charts
+from trnmodel.catalog.stacks import kinds
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.charts.display import altair
@@ -127,7 +128,8 @@ Claim = tuple[str, str, float, bool, str]  # chapter, conclusion, value, whether
 
 
 def _times(chapter: str, words: str, value: float, least: float = 1.0) -> Claim:
-    return chapter, words, value, bool(value > least), f"{value:.3g} times"
+    said = "neither is as fast" if np.isnan(value) else "only the first" if np.isinf(value) else f"{value:.3g} times"
+    return chapter, words, value, bool(value > least), said
 
 
 def _claims(
@@ -159,7 +161,8 @@ def _claims(
     yield TRAY, words, first, not first <= ENOUGH, f"from {first / TRILLION:g}T" if first > 0 else "never"
     out = rates.injection_bytes_per_s_per_dir["world", small.id] / small.scaleout_bytes_per_s_per_dir
     yield _times(REACH, "scale-up carries ten times a chip's scale-out", out, 10)
-    for rival, (kind, model) in product(rivals, models.items()):
+    tuned = [one for one in rivals if "hand-tuned" in kinds(read_system(one).chip)]
+    for rival, (kind, model) in product(tuned, models.items()):
         words = f"{model} at {speeds[-1]:g} tokens/s: ahead of {read_system(rival).name}"
         yield _times(BESIDE, words, _over(made(kind, large), made(kind, rival), -1))
 

@@ -22,7 +22,7 @@ from trnmodel.result import tidy
 from trnmodel.steps.inference import decode_step
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
-from trnmodel.units import format_within
+from trnmodel.units import format_digits, format_within
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -277,7 +277,16 @@ def line(table: pd.DataFrame, speed: float, system: str, kind: str) -> pd.Series
 def in_words(one: pd.Series) -> str:
     """A line of `answers` in words: yield, band and basis, and the kind of software."""
     basis = "" if one.basis == one.software else one.basis
-    return f"{in_band(*one[YIELD], basis)} tokens/s a chip on {one.software} software"
+    return f"{in_band(*one[YIELD], basis=basis)} tokens/s a chip on {one.software} software"
+
+
+def decides(table: pd.DataFrame) -> str:
+    """By how much software moves the yield of a system, and systems that of hand-tuned software, as a claim."""
+    wide = table[table.tokens_per_s_per_chip > 0].pivot(
+        index="system", columns="software", values="tokens_per_s_per_chip"
+    )
+    kinds, racks = (wide.max(axis=1) / wide.min(axis=1)).max(), wide["hand-tuned"].max() / wide["hand-tuned"].min()
+    return f"Software moves the yield {format_digits(kinds, 2)} times, racks {format_digits(racks, 2)} times"
 
 
 def reason(model: Any, system: str | System, mapping: Degrees, kind: str, **question: Any) -> str:
