@@ -277,7 +277,8 @@ def line(table: pd.DataFrame, speed: float, system: str, kind: str) -> pd.Series
 def in_words(one: pd.Series) -> str:
     """A line of `answers` in words: yield, band and basis, and the kind of software."""
     basis = "" if one.basis == one.software else one.basis
-    return f"{in_band(*one[YIELD], basis=basis)} tokens/s a chip on {one.software} software"
+    made, low, high = one[YIELD]
+    return f"{in_band(made, low, high, basis)} tokens/s a chip on {one.software} software"
 
 
 def decides(table: pd.DataFrame) -> str:
