@@ -180,6 +180,43 @@ def test_more_work_is_never_faster_on_the_scenario():
         assert not (np.diff(time, axis=1) < 0).any()
 
 
+def test_steps_twice_as_slow_yield_half_of_what_twice_the_speed_does():
+    found = software.tried(LLAMA, "hgx-h200", efficiencies("h200"), 4096, "fp8")
+    speeds = np.array([10.0, 20.0, 40.0, 1e6])
+    assert found.yields(speeds, 2.0) == pytest.approx(found.yields(2 * speeds) / 2)
+    assert (np.diff(found.yields(speeds)[0]) <= 0).all()
+    assert found.yields(speeds)[0, -1] == 0
+    assert found.user[0, found.place(1e6)] == found.user.max()
+
+
+def test_ends_are_those_of_one_mechanism_after_another():
+    """Five mechanisms of the scenario on Trainium3 have ranges; each row of the spread is one call at an end."""
+    e = efficiencies("trainium3", "hand-tuned")
+    every = software.spread(e)
+    assert every.shape == (9, 1, 1)
+    speeds, ask = np.array([50.0]), ("trn3-nl32x2-pcie160", 4096, "mxfp8")
+    yields = software.tried(LLAMA, ask[0], every, *ask[1:]).yields(speeds)
+    slow = replace(e, layer_s=e.ranges["layer_s"][1])
+    assert yields[4] == pytest.approx(software.tried(LLAMA, ask[0], slow, *ask[1:]).yields(speeds)[0])
+    low, high = software.band(yields)
+    down = np.minimum(yields[1:].reshape(4, 2, 1) - yields[0], 0).min(axis=1)
+    assert yields[0] - low == pytest.approx(np.sqrt((down**2).sum(axis=0)))
+    assert high > yields[0]
+
+
+def test_a_range_that_does_not_hold_its_value_moves_nothing():
+    """A stack whose step costs nothing inherits the range of one whose step does."""
+    e = efficiencies("trainium3", "hand-tuned")
+    odd = {"step_overhead_s": (2e-3, 5e-3)}
+    assert software.spread(replace(e, ranges=odd)).shape == ()
+    assert software.spread(replace(e, step_overhead_s=3e-3, ranges=odd)).step_overhead_s.ravel().tolist() == [
+        3e-3,
+        2e-3,
+        5e-3,
+    ]
+    assert software.spread(e).shape == (9, 1, 1)  # the same values with their own ranges
+
+
 def test_hand_tuned_is_a_word_for_every_chip_that_has_a_row():
     with_row = {chip for chip in load.chips() if load.chip(chip).hand_tuned_stack}
     assert {"trainium1", "trainium2", "trainium3", "h200", "gb200", "mi355x"} <= with_row

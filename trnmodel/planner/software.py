@@ -16,6 +16,7 @@ from trnmodel.catalog.stacks import KINDS, VALUES, Efficiencies, basis, find
 from trnmodel.catalog.stacks import kinds as stacks_of
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
+from trnmodel.fabric.groups import Same
 from trnmodel.models.transformer import Transformer
 from trnmodel.planner.deployments import PER_RANK, expert_degrees, formats, tensor_degrees
 from trnmodel.result import tidy
@@ -81,7 +82,6 @@ def _ends(e: Efficiencies) -> Iterator[tuple[str, Efficiencies, Efficiencies]]:
             yield mechanism, low, high
 
 
-@lru_cache(maxsize=64)
 def spread(e: Efficiencies) -> Efficiencies:
     """A stack as it is, then a mechanism at a time at the low and high ends of its ranges, on the first axis of three.
 
@@ -94,6 +94,12 @@ def spread(e: Efficiencies) -> Efficiencies:
     >>> e.shape, (e.layer_s.ravel() * 1e6).round(1).tolist()
     ((9, 1, 1), [79.5, 79.5, 79.5, 43.0, 116.0, 79.5, 79.5, 79.5, 79.5])
     """
+    return _spread(Same(e))
+
+
+@lru_cache(maxsize=64)
+def _spread(key: Same) -> Efficiencies:
+    e: Efficiencies = key.it
     every = [e, *(one for _, *two in _ends(e) for one in two)]
     moved = {name: [getattr(one, name) for one in every] for name in VALUES if name in e.ranges}
     fields: dict[str, Any] = {name: np.reshape(x, (-1, 1, 1)) for name, x in moved.items() if len(set(x)) > 1}
