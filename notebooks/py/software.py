@@ -245,7 +245,7 @@ firsts = {kind: tables.pays_from(won, kind) for kind in ("hand-tuned", "ideal")}
 tables.domain_map(
     won[won.software == "hand-tuned"],
     caption=f"Hand-tuned, the larger domain pays: {tables.first_words(firsts['hand-tuned'], [slow])}",
-    under=f"{called[larger_system]} over {called[system]}, tokens/s a chip, {precision}, context {context}; lines: the text's 3T and 4T; extrapolated. "
+    under=f"{called[larger_system]} over {called[system]}, tokens/s a chip, {precision}, context {context}; lines: the text's 2T to 3T and 4T; extrapolated. "
     f"Pays ({tables.PAYS_AT:g} times): {tables.first_words(firsts['hand-tuned'], speeds)}",
 )
 

@@ -26,9 +26,9 @@ SHOWN = 0.05  # of the ideal, below which a line ends
 PAYS_AT = 1.1  # from which ratio on a benefit is meaningful
 # the text's lines (trainium3-deep-dive, L265): size, edge of its cell, dash, words
 TEXT = (
-    (2 * TRILLION, 0.0, [4, 3], "text: small is enough"),
+    (2 * TRILLION, 0.0, [4, 3], "text: enough"),
     (ENOUGH, 1.0, [4, 3], ""),
-    (PAYS, 0.0, [1, 0], "text: large pays"),
+    (PAYS, 0.0, [1, 0], "text: pays"),
 )
 # titles of the chapters whose conclusions are asked both ways, in the order of the book
 TITLES = TORUS, TRAY, REACH, SERVE, BESIDE = (
@@ -103,7 +103,7 @@ def domain_map(table: pd.DataFrame, caption: str, under: str) -> Any:
         layers.append(at.mark_rule(color="#333333", strokeWidth=2.5, strokeDash=dash))
         if words:
             layers.append(at.mark_text(text=words, align="left", dx=3, fontSize=11).encode(y=alt.value(-7)))
-    return alt.layer(*layers).properties(title=title, description=told, width={"step": 54})
+    return alt.layer(*layers).properties(title=title, description=told, width={"step": 36})
 
 
 def pays_from(table: pd.DataFrame, kind: str) -> pd.DataFrame:
