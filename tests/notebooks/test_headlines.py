@@ -22,6 +22,7 @@ NAMED = {
     "rack": [f"{AWS}/pcb_switches_per_tray/project", f"{AWS}/switches_per_plane/project"],
     "scale-out": ["aws-scaleout/nic_s/project"],
     "serving": ["vllm-neuron-2026"],
+    "software": [*WAITS, "vllm-neuron-2026", "hand-tuned-neuron"],
     "switch-tray": WAITS,
     "torus-or-switch": [f"{TORUS}:instance/project", f"{TORUS}:ultraserver/project"],
 }
@@ -40,6 +41,7 @@ UNREAD = {
     "rack": f"{LATENCY} {LINKS}",
     "scale-out": f"{LATENCY} {LINKS}",
     "serving": LINKS,
+    "software": f"{LINKS} scaleup_bytes_per_s_per_dir[ultraserver]",
     "switch-tray": LINKS,
     "torus-or-switch": f"{LATENCY} {LINKS}",
 }
