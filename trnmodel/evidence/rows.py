@@ -153,10 +153,10 @@ def _from_csv(path: Path) -> pd.DataFrame:
 
 
 def published() -> pd.DataFrame:
-    """The two tables of published measurements of Trainium and Inferentia, one below the other."""
+    """The tables of published measurements of Trainium and Inferentia, one below the other, as text."""
     import pandas as pd
 
-    return pd.concat([read_table(MEASURED), read_table(LATER)], ignore_index=True)
+    return pd.DataFrame([row for path in (MEASURED, LATER, PRODUCTS) for row in read_rows(path)])
 
 
 def read_table(rows: pd.DataFrame | str | Path) -> pd.DataFrame:
