@@ -117,7 +117,8 @@ def _content(path: Path) -> str:
     allowed = f"allowed is a readable CSV file, a regular one of at most {MAX_FILE_BYTES // MIB} MiB"
     try:
         if not path.is_file():
-            refuse("rows", str(path), f"not a readable CSV file: {allowed}")
+            why = "not a readable CSV file" if path.exists() else "there is no such file"
+            refuse("rows", str(path), f"{why}: {allowed}")
         with path.open("rb") as stream:
             content = stream.read(MAX_FILE_BYTES + 1)
     except OSError as error:
