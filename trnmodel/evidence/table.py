@@ -261,7 +261,7 @@ REGIMES: Mapping[str, list[float]] = {
 
 
 def by_regime(group: str, split: str = LEFT_OUT) -> pd.DataFrame:
-    """Signed error of a group by system family, batch, context and TP: median and quartiles.
+    """Signed error of a group, by its name in the table, by system family, batch, context and TP: median and quartiles.
 
     Returns
     -------
@@ -270,7 +270,8 @@ def by_regime(group: str, split: str = LEFT_OUT) -> pd.DataFrame:
     """
     import pandas as pd
 
-    rows = shipped().query("group == @group and split == @split")
+    name = {line: name for name, line in GROUPS.items()}.get(group, group)
+    rows = shipped().query("group == @name and split == @split")
     labels = [("system", rows["where"].str.extract(r"^([a-z]+[0-9])", expand=False))]
     for name, edges in REGIMES.items():
         labels.append((name, pd.cut(rows[name].fillna(rows.prompt), edges).map(_span)))
