@@ -27,6 +27,7 @@ from trnmodel.evidence.rows import (
     number,
     published,
     read_rows,
+    save,
     texts,
     wide_rows,
 )
@@ -156,13 +157,13 @@ def write() -> None:
         [row for path in (MEASURED, LATER, COMPARATORS, COLLECTIVES, PRODUCTS) for row in read_rows(path)] + wide_rows()
     )
     for path, groups in FILES.items():
-        residuals(groups).to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
+        save(residuals(groups), path)
     write_bands()
 
 
 def write_bands() -> None:
     """Write what follows from the errors as they are shipped: those outside the fits, widths, what was measured."""
-    outside().to_csv(OTHER_RESIDUALS, index=False, float_format="%.6g", lineterminator="\n")
+    save(outside(), OTHER_RESIDUALS)
     coverage.write(left_out_rows())
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from trnmodel.catalog.load import DATA
 from trnmodel.evidence import table
 from trnmodel.evidence.accuracy import FITTED
+from trnmodel.evidence.rows import save
 from trnmodel.evidence.score import validation
 
 if TYPE_CHECKING:
@@ -64,8 +65,8 @@ def write(floor: Path = FLOOR, predicted: Path = PREDICTED) -> None:
         now = now.merge(before, how="outer", on=KEYS, suffixes=("", "_before"), sort=False)
         now["median_error"] = np.fmin(now.median_error, now.median_error_before)
         ids |= set(pd.read_csv(predicted, dtype=str).id)
-    now[[*KEYS, "median_error"]].to_csv(floor, index=False, float_format="%.4f", lineterminator="\n")
-    pd.DataFrame({"id": sorted(ids)}).to_csv(predicted, index=False, lineterminator="\n")
+    save(now[[*KEYS, "median_error"]], floor, "%.4f")
+    save(pd.DataFrame({"id": sorted(ids)}), predicted)
 
 
 if __name__ == "__main__":

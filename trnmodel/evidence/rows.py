@@ -221,6 +221,11 @@ def read_rows(rows: pd.DataFrame | str | Path) -> list[dict[str, str]]:
     return texts(read_table(rows))
 
 
+def save(table: pd.DataFrame, path: Path, form: str = "%.6g") -> None:
+    """Write a table of evidence: the one form of all files that a command writes."""
+    table.to_csv(path, index=False, float_format=form, lineterminator="\n")
+
+
 def wide_rows() -> list[dict[str, str]]:
     """The rows of other chips once more, as the kind that is asked of the hand-tuned scenario."""
     return [row | {"kind": WIDE} for row in read_rows(COMPARATORS)]

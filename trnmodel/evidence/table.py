@@ -36,7 +36,7 @@ from trnmodel.evidence.fit import MEANINGS, parameters
 from trnmodel.evidence.grounds import part
 from trnmodel.evidence.kernels import CONSTANTS, TUNED
 from trnmodel.evidence.readings import reading
-from trnmodel.evidence.rows import number, published, texts
+from trnmodel.evidence.rows import number, published, save, texts
 from trnmodel.evidence.score import JUDGED, counted, errors_of, grouped, validation
 from trnmodel.models.transformer import model
 
@@ -215,9 +215,8 @@ def judged() -> pd.DataFrame:
 
 def write(judged: pd.DataFrame, table: Path = TABLE, rows: Path = ROWS) -> None:
     """Write the table and the judged rows, five significant digits each."""
-    form = {"index": False, "float_format": "%.5g", "lineterminator": "\n"}
-    accuracy_table(judged).to_csv(table, **form)
-    judged[["id", *(name for name in JUDGED if name not in ("rules", "basis_reason"))]].to_csv(rows, **form)
+    save(accuracy_table(judged), table, "%.5g")
+    save(judged[["id", *(name for name in JUDGED if name not in ("rules", "basis_reason"))]], rows, "%.5g")
 
 
 TIMES = ("decode-step", "decode-throughput", "prefill", "one-prefill", "batch-prefill", "forward", "loaded-step")
