@@ -59,9 +59,8 @@ SAME = [
     (ENCODER | {"metric": "p50 latency", "kind": "encoder"}, ENCODER | {"metric": "latency p50"}),
     (ENCODER | {"metric": "sentences/s", "unit": "sentences/s"}, ENCODER | {"metric": "throughput", "unit": "inf/s"}),
 ]  # fmt: skip
-MACHINES = ["trn3pd98.3xlarge", "trn2.48xlarge (trn2, TP64)", "4x trn1.32xlarge", "trn3.48xlarge",
-            "Trn2 UltraServer",
-            "AWS Inferentia2 (inf2.48xlarge)", "trn2u.48xlarge", "NVIDIA H100 SXM", "8x H200", "p5.48xlarge"]  # fmt: skip
+MACHINES = ["trn3pd98.3xlarge", "trn2.48xlarge (trn2, TP64)", "4x trn1.32xlarge", "trn3.48xlarge", "Trn2 UltraServer"]
+MACHINES += ["AWS Inferentia2 (inf2.48xlarge)", "trn2u.48xlarge", "NVIDIA H100 SXM", "8x H200", "p5.48xlarge"]
 UNREAD = [
     ({"kind": "training", "phase": "training", "metric": "MFU", "unit": "%"}, "training"),
     ({"kind": "Training", "metric": "step time (s)", "unit": "s"}, "training"),

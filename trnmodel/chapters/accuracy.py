@@ -79,7 +79,7 @@ def answers(table: pd.DataFrame) -> pd.DataFrame:
 def missed(table: pd.DataFrame) -> pd.DataFrame:
     """Every target that is not reached: by how much at its worst, and what is missing."""
     rows = table[table.reached.eq("no")]
-    known = pd.read_csv(judging.TARGETS).fillna("")
+    known = pd.read_csv(judging.TARGETS, keep_default_na=False)
     reasons_ = {(row.group, row.split): row.missing for row in known.itertuples()}
     over = np.nanmax(rows[ERRORS].to_numpy() / rows[WANTED].to_numpy(), axis=1) if len(rows) else []
     said = [reasons_.get((g, s)) or reasons_.get((g, ""), "") for g, s in zip(rows.group, rows.split, strict=True)]

@@ -37,6 +37,7 @@ from trnmodel.evidence.grounds import part
 from trnmodel.evidence.kernels import CONSTANTS, TUNED
 from trnmodel.evidence.readings import reading
 from trnmodel.evidence.rows import number, published, save, texts
+from trnmodel.evidence.rules import rules
 from trnmodel.evidence.score import JUDGED, counted, errors_of, grouped, validation
 from trnmodel.models.transformer import model
 
@@ -73,7 +74,7 @@ def _fitted(meaning: str, name: str) -> str:
 
 def labelled(rows: pd.DataFrame) -> pd.DataFrame:
     """Judged rows with the `line` of the table that each belongs to: by its use, or by what was asked."""
-    uses = {row.meaning: row.use for row in rows[rows.use.isin(UNFITTED)].itertuples()}
+    uses = {one.rule.question: one.rule.use for one in rules() if one.rule.use in UNFITTED}
     lines = []
     for row in rows.itertuples():
         about, use = part(row.meaning), row.use if row.use in UNFITTED else ""
