@@ -128,8 +128,8 @@ def outside(judged: pd.DataFrame | None = None) -> pd.DataFrame:
     of = [Case(r, x, r.weight, document(source)) for r, x, source in zip(readings, measured, rows.source, strict=True)]
     table = pd.DataFrame({**labels(of), "use": rows.use.to_numpy(), "error": rows.error.to_numpy()})
     left = _left_products()
-    shapes = [tuple(dict(case.reading.asked).get(name) for name in SIDES) for case in of]
-    found = [left.get(shape, error) for shape, error in zip(shapes, table.error, strict=True)]
+    shapes = [tuple(float(dict(case.reading.asked).get(name, 0)) for name in SIDES) for case in of]
+    found = [left.get(shape, float(error)) for shape, error in zip(shapes, table.error, strict=True)]
     table["error"] = np.where(table.use == PRODUCTS_USE, found, table.error)
     named = table.part.isin(["kernel", "collective"])
     by_stack = (table.part + ", " + table["on"]).str.removesuffix(", ")

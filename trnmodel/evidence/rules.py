@@ -109,7 +109,9 @@ def _of_kind(kind: str) -> tuple[Ready, ...]:
 def _spellings() -> tuple[tuple[Spelling, re.Pattern, re.Pattern, re.Pattern], ...]:
     """The shipped spellings with their patterns."""
     rows = read_csv(DATA / "evidence" / "spellings.csv", Spelling)
-    return tuple((one, *(re.compile(x, re.I) for x in (one.kind, one.phase, one.pattern))) for one in rows)
+    return tuple(
+        (one, re.compile(one.kind, re.I), re.compile(one.phase, re.I), re.compile(one.pattern, re.I)) for one in rows
+    )
 
 
 def spelt(row: Mapping[str, str]) -> dict[str, str]:

@@ -160,7 +160,7 @@ def aside_share(rows: pd.DataFrame) -> float:
 
 def constants() -> dict[str, int]:
     """How many fitted constants each line has."""
-    fitted = {line: len(parameters(group)) for group, line in (GROUPS | PATHS).items()}
+    fitted = {line: len(parameters(group)) for group, line in {**GROUPS, **PATHS}.items()}
     return fitted | {TUNED_ON.format(load.chip("trainium3").name): len(CONSTANTS)}
 
 
