@@ -107,7 +107,8 @@ charts.table(
 )
 
 # %% tags=["hide-input"]
-charts.table(score.excluded(judged), caption="Every row that does not count", download="excluded", most=0)
+listed = "kind reason instance workload shape metric measured error".split()
+charts.table(score.excluded(judged)[listed], caption="Every row that does not count", download="excluded", most=0)
 
 # %% [markdown]
 # ## Said before any was read
@@ -197,7 +198,7 @@ many = owned[~owned.within].group
 charts.table(
     owned,
     caption=f"{owned.constants.sum()} constants stand on {owned.configurations.sum()} configurations; "
-    + ("none has more than one in ten" if many.empty else f"more than one in ten: {', '.join(many)}"),
+    + ("none has more than one in ten" if many.empty else f"more than one in ten: {'; '.join(many)}"),
     download="constants",
     most=12,
 )
@@ -260,7 +261,7 @@ charts.scatter(
     y="predicted_s",
     color="group",
     label="label",
-    caption=f"From {format_quantity(seen.measured_s.min(), 's', 2)} to {format_quantity(seen.measured_s.max(), 's', 2)}, "
+    caption=f"From {format_quantity(seen.measured_s.min(), 's', 3)} to {format_quantity(seen.measured_s.max(), 's', 3)}, "
     f"{within.mean():.0%} of {len(seen)} times are within {within_share:.0%}",
 )
 
@@ -281,7 +282,7 @@ assert (bounds.quartile_high <= 1).all(), "a measured time beats the ideal machi
 fitted_to = {by: comparators.others_fitted(by) for by in ("where", "model")}
 every = fitted_to["where"].iloc[-1]
 charts.table(
-    fitted_to["where"],
+    study.percent(fitted_to["where"]),
     caption=f"Serving on GPUs, median error over {every.cases} configurations: {every.ideal_median:.0%} where nothing is lost, "
     f"{every.median_error:.0%} as fitted, {every.chip_left_out_median:.0%} with the chip left out",
     download="other-chips-fitted",
@@ -292,7 +293,7 @@ charts.table(
 networks = comparators.others_fitted("where", comparators.ALL_REDUCE)
 hard = networks.iloc[:-1].sort_values("chip_left_out_median", kind="stable").iloc[-1]
 charts.table(
-    networks,
+    study.percent(networks),
     caption=f"All-reduces of the engines' kernels: {networks.chip_left_out_median.iloc[-1]:.0%} off with the chip left out, at most "
     f"{hard.chip_left_out_median:.0%} ({hard['where']})",
     download="other-chips-collectives",
@@ -306,7 +307,7 @@ charts.table(bounds, caption="Ideal over measured time by question and chip", do
 charts.table(fitted_to["model"], caption="Serving on GPUs by model", download="other-chips-models", most=0)
 
 # %% tags=["hide-input"]
-listed = "hardware question measured predicted unit error reason model metric id source".split()
+listed = "hardware question measured predicted unit error reason model metric id".split()
 charts.table(foreign[listed], caption="Every row of other chips", download="other-chips-rows", most=0)
 
 # %% [markdown]

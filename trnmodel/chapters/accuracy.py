@@ -83,7 +83,7 @@ def missed(table: pd.DataFrame) -> pd.DataFrame:
     reasons_ = {(row.group, row.split): row.missing for row in known.itertuples()}
     over = np.nanmax(rows[ERRORS].to_numpy() / rows[WANTED].to_numpy(), axis=1) if len(rows) else []
     said = [reasons_.get((g, s)) or reasons_.get((g, ""), "") for g, s in zip(rows.group, rows.split, strict=True)]
-    return rows[["group", "split", *ERRORS, *WANTED]].assign(times_target=over, missing=said).round({"times_target": 1})
+    return rows[["group", "split", *ERRORS, *WANTED]].assign(times_target=over, missing=said).round({"times_target": 2})
 
 
 def splits(table: pd.DataFrame) -> pd.DataFrame:

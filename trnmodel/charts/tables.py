@@ -204,7 +204,10 @@ class Table:
         return f'<div class="trn-table">{rolled}\n{link}</div>'
 
     def __repr__(self) -> str:
-        return plain_text(f"{self.caption}\n{rounded_frame(self.frame).to_string(index=False)}")
+        shown = self.frame if self.most is None else self.frame.head(self.most)
+        return plain_text(
+            f"{self.caption}\n{rounded_frame(shown).to_string(index=False) if len(shown) else ''}".strip()
+        )
 
 
 def table(frame: pd.DataFrame, *, caption: str, download: str, most: int | None = None) -> Table:
