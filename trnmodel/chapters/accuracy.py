@@ -188,8 +188,7 @@ def percent(table: pd.DataFrame) -> pd.DataFrame:
     >>> percent(pd.DataFrame({"group": ["a"], "median_error": [0.07481], "target": [0.04]})).iloc[0].tolist()
     ['a', 7.5, 4.0]
     """
-    named = table.columns[
-        table.columns.str.contains("error|target$|naive|noise|coverage") & ~table.columns.isin(["times_target"])
-    ]
+    shares = table.columns.str.contains("error|target$|naive|noise|coverage|_median$")
+    named = table.columns[shares & (table.columns != "times_target")]
     found = table.assign(**{name: (100 * table[name]).round(1) for name in named})
     return found.rename(columns={name: f"{name.replace('_', ' ')}, %" for name in named})

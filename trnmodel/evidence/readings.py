@@ -288,14 +288,20 @@ def _instance(name: str) -> str:
     return known[0] if len(known) == 1 and re.fullmatch(r"[a-z]+\d+", family) and name not in known else name
 
 
-def _scale(meaning: str, printed: str, override: str, metric: str = "") -> float:
-    """Base units in the unit of a row, which must be one of its meaning; an override "MB=MiB" says what one means."""
-    unit = printed.partition(" ")[0] or (inside[1] if (inside := re.search(r"\(([^()]+)\)$", metric)) else "")
+def _scale(meaning: str, row: Mapping[str, str], override: str) -> float:
+    """Base units in the unit of a row, which must be one of its meaning; an override "MB=MiB" says what one means.
+
+    Where the unit is blank the metric may name it: "TPOT (ms)".
+    """
+    inside = re.search(r"\(([^()]+)\)$", row["metric"])
+    unit = row["unit"].partition(" ")[0] or (inside[1] if inside else "")
     before, _, after = override.partition("=")
     fits = [units for end, units in UNITS.items() if meaning.endswith(end) or meaning.startswith(end)]
     known = fits[0] if fits else TIMES
     if unit not in known:
-        raise UnreadableRowError(f"unit {shown(printed)}: units of {meaning} are {', '.join(known)}")
+        unit = spelt(row)["unit"]
+    if unit not in known:
+        raise UnreadableRowError(f"unit {shown(row['unit'])}: units of {meaning} are {', '.join(known)}")
     return known[after if unit == before else unit]
 
 
@@ -333,7 +339,7 @@ def reading(
 
 def _reading(row: Mapping[str, str], d: Decision, models: Mapping[str, Any] | None) -> Reading:
     say = {name: d.arguments.get(name, "") for name in READ}
-    scale = _scale(d.question, spelt(row)["unit"], say["unit"], row["metric"])
+    scale = _scale(d.question, row, say["unit"])
     known = "" if d.question.startswith(MODELLESS) else say["model"] or model_of(row["workload"], models)
     n = counts(row)
     n["input_len"], n["tp"] = _first(n["input_len"], number(say["input"])), _first(number(say["tp"]), n["tp"])
