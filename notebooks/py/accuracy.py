@@ -23,8 +23,8 @@ import numpy as np
 from IPython.display import Markdown
 
 from trnmodel import charts
-from trnmodel.chapters import accuracy as study
-from trnmodel.chapters import guard
+from trnmodel.chapters import accuracy as tables
+from trnmodel.chapters import common, guard
 from trnmodel.evidence import accuracy, comparators, score, table
 from trnmodel.units import format_quantity
 
@@ -33,7 +33,7 @@ guard.one_of(accuracy.GROUPS.values(), second_group=second_group)
 guard.need(group != second_group, f"second_group = {second_group!r} must be another one than group")
 guard.within(1e-3, 10.0, within_share=within_share)
 errors, judged = table.written(), table.judged()
-card, tally, missing = study.answers(errors), study.counts(judged), study.missed(errors)
+card, tally, missing = tables.answers(errors), tables.counts(judged), tables.missed(errors)
 by_question = card.set_index("question")
 
 # %% tags=["hide-input"]
@@ -64,7 +64,7 @@ charts.ranges(
 # %%
 shown = "question configurations error mean_error error_high target naive_median noise mark".split()
 charts.table(
-    study.percent(
+    tables.percent(
         card[shown].rename(columns={"error": "median_error", "error_high": "p90_error", "naive_median": "naive"})
     ),
     caption="Each question with its target, a naive rival, and how far repeats of one measurement lie apart",
@@ -76,7 +76,7 @@ charts.table(
 # ## Notation
 
 # %% tags=["hide-input"]
-charts.table(study.symbols(), caption="What this chapter calls things", download="notation")
+charts.table(common.notation(tables.symbols()), caption="What this chapter calls things", download="notation")
 
 # %% [markdown]
 # ## One vote a configuration
@@ -100,7 +100,7 @@ Markdown(
 
 # %%
 charts.table(
-    study.percent(study.asides(judged)),
+    tables.percent(tables.asides(judged)),
     caption="Why predicted rows do not count, copies, percentiles and roundings apart",
     download="excluded-reasons",
     most=8,
@@ -116,8 +116,8 @@ charts.table(score.excluded(judged)[listed], caption="Every row that does not co
 # A fit can follow anything. Rows that came later were predicted first, with the constants that stood then, and that error is kept:
 
 # %%
-said = study.blind(judged)
-both = study.pair(said)
+said = tables.blind(judged)
+both = tables.pair(said)
 known = said.dropna(subset="error")
 nearer = known[known.error < known.blind_error]
 most = (nearer if len(nearer) else known).eval("gain = blind_error - error").nlargest(1, "gain").iloc[0]
@@ -133,7 +133,7 @@ charts.ranges(
 charts.table(said, caption="Blind errors by group, and those of now", download="blind", most=0)
 
 # %% tags=["hide-input"]
-gemm = study.products()
+gemm = tables.products()
 Markdown(
     f"{gemm['shapes']} matrix products on real Trainium3 were asked blind too: median {gemm['blind_median']:.1%}, the worst "
     f"{gemm['blind_worst']:+.0%}. With three constants read off the profiler's counters, and the file of each shape left out, it is "
@@ -147,7 +147,7 @@ Markdown(
 # regression on bytes, FLOP, layers and traffic with positive coefficients, fitted to the same rows.
 
 # %%
-left = study.splits(errors)
+left = tables.splits(errors)
 chips = left[left.split == accuracy.CHIP].set_index("group").error
 models = left[left.split == accuracy.LEFT_OUT].set_index("group").error
 hardest = (chips / models).idxmax()
@@ -181,7 +181,7 @@ charts.table(errors, caption="All groups and splits: every figure of this chapte
 # %%
 names = "group split median_error mean_error p90_error times_target missing".split()
 charts.table(
-    study.percent(missing[names].drop_duplicates("group")),
+    tables.percent(missing[names].drop_duplicates("group")),
     caption=f"{missing.group.nunique()} questions miss a target, and what would close each"
     if len(missing)
     else "All targets are reached",
@@ -193,7 +193,7 @@ charts.table(
 # ### Constants against configurations
 
 # %%
-owned = study.constants(errors)
+owned = tables.constants(errors)
 many = owned[~owned.within].group
 charts.table(
     owned,
@@ -210,7 +210,7 @@ charts.table(
 # something if nine of ten rows lie inside *and* it is narrow: Winkler's score counts both, and a constant width is its rival.
 
 # %%
-widths = study.intervals(errors)
+widths = tables.intervals(errors)
 fitted = widths[widths.group.isin(accuracy.GROUPS.values())]
 wins = (fitted.score < fitted.constant_score).sum()
 inside = np.average(fitted.coverage, weights=fitted.cases)
@@ -282,7 +282,7 @@ assert (bounds.quartile_high <= 1).all(), "a measured time beats the ideal machi
 fitted_to = {by: comparators.others_fitted(by) for by in ("where", "model")}
 every = fitted_to["where"].iloc[-1]
 charts.table(
-    study.percent(fitted_to["where"]),
+    tables.percent(fitted_to["where"]),
     caption=f"Serving on GPUs, median error over {every.cases} configurations: {every.ideal_median:.0%} where nothing is lost, "
     f"{every.median_error:.0%} as fitted, {every.chip_left_out_median:.0%} with the chip left out",
     download="other-chips-fitted",
@@ -293,7 +293,7 @@ charts.table(
 networks = comparators.others_fitted("where", comparators.ALL_REDUCE)
 hard = networks.iloc[:-1].sort_values("chip_left_out_median", kind="stable").iloc[-1]
 charts.table(
-    study.percent(networks),
+    tables.percent(networks),
     caption=f"All-reduces of the engines' kernels: {networks.chip_left_out_median.iloc[-1]:.0%} off with the chip left out, at most "
     f"{hard.chip_left_out_median:.0%} ({hard['where']})",
     download="other-chips-collectives",

@@ -34,22 +34,21 @@ WANTED = ["target_median", "target_mean", "target_p90"]
 ERRORS = ["median_error", "mean_error", "p90_error"]
 
 
-def symbols() -> pd.DataFrame:
-    """What the chapter calls things.
+def symbols() -> list[tuple[str, ...]]:
+    """What the chapter calls things: rows of `common.notation`.
 
     Examples
     --------
-    >>> symbols().symbol.tolist()
+    >>> [row[0] for row in symbols()]
     ['e', 'w', 'S', 'n', 'k']
     """
-    rows = [
+    return [
         ("e", "error", "predicted over measured, less one; its size where no sign is said"),
         ("w", "width", "half the 90 % interval, as a logarithm, from the rows of all other names"),
         ("S", "score", "Winkler's score: the interval's whole width, and 20 times what a row lies beyond it"),
         ("n", "cases", "configurations; the rows of one vote once"),
         ("k", "constants", "constants fitted to a group, lines of data/evidence/calibration.csv"),
     ]
-    return pd.DataFrame(rows, columns=["symbol", "code name", "meaning"])
 
 
 def answers(table: pd.DataFrame) -> pd.DataFrame:
