@@ -250,7 +250,10 @@ def test_validate_gives_the_ends_of_the_step():
 
 
 def test_no_group_is_worse_and_no_row_is_lost(validated, root):
-    """Else: a line with the group, or the row's id, under "Numbers that changed", and the new floor by hand."""
+    """Else: a line with the group, or the row's id, under "Numbers that changed", and the new floor by hand.
+
+    A floor is a median of `data/evidence/accuracy.csv`, so that a threshold follows what was printed.
+    """
     now, ids = ratchet.today(validated)
     changed = ratchet.allowed((root / "CHANGELOG.md").read_text())
     floor = pd.read_csv(ratchet.FLOOR)

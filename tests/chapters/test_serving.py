@@ -1,15 +1,11 @@
-"""Serving studies: sums, limits and hand-made numbers, and shipped residuals that are those of the shipped fits."""
+"""Serving studies: sums, limits and hand-made numbers."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import trnmodel as tm
 from trnmodel.catalog.stacks import IDEAL
 from trnmodel.chapters import serving
-from trnmodel.evidence import accuracy, comparators, score
-from trnmodel.evidence.fit import cases, family_split, log_errors
-from trnmodel.evidence.rows import MEASURED
 from trnmodel.planner import deployments
 from trnmodel.steps.deployment import Deployment
 
@@ -19,11 +15,6 @@ EXPERTS = Deployment(
 )
 INF2 = Deployment(model="llama-3.1-8b", system="inf2.24xlarge", mapping=tm.Mapping(tp=8))
 SHAPE = {"input_tokens": 1024.0, "output_tokens": 256.0}
-
-
-@pytest.fixture(scope="module")
-def judged():
-    return tm.validation()
 
 
 @pytest.mark.parametrize("d", [LLAMA, EXPERTS, INF2])
@@ -148,66 +139,6 @@ def test_prefill_apart_by_hand():
     assert row.prefill_chips_per_decode_chip == pytest.approx(chips)
 
 
-def test_shipped_residuals_are_those_of_the_shipped_efficiencies():
-    """Else run `python -m trnmodel.evidence.accuracy`."""
-    shipped = accuracy.shipped()
-    for group in accuracy.GROUPS:
-        rows = shipped[(shipped.group == group) & (shipped.split == accuracy.FITTED)]
-        fresh = np.expm1(log_errors(cases(MEASURED, group)))
-        np.testing.assert_allclose(rows.error, fresh, rtol=1e-3, atol=1e-4)
-    trn2 = shipped[(shipped.group == "decode") & (shipped.split == accuracy.FAMILY)]
-    np.testing.assert_allclose(trn2.error, family_split(MEASURED, "decode").error, atol=0.005)
-
-
-def test_accuracy(judged):
-    table = accuracy.accuracy_table(judged).set_index(["group", "split"])
-    dense = table.loc["dense decode", accuracy.LEFT_OUT]
-    assert dense.median_error < 0.06
-    assert dense.mean_error < 0.09
-    assert dense.median_error < dense.naive_median
-    assert table.loc["dense decode", accuracy.FAMILY].median_error < 0.12
-    assert table.loc["TTFT", accuracy.LEFT_OUT].median_error < 0.22
-    assert set(table.index.get_level_values("split")) == {
-        accuracy.FITTED,
-        accuracy.LEFT_OUT,
-        accuracy.FAMILY,
-        accuracy.OUTSIDE,
-        accuracy.SAME,
-    }
-
-
-def test_every_row_counts_or_is_excluded_with_a_reason(judged):
-    out = score.excluded(judged)
-    counts = judged[(judged.skipped == "") & (judged.weight > 0)]
-    lines = judged[judged.use.isin(["fit", "rate", "null", "network"])]  # of collectives, that no machine is stated for
-    assert len(out) + len(counts) + len(lines) == len(judged)
-    assert out.reason.ne("").all()
-    assert score.reasons(out).rows.sum() == len(out)
-
-
-def test_configurations_vote_once(judged):
-    counted = score.counted(judged)
-    assert counted.configuration.is_unique
-    kept = judged[(judged.skipped == "") & (judged.weight > 0)]
-    assert set(counted.configuration) == set(kept.configuration)
-
-
-def test_points_lie_in_their_ranges(judged):
-    points = accuracy.points(judged)
-    assert set(points.group) == set(accuracy.GROUPS.values())
-    for name in ("measured_s", "predicted_s"):
-        assert (points[f"{name}_low"] <= points[name] * (1 + 1e-9)).all()
-        assert (points[f"{name}_high"] >= points[name] * (1 - 1e-9)).all()
-    assert points.select_dtypes("number").gt(0).all().all()
-
-
-def test_regimes_hold_every_configuration():
-    table, rows = accuracy.by_regime("decode"), accuracy.shipped()
-    of = len(rows.query("group == 'decode' and split == @accuracy.LEFT_OUT"))
-    names = table.regime.str.split(" ").str[0]
-    assert table.groupby(names).configurations.sum().eq(of).all()
-
-
 def test_collectives_of_experts_follow_the_all_to_all_of_the_fabric():
     """A chip gets 529 GB/s of an all-to-all in an NL32 rack and 252 GB/s on the torus: 2.1 at most, latency apart."""
     systems = ["trn3-nl32x2-torus", "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160"]
@@ -216,13 +147,6 @@ def test_collectives_of_experts_follow_the_all_to_all_of_the_fabric():
     assert 1.5 < times[systems[0], 32] / times[systems[1], 32] < 2.1
     assert times[systems[0], 64] / times[systems[1], 64] == pytest.approx(1, abs=0.15)
     assert times[systems[2], 64] < times[systems[1], 64]
-
-
-def test_rates_turn_over_so_that_the_ideal_machine_bounds_them():
-    rows = {"question": "elementwise", "hardware": "1x A100", "analytic": False, "unit": "Gelement/s"}
-    table = pd.DataFrame([rows | {"error": 3.0, "reason": ""}, rows | {"error": 0.0, "reason": "unknown chip"}])
-    found = comparators.others(table).iloc[0]
-    assert (found["median"], found.cases) == (0.25, 1)
 
 
 def test_percentiles_of_a_static_batch():

@@ -8,6 +8,7 @@ import pytest
 from trnmodel import report
 
 OTHER = {
+    "accuracy": {"group": "encoders, latency", "second_group": "TPOT under load", "within_share": 0.1},
     "beside-gpus": {
         "system": "trn1.32xlarge",
         "systems": ["trn3pd98.3xlarge", "hgx-a100", "tpu-v5e-pod"],

@@ -13,6 +13,7 @@ AWS, TORUS = "trn3-nl72x2-aws-lanes", "trn3-nl32x2-torus/scaleup_bytes_per_s_per
 WAITS = ["trainium3/hop_s/project", "trn3-switched/switch_s/project"]
 # Facts of confidence D, or stacks whose constants are, that the headline of each chapter reads with its defaults.
 NAMED = {
+    "accuracy": [],
     "beside-gpus": [*WAITS, "nxd-inference", "gpu-serving", "gpu-serving-elsewhere"],
     "chip-roofline": [],
     "memory": [],
@@ -32,6 +33,7 @@ NOWHERE = """all_core_share cpus_per_cpu_tray default_stack hand_tuned_stack hbm
     nvme_bytes peak_flop_per_s[fp8] tdp_w"""
 LATENCY, LINKS = "hop_s switch_s", "scaleup_bytes_per_s_per_dir scaleup_bytes_per_s_per_dir[instance]"
 UNREAD = {
+    "accuracy": "",
     "beside-gpus": LINKS,
     "chip-roofline": f"{LATENCY} {LINKS}",
     "memory": f"{LATENCY} {LINKS}",

@@ -181,9 +181,11 @@ class Table:
     frame: pd.DataFrame
     caption: str
     download: str
+    most: int | None = None
 
     def _repr_html_(self) -> str:
         shown, titles = printed(self.frame, *self.frame.columns)
+        shown = shown.head(self.most) if self.most is not None else shown
         shown, stem = rounded_frame(shown), file_stem(self.download)
         numeric = [is_number(shown[name]) for name in self.frame]
         head = "".join(_cell("th", titles[name], right) for name, right in zip(self.frame, numeric, strict=True))
@@ -194,16 +196,23 @@ class Table:
         csv = rounded_frame(self.frame).to_csv(index=False, lineterminator="\n")
         source = f"data:text/csv;base64,{base64.b64encode(csv.encode()).decode()}"
         link = f'<a class="trn-csv" download="{stem}.csv" href="{source}">{stem}.csv</a>'
+        if self.most == 0:
+            return f'<div class="trn-table">{escape(self.caption)}: {link}</div>'
+        left = len(self.frame) - len(shown)
+        link += f" ({left} more rows)" if left else ""
         caption = f"<caption>{escape(self.caption)}</caption>"
         body = f"<thead><tr>{head}</tr></thead>\n<tbody>\n" + "\n".join(rows) + "\n</tbody>"
         rolled = f'<div style="{_BOX}"><table class="dataframe">{caption}\n{body}</table></div>'
         return f'<div class="trn-table">{rolled}\n{link}</div>'
 
     def __repr__(self) -> str:
-        return plain_text(f"{self.caption}\n{rounded_frame(self.frame).to_string(index=False)}")
+        shown = self.frame if self.most is None else self.frame.head(self.most)
+        return plain_text(
+            f"{self.caption}\n{rounded_frame(shown).to_string(index=False) if len(shown) else ''}".strip()
+        )
 
 
-def table(frame: pd.DataFrame, *, caption: str, download: str) -> Table:
+def table(frame: pd.DataFrame, *, caption: str, download: str, most: int | None = None) -> Table:
     """A table with units in its headings and a link to its CSV in base units, the same text on every run.
 
     Parameters
@@ -214,6 +223,8 @@ def table(frame: pd.DataFrame, *, caption: str, download: str) -> Table:
         What the table shows.
     download : str
         File name of the CSV, without its ending.
+    most : int, optional
+        Rows to show, of which the file has all; with 0 the file alone stands there. [-]
 
     Examples
     --------
@@ -222,7 +233,7 @@ def table(frame: pd.DataFrame, *, caption: str, download: str) -> Table:
     >>> "HBM bandwidth [TB/s]" in html, ">2.9<" in html, 'download="m.csv"' in html
     (True, True, True)
     """
-    return Table(frame, check(frame, caption), text("download", download))
+    return Table(frame, check(frame, caption), text("download", download), most)
 
 
 def _cell(tag: str, value: object, right: bool) -> str:

@@ -23,19 +23,20 @@ from trnmodel.evidence.rows import (
     LATER,
     MEASURED,
     PRODUCTS,
+    SIDES,
     number,
     published,
     read_rows,
+    save,
     texts,
     wide_rows,
 )
 from trnmodel.evidence.rules import PLAIN, check
-from trnmodel.evidence.score import counted, errors_of, validation
+from trnmodel.evidence.score import counted, validation
 
 if TYPE_CHECKING:
     import pandas as pd
 
-TARGETS = DATA / "evidence" / "targets.csv"
 KERNELS = ("framework-compile", "framework-trace")  # groups of kernels that have fitted constants
 RESIDUALS, KERNEL_RESIDUALS, OTHER_RESIDUALS = (
     DATA / "evidence" / f"residuals{of}.csv" for of in ("", "_kernels", "_outside")
@@ -73,6 +74,7 @@ UNFITTED = (
     "memory footprint",
 )  # uses that rules give rows, in the order of the table
 OUTSIDE, SAME = "outside the fits", "constants from these rows"
+UNSTATED, PRODUCTS_USE = "platform not stated", "tuned-gemm"
 
 
 def residuals(groups: Iterable[str] = MEANINGS) -> pd.DataFrame:
@@ -95,26 +97,51 @@ def residuals(groups: Iterable[str] = MEANINGS) -> pd.DataFrame:
         for split, name in LEAVING.items():
             if group in MEANINGS and len(set(map(name, of))) > 1:
                 frames.append(asked.assign(split=split, group=group, error=left_out(of, name, fitted_errors(group))))
-    both = [group for group in ("expert-decode",) if group in groups]  # whose stacks ran on both
-    apart = [family_split(rows, group).assign(split=FAMILY, group=group) for group in both]
-    table = pd.concat([*frames, *apart], ignore_index=True)
+    frames += [split.assign(split=FAMILY, group=group) for group in groups if len(split := _newer(rows, group))]
+    table = pd.concat(frames, ignore_index=True)
     last = ["error", "naive_error"]
     return table[["split", "group", *(name for name in table if name not in ("split", "group", *last)), *last]]
 
 
-def outside() -> pd.DataFrame:
-    """Errors of configurations that no constant is fitted to, by what they are used for."""
+def _newer(rows: pd.DataFrame, group: str) -> pd.DataFrame:
+    """Trn2 from Trn1 and Inf2, by the stacks of a group that ran on both; nothing where none did."""
     import pandas as pd
 
-    rows = counted(validation())
-    rows = rows[~rows.use.isin([PLAIN, "model", *KERNELS])]
+    try:
+        return family_split(rows, group) if group in MEANINGS else pd.DataFrame()
+    except ValueError:
+        return pd.DataFrame()
+
+
+def outside(judged: pd.DataFrame | None = None) -> pd.DataFrame:
+    """Errors of configurations that no constant is fitted to, by what they are used for.
+
+    Products of Trainium3 have constants of their own, so that theirs are the errors with their file left out. Rows
+    whose platform is not stated say nothing of one.
+    """
+    import pandas as pd
+
+    rows = counted(validation() if judged is None else judged)
+    rows = rows[~rows.use.isin([PLAIN, "model", UNSTATED, *KERNELS])]
     readings = [reading(cells) for cells in texts(rows)]
     measured = [number(row["value"]) * r.scale for row, r in zip(rows.to_dict("records"), readings, strict=True)]
     of = [Case(r, x, r.weight, document(source)) for r, x, source in zip(readings, measured, rows.source, strict=True)]
-    table = pd.DataFrame({**labels(of), "error": rows.error.to_numpy()})
+    table = pd.DataFrame({**labels(of), "use": rows.use.to_numpy(), "error": rows.error.to_numpy()})
+    left = _left_products()
+    shapes = [tuple(float(dict(case.reading.asked).get(name, 0)) for name in SIDES) for case in of]
+    found = [left.get(shape, float(error)) for shape, error in zip(shapes, table.error, strict=True)]
+    table["error"] = np.where(table.use == PRODUCTS_USE, found, table.error)
     named = table.part.isin(["kernel", "collective"])
     by_stack = (table.part + ", " + table["on"]).str.removesuffix(", ")
     return table.assign(split=OUTSIDE, group=by_stack.where(named, rows.use.to_numpy()))
+
+
+def _left_products() -> dict[tuple[float, ...], float]:
+    """Error of each product of Trainium3, by its sides, under constants fitted to the other files."""
+    from trnmodel.evidence.kernels import product_accuracy
+
+    table = product_accuracy()
+    return dict(zip(zip(*(table[name] for name in SIDES), strict=True), table.left_out_error, strict=True))
 
 
 def shipped(path: Path = RESIDUALS) -> pd.DataFrame:
@@ -130,13 +157,13 @@ def write() -> None:
         [row for path in (MEASURED, LATER, COMPARATORS, COLLECTIVES, PRODUCTS) for row in read_rows(path)] + wide_rows()
     )
     for path, groups in FILES.items():
-        residuals(groups).to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
+        save(residuals(groups), path)
     write_bands()
 
 
 def write_bands() -> None:
     """Write what follows from the errors as they are shipped: those outside the fits, widths, what was measured."""
-    outside().to_csv(OTHER_RESIDUALS, index=False, float_format="%.6g", lineterminator="\n")
+    save(outside(), OTHER_RESIDUALS)
     coverage.write(left_out_rows())
 
 
@@ -162,173 +189,12 @@ def left_out_rows(split: str = LEFT_OUT) -> pd.DataFrame:
     return table.assign(pool=pools, octaves=coverage.away(table, "model"))
 
 
-COLUMNS = "group split cases median_error mean_error p90_error bias coverage width score constant_score".split()
-COLUMNS += "aside_share noise naive_median naive_mean target_median target_mean target_p90 worst_error models".split()
-EXCUSED = r"one run|same run|rounded|^GPU"  # copies, percentiles, rounding; chips of others
 BY: Mapping[str, str] = {LEFT_OUT: "model", CHIP: "chip", SOURCE: "source"}  # what a split leaves out
-
-
-def _line(group: str, split: str, rows: pd.DataFrame) -> dict:
-    naive = rows.naive_error.abs() if "naive_error" in rows else np.array([np.nan])
-    line = {
-        "group": group,
-        "split": split,
-        **errors_of(rows),
-        "p90_error": rows.error.abs().quantile(0.9),
-        "naive_median": np.nan if np.all(np.isnan(naive)) else np.nanmedian(naive),
-        "naive_mean": np.nan if np.all(np.isnan(naive)) else np.nanmean(naive),
-        "models": rows.model.nunique(),
-    }
-    if "inside" in rows:
-        line |= {"coverage": rows.inside.mean(), "width": rows.width.median()}
-        line |= {"score": rows.score.mean(), "constant_score": rows.constant_score.mean()}
-    return line
 
 
 def held(split: str = LEFT_OUT) -> pd.DataFrame:
     """Left-out errors of a split with the interval that all others give each, and a constant one: `coverage.held`."""
     return coverage.held(left_out_rows(split), BY[split])
-
-
-def targets() -> dict[str, tuple[float, float, float]]:
-    """Median, mean and 90th percentile that a group is to reach; NaN where none is named."""
-    import pandas as pd
-
-    table = pd.read_csv(TARGETS).set_index("group")
-    return {group: tuple(row) for group, row in table[["median", "mean", "p90"]].iterrows()}
-
-
-def _also(rows: pd.DataFrame) -> pd.DataFrame:
-    """By use of a row: the share of predicted rows that is set aside, and how far repeats of a configuration differ."""
-    predicted = rows[(rows.skipped == "") & ~rows.set_aside.str.contains(EXCUSED)]
-    aside = predicted.weight.eq(0).groupby(predicted.label).mean()
-    repeats = predicted[predicted.weight > 0].groupby(["label", "configuration"]).error
-    apart = ((1 + repeats.max()) / (1 + repeats.min()) - 1)[repeats.size() > 1]
-    return aside.to_frame("aside_share").join(apart.groupby("label").median().rename("noise"))
-
-
-def _labels(rows: pd.DataFrame) -> list[str]:
-    """The line of the table that each predicted row belongs to: of a fitted group, or its use."""
-    fitted = dict(zip(shipped()[["meaning", "model"]].itertuples(index=False), shipped().group, strict=True))
-    found = zip(rows.use, rows.meaning, rows.model, strict=True)
-    return [
-        use if use in UNFITTED else GROUPS.get(fitted.get((meaning, model), ""), "") for use, meaning, model in found
-    ]
-
-
-def accuracy_table(table: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Absolute errors by group and split, one vote a configuration, with intervals, rivals and targets beside.
-
-    Returns
-    -------
-    table : pandas.DataFrame
-        group, split, cases, median_error, mean_error, p90_error, bias; coverage of the 90 % interval that all other
-        models, chips or sources give, its width (half of it, in logarithms) and Winkler's score, with that of a
-        constant width; aside_share (of predicted rows), noise (median of how far repeats of a configuration lie apart),
-        naive_median, naive_mean, target_median, target_mean, target_p90, worst_error, models. [-]
-    """
-    import pandas as pd
-
-    every = validation() if table is None else table
-    rows, fits = counted(every), shipped()
-    lines = [
-        _line(GROUPS[group], split, some)
-        for (group, split), some in fits[~fits.split.isin(BY)].groupby(["group", "split"], sort=False)
-    ]
-    for split in BY.keys() & set(fits.split):
-        kept = held(split)
-        for group, some in kept[kept.group.isin([*GROUPS, *(UNFITTED if split == LEFT_OUT else ())])].groupby("group"):
-            lines.append(_line(GROUPS.get(group, group), split if group in GROUPS else OUTSIDE, some))
-    footprints = rows[rows.use == UNFITTED[-1]]
-    lines += [_line(UNFITTED[-1], SAME, footprints)] if len(footprints) else []
-    found = pd.DataFrame(lines).merge(
-        _also(every.assign(label=_labels(every))), how="left", left_on="group", right_index=True
-    )
-    for place, name in enumerate(("target_median", "target_mean", "target_p90")):
-        found[name] = found.group.map({group: values[place] for group, values in targets().items()})
-    found = found.reindex(columns=COLUMNS)
-    order = [*GROUPS.values(), *UNFITTED]
-    return found.sort_values("group", key=lambda column: column.map(order.index), kind="stable", ignore_index=True)
-
-
-TIMES = ("decode-step", "decode-throughput", "prefill", "one-prefill", "batch-prefill", "forward", "loaded-step")
-
-
-def points(table: pd.DataFrame) -> pd.DataFrame:
-    """Times of one step, prefill or forward pass: measured and predicted, each with its range where one is known.
-
-    Returns
-    -------
-    table : pandas.DataFrame
-        group, label, measured_s (range: rounding as printed), predicted_s (range: that of the efficiencies). [-]
-    """
-    import pandas as pd
-
-    experts = set(shipped().query("group.str.startswith('expert')").model)
-    rows = counted(table).query("meaning in @TIMES")
-    lines = []
-    for row, cells in zip(rows.to_dict("records"), texts(rows), strict=True):
-        group, r = _group(row, experts), reading(cells)
-        ends = [row["predicted"], row["low"], row["high"]]
-        measured = [number(row["value"]) + sign * r.rounding for sign in (0, -1, 1)]
-        if row["meaning"] == "decode-throughput":
-            ends, measured = [r.batch / end for end in ends], [r.batch / end for end in measured]
-        label = f"{row['model']}, {row['instance']}, TP {r.mapping[0]}, batch {r.batch:g}"
-        names = [name + end for name in ("predicted_s", "measured_s") for end in ("", "_low", "_high")]
-        lines.append(
-            {"group": group, "label": label, **dict(zip(names, np.multiply([*ends, *measured], r.scale), strict=True))}
-        )
-    found = pd.DataFrame(lines)
-    for name in ("predicted_s", "measured_s"):
-        both = found[[f"{name}_low", f"{name}_high"]].to_numpy()
-        found[f"{name}_low"], found[f"{name}_high"] = both.min(axis=1), both.max(axis=1)
-    return found
-
-
-def _group(row: Mapping, experts: set[str]) -> str:
-    """The group of a row: by its meaning, and by its model where it prefills or decodes."""
-    found = next(group for group in ("decode", "prefill", "encoder", "server") if row["meaning"] in MEANINGS[group])
-    return GROUPS[f"expert-{found}" if row["model"] in experts and f"expert-{found}" in GROUPS else found]
-
-
-REGIMES: Mapping[str, list[float]] = {
-    "batch": [0, 1, 8, 64, np.inf],
-    "context": [0, 2048, 8192, np.inf],
-    "tp": [0, 8, 16, 32, np.inf],
-}
-
-
-def by_regime(group: str, split: str = LEFT_OUT) -> pd.DataFrame:
-    """Signed error of a group by system family, batch, context and TP: median and quartiles.
-
-    Returns
-    -------
-    table : pandas.DataFrame
-        regime, configurations, error (median) with error_low and error_high (quartiles). [-]
-    """
-    import pandas as pd
-
-    rows = shipped().query("group == @group and split == @split")
-    labels = [("system", rows["where"].str.extract(r"^([a-z]+[0-9])", expand=False))]
-    for name, edges in REGIMES.items():
-        labels.append((name, pd.cut(rows[name].fillna(rows.prompt), edges).map(_span)))
-    lines = [
-        {
-            "regime": f"{name} {value}",
-            "configurations": len(part),
-            "error": part.error.median(),
-            "error_low": part.error.quantile(0.25),
-            "error_high": part.error.quantile(0.75),
-        }
-        for name, label in labels
-        for value, part in rows.groupby(label, observed=True)
-    ]
-    return pd.DataFrame(lines)
-
-
-def _span(interval: pd.Interval) -> str:
-    low, high = interval.left, interval.right
-    return f"above {low:g}" if np.isinf(high) else f"up to {high:g}"
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.evidence.fit import Case, cases, fitted_errors, labels, left_out, log_errors
 from trnmodel.evidence.questions import predict
 from trnmodel.evidence.readings import reading
-from trnmodel.evidence.rows import COLLECTIVES, COMPARATORS, UnreadableRowError, measure, read_rows
+from trnmodel.evidence.rows import COLLECTIVES, COMPARATORS, UnreadableRowError, measure, read_rows, save
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -106,7 +106,7 @@ def both() -> pd.DataFrame:
 
 def write(path: Path = RESIDUALS) -> None:
     """Compute the residuals anew and write them, six significant digits each."""
-    residuals().to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
+    save(residuals(), path)
 
 
 def others(table: pd.DataFrame) -> pd.DataFrame:

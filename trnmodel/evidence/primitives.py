@@ -58,6 +58,11 @@ def _kernel_flop_per_s(r: Reading, tune: Tune | None) -> float:
     return float(answer.flop / answer.time_s)
 
 
+def _kernel_bytes_per_s(r: Reading, tune: Tune | None) -> float:
+    answer = kernel_answer(r, tune)
+    return float((answer.hbm_read_bytes + answer.hbm_write_bytes) / answer.time_s)
+
+
 def message(r: Reading) -> tuple[str, float, float]:
     """Kind, ranks and bytes of a collective; raises UnreadableRowError naming what the row does not say."""
     given: dict[str, Any] = dict(r.asked)
@@ -118,6 +123,7 @@ PRIMITIVES: Mapping[str, Callable[[Reading, Tune | None], float]] = {
     "kernel-time": lambda r, tune: float(kernel_answer(r, tune).time_s),
     "kernel-flop-rate": _kernel_flop_per_s,
     "kernel-mfu": _kernel_mfu,
+    "kernel-byte-rate": _kernel_bytes_per_s,
     "kernel-read-bytes": lambda r, tune: float(kernel_answer(r, tune).hbm_read_bytes),
     "kernel-write-bytes": lambda r, tune: float(kernel_answer(r, tune).hbm_write_bytes),
     "collective-time": lambda r, tune: float(_collective(r).time_s),

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trnmodel.catalog.load import DATA
-from trnmodel.evidence.accuracy import FITTED, accuracy_table
+from trnmodel.evidence import table
+from trnmodel.evidence.accuracy import FITTED
+from trnmodel.evidence.rows import save
 from trnmodel.evidence.score import validation
 
 if TYPE_CHECKING:
@@ -25,8 +27,8 @@ ROOM, POINTS = 1.1, 0.02  # a tenth and two points above the floor
 
 def today(rows: pd.DataFrame) -> tuple[pd.DataFrame, set[str]]:
     """Median errors by group and split, and the ids of the rows that have a prediction."""
-    table = accuracy_table(rows)
-    kept = table[~table.split.eq(FITTED) & (table.cases > 2)]
+    found = table.accuracy_table(rows)
+    kept = found[~found.split.eq(FITTED) & (found.cases > 2)]
     return kept[[*KEYS, "median_error"]].reset_index(drop=True), set(rows.id[rows.skipped == ""])
 
 
@@ -52,17 +54,19 @@ def allowed(changelog: str) -> str:
 
 
 def write(floor: Path = FLOOR, predicted: Path = PREDICTED) -> None:
-    """Lower floors and add rows; nothing is raised or dropped."""
+    """Lower floors and add rows; nothing is raised or dropped. The table and the judged rows are written anew."""
     import pandas as pd
 
-    now, ids = today(validation())
+    rows = validation()
+    table.write(rows)
+    now, ids = today(rows)
     if floor.exists():
         before = pd.read_csv(floor)
         now = now.merge(before, how="outer", on=KEYS, suffixes=("", "_before"), sort=False)
         now["median_error"] = np.fmin(now.median_error, now.median_error_before)
         ids |= set(pd.read_csv(predicted, dtype=str).id)
-    now[[*KEYS, "median_error"]].to_csv(floor, index=False, float_format="%.4f", lineterminator="\n")
-    pd.DataFrame({"id": sorted(ids)}).to_csv(predicted, index=False, lineterminator="\n")
+    save(now[[*KEYS, "median_error"]], floor, "%.4f")
+    save(pd.DataFrame({"id": sorted(ids)}), predicted)
 
 
 if __name__ == "__main__":

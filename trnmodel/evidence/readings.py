@@ -18,7 +18,7 @@ from trnmodel.catalog.specs import Chip, Precision, Spec
 from trnmodel.catalog.stacks import Efficiencies, efficiencies
 from trnmodel.catalog.systems import System, system, systems
 from trnmodel.evidence.rows import COLUMNS, LONGEST_CELL, UnreadableRowError, number, tokens
-from trnmodel.evidence.rules import ASIDE, Decision, bare_name, decide
+from trnmodel.evidence.rules import ASIDE, Decision, bare_name, decide, spelt
 from trnmodel.models import shipped
 from trnmodel.models.transformer import model as read_model
 from trnmodel.steps.mapping import Mapping as Degrees
@@ -47,6 +47,7 @@ UNITS = {
     "kernel-time": TIMES | {"ns": NS},
     "flop-rate": {"TFLOPS": TFLOP},
     "busbw": RATES,
+    "byte-rate": RATES,
     "algbw": RATES,
     "chip-elements": {"Gelement/s": GB},
     "critical-batch": {"tokens": 1.0},
@@ -55,6 +56,9 @@ FORMATS = re.compile(r"bf16|bfloat16|fp16|float16|fp32|float32|fp8|float8|int8|m
 MODELLESS = ("kernel-", "collective-", "graph-", "chip-")
 KINDS = {
     "allr": "all_reduce",
+    "allreduce": "all_reduce",
+    "allgather": "all_gather",
+    "reducescatter": "reduce_scatter",
     "allg": "all_gather",
     "redsct": "reduce_scatter",
     "alltoall": "all_to_all",
@@ -179,7 +183,8 @@ def counts(row: Mapping[str, str]) -> dict[str, float]:
     """The numbers of a row's shapes, NaN for a blank cell; raises UnreadableRowError naming the column of any other."""
     found = {}
     for name in COUNTS:
-        found[name] = value = tokens(row[name]) if name.endswith("_len") else number(row[name])
+        cell = re.sub(rf"^{name}[ =]*(?=\d)", "", row[name], flags=re.I)  # "TP8"
+        found[name] = value = tokens(cell) if name.endswith("_len") else number(cell)
         whole = name not in WHOLE or value % 1 == 0
         if row[name] and not (1 <= value <= MOST and whole):
             kind = "whole numbers" if name in WHOLE else "numbers"
@@ -269,8 +274,11 @@ def _precision(preset: str, printed: str) -> Precision:
 def _where(instance: str) -> str:
     if "not stated" in instance.lower():
         return "not stated"
-    gpu = re.search(r"\b(H100|H200|A100|B200)\b", instance, re.I)
-    return gpu[1].lower() if gpu else _instance(instance.split(" ")[0].lower())
+    if found := re.search(r"\b([ABH][1-3]00|GB[23]00|MI3\d\dX)\b", instance, re.I):
+        return found[1].lower()
+    plain = re.sub(r"^(\d+ ?x |aws |amazon )+", "", instance.lower())  # one of several alike
+    named = re.search(r"\b(trn|inf)\d\w*\.\w+", plain)
+    return _instance(named[0] if named else re.sub(r"^trn2 ultraserver", "trn2-ultraserver", plain).split(" ")[0])
 
 
 def _instance(name: str) -> str:
@@ -280,14 +288,20 @@ def _instance(name: str) -> str:
     return known[0] if len(known) == 1 and re.fullmatch(r"[a-z]+\d+", family) and name not in known else name
 
 
-def _scale(meaning: str, printed: str, override: str) -> float:
-    """Base units in the unit of a row, which must be one of its meaning; an override "MB=MiB" says what one means."""
-    unit = printed.partition(" ")[0]
+def _scale(meaning: str, row: Mapping[str, str], override: str) -> float:
+    """Base units in the unit of a row, which must be one of its meaning; an override "MB=MiB" says what one means.
+
+    Where the unit is blank the metric may name it: "TPOT (ms)".
+    """
+    inside = re.search(r"\(([^()]+)\)$", row["metric"])
+    unit = row["unit"].partition(" ")[0] or (inside[1] if inside else "")
     before, _, after = override.partition("=")
     fits = [units for end, units in UNITS.items() if meaning.endswith(end) or meaning.startswith(end)]
     known = fits[0] if fits else TIMES
     if unit not in known:
-        raise UnreadableRowError(f"unit {shown(printed)}: units of {meaning} are {', '.join(known)}")
+        unit = spelt(row)["unit"]
+    if unit not in known:
+        raise UnreadableRowError(f"unit {shown(row['unit'])}: units of {meaning} are {', '.join(known)}")
     return known[after if unit == before else unit]
 
 
@@ -325,7 +339,7 @@ def reading(
 
 def _reading(row: Mapping[str, str], d: Decision, models: Mapping[str, Any] | None) -> Reading:
     say = {name: d.arguments.get(name, "") for name in READ}
-    scale = _scale(d.question, row["unit"], say["unit"])
+    scale = _scale(d.question, row, say["unit"])
     known = "" if d.question.startswith(MODELLESS) else say["model"] or model_of(row["workload"], models)
     n = counts(row)
     n["input_len"], n["tp"] = _first(n["input_len"], number(say["input"])), _first(number(say["tp"]), n["tp"])

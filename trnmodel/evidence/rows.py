@@ -117,7 +117,8 @@ def _content(path: Path) -> str:
     allowed = f"allowed is a readable CSV file, a regular one of at most {MAX_FILE_BYTES // MIB} MiB"
     try:
         if not path.is_file():
-            refuse("rows", str(path), f"not a readable CSV file: {allowed}")
+            why = "not a readable CSV file" if path.exists() else "there is no such file"
+            refuse("rows", str(path), f"{why}: {allowed}")
         with path.open("rb") as stream:
             content = stream.read(MAX_FILE_BYTES + 1)
     except OSError as error:
@@ -153,10 +154,10 @@ def _from_csv(path: Path) -> pd.DataFrame:
 
 
 def published() -> pd.DataFrame:
-    """The two tables of published measurements of Trainium and Inferentia, one below the other."""
+    """The tables of published measurements of Trainium and Inferentia, one below the other, as text."""
     import pandas as pd
 
-    return pd.concat([read_table(MEASURED), read_table(LATER)], ignore_index=True)
+    return pd.DataFrame([row for path in (MEASURED, LATER, PRODUCTS) for row in read_rows(path)])
 
 
 def read_table(rows: pd.DataFrame | str | Path) -> pd.DataFrame:
@@ -218,6 +219,11 @@ def texts(table: pd.DataFrame) -> list[dict[str, str]]:
 def read_rows(rows: pd.DataFrame | str | Path) -> list[dict[str, str]]:
     """Measured rows as texts by column, checked; a column that is missing is blank."""
     return texts(read_table(rows))
+
+
+def save(table: pd.DataFrame, path: Path, form: str = "%.6g") -> None:
+    """Write a table of evidence: the one form of all files that a command writes."""
+    table.to_csv(path, index=False, float_format=form, lineterminator="\n")
 
 
 def wide_rows() -> list[dict[str, str]]:

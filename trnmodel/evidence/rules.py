@@ -19,6 +19,7 @@ from trnmodel.catalog.load import DATA, DataError, read_csv
 from trnmodel.evidence.rows import WIDE
 
 MATCHED = ("kind", "source", "date", "instance", "workload", "phase", "precision", "metric", "shape", "note")
+NAMED: Mapping[str, tuple[str, ...]] = {"kernel": ("kernel",), "collective": ("kind", "ranks")}
 ASIDE, PLAIN = "set-aside", "as asked"
 SHAPE = {"batch": "batch", "in": "input_len", "out": "output_len", "seq": "seq_len", "tp": "tp", "dp": "dp"}
 PUBLISHER = re.compile(r"^(?:[\w.-]+/|(?:meta-llama|qwen|mistralai|deepseek-ai|nousresearch|google)_)", re.IGNORECASE)
@@ -43,6 +44,17 @@ class Rule(msgspec.Struct, frozen=True):
     use: str
     weight: str
     reason: str
+
+
+class Spelling(msgspec.Struct, frozen=True):
+    """Another word for what the rules know: in which cell, of rows of which kind and phase, and what it becomes."""
+
+    cell: str
+    kind: str
+    phase: str
+    pattern: str
+    becomes: str
+    note: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +105,31 @@ def _of_kind(kind: str) -> tuple[Ready, ...]:
     return tuple(one for one in rules() if all(name != first or pattern.search(kind) for name, pattern in one.patterns))
 
 
+@cache
+def _spellings() -> tuple[tuple[Spelling, re.Pattern, re.Pattern, re.Pattern], ...]:
+    """The shipped spellings with their patterns."""
+    rows = read_csv(DATA / "evidence" / "spellings.csv", Spelling)
+    return tuple(
+        (one, re.compile(one.kind, re.I), re.compile(one.phase, re.I), re.compile(one.pattern, re.I)) for one in rows
+    )
+
+
+def spelt(row: Mapping[str, str]) -> dict[str, str]:
+    """A row in the words of the rules: kind, phase, metric, unit and workload as others write them.
+
+    Examples
+    --------
+    >>> row = {"kind": "LLM serving", "phase": "", "metric": "mean time per output token (ms)", "unit": "msec"}
+    >>> [spelt(row | {"workload": ""})[name] for name in ("kind", "metric", "unit")]
+    ['inference-LLM-serving', 'TPOT mean', 'ms']
+    """
+    found = dict(row)
+    for one, kind, phase, pattern in _spellings():
+        if kind.search(found["kind"]) and phase.search(found["phase"]):
+            found[one.cell] = pattern.sub(one.becomes, found[one.cell].strip(), count=1)
+    return found
+
+
 def bare_name(workload: str) -> str:
     """A workload's name without the publisher in front."""
     return PUBLISHER.sub("", workload.strip())
@@ -116,7 +153,19 @@ def matched(row: Mapping[str, str], of: Sequence[Ready] | None = None) -> list[t
 
 
 def decide(row: Mapping[str, str], of: Sequence[Ready] | None = None) -> Decision:
-    """What the rules say of a row; where several match, the later ones override what they fill."""
+    """What the rules say of a row; where several match, the later ones override what they fill.
+
+    A row that none gives a meaning, or whose workload names nothing, is read once more in the rules' own words.
+    """
+    found = _decided(row, of)
+    start = found.question.partition("-")[0]
+    if found.question and set(NAMED.get(start, ())) <= set(found.arguments):
+        return found
+    again = _decided(spelt(row), of)
+    return again if again.question else found
+
+
+def _decided(row: Mapping[str, str], of: Sequence[Ready] | None) -> Decision:
     question = use = reason = ""
     weight, hits = 1.0, matched(row, of)
     arguments: dict[str, str] = {}

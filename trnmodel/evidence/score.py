@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trnmodel.arguments import refuse, shown
-from trnmodel.evidence.grounds import banded
+from trnmodel.evidence.grounds import banded, where
 from trnmodel.evidence.readings import Reading, reading
-from trnmodel.evidence.rows import MEASURED, UnreadableRowError, measure, read_table, text, texts
+from trnmodel.evidence.rows import MEASURED, UnreadableRowError, measure, published, read_table, text, texts
 from trnmodel.evidence.rules import decide
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 JUDGED = ["predicted", "error", "low", "high", "basis", "basis_reason"]
-JUDGED += "meaning model stack configuration weight set_aside skipped use rules".split()
+JUDGED += "meaning model chip stack configuration weight set_aside skipped use rules".split()
 NOT_PREDICTED, NOT_COUNTED = "not predicted", "predicted, not counted"
 LINES = ("fit", "rate", "null", "network")  # uses of rows that are no prediction of ours
 
@@ -67,9 +67,10 @@ def _judge(row: dict[str, str], models: Mapping[str, Any] | None) -> dict[str, A
     """One row's prediction beside its meaning, or the reason for none."""
     d = decide(row)
     blank: dict[str, Any] = dict.fromkeys(("predicted", "error", "low", "high"), math.nan)
-    blank |= dict.fromkeys(("meaning", "model", "stack", "configuration", "set_aside", "basis", "basis_reason"), "") | {
-        "weight": 0.0
-    }
+    blank |= dict.fromkeys(
+        ("meaning", "model", "chip", "stack", "configuration", "set_aside", "basis", "basis_reason"), ""
+    )
+    blank |= {"weight": 0.0}
     blank |= {"use": d.use, "rules": " > ".join(d.rules)}
     try:
         r, measured = reading(row, models, d), measure(row)
@@ -86,6 +87,7 @@ def _judge(row: dict[str, str], models: Mapping[str, Any] | None) -> dict[str, A
         "basis_reason": why,
         "meaning": r.meaning,
         "model": r.model_id,
+        "chip": where(r)["chip"],
         "stack": r.stack,
         "configuration": configuration(r, value * r.scale),
         "weight": r.weight,
@@ -113,10 +115,10 @@ def validate(rows: pd.DataFrame | str | Path, models: Mapping[str, Any] | None =
     table : pandas.DataFrame
         The rows with `predicted` (in the row's unit), `error` (predicted / measured - 1), `low` and `high` (the
         90 % interval of the row's group, wider where it leaves what was measured), `basis` and `basis_reason` (what it
-        rests on, and where it leaves the rows), `meaning`, `model`, `stack`, `configuration` (a key that rows of one
-        configuration share), `weight`, `set_aside` (why a predicted row does not count), `skipped` (why a row has
-        no prediction), `use` (what a row is used for) and `rules` (those of `data/evidence/rules.csv` that had a say,
-        in order). A row without an `id` gets one that follows from its cells.
+        rests on, and where it leaves the rows), `meaning`, `model`, `chip`, `stack`, `configuration` (a key that rows
+        of one configuration share), `weight`, `set_aside` (why a predicted row does not count), `skipped` (why a row
+        has no prediction), `use` (what a row is used for) and `rules` (those of `data/evidence/rules.csv` that had a
+        say, in order). A row without an `id` gets one that follows from its cells.
 
     Raises
     ------
@@ -155,7 +157,11 @@ def validation() -> pd.DataFrame:
     table : pandas.DataFrame
         As `validate` gives it, with `group`: kind, model and system family. Splits are by group, never by row.
     """
-    table = validate(MEASURED)
+    return grouped(validate(published()))
+
+
+def grouped(table: pd.DataFrame) -> pd.DataFrame:
+    """A judged table with the group of each row: kind, model and system family."""
     family = table["instance"].str.extract(r"^([a-z]+[0-9]+)", expand=False).fillna("")
     names = table["model"].where(table["model"] != "", table["workload"])
     return table.assign(group=table["kind"] + "/" + names + "/" + family)

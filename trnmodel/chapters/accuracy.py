@@ -1,0 +1,193 @@
+"""How wrong the predictions are: the answer by question, what was said blind, what is left out, what does not count."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from trnmodel.catalog import load
+from trnmodel.catalog.load import DATA
+from trnmodel.evidence import table as judging
+from trnmodel.evidence.accuracy import CHIP, FAMILY, GROUPS, LEFT_OUT, OUTSIDE, SOURCE
+from trnmodel.evidence.grounds import part
+from trnmodel.evidence.kernels import product_accuracy
+from trnmodel.evidence.rows import LATER, read_rows
+from trnmodel.evidence.score import NOT_COUNTED, counted, excluded, reasons
+from trnmodel.models.transformer import model
+
+BLIND = DATA / "evidence" / "blind.csv"
+SPLITS = (LEFT_OUT, CHIP, SOURCE)
+MARKS = {"yes": "reached", "no": "missed", "": "no target"}
+WORDS = {  # parts of a model as the table of blind errors calls them
+    "decode": "decode",
+    "prefill": "time to first token",
+    "load": "time between served tokens",
+    "throughput": "served throughput",
+    "queue": "first token under load",
+    "run": "whole requests",
+    "request": "whole requests",
+    "share of HBM": "share of HBM",
+    "bytes": "bytes read",
+}
+KINDS = {"dense": "dense", "expert": "experts", "hybrid": "hybrids"}
+WANTED = ["target_median", "target_mean", "target_p90"]
+ERRORS = ["median_error", "mean_error", "p90_error"]
+
+
+def symbols() -> list[tuple[str, ...]]:
+    """What the chapter calls things: rows of `common.notation`.
+
+    Examples
+    --------
+    >>> [row[0] for row in symbols()]
+    ['e', 'w', 'S', 'n', 'k']
+    """
+    return [
+        ("e", "error", "predicted over measured, less one; its size where no sign is said"),
+        ("w", "width", "half the 90 % interval, as a logarithm, from the rows of all other names"),
+        ("S", "score", "Winkler's score: the interval's whole width, and 20 times what a row lies beyond it"),
+        ("n", "cases", "configurations; the rows of one vote once"),
+        ("k", "constants", "constants fitted to a group, lines of data/evidence/calibration.csv"),
+    ]
+
+
+def answers(table: pd.DataFrame) -> pd.DataFrame:
+    """One line a question: its error where the fit has not seen it, and whether that reaches the target.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        question, configurations, error (median) with error_low (the same) and error_high (90th percentile), mean_error,
+        target, coverage, mark ("reached", "missed", "no target"). [-]
+    """
+    own = table[table.split.eq(LEFT_OUT) | (~table.split.isin([*SPLITS, "as fitted", FAMILY]) & table.reached.ne(""))]
+    found = own[own.group.isin(GROUPS.values()) | own.target_median.notna()]
+    lines = found.assign(
+        question=found.group,
+        configurations=found.cases,
+        error=found.median_error,
+        error_low=found.median_error,
+        error_high=found.p90_error,
+        target=found.target_median,
+        mark=found.reached.map(MARKS),
+    )
+    names = "question configurations error error_low error_high mean_error target naive_median noise coverage mark"
+    return lines[names.split()].reset_index(drop=True)
+
+
+def missed(table: pd.DataFrame) -> pd.DataFrame:
+    """Every target that is not reached: by how much at its worst, and what is missing."""
+    rows = table[table.reached.eq("no")]
+    known = pd.read_csv(judging.TARGETS, keep_default_na=False)
+    reasons_ = {(row.group, row.split): row.missing for row in known.itertuples()}
+    over = np.nanmax(rows[ERRORS].to_numpy() / rows[WANTED].to_numpy(), axis=1) if len(rows) else []
+    said = [reasons_.get((g, s)) or reasons_.get((g, ""), "") for g, s in zip(rows.group, rows.split, strict=True)]
+    return rows[["group", "split", *ERRORS, *WANTED]].assign(times_target=over, missing=said).round({"times_target": 2})
+
+
+def splits(table: pd.DataFrame) -> pd.DataFrame:
+    """Median and 90th percentile of fitted groups with their model, chip or source left out, and the naive rival."""
+    rows = table[table.split.isin(SPLITS) & table.group.isin(GROUPS.values())]
+    found = rows.assign(error=rows.median_error, error_low=rows.median_error, error_high=rows.p90_error)
+    return found[["group", "split", "error", "error_low", "error_high", "cases", "models"]].reset_index(drop=True)
+
+
+def intervals(table: pd.DataFrame) -> pd.DataFrame:
+    """Coverage, width and score of the 90 % intervals by group and split, with the score of a constant width."""
+    rows = table[table.coverage.notna() & table.split.isin([*SPLITS, OUTSIDE])]
+    names = ["group", "split", "cases", "coverage", "width", "score", "constant_score"]
+    return rows[names].reset_index(drop=True)
+
+
+def constants(table: pd.DataFrame) -> pd.DataFrame:
+    """Fitted constants of each group beside its configurations: at most one in ten is allowed."""
+    rows = table[(table.constants > 0) & ~table.split.isin([CHIP, SOURCE, FAMILY])].drop_duplicates("group")
+    found = rows.assign(configurations=rows.cases, allowed=np.floor(rows.cases / 10).astype(int))
+    found["within"] = found.constants <= found.allowed
+    return found[["group", "constants", "configurations", "allowed", "within"]].reset_index(drop=True)
+
+
+def _group(row: pd.Series) -> str:
+    """A row's line in the table of blind errors; nothing for a kernel or a collective."""
+    words = WORDS.get(part(row.meaning), "")
+    if not words or not row.model:
+        return ""
+    return f"{words}, {KINDS.get(model(row.model).kind, '')}, {load.chip(row.chip).name}"
+
+
+def blind(judged: pd.DataFrame) -> pd.DataFrame:
+    """What was said of later rows before any was read, and what is said of the same groups now, fits included.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        group, configurations, blind_error, blind_mean, blind_p90, blind_coverage, error (now; NaN where the group has
+        none). [-]
+    """
+    then = pd.read_csv(BLIND).sort_values("configurations", ascending=False, kind="stable")
+    later = {row["id"] for row in read_rows(LATER)}
+    rows = counted(judged[judged.id.isin(later)])
+    now = rows.error.abs().groupby(rows.apply(_group, axis=1)).median()
+    named = {"median_error": "blind_error", "mean_error": "blind_mean", "p90_error": "blind_p90"}
+    found = then.rename(columns=named | {"coverage": "blind_coverage"})
+    names = ["group", "configurations", *named.values(), "blind_coverage"]
+    return found[names].assign(error=found.group.map(now)).reset_index(drop=True)
+
+
+def pair(table: pd.DataFrame, most: int = 10) -> pd.DataFrame:
+    """The largest groups of `blind`, the error that was said and that of now below each other."""
+    longest = table.dropna(subset="error").head(most)
+    tall = longest.melt(["group", "configurations"], ["blind_error", "error"], "said", "size")
+    when = {"blind_error": "before any was read", "error": "now, with what was fitted"}
+    return tall.assign(said=tall.said.map(when), **dict.fromkeys(("error", "error_low", "error_high"), tall["size"]))
+
+
+def products() -> dict[str, float]:
+    """Shapes of products on Trainium3, the median error said of them blind, its worst, and that with files left out."""
+    table = product_accuracy()
+    error, worst = table.blind_error.abs(), table.blind_error.abs().idxmax()
+    return {
+        "shapes": len(table),
+        "blind_median": float(error.median()),
+        "blind_worst": float(table.blind_error[worst]),
+        "left_out_median": float(table.left_out_error.abs().median()),
+    }
+
+
+def counts(judged: pd.DataFrame) -> dict[str, float]:
+    """Rows, predicted ones, those that count, their configurations, and the share and error of what is set aside."""
+    predicted = judged[judged.skipped == ""]
+    own = predicted[~predicted.set_aside.str.contains("^GPU")]
+    aside = own[(own.weight == 0) & ~own.set_aside.str.contains(judging.COPIES)]
+    return {
+        "rows": len(judged),
+        "predicted": len(predicted),
+        "counted": int((predicted.weight > 0).sum()),
+        "configurations": len(counted(judged)),
+        "copies": int((own.weight == 0).sum()) - len(aside),
+        "aside": len(aside),
+        "aside_share": judging.aside_share(judged),
+        "aside_error": float(aside.error.abs().median()),
+    }
+
+
+def asides(judged: pd.DataFrame) -> pd.DataFrame:
+    """Why predicted rows do not count, copies, percentiles and roundings apart: rows and their median error."""
+    found = reasons(excluded(judged))
+    apart = found.reason.str.contains(judging.EXCUSED) | found.outcome.ne(NOT_COUNTED)
+    kept = found[~apart].sort_values("rows", ascending=False, kind="stable", ignore_index=True)
+    return kept[["kind", "reason", "rows", "median_error"]]
+
+
+def percent(table: pd.DataFrame) -> pd.DataFrame:
+    """Errors, targets and shares of a table in percent, to a tenth; a word for each column.
+
+    Examples
+    --------
+    >>> percent(pd.DataFrame({"group": ["a"], "median_error": [0.07481], "target": [0.04]})).iloc[0].tolist()
+    ['a', 7.5, 4.0]
+    """
+    shares = table.columns.str.contains("error|target$|naive|noise|coverage|_median$")
+    named = table.columns[shares & (table.columns != "times_target")]
+    found = table.assign(**{name: (100 * table[name]).round(1) for name in named})
+    return found.rename(columns={name: f"{name.replace('_', ' ')}, %" for name in named})
