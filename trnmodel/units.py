@@ -88,7 +88,7 @@ def format_within(value: float, low: float, high: float, unit: str = "", basis: 
     --------
     >>> format_within(1285.4, 707.2, 1952.0, "tokens/s a chip", "extrapolated")
     '1,300 tokens/s a chip (710 to 2,000; extrapolated)'
-    >>> format_within(0.01234, 0.01215, 0.01252, "s", "measured"), format_within(144, 144, 144, "chips")
+    >>> format_within(0.01234, 0.01222, 0.01252, "s", "measured"), format_within(144, 144, 144, "chips")
     ('12.3 ms (12.2 to 12.5; measured)', '144 chips')
     """
     value, low, high = (number("value", end, -math.inf, math.inf, unknown=True) for end in (value, low, high))

@@ -1,6 +1,7 @@
 // Draws every chart of a page in the colours of the theme, and again when the theme changes.
 (() => {
   const root = document.documentElement;
+  const MENU = 48; // beside a chart. [px]
   const actions = { export: true, source: false, compiled: false, editor: false };
 
   // Lines of a title as long as the column is wide.
@@ -15,8 +16,8 @@
   // A chart without a width of its own fills its column; a map of panels and a drawn network keep theirs.
   function filled(chart, width) {
     const { text, subtitle, ...rest } = chart.title;
-    const grey = subtitle && { subtitle: wrapped([subtitle].flat(), 6.2, width) };
-    const title = { ...rest, text: wrapped([[text].flat().join(" ")], 7.6, width), ...grey };
+    const grey = subtitle && { subtitle: wrapped(chart.usermeta?.under ?? [subtitle].flat(), 6.2, width) };
+    const title = { ...rest, text: wrapped([[text].flat().join(" ")], 8.2, width), ...grey };
     const own = "width" in chart || chart.encoding?.row ? {} : { width: "container" };
     return { ...chart, ...own, title };
   }
@@ -36,7 +37,7 @@
     const spec = JSON.parse(chart.querySelector("script").textContent);
     const place = chart.querySelector("div") ?? chart.appendChild(document.createElement("div"));
     const ink = getComputedStyle(chart).color;
-    vegaEmbed(place, inTheme(spec, ink, place.clientWidth), { actions, mode: "vega-lite", renderer: "svg" }).then(({ view }) => (chart.vegaView = view));
+    vegaEmbed(place, inTheme(spec, ink, place.clientWidth - MENU), { actions, mode: "vega-lite", renderer: "svg" }).then(({ view }) => (chart.vegaView = view));
   }
 
   let drawn;

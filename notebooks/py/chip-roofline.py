@@ -104,7 +104,8 @@ still = " and ".join(name.upper() for name in plain.index[(plain < 1.1).values])
 charts.roofline(
     rooflines,
     marker=intensity_flop_per_byte,
-    caption=f"Each generation lifts the slope; from {before} to {last} only MXFP8 lifts the roof{charts.ours(guessed)}",
+    caption=f"From {before} to {last} only MXFP8 lifts the roof",
+    under=f"each generation lifts the slope{charts.ours(guessed)}",
 )
 
 # %% [markdown]
@@ -130,7 +131,8 @@ charts.bars(
     x="chip",
     y="peak_flop_per_s",
     color="dtype",
-    caption=f"{still} stood still from {before} to {last}; MXFP8 runs at {blocks:.1f} times {before}'s FP8{charts.ours(guessed)}",
+    caption=f"{still} stood still, MXFP8 grew {blocks:.1f} times",
+    under=f"from {before} to {last}, MXFP8 over {before}'s FP8{charts.ours(guessed)}",
 )
 
 # %% tags=["hide-input"]
@@ -152,7 +154,8 @@ charts.ranges(
     x="ridge_flop_per_byte",
     y="chip",
     color="dtype",
-    caption="Trainium3 demands less reuse in BF16 than Trainium2, and more than twice as much in MXFP8 as in BF16"
+    caption="Trainium3's MXFP8 demands more than twice its BF16's reuse",
+    under="in BF16 it demands less than Trainium2; a bar is what sources leave open"
     + charts.ours((everyone.chip + " " + everyone["dtype"].str.upper())[everyone.estimate]),
 )
 
@@ -178,7 +181,8 @@ charts.lines(
     color="level",
     log_x=True,
     log_y=True,
-    caption=f"For a square matrix multiply on {spec.name}, the array bounds from a few thousand on",
+    caption="The array bounds from a few thousand on",
+    under=f"a square matrix multiply on {spec.name}",
 )
 
 # %% [markdown]
@@ -194,7 +198,8 @@ charts.bars(
     formats.drop(columns="estimate"),  # the peak does not enter
     x="precision",
     y="speed_over_bf16",
-    caption=f"Weights that {spec.name} streams from HBM, over BF16: each halving of the storage doubles them",
+    caption="Each halving of the storage doubles the weights streamed",
+    under=f"from HBM by {spec.name}, over BF16",
 )
 
 # %%
@@ -229,8 +234,9 @@ charts.bars(
     x="lnc",
     y="hbm_bytes",
     color="chip",
-    caption=f"At LNC=2 a logical device of Trainium3 has {format_quantity(paired.hbm_bytes, 'B')}, {paired.hbm_bytes / whole:.0%} of its chip; at "
-    f"LNC=1 two share them: {format_quantity(alone.hbm_bytes, 'B')} each is their share, not a limit, and the whisker what one reaches",
+    caption=f"At LNC=2 a device of Trainium3 has {format_quantity(paired.hbm_bytes, 'B')}",
+    under=f"{paired.hbm_bytes / whole:.0%} of its chip; at LNC=1 two share them: {format_quantity(alone.hbm_bytes, 'B')} each is their share, "
+    "not a limit, and the whisker what one reaches",
 )
 
 # %% [markdown]

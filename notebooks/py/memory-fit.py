@@ -108,8 +108,8 @@ charts.stacks(
     y="stored_bytes",
     color="kind",
     limit="capacity_bytes",
-    caption=f"{m.id} on {spec.id}, TP {tp}: the first rank fills {held[held['rank'] == tables.FIRST].share.sum():.0%} of its memory, the "
-    f"others {held[held['rank'] == tables.ORDINARY].share.sum():.0%}; the stroke is all there is",
+    caption=f"The first rank fills {held[held['rank'] == tables.FIRST].share.sum():.0%} of its memory, others {held[held['rank'] == tables.ORDINARY].share.sum():.0%}",
+    under=f"{m.id} on {spec.id}, TP {tp}; the stroke is all there is",
 )
 
 # %%
@@ -131,7 +131,8 @@ charts.stacks(
     y="stored_bytes",
     color="kind",
     limit="capacity_bytes",
-    caption="First rank of the same chips: "
+    caption=f"{int(verdicts.sum())} of {len(verdicts)} cuts of the chips fit",
+    under="first rank of the same chips: "
     + "; ".join(f"{name} {'fits' if good else 'does not fit'}" for name, good in verdicts.items())
     + ("; at LNC 1 the stroke is what its neighbour leaves of a bank" if spec.chip.hbm_bank_cores > 1 else ""),
 )
@@ -158,13 +159,11 @@ charts.lines(
     color="tp",
     log_x=True,
     log_y=True,
-    caption=f"{m.id} in {precision.upper()} on {spec.id}: "
-    + (
-        f"TP {tp} holds {here.batch.iloc[0]:.0f} sequences of {here.context.iloc[0]:.0f} tokens, {here.batch.iloc[-1]:.0f} of "
-        f"{here.context.iloc[-1]:.0f}"
-        if len(here)
-        else f"TP {tp} holds none"
-    ),
+    caption=f"TP {tp} holds {here.batch.iloc[0]:.0f} sequences of {here.context.iloc[0]:.0f} tokens"
+    if len(here)
+    else f"TP {tp} holds none",
+    under=f"{m.id} in {precision.upper()} on {spec.id}"
+    + (f"; of {here.context.iloc[-1]:.0f} tokens {here.batch.iloc[-1]:.0f}" if len(here) else ""),
 )
 
 # %%
@@ -179,7 +178,8 @@ charts.lines(
     color="tp",
     log_x=True,
     log_y=True,
-    caption=f"The longest context for each batch; {m.id} itself ends at {m.max_context}",
+    caption="The longest context shrinks as the batch grows",
+    under=f"{m.id} itself ends at {m.max_context} tokens",
 )
 
 # %%
@@ -204,12 +204,12 @@ charts.lines(
     x="context",
     y="batch",
     color="system",
-    dash="precision",
+    shape="precision",
     log_x=True,
     log_y=True,
-    caption=f"On the same number of chips {spec.id} holds "
-    + ", ".join(f"{count:.0f} sequences in {name.upper()}" for name, count in at.items())
-    + f" at {contexts[contexts <= context][-1]:.0f} tokens",
+    caption=f"{spec.id} holds {at.max():.0f} sequences in {at.idxmax().upper()}",
+    under=f"{contexts[contexts <= context][-1]:.0f} tokens each, on as many chips: "
+    + ", ".join(f"{count:.0f} in {name.upper()}" for name, count in at.items()),
 )
 
 # %%
@@ -241,8 +241,8 @@ charts.ranges(
     y="model",
     color="system",
     log_x=True,
-    caption=f"Chips for {batch} sequences of {context} tokens in BF16, up to {most.chips:.0f} for {most.model} on {most.system}; a bar starts "
-    "where bytes alone would fit",
+    caption=f"{most.model} takes up to {most.chips:.0f} chips",
+    under=f"{batch} sequences of {context} tokens in BF16, that many on {most.system}; a bar starts where bytes alone would fit",
 ) if len(shown) else Markdown("**None of these models fits any of these systems in BF16.**")
 
 # %%
@@ -277,7 +277,8 @@ charts.lines(
     y="scratchpad_bytes",
     color="held",
     log_x=True,
-    caption=f"TP {tp}: a page of {format_quantity(page, 'B', 3)} is taken for the shortest prompt too; long prompts in one piece need more",
+    caption=f"The shortest prompt takes {format_quantity(page, 'B', 3)} too",
+    under=f"TP {tp}: a page is taken whole; long prompts in one piece need more",
 )
 
 # %% [markdown]
@@ -292,7 +293,8 @@ charts.lines(
     y="ratio",
     color="part",
     log_x=True,
-    caption=f"All ranks together over what the model needs once: at TP {cached.index[-1]} the cache is stored {cached.iloc[-1]:.0f} times",
+    caption=f"At TP {cached.index[-1]} the cache is stored {cached.iloc[-1]:.0f} times",
+    under="all ranks together over what the model needs once",
 )
 
 # %%
@@ -396,10 +398,11 @@ charts.lines(
     x="batch",
     y="context",
     color="what",
-    dash="prefill",
+    shape="prefill",
     log_x=True,
     log_y=True,
-    caption=f"Llama-3.1-8B on 8 ranks: with scores written out within {sound.error_with_scores.abs().max():.1%} of the source, where its own formula holds",
+    caption=f"With scores written out within {sound.error_with_scores.abs().max():.1%} of the source",
+    under="Llama-3.1-8B on 8 ranks, where the source's own formula holds",
 )
 
 # %%

@@ -141,8 +141,8 @@ charts.bars(
     x="lnc",
     y="hbm_bytes",
     color="chip",
-    caption=f"HBM of one logical core of Trainium3: {format_quantity(paired.hbm_bytes, 'B')} at LNC=2; at LNC=1 two share them, so "
-    f"{format_quantity(alone.hbm_bytes, 'B')} each is a share, and the whisker what one reaches",
+    caption=f"At LNC=2 a core of Trainium3 has {format_quantity(paired.hbm_bytes, 'B')}",
+    under=f"HBM of one logical core; at LNC=1 two share them, so {format_quantity(alone.hbm_bytes, 'B')} each is a share, and the whisker what one reaches",
 )
 
 # %%
@@ -169,7 +169,8 @@ charts.lines(
     color="from",
     log_x=True,
     log_y=True,
-    caption=f"One core of {spec.name}: rows of 4 KiB saturate the DMA engines, rows of 64 B reach three percent",
+    caption="Rows of 4 KiB saturate the DMA engines",
+    under=f"one core of {spec.name}; rows of 64 B reach three percent",
 )
 
 # %%
@@ -191,7 +192,8 @@ charts.lines(
     tables.contention(chip, share, 4096.0, 4096.0),
     x="collective_share",
     y="slowdown",
-    caption=f"A decode product on {spec.name} slows by what collectives take of the DMA engines",
+    caption="Decode slows by what collectives take of the DMA",
+    under=f"a decode product on {spec.name}",
 )
 
 # %% [markdown]
@@ -211,7 +213,8 @@ charts.lines(
     color="engine",
     log_x=True,
     log_y=True,
-    caption=f"A BF16 product of side 8,192 on {spec.name}: from a block of {enough:.0f} on, TensorE bounds",
+    caption=f"From a block of {enough:.0f} on, TensorE bounds",
+    under=f"a BF16 product of side 8,192 on {spec.name}",
 )
 
 # %% [markdown]
@@ -222,8 +225,9 @@ charts.bars(
     levels,
     x="level",
     y="tokens_per_s",
-    caption=f"Tokens a second of one sequence of {m.id} in {precision.upper()} that each level of {spec.name} allows; decoding is {reached:.0%} "
-    f"of the door, as profiled on {tm.chip(tables.PROFILED).name}{charts.ours(levels.level[levels.estimate])}",
+    caption=f"From pins to decoding, {levels.tokens_per_s[0]:.0f} tokens/s become {levels.tokens_per_s[2]:.0f}",
+    under=f"one sequence of {m.id} in {precision.upper()} on {spec.name}; decoding is {reached:.0%} of the door, as profiled on "
+    f"{tm.chip(tables.PROFILED).name}{charts.ours(levels.level[levels.estimate])}",
 )
 
 # %% [markdown]

@@ -119,10 +119,11 @@ charts.lines(
     x="switch_bits_per_s",
     y="endpoints",
     color="port",
-    dash="layers",
+    shape="layers",
     log_x=True,
     log_y=True,
-    caption="On any switch, 100G ports reach 16 times as far as 400G ports on two layers and 64 times on three",
+    caption="100G ports reach 16 to 64 times as far as 400G",
+    under="on any switch: 16 times on two layers, 64 times on three",
 )
 
 # %% [markdown]
@@ -186,8 +187,11 @@ charts.bars(
     x="switch",
     y="optics_per_chip",
     color="port",
-    caption=f"On {first.leaf_and_spine} switches {cluster_chips:,} chips need "
-    + ", ".join(f"{layers:.0f} layers with {port} ports" for port, layers in needed.items()),
+    caption=f"{cluster_chips:,} chips need {needed.min():.0f} to {needed.max():.0f} layers"
+    if needed.nunique() > 1
+    else f"{cluster_chips:,} chips need as many layers with any ports",
+    under=f"on {first.leaf_and_spine} switches: "
+    + (", ".join(f"{layers:.0f} layers with {port} ports" for port, layers in needed.items()) or "out of reach"),
 )
 
 # %%
@@ -214,7 +218,8 @@ charts.ranges(
     x="latency_s",
     y="way",
     log_x=True,
-    caption="Inside a site the NICs make the latency; from ten kilometres on the fibre does; what a NIC takes is our estimate (D)",
+    caption="Inside a site NICs make the latency, beyond it fibre",
+    under="the fibre from ten kilometres on; what a NIC takes is our estimate (D)",
 )
 
 # %%
@@ -260,10 +265,11 @@ charts.lines(
     x="input_tokens",
     y="send_over_prefill",
     color="model",
-    dash="stack",
+    shape="stack",
     log_x=True,
     log_y=True,
-    caption=claim,
+    caption=f"Sending the cache takes at most {fits.send_over_prefill.max():.1%} of a prefill",
+    under=f"{precision}, from {used_chips} chips; {claim[:1].lower()}{claim[1:]}",
 ) if len(fits) else Markdown(f"**{claim}** in {precision}.")
 
 # %% tags=["hide-output"]
@@ -315,8 +321,8 @@ charts.bars(
     beside,
     x="system",
     y="scaleup_over_scaleout",
-    caption=f"A chip sends {ratio.min():.0f} to {ratio.max():.0f} times as fast into its scale-up fabric as out of it; on NL72x2 "
-    f"{fast['trn3-nl72x2-pcie160']:.0f} times, by AWS's own lane map {fast['trn3-nl72x2-aws-lanes']:.0f}",
+    caption=f"Scale-up sends {ratio.min():.0f} to {ratio.max():.0f} times scale-out's rate",
+    under=f"a chip, one way; on NL72x2 {fast['trn3-nl72x2-pcie160']:.0f} times, by AWS's own lane map {fast['trn3-nl72x2-aws-lanes']:.0f}",
 )
 
 # %%

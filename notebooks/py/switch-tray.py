@@ -143,7 +143,8 @@ charts.bars(
     x="between",
     y="share",
     color="system",
-    caption=f"At most one switch between: {direct[first]:.0%} of all pairs with {first}, {direct[last]:.0%} with {last}",
+    caption=f"At most one switch between: {direct[first]:.0%} to {direct[last]:.0%}",
+    under=f"of all pairs, with {first} and with {last}",
 )
 
 # %%
@@ -152,8 +153,8 @@ charts.ranges(
     x="worst_s",
     y="system",
     color="scope",
-    caption=f"Worst pair of a rack: {format_quantity(worst[first], 's', 2)} on {first}, "
-    f"{format_quantity(worst[last], 's', 2)} on {last}, if a chip that forwards costs {format_quantity(chip.hop_s, 's', 2)} and a switch "
+    caption=f"Worst pair: {format_quantity(worst[first], 's', 2)} on the first tray, {format_quantity(worst[last], 's', 2)} on the last",
+    under=f"in a rack of {first} and of {last}, if a chip that forwards costs {format_quantity(chip.hop_s, 's', 2)} and a switch "
     f"{format_quantity(tm.system(first).switch_s, 's', 3)}, our estimates (D)",
 )
 
@@ -188,8 +189,8 @@ charts.lines(
     color="system",
     log_x=True,
     log_y=True,
-    caption=f"Dispatch and combine of {m.id} over a rack: {first} takes {steps[first, 'rack'] / steps[last, 'rack']:.2f} times as "
-    f"long as {last} with {tokens_per_chip:g} tokens a chip"
+    caption=f"The first tray takes {steps[first, 'rack'] / steps[last, 'rack']:.2f} times the last's time",
+    under=f"dispatch and combine of {m.id} over a rack, {tokens_per_chip:g} tokens a chip: {first} over {last}"
     + "".join(f", {name} {steps[name, 'rack'] / steps[last, 'rack']:.2f} times" for name in maps)
     + f" ({ranked})",
 )
@@ -273,8 +274,9 @@ charts.stacks(
     x="placement",
     y="bytes_per_token",
     color="traffic",
-    caption=f"Bytes that a token of {m.id} sends in a layer, one copy for each expert: of those that speak across {least} crosses least "
-    f"({format_quantity(crossing[least], 'B', 3)}), {most} most ({format_quantity(crossing[most], 'B', 3)})",
+    caption=f"Across: {least} sends least, {most} most",
+    under=f"bytes of a token of {m.id} in a layer, one copy for each expert: {format_quantity(crossing[least], 'B', 3)} and "
+    f"{format_quantity(crossing[most], 'B', 3)} cross",
 )
 
 # %% tags=["hide-input"]
@@ -295,8 +297,9 @@ charts.bars(
     x="experts_over",
     y="layer_s",
     color="system",
-    caption=f"Dispatch and combine of a layer, {tokens_per_chip:g} tokens a chip: over the world {large} takes "
-    f"{times[large, 'world'] / times[large, 'rack']:.2f} times as long as in a rack, the torus {times['trn3-nl32x2-torus', 'world'] / times['trn3-nl32x2-torus', 'rack']:.2f} times"
+    caption=f"Over both racks: {times[large, 'world'] / times[large, 'rack']:.2f} times the time in one",
+    under=f"dispatch and combine of a layer, {tokens_per_chip:g} tokens a chip, on {large}; the torus "
+    f"{times['trn3-nl32x2-torus', 'world'] / times['trn3-nl32x2-torus', 'rack']:.2f} times"
     + "".join(f", {name} {times[name, 'world'] / times[name, 'rack']:.2f} times" for name in maps)
     + f" ({ranked})",
 )
@@ -311,8 +314,9 @@ charts.bars(
     x="placement",
     y="busy_s",
     color="part",
-    caption=f"{large}, {tokens_per_chip:g} sequences a chip of {context:g} tokens, {precision}: {step_of.idxmin()} is fastest "
-    f"({format_quantity(step_of.min(), 's', 3)} a step), {step_of.idxmax()} slowest ({format_quantity(step_of.max(), 's', 3)}); {ranked}",
+    caption=f"{step_of.idxmin()} is fastest, {step_of.idxmax()} slowest",
+    under=f"{large}, {tokens_per_chip:g} sequences a chip of {context:g} tokens, {precision}, ideal software: "
+    f"{format_quantity(step_of.min(), 's', 3)} and {format_quantity(step_of.max(), 's', 3)} a step; {ranked}",
 )
 
 # %%
@@ -416,7 +420,10 @@ charts.lines(
     y="ratio",
     color="precision",
     log_x=True,
-    caption=f"Tokens/s a chip of {large} over {small}, each user at {tokens_per_s_per_user:g} tokens/s: {pays_at:g} times or more in "
+    caption="Where the larger domain pays depends on the format"
+    if verdict.pays_from_params.nunique(dropna=False) > 1
+    else "The larger domain pays alike in every format",
+    under=f"tokens/s a chip of {large} over {small} on ideal software, each user at {tokens_per_s_per_user:g} tokens/s: {pays_at:g} times or more in "
     + ", ".join(said)
     + f". Above {top:g} is drawn at {top:g}; a line ends where the model no longer fits the smaller domain; {ranked}",
 )
@@ -441,7 +448,8 @@ charts.regions(
     y="tokens_per_s_per_user",
     color="which",
     panel="precision",
-    caption=f"In {precision} the larger domain first pays " + ", ".join(borders) + f"; {ranked}",
+    caption="Where the larger domain pays, by format and speed",
+    under=f"ideal software; in {precision} it first pays " + ", ".join(borders) + f"; {ranked}",
 )
 
 # %% tags=["hide-input"]

@@ -20,7 +20,7 @@ from trnmodel.arguments import TINY, flag, listed, number
 from trnmodel.charts import language
 from trnmodel.charts.display import altair
 from trnmodel.charts.language import GENERATIONS
-from trnmodel.charts.plot import MOST_LABELLED, Plot, end_labels, marked, series
+from trnmodel.charts.plot import MOST_LABELLED, MOST_MACHINES, Plot, end_labels, marked, series
 from trnmodel.charts.tables import check, on_ground, printed, rounded, scale, table
 from trnmodel.charts.topology import topology
 
@@ -74,11 +74,11 @@ def lines(
     keys = [name for name in dict.fromkeys((color, dash, shape)) if name]
     chosen = list(series(plot.data, [choose]).values()) if choose else [plot.data]
     ends = [end_labels(rows, x, y, keys, (log_x, log_y)) for rows in chosen] if keys else []
-    named = bool(ends) and max(map(len, ends)) <= MOST_LABELLED
+    named = bool(ends) and max(map(len, ends)) <= (MOST_MACHINES if plot.machines(color) else MOST_LABELLED)
     legend: dict[str, Any] = {"legend": None} if named else {}
     params, picked = plot.picked(None if named else color)
-    place = {"x": plot.number(alt.X, x, log_x), "y": plot.number(alt.Y, y, log_y), "detail": keys} | picked
-    own = place | {"color": plot.colour(alt.Color, color, **legend)}
+    place = {"x": plot.number(alt.X, x, log_x), "y": plot.number(alt.Y, y, log_y)}
+    own = place | {"color": plot.colour(alt.Color, color, **legend), "detail": keys} | picked
     base = alt.Chart(plot.data)
     layers = [base.mark_line().add_params(*params).encode(**own, **_dashes(plot, color, dash, legend))]
     if plot.has_range(y):
@@ -99,17 +99,18 @@ def lines(
     layers.append(base.mark_point(size=160, opacity=0).encode(**place, tooltip=plot.tooltip()))
     if named:
         layers.append(_names(plot, ends, own))
-    return plot.finish(_choice(plot, alt.layer(*layers), choose), caption, under, _dash_notes(plot, color, dash))
+    return plot.finish(_choice(plot, layers, choose), caption, under, _dash_notes(plot, color, dash))
 
 
-def _choice(plot: Plot, chart: Any, choose: str | None) -> Any:
-    """A chart of one value of a column at a time, with the buttons that choose it."""
+def _choice(plot: Plot, layers: Sequence[Any], choose: str | None) -> Any:
+    """Layers over each other, of one value of a column at a time where buttons choose it."""
+    alt = altair()
     if not choose:
-        return chart
-    alt, values = altair(), [str(value) for value in plot.data[choose].unique()]
-    name = f"{plot.titles[choose]}: " if plot.titles[choose] else " "
+        return alt.layer(*layers)
+    values = [str(value) for value in plot.data[choose].unique()]
+    name = f"{plot.titles[choose]} " if plot.titles[choose] else " "
     param = alt.param(name="chosen", value=values[0], bind=alt.binding_radio(options=values, name=name))
-    return chart.add_params(param).transform_filter(f"datum['{choose}'] == chosen")
+    return alt.layer(*(one.transform_filter(f"datum['{choose}'] == chosen") for one in layers)).add_params(param)
 
 
 def _dashes(plot: Plot, color: str | None, dash: str | None, legend: dict[str, Any]) -> dict[str, Any]:

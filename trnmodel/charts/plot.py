@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 HEIGHT, LETTER, LINE = 320, 7.0, 16.0  # of a chart, of a letter's width and of a label's height. [px]
 WIDTH = 520  # where a chart does not fill its column
-MOST_LABELLED = 8  # lines, beyond which a legend names them
+MOST_LABELLED, MOST_MACHINES = 8, 12  # lines, beyond which a legend names them; greys in a legend are told apart badly
 POINTS = 8  # of a line that is drawn hollow
 SAME = 5e-3  # up to which lines coincide
 
@@ -56,6 +56,10 @@ class Plot:
     def has_range(self, column: str) -> bool:
         """Whether the ends of a column's range are drawn."""
         return f"{column}_low" in self.data
+
+    def machines(self, column: str | None) -> bool:
+        """Whether a column names chips or systems."""
+        return column is not None and any(language.machine(str(name))[0] for name in self.data[column].unique())
 
     def number(self, channel: Any, column: str, log: bool = False, end: str = "") -> Any:
         """Position by a column, or by the `end` ("_low") of its range."""
@@ -110,20 +114,21 @@ class Plot:
         words += ["hollow: extrapolated"] * self.loose
         said = self.ground.strip(" ()")  # "extrapolated: stack on chip"
         grey = [line for line in (under, said, "; ".join([*words, *notes])) if line]
-        title = altair().TitleParams(text=textwrap.wrap(caption, 76), **({"subtitle": _wrapped(grey)} if grey else {}))
+        below = {"subtitle": _wrapped(grey)} if grey else {}
+        title = altair().TitleParams(text=textwrap.wrap(caption, 76, break_on_hyphens=False), **below)
         whole = (f"{caption}. {under}" if under else caption) + self.ground
-        return chart.properties(title=title, description=whole)
+        return chart.properties(title=title, description=whole, usermeta={"under": grey})  # for lines of another length
 
 
 def _wrapped(lines: Sequence[str]) -> list[str]:
-    return [part for line in lines for part in textwrap.wrap(line, 92)]
+    return [part for line in lines for part in textwrap.wrap(line, 92, break_on_hyphens=False)]
 
 
 def series(data: pd.DataFrame, keys: Sequence[str]) -> dict[tuple[str, ...], pd.DataFrame]:
     """Rows of each line, by the values that tell lines apart."""
     if not keys:
         return {(): data}
-    return {tuple(map(str, key)): rows for key, rows in data.groupby(list(keys), sort=False)}
+    return {tuple(map(str, key)): rows for key, rows in data.groupby(list(keys), sort=False) if len(rows)}
 
 
 def marked(data: pd.DataFrame, x: str, y: str, keys: Sequence[str]) -> pd.DataFrame:
@@ -163,12 +168,12 @@ def end_labels(data: pd.DataFrame, x: str, y: str, keys: Sequence[str], log: tup
         else:
             twin.append(", ".join(key))
     if not groups:
-        return pd.DataFrame(columns=[x, y, *keys, "label"])
+        return pd.DataFrame(columns=[*data.columns, "label"])
     ends = pd.DataFrame([line.iloc[-1] for _, line in groups]).assign(label=[" = ".join(names) for names, _ in groups])
     right, _ = _pixels(data[x], ends[x], WIDTH, log[0])
     height, back = _pixels(data[y], ends[y], HEIGHT, log[1])
     moved = _apart(right, height, [LETTER * len(label) for label in ends.label])
-    return ends.assign(**{y: back(moved)})[[x, y, *keys, "label"]]
+    return ends.assign(**{y: back(moved)})
 
 
 def _coincide(one: pd.DataFrame, other: pd.DataFrame) -> bool:
