@@ -71,8 +71,14 @@ def format_quantity(value: float, unit: str, digits: int = 4) -> str:
         return "not published" if math.isnan(value) else f"{value} {unit}".strip()
     for scale, name in _SCALES.get(unit, []):
         if abs(value) >= scale:
-            return f"{value / scale:.{digits}g} {name}"
-    return f"{value:.{digits}g} {unit}".strip()
+            return f"{_plain(value / scale, digits)} {name}"
+    return f"{_plain(value, digits)} {unit}".strip()
+
+
+def _plain(value: float, digits: int) -> str:
+    """As "%g" prints it, without a power of ten."""
+    text = f"{value:.{digits}g}"
+    return format_digits(value, digits) if "e" in text else text
 
 
 ROUGH = 0.05  # half-width of a band, as a share of the value, from which on two digits are shown
@@ -97,7 +103,7 @@ def format_within(value: float, low: float, high: float, unit: str = "", basis: 
     scale, name = next((pair for pair in _SCALES.get(unit, []) if abs(value) >= pair[0]), (1.0, unit))
     known = math.isfinite(low + high) and high > low
     digits = 4 if not known else 2 if max(high - value, value - low) > ROUGH * abs(value) else 3
-    exact = not known and value == round(value)
+    exact = not known and scale == 1.0 and value == round(value)
     shown, *ends = (format_digits(end / scale, 17 if exact else digits) for end in (value, low, high))
     told = [f"{ends[0]} to {ends[1]}"] * known + [basis] * bool(basis)
     return f"{shown} {name}".rstrip() + (f" ({'; '.join(told)})" if told else "")

@@ -19,7 +19,8 @@
     const grey = subtitle && { subtitle: wrapped(chart.usermeta?.under ?? [subtitle].flat(), 6.2, width) };
     const title = { ...rest, text: wrapped([[text].flat().join(" ")], 8.2, width), ...grey };
     const own = "width" in chart || chart.encoding?.row ? {} : { width: "container" };
-    return { ...chart, ...own, title };
+    const layer = chart.layer?.map((one) => (one.mark?.type === "text" ? { ...one, mark: { ...one.mark, limit: 0.3 * width } } : one));
+    return { ...chart, ...own, ...(layer && { layer }), title };
   }
 
   function inTheme(spec, ink, width) {

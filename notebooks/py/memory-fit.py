@@ -153,17 +153,17 @@ charts.table(
 batches = sizing.largest_batch(d, contexts, degrees)
 here = batches[(batches.tp == tp) & (batches.batch > 0)]
 charts.lines(
-    batches[batches.batch > 0].astype({"tp": str}),
+    batches[batches.batch > 0].assign(tp=lambda one: one.tp.map("TP {:.0f}".format)),
     x="context",
     y="batch",
     color="tp",
     log_x=True,
     log_y=True,
-    caption=f"TP {tp} holds {here.batch.iloc[0]:.0f} sequences of {here.context.iloc[0]:.0f} tokens"
+    caption=f"TP {tp} holds {here.batch.iloc[0]:,.0f} sequences of {here.context.iloc[0]:,.0f} tokens"
     if len(here)
     else f"TP {tp} holds none",
     under=f"{m.id} in {precision.upper()} on {spec.id}"
-    + (f"; of {here.context.iloc[-1]:.0f} tokens {here.batch.iloc[-1]:.0f}" if len(here) else ""),
+    + (f"; of {here.context.iloc[-1]:,.0f} tokens {here.batch.iloc[-1]:,.0f}" if len(here) else ""),
 )
 
 # %%
@@ -172,7 +172,7 @@ charts.table(batches, caption="The largest batch by TP and context; 0 does not f
 # %%
 longest = sizing.longest_context(d, BATCHES, degrees)
 charts.lines(
-    longest[longest.context > 0].astype({"tp": str}),
+    longest[longest.context > 0].assign(tp=lambda one: one.tp.map("TP {:.0f}".format)),
     x="batch",
     y="context",
     color="tp",
@@ -288,9 +288,9 @@ charts.lines(
 copied = tables.copies(d, degrees, batch, context)
 cached = copied[copied.part == "cache"].set_index("tp").ratio
 charts.lines(
-    copied,
+    copied.rename(columns={"ratio": "stored_over_needed"}),
     x="tp",
-    y="ratio",
+    y="stored_over_needed",
     color="part",
     log_x=True,
     caption=f"At TP {cached.index[-1]} the cache is stored {cached.iloc[-1]:.0f} times",

@@ -115,7 +115,7 @@ charts.table(
 # %%
 reach = tables.reach(PORTS)
 charts.lines(
-    reach,
+    reach.assign(layers=reach.layers.map("{:.0f} layers".format)),
     x="switch_bits_per_s",
     y="endpoints",
     color="port",

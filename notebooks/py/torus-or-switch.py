@@ -302,9 +302,9 @@ Markdown(
 # %%
 likely = missed[missed.system.str.startswith("trn1")]
 charts.lines(
-    likely,
+    likely.rename(columns={"ratio": "measured_over_predicted"}),
     x="message_bytes",
-    y="ratio",
+    y="measured_over_predicted",
     color="series",
     log_x=True,
     log_y=True,

@@ -20,7 +20,7 @@ from trnmodel.arguments import TINY, flag, listed, number
 from trnmodel.charts import language
 from trnmodel.charts.display import altair
 from trnmodel.charts.language import GENERATIONS
-from trnmodel.charts.plot import MOST_LABELLED, MOST_MACHINES, Plot, end_labels, marked, series
+from trnmodel.charts.plot import MOST_LABELLED, MOST_LETTERS, MOST_MACHINES, Plot, end_labels, letters, marked, series
 from trnmodel.charts.tables import check, on_ground, printed, rounded, scale, table
 from trnmodel.charts.topology import topology
 
@@ -74,7 +74,8 @@ def lines(
     keys = [name for name in dict.fromkeys((color, dash, shape)) if name]
     chosen = list(series(plot.data, [choose]).values()) if choose else [plot.data]
     ends = [end_labels(rows, x, y, keys, (log_x, log_y)) for rows in chosen] if keys else []
-    named = bool(ends) and max(map(len, ends)) <= (MOST_MACHINES if plot.machines(color) else MOST_LABELLED)
+    most = MOST_MACHINES if plot.machines(color) else MOST_LABELLED
+    named = bool(ends) and all(len(end) <= most and end.label.map(letters).max() <= MOST_LETTERS for end in ends)
     legend: dict[str, Any] = {"legend": None} if named else {}
     params, picked = plot.picked(None if named else color)
     place = {"x": plot.number(alt.X, x, log_x), "y": plot.number(alt.Y, y, log_y)}
@@ -146,7 +147,11 @@ def _names(plot: Plot, ends: Sequence[pd.DataFrame], own: dict[str, Any]) -> Any
     """The name of each line at its end."""
     import pandas as pd
 
-    text = altair().Chart(pd.concat(ends)).mark_text(align="left", dx=7, fontSize=12, limit=190)
+    text = (
+        altair()
+        .Chart(pd.concat(ends))
+        .mark_text(align="left", dx=7, fontSize=12, limit=190, lineBreak="\n", baseline="middle")
+    )
     return text.encode(x=own["x"], y=own["y"], color=own["color"], text=altair().Text(field="label", type="nominal"))
 
 
@@ -297,13 +302,13 @@ def regions(
     rows = {"row": alt.Row(field=panel, type="nominal", title=None, header=header)} if panel else {}
     chart = mark.add_params(*params).encode(
         x=alt.X(field=x, title=plot.titles[x], **axis),
-        y=alt.Y(field=y, title=plot.titles[y], sort="descending", **axis),
+        y=alt.Y(field=y, title=None if panel else plot.titles[y], sort="descending", **axis),
         color=plot.colour(alt.Color, color),
         tooltip=plot.tooltip(),
         **picked,
         **rows,
     )
-    return plot.finish(chart, caption, under)
+    return plot.finish(chart, caption, under, [f"upwards: {plot.titles[y]}"] if panel else [])
 
 
 def roofline(
