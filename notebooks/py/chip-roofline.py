@@ -28,7 +28,7 @@ from trnmodel.catalog import load
 from trnmodel.chapters import chip_roofline as tables
 from trnmodel.chapters import common, guard
 from trnmodel.evidence import chips_printed as printed
-from trnmodel.units import TB, TFLOP, format_quantity
+from trnmodel.units import TB, TFLOP, format_quantity, format_within
 
 GENERATIONS = ["trainium1", "trainium2", "trainium3"]
 DTYPES = ["bf16", "cfp8", "mxfp8", "fp8"]
@@ -44,9 +44,10 @@ guard.need(
 ridges = common.peaks([chip], [*DTYPES, "int8"])
 lowest, fastest = ridges.iloc[ridges.ridge_flop_per_byte.argmin()], ridges.iloc[ridges.peak_flop_per_s.argmax()]
 guess = charts.ours([row["dtype"].upper() for row in (lowest, fastest) if row.estimate])
-ends = dict.fromkeys(f"{row.ridge_flop_per_byte:.0f} FLOP ({row['dtype'].upper()})" for row in (lowest, fastest))
+edges = ["ridge_flop_per_byte", "ridge_flop_per_byte_low", "ridge_flop_per_byte_high"]
+ends = [format_within(*row[edges].round(), f"FLOP in {row['dtype'].upper()}") for row in (lowest, fastest)]
 Markdown(
-    f"**Memory, until each byte that leaves HBM is used for {' or '.join(ends)}; compute after that.** "
+    f"**Memory, until each byte that leaves HBM is used for {' or '.join(dict.fromkeys(ends))}; compute after that.** "
     f"{spec.name} multiplies at "
     f"{format_quantity(fastest.peak_flop_per_s, 'FLOP/s')} in {fastest['dtype'].upper()} and reads "
     f"{format_quantity(spec.hbm_bytes_per_s, 'B/s')}, so a decode step, which uses a weight for two FLOP per sequence of "

@@ -35,7 +35,7 @@ from trnmodel.evidence import ledger
 from trnmodel.planner import sizing
 from trnmodel.steps.deployment import Deployment
 from trnmodel.steps.rank import site
-from trnmodel.units import MIB, format_quantity
+from trnmodel.units import MIB, format_quantity, format_within
 
 FAMILY = ["trn1.32xlarge", "trn2-ultraserver", "trn3-nl72x2-pcie160"]
 LARGE = ["llama-3.1-70b", "gpt-oss-120b", "qwen3-235b-a22b", "llama-3.1-405b", "deepseek-v3", "kimi-k2-instruct"]
@@ -56,8 +56,8 @@ found, core = d.fit(batch, context), site(spec, lnc)
 # %% tags=["hide-input"]
 Markdown(
     f"**{m.id} in {precision.upper()} on {tp} ranks of {spec.name} ({core.words}), {batch} sequences of up to {context} tokens: the first rank stores "
-    f"{format_quantity(float(found.first_rank_total_bytes), 'B', 3)} of {format_quantity(float(found.first_rank_capacity_bytes), 'B', 3)}, so it "
-    f"{'fits' if found.valid else 'does not fit'}.** An ordinary rank stores {format_quantity(float(found.total_bytes), 'B', 3)}, of which "
+    f"{format_within(found.first_rank_total_bytes, *found.ends('first_rank_total_bytes'), 'B', found.basis)} of {format_quantity(float(found.first_rank_capacity_bytes), 'B', 3)}, so it "
+    f"{'fits' if found.valid else 'does not fit'}.** An ordinary rank stores {format_within(found.total_bytes, found.low, found.high, 'B')}, of which "
     f"weights are {float(found.weight_bytes / found.total_bytes):.0%} and the cache "
     f"{float(found.cache_bytes / found.total_bytes):.0%}."
     + (

@@ -29,7 +29,7 @@ from trnmodel import charts
 from trnmodel.chapters import common, guard
 from trnmodel.chapters import neuroncore as tables
 from trnmodel.evidence import kernels, ledger, score
-from trnmodel.units import KIB, US, format_quantity
+from trnmodel.units import KIB, US, format_quantity, format_within
 
 GENERATIONS = ["trainium1", "trainium2", "trainium3"]
 spec = tm.chip(chip)
@@ -47,11 +47,11 @@ compiled = tm.kernel.matmul(chip, m, n, k, dtype, lnc=None, stack="stack-torch-c
 # %% tags=["hide-input"]
 Markdown(
     f"**A tuned kernel on one core of {spec.name} multiplies large {dtype.upper()} matrices at "
-    f"{format_quantity(large.flop_per_s, 'FLOP/s')}, {large.flop_per_s / peak:.0%} of the core's printed "
+    f"{format_within(large.flop_per_s, *large.ends('flop_per_s'), 'FLOP/s', large.basis)}, {large.flop_per_s / peak:.0%} of the core's printed "
     f"{format_quantity(peak, 'FLOP/s')}.** Your {m:,} x {k:,} by {k:,} x {n:,} takes "
-    f"{format_quantity(yours.time_s, 's')}, bound by {yours.bound}, and reaches {yours.flop_per_s / peak:.0%}; on a "
-    f"logical core of {logical.lnc} it takes {format_quantity(logical.time_s, 's')} tuned and "
-    f"{format_quantity(compiled.time_s, 's')} through torch.compile, called from the host.\n\n"
+    f"{format_within(yours.time_s, yours.low, yours.high, 's', yours.basis)}, bound by {yours.bound}, and reaches {yours.flop_per_s / peak:.0%}; on a "
+    f"logical core of {logical.lnc} it takes {format_within(logical.time_s, logical.low, logical.high, 's', logical.basis)} tuned and "
+    f"{format_within(compiled.time_s, compiled.low, compiled.high, 's', compiled.basis)} through torch.compile, called from the host.\n\n"
     + ledger.rests_on(yours.stack, compiled.stack)
 )
 

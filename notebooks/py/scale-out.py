@@ -33,7 +33,7 @@ from trnmodel.chapters import scale_out as tables
 from trnmodel.evidence import ledger, networks_printed
 from trnmodel.fabric import scaleout
 from trnmodel.formulas import clos as page
-from trnmodel.units import GBIT, format_quantity
+from trnmodel.units import GBIT, format_quantity, format_within
 
 spec, senders = tm.system(system), [tm.model(name) for name in models]
 guard.need(
@@ -68,7 +68,7 @@ whole = [
 Markdown(
     f"**Three layers of {first.leaf_and_spine} switches with 100G ports reach {first.chips:,.0f} chips of {spec.name} where "
     f"{first.chips_per_rack:.0f} of them share a pair of top-of-rack switches, each "
-    f"at {rate / GBIT:g} Gb/s and at most five switches, some {format_quantity(ways.latency_s[2], 's', 2)}, from any "
+    f"at {rate / GBIT:g} Gb/s and at most five switches, some {format_within(ways.latency_s[2], ways.latency_s_low[2], ways.latency_s_high[2], 's')}, from any "
     f"other; every doubling of the leaf and spine switches alone multiplies that by "
     f"{largest.chips[1] / first.chips:.0f}.**{''.join(whole)} Beyond the building the fibre rules: {format_quantity(ways.fibre_s[5], 's', 3)} "
     f"one way at the {ways.distance_m[5] / 1000:.0f} km of ZR optics, and the chip keeps "

@@ -37,7 +37,7 @@ from trnmodel.fabric import compare
 from trnmodel.models import synthetic as synthetic_models
 from trnmodel.planner import domain_sizes, placements
 from trnmodel.planner import software as software_kinds
-from trnmodel.units import BILLION, GIB, TRILLION, format_quantity
+from trnmodel.units import BILLION, GIB, TRILLION, format_quantity, format_within
 
 spec, m, base = tm.system(system), tm.model(model), tm.model(grown_from)
 guard.generates(model=m)
@@ -67,6 +67,7 @@ rates = compare.capacities(fabrics)
 experts = placements.exchanges(m, fabrics, tokens_per_chip * 2.0 ** np.arange(-3, 7))
 mean = late[late.scope == "rack"].set_index("system").mean_s
 worst = late[late.scope == "rack"].set_index("system").worst_s
+ends = late[late.scope == "rack"].set_index("system")[["worst_s", "worst_s_low", "worst_s_high"]]
 steps = experts[experts.tokens_per_chip == tokens_per_chip].set_index(["system", "experts_over"]).step_s
 unhindered = placements.exchanges(m, free, [tokens_per_chip]).set_index(["system", "experts_over"]).step_s
 saved = unhindered[first, "rack"] - unhindered[last, "rack"]
@@ -79,7 +80,7 @@ by_map = "".join(
 Markdown(
     f"**For bandwidth it does not: with any tray a chip has {format_quantity(spread.mean(), 'B/s', 3)} of all-to-all in its rack "
     f"(the trays differ by {spread.max() / spread.min() - 1:.1%}), because the lanes of the chips are the same. For latency it does: from {first} to {last} the worst pair of a rack falls from "
-    f"{format_quantity(worst[first], 's', 2)} to {format_quantity(worst[last], 's', 2)}**, and with "
+    f"{format_within(*ends.loc[first], 's')} to {format_within(*ends.loc[last], 's', 'ideal')}**, and with "
     f"{tokens_per_chip:g} tokens a chip the experts' traffic of one decode step of {m.id} from "
     f"{format_quantity(steps[first, 'rack'], 's', 3)} to {format_quantity(steps[last, 'rack'], 's', 3)}."
     + by_map
