@@ -17,9 +17,9 @@
   function filled(chart, width) {
     const { text, subtitle, ...rest } = chart.title;
     const grey = subtitle && { subtitle: wrapped(chart.usermeta?.under ?? [subtitle].flat(), 6.2, width) };
-    const title = { ...rest, text: wrapped([[text].flat().join(" ")], 8.2, width), ...grey };
+    const title = { ...rest, text: wrapped([[text].flat().join(" ")], 8.9, width), ...grey };
     const own = "width" in chart || chart.encoding?.row ? {} : { width: "container" };
-    const layer = chart.layer?.map((one) => (one.mark?.type === "text" ? { ...one, mark: { ...one.mark, limit: 0.3 * width } } : one));
+    const layer = chart.layer?.map((one) => (one.mark?.type === "text" ? { ...one, mark: { ...one.mark, limit: Math.max(130, 0.3 * width), fontSize: width < 500 ? 11 : 12 } } : one));
     return { ...chart, ...own, ...(layer && { layer }), title };
   }
 

@@ -31,7 +31,7 @@ from trnmodel.chapters import common, guard
 from trnmodel.chapters import memory as tables
 from trnmodel.evidence import kernels, score
 from trnmodel.formulas import memory
-from trnmodel.units import MIB, TB, format_quantity
+from trnmodel.units import MIB, TB, format_quantity, format_within
 
 GENERATIONS = ["trainium1", "trainium2", "trainium3"]
 spec, m = tm.chip(chip), tm.model(model)
@@ -46,6 +46,10 @@ levels = tables.decode_levels(spec, weights, reached)
 hbm, door, decoding = (format_quantity(rate, "B/s", 3) for rate in levels.bandwidth_bytes_per_s)
 low, high = (format_quantity(end, "B/s") for end in spec.range("hbm_bytes_per_s"))
 narrow = levels.bandwidth_bytes_per_s[1] < levels.bandwidth_bytes_per_s[0]
+shares = (profiles.mbu / profiles.mbu_predicted).quantile([0.05, 0.95]) / reached
+decoded = format_within(
+    *levels.tokens_per_s[2] * np.array([1, *shares]), basis="measured" if spec.id == tables.PROFILED else "extrapolated"
+)
 theirs = format_quantity(spec.dma_bytes_per_s, "B/s") if spec.dma_bytes_per_s > 0 else "nothing"
 Markdown(
     f"**{spec.name} reads {hbm} from its HBM as printed{f' (sources leave {low} to {high} open)' if low != high else ''}, "
@@ -57,7 +61,7 @@ Markdown(
     + f", and about {decoding} if it decodes at the share of the narrower door, {reached:.0%}, that models reach on "
     f"{'it' if spec.id == tables.PROFILED else tm.chip(tables.PROFILED).name}.** For {m.id} in {precision.upper()}, "
     f"{format_quantity(weights, 'B')} a step, that is {levels.tokens_per_s[0]:.0f}, {levels.tokens_per_s[1]:.0f} and "
-    f"{levels.tokens_per_s[2]:.0f} tokens a second and sequence."
+    f"{decoded} tokens a second and sequence."
 )
 
 # %% [markdown]

@@ -122,7 +122,7 @@ charts.lines(
     shape="layers",
     log_x=True,
     log_y=True,
-    caption="100G ports reach 16 to 64 times as far as 400G",
+    caption="100G ports reach 16 to 64 times 400G's",
     under="on any switch: 16 times on two layers, 64 times on three",
 )
 

@@ -154,7 +154,7 @@ charts.ranges(
     x="worst_s",
     y="system",
     color="scope",
-    caption=f"Worst pair: {format_quantity(worst[first], 's', 2)} on the first tray, {format_quantity(worst[last], 's', 2)} on the last",
+    caption=f"The worst pair: from {format_quantity(worst[first], 's', 2)} to {format_quantity(worst[last], 's', 2)}",
     under=f"in a rack of {first} and of {last}, if a chip that forwards costs {format_quantity(chip.hop_s, 's', 2)} and a switch "
     f"{format_quantity(tm.system(first).switch_s, 's', 3)}, our estimates (D)",
 )

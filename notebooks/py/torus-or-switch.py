@@ -59,7 +59,7 @@ Markdown(
     f"{format_quantity(slots[torus.id, 'rack'], 'B/s', 3)}; over all {first.domain_chips} chips it is "
     f"{format_quantity(slots[first.id, 'world'], 'B/s', 3)} against {format_quantity(slots[torus.id, 'world'], 'B/s', 3)}, and what "
     f"bounds there are the {bound[first.id, 'world']} links. Basis: ideal, the links alone and free to take any path"
-    f"{f' (the rate of a link is our estimate, D, in {ours})' if ours else ''}; published runs of collectives take {off.min():.0f} to "
+    f"{f' (the rate of a link is our estimate, D, in {ours})' if ours else ''}; none of this time rests on a constant fitted to a run, and published runs of collectives take {off.min():.0f} to "
     f"{off.max():.0f} times (medians) what `tm.collective` says of the links.\n\n"
     + ledger.rests_on(*ledger.estimated(torus, "scaleup_bytes_per_s_per_dir"))
 )

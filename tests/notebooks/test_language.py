@@ -181,6 +181,6 @@ def test_a_title_is_a_claim_of_at_most_ten_words_and_axes_are_worded(root):
 def test_dash_means_topology_in_every_chart(root):
     for slug, chart in claims(root):
         for one in chart.get("layer", [chart]):
-            dash = one["encoding"].get("strokeDash", {})
+            dash = one.get("encoding", {}).get("strokeDash", {})
             if "field" in dash:
                 assert any(language.machine(name).fabric for name in dash["scale"]["domain"]), (slug, dash["field"])

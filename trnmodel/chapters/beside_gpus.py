@@ -141,8 +141,9 @@ def prompts(model: str, systems: Iterable[str], precisions: Sequence[str], input
     Returns
     -------
     table : pandas.DataFrame
-        software, system, precision, tp, chips, time_s, tokens_per_s_per_chip, share_of_peak (model FLOP over the
-        peak of the chips that work), bound, basis; a system on which the model does not fit has no rows. [-]
+        software, system, precision, tp, chips, time_s, tokens_per_s_per_chip with `_low` and `_high`, share_of_peak
+        (model FLOP over the peak of the chips that work), measured_share, bound, basis; a system on which the model does not fit has
+        no rows. [-]
     """
     tokens, rows = number("input_tokens", input_tokens, 1), []
     for (name, precision), (kind, stack) in product(formats(systems, precisions).items(), KINDS.items()):
@@ -150,15 +151,16 @@ def prompts(model: str, systems: Iterable[str], precisions: Sequence[str], input
             continue
         at = site(name)
         ask = {"input_tokens": tokens, "precision": precision, "efficiencies": stack}
-        table = prefill(model, name, Degrees(tp=deployments.tensor_degrees(name)), **ask).to_frame()
+        table = prefill(model, name, Degrees(tp=deployments.tensor_degrees(name)), **ask).to_frame(bands=True)
         chips = np.ceil(table.tp / at.ranks_per_chip)
         table = table.assign(software=kind, system=name, precision=precision, chips=chips)
-        table["tokens_per_s_per_chip"] = tokens / table.time_s / chips
+        for rate, time in zip(RATES, ("time_s", "high", "low"), strict=True):
+            table[rate] = tokens / table[time] / chips
         peak = read_system(name).chip.peak(load.precision(precision).compute)
         table["share_of_peak"] = read_model(model).prefill_flop(tokens) / table.time_s / chips / peak
         rows.append(table[table.valid].nlargest(1, "tokens_per_s_per_chip"))
-    names = "software system precision tp chips time_s tokens_per_s_per_chip share_of_peak bound basis".split()
-    return pd.concat(rows, ignore_index=True)[names]
+    names = "software system precision tp chips time_s".split()
+    return pd.concat(rows, ignore_index=True)[[*names, *RATES, "share_of_peak", "measured_share", "bound", "basis"]]
 
 
 def published() -> pd.DataFrame:

@@ -135,8 +135,8 @@ def _points(
     plot: Plot, data: pd.DataFrame, own: dict[str, Any], color: str | None, legend: dict[str, Any], shape: str | None
 ) -> Any:
     """Points on lines: hollow where what they show is, each `shape` its own; what is ideal has none."""
-    if "basis" in data and not shape:
-        data = data[data.basis != "ideal"]
+    if not shape:
+        data = data[data.basis != "ideal"] if "basis" in data else data[data[plot.marks].any(axis=1)]
     told = {"shape": plot.category(altair().Shape, shape)} if shape else {}
     told["stroke"] = plot.colour(altair().Stroke, color, **legend)
     mark = altair().Chart(data).mark_point(filled=True, size=60, strokeWidth=1.8)

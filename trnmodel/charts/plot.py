@@ -180,8 +180,9 @@ def end_labels(data: pd.DataFrame, x: str, y: str, keys: Sequence[str], log: tup
     shown = [data[name] for name in (y, f"{y}_low", f"{y}_high") if name in data]
     height, back = _pixels(shown, ends[y], HEIGHT, log[1], nice=True)
     sizes = [(LETTER * letters(label), LINE * (label.count("\n") + 1)) for label in ends.label]
-    moved = _apart(right, height, sizes)
-    return ends.assign(**{y: back(moved)})
+    centres = np.asarray(_apart(right, height, sizes))
+    first = centres + [(high - LINE) / 2 for _, high in sizes]  # where the first line of a label stands
+    return ends.assign(**{y: back(first)})
 
 
 def _coincide(one: pd.DataFrame, other: pd.DataFrame) -> bool:
