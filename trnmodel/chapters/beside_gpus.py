@@ -142,8 +142,8 @@ def prompts(model: str, systems: Iterable[str], precisions: Sequence[str], input
     -------
     table : pandas.DataFrame
         software, system, precision, tp, chips, time_s, tokens_per_s_per_chip with `_low` and `_high`, share_of_peak
-        (model FLOP over the peak of the chips that work), measured_share, bound, basis; a system on which the model does not fit has
-        no rows. [-]
+        (model FLOP over the peak of the chips that work), measured_share, bound, basis; a system on which the model
+        does not fit has no rows. [-]
     """
     tokens, rows = number("input_tokens", input_tokens, 1), []
     for (name, precision), (kind, stack) in product(formats(systems, precisions).items(), KINDS.items()):
