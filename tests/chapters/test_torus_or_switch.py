@@ -83,3 +83,13 @@ def test_links_bound_a_domain_and_hbm_a_chip():
     table = torus_or_switch.buffer_places(["trn2.48xlarge"], GB)
     assert (table.hbm_s >= table.sbuf_s).all()
     assert table.bound.tolist() == ["HBM", "links"]
+
+
+def test_times_of_collectives_carry_band_and_basis():
+    """Ends of the bus bandwidth are those of `tm.collective`, slow where its time is long."""
+    table = torus_or_switch.collective_times(["trn2-ultraserver"], "all_reduce", [1e4, 1e9])
+    answer = tm.collective("all_reduce", np.array([1e4, 1e9]), "trn2-ultraserver")
+    assert table.basis.tolist() == answer.basis.tolist()
+    assert (table.busbw_bytes_per_s_low * answer.high).to_numpy() == pytest.approx(
+        table.busbw_bytes_per_s * answer.time_s
+    )

@@ -67,7 +67,9 @@ def lines(
     lines carry their names at their ends, many stand in a legend, where points of a `shape` tell them apart. Column
     `choose` becomes a row of buttons below the chart: one of its values is drawn at a time.
     """
-    check(frame, caption, x=x, y=y, optional={"color": color, "dash": dash, "shape": shape, "choose": choose})
+    check(
+        frame, caption, under=under, x=x, y=y, optional={"color": color, "dash": dash, "shape": shape, "choose": choose}
+    )
     flag("log_x", log_x), flag("log_y", log_y)
     alt = altair()
     plot = Plot.of(frame, x, y, color, dash, shape, choose)
@@ -159,7 +161,7 @@ def bars(
     frame: pd.DataFrame, x: str, y: str, color: str | None = None, *, caption: str, under: str = ""
 ) -> alt.LayerChart:
     """Lying bars of `y` for each category of `x`, below each other by `color`, with whiskers where there is a range."""
-    check(frame, caption, x=x, y=y, optional={"color": color})
+    check(frame, caption, under=under, x=x, y=y, optional={"color": color})
     alt = altair()
     plot = Plot.of(frame, x, y, color)
     params, picked = plot.picked(color)
@@ -191,7 +193,7 @@ def stacks(
     frame: pd.DataFrame, x: str, y: str, color: str, *, limit: str | None = None, caption: str, under: str = ""
 ) -> alt.LayerChart:
     """Lying bars of `y` for each category of `x`, piled up by `color`, with a stroke at column `limit`."""
-    check(frame, caption, x=x, y=y, color=color, optional={"limit": limit})
+    check(frame, caption, under=under, x=x, y=y, color=color, optional={"limit": limit})
     alt = altair()
     factor, title = scale(frame.groupby(x, sort=False)[y].sum().reset_index(), y)
     data, titles = printed(frame, x, color)
@@ -232,7 +234,7 @@ def ranges(
     under: str = "",
 ) -> alt.LayerChart:
     """A point at `x` for each category of `y`, with a bar from `x`_low to `x`_high, side by side by `color`."""
-    check(frame, caption, x=x, y=y, optional={"color": color})
+    check(frame, caption, under=under, x=x, y=y, optional={"color": color})
     flag("log_x", log_x)
     alt = altair()
     plot = Plot.of(frame, x, y, color)
@@ -264,7 +266,7 @@ def scatter(
 
     `label` is a column that a point shows under the pointer.
     """
-    check(frame, caption, x=x, y=y, label=label, optional={"color": color})
+    check(frame, caption, under=under, x=x, y=y, label=label, optional={"color": color})
     alt = altair()
     factor, title = scale(frame, x)
     data, titles = printed(frame, x, color, label)
@@ -292,7 +294,7 @@ def regions(
     frame: pd.DataFrame, x: str, y: str, color: str, *, panel: str | None = None, caption: str, under: str = ""
 ) -> alt.Chart:
     """A map: one cell for each pair of `x` and `y`, in the colour of its category, below each other by `panel`."""
-    check(frame, caption, x=x, y=y, color=color, optional={"panel": panel})
+    check(frame, caption, under=under, x=x, y=y, color=color, optional={"panel": panel})
     alt = altair()
     plot = Plot.of(frame, x, y, color, panel)
     params, picked = plot.picked(color)
@@ -326,7 +328,7 @@ def roofline(
         Where the reading starts. [FLOP/B]
     """
     x, y = "intensity_flop_per_byte", "attainable_flop_per_s"
-    check(frame, caption, needed=("chip", "dtype", x, y))
+    check(frame, caption, under=under, needed=("chip", "dtype", x, y))
     if points is not None:
         check(points, caption, name="points", needed=("chip", x, y))
     number("marker", marker, TINY)

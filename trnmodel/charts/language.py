@@ -53,7 +53,7 @@ WORDS: Mapping[str, str] = {
     "ceiling_flop_per_s": "Ceiling",
     "measured_s": "Measured time",
     "predicted_s": "Predicted time",
-    "crossover_bytes": "Send buffer where bandwidth takes over",
+    "crossover_bytes": "Send buffer",
     "step_s": "Time in a step",
     "layer_s": "Time in a layer",
     "worst_s": "Latency of the worst pair",

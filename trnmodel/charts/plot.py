@@ -141,7 +141,7 @@ def marked(data: pd.DataFrame, x: str, y: str, keys: Sequence[str]) -> pd.DataFr
     """Rows of each line at which it carries a point: at most `POINTS`, spread evenly."""
     import pandas as pd
 
-    found = []
+    found = [data.iloc[:0]]
     for rows in series(data, keys).values():
         there = rows.dropna(subset=[x, y]).sort_values(x, kind="stable")
         places = np.unique(np.round(np.linspace(0, len(there) - 1, min(len(there), POINTS))).astype(int))

@@ -33,7 +33,7 @@ def topology(nodes: pd.DataFrame, links: pd.DataFrame, *, caption: str, under: s
     caption : str
         The claim.
     """
-    check(nodes, caption, name="nodes", needed=("node", "kind", "x", "y", "links"))
+    check(nodes, caption, under=under, name="nodes", needed=("node", "kind", "x", "y", "links"))
     check(links, caption, name="links", needed=() if getattr(links, "empty", True) else LINK)
     alt = altair()
     pick = alt.selection_point(name="pick", fields=["node"], on="pointerover", value=[{"node": nodes.node.iloc[0]}])
