@@ -86,12 +86,18 @@ def said(name):
     return f"{name}: {'; '.join(words)}"
 
 
+share = answers[m.id].measured_share[spec.id]
 Markdown(
     f"**At {speed:g} tokens a second for each user, {spec.name} makes of {said(m.id)}.** Of {said(experts_m.id)}. The kinds do not mix: a public stack is "
     f"what software was measured to do, `extrapolated` where nobody has published a step of that chip ({spec.chip.name}: "
     f"{tables.software([spec.id]).decode.iloc[0]}); a hand-tuned one is a scenario of parts that were measured somewhere (chapter 10 brackets "
-    f"published runs with it); the ideal one is what a chip allows. {answers[m.id].measured_share[spec.id]:.0%} of the "
-    f"public step's time rests on constants that were fitted to rows of {spec.chip.name}.\n\n"
+    f"published runs with it); the ideal one is what a chip allows."
+    + (
+        f" {share:.0%} of the public step's time rests on constants that were fitted to rows of {spec.chip.name}."
+        if share >= 0
+        else ""
+    )
+    + "\n\n"
     + ledger.rests_on(*waits, *dict.fromkeys(tm.system(name).chip.default_stack for name in everyone))
 )
 

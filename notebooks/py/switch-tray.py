@@ -275,8 +275,8 @@ charts.stacks(
     x="placement",
     y="bytes_per_token",
     color="traffic",
-    caption=f"Across: {least} sends least, {most} most",
-    under=f"bytes of a token of {m.id} in a layer, one copy for each expert: {format_quantity(crossing[least], 'B', 3)} and "
+    caption=f"{least} sends least, {most} most",
+    under=f"bytes of a token of {m.id} in a layer, across racks, one copy for each expert: {format_quantity(crossing[least], 'B', 3)} and "
     f"{format_quantity(crossing[most], 'B', 3)} cross",
 )
 
