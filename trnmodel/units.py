@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 
 from trnmodel.arguments import SHOWN, instance, integer, number, text
 
@@ -55,6 +56,64 @@ def parse_number(text: str) -> tuple[float, float, float]:
     low = float(match[1].replace(",", ""))
     high = float(match[2].replace(",", "")) if match[2] else low
     return ((low + high) / 2, low, high) if math.isfinite(low + high) else (math.nan, math.nan, math.nan)
+
+
+def _prefix(value: float, unit: str) -> tuple[float, str]:
+    """The scale and the name of the prefix of a value; the scope that stands behind its unit stays."""
+    base, a, scope = unit.partition(" a ")
+    pairs = _SCALES.get(base, [(1.0, base)])
+    scale, name = next((pair for pair in pairs if abs(value) >= pair[0] * (1 - 5e-3)), pairs[-1])
+    return (1.0, unit) if base in ("B", "W") and abs(value) < scale * (1 - 5e-3) else (scale, name + a + scope)
+
+
+def spread_of(values: Iterable[float], unit: str, digits: int = 3) -> str:
+    """One figure, or the least and the most of several, with the prefix that a reader expects.
+
+    Examples
+    --------
+    >>> spread_of([0.00118, 0.0403], "s"), spread_of([2.0**35], "B a rank"), spread_of([math.nan], "s")
+    ('1.18 ms to 40.3 ms', '32 GiB a rank', 'none')
+    """
+    known = [x for x in values if not math.isnan(x)]
+    texts = []
+    for x in (min(known), max(known)) if known else ():
+        scale, name = _prefix(x, unit)
+        texts.append(f"{format_digits(x / scale, digits)} {name}".strip())
+    return " to ".join(dict.fromkeys(texts)) or "none"
+
+
+_UNITS = {"bytes": "B", "flop": "FLOP", "s": "s", "w": "W", "j": "J", "usd": "USD", "hz": "Hz"}
+
+
+def unit_of(name: str) -> str:
+    """The unit that the name of a figure ends in, in words where it is a rate of something; empty where there is none.
+
+    Examples
+    --------
+    >>> unit_of("time_s"), unit_of("busbw_bytes_per_s"), unit_of("memory_bytes_per_rank"), unit_of("batch")
+    ('s', 'B/s', 'B a rank', '')
+    >>> unit_of("tokens_per_s_per_user")
+    'tokens/s a user'
+    """
+    head, _, scope = name.partition("_per_s_per_") if "_per_s_per_" in name else (name, "", "")
+    rate = bool(scope) or head.endswith("_per_s")
+    head = head.removesuffix("_per_s")
+    if not rate and "_per_" in head:
+        head, _, scope = head.rpartition("_per_")
+    last = head.rpartition("_")[2]
+    found = _UNITS.get(last, last if rate else "")
+    return found + ("/s" if rate else "") + (f" a {scope.replace('_', ' ')}" if scope and found else "")
+
+
+def spoken(name: str) -> str:
+    """The name of a figure without its unit, in words.
+
+    Examples
+    --------
+    >>> spoken("lower_bound_s"), spoken("busbw_bytes_per_s"), spoken("tokens_per_s_per_user"), spoken("max_batch")
+    ('lower bound', 'busbw', '', 'max batch')
+    """
+    return (name.partition("_per_")[0].rpartition("_")[0] if unit_of(name) else name).replace("_", " ")
 
 
 def format_quantity(value: float, unit: str, digits: int = 4) -> str:
