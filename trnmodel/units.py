@@ -130,8 +130,14 @@ def format_quantity(value: float, unit: str, digits: int = 4) -> str:
         return "not published" if math.isnan(value) else f"{value} {unit}".strip()
     for scale, name in _SCALES.get(unit, []):
         if abs(value) >= scale:
-            return f"{value / scale:.{digits}g} {name}"
-    return f"{value:.{digits}g} {unit}".strip()
+            return f"{_plain(value / scale, digits)} {name}"
+    return f"{_plain(value, digits)} {unit}".strip()
+
+
+def _plain(value: float, digits: int) -> str:
+    """As "%g" prints it, without a power of ten."""
+    short = f"{value:.{digits}g}"
+    return format_digits(value, digits) if "e" in short else short
 
 
 ROUGH = 0.05  # half-width of a band, as a share of the value, from which on two digits are shown
@@ -150,15 +156,17 @@ def format_within(value: float, low: float, high: float, unit: str = "", basis: 
     >>> format_within(0.01234, 0.01222, 0.01252, "s", "measured"), format_within(144, 144, 144, "chips")
     ('12.3 ms (12.2 to 12.5; measured)', '144 chips')
     """
-    value, low, high = (number("value", end, -math.inf, math.inf, unknown=True) for end in (value, low, high))
+    ends = {"value": value, "low": low, "high": high}
+    value, low, high = (number(name, end, -math.inf, math.inf, unknown=True) for name, end in ends.items())
+    unit, basis = text("unit", unit), text("basis", basis)
     if not math.isfinite(value):
         return format_quantity(value, unit)
     scale, name = next((pair for pair in _SCALES.get(unit, []) if abs(value) >= pair[0]), (1.0, unit))
     known = math.isfinite(low + high) and high > low
     digits = 4 if not known else 2 if max(high - value, value - low) > ROUGH * abs(value) else 3
-    exact = not known and value == round(value)
-    shown, *ends = (format_digits(end / scale, 17 if exact else digits) for end in (value, low, high))
-    told = [f"{ends[0]} to {ends[1]}"] * known + [basis] * bool(basis)
+    exact = not known and scale == 1.0 and value == round(value)
+    shown, *band = (format_digits(end / scale, 17 if exact else digits) for end in (value, low, high))
+    told = [f"{band[0]} to {band[1]}"] * known + [basis] * bool(basis)
     return f"{shown} {name}".rstrip() + (f" ({'; '.join(told)})" if told else "")
 
 
@@ -170,8 +178,9 @@ def format_digits(value: float, digits: int) -> str:
     >>> format_digits(1952.0, 2), format_digits(0.01234, 2), format_digits(1e7, 17), format_digits(0.0, 2)
     ('2,000', '0.012', '10,000,000', '0')
     """
+    value, digits = number("value", value, -math.inf, math.inf, unknown=True), integer("digits", digits, 1, 17)
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     places = digits - 1 - math.floor(math.log10(abs(value)))
-    text = f"{round(value, places):,.{max(places, 0)}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    printed = f"{round(value, places):,.{max(places, 0)}f}"
+    return printed.rstrip("0").rstrip(".") if "." in printed else printed

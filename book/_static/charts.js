@@ -1,6 +1,7 @@
 // Draws every chart of a page in the colours of the theme, and again when the theme changes.
 (() => {
   const root = document.documentElement;
+  const MENU = 48; // beside a chart. [px]
   const actions = { export: true, source: false, compiled: false, editor: false };
 
   // Lines of a title as long as the column is wide.
@@ -15,10 +16,11 @@
   // A chart without a width of its own fills its column; a map of panels and a drawn network keep theirs.
   function filled(chart, width) {
     const { text, subtitle, ...rest } = chart.title;
-    const grey = subtitle && { subtitle: wrapped([subtitle].flat(), 6.2, width) };
-    const title = { ...rest, text: wrapped([[text].flat().join(" ")], 7.6, width), ...grey };
+    const grey = subtitle && { subtitle: wrapped(chart.usermeta?.under ?? [subtitle].flat(), 6.2, width) };
+    const title = { ...rest, text: wrapped([[text].flat().join(" ")], 8.9, width), ...grey };
     const own = "width" in chart || chart.encoding?.row ? {} : { width: "container" };
-    return { ...chart, ...own, title };
+    const layer = chart.layer?.map((one) => (one.mark?.type === "text" ? { ...one, mark: { ...one.mark, limit: Math.max(130, 0.3 * width), fontSize: width < 500 ? 11 : 12 } } : one));
+    return { ...chart, ...own, ...(layer && { layer }), title };
   }
 
   function inTheme(spec, ink, width) {
@@ -36,7 +38,7 @@
     const spec = JSON.parse(chart.querySelector("script").textContent);
     const place = chart.querySelector("div") ?? chart.appendChild(document.createElement("div"));
     const ink = getComputedStyle(chart).color;
-    vegaEmbed(place, inTheme(spec, ink, place.clientWidth), { actions, mode: "vega-lite", renderer: "svg" }).then(({ view }) => (chart.vegaView = view));
+    vegaEmbed(place, inTheme(spec, ink, place.clientWidth - MENU), { actions, mode: "vega-lite", renderer: "svg" }).then(({ view }) => (chart.vegaView = view));
   }
 
   let drawn;

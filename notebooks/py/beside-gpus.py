@@ -74,25 +74,30 @@ def said(name):
     """What a chip of the reference yields, and what that is of the best of the others on the same kind of stack."""
     line, others = answers[name].loc[spec.id], answers[name].drop(spec.id)
     words = []
-    for kind, note in (("public", f" ({line.basis})"), ("hand-tuned", " (extrapolated)"), ("ideal", "")):
+    for kind in ("public", "hand-tuned", "ideal"):
         if kind not in kinds(spec.chip):
             continue
         rate, rival = (x[f"{kind.replace('-', '_')}_tokens_per_s_per_chip"] for x in (line, others))
         rival = rival.dropna()
-        made = f"{rate:,.3g} tokens/s a chip{note}" if rate < 1000 else f"{rate:,.0f} tokens/s a chip{note}"
-        made = made if rate > 0 else "cannot"
         of = f"that of a chip of {tm.system(rival.idxmax()).name}" if len(rival) else ""
         ground = f" ({others.basis[rival.idxmax()]})" if len(rival) and kind == "public" else ""
         beside = f", {rate / rival.max():.2g} times {of}{ground}" if rate > 0 and of else ""
-        words.append(f"{kind} {made}{beside}")
+        words.append(f"{kind} {tables.yield_in_words(line, kind)}{beside}")
     return f"{name}: {'; '.join(words)}"
 
 
+share = answers[m.id].measured_share[spec.id]
 Markdown(
     f"**At {speed:g} tokens a second for each user, {spec.name} makes of {said(m.id)}.** Of {said(experts_m.id)}. The kinds do not mix: a public stack is "
     f"what software was measured to do, `extrapolated` where nobody has published a step of that chip ({spec.chip.name}: "
     f"{tables.software([spec.id]).decode.iloc[0]}); a hand-tuned one is a scenario of parts that were measured somewhere (chapter 10 brackets "
-    f"published runs with it); the ideal one is what a chip allows.\n\n"
+    f"published runs with it); the ideal one is what a chip allows."
+    + (
+        f" {share:.0%} of the public step's time rests on constants that were fitted to rows of {spec.chip.name}."
+        if share >= 0
+        else ""
+    )
+    + "\n\n"
     + ledger.rests_on(*waits, *dict.fromkeys(tm.system(name).chip.default_stack for name in everyone))
 )
 
@@ -144,8 +149,8 @@ charts.bars(
     machines,
     x="system",
     y="hbm_bytes_per_s",
-    caption=f"{spec.chip.name} reads {format_quantity(mine.hbm_bytes_per_s, 'B/s')}; the fastest here is {fastest.chip} with "
-    f"{format_quantity(fastest.hbm_bytes_per_s, 'B/s')}",
+    caption=f"{spec.chip.name} reads {format_quantity(mine.hbm_bytes_per_s, 'B/s')}, the fastest {format_quantity(fastest.hbm_bytes_per_s, 'B/s')}",
+    under=f"HBM bandwidth of a chip as printed; the fastest is {fastest.chip}",
 )
 
 # %%
@@ -177,22 +182,22 @@ charts.table(software, caption="The public stack of each chip, and what it rests
 
 # %%
 def drawn(one):
-    """Frontiers of a model: colour is the system, dash the kind of stack."""
+    """Frontiers of a model on the kind of stack that the buttons choose, public first."""
     at = equal[one.id]
     best = at[(at.wanted_tokens_per_s_per_user == speed) & at.times.notna()]
     ahead = {kind: ((rows.times > 1).sum(), len(rows) - 1) for kind, rows in best.groupby("software", sort=False)}
-    words = ", ".join(
-        f"{count} of {reach} others that reach it are ahead on {kind} stacks" for kind, (count, reach) in ahead.items()
-    )
+    words = "; ".join(f"ahead on {kind} stacks: {count} of {reach} others" for kind, (count, reach) in ahead.items())
+    front = served[one.id].assign(rank=served[one.id].software.map(["public", "hand-tuned", "ideal"].index))
     return charts.lines(
-        served[one.id],
+        front.sort_values("rank", kind="stable"),
         x="tokens_per_s_per_user",
         y="tokens_per_s_per_chip",
         color="system",
-        dash="software",
+        choose="software",
         log_x=True,
         log_y=True,
-        caption=f"{one.id}, context {context}, {speed:g} tokens/s a user: " + (words or f"{spec.id} does not reach it"),
+        caption=f"{one.id}: the faster the user, the less a chip yields",
+        under=f"context {context}; at {speed:g} tokens/s a user, {words or f'{spec.id} does not reach it'}; band: nine of ten measurements",
     )
 
 
@@ -228,12 +233,10 @@ charts.bars(
     x="system",
     y="tokens_per_s_per_chip",
     color="software",
-    caption=f"{m.id}, a prompt of {input_tokens} tokens: "
-    + (
-        f"{rates.share_of_peak['public', spec.id]:.0%} of the peak on {spec.id} with public software"
-        if ("public", spec.id) in rates.index
-        else f"it does not fit on {spec.id}"
-    ),
+    caption=f"A prompt on public software takes {rates.share_of_peak['public', spec.id]:.0%} of the peak"
+    if ("public", spec.id) in rates.index
+    else f"{m.id} does not fit on {spec.id}",
+    under=f"{m.id}, {input_tokens} tokens; the share is that of {spec.id}",
 )
 
 # %%
@@ -264,8 +267,8 @@ charts.scatter(
     y="predicted_s",
     color="software",
     label="hardware",
-    caption=f"{len(public)} measured steps: the public stack is {public.error.abs().median():.0%} off in the median, the ideal one "
-    f"{points[points.software == 'ideal'].error.abs().median():.0%}",
+    caption=f"The public stack is {public.error.abs().median():.0%} off in the median",
+    under=f"{len(public)} measured decode steps of others; the ideal one is {points[points.software == 'ideal'].error.abs().median():.0%} off",
 )
 
 # %%

@@ -28,7 +28,7 @@ from trnmodel.catalog import load
 from trnmodel.chapters import chip_roofline as tables
 from trnmodel.chapters import common, guard
 from trnmodel.evidence import chips_printed as printed
-from trnmodel.units import TB, TFLOP, format_quantity
+from trnmodel.units import TB, TFLOP, format_quantity, format_within
 
 GENERATIONS = ["trainium1", "trainium2", "trainium3"]
 DTYPES = ["bf16", "cfp8", "mxfp8", "fp8"]
@@ -44,9 +44,10 @@ guard.need(
 ridges = common.peaks([chip], [*DTYPES, "int8"])
 lowest, fastest = ridges.iloc[ridges.ridge_flop_per_byte.argmin()], ridges.iloc[ridges.peak_flop_per_s.argmax()]
 guess = charts.ours([row["dtype"].upper() for row in (lowest, fastest) if row.estimate])
-ends = dict.fromkeys(f"{row.ridge_flop_per_byte:.0f} FLOP ({row['dtype'].upper()})" for row in (lowest, fastest))
+edges = ["ridge_flop_per_byte", "ridge_flop_per_byte_low", "ridge_flop_per_byte_high"]
+ends = [format_within(*row[edges].round(), f"FLOP in {row['dtype'].upper()}") for row in (lowest, fastest)]
 Markdown(
-    f"**Memory, until each byte that leaves HBM is used for {' or '.join(ends)}; compute after that.** "
+    f"**Memory, until each byte that leaves HBM is used for {' or '.join(dict.fromkeys(ends))}; compute after that.** "
     f"{spec.name} multiplies at "
     f"{format_quantity(fastest.peak_flop_per_s, 'FLOP/s')} in {fastest['dtype'].upper()} and reads "
     f"{format_quantity(spec.hbm_bytes_per_s, 'B/s')}, so a decode step, which uses a weight for two FLOP per sequence of "
@@ -104,7 +105,8 @@ still = " and ".join(name.upper() for name in plain.index[(plain < 1.1).values])
 charts.roofline(
     rooflines,
     marker=intensity_flop_per_byte,
-    caption=f"Each generation lifts the slope; from {before} to {last} only MXFP8 lifts the roof{charts.ours(guessed)}",
+    caption=f"From {before} to {last} only MXFP8 lifts the roof",
+    under=f"each generation lifts the slope{charts.ours(guessed)}",
 )
 
 # %% [markdown]
@@ -130,7 +132,8 @@ charts.bars(
     x="chip",
     y="peak_flop_per_s",
     color="dtype",
-    caption=f"{still} stood still from {before} to {last}; MXFP8 runs at {blocks:.1f} times {before}'s FP8{charts.ours(guessed)}",
+    caption=f"{still} stood still, MXFP8 grew {blocks:.1f} times",
+    under=f"from {before} to {last}, MXFP8 over {before}'s FP8{charts.ours(guessed)}",
 )
 
 # %% tags=["hide-input"]
@@ -152,7 +155,8 @@ charts.ranges(
     x="ridge_flop_per_byte",
     y="chip",
     color="dtype",
-    caption="Trainium3 demands less reuse in BF16 than Trainium2, and more than twice as much in MXFP8 as in BF16"
+    caption="Trainium3's MXFP8 demands more than twice its BF16's reuse",
+    under="in BF16 it demands less than Trainium2; a bar is what sources leave open"
     + charts.ours((everyone.chip + " " + everyone["dtype"].str.upper())[everyone.estimate]),
 )
 
@@ -178,7 +182,8 @@ charts.lines(
     color="level",
     log_x=True,
     log_y=True,
-    caption=f"For a square matrix multiply on {spec.name}, the array bounds from a few thousand on",
+    caption="The array bounds from a few thousand on",
+    under=f"a square matrix multiply on {spec.name}",
 )
 
 # %% [markdown]
@@ -194,7 +199,8 @@ charts.bars(
     formats.drop(columns="estimate"),  # the peak does not enter
     x="precision",
     y="speed_over_bf16",
-    caption=f"Weights that {spec.name} streams from HBM, over BF16: each halving of the storage doubles them",
+    caption="Each halving of the storage doubles the weights streamed",
+    under=f"from HBM by {spec.name}, over BF16",
 )
 
 # %%
@@ -229,8 +235,9 @@ charts.bars(
     x="lnc",
     y="hbm_bytes",
     color="chip",
-    caption=f"At LNC=2 a logical device of Trainium3 has {format_quantity(paired.hbm_bytes, 'B')}, {paired.hbm_bytes / whole:.0%} of its chip; at "
-    f"LNC=1 two share them: {format_quantity(alone.hbm_bytes, 'B')} each is their share, not a limit, and the whisker what one reaches",
+    caption=f"At LNC=2 a device of Trainium3 has {format_quantity(paired.hbm_bytes, 'B')}",
+    under=f"{paired.hbm_bytes / whole:.0%} of its chip; at LNC=1 two share them: {format_quantity(alone.hbm_bytes, 'B')} each is their share, "
+    "not a limit, and the whisker what one reaches",
 )
 
 # %% [markdown]

@@ -35,7 +35,7 @@ from trnmodel.evidence import ledger
 from trnmodel.planner import sizing
 from trnmodel.steps.deployment import Deployment
 from trnmodel.steps.rank import site
-from trnmodel.units import MIB, format_quantity
+from trnmodel.units import MIB, format_quantity, format_within
 
 FAMILY = ["trn1.32xlarge", "trn2-ultraserver", "trn3-nl72x2-pcie160"]
 LARGE = ["llama-3.1-70b", "gpt-oss-120b", "qwen3-235b-a22b", "llama-3.1-405b", "deepseek-v3", "kimi-k2-instruct"]
@@ -56,8 +56,8 @@ found, core = d.fit(batch, context), site(spec, lnc)
 # %% tags=["hide-input"]
 Markdown(
     f"**{m.id} in {precision.upper()} on {tp} ranks of {spec.name} ({core.words}), {batch} sequences of up to {context} tokens: the first rank stores "
-    f"{format_quantity(float(found.first_rank_total_bytes), 'B', 3)} of {format_quantity(float(found.first_rank_capacity_bytes), 'B', 3)}, so it "
-    f"{'fits' if found.valid else 'does not fit'}.** An ordinary rank stores {format_quantity(float(found.total_bytes), 'B', 3)}, of which "
+    f"{format_within(found.first_rank_total_bytes, *found.ends('first_rank_total_bytes'), 'B', found.basis)} of {format_quantity(float(found.first_rank_capacity_bytes), 'B', 3)}, so it "
+    f"{'fits' if found.valid else 'does not fit'}.** An ordinary rank stores {format_within(found.total_bytes, found.low, found.high, 'B')}, of which "
     f"weights are {float(found.weight_bytes / found.total_bytes):.0%} and the cache "
     f"{float(found.cache_bytes / found.total_bytes):.0%}."
     + (
@@ -108,8 +108,8 @@ charts.stacks(
     y="stored_bytes",
     color="kind",
     limit="capacity_bytes",
-    caption=f"{m.id} on {spec.id}, TP {tp}: the first rank fills {held[held['rank'] == tables.FIRST].share.sum():.0%} of its memory, the "
-    f"others {held[held['rank'] == tables.ORDINARY].share.sum():.0%}; the stroke is all there is",
+    caption=f"The first rank fills {held[held['rank'] == tables.FIRST].share.sum():.0%} of its memory, others {held[held['rank'] == tables.ORDINARY].share.sum():.0%}",
+    under=f"{m.id} on {spec.id}, TP {tp}; the stroke is all there is",
 )
 
 # %%
@@ -131,7 +131,8 @@ charts.stacks(
     y="stored_bytes",
     color="kind",
     limit="capacity_bytes",
-    caption="First rank of the same chips: "
+    caption=f"{int(verdicts.sum())} of {len(verdicts)} cuts of the chips fit",
+    under="first rank of the same chips: "
     + "; ".join(f"{name} {'fits' if good else 'does not fit'}" for name, good in verdicts.items())
     + ("; at LNC 1 the stroke is what its neighbour leaves of a bank" if spec.chip.hbm_bank_cores > 1 else ""),
 )
@@ -152,19 +153,17 @@ charts.table(
 batches = sizing.largest_batch(d, contexts, degrees)
 here = batches[(batches.tp == tp) & (batches.batch > 0)]
 charts.lines(
-    batches[batches.batch > 0].astype({"tp": str}),
+    batches[batches.batch > 0].assign(tp=lambda one: one.tp.map("TP {:.0f}".format)),
     x="context",
     y="batch",
     color="tp",
     log_x=True,
     log_y=True,
-    caption=f"{m.id} in {precision.upper()} on {spec.id}: "
-    + (
-        f"TP {tp} holds {here.batch.iloc[0]:.0f} sequences of {here.context.iloc[0]:.0f} tokens, {here.batch.iloc[-1]:.0f} of "
-        f"{here.context.iloc[-1]:.0f}"
-        if len(here)
-        else f"TP {tp} holds none"
-    ),
+    caption=f"TP {tp} holds {here.batch.iloc[0]:,.0f} sequences of {here.context.iloc[0]:,.0f} tokens"
+    if len(here)
+    else f"TP {tp} holds none",
+    under=f"{m.id} in {precision.upper()} on {spec.id}"
+    + (f"; of {here.context.iloc[-1]:,.0f} tokens {here.batch.iloc[-1]:,.0f}" if len(here) else ""),
 )
 
 # %%
@@ -173,13 +172,14 @@ charts.table(batches, caption="The largest batch by TP and context; 0 does not f
 # %%
 longest = sizing.longest_context(d, BATCHES, degrees)
 charts.lines(
-    longest[longest.context > 0].astype({"tp": str}),
+    longest[longest.context > 0].assign(tp=lambda one: one.tp.map("TP {:.0f}".format)),
     x="batch",
     y="context",
     color="tp",
     log_x=True,
     log_y=True,
-    caption=f"The longest context for each batch; {m.id} itself ends at {m.max_context}",
+    caption="The longest context shrinks as the batch grows",
+    under=f"{m.id} itself ends at {m.max_context} tokens",
 )
 
 # %%
@@ -204,12 +204,12 @@ charts.lines(
     x="context",
     y="batch",
     color="system",
-    dash="precision",
+    shape="precision",
     log_x=True,
     log_y=True,
-    caption=f"On the same number of chips {spec.id} holds "
-    + ", ".join(f"{count:.0f} sequences in {name.upper()}" for name, count in at.items())
-    + f" at {contexts[contexts <= context][-1]:.0f} tokens",
+    caption=f"{spec.id} holds {at.max():.0f} sequences in {at.idxmax().upper()}",
+    under=f"{contexts[contexts <= context][-1]:.0f} tokens each, on as many chips: "
+    + ", ".join(f"{count:.0f} in {name.upper()}" for name, count in at.items()),
 )
 
 # %%
@@ -241,8 +241,8 @@ charts.ranges(
     y="model",
     color="system",
     log_x=True,
-    caption=f"Chips for {batch} sequences of {context} tokens in BF16, up to {most.chips:.0f} for {most.model} on {most.system}; a bar starts "
-    "where bytes alone would fit",
+    caption=f"{most.model} takes up to {most.chips:.0f} chips",
+    under=f"{batch} sequences of {context} tokens in BF16, that many on {most.system}; a bar starts where bytes alone would fit",
 ) if len(shown) else Markdown("**None of these models fits any of these systems in BF16.**")
 
 # %%
@@ -277,7 +277,8 @@ charts.lines(
     y="scratchpad_bytes",
     color="held",
     log_x=True,
-    caption=f"TP {tp}: a page of {format_quantity(page, 'B', 3)} is taken for the shortest prompt too; long prompts in one piece need more",
+    caption=f"The shortest prompt takes {format_quantity(page, 'B', 3)} too",
+    under=f"TP {tp}: a page is taken whole; long prompts in one piece need more",
 )
 
 # %% [markdown]
@@ -287,12 +288,13 @@ charts.lines(
 copied = tables.copies(d, degrees, batch, context)
 cached = copied[copied.part == "cache"].set_index("tp").ratio
 charts.lines(
-    copied,
+    copied.rename(columns={"ratio": "stored_over_needed"}),
     x="tp",
-    y="ratio",
+    y="stored_over_needed",
     color="part",
     log_x=True,
-    caption=f"All ranks together over what the model needs once: at TP {cached.index[-1]} the cache is stored {cached.iloc[-1]:.0f} times",
+    caption=f"At TP {cached.index[-1]} the cache is stored {cached.iloc[-1]:.0f} times",
+    under="all ranks together over what the model needs once",
 )
 
 # %%
@@ -396,10 +398,11 @@ charts.lines(
     x="batch",
     y="context",
     color="what",
-    dash="prefill",
+    shape="prefill",
     log_x=True,
     log_y=True,
-    caption=f"Llama-3.1-8B on 8 ranks: with scores written out within {sound.error_with_scores.abs().max():.1%} of the source, where its own formula holds",
+    caption=f"With scores written out within {sound.error_with_scores.abs().max():.1%} of the source",
+    under="Llama-3.1-8B on 8 ranks, where the source's own formula holds",
 )
 
 # %%

@@ -31,7 +31,7 @@ from trnmodel.chapters import common, guard
 from trnmodel.chapters import memory as tables
 from trnmodel.evidence import kernels, score
 from trnmodel.formulas import memory
-from trnmodel.units import MIB, TB, format_quantity
+from trnmodel.units import MIB, TB, format_quantity, format_within
 
 GENERATIONS = ["trainium1", "trainium2", "trainium3"]
 spec, m = tm.chip(chip), tm.model(model)
@@ -46,6 +46,10 @@ levels = tables.decode_levels(spec, weights, reached)
 hbm, door, decoding = (format_quantity(rate, "B/s", 3) for rate in levels.bandwidth_bytes_per_s)
 low, high = (format_quantity(end, "B/s") for end in spec.range("hbm_bytes_per_s"))
 narrow = levels.bandwidth_bytes_per_s[1] < levels.bandwidth_bytes_per_s[0]
+shares = (profiles.mbu / profiles.mbu_predicted).quantile([0.05, 0.95]) / reached
+decoded = format_within(
+    *levels.tokens_per_s[2] * np.array([1, *shares]), basis="measured" if spec.id == tables.PROFILED else "extrapolated"
+)
 theirs = format_quantity(spec.dma_bytes_per_s, "B/s") if spec.dma_bytes_per_s > 0 else "nothing"
 Markdown(
     f"**{spec.name} reads {hbm} from its HBM as printed{f' (sources leave {low} to {high} open)' if low != high else ''}, "
@@ -57,7 +61,7 @@ Markdown(
     + f", and about {decoding} if it decodes at the share of the narrower door, {reached:.0%}, that models reach on "
     f"{'it' if spec.id == tables.PROFILED else tm.chip(tables.PROFILED).name}.** For {m.id} in {precision.upper()}, "
     f"{format_quantity(weights, 'B')} a step, that is {levels.tokens_per_s[0]:.0f}, {levels.tokens_per_s[1]:.0f} and "
-    f"{levels.tokens_per_s[2]:.0f} tokens a second and sequence."
+    f"{decoded} tokens a second and sequence."
 )
 
 # %% [markdown]
@@ -141,8 +145,8 @@ charts.bars(
     x="lnc",
     y="hbm_bytes",
     color="chip",
-    caption=f"HBM of one logical core of Trainium3: {format_quantity(paired.hbm_bytes, 'B')} at LNC=2; at LNC=1 two share them, so "
-    f"{format_quantity(alone.hbm_bytes, 'B')} each is a share, and the whisker what one reaches",
+    caption=f"At LNC=2 a core of Trainium3 has {format_quantity(paired.hbm_bytes, 'B')}",
+    under=f"HBM of one logical core; at LNC=1 two share them, so {format_quantity(alone.hbm_bytes, 'B')} each is a share, and the whisker what one reaches",
 )
 
 # %%
@@ -169,7 +173,8 @@ charts.lines(
     color="from",
     log_x=True,
     log_y=True,
-    caption=f"One core of {spec.name}: rows of 4 KiB saturate the DMA engines, rows of 64 B reach three percent",
+    caption="Rows of 4 KiB saturate the DMA engines",
+    under=f"one core of {spec.name}; rows of 64 B reach three percent",
 )
 
 # %%
@@ -191,7 +196,8 @@ charts.lines(
     tables.contention(chip, share, 4096.0, 4096.0),
     x="collective_share",
     y="slowdown",
-    caption=f"A decode product on {spec.name} slows by what collectives take of the DMA engines",
+    caption="Decode slows by what collectives take of the DMA",
+    under=f"a decode product on {spec.name}",
 )
 
 # %% [markdown]
@@ -211,7 +217,8 @@ charts.lines(
     color="engine",
     log_x=True,
     log_y=True,
-    caption=f"A BF16 product of side 8,192 on {spec.name}: from a block of {enough:.0f} on, TensorE bounds",
+    caption=f"From a block of {enough:.0f} on, TensorE bounds",
+    under=f"a BF16 product of side 8,192 on {spec.name}",
 )
 
 # %% [markdown]
@@ -222,8 +229,9 @@ charts.bars(
     levels,
     x="level",
     y="tokens_per_s",
-    caption=f"Tokens a second of one sequence of {m.id} in {precision.upper()} that each level of {spec.name} allows; decoding is {reached:.0%} "
-    f"of the door, as profiled on {tm.chip(tables.PROFILED).name}{charts.ours(levels.level[levels.estimate])}",
+    caption=f"From pins to decoding, {levels.tokens_per_s[0]:.0f} tokens/s become {levels.tokens_per_s[2]:.0f}",
+    under=f"one sequence of {m.id} in {precision.upper()} on {spec.name}; decoding is {reached:.0%} of the door, as profiled on "
+    f"{tm.chip(tables.PROFILED).name}{charts.ours(levels.level[levels.estimate])}",
 )
 
 # %% [markdown]

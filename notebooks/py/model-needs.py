@@ -114,7 +114,8 @@ charts.stacks(
     x="model",
     y="share",
     color="place",
-    caption=f"{m.id}: {mine.iloc[0]:.0%} of the parameters are {mine.index[0]}, {mine.iloc[1]:.0%} {mine.index[1]}",
+    caption=f"{m.id}: {mine.iloc[0]:.0%} of the parameters are {mine.index[0]}",
+    under=f"{mine.iloc[1]:.0%} are {mine.index[1]}",
 )
 
 # %%
@@ -141,8 +142,9 @@ charts.ranges(
     y="what",
     color="of",
     log_x=True,
-    caption=f"{m.id} in {precision.upper()}: as a whole, prefill of {input_tokens} tokens does {intensity['prefill']:.0f} FLOP a byte, decode "
-    f"at batch {batch} {intensity['decode']:.0f}" + charts.ours(against.what[against.estimate]),
+    caption=f"Prefill does {intensity['prefill']:.0f} FLOP a byte, decode {intensity['decode']:.0f}",
+    under=f"{m.id} in {precision.upper()} as a whole: a prompt of {input_tokens} tokens, decode at batch {batch}"
+    + charts.ours(against.what[against.estimate]),
 )
 
 # %% [markdown]
@@ -186,7 +188,8 @@ charts.lines(
     y="times_needed",
     color="counted",
     log_x=True,
-    caption=f"{m.id}: counting {most.counted} at {most.tokens:.0f} tokens gives {most.times_needed:.2f} times the work that is needed",
+    caption=f"Counting {most.counted} gives {most.times_needed:.2f} times the work",
+    under=f"{m.id} at {most.tokens:.0f} tokens, over the work that is needed",
 )
 
 # %%
@@ -218,7 +221,8 @@ charts.lines(
     color="model",
     log_x=True,
     log_y=True,
-    caption=f"Cache of one sequence in {dtypes.kv.upper()}: windows and states bend the line, a latent lowers it",
+    caption="Windows and states bend the line, a latent lowers it",
+    under=f"cache of one sequence in {dtypes.kv.upper()}",
 )
 
 # %%
@@ -240,7 +244,8 @@ charts.bars(
     stored,
     x="precision",
     y="weight_bytes",
-    caption=f"{m.id}: from BF16 to W4A8 the weights shrink to {stored.weight_bytes.iloc[-1] / stored.weight_bytes.iloc[0]:.0%}",
+    caption=f"From BF16 to W4A8 weights shrink to {stored.weight_bytes.iloc[-1] / stored.weight_bytes.iloc[0]:.0%}",
+    under=m.id,
 )
 
 # %%
@@ -280,12 +285,10 @@ charts.lines(
     color="what",
     log_x=True,
     log_y=True,
-    caption=f"{m.id}, context {context}: "
-    + (
-        f"from batch {passed[0]:.0f} on the cache is more to read than the weights"
-        if len(passed)
-        else f"up to batch {batches[-1]:.0f} the weights are more to read than the cache"
-    ),
+    caption=f"From batch {passed[0]:.0f} on the cache outweighs the weights"
+    if len(passed)
+    else f"Up to batch {batches[-1]:.0f} the weights outweigh the cache",
+    under=f"{m.id}, context {context}: bytes that a decode step reads",
 )
 
 # %%

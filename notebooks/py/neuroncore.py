@@ -29,7 +29,7 @@ from trnmodel import charts
 from trnmodel.chapters import common, guard
 from trnmodel.chapters import neuroncore as tables
 from trnmodel.evidence import kernels, ledger, score
-from trnmodel.units import KIB, US, format_quantity
+from trnmodel.units import KIB, US, format_quantity, format_within
 
 GENERATIONS = ["trainium1", "trainium2", "trainium3"]
 spec = tm.chip(chip)
@@ -47,11 +47,11 @@ compiled = tm.kernel.matmul(chip, m, n, k, dtype, lnc=None, stack="stack-torch-c
 # %% tags=["hide-input"]
 Markdown(
     f"**A tuned kernel on one core of {spec.name} multiplies large {dtype.upper()} matrices at "
-    f"{format_quantity(large.flop_per_s, 'FLOP/s')}, {large.flop_per_s / peak:.0%} of the core's printed "
+    f"{format_within(large.flop_per_s, *large.ends('flop_per_s'), 'FLOP/s', large.basis)}, {large.flop_per_s / peak:.0%} of the core's printed "
     f"{format_quantity(peak, 'FLOP/s')}.** Your {m:,} x {k:,} by {k:,} x {n:,} takes "
-    f"{format_quantity(yours.time_s, 's')}, bound by {yours.bound}, and reaches {yours.flop_per_s / peak:.0%}; on a "
-    f"logical core of {logical.lnc} it takes {format_quantity(logical.time_s, 's')} tuned and "
-    f"{format_quantity(compiled.time_s, 's')} through torch.compile, called from the host.\n\n"
+    f"{format_within(yours.time_s, yours.low, yours.high, 's', yours.basis)}, bound by {yours.bound}, and reaches {yours.flop_per_s / peak:.0%}; on a "
+    f"logical core of {logical.lnc} it takes {format_within(logical.time_s, logical.low, logical.high, 's', logical.basis)} tuned and "
+    f"{format_within(compiled.time_s, compiled.low, compiled.high, 's', compiled.basis)} through torch.compile, called from the host.\n\n"
     + ledger.rests_on(yours.stack, compiled.stack)
 )
 
@@ -132,7 +132,8 @@ charts.bars(
     tables.engine_times(yours),
     x="engine",
     y="busy_s",
-    caption=f"{m:,} x {k:,} x {n:,} in {dtype.upper()} on {spec.name}: {yours.bound} is busy longest",
+    caption=f"{yours.bound} is busy longest",
+    under=f"{m:,} x {k:,} x {n:,} in {dtype.upper()} on {spec.name}",
 )
 
 # %% tags=["hide-input"]
@@ -156,7 +157,8 @@ charts.lines(
     color="tier",
     log_x=True,
     log_y=True,
-    caption=f"One core of {spec.name}: a tuned product comes within a tenth of its plateau from a side of {near:,.0f} on",
+    caption=f"A tuned product nears its plateau from side {near:,.0f}",
+    under=f"within a tenth, on one core of {spec.name}",
 )
 
 # %% [markdown]
@@ -167,7 +169,11 @@ charts.lines(
 # %%
 rows = tables.by_rows(chip, np.arange(64, 2049, 2), n, k, dtype)
 charts.lines(
-    rows, x="m", y="share", caption="Share of the full-tile rate over the rows of a product: a saw that flattens"
+    rows,
+    x="m",
+    y="share",
+    caption="Rows beyond whole tiles cost: a saw that flattens",
+    under=f"share of the full-tile rate, {dtype.upper()} on one core of {spec.name}",
 )
 
 # %% tags=["hide-input"]
@@ -237,7 +243,8 @@ charts.lines(
     color="weights",
     log_x=True,
     log_y=True,
-    caption="Sixteen experts on one core of Trainium3: MXFP4 halves the time, NVFP4 in software loses it again",
+    caption="MXFP4 halves the time, NVFP4 in software loses it",
+    under="sixteen experts on one core of Trainium3",
 )
 
 # %% [markdown]
@@ -256,7 +263,8 @@ charts.bars(
     x="operator",
     y="time_s",
     color="chip",
-    caption="Operators on a 4,096 square held in SBUF: Trainium2 widened VectorE, Trainium3 raised its clock",
+    caption="Trainium2 widened VectorE, Trainium3 raised its clock",
+    under="operators on a 4,096 square held in SBUF",
 )
 
 # %% [markdown]
@@ -275,7 +283,8 @@ charts.bars(
     x="engine",
     y="busy_s",
     color="chip",
-    caption="Causal attention, head size 128, 8 heads of 4,096 tokens: the exponential bound Trainium2 and no longer Trainium3",
+    caption="The exponential bounds Trainium2 and no longer Trainium3",
+    under="causal attention, head size 128, 8 heads of 4,096 tokens",
 )
 
 # %%
@@ -297,7 +306,8 @@ charts.bars(
     x="group",
     y="share",
     color="tier",
-    caption="Median share of the roofline rate: tiles cost little, the software path decides",
+    caption="Tiles cost little, the software path decides",
+    under="median share of the roofline rate",
 )
 
 # %% [markdown]
@@ -324,8 +334,8 @@ charts.lines(
     y="error",
     color="prediction",
     log_x=True,
-    caption=f"{len(by_shape)} products on Trainium3: the median error was {middle['blind_error']:.1%} before their rows were "
-    f"read, and is {middle['left_out_error']:.1%} for shapes of a file that the constants have not seen",
+    caption=f"Blind the median error was {middle['blind_error']:.1%}, left out {middle['left_out_error']:.1%}",
+    under=f"{len(by_shape)} products on Trainium3: before their rows were read, and for shapes of a file that the constants have not seen",
 )
 
 # %% tags=["hide-input"]

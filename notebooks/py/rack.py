@@ -86,7 +86,9 @@ charts.table(
 
 # %%
 nodes, links = tables.drawing(spec)
-charts.topology(nodes, links, caption=f"{spec.name}: {spec.domain_chips} chips, {switches} switches, every link")
+charts.topology(
+    nodes, links, caption=f"{spec.domain_chips} chips, {switches} switches, and every link", under=spec.name
+)
 
 # %%
 composition = audit.parts_table(spec)[["part", "counted", "how", "printed", "verdict"]]
@@ -97,11 +99,13 @@ charts.table(composition, caption=f"Parts of {spec.name}, counted on the graph",
 
 # %%
 other_nodes, other_links = tables.drawing(other)
-charts.topology(other_nodes, other_links, caption=f"{other.name}: {other.domain_chips} chips")
+charts.topology(other_nodes, other_links, caption=f"{other.domain_chips} chips, and every link", under=other.name)
 
 # %%
 small_nodes, small_links = tables.drawing("trn3-nl32x2-pcie160")
-charts.topology(small_nodes, small_links, caption="NL32x2 with 160-lane switches: two chips a tray, two planes")
+charts.topology(
+    small_nodes, small_links, caption="Two chips a tray on two planes", under="NL32x2 with 160-lane switches"
+)
 
 # %% [markdown]
 # ## All systems side by side
@@ -118,7 +122,8 @@ charts.bars(
     x="tray",
     y="switches",
     color="rack",
-    caption="Larger switches thin out the trays; most switches of NL72x2 sit on its boards. AWS's lanes take fewer (our estimate, D)",
+    caption="Larger switches thin out the trays",
+    under="most switches of NL72x2 sit on its boards; AWS's lanes take fewer (our estimate, D)",
 )
 
 # %% [markdown]

@@ -33,7 +33,7 @@ from trnmodel.chapters import scale_out as tables
 from trnmodel.evidence import ledger, networks_printed
 from trnmodel.fabric import scaleout
 from trnmodel.formulas import clos as page
-from trnmodel.units import GBIT, format_quantity
+from trnmodel.units import GBIT, format_quantity, format_within
 
 spec, senders = tm.system(system), [tm.model(name) for name in models]
 guard.need(
@@ -68,7 +68,7 @@ whole = [
 Markdown(
     f"**Three layers of {first.leaf_and_spine} switches with 100G ports reach {first.chips:,.0f} chips of {spec.name} where "
     f"{first.chips_per_rack:.0f} of them share a pair of top-of-rack switches, each "
-    f"at {rate / GBIT:g} Gb/s and at most five switches, some {format_quantity(ways.latency_s[2], 's', 2)}, from any "
+    f"at {rate / GBIT:g} Gb/s and at most five switches, some {format_within(ways.latency_s[2], ways.latency_s_low[2], ways.latency_s_high[2], 's')}, from any "
     f"other; every doubling of the leaf and spine switches alone multiplies that by "
     f"{largest.chips[1] / first.chips:.0f}.**{''.join(whole)} Beyond the building the fibre rules: {format_quantity(ways.fibre_s[5], 's', 3)} "
     f"one way at the {ways.distance_m[5] / 1000:.0f} km of ZR optics, and the chip keeps "
@@ -115,14 +115,15 @@ charts.table(
 # %%
 reach = tables.reach(PORTS)
 charts.lines(
-    reach,
+    reach.assign(layers=reach.layers.map("{:.0f} layers".format)),
     x="switch_bits_per_s",
     y="endpoints",
     color="port",
-    dash="layers",
+    shape="layers",
     log_x=True,
     log_y=True,
-    caption="On any switch, 100G ports reach 16 times as far as 400G ports on two layers and 64 times on three",
+    caption="100G ports reach 16 to 64 times 400G's",
+    under="on any switch: 16 times on two layers, 64 times on three",
 )
 
 # %% [markdown]
@@ -186,8 +187,11 @@ charts.bars(
     x="switch",
     y="optics_per_chip",
     color="port",
-    caption=f"On {first.leaf_and_spine} switches {cluster_chips:,} chips need "
-    + ", ".join(f"{layers:.0f} layers with {port} ports" for port, layers in needed.items()),
+    caption=f"{cluster_chips:,} chips need {needed.min():.0f} to {needed.max():.0f} layers"
+    if needed.nunique() > 1
+    else f"{cluster_chips:,} chips need as many layers with any ports",
+    under=f"on {first.leaf_and_spine} switches: "
+    + (", ".join(f"{layers:.0f} layers with {port} ports" for port, layers in needed.items()) or "out of reach"),
 )
 
 # %%
@@ -214,7 +218,8 @@ charts.ranges(
     x="latency_s",
     y="way",
     log_x=True,
-    caption="Inside a site the NICs make the latency; from ten kilometres on the fibre does; what a NIC takes is our estimate (D)",
+    caption="Inside a site NICs make the latency, beyond it fibre",
+    under="the fibre from ten kilometres on; what a NIC takes is our estimate (D)",
 )
 
 # %%
@@ -260,10 +265,11 @@ charts.lines(
     x="input_tokens",
     y="send_over_prefill",
     color="model",
-    dash="stack",
+    shape="stack",
     log_x=True,
     log_y=True,
-    caption=claim,
+    caption=f"Sending the cache takes at most {fits.send_over_prefill.max():.1%} of a prefill",
+    under=f"{precision}, from {used_chips} chips; {claim[:1].lower()}{claim[1:]}",
 ) if len(fits) else Markdown(f"**{claim}** in {precision}.")
 
 # %% tags=["hide-output"]
@@ -315,8 +321,8 @@ charts.bars(
     beside,
     x="system",
     y="scaleup_over_scaleout",
-    caption=f"A chip sends {ratio.min():.0f} to {ratio.max():.0f} times as fast into its scale-up fabric as out of it; on NL72x2 "
-    f"{fast['trn3-nl72x2-pcie160']:.0f} times, by AWS's own lane map {fast['trn3-nl72x2-aws-lanes']:.0f}",
+    caption=f"Scale-up sends {ratio.min():.0f} to {ratio.max():.0f} times scale-out's rate",
+    under=f"a chip, one way; on NL72x2 {fast['trn3-nl72x2-pcie160']:.0f} times, by AWS's own lane map {fast['trn3-nl72x2-aws-lanes']:.0f}",
 )
 
 # %%

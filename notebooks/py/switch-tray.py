@@ -37,7 +37,7 @@ from trnmodel.fabric import compare
 from trnmodel.models import synthetic as synthetic_models
 from trnmodel.planner import domain_sizes, placements
 from trnmodel.planner import software as software_kinds
-from trnmodel.units import BILLION, GIB, TRILLION, format_quantity
+from trnmodel.units import BILLION, GIB, TRILLION, format_quantity, format_within
 
 spec, m, base = tm.system(system), tm.model(model), tm.model(grown_from)
 guard.generates(model=m)
@@ -67,6 +67,7 @@ rates = compare.capacities(fabrics)
 experts = placements.exchanges(m, fabrics, tokens_per_chip * 2.0 ** np.arange(-3, 7))
 mean = late[late.scope == "rack"].set_index("system").mean_s
 worst = late[late.scope == "rack"].set_index("system").worst_s
+ends = late[late.scope == "rack"].set_index("system")[["worst_s", "worst_s_low", "worst_s_high"]]
 steps = experts[experts.tokens_per_chip == tokens_per_chip].set_index(["system", "experts_over"]).step_s
 unhindered = placements.exchanges(m, free, [tokens_per_chip]).set_index(["system", "experts_over"]).step_s
 saved = unhindered[first, "rack"] - unhindered[last, "rack"]
@@ -79,7 +80,7 @@ by_map = "".join(
 Markdown(
     f"**For bandwidth it does not: with any tray a chip has {format_quantity(spread.mean(), 'B/s', 3)} of all-to-all in its rack "
     f"(the trays differ by {spread.max() / spread.min() - 1:.1%}), because the lanes of the chips are the same. For latency it does: from {first} to {last} the worst pair of a rack falls from "
-    f"{format_quantity(worst[first], 's', 2)} to {format_quantity(worst[last], 's', 2)}**, and with "
+    f"{format_within(*ends.loc[first], 's')} to {format_within(*ends.loc[last], 's', 'ideal')}**, and with "
     f"{tokens_per_chip:g} tokens a chip the experts' traffic of one decode step of {m.id} from "
     f"{format_quantity(steps[first, 'rack'], 's', 3)} to {format_quantity(steps[last, 'rack'], 's', 3)}."
     + by_map
@@ -143,7 +144,8 @@ charts.bars(
     x="between",
     y="share",
     color="system",
-    caption=f"At most one switch between: {direct[first]:.0%} of all pairs with {first}, {direct[last]:.0%} with {last}",
+    caption=f"At most one switch between: {direct[first]:.0%} to {direct[last]:.0%}",
+    under=f"of all pairs, with {first} and with {last}",
 )
 
 # %%
@@ -152,8 +154,8 @@ charts.ranges(
     x="worst_s",
     y="system",
     color="scope",
-    caption=f"Worst pair of a rack: {format_quantity(worst[first], 's', 2)} on {first}, "
-    f"{format_quantity(worst[last], 's', 2)} on {last}, if a chip that forwards costs {format_quantity(chip.hop_s, 's', 2)} and a switch "
+    caption=f"The worst pair: from {format_quantity(worst[first], 's', 2)} to {format_quantity(worst[last], 's', 2)}",
+    under=f"in a rack of {first} and of {last}, if a chip that forwards costs {format_quantity(chip.hop_s, 's', 2)} and a switch "
     f"{format_quantity(tm.system(first).switch_s, 's', 3)}, our estimates (D)",
 )
 
@@ -188,8 +190,8 @@ charts.lines(
     color="system",
     log_x=True,
     log_y=True,
-    caption=f"Dispatch and combine of {m.id} over a rack: {first} takes {steps[first, 'rack'] / steps[last, 'rack']:.2f} times as "
-    f"long as {last} with {tokens_per_chip:g} tokens a chip"
+    caption=f"The first tray takes {steps[first, 'rack'] / steps[last, 'rack']:.2f} times the last's time",
+    under=f"dispatch and combine of {m.id} over a rack, {tokens_per_chip:g} tokens a chip: {first} over {last}"
     + "".join(f", {name} {steps[name, 'rack'] / steps[last, 'rack']:.2f} times" for name in maps)
     + f" ({ranked})",
 )
@@ -273,8 +275,9 @@ charts.stacks(
     x="placement",
     y="bytes_per_token",
     color="traffic",
-    caption=f"Bytes that a token of {m.id} sends in a layer, one copy for each expert: of those that speak across {least} crosses least "
-    f"({format_quantity(crossing[least], 'B', 3)}), {most} most ({format_quantity(crossing[most], 'B', 3)})",
+    caption=f"{least} sends least, {most} most",
+    under=f"bytes of a token of {m.id} in a layer, across racks, one copy for each expert: {format_quantity(crossing[least], 'B', 3)} and "
+    f"{format_quantity(crossing[most], 'B', 3)} cross",
 )
 
 # %% tags=["hide-input"]
@@ -295,8 +298,9 @@ charts.bars(
     x="experts_over",
     y="layer_s",
     color="system",
-    caption=f"Dispatch and combine of a layer, {tokens_per_chip:g} tokens a chip: over the world {large} takes "
-    f"{times[large, 'world'] / times[large, 'rack']:.2f} times as long as in a rack, the torus {times['trn3-nl32x2-torus', 'world'] / times['trn3-nl32x2-torus', 'rack']:.2f} times"
+    caption=f"Over both racks: {times[large, 'world'] / times[large, 'rack']:.2f} times the time in one",
+    under=f"dispatch and combine of a layer, {tokens_per_chip:g} tokens a chip, on {large}; the torus "
+    f"{times['trn3-nl32x2-torus', 'world'] / times['trn3-nl32x2-torus', 'rack']:.2f} times"
     + "".join(f", {name} {times[name, 'world'] / times[name, 'rack']:.2f} times" for name in maps)
     + f" ({ranked})",
 )
@@ -311,8 +315,9 @@ charts.bars(
     x="placement",
     y="busy_s",
     color="part",
-    caption=f"{large}, {tokens_per_chip:g} sequences a chip of {context:g} tokens, {precision}: {step_of.idxmin()} is fastest "
-    f"({format_quantity(step_of.min(), 's', 3)} a step), {step_of.idxmax()} slowest ({format_quantity(step_of.max(), 's', 3)}); {ranked}",
+    caption=f"{step_of.idxmin()} is fastest, {step_of.idxmax()} slowest",
+    under=f"{large}, {tokens_per_chip:g} sequences a chip of {context:g} tokens, {precision}, ideal software: "
+    f"{format_quantity(step_of.min(), 's', 3)} and {format_quantity(step_of.max(), 's', 3)} a step; {ranked}",
 )
 
 # %%
@@ -416,7 +421,10 @@ charts.lines(
     y="ratio",
     color="precision",
     log_x=True,
-    caption=f"Tokens/s a chip of {large} over {small}, each user at {tokens_per_s_per_user:g} tokens/s: {pays_at:g} times or more in "
+    caption="Where the larger domain pays depends on the format"
+    if verdict.pays_from_params.nunique(dropna=False) > 1
+    else "The larger domain pays alike in every format",
+    under=f"tokens/s a chip of {large} over {small} on ideal software, each user at {tokens_per_s_per_user:g} tokens/s: {pays_at:g} times or more in "
     + ", ".join(said)
     + f". Above {top:g} is drawn at {top:g}; a line ends where the model no longer fits the smaller domain; {ranked}",
 )
@@ -441,7 +449,8 @@ charts.regions(
     y="tokens_per_s_per_user",
     color="which",
     panel="precision",
-    caption=f"In {precision} the larger domain first pays " + ", ".join(borders) + f"; {ranked}",
+    caption="Where the larger domain pays, by format and speed",
+    under=f"ideal software; in {precision} it first pays " + ", ".join(borders) + f"; {ranked}",
 )
 
 # %% tags=["hide-input"]

@@ -59,7 +59,7 @@ Markdown(
     f"{format_quantity(slots[torus.id, 'rack'], 'B/s', 3)}; over all {first.domain_chips} chips it is "
     f"{format_quantity(slots[first.id, 'world'], 'B/s', 3)} against {format_quantity(slots[torus.id, 'world'], 'B/s', 3)}, and what "
     f"bounds there are the {bound[first.id, 'world']} links. Basis: ideal, the links alone and free to take any path"
-    f"{f' (the rate of a link is our estimate, D, in {ours})' if ours else ''}; published runs of collectives take {off.min():.0f} to "
+    f"{f' (the rate of a link is our estimate, D, in {ours})' if ours else ''}; none of this time rests on a constant fitted to a run, and published runs of collectives take {off.min():.0f} to "
     f"{off.max():.0f} times (medians) what `tm.collective` says of the links.\n\n"
     + ledger.rests_on(*ledger.estimated(torus, "scaleup_bytes_per_s_per_dir"))
 )
@@ -107,7 +107,8 @@ charts.bars(
     x="scope",
     y="all_to_all_bytes_per_s",
     color="system",
-    caption=f"{first.id} over {torus.id}: {tables.in_words(gains, 'rack')} in a rack, {tables.in_words(gains, 'world')} over the domain",
+    caption=f"All-to-all: {gains.rack[0]:.2f} times in a rack, {gains.world[0]:.2f} over the domain",
+    under=f"{first.id} over {torus.id}: {tables.in_words(gains, 'rack')} in a rack, {tables.in_words(gains, 'world')} over the domain; ideal",
 )
 
 # %%
@@ -173,8 +174,9 @@ charts.lines(
     color="system",
     log_x=True,
     log_y=True,
-    caption="All-to-all in a rack bends at "
-    + ", ".join(f"{format_quantity(row.crossover_bytes, 'B', 3)} ({row.system})" for row in mine.itertuples()),
+    caption="Where an all-to-all bends, latency gives way to bandwidth",
+    under="in a rack, ideal; at "
+    + ", ".join(f"{format_quantity(row.crossover_bytes, 'B', 2)} ({row.system})" for row in mine.itertuples()),
 )
 
 # %%
@@ -183,7 +185,8 @@ charts.ranges(
     x="crossover_bytes",
     y="system",
     log_x=True,
-    caption="Send buffer of a chip from which an all-to-all over the domain is bound by bandwidth",
+    caption="Bandwidth bounds an all-to-all from this size on",
+    under="send buffer of a chip, over the domain; a bar is AWS's 1 to 2 us a hop",
 )
 
 # %% tags=["hide-input"]
@@ -212,7 +215,8 @@ charts.lines(
     y="busbw_bytes_per_s",
     color="system",
     log_x=True,
-    caption=f"All-reduce of {format_quantity(sizes[-1], 'B', 1)} over the domain, over the time of {first.id}: {others or 'nothing beside'}",
+    caption=f"All-reduce of {format_quantity(sizes[-1], 'B', 1)}: times differ {last.max() / last.min():.2g}-fold",
+    under=f"over the domain, over the time of {first.id}: {others or 'nothing beside'}; band: nine of ten measurements",
 )
 
 # %% [markdown]
@@ -236,6 +240,7 @@ experts = placements.exchanges(m, series, tokens_per_chip * 2.0 ** np.arange(-4,
 placed = experts[experts.tokens_per_chip == tokens_per_chip]
 steps = placed.set_index(["system", "experts_over"]).step_s
 inside = ", ".join(f"{it.id} {format_quantity(steps[it.id, 'rack'], 's', 3)}" for it in series)
+here_s = placed[placed.experts_over == "rack"].step_s
 charts.lines(
     experts[experts.experts_over == "rack"],
     x="tokens_per_chip",
@@ -243,7 +248,8 @@ charts.lines(
     color="system",
     log_x=True,
     log_y=True,
-    caption=f"{m.id}, experts over a rack, {tokens_per_chip:g} tokens a chip: {inside}",
+    caption=f"Dispatch and combine take {format_quantity(here_s.min(), 's', 2)} to {format_quantity(here_s.max(), 's', 2)}",
+    under=f"a decode step of {m.id}, experts over a rack, {tokens_per_chip:g} tokens a chip: {inside}",
 )
 
 # %%
@@ -296,13 +302,14 @@ Markdown(
 # %%
 likely = missed[missed.system.str.startswith("trn1")]
 charts.lines(
-    likely,
+    likely.rename(columns={"ratio": "measured_over_predicted"}),
     x="message_bytes",
-    y="ratio",
+    y="measured_over_predicted",
     color="series",
     log_x=True,
     log_y=True,
-    caption=f"Measured over predicted, were all runs made on {likely.system.iloc[0]}: {likely.ratio.median():.1f} in the median",
+    caption=f"Measured runs take {likely.ratio.median():.1f} times what is predicted",
+    under=f"in the median, were all runs made on {likely.system.iloc[0]}",
 )
 
 # %% tags=["hide-input"]
@@ -337,11 +344,11 @@ charts.lines(
     x="message_bytes",
     y="busbw_bytes_per_s",
     color="series",
-    dash="what",
+    shape="what",
     log_x=True,
     log_y=True,
-    caption=f"Two constants a run: {(runs.worst_error < 0.05).sum()} of {runs.worst_error.count()} runs within 5 %; the one that changes its "
-    f"algorithm with the size (allr-16) is off by up to {runs.worst_error.max():.0%}",
+    caption=f"{(runs.worst_error < 0.05).sum()} of {runs.worst_error.count()} runs within 5 % by two constants",
+    under=f"the one that changes its algorithm with the size (allr-16) is off by up to {runs.worst_error.max():.0%}",
 )
 
 # %%

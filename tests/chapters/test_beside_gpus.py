@@ -62,6 +62,35 @@ def test_times_is_over_the_reference_on_the_same_stack(dense):
     assert table[table.wanted_tokens_per_s_per_user == 1e6].times.isna().all()
 
 
+def test_a_frontier_carries_its_band_and_the_share_that_was_measured(dense):
+    """The ends are those of the step itself: asked for again at three points of each kind of stack."""
+    for (system, kind), line in dense.groupby(["system", "software"]):
+        row = line.iloc[len(line) // 2]
+        ask = {"batch": row.batch, "context": 4096, "precision": row.precision, "efficiencies": row.stack}
+        step = tm.decode_step("llama-3.1-70b", system, tm.Mapping(tp=row.tp, ep=row.ep), **ask)
+        ends = [row.tokens_per_s_per_chip_low, row.tokens_per_s_per_chip_high] / row.tokens_per_s_per_chip
+        assert ends == pytest.approx(np.array(step.ends("tokens_per_s")) / step.tokens_per_s)
+        assert row.measured_share == step.measured_share
+        assert (ends[1] - ends[0] < 1e-9) == (kind == "ideal")
+
+
+def test_headlines_print_band_and_basis(dense):
+    row = tables.side_by_side(tables.at_speeds(dense, [20.0], SYSTEMS[0]), 20.0).set_index("system").loc["hgx-h200"]
+    words = tables.yield_in_words(row, "public")
+    low, high = row.public_tokens_per_s_per_chip_low, row.public_tokens_per_s_per_chip_high
+    assert words.endswith(f"; {row.basis})")
+    printed = [float(word.replace(",", "")) for word in words.partition("(")[2].partition(";")[0].split(" to ")]
+    assert printed == pytest.approx([low, high], rel=0.05)
+    assert tables.yield_in_words(row.replace(row.ideal_tokens_per_s_per_chip, np.nan), "ideal") == "cannot"
+
+
+def test_prompts_have_a_band():
+    table = tables.prompts("llama-3.1-8b", ["hgx-h200"], ["fp8"], 4096).set_index("software")
+    rate = table.tokens_per_s_per_chip
+    assert table.tokens_per_s_per_chip_low["public"] < rate["public"] < table.tokens_per_s_per_chip_high["public"]
+    assert table.tokens_per_s_per_chip_low["ideal"] == rate["ideal"] == table.tokens_per_s_per_chip_high["ideal"]
+
+
 def test_like_for_like_two_chips_of_one_bandwidth_are_one_speed():
     """8 x 4.9 and 8 x 4.8 TB/s read 70.6 GB of weights within 3 % of each other where nothing is lost."""
     ask = {"batch": 1, "context": 128, "precision": "fp8", "efficiencies": "ideal"}

@@ -581,9 +581,13 @@ def _shown() -> Iterator[Call]:
     yield _call("doors", "tm.units.parse_number", "text='1-2'", "text: text", "text=['1,299', '~5', '2 to 3']",
                 any_number=True)  # fmt: skip
     yield _call("doors", "tm.units.format_quantity", "value=1.0, unit='B'", "real: value; text: unit; whole: digits")
+    yield _call("doors", "tm.units.format_within", "value=1.0, low=0.5, high=2.0, unit='B', basis='measured'",
+                "real: value low high; text: unit basis")  # fmt: skip
+    yield _call("doors", "tm.units.format_digits", "value=1.0, digits=2", "real: value; whole: digits")
     drawn = {
-        "lines": ("x='intensity_flop_per_byte', y='attainable_flop_per_s', color='chip', dash='dtype'",
-                  "choice: x y color dash; flag: log_x log_y;"),
+        "lines": (("x='intensity_flop_per_byte', y='attainable_flop_per_s', color='chip', dash='dtype', shape='dtype', "
+                  "choose='dtype'"),
+                  "choice: x y color dash shape choose; flag: log_x log_y;"),
         "bars": ("x='chip', y='time_s', color='dtype'", "choice: x y color;"),
         "stacks": ("x='chip', y='time_s', color='dtype', limit='limit_s'", "choice: x y color limit;"),
         "ranges": ("x='time_s', y='chip', color='dtype'", "choice: x y color; flag: log_x;"),
@@ -595,8 +599,8 @@ def _shown() -> Iterator[Call]:
         yield _call(
             "charts",
             f"tm.charts.{name}",
-            f"frame=frame(), caption='c', {base}",
-            f"frame: frame; text: caption; {kinds}",
+            f"frame=frame(), caption='c', under='u', {base}",
+            f"frame: frame; text: caption under; {kinds}",
         )
     yield _call(
         "charts",
@@ -605,8 +609,8 @@ def _shown() -> Iterator[Call]:
         "any-frame: frame; text: caption download",
     )
     yield _call("charts", "tm.charts.ours", "labels=['Trainium3 FP8']", "any: labels")
-    yield _call("charts", "tm.charts.topology", "nodes=nodes(), links=links(), caption='c'",
-                "frame: nodes links; text: caption")  # fmt: skip
+    yield _call("charts", "tm.charts.topology", "nodes=nodes(), links=links(), caption='c', under='u'",
+                "frame: nodes links; text: caption under")  # fmt: skip
 
 
 @cache

@@ -14,10 +14,10 @@ WAITS = ["trainium3/hop_s/project", "trn3-switched/switch_s/project"]
 # Facts of confidence D, or stacks whose constants are, that the headline of each chapter reads with its defaults.
 NAMED = {
     "accuracy": [],
-    "beside-gpus": [*WAITS, "nxd-inference", "gpu-serving", "gpu-serving-elsewhere"],
+    "beside-gpus": [*WAITS, "vllm-neuron-2026", "gpu-serving", "gpu-serving-elsewhere"],
     "chip-roofline": [],
     "memory": [],
-    "memory-fit": ["nxd-inference"],
+    "memory-fit": ["vllm-neuron-2026"],
     "model-needs": [],
     "neuroncore": ["stack-nki", "stack-torch-compile-beta2"],
     "rack": [f"{AWS}/pcb_switches_per_tray/project", f"{AWS}/switches_per_plane/project"],
@@ -129,7 +129,7 @@ def test_scale_out_says_how_many_chips_share_a_pair(root):
     assert "524,288" in said
     assert "64 of them share" in said
     assert "racks of 72 it is 589,824, oversubscribed 1.29:1" in said  # 72 * 64 * 128; 72 / 56
-    assert re.search(r"on nxd-inference and \d[\d.]* times slower on 60% of peak", outputs(root, "scale-out"))
+    assert re.search(r"on vllm-neuron-2026 and \d[\d.]* times slower on 60% of peak", outputs(root, "scale-out"))
 
 
 def test_steps_on_ranks_that_are_chips_say_that_this_is_announced(root):

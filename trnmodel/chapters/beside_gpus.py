@@ -23,10 +23,11 @@ from trnmodel.result import stacked, tidy
 from trnmodel.steps.inference import prefill
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
-from trnmodel.units import MS, US
+from trnmodel.units import MS, US, format_digits, format_within
 
 LINKS = ("injection_bytes_per_s_per_dir", "all_to_all_bytes_per_s")
 STEPS = ("decode-step", "loaded-step")
+RATES = ("tokens_per_s_per_chip", "tokens_per_s_per_chip_low", "tokens_per_s_per_chip_high")
 SECONDS = {"ms": MS, "us": US, "s": 1.0}
 
 
@@ -84,16 +85,17 @@ def at_speeds(table: pd.DataFrame, tokens_per_s_per_user: Iterable[float], refer
     Returns
     -------
     table : pandas.DataFrame
-        software, wanted_tokens_per_s_per_user, system, precision, tp, ep, batch, tokens_per_s_per_chip, times (over the
-        reference on the same kind of stack; NaN where either cannot), bound, basis. [-]
+        software, wanted_tokens_per_s_per_user, system, precision, tp, ep, batch, tokens_per_s_per_chip with `_low` and
+        `_high`, times (over the reference on the same kind of stack; NaN where either cannot), bound, measured_share,
+        basis. [-]
     """
     lines = table.groupby("software", sort=False)
     found = stacked({k: deployments.at_interactivity(v, tokens_per_s_per_user) for k, v in lines}, "software")
     base = found[found.system == reference].set_index(["software", "wanted_tokens_per_s_per_user"])
     keys = pd.MultiIndex.from_frame(found[["software", "wanted_tokens_per_s_per_user"]])
     found["times"] = found.tokens_per_s_per_chip / base.tokens_per_s_per_chip.reindex(keys).to_numpy()
-    names = "software wanted_tokens_per_s_per_user system precision tp ep batch tokens_per_s_per_chip times bound basis"
-    return found[names.split()]
+    names = "software wanted_tokens_per_s_per_user system precision tp ep batch".split()
+    return found[[*names, *RATES, "times", "bound", "measured_share", "basis"]]
 
 
 def side_by_side(table: pd.DataFrame, tokens_per_s_per_user: float) -> pd.DataFrame:
@@ -102,19 +104,35 @@ def side_by_side(table: pd.DataFrame, tokens_per_s_per_user: float) -> pd.DataFr
     Returns
     -------
     table : pandas.DataFrame
-        system, precision, public_tokens_per_s_per_chip, basis, hand_tuned_tokens_per_s_per_chip,
-        ideal_tokens_per_s_per_chip, share_of_ideal (public); the most on ideal stacks first. [-]
+        system, precision, basis and measured_share (public), public_tokens_per_s_per_chip, hand_tuned_... and
+        ideal_... with `_low` and `_high`, share_of_ideal (public); the most on ideal stacks first. [-]
     """
     at = table[table.wanted_tokens_per_s_per_user == tokens_per_s_per_user].set_index("system")
-    ideal, hand, public = (at[at.software == kind] for kind in KINDS)
-    found = ideal[["precision"]].assign(
-        public_tokens_per_s_per_chip=public.tokens_per_s_per_chip,
-        basis=public.basis,
-        hand_tuned_tokens_per_s_per_chip=hand.tokens_per_s_per_chip,
-        ideal_tokens_per_s_per_chip=ideal.tokens_per_s_per_chip,
-    )
+    kinds = {kind: at[at.software == kind] for kind in reversed(KINDS)}
+    found = kinds["ideal"][["precision"]].join(kinds["public"][["basis", "measured_share"]])
+    for kind, rows in kinds.items():
+        ends = list(RATES) if kind != "ideal" else [RATES[0]]
+        found = found.join(rows[ends].add_prefix(f"{kind.replace('-', '_')}_"))
     found["share_of_ideal"] = found.public_tokens_per_s_per_chip / found.ideal_tokens_per_s_per_chip
     return found.sort_values("ideal_tokens_per_s_per_chip", ascending=False, kind="stable").reset_index()
+
+
+def yield_in_words(row: pd.Series, kind: str) -> str:
+    """What `side_by_side` says of a system on a kind of stack: tokens/s a chip, with band and basis.
+
+    Examples
+    --------
+    >>> row = pd.Series(dict(zip(RATES, (1008.0, 700.0, 1500.0)))).add_prefix("hand_tuned_")
+    >>> yield_in_words(row, "hand-tuned")
+    '1,000 tokens/s a chip (700 to 1,500; extrapolated)'
+    """
+    names = [f"{kind.replace('-', '_')}_{name}" for name in RATES]
+    value = row[names[0]]
+    if not value > 0:
+        return "cannot"
+    if kind == "ideal":
+        return f"{format_digits(value, 3)} tokens/s a chip"
+    return format_within(value, *row[names[1:]], "tokens/s a chip", row.basis if kind == "public" else "extrapolated")
 
 
 def prompts(model: str, systems: Iterable[str], precisions: Sequence[str], input_tokens: float) -> pd.DataFrame:
@@ -123,8 +141,9 @@ def prompts(model: str, systems: Iterable[str], precisions: Sequence[str], input
     Returns
     -------
     table : pandas.DataFrame
-        software, system, precision, tp, chips, time_s, tokens_per_s_per_chip, share_of_peak (model FLOP over the
-        peak of the chips that work), bound, basis; a system on which the model does not fit has no rows. [-]
+        software, system, precision, tp, chips, time_s, tokens_per_s_per_chip with `_low` and `_high`, share_of_peak
+        (model FLOP over the peak of the chips that work), measured_share, bound, basis; a system on which the model
+        does not fit has no rows. [-]
     """
     tokens, rows = number("input_tokens", input_tokens, 1), []
     for (name, precision), (kind, stack) in product(formats(systems, precisions).items(), KINDS.items()):
@@ -132,15 +151,16 @@ def prompts(model: str, systems: Iterable[str], precisions: Sequence[str], input
             continue
         at = site(name)
         ask = {"input_tokens": tokens, "precision": precision, "efficiencies": stack}
-        table = prefill(model, name, Degrees(tp=deployments.tensor_degrees(name)), **ask).to_frame()
+        table = prefill(model, name, Degrees(tp=deployments.tensor_degrees(name)), **ask).to_frame(bands=True)
         chips = np.ceil(table.tp / at.ranks_per_chip)
         table = table.assign(software=kind, system=name, precision=precision, chips=chips)
-        table["tokens_per_s_per_chip"] = tokens / table.time_s / chips
+        for rate, time in zip(RATES, ("time_s", "high", "low"), strict=True):
+            table[rate] = tokens / table[time] / chips
         peak = read_system(name).chip.peak(load.precision(precision).compute)
         table["share_of_peak"] = read_model(model).prefill_flop(tokens) / table.time_s / chips / peak
         rows.append(table[table.valid].nlargest(1, "tokens_per_s_per_chip"))
-    names = "software system precision tp chips time_s tokens_per_s_per_chip share_of_peak bound basis".split()
-    return pd.concat(rows, ignore_index=True)[names]
+    names = "software system precision tp chips time_s".split()
+    return pd.concat(rows, ignore_index=True)[[*names, *RATES, "share_of_peak", "measured_share", "bound", "basis"]]
 
 
 def published() -> pd.DataFrame:

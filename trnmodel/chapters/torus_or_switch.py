@@ -118,14 +118,20 @@ def crossovers(names: Iterable[str | System]) -> pd.DataFrame:
 
 
 def collective_times(names: Iterable[str | System], kind: str, message_bytes: ArrayLike) -> pd.DataFrame:
-    """`tm.collective` over all ranks of each system: system, message_bytes, time_s, busbw_bytes_per_s, algorithm."""
+    """`tm.collective` over all ranks of each system: time_s, busbw_bytes_per_s with band and basis, and algorithm."""
     size = np.atleast_1d(numbers("message_bytes", message_bytes))
-    found = {net.system.id: collective(kind, size, net.system) for net in nets(names)}
-    columns = ("time_s", "busbw_bytes_per_s", "algorithm")
-    return tidy(
-        {"system": name, "message_bytes": size, **{column: getattr(answer, column) for column in columns}}
-        for name, answer in found.items()
-    )
+    rows = []
+    for net in nets(names):
+        answer = collective(kind, size, net.system)
+        low, high = answer.ends("busbw_bytes_per_s")
+        rate = {
+            "busbw_bytes_per_s": answer.busbw_bytes_per_s,
+            "busbw_bytes_per_s_low": low,
+            "busbw_bytes_per_s_high": high,
+        }
+        known = {"system": net.system.id, "message_bytes": size, "time_s": answer.time_s}
+        rows.append(known | rate | {"algorithm": answer.algorithm, "basis": answer.basis})
+    return tidy(rows)
 
 
 def buffer_places(names: Iterable[str], message_bytes: float) -> pd.DataFrame:

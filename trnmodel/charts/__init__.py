@@ -20,7 +20,7 @@ from trnmodel.arguments import TINY, flag, listed, number
 from trnmodel.charts import language
 from trnmodel.charts.display import altair
 from trnmodel.charts.language import GENERATIONS
-from trnmodel.charts.plot import MOST_LABELLED, Plot, end_labels, marked, series
+from trnmodel.charts.plot import MOST_LABELLED, MOST_LETTERS, MOST_MACHINES, Plot, end_labels, letters, marked, series
 from trnmodel.charts.tables import check, on_ground, printed, rounded, scale, table
 from trnmodel.charts.topology import topology
 
@@ -67,18 +67,21 @@ def lines(
     lines carry their names at their ends, many stand in a legend, where points of a `shape` tell them apart. Column
     `choose` becomes a row of buttons below the chart: one of its values is drawn at a time.
     """
-    check(frame, caption, x=x, y=y, optional={"color": color, "dash": dash, "shape": shape, "choose": choose})
+    check(
+        frame, caption, under=under, x=x, y=y, optional={"color": color, "dash": dash, "shape": shape, "choose": choose}
+    )
     flag("log_x", log_x), flag("log_y", log_y)
     alt = altair()
     plot = Plot.of(frame, x, y, color, dash, shape, choose)
     keys = [name for name in dict.fromkeys((color, dash, shape)) if name]
     chosen = list(series(plot.data, [choose]).values()) if choose else [plot.data]
     ends = [end_labels(rows, x, y, keys, (log_x, log_y)) for rows in chosen] if keys else []
-    named = bool(ends) and max(map(len, ends)) <= MOST_LABELLED
+    most = MOST_MACHINES if plot.machines(color) else MOST_LABELLED
+    named = bool(ends) and all(len(end) <= most and end.label.map(letters).max() <= MOST_LETTERS for end in ends)
     legend: dict[str, Any] = {"legend": None} if named else {}
     params, picked = plot.picked(None if named else color)
-    place = {"x": plot.number(alt.X, x, log_x), "y": plot.number(alt.Y, y, log_y), "detail": keys} | picked
-    own = place | {"color": plot.colour(alt.Color, color, **legend)}
+    place = {"x": plot.number(alt.X, x, log_x), "y": plot.number(alt.Y, y, log_y)}
+    own = place | {"color": plot.colour(alt.Color, color, **legend), "detail": keys} | picked
     base = alt.Chart(plot.data)
     layers = [base.mark_line().add_params(*params).encode(**own, **_dashes(plot, color, dash, legend))]
     if plot.has_range(y):
@@ -99,17 +102,18 @@ def lines(
     layers.append(base.mark_point(size=160, opacity=0).encode(**place, tooltip=plot.tooltip()))
     if named:
         layers.append(_names(plot, ends, own))
-    return plot.finish(_choice(plot, alt.layer(*layers), choose), caption, under, _dash_notes(plot, color, dash))
+    return plot.finish(_choice(plot, layers, choose), caption, under, _dash_notes(plot, color, dash))
 
 
-def _choice(plot: Plot, chart: Any, choose: str | None) -> Any:
-    """A chart of one value of a column at a time, with the buttons that choose it."""
+def _choice(plot: Plot, layers: Sequence[Any], choose: str | None) -> Any:
+    """Layers over each other, of one value of a column at a time where buttons choose it."""
+    alt = altair()
     if not choose:
-        return chart
-    alt, values = altair(), [str(value) for value in plot.data[choose].unique()]
-    name = f"{plot.titles[choose]}: " if plot.titles[choose] else " "
+        return alt.layer(*layers)
+    values = [str(value) for value in plot.data[choose].unique()]
+    name = f"{plot.titles[choose]} " if plot.titles[choose] else " "
     param = alt.param(name="chosen", value=values[0], bind=alt.binding_radio(options=values, name=name))
-    return chart.add_params(param).transform_filter(f"datum['{choose}'] == chosen")
+    return alt.layer(*(one.transform_filter(f"datum['{choose}'] == chosen") for one in layers)).add_params(param)
 
 
 def _dashes(plot: Plot, color: str | None, dash: str | None, legend: dict[str, Any]) -> dict[str, Any]:
@@ -133,8 +137,8 @@ def _points(
     plot: Plot, data: pd.DataFrame, own: dict[str, Any], color: str | None, legend: dict[str, Any], shape: str | None
 ) -> Any:
     """Points on lines: hollow where what they show is, each `shape` its own; what is ideal has none."""
-    if "basis" in data and not shape:
-        data = data[data.basis != "ideal"]
+    if not shape:
+        data = data[data.basis != "ideal"] if "basis" in data else data[data[plot.marks].any(axis=1)]
     told = {"shape": plot.category(altair().Shape, shape)} if shape else {}
     told["stroke"] = plot.colour(altair().Stroke, color, **legend)
     mark = altair().Chart(data).mark_point(filled=True, size=60, strokeWidth=1.8)
@@ -145,7 +149,11 @@ def _names(plot: Plot, ends: Sequence[pd.DataFrame], own: dict[str, Any]) -> Any
     """The name of each line at its end."""
     import pandas as pd
 
-    text = altair().Chart(pd.concat(ends)).mark_text(align="left", dx=7, fontSize=12, limit=190)
+    text = (
+        altair()
+        .Chart(pd.concat(ends))
+        .mark_text(align="left", dx=7, fontSize=12, limit=190, lineBreak="\n", baseline="middle")
+    )
     return text.encode(x=own["x"], y=own["y"], color=own["color"], text=altair().Text(field="label", type="nominal"))
 
 
@@ -153,7 +161,7 @@ def bars(
     frame: pd.DataFrame, x: str, y: str, color: str | None = None, *, caption: str, under: str = ""
 ) -> alt.LayerChart:
     """Lying bars of `y` for each category of `x`, below each other by `color`, with whiskers where there is a range."""
-    check(frame, caption, x=x, y=y, optional={"color": color})
+    check(frame, caption, under=under, x=x, y=y, optional={"color": color})
     alt = altair()
     plot = Plot.of(frame, x, y, color)
     params, picked = plot.picked(color)
@@ -185,7 +193,7 @@ def stacks(
     frame: pd.DataFrame, x: str, y: str, color: str, *, limit: str | None = None, caption: str, under: str = ""
 ) -> alt.LayerChart:
     """Lying bars of `y` for each category of `x`, piled up by `color`, with a stroke at column `limit`."""
-    check(frame, caption, x=x, y=y, color=color, optional={"limit": limit})
+    check(frame, caption, under=under, x=x, y=y, color=color, optional={"limit": limit})
     alt = altair()
     factor, title = scale(frame.groupby(x, sort=False)[y].sum().reset_index(), y)
     data, titles = printed(frame, x, color)
@@ -226,7 +234,7 @@ def ranges(
     under: str = "",
 ) -> alt.LayerChart:
     """A point at `x` for each category of `y`, with a bar from `x`_low to `x`_high, side by side by `color`."""
-    check(frame, caption, x=x, y=y, optional={"color": color})
+    check(frame, caption, under=under, x=x, y=y, optional={"color": color})
     flag("log_x", log_x)
     alt = altair()
     plot = Plot.of(frame, x, y, color)
@@ -258,7 +266,7 @@ def scatter(
 
     `label` is a column that a point shows under the pointer.
     """
-    check(frame, caption, x=x, y=y, label=label, optional={"color": color})
+    check(frame, caption, under=under, x=x, y=y, label=label, optional={"color": color})
     alt = altair()
     factor, title = scale(frame, x)
     data, titles = printed(frame, x, color, label)
@@ -286,7 +294,7 @@ def regions(
     frame: pd.DataFrame, x: str, y: str, color: str, *, panel: str | None = None, caption: str, under: str = ""
 ) -> alt.Chart:
     """A map: one cell for each pair of `x` and `y`, in the colour of its category, below each other by `panel`."""
-    check(frame, caption, x=x, y=y, color=color, optional={"panel": panel})
+    check(frame, caption, under=under, x=x, y=y, color=color, optional={"panel": panel})
     alt = altair()
     plot = Plot.of(frame, x, y, color, panel)
     params, picked = plot.picked(color)
@@ -296,13 +304,13 @@ def regions(
     rows = {"row": alt.Row(field=panel, type="nominal", title=None, header=header)} if panel else {}
     chart = mark.add_params(*params).encode(
         x=alt.X(field=x, title=plot.titles[x], **axis),
-        y=alt.Y(field=y, title=plot.titles[y], sort="descending", **axis),
+        y=alt.Y(field=y, title=None if panel else plot.titles[y], sort="descending", **axis),
         color=plot.colour(alt.Color, color),
         tooltip=plot.tooltip(),
         **picked,
         **rows,
     )
-    return plot.finish(chart, caption, under)
+    return plot.finish(chart, caption, under, [f"upwards: {plot.titles[y]}"] if panel else [])
 
 
 def roofline(
@@ -320,7 +328,7 @@ def roofline(
         Where the reading starts. [FLOP/B]
     """
     x, y = "intensity_flop_per_byte", "attainable_flop_per_s"
-    check(frame, caption, needed=("chip", "dtype", x, y))
+    check(frame, caption, under=under, needed=("chip", "dtype", x, y))
     if points is not None:
         check(points, caption, name="points", needed=("chip", x, y))
     number("marker", marker, TINY)

@@ -51,6 +51,7 @@ def _theme() -> dict[str, Any]:
         "range": {"category": PALETTE},
         "view": {"continuousWidth": 520, "continuousHeight": 320, "discreteWidth": 520, "stroke": None},
         "line": {"strokeWidth": 2.5},
+        "padding": {"left": 5, "top": 5, "bottom": 5, "right": 16},  # labels at ends of lines move as a chart is fitted
     }
 
 

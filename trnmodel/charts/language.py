@@ -5,9 +5,12 @@ Every builder asks here what a name looks like, and what a column is called; not
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import cycle
+from typing import NamedTuple
+from zlib import crc32
 
 from trnmodel.catalog import load, systems
 
@@ -20,8 +23,7 @@ GENERATIONS: Mapping[str, str] = {
 }
 # for what is no machine: none of them is a generation's
 PALETTE = ["#7B5EA7", "#B58900", "#1B9AAA", "#8C564B", "#6B8E23", "#C2185B", "#5C6BC0", "#A1887F", "#00695C", "#AD8FD3"]
-GREYS = ["#7F7F7F", "#A6A6A6", "#666666", "#939393", "#B8B8B8", "#737373"]
-SHADES = (0.0, 0.45, -0.35, 0.25, -0.2, 0.6, -0.5, 0.1)  # of one generation: towards white, towards black
+STEP = 0.45  # of shades, from a system to the next: keeps those apart that are drawn together
 DASHES: Mapping[str, list[int]] = {
     "switch": [1, 0],
     "planes": [1, 0],
@@ -51,7 +53,7 @@ WORDS: Mapping[str, str] = {
     "ceiling_flop_per_s": "Ceiling",
     "measured_s": "Measured time",
     "predicted_s": "Predicted time",
-    "crossover_bytes": "Send buffer where bandwidth takes over",
+    "crossover_bytes": "Send buffer",
     "step_s": "Time in a step",
     "layer_s": "Time in a layer",
     "worst_s": "Latency of the worst pair",
@@ -71,6 +73,9 @@ WORDS: Mapping[str, str] = {
     "optics_per_chip": "Optical modules a chip",
     "endpoints": "NIC ports that are reached",
     "total_params": "Parameters in all",
+    "trillion": "Parameters in all [trillion]",
+    "stored_over_needed": "Stored over what is needed once",
+    "measured_over_predicted": "Measured over predicted",
     "ratio": "Ratio",
     "share": "Share",
     "error": "Signed error",
@@ -89,7 +94,7 @@ WORDS: Mapping[str, str] = {
     "chips": "Chips",
     "between": "Switches and chips between",
     "experts_over": "Experts spread over",
-    "lnc": "Physical cores a device (LNC)",
+    "lnc": "LNC",
     "tp": "TP",
     "dtype": "Number format",
     "scope": "All-to-all within",
@@ -102,55 +107,74 @@ WORDS: Mapping[str, str] = {
     **dict.fromkeys(("what", "of", "which", "held", "series", "way", "level", "group"), ""),
 }  # what an axis or a legend calls a column; "" says that its values speak for themselves
 
+PERCENT: Mapping[str, str] = {
+    "error": "+.0%",
+    **dict.fromkeys(("share", "collective_share", "send_over_prefill"), "~%"),
+}
+
+
+class Machine(NamedTuple):
+    """What a label names: chip, topology (none of a chip alone), and which of its generation's systems it is."""
+
+    chip: str = ""
+    fabric: str = ""
+    number: int = 0
+
 
 @cache
-def _machines() -> Mapping[str, tuple[str, str]]:
-    """Chip and topology by every name, lower case, under which a machine is drawn; a chip has no topology."""
-    found: dict[str, tuple[str, str]] = {}
+def _machines() -> Mapping[str, Machine]:
+    """Machines by every name, lower case, under which they are drawn."""
+    found: dict[str, Machine] = {}
     for name in load.chips():
         chip = load.chip(name)
-        found |= dict.fromkeys((chip.id.lower(), chip.name.lower()), (chip.id, ""))
+        found |= dict.fromkeys((chip.id.lower(), chip.name.lower()), Machine(chip.id))
+    count = dict[str, int]()
     for name in systems.systems():
         spec = systems.system(name)
-        found |= dict.fromkeys((spec.id.lower(), spec.name.lower()), (spec.chip.id, spec.fabric))
+        kin = spec.chip.id if spec.chip.id in GENERATIONS else ""
+        count[kin] = count.get(kin, 0) + 1
+        found |= dict.fromkeys((spec.id.lower(), spec.name.lower()), Machine(spec.chip.id, spec.fabric, count[kin]))
     return found
 
 
-def machine(name: str) -> tuple[str, str]:
-    """Chip and topology of what a label names: a chip, a system, or a label that begins with one of its generation.
+def machine(name: str) -> Machine:
+    """What a label names: a chip, a system, or a variant of one that begins with its generation.
 
     Examples
     --------
-    >>> machine("Trainium"), machine("trn3-nl32x2-torus"), machine("H100 SXM"), machine("trainium3 x"), machine("BF16")
-    (('trainium1', ''), ('trainium3', 'torus'), ('h100', ''), ('trainium3', ''), ('', ''))
+    >>> machine("Trainium").chip, machine("trn3-nl32x2-torus")[:2], machine("trn3-torus-144")[:2], machine("BF16")[:2]
+    ('trainium1', ('trainium3', 'torus'), ('trainium3', 'torus'), ('', ''))
     """
     label = str(name).lower()
     if label in _machines():
         return _machines()[label]
     full = label.replace("trn", "trainium").replace("inf2", "inferentia2")
-    return next((key for key in GENERATIONS if full.startswith(key)), ""), ""
+    chip = next((key for key in GENERATIONS if full.startswith(key)), "")
+    return Machine(chip, "torus" if chip and "torus" in label else "", crc32(label.encode()) % 97 if chip else 0)
 
 
 def colours(names: Sequence[str]) -> list[str]:
-    """A colour for each name: shades of its generation's, greys for machines of others, the palette for the rest.
+    """A colour for each name, the same in every chart for a machine.
+
+    A chip has its generation's, a system a shade of it that is its own, a machine of another vendor a grey; the rest
+    take theirs from the palette in turn.
 
     Examples
     --------
-    >>> colours(["trainium2", "h100", "trn2.48xlarge"])
-    ['#0072B2', '#7F7F7F', '#73b1d5']
-    >>> colours(["read", "written"]) == PALETTE[:2]
+    >>> colours(["trainium2", "read", "written"]) == [GENERATIONS["trainium2"], *PALETTE[:2]]
+    True
+    >>> colours(["h100"])[0][1:3] * 3 == colours(["h100"])[0][1:]
     True
     """
-    free, grey, seen = cycle(PALETTE), cycle(GREYS), dict[str, int]()
-    found = []
-    for name in names:
-        chip, _ = machine(name)
-        if chip in GENERATIONS:
-            seen[chip] = seen.get(chip, -1) + 1
-            found.append(_shade(GENERATIONS[chip], SHADES[seen[chip] % len(SHADES)]))
-        else:
-            found.append(next(grey) if chip else next(free))
-    return found
+    free = cycle(PALETTE)
+    return [_colour(it) if (it := machine(name)).chip else next(free) for name in names]
+
+
+def _colour(it: Machine) -> str:
+    shade = math.fmod(0.45 + it.number * STEP, 1.0) if it.number else 0.45
+    if it.chip in GENERATIONS:
+        return _shade(GENERATIONS[it.chip], 1.1 * (shade - 0.45))
+    return "#" + f"{round(100 + 80 * shade):02x}" * 3
 
 
 def _shade(colour: str, towards: float) -> str:
@@ -174,7 +198,7 @@ def dashes(names: Sequence[str]) -> list[list[int]] | None:
     >>> dashes(["trn3-nl32x2-torus", "trn3-nl32x2-pcie160"]), dashes(["bf16", "fp8"])
     ([[7, 4], [1, 0]], None)
     """
-    fabrics = [machine(name)[1] for name in names]
+    fabrics = [machine(name).fabric for name in names]
     return [DASHES.get(fabric, [1, 0]) for fabric in fabrics] if any(fabrics) else None
 
 
@@ -186,5 +210,5 @@ def dashed(names: Iterable[str]) -> list[str]:
     >>> dashed(["trn3-nl32x2-torus", "mi300x-8", "gb200-nvl72"])
     ['dashed: a torus', 'dotted: a full mesh']
     """
-    fabrics = {machine(name)[1] for name in names}
+    fabrics = {machine(name).fabric for name in names}
     return [words for fabric, words in DASHED.items() if fabric in fabrics]

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 HEIGHT, LETTER, LINE = 320, 7.0, 16.0  # of a chart, of a letter's width and of a label's height. [px]
 WIDTH = 520  # where a chart does not fill its column
-MOST_LABELLED = 8  # lines, beyond which a legend names them
+MOST_LETTERS = 26  # of a label at the end of a line
+MOST_LABELLED, MOST_MACHINES = 8, 12  # lines, beyond which a legend names them; greys in a legend are told apart badly
 POINTS = 8  # of a line that is drawn hollow
 SAME = 5e-3  # up to which lines coincide
 
@@ -57,9 +58,13 @@ class Plot:
         """Whether the ends of a column's range are drawn."""
         return f"{column}_low" in self.data
 
+    def machines(self, column: str | None) -> bool:
+        """Whether a column names chips or systems."""
+        return column is not None and any(language.machine(str(name)).chip for name in self.data[column].unique())
+
     def number(self, channel: Any, column: str, log: bool = False, end: str = "") -> Any:
         """Position by a column, or by the `end` ("_low") of its range."""
-        axis = {"format": ",~r", "tickCount": 6} if log else {"format": ",~f", "tickCount": 6}
+        axis = {"format": language.PERCENT.get(column, ",~r" if log else ",~f"), "tickCount": 6}
         kind = {"type": "log", "nice": channel is not altair().X} if log else {}
         return channel(field=column + end, type="quantitative", title=self.titles[column], axis=axis, scale=kind)
 
@@ -107,30 +112,36 @@ class Plot:
         """The claim as title, in grey below it the conditions and what is hollow or dashed; both as description."""
         drawn = [name for name in self.marks if f"datum.{name}" in self.hollow]
         words = [f"{'hollow' if name in drawn else 'all of it'}: {MARKS[name]}" for name in self.marks]
-        words += ["hollow: extrapolated"] * self.loose
         said = self.ground.strip(" ()")  # "extrapolated: stack on chip"
-        grey = [line for line in (under, said, "; ".join([*words, *notes])) if line]
-        title = altair().TitleParams(text=textwrap.wrap(caption, 76), **({"subtitle": _wrapped(grey)} if grey else {}))
+        if self.loose:
+            said = f"hollow: {said or language.LOOSE}"
+        grey = [line for line in (under, "; ".join([*words, *notes]), said) if line]
+        below = {"subtitle": _wrapped(grey)} if grey else {}
+        title = altair().TitleParams(text=textwrap.wrap(caption, 76, break_on_hyphens=False), **below)
         whole = (f"{caption}. {under}" if under else caption) + self.ground
-        return chart.properties(title=title, description=whole)
+        return chart.properties(title=title, description=whole, usermeta={"under": grey})  # for lines of another length
 
 
 def _wrapped(lines: Sequence[str]) -> list[str]:
-    return [part for line in lines for part in textwrap.wrap(line, 92)]
+    return [part for line in lines for part in textwrap.wrap(line, 92, break_on_hyphens=False)]
 
 
 def series(data: pd.DataFrame, keys: Sequence[str]) -> dict[tuple[str, ...], pd.DataFrame]:
     """Rows of each line, by the values that tell lines apart."""
     if not keys:
         return {(): data}
-    return {tuple(map(str, key)): rows for key, rows in data.groupby(list(keys), sort=False)}
+    return {tuple(map(_word, key)): rows for key, rows in data.groupby(list(keys), sort=False) if len(rows)}
+
+
+def _word(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def marked(data: pd.DataFrame, x: str, y: str, keys: Sequence[str]) -> pd.DataFrame:
     """Rows of each line at which it carries a point: at most `POINTS`, spread evenly."""
     import pandas as pd
 
-    found = []
+    found = [data.iloc[:0]]
     for rows in series(data, keys).values():
         there = rows.dropna(subset=[x, y]).sort_values(x, kind="stable")
         places = np.unique(np.round(np.linspace(0, len(there) - 1, min(len(there), POINTS))).astype(int))
@@ -139,7 +150,7 @@ def marked(data: pd.DataFrame, x: str, y: str, keys: Sequence[str]) -> pd.DataFr
 
 
 def end_labels(data: pd.DataFrame, x: str, y: str, keys: Sequence[str], log: tuple[bool, bool]) -> pd.DataFrame:
-    """Where the name of each line stands: at its end, moved until no two lie over each other.
+    r"""Where the name of each line stands: at its end, moved until no two lie over each other.
 
     Lines that coincide have one label, which says so.
 
@@ -148,7 +159,7 @@ def end_labels(data: pd.DataFrame, x: str, y: str, keys: Sequence[str], log: tup
     >>> import pandas as pd
     >>> flat = pd.DataFrame({"x": [1, 2, 1, 2], "y": [3.0, 4.0, 3.0, 4.0], "of": ["a", "a", "b", "b"]})
     >>> end_labels(flat, "x", "y", ["of"], (False, False)).label.tolist()
-    ['a = b']
+    ['a =\nb']
     """
     import pandas as pd
 
@@ -163,24 +174,31 @@ def end_labels(data: pd.DataFrame, x: str, y: str, keys: Sequence[str], log: tup
         else:
             twin.append(", ".join(key))
     if not groups:
-        return pd.DataFrame(columns=[x, y, *keys, "label"])
-    ends = pd.DataFrame([line.iloc[-1] for _, line in groups]).assign(label=[" = ".join(names) for names, _ in groups])
-    right, _ = _pixels(data[x], ends[x], WIDTH, log[0])
-    height, back = _pixels(data[y], ends[y], HEIGHT, log[1])
-    moved = _apart(right, height, [LETTER * len(label) for label in ends.label])
-    return ends.assign(**{y: back(moved)})[[x, y, *keys, "label"]]
+        return pd.DataFrame(columns=[*data.columns, "label"])
+    ends = pd.DataFrame([line.iloc[-1] for _, line in groups]).assign(label=[" =\n".join(names) for names, _ in groups])
+    right, _ = _pixels([data[x]], ends[x], WIDTH, log[0])
+    shown = [data[name] for name in (y, f"{y}_low", f"{y}_high") if name in data]
+    height, back = _pixels(shown, ends[y], HEIGHT, log[1], nice=True)
+    sizes = [(LETTER * letters(label), LINE * (label.count("\n") + 1)) for label in ends.label]
+    centres = np.asarray(_apart(right, height, sizes))
+    first = centres + [(high - LINE) / 2 for _, high in sizes]  # where the first line of a label stands
+    return ends.assign(**{y: back(first)})
 
 
 def _coincide(one: pd.DataFrame, other: pd.DataFrame) -> bool:
     return one.shape == other.shape and bool(np.allclose(one.to_numpy(float), other.to_numpy(float), rtol=SAME))
 
 
-def _pixels(every: pd.Series, values: pd.Series, size: float, log: bool) -> tuple[NDArray, Callable[..., NDArray]]:
-    """Pixels of values on an axis that shows every value of a column, and the way back."""
+def _pixels(
+    every: Sequence[pd.Series], values: pd.Series, size: float, log: bool, nice: bool = False
+) -> tuple[NDArray, Callable[..., NDArray]]:
+    """Pixels of values on an axis that shows all of some columns, and the way back; `nice` ends at powers of ten."""
     into, back = (np.log10, np.exp2) if log else (np.asarray, np.asarray)
-    known = every.to_numpy(float)
+    known = np.concatenate([column.to_numpy(float) for column in every])
     known = into(known[np.isfinite(known) & ((known > 0) | (not log))])
     low, high = float(known.min() if log else min(known.min(), 0.0)), float(known.max())
+    if log and nice:
+        low, high = float(np.floor(low)), float(np.ceil(high))
     per_pixel = (high - low) / size or 1.0
 
     def value(pixels: ArrayLike) -> NDArray:
@@ -189,16 +207,21 @@ def _pixels(every: pd.Series, values: pd.Series, size: float, log: bool) -> tupl
     return (into(values.to_numpy(float)) - low) / per_pixel, value
 
 
-def _apart(x: NDArray, y: NDArray, wide: Sequence[float]) -> list[float]:
-    """Heights of labels, each lifted as far as those below it ask for."""
-    placed: list[tuple[float, float, float]] = []
+def letters(label: str) -> int:
+    """Of the longest line of a label."""
+    return max(map(len, label.split("\n")))
+
+
+def _apart(x: NDArray, y: NDArray, sizes: Sequence[tuple[float, float]]) -> list[float]:
+    """Heights of labels by their width and height, each lifted as far as those below it ask for."""
+    placed: list[tuple[float, float, float, float]] = []
     found = dict[int, float]()
     for i in np.argsort(y, kind="stable"):
-        at = float(y[i])
-        for left, height, width in sorted(placed, key=lambda one: one[1]):
-            beside = x[i] >= left + width or left >= x[i] + wide[i]
-            if not beside and abs(at - height) < LINE:
-                at = height + LINE
-        placed.append((float(x[i]), at, wide[i]))
+        at, (wide, high) = float(y[i]), sizes[i]
+        for left, middle, width, height in sorted(placed, key=lambda one: one[1]):
+            beside = x[i] >= left + width or left >= x[i] + wide
+            if not beside and abs(at - middle) < (high + height) / 2:
+                at = middle + (high + height) / 2
+        placed.append((float(x[i]), at, wide, high))
         found[int(i)] = at
     return [found[i] for i in range(len(y))]

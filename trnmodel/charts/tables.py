@@ -154,6 +154,7 @@ def check(
     frame: Any,
     caption: Any,
     *,
+    under: Any = "",
     name: str = "frame",
     needed: Collection[str] = (),
     optional: Mapping[str, Any] | None = None,
@@ -163,7 +164,7 @@ def check(
     import pandas as pd
 
     instance(name, frame, pd.DataFrame, "a DataFrame")
-    text("caption", caption, LONGEST_CAPTION)
+    text("caption", caption, LONGEST_CAPTION), text("under", under, LONGEST_CAPTION)
     known = [column for column in frame if isinstance(column, str)]
     if missing := sorted(set(needed) - set(known)):
         refuse(name, missing, "these columns are missing")

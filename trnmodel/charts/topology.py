@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     import altair as alt
     import pandas as pd
 
-WIDTH, HEIGHT = 620, 540
+HEIGHT = 540
 NODES = {"chip": ("chip", "square"), "backplane": ("rack switch", "circle"), "pcb": ("board switch", "diamond")}
 LINK = ("one", "other", "x", "y", "x2", "y2", "group")
 FAINT = {500: 0.35, 100: 0.55, 0: 0.8}  # lines stay legible where many cross: opacity from that number of links on
 
 
-def topology(nodes: pd.DataFrame, links: pd.DataFrame, *, caption: str) -> alt.LayerChart:
+def topology(nodes: pd.DataFrame, links: pd.DataFrame, *, caption: str, under: str = "") -> alt.LayerChart:
     """Chips as squares, switches as dots or diamonds, links coloured by group; those of the node pointed at stand out.
 
     The first node is picked to begin with, so that a printed chart shows one chip's links too.
@@ -33,7 +33,7 @@ def topology(nodes: pd.DataFrame, links: pd.DataFrame, *, caption: str) -> alt.L
     caption : str
         The claim.
     """
-    check(nodes, caption, name="nodes", needed=("node", "kind", "x", "y", "links"))
+    check(nodes, caption, under=under, name="nodes", needed=("node", "kind", "x", "y", "links"))
     check(links, caption, name="links", needed=() if getattr(links, "empty", True) else LINK)
     alt = altair()
     pick = alt.selection_point(name="pick", fields=["node"], on="pointerover", value=[{"node": nodes.node.iloc[0]}])
@@ -41,8 +41,9 @@ def topology(nodes: pd.DataFrame, links: pd.DataFrame, *, caption: str) -> alt.L
     if len(links):
         groups = list(dict.fromkeys(links.group))
         chart = _lines(links, groups) + _picked(links, groups) + chart
-    title = alt.TitleParams(text=textwrap.wrap(caption, 76), subtitle="point at a chip or a switch to see its links")
-    return chart.properties(width=WIDTH, height=HEIGHT, title=title, description=caption)
+    grey = [*([under] if under else []), "point at a chip or a switch to see its links"]
+    title = alt.TitleParams(text=textwrap.wrap(caption, 76), subtitle=grey)
+    return chart.properties(height=HEIGHT, title=title, description=f"{caption}. {under}" if under else caption)
 
 
 def _place(column: str) -> Any:

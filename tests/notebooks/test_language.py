@@ -1,0 +1,186 @@
+"""Colour is generation, dash topology, grey another vendor, hollow extrapolated; claims are short, digits few."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from trnmodel import charts
+from trnmodel.charts import language
+from trnmodel.charts.display import VEGALITE_MIME
+from trnmodel.charts.plot import end_labels, marked
+from trnmodel.units import format_digits, format_quantity, format_within
+
+OTHERS = {"serving", "software", "accuracy"}  # chapters whose claims are not checked here
+SYSTEMS = ["trn3-nl72x2-pcie160", "trn3-nl32x2-torus", "hgx-h200", "mi300x-8"]
+
+
+def curves(systems=SYSTEMS, **columns):
+    """A line a system, of ten points, each twice the last."""
+    x = 2.0 ** np.arange(10)
+    rows = [pd.DataFrame({"batch": x, "time_s": x * (n + 1), "system": name}) for n, name in enumerate(systems)]
+    return pd.concat(rows, ignore_index=True).assign(**columns)
+
+
+def layers(frame=None, **options):
+    ask = {"x": "batch", "y": "time_s", "color": "system", "log_x": True, "log_y": True, "caption": "A claim"}
+    return charts.lines(curves() if frame is None else frame, **(ask | options)).to_dict()
+
+
+def layer(chart, kind):
+    return [one for one in chart["layer"] if one["mark"]["type"] == kind]
+
+
+def scale(chart, kind, channel):
+    found = layer(chart, kind)[0]["encoding"][channel]["scale"]
+    return dict(zip(found["domain"], found["range"], strict=True))
+
+
+def test_colour_is_generation_and_grey_another_vendor():
+    colours = scale(layers(), "line", "color")
+    red, green, blue = (int(colours["trn3-nl72x2-pcie160"][i : i + 2], 16) for i in (1, 3, 5))
+    assert red > 2 * blue
+    assert red > green
+    assert len(set(colours.values())) == len(SYSTEMS)
+    for name in ("hgx-h200", "mi300x-8"):
+        assert len({colours[name][i : i + 2] for i in (1, 3, 5)}) == 1
+    assert language.colours(["trainium1", "Trainium2"]) == ["#56B4E9", "#0072B2"]
+
+
+def test_a_system_has_one_colour_whatever_stands_beside_it():
+    alone = language.colours(["trn2-ultraserver"])[0]
+    assert alone == language.colours(["hgx-h100", "x", "trn2.48xlarge", "trn2-ultraserver"])[-1]
+
+
+def test_what_is_no_machine_never_has_the_colour_of_one():
+    assert not set(language.PALETTE) & set(language.GENERATIONS.values())
+    assert language.machine("bf16") == language.machine("weights") == ("", "", 0)
+
+
+def test_dash_is_topology_and_a_note_says_so():
+    chart = layers()
+    assert scale(chart, "line", "strokeDash") == {
+        "trn3-nl72x2-pcie160": [1, 0],
+        "trn3-nl32x2-torus": [7, 4],
+        "hgx-h200": [1, 0],
+        "mi300x-8": [2, 3],
+    }
+    assert chart["title"]["subtitle"] == ["dashed: a torus; dotted: a full mesh"]
+    assert "strokeDash" not in layer(layers(curves(["bf16", "fp8"])), "line")[0]["encoding"]
+
+
+@pytest.mark.parametrize("word", ["measured", "interpolated", "extrapolated"])
+def test_only_what_is_extrapolated_is_hollow(word):
+    chart = layers(curves(basis=word))
+    points = [one for one in layer(chart, "point") if one["mark"].get("opacity") != 0]
+    assert len(points) == (word == "extrapolated")
+    if points:
+        assert points[0]["encoding"]["fillOpacity"]["condition"] == {
+            "test": "datum.basis == 'extrapolated'",
+            "value": 0,
+        }
+        assert "hollow: extrapolated" in chart["title"]["subtitle"][-1]
+
+
+def test_a_band_is_drawn_from_low_to_high_and_faint_among_many():
+    frame = curves()
+    (area,) = layer(layers(frame.assign(time_s_low=frame.time_s / 2, time_s_high=frame.time_s * 2)), "area")
+    assert (area["encoding"]["y"]["field"], area["encoding"]["y2"]["field"]) == ("time_s_low", "time_s_high")
+    assert area["mark"]["fillOpacity"] == language.FAINT_BAND
+    few = curves(SYSTEMS[:1], time_s_low=1.0, time_s_high=2.0)
+    assert layer(layers(few), "area")[0]["mark"]["fillOpacity"] == language.BAND_OPACITY
+
+
+@pytest.mark.parametrize("kind", ["bars", "ranges", "stacks"])
+def test_bars_and_ranges_are_hollow_too(kind):
+    frame = curves(basis="extrapolated").query("batch == 1")
+    ask = {"x": "system", "y": "time_s"} if kind != "ranges" else {"x": "time_s", "y": "system"}
+    more = {"color": "basis"} if kind == "stacks" else {}
+    assert "datum.basis == 'extrapolated'" in json.dumps(
+        getattr(charts, kind)(frame, **ask, **more, caption="A").to_dict()
+    )
+
+
+def test_a_few_lines_carry_their_names_many_a_legend():
+    few, many = layers(), layers(curves([f"series {n}" for n in range(9)]))
+    assert len(layer(few, "text")) == 1
+    assert layer(few, "line")[0]["encoding"]["color"]["legend"] is None
+    assert not layer(many, "text")
+    assert "legend" not in layer(many, "line")[0]["encoding"]["color"]
+    assert "legend" not in layer(layers(curves(["x" * 30, "y"])), "line")[0]["encoding"]["color"]
+
+
+def test_lines_that_coincide_say_so_and_no_two_labels_overlap():
+    frame = pd.concat([curves(["a", "b"]), curves(["c"])])
+    found = end_labels(frame, "batch", "time_s", ["system"], (True, True))
+    assert found.label.tolist() == ["a =\nc", "b"]
+    ends = end_labels(curves([f"line {n}" for n in range(8)]), "batch", "time_s", ["system"], (False, False)).time_s
+    assert np.diff(np.sort(ends)).min() >= 16 / 320 * 512 * 8 - 1e-6  # 16 of 320 pixels of an axis to 4,096
+
+
+def test_points_on_a_line_are_few_and_hold_both_ends():
+    found = marked(curves(["a"]), "batch", "time_s", ["system"])
+    assert len(found) == 8
+    assert {1.0, 512.0} <= set(found.batch)
+
+
+def test_buttons_choose_what_is_drawn():
+    frame = pd.concat([curves(software="public"), curves(software="ideal")])
+    chart = layers(frame, choose="software")
+    (param,) = [one for one in chart["params"] if one["name"] == "chosen"]
+    assert (param["value"], param["bind"]["options"]) == ("public", ["public", "ideal"])
+    assert all(one["transform"] == [{"filter": "datum['software'] == chosen"}] for one in chart["layer"])
+
+
+def test_conditions_stand_below_the_claim():
+    chart = layers(under="on ideal software")
+    assert chart["title"]["text"] == ["A claim"]
+    assert chart["title"]["subtitle"][0] == chart["usermeta"]["under"][0] == "on ideal software"
+    assert chart["description"] == "A claim. on ideal software"
+
+
+def test_digits_follow_the_error():
+    """The band of 1,285 is -45 % to +52 %: two digits; 1.2 % either way: three; a count has none."""
+    assert format_within(1285, 707, 1952, "tokens/s", "extrapolated") == "1,300 tokens/s (710 to 2,000; extrapolated)"
+    assert format_within(1285, 1270, 1300, "tokens/s") == "1,280 tokens/s (1,270 to 1,300)"
+    assert format_within(0.00063, 0.00031, 0.0011, "s", "measured") == "630 us (310 to 1,100; measured)"
+    assert format_within(1234567, 1234567, 1234567, "chips") == "1,234,567 chips"
+    assert format_within(float("nan"), 1, 2, "s") == "not published"
+    assert format_within(9.4e9, 9.4e9, 9.4e9, "B/s", "ideal") == "9.4 GB/s (ideal)"
+    assert (format_digits(0.0123456, 2), format_digits(-1285, 2)) == ("0.012", "-1,300")
+
+
+def test_no_quantity_is_printed_with_a_power_of_ten():
+    assert format_quantity(940 * 2**10, "B", 2) == "940 KiB"
+    assert format_quantity(8.9e-4, "s", 2) == "890 us"
+    assert format_quantity(5e-5, "tokens/s", 2) == "0.00005 tokens/s"
+
+
+def claims(root):
+    for path in sorted((root / "notebooks").glob("*.ipynb")):
+        if path.stem in OTHERS:
+            continue
+        for cell in json.loads(path.read_text())["cells"]:
+            for output in cell.get("outputs", ()):
+                if VEGALITE_MIME in output.get("data", {}):
+                    yield path.stem, output["data"][VEGALITE_MIME]
+
+
+def test_a_title_is_a_claim_of_at_most_ten_words_and_axes_are_worded(root):
+    found = list(claims(root))
+    assert len(found) > 50
+    long = {
+        " ".join(chart["title"]["text"]) for _, chart in found if len(" ".join(chart["title"]["text"]).split()) > 10
+    }
+    assert not long
+    text = json.dumps([chart for _, chart in found])
+    assert not [name for name in ("Busbw", '"What"', "Wanted", "e+0") if f'"title": "{name}' in text]
+
+
+def test_dash_means_topology_in_every_chart(root):
+    for slug, chart in claims(root):
+        for one in chart.get("layer", [chart]):
+            dash = one.get("encoding", {}).get("strokeDash", {})
+            if "field" in dash:
+                assert any(language.machine(name).fabric for name in dash["scale"]["domain"]), (slug, dash["field"])
