@@ -35,8 +35,11 @@ _FIELDS: Mapping[str, tuple[str, ...]] = {
         *("weight_stream_share", "kv_stream_share", "kv_stream_bytes_per_s", "decode_matmul_share"),
         *("compute_memory_overlap", "phase_overlap"),
     ),
-    "attention": ("softmax_cycle_per_element", "lone_core_cache_passes", "kv_head_policy", "context_bucket"),
-    "layers": ("layer_s", "dense_layer_s"),
+    "attention": (
+        *("softmax_cycle_per_element", "lone_core_cache_passes", "state_stream_bytes_per_s", "kv_head_policy"),
+        "context_bucket",
+    ),
+    "layers": ("layer_s", "dense_layer_s", "graph_layers", "graph_doubling_s"),
     "routing of experts": (
         *("expert_serial_s", "expert_layer_s", "expert_core_s", "expert_read", "expert_gather_reads"),
         *("expert_tile_columns", "dequantise_passes"),
