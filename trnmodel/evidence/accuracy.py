@@ -13,8 +13,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trnmodel.catalog.load import DATA
-from trnmodel.evidence import comparators, coverage
-from trnmodel.evidence.fit import MEANINGS, Case, accuracy, cases, family_split, fitted_errors, labels, left_out
+from trnmodel.evidence import comparators, coverage, forms
+from trnmodel.evidence.fit import (
+    MEANINGS,
+    Case,
+    accuracy,
+    cases,
+    family_split,
+    fitted_errors,
+    labels,
+    left_out,
+    parameters,
+)
 from trnmodel.evidence.grounds import document
 from trnmodel.evidence.readings import reading
 from trnmodel.evidence.rows import (
@@ -43,6 +53,7 @@ RESIDUALS, KERNEL_RESIDUALS, OTHER_RESIDUALS = (
 FILES: Mapping[Path, tuple[str, ...]] = {RESIDUALS: tuple(MEANINGS), KERNEL_RESIDUALS: KERNELS}
 FITTED, LEFT_OUT, FAMILY = "as fitted", "model left out", "Trn2 from Trn1 and Inf2"
 CHIP, SOURCE = "chip left out", "source left out"
+INSIDE = "model left out, form chosen inside"  # of the rows that the tried forms move
 LEAVING: Mapping[str, Callable[[Case], str]] = {
     CHIP: lambda case: case.family,
     SOURCE: lambda case: case.source,
@@ -75,6 +86,15 @@ UNFITTED = (
 OUTSIDE, SAME = "outside the fits", "constants from these rows"
 
 
+def ran_on_both(of: Iterable[Case]) -> set[str]:
+    """Stacks of which some case ran on Trn1 or Inf2 and some on Trn2."""
+    of = [case for case in of if isinstance(case.reading.stack, str)]
+    before, after = (
+        {case.reading.stack for case in of if case.family in names} for names in (("trn1", "inf2"), ("trn2",))
+    )
+    return before & after
+
+
 def residuals(groups: Iterable[str] = MEANINGS) -> pd.DataFrame:
     """Errors of every unique configuration as fitted, with its model left out, and of Trn2 from Trn1 and Inf2.
 
@@ -95,9 +115,12 @@ def residuals(groups: Iterable[str] = MEANINGS) -> pd.DataFrame:
         for split, name in LEAVING.items():
             if group in MEANINGS and len(set(map(name, of))) > 1:
                 frames.append(asked.assign(split=split, group=group, error=left_out(of, name, fitted_errors(group))))
-    both = [group for group in ("expert-decode",) if group in groups]  # whose stacks ran on both
-    apart = [family_split(rows, group).assign(split=FAMILY, group=group) for group in both]
-    table = pd.concat([*frames, *apart], ignore_index=True)
+        if group in forms.FORMS:
+            inside = asked.assign(split=INSIDE, group=group, error=forms.chosen_inside(of, group)[0])
+            frames.append(inside.dropna(subset="error"))
+        if group in MEANINGS and ran_on_both(of):
+            frames.append(family_split(rows, group).assign(split=FAMILY, group=group))
+    table = pd.concat(frames, ignore_index=True)
     last = ["error", "naive_error"]
     return table[["split", "group", *(name for name in table if name not in ("split", "group", *last)), *last]]
 
@@ -164,6 +187,7 @@ def left_out_rows(split: str = LEFT_OUT) -> pd.DataFrame:
 
 COLUMNS = "group split cases median_error mean_error p90_error bias coverage width score constant_score".split()
 COLUMNS += "aside_share noise naive_median naive_mean target_median target_mean target_p90 worst_error models".split()
+COLUMNS += "constants forms".split()
 EXCUSED = r"one run|same run|rounded|^GPU"  # copies, percentiles, rounding; chips of others
 BY: Mapping[str, str] = {LEFT_OUT: "model", CHIP: "chip", SOURCE: "source"}  # what a split leaves out
 
@@ -224,8 +248,9 @@ def accuracy_table(table: pd.DataFrame | None = None) -> pd.DataFrame:
     table : pandas.DataFrame
         group, split, cases, median_error, mean_error, p90_error, bias; coverage of the 90 % interval that all other
         models, chips or sources give, its width (half of it, in logarithms) and Winkler's score, with that of a
-        constant width; aside_share (of predicted rows), noise (median of how far repeats of a configuration lie apart),
-        naive_median, naive_mean, target_median, target_mean, target_p90, worst_error, models. [-]
+        constant width; aside_share (of predicted rows), noise (median of how far repeats of a configuration differ),
+        naive_median, naive_mean, target_median, target_mean, target_p90, worst_error, models;
+        constants that the group's rows fit (at most one for ten cases), and forms of its law that were tried. [-]
     """
     import pandas as pd
 
@@ -246,6 +271,9 @@ def accuracy_table(table: pd.DataFrame | None = None) -> pd.DataFrame:
     )
     for place, name in enumerate(("target_median", "target_mean", "target_p90")):
         found[name] = found.group.map({group: values[place] for group, values in targets().items()})
+    ids = {label: group for group, label in GROUPS.items()}
+    found["constants"] = [len(parameters(ids[label])) if label in ids else 0 for label in found.group]
+    found["forms"] = [len(forms.FORMS.get(ids.get(label, ""), ())) or 1 for label in found.group]
     found = found.reindex(columns=COLUMNS)
     order = [*GROUPS.values(), *UNFITTED]
     return found.sort_values("group", key=lambda column: column.map(order.index), kind="stable", ignore_index=True)

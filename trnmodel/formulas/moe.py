@@ -229,7 +229,7 @@ def routing_s(
 ) -> NDArray:
     r"""What routing, selection and waiting for the slowest core add to a decode step with experts.
 
-    .. math:: t = M\,t_0 \log_2(2 n)\,g, \quad g = \min(B k,\, E)^{1/4} \text{ where experts are selected, else } k^{1/4}
+    .. math:: t = M\,t_0 \log_2(2 n)\,g^{1/4}, \quad g = \min(B k,\, E) \text{ where experts are selected, else } k
 
     Parameters
     ----------
@@ -255,10 +255,9 @@ def routing_s(
 
     Notes
     -----
-    Routing in FP32, top-k and gathering take a core t0; each doubling of the cores waits as long again. The experts that
-    are gathered overlap in part: the root and the cores are one form of those that `evidence/forms.py` lists, where
-    the error of a choice among them without the rows that judge it stands beside. From B k = E on a step takes as long
-    as there.
+    Routing in FP32, top-k and gathering take a core t0; each doubling of the cores waits as long again. Experts that
+    are gathered overlap in part: the root and the cores are one form of those that `evidence/forms.py` lists, which
+    also chooses among them without the rows that judge. From B k = E on a step takes as long as there.
 
     Examples
     --------
@@ -266,7 +265,7 @@ def routing_s(
     (6.0, 3.0)
     """
     gathered = np.where(selects, np.minimum(np.multiply(tokens, top_k), n_experts), top_k)
-    return layers * core_s * np.log2(np.multiply(2, cores)) * gathered**0.25
+    return layers * core_s * np.log2(np.multiply(2, cores)) * np.power(gathered, 0.25)
 
 
 def dispatched_bytes(buffer_bytes: Numeric, top_k: Numeric, tp: Numeric, imbalance: Numeric) -> NDArray:

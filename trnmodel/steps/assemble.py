@@ -122,19 +122,21 @@ def decode_ask(
 
 
 def _converted_s(s: Setting, experts: Callable[[Cut], tuple[Numeric, NDArray]]) -> Numeric:
-    """Passes over the weights that a rank takes from their stored format in a step: to that of the activations where
-    they are stored narrower, to that of the products where wider.
+    """Passes over the weights that a rank takes from their stored format to another in a step.
+
+    Experts that are stored narrower than activations are widened, other weights that are stored wider than products
+    take them are cast.
     """
     passes: Numeric = s.e.dequantise_passes
     if not np.any(passes):
         return 0.0
-    stored = {part: s.precision.storage_bytes(part) for part in ("experts", "weights")}
-    other = {part for part, size in stored.items() if size < s.wide_bytes or size > dtypes()[s.precision.compute]}
+    narrow, wide = (s.precision.storage_bytes(part) for part in ("experts", "weights"))
     found: list[Numeric] = []
     for b in s.burdens:
-        part = "experts" if b.kind == "experts" else "weights"
-        read = experts(b.cut)[1] if b.kind == "experts" else 1.0
-        found += [b.read_bytes * read / stored[part]] if part in other else []
+        if b.kind == "experts" and narrow < s.wide_bytes:
+            found.append(b.read_bytes * experts(b.cut)[1] / narrow)
+        elif b.kind != "experts" and wide > dtypes()[s.precision.compute]:
+            found.append(b.read_bytes / wide)
     return total(found) * passes / s.rates.elements_per_s
 
 
