@@ -58,11 +58,12 @@ def test_blocks_by_hand():
 
 
 def test_routing_grows_with_waiting_cores_and_selected_tokens():
-    # 94 layers x 20 us x log2(2 x 64) x cbrt(8); from 128/8 tokens on as long as there
-    assert moe.routing_s(94, 20e-6, 64, 8, 128, 8, True) == pytest.approx(94 * 20e-6 * 7 * 2)
+    # 94 layers x 20 us x log2(2 x 64) x the fourth root of 2 x 8 experts; from 128/8 tokens on as long as there
+    assert moe.routing_s(94, 20e-6, 64, 2, 128, 8, True) == pytest.approx(94 * 20e-6 * 7 * 2)
     assert moe.routing_s(94, 20e-6, 64, 1000, 128, 8, True) == moe.routing_s(94, 20e-6, 64, 16, 128, 8, True)
-    assert moe.routing_s(94, 20e-6, 64, 1000, 128, 8, False) == pytest.approx(94 * 20e-6 * 7)
-    assert moe.routing_s(94, 20e-6, 1, 1, 128, 8, True) == pytest.approx(94 * 20e-6)
+    # all of a rank's experts on all tokens: one token's 16 experts, whatever the batch
+    assert moe.routing_s(94, 20e-6, 64, 1000, 128, 16, False) == pytest.approx(94 * 20e-6 * 7 * 2)
+    assert moe.routing_s(94, 20e-6, 1, 1, 128, 1, True) == pytest.approx(94 * 20e-6)
 
 
 def test_blocks_run_full_and_read_their_expert_each():

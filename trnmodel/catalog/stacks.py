@@ -46,6 +46,7 @@ class Efficiencies(Spec):
     prefill_matmul_share: float = 1.0
     prefill_attention_share: float = 1.0
     lone_core_cache_passes: float = 1.0
+    state_stream_bytes_per_s: float = inf
     mesh_traffic_ratio: float = 1.0
     rdh_traffic_ratio: float = 1.0
     ring_traffic_ratio: float = 1.0
@@ -61,6 +62,8 @@ class Efficiencies(Spec):
     layer_s: float = 0.0
     dense_layer_s: float = 0.0
     sequence_s: float = 0.0
+    graph_layers: float = inf
+    graph_doubling_s: float = 0.0
     prefill_overhead_s: float = 0.0
     prefill_layer_s: float = 0.0
     score_passes: float = 0.0

@@ -13,8 +13,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trnmodel.catalog.load import DATA
-from trnmodel.evidence import comparators, coverage
-from trnmodel.evidence.fit import MEANINGS, Case, accuracy, cases, family_split, fitted_errors, labels, left_out
+from trnmodel.evidence import comparators, coverage, forms
+from trnmodel.evidence.fit import (
+    MEANINGS,
+    Case,
+    accuracy,
+    cases,
+    family_split,
+    fitted_errors,
+    labels,
+    left_out,
+    parameters,
+)
 from trnmodel.evidence.grounds import document
 from trnmodel.evidence.readings import reading
 from trnmodel.evidence.rows import (
@@ -44,6 +54,7 @@ RESIDUALS, KERNEL_RESIDUALS, OTHER_RESIDUALS = (
 FILES: Mapping[Path, tuple[str, ...]] = {RESIDUALS: tuple(MEANINGS), KERNEL_RESIDUALS: KERNELS}
 FITTED, LEFT_OUT, FAMILY = "as fitted", "model left out", "Trn2 from Trn1 and Inf2"
 CHIP, SOURCE = "chip left out", "source left out"
+INSIDE = "model left out, form chosen inside"  # of the rows that the tried forms move
 LEAVING: Mapping[str, Callable[[Case], str]] = {
     CHIP: lambda case: case.family,
     SOURCE: lambda case: case.source,
@@ -77,6 +88,15 @@ OUTSIDE, SAME = "outside the fits", "constants from these rows"
 UNSTATED, PRODUCTS_USE = "platform not stated", "tuned-gemm"
 
 
+def ran_on_both(of: Iterable[Case]) -> set[str]:
+    """Stacks of which some case ran on Trn1 or Inf2 and some on Trn2."""
+    of = [case for case in of if isinstance(case.reading.stack, str)]
+    before, after = (
+        {case.reading.stack for case in of if case.family in names} for names in (("trn1", "inf2"), ("trn2",))
+    )
+    return before & after
+
+
 def residuals(groups: Iterable[str] = MEANINGS) -> pd.DataFrame:
     """Errors of every unique configuration as fitted, with its model left out, and of Trn2 from Trn1 and Inf2.
 
@@ -97,20 +117,14 @@ def residuals(groups: Iterable[str] = MEANINGS) -> pd.DataFrame:
         for split, name in LEAVING.items():
             if group in MEANINGS and len(set(map(name, of))) > 1:
                 frames.append(asked.assign(split=split, group=group, error=left_out(of, name, fitted_errors(group))))
-    frames += [split.assign(split=FAMILY, group=group) for group in groups if len(split := _newer(rows, group))]
+        if group in forms.FORMS:
+            inside = asked.assign(split=INSIDE, group=group, error=forms.chosen_inside(of, group)[0])
+            frames.append(inside.dropna(subset="error"))
+        if group in MEANINGS and ran_on_both(of):
+            frames.append(family_split(rows, group).assign(split=FAMILY, group=group))
     table = pd.concat(frames, ignore_index=True)
     last = ["error", "naive_error"]
     return table[["split", "group", *(name for name in table if name not in ("split", "group", *last)), *last]]
-
-
-def _newer(rows: pd.DataFrame, group: str) -> pd.DataFrame:
-    """Trn2 from Trn1 and Inf2, by the stacks of a group that ran on both; nothing where none did."""
-    import pandas as pd
-
-    try:
-        return family_split(rows, group) if group in MEANINGS else pd.DataFrame()
-    except ValueError:
-        return pd.DataFrame()
 
 
 def outside(judged: pd.DataFrame | None = None) -> pd.DataFrame:

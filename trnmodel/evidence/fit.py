@@ -152,10 +152,14 @@ def log_errors(of: Sequence[Case], tune: Tune | None = None) -> NDArray:
 def fit(of: Sequence[Case], group: str, found: Mapping[Parameter, float] | None = None) -> dict[Parameter, float]:
     """Values of a group's parameters that fit cases best: soft-L1 least squares of the logarithm of the error.
 
-    Parameters of all groups that were `found` before hold or, if they are the group's own, are where the search starts.
+    Parameters of all groups that were `found` before hold or, if they are the group's own, are where the search starts;
+    what no case moves stays there.
     """
-    names, known = parameters(group), dict(found or {})
-    first = np.array([known.get(name, _in_force(name)) for name in names])
+    known = dict(found or {})
+    every = {name: known.get(name, _in_force(name)) for name in parameters(group)}
+    some = {i for case in of for i in _moved_by(case, list(every))}
+    names = [name for i, name in enumerate(every) if i in some]
+    first = np.array([every[name] for name in names])
     weights = np.sqrt([case.weight for case in of])
     moved = [_moved_by(case, names) for case in of]
     seen: dict[tuple[int, tuple[float, ...]], float] = {}
@@ -170,7 +174,7 @@ def fit(of: Sequence[Case], group: str, found: Mapping[Parameter, float] | None 
 
     room = [-np.log(v) if name.quantity.endswith("_share") else np.inf for name, v in zip(names, first, strict=True)]
     best = search.constants(errors, first, high=np.minimum(room, search.LARGEST))
-    return dict(zip(names, best.tolist(), strict=True))
+    return every | dict(zip(names, best.tolist(), strict=True))
 
 
 def _moved_by(case: Case, names: Sequence[Parameter]) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -87,3 +87,52 @@ def constants(
     start = np.clip(np.ones_like(first), least, most)
     found = least_squares(at, start, slopes, (least, most), loss="soft_l1", f_scale=LOSS_SCALE, **search)
     return np.array([float(f"{value:.4g}") for value in first * np.exp(found.x - 1.0)])
+
+
+def chosen_without(
+    names: Sequence[Hashable], forms: Sequence[str], errors: Callable[[str, NDArray, NDArray], NDArray]
+) -> tuple[NDArray, list[str]]:
+    """Errors of each case by a form and constants in which no case of its name had a say, and the form by case.
+
+    Within what is left when a name is out, each form is judged by leaving the other names out in turn, and the one
+    with the smallest mean of errors of at most a half is fitted to all of them.
+
+    Parameters
+    ----------
+    names : sequence
+        Name of each case, all of which are left out together. [-]
+    forms : sequence of str
+        Forms to choose among. [-]
+    errors : callable
+        Of a form, places to fit and places to judge: logarithms of predicted over measured at the latter. [-]
+
+    Returns
+    -------
+    errors : numeric
+        Logarithms of predicted over measured. [-]
+    chosen : list of str
+        The form that each case was predicted with. [-]
+
+    Examples
+    --------
+    >>> y = np.array([1.0, 2.0, 3.0])
+    >>> def errors(form, fit, judge):
+    ...     x = y if form == "line" else np.ones(3)
+    ...     return np.log(x[judge] * np.mean(y[fit] / x[fit]) / y[judge])
+    >>> chosen_without(["a", "b", "c"], ["flat", "line"], errors)[1]
+    ['line', 'line', 'line']
+    """
+    of = np.array([list(dict.fromkeys(names)).index(name) for name in names])
+    found, chosen = np.zeros(len(of)), [""] * len(of)
+    for left in np.unique(of):
+        test, train = np.flatnonzero(of == left), np.flatnonzero(of != left)
+
+        def loss(form: str, train: NDArray = train) -> float:
+            within = [errors(form, train[of[train] != k], train[of[train] == k]) for k in np.unique(of[train])]
+            return float(np.mean(np.minimum(np.abs(np.concatenate(within)), 0.5)))
+
+        best = min(forms, key=loss)
+        found[test] = errors(best, train, test)
+        for place in test:
+            chosen[place] = best
+    return found, chosen

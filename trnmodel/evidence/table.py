@@ -19,6 +19,7 @@ from trnmodel.evidence.accuracy import (
     FAMILY,
     FITTED,
     GROUPS,
+    INSIDE,
     KERNELS,
     LEFT_OUT,
     OUTSIDE,
@@ -33,6 +34,7 @@ from trnmodel.evidence.accuracy import (
 from trnmodel.evidence.comparators import ALL_REDUCE as GPU_COLLECTIVES
 from trnmodel.evidence.comparators import GROUP as GPUS
 from trnmodel.evidence.fit import MEANINGS, parameters
+from trnmodel.evidence.forms import FORMS
 from trnmodel.evidence.grounds import part
 from trnmodel.evidence.kernels import CONSTANTS, TUNED
 from trnmodel.evidence.readings import reading
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
 TARGETS, TABLE, ROWS = (DATA / "evidence" / f"{name}.csv" for name in ("targets", "accuracy", "judged"))
 COLUMNS = "group split cases median_error mean_error p90_error bias coverage width score constant_score".split()
 COLUMNS += "aside_share aside_error noise naive_median naive_mean target_median target_mean target_p90 reached".split()
-COLUMNS += "constants worst_error models".split()
+COLUMNS += "constants forms worst_error models".split()
 COPIES = r"one run|same run|repeats|rounded"  # copies, percentiles, rounding
 EXCUSED = rf"{COPIES}|^GPU"  # and chips of others
 FILE = "file left out"
@@ -174,7 +176,8 @@ def accuracy_table(judged: pd.DataFrame | None = None) -> pd.DataFrame:
         models, chips or sources give, its width (half of it, in logarithms) and Winkler's score, with that of a
         constant width; aside_share (of predicted rows) and aside_error (their median), noise (median of how far
         repeats of a configuration lie apart that are not one value), naive_median, naive_mean, target_median,
-        target_mean, target_p90, reached ("yes", "no", or nothing), constants (fitted ones of the group), worst_error,
+        target_mean, target_p90, reached ("yes", "no", or nothing), constants (fitted ones of the group), forms of its law
+        that were tried, worst_error,
         models. [-]
     """
     import pandas as pd
@@ -191,9 +194,11 @@ def accuracy_table(judged: pd.DataFrame | None = None) -> pd.DataFrame:
     found = pd.DataFrame([line | _judged_line(line) for line in lines])
     found = found.merge(_also(every), how="left", left_on="group", right_index=True)
     found["constants"] = found.group.map(constants()).fillna(0).astype(int)
+    ids = {label: group for group, label in GROUPS.items()}
+    found["forms"] = [len(FORMS.get(ids.get(label, ""), ())) or 1 for label in found.group]
     tuned = sorted(name for name in set(found.group) if name.startswith("tuned"))
     order = [*GROUPS.values(), *tuned, *PATHS.values(), OTHERS, COLLECTIVES, NOWHERE, *UNFITTED]
-    splits = [FITTED, LEFT_OUT, *list(BY)[1:], FAMILY, OUTSIDE, FILE, SAME]
+    splits = [FITTED, LEFT_OUT, INSIDE, *list(BY)[1:], FAMILY, OUTSIDE, FILE, SAME]
     places = found.group.map(order.index) * len(splits) + found.split.map(splits.index)
     return found.reindex(columns=COLUMNS).iloc[np.argsort(places.to_numpy(), kind="stable")].reset_index(drop=True)
 

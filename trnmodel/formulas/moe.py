@@ -229,14 +229,14 @@ def routing_s(
 ) -> NDArray:
     r"""What routing, selection and waiting for the slowest core add to a decode step with experts.
 
-    .. math:: t = M\,t_0 \log_2(2 n)\,g, \quad g = \min(B,\, E/k)^{1/3} \text{ where experts are selected, else } 1
+    .. math:: t = M\,t_0 \log_2(2 n)\,g^{1/4}, \quad g = \min(B k,\, E) \text{ where experts are selected, else } k
 
     Parameters
     ----------
     layers : numeric
         Layers with experts, M. [-]
     core_s : numeric
-        Time of a layer for one token on one core, t0; fitted to a software stack. [s]
+        Time of a layer for one expert of one token on one core, t0; fitted to a software stack. [s]
     cores : numeric
         Physical cores that wait for each other, n. [-]
     tokens : numeric
@@ -255,17 +255,17 @@ def routing_s(
 
     Notes
     -----
-    Routing in FP32, top-k and gathering take a core t0; each doubling of the cores waits as long again. Selected tokens
-    overlap in part: the third root and the cores are the form that was chosen with each model left out, of roots of a
-    half and a third, cores, ranks, the root of the cores and no group. From B k = E on a step takes as long as there.
+    Routing in FP32, top-k and gathering take a core t0; each doubling of the cores waits as long again. Experts that
+    are gathered overlap in part: the root and the cores are one form of those that `evidence/forms.py` lists, which
+    also chooses among them without the rows that judge. From B k = E on a step takes as long as there.
 
     Examples
     --------
-    >>> float(routing_s(2, 0.5, 4, 8, 128, 8, True)), float(routing_s(2, 0.5, 4, 8, 128, 8, False))
+    >>> float(routing_s(2, 0.5, 4, 16, 128, 1, True)), float(routing_s(2, 0.5, 4, 16, 128, 1, False))
     (6.0, 3.0)
     """
-    selected = np.minimum(tokens, np.divide(n_experts, top_k))
-    return layers * core_s * np.log2(np.multiply(2, cores)) * np.where(selects, np.cbrt(selected), 1.0)
+    gathered = np.where(selects, np.minimum(np.multiply(tokens, top_k), n_experts), top_k)
+    return layers * core_s * np.log2(np.multiply(2, cores)) * np.power(gathered, 0.25)
 
 
 def dispatched_bytes(buffer_bytes: Numeric, top_k: Numeric, tp: Numeric, imbalance: Numeric) -> NDArray:

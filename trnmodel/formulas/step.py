@@ -54,6 +54,41 @@ def compiled_tokens(tokens: Numeric, longest: Numeric, smallest: Numeric, policy
     return np.maximum(tokens, np.minimum(np.exp2(np.ceil(np.log2(np.maximum(tokens, smallest)))), longest))
 
 
+def graphs_s(expert_layers: Numeric, graph_layers: Numeric, ranks: Numeric, doubling_s: Numeric) -> NDArray:
+    r"""What the ranks of a step wait for each other where it runs as several compiled graphs, one after another.
+
+    .. math:: t = \max(\lceil M / g \rceil,\, 1)\; t_0 \log_2 n
+
+    Parameters
+    ----------
+    expert_layers : numeric
+        Layers with experts, M. [-]
+    graph_layers : numeric
+        Layers with experts that one graph holds, g; infinite where one graph is the whole step. [-]
+    ranks : numeric
+        Ranks that start a graph together, n. [-]
+    doubling_s : numeric
+        Time that each doubling of the ranks adds to a graph, t0. [s]
+
+    Returns
+    -------
+    time_s : numeric
+        Time, t. [s]
+
+    References
+    ----------
+    .. [1] foxl-ai/kiln docs/neuron-notes.md @fc21e10d: 1.04, 1.49, 1.98, 2.54 and 2.97 ms a graph with an all-reduce
+       over 4 to 64 ranks of Trn2, 0.09 to 0.15 ms without one.
+
+    Examples
+    --------
+    >>> float(graphs_s(47, 12, 32, 0.5e-3)), float(graphs_s(0, 12, 4, 0.5e-3))
+    (0.01, 0.001)
+    """
+    graphs = np.maximum(np.ceil(np.divide(expert_layers, graph_layers)), 1.0)
+    return graphs * doubling_s * np.log2(ranks)
+
+
 def own_sequences(batch: Numeric, ranks: Numeric) -> NDArray:
     r"""Sequences of one of several ranks that share them out evenly, but cut none.
 

@@ -39,8 +39,11 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
         *("compute_memory_overlap", "phase_overlap", "prefill_matmul_share", "prefill_attention_share"),
         *("prefill_slowdown", "prefill_spill_bytes_per_s"),
     ),
-    "attention": ("lone_core_cache_passes", "score_passes", "kv_head_policy", "context_bucket", "context_exchange"),
-    "layers": ("layer_s", "dense_layer_s", "prefill_layer_s"),
+    "attention": (
+        *("lone_core_cache_passes", "score_passes", "state_stream_bytes_per_s", "kv_head_policy"),
+        *("context_bucket", "context_exchange"),
+    ),
+    "layers": ("layer_s", "dense_layer_s", "graph_layers", "graph_doubling_s", "prefill_layer_s"),
     "routing of experts": (
         *("expert_serial_s", "expert_core_s", "expert_read", "expert_gather_reads", "expert_tile_columns"),
         *("dequantise_passes", "prefill_experts", "expert_block_tokens", "expert_block_s"),

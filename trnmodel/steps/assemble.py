@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trnmodel.arguments import choice
+from trnmodel.catalog.load import dtypes
 from trnmodel.catalog.stacks import PrefillExperts
 from trnmodel.formulas import memory, moe, step
 from trnmodel.models.blocks import Attention
@@ -103,18 +104,16 @@ def decode_ask(
 
     experts, selects = _run_experts(s, routed, expert_read or e.expert_read)
     routing_s: Numeric = 0.0
-    converted: Numeric = 0.0
     if c.experts:
         cores = d.tp * d.ep * s.at.lnc
         routing_s = moe.routing_s(c.expert_layers, e.expert_core_s, cores, routed, c.experts, c.top_k, selects)
-        if np.any(e.dequantise_passes) and s.precision.storage_bytes("experts") < s.wide_bytes:
-            converted = _converted_elements(s, experts) * e.dequantise_passes
     spent: dict[str, tuple[Numeric, Numeric]] = {
         "expert routing": (0.0, routing_s),
         "logits to the host": (0.0, memory.transfer_s(rows * c.vocabulary * LOGIT_BYTES, e.host_logit_bytes_per_s)),
-        "expert weights to BF16": (0.0, converted / s.rates.elements_per_s),
+        "weights to another format": (0.0, _converted_s(s, experts)),
         "layers": (0.0, c.layers * e.layer_s),
         "layers without experts": (0.0, (c.layers - c.expert_layers) * e.dense_layer_s),
+        "graphs": (0.0, step.graphs_s(c.expert_layers, e.graph_layers, d.tp * d.ep, e.graph_doubling_s)),
         "sequences": (0.0, sequences * e.sequence_s),
         "experts one after another": (0.0, c.expert_layers * e.expert_serial_s),
         "step": (0.0, e.step_overhead_s + e.server_step_s),
@@ -122,10 +121,23 @@ def decode_ask(
     return Ask(rows, routed, rows, sequences, imbalance, seen, experts, spent)
 
 
-def _converted_elements(s: Setting, experts: Callable[[Cut], tuple[Numeric, NDArray]]) -> Numeric:
-    """Weights of experts that a rank takes from their stored format to that of the activations in a step."""
-    found = [b.read_bytes * experts(b.cut)[1] for b in s.burdens if b.kind == "experts"]
-    return total(found) / s.precision.storage_bytes("experts")
+def _converted_s(s: Setting, experts: Callable[[Cut], tuple[Numeric, NDArray]]) -> Numeric:
+    """Passes over the weights that a rank takes from their stored format to another in a step.
+
+    Experts that are stored narrower than activations are widened, other weights that are stored wider than products
+    take them are cast.
+    """
+    passes: Numeric = s.e.dequantise_passes
+    if not np.any(passes):
+        return 0.0
+    narrow, wide = (s.precision.storage_bytes(part) for part in ("experts", "weights"))
+    found: list[Numeric] = []
+    for b in s.burdens:
+        if b.kind == "experts" and narrow < s.wide_bytes:
+            found.append(b.read_bytes * experts(b.cut)[1] / narrow)
+        elif b.kind != "experts" and wide > dtypes()[s.precision.compute]:
+            found.append(b.read_bytes / wide)
+    return total(found) * passes / s.rates.elements_per_s
 
 
 def _expert_blocks(s: Setting, experts: int, top_k: int, tokens: NDArray) -> tuple[Numeric, NDArray, Numeric]:
@@ -225,7 +237,7 @@ def load(b: Burden, s: Setting, ask: Ask) -> Load:
     if b.kind == "matrix":
         return Load(linear_s, weights_s, 0.0, 0.0, flop, moved)
     state = 2 * b.state_bytes * ask.sequences  # read and written
-    return Load(linear_s, weights_s, 0.0, state / r.cache_bytes_per_s, flop, moved + state)
+    return Load(linear_s, weights_s, 0.0, state / r.state_bytes_per_s, flop, moved + state)
 
 
 def total(parts: Iterable[Numeric]) -> NDArray:

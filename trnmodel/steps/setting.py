@@ -99,12 +99,13 @@ def _summed(found: Iterable[Burden]) -> tuple[Burden, ...]:
 
 
 class Rates(NamedTuple):
-    """What a rank does in a second: FLOP of matrices and of attention, bytes of weights and of cache, and elements."""
+    """What a rank does in a second: FLOP of matrices and of attention, bytes of weights, cache and states, elements."""
 
     linear_flop_per_s: Numeric
     pair_flop_per_s: Numeric
     weight_bytes_per_s: Numeric
     cache_bytes_per_s: Numeric
+    state_bytes_per_s: Numeric
     elements_per_s: Numeric
 
 
@@ -325,6 +326,7 @@ def _rates(at: Site, e: Efficiencies, precision: Precision, phase: str) -> Rates
         at.peak(precision.attention) * pair,
         at.hbm_bytes_per_s * e.weight_stream_share,
         stream_bytes_per_s(at.hbm_bytes_per_s, e.kv_stream_share, e.kv_stream_bytes_per_s),
+        stream_bytes_per_s(at.hbm_bytes_per_s, e.kv_stream_share, e.state_stream_bytes_per_s),
         at.rows_side_by_side * at.vector_clock_hz,
     )
 
