@@ -185,6 +185,7 @@ def prefill_ask(s: Setting, batch: NDArray, tokens: NDArray, past: NDArray, imba
         "scores": (scores, 0.0),
         "spills": (0.0, spill_s),
         "layers": (0.0, c.layers * (e.layer_s + e.prefill_layer_s)),
+        "recurrence": (0.0, c.recurrent_layers * tokens / d.cp * e.recurrent_token_s),
         "step": (0.0, e.prefill_overhead_s + e.server_step_s),
     }
     return Ask(rows, routed, sequences, sequences, imbalance, seen, experts, spent)
