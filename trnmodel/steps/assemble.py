@@ -103,16 +103,15 @@ def decode_ask(
 
     experts, selects = _run_experts(s, routed, expert_read or e.expert_read)
     routing_s: Numeric = 0.0
-    converted: Numeric = 0.0
+    converted_s: Numeric = 0.0
     if c.experts:
         cores = d.tp * d.ep * s.at.lnc
         routing_s = moe.routing_s(c.expert_layers, e.expert_core_s, cores, routed, c.experts, c.top_k, selects)
-        if np.any(e.dequantise_passes) and s.precision.storage_bytes("experts") < s.wide_bytes:
-            converted = _converted_elements(s, experts) * e.dequantise_passes
+        converted_s = _conversion_s(s, experts)
     spent: dict[str, tuple[Numeric, Numeric]] = {
         "expert routing": (0.0, routing_s),
         "logits to the host": (0.0, memory.transfer_s(rows * c.vocabulary * LOGIT_BYTES, e.host_logit_bytes_per_s)),
-        "expert weights to BF16": (0.0, converted / s.rates.elements_per_s),
+        "expert weights to BF16": (0.0, converted_s),
         "layers": (0.0, c.layers * e.layer_s),
         "layers without experts": (0.0, (c.layers - c.expert_layers) * e.dense_layer_s),
         "sequences": (0.0, sequences * e.sequence_s),
@@ -122,10 +121,13 @@ def decode_ask(
     return Ask(rows, routed, rows, sequences, imbalance, seen, experts, spent)
 
 
-def _converted_elements(s: Setting, experts: Callable[[Cut], tuple[Numeric, NDArray]]) -> Numeric:
-    """Weights of experts that a rank takes from their stored format to that of the activations in a step."""
-    found = [b.read_bytes * experts(b.cut)[1] for b in s.burdens if b.kind == "experts"]
-    return total(found) / s.precision.storage_bytes("experts")
+def _conversion_s(s: Setting, experts: Callable[[Cut], tuple[Numeric, NDArray]]) -> Numeric:
+    """Time in which a rank takes weights of experts from their stored format to that of the activations in a step."""
+    stored = s.precision.storage_bytes("experts")
+    if not np.any(s.e.dequantise_passes) or stored >= s.wide_bytes:
+        return 0.0
+    found = total(b.read_bytes * experts(b.cut)[1] for b in s.burdens if b.kind == "experts") / stored
+    return found * s.e.dequantise_passes / s.rates.elements_per_s
 
 
 def _expert_blocks(s: Setting, experts: int, top_k: int, tokens: NDArray) -> tuple[Numeric, NDArray, Numeric]:
@@ -169,8 +171,10 @@ def prefill_ask(s: Setting, batch: NDArray, tokens: NDArray, past: NDArray, imba
 
     blocks: Numeric = 0.0
     spill_s: Numeric = 0.0
+    converted_s: Numeric = 0.0
     if c.experts:
         blocks = laid(c.experts, c.top_k)[2] * c.expert_layers
+        converted_s = _conversion_s(s, experts)
     held = step.buffer_bytes(rows, c.hidden, s.wide_bytes)
     if s.at.chip.core is not None and not np.all(np.isinf(e.prefill_spill_bytes_per_s)):
         sbuf = s.at.chip.core.sbuf_bytes * s.at.lnc
@@ -182,6 +186,7 @@ def prefill_ask(s: Setting, batch: NDArray, tokens: NDArray, past: NDArray, imba
     moved = step.buffer_bytes(blocks * e.expert_block_tokens, c.hidden, s.wide_bytes)
     spent: dict[str, tuple[Numeric, Numeric]] = {
         "expert blocks": (BLOCK_PASSES * moved, blocks * e.expert_block_s),
+        "expert weights to BF16": (0.0, converted_s),
         "scores": (scores, 0.0),
         "spills": (0.0, spill_s),
         "layers": (0.0, c.layers * (e.layer_s + e.prefill_layer_s)),
