@@ -163,10 +163,13 @@ def judged(here: Near, points: Mapping[str, Any], before: Iterable[str] = (), la
 
 
 def stack_basis(e: Efficiencies, chip: Chip, lnc: int, part: str, kind: str, points: Mapping[str, Any]) -> Basis:
-    """What an answer of a stack on a chip rests on at each point, with its half-width; the ideal stack has none."""
+    """What an answer of a stack on a chip rests on at each point, with the half-width of its rows.
+
+    The ideal stack has none, and neither has a hand-tuned one: of its parts the ranges count, and no row is of it.
+    """
     own: Part = "prefill" if part == "prefill" else "memory" if part == "memory" else "decode"
     first = basis(e, chip, lnc, own)
-    if first.word == "ideal":
+    if first.word == "ideal" or e.kind == "hand-tuned":
         return first
     here = near(part, kind, chip.id, e.id)
     before = str(first.reason).split("; ") if first.reason else []

@@ -187,7 +187,7 @@ def prefill_ask(s: Setting, batch: NDArray, tokens: NDArray, past: NDArray, imba
     spent: dict[str, tuple[Numeric, Numeric]] = {
         "expert blocks": (BLOCK_PASSES * moved, blocks * e.expert_block_s),
         "expert weights to BF16": (0.0, converted_s),
-        "scores": (scores, 0.0),
+        "scores": (0.0, scores / s.rates.weight_bytes_per_s),  # between two products, which wait for them
         "spills": (0.0, spill_s),
         "layers": (0.0, c.layers * (e.layer_s + e.prefill_layer_s)),
         "recurrence": (0.0, c.recurrent_layers * tokens / d.cp * e.recurrent_token_s),
