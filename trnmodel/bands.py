@@ -25,14 +25,14 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "collective": ("ranks", "batch", "length", "bytes"),
 }  # as a reason calls the axes, by part
 STEPS = ("ranks", "batch", "length", "active parameters")
-# Octaves beyond the rows that widen nothing: fitted to rows of at most two ranks, or of small models, alone, dense decode
-# beyond them is off by no more than inside. For how many octaves that holds is a judgement.
+# Octaves beyond the rows that widen nothing: fitted to rows of at most two ranks, or of small models, alone, dense
+# decode beyond them is off by no more than inside. For how many octaves that holds is a judgement.
 FREE = {"ranks": 3.0, "size": 3.0}
 MOST = 2 * 10**6  # comparisons of points with rows at a time
 STEP = 1.01  # ratio up to which two values of an axis are one
-# What may have no row of its own, the nearest case first. Each counts as two octaves, the step from one generation to the
-# next: Trainium1 to Trainium2 is 1.8 in the rate of HBM (0.82 to 2.9 TB/s) and 1.8 in the peak (190 to 667 TFLOP/s of
-# BF16); a stack or a kind of model without rows is taken to be as far, which is an assumption.
+# What may have no row of its own, the nearest case first. Each counts as two octaves, the step from one generation to
+# the next: Trainium1 to Trainium2 is 1.8 in the rate of HBM (0.82 to 2.9 TB/s) and 1.8 in the peak (190 to 667 TFLOP/s
+# of BF16); a stack or a kind of model without rows is taken to be as far, which is an assumption.
 ABSENT_OCTAVES = 2.0
 ABSENT = ((), ("chip",), ("stack",), ("chip", "stack"), ("kind",), ("kind", "chip"), ("kind", "chip", "stack"))
 

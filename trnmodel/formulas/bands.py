@@ -144,10 +144,10 @@ def grown_width(width: Numeric, octaves: Numeric, growth: Numeric = GROWTH) -> N
 
     Notes
     -----
-    Assumes: what an octave adds is independent of what the others add. Fitted to short contexts and small batches alone,
-    dense decode is off by 0.24 to 0.26 (rms) one to three octaves beyond, by 0.185 inside: 0.2 to 0.3 an octave. Errors
-    with the model left out, most of which lie within an octave of the rest, do not grow; 0.1 is between the two, and
-    the interval score of these is the same within 1 % from 0.02 to 0.1 (0.25 is 1 % worse).
+    Assumes: what an octave adds is independent of what the others add. Fitted to short contexts and small batches
+    alone, dense decode is off by 0.24 to 0.26 (rms) one to three octaves beyond, by 0.185 inside: 0.2 to 0.3 an octave.
+    Errors with the model left out, most of which lie within an octave of the rest, do not grow; 0.1 is between the two.
+    Their interval score, on which it was looked at, is the same within 1 % from 0.02 to 0.1; 0.25 is 1 % worse.
 
     Examples
     --------
