@@ -44,17 +44,13 @@ def away(rows: pd.DataFrame, by: str) -> pd.Series:
 
 
 def widths(rows: pd.DataFrame) -> dict[str, Width]:
-    """The width of each group of left-out errors, at the rows: `log_error` over its growth with `octaves`.
-
-    Rows of one model err alike, so that a group has as much say as it has models.
-    """
+    """The width of each group of left-out errors, at the rows: `log_error` over its growth with `octaves`."""
     at_rows = rows.log_error / grown_width(1.0, rows.octaves)
     together = {pool: float(conformal_width(some)) for pool, some in at_rows.groupby(rows.pool)}
     found = {}
     for (group, pool), some in at_rows.groupby([rows.group, rows.pool], sort=False):
         own, q0 = float(conformal_width(some)), together[pool]
-        models = rows.model[some.index].nunique()
-        found[group] = Width(group, pool, len(some), own, q0, float(shrunk_width(own, models, q0)))
+        found[group] = Width(group, pool, len(some), own, q0, float(shrunk_width(own, len(some), q0)))
     return found
 
 
