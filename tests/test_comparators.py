@@ -157,7 +157,7 @@ def test_tensor_parallelism_pays_on_gpus():
 
 
 def test_costs_of_layers_and_sequences_are_lines_of_a_step():
-    """80 layers and 16 sequences; with none of both the step is shorter by as much; no Neuron stack pays by the sequence."""
+    """80 layers and 16 sequences; without them the step is shorter by as much; Neuron pays none by the sequence."""
     e = efficiencies("h100", "gpu-serving")
     asked = {"batch": 16, "context": 1024, "precision": "fp8"}
     step = tm.decode_step("llama-3.1-70b", "hgx-h100", tm.Mapping(tp=8), efficiencies=e, breakdown=True, **asked)
