@@ -65,10 +65,10 @@ def test_exchangeable_errors_are_covered():
 
 
 def test_widths_by_hand():
-    """exp((24 ln 0.2 + 8 ln 0.4) / 32) = 0.2 x 2^(1/4); sqrt(1 + 0.25 x 4) = sqrt 2; 3, 4, 12 -> 13."""
+    """exp((24 ln 0.2 + 8 ln 0.4) / 32) = 0.2 x 2^(1/4); sqrt(1 + 0.1 x 10) = sqrt 2; 3, 4, 12 -> 13."""
     assert shrunk_width(0.2, 24, 0.4) == pytest.approx(0.2 * 2**0.25)
     assert shrunk_width(np.nan, 24, 0.4) == pytest.approx(0.4)
-    assert grown_width(0.3, 4) == pytest.approx(0.3 * np.sqrt(2))
+    assert grown_width(0.3, 10) == pytest.approx(0.3 * np.sqrt(2))
     assert joint_width(3, 4, 12) == pytest.approx(13)
     assert octaves_outside(96, 2, 24) == 2
     assert interval_score(0.5, 0.2) == pytest.approx(0.4 + 20 * 0.3)
@@ -127,7 +127,7 @@ NEAR = Near("mine", 0.2, (), np.array([[4.0, 8.0, 8.0], [1.0, 1.0, 16.0], [1024.
 def test_words_and_distances(at, word, reason, octaves):
     found = judged(NEAR, at | {"length": 1024, "size": 8e9})
     assert (found.word, found.reason) == (word, reason)
-    assert found.width == pytest.approx(0.2 * np.sqrt(1 + 0.25 * octaves), rel=1e-9)
+    assert found.width == pytest.approx(0.2 * np.sqrt(1 + 0.1 * octaves), rel=1e-9)
 
 
 def test_points_are_judged_as_each_by_itself():
@@ -197,6 +197,21 @@ def test_the_ideal_stack_has_no_width_and_rests_on_nothing():
     assert step.low == step.high == step.time_s
     assert (step.measured_share, decode(TRN3).measured_share) == (0, 0)
     assert decode().measured_share == pytest.approx(1)
+
+
+def test_a_hand_tuned_answer_has_the_band_of_its_parts():
+    """No row is of it: without ranges nothing is left of the band, wherever the question lies."""
+    e = tm.efficiencies("trainium2", "hand-tuned")
+    for context in (2048, 32_768):
+        step = decode(efficiencies=e, context=context)
+        bare = decode(efficiencies=replace(e, ranges={}), context=context)
+        assert (step.basis, bare.basis) == ("extrapolated", "extrapolated")
+        assert bare.low == bare.high == bare.time_s
+        assert step.low < step.time_s < step.high
+    part = "weight_stream_share"  # as in memory: the one part decides
+    one = replace(e, ranges={part: (getattr(e, part) / 2, getattr(e, part))})
+    streamed = decode(efficiencies=replace(e, weight_stream_share=getattr(e, part) / 2))
+    assert decode(efficiencies=one).high == pytest.approx(streamed.time_s)
 
 
 def test_outside_the_rows_the_ranges_of_a_stack_count():

@@ -376,8 +376,8 @@ def test_rate_of_one_chip_is_a_field_that_may_be_an_array():
     assert found[2] == pytest.approx(2 * core.dma_engines * core.dma_engine_bytes_per_s, rel=2e-3)
 
 
-def test_rate_of_one_chip_is_no_step_of_a_stack_and_no_group_beyond_it():
-    """Constants of in-graph collectives were fitted without it, and a ring over chips crosses other links."""
+def test_rate_of_one_chip_holds_for_its_ranks_and_for_all_reduces_of_a_stack():
+    """A ring over chips crosses other links; an all-reduce of a graph passes the ranks of each chip first."""
     for system in ("trn2.48xlarge", "trn1.32xlarge", "trn3-nl72x2-pcie160"):
         where, free = tm.system(system), wires_of(system)
         cores = where.chip.cores / where.chip.logical()
@@ -387,4 +387,6 @@ def test_rate_of_one_chip_is_no_step_of_a_stack_and_no_group_beyond_it():
                     now, before = (
                         tm.collective(kind, 2**26, one, ranks, efficiencies=stack).time_s for one in (where, free)
                     )
-                    assert (now > before) == (stack is None and ranks <= cores), (system, ranks, kind, stack)
+                    fitted = stack == where.chip.default_stack and kind == "all_reduce"
+                    called = stack is None and ranks <= cores
+                    assert (now > before) == (fitted or called), (system, ranks, kind, stack)

@@ -127,13 +127,22 @@ def test_quantised_experts_pass_the_vector_engines():
         assert float(more) == pytest.approx(passes * 47 * 4 * 3 * 4096 * 2048 / (256 * clock_hz))
 
 
+def test_a_recurrence_takes_the_tokens_of_a_prompt_one_after_another():
+    """18 of the 24 layers of Qwen3.5-2B are recurrent: 18 x 1,000 x 100 us, whatever the ranks and the prompts."""
+    serial = replace(IDEAL, id="serial", recurrent_token_s=1e-4)
+    for model, layers in (("qwen3.5-2b", 18), ("llama-3.1-8b", 0)):
+        for tp, batch in ((1, 1), (4, 1), (4, 8)):
+            ask = {"model": model, "system": "trn2.48xlarge", "mapping": tm.Mapping(tp=tp), "batch": batch}
+            with_it, without = (tm.prefill(**ask, input_tokens=1000, efficiencies=e).time_s for e in (serial, IDEAL))
+            assert float(with_it - without) == pytest.approx(layers * 1000 * 1e-4)
+
+
 def test_scores_of_a_masked_prefill_go_through_memory():
-    """32 layers x 4 heads a rank x 2,048 x 2,048 scores of 4 bytes, three times."""
+    """32 layers x 4 heads a rank x 2,048 x 2,048 scores of 4 bytes, three times, at 2.9 TB/s over 4 ranks of a chip."""
     masked = replace(IDEAL, id="masked", score_passes=3.0)
     ask = {"model": "llama-3.1-8b", "system": "trn2.48xlarge", "mapping": tm.Mapping(tp=8), "input_tokens": 2048}
-    more = tm.prefill(**ask, efficiencies=masked).moved_bytes_per_rank
-    more -= tm.prefill(**ask, efficiencies=IDEAL).moved_bytes_per_rank
-    assert float(more) == pytest.approx(3 * 4 * 32 * 4 * 2048**2)
+    more = tm.prefill(**ask, efficiencies=masked).time_s - tm.prefill(**ask, efficiencies=IDEAL).time_s
+    assert float(more) == pytest.approx(3 * 4 * 32 * 4 * 2048**2 / (2.9e12 / 4))
 
 
 DEGREES = ({"tp": 8}, {"tp": 8, "moe_ep": 8}, {"tp": 2, "ep": 4}, {"tp": 4, "lnc": 1}, {"tp": 4, "moe_ep": 2})

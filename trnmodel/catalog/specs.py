@@ -299,7 +299,7 @@ class Chip(Spec):
     algorithm of AWS's library, and `hbm_accesses_per_pair` counts what its rings read and write. A collective takes
     `collective_floor_s` beside its steps and reaches `collective_rate_share` of the links where a library was measured.
     `intra_chip_bytes_per_s` is what the ranks of one chip send each other, all together, in a collective that a host
-    launches.
+    launches; an all-reduce inside a graph passes the ranks of each chip at that rate too.
     """
 
     COUNTS = frozenset({"cores", "hbm_bank_cores", "scaleup_domain_chips"})

@@ -67,6 +67,7 @@ class Efficiencies(Spec):
     prefill_overhead_s: float = 0.0
     prefill_layer_s: float = 0.0
     score_passes: float = 0.0
+    recurrent_token_s: float = 0.0
     prefill_slowdown: float = 1.0
     prefill_spill_bytes_per_s: float = inf
     expert_tile_columns: float = 0.0

@@ -23,7 +23,6 @@ from trnmodel.evidence.fit import (
     fitted_errors,
     labels,
     left_out,
-    parameters,
 )
 from trnmodel.evidence.grounds import document
 from trnmodel.evidence.readings import reading

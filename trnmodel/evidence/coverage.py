@@ -114,7 +114,7 @@ def _asked(row: Mapping) -> tuple[tuple[str, str, str, str], dict[str, float]]:
 def _octaves(base: Rows, row: Mapping) -> float:
     asked, points = _asked(row)
     here = base.near(*asked)
-    return float(here.octaves(points)[0]) + len(here.absent)
+    return float(here.octaves(points)[0]) + here.away
 
 
 def _width(base: Rows, row: Mapping) -> float:

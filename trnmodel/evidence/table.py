@@ -176,9 +176,8 @@ def accuracy_table(judged: pd.DataFrame | None = None) -> pd.DataFrame:
         models, chips or sources give, its width (half of it, in logarithms) and Winkler's score, with that of a
         constant width; aside_share (of predicted rows) and aside_error (their median), noise (median of how far
         repeats of a configuration lie apart that are not one value), naive_median, naive_mean, target_median,
-        target_mean, target_p90, reached ("yes", "no", or nothing), constants (fitted ones of the group), forms of its law
-        that were tried, worst_error,
-        models. [-]
+        target_mean, target_p90, reached ("yes", "no", or nothing), constants (fitted ones of the group), forms of its
+        law that were tried, worst_error, models. [-]
     """
     import pandas as pd
 

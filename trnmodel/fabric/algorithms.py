@@ -176,7 +176,10 @@ def in_graph(e: Efficiencies) -> dict[str, Algorithm]:
             kernel = exchanges.kernel_all_reduce_s
             return _where(False, lambda kind, m, p: kernel(m, p.ranks, SHOTS[name](p.ranks), *beside, rate * p.links))
         formula, ratio = IN_GRAPH[name][0], getattr(e, IN_GRAPH[name][1])
-        return lambda kind, m, p: formula(m, p.ranks, p.local, e.hop_s, p.links, ratio)
+        first = exchanges.within_chip_s
+        return lambda kind, m, p: (
+            formula(m, p.ranks, p.local, e.hop_s, p.links, ratio) + first(m, p.local, p.chip.intra_chip_bytes_per_s)
+        )
 
     names = e.in_graph.split()
     found = {f"in_graph_{name}": timed(name) for name in names}

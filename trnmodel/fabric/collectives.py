@@ -312,8 +312,7 @@ def collective(
     stride : numeric, optional
         Ranks from one member of the group to the next; the groups between them run at the same time. [-]
     floor_s : numeric, optional
-        What a call costs besides, as `evidence.collective_fits` finds it in published runs. Default: that of the chip,
-        nothing for a NeuronCore and within a software stack. [s]
+        What a call costs besides (`evidence.collective_fits`). Default: that of the chip, 0 in a software stack. [s]
     rate_share : numeric, optional
         Share of the fabric's rates that the software reaches, above 0, at most 1. Default: that of the chip, 1 for a
         NeuronCore and within a software stack. [-]
@@ -324,8 +323,7 @@ def collective(
         Whole chips that take part, instead of `ranks`. [-]
     efficiencies : str or Efficiencies, optional
         A software stack whose steps send this message: its in-graph all-reduces, its latency ("ideal" has none).
-        Default: no stack, a call from the host: the fabric with documented latencies, ranks of one chip at the chip's
-        measured `intra_chip_bytes_per_s`, which no step of a stack pays. [-]
+        Default: a call from the host, with documented latencies and a chip's own `intra_chip_bytes_per_s`. [-]
 
     Returns
     -------

@@ -14,7 +14,7 @@ Numeric = ArrayLike
 NOMINAL = 0.9  # share of measurements that an interval is to hold
 PRIOR_CASES = 8.0  # cases of its own at which a group's quantile has as much say as the pooled one
 FEWEST = 3  # cases of a group that has a say at all
-GROWTH = 0.25  # of the variance, for each octave away from the rows
+GROWTH = 0.1  # of the variance, for each octave away from the rows
 
 
 def conformal_width(log_errors: Numeric, nominal: Numeric = NOMINAL) -> NDArray:
@@ -146,12 +146,14 @@ def grown_width(width: Numeric, octaves: Numeric, growth: Numeric = GROWTH) -> N
 
     Notes
     -----
-    Assumes: what an octave adds is independent of what the others add. The growth is that of left-out errors of dense
-    decode from 0.185 (rms) to 0.24 over one to three octaves of context, and to 0.26 over three of batch.
+    Assumes: what an octave adds is independent of what the others add. Fitted to short contexts and small batches
+    alone, dense decode is off by 0.24 to 0.26 (rms) one to three octaves beyond, by 0.185 inside: 0.2 to 0.3 an octave.
+    Errors with the model left out, most of which lie within an octave of the rest, do not grow; 0.1 is between the two.
+    Their interval score, on which it was looked at, is the same within 1 % from 0.02 to 0.1; 0.25 is 1 % worse.
 
     Examples
     --------
-    >>> float(grown_width(0.2, 12)), float(grown_width(0.2, 0))
+    >>> float(grown_width(0.2, 30)), float(grown_width(0.2, 0))
     (0.4, 0.2)
     """
     w, d, g = numbers("width", width, unknown=True), numbers("octaves", octaves), numbers("growth", growth)

@@ -8,6 +8,38 @@ from numpy.typing import ArrayLike, NDArray
 Numeric = ArrayLike
 
 
+def within_chip_s(message_bytes: Numeric, local_ranks: Numeric, bytes_per_s: Numeric) -> NDArray:
+    r"""Time that an all-reduce inside a compiled graph takes among the ranks of each chip, beside that between chips.
+
+    .. math:: t = \frac{2\,(r - 1)\,m}{B}
+
+    Parameters
+    ----------
+    message_bytes : numeric
+        Buffer on a rank, m. [B]
+    local_ranks : numeric
+        Ranks of the group on one chip, r. [-]
+    bytes_per_s : numeric
+        What the ranks of a chip send each other, all together, B; NaN where it was not measured. [B/s]
+
+    Returns
+    -------
+    time_s : numeric
+        Reduce-scatter and all-gather of the chip's ranks, t; 0 for one rank, and for a rate that nobody knows. [s]
+
+    References
+    ----------
+    .. [1] NVIDIA, nccl-tests, doc/PERFORMANCE.md (bus bandwidth of an all-reduce: 2 (r - 1) / r).
+
+    Examples
+    --------
+    >>> float(within_chip_s(1e9, 4, 400e9)), float(within_chip_s(1e9, 1, 400e9))
+    (0.015, 0.0)
+    """
+    rate = np.where(np.isnan(bytes_per_s), np.inf, bytes_per_s)
+    return np.multiply(2, np.subtract(local_ranks, 1)) * message_bytes / rate
+
+
 def in_graph_mesh_s(
     message_bytes: Numeric,
     n_ranks: Numeric,

@@ -182,6 +182,7 @@ class Outline:
     widest: int
     experts: int
     top_k: int
+    recurrent_layers: int
 
 
 def _row_cut_groups(layer: Layer) -> int:
@@ -203,4 +204,5 @@ def outline(layers: Iterable[Layer], hidden: int, vocabulary: int, phase: Phase)
         widest=max((part.cols for layer in running for part in layer.parts), default=0),
         experts=max((part.copies for _, part in moe), default=0),
         top_k=max((part.active for _, part in moe), default=0),
+        recurrent_layers=sum(layer.count for layer in running if layer.recurrence),
     )

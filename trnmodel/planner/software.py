@@ -40,8 +40,8 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
         *("prefill_slowdown", "prefill_spill_bytes_per_s"),
     ),
     "attention": (
-        *("lone_core_cache_passes", "score_passes", "state_stream_bytes_per_s", "kv_head_policy"),
-        *("context_bucket", "context_exchange"),
+        *("lone_core_cache_passes", "score_passes", "state_stream_bytes_per_s", "recurrent_token_s"),
+        *("kv_head_policy", "context_bucket", "context_exchange"),
     ),
     "layers": ("layer_s", "dense_layer_s", "graph_layers", "graph_doubling_s", "prefill_layer_s"),
     "routing of experts": (

@@ -194,9 +194,11 @@ def prefill_ask(s: Setting, batch: NDArray, tokens: NDArray, past: NDArray, imba
     moved = step.buffer_bytes(blocks * e.expert_block_tokens, c.hidden, s.wide_bytes)
     spent: dict[str, tuple[Numeric, Numeric]] = {
         "expert blocks": (BLOCK_PASSES * moved, blocks * e.expert_block_s),
-        "scores": (scores, 0.0),
+        "weights to another format": (0.0, _converted_s(s, experts)),
+        "scores": (0.0, scores / s.rates.weight_bytes_per_s),  # between two products, which wait for them
         "spills": (0.0, spill_s),
         "layers": (0.0, c.layers * (e.layer_s + e.prefill_layer_s)),
+        "recurrence": (0.0, c.recurrent_layers * tokens / d.cp * e.recurrent_token_s),
         "step": (0.0, e.prefill_overhead_s + e.server_step_s),
     }
     return Ask(rows, routed, sequences, sequences, imbalance, seen, experts, spent)
