@@ -1,4 +1,4 @@
-// Draws every chart of a page in the colours of the theme, and again when the theme changes.
+// Draws every chart of a page in the colours of the theme and as wide as its column, and again when either changes.
 (() => {
   const root = document.documentElement;
   const actions = { export: true, source: false, compiled: false, editor: false };
@@ -13,8 +13,32 @@
     };
   }
 
+  const PARTS = ["hconcat", "vconcat", "concat", "facet", "repeat"];
+  const LETTER = 8; // of a title [px]
+
+  function wrapped(text, most) {
+    const lines = [""];
+    for (const word of [text].flat().join(" ").split(" ")) {
+      const line = lines.at(-1);
+      if (line && line.length + word.length >= most) lines.push(word);
+      else lines[lines.length - 1] = line ? `${line} ${word}` : word;
+    }
+    return lines;
+  }
+
+  // A chart of one view fills its column; parts side by side, and cells of a fixed size, keep theirs.
+  function inColumn(spec, width) {
+    const title = spec.title?.text ? { ...spec.title, text: wrapped(spec.title.text, width / LETTER) } : spec.title;
+    const legend = { ...spec.config.legend, ...(width < 480 && { columns: 1 }) };
+    const fitted = { ...spec, title, config: { ...spec.config, legend } };
+    const views = [spec, ...(spec.layer ?? [])];
+    const fixed = views.some(({ width, encoding }) => width?.step || encoding?.row || encoding?.column || encoding?.facet);
+    if (fixed || PARTS.some((part) => part in spec)) return fitted;
+    return { ...fitted, width, autosize: { type: "fit-x", contains: "padding" } };
+  }
+
   function draw(chart) {
-    const spec = JSON.parse(chart.querySelector("script").textContent);
+    const spec = inColumn(JSON.parse(chart.querySelector("script").textContent), chart.clientWidth);
     const place = chart.querySelector("div") ?? chart.appendChild(document.createElement("div"));
     const ink = getComputedStyle(chart).color;
     vegaEmbed(place, inTheme(spec, ink), { actions, mode: "vega-lite", renderer: "svg" }).then(({ view }) => (chart.vegaView = view));
@@ -22,11 +46,14 @@
 
   let drawn;
   function drawAll() {
-    if (drawn === root.dataset.theme) return;
-    drawn = root.dataset.theme;
-    document.querySelectorAll(".trn-chart").forEach(draw);
+    const charts = document.querySelectorAll(".trn-chart");
+    const now = `${root.dataset.theme} ${charts[0].clientWidth}`;
+    if (drawn === now) return;
+    drawn = now;
+    charts.forEach(draw);
   }
 
+  addEventListener("resize", drawAll);
   new MutationObserver(drawAll).observe(root, { attributeFilter: ["data-theme"] });
   drawAll();
 })();

@@ -8,6 +8,7 @@
 #     name: python3
 #   trnmodel:
 #     order: 1
+#     part: Chip
 # ---
 
 # %% [markdown]

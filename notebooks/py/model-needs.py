@@ -8,6 +8,7 @@
 #     name: python3
 #   trnmodel:
 #     order: 8
+#     part: Model and memory
 # ---
 
 # %% [markdown]

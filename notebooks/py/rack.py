@@ -8,6 +8,7 @@
 #     name: python3
 #   trnmodel:
 #     order: 4
+#     part: Rack and network
 # ---
 
 # %% [markdown]

@@ -8,6 +8,7 @@
 #     name: python3
 #   trnmodel:
 #     order: 10
+#     part: Serving
 # ---
 
 # %% [markdown]
