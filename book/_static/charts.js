@@ -14,7 +14,7 @@
   }
 
   const PARTS = ["hconcat", "vconcat", "concat", "facet", "repeat"];
-  const LETTER = 8; // of a title [px]
+  const LETTER = 9.6; // of a title [px]
 
   function wrapped(text, most) {
     const lines = [""];
@@ -27,21 +27,26 @@
   }
 
   // A chart of one view fills its column; parts side by side, and cells of a fixed size, keep theirs.
-  function inColumn(spec, width) {
+  function inColumn(spec, width, steps) {
     const title = spec.title?.text ? { ...spec.title, text: wrapped(spec.title.text, width / LETTER) } : spec.title;
     const legend = { ...spec.config.legend, ...(width < 480 && { columns: 1 }) };
     const fitted = { ...spec, title, config: { ...spec.config, legend } };
     const views = [spec, ...(spec.layer ?? [])];
-    const fixed = views.some(({ width, encoding }) => width?.step || encoding?.row || encoding?.column || encoding?.facet);
+    const cells = ({ width, encoding }) => (steps && width?.step) || encoding?.row || encoding?.column || encoding?.facet;
+    const fixed = views.some(cells);
     if (fixed || PARTS.some((part) => part in spec)) return fitted;
     return { ...fitted, width, autosize: { type: "fit-x", contains: "padding" } };
   }
 
-  function draw(chart) {
-    const spec = inColumn(JSON.parse(chart.querySelector("script").textContent), chart.clientWidth);
+  function draw(chart, _, __, steps = true) {
+    const width = chart.clientWidth;
+    const spec = inColumn(JSON.parse(chart.querySelector("script").textContent), width, steps);
     const place = chart.querySelector("div") ?? chart.appendChild(document.createElement("div"));
     const ink = getComputedStyle(chart).color;
-    vegaEmbed(place, inTheme(spec, ink), { actions, mode: "vega-lite", renderer: "svg" }).then(({ view }) => (chart.vegaView = view));
+    vegaEmbed(place, inTheme(spec, ink), { actions, mode: "vega-lite", renderer: "svg" }).then(({ view }) => {
+      chart.vegaView = view;
+      if (steps && spec.width?.step && place.scrollWidth > width) draw(chart, _, __, false); // bars too many for their width
+    });
   }
 
   let drawn;
@@ -53,7 +58,7 @@
     charts.forEach(draw);
   }
 
-  addEventListener("resize", drawAll);
+  document.querySelectorAll(".trn-chart").forEach((chart, place) => place || new ResizeObserver(drawAll).observe(chart));
   new MutationObserver(drawAll).observe(root, { attributeFilter: ["data-theme"] });
   drawAll();
 })();
