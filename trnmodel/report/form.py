@@ -15,7 +15,7 @@ from nbformat import NotebookNode
 from trnmodel.charts.display import VEGALITE_MIME
 from trnmodel.charts.tables import MOST_ROWS
 
-ANSWERS, LONGEST_ANSWER = "text/markdown", 2000  # an answer is a text, or a figure that a cell ends with
+LONGEST = 2000  # of a text in a digest
 _CAPTION = re.compile(r"<caption>(.*?)</caption>", re.DOTALL)
 _HEADING = re.compile(r"^(#{1,3}) +(.+)$", re.MULTILINE)
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
@@ -40,8 +40,12 @@ def written(notebook: NotebookNode) -> str:
             data[VEGALITE_MIME] = _PLACE.format(len(charts) - 1)
     text = nbformat.writes(notebook) + "\n"
     for place, chart in enumerate(charts):
-        text = text.replace(json.dumps(_PLACE.format(place)), chart, 1)
+        text = text.replace(_entry(json.dumps(_PLACE.format(place))), _entry(chart), 1)
     return text
+
+
+def _entry(value: str) -> str:
+    return f'"{VEGALITE_MIME}": {value}'
 
 
 def _bundles(notebook: NotebookNode) -> Iterator[dict[str, Any]]:
@@ -60,22 +64,23 @@ def numbered(notebook: NotebookNode, number: int) -> NotebookNode:
     return notebook
 
 
-def said(notebook: NotebookNode) -> list[str]:
-    """All that a notebook says about its figures: computed texts, captions of charts and tables, figures of cells."""
-    return [text for cell in notebook.cells for text in _said(cell)]
+def sentences(notebook: NotebookNode) -> list[str]:
+    """What a notebook says in words that it has computed: its texts, and the captions of its charts and tables."""
+    return [text for cell in notebook.cells for kind, text in _said(cell) if kind != "figure"]
 
 
-def _said(cell: NotebookNode) -> Iterator[str]:
+def _said(cell: NotebookNode) -> Iterator[tuple[str, str]]:
+    """Kind and text of each output of a cell; a figure is what a cell ends with without saying what it is."""
     for output in cell.get("outputs", ()):
         data = output.get("data", {})
         if VEGALITE_MIME in data:
-            yield f"chart: {data[VEGALITE_MIME].get('description', '')}"
+            yield "chart", str(data[VEGALITE_MIME].get("description", ""))
         elif html := "".join(data.get("text/html", "")):
-            yield from (f"table: {unescape(caption)}" for caption in _CAPTION.findall(html))
-        elif ANSWERS in data:
-            yield "".join(data[ANSWERS])
+            yield from (("table", unescape(caption)) for caption in _CAPTION.findall(html))
+        elif "text/markdown" in data:
+            yield "text", "".join(data["text/markdown"])
         else:
-            yield "".join(data.get("text/plain", output.get("text", "")))
+            yield "figure", "".join(data.get("text/plain", output.get("text", "")))
 
 
 def digest(notebook: NotebookNode) -> str:
@@ -91,8 +96,8 @@ def digest(notebook: NotebookNode) -> str:
                 checks = title.startswith("Check") or (checks and len(marks) > 2)
                 lines += ["", f"{marks} {title}"]
             continue
-        for text in _said(cell):
-            lines += ["", *_lines(text)]
+        for kind, text in _said(cell):
+            lines += ["", *_lines(f"{kind}: {text}" if kind in ("chart", "table") else text)]
         if checks:
             lines += _rows(cell)
     return "\n".join(lines).strip() + "\n"
@@ -100,7 +105,7 @@ def digest(notebook: NotebookNode) -> str:
 
 def _lines(text: str) -> Iterable[str]:
     """A sentence a line."""
-    short = text if len(text) <= LONGEST_ANSWER else f"{text[:LONGEST_ANSWER]} ..."
+    short = text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
     return (line.rstrip() for line in _SENTENCE.sub("\n", short).splitlines())
 
 
