@@ -6,8 +6,8 @@ import pytest
 
 THINGS = (
     "switches chips racks systems instances ranks models rows cases runs users sequences cores links lanes trays "
-    "points layers machines sources prompts requests others constants tokens steps servers domains stacks facts kernels "
-    "planes"
+    "points layers machines sources prompts requests others constants tokens steps servers domains stacks facts "
+    "kernels planes"
 ).replace(" ", "|")
 ODD = {
     "not a number": r"(?<![\w./-])-?(?:nan|NaN|inf|None)(?![\w.-]*\w)",

@@ -26,6 +26,7 @@ _END = re.compile(r"^(.*?)((?:_per_(?:core|chip|rank|dir|instance|system|ultrase
 _LINK = re.compile(r"https://[^\s<>\"'`]+")
 _EXACT = 10 * TRILLION  # beyond it too many floats are whole by chance
 LONGEST_CAPTION, MOST_SHOWN, MOST_NAMED = 2000, 12, 4
+LONGEST_NAME = 24  # that is not broken at its hyphens
 MOST_ROWS, MOST_FOLDED = 12, 120  # rows of a table on a page, and with those behind its fold; the CSV has all
 MARKS = {"estimate": "our estimate", "announced": "announced, not supported today"}
 _WIDE, _BOX = "overflow-x: auto", "max-height: 36em; overflow: auto"
@@ -272,7 +273,10 @@ def _cell(tag: str, value: object, right: bool, error: bool = False) -> str:
         value = percent(value)
     name, url = (_text(part) for part in (value if isinstance(value, _Named) else (value, value)))
     text = f'<a href="{escape(url)}">{escape(name)}</a>' if _LINK.fullmatch(url) else escape(name)
-    return f"<{tag}>{text}</{tag}>" if right else f'<{tag} style="text-align: left">{text}</{tag}>'
+    style = "text-align: left" + "; white-space: nowrap" * (
+        tag == "td" and len(name) <= LONGEST_NAME and " " not in name
+    )
+    return f"<{tag}>{text}</{tag}>" if right else f'<{tag} style="{style}">{text}</{tag}>'
 
 
 def _text(value: object) -> str:
