@@ -199,11 +199,8 @@ def own_alpha_s(e: Efficiencies | None, where: System | Chip) -> Numeric | None:
     return e.hop_s if chip_of(where).core is None else np.where(np.equal(e.hop_s, 0), 0.0, np.nan)[()]
 
 
-# what an exchange takes from a stack
-SPOKEN = (
-    *("hop_s", "in_graph", "mesh_traffic_ratio", "rdh_traffic_ratio", "ring_traffic_ratio", "shot_rank_s"),
-    *("shot_copies", "one_shot_s", "one_shot_rate_share", "two_shot_s", "two_shot_rate_share"),
-)
+SPOKEN = """hop_s in_graph mesh_traffic_ratio rdh_traffic_ratio ring_traffic_ratio shot_rank_s shot_copies one_shot_s
+    one_shot_rate_share two_shot_s two_shot_rate_share""".split()  # what an exchange takes from a stack
 
 
 @lru_cache(maxsize=SPECS)
