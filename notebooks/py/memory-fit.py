@@ -56,7 +56,7 @@ found, core = d.fit(batch, context), site(spec, lnc)
 
 # %% tags=["hide-input"]
 Markdown(
-    f"**{m.id} in {precision.upper()} on {tp} ranks of {spec.name} ({core.words}), {batch} sequences of up to {context} tokens: the first rank stores "
+    f"**{m.id} in {precision.upper()} on {common.counted(tp, 'rank')} of {spec.name} ({core.words}), {common.counted(batch, 'sequence')} of up to {context} tokens: the first rank stores "
     f"{format_quantity(float(found.first_rank_total_bytes), 'B', 3)} of {format_quantity(float(found.first_rank_capacity_bytes), 'B', 3)}, so it "
     f"{'fits' if found.valid else 'does not fit'}.** An ordinary rank stores {format_quantity(float(found.total_bytes), 'B', 3)}, of which "
     f"weights are {float(found.weight_bytes / found.total_bytes):.0%} and the cache "
