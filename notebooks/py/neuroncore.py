@@ -179,7 +179,7 @@ slow = measured[measured.kernel.str.contains("M=1590")]
 padded = tiles * 128 / m
 more = f"{padded - 1:.1%} more than" if padded < 2 else f"{padded:,.0f} times what"
 Markdown(
-    f"{common.counted(m, 'row')} {'is' if m == 1 else 'are'} {m / 128:.2g} tiles of 128: with the rows stationary the array "
+    f"{common.counted(m, 'row')} {'is' if m == 1 else 'are'} {m / 128:.3g} tiles of 128: with the rows stationary the array "
     f"runs {common.counted(tiles, 'tile')}, {more} it must. With the rows moving only the last, short instruction loses, and the tiles reach {at:.1%} of the "
     f"full-tile rate.{' Padding is not the reason, then.' if padded < 1.5 else ''} The measured products with M = 1,590 take "
     f"{(slow.measured / slow.tile_s).min():.1f} to {(slow.measured / slow.tile_s).max():.1f} times their tile bound because a "
