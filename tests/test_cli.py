@@ -1,5 +1,6 @@
 """The command line: one clear line and a status for whatever goes wrong, and nothing left behind."""
 
+import json
 import os
 import subprocess
 import sys
@@ -228,3 +229,85 @@ def test_the_first_chapter_refuses_what_it_does_not_know(tmp_path, monkeypatch, 
 def test_the_first_chapter_runs_for_another_chip(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert call("run", "chip-roofline", "-p", "chip=trainium2", "--no-page") == (0, "reports/chip-roofline.ipynb\n", "")
+
+
+PLAN = ["plan", "llama-3.1-8b", "--speed", "50", "--in", "1024", "--out", "256", "--system", "trn2.48xlarge"]
+
+
+def test_plan_prints_six_lines_and_its_table():
+    status, out, error = call(*PLAN, "--system", "trn1.32xlarge", "--system", "trn2.3xlarge")
+    lines = out.splitlines()
+    assert (status, error, len(lines)) == (0, "", 6)
+    assert [line.split()[0] for line in lines[2:5]] == ["other", "runner-up:", "others:"]
+    assert "tokens/s a chip (" in lines[0]
+    assert lines[5].startswith("NEURON_LOGICAL_NC_CONFIG=2 vllm serve")
+    rows = json.loads(call(*PLAN, "--json")[1])
+    best = trnmodel.plan(
+        "llama-3.1-8b", "trn2.48xlarge", tokens_per_s_per_user=50, input_tokens=1024, output_tokens=256
+    )
+    assert [row["role"] for row in rows] == ["best", "mapping", "beside", "beside"]
+    assert rows[0]["tokens_per_s_per_chip"] == pytest.approx(best.best.tokens_per_s_per_chip)
+    assert (rows[0]["command"], rows[1]["command"]) == (best.command, "")
+
+
+@pytest.mark.parametrize(
+    ("args", "line"),
+    [
+        ("decode llama-3.1-8b trn1.32xlarge --tp 2 --context 2048 --stack ideal", "time 18.63 ms (ideal), "),
+        ("decode llama-3.1-405b trn2.3xlarge", "cannot exist: does not fit in memory"),
+        ("fit llama-3.1-405b trn2.3xlarge --tp 4 --stack ideal", "does not fit in memory"),
+        ("roofline trainium2 --intensity 100", "290 TFLOP/s (ideal), memory-bound"),  # 100 x 2.9 TB/s
+        ("roofline trainium2 --intensity 1e4", "667 TFLOP/s (ideal), compute-bound"),
+        ("collective all_reduce 64MB trn2.48xlarge --chips 16", "time "),
+        ("prefill llama-3.1-8b trn2.3xlarge --tp 4 --in 1000", "time "),
+    ],
+)
+def test_a_question_is_answered_in_a_line(args, line):
+    status, out, error = call(*args.split())
+    assert (status, error, out.count("\n")) == (0, "", 1)
+    assert out.startswith(line)
+    figures = json.loads(call(*args.split(), "--json")[1])
+    assert isinstance(figures, dict)
+    assert "NaN" not in json.dumps(figures)
+
+
+def test_units_of_bytes_are_those_asked_for():
+    sizes = {"64MB": 64e6, "64000000": 64e6, "1GiB": 2.0**30, "1.5KiB": 1536.0}
+    for text, size in sizes.items():
+        assert json.loads(call("collective", "all_reduce", text, "trn2.48xlarge", "--json")[1])["message_bytes"] == size
+
+
+@pytest.mark.parametrize(
+    ("args", "line"),
+    [
+        ([*PLAN[:3], "-5", *PLAN[4:]], "tokens_per_s_per_user=-5.0: allowed are numbers from 1e-30 to 1e+30"),
+        ([*PLAN, "--stack", "gpu-serving"], "efficiencies='gpu-serving': gpu-serving does not run on trainium2"),
+        ([*PLAN, "--system", "trn9"], "'trn9' is unknown; nearest"),
+        (["plan", "/dev/null", *PLAN[2:]], "/dev/null"),
+        (["decode", "bert-base-uncased", "trn2.3xlarge"], "an encoder has no decode step"),
+        (["decode", "llama-3.1-8b", "trn2.3xlarge", "--batch", "nan"], "batch=nan"),
+        (["fit", "llama-3.1-8b", "<b>"], "'<b>' is unknown"),
+        (["collective", "all_reduce", "64XB", "trn2.48xlarge"], "BYTES='64XB': allowed are numbers with or without B"),
+        (["collective", "all_reduce", "9" * 5000, "trn2.48xlarge"], "message_bytes="),
+        (["collective", "all_reduce", "1..2MB", "trn2.48xlarge"], "BYTES='1..2MB'"),
+        (["collective", "gossip", "1MB", "trn2.48xlarge"], "kind='gossip': allowed are"),
+        (["roofline", "trainium2", "--intensity", "-1"], "intensity_flop_per_byte=-1.0"),
+        (
+            ["roofline", "trainium2", "--intensity", "1", "--dtype", "mxfp8"],
+            "dtype='mxfp8': trainium2 has no",
+        ),
+    ],
+)
+def test_a_question_that_has_no_answer_is_one_line_and_status_2(args, line):
+    status, out, error = call(*args)
+    assert (status, out, error.count("\n")) == (2, "", 1)
+    assert line in error
+    assert len(error) < 1001
+
+
+def test_the_version_loads_nothing_that_takes_time():
+    listed = (
+        "import sys, trnmodel.cli; print([m for m in ('numpy', 'pandas', 'jupytext', 'papermill') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", listed], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

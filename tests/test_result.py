@@ -1,5 +1,6 @@
 """What every result can do."""
 
+import dataclasses
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import ClassVar
@@ -7,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+import trnmodel as tm
 from trnmodel.result import Result, blank, reason_mask, words
 
 
@@ -73,3 +75,47 @@ def test_results_are_frozen_and_slotted():
     with pytest.raises((AttributeError, TypeError)):
         answer(2, 1).time_s = 0.0
     assert not hasattr(answer(2, 1), "__dict__")
+
+
+RESULTS = [
+    tm.decode_step("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=8), batch=4, context=2048),
+    tm.decode_step("deepseek-v3", "trn2.48xlarge", tm.Mapping(tp=[1, 8, 64]), batch=[[1], [4]], context=2048),
+    tm.prefill("llama-3.1-8b", "hgx-h200", input_tokens=1000),
+    tm.memory_fit("llama-3.1-405b", "trn2.3xlarge", tm.Mapping(tp=4), batch=4, context=2048),
+    tm.collective("all_reduce", [0.0, 64e6], "trn3-nl72x2-pcie160", ranks=64),
+    tm.kernel.matmul("trainium3", 1024, 1024, 1024),
+    tm.clos(switch_bits_per_s=51.2e12, port_bits_per_s=400e9, layers=2),
+]
+
+
+@pytest.mark.parametrize("found", RESULTS, ids=range(len(RESULTS)))
+def test_every_result_is_a_few_lines(found):
+    text = repr(found)
+    assert text.startswith(f"{type(found).__name__}:")
+    assert len(text.splitlines()) <= 6
+    assert len(text) < 800
+    assert "nan" not in text
+    assert "e+" not in text
+    assert "array(" not in text
+    assert found._repr_html_().startswith("<div><b>" + type(found).__name__)
+
+
+def test_a_card_says_the_figure_with_its_band_first():
+    step = RESULTS[0]
+    low, high = (f"{1e3 * float(end):.2g}" for end in (step.low, step.high))
+    assert step.card()[0] == f"Step: time {1e3 * float(step.time_s):.2g} ms ({low} to {high}; {step.basis})"
+    assert RESULTS[3].card()[0].startswith("MemoryFit: total ")  # it keeps its numbers
+    assert "; cannot exist: does not fit in memory" in RESULTS[3].card()[0]
+    big = tm.decode_step("llama-3.1-405b", "trn2.3xlarge", batch=1, context=8)
+    assert big.card()[0] == "Step: cannot exist: does not fit in memory"
+
+
+def test_a_name_in_a_card_is_no_html():
+    step = RESULTS[0]
+    named = dataclasses.replace(step, model=dataclasses.replace(step.model, id="a<b>c"))
+    assert "a&lt;b&gt;c" in named._repr_html_()
+
+
+def test_a_step_has_tokens_a_chip():
+    step = tm.decode_step("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=6, dp=3), batch=4, context=2048)
+    assert (step.occupied_chips, step.tokens_per_s_per_chip) == (5, step.tokens_per_s / 5)  # 18 ranks, four a chip

@@ -1,11 +1,14 @@
 """Three kinds of software: their order, their bands, the bars between them, one answer wherever it is asked."""
 
+import base64
+import io
 import json
 import re
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import trnmodel as tm
@@ -84,21 +87,88 @@ def test_bars_add_up_and_each_is_one_step_of_another_stack():
     layers = bars[(bars.software == "hand-tuned") & (bars.mechanism == "layers")].iloc[0]
     assert layers.bar_s == pytest.approx(80 * (43e-6 + 116e-6) / 2)  # 80 layers of the row's middle
     assert layers.bar_s_low == pytest.approx(80 * 43e-6)
-    assert (bars.mechanism != software.OTHER).all()
 
 
-def test_every_value_of_a_stack_is_in_one_mechanism():
-    listed = [name for names in software.PARTS.values() for name in names]
-    assert sorted(listed) == sorted(VALUES)
+def test_every_value_of_a_stack_is_in_one_mechanism_or_stored():
+    listed = [name for names in software.MECHANISMS.values() for name in names]
+    assert sorted([*listed, *software.STORED]) == sorted(VALUES)
 
 
-def test_what_is_in_no_mechanism_takes_no_time_of_a_step():
-    for chip in ("trainium3", "h200"):
-        e, ideal = efficiencies(chip), efficiencies(chip, "ideal")
-        other = replace(e, **{name: getattr(ideal, name) for name in software.PARTS[software.OTHER]})
-        ask = {"system": tm.chip(chip), "mapping": tm.Mapping(tp=8), "batch": 4, "context": 4096}
-        times = [tm.decode_step("mixtral-8x7b", efficiencies=one, **ask).time_s for one in (e, other)]
-        assert times[0] == times[1]
+MOVED = {  # another value of what is no number; a service, not a step, asks for the bucket of a batch
+    "kv_head_policy": "multi-head",
+    "expert_read": "all",
+    "context_bucket": "maximum",
+    "prompt_bucket": "power-of-two",
+    "batch_bucket": None,
+    "in_graph": "one_shot two_shot",
+    "context_exchange": "ulysses",
+    "construction": "parts",
+    "prefill_experts": "all",
+}
+GROUNDS = {  # stacks beside which a value acts, asked in turn
+    "public": (None, "trn2.48xlarge", "mixtral-8x7b-v0.1", "bf16"),
+    "another": ("nxd-inference", "trn1.32xlarge", "mixtral-8x7b-v0.1", "bf16"),
+    "dense": ("vllm-neuron-2026", "trn2.48xlarge", "llama-3.1-8b", "bf16"),
+    "lone": ("vllm-neuron-2026", "trn2.48xlarge", "llama-3.2-1b", "bf16"),
+    "full": ("vllm-neuron-2026", "trn2.48xlarge", "llama-3.2-1b", "bf16"),
+    "alone": (None, "trn2.48xlarge", "mixtral-8x7b-v0.1", "bf16"),
+    "cut": ("vllm-neuron-2026", "trn2.48xlarge", "llama-3.1-8b", "bf16"),
+    "GPU": (None, "hgx-h200", "mixtral-8x7b-v0.1", "fp8"),
+    "wide": ("hand-tuned", "trn3-nl32x2-pcie160", "deepseek-v3", "mxfp8"),
+}
+MAPPINGS = {
+    "another": tm.Mapping(tp=16),
+    "lone": tm.Mapping(tp=2, lnc=1),
+    "wide": tm.Mapping(tp=4, ep=8),
+    "cut": tm.Mapping(tp=4, cp=2),
+}
+BATCHES = {"full": 1024, "alone": 1}
+
+
+def times(name, moved=None):
+    """A decode step and a prompt on a ground, with one value moved."""
+    stack, system, model, precision = GROUNDS[name]
+    e = efficiencies(tm.system(system).chip, stack)
+    e = e if moved is None else replace(e, ranges={}, **{moved: other(e, moved)})
+    ask = {"model": model, "system": system, "mapping": MAPPINGS.get(name, tm.Mapping(tp=8)), "precision": precision}
+    step = tm.decode_step(batch=BATCHES.get(name, 16), context=3000, max_context=4096, efficiencies=e, **ask)
+    prompt = tm.prefill(batch=8 if name == "another" else 1, input_tokens=3000, max_context=8192, efficiencies=e, **ask)
+    return float(step.require_valid().time_s), float(prompt.require_valid().time_s)
+
+
+def other(e, name):
+    """Another value of a field than a stack's own."""
+    value = getattr(e, name)
+    if name in MOVED:
+        return MOVED[name]
+    if "share" in name or "overlap" in name:
+        return value / 2 if value else 0.5
+    if name.endswith("ratio"):
+        return value / 20
+    return 1e9 if value == np.inf else (value * 2 if value else {"_s": 1e-3}.get(name[-2:], 8.0))
+
+
+@pytest.fixture(scope="module")
+def unmoved():
+    return {name: times(name) for name in GROUNDS}
+
+
+@pytest.mark.parametrize("field", [name for names in software.MECHANISMS.values() for name in names])
+def test_what_is_in_a_mechanism_takes_time(field, unmoved):
+    if MOVED.get(field, "") is None:
+        return
+    assert any(times(name, field) != unmoved[name] for name in GROUNDS if other_than(name, field))
+
+
+def other_than(name, field):
+    stack, system, *_ = GROUNDS[name]
+    e = efficiencies(tm.system(system).chip, stack)
+    return getattr(e, field) != other(e, field)
+
+
+@pytest.mark.parametrize("field", software.STORED)
+def test_what_is_stored_takes_no_time(field, unmoved):
+    assert all(times(name, field) == unmoved[name] for name in GROUNDS)
 
 
 def test_more_work_is_never_faster_on_the_scenario():
@@ -108,6 +178,43 @@ def test_more_work_is_never_faster_on_the_scenario():
         time = tm.decode_step("deepseek-v3", system, tm.Mapping(tp=8, ep=8), **ask).time_s
         assert not (np.diff(time, axis=0) < 0).any()
         assert not (np.diff(time, axis=1) < 0).any()
+
+
+def test_steps_twice_as_slow_yield_half_of_what_twice_the_speed_does():
+    found = software.tried(LLAMA, "hgx-h200", efficiencies("h200"), 4096, "fp8")
+    speeds = np.array([10.0, 20.0, 40.0, 1e6])
+    assert found.yields(speeds, 2.0) == pytest.approx(found.yields(2 * speeds) / 2)
+    assert (np.diff(found.yields(speeds)[0]) <= 0).all()
+    assert found.yields(speeds)[0, -1] == 0
+    assert found.user[0, found.place(1e6)] == found.user.max()
+
+
+def test_ends_are_those_of_one_mechanism_after_another():
+    """Five mechanisms of the scenario on Trainium3 have ranges; each row of the spread is one call at an end."""
+    e = efficiencies("trainium3", "hand-tuned")
+    every = software.spread(e)
+    assert every.shape == (9, 1, 1)
+    speeds, ask = np.array([50.0]), ("trn3-nl32x2-pcie160", 4096, "mxfp8")
+    yields = software.tried(LLAMA, ask[0], every, *ask[1:]).yields(speeds)
+    slow = replace(e, layer_s=e.ranges["layer_s"][1])
+    assert yields[4] == pytest.approx(software.tried(LLAMA, ask[0], slow, *ask[1:]).yields(speeds)[0])
+    low, high = software.band(yields)
+    down = np.minimum(yields[1:].reshape(4, 2, 1) - yields[0], 0).min(axis=1)
+    assert yields[0] - low == pytest.approx(np.sqrt((down**2).sum(axis=0)))
+    assert high > yields[0]
+
+
+def test_a_range_that_does_not_hold_its_value_moves_nothing():
+    """A stack whose step costs nothing inherits the range of one whose step does."""
+    e = efficiencies("trainium3", "hand-tuned")
+    odd = {"step_overhead_s": (2e-3, 5e-3)}
+    assert software.spread(replace(e, ranges=odd)).shape == ()
+    assert software.spread(replace(e, step_overhead_s=3e-3, ranges=odd)).step_overhead_s.ravel().tolist() == [
+        3e-3,
+        2e-3,
+        5e-3,
+    ]
+    assert software.spread(e).shape == (9, 1, 1)  # the same values with their own ranges
 
 
 def test_hand_tuned_is_a_word_for_every_chip_that_has_a_row():
@@ -156,13 +263,32 @@ def test_a_speed_that_nothing_reaches_says_so():
     assert table.tp.isna().all()
 
 
-def test_chapters_six_and_ten_print_one_answer():
-    """The table of the same download in both executed chapters, line by line."""
-    found = {}
-    for slug in ("switch-tray", "serving"):
-        cells = json.loads((NOTEBOOKS / f"{slug}.ipynb").read_text())["cells"]
-        (cell,) = (cell for cell in cells if 'download="three-experts"' in "".join(cell["source"]))
-        (text,) = ("".join(out["data"]["text/plain"]) for out in cell["outputs"])
-        found[slug] = text.splitlines()[1:]  # below the caption
-    assert len(found["serving"]) == 1 + 3 * 3 * 2
-    assert found["serving"] == found["switch-tray"]
+def download(slug, name):
+    """The table behind a link of an executed chapter, all rows of it."""
+    cells = json.loads((NOTEBOOKS / f"{slug}.ipynb").read_text())["cells"]
+    html = (
+        "".join(out["data"].get("text/html", "")) for cell in cells for out in cell.get("outputs", ()) if "data" in out
+    )
+    (found,) = (match for text in html for match in re.findall(rf'download="{name}.csv" href="[^,]*,([^"]*)"', text))
+    return pd.read_csv(io.StringIO(base64.b64decode(found).decode()))
+
+
+def test_chapters_print_one_answer(experts):
+    """Chapter 6, the chapter on software and this very call: the same lines, to the six digits that are printed."""
+    tray, cost = (download(slug, "three-experts") for slug in ("switch-tray", "software"))
+    pd.testing.assert_frame_equal(tray, cost)
+    ours = experts[list(cost)]
+    assert cost.tokens_per_s_per_chip.tolist() == pytest.approx(ours.tokens_per_s_per_chip.tolist(), rel=1e-5)
+    assert cost[["system", "software", "reason"]].equals(ours[["system", "software", "reason"]])
+
+
+def test_chapter_ten_says_of_public_software_what_the_answers_say(experts):
+    """Its frontier of the racks, read at 20 tokens/s a user, is asked at the same context."""
+    served = download("serving", "experts")
+    public = experts[experts.software == "public"].set_index(["wanted_tokens_per_s_per_user", "system"])
+    both = served[served.wanted_tokens_per_s_per_user.isin(software.SPEEDS)]
+    both = both[both.system.isin(software.EXPERTS)]
+    assert len(both) >= 3
+    for line in both.itertuples():
+        expected = public.tokens_per_s_per_chip[line.wanted_tokens_per_s_per_user, line.system]
+        assert line.tokens_per_s_per_chip == pytest.approx(expected, rel=1e-5)

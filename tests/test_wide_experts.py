@@ -1,11 +1,14 @@
 """Published wide runs against the hand-tuned scenario: each bracketed by all others, the misses named."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import trnmodel as tm
 from trnmodel.catalog import load
 from trnmodel.evidence import wide_experts
+from trnmodel.evidence.questions import predict
 from trnmodel.evidence.rows import COMPARATORS, read_rows
 
 
@@ -59,3 +62,14 @@ def test_a_run_is_predicted_by_its_sum():
     alone = wide_experts.predicted_s(run, 0.0, 0.0, 0.0)
     assert wide_experts.predicted_s(run, 0.0, 0.2, 0.0) == pytest.approx(alone + 0.2)
     assert wide_experts.predicted_s(run, 0.0, 0.0, 1.0) == pytest.approx(alone * (1 + 3 / 2))
+
+
+def test_a_time_is_a_line_in_what_a_layer_with_experts_adds():
+    """Two calls stand for all: a third, half as far again, lies on their line."""
+    for run in wide_experts.runs():
+        r, slots = run.reading, float(run.reading.ep)
+        asked = replace(r, batch=slots, compiled_batch=slots) if run.first else replace(r, meaning="decode-step")
+        alone = predict(asked, lambda of: replace(of, expert_serial_s=1.5 * wide_experts.FIRST[0]))
+        crossings = float(dict(r.asked).get("node_crossings", 0.0)) * tm.model(r.model).n_layers * wide_experts.NODE_S
+        found = wide_experts.predicted_s(run, 1.5 * wide_experts.FIRST[0], 0.0, 0.0)
+        assert found == pytest.approx(alone + (0.0 if run.first else crossings), rel=1e-9)

@@ -18,6 +18,7 @@ _HOMES = {
     "trnmodel.fabric.graph": ("Topology", "topology"),
     "trnmodel.formulas.clos": ("clos",),
     "trnmodel.evidence.fit": ("calibrate",),
+    "trnmodel.planner.plan": ("plan",),
     "trnmodel.planner.sweep": ("sweep",),
     "trnmodel.evidence.score": ("validate", "validation"),
     "trnmodel.catalog.stacks": ("efficiencies",),

@@ -1,12 +1,14 @@
-"""The command line: run a chapter with parameters, list the chapters, build the book."""
+"""The command line: ask a question, run a chapter with parameters, list the chapters, build the book."""
 
 from __future__ import annotations
 
+import json
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,6 +18,19 @@ from trnmodel import report
 MAX_ERROR = 1000
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+Model = Annotated[str, typer.Argument(help="Id or name of a model, or the path of a config.json.")]
+Where = Annotated[str, typer.Argument(metavar="SYSTEM", help="Id or name of a system, such as trn2.48xlarge.")]
+In = Annotated[float, typer.Option("--in", help="Tokens of a prompt.")]
+Out = Annotated[float, typer.Option("--out", help="Tokens of an answer.")]
+Batch = Annotated[float, typer.Option(help="Sequences of a replica.")]
+Context = Annotated[float, typer.Option(help="Tokens in the cache.")]
+Tp = Annotated[int, typer.Option(help="Tensor-parallel ranks.")]
+Ep = Annotated[int, typer.Option(help="Expert-parallel ranks.")]
+Dtypes = Annotated[str, typer.Option("--precision", help="bf16, fp8, mxfp8, ...")]
+Stack = Annotated[
+    str | None, typer.Option(help="Software: ideal, hand-tuned, or an id; default the chip's public one.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print every figure, as JSON.")]
 OutDir = Annotated[str, typer.Option("-o", "--out-dir", metavar="FOLDER", help="Folder for what is made.")]
 
 
@@ -74,6 +89,185 @@ def main(
     ] = False,
 ) -> None:
     """Trainium from first principles: performance, energy and cost, with a source behind every number."""
+
+
+@contextmanager
+def _questions() -> Iterator[None]:
+    """One line and status 2 for a question that cannot be answered as it was asked."""
+    with _plain_errors():
+        try:
+            yield
+        except report.InputError:
+            raise
+        except ValueError as error:
+            raise report.InputError(str(error)) from None
+
+
+def _print(line: str, frame: Any, as_json: bool) -> None:
+    """The answer on a line, or the rows of its table as JSON, in which nothing is NaN."""
+    if as_json:
+        rows = json.loads(frame.to_json(orient="records", double_precision=12))
+        typer.echo(json.dumps(rows[0] if len(rows) == 1 else rows, indent=2))
+    else:
+        _say(line)
+
+
+def _bytes(text: str) -> float:
+    """A number of bytes, with or without a unit.
+
+    Examples
+    --------
+    >>> _bytes("64MB"), _bytes("1.5 GiB"), _bytes("1e6")
+    (64000000.0, 1610612736.0, 1000000.0)
+    """
+    from trnmodel import units
+
+    scales = {"": 1.0, "B": 1.0} | {
+        name: getattr(units, name.upper()) for name in ("KB", "MB", "GB", "KiB", "MiB", "GiB")
+    }
+    found = re.fullmatch(r"\s*(\d[\d.]*(?:e[+-]?\d+)?)\s*([A-Za-z]*)\s*", text[:40])
+    if not found or found[2] not in scales or found[1].count(".") > 1:
+        raise report.InputError(f"BYTES={text[:40]!r}: allowed are numbers with or without {', '.join(scales)[2:]}")
+    return float(found[1]) * scales[found[2]]
+
+
+@app.command()
+def plan(
+    model: Model,
+    speed: Annotated[float, typer.Option(help="Tokens a second that each user gets at least.")],
+    given: In,
+    output: Out,
+    system: Annotated[list[str], typer.Option(help="A system; several times for several. Default all Trainium.")] = [],  # noqa: B006
+    precision: Annotated[str | None, typer.Option(help="Default the best of bf16, fp8 and mxfp8.")] = None,
+    stack: Stack = None,
+    as_json: Json = False,
+) -> None:
+    """What serves a model best at a user's speed: system, precision, mapping, batch, the runner-up and the command."""
+    with _questions():
+        ask = {"tokens_per_s_per_user": speed, "input_tokens": given, "output_tokens": output}
+        found = trnmodel.plan(model, system or None, precision=precision, efficiencies=stack, **ask)
+        frame = found.to_frame(bands=as_json)
+        _print("\n".join(found.card()), frame.assign(command=[found.command, *[""] * (len(frame) - 1)]), as_json)
+
+
+@app.command()
+def decode(
+    model: Model,
+    system: Where,
+    tp: Tp = 1,
+    ep: Ep = 1,
+    batch: Batch = 1,
+    context: Context = 4096,
+    precision: Dtypes = "bf16",
+    stack: Stack = None,
+    as_json: Json = False,
+) -> None:
+    """Time of one decode step."""
+    with _questions():
+        ask = {"batch": batch, "context": context, "precision": precision, "efficiencies": stack}
+        found = trnmodel.decode_step(model, system, trnmodel.Mapping(tp=tp, ep=ep), **ask)
+        _print(_rated(found), found.to_frame(bands=True), as_json)
+
+
+@app.command()
+def prefill(
+    model: Model,
+    system: Where,
+    given: In,
+    tp: Tp = 1,
+    ep: Ep = 1,
+    batch: Batch = 1,
+    precision: Dtypes = "bf16",
+    stack: Stack = None,
+    as_json: Json = False,
+) -> None:
+    """Time of a prefill: until the first token, without a queue."""
+    with _questions():
+        ask = {"batch": batch, "input_tokens": given, "precision": precision, "efficiencies": stack}
+        found = trnmodel.prefill(model, system, trnmodel.Mapping(tp=tp, ep=ep), **ask)
+        _print(_rated(found), found.to_frame(bands=True), as_json)
+
+
+def _rated(step: Any) -> str:
+    """A step's time and, where it can exist, its tokens a second with their band."""
+    from trnmodel.units import format_within
+
+    head = step.card()[0].removeprefix("Step: ")
+    if not step.valid:
+        return head
+    low, high = step.ends("tokens_per_s_per_chip")
+    rate = format_within(float(step.tokens_per_s_per_chip), float(low), float(high), "tokens/s a chip")
+    return f"{head}, {rate}, {step.bound} takes most"
+
+
+@app.command()
+def fit(
+    model: Model,
+    system: Where,
+    tp: Tp = 1,
+    ep: Ep = 1,
+    batch: Batch = 1,
+    context: Context = 4096,
+    precision: Dtypes = "bf16",
+    stack: Stack = None,
+    as_json: Json = False,
+) -> None:
+    """Bytes that a rank stores, and whether they fit."""
+    with _questions():
+        ask = {"batch": batch, "context": context, "precision": precision, "efficiencies": stack}
+        found = trnmodel.memory_fit(model, system, trnmodel.Mapping(tp=tp, ep=ep), **ask)
+        from trnmodel.units import format_quantity, format_within
+
+        held = format_within(float(found.total_bytes), float(found.low), float(found.high), "B", str(found.basis))
+        of = format_quantity(float(found.capacity_bytes), "B", 3)
+        _print(f"{'fits' if found.valid else found.reason}: {held} of {of} a rank", found.to_frame(bands=True), as_json)
+
+
+@app.command()
+def collective(
+    kind: Annotated[str, typer.Argument(help="all_reduce, all_gather, reduce_scatter, all_to_all, broadcast or p2p.")],
+    size: Annotated[str, typer.Argument(metavar="BYTES", help="The full buffer on a rank: 64MB, 1GiB, 65536.")],
+    system: Where,
+    ranks: Annotated[int | None, typer.Option(help="Ranks; default all.")] = None,
+    chips: Annotated[int | None, typer.Option(help="Whole chips instead of ranks.")] = None,
+    algorithm: Annotated[str, typer.Option(help="One by name; default the fastest.")] = "best",
+    as_json: Json = False,
+) -> None:
+    """Time of a collective and its bus bandwidth."""
+    with _questions():
+        found = trnmodel.collective(kind, _bytes(size), system, ranks=ranks, chips=chips, algorithm=algorithm)
+        low, high = found.ends("busbw_bytes_per_s")
+        from trnmodel.units import format_within
+
+        rate = format_within(float(found.busbw_bytes_per_s), float(low), float(high), "B/s")
+        _print(
+            f"{found.card()[0].removeprefix('Collective: ')}, busbw {rate}, {found.algorithm}",
+            found.to_frame(bands=True),
+            as_json,
+        )
+
+
+@app.command()
+def roofline(
+    chip: Annotated[str, typer.Argument(help="Id or name of a chip.")],
+    intensity: Annotated[float, typer.Option(help="FLOP for each byte of HBM.")],
+    dtype: Annotated[str, typer.Option(help="Of the matrices.")] = "bf16",
+    as_json: Json = False,
+) -> None:
+    """Rate that a chip's printed peak and HBM bandwidth allow: nothing is lost."""
+    with _questions():
+        from trnmodel.result import tidy
+        from trnmodel.units import format_quantity
+
+        spec = trnmodel.chip(chip)
+        peak, stream = spec.peak(dtype), spec.hbm_bytes_per_s
+        rate = float(trnmodel.roofline.attainable_flop_per_s(intensity, peak, stream))
+        ridge = float(trnmodel.roofline.ridge_point_flop_per_byte(peak, stream))
+        row = {"chip": spec.id, "dtype": dtype, "intensity_flop_per_byte": intensity, "attainable_flop_per_s": rate,
+               "peak_flop_per_s": peak, "ridge_point_flop_per_byte": ridge, "basis": "ideal"}  # fmt: skip
+        bound = "memory" if intensity < ridge else "compute"
+        line = f"{format_quantity(rate, 'FLOP/s', 3)} (ideal), {bound}-bound, {spec.id} in {dtype}"
+        _print(f"{line}, ridge at {ridge:.3g} FLOP/byte", tidy([row]), as_json)
 
 
 @app.command()

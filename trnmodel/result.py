@@ -16,14 +16,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
+from html import escape
+from textwrap import shorten, wrap
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from trnmodel.units import format_within, spoken, spread_of, unit_of
+
 if TYPE_CHECKING:
     import pandas as pd
 
+CARD_LINES, CARD_WIDTH = 6, 118
+JUDGED = 4096  # points up to which a card says what they rest on
 BASES = ("measured", "interpolated", "extrapolated", "ideal")  # from the firmest ground on
 
 
@@ -97,6 +103,63 @@ class Result:
     REASONS: ClassVar[tuple[str, ...]] = ()
     ON_DEMAND: ClassVar[tuple[str, ...]] = ()
     reason_mask: NDArray
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        if "__repr__" not in vars(cls):  # before the dataclass writes one of its own
+            cls.__repr__ = Result.__repr__  # type: ignore[method-assign]
+
+    def __repr__(self) -> str:
+        return "\n  ".join(self.card())
+
+    def _repr_html_(self) -> str:
+        first, *more = map(escape, self.card())
+        return f"<div><b>{first}</b>{''.join(f'<br>{line}' for line in more)}</div>"
+
+    def card(self) -> list[str]:
+        """The result on a few lines: the answer with unit, band and basis first, then what it was asked and made of.
+
+        Examples
+        --------
+        >>> import trnmodel as tm
+        >>> ask = {"batch": 1, "context": 2048, "efficiencies": "ideal"}
+        >>> for line in tm.decode_step("llama-3.1-8b", "trn1.32xlarge", tm.Mapping(tp=2), **ask).card()[:2]:
+        ...     print(line)
+        Step: time 18.63 ms (ideal)
+        stack ideal, model llama-3.1-8b, system trn1.32xlarge, bound memory
+        """
+        points, bad = np.size(self.reason_mask), int(np.count_nonzero(self.reason_mask))
+        parts = [", ".join([*([f"{points} points"] if points > 1 else []), *self._answer()])]
+        if bad:
+            why = "; ".join(sorted(set(np.ravel(self.reason)) - {""}))
+            parts.append(f"{bad} cannot exist: {why}" if points > 1 else f"cannot exist: {why}")
+        head = f"{type(self).__name__}: {'; '.join(filter(None, parts))}"
+        rows = [row for line in self._told() for row in wrap(", ".join(line), CARD_WIDTH)]
+        if len(rows) >= CARD_LINES:
+            rows[CARD_LINES - 2] = shorten(rows[CARD_LINES - 2], CARD_WIDTH - 4, placeholder="") + " ..."
+        return [shorten(head, 2 * CARD_WIDTH, placeholder=" ..."), *rows[: CARD_LINES - 1]]
+
+    def _answer(self) -> list[str]:
+        """The main figure in words; a result that has none says nothing."""
+        return []
+
+    def _told(self) -> tuple[list[str], list[str], list[str]]:
+        """Fields and the class's own properties in words: what is text, numbers without a unit, figures with one."""
+        names = [field.name for field in fields(self) if field.name != "reason_mask"]
+        names += [name for name, item in vars(type(self)).items() if isinstance(item, property) and name[0] != "_"]
+        told: tuple[list[str], list[str], list[str]] = ([], [], [])
+        for name in names:
+            cell, unit = _cells(getattr(self, name)), unit_of(name)
+            if cell is None or not cell.size or name == getattr(self, "FIGURE", ""):
+                continue
+            if cell.dtype == object:
+                several = list(dict.fromkeys(map(str, cell.flat)))
+                text = ", ".join(several[:3]) + (" ..." if len(several) > 3 else "")
+            else:
+                known = np.unique(cell[cell == cell]).astype(float).tolist()
+                text = spread_of(known, unit, 3 if unit else 9 if all(x % 1 == 0 for x in known) else 4)
+            if text not in ("", "none"):
+                told[0 if cell.dtype == object else 2 if unit else 1].append(f"{spoken(name)} {text}".strip())
+        return told
 
     @property
     def valid(self) -> NDArray:
@@ -214,6 +277,18 @@ class Grounded(Result):
     def widths(self, name: str, **about: str) -> tuple[Any, Any]:
         """Half-widths below and above of the logarithm of a figure; `about` names another part of the rows."""
         return self.spread(name, **about) if self.spread else (self.judge().width,) * 2
+
+    def _answer(self) -> list[str]:
+        """The class's figure with its interval for one point, else its range; and what it rests on."""
+        value, unit = np.asarray(getattr(self, self.FIGURE)), unit_of(self.FIGURE)
+        if np.all(value != value):
+            return []
+        word, basis = spoken(self.FIGURE), ""
+        if value.size <= JUDGED:
+            basis = ", ".join(sorted(set(np.ravel(self.basis)), key=BASES.index))
+        if value.size == 1:
+            return [f"{word} {format_within(float(value), float(self.low), float(self.high), unit, basis)}".strip()]
+        return [f"{word} {spread_of(value[value == value].tolist(), unit)}", *([basis] if basis else [])]
 
     def ends(self, name: str) -> tuple[NDArray, NDArray]:
         """Low and high of a time, a size or a rate of the result: nine of ten measurements are to lie between them.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 
 from trnmodel.arguments import SHOWN, instance, integer, number, text
 
@@ -70,6 +71,64 @@ def counted(number: float, thing: str) -> str:
     return f"{shown} {first}{'' if number == 1 else 's'} {rest}".strip()
 
 
+def _prefix(value: float, unit: str) -> tuple[float, str]:
+    """The scale and the name of the prefix of a value; the scope that stands behind its unit stays."""
+    base, a, scope = unit.partition(" a ")
+    pairs = _SCALES.get(base, [(1.0, base)])
+    scale, name = next((pair for pair in pairs if abs(value) >= pair[0] * (1 - 5e-3)), pairs[-1])
+    return (1.0, unit) if base in ("B", "W") and abs(value) < scale * (1 - 5e-3) else (scale, name + a + scope)
+
+
+def spread_of(values: Iterable[float], unit: str, digits: int = 3) -> str:
+    """One figure, or the least and the most of several, with the prefix that a reader expects.
+
+    Examples
+    --------
+    >>> spread_of([0.00118, 0.0403], "s"), spread_of([2.0**35], "B a rank"), spread_of([math.nan], "s")
+    ('1.18 ms to 40.3 ms', '32 GiB a rank', 'none')
+    """
+    known = [x for x in values if not math.isnan(x)]
+    texts = []
+    for x in (min(known), max(known)) if known else ():
+        scale, name = _prefix(x, unit)
+        texts.append(f"{format_digits(x / scale, digits)} {name}".strip())
+    return " to ".join(dict.fromkeys(texts)) or "none"
+
+
+_UNITS = {"bytes": "B", "flop": "FLOP", "s": "s", "w": "W", "j": "J", "usd": "USD", "hz": "Hz"}
+
+
+def unit_of(name: str) -> str:
+    """The unit that the name of a figure ends in, in words where it is a rate of something; empty where there is none.
+
+    Examples
+    --------
+    >>> unit_of("time_s"), unit_of("busbw_bytes_per_s"), unit_of("memory_bytes_per_rank"), unit_of("batch")
+    ('s', 'B/s', 'B a rank', '')
+    >>> unit_of("tokens_per_s_per_user")
+    'tokens/s a user'
+    """
+    head, _, scope = name.partition("_per_s_per_") if "_per_s_per_" in name else (name, "", "")
+    rate = bool(scope) or head.endswith("_per_s")
+    head = head.removesuffix("_per_s")
+    if not rate and "_per_" in head:
+        head, _, scope = head.rpartition("_per_")
+    last = head.rpartition("_")[2]
+    found = _UNITS.get(last, last if rate else "")
+    return found + ("/s" if rate else "") + (f" a {scope.replace('_', ' ')}" if scope and found else "")
+
+
+def spoken(name: str) -> str:
+    """The name of a figure without its unit, in words.
+
+    Examples
+    --------
+    >>> spoken("lower_bound_s"), spoken("busbw_bytes_per_s"), spoken("tokens_per_s_per_user"), spoken("max_batch")
+    ('lower bound', 'busbw', '', 'max batch')
+    """
+    return (name.partition("_per_")[0].rpartition("_")[0] if unit_of(name) else name).replace("_", " ")
+
+
 def format_quantity(value: float, unit: str, digits: int = 4) -> str:
     """Print a base-unit value with the prefix a reader expects: capacities binary, rates decimal.
 
@@ -86,3 +145,46 @@ def format_quantity(value: float, unit: str, digits: int = 4) -> str:
         if abs(value) >= scale:
             return f"{value / scale:.{digits}g} {name}"
     return f"{value:.{digits}g} {unit}".strip()
+
+
+ROUGH = 0.05  # half-width of a band, as a share of the value, from which on two digits are shown
+
+
+def format_within(value: float, low: float, high: float, unit: str = "", basis: str = "") -> str:
+    """Print a quantity with its band and what it rests on, in as many digits as the band leaves it.
+
+    Two digits where the band is wider than 5 % either way, three below; without a band ("low" is "high") what is exact
+    stays exact. `unit` is a base unit ("s", "B/s") that takes a prefix, or words ("tokens/s a chip").
+
+    Examples
+    --------
+    >>> format_within(1285.4, 707.2, 1952.0, "tokens/s a chip", "extrapolated")
+    '1,300 tokens/s a chip (710 to 2,000; extrapolated)'
+    >>> format_within(0.01234, 0.01222, 0.01252, "s", "measured"), format_within(144, 144, 144, "chips")
+    ('12.3 ms (12.2 to 12.5; measured)', '144 chips')
+    """
+    value, low, high = (number("value", end, -math.inf, math.inf, unknown=True) for end in (value, low, high))
+    if not math.isfinite(value):
+        return format_quantity(value, unit)
+    scale, name = next((pair for pair in _SCALES.get(unit, []) if abs(value) >= pair[0]), (1.0, unit))
+    known = math.isfinite(low + high) and high > low
+    digits = 4 if not known else 2 if max(high - value, value - low) > ROUGH * abs(value) else 3
+    exact = not known and value == round(value)
+    shown, *ends = (format_digits(end / scale, 17 if exact else digits) for end in (value, low, high))
+    told = [f"{ends[0]} to {ends[1]}"] * known + [basis] * bool(basis)
+    return f"{shown} {name}".rstrip() + (f" ({'; '.join(told)})" if told else "")
+
+
+def format_digits(value: float, digits: int) -> str:
+    """Print a number in so many significant digits, thousands grouped and without a power of ten.
+
+    Examples
+    --------
+    >>> format_digits(1952.0, 2), format_digits(0.01234, 2), format_digits(1e7, 17), format_digits(0.0, 2)
+    ('2,000', '0.012', '10,000,000', '0')
+    """
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    places = digits - 1 - math.floor(math.log10(abs(value)))
+    text = f"{round(value, places):,.{max(places, 0)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

@@ -1,51 +1,46 @@
-// Draws every chart of a page in the colours of the theme and as wide as its column, and again when either changes.
+// Draws every chart of a page in the colours of the theme, and again when that or the width of its column changes.
 (() => {
   const root = document.documentElement;
+  const MENU = 48; // beside a chart. [px]
   const actions = { export: true, source: false, compiled: false, editor: false };
 
-  function inTheme(spec, ink) {
+  // Lines of a title as long as the column is wide.
+  function wrapped(lines, letter, width) {
+    const most = Math.floor(width / letter);
+    return lines.flatMap((line) => line.split(" ").reduce((found, word) => {
+      const last = found[found.length - 1];
+      return last !== undefined && last.length + word.length < most ? [...found.slice(0, -1), `${last} ${word}`] : [...found, word];
+    }, []));
+  }
+
+  // A chart without a width of its own fills its column; a map of panels and a drawn network keep theirs.
+  function filled(chart, width, steps) {
+    const { text, subtitle, ...rest } = chart.title;
+    const grey = subtitle && { subtitle: wrapped(chart.usermeta?.under ?? [subtitle].flat(), 6.2, width) };
+    const title = { ...rest, text: wrapped([[text].flat().join(" ")], 8.9, width), ...grey };
+    const own = (steps ? "width" in chart : chart.width && !chart.width.step) || chart.encoding?.row ? {} : { width: "container" };
+    const layer = chart.layer?.map((one) => (one.mark?.type === "text" ? { ...one, mark: { ...one.mark, limit: Math.max(130, 0.3 * width), fontSize: width < 500 ? 11 : 12 } } : one));
+    return { ...chart, ...own, ...(layer && { layer }), title };
+  }
+
+  function inTheme(spec, ink, width, steps) {
     const text = { labelColor: ink, titleColor: ink };
     const { $schema, config: { axis, legend, title, ...config }, ...chart } = spec; // Vega-Lite 6 draws 5, and warns
+    if (width < 500) legend.columns = 1;
     return {
-      ...chart,
+      ...filled(chart, width, steps),
       background: "transparent",
       config: { ...config, axis: { ...axis, ...text }, legend: { ...legend, ...text }, title: { ...title, color: ink } },
     };
   }
 
-  const PARTS = ["hconcat", "vconcat", "concat", "facet", "repeat"];
-  const LETTER = 9.6; // of a title [px]
-
-  function wrapped(text, most) {
-    const lines = [""];
-    for (const word of [text].flat().join(" ").split(" ")) {
-      const line = lines.at(-1);
-      if (line && line.length + word.length >= most) lines.push(word);
-      else lines[lines.length - 1] = line ? `${line} ${word}` : word;
-    }
-    return lines;
-  }
-
-  // A chart of one view fills its column; parts side by side, and cells of a fixed size, keep theirs.
-  function inColumn(spec, width, steps) {
-    const title = spec.title?.text ? { ...spec.title, text: wrapped(spec.title.text, width / LETTER) } : spec.title;
-    const legend = { ...spec.config.legend, ...(width < 480 && { columns: 1 }) };
-    const fitted = { ...spec, title, config: { ...spec.config, legend } };
-    const views = [spec, ...(spec.layer ?? [])];
-    const cells = ({ width, encoding }) => (steps && width?.step) || encoding?.row || encoding?.column || encoding?.facet;
-    const fixed = views.some(cells);
-    if (fixed || PARTS.some((part) => part in spec)) return fitted;
-    return { ...fitted, width, autosize: { type: "fit-x", contains: "padding" } };
-  }
-
-  function draw(chart, _, __, steps = true) {
-    const width = chart.clientWidth;
-    const spec = inColumn(JSON.parse(chart.querySelector("script").textContent), width, steps);
+  function draw(chart, steps = true) {
+    const spec = JSON.parse(chart.querySelector("script").textContent);
     const place = chart.querySelector("div") ?? chart.appendChild(document.createElement("div"));
-    const ink = getComputedStyle(chart).color;
-    vegaEmbed(place, inTheme(spec, ink), { actions, mode: "vega-lite", renderer: "svg" }).then(({ view }) => {
+    const themed = inTheme(spec, getComputedStyle(chart).color, place.clientWidth - MENU, steps);
+    vegaEmbed(place, themed, { actions, mode: "vega-lite", renderer: "svg" }).then(({ view }) => {
       chart.vegaView = view;
-      if (steps && spec.width?.step && place.scrollWidth > width) draw(chart, _, __, false); // bars too many for their width
+      if (steps && spec.width?.step && chart.scrollWidth > chart.clientWidth) draw(chart, false); // too many bars for their width
     });
   }
 
@@ -55,10 +50,10 @@
     const now = `${root.dataset.theme} ${charts[0].clientWidth}`;
     if (drawn === now) return;
     drawn = now;
-    charts.forEach(draw);
+    charts.forEach((chart) => draw(chart));
   }
 
-  document.querySelectorAll(".trn-chart").forEach((chart, place) => place || new ResizeObserver(drawAll).observe(chart));
+  new ResizeObserver(drawAll).observe(document.querySelector(".trn-chart"));
   new MutationObserver(drawAll).observe(root, { attributeFilter: ["data-theme"] });
   drawAll();
 })();

@@ -41,9 +41,9 @@ from trnmodel import charts
 from trnmodel.catalog.stacks import stacks
 from trnmodel.chapters import common, guard
 from trnmodel.chapters import serving as tables
-from trnmodel.evidence import accuracy, comparators, ledger, score, wide_experts
+from trnmodel.evidence import accuracy, comparators, ledger, score
 from trnmodel.fabric.compare import capacities
-from trnmodel.planner import deployments, software
+from trnmodel.planner import deployments
 from trnmodel.steps.deployment import Deployment
 from trnmodel.units import MS, format_quantity
 
@@ -399,123 +399,7 @@ charts.table(
 # better tray saves is switches and hops, and a microsecond hardly shows in a step of milliseconds (chapter 6).
 
 # %% [markdown]
-# ### On three kinds of software
-#
-# What software loses covers everything else, so each answer stands on three kinds of it. **Ideal** loses nothing. **Public** is the
-# stack that one can install, as measured, and extrapolated where it leaves its rows: none runs experts over many chips of Trainium3.
-# **Hand-tuned** is a scenario: kernels at the share of the peak that the NKI library reaches on Trainium3, a layer's latency as the
-# fastest rows have it, one routing and wait a layer with experts, documented hops, and only those experts read that tokens go to. Each
-# part was measured somewhere, all of them together nowhere. Its band moves each part to the ends of its range, and adds up squares.
-#
-# **By hand.** DeepSeek-V3 has 61 layers, 58 of them with experts: 61 x 79.5 us + 58 x 45 us = 7.5 ms a step, which at 50 tokens/s a
-# user leaves 12.5 ms of 20 for all else.
-
-# %%
-lost_layers = tm.efficiencies("trainium3", "hand-tuned")
-deepseek = tm.model("deepseek-v3").outline("decode")
-f"{(deepseek.layers * lost_layers.layer_s + deepseek.expert_layers * lost_layers.expert_serial_s) / MS:.1f} ms"
-
-# %%
-short = min(software.CONTEXT, experts_m.max_context, m.max_context)
-three = software.answers(experts_m, context=short)
-slow = three[three.wanted_tokens_per_s_per_user == software.SPEEDS[0]]
-charts.ranges(
-    slow[slow.tokens_per_s_per_chip_low > 0],
-    x="tokens_per_s_per_chip",
-    y="system",
-    color="software",
-    log_x=True,
-    caption=f"{experts_m.id}, context {short:g}, {software.SPEEDS[0]:g} tokens/s a user. {software.told(three, software.SPEEDS[0], software.EXPERTS[0])}",
-)
-
-# %%
-told = "wanted_tokens_per_s_per_user system software tokens_per_s_per_chip tokens_per_s_per_chip_low tokens_per_s_per_chip_high basis tp ep batch reason".split()
-charts.table(
-    three[told],
-    caption=f"{experts_m.id}: tokens/s a chip on three kinds of software, and the largest thing between each and the ideal",
-    download="three-experts",
-)
-
-# %%
-beside = software.answers(m, software.DENSE, context=short)
-fast = beside[beside.wanted_tokens_per_s_per_user == software.SPEEDS[-1]]
-charts.ranges(
-    fast[fast.tokens_per_s_per_chip_low > 0],
-    x="tokens_per_s_per_chip",
-    y="system",
-    color="software",
-    log_x=True,
-    caption=f"{m.id}, context {short:g}, {software.SPEEDS[-1]:g} tokens/s a user. {software.told(beside, software.SPEEDS[-1], software.DENSE[0])}",
-)
-
-# %%
-charts.table(
-    beside[[*told[:3], "precision", *told[3:]]],
-    caption=f"{m.id} on Trainium3 and on chips of others, each in the narrowest format of MXFP8, FP8 and BF16 that it computes",
-    download="three-dense",
-)
-
-# %% [markdown]
-# The same step from the ideal stack to the hand-tuned one and on to the public one, a mechanism at a time. A bar that goes back is
-# something that the next stack has in another place: a public stack whose latency is fitted by the step has none by the layer.
-
-# %%
-asked = {"context": short, "precision": "mxfp8"}
-where = software.shared_point(experts_m, software.EXPERTS[0], three, **asked)
-guard.need(where is not None, f"experts_model = {experts_m.id!r}: public software has no step on {software.EXPERTS[0]}")
-fall = software.waterfall(experts_m, software.EXPERTS[0], where[0], batch=where[1], **asked)
-largest = (
-    fall[fall.software != "ideal"]
-    .groupby("software", sort=False)
-    .apply(lambda part: part.loc[part.bar_s.idxmax(), ["mechanism", "bar_s"]])
-)
-charts.ranges(
-    fall.assign(
-        bar=fall.software + ": " + fall.mechanism,
-        end_s_low=fall[["start_s", "end_s"]].min(axis=1),
-        end_s_high=fall[["start_s", "end_s"]].max(axis=1),
-    ),
-    x="end_s",
-    y="bar",
-    color="software",
-    caption=f"What software costs: {experts_m.id} on {software.EXPERTS[0]}, TP {where[0].tp:g}, EP {where[0].ep:g}, batch {where[1]:g}: "
-    f"{format_quantity(fall.end_s.iloc[0], 's', 3)} ideal; most is added by "
-    + ", ".join(
-        f"{line.mechanism} ({format_quantity(line.bar_s, 's', 3)}) to {name}" for name, line in largest.iterrows()
-    ),
-)
-
-# %%
-charts.table(
-    fall,
-    caption="Each bar is a step with the values of one mechanism replaced; low and high by its range",
-    download="waterfall",
-)
-
-# %% [markdown]
-# **Is the scenario plausible?** Thirteen times of wide expert parallelism on GPUs have been published: a service of DeepSeek on 144
-# H800, and twelve of servers that prefill and decode apart. The same construction, its three constants set from all but one, is asked
-# for the one left out:
-
-# %%
-wide = wide_experts.brackets()
-missed = wide[~wide.inside]
-charts.table(
-    wide.assign(off=wide.centre_s / wide.measured_s - 1).drop(columns=["expert_s", "service_s", "wave"]),
-    caption=f"{wide.inside.sum()} of {len(wide)} lie within the 90 % interval of the others; centres of steps are "
-    f"{(wide.centre_s / wide.measured_s - 1)[wide.what == 'step'].abs().median():.0%} off in the median, of first tokens "
-    f"{(wide.centre_s / wide.measured_s - 1)[wide.what != 'step'].abs().median():.0%}; intervals of first tokens span "
-    f"{(wide.high_s / wide.low_s)[wide.what != 'step'].median():.0f} times their low end",
-    download="wide-experts",
-)
-
-# %% tags=["hide-input"]
-Markdown(
-    "Not met: "
-    + ("; ".join(f"{line.id} (missing: {line.missing})" for line in missed.itertuples()) or "none")
-    + f". Without each run once a layer with experts takes {format_quantity(wide.expert_s.min(), 's', 2)} to {format_quantity(wide.expert_s.max(), 's', 2)}, a split server's "
-    f"service {format_quantity(wide.service_s.min(), 's', 3)} to {format_quantity(wide.service_s.max(), 's', 3)}."
-)
+# The software covers everything else: [What does software cost?](software.ipynb) asks the same question of it, ideal, hand-tuned and public.
 
 # %% [markdown]
 # ### By precision

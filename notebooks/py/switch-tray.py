@@ -218,8 +218,8 @@ Markdown(
 # %% [markdown]
 # ## What the rack yields, on three kinds of software
 #
-# The steps below are of an ideal stack. What a rack yields is the software's first: here is the question of chapter 10, word for word,
-# on software that loses nothing, on a hand-tuned scenario and on the public stack. Chapter 10 tells what each is made of.
+# The steps below are of an ideal stack. What a rack yields is the software's first: here is the question of
+# [What does software cost?](software.ipynb), word for word, on software that loses nothing, on a hand-tuned scenario and on the public stack.
 
 # %%
 three = software_kinds.answers(m, context=min(software_kinds.CONTEXT, m.max_context))

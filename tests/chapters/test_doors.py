@@ -21,7 +21,7 @@ from trnmodel.chapters import (
 from trnmodel.evidence import footprints
 from trnmodel.fabric import compare, scaleout
 from trnmodel.models import synthetic as synthetic_models
-from trnmodel.planner import deployments, domain_sizes, placements, sizing
+from trnmodel.planner import contests, deployments, domain_sizes, placements, sizing
 from trnmodel.steps.deployment import Deployment
 
 RACK, LLAMA = "trn3-nl32x2-pcie160", "llama-3.1-8b"
@@ -77,6 +77,8 @@ CALLS = [
     (serving.prompts, {"d": D, "input_tokens": [512.0]}),
     (serving.chunks, {"d": D, "input_tokens": 2048, "chunk_tokens": [512.0], "batch": 16}),
     (serving.prefixes, {"d": D, "input_tokens": 2048}),
+    (contests.ties, {"model": LLAMA, "system": RACK, "rivals": ["hgx-h200"], "tokens_per_s_per_user": [50.0]}),
+    (contests.domains, {"total_params": [1e12], "tokens_per_s_per_user": [20.0]}),
     (deployments.frontiers, {"model": LLAMA, "systems": ["trn1.2xlarge"], "context": 2048, "precisions": ["bf16"]}),
     (deployments.saturation, {"d": D, **SERVED}),
     (serving.load_curves, {"d": D, "shares": [0.5], **SERVED}),
@@ -97,13 +99,14 @@ REST = {  # arguments that no chapter takes from its parameters, or whose zero i
     deployments.drafts: {"draft_model": "llama-3.2-1b", "acceptance": [0.5]},
     deployments.split_phases: {"input_tokens": 1024, "output_tokens": 128},
     deployments.ratios: {"input_tokens": 1024},
+    contests.domains: {"pair": (RACK, RACK)},
     domain_sizes.best: {"tokens_per_s_per_user": [50.0]},
     placements.exchanges: {"tokens_per_chip": [16.0]},
     synthetic_models.synthetic: {"rule": "experts"},
 }
 FREE = ("entities", "quantities", "dtypes")  # what is not there answers nothing
 # the words of an element are its own: one chip of several, one system, one model
-SINGULAR = {"names": "system", "prefill_systems": "system", "sizes": "sizes|total_params"}
+SINGULAR = {"names": "system", "rivals": "system", "prefill_systems": "system", "sizes": "sizes|total_params"}
 
 
 def wrong_values(name, value):

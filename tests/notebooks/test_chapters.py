@@ -34,6 +34,17 @@ OTHER = {
         "experts_model": "kimi-k2-instruct",
         "prefill_systems": ["trn3-nl32x2-pcie160"],
     },
+    "software": {
+        "system": "trn2-ultraserver",
+        "larger_system": "trn3-nl72x2-aws-lanes",
+        "torus_system": "trn2.48xlarge",
+        "rivals": ["hgx-h100"],
+        "experts_model": "qwen3-30b-a3b",
+        "model": "llama-3.1-8b",
+        "grown_from": "kimi-k2-instruct",
+        "context": 1024,
+        "tokens_per_s_per_user": [5.0, 200.0, 1e5],
+    },
     "model-needs": {
         "model": "llama-3.1-8b",
         "precision": "bf16",

@@ -101,15 +101,15 @@ def test_six_digits_and_whole_numbers():
 
 def test_axes_print_units_and_estimates_are_told():
     spec = json.dumps(BUILDERS["bars"]().to_dict())
-    assert "HBM [TB/s]" in spec
+    assert "HBM bandwidth [TB/s]" in spec
     assert "our estimate" in spec
     assert "our estimate" not in json.dumps(BUILDERS["roofline"]().to_dict())
 
 
 def test_a_scatter_has_one_unit_on_both_axes():
     spec = json.dumps(BUILDERS["scatter"]().to_dict())
-    assert "Measured [s]" in spec
-    assert "Predicted [s]" in spec
+    assert "Measured time [s]" in spec
+    assert "Predicted time [s]" in spec
 
 
 def test_a_generation_keeps_its_colour():
@@ -121,7 +121,7 @@ def test_table_prints_units_and_carries_its_data():
     html = charts.table(FRAME, caption="Memory <b>", download="memory")._repr_html_()
     assert html == charts.table(FRAME, caption="Memory <b>", download="memory")._repr_html_()
     assert "<caption>Memory &lt;b&gt;</caption>" in html
-    assert "HBM low [TB/s]" in html
+    assert "HBM bandwidth low [TB/s]" in html
     assert ">3.333<" in html
     assert download(html).splitlines()[1] == "trainium2,3333330000000.0,3000000000000.0,4000000000000.0,0.001,True"
 

@@ -281,3 +281,15 @@ def fitted_resources(e: Efficiencies, chip: Chip, part: Part) -> tuple[str, ...]
         named = [resource for resource, stems in RESOURCE_OF.items() if any(stem in name for stem in stems)]
         found |= set(named or (["overhead"] if name.endswith("_s") else []))
     return tuple(sorted(found))
+
+
+def lineage(stack: str) -> tuple[str, ...]:
+    """A stack and those that it stands on, compiler and runtime last; nothing for one of a caller's own.
+
+    Examples
+    --------
+    >>> lineage("vllm-neuron-2026-async"), lineage("mine")
+    (('vllm-neuron-2026-async', 'vllm-neuron-2026', 'neuron-stack'), ())
+    """
+    entity = load.entities().get(stack)
+    return (stack, *(lineage(entity.base) if entity.base else ())) if entity else ()

@@ -8,14 +8,13 @@ from html import escape
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from trnmodel.charts.language import PALETTE
 from trnmodel.charts.tables import plain_text, rounded, rounded_frame
 
 if TYPE_CHECKING:
     import pandas as pd
 
 VEGALITE_MIME = "application/vnd.vegalite.v5+json"  # the newest that JupyterLab draws
-
-PALETTE = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#8C8C8C", "#9467BD", "#A6761D", "#1B9AAA"]
 
 
 @cache
@@ -38,7 +37,7 @@ def _values(frame: pd.DataFrame) -> dict[str, Any]:
 
 def _theme() -> dict[str, Any]:
     """Vega-Lite configuration; the book lays its dark colours over it."""
-    labels = {"labelFontSize": 12, "titleFontSize": 13, "titleFontWeight": "normal", "labelLimit": 260}
+    labels = {"labelFontSize": 12, "titleFontSize": 13, "titleFontWeight": "normal", "labelLimit": 190}
     return {
         "axis": {
             **labels,
@@ -50,7 +49,7 @@ def _theme() -> dict[str, Any]:
         "legend": {**labels, "symbolSize": 120, "symbolStrokeWidth": 2.5, "orient": "bottom", "columns": 3},
         "title": {"anchor": "start", "fontSize": 15, "offset": 12, "subtitleFontSize": 12, "subtitleColor": "#888888"},
         "range": {"category": PALETTE},
-        "view": {"continuousWidth": 520, "continuousHeight": 320, "stroke": None},
+        "view": {"continuousWidth": 520, "continuousHeight": 320, "discreteWidth": 520, "stroke": None},
         "line": {"strokeWidth": 2.5},
     }
 

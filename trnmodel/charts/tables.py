@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from trnmodel.arguments import instance, refuse, text
+from trnmodel.charts.language import WORDS
 from trnmodel.result import BASES
 from trnmodel.units import BILLION, MILLION, TRILLION, format_quantity
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 _UNITS = {"flop": "FLOP", "bytes": "B", "byte": "B", "s": "s", "h": "h", "j": "J", "w": "W", "usd": "USD", "hz": "Hz"}
 _SUFFIX = re.compile(rf"^(?:(.*?)_)??((?:[a-z]+(?:_per_[a-z]+)+)|{'|'.join(_UNITS)})$")
 _MANY = ((TRILLION, "trillion"), (BILLION, "billion"), (MILLION, "million"))
-_END = re.compile(r"^(.*?)((?:_per_(?:core|chip|rank|dir|instance|system|ultraserver))*)(_low|_high|)$", re.DOTALL)
+_END = re.compile(r"^(.*?)((?:_per_(?:core|chip|user|rank|dir|instance|system|ultraserver))*)(_low|_high|)$", re.DOTALL)
 _LINK = re.compile(r"https://[^\s<>\"'`]+")
 _EXACT = 10 * TRILLION  # beyond it too many floats are whole by chance
 LONGEST_CAPTION, MOST_SHOWN, MOST_NAMED = 2000, 12, 4
@@ -128,6 +129,7 @@ def scale(frame: pd.DataFrame, column: str) -> tuple[float, str]:
     """Factor and title under which a column prints, its prefix chosen for the median; a range follows its middle."""
     words, unit = _split(column)
     stem = column.removesuffix("_low").removesuffix("_high")
+    words = f"{WORDS[stem]}{column[len(stem) :].replace('_', ' ')}" if WORDS.get(stem) else words
     middle = frame[stem if stem in frame else column]
     if not is_number(middle):
         return 1.0, words
@@ -144,7 +146,7 @@ def printed(frame: pd.DataFrame, *columns: str | None) -> tuple[pd.DataFrame, di
     """The named columns, with their ranges and marks, in printed units; and the titles of the named."""
     named = [column for column in dict.fromkeys(columns) if column]
     ends = [column + end for column in named for end in ("_low", "_high")]
-    kept = [name for name in dict.fromkeys([*named, *ends, *MARKS]) if name in frame]
+    kept = [name for name in dict.fromkeys([*named, *ends, *MARKS, "basis"]) if name in frame]
     scales = {name: scale(frame, name) for name in kept}
     numbers = {name: frame[name] * scales[name][0] for name in kept if is_number(frame[name])}
     return frame[kept].assign(**numbers), {name: scales[name][1] for name in named}
@@ -235,7 +237,7 @@ def table(frame: pd.DataFrame, *, caption: str, download: str) -> Table:
     --------
     >>> import pandas as pd
     >>> html = table(pd.DataFrame({"hbm_bytes_per_s": [2.9e12]}), caption="Memory", download="m")._repr_html_()
-    >>> "HBM [TB/s]" in html, ">2.9<" in html, 'download="m.csv"' in html
+    >>> "HBM bandwidth [TB/s]" in html, ">2.9<" in html, 'download="m.csv"' in html
     (True, True, True)
     """
     return Table(frame, check(frame, caption), text("download", download))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-from trnmodel.charts.display import PALETTE, altair
+from trnmodel.charts.display import altair
+from trnmodel.charts.language import PALETTE
 from trnmodel.charts.tables import check
 
 if TYPE_CHECKING:

@@ -74,6 +74,15 @@ def _tuned(of: Spec, expert_s: float) -> Spec:
     return replace(of, **changed)
 
 
+@cache
+def _line(run: Run) -> tuple[float, float]:
+    """Start and slope of a run's time alone over what a layer with experts adds, of which it is a line."""
+    r, slots = run.reading, float(run.reading.ep)
+    asked = replace(r, batch=slots, compiled_batch=slots) if run.first else replace(r, meaning="decode-step")
+    start, far = (predict(asked, partial(_tuned, expert_s=at)) for at in (0.0, FIRST[0]))
+    return start, (far - start) / FIRST[0]
+
+
 def predicted_s(run: Run, expert_s: float, service_s: float, wave: float) -> float:
     r"""Time of a run on the hand-tuned scenario.
 
@@ -97,13 +106,11 @@ def predicted_s(run: Run, expert_s: float, service_s: float, wave: float) -> flo
     time_s : float
         [s]
     """
-    r, tune = run.reading, partial(_tuned, expert_s=expert_s)
+    r, (start, slope) = run.reading, _line(run)
+    one_s = start + slope * expert_s
     if not run.first:
-        crossings = float(dict(r.asked).get("node_crossings", 0.0)) * model(r.model).n_layers
-        return predict(replace(r, meaning="decode-step"), tune) + crossings * NODE_S
-    slots = float(r.ep)
-    one_s = predict(replace(r, batch=slots, compiled_batch=slots), tune)
-    return one_s * (1 + wave * max(r.batch / slots - 1, 0) / 2) + service_s
+        return one_s + float(dict(r.asked).get("node_crossings", 0.0)) * model(r.model).n_layers * NODE_S
+    return one_s * (1 + wave * max(r.batch / float(r.ep) - 1, 0) / 2) + service_s
 
 
 def log_errors(of: Sequence[Run], constants: Sequence[float]) -> NDArray:

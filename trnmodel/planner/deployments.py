@@ -13,12 +13,15 @@ from trnmodel.arguments import flag, integers, listed, number, numbers, refuse
 from trnmodel.catalog import load
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
+from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.result import alike, stacked, tidy
+from trnmodel.steps.answers import Step
 from trnmodel.steps.deployment import Deployment
+from trnmodel.steps.inference import decode_step
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
-from trnmodel.steps.serving import disaggregate, frontier, tokens_per_step
+from trnmodel.steps.serving import disaggregate, tokens_per_step, unbeaten
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,9 +38,20 @@ def tensor_degrees(system: str | System, ranks: float = np.inf) -> NDArray:
     return np.exp2(np.arange(np.floor(np.log2(min(at.chips * at.ranks_per_chip, ranks))) + 1))
 
 
-def expert_degrees(system: str | System, model: str) -> NDArray:
+def expert_degrees(system: str | System, model: str | Transformer) -> NDArray:
     """Powers of two of EP, up to the experts of the model; 1 alone for a dense one."""
     return tensor_degrees(system, max(read_model(model).outline().experts, 1))
+
+
+def tried(model: str | Transformer, system: str | System, **question: Any) -> Step:
+    """A decode step at all batches (first axis) in all powers of two of TP and EP that the system has ranks for.
+
+    This is THE search of the planner: what picks one of its points asks nothing else. Each expert-parallel rank has at
+    least one sequence.
+    """
+    tp, ep = (x.ravel() for x in np.meshgrid(tensor_degrees(system), expert_degrees(system, model), indexing="ij"))
+    mapping = Degrees(tp=tp[tp * ep <= tp.max()], ep=ep[tp * ep <= tp.max()])
+    return decode_step(model, system, mapping, batch=PER_RANK[:, None] * mapping.ep, **question)
 
 
 def computes(system: str | System, precision: str) -> bool:
@@ -64,7 +78,7 @@ def formats(systems: Iterable[str], precisions: Sequence[str]) -> dict[str, str]
 
 
 def frontiers(
-    model: str,
+    model: str | Transformer,
     systems: Iterable[str | System],
     context: float,
     precisions: Sequence[str] = ("bf16",),
@@ -83,8 +97,9 @@ def frontiers(
     Returns
     -------
     table : pandas.DataFrame
-        system, precision, tp, ep, batch, tokens_per_s_per_user, tokens_per_s_per_chip, bound, network_share, stack,
-        stack_kind, basis. [-]
+        system, precision, tp, ep, batch, tokens_per_s_per_user, tokens_per_s_per_chip with `_low` and `_high`, bound,
+        network_share, measured_share (of the time, on constants fitted to rows of the chip), stack, stack_kind,
+        basis. [-]
 
     Notes
     -----
@@ -92,30 +107,30 @@ def frontiers(
     """
     import pandas as pd
 
-    names = "system precision tp ep batch tokens_per_s_per_user tokens_per_s_per_chip bound network_share".split()
+    names = "system precision tp ep batch tokens_per_s_per_user tokens_per_s_per_chip".split()
+    names += ["tokens_per_s_per_chip_low", "tokens_per_s_per_chip_high", "bound", "network_share", "measured_share"]
     names += ["stack", "stack_kind", "basis"]
     frames, mixed = [], flag("mixed", mixed)
     for system, precision in product(listed("systems", systems), listed("precisions", precisions)):
         if computes(system, precision):
             ask = {"context": context, "precision": precision, "efficiencies": efficiencies}
-            found = _frontier(model, system, ask).assign(system=read_system(system).id, precision=precision)
+            found = unbeaten(tried(model, system, **ask))
+            found = found.drop_duplicates(["tokens_per_s_per_user", "tokens_per_s_per_chip"], keep="last")
+            found = _banded(found, model, system, ask) if len(found) else found
+            found = found.assign(system=read_system(system).id, precision=precision)
             frames.append(found.assign(network_share=found.network_s / found.time_s))
     empty = [pd.DataFrame(columns=names)]
     return alike(pd.concat([frame for frame in frames if len(frame)] or empty, ignore_index=True)[names], mixed)
 
 
-def _frontier(model: str, system: str | System, ask: Mapping[str, Any]) -> pd.DataFrame:
-    """The frontier over TP, EP and batch, the fastest for a user last."""
-    import pandas as pd
-
-    tp = tensor_degrees(system)
-    parts = [
-        frontier(model, system, Degrees(tp=tp, ep=ep), batches=ep * PER_RANK, **ask)
-        for ep in expert_degrees(system, model)
-    ]
-    table = pd.concat(parts).sort_values("tokens_per_s_per_user", ascending=False, kind="stable")
-    best = table.tokens_per_s_per_chip.cummax() == table.tokens_per_s_per_chip
-    return table[best].drop_duplicates(["tokens_per_s_per_user", "tokens_per_s_per_chip"]).iloc[::-1]
+def _banded(
+    table: pd.DataFrame, model: str | Transformer, system: str | System, ask: Mapping[str, Any]
+) -> pd.DataFrame:
+    """A frontier with the ends of its throughput, asked for of its own points alone."""
+    ranks = Degrees(tp=table.tp.to_numpy(), ep=table.ep.to_numpy())
+    step = decode_step(model, system, ranks, batch=table.batch.to_numpy(), **ask)
+    low, high = (table.tokens_per_s_per_chip * end / step.tokens_per_s for end in step.ends("tokens_per_s"))
+    return table.assign(tokens_per_s_per_chip_low=low, tokens_per_s_per_chip_high=high)
 
 
 def at_interactivity(table: pd.DataFrame, tokens_per_s_per_user: Iterable[float]) -> pd.DataFrame:
@@ -139,6 +154,14 @@ MODES: Mapping[str, Mapping[str, Any]] = {
 }
 
 
+def full_requests_per_s(batch: float, output_tokens: float, step_s: ArrayLike, prefill_s: ArrayLike) -> NDArray:
+    r"""Requests a second that fill a replica which prefills one prompt after another between its steps.
+
+    .. math:: \lambda = \frac{B}{o\,t(B) + B\,P}
+    """
+    return batch / (output_tokens * np.asarray(step_s) + batch * np.asarray(prefill_s))
+
+
 def capacity_requests_per_s(
     d: Deployment, max_batch: float, input_tokens: float, output_tokens: float
 ) -> dict[str, float]:
@@ -152,7 +175,7 @@ def capacity_requests_per_s(
     step_s = d.decode(batch=max_batch, context=middle, max_context=longest).require_valid().time_s
     one_s, all_s = d.prefill(input_tokens=input_tokens, batch=np.array([1.0, max_batch]), max_context=longest).time_s
     full = {
-        "continuous": max_batch / (output_tokens * step_s + max_batch * one_s),
+        "continuous": full_requests_per_s(max_batch, output_tokens, step_s, one_s),
         "static": max_batch / (all_s + (output_tokens - 1) * step_s),
     }
     return {mode: float(d.mapping.dp * full[how["batching"]]) for mode, how in MODES.items()}

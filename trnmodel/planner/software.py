@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,12 +16,14 @@ from trnmodel.catalog.stacks import KINDS, VALUES, Efficiencies, basis, find
 from trnmodel.catalog.stacks import kinds as stacks_of
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
+from trnmodel.fabric.groups import Same
 from trnmodel.models.transformer import Transformer
 from trnmodel.planner.deployments import PER_RANK, expert_degrees, formats, tensor_degrees
 from trnmodel.result import tidy
 from trnmodel.steps.inference import decode_step
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
+from trnmodel.units import format_digits, format_within
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,42 +32,78 @@ if TYPE_CHECKING:
 EXPERTS = ("trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160", "trn3-nl32x2-torus")
 DENSE = ("trn3-nl32x2-pcie160", "hgx-h200", "gb200-nvl72", "mi355x-8")
 SPEEDS, CONTEXT = (20.0, 50.0), 4096.0
-# what software adds to a step, in the order in which bars stand, by the fields of a stack that say it
-_FIELDS: Mapping[str, tuple[str, ...]] = {
-    "kernels and streams": (
+# what software adds to a step or a prompt, in the order in which bars stand, by the fields of a stack that say it
+MECHANISMS: Mapping[str, tuple[str, ...]] = {
+    "kernels": (
         *("weight_stream_share", "kv_stream_share", "kv_stream_bytes_per_s", "decode_matmul_share"),
-        *("compute_memory_overlap", "phase_overlap"),
+        *("compute_memory_overlap", "phase_overlap", "prefill_matmul_share", "prefill_attention_share"),
+        *("prefill_slowdown", "prefill_spill_bytes_per_s"),
     ),
-    "attention": ("softmax_cycle_per_element", "lone_core_cache_passes", "kv_head_policy", "context_bucket"),
-    "layers": ("layer_s", "dense_layer_s"),
+    "attention": ("lone_core_cache_passes", "score_passes", "kv_head_policy", "context_bucket", "context_exchange"),
+    "layers": ("layer_s", "dense_layer_s", "prefill_layer_s"),
     "routing of experts": (
-        *("expert_serial_s", "expert_layer_s", "expert_core_s", "expert_read", "expert_gather_reads"),
-        *("expert_tile_columns", "dequantise_passes"),
+        *("expert_serial_s", "expert_core_s", "expert_read", "expert_gather_reads", "expert_tile_columns"),
+        *("dequantise_passes", "prefill_experts", "expert_block_tokens", "expert_block_s"),
     ),
     "collectives": (
         *("hop_s", "in_graph", "network_overlap", "dispatch_traffic_ratio", "mesh_traffic_ratio", "rdh_traffic_ratio"),
         *("ring_traffic_ratio", "one_shot_s", "one_shot_rate_share", "two_shot_s", "two_shot_rate_share"),
         *("shot_rank_s", "shot_copies", "logit_gathers"),
     ),
-    "the step": ("step_overhead_s", "server_step_s", "sequence_s", "host_logit_bytes_per_s", "batch_bucket"),
+    "the step": (
+        *("step_overhead_s", "server_step_s", "sequence_s", "host_logit_bytes_per_s", "batch_bucket"),
+        *("prefill_overhead_s", "prompt_bucket"),
+    ),
 }
-MECHANISMS = {word: tuple(name for name in names if name in VALUES) for word, names in _FIELDS.items()}
-_NAMED = {name for names in MECHANISMS.values() for name in names}
-OTHER = "other"  # of a step's time nothing: what is stored, and what a prefill does
+# of the time of a step and of a prompt nothing: what is stored, what a percentile is of a median, how it was made
+STORED = (
+    *("scratchpad_page_bytes", "collective_buffer_bytes", "code_bytes_per_layer", "ring_bytes_per_layer"),
+    *("first_rank_bytes", "p99_over_p50", "construction"),
+)
+ORDER = ("public", "hand-tuned", "ideal")
+POINT = ("tp", "ep", "batch")
+YIELD = ["tokens_per_s_per_chip", "tokens_per_s_per_chip_low", "tokens_per_s_per_chip_high"]
 COLUMNS = (
     "wanted_tokens_per_s_per_user system software precision tp ep batch tokens_per_s_per_chip "
     "tokens_per_s_per_chip_low tokens_per_s_per_chip_high stack basis basis_reason reason"
 )
-PARTS = {**MECHANISMS, OTHER: tuple(name for name in VALUES if name not in _NAMED)}
 
 
 def _ends(e: Efficiencies) -> Iterator[tuple[str, Efficiencies, Efficiencies]]:
-    """A stack with the values of one mechanism at the low and at the high ends of their ranges, one after another."""
+    """A stack with the values of one mechanism at the low and at the high ends of their ranges, one after another.
+
+    A range that does not hold its value is of another stack, from which the value was not taken over.
+    """
+    held = {name: ends for name, ends in e.ranges.items() if ends[0] <= getattr(e, name) <= ends[1]}
     for mechanism, names in MECHANISMS.items():
-        open_: dict[str, Any] = {name: e.ranges[name] for name in names if name in e.ranges}
+        open_: dict[str, Any] = {name: held[name] for name in names if name in held}
         if open_:
             low, high = (replace(e, **{name: ends[end] for name, ends in open_.items()}) for end in (0, 1))
             yield mechanism, low, high
+
+
+def spread(e: Efficiencies) -> Efficiencies:
+    """A stack as it is, then a mechanism at a time at the low and high ends of its ranges, on the first axis of three.
+
+    One object, by which the caches of the fabric know it.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> e = spread(tm.efficiencies("trainium3", "hand-tuned"))
+    >>> e.shape, (e.layer_s.ravel() * 1e6).round(1).tolist()
+    ((9, 1, 1), [79.5, 79.5, 79.5, 43.0, 116.0, 79.5, 79.5, 79.5, 79.5])
+    """
+    return _spread(Same(e))
+
+
+@lru_cache(maxsize=64)
+def _spread(key: Same) -> Efficiencies:
+    e: Efficiencies = key.it
+    every = [e, *(one for _, *two in _ends(e) for one in two)]
+    moved = {name: [getattr(one, name) for one in every] for name in VALUES if name in e.ranges}
+    fields: dict[str, Any] = {name: np.reshape(x, (-1, 1, 1)) for name, x in moved.items() if len(set(x)) > 1}
+    return replace(e, ranges={}, **fields) if fields else e
 
 
 def waterfall(
@@ -123,37 +162,75 @@ def waterfall(
     return found[(found.bar_s != 0) | (found.bar_s_high != 0)].reset_index(drop=True)
 
 
-class _Best(NamedTuple):
-    """The best point at each speed of a user: tokens/s a chip, 0 where none is as fast; its TP, EP and batch."""
+class Tried(NamedTuple):
+    """Decode steps of all powers of two of TP and EP and all batches; a row for each variant of a stack by `spread`.
 
-    yields: NDArray
+    `each` is tokens/s a chip that works and `user` those of a user, both 0 where the step cannot be; TP, EP and batch
+    are those of a column.
+    """
+
+    each: NDArray
+    user: NDArray
     tp: NDArray
     ep: NDArray
     batch: NDArray
-    fastest: float
+
+    def yields(self, speeds: NDArray, slower: float = 1.0) -> NDArray:
+        """Most tokens/s a chip at each speed of a user, were all steps so much slower; 0 where none is as fast."""
+        fast = np.where(self.user >= speeds[:, None, None] * slower, self.each, 0.0)
+        return fast.max(axis=2).T / slower
+
+    def place(self, speed: float) -> int:
+        """The column of the most tokens/s a chip at a speed, of the fastest step where none is as fast."""
+        fast = np.where(self.user[0] >= speed, self.each[0], 0.0)
+        return int((fast if fast.any() else self.user[0]).argmax())
 
 
-def _best(model: Any, spec: System, speeds: NDArray, ask: Mapping[str, Any]) -> _Best:
-    """The best of all powers of two of TP and EP and all batches, a sequence at least for each expert-parallel rank."""
+def tried(model: Any, system: str | System, e: Efficiencies, context: float, precision: str) -> Tried:
+    """All that `deployments.frontiers` tries: each expert-parallel rank has a sequence at least.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> found = tried("llama-3.1-8b", "hgx-h200", tm.efficiencies("h200", "ideal"), 4096, "fp8")
+    >>> found.yields(np.array([1.0, 1e9])).round().tolist()
+    [[8874.0, 0.0]]
+    """
+    spec = read_system(system)
     at, degrees = site(spec), np.meshgrid(tensor_degrees(spec), expert_degrees(spec, model), indexing="ij")
-    tried = Degrees(tp=degrees[0].ravel(), ep=degrees[1].ravel())
-    batch = PER_RANK[:, None] * tried.ep
-    step = decode_step(model, spec, tried, batch=batch, **ask)
-    each = np.where(step.valid, step.tokens_per_s / np.ceil(tried.ranks / at.ranks_per_chip), 0.0)
+    some = Degrees(tp=degrees[0].ravel(), ep=degrees[1].ravel())
+    batch = PER_RANK[:, None] * some.ep
+    step = decode_step(model, spec, some, batch=batch, context=context, precision=precision, efficiencies=e)
+    each = np.where(step.valid, step.tokens_per_s / np.ceil(some.ranks / at.ranks_per_chip), 0.0)
     user = np.where(step.valid, step.tokens_per_s_per_user, 0.0)
-    fast = np.where(user >= speeds[:, None, None], each, 0.0).reshape(len(speeds), -1)
-    place = fast.argmax(axis=1)
-    tp, ep, batch = (np.broadcast_to(x, each.shape).ravel()[place] for x in (tried.tp, tried.ep, batch))
-    return _Best(fast.max(axis=1), tp, ep, batch, float(user.max()))
+    columns = (np.broadcast_to(x, batch.shape).ravel() for x in (some.tp, some.ep, batch))
+    return Tried(each.reshape(-1, batch.size), user.reshape(-1, batch.size), *columns)
 
 
-def _band(centre: NDArray, ends: Iterable[list[NDArray]]) -> tuple[NDArray, NDArray]:
-    """Low and high of yields: a mechanism at a time at both ends of its range, root of the sum of squares each way."""
-    down, up = np.zeros_like(centre), np.zeros_like(centre)
-    for pair in ends:
-        moved = np.stack(pair) - centre
-        down, up = down + np.minimum(0, moved.min(axis=0)) ** 2, up + np.maximum(0, moved.max(axis=0)) ** 2
-    return np.maximum(centre - np.sqrt(down), 0.0), centre + np.sqrt(up)
+def band(yields: NDArray) -> tuple[NDArray, NDArray]:
+    """Low and high of the first row of yields or of their logarithms, of which the others are variants of `spread`.
+
+    A mechanism at a time at both ends of its ranges, root of the sum of squares each way.
+    """
+    centre, moved = yields[0], (yields[1:] - yields[0]).reshape(-1, 2, *yields.shape[1:])
+    down, up = np.minimum(0, moved.min(axis=1, initial=0.0)), np.maximum(0, moved.max(axis=1, initial=0.0))
+    return centre - np.sqrt((down**2).sum(axis=0)), centre + np.sqrt((up**2).sum(axis=0))
+
+
+def in_band(value: float, low: float, high: float, basis: str = "") -> str:
+    """A yield with its band and basis, in the digits that the band leaves.
+
+    Examples
+    --------
+    >>> in_band(4085.6, 3398.3, 4833.9), in_band(7529.2, 7529.2, 7529.2)
+    ('4,100 (3,400 to 4,800)', '7,529')
+    >>> in_band(0.0, 0.0, 824.6, "extrapolated"), in_band(0.0, 0.0, 0.0)
+    ('none (to 820; extrapolated)', 'none')
+    """
+    if value:
+        return format_within(value, low, high, basis=basis)
+    said = [f"to {format_within(high, high / 2, high).partition(' (')[0]}"] * (high > 0) + [basis] * bool(basis)
+    return f"none ({'; '.join(said)})" if said else "none"
 
 
 def told(table: pd.DataFrame, tokens_per_s_per_user: float, system: str) -> str:
@@ -166,13 +243,57 @@ def told(table: pd.DataFrame, tokens_per_s_per_user: float, system: str) -> str:
     (1, True)
     """
     at = table[(table.wanted_tokens_per_s_per_user == tokens_per_s_per_user) & (table.system == system)]
-    words = []
-    for line in at.itertuples():
-        low, high = line.tokens_per_s_per_chip_low, line.tokens_per_s_per_chip_high
-        band = f" [{low:,.0f} to {high:,.0f}]" if low < high else ""
-        made = f"{line.tokens_per_s_per_chip:,.0f}" if line.tokens_per_s_per_chip else "none"
-        words.append(f"{made}{band} {line.software}")
-    return f"{system}: {', '.join(words)} tokens/s a chip"
+    words = [f"{in_band(*line[:3])} {line.software}" for line in at[[*YIELD, "software"]].itertuples(index=False)]
+    return f"{read_system(system).name}: {', '.join(words)} tokens/s a chip"
+
+
+def names(systems: Iterable[str]) -> dict[str, str]:
+    """What systems are called by a person, as short as it tells them apart.
+
+    Examples
+    --------
+    >>> list(names(["trn3-nl32x2-pcie160", "hgx-h200"]).values())
+    ['Trainium3 NL32x2 Switched', '8 x H200 SXM']
+    """
+    full = {name: read_system(name).name for name in systems}
+    short = [name.partition(" (")[0] for name in full.values()]
+    return {name: s if short.count(s) == 1 else long for (name, long), s in zip(full.items(), short, strict=True)}
+
+
+def side_by_side(table: pd.DataFrame) -> pd.DataFrame:
+    """`answers` with a row a speed and system: tokens/s a chip with bands, the basis, what holds it back."""
+    called, rows = names(dict.fromkeys(table.system)), list[dict[str, Any]]()
+    for (speed, system), lines in table.groupby(["wanted_tokens_per_s_per_user", "system"], sort=False):
+        at = lines.set_index("software")
+        there = [kind for kind in ORDER if kind in at.index]
+        row: dict[str, Any] = {"wanted_tokens_per_s_per_user": speed, "of": called[system]}
+        row |= {kind: in_band(*at.loc[kind, YIELD]) for kind in there}
+        row |= {"rests on": ", ".join(dict.fromkeys(at.basis[kind] for kind in there if kind != "ideal"))}
+        row |= {f"{kind} loses to": at.reason[kind] for kind in there if kind != "ideal"}
+        rows.append(row)
+    return tidy(rows).rename(columns={"of": "system"})
+
+
+def line(table: pd.DataFrame, speed: float, system: str, kind: str) -> pd.Series:
+    """A line of `answers`."""
+    at = table[(table.wanted_tokens_per_s_per_user == speed) & (table.system == system) & (table.software == kind)]
+    return at.iloc[0]
+
+
+def in_words(one: pd.Series) -> str:
+    """A line of `answers` in words: yield, band and basis, and the kind of software."""
+    basis = "" if one.basis == one.software else one.basis
+    made, low, high = one[YIELD]
+    return f"{in_band(made, low, high, basis)} tokens/s a chip on {one.software} software"
+
+
+def decides(table: pd.DataFrame) -> str:
+    """By how much software moves the yield of a system, and systems that of hand-tuned software, as a claim."""
+    wide = table[table.tokens_per_s_per_chip > 0].pivot(
+        index="system", columns="software", values="tokens_per_s_per_chip"
+    )
+    kinds, racks = (wide.max(axis=1) / wide.min(axis=1)).max(), wide["hand-tuned"].max() / wide["hand-tuned"].min()
+    return f"Software moves the yield {format_digits(kinds, 2)} times, racks {format_digits(racks, 2)} times"
 
 
 def reason(model: Any, system: str | System, mapping: Degrees, kind: str, **question: Any) -> str:
@@ -219,35 +340,47 @@ def answers(
 
     Notes
     -----
-    TP, EP and batch are those that `deployments.frontiers` tries. The band moves a mechanism of the stack at a time to
-    the ends of its ranges, finds the best point anew, and adds up the squares; the ideal stack has none.
+    TP, EP and batch are those that `deployments.frontiers` tries. The band of hand-tuned software moves a mechanism of
+    the stack at a time to the ends of its ranges, finds the best point anew, and adds up the squares; that of public
+    software finds it anew with all steps as slow or fast as the ends of the step's 90 % interval; the ideal has none.
     """
     speeds, rows = np.ravel(numbers("tokens_per_s_per_user", tokens_per_s_per_user, TINY)), list[dict[str, Any]]()
     for name, precision in formats(systems, precisions).items():
         spec = read_system(name)
         for kind, word in stacks_of(spec.chip).items():
             e, ask = find(spec.chip, word, "efficiencies"), {"context": context, "precision": precision}
-            best = _best(model, spec, speeds, ask | {"efficiencies": e})
-            ends = ([_best(model, spec, speeds, ask | {"efficiencies": x}).yields for x in two] for _, *two in _ends(e))
-            low, high = _band(best.yields, ends)
-            on = basis(e, spec.chip, site(spec).lnc, "decode")
-            known: dict[str, Any] = {"system": spec.id, "software": kind, "precision": precision, "stack": e.id}
-            known |= {"basis": on.word, "basis_reason": on.reason}
-            for i, speed in enumerate(speeds.tolist()):
-                line = {"wanted_tokens_per_s_per_user": speed} | _line(model, spec, best, i, ask, kind)
-                line |= {"tokens_per_s_per_chip_low": low[i], "tokens_per_s_per_chip_high": high[i]}
-                rows.append(known | line)
-    found = tidy(rows)[COLUMNS.split()]
-    return found.sort_values("wanted_tokens_per_s_per_user", kind="stable", ignore_index=True)
+            found = tried(model, spec, spread(e) if kind == "hand-tuned" else e, context, precision)
+            yields = found.yields(speeds)
+            ends = np.maximum(band(yields), 0.0).T.tolist()
+            for speed, made, parts in zip(speeds.tolist(), yields[0].tolist(), ends, strict=True):
+                line = {"wanted_tokens_per_s_per_user": speed, "system": spec.id, "software": kind}
+                line |= {"precision": precision, "stack": e.id, YIELD[0]: made}
+                told, left_out = _line(model, spec, found, speed, kind, ask | {"efficiencies": e})
+                low, high = left_out if kind == "public" else parts
+                rows.append(line | told | dict(zip(YIELD[1:], (low, high), strict=True)))
+    table = tidy(rows)[COLUMNS.split()]
+    return table.sort_values("wanted_tokens_per_s_per_user", kind="stable", ignore_index=True)
 
 
-def _line(model: Any, spec: System, best: _Best, i: int, ask: dict[str, Any], kind: str) -> dict[str, Any]:
-    """The best point at a speed, and what holds it back."""
-    tp, ep, batch = (float(x[i]) for x in (best.tp, best.ep, best.batch))
-    found = {"tp": tp, "ep": ep, "batch": batch, "tokens_per_s_per_chip": float(best.yields[i])}
-    if not best.yields[i]:
-        return found | dict.fromkeys(("tp", "ep", "batch"), np.nan) | {"reason": f"at most {best.fastest:.0f} tokens/s"}
-    return found | {"reason": reason(model, spec, Degrees(tp=tp, ep=ep), kind, batch=batch, **ask)}
+def _line(
+    model: Any, spec: System, found: Tried, speed: float, kind: str, ask: dict[str, Any]
+) -> tuple[dict[str, Any], tuple[float, ...]]:
+    """The best point at a speed, its basis, what holds it back; and yields at the ends of the step's interval."""
+    at = found.place(speed)
+    mapping, batch = Degrees(tp=found.tp[at], ep=found.ep[at]), float(found.batch[at])
+    step = decode_step(model, spec, mapping, batch=batch, **ask)
+    reached, fastest = found.user[0, at] >= speed, found.user[0].max()
+    line: dict[str, Any] = {"basis": step.basis, "basis_reason": step.basis_reason}
+    line |= {"tp": found.tp[at], "ep": found.ep[at], "batch": batch} if reached else dict.fromkeys(POINT, np.nan)
+    if not reached:
+        line["reason"] = f"at most {fastest:.0f} tokens/s" if fastest else "it does not fit"
+    else:
+        ask = {name: ask[name] for name in ("context", "precision")}
+        line["reason"] = reason(model, spec, mapping, kind, batch=batch, **ask)
+    if kind != "public" or not fastest:
+        return line, (0.0, 0.0)
+    slower = (float(end / step.time_s) for end in reversed(step.ends("time_s")))
+    return line, tuple(float(found.yields(np.array([speed]), times)[0, 0]) for times in slower)
 
 
 def shared_point(

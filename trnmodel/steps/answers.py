@@ -48,6 +48,7 @@ class Step(Judged):
     dp: NDArray
     ep: NDArray
     cp: NDArray
+    ranks_per_chip: float
     batch: NDArray
     tokens: NDArray
     compiled_tokens: NDArray
@@ -64,6 +65,16 @@ class Step(Judged):
     fitted: Callable[[], tuple[str, ...]]
     send: Callable[[], tuple[Message, ...]]
     operators: Lines[str, Line] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def occupied_chips(self) -> NDArray:
+        """Chips that all replicas occupy."""
+        return np.ceil(self.tp * self.pp * self.dp * self.ep * self.cp / self.ranks_per_chip)
+
+    @property
+    def tokens_per_s_per_chip(self) -> NDArray:
+        """Tokens of all replicas over the chips that they occupy. [token/s]"""
+        return self.tokens_per_s / self.occupied_chips
 
     @property
     def messages(self) -> tuple[Message, ...]:

@@ -56,6 +56,7 @@ def _step(asked: Question, s: Setting, mapping: Mapping, given: Arrays, lines: b
         dp=mapping.dp,
         ep=mapping.ep,
         cp=mapping.cp,
+        ranks_per_chip=s.at.ranks_per_chip,
         batch=given["batch"],
         tokens=given["tokens"],
         judge=partial(basis_of, s, given),

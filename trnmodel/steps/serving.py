@@ -439,8 +439,12 @@ def frontier(
     step = decode_step(
         model, system, mapping, batch=rows, context=context, precision=precision, efficiencies=efficiencies
     )
+    return unbeaten(step)
+
+
+def unbeaten(step: Step) -> pd.DataFrame:
+    """Valid points of a step that no other beats in both a user's speed and throughput a chip, the fastest last."""
     table = step.to_frame()
-    table["tokens_per_s_per_chip"] = np.ravel(step.tokens_per_s / _chips(mapping, system))
     table = table[table.valid].sort_values("tokens_per_s_per_user", ascending=False, kind="stable")
     best = table.tokens_per_s_per_chip.cummax() == table.tokens_per_s_per_chip
     return table[best].iloc[::-1].reset_index(drop=True)

@@ -1,0 +1,407 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     formats: notebooks///ipynb,notebooks/py///py:percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+#   trnmodel:
+#     order: 12
+# ---
+
+# %% [markdown]
+# # What does software cost?
+
+# %% tags=["parameters"]
+system: str = "trn3-nl32x2-pcie160"
+larger_system: str = "trn3-nl72x2-pcie160"
+torus_system: str = "trn3-nl32x2-torus"
+rivals: list[str] = ["hgx-h200", "gb200-nvl72", "mi355x-8"]
+experts_model: str = "deepseek-v3"
+model: str = "llama-3.3-70b"
+grown_from: str = "deepseek-v3"
+context: int = 4096
+tokens_per_s_per_user: list[float] = [20.0, 50.0]
+
+# %% tags=["hide-input"]
+import numpy as np
+from IPython.display import Markdown
+
+import trnmodel as tm
+from trnmodel import charts
+from trnmodel.catalog.stacks import KINDS, kinds
+from trnmodel.chapters import common, guard
+from trnmodel.chapters import software as tables
+from trnmodel.evidence import ledger, wide_experts
+from trnmodel.models import synthetic
+from trnmodel.planner import contests, deployments, software
+from trnmodel.units import MS, format_digits, format_quantity
+
+PRECISIONS = ["mxfp8", "fp8", "bf16"]
+trn = list(dict.fromkeys([system, larger_system, torus_system]))
+spec, experts_m, m = tm.system(system), tm.model(experts_model), tm.model(model)
+for name, one in (
+    ("system", spec),
+    ("larger_system", tm.system(larger_system)),
+    ("torus_system", tm.system(torus_system)),
+):
+    guard.neuroncore(**{name: one})
+    guard.need(one.domain_chips > 1, f"{name} = {one.id!r} is a single chip")
+    guard.need(set(kinds(one.chip)) == set(KINDS), f"{name} = {one.id!r} has no hand-tuned software")
+guard.some(rivals=rivals)
+guard.generates(model=m, experts_model=experts_m)
+guard.routes(experts_model=experts_m)
+guard.one_of(synthetic.bases(), grown_from=grown_from)
+guard.within(1, 1e9, context=context)
+guard.spans(context, model=m, experts_model=experts_m)
+guard.within(1e-3, 1e6, tokens_per_s_per_user=tokens_per_s_per_user)
+speeds = sorted(set(tokens_per_s_per_user))
+slow, fast = speeds[0], speeds[-1]
+experts = software.answers(experts_m, trn, speeds, context, PRECISIONS)
+dense = software.answers(m, [system, *rivals], speeds, context, PRECISIONS)
+falls = {}
+for name, one, table in (("experts_model", experts_m, experts), ("model", m, dense)):
+    ask = {"context": context, "precision": deployments.formats([system], PRECISIONS)[system]}
+    where = software.shared_point(one, system, table, **ask)
+    guard.need(where is not None, f"{name} = {one.id!r}: hand-tuned and public software share no step on {system}")
+    falls[name] = where, software.waterfall(one, system, where[0], batch=where[1], **ask)
+
+# %% tags=["hide-input"]
+called = software.names([*trn, *rivals])
+public, tuned, ideal = (software.line(experts, slow, system, kind) for kind in software.ORDER)
+others = experts[(experts.wanted_tokens_per_s_per_user == slow) & (experts.software == "hand-tuned")]
+best = others[others.system != system].nlargest(1, "tokens_per_s_per_chip").iloc[0] if len(trn) > 1 else None
+cost = ideal.tokens_per_s_per_chip / public.tokens_per_s_per_chip if public.tokens_per_s_per_chip else np.inf
+lost = f"a factor of {format_digits(cost, 2)}" if cost < np.inf else "everything"
+mine = {kind: software.line(dense, slow, system, kind) for kind in software.ORDER}
+asked = sorted({*np.arange(10.0, 201.0, 10.0), *speeds})
+tied = {one.id: contests.ties(one, system, rivals[:2], asked, context, PRECISIONS) for one in (m, experts_m)}
+Markdown(
+    f"**Software costs {lost}: {experts_m.id} on {called[system]} at {slow:g} tokens/s for each user makes "
+    f"{software.in_words(public)}, {software.in_words(tuned)}, {software.in_words(ideal)}.** "
+    f"What holds public software back: {public.reason}; hand-tuned: {tuned.reason}. "
+    + (
+        f"{'Ahead of it' if best.tokens_per_s_per_chip > tuned.tokens_per_s_per_chip else 'Runner-up'}, hand-tuned: {called[best.system]} with {software.in_band(*best[software.YIELD])}. "
+        if best is not None
+        else ""
+    )
+    + f"{m.id} there: {'; '.join(software.in_words(one) for one in mine.values())}. The bands: of public software the 90 % interval of "
+    f"its step, of hand-tuned the ranges of its parts.\n\n"
+    + ledger.rests_on(
+        *ledger.estimated(spec.chip, "hop_s"), *ledger.estimated(spec, "switch_s"), public.stack, tuned.stack
+    )
+)
+
+# %% tags=["hide-input"]
+slowest = experts[experts.wanted_tokens_per_s_per_user == slow]
+charts.ranges(
+    slowest.loc[slowest.tokens_per_s_per_chip > 0, [*software.YIELD, "software", "basis"]].assign(
+        of=slowest.system.map(called)
+    ),
+    x="tokens_per_s_per_chip",
+    y="of",
+    color="software",
+    caption=software.decides(slowest),
+    under=f"{experts_m.id}, context {context}, {slow:g} tokens/s for each user",
+)
+
+# %% tags=["hide-input"]
+charts.table(
+    software.side_by_side(experts),
+    caption=f"{experts_m.id}, tokens/s a chip with bands: at {slow:g} tokens/s a user {software.in_words(tuned)}, {called[system]}",
+    download="answer-experts",
+)
+
+# %% tags=["hide-input"]
+charts.table(
+    software.side_by_side(dense),
+    caption=f"{m.id}, tokens/s a chip with bands, in the first of {', '.join(PRECISIONS)} that a chip computes: at {slow:g} tokens/s a user "
+    f"{software.in_words(mine['hand-tuned'])}, {called[system]}",
+    download="answer-dense",
+)
+
+# %% [markdown]
+# ## Notation
+
+# %% tags=["hide-input"]
+charts.table(
+    common.notation(
+        common.of_spec(spec.chip, {"hbm_bytes_per_s": "b", "hbm_bytes": "M", "hop_s": "alpha", "cores": "n"}),
+    ),
+    caption=f"What this chapter calls things, for {spec.chip.name}",
+    download="notation",
+)
+
+# %% [markdown]
+# ## Three kinds of software
+#
+# **Ideal** loses nothing. **Public** is the stack that one can install, as measured, and extrapolated where it leaves its rows: none
+# runs experts over many chips of Trainium3. **Hand-tuned** is a scenario: kernels at the share of the peak that the NKI library
+# reaches on Trainium3, a layer's latency as the fastest rows have it, one routing and wait a layer with experts, documented hops, and
+# only those experts read that tokens go to. Each part was measured somewhere, all of them together nowhere. On GPUs public is the
+# fitted vLLM, SGLang or TensorRT-LLM, hand-tuned the same construction with their kernels.
+#
+# Each system takes the TP, EP and batch that yield most a chip while every user gets the speed. The band of hand-tuned software moves
+# a mechanism at a time to the ends of its ranges, looks for the best point anew, and adds up squares; public software's is found
+# with all steps as slow and as fast as the ends of the step's 90 % interval.
+#
+# $$ t_{tuned} = \frac{\max(t_c, t_w)}{\sigma} + L\,t_{layer} + L_e\,t_{route} + t_{net} $$
+#
+# **By hand.** DeepSeek-V3 has 61 layers, 58 of them with experts: 61 x 79.5 us + 58 x 45 us = 7.5 ms a step, which at 50 tokens/s a
+# user leaves 12.5 ms of 20 for all else.
+
+# %%
+lost_layers = tm.efficiencies("trainium3", "hand-tuned")
+deepseek = tm.model("deepseek-v3").outline("decode")
+by_hand = deepseek.layers * lost_layers.layer_s + deepseek.expert_layers * lost_layers.expert_serial_s
+f"{by_hand / MS:.1f} ms"
+
+# %% [markdown]
+# ## Where the time goes
+#
+# The same step from the ideal stack to the hand-tuned one and on to the public one, a mechanism at a time: each bar is the difference of
+# two calls with the values of one mechanism replaced. A bar that goes back is something that the next stack has in another place: one
+# whose latency is fitted by the step has none by the layer. The point is the one at which hand-tuned software yields most, with the batch halved
+# until public software has room; public software has a better one of its own, which the tables take.
+
+# %% tags=["hide-input"]
+where, fall = falls["experts_model"]
+charts.ranges(
+    tables.bars(fall),
+    x="step_s",
+    y="which",
+    caption=f"{experts_m.id}: public software takes {fall.end_s.iloc[-1] / fall.end_s.iloc[0]:.1f} times the ideal step",
+    under=f"{experts_m.id} on {called[system]}, TP {where[0].tp:g}, EP {where[0].ep:g}, batch {where[1]:g}: "
+    f"{format_quantity(fall.end_s.iloc[0], 's', 3)} ideal; {tables.largest(fall)}",
+)
+
+# %% tags=["hide-input"]
+where, dense_fall = falls["model"]
+charts.ranges(
+    tables.bars(dense_fall),
+    x="step_s",
+    y="which",
+    caption=f"{m.id}: public software takes {dense_fall.end_s.iloc[-1] / dense_fall.end_s.iloc[0]:.1f} times the ideal step",
+    under=f"{m.id} on {called[system]}, TP {where[0].tp:g}, batch {where[1]:g}: "
+    f"{format_quantity(dense_fall.end_s.iloc[0], 's', 3)} ideal; {tables.largest(dense_fall)}",
+)
+
+# %% [markdown]
+# ## What share of the ideal ties?
+#
+# Where a rival makes $y(v)$ tokens/s a chip at $v$ tokens/s for each user, a chip ties when its software reaches the share
+# $x(v) = y(v)/y_{ideal}(v)$ of its own ideal. The band is what hand-tuned software reaches; a rival inside it is level, one above it
+# ahead, and above 1 no software ties.
+
+
+# %% tags=["hide-input"]
+def ties_of(one):
+    """The chart of a model: rivals on each software over the band of the system's own."""
+    beaten, others = contests.ahead(tied[one.id], system, slow)
+    return charts.lines(
+        tables.tie_lines(tied[one.id], system),
+        x="wanted_tokens_per_s_per_user",
+        y="share_of_ideal",
+        color="system",
+        dash="software",
+        caption=f"Hand-tuned {spec.chip.name} is ahead of {beaten} of {others} rivals",
+        under=f"{one.id} at {slow:g} tokens/s a user, each rival on each software; yield over the ideal one of {called[system]}: above 1 no "
+        f"software ties; band: what it reaches hand-tuned, by the ranges of its parts; a line ends below {tables.SHOWN:.0%}",
+    )
+
+
+ties_of(m)
+
+# %% tags=["hide-input"]
+ties_of(experts_m)
+
+# %% tags=["hide-input"]
+tie = contests.tie_table(tied, system, list(dict.fromkeys([slow, fast])))
+own = tie[tie.whose == "its own"].drop(columns=["whose", "software", "no software ties"])
+charts.table(
+    tie[tie.whose != "its own"],
+    caption=f"Shares of ideal {called[system]} that tie (band: ranges of hand-tuned parts, extrapolated). Hand-tuned it reaches itself: "
+    + "; ".join(
+        f"{one[0]} {', '.join(map(' '.join, zip(one[1:], own.columns[1:], strict=True)))}" for one in own.to_numpy()
+    ),
+    download="ties",
+)
+
+# %% [markdown]
+# ## When does the larger domain win?
+#
+# The text says that the small domain is more than enough for mixtures of 2 to 3 trillion parameters in all, and that from 4 trillion
+# on the large one brings a meaningful benefit (`trainium3-deep-dive`, L265; the word trillion is missing once). Models grow from a public one by
+# rules of ours (confidence D): depth, widths and number of experts by the fourth root of the growth each. Cells are the yield of a chip of the
+# larger domain over one of the smaller; hatched where the band of that ratio holds 1. Both run the same software, so that a range moves both.
+
+# %% tags=["hide-input"]
+pair = (system, larger_system)
+precision = deployments.formats([system], PRECISIONS)[system]
+over = sorted({10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 80.0, 100.0, 150.0, *speeds})
+won = contests.domains(tables.SIZES, over, pair, base=grown_from, context=context, precision=precision)
+firsts = {kind: tables.pays_from(won, kind) for kind in ("hand-tuned", "ideal")}
+tables.domain_map(
+    won[won.software == "hand-tuned"],
+    caption=f"Hand-tuned, the larger domain pays: {tables.first_words(firsts['hand-tuned'], [slow])}",
+    under=f"{called[larger_system]} over {called[system]}, tokens/s a chip, {precision}, context {context}; lines: the text's 2T to 3T and 4T; extrapolated. "
+    f"Pays ({tables.PAYS_AT:g} times): {tables.first_words(firsts['hand-tuned'], speeds)}",
+)
+
+# %% tags=["hide-input"]
+tables.domain_map(
+    won[won.software == "ideal"],
+    caption=f"With nothing lost it pays: {tables.first_words(firsts['ideal'], [slow])}",
+    under=f"As above, nothing lost. Pays ({tables.PAYS_AT:g} times): {tables.first_words(firsts['ideal'], speeds)}",
+)
+
+# %% tags=["hide-input"]
+Markdown(
+    "**The text's line holds "
+    + "; ".join(f"{kind} at {tables.agreeing(table)}" for kind, table in firsts.items())
+    + ".** It is a statement about a speed and about software, which the text does not name."
+)
+
+# %% [markdown]
+# ## What hangs on the lanes?
+#
+# Two texts count the lanes of a switched Trainium3: the deep dive 64 + 64 + 16 (1,152 GB/s a chip), AWS's page 32 + 40 + 16 (704 GB/s). The
+# second is a system of its own for the large domain, and a reading of ours (D) for the small one; a torus keeps its links. Each headline of other
+# chapters, asked both ways on hand-tuned software:
+
+# %% tags=["hide-input"]
+lanes = tables.conclusions(
+    {"experts": experts_m.id, "dense": m.id},
+    pair,
+    torus_system,
+    rivals[:2],
+    speeds=speeds,
+    context=context,
+    precisions=PRECISIONS,
+)
+flips = lanes[lanes.flips]
+charts.table(
+    lanes,
+    caption=f"{len(flips)} of {len(lanes)} conclusions flip"
+    + "".join(f": {one[2]}, {one[3]} and {one[4]}" for one in flips.itertuples())
+    + (
+        ""
+        if contests.fewer_lanes(system) is not tm.system(system)
+        else f"; no text counts the lanes of {called[system]} otherwise"
+    )
+    + "; hand-tuned software, extrapolated",
+    download="lanes",
+)
+
+# %% [markdown]
+# ## Check: runs that were published
+#
+# Thirteen times of wide expert parallelism on GPUs have been published: a service of DeepSeek on 144
+# H800, and twelve of servers that prefill and decode apart. The same construction, its three constants set from all but one, is asked
+# for the one left out:
+
+# %% tags=["hide-input"]
+wide = wide_experts.brackets()
+missed, off = wide[~wide.inside], (wide.centre_s / wide.measured_s - 1).abs()
+steps = wide.what == "step"
+shown = "hardware model what measured_s centre_s low_s high_s inside missing".split()
+charts.table(
+    wide[shown],
+    caption=f"{wide.inside.sum()} of {len(wide)} lie within the 90 % interval of the others; centres of steps are "
+    f"{off[steps].median():.0%} off in the median, of first tokens {off[~steps].median():.0%}; intervals of first tokens span "
+    f"{(wide.high_s / wide.low_s)[~steps].median():.0f} times their low end",
+    download="wide-experts",
+)
+
+# %% tags=["hide-input"]
+Markdown(
+    "Not met: "
+    + ("; ".join(f"{line.id} (missing: {line.missing})" for line in missed.itertuples()) or "none")
+    + f". Without each run once a layer with experts takes {format_quantity(wide.expert_s.min(), 's', 2)} to {format_quantity(wide.expert_s.max(), 's', 2)}, a split server's "
+    f"service {format_quantity(wide.service_s.min(), 's', 3)} to {format_quantity(wide.service_s.max(), 's', 3)}."
+)
+
+# %% [markdown]
+# ## What moves the answer
+#
+# * **The speed promised to a user.** Latency by the layer does not shrink with the batch: the faster the user, the more software costs.
+# * **Routing of experts** on public software, whose constant was fitted to at most 64 ranks.
+# * **The share of the peak** that kernels reach: 0.64 to 0.92 of it in the hand-tuned scenario.
+#
+# ## What is left out
+#
+# Prefill and queues; price and power; drafts; two half batches that hide each other's collectives; experts over several servers of eight GPUs,
+# so that a mixture that fills eight of them barely has room there; degrees that are no powers of two, which the larger domain has more of.
+
+# %% [markdown]
+# ```{admonition} Takeaway
+# :class: tip
+# Ask on which software before asking on which rack: between public and ideal lies more than between any two racks, and whoever wants
+# a conclusion about racks must first say whose kernels run on them.
+# ```
+
+# %% [markdown]
+# ## Problems
+#
+# **1.** A stack spends 140 us a layer on a model of 80 layers. Which speed can no user pass?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# 80 x 140 us = 11.2 ms a step: 89 tokens/s, with nothing else in the step.
+# ```
+#
+# **2.** A rival's chip makes 2,400 tokens/s where yours would ideally make 3,556. Which share ties, and does software at 0.33 of the ideal?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# 2,400 / 3,556 = 0.67; at 0.33 it makes half of what the rival does.
+# ```
+#
+# **3.** At which speed does a model of 4T parameters in MXFP8 (8.25 bits) no longer stream through 64 chips of 4.9 TB/s?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# 4.125 TB / (64 x 4.9 TB/s) = 13.2 ms: beyond 76 tokens/s, on software that loses nothing.
+# ```
+
+# %% [markdown]
+# ## Evidence
+#
+# Every line behind the tables above, with degrees, batch, stack and basis; the same question stands in
+# [Which switch tray, and does it matter?](switch-tray.ipynb).
+
+# %% tags=["hide-input"]
+told = "wanted_tokens_per_s_per_user system software tokens_per_s_per_chip tokens_per_s_per_chip_low tokens_per_s_per_chip_high basis tp ep batch reason".split()
+charts.table(
+    experts[told],
+    caption=f"{experts_m.id}: tokens/s a chip on three kinds of software, and the largest thing between each and the ideal",
+    download="three-experts",
+)
+
+# %% tags=["hide-input"]
+charts.table(
+    dense[[*told[:3], "precision", *told[3:]]],
+    caption=f"{m.id} on Trainium and on chips of others, each in the narrowest format that it computes",
+    download="three-dense",
+)
+
+# %% tags=["hide-input"]
+charts.table(
+    fall,
+    caption="Each bar of the mixture of experts; low and high by the ranges of its mechanism",
+    download="waterfall",
+)
+
+# %% [markdown]
+# ## Sources
+
+# %% tags=["hide-input"]
+used = tm.facts()
+stacks = {one.stack for one in (*experts.itertuples(), *dense.itertuples())}
+charts.table(
+    common.bibliography([*used[used.entity.isin(stacks)].source, "trainium3-deep-dive", "ah-trn3-arch"]),
+    caption="Sources of the constants in this chapter",
+    download="sources",
+)

@@ -1,0 +1,190 @@
+"""One visual language: colour is generation, dash is topology, grey another vendor, hollow what is not measured.
+
+Every builder asks here what a name looks like, and what a column is called; nothing else in `charts` chooses a colour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from itertools import cycle
+
+from trnmodel.catalog import load, systems
+
+GENERATIONS: Mapping[str, str] = {
+    "trainium1": "#56B4E9",
+    "trainium2": "#0072B2",
+    "trainium3": "#D55E00",
+    "trainium4": "#CC79A7",
+    "inferentia2": "#009E73",
+}
+# for what is no machine: none of them is a generation's
+PALETTE = ["#7B5EA7", "#B58900", "#1B9AAA", "#8C564B", "#6B8E23", "#C2185B", "#5C6BC0", "#A1887F", "#00695C", "#AD8FD3"]
+GREYS = ["#7F7F7F", "#A6A6A6", "#666666", "#939393", "#B8B8B8", "#737373"]
+SHADES = (0.0, 0.45, -0.35, 0.25, -0.2, 0.6, -0.5, 0.1)  # of one generation: towards white, towards black
+DASHES: Mapping[str, list[int]] = {
+    "switch": [1, 0],
+    "planes": [1, 0],
+    "torus": [7, 4],
+    "mesh": [2, 3],
+    "single": [1, 0],
+}
+DASHED: Mapping[str, str] = {"torus": "dashed: a torus", "mesh": "dotted: a full mesh"}
+OTHER_DASHES = [[1, 0], [9, 4], [2, 3], [9, 3, 2, 3], [5, 2]]  # of what is no topology
+LOOSE = "extrapolated"  # the basis that is drawn hollow
+BAND_OPACITY, MANY_BANDS, FAINT_BAND = 0.18, 3, 0.08
+
+WORDS: Mapping[str, str] = {
+    "tokens_per_s_per_user": "Speed for a user",
+    "tokens_per_s_per_chip": "Throughput of a chip",
+    "tokens_per_s": "Tokens a second",
+    "message_bytes": "Message",
+    "busbw_bytes_per_s": "Bus bandwidth",
+    "all_to_all_bytes_per_s": "All-to-all of a chip",
+    "hbm_bytes_per_s": "HBM bandwidth",
+    "bandwidth_bytes_per_s": "Bandwidth",
+    "intensity_flop_per_byte": "Arithmetic intensity",
+    "ridge_flop_per_byte": "Ridge point",
+    "attainable_flop_per_s": "Attainable rate",
+    "peak_flop_per_s": "Peak",
+    "rate_flop_per_s": "Rate",
+    "ceiling_flop_per_s": "Ceiling",
+    "measured_s": "Measured time",
+    "predicted_s": "Predicted time",
+    "crossover_bytes": "Send buffer where bandwidth takes over",
+    "step_s": "Time in a step",
+    "layer_s": "Time in a layer",
+    "worst_s": "Latency of the worst pair",
+    "busy_s": "Busy time",
+    "stored_bytes": "Stored",
+    "capacity_bytes": "Capacity",
+    "cache_bytes": "Cache",
+    "read_bytes": "Read",
+    "row_bytes": "Length of a row",
+    "scratchpad_bytes": "Scratchpad",
+    "bytes_per_token": "Bytes of a token",
+    "times_needed": "Times what is needed",
+    "speed_over_bf16": "Speed over BF16",
+    "switch_bits_per_s": "Capacity of a switch",
+    "send_over_prefill": "Sending over prefill",
+    "scaleup_over_scaleout": "Scale-up over scale-out",
+    "optics_per_chip": "Optical modules a chip",
+    "endpoints": "NIC ports that are reached",
+    "total_params": "Parameters in all",
+    "ratio": "Ratio",
+    "share": "Share",
+    "error": "Signed error",
+    "side": "Side of the square",
+    "m": "Rows of the product",
+    "tokens_per_expert": "Tokens an expert",
+    "tokens_per_chip": "Tokens a chip",
+    "prompt_tokens": "Tokens of the prompt",
+    "input_tokens": "Tokens of the prompt",
+    "tokens": "Tokens of the prompt",
+    "context": "Context in tokens",
+    "batch": "Sequences in the batch",
+    "collective_share": "Share that collectives take",
+    "slowdown": "Slowdown",
+    "switches": "Switches",
+    "chips": "Chips",
+    "between": "Switches and chips between",
+    "experts_over": "Experts spread over",
+    "lnc": "Physical cores a device (LNC)",
+    "tp": "TP",
+    "dtype": "Number format",
+    "scope": "All-to-all within",
+    "kind": "Kind of bytes",
+    "part": "Part",
+    "rule": "Rule",
+    "from": "Bytes from",
+    "tier": "Counted as",
+    "wanted_tokens_per_s_per_user": "Speed wanted for a user",
+    **dict.fromkeys(("what", "of", "which", "held", "series", "way", "level", "group"), ""),
+}  # what an axis or a legend calls a column; "" says that its values speak for themselves
+
+
+@cache
+def _machines() -> Mapping[str, tuple[str, str]]:
+    """Chip and topology by every name, lower case, under which a machine is drawn; a chip has no topology."""
+    found: dict[str, tuple[str, str]] = {}
+    for name in load.chips():
+        chip = load.chip(name)
+        found |= dict.fromkeys((chip.id.lower(), chip.name.lower()), (chip.id, ""))
+    for name in systems.systems():
+        spec = systems.system(name)
+        found |= dict.fromkeys((spec.id.lower(), spec.name.lower()), (spec.chip.id, spec.fabric))
+    return found
+
+
+def machine(name: str) -> tuple[str, str]:
+    """Chip and topology of what a label names: a chip, a system, or a label that begins with one of its generation.
+
+    Examples
+    --------
+    >>> machine("Trainium"), machine("trn3-nl32x2-torus"), machine("H100 SXM"), machine("trainium3 x"), machine("BF16")
+    (('trainium1', ''), ('trainium3', 'torus'), ('h100', ''), ('trainium3', ''), ('', ''))
+    """
+    label = str(name).lower()
+    if label in _machines():
+        return _machines()[label]
+    full = label.replace("trn", "trainium").replace("inf2", "inferentia2")
+    return next((key for key in GENERATIONS if full.startswith(key)), ""), ""
+
+
+def colours(names: Sequence[str]) -> list[str]:
+    """A colour for each name: shades of its generation's, greys for machines of others, the palette for the rest.
+
+    Examples
+    --------
+    >>> colours(["trainium2", "h100", "trn2.48xlarge"])
+    ['#0072B2', '#7F7F7F', '#73b1d5']
+    >>> colours(["read", "written"]) == PALETTE[:2]
+    True
+    """
+    free, grey, seen = cycle(PALETTE), cycle(GREYS), dict[str, int]()
+    found = []
+    for name in names:
+        chip, _ = machine(name)
+        if chip in GENERATIONS:
+            seen[chip] = seen.get(chip, -1) + 1
+            found.append(_shade(GENERATIONS[chip], SHADES[seen[chip] % len(SHADES)]))
+        else:
+            found.append(next(grey) if chip else next(free))
+    return found
+
+
+def _shade(colour: str, towards: float) -> str:
+    """A colour mixed with white, or with black for a share below zero.
+
+    >>> _shade("#0072B2", 0.0), _shade("#000000", 0.5), _shade("#FFFFFF", -1.0)
+    ('#0072B2', '#808080', '#000000')
+    """
+    if not towards:
+        return colour
+    end = 255 if towards > 0 else 0
+    parts = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+    return "#" + "".join(f"{round(part + (end - part) * abs(towards)):02x}" for part in parts)
+
+
+def dashes(names: Sequence[str]) -> list[list[int]] | None:
+    """The dash of each name's topology; None where names are no systems.
+
+    Examples
+    --------
+    >>> dashes(["trn3-nl32x2-torus", "trn3-nl32x2-pcie160"]), dashes(["bf16", "fp8"])
+    ([[7, 4], [1, 0]], None)
+    """
+    fabrics = [machine(name)[1] for name in names]
+    return [DASHES.get(fabric, [1, 0]) for fabric in fabrics] if any(fabrics) else None
+
+
+def dashed(names: Iterable[str]) -> list[str]:
+    """What a note says of the dashes of these names.
+
+    Examples
+    --------
+    >>> dashed(["trn3-nl32x2-torus", "mi300x-8", "gb200-nvl72"])
+    ['dashed: a torus', 'dotted: a full mesh']
+    """
+    fabrics = {machine(name)[1] for name in names}
+    return [words for fabric, words in DASHED.items() if fabric in fabrics]

@@ -1,0 +1,204 @@
+"""What every builder shares: channels in the visual language, titles, notes, labels at the ends of lines."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from trnmodel.charts import language
+from trnmodel.charts.display import altair
+from trnmodel.charts.tables import MARKS, is_number, on_ground, printed
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+HEIGHT, LETTER, LINE = 320, 7.0, 16.0  # of a chart, of a letter's width and of a label's height. [px]
+WIDTH = 520  # where a chart does not fill its column
+MOST_LABELLED = 8  # lines, beyond which a legend names them
+POINTS = 8  # of a line that is drawn hollow
+SAME = 5e-3  # up to which lines coincide
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """Data in printed units, and the channels that show its columns."""
+
+    data: pd.DataFrame
+    titles: dict[str, str]
+    ground: str = ""
+
+    @classmethod
+    def of(cls, frame: pd.DataFrame, *columns: str | None) -> Plot:
+        """The named columns of a table, and what the table says of its basis."""
+        return cls(*printed(frame, *columns), on_ground(frame, ""))
+
+    @property
+    def marks(self) -> list[str]:
+        """Columns that mark some of the data."""
+        return [name for name in MARKS if name in self.data and self.data[name].any()]
+
+    @property
+    def hollow(self) -> list[str]:
+        """Conditions under which data is drawn hollow: where everything is announced, the note alone says so."""
+        drawn = [name for name in self.marks if name == "estimate" or not self.data[name].all()]
+        return [f"datum.{name}" for name in drawn] + [f"datum.basis == '{language.LOOSE}'"] * self.loose
+
+    @property
+    def loose(self) -> bool:
+        """Whether some of the data leaves what was measured."""
+        return "basis" in self.data and bool((self.data.basis == language.LOOSE).any())
+
+    def has_range(self, column: str) -> bool:
+        """Whether the ends of a column's range are drawn."""
+        return f"{column}_low" in self.data
+
+    def number(self, channel: Any, column: str, log: bool = False, end: str = "") -> Any:
+        """Position by a column, or by the `end` ("_low") of its range."""
+        axis = {"format": ",~r", "tickCount": 6} if log else {"format": ",~f", "tickCount": 6}
+        kind = {"type": "log", "nice": channel is not altair().X} if log else {}
+        return channel(field=column + end, type="quantitative", title=self.titles[column], axis=axis, scale=kind)
+
+    def category(self, channel: Any, column: str, **options: Any) -> Any:
+        """Position or shape by a category, in the frame's order."""
+        title = self.titles[column] if language.WORDS.get(column, column) else None
+        options = {"title": title, "sort": list(self.data[column].unique())} | options
+        return channel(field=column, type="nominal", **options)
+
+    def colour(self, channel: Any, column: str | None, *, alone: str | None = None, **options: Any) -> Any:
+        """Colour by a category in the visual language; by the one `alone` of an axis only where it names machines."""
+        if column is None and (
+            alone is None or not any(language.machine(str(x))[0] for x in self.data[alone].unique())
+        ):
+            return altair().value(language.PALETTE[0])
+        names = [str(name) for name in self.data[column or alone].unique()]
+        scale = {"domain": names, "range": language.colours(names)}
+        options |= {} if column else {"legend": None}
+        return self.category(channel, column or str(alone), sort=None, scale=scale, **options)
+
+    def picked(self, column: str | None) -> tuple[list[Any], dict[str, Any]]:
+        """What lets a click on the legend single out one value: parameters and the encoding that they drive."""
+        alt = altair()
+        if column is None:
+            return [], {}
+        selection = alt.selection_point(name="picked", fields=[column], bind="legend")
+        return [selection], {"opacity": alt.condition(selection, alt.value(1), alt.value(0.12))}
+
+    def hollowed(self, yes: Any, no: Any) -> Any:
+        """A mark's property where the data is hollow, and elsewhere."""
+        alt, marked = altair(), " || ".join(self.hollow)
+        return alt.condition(marked, alt.value(yes), alt.value(no)) if marked else alt.value(no)
+
+    def tooltip(self) -> list[Any]:
+        """What pointing at data tells: its columns, their ranges, and the basis."""
+        tip, number = altair().Tooltip, {"type": "quantitative", "format": ",.3~r"}
+        shown = self.titles | {name: name for name in ("basis",) if name in self.data}
+        for name, title in self.titles.items():
+            ends = (("_low", "from"), ("_high", "to")) if self.has_range(name) else ()
+            shown |= {name + end: f"{title}, {word}" for end, word in ends if name + end in self.data}
+        kinds = {name: number if is_number(self.data[name]) else {"type": "nominal"} for name in shown}
+        return [tip(field=name, title=title or name, **kinds[name]) for name, title in shown.items()]
+
+    def finish(self, chart: Any, caption: str, under: str = "", notes: Sequence[str] = ()) -> Any:
+        """The claim as title, in grey below it the conditions and what is hollow or dashed; both as description."""
+        drawn = [name for name in self.marks if f"datum.{name}" in self.hollow]
+        words = [f"{'hollow' if name in drawn else 'all of it'}: {MARKS[name]}" for name in self.marks]
+        words += ["hollow: extrapolated"] * self.loose
+        said = self.ground.strip(" ()")  # "extrapolated: stack on chip"
+        grey = [line for line in (under, said, "; ".join([*words, *notes])) if line]
+        title = altair().TitleParams(text=textwrap.wrap(caption, 76), **({"subtitle": _wrapped(grey)} if grey else {}))
+        whole = (f"{caption}. {under}" if under else caption) + self.ground
+        return chart.properties(title=title, description=whole)
+
+
+def _wrapped(lines: Sequence[str]) -> list[str]:
+    return [part for line in lines for part in textwrap.wrap(line, 92)]
+
+
+def series(data: pd.DataFrame, keys: Sequence[str]) -> dict[tuple[str, ...], pd.DataFrame]:
+    """Rows of each line, by the values that tell lines apart."""
+    if not keys:
+        return {(): data}
+    return {tuple(map(str, key)): rows for key, rows in data.groupby(list(keys), sort=False)}
+
+
+def marked(data: pd.DataFrame, x: str, y: str, keys: Sequence[str]) -> pd.DataFrame:
+    """Rows of each line at which it carries a point: at most `POINTS`, spread evenly."""
+    import pandas as pd
+
+    found = []
+    for rows in series(data, keys).values():
+        there = rows.dropna(subset=[x, y]).sort_values(x, kind="stable")
+        places = np.unique(np.round(np.linspace(0, len(there) - 1, min(len(there), POINTS))).astype(int))
+        found.append(there.iloc[places])
+    return pd.concat(found)
+
+
+def end_labels(data: pd.DataFrame, x: str, y: str, keys: Sequence[str], log: tuple[bool, bool]) -> pd.DataFrame:
+    """Where the name of each line stands: at its end, moved until no two lie over each other.
+
+    Lines that coincide have one label, which says so.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> flat = pd.DataFrame({"x": [1, 2, 1, 2], "y": [3.0, 4.0, 3.0, 4.0], "of": ["a", "a", "b", "b"]})
+    >>> end_labels(flat, "x", "y", ["of"], (False, False)).label.tolist()
+    ['a = b']
+    """
+    import pandas as pd
+
+    groups: list[tuple[list[str], pd.DataFrame]] = []
+    for key, rows in series(data, keys).items():
+        line = rows.dropna(subset=[x, y]).sort_values(x, kind="stable")
+        if line.empty:
+            continue
+        twin = next((names for names, other in groups if _coincide(other[[x, y]], line[[x, y]])), None)
+        if twin is None:
+            groups.append(([", ".join(key)], line))
+        else:
+            twin.append(", ".join(key))
+    if not groups:
+        return pd.DataFrame(columns=[x, y, *keys, "label"])
+    ends = pd.DataFrame([line.iloc[-1] for _, line in groups]).assign(label=[" = ".join(names) for names, _ in groups])
+    right, _ = _pixels(data[x], ends[x], WIDTH, log[0])
+    height, back = _pixels(data[y], ends[y], HEIGHT, log[1])
+    moved = _apart(right, height, [LETTER * len(label) for label in ends.label])
+    return ends.assign(**{y: back(moved)})[[x, y, *keys, "label"]]
+
+
+def _coincide(one: pd.DataFrame, other: pd.DataFrame) -> bool:
+    return one.shape == other.shape and bool(np.allclose(one.to_numpy(float), other.to_numpy(float), rtol=SAME))
+
+
+def _pixels(every: pd.Series, values: pd.Series, size: float, log: bool) -> tuple[NDArray, Callable[..., NDArray]]:
+    """Pixels of values on an axis that shows every value of a column, and the way back."""
+    into, back = (np.log10, np.exp2) if log else (np.asarray, np.asarray)
+    known = every.to_numpy(float)
+    known = into(known[np.isfinite(known) & ((known > 0) | (not log))])
+    low, high = float(known.min() if log else min(known.min(), 0.0)), float(known.max())
+    per_pixel = (high - low) / size or 1.0
+
+    def value(pixels: ArrayLike) -> NDArray:
+        return back((low + np.asarray(pixels) * per_pixel) * (np.log2(10.0) if log else 1.0))
+
+    return (into(values.to_numpy(float)) - low) / per_pixel, value
+
+
+def _apart(x: NDArray, y: NDArray, wide: Sequence[float]) -> list[float]:
+    """Heights of labels, each lifted as far as those below it ask for."""
+    placed: list[tuple[float, float, float]] = []
+    found = dict[int, float]()
+    for i in np.argsort(y, kind="stable"):
+        at = float(y[i])
+        for left, height, width in sorted(placed, key=lambda one: one[1]):
+            beside = x[i] >= left + width or left >= x[i] + wide[i]
+            if not beside and abs(at - height) < LINE:
+                at = height + LINE
+        placed.append((float(x[i]), at, wide[i]))
+        found[int(i)] = at
+    return [found[i] for i in range(len(y))]

@@ -1,0 +1,82 @@
+"""The table of a cover: sizing calls over a few models and speeds, a row for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trnmodel.arguments import TINY, listed, numbers
+from trnmodel.models.transformer import Transformer
+from trnmodel.planner.plan import Plan, plan
+from trnmodel.result import tidy
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SPEEDS = (20.0, 50.0)  # of a reader who waits, and of one who does not
+
+
+def answers(
+    models: Iterable[str | Transformer],
+    tokens_per_s_per_user: Iterable[float] = SPEEDS,
+    input_tokens: float = 4096,
+    output_tokens: float = 512,
+    **question: Any,
+) -> pd.DataFrame:
+    """The best of `plan` for each model and speed, with the band of its yield and of its first token.
+
+    Parameters
+    ----------
+    question
+        system, precision and efficiencies of `plan`. [-]
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        model, wanted_tokens_per_s_per_user, reached (whether any system is as fast), system, precision, tp, ep, batch,
+        chips, tokens_per_s_per_user, tokens_per_s_per_chip and ttft_s with `_low` and `_high`, basis, stack_kind,
+        hand_tuned_ and ideal_tokens_per_s_per_chip on the same system, runner_up, why it loses, command; numbers of the
+        fastest point where the speed is out of reach, NaN where the model fits no system. [-]
+
+    Examples
+    --------
+    >>> table = answers(["llama-3.1-8b"], [50.0], 1024, 256, system="trn2.48xlarge")
+    >>> table[["model", "system", "stack_kind", "runner_up"]].iloc[0].tolist()
+    ['llama-3.1-8b', 'trn2.48xlarge', 'public', 'trn2.48xlarge']
+    """
+    speeds = np.ravel(numbers("tokens_per_s_per_user", tokens_per_s_per_user, TINY)).tolist()
+    lengths: dict[str, Any] = {"input_tokens": input_tokens, "output_tokens": output_tokens}
+    return tidy(
+        _row(plan(model, tokens_per_s_per_user=speed, **lengths, **question))
+        for model in listed("models", models, (str, Transformer))
+        for speed in speeds
+    )
+
+
+def _row(found: Plan) -> dict[str, Any]:
+    """The best of a plan beside the question and the answers of other software."""
+    asked = {"model": found.model.id, "wanted_tokens_per_s_per_user": found.tokens_per_s_per_user}
+    row: dict[str, Any] = asked | {
+        "reached": found.reached,
+        "system": "",
+        "basis": "",
+        "why": "; ".join(found.why.values()),
+    }
+    c, after = found.best, found.runner_up
+    if c is None:
+        return row | {"why": "; ".join(found.why.values())}
+    names = ("precision", "tp", "ep", "batch", "chips", "tokens_per_s_per_user", "stack_kind")
+    row |= {"system": c.system.id, "basis": str(c.basis)} | {name: getattr(c, name) for name in names}
+    for name in ("tokens_per_s_per_chip", "ttft_s"):
+        low, high = map(float, c.ends(name))
+        row |= {name: getattr(c, name), f"{name}_low": low, f"{name}_high": high}
+    for one in found.beside:
+        made = one.tokens_per_s_per_chip if one.valid else np.nan
+        row[f"{one.stack.kind.replace('-', '_')}_tokens_per_s_per_chip"] = made
+    return row | {
+        "runner_up": after.system.id if after else "",
+        "why": found.reason(after) if after else "",
+        "command": found.command,
+    }

@@ -1,0 +1,436 @@
+"""The sizing call: which system, precision, mapping and batch yield most at a user's speed, and why the others lose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from html import escape
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trnmodel.arguments import TINY, instance, number, refuse
+from trnmodel.catalog import load
+from trnmodel.catalog.specs import Precision
+from trnmodel.catalog.stacks import Efficiencies, find
+from trnmodel.catalog.stacks import kinds as stacks_of
+from trnmodel.catalog.systems import System, systems
+from trnmodel.catalog.systems import system as read_system
+from trnmodel.models.transformer import Transformer
+from trnmodel.models.transformer import model as read_model
+from trnmodel.planner.deployments import full_requests_per_s, tried
+from trnmodel.planner.launch import command, runs
+from trnmodel.result import Judged, reason_mask
+from trnmodel.steps.answers import RESOURCES, Step
+from trnmodel.steps.ground import joint_basis
+from trnmodel.steps.inference import decode_step, memory_fit, prefill
+from trnmodel.steps.mapping import Mapping as Degrees
+from trnmodel.steps.rank import site
+from trnmodel.units import GIB, format_digits, format_within, spread_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PRECISIONS = ("bf16", "fp8", "mxfp8")  # that are tried where none is named: 4 bits change what a model answers
+TIED = 0.01  # share of a yield, up to which two systems do the same
+SAME = f"the same within {TIED:.0%}".replace("%", " %")
+TOLD = 3  # reasons why systems lose that a card tells, and systems that it names with each
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Choice(Judged):
+    """One replica on one system and kind of software, at the precision, mapping and batch that yield most.
+
+    `step` and `first` are the decode step and the prefill that its numbers are read from. A choice that is too slow for
+    the user is not valid and keeps its numbers, those of its fastest point, so that one can see by how much.
+    """
+
+    REASONS: ClassVar[tuple[str, ...]] = ("too slow for a user at any batch",)
+    FIGURE: ClassVar[str] = "tokens_per_s_per_chip"
+
+    system: System
+    stack: Efficiencies
+    dtypes: Precision
+    lnc: int
+    tp: float
+    ep: float
+    batch: float
+    chips: float
+    instances: float
+    replicas_per_instance: float
+    tokens_per_s_per_user: float
+    tokens_per_s_per_chip: float
+    with_prompts_tokens_per_s_per_chip: float
+    ttft_s: float
+    step: Step
+    first: Step
+
+    def told(self, name: str, unit: str) -> str:
+        """One of its figures with its band, in words."""
+        low, high = map(float, self.ends(name))
+        return format_within(float(getattr(self, name)), low, high, unit)
+
+    @property
+    def precision(self) -> str:
+        """The name of its precision."""
+        return self.dtypes.name
+
+    @property
+    def mapping(self) -> str:
+        """Precision, degrees and batch in words."""
+        ep = f" x EP {self.ep:g}" if self.ep > 1 else ""
+        return f"{self.precision}, TP {self.tp:g}{ep}, LNC {self.lnc}, batch {self.batch:g}"
+
+    @property
+    def merit(self) -> float:
+        """What orders choices: throughput a chip of those that are fast enough, the user's speed of the others."""
+        return self.tokens_per_s_per_chip if self.valid else self.tokens_per_s_per_user
+
+    def chip_s(self, resource: str) -> float:
+        """Time that a resource takes of a chip for a token, by itself. [s]"""
+        return float(getattr(self.step, f"{resource}_s")) * self.chips / self.batch
+
+
+class _Ask(NamedTuple):
+    """What is asked of every system."""
+
+    model: Transformer
+    wanted: float
+    given: float
+    output: float
+    precisions: tuple[Precision, ...]
+
+    @property
+    def longest(self) -> float:
+        return self.given + self.output
+
+    def decode(self, spec: System, mapping: Degrees, e: Efficiencies, precision: Precision, batch: Any) -> Step:
+        """The step whose speed a user sees: at the mean context, of a graph and a cache for the longest."""
+        ask: dict[str, Any] = {"context": self.given + self.output / 2, "max_context": self.longest}
+        return decode_step(self.model, spec, mapping, batch=batch, precision=precision, efficiencies=e, **ask)
+
+    def prefill(self, spec: System, mapping: Degrees, e: Efficiencies, precision: Precision, batch: Any = 1) -> Step:
+        ask: dict[str, Any] = {"input_tokens": self.given, "max_context": self.longest}
+        return prefill(self.model, spec, mapping, batch=batch, precision=precision, efficiencies=e, **ask)
+
+
+class _Point(NamedTuple):
+    """A point of the grid; `rank` is higher where it is better: it fits, it is fast enough, then by what it does."""
+
+    rank: tuple[int, float]
+    precision: Precision
+    tp: float
+    ep: float
+    batch: float
+    why: str
+
+
+def plan(
+    model: str | Transformer,
+    system: str | System | Iterable[str | System] | None = None,
+    *,
+    tokens_per_s_per_user: float,
+    input_tokens: float,
+    output_tokens: float,
+    precision: str | Precision | None = None,
+    efficiencies: str | Efficiencies | None = None,
+) -> Plan:
+    r"""What serves a model best where every user gets at least so many tokens a second.
+
+    .. math:: \max_{system,\,precision,\,TP,\,EP,\,B} \frac{B}{n\,t(B)} \quad\text{where}\quad \frac{1}{t(B)} \ge v
+
+    Parameters
+    ----------
+    model : str or Transformer
+        Id, name, path of an own config.json, or object. [-]
+    system : str or System, or several of them, optional
+        Default every system of Trainium chips in the catalog, the alternatives of its racks among them. [-]
+    tokens_per_s_per_user : float
+        Speed v that each user has at least: one over a decode step at the mean context. [token/s]
+    input_tokens, output_tokens : float
+        Of one request; steps are at input and half of the output, memory and graphs at both. [token]
+    precision : str or Precision, optional
+        Default the best of BF16, FP8 and MXFP8 that the chip computes in; 4 bits only where they are named. [-]
+    efficiencies : str or Efficiencies, optional
+        Software stack; default each chip's public one, with hand-tuned and ideal beside the best. [-]
+
+    Returns
+    -------
+    plan : Plan
+        `.best`, `.runner_up`, `.beside`, `.why`, `.command`; `.to_frame()` has a row for each system.
+
+    Raises
+    ------
+    ValueError
+        An argument is out of its range, the model ends before input and output do, no chip computes in the precision, a
+        stack is of another maker's software.
+
+    Notes
+    -----
+    TP and EP are powers of two, batches those of `deployments.tried`. A point counts if weights, cache and one prompt
+    fit all ranks, the first one too. Throughput is that of decoding alone; `with_prompts_tokens_per_s_per_chip` is what
+    remains where the same chips prefill prompts, one a group of EP at once. TTFT is the prefill of one prompt, without
+    a queue. Systems within 1 % of the best do the same: the first of the catalog with the fewest chips is named.
+
+    Examples
+    --------
+    >>> ask = {"tokens_per_s_per_user": 50, "input_tokens": 1024, "output_tokens": 256}
+    >>> found = plan("llama-3.1-8b", "trn2.48xlarge", **ask)
+    >>> found.reached, bool(found.best.tokens_per_s_per_user >= 50), found.best.stack.kind
+    (True, True, 'public')
+    """
+    ask = _asked(read_model(model), tokens_per_s_per_user, input_tokens, output_tokens, precision)
+    specs = _systems(system)
+    if not any(_computed(ask, spec) for spec in specs):
+        peaks = sorted({dtype for spec in specs for dtype in spec.chip.peak_flop_per_s})
+        refuse("precision", precision, f"no chip asked computes in it; they compute in {', '.join(peaks)}")
+    stacks = {spec.id: find(spec.chip, efficiencies, "efficiencies") for spec in specs}
+    for spec in specs:
+        if not runs(stacks[spec.id], spec.chip):
+            refuse("efficiencies", efficiencies, f"{stacks[spec.id].id} does not run on {spec.chip.id} of {spec.id}")
+    points = {spec.id: _points(ask, spec, stacks[spec.id]) for spec in specs}
+    fitting = [spec for spec in specs if any(point.rank[0] for point in points[spec.id])]
+    choices = _ordered([_chosen(ask, spec, stacks[spec.id], points[spec.id][0]) for spec in fitting])
+    second, beside = list[Choice](), list[Choice]()
+    if choices:
+        spec = choices[0].system
+        second = [_chosen(ask, spec, stacks[spec.id], point) for point in points[spec.id][1:2] if point.rank[0]]
+        words = {} if efficiencies is not None else stacks_of(spec.chip)
+        for e in (find(spec.chip, words[kind], "efficiencies") for kind in ("hand-tuned", "ideal") if kind in words):
+            beside += [_chosen(ask, spec, e, point) for point in _points(ask, spec, e)[:1] if point.rank[0]]
+    missing = {spec.id: f"computes in {', '.join(spec.chip.peak_flop_per_s)} alone" for spec in specs}
+    whys = {i: found[0].why if found else missing[i] for i, found in points.items()}
+    refused = {i: why for i, why in whys.items() if i not in {spec.id for spec in fitting}}
+    return Plan(ask.model, ask.wanted, ask.given, ask.output, tuple(choices), tuple(second), refused, tuple(beside))
+
+
+def _asked(model: Transformer, wanted: Any, given: Any, output: Any, precision: Any) -> _Ask:
+    """The question, checked."""
+    speed = number("tokens_per_s_per_user", wanted, TINY)
+    given, output = number("input_tokens", given, 1), number("output_tokens", output, 1)
+    if model.max_context and given + output > model.max_context:
+        most = f"{model.id} has contexts of up to {model.max_context:,} tokens"
+        refuse("input_tokens + output_tokens", given + output, most)
+    names = PRECISIONS if precision is None else (precision,)
+    return _Ask(model, speed, given, output, tuple(map(load.precision, names)))
+
+
+def _systems(given: Any) -> list[System]:
+    """The systems asked for, each once; all of Trainium chips where none is named."""
+    if given is None:
+        return [one for one in map(read_system, systems()) if one.chip.id.startswith("trainium")]
+    several = given if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+    found = [read_system(instance("system", one, str | System, "an id or a System")) for one in several]
+    if not found:
+        refuse("system", given, "allowed is at least one")
+    return list({one.id: one for one in found}.values())
+
+
+def _computed(ask: _Ask, spec: System) -> list[Precision]:
+    """The precisions asked for in whose compute dtype a system's chip has a peak."""
+    return [one for one in ask.precisions if one.compute in spec.chip.peak_flop_per_s]
+
+
+def _points(ask: _Ask, spec: System, e: Efficiencies) -> list[_Point]:
+    """The best points of a system, the two best mappings of each precision, best first."""
+    found = [point for one in _computed(ask, spec) for point in _searched(ask, spec, e, one)]
+    return sorted(found, key=lambda point: point.rank, reverse=True)
+
+
+def _searched(ask: _Ask, spec: System, e: Efficiencies, precision: Precision) -> list[_Point]:
+    """All mappings and batches of a precision at once: the best batch of the two best mappings."""
+    more: dict[str, Any] = {"precision": precision, "efficiencies": e, "context": ask.given + ask.output / 2}
+    step = tried(ask.model, spec, max_context=ask.longest, **more)
+    mapping = Degrees(tp=step.tp, ep=step.ep)
+    more |= {"batch": step.batch, "context": ask.longest, "prompt_tokens": ask.given}
+    fit, first = memory_fit(ask.model, spec, mapping, **more), ask.prefill(spec, mapping, e, precision)
+    fits = step.valid & fit.valid & first.valid
+    fast = fits & (step.tokens_per_s_per_user >= ask.wanted)
+    need, have = (np.broadcast_to(x * mapping.ranks / GIB, fits.shape)
+                  for x in (fit.first_rank_total_bytes, fit.first_rank_capacity_bytes))  # fmt: skip
+    level = np.where(fast, 2, fits)
+    worth = np.where(fast, step.tokens_per_s_per_chip, np.where(fits, step.tokens_per_s_per_user, -need / have))
+    batch = np.lexsort((worth, level), axis=0)[-1]  # the best one of each mapping
+    tops = (np.take_along_axis(x, batch[None], 0)[0] for x in (worth, level))
+    reasons, points = np.broadcast_to(np.asarray(step.reason, dtype=object), fits.shape), []
+    for place in np.lexsort(tuple(tops))[:-3:-1]:
+        at = batch[place], place
+        why = f"does not fit: {format_digits(need[at], 3)} of {format_digits(have[at], 3)} GiB"
+        rank, degrees = (int(level[at]), float(worth[at])), (float(step.tp[place]), float(step.ep[place]))
+        why = why if need[at] > have[at] else str(reasons[at])
+        points.append(_Point(rank, precision, *degrees, float(step.batch[at]), why))
+    return points
+
+
+def _chosen(ask: _Ask, spec: System, e: Efficiencies, point: _Point) -> Choice:
+    """A point asked again by itself."""
+    mapping, dtypes = Degrees(tp=point.tp, ep=point.ep), point.precision
+    step, first = ask.decode(spec, mapping, e, dtypes, point.batch), ask.prefill(spec, mapping, e, dtypes)
+    prompt_s = ask.prefill(spec, mapping, e, dtypes, batch=point.ep).time_s / point.ep
+    full = full_requests_per_s(point.batch, ask.output, step.time_s, prompt_s)
+    chips = float(step.occupied_chips)
+    return Choice(
+        system=spec,
+        stack=e,
+        dtypes=dtypes,
+        lnc=site(spec).lnc,
+        tp=point.tp,
+        ep=point.ep,
+        batch=point.batch,
+        chips=chips,
+        instances=float(np.ceil(chips / spec.chips)),
+        replicas_per_instance=float(spec.chips // chips),
+        tokens_per_s_per_user=float(step.tokens_per_s_per_user),
+        tokens_per_s_per_chip=float(step.tokens_per_s_per_chip),
+        with_prompts_tokens_per_s_per_chip=float(full * ask.output / chips),
+        ttft_s=float(first.time_s),
+        step=step,
+        first=first,
+        judge=partial(joint_basis, first, step),
+        spread=partial(_spread, first, step),
+        reason_mask=reason_mask(float(step.tokens_per_s_per_user) < ask.wanted),
+    )
+
+
+def _spread(first: Step, step: Step, name: str) -> tuple[NDArray, NDArray]:
+    """Half-widths of a figure: those of the prefill, of the step, or the wider of both for what holds both."""
+    parts = {"ttft_s": [first]}.get(name, [step, first] if name.startswith("with_prompts") else [step])
+    below, above = zip(*(part.widths("time_s") for part in parts), strict=True)
+    return np.max(below, axis=0), np.max(above, axis=0)
+
+
+def _ordered(choices: list[Choice]) -> list[Choice]:
+    """The best first; of those that do the same as the best, the fewest chips and the first of the catalog."""
+    found = sorted(choices, key=lambda c: (not c.valid, -c.merit))
+    same = [c for c in choices if _same(c, found[0])]
+    return sorted(same, key=lambda c: c.chips) + [c for c in found if not _same(c, found[0])]
+
+
+def _same(c: Choice, best: Choice) -> bool:
+    return bool(c.valid) == bool(best.valid) and abs(c.merit / best.merit - 1) <= TIED
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Plan:
+    """The answer to a sizing question: `choices` has one for each system that the model fits, the best first.
+
+    `second` is the best system's next mapping, `refused` says why a system has no choice, `beside` are the best of the
+    other kinds of software on the best system.
+    """
+
+    model: Transformer
+    tokens_per_s_per_user: float
+    input_tokens: float
+    output_tokens: float
+    choices: tuple[Choice, ...]
+    second: tuple[Choice, ...]
+    refused: Mapping[str, str]
+    beside: tuple[Choice, ...]
+
+    @property
+    def best(self) -> Choice | None:
+        """The choice that yields most a chip; the fastest one where none is fast enough; None where nothing fits."""
+        return self.choices[0] if self.choices else None
+
+    @property
+    def reached(self) -> bool:
+        """Whether any system is as fast as a user wants."""
+        return bool(self.choices) and bool(self.choices[0].valid)
+
+    @property
+    def same(self) -> list[str]:
+        """Other systems that do what the best one does, within 1 %."""
+        return [c.system.id for c in self.choices[1:] if _same(c, self.choices[0])]
+
+    @property
+    def runner_up(self) -> Choice | None:
+        """The next system, one that does not do the same first; the next mapping where no other system fits."""
+        rest = sorted(self.choices[1:], key=lambda c: _same(c, self.choices[0]))
+        return next(iter([*rest, *self.second]), None)
+
+    @property
+    def why(self) -> dict[str, str]:
+        """One reason why each other system loses, by its id; `SAME` where it does what the best one does."""
+        return {c.system.id: self.reason(c) for c in self.choices[1:]} | dict(self.refused)
+
+    def reason(self, c: Choice) -> str:
+        """Why a choice loses: its speed, or by how much it yields less and what takes most more of a chip."""
+        best = self.choices[0]
+        if c in self.choices and _same(c, best):
+            return SAME
+        if not c.valid:
+            return f"too slow: at most {c.told('tokens_per_s_per_user', 'tokens/s a user')}"
+        more = {name: c.chip_s(name) - best.chip_s(name) for name in RESOURCES}
+        most = max(more, key=more.__getitem__)
+        digits = 2 if more[most] > 0.05 * best.chip_s(most) else 4
+        times = [spread_of([one.chip_s(most)], "s", digits) for one in (c, best)]
+        takes = f"{most} takes {times[0]} of a chip for a token, not {times[1]}" if more[most] > 0 else "more batch"
+        within = " (within the band)" if c.high > best.low else ""
+        return f"{1 - c.merit / best.merit:.0%} less{within}: {takes}".replace("%", " %", 1)
+
+    @property
+    def command(self) -> str:
+        """How a server of the best choice is started; empty where nothing fits, or where no server is its software."""
+        c = self.best
+        if not c or not c.valid:
+            return ""
+        longest = self.input_tokens + self.output_tokens
+        return command(self.model, c.stack, c.step, c.first, c.dtypes, c.lnc, longest)
+
+    def card(self) -> list[str]:
+        """The answer on six lines: the best, how, other software, the runner-up, why the others lose, the command."""
+        c, after = self.best, self.runner_up
+        lengths = f"{self.input_tokens:,.0f} tokens in and {self.output_tokens:,.0f} out"
+        asked = f"{self.model.id} at {self.tokens_per_s_per_user:g} tokens/s a user, {lengths}"
+        if not c:
+            return [f"{asked}: fits none", *self._others(after)]
+        user = c.told("tokens_per_s_per_user", "tokens/s a user")
+        made = c.told(c.FIGURE, "tokens/s a chip") if c.valid else f"out of reach, the most is {user}"
+        lines = [f"{made}, {c.basis}, {c.stack.kind} software: {asked}, on {c.system.id}"]
+        lines.append(
+            f"{c.mapping}, {c.chips:g} of {c.system.chips} chips: {user}, first token after {c.told('ttft_s', 's')}, "
+            f"{c.told('with_prompts_tokens_per_s_per_chip', 'tokens/s a chip')} with its prompts"
+        )
+        if self.beside:
+            told = [f"{b.stack.kind} {b.told(b.FIGURE, '') if b.valid else 'too slow'}" for b in self.beside]
+            lines.append(f"other software there: {', '.join(told)} tokens/s a chip")
+        if after:
+            made = after.told(after.FIGURE, "tokens/s a chip") + ", " if after.valid else ""
+            lines.append(f"runner-up: {after.system.id}, {after.mapping}: {made}{self.reason(after)}")
+        return [*lines, *self._others(after), *([self.command] if self.command else [])]
+
+    def _others(self, after: Choice | None) -> list[str]:
+        """Why other systems than the best and the runner-up lose, alike reasons together."""
+        groups: dict[str, list[str]] = {}
+        for name, why in self.why.items():
+            if not after or name != after.system.id:
+                groups.setdefault(why, []).append(name)
+        told = [", ".join(names[:TOLD]) + (f" and {len(names) - TOLD} more" if len(names) > TOLD else "") + f" {why}"
+                for why, names in groups.items()]  # fmt: skip
+        more = sum(map(len, list(groups.values())[TOLD:]))
+        return ["others: " + "; ".join([*told[:TOLD], *([f"{more} more"] if more else [])])] if told else []
+
+    def __repr__(self) -> str:
+        return "\n".join(self.card())
+
+    def _repr_html_(self) -> str:
+        first, *more = map(escape, self.card())
+        return f"<div><b>{first}</b>{''.join(f'<br>{line}' for line in more)}</div>"
+
+    def to_frame(self, bands: bool = False) -> pd.DataFrame:
+        """A row for each system, the best first, then the next mapping, other software, and systems without a choice.
+
+        Columns are those of a `Choice`, with `role` ("best", "system", "mapping", "beside", "refused") and `why`.
+        """
+        import pandas as pd
+
+        roles = [("system" if i else "best", c) for i, c in enumerate(self.choices)]
+        roles += [("mapping", c) for c in self.second] + [("beside", c) for c in self.beside]
+        why = self.why
+        rows = [c.to_frame(bands).assign(role=role, why=why.get(c.system.id, "") if role == "system" else "")
+                for role, c in roles]  # fmt: skip
+        none = [{"system": name, "role": "refused", "why": told, "valid": False} for name, told in self.refused.items()]
+        rows += [pd.DataFrame(none)] if none else []
+        return pd.concat(rows, ignore_index=True)
