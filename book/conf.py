@@ -1,9 +1,12 @@
 """The static book: chapters that papermill executed, readable offline, over http and from a folder."""
 
+import re
 from importlib import metadata
 from pathlib import Path
 
 import vl_convert
+from docutils import nodes
+from sphinx.util.nodes import make_refnode
 
 project = "trnmodel"
 author = "The trnmodel authors"
@@ -27,7 +30,7 @@ html_title = "Trainium from first principles"
 html_static_path = ["_static", str(MATHJAX)]
 html_css_files = ["book.css"]
 html_favicon = "_static/icon.svg"
-html_js_files = ["answers.js"]
+html_js_files = ["code.js", "answers.js"]
 html_context = {"default_mode": "auto"}
 html_show_search_summary = False  # summaries are fetched, which a browser refuses to a page from a folder
 html_sourcelink_suffix = ""
@@ -56,7 +59,86 @@ def add_scripts(app, pagename, templatename, context, doctree):
         app.add_js_file("charts.js", loading_method="defer")
 
 
+GLOSSARY = "glossary"
+COMMON = {"graph", "window", "stack", "static", "model left out"}  # terms that mostly mean what they mean everywhere
+
+
+def read_terms(path):
+    """Id and meaning of each term of the glossary's table, by term."""
+    rows = [line.strip("| ").split(" | ") for line in path.read_text(encoding="utf-8").splitlines() if line[:1] == "|"]
+    return {term: (term_id(row[0]), row[1]) for row in rows[2:] for term in row[0].split(", ") if term not in COMMON}
+
+
+def term_id(cell):
+    return nodes.make_id(f"term-{cell}")
+
+
+TERMS = read_terms(Path(__file__).with_name(f"{GLOSSARY}.md"))
+WORDS = {term[:1].lower() + term[1:] if term[1:].islower() else term: term for term in TERMS}
+TERM = "|".join(re.escape(word) for word in sorted(WORDS, key=len, reverse=True))
+LINKED = re.compile(
+    r"(?P<chapters>\b[Cc]hapters? \d+(?:(?:, | and | or | to )\d+)*)"
+    rf"|(?<![\w/.$-])(?P<term>{TERM})s?(?![\w/$-])"
+)
+CLOSED = (nodes.reference, nodes.literal, nodes.title, nodes.raw, nodes.FixedTextElement, nodes.math, nodes.thead)
+
+
+def mark_terms(app, doctree):
+    """Give each row of the glossary an address."""
+    if app.env.docname == GLOSSARY:
+        for row in doctree.findall(nodes.row):
+            row["ids"].append(term_id(row[0].astext()))
+
+
+def link_words(app, doctree, docname):
+    """Link "chapter 4" to the fourth chapter, and a term to the glossary where a page uses it first."""
+    listed = app.env.toctree_includes.get(app.config.root_doc, [])
+    chapters = [name for name in listed if name.startswith("chapters/")]
+    met = set(TERMS) if docname == GLOSSARY or GLOSSARY not in app.env.all_docs else set()
+
+    def link(target, text, anchor="", title=""):
+        known = make_refnode(app.builder, docname, target, anchor, nodes.Text(text), title)
+        known["classes"] += ["trn-term"] if anchor else []
+        return known
+
+    def parts(text):
+        end = 0
+        for match in LINKED.finditer(text):
+            term = WORDS.get(match["term"])
+            if match["chapters"]:
+                yield nodes.Text(text[end : match.start()])
+                yield from chapter_links(match["chapters"])
+            elif term not in met:
+                met.add(term)
+                anchor, meaning = TERMS[term]
+                yield nodes.Text(text[end : match.start()])
+                yield link(GLOSSARY, match[0], anchor, meaning)
+            else:
+                continue
+            end = match.end()
+        yield nodes.Text(text[end:])
+
+    def chapter_links(text):
+        for piece in re.split(r"(, | and | or | to )", text):
+            number = int("".join(filter(str.isdigit, piece)) or 0)
+            known = 0 < number <= len(chapters)
+            yield link(chapters[number - 1], piece) if known else nodes.Text(piece)
+
+    for text in list(doctree.findall(nodes.Text)):
+        if not in_closed(text) and LINKED.search(text):
+            text.parent.replace(text, list(parts(text.astext())))
+
+
+def in_closed(node):
+    while node := node.parent:
+        if isinstance(node, CLOSED) or "toctree-wrapper" in node.get("classes", []):
+            return True
+    return False
+
+
 def setup(app):
     app.connect("builder-inited", write_bundle)
+    app.connect("doctree-read", mark_terms)
+    app.connect("doctree-resolved", link_words)
     app.connect("html-page-context", add_scripts)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

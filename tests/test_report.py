@@ -557,7 +557,7 @@ def small_book(write, tmp_path, monkeypatch):
     folder = tmp_path / "book"
     folder.mkdir()
     (folder / "conf.py").write_text("extensions = ['myst_nb']\nnb_execution_mode = 'off'\nhtml_theme = 'basic'\n")
-    (folder / "index.md").write_text("# Book\n\n```{toctree}\n{chapters}\n```\n")
+    (folder / "index.md").write_text("# Book\n\n{chapters}\n")
     monkeypatch.setattr(book, "BOOK", folder)
     write("later", "print(6 * 7)", order=2)
     write("first", "print(6 * 9)", order=1)
@@ -570,14 +570,14 @@ def test_the_book_is_replaced_whole(small_book, write, tmp_path):
     index = report.build_book(out, progress=False)
     assert index == out / "html" / "index.html"
     page = index.read_text()
-    assert 0 < page.index("What is first?") < page.index("What is later?")
+    assert 0 < page.index("Chapters") < page.index("1. What is first?") < page.index("2. What is later?")
     assert "42" in (out / "html" / "chapters" / "later.html").read_text()
-    (small_book / "index.md").write_text("# Book\n\n{doc}`nowhere`\n\n```{toctree}\n{chapters}\n```\n")
+    (small_book / "index.md").write_text("# Book\n\n{doc}`nowhere`\n\n{chapters}\n")
     with pytest.raises(report.ChapterError, match="nowhere") as raised:
         report.build_book(out, progress=False)
     assert str(tmp_path) not in str(raised.value)
     assert index.read_text() == page
-    (small_book / "index.md").write_text("# Anew\n\n```{toctree}\n{chapters}\n```\n")
+    (small_book / "index.md").write_text("# Anew\n\n{chapters}\n")
     report.build_book(out, progress=False)
     assert "Anew" in index.read_text()
     assert names(out) == ["html", "notebooks"]
@@ -674,7 +674,9 @@ def test_committed_notebooks_carry_outputs_and_no_digest(write, tmp_path):
     write("a")
     write("b", "print('b')")
     targets = report.write_reference_notebooks(tmp_path / "build", progress=False)
-    assert targets == [tmp_path / "notebooks" / "a.ipynb", tmp_path / "notebooks" / "b.ipynb"]
+    committed = ["a.ipynb", "digest/a.txt", "b.ipynb", "digest/b.txt"]
+    assert targets == [tmp_path / "notebooks" / name for name in committed]
+    assert targets[3].read_text() == "# What is b?\n\nb\n"
     notebook = nbformat.read(targets[0], 4)
     text = chapter.read("a")
     assert [(cell.cell_type, cell.source) for cell in notebook.cells] == [
@@ -684,4 +686,4 @@ def test_committed_notebooks_carry_outputs_and_no_digest(write, tmp_path):
     assert notebook.metadata.trnmodel == {"order": 1}
     assert "digest" not in json.dumps(notebook.metadata)
     write("b", "print('c')")
-    assert report.write_reference_notebooks(tmp_path / "build", progress=False) == [targets[1]]
+    assert report.write_reference_notebooks(tmp_path / "build", progress=False) == targets[2:]

@@ -58,6 +58,19 @@ def parse_number(text: str) -> tuple[float, float, float]:
     return ((low + high) / 2, low, high) if math.isfinite(low + high) else (math.nan, math.nan, math.nan)
 
 
+def counted(number: float, thing: str) -> str:
+    """Print how many there are of a thing.
+
+    Examples
+    --------
+    >>> counted(1, "rank"), counted(16, "rank"), counted(0.5, "token a chip"), counted(2048.0, "token a chip")
+    ('1 rank', '16 ranks', '0.5 tokens a chip', '2,048 tokens a chip')
+    """
+    first, _, rest = thing.partition(" ")
+    shown = f"{number:,.0f}" if number == round(number) else f"{number:g}"
+    return f"{shown} {first}{'' if number == 1 else 's'} {rest}".strip()
+
+
 def _prefix(value: float, unit: str) -> tuple[float, str]:
     """The scale and the name of the prefix of a value; the scope that stands behind its unit stays."""
     base, a, scope = unit.partition(" a ")

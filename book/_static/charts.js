@@ -1,4 +1,4 @@
-// Draws every chart of a page in the colours of the theme, and again when the theme changes.
+// Draws every chart of a page in the colours of the theme, and again when that or the width of its column changes.
 (() => {
   const root = document.documentElement;
   const MENU = 48; // beside a chart. [px]
@@ -14,40 +14,46 @@
   }
 
   // A chart without a width of its own fills its column; a map of panels and a drawn network keep theirs.
-  function filled(chart, width) {
+  function filled(chart, width, steps) {
     const { text, subtitle, ...rest } = chart.title;
     const grey = subtitle && { subtitle: wrapped(chart.usermeta?.under ?? [subtitle].flat(), 6.2, width) };
     const title = { ...rest, text: wrapped([[text].flat().join(" ")], 8.9, width), ...grey };
-    const own = "width" in chart || chart.encoding?.row ? {} : { width: "container" };
+    const own = (steps ? "width" in chart : chart.width && !chart.width.step) || chart.encoding?.row ? {} : { width: "container" };
     const layer = chart.layer?.map((one) => (one.mark?.type === "text" ? { ...one, mark: { ...one.mark, limit: Math.max(130, 0.3 * width), fontSize: width < 500 ? 11 : 12 } } : one));
     return { ...chart, ...own, ...(layer && { layer }), title };
   }
 
-  function inTheme(spec, ink, width) {
+  function inTheme(spec, ink, width, steps) {
     const text = { labelColor: ink, titleColor: ink };
     const { $schema, config: { axis, legend, title, ...config }, ...chart } = spec; // Vega-Lite 6 draws 5, and warns
     if (width < 500) legend.columns = 1;
     return {
-      ...filled(chart, width),
+      ...filled(chart, width, steps),
       background: "transparent",
       config: { ...config, axis: { ...axis, ...text }, legend: { ...legend, ...text }, title: { ...title, color: ink } },
     };
   }
 
-  function draw(chart) {
+  function draw(chart, steps = true) {
     const spec = JSON.parse(chart.querySelector("script").textContent);
     const place = chart.querySelector("div") ?? chart.appendChild(document.createElement("div"));
-    const ink = getComputedStyle(chart).color;
-    vegaEmbed(place, inTheme(spec, ink, place.clientWidth - MENU), { actions, mode: "vega-lite", renderer: "svg" }).then(({ view }) => (chart.vegaView = view));
+    const themed = inTheme(spec, getComputedStyle(chart).color, place.clientWidth - MENU, steps);
+    vegaEmbed(place, themed, { actions, mode: "vega-lite", renderer: "svg" }).then(({ view }) => {
+      chart.vegaView = view;
+      if (steps && spec.width?.step && chart.scrollWidth > chart.clientWidth) draw(chart, false); // too many bars for their width
+    });
   }
 
   let drawn;
   function drawAll() {
-    if (drawn === root.dataset.theme) return;
-    drawn = root.dataset.theme;
-    document.querySelectorAll(".trn-chart").forEach(draw);
+    const charts = document.querySelectorAll(".trn-chart");
+    const now = `${root.dataset.theme} ${charts[0].clientWidth}`;
+    if (drawn === now) return;
+    drawn = now;
+    charts.forEach((chart) => draw(chart));
   }
 
+  new ResizeObserver(drawAll).observe(document.querySelector(".trn-chart"));
   new MutationObserver(drawAll).observe(root, { attributeFilter: ["data-theme"] });
   drawAll();
 })();

@@ -69,7 +69,6 @@ charts.table(
     ),
     caption="Each question with its target, a naive rival, and how far repeats of one measurement lie apart",
     download="answers",
-    most=12,
 )
 
 # %% [markdown]
@@ -103,12 +102,13 @@ charts.table(
     tables.percent(tables.asides(judged)),
     caption="Why predicted rows do not count, copies, percentiles and roundings apart",
     download="excluded-reasons",
-    most=8,
 )
 
 # %% tags=["hide-input"]
 listed = "kind reason instance workload shape metric measured error".split()
-charts.table(score.excluded(judged)[listed], caption="Every row that does not count", download="excluded", most=0)
+charts.table(
+    score.excluded(judged)[listed], caption="Every row that does not count", download="excluded", file_only=True
+)
 
 # %% [markdown]
 # ## Said before any was read
@@ -130,7 +130,7 @@ charts.ranges(
 )
 
 # %%
-charts.table(said, caption="Blind errors by group, and those of now", download="blind", most=0)
+charts.table(said, caption="Blind errors by group, and those of now", download="blind", file_only=True)
 
 # %% tags=["hide-input"]
 gemm = tables.products()
@@ -173,7 +173,7 @@ Markdown(
 )
 
 # %%
-charts.table(errors, caption="All groups and splits: every figure of this chapter", download="accuracy", most=0)
+charts.table(errors, caption="All groups and splits: every figure of this chapter", download="accuracy", file_only=True)
 
 # %% [markdown]
 # ### Targets that are not reached
@@ -186,7 +186,6 @@ charts.table(
     if len(missing)
     else "All targets are reached",
     download="missed",
-    most=12,
 )
 
 # %% [markdown]
@@ -200,7 +199,6 @@ charts.table(
     caption=f"{owned.constants.sum()} constants stand on {owned.configurations.sum()} configurations; "
     + ("none has more than one in ten" if many.empty else f"more than one in ten: {'; '.join(many)}"),
     download="constants",
-    most=12,
 )
 
 # %% [markdown]
@@ -223,7 +221,7 @@ charts.ranges(
 )
 
 # %%
-charts.table(widths, caption="Coverage, width and score by group and split", download="intervals", most=0)
+charts.table(widths, caption="Coverage, width and score by group and split", download="intervals", file_only=True)
 
 # %% [markdown]
 # ## Where it is furthest off
@@ -286,7 +284,6 @@ charts.table(
     caption=f"Serving on GPUs, median error over {every.cases} configurations: {every.ideal_median:.0%} where nothing is lost, "
     f"{every.median_error:.0%} as fitted, {every.chip_left_out_median:.0%} with the chip left out",
     download="other-chips-fitted",
-    most=12,
 )
 
 # %%
@@ -297,18 +294,17 @@ charts.table(
     caption=f"All-reduces of the engines' kernels: {networks.chip_left_out_median.iloc[-1]:.0%} off with the chip left out, at most "
     f"{hard.chip_left_out_median:.0%} ({hard['where']})",
     download="other-chips-collectives",
-    most=12,
 )
 
 # %% tags=["hide-input"]
-charts.table(bounds, caption="Ideal over measured time by question and chip", download="other-chips", most=0)
+charts.table(bounds, caption="Ideal over measured time by question and chip", download="other-chips", file_only=True)
 
 # %% tags=["hide-input"]
-charts.table(fitted_to["model"], caption="Serving on GPUs by model", download="other-chips-models", most=0)
+charts.table(fitted_to["model"], caption="Serving on GPUs by model", download="other-chips-models", file_only=True)
 
 # %% tags=["hide-input"]
 listed = "hardware question measured predicted unit error reason model metric id".split()
-charts.table(foreign[listed], caption="Every row of other chips", download="other-chips-rows", most=0)
+charts.table(foreign[listed], caption="Every row of other chips", download="other-chips-rows", file_only=True)
 
 # %% [markdown]
 # ## What moves the answer
@@ -361,5 +357,4 @@ charts.table(
     used.rename("configurations").reset_index(),
     caption=f"{len(used)} sources; the largest gives {used.iloc[0] / used.sum():.0%} of the configurations",
     download="sources",
-    most=10,
 )

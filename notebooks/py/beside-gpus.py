@@ -1,6 +1,7 @@
 # ---
 # jupyter:
 #   jupytext:
+#     cell_metadata_filter: tags,-all
 #     formats: notebooks///ipynb,notebooks/py///py:percent
 #   kernelspec:
 #     display_name: Python 3
@@ -61,7 +62,8 @@ speed = speeds[-1]
 served = {one.id: tables.frontiers(one, everyone, precisions, context) for one in (m, experts_m)}
 for name, table in served.items():
     format_ = tables.formats([spec.id], precisions)[spec.id]
-    why = f"in {format_} {tm.model(name).weight_bytes(format_) / GIB:.0f} GiB of weights and a cache on {spec.domain_chips} chips"
+    one = next(one for one in (m, experts_m) if one.id == name)
+    why = f"in {format_} {one.weight_bytes(format_) / GIB:.0f} GiB of weights and a cache on {spec.domain_chips} chips"
     guard.need(spec.id in set(table.system), f"no decode step of {name} exists on system = {spec.id!r}: {why}")
 equal = {name: tables.at_speeds(table, speeds, spec.id) for name, table in served.items()}
 

@@ -1,6 +1,7 @@
 # ---
 # jupyter:
 #   jupytext:
+#     cell_metadata_filter: tags,-all
 #     formats: notebooks///ipynb,notebooks/py///py:percent
 #   kernelspec:
 #     display_name: Python 3
@@ -55,7 +56,7 @@ found, core = d.fit(batch, context), site(spec, lnc)
 
 # %% tags=["hide-input"]
 Markdown(
-    f"**{m.id} in {precision.upper()} on {tp} ranks of {spec.name} ({core.words}), {batch} sequences of up to {context} tokens: the first rank stores "
+    f"**{m.id} in {precision.upper()} on {common.counted(tp, 'rank')} of {spec.name} ({core.words}), {common.counted(batch, 'sequence')} of up to {context} tokens: the first rank stores "
     f"{format_within(found.first_rank_total_bytes, *found.ends('first_rank_total_bytes'), 'B', found.basis)} of {format_quantity(float(found.first_rank_capacity_bytes), 'B', 3)}, so it "
     f"{'fits' if found.valid else 'does not fit'}.** An ordinary rank stores {format_within(found.total_bytes, found.low, found.high, 'B')}, of which "
     f"weights are {float(found.weight_bytes / found.total_bytes):.0%} and the cache "

@@ -1,6 +1,7 @@
 # ---
 # jupyter:
 #   jupytext:
+#     cell_metadata_filter: tags,-all
 #     formats: notebooks///ipynb,notebooks/py///py:percent
 #   kernelspec:
 #     display_name: Python 3
@@ -8,6 +9,7 @@
 #     name: python3
 #   trnmodel:
 #     order: 8
+#     part: Model and memory
 # ---
 
 # %% [markdown]
@@ -58,8 +60,8 @@ Markdown(
     f"{m.active_params() / BILLION:.1f} billion.** In {precision.upper()} they take "
     f"{format_quantity(m.weight_bytes(precision), 'B', 3)}; a token leaves "
     f"{format_quantity(m.kv_bytes_per_token(dtypes.kv), 'B', 3)} in the cache. Reading a prompt of {input_tokens} tokens takes "
-    f"{format_quantity(whole.flop['prefill'], 'FLOP', 3)}, {intensity['prefill']:.0f} for each byte; a decode step for {batch} "
-    f"sequences {format_quantity(whole.flop['decode'], 'FLOP', 3)}, {intensity['decode']:.0f} for each byte."
+    f"{format_quantity(whole.flop['prefill'], 'FLOP', 3)}, {intensity['prefill']:.0f} for each byte; a decode step for "
+    f"{common.counted(batch, 'sequence')} {format_quantity(whole.flop['decode'], 'FLOP', 3)}, {intensity['decode']:.0f} for each byte."
 )
 
 # %% [markdown]

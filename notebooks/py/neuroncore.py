@@ -1,6 +1,7 @@
 # ---
 # jupyter:
 #   jupytext:
+#     cell_metadata_filter: tags,-all
 #     formats: notebooks///ipynb,notebooks/py///py:percent
 #   kernelspec:
 #     display_name: Python 3
@@ -181,10 +182,12 @@ at = tables.by_rows(chip, [m], n, k, dtype).share[0]
 tiles = int(np.ceil(m / 128))
 measured = kernels.comparison(["framework-compile"])
 slow = measured[measured.kernel.str.contains("M=1590")]
+padded = tiles * 128 / m
+more = f"{padded - 1:.1%} more than" if padded < 2 else f"{padded:,.0f} times what"
 Markdown(
-    f"{m:,} rows are {m / 128:.1f} tiles of 128: with the rows stationary the array runs {tiles}, {tiles * 128 / m - 1:.1%} "
-    f"more than it must. With the rows moving only the last, short instruction loses, and the tiles reach {at:.1%} of the "
-    f"full-tile rate. Padding is not the reason, then. The measured products with M = 1,590 take "
+    f"{common.counted(m, 'row')} {'is' if m == 1 else 'are'} {m / 128:.3g} tiles of 128: with the rows stationary the array "
+    f"runs {common.counted(tiles, 'tile')}, {more} it must. With the rows moving only the last, short instruction loses, and the tiles reach {at:.1%} of the "
+    f"full-tile rate.{' Padding is not the reason, then.' if padded < 1.5 else ''} The measured products with M = 1,590 take "
     f"{(slow.measured / slow.tile_s).min():.1f} to {(slow.measured / slow.tile_s).max():.1f} times their tile bound because a "
     f"call costs {format_quantity(tm.kernel.stack('stack-torch-compile-beta2').launch_s, 's')} and its transfers hide behind "
     "nothing, which weighs most on small products."

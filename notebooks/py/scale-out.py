@@ -1,6 +1,7 @@
 # ---
 # jupyter:
 #   jupytext:
+#     cell_metadata_filter: tags,-all
 #     formats: notebooks///ipynb,notebooks/py///py:percent
 #   kernelspec:
 #     display_name: Python 3
@@ -42,6 +43,7 @@ guard.need(
 )
 guard.some(models=models)
 guard.generates(models=senders)
+guard.computes(spec.chip, precision=precision)
 guard.within(1, 1e9, prefill_chips=prefill_chips, cluster_chips=cluster_chips)
 guard.within(0.01, 1, attainable_share=attainable_share)
 PORTS = [100e9, 200e9, 400e9, 800e9]

@@ -1,6 +1,7 @@
 # ---
 # jupyter:
 #   jupytext:
+#     cell_metadata_filter: tags,-all
 #     formats: notebooks///ipynb,notebooks/py///py:percent
 #   kernelspec:
 #     display_name: Python 3
@@ -81,7 +82,7 @@ Markdown(
     f"**For bandwidth it does not: with any tray a chip has {format_quantity(spread.mean(), 'B/s', 3)} of all-to-all in its rack "
     f"(the trays differ by {spread.max() / spread.min() - 1:.1%}), because the lanes of the chips are the same. For latency it does: from {first} to {last} the worst pair of a rack falls from "
     f"{format_within(*ends.loc[first], 's')} to {format_within(*ends.loc[last], 's', 'ideal')}**, and with "
-    f"{tokens_per_chip:g} tokens a chip the experts' traffic of one decode step of {m.id} from "
+    f"{common.counted(tokens_per_chip, 'token a chip')} the experts' traffic of one decode step of {m.id} from "
     f"{format_quantity(steps[first, 'rack'], 's', 3)} to {format_quantity(steps[last, 'rack'], 's', 3)}."
     + by_map
     + (
@@ -200,7 +201,7 @@ charts.lines(
 table = in_rack.set_index(["tokens_per_chip", "system"]).step_s.unstack()
 few, many = table.iloc[0], table.iloc[-1]
 Markdown(
-    f"At {table.index[0]:g} tokens a chip the ratio is {few[first] / few[last]:.2f}, at {table.index[-1]:g} it is "
+    f"At {common.counted(table.index[0], 'token a chip')} the ratio is {few[first] / few[last]:.2f}, at {table.index[-1]:g} it is "
     f"{many[first] / many[last]:.2f}: the tray is worth most where latency rules, and next to nothing where a step carries many "
     "tokens, as in prefill and training. "
     + " ".join(

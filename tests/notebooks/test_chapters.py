@@ -6,6 +6,7 @@ import jupytext
 import pytest
 
 from trnmodel import report
+from trnmodel.report import form
 
 OTHER = {
     "accuracy": {"group": "encoders, latency", "second_group": "TPOT under load", "within_share": 0.1},
@@ -114,12 +115,13 @@ def test_a_caption_names_the_estimates_that_its_chart_rests_on(root, slug):
     assert unsaid == []
 
 
-def test_runs_with_other_parameters(slug, tmp_path):
+def test_runs_with_other_parameters(slug, tmp_path, oddities):
     given = OTHER[slug]
     declared = report.parameters(slug)
     assert all(declared[name].default != value for name, value in given.items())
     (outcome,) = report.run([slug], given, tmp_path, progress=False)
     assert outcome.ran
+    assert oddities(form.sentences(jupytext.read(outcome.path))) == []
 
 
 def test_runs_twice_to_the_same_bytes(slug, tmp_path):

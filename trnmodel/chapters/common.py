@@ -14,6 +14,7 @@ from trnmodel.fabric import what_if
 from trnmodel.formulas import memory, roofline
 from trnmodel.result import tidy
 from trnmodel.steps.rank import site
+from trnmodel.units import counted as counted
 from trnmodel.units import format_quantity
 
 LANE_MAP = "trn3-nl72x2-aws-lanes"  # NL72x2 with the lanes that AWS prints, not those that the deep dive counts

@@ -8,11 +8,11 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from trnmodel.arguments import instance, refuse, text
+from trnmodel.arguments import flag, instance, refuse, text
 from trnmodel.charts.language import WORDS
 from trnmodel.result import BASES
 from trnmodel.units import BILLION, MILLION, TRILLION, format_quantity
@@ -27,8 +27,10 @@ _END = re.compile(r"^(.*?)((?:_per_(?:core|chip|user|rank|dir|instance|system|ul
 _LINK = re.compile(r"https://[^\s<>\"'`]+")
 _EXACT = 10 * TRILLION  # beyond it too many floats are whole by chance
 LONGEST_CAPTION, MOST_SHOWN, MOST_NAMED = 2000, 12, 4
+LONGEST_NAME = 24  # that is not broken at its hyphens
+MOST_ROWS, MOST_FOLDED = 12, 120  # rows of a table on a page, and with those behind its fold; the CSV has all
 MARKS = {"estimate": "our estimate", "announced": "announced, not supported today"}
-_BOX = "max-height: 36em; overflow: auto"
+_WIDE, _BOX = "overflow-x: auto", "max-height: 36em; overflow: auto"
 _UPPER = set("cp dp ep hbm kv lnc mfu pp tp tpot ttft".split())
 
 
@@ -182,38 +184,48 @@ class Table:
     frame: pd.DataFrame
     caption: str
     download: str
-    most: int | None = None
+    file_only: bool = False
 
     def _repr_html_(self) -> str:
         shown, titles = printed(self.frame, *self.frame.columns)
-        shown = shown.head(self.most) if self.most is not None else shown
-        shown, stem = rounded_frame(shown), file_stem(self.download)
-        numeric = [is_number(shown[name]) for name in self.frame]
-        head = "".join(_cell("th", titles[name], right) for name, right in zip(self.frame, numeric, strict=True))
+        names = list(self.frame)
+        if {"title", "url"} <= set(names):  # a source is its title
+            shown["title"] = [_Named(*pair) for pair in zip(shown["title"], shown["url"], strict=True)]
+            names.remove("url")
+        numeric = [is_number(shown[name]) for name in names]
+        head = "".join(_cell("th", titles[name], right) for name, right in zip(names, numeric, strict=True))
         rows = [
-            "<tr>" + "".join(_cell("td", value, right) for value, right in zip(row, numeric, strict=True)) + "</tr>"
-            for row in shown[list(self.frame)].itertuples(index=False, name=None)
+            "<tr>"
+            + "".join(_cell("td", *cell) for cell in zip(row, numeric, map(_is_error, names), strict=True))
+            + "</tr>"
+            for row in rounded_frame(shown[names].head(MOST_FOLDED)).itertuples(index=False, name=None)
         ]
         csv = rounded_frame(self.frame).to_csv(index=False, lineterminator="\n")
         source = f"data:text/csv;base64,{base64.b64encode(csv.encode()).decode()}"
+        stem = file_stem(self.download)
         link = f'<a class="trn-csv" download="{stem}.csv" href="{source}">{stem}.csv</a>'
-        if self.most == 0:
+        if self.file_only:
             return f'<div class="trn-table">{escape(self.caption)}: {link}</div>'
-        left = len(self.frame) - len(shown)
-        link += f" ({left} more rows)" if left else ""
-        caption = f"<caption>{escape(self.caption)}</caption>"
-        body = f"<thead><tr>{head}</tr></thead>\n<tbody>\n" + "\n".join(rows) + "\n</tbody>"
-        rolled = f'<div style="{_BOX}"><table class="dataframe">{caption}\n{body}</table></div>'
-        return f'<div class="trn-table">{rolled}\n{link}</div>'
+        first = _grid(head, rows[:MOST_ROWS], _WIDE, f"<caption>{escape(self.caption)}</caption>")
+        return f'<div class="trn-table">{first}\n{self._rest(head, rows)}{link}</div>'
+
+    def _rest(self, head: str, rows: list[str]) -> str:
+        """What the first rows leave: behind a fold, or, of a long table, in the CSV alone."""
+        n, more = len(self.frame), len(self.frame) - MOST_ROWS
+        if more <= 0:
+            return ""
+        if n > MOST_FOLDED:
+            return f"<small>The first {MOST_ROWS} of {n:,} rows; all of them:</small> "
+        folded = _grid(head, rows[MOST_ROWS:], _BOX)
+        return f"<details><summary>{more} more row{'s' * (more > 1)}</summary>{folded}</details>\n"
 
     def __repr__(self) -> str:
-        shown = self.frame if self.most is None else self.frame.head(self.most)
-        return plain_text(
-            f"{self.caption}\n{rounded_frame(shown).to_string(index=False) if len(shown) else ''}".strip()
-        )
+        more = len(self.frame) - MOST_ROWS
+        end = f"\n... and {more:,} more row{'s' * (more > 1)}" if more > 0 else ""
+        return plain_text(f"{self.caption}\n{rounded_frame(self.frame.head(MOST_ROWS)).to_string(index=False)}{end}")
 
 
-def table(frame: pd.DataFrame, *, caption: str, download: str, most: int | None = None) -> Table:
+def table(frame: pd.DataFrame, *, caption: str, download: str, file_only: bool = False) -> Table:
     """A table with units in its headings and a link to its CSV in base units, the same text on every run.
 
     Parameters
@@ -224,8 +236,8 @@ def table(frame: pd.DataFrame, *, caption: str, download: str, most: int | None 
         What the table shows.
     download : str
         File name of the CSV, without its ending.
-    most : int, optional
-        Rows to show, of which the file has all; with 0 the file alone stands there. [-]
+    file_only : bool
+        Show the caption and the link alone. [-]
 
     Examples
     --------
@@ -234,15 +246,45 @@ def table(frame: pd.DataFrame, *, caption: str, download: str, most: int | None 
     >>> "HBM bandwidth [TB/s]" in html, ">2.9<" in html, 'download="m.csv"' in html
     (True, True, True)
     """
-    return Table(frame, check(frame, caption), text("download", download), most)
+    return Table(frame, check(frame, caption), text("download", download), flag("file_only", file_only))
 
 
-def _cell(tag: str, value: object, right: bool) -> str:
-    raw = _text(value)
-    text = escape(raw)
-    if _LINK.fullmatch(raw):
-        text = f'<a href="{text}">{text}</a>'
-    return f'<{tag} style="text-align: {"right" if right else "left"}">{text}</{tag}>'
+def _grid(head: str, rows: list[str], box: str, caption: str = "") -> str:
+    body = f"<thead><tr>{head}</tr></thead>\n<tbody>\n" + "\n".join(rows) + "\n</tbody>"
+    return f'<div style="{box}"><table class="dataframe">{caption}\n{body}</table></div>'
+
+
+class _Named(NamedTuple):
+    """A name that is a link, where its address is one."""
+
+    name: object
+    url: object
+
+
+def _is_error(column: object) -> bool:
+    return str(column).rpartition("_")[2] == "error"
+
+
+def percent(error: float) -> str:
+    """A relative error as it prints, with its sign; one digit behind the point below 10 %.
+
+    >>> percent(-0.002713), percent(0.5), percent(-1e-9), percent(127.0)
+    ('-0.3%', '+50%', '0.0%', '+12,700%')
+    """
+    short = f"{100 * error:+,.{1 if abs(error) < 0.0995 else 0}f}%"
+    return short if short.strip("+-0.%") else "0.0%"
+
+
+def _cell(tag: str, value: object, right: bool, error: bool = False) -> str:
+    """A cell; an address is a link, a relative error is in percent. Notebooks set cells right unless they are told."""
+    if error and isinstance(value, float) and math.isfinite(value):
+        value = percent(value)
+    name, url = (_text(part) for part in (value if isinstance(value, _Named) else (value, value)))
+    text = f'<a href="{escape(url)}">{escape(name)}</a>' if _LINK.fullmatch(url) else escape(name)
+    style = "text-align: left" + "; white-space: nowrap" * (
+        tag == "td" and len(name) <= LONGEST_NAME and " " not in name
+    )
+    return f"<{tag}>{text}</{tag}>" if right else f'<{tag} style="{style}">{text}</{tag}>'
 
 
 def _text(value: object) -> str:

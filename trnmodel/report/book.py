@@ -11,13 +11,14 @@ from pathlib import Path
 
 import nbformat
 
-from trnmodel.report import chapter, leash
+from trnmodel.report import chapter, form, leash
 from trnmodel.report.chapter import PACKAGE, ROOT, InputError, chapters, printable
 from trnmodel.report.execute import ChapterError, Outcome, clean, inputs, run
 from trnmodel.report.folders import claimed, scratch, swap, temporary, write_whole
 
 BOOK = PACKAGE / "book" if (PACKAGE / "book").is_dir() else ROOT / "book"
 MARK = "made-from.txt"
+MAX_PAGE_BYTES = 10**6  # of HTML, which a phone still opens at once
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 BROWSER_FLAGS = [
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
@@ -27,7 +28,10 @@ BROWSER_FLAGS = [
 
 
 def write_reference_notebooks(out_dir: str | Path = "build", *, progress: bool = True) -> list[Path]:
-    """Execute all chapters with their defaults and write the committed half of each pair; the files that changed."""
+    """Execute all chapters with their defaults and write the committed half of each pair; the files that changed.
+
+    Beside them, in `digest/<slug>.txt`, stands what they say, for review.
+    """
     if chapter.CHAPTERS.is_relative_to(PACKAGE):
         raise InputError("the committed notebooks belong to the source tree; this is an installed package")
     changed, committed, made = [], chapter.CHAPTERS.parent, Path(out_dir) / "notebooks"
@@ -37,18 +41,25 @@ def write_reference_notebooks(out_dir: str | Path = "build", *, progress: bool =
             notebook = clean(outcome.slug, nbformat.read(outcome.path, 4))
             pairing = chapter.read(outcome.slug).metadata.get("jupytext", {})
             notebook.metadata["jupytext"] = {k: v for k, v in pairing.items() if k != "text_representation"}
-            text = nbformat.writes(notebook) + "\n"
-            if not target.is_file() or target.read_text(encoding="utf-8") != text:
-                write_whole(target, text)
-                changed.append(target)
+            for path, text in ((target, form.written(notebook)), (digest_path(target), form.digest(notebook))):
+                if not path.is_file() or path.read_text(encoding="utf-8") != text:
+                    path.parent.mkdir(exist_ok=True)
+                    write_whole(path, text)
+                    changed.append(path)
     return changed
+
+
+def digest_path(notebook: Path) -> Path:
+    """Where the digest of a committed notebook lies."""
+    return notebook.parent / "digest" / f"{notebook.stem}.txt"
 
 
 def build_book(out_dir: str | Path = "build", *, pdf: bool = False, progress: bool = True) -> Path:
     """Execute what changed, then build `out_dir/html` (and `trnmodel.pdf`); the path of the first page or of the PDF.
 
-    `{chapters}` in the book's `index.md` becomes the list of chapters. The old book stays until the new one is whole,
-    and after that while a mark in it says that every file of it is as made, and made from what it would be made from.
+    `{chapters}` in the book's `index.md` becomes the list of chapters, by parts. The old book stays until the new
+    one is whole, and after that while a mark in it says that every file of it is as made, and made from what it would
+    be made from.
     """
     _require_book()
     browser = _browser() if pdf else None
@@ -65,6 +76,8 @@ def build_book(out_dir: str | Path = "build", *, pdf: bool = False, progress: bo
             return there / "index.html"
         _sphinx("html", source, built, home, "--fail-on-warning", "--keep-going")
         (built / MARK).write_text(_mark(source, built))
+        if progress:
+            print(page_sizes(built), file=sys.stderr)  # noqa: T201 - as a progress bar is printed
         return swap(built, there) / "index.html"
 
 
@@ -139,14 +152,31 @@ def _browser() -> str:
 
 
 def _assemble(source: Path, outcomes: list[Outcome]) -> None:
-    """Lay the book's own pages and the executed chapters side by side."""
+    """Lay the book's own pages and the executed chapters, numbered, side by side."""
     shutil.copytree(BOOK, source, ignore=shutil.ignore_patterns("__pycache__"))
     (source / "chapters").mkdir(exist_ok=True)
-    for outcome in outcomes:
-        shutil.copy2(outcome.path, source / "chapters")
+    for number, outcome in enumerate(outcomes, 1):
+        notebook = form.numbered(nbformat.read(outcome.path, 4), number)
+        (source / "chapters" / outcome.path.name).write_text(form.written(notebook), encoding="utf-8")
     index = source / "index.md"
-    listed = "\n".join(f"chapters/{outcome.slug}" for outcome in outcomes)
+    listed = "\n".join(_toctree(name, slugs) for name, slugs in chapter.parts().items())
     index.write_text(index.read_text(encoding="utf-8").replace("{chapters}", listed), encoding="utf-8")
+
+
+def _toctree(part: str, slugs: list[str]) -> str:
+    pages = "\n".join(f"chapters/{slug}" for slug in slugs)
+    return f"```{{toctree}}\n:caption: {part}\n:maxdepth: 1\n\n{pages}\n```\n"
+
+
+def page_sizes(pages: Path) -> str:
+    """Bytes of HTML of the median and of the largest page of a built book, in a line."""
+    sizes = sorted((path.stat().st_size, path.name) for path in pages.glob("chapters/*.html"))
+    if not sizes:
+        return "no pages"
+    (largest, name), median = sizes[-1], sizes[len(sizes) // 2][0]
+    heavy = sum(size > MAX_PAGE_BYTES for size, _ in sizes)
+    beyond = f"; {heavy} beyond {MAX_PAGE_BYTES / 1e6:.0f} MB" if heavy else ""
+    return f"{len(sizes)} pages, median {median / 1e3:.0f} kB of HTML, largest {largest / 1e3:.0f} kB ({name}){beyond}"
 
 
 def _sphinx(builder: str, source: Path, built: Path, home: Path, *flags: str) -> None:

@@ -97,6 +97,16 @@ def chapters() -> list[str]:
     return sorted((path.stem for path in CHAPTERS.glob("*.py")), key=lambda slug: (order(slug), slug))
 
 
+def parts() -> dict[str, list[str]]:
+    """Slugs of the chapters of each part of the book; a part lasts until a header names another."""
+    found: dict[str, list[str]] = {}
+    name = "Chapters"
+    for slug in chapters():
+        name = str(read(slug).metadata.get("trnmodel", {}).get("part", name))
+        found.setdefault(name, []).append(slug)
+    return found
+
+
 def parameters(slug: str) -> dict[str, Parameter]:
     """A chapter's parameters by name.
 

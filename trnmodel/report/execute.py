@@ -30,10 +30,11 @@ from tqdm import tqdm
 
 from trnmodel.arguments import UnanswerableError
 from trnmodel.catalog.load import DATA
-from trnmodel.report import chapter, folders
+from trnmodel.report import chapter, folders, form
 from trnmodel.report.chapter import PACKAGE, ROOT, InputError, check_parameters, printable
 
 LOCK = ROOT / "requirements.lock"
+PLACE = ("order", "part")  # of a chapter in the book
 MAX_CELL_S = 1800
 ERROR = ".error.ipynb"
 MAX_INPUT_BYTES = 2**24  # of the files that parameters name; of what is beyond, size and time of change count
@@ -296,11 +297,11 @@ def _execute(job: _Job, kernels: _Kernels, folder: Path, tick: Callable, live: l
 
 
 def clean(slug: str, notebook: NotebookNode, made: Mapping[str, object] | None = None) -> NotebookNode:
-    """The notebook without what differs between two equal runs: times, versions, random cell ids, empty tags."""
+    """The notebook, folded, without what differs between two equal runs: times, versions, random ids, empty tags."""
     source, metadata = notebook.metadata, {}
     metadata["kernelspec"] = source.get("kernelspec", KERNEL_NAME)
     metadata["language_info"] = {k: v for k, v in source.get("language_info", {}).items() if k != "version"}
-    metadata["trnmodel"] = {k: v for k, v in source.get("trnmodel", {}).items() if k == "order"} | dict(made or {})
+    metadata["trnmodel"] = {k: v for k, v in source.get("trnmodel", {}).items() if k in PLACE} | dict(made or {})
     notebook.metadata = nbformat.from_dict({key: value for key, value in metadata.items() if value})
     for index, cell in enumerate(notebook.cells):
         kept = {
@@ -308,7 +309,7 @@ def clean(slug: str, notebook: NotebookNode, made: Mapping[str, object] | None =
         }
         cell.metadata = nbformat.from_dict(kept)
         cell.id = f"{slug[:50]}-{index}"
-    return notebook
+    return form.fold(notebook)
 
 
 def _error_notebook(slug: str, notebook: NotebookNode, error: Exception) -> NotebookNode:
@@ -320,4 +321,4 @@ def _error_notebook(slug: str, notebook: NotebookNode, error: Exception) -> Note
 
 
 def _write_whole(path: Path, notebook: NotebookNode) -> None:
-    folders.write_whole(path, nbformat.writes(notebook) + "\n")
+    folders.write_whole(path, form.written(notebook))

@@ -1,0 +1,121 @@
+"""The form of a page: no code unless asked, every caption once, short, and nothing cut on a phone."""
+
+import re
+import statistics
+
+import pytest
+
+from trnmodel.report import book
+
+MOST_SCREENS, SCREEN = 12, {"width": 1440, "height": 1000}
+PHONE = {"width": 390, "height": 844}
+WIDEST = """() => Math.max(...[...document.querySelectorAll('.trn-chart')].map(
+    chart => chart.querySelector('svg.marks').getBoundingClientRect().right), 0)"""
+DRAWN = "() => [...document.querySelectorAll('.trn-chart')].every(chart => chart.querySelector('svg.marks'))"
+
+
+def visit(page, url, size=SCREEN):
+    page.set_viewport_size(size)
+    page.goto(url)
+    page.wait_for_function(DRAWN)
+    return page
+
+
+@pytest.fixture(scope="session")
+def slugs(site):
+    return sorted(path.stem for path in (site / "chapters").glob("*.html"))
+
+
+def test_no_code_is_shown_unless_asked_and_the_switch_remembers(base, open_page, slug):
+    page = visit(open_page(), f"{base}/chapters/{slug}.html")
+    code = page.locator("div.cell_input:visible")
+    assert code.count() == 0
+    switch = page.locator("button.trn-code")
+    assert switch.get_attribute("aria-pressed") == "false"
+    switch.focus()
+    page.keyboard.press("Enter")
+    n_code = page.locator("div.cell_input").count() - page.locator("details div.cell_input").count()
+    assert code.count() == n_code > 10
+    page.reload()
+    assert code.count() == n_code
+    assert switch.get_attribute("aria-pressed") == "true"
+    page.keyboard.press("Tab")
+    switch.focus()
+    page.keyboard.press("Space")
+    assert code.count() == 0
+
+
+def test_one_cell_shows_its_code(base, open_page, slug):
+    page = visit(open_page(), f"{base}/chapters/{slug}.html")
+    page.locator("button.trn-peek").first.focus()
+    page.keyboard.press("Enter")
+    assert page.locator("div.cell_input:visible").count() == 1
+
+
+def test_a_caption_stands_once(base, open_page, slug):
+    page = visit(open_page(), f"{base}/chapters/{slug}.html")
+    captions = page.locator(".trn-table caption, details.trn-data > summary").all_inner_texts()
+    captions += page.evaluate("[...document.querySelectorAll('.trn-chart')].map(chart => chart.ariaLabel)")
+    seen = " ".join(re.sub(r"\s+", "", page.locator("article").inner_text()).split())
+    assert captions
+    assert [text for text in captions if text and seen.count(re.sub(r"\s+", "", text)) > 1] == []
+
+
+def test_a_table_shows_twelve_rows(base, open_page, slug):
+    page = visit(open_page(), f"{base}/chapters/{slug}.html")
+    shown = "table => [...table.querySelectorAll('tbody tr')].filter(row => row.checkVisibility()).length"
+    rows = [table.evaluate(shown) for table in page.locator(".trn-table").all()]
+    assert 0 < max(rows) <= 12
+    folds = [fold for fold in page.locator(".trn-table > details > summary").all() if "more row" in fold.inner_text()]
+    if folds:
+        folds[0].click()
+        assert max(table.evaluate(shown) for table in page.locator(".trn-table").all()) > 12
+
+
+def test_the_median_page_is_short_and_every_page_light(site, base, open_page, slugs, capsys):
+    page = open_page()
+    screens = {}
+    for slug in slugs:
+        visit(page, f"{base}/chapters/{slug}.html")
+        screens[slug] = page.evaluate("document.documentElement.scrollHeight") / SCREEN["height"]
+    with capsys.disabled():
+        print("\n", book.page_sizes(site), {slug: round(n, 1) for slug, n in screens.items()})  # noqa: T201
+    assert statistics.median(screens.values()) < MOST_SCREENS
+    assert max(path.stat().st_size for path in site.glob("chapters/*.html")) < book.MAX_PAGE_BYTES
+
+
+def test_nothing_is_wider_than_a_phone(site, base, open_page, slug):
+    page = visit(open_page(), f"{base}/chapters/{slug}.html", PHONE)
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    assert page.evaluate(WIDEST) <= PHONE["width"]
+
+
+def test_chapters_are_numbered_and_link_to_each_other(site, base, open_page, slugs):
+    page = visit(open_page(), f"{base}/index.html")
+    listed = page.locator("nav.bd-links a[href*='chapters/']").all_inner_texts()
+    assert [int(text.partition(".")[0]) for text in listed] == list(range(1, len(slugs) + 1))
+    assert len(page.locator("nav.bd-links p.caption").all_inner_texts()) >= 5
+    links = 0
+    for slug in slugs:
+        visit(page, f"{base}/chapters/{slug}.html")
+        for link in page.locator("article a.reference.internal", has_text=re.compile(r"^[Cc]hapters? \d+$")).all():
+            number = int(link.inner_text().split()[1])
+            assert link.get_attribute("href").partition("#")[0] in (f"{at(listed, page, number)}.html", "")
+            links += 1
+    assert links > 5
+
+
+def at(listed, page, number):
+    href = page.locator("nav.bd-links a.reference.internal", has_text=listed[number - 1]).get_attribute("href")
+    return href.removesuffix(".html") if href != "#" else ""
+
+
+def test_a_term_is_linked_where_a_page_uses_it_first(base, open_page, slug):
+    page = visit(open_page(), f"{base}/chapters/{slug}.html")
+    links = page.locator("article a.trn-term")
+    texts = [link.inner_text().lower() for link in links.all()]
+    assert texts
+    assert len(texts) == len(set(texts))
+    target = links.first.get_attribute("href").partition("#")[2]
+    links.first.click()
+    page.wait_for_selector(f"tr#{target}")

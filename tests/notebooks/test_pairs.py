@@ -1,0 +1,118 @@
+"""Each chapter with pairs of other parameters: it answers or refuses in a line, and says nothing odd.
+
+The cells run in this process, without a kernel. Of each chapter's values every pair stands in at least one case.
+"""
+
+import ast
+import itertools
+import os
+
+import pytest
+
+from trnmodel.arguments import UnanswerableError
+from trnmodel.models.shipped import MODELS, catalog
+from trnmodel.report import InputError, chapter, chapters, check_parameters
+
+OWN = "an own config.json"
+FAMILIES = ["llama-3.1-8b", "deepseek-v3", "gpt-oss-120b", OWN]
+SYSTEMS = ["trn1.32xlarge", "trn2-ultraserver", "trn3-nl32x2-torus", "trn3-nl72x2-pcie160", "inf2.48xlarge"]
+LENGTHS = {"input_tokens": [128, 8192, 100_000], "output_tokens": [1, 1024]}
+CHIPS = ["trainium1", "trainium2", "trainium3"]
+VALUES = {
+    "accuracy": {"group": ["dense decode", "TTFT"], "within_share": [0.01, 0.5]},
+    "software": {"context": [512, 65_536], "model": ["llama-3.1-8b"]},
+    "beside-gpus": {"model": ["llama-3.1-8b", OWN], "system": ["trn2.48xlarge", "trn3-nl32x2-torus"]},
+    "chip-roofline": {"chip": CHIPS, "intensity_flop_per_byte": [1.0, 1e5], "comparators": [["h200"], ["mi355x"]]},
+    "memory": {"chip": CHIPS, "model": FAMILIES, "precision": ["bf16", "fp8"], "row_bytes": [2.0, 65536.0]},
+    "memory-fit": {
+        "model": FAMILIES,
+        "system": SYSTEMS,
+        "tp": [1, 64],
+        "context": [512, 131_072],
+        "batch": [1, 256],
+    },
+    "model-needs": {"model": FAMILIES, "precision": ["bf16", "mxfp8"], "batch": [1, 512]} | LENGTHS,
+    "neuroncore": {"chip": ["trainium1", "trainium3"], "m": [1, 8192], "k": [1, 128], "dtype": ["bf16", "fp32"]},
+    "rack": {"system": ["trn2-ultraserver", "trn3-nl32x2-pcie160"], "beside": ["trn1.32xlarge", "trn2.48xlarge"]},
+    "scale-out": {
+        "system": SYSTEMS,
+        "models": [["llama-3.1-8b"], ["deepseek-v3", OWN]],
+        "precision": ["bf16", "fp8"],
+        "cluster_chips": [128, 100_000],
+    },
+    "serving": {"input_tokens": [8192, 128], "output_tokens": [1024, 1]},
+    "switch-tray": {"system": ["trn3-nl32x2-pcie160"], "model": [OWN], "tokens_per_chip": [1.0]},
+    "torus-or-switch": {"system": ["trn3-nl72x2-pcie160"], "model": [OWN, "mixtral-8x7b-v0.1"]},
+}
+
+
+def cover(values):
+    """Cases in which each pair of values of two parameters stands once or more, by greed."""
+    names = list(values)
+    cases = [dict(zip(names, case, strict=True)) for case in itertools.product(*values.values())]
+    left = {pair for case in cases for pair in pairs(case)}
+    if len(names) < 2:
+        yield from cases
+    while left:
+        best = max(cases, key=lambda case: len(left & pairs(case)))
+        left -= pairs(best)
+        yield best
+
+
+def pairs(case):
+    return {repr(pair) for pair in itertools.combinations(case.items(), 2)}
+
+
+CASES = [(slug, case) for slug in chapters() for case in cover(VALUES.get(slug, {}))]
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    """A folder of our own with the configuration of a mixture of experts."""
+    folder = tmp_path_factory.mktemp("models") / "our-experts"
+    folder.mkdir()
+    (folder / "config.json").write_bytes((MODELS / catalog()["qwen3-30b-a3b"].file).read_bytes())
+    return os.fspath(folder)
+
+
+def results(slug, given):
+    """What the cells of a chapter end with, run here."""
+    scope = {"__name__": "chapter"}
+    for cell in chapter.read(slug).cells:
+        if cell.cell_type == "code" and (body := ast.parse(cell.source).body):
+            last = body.pop() if isinstance(body[-1], ast.Expr) else None
+            exec(compile(ast.Module(body, []), slug, "exec"), scope)
+            if last is not None:
+                yield eval(compile(ast.Expression(last.value), slug, "eval"), scope)
+            if "parameters" in cell.metadata.get("tags", []):
+                scope |= given
+
+
+def text(result):
+    """The sentence of a result: a text, or the caption and title of a chart or table."""
+    if hasattr(result, "caption"):
+        return result.caption
+    if hasattr(result, "to_dict") and hasattr(result, "mark"):
+        return result.to_dict()["description"]
+    return result.data if isinstance(getattr(result, "data", None), str) else ""
+
+
+def test_there_are_few_cases_and_no_chapter_is_missing():
+    assert len(CASES) <= 150
+    assert {slug for slug, _ in CASES} == set(chapters())
+
+
+@pytest.mark.parametrize(("name", "case"), CASES, ids=[f"{slug}-{n}" for n, (slug, _) in enumerate(CASES)])
+def test_a_chapter_answers_or_refuses_and_says_nothing_odd(name, case, own, oddities):
+    def named(value):
+        return [named(item) for item in value] if isinstance(value, list) else own if value == OWN else value
+
+    said = []
+    try:
+        given = check_parameters(name, {key: named(value) for key, value in case.items()})
+        said.extend(text(result) for result in results(name, given))
+    except (InputError, UnanswerableError) as refusal:
+        said.append(str(refusal))
+        assert "\n" not in said[-1]
+    assert oddities(said) == []
+    assert not [sentence for sentence in said if own.rpartition("/")[0] in sentence], "a model goes by its name"

@@ -1,0 +1,117 @@
+"""The form of a notebook: code folded, charts in one line, a number in the book, and a digest for review."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from copy import deepcopy
+from html import unescape
+from typing import Any
+
+import nbformat
+from nbformat import NotebookNode
+
+from trnmodel.charts.display import VEGALITE_MIME
+from trnmodel.charts.tables import MOST_ROWS
+
+LONGEST = 2000  # of a text in a digest
+_CAPTION = re.compile(r"<caption>(.*?)</caption>", re.DOTALL)
+_HEADING = re.compile(r"^(#{1,3}) +(.+)$", re.MULTILINE)
+_FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_SENTENCE = re.compile(r"(?<=[.;?]) (?=\S)(?=\W*[A-Z])|(?<=[.;?]\*\*) ")
+_PLACE = "\0chart {}\0"  # no text of a chapter holds it
+
+
+def fold(notebook: NotebookNode) -> NotebookNode:
+    """The notebook with the source of every code cell closed, as JupyterLab opens it."""
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.metadata["jupyter"] = nbformat.from_dict({**cell.metadata.get("jupyter", {}), "source_hidden": True})
+    return notebook
+
+
+def written(notebook: NotebookNode) -> str:
+    """A notebook as it is stored: nbformat's JSON, but each chart in one line (indented, a rack took 38,000)."""
+    notebook, charts = deepcopy(notebook), []
+    for data in _bundles(notebook):
+        if VEGALITE_MIME in data:
+            charts.append(json.dumps(data[VEGALITE_MIME], separators=(",", ":"), ensure_ascii=False))
+            data[VEGALITE_MIME] = _PLACE.format(len(charts) - 1)
+    text = nbformat.writes(notebook) + "\n"
+    for place, chart in enumerate(charts):
+        text = text.replace(_entry(json.dumps(_PLACE.format(place))), _entry(chart), 1)
+    return text
+
+
+def _entry(value: str) -> str:
+    return f'"{VEGALITE_MIME}": {value}'
+
+
+def _bundles(notebook: NotebookNode) -> Iterator[dict[str, Any]]:
+    """What each output shows, by mime type."""
+    for cell in notebook.cells:
+        for output in cell.get("outputs", ()):
+            yield output.get("data", {})
+
+
+def numbered(notebook: NotebookNode, number: int) -> NotebookNode:
+    """The notebook with its place in the book before its title."""
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown" and cell.source.startswith("# "):
+            cell.source = f"# {number}. {cell.source[2:]}"
+            break
+    return notebook
+
+
+def sentences(notebook: NotebookNode) -> list[str]:
+    """What a notebook says in words that it has computed: its texts, and the captions of its charts and tables."""
+    return [text for cell in notebook.cells for kind, text in _said(cell) if kind != "figure"]
+
+
+def _said(cell: NotebookNode) -> Iterator[tuple[str, str]]:
+    """Kind and text of each output of a cell; a figure is what a cell ends with without saying what it is."""
+    for output in cell.get("outputs", ()):
+        data = output.get("data", {})
+        if VEGALITE_MIME in data:
+            yield "chart", str(data[VEGALITE_MIME].get("description", ""))
+        elif html := "".join(data.get("text/html", "")):
+            yield from (("table", unescape(caption)) for caption in _CAPTION.findall(html))
+        elif "text/markdown" in data:
+            yield "text", "".join(data["text/markdown"])
+        else:
+            yield "figure", "".join(data.get("text/plain", output.get("text", "")))
+
+
+def digest(notebook: NotebookNode) -> str:
+    """What a reader of a change wants to see of a notebook: its headings and what it says, and the rows of its checks.
+
+    Rows stand under a heading that begins with "Check", as many as the page shows.
+    """
+    lines: list[str] = []
+    checks = False
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            for marks, title in _HEADING.findall(_FENCE.sub("", cell.source)):
+                checks = title.startswith("Check") or (checks and len(marks) > 2)
+                lines += ["", f"{marks} {title}"]
+            continue
+        for kind, text in _said(cell):
+            lines += ["", *_lines(f"{kind}: {text}" if kind in ("chart", "table") else text)]
+        if checks:
+            lines += _rows(cell)
+    return "\n".join(lines).strip() + "\n"
+
+
+def _lines(text: str) -> Iterable[str]:
+    """A sentence a line."""
+    short = text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
+    return (line.rstrip() for line in _SENTENCE.sub("\n", short).splitlines())
+
+
+def _rows(cell: NotebookNode) -> Iterator[str]:
+    """The rows of the tables of a cell, as their text has them."""
+    for output in cell.get("outputs", ()):
+        data = output.get("data", {})
+        if _CAPTION.search("".join(data.get("text/html", ""))):
+            yield from (line.rstrip() for line in "".join(data["text/plain"]).splitlines()[1 : MOST_ROWS + 3])
