@@ -19,11 +19,12 @@ from trnmodel.arguments import HUGE, TINY, choice, chosen, numbers, refuse, shar
 from trnmodel.bands import plain_basis
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import Chip, shapes
-from trnmodel.catalog.stacks import Efficiencies
+from trnmodel.catalog.stacks import IDEAL, Efficiencies
 from trnmodel.catalog.stacks import find as find_stack
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as find_system
-from trnmodel.fabric.algorithms import ALGORITHMS, CONVEX, CURVED, POLICIES, Algorithm, in_graph
+from trnmodel.fabric import algorithms
+from trnmodel.fabric.algorithms import ALGORITHMS, CONVEX, CURVED, POLICIES, Algorithm
 from trnmodel.fabric.groups import SPECS, Group, Same, chip_of, hierarchy, place
 from trnmodel.fabric.limits import hbm_s, lower_bound_s
 from trnmodel.formulas.bounds import busbw_bytes_per_s
@@ -74,9 +75,9 @@ def candidates(kind: str, e: Efficiencies | None = None, algorithm: str = "best"
     if e is None or kind != "all_reduce" or not np.any(e.hop_s):
         return free
     if np.all(e.hop_s):
-        return in_graph(e)
+        return algorithms.in_graph(e)
     fitted = np.not_equal(e.hop_s, 0)
-    parts = (free, ~fitted), (in_graph(e), fitted)
+    parts = (free, ~fitted), (algorithms.in_graph(e), fitted)
     return {name: _only(algorithm, here) for found, here in parts for name, algorithm in found.items()}
 
 
@@ -89,7 +90,8 @@ def _only(algorithm: Algorithm, here: NDArray) -> Algorithm:
 class Wire:
     """A group on the tiers of a fabric with its algorithms: lines by their start-up and time a byte, then curves.
 
-    `least` are the lines that no other line stays below everywhere.
+    `least` are the lines that no other line stays below everywhere. No exchange that was fitted beats its `floor`, the
+    fastest algorithm on the same links without a start-up: a fit that ends at few chips says nothing of others.
     """
 
     group: Group
@@ -99,6 +101,7 @@ class Wire:
     curved: tuple[Algorithm, ...]
     least: tuple[tuple[Value, Value], ...]
     latency_is_unknown: bool
+    floor: Wire | None = None
 
     def times_s(self, kind: str, message_bytes: NDArray) -> NDArray:
         """Time by the fastest algorithm that can run; NaN where none can. [s]"""
@@ -108,12 +111,14 @@ class Wire:
             best = np.fmin(best, start + slope * message_bytes)
         for algorithm in self.curved:
             best = np.fmin(best, algorithm(kind, message_bytes, self.group))
-        return best
+        return np.maximum(best, self.floor.times_s(kind, message_bytes)) if self.floor else best
 
     def each_s(self, kind: str, message_bytes: NDArray) -> NDArray:
         """Times of all algorithms, in the order of their names, on a last axis; NaN where one cannot run. [s]"""
         m = np.asarray(message_bytes)
         lines = self.start_s + self.s_per_byte * m[..., None]
+        if self.floor:
+            lines = np.maximum(lines, self.floor.times_s(kind, m)[..., None])
         if not self.curved:
             return lines
         curves = [algorithm(kind, m, self.group)[..., None] for algorithm in self.curved]
@@ -136,8 +141,11 @@ def _wire(
     every = np.broadcast_arrays(0.0, *(x for line in straight.values() for x in line))[1:]
     start, slope = (np.stack(every[i::2], -1) if every else np.zeros((0,)) for i in (0, 1))
     names = (*straight, *(name for name in found if name not in straight))
-    unknown = group.alpha_is_unknown and not names[0].startswith("in_graph")
-    return Wire(group, names, start, slope, curved, _least(start, slope), unknown)
+    in_graph = names[0].startswith("in_graph")
+    floor = _wire(where, IDEAL, kind, "best", placed, 0.0) if in_graph else None
+    return Wire(
+        group, names, start, slope, curved, _least(start, slope), group.alpha_is_unknown and not in_graph, floor
+    )
 
 
 def _line(formula: Algorithm, kind: str, group: Group) -> tuple[NDArray, NDArray]:
@@ -274,7 +282,8 @@ def _spread_s(
         if wire and wire.curved:
             here = np.broadcast_to(each(np.arange(len(wires)) == number), best.shape)
             best[here] = wire.times_s(kind, np.broadcast_to(message_bytes, best.shape)[here])
-    return best
+    floors = [wire.floor if wire else None for wire in wires]
+    return np.maximum(best, _spread_s(kind, floors, which, message_bytes, index)) if any(floors) else best
 
 
 def collective(
