@@ -141,11 +141,10 @@ def _wire(
     every = np.broadcast_arrays(0.0, *(x for line in straight.values() for x in line))[1:]
     start, slope = (np.stack(every[i::2], -1) if every else np.zeros((0,)) for i in (0, 1))
     names = (*straight, *(name for name in found if name not in straight))
-    in_graph = names[0].startswith("in_graph")
-    floor = _wire(where, IDEAL, kind, "best", placed, 0.0) if in_graph else None
-    return Wire(
-        group, names, start, slope, curved, _least(start, slope), group.alpha_is_unknown and not in_graph, floor
-    )
+    unknown = group.alpha_is_unknown and not names[0].startswith("in_graph")
+    fitted = any(name.startswith("in_graph") for name in names)
+    floor = _wire(where, IDEAL, kind, "best", placed, 0.0) if fitted else None
+    return Wire(group, names, start, slope, curved, _least(start, slope), unknown, floor)
 
 
 def _line(formula: Algorithm, kind: str, group: Group) -> tuple[NDArray, NDArray]:
