@@ -37,7 +37,7 @@ def test_the_committed_table_is_what_the_command_writes(name, committed):
     found = jumps.jumps([name], MODELS).sort_values(ROWS, ignore_index=True)
     kept = here.sort_values(ROWS, ignore_index=True)
     assert found[ROWS].values.tolist() == kept[ROWS].values.tolist()
-    np.testing.assert_allclose(found.ratio, kept.ratio, rtol=0.06)  # the last digit may round either way
+    np.testing.assert_allclose(found.ratio.astype(float), kept.ratio, rtol=0.06)  # the last digit may round either way
 
 
 def test_a_jump_without_a_known_cause_is_refused(monkeypatch):

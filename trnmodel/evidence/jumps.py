@@ -180,10 +180,10 @@ def jumps(system_ids: Iterable[str] | None = None, models: Iterable[str] | None 
         ranks = 1.0 if links else where.chips * where.chip.cores / where.chip.lnc_default
         for model_id in model_ids() if models is None else listed("models", models):
             rows += _of_model(model(model_id), where, e, min(ranks, 2.0**10))
-    table = pd.DataFrame(rows)
+    table = pd.DataFrame(rows, columns=[*KEYS, "from", "to", "tp", "ratio"])
     table["ratio"] = table.ratio.map(lambda x: float(f"{x:.2g}"))  # before it is compared: a tie is one everywhere
     table = table.sort_values("ratio", ascending=False, kind="stable").drop_duplicates(KEYS)
-    return table.sort_values(KEYS, kind="stable")[[*KEYS, "from", "to", "tp", "ratio"]].reset_index(drop=True)
+    return table.sort_values(KEYS, kind="stable", ignore_index=True)
 
 
 def _of_model(asked: Transformer, where: System, e: Efficiencies, ranks: float) -> Iterator[dict[str, Any]]:
