@@ -111,7 +111,7 @@ def test_every_result_of_a_stack_says_what_it_rests_on():
     ]
     for result in results:
         words, reasons = np.ravel(result.basis), np.ravel(result.basis_reason)
-        assert (set(words), result.stack_kind, result.stack.id) == ({"extrapolated"}, "public", "nxd-inference")
+        assert (set(words), result.stack_kind, result.stack.id) == ({"extrapolated"}, "public", "vllm-neuron-2026")
         assert all("chip: " in reason and " on inferentia2" in reason for reason in reasons)
         if np.ndim(result.basis) == 0:
             assert result.ground() == f"extrapolated ({result.basis_reason})"
@@ -215,7 +215,7 @@ def test_a_logical_core_that_is_announced_is_extrapolated():
 def test_captions_end_with_what_is_not_measured():
     table = sweep(decode, {"system": [TRN2, TRN3]}, progress=False)
     table.loc[table.system == TRN2, "basis"] = "measured"
-    words = f"As fast (extrapolated: nxd-inference on {TRN3})"
+    words = f"As fast (extrapolated: vllm-neuron-2026 on {TRN3})"
     assert charts.table(table, caption="As fast", download="d").caption == words
     assert charts.bars(table, x="system", y="time_s", caption="As fast").to_dict()["description"] == words
     assert charts.table(table[table.system == TRN2], caption="As fast", download="d").caption == "As fast"
@@ -238,7 +238,7 @@ def test_a_table_of_unequal_stacks_is_refused_unless_asked_for():
     grid = {"system": [TRN3, H200]}
     with pytest.raises(ValueError, match=r"mixed=False: .*trn3-nl72x2-pcie160: public, hgx-h200: ideal"):
         sweep(ask_unequal, grid, progress=False)
-    assert sweep(ask_unequal, grid, progress=False, mixed=True)["stack"].tolist() == ["nxd-inference", "ideal"]
+    assert sweep(ask_unequal, grid, progress=False, mixed=True)["stack"].tolist() == ["vllm-neuron-2026", "ideal"]
     assert set(sweep(decode, grid, progress=False).stack_kind) == {"public"}
 
 
@@ -283,7 +283,7 @@ def test_two_sides_are_on_one_kind_of_stack():
     both = disaggregate(LLAMA, **where, **sides, prefill_efficiencies="ideal", mixed=True)
     assert (both.stack_kind, both.basis) == ("mixed", "ideal")
     assert "prefill" not in both.basis_reason
-    assert (both.prefill_stack.id, both.stack.id) == ("ideal", "nxd-inference")
+    assert (both.prefill_stack.id, both.stack.id) == ("ideal", "vllm-neuron-2026")
     d = Deployment(model=LLAMA, system=TRN2, mapping=TP8, stack="ideal")
     table = deployments.split_phases(d, [TRN3, TRN2], 4, 512, 64)
     assert set(table.prefill_stack) == set(table.basis) == {"ideal"}
@@ -291,7 +291,7 @@ def test_two_sides_are_on_one_kind_of_stack():
 
 def test_sizes_follow_the_stack_of_the_deployment():
     d = Deployment(model=LLAMA, system=TRN2, mapping=TP8)
-    for one, kinds in ((d, {"nxd-inference", "gpu-serving"}), (d.ideal, {"ideal"})):
+    for one, kinds in ((d, {"vllm-neuron-2026", "gpu-serving"}), (d.ideal, {"ideal"})):
         assert set(sizing.across(one, [TRN2, "hgx-h100"], ["bf16"], [1024])["stack"]) == kinds
     assert "basis" in sizing.smallest([LLAMA], [TRN2], ["bf16"], 1, 1024).columns
 

@@ -176,7 +176,7 @@ def test_a_chip_without_a_default_stack_takes_the_one_that_is_given():
     asked = {"model": "llama-3.1-8b", "mapping": tm.Mapping(tp=8), "batch": 1, "context": 128}
     with pytest.raises(ValueError, match="efficiencies=None: mine has no default stack; give one, such as 'ideal'"):
         tm.decode_step(system=bare, **asked)
-    given = tm.decode_step(system=bare, **asked, efficiencies="nxd-inference")
+    given = tm.decode_step(system=bare, **asked, efficiencies="vllm-neuron-2026")
     assert given.time_s == tm.decode_step(system=where, **asked).time_s
 
 
@@ -188,6 +188,7 @@ def test_a_chip_runs_on_public_software_or_says_that_nothing_runs():
     assert others == {"gpu-serving", "gpu-serving-elsewhere"}
     wanted = {"AWS": "nxd-inference", "NVIDIA": "gpu-serving", "AMD": "gpu-serving-elsewhere"}
     wanted["Google"] = wanted["AMD"]
-    assert found == {chip: wanted[load.chip(chip).vendor] for chip in found}
+    today = dict.fromkeys(("trainium2", "trainium3"), "vllm-neuron-2026")
+    assert found == {chip: wanted[load.chip(chip).vendor] for chip in found} | today
     with pytest.raises(ValueError, match="trainium4-roadmap has no default stack"):
         tm.decode_step("llama-3.1-8b", tm.chip("trainium4-roadmap"), batch=1, context=128)

@@ -50,7 +50,7 @@ class Near:
             known = column[np.isfinite(column)]
             if axis not in points or not known.size:
                 continue
-            low, high, x = known.min(), known.max(), np.asarray(points[axis], dtype=float)
+            low, high, x = known.min(), known.max(), np.clip(points[axis], 1.0, 1e30)
             away = octaves_outside(x, low / STEP, high * STEP)
             away = np.where(away > 0, away + log2(STEP), 0.0)
             for end, beyond in ((high, x > high), (low, x < low)):

@@ -319,7 +319,7 @@ parts_of = by_shape.assign(time_s=by_shape.time_us * US).rename(columns=named)
 parts_of = parts_of.melt("time_s", list(named.values()), "prediction", "error")
 middle = {name: by_shape[name].abs().median() for name in named}
 charts.lines(
-    parts_of.sort_values("time_s"),
+    parts_of.sort_values("time_s", kind="stable"),
     x="time_s",
     y="error",
     color="prediction",

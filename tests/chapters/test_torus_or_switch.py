@@ -79,7 +79,7 @@ def test_the_executed_chapter_says_what_its_figures_are(outputs):
     assert any("7.3 times on trn1.32xlarge" in text and "14.6 times on trn2.48xlarge" in text for text in texts)
 
 
-def test_links_bound_a_domain_and_hbm_a_chip():
+def test_what_bounds_buffers_in_hbm():
     table = torus_or_switch.buffer_places(["trn2.48xlarge"], GB)
     assert (table.hbm_s >= table.sbuf_s).all()
-    assert table.bound.tolist() == ["HBM", "links"]
+    assert table.bound.tolist() == ["links", "links"]

@@ -315,8 +315,8 @@ def _specs() -> Iterator[Call]:
         "main",
         "tm.Mapping",
         "",
-        "count: tp pp dp ep cp; integer: lnc; choice: placement",
-        "tp=[1, 8], pp=[1, 4], dp=[2], ep=[1, 16], cp=[1, 2], lnc=[None, 2]",
+        "count: tp pp dp ep cp moe_ep; integer: lnc; choice: placement",
+        "tp=[1, 8], pp=[1, 4], dp=[2], ep=[1, 16], cp=[1, 2], moe_ep=[1, 2], lnc=[None, 2]",
     )
     yield _call(
         "doors",

@@ -21,13 +21,14 @@ NAMED = {
     "neuroncore": ["stack-nki", "stack-torch-compile-beta2"],
     "rack": [f"{AWS}/pcb_switches_per_tray/project", f"{AWS}/switches_per_plane/project"],
     "scale-out": ["aws-scaleout/nic_s/project"],
-    "serving": ["nxd-inference"],
+    "serving": ["vllm-neuron-2026"],
     "switch-tray": WAITS,
     "torus-or-switch": [f"{TORUS}:instance/project", f"{TORUS}:ultraserver/project"],
 }
 # Estimates of a chapter's chips and systems that its headline does not read: power, host, storage, banks and FP8
-# nowhere, the sum of links where lanes are counted, a default stack where none runs or it is named.
-NOWHERE = "all_core_share cpus_per_cpu_tray default_stack hbm_bank_cores nvme_bytes peak_flop_per_s[fp8] tdp_w"
+# nowhere, the sum of links where lanes are counted, stacks where none runs or they are named, a rate inside a chip.
+NOWHERE = """all_core_share cpus_per_cpu_tray default_stack hand_tuned_stack hbm_bank_cores intra_chip_bytes_per_s nvme_bytes
+    peak_flop_per_s[fp8] tdp_w"""
 LATENCY, LINKS = "hop_s switch_s", "scaleup_bytes_per_s_per_dir scaleup_bytes_per_s_per_dir[instance]"
 UNREAD = {
     "beside-gpus": LINKS,

@@ -210,7 +210,7 @@ def find(chip: Chip, stack: str | Efficiencies | None, argument: str) -> Efficie
     if isinstance(stack, Efficiencies):
         return stack
     own = {None: ("default_stack", "default stack"), "hand-tuned": ("hand_tuned_stack", "hand-tuned stack")}
-    if stack in own:
+    if stack is None or (isinstance(stack, str) and stack in own):
         quantity, what = own[stack]
         stack, named = getattr(chip, quantity), stack
         if not stack:

@@ -67,7 +67,7 @@ def _walk(base: Mapping[str, float], axes: Iterable[Axis]) -> Walk:
     names, points = [], {name: [np.empty(0)] for name in base}
     for axis in axes:
         pairs = np.stack([axis.before, axis.after], axis=-1).ravel().astype(float)
-        there = base | dict(axis.others)
+        there = {**base, **axis.others}
         for name in base:
             points[name].append(pairs if name == axis.moved else np.full(pairs.size, there[name]))
         names += [axis.name] * axis.before.size

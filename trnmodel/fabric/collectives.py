@@ -23,8 +23,7 @@ from trnmodel.catalog.stacks import IDEAL, Efficiencies
 from trnmodel.catalog.stacks import find as find_stack
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as find_system
-from trnmodel.fabric import algorithms
-from trnmodel.fabric.algorithms import ALGORITHMS, CONVEX, CURVED, POLICIES, Algorithm
+from trnmodel.fabric.algorithms import ALGORITHMS, CONVEX, CURVED, POLICIES, Algorithm, in_graph
 from trnmodel.fabric.groups import SPECS, Group, Same, chip_of, hierarchy, place
 from trnmodel.fabric.limits import hbm_s, lower_bound_s
 from trnmodel.formulas.bounds import busbw_bytes_per_s
@@ -75,9 +74,9 @@ def candidates(kind: str, e: Efficiencies | None = None, algorithm: str = "best"
     if e is None or kind != "all_reduce" or not np.any(e.hop_s):
         return free
     if np.all(e.hop_s):
-        return algorithms.in_graph(e)
+        return in_graph(e)
     fitted = np.not_equal(e.hop_s, 0)
-    parts = (free, ~fitted), (algorithms.in_graph(e), fitted)
+    parts = (free, ~fitted), (in_graph(e), fitted)
     return {name: _only(algorithm, here) for found, here in parts for name, algorithm in found.items()}
 
 
@@ -90,8 +89,8 @@ def _only(algorithm: Algorithm, here: NDArray) -> Algorithm:
 class Wire:
     """A group on the tiers of a fabric with its algorithms: lines by their start-up and time a byte, then curves.
 
-    `least` are the lines that no other line stays below everywhere. No exchange that was fitted beats its `floor`, the
-    fastest algorithm on the same links without a start-up: a fit that ends at few chips says nothing of others.
+    `least` are the lines that no other stays below everywhere. No fitted exchange beats its `floor`, the fastest
+    algorithm on the same links without a start-up.
     """
 
     group: Group
@@ -117,8 +116,7 @@ class Wire:
         """Times of all algorithms, in the order of their names, on a last axis; NaN where one cannot run. [s]"""
         m = np.asarray(message_bytes)
         lines = self.start_s + self.s_per_byte * m[..., None]
-        if self.floor:
-            lines = np.maximum(lines, self.floor.times_s(kind, m)[..., None])
+        lines = np.maximum(lines, self.floor.times_s(kind, m)[..., None]) if self.floor else lines
         if not self.curved:
             return lines
         curves = [algorithm(kind, m, self.group)[..., None] for algorithm in self.curved]
@@ -142,7 +140,7 @@ def _wire(
     start, slope = (np.stack(every[i::2], -1) if every else np.zeros((0,)) for i in (0, 1))
     names = (*straight, *(name for name in found if name not in straight))
     unknown = group.alpha_is_unknown and not names[0].startswith("in_graph")
-    fitted = any(name.startswith("in_graph") for name in names)
+    fitted = any(name.startswith("in_graph") for name in found)
     floor = _wire(where, IDEAL, kind, "best", placed, 0.0) if fitted else None
     return Wire(group, names, start, slope, curved, _least(start, slope), unknown, floor)
 
@@ -206,11 +204,8 @@ def own_alpha_s(e: Efficiencies | None, where: System | Chip) -> Numeric | None:
     return e.hop_s if chip_of(where).core is None else np.where(np.equal(e.hop_s, 0), 0.0, np.nan)[()]
 
 
-# what an exchange takes from a stack
-SPOKEN = (
-    *("hop_s", "in_graph", "mesh_traffic_ratio", "rdh_traffic_ratio", "ring_traffic_ratio", "shot_rank_s"),
-    *("shot_copies", "one_shot_s", "one_shot_rate_share", "two_shot_s", "two_shot_rate_share"),
-)
+SPOKEN = """hop_s in_graph mesh_traffic_ratio rdh_traffic_ratio ring_traffic_ratio shot_rank_s shot_copies one_shot_s
+    one_shot_rate_share two_shot_s two_shot_rate_share""".split()  # what an exchange takes from a stack
 
 
 @lru_cache(maxsize=SPECS)

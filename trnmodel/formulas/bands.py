@@ -24,7 +24,7 @@ def conformal_width(log_errors: Numeric, nominal: Numeric = NOMINAL) -> NDArray:
 
     Parameters
     ----------
-    log_errors : numeric
+    log_errors : array
         Logarithms of predicted over measured of cases that the prediction has not seen, e: one dimension. [-]
     nominal : numeric
         Share to be held, p; one number. [-]
@@ -67,10 +67,12 @@ def shrunk_width(own: Numeric, cases: Numeric, pooled: Numeric, prior_cases: Num
 
     Parameters
     ----------
-    own, pooled : numeric
-        Half-widths of the group's cases, q_g, and of all groups' cases, q_0. [-]
+    own : numeric
+        Half-width of the group's cases, q_g. [-]
     cases : numeric
         Cases of the group, n; below three the pooled width holds. [-]
+    pooled : numeric
+        Half-width of all groups' cases, q_0. [-]
     prior_cases : numeric
         Weight of the pooled width in cases, k. [-]
 
@@ -104,9 +106,9 @@ def octaves_outside(value: Numeric, low: Numeric, high: Numeric) -> NDArray:
     Parameters
     ----------
     value : numeric
-        The value, x. [any]
+        The value, x. [-]
     low, high : numeric
-        Ends of the range, a and b. [any]
+        Ends of the range, a and b. [-]
 
     Returns
     -------
@@ -164,7 +166,7 @@ def joint_width(*widths: Numeric) -> NDArray:
 
     Parameters
     ----------
-    widths : numeric
+    widths : arrays
         Half-widths, w_i. [-]
 
     Returns

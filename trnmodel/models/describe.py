@@ -20,7 +20,7 @@ PLACES: Mapping[str, str] = {
     "head": "head",
 }
 ORDER = (*PLACES.values(), RECURRENT)
-_WINDOWS = {"sliding": "window", "chunked": "chunks of"}
+_WINDOWS = {"sliding": "window", "chunked": "chunks of", "sparse": "top"}
 
 
 def attention_kind(model: str | Transformer) -> str:
