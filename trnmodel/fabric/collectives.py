@@ -1,6 +1,6 @@
 """THE collective engine: what a message takes on a group of ranks, by the fastest algorithm that may carry it.
 
-A message's time is an algorithm on the tiers of its group. Most are lines in the message (a start-up and a time a byte),
+A message takes an algorithm on the tiers of its group. Most are lines in the message (a start-up and a time a byte),
 kept for each group; the engine takes the least. `tm.collective` and the network time of steps come from `times_s`.
 """
 
