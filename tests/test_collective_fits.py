@@ -64,7 +64,7 @@ def test_by_how_much_the_public_call_misses_by_hand():
 def test_the_misses_that_the_chapter_prints():
     table = collective_fits.misses()
     times = table.groupby("system").ratio.quantile([0.25, 0.5, 0.75]).round(1).unstack()
-    assert times.loc["trn1.32xlarge"].tolist() == [1.5, 5.4, 17.8]
+    assert times.loc["trn1.32xlarge"].tolist() == [1.5, 5.7, 17.8]
     assert times.loc["trn2.48xlarge"].tolist() == [3.0, 11.2, 33.8]
     assert (table.ratio > 1).all()  # no run is faster than the fabric allows
     assert table.groupby("system").size().tolist() == [36, 36]

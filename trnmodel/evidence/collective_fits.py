@@ -205,7 +205,7 @@ def misses(names: Iterable[str | System] = MACHINES) -> pd.DataFrame:
     Examples
     --------
     >>> round(float(misses(["trn1.32xlarge"]).ratio.median()), 1)
-    5.4
+    5.7
     """
     rows = []
     for (series, kind, ranks), run in points().groupby(["series", "kind", "ranks"], sort=False):

@@ -20,6 +20,7 @@ Algorithm = Callable[[str, NDArray, Group], NDArray]
 Rates = Callable[[Group], tuple[NDArray, ...]]
 IN_PAIRS: Rates = attrgetter("exchange_rates")
 TO_ALL: Rates = attrgetter("direct_rates")
+SWITCHED = {"tray", "rack", "pair", "domain"}
 FORMULAS: dict[str, Rates] = {  # of tiers one after the other, each by one step of these kinds
     "ring": attrgetter("rates"),
     "halving_doubling": IN_PAIRS,
@@ -46,21 +47,31 @@ def _multiport_bucket(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
     sizes = tuple(p.levels[place].size for place in axes)
     links = tuple(p.levels[place].open_bytes_per_s_per_dir for place in axes)
     outside = tiers.multiport_bucket_s(kind, message_bytes * p.groups, sizes, p.alphas[-1], links)
+    return np.where(whole, outside + _inside_s(kind, message_bytes, p), np.nan)
+
+
+def _inside_s(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
+    """What the ranks of a chip send each other before and after anything leaves it."""
+    if not p.on_chip:
+        return np.zeros(())
     inside = tiers.hierarchical_s(kind, ("one_shot",), message_bytes, (p.local,), (p.alphas[0],), (p.rates[0],))
-    return np.where(whole, outside + np.where(p.local > 1, inside, 0.0), np.nan)
+    return np.where(p.local > 1, inside, 0.0)
 
 
 def _tiers_at_once(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
-    """Parts of the buffer in all orders over the tiers of switched racks, so that all of them work at once."""
-    outer = [place for place, level in enumerate(p.levels) if level.name in ("tray", "rack", "pair", "domain")]
+    """Parts of the buffer in all orders over the tiers of switched racks, so that all of them work at once.
+
+    Over a part of a torus too, round whose axes they go in rings; a whole one has its `multiport_bucket`.
+    """
+    axes = [level.name in build.AXES for level in p.levels]
+    outer = [place for place, level in enumerate(p.levels) if axes[place] or level.name in SWITCHED]
     if len(outer) < 2 or outer[-1] + 1 != len(p.levels):
         return np.full(p.ranks.shape, np.nan)
-    pick = lambda values: tuple(values[place] for place in outer)  # noqa: E731
-    counts, alphas, rates = pick(p.counts), pick(p.alphas), pick(p.rates)
-    share = message_bytes / p.local
-    outside = tiers.tiers_at_once_s(kind, share, counts, alphas, rates)
-    inside = tiers.hierarchical_s(kind, ("one_shot",), message_bytes, (p.local,), (p.alphas[0],), (p.rates[0],))
-    return outside + (np.where(p.local > 1, inside, 0.0) if p.on_chip else 0.0)
+    counts, rates = (tuple(values[place] for place in outer) for values in (p.counts, p.rates))
+    alphas = tuple(p.alphas[j] * (np.maximum(p.counts[j] - 1, 1) if axes[j] else 1) for j in outer)
+    outside = tiers.tiers_at_once_s(kind, message_bytes / p.local, counts, alphas, rates)
+    whole = np.all([axes[j] & np.equal(p.counts[j], p.levels[j].size) for j in outer], axis=0)
+    return np.where(whole, np.nan, outside + _inside_s(kind, message_bytes, p))
 
 
 def _phased(kind: str, message_bytes: NDArray, p: Group) -> NDArray:

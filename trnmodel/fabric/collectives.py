@@ -1,8 +1,7 @@
 """THE collective engine: what a message takes on a group of ranks, by the fastest algorithm that may carry it.
 
-A message's time is an algorithm on the tiers that its group spans. Most algorithms are lines in the message (a start-up
-and a time a byte), kept for each group; the engine takes the least of them. `tm.collective` and the network time of
-every step come from `times_s`.
+A message takes an algorithm on the tiers of its group. Most are lines in the message (a start-up and a time a byte),
+kept for each group; the engine takes the least. `tm.collective` and the network time of steps come from `times_s`.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from trnmodel.arguments import HUGE, TINY, choice, chosen, numbers, refuse, shar
 from trnmodel.bands import plain_basis
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import Chip, shapes
-from trnmodel.catalog.stacks import Efficiencies
+from trnmodel.catalog.stacks import IDEAL, Efficiencies
 from trnmodel.catalog.stacks import find as find_stack
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as find_system
@@ -89,7 +88,7 @@ def _only(algorithm: Algorithm, here: NDArray) -> Algorithm:
 class Wire:
     """A group on the tiers of a fabric with its algorithms: lines by their start-up and time a byte, then curves.
 
-    `least` are the lines that no other line stays below everywhere.
+    `least` are those that no other stays below everywhere. No fitted exchange beats its `floor`, which has no start-up.
     """
 
     group: Group
@@ -99,21 +98,21 @@ class Wire:
     curved: tuple[Algorithm, ...]
     least: tuple[tuple[Value, Value], ...]
     latency_is_unknown: bool
+    floor: Wire | None = None
 
     def times_s(self, kind: str, message_bytes: NDArray) -> NDArray:
         """Time by the fastest algorithm that can run; NaN where none can. [s]"""
-        (start, slope), *others = self.least
-        best = start + slope * message_bytes
-        for start, slope in others:
+        best: Any = np.nan
+        for start, slope in self.least:
             best = np.fmin(best, start + slope * message_bytes)
         for algorithm in self.curved:
             best = np.fmin(best, algorithm(kind, message_bytes, self.group))
-        return best
+        return np.maximum(best, self.floor.times_s(kind, message_bytes)) if self.floor else best
 
-    def each_s(self, kind: str, message_bytes: NDArray) -> NDArray:
+    def each_s(self, kind: str, m: NDArray) -> NDArray:
         """Times of all algorithms, in the order of their names, on a last axis; NaN where one cannot run. [s]"""
-        m = np.asarray(message_bytes)
         lines = self.start_s + self.s_per_byte * m[..., None]
+        lines = np.maximum(lines, self.floor.times_s(kind, m)[..., None]) if self.floor else lines
         if not self.curved:
             return lines
         curves = [algorithm(kind, m, self.group)[..., None] for algorithm in self.curved]
@@ -137,7 +136,8 @@ def _wire(
     start, slope = (np.stack(every[i::2], -1) if every else np.zeros((0,)) for i in (0, 1))
     names = (*straight, *(name for name in found if name not in straight))
     unknown = group.alpha_is_unknown and not names[0].startswith("in_graph")
-    return Wire(group, names, start, slope, curved, _least(start, slope), unknown)
+    floor = _wire(where, IDEAL, kind, "best", placed, 0.0) if any("in_graph" in name for name in found) else None
+    return Wire(group, names, start, slope, curved, _least(start, slope), unknown, floor)
 
 
 def _line(formula: Algorithm, kind: str, group: Group) -> tuple[NDArray, NDArray]:
@@ -271,7 +271,8 @@ def _spread_s(
         if wire and wire.curved:
             here = np.broadcast_to(each(np.arange(len(wires)) == number), best.shape)
             best[here] = wire.times_s(kind, np.broadcast_to(message_bytes, best.shape)[here])
-    return best
+    floors = [wire.floor if wire else None for wire in wires]
+    return np.maximum(best, _spread_s(kind, floors, which, message_bytes, index)) if any(floors) else best
 
 
 def collective(

@@ -218,7 +218,8 @@ def visible_tokens(context: Numeric, window: Numeric, kind: str) -> NDArray:
     if kind in ("sliding", "sparse"):
         return np.minimum(context, window)
     if kind == "chunked":
-        return np.where(np.greater(context, 0), np.mod(np.subtract(context, 1), window) + 1, 0)
+        seen = np.mod(np.subtract(context, 1), window) + 1
+        return np.where(np.greater(context, 0), np.minimum(context, seen), 0)
     return np.asarray(context)[()]
 
 

@@ -16,7 +16,7 @@ from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.systems import System
 from trnmodel.models.transformer import Transformer
 from trnmodel.result import Judged
-from trnmodel.steps.assemble import Line
+from trnmodel.steps.assemble import WAYS, Line
 from trnmodel.steps.messages import Message
 
 RESOURCES = ("compute", "memory", "network", "overhead")
@@ -64,6 +64,7 @@ class Step(Judged):
     memory_bytes_per_rank: NDArray
     fitted: Callable[[], tuple[str, ...]]
     send: Callable[[], tuple[Message, ...]]
+    run: Callable[[], NDArray | float]
     operators: Lines[str, Line] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
@@ -80,6 +81,15 @@ class Step(Judged):
     def messages(self) -> tuple[Message, ...]:
         """What a rank sends in the step."""
         return self.send()
+
+    @property
+    def experts(self) -> NDArray | str:
+        """How experts run: those "needed", those "selected" for each token, "all" on all tokens, or in "blocks".
+
+        Blocks of a static graph hold the worst distribution; few tokens that fill one are then more work than all
+        experts would be, and cost less in chunks that fill none. Empty for a model without experts.
+        """
+        return np.asarray(WAYS, dtype=object)[np.asarray(self.run(), dtype=int)]
 
     @property
     def lower_s(self) -> NDArray:

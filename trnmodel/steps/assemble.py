@@ -39,6 +39,11 @@ def bucket(tokens: NDArray, policy: str, maximum: Numeric | None = None) -> NDAr
     return step.compiled_tokens(tokens, maximum, FIRST_BUCKET, policy)
 
 
+# how a step runs its experts: a planner reads here why a point costs more than its neighbour
+WAYS = ("", "needed", "selected", "all", "blocks", "blocks, more work than all")
+NEEDED, SELECTED, ALL, BLOCKS, FORCED = range(1, len(WAYS))
+
+
 class Seen(NamedTuple):
     """What one kind of attention meets in a step on a rank, its share of heads aside."""
 
@@ -50,7 +55,8 @@ class Ask(NamedTuple):
     """What a step asks of a rank: rows of its own, rows for its experts, rows of logits, sequences, attention.
 
     `seen` gives pairs, and cached tokens read and written; `experts` the work on a kind of experts over that of the
-    routed rows, and the share of them that is read. `spent` are costs that no term has, by name: bytes and seconds.
+    routed rows, and the share of them that is read; `way` is how they run, a place in `WAYS`. `spent` are costs that no
+    term has, by name: bytes and seconds.
     """
 
     rows: NDArray
@@ -60,11 +66,14 @@ class Ask(NamedTuple):
     imbalance: Numeric
     seen: Callable[[Attention], Seen]
     experts: Callable[[Cut], tuple[Numeric, NDArray]]
+    way: Numeric
     spent: Lines[str, tuple[Numeric, Numeric]]
 
 
-def _run_experts(s: Setting, routed: NDArray, policy: str) -> tuple[Callable[[Cut], tuple[Numeric, NDArray]], NDArray]:
-    """Work and reads of a kind of experts in a decode step, and whether the stack selects experts of each token.
+def _run_experts(
+    s: Setting, routed: NDArray, policy: str
+) -> tuple[Callable[[Cut], tuple[Numeric, NDArray]], NDArray, Numeric]:
+    """Work and reads of a kind of experts in a decode step, whether experts of each token are selected, and the way.
 
     It reads each expert that is needed once ("distinct"); or selects each token's experts ("per_token"), gathering
     their weights, at most all of them, as long as these are fewer than all and no ranks hold whole experts; else, and
@@ -79,7 +88,10 @@ def _run_experts(s: Setting, routed: NDArray, policy: str) -> tuple[Callable[[Cu
         gathers, reads = selects & (read < 1), np.minimum(read * s.e.expert_gather_reads, 1.0)
         return np.where(gathers, 1.0, cut.experts / cut.active), np.where(gathers, reads, 1.0)
 
-    return experts, selects
+    if policy == "distinct" or not s.outline.experts:
+        return experts, selects, NEEDED * bool(s.outline.experts)
+    few = selects & (moe.experts_read(s.outline.experts, s.outline.top_k, routed, policy) < s.outline.experts)
+    return experts, selects, np.where(few, SELECTED, ALL)
 
 
 def decode_ask(
@@ -102,7 +114,7 @@ def decode_ask(
         keys = step.visible_tokens(local, a.window, a.kind)
         return Seen(rows * keys, passes * sequences * keys + rows)
 
-    experts, selects = _run_experts(s, routed, expert_read or e.expert_read)
+    experts, selects, way = _run_experts(s, routed, expert_read or e.expert_read)
     routing_s: Numeric = 0.0
     if c.experts:
         cores = d.tp * d.ep * s.at.lnc
@@ -118,7 +130,7 @@ def decode_ask(
         "experts one after another": (0.0, c.expert_layers * e.expert_serial_s),
         "step": (0.0, e.step_overhead_s + e.server_step_s),
     }
-    return Ask(rows, routed, rows, sequences, imbalance, seen, experts, spent)
+    return Ask(rows, routed, rows, sequences, imbalance, seen, experts, way, spent)
 
 
 def _converted_s(s: Setting, experts: Callable[[Cut], tuple[Numeric, NDArray]]) -> Numeric:
@@ -140,8 +152,8 @@ def _converted_s(s: Setting, experts: Callable[[Cut], tuple[Numeric, NDArray]]) 
     return total(found) * passes / s.rates.elements_per_s
 
 
-def _expert_blocks(s: Setting, experts: int, top_k: int, tokens: NDArray) -> tuple[Numeric, NDArray, Numeric]:
-    """How a rank prefills its experts: work over that of the routed tokens, passes over its experts, blocks a layer.
+def _expert_blocks(s: Setting, experts: int, top_k: int, tokens: NDArray) -> tuple[Numeric, NDArray, Numeric, Numeric]:
+    """How a rank prefills its experts: work over that of the routed tokens, passes over its experts, blocks, the way.
 
     Blocks of a static graph run full whether tokens fill them or not, each with the weights of its expert; tokens too
     few for one block go through all experts, or fill one up where that is less. Expert-parallel ranks share out the
@@ -149,17 +161,18 @@ def _expert_blocks(s: Setting, experts: int, top_k: int, tokens: NDArray) -> tup
     """
     e = s.e
     if choice("prefill_experts", e.prefill_experts, PREFILL_EXPERTS) == "routed":
-        return 1.0, moe.experts_read(experts, top_k, tokens, "distinct") / experts, 0.0
+        return 1.0, moe.experts_read(experts, top_k, tokens, "distinct") / experts, 0.0, NEEDED
     if e.prefill_experts == "all":
-        return experts / top_k, np.ones(()), 0.0
+        return experts / top_k, np.ones(()), 0.0, ALL
     d = s.degrees
     local, own = np.ceil(experts / d.expert_groups), tokens / d.ep
     routed = own * top_k
     needed = moe.expert_blocks(local, top_k, np.maximum(own, e.expert_block_tokens / top_k), e.expert_block_tokens)
-    fills = (routed >= e.expert_block_tokens) | (needed * e.expert_block_tokens < own * experts / d.moe_ep)
-    blocks = np.where(fills, needed, 0)
+    less = needed * e.expert_block_tokens < own * experts / d.moe_ep
+    blocks = np.where((routed >= e.expert_block_tokens) | less, needed, 0)
     work = moe.block_work_ratio(blocks, e.expert_block_tokens, routed / d.moe_ep, experts, top_k)
-    return work, moe.block_read_share(blocks, local), blocks
+    way = np.where(blocks > 0, np.where(less, BLOCKS, FORCED), ALL)
+    return work, moe.block_read_share(blocks, local), blocks, way
 
 
 def prefill_ask(s: Setting, batch: NDArray, tokens: NDArray, past: NDArray, imbalance: Numeric) -> Ask:
@@ -173,7 +186,7 @@ def prefill_ask(s: Setting, batch: NDArray, tokens: NDArray, past: NDArray, imba
         return Seen(pairs, sequences * (a.visible(past) + a.kept(tokens)) / d.cp)
 
     @cache
-    def laid(experts: int, top_k: int) -> tuple[Numeric, NDArray, Numeric]:
+    def laid(experts: int, top_k: int) -> tuple[Numeric, NDArray, Numeric, Numeric]:
         return _expert_blocks(s, experts, top_k, routed)
 
     def experts(cut: Cut) -> tuple[Numeric, NDArray]:
@@ -181,8 +194,10 @@ def prefill_ask(s: Setting, batch: NDArray, tokens: NDArray, past: NDArray, imba
 
     blocks: Numeric = 0.0
     spill_s: Numeric = 0.0
+    way: Numeric = 0
     if c.experts:
-        blocks = laid(c.experts, c.top_k)[2] * c.expert_layers
+        blocks, way = laid(c.experts, c.top_k)[2:]
+        blocks = blocks * c.expert_layers
     held = step.buffer_bytes(rows, c.hidden, s.wide_bytes)
     if s.at.chip.core is not None and not np.all(np.isinf(e.prefill_spill_bytes_per_s)):
         sbuf = s.at.chip.core.sbuf_bytes * s.at.lnc
@@ -201,7 +216,7 @@ def prefill_ask(s: Setting, batch: NDArray, tokens: NDArray, past: NDArray, imba
         "recurrence": (0.0, c.recurrent_layers * tokens / d.cp * e.recurrent_token_s),
         "step": (0.0, e.prefill_overhead_s + e.server_step_s),
     }
-    return Ask(rows, routed, sequences, sequences, imbalance, seen, experts, spent)
+    return Ask(rows, routed, sequences, sequences, imbalance, seen, experts, way, spent)
 
 
 class Load(NamedTuple):

@@ -63,6 +63,7 @@ def _step(asked: Question, s: Setting, mapping: Mapping, given: Arrays, lines: b
         spread=partial(spread_of, s, mapping, given, partial(_numbers, asked), "time_s"),
         fitted=partial(fitted_resources, s.e, s.at.chip, s.phase),
         send=partial(_messages, asked, s, given),
+        run=partial(_way, asked, s, given),
         operators=MappingProxyType(lines_of(s.everywhere, asked(s.everywhere, given)[1]) if lines else {}),
         **in_pieces(partial(_numbers, asked), s, given),
     )
@@ -87,6 +88,10 @@ def _messages(asked: Question, s: Setting, given: Arrays) -> tuple[Message, ...]
     here = s.everywhere
     _, ask, _, _ = asked(here, given)
     return messages(here, ask.rows, ask.logits, ask.imbalance)
+
+
+def _way(asked: Question, s: Setting, given: Arrays) -> NDArray | float:
+    return asked(s.everywhere, given)[1].way
 
 
 def _overlaps(s: Setting, compute_memory: Numeric | None, network: Numeric | None) -> Arrays:
@@ -263,11 +268,22 @@ def prefill(
 
     Notes
     -----
-    Attention reaches no larger share of the peak than linear layers do.
+    Attention reaches no larger share of the peak than linear layers do. A stack that runs experts in blocks of b rows
+    does so from T batch k / (ep cp) = b tokens on, a graph of static shape for any distribution: `compiled_tokens` is
+    the bucket T, `.experts` says which way it goes. Just beyond it, chunks that stay below are the cheaper choice.
 
     Examples
     --------
     >>> import trnmodel as tm
+    >>> from dataclasses import replace
+    >>> ask = {"model": "qwen3-30b-a3b", "system": "trn2.48xlarge", "mapping": tm.Mapping(tp=8)}
+    >>> ask["efficiencies"] = replace(tm.efficiencies("trainium2"), prompt_bucket="exact")
+    >>> step = tm.prefill(input_tokens=[63, 64], **ask)
+    >>> step.experts.tolist(), bool(step.time_s[1] > 10 * step.time_s[0])
+    (['all', 'blocks, more work than all'], True)
+    >>> halves = tm.prefill(input_tokens=32, past=[0, 32], **ask)
+    >>> bool(halves.time_s.sum() < step.time_s[1] / 5)
+    True
     >>> step = tm.prefill("llama-3.1-8b", "trn1.32xlarge", tm.Mapping(tp=2), input_tokens=2048, efficiencies="ideal")
     >>> step.bound
     'compute'

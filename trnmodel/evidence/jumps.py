@@ -1,0 +1,224 @@
+"""Where a step or a prefill jumps by more than 1.5 times between neighbours, and what in the answer says why.
+
+`python -m trnmodel.evidence.jumps` writes `data/evidence/jumps.csv`: of each system, model, phase, axis and cause the
+largest ratio, and where it lies. Neighbours are one sequence or token more, or twice the ranks of a degree; of more
+ranks a jump is a step that gets slower. The software is the public stack of the chip, on its own buckets and, for
+prompts, with a graph for each length ("exact"), over the fewest tensor-parallel ranks that hold the model and over 64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trnmodel.arguments import listed
+from trnmodel.catalog.load import DATA
+from trnmodel.catalog.stacks import Efficiencies, efficiencies
+from trnmodel.catalog.systems import System, system, systems
+from trnmodel.models.transformer import Transformer, model, model_ids
+from trnmodel.steps import inference
+from trnmodel.steps.answers import Step
+from trnmodel.steps.mapping import Mapping as Degrees
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+JUMPS = DATA / "evidence" / "jumps.csv"
+KEYS = ["system", "model", "phase", "buckets", "axis", "cause"]
+RATIO = 1.5
+CONTEXT, PROMPT, FEW, BATCH = 4096.0, 2048.0, 16.0, 8.0
+WHERE = {"tp": 1.0, "ep": 1.0, "pp": 1.0, "cp": 1.0, "moe_ep": 1.0}
+AMOUNTS = {"batch": "batch", "context": "length", "prompt": "length"}
+WIDEST = 64
+MOST = {"batch": 2**10, "context": 2**17, "prompt": 2**15}
+
+
+class Walk(NamedTuple):
+    """Points in a row: of each pair of neighbours the axis, and the places of both among the points."""
+
+    axis: NDArray
+    first: NDArray
+    points: Mapping[str, NDArray]
+
+
+def _next(most: int) -> NDArray:
+    """Whole numbers that have a neighbour of interest: all small ones, and those around powers of two."""
+    powers = 2 ** np.arange(7, np.log2(most) + 1)
+    found = np.concatenate([np.arange(1, 131), powers - 1, powers])
+    return np.unique(found[found <= most])
+
+
+class Axis(NamedTuple):
+    """Neighbours along one axis: what is moved, from where, to where, and what else is not as in the base."""
+
+    name: str
+    moved: str
+    before: NDArray
+    after: NDArray
+    others: Mapping[str, float]
+
+
+def _walk(base: Mapping[str, float], axes: Iterable[Axis]) -> Walk:
+    """The neighbours of all axes as points side by side."""
+    names, points = [], {name: [np.empty(0)] for name in base}
+    for axis in axes:
+        pairs = np.stack([axis.before, axis.after], axis=-1).ravel().astype(float)
+        there = {**base, **axis.others}
+        for name in base:
+            points[name].append(pairs if name == axis.moved else np.full(pairs.size, there[name]))
+        names += [axis.name] * axis.before.size
+    joined = {name: np.concatenate(parts) for name, parts in points.items()}
+    return Walk(np.array(names), np.arange(0, 2 * len(names), 2), joined)
+
+
+def _amounts(phase: str, tp: float) -> Iterator[Axis]:
+    """One sequence or one token more."""
+    amount, few = ("context", {}) if phase == "decode" else ("prompt", {"length": FEW})
+    batches, lengths = (_next(MOST[name]) for name in ("batch", amount))
+    yield Axis("batch", "batch", batches, batches + 1, {"tp": tp} | few)
+    yield Axis(amount, "length", lengths, lengths + 1, {"tp": tp})
+
+
+def _degrees(phase: str, tp: float, ranks: float, experts: int, layers: int) -> Iterator[Axis]:
+    """Twice the ranks of a degree, as far as there are ranks, experts and layers."""
+    many = {"tp": tp} | ({"batch": BATCH} if phase == "decode" else {})
+    room = ranks / tp
+    tops = {"tp": ranks, "ep": min(room, experts), "pp": min(room, layers), "cp": room, "moe_ep": min(tp, experts)}
+    for name, top in tops.items():
+        start = tp if name == "tp" else 1.0
+        degrees = start * 2 ** np.arange(0, np.floor(np.log2(max(top, start) / start)))
+        yield Axis(name, name, degrees, 2 * degrees, many)
+
+
+def _fewest(asked: Transformer, where: System, ranks: float) -> float:
+    """The fewest tensor-parallel ranks, a power of two, that hold the model with one context; 0 where none do."""
+    tp = 2 ** np.arange(0, np.floor(np.log2(ranks)) + 1)
+    step = inference.decode_step(asked, where, Degrees(tp=tp), batch=BATCH, context=2 * CONTEXT)
+    return float(tp[step.valid].min(initial=np.inf)) if step.valid.any() else 0.0
+
+
+def _ask(
+    phase: str, asked: Transformer, where: System, e: Efficiencies, points: Mapping[str, NDArray], **how: Any
+) -> Step:
+    degrees: dict[str, Any] = {name: points[name] for name in WHERE}
+    mapping = Degrees(**degrees)
+    more = {"batch": points["batch"], "efficiencies": e, **how}
+    if phase == "decode":
+        return inference.decode_step(asked, where, mapping, context=points["length"], **more)
+    return inference.prefill(asked, where, mapping, input_tokens=points["length"], **more)
+
+
+def _grown(step: Step, place: int) -> str:
+    """The line of the breakdown that grew most between a point and the next."""
+    lines = {
+        name: np.broadcast_to(sum(map(np.asarray, line)), step.time_s.shape) for name, line in step.operators.items()
+    }
+    return max(lines, key=lambda name: lines[name][place + 1] - lines[name][place])
+
+
+def _cause(step: Step, walk: Walk, pair: int, lines: Step, place: int) -> str:
+    """Why the second of two neighbours takes longer: what the answer says differs between them."""
+    one, two = walk.first[pair], walk.first[pair] + 1
+    axis = str(walk.axis[pair])
+    run = [word.split(",")[0] for word in np.broadcast_to(step.experts, step.valid.shape)[[one, two]]]
+    compiled = np.broadcast_to(step.compiled_tokens, step.valid.shape)
+    if compiled[two] > compiled[one] + 1:
+        return f"bucket of {axis}"
+    if run[0] != run[1]:
+        return f"experts: {run[0]} to {run[1]}"
+    if axis in AMOUNTS and walk.points[AMOUNTS[axis]][one] == 1:
+        return "from one to two"
+    line = _grown(lines, place)
+    if "expert" in line and run[1] == "blocks":
+        return "blocks of the worst distribution"
+    if line in {message.name for message in step.messages}:
+        return "exchange among more ranks"
+    ends = {name: float(x[one]) for name, x in walk.points.items()}
+    raise ValueError(f"no cause is known of a jump along {axis} from {ends} by {line!r}")
+
+
+def _jumps(phase: str, asked: Transformer, where: System, e: Efficiencies, walk: Walk) -> Iterator[dict[str, Any]]:
+    """The jumps of a model on a system, one for each pair of neighbours."""
+    step = _ask(phase, asked, where, e, walk.points)
+    times = np.broadcast_to(step.time_s, walk.points["batch"].shape)
+    ratio = times[walk.first + 1] / times[walk.first]
+    pairs = np.flatnonzero(ratio > RATIO)
+    if not pairs.size:
+        return
+    both = np.stack([walk.first[pairs], walk.first[pairs] + 1], axis=-1).ravel()
+    lines = _ask(phase, asked, where, e, {name: x[both] for name, x in walk.points.items()}, breakdown=True)
+    for place, pair in enumerate(pairs.tolist()):
+        axis = str(walk.axis[pair])
+        moved = walk.points[AMOUNTS.get(axis, axis)]
+        ends = moved[walk.first[pair]], moved[walk.first[pair] + 1]
+        cause = _cause(step, walk, pair, lines, 2 * place)
+        tp = int(walk.points["tp"][walk.first[pair]])
+        here = {"from": int(ends[0]), "to": int(ends[1]), "tp": tp, "ratio": float(ratio[pair])}
+        yield {"axis": axis, "cause": cause, **here}
+
+
+def jumps(system_ids: Iterable[str] | None = None, models: Iterable[str] | None = None) -> pd.DataFrame:
+    """The largest jump of each system, model, phase, axis and cause.
+
+    Examples
+    --------
+    >>> found = jumps(["trn2.3xlarge"], ["qwen3-30b-a3b"])
+    >>> found[(found.buckets == "exact") & (found["from"] == 63)].cause.tolist()
+    ['experts: all to blocks']
+    """
+    import pandas as pd
+
+    rows: list[dict[str, Any]] = []
+    for name in systems() if system_ids is None else listed("system_ids", system_ids):
+        where = system(name)
+        e = efficiencies(where.chip)
+        links = np.isnan(where.chip.scaleup_bytes_per_s_per_dir) and where.domain_chips > 1 and where.chip.core is None
+        ranks = 1.0 if links else where.chips * where.chip.cores / where.chip.lnc_default
+        for model_id in model_ids() if models is None else listed("models", models):
+            rows += _of_model(model(model_id), where, e, min(ranks, 2.0**10))
+    table = pd.DataFrame(rows, columns=[*KEYS, "from", "to", "tp", "ratio"])
+    table["ratio"] = table.ratio.map(lambda x: float(f"{x:.2g}"))  # before it is compared: a tie is one everywhere
+    table = table.sort_values("ratio", ascending=False, kind="stable").drop_duplicates(KEYS)
+    return table.sort_values(KEYS, kind="stable", ignore_index=True)
+
+
+def _of_model(asked: Transformer, where: System, e: Efficiencies, ranks: float) -> Iterator[dict[str, Any]]:
+    """The jumps of a model on the public stack of a system, and of its prompts with a graph for each length."""
+    if not asked.generates or "bf16" not in where.chip.peak_flop_per_s:
+        return
+    tp = _fewest(asked, where, ranks)
+    if not tp:
+        return
+    most = max(tp, 2.0 ** np.floor(np.log2(min(ranks, WIDEST))))
+    exact = replace(e, prompt_bucket="exact")
+    for phase, buckets, stack in (("decode", "own", e), ("prefill", "own", e), ("prefill", "exact", exact)):
+        if stack is exact and e.prompt_bucket == "exact":
+            continue
+        outline = asked.outline("decode")
+        base = WHERE | {"tp": tp, "batch": 1.0, "length": CONTEXT if phase == "decode" else PROMPT}
+        axes = [axis for n in {tp: 0, most: 0} for axis in _amounts(phase, n)]
+        if buckets == "own":
+            room = ranks, outline.experts, outline.layers
+            axes += [axis for n in {tp: 0, most: 0} for axis in _degrees(phase, n, *room)]
+        walk = _walk(base, axes)
+        here = {"system": where.id, "model": asked.id, "phase": phase, "buckets": buckets}
+        yield from (here | found for found in _jumps(phase, asked, where, stack, walk))
+
+
+def merged(table: pd.DataFrame) -> pd.DataFrame:
+    """The same with all systems of which the rest of a row is true in one row."""
+    rest = [name for name in table if name != "system"]
+    return table.groupby(rest, sort=False).system.agg(" ".join).reset_index()[["system", *rest]]
+
+
+def write() -> None:
+    """Write the table of all systems and models."""
+    merged(jumps()).to_csv(JUMPS, index=False, lineterminator="\n")
+
+
+if __name__ == "__main__":
+    write()
