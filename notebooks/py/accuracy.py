@@ -1,6 +1,7 @@
 # ---
 # jupyter:
 #   jupytext:
+#     cell_metadata_filter: tags,-all
 #     formats: notebooks///ipynb,notebooks/py///py:percent
 #   kernelspec:
 #     display_name: Python 3
@@ -8,6 +9,7 @@
 #     name: python3
 #   trnmodel:
 #     order: 13
+#     part: Evidence
 # ---
 
 # %% [markdown]
