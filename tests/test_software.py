@@ -115,6 +115,8 @@ GROUNDS = {  # stacks beside which a value acts, asked in turn
     "cut": ("vllm-neuron-2026", "trn2.48xlarge", "llama-3.1-8b", "bf16"),
     "GPU": (None, "hgx-h200", "mixtral-8x7b-v0.1", "fp8"),
     "wide": ("hand-tuned", "trn3-nl32x2-pcie160", "deepseek-v3", "mxfp8"),
+    "recurrent": ("vllm-neuron-2026", "trn2.48xlarge", "qwen3.6-27b", "bf16"),
+    "graphs": ("kiln-nki", "trn2.48xlarge", "mixtral-8x7b-v0.1", "bf16"),
 }
 MAPPINGS = {
     "another": tm.Mapping(tp=16),
