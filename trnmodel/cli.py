@@ -305,7 +305,7 @@ def run(
 def list_chapters() -> None:
     """List the chapters and their parameters with types and defaults."""
     with _plain_errors():
-        for slug in report.chapters():
+        for slug in report.notebooks():
             _say(slug)
             for name, declared in report.parameters(slug).items():
                 _say(f"    {name + ': ' + declared.type_name:<40} = {declared.default!r}")

@@ -2,6 +2,7 @@
 
 import pytest
 
+pytestmark = pytest.mark.chapters
 DRAWN = """() => [...document.querySelectorAll('.trn-chart')].every(chart => {
     const drawing = chart.querySelector('.vega-embed svg.marks');
     return drawing && drawing.getBoundingClientRect().width > 100 && drawing.getBoundingClientRect().height > 100;

@@ -7,6 +7,7 @@ import pytest
 
 from trnmodel.report import book
 
+pytestmark = pytest.mark.chapters
 MOST_SCREENS, SCREEN = 12, {"width": 1440, "height": 1000}
 PHONE = {"width": 390, "height": 844}
 WIDEST = """() => Math.max(...[...document.querySelectorAll('.trn-chart')].map(

@@ -53,6 +53,16 @@ OTHER = {
         "output_tokens": 128,
         "batch": 8,
     },
+    "index": {
+        "system": "trn2-ultraserver",
+        "small_model": "qwen3-8b",
+        "dense_model": "llama-3.1-405b",
+        "experts_model": "qwen3-30b-a3b",
+        "tokens_per_s_per_user": [5.0, 1e5],
+        "experts_tokens_per_s_per_user": 100.0,
+        "input_tokens": 512,
+        "output_tokens": 64,
+    },
     "memory-fit": {
         "model": "deepseek-v3",
         "system": "trn3-nl32x2-pcie160",
@@ -92,6 +102,7 @@ def test_notebook_has_its_text(root):
     assert stems[0] == stems[1]
 
 
+@pytest.mark.chapters
 def test_template(text):
     prose = "\n\n".join(cell.source for cell in text.cells if cell.cell_type == "markdown")
     headings = re.findall(r"^#{1,2} (.+)$", prose, re.MULTILINE)

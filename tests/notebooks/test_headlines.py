@@ -9,6 +9,7 @@ import trnmodel as tm
 from trnmodel import report
 from trnmodel.catalog import load
 
+pytestmark = pytest.mark.chapters
 AWS, TORUS = "trn3-nl72x2-aws-lanes", "trn3-nl32x2-torus/scaleup_bytes_per_s_per_dir"
 WAITS = ["trainium3/hop_s/project", "trn3-switched/switch_s/project"]
 # Facts of confidence D, or stacks whose constants are, that the headline of each chapter reads with its defaults.

@@ -11,7 +11,7 @@ import pytest
 
 from trnmodel.arguments import UnanswerableError
 from trnmodel.models.shipped import MODELS, catalog
-from trnmodel.report import InputError, chapter, chapters, check_parameters
+from trnmodel.report import InputError, chapter, check_parameters, notebooks
 
 OWN = "an own config.json"
 FAMILIES = ["llama-3.1-8b", "deepseek-v3", "gpt-oss-120b", OWN]
@@ -23,6 +23,12 @@ VALUES = {
     "software": {"context": [512, 65_536], "model": ["llama-3.1-8b"]},
     "beside-gpus": {"model": ["llama-3.1-8b", OWN], "system": ["trn2.48xlarge", "trn3-nl32x2-torus"]},
     "chip-roofline": {"chip": CHIPS, "intensity_flop_per_byte": [1.0, 1e5], "comparators": [["h200"], ["mi355x"]]},
+    "index": {
+        "experts_model": [OWN],
+        "tokens_per_s_per_user": [[1e6]],
+        "system": ["trn1.32xlarge", "trn3-nl32x2-pcie160"],
+        "input_tokens": [100_000],
+    },
     "memory": {"chip": CHIPS, "model": FAMILIES, "precision": ["bf16", "fp8"], "row_bytes": [2.0, 65536.0]},
     "memory-fit": {
         "model": FAMILIES,
@@ -63,7 +69,7 @@ def pairs(case):
     return {repr(pair) for pair in itertools.combinations(case.items(), 2)}
 
 
-CASES = [(slug, case) for slug in chapters() for case in cover(VALUES.get(slug, {}))]
+CASES = [(slug, case) for slug in notebooks() for case in cover(VALUES.get(slug, {}))]
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +105,7 @@ def text(result):
 
 def test_there_are_few_cases_and_no_chapter_is_missing():
     assert len(CASES) <= 150
-    assert {slug for slug, _ in CASES} == set(chapters())
+    assert {slug for slug, _ in CASES} == set(notebooks())
 
 
 @pytest.mark.parametrize(("name", "case"), CASES, ids=[f"{slug}-{n}" for n, (slug, _) in enumerate(CASES)])

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from collections.abc import Iterable
 
-import numpy as np
 import pandas as pd
 
 from trnmodel.arguments import listed
@@ -15,6 +12,7 @@ from trnmodel.catalog.systems import System, systems
 from trnmodel.catalog.systems import system as find_system
 from trnmodel.chapters.common import LANE_MAP
 from trnmodel.fabric import what_if
+from trnmodel.fabric.drawing import drawing as drawing
 from trnmodel.fabric.graph import Topology, topology
 from trnmodel.units import format_quantity
 
@@ -104,97 +102,3 @@ def verdicts(systems: Iterable[str | System]) -> pd.DataFrame:
     shown = ["system", "part", "counted", "how", "printed", "verdict", "locator", "note"]
     printed = table[table.verdict != "not printed"][shown]
     return printed.drop_duplicates(["part", "counted", "printed", "locator"], ignore_index=True)
-
-
-def drawing(system: str | System) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """A fabric as nodes and links on a plane, for `charts.topology`.
-
-    Two switched racks are mirrored: the switches of each plane outside, trays as rows, board switches inside, where the
-    cables to the other rack run. A torus shows one square for each place on its third axis; anything else is a circle.
-
-    Returns
-    -------
-    nodes, links : pandas.DataFrame
-        nodes: node, kind, x, y, links (in words); links: one, other, x, y, x2, y2, group (the medium, and the plane).
-
-    Examples
-    --------
-    >>> nodes, links = drawing("trn2.48xlarge")
-    >>> len(nodes), len(links), nodes.links[0]
-    (16, 32, '1 pcb x32; 3 backplane x32')
-    """
-    net = topology(system)
-    places = _places(net)
-    nodes = [
-        {"node": node, "kind": data.get("medium", data["kind"]), **places[node], "links": _links_in_words(net, node)}
-        for node, data in net.graph.nodes(data=True)
-    ]
-    links = [
-        {
-            "one": one,
-            "other": other,
-            **places[one],
-            **{f"{axis}2": value for axis, value in places[other].items()},
-            "group": _group(net, one, other, data["medium"]),
-        }
-        for one, other, data in net.graph.edges(data=True)
-    ]
-    columns = ["one", "other", "x", "y", "x2", "y2", "group"]
-    return pd.DataFrame(nodes), pd.DataFrame(links, columns=columns).sort_values("group", kind="stable")
-
-
-def _links_in_words(net: Topology, node: str) -> str:
-    """Links of a node by medium and width."""
-    counted: Counter = Counter()
-    for data in net.graph[node].values():
-        width = "" if math.isnan(data["lanes"]) else f" x{data['lanes']:g}"
-        counted[f"{data['medium']}{width}{'' if data['bytes_per_s_per_dir'] else ', spare'}"] += 1
-    return "; ".join(f"{count} {words}" for words, count in counted.items()) or "none"
-
-
-def _group(net: Topology, one: str, other: str, medium: str) -> str:
-    switches = [net.graph.nodes[end] for end in (one, other) if net.graph.nodes[end]["kind"] == "switch"]
-    if medium != "backplane" or not switches or net.system.fabric != "planes":
-        return medium
-    return f"backplane, plane {switches[0]['plane'] + 1}"
-
-
-def _places(net: Topology) -> dict[str, dict[str, float]]:
-    """Where each node is drawn."""
-    nodes = dict(net.graph.nodes(data=True))
-    if net.system.fabric == "torus" and len(net.system.torus_shape) > 1:
-        found = {name: _in_torus(net.system.torus_shape[0], data) for name, data in nodes.items()}
-    elif net.system.fabric == "planes":
-        found = {name: _in_rack(net.system, data) for name, data in nodes.items()}
-    else:
-        chips = [name for name, data in nodes.items() if data["kind"] == "chip"]
-        turns = np.linspace(0, 2 * np.pi, len(chips), endpoint=False)
-        found = dict.fromkeys(nodes, (0.0, 0.0)) | {
-            name: (np.sin(turn), np.cos(turn)) for name, turn in zip(chips, turns, strict=True)
-        }
-    return {name: {"x": round(float(x), 3), "y": round(float(y), 3)} for name, (x, y) in found.items()}
-
-
-def _in_torus(width: int, data: dict) -> tuple[float, float]:
-    """A chip on its square, nudged along both axes so that the links that close a ring do not hide the others."""
-    nudge = [0.0, 0.3, 0.15, 0.45]
-    square = (width + 1.5) * data.get("z", 0)
-    x = square + data["x"] + nudge[data["y"] % 4]
-    return x, data["y"] + nudge[data["x"] % 4] + nudge[data.get("z", 0) % 4] / 3
-
-
-def _in_rack(system: System, data: dict) -> tuple[float, float]:
-    """Rack switches outside, chips of a tray in a slanting row, board switches inside; the second rack is mirrored."""
-    chips, trays = int(system.chips_per_tray), system.compute_trays_per_rack
-    middle = 8.0 + 1.2 * chips + 0.3 * system.pcb_switches_per_tray + 2.0
-    if data["kind"] == "chip":
-        number = ord(data["position"]) - ord("A")
-        x, y = 8.0 + 1.2 * number, data["tray"] + 0.7 * (number + 0.5) / chips - 0.35
-    elif data["medium"] == "pcb":
-        x, y = 8.0 + 1.2 * chips + 0.3 * data["position"], data["tray"]
-    else:
-        planes = len(system.plane_positions.split("|"))
-        slots = planes * (system.switches_per_plane + 1)
-        slot = data["plane"] * (system.switches_per_plane + 1) + data["position"] + 1
-        x, y = 0.0, (trays - 1) * slot / slots
-    return (x if data["rack"] == 0 else 2 * middle - x), y

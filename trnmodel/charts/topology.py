@@ -16,10 +16,20 @@ if TYPE_CHECKING:
 HEIGHT = 540
 NODES = {"chip": ("chip", "square"), "backplane": ("rack switch", "circle"), "pcb": ("board switch", "diamond")}
 LINK = ("one", "other", "x", "y", "x2", "y2", "group")
+PATH, WORD = ("path", "x", "y", "x2", "y2"), ("text", "x", "y", "angle")
+CHOSEN = "#D62728"
 FAINT = {500: 0.35, 100: 0.55, 0: 0.8}  # lines stay legible where many cross: opacity from that number of links on
 
 
-def topology(nodes: pd.DataFrame, links: pd.DataFrame, *, caption: str, under: str = "") -> alt.LayerChart:
+def topology(
+    nodes: pd.DataFrame,
+    links: pd.DataFrame,
+    *,
+    caption: str,
+    under: str = "",
+    labels: pd.DataFrame | None = None,
+    paths: pd.DataFrame | None = None,
+) -> alt.LayerChart:
     """Chips as squares, switches as dots or diamonds, links coloured by group; those of the node pointed at stand out.
 
     The first node is picked to begin with, so that a printed chart shows one chip's links too.
@@ -32,8 +42,15 @@ def topology(nodes: pd.DataFrame, links: pd.DataFrame, *, caption: str, under: s
         one, other, x, y, x2, y2, group; none for a single chip.
     caption : str
         The claim.
+    labels : pandas.DataFrame, optional
+        text, x, y, angle: words that stand beside the nodes.
+    paths : pandas.DataFrame, optional
+        path, x, y, x2, y2: the links of named paths, of which a reader chooses one.
     """
     check(nodes, caption, under=under, name="nodes", needed=("node", "kind", "x", "y", "links"))
+    for name, more, columns in (("labels", labels, WORD), ("paths", paths, PATH)):
+        if more is not None:
+            check(more, caption, name=name, needed=columns)
     check(links, caption, name="links", needed=() if getattr(links, "empty", True) else LINK)
     alt = altair()
     pick = alt.selection_point(name="pick", fields=["node"], on="pointerover", value=[{"node": nodes.node.iloc[0]}])
@@ -41,6 +58,10 @@ def topology(nodes: pd.DataFrame, links: pd.DataFrame, *, caption: str, under: s
     if len(links):
         groups = list(dict.fromkeys(links.group))
         chart = _lines(links, groups) + _picked(links, groups) + chart
+    if paths is not None and len(paths):
+        chart += _path(paths)
+    if labels is not None and len(labels):
+        chart += _words(labels)
     grey = [*([under] if under else []), "point at a chip or a switch to see its links"]
     title = alt.TitleParams(text=textwrap.wrap(caption, 76), subtitle=grey)
     return chart.properties(height=HEIGHT, title=title, description=f"{caption}. {under}" if under else caption)
@@ -75,6 +96,23 @@ def _picked(links: pd.DataFrame, groups: list[str]) -> Any:
     return base.transform_filter(near).mark_rule(strokeWidth=2.4).encode(**place)
 
 
+def _path(paths: pd.DataFrame) -> Any:
+    """One of several paths, to choose by its name."""
+    alt = altair()
+    names = list(dict.fromkeys(paths.path))
+    choice = alt.param(name="path", value=names[0], bind=alt.binding_radio(options=names, name="Path "))
+    line = alt.Chart(paths).transform_filter("datum.path == path").mark_rule(color=CHOSEN, strokeWidth=4)
+    return line.encode(x=_place("x"), y=_place("y"), x2="x2", y2="y2").add_params(choice)
+
+
+def _words(labels: pd.DataFrame) -> Any:
+    alt = altair()
+    angle = alt.Angle(field="angle", type="quantitative", scale=None)
+    text = alt.Text(field="text", type="nominal")
+    words = alt.Chart(labels).mark_text(color="#808080", fontSize=11)
+    return words.encode(x=_place("x"), y=_place("y"), text=text, angle=angle)
+
+
 def _points(nodes: pd.DataFrame) -> Any:
     alt = altair()
     kinds = [NODES.get(kind, (kind, "circle")) for kind in dict.fromkeys(nodes.kind)]
@@ -89,7 +127,7 @@ def _points(nodes: pd.DataFrame) -> Any:
             x=_place("x"),
             y=_place("y"),
             shape=alt.Shape(field="kind", type="nominal", title="Node", scale=shapes),
-            color=alt.when(chosen).then(alt.value("#D62728")).otherwise(alt.value("#777777")),
+            color=alt.when(chosen).then(alt.value(CHOSEN)).otherwise(alt.value("#777777")),
             size=alt.when(chosen).then(alt.value(2.5 * size)).otherwise(alt.value(size)),
             tooltip=[alt.Tooltip(field=name, type="nominal") for name in ("node", "kind", "links")],
         )

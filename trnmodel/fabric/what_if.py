@@ -162,19 +162,30 @@ def parts_table(system: str | System) -> pd.DataFrame:
     return _compared(spec.id, parts(spec), _printed(spec.id, "printed_parts"))
 
 
+def paths(net: Topology) -> dict[str, list[str]]:
+    """Nodes on the deep dive's paths A, B and C, those that a rack has; none in a torus.
+
+    Examples
+    --------
+    >>> paths(topology("trn3-nl32x2-pcie160"))["A"][::2]
+    ['rack0/tray0/A', 'rack0/tray1/A']
+    """
+    if net.system.fabric != "planes":
+        return {}
+    letters = list(plane_of(net.system))
+    start, other = chip_name(0, 0, letters[0]), letters[len(letters) // 2]
+    ends = {"A": chip_name(0, 1, letters[0]), "B": chip_name(0, 1, other), "C": chip_name(1, 1, other)}
+    return {name: net.path(start, end) for name, end in ends.items() if end in net.graph}
+
+
 def hops_table(system: str | System) -> pd.DataFrame:
     """The deep dive's paths A, B and C and the farthest pair of a rack, in intermediate hops, beside the printed ones.
 
     Path A ends at the same letter of the next tray, B at the letter half a tray further, C there in the other rack; a
     torus has no such paths. Where a text says how chips are connected and prints no number, the verdict is "inferred".
     """
-    net, counted = topology(system), {}
-    letters = list(plane_of(net.system)) if net.system.fabric == "planes" else []
-    if letters:
-        start, other = chip_name(0, 0, letters[0]), letters[len(letters) // 2]
-        ends = {"A": chip_name(0, 1, letters[0]), "B": chip_name(0, 1, other), "C": chip_name(1, 1, other)}
-        paths = {name: net.path(start, end) for name, end in ends.items() if end in net.graph}
-        counted = {f"path {name}": (len(path) - 2.0, " > ".join(path)) for name, path in paths.items()}
+    net = topology(system)
+    counted = {f"path {name}": (len(path) - 2.0, " > ".join(path)) for name, path in paths(net).items()}
     farthest = float(max(net.hop_histogram("intermediate", "rack"), default=0))
     counted["rack maximum"] = (farthest, "all pairs of a rack")
     return _compared(net.system.id, counted, _printed(net.system.id, "printed_hops", "inferred_hops"))

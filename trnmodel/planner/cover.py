@@ -35,10 +35,10 @@ def answers(
     Returns
     -------
     table : pandas.DataFrame
-        model, wanted_tokens_per_s_per_user, reached (whether any system is as fast), system, precision, tp, ep, batch,
-        chips, tokens_per_s_per_user, tokens_per_s_per_chip and ttft_s with `_low` and `_high`, basis, stack_kind,
-        hand_tuned_ and ideal_tokens_per_s_per_chip on the same system, runner_up, why it loses, command; numbers of the
-        fastest point where the speed is out of reach, NaN where the model fits no system. [-]
+        model, wanted_tokens_per_s_per_user, reached (whether any system is as fast), system, mapping (in words),
+        precision, tp, ep, batch, chips, tokens_per_s_per_user, tokens_per_s_per_chip and ttft_s with `_low` and
+        `_high`, basis, stack_kind, hand_tuned_ and ideal_tokens_per_s_per_chip on the same system (with their ends
+        too), runner_up, why it loses, command; numbers of the fastest point where the speed is out of reach, NaN where the model fits no system. [-]
 
     Examples
     --------
@@ -68,13 +68,16 @@ def _row(found: Plan) -> dict[str, Any]:
     if c is None:
         return row | {"why": "; ".join(found.why.values())}
     names = ("precision", "tp", "ep", "batch", "chips", "tokens_per_s_per_user", "stack_kind")
-    row |= {"system": c.system.id, "basis": str(c.basis)} | {name: getattr(c, name) for name in names}
+    row |= {"system": c.system.id, "basis": str(c.basis), "mapping": c.mapping} | {
+        name: getattr(c, name) for name in names
+    }
     for name in ("tokens_per_s_per_chip", "ttft_s"):
         low, high = map(float, c.ends(name))
         row |= {name: getattr(c, name), f"{name}_low": low, f"{name}_high": high}
     for one in found.beside:
-        made = one.tokens_per_s_per_chip if one.valid else np.nan
-        row[f"{one.stack.kind.replace('-', '_')}_tokens_per_s_per_chip"] = made
+        made = [one.tokens_per_s_per_chip, *map(float, one.ends(one.FIGURE))] if one.valid else [np.nan] * 3
+        name = f"{one.stack.kind.replace('-', '_')}_tokens_per_s_per_chip"
+        row |= dict(zip((name, f"{name}_low", f"{name}_high"), made, strict=True))
     return row | {
         "runner_up": after.system.id if after else "",
         "why": found.reason(after) if after else "",

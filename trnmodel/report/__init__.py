@@ -1,7 +1,8 @@
 """Chapters with checked parameters, run by papermill, and the static book that Sphinx makes of them.
 
 A chapter is a jupytext text `<slug>.py`; its header gives its place in the book (`trnmodel: {order: 3}` beside
-`kernelspec`). Its cell tagged `parameters` holds nothing but typed literals, and that cell is the only schema:
+`kernelspec`); `index` is the first page, without a number. Its cell tagged `parameters` holds nothing but typed literals,
+and that cell is the only schema:
 
     chip: str = "trainium3"
     batch: int = 8
@@ -24,7 +25,8 @@ from typing import Any
 _HOMES = {
     "trnmodel.report.book": ("build_book", "build_page", "require_place", "write_reference_notebooks"),
     "trnmodel.report.chapter": (
-        *("InputError", "Parameter", "chapters", "check_parameters", "parameters", "printable", "read_parameters"),
+        *("InputError", "Parameter", "chapters", "check_parameters", "notebooks", "parameters", "printable"),
+        "read_parameters",
     ),
     "trnmodel.report.execute": ("ChapterError", "Outcome", "run"),
     "trnmodel.report.folders": ("claimed",),

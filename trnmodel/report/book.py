@@ -12,7 +12,7 @@ from pathlib import Path
 import nbformat
 
 from trnmodel.report import chapter, form, leash
-from trnmodel.report.chapter import PACKAGE, ROOT, InputError, chapters, printable
+from trnmodel.report.chapter import INDEX, PACKAGE, ROOT, InputError, notebooks, printable
 from trnmodel.report.execute import ChapterError, Outcome, clean, inputs, run
 from trnmodel.report.folders import claimed, scratch, swap, temporary, write_whole
 
@@ -36,7 +36,7 @@ def write_reference_notebooks(out_dir: str | Path = "build", *, progress: bool =
         raise InputError("the committed notebooks belong to the source tree; this is an installed package")
     changed, committed, made = [], chapter.CHAPTERS.parent, Path(out_dir) / "notebooks"
     with claimed(committed), claimed(made):
-        for outcome in run(chapters(), out_dir=made, progress=progress):
+        for outcome in run(notebooks(), out_dir=made, progress=progress):
             target = committed / f"{outcome.slug}.ipynb"
             notebook = clean(outcome.slug, nbformat.read(outcome.path, 4))
             pairing = chapter.read(outcome.slug).metadata.get("jupytext", {})
@@ -57,16 +57,16 @@ def digest_path(notebook: Path) -> Path:
 def build_book(out_dir: str | Path = "build", *, pdf: bool = False, progress: bool = True) -> Path:
     """Execute what changed, then build `out_dir/html` (and `trnmodel.pdf`); the path of the first page or of the PDF.
 
-    `{chapters}` in the book's `index.md` becomes the list of chapters, by parts. The old book stays until the new
-    one is whole, and after that while a mark in it says that every file of it is as made, and made from what it would
-    be made from.
+    The notebook `index` is its first page, which ends with the list of chapters, by parts. The old book stays until the
+    new one is whole, and after that while a mark in it says that every file of it is as made, and made from what it
+    would be made from.
     """
     _require_book()
     browser = _browser() if pdf else None
     folder = Path(out_dir)
     with claimed(folder), claimed(folder / "notebooks"), scratch(folder) as own, temporary() as home:
         _require_places(folder)
-        outcomes = run(chapters(), out_dir=folder / "notebooks", progress=progress)
+        outcomes = run(notebooks(), out_dir=folder / "notebooks", progress=progress)
         source, built, there = own / "source", own / "html", folder / "html"
         _assemble(source, outcomes)
         if browser:
@@ -155,17 +155,16 @@ def _assemble(source: Path, outcomes: list[Outcome]) -> None:
     """Lay the book's own pages and the executed chapters, numbered, side by side."""
     shutil.copytree(BOOK, source, ignore=shutil.ignore_patterns("__pycache__"))
     (source / "chapters").mkdir(exist_ok=True)
-    for number, outcome in enumerate(outcomes, 1):
+    chapters = [outcome for outcome in outcomes if outcome.slug != INDEX]
+    for number, outcome in enumerate(chapters, 1):
         notebook = form.numbered(nbformat.read(outcome.path, 4), number)
         (source / "chapters" / outcome.path.name).write_text(form.written(notebook), encoding="utf-8")
-    index = source / "index.md"
-    listed = "\n".join(_toctree(name, slugs) for name, slugs in chapter.parts().items())
-    index.write_text(index.read_text(encoding="utf-8").replace("{chapters}", listed), encoding="utf-8")
-
-
-def _toctree(part: str, slugs: list[str]) -> str:
-    pages = "\n".join(f"chapters/{slug}" for slug in slugs)
-    return f"```{{toctree}}\n:caption: {part}\n:maxdepth: 1\n\n{pages}\n```\n"
+    parts = {part: [f"chapters/{slug}" for slug in slugs] for part, slugs in chapter.parts().items()}
+    parts |= {"Reference": [path.stem for path in sorted(BOOK.glob("*.md"))]}
+    for outcome in outcomes:
+        if outcome.slug == INDEX:
+            notebook = form.listing(nbformat.read(outcome.path, 4), parts)
+            (source / outcome.path.name).write_text(form.written(notebook), encoding="utf-8")
 
 
 def page_sizes(pages: Path) -> str:

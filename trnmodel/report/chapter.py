@@ -25,6 +25,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 ROOT = PACKAGE.parent
 CHAPTERS = PACKAGE / "notebooks" if (PACKAGE / "notebooks").is_dir() else ROOT / "notebooks" / "py"
 
+INDEX = "index"  # the first page of the book: a notebook without a number
 TYPES = {"bool": bool, "int": int, "float": float, "str": str, "list": list, "Literal": Literal}
 LITERAL_IMPORT = "from typing import Literal"  # the one thing beside literals that a parameter cell may hold
 ID_WORDS = {"comparator": "chip", "chip": "chip", "system": "system", "model": "model", "precision": "precision"}
@@ -92,9 +93,14 @@ def order(slug: str) -> float:
     return read(slug).metadata.get("trnmodel", {}).get("order", math.inf)
 
 
-def chapters() -> list[str]:
-    """Slugs of all chapters in the order of the book, as their headers give it."""
+def notebooks() -> list[str]:
+    """Slugs of all notebooks in the order of the book, as their headers give it."""
     return sorted((path.stem for path in CHAPTERS.glob("*.py")), key=lambda slug: (order(slug), slug))
+
+
+def chapters() -> list[str]:
+    """Slugs of the notebooks that the book numbers: all but its first page."""
+    return [slug for slug in notebooks() if slug != INDEX]
 
 
 def parts() -> dict[str, list[str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from html import unescape
 from typing import Any
@@ -61,6 +61,17 @@ def numbered(notebook: NotebookNode, number: int) -> NotebookNode:
         if cell.cell_type == "markdown" and cell.source.startswith("# "):
             cell.source = f"# {number}. {cell.source[2:]}"
             break
+    return notebook
+
+
+def listing(notebook: NotebookNode, parts: Mapping[str, Sequence[str]]) -> NotebookNode:
+    """The notebook with the pages of each part at its end, as the book's table of contents."""
+    trees = [
+        "\n".join(["```{toctree}", f":caption: {part}", ":maxdepth: 1", "", *pages, "```"])
+        for part, pages in parts.items()
+        if pages
+    ]
+    notebook.cells.append(nbformat.v4.new_markdown_cell("\n\n".join(trees), id="contents"))
     return notebook
 
 

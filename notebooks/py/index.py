@@ -1,0 +1,121 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     formats: notebooks///ipynb,notebooks/py///py:percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+#   trnmodel:
+#     order: 0
+# ---
+
+# %% [markdown]
+# # Trainium from first principles
+#
+# **Which Trainium, how many, and how fast?** Small formulas over sourced data answer it for AWS Trainium 1, 2 and 3. Each number has a
+# band, says what it rests on, and links to the chapter that derives it.
+
+# %% tags=["parameters"]
+system: str = "trn3-nl72x2-pcie160"
+small_model: str = "llama-3.1-8b"
+dense_model: str = "llama-3.3-70b"
+experts_model: str = "deepseek-v3"
+tokens_per_s_per_user: list[float] = [20.0, 50.0]
+experts_tokens_per_s_per_user: float = 30.0
+input_tokens: int = 4096
+output_tokens: int = 512
+
+# %% tags=["hide-input"]
+from IPython.display import Markdown
+
+import trnmodel as tm
+from trnmodel import charts
+from trnmodel.chapters import guard
+from trnmodel.chapters import index as tables
+from trnmodel.fabric import drawing
+from trnmodel.planner import cover
+
+spec = tm.system(system)
+guard.links(system=spec)
+models = list(dict.fromkeys([small_model, dense_model, experts_model]))
+lengths = {"input_tokens": input_tokens, "output_tokens": output_tokens}
+guard.above_zero(
+    tokens_per_s_per_user=tokens_per_s_per_user, experts_tokens_per_s_per_user=experts_tokens_per_s_per_user
+)
+guard.within(1, 1e6, **lengths)
+for name in models:
+    guard.generates(model=tm.model(name))
+    guard.spans(input_tokens + output_tokens, model=tm.model(name))
+
+# %% tags=["hide-input"]
+nodes, links = drawing.drawing(spec)
+charts.topology(
+    nodes,
+    links,
+    labels=drawing.labels(spec),
+    paths=drawing.paths_drawn(spec),
+    caption=f"{spec.domain_chips} chips, {len(nodes) - spec.domain_chips} switches, and every link",
+    under=spec.name,
+)
+
+# %% [markdown]
+# ## What to use
+
+# %% tags=["hide-input"]
+found = cover.answers(models, tokens_per_s_per_user, **lengths)
+Markdown(
+    f"The best of all systems of Trainium chips for {input_tokens:,} tokens in and {output_tokens:,} out, on public software; beside it "
+    f"what hand-tuned and ideal software would do there.\n\n{tables.answers(found)}"
+)
+
+# %% tags=["hide-input"]
+charts.table(
+    found, caption="The same with runner-up and the command that serves it", download="answers", file_only=True
+)
+
+# %% [markdown]
+# Brackets hold 90 % bands. *Measured* rests on runs of that chip and software, *extrapolated* goes beyond them; chapter 13 says
+# how wrong such answers have been. *Mapping* is precision, degrees of parallelism, cores behind a rank and batch of one replica.
+#
+# ## Five questions
+
+# %% tags=["hide-input"]
+Markdown(
+    tables.questions(dense_model, experts_model, max(tokens_per_s_per_user), experts_tokens_per_s_per_user, **lengths)
+)
+
+# %% [markdown]
+# ## Who it is for, and three ways in
+#
+# **You size a deployment**: one line gives the system, the mapping, the runner-up and the command that starts the server.
+#
+# ```console
+# trnmodel plan llama-3.3-70b --speed 50 --in 4096 --out 512
+# ```
+#
+# **You check the numbers, or learn**: JupyterLab opens the chapters with their code folded; change a number and run.
+#
+# ```console
+# make lab
+# ```
+#
+# **You need it again and again**: a chapter with your parameters is a report, for a pipeline.
+#
+# ```console
+# trnmodel run serving -p model=llama-3.1-8b -p system=inf2.24xlarge -p tp=8 -o reports
+# ```
+#
+# ## The chips
+
+# %% tags=["hide-input"]
+charts.table(
+    tables.chips(), caption="Three generations of Trainium: printed peaks, memory, and links one way", download="chips"
+)
+
+# %% [markdown]
+# ## The chapters
+#
+# Each asks one question, answers it first, shows the equation, and ends by meeting a number that is not ours. What is our own
+# estimate is drawn hollow or dashed. Every table can be downloaded as CSV, every chapter as a notebook.

@@ -1,0 +1,133 @@
+"""The first page: sizing calls as a table, the questions that a reader brings, and the chips."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+from typing import Any
+
+import pandas as pd
+
+import trnmodel as tm
+from trnmodel.planner.plan import Choice, Plan
+from trnmodel.units import MB, counted, format_digits, format_within
+
+# Columns of the table of answers, and what its last row says of each: the chapter that derives it.
+COLUMNS = {
+    "Model": "*derived in*",
+    "Tokens/s a user": "chapter 10",
+    "System": "chapter 4",
+    "Chips and mapping": "chapter 9",
+    "Tokens/s a chip": "chapter 10",
+    "First token": "chapter 10",
+    "Other software, tokens/s a chip": "chapter 12",
+}
+LARGEST = {"trainium1": "trn1.32xlarge", "trainium2": "trn2-ultraserver", "trainium3": "trn3-nl72x2-pcie160"}
+RACKS, RIVALS = ("trn3-nl32x2-pcie160", LARGEST["trainium3"]), ("hgx-h200", "gb200-nvl72", "mi355x-8")
+FABRICS = {"torus": "trn3-nl32x2-torus", "switches": "trn3-nl32x2-pcie160"}
+
+
+def short_name(system: str | tm.System) -> str:
+    """A system's human name without the words in brackets.
+
+    >>> short_name("trn3-nl72x2-pcie160")
+    'Trainium3 NL72x2 Switched'
+    """
+    return tm.system(system).name.partition(" (")[0]
+
+
+def answers(table: pd.DataFrame) -> str:
+    """The table of `planner.cover.answers` in Markdown: a row for each model and speed, then the chapters."""
+    rows = [COLUMNS, ["---"] * len(COLUMNS), *map(_cells, table.to_dict("records")), COLUMNS.values()]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    """The cells of one answer, its numbers with band and basis."""
+    asked = [row["model"], f"{row['wanted_tokens_per_s_per_user']:g}"]
+    if not row["system"]:
+        return [*asked, "none", row["why"], "", "", ""]
+
+    def told(name: str, unit: str = "", basis: str = "") -> str:
+        ends = [row.get(f"{name}{end}", float("nan")) for end in ("", "_low", "_high")]
+        return "too slow" if pd.isna(ends[0]) else format_within(*ends, unit, basis)
+
+    made = told("tokens_per_s_per_chip", basis=row["basis"])
+    if not row["reached"]:
+        made = f"out of reach: at most {format_digits(row['tokens_per_s_per_user'], 2)} a user ({row['basis']})"
+    rates = {kind: told(f"{kind.replace('-', '_')}_tokens_per_s_per_chip") for kind in ("hand-tuned", "ideal")}
+    other = "; ".join(f"{kind} {rate}" for kind, rate in rates.items())
+    how = f"{counted(row['chips'], 'chip')}: {row['mapping']}"
+    return [*asked, short_name(row["system"]), how, made, told("ttft_s", "s", row["basis"]), other]
+
+
+def questions(dense: str, experts: str, speed: float, experts_speed: float, **lengths: int) -> str:
+    """Five questions with their answers, and the lines that ask each again; `lengths` are those of `tm.plan`."""
+
+    def planned(model: str, pace: float, systems: Iterable[str] = (), stack: str | None = None) -> Plan:
+        return tm.plan(model, systems or None, tokens_per_s_per_user=pace, efficiencies=stack, **lengths)
+
+    def line(model: str, pace: float, *systems: str) -> str:
+        tokens = f"--in {lengths['input_tokens']} --out {lengths['output_tokens']}"
+        where = "".join(f" --system {name}" for name in systems)
+        return f"trnmodel plan {shlex.quote(model)} --speed {pace:g} {tokens}{where}"
+
+    best, rivals = planned(dense, speed), (LARGEST["trainium3"], *RIVALS)
+    public, tuned = (planned(experts, experts_speed, RACKS, kind) for kind in (None, "hand-tuned"))
+    asked, asked_2 = (f"{it.model.id} at {it.tokens_per_s_per_user:g} tokens/s a user" for it in (best, public))
+    racks = f"Public software: {_all(public)} Hand-tuned: {_all(tuned)} Chapter 6 takes the racks apart."
+    gpus = f"Public software: {_all(planned(dense, speed, rivals))} Chapter 11 compares more."
+    found = {
+        f"{asked}?": (_best(best), line(dense, speed)),
+        f"{asked_2}, on NL32x2 or NL72x2?": (racks, line(experts, experts_speed, *RACKS)),
+        "A model of your own on Trainium2?": (
+            "Give the path of its `config.json`.",
+            line("path/to/config.json", speed, "trn2.48xlarge"),
+        ),
+        f"{asked}, on Trainium3 or on H200, GB200, MI355X?": (gpus, line(dense, speed, *rivals)),
+        "An all-reduce of 64 MB over 64 chips, on a torus or on switches?": (
+            f"{_all_reduce()} Chapter 5 says why.",
+            "\n".join(f"trnmodel collective all_reduce 64MB {name} --chips 64" for name in FABRICS.values()),
+        ),
+    }
+    return "\n\n".join(f"**{question}** {told}\n\n```console\n{how}\n```" for question, (told, how) in found.items())
+
+
+def _made(c: Choice) -> str:
+    """What a choice does, with band and basis."""
+    name, unit = (c.FIGURE, "tokens/s a chip") if c.valid else ("tokens_per_s_per_user", "tokens/s a user at most")
+    return format_within(getattr(c, name), *map(float, c.ends(name)), unit, str(c.basis))
+
+
+def _best(found: Plan) -> str:
+    if not (c := found.best):
+        return "It fits no system of Trainium chips."
+    after = f" Next is {short_name(it.system)}: {found.reason(it)}." if (it := found.runner_up) else ""
+    return f"{short_name(c.system)}, {c.mapping}, on {counted(c.chips, 'chip')}: {_made(c)}.{after}"
+
+
+def _all(found: Plan) -> str:
+    told = [f"{short_name(c.system)} {_made(c)}" for c in found.choices]
+    return "; ".join([*told, *(f"{short_name(name)} {why}" for name, why in found.refused.items())]) + "."
+
+
+def _all_reduce() -> str:
+    found = {word: tm.collective("all_reduce", 64 * MB, name, chips=64) for word, name in FABRICS.items()}
+    times = {word: (float(it.time_s), *map(float, it.ends("time_s")), "s", str(it.basis)) for word, it in found.items()}
+    return f"64 Trainium3: {'; '.join(f'{word} {format_within(*time)}' for word, time in times.items())}."
+
+
+def chips() -> pd.DataFrame:
+    """The generations of Trainium, each with the largest system whose chips its links join."""
+    nets = [(tm.chip(name), tm.topology(system)) for name, system in LARGEST.items()]
+    return pd.DataFrame({
+        "chip": [chip.id.capitalize() for chip, _ in nets],
+        "year": [int(chip.year) for chip, _ in nets],
+        "bf16_flop_per_s": [chip.peak_flop_per_s["bf16"] for chip, _ in nets],
+        "8_bit_flop_per_s": [max(chip.peak_flop_per_s[x] for x in chip.peak_flop_per_s if "fp8" in x) for chip, _ in nets],
+        "hbm_bytes": [chip.hbm_bytes for chip, _ in nets],
+        "hbm_bytes_per_s": [chip.hbm_bytes_per_s for chip, _ in nets],
+        "largest_system": [short_name(net.system) for _, net in nets],
+        "chips": [net.system.domain_chips for _, net in nets],
+        "links_bytes_per_s_per_dir": [net.injection_bytes_per_s_per_dir for _, net in nets],
+    })  # fmt: skip
