@@ -100,7 +100,9 @@ def run(slugs, out_dir, **kwargs):
 def test_chapters_come_in_the_order_of_their_headers(write):
     write("alpha", order=2)
     write("omega", order=1)
+    write("index", order=3)
     assert report.chapters() == ["omega", "alpha"]
+    assert report.notebooks() == ["omega", "alpha", "index"]
 
 
 def test_parameters_have_the_declared_types(write):
@@ -553,12 +555,12 @@ def test_an_interrupted_run_can_be_started_again(write, tmp_path, tmp_path_facto
 
 @pytest.fixture
 def small_book(write, tmp_path, monkeypatch):
-    """A book of two chapters in a plain theme."""
+    """A book of a first page and two chapters in a plain theme."""
     folder = tmp_path / "book"
     folder.mkdir()
     (folder / "conf.py").write_text("extensions = ['myst_nb']\nnb_execution_mode = 'off'\nhtml_theme = 'basic'\n")
-    (folder / "index.md").write_text("# Book\n\n{chapters}\n")
     monkeypatch.setattr(book, "BOOK", folder)
+    write("index", order=0)
     write("later", "print(6 * 7)", order=2)
     write("first", "print(6 * 9)", order=1)
     return folder
@@ -570,14 +572,16 @@ def test_the_book_is_replaced_whole(small_book, write, tmp_path):
     index = report.build_book(out, progress=False)
     assert index == out / "html" / "index.html"
     page = index.read_text()
-    assert 0 < page.index("Chapters") < page.index("1. What is first?") < page.index("2. What is later?")
+    body = page[page.index("A question") :]
+    assert 0 < body.index("Chapters") < body.index("1. What is first?") < body.index("2. What is later?")
     assert "42" in (out / "html" / "chapters" / "later.html").read_text()
-    (small_book / "index.md").write_text("# Book\n\n{doc}`nowhere`\n\n{chapters}\n")
+    whole = (chapter.CHAPTERS / "index.py").read_text()
+    (chapter.CHAPTERS / "index.py").write_text(whole.replace("A question", "{doc}`nowhere`"))
     with pytest.raises(report.ChapterError, match="nowhere") as raised:
         report.build_book(out, progress=False)
     assert str(tmp_path) not in str(raised.value)
     assert index.read_text() == page
-    (small_book / "index.md").write_text("# Anew\n\n{chapters}\n")
+    (chapter.CHAPTERS / "index.py").write_text(whole.replace("What is index?", "Anew"))
     report.build_book(out, progress=False)
     assert "Anew" in index.read_text()
     assert names(out) == ["html", "notebooks"]
@@ -606,7 +610,7 @@ def test_a_failing_chapter_stops_the_book(small_book, write, tmp_path):
     with pytest.raises(report.ChapterError, match="ZeroDivisionError"):
         report.build_book(tmp_path / "build", progress=False)
     assert names(tmp_path / "build") == ["notebooks"]
-    assert names(tmp_path / "build" / "notebooks") == ["first.error.ipynb", "later.ipynb"]
+    assert names(tmp_path / "build" / "notebooks") == ["first.error.ipynb", "index.ipynb", "later.ipynb"]
 
 
 def test_a_report_has_a_page_of_its_own(small_book, tmp_path):

@@ -111,7 +111,9 @@ Markdown(
 
 # %% tags=["hide-input"]
 charts.table(
-    tables.chips(), caption="Three generations of Trainium: printed peaks, memory, and links one way", download="chips"
+    tables.chips(),
+    caption="Three generations: printed peaks, memory, and links one way in the largest system",
+    download="chips",
 )
 
 # %% [markdown]

@@ -28,11 +28,7 @@ FABRICS = {"torus": "trn3-nl32x2-torus", "switches": "trn3-nl32x2-pcie160"}
 
 
 def short_name(system: str | tm.System) -> str:
-    """A system's human name without the words in brackets.
-
-    >>> short_name("trn3-nl72x2-pcie160")
-    'Trainium3 NL72x2 Switched'
-    """
+    """A system's human name without the words in brackets."""
     return tm.system(system).name.partition(" (")[0]
 
 
@@ -77,20 +73,16 @@ def questions(dense: str, experts: str, speed: float, experts_speed: float, **le
     asked, asked_2 = (f"{it.model.id} at {it.tokens_per_s_per_user:g} tokens/s a user" for it in (best, public))
     racks = f"Public software: {_all(public)} Hand-tuned: {_all(tuned)} Chapter 6 takes the racks apart."
     gpus = f"Public software: {_all(planned(dense, speed, rivals))} Chapter 11 compares more."
-    found = {
-        f"{asked}?": (_best(best), line(dense, speed)),
-        f"{asked_2}, on NL32x2 or NL72x2?": (racks, line(experts, experts_speed, *RACKS)),
-        "A model of your own on Trainium2?": (
-            "Give the path of its `config.json`.",
-            line("path/to/config.json", speed, "trn2.48xlarge"),
-        ),
-        f"{asked}, on Trainium3 or on H200, GB200, MI355X?": (gpus, line(dense, speed, *rivals)),
-        "An all-reduce of 64 MB over 64 chips, on a torus or on switches?": (
-            f"{_all_reduce()} Chapter 5 says why.",
-            "\n".join(f"trnmodel collective all_reduce 64MB {name} --chips 64" for name in FABRICS.values()),
-        ),
-    }
-    return "\n\n".join(f"**{question}** {told}\n\n```console\n{how}\n```" for question, (told, how) in found.items())
+    own = line("path/to/config.json", speed, "trn2.48xlarge")
+    reduces = "\n".join(f"trnmodel collective all_reduce 64MB {name} --chips 64" for name in FABRICS.values())
+    found = [
+        (f"{asked}?", _best(best), line(dense, speed)),
+        (f"{asked_2}, on NL32x2 or NL72x2?", racks, line(experts, experts_speed, *RACKS)),
+        ("A model of your own on Trainium2?", "Give the path of its `config.json`.", own),
+        (f"{asked}, on Trainium3 or on H200, GB200, MI355X?", gpus, line(dense, speed, *rivals)),
+        ("An all-reduce of 64 MB over 64 chips, on a torus or on switches?", _all_reduce(), reduces),
+    ]
+    return "\n\n".join(f"**{question}** {told}\n\n```console\n{how}\n```" for question, told, how in found)
 
 
 def _made(c: Choice) -> str:
@@ -112,22 +104,20 @@ def _all(found: Plan) -> str:
 
 
 def _all_reduce() -> str:
-    found = {word: tm.collective("all_reduce", 64 * MB, name, chips=64) for word, name in FABRICS.items()}
-    times = {word: (float(it.time_s), *map(float, it.ends("time_s")), "s", str(it.basis)) for word, it in found.items()}
-    return f"64 Trainium3: {'; '.join(f'{word} {format_within(*time)}' for word, time in times.items())}."
+    told = []
+    for word, name in FABRICS.items():
+        it = tm.collective("all_reduce", 64 * MB, name, chips=64)
+        told.append(f"{word} {format_within(float(it.time_s), *map(float, it.ends('time_s')), 's', str(it.basis))}")
+    return f"64 Trainium3: {'; '.join(told)}. Chapter 5 says why."
 
 
 def chips() -> pd.DataFrame:
     """The generations of Trainium, each with the largest system whose chips its links join."""
-    nets = [(tm.chip(name), tm.topology(system)) for name, system in LARGEST.items()]
-    return pd.DataFrame({
-        "chip": [chip.id.capitalize() for chip, _ in nets],
-        "year": [int(chip.year) for chip, _ in nets],
-        "bf16_flop_per_s": [chip.peak_flop_per_s["bf16"] for chip, _ in nets],
-        "8_bit_flop_per_s": [max(chip.peak_flop_per_s[x] for x in chip.peak_flop_per_s if "fp8" in x) for chip, _ in nets],
-        "hbm_bytes": [chip.hbm_bytes for chip, _ in nets],
-        "hbm_bytes_per_s": [chip.hbm_bytes_per_s for chip, _ in nets],
-        "largest_system": [short_name(net.system) for _, net in nets],
-        "chips": [net.system.domain_chips for _, net in nets],
-        "links_bytes_per_s_per_dir": [net.injection_bytes_per_s_per_dir for _, net in nets],
-    })  # fmt: skip
+    names = "chip year bf16_flop_per_s fp8_flop_per_s hbm_bytes hbm_bytes_per_s largest_system chips"
+    rows = []
+    for chip, net in ((tm.chip(name), tm.topology(system)) for name, system in LARGEST.items()):
+        eight = max(rate for dtype, rate in chip.peak_flop_per_s.items() if "fp8" in dtype)
+        row = (chip.id.capitalize(), int(chip.year), chip.peak_flop_per_s["bf16"], eight, chip.hbm_bytes)
+        joined = (short_name(net.system), net.system.domain_chips, net.injection_bytes_per_s_per_dir)
+        rows.append((*row, chip.hbm_bytes_per_s, *joined))
+    return pd.DataFrame(rows, columns=[*names.split(), "links_bytes_per_s_per_dir"])

@@ -38,7 +38,8 @@ def answers(
         model, wanted_tokens_per_s_per_user, reached (whether any system is as fast), system, mapping (in words),
         precision, tp, ep, batch, chips, tokens_per_s_per_user, tokens_per_s_per_chip and ttft_s with `_low` and
         `_high`, basis, stack_kind, hand_tuned_ and ideal_tokens_per_s_per_chip on the same system (with their ends
-        too), runner_up, why it loses, command; numbers of the fastest point where the speed is out of reach, NaN where the model fits no system. [-]
+        too), runner_up, why it loses, command; numbers of the fastest point where the speed is out of reach, NaN where
+        the model fits no system. [-]
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """Chapters with checked parameters, run by papermill, and the static book that Sphinx makes of them.
 
 A chapter is a jupytext text `<slug>.py`; its header gives its place in the book (`trnmodel: {order: 3}` beside
-`kernelspec`); `index` is the first page, without a number. Its cell tagged `parameters` holds nothing but typed literals,
-and that cell is the only schema:
+`kernelspec`); `index` is the first page, without a number. Its cell tagged `parameters` holds nothing but typed
+literals, and that cell is the only schema:
 
     chip: str = "trainium3"
     batch: int = 8

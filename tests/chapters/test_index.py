@@ -1,0 +1,152 @@
+"""The first page: its cells are those of `tm.plan`, follow the machine, and lead to the chapters that derive them."""
+
+import os
+import re
+import shlex
+from dataclasses import replace
+
+import nbformat
+import pytest
+from typer.testing import CliRunner
+
+import trnmodel as tm
+from trnmodel.chapters import index
+from trnmodel.cli import app
+from trnmodel.models.shipped import MODELS
+from trnmodel.planner import cover
+from trnmodel.report import chapter, chapters, form, notebooks
+from trnmodel.units import GB
+
+LENGTHS = {"input_tokens": 4096, "output_tokens": 512}
+CHAPTERS = {
+    "Tokens/s a user": "serving",
+    "System": "rack",
+    "Chips and mapping": "memory-fit",
+    "Tokens/s a chip": "serving",
+    "First token": "serving",
+    "Other software, tokens/s a chip": "software",
+}
+
+
+@pytest.fixture(scope="module")
+def page(root):
+    return nbformat.read(root / "notebooks" / "index.ipynb", 4)
+
+
+def said(page):
+    return [
+        "".join(output.data["text/markdown"])
+        for cell in page.cells
+        for output in cell.get("outputs", ())
+        if "text/markdown" in output.get("data", {})
+    ]
+
+
+def table(text):
+    """Cells of a Markdown table, by its heading."""
+    head, _, *rows = (
+        [cell.strip() for cell in line.strip("|").split(" | ")] for line in text.splitlines() if line[:1] == "|"
+    )
+    return [dict(zip(head, row, strict=True)) for row in rows]
+
+
+def test_every_cell_of_the_page_is_a_plan(page):
+    rows = table(said(page)[0])
+    defaults = {name: given.default for name, given in chapter.parameters("index").items()}
+    models, speeds = ("small_model", "dense_model", "experts_model"), defaults["tokens_per_s_per_user"]
+    asked = [(defaults[name], speed) for name in models for speed in speeds]
+    assert [(row["Model"], float(row["Tokens/s a user"])) for row in rows[:-1]] == asked
+    for (model, speed), row in zip(asked, rows, strict=False):
+        found = tm.plan(model, tokens_per_s_per_user=speed, **LENGTHS)
+        c = found.best
+        assert c.system.name.startswith(row["System"])
+        assert row["Chips and mapping"] == f"{c.chips:g} chip{'s' * (c.chips > 1)}: {c.mapping}"
+        if found.reached:
+            assert row["Tokens/s a chip"] == c.told("tokens_per_s_per_chip", "").replace(")", f"; {c.basis})")
+        else:
+            assert row["Tokens/s a chip"].startswith("out of reach: at most ")
+        assert row["First token"] == c.told("ttft_s", "s").replace(")", f"; {c.basis})")
+        told = [f"{b.stack.kind} {b.told(b.FIGURE, '') if b.valid else 'too slow'}" for b in found.beside]
+        assert row["Other software, tokens/s a chip"] == "; ".join(told)
+    assert {"hand-tuned", "ideal"} <= set(rows[0]["Other software, tokens/s a chip"].replace(";", "").split())
+
+
+def test_half_the_hbm_rate_changes_the_cells():
+    """Of every chip of a few systems; a cell that came from anywhere else would stay."""
+    specs = [tm.system(name) for name in ("trn2.48xlarge", "trn3-nl32x2-pcie160")]
+    slow = [replace(it, chip=replace(it.chip, hbm_bytes_per_s=it.chip.hbm_bytes_per_s / 2)) for it in specs]
+    models = ["llama-3.1-8b", "llama-3.3-70b", "deepseek-v3"]
+    whole, half = (table(index.answers(cover.answers(models, [20.0], system=them))) for them in (specs, slow))
+    for before, after in zip(whole[:-1], half[:-1], strict=True):
+        for name in ("Tokens/s a chip", "Other software, tokens/s a chip"):
+            assert before[name] != after[name]
+
+
+def test_a_model_that_fits_nothing_and_a_speed_out_of_reach_are_told():
+    found = cover.answers(["llama-3.1-405b", "llama-3.1-8b"], [1e6], system="trn2.3xlarge")
+    nothing, slow, _ = table(index.answers(found))
+    assert nothing["System"] == "none"
+    assert nothing["Chips and mapping"].startswith("does not fit: ")
+    assert slow["Tokens/s a chip"].startswith("out of reach: at most ")
+    assert slow["Other software, tokens/s a chip"].startswith("hand-tuned too slow")
+
+
+def test_each_column_leads_to_its_chapter():
+    order = chapters()
+    assert {name: order[int(text.split()[1]) - 1] for name, text in list(index.COLUMNS.items())[1:]} == CHAPTERS
+    asked = index.questions("llama-3.1-8b", "qwen3-30b-a3b", 20.0, 20.0, **LENGTHS)
+    named = [order[int(number) - 1] for number in re.findall(r"Chapter (\d+)", asked)]
+    assert named == ["switch-tray", "beside-gpus", "torus-or-switch"]
+
+
+def test_the_page_lists_every_chapter_by_its_part(page):
+    parts = {part: [f"chapters/{slug}" for slug in slugs] for part, slugs in chapter.parts().items()}
+    listed = form.listing(nbformat.from_dict(page), parts).cells[-1].source
+    assert re.findall(r"^chapters/(\S+)$", listed, re.MULTILINE) == chapters()
+    assert re.findall(r"^:caption: (.+)$", listed, re.MULTILINE) == list(chapter.parts())
+    assert notebooks() == ["index", *chapters()]
+
+
+def lines(page):
+    """Command lines of the page, of its texts and of what it prints."""
+    texts = [*said(page), *(cell.source for cell in page.cells if cell.cell_type == "markdown")]
+    return [line for text in texts for block in re.findall(r"```console\n(.*?)\n```", text, re.DOTALL)
+            for line in block.splitlines()]  # fmt: skip
+
+
+def test_every_line_of_the_page_answers(page):
+    found = [shlex.split(line) for line in lines(page)]
+    assert sum(words[:2] == ["trnmodel", "plan"] for words in found) == 5
+    for words in found:
+        if words[:2] == ["trnmodel", "run"]:
+            given = dict(word.split("=") for word in words if "=" in word)
+            chapter.check_parameters(words[2], given)
+        elif words[0] == "trnmodel":
+            asked = [
+                os.fspath(MODELS / "llama-3.1-8b.json") if word == "path/to/config.json" else word for word in words[1:]
+            ]
+            done = CliRunner().invoke(app, asked)
+            assert (done.exit_code, bool(done.stdout)) == (0, True), done.stderr
+        else:
+            assert words == ["make", "lab"]
+
+
+def test_what_the_page_says_is_what_the_line_prints(page):
+    """The first answer and the all-reduces, beside the first words of the command."""
+    text = said(page)[-1]
+    for words in ("trnmodel plan llama-3.3-70b", "trnmodel collective"):
+        (line, *_) = [line for line in lines(page) if line.startswith(words)]
+        printed = CliRunner().invoke(app, shlex.split(line)[1:]).stdout
+        number = re.search(r"[\d,.]+ (?:us|tokens/s a chip) \([\d,.]+ to [\d,.]+", printed)[0]
+        assert number in text
+
+
+def test_the_chips_are_as_printed():
+    """AWS's pages: 190, 667 and 671 TFLOP/s in BF16, 2.52 PFLOP/s in MXFP8; 32, 96, 144 GiB at 0.82, 2.9, 4.9 TB/s."""
+    found = index.chips().set_index("chip")
+    assert (found.bf16_flop_per_s / 1e12).tolist() == [190, 667, 671]
+    assert (found.hbm_bytes / 2**30).tolist() == [32, 96, 144]
+    assert (found.hbm_bytes_per_s / 1e12).tolist() == [0.82, 2.9, 4.9]
+    assert found.fp8_flop_per_s["Trainium3"] == 2517e12
+    assert found.chips.tolist() == [16, 64, 144]
+    assert found.links_bytes_per_s_per_dir["Trainium3"] == 144 * 8 * GB  # lanes of PCIe Gen6
