@@ -17,6 +17,7 @@ extensions = ["myst_nb", "sphinx_design", "sphinx_copybutton", "sphinx.ext.mathj
 exclude_patterns = ["_static"]
 nb_execution_mode = "off"
 nb_merge_streams = True
+nb_render_markdown_format = "gfm"  # with tables
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 copybutton_selector = "div.cell_input pre, div.highlight-console pre, div.highlight-python pre"
 

@@ -66,8 +66,8 @@ charts.topology(
 # %% tags=["hide-input"]
 found = cover.answers(models, tokens_per_s_per_user, **lengths)
 Markdown(
-    f"The best of all systems of Trainium chips for {input_tokens:,} tokens in and {output_tokens:,} out, on public software; beside it "
-    f"what hand-tuned and ideal software would do there.\n\n{tables.answers(found)}"
+    f"The best of all Trainium systems for {input_tokens:,} tokens in and {output_tokens:,} out, on public software; beside it what "
+    f"hand-tuned and ideal software would do there.\n\n{tables.answers(found)}"
 )
 
 # %% tags=["hide-input"]
@@ -77,7 +77,8 @@ charts.table(
 
 # %% [markdown]
 # Brackets hold 90 % bands. *Measured* rests on runs of that chip and software, *extrapolated* goes beyond them; chapter 13 says
-# how wrong such answers have been. *Mapping* is precision, degrees of parallelism, cores behind a rank and batch of one replica.
+# how wrong such answers have been. Hand-tuned software is put together from parts that were measured somewhere and always
+# extrapolated; ideal software loses nothing. A mapping is precision, degrees of parallelism, cores behind a rank, batch of a replica.
 #
 # ## Five questions
 

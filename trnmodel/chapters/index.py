@@ -75,14 +75,14 @@ def questions(dense: str, experts: str, speed: float, experts_speed: float, **le
     gpus = f"Public software: {_all(planned(dense, speed, rivals))} Chapter 11 compares more."
     own = line("path/to/config.json", speed, "trn2.48xlarge")
     reduces = "\n".join(f"trnmodel collective all_reduce 64MB {name} --chips 64" for name in FABRICS.values())
-    found = [
+    asks = [
         (f"{asked}?", _best(best), line(dense, speed)),
         (f"{asked_2}, on NL32x2 or NL72x2?", racks, line(experts, experts_speed, *RACKS)),
         ("A model of your own on Trainium2?", "Give the path of its `config.json`.", own),
         (f"{asked}, on Trainium3 or on H200, GB200, MI355X?", gpus, line(dense, speed, *rivals)),
         ("An all-reduce of 64 MB over 64 chips, on a torus or on switches?", _all_reduce(), reduces),
     ]
-    return "\n\n".join(f"**{question}** {told}\n\n```console\n{how}\n```" for question, told, how in found)
+    return "\n\n".join(f"**{question}** {told}\n\n```console\n{how}\n```" for question, told, how in asks)
 
 
 def _made(c: Choice) -> str:

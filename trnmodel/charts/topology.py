@@ -78,9 +78,7 @@ def _rules(links: pd.DataFrame, groups: list[str]) -> Any:
     alt = altair()
     colours = {"domain": groups, "range": PALETTE[: len(groups)]}
     base = alt.Chart(links[["one", "other", "x", "y", "x2", "y2", "group"]])
-    group = alt.Color(
-        field="group", type="nominal", title="Link", scale=colours, legend=alt.Legend(columns=3, symbolOpacity=1)
-    )
+    group = alt.Color(field="group", type="nominal", title="Link", scale=colours, legend=alt.Legend(symbolOpacity=1))
     return base, {"x": _place("x"), "y": _place("y"), "x2": "x2", "y2": "y2", "color": group}
 
 
