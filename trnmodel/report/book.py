@@ -76,8 +76,8 @@ def build_book(out_dir: str | Path = "build", *, pdf: bool = False, progress: bo
             return there / "index.html"
         _sphinx("html", source, built, home, "--fail-on-warning", "--keep-going")
         (built / MARK).write_text(_mark(source, built))
-        if progress:
-            print(page_sizes(built), file=sys.stderr)  # noqa: T201 - as a progress bar is printed
+        if progress and (told := page_sizes(built)):
+            print(told, file=sys.stderr)  # noqa: T201 - as a progress bar is printed
         return swap(built, there) / "index.html"
 
 
@@ -169,10 +169,10 @@ def _toctree(part: str, slugs: list[str]) -> str:
 
 
 def page_sizes(pages: Path) -> str:
-    """Bytes of HTML of the median and of the largest page of a built book, in a line."""
+    """Bytes of HTML of the median and of the largest page of a built book, in a line; nothing where it has none."""
     sizes = sorted((path.stat().st_size, path.name) for path in pages.glob("chapters/*.html"))
     if not sizes:
-        return "no pages"
+        return ""
     (largest, name), median = sizes[-1], sizes[len(sizes) // 2][0]
     heavy = sum(size > MAX_PAGE_BYTES for size, _ in sizes)
     beyond = f"; {heavy} beyond {MAX_PAGE_BYTES / 1e6:.0f} MB" if heavy else ""
