@@ -108,7 +108,7 @@ def tree(home):
         (home / folder).mkdir(parents=True)
     write(home, "print('old')")
     (home / "book" / "conf.py").write_text(CONF)
-    (home / "book" / "index.md").write_text("# Book\n\n```{toctree}\n{chapters}\n```\n")
+    (home / "book" / "index.md").write_text("# Book\n\n{chapters}\n")
     return home
 
 
