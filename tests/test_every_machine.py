@@ -12,7 +12,6 @@ import pytest
 RUN = {  # used without an import: where, and the word that says so
     "ipykernel": ("trnmodel/report/execute.py", "ipykernel_launcher"),
     "myst-nb": ("book/conf.py", '"myst_nb"'),
-    "sphinx": ("trnmodel/report/book.py", '"-m", "sphinx"'),
     "sphinx-book-theme": ("book/conf.py", '"sphinx_book_theme"'),
     "sphinx-copybutton": ("book/conf.py", '"sphinx_copybutton"'),
     "sphinx-design": ("book/conf.py", '"sphinx_design"'),

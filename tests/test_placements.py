@@ -216,7 +216,7 @@ def test_what_rests_on_an_announced_logical_core_says_so():
         charts.bars(table, **ask, caption="Dispatch and combine").to_dict() for table in (sent, sent[sent.announced])
     ]
     notes = [chart["title"]["subtitle"] for chart in drawn]
-    assert notes == [f"{how}: announced, not supported today" for how in ("hollow or dashed", "all of it")]
-    assert ["datum.announced" in json.dumps(chart["encoding"]) for chart in drawn] == [True, False]
+    assert notes == [[f"{how}: announced, not supported today"] for how in ("hollow", "all of it")]
+    assert ["datum.announced" in json.dumps(chart) for chart in drawn] == [True, False]
     today = sent[~sent.announced]
     assert "subtitle" not in charts.bars(today, **ask, caption="Today").to_dict()["title"]

@@ -7,6 +7,7 @@ import pytest
 from trnmodel import charts
 from trnmodel.chapters import rack
 from trnmodel.charts.display import VEGALITE_MIME, mimebundle
+from trnmodel.fabric import drawing
 from trnmodel.fabric.graph import topology
 
 SYSTEMS = [
@@ -59,3 +60,21 @@ def test_one_chip_is_picked_to_begin_with():
     (pick,) = [param for param in spec["params"] if param["name"] == "pick"]
     assert pick["value"] == [{"node": "chip0,0"}]
     assert spec["description"] == "trn2.48xlarge as a graph"
+
+
+def test_labels_and_the_paths_of_the_text_stand_on_the_drawing():
+    """Deep dive L335-L339: path A passes one switch of NL72x2, B three nodes, C four."""
+    system = "trn3-nl72x2-pcie160"
+    nodes, links = rack.drawing(system)
+    words, paths = drawing.labels(system), drawing.paths_drawn(system)
+    assert words.text.value_counts()["plane 4"] == 2
+    assert words.text.str.startswith("tray ").sum() == 18
+    assert paths.groupby("path").size().tolist() == [1 + 1, 3 + 1, 4 + 1]
+    ends = {frozenset([row[:2], row[2:]]) for row in links[["x", "y", "x2", "y2"]].itertuples(index=False, name=None)}
+    walked = paths[["x", "y", "x2", "y2"]].itertuples(index=False, name=None)
+    assert all(frozenset([row[:2], row[2:]]) in ends for row in walked)
+    spec = charts.topology(nodes, links, labels=words, paths=paths, caption="A rack").to_dict()
+    (choice,) = [param for param in spec["params"] if param["name"] == "path"]
+    assert choice["bind"]["options"] == paths.path.unique().tolist()
+    assert drawing.labels("trn2.48xlarge").empty
+    assert drawing.paths_drawn("trn2.48xlarge").empty

@@ -47,8 +47,8 @@ def _say(text: object, *, error: bool = False) -> None:
 
 
 @contextmanager
-def _plain_errors() -> Iterator[None]:
-    """One line and status 2 for input that cannot be used, 1 for a failing chapter, 130 for an interrupt."""
+def _plain_errors(refusal: type[ValueError] | None = None) -> Iterator[None]:
+    """One line and status 2 for input that is refused, 1 for a failing chapter, 130 for an interrupt."""
     former = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
@@ -56,7 +56,7 @@ def _plain_errors() -> Iterator[None]:
         status, text = 1, str(error)
     except BrokenPipeError:
         raise  # the reader has left; typer ends quietly
-    except (report.InputError, OSError) as error:
+    except (refusal or report.InputError, OSError) as error:
         status, text = 2, " ".join(str(error).split())
     except KeyboardInterrupt:
         status, text = 130, "interrupted; the same command goes on from here"
@@ -89,18 +89,6 @@ def main(
     ] = False,
 ) -> None:
     """Trainium from first principles: performance, energy and cost, with a source behind every number."""
-
-
-@contextmanager
-def _questions() -> Iterator[None]:
-    """One line and status 2 for a question that cannot be answered as it was asked."""
-    with _plain_errors():
-        try:
-            yield
-        except report.InputError:
-            raise
-        except ValueError as error:
-            raise report.InputError(str(error)) from None
 
 
 def _print(line: str, frame: Any, as_json: bool) -> None:
@@ -143,7 +131,7 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """What serves a model best at a user's speed: system, precision, mapping, batch, the runner-up and the command."""
-    with _questions():
+    with _plain_errors(ValueError):
         ask = {"tokens_per_s_per_user": speed, "input_tokens": given, "output_tokens": output}
         found = trnmodel.plan(model, system or None, precision=precision, efficiencies=stack, **ask)
         frame = found.to_frame(bands=as_json)
@@ -163,7 +151,7 @@ def decode(
     as_json: Json = False,
 ) -> None:
     """Time of one decode step."""
-    with _questions():
+    with _plain_errors(ValueError):
         ask = {"batch": batch, "context": context, "precision": precision, "efficiencies": stack}
         found = trnmodel.decode_step(model, system, trnmodel.Mapping(tp=tp, ep=ep), **ask)
         _print(_rated(found), found.to_frame(bands=True), as_json)
@@ -182,7 +170,7 @@ def prefill(
     as_json: Json = False,
 ) -> None:
     """Time of a prefill: until the first token, without a queue."""
-    with _questions():
+    with _plain_errors(ValueError):
         ask = {"batch": batch, "input_tokens": given, "precision": precision, "efficiencies": stack}
         found = trnmodel.prefill(model, system, trnmodel.Mapping(tp=tp, ep=ep), **ask)
         _print(_rated(found), found.to_frame(bands=True), as_json)
@@ -213,7 +201,7 @@ def fit(
     as_json: Json = False,
 ) -> None:
     """Bytes that a rank stores, and whether they fit."""
-    with _questions():
+    with _plain_errors(ValueError):
         ask = {"batch": batch, "context": context, "precision": precision, "efficiencies": stack}
         found = trnmodel.memory_fit(model, system, trnmodel.Mapping(tp=tp, ep=ep), **ask)
         from trnmodel.units import format_quantity, format_within
@@ -234,7 +222,7 @@ def collective(
     as_json: Json = False,
 ) -> None:
     """Time of a collective and its bus bandwidth."""
-    with _questions():
+    with _plain_errors(ValueError):
         found = trnmodel.collective(kind, _bytes(size), system, ranks=ranks, chips=chips, algorithm=algorithm)
         low, high = found.ends("busbw_bytes_per_s")
         from trnmodel.units import format_within
@@ -255,7 +243,7 @@ def roofline(
     as_json: Json = False,
 ) -> None:
     """Rate that a chip's printed peak and HBM bandwidth allow: nothing is lost."""
-    with _questions():
+    with _plain_errors(ValueError):
         from trnmodel.result import tidy
         from trnmodel.units import format_quantity
 

@@ -123,7 +123,7 @@ def test_footprint_rows_are_all_there_and_within_two_percent_where_independent()
     table = printed.footprint()
     assert len(table) == 16
     counted = table[table.use == printed.COUNTS]
-    assert len(counted) == 7
+    assert len(counted) == 8
     assert counted.error.abs().max() < 0.02
     shapes = counted[counted.basis == printed.SHAPES].set_index("part")
     assert set(shapes.index) == {"weights", "KV cache"}

@@ -90,7 +90,8 @@ def domain_map(table: pd.DataFrame, caption: str, under: str) -> Any:
     there = [name for name in CLASSES if name in set(which)]
     scale = {"domain": there, "range": [CLASSES[name] for name in there]}
     cells = cells.encode(color=alt.Color(field="which", type="nominal", title=None, scale=scale))
-    title, told, cells.title, cells.description = cells.title, cells.description, alt.Undefined, alt.Undefined
+    whole = {name: getattr(cells, name) for name in ("title", "description", "usermeta")}
+    cells.title = cells.description = cells.usermeta = alt.Undefined
     loose = table.loc[~table.sure & ~ratio.isna(), [x, y]].assign(total_params=lambda t: t.total_params / TRILLION)
     hatch = alt.Chart(loose).mark_text(text="///", color="#333333", fontSize=13)
     layers = [
@@ -103,7 +104,7 @@ def domain_map(table: pd.DataFrame, caption: str, under: str) -> Any:
         layers.append(at.mark_rule(color="#333333", strokeWidth=2.5, strokeDash=dash))
         if words:
             layers.append(at.mark_text(text=words, align="left", dx=3, fontSize=11).encode(y=alt.value(-7)))
-    return alt.layer(*layers).properties(title=title, description=told, width={"step": 36})
+    return alt.layer(*layers).properties(**whole, width={"step": 36})
 
 
 def pays_from(table: pd.DataFrame, kind: str) -> pd.DataFrame:

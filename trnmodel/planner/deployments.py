@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trnmodel.arguments import flag, integers, listed, number, numbers, refuse
+from trnmodel.arguments import UnanswerableError, flag, integers, listed, number, numbers, refuse
 from trnmodel.catalog import load
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
@@ -72,7 +72,8 @@ def formats(systems: Iterable[str], precisions: Sequence[str]) -> dict[str, str]
         peaks = read_system(name).chip.peak_flop_per_s
         usable = [one for one in listed("precisions", precisions) if load.precision(one).compute in peaks]
         if not usable:
-            refuse("precisions", precisions, f"{name} computes in none of them, but in {', '.join(peaks)}")
+            why = f"{name} computes in none of them, but in {', '.join(peaks)}"
+            raise UnanswerableError(f"precisions={list(precisions)}: {why}")
         found[name] = usable[0]
     return found
 

@@ -168,7 +168,7 @@ def _assemble(source: Path, outcomes: list[Outcome]) -> None:
 
 
 def page_sizes(pages: Path) -> str:
-    """Bytes of HTML of the median and of the largest chapter of a built book, in a line; empty where there is none."""
+    """Bytes of HTML of the median and of the largest page of a built book, in a line; nothing where it has none."""
     sizes = sorted((path.stat().st_size, path.name) for path in pages.glob("chapters/*.html"))
     if not sizes:
         return ""
