@@ -11,7 +11,8 @@ THINGS = (
 ).replace(" ", "|")
 ODD = {
     "not a number": r"(?<![\w./-])-?(?:nan|NaN|inf|None)(?![\w.-]*\w)",
-    "an empty name": r"\*\*\s*\*\*(?!\w)|(?<!\w)\(\s*\)|\b(?:of|for|and|than|from|by) *[,;:)]|, *[,;.]|(?<!`)`\s*`(?!`)",
+    "an empty name": r"\*\*\s*\*\*(?!\w)|(?<!\w)\(\s*\)|\b(?:of|for|and|than|from|by) *[,;:)]"
+    r"|, *[,;.]|(?<!`)`\s*`(?!`)",
     "one thing in the plural": rf"(?<![\w.,/-])1 (?:\w+ )?(?:{THINGS})\b",
     "more than 10,000 %": r"(?:\d{2,3}(?:,\d{3})+|\d{5,})(?:\.\d+)?\s?%|e\+\d+\s?%",
 }
