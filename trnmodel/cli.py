@@ -50,13 +50,14 @@ def _say(text: object, *, error: bool = False) -> None:
 def _plain_errors(refusal: type[ValueError] | None = None) -> Iterator[None]:
     """One line and status 2 for input that is refused, 1 for a failing chapter, 130 for an interrupt."""
     former = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    refused = refusal or report.InputError
     try:
         yield
     except report.ChapterError as error:
         status, text = 1, str(error)
     except BrokenPipeError:
         raise  # the reader has left; typer ends quietly
-    except (refusal or report.InputError, OSError) as error:
+    except (refused, OSError) as error:
         status, text = 2, " ".join(str(error).split())
     except KeyboardInterrupt:
         status, text = 130, "interrupted; the same command goes on from here"

@@ -12,6 +12,8 @@ from collections.abc import Iterable
 
 from trnmodel.arguments import SHOWN, instance, integer, number, text
 
+__all__ = ["format_digits", "format_quantity", "format_within", "parse_number"]  # and constants
+
 KB, MB, GB, TB = 1e3, 1e6, 1e9, 1e12
 KIB, MIB, GIB, TIB = 2**10, 2**20, 2**30, 2**40
 KBIT, MBIT, GBIT, TBIT = KB / 8, MB / 8, GB / 8, TB / 8  # in bytes

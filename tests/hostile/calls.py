@@ -300,6 +300,12 @@ def _roots() -> Iterator[Call]:
         "function=rate, grid={'x': [1.0, 2.0]}, progress=False",
         "callable: function; grid: grid; executor: executor; flag: progress mixed",
     )
+    yield _call(
+        "doors",
+        "tm.plan",
+        "model='llama-3.1-8b', system='trn2.3xlarge', tokens_per_s_per_user=20.0, input_tokens=512, output_tokens=64",
+        "object: model system precision efficiencies; one: tokens_per_s_per_user input_tokens output_tokens",
+    )
     yield _call("rows", "tm.validate", "rows=measured()", "frame: rows; models: models")
     yield _call("rows", "tm.calibrate", "rows=measured(), groups=('encoder',)", "frame: rows; groups: groups")
     yield _call("rows", "config_file", "", "config: text", also={"text": ("config.json",)})
@@ -606,7 +612,7 @@ def _shown() -> Iterator[Call]:
         "charts",
         "tm.charts.table",
         "frame=frame(), caption='c', download='d'",
-        "any-frame: frame; text: caption download",
+        "any-frame: frame; text: caption download; flag: file_only",
     )
     yield _call("charts", "tm.charts.ours", "labels=['Trainium3 FP8']", "any: labels")
     yield _call("charts", "tm.charts.topology", "nodes=nodes(), links=links(), caption='c', under='u'",

@@ -30,7 +30,12 @@ MOST_DIMENSIONS = 32
 SIGNED = {  # may be below zero by design
     "error": "predicted over measured, less one",
 }
-ENDLESS = {"kv_stream_bytes_per_s", "host_logit_bytes_per_s", "prefill_spill_bytes_per_s"}  # infinite: no limit
+ENDLESS = {
+    "kv_stream_bytes_per_s",
+    "host_logit_bytes_per_s",
+    "prefill_spill_bytes_per_s",
+    "state_stream_bytes_per_s",
+}  # infinite: no limit
 UNKNOWN = {  # may be NaN where the result is valid
     "busbw_bytes_per_s": "no bus bandwidth is defined for one rank",
     "predicted": "no prediction, with the reason in `skipped`",

@@ -239,7 +239,7 @@ def basis(e: Efficiencies, chip: Chip, lnc: int, part: Part) -> Basis:
     >>> basis(tm.efficiencies("trainium2"), tm.chip("trainium2"), 2, "decode").word
     'measured'
     >>> basis(tm.efficiencies("trainium3"), tm.chip("trainium3"), 2, "prefill").reason
-    'chip: vllm-neuron-2026 was fitted on trainium2'
+    'chip: vllm-neuron-2026 was fitted on inferentia2, trainium2'
     """
     reasons = [] if lnc in chip.lnc_choices else [f"lnc: {lnc} is announced for {chip.id}, not supported"]
     on = sorted(e.fitted_on.get(part, ()))

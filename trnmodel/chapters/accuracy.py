@@ -184,8 +184,8 @@ def percent(table: pd.DataFrame) -> pd.DataFrame:
 
     Examples
     --------
-    >>> percent(pd.DataFrame({"group": ["a"], "median_error": [0.07481], "target": [0.04]})).iloc[0].tolist()
-    ['a', 7.5, 4.0]
+    >>> percent(pd.DataFrame({"group": ["a"], "median_error": [0.07481], "target": [0.04]})).to_numpy().tolist()
+    [['a', 7.5, 4.0]]
     """
     shares = table.columns.str.contains("error|target$|naive|noise|coverage|_median$")
     named = table.columns[shares & (table.columns != "times_target")]

@@ -119,7 +119,7 @@ def contention(chip: str | Chip, share: ArrayLike, n: float, k: float) -> pd.Dat
 
     Examples
     --------
-    >>> bool(contention("trainium2", [0.0, 0.5], 4096, 4096).slowdown.iloc[1] > 1.9)
+    >>> bool(contention("trainium2", [0.0, 0.5], 65536, 65536).slowdown.iloc[1] > 1.9)
     True
     """
     (chip,), share = neuron_chips([chip]), np.atleast_1d(numbers("share", share, 0.0, 1.0))
