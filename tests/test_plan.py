@@ -151,7 +151,7 @@ def test_a_chip_without_the_precision_says_what_it_computes_in():
         ({"tokens_per_s_per_user": [10, 20]}, "tokens_per_s_per_user=.*: allowed is one number"),
         ({"output_tokens": 0.5}, "output_tokens=0.5"),
         ({"input_tokens": "many"}, "input_tokens='many'"),
-        ({"system": []}, r"system=\[\]: allowed is at least one"),
+        ({"system": []}, r"system=\[\]: allowed is a list of at least one"),
         ({"system": "trn9"}, "'trn9' is unknown; nearest"),
         ({"system": [3]}, "system=3: allowed is an id or a System"),
         ({"precision": "fp5"}, "precision='fp5' is unknown"),

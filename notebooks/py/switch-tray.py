@@ -192,7 +192,7 @@ charts.lines(
     log_x=True,
     log_y=True,
     caption=f"The first tray takes {steps[first, 'rack'] / steps[last, 'rack']:.2f} times the last's time",
-    under=f"dispatch and combine of {m.id} over a rack, {tokens_per_chip:g} tokens a chip: {first} over {last}"
+    under=f"dispatch and combine of {m.id} over a rack, {common.counted(tokens_per_chip, 'token a chip')}: {first} over {last}"
     + "".join(f", {name} {steps[name, 'rack'] / steps[last, 'rack']:.2f} times" for name in maps)
     + f" ({ranked})",
 )
@@ -211,8 +211,8 @@ Markdown(
         if mean[name] < mean[first]
     )
     + "".join(
-        f" With AWS's own lanes a step takes {few[name] / few[first]:.2f} times as long as on {first} at {table.index[0]:g} tokens a "
-        f"chip and {many[name] / many[first]:.2f} times at {table.index[-1]:g}: with many tokens the lanes count and the tray does not."
+        f" With AWS's own lanes a step takes {few[name] / few[first]:.2f} times as long as on {first} at {common.counted(table.index[0], 'token a chip')} "
+        f"and {many[name] / many[first]:.2f} times at {table.index[-1]:g}: with many tokens the lanes count and the tray does not."
         for name in maps
     )
 )
@@ -300,7 +300,7 @@ charts.bars(
     y="layer_s",
     color="system",
     caption=f"Over both racks: {times[large, 'world'] / times[large, 'rack']:.2f} times the time in one",
-    under=f"dispatch and combine of a layer, {tokens_per_chip:g} tokens a chip, on {large}; the torus "
+    under=f"dispatch and combine of a layer, {common.counted(tokens_per_chip, 'token a chip')}, on {large}; the torus "
     f"{times['trn3-nl32x2-torus', 'world'] / times['trn3-nl32x2-torus', 'rack']:.2f} times"
     + "".join(f", {name} {times[name, 'world'] / times[name, 'rack']:.2f} times" for name in maps)
     + f" ({ranked})",

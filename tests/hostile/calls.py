@@ -616,7 +616,7 @@ def _shown() -> Iterator[Call]:
     )
     yield _call("charts", "tm.charts.ours", "labels=['Trainium3 FP8']", "any: labels")
     yield _call("charts", "tm.charts.topology", "nodes=nodes(), links=links(), caption='c', under='u'",
-                "frame: nodes links; text: caption under")  # fmt: skip
+                "frame: nodes links; frame-or-none: labels paths; text: caption under")  # fmt: skip
 
 
 @cache

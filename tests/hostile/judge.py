@@ -34,6 +34,7 @@ ENDLESS = {
     "kv_stream_bytes_per_s",
     "host_logit_bytes_per_s",
     "prefill_spill_bytes_per_s",
+    "graph_layers",
     "state_stream_bytes_per_s",
 }  # infinite: no limit
 UNKNOWN = {  # may be NaN where the result is valid

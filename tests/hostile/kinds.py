@@ -115,6 +115,7 @@ KINDS = {
     ),
     "cell": Kind(_never, pool=CELLS),
     "frame": Kind(_always),
+    "frame-or-none": Kind(_always, skips=lambda value: value is None),
     "any-frame": Kind(_always, skips=lambda value: type(value).__name__ == "DataFrame"),
     "pairs": Kind(_filled, extra=(*PAIRS, "{1:0.5}", "{'loda':0.5}")),
     "table": Kind(_not(Mapping), extra=TABLES),

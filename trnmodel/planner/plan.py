@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.arguments import TINY, instance, number, refuse
+from trnmodel.arguments import TINY, instance, listed, number, refuse
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import Precision
 from trnmodel.catalog.stacks import Efficiencies, find
@@ -221,10 +221,8 @@ def _systems(given: Any) -> list[System]:
     """The systems asked for, each once; all of Trainium chips where none is named."""
     if given is None:
         return [one for one in map(read_system, systems()) if one.chip.id.startswith("trainium")]
-    several = given if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+    several = listed("system", given) if np.iterable(given) and not isinstance(given, str) else [given]
     found = [read_system(instance("system", one, str | System, "an id or a System")) for one in several]
-    if not found:
-        refuse("system", given, "allowed is at least one")
     return list({one.id: one for one in found}.values())
 
 
