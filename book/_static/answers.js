@@ -32,6 +32,7 @@ document.addEventListener("DOMContentLoaded", () => {
   for (const cell of document.querySelectorAll(".cell:has(.trn-chart) + .cell:has(> .cell_output .trn-table)")) {
     const table = cell.querySelector(".trn-table");
     const caption = table.querySelector("caption");
+    if (!caption) continue; // a file alone
     const title = document.createElement("summary");
     title.append(...caption.childNodes);
     caption.remove();
