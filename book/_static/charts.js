@@ -18,7 +18,8 @@
     const { text, subtitle, ...rest } = chart.title;
     const grey = subtitle && { subtitle: wrapped(chart.usermeta?.under ?? [subtitle].flat(), 6.6, width) };
     const title = { ...rest, text: wrapped([[text].flat().join(" ")], 8.9, width), ...grey };
-    const own = (steps ? "width" in chart : chart.width && !chart.width.step) || chart.encoding?.row ? {} : { width: "container" };
+    const kept = (steps ? "width" in chart : chart.width && !chart.width.step) || (steps && chart.encoding?.row);
+    const own = kept ? {} : { width: chart.encoding?.row ? width - 80 : "container" };
     const layer = chart.layer?.map((one) => (one.mark?.type === "text" ? { ...one, mark: { ...one.mark, limit: Math.max(130, 0.3 * width), fontSize: width < 500 ? 11 : 12 } } : one));
     return { ...chart, ...own, ...(layer && { layer }), title };
   }

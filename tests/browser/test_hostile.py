@@ -107,6 +107,7 @@ def test_a_chapter_of_hostile_text_is_text(tmp_path, monkeypatch, hostile_model,
     (outcome,) = report.run(["names"], given, tmp_path / IMAGE, progress=False)
     page = look(report.build_page(outcome.path))
     assert page.locator(".trn-chart").count() == 2
+    page.locator("button.trn-code").first.click()  # what only replies with text is folded with its code
     text = page.locator("body").inner_text()
     assert text.count(IMAGE) >= 3
     assert text.count(SCRIPT) >= 3
