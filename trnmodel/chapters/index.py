@@ -10,6 +10,7 @@ import pandas as pd
 
 import trnmodel as tm
 from trnmodel.planner.plan import Choice, Plan
+from trnmodel.planner.software import short_name
 from trnmodel.units import MB, counted, format_digits, format_within
 
 # Columns of the table of answers, and what its last row says of each: the chapter that derives it.
@@ -25,11 +26,6 @@ COLUMNS = {
 LARGEST = {"trainium1": "trn1.32xlarge", "trainium2": "trn2-ultraserver", "trainium3": "trn3-nl72x2-pcie160"}
 RACKS, RIVALS = ("trn3-nl32x2-pcie160", LARGEST["trainium3"]), ("hgx-h200", "gb200-nvl72", "mi355x-8")
 FABRICS = {"torus": "trn3-nl32x2-torus", "switches": "trn3-nl32x2-pcie160"}
-
-
-def short_name(system: str | tm.System) -> str:
-    """A system's human name without the words in brackets."""
-    return tm.system(system).name.partition(" (")[0]
 
 
 def answers(table: pd.DataFrame) -> str:

@@ -53,6 +53,7 @@ COLUMNS += "constants forms worst_error models".split()
 COPIES = r"one run|same run|repeats|rounded"  # copies, percentiles, rounding
 EXCUSED = rf"{COPIES}|^GPU"  # and chips of others
 FILE = "file left out"
+GROUP_OF = {line: group for group, line in GROUPS.items()}
 SAME_VALUE = 1e-6  # by which two printed values are one
 PATHS = dict(zip(KERNELS, ("products, torch.compile", "products, torch trace"), strict=True))
 COLLECTIVES, NOWHERE, OTHERS = "collectives, machine stated", "collectives, platform not stated", "other kernels"
@@ -193,8 +194,7 @@ def accuracy_table(judged: pd.DataFrame | None = None) -> pd.DataFrame:
     found = pd.DataFrame([line | _judged_line(line) for line in lines])
     found = found.merge(_also(every), how="left", left_on="group", right_index=True)
     found["constants"] = found.group.map(constants()).fillna(0).astype(int)
-    ids = {label: group for group, label in GROUPS.items()}
-    found["forms"] = [len(FORMS.get(ids.get(label, ""), ())) or 1 for label in found.group]
+    found["forms"] = [len(FORMS.get(GROUP_OF.get(line, ""), ())) or 1 for line in found.group]
     tuned = sorted(name for name in set(found.group) if name.startswith("tuned"))
     order = [*GROUPS.values(), *tuned, *PATHS.values(), OTHERS, COLLECTIVES, NOWHERE, *UNFITTED]
     splits = [FITTED, LEFT_OUT, INSIDE, *list(BY)[1:], FAMILY, OUTSIDE, FILE, SAME]
@@ -274,8 +274,8 @@ def by_regime(group: str, split: str = LEFT_OUT) -> pd.DataFrame:
     """
     import pandas as pd
 
-    name = {line: name for name, line in GROUPS.items()}.get(group, group)
-    rows = shipped().query("group == @name and split == @split")
+    rows = shipped()
+    rows = rows[(rows.group == GROUP_OF.get(group, group)) & (rows.split == split)]
     labels = [("system", rows["where"].str.extract(r"^([a-z]+[0-9])", expand=False))]
     for name, edges in REGIMES.items():
         labels.append((name, pd.cut(rows[name].fillna(rows.prompt), edges).map(_span)))

@@ -59,15 +59,11 @@ def answers(
 def _row(found: Plan) -> dict[str, Any]:
     """The best of a plan beside the question and the answers of other software."""
     asked = {"model": found.model.id, "wanted_tokens_per_s_per_user": found.tokens_per_s_per_user}
-    row: dict[str, Any] = asked | {
-        "reached": found.reached,
-        "system": "",
-        "basis": "",
-        "why": "; ".join(found.why.values()),
-    }
+    why = "; ".join(found.why.values())
+    row: dict[str, Any] = asked | {"reached": found.reached, "system": "", "basis": "", "why": why}
     c, after = found.best, found.runner_up
     if c is None:
-        return row | {"why": "; ".join(found.why.values())}
+        return row
     names = ("precision", "tp", "ep", "batch", "chips", "tokens_per_s_per_user", "stack_kind")
     row |= {"system": c.system.id, "basis": str(c.basis), "mapping": c.mapping} | {
         name: getattr(c, name) for name in names

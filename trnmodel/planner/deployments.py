@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike, NDArray
 
+    from trnmodel.catalog.specs import Precision
     from trnmodel.catalog.stacks import Efficiencies
 
 PER_RANK = np.unique(np.round(np.exp2(np.arange(0.0, 11.25, 0.25))))
@@ -54,7 +55,7 @@ def tried(model: str | Transformer, system: str | System, **question: Any) -> St
     return decode_step(model, system, mapping, batch=PER_RANK[:, None] * mapping.ep, **question)
 
 
-def computes(system: str | System, precision: str) -> bool:
+def computes(system: str | System, precision: str | Precision) -> bool:
     """Whether a system's chip has a peak in the compute dtype of a precision."""
     return load.precision(precision).compute in read_system(system).chip.peak_flop_per_s
 
@@ -69,10 +70,9 @@ def formats(systems: Iterable[str], precisions: Sequence[str]) -> dict[str, str]
     """
     found = {}
     for name in listed("systems", systems):
-        peaks = read_system(name).chip.peak_flop_per_s
-        usable = [one for one in listed("precisions", precisions) if load.precision(one).compute in peaks]
+        usable = [one for one in listed("precisions", precisions) if computes(name, one)]
         if not usable:
-            why = f"{name} computes in none of them, but in {', '.join(peaks)}"
+            why = f"{name} computes in none of them, but in {', '.join(read_system(name).chip.peak_flop_per_s)}"
             raise UnanswerableError(f"precisions={list(precisions)}: {why}")
         found[name] = usable[0]
     return found

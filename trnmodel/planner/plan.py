@@ -20,7 +20,7 @@ from trnmodel.catalog.systems import System, systems
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
-from trnmodel.planner.deployments import full_requests_per_s, tried
+from trnmodel.planner.deployments import computes, full_requests_per_s, tried
 from trnmodel.planner.launch import command, runs
 from trnmodel.result import Judged, reason_mask
 from trnmodel.steps.answers import RESOURCES, Step
@@ -228,7 +228,7 @@ def _systems(given: Any) -> list[System]:
 
 def _computed(ask: _Ask, spec: System) -> list[Precision]:
     """The precisions asked for in whose compute dtype a system's chip has a peak."""
-    return [one for one in ask.precisions if one.compute in spec.chip.peak_flop_per_s]
+    return [one for one in ask.precisions if computes(spec, one)]
 
 
 def _points(ask: _Ask, spec: System, e: Efficiencies) -> list[_Point]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -18,7 +19,8 @@ from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.fabric.groups import Same
 from trnmodel.models.transformer import Transformer
-from trnmodel.planner.deployments import PER_RANK, expert_degrees, formats, tensor_degrees
+from trnmodel.planner import deployments
+from trnmodel.planner.deployments import formats
 from trnmodel.result import tidy
 from trnmodel.steps.inference import decode_step
 from trnmodel.steps.mapping import Mapping as Degrees
@@ -28,7 +30,7 @@ from trnmodel.units import format_digits, format_within
 if TYPE_CHECKING:
     import pandas as pd
 
-# the question that chapters 6, 7 and 10 ask alike
+# the question that chapters 6 and 12 ask alike
 EXPERTS = ("trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160", "trn3-nl32x2-torus")
 DENSE = ("trn3-nl32x2-pcie160", "hgx-h200", "gb200-nvl72", "mi355x-8")
 SPEEDS, CONTEXT = (20.0, 50.0), 4096.0
@@ -190,7 +192,7 @@ class Tried(NamedTuple):
 
 
 def tried(model: Any, system: str | System, e: Efficiencies, context: float, precision: str) -> Tried:
-    """All that `deployments.frontiers` tries: each expert-parallel rank has a sequence at least.
+    """`deployments.tried` as yields: the search that frontiers and plans are read from.
 
     Examples
     --------
@@ -199,15 +201,11 @@ def tried(model: Any, system: str | System, e: Efficiencies, context: float, pre
     >>> found.yields(np.array([1.0, 1e9])).round().tolist()
     [[8874.0, 0.0]]
     """
-    spec = read_system(system)
-    at, degrees = site(spec), np.meshgrid(tensor_degrees(spec), expert_degrees(spec, model), indexing="ij")
-    some = Degrees(tp=degrees[0].ravel(), ep=degrees[1].ravel())
-    batch = PER_RANK[:, None] * some.ep
-    step = decode_step(model, spec, some, batch=batch, context=context, precision=precision, efficiencies=e)
-    each = np.where(step.valid, step.tokens_per_s / np.ceil(some.ranks / at.ranks_per_chip), 0.0)
-    user = np.where(step.valid, step.tokens_per_s_per_user, 0.0)
-    columns = (np.broadcast_to(x, batch.shape).ravel() for x in (some.tp, some.ep, batch))
-    return Tried(each.reshape(-1, batch.size), user.reshape(-1, batch.size), *columns)
+    step = deployments.tried(model, system, context=context, precision=precision, efficiencies=e)
+    shape = np.shape(step.batch)
+    each, user = (np.where(step.valid, x, 0.0) for x in (step.tokens_per_s_per_chip, step.tokens_per_s_per_user))
+    columns = (np.broadcast_to(x, shape).ravel() for x in (step.tp, step.ep, step.batch))
+    return Tried(each.reshape(-1, np.prod(shape)), user.reshape(-1, np.prod(shape)), *columns)
 
 
 def band(yields: NDArray) -> tuple[NDArray, NDArray]:
@@ -250,6 +248,17 @@ def told(table: pd.DataFrame, tokens_per_s_per_user: float, system: str) -> str:
     return f"{read_system(system).name}: {', '.join(words)} tokens/s a chip"
 
 
+def short_name(system: str | System) -> str:
+    """What a person calls a system, without the words in brackets.
+
+    Examples
+    --------
+    >>> short_name("trn3-nl32x2-pcie160")
+    'Trainium3 NL32x2 Switched'
+    """
+    return read_system(system).name.partition(" (")[0]
+
+
 def names(systems: Iterable[str]) -> dict[str, str]:
     """What systems are called by a person, as short as it tells them apart.
 
@@ -258,9 +267,9 @@ def names(systems: Iterable[str]) -> dict[str, str]:
     >>> list(names(["trn3-nl32x2-pcie160", "hgx-h200"]).values())
     ['Trainium3 NL32x2 Switched', '8 x H200 SXM']
     """
-    full = {name: read_system(name).name for name in systems}
-    short = [name.partition(" (")[0] for name in full.values()]
-    return {name: s if short.count(s) == 1 else long for (name, long), s in zip(full.items(), short, strict=True)}
+    short = {name: short_name(name) for name in systems}
+    alone = [one for one, count in Counter(short.values()).items() if count == 1]
+    return {name: one if one in alone else read_system(name).name for name, one in short.items()}
 
 
 def side_by_side(table: pd.DataFrame) -> pd.DataFrame:
