@@ -202,9 +202,7 @@ def ranged(e: Efficiencies, ask: Callable[[Efficiencies], NDArray]) -> tuple[NDA
     """Half-widths below and above that the ranges of a stack's values give an answer, each value moved by itself."""
     middle = np.asarray(ask(e))
     below, above = np.zeros(middle.shape), np.zeros(middle.shape)
-    for name, ends in e.ranges.items():
-        if np.ndim(getattr(e, name, "")) or not isinstance(getattr(e, name), float) or ends[0] == ends[1]:
-            continue
+    for name, ends in e.open_ranges.items():
         moved = [np.log(np.asarray(ask(_moved(e, name, end))) / middle) for end in ends]
         below = joint_width(below, np.maximum(0.0, -np.minimum(*moved)))
         above = joint_width(above, np.maximum(0.0, np.maximum(*moved)))

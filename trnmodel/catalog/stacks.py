@@ -115,6 +115,12 @@ class Efficiencies(Spec):
         """What asks any chip for this kind of stack; None, the public one, for what is given too."""
         return KINDS.get(self.kind)
 
+    @property
+    def open_ranges(self) -> dict[str, tuple[float, float]]:
+        """Low and high of numbers that are open; a range that does not hold its value is of what the value replaced."""
+        found = ((name, ends, getattr(self, name, "")) for name, ends in self.ranges.items())
+        return {name: ends for name, ends, value in found if isinstance(value, float) and ends[0] <= value <= ends[1]}
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.prefill_experts == "blocks" and not np.all(np.greater_equal(self.expert_block_tokens, 1)):
@@ -138,14 +144,18 @@ def _differing(e: Efficiencies, other: Efficiencies) -> Iterator[str]:
 
 @cache
 def _stack(stack: str) -> Efficiencies:
-    """A stack with what it inherits from the stack that its entity row names as its base."""
+    """A stack with what it inherits from the stack that its entity row names as its base.
+
+    A value of its own has the range of its own row, or none: that of the base is about another value.
+    """
     base = load.entities()[stack].base
     inherited = _stack(base) if base else IDEAL
     own = load.assemble(Efficiencies, stack)
     wide = _widened(inherited, *own["ranges"].get("range_factor", (1.0, 1.0)))
+    kept = {name: ends for name, ends in {**inherited.ranges, **wide}.items() if name not in own}
     merged: dict[str, Any] = {
         "sources": {**inherited.sources, **own.pop("sources")},
-        "ranges": {**inherited.ranges, **wide, **own.pop("ranges")},
+        "ranges": kept | own.pop("ranges"),
         "fitted_on": {**inherited.fitted_on, **own.pop("fitted_on", {})},
         "estimates": inherited.estimates | own.pop("estimates") | wide.keys(),
     }

@@ -9,8 +9,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from trnmodel.catalog.load import DATA
 from trnmodel.evidence import table
 from trnmodel.evidence.accuracy import FITTED
@@ -61,9 +59,7 @@ def write(floor: Path = FLOOR, predicted: Path = PREDICTED) -> None:
     table.write(rows)
     now, ids = today(rows)
     if floor.exists():
-        before = pd.read_csv(floor)
-        now = now.merge(before, how="outer", on=KEYS, suffixes=("", "_before"), sort=False)
-        now["median_error"] = np.fmin(now.median_error, now.median_error_before)
+        now = pd.concat([pd.read_csv(floor), now]).groupby(KEYS, sort=False).median_error.min().reset_index()
         ids |= set(pd.read_csv(predicted, dtype=str).id)
     save(now[[*KEYS, "median_error"]], floor, "%.4f")
     save(pd.DataFrame({"id": sorted(ids)}), predicted)

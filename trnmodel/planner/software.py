@@ -75,15 +75,11 @@ COLUMNS = (
 
 
 def _ends(e: Efficiencies) -> Iterator[tuple[str, Efficiencies, Efficiencies]]:
-    """A stack with the values of one mechanism at the low and at the high ends of their ranges, one after another.
-
-    A range that does not hold its value is of another stack, from which the value was not taken over.
-    """
-    held = {name: ends for name, ends in e.ranges.items() if ends[0] <= getattr(e, name) <= ends[1]}
+    """A stack with the values of one mechanism at the low and at the high ends of their ranges, one after another."""
     for mechanism, names in MECHANISMS.items():
-        open_: dict[str, Any] = {name: held[name] for name in names if name in held}
-        if open_:
-            low, high = (replace(e, **{name: ends[end] for name, ends in open_.items()}) for end in (0, 1))
+        mine: dict[str, Any] = {name: e.open_ranges[name] for name in names if name in e.open_ranges}
+        if mine:
+            low, high = (replace(e, **{name: ends[end] for name, ends in mine.items()}) for end in (0, 1))
             yield mechanism, low, high
 
 
