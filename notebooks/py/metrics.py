@@ -112,6 +112,9 @@ charts.spans(
     under=f"{m.id} in {precision.upper()} on {common.counted(int(chips), 'chip')} of {spec.name}, prompts of {input_tokens:,} tokens",
 )
 
+# %% [markdown]
+# Every metric below is worked out of these timestamps:
+
 # %%
 stamps = tables.timestamps(s)
 charts.table(
@@ -126,7 +129,7 @@ charts.table(
 # One run of the machine that makes one token for every sequence of the batch. It knows nothing of users: `tm.decode_step(...).time_s`.
 
 # %%
-time(step.time_s.flat[-1])
+Markdown(f"Here: {time(step.time_s.flat[-1])} for {common.counted(len(sent_s), 'sequence')}.")
 
 # %% [markdown]
 # ### TTFT
@@ -137,7 +140,7 @@ time(step.time_s.flat[-1])
 # %%
 by_hand = s.token_s[0, 0] - s.sent_s[0]
 assert by_hand == tables.ttft_s(s)[0]
-f"{first}: {time(s.token_s[0, 0])} - {time(s.sent_s[0])} = {time(by_hand)}"
+Markdown(f"**By hand**, {first}: {time(s.token_s[0, 0])} - {time(s.sent_s[0])} = {time(by_hand)}.")
 
 # %% [markdown]
 # ### ITL
@@ -147,7 +150,9 @@ f"{first}: {time(s.token_s[0, 0])} - {time(s.sent_s[0])} = {time(by_hand)}"
 
 # %%
 gaps = tables.itl_s(s)[0]
-f"{first}: {common.counted(len(gaps), 'gap')}, shortest {time(gaps.min())}, longest {time(gaps.max())}"
+Markdown(
+    f"**By hand**, {first}: {common.counted(len(gaps), 'gap')}, shortest {time(gaps.min())}, longest {time(gaps.max())}."
+)
 
 # %% [markdown]
 # ### TPOT
@@ -161,7 +166,9 @@ f"{first}: {common.counted(len(gaps), 'gap')}, shortest {time(gaps.min())}, long
 # %%
 by_hand = (s.token_s[0, -1] - s.token_s[0, 0]) / (output_tokens - 1)
 assert np.isclose(by_hand, gaps.mean())
-f"{first}: ({time(s.token_s[0, -1])} - {time(s.token_s[0, 0])}) / {output_tokens - 1} = {time(by_hand)}"
+Markdown(
+    f"**By hand**, {first}: ({time(s.token_s[0, -1])} - {time(s.token_s[0, 0])}) / {output_tokens - 1} = {time(by_hand)}."
+)
 
 # %% [markdown]
 # ### E2E latency
@@ -171,7 +178,9 @@ f"{first}: ({time(s.token_s[0, -1])} - {time(s.token_s[0, 0])}) / {output_tokens
 # %%
 by_hand = tables.ttft_s(s)[0] + (output_tokens - 1) * tables.tpot_s(s)[0]
 assert np.isclose(by_hand, tables.e2e_s(s)[0])
-f"{first}: {time(tables.ttft_s(s)[0])} + {output_tokens - 1} x {time(tables.tpot_s(s)[0])} = {time(by_hand)}"
+Markdown(
+    f"**By hand**, {first}: {time(tables.ttft_s(s)[0])} + {output_tokens - 1} x {time(tables.tpot_s(s)[0])} = {time(by_hand)}."
+)
 
 # %% [markdown]
 # ### Interactivity
@@ -180,7 +189,9 @@ f"{first}: {time(tables.ttft_s(s)[0])} + {output_tokens - 1} x {time(tables.tpot
 # instead, which is what a user without streaming sees.
 
 # %%
-f"{first}: 1 / TPOT {1 / tables.tpot_s(s)[0]:.1f} tokens/s; n / E2E {output_tokens / tables.e2e_s(s)[0]:.1f} tokens/s"
+Markdown(
+    f"**By hand**, {first}: 1 / TPOT {1 / tables.tpot_s(s)[0]:.1f} tokens/s; n / E2E {output_tokens / tables.e2e_s(s)[0]:.1f} tokens/s."
+)
 
 # %% [markdown]
 # ### Throughput
@@ -191,7 +202,9 @@ f"{first}: 1 / TPOT {1 / tables.tpot_s(s)[0]:.1f} tokens/s; n / E2E {output_toke
 # %%
 whole = tables.tokens_per_s(s)
 assert np.isclose(whole, len(sent_s) * output_tokens / (s.token_s.max() - s.sent_s.min()))
-f"system {whole:.1f}, a chip {whole / chips:.2f}, a request {whole / len(sent_s):.1f} tokens/s; with prompts {tables.tokens_per_s(s, prompts=True):,.0f}"
+Markdown(
+    f"**By hand**, {len(sent_s)} x {output_tokens} tokens in {time(tables.duration_s(s))}: system {whole:.1f}, a chip {whole / chips:.2f}, a request {whole / len(sent_s):.1f} tokens/s; with prompts {tables.tokens_per_s(s, prompts=True):,.0f}."
+)
 
 # %% [markdown]
 # ### Goodput
@@ -200,7 +213,10 @@ f"system {whole:.1f}, a chip {whole / chips:.2f}, a request {whole / len(sent_s)
 
 # %%
 kept = tables.in_time(s, most_ttft_s, most_tpot_s)
-f"TTFT to {time(most_ttft_s)}, TPOT to {time(most_tpot_s)}: {kept.sum()} of {common.counted(len(kept), 'request')}, {kept.sum() / tables.duration_s(s):.2f} a second"
+Markdown(
+    f"**By hand**, TTFT to {time(most_ttft_s)} and TPOT to {time(most_tpot_s)}: {kept.sum()} of {common.counted(len(kept), 'request')} in "
+    f"{time(tables.duration_s(s))}, {kept.sum() / tables.duration_s(s):.2f} a second."
+)
 
 # %% [markdown]
 # ## Who counts what
@@ -224,7 +240,7 @@ mean_ttft, mean_tpot = tables.ttft_s(s).mean(), tables.tpot_s(s).mean()
 longer = tables.by_length(mean_ttft, mean_tpot, 2.0 ** np.arange(1, 13))
 near = longer[longer.ratio < 1.05].output_tokens
 charts.lines(
-    longer,
+    longer.assign(basis=basis),
     x="output_tokens",
     y="ratio",
     log_x=True,

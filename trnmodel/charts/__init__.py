@@ -240,6 +240,7 @@ def spans(frame: pd.DataFrame, start: str, end: str, y: str, color: str, *, capt
             x=plot.number(alt.X, start),
             x2=end,
             color=plot.colour(alt.Color, color),
+            fillOpacity=plot.hollowed(0.4, 1),
             tooltip=plot.tooltip(),
         ),
         caption,
