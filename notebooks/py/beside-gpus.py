@@ -8,7 +8,7 @@
 #     language: python
 #     name: python3
 #   trnmodel:
-#     order: 11
+#     order: 12
 # ---
 
 # %% [markdown]
@@ -92,7 +92,7 @@ share = answers[m.id].measured_share[spec.id]
 Markdown(
     f"**At {speed:g} tokens a second for each user, {spec.name} makes of {said(m.id)}.** Of {said(experts_m.id)}. The kinds do not mix: a public stack is "
     f"what software was measured to do, `extrapolated` where nobody has published a step of that chip ({spec.chip.name}: "
-    f"{tables.software([spec.id]).decode.iloc[0]}); a hand-tuned one is a scenario of parts that were measured somewhere (chapter 12 brackets "
+    f"{tables.software([spec.id]).decode.iloc[0]}); a hand-tuned one is a scenario of parts that were measured somewhere ([What does software cost?](software.ipynb) brackets "
     f"published runs with it); the ideal one is what a chip allows."
     + (
         f" {share:.0%} of the public step's time rests on constants that were fitted to rows of {spec.chip.name}."

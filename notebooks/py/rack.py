@@ -144,7 +144,7 @@ charts.table(known[known.id.str.startswith(("trn", "inf"))], caption="Every name
 # ## What fails, and what it costs
 
 # %%
-left = common.failures(spec)
+left = audit.shares_left(spec)
 charts.table(left, caption=f"Share left of each capacity of {spec.name}", download="failures")
 
 # %%
@@ -205,7 +205,7 @@ charts.table(ledger.contradictions(), caption="Texts against themselves and each
 # Where the text is silent, an assumption stands in `data/` with its alternatives:
 
 # %%
-charts.table(common.readings(spec), caption="Other readings of the text, and what they change", download="assumptions")
+charts.table(audit.readings(spec), caption="Other readings of the text, and what they change", download="assumptions")
 
 # %% [markdown]
 # ## What is left out

@@ -8,8 +8,7 @@
 #     language: python
 #     name: python3
 #   trnmodel:
-#     order: 10
-#     part: Serving
+#     order: 11
 # ---
 
 # %% [markdown]
@@ -45,8 +44,9 @@ from trnmodel.evidence import accuracy, ledger, table
 from trnmodel.fabric.compare import capacities
 from trnmodel.planner import deployments
 from trnmodel.steps.deployment import Deployment
-from trnmodel.units import MS, format_quantity
+from trnmodel.units import format_within
 
+YIELD = ["tokens_per_s_per_chip", "tokens_per_s_per_chip_low", "tokens_per_s_per_chip_high"]
 FAMILY = ["trn1.32xlarge", "trn2-ultraserver", "trn3-nl32x2-torus", "trn3-nl72x2-pcie160"]
 RACKS = ["trn3-nl32x2-torus", "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160"]
 TRAYS = ["trn3-nl32x2-pcie160", "trn3-nl32x2-pcie320", "trn3-nl32x2-ualink"]
@@ -74,14 +74,14 @@ guard.valid(f"a decode step of draft_model = {draft_m.id!r} with tp = {tp}, cont
 guard.valid(f"a prefill with tp = {tp}, ep = {ep}, input_tokens = {input_tokens}", prompt)
 
 # %% tags=["hide-input"]
-ideal = ours.ideal.decode(batch=batch, context=context)
+best = deployments.frontiers(m, FAMILY, context)
+answers = deployments.at_interactivity(best, interactivity_tokens_per_s[:1]).dropna(subset="tokens_per_s_per_chip")
+answers = answers.sort_values("tokens_per_s_per_chip", ascending=False)
+said = "; ".join(
+    f"{line.system} {format_within(*line[YIELD], 'tokens/s', line.basis)} a chip" for _, line in answers.iterrows()
+)
 Markdown(
-    f"**{m.id} in {precision.upper()} on {ours.mapping.ranks:.0f} ranks of {spec.name} makes a token for each "
-    f"of {batch} users every {format_quantity(float(step.time_s), 's', 3)}, {float(step.tokens_per_s):.0f} tokens a second, and "
-    f"reads a prompt of {input_tokens} tokens in {format_quantity(float(prompt.time_s), 's', 3)}.** {str(step.bound).capitalize()} takes "
-    f"longest of that step; with everything overlapped it would be {format_quantity(float(step.lower_s), 's', 3)}, with nothing "
-    f"{format_quantity(float(step.upper_s), 's', 3)}, and on a machine that loses nothing "
-    f"{format_quantity(float(ideal.time_s), 's', 3)}. Basis on {stack}: step {step.ground()}; prefill {prompt.ground()}.\n\n"
+    f"**{m.id} in BF16 at {interactivity_tokens_per_s[0]:g} tokens/s for each user: {said or 'no system is so fast'}.**\n\n"
     + ledger.rests_on(step.stack.id)
 )
 
@@ -90,181 +90,10 @@ Markdown(
 
 # %% tags=["hide-input"]
 charts.table(
-    common.notation(tables.symbols(ours), "from"),
+    common.notation(tables.SYMBOLS, "from"),
     caption=f"What this chapter calls things, for {m.id} on {spec.id}",
     download="notation",
 )
-
-# %% [markdown]
-# ## A decode step taken apart
-#
-# A step reads every weight once for the whole batch $B$, and each sequence's own cache of $L$ tokens. With $n$ ranks,
-# bandwidth $b$ and shares $\eta$ of it,
-#
-# $$ t = \max\Bigl(\frac{2NB}{n\,p\,\eta_c},\ \frac{W}{n\,b\,\eta_w}\Bigr)
-#      + \max\Bigl(t_{softmax},\ \frac{c\,L\,B}{n\,b\,\eta_{kv}}\Bigr) + t_{net} + t_0 . $$
-#
-# Linear layers hide compute behind weights, attention hides softmax behind the cache, and nothing hides the all-reduces: two a
-# layer stand between products that need each other's results. `lower_s` lets all of it overlap, `upper_s` nothing.
-#
-# **By hand.** Llama-3.1-70B in BF16 at TP 64 on trn2.48xlarge: 139.1 GB / 64 = 2.17 GB a rank; a quarter of a chip reads
-# 2.9 / 4 = 0.725 TB/s, of which weights reach 57 %: 2.17 / 0.413 = 5.3 ms. The weights alone:
-
-# %%
-weights = tm.model("llama-3.1-70b").weight_bytes_read(1, "bf16")
-share = tm.efficiencies("trainium2").weight_stream_share
-by_hand = weights / 64 / (tm.chip("trainium2").hbm_bytes_per_s / 4) / share
-f"{by_hand / MS:.2f} ms"
-
-# %%
-parts = tables.anatomy(ours, batch, context)
-resources = parts[parts.part != "step"]
-charts.bars(
-    resources,
-    x="part",
-    y="time_s",
-    color="software",
-    caption=f"{m.id}, batch {batch}, context {context}: with {stack} a step takes {float(step.time_s / ideal.time_s):.1f} times "
-    f"the ideal one, and {step.bound} takes longest of it",
-)
-
-# %%
-whole = parts[parts.part == "step"]
-charts.ranges(
-    whole,
-    x="time_s",
-    y="software",
-    caption="The step between its bounds: all overlaps (left end), nothing does (right end)",
-)
-
-# %%
-charts.table(parts, caption="One decode step by resource; low and high of a step are its bounds", download="step")
-
-# %% [markdown]
-# The operators of one rank. All-reduces, softmax and overhead belong to none of them:
-
-# %%
-charts.table(tables.operators(ours, batch, context), caption="Operators of a step, longest first", download="operators")
-
-# %% [markdown]
-# ### What the stack loses, and who says so
-#
-# Each share and overhead is a row of data with a source and a range. Those from *project* are our own fits to published
-# measurements (confidence D); the Check below shows what they are worth.
-
-# %%
-lost = tables.efficiency_table(ours.e)
-charts.table(
-    lost[["name", "what it is", "value", "range", "source"]],
-    caption=f"Where {stack} differs from an ideal stack",
-    download="efficiencies",
-)
-
-# %% tags=["hide-input"]
-how = lost.loc[lost["how it is known"] != "", ["name", "confidence", "how it is known"]]
-charts.table(how, caption="How each is known; A vendor, C measured by others, D our estimate", download="how-known")
-
-# %% [markdown]
-# ## Turning points
-#
-# Weights are read once however many sequences share them, so compute catches up with memory at a batch of $B = p\,s/(2b)$ for $s$
-# bytes a weight. Caches are not shared: a longer context pushes that point away. All-reduces grow with the batch as compute does.
-#
-# **By hand.** Trainium2 in BF16: 667 TFLOP/s / 2.9 TB/s = 230 FLOP/B; at 2 bytes a weight and 2 FLOP the ideal machine turns at a
-# batch of 230, if there were no cache.
-
-# %%
-grid = tables.regimes(ours)
-turns = tables.turning_points(grid)
-charts.regions(
-    grid[grid.bound != tables.DOES_NOT_FIT],
-    x="batch",
-    y="context",
-    color="bound",
-    panel="software",
-    caption=f"What takes longest in a decode step of {m.id} on {spec.id}; blank does not fit in memory",
-)
-
-# %%
-charts.table(turns, caption="First batch (powers of two) at which another resource bounds", download="turning-points")
-
-# %% [markdown]
-# Compute at small batches and long contexts, where it shows, is not TensorE: it is the softmax, which runs on the vector engines
-# 128 rows at a time and has too few rows to fill them. The network takes over where all-reduces
-# grow beyond what one step of a mesh carries and are doubled and halved instead.
-
-# %% tags=["hide-input"]
-charts.table(grid, caption="Every point of the map, with the time of each resource", download="regimes")
-
-# %% [markdown]
-# ## Prefill, and the first token
-#
-# Prefill computes: $t \approx 2 N L/(n\,p\,\eta) + t_{attention} + t_{net} + t_0$. The graph is compiled for powers of two and a
-# prompt is padded to the next one.
-#
-# **By hand.** 4,096 tokens of Llama-3.1-70B on 64 ranks: 2 x 69.5e9 x 4,096 = 569 TFLOP over 16 x 667 TFLOP/s x 46 % is 115 ms;
-# attention, the all-reduces and the launch come on top.
-
-# %%
-body = tm.model("llama-3.1-70b").active_params(input_embedding=False) - 128256 * 8192
-hand = 2 * body * 4096 / (16 * tm.chip("trainium2").peak("bf16") * tm.efficiencies("trainium2").prefill_matmul_share)
-real = tm.prefill("llama-3.1-70b", "trn2.48xlarge", tm.Mapping(tp=64), input_tokens=4096)
-f"{hand / MS:.0f} ms by hand, {float(real.compute_s) / MS:.0f} ms with attention, {float(real.time_s) / MS:.0f} ms in all"
-
-# %%
-lengths = np.unique(np.round(np.geomspace(64, max(8192, 2 * input_tokens), 120)))
-padded = tables.prompts(ours, lengths)
-waste = padded[padded.policy == "compiled bucket"].padding_share
-charts.lines(
-    padded,
-    x="input_tokens",
-    y="time_s",
-    color="policy",
-    log_x=True,
-    caption=f"Prefill goes up in steps: over these lengths {waste.mean():.0%} of the compiled tokens are padding",
-)
-
-# %%
-charts.table(padded, caption="Prefill by length of the prompt", download="prefill")
-
-# %% [markdown]
-# The line never falls: at every size an all-reduce takes the fastest of mesh, recursive doubling and halving, and ring.
-# AWS prints 1 and 56 MB as the sizes at which its library goes from one to the next.
-#
-# ### In chunks
-#
-# A prompt in chunks lets others decode in between. Each chunk launches anew, reads all weights, and attends to what came before:
-
-# %%
-pieces = tables.chunks(ours, input_tokens, [256.0, 512.0, 1024.0, 2048.0, float(input_tokens)], batch)
-shortest = pieces.loc[pieces.stall_s.idxmin()]
-charts.lines(
-    pieces.melt(["chunk_tokens", "basis"], ["ttft_s", "stall_s"], "what", "time_s").replace(
-        {"ttft_s": "first token of the prompt", "stall_s": "longest pause of the others"}
-    ),
-    x="chunk_tokens",
-    y="time_s",
-    color="what",
-    log_x=True,
-    caption=f"Chunks of {shortest.chunk_tokens:.0f}: others wait {format_quantity(shortest.stall_s, 's', 3)} instead of "
-    f"{format_quantity(pieces.stall_s.iloc[-1], 's', 3)}, the prompt {format_quantity(shortest.ttft_s, 's', 3)} instead of "
-    f"{format_quantity(pieces.ttft_s.iloc[-1], 's', 3)}",
-)
-
-# %%
-charts.table(pieces, caption="Chunked prefill, a decode step after each chunk", download="chunks")
-
-# %% [markdown]
-# ### With a cached prefix
-
-# %%
-prefix = tables.prefixes(ours, input_tokens, np.arange(0, 1, 0.1))
-charts.table(
-    prefix, caption="Prefill where a share of the prompt is cached; what is new pads to its bucket", download="prefix"
-)
-
-# %% [markdown]
-# A prefix pays when what is left falls into a smaller bucket, not before.
 
 # %% [markdown]
 # ## Throughput against interactivity
@@ -279,7 +108,6 @@ charts.table(
 # ### By system
 
 # %%
-best = deployments.frontiers(m, FAMILY, context)
 shown = "wanted_tokens_per_s_per_user system tp ep batch tokens_per_s_per_chip network_share stack basis".split()
 equal = deployments.at_interactivity(best, interactivity_tokens_per_s)
 first = (
@@ -612,12 +440,11 @@ assert unseen.median_error < unseen.naive_median
 
 # %% tags=["hide-input"]
 used = tm.facts()
-stacks = set(lost.source.str.split("; ").explode())
 chosen = used[
-    used.entity.isin([tm.system(name).chip.id for name in (spec.id, *FAMILY)]) & used.quantity.str.contains("hbm|peak")
+    used.entity.isin([one.chip.id for one in (spec, *map(tm.system, FAMILY))]) & used.quantity.str.contains("hbm|peak")
 ]
 charts.table(
-    common.bibliography(stacks | set(chosen.source)),
+    common.bibliography(set(chosen.source)),
     caption="Sources of the figures in this chapter",
     download="sources",
 )

@@ -34,7 +34,7 @@ from trnmodel import charts
 from trnmodel.chapters import common, guard
 from trnmodel.chapters import switch_tray as tables
 from trnmodel.evidence import ledger
-from trnmodel.fabric import compare
+from trnmodel.fabric import compare, what_if
 from trnmodel.models import synthetic as synthetic_models
 from trnmodel.planner import domain_sizes, placements
 from trnmodel.planner import software as software_kinds
@@ -543,7 +543,7 @@ charts.table(
 # ## What a failure costs
 
 # %%
-lost = common.failures(first)
+lost = what_if.shares_left(first)
 charts.table(lost, caption=f"Share left of each capacity of {first} after one failure", download="failures")
 
 # %% [markdown]
@@ -610,7 +610,7 @@ charts.table(
 # ## What moves the answer
 
 # %%
-charts.table(common.readings(first), caption=f"Other readings of {first}, and what they change", download="readings")
+charts.table(what_if.readings(first), caption=f"Other readings of {first}, and what they change", download="readings")
 
 # %% [markdown]
 # ## What is left out

@@ -31,7 +31,7 @@ from trnmodel import charts
 from trnmodel.chapters import common, guard
 from trnmodel.chapters import torus_or_switch as tables
 from trnmodel.evidence import collective_fits, ledger, score
-from trnmodel.fabric import build, compare, flow
+from trnmodel.fabric import build, compare, flow, what_if
 from trnmodel.planner import placements
 from trnmodel.units import GB, KIB, MIB, format_quantity
 
@@ -398,7 +398,7 @@ charts.table(
 # ## What moves the answer
 
 # %%
-charts.table(common.readings(torus.id), caption=f"Other readings of what {torus.name} is", download="readings")
+charts.table(what_if.readings(torus.id), caption=f"Other readings of what {torus.name} is", download="readings")
 
 # %% [markdown]
 # * **Where the experts live.** In a rack the switch pays; over the pair it does not.

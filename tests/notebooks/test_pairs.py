@@ -23,6 +23,14 @@ VALUES = {
     "software": {"context": [512, 65_536], "model": ["llama-3.1-8b"]},
     "beside-gpus": {"model": ["llama-3.1-8b", OWN], "system": ["trn2.48xlarge", "trn3-nl32x2-torus"]},
     "chip-roofline": {"chip": CHIPS, "intensity_flop_per_byte": [1.0, 1e5], "comparators": [["h200"], ["mi355x"]]},
+    "decode-step": {
+        "model": FAMILIES,
+        "system": SYSTEMS,
+        "tp": [1, 32],
+        "precision": ["bf16", "fp8"],
+        "batch": [1, 64],
+    }
+    | LENGTHS,
     "index": {
         "experts_model": [OWN],
         "tokens_per_s_per_user": [[1e6]],

@@ -30,7 +30,7 @@ from trnmodel.units import format_digits, format_within
 if TYPE_CHECKING:
     import pandas as pd
 
-# the question that chapters 6 and 12 ask alike
+# the question that the chapters switch-tray and software ask alike
 EXPERTS = ("trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160", "trn3-nl32x2-torus")
 DENSE = ("trn3-nl32x2-pcie160", "hgx-h200", "gb200-nvl72", "mi355x-8")
 SPEEDS, CONTEXT = (20.0, 50.0), 4096.0
