@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     import altair as alt
     import pandas as pd
 
-__all__ = ["GENERATIONS", "bars", "lines", "ours", "ranges", "regions", "roofline", "scatter", "stacks", "table"]
-__all__ += ["topology"]
+__all__ = ["GENERATIONS", "bars", "lines", "ours", "ranges", "regions", "roofline", "scatter", "spans", "stacks"]
+__all__ += ["table", "topology"]
 
 
 def ours(labels: Collection[str]) -> str:
@@ -229,6 +229,30 @@ def stacks(
         stroke = base.mark_tick(color="#888888", thickness=3, height=34)
         layers.append(stroke.encode(**place, x=alt.X(field=limit, type="quantitative", title=title)))
     return plot.finish(alt.layer(*layers), caption, under)
+
+
+def spans(frame: pd.DataFrame, start: str, end: str, y: str, color: str, *, caption: str, under: str = "") -> alt.Chart:
+    """A bar from `start` to `end` for each row, in the line of its `y` and the colour of its category."""
+    check(frame, caption, under=under, start=start, end=end, y=y, color=color)
+    alt = altair()
+    factor, title = scale(frame, end)
+    data, titles = printed(frame, y, color)
+    data = data.assign(**{name: frame[name] * factor for name in (start, end)})
+    plot = Plot(data, titles | {start: title, end: title}, on_ground(frame, ""))
+    params, picked = plot.picked(color)
+    bar = alt.Chart(data, height={"step": 40}).mark_bar(stroke="white", strokeWidth=0.7).add_params(*params)
+    return plot.finish(
+        bar.encode(
+            **picked,
+            y=plot.category(alt.Y, y),
+            x=plot.number(alt.X, start),
+            x2=end,
+            color=plot.colour(alt.Color, color),
+            tooltip=plot.tooltip(),
+        ),
+        caption,
+        under,
+    )
 
 
 def ranges(

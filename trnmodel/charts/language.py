@@ -59,6 +59,7 @@ WORDS: Mapping[str, str] = {
     "crossover_bytes": "Send buffer",
     "step_s": "Time in a step",
     "layer_s": "Time in a layer",
+    "end_s": "Time since the first request",
     "worst_s": "Latency of the worst pair",
     "busy_s": "Busy time",
     "stored_bytes": "Stored",

@@ -31,7 +31,7 @@ LONGEST_NAME = 24  # that is not broken at its hyphens
 MOST_ROWS, MOST_FOLDED = 12, 120  # rows of a table on a page, and with those behind its fold; the CSV has all
 MARKS = {"estimate": "our estimate", "announced": "announced, not supported today"}
 _WIDE, _BOX = "overflow-x: auto", "max-height: 36em; overflow: auto"
-_UPPER = set("cp dp ep hbm kv lnc mfu pp tp tpot ttft".split())
+_UPPER = set("cp dp e2e ep hbm itl kv lnc mfu pp tp tpot ttft".split())
 
 
 def rounded(value: float) -> float:
