@@ -101,7 +101,7 @@ WORDS: Mapping[str, str] = {
     "tp": "TP",
     "dtype": "Number format",
     "scope": "All-to-all within",
-    "kind": "Kind of bytes",
+    "kind": "Kind",
     "part": "Part",
     "rule": "Rule",
     "from": "Bytes from",
