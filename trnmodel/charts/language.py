@@ -102,7 +102,7 @@ WORDS: Mapping[str, str] = {
     "tp": "TP",
     "dtype": "Number format",
     "scope": "All-to-all within",
-    "kind": "Kind of bytes",
+    "kind": "Kind",
     "part": "Part",
     "rule": "Rule",
     "from": "Bytes from",
