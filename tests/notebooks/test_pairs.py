@@ -107,7 +107,7 @@ def text(result):
     """The sentence of a result: a text, or the caption and title of a chart or table."""
     if hasattr(result, "caption"):
         return result.caption
-    if hasattr(result, "to_dict") and hasattr(result, "mark"):
+    if hasattr(result, "to_dict") and hasattr(result, "usermeta"):
         return result.to_dict()["description"]
     return result.data if isinstance(getattr(result, "data", None), str) else ""
 

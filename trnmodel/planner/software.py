@@ -121,7 +121,7 @@ def waterfall(
     Parameters
     ----------
     kinds : sequence of str
-        Of `KINDS`, in order; the first has one bar, its whole step. [-]
+        Of `KINDS`, or ids of stacks, in order; the first has one bar, its whole step. [-]
     question
         batch, context and precision of `decode_step`. [-]
 
@@ -142,7 +142,7 @@ def waterfall(
     def step(e: Efficiencies) -> float:
         return float(decode_step(model, spec, mapping, efficiencies=e, **question).require_valid().time_s)
 
-    stacks = {kind: find(spec.chip, KINDS[kind], "efficiencies") for kind in listed("kinds", kinds)}
+    stacks = {kind: find(spec.chip, KINDS.get(kind, kind), "efficiencies") for kind in listed("kinds", kinds)}
     here = stacks[kinds[0]]
     at = step(here)
     rows: list[dict[str, Any]] = [{"software": kinds[0], "mechanism": "the step itself", "start_s": 0.0, "end_s": at}]
