@@ -42,12 +42,13 @@ from trnmodel.chapters import common, guard
 from trnmodel.chapters import serving as tables
 from trnmodel.evidence import accuracy, ledger, table
 from trnmodel.fabric.compare import capacities
-from trnmodel.planner import deployments
+from trnmodel.planner import deployments, explore
 from trnmodel.steps.deployment import Deployment
 from trnmodel.units import format_within
 
 YIELD = ["tokens_per_s_per_chip", "tokens_per_s_per_chip_low", "tokens_per_s_per_chip_high"]
 FAMILY = ["trn1.32xlarge", "trn2-ultraserver", "trn3-nl32x2-torus", "trn3-nl72x2-pcie160"]
+EXPLORED = ["trn1.32xlarge", "trn2.48xlarge", "trn2-ultraserver", "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160"]
 RACKS = ["trn3-nl32x2-torus", "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160"]
 TRAYS = ["trn3-nl32x2-pcie160", "trn3-nl32x2-pcie320", "trn3-nl32x2-ualink"]
 TRAYS += ["trn3-nl72x2-pcie160", "trn3-nl72x2-pex90144", "trn3-nl72x2-pcie320", "trn3-nl72x2-ualink"]
@@ -83,6 +84,21 @@ said = "; ".join(
 Markdown(
     f"**{m.id} in BF16 at {interactivity_tokens_per_s[0]:g} tokens/s for each user: {said or 'no system is so fast'}.**\n\n"
     + ledger.rests_on(step.stack.id)
+)
+
+# %% tags=["hide-input"]
+grid = explore.frontier_grid(
+    ["llama-3.1-8b", m, experts_m],
+    [*EXPLORED, spec],
+    precisions=dict.fromkeys(["bf16", "fp8", "mxfp8", precision]),
+    contexts=[4096, 32768, context],
+)
+charts.frontier(
+    grid,
+    {"model": m.id, "system": spec.id, "precision": precision, "context": context},
+    caption="The faster for a user, the less a chip yields",
+    under="choose below; point at the line, or slide along it; the band holds nine of ten cases; "
+    "hollow: extrapolated; dashed: a torus",
 )
 
 # %% [markdown]
