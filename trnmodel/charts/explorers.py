@@ -69,9 +69,10 @@ def frontier(grid: pd.DataFrame, chosen: Mapping[str, Any], *, caption: str, und
     x = partial(_log, alt.X, title="Speed for a user [tokens/s]", axis=seen, padding=12)
     y = partial(_log, alt.Y, title="Throughput of a chip [tokens/s]", axis=seen, padding=12)
     place = {"x": x("user"), "y": y("chip")}
-    look = _looks(options["system"])
+    look, most = _looks(options["system"]), int(kept.place.fillna(2).max())
+    slider = alt.binding_range(min=1, max=most, step=1, name="Point, from the slowest for a user ")
     pick = alt.selection_point(name="pick", fields=["n"], on="path:pointerover", nearest=True, clear=False,
-                               value=[{"n": (1 + int(kept.place.max())) // 2}], bind={"n": _slider(kept)})  # fmt: skip
+                               value=[{"n": (1 + most) // 2}], bind={"n": slider})  # fmt: skip
     points = curve.mark_point(
         filled=True, opacity=1, size=70, strokeWidth=1.8, color=look["color"], stroke=look["color"]
     )
@@ -161,11 +162,6 @@ def _named(name: str, values: Sequence[Any]) -> list[str]:
     ]
 
 
-def _slider(grid: pd.DataFrame) -> Any:
-    most = max(int(grid.place.max()), 2)
-    return altair().binding_range(min=1, max=most, step=1, name="Point, from the slowest for a user ")
-
-
 def _told(curve: Any, place: Mapping[str, Any], colour: Any) -> list[Any]:
     """The point chosen: a ring around it, and below the chart what it yields, how, and its step taken apart."""
     alt = altair()
@@ -174,12 +170,13 @@ def _told(curve: Any, place: Mapping[str, Any], colour: Any) -> list[Any]:
     ring = one.mark_point(size=260, strokeWidth=2.5, filled=False, color=colour).encode(**place)
     digits = DIGITS
     basis = f"{json.dumps(BASES)}[datum.basis]"
+    ep = "(datum.ep > 1 ? ' x EP ' + datum.ep : '')"
+    chips = "' on ' + datum.chips + (datum.chips == 1 ? ' chip' : ' chips')"
     band = f"format(datum.low, {digits}) + ' to ' + format(datum.high, {digits}) + ', ' + {basis}"
     lines = [
         f"datum.high > datum.low ? {band} : {basis}",
         f"format(datum.user, {digits}) + ' tokens/s for a user'",
-        "'TP ' + datum.tp + (datum.ep > 1 ? ' x EP ' + datum.ep : '') + ', batch ' + format(datum.batch, ',') + ' on '"
-        + " + datum.chips + (datum.chips == 1 ? ' chip' : ' chips')",
+        f"'TP ' + datum.tp + {ep} + ', batch ' + format(datum.batch, ',') + {chips}",
         f"'Step ' + format(datum.step, {digits}) + ' ms; its parts by themselves:'",
     ]
     headline = f"format(datum.chip, {digits}) + ' tokens/s a chip'"
@@ -268,7 +265,8 @@ def roofline(
                                value=[{"x": max(start, 1)}], bind={"x": slider})  # fmt: skip
     roofs = _roofs(peaks, most)
     place = {"x": _log(alt.X, "x", "Arithmetic intensity [FLOP/B]", domain=[1, most])}
-    place["y"] = _log(alt.Y, "y", "Attainable rate [TFLOP/s]")
+    rates = [float(roofs.y.min()), float(roofs.y.max())]
+    place["y"] = _log(alt.Y, "y", "Attainable rate [TFLOP/s]", domain=rates)
     legend = alt.Legend(orient="bottom-right", columns=1, title=None)  # where no roof is
     colour = {"color": Plot(roofs, {"chip": ""}).colour(alt.Color, "chip", legend=legend)}
     lines = alt.Chart(roofs).transform_filter(f"datum.dtype == {json.dumps(options['dtype'])}[dtype]")
@@ -316,11 +314,11 @@ def _read(place: Mapping[str, Any]) -> list[Any]:
     alt = altair()
     one = alt.Chart(alt.InlineData(values=[{}])).transform_calculate(x="isDefined(pick.x) ? pick.x[0] : 1")
     known = one.transform_filter("roof").transform_calculate(y="min(roof[0], datum.x * roof[1])")
+    ridge, low, high = (f"format(roof[{i}], roof[4] > roof[3] ? ',.3~r' : ',.4~r')" for i in (2, 3, 4))
     lines = [
         "'at ' + format(datum.x, ',') + ' FLOP/B'",
         "datum.x < roof[2] ? 'memory-bound, left of the ridge' : 'compute-bound, right of the ridge'",
-        "'Ridge point ' + (roof[4] > roof[3] ? format(roof[2], ',.3~r') + ' (' + format(roof[3], ',.3~r') + ' to '"
-        + " + format(roof[4], ',.3~r') + ')' : format(roof[2], ',.4~r')) + ' FLOP/B'",
+        f"'Ridge point ' + (roof[4] > roof[3] ? {ridge} + ' (' + {low} + ' to ' + {high} + ')' : {ridge}) + ' FLOP/B'",
         "'Peak ' + format(roof[0], ',.4~r') + ' TFLOP/s' + (roof[5] ? ', our estimate' : '')",
         "'HBM ' + format(roof[1], ',.4~r') + ' TB/s'",
     ]

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 POINTS = 12  # of a frontier
+LABELS = ("model", "system", "stack_kind", "precision", "context")
+FIGURES = "tokens_per_s_per_user tokens_per_s_per_chip tokens_per_s_per_chip_low tokens_per_s_per_chip_high".split()
+COLUMNS = [*LABELS, "place", "tp", "ep", "batch", "chips", *FIGURES, "time_s", *(f"{name}_s" for name in RESOURCES)]
+COLUMNS += ["basis", "why"]
 
 
 def frontier_grid(
@@ -57,7 +61,7 @@ def frontier_grid(
     --------
     >>> table = frontier_grid(["llama-3.1-8b"], ["trn1.32xlarge"], ["ideal"], ["bf16", "fp8"], [4096.0], points=3)
     >>> table.tp.tolist()[:3], table.why.iloc[-1]
-    ([1.0, 2.0, 32.0], 'Trainium multiplies in bf16, cfp8, fp16, fp32, tf32, not in fp8')
+    ([32.0, 32.0, 32.0], 'Trainium multiplies in bf16, cfp8, fp16, fp32, tf32, not in fp8')
     """
     several = (
         _once(read_model(one) for one in listed("models", models, (str, Transformer))),
@@ -67,12 +71,11 @@ def frontier_grid(
         np.unique(numbers("contexts", contexts, 1)).tolist(),
     )
     points = integer("points", points, 2)
-    names = "model", "system", "stack_kind", "precision", "context"
     rows = []
     for case in product(*several):
-        labels = dict(zip(names, (case[0].id, case[1].id, *case[2:]), strict=True))
+        labels = dict(zip(LABELS, (case[0].id, case[1].id, *case[2:]), strict=True))
         rows.append(labels | _line(*case, points=points))
-    return tidy(rows)
+    return tidy(rows).reindex(columns=COLUMNS)
 
 
 def _once(specs: Iterable[Any]) -> list[Any]:
@@ -91,11 +94,9 @@ def _line(m: Transformer, spec: System, kind: str, precision: str, context: floa
     table = table.iloc[spread_evenly(table.tokens_per_s_per_user, points)]
     mapping, batch = Degrees(tp=table.tp.to_numpy(), ep=table.ep.to_numpy()), table.batch.to_numpy()
     step = decode_step(m, spec, mapping, batch=batch, **ask)
-    names = ["tokens_per_s_per_user", "tokens_per_s_per_chip"]
-    names += ["tokens_per_s_per_chip_low", "tokens_per_s_per_chip_high", "tp", "ep", "batch", "basis"]
     times = {f"{name}_s": getattr(step, f"{name}_s") for name in ("time", *RESOURCES)}
     place = {"place": np.arange(1, len(table) + 1), "chips": step.occupied_chips, "why": ""}
-    return place | {name: table[name].to_numpy() for name in names} | times
+    return place | {name: table[name].to_numpy() for name in (*FIGURES, "tp", "ep", "batch", "basis")} | times
 
 
 def spread_evenly(values: ArrayLike, points: int) -> NDArray:
