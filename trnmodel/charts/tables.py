@@ -34,7 +34,11 @@ MOST_ROWS, MOST_FOLDED = 12, 120  # rows of a table on a page, and with those be
 MARKS = {"estimate": "our estimate", "announced": "announced, not supported today"}
 _WIDE, _BOX = "overflow-x: auto", "max-height: 36em; overflow: auto"
 _UPPER = set("cp dma dp e2e ep flop gpu gpus hbm itl kv lnc mbu mfu pp sbuf sdk tp tpot ttft".split())
-_ERRORS, _SHARES, _SIZES = {"error", "difference", "bias"}, {"share", "mfu", "mbu", "padding"}, {"median", "mean"}
+_ERRORS, _SHARES, _SIZES = (
+    {"error", "difference", "bias"},
+    {"share", "mfu", "mbu", "padding"},
+    {"median", "mean", "p90", "target", "coverage"},
+)
 
 
 def rounded(value: float) -> float:
