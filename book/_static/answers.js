@@ -46,7 +46,12 @@ document.addEventListener("DOMContentLoaded", () => {
   const phone = matchMedia("(max-width: 600px)");
   for (const table of tables) {
     const heads = [...table.tHead.rows[table.tHead.rows.length - 1].cells].map((head) => head.textContent.trim());
-    for (const row of table.tBodies[0].rows) [...row.cells].forEach((cell, at) => (cell.dataset.head = heads[at] ?? ""));
+    for (const row of table.tBodies[0].rows) {
+      [...row.cells].forEach((cell, at) => {
+        cell.dataset.head = heads[at] ?? "";
+        cell.classList.toggle("trn-words", cell.textContent.length > 30);
+      });
+    }
   }
   function stack() {
     for (const table of tables) {

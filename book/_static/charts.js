@@ -3,6 +3,7 @@
   const root = document.documentElement;
   const MENU = 48; // over the right end of a title. [px]
   const NARROW = 500; // of a phone. [px]
+  const LIGHT = 0.45; // of a colour on a dark page, at least, of white
   const actions = { export: true, source: false, compiled: false, editor: false };
   const ruler = document.createElement("canvas").getContext("2d");
   const LEGENDS = ".role-legend-label text, .role-legend-symbol path";
@@ -72,8 +73,23 @@
     view.runAsync();
   }
 
+  // A colour that is too dark to be read on a dark page, lighter.
+  function onDark(colour) {
+    const parts = /^#[0-9a-f]{6}$/i.test(colour) ? [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16)) : null;
+    if (!parts) return colour;
+    const light = (0.3 * parts[0] + 0.59 * parts[1] + 0.11 * parts[2]) / 255;
+    const white = Math.max(0, (LIGHT - light) / (1 - light));
+    return `rgb(${parts.map((part) => Math.round(part + (255 - part) * white)).join(", ")})`;
+  }
+
+  function specified(chart) {
+    const dark = root.dataset.theme === "dark";
+    const lighter = (key, value) => (dark && key === "range" && Array.isArray(value) ? value.map(onDark) : value);
+    return JSON.parse(chart.querySelector("script").textContent, lighter);
+  }
+
   async function draw(chart, steps = true) {
-    const spec = JSON.parse(chart.querySelector("script").textContent);
+    const spec = specified(chart);
     const place = chart.querySelector("div") ?? chart.appendChild(document.createElement("div"));
     const themed = inTheme(spec, getComputedStyle(chart), chart.clientWidth, steps);
     const { view } = await vegaEmbed(place, themed, { actions, mode: "vega-lite", renderer: "svg" });
