@@ -19,6 +19,7 @@ _HOMES = {
     "trnmodel.formulas.clos": ("clos",),
     "trnmodel.evidence.fit": ("calibrate",),
     "trnmodel.planner.plan": ("plan",),
+    "trnmodel.planner.power": ("energy",),
     "trnmodel.planner.sweep": ("sweep",),
     "trnmodel.evidence.score": ("validate", "validation"),
     "trnmodel.catalog.stacks": ("efficiencies",),

@@ -50,7 +50,9 @@ class Entity(msgspec.Struct, frozen=True):
     """What a fact can be about; `core` is a chip's NeuronCore, `base` what a roadmap chip or a stack builds on."""
 
     id: str
-    kind: Literal["chip", "core", "engine", "system", "link", "stack", "runtime", "fabric", "market"]
+    kind: Literal[
+        "chip", "core", "engine", "system", "link", "stack", "runtime", "fabric", "market", "power", "node", "facility"
+    ]
     name: str
     vendor: str
     core: str
