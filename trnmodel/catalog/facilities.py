@@ -113,8 +113,13 @@ def power(chip: Chip) -> Power:
     found, node = _vendor("gpu-power" if chip.core is None else "neuron-power"), _node(chip.process)
     if node is None:
         return found
-    merged = {"sources": {**found.sources, **node.sources}, "ranges": {**found.ranges, **node.ranges}}
-    return replace(found, flop_j=node.flop_j, estimates=found.estimates | node.estimates, **merged)
+    return replace(
+        found,
+        flop_j=node.flop_j,
+        sources={**found.sources, **node.sources},
+        ranges={**found.ranges, **node.ranges},
+        estimates=found.estimates | node.estimates,
+    )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -100,5 +100,6 @@ def _implied(spans: Sequence[dict], new_w: tuple[float, float], old_w: tuple[flo
     high = (power_ratio(speed[1], work[0]) if work[0] else np.inf) * old_w[1] if agree else np.nan
     return {
         "speed_low": speed[0], "speed_high": speed[1], "efficiency_low": work[0], "efficiency_high": work[1],
-        "chip_w_low": low, "chip_w_high": high, "agree": agree, "meets_tdp": agree and low <= new_w[1] and high >= new_w[0],
+        "chip_w_low": low, "chip_w_high": high, "agree": agree,
+        "meets_tdp": agree and low <= new_w[1] and high >= new_w[0],
     }  # fmt: skip

@@ -117,6 +117,11 @@ class Energy(Judged):
         """Tokens a second of a megawatt of the site, whose peak PUE and provisioned power limit its chips. [token/s]"""
         return page.tokens_per_s_per_mw(self.tokens_per_s_per_chip, self.site_w)
 
+    @property
+    def chips_per_site_mw(self) -> NDArray:
+        """Chips that a megawatt of the site can hold: IT power on the hottest day over what a chip is provisioned."""
+        return page.it_w(MW, self.facility.peak_pue) / self.all_in_w
+
     def footprint(self) -> pd.DataFrame:
         """Carbon (SCI, operation alone) and water of a million tokens by region, at the facility and the server.
 
@@ -137,9 +142,11 @@ class Energy(Judged):
 
     def widths(self, name: str, **about: str) -> tuple[Any, Any]:
         """Half-widths of the logarithm: of watts by the ends of their inputs; joules and tokens have the time's too."""
-        watts = "site_w" if "tokens_per_s" in name else re.sub(r"(_step)?_j(_per_.*)?$", "_w", name)
+        watts = "site_w" if "site_mw" in name else re.sub(r"(_step)?_j(_per_.*)?$", "_w", name)
         value, *ends = (getattr(self, watts), self.at(LOW)[watts], self.at(HIGH)[watts])
         below, above = (np.abs(np.log(end / value)) for end in ends)
+        if name == "chips_per_site_mw":
+            return above, below
         if watts == name:
             return below, above
         slow = self.step.widths("time_s")
@@ -244,8 +251,9 @@ def _basis(step: Step, chip: Chip) -> Basis:
     return weakest({"time": step.judge(), "watts": watts})
 
 
-def _of_step(step: Step, site: Facility, power: Power) -> Energy:
+def _of_step(step: Step, site: Facility, given: Power | None) -> Energy:
     chip = chip_of(step.system)
+    power = facilities.power(chip) if given is None else given
     a = _amounts(step)
 
     def at(end: int) -> Numbers:
@@ -256,13 +264,14 @@ def _of_step(step: Step, site: Facility, power: Power) -> Energy:
     unknown = np.isnan(found["tdp_w"]) * 2 ** len(Step.REASONS)
     mask = step.reason_mask | unknown
     rates = {"time_s": step.time_s, "tokens_per_s_per_chip": step.tokens_per_s_per_chip}
+    numbers_at: Numbers = blank(mask, flop_per_chip=a.flop, **rates, **found)
     return Energy(
         step=step,
         system=step.system,
         stack=step.stack,
         facility=site,
         chips=step.occupied_chips,
-        **blank(mask, flop_per_chip=a.flop, **rates, **found),
+        **numbers_at,
         reason_mask=mask,
         judge=partial(_basis, step, chip),
         at=at,
@@ -337,9 +346,10 @@ def energy(
 
     Notes
     -----
-    Shares are fitted to GPUs at the boundary of the chip. Of other chips they are an assumption: the interval holds the
-    ends of TDP, idle share, host and PUE at once, the error of left-out models, and the step's own. Nobody has published
-    a watt of an AWS chip. Replace `tdp_w` of the system's chip, or any field of `power` and `facility`, to ask for more.
+    Shares are fitted to GPUs at the boundary of the chip; of other chips they are an assumption. The interval holds the
+    ends of TDP, idle share, host and PUE at once, the error of left-out models, and the step's own. Nobody has
+    published a watt of an AWS chip. `tdp_w` of the system's chip, and any field of `power` and of `facility`, may be
+    replaced, also by arrays.
 
     Examples
     --------
@@ -352,11 +362,11 @@ def energy(
     """
     site = facilities.facility(facility)
     if isinstance(of, Step):
-        return _of_step(of, site, facilities.power(chip_of(of.system)) if power is None else power)
+        return _of_step(of, site, power)
     if not isinstance(of, Deployment):
         refuse("of", of, "allowed is a step of tm.decode_step or tm.prefill, or a Deployment")
     given = {"batch": batch, "input_tokens": input_tokens, "output_tokens": output_tokens}
     many, length, made = (numbers(name, value, 1) for name, value in given.items())
-    first = energy(of.prefill(input_tokens=length), facility=site, power=power)
-    then = energy(of.decode(batch=many, context=length + made / 2), facility=site, power=power)
+    steps = of.prefill(input_tokens=length), of.decode(batch=many, context=length + made / 2)
+    first, then = (_of_step(step, site, power) for step in steps)
     return _blended(first, then, length, made)
