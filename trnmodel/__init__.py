@@ -21,6 +21,7 @@ _HOMES = {
     "trnmodel.evidence.fit": ("calibrate",),
     "trnmodel.planner.goodput": ("goodput",),
     "trnmodel.planner.plan": ("plan",),
+    "trnmodel.planner.power": ("energy",),
     "trnmodel.planner.sensitivity": ("sensitivity",),
     "trnmodel.planner.sweep": ("sweep",),
     "trnmodel.evidence.score": ("validate", "validation"),
