@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trnmodel.arguments import TINY, choice, numbers, together
+from trnmodel.arguments import TINY, choice, numbers, refuse, share, shown, together
 from trnmodel.bands import ranged
 from trnmodel.catalog.fleets import Fleet
 from trnmodel.catalog.fleets import fleet as read_fleet
@@ -20,7 +20,7 @@ from trnmodel.fabric.graph import Topology, topology
 from trnmodel.fabric.groups import Same
 from trnmodel.fabric.what_if import failures
 from trnmodel.fabric.wiring import LARGEST_LP, Wiring
-from trnmodel.formulas import reliability
+from trnmodel.formulas import reliability, spares
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.result import Basis, Grounded, tidy
@@ -74,8 +74,8 @@ def rate_left(whole: Topology, broken: Topology) -> float:
 def guards(system: str | System) -> tuple[Guard, ...]:
     """What of a scale-up fabric can fail by itself, from its graph: switches of a rack with their links, and cables.
 
-    Links on a board are left out: the deep dive (L281) puts their failures far below those of a backplane. Switches of
-    a server of GPUs are counted with its chips.
+    Links on a board are left out: the deep dive (L281) puts their failures far below those of a backplane. Links and
+    switches of a server, and those of a torus too large for a flow, are counted with its chips.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def _cables(net: Topology) -> list[Guard]:
     """Links between two chips that leave their board: each is the only one of its kind."""
     found: dict[str, list[tuple[str, str]]] = {}
     for one, other, data in net.graph.edges(data=True):
-        if data["medium"] != "pcb" and {net.graph.nodes[end]["kind"] for end in (one, other)} == {"chip"}:
+        if data["medium"] not in ("pcb", "link") and {net.graph.nodes[end]["kind"] for end in (one, other)} == {"chip"}:
             found.setdefault(data["medium"], []).append((one, other))
     return [
         Guard(f"{medium} link", 1, len(links), 0, 1, 0, rate_left(net, net.without(links=links[:1])))
@@ -259,7 +259,7 @@ def goodput(
         "hot": trays are swapped while the rack runs, in `fleet.swap_s`, and spare links take over; "drain": a rack
         with a failure is emptied for `fleet.repair_s`. [-]
     step_spread : numeric
-        Standard deviation of the time of a step from chip to chip over its mean; all wait for the slowest. [-]
+        Standard deviation of the time of a step from chip to chip over its mean, up to 1; all wait for the slowest. [-]
     fleet : str or Fleet
         What fails, how often and for how long; fields may be arrays. [-]
 
@@ -291,7 +291,7 @@ def goodput(
     spec, those = read_system(system), read_fleet(fleet)
     asked = {"chips": numbers("chips", spec.chips if chips is None else chips, 1)}
     asked["checkpoint_bytes"] = _checkpoint_bytes(model, checkpoint_bytes, those)
-    asked["step_spread"] = numbers("step_spread", step_spread)
+    asked["step_spread"] = share("step_spread", step_spread)
     if interval_s is not None:
         asked["interval_s"] = numbers("interval_s", interval_s, TINY)
     if spare_chips is not None:
@@ -310,13 +310,13 @@ def goodput(
 
         return ranged(those, ask)
 
-    given = {"system": spec, "fleet": those, "swap": swap, "unit_chips": units, "chips": asked["chips"]}
+    given: dict[str, Any] = {"system": spec, "fleet": those, "swap": swap, "unit_chips": units, "chips": asked["chips"]}
     return Goodput(**given, **found, reason_mask=np.zeros(np.shape(found["goodput"]), int), judge=judge, spread=spread)
 
 
 def _checkpoint_bytes(model: str | Transformer | None, given: ArrayLike | None, fleet: Fleet) -> NDArray:
     if (model is None) == (given is None):
-        raise ValueError(f"model={model!r}, checkpoint_bytes={given!r}: allowed is one of the two")
+        refuse("model", model, f"allowed is one of model and checkpoint_bytes, here {shown(given)}")
     if given is not None:
         return numbers("checkpoint_bytes", given)
     assert model is not None
@@ -339,11 +339,11 @@ def _fabric(spec: System, fleet: Fleet, swap: str, chips: NDArray) -> Stops:
             stops = groups * guard.parts * each
             per_s, out = per_s + stops, out + stops
             continue
-        gone = reliability.out_share(each, fleet.swap_s)
-        worn = reliability.more_out(guard.parts, guard.spares, gone)
-        per_s = per_s + groups * reliability.worn_per_s(guard.parts, guard.spares, each, fleet.swap_s)
-        slow = 1 - reliability.slowed_speed(guard.left, fleet.exposed_share)
-        speed = speed * (1 - reliability.any_of(groups, worn) * slow)
+        gone = spares.out_share(each, fleet.swap_s)
+        worn = spares.more_out(guard.parts, guard.spares, gone)
+        per_s = per_s + groups * spares.worn_per_s(guard.parts, guard.spares, each, fleet.swap_s)
+        slow = 1 - spares.slowed_speed(guard.left, fleet.exposed_share)
+        speed = speed * (1 - spares.any_of(groups, worn) * slow)
     return Stops(per_s, out, speed)
 
 
@@ -369,9 +369,9 @@ def _parts(
     useful, writing, restarting, redone = reliability.time_shares(interval, write, fleet.restart_s, rate)
     away = (own * fleet.repaired_share + net.out) * (fleet.swap_s if swap == "hot" else fleet.repair_s)
     if spare_chips is None:
-        spare_chips = unit * reliability.spares_needed(away, fleet.ready_share)
-    ready = reliability.ready_share(away, np.floor(spare_chips / unit))
-    speed = net.speed / reliability.slowest_of(chips, step_spread)
+        spare_chips = unit * spares.spares_needed(away, fleet.ready_share)
+    ready = spares.ready_share(away, np.floor(spare_chips / unit))
+    speed = net.speed / spares.slowest_of(chips, step_spread)
     spare = spare_chips / (chips + spare_chips)
     total = reliability.goodput(spare, ready, useful, speed)
     working = (1 - spare) * ready
@@ -425,12 +425,12 @@ def replica_availability(
     size, count = numbers("chips", chips, 1), numbers("replicas", replicas, 1, whole=True)
     least = count if needed is None else numbers("needed", needed, 1, whole=True)
     if np.any(least > count):
-        raise ValueError(f"needed={needed!r}: allowed are whole numbers up to replicas={replicas!r}")
+        refuse("needed", needed, f"allowed are whole numbers up to replicas={shown(replicas)}")
     unit = unit_chips(spec, swap)
     reach = np.ceil(size / unit) * unit if choice("swap", swap, SWAPS) == "drain" else size
     net = _fabric(spec, those, swap, reach)
     own, mended = reach * those.interruptions_per_chip_s, those.repaired_share
     away = those.swap_s if swap == "hot" else those.repair_s
     down = own * (mended * away + (1 - mended) * those.restart_s) + net.out * away + net.per_s * those.restart_s
-    gone = reliability.out_share(1.0, down)
-    return 1 - reliability.more_out(count, count - least, gone)
+    gone = spares.out_share(1.0, down)
+    return 1 - spares.more_out(count, count - least, gone)
