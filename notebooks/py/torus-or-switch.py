@@ -54,15 +54,21 @@ missed = collective_fits.misses()
 off = missed.groupby("system").ratio.median()
 ours = ", ".join(tables.estimated(series))
 Markdown(
-    f"**For all-to-all inside a rack {first.name} gives each chip {tables.in_words(gains, 'rack', f' the rate of {torus.name}')}; over the "
-    f"whole domain {tables.in_words(gains, 'world')}.** A rack of {first.id} carries at most "
-    f"{format_quantity(slots[first.id, 'rack'], 'B/s', 3)} of each chip, one of {torus.id} "
-    f"{format_quantity(slots[torus.id, 'rack'], 'B/s', 3)}; over all {first.domain_chips} chips it is "
-    f"{format_quantity(slots[first.id, 'world'], 'B/s', 3)} against {format_quantity(slots[torus.id, 'world'], 'B/s', 3)}, and what "
-    f"bounds there are the {bound[first.id, 'world']} links. Basis: ideal, the links alone and free to take any path"
-    f"{f' (the rate of a link is our estimate, D, in {ours})' if ours else ''}; none of this time rests on a constant fitted to a run, and published runs of collectives take {off.min():.0f} to "
-    f"{off.max():.0f} times (medians) what `tm.collective` says of the links.\n\n"
-    + ledger.rests_on(*ledger.estimated(torus, "scaleup_bytes_per_s_per_dir"))
+    common.card(
+        (gains.rack[0], gains.rack.min(), gains.rack.max()),
+        f"the all-to-all of a chip inside a rack of {first.name} over that of {torus.name}; the band is other readings of their lanes",
+        unit="times",
+        mark="ideal",
+        rival=f"{torus.name} with {format_quantity(slots[torus.id, 'rack'], 'B/s', 3)} of each chip in its rack against "
+        f"{format_quantity(slots[first.id, 'rack'], 'B/s', 3)}; over the whole domain it is {tables.in_words(gains, 'world')}",
+        proof="Check: numbers that are not ours",
+        more=f"In the rack it is {tables.in_words(gains, 'rack')}. Over all {common.counted(first.domain_chips, 'chip')} it is "
+        f"{format_quantity(slots[first.id, 'world'], 'B/s', 3)} against {format_quantity(slots[torus.id, 'world'], 'B/s', 3)}, and what "
+        f"bounds there are the {bound[first.id, 'world']} links. Ideal are the links alone, free to take any path"
+        f"{f' (the rate of a link is our estimate, D, in {ours})' if ours else ''}; published runs of collectives take {off.min():.0f} to "
+        f"{off.max():.0f} times (medians) what `tm.collective` says of the links.\n\n"
+        + ledger.rests_on(*ledger.estimated(torus, "scaleup_bytes_per_s_per_dir")),
+    )
 )
 
 # %% [markdown]
@@ -96,8 +102,9 @@ charts.table(
 # 8 GB/s each: $32 \times 128/32^2 = 4$ GB/s. The same.
 
 # %%
-by_hand = 2 * 128 * GB / 64, 32 * 128 * GB / 32**2
-by_hand, [tm.topology(name).all_to_all_bytes_per_s_per_pair() for name in FAMILY[1:3]]
+by_hand = [2 * 128 * GB / 64, 32 * 128 * GB / 32**2]
+assert by_hand == [tm.topology(name).all_to_all_bytes_per_s_per_pair() for name in FAMILY[1:3]]
+" and ".join(format_quantity(rate, "B/s") for rate in by_hand)
 
 # %% [markdown]
 # ## Inside the rack and across

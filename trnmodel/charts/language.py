@@ -39,7 +39,7 @@ BAND_OPACITY, MANY_BANDS, FAINT_BAND = 0.18, 3, 0.08
 WORDS: Mapping[str, str] = {
     "tokens_per_s_per_user": "Speed for a user",
     "tokens_per_s_per_chip": "Throughput of a chip",
-    "tokens_per_s": "Tokens a second",
+    "tokens_per_s": "Throughput",
     "message_bytes": "Message",
     "busbw_bytes_per_s": "Bus bandwidth",
     "all_to_all_bytes_per_s": "All-to-all of a chip",
@@ -82,6 +82,7 @@ WORDS: Mapping[str, str] = {
     "ratio": "Ratio",
     "share": "Share",
     "error": "Signed error",
+    "median_error": "Median error",
     "side": "Side of the square",
     "m": "Rows of the product",
     "tokens_per_expert": "Tokens an expert",
@@ -109,7 +110,7 @@ WORDS: Mapping[str, str] = {
     "tp": "TP",
     "dtype": "Number format",
     "scope": "All-to-all within",
-    "kind": "Kind of bytes",
+    "kind": "Kind",
     "part": "Part",
     "rule": "Rule",
     "from": "Bytes from",
@@ -120,7 +121,7 @@ WORDS: Mapping[str, str] = {
 
 PERCENT: Mapping[str, str] = {
     "error": "+.0%",
-    **dict.fromkeys(("share", "collective_share", "send_over_prefill"), "~%"),
+    **dict.fromkeys(("share", "median_error", "coverage", "collective_share", "send_over_prefill"), "~%"),
 }
 
 
