@@ -8,7 +8,7 @@
 #     language: python
 #     name: python3
 #   trnmodel:
-#     order: 11
+#     order: 12
 # ---
 
 # %% [markdown]

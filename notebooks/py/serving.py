@@ -40,11 +40,12 @@ from trnmodel.chapters import common, guard
 from trnmodel.chapters import serving as tables
 from trnmodel.evidence import accuracy, ledger, table
 from trnmodel.fabric.compare import capacities
-from trnmodel.planner import deployments, software
+from trnmodel.planner import deployments, explore, software
 from trnmodel.steps.deployment import Deployment
 from trnmodel.units import GB, MS, counted, format_digits, format_quantity
 
 FAMILY = ["trn1.32xlarge", "trn2-ultraserver", "trn3-nl32x2-torus", "trn3-nl72x2-pcie160"]
+EXPLORED = ["trn1.32xlarge", "trn2.48xlarge", "trn2-ultraserver", "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160"]
 RACKS = ["trn3-nl32x2-torus", "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160"]
 TRAYS = [*(f"trn3-nl32x2-{tray}" for tray in ("pcie160", "pcie320", "ualink"))]
 TRAYS += [f"trn3-nl72x2-{tray}" for tray in ("pcie160", "pex90144", "pcie320", "ualink")]
@@ -105,6 +106,21 @@ Markdown(
         + "\n\n"
         + ledger.rests_on(*dict.fromkeys([top.stack, ours.e.id])),
     )
+)
+
+# %% tags=["hide-input"]
+grid = explore.frontier_grid(
+    ["llama-3.1-8b", m, experts_m],
+    [*EXPLORED, spec],
+    precisions=dict.fromkeys(["bf16", "fp8", "mxfp8", precision]),
+    contexts=[4096, 32768, context],
+)
+charts.frontier(
+    grid,
+    {"model": m.id, "system": spec.id, "precision": precision, "context": context},
+    caption="The faster for a user, the less a chip yields",
+    under="choose below; point at the line, or slide along it; the band holds nine of ten cases; "
+    "hollow: extrapolated; dashed: a torus",
 )
 
 # %%

@@ -121,11 +121,8 @@ def gains(small: pd.DataFrame) -> dict[tuple[str, str], float]:
 def most(found: Mapping[tuple[str, str], float]) -> str:
     """The largest of `gains` as a title says it."""
     (_, dtype), ratio = max(found.items(), key=lambda one: one[1], default=(("", ""), 1.0))
-    return (
-        f"Smaller weights yield more: {dtype} {ratio:.1f} times BF16"
-        if ratio > TIED
-        else "No precision yields more here"
-    )
+    more = f"Smaller weights yield more: {dtype} {ratio:.1f} times BF16"
+    return more if ratio > TIED else "No precision yields more here"
 
 
 def by_system(found: Mapping[tuple[str, str], float], called: Mapping[str, str]) -> str:
