@@ -51,20 +51,26 @@ guard.spans(context, model=m)
 mapping, word = tm.Mapping(tp=tp, ep=ep), KINDS.get(stack, stack)
 ours = Deployment(model=m, system=spec.id, mapping=mapping, precision=precision, stack=word)
 guard.fits(ours, batch, context)
-step, prompt = ours.decode(batch=batch, context=context), ours.prefill(input_tokens=input_tokens)
+step = ours.decode(batch=batch, context=context, max_context=context)
+prompt = ours.prefill(input_tokens=input_tokens, max_context=context)
 guard.valid(f"a prefill with tp = {tp}, ep = {ep}, input_tokens = {input_tokens}", prompt)
 
 # %% tags=["hide-input"]
 called, used = software.short_name(spec), ours.e.id
+kind = f"{ours.e.kind} software" + (f" ({used})" if used != ours.e.kind else "")
 degrees = f"TP {tp}" + (f", EP {ep}" if ep > 1 else "")
 where = f"{m.id} in {precision.upper()}, {degrees} on {called}"
 asked = f"{where}, {counted(batch, 'sequence')} at a context of {context:,}"
-ideal = ours.ideal.decode(batch=batch, context=context)
 parts = tables.anatomy(ours, batch, context)
 others = tables.changes(ours, batch, context, input_tokens)
 stacks = others[others.changed.str.endswith("software") & (others.step_s < float(step.time_s))]
 rivals = [
-    f"{line.changed} {format_within(line.step_s, line.step_s_low, line.step_s_high, 's', line.basis)}"
+    f"{line.changed}, "
+    + (
+        format_quantity(line.step_s, "s", 3)
+        if line.basis == "ideal"
+        else format_within(line.step_s, line.step_s_low, line.step_s_high, "s", line.basis)
+    )
     for line in stacks.sort_values("step_s", ascending=False).itertuples()
 ]
 first_rank = ours.fit(batch, context)
@@ -78,12 +84,12 @@ first_token = format_within(prompt.time_s, *prompt.ends("time_s"), "s", prompt.b
 Markdown(
     common.card(
         [float(x) for x in (step.time_s, *step.ends("time_s"))],
-        f"a decode step of {asked}, on {ours.e.kind} software ({used}); {users} for each user",
+        f"a decode step of {asked}, on {kind}; {users} for each user",
         unit="s",
         mark=str(step.basis),
-        rival=f"{' and '.join(rivals)}" if rivals else "",
+        rival="; ".join(rivals),
         alone="" if rivals else "nothing is faster than software that loses nothing",
-        proof="[Check: what was measured](#check-what-was-measured)",
+        proof="Check: what was measured",
         more=f"A prompt of {counted(input_tokens, 'token')} has its first token after **{first_token}**. {longest.part.capitalize()} takes longest of "
         f"the step, {format_quantity(longest.time_s, 's', 2)}, then {second.part}, {format_quantity(second.time_s, 's', 2)}; with everything "
         f"overlapped it would be {format_quantity(float(step.lower_s), 's', 3)}, with nothing {format_quantity(float(step.upper_s), 's', 3)}. "
@@ -158,13 +164,15 @@ charts.table(
 
 # %%
 if used != "ideal":
-    lost = software.waterfall(m, spec, mapping, ["ideal", stack], batch=batch, context=context, precision=precision)
+    lost = software.waterfall(
+        m, spec, mapping, ["ideal", stack], batch=batch, context=context, max_context=context, precision=precision
+    )
     most = lost.iloc[1:].loc[lambda bars: bars.bar_s.idxmax()]
     shown = charts.bars(
         lost.rename(columns={"bar_s": "time_s", "bar_s_low": "time_s_low", "bar_s_high": "time_s_high"}),
         x="mechanism",
         y="time_s",
-        caption=f"Most is lost to {most.mechanism}: {format_quantity(most.bar_s, 's', 2)}",
+        caption=f"Most is lost to {'the launch' if most.mechanism == 'the step' else most.mechanism}: {format_quantity(most.bar_s, 's', 2)}",
         under=f"{asked}; bars add up to {format_quantity(float(step.time_s), 's', 3)}, whiskers are the ranges of the constants",
     )
 else:
@@ -190,7 +198,7 @@ charts.table(
 # %%
 grid = tables.regimes(ours)
 turns = tables.turning_points(grid)
-near = max(grid.context[grid.context <= context].max(), grid.context.min())
+near = grid.context[grid.context <= max(context, grid.context.min())].max()
 beyond = (grid[grid.software == used].basis == "extrapolated").mean()
 charts.regions(
     grid.loc[grid.bound != tables.DOES_NOT_FIT, ["software", "batch", "context", "bound"]],
@@ -198,8 +206,9 @@ charts.regions(
     y="context",
     color="bound",
     panel="software",
-    caption=tables.takes_over(turns, used, near),
-    under=f"{where}; the claim is of {used} at a context of {near:,.0f}; blank does not fit in memory; {beyond:.0%} of it is extrapolated",
+    caption=tables.takes_over(grid, used, near),
+    under=f"{where}; the claim is of {used} at a context of {near:,.0f}; blank does not fit in memory"
+    + (f"; {beyond:.0%} of it is extrapolated" if beyond else ""),
 )
 
 # %% tags=["hide-input"]
@@ -251,7 +260,7 @@ charts.lines(
     color="policy",
     log_x=True,
     caption=f"Prefill goes up in steps: {waste:.0%} is padding" if waste > 0 else "This stack pads no prompt",
-    under=f"{where}; padding is the mean over these lengths",
+    under=where + ("; padding is the mean over these lengths" if waste > 0 else ""),
 )
 
 # %%
@@ -300,13 +309,12 @@ charts.table(
 
 # %% tags=["hide-input"]
 pays = prefix[prefix.speedup > 1.05]
+smaller = ", where what is left falls into a smaller graph" if ours.e.prompt_bucket != "exact" else ""
 Markdown(
-    (
-        f"A cached prefix pays from a share of {pays.prefix_share.iloc[0]:.0%} on, where what is left falls into a smaller graph"
-        if len(pays)
-        else "No share that is cached pays: what is left is padded to the same graph, or takes as long to launch"
-    )
-    + f"; nine tenths make the first token {format_digits(prefix.speedup.iloc[-1], 2)} times as fast."
+    f"A cached prefix pays from a share of {pays.prefix_share.iloc[0]:.0%} on{smaller}; nine tenths of the prompt make the first token "
+    f"{format_digits(prefix.speedup.iloc[-1], 2)} times as fast."
+    if len(pays)
+    else "No share that is cached pays: what is left is padded to the same graph, or takes as long to launch."
 )
 
 # %% [markdown]
@@ -321,7 +329,7 @@ measured = table.written().set_index(["group", "split"])
 unseen = {group: measured.loc[group, accuracy.LEFT_OUT] for group in groups}
 Markdown(
     "\n\n".join(
-        f"**{group}: median error {one.median_error:.0%}, nine in ten within {one.p90_error:.0%}**, over {one.cases:.0f} configurations of "
+        f"**{group[0].upper()}{group[1:]}: median error {one.median_error:.0%}, nine in ten within {one.p90_error:.0%}**, over {one.cases:.0f} configurations of "
         f"{one.models:.0f} models left out of the fit; a regression on bytes, FLOP and traffic has {one.naive_median:.0%}."
         for group, one in unseen.items()
     )

@@ -67,8 +67,8 @@ ours = Deployment(
     model=m, system=spec.id, mapping=tm.Mapping(tp=tp, ep=ep), precision=precision, stack=KINDS.get(stack, stack)
 )
 guard.fits(ours, batch, context)
-prompt = ours.prefill(input_tokens=input_tokens, batch=np.array([1.0, batch]), max_context=context)
-guard.valid(f"a prefill of {batch} prompts with tp = {tp}, ep = {ep}, input_tokens = {input_tokens}", prompt)
+prompt = ours.prefill(input_tokens=input_tokens, max_context=context)
+guard.valid(f"a prefill with tp = {tp}, ep = {ep}, input_tokens = {input_tokens}", prompt)
 speeds = sorted(set(interactivity_tokens_per_s))
 
 # %% tags=["hide-input"]
@@ -88,7 +88,7 @@ t_step = ours.decode(batch=batch, context=input_tokens + output_tokens / 2, max_
 where = f"{m.id} in {precision.upper()}"
 rival = tables.in_words(after, called, bool(len(ranked))) if after is not None else ""
 first = f"{called[top.system]}, {tables.degrees(top)}" if len(ranked) else tables.in_words(top, called, False)
-each = f"every user at {speeds[0]:g} tokens/s or more"
+each = f"every user at {speeds[0]:,g} tokens/s or more"
 Markdown(
     common.card(
         [float(top[name]) for name in software.YIELD] if len(ranked) else "out of reach",
@@ -98,8 +98,8 @@ Markdown(
         rival=rival,
         alone="" if rival else "no other system holds the model with this software",
         proof="Check: what was measured",
-        more=f"{where} with TP {tp}{f', EP {ep}' if ep > 1 else ''} and a batch of {batch} on {called[spec.id]}, prompts of {input_tokens:,} tokens and answers of "
-        f"{output_tokens:,}, is full at **{format_digits(full.requests_per_s[0], 2)} requests/s**: {format_digits(full.generated_tokens_per_s_per_chip[0], 2)} tokens/s a "
+        more=f"{where} with TP {tp}{f', EP {ep}' if ep > 1 else ''} and a batch of {batch} on {called[spec.id]}, prompts of {counted(input_tokens, 'token')} and answers of "
+        f"{counted(output_tokens, 'token')}, is full at **{format_digits(full.requests_per_s[0], 2)} requests/s**: {format_digits(full.generated_tokens_per_s_per_chip[0], 2)} tokens/s a "
         f"chip with its prompts on the same chips, {format_digits(float(t_step.tokens_per_s_per_user), 2)} tokens/s for a user between prompts "
         f"({full.basis[0]})."
         + "".join(f" {m.id} on {called[name]} {why}." for name, why in none.items())
@@ -130,13 +130,13 @@ charts.lines(
     y="tokens_per_s_per_chip",
     color="system",
     log_y=True,
-    caption=tables.claim(ranked, called) if len(ranked) else f"No system reaches {speeds[0]:g} tokens/s a user",
-    under=f"{where}, {ours.e.kind} software, context {context:,}; the claim is at {speeds[0]:g} tokens/s for a user",
+    caption=tables.claim(ranked, called) if len(ranked) else f"No system reaches {speeds[0]:,g} tokens/s a user",
+    under=f"{where}, {ours.e.kind} software, context {context:,}; the claim is at {speeds[0]:,g} tokens/s for a user",
 )
 
 # %%
 charts.table(
-    tables.by_speed(equal, "system", called),
+    tables.by_speed(equal, called, none),
     caption="Tokens/s a chip at equal speed for the user, with 90 % bands and mappings",
     download="at-speed",
 )
@@ -170,23 +170,23 @@ charts.table(common.notation(tables.SYMBOLS, "from"), caption="What this chapter
 # ### Torus against switches, for experts
 
 # %% tags=["hide-input"]
-experts = deployments.frontiers(experts_m, RACKS, context, ["mxfp8"])
+experts = deployments.frontiers(experts_m, RACKS, context, ["mxfp8"], max_context=context)
 equal_experts = deployments.at_interactivity(experts, speeds)
 at = equal_experts[equal_experts.wanted_tokens_per_s_per_user == speeds[0]].set_index("system")
 Markdown(
     (
-        f"At {speeds[0]:g} tokens/s a user {experts_m.id} in MXFP8 yields "
+        f"At {speeds[0]:,g} tokens/s a user {experts_m.id} in MXFP8 yields "
         f"{' and '.join(f'{at.tokens_per_s_per_chip[name] / at.tokens_per_s_per_chip[RACKS[0]]:.2f} times the torus on {called[name]}' for name in RACKS[1:])}. "
         f"On the torus {at.bound[RACKS[0]]} takes longest of a step and the network {at.network_share[RACKS[0]]:.0%} of it, on the "
         f"switches of as many chips {at.network_share[RACKS[1]]:.0%}. What public software loses covers the fabric; the collectives by themselves show it:"
     )
     if at.tokens_per_s_per_chip.reindex(RACKS).notna().all()
-    else f"{experts_m.id} in MXFP8 does not reach {speeds[0]:g} tokens/s a user on each of these racks. The collectives of a step by themselves:"
+    else f"{experts_m.id} in MXFP8 does not reach {speeds[0]:,g} tokens/s a user on each of these racks. The collectives of a step by themselves:"
 )
 
 # %%
 charts.table(
-    tables.by_speed(equal_experts, "system", called),
+    tables.by_speed(equal_experts, called),
     caption=f"{experts_m.id} in MXFP8, tokens/s a chip at equal speed for the user",
     download="experts-at-speed",
 )
@@ -229,18 +229,22 @@ charts.table(
 # ### By switch tray
 
 # %% tags=["hide-input"]
-trays = deployments.at_interactivity(deployments.frontiers(experts_m, TRAYS, context, ["mxfp8"]), speeds)
+trays = deployments.frontiers(experts_m, TRAYS, context, ["mxfp8"], max_context=context)
+trays = deployments.at_interactivity(trays, speeds)
 lanes = capacities(TRAYS).pivot(index="system", columns="scope", values="all_to_all_bytes_per_s")
 there = trays.dropna(subset="tokens_per_s_per_chip")
 groups = there.groupby([there.system.str[:9], "wanted_tokens_per_s_per_user"]).tokens_per_s_per_chip
 spread = (groups.max() / groups.min() - 1).max()
+apart = deployments.PER_RANK[-1] / deployments.PER_RANK[-2] - 1
+lies = f"by at most **{spread:.1%}**" if spread >= 5e-4 else "**not at all**"
 Markdown(
     (
-        f"Within one size of rack the tray changes the yield of {experts_m.id} by at most **{spread:.1%}**. "
+        f"Within one size of rack the tray changes the yield of {experts_m.id} {lies}; from one batch that is tried to the next it changes "
+        f"by up to {apart:.0%}. "
         if len(there)
         else f"{experts_m.id} reaches none of these speeds. "
     )
-    + "The cause is one: switches have more ports than a chip has lanes. The backplane lanes of a chip bound an all-to-all in the rack "
+    + "Switches have more ports than a chip has lanes. The backplane lanes of a chip bound an all-to-all in the rack "
     f"({' and '.join(dict.fromkeys(f'{x / GB:.0f} GB/s' for x in lanes['rack']))}) and its cross-rack cables bound it over the domain "
     f"({' and '.join(dict.fromkeys(f'{x / GB:.0f} GB/s' for x in lanes['world']))}), the same on every tray. What a better tray saves is switches "
     "and hops, and a microsecond hardly shows in a step of milliseconds: "
@@ -263,7 +267,8 @@ charts.table(
 
 # %%
 larger = tm.system("trn3-nl72x2-pcie160")
-bits = deployments.frontiers(m, dict.fromkeys([spec.id, larger.id]), context, tables.FORMATS, ours.e.word)
+both = dict.fromkeys([spec.id, larger.id])
+bits = deployments.frontiers(m, both, context, common.FORMATS, ours.e.word, max_context=context)
 small = deployments.at_interactivity(bits, speeds[:1]).dropna(subset="tokens_per_s_per_chip")
 gains = tables.gains(small)
 charts.lines(
@@ -273,14 +278,9 @@ charts.lines(
     color="precision",
     choose="on",
     log_y=True,
-    caption="Smaller weights yield more: " + tables.most(gains)
-    if gains
-    else "Precisions of the weights and of the cache",
-    under=f"{m.id}, {ours.e.kind} software, context {context:,}; at {speeds[0]:g} tokens/s for a user times what BF16 yields: "
-    + (
-        "; ".join(f"{called[name]} {ratio:.1f} in {dtype}" for (name, dtype), ratio in gains.items())
-        or "none is so fast"
-    ),
+    caption=tables.most(gains),
+    under=f"{m.id}, {ours.e.kind} software, context {context:,}; at {speeds[0]:,g} tokens/s for a user times what BF16 yields: "
+    + (tables.by_system(gains, called) or "none is so fast"),
 )
 
 # %%
@@ -305,7 +305,7 @@ charts.table(
 # A static batch waits until it is full, then runs to its end: $\lambda_{max} = B/(P(B) + (o - 1)\,t(B))$.
 
 # %% tags=["hide-input"]
-t_s, p_s = float(t_step.time_s), float(prompt.time_s[0])
+t_s, p_s = float(t_step.time_s), float(prompt.time_s)
 Markdown(
     f"**By hand.** A step of {t_s / MS:.1f} ms and a prompt of {p_s / MS:.0f} ms: {batch} / ({output_tokens} x {t_s:.4f} s + {batch} x {p_s:.3f} s) = "
     f"{format_digits(batch / (output_tokens * t_s + batch * p_s), 3)} requests a second fill the batch, of which prompts take "
@@ -330,7 +330,7 @@ charts.lines(
     caption=f"A static batch delays the first token {format_digits(waits, 2)} times"
     if waits > 1.05
     else "Time to first token over the load",
-    under=f"{where} on {called[spec.id]}, TP {tp}, batch {batch}; the claim is the median at half of the rate that fills the compiled batch, "
+    under=f"{where} on {called[spec.id]}, TP {tp}, batch {batch}; the median at half of the rate that fills the compiled batch is "
     f"{format_quantity(half.ttft_p50_s['compiled batch'], 's', 2)} with it",
 )
 
@@ -346,7 +346,8 @@ charts.lines(
     caption=f"Load stretches a token from {quick} to {slow}"
     if quick != slow
     else f"A token takes {quick} at every load",
-    under=f"{where} on {called[spec.id]}, TP {tp}; a graph compiled for {counted(batch, 'sequence')} runs as many for one request",
+    under=f"{where} on {called[spec.id]}, TP {tp}, batch {batch}"
+    + (f"; a graph compiled for {batch} sequences runs as many for one request" if batch > 1 else ""),
 )
 
 # %%
@@ -391,7 +392,7 @@ view
 if drafted is not None:
     view = charts.table(drafted, caption="Drafts by length and acceptance", download="drafts", file_only=True)
 else:
-    view = Markdown("")
+    view = None
 view
 
 # %% [markdown]
@@ -427,7 +428,7 @@ if len(apart):
         log_x=True,
         log_y=True,
         caption=f"Prefill apart yields {format_digits(first.tokens_per_s_per_chip, 2)} tokens/s a chip, together {format_digits(together, 2)}",
-        under=f"{where}: decode on {called[spec.id]}, prefill on {called[first.prefill_system]}, prompts of {input_tokens:,} and answers of {output_tokens:,} tokens; "
+        under=f"{where}: decode on {called[spec.id]}, prefill on {called[first.prefill_system]}, prompts of {counted(input_tokens, 'token')}, answers of {counted(output_tokens, 'token')}; "
         "the longer the answers, the fewer chips prefill needs",
     )
 else:
@@ -475,7 +476,7 @@ Markdown(
     (
         f"* **The speed promised**: on {called[top.system]} a chip yields "
         + ", ".join(
-            f"{format_digits(line.tokens_per_s_per_chip, 2)} at {line.wanted_tokens_per_s_per_user:g}"
+            f"{format_digits(line.tokens_per_s_per_chip, 2)} at {line.wanted_tokens_per_s_per_user:,g}"
             for line in steps.itertuples()
         )
         + " tokens/s for a user.\n"

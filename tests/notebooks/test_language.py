@@ -12,7 +12,7 @@ from trnmodel.charts.display import VEGALITE_MIME
 from trnmodel.charts.plot import end_labels, marked
 from trnmodel.units import format_digits, format_quantity, format_within
 
-DASHED = {"serving", "software"}  # chapters in which a dash is a kind of software, or a spread
+DASHED = {"software"}  # a chapter in which a dash is a kind of software
 SYSTEMS = ["trn3-nl72x2-pcie160", "trn3-nl32x2-torus", "hgx-h200", "mi300x-8"]
 
 

@@ -13,6 +13,7 @@ from trnmodel.arguments import number, numbers
 from trnmodel.catalog import load
 from trnmodel.catalog.stacks import IDEAL, VALUES, Efficiencies, find, kinds
 from trnmodel.catalog.systems import system as read_system
+from trnmodel.chapters import common
 from trnmodel.models.transformer import model as read_model
 from trnmodel.planner.deployments import computes
 from trnmodel.planner.sizing import shortfall
@@ -24,7 +25,6 @@ from trnmodel.units import format_quantity
 
 BATCHES = np.exp2(np.arange(10.0))
 CONTEXTS = np.exp2(np.arange(9.0, 18.0))
-FORMATS = ("bf16", "fp8", "mxfp8", "w4a8")
 DOES_NOT_FIT = "does not fit"
 
 
@@ -53,7 +53,7 @@ def anatomy(d: Deployment, batch: float, context: float) -> pd.DataFrame:
     """
     rows = []
     for one in {one.e.id: one for one in (d.ideal, d)}.values():
-        step = one.decode(batch=batch, context=context).require_valid()
+        step = one.decode(batch=batch, context=context, max_context=context).require_valid()
         times = {name: (getattr(step, f"{name}_s"),) * 3 for name in RESOURCES}
         times["step"] = step.time_s, step.lower_s, step.upper_s
         rows += [(one.e.id, part, *map(float, ends), step.basis) for part, ends in times.items()]
@@ -62,7 +62,7 @@ def anatomy(d: Deployment, batch: float, context: float) -> pd.DataFrame:
 
 def operators(d: Deployment, batch: float, context: float) -> pd.DataFrame:
     """Compute and memory time of each operator of a decode step that takes any, the longest first."""
-    step = d.decode(batch=batch, context=context, breakdown=True).require_valid()
+    step = d.decode(batch=batch, context=context, max_context=context, breakdown=True).require_valid()
     rows = [(name, float(line.compute_s), float(line.memory_s)) for name, line in step.operators.items()]
     table = pd.DataFrame(rows, columns=["operator", "compute_s", "memory_s"])
     table["longer_s"] = table[["compute_s", "memory_s"]].max(axis=1)
@@ -106,22 +106,21 @@ def turning_points(table: pd.DataFrame) -> pd.DataFrame:
     lines = table.groupby(["software", "context"], sort=False)
     turns = table.assign(**{"from": lines.bound.shift(), "to": table.bound})
     turned = turns["from"].notna() & (turns["from"] != turns.to) & (turns.to != DOES_NOT_FIT)
-    ordered = (
-        turns[turned]
-        .assign(line=lines.ngroup()[turned])
-        .sort_values(["line", "batch"], kind="stable", ignore_index=True)
-    )
+    ordered = turns[turned].assign(line=lines.ngroup()[turned])
+    ordered = ordered.sort_values(["line", "batch"], kind="stable", ignore_index=True)
     return ordered[["software", "context", "batch", "from", "to"]]
 
 
-def takes_over(turns: pd.DataFrame, software: str, context: float) -> str:
-    """What `turning_points` say of one stack at the longest context of the map up to one, as a claim."""
-    at = turns[(turns.software == software) & (turns.context <= context)]
-    at = at[at.context == at.context.max()]
-    if at.empty:
-        return "One resource takes longest at every batch"
-    first = at.iloc[0]
-    return f"{first.to.capitalize()} takes longest from a batch of {first.batch:g} on"
+def takes_over(grid: pd.DataFrame, software: str, context: float) -> str:
+    """What takes longest over the batch on one line of `regimes`, as a claim."""
+    bounds = grid[(grid.software == software) & (grid.context == context)].set_index("batch").bound
+    bounds = bounds[bounds != DOES_NOT_FIT]
+    if bounds.empty:
+        return "Not even one sequence fits"
+    later = bounds[bounds != bounds.iloc[0]]
+    if later.empty:
+        return f"{bounds.iloc[0].capitalize()} takes longest at every batch"
+    return f"{later.iloc[0].capitalize()} takes longest from batch {later.index[0]:g} on"
 
 
 def prompts(d: Deployment, input_tokens: ArrayLike) -> pd.DataFrame:
@@ -175,26 +174,23 @@ def changes(d: Deployment, batch: float, context: float, input_tokens: float) ->
     """One thing changed at a time: the step, tokens of a chip and the first token, or why the point cannot exist."""
     m, at = read_model(d.model), d.mapping
     asked: dict[str, tuple[Deployment, float, float]] = {"nothing": (d, batch, context)}
-    asked |= {f"TP {n:g}": (replace(d, mapping=replace(at, tp=n)), batch, context) for n in (at.tp / 2, at.tp * 2)}
-    asked |= {f"batch {n:g}": (d, n, context) for n in (batch / 2, batch * 2)}
+    others = {f"TP {n:g}": replace(d, mapping=replace(at, tp=n)) for n in (at.tp // 2, at.tp * 2) if n}
+    asked |= {f"batch {n:g}": (d, n, context) for n in (batch // 2, batch * 2) if n >= at.ep}
     if not m.max_context or 2 * context <= m.max_context:
         asked[f"context {2 * context:,.0f}"] = d, batch, 2 * context
     chip = read_system(d.system).chip
-    formats = [name for name in FORMATS if name != d.precision and computes(d.system, name)]
-    asked |= {f"precision {name}": (replace(d, precision=name), batch, context) for name in formats}
+    formats = [name for name in common.FORMATS if name != d.precision and computes(d.system, name)]
+    others |= {f"precision {name}": replace(d, precision=name) for name in formats}
     stacks = {kind: find(chip, word, "stack") for kind, word in kinds(chip).items()}
-    asked |= {f"{kind} software": (replace(d, stack=e), batch, context) for kind, e in stacks.items() if e.id != d.e.id}
+    others |= {f"{kind} software": replace(d, stack=e) for kind, e in stacks.items() if e.id != d.e.id}
+    asked |= {name: (one, batch, context) for name, one in others.items()}
     rows = []
     for name, (one, users, length) in asked.items():
-        if one.mapping.tp < 1 or users < 1:
-            continue
-        step, first = one.decode(batch=users, context=length), one.prefill(input_tokens=input_tokens)
+        step = one.decode(batch=users, context=length, max_context=length)
+        first = one.prefill(input_tokens=input_tokens, max_context=length)
         row = {"changed": name, "step_s": step.time_s, "step_s_low": step.low, "step_s_high": step.high}
         row |= {"first_token_s": first.time_s, "first_token_s_low": first.low, "first_token_s_high": first.high}
-        row |= {
-            "tokens_per_s_per_user": step.tokens_per_s_per_user,
-            "tokens_per_s_per_chip": step.tokens_per_s_per_chip,
-        }
+        row |= {f"tokens_per_s_per_{of}": getattr(step, f"tokens_per_s_per_{of}") for of in ("user", "chip")}
         why = shortfall(one, users, length)
         rows.append({**row, "basis": "" if why else str(step.basis), "why not": why})
     return tidy(rows)

@@ -39,7 +39,7 @@ SYMBOLS = [
     ("a", "acceptance", "share of drafted tokens that the large model keeps", "", "chosen"),
     ("d", "draft_tokens", "tokens that the small model drafts for a step", "", "chosen"),
 ]
-DRAFTS, FORMATS = (1, 3, 5, 7), ("bf16", "fp8", "mxfp8", "w4a8")
+DRAFTS = (1, 3, 5, 7)
 TIED = 1.05  # times as much, up to which batches that are whole may decide
 
 
@@ -47,7 +47,8 @@ def fronts(d: Deployment, systems: Iterable[str], context: float) -> pd.DataFram
     """The frontier of each system that has a deployment's kind of software, in its precision or, without it, BF16."""
     names = [name for name in systems if d.e.kind in kinds(read_system(name).chip)]
     chosen = formats(names, [d.precision, "bf16"])
-    found = [frontiers(d.model, [name], context, [dtype], d.e.word) for name, dtype in chosen.items()]
+    more = {"efficiencies": d.e.word, "max_context": context}
+    found = [frontiers(d.model, [name], context, [dtype], **more) for name, dtype in chosen.items()]
     return pd.concat([one for one in found if len(one)] or found, ignore_index=True)
 
 
@@ -75,15 +76,18 @@ def degrees(line: Mapping[str, Any] | pd.Series) -> str:
     return f"TP {line['tp']:g},{experts} batch {line['batch']:g}"
 
 
-def by_speed(equal: pd.DataFrame, by: str, called: Mapping[str, str]) -> pd.DataFrame:
-    """`deployments.at_interactivity` with a row a speed: tokens/s a chip with band and mapping, a column a system."""
+def by_speed(equal: pd.DataFrame, called: Mapping[str, str], none: Mapping[str, str] | None = None) -> pd.DataFrame:
+    """`deployments.at_interactivity` with a row a speed: tokens/s a chip with band and mapping, a column a system.
+
+    `none` says why a system has no line.
+    """
     rows = []
     for speed, lines in equal.groupby("wanted_tokens_per_s_per_user", sort=False):
         row = {"wanted_tokens_per_s_per_user": speed}
         for line in lines.to_dict("records"):
             made = "too slow" if pd.isna(line["tp"]) else f"{in_band(*(line[n] for n in YIELD))}: {degrees(line)}"
-            row[called.get(line[by], line[by])] = made
-        rows.append(row)
+            row[called[line["system"]]] = made
+        rows.append(row | {called[name]: why for name, why in (none or {}).items()})
     return tidy(rows)
 
 
@@ -97,11 +101,12 @@ def in_words(line: pd.Series, called: Mapping[str, str], reached: bool) -> str:
 
 def claim(ranked: pd.DataFrame, called: Mapping[str, str]) -> str:
     """What the first two lines of a ranking come to, as a title."""
-    first = called[ranked.system.iloc[0]]
-    if len(ranked) < 2:
+    first, *rest = ranked.system.map(called)
+    if not rest:
         return f"{first} alone is so fast"
+    second = rest[0]
     ratio = ranked.tokens_per_s_per_chip.iloc[0] / ranked.tokens_per_s_per_chip.iloc[1]
-    return f"{first} yields {ratio:.2f} times the next" if ratio > TIED else f"{first} and another yield the same"
+    return f"{first} yields {format_digits(ratio, 2)} times the next" if ratio > TIED else f"{first} and {second} tie"
 
 
 def gains(small: pd.DataFrame) -> dict[tuple[str, str], float]:
@@ -115,8 +120,17 @@ def gains(small: pd.DataFrame) -> dict[tuple[str, str], float]:
 
 def most(found: Mapping[tuple[str, str], float]) -> str:
     """The largest of `gains` as a title says it."""
-    (_, dtype), ratio = max(found.items(), key=lambda one: one[1])
-    return f"{dtype} {ratio:.1f} times BF16"
+    (_, dtype), ratio = max(found.items(), key=lambda one: one[1], default=(("", ""), 1.0))
+    more = f"Smaller weights yield more: {dtype} {ratio:.1f} times BF16"
+    return more if ratio > TIED else "No precision yields more here"
+
+
+def by_system(found: Mapping[tuple[str, str], float], called: Mapping[str, str]) -> str:
+    """All of `gains` in words."""
+    told = dict[str, list[str]]()
+    for (system, dtype), ratio in found.items():
+        told.setdefault(called[system], []).append(f"{ratio:.1f} in {dtype}")
+    return "; ".join(f"{name} {', '.join(parts)}" for name, parts in told.items())
 
 
 def expert_networks(

@@ -17,10 +17,11 @@ import numpy as np
 
 from trnmodel.arguments import TINY, number, refuse
 from trnmodel.catalog.systems import system as read_system
+from trnmodel.catalog.systems import systems
 from trnmodel.charts import language
 from trnmodel.charts.display import altair
 from trnmodel.charts.plot import HEIGHT, Plot
-from trnmodel.charts.tables import check
+from trnmodel.charts.tables import check, rounded
 from trnmodel.result import BASES
 from trnmodel.units import MS, TB, TFLOP
 
@@ -35,8 +36,8 @@ FIELDS = {"place": "n", "tokens_per_s_per_user": "user", "tokens_per_s_per_chip"
 FIELDS |= {"tokens_per_s_per_chip_low": "low", "tokens_per_s_per_chip_high": "high"}
 FIELDS |= {"tp": "tp", "ep": "ep", "batch": "batch", "chips": "chips", "time_s": "step", **PARTS, "basis": "basis"}
 ROOFS = {"chip": "Chip", "dtype": "Number format"}
-ROOF = ("peak_flop_per_s", "hbm_bytes_per_s", "ridge_flop_per_byte")
-ROOF += ("ridge_flop_per_byte_low", "ridge_flop_per_byte_high", "estimate")
+ROOF = ["peak_flop_per_s", "hbm_bytes_per_s", "ridge_flop_per_byte"]
+ROOF += ["ridge_flop_per_byte_low", "ridge_flop_per_byte_high", "estimate"]
 STOPS = 60  # of a pointer along a roof
 GREY = "#888888"
 BELOW, LINE = 70, 21  # from the axis to the first line of what is chosen, and from line to line. [px]
@@ -153,7 +154,7 @@ def _select(name: str, values: Sequence[Any], chosen: Mapping[str, Any]) -> Any:
 def _named(name: str, values: Sequence[Any]) -> list[str]:
     """Options as people call them."""
     if name == "system":
-        full = [read_system(value).name for value in values]
+        full = [read_system(value).name if value in systems() else value for value in values]
         short = [text.partition(" (")[0] for text in full]
         return short if len(set(short)) == len(full) else full
     return [
@@ -256,7 +257,7 @@ def roofline(
         Where the intensity starts; from 1 on, in whole numbers. [FLOP/B]
     """
     check(peaks, caption, under=under, name="peaks", needed=(*ROOFS, *ROOF))
-    alt, peaks = altair(), peaks.dropna(subset=list(ROOF))
+    alt, peaks = altair(), peaks.dropna(subset=ROOF)
     start = round(number("marker", marker, TINY))
     most = _ceiling(max(4 * float(peaks.ridge_flop_per_byte.max()), start))
     options = {name: list(dict.fromkeys(peaks[name])) for name in ROOFS}
@@ -265,7 +266,7 @@ def roofline(
                                value=[{"x": max(start, 1)}], bind={"x": slider})  # fmt: skip
     roofs = _roofs(peaks, most)
     place = {"x": _log(alt.X, "x", "Arithmetic intensity [FLOP/B]", domain=[1, most])}
-    rates = [float(roofs.y.min()), float(roofs.y.max())]
+    rates = [rounded(float(end)) for end in (roofs.y.min(), roofs.y.max())]
     place["y"] = _log(alt.Y, "y", "Attainable rate [TFLOP/s]", domain=rates)
     legend = alt.Legend(orient="bottom-right", columns=1, title=None)  # where no roof is
     colour = {"color": Plot(roofs, {"chip": ""}).colour(alt.Color, "chip", legend=legend)}

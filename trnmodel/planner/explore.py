@@ -74,7 +74,7 @@ def frontier_grid(
     rows = []
     for case in product(*several):
         labels = dict(zip(LABELS, (case[0].id, case[1].id, *case[2:]), strict=True))
-        rows.append(labels | _line(*case, points=points))
+        rows.append(labels | _line(points, *case))
     return tidy(rows).reindex(columns=COLUMNS)
 
 
@@ -83,7 +83,7 @@ def _once(specs: Iterable[Any]) -> list[Any]:
     return list({one.id: one for one in specs}.values())
 
 
-def _line(m: Transformer, spec: System, kind: str, precision: str, context: float, points: int) -> dict[str, Any]:
+def _line(points: int, m: Transformer, spec: System, kind: str, precision: str, context: float) -> dict[str, Any]:
     """Points of one frontier, or why it has none."""
     if why := _impossible(m, spec, kind, precision, context):
         return {"why": why}

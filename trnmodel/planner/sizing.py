@@ -160,7 +160,7 @@ def shortfall(d: Deployment, batch: float, context: float) -> str:
     """
     fit = d.fit(batch, context)
     need, have = (format_digits(float(x) / GIB, 3) for x in (fit.total_bytes, fit.capacity_bytes))
-    why = str(d.decode(batch=batch, context=context).reason)
+    why = str(d.decode(batch=batch, context=context, max_context=context).reason)
     return why.replace("does not fit in memory", f"does not fit: {need} of {have} GiB a rank")
 
 
