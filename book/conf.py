@@ -9,6 +9,8 @@ import vl_convert
 from docutils import nodes
 from sphinx.util.nodes import make_refnode
 
+from trnmodel.charts.language import named
+
 project = "trnmodel"
 author = "The trnmodel authors"
 copyright = "The trnmodel authors, Apache-2.0"
@@ -110,6 +112,8 @@ LINKED = re.compile(
 )
 HEADING = re.compile(rf"(?<![\w/.$-])(?:{any_of(METRICS)})(?![\w/$-])", re.IGNORECASE)
 HTML_HEADING = re.compile(r"(?<=>)[^<]+(?=</th>)")
+LOCATOR = re.compile(r"\bL(\d{2,})(?:-(\d+))?\b")  # of a saved text, as tables cite it
+CODE = (nodes.literal, nodes.raw, nodes.FixedTextElement, nodes.math)
 CLOSED = (nodes.reference, nodes.literal, nodes.title, nodes.raw, nodes.FixedTextElement, nodes.math, nodes.thead)
 
 
@@ -188,6 +192,9 @@ def html_part(part):
 def link_words(app, doctree, docname):
     """Link "chapter 4" to the fourth chapter, a term to its page at first use, a metric in each heading of a table."""
     linker = Linker(app, docname)
+    for text in [] if docname == GLOSSARY else list(doctree.findall(nodes.Text)):
+        if not within(text, CODE) and (told := person(text.astext())) != text.astext():
+            text.parent.replace(text, nodes.Text(told))
     for text in list(doctree.findall(nodes.Text)):
         if in_heading(text):
             text.parent.replace(text, linker.heading(text.astext()))
@@ -203,9 +210,18 @@ def in_heading(node):
     return isinstance(node.parent.parent, nodes.entry) and isinstance(node.parent.parent.parent.parent, nodes.thead)
 
 
+def person(text):
+    """A sentence as a person says it: systems by their names, and the lines of a text in words."""
+    return LOCATOR.sub(lambda at: f"lines {at[1]} to {at[2]}" if at[2] else f"line {at[1]}", named(text))
+
+
 def in_closed(node):
+    return within(node, CLOSED)
+
+
+def within(node, kinds):
     while node := node.parent:
-        if isinstance(node, CLOSED) or "toctree-wrapper" in node.get("classes", []):
+        if isinstance(node, kinds) or "toctree-wrapper" in node.get("classes", []):
             return True
     return False
 

@@ -12,6 +12,10 @@ PAGE = """# A page
 
 A decode step has a TTFT and a TPOT, the first token among them; busbw too. TPOT again, and its throughput.
 
+On trn3-nl72x2-pcie160 (L445, then L314-316), beside `trn3-nl72x2-pcie160` and L2.
+
+    trnmodel decode llama-3.1-8b trn3-nl72x2-pcie160
+
 | Chips | Tokens/s a chip | Speed wanted for a user [tokens/s] | TTFT p50 |
 |---|---|---|---|
 | 1 | 2 | TPOT | 4 |
@@ -73,6 +77,12 @@ def test_prose_links_at_first_use_and_headings_always(html):
         ("metrics.html#itl", "ITL"),
         ("metrics.html#ttft", "First token"),
     ]
+
+
+def test_systems_go_by_their_names_but_in_code(html):
+    assert "On Trainium3 NL72x2 Switched (line 445, then lines 314 to 316)" in html
+    assert html.count("trn3-nl72x2-pcie160") == 2
+    assert "and L2." in html
 
 
 def test_a_link_says_what_the_metric_counts_and_nothing_else_changes(html):

@@ -23,7 +23,7 @@ from trnmodel import report
 
 # Billions of parameters in layers (tables of tokens and heads aside), and cached elements of a token.
 # Llama-3: layers x (2 h^2 + 2 h kv + 3 h f); DeepSeek-V3: 37 billion active (arXiv 2412.19437, abstract) less two
-# tables of 129,280 x 7,168; Kimi-K2: 32 billion active (its model card) less two of 163,840 x 7,168; both cache 512 + 64.
+# tables of 129,280 x 7,168; Kimi-K2: 32 billion (its model card) less two of 163,840 x 7,168; both cache 512 + 64.
 L8 = 32 * (2 * 4096**2 + 2 * 4096 * 1024 + 3 * 4096 * 14336)
 L70 = 80 * (2 * 8192**2 + 2 * 8192 * 1024 + 3 * 8192 * 28672)
 BODY = {
