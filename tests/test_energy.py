@@ -52,9 +52,7 @@ def test_a_site_a_token_a_gram():
     assert page.energy_j(25.383 * 159.2, 159.2) == pytest.approx(25.383)  # MI325X: 4041 W at 159.2 tokens/s
     assert page.carbon_kg(3.6e6, 367.8e-3 / 3.6e6, 0.1) == pytest.approx(0.4678)  # 1 kWh in us-east-1 and 100 g
     assert page.water_l(3.6e6, 0.12 / 3.6e6) == pytest.approx(0.12)  # 1 kWh at 0.12 L/kWh
-    assert page.tokens_per_s_per_mw(1000.0, 1730.0) == pytest.approx(
-        1000 * 1000 / 1.73
-    )
+    assert page.tokens_per_s_per_mw(1000.0, 1730.0) == pytest.approx(1000 * 1000 / 1.73)
 
 
 def test_printed_figures_come_through_the_data():

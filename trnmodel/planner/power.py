@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trnmodel.arguments import numbers, refuse
+from trnmodel.arguments import instance, numbers, refuse, together
 from trnmodel.catalog import facilities
 from trnmodel.catalog.facilities import Facility, Power, ends
 from trnmodel.catalog.specs import Chip, Spec, published
@@ -361,12 +361,18 @@ def energy(
     (True, True)
     """
     site = facilities.facility(facility)
+    if power is not None:
+        instance("power", power, Power, "a Power, such as catalog.facilities.power(chip)")
+    given = {"batch": batch, "input_tokens": input_tokens, "output_tokens": output_tokens}
     if isinstance(of, Step):
+        for name, value in given.items():
+            if value is not None:
+                refuse(name, value, "allowed with a Deployment alone: a step has its own")
         return _of_step(of, site, power)
     if not isinstance(of, Deployment):
         refuse("of", of, "allowed is a step of tm.decode_step or tm.prefill, or a Deployment")
-    given = {"batch": batch, "input_tokens": input_tokens, "output_tokens": output_tokens}
     many, length, made = (numbers(name, value, 1) for name, value in given.items())
+    together(batch=many, input_tokens=length, output_tokens=made)
     steps = of.prefill(input_tokens=length), of.decode(batch=many, context=length + made / 2)
     first, then = (_of_step(step, site, power) for step in steps)
     return _blended(first, then, length, made)
