@@ -169,6 +169,9 @@ def test_a_request_is_its_prefill_and_its_steps():
         assert getattr(found, name) == pytest.approx(parts, rel=1e-12)
     assert found.low < found.server_j_per_token < found.high
     assert found.prefill.chip_w > found.decode.chip_w
+    experts = Deployment(model="qwen3-30b-a3b", system="hgx-h100", mapping=tm.Mapping(tp=1, ep=8))
+    wide = tm.energy(experts, batch=64, input_tokens=1024, output_tokens=512)
+    assert wide.prefill.step.batch == 8
 
 
 @pytest.mark.parametrize(
@@ -247,6 +250,18 @@ def test_servers_left_out_of_one_set_of_shares():
     found = evidence.server_errors()
     assert found.measured_kw.tolist() == [7.13, 6.15, 10.4, 9.89, 14.3, 14.5, 10.2, 6.5]
     assert found.error.abs().max() < 0.10
+
+
+def test_servers_and_racks_that_nothing_was_fitted_to():
+    """Training of HGX H100 at 76 % of 10.2 kW = 7.75 kW, 8.4 at most; racks of 72 chips at ~120 and 121.4 kW."""
+    power = facilities.power(tm.chip("h100"))
+    load_kw = page.server_w(700.0, power.server_ratio, power.host_w_per_chip) * 8 / 1e3
+    most_kw = page.server_w(700.0, power.server_max_ratio, power.host_w_per_chip) * 8 / 1e3
+    assert load_kw == pytest.approx(load.value("hgx-h100", "load_of_rating") * 10.2, rel=0.05)
+    assert load_kw < load.value("hgx-h100", "peak_training_w") / 1e3 < most_kw
+    for rack, chip in (("gb200-nvl72", "gb200"), ("gb300-nvl72", "gb300")):
+        watts = page.server_w(tm.chip(chip).tdp_w, power.server_ratio, power.host_w_per_chip) * 72
+        assert watts == pytest.approx(load.value(rack, "rack_w"), rel=0.15)
 
 
 def test_claims_that_can_be_true_together():

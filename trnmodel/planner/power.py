@@ -373,6 +373,7 @@ def energy(
         refuse("of", of, "allowed is a step of tm.decode_step or tm.prefill, or a Deployment")
     many, length, made = (numbers(name, value, 1) for name, value in given.items())
     together(batch=many, input_tokens=length, output_tokens=made)
-    steps = of.prefill(input_tokens=length), of.decode(batch=many, context=length + made / 2)
+    prompts = np.maximum(of.mapping.ep, 1)  # a prompt is not cut: fewer would leave ranks without one
+    steps = of.prefill(batch=prompts, input_tokens=length), of.decode(batch=many, context=length + made / 2)
     first, then = (_of_step(step, site, power) for step in steps)
     return _blended(first, then, length, made)
