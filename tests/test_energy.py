@@ -1,5 +1,6 @@
 """Watts and joules: worked arithmetic, limits, what was measured on GPUs with the model left out, claims."""
 
+from collections.abc import Mapping
 from dataclasses import fields, replace
 
 import numpy as np
@@ -130,6 +131,37 @@ def test_values_are_fields_that_a_caller_replaces():
     assert mine.facility_w == pytest.approx(2 * base.server_w)
     renamed = asked(replace(system, chip=replace(system.chip, id="mine")))
     assert renamed.chip_w == base.chip_w
+
+
+def tripled(spec, name, at=slice(None)):
+    """A spec with three values of a field, or with one of them."""
+    factors, now = np.array([1.0, 0.9, 0.75])[at], getattr(spec, name)
+    return replace(
+        spec, **{name: {k: v * factors for k, v in now.items()} if isinstance(now, Mapping) else now * factors}
+    )
+
+
+OF_POWER, OF_SITE = (
+    [f.name for f in fields(kind) if f.type == "float" or "Mapping[str, float]" in str(f.type)]
+    for kind in (facilities.Power, facilities.Facility)
+)
+
+
+@pytest.mark.parametrize("name", [*OF_POWER, *OF_SITE])
+def test_three_values_of_a_field_are_three_calls(name):
+    step = asked("trn2.48xlarge", tp=32).step
+    spec = facilities.power(tm.chip("trainium2")) if name in OF_POWER else facilities.facility("aws-air")
+    word = "power" if name in OF_POWER else "facility"
+    many, *ones = (tm.energy(step, **{word: tripled(spec, name, at)}) for at in (slice(None), 0, 1, 2))
+    for figure in ("chip_w", "server_w", "facility_w", "site_w", "all_in_w", "bottom_up_w", "facility_j_per_token"):
+        for i, one in enumerate(ones):
+            taken = np.broadcast_to(getattr(many, figure), (3,))[i]
+            np.testing.assert_allclose(taken, getattr(one, figure), rtol=1e-12, err_msg=figure)
+
+
+def test_what_is_given_is_told():
+    found = tm.energy(asked().step, power=facilities.power(tm.chip("h100")))
+    assert "given with the call" in found.basis_reason
 
 
 def test_trainium_is_a_range_and_never_a_point():

@@ -242,10 +242,12 @@ def _around(inside: Numbers, chip: Chip, power: Power, site: Facility, end: int)
     }
 
 
-def _basis(step: Step, chip: Chip) -> Basis:
+def _basis(step: Step, chip: Chip, given: Power | None) -> Basis:
     """The weaker of the step's basis and of the watts': measured on chips with a fitted idle share of their own."""
     watts = Basis("measured")
-    if "idle_share" not in chip.sources or "idle_share" not in chip.estimates:
+    if given is not None:
+        watts = Basis("extrapolated", "power: shares and energies are given with the call")
+    elif "idle_share" not in chip.sources or "idle_share" not in chip.estimates:
         told = "none is published" if chip.core is not None else "no row has any"
         watts = Basis("extrapolated", f"chip: watts of {chip.id} are those of other chips, for {told}")
     return weakest({"time": step.judge(), "watts": watts})
@@ -273,7 +275,7 @@ def _of_step(step: Step, site: Facility, given: Power | None) -> Energy:
         chips=step.occupied_chips,
         **numbers_at,
         reason_mask=mask,
-        judge=partial(_basis, step, chip),
+        judge=partial(_basis, step, chip, given),
         at=at,
     )
 
