@@ -1,5 +1,6 @@
 """Watts and joules: worked arithmetic, limits, what was measured on GPUs with the model left out, claims."""
 
+from collections.abc import Mapping
 from dataclasses import fields, replace
 
 import numpy as np
@@ -52,9 +53,7 @@ def test_a_site_a_token_a_gram():
     assert page.energy_j(25.383 * 159.2, 159.2) == pytest.approx(25.383)  # MI325X: 4041 W at 159.2 tokens/s
     assert page.carbon_kg(3.6e6, 367.8e-3 / 3.6e6, 0.1) == pytest.approx(0.4678)  # 1 kWh in us-east-1 and 100 g
     assert page.water_l(3.6e6, 0.12 / 3.6e6) == pytest.approx(0.12)  # 1 kWh at 0.12 L/kWh
-    assert page.tokens_per_s_per_mw(1000.0, 1730.0) == pytest.approx(
-        1000 * 1000 / 1.73
-    )
+    assert page.tokens_per_s_per_mw(1000.0, 1730.0) == pytest.approx(1000 * 1000 / 1.73)
 
 
 def test_printed_figures_come_through_the_data():
@@ -134,6 +133,37 @@ def test_values_are_fields_that_a_caller_replaces():
     assert renamed.chip_w == base.chip_w
 
 
+def tripled(spec, name, at=slice(None)):
+    """A spec with three values of a field, or with one of them."""
+    factors, now = np.array([1.0, 0.9, 0.75])[at], getattr(spec, name)
+    return replace(
+        spec, **{name: {k: v * factors for k, v in now.items()} if isinstance(now, Mapping) else now * factors}
+    )
+
+
+OF_POWER, OF_SITE = (
+    [f.name for f in fields(kind) if f.type == "float" or "Mapping[str, float]" in str(f.type)]
+    for kind in (facilities.Power, facilities.Facility)
+)
+
+
+@pytest.mark.parametrize("name", [*OF_POWER, *OF_SITE])
+def test_three_values_of_a_field_are_three_calls(name):
+    step = asked("trn2.48xlarge", tp=32).step
+    spec = facilities.power(tm.chip("trainium2")) if name in OF_POWER else facilities.facility("aws-air")
+    word = "power" if name in OF_POWER else "facility"
+    many, *ones = (tm.energy(step, **{word: tripled(spec, name, at)}) for at in (slice(None), 0, 1, 2))
+    for figure in ("chip_w", "server_w", "facility_w", "site_w", "all_in_w", "bottom_up_w", "facility_j_per_token"):
+        for i, one in enumerate(ones):
+            taken = np.broadcast_to(getattr(many, figure), (3,))[i]
+            np.testing.assert_allclose(taken, getattr(one, figure), rtol=1e-12, err_msg=figure)
+
+
+def test_what_is_given_is_told():
+    found = tm.energy(asked().step, power=facilities.power(tm.chip("h100")))
+    assert "given with the call" in found.basis_reason
+
+
 def test_trainium_is_a_range_and_never_a_point():
     found = asked("trn2.48xlarge", tp=32)
     for name in (
@@ -171,6 +201,9 @@ def test_a_request_is_its_prefill_and_its_steps():
         assert getattr(found, name) == pytest.approx(parts, rel=1e-12)
     assert found.low < found.server_j_per_token < found.high
     assert found.prefill.chip_w > found.decode.chip_w
+    experts = Deployment(model="qwen3-30b-a3b", system="hgx-h100", mapping=tm.Mapping(tp=1, ep=8))
+    wide = tm.energy(experts, batch=64, input_tokens=1024, output_tokens=512)
+    assert wide.prefill.step.batch == 8
 
 
 @pytest.mark.parametrize(
@@ -249,6 +282,18 @@ def test_servers_left_out_of_one_set_of_shares():
     found = evidence.server_errors()
     assert found.measured_kw.tolist() == [7.13, 6.15, 10.4, 9.89, 14.3, 14.5, 10.2, 6.5]
     assert found.error.abs().max() < 0.10
+
+
+def test_servers_and_racks_that_nothing_was_fitted_to():
+    """Training of HGX H100 at 76 % of 10.2 kW = 7.75 kW, 8.4 at most; racks of 72 chips at ~120 and 121.4 kW."""
+    power = facilities.power(tm.chip("h100"))
+    load_kw = page.server_w(700.0, power.server_ratio, power.host_w_per_chip) * 8 / 1e3
+    most_kw = page.server_w(700.0, power.server_max_ratio, power.host_w_per_chip) * 8 / 1e3
+    assert load_kw == pytest.approx(load.value("hgx-h100", "load_of_rating") * 10.2, rel=0.05)
+    assert load_kw < load.value("hgx-h100", "peak_training_w") / 1e3 < most_kw
+    for rack, chip in (("gb200-nvl72", "gb200"), ("gb300-nvl72", "gb300")):
+        watts = page.server_w(tm.chip(chip).tdp_w, power.server_ratio, power.host_w_per_chip) * 72
+        assert watts == pytest.approx(load.value(rack, "rack_w"), rel=0.15)
 
 
 def test_claims_that_can_be_true_together():

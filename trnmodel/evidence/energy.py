@@ -39,7 +39,7 @@ FEWEST = 20  # configurations of a chip that has an idle share of its own
 QUANTILE = 0.9
 SHARE = 0.75  # of TDP, that others take for the mean draw of a GPU
 PRESETS = {"mxfp4": "mxfp4-moe", "fp16": "bf16"}
-ANY_MEMORY = 1e15  # some rows ran with more sequences queued than fit: they did not run at once
+ANY_MEMORY = 4e15  # some rows ran with more sequences queued than fit: they did not run at once
 SHARES = ("compute_activity", "hbm_activity")
 AROUND = ("host_w_per_chip", "server_ratio", "server_max_ratio")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trnmodel.arguments import numbers, refuse
+from trnmodel.arguments import instance, numbers, refuse, together
 from trnmodel.catalog import facilities
 from trnmodel.catalog.facilities import Facility, Power, ends
 from trnmodel.catalog.specs import Chip, Spec, published
@@ -242,10 +242,12 @@ def _around(inside: Numbers, chip: Chip, power: Power, site: Facility, end: int)
     }
 
 
-def _basis(step: Step, chip: Chip) -> Basis:
+def _basis(step: Step, chip: Chip, given: Power | None) -> Basis:
     """The weaker of the step's basis and of the watts': measured on chips with a fitted idle share of their own."""
     watts = Basis("measured")
-    if "idle_share" not in chip.sources or "idle_share" not in chip.estimates:
+    if given is not None:
+        watts = Basis("extrapolated", "power: shares and energies are given with the call")
+    elif "idle_share" not in chip.sources or "idle_share" not in chip.estimates:
         told = "none is published" if chip.core is not None else "no row has any"
         watts = Basis("extrapolated", f"chip: watts of {chip.id} are those of other chips, for {told}")
     return weakest({"time": step.judge(), "watts": watts})
@@ -273,7 +275,7 @@ def _of_step(step: Step, site: Facility, given: Power | None) -> Energy:
         chips=step.occupied_chips,
         **numbers_at,
         reason_mask=mask,
-        judge=partial(_basis, step, chip),
+        judge=partial(_basis, step, chip, given),
         at=at,
     )
 
@@ -361,12 +363,19 @@ def energy(
     (True, True)
     """
     site = facilities.facility(facility)
+    if power is not None:
+        instance("power", power, Power, "a Power, such as catalog.facilities.power(chip)")
+    given = {"batch": batch, "input_tokens": input_tokens, "output_tokens": output_tokens}
     if isinstance(of, Step):
+        for name, value in given.items():
+            if value is not None:
+                refuse(name, value, "allowed with a Deployment alone: a step has its own")
         return _of_step(of, site, power)
     if not isinstance(of, Deployment):
         refuse("of", of, "allowed is a step of tm.decode_step or tm.prefill, or a Deployment")
-    given = {"batch": batch, "input_tokens": input_tokens, "output_tokens": output_tokens}
     many, length, made = (numbers(name, value, 1) for name, value in given.items())
-    steps = of.prefill(input_tokens=length), of.decode(batch=many, context=length + made / 2)
+    together(batch=many, input_tokens=length, output_tokens=made)
+    prompts = np.maximum(of.mapping.ep, 1)  # a prompt is not cut: fewer would leave ranks without one
+    steps = of.prefill(batch=prompts, input_tokens=length), of.decode(batch=many, context=length + made / 2)
     first, then = (_of_step(step, site, power) for step in steps)
     return _blended(first, then, length, made)
