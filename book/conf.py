@@ -29,10 +29,12 @@ MATHJAX = metadata.distribution("sphinx-mathjax-offline").locate_file(
     "sphinx-mathjax-offline/static/mathjax/tex-svg.js"
 )
 mathjax_path = MATHJAX.name
+FONT = metadata.distribution("font-source-sans-pro").locate_file("font_source_sans_pro/files")
+FACES = [FONT / name for name in ("SourceSansPro-Regular.otf", "SourceSansPro-It.otf", "SourceSansPro-Semibold.otf")]
 
 html_theme = "sphinx_book_theme"
 html_title = "Trainium from first principles"
-html_static_path = ["_static", str(MATHJAX)]
+html_static_path = ["_static", str(MATHJAX), *map(str, FACES)]
 html_css_files = ["book.css"]
 html_favicon = "_static/icon.svg"
 html_js_files = ["code.js", "answers.js"]
@@ -49,11 +51,12 @@ html_theme_options = {
 
 
 def write_bundle(app):
-    """Vega as a plain script: a browser refuses a module to a page from a folder."""
+    """Vega as a plain script, as a browser refuses a module to a page from a folder, and the licence of the font."""
     if app.builder.format == "html":
         script = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
         static = Path(app.outdir) / "_static"
         static.mkdir(parents=True, exist_ok=True)
+        (static / "SourceSansPro-LICENSE.txt").write_bytes((FONT / "LICENSE.txt").read_bytes())
         (static / "vega.js").write_text(f"(() => {{{script}}})();\n", encoding="utf-8")
 
 

@@ -85,7 +85,7 @@ def test_only_the_systems_own_line_has_a_band(tied):
 
 
 def test_the_map_asks_the_question_of_the_table(won):
-    """A model of DeepSeek-V3's size is DeepSeek-V3: the ratio is that of chapter 6's answers."""
+    """A model of DeepSeek-V3's size is DeepSeek-V3: the ratio is that of the answers of the chapter on switch trays."""
     asked = software.answers("deepseek-v3", [SMALL, LARGE], [50.0])
     for kind in ("hand-tuned", "ideal"):
         made = [software.line(asked, 50.0, name, kind).tokens_per_s_per_chip for name in (SMALL, LARGE)]

@@ -21,6 +21,14 @@ OTHER = {
         "interactivity_tokens_per_s": [1000.0],
     },
     "chip-roofline": {"chip": "trainium2", "comparators": ["a100"], "intensity_flop_per_byte": 40.0},
+    "decode-step": {
+        "model": "deepseek-v3",
+        "system": "trn3-nl72x2-pcie160",
+        "precision": "mxfp8",
+        "tp": 4,
+        "ep": 64,
+        "batch": 512,
+    },
     "metrics": {
         "model": "llama-3.1-8b",
         "system": "trn1.32xlarge",

@@ -40,7 +40,7 @@ BAND_OPACITY, MANY_BANDS, FAINT_BAND = 0.18, 3, 0.08
 WORDS: Mapping[str, str] = {
     "tokens_per_s_per_user": "Speed for a user",
     "tokens_per_s_per_chip": "Throughput of a chip",
-    "tokens_per_s": "Tokens a second",
+    "tokens_per_s": "Throughput",
     "message_bytes": "Message",
     "busbw_bytes_per_s": "Bus bandwidth",
     "all_to_all_bytes_per_s": "All-to-all of a chip",
@@ -84,6 +84,7 @@ WORDS: Mapping[str, str] = {
     "ratio": "Ratio",
     "share": "Share",
     "error": "Signed error",
+    "median_error": "Median error",
     "side": "Side of the square",
     "m": "Rows of the product",
     "tokens_per_expert": "Tokens an expert",
@@ -98,13 +99,21 @@ WORDS: Mapping[str, str] = {
     "slowdown": "Slowdown",
     "switches": "Switches",
     "chips": "Chips",
+    "chunk_tokens": "Tokens of a chunk",
+    "batch_per_chip": "Users of a chip",
+    "network_s": "Time of the collectives",
+    "acceptance": "Share of the drafted tokens that is kept",
+    "speedup": "Times as fast",
+    "requests_per_s": "Requests that arrive",
+    "output_tokens": "Tokens of an answer",
+    "prefill_chips_per_decode_chip": "Chips for prefill a chip for decode",
     "between": "Switches and chips between",
     "experts_over": "Experts spread over",
     "lnc": "LNC",
     "tp": "TP",
     "dtype": "Number format",
     "scope": "All-to-all within",
-    "kind": "Kind of bytes",
+    "kind": "Kind",
     "part": "Part",
     "rule": "Rule",
     "from": "Bytes from",
@@ -115,7 +124,7 @@ WORDS: Mapping[str, str] = {
 
 PERCENT: Mapping[str, str] = {
     "error": "+.0%",
-    **dict.fromkeys(("share", "collective_share", "send_over_prefill"), "~%"),
+    **dict.fromkeys(("share", "median_error", "coverage", "collective_share", "send_over_prefill"), "~%"),
 }
 
 

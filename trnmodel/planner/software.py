@@ -29,7 +29,7 @@ from trnmodel.units import format_digits, format_within
 if TYPE_CHECKING:
     import pandas as pd
 
-# the question that chapters 6 and 12 ask alike
+# the question that the chapters switch-tray and software ask alike
 EXPERTS = ("trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160", "trn3-nl32x2-torus")
 DENSE = ("trn3-nl32x2-pcie160", "hgx-h200", "gb200-nvl72", "mi355x-8")
 SPEEDS, CONTEXT = (20.0, 50.0), 4096.0
@@ -120,7 +120,7 @@ def waterfall(
     Parameters
     ----------
     kinds : sequence of str
-        Of `KINDS`, in order; the first has one bar, its whole step. [-]
+        Of `KINDS`, or ids of stacks, in order; the first has one bar, its whole step. [-]
     question
         batch, context and precision of `decode_step`. [-]
 
@@ -141,7 +141,7 @@ def waterfall(
     def step(e: Efficiencies) -> float:
         return float(decode_step(model, spec, mapping, efficiencies=e, **question).require_valid().time_s)
 
-    stacks = {kind: find(spec.chip, KINDS[kind], "efficiencies") for kind in listed("kinds", kinds)}
+    stacks = {kind: find(spec.chip, KINDS.get(kind, kind), "efficiencies") for kind in listed("kinds", kinds)}
     here = stacks[kinds[0]]
     at = step(here)
     rows: list[dict[str, Any]] = [{"software": kinds[0], "mechanism": "the step itself", "start_s": 0.0, "end_s": at}]
