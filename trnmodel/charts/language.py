@@ -91,7 +91,6 @@ WORDS: Mapping[str, str] = {
     "tokens_per_chip": "Tokens a chip",
     "prompt_tokens": "Tokens of the prompt",
     "input_tokens": "Tokens of the prompt",
-    "output_tokens": "Tokens of the answer",
     "tokens": "Tokens of the prompt",
     "context": "Context in tokens",
     "batch": "Sequences in the batch",
