@@ -317,7 +317,7 @@ charts.scatter(
 )
 
 # %%
-charts.table(points, caption="Every measured step with its predictions", download="published")
+charts.table(points, caption="Every measured step with its predictions", download="published", file_only=True)
 
 # %% [markdown]
 # ## What moves the answer

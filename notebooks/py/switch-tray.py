@@ -188,6 +188,7 @@ charts.table(
     caption="All-to-all of one chip to all others: the tray does not enter"
     + "".join(f", the lanes do ({reach[name] / reach[first]:.0%} in a rack on {name})" for name in maps),
     download="capacities",
+    file_only=True,
 )
 
 # %% [markdown]
