@@ -8,7 +8,7 @@
 #     language: python
 #     name: python3
 #   trnmodel:
-#     order: 13
+#     order: 14
 #     part: Evidence
 # ---
 

@@ -8,7 +8,7 @@
 #     language: python
 #     name: python3
 #   trnmodel:
-#     order: 11
+#     order: 12
 # ---
 
 # %% [markdown]
@@ -123,7 +123,7 @@ Markdown(
         proof="Check: what is published about chips of others",
         more=f"Of {'. Of '.join(said(name) for name in dict.fromkeys([m.id, experts_m.id]))}. The kinds do not mix: a public stack is "
         f"what software was measured to do, `extrapolated` where nobody has published a step of that chip ({spec.chip.name}: "
-        f"{tables.software([spec.id]).decode.iloc[0]}); a hand-tuned one is a scenario of parts that were measured somewhere (chapter 12 "
+        f"{tables.software([spec.id]).decode.iloc[0]}); a hand-tuned one is a scenario of parts that were measured somewhere ([What does software cost?](software.ipynb) "
         f"brackets published runs with it); the ideal one is what a chip allows."
         + (
             f" {share:.0%} of the public step's time rests on constants that were fitted to rows of {spec.chip.name}."

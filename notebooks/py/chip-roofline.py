@@ -118,16 +118,31 @@ roofs = peaks.pivot(index="chip", columns="dtype", values="peak_flop_per_s").loc
 before, last = roofs.index[-2:]
 plain, blocks = roofs.loc[last] / roofs.loc[before], roofs.mxfp8[last] / roofs.fp8[before]
 still = " and ".join(name.upper() for name in plain.index[(plain < 1.1).values])
-charts.roofline(
+charts.lines(
     rooflines,
-    marker=intensity_flop_per_byte,
+    x="intensity_flop_per_byte",
+    y="attainable_flop_per_s",
+    color="chip",
+    shape="dtype",
+    log_x=True,
+    log_y=True,
     caption=f"From {before} to {last} only MXFP8 lifts the roof",
     under=f"each generation lifts the slope{charts.ours(guessed)}",
 )
 
 # %% [markdown]
-# The slanted part is HBM, the flat part is TensorE. Move the slider to your kernel's intensity and read what each chip
-# allows. cFP8 on Trainium1 runs at the BF16 rate, so those two lines coincide.
+# The slanted part is HBM, the flat part is TensorE. cFP8 on Trainium1 runs at the BF16 rate, so those two lines coincide.
+# Choose a chip and a number format, and move the slider to your kernel's intensity:
+
+# %%
+every = common.peaks([*GENERATIONS, spec, *comparators], [*DTYPES, "int8"]).drop_duplicates(["chip", "dtype"])
+charts.roofline(
+    every,
+    {"chip": spec.name, "dtype": "bf16" if "bf16" in spec.peak_flop_per_s else dtype},
+    marker=intensity_flop_per_byte,
+    caption="Memory bounds left of the ridge, compute right of it",
+    under="a roof for each chip that has a peak in the format chosen",
+)
 
 # %% [markdown]
 # ## Why BF16 stood still while MXFP8 doubled

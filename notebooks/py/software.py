@@ -8,7 +8,7 @@
 #     language: python
 #     name: python3
 #   trnmodel:
-#     order: 12
+#     order: 13
 # ---
 
 # %% [markdown]

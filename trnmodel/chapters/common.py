@@ -16,6 +16,7 @@ from trnmodel.steps.rank import site
 from trnmodel.units import counted as counted
 from trnmodel.units import format_quantity, format_within
 
+FORMATS = ("bf16", "fp8", "mxfp8", "w4a8")  # precisions that chapters set beside each other
 LANE_MAP = "trn3-nl72x2-aws-lanes"  # NL72x2 with the lanes that AWS prints, not those that the deep dive counts
 
 
