@@ -53,7 +53,8 @@ Markdown(
         f"{own.error_high:.0%}",
         unit="%",
         mark="measured",
-        rival=f"a naive fit to bytes, FLOP and layers is off by {naive:.0%}" if naive >= 0 else "",
+        rival=f"a naive fit to bytes, FLOP and layers is off by {naive:.1%}" if naive >= 0 else "",
+        ahead=naive < own.error,
         alone="" if naive >= 0 else f"nothing naive answers {group}",
         proof="Check: predicted against measured",
         more=f"Best is {best.question}, {best.error:.1%}, worst {worst.question}, {worst.error:.0%}. "

@@ -79,6 +79,12 @@ def best_of(name, kind):
     return rates.idxmax() if (rates > 0).any() else ""
 
 
+def ahead_of(name, kind):
+    """The systems of which a chip yields more than one of the reference on a kind of stack."""
+    rates = answers[name][f"{kind.replace('-', '_')}_tokens_per_s_per_chip"]
+    return set(rates.index[rates > rates[spec.id]])
+
+
 def said(name):
     """What a chip of the reference yields, and what share that is of the best of the others on the same kind of stack."""
     words = []
@@ -108,10 +114,11 @@ share = answers[m.id].measured_share[spec.id]
 Markdown(
     common.card(
         number,
-        f"{called[spec.id]}, {asked} on {kind} software at {speed:g} tokens/s for each user",
+        f"{called[spec.id]}, {asked} on {kind} software at {speed:,g} tokens/s for each user",
         unit="tokens/s a chip",
         mark=mark,
         rival=f"{called[best]} with {tables.yield_in_words(answers[asked].loc[best], kind)}" if best else "",
+        ahead=best in ahead_of(asked, kind),
         alone="" if best else f"no other system reaches the speed on {kind} software",
         proof="Check: what is published about chips of others",
         more=f"Of {'. Of '.join(said(name) for name in dict.fromkeys([m.id, experts_m.id]))}. The kinds do not mix: a public stack is "
@@ -166,7 +173,7 @@ charts.table(
 # **By hand.** H200: 1,979 TFLOP/s in FP8 over 4.8 TB/s are 412 FLOP a byte; Trainium3 with MXFP8: 2,517 over 4.9 are 514.
 
 # %%
-(1979e12 / 4.8e12, 2517e12 / 4.9e12)
+f"{1979e12 / 4.8e12:.0f} and {2517e12 / 4.9e12:.0f} FLOP a byte"
 
 # %%
 machines = tables.machines(everyone, precisions)
@@ -176,8 +183,14 @@ charts.bars(
     machines,
     x="system",
     y="hbm_bytes_per_s",
-    caption=f"{spec.chip.name} reads {format_quantity(mine.hbm_bytes_per_s, 'B/s')}, the fastest {format_quantity(fastest.hbm_bytes_per_s, 'B/s')}",
-    under=f"HBM bandwidth of a chip as printed; the fastest is {fastest.chip}",
+    caption=f"{spec.chip.name} reads {format_quantity(mine.hbm_bytes_per_s, 'B/s')}, "
+    + (
+        f"the fastest {format_quantity(fastest.hbm_bytes_per_s, 'B/s')}"
+        if fastest.hbm_bytes_per_s > mine.hbm_bytes_per_s
+        else "and none reads faster"
+    ),
+    under="HBM bandwidth of a chip as printed"
+    + (f"; the fastest is {fastest.chip}" if fastest.hbm_bytes_per_s > mine.hbm_bytes_per_s else ""),
 )
 
 # %%
@@ -213,7 +226,9 @@ def drawn(one):
     at = equal[one.id]
     best = at[(at.wanted_tokens_per_s_per_user == speed) & at.times.notna()]
     ahead = {kind: ((rows.times > 1).sum(), len(rows) - 1) for kind, rows in best.groupby("software", sort=False)}
-    words = "; ".join(f"ahead on {kind} stacks: {count} of {reach} others" for kind, (count, reach) in ahead.items())
+    words = ", ".join(f"{count} of {reach} on {kind} stacks" for kind, (count, reach) in ahead.items())
+    said = f"{called[spec.id]} is behind {words}" if words else f"{called[spec.id]} does not reach it"
+    leading, (count, reach) = next(iter(ahead.items())) if ahead else ("", (0, 0))
     front = served[one.id].assign(rank=served[one.id].software.map(["public", "hand-tuned", "ideal"].index))
     every_second = front.groupby(["software", "system"]).cumcount(ascending=False) % 2 == 0  # the last among them
     return charts.lines(
@@ -224,8 +239,10 @@ def drawn(one):
         choose="software",
         log_x=True,
         log_y=True,
-        caption=f"{one.id}: the faster the user, the less a chip yields",
-        under=f"context {context}; at {speed:g} tokens/s a user, {words or f'{spec.id} does not reach it'}; band: nine of ten measurements",
+        caption=f"{one.id}: {count} of {reach} others are ahead on {leading} stacks"
+        if ahead
+        else f"{one.id}: {speed:,g} tokens/s a user are out of reach",
+        under=f"context {context:,}; at {speed:,g} tokens/s a user {said}; band: nine of ten measurements",
     )
 
 
@@ -300,7 +317,7 @@ charts.scatter(
 )
 
 # %%
-charts.table(points, caption="Every measured step with its predictions", download="published")
+charts.table(points, caption="Every measured step with its predictions", download="published", file_only=True)
 
 # %% [markdown]
 # ## What moves the answer

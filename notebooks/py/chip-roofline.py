@@ -292,6 +292,7 @@ charts.table(
     tables.disagreements(shown, ["peak_flop_per_s", "printed_peak_op_per_s", "hbm_bytes_per_s", "hbm_bytes"]),
     caption="The same, row by row, as each source prints it",
     download="disagreements",
+    file_only=True,
 )
 
 # %% [markdown]

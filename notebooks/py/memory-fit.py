@@ -406,7 +406,7 @@ Markdown(
 )
 
 # %%
-charts.table(ran, caption="Every published run, and the memory that it should take", download="runs")
+charts.table(ran, caption="Every published run, and the memory that it should take", download="runs", file_only=True)
 
 # %% [markdown]
 # **Capacities that others solved.** The same source extrapolates its measurement to the longest context for each batch, with a matrix of

@@ -340,7 +340,7 @@ charts.table(
 )
 
 # %%
-charts.table(others, caption="Every figure, its tolerance and what it stands on", download="printed")
+charts.table(others, caption="Every figure, its tolerance and what it stands on", download="printed", file_only=True)
 
 # %% tags=["hide-input"]
 worst = others.loc[others.error.abs().idxmax()]

@@ -393,7 +393,9 @@ Markdown(
 # %%
 table = kernels.comparison()
 timed = kernels.side_by_side(table, "time")
-charts.table(timed, caption="Every kernel with a usable time, and the signed error", download="kernel-times")
+charts.table(
+    timed, caption="Every kernel with a usable time, and the signed error", download="kernel-times", file_only=True
+)
 
 # %%
 moved = kernels.side_by_side(table, "bytes")

@@ -163,7 +163,12 @@ charts.table(tables.names(), caption="What each system is called, and by whom", 
 
 # %% tags=["hide-output"]
 known = load.names_table()
-charts.table(known[known.id.str.startswith(("trn", "inf"))], caption="Every name with its source", download="all-names")
+charts.table(
+    known[known.id.str.startswith(("trn", "inf"))],
+    caption="Every name with its source",
+    download="all-names",
+    file_only=True,
+)
 
 # %% [markdown]
 # ## What fails, and what it costs

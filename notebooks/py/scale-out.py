@@ -34,7 +34,7 @@ from trnmodel.chapters import scale_out as tables
 from trnmodel.evidence import ledger, networks_printed
 from trnmodel.fabric import scaleout
 from trnmodel.formulas import clos as page
-from trnmodel.units import GBIT, format_quantity, format_within
+from trnmodel.units import GBIT, format_digits, format_quantity, format_within
 
 spec, senders = tm.system(system), [tm.model(name) for name in models]
 guard.need(
@@ -75,6 +75,7 @@ Markdown(
         unit="chips",
         mark="ideal",
         rival=f"{largest.leaf_and_spine[1]} switches, in leaf and spine alone, reach {largest.chips[1] / first.chips:.0f} times as many",
+        ahead=True,
         proof="Check: numbers that are not ours",
         more=f"Each has {rate / GBIT:g} Gb/s and is at most five switches, some "
         f"{format_within(ways.latency_s[2], ways.latency_s_low[2], ways.latency_s_high[2], 's')}, from any other.{''.join(whole)} Beyond the "
@@ -195,23 +196,31 @@ charts.bars(
     x="switch",
     y="optics_per_chip",
     color="port",
-    caption=f"{cluster_chips:,} chips need {needed.min():.0f} to {needed.max():.0f} layers"
+    caption=f"{common.counted(cluster_chips, 'chip')} need {needed.min():.0f} to {needed.max():.0f} layers"
     if needed.nunique() > 1
-    else f"{cluster_chips:,} chips need as many layers with any ports",
+    else f"{common.counted(cluster_chips, 'chip')} need as many layers with any ports"
+    if len(needed)
+    else f"{common.counted(cluster_chips, 'chip')} are beyond {first.leaf_and_spine} switches",
     under=f"on {first.leaf_and_spine} switches: "
     + (", ".join(f"{layers:.0f} layers with {port} ports" for port, layers in needed.items()) or "out of reach"),
 )
 
 # %%
-charts.table(choice, caption=f"A cluster of {cluster_chips:,} chips in each port size", download="port-choice")
+charts.table(
+    choice, caption=f"A cluster of {common.counted(cluster_chips, 'chip')} in each port size", download="port-choice"
+)
 
 # %% tags=["hide-input"]
 small = reached[reached.switch == first.leaf_and_spine].set_index("port").optics_per_chip
 missing = sorted(set(choice.port) - set(reached.port))
 Markdown(
-    f"On {first.leaf_and_spine} switches the cluster takes "
-    + ", ".join(
-        f"{common.counted(round(optics, 1), 'module a chip')} with {port} ports" for port, optics in small.items()
+    (
+        f"On {first.leaf_and_spine} switches the cluster takes "
+        + ", ".join(
+            f"{common.counted(round(optics, 1), 'module a chip')} with {port} ports" for port, optics in small.items()
+        )
+        if len(small)
+        else f"On {first.leaf_and_spine} switches no network reaches so many"
     )
     + (f"; no NIC of this system can be split into {' or '.join(missing)} ports." if missing else ".")
 )
@@ -268,7 +277,7 @@ claim = (
     "Sending the KV cache takes at most "
     + ", ".join(f"{row.send_over_prefill:.1%} of a prefill on {row.stack} ({row.model})" for row in worst.itertuples())
     if len(fits)
-    else f"None of these models fits {used_chips} chips"
+    else f"None of these models fits {common.counted(used_chips, 'chip')}"
 )
 charts.lines(
     fits,
@@ -279,14 +288,14 @@ charts.lines(
     log_x=True,
     log_y=True,
     caption=f"Sending the cache takes at most {fits.send_over_prefill.max():.1%} of a prefill",
-    under=f"{precision}, from {used_chips} chips; {claim[:1].lower()}{claim[1:]}",
+    under=f"{precision}, from {common.counted(used_chips, 'chip')}; {claim[:1].lower()}{claim[1:]}",
 ) if len(fits) else Markdown(f"**{claim}** in {precision}.")
 
 # %% tags=["hide-output"]
 shown = "model input_tokens chips stack basis kv_bytes prefill_s send_s hidden late_s late_whole_s".split()
 charts.table(
     moved[shown],
-    caption=f"KV transfer from {used_chips} chips, in {precision}: sent layer by layer, or whole after prefill",
+    caption=f"KV transfer from {common.counted(used_chips, 'chip')}, in {precision}: sent layer by layer, or whole after prefill",
     download="kv",
 )
 
@@ -297,7 +306,8 @@ room = tables.room(senders, spec, tokens, counts, narrow, [None, attained])
 least = room.groupby("stack", sort=False).room.agg(["min", "max"])
 low = least["min"].min()
 ends = [
-    " to ".join(dict.fromkeys(f"{end:.1f}" for end in row)) + f" times on {stack}" for stack, *row in least.itertuples()
+    " to ".join(dict.fromkeys(f"{format_digits(end, 2)}" for end in row)) + f" times on {stack}"
+    for stack, *row in least.itertuples()
 ]
 charts.table(
     room,
@@ -309,8 +319,10 @@ charts.table(
 
 # %% tags=["hide-input"]
 Markdown(
-    f"From {used_chips} chips of {spec.name} in {precision} the network could be "
-    + " and ".join(f"{1 / row.send_over_prefill:.1f} times slower on {row.stack}" for row in worst.itertuples())
+    f"From {common.counted(used_chips, 'chip')} of {spec.name} in {precision} the network could be "
+    + " and ".join(
+        f"{format_digits(1 / row.send_over_prefill, 2)} times slower on {row.stack}" for row in worst.itertuples()
+    )
     + " before sending became the longer of the two. Over prefills from "
     + ", ".join(map(str, counts))
     + f" chips in {' and '.join(narrow)} it is "

@@ -173,27 +173,26 @@ f"{by_hand / MS:.1f} ms"
 # whose latency is fitted by the step has none by the layer. The point is the one at which hand-tuned software yields most, with the batch halved
 # until public software has room; public software has a better one of its own, which the tables take.
 
-# %% tags=["hide-input"]
-where, fall = falls["experts_model"]
-charts.ranges(
-    tables.bars(fall),
-    x="step_s",
-    y="which",
-    caption=f"{experts_m.id}: public software takes {fall.end_s.iloc[-1] / fall.end_s.iloc[0]:.1f} times the ideal step",
-    under=f"{experts_m.id} on {called[system]}, TP {where[0].tp:g}, EP {where[0].ep:g}, batch {where[1]:g}: "
-    f"{format_quantity(fall.end_s.iloc[0], 's', 3)} ideal; {tables.largest(fall)}",
-)
 
 # %% tags=["hide-input"]
-where, dense_fall = falls["model"]
-charts.ranges(
-    tables.bars(dense_fall),
-    x="step_s",
-    y="which",
-    caption=f"{m.id}: public software takes {dense_fall.end_s.iloc[-1] / dense_fall.end_s.iloc[0]:.1f} times the ideal step",
-    under=f"{m.id} on {called[system]}, TP {where[0].tp:g}, batch {where[1]:g}: "
-    f"{format_quantity(dense_fall.end_s.iloc[0], 's', 3)} ideal; {tables.largest(dense_fall)}",
-)
+def falls_of(one, name):
+    """The chart of a model: its step from the ideal stack to the public one."""
+    (mapping, batch), fall = falls[name]
+    first_s, last_s = fall.end_s.iloc[0], fall.end_s.iloc[-1]
+    return charts.ranges(
+        tables.bars(fall),
+        x="step_s",
+        y="which",
+        caption=f"{one.id}: public software takes {last_s / first_s:.1f} times the ideal step",
+        under=f"{called[system]}, TP {mapping.tp:g}{f', EP {mapping.ep:g}' if mapping.ep > 1 else ''}, batch {batch:,.0f}: "
+        f"{format_quantity(first_s, 's', 3)} ideal; {tables.largest(fall)}",
+    )
+
+
+falls_of(experts_m, "experts_model")
+
+# %% tags=["hide-input"]
+falls_of(m, "model")
 
 # %% [markdown]
 # ## What share of the ideal ties?
@@ -213,8 +212,8 @@ def ties_of(one):
         y="share_of_ideal",
         color="system",
         dash="software",
-        caption=f"Hand-tuned {spec.chip.name} is ahead of {beaten} of {others} rivals",
-        under=f"{one.id} at {slow:g} tokens/s a user, each rival on each software; yield over the ideal one of {called[system]}: above 1 no "
+        caption=f"{one.id}: hand-tuned {spec.chip.name} leads {beaten or 'none'} of {others}",
+        under=f"rivals at {slow:g} tokens/s a user, each rival on each software; yield over the ideal one of {called[system]}: above 1 no "
         f"software ties; band: what it reaches hand-tuned, by the ranges of its parts; a line ends below {tables.SHOWN:.0%}",
     )
 
@@ -280,7 +279,7 @@ Markdown(
 
 # %% tags=["hide-input"]
 lanes = tables.conclusions(
-    {"experts": experts_m.id, "dense": m.id},
+    {"experts": experts_m, "dense": m},
     pair,
     torus_system,
     rivals[:2],
@@ -396,7 +395,7 @@ charts.table(
 
 # %% tags=["hide-input"]
 charts.table(
-    fall,
+    falls["experts_model"][1],
     caption="Each bar of the mixture of experts; low and high by the ranges of its mechanism",
     download="waterfall",
 )

@@ -34,7 +34,7 @@ from trnmodel import charts
 from trnmodel.chapters import common, guard
 from trnmodel.chapters import switch_tray as tables
 from trnmodel.evidence import ledger
-from trnmodel.fabric import compare, what_if
+from trnmodel.fabric import compare
 from trnmodel.models import synthetic as synthetic_models
 from trnmodel.planner import domain_sizes, placements
 from trnmodel.planner import software as software_kinds
@@ -188,6 +188,7 @@ charts.table(
     caption="All-to-all of one chip to all others: the tray does not enter"
     + "".join(f", the lanes do ({reach[name] / reach[first]:.0%} in a rack on {name})" for name in maps),
     download="capacities",
+    file_only=True,
 )
 
 # %% [markdown]
@@ -248,16 +249,19 @@ charts.table(
 # %% tags=["hide-input"]
 wide = three.set_index(["wanted_tokens_per_s_per_user", "software", "system"]).tokens_per_s_per_chip
 gains = {
-    f"{speed:g} tokens/s, {kind}": wide[speed, kind, large] / wide[speed, kind, small]
+    f"{speed:g} tokens/s {kind}": wide[speed, kind, large] / wide[speed, kind, small]
     for speed in (slow, fast)
     for kind in ("ideal", "hand-tuned", "public")
     if wide[speed, kind, small] > 0
 }
+level = [name for name, gain in gains.items() if abs(gain - 1) < 0.005]
+others = [f"{gain:.2f} times at {name}" for name, gain in gains.items() if name not in level]
 Markdown(
-    f"A chip of {large} yields, over one of {small}: "
-    + (
-        ", ".join(f"{gain:.2f} times ({name})" for name, gain in gains.items())
-        or "nothing is as fast on the smaller one"
+    (
+        f"A chip of {large} yields as much as one of {small} in {len(level)} of {len(gains)} cases; else "
+        f"{', '.join(others) or 'nothing'}"
+        if gains
+        else f"Nothing is as fast on {small}"
     )
     + ". Either may take groups smaller than itself; where the larger one yields less, a group of as many chips lies worse on its trays."
 )
@@ -328,7 +332,7 @@ charts.bars(
     y="busy_s",
     color="part",
     caption=f"{step_of.idxmin()} is fastest, {step_of.idxmax()} slowest",
-    under=f"{large}, {tokens_per_chip:g} sequences a chip of {context:g} tokens, {precision}, ideal software: "
+    under=f"{large}, {common.counted(tokens_per_chip, 'sequence a chip')} of {context:,.0f} tokens, {precision}, ideal software: "
     f"{format_quantity(step_of.min(), 's', 3)} and {format_quantity(step_of.max(), 's', 3)} a step; {ranked}",
 )
 
@@ -548,16 +552,12 @@ charts.table(
     caption=f"The other trays: the ratio moves by {apart.max():.2f} at most; with AWS's own lanes in the larger domain it is "
     f"{by_lanes.min():.0%} to {by_lanes.max():.0%} of what it was; {ranked}",
     download="generations",
+    file_only=True,
 )
 
 # %% [markdown]
 # ## What a failure costs
-
-# %%
-lost = what_if.shares_left(first)
-charts.table(lost, caption=f"Share left of each capacity of {first} after one failure", download="failures")
-
-# %% [markdown]
+#
 # Redundant lanes idle until a lane, a switch or a tray fails; then they take over, and a rack keeps its rate while the tray is
 # swapped, where there are trays to spare. NL72x2 has them; the NL32x2 rack of four trays has the lanes and no switch to end them
 # at, which a fifth tray would give: chapter 4 sets them side by side.
@@ -619,11 +619,10 @@ charts.table(
 
 # %% [markdown]
 # ## What moves the answer
-
-# %%
-charts.table(what_if.readings(first), caption=f"Other readings of {first}, and what they change", download="readings")
-
-# %% [markdown]
+#
+# The load, the software and the lanes, in this order; the tray at small batches alone. Where the text can be read otherwise, chapter 4
+# lists the readings and what they change.
+#
 # ## What is left out
 #
 # Queues and congestion in switches, UALink's own protocol gains beyond hops, price and power of the trays, time to market, which is

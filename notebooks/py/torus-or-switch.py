@@ -168,6 +168,7 @@ charts.table(
     routed,
     caption=f"All-to-all of a chip: freely split is the bound, evenly {even:.0%} of it or more; one path a pair, at most, {whole:.0%}",
     download="routings",
+    file_only=True,
 )
 
 # %% [markdown]
@@ -389,7 +390,9 @@ charts.table(
 )
 
 # %%
-charts.table(kept.drop(columns="note"), caption="Every row and what it is used for", download="contract")
+charts.table(
+    kept.drop(columns="note"), caption="Every row and what it is used for", download="contract", file_only=True
+)
 
 # %% [markdown]
 # **Once a graph, not once a collective.** A graph that holds a collective pays the runtime's barrier, which grows with each

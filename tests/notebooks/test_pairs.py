@@ -20,7 +20,7 @@ LENGTHS = {"input_tokens": [128, 8192, 100_000], "output_tokens": [1, 1024]}
 CHIPS = ["trainium1", "trainium2", "trainium3"]
 VALUES = {
     "accuracy": {"group": ["dense decode", "TTFT"], "within_share": [0.01, 0.5]},
-    "software": {"context": [512, 65_536], "model": ["llama-3.1-8b"]},
+    "software": {"context": [512, 65_536], "model": ["llama-3.1-8b", OWN], "experts_model": [OWN]},
     "beside-gpus": {"model": ["llama-3.1-8b", OWN], "system": ["trn2.48xlarge", "trn3-nl32x2-torus"]},
     "chip-roofline": {"chip": CHIPS, "intensity_flop_per_byte": [1.0, 1e5], "comparators": [["h200"], ["mi355x"]]},
     "decode-step": {

@@ -61,10 +61,9 @@ def largest(fall: pd.DataFrame) -> str:
     """The largest bar to each kind of software, in words."""
     added = fall[fall.software != fall.software.iloc[0]]
     most = [part.loc[part.bar_s.idxmax()] for _, part in added.groupby("software", sort=False)]
+    told = [format_within(*one[["bar_s", "bar_s_low", "bar_s_high"]], "s") for one in most]
     return "; ".join(
-        f"to {one.software} most is added by {one.mechanism}, "
-        + format_within(one.bar_s, one.bar_s_low, one.bar_s_high, "s")
-        for one in most
+        f"to {one.software} most is added by {one.mechanism}, {words}" for one, words in zip(most, told, strict=True)
     )
 
 
@@ -134,7 +133,11 @@ def _times(chapter: str, words: str, value: float, least: float = 1.0) -> Claim:
 
 
 def _claims(
-    models: Mapping[str, str], pair: Sequence[System], torus: str, rivals: Sequence[str], ask: dict[str, Any]
+    models: Mapping[str, Any],
+    pair: Sequence[System],
+    torus: str,
+    rivals: Sequence[str],
+    ask: dict[str, Any],
 ) -> Iterator[Claim]:
     """What other chapters conclude of two switched domains, a torus and chips of others."""
     small, large = pair
@@ -164,7 +167,7 @@ def _claims(
     yield _times(REACH, "scale-up carries ten times a chip's scale-out", out, 10)
     tuned = [one for one in rivals if "hand-tuned" in kinds(read_system(one).chip)]
     for rival, (kind, model) in product(tuned, models.items()):
-        words = f"{model} at {speeds[-1]:g} tokens/s: ahead of {read_system(rival).name}"
+        words = f"{getattr(model, 'id', model)} at {speeds[-1]:g} tokens/s: ahead of {read_system(rival).name}"
         yield _times(BESIDE, words, _over(made(kind, large), made(kind, rival), -1))
 
 
@@ -174,16 +177,11 @@ def _over(one: NDArray, other: NDArray, i: int) -> float:
 
 
 def conclusions(
-    models: Mapping[str, str], pair: Sequence[str], torus: str, rivals: Sequence[str], **ask: Any
+    models: Mapping[str, Any], pair: Sequence[str], torus: str, rivals: Sequence[str], **ask: Any
 ) -> pd.DataFrame:
     """Headline conclusions of other chapters by both counts of lanes, on hand-tuned software, and whether they flip.
 
-    Parameters
-    ----------
-    models : mapping
-        "experts" and "dense" to a model each. [-]
-    ask
-        speeds, context and precisions. [-]
+    `models` are "experts" and "dense"; `ask` is speeds, context and precisions.
     """
     specs = [[read(one) for one in pair] for read in READINGS]
     used, fewer = (list(_claims(models, both, torus, rivals, ask)) for both in specs)

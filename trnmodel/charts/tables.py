@@ -37,7 +37,7 @@ _WIDE, _BOX = "overflow-x: auto", "max-height: 36em; overflow: auto"
 _UPPER = set("cp dma dp e2e ep flop gpu gpus hbm itl kv lnc mbu mfu pp sbuf sdk tp tpot ttft".split())
 _ERRORS, _SHARES, _SIZES = (
     {"error", "difference", "bias"},
-    {"share", "mfu", "mbu", "padding"},
+    {"share", "mfu", "mbu", "padding", "tolerance"},
     {"median", "mean", "p90", "target", "coverage"},
 )
 
@@ -137,6 +137,7 @@ def scale(frame: pd.DataFrame, column: str) -> tuple[float, str]:
     """Factor and title under which a column prints, its prefix chosen for the median; a range follows its middle."""
     words, unit = _split(column)
     stem = column.removesuffix("_low").removesuffix("_high")
+    words = "Case" if stem in ("what", "which") else words
     words = f"{WORDS[stem]}{column[len(stem) :].replace('_', ' ')}" if WORDS.get(stem) else words
     middle = frame[stem if stem in frame else column]
     if not is_number(middle):

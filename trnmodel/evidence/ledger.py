@@ -23,6 +23,7 @@ from trnmodel.models.operator_table import step_operators
 from trnmodel.models.shipped import catalog
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
+from trnmodel.units import format_digits
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -241,13 +242,13 @@ def contradictions() -> pd.DataFrame:
 
 
 def _contradiction(row: Contradiction) -> dict:
-    gives = f"{_worked_out(ast.parse(row.arithmetic, mode='eval').body):.4g} {row.unit}" if row.arithmetic else ""
+    worked = format_digits(_worked_out(ast.parse(row.arithmetic, mode="eval").body), 4) if row.arithmetic else ""
     return {
         "about": row.about,
         "says": f"{row.says} ({row.source}, {row.locator})",
         "also": f"{row.also} ({row.also_source}, {row.also_locator})",
         "arithmetic": row.arithmetic,
-        "gives": gives,
+        "gives": f"{worked} {row.unit}" if worked else "",
         "ruling": row.ruling,
     }
 

@@ -225,7 +225,7 @@ def in_band(value: float, low: float, high: float, basis: str = "") -> str:
     """
     if value:
         return format_within(value, low, high, basis=basis)
-    said = [f"to {format_within(high, high / 2, high).partition(' (')[0]}"] * (high > 0) + [basis] * bool(basis)
+    said = [f"to {format_within(high, high / 2, high).partition(' (')[0]}"] * int(high > 0) + [basis] * bool(basis)
     return f"none ({'; '.join(said)})" if said else "none"
 
 
