@@ -19,7 +19,7 @@
 model: str = "llama-3.1-70b"
 system: str = "trn2.48xlarge"
 precision: str = "bf16"
-stack: str = "vllm-neuron-2026"
+stack: str = "public"
 tp: int = 64
 ep: int = 1
 batch: int = 16
@@ -32,36 +32,86 @@ from IPython.display import Markdown
 
 import trnmodel as tm
 from trnmodel import charts
-from trnmodel.catalog.stacks import stacks
+from trnmodel.catalog.stacks import KINDS
 from trnmodel.chapters import common, guard
 from trnmodel.chapters import decode_step as tables
 from trnmodel.evidence import accuracy, ledger, table
+from trnmodel.planner import software
 from trnmodel.steps.deployment import Deployment
-from trnmodel.units import MS, format_quantity
+from trnmodel.units import GB, MS, counted, format_digits, format_quantity, format_within
 
 m, spec = tm.model(model), tm.system(system)
 guard.neuroncore(system=spec)
 guard.computes(spec.chip, precision=precision)
-guard.one_of(stacks(), stack=stack)
+guard.software(spec.chip, stack=stack)
 guard.generates(model=m)
 guard.within(1, 1e6, tp=tp, ep=ep, batch=batch, input_tokens=input_tokens, output_tokens=output_tokens)
 context = input_tokens + output_tokens
 guard.spans(context, model=m)
-ours = Deployment(model=m, system=spec.id, mapping=tm.Mapping(tp=tp, ep=ep), precision=precision, stack=stack)
-step, prompt = ours.decode(batch=batch, context=context), ours.prefill(input_tokens=input_tokens)
-guard.valid(f"a decode step with tp = {tp}, ep = {ep}, batch = {batch}, context = {context}", step)
+mapping, word = tm.Mapping(tp=tp, ep=ep), KINDS.get(stack, stack)
+ours = Deployment(model=m, system=spec.id, mapping=mapping, precision=precision, stack=word)
+guard.fits(ours, batch, context)
+step = ours.decode(batch=batch, context=context, max_context=context)
+prompt = ours.prefill(input_tokens=input_tokens, max_context=context)
 guard.valid(f"a prefill with tp = {tp}, ep = {ep}, input_tokens = {input_tokens}", prompt)
 
 # %% tags=["hide-input"]
-ideal = ours.ideal.decode(batch=batch, context=context)
+called, used = software.short_name(spec), ours.e.id
+kind = f"{ours.e.kind} software" + (f" ({used})" if used != ours.e.kind else "")
+degrees = f"TP {tp}" + (f", EP {ep}" if ep > 1 else "")
+where = f"{m.id} in {precision.upper()}, {degrees} on {called}"
+asked = f"{where}, {counted(batch, 'sequence')} at a context of {context:,}"
+parts = tables.anatomy(ours, batch, context)
+others = tables.changes(ours, batch, context, input_tokens)
+stacks = others[others.changed.str.endswith("software") & (others.step_s < float(step.time_s))]
+rivals = [
+    f"{line.changed}, "
+    + (
+        format_quantity(line.step_s, "s", 3)
+        if line.basis == "ideal"
+        else format_within(line.step_s, line.step_s_low, line.step_s_high, "s", line.basis)
+    )
+    for line in stacks.sort_values("step_s", ascending=False).itertuples()
+]
+first_rank = ours.fit(batch, context)
+held = [
+    format_quantity(float(x), "B", 3) for x in (first_rank.first_rank_total_bytes, first_rank.first_rank_capacity_bytes)
+]
+own = parts[(parts.software == used) & (parts.part != "step")].sort_values("time_s", ascending=False)
+longest, second = own.iloc[0], own.iloc[1]
+users = format_within(step.tokens_per_s_per_user, *step.ends("tokens_per_s_per_user"), "tokens/s")
+first_token = format_within(prompt.time_s, *prompt.ends("time_s"), "s", prompt.basis)
 Markdown(
-    f"**{m.id} in {precision.upper()} on {ours.mapping.ranks:.0f} ranks of {spec.name} makes a token for each "
-    f"of {batch} users every {format_quantity(float(step.time_s), 's', 3)}, {float(step.tokens_per_s):.0f} tokens a second, and "
-    f"reads a prompt of {input_tokens} tokens in {format_quantity(float(prompt.time_s), 's', 3)}.** {str(step.bound).capitalize()} takes "
-    f"longest of that step; with everything overlapped it would be {format_quantity(float(step.lower_s), 's', 3)}, with nothing "
-    f"{format_quantity(float(step.upper_s), 's', 3)}, and on a machine that loses nothing "
-    f"{format_quantity(float(ideal.time_s), 's', 3)}. Basis on {stack}: step {step.ground()}; prefill {prompt.ground()}.\n\n"
-    + ledger.rests_on(step.stack.id)
+    common.card(
+        [float(x) for x in (step.time_s, *step.ends("time_s"))],
+        f"a decode step of {asked}, on {kind}; {users} for each user",
+        unit="s",
+        mark=str(step.basis),
+        rival="; ".join(rivals),
+        alone="" if rivals else "nothing is faster than software that loses nothing",
+        proof="Check: what was measured",
+        more=f"A prompt of {counted(input_tokens, 'token')} has its first token after **{first_token}**. {longest.part.capitalize()} takes longest of "
+        f"the step, {format_quantity(longest.time_s, 's', 2)}, then {second.part}, {format_quantity(second.time_s, 's', 2)}; with everything "
+        f"overlapped it would be {format_quantity(float(step.lower_s), 's', 3)}, with nothing {format_quantity(float(step.upper_s), 's', 3)}. "
+        + ("" if first_rank.valid else f"The first rank, which holds more, does not fit: {held[0]} of {held[1]}. ")
+        + f"The step is {step.ground()}, the prefill {prompt.ground()}.\n\n"
+        + ledger.rests_on(used),
+    )
+)
+
+# %%
+charts.bars(
+    parts[parts.part != "step"],
+    x="part",
+    y="time_s",
+    color="software",
+    caption=f"{longest.part.capitalize()} takes {format_quantity(longest.time_s, 's', 2)} of a step of {format_quantity(float(step.time_s), 's', 2)}",
+    under=f"{asked}; each resource by itself, they overlap",
+)
+
+# %%
+charts.table(
+    parts, caption="One decode step by resource; low and high of a step are its bounds", download="step", file_only=True
 )
 
 # %% [markdown]
@@ -70,7 +120,7 @@ Markdown(
 # %% tags=["hide-input"]
 charts.table(
     common.notation(tables.symbols(ours), "from"),
-    caption=f"What this chapter calls things, for {m.id} on {spec.id}",
+    caption=f"What this chapter calls things, for {m.id} on {called}",
     download="notation",
 )
 
@@ -85,126 +135,136 @@ charts.table(
 #
 # Linear layers hide compute behind weights, attention hides softmax behind the cache, and nothing hides the all-reduces: two a
 # layer stand between products that need each other's results. `lower_s` lets all of it overlap, `upper_s` nothing.
-#
-# **By hand.** Llama-3.1-70B in BF16 at TP 64 on trn2.48xlarge: 139.1 GB / 64 = 2.17 GB a rank; a quarter of a chip reads
-# 2.9 / 4 = 0.725 TB/s, of which weights reach 57 %: 2.17 / 0.413 = 5.3 ms. The weights alone:
 
 # %%
-weights = tm.model("llama-3.1-70b").weight_bytes_read(1, "bf16")
-share = tm.efficiencies("trainium2").weight_stream_share
-by_hand = weights / 64 / (tm.chip("trainium2").hbm_bytes_per_s / 4) / share
-f"{by_hand / MS:.2f} ms"
-
-# %%
-parts = tables.anatomy(ours, batch, context)
-resources = parts[parts.part != "step"]
-charts.bars(
-    resources,
-    x="part",
-    y="time_s",
-    color="software",
-    caption=f"{m.id}, batch {batch}, context {context}: with {stack} a step takes {float(step.time_s / ideal.time_s):.1f} times "
-    f"the ideal one, and {step.bound} takes longest of it",
+example = Deployment(model="llama-3.1-70b", system="trn2.48xlarge", mapping=tm.Mapping(tp=64))
+big, share = tm.model(example.model), example.e.weight_stream_share
+weights, rate = big.weight_bytes_read(1, "bf16"), tm.chip("trainium2").hbm_bytes_per_s / 4
+copied = 7 * 2 * big.hidden_size * 1024 * 2 * 80  # 8 KV heads on 64 ranks, each on eight of them
+lines = tables.operators(example, 16, 4096)
+read_s = lines[~lines.operator.str.contains("attention")].memory_s.sum()
+Markdown(
+    f"**By hand.** Llama-3.1-70B in BF16 at TP 64 on Trainium2: {weights / GB:.1f} GB / 64 = {weights / 64 / GB:.2f} GB a rank. A quarter of a "
+    f"chip reads {rate / GB:.0f} GB/s, of which weights reach {share:.0%}: {weights / 64 / rate / share / MS:.2f} ms. Its 8 KV heads are copied to "
+    f"64 ranks, which is {copied / 64 / rate / share / MS:.2f} ms more. In all {(weights + copied) / 64 / rate / share / MS:.2f} ms; the package says "
+    f"{read_s / MS:.2f} ms."
 )
 
 # %%
-whole = parts[parts.part == "step"]
-charts.ranges(
-    whole,
-    x="time_s",
-    y="software",
-    caption="The step between its bounds: all overlaps (left end), nothing does (right end)",
+charts.table(
+    tables.operators(ours, batch, context),
+    caption="Operators of a rank, longest first; all-reduces, softmax and overhead belong to none of them",
+    download="operators",
 )
-
-# %%
-charts.table(parts, caption="One decode step by resource; low and high of a step are its bounds", download="step")
-
-# %% [markdown]
-# The operators of one rank. All-reduces, softmax and overhead belong to none of them:
-
-# %%
-charts.table(tables.operators(ours, batch, context), caption="Operators of a step, longest first", download="operators")
 
 # %% [markdown]
 # ### What the stack loses, and who says so
 #
-# Each share and overhead is a row of data with a source and a range. Those from *project* are our own fits to published
-# measurements (confidence D); the Check below shows what they are worth.
+# From the step that loses nothing to the one on this stack, one mechanism after the other:
 
 # %%
-lost = tables.efficiency_table(ours.e)
-charts.table(
-    lost[["name", "what it is", "value", "range", "source"]],
-    caption=f"Where {stack} differs from an ideal stack",
-    download="efficiencies",
-)
+if used != "ideal":
+    lost = software.waterfall(
+        m, spec, mapping, ["ideal", stack], batch=batch, context=context, max_context=context, precision=precision
+    )
+    most = lost.iloc[1:].loc[lambda bars: bars.bar_s.idxmax()]
+    shown = charts.bars(
+        lost.rename(columns={"bar_s": "time_s", "bar_s_low": "time_s_low", "bar_s_high": "time_s_high"}),
+        x="mechanism",
+        y="time_s",
+        caption=f"Most is lost to {'the launch' if most.mechanism == 'the step' else most.mechanism}: {format_quantity(most.bar_s, 's', 2)}",
+        under=f"{asked}; bars add up to {format_quantity(float(step.time_s), 's', 3)}, whiskers are the ranges of the constants",
+    )
+else:
+    shown = Markdown("The stack is the ideal one: it loses nothing.")
+shown
 
-# %% tags=["hide-input"]
-how = lost.loc[lost["how it is known"] != "", ["name", "confidence", "how it is known"]]
-charts.table(how, caption="How each is known; A vendor, C measured by others, D our estimate", download="how-known")
+# %%
+values = tables.efficiency_table(ours.e)
+charts.table(
+    values,
+    caption=f"The {counted(len(values), 'value')} in which {used} differs from the ideal stack, each with range, source and how it is known",
+    download="efficiencies",
+    file_only=True,
+)
 
 # %% [markdown]
 # ## Turning points
 #
 # Weights are read once however many sequences share them, so compute catches up with memory at a batch of $B = p\,s/(2b)$ for $s$
-# bytes a weight. Caches are not shared: a longer context pushes that point away. All-reduces grow with the batch as compute does.
-#
-# **By hand.** Trainium2 in BF16: 667 TFLOP/s / 2.9 TB/s = 230 FLOP/B; at 2 bytes a weight and 2 FLOP the ideal machine turns at a
-# batch of 230, if there were no cache.
+# bytes a weight, if all weights serve every token. Caches are not shared: a longer context pushes that point away. All-reduces grow
+# with the batch as compute does.
 
 # %%
 grid = tables.regimes(ours)
 turns = tables.turning_points(grid)
+near = grid.context[grid.context <= max(context, grid.context.min())].max()
+beyond = (grid[grid.software == used].basis == "extrapolated").mean()
 charts.regions(
-    grid[grid.bound != tables.DOES_NOT_FIT],
+    grid.loc[grid.bound != tables.DOES_NOT_FIT, ["software", "batch", "context", "bound"]],
     x="batch",
     y="context",
     color="bound",
     panel="software",
-    caption=f"What takes longest in a decode step of {m.id} on {spec.id}; blank does not fit in memory",
+    caption=tables.takes_over(grid, used, near),
+    under=f"{where}; the claim is of {used} at a context of {near:,.0f}; blank does not fit in memory"
+    + (f"; {beyond:.0%} of it is extrapolated" if beyond else ""),
+)
+
+# %% tags=["hide-input"]
+by_hand = tm.chip("trainium2")
+Markdown(
+    f"**By hand.** Trainium2 in BF16: {format_quantity(by_hand.peak('bf16'), 'FLOP/s', 3)} / {format_quantity(by_hand.hbm_bytes_per_s, 'B/s', 3)} = "
+    f"{by_hand.peak('bf16') / by_hand.hbm_bytes_per_s:.0f} FLOP/B. At 2 bytes a weight and 2 FLOP the ideal machine turns at a batch of "
+    f"{by_hand.peak('bf16') / by_hand.hbm_bytes_per_s:.0f}, if there were no cache.\n\n"
+    "Compute at small batches and long contexts, where it shows, is not TensorE: it is the softmax, which runs on the vector engines 128 rows "
+    "at a time and has too few rows to fill them. The network takes over where all-reduces grow beyond what one step of a mesh carries and "
+    "are doubled and halved instead."
 )
 
 # %%
-charts.table(turns, caption="First batch (powers of two) at which another resource bounds", download="turning-points")
+charts.table(
+    turns,
+    caption="First batch (powers of two) at which another resource takes longest",
+    download="turning-points",
+    file_only=True,
+)
 
-# %% [markdown]
-# Compute at small batches and long contexts, where it shows, is not TensorE: it is the softmax, which runs on the vector engines
-# 128 rows at a time and has too few rows to fill them. The network takes over where all-reduces
-# grow beyond what one step of a mesh carries and are doubled and halved instead.
-
-# %% tags=["hide-input"]
-charts.table(grid, caption="Every point of the map, with the time of each resource", download="regimes")
+# %%
+charts.table(grid, caption="Every point of the map, with the time of each resource", download="regimes", file_only=True)
 
 # %% [markdown]
 # ## Prefill, and the first token
 #
-# Prefill computes: $t \approx 2 N L/(n\,p\,\eta) + t_{attention} + t_{net} + t_0$. The graph is compiled for powers of two and a
-# prompt is padded to the next one.
-#
-# **By hand.** 4,096 tokens of Llama-3.1-70B on 64 ranks: 2 x 69.5e9 x 4,096 = 569 TFLOP over 16 x 667 TFLOP/s x 46 % is 115 ms;
-# attention, the all-reduces and the launch come on top.
+# Prefill computes: $t \approx 2 N L/(n\,p\,\eta) + t_{attention} + t_{net} + t_0$. A graph is compiled for powers of two, and a
+# prompt is padded to the next one; the first token comes with the end of the prefill.
 
 # %%
-body = tm.model("llama-3.1-70b").active_params(input_embedding=False) - 128256 * 8192
-hand = 2 * body * 4096 / (16 * tm.chip("trainium2").peak("bf16") * tm.efficiencies("trainium2").prefill_matmul_share)
-real = tm.prefill("llama-3.1-70b", "trn2.48xlarge", tm.Mapping(tp=64), input_tokens=4096)
-f"{hand / MS:.0f} ms by hand, {float(real.compute_s) / MS:.0f} ms with attention, {float(real.time_s) / MS:.0f} ms in all"
+body, reached = big.active_params(input_embedding=False) - 128256 * big.hidden_size, example.e.prefill_matmul_share
+flop, peak = 2 * body * 4096, 16 * tm.chip("trainium2").peak("bf16")
+real = example.prefill(input_tokens=4096)
+Markdown(
+    f"**By hand.** 4,096 tokens of Llama-3.1-70B on 64 ranks of Trainium2: 2 x {body / 1e9:.1f}e9 x 4,096 = {format_quantity(flop, 'FLOP', 3)} over "
+    f"{format_quantity(peak, 'FLOP/s', 3)} x {reached:.0%} is {flop / peak / reached / MS:.0f} ms. The package says {float(real.compute_s) / MS:.0f} ms with "
+    f"attention and softmax, and {float(real.time_s) / MS:.0f} ms with all-reduces and what each layer and launch costs."
+)
 
 # %%
 lengths = np.unique(np.round(np.geomspace(64, max(8192, 2 * input_tokens), 120)))
-padded = tables.prompts(ours, lengths)
-waste = padded[padded.policy == "compiled bucket"].padding_share
+padded = tables.prompts(ours, lengths[lengths <= (m.max_context or np.inf)])
+waste = padded[padded.policy == "compiled bucket"].padding_share.mean()
 charts.lines(
     padded,
     x="input_tokens",
     y="time_s",
     color="policy",
     log_x=True,
-    caption=f"Prefill goes up in steps: over these lengths {waste.mean():.0%} of the compiled tokens are padding",
+    caption=f"Prefill goes up in steps: {waste:.0%} is padding" if waste > 0 else "This stack pads no prompt",
+    under=where + ("; padding is the mean over these lengths" if waste > 0 else ""),
 )
 
 # %%
-charts.table(padded, caption="Prefill by length of the prompt", download="prefill")
+charts.table(padded, caption="Prefill by length of the prompt", download="prefill", file_only=True)
 
 # %% [markdown]
 # The line never falls: at every size an all-reduce takes the fastest of mesh, recursive doubling and halving, and ring.
@@ -215,23 +275,26 @@ charts.table(padded, caption="Prefill by length of the prompt", download="prefil
 # A prompt in chunks lets others decode in between. Each chunk launches anew, reads all weights, and attends to what came before:
 
 # %%
-pieces = tables.chunks(ours, input_tokens, [256.0, 512.0, 1024.0, 2048.0, float(input_tokens)], batch)
-shortest = pieces.loc[pieces.stall_s.idxmin()]
-charts.lines(
-    pieces.melt(["chunk_tokens", "basis"], ["ttft_s", "stall_s"], "what", "time_s").replace(
-        {"ttft_s": "first token of the prompt", "stall_s": "longest pause of the others"}
-    ),
-    x="chunk_tokens",
-    y="time_s",
-    color="what",
-    log_x=True,
-    caption=f"Chunks of {shortest.chunk_tokens:.0f}: others wait {format_quantity(shortest.stall_s, 's', 3)} instead of "
-    f"{format_quantity(pieces.stall_s.iloc[-1], 's', 3)}, the prompt {format_quantity(shortest.ttft_s, 's', 3)} instead of "
-    f"{format_quantity(pieces.ttft_s.iloc[-1], 's', 3)}",
-)
+cuts = [n for n in (256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0) if input_tokens / 64 <= n < input_tokens]
+pieces = tables.chunks(ours, input_tokens, [*cuts, float(input_tokens)], batch)
+whole, shortest = pieces.iloc[-1], pieces.loc[pieces.stall_s.idxmin()]
+took = {name: [format_quantity(one[name], "s", 2) for one in (shortest, whole)] for name in ("stall_s", "ttft_s")}
+if cuts:
+    shown = charts.lines(
+        tables.waits(pieces),
+        x="chunk_tokens",
+        y="time_s",
+        color="what",
+        log_x=True,
+        caption=f"Chunks of {shortest.chunk_tokens:,.0f} cut the longest pause to {took['stall_s'][0]}",
+        under=f"{where}, batch {batch}; whole, {input_tokens:,} tokens stop others for {took['stall_s'][1]}; their first token comes after {took['ttft_s'][0]} in chunks and {took['ttft_s'][1]} whole",
+    )
+else:
+    shown = Markdown(f"A prompt of {counted(input_tokens, 'token')} is one chunk: others wait {took['stall_s'][1]}.")
+shown
 
 # %%
-charts.table(pieces, caption="Chunked prefill, a decode step after each chunk", download="chunks")
+charts.table(pieces, caption="Chunked prefill, a decode step after each chunk", download="chunks", file_only=True)
 
 # %% [markdown]
 # ### With a cached prefix
@@ -239,51 +302,70 @@ charts.table(pieces, caption="Chunked prefill, a decode step after each chunk", 
 # %%
 prefix = tables.prefixes(ours, input_tokens, np.arange(0, 1, 0.1))
 charts.table(
-    prefix, caption="Prefill where a share of the prompt is cached; what is new pads to its bucket", download="prefix"
+    prefix,
+    caption=f"Prefill of {counted(input_tokens, 'token')} where a share is cached; what is new pads to its bucket",
+    download="prefix",
 )
 
-# %% [markdown]
-# A prefix pays when what is left falls into a smaller bucket, not before.
+# %% tags=["hide-input"]
+pays = prefix[prefix.speedup > 1.05]
+smaller = ", where what is left falls into a smaller graph" if ours.e.prompt_bucket != "exact" else ""
+Markdown(
+    f"A cached prefix pays from a share of {pays.prefix_share.iloc[0]:.0%} on{smaller}; nine tenths of the prompt make the first token "
+    f"{format_digits(prefix.speedup.iloc[-1], 2)} times as fast."
+    if len(pays)
+    else "No share that is cached pays: what is left is padded to the same graph, or takes as long to launch."
+)
 
 # %% [markdown]
 # ## Check: what was measured
 #
-# [How wrong are we?](accuracy.ipynb) asks every published measurement that we found, and what is left out of the fits.
+# Models whose rows the fit has not seen; [How wrong are we?](accuracy.ipynb) asks every published measurement that we found.
 
 # %% tags=["hide-input"]
-of_kind = "MoE and hybrid decode" if m.kind in ("expert", "hybrid") else "dense decode"
+experts = m.kind in ("expert", "hybrid")
+groups = ("MoE and hybrid decode", "TTFT of MoE and hybrids") if experts else ("dense decode", "TTFT")
 measured = table.written().set_index(["group", "split"])
-unseen = measured.loc[of_kind, accuracy.LEFT_OUT]
+unseen = {group: measured.loc[group, accuracy.LEFT_OUT] for group in groups}
 Markdown(
-    f"**Decode steps of models that the fit has not seen, {of_kind}: median {unseen.median_error:.1%}, nine in ten within "
-    f"{unseen.p90_error:.0%}**, over {unseen.cases:.0f} configurations of {unseen.models:.0f} models; a regression on bytes, FLOP and "
-    f"traffic has {unseen.naive_median:.1%}."
+    "\n\n".join(
+        f"**{group[0].upper()}{group[1:]}: median error {one.median_error:.0%}, nine in ten within {one.p90_error:.0%}**, over {one.cases:.0f} configurations of "
+        f"{one.models:.0f} models left out of the fit; a regression on bytes, FLOP and traffic has {one.naive_median:.0%}."
+        for group, one in unseen.items()
+    )
 )
 
 # %%
-assert unseen.median_error < unseen.naive_median
+assert all(one.median_error < one.naive_median for one in unseen.values())
 
 # %% [markdown]
 # ## What moves the answer
 #
-# * **The software stack**: the step of compiled graphs takes several times the ideal one.
-# * **The compiled batch**: a graph runs its full batch for one user.
-# * **TP**: it divides weights and multiplies all-reduces; KV heads that do not divide are copied.
-# * **Efficiencies on Trainium3** are those of Trainium1, Inferentia2 and 2 where no row of its own speaks; captions and the column
-#   `basis` then call them extrapolated.
+# One thing changed at a time:
+
+# %%
+charts.table(
+    others,
+    caption=f"Nothing and one thing changed of {asked}, {used}",
+    download="changes",
+)
+
+# %% [markdown]
+# TP divides weights and multiplies all-reduces; KV heads that do not divide are copied. A graph runs the batch that it was compiled
+# for, with one user too.
 #
 # ## What is left out
 #
 # What a layer with experts adds beyond its bytes was fitted up to 64 ranks and batch 8; with more of either the form is
-# extrapolated, and for the largest mixtures it is then most of a step. Contention
-# between collectives and DMA in a step, requests of different lengths, preemption, the host's tokeniser, multimodal
-# encoders, and the time to load or to compile.
+# extrapolated, and for the largest mixtures it is then most of a step. Contention between collectives and DMA in a step, the host's
+# tokeniser, multimodal encoders, and the time to load or to compile. Users that come and go:
+# [How fast does it serve?](serving.ipynb)
 
 # %% [markdown]
 # ```{admonition} Takeaway
 # :class: tip
-# Weights and caches over bandwidth, plus all-reduces that hide behind nothing, plus what each layer and launch costs: how near that comes,
-# [How wrong are we?](accuracy.ipynb) says.
+# Weights and caches over bandwidth, plus all-reduces that hide behind nothing, plus what each layer and launch costs. On compiled
+# graphs the last is as large as the first: ask what a stack adds to a layer before asking what a chip reads.
 # ```
 
 # %% [markdown]
@@ -297,29 +379,29 @@ assert unseen.median_error < unseen.naive_median
 # A token adds 2 x 80 x 8 x 128 x 2 B = 328 kB, a sequence 1.34 GB; 139 / 1.34 = 104 sequences.
 # ```
 #
-# **2.** A prefill takes 0.22 s, a step at batch 16 takes 20 ms, answers have 512 tokens. How many requests a second fill the batch?
+# **2.** A layer without experts costs 0.17 ms beside its bytes, 80 layers stand in a row, and weights take 3.6 ms. By how much does a chip of
+# twice the bandwidth shorten that?
 #
 # ```{admonition} Answer
 # :class: dropdown
-# 16 / (512 x 0.020 + 16 x 0.22) = 16 / 13.8 = 1.16 a second, of which prefill takes a quarter of the time.
+# From 80 x 0.17 + 3.6 = 17.2 ms to 13.6 + 1.8 = 15.4 ms: by a tenth.
 # ```
 #
-# **3.** A draft of three tokens costs three steps of 5 ms, verifying takes 22 ms instead of 20. Which acceptance breaks even?
+# **3.** A prompt of 2,100 tokens, graphs of powers of two. Which share of the prefill is padding, and how many cached tokens halve it?
 #
 # ```{admonition} Answer
 # :class: dropdown
-# $E = 37/20 = 1.85$; $1 + a + a^2 + a^3 = 1.85$ at $a = 0.49$.
+# It runs as 4,096: 1 - 2,100/4,096 = 49 %. What is left must fit 2,048, so 52 cached tokens.
 # ```
 
 # %% [markdown]
 # ## Sources
 
 # %% tags=["hide-input"]
-used = tm.facts()
-stacks = set(lost.source.str.split("; ").explode())
-chosen = used[used.entity.isin([spec.chip.id]) & used.quantity.str.contains("hbm|peak")]
+facts = tm.facts()
+said = facts[(facts.entity == spec.chip.id) & facts.quantity.str.contains("hbm|peak")]
 charts.table(
-    common.bibliography(stacks | set(chosen.source)),
+    common.bibliography({*filter(None, values.source.str.split("; ").explode()), *said.source}),
     caption="Sources of the figures in this chapter",
     download="sources",
 )

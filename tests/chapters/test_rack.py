@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from trnmodel.chapters import rack
-from trnmodel.fabric import flow, what_if
+from trnmodel.fabric import compare, flow, what_if
 from trnmodel.fabric.graph import topology
 from trnmodel.units import GB
 
@@ -70,10 +70,15 @@ def test_a_failure_that_a_system_cannot_have_is_no_share():
 
 def test_both_lane_maps_of_a_rack():
     """Switches by AWS's map: 18 boards of four and ten trays of one in each of two racks; 88 lanes of 8 GB/s."""
-    (mapped,) = rack.mapped("trn3-nl72x2-pcie320")
+    (mapped,) = compare.lane_maps("trn3-nl72x2-pcie320")
     row = rack.fabrics([mapped]).iloc[0]
     assert (row.switches, row.injection_bytes_per_s_per_dir) == (2 * (18 * 4 + 10), 704 * GB)
-    assert rack.mapped(mapped) == rack.mapped("trn2-ultraserver") == rack.mapped("trn3-nl32x2-pcie160") == []
+    assert (
+        compare.lane_maps(mapped)
+        == compare.lane_maps("trn2-ultraserver")
+        == compare.lane_maps("trn3-nl32x2-pcie160")
+        == []
+    )
 
 
 @pytest.mark.parametrize(

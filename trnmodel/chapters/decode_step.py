@@ -11,9 +11,13 @@ from numpy.typing import ArrayLike
 
 from trnmodel.arguments import number, numbers
 from trnmodel.catalog import load
-from trnmodel.catalog.stacks import IDEAL, VALUES, Efficiencies
+from trnmodel.catalog.stacks import IDEAL, VALUES, Efficiencies, find, kinds
+from trnmodel.catalog.systems import system as read_system
+from trnmodel.chapters import common
 from trnmodel.models.transformer import model as read_model
-from trnmodel.result import stacked
+from trnmodel.planner.deployments import computes
+from trnmodel.planner.sizing import shortfall
+from trnmodel.result import stacked, tidy
 from trnmodel.steps.answers import RESOURCES
 from trnmodel.steps.deployment import Deployment
 from trnmodel.steps.rank import site
@@ -25,15 +29,7 @@ DOES_NOT_FIT = "does not fit"
 
 
 def symbols(d: Deployment) -> list[tuple[str, ...]]:
-    """What the chapter calls things, for one rank of the deployment: rows of `common.notation`, with their origin.
-
-    Examples
-    --------
-    >>> import trnmodel as tm
-    >>> d = Deployment(model="llama-3.1-8b", system="trn2.48xlarge", mapping=tm.Mapping(tp=4))
-    >>> [row[3] for row in symbols(d) if row[0] == "b"]
-    ['725 GB/s']
-    """
+    """What the chapter calls things, for one rank of the deployment: rows of `common.notation`, with their origin."""
     at, chosen, dtypes = site(d.system, d.mapping.lnc), read_model(d.model), load.precision(d.precision)
     weights, cache = chosen.weight_bytes_read(1, dtypes), chosen.kv_bytes(1, dtypes.kv)
     rows = [
@@ -56,8 +52,8 @@ def anatomy(d: Deployment, batch: float, context: float) -> pd.DataFrame:
     The low end of a step has all overlap, its high end nothing.
     """
     rows = []
-    for one in (d.ideal, d):
-        step = one.decode(batch=batch, context=context).require_valid()
+    for one in {one.e.id: one for one in (d.ideal, d)}.values():
+        step = one.decode(batch=batch, context=context, max_context=context).require_valid()
         times = {name: (getattr(step, f"{name}_s"),) * 3 for name in RESOURCES}
         times["step"] = step.time_s, step.lower_s, step.upper_s
         rows += [(one.e.id, part, *map(float, ends), step.basis) for part, ends in times.items()]
@@ -65,11 +61,15 @@ def anatomy(d: Deployment, batch: float, context: float) -> pd.DataFrame:
 
 
 def operators(d: Deployment, batch: float, context: float) -> pd.DataFrame:
-    """Compute and memory time of each operator of a decode step, the longest first."""
-    step = d.decode(batch=batch, context=context, breakdown=True).require_valid()
+    """Compute and memory time of each operator of a decode step that takes any, the longest first."""
+    step = d.decode(batch=batch, context=context, max_context=context, breakdown=True).require_valid()
     rows = [(name, float(line.compute_s), float(line.memory_s)) for name, line in step.operators.items()]
     table = pd.DataFrame(rows, columns=["operator", "compute_s", "memory_s"])
     table["longer_s"] = table[["compute_s", "memory_s"]].max(axis=1)
+    table = table[table.longer_s > 0].assign(of_step_share=table.longer_s / float(step.time_s))
+    layers = {name.partition(": ")[0] for name in table.operator if ": " in name}
+    if len(layers) == 1:  # all layers are alike
+        table["operator"] = table.operator.str.removeprefix(f"{layers.pop()}: ")
     return table.sort_values("longer_s", ascending=False, kind="stable", ignore_index=True)
 
 
@@ -93,6 +93,8 @@ def efficiency_table(e: Efficiencies) -> pd.DataFrame:
 def regimes(d: Deployment, batches: ArrayLike = BATCHES, contexts: ArrayLike = CONTEXTS) -> pd.DataFrame:
     """What bounds a decode step over batch and context: a resource and each one's time, or that it does not fit."""
     batch, context = np.atleast_1d(numbers("batches", batches, 1)), np.atleast_1d(numbers("contexts", contexts, 1))
+    longest = read_model(d.model).max_context
+    context = context[context <= max(longest, context.min())] if longest else context
     found = {one.e.id: one.decode(batch=batch[:, None], context=context).to_frame() for one in (d, d.ideal)}
     table = stacked(found, "software").rename(columns={"tokens": "context"})
     table["bound"] = np.where(table.valid, table.bound, DOES_NOT_FIT)
@@ -104,12 +106,21 @@ def turning_points(table: pd.DataFrame) -> pd.DataFrame:
     lines = table.groupby(["software", "context"], sort=False)
     turns = table.assign(**{"from": lines.bound.shift(), "to": table.bound})
     turned = turns["from"].notna() & (turns["from"] != turns.to) & (turns.to != DOES_NOT_FIT)
-    ordered = (
-        turns[turned]
-        .assign(line=lines.ngroup()[turned])
-        .sort_values(["line", "batch"], kind="stable", ignore_index=True)
-    )
+    ordered = turns[turned].assign(line=lines.ngroup()[turned])
+    ordered = ordered.sort_values(["line", "batch"], kind="stable", ignore_index=True)
     return ordered[["software", "context", "batch", "from", "to"]]
+
+
+def takes_over(grid: pd.DataFrame, software: str, context: float) -> str:
+    """What takes longest over the batch on one line of `regimes`, as a claim."""
+    bounds = grid[(grid.software == software) & (grid.context == context)].set_index("batch").bound
+    bounds = bounds[bounds != DOES_NOT_FIT]
+    if bounds.empty:
+        return "Not even one sequence fits"
+    later = bounds[bounds != bounds.iloc[0]]
+    if later.empty:
+        return f"{bounds.iloc[0].capitalize()} takes longest at every batch"
+    return f"{later.iloc[0].capitalize()} takes longest from batch {later.index[0]:g} on"
 
 
 def prompts(d: Deployment, input_tokens: ArrayLike) -> pd.DataFrame:
@@ -143,6 +154,12 @@ def chunks(d: Deployment, input_tokens: float, chunk_tokens: Iterable[float], ba
     return table.assign(basis=d.basis(batch, input_tokens, input_tokens))
 
 
+def waits(pieces: pd.DataFrame) -> pd.DataFrame:
+    """`chunks` as long as a chart takes it: two times below each other."""
+    names = {"ttft_s": "first token of the prompt", "stall_s": "longest pause of the others"}
+    return pieces.rename(columns=names).melt(["chunk_tokens", "basis"], list(names.values()), "what", "time_s")
+
+
 def prefixes(d: Deployment, input_tokens: float, shares: ArrayLike) -> pd.DataFrame:
     """Prefill of a prompt of which a share is cached already; each part pads to its own bucket."""
     share, input_tokens = np.atleast_1d(numbers("shares", shares, 0.0, 1.0)), number("input_tokens", input_tokens, 1)
@@ -151,3 +168,29 @@ def prefixes(d: Deployment, input_tokens: float, shares: ArrayLike) -> pd.DataFr
     columns = {"prefix_share": share, "new_tokens": new, "compiled_tokens": step.compiled_tokens, "time_s": step.time_s}
     speedup = float(d.prefill(input_tokens=input_tokens).time_s) / step.time_s
     return pd.DataFrame(columns | {"speedup": speedup, "basis": step.basis})
+
+
+def changes(d: Deployment, batch: float, context: float, input_tokens: float) -> pd.DataFrame:
+    """One thing changed at a time: the step, tokens of a chip and the first token, or why the point cannot exist."""
+    m, at = read_model(d.model), d.mapping
+    asked: dict[str, tuple[Deployment, float, float]] = {"nothing": (d, batch, context)}
+    others = {f"TP {n:g}": replace(d, mapping=replace(at, tp=n)) for n in (at.tp // 2, at.tp * 2) if n}
+    asked |= {f"batch {n:g}": (d, n, context) for n in (batch // 2, batch * 2) if n >= at.ep}
+    if not m.max_context or 2 * context <= m.max_context:
+        asked[f"context {2 * context:,.0f}"] = d, batch, 2 * context
+    chip = read_system(d.system).chip
+    formats = [name for name in common.FORMATS if name != d.precision and computes(d.system, name)]
+    others |= {f"precision {name}": replace(d, precision=name) for name in formats}
+    stacks = {kind: find(chip, word, "stack") for kind, word in kinds(chip).items()}
+    others |= {f"{kind} software": replace(d, stack=e) for kind, e in stacks.items() if e.id != d.e.id}
+    asked |= {name: (one, batch, context) for name, one in others.items()}
+    rows = []
+    for name, (one, users, length) in asked.items():
+        step = one.decode(batch=users, context=length, max_context=length)
+        first = one.prefill(input_tokens=input_tokens, max_context=length)
+        row = {"changed": name, "step_s": step.time_s, "step_s_low": step.low, "step_s_high": step.high}
+        row |= {"first_token_s": first.time_s, "first_token_s_low": first.low, "first_token_s_high": first.high}
+        row |= {f"tokens_per_s_per_{of}": getattr(step, f"tokens_per_s_per_{of}") for of in ("user", "chip")}
+        why = shortfall(one, users, length)
+        rows.append({**row, "basis": "" if why else str(step.basis), "why not": why})
+    return tidy(rows)
