@@ -36,6 +36,7 @@ from trnmodel.chapters import guard
 from trnmodel.chapters import index as tables
 from trnmodel.fabric import drawing
 from trnmodel.planner import cover
+from trnmodel.report.chapter import called
 
 spec = tm.system(system)
 guard.links(system=spec)
@@ -69,7 +70,7 @@ charts.topology(
 # %% tags=["hide-input"]
 Markdown(
     f"The best of all Trainium systems for {input_tokens:,} tokens in and {output_tokens:,} out, on public software; beside it what "
-    f"hand-tuned and ideal software would do there.\n\n{tables.answers(found)}"
+    f"hand-tuned and ideal software would do there.\n\n{tables.answers(found, called)}"
 )
 
 # %% tags=["hide-input"]
@@ -77,16 +78,26 @@ charts.table(
     found, caption="The same with runner-up and the command that serves it", download="answers", file_only=True
 )
 
+# %% tags=["hide-input"]
+Markdown(
+    f"Brackets hold 90 % bands. *Measured* rests on runs of that chip and software, *extrapolated* goes beyond them; {called('accuracy')} "
+    "says how wrong such answers have been. Hand-tuned software is put together from parts that were measured somewhere and always "
+    "extrapolated; ideal software loses nothing. A mapping is precision, degrees of parallelism, cores behind a rank, batch of a replica."
+)
+
 # %% [markdown]
-# Brackets hold 90 % bands. *Measured* rests on runs of that chip and software, *extrapolated* goes beyond them; [How wrong are we?](accuracy.ipynb) says
-# how wrong such answers have been. Hand-tuned software is put together from parts that were measured somewhere and always
-# extrapolated; ideal software loses nothing. A mapping is precision, degrees of parallelism, cores behind a rank, batch of a replica.
-#
 # ## Five questions
 
 # %% tags=["hide-input"]
 Markdown(
-    tables.questions(dense_model, experts_model, max(tokens_per_s_per_user), experts_tokens_per_s_per_user, **lengths)
+    tables.questions(
+        dense_model,
+        experts_model,
+        max(tokens_per_s_per_user),
+        experts_tokens_per_s_per_user,
+        called=called,
+        **lengths,
+    )
 )
 
 # %% [markdown]

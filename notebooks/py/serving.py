@@ -113,7 +113,7 @@ grid = explore.frontier_grid(
     ["llama-3.1-8b", m, experts_m],
     [*EXPLORED, spec],
     precisions=dict.fromkeys(["bf16", "fp8", "mxfp8", precision]),
-    contexts=[4096, 32768, context],
+    contexts=[context, 32768],
 )
 charts.frontier(
     grid,

@@ -1,11 +1,13 @@
 """A decode step and a prefill taken apart: sums, limits and hand-made numbers."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import trnmodel as tm
 from trnmodel.catalog.stacks import IDEAL
 from trnmodel.chapters import decode_step
+from trnmodel.planner.sizing import remedy, shortfall
 from trnmodel.steps.deployment import Deployment
 
 LLAMA = Deployment(model="llama-3.1-70b", system="trn2.48xlarge", mapping=tm.Mapping(tp=64))
@@ -80,3 +82,63 @@ def test_a_cached_prefix_saves_and_none_saves_nothing():
     assert table.speedup[0] == 1
     assert table.new_tokens.tolist() == [4096, 2048, 256]
     assert table.speedup.iloc[-1] > 2
+
+
+def test_shares_of_operators_are_of_the_step():
+    table = decode_step.operators(LLAMA, 16, 4096)
+    assert (table.longer_s > 0).all()
+    assert table.of_step_share.sum() < 1
+    step_s = float(LLAMA.decode(batch=16, context=4096).time_s)
+    assert table.of_step_share.tolist() == pytest.approx((table.longer_s / step_s).tolist())
+    assert not table.operator.str.contains(": ").any(), "layers that are all alike have no name"
+    assert decode_step.operators(EXPERTS, 512, 4096).operator.str.contains(": ").any()
+
+
+def test_what_takes_over_is_told_by_the_first_batch_of_another_resource():
+    lines = {1.0: ["memory", "memory", "network", "does not fit"], 2.0: ["memory"] * 4, 4.0: ["does not fit"] * 4}
+    rows = [("x", 2.0**n, context, bound) for context, line in lines.items() for n, bound in enumerate(line)]
+    grid = pd.DataFrame(rows, columns=["software", "batch", "context", "bound"])
+    told = [decode_step.takes_over(grid, "x", context) for context in lines]
+    assert told[0] == "Network takes longest from batch 4 on"
+    assert told[1:] == ["Memory takes longest at every batch", "Not even one sequence fits"]
+
+
+def test_pauses_and_first_tokens_are_two_lines():
+    pieces = pd.DataFrame({"chunk_tokens": [8.0, 16.0], "ttft_s": [3.0, 2.0], "stall_s": [1.0, 2.0], "basis": "ideal"})
+    long = decode_step.waits(pieces).set_index(["what", "chunk_tokens"]).time_s
+    assert long["first token of the prompt"].tolist() == [3.0, 2.0]
+    assert long["longest pause of the others"].tolist() == [1.0, 2.0]
+
+
+def test_changes_hold_what_was_asked_and_say_why_a_point_is_missing():
+    """64 ranks are all of the system; TP 8 leaves 139 / 8 = 17.4 GB and a batch of 256 adds 343 / 8 = 43 GB to it."""
+    table = decode_step.changes(LLAMA, 16, 4096, 3584).set_index("changed")
+    assert table.step_s["nothing"] == float(LLAMA.decode(batch=16, context=4096).time_s)
+    assert table["why not"]["TP 128"] == "more ranks than the system has"
+    assert np.isnan(table.step_s["TP 128"])
+    assert table.step_s["ideal software"] < table.step_s["hand-tuned software"] < table.step_s["nothing"]
+    assert table.tokens_per_s_per_chip["batch 32"] > table.tokens_per_s_per_chip["nothing"]
+    full = decode_step.changes(
+        Deployment(model=LLAMA.model, system=LLAMA.system, mapping=tm.Mapping(tp=8)), 16, 4096, 128
+    )
+    why = full.set_index("changed")["why not"]
+    assert why["batch 32"].startswith("does not fit: ")
+    assert why["batch 32"].endswith(" of 24 GiB a rank")
+    odd = decode_step.changes(Deployment(model="gpt2", system="inf2.xlarge", mapping=tm.Mapping(tp=1)), 1, 1000, 999)
+    assert not odd.changed.str.contains("TP 0|batch 0|context").any(), "half of one, and a context beyond the longest"
+
+
+def test_what_lacks_is_weights_and_cache_over_the_ranks():
+    """405.85e9 x 2 B = 811.7 GB and 16 x 4,096 tokens of 2 x 126 x 8 x 128 x 2 B = 33.8 GB: 787.4 GiB, and buffers."""
+    big = Deployment(model="llama-3.1-405b", system="trn2.48xlarge", mapping=tm.Mapping(tp=1))
+    need, _, have = shortfall(big, 16, 4096).removeprefix("does not fit: ").split()[:3]
+    least = (405.85e9 * 2 + 16 * 4096 * 2 * 126 * 8 * 128 * 2) / 2**30
+    assert least < float(need) < 1.02 * least
+    assert float(have) == 96 / 4
+    held = Deployment(model=big.model, system=big.system, mapping=tm.Mapping(tp=64))
+    assert (remedy(big, 16, 4096), shortfall(held, 16, 4096)) == ("tp = 64 holds it", "")
+    experts = Deployment(model="deepseek-v3", system="trn3-nl32x2-torus", mapping=tm.Mapping(tp=8))
+    assert " with ep = " in remedy(experts, 16, 4096)
+    assert remedy(Deployment(model="deepseek-v3", system="inf2.xlarge", mapping=tm.Mapping()), 1, 128).startswith(
+        "no tp"
+    )

@@ -93,9 +93,9 @@ def test_a_model_that_fits_nothing_and_a_speed_out_of_reach_are_told():
 
 def test_each_column_leads_to_its_chapter():
     order = chapters()
-    last = table(index.answers(cover.answers(["llama-3.1-8b"], [20.0])))[-1]
+    last = table(index.answers(cover.answers(["llama-3.1-8b"], [20.0]), chapter.called))[-1]
     assert {name: order[int(text.split()[1]) - 1] for name, text in list(last.items())[1:]} == CHAPTERS
-    asked = index.questions("llama-3.1-8b", "qwen3-30b-a3b", 20.0, 20.0, **LENGTHS)
+    asked = index.questions("llama-3.1-8b", "qwen3-30b-a3b", 20.0, 20.0, called=chapter.called, **LENGTHS)
     named = [order[int(number) - 1] for number in re.findall(r"Chapter (\d+)", asked)]
     assert named == ["switch-tray", "beside-gpus", "torus-or-switch"]
 

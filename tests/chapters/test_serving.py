@@ -1,6 +1,7 @@
 """Serving studies: sums, limits and hand-made numbers."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import trnmodel as tm
@@ -95,3 +96,85 @@ def test_percentiles_of_a_static_batch():
     assert float(busy.prefill_utilisation) == pytest.approx(0.5)
     late_s = 0.99 * (8 - 1) / rate + run_s / (2 * (1 - 0.5)) * np.log(0.5 / 0.01)
     assert float(busy.ttft_p99_s) == pytest.approx(float(busy.prefill_s) + late_s)
+
+
+def line(system, each, user, **more):
+    ends = {"tokens_per_s_per_chip_low": each / 2, "tokens_per_s_per_chip_high": each * 2, "basis": "measured"}
+    return {"system": system, "tokens_per_s_per_chip": each, "tokens_per_s_per_user": user, "tp": 8.0} | ends | more
+
+
+def test_systems_stand_side_by_side_at_one_speed():
+    nothing = dict.fromkeys(["tp", "ep", "batch", *serving.YIELD], np.nan)
+    rows = [line("a", 40.0, 25.0, ep=1.0, batch=4.0), line("b", 20.0, 25.0) | nothing]
+    table = pd.DataFrame(rows).assign(wanted_tokens_per_s_per_user=20.0)
+    found = serving.by_speed(table, {"a": "A", "b": "B", "c": "C"}, {"c": "does not fit: 412 of 96 GiB"})
+    assert found.to_dict("records") == [
+        {
+            "wanted_tokens_per_s_per_user": 20.0,
+            "A": "40 (20 to 80): TP 8, batch 4",
+            "B": "too slow",
+            "C": "does not fit: 412 of 96 GiB",
+        }
+    ]
+
+
+def test_claims_follow_the_ranking():
+    called = {"a": "A", "b": "B"}
+    ranked = [pd.DataFrame([line("a", 30.0, 25.0), line("b", each, 25.0)]) for each in (10.0, 29.5)]
+    assert serving.claim(ranked[0], called) == "A yields 3 times the next"
+    assert serving.claim(ranked[1], called) == "A and B tie"
+    assert serving.claim(ranked[0].head(1), called) == "A alone is so fast"
+    first = pd.Series(line("a", 30.0, 25.0, ep=1.0, batch=4.0))
+    assert serving.in_words(first, called, True) == "A with 30 (15 to 60; measured) tokens/s a chip, TP 8, batch 4"
+    assert serving.in_words(first, called, False) == "A with at most 25 tokens/s for a user, TP 8, batch 4"
+
+
+def test_gains_are_over_bf16_of_the_same_system():
+    rows = [line(system, each, 25.0, precision=dtype) for system, dtype, each in
+            (("a", "bf16", 10.0), ("a", "fp8", 25.0), ("b", "bf16", 4.0), ("b", "fp8", 6.0), ("c", "fp8", 9.0))]  # fmt: skip
+    found = serving.gains(pd.DataFrame(rows))
+    assert found == {("a", "fp8"): 2.5, ("b", "fp8"): 1.5}
+    assert serving.most(found) == "Smaller weights yield more: fp8 2.5 times BF16"
+    assert serving.most({}) == serving.most({("a", "fp8"): 1.01}) == "No precision yields more here"
+    assert serving.by_system(found, {"a": "A", "b": "B"}) == "A 2.5 in fp8; B 1.5 in fp8"
+    assert serving.gains(pd.DataFrame(rows[1:2])) == {}
+
+
+def test_collectives_are_compared_where_both_systems_have_them():
+    rows = [("a", 8, 1, 1.0), ("b", 8, 1, 2.0), ("a", 8, 2, 2.0), ("b", 8, 2, 6.0), ("a", 8, 4, 9.0), ("b", 16, 1, 1.0)]
+    wires = pd.DataFrame(rows, columns=["system", "chips", "batch_per_chip", "network_s"])
+    assert serving.slower(wires, "b", "a") == {8: 3.0}
+    assert serving.slower(wires, "b", "a", most=1) == {8: 2.0}
+    assert serving.slower(wires, "b", "x") == {}
+
+
+def test_a_system_is_asked_in_a_format_that_its_chip_has():
+    d = Deployment(model="llama-3.1-405b", system="trn3-nl32x2-torus", mapping=tm.Mapping(tp=64), precision="mxfp8")
+    names = ["trn1.32xlarge", "trn2.48xlarge", "trn3-nl32x2-torus"]
+    table = serving.fronts(d, names, 4096)
+    assert table.groupby("system").precision.unique().map(list).to_dict() == {
+        "trn2.48xlarge": ["bf16"],
+        "trn3-nl32x2-torus": ["mxfp8"],
+    }
+    why = serving.refused(d, table, names, input_tokens=3584, output_tokens=512)
+    assert list(why) == ["trn1.32xlarge"]
+    need, have = (float(word.replace(",", "")) for word in why["trn1.32xlarge"].split() if word[0].isdigit())
+    assert (have, need > 405.85e9 * 2 / 2**30) == (16 * 32, True)
+
+
+def test_a_draft_needs_room_and_length():
+    small = tm.model("llama-3.1-70b")
+    assert "ends at 1,024" in serving.no_draft(Deployment(model="gpt2", system="inf2.xlarge", mapping=tm.Mapping()),
+                                               tm.model("gpt2"), 1, 2000)  # fmt: skip
+    why = serving.no_draft(
+        Deployment(model="llama-3.1-8b", system="inf2.24xlarge", mapping=tm.Mapping(tp=8)), small, 1, 512
+    )
+    assert why.startswith("llama-3.1-70b, TP 8: does not fit: ")
+
+
+def test_graphs_end_where_the_longest_context_does():
+    """A graph for 9,216 tokens reads a cache of as many; without an end it is compiled for 16,384."""
+    ask = {"context": 9216.0, "systems": ["trn2.48xlarge"], "precisions": ["bf16"]}
+    ends = [deployments.frontiers("llama-3.1-70b", **ask, max_context=end) for end in (None, 9216)]
+    yields = [deployments.at_interactivity(table, [20.0]).tokens_per_s_per_chip.iloc[0] for table in ends]
+    assert yields[1] > 1.2 * yields[0]

@@ -234,6 +234,22 @@ def frame() -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
+def peaks() -> pd.DataFrame:
+    """A roof of each of two chips."""
+    ridges = {f"ridge_flop_per_byte{end}": 200.0 for end in ("", "_low", "_high")}
+    return frame().head(2).assign(peak_flop_per_s=2e14, hbm_bytes_per_s=1e12, estimate=False, **ridges)
+
+
+def explored() -> pd.DataFrame:
+    """A frontier of two points."""
+    labels = {"model": "m", "system": "trn1.32xlarge", "stack_kind": "ideal", "precision": "bf16", "context": 1.0}
+    names = [f"tokens_per_s_per_{name}" for name in ("user", "chip", "chip_low", "chip_high")]
+    speeds = {name: [2.0, 1.0] for name in names}
+    times = dict.fromkeys(("time_s", "compute_s", "memory_s", "network_s", "overhead_s"), 1e-3)
+    mapping = {"place": [1, 2], "tp": 1.0, "ep": 1.0, "batch": 1.0, "chips": 1.0, "basis": "ideal", "why": ""}
+    return pd.DataFrame(labels | mapping | speeds | times)
+
+
 def nodes() -> pd.DataFrame:
     """Two chips to draw."""
     return pd.DataFrame({"node": ["a", "b"], "kind": "chip", "x": [0, 1], "y": [0, 1], "links": ["1", "1"]})
@@ -263,6 +279,8 @@ HELPERS: dict[str, Any] = {
     "named_file": named_file,
     "table_file": table_file,
     "frame": frame,
+    "peaks": peaks,
+    "explored": explored,
     "nodes": nodes,
     "links": links,
     "served": served,
@@ -627,7 +645,6 @@ def _shown() -> Iterator[Call]:
         "ranges": ("x='time_s', y='chip', color='dtype'", "choice: x y color; flag: log_x;"),
         "scatter": ("x='time_s', y='limit_s', color='chip', label='dtype'", "choice: x y color label;"),
         "regions": ("x='tp', y='time_s', color='chip', panel='dtype'", "choice: x y color panel;"),
-        "roofline": ("marker=1.0", "frame: points; number: marker;"),
     }  # fmt: skip
     for name, (base, kinds) in drawn.items():
         yield _call(
@@ -636,6 +653,10 @@ def _shown() -> Iterator[Call]:
             f"frame=frame(), caption='c', under='u', {base}",
             f"frame: frame; text: caption under; {kinds}",
         )
+    yield _call("charts", "tm.charts.roofline", "frame=peaks(), chosen={}, marker=1.0, caption='c', under='u'",
+                "frame: frame; models: chosen; one: marker; text: caption under")  # fmt: skip
+    yield _call("charts", "tm.charts.frontier", "frame=explored(), chosen={}, caption='c', under='u'",
+                "frame: frame; models: chosen; text: caption under")  # fmt: skip
     yield _call(
         "charts",
         "tm.charts.table",

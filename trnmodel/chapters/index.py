@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pandas as pd
@@ -11,7 +11,6 @@ import pandas as pd
 import trnmodel as tm
 from trnmodel.planner.plan import Choice, Plan
 from trnmodel.planner.software import short_name
-from trnmodel.report.chapter import called
 from trnmodel.units import MB, counted, format_digits, format_within
 
 # Columns of the table of answers, and what its last row says of each: the chapter that derives it.
@@ -29,7 +28,7 @@ RACKS, RIVALS = ("trn3-nl32x2-pcie160", LARGEST["trainium3"]), ("hgx-h200", "gb2
 FABRICS = {"torus": "trn3-nl32x2-torus", "switches": "trn3-nl32x2-pcie160"}
 
 
-def answers(table: pd.DataFrame) -> str:
+def answers(table: pd.DataFrame, called: Callable[[str], str] = str) -> str:
     """The table of `planner.cover.answers` in Markdown: a row for each model and speed, then the chapters."""
     last = [called(slug) if slug else "*derived in*" for slug in COLUMNS.values()]
     rows = [COLUMNS, ["---"] * len(COLUMNS), *map(_cells, table.to_dict("records")), last]
@@ -70,8 +69,13 @@ def _cells(row: dict[str, Any]) -> list[str]:
     return [*asked, short_name(row["system"]), how, made, told("ttft_s", "s", row["basis"]), other]
 
 
-def questions(dense: str, experts: str, speed: float, experts_speed: float, **lengths: int) -> str:
-    """Five questions with their answers, and the lines that ask each again; `lengths` are those of `tm.plan`."""
+def questions(
+    dense: str, experts: str, speed: float, experts_speed: float, *, called: Callable[[str], str] = str, **lengths: int
+) -> str:
+    """Five questions with their answers, and the lines that ask each again.
+
+    `called` says what a chapter is called by its name in the book, `lengths` are those of `tm.plan`.
+    """
 
     def planned(model: str, pace: float, systems: Iterable[str] = (), stack: str | None = None) -> Plan:
         return tm.plan(model, systems or None, tokens_per_s_per_user=pace, efficiencies=stack, **lengths)
@@ -84,6 +88,7 @@ def questions(dense: str, experts: str, speed: float, experts_speed: float, **le
     best, rivals = planned(dense, speed), (LARGEST["trainium3"], *RIVALS)
     public, tuned = (planned(experts, experts_speed, RACKS, kind) for kind in (None, "hand-tuned"))
     asked, asked_2 = (f"{it.model.id} at {it.tokens_per_s_per_user:g} tokens/s a user" for it in (best, public))
+    why = f"{_all_reduce()}. {called('torus-or-switch').capitalize()} says why."
     apart = f"{called('switch-tray').capitalize()} takes the racks apart."
     racks = f"Public software: {_all(public)} Hand-tuned: {_all(tuned)} {apart}"
     gpus = f"Public software: {_all(planned(dense, speed, rivals))} {called('beside-gpus').capitalize()} compares more."
@@ -94,7 +99,7 @@ def questions(dense: str, experts: str, speed: float, experts_speed: float, **le
         (f"{asked_2}, on NL32x2 or NL72x2?", racks, line(experts, experts_speed, *RACKS)),
         ("A model of your own on Trainium2?", "Give the path of its `config.json`.", own),
         (f"{asked}, on Trainium3 or on H200, GB200, MI355X?", gpus, line(dense, speed, *rivals)),
-        ("An all-reduce of 64 MB over 64 chips, on a torus or on switches?", _all_reduce(), reduces),
+        ("An all-reduce of 64 MB over 64 chips, on a torus or on switches?", why, reduces),
     ]
     return "\n\n".join(f"**{question}** {told}\n\n```console\n{how}\n```" for question, told, how in asks)
 
@@ -122,7 +127,7 @@ def _all_reduce() -> str:
     for word, name in FABRICS.items():
         it = tm.collective("all_reduce", 64 * MB, name, chips=64)
         told.append(f"{word} {format_within(float(it.time_s), *map(float, it.ends('time_s')), 's', str(it.basis))}")
-    return f"64 Trainium3: {'; '.join(told)}. {called('torus-or-switch').capitalize()} says why."
+    return f"64 Trainium3: {'; '.join(told)}"
 
 
 def chips() -> pd.DataFrame:

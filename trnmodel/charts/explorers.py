@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trnmodel.arguments import TINY, number, refuse
+from trnmodel.arguments import TINY, instance, number, refuse
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.catalog.systems import systems
 from trnmodel.charts import language
@@ -48,7 +48,7 @@ INK = "currentColor"  # of the page, light or dark
 DIGITS = "(datum.high / datum.low > 1.1 ? ',.2r' : ',.3r')"  # as `units.format_within` has them, in d3's language
 
 
-def frontier(grid: pd.DataFrame, chosen: Mapping[str, Any], *, caption: str, under: str = "") -> alt.LayerChart:
+def frontier(frame: pd.DataFrame, chosen: Mapping[str, Any], *, caption: str, under: str = "") -> alt.LayerChart:
     """Throughput of a chip against a user's speed: controls choose the line, a pointer or a slider a point of it.
 
     Below the line stand the point's yield with band and basis, its mapping, and its step taken apart. A combination
@@ -56,15 +56,15 @@ def frontier(grid: pd.DataFrame, chosen: Mapping[str, Any], *, caption: str, und
 
     Parameters
     ----------
-    grid : pandas.DataFrame
+    frame : pandas.DataFrame
         Columns of `planner.explore.frontier_grid`.
     chosen : mapping
         What each control shows first, by name of the column.
     """
-    check(grid, caption, under=under, name="grid", needed=(*CONTROLS, *FIELDS, "why"))
+    check(frame, caption, under=under, needed=(*CONTROLS, *FIELDS, "why"))
     alt = altair()
-    options = {name: list(dict.fromkeys(grid[name])) for name in CONTROLS}
-    kept = grid.assign(of=_place(grid, options))
+    options, chosen = _options(frame, CONTROLS, chosen)
+    kept = frame.assign(of=_place(frame, options))
     curve = alt.Chart(_csv(kept[kept.why == ""])).transform_filter("datum.of == of")
     seen = {"titleOpacity": {"expr": "drawn"}, "domainOpacity": {"expr": "drawn"}}
     x = partial(_log, alt.X, title="Speed for a user [tokens/s]", axis=seen, padding=12)
@@ -96,6 +96,19 @@ def _finished(chart: Any, caption: str, under: str) -> Any:
     import pandas as pd
 
     return Plot(pd.DataFrame(), {}).finish(chart.properties(height=HEIGHT), caption, under)
+
+
+def _options(
+    frame: pd.DataFrame, controls: Mapping[str, str], chosen: Mapping[str, Any]
+) -> tuple[dict[str, list[Any]], dict[str, Any]]:
+    """What each control offers, and what it shows first, both checked."""
+    options = {name: list(dict.fromkeys(frame[name])) for name in controls}
+    instance("chosen", chosen, Mapping, f"a mapping of {', '.join(controls)}")
+    for name, value in chosen.items():
+        if name not in options or value not in options[name]:
+            shown = ", ".join(map(str, options.get(name, controls)))
+            refuse(f"chosen[{name!r}]", value, f"allowed are {shown}")
+    return options, {name: values[0] for name, values in options.items()} | dict(chosen)
 
 
 def _code(options: Mapping[str, Sequence[Any]]) -> str:
@@ -143,12 +156,10 @@ def _looks(systems: Sequence[str]) -> dict[str, Any]:
 def _select(name: str, values: Sequence[Any], chosen: Mapping[str, Any]) -> Any:
     """A control: a list of options by their names."""
     alt = altair()
-    if chosen.get(name, values[0]) not in values:
-        refuse(f"chosen[{name!r}]", chosen[name], f"allowed are {', '.join(map(str, values))}")
     bind = alt.binding_select(
         options=list(range(len(values))), labels=_named(name, values), name=f"{(CONTROLS | ROOFS)[name]} "
     )
-    return alt.param(name=name, value=values.index(chosen.get(name, values[0])), bind=bind)
+    return alt.param(name=name, value=values.index(chosen[name]), bind=bind)
 
 
 def _named(name: str, values: Sequence[Any]) -> list[str]:
@@ -241,7 +252,7 @@ def _missing(grid: pd.DataFrame) -> Any:
 
 
 def roofline(
-    peaks: pd.DataFrame, chosen: Mapping[str, Any], *, marker: float, caption: str, under: str = ""
+    frame: pd.DataFrame, chosen: Mapping[str, Any], *, marker: float, caption: str, under: str = ""
 ) -> alt.LayerChart:
     """Rooflines of one number format: controls choose a chip and the format, a slider or a pointer the intensity.
 
@@ -249,18 +260,18 @@ def roofline(
 
     Parameters
     ----------
-    peaks : pandas.DataFrame
+    frame : pandas.DataFrame
         chip, dtype, peak_flop_per_s, hbm_bytes_per_s, ridge_flop_per_byte with `_low` and `_high`, estimate.
     chosen : mapping
         What the controls `chip` and `dtype` show first.
     marker : float
         Where the intensity starts; from 1 on, in whole numbers. [FLOP/B]
     """
-    check(peaks, caption, under=under, name="peaks", needed=(*ROOFS, *ROOF))
-    alt, peaks = altair(), peaks.dropna(subset=ROOF)
+    check(frame, caption, under=under, needed=(*ROOFS, *ROOF))
+    alt, peaks = altair(), frame.dropna(subset=ROOF)
     start = round(number("marker", marker, TINY))
     most = _ceiling(max(4 * float(peaks.ridge_flop_per_byte.max()), start))
-    options = {name: list(dict.fromkeys(peaks[name])) for name in ROOFS}
+    options, chosen = _options(peaks, ROOFS, chosen)
     slider = alt.binding_range(min=1, max=most, step=1, name="Arithmetic intensity [FLOP/B] ")
     pick = alt.selection_point(name="pick", fields=["x"], on="path:pointerover", nearest=True, clear=False,
                                value=[{"x": max(start, 1)}], bind={"x": slider})  # fmt: skip
