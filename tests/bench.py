@@ -108,6 +108,10 @@ def more() -> Iterator[Case]:
 
     yield Case("1e5 draws of J/token", joules, 2.0)
     yield Case("144-chip topology, all metrics", lambda: what_if.metrics(tm.topology("trn3-nl72x2-pcie160")), 5.0)
+    job = {"system": "trn3-nl72x2-pcie160", "chips": 16_384, "model": "llama-3.1-405b"}
+    unsure = {"fleet": tm.fleet()}
+    draws = lambda: tm.sensitivity(lambda fleet: tm.goodput(fleet=fleet, **job), unsure, MILLION // 10)  # noqa: E731
+    yield Case("1e5 draws of a goodput", draws, 2.0)
     yield Case("refusing a file of 60 kB of brackets", hostile_file, 5.0)
 
 

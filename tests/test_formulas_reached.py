@@ -14,7 +14,7 @@ from trnmodel.catalog.stacks import IDEAL
 from trnmodel.chapters import memory as hbm
 from trnmodel.chapters import scale_out
 from trnmodel.fabric import scaleout
-from trnmodel.planner import claimed, placements
+from trnmodel.planner import claimed, goodput, placements
 from trnmodel.steps.serving import disaggregate
 
 OTHERS = {"collectives", "tiers", "exchanges", "bounds", "bands"}  # run by `tm.collective(algorithm=)`; asked for ends
@@ -74,6 +74,13 @@ def joules():
     claimed.claim_sets()
 
 
+def lost_time():
+    job = tm.goodput("trn3-nl72x2-pcie160", 1024, model=DENSE)
+    assert job.ettr_small_loss < 1
+    assert job.young_s > job.daly_s > 0
+    goodput.replica_availability("trn3-nl72x2-pcie160", 8, 3, 2)
+
+
 @pytest.fixture(scope="module")
 def entered():
     """Code that the public calls enter."""
@@ -83,7 +90,7 @@ def entered():
         if event == "call":
             found.add(frame.f_code)
 
-    for call in (steps, requests, kernels, rooflines, networks, joules):
+    for call in (steps, requests, kernels, rooflines, networks, joules, lost_time):
         sys.setprofile(note)
         try:
             call()

@@ -313,6 +313,20 @@ def _roots() -> Iterator[Call]:
         "model='llama-3.1-8b', system='trn2.3xlarge', tokens_per_s_per_user=20.0, input_tokens=512, output_tokens=64",
         "object: model system precision efficiencies; one: tokens_per_s_per_user input_tokens output_tokens",
     )
+    yield _call("doors", "tm.fleet", "name='llama-3-h100'", "object: name", also={"name": ("fleet",)})
+    yield _call(
+        "doors",
+        "tm.goodput",
+        "system='trn3-nl72x2-pcie160', chips=4096, checkpoint_bytes=1e12, swap='hot', step_spread=0.01, spare_chips=8",
+        "object: system model fleet; from1: chips; number: checkpoint_bytes interval_s spare_chips;"
+        "share: step_spread; choice: swap",
+    )
+    yield _call(
+        "doors",
+        "tm.sensitivity",
+        "ask=lambda x: 2 * x, inputs={'x': (1.0, 2.0)}, draws=16, seed=1",
+        "callable: ask; grid: inputs; integer: draws; whole: seed; any: distributions",
+    )
     yield _call(
         "doors",
         "tm.energy",
@@ -356,6 +370,7 @@ def _specs() -> Iterator[Call]:
     policies |= {"id": "text", "name": "text"}
     endless = {f.name: "rate" for f in fields(stack) if f.default == np.inf}
     yield _replaced("doors", "tm.efficiencies('trainium2')", type(stack), **policies, **endless)
+    yield _replaced("doors", "tm.fleet()", tm.Fleet, checkpoint_bytes_per_s="rate")
     yield _used("doors", "step_on_chip", chip)
     yield _used("doors", "kernel_on_core('core')", chip.core)
     for engine in ("tensor", "vector", "scalar"):

@@ -51,7 +51,19 @@ class Entity(msgspec.Struct, frozen=True):
 
     id: str
     kind: Literal[
-        "chip", "core", "engine", "system", "link", "stack", "runtime", "fabric", "market", "power", "node", "facility"
+        "chip",
+        "core",
+        "engine",
+        "system",
+        "link",
+        "stack",
+        "runtime",
+        "fabric",
+        "market",
+        "power",
+        "node",
+        "facility",
+        "fleet",
     ]
     name: str
     vendor: str
