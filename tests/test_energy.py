@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import fields, replace
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -104,6 +105,17 @@ def test_links_take_the_bytes_that_an_all_reduce_must_send():
     sent = 2 * 80 * 2 * (7 / 8) * 64 * 8192 * 2
     assert found.links_w == pytest.approx(sent * 60e-12 / found.time_s, rel=0.02)
     assert asked(model="llama-3.1-8b", tp=1).links_w == 0
+
+
+def test_bottom_up_by_hand():
+    """16-bit: 1.07 to 1.52 pJ a multiply-add, 31.2 + 1.25 pJ a byte of HBM through SRAM, 30 % of the TDP."""
+    found = asked()
+    step = found.step
+    assert found.operations_w == pytest.approx(step.work_flop_per_rank * (1.07 + 1.52) / 4 * 1e-12 / step.time_s)
+    assert found.memory_w == pytest.approx(step.moved_bytes_per_rank * 32.45e-12 / step.time_s)
+    assert found.static_w == pytest.approx(0.3 * 700)
+    low, high = found.ends("operations_w")
+    assert (low, high) == pytest.approx(tuple(found.operations_w * e / 1.295 for e in (1.07, 1.52)))
 
 
 def test_arrays_are_their_scalars():
@@ -260,6 +272,16 @@ def test_a_case_is_the_step_that_a_caller_gets():
     step = evidence._step(case.row, case.chip, "ideal")
     found = tm.energy(replace(step, time_s=case.amounts.time_s))
     assert (float(found.compute_utilisation), float(found.hbm_utilisation)) == pytest.approx(case.utilisation)
+
+
+def test_printed_watts_of_a_model_do_not_move_what_is_said_of_it():
+    few = [case for case in evidence.cases() if case.model in ("llama-3.1-8b", "qwen3-14b", "llama-3.1-70b")]
+    double = [case._replace(row=msgspec.structs.replace(case.row, power_w=2 * case.row.power_w))
+              if case.model == "qwen3-14b" else case for case in few]  # fmt: skip
+    before, after = evidence.left_out_watts(few)[:, 0], evidence.left_out_watts(double)[:, 0]
+    mine = np.array([case.model == "qwen3-14b" for case in few])
+    assert np.array_equal(before[mine], after[mine])
+    assert not np.allclose(before[~mine], after[~mine], rtol=0.01)
 
 
 def test_shares_in_force_are_those_that_the_rows_give():

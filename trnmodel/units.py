@@ -35,6 +35,7 @@ _SCALES: dict[str, list[tuple[float, str]]] = {
     "Hz": [(1e9, "GHz"), (1e6, "MHz")],
     "s": [(1.0, "s"), (MS, "ms"), (US, "us"), (NS, "ns")],
     "W": [(MW, "MW"), (KW, "kW")],
+    "J": [(1e6, "MJ"), (1e3, "kJ"), (1.0, "J"), (1e-3, "mJ"), (1e-6, "uJ"), (1e-9, "nJ"), (1e-12, "pJ")],
 }
 
 
@@ -88,6 +89,8 @@ def spread_of(values: Iterable[float], unit: str, digits: int = 3) -> str:
     --------
     >>> spread_of([0.00118, 0.0403], "s"), spread_of([2.0**35], "B a rank"), spread_of([math.nan], "s")
     ('1.18 ms to 40.3 ms', '32 GiB a rank', 'none')
+    >>> spread_of([1.25e-10], "J a flop"), spread_of([0.02, 3.0], "J a token")
+    ('125 pJ a flop', '20 mJ a token to 3 J a token')
     """
     known = [x for x in values if not math.isnan(x)]
     texts = []

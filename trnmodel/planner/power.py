@@ -140,6 +140,26 @@ class Energy(Judged):
         ]  # fmt: skip
         return tidy(rows)
 
+    def by_boundary(self) -> pd.DataFrame:
+        """Watts of a chip with its share of what stands around it, and joules a token, low, middle and high.
+
+        Examples
+        --------
+        >>> import trnmodel as tm
+        >>> step = tm.decode_step("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=8), batch=16, context=2048)
+        >>> list(tm.energy(step).by_boundary().boundary)
+        ['chip', 'server', 'all_in', 'facility']
+        """
+        rows = []
+        for boundary in BOUNDARIES:
+            row: Numbers = {"boundary": boundary}
+            for name in ("w", "j_per_token"):
+                figure = f"{boundary}_{name}"
+                low, high = self.ends(figure)
+                row |= {f"{name}_low": low, name: getattr(self, figure), f"{name}_high": high}
+            rows.append(row)
+        return tidy(rows)
+
     def widths(self, name: str, **about: str) -> tuple[Any, Any]:
         """Half-widths of the logarithm: of watts by the ends of their inputs; joules and tokens have the time's too."""
         watts = "site_w" if "site_mw" in name else re.sub(r"(_step)?_j(_per_.*)?$", "_w", name)
