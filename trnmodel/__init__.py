@@ -1,4 +1,4 @@
-"""Analytical performance, energy and cost models of AWS Trainium, with a source behind every number.
+"""Analytical performance models of AWS Trainium, with a source behind every number.
 
 The public names load when they are first used; `import trnmodel` itself imports nothing but the tables below.
 """
@@ -21,6 +21,7 @@ _HOMES = {
     "trnmodel.evidence.fit": ("calibrate",),
     "trnmodel.planner.goodput": ("goodput",),
     "trnmodel.planner.plan": ("plan",),
+    "trnmodel.planner.power": ("energy",),
     "trnmodel.planner.sensitivity": ("sensitivity",),
     "trnmodel.planner.sweep": ("sweep",),
     "trnmodel.evidence.score": ("validate", "validation"),

@@ -19,6 +19,7 @@ from trnmodel.catalog.specs import Chip, Spec
 from trnmodel.catalog.stacks import Efficiencies, Part, basis
 from trnmodel.formulas.bands import grown_width, joint_width, octaves_outside
 from trnmodel.result import Basis, words
+from trnmodel.units import BILLION, format_digits
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "kernel": ("lnc", "batch", "length", "bytes"),
@@ -64,7 +65,8 @@ class Near:
             away = np.where(away > 0, away + log2(STEP), 0.0)
             for end, beyond in ((high, x > high), (low, x < low)):
                 mask = mask | (beyond & (away > 0)) * 2 ** len(said)
-                said.append(f"{name}: its rows {'end' if end is high else 'begin'} at {end:.4g}")
+                at = f"{end / BILLION:.3g} billion" if end >= BILLION else format_digits(end, 4)
+                said.append(f"{name}: its rows {'end' if end is high else 'begin'} at {at}")
             distance = distance + np.maximum(away - FREE.get(axis, 0.0), 0.0)
         return distance, mask, said
 

@@ -49,6 +49,9 @@ for name in models:
     guard.generates(model=tm.model(name))
     guard.spans(input_tokens + output_tokens, model=tm.model(name))
 
+found = cover.answers(models, tokens_per_s_per_user, **lengths)
+Markdown(tables.headline(found, dense_model, **lengths))
+
 # %% tags=["hide-input"]
 nodes, links = drawing.drawing(spec)
 charts.topology(
@@ -64,7 +67,6 @@ charts.topology(
 # ## What to use
 
 # %% tags=["hide-input"]
-found = cover.answers(models, tokens_per_s_per_user, **lengths)
 Markdown(
     f"The best of all Trainium systems for {input_tokens:,} tokens in and {output_tokens:,} out, on public software; beside it what "
     f"hand-tuned and ideal software would do there.\n\n{tables.answers(found)}"
@@ -76,7 +78,7 @@ charts.table(
 )
 
 # %% [markdown]
-# Brackets hold 90 % bands. *Measured* rests on runs of that chip and software, *extrapolated* goes beyond them; chapter 13 says
+# Brackets hold 90 % bands. *Measured* rests on runs of that chip and software, *extrapolated* goes beyond them; [How wrong are we?](accuracy.ipynb) says
 # how wrong such answers have been. Hand-tuned software is put together from parts that were measured somewhere and always
 # extrapolated; ideal software loses nothing. A mapping is precision, degrees of parallelism, cores behind a rank, batch of a replica.
 #

@@ -18,6 +18,7 @@ import pandas as pd
 
 import trnmodel as tm
 from trnmodel.steps import serving
+from trnmodel.steps.deployment import Deployment
 
 from .files import CONFIGS, ROOT, Config, config_file, keys, named_file, table_file
 from .kinds import KINDS, Kind
@@ -243,6 +244,11 @@ def links() -> pd.DataFrame:
     return pd.DataFrame({"one": ["a"], "other": ["b"], "x": [0], "y": [0], "x2": [1], "y2": [1], "group": ["pcb"]})
 
 
+def served() -> Deployment:
+    """A model on eight GPUs."""
+    return Deployment(model="llama-3.1-8b", system="hgx-h100", mapping=tm.Mapping(tp=2))
+
+
 HELPERS: dict[str, Any] = {
     "changed": changed,
     "step_on_chip": step_on_chip,
@@ -259,6 +265,7 @@ HELPERS: dict[str, Any] = {
     "frame": frame,
     "nodes": nodes,
     "links": links,
+    "served": served,
     "disaggregate": serving.disaggregate,
     "frontier": serving.frontier,
     "tokens_per_step": serving.tokens_per_step,
@@ -319,6 +326,12 @@ def _roots() -> Iterator[Call]:
         "tm.sensitivity",
         "ask=lambda x: 2 * x, inputs={'x': (1.0, 2.0)}, draws=16, seed=1",
         "callable: ask; grid: inputs; integer: draws; whole: seed; any: distributions",
+    )
+    yield _call(
+        "doors",
+        "tm.energy",
+        "of=served(), batch=4, input_tokens=512, output_tokens=64",
+        "object: of facility power; from1: batch input_tokens output_tokens",
     )
     yield _call("rows", "tm.validate", "rows=measured()", "frame: rows; models: models")
     yield _call("rows", "tm.calibrate", "rows=measured(), groups=('encoder',)", "frame: rows; groups: groups")

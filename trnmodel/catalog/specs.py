@@ -346,6 +346,8 @@ class Chip(Spec):
     collective_floor_s: float = 0.0
     collective_rate_share: float = 1.0
     tdp_w: float = NAN
+    idle_share: float = NAN
+    all_in_w: float = NAN
     all_core_share: float = NAN
     algorithm_max_bytes: Mapping[str, float] = _mapping()
     hbm_accesses_per_pair: Mapping[str, float] = _mapping()
