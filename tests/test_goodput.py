@@ -7,7 +7,8 @@ import pytest
 
 import trnmodel as tm
 from trnmodel.formulas import reliability
-from trnmodel.planner.goodput import guards, idled, replica_availability, unit_chips
+from trnmodel.planner.goodput import replica_availability
+from trnmodel.planner.redundancy import guards, idled, unit_chips
 
 HOUR, DAY = 3600.0, 86_400.0
 NL32, NL72, TORUS = "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160", "trn3-nl32x2-torus"
@@ -122,6 +123,12 @@ def test_spares_are_whole_units_and_cost_their_share():
     assert job.spare_lost == pytest.approx(job.spare_chips / (16_384 + job.spare_chips))
 
 
+def test_what_is_out_together_is_an_argument():
+    jobs = [tm.goodput("gb200-nvl72", 16_384, checkpoint_bytes=1e12, unit=unit) for unit in (None, 18)]
+    assert [job.unit_chips for job in jobs] == [4, 18]  # 18 trays of 4
+    assert jobs[0].spare_lost < jobs[1].spare_lost
+
+
 def test_a_replica_of_a_rack_is_away_more_often_than_one_of_a_tray():
     tray, rack = (replica_availability(NL72, n) for n in (4, 72))
     assert rack < tray
@@ -160,6 +167,7 @@ ODD = {
     "a model and bytes": ({"model": "llama-3.1-8b"}, "model"),
     "a swap that is none": ({"swap": "warm"}, "swap"),
     "an unknown fleet": ({"fleet": "llama-4"}, "fleet"),
+    "no chip together": ({"unit": 0.5}, "unit"),
     "no time between checkpoints": ({"interval_s": 0.0}, "interval_s"),
     "arrays that do not fit": ({"chips": [1, 2], "step_spread": [0.1, 0.2, 0.3]}, "step_spread"),
 }

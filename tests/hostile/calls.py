@@ -337,7 +337,7 @@ def _roots() -> Iterator[Call]:
         "tm.goodput",
         "system='trn3-nl72x2-pcie160', chips=4096, checkpoint_bytes=1e12, swap='hot', step_spread=0.01, spare_chips=8",
         "object: system model fleet; from1: chips; number: checkpoint_bytes interval_s spare_chips;"
-        "share: step_spread; choice: swap",
+        "share: step_spread; choice: swap; one: unit",
     )
     yield _call(
         "doors",

@@ -7,7 +7,8 @@ import pytest
 
 import trnmodel as tm
 from trnmodel.formulas import reliability, spares
-from trnmodel.planner.goodput import LOSSES, guards
+from trnmodel.planner.goodput import LOSSES
+from trnmodel.planner.redundancy import guards
 
 SYSTEMS = ["trn3-nl32x2-torus", "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160", "trn2-ultraserver", "gb200-nvl72"]
 RATES = ["interruptions_per_chip_s", "link_failures_per_s", "switch_failures_per_s"]

@@ -3,171 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trnmodel.arguments import TINY, choice, numbers, refuse, share, shown, together
+from trnmodel.arguments import TINY, choice, number, numbers, refuse, share, shown, together
 from trnmodel.bands import ranged
 from trnmodel.catalog.fleets import Fleet
 from trnmodel.catalog.fleets import fleet as read_fleet
-from trnmodel.catalog.specs import published, shapes
+from trnmodel.catalog.specs import shapes
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
-from trnmodel.fabric.graph import Topology, topology
-from trnmodel.fabric.groups import Same
-from trnmodel.fabric.what_if import failures
-from trnmodel.fabric.wiring import LARGEST_LP, Wiring
 from trnmodel.formulas import reliability, spares
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
-from trnmodel.result import Basis, Grounded, tidy
+from trnmodel.planner.redundancy import SWAPS, guards, unit_chips
+from trnmodel.result import Basis, Grounded
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-SWAPS = ("hot", "drain")
 LOSSES = ("spare", "waiting", "writing", "redone", "restarting", "slowed")
-
-
-class Guard(NamedTuple):
-    """Parts of a domain's fabric that stand in for each other: of `groups`, each of `parts`, `spares` may be out.
-
-    A part is a link, or a switch with its links. `left` is the rate that the slowest chip keeps with one more out.
-    """
-
-    name: str
-    groups: int
-    parts: int
-    spares: int
-    links: int
-    switches: int
-    left: float
-
-    def failures_per_s(self, fleet: Fleet) -> NDArray:
-        """Failures of one part. [1/s]"""
-        return np.asarray(self.links * fleet.link_failures_per_s + self.switches * fleet.switch_failures_per_s)
-
-
-def rate_left(whole: Topology, broken: Topology) -> float:
-    """Rate of the slowest after a failure, over the whole one: what a chip can send, and all-to-all of rack and domain.
-
-    Chips that are there in both count; 0 where a failure cuts one off.
-
-    Examples
-    --------
-    >>> net = topology("trn3-nl32x2-pcie160")  # four trays of two planes: no rack switch is to spare
-    >>> rate_left(net, net.without(switch_trays=[(0, 0)]))
-    0.75
-    """
-
-    def rates(net: Topology) -> list[Any]:
-        sent = net.injection_bytes_per_s_per_dir
-        return [sent, *(net.all_to_all_bytes_per_s_per_pair(scope) for scope in ("rack", "world"))]
-
-    ratios = [np.ravel(after / before)[0] for before, after in zip(rates(whole), rates(broken), strict=True)]
-    return float(np.clip(min(ratios), 0.0, 1.0).round(9))
-
-
-def guards(system: str | System) -> tuple[Guard, ...]:
-    """What of a scale-up fabric can fail by itself, from its graph: switches of a rack with their links, and cables.
-
-    Links on a board are left out: the deep dive (L281) puts their failures far below those of a backplane. Links and
-    switches of a server, and those of a torus too large for a flow, are counted with its chips.
-
-    Examples
-    --------
-    >>> for name in ("trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160", "trn3-nl32x2-torus"):
-    ...     print([(g.name, g.groups, g.parts, g.spares, round(g.left, 3)) for g in guards(name)])
-    [('rack switch', 4, 8, 0, 0.938), ('cross-rack link', 1, 32, 0, 0.889)]
-    [('rack switch', 8, 10, 2, 0.944), ('cross-rack link', 1, 72, 0, 0.889)]
-    [('backplane link', 1, 96, 0, 0.8), ('aec link', 1, 64, 0, 0.9)]
-    """
-    return _guards(Same(read_system(system)))
-
-
-@lru_cache(maxsize=64)
-def _guards(key: Same[System]) -> tuple[Guard, ...]:
-    spec = key.it
-    if spec.fabric not in ("planes", "torus") or spec.domain_chips > LARGEST_LP:
-        return ()
-    net = topology(spec)
-    return tuple(([_rack_switches(net)] if spec.fabric == "planes" else []) + _cables(net))
-
-
-def _rack_switches(net: Topology) -> Guard:
-    spec, nodes = net.system, net.graph.nodes(data=True)
-    inner = [n for n, d in nodes if d["kind"] == "switch" and d["medium"] == "backplane"]
-    plane = [n for n in inner if (net.graph.nodes[n]["rack"], net.graph.nodes[n]["plane"]) == (0, 0)]
-    spares = len(plane) - int(spec.scaleup_lanes["backplane"] // spec.port_lanes)
-    left = rate_left(net, net.without(switches=plane[: spares + 1]))
-    return Guard("rack switch", len(inner) // len(plane), len(plane), spares, net.graph.degree(plane[0]), 1, left)
-
-
-def _cables(net: Topology) -> list[Guard]:
-    """Links between two chips that leave their board: each is the only one of its kind."""
-    found: dict[str, list[tuple[str, str]]] = {}
-    for one, other, data in net.graph.edges(data=True):
-        if data["medium"] not in ("pcb", "link") and {net.graph.nodes[end]["kind"] for end in (one, other)} == {"chip"}:
-            found.setdefault(data["medium"], []).append((one, other))
-    return [
-        Guard(f"{medium} link", 1, len(links), 0, 1, 0, rate_left(net, net.without(links=links[:1])))
-        for medium, links in found.items()
-    ]
-
-
-def unit_chips(system: str | System, swap: str = "hot") -> float:
-    """Chips that are out together when one is repaired: its tray where trays can be swapped, else its rack.
-
-    On a torus the tray's chips are missing in the rings of its instance, which stand still with it: the first two axes.
-
-    Examples
-    --------
-    >>> [(unit_chips(name), unit_chips(name, "drain")) for name in ("trn3-nl32x2-torus", "trn3-nl72x2-pcie160")]
-    [(16.0, 32.0), (4.0, 72.0)]
-    """
-    spec, racks = read_system(system), published(read_system(system).racks, 1.0)
-    if choice("swap", swap, SWAPS) == "drain":
-        return float(spec.domain_chips / racks)
-    if spec.fabric == "torus":
-        return float(np.prod(spec.torus_shape[:2]))
-    return float(published(spec.chips_per_tray, spec.domain_chips / racks))
-
-
-def idled(system: str | System) -> pd.DataFrame:
-    """What one failed part of a domain takes with it, from the graph.
-
-    Returns
-    -------
-    table : pandas.DataFrame
-        system, failure, left (rate of the slowest chip that still works, over the whole one), covered (spares take
-        over: nothing is lost), chips (of a domain), idle_hot (chips that stand still while it is swapped), idle_drain
-        (while its rack is drained).
-
-    Examples
-    --------
-    >>> table = idled("trn3-nl72x2-pcie160").set_index("failure")
-    >>> table.loc[["one pcb switch", "one switch tray"], ["left", "idle_hot", "idle_drain"]].values.tolist()
-    [[1.0, 4.0, 72.0], [1.0, 0.0, 72.0]]
-    >>> round(float(table.left["one chip"]), 3)  # of its partner in the other rack: 128 of 144 lanes
-    0.889
-    """
-    net = topology(system)
-    graph = net.wiring.graph.copy()
-    graph.remove_node(net.chips[0])
-    broken = {"one chip": Topology(net.system, Wiring(graph), intact=False)} if graph else {}
-    broken |= {name: net.without(**what) for name, what in failures(net).items()}
-    rows = []
-    for name, after in broken.items():
-        left = rate_left(net, after) if len(net.chips) > 1 else 0.0
-        stops = name == "one chip" or left == 0
-        idle = {f"idle_{swap}": unit_chips(net.system, swap) for swap in SWAPS}
-        idle["idle_hot"] *= stops or name == "one pcb switch"  # it sits on the tray
-        rows.append({"system": net.system.id, "failure": name, "left": left, "covered": left == 1 and not stops}
-                    | {"chips": len(net.chips)} | idle)  # fmt: skip
-    return tidy(rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -236,6 +90,7 @@ def goodput(
     interval_s: ArrayLike | None = None,
     spare_chips: ArrayLike | None = None,
     swap: str = "hot",
+    unit: float | None = None,
     step_spread: ArrayLike = 0.0,
     fleet: str | Fleet = "borrowed",
 ) -> Goodput:
@@ -258,6 +113,8 @@ def goodput(
     swap : str
         "hot": trays are swapped while the rack runs, in `fleet.swap_s`, and spare links take over; "drain": a rack
         with a failure is emptied for `fleet.repair_s`. [-]
+    unit : float, optional
+        Chips that are out together when one is repaired; by default the tray or the rack, as `unit_chips` has it. [-]
     step_spread : numeric
         Standard deviation of the time of a step from chip to chip over its mean, up to 1; all wait for the slowest. [-]
     fleet : str or Fleet
@@ -298,10 +155,11 @@ def goodput(
         asked["spare_chips"] = numbers("spare_chips", spare_chips)
     together(**asked, **shapes(fleet=those))
     units = unit_chips(spec, swap)
+    units = units if unit is None else number("unit", unit, 1)
     found = _parts(spec, those, swap, units, **asked)
 
     def judge() -> Basis:
-        return Basis("extrapolated", f"chip: no failure rate of {spec.chip.id} is used; {those.name}")
+        return Basis("extrapolated", f"fleet: {those.name or those.id}")
 
     def spread(name: str) -> tuple[NDArray, NDArray]:
         def ask(moved: Fleet) -> NDArray:
@@ -413,7 +271,7 @@ def replica_availability(
 
     Notes
     -----
-    An interruption after which nothing is repaired takes `fleet.restart_s`.
+    An interruption after which nothing is repaired takes `fleet.restart_s`. Links and switches of all its domain count.
 
     Examples
     --------

@@ -35,7 +35,7 @@ class Uncertain(NamedTuple):
 
         Examples
         --------
-        >>> Uncertain(1.0, 2.0, 100.0, "loguniform").at([0.0, 0.5, 1.0]).tolist()
+        >>> Uncertain(1.0, 2.0, 100.0, "loguniform").at([0.0, 0.5, 1.0]).round(9).tolist()
         [1.0, 10.0, 100.0]
         >>> Uncertain(0.0, 1.0, 2.0, "triangular").at([0.0, 0.5, 1.0]).tolist()
         [0.0, 1.0, 2.0]
