@@ -217,6 +217,13 @@ def claims(root):
                     yield path.stem, output["data"][VEGALITE_MIME]
 
 
+def test_no_chart_of_a_chapter_shows_an_id(root):
+    """Colours, legends, tooltips and titles of every committed chart name systems and chips as a person does."""
+    shown = {slug: json.dumps(chart) for slug, chart in claims(root)}
+    assert len(shown) > 10
+    assert [slug for slug, text in shown.items() if language.named(text) != text] == []
+
+
 def test_a_title_is_a_claim_of_at_most_ten_words_and_axes_are_worded(root):
     found = list(claims(root))
     assert len(found) > 50
