@@ -51,7 +51,7 @@ def table(text):
 
 
 def test_every_cell_of_the_page_is_a_plan(page):
-    rows = table(next(text for text in said(page) if text.count("\n|") > 2))
+    rows = table(said(page)[0])
     defaults = {name: given.default for name, given in chapter.parameters("index").items()}
     models, speeds = ("small_model", "dense_model", "experts_model"), defaults["tokens_per_s_per_user"]
     asked = [(defaults[name], speed) for name in models for speed in speeds]
