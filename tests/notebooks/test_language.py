@@ -199,14 +199,17 @@ def test_every_chart_calls_systems_by_their_names(builder):
 
 def test_a_table_shows_names_and_its_file_keeps_ids():
     frame = pd.DataFrame({"system": IDS, "prefill_system": IDS[::-1], "id": IDS, "command": [f"run {IDS[0]}"] * 4})
+    frame["why"] = [f"not for {IDS[0]}", "", f"https://a.b/?c={IDS[0]}", "x"]
     table = charts.table(frame, caption=f"All of {IDS[1]}", download="t")
     html = table._repr_html_()
     assert html.count(f">{SHOWN[0]}<") == 2
     assert html.count(f">{IDS[0]}<") == 1
+    assert f"not for {SHOWN[0]}<" in html
+    assert f"https://a.b/?c={IDS[0]}" in html
     assert f"All of {SHOWN[1]}" in html
     csv = base64.b64decode(re.search(r"base64,([^\"]+)", html)[1]).decode()
     assert csv.count("Trainium3") == 0
-    assert csv.count(IDS[0]) == 3 + 4
+    assert csv.count(IDS[0]) == 3 + 4 + 2
 
 
 def claims(root):
@@ -215,6 +218,13 @@ def claims(root):
             for output in cell.get("outputs", ()):
                 if VEGALITE_MIME in output.get("data", {}):
                     yield path.stem, output["data"][VEGALITE_MIME]
+
+
+def test_no_chart_of_a_chapter_shows_an_id(root):
+    """Colours, legends, tooltips and titles of every committed chart name systems and chips as a person does."""
+    shown = [(slug, json.dumps(chart)) for slug, chart in claims(root)]
+    assert len(shown) > 50
+    assert [slug for slug, text in shown if language.named(text) != text] == []
 
 
 def test_a_title_is_a_claim_of_at_most_ten_words_and_axes_are_worded(root):

@@ -10,6 +10,7 @@ from trnmodel.arguments import listed, refuse
 from trnmodel.catalog import load, systems
 from trnmodel.catalog.specs import Chip, Spec
 from trnmodel.catalog.systems import System
+from trnmodel.charts.language import named
 from trnmodel.formulas import memory, roofline
 from trnmodel.result import BASES, tidy
 from trnmodel.steps.rank import site
@@ -50,7 +51,7 @@ def card(number: float | Sequence[float] | str, of: str, *, unit: str = "", mark
     shown, _, band = told.rpartition(" (")
     beside = f"**{'Ahead of it' if ahead else 'Next best'}:** {rival}" if rival else f"**No rival:** {alone}"
     lines = [f"**{shown}** ({band}: {of}", beside, f"**Proof:** {proof}"]
-    return "\n>\n".join(f"> {line.rstrip('.')}." for line in lines) + (f"\n\n{more}" if more else "")
+    return named("\n>\n".join(f"> {line.rstrip('.')}." for line in lines) + (f"\n\n{more}" if more else ""))
 
 
 def notation(rows: Iterable[Sequence[str]], last: str = "source") -> pd.DataFrame:

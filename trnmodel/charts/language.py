@@ -141,14 +141,14 @@ def _ids() -> re.Pattern[str]:
 
 
 def called(value: object) -> object:
-    """What a person calls the chip or system that a cell holds; anything else as it is.
+    """A cell in which chips and systems go by their names; numbers and addresses as they are.
 
     Examples
     --------
     >>> called("trn3-nl72x2-pcie160"), called("bf16"), called(3)
     ('Trainium3 NL72x2 Switched', 'bf16', 3)
     """
-    return _names().get(value, value) if isinstance(value, str) else value
+    return named(value) if isinstance(value, str) and "://" not in value else value
 
 
 def named(text: str) -> str:
