@@ -228,7 +228,8 @@ def drawn(one):
     ahead = {kind: ((rows.times > 1).sum(), len(rows) - 1) for kind, rows in best.groupby("software", sort=False)}
     words = ", ".join(f"{count} of {reach} on {kind} stacks" for kind, (count, reach) in ahead.items())
     said = f"{called[spec.id]} is behind {words}" if words else f"{called[spec.id]} does not reach it"
-    leading, (count, reach) = next(iter(ahead.items())) if ahead else ("", (0, 0))
+    leading = next((kind for kind in reversed(KINDS) if kind in ahead), "")
+    count, reach = ahead.get(leading, (0, 0))
     front = served[one.id].assign(rank=served[one.id].software.map(["public", "hand-tuned", "ideal"].index))
     every_second = front.groupby(["software", "system"]).cumcount(ascending=False) % 2 == 0  # the last among them
     return charts.lines(

@@ -449,7 +449,8 @@ charts.table(
 #
 # Fragments between allocations, profiling buffers (about 2 GB while a profile is taken), draft models, adapters, prefix caches beyond the
 # batch, caches offloaded to the host. Windows are stored no longer than they are; software that stores the whole context needs more. Code
-# and rings are taken in proportion to layers, whatever LNC, batch or number of graphs.
+# and rings are taken in proportion to layers, whatever LNC, batch or number of graphs. Where weights and cache come from is chapter 8; how
+# fast what fits decodes is chapter 10.
 
 # %% [markdown]
 # ```{admonition} Takeaway

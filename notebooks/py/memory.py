@@ -332,7 +332,8 @@ Markdown(
 # ## What is left out
 #
 # Refresh and bank conflicts of HBM, which the profiled share holds; inline compression on the DMA path, printed for whole
-# chips and never measured; traffic classes on Trainium3, not configurable yet; rates of NVMe and ENA, which no source prints.
+# chips and never measured; traffic classes on Trainium3, not configurable yet; rates of NVMe and ENA, which no source prints. Whole steps are
+# chapter 10.
 
 # %% [markdown]
 # ```{admonition} Takeaway

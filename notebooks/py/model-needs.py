@@ -362,7 +362,7 @@ Markdown(
 #
 # Routing that is not uniform meets fewer experts. Latent attention is counted absorbed in decode and expanded in prefill, the cheaper way
 # each; software may differ. Activations that leave SBUF are in the table and not in the chart. Vision and audio towers of multimodal
-# models, and adapters, are not modelled. Where a file pads its vocabulary, the padded one counts.
+# models, and adapters, are not modelled. Where a file pads its vocabulary, the padded one counts. Whether it fits is chapter 9.
 
 # %% [markdown]
 # ```{admonition} Takeaway

@@ -433,7 +433,7 @@ charts.table(aside[["reason", "rows"]], caption="Kernel rows set aside, by reaso
 #
 # Re-engaging of the current ramp in kernels that fall below half utilisation; bank conflicts in SBUF and PSUM; the compiler's
 # choice of tiles; the second port that GPSIMD shares with VectorE. The bytes of the Trainium3 kernel are three times what its
-# SBUF demands: blocking is the kernel's choice (`block_rows`, `block_columns`), the default is what fits.
+# SBUF demands: blocking is the kernel's choice (`block_rows`, `block_columns`), the default is what fits. What HBM and DMA give is chapter 3.
 
 # %% [markdown]
 # ```{admonition} Takeaway

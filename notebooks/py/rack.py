@@ -246,7 +246,7 @@ charts.table(other_readings, caption="Other readings of the text, and what they 
 # ## What is left out
 #
 # Power and its shelves, dimensions beyond the count of racks, the front-end network. What the fabric is worth to a
-# collective is the next chapter.
+# collective is chapter 5, what the trays are worth chapter 6.
 
 # %% [markdown]
 # ```{admonition} Takeaway

@@ -405,7 +405,7 @@ charts.table(planes, caption="Two layers of 12.8T switches with 100G ports, for 
 # ## What is left out
 #
 # Congestion and packet loss, SRD's spraying, the frontend network that shares the ToR, patch panels, oversubscribed uplinks
-# (`tm.clos(oversubscription=)` sizes them), prices (a later chapter). The real topology between buildings is not known.
+# (`tm.clos(oversubscription=)` sizes them), prices (a later chapter). The prefills are those of chapter 10. The real topology between buildings is not known.
 
 # %% [markdown]
 # ```{admonition} Takeaway

@@ -338,7 +338,7 @@ Markdown(
 #
 # ## What is left out
 #
-# Prefill and queues; price and power; drafts; two half batches that hide each other's collectives; experts over several servers of eight GPUs,
+# Prefill and queues (chapters 10 and 11); price and power; drafts; two half batches that hide each other's collectives; experts over several servers of eight GPUs,
 # so that a mixture that fills eight of them barely has room there; degrees that are no powers of two, which the larger domain has more of.
 
 # %% [markdown]

@@ -75,8 +75,9 @@ unhindered = placements.exchanges(m, free, [tokens_per_chip]).set_index(["system
 saved = unhindered[first, "rack"] - unhindered[last, "rack"]
 reach = rates[rates.scope == "rack"].set_index("system").all_to_all_bytes_per_s
 spread, ranked = reach[trays], tables.rank_words(first)
+called = {name: tm.system(name).name for name in fabrics}
 by_map = "".join(
-    f" By AWS's own lane map ({name}) it is {format_quantity(reach[name], 'B/s', 3)} and {format_quantity(steps[name, 'rack'], 's', 3)}."
+    f" By AWS's own lane map ({called[name]}) it is {format_quantity(reach[name], 'B/s', 3)} and {format_quantity(steps[name, 'rack'], 's', 3)}."
     for name in maps
 )
 others = ends.loc[[name for name in trays if name != last]].sort_values("worst_s", kind="stable")
@@ -84,10 +85,10 @@ nearest, apart = others.index[0], spread.max() / spread.min() - 1
 Markdown(
     common.card(
         tuple(ends.loc[last]),
-        f"what the worst pair of a rack waits one way with the tray of {last}; with that of {first} {format_within(*ends.loc[first], 's')}",
+        f"what the worst pair of a rack waits one way with the tray of {called[last]}; with that of {called[first]} {format_within(*ends.loc[first], 's')}",
         unit="s",
         mark="ideal",
-        rival=f"{nearest} {format_within(*others.loc[nearest], 's')}"
+        rival=f"{called[nearest]} {format_within(*others.loc[nearest], 's')}"
         + (", as the others" if others.worst_s.nunique() == 1 and len(others) > 1 else ""),
         proof="Check: numbers that are not ours",
         more=f"For bandwidth the tray does not matter: {f'the trays differ by {apart:.1%}, ' if apart > 5e-4 else ''}with any of them a chip has "
@@ -217,13 +218,13 @@ Markdown(
     f"{many[first] / many[last]:.2f}: the tray is worth most where latency rules, and next to nothing where a step carries many "
     "tokens, as in prefill and training. "
     + " ".join(
-        f"The mean pair of a rack waits {1 - mean[name] / mean[first]:.0%} less on {name} than on {first}, the worst "
+        f"The mean pair of a rack waits {1 - mean[name] / mean[first]:.0%} less on {called[name]} than on {called[first]}, the worst "
         + (f"{1 - worst[name] / worst[first]:.0%} less." if worst[name] < worst[first] else "as long.")
         for name in trays[1:]
         if mean[name] < mean[first]
     )
     + "".join(
-        f" With AWS's own lanes a step takes {few[name] / few[first]:.2f} times as long as on {first} at {common.counted(table.index[0], 'token a chip')} "
+        f" With AWS's own lanes a step takes {few[name] / few[first]:.2f} times as long as on {called[first]} at {common.counted(table.index[0], 'token a chip')} "
         f"and {many[name] / many[first]:.2f} times at {table.index[-1]:g}: with many tokens the lanes count and the tray does not."
         for name in maps
     )

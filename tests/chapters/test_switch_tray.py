@@ -115,7 +115,7 @@ def test_contradictions_carry_their_arithmetic():
     assert gives["chips of an NL72x2 rack"] == "72 chips"
     assert gives["cross-rack share of the backplane"] == "25 %"
     assert gives["the same over all lanes of the chip"] == "10 %"
-    assert gives["copper cables of NL32x2"] == "5120 lanes"
+    assert gives["copper cables of NL32x2"] == "5,120 lanes"
     assert gives["scale-up rate of a chip"] == "1.152 TB/s"
     assert gives["memory bandwidth of the Trn3 over the Trn2 UltraServer"] == "3.802 x"
     assert len(table) == 25

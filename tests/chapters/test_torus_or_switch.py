@@ -67,7 +67,7 @@ def test_the_executed_chapter_says_what_its_figures_are(outputs):
     texts = ["".join(data.get("text/markdown", data.get("text/plain", ""))) for data in outputs]
     (capacity,) = (text for text in texts if text.startswith("All-to-all of one chip to all others"))
     assert "upper bound" in capacity.splitlines()[0]
-    both = [text for text in texts if "trn3-nl72x2-aws-lanes" in text]
+    both = [text for text in texts if "trn3-nl72x2-aws-lanes" in text or "AWS lanes" in text]
     for said in (
         "All-to-all of one chip",
         "Each tier for itself",
