@@ -55,7 +55,7 @@ VALUES = {
         "cluster_chips": [128, 100_000],
     },
     "serving": {
-        "model": ["llama-3.1-8b", OWN],
+        "model": [OWN],
         "system": ["trn1.32xlarge", "trn3-nl72x2-pcie160"],
         "tp": [16],
         "input_tokens": [8192, 128],
