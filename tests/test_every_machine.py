@@ -15,6 +15,7 @@ RUN = {  # used without an import: where, and the word that says so
     "sphinx-book-theme": ("book/conf.py", '"sphinx_book_theme"'),
     "sphinx-copybutton": ("book/conf.py", '"sphinx_copybutton"'),
     "sphinx-design": ("book/conf.py", '"sphinx_design"'),
+    "font-source-sans-pro": ("book/conf.py", '"font-source-sans-pro"'),
     "sphinx-mathjax-offline": ("book/conf.py", '"sphinx-mathjax-offline"'),
     "ipywidgets": ("trnmodel/planner/sweep.py", "tqdm.auto"),  # whose bar is a widget in Lab
     "jupyterlab": ("Makefile", "jupyter lab"),

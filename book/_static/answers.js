@@ -1,4 +1,5 @@
-// Folds what a chapter marks as `dropdown` (answers to problems), as JupyterLab does, and what is not for every reader.
+// Folds what a chapter marks as `dropdown` (answers to problems), as JupyterLab does, and what is not for every reader;
+// stacks tables on a phone.
 document.addEventListener("DOMContentLoaded", () => {
   function fold(whole, title, className) {
     const folded = document.createElement("details");
@@ -39,4 +40,28 @@ document.addEventListener("DOMContentLoaded", () => {
     const folded = fold(table, title, "trn-data");
     table.append(folded);
   }
+
+  // On a phone a table that is wider than the page shows each row as a card, which names its cells.
+  const tables = [...document.querySelectorAll("article table")].filter((table) => table.tHead && table.tBodies.length);
+  const phone = matchMedia("(max-width: 600px)");
+  for (const table of tables) {
+    const heads = [...table.tHead.rows[table.tHead.rows.length - 1].cells].map((head) => head.textContent.trim());
+    for (const row of table.tBodies[0].rows) {
+      [...row.cells].forEach((cell, at) => {
+        cell.dataset.head = heads[at] ?? "";
+        cell.classList.toggle("trn-words", cell.textContent.length > 30);
+      });
+    }
+  }
+  function stack() {
+    for (const table of tables) {
+      table.classList.remove("trn-cards");
+      const place = table.parentElement;
+      table.classList.toggle("trn-cards", phone.matches && place.scrollWidth > place.clientWidth);
+    }
+  }
+  phone.addEventListener("change", stack);
+  addEventListener("toggle", stack, true); // what is folded has no width
+  document.fonts.ready.then(stack);
+  stack();
 });

@@ -1,57 +1,122 @@
-// Draws every chart of a page in the colours of the theme, and again when that or the width of its column changes.
+// Draws every chart of a page in its typeface and the colours of the theme, and again when those or its width change.
 (() => {
   const root = document.documentElement;
-  const MENU = 48; // beside a chart. [px]
+  const MENU = 48; // over the right end of a title. [px]
+  const NARROW = 500; // of a phone. [px]
+  const LIGHT = 0.45; // of a colour on a dark page, at least, of white
   const actions = { export: true, source: false, compiled: false, editor: false };
+  const ruler = document.createElement("canvas").getContext("2d");
+  const LEGENDS = ".role-legend-label text, .role-legend-symbol path";
 
-  // Lines of a title as long as the column is wide.
-  function wrapped(lines, letter, width) {
-    const most = Math.floor(width / letter);
+  // Lines as long as their place is wide.
+  function wrapped(lines, font, width) {
+    ruler.font = font;
     return lines.flatMap((line) => line.split(" ").reduce((found, word) => {
-      const last = found[found.length - 1];
-      return last !== undefined && last.length + word.length < most ? [...found.slice(0, -1), `${last} ${word}`] : [...found, word];
+      const longer = found.length ? `${found[found.length - 1]} ${word}` : word;
+      return ruler.measureText(longer).width < width && found.length ? [...found.slice(0, -1), longer] : [...found, word];
     }, []));
   }
 
   // A chart without a width of its own fills its column; a map of panels and a drawn network keep theirs.
-  function filled(chart, width, steps) {
+  function filled(chart, { title: look, font }, width, steps) {
     const { text, subtitle, ...rest } = chart.title;
-    const grey = subtitle && { subtitle: wrapped(chart.usermeta?.under ?? [subtitle].flat(), 6.6, width) };
-    const title = { ...rest, text: wrapped([[text].flat().join(" ")], 8.9, width), ...grey };
+    const free = width - MENU;
+    const under = chart.usermeta?.under ?? [subtitle ?? []].flat();
+    const grey = subtitle && { subtitle: wrapped(under, `${look.subtitleFontSize}px ${font}`, free) };
+    const title = { ...rest, text: wrapped([[text].flat().join(" ")], `600 ${look.fontSize}px ${font}`, free), ...grey };
     const kept = (steps ? "width" in chart : chart.width && !chart.width.step) || (steps && chart.encoding?.row);
     const own = kept ? {} : { width: chart.encoding?.row ? width - 80 : "container" };
-    const layer = chart.layer?.map((one) => (one.mark?.type === "text" ? { ...one, mark: { ...one.mark, limit: Math.max(130, 0.3 * width), fontSize: width < 500 ? 11 : 12 } } : one));
+    if (width < NARROW && chart.height > width) own.height = 0.9 * width;
+    const labels = { limit: Math.max(130, 0.3 * width), ...(width < NARROW && { fontSize: 12 }) };
+    const layer = chart.layer?.map((one) => (one.mark?.lineBreak ? { ...one, mark: { ...one.mark, ...labels } } : one));
     return { ...chart, ...own, ...(layer && { layer }), title };
   }
 
-  function inTheme(spec, ink, width, steps) {
-    const text = { labelColor: ink, titleColor: ink };
-    const { $schema, config: { axis, legend, title, ...config }, ...chart } = spec; // Vega-Lite 6 draws 5, and warns
-    if (width < 500) legend.columns = 1;
-    return {
-      ...filled(chart, width, steps),
-      background: "transparent",
-      config: { ...config, axis: { ...axis, ...text }, legend: { ...legend, ...text }, title: { ...title, color: ink } },
-    };
+  function inTheme(spec, style, width, steps) {
+    const text = { labelColor: style.color, titleColor: style.color };
+    const { $schema, config, ...chart } = spec; // Vega-Lite 6 draws 5, and warns
+    const { axis, legend, title } = config;
+    const heading = { ...title, color: style.color, fontWeight: 600, ...(width < NARROW && { fontSize: 15 }) };
+    const fit = width < NARROW && { columns: 1 };
+    const look = { ...config, font: style.fontFamily, axis: { ...axis, ...text }, legend: { ...legend, ...text, ...fit }, title: heading };
+    return { ...filled(chart, look, width, steps), background: "transparent", config: look };
   }
 
-  function draw(chart, steps = true) {
-    const spec = JSON.parse(chart.querySelector("script").textContent);
+  // What a click does at a name in a legend or at the end of a line, Enter does too.
+  function names(chart) {
+    for (const name of chart.querySelectorAll(`${LEGENDS}, .mark-text.role-mark text[cursor]`)) {
+      name.setAttribute("tabindex", name.matches("path") ? -1 : 0);
+      name.setAttribute("role", "button");
+    }
+  }
+
+  // What the pointer does with Ctrl: + and - look closer and back, arrows move, 0 shows all.
+  const MOVES = { "+": [0.8, 0, 0], "=": [0.8, 0, 0], "-": [1.25, 0, 0], ArrowLeft: [1, -0.1, 0], ArrowRight: [1, 0.1, 0], ArrowUp: [1, 0, -0.1], ArrowDown: [1, 0, 0.1] };
+
+  function pressed(chart, event) {
+    if (event.target.closest("[role=button]") && (event.key === "Enter" || event.key === " ")) {
+      event.preventDefault();
+      event.target.dispatchEvent(new MouseEvent("click", { bubbles: true, shiftKey: event.shiftKey }));
+    }
+    const move = event.key === "0" ? [] : MOVES[event.key];
+    if (event.target !== chart || !chart.dataset.zoom || !move || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    const view = chart.vegaView;
+    for (const { field, channel } of view.signal("zoom_tuple_fields")) {
+      const scale = view.scale(channel);
+      const [start, end] = scale.range();
+      const [share, ...shift] = move;
+      const by = (channel === "x" ? shift[0] : shift[1]) * Math.abs(end - start);
+      const ends = [start, end].map((at) => scale.invert((start + end) / 2 + (at - (start + end) / 2) * share + by));
+      view.signal(`zoom_${field.replace(/\W/g, "_")}`, move.length ? ends : null);
+    }
+    view.runAsync();
+  }
+
+  // A colour that is too dark to be read on a dark page, lighter.
+  function onDark(colour) {
+    const parts = /^#[0-9a-f]{6}$/i.test(colour) ? [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16)) : null;
+    if (!parts) return colour;
+    const light = (0.3 * parts[0] + 0.59 * parts[1] + 0.11 * parts[2]) / 255;
+    const white = Math.max(0, (LIGHT - light) / (1 - light));
+    return `rgb(${parts.map((part) => Math.round(part + (255 - part) * white)).join(", ")})`;
+  }
+
+  function specified(chart) {
+    const dark = root.dataset.theme === "dark";
+    const lighter = (key, value) => (dark && key === "range" && Array.isArray(value) ? value.map(onDark) : value);
+    return JSON.parse(chart.querySelector("script").textContent, lighter);
+  }
+
+  async function draw(chart, steps = true) {
+    const spec = specified(chart);
     const place = chart.querySelector("div") ?? chart.appendChild(document.createElement("div"));
-    const themed = inTheme(spec, getComputedStyle(chart).color, place.clientWidth - MENU, steps);
-    vegaEmbed(place, themed, { actions, mode: "vega-lite", renderer: "svg" }).then(({ view }) => {
-      chart.vegaView = view;
-      if (steps && spec.width?.step && chart.scrollWidth > chart.clientWidth) draw(chart, false); // too many bars for their width
-    });
+    const themed = inTheme(spec, getComputedStyle(chart), chart.clientWidth, steps);
+    const { view } = await vegaEmbed(place, themed, { actions, mode: "vega-lite", renderer: "svg" });
+    chart.vegaView = view;
+    if (steps && spec.width?.step && chart.scrollWidth > chart.clientWidth) return draw(chart, false); // too many bars for their width
+    if (spec.params?.some((param) => param.name === "zoom")) {
+      chart.dataset.zoom = "Ctrl and wheel, or + and -: closer; Ctrl and drag, or arrows: move; double click, or 0: all";
+      chart.tabIndex = 0;
+      chart.setAttribute("role", "figure");
+    }
+    names(chart);
+    chart.onkeydown = (event) => pressed(chart, event);
   }
 
   let drawn;
-  function drawAll() {
-    const charts = document.querySelectorAll(".trn-chart");
+  async function drawAll() {
+    const charts = [...document.querySelectorAll(".trn-chart")];
     const now = `${root.dataset.theme} ${charts[0].clientWidth}`;
     if (drawn === now) return;
     drawn = now;
-    charts.forEach((chart) => draw(chart));
+    await document.fonts.load(`16px ${getComputedStyle(charts[0]).fontFamily}`).catch(() => {}); // by which text is measured
+    const away = new Map(charts.map((chart) => [chart, Math.abs(chart.getBoundingClientRect().top)]));
+    for (const chart of charts.sort((one, other) => away.get(one) - away.get(other))) {
+      if (drawn !== now) return;
+      await draw(chart);
+      await new Promise((next) => setTimeout(next)); // a page answers while it draws
+    }
   }
 
   new ResizeObserver(drawAll).observe(document.querySelector(".trn-chart"));

@@ -236,7 +236,7 @@ charts.bars(
     y="speed_over_bf16",
     caption="Each halving of the storage doubles the weights streamed",
     under=f"from HBM by {spec.name}, over BF16",
-)
+) if len(formats) > 1 else Markdown(f"Of these formats {spec.name} computes in one alone, so that none streams faster.")
 
 # %%
 charts.table(

@@ -50,6 +50,9 @@ for name in models:
     guard.generates(model=tm.model(name))
     guard.spans(input_tokens + output_tokens, model=tm.model(name))
 
+found = cover.answers(models, tokens_per_s_per_user, **lengths)
+Markdown(tables.headline(found, dense_model, **lengths))
+
 # %% tags=["hide-input"]
 nodes, links = drawing.drawing(spec)
 charts.topology(
@@ -65,7 +68,6 @@ charts.topology(
 # ## What to use
 
 # %% tags=["hide-input"]
-found = cover.answers(models, tokens_per_s_per_user, **lengths)
 Markdown(
     f"The best of all Trainium systems for {input_tokens:,} tokens in and {output_tokens:,} out, on public software; beside it what "
     f"hand-tuned and ideal software would do there.\n\n{tables.answers(found, called)}"

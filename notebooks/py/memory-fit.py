@@ -64,7 +64,7 @@ bank = f" Up to {core.ranks_per_bank:g} ranks share a bank of {format_quantity(c
 Markdown(
     common.card(
         tuple(map(float, first_of)) if found.valid else tables.verdict(found),
-        f"what the first of {common.counted(tp, 'rank')} of {spec.name} ({core.words}) stores of {m.id} in {precision.upper()} with "
+        f"what {f'the first of {tp} ranks' if tp > 1 else 'the one rank'} of {spec.name} ({core.words}) stores of {m.id} in {precision.upper()} with "
         f"{common.counted(batch, 'sequence')} of up to {context:,} tokens"
         + (
             f"; it has {format_quantity(float(found.first_rank_capacity_bytes), 'B', 3)}, so it fits"
@@ -117,6 +117,7 @@ f"{float(at_anchor.total_bytes) / MIB:,.0f} MiB, by hand {by_hand:,.0f}"
 
 # %%
 held = tables.by_kind(d, batch, context)
+elsewhere = f"; others {held[held['rank'] == tables.ORDINARY].share.sum():.0%}"
 charts.stacks(
     held,
     x="rank",
@@ -126,7 +127,7 @@ charts.stacks(
     caption=f"The first rank fills {float(found.first_rank_total_bytes / found.first_rank_capacity_bytes):.0%} of its memory"
     if found.valid
     else f"The first rank {tables.verdict(found)}",
-    under=f"{m.id} on {spec.id}, TP {tp}; others {held[held['rank'] == tables.ORDINARY].share.sum():,.0%}; the stroke is all there is",
+    under=f"{m.id} on {spec.id}, TP {tp}{elsewhere if found.valid else ''}; the stroke is all there is",
 )
 
 # %%
@@ -148,7 +149,9 @@ charts.stacks(
     y="stored_bytes",
     color="kind",
     limit="capacity_bytes",
-    caption=f"{int(verdicts.sum())} of {len(verdicts)} cuts of the chips fit",
+    caption=f"{int(verdicts.sum())} of {common.counted(len(verdicts), 'cut')} of the chips fit"
+    if verdicts.any()
+    else "No cut of the chips into ranks fits",
     under="first rank of the same chips: "
     + "; ".join(f"{name} {'fits' if good else 'does not fit'}" for name, good in verdicts.items())
     + ("; at LNC 1 the stroke is what its neighbour leaves of a bank" if spec.chip.hbm_bank_cores > 1 else ""),
@@ -181,6 +184,8 @@ charts.lines(
     else f"TP {tp} holds none",
     under=f"{m.id} in {precision.upper()} on {spec.id}"
     + (f"; of {here.context.iloc[-1]:,.0f} tokens {here.batch.iloc[-1]:,.0f}" if len(here) else ""),
+) if (batches.batch > 0).any() else Markdown(
+    f"**{m.id} fits at none of TP {', '.join(map(str, degrees))}**, whatever the batch."
 )
 
 # %%
@@ -197,7 +202,7 @@ charts.lines(
     log_y=True,
     caption="The longest context shrinks as the batch grows",
     under=f"{m.id} itself ends at {m.max_context:,} tokens",
-)
+) if (longest.context > 0).any() else Markdown("**No context fits at any of these TP.**")
 
 # %%
 charts.table(
@@ -224,7 +229,9 @@ charts.lines(
     shape="precision",
     log_x=True,
     log_y=True,
-    caption=f"{spec.id} holds {common.counted(at.max(), 'sequence')} in {at.idxmax().upper()}",
+    caption=f"{spec.id} holds {common.counted(at.max(), 'sequence')} in {at.idxmax().upper()}"
+    if at.max() > 0
+    else f"{spec.id} holds no such sequence",
     under=f"{contexts[contexts <= context][-1]:,.0f} tokens each, on as many chips: "
     + ", ".join(f"{count:,.0f} in {name.upper()}" for name, count in at.items()),
 )
@@ -334,8 +341,8 @@ Markdown(
 * **The first rank is fuller.** One library kept tables and head whole on it, {format_quantity(d.e.first_rank_bytes, "B", 3)} more. It decides.
 * **A rank's memory ends at its own.** The compiler refuses a graph that does not fit, however empty other ranks are. At LNC 1 two
   cores share a bank, and one may take what the other counted on: half of it each is a share, not a limit.
-* **The cache's length is compiled.** So vLLM Neuron gives it no more than {cap:.0%} of the budget by default: {allowed.iloc[1]:.0f} sequences here
-  instead of {allowed.iloc[0]:.0f}.
+* **The cache's length is compiled.** So vLLM Neuron gives it no more than {cap:.0%} of the budget by default: {common.counted(allowed.iloc[1], "sequence")} here
+  {f"instead of {allowed.iloc[0]:,.0f}" if allowed.iloc[1] < allowed.iloc[0] else "with it and without"}.
 * **Scratchpad comes in pages**: {format_quantity(runtime_page, "B", 3)} by the runtime's default, {format_quantity(page, "B", 4)} where it was measured. A
   variable larger than a page gets memory of its own beside it.
 * **Each physical core loads {format_quantity(microcode, "B", 3)} of microcode** before any of yours.

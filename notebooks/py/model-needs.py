@@ -60,8 +60,12 @@ smaller = stored[stored.weight_bytes < m.weight_bytes(precision)].sort_values("w
 Markdown(
     common.card(
         m.weight_bytes(precision),
-        f"weights of {m.id} in {precision.upper()}, {format_digits(m.total_params / BILLION, 3)} billion parameters of which a token "
-        f"uses {format_digits(m.active_params() / BILLION, 3)} billion",
+        f"weights of {m.id} in {precision.upper()}, {format_digits(m.total_params / BILLION, 3)} billion parameters"
+        + (
+            f" of which a token uses {format_digits(m.active_params() / BILLION, 3)} billion"
+            if m.active_params() < m.total_params
+            else ", all of which a token uses"
+        ),
         unit="B",
         mark="ideal",
         rival=" or ".join(
@@ -158,7 +162,7 @@ charts.ranges(
     color="of",
     log_x=True,
     caption=f"Prefill does {format_digits(intensity['prefill'], 3)} FLOP a byte, decode {format_digits(intensity['decode'], 2)}",
-    under=f"{m.id} in {precision.upper()} as a whole: a prompt of {input_tokens} tokens, decode at batch {batch}"
+    under=f"{m.id} in {precision.upper()} as a whole: a prompt of {common.counted(input_tokens, 'token')}, decode at batch {batch:,}"
     + charts.ours(against.what[against.estimate]),
 )
 
@@ -241,7 +245,7 @@ charts.lines(
 # %%
 charts.table(
     tables.caches(kinds, [context], dtypes.kv),
-    caption=f"Cache by kind of attention, and at a context of {context}; a dash is beyond the model's longest context",
+    caption=f"Cache by kind of attention, and at a context of {context:,}; a dash is beyond the model's longest context",
     download="caches",
 )
 
@@ -257,7 +261,7 @@ charts.bars(
     x="precision",
     y="weight_bytes",
     caption=f"From BF16 to W4A8 weights shrink to {stored.weight_bytes.iloc[-1] / stored.weight_bytes.iloc[0]:.0%}",
-    under=f"weights of {m.id}; W4A8 stores 4 bits and computes with 8",
+    under=f"weights of {m.id}",
 )
 
 # %%
@@ -297,10 +301,10 @@ charts.lines(
     color="what",
     log_x=True,
     log_y=True,
-    caption=f"From batch {passed[0]:.0f} on the cache outweighs the weights"
+    caption=f"From batch {passed[0]:,.0f} on the cache outweighs the weights"
     if len(passed)
-    else f"Up to batch {batches[-1]:.0f} the weights outweigh the cache",
-    under=f"{m.id}, context {context}: bytes that a decode step reads",
+    else f"Up to batch {batches[-1]:,.0f} the weights outweigh the cache",
+    under=f"{m.id}, context {context:,}: bytes that a decode step reads",
 )
 
 # %%

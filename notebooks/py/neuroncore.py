@@ -44,6 +44,13 @@ yours = tm.kernel.matmul(chip, m, n, k, dtype)
 large = tm.kernel.matmul(chip, 16 * KIB, 16 * KIB, 16 * KIB, dtype)
 logical = tm.kernel.matmul(chip, m, n, k, dtype, lnc=None)
 compiled = tm.kernel.matmul(chip, m, n, k, dtype, lnc=None, stack="stack-torch-compile-beta2")
+
+
+def reached_of(share):
+    """A share in percent, of which one too small to print is said."""
+    return charts.tables.percent(float(share), "") if share >= 5e-4 else "less than 0.1%"
+
+
 eager = tm.kernel.matmul(chip, 16 * KIB, 16 * KIB, 16 * KIB, dtype, stack="stack-torch-compile-beta2")
 
 # %% tags=["hide-input"]
@@ -57,7 +64,7 @@ Markdown(
         rival=f"torch.compile {format_within(eager.flop_per_s, *eager.ends('flop_per_s'), 'FLOP/s', eager.basis)}",
         proof="Check: kernels that others measured",
         more=f"Your {m:,} x {k:,} by {k:,} x {n:,} takes {format_within(yours.time_s, yours.low, yours.high, 's', yours.basis)}, bound by "
-        f"{yours.bound}, and reaches {charts.tables.percent(float(yours.flop_per_s / peak), '')} of the peak; on a logical core of {logical.lnc} it takes "
+        f"{yours.bound}, and reaches {reached_of(yours.flop_per_s / peak)} of the peak; on a logical core of {logical.lnc} it takes "
         f"{format_within(logical.time_s, logical.low, logical.high, 's', logical.basis)} tuned and "
         f"{format_within(compiled.time_s, compiled.low, compiled.high, 's', compiled.basis)} through torch.compile, called from the "
         "host.\n\n" + ledger.rests_on(yours.stack, compiled.stack),
@@ -141,7 +148,7 @@ charts.bars(
     tables.engine_times(yours),
     x="engine",
     y="busy_s",
-    caption=f"{yours.bound} is busy longest",
+    caption=f"{str(yours.bound)[:1].upper()}{str(yours.bound)[1:]} takes longest",
     under=f"{m:,} x {k:,} x {n:,} in {dtype.upper()} on {spec.name}",
 )
 
@@ -193,8 +200,8 @@ slow = measured[measured.kernel.str.contains("M=1590")]
 padded = tiles * 128 / m
 more = f"{padded - 1:.1%} more than" if padded < 2 else f"{padded:,.0f} times what"
 Markdown(
-    f"{common.counted(m, 'row')} {'is' if m == 1 else 'are'} {m / 128:.3g} tiles of 128: with the rows stationary the array "
-    f"runs {common.counted(tiles, 'tile')}, {more} it must. With the rows moving only the last, short instruction loses, and the tiles reach {at:.1%} of the "
+    f"{common.counted(m, 'row')} {'is' if m == 1 else 'are'} {f'{m / 128:.3g} tiles' if m > 128 else f'{m / 128:.1%} of a tile'} of 128: with the rows stationary the array "
+    f"runs {common.counted(tiles, 'tile')}, {more} it must. With the rows moving only the last, short instruction loses, and the tiles reach {reached_of(at)} of the "
     f"full-tile rate.{' Padding is not the reason, then.' if padded < 1.5 else ''} The measured products with M = 1,590 take "
     f"{(slow.measured / slow.tile_s).min():.1f} to {(slow.measured / slow.tile_s).max():.1f} times their tile bound because a "
     f"call costs {format_quantity(tm.kernel.stack('stack-torch-compile-beta2').launch_s, 's', 2)} and its transfers hide behind "

@@ -47,13 +47,17 @@ sends = [f"; by AWS's own lane map {tables.by_medium(it)}" for it in mapped]
 Markdown(
     common.card(
         spec.domain_chips,
-        f"in {spec.name}, with {switches:,} switch{'es' * (switches != 1)}{''.join(also)} and "
+        f"in {spec.name}, with {f'{switches:,} switches' if switches else 'no switch'}{''.join(also)} and "
         f"{common.counted(net.graph.number_of_edges(), 'link')}, all counted on its graph",
-        unit="chips",
+        unit="chips" if spec.domain_chips > 1 else "chip",
         mark="ideal",
         rival=f"{other.name} with {common.counted(other.domain_chips, 'chip')}",
         proof="Check: counts that are not ours",
-        more=f"Each chip sends one way into the scale-up fabric {tables.by_medium(net)}{''.join(sends)}.\n\n"
+        more=(
+            f"Each chip sends one way into the scale-up fabric {tables.by_medium(net)}{''.join(sends)}.\n\n"
+            if net.graph.number_of_edges()
+            else "It has no scale-up fabric.\n\n"
+        )
         + ledger.rests_on(
             *(
                 name
@@ -99,12 +103,16 @@ assert counted == [144 * 8, 88 * 8]
 # %% [markdown]
 # ## The rack, link by link
 #
-# Point at a chip or a switch to see its links.
+# Point at a chip or a switch to see its links. Where a printed count disagrees with the graph, the check below says which holds: a
+# rack of NL72x2 has 18 trays of four chips, 72; the 64 that the text once gives it are the chips of both racks of NL32x2.
 
 # %%
 nodes, links = tables.drawing(spec)
 charts.topology(
-    nodes, links, caption=f"{spec.domain_chips} chips, {switches} switches, and every link", under=spec.name
+    nodes,
+    links,
+    caption=f"{common.counted(spec.domain_chips, 'chip')}, {f'{switches} switches' if switches else 'no switch'}, and every link",
+    under=spec.name,
 )
 
 # %%
@@ -116,7 +124,9 @@ charts.table(composition, caption=f"Parts of {spec.name}, counted on the graph",
 
 # %%
 other_nodes, other_links = tables.drawing(other)
-charts.topology(other_nodes, other_links, caption=f"{other.domain_chips} chips, and every link", under=other.name)
+charts.topology(
+    other_nodes, other_links, caption=f"{common.counted(other.domain_chips, 'chip')}, and every link", under=other.name
+)
 
 # %%
 small_nodes, small_links = tables.drawing("trn3-nl32x2-pcie160")
@@ -160,7 +170,9 @@ charts.table(known[known.id.str.startswith(("trn", "inf"))], caption="Every name
 
 # %%
 left = audit.shares_left(spec)
-charts.table(left, caption=f"Share left of each capacity of {spec.name}", download="failures")
+charts.table(left, caption=f"Share left of each capacity of {spec.name}", download="failures") if len(
+    left
+) else Markdown(f"{spec.name} has no link to lose.")
 
 # %%
 small, large = tm.system(NL32[0]), tm.system(NL72[0])
@@ -220,7 +232,10 @@ charts.table(ledger.contradictions(), caption="Texts against themselves and each
 # Where the text is silent, an assumption stands in `data/` with its alternatives:
 
 # %%
-charts.table(audit.readings(spec), caption="Other readings of the text, and what they change", download="assumptions")
+other_readings = audit.readings(spec)
+charts.table(other_readings, caption="Other readings of the text, and what they change", download="assumptions") if len(
+    other_readings
+) else Markdown(f"No text about {spec.name} is silent on its fabric.")
 
 # %% [markdown]
 # ## What is left out

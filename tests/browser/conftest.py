@@ -68,6 +68,11 @@ def site(root):
     return report.build_book(root / "build", progress=False).parent.resolve()
 
 
+@pytest.fixture(scope="session")
+def slugs(site):
+    return sorted(path.stem for path in (site / "chapters").glob("*.html"))
+
+
 class Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *_):
         pass

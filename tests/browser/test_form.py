@@ -8,10 +8,14 @@ import pytest
 from trnmodel.report import book
 
 pytestmark = pytest.mark.chapters
+LONGEST_S = 2  # of a page on this machine
 MOST_SCREENS, SCREEN = 12, {"width": 1440, "height": 1000}
 PHONE = {"width": 390, "height": 844}
-WIDEST = """() => Math.max(...[...document.querySelectorAll('.trn-chart')].map(
-    chart => chart.querySelector('svg.marks').getBoundingClientRect().right), 0)"""
+WIDEST = """() => Math.max(...[...document.querySelectorAll('.trn-chart :is(svg.marks, svg.marks text)')].map(
+    drawn => drawn.getBoundingClientRect().right), 0)"""
+CUT = """() => [...document.querySelectorAll('article table')].filter(table => table.checkVisibility()
+    && table.parentElement.scrollWidth > table.parentElement.clientWidth + 1)
+    .map(table => table.innerText.slice(0, 80))"""
 DRAWN = "() => [...document.querySelectorAll('.trn-chart')].every(chart => chart.querySelector('svg.marks'))"
 
 
@@ -20,11 +24,6 @@ def visit(page, url, size=SCREEN):
     page.goto(url)
     page.wait_for_function(DRAWN)
     return page
-
-
-@pytest.fixture(scope="session")
-def slugs(site):
-    return sorted(path.stem for path in (site / "chapters").glob("*.html"))
 
 
 def test_no_code_is_shown_unless_asked_and_the_switch_remembers(base, open_page, slug):
@@ -85,10 +84,45 @@ def test_the_median_page_is_short_and_every_page_light(site, base, open_page, sl
     assert max(path.stat().st_size for path in site.glob("chapters/*.html")) < book.MAX_PAGE_BYTES
 
 
+def test_a_page_is_there_within_two_seconds(site, base, open_page, capsys):
+    """By what its thread works, so that a machine that does much else is no failure."""
+    page = open_page()
+    page.set_viewport_size(SCREEN)
+    meter = page.context.new_cdp_session(page)
+    meter.send("Performance.enable", {"timeDomain": "threadTicks"})
+    took, end = {}, "performance.getEntriesByType('navigation')[0].loadEventEnd / 1000"
+    for path in (site / "index.html", *sorted(site.glob("chapters/*.html"))):
+        page.goto(f"{base}/{path.relative_to(site)}", wait_until="load")
+        told = {metric["name"]: metric["value"] for metric in meter.send("Performance.getMetrics")["metrics"]}
+        took[path.stem] = (told["TaskDuration"], page.evaluate(end))
+    with capsys.disabled():
+        print("\nseconds of work, and until loaded:", {name: f"{a:.1f}, {b:.1f}" for name, (a, b) in took.items()})  # noqa: T201
+    assert max(work for work, _ in took.values()) < LONGEST_S
+
+
 def test_nothing_is_wider_than_a_phone(site, base, open_page, slug):
     page = visit(open_page(), f"{base}/chapters/{slug}.html", PHONE)
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
     assert page.evaluate(WIDEST) <= PHONE["width"]
+    assert page.evaluate(CUT) == []
+
+
+def test_the_first_page_answers_on_the_first_screen(base, open_page):
+    for size in (PHONE, SCREEN):
+        page = visit(open_page(), f"{base}/index.html", size)
+        answer = page.locator("article strong", has_text="tokens/s a chip").first.bounding_box()
+        assert answer["y"] + answer["height"] < size["height"]
+        assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+        assert page.evaluate(CUT) == []
+        assert page.locator(".trn-chart svg.marks").first.bounding_box()["height"] < 0.75 * size["height"]
+
+
+def test_headings_stand_below_the_title(base, open_page, slug):
+    page = visit(open_page(), f"{base}/chapters/{slug}.html")
+    size = "all => all.map(heading => parseFloat(getComputedStyle(heading).fontSize))"
+    title, sections, parts = (page.locator(f"article {kind}").evaluate_all(size) for kind in ("h1", "h2", "h3"))
+    assert max(sections) <= 0.7 * title[0]
+    assert max(parts, default=0) < min(sections)
 
 
 def test_chapters_are_numbered_and_link_to_each_other(site, base, open_page, slugs):
@@ -113,11 +147,11 @@ def at(listed, page, number):
 
 def test_a_term_is_linked_where_a_page_uses_it_first(base, open_page, slug):
     page = visit(open_page(), f"{base}/chapters/{slug}.html")
-    links = page.locator("article a.trn-term")
+    links = page.locator("article a.trn-term:not(.trn-metric)")
     texts = [link.text_content().lower() for link in links.all()]  # of folded parts too
     assert texts
     assert len(texts) == len(set(texts))
-    seen = page.locator("article a.trn-term:visible").first
+    seen = page.locator("article a.trn-term:not(.trn-metric):visible").first
     target = seen.get_attribute("href").partition("#")[2]
     seen.click()
-    page.wait_for_selector(f"tr#{target}")
+    page.wait_for_selector(f"[id='{target}']")

@@ -1,4 +1,4 @@
-"""A chapter runs from top to bottom in JupyterLab and its charts are drawn there."""
+"""A notebook opens with its answer and folded code in JupyterLab, and runs from top to bottom; its charts are drawn."""
 
 import os
 import shutil
@@ -70,6 +70,10 @@ def test_chapter_runs_in_lab(lab, open_page, slug):
     page.goto(f"{lab}/lab/tree/notebooks/{slug}.ipynb?token={TOKEN}")
     page.wait_for_selector(".jp-Notebook .jp-Cell")
     page.wait_for_function("window.jupyterapp?.shell.currentWidget?.context?.sessionContext")
+    answer = page.locator(".jp-CodeCell .jp-OutputArea-output").first
+    answer.wait_for()
+    assert answer.bounding_box()["y"] < 0.8 * page.viewport_size["height"]  # it opens with its answer, and no code
+    assert page.locator(".jp-CodeCell .jp-InputArea-editor:visible").count() == 0
     cells = page.evaluate(RUN_ALL)
     outputs = [(index, output) for index, cell in enumerate(cells) for output in cell.get("outputs", [])]
     assert not [output for _, output in outputs if output["output_type"] == "error"]

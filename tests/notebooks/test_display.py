@@ -143,7 +143,7 @@ def test_a_scatter_has_one_unit_on_both_axes():
 
 def test_a_generation_keeps_its_colour():
     scale = BUILDERS["lines"]().to_dict()["layer"][0]["encoding"]["color"]["scale"]
-    assert dict(zip(scale["domain"], scale["range"], strict=True))["trainium3"] == charts.GENERATIONS["trainium3"]
+    assert dict(zip(scale["domain"], scale["range"], strict=True))["Trainium3"] == charts.GENERATIONS["trainium3"]
 
 
 def test_table_prints_units_and_carries_its_data():

@@ -18,6 +18,7 @@ ORDER = [
     *("rack", "torus-or-switch", "switch-tray", "scale-out"),
     *("model-needs", "memory-fit"),
     *("decode-step", "serving", "beside-gpus", "software", "accuracy"),
+    "metrics",
 ]
 TYPED = re.compile(r"\b[Cc]hapters? (\d+)(?:(?:, | and | or | to )(\d+))*")
 MOST_LINES = 4000

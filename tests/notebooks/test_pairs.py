@@ -45,6 +45,7 @@ VALUES = {
         "context": [512, 131_072],
         "batch": [1, 256],
     },
+    "metrics": {"model": ["llama-3.1-8b", OWN], "sent_s": [[0.0], [5.0, 0.0, 0.0, 9.0]], "output_tokens": [2, 300]},
     "model-needs": {"model": FAMILIES, "precision": ["bf16", "mxfp8"], "batch": [1, 512]} | LENGTHS,
     "neuroncore": {"chip": ["trainium1", "trainium3"], "m": [1, 8192], "k": [1, 128], "dtype": ["bf16", "fp32"]},
     "rack": {"system": ["trn2-ultraserver", "trn3-nl32x2-pcie160"], "beside": ["trn1.32xlarge", "trn2.48xlarge"]},

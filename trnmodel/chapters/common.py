@@ -21,13 +21,13 @@ LANE_MAP = "trn3-nl72x2-aws-lanes"  # NL72x2 with the lanes that AWS prints, not
 
 
 def card(number: float | Sequence[float] | str, of: str, *, unit: str = "", mark: str, proof: str,
-         rival: str = "", alone: str = "", more: str = "") -> str:  # fmt: skip
+         rival: str = "", ahead: bool = False, alone: str = "", more: str = "") -> str:  # fmt: skip
     """The card that a chapter opens with, in Markdown: its number, what comes next to it, where the proof stands.
 
     `number` is a figure of `of` in a base unit or words (`format_within`), with low and high where it has a band, or a
     text; `mark` is of `trnmodel.result.BASES`, where arithmetic on printed figures is ideal; `rival` is what comes next
-    best, with its number, or `alone` why nothing does; `proof` is the heading under which the answer meets what is not
-    ours, or "chapter 13"; `more` stands below the card. Raises ValueError for another mark, or for both rivals.
+    best (or is `ahead`), with its number, and `alone` why nothing does; `proof` is the heading under which the answer
+    meets what is not ours, or "chapter 13"; `more` stands below. Raises ValueError for another mark, or both rivals.
 
     Examples
     --------
@@ -48,7 +48,7 @@ def card(number: float | Sequence[float] | str, of: str, *, unit: str = "", mark
         value, low, high = number if isinstance(number, Sequence) else (number, number, number)
         told = format_within(value, low, high, unit, mark).replace(" %", "%")
     shown, _, band = told.rpartition(" (")
-    beside = f"**Next best:** {rival}" if rival else f"**No rival:** {alone}"
+    beside = f"**{'Ahead of it' if ahead else 'Next best'}:** {rival}" if rival else f"**No rival:** {alone}"
     lines = [f"**{shown}** ({band}: {of}", beside, f"**Proof:** {proof}"]
     return "\n>\n".join(f"> {line.rstrip('.')}." for line in lines) + (f"\n\n{more}" if more else "")
 

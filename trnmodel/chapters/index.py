@@ -35,6 +35,21 @@ def answers(table: pd.DataFrame, called: Callable[[str], str] = str) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
+def headline(table: pd.DataFrame, model: str, **lengths: int) -> str:
+    """The answer for one model at the highest of its speeds, in bold."""
+    row = table[table.model == tm.model(model).id].nlargest(1, "wanted_tokens_per_s_per_user").to_dict("records")[0]
+    name, pace, system, how, made, first, _ = _cells(row)
+    asked = (
+        f"{name} at {pace} tokens/s a user, {lengths['input_tokens']:,} tokens in and {lengths['output_tokens']:,} out"
+    )
+    if not row["system"]:
+        return f"**{asked}: no system of Trainium chips, {how}.**"
+    if not row["reached"]:
+        return f"**{asked}: {made};** by {system}, {how}."
+    after = "" if pd.isna(row["ttft_s"]) else f" The first token comes after {first}."
+    return f"**{asked}: {system}, {how}, makes {made} tokens/s a chip.**{after}"
+
+
 def _cells(row: dict[str, Any]) -> list[str]:
     """The cells of one answer, its numbers with band and basis."""
     asked = [row["model"], f"{row['wanted_tokens_per_s_per_user']:g}"]

@@ -19,7 +19,7 @@ from trnmodel.steps.answers import MemoryFit
 from trnmodel.steps.assemble import FIRST_BUCKET
 from trnmodel.steps.deployment import Deployment
 from trnmodel.steps.rank import site
-from trnmodel.units import format_quantity
+from trnmodel.units import GIB, format_digits, format_quantity
 
 KINDS: Mapping[str, str] = {
     "weight_bytes": "weights",
@@ -89,10 +89,10 @@ def verdict(found: MemoryFit) -> str:
     --------
     >>> from trnmodel.steps.mapping import Mapping
     >>> verdict(Deployment(model="llama-3.1-405b", system="inf2.48xlarge", mapping=Mapping(tp=8)).fit(1, 2048))
-    'does not fit: 99.8 GiB of 16 GiB'
+    'does not fit: 99.8 of 16 GiB'
     """
     stored, held = float(found.first_rank_total_bytes), float(found.first_rank_capacity_bytes)
-    sizes = f"{format_quantity(stored, 'B', 3)} of {format_quantity(held, 'B', 3)}"
+    sizes = f"{format_digits(stored / GIB, 3)} of {format_digits(held / GIB, 3)} GiB"
     return f"{'fits' if found.valid else 'does not fit'}: {sizes}"
 
 

@@ -18,7 +18,19 @@ from trnmodel.charts import language
 from trnmodel.charts.display import altair
 from trnmodel.charts.explorers import frontier, roofline
 from trnmodel.charts.language import GENERATIONS
-from trnmodel.charts.plot import MOST_LABELLED, MOST_LETTERS, MOST_MACHINES, Plot, end_labels, letters, marked, series
+from trnmodel.charts.plot import (
+    CROWD,
+    MOST_LABELLED,
+    MOST_LETTERS,
+    MOST_MACHINES,
+    Plot,
+    end_labels,
+    letters,
+    marked,
+    series,
+    together,
+    zoom,
+)
 from trnmodel.charts.tables import check, on_ground, printed, rounded, scale, table
 from trnmodel.charts.topology import topology
 
@@ -28,8 +40,8 @@ if TYPE_CHECKING:
     import altair as alt
     import pandas as pd
 
-__all__ = ["GENERATIONS", "bars", "frontier", "lines", "ours", "ranges", "regions", "roofline", "scatter", "stacks"]
-__all__ += ["table", "topology"]
+__all__ = ["GENERATIONS", "bars", "frontier", "lines", "ours", "ranges", "regions", "roofline", "scatter", "spans"]
+__all__ += ["stacks", "table", "topology"]
 
 
 def ours(labels: Collection[str]) -> str:
@@ -77,30 +89,25 @@ def lines(
     most = MOST_MACHINES if plot.machines(color) else MOST_LABELLED
     named = bool(ends) and all(len(end) <= most and end.label.map(letters).max() <= MOST_LETTERS for end in ends)
     legend: dict[str, Any] = {"legend": None} if named else {}
-    params, picked = plot.picked(None if named else color)
+    params, picked = plot.picked(color, legend=not named)
     place = {"x": plot.number(alt.X, x, log_x), "y": plot.number(alt.Y, y, log_y)}
     own = place | {"color": plot.colour(alt.Color, color, **legend), "detail": keys} | picked
+    crowd = [zoom()] if max(map(len, ends), default=0) > CROWD else []
     base = alt.Chart(plot.data)
-    layers = [base.mark_line().add_params(*params).encode(**own, **_dashes(plot, color, dash, legend))]
+    line = base.mark_line().encode(**own, **_dashes(plot, color, dash, legend))
+    layers = [line.add_params(*crowd, *([] if named else params))]
     if plot.has_range(y):
         many = len(series(plot.data, keys)) > language.MANY_BANDS
         area = base.mark_area(fillOpacity=language.FAINT_BAND if many else language.BAND_OPACITY)
         layers.insert(0, area.encode(**own | {"y": plot.number(alt.Y, y, log_y, "_low"), "y2": f"{y}_high"}))
     if plot.hollow or (shape and not named):
-        layers.append(
-            _points(
-                plot,
-                marked(plot.data, x, y, [*keys, *([choose] if choose else [])]),
-                own,
-                color,
-                legend,
-                None if named else shape,
-            )
-        )
-    layers.append(base.mark_point(size=160, opacity=0).encode(**place, tooltip=plot.tooltip()))
+        at = marked(plot.data, x, y, [*keys, *([choose] if choose else [])])
+        layers.append(_points(plot, at, own, color, legend, None if named else shape))
+    layers.append(plot.nearest(place))
     if named:
-        layers.append(_names(plot, ends, own))
-    return plot.finish(_choice(plot, layers, choose), caption, under, _dash_notes(plot, color, dash))
+        layers.append(_names(plot, ends, own, x, bool(crowd)).add_params(*params))
+    notes = _dash_notes(plot, color, dash) + ([] if named else together(ends))
+    return plot.finish(_choice(plot, layers, choose), caption, under, notes)
 
 
 def _choice(plot: Plot, layers: Sequence[Any], choose: str | None) -> Any:
@@ -143,16 +150,17 @@ def _points(
     return mark.encode(**own, **told, fillOpacity=plot.hollowed(0, 1))
 
 
-def _names(plot: Plot, ends: Sequence[pd.DataFrame], own: dict[str, Any]) -> Any:
-    """The name of each line at its end."""
+def _names(plot: Plot, ends: Sequence[pd.DataFrame], own: dict[str, Any], x: str, moves: bool) -> Any:
+    """The name of each line at its end; of one whose end has moved out of the chart, nothing."""
     import pandas as pd
 
-    text = (
-        altair()
-        .Chart(pd.concat(ends))
-        .mark_text(align="left", dx=7, fontSize=12, limit=190, lineBreak="\n", baseline="middle")
-    )
-    return text.encode(x=own["x"], y=own["y"], color=own["color"], text=altair().Text(field="label", type="nominal"))
+    alt = altair()
+    mark = {"align": "left", "baseline": "middle", "dx": 7, "fontSize": 13, "limit": 190, "lineBreak": "\n"}
+    text = alt.Text(field="label", type="nominal")
+    if moves:
+        text = alt.condition(f"inrange(datum['{x}'], domain('x'))", text, alt.value(""))
+    place = {name: channel for name, channel in own.items() if name != "detail"}
+    return alt.Chart(pd.concat(ends)).mark_text(**mark, clip=False).encode(**place, text=text)
 
 
 def bars(
@@ -221,6 +229,30 @@ def stacks(
     return plot.finish(alt.layer(*layers), caption, under)
 
 
+def spans(frame: pd.DataFrame, start: str, end: str, y: str, color: str, *, caption: str, under: str = "") -> alt.Chart:
+    """A bar from `start` to `end` for each row, in the line of its `y` and the colour of its category."""
+    check(frame, caption, under=under, start=start, end=end, y=y, color=color)
+    alt = altair()
+    factor, title = scale(frame, end)
+    data, titles = printed(frame, y, color)
+    data = data.assign(**{name: frame[name] * factor for name in (start, end)})
+    plot = Plot(data, titles | {start: title, end: title}, on_ground(frame, ""))
+    params, picked = plot.picked(color)
+    bar = alt.Chart(data, height={"step": 40}).mark_bar(stroke="white", strokeWidth=0.7).add_params(*params)
+    return plot.finish(
+        bar.encode(
+            **picked,
+            y=plot.category(alt.Y, y),
+            x=plot.number(alt.X, start),
+            x2=end,
+            color=plot.colour(alt.Color, color),
+            tooltip=plot.tooltip(),
+        ),
+        caption,
+        under,
+    )
+
+
 def ranges(
     frame: pd.DataFrame,
     x: str,
@@ -248,12 +280,13 @@ def ranges(
             x=plot.number(alt.X, x, log_x),
             stroke=plot.colour(alt.Stroke, color, alone=y),
             fillOpacity=plot.hollowed(0, 1),
-            tooltip=plot.tooltip(),
         )
     ]
     if plot.has_range(x):
         span = base.mark_rule(strokeWidth=4, opacity=0.5)
         layers.insert(0, span.encode(**place, x=plot.number(alt.X, x, log_x, "_low"), x2=f"{x}_high"))
+    at = {name: place[name] for name in ("y", "yOffset") if name in place}
+    layers.append(plot.nearest({"x": plot.number(alt.X, x, log_x)} | at))
     return plot.finish(alt.layer(*layers), caption, under)
 
 
@@ -284,8 +317,9 @@ def scatter(
             layers.append(rule.encode(**{**place, **picked, **span}))
     points = alt.Chart(data).mark_point(size=45, strokeWidth=1.5, filled=True).add_params(*params)
     stroke = plot.colour(alt.Stroke, color)
-    fill = {"fillOpacity": plot.hollowed(0, 0.8), "stroke": stroke, "tooltip": plot.tooltip()}
-    return plot.finish(alt.layer(*layers, points.encode(**place, **picked, **fill)), caption, under)
+    layers.append(points.encode(**place, **picked, fillOpacity=plot.hollowed(0, 0.8), stroke=stroke))
+    layers.append(plot.nearest({name: place[name] for name in ("x", "y")}))
+    return plot.finish(alt.layer(*layers), caption, under)
 
 
 def regions(

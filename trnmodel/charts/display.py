@@ -37,7 +37,7 @@ def _values(frame: pd.DataFrame) -> dict[str, Any]:
 
 def _theme() -> dict[str, Any]:
     """Vega-Lite configuration; the book lays its dark colours over it."""
-    labels = {"labelFontSize": 12, "titleFontSize": 13, "titleFontWeight": "normal", "labelLimit": 190}
+    labels = {"labelFontSize": 13, "titleFontSize": 14, "titleFontWeight": "normal", "labelLimit": 190}
     return {
         "axis": {
             **labels,
@@ -47,7 +47,7 @@ def _theme() -> dict[str, Any]:
             "domainColor": "#888888",
         },
         "legend": {**labels, "symbolSize": 120, "symbolStrokeWidth": 2.5, "orient": "bottom", "columns": 3},
-        "title": {"anchor": "start", "fontSize": 15, "offset": 12, "subtitleFontSize": 12, "subtitleColor": "#888888"},
+        "title": {"anchor": "start", "fontSize": 16, "offset": 12, "subtitleFontSize": 13, "subtitleColor": "#888888"},
         "range": {"category": PALETTE},
         "view": {"continuousWidth": 520, "continuousHeight": 320, "discreteWidth": 520, "stroke": None},
         "line": {"strokeWidth": 2.5},

@@ -6,6 +6,7 @@ Every builder asks here what a name looks like, and what a column is called; not
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import cycle
@@ -59,6 +60,7 @@ WORDS: Mapping[str, str] = {
     "crossover_bytes": "Send buffer",
     "step_s": "Time in a step",
     "layer_s": "Time in a layer",
+    "end_s": "Time since the first request",
     "worst_s": "Latency of the worst pair",
     "busy_s": "Busy time",
     "stored_bytes": "Stored",
@@ -125,6 +127,41 @@ PERCENT: Mapping[str, str] = {
 }
 
 
+@cache
+def _names() -> Mapping[str, str]:
+    """What a person calls each chip and system, by its id."""
+    specs = [*map(load.chip, load.chips()), *map(systems.system, systems.systems())]
+    return {spec.id: spec.name for spec in specs if spec.id != spec.name}
+
+
+@cache
+def _ids() -> re.Pattern[str]:
+    longest_first = sorted(_names(), key=len, reverse=True)
+    return re.compile(rf"(?<![\w./`-])(?:{'|'.join(map(re.escape, longest_first))})(?![\w-])")
+
+
+def called(value: object) -> object:
+    """What a person calls the chip or system that a cell holds; anything else as it is.
+
+    Examples
+    --------
+    >>> called("trn3-nl72x2-pcie160"), called("bf16"), called(3)
+    ('Trainium3 NL72x2 Switched', 'bf16', 3)
+    """
+    return _names().get(value, value) if isinstance(value, str) else value
+
+
+def named(text: str) -> str:
+    """A sentence in which chips and systems go by the names that a person uses; what stands as code keeps its id.
+
+    Examples
+    --------
+    >>> named("trn3-nl32x2-torus, 2 x trainium1 and `trn3-nl32x2-torus`")
+    'Trainium3 NL32x2 3D Torus, 2 x Trainium1 and `trn3-nl32x2-torus`'
+    """
+    return _ids().sub(lambda found: _names()[found[0]], text)
+
+
 class Machine(NamedTuple):
     """What a label names: chip, topology (none of a chip alone), and which of its generation's systems it is."""
 
@@ -154,7 +191,7 @@ def machine(name: str) -> Machine:
 
     Examples
     --------
-    >>> machine("Trainium").chip, machine("trn3-nl32x2-torus")[:2], machine("trn3-torus-144")[:2], machine("BF16")[:2]
+    >>> machine("Trainium1").chip, machine("trn3-nl32x2-torus")[:2], machine("trn3-torus-144")[:2], machine("BF16")[:2]
     ('trainium1', ('trainium3', 'torus'), ('trainium3', 'torus'), ('', ''))
     """
     label = str(name).lower()

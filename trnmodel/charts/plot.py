@@ -22,7 +22,8 @@ WIDTH = 520  # where a chart does not fill its column
 MOST_LETTERS = 26  # of a label at the end of a line
 MOST_LABELLED, MOST_MACHINES = 8, 12  # lines, beyond which a legend names them; greys in a legend are told apart badly
 POINTS = 8  # of a line that is drawn hollow
-SAME = 5e-3  # up to which lines coincide
+SAME = 1.5  # up to which lines coincide. [px]
+CROWD = 3  # lines, beyond which a reader may want a closer look
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +86,24 @@ class Plot:
         options |= {} if column else {"legend": None}
         return self.category(channel, column or str(alone), sort=None, scale=scale, **options)
 
-    def picked(self, column: str | None) -> tuple[list[Any], dict[str, Any]]:
-        """What lets a click on the legend single out one value: parameters and the encoding that they drive."""
+    def picked(self, column: str | None, legend: bool = True) -> tuple[list[Any], dict[str, Any]]:
+        """What lets a click on the legend, or on a mark of the layer that has it, single out one value.
+
+        Parameters of the chart, and the encoding that they drive.
+        """
         alt = altair()
         if column is None:
             return [], {}
-        selection = alt.selection_point(name="picked", fields=[column], bind="legend")
+        selection = alt.selection_point(name="picked", fields=[column], **({"bind": "legend"} if legend else {}))
         return [selection], {"opacity": alt.condition(selection, alt.value(1), alt.value(0.12))}
+
+    def nearest(self, place: dict[str, Any]) -> Any:
+        """What pointing anywhere in a chart tells: the datum that is nearest, in a ring."""
+        alt = altair()
+        near = alt.selection_point(name="near", on="pointerover", clear="pointerout", nearest=True, empty=False)
+        ring = alt.Chart(self.data).mark_point(size=130, color="#888888", strokeWidth=2, opacity=0)
+        shown = alt.condition(near, alt.value(1), alt.value(0))
+        return ring.add_params(near).encode(**place, opacity=shown, tooltip=self.tooltip())
 
     def hollowed(self, yes: Any, no: Any) -> Any:
         """A mark's property where the data is hollow, and elsewhere."""
@@ -112,14 +124,22 @@ class Plot:
         """The claim as title, in grey below it the conditions and what is hollow or dashed; both as description."""
         drawn = [name for name in self.marks if f"datum.{name}" in self.hollow]
         words = [f"{'hollow' if name in drawn else 'all of it'}: {MARKS[name]}" for name in self.marks]
-        said = self.ground.strip(" ()")  # "extrapolated: stack on chip"
+        caption, under, ground = map(language.named, (caption, under, self.ground))
+        said = ground.strip(" ()")  # "extrapolated: stack on chip"
         if self.loose:
             said = f"hollow: {said or language.LOOSE}"
         grey = [line for line in (under, "; ".join([*words, *notes]), said) if line]
         below = {"subtitle": _wrapped(grey)} if grey else {}
         title = altair().TitleParams(text=textwrap.wrap(caption, 76, break_on_hyphens=False), **below)
-        whole = (f"{caption}. {under}" if under else caption) + self.ground
+        whole = (f"{caption}. {under}" if under else caption) + ground
         return chart.properties(title=title, description=whole, usermeta={"under": grey})  # for lines of another length
+
+
+def zoom() -> Any:
+    """Axes that move: with Ctrl, by wheel and by dragging, so that a page still scrolls; a double click sets back."""
+    key = "event.ctrlKey || event.metaKey"
+    drag = f"[pointerdown[{key}], window:pointerup] > window:pointermove!"
+    return altair().selection_interval(name="zoom", bind="scales", zoom=f"wheel![{key}]", translate=drag)
 
 
 def _wrapped(lines: Sequence[str]) -> list[str]:
@@ -163,12 +183,15 @@ def end_labels(data: pd.DataFrame, x: str, y: str, keys: Sequence[str], log: tup
     """
     import pandas as pd
 
+    shown = [data[name] for name in (y, f"{y}_low", f"{y}_high") if name in data]
+    across, _ = _pixels([data[x]], data[x], WIDTH, log[0])
+    up, back = _pixels(shown, data[y], HEIGHT, log[1], nice=True)
     groups: list[tuple[list[str], pd.DataFrame]] = []
-    for key, rows in series(data, keys).items():
+    for key, rows in series(data.assign(_across=across, _up=up), keys).items():
         line = rows.dropna(subset=[x, y]).sort_values(x, kind="stable")
         if line.empty:
             continue
-        twin = next((names for names, other in groups if _coincide(other[[x, y]], line[[x, y]])), None)
+        twin = next((names for names, other in groups if _coincide(other, line)), None)
         if twin is None:
             groups.append(([", ".join(key)], line))
         else:
@@ -176,24 +199,36 @@ def end_labels(data: pd.DataFrame, x: str, y: str, keys: Sequence[str], log: tup
     if not groups:
         return pd.DataFrame(columns=[*data.columns, "label"])
     ends = pd.DataFrame([line.iloc[-1] for _, line in groups]).assign(label=[" =\n".join(names) for names, _ in groups])
-    right, _ = _pixels([data[x]], ends[x], WIDTH, log[0])
-    shown = [data[name] for name in (y, f"{y}_low", f"{y}_high") if name in data]
-    height, back = _pixels(shown, ends[y], HEIGHT, log[1], nice=True)
     sizes = [(LETTER * letters(label), LINE * (label.count("\n") + 1)) for label in ends.label]
-    centres = np.asarray(_apart(right, height, sizes))
+    centres = np.asarray(_apart(ends.pop("_across").to_numpy(), ends.pop("_up").to_numpy(), sizes))
     first = centres + [(high - LINE) / 2 for _, high in sizes]  # where the first line of a label stands
     return ends.assign(**{y: back(first)})
 
 
 def _coincide(one: pd.DataFrame, other: pd.DataFrame) -> bool:
-    return one.shape == other.shape and bool(np.allclose(one.to_numpy(float), other.to_numpy(float), rtol=SAME))
+    """Whether two lines cannot be told apart where they are drawn."""
+    (x, y), (x2, y2) = (line[["_across", "_up"]].to_numpy(float).T for line in (one, other))
+    if len(x) != len(x2) or np.abs(x - x2).max() > SAME:
+        if max(abs(x[0] - x2[0]), abs(x[-1] - x2[-1])) > SAME:
+            return False
+        y = np.interp(x2, x, y)
+    return bool(np.abs(y - y2).max() <= SAME)
+
+
+def together(ends: Sequence[pd.DataFrame]) -> list[str]:
+    """What a note says of lines that coincide where a legend names them."""
+    found = [label.replace(" =\n", " = ") for end in ends for label in end.label if " =\n" in label]
+    return [f"drawn over each other: {', '.join(dict.fromkeys(found))}"] if found else []
 
 
 def _pixels(
     every: Sequence[pd.Series], values: pd.Series, size: float, log: bool, nice: bool = False
 ) -> tuple[NDArray, Callable[..., NDArray]]:
     """Pixels of values on an axis that shows all of some columns, and the way back; `nice` ends at powers of ten."""
-    into, back = (np.log10, np.exp2) if log else (np.asarray, np.asarray)
+
+    def into(known: NDArray) -> NDArray:
+        return np.log10(np.maximum(known, 1e-300)) if log else known
+
     known = np.concatenate([column.to_numpy(float) for column in every])
     known = into(known[np.isfinite(known) & ((known > 0) | (not log))])
     low, high = float(known.min() if log else min(known.min(), 0.0)), float(known.max())
@@ -202,7 +237,8 @@ def _pixels(
     per_pixel = (high - low) / size or 1.0
 
     def value(pixels: ArrayLike) -> NDArray:
-        return back((low + np.asarray(pixels) * per_pixel) * (np.log2(10.0) if log else 1.0))
+        found = low + np.asarray(pixels) * per_pixel
+        return np.exp2(found * np.log2(10.0)) if log else found
 
     return (into(values.to_numpy(float)) - low) / per_pixel, value
 

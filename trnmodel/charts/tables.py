@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from trnmodel.arguments import flag, instance, refuse, text
-from trnmodel.charts.language import WORDS
+from trnmodel.charts.language import WORDS, called, named
 from trnmodel.result import BASES
 from trnmodel.units import BILLION, MILLION, TRILLION, format_quantity, format_within
 
@@ -32,8 +32,9 @@ LONGEST_CAPTION, MOST_SHOWN, MOST_NAMED = 2000, 12, 4
 LONGEST_NAME = 24  # that is not broken at its hyphens
 MOST_ROWS, MOST_FOLDED = 12, 120  # rows of a table on a page, and with those behind its fold; the CSV has all
 MARKS = {"estimate": "our estimate", "announced": "announced, not supported today"}
+AS_TYPED = {"id", "code name", "command", "parameter", "name"}  # columns whose cells a reader types
 _WIDE, _BOX = "overflow-x: auto", "max-height: 36em; overflow: auto"
-_UPPER = set("cp dma dp ep flop gpu gpus hbm kv lnc mbu mfu pp sbuf sdk tp tpot ttft".split())
+_UPPER = set("cp dma dp e2e ep flop gpu gpus hbm itl kv lnc mbu mfu pp sbuf sdk tp tpot ttft".split())
 _ERRORS, _SHARES, _SIZES = (
     {"error", "difference", "bias"},
     {"share", "mfu", "mbu", "padding"},
@@ -150,13 +151,14 @@ def scale(frame: pd.DataFrame, column: str) -> tuple[float, str]:
 
 
 def printed(frame: pd.DataFrame, *columns: str | None) -> tuple[pd.DataFrame, dict[str, str]]:
-    """The named columns, with their ranges and marks, in printed units; and the titles of the named."""
+    """The named columns, with ranges and marks, in printed units and by human names; and the titles of the named."""
     named = [column for column in dict.fromkeys(columns) if column]
     ends = [column + end for column in named for end in ("_low", "_high")]
     kept = [name for name in dict.fromkeys([*named, *ends, *MARKS, "basis"]) if name in frame]
     scales = {name: scale(frame, name) for name in kept}
     numbers = {name: frame[name] * scales[name][0] for name in kept if is_number(frame[name])}
-    return frame[kept].assign(**numbers), {name: scales[name][1] for name in named}
+    words = {name: frame[name].map(called) for name in kept if frame[name].dtype.kind == "O" and name not in AS_TYPED}
+    return frame[kept].assign(**numbers, **words), {name: scales[name][1] for name in named}
 
 
 def check(
@@ -181,7 +183,7 @@ def check(
     for argument, column in given.items():
         if not isinstance(column, str) or column not in known:
             refuse(argument, column, f"allowed are the columns of {name}: {', '.join(known[:MOST_SHOWN])}")
-    return on_ground(frame, caption)
+    return named(on_ground(frame, caption))
 
 
 @dataclass(frozen=True, slots=True)

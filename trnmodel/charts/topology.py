@@ -53,7 +53,8 @@ def topology(
             check(more, caption, name=name, needed=columns)
     check(links, caption, name="links", needed=() if getattr(links, "empty", True) else LINK)
     alt = altair()
-    pick = alt.selection_point(name="pick", fields=["node"], on="pointerover", value=[{"node": nodes.node.iloc[0]}])
+    first = [{"node": nodes.node.iloc[0]}]
+    pick = alt.selection_point(name="pick", fields=["node"], on="pointerover", nearest=True, value=first)
     chart = _points(nodes).add_params(pick)
     if len(links):
         groups = list(dict.fromkeys(links.group))

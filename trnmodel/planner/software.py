@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -245,36 +244,28 @@ def told(table: pd.DataFrame, tokens_per_s_per_user: float, system: str) -> str:
 
 
 def short_name(system: str | System) -> str:
-    """What a person calls a system, without the words in brackets.
+    """What a person calls a system.
 
     Examples
     --------
     >>> short_name("trn3-nl32x2-pcie160")
     'Trainium3 NL32x2 Switched'
     """
-    return read_system(system).name.partition(" (")[0]
+    return read_system(system).name
 
 
 def names(systems: Iterable[str]) -> dict[str, str]:
-    """What systems are called by a person, as short as it tells them apart.
-
-    Examples
-    --------
-    >>> list(names(["trn3-nl32x2-pcie160", "hgx-h200"]).values())
-    ['Trainium3 NL32x2 Switched', '8 x H200 SXM']
-    """
-    short = {name: short_name(name) for name in systems}
-    alone = [one for one, count in Counter(short.values()).items() if count == 1]
-    return {name: one if one in alone else read_system(name).name for name, one in short.items()}
+    """What systems are called by a person, by id."""
+    return {name: short_name(name) for name in systems}
 
 
 def side_by_side(table: pd.DataFrame) -> pd.DataFrame:
     """`answers` with a row a speed and system: tokens/s a chip with bands, the basis, what holds it back."""
-    called, rows = names(dict.fromkeys(table.system)), list[dict[str, Any]]()
+    rows = list[dict[str, Any]]()
     for (speed, system), lines in table.groupby(["wanted_tokens_per_s_per_user", "system"], sort=False):
         at = lines.set_index("software")
         there = [kind for kind in ORDER if kind in at.index]
-        row: dict[str, Any] = {"wanted_tokens_per_s_per_user": speed, "of": called[system]}
+        row: dict[str, Any] = {"wanted_tokens_per_s_per_user": speed, "of": short_name(system)}
         row |= {kind: in_band(*at.loc[kind, YIELD]) for kind in there}
         row |= {"rests on": ", ".join(dict.fromkeys(at.basis[kind] for kind in there if kind != "ideal"))}
         row |= {f"{kind} loses to": at.reason[kind] for kind in there if kind != "ideal"}
