@@ -111,19 +111,20 @@ def test_pauses_and_first_tokens_are_two_lines():
 
 
 def test_changes_hold_what_was_asked_and_say_why_a_point_is_missing():
-    """64 ranks are all of the system; TP 8 leaves 139 / 8 = 17.4 GB and a batch of 256 adds 343 / 8 = 43 GB to it."""
+    """64 ranks are all of the system; at TP 8 a rank holds 17.6 GB, and 32 x 8,192 x 328 kB / 8 = 10.7 GB of cache."""
     table = decode_step.changes(LLAMA, 16, 4096, 3584).set_index("changed")
     assert table.step_s["nothing"] == float(LLAMA.decode(batch=16, context=4096).time_s)
     assert table["why not"]["TP 128"] == "more ranks than the system has"
     assert np.isnan(table.step_s["TP 128"])
     assert table.step_s["ideal software"] < table.step_s["hand-tuned software"] < table.step_s["nothing"]
     assert table.tokens_per_s_per_chip["batch 32"] > table.tokens_per_s_per_chip["nothing"]
-    full = decode_step.changes(
-        Deployment(model=LLAMA.model, system=LLAMA.system, mapping=tm.Mapping(tp=8)), 16, 4096, 128
-    )
-    why = full.set_index("changed")["why not"]
-    assert why["batch 32"].startswith("does not fit: ")
-    assert why["batch 32"].endswith(" of 24 GiB a rank")
+    eight = Deployment(model=LLAMA.model, system=LLAMA.system, mapping=tm.Mapping(tp=8))
+    why = decode_step.changes(eight, 16, 8192, 128).set_index("changed")["why not"]
+    assert why["nothing"] == why["TP 16"] == ""
+    for name in ("batch 32", "context 16,384"):
+        need, _, have = why[name].removeprefix("does not fit: ").split()[:3]
+        assert (17.6e9 + 10.7e9) / 2**30 < float(need) < 1.2 * (17.6e9 + 10.7e9) / 2**30
+        assert have == "24"
     odd = decode_step.changes(Deployment(model="gpt2", system="inf2.xlarge", mapping=tm.Mapping(tp=1)), 1, 1000, 999)
     assert not odd.changed.str.contains("TP 0|batch 0|context").any(), "half of one, and a context beyond the longest"
 
@@ -139,6 +140,5 @@ def test_what_lacks_is_weights_and_cache_over_the_ranks():
     assert (remedy(big, 16, 4096), shortfall(held, 16, 4096)) == ("tp = 64 holds it", "")
     experts = Deployment(model="deepseek-v3", system="trn3-nl32x2-torus", mapping=tm.Mapping(tp=8))
     assert " with ep = " in remedy(experts, 16, 4096)
-    assert remedy(Deployment(model="deepseek-v3", system="inf2.xlarge", mapping=tm.Mapping()), 1, 128).startswith(
-        "no tp"
-    )
+    nowhere = Deployment(model="deepseek-v3", system="inf2.xlarge", mapping=tm.Mapping())
+    assert remedy(nowhere, 1, 128) == "no tp and ep hold it there"

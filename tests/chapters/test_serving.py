@@ -130,8 +130,8 @@ def test_claims_follow_the_ranking():
 
 
 def test_gains_are_over_bf16_of_the_same_system():
-    rows = [line(system, each, 25.0, precision=dtype) for system, dtype, each in
-            (("a", "bf16", 10.0), ("a", "fp8", 25.0), ("b", "bf16", 4.0), ("b", "fp8", 6.0), ("c", "fp8", 9.0))]  # fmt: skip
+    made = [("a", "bf16", 10.0), ("a", "fp8", 25.0), ("b", "bf16", 4.0), ("b", "fp8", 6.0), ("c", "fp8", 9.0)]
+    rows = [line(system, each, 25.0, precision=dtype) for system, dtype, each in made]
     found = serving.gains(pd.DataFrame(rows))
     assert found == {("a", "fp8"): 2.5, ("b", "fp8"): 1.5}
     assert serving.most(found) == "Smaller weights yield more: fp8 2.5 times BF16"
@@ -163,12 +163,10 @@ def test_a_system_is_asked_in_a_format_that_its_chip_has():
 
 
 def test_a_draft_needs_room_and_length():
-    small = tm.model("llama-3.1-70b")
-    assert "ends at 1,024" in serving.no_draft(Deployment(model="gpt2", system="inf2.xlarge", mapping=tm.Mapping()),
-                                               tm.model("gpt2"), 1, 2000)  # fmt: skip
-    why = serving.no_draft(
-        Deployment(model="llama-3.1-8b", system="inf2.24xlarge", mapping=tm.Mapping(tp=8)), small, 1, 512
-    )
+    short = Deployment(model="gpt2", system="inf2.xlarge", mapping=tm.Mapping())
+    assert "ends at 1,024" in serving.no_draft(short, tm.model("gpt2"), 1, 2000)
+    small = Deployment(model="llama-3.1-8b", system="inf2.24xlarge", mapping=tm.Mapping(tp=8))
+    why = serving.no_draft(small, tm.model("llama-3.1-70b"), 1, 512)
     assert why.startswith("llama-3.1-70b, TP 8: does not fit: ")
 
 

@@ -55,7 +55,13 @@ VALUES = {
         "precision": ["bf16", "fp8"],
         "cluster_chips": [128, 100_000],
     },
-    "serving": {"input_tokens": [8192, 128], "output_tokens": [1024, 1]},
+    "serving": {
+        "model": [OWN],
+        "system": ["trn1.32xlarge", "trn3-nl72x2-pcie160"],
+        "tp": [16],
+        "input_tokens": [8192, 128],
+        "output_tokens": [1024, 1],
+    },
     "switch-tray": {"system": ["trn3-nl32x2-pcie160"], "model": [OWN], "tokens_per_chip": [1.0]},
     "torus-or-switch": {"system": ["trn3-nl72x2-pcie160"], "model": [OWN, "mixtral-8x7b-v0.1"]},
 }

@@ -65,25 +65,24 @@ def frontier(frame: pd.DataFrame, chosen: Mapping[str, Any], *, caption: str, un
     alt = altair()
     options, chosen = _options(frame, CONTROLS, chosen)
     kept = frame.assign(of=_place(frame, options))
-    curve = alt.Chart(_csv(kept[kept.why == ""])).transform_filter("datum.of == of")
+    curve = alt.Chart(_csv(kept[kept.why == ""])).transform_filter("datum.of == of").transform_calculate(on="system")
     seen = {"titleOpacity": {"expr": "drawn"}, "domainOpacity": {"expr": "drawn"}}
     x = partial(_log, alt.X, title="Speed for a user [tokens/s]", axis=seen, padding=12)
     y = partial(_log, alt.Y, title="Throughput of a chip [tokens/s]", axis=seen, padding=12)
     place = {"x": x("user"), "y": y("chip")}
-    look, most = _looks(options["system"]), int(kept.place.fillna(2).max())
+    most = int(kept.place.fillna(2).max())
+    colour, dash = _looks(options["system"])
+    own = place | {"color": alt.Color(**colour)}
     slider = alt.binding_range(min=1, max=most, step=1, name="Point, from the slowest for a user ")
     pick = alt.selection_point(name="pick", fields=["n"], on="path:pointerover", nearest=True, clear=False,
                                value=[{"n": (1 + most) // 2}], bind={"n": slider})  # fmt: skip
-    points = curve.mark_point(
-        filled=True, opacity=1, size=70, strokeWidth=1.8, color=look["color"], stroke=look["color"]
-    )
+    points = curve.mark_point(filled=True, opacity=1, size=70, strokeWidth=1.8)
     hollow = alt.condition(f"datum.basis == {BASES.index(language.LOOSE)}", alt.value(0), alt.value(1))
-    band = curve.mark_area(fillOpacity=language.BAND_OPACITY, color=look["color"])
     layers = [
-        band.encode(x=place["x"], y=y("low"), y2="high"),
-        curve.mark_line(**look).encode(**place),
-        points.encode(**place, fillOpacity=hollow).add_params(pick),
-        *_told(curve, place, look["color"]),
+        curve.mark_area(fillOpacity=language.BAND_OPACITY).encode(**own | {"y": y("low")}, y2="high"),
+        curve.mark_line(strokeDash=dash).encode(**own),
+        points.encode(**own, stroke=alt.Stroke(**colour), fillOpacity=hollow).add_params(pick),
+        *_told(curve, own, colour),
         _missing(kept),
     ]
     params = [_select(name, options[name], chosen) for name in CONTROLS] + [alt.param(name="of", expr=_code(options))]
@@ -147,10 +146,12 @@ def _log(channel: Any, field: str, title: str, axis: Mapping[str, Any] | None = 
     )
 
 
-def _looks(systems: Sequence[str]) -> dict[str, Any]:
-    """Colour and dash of the system chosen, as expressions."""
-    every = {"color": language.colours(systems), "strokeDash": language.dashes(systems) or [[1, 0]] * len(systems)}
-    return {name: {"expr": f"{json.dumps(values)}[system]"} for name, values in every.items()}
+def _looks(systems: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Colour of the system chosen, by its place, and its dash."""
+    scale = {"domain": list(range(len(systems))), "range": language.colours(systems)}
+    dashes = language.dashes(systems) or [[1, 0]] * len(systems)
+    colour = {"field": "on", "type": "nominal", "scale": scale, "legend": None}
+    return colour, {"expr": f"{json.dumps(dashes)}[system]"}
 
 
 def _select(name: str, values: Sequence[Any], chosen: Mapping[str, Any]) -> Any:
@@ -165,21 +166,18 @@ def _select(name: str, values: Sequence[Any], chosen: Mapping[str, Any]) -> Any:
 def _named(name: str, values: Sequence[Any]) -> list[str]:
     """Options as people call them."""
     if name == "system":
-        full = [read_system(value).name if value in systems() else value for value in values]
-        short = [text.partition(" (")[0] for text in full]
-        return short if len(set(short)) == len(full) else full
-    return [
-        f"{value:,.0f}" if name == "context" else value.upper() if name in ("precision", "dtype") else value
-        for value in values
-    ]
+        return [read_system(value).name if value in systems() else value for value in values]
+    if name == "context":
+        return [f"{value:,.0f}" for value in values]
+    return [value.upper() if name in ("precision", "dtype") else value for value in values]
 
 
-def _told(curve: Any, place: Mapping[str, Any], colour: Any) -> list[Any]:
+def _told(curve: Any, own: Mapping[str, Any], colour: Mapping[str, Any]) -> list[Any]:
     """The point chosen: a ring around it, and below the chart what it yields, how, and its step taken apart."""
     alt = altair()
     at = "datum.n == min(isDefined(pick.n) ? pick.n[0] : 1, datum.last)"
     one = curve.transform_joinaggregate(last="max(n)").transform_filter(at)
-    ring = one.mark_point(size=260, strokeWidth=2.5, filled=False, color=colour).encode(**place)
+    ring = one.mark_point(size=260, strokeWidth=2.5, filled=False).encode(**own)
     digits = DIGITS
     basis = f"{json.dumps(BASES)}[datum.basis]"
     ep = "(datum.ep > 1 ? ' x EP ' + datum.ep : '')"
@@ -214,7 +212,7 @@ def _lines(data: Any, y: Any, size: int) -> Any:
     return data.mark_text(**mark).encode(**where, text=alt.Text(**told), description=alt.Description(**told))
 
 
-def _bars(data: Any, colour: Any, below: float) -> list[Any]:
+def _bars(data: Any, colour: Mapping[str, Any], below: float) -> list[Any]:
     """The parts of a step below each other, the longest in the colour of its system."""
     alt = altair()
     names = list(PARTS.values())
@@ -231,7 +229,7 @@ def _bars(data: Any, colour: Any, below: float) -> list[Any]:
     own, raw = {"type": "quantitative", "scale": None}, {"y": alt.Y(field="row", type="quantitative", scale=None)}
     start, end = alt.X(field="start", **own), alt.X(field="end", **own)
     text = {"baseline": "middle", "fontSize": 14, "align": "left", "color": INK}
-    shade = alt.condition("datum.ms == datum.most", alt.value(colour), alt.value(GREY))
+    shade = alt.condition("datum.ms == datum.most", alt.Color(**colour), alt.value(GREY))
     return [
         parts.mark_text(**text).encode(**raw, x=alt.value(LEFT), text=alt.Text(field="part", type="nominal")),
         parts.mark_rule(strokeWidth=12).encode(**raw, x=start, x2=alt.X2(field="end"), color=shade),
@@ -280,20 +278,22 @@ def roofline(
     rates = [rounded(float(end)) for end in (roofs.y.min(), roofs.y.max())]
     place["y"] = _log(alt.Y, "y", "Attainable rate [TFLOP/s]", domain=rates)
     legend = alt.Legend(orient="bottom-right", columns=1, title=None)  # where no roof is
-    colour = {"color": Plot(roofs, {"chip": ""}).colour(alt.Color, "chip", legend=legend)}
+    plot = Plot(roofs, {"chip": ""})
+    params, picked = plot.picked("chip")
+    colour = {"color": plot.colour(alt.Color, "chip", legend=legend)}
     lines = alt.Chart(roofs).transform_filter(f"datum.dtype == {json.dumps(options['dtype'])}[dtype]")
     mine = lines.transform_filter(f"datum.chip == {json.dumps(options['chip'])}[chip]")
     near = alt.Chart(alt.sequence(0, STOPS + 1, as_="i")).transform_filter("roof")
     near = near.transform_calculate(x=f"round(pow({most}, datum.i / {STOPS}))", y="min(roof[0], datum.x * roof[1])")
     layers = [
-        lines.mark_line(strokeWidth=1.2, opacity=0.6).encode(**place, **colour),
+        lines.mark_line(strokeWidth=1.2).encode(**place, **colour, **picked).add_params(*params),
         mine.mark_line(strokeWidth=4).encode(**place, **colour),
         near.mark_point(opacity=0, size=30).encode(**place).add_params(pick),
         *_read(place),
     ]
-    params = [_select(name, options[name], chosen) for name in ROOFS]
-    params.append(alt.param(name="roof", expr=f"{_table(peaks, options)}[chip][dtype]"))
-    return _finished(alt.layer(*layers).add_params(*params), caption, under)
+    controls = [_select(name, options[name], chosen) for name in ROOFS]
+    controls.append(alt.param(name="roof", expr=f"{_table(peaks, options)}[chip][dtype]"))
+    return _finished(alt.layer(*layers).add_params(*controls), caption, under)
 
 
 def _ceiling(value: float) -> float:

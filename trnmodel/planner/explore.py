@@ -61,7 +61,7 @@ def frontier_grid(
     --------
     >>> table = frontier_grid(["llama-3.1-8b"], ["trn1.32xlarge"], ["ideal"], ["bf16", "fp8"], [4096.0], points=3)
     >>> table.tp.tolist()[:3], table.why.iloc[-1]
-    ([32.0, 32.0, 32.0], 'Trainium multiplies in bf16, cfp8, fp16, fp32, tf32, not in fp8')
+    ([32.0, 32.0, 32.0], 'Trainium1 multiplies in bf16, cfp8, fp16, fp32, tf32, not in fp8')
     """
     several = (
         _once(read_model(one) for one in listed("models", models, (str, Transformer))),
