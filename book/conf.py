@@ -1,12 +1,15 @@
 """The static book: chapters that papermill executed, readable offline, over http and from a folder."""
 
 import re
+from html import escape, unescape
 from importlib import metadata
 from pathlib import Path
 
 import vl_convert
 from docutils import nodes
 from sphinx.util.nodes import make_refnode
+
+from trnmodel.charts.language import named
 
 project = "trnmodel"
 author = "The trnmodel authors"
@@ -19,6 +22,7 @@ nb_execution_mode = "off"
 nb_merge_streams = True
 nb_render_markdown_format = "gfm"  # with tables
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3  # a link may name a section
 copybutton_selector = "div.cell_input pre, div.highlight-console pre, div.highlight-python pre"
 
 MATHJAX = metadata.distribution("sphinx-mathjax-offline").locate_file(
@@ -65,12 +69,21 @@ def add_scripts(app, pagename, templatename, context, doctree):
 
 GLOSSARY = "glossary"
 COMMON = {"graph", "window", "stack", "static", "model left out"}  # terms that mostly mean what they mean everywhere
+OWN_PAGE = re.compile(r"\[(?P<words>.+)\]\((?P<page>[\w/-]+)\.ipynb#(?P<section>[\w-]+)\)")
 
 
 def read_terms(path):
-    """Id and meaning of each term of the glossary's table, by term."""
+    """Page, place in it and meaning of each term of the glossary's table; one that is a link is explained there."""
     rows = [line.strip("| ").split(" | ") for line in path.read_text(encoding="utf-8").splitlines() if line[:1] == "|"]
-    return {term: (term_id(row[0]), row[1]) for row in rows[2:] for term in row[0].split(", ") if term not in COMMON}
+    return {term: (*place(row[0])[:2], row[1]) for row in rows[2:] for term in place(row[0])[2] if term not in COMMON}
+
+
+def place(cell):
+    """Page, id and words of a glossary's cell."""
+    own = OWN_PAGE.fullmatch(cell)
+    return (
+        (own["page"], own["section"], own["words"].split(", ")) if own else (GLOSSARY, term_id(cell), cell.split(", "))
+    )
 
 
 def term_id(cell):
@@ -79,11 +92,28 @@ def term_id(cell):
 
 TERMS = read_terms(Path(__file__).with_name(f"{GLOSSARY}.md"))
 WORDS = {term[:1].lower() + term[1:] if term[1:].islower() else term: term for term in TERMS}
-TERM = "|".join(re.escape(word) for word in sorted(WORDS, key=len, reverse=True))
+METRICS = {word.lower(): term for word, term in WORDS.items() if TERMS[term][0] != GLOSSARY}
+
+
+def synonyms(term):
+    """A term, and the others of a metric that are explained in the same place."""
+    page, section, _ = TERMS[term]
+    return {term} if page == GLOSSARY else {other for other, where in TERMS.items() if where[:2] == (page, section)}
+
+
+def any_of(words):
+    """A pattern of words, the longest first, each alone."""
+    return "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
+
+
 LINKED = re.compile(
     r"(?P<chapters>\b[Cc]hapters? \d+(?:(?:, | and | or | to )\d+)*)"
-    rf"|(?<![\w/.$-])(?P<term>{TERM})s?(?![\w/$-])"
+    rf"|(?<![\w/.$-])(?P<term>{any_of(WORDS)})s?(?![\w/$-])"
 )
+HEADING = re.compile(rf"(?<![\w/.$-])(?:{any_of(METRICS)})(?![\w/$-])", re.IGNORECASE)
+HTML_HEADING = re.compile(r"(?<=>)[^<]+(?=</th>)")
+LOCATOR = re.compile(r"\bL(\d{2,})(?:-(\d+))?\b")  # of a saved text, as tables cite it
+CODE = (nodes.literal, nodes.raw, nodes.FixedTextElement, nodes.math)
 CLOSED = (nodes.reference, nodes.literal, nodes.title, nodes.raw, nodes.FixedTextElement, nodes.math, nodes.thead)
 
 
@@ -94,48 +124,104 @@ def mark_terms(app, doctree):
             row["ids"].append(term_id(row[0].astext()))
 
 
-def link_words(app, doctree, docname):
-    """Link "chapter 4" to the fourth chapter, and a term to the glossary where a page uses it first."""
-    listed = app.env.toctree_includes.get(app.config.root_doc, [])
-    chapters = [name for name in listed if name.startswith("chapters/")]
-    met = set(TERMS) if docname == GLOSSARY or GLOSSARY not in app.env.all_docs else set()
+class Linker:
+    """Makes links in the text of one page."""
 
-    def link(target, text, anchor="", title=""):
-        known = make_refnode(app.builder, docname, target, anchor, nodes.Text(text), title)
-        known["classes"] += ["trn-term"] if anchor else []
-        return known
+    def __init__(self, app, docname):
+        self.builder, self.docname = app.builder, docname
+        listed = app.env.toctree_includes.get(app.config.root_doc, [])
+        self.chapters = [name for name in listed if name.startswith("chapters/")]
+        self.known = {term for term, (page, *_) in TERMS.items() if page in app.env.all_docs and page != docname}
+        self.met = set(TERMS) - self.known
 
-    def parts(text):
+    def link(self, target, text, anchor="", title=""):
+        made = make_refnode(self.builder, self.docname, target, anchor, nodes.Text(text), title)
+        made["classes"] += ["trn-term"] if anchor else []
+        return made
+
+    def term(self, term, text):
+        page, anchor, meaning = TERMS[term]
+        return self.link(page, text, anchor, meaning)
+
+    def prose(self, text):
+        """Parts of a text: each chapter is a link, and a term at first use."""
         end = 0
         for match in LINKED.finditer(text):
             term = WORDS.get(match["term"])
-            if match["chapters"]:
-                yield nodes.Text(text[end : match.start()])
-                yield from chapter_links(match["chapters"])
-            elif term not in met:
-                met.add(term)
-                anchor, meaning = TERMS[term]
-                yield nodes.Text(text[end : match.start()])
-                yield link(GLOSSARY, match[0], anchor, meaning)
-            else:
+            if term in self.met:
                 continue
+            yield nodes.Text(text[end : match.start()])
+            if match["chapters"]:
+                yield from self.numbers(match["chapters"])
+            else:
+                self.met.update(synonyms(term))
+                yield self.term(term, match[0])
             end = match.end()
         yield nodes.Text(text[end:])
 
-    def chapter_links(text):
+    def numbers(self, text):
         for piece in re.split(r"(, | and | or | to )", text):
             number = int("".join(filter(str.isdigit, piece)) or 0)
-            known = 0 < number <= len(chapters)
-            yield link(chapters[number - 1], piece) if known else nodes.Text(piece)
+            there = 0 < number <= len(self.chapters)
+            yield self.link(self.chapters[number - 1], piece) if there else nodes.Text(piece)
 
+    def heading(self, text):
+        """Parts of the heading of a column: the first metric in it is a link."""
+        match = HEADING.search(text)
+        term = METRICS[match[0].lower()] if match else None
+        if term not in self.known:
+            return [nodes.Text(text)]
+        link = self.term(term, match[0])
+        link["classes"] += ["trn-metric"]
+        return [nodes.Text(text[: match.start()]), link, nodes.Text(text[match.end() :])]
+
+    def html_heading(self, match):
+        return "".join(map(html_part, self.heading(unescape(match[0]))))
+
+
+def html_part(part):
+    """A text or a link as HTML."""
+    text = escape(part.astext())
+    if not isinstance(part, nodes.reference):
+        return text
+    return (
+        f'<a class="{" ".join(part["classes"])}" href="{part["refuri"]}" title="{escape(part["reftitle"])}">{text}</a>'
+    )
+
+
+def link_words(app, doctree, docname):
+    """Link "chapter 4" to the fourth chapter, a term to its page at first use, a metric in each heading of a table."""
+    linker = Linker(app, docname)
+    for text in [] if docname == GLOSSARY else list(doctree.findall(nodes.Text)):
+        if not within(text, CODE) and (told := person(text.astext())) != text.astext():
+            text.parent.replace(text, nodes.Text(told))
     for text in list(doctree.findall(nodes.Text)):
-        if not in_closed(text) and LINKED.search(text):
-            text.parent.replace(text, list(parts(text.astext())))
+        if in_heading(text):
+            text.parent.replace(text, linker.heading(text.astext()))
+        elif not in_closed(text) and LINKED.search(text):
+            text.parent.replace(text, list(linker.prose(text.astext())))
+    for raw in doctree.findall(nodes.raw):
+        if "</th>" in raw.astext():
+            raw.children = [nodes.Text(HTML_HEADING.sub(linker.html_heading, raw.astext()))]
+
+
+def in_heading(node):
+    """Whether a text is all of a cell in the head of a table."""
+    return isinstance(node.parent.parent, nodes.entry) and isinstance(node.parent.parent.parent.parent, nodes.thead)
+
+
+def person(text):
+    """A sentence as a person says it: systems by their names, and the lines of a text in words."""
+    return LOCATOR.sub(lambda at: f"lines {at[1]} to {at[2]}" if at[2] else f"line {at[1]}", named(text))
 
 
 def in_closed(node):
+    return within(node, CLOSED)
+
+
+def within(node, kinds):
     while node := node.parent:
-        if isinstance(node, CLOSED) or "toctree-wrapper" in node.get("classes", []):
+        if isinstance(node, kinds) or "toctree-wrapper" in node.get("classes", []):
             return True
     return False
 

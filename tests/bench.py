@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -79,6 +80,7 @@ def steps() -> Iterator[Case]:
 
 def more() -> Iterator[Case]:
     """Questions with targets of their own."""
+    from trnmodel.catalog import facilities
     from trnmodel.fabric import what_if
     from trnmodel.formulas import tiers
     from trnmodel.units import GB, KIB, US
@@ -97,7 +99,19 @@ def more() -> Iterator[Case]:
         tiers.multiport_bucket_s("all_reduce", few, (4, 4, 4), US, links)
 
     yield Case("ring and bucket formulas, 1e6 times each", formulas, 2.0)
+
+    def joules() -> None:
+        step = tm.decode_step(mapping=tm.Mapping(tp=32), batch=64, context=2048, **LLAMA)
+        draws = np.random.default_rng(0).uniform(0.12, 0.45, MILLION // 10)
+        power = replace(facilities.power(tm.chip("trainium2")), idle_share=draws)
+        assert tm.energy(step, power=power).facility_j_per_token.shape == draws.shape
+
+    yield Case("1e5 draws of J/token", joules, 2.0)
     yield Case("144-chip topology, all metrics", lambda: what_if.metrics(tm.topology("trn3-nl72x2-pcie160")), 5.0)
+    job = {"system": "trn3-nl72x2-pcie160", "chips": 16_384, "model": "llama-3.1-405b"}
+    unsure = {"fleet": tm.fleet()}
+    draws = lambda: tm.sensitivity(lambda fleet: tm.goodput(fleet=fleet, **job), unsure, MILLION // 10)  # noqa: E731
+    yield Case("1e5 draws of a goodput", draws, 2.0)
     yield Case("refusing a file of 60 kB of brackets", hostile_file, 5.0)
 
 

@@ -192,6 +192,13 @@ def test_every_answer_lies_between_its_ends(system, model):
         assert one.ground().split(" ")[0] in ("measured", "interpolated", "extrapolated")
 
 
+def test_a_sentence_about_several_points_is_refused():
+    step = tm.decode_step(LLAMA, TRN2, tm.Mapping(tp=4), batch=[1, 2], context=3000)
+    assert len(step.basis) == 2
+    with pytest.raises(ValueError, match="one point, not of 2; `basis` has that of each"):
+        step.ground()
+
+
 def test_the_ideal_stack_has_no_width_and_rests_on_nothing():
     step = decode(efficiencies="ideal")
     assert step.low == step.high == step.time_s

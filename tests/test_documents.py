@@ -1,6 +1,9 @@
 """What the documents say of the tree is so."""
 
 import re
+import tomllib
+
+from trnmodel.charts.tables import rounded
 
 
 def named(text, pattern):
@@ -26,3 +29,28 @@ def test_every_file_that_the_architecture_names_is_there(root):
 def test_every_room_has_a_sentence(root):
     rooms = {path.parent.name for path in (root / "trnmodel").glob("*/__init__.py")}
     assert rooms == named((root / "docs" / "architecture.md").read_text(), r"(?m)^- \*\*(\w+)\*\*: ")
+
+
+def test_what_the_readme_says_of_versions_and_digits_is_so(root):
+    """Python, and the digits that charts keep."""
+    readme, project = (root / "README.md").read_text(), tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    assert f"Python {project['requires-python'].removeprefix('>=')} or later" in readme
+    assert "Charts and tables hold six digits, fits four" in readme
+    assert rounded(1 / 3) == 0.333333
+
+
+def test_nothing_is_promised_that_is_not_there(root):
+    """No question of power and money before something public answers it."""
+    told = "\n".join((root / name).read_text() for name in ("README.md", "trnmodel/cli.py", "trnmodel/__init__.py"))
+    for word, names in {"power": ("energy", "power"), "money": ("cost", "costs"), "cost": ("cost", "costs")}.items():
+        there = any(
+            (root / "trnmodel" / room / f"{name}.py").is_file() for room in ("planner", "formulas") for name in names
+        )
+        assert there or not re.search(rf"\b{word}\b", told), word
+
+
+def test_limits_of_the_style_are_those_of_the_test(root):
+    (longest,) = re.findall(
+        r"len\(source\.splitlines\(\)\) <= (\d+)", (root / "tests/test_architecture.py").read_text()
+    )
+    assert f"a module over {longest}" in (root / "CONTRIBUTING.md").read_text()

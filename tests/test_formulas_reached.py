@@ -14,7 +14,7 @@ from trnmodel.catalog.stacks import IDEAL
 from trnmodel.chapters import memory as hbm
 from trnmodel.chapters import scale_out
 from trnmodel.fabric import scaleout
-from trnmodel.planner import placements
+from trnmodel.planner import claimed, goodput, placements
 from trnmodel.steps.serving import disaggregate
 
 OTHERS = {"collectives", "tiers", "exchanges", "bounds", "bands"}  # run by `tm.collective(algorithm=)`; asked for ends
@@ -68,6 +68,19 @@ def networks():
     placements.exchanges(EXPERTS, ["trn3-nl72x2-pcie160"], [1])
 
 
+def joules():
+    found = tm.energy(tm.decode_step(DENSE, "hgx-h100", tm.Mapping(tp=2), batch=8, context=2048))
+    found.footprint(), found.tokens_per_s_per_site_mw, found.chips_per_site_mw, found.chip_j_per_flop
+    claimed.claim_sets()
+
+
+def lost_time():
+    job = tm.goodput("trn3-nl72x2-pcie160", 1024, model=DENSE)
+    assert job.ettr_small_loss < 1
+    assert job.young_s > job.daly_s > 0
+    goodput.replica_availability("trn3-nl72x2-pcie160", 8, 3, 2)
+
+
 @pytest.fixture(scope="module")
 def entered():
     """Code that the public calls enter."""
@@ -77,7 +90,7 @@ def entered():
         if event == "call":
             found.add(frame.f_code)
 
-    for call in (steps, requests, kernels, rooflines, networks):
+    for call in (steps, requests, kernels, rooflines, networks, joules, lost_time):
         sys.setprofile(note)
         try:
             call()

@@ -282,7 +282,7 @@ def download(slug, name):
 
 
 def test_chapters_print_one_answer(experts):
-    """Chapter 6, the chapter on software and this very call: the same lines, to the six digits that are printed."""
+    """The chapters on trays and on software, and this very call: the same lines, to the six digits that are printed."""
     tray, cost = (download(slug, "three-experts") for slug in ("switch-tray", "software"))
     pd.testing.assert_frame_equal(tray, cost)
     ours = experts[list(cost)]
@@ -290,7 +290,7 @@ def test_chapters_print_one_answer(experts):
     assert cost[["system", "software", "reason"]].equals(ours[["system", "software", "reason"]])
 
 
-def test_chapter_ten_says_of_public_software_what_the_answers_say(experts):
+def test_the_chapter_on_serving_says_of_public_software_what_the_answers_say(experts):
     """Its frontier of the racks, read at 20 tokens/s a user, is asked at the same context."""
     served = download("serving", "experts")
     public = experts[experts.software == "public"].set_index(["wanted_tokens_per_s_per_user", "system"])

@@ -1,4 +1,4 @@
-"""Analytical performance, energy and cost models of AWS Trainium, with a source behind every number.
+"""Analytical performance models of AWS Trainium, with a source behind every number.
 
 The public names load when they are first used; `import trnmodel` itself imports nothing but the tables below.
 """
@@ -11,6 +11,7 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOMES = {
+    "trnmodel.catalog.fleets": ("Fleet", "fleet"),
     "trnmodel.catalog.load": ("chip", "facts", "names_table"),
     "trnmodel.catalog.specs": ("Chip", "Core", "Engine", "Precision"),
     "trnmodel.catalog.systems": ("System", "system", "systems"),
@@ -18,7 +19,10 @@ _HOMES = {
     "trnmodel.fabric.graph": ("Topology", "topology"),
     "trnmodel.formulas.clos": ("clos",),
     "trnmodel.evidence.fit": ("calibrate",),
+    "trnmodel.planner.goodput": ("goodput",),
     "trnmodel.planner.plan": ("plan",),
+    "trnmodel.planner.power": ("energy",),
+    "trnmodel.planner.sensitivity": ("sensitivity",),
     "trnmodel.planner.sweep": ("sweep",),
     "trnmodel.evidence.score": ("validate", "validation"),
     "trnmodel.catalog.stacks": ("efficiencies",),

@@ -129,6 +129,17 @@ def share(name: str, value: Any, low: float = 0.0) -> NDArray:
     return numbers(name, value, low, 1.0)
 
 
+def flushed(share: NDArray) -> NDArray:
+    """Shares with those below 1e-30 as 0, so that a product of them may be an argument again.
+
+    Examples
+    --------
+    >>> flushed(np.array([0.5, 1e-40])).tolist()
+    [0.5, 0.0]
+    """
+    return np.where(share < TINY, 0.0, share)[()]
+
+
 def integer(name: str, value: Any, low: int = 1, high: int = 2**53) -> int:
     """One whole number.
 

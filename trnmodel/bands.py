@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trnmodel.catalog.bands import AXES, Width, read
-from trnmodel.catalog.specs import Chip
+from trnmodel.catalog.specs import Chip, Spec
 from trnmodel.catalog.stacks import Efficiencies, Part, basis
 from trnmodel.formulas.bands import grown_width, joint_width, octaves_outside
 from trnmodel.result import Basis, words
+from trnmodel.units import BILLION, format_digits
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "kernel": ("lnc", "batch", "length", "bytes"),
@@ -64,7 +65,8 @@ class Near:
             away = np.where(away > 0, away + log2(STEP), 0.0)
             for end, beyond in ((high, x > high), (low, x < low)):
                 mask = mask | (beyond & (away > 0)) * 2 ** len(said)
-                said.append(f"{name}: its rows {'end' if end is high else 'begin'} at {end:.4g}")
+                at = f"{end / BILLION:.3g} billion" if end >= BILLION else format_digits(end, 4)
+                said.append(f"{name}: its rows {'end' if end is high else 'begin'} at {at}")
             distance = distance + np.maximum(away - FREE.get(axis, 0.0), 0.0)
         return distance, mask, said
 
@@ -192,14 +194,14 @@ def plain_basis(part: str, chip: str, stack: str, points: Mapping[str, Any]) -> 
 
 
 @lru_cache(maxsize=4096)
-def _moved(e: Efficiencies, name: str, value: float) -> Efficiencies:
-    """A stack with another value; one object, whose settings are kept."""
+def _moved(e: Spec, name: str, value: float) -> Spec:
+    """A stack or fleet with another value; one object, whose settings are kept."""
     moved: dict[str, Any] = {name: value}
     return replace(e, **moved)
 
 
-def ranged(e: Efficiencies, ask: Callable[[Efficiencies], NDArray]) -> tuple[NDArray, NDArray]:
-    """Half-widths below and above that the ranges of a stack's values give an answer, each value moved by itself."""
+def ranged(e: Spec, ask: Callable[[Any], NDArray]) -> tuple[NDArray, NDArray]:
+    """Half-widths below and above that the ranges of a spec's values give an answer, each value moved by itself."""
     middle = np.asarray(ask(e))
     below, above = np.zeros(middle.shape), np.zeros(middle.shape)
     for name, ends in e.open_ranges.items():

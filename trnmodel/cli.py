@@ -89,7 +89,7 @@ def main(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Trainium from first principles: performance, energy and cost, with a source behind every number."""
+    """Trainium from first principles: how fast, on how many chips, with a source behind every number."""
 
 
 def _print(line: str, frame: Any, as_json: bool) -> None:

@@ -250,8 +250,13 @@ class Grounded(Result):
     spread: Callable[..., tuple[NDArray, NDArray]] | None = None
 
     def ground(self) -> str:
-        """The basis of one point as a sentence tells it: the word, with the reason where there is one."""
+        """The basis of one point as a sentence tells it: the word, with the reason where there is one.
+
+        Raises ValueError for a result of several points: each has its own in `basis` and `basis_reason`.
+        """
         found = self.judge()
+        if np.size(found.word) > 1:
+            raise ValueError(f"ground() tells of one point, not of {np.size(found.word)}; `basis` has that of each")
         return f"{found.word} ({found.reason})" if found.reason else f"{found.word}"
 
     @property

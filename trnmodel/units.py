@@ -143,10 +143,15 @@ def format_quantity(value: float, unit: str, digits: int = 4) -> str:
     digits, unit = integer("digits", digits, 1, 17), text("unit", unit)
     if not math.isfinite(value):
         return "not published" if math.isnan(value) else f"{value} {unit}".strip()
-    for scale, name in _SCALES.get(unit, []):
-        if abs(value) >= scale:
-            return f"{_plain(value / scale, digits)} {name}"
-    return f"{_plain(value, digits)} {unit}".strip()
+    scale, name = _scale_of(value, unit)
+    return f"{_plain(value / scale, digits)} {name}".strip()
+
+
+def _scale_of(value: float, unit: str) -> tuple[float, str]:
+    """The largest prefix that is no larger than a value; a time below all of them is a part of a nanosecond."""
+    pairs = _SCALES.get(unit, [])
+    least = pairs[-1] if unit == "s" and value else (1.0, unit)
+    return next((pair for pair in pairs if abs(value) >= pair[0]), least)
 
 
 def _plain(value: float, digits: int) -> str:
@@ -176,7 +181,7 @@ def format_within(value: float, low: float, high: float, unit: str = "", basis: 
     unit, basis = text("unit", unit), text("basis", basis)
     if not math.isfinite(value):
         return format_quantity(value, unit)
-    scale, name = next((pair for pair in _SCALES.get(unit, []) if abs(value) >= pair[0]), (1.0, unit))
+    scale, name = _scale_of(value, unit)
     known = math.isfinite(low + high) and high > low
     digits = 4 if not known else 2 if max(high - value, value - low) > ROUGH * abs(value) else 3
     exact = not known and scale == 1.0 and value == round(value)

@@ -8,7 +8,7 @@
 #     language: python
 #     name: python3
 #   trnmodel:
-#     order: 13
+#     order: 14
 #     part: Evidence
 # ---
 
@@ -37,38 +37,49 @@ guard.within(1e-3, 10.0, within_share=within_share)
 errors, judged = table.written(), table.judged()
 card, tally, missing = tables.answers(errors), tables.counts(judged), tables.missed(errors)
 by_question = card.set_index("question")
+NAMED = {"naive_median": "naive_median_error", "noise": "noise_median_error", "ideal_median": "ideal_median_error"}
+NAMED |= {f"{left}_left_out_median": f"{left}_left_out_median_error" for left in ("model", "chip")}
 
 # %% tags=["hide-input"]
 aimed = card[card.mark != "no target"]
 best, worst = (card.loc[at] for at in (card.error.idxmin(), card.error.idxmax()))
 own = by_question.loc[group]
 reached = aimed[aimed.mark == "reached"].question
+naive = own.naive_median
 Markdown(
-    f"**Asked about a model that its constants have not seen, the book is off by {own.error:.1%} in the median for {group} (nine in "
-    f"ten within {own.error_high:.0%}); best for {best.question}, {best.error:.1%}, worst for {worst.question}, {worst.error:.0%}.** "
-    + (
-        f"{len(reached)} of {len(aimed)} targets are reached: {'; '.join(reached)}."
-        if len(reached)
-        else f"None of the {len(aimed)} targets is reached."
+    common.card(
+        100 * round(own.error, 3),
+        f"so far is the book off in the median for {group}, asked about a model that its constants have not seen; nine in ten lie within "
+        f"{own.error_high:.0%}",
+        unit="%",
+        mark="measured",
+        rival=f"a naive fit to bytes, FLOP and layers is off by {naive:.0%}" if naive >= 0 else "",
+        alone="" if naive >= 0 else f"nothing naive answers {group}",
+        proof="Check: predicted against measured",
+        more=f"Best is {best.question}, {best.error:.1%}, worst {worst.question}, {worst.error:.0%}. "
+        + (
+            f"{len(reached)} of {len(aimed)} targets are reached: {'; '.join(reached)}."
+            if len(reached)
+            else f"None of the {len(aimed)} targets is reached."
+        )
+        + f" That is from {tally['configurations']:,} configurations in {tally['rows']:,} published rows.",
     )
-    + f" Basis: measured, {tally['configurations']:,} configurations in {tally['rows']:,} published rows."
 )
 
 # %%
 charts.ranges(
-    card,
-    x="error",
+    tables.sized(card),
+    x="median_error",
     y="question",
     color="mark",
-    caption=f"{len(reached)} of {len(aimed)} questions are answered within their target (point: median; bar: to the 90th percentile)",
+    caption=f"{len(reached)} of {len(aimed)} questions are answered within their target",
+    under="point: median; bar: to the 90th percentile",
 )
 
 # %%
 shown = "question configurations error mean_error error_high target naive_median noise mark".split()
 charts.table(
-    tables.percent(
-        card[shown].rename(columns={"error": "median_error", "error_high": "p90_error", "naive_median": "naive"})
-    ),
+    card[shown].rename(columns={"error": "median_error", "error_high": "p90_error", "target": "target_error"} | NAMED),
     caption="Each question with its target, a naive rival, and how far repeats of one measurement lie apart",
     download="answers",
 )
@@ -101,7 +112,7 @@ Markdown(
 
 # %%
 charts.table(
-    tables.percent(tables.asides(judged)),
+    tables.asides(judged),
     caption="Why predicted rows do not count, copies, percentiles and roundings apart",
     download="excluded-reasons",
 )
@@ -124,11 +135,12 @@ known = said.dropna(subset="error")
 nearer = known[known.error < known.blind_error]
 most = (nearer if len(nearer) else known).eval("gain = blind_error - error").nlargest(1, "gain").iloc[0]
 charts.ranges(
-    both,
-    x="error",
+    tables.sized(both),
+    x="median_error",
     y="group",
     color="said",
-    caption=f"{len(nearer)} of {len(known)} groups said blind are nearer now: {most.group} from {most.blind_error:.0%} to {most.error:.0%}",
+    caption=f"{len(nearer)} of {len(known)} groups said blind are nearer now",
+    under=f"by most {most.group}, from {most.blind_error:.0%} to {most.error:.0%}",
 )
 
 # %%
@@ -153,12 +165,16 @@ left = tables.splits(errors)
 chips = left[left.split == accuracy.CHIP].set_index("group").error
 models = left[left.split == accuracy.LEFT_OUT].set_index("group").error
 hardest = (chips / models).idxmax()
+costs = f"{chips[hardest]:.0%} instead of {models[hardest]:.0%}"
 charts.ranges(
-    left,
-    x="error",
+    tables.sized(left),
+    x="median_error",
     y="group",
     color="split",
-    caption=f"A chip that the fit has not seen costs most for {hardest}: {chips[hardest]:.0%} instead of {models[hardest]:.0%}",
+    caption="An unseen chip costs more than an unseen model"
+    if chips[hardest] > models[hardest] + 0.005
+    else "An unseen chip costs no more than an unseen model",
+    under=f"most for {hardest}: {costs}; point: median; bar: to the 90th percentile",
 )
 
 # %% tags=["hide-input"]
@@ -183,7 +199,7 @@ charts.table(errors, caption="All groups and splits: every figure of this chapte
 # %%
 names = "group split median_error mean_error p90_error times_target missing".split()
 charts.table(
-    tables.percent(missing[names].drop_duplicates("group")),
+    missing[names].drop_duplicates("group"),
     caption=f"{missing.group.nunique()} questions miss a target, and what would close each"
     if len(missing)
     else "All targets are reached",
@@ -219,7 +235,8 @@ charts.ranges(
     x="coverage",
     y="group",
     color="split",
-    caption=f"{inside:.0%} lie inside their 90 % interval; {wins} of {len(fitted)} scores beat a constant width",
+    caption=f"{inside:.0%} lie inside their 90 % interval",
+    under=f"{wins} of {len(fitted)} scores beat a constant width",
 )
 
 # %%
@@ -232,22 +249,24 @@ charts.table(widths, caption="Coverage, width and score by group and split", dow
 regimes = {name: table.by_regime(name) for name in dict.fromkeys((group, second_group))}
 several = {name: found[found.configurations > 2] for name, found in regimes.items()}  # what one row says is no regime
 far = {name: found.loc[found.error.abs().idxmax()] for name, found in several.items()}
-at = far[group]
-charts.ranges(
-    regimes[group],
-    x="error",
-    y="regime",
-    caption=f"{group} is furthest off at {at.regime}: {at.error:+.0%} over {at.configurations} configurations",
-)
+
+
+def regimes_of(name):
+    """The errors of a question by regime, under the one that is furthest off."""
+    at = far[name]
+    return charts.ranges(
+        regimes[name],
+        x="error",
+        y="regime",
+        caption=f"Furthest off: {at.regime}, {at.error:+.0%}",
+        under=f"{name}; that regime has {common.counted(at.configurations, 'configuration')}",
+    )
+
+
+regimes_of(group)
 
 # %%
-at = far[second_group]
-charts.ranges(
-    regimes[second_group],
-    x="error",
-    y="regime",
-    caption=f"{second_group} is furthest off at {at.regime}: {at.error:+.0%} over {at.configurations} configurations",
-)
+regimes_of(second_group)
 
 # %% [markdown]
 # ## Check: predicted against measured
@@ -261,8 +280,8 @@ charts.scatter(
     y="predicted_s",
     color="group",
     label="label",
-    caption=f"From {format_quantity(seen.measured_s.min(), 's', 3)} to {format_quantity(seen.measured_s.max(), 's', 3)}, "
-    f"{within.mean():.0%} of {len(seen)} times are within {within_share:.0%}",
+    caption=f"{within.mean():.0%} of {len(seen)} times are within {within_share:.0%}",
+    under=f"from {format_quantity(seen.measured_s.min(), 's', 3)} to {format_quantity(seen.measured_s.max(), 's', 3)}",
 )
 
 # %%
@@ -282,7 +301,7 @@ assert (bounds.quartile_high <= 1).all(), "a measured time beats the ideal machi
 fitted_to = {by: comparators.others_fitted(by) for by in ("where", "model")}
 every = fitted_to["where"].iloc[-1]
 charts.table(
-    tables.percent(fitted_to["where"]),
+    fitted_to["where"].rename(columns=NAMED),
     caption=f"Serving on GPUs, median error over {every.cases} configurations: {every.ideal_median:.0%} where nothing is lost, "
     f"{every.median_error:.0%} as fitted, {every.chip_left_out_median:.0%} with the chip left out",
     download="other-chips-fitted",
@@ -292,7 +311,7 @@ charts.table(
 networks = comparators.others_fitted("where", comparators.ALL_REDUCE)
 hard = networks.iloc[:-1].sort_values("chip_left_out_median", kind="stable").iloc[-1]
 charts.table(
-    tables.percent(networks),
+    networks.rename(columns=NAMED),
     caption=f"All-reduces of the engines' kernels: {networks.chip_left_out_median.iloc[-1]:.0%} off with the chip left out, at most "
     f"{hard.chip_left_out_median:.0%} ({hard['where']})",
     download="other-chips-collectives",

@@ -8,7 +8,7 @@
 #     language: python
 #     name: python3
 #   trnmodel:
-#     order: 11
+#     order: 12
 # ---
 
 # %% [markdown]
@@ -40,10 +40,11 @@ from IPython.display import Markdown
 
 import trnmodel as tm
 from trnmodel import charts
-from trnmodel.catalog.stacks import kinds
+from trnmodel.catalog.stacks import KINDS, kinds
 from trnmodel.chapters import beside_gpus as tables
 from trnmodel.chapters import common, guard
 from trnmodel.evidence import ledger
+from trnmodel.planner.software import names as short_names
 from trnmodel.units import GIB, format_quantity
 
 spec = tm.system(system)
@@ -72,35 +73,59 @@ waits = [*ledger.estimated(spec.chip, "hop_s"), *ledger.estimated(spec, "switch_
 answers = {name: tables.side_by_side(table, speed).set_index("system") for name, table in equal.items()}
 
 
+def best_of(name, kind):
+    """The best of the others on a kind of stack, by id; nothing where none reaches the speed."""
+    rates = answers[name].drop(spec.id)[f"{kind.replace('-', '_')}_tokens_per_s_per_chip"]
+    return rates.idxmax() if (rates > 0).any() else ""
+
+
 def said(name):
-    """What a chip of the reference yields, and what that is of the best of the others on the same kind of stack."""
-    line, others = answers[name].loc[spec.id], answers[name].drop(spec.id)
+    """What a chip of the reference yields, and what share that is of the best of the others on the same kind of stack."""
     words = []
-    for kind in ("public", "hand-tuned", "ideal"):
-        if kind not in kinds(spec.chip):
-            continue
-        rate, rival = (x[f"{kind.replace('-', '_')}_tokens_per_s_per_chip"] for x in (line, others))
-        rival = rival.dropna()
-        of = f"that of a chip of {tm.system(rival.idxmax()).name}" if len(rival) else ""
-        ground = f" ({others.basis[rival.idxmax()]})" if len(rival) and kind == "public" else ""
-        beside = f", {rate / rival.max():.2g} times {of}{ground}" if rate > 0 and of else ""
-        words.append(f"{kind} {tables.yield_in_words(line, kind)}{beside}")
+    for kind in own_kinds:
+        rate = answers[name][f"{kind.replace('-', '_')}_tokens_per_s_per_chip"]
+        best = best_of(name, kind)
+        beside = (
+            f", {rate[spec.id] / rate[best]:.2g} times that of {called[best]}" if best and rate[spec.id] > 0 else ""
+        )
+        words.append(f"{kind} {tables.yield_in_words(answers[name].loc[spec.id], kind)}{beside}")
     return f"{name}: {'; '.join(words)}"
+
+
+called, own_kinds = short_names(everyone), [kind for kind in reversed(KINDS) if kind in kinds(spec.chip)]
+reached = [
+    (name, kind)
+    for name in dict.fromkeys([m.id, experts_m.id])
+    for kind in own_kinds
+    if answers[name].loc[spec.id, f"{kind.replace('-', '_')}_tokens_per_s_per_chip"] > 0
+]
+asked, kind = reached[0] if reached else (m.id, own_kinds[0])
+best = best_of(asked, kind)
+number, mark = tables.for_card(answers[asked].loc[spec.id], kind)
 
 
 share = answers[m.id].measured_share[spec.id]
 Markdown(
-    f"**At {speed:g} tokens a second for each user, {spec.name} makes of {said(m.id)}.** Of {said(experts_m.id)}. The kinds do not mix: a public stack is "
-    f"what software was measured to do, `extrapolated` where nobody has published a step of that chip ({spec.chip.name}: "
-    f"{tables.software([spec.id]).decode.iloc[0]}); a hand-tuned one is a scenario of parts that were measured somewhere (chapter 12 brackets "
-    f"published runs with it); the ideal one is what a chip allows."
-    + (
-        f" {share:.0%} of the public step's time rests on constants that were fitted to rows of {spec.chip.name}."
-        if share >= 0
-        else ""
+    common.card(
+        number,
+        f"{called[spec.id]}, {asked} on {kind} software at {speed:g} tokens/s for each user",
+        unit="tokens/s a chip",
+        mark=mark,
+        rival=f"{called[best]} with {tables.yield_in_words(answers[asked].loc[best], kind)}" if best else "",
+        alone="" if best else f"no other system reaches the speed on {kind} software",
+        proof="Check: what is published about chips of others",
+        more=f"Of {'. Of '.join(said(name) for name in dict.fromkeys([m.id, experts_m.id]))}. The kinds do not mix: a public stack is "
+        f"what software was measured to do, `extrapolated` where nobody has published a step of that chip ({spec.chip.name}: "
+        f"{tables.software([spec.id]).decode.iloc[0]}); a hand-tuned one is a scenario of parts that were measured somewhere ([What does software cost?](software.ipynb) "
+        f"brackets published runs with it); the ideal one is what a chip allows."
+        + (
+            f" {share:.0%} of the public step's time rests on constants that were fitted to rows of {spec.chip.name}."
+            if share >= 0
+            else ""
+        )
+        + "\n\n"
+        + ledger.rests_on(*waits, *dict.fromkeys(tm.system(name).chip.default_stack for name in everyone)),
     )
-    + "\n\n"
-    + ledger.rests_on(*waits, *dict.fromkeys(tm.system(name).chip.default_stack for name in everyone))
 )
 
 # %% tags=["hide-input"]

@@ -47,13 +47,27 @@ ridges = common.peaks([chip], [*DTYPES, "int8"])
 lowest, fastest = ridges.iloc[ridges.ridge_flop_per_byte.argmin()], ridges.iloc[ridges.peak_flop_per_s.argmax()]
 guess = charts.ours([row["dtype"].upper() for row in (lowest, fastest) if row.estimate])
 edges = ["ridge_flop_per_byte", "ridge_flop_per_byte_low", "ridge_flop_per_byte_high"]
-ends = [format_within(*row[edges].round(), f"FLOP in {row['dtype'].upper()}") for row in (lowest, fastest)]
+known = [name for name in comparators if lowest["dtype"] in tm.chip(name).peak_flop_per_s]
+others = common.peaks(known, [lowest["dtype"]]).sort_values("ridge_flop_per_byte", kind="stable") if known else []
+beside = [f"{row.chip} {format_within(*row[edges].round())}" for _, row in others.iterrows()] if known else []
 Markdown(
-    f"**Memory, until each byte that leaves HBM is used for {' or '.join(dict.fromkeys(ends))}; compute after that.** "
-    f"{spec.name} multiplies at "
-    f"{format_quantity(fastest.peak_flop_per_s, 'FLOP/s')} in {fastest['dtype'].upper()} and reads "
-    f"{format_quantity(spec.hbm_bytes_per_s, 'B/s')}, so a decode step, which uses a weight for two FLOP per sequence of "
-    f"the batch, is far to the left of that point, and a long prefill is to the right of it{guess}."
+    common.card(
+        tuple(lowest[edges].round()),
+        f"so often must {spec.name} use a byte from HBM, in {lowest['dtype'].upper()}, before compute bounds it and no longer memory"
+        + (
+            f"; in {fastest['dtype'].upper()} {format_within(*fastest[edges].round())}"
+            if fastest["dtype"] != lowest["dtype"]
+            else ""
+        ),
+        unit="FLOP a byte",
+        mark="ideal",
+        rival=f"{'; '.join(beside)} in {lowest['dtype'].upper()}" if beside else "",
+        alone="" if beside else f"no chip beside it has a printed peak in {lowest['dtype'].upper()}",
+        proof="Check: numbers that are not ours",
+        more=f"{spec.name} multiplies at {format_quantity(fastest.peak_flop_per_s, 'FLOP/s')} in {fastest['dtype'].upper()} and reads "
+        f"{format_quantity(spec.hbm_bytes_per_s, 'B/s')}. A decode step uses a weight for two FLOP per sequence of the batch, far to the "
+        f"left of that point; a long prefill is to the right of it{guess}.",
+    )
 )
 
 # %% [markdown]
@@ -104,16 +118,31 @@ roofs = peaks.pivot(index="chip", columns="dtype", values="peak_flop_per_s").loc
 before, last = roofs.index[-2:]
 plain, blocks = roofs.loc[last] / roofs.loc[before], roofs.mxfp8[last] / roofs.fp8[before]
 still = " and ".join(name.upper() for name in plain.index[(plain < 1.1).values])
-charts.roofline(
+charts.lines(
     rooflines,
-    marker=intensity_flop_per_byte,
+    x="intensity_flop_per_byte",
+    y="attainable_flop_per_s",
+    color="chip",
+    shape="dtype",
+    log_x=True,
+    log_y=True,
     caption=f"From {before} to {last} only MXFP8 lifts the roof",
     under=f"each generation lifts the slope{charts.ours(guessed)}",
 )
 
 # %% [markdown]
-# The slanted part is HBM, the flat part is TensorE. Move the slider to your kernel's intensity and read what each chip
-# allows. cFP8 on Trainium1 runs at the BF16 rate, so those two lines coincide.
+# The slanted part is HBM, the flat part is TensorE. cFP8 on Trainium1 runs at the BF16 rate, so those two lines coincide.
+# Choose a chip and a number format, and move the slider to your kernel's intensity:
+
+# %%
+every = common.peaks([*GENERATIONS, spec, *comparators], [*DTYPES, "int8"]).drop_duplicates(["chip", "dtype"])
+charts.roofline(
+    every,
+    {"chip": spec.name, "dtype": "bf16" if "bf16" in spec.peak_flop_per_s else dtype},
+    marker=intensity_flop_per_byte,
+    caption="Memory bounds left of the ridge, compute right of it",
+    under="a roof for each chip that has a peak in the format chosen",
+)
 
 # %% [markdown]
 # ## Why BF16 stood still while MXFP8 doubled
@@ -177,6 +206,8 @@ charts.table(everyone, caption="Peaks, bandwidths and ridge points", download="r
 
 # %%
 ceilings = tables.matmul_ceilings(chip, dtype, np.geomspace(256, 32_768, 57))
+levels = ceilings.pivot(index="side", columns="level", values="ceiling_flop_per_s")
+narrow, full = levels.idxmin(axis=1), levels.index[levels.compute <= levels.min(axis=1)]
 charts.lines(
     ceilings,
     x="side",
@@ -184,8 +215,10 @@ charts.lines(
     color="level",
     log_x=True,
     log_y=True,
-    caption="The array bounds from a few thousand on",
-    under=f"a square matrix multiply on {spec.name}",
+    caption=f"The array bounds from side {full[0]:,.0f} on"
+    if len(full)
+    else f"{narrow.iloc[-1]} bounds even a side of {levels.index[-1]:,.0f}",
+    under=f"a square matrix multiply in {dtype.upper()} on {spec.name}; the smallest is bounded by {narrow.iloc[0]}",
 )
 
 # %% [markdown]
@@ -203,7 +236,7 @@ charts.bars(
     y="speed_over_bf16",
     caption="Each halving of the storage doubles the weights streamed",
     under=f"from HBM by {spec.name}, over BF16",
-)
+) if len(formats) > 1 else Markdown(f"Of these formats {spec.name} computes in one alone, so that none streams faster.")
 
 # %%
 charts.table(
@@ -222,25 +255,16 @@ sparse = common.peaks(GENERATIONS[1:], ["bf16"], sparse=True)
 charts.table(sparse, caption="Structured-sparse peaks as printed, never the default", download="sparse-peaks")
 
 # %% [markdown]
-# ## 36 GB: what one logical device sees
+# ## What one logical device sees
 #
 # PyTorch sees logical NeuronCores. At LNC=1 each of Trainium3's eight cores is a device, at LNC=2 two are one; a whole chip as
 # one device (LNC=8) is announced, and no SDK of today allows it. Two cores reach one bank of HBM: at LNC=1 each device may take what
 # the other leaves.
 
 # %%
-devices = common.logical_cores(["trainium2", "trainium3"])
-named, whole = devices.set_index(["chip", "lnc"]), tm.chip("trainium3").hbm_bytes
-alone, paired = (named.loc[tm.chip("trainium3").name].loc[lnc] for lnc in (1, 2))
-charts.bars(
-    devices,
-    x="lnc",
-    y="hbm_bytes",
-    color="chip",
-    caption=f"At LNC=2 a device of Trainium3 has {format_quantity(paired.hbm_bytes, 'B')}",
-    under=f"{paired.hbm_bytes / whole:.0%} of its chip; at LNC=1 two share them: {format_quantity(alone.hbm_bytes, 'B')} each is their share, "
-    "not a limit, and the whisker what one reaches",
-)
+devices = common.logical_cores(["trainium3"]).set_index("lnc")
+share = {lnc: format_quantity(devices.hbm_bytes[lnc], "B") for lnc in (1, 2)}
+Markdown(f"So a device of Trainium3 has {share[2]} at LNC=2 and a share of {share[1]} at LNC=1; chapter 3 shows both.")
 
 # %% [markdown]
 # ## Where the sources disagree
@@ -277,15 +301,18 @@ charts.table(
 
 # %%
 totals = printed.printed_totals()
-charts.table(totals, caption="Chips x per-chip value against the printed total", download="totals")
+named = tables.in_words(totals)
+charts.table(named, caption="Chips x per-chip value against the printed total", download="totals")
 
 # %% tags=["hide-input"]
-apart = totals[totals.difference.abs() > 0.01]
+apart = named[totals.difference.abs() > 0.01]
+by_size = [
+    f"{quantity} {difference:+.1%} on {', '.join(dict.fromkeys(rows.system))} ({', '.join(dict.fromkeys(rows.source))})"
+    for (quantity, difference), rows in apart.groupby(["quantity", apart.difference.round(3)])
+]
 Markdown(
-    f"{len(totals)} printed totals; median absolute difference {totals.difference.abs().median():.2%}; "
-    f"{len(totals) - len(apart)} agree within 1 %. The others: "
-    + ("; ".join(f"{r.system} {r.quantity} {r.difference:+.1%} ({r.source})" for r in apart.itertuples()) or "none")
-    + ". GiB for GB explains 7 %; the table of decisions above has the rest."
+    f"{len(totals) - len(apart)} of {len(totals)} printed totals agree within 1 %. The others: {'; '.join(by_size) or 'none'}. "
+    "GiB for GB explains 7 %; the table of decisions above has the rest."
 )
 
 # %% [markdown]

@@ -78,7 +78,7 @@ charts.table(
 )
 
 # %% [markdown]
-# Brackets hold 90 % bands. *Measured* rests on runs of that chip and software, *extrapolated* goes beyond them; chapter 13 says
+# Brackets hold 90 % bands. *Measured* rests on runs of that chip and software, *extrapolated* goes beyond them; [How wrong are we?](accuracy.ipynb) says
 # how wrong such answers have been. Hand-tuned software is put together from parts that were measured somewhere and always
 # extrapolated; ideal software loses nothing. A mapping is precision, degrees of parallelism, cores behind a rank, batch of a replica.
 #

@@ -55,19 +55,32 @@ contexts = 2.0 ** np.arange(7, int(np.log2(m.max_context)) + 1)
 found, core = d.fit(batch, context), site(spec, lnc)
 
 # %% tags=["hide-input"]
+first_of = (found.first_rank_total_bytes, *found.ends("first_rank_total_bytes"))
+near = [
+    n for n in (max((n for n in degrees if n < tp), default=0), min((n for n in degrees if n > tp), default=0)) if n
+]
+beside = [f"TP {n} {tables.verdict(d.fit(batch, context, tp=n))}" for n in near]
+bank = f" Up to {core.ranks_per_bank:g} ranks share a bank of {format_quantity(core.hbm_bytes, 'B', 3)}; the first has what the others leave of it."
 Markdown(
-    f"**{m.id} in {precision.upper()} on {common.counted(tp, 'rank')} of {spec.name} ({core.words}), {common.counted(batch, 'sequence')} of up to {context} tokens: the first rank stores "
-    f"{format_within(found.first_rank_total_bytes, *found.ends('first_rank_total_bytes'), 'B', found.basis)} of {format_quantity(float(found.first_rank_capacity_bytes), 'B', 3)}, so it "
-    f"{'fits' if found.valid else 'does not fit'}.** An ordinary rank stores {format_within(found.total_bytes, found.low, found.high, 'B')}, of which "
-    f"weights are {float(found.weight_bytes / found.total_bytes):.0%} and the cache "
-    f"{float(found.cache_bytes / found.total_bytes):.0%}."
-    + (
-        f" Up to {core.ranks_per_bank:g} ranks share a bank of {format_quantity(core.hbm_bytes, 'B', 3)}; the first has what the others leave of it."
-        if core.ranks_per_bank > 1
-        else ""
+    common.card(
+        tuple(map(float, first_of)) if found.valid else tables.verdict(found),
+        f"what {f'the first of {tp} ranks' if tp > 1 else 'the one rank'} of {spec.name} ({core.words}) stores of {m.id} in {precision.upper()} with "
+        f"{common.counted(batch, 'sequence')} of up to {context:,} tokens"
+        + (
+            f"; it has {format_quantity(float(found.first_rank_capacity_bytes), 'B', 3)}, so it fits"
+            if found.valid
+            else ""
+        ),
+        unit="B",
+        mark=found.basis,
+        rival="; ".join(beside),
+        alone="" if beside else f"{spec.name} has no other TP to give",
+        proof="Check: measured footprints, runs that fitted, capacities of others",
+        more=f"An ordinary rank stores {format_within(found.total_bytes, found.low, found.high, 'B')}, of which weights are "
+        f"{float(found.weight_bytes / found.total_bytes):.0%} and the cache {float(found.cache_bytes / found.total_bytes):.0%}."
+        f"{bank if core.ranks_per_bank > 1 else ''} What {found.stack.id} takes beside weights and cache is {found.ground()}.\n\n"
+        + ledger.rests_on(found.stack.id),
     )
-    + f" What {found.stack.id} takes beside weights and cache is {found.ground()}.\n\n"
-    + ledger.rests_on(found.stack.id)
 )
 
 # %% [markdown]
@@ -99,18 +112,22 @@ charts.table(
 # %%
 anchor = Deployment(model="llama-3.1-8b", system="inf2.48xlarge", mapping=tm.Mapping(tp=8))
 at_anchor = anchor.fit(32, 4096)
-float(at_anchor.total_bytes) / MIB, 15317 / 8 + 32 * 4096 * 16384 / MIB + 1024 + 126 + 448
+by_hand = 15317 / 8 + 32 * 4096 * 16384 / MIB + 1024 + 126 + 448
+f"{float(at_anchor.total_bytes) / MIB:,.0f} MiB, by hand {by_hand:,.0f}"
 
 # %%
 held = tables.by_kind(d, batch, context)
+elsewhere = f"; others {held[held['rank'] == tables.ORDINARY].share.sum():.0%}"
 charts.stacks(
     held,
     x="rank",
     y="stored_bytes",
     color="kind",
     limit="capacity_bytes",
-    caption=f"The first rank fills {held[held['rank'] == tables.FIRST].share.sum():.0%} of its memory, others {held[held['rank'] == tables.ORDINARY].share.sum():.0%}",
-    under=f"{m.id} on {spec.id}, TP {tp}; the stroke is all there is",
+    caption=f"The first rank fills {float(found.first_rank_total_bytes / found.first_rank_capacity_bytes):.0%} of its memory"
+    if found.valid
+    else f"The first rank {tables.verdict(found)}",
+    under=f"{m.id} on {spec.id}, TP {tp}{elsewhere if found.valid else ''}; the stroke is all there is",
 )
 
 # %%
@@ -132,7 +149,9 @@ charts.stacks(
     y="stored_bytes",
     color="kind",
     limit="capacity_bytes",
-    caption=f"{int(verdicts.sum())} of {len(verdicts)} cuts of the chips fit",
+    caption=f"{int(verdicts.sum())} of {common.counted(len(verdicts), 'cut')} of the chips fit"
+    if verdicts.any()
+    else "No cut of the chips into ranks fits",
     under="first rank of the same chips: "
     + "; ".join(f"{name} {'fits' if good else 'does not fit'}" for name, good in verdicts.items())
     + ("; at LNC 1 the stroke is what its neighbour leaves of a bank" if spec.chip.hbm_bank_cores > 1 else ""),
@@ -165,6 +184,8 @@ charts.lines(
     else f"TP {tp} holds none",
     under=f"{m.id} in {precision.upper()} on {spec.id}"
     + (f"; of {here.context.iloc[-1]:,.0f} tokens {here.batch.iloc[-1]:,.0f}" if len(here) else ""),
+) if (batches.batch > 0).any() else Markdown(
+    f"**{m.id} fits at none of TP {', '.join(map(str, degrees))}**, whatever the batch."
 )
 
 # %%
@@ -180,8 +201,8 @@ charts.lines(
     log_x=True,
     log_y=True,
     caption="The longest context shrinks as the batch grows",
-    under=f"{m.id} itself ends at {m.max_context} tokens",
-)
+    under=f"{m.id} itself ends at {m.max_context:,} tokens",
+) if (longest.context > 0).any() else Markdown("**No context fits at any of these TP.**")
 
 # %%
 charts.table(
@@ -208,9 +229,11 @@ charts.lines(
     shape="precision",
     log_x=True,
     log_y=True,
-    caption=f"{spec.id} holds {at.max():.0f} sequences in {at.idxmax().upper()}",
-    under=f"{contexts[contexts <= context][-1]:.0f} tokens each, on as many chips: "
-    + ", ".join(f"{count:.0f} in {name.upper()}" for name, count in at.items()),
+    caption=f"{spec.id} holds {common.counted(at.max(), 'sequence')} in {at.idxmax().upper()}"
+    if at.max() > 0
+    else f"{spec.id} holds no such sequence",
+    under=f"{contexts[contexts <= context][-1]:,.0f} tokens each, on as many chips: "
+    + ", ".join(f"{count:,.0f} in {name.upper()}" for name, count in at.items()),
 )
 
 # %%
@@ -229,7 +252,8 @@ charts.table(
 # 103.1 GB: 8.5, so 9 chips at least.
 
 # %%
-(tm.model("llama-3.1-405b").weight_bytes("bf16") + 16 * 8192 * 516096) / tm.chip("trainium2").hbm_bytes
+filled = (tm.model("llama-3.1-405b").weight_bytes("bf16") + 16 * 8192 * 516096) / tm.chip("trainium2").hbm_bytes
+f"{filled:.1f} chips"
 
 # %%
 models = list(dict.fromkeys(m if name == m.id else name for name in [*LARGE, m.id]))
@@ -242,8 +266,8 @@ charts.ranges(
     y="model",
     color="system",
     log_x=True,
-    caption=f"{most.model} takes up to {most.chips:.0f} chips",
-    under=f"{batch} sequences of {context} tokens in BF16, that many on {most.system}; a bar starts where bytes alone would fit",
+    caption=f"{most.model} takes up to {common.counted(most.chips, 'chip')}",
+    under=f"{common.counted(batch, 'sequence')} of {context:,} tokens in BF16, that many on {most.system}; a bar starts where bytes alone would fit",
 ) if len(shown) else Markdown("**None of these models fits any of these systems in BF16.**")
 
 # %%
@@ -265,7 +289,7 @@ charts.table(
 made = tables.buckets(d, batch, context)
 charts.table(
     made,
-    caption=f"Buckets up to {context}: what a length may be padded, what a decode step reads, and what graphs may store (estimate)",
+    caption=f"Buckets up to {context:,}: what a length may be padded, what a decode step reads, and what graphs may store (estimate)",
     download="buckets",
 )
 
@@ -296,14 +320,14 @@ charts.lines(
     log_x=True,
     caption=f"At TP {cached.index[-1]} the cache is stored {cached.iloc[-1]:.0f} times",
     under="all ranks together over what the model needs once",
-)
+) if cached.max() > 1.005 else Markdown(f"Up to TP {cached.index[-1]} nothing of the cache is stored twice.")
 
 # %%
 charts.table(copied, caption="Copies that tensor parallelism makes", download="copies")
 
 # %%
 budget = printed.cache_budgets(d, context)
-charts.table(budget, caption=f"Cache of a rank, and sequences of {context} tokens that it holds", download="budget")
+charts.table(budget, caption=f"Cache of a rank, and sequences of {context:,} tokens that it holds", download="budget")
 
 # %% tags=["hide-input"]
 cap, runtime_page, microcode = (
@@ -317,8 +341,8 @@ Markdown(
 * **The first rank is fuller.** One library kept tables and head whole on it, {format_quantity(d.e.first_rank_bytes, "B", 3)} more. It decides.
 * **A rank's memory ends at its own.** The compiler refuses a graph that does not fit, however empty other ranks are. At LNC 1 two
   cores share a bank, and one may take what the other counted on: half of it each is a share, not a limit.
-* **The cache's length is compiled.** So vLLM Neuron gives it no more than {cap:.0%} of the budget by default: {allowed.iloc[1]:.0f} sequences here
-  instead of {allowed.iloc[0]:.0f}.
+* **The cache's length is compiled.** So vLLM Neuron gives it no more than {cap:.0%} of the budget by default: {common.counted(allowed.iloc[1], "sequence")} here
+  {f"instead of {allowed.iloc[0]:,.0f}" if allowed.iloc[1] < allowed.iloc[0] else "with it and without"}.
 * **Scratchpad comes in pages**: {format_quantity(runtime_page, "B", 3)} by the runtime's default, {format_quantity(page, "B", 4)} where it was measured. A
   variable larger than a page gets memory of its own beside it.
 * **Each physical core loads {format_quantity(microcode, "B", 3)} of microcode** before any of yours.

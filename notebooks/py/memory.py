@@ -32,7 +32,7 @@ from trnmodel.chapters import common, guard
 from trnmodel.chapters import memory as tables
 from trnmodel.evidence import kernels, score
 from trnmodel.formulas import memory
-from trnmodel.units import MIB, TB, format_quantity, format_within
+from trnmodel.units import MIB, TB, format_digits, format_quantity, format_within
 
 GENERATIONS = ["trainium1", "trainium2", "trainium3"]
 spec, m = tm.chip(chip), tm.model(model)
@@ -44,25 +44,33 @@ reached = tables.share_of_door(profiles)
 levels = tables.decode_levels(spec, weights, reached)
 
 # %% tags=["hide-input"]
-hbm, door, decoding = (format_quantity(rate, "B/s", 3) for rate in levels.bandwidth_bytes_per_s)
+hbm, door, _ = (format_quantity(rate, "B/s", 3) for rate in levels.bandwidth_bytes_per_s)
 low, high = (format_quantity(end, "B/s") for end in spec.range("hbm_bytes_per_s"))
 narrow = levels.bandwidth_bytes_per_s[1] < levels.bandwidth_bytes_per_s[0]
-shares = (profiles.mbu / profiles.mbu_predicted).quantile([0.05, 0.95]) / reached
-decoded = format_within(
-    *levels.tokens_per_s[2] * np.array([1, *shares]), basis="measured" if spec.id == tables.PROFILED else "extrapolated"
-)
-theirs = format_quantity(spec.dma_bytes_per_s, "B/s") if spec.dma_bytes_per_s > 0 else "nothing"
+band = np.array([1, *(profiles.mbu / profiles.mbu_predicted).quantile([0.05, 0.95]) / reached])
+theirs = f"AWS prints {format_quantity(spec.dma_bytes_per_s, 'B/s')}" if spec.dma_bytes_per_s > 0 else "no rate printed"
+others = [tm.chip(name) for name in GENERATIONS if name != spec.id]
+beside = {one.name: tables.decode_levels(one, weights, reached).bandwidth_bytes_per_s[2] for one in others}
+fastest = max(beside, key=beside.get)
+speeds = [format_digits(rate, 3) for rate in levels.tokens_per_s[:2]] + [format_within(*levels.tokens_per_s[2] * band)]
 Markdown(
-    f"**{spec.name} reads {hbm} from its HBM as printed{f' (sources leave {low} to {high} open)' if low != high else ''}, "
-    + (
-        f"{door} through the DMA engines of its cores (AWS prints {theirs} for them)"
-        if narrow
-        else f"all of it through the DMA engines of its cores (for which AWS prints {theirs})"
+    common.card(
+        tuple(levels.bandwidth_bytes_per_s[2] * band),
+        f"{spec.name} reads so much while it decodes, {reached:.0%} of its narrower door"
+        + (
+            ", in the median of models"
+            if spec.id == tables.PROFILED
+            else f" as models do on {tm.chip(tables.PROFILED).name}"
+        ),
+        unit="B/s",
+        mark="measured" if spec.id == tables.PROFILED else "extrapolated",
+        rival=f"{fastest} {format_within(*beside[fastest] * band, 'B/s')}",
+        ahead=beside[fastest] > levels.bandwidth_bytes_per_s[2],
+        proof="Check: bytes and bandwidth that a profiler counted",
+        more=f"HBM gives {hbm} as printed{f' (sources leave {low} to {high} open)' if low != high else ''}, the DMA engines of the cores "
+        f"{f'pass {door}' if narrow else 'pass all of it'} ({theirs}). For {m.id} in {precision.upper()}, "
+        f"{format_quantity(weights, 'B', 3)} a step, HBM, engines and decoding allow {', '.join(speeds[:2])} and {speeds[2]} tokens a second for one sequence.",
     )
-    + f", and about {decoding} if it decodes at the share of the narrower door, {reached:.0%}, that models reach on "
-    f"{'it' if spec.id == tables.PROFILED else tm.chip(tables.PROFILED).name}.** For {m.id} in {precision.upper()}, "
-    f"{format_quantity(weights, 'B')} a step, that is {levels.tokens_per_s[0]:.0f}, {levels.tokens_per_s[1]:.0f} and "
-    f"{decoded} tokens a second and sequence."
 )
 
 # %% [markdown]
@@ -121,8 +129,7 @@ charts.table(
 doors = ["chip", "dma_bytes_per_s", "printed_dma_bytes_per_s", "printed_bytes_per_s", "door_bytes_per_s", "door_share"]
 charts.table(
     pinned[doors],
-    caption="DMA engines at the rate that they reach, as AWS prints them for the chip, and HBM: the door is "
-    + ", ".join(f"{row.door_share:.0%} of HBM on {row.chip}" for row in pinned.itertuples()),
+    caption="DMA engines at the rate that they reach, as AWS prints them for the chip, and the share of HBM that passes",
     download="doors",
 )
 
@@ -146,8 +153,8 @@ charts.bars(
     x="lnc",
     y="hbm_bytes",
     color="chip",
-    caption=f"At LNC=2 a core of Trainium3 has {format_quantity(paired.hbm_bytes, 'B')}",
-    under=f"HBM of one logical core; at LNC=1 two share them, so {format_quantity(alone.hbm_bytes, 'B')} each is a share, and the whisker what one reaches",
+    caption=f"At LNC=2 a logical core of Trainium3 has {format_quantity(paired.hbm_bytes, 'B')}",
+    under=f"at LNC=1 two share them, so {format_quantity(alone.hbm_bytes, 'B')} each is a share, and the whisker what one reaches",
 )
 
 # %%
@@ -167,6 +174,8 @@ charts.table(
 
 # %%
 curve = tables.dma_rows(chip)
+modelled = curve[curve["from"] == "model"]
+short = modelled[modelled.row_bytes >= 64].iloc[0]
 charts.lines(
     curve,
     x="row_bytes",
@@ -174,13 +183,16 @@ charts.lines(
     color="from",
     log_x=True,
     log_y=True,
-    caption="Rows of 4 KiB saturate the DMA engines",
-    under=f"one core of {spec.name}; rows of 64 B reach three percent",
+    caption=f"Rows of {format_quantity(spec.core.dma_saturating_bytes, 'B')} saturate the DMA engines",
+    under=f"one core of {spec.name}; rows of {format_quantity(short.row_bytes, 'B')} reach {short.bandwidth_bytes_per_s / modelled.bandwidth_bytes_per_s.max():.0%}",
 )
 
 # %%
 here = tm.kernel.dma(chip, MIB, row_bytes)
-format_quantity(here.time_s, "s"), format_quantity(MIB / here.load_s, "B/s"), here.bound
+Markdown(
+    f"One MiB in rows of {format_quantity(row_bytes, 'B', 3)} takes {format_quantity(here.time_s, 's', 3)}, "
+    f"{format_quantity(MIB / here.load_s, 'B/s', 3)}; {here.bound} bounds it."
+)
 
 # %%
 charts.table(tables.strided(chip), caption="One MiB from HBM by length of row", download="rows")
@@ -230,8 +242,8 @@ charts.bars(
     levels,
     x="level",
     y="tokens_per_s",
-    caption=f"From pins to decoding, {levels.tokens_per_s[0]:.0f} tokens/s become {levels.tokens_per_s[2]:.0f}",
-    under=f"one sequence of {m.id} in {precision.upper()} on {spec.name}; decoding is {reached:.0%} of the door, as profiled on "
+    caption=f"From pins to decoding, {format_digits(levels.tokens_per_s[0], 3)} tokens/s become {format_digits(levels.tokens_per_s[2], 2)}",
+    under=f"one sequence of {m.id} in {precision.upper()} on {spec.name}; decoding is {reached:.0%} of the door, profiled on "
     f"{tm.chip(tables.PROFILED).name}{charts.ours(levels.level[levels.estimate])}",
 )
 
@@ -245,7 +257,10 @@ charts.bars(
 # %%
 host_rate = load.value("neuroncore-v2", "host_bytes_per_s")
 both = {overlap: tm.kernel.host(weights, [storage_bytes_per_s, host_rate], overlap) for overlap in (1.0, 0.0)}
-{("streamed" if overlap else "stage by stage"): format_quantity(time, "s") for overlap, time in both.items()}
+Markdown(
+    f"{format_quantity(weights, 'B', 3)} of weights take {format_quantity(both[1.0], 's', 2)} streamed and "
+    f"{format_quantity(both[0.0], 's', 2)} stage by stage."
+)
 
 # %% [markdown]
 # ## Check: bytes and bandwidth that a profiler counted

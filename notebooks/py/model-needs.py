@@ -32,7 +32,7 @@ from trnmodel.catalog import load
 from trnmodel.chapters import common, guard
 from trnmodel.chapters import model_needs as tables
 from trnmodel.evidence import ledger as printed
-from trnmodel.units import BILLION, format_quantity
+from trnmodel.units import BILLION, format_digits, format_quantity
 
 GENERATIONS = ["trainium1", "trainium2", "trainium3"]
 SPREAD = ["llama-3.1-8b", "llama-3.1-70b", "llama-3.1-405b", "mixtral-8x7b-v0.1", "qwen3-30b-a3b", "qwen3-235b-a22b"]
@@ -55,13 +55,30 @@ dtypes = load.precision(precision)
 operators = tables.phases(m, batch, input_tokens, context, precision)
 whole = operators.groupby("phase")[["flop", "weight_bytes", "cache_bytes"]].sum()
 intensity = whole.flop / (whole.weight_bytes + whole.cache_bytes)
+stored = tables.formats(m, FORMATS)
+smaller = stored[stored.weight_bytes < m.weight_bytes(precision)].sort_values("weight_bytes", kind="stable")
 Markdown(
-    f"**{m.id} has {m.total_params / BILLION:.1f} billion parameters, of which a token uses "
-    f"{m.active_params() / BILLION:.1f} billion.** In {precision.upper()} they take "
-    f"{format_quantity(m.weight_bytes(precision), 'B', 3)}; a token leaves "
-    f"{format_quantity(m.kv_bytes_per_token(dtypes.kv), 'B', 3)} in the cache. Reading a prompt of {input_tokens} tokens takes "
-    f"{format_quantity(whole.flop['prefill'], 'FLOP', 3)}, {intensity['prefill']:.0f} for each byte; a decode step for "
-    f"{common.counted(batch, 'sequence')} {format_quantity(whole.flop['decode'], 'FLOP', 3)}, {intensity['decode']:.0f} for each byte."
+    common.card(
+        m.weight_bytes(precision),
+        f"weights of {m.id} in {precision.upper()}, {format_digits(m.total_params / BILLION, 3)} billion parameters"
+        + (
+            f" of which a token uses {format_digits(m.active_params() / BILLION, 3)} billion"
+            if m.active_params() < m.total_params
+            else ", all of which a token uses"
+        ),
+        unit="B",
+        mark="ideal",
+        rival=" or ".join(
+            f"{row.precision.upper()} with {format_quantity(row.weight_bytes, 'B', 3)}"
+            for row in smaller.tail(2).itertuples()
+        ),
+        alone="" if len(smaller) else f"no format of {', '.join(FORMATS).upper()} stores less",
+        proof="Check: figures that are not ours",
+        more=f"A token leaves {format_quantity(m.kv_bytes_per_token(dtypes.kv), 'B', 3)} in the cache. Reading a prompt of "
+        f"{common.counted(input_tokens, 'token')} takes {format_quantity(whole.flop['prefill'], 'FLOP', 3)}, {format_digits(intensity['prefill'], 3)} for each byte "
+        f"of weights and cache; a decode step for {common.counted(batch, 'sequence')} {format_quantity(whole.flop['decode'], 'FLOP', 3)}, "
+        f"{format_digits(intensity['decode'], 2)} for each byte.",
+    )
 )
 
 # %% [markdown]
@@ -117,7 +134,7 @@ charts.stacks(
     y="share",
     color="place",
     caption=f"{m.id}: {mine.iloc[0]:.0%} of the parameters are {mine.index[0]}",
-    under=f"{mine.iloc[1]:.0%} are {mine.index[1]}",
+    under=f"{mine.iloc[1]:.1%} are {mine.index[1]}",
 )
 
 # %%
@@ -144,8 +161,8 @@ charts.ranges(
     y="what",
     color="of",
     log_x=True,
-    caption=f"Prefill does {intensity['prefill']:.0f} FLOP a byte, decode {intensity['decode']:.0f}",
-    under=f"{m.id} in {precision.upper()} as a whole: a prompt of {input_tokens} tokens, decode at batch {batch}"
+    caption=f"Prefill does {format_digits(intensity['prefill'], 3)} FLOP a byte, decode {format_digits(intensity['decode'], 2)}",
+    under=f"{m.id} in {precision.upper()} as a whole: a prompt of {common.counted(input_tokens, 'token')}, decode at batch {batch:,}"
     + charts.ours(against.what[against.estimate]),
 )
 
@@ -191,7 +208,7 @@ charts.lines(
     color="counted",
     log_x=True,
     caption=f"Counting {most.counted} gives {most.times_needed:.2f} times the work",
-    under=f"{m.id} at {most.tokens:.0f} tokens, over the work that is needed",
+    under=f"{m.id} at {most.tokens:,.0f} tokens, over the work that is needed",
 )
 
 # %%
@@ -208,11 +225,9 @@ charts.table(counted, caption="Work of a prefill by what is counted", download="
 # **By hand.** Llama-3.1-70B: 80 layers x 2 x 8 heads x 128 x 2 B = 327,680 B a token. DeepSeek-V3: 61 x (512 + 64) x 2 B = 70,272 B.
 
 # %%
-(
-    80 * 2 * 8 * 128 * 2,
-    61 * (512 + 64) * 2,
-    [tm.model(name).kv_bytes_per_token() for name in ("llama-3.1-70b", "deepseek-v3")],
-)
+kept = [tm.model(name).kv_bytes_per_token() for name in ("llama-3.1-70b", "deepseek-v3")]
+assert kept == [80 * 2 * 8 * 128 * 2, 61 * (512 + 64) * 2]
+" and ".join(f"{bytes_:,.0f} B" for bytes_ in kept)
 
 # %%
 grown = tables.caches(kinds, 2.0 ** np.arange(8, 18), dtypes.kv)
@@ -230,7 +245,7 @@ charts.lines(
 # %%
 charts.table(
     tables.caches(kinds, [context], dtypes.kv),
-    caption=f"Cache by kind of attention, and at a context of {context}; a dash is beyond the model's longest context",
+    caption=f"Cache by kind of attention, and at a context of {context:,}; a dash is beyond the model's longest context",
     download="caches",
 )
 
@@ -241,13 +256,12 @@ charts.table(
 # MXFP4 4.25. Head, tables, routers, norms and biases stay as wide as activations, in each of them.
 
 # %%
-stored = tables.formats(m, FORMATS)
 charts.bars(
     stored,
     x="precision",
     y="weight_bytes",
     caption=f"From BF16 to W4A8 weights shrink to {stored.weight_bytes.iloc[-1] / stored.weight_bytes.iloc[0]:.0%}",
-    under=m.id,
+    under=f"weights of {m.id}",
 )
 
 # %%
@@ -287,10 +301,10 @@ charts.lines(
     color="what",
     log_x=True,
     log_y=True,
-    caption=f"From batch {passed[0]:.0f} on the cache outweighs the weights"
+    caption=f"From batch {passed[0]:,.0f} on the cache outweighs the weights"
     if len(passed)
-    else f"Up to batch {batches[-1]:.0f} the weights outweigh the cache",
-    under=f"{m.id}, context {context}: bytes that a decode step reads",
+    else f"Up to batch {batches[-1]:,.0f} the weights outweigh the cache",
+    under=f"{m.id}, context {context:,}: bytes that a decode step reads",
 )
 
 # %%

@@ -28,7 +28,9 @@ from trnmodel.catalog import load
 from trnmodel.chapters import common, guard
 from trnmodel.chapters import rack as tables
 from trnmodel.evidence import ledger
+from trnmodel.fabric import compare
 from trnmodel.fabric import what_if as audit
+from trnmodel.units import GB
 
 spec, other = tm.system(system), tm.system(beside)
 guard.links(system=spec, beside=other)
@@ -37,17 +39,32 @@ switches = sum(net.switch_counts.values())
 TORUS = ["trn1.32xlarge", "trn2.48xlarge", "trn2-ultraserver", "trn3-nl16-torus", "trn3-nl32x2-torus"]
 NL32 = [f"trn3-nl32x2-{tray}" for tray in ("pcie160", "pcie320", "ualink")]
 NL72 = [f"trn3-nl72x2-{tray}" for tray in ("pcie160", "pex90144", "pcie320", "ualink")]
-mapped = [tm.topology(it) for it in tables.mapped(spec)]
+mapped = [tm.topology(it) for it in compare.lane_maps(spec)]
 
 # %% tags=["hide-input"]
 also = [f", by AWS's own lane map {sum(it.switch_counts.values())} (our estimate, D)" for it in mapped]
 sends = [f"; by AWS's own lane map {tables.by_medium(it)}" for it in mapped]
 Markdown(
-    f"**{spec.name}: {spec.domain_chips} chips of {spec.chip.name} and {switches} switches{''.join(also)}, joined by "
-    f"{net.graph.number_of_edges():,} links.** Each chip sends one way into the scale-up fabric {tables.by_medium(net)}{''.join(sends)}. "
-    "Every count in this chapter is taken from the graph, not from a table.\n\n"
-    + ledger.rests_on(
-        *(name for it in mapped for name in ledger.estimated(it.system, "pcb_switches_per_tray", "switches_per_plane"))
+    common.card(
+        spec.domain_chips,
+        f"in {spec.name}, with {f'{switches:,} switches' if switches else 'no switch'}{''.join(also)} and "
+        f"{common.counted(net.graph.number_of_edges(), 'link')}, all counted on its graph",
+        unit="chips" if spec.domain_chips > 1 else "chip",
+        mark="ideal",
+        rival=f"{other.name} with {common.counted(other.domain_chips, 'chip')}",
+        proof="Check: counts that are not ours",
+        more=(
+            f"Each chip sends one way into the scale-up fabric {tables.by_medium(net)}{''.join(sends)}.\n\n"
+            if net.graph.number_of_edges()
+            else "It has no scale-up fabric.\n\n"
+        )
+        + ledger.rests_on(
+            *(
+                name
+                for it in mapped
+                for name in ledger.estimated(it.system, "pcb_switches_per_tray", "switches_per_plane")
+            )
+        ),
     )
 )
 
@@ -79,17 +96,23 @@ charts.table(
 # which of them are spare, and gives both wherever the answer moves; how many switches carry AWS's lanes is our estimate (D).
 
 # %%
-144 * 8, 88 * 8, [tm.topology(it).injection_bytes_per_s_per_dir for it in ("trn3-nl72x2-pcie160", common.LANE_MAP)]
+counted = [tm.topology(it).injection_bytes_per_s_per_dir / GB for it in ("trn3-nl72x2-pcie160", common.LANE_MAP)]
+assert counted == [144 * 8, 88 * 8]
+" and ".join(f"{rate:,.0f} GB/s" for rate in counted)
 
 # %% [markdown]
 # ## The rack, link by link
 #
-# Point at a chip or a switch to see its links.
+# Point at a chip or a switch to see its links. Where a printed count disagrees with the graph, the check below says which holds: a
+# rack of NL72x2 has 18 trays of four chips, 72; the 64 that the text once gives it are the chips of both racks of NL32x2.
 
 # %%
 nodes, links = tables.drawing(spec)
 charts.topology(
-    nodes, links, caption=f"{spec.domain_chips} chips, {switches} switches, and every link", under=spec.name
+    nodes,
+    links,
+    caption=f"{common.counted(spec.domain_chips, 'chip')}, {f'{switches} switches' if switches else 'no switch'}, and every link",
+    under=spec.name,
 )
 
 # %%
@@ -101,7 +124,9 @@ charts.table(composition, caption=f"Parts of {spec.name}, counted on the graph",
 
 # %%
 other_nodes, other_links = tables.drawing(other)
-charts.topology(other_nodes, other_links, caption=f"{other.domain_chips} chips, and every link", under=other.name)
+charts.topology(
+    other_nodes, other_links, caption=f"{common.counted(other.domain_chips, 'chip')}, and every link", under=other.name
+)
 
 # %%
 small_nodes, small_links = tables.drawing("trn3-nl32x2-pcie160")
@@ -144,8 +169,10 @@ charts.table(known[known.id.str.startswith(("trn", "inf"))], caption="Every name
 # ## What fails, and what it costs
 
 # %%
-left = common.failures(spec)
-charts.table(left, caption=f"Share left of each capacity of {spec.name}", download="failures")
+left = audit.shares_left(spec)
+charts.table(left, caption=f"Share left of each capacity of {spec.name}", download="failures") if len(
+    left
+) else Markdown(f"{spec.name} has no link to lose.")
 
 # %%
 small, large = tm.system(NL32[0]), tm.system(NL72[0])
@@ -187,7 +214,7 @@ apart = own[own.verdict == "disagrees"].drop_duplicates(["part", "printed"])
 Markdown(
     f"{len(own)} printed counts, of which {(checked.verdict == 'agrees').sum()} agree. The text is at odds with itself on: "
     + "; ".join(
-        f"{row.part} ({row.printed} printed in {row.locator}, {row.counted:g} counted: {row.how})"
+        f"{row.part} ({row.printed} printed in {row.locator}, {f'{row.counted:.0%}' if '%' in row.printed else f'{row.counted:g}'} counted: {row.how})"
         for row in apart.itertuples()
     )
     + "."
@@ -205,7 +232,10 @@ charts.table(ledger.contradictions(), caption="Texts against themselves and each
 # Where the text is silent, an assumption stands in `data/` with its alternatives:
 
 # %%
-charts.table(common.readings(spec), caption="Other readings of the text, and what they change", download="assumptions")
+other_readings = audit.readings(spec)
+charts.table(other_readings, caption="Other readings of the text, and what they change", download="assumptions") if len(
+    other_readings
+) else Markdown(f"No text about {spec.name} is silent on its fabric.")
 
 # %% [markdown]
 # ## What is left out

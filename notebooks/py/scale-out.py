@@ -68,14 +68,20 @@ whole = [
     for row in shared[shared.under == "a rack"].itertuples()
 ]
 Markdown(
-    f"**Three layers of {first.leaf_and_spine} switches with 100G ports reach {first.chips:,.0f} chips of {spec.name} where "
-    f"{first.chips_per_rack:.0f} of them share a pair of top-of-rack switches, each "
-    f"at {rate / GBIT:g} Gb/s and at most five switches, some {format_within(ways.latency_s[2], ways.latency_s_low[2], ways.latency_s_high[2], 's')}, from any "
-    f"other; every doubling of the leaf and spine switches alone multiplies that by "
-    f"{largest.chips[1] / first.chips:.0f}.**{''.join(whole)} Beyond the building the fibre rules: {format_quantity(ways.fibre_s[5], 's', 3)} "
-    f"one way at the {ways.distance_m[5] / 1000:.0f} km of ZR optics, and the chip keeps "
-    f"{format_quantity(ways.in_flight_bytes[5], 'B', 3)} in flight to fill it.\n\n"
-    + ledger.rests_on(f"{scaleout.AWS}/nic_s/project")
+    common.card(
+        first.chips,
+        f"so many of {spec.name} do three layers of {first.leaf_and_spine} switches with 100G ports reach where {first.chips_per_rack:.0f} of "
+        f"them share a pair of top-of-rack switches: half of its ports, whatever the rack holds",
+        unit="chips",
+        mark="ideal",
+        rival=f"{largest.leaf_and_spine[1]} switches, in leaf and spine alone, reach {largest.chips[1] / first.chips:.0f} times as many",
+        proof="Check: numbers that are not ours",
+        more=f"Each has {rate / GBIT:g} Gb/s and is at most five switches, some "
+        f"{format_within(ways.latency_s[2], ways.latency_s_low[2], ways.latency_s_high[2], 's')}, from any other.{''.join(whole)} Beyond the "
+        f"building the fibre rules: {format_quantity(ways.fibre_s[5], 's', 3)} one way at the {ways.distance_m[5] / 1000:.0f} km of ZR "
+        f"optics, and the chip keeps {format_quantity(ways.in_flight_bytes[5], 'B', 3)} in flight to fill it.\n\n"
+        + ledger.rests_on(f"{scaleout.AWS}/nic_s/project"),
+    )
 )
 
 # %% [markdown]
@@ -106,10 +112,10 @@ charts.table(
 # 400G it has 32, and two layers end at $32^2/2 = 512$.
 
 # %%
-[
-    float(page.clos(switch_bits_per_s=12.8e12, port_bits_per_s=p, layers=n).endpoints)
-    for p, n in [(100e9, 2), (100e9, 3), (400e9, 2)]
-]
+by_hand = {(100e9, 2): 128**2 / 2, (100e9, 3): 128**3 / 4, (400e9, 2): 32**2 / 2}
+ends = [float(page.clos(switch_bits_per_s=12.8e12, port_bits_per_s=p, layers=n).endpoints) for p, n in by_hand]
+assert ends == list(by_hand.values())
+", ".join(f"{count:,.0f}" for count in ends)
 
 # %% [markdown]
 # ## Small ports reach far
@@ -204,7 +210,9 @@ small = reached[reached.switch == first.leaf_and_spine].set_index("port").optics
 missing = sorted(set(choice.port) - set(reached.port))
 Markdown(
     f"On {first.leaf_and_spine} switches the cluster takes "
-    + ", ".join(f"{optics:.2g} modules a chip with {port} ports" for port, optics in small.items())
+    + ", ".join(
+        f"{common.counted(round(optics, 1), 'module a chip')} with {port} ports" for port, optics in small.items()
+    )
     + (f"; no NIC of this system can be split into {' or '.join(missing)} ports." if missing else ".")
 )
 

@@ -8,8 +8,7 @@
 #     language: python
 #     name: python3
 #   trnmodel:
-#     order: 10
-#     part: Serving
+#     order: 11
 # ---
 
 # %% [markdown]
@@ -19,7 +18,7 @@
 model: str = "llama-3.1-70b"
 system: str = "trn2.48xlarge"
 precision: str = "bf16"
-stack: str = "vllm-neuron-2026"
+stack: str = "public"
 tp: int = 64
 ep: int = 1
 batch: int = 16
@@ -31,396 +30,265 @@ prefill_systems: list[str] = ["trn1.32xlarge", "trn3-nl72x2-pcie160"]
 interactivity_tokens_per_s: list[float] = [20.0, 40.0, 60.0]
 
 # %% tags=["hide-input"]
-from dataclasses import replace
-
 import numpy as np
 from IPython.display import Markdown
 
 import trnmodel as tm
 from trnmodel import charts
-from trnmodel.catalog.stacks import stacks
+from trnmodel.catalog.stacks import KINDS
 from trnmodel.chapters import common, guard
 from trnmodel.chapters import serving as tables
 from trnmodel.evidence import accuracy, ledger, table
 from trnmodel.fabric.compare import capacities
-from trnmodel.planner import deployments
+from trnmodel.planner import deployments, explore, software
 from trnmodel.steps.deployment import Deployment
-from trnmodel.units import MS, format_quantity
+from trnmodel.units import GB, MS, counted, format_digits, format_quantity
 
 FAMILY = ["trn1.32xlarge", "trn2-ultraserver", "trn3-nl32x2-torus", "trn3-nl72x2-pcie160"]
+EXPLORED = ["trn1.32xlarge", "trn2.48xlarge", "trn2-ultraserver", "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160"]
 RACKS = ["trn3-nl32x2-torus", "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160"]
-TRAYS = ["trn3-nl32x2-pcie160", "trn3-nl32x2-pcie320", "trn3-nl32x2-ualink"]
-TRAYS += ["trn3-nl72x2-pcie160", "trn3-nl72x2-pex90144", "trn3-nl72x2-pcie320", "trn3-nl72x2-ualink"]
+TRAYS = [*(f"trn3-nl32x2-{tray}" for tray in ("pcie160", "pcie320", "ualink"))]
+TRAYS += [f"trn3-nl72x2-{tray}" for tray in ("pcie160", "pex90144", "pcie320", "ualink")]
 m, experts_m, draft_m = (tm.model(name) for name in (model, experts_model, draft_model))
 spec, prefill_specs = tm.system(system), [tm.system(name) for name in prefill_systems]
 guard.neuroncore(system=spec)
 guard.computes(spec.chip, precision=precision)
-guard.one_of(stacks(), stack=stack)
+guard.software(spec.chip, stack=stack)
 guard.generates(model=m, experts_model=experts_m, draft_model=draft_m)
-guard.routes(64, experts_model=experts_m)
+guard.routes(experts_model=experts_m)
 guard.within(1, 1e6, tp=tp, ep=ep, batch=batch, input_tokens=input_tokens, output_tokens=output_tokens)
 guard.within(1e-3, 1e6, interactivity_tokens_per_s=interactivity_tokens_per_s)
-interactivity_tokens_per_s = list(dict.fromkeys(interactivity_tokens_per_s))
 guard.some(prefill_systems=prefill_systems)
 guard.neuroncore(prefill_systems=prefill_specs)
 context = input_tokens + output_tokens
-guard.spans(context, model=m, experts_model=experts_m, draft_model=draft_m)
-guard.need(context >= 8, f"input_tokens + output_tokens = {context} must be 8 or more, for drafts of 7 tokens")
-ours = Deployment(model=m, system=spec.id, mapping=tm.Mapping(tp=tp, ep=ep), precision=precision, stack=stack)
-step, prompt = ours.decode(batch=batch, context=context), ours.prefill(input_tokens=input_tokens)
-guard.valid(f"a decode step with tp = {tp}, ep = {ep}, batch = {batch}, context = {context}", step)
-draft_step = replace(ours, model=draft_m, mapping=tm.Mapping(tp=tp)).decode(batch=max(batch / ep, 1), context=context)
-guard.valid(f"a decode step of draft_model = {draft_m.id!r} with tp = {tp}, context = {context}", draft_step)
+guard.spans(context, model=m)
+guard.spans(context, experts_model=experts_m)
+ours = Deployment(
+    model=m, system=spec.id, mapping=tm.Mapping(tp=tp, ep=ep), precision=precision, stack=KINDS.get(stack, stack)
+)
+guard.fits(ours, batch, context)
+prompt = ours.prefill(input_tokens=input_tokens, max_context=context)
 guard.valid(f"a prefill with tp = {tp}, ep = {ep}, input_tokens = {input_tokens}", prompt)
+speeds = sorted(set(interactivity_tokens_per_s))
 
 # %% tags=["hide-input"]
-ideal = ours.ideal.decode(batch=batch, context=context)
+systems = [*(name for name in FAMILY if tm.system(name).chip.id != spec.chip.id), spec.id]
+called = software.names(dict.fromkeys([*systems, *RACKS, *(one.id for one in prefill_specs)]))
+best = tables.fronts(ours, systems, context)
+none = tables.refused(ours, best, systems, input_tokens=input_tokens, output_tokens=output_tokens)
+equal = deployments.at_interactivity(best, speeds)
+reached = equal[equal.wanted_tokens_per_s_per_user == speeds[0]].dropna(subset="tokens_per_s_per_chip")
+ranked = reached.sort_values("tokens_per_s_per_chip", ascending=False)
+fastest = best.loc[best.groupby("system").tokens_per_s_per_user.idxmax()]
+fastest = fastest.sort_values("tokens_per_s_per_user", ascending=False)
+lines = ranked if len(ranked) else fastest
+top, after = lines.iloc[0], lines.iloc[1] if len(lines) > 1 else None
+full = deployments.saturation(ours, batch, input_tokens, output_tokens)
+t_step = ours.decode(batch=batch, context=input_tokens + output_tokens / 2, max_context=context)
+where = f"{m.id} in {precision.upper()}"
+rival = tables.in_words(after, called, bool(len(ranked))) if after is not None else ""
+first = f"{called[top.system]}, {tables.degrees(top)}" if len(ranked) else tables.in_words(top, called, False)
+each = f"every user at {speeds[0]:,g} tokens/s or more"
 Markdown(
-    f"**{m.id} in {precision.upper()} on {ours.mapping.ranks:.0f} ranks of {spec.name} makes a token for each "
-    f"of {batch} users every {format_quantity(float(step.time_s), 's', 3)}, {float(step.tokens_per_s):.0f} tokens a second, and "
-    f"reads a prompt of {input_tokens} tokens in {format_quantity(float(prompt.time_s), 's', 3)}.** {str(step.bound).capitalize()} takes "
-    f"longest of that step; with everything overlapped it would be {format_quantity(float(step.lower_s), 's', 3)}, with nothing "
-    f"{format_quantity(float(step.upper_s), 's', 3)}, and on a machine that loses nothing "
-    f"{format_quantity(float(ideal.time_s), 's', 3)}. Basis on {stack}: step {step.ground()}; prefill {prompt.ground()}.\n\n"
-    + ledger.rests_on(step.stack.id)
-)
-
-# %% [markdown]
-# ## Notation
-
-# %% tags=["hide-input"]
-charts.table(
-    common.notation(tables.symbols(ours), "from"),
-    caption=f"What this chapter calls things, for {m.id} on {spec.id}",
-    download="notation",
-)
-
-# %% [markdown]
-# ## A decode step taken apart
-#
-# A step reads every weight once for the whole batch $B$, and each sequence's own cache of $L$ tokens. With $n$ ranks,
-# bandwidth $b$ and shares $\eta$ of it,
-#
-# $$ t = \max\Bigl(\frac{2NB}{n\,p\,\eta_c},\ \frac{W}{n\,b\,\eta_w}\Bigr)
-#      + \max\Bigl(t_{softmax},\ \frac{c\,L\,B}{n\,b\,\eta_{kv}}\Bigr) + t_{net} + t_0 . $$
-#
-# Linear layers hide compute behind weights, attention hides softmax behind the cache, and nothing hides the all-reduces: two a
-# layer stand between products that need each other's results. `lower_s` lets all of it overlap, `upper_s` nothing.
-#
-# **By hand.** Llama-3.1-70B in BF16 at TP 64 on trn2.48xlarge: 139.1 GB / 64 = 2.17 GB a rank; a quarter of a chip reads
-# 2.9 / 4 = 0.725 TB/s, of which weights reach 57 %: 2.17 / 0.413 = 5.3 ms. The weights alone:
-
-# %%
-weights = tm.model("llama-3.1-70b").weight_bytes_read(1, "bf16")
-share = tm.efficiencies("trainium2").weight_stream_share
-by_hand = weights / 64 / (tm.chip("trainium2").hbm_bytes_per_s / 4) / share
-f"{by_hand / MS:.2f} ms"
-
-# %%
-parts = tables.anatomy(ours, batch, context)
-resources = parts[parts.part != "step"]
-charts.bars(
-    resources,
-    x="part",
-    y="time_s",
-    color="software",
-    caption=f"{m.id}, batch {batch}, context {context}: with {stack} a step takes {float(step.time_s / ideal.time_s):.1f} times "
-    f"the ideal one, and {step.bound} takes longest of it",
-)
-
-# %%
-whole = parts[parts.part == "step"]
-charts.ranges(
-    whole,
-    x="time_s",
-    y="software",
-    caption="The step between its bounds: all overlaps (left end), nothing does (right end)",
-)
-
-# %%
-charts.table(parts, caption="One decode step by resource; low and high of a step are its bounds", download="step")
-
-# %% [markdown]
-# The operators of one rank. All-reduces, softmax and overhead belong to none of them:
-
-# %%
-charts.table(tables.operators(ours, batch, context), caption="Operators of a step, longest first", download="operators")
-
-# %% [markdown]
-# ### What the stack loses, and who says so
-#
-# Each share and overhead is a row of data with a source and a range. Those from *project* are our own fits to published
-# measurements (confidence D); the Check below shows what they are worth.
-
-# %%
-lost = tables.efficiency_table(ours.e)
-charts.table(
-    lost[["name", "what it is", "value", "range", "source"]],
-    caption=f"Where {stack} differs from an ideal stack",
-    download="efficiencies",
+    common.card(
+        [float(top[name]) for name in software.YIELD] if len(ranked) else "out of reach",
+        f"{m.id} in {top.precision.upper()}, {each}, at a context of {context:,}: {first}",
+        unit="tokens/s a chip" if len(ranked) else "",
+        mark=str(top.basis),
+        rival=rival,
+        alone="" if rival else "no other system holds the model with this software",
+        proof="Check: what was measured",
+        more=f"{where} with TP {tp}{f', EP {ep}' if ep > 1 else ''} and a batch of {batch} on {called[spec.id]}, prompts of {counted(input_tokens, 'token')} and answers of "
+        f"{counted(output_tokens, 'token')}, is full at **{format_digits(full.requests_per_s[0], 2)} requests/s**: {format_digits(full.generated_tokens_per_s_per_chip[0], 2)} tokens/s a "
+        f"chip with its prompts on the same chips, {format_digits(float(t_step.tokens_per_s_per_user), 2)} tokens/s for a user between prompts "
+        f"({full.basis[0]})."
+        + "".join(f" {m.id} on {called[name]} {why}." for name, why in none.items())
+        + "\n\n"
+        + ledger.rests_on(*dict.fromkeys([top.stack, ours.e.id])),
+    )
 )
 
 # %% tags=["hide-input"]
-how = lost.loc[lost["how it is known"] != "", ["name", "confidence", "how it is known"]]
-charts.table(how, caption="How each is known; A vendor, C measured by others, D our estimate", download="how-known")
-
-# %% [markdown]
-# ## Turning points
-#
-# Weights are read once however many sequences share them, so compute catches up with memory at a batch of $B = p\,s/(2b)$ for $s$
-# bytes a weight. Caches are not shared: a longer context pushes that point away. All-reduces grow with the batch as compute does.
-#
-# **By hand.** Trainium2 in BF16: 667 TFLOP/s / 2.9 TB/s = 230 FLOP/B; at 2 bytes a weight and 2 FLOP the ideal machine turns at a
-# batch of 230, if there were no cache.
-
-# %%
-grid = tables.regimes(ours)
-turns = tables.turning_points(grid)
-charts.regions(
-    grid[grid.bound != tables.DOES_NOT_FIT],
-    x="batch",
-    y="context",
-    color="bound",
-    panel="software",
-    caption=f"What takes longest in a decode step of {m.id} on {spec.id}; blank does not fit in memory",
+grid = explore.frontier_grid(
+    ["llama-3.1-8b", m, experts_m],
+    [*EXPLORED, spec],
+    precisions=dict.fromkeys(["bf16", "fp8", "mxfp8", precision]),
+    contexts=[4096, 32768, context],
+)
+charts.frontier(
+    grid,
+    {"model": m.id, "system": spec.id, "precision": precision, "context": context},
+    caption="The faster for a user, the less a chip yields",
+    under="choose below; point at the line, or slide along it; the band holds nine of ten cases; "
+    "hollow: extrapolated; dashed: a torus",
 )
 
 # %%
-charts.table(turns, caption="First batch (powers of two) at which another resource bounds", download="turning-points")
-
-# %% [markdown]
-# Compute at small batches and long contexts, where it shows, is not TensorE: it is the softmax, which runs on the vector engines
-# 128 rows at a time and has too few rows to fill them. The network takes over where all-reduces
-# grow beyond what one step of a mesh carries and are doubled and halved instead.
-
-# %% tags=["hide-input"]
-charts.table(grid, caption="Every point of the map, with the time of each resource", download="regimes")
-
-# %% [markdown]
-# ## Prefill, and the first token
-#
-# Prefill computes: $t \approx 2 N L/(n\,p\,\eta) + t_{attention} + t_{net} + t_0$. The graph is compiled for powers of two and a
-# prompt is padded to the next one.
-#
-# **By hand.** 4,096 tokens of Llama-3.1-70B on 64 ranks: 2 x 69.5e9 x 4,096 = 569 TFLOP over 16 x 667 TFLOP/s x 46 % is 115 ms;
-# attention, the all-reduces and the launch come on top.
-
-# %%
-body = tm.model("llama-3.1-70b").active_params(input_embedding=False) - 128256 * 8192
-hand = 2 * body * 4096 / (16 * tm.chip("trainium2").peak("bf16") * tm.efficiencies("trainium2").prefill_matmul_share)
-real = tm.prefill("llama-3.1-70b", "trn2.48xlarge", tm.Mapping(tp=64), input_tokens=4096)
-f"{hand / MS:.0f} ms by hand, {float(real.compute_s) / MS:.0f} ms with attention, {float(real.time_s) / MS:.0f} ms in all"
-
-# %%
-lengths = np.unique(np.round(np.geomspace(64, max(8192, 2 * input_tokens), 120)))
-padded = tables.prompts(ours, lengths)
-waste = padded[padded.policy == "compiled bucket"].padding_share
-charts.lines(
-    padded,
-    x="input_tokens",
-    y="time_s",
-    color="policy",
-    log_x=True,
-    caption=f"Prefill goes up in steps: over these lengths {waste.mean():.0%} of the compiled tokens are padding",
-)
-
-# %%
-charts.table(padded, caption="Prefill by length of the prompt", download="prefill")
-
-# %% [markdown]
-# The line never falls: at every size an all-reduce takes the fastest of mesh, recursive doubling and halving, and ring.
-# AWS prints 1 and 56 MB as the sizes at which its library goes from one to the next.
-#
-# ### In chunks
-#
-# A prompt in chunks lets others decode in between. Each chunk launches anew, reads all weights, and attends to what came before:
-
-# %%
-pieces = tables.chunks(ours, input_tokens, [256.0, 512.0, 1024.0, 2048.0, float(input_tokens)], batch)
-shortest = pieces.loc[pieces.stall_s.idxmin()]
-charts.lines(
-    pieces.melt(["chunk_tokens", "basis"], ["ttft_s", "stall_s"], "what", "time_s").replace(
-        {"ttft_s": "first token of the prompt", "stall_s": "longest pause of the others"}
-    ),
-    x="chunk_tokens",
-    y="time_s",
-    color="what",
-    log_x=True,
-    caption=f"Chunks of {shortest.chunk_tokens:.0f}: others wait {format_quantity(shortest.stall_s, 's', 3)} instead of "
-    f"{format_quantity(pieces.stall_s.iloc[-1], 's', 3)}, the prompt {format_quantity(shortest.ttft_s, 's', 3)} instead of "
-    f"{format_quantity(pieces.ttft_s.iloc[-1], 's', 3)}",
-)
-
-# %%
-charts.table(pieces, caption="Chunked prefill, a decode step after each chunk", download="chunks")
-
-# %% [markdown]
-# ### With a cached prefix
-
-# %%
-prefix = tables.prefixes(ours, input_tokens, np.arange(0, 1, 0.1))
-charts.table(
-    prefix, caption="Prefill where a share of the prompt is cached; what is new pads to its bucket", download="prefix"
-)
-
-# %% [markdown]
-# A prefix pays when what is left falls into a smaller bucket, not before.
-
-# %% [markdown]
-# ## Throughput against interactivity
-#
-# A step of time $t(B)$ on $C$ chips gives a user $1/t$ and a chip $B/(C\,t)$ tokens a second: more users a batch, more tokens a chip
-# and fewer a user. Each line below is what no other TP, EP and batch beats. Compare at equal tokens a second and user; batches are
-# whole, so neighbours may differ by a few percent for that alone.
-#
-# **By hand.** A step of 20 ms for 16 users on the 16 chips of a trn2.48xlarge is 50 tokens a second for a user and as many for a
-# chip.
-#
-# ### By system
-
-# %%
-best = deployments.frontiers(m, FAMILY, context)
-shown = "wanted_tokens_per_s_per_user system tp ep batch tokens_per_s_per_chip network_share stack basis".split()
-equal = deployments.at_interactivity(best, interactivity_tokens_per_s)
-first = (
-    equal[equal.wanted_tokens_per_s_per_user == interactivity_tokens_per_s[0]].set_index("system").tokens_per_s_per_chip
-)
 charts.lines(
     best,
     x="tokens_per_s_per_user",
     y="tokens_per_s_per_chip",
     color="system",
     log_y=True,
-    caption=f"{m.id}, BF16, context {context}: at {interactivity_tokens_per_s[0]:g} tokens/s a user "
-    + ", ".join(f"{first[name]:.0f} tokens/s a chip on {name}" for name in FAMILY if first.get(name, 0) > 0),
+    caption=tables.claim(ranked, called) if len(ranked) else f"No system reaches {speeds[0]:,g} tokens/s a user",
+    under=f"{where}, {ours.e.kind} software, context {context:,}; the claim is at {speeds[0]:,g} tokens/s for a user",
 )
 
 # %%
 charts.table(
-    equal[shown], caption="The most tokens a second and chip at equal speed for the user", download="interactivity"
+    tables.by_speed(equal, called, none),
+    caption="Tokens/s a chip at equal speed for the user, with 90 % bands and mappings",
+    download="at-speed",
 )
 
+# %%
+shown = (
+    "wanted_tokens_per_s_per_user system precision tp ep batch tokens_per_s_per_chip network_share stack basis".split()
+)
+charts.table(equal[shown], caption="The same, row by row", download="interactivity", file_only=True)
+
 # %% [markdown]
-# Tensor parallelism over a few chips sends between neighbours, which a torus serves as well as switches do (chapter 5); a rank's HBM
-# decides.
+# ## Notation
+
+# %% tags=["hide-input"]
+charts.table(common.notation(tables.SYMBOLS, "from"), caption="What this chapter calls things", download="notation")
+
+# %% [markdown]
+# ## Throughput against interactivity
+#
+# A step of time $t(B)$ on $C$ chips gives a user $1/t$ and a chip $B/(C\,t)$ tokens a second: more users a batch, more tokens a chip
+# and fewer a user. Each line above is what no other TP, EP and batch beats. Compare at equal tokens a second and user; batches are
+# whole, so neighbours may differ by a few percent for that alone. How the time of one step comes about:
+# [How long does a step take?](decode-step.ipynb)
+#
+# **By hand.** A step of 20 ms for 16 users on the 16 chips of a Trn2 instance is 50 tokens a second for a user and as many for a
+# chip.
+#
+# Tensor parallelism over a few chips sends between neighbours, which a torus serves as well as switches do
+# ([Torus or switch?](torus-or-switch.ipynb)); a rank's HBM decides.
 #
 # ### Torus against switches, for experts
 
-# %%
-experts = deployments.frontiers(experts_m, RACKS, context, ["mxfp8"])
-reached = experts.groupby("system").tokens_per_s_per_user.max().min()
-levels = [wanted for wanted in interactivity_tokens_per_s if wanted <= reached] or [np.floor(reached)]
-equal_experts = deployments.at_interactivity(experts, levels)
-at = equal_experts[equal_experts.wanted_tokens_per_s_per_user == levels[0]].set_index("system")
-gain = at.tokens_per_s_per_chip / at.tokens_per_s_per_chip[RACKS[0]]
-charts.lines(
-    experts,
-    x="tokens_per_s_per_user",
-    y="tokens_per_s_per_chip",
-    color="system",
-    log_y=True,
-    caption=f"{experts_m.id}, MXFP8, today's stack, at {levels[0]:g} tokens/s a user: {gain[RACKS[1]]:.2f} times the torus a chip on "
-    f"{RACKS[1]}, {gain[RACKS[2]]:.2f} times on {RACKS[2]}",
-)
-
-# %%
-charts.table(equal_experts[shown], caption=f"{experts_m.id} at equal speed for the user", download="experts")
-
 # %% tags=["hide-input"]
+experts = deployments.frontiers(experts_m, RACKS, context, ["mxfp8"], max_context=context)
+equal_experts = deployments.at_interactivity(experts, speeds)
+at = equal_experts[equal_experts.wanted_tokens_per_s_per_user == speeds[0]].set_index("system")
 Markdown(
-    f"At {levels[0]:g} tokens/s a user {at.bound[RACKS[0]]} takes longest of a step on the torus and the network "
-    f"{at.network_share[RACKS[0]]:.0%} of it, on the switches of as many chips {at.network_share[RACKS[1]]:.0%}. What the software "
-    "loses covers the fabric; the collectives by themselves show it:"
+    (
+        f"At {speeds[0]:,g} tokens/s a user {experts_m.id} in MXFP8 yields "
+        f"{' and '.join(f'{at.tokens_per_s_per_chip[name] / at.tokens_per_s_per_chip[RACKS[0]]:.2f} times the torus on {called[name]}' for name in RACKS[1:])}. "
+        f"On the torus {at.bound[RACKS[0]]} takes longest of a step and the network {at.network_share[RACKS[0]]:.0%} of it, on the "
+        f"switches of as many chips {at.network_share[RACKS[1]]:.0%}. What public software loses covers the fabric; the collectives by themselves show it:"
+    )
+    if at.tokens_per_s_per_chip.reindex(RACKS).notna().all()
+    else f"{experts_m.id} in MXFP8 does not reach {speeds[0]:,g} tokens/s a user on each of these racks. The collectives of a step by themselves:"
 )
 
 # %%
-wires = tables.expert_networks(experts_m, RACKS, context, [32, 64], 2.0 ** np.arange(0, 8), "mxfp8")
-counts = wires.batch_per_chip.value_counts()
-users = max((n for n, found in counts.items() if found == 2 * len(RACKS) and n <= 64), default=0)
-most = wires[wires.batch_per_chip == users].set_index(["system", "chips"]).network_s
+charts.table(
+    tables.by_speed(equal_experts, called),
+    caption=f"{experts_m.id} in MXFP8, tokens/s a chip at equal speed for the user",
+    download="experts-at-speed",
+)
+
+# %%
+charts.table(equal_experts[shown], caption="The same, row by row", download="experts", file_only=True)
+
+# %%
+most = max(part.copies for layer in experts_m.layers for part in layer.parts)
+over = sorted({min(n, int(2 ** np.floor(np.log2(most)))) for n in (32, 64)})
+wires = tables.expert_networks(experts_m, RACKS, context, over, 2.0 ** np.arange(0, 8), "mxfp8")
+ratios = tables.slower(wires, RACKS[0], RACKS[1])
 charts.lines(
     wires.assign(experts_over=wires.chips.map("{:.0f} chips".format)),
     x="batch_per_chip",
     y="network_s",
     color="system",
-    dash="experts_over",
+    choose="experts_over",
     log_x=True,
     log_y=True,
-    caption=f"{experts_m.id}: the collectives of a step "
-    + (
-        f"at {users:g} users a chip take on the torus {most[RACKS[0], 32] / most[RACKS[1], 32]:.1f} "
-        f"times as long as on {RACKS[1]} with experts over 32 chips, {most[RACKS[0], 64] / most[RACKS[1], 64]:.1f} times over 64"
-        if users
-        else "with experts over 32 and 64 chips, where they fit"
-    ),
+    caption=f"Over {over[0]} chips the torus takes {ratios[over[0]]:.1f} times as long"
+    if over[0] in ratios
+    else "Collectives of a step, where they fit",
+    under=f"{experts_m.id}; all collectives of a decode step at the most users that both hold, up to 64 a chip, against {called[RACKS[1]]}: "
+    + ", ".join(f"{ratio:.1f} times with experts over {chips:g} chips" for chips, ratio in ratios.items()),
 )
 
 # %%
 charts.table(
-    wires, caption="All collectives of a decode step, TP within a chip, experts over chips", download="networks"
+    wires,
+    caption="All collectives of a decode step, TP within a chip, experts over chips",
+    download="networks",
+    file_only=True,
 )
 
 # %% [markdown]
-# Over 64 chips NL32x2 must go between its racks, by cables that carry no more than the torus does; 64 chips of NL72x2 lie in one rack.
-
-# %% [markdown]
+# Over 64 chips the racks of 32 must go from one to the other, by cables that carry no more than the torus does; 64 chips of NL72x2 lie
+# in one rack.
+#
 # ### By switch tray
 
-# %%
-trays = deployments.at_interactivity(deployments.frontiers(experts_m, TRAYS, context, ["mxfp8"]), levels)
+# %% tags=["hide-input"]
+trays = deployments.frontiers(experts_m, TRAYS, context, ["mxfp8"], max_context=context)
+trays = deployments.at_interactivity(trays, speeds)
 lanes = capacities(TRAYS).pivot(index="system", columns="scope", values="all_to_all_bytes_per_s")
-trays = trays.assign(
-    rack_all_to_all_bytes_per_s=trays.system.map(lanes["rack"]),
-    world_all_to_all_bytes_per_s=trays.system.map(lanes["world"]),
-)
-spread = max(
-    group.tokens_per_s_per_chip.max() / group.tokens_per_s_per_chip.min() - 1
-    for _, group in trays.dropna().groupby([trays.system.str[:9], "wanted_tokens_per_s_per_user"])
-)
-two = trays[trays.wanted_tokens_per_s_per_user.isin([levels[0], levels[-1]])].dropna()
-charts.bars(
-    two.assign(wanted=two.wanted_tokens_per_s_per_user.map("at {:g} tokens/s a user".format)),
-    x="wanted",
-    y="tokens_per_s_per_chip",
-    color="system",
-    caption=f"{experts_m.id}, MXFP8: within one size of rack the switch tray changes at most {spread:.1%}",
+there = trays.dropna(subset="tokens_per_s_per_chip")
+groups = there.groupby([there.system.str[:9], "wanted_tokens_per_s_per_user"]).tokens_per_s_per_chip
+spread = (groups.max() / groups.min() - 1).max()
+apart = deployments.PER_RANK[-1] / deployments.PER_RANK[-2] - 1
+lies = f"by at most **{spread:.1%}**" if spread >= 5e-4 else "**not at all**"
+Markdown(
+    (
+        f"Within one size of rack the tray changes the yield of {experts_m.id} {lies}; from one batch that is tried to the next it changes "
+        f"by up to {apart:.0%}. "
+        if len(there)
+        else f"{experts_m.id} reaches none of these speeds. "
+    )
+    + "Switches have more ports than a chip has lanes. The backplane lanes of a chip bound an all-to-all in the rack "
+    f"({' and '.join(dict.fromkeys(f'{x / GB:.0f} GB/s' for x in lanes['rack']))}) and its cross-rack cables bound it over the domain "
+    f"({' and '.join(dict.fromkeys(f'{x / GB:.0f} GB/s' for x in lanes['world']))}), the same on every tray. What a better tray saves is switches "
+    "and hops, and a microsecond hardly shows in a step of milliseconds: "
+    "[Which switch tray, and does it matter?](switch-tray.ipynb) Software covers everything else: [What does software cost?](software.ipynb)"
 )
 
 # %%
 charts.table(
-    trays[[*shown, *trays.columns[-2:]]],
+    trays[shown].assign(
+        rack_all_to_all_bytes_per_s=trays.system.map(lanes["rack"]),
+        world_all_to_all_bytes_per_s=trays.system.map(lanes["world"]),
+    ),
     caption="Trays at equal speed, with what each chip gets of an all-to-all",
     download="trays",
+    file_only=True,
 )
-
-# %% [markdown]
-# Equal trays have one cause. Their switches have more ports than a chip has lanes: the backplane lanes of a chip bound an all-to-all
-# in the rack and its cross-rack cables bound it over the domain, and both are the same on every tray (the last two columns). What a
-# better tray saves is switches and hops, and a microsecond hardly shows in a step of milliseconds (chapter 6).
-
-# %% [markdown]
-# The software covers everything else: [What does software cost?](software.ipynb) asks the same question of it, ideal, hand-tuned and public.
 
 # %% [markdown]
 # ### By precision
 
 # %%
-formats = deployments.frontiers(m, ["trn3-nl72x2-pcie160"], context, ["bf16", "mxfp8", "w4a8"])
-equal_formats = deployments.at_interactivity(formats, interactivity_tokens_per_s)
+larger = tm.system("trn3-nl72x2-pcie160")
+both = dict.fromkeys([spec.id, larger.id])
+bits = deployments.frontiers(m, both, context, common.FORMATS, ours.e.word, max_context=context)
+small = deployments.at_interactivity(bits, speeds[:1]).dropna(subset="tokens_per_s_per_chip")
+gains = tables.gains(small)
 charts.lines(
-    formats,
+    bits.assign(on=bits.system.map(called)),
     x="tokens_per_s_per_user",
     y="tokens_per_s_per_chip",
     color="precision",
+    choose="on",
     log_y=True,
-    caption=f"{m.id} on trn3-nl72x2-pcie160: smaller weights make the step shorter and leave room for more caches",
+    caption=tables.most(gains),
+    under=f"{m.id}, {ours.e.kind} software, context {context:,}; at {speeds[0]:,g} tokens/s for a user times what BF16 yields: "
+    + (tables.by_system(gains, called) or "none is so fast"),
 )
 
 # %%
 charts.table(
-    equal_formats[["precision", *shown]].drop(columns="system"),
+    deployments.at_interactivity(bits, speeds)[shown],
     caption="Precisions at equal speed for the user",
     download="precisions",
+    file_only=True,
 )
 
 # %% [markdown]
@@ -436,43 +304,60 @@ charts.table(
 #
 # A static batch waits until it is full, then runs to its end: $\lambda_{max} = B/(P(B) + (o - 1)\,t(B))$.
 
-# %%
-full = deployments.saturation(ours, batch, input_tokens, output_tokens)
-middle = {"context": input_tokens + output_tokens / 2, "max_context": context}
-t_step = float(ours.decode(batch=batch, **middle).time_s)
-t_prompt = float(ours.prefill(input_tokens=input_tokens, max_context=context).time_s)
-f"{batch / (output_tokens * t_step + batch * t_prompt):.3f} requests a second by hand, {full.requests_per_s[0]:.3f} in the table"
+# %% tags=["hide-input"]
+t_s, p_s = float(t_step.time_s), float(prompt.time_s)
+Markdown(
+    f"**By hand.** A step of {t_s / MS:.1f} ms and a prompt of {p_s / MS:.0f} ms: {batch} / ({output_tokens} x {t_s:.4f} s + {batch} x {p_s:.3f} s) = "
+    f"{format_digits(batch / (output_tokens * t_s + batch * p_s), 3)} requests a second fill the batch, of which prompts take "
+    f"{p_s * batch / (output_tokens * t_s + batch * p_s):.0%} of the time; the package says {format_digits(full.requests_per_s[0], 3)}."
+)
 
 # %%
 charts.table(full, caption="Where each way of batching is full", download="saturation")
 
 # %%
-rates = tables.load_curves(ours, batch, input_tokens, output_tokens, np.r_[0.02, np.arange(0.05, 1.1, 0.05)])
-ttft = tables.percentiles(rates, "ttft_p50_s", "ttft_p99_s", ("median", "99th percentile"))
-tpot = tables.percentiles(rates, "tpot_mean_s", "tpot_p99_s", ("mean", "99th percentile"))
+loads = np.r_[0.02, np.arange(0.05, 1.1, 0.05)]
+rates = tables.load_curves(ours, batch, input_tokens, output_tokens, loads)
+half = rates[np.isclose(rates.requests_per_s, full.requests_per_s[0] / 2)].set_index("mode")
+waits = half.ttft_p50_s["static batch"] / half.ttft_p50_s["compiled batch"]
 charts.lines(
-    ttft,
+    tables.percentiles(rates, "ttft_p50_s", "ttft_p99_s", ("median", "99th percentile")),
     x="requests_per_s",
     y="time_s",
     color="mode",
-    dash="percentile",
+    choose="percentile",
     log_y=True,
-    caption="Time to first token: a static batch makes everybody wait for the last to arrive",
+    caption=f"A static batch delays the first token {format_digits(waits, 2)} times"
+    if waits > 1.05
+    else "Time to first token over the load",
+    under=f"{where} on {called[spec.id]}, TP {tp}, batch {batch}; the median at half of the rate that fills the compiled batch is "
+    f"{format_quantity(half.ttft_p50_s['compiled batch'], 's', 2)} with it",
 )
 
 # %%
+busy = rates[(rates["mode"] == "compiled batch") & rates.valid]
+slow, quick = (format_quantity(x, "s", 2) for x in (busy.tpot_mean_s.max(), busy.tpot_mean_s.min()))
 charts.lines(
-    tpot,
+    tables.percentiles(rates, "tpot_mean_s", "tpot_p99_s", ("mean", "99th percentile")),
     x="requests_per_s",
     y="time_s",
     color="mode",
-    dash="percentile",
-    caption=f"Time per output token: a graph compiled for {batch} runs {batch} even for one request",
+    choose="percentile",
+    caption=f"Load stretches a token from {quick} to {slow}"
+    if quick != slow
+    else f"A token takes {quick} at every load",
+    under=f"{where} on {called[spec.id]}, TP {tp}, batch {batch}"
+    + (f"; a graph compiled for {batch} sequences runs as many for one request" if batch > 1 else ""),
 )
 
 # %%
 served = "mode requests_per_s batch ttft_p50_s ttft_p99_s tpot_mean_s tpot_p99_s tokens_per_s basis reason".split()
-charts.table(rates[served], caption="Serving over the request rate; a dash is beyond saturation", download="load")
+charts.table(
+    rates[served],
+    caption="Serving over the request rate; a dash is beyond saturation",
+    download="load",
+    file_only=True,
+)
 
 # %% [markdown]
 # ### Drafts
@@ -483,22 +368,32 @@ charts.table(rates[served], caption="Serving over the request rate; a dash is be
 # **By hand.** $d = 3$ and $a = 0.7$: $(1 - 0.7^4)/0.3 = 2.53$ tokens.
 
 # %%
-drafted = deployments.drafts(ours, draft_m, batch, context, [1, 3, 5, 7], np.linspace(0.05, 0.95, 37))
-pays = drafted[drafted.speedup >= 1].groupby("draft_tokens").acceptance.min()
-charts.lines(
-    drafted.assign(draft=drafted.draft_tokens.map("{} tokens".format)),
-    x="acceptance",
-    y="speedup",
-    color="draft",
-    caption=f"{draft_m.id} drafts for {m.id} at batch {batch}: tokens drafted pay "
-    + (
-        ", ".join(f"from {share:.0%} acceptance on with {tokens} a draft" for tokens, share in pays.items())
-        or "at no acceptance here"
-    ),
-)
+why = tables.no_draft(ours, draft_m, batch, context)
+if why:
+    drafted, view = None, Markdown(f"No draft here: {why}. `draft_model` takes another.")
+else:
+    tokens = [n for n in tables.DRAFTS if n < context]
+    drafted = deployments.drafts(ours, draft_m, batch, context, tokens, np.linspace(0.05, 0.95, 37))
+    pays = drafted[drafted.speedup >= 1].groupby("draft_tokens").acceptance.min().sort_values()
+    view = charts.lines(
+        drafted.assign(draft=drafted.draft_tokens.map(lambda n: counted(n, "token"))),
+        x="acceptance",
+        y="speedup",
+        color="draft",
+        caption=f"Drafts of {counted(pays.index[0], 'token')} pay from {pays.iloc[0]:.0%} acceptance on"
+        if len(pays)
+        else "No draft pays here at any acceptance",
+        under=f"{draft_m.id} drafts for {where} on {called[spec.id]}, TP {tp}, batch {batch}"
+        + "".join(f"; {counted(n, 'token')} from {share:.0%}" for n, share in pays.iloc[1:].items()),
+    )
+view
 
 # %%
-charts.table(drafted, caption="Speculative decoding by draft length and acceptance", download="drafts")
+if drafted is not None:
+    view = charts.table(drafted, caption="Drafts by length and acceptance", download="drafts", file_only=True)
+else:
+    view = None
+view
 
 # %% [markdown]
 # The acceptance rate is a property of two models and a text that this chapter cannot know. The draft pays the launch of a step for
@@ -508,29 +403,37 @@ charts.table(drafted, caption="Speculative decoding by draft length and acceptan
 #
 # The prompt's cache goes over EFA to the machine that decodes. Neither side waits where there are $n_P/n_D = P\,B/(o\,t(B))$ prefill
 # replicas a decode replica. Each prefill machine uses the TP that yields most a chip, which is not the one with the soonest token.
-#
-# **By hand.** 3,584 tokens of Llama-3.1-70B are 3,584 x 328 kB = 1.17 GB; TP 8 is two chips of a trn2.48xlarge, each with a sixteenth
-# of 3.2 Tb/s: 1.17 GB / (2 x 25 GB/s) = 23.5 ms.
 
 # %%
-apart = deployments.split_phases(
-    ours, [spec.id, *(one.id for one in prefill_specs)], batch, input_tokens, output_tokens
+known, nic = tm.model("llama-3.1-70b"), tm.system("trn2.48xlarge")
+sent, port = known.kv_bytes(3584, "bf16"), nic.scaleout_bytes_per_s_per_dir
+Markdown(
+    f"**By hand.** 3,584 tokens of Llama-3.1-70B are 3,584 x {known.kv_bytes(1, 'bf16') / 1e3:.0f} kB = {sent / GB:.2f} GB. TP 8 is two chips of a Trn2 "
+    f"instance, each with a sixteenth of its network, {port / GB:.0f} GB/s: {sent / 2 / port / MS:.1f} ms."
 )
+
+# %%
+several = dict.fromkeys([spec.id, *(one.id for one in prefill_specs)])
+apart = deployments.split_phases(ours, several, batch, input_tokens, output_tokens)
 apart = apart.drop_duplicates("prefill_system", ignore_index=True)
 together = full.generated_tokens_per_s_per_chip[0]
-lengths = np.unique(np.maximum(output_tokens * 2.0 ** np.arange(-3, 4), 1))
-answers = deployments.ratios(ours, apart.prefill_system, batch, input_tokens, lengths)
-charts.lines(
-    answers,
-    x="output_tokens",
-    y="prefill_chips_per_decode_chip",
-    color="prefill_system",
-    log_x=True,
-    log_y=True,
-    caption=f"Decode on {spec.id}: the longer the answers, the fewer chips prefill needs; with {output_tokens} tokens "
-    f"{apart.tokens_per_s_per_chip.max():.0f} tokens/s a chip on {apart.prefill_system[apart.tokens_per_s_per_chip.idxmax()]} "
-    f"against {together:.0f} with both on one",
-)
+if len(apart):
+    lengths = np.unique(np.maximum(output_tokens * 2.0 ** np.arange(-3, 4), 1))
+    first = apart.loc[apart.tokens_per_s_per_chip.idxmax()]
+    view = charts.lines(
+        deployments.ratios(ours, apart.prefill_system, batch, input_tokens, lengths),
+        x="output_tokens",
+        y="prefill_chips_per_decode_chip",
+        color="prefill_system",
+        log_x=True,
+        log_y=True,
+        caption=f"Prefill apart yields {format_digits(first.tokens_per_s_per_chip, 2)} tokens/s a chip, together {format_digits(together, 2)}",
+        under=f"{where}: decode on {called[spec.id]}, prefill on {called[first.prefill_system]}, prompts of {counted(input_tokens, 'token')}, answers of {counted(output_tokens, 'token')}; "
+        "the longer the answers, the fewer chips prefill needs",
+    )
+else:
+    view = Markdown(f"No prefill apart: {where} does not fit any of {', '.join(called[name] for name in several)}.")
+view
 
 # %%
 charts.table(
@@ -539,21 +442,26 @@ charts.table(
 
 # %% [markdown]
 # Each side runs the degree that suits it; the price is time to first token (the table has it). A chip of one generation is counted like
-# a chip of another; prices come in a later chapter.
-
-# %% [markdown]
+# a chip of another.
+#
 # ## Check: what was measured
 #
-# [How wrong are we?](accuracy.ipynb) asks every published measurement that we found, and what is left out of the fits.
+# Servers under load: time per token of models that the fit has not seen, and runs that no constant was fitted to.
+# [How wrong are we?](accuracy.ipynb) asks every published measurement that we found.
 
 # %% tags=["hide-input"]
-of_kind = "MoE and hybrid decode" if m.kind in ("expert", "hybrid") else "dense decode"
 measured = table.written().set_index(["group", "split"])
-unseen = measured.loc[of_kind, accuracy.LEFT_OUT]
+unseen = measured.loc["TPOT under load", accuracy.LEFT_OUT]
+runs = {group: measured.loc[group, accuracy.OUTSIDE] for group in ("serving, throughput", "serving, TTFT in a queue")}
 Markdown(
-    f"**Decode steps of models that the fit has not seen, {of_kind}: median {unseen.median_error:.1%}, nine in ten within "
-    f"{unseen.p90_error:.0%}**, over {unseen.cases:.0f} configurations of {unseen.models:.0f} models; a regression on bytes, FLOP and "
-    f"traffic has {unseen.naive_median:.1%}."
+    f"**Time per token under load: median error {unseen.median_error:.0%}, nine in ten within {unseen.p90_error:.0%}**, over "
+    f"{unseen.cases:.0f} configurations of {unseen.models:.0f} models left out of the fit; a regression on bytes, FLOP and traffic has "
+    f"{unseen.naive_median:.0%}. Not fitted at all: "
+    + "; ".join(
+        f"{group.removeprefix('serving, ')}, median {one.median_error:.0%} and nine in ten within {one.p90_error:.0%} over {one.cases:.0f} runs"
+        for group, one in runs.items()
+    )
+    + "."
 )
 
 # %%
@@ -561,36 +469,47 @@ assert unseen.median_error < unseen.naive_median
 
 # %% [markdown]
 # ## What moves the answer
-#
-# * **The software stack**: the step of compiled graphs takes several times the ideal one.
-# * **The compiled batch**: a graph runs its full batch for one user.
-# * **TP**: it divides weights and multiplies all-reduces; KV heads that do not divide are copied.
-# * **Efficiencies on Trainium3** are those of Trainium1, Inferentia2 and 2 where no row of its own speaks; captions and the column
-#   `basis` then call them extrapolated.
-#
+
+# %% tags=["hide-input"]
+steps = equal[equal.system == top.system].dropna(subset="tokens_per_s_per_chip")
+Markdown(
+    (
+        f"* **The speed promised**: on {called[top.system]} a chip yields "
+        + ", ".join(
+            f"{format_digits(line.tokens_per_s_per_chip, 2)} at {line.wanted_tokens_per_s_per_user:,g}"
+            for line in steps.itertuples()
+        )
+        + " tokens/s for a user.\n"
+        if len(steps)
+        else ""
+    )
+    + "* **The compiled batch**: a graph runs its full batch for one user.\n"
+    + "* **The software**: [What does software cost?](software.ipynb)\n"
+    + "* **Efficiencies on Trainium3** are those of Trainium1, Inferentia2 and 2 where no row of its own speaks; charts then draw them "
+    + "hollow and call them extrapolated."
+)
+
+# %% [markdown]
 # ## What is left out
 #
-# What a layer with experts adds beyond its bytes was fitted up to 64 ranks and batch 8; with more of either the form is
-# extrapolated, and for the largest mixtures it is then most of a step. Contention
-# between collectives and DMA in a step, requests of different lengths, preemption, the host's tokeniser, multimodal
-# encoders, and the time to load or to compile.
+# Requests of different lengths, preemption, prompts that share a prefix, contention between collectives and DMA in a step, the host's
+# tokeniser, multimodal encoders, and the time to load or to compile. Prices come in a later chapter.
 
 # %% [markdown]
 # ```{admonition} Takeaway
 # :class: tip
-# Weights and caches over bandwidth, plus all-reduces that hide behind nothing, plus what each layer and launch costs: how near that comes,
-# [How wrong are we?](accuracy.ipynb) says.
+# Say first how fast each user must be: it moves the yield of a chip more than the fabric does, and more than the chip does where
+# software is slow. Then count prompts: they take their share of the time before any token is made.
 # ```
 
 # %% [markdown]
 # ## Problems
 #
-# **1.** Llama-3.1-70B in BF16 on 64 ranks of Trainium2. At which batch does an ideal machine read as many bytes of cache as of
-# weights, at 4,096 tokens of context?
+# **1.** A step of 25 ms serves 32 users on 8 chips. How many tokens a second are that for a user and for a chip?
 #
 # ```{admonition} Answer
 # :class: dropdown
-# A token adds 2 x 80 x 8 x 128 x 2 B = 328 kB, a sequence 1.34 GB; 139 / 1.34 = 104 sequences.
+# 1 / 0.025 = 40 for a user; 32 x 40 / 8 = 160 for a chip.
 # ```
 #
 # **2.** A prefill takes 0.22 s, a step at batch 16 takes 20 ms, answers have 512 tokens. How many requests a second fill the batch?
@@ -611,13 +530,8 @@ assert unseen.median_error < unseen.naive_median
 # ## Sources
 
 # %% tags=["hide-input"]
-used = tm.facts()
-stacks = set(lost.source.str.split("; ").explode())
-chosen = used[
-    used.entity.isin([tm.system(name).chip.id for name in (spec.id, *FAMILY)]) & used.quantity.str.contains("hbm|peak")
-]
+facts, chips = tm.facts(), {tm.system(name).chip.id for name in systems}
+said = facts[facts.entity.isin(chips) & facts.quantity.str.contains("hbm|peak")]
 charts.table(
-    common.bibliography(stacks | set(chosen.source)),
-    caption="Sources of the figures in this chapter",
-    download="sources",
+    common.bibliography(set(said.source)), caption="Sources of the figures in this chapter", download="sources"
 )

@@ -34,7 +34,7 @@ from trnmodel import charts
 from trnmodel.chapters import common, guard
 from trnmodel.chapters import switch_tray as tables
 from trnmodel.evidence import ledger
-from trnmodel.fabric import compare
+from trnmodel.fabric import compare, what_if
 from trnmodel.models import synthetic as synthetic_models
 from trnmodel.planner import domain_sizes, placements
 from trnmodel.planner import software as software_kinds
@@ -57,7 +57,8 @@ guard.need(
     placed[placed.placement != "EP + copy"].groupby("system").time_s.count().min() > 0,
     f"model = {m.id!r} with tokens_per_chip = {tokens_per_chip:g}, context = {context:g} in {precision}: no step on {small} and {large} exists",
 )
-trays, maps = tables.trays(spec), tables.lane_maps(spec)
+trays = tables.trays(spec)
+maps = compare.lane_maps(trays[0])
 first, last, chip = trays[0], trays[-1], tm.system(trays[0]).chip
 fabrics, free = [*trays, *maps], [tables.free_to_forward(name) for name in (trays[0], trays[-1])]
 both = [*tables.trays("trn3-nl32x2-pcie160"), *tables.trays("trn3-nl72x2-pcie160")]
@@ -78,22 +79,31 @@ by_map = "".join(
     f" By AWS's own lane map ({name}) it is {format_quantity(reach[name], 'B/s', 3)} and {format_quantity(steps[name, 'rack'], 's', 3)}."
     for name in maps
 )
+others = ends.loc[[name for name in trays if name != last]].sort_values("worst_s", kind="stable")
+nearest, apart = others.index[0], spread.max() / spread.min() - 1
 Markdown(
-    f"**For bandwidth it does not: with any tray a chip has {format_quantity(spread.mean(), 'B/s', 3)} of all-to-all in its rack "
-    f"(the trays differ by {spread.max() / spread.min() - 1:.1%}), because the lanes of the chips are the same. For latency it does: from {first} to {last} the worst pair of a rack falls from "
-    f"{format_within(*ends.loc[first], 's')} to {format_within(*ends.loc[last], 's', 'ideal')}**, and with "
-    f"{common.counted(tokens_per_chip, 'token a chip')} the experts' traffic of one decode step of {m.id} from "
-    f"{format_quantity(steps[first, 'rack'], 's', 3)} to {format_quantity(steps[last, 'rack'], 's', 3)}."
-    + by_map
-    + (
-        ""
-        if spec.id in fabrics
-        else f" ({spec.name} has no choice of switch trays; this is the {tm.system(first).name} rack.)"
+    common.card(
+        tuple(ends.loc[last]),
+        f"what the worst pair of a rack waits one way with the tray of {last}; with that of {first} {format_within(*ends.loc[first], 's')}",
+        unit="s",
+        mark="ideal",
+        rival=f"{nearest} {format_within(*others.loc[nearest], 's')}"
+        + (", as the others" if others.worst_s.nunique() == 1 and len(others) > 1 else ""),
+        proof="Check: numbers that are not ours",
+        more=f"For bandwidth the tray does not matter: {f'the trays differ by {apart:.1%}, ' if apart > 5e-4 else ''}with any of them a chip has "
+        f"{format_quantity(spread.mean(), 'B/s', 3)} of all-to-all in its rack, because the lanes of the chips are the same. With "
+        f"{common.counted(tokens_per_chip, 'token a chip')} the experts' traffic of one decode step of {m.id} falls from "
+        f"{format_quantity(steps[first, 'rack'], 's', 3)} to {format_quantity(steps[last, 'rack'], 's', 3)}.{by_map}"
+        + (
+            ""
+            if spec.id in fabrics
+            else f" ({spec.name} has no choice of switch trays; this is the {tm.system(first).name} rack.)"
+        )
+        + f"\n\nAssumed, for nobody has published either: a chip that forwards costs a hop of AWS's rings, and a switch, UALink's "
+        f"too, what a Gen5 PCIe switch costs. Forwarding for free, as the text reports (L314), the step would differ by "
+        f"{format_quantity(saved, 's', 2)}, not {format_quantity(steps[first, 'rack'] - steps[last, 'rack'], 's', 3)}. In it {ranked}. "
+        + ledger.rests_on(*ledger.estimated(chip, "hop_s"), *ledger.estimated(tm.system(first), "switch_s")),
     )
-    + f"\n\nAssumed, for nobody has published either: a chip that forwards costs a hop of AWS's rings, and a switch, UALink's "
-    f"too, what a Gen5 PCIe switch costs. Forwarding for free, as the text reports (L314), the step would differ by "
-    f"{format_quantity(saved, 's', 2)}, not {format_quantity(steps[first, 'rack'] - steps[last, 'rack'], 's', 3)}. In it {ranked}. "
-    + ledger.rests_on(*ledger.estimated(chip, "hop_s"), *ledger.estimated(tm.system(first), "switch_s"))
 )
 
 # %% [markdown]
@@ -126,7 +136,8 @@ charts.table(
 # four planes. A 320-lane switch has 40: two places, two planes. UALink's 72 ports take all $18 \times 4$ chips: one plane.
 
 # %%
-160 // 8, 320 // 8, 18 * 4, tables.plane_table(tables.trays("trn3-nl72x2-pcie160")).planes.tolist()
+planes = tables.plane_table(tables.trays("trn3-nl72x2-pcie160")).set_index("system").planes
+"; ".join(f"{name} {count:.0f}" for name, count in planes.items()) + " planes"
 
 # %% [markdown]
 # ## What each tray is made of
@@ -205,8 +216,8 @@ Markdown(
     f"{many[first] / many[last]:.2f}: the tray is worth most where latency rules, and next to nothing where a step carries many "
     "tokens, as in prefill and training. "
     + " ".join(
-        f"The mean pair of a rack is {mean[first] / mean[name] - 1:.0%} faster on {name} than on {first}, the worst "
-        f"{worst[first] / worst[name] - 1:.0%}."
+        f"The mean pair of a rack waits {1 - mean[name] / mean[first]:.0%} less on {name} than on {first}, the worst "
+        + (f"{1 - worst[name] / worst[first]:.0%} less." if worst[name] < worst[first] else "as long.")
         for name in trays[1:]
         if mean[name] < mean[first]
     )
@@ -543,7 +554,7 @@ charts.table(
 # ## What a failure costs
 
 # %%
-lost = common.failures(first)
+lost = what_if.shares_left(first)
 charts.table(lost, caption=f"Share left of each capacity of {first} after one failure", download="failures")
 
 # %% [markdown]
@@ -610,7 +621,7 @@ charts.table(
 # ## What moves the answer
 
 # %%
-charts.table(common.readings(first), caption=f"Other readings of {first}, and what they change", download="readings")
+charts.table(what_if.readings(first), caption=f"Other readings of {first}, and what they change", download="readings")
 
 # %% [markdown]
 # ## What is left out

@@ -31,7 +31,7 @@ from trnmodel import charts
 from trnmodel.chapters import common, guard
 from trnmodel.chapters import torus_or_switch as tables
 from trnmodel.evidence import collective_fits, ledger, score
-from trnmodel.fabric import build, compare, flow
+from trnmodel.fabric import build, compare, flow, what_if
 from trnmodel.planner import placements
 from trnmodel.units import GB, KIB, MIB, format_quantity
 
@@ -40,29 +40,38 @@ guard.neuroncore(system=spec, torus_system=torus)
 guard.need(torus.domain_chips > 1, f"torus_system = {torus.id!r} is a single chip")
 guard.routes(model=m)
 guard.within(1e-3, 1e9, tokens_per_chip=tokens_per_chip)
-first = spec if spec.domain_chips > 1 else torus
+guard.need(spec.domain_chips > 1, f"system = {spec.id!r} is a single chip")
+guard.need(spec.id != torus.id, f"system = {spec.id!r} must be another one than torus_system")
+
 FAMILY = ["trn2-ultraserver", "trn3-nl32x2-torus", "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160", common.LANE_MAP]
-read = tables.readings(first, torus)
+read = tables.readings(spec, torus)
 series = list({it.id: it for both in read.values() for it in both}.values())
 everyone = list({it.id: it for it in [*map(tm.system, FAMILY), *series]}.values())
 
 # %% tags=["hide-input"]
 rates = compare.capacities(everyone)
 slots, bound = (rates.set_index(["system", "scope"])[name] for name in ("all_to_all_bytes_per_s", "bound"))
-gains = tables.gains(first, torus)
+gains = tables.gains(spec, torus)
 missed = collective_fits.misses()
 off = missed.groupby("system").ratio.median()
 ours = ", ".join(tables.estimated(series))
 Markdown(
-    f"**For all-to-all inside a rack {first.name} gives each chip {tables.in_words(gains, 'rack', f' the rate of {torus.name}')}; over the "
-    f"whole domain {tables.in_words(gains, 'world')}.** A rack of {first.id} carries at most "
-    f"{format_quantity(slots[first.id, 'rack'], 'B/s', 3)} of each chip, one of {torus.id} "
-    f"{format_quantity(slots[torus.id, 'rack'], 'B/s', 3)}; over all {first.domain_chips} chips it is "
-    f"{format_quantity(slots[first.id, 'world'], 'B/s', 3)} against {format_quantity(slots[torus.id, 'world'], 'B/s', 3)}, and what "
-    f"bounds there are the {bound[first.id, 'world']} links. Basis: ideal, the links alone and free to take any path"
-    f"{f' (the rate of a link is our estimate, D, in {ours})' if ours else ''}; none of this time rests on a constant fitted to a run, and published runs of collectives take {off.min():.0f} to "
-    f"{off.max():.0f} times (medians) what `tm.collective` says of the links.\n\n"
-    + ledger.rests_on(*ledger.estimated(torus, "scaleup_bytes_per_s_per_dir"))
+    common.card(
+        (gains.rack[0], gains.rack.min(), gains.rack.max()),
+        f"the all-to-all of a chip inside a rack of {spec.name} over that of {torus.name}"
+        + ("; the band is other readings of their lanes" if len(gains) > 1 else ""),
+        unit="times",
+        mark="ideal",
+        rival=f"{torus.name} with {format_quantity(slots[torus.id, 'rack'], 'B/s', 3)} of each chip in its rack against "
+        f"{format_quantity(slots[spec.id, 'rack'], 'B/s', 3)}; over the whole domain it is {tables.in_words(gains, 'world')}",
+        proof="Check: numbers that are not ours",
+        more=f"In the rack it is {tables.in_words(gains, 'rack')}. Over all {common.counted(spec.domain_chips, 'chip')} it is "
+        f"{format_quantity(slots[spec.id, 'world'], 'B/s', 3)} against {format_quantity(slots[torus.id, 'world'], 'B/s', 3)}, and what "
+        f"bounds there are the {bound[spec.id, 'world']} links. Ideal are the links alone, free to take any path"
+        f"{f' (the rate of a link is our estimate, D, in {ours})' if ours else ''}; published runs of collectives take {off.min():.0f} to "
+        f"{off.max():.0f} times (medians) what `tm.collective` says of the links.\n\n"
+        + ledger.rests_on(*ledger.estimated(torus, "scaleup_bytes_per_s_per_dir")),
+    )
 )
 
 # %% [markdown]
@@ -70,7 +79,7 @@ Markdown(
 
 # %% tags=["hide-input"]
 charts.table(
-    common.notation(common.of_fabric(first)),
+    common.notation(common.of_fabric(spec)),
     caption="What this chapter calls things; confidence D is our own estimate",
     download="notation",
 )
@@ -96,8 +105,9 @@ charts.table(
 # 8 GB/s each: $32 \times 128/32^2 = 4$ GB/s. The same.
 
 # %%
-by_hand = 2 * 128 * GB / 64, 32 * 128 * GB / 32**2
-by_hand, [tm.topology(name).all_to_all_bytes_per_s_per_pair() for name in FAMILY[1:3]]
+by_hand = [2 * 128 * GB / 64, 32 * 128 * GB / 32**2]
+assert by_hand == [tm.topology(name).all_to_all_bytes_per_s_per_pair() for name in FAMILY[1:3]]
+" and ".join(format_quantity(rate, "B/s") for rate in by_hand)
 
 # %% [markdown]
 # ## Inside the rack and across
@@ -109,7 +119,7 @@ charts.bars(
     y="all_to_all_bytes_per_s",
     color="system",
     caption=f"All-to-all: {gains.rack[0]:.2f} times in a rack, {gains.world[0]:.2f} over the domain",
-    under=f"{first.id} over {torus.id}: {tables.in_words(gains, 'rack')} in a rack, {tables.in_words(gains, 'world')} over the domain; ideal",
+    under=f"{spec.id} over {torus.id}: {tables.in_words(gains, 'rack')} in a rack, {tables.in_words(gains, 'world')} over the domain; ideal",
 )
 
 # %%
@@ -122,13 +132,13 @@ charts.table(
 # %% tags=["hide-input"]
 over = rates.set_index(["system", "scope"]).oversubscription
 tiers = compare.tiers(everyone)
-tiered = first.id if first.id in set(tiers.system) else FAMILY[2]
+tiered = spec.id if spec.id in set(tiers.system) else FAMILY[2]
 own = ", ".join(
     f"{row.tier} {row.lanes:g}:{row.delivered_lanes:g}" for row in tiers[tiers.system == tiered].itertuples()
 )
 counts = "; ".join(
     f"{name} {over[name, 'rack']:.2f} times in a rack and {over[name, 'world']:.2f} over the domain"
-    for name in dict.fromkeys([tiered, first.id, torus.id])
+    for name in dict.fromkeys([tiered, spec.id, torus.id])
 )
 Markdown(
     f"The deep dive says that a torus is oversubscribed and the switched racks are not. Tier by tier that is so: what a chip of "
@@ -149,7 +159,7 @@ charts.table(
 # $64/4 \times 31 = 496$ GB/s. That is with paths dealt out perfectly: a hash puts more on some link, and all pairs wait for it.
 
 # %%
-64 * GB / math.ceil(30 / 8) * 31
+format_quantity(64 * GB / math.ceil(30 / 8) * 31, "B/s")
 
 # %%
 routed = compare.routings(everyone)
@@ -209,7 +219,7 @@ Markdown(
 # %%
 reduced = tables.collective_times(series, "all_reduce", sizes[::2])
 last = reduced[reduced.message_bytes == reduced.message_bytes.max()].set_index("system").time_s
-others = ", ".join(f"{name} {time / last[first.id]:.2f}" for name, time in last.items() if name != first.id)
+others = ", ".join(f"{name} {time / last[spec.id]:.2f}" for name, time in last.items() if name != spec.id)
 charts.lines(
     reduced,
     x="message_bytes",
@@ -217,7 +227,7 @@ charts.lines(
     color="system",
     log_x=True,
     caption=f"All-reduce of {format_quantity(sizes[-1], 'B', 1)}: times differ {last.max() / last.min():.2g}-fold",
-    under=f"over the domain, over the time of {first.id}: {others or 'nothing beside'}; band: nine of ten measurements",
+    under=f"over the domain, over the time of {spec.id}: {others or 'nothing beside'}; band: nine of ten measurements",
 )
 
 # %% [markdown]
@@ -250,7 +260,7 @@ charts.lines(
     log_x=True,
     log_y=True,
     caption=f"Dispatch and combine take {format_quantity(here_s.min(), 's', 2)} to {format_quantity(here_s.max(), 's', 2)}",
-    under=f"a decode step of {m.id}, experts over a rack, {tokens_per_chip:g} tokens a chip: {inside}",
+    under=f"a decode step of {m.id}, experts over a rack, {common.counted(tokens_per_chip, 'token a chip')}: {inside}",
 )
 
 # %%
@@ -258,16 +268,16 @@ shown = "system experts_over chips dispatch_bytes layer_s step_s latency_share".
 lnc = "; one rank a chip, an LNC that AWS has announced and the SDK does not allow" if placed.announced.any() else ""
 charts.table(
     placed[shown],
-    caption=f"Dispatch and combine of one decode step of {m.id}, {tokens_per_chip:g} tokens a chip; the share of latency is what "
+    caption=f"Dispatch and combine of one decode step of {m.id}, {common.counted(tokens_per_chip, 'token a chip')}; the share of latency is what "
     f"empty messages take by the same algorithm{lnc}",
     download="experts",
 )
 
 # %% tags=["hide-input"]
-apart = steps[first.id, "world"] > 1.01 * steps[first.id, "rack"]
+apart = steps[spec.id, "world"] > 1.01 * steps[spec.id, "rack"]
 why = " That is why the text places experts within a rack and something else, tensor or context parallelism, across the pair."
 Markdown(
-    f"Spread over the whole domain instead, the same step takes {format_quantity(steps[first.id, 'world'], 's', 3)} on {first.id} and "
+    f"Spread over the whole domain instead, the same step takes {format_quantity(steps[spec.id, 'world'], 's', 3)} on {spec.id} and "
     f"{format_quantity(steps[torus.id, 'world'], 's', 3)} on {torus.id}.{why if apart else ''}"
 )
 
@@ -279,7 +289,8 @@ Markdown(
 # %%
 ring = torus if torus.fabric == "torus" else tm.system("trn2-ultraserver")
 closed = flow.torus_bytes_per_s_per_pair(ring.torus_shape, build.link_rates(ring))
-f"{closed / GB:.3f} GB/s a pair, error {tm.topology(ring).all_to_all_bytes_per_s_per_pair() / closed - 1:.1e}"
+error = tm.topology(ring).all_to_all_bytes_per_s_per_pair() / closed - 1
+f"{format_quantity(closed, 'B/s')} a pair, error {charts.tables.percent(error)}"
 
 # %% [markdown]
 # **The text's two claims** about oversubscription and message size, against the graph: above. **AWS's own library** uses a
@@ -398,7 +409,7 @@ charts.table(
 # ## What moves the answer
 
 # %%
-charts.table(common.readings(torus.id), caption=f"Other readings of what {torus.name} is", download="readings")
+charts.table(what_if.readings(torus.id), caption=f"Other readings of what {torus.name} is", download="readings")
 
 # %% [markdown]
 # * **Where the experts live.** In a rack the switch pays; over the pair it does not.

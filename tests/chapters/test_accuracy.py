@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from trnmodel import charts
 from trnmodel.chapters import accuracy as study
 from trnmodel.evidence import comparators, table
 from trnmodel.evidence.accuracy import GROUPS, LEFT_OUT, SOURCE
@@ -82,9 +83,11 @@ def test_intervals_and_constants_have_lines(errors):
     assert set(study.splits(errors).group) == set(GROUPS.values())
 
 
-def test_percent_names_its_columns():
-    found = study.percent(pd.DataFrame({"mean_error": [0.1234], "times_target": [2.0], "rows": [3]}))
-    assert found.to_dict("records") == [{"mean error, %": 12.3, "times_target": 2.0, "rows": 3}]
+def test_errors_that_are_sizes_have_no_sign():
+    """A median of absolute errors of 12.34 % is 12%, and twice a target is no percentage."""
+    frame = pd.DataFrame({"mean_error": [0.1234], "error": [0.1234], "times_target": [2.5], "rows": [3]})
+    html = charts.table(frame, caption="Errors", download="e")._repr_html_()
+    assert [f">{cell}</td>" in html for cell in ("12%", "+12%", "2.5", "3")] == [True] * 4
 
 
 def test_rates_turn_over_so_that_the_ideal_machine_bounds_them():

@@ -4,8 +4,8 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from trnmodel.chapters import common, rack
-from trnmodel.fabric import flow, what_if
+from trnmodel.chapters import rack
+from trnmodel.fabric import compare, flow, what_if
 from trnmodel.fabric.graph import topology
 from trnmodel.units import GB
 
@@ -41,7 +41,7 @@ def test_names_of_a_rack():
 
 def test_spares_take_over():
     """L275-279: redundant backplane lanes; none on the board or between rack."""
-    left = common.failures("trn3-nl72x2-pcie160").set_index("failure")
+    left = what_if.shares_left("trn3-nl72x2-pcie160").set_index("failure")
     assert (left.loc[["one backplane lane", "one backplane switch", "one switch tray"]] == 1).all(axis=None)
     assert left.injection["one pcb lane"] == pytest.approx(1 - 4 / 144)  # a x8 port that lost a lane trains to x4
     assert left.all_to_all["one cross-rack link"] == pytest.approx(71 / 72)
@@ -57,7 +57,7 @@ def test_a_pulled_tray_of_nl32x2():
     fifth = what_if.alternatives(small)["fifth-switch-tray"]
     lost = what_if.lost(["trn3-nl72x2-pcie160", small, fifth, mapped]).set_index("failure").loc["one switch tray"]
     assert lost.to_dict() == pytest.approx({"trn3-nl72x2-pcie160": 1, small: 3 / 4, fifth.id: 1, mapped: 1 - 1 / 10})
-    assert common.failures(small).set_index("failure").rack_all_to_all["one switch tray"] == lost[small]
+    assert what_if.shares_left(small).set_index("failure").rack_all_to_all["one switch tray"] == lost[small]
     assert what_if.parts(small)["retimers"][0] == 32 * 4  # L201
     assert what_if.parts("trn3-nl72x2-pcie160")["retimers"][0] == 36 * 6  # L235
 
@@ -70,10 +70,15 @@ def test_a_failure_that_a_system_cannot_have_is_no_share():
 
 def test_both_lane_maps_of_a_rack():
     """Switches by AWS's map: 18 boards of four and ten trays of one in each of two racks; 88 lanes of 8 GB/s."""
-    (mapped,) = rack.mapped("trn3-nl72x2-pcie320")
+    (mapped,) = compare.lane_maps("trn3-nl72x2-pcie320")
     row = rack.fabrics([mapped]).iloc[0]
     assert (row.switches, row.injection_bytes_per_s_per_dir) == (2 * (18 * 4 + 10), 704 * GB)
-    assert rack.mapped(mapped) == rack.mapped("trn2-ultraserver") == rack.mapped("trn3-nl32x2-pcie160") == []
+    assert (
+        compare.lane_maps(mapped)
+        == compare.lane_maps("trn2-ultraserver")
+        == compare.lane_maps("trn3-nl32x2-pcie160")
+        == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -84,7 +89,7 @@ def test_the_executed_chapter_shows_both_lane_maps_and_both_failures(root, text)
 
 
 def test_torus_reading_halves_the_third_dimension():
-    readings = common.readings("trn3-nl32x2-torus").set_index("assumption")
+    readings = what_if.readings("trn3-nl32x2-torus").set_index("assumption")
     assert "all to all per pair x 0.5" in readings.changes["trn3-torus-144"]
 
 

@@ -38,8 +38,7 @@ def test_a_row_a_speed_and_system_with_the_band_in_its_digits(dense):
     assert table["public loses to"].iloc[2].startswith("at most ")
 
 
-def test_names_are_short_where_they_differ_and_whole_where_not():
-    """Two racks that differ in their switches alone keep what tells them apart."""
+def test_racks_that_differ_in_their_switches_alone_have_names_of_their_own():
     assert list(software.names([SMALL, TORUS]).values()) == ["Trainium3 NL32x2 Switched", "Trainium3 NL32x2 3D Torus"]
     assert len(set(software.names([SMALL, "trn3-nl32x2-pcie320"]).values())) == 2
 
@@ -86,7 +85,7 @@ def test_only_the_systems_own_line_has_a_band(tied):
 
 
 def test_the_map_asks_the_question_of_the_table(won):
-    """A model of DeepSeek-V3's size is DeepSeek-V3: the ratio is that of chapter 6's answers."""
+    """A model of DeepSeek-V3's size is DeepSeek-V3: the ratio is that of the answers of the chapter on switch trays."""
     asked = software.answers("deepseek-v3", [SMALL, LARGE], [50.0])
     for kind in ("hand-tuned", "ideal"):
         made = [software.line(asked, 50.0, name, kind).tokens_per_s_per_chip for name in (SMALL, LARGE)]

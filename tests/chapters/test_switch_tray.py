@@ -7,9 +7,9 @@ import pytest
 
 import trnmodel as tm
 from trnmodel.catalog import load
-from trnmodel.chapters import common, switch_tray
+from trnmodel.chapters import switch_tray
 from trnmodel.evidence import ledger
-from trnmodel.fabric import compare
+from trnmodel.fabric import compare, what_if
 from trnmodel.planner import placements
 from trnmodel.units import GB, US
 
@@ -37,14 +37,14 @@ def test_trays_of_any_system():
 )
 def test_systems_without_a_choice_of_trays_show_the_small_racks(name):
     assert switch_tray.trays(name) == switch_tray.trays(RACK)
-    assert switch_tray.lane_maps(name) == []
+    assert compare.lane_maps(switch_tray.trays(name)[0]) == []
 
 
 def test_lane_map_of_aws_stands_beside_the_trays():
     """32 + 40 + 16 lanes (trn3-arch L94-124) are no tray of 64 + 64 + 16 and have no other tray of their own."""
     for name in (*NL72, AWS):
         assert switch_tray.trays(name) == NL72
-        assert switch_tray.lane_maps(name) == [AWS]
+        assert compare.lane_maps(switch_tray.trays(name)[0]) == [AWS]
 
 
 def test_all_to_all_by_both_lane_maps_by_hand():
@@ -77,7 +77,9 @@ def test_what_trays_are_worth_where_forwarding_is_free():
 def test_one_tray_lost():
     """A quarter of four trays; NL72x2 and a fifth tray have spares (L193, L275); AWS's map has one of ten and none."""
     narrow = tm.system(RACK)
-    lost = [common.failures(name).set_index("failure") for name in (narrow, narrow.with_switch_trays(5), NL72[0], AWS)]
+    lost = [
+        what_if.shares_left(name).set_index("failure") for name in (narrow, narrow.with_switch_trays(5), NL72[0], AWS)
+    ]
     assert [table.rack_all_to_all["one switch tray"] for table in lost] == pytest.approx([0.75, 1, 1, 0.9])
 
 

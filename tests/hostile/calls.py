@@ -18,6 +18,7 @@ import pandas as pd
 
 import trnmodel as tm
 from trnmodel.steps import serving
+from trnmodel.steps.deployment import Deployment
 
 from .files import CONFIGS, ROOT, Config, config_file, keys, named_file, table_file
 from .kinds import KINDS, Kind
@@ -243,6 +244,11 @@ def links() -> pd.DataFrame:
     return pd.DataFrame({"one": ["a"], "other": ["b"], "x": [0], "y": [0], "x2": [1], "y2": [1], "group": ["pcb"]})
 
 
+def served() -> Deployment:
+    """A model on eight GPUs."""
+    return Deployment(model="llama-3.1-8b", system="hgx-h100", mapping=tm.Mapping(tp=2))
+
+
 HELPERS: dict[str, Any] = {
     "changed": changed,
     "step_on_chip": step_on_chip,
@@ -259,6 +265,7 @@ HELPERS: dict[str, Any] = {
     "frame": frame,
     "nodes": nodes,
     "links": links,
+    "served": served,
     "disaggregate": serving.disaggregate,
     "frontier": serving.frontier,
     "tokens_per_step": serving.tokens_per_step,
@@ -306,6 +313,26 @@ def _roots() -> Iterator[Call]:
         "model='llama-3.1-8b', system='trn2.3xlarge', tokens_per_s_per_user=20.0, input_tokens=512, output_tokens=64",
         "object: model system precision efficiencies; one: tokens_per_s_per_user input_tokens output_tokens",
     )
+    yield _call("doors", "tm.fleet", "name='llama-3-h100'", "object: name", also={"name": ("fleet",)})
+    yield _call(
+        "doors",
+        "tm.goodput",
+        "system='trn3-nl72x2-pcie160', chips=4096, checkpoint_bytes=1e12, swap='hot', step_spread=0.01, spare_chips=8",
+        "object: system model fleet; from1: chips; number: checkpoint_bytes interval_s spare_chips;"
+        "share: step_spread; choice: swap",
+    )
+    yield _call(
+        "doors",
+        "tm.sensitivity",
+        "ask=lambda x: 2 * x, inputs={'x': (1.0, 2.0)}, draws=16, seed=1",
+        "callable: ask; grid: inputs; integer: draws; whole: seed; any: distributions",
+    )
+    yield _call(
+        "doors",
+        "tm.energy",
+        "of=served(), batch=4, input_tokens=512, output_tokens=64",
+        "object: of facility power; from1: batch input_tokens output_tokens",
+    )
     yield _call("rows", "tm.validate", "rows=measured()", "frame: rows; models: models")
     yield _call("rows", "tm.calibrate", "rows=measured(), groups=('encoder',)", "frame: rows; groups: groups")
     yield _call("rows", "config_file", "", "config: text", also={"text": ("config.json",)})
@@ -343,6 +370,7 @@ def _specs() -> Iterator[Call]:
     policies |= {"id": "text", "name": "text"}
     endless = {f.name: "rate" for f in fields(stack) if f.default == np.inf}
     yield _replaced("doors", "tm.efficiencies('trainium2')", type(stack), **policies, **endless)
+    yield _replaced("doors", "tm.fleet()", tm.Fleet, checkpoint_bytes_per_s="rate")
     yield _used("doors", "step_on_chip", chip)
     yield _used("doors", "kernel_on_core('core')", chip.core)
     for engine in ("tensor", "vector", "scalar"):

@@ -36,6 +36,10 @@ ENDLESS = {
     "prefill_spill_bytes_per_s",
     "graph_layers",
     "state_stream_bytes_per_s",
+    "checkpoint_bytes_per_s",
+    "interval_s",  # between checkpoints where nothing fails
+    "young_s",
+    "mtbf_s",
 }  # infinite: no limit
 UNKNOWN = {  # may be NaN where the result is valid
     "busbw_bytes_per_s": "no bus bandwidth is defined for one rank",

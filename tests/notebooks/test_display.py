@@ -26,8 +26,36 @@ FRAME = pd.DataFrame(
         "estimate": [True, False, False],
     }
 )
+PEAKS = pd.DataFrame(
+    {
+        "chip": ["Trainium2", "H100 SXM", "H100 SXM"],
+        "dtype": ["bf16", "bf16", "fp8"],
+        "peak_flop_per_s": [667e12, 989e12, 1979e12],
+        "hbm_bytes_per_s": [2.9e12, 3.35e12, 3.35e12],
+        "ridge_flop_per_byte": [230.0, 295.2, 590.7],
+        "ridge_flop_per_byte_low": [230.0, 290.1, 590.7],
+        "ridge_flop_per_byte_high": [230.0, 295.2, 590.7],
+        "estimate": [False, False, True],
+    }
+)
+CHOICES = {"model": "m", "system": "trn2.48xlarge", "stack_kind": "public", "precision": "bf16", "context": 4096.0}
+STEPS = ["time_s", "compute_s", "memory_s", "network_s", "overhead_s"]
 GRID = pd.DataFrame(
-    {"chip": "trainium3", "dtype": "bf16", "intensity_flop_per_byte": [1.0, 10.0, 100.0], "attainable_flop_per_s": 1e12}
+    {
+        **CHOICES,
+        "place": [1, 2, 3],
+        "tokens_per_s_per_user": [10.0, 20.12345, 40.0],
+        "tokens_per_s_per_chip": [54321.0, 200.0, 1 / 3],
+        "tokens_per_s_per_chip_low": [50000.0, 150.0, 0.25],
+        "tokens_per_s_per_chip_high": [60000.0, 250.0, 0.5],
+        "tp": 4.0,
+        "ep": 1.0,
+        "batch": [64.0, 8.0, 1.0],
+        "chips": 1.0,
+        **dict.fromkeys(STEPS, 0.0123456),
+        "basis": ["measured", "interpolated", "extrapolated"],
+        "why": "",
+    }
 )
 TIMES = pd.DataFrame(
     {
@@ -48,7 +76,8 @@ BUILDERS = {
     "scatter": lambda: charts.scatter(TIMES, "measured_s", "predicted_s", "chip", label="chip", caption="A claim"),
     "regions": lambda: charts.regions(TIMES, "batch", "context", "bound", panel="chip", caption="A claim"),
     "stacks": lambda: charts.stacks(TIMES, "chip", "predicted_s", "bound", limit="measured_s", caption="A claim"),
-    "roofline": lambda: charts.roofline(GRID, GRID.head(1), marker=10.0, caption="A claim"),
+    "roofline": lambda: charts.roofline(PEAKS, {}, marker=10.0, caption="A claim"),
+    "frontier": lambda: charts.frontier(GRID, {}, caption="A claim"),
 }
 HOSTILE = "</script><!--<script>alert(1)</script><img src=x onerror='alert(\"1\")'>\u2028\x1b[31m & more"
 
@@ -84,7 +113,7 @@ def test_vega_lite_5_compiles_it(name):
 def test_last_bits_are_not_in_a_chart(name, monkeypatch):
     """Every float moved by a few units in its last place: the same specification, names of the data included."""
     first = mimebundle(BUILDERS[name]().to_dict())
-    for table in ("FRAME", "GRID", "TIMES"):
+    for table in ("FRAME", "GRID", "PEAKS", "TIMES"):
         frame = globals()[table]
         moved = {column: frame[column] * (1 + 3e-16) for column in frame if frame[column].dtype.kind == "f"}
         monkeypatch.setitem(globals(), table, frame.assign(**moved))
@@ -103,7 +132,7 @@ def test_axes_print_units_and_estimates_are_told():
     spec = json.dumps(BUILDERS["bars"]().to_dict())
     assert "HBM bandwidth [TB/s]" in spec
     assert "our estimate" in spec
-    assert "our estimate" not in json.dumps(BUILDERS["roofline"]().to_dict())
+    assert "our estimate" not in json.dumps(BUILDERS["stacks"]().to_dict())
 
 
 def test_a_scatter_has_one_unit_on_both_axes():
@@ -114,15 +143,16 @@ def test_a_scatter_has_one_unit_on_both_axes():
 
 def test_a_generation_keeps_its_colour():
     scale = BUILDERS["lines"]().to_dict()["layer"][0]["encoding"]["color"]["scale"]
-    assert dict(zip(scale["domain"], scale["range"], strict=True))["trainium3"] == charts.GENERATIONS["trainium3"]
+    assert dict(zip(scale["domain"], scale["range"], strict=True))["Trainium3"] == charts.GENERATIONS["trainium3"]
 
 
 def test_table_prints_units_and_carries_its_data():
     html = charts.table(FRAME, caption="Memory <b>", download="memory")._repr_html_()
     assert html == charts.table(FRAME, caption="Memory <b>", download="memory")._repr_html_()
     assert "<caption>Memory &lt;b&gt;</caption>" in html
-    assert "HBM bandwidth low [TB/s]" in html
-    assert ">3.333<" in html
+    assert "HBM bandwidth low" not in html
+    assert ">3.3 (3 to 4)<" in html
+    assert ">4<" in html
     assert download(html).splitlines()[1] == "trainium2,3333330000000.0,3000000000000.0,4000000000000.0,0.001,True"
 
 

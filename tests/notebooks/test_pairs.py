@@ -23,6 +23,14 @@ VALUES = {
     "software": {"context": [512, 65_536], "model": ["llama-3.1-8b"]},
     "beside-gpus": {"model": ["llama-3.1-8b", OWN], "system": ["trn2.48xlarge", "trn3-nl32x2-torus"]},
     "chip-roofline": {"chip": CHIPS, "intensity_flop_per_byte": [1.0, 1e5], "comparators": [["h200"], ["mi355x"]]},
+    "decode-step": {
+        "model": FAMILIES,
+        "system": SYSTEMS,
+        "tp": [1, 32],
+        "precision": ["bf16", "fp8"],
+        "batch": [1, 64],
+    }
+    | LENGTHS,
     "index": {
         "experts_model": [OWN],
         "tokens_per_s_per_user": [[1e6]],
@@ -37,6 +45,7 @@ VALUES = {
         "context": [512, 131_072],
         "batch": [1, 256],
     },
+    "metrics": {"model": ["llama-3.1-8b", OWN], "sent_s": [[0.0], [5.0, 0.0, 0.0, 9.0]], "output_tokens": [2, 300]},
     "model-needs": {"model": FAMILIES, "precision": ["bf16", "mxfp8"], "batch": [1, 512]} | LENGTHS,
     "neuroncore": {"chip": ["trainium1", "trainium3"], "m": [1, 8192], "k": [1, 128], "dtype": ["bf16", "fp32"]},
     "rack": {"system": ["trn2-ultraserver", "trn3-nl32x2-pcie160"], "beside": ["trn1.32xlarge", "trn2.48xlarge"]},
@@ -98,7 +107,7 @@ def text(result):
     """The sentence of a result: a text, or the caption and title of a chart or table."""
     if hasattr(result, "caption"):
         return result.caption
-    if hasattr(result, "to_dict") and hasattr(result, "mark"):
+    if hasattr(result, "to_dict") and hasattr(result, "usermeta"):
         return result.to_dict()["description"]
     return result.data if isinstance(getattr(result, "data", None), str) else ""
 

@@ -240,7 +240,7 @@ def nearest(name: str, choices: Iterable[object]) -> list[str]:
 
 
 def resolve(kind: str, name: str, argument: str = "") -> str:
-    """The id of an entity by id or by any name that a source uses for it.
+    """The id of an entity by id, by its own name, or by any name that a source uses for it.
 
     Raises ValueError with the nearest names for an unknown one, naming the `argument` (by default the kind).
     """
@@ -255,10 +255,11 @@ def resolve(kind: str, name: str, argument: str = "") -> str:
 @cache
 def _spelt(kind: str) -> dict[str, str]:
     """Ids of one kind of entity by every name, as the sources spell it."""
-    ids = [entity.id for entity in entities().values() if entity.kind == kind]
+    ids = {entity.id: entity.name for entity in entities().values() if entity.kind == kind}
     if not ids:
         refuse("kind", kind, f"allowed are {', '.join(sorted({entity.kind for entity in entities().values()}))}")
-    return {row.alias: row.id for row in names() if row.id in ids} | {entity: entity for entity in ids}
+    ours = {name: entity for entity, name in ids.items()} | {entity: entity for entity in ids}
+    return {row.alias: row.id for row in names() if row.id in ids} | ours
 
 
 @cache

@@ -213,6 +213,12 @@ class Spec:
     def __hash__(self) -> int:
         return hash((type(self), self.id))
 
+    @property
+    def open_ranges(self) -> dict[str, tuple[float, float]]:
+        """Low and high of numbers that are open; a range that does not hold its value is of what the value replaced."""
+        found = ((name, ends, getattr(self, name, "")) for name, ends in self.ranges.items())
+        return {name: ends for name, ends, value in found if isinstance(value, float) and ends[0] <= value <= ends[1]}
+
     def range(self, name: str) -> tuple[Any, Any]:
         """Low and high of a field ("hbm_bytes_per_s", "peak_flop_per_s[bf16]"); equal where decided."""
         if text("name", name) in self.ranges:
@@ -340,6 +346,8 @@ class Chip(Spec):
     collective_floor_s: float = 0.0
     collective_rate_share: float = 1.0
     tdp_w: float = NAN
+    idle_share: float = NAN
+    all_in_w: float = NAN
     all_core_share: float = NAN
     algorithm_max_bytes: Mapping[str, float] = _mapping()
     hbm_accesses_per_pair: Mapping[str, float] = _mapping()

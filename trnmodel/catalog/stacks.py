@@ -115,12 +115,6 @@ class Efficiencies(Spec):
         """What asks any chip for this kind of stack; None, the public one, for what is given too."""
         return KINDS.get(self.kind)
 
-    @property
-    def open_ranges(self) -> dict[str, tuple[float, float]]:
-        """Low and high of numbers that are open; a range that does not hold its value is of what the value replaced."""
-        found = ((name, ends, getattr(self, name, "")) for name, ends in self.ranges.items())
-        return {name: ends for name, ends, value in found if isinstance(value, float) and ends[0] <= value <= ends[1]}
-
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.prefill_experts == "blocks" and not np.all(np.greater_equal(self.expert_block_tokens, 1)):

@@ -50,7 +50,21 @@ class Entity(msgspec.Struct, frozen=True):
     """What a fact can be about; `core` is a chip's NeuronCore, `base` what a roadmap chip or a stack builds on."""
 
     id: str
-    kind: Literal["chip", "core", "engine", "system", "link", "stack", "runtime", "fabric", "market"]
+    kind: Literal[
+        "chip",
+        "core",
+        "engine",
+        "system",
+        "link",
+        "stack",
+        "runtime",
+        "fabric",
+        "market",
+        "power",
+        "node",
+        "facility",
+        "fleet",
+    ]
     name: str
     vendor: str
     core: str

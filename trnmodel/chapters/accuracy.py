@@ -179,15 +179,12 @@ def asides(judged: pd.DataFrame) -> pd.DataFrame:
     return kept[["kind", "reason", "rows", "median_error"]]
 
 
-def percent(table: pd.DataFrame) -> pd.DataFrame:
-    """Errors, targets and shares of a table in percent, to a tenth; a word for each column.
+def sized(table: pd.DataFrame) -> pd.DataFrame:
+    """A table whose errors are sizes, as a chart is to call them: medians, with their 90th percentile as the end.
 
     Examples
     --------
-    >>> percent(pd.DataFrame({"group": ["a"], "median_error": [0.07481], "target": [0.04]})).to_numpy().tolist()
-    [['a', 7.5, 4.0]]
+    >>> sized(pd.DataFrame({"error": [0.1], "error_high": [0.3]})).columns.tolist()
+    ['median_error', 'median_error_high']
     """
-    shares = table.columns.str.contains("error|target$|naive|noise|coverage|_median$")
-    named = table.columns[shares & (table.columns != "times_target")]
-    found = table.assign(**{name: (100 * table[name]).round(1) for name in named})
-    return found.rename(columns={name: f"{name.replace('_', ' ')}, %" for name in named})
+    return table.rename(columns={name: f"median_{name}" for name in ("error", "error_low", "error_high")})

@@ -23,7 +23,7 @@ from trnmodel.result import stacked, tidy
 from trnmodel.steps.inference import prefill
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
-from trnmodel.units import MS, US, format_digits, format_within
+from trnmodel.units import MS, US, format_within
 
 LINKS = ("injection_bytes_per_s_per_dir", "all_to_all_bytes_per_s")
 STEPS = ("decode-step", "loaded-step")
@@ -117,6 +117,14 @@ def side_by_side(table: pd.DataFrame, tokens_per_s_per_user: float) -> pd.DataFr
     return found.sort_values("ideal_tokens_per_s_per_chip", ascending=False, kind="stable").reset_index()
 
 
+def for_card(row: pd.Series, kind: str) -> tuple[tuple[float, ...] | str, str]:
+    """What `side_by_side` says of a system on a kind of stack: its figure with low and high, and what it rests on."""
+    names = RATES[:1] * 3 if kind == "ideal" else RATES
+    ends = tuple(float(row[f"{kind.replace('-', '_')}_{name}"]) for name in names)
+    mark = {"ideal": "ideal", "public": row.get("basis")}.get(kind)
+    return (ends, mark or "extrapolated") if ends[0] > 0 else ("out of reach", "extrapolated")
+
+
 def yield_in_words(row: pd.Series, kind: str) -> str:
     """What `side_by_side` says of a system on a kind of stack: tokens/s a chip, with band and basis.
 
@@ -126,13 +134,10 @@ def yield_in_words(row: pd.Series, kind: str) -> str:
     >>> yield_in_words(row, "hand-tuned")
     '1,000 tokens/s a chip (700 to 1,500; extrapolated)'
     """
-    names = [f"{kind.replace('-', '_')}_{name}" for name in RATES]
-    value = row[names[0]]
-    if not value > 0:
+    number, mark = for_card(row, kind)
+    if isinstance(number, str):
         return "cannot"
-    if kind == "ideal":
-        return f"{format_digits(value, 3)} tokens/s a chip"
-    return format_within(value, *row[names[1:]], "tokens/s a chip", row.basis if kind == "public" else "extrapolated")
+    return format_within(*number, "tokens/s a chip", "" if kind == "ideal" else mark)
 
 
 def prompts(model: str, systems: Iterable[str], precisions: Sequence[str], input_tokens: float) -> pd.DataFrame:

@@ -14,6 +14,7 @@ from trnmodel.catalog.specs import Chip, Engine, Precision
 from trnmodel.chapters import common
 from trnmodel.formulas import roofline
 from trnmodel.result import tidy
+from trnmodel.units import format_quantity
 
 _PEAKS = ("peak_flop_per_s", "sparse_peak_flop_per_s", "hbm_bytes", "hbm_bytes_per_s")
 
@@ -150,6 +151,15 @@ def _sbuf_ceiling(tensor: Engine, dtype: str) -> float:
     width = next(widths[key] for key in (dtype, "bf16", "input") if key in widths)
     moving, stationary = tensor.max_moving_cols, tensor.max_stationary_cols
     return 2 * stationary * moving / (moving + stationary) * width * tensor.clock_hz
+
+
+def in_words(totals: pd.DataFrame) -> pd.DataFrame:
+    """Printed totals with each figure in the unit of its quantity, and the quantity in words."""
+    stems = totals.quantity.str.partition("[")[0]
+    units = [load.quantities()[name].unit_si for name in stems]
+    told = {end: list(map(format_quantity, totals[end], units)) for end in ("per_chip", "computed", "printed")}
+    named = stems.map({"hbm_bytes": "HBM", "hbm_bytes_per_s": "HBM bandwidth"}).fillna("peak")
+    return totals.assign(**told, quantity=named + totals.quantity.str.extract(r"\[(.*)\]")[0].radd(" ").fillna(""))
 
 
 def disagreements(entities: Iterable[str], quantities: Iterable[str]) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""What several chapters show: names of things, sources, peaks, shares of a chip, what a fabric loses or might be."""
+"""What several chapters show: the card of the answer, names of things, sources, peaks, shares of a chip."""
 
 from __future__ import annotations
 
@@ -10,14 +10,47 @@ from trnmodel.arguments import listed, refuse
 from trnmodel.catalog import load, systems
 from trnmodel.catalog.specs import Chip, Spec
 from trnmodel.catalog.systems import System
-from trnmodel.fabric import what_if
 from trnmodel.formulas import memory, roofline
-from trnmodel.result import tidy
+from trnmodel.result import BASES, tidy
 from trnmodel.steps.rank import site
 from trnmodel.units import counted as counted
-from trnmodel.units import format_quantity
+from trnmodel.units import format_quantity, format_within
 
+FORMATS = ("bf16", "fp8", "mxfp8", "w4a8")  # precisions that chapters set beside each other
 LANE_MAP = "trn3-nl72x2-aws-lanes"  # NL72x2 with the lanes that AWS prints, not those that the deep dive counts
+
+
+def card(number: float | Sequence[float] | str, of: str, *, unit: str = "", mark: str, proof: str,
+         rival: str = "", ahead: bool = False, alone: str = "", more: str = "") -> str:  # fmt: skip
+    """The card that a chapter opens with, in Markdown: its number, what comes next to it, where the proof stands.
+
+    `number` is a figure of `of` in a base unit or words (`format_within`), with low and high where it has a band, or a
+    text; `mark` is of `trnmodel.result.BASES`, where arithmetic on printed figures is ideal; `rival` is what comes next
+    best (or is `ahead`), with its number, and `alone` why nothing does; `proof` is the heading under which the answer
+    meets what is not ours, or "chapter 13"; `more` stands below. Raises ValueError for another mark, or both rivals.
+
+    Examples
+    --------
+    >>> print(card((0.0123, 0.011, 0.014), "a step of X", unit="s", mark="measured", rival="Y, 20 ms", proof="Check"))
+    > **12 ms** (11 to 14; measured): a step of X.
+    >
+    > **Next best:** Y, 20 ms.
+    >
+    > **Proof:** Check.
+    """
+    if mark not in BASES:
+        refuse("mark", mark, f"allowed are {', '.join(BASES)}")
+    if bool(rival) == bool(alone):
+        refuse("rival", rival, f"give it or alone, and not both; alone={alone!r}")
+    if isinstance(number, str):
+        told = f"{number} ({mark})"
+    else:
+        value, low, high = number if isinstance(number, Sequence) else (number, number, number)
+        told = format_within(value, low, high, unit, mark).replace(" %", "%")
+    shown, _, band = told.rpartition(" (")
+    beside = f"**{'Ahead of it' if ahead else 'Next best'}:** {rival}" if rival else f"**No rival:** {alone}"
+    lines = [f"**{shown}** ({band}: {of}", beside, f"**Proof:** {proof}"]
+    return "\n>\n".join(f"> {line.rstrip('.')}." for line in lines) + (f"\n\n{more}" if more else "")
 
 
 def notation(rows: Iterable[Sequence[str]], last: str = "source") -> pd.DataFrame:
@@ -162,35 +195,3 @@ def logical_cores(chips: Iterable[str | Chip]) -> pd.DataFrame:
             engines = chip.core.dma_engines * chip.core.dma_engine_bytes_per_s
             rows.append(row | {"dma_bytes_per_s": at.lnc * engines})
     return tidy(rows)
-
-
-def failures(system: str | System) -> pd.DataFrame:
-    """What one lost part leaves of each capacity: a row a failure, a column a capacity, 1 where nothing is lost.
-
-    Examples
-    --------
-    >>> table = failures("trn3-nl72x2-pcie160").set_index("failure")
-    >>> float(table.all_to_all["one cross-rack link"]) == 71 / 72
-    True
-    """
-    table = what_if.failure_effects(system)
-    rates = table[table.metric.str.endswith(("_per_s", "_per_dir", "_per_pair"))]
-    short = rates.metric.str.replace(r"_bytes_per_s.*", "", regex=True)
-    wide = rates.assign(metric=short).pivot_table(index="failure", columns="metric", values="ratio", sort=False)
-    return wide.reset_index().rename_axis(columns=None)
-
-
-def readings(system: str | System) -> pd.DataFrame:
-    """Other readings of the text, and which metrics they change by how much.
-
-    Examples
-    --------
-    >>> readings("trn3-nl72x2-pcie160").columns.tolist()
-    ['assumption', 'about', 'chosen', 'reason', 'changes']
-    """
-    table = what_if.assumption_effects(system)
-    ratio = (table.alternative / table.value).map("{:.3g}".format)
-    words = table.metric.str.replace("_bytes_per_s", "").str.replace("_", " ") + " x " + ratio
-    moved = table.assign(changes=words.where(table.depends, ""))
-    grouped = moved.groupby(["assumption", "about", "chosen", "reason"], sort=False).changes
-    return grouped.agg(lambda parts: "; ".join(filter(None, parts)) or "nothing").reset_index()

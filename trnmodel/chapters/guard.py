@@ -14,10 +14,16 @@ import numpy as np
 
 from trnmodel.arguments import HUGE, TINY, UnanswerableError, shown
 from trnmodel.catalog import load
+from trnmodel.catalog import stacks as catalog_stacks
 from trnmodel.catalog.specs import Chip
+from trnmodel.catalog.stacks import KINDS, find, kinds
 from trnmodel.catalog.systems import System
 from trnmodel.models.transformer import Transformer
+from trnmodel.models.transformer import model as read_model
+from trnmodel.planner import sizing
+from trnmodel.planner.launch import runs
 from trnmodel.result import Result
+from trnmodel.steps.deployment import Deployment
 
 MOST_DRAWN = 200  # chips of a domain
 
@@ -125,6 +131,24 @@ def computes(chip: Chip, **precisions: str) -> None:
     for name, precision in precisions.items():
         dtype = load.precision(precision).compute
         need(dtype in chip.peak_flop_per_s, f"{name} = {precision!r} computes in {dtype}, which {chip.id} does not")
+
+
+def software(chip: Chip, **stacks: str) -> None:
+    """Kinds of software that a chip has, or stacks by name that run on it."""
+    for name, stack in stacks.items():
+        one_of(known := dict.fromkeys([*KINDS, *catalog_stacks.stacks()]), **{name: stack})
+        there = kinds(chip) if stack in KINDS else known
+        need(stack in there, f"{name} = {stack!r}: {chip.id} has none; it has {', '.join(there)}")
+        own = find(chip, KINDS.get(stack, stack), name)
+        need(runs(own, chip), f"{name} = {stack!r} does not run on {chip.id}")
+
+
+def fits(d: Deployment, batch: float, context: float) -> None:
+    """A decode step that exists; where it does not, by how much it does not fit and what would hold it."""
+    why = sizing.shortfall(d, batch, context)
+    asked = f"tp = {d.mapping.tp:g}, ep = {d.mapping.ep:g}, batch = {batch:g}, context = {context:g}"
+    hold = why and sizing.remedy(d, batch, context)
+    need(not why, f"{read_model(d.model).id} on {d.system} with {asked}: {why}; {hold}")
 
 
 def valid(what: str, result: Result) -> None:

@@ -11,17 +11,18 @@ import pandas as pd
 import trnmodel as tm
 from trnmodel.planner.plan import Choice, Plan
 from trnmodel.planner.software import short_name
+from trnmodel.report.chapter import called
 from trnmodel.units import MB, counted, format_digits, format_within
 
 # Columns of the table of answers, and what its last row says of each: the chapter that derives it.
 COLUMNS = {
-    "Model": "*derived in*",
-    "Tokens/s a user": "chapter 10",
-    "System": "chapter 4",
-    "Chips and mapping": "chapter 9",
-    "Tokens/s a chip": "chapter 10",
-    "First token": "chapter 10",
-    "Other software, tokens/s a chip": "chapter 12",
+    "Model": "",
+    "Tokens/s a user": "serving",
+    "System": "rack",
+    "Chips and mapping": "memory-fit",
+    "Tokens/s a chip": "serving",
+    "First token": "decode-step",
+    "Other software, tokens/s a chip": "software",
 }
 LARGEST = {"trainium1": "trn1.32xlarge", "trainium2": "trn2-ultraserver", "trainium3": "trn3-nl72x2-pcie160"}
 RACKS, RIVALS = ("trn3-nl32x2-pcie160", LARGEST["trainium3"]), ("hgx-h200", "gb200-nvl72", "mi355x-8")
@@ -30,7 +31,8 @@ FABRICS = {"torus": "trn3-nl32x2-torus", "switches": "trn3-nl32x2-pcie160"}
 
 def answers(table: pd.DataFrame) -> str:
     """The table of `planner.cover.answers` in Markdown: a row for each model and speed, then the chapters."""
-    rows = [COLUMNS, ["---"] * len(COLUMNS), *map(_cells, table.to_dict("records")), COLUMNS.values()]
+    last = [called(slug) if slug else "*derived in*" for slug in COLUMNS.values()]
+    rows = [COLUMNS, ["---"] * len(COLUMNS), *map(_cells, table.to_dict("records")), last]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
@@ -82,8 +84,9 @@ def questions(dense: str, experts: str, speed: float, experts_speed: float, **le
     best, rivals = planned(dense, speed), (LARGEST["trainium3"], *RIVALS)
     public, tuned = (planned(experts, experts_speed, RACKS, kind) for kind in (None, "hand-tuned"))
     asked, asked_2 = (f"{it.model.id} at {it.tokens_per_s_per_user:g} tokens/s a user" for it in (best, public))
-    racks = f"Public software: {_all(public)} Hand-tuned: {_all(tuned)} Chapter 6 takes the racks apart."
-    gpus = f"Public software: {_all(planned(dense, speed, rivals))} Chapter 11 compares more."
+    apart = f"{called('switch-tray').capitalize()} takes the racks apart."
+    racks = f"Public software: {_all(public)} Hand-tuned: {_all(tuned)} {apart}"
+    gpus = f"Public software: {_all(planned(dense, speed, rivals))} {called('beside-gpus').capitalize()} compares more."
     own = line("path/to/config.json", speed, "trn2.48xlarge")
     reduces = "\n".join(f"trnmodel collective all_reduce 64MB {name} --chips 64" for name in FABRICS.values())
     asks = [
@@ -119,7 +122,7 @@ def _all_reduce() -> str:
     for word, name in FABRICS.items():
         it = tm.collective("all_reduce", 64 * MB, name, chips=64)
         told.append(f"{word} {format_within(float(it.time_s), *map(float, it.ends('time_s')), 's', str(it.basis))}")
-    return f"64 Trainium3: {'; '.join(told)}. Chapter 5 says why."
+    return f"64 Trainium3: {'; '.join(told)}. {called('torus-or-switch').capitalize()} says why."
 
 
 def chips() -> pd.DataFrame:

@@ -15,10 +15,11 @@ from trnmodel.catalog.systems import system as read_system
 from trnmodel.models.transformer import model as read_model
 from trnmodel.planner.sizing import needed_bytes
 from trnmodel.result import tidy
+from trnmodel.steps.answers import MemoryFit
 from trnmodel.steps.assemble import FIRST_BUCKET
 from trnmodel.steps.deployment import Deployment
 from trnmodel.steps.rank import site
-from trnmodel.units import format_quantity
+from trnmodel.units import GIB, format_digits, format_quantity
 
 KINDS: Mapping[str, str] = {
     "weight_bytes": "weights",
@@ -79,6 +80,20 @@ def by_kind(d: Deployment, batch: float, context: float) -> pd.DataFrame:
     room = {ORDINARY: float(found.capacity_bytes), FIRST: float(found.first_rank_capacity_bytes)}
     capacity = table["rank"].map(room)
     return table.assign(capacity_bytes=capacity, share=table.stored_bytes / capacity, basis=found.basis)
+
+
+def verdict(found: MemoryFit) -> str:
+    """Whether a deployment fits, and what the first rank stores of what it has.
+
+    Examples
+    --------
+    >>> from trnmodel.steps.mapping import Mapping
+    >>> verdict(Deployment(model="llama-3.1-405b", system="inf2.48xlarge", mapping=Mapping(tp=8)).fit(1, 2048))
+    'does not fit: 99.8 of 16 GiB'
+    """
+    stored, held = float(found.first_rank_total_bytes), float(found.first_rank_capacity_bytes)
+    sizes = f"{format_digits(stored / GIB, 3)} of {format_digits(held / GIB, 3)} GiB"
+    return f"{'fits' if found.valid else 'does not fit'}: {sizes}"
 
 
 def by_lnc(d: Deployment, batch: float, context: float) -> pd.DataFrame:

@@ -10,7 +10,6 @@ from trnmodel.arguments import listed
 from trnmodel.catalog import load
 from trnmodel.catalog.systems import System, systems
 from trnmodel.catalog.systems import system as find_system
-from trnmodel.chapters.common import LANE_MAP
 from trnmodel.fabric import what_if
 from trnmodel.fabric.drawing import drawing as drawing
 from trnmodel.fabric.graph import Topology, topology
@@ -59,19 +58,6 @@ def by_medium(net: Topology) -> str:
     """
     media = [f"{format_quantity(rate, 'B/s')} {medium}" for medium, rate in net.injection_by_medium().items()]
     return f"{format_quantity(net.injection_bytes_per_s_per_dir, 'B/s')} ({', '.join(media) or 'it has no neighbour'})"
-
-
-def mapped(system: str | System) -> list[System]:
-    """The rack by AWS's own lane map, where it is one of the same chips and size that the deep dive counts otherwise.
-
-    Examples
-    --------
-    >>> [spec.id for spec in mapped("trn3-nl72x2-pcie160")], mapped("trn3-nl32x2-pcie160")
-    (['trn3-nl72x2-aws-lanes'], [])
-    """
-    spec, other = find_system(system), find_system(LANE_MAP)
-    same = (spec.fabric, spec.chip.id, spec.domain_chips) == (other.fabric, other.chip.id, other.domain_chips)
-    return [other] if same and spec.scaleup_lanes != other.scaleup_lanes else []
 
 
 def names() -> pd.DataFrame:

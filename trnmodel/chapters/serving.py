@@ -1,166 +1,145 @@
-"""One deployment taken apart: its decode step, where another resource takes over, its prefill, and it under load."""
+"""Many users: systems beside each other at equal speed, experts over chips, and one deployment under load."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from trnmodel.arguments import TINY, integers, listed, number, numbers
-from trnmodel.catalog import load
-from trnmodel.catalog.stacks import IDEAL, VALUES, Efficiencies
+from trnmodel.arguments import TINY, integers, listed, numbers
+from trnmodel.catalog.stacks import kinds
+from trnmodel.catalog.systems import system as read_system
+from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
-from trnmodel.planner.deployments import MODES, capacity_requests_per_s
-from trnmodel.result import alike, stacked
-from trnmodel.steps.answers import RESOURCES
+from trnmodel.planner.deployments import MODES, capacity_requests_per_s, formats, frontiers
+from trnmodel.planner.plan import plan
+from trnmodel.planner.sizing import shortfall
+from trnmodel.planner.software import YIELD, in_band
+from trnmodel.result import alike, stacked, tidy
 from trnmodel.steps.deployment import Deployment
 from trnmodel.steps.inference import decode_step
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
 from trnmodel.steps.serving import serve
-from trnmodel.units import format_quantity
+from trnmodel.units import format_digits
 
-BATCHES = np.exp2(np.arange(10.0))
-CONTEXTS = np.exp2(np.arange(9.0, 18.0))
-DOES_NOT_FIT = "does not fit"
+SYMBOLS = [
+    ("C", "chips", "chips of a replica", "", "result"),
+    ("B", "batch", "sequences of a replica that decode together", "", "parameter"),
+    ("t(B)", "step_s", "time of a decode step at a batch", "", "result"),
+    ("P", "prefill_s", "time of the prefill of one prompt", "", "result"),
+    ("lambda", "requests_per_s", "requests that arrive", "", "chosen"),
+    ("o", "output_tokens", "tokens of an answer", "", "parameter"),
+    ("TTFT", "ttft_p50_s", "time to first token, queue included", "", "result"),
+    ("TPOT", "tpot_mean_s", "time per output token, stalls by prefills included", "", "result"),
+    ("a", "acceptance", "share of drafted tokens that the large model keeps", "", "chosen"),
+    ("d", "draft_tokens", "tokens that the small model drafts for a step", "", "chosen"),
+]
+DRAFTS = (1, 3, 5, 7)
+TIED = 1.05  # times as much, up to which batches that are whole may decide
 
 
-def symbols(d: Deployment) -> list[tuple[str, ...]]:
-    """What the chapter calls things, for one rank of the deployment: rows of `common.notation`, with their origin.
+def fronts(d: Deployment, systems: Iterable[str], context: float) -> pd.DataFrame:
+    """The frontier of each system that has a deployment's kind of software, in its precision or, without it, BF16."""
+    names = [name for name in systems if d.e.kind in kinds(read_system(name).chip)]
+    chosen = formats(names, [d.precision, "bf16"])
+    more = {"efficiencies": d.e.word, "max_context": context}
+    found = [frontiers(d.model, [name], context, [dtype], **more) for name, dtype in chosen.items()]
+    return pd.concat([one for one in found if len(one)] or found, ignore_index=True)
+
+
+def refused(d: Deployment, table: pd.DataFrame, systems: Iterable[str], **lengths: float) -> dict[str, str]:
+    """Why systems that `fronts` was asked for have no line there: what a sizing call says of each."""
+    ask, why = {"tokens_per_s_per_user": TINY, **lengths}, dict[str, str]()
+    for name in [name for name in systems if name not in set(table.system)]:
+        if d.e.kind in kinds(read_system(name).chip):
+            dtype = formats([name], [d.precision, "bf16"])[name]
+            why |= plan(d.model, name, precision=dtype, efficiencies=d.e.word, **ask).refused
+        else:
+            why[name] = f"has no {d.e.kind} software"
+    return why
+
+
+def degrees(line: Mapping[str, Any] | pd.Series) -> str:
+    """The mapping of a line of a frontier, as people write it.
 
     Examples
     --------
-    >>> import trnmodel as tm
-    >>> d = Deployment(model="llama-3.1-8b", system="trn2.48xlarge", mapping=tm.Mapping(tp=4))
-    >>> [row[3] for row in symbols(d) if row[0] == "b"]
-    ['725 GB/s']
+    >>> degrees({"tp": 16.0, "ep": 1.0, "batch": 38.0}), degrees({"tp": 2.0, "ep": 32.0, "batch": 416.0})
+    ('TP 16, batch 38', 'TP 2, EP 32, batch 416')
     """
-    at, chosen, dtypes = site(d.system, d.mapping.lnc), read_model(d.model), load.precision(d.precision)
-    weights, cache = chosen.weight_bytes_read(1, dtypes), chosen.kv_bytes(1, dtypes.kv)
-    rows = [
-        ("N", "active_params()", "parameters that a token meets", chosen.active_params(), "", "shapes of the model"),
-        ("W", "weight_bytes_read()", "weights that a step at batch 1 reads", weights, "B", "shapes of the model"),
-        ("c", "kv_bytes(1)", "what a token adds to the cache", cache, "B", "shapes of the model"),
-        ("b", "hbm_bytes_per_s", "HBM bandwidth of a rank", at.hbm_bytes_per_s, "B/s", "chip / its ranks"),
-        ("p", "peak()", f"{dtypes.compute} peak of a rank", at.peak(dtypes.compute), "FLOP/s", "chip / its ranks"),
-        ("n", "mapping.ranks", "logical NeuronCores that share the model", d.mapping.ranks, "", "parameter"),
-    ]
-    return [(*words, format_quantity(float(value), unit), origin) for *words, value, unit, origin in rows] + [
-        ("B", "batch", "sequences of a replica that decode together", "", "parameter"),
-        ("L", "context", "tokens in the cache, the new one included", "", "parameter"),
-        ("TTFT", "ttft_p50_s", "time to first token, queue included", "", "result"),
-        ("TPOT", "tpot_mean_s", "time per output token, stalls by prefills included", "", "result"),
-    ]
+    experts = f" EP {line['ep']:g}," if line["ep"] > 1 else ""
+    return f"TP {line['tp']:g},{experts} batch {line['batch']:g}"
 
 
-def anatomy(d: Deployment, batch: float, context: float) -> pd.DataFrame:
-    """Time that each resource of a decode step takes by itself, and the step, on the ideal and on the named stack.
+def by_speed(equal: pd.DataFrame, called: Mapping[str, str], none: Mapping[str, str] | None = None) -> pd.DataFrame:
+    """`deployments.at_interactivity` with a row a speed: tokens/s a chip with band and mapping, a column a system.
 
-    The low end of a step has all overlap, its high end nothing.
+    `none` says why a system has no line.
     """
     rows = []
-    for one in (d.ideal, d):
-        step = one.decode(batch=batch, context=context).require_valid()
-        times = {name: (getattr(step, f"{name}_s"),) * 3 for name in RESOURCES}
-        times["step"] = step.time_s, step.lower_s, step.upper_s
-        rows += [(one.e.id, part, *map(float, ends), step.basis) for part, ends in times.items()]
-    return pd.DataFrame(rows, columns=["software", "part", "time_s", "time_s_low", "time_s_high", "basis"])
+    for speed, lines in equal.groupby("wanted_tokens_per_s_per_user", sort=False):
+        row = {"wanted_tokens_per_s_per_user": speed}
+        for line in lines.to_dict("records"):
+            made = "too slow" if pd.isna(line["tp"]) else f"{in_band(*(line[n] for n in YIELD))}: {degrees(line)}"
+            row[called[line["system"]]] = made
+        rows.append(row | {called[name]: why for name, why in (none or {}).items()})
+    return tidy(rows)
 
 
-def operators(d: Deployment, batch: float, context: float) -> pd.DataFrame:
-    """Compute and memory time of each operator of a decode step, the longest first."""
-    step = d.decode(batch=batch, context=context, breakdown=True).require_valid()
-    rows = [(name, float(line.compute_s), float(line.memory_s)) for name, line in step.operators.items()]
-    table = pd.DataFrame(rows, columns=["operator", "compute_s", "memory_s"])
-    table["longer_s"] = table[["compute_s", "memory_s"]].max(axis=1)
-    return table.sort_values("longer_s", ascending=False, kind="stable", ignore_index=True)
+def in_words(line: pd.Series, called: Mapping[str, str], reached: bool) -> str:
+    """A line of a frontier in words: its system, what it yields or at most reaches, its mapping and basis."""
+    name = called[line.system]
+    if reached:
+        return f"{name} with {in_band(*(line[n] for n in YIELD), line.basis)} tokens/s a chip, {degrees(line)}"
+    return f"{name} with at most {format_digits(line.tokens_per_s_per_user, 2)} tokens/s for a user, {degrees(line)}"
 
 
-def efficiency_table(e: Efficiencies) -> pd.DataFrame:
-    """Every value in which a stack differs from the ideal one: what it is, its range, and who says so."""
-    rows, columns = [], ["name", "value", "range", "source", "confidence", "what it is", "how it is known"]
-    for name in (name for name in VALUES if name in load.quantities()):
-        value, quantity = getattr(e, name), load.quantities()[name]
-        if value == getattr(IDEAL, name):
-            continue
-        used = [load.facts_rows()[fact_id] for fact_id in e.sources.get(name, ())]
-        unit = quantity.unit_si.replace("1", "")
-        shown = format_quantity(value, unit) if isinstance(value, float) else value
-        ends = " to ".join(format_quantity(end, unit) for end in e.ranges.get(name, ()))
-        source, known = "; ".join(f.source for f in used), "; ".join(dict.fromkeys(f.note for f in used if f.note))
-        confidence = "".join(sorted({fact.confidence for fact in used}))
-        rows.append((name, shown, ends, source, confidence, quantity.description, known))
-    return pd.DataFrame(rows, columns=columns)
+def claim(ranked: pd.DataFrame, called: Mapping[str, str]) -> str:
+    """What the first two lines of a ranking come to, as a title."""
+    first, *rest = ranked.system.map(called)
+    if not rest:
+        return f"{first} alone is so fast"
+    second = rest[0]
+    ratio = ranked.tokens_per_s_per_chip.iloc[0] / ranked.tokens_per_s_per_chip.iloc[1]
+    return f"{first} yields {format_digits(ratio, 2)} times the next" if ratio > TIED else f"{first} and {second} tie"
 
 
-def regimes(d: Deployment, batches: ArrayLike = BATCHES, contexts: ArrayLike = CONTEXTS) -> pd.DataFrame:
-    """What bounds a decode step over batch and context: a resource and each one's time, or that it does not fit."""
-    batch, context = np.atleast_1d(numbers("batches", batches, 1)), np.atleast_1d(numbers("contexts", contexts, 1))
-    found = {one.e.id: one.decode(batch=batch[:, None], context=context).to_frame() for one in (d, d.ideal)}
-    table = stacked(found, "software").rename(columns={"tokens": "context"})
-    table["bound"] = np.where(table.valid, table.bound, DOES_NOT_FIT)
-    return table[["software", "batch", "context", "bound", "time_s", *(f"{name}_s" for name in RESOURCES), "basis"]]
+def gains(small: pd.DataFrame) -> dict[tuple[str, str], float]:
+    """Yields at one speed over that of BF16, by system and precision, where both are reached."""
+    wide = small.pivot(index="system", columns="precision", values="tokens_per_s_per_chip")
+    if "bf16" not in wide:
+        return {}
+    over = wide.div(wide.bf16, axis=0).drop(columns="bf16").stack()
+    return {(str(system), str(dtype)): float(ratio) for (system, dtype), ratio in over.dropna().items()}
 
 
-def turning_points(table: pd.DataFrame) -> pd.DataFrame:
-    """First batch at each context of `regimes` at which another resource bounds: software, context, batch, from, to."""
-    lines = table.groupby(["software", "context"], sort=False)
-    turns = table.assign(**{"from": lines.bound.shift(), "to": table.bound})
-    turned = turns["from"].notna() & (turns["from"] != turns.to) & (turns.to != DOES_NOT_FIT)
-    ordered = (
-        turns[turned]
-        .assign(line=lines.ngroup()[turned])
-        .sort_values(["line", "batch"], kind="stable", ignore_index=True)
-    )
-    return ordered[["software", "context", "batch", "from", "to"]]
+def most(found: Mapping[tuple[str, str], float]) -> str:
+    """The largest of `gains` as a title says it."""
+    (_, dtype), ratio = max(found.items(), key=lambda one: one[1], default=(("", ""), 1.0))
+    more = f"Smaller weights yield more: {dtype} {ratio:.1f} times BF16"
+    return more if ratio > TIED else "No precision yields more here"
 
 
-def prompts(d: Deployment, input_tokens: ArrayLike) -> pd.DataFrame:
-    """Prefill time over the prompt's length: padded to the bucket, and exact; and how much is padding."""
-    tokens = np.atleast_1d(numbers("input_tokens", input_tokens, 1))
-    policies = {"compiled bucket": d, "exact length": replace(d, stack=replace(d.e, prompt_bucket="exact"))}
-    found = {name: one.prefill(input_tokens=tokens).to_frame() for name, one in policies.items()}
-    table = stacked(found, "policy").rename(columns={"tokens": "input_tokens"})
-    table["padding_share"] = 1 - table.input_tokens / table.compiled_tokens
-    names = "policy input_tokens compiled_tokens padding_share time_s compute_s memory_s network_s bound basis".split()
-    return table[names]
-
-
-def chunks(d: Deployment, input_tokens: float, chunk_tokens: Iterable[float], batch: float) -> pd.DataFrame:
-    """Prefill in chunks, one between two decode steps: time to first token, and how long others wait for a token.
-
-    Returns
-    -------
-    table : pandas.DataFrame
-        chunk_tokens, pieces, prefill_s (all pieces), ttft_s (with a decode step after each), stall_s (longest pause of
-        a sequence that decodes). [-]
-    """
-    input_tokens, rows = number("input_tokens", input_tokens, 1), []
-    step_s = float(d.decode(batch=batch, context=input_tokens).require_valid().time_s)
-    for chunk in np.ravel(numbers("chunk_tokens", chunk_tokens, 1)).tolist():
-        past = np.arange(0.0, input_tokens, chunk)
-        pieces = d.prefill(input_tokens=np.minimum(chunk, input_tokens - past), past=past).require_valid().time_s
-        whole_s, longest_s = float(pieces.sum()), float(pieces.max())
-        rows.append((chunk, len(past), whole_s, whole_s + (len(past) - 1) * step_s, longest_s + step_s))
-    table = pd.DataFrame(rows, columns=["chunk_tokens", "pieces", "prefill_s", "ttft_s", "stall_s"])
-    return table.assign(basis=d.basis(batch, input_tokens, input_tokens))
-
-
-def prefixes(d: Deployment, input_tokens: float, shares: ArrayLike) -> pd.DataFrame:
-    """Prefill of a prompt of which a share is cached already; each part pads to its own bucket."""
-    share, input_tokens = np.atleast_1d(numbers("shares", shares, 0.0, 1.0)), number("input_tokens", input_tokens, 1)
-    new = np.maximum(np.round(input_tokens * (1 - share)), 1)
-    step = d.prefill(input_tokens=new, past=input_tokens - new).require_valid()
-    columns = {"prefix_share": share, "new_tokens": new, "compiled_tokens": step.compiled_tokens, "time_s": step.time_s}
-    speedup = float(d.prefill(input_tokens=input_tokens).time_s) / step.time_s
-    return pd.DataFrame(columns | {"speedup": speedup, "basis": step.basis})
+def by_system(found: Mapping[tuple[str, str], float], called: Mapping[str, str]) -> str:
+    """All of `gains` in words."""
+    told = dict[str, list[str]]()
+    for (system, dtype), ratio in found.items():
+        told.setdefault(called[system], []).append(f"{ratio:.1f} in {dtype}")
+    return "; ".join(f"{name} {', '.join(parts)}" for name, parts in told.items())
 
 
 def expert_networks(
-    model: str, systems: Iterable[str], context: float, chips: Sequence[int], batch_per_chip: ArrayLike, precision: str
+    model: str | Transformer,
+    systems: Iterable[str],
+    context: float,
+    chips: Sequence[int],
+    batch_per_chip: ArrayLike,
+    precision: str,
 ) -> pd.DataFrame:
     """Time of all collectives of a decode step with experts over so many chips, TP within each chip."""
     each, over = np.ravel(numbers("batch_per_chip", batch_per_chip, TINY)), np.array(integers("chips", chips))
@@ -171,6 +150,17 @@ def expert_networks(
     table = alike(stacked(frames, "system"))
     table = table.assign(batch_per_chip=table.batch / table.chips, network_share=table.network_s / table.time_s)
     return table["system chips batch_per_chip network_s time_s network_share stack basis".split()]
+
+
+def slower(wires: pd.DataFrame, system: str, other: str, most: float = 64.0) -> dict[float, float]:
+    """How many times as long the collectives of one system take as another's, by chips, at the most users both hold."""
+    wide = wires[wires.batch_per_chip <= most].pivot(
+        index=["chips", "batch_per_chip"], columns="system", values="network_s"
+    )
+    if not {system, other} <= set(wide):
+        return {}
+    ratio = (wide[system] / wide[other]).dropna()
+    return {chips: float(line.iloc[-1]) for chips, line in ratio.groupby("chips")}
 
 
 def load_curves(
@@ -187,3 +177,22 @@ def percentiles(curves: pd.DataFrame, low: str, high: str, names: tuple[str, str
     """Two columns of `load_curves` below each other as `time_s`, `percentile` naming which."""
     renamed = curves[curves.valid].rename(columns=dict(zip((low, high), names, strict=True)))
     return renamed.melt(["mode", "requests_per_s", "basis"], list(names), "percentile", "time_s")
+
+
+def no_draft(d: Deployment, draft: Transformer, batch: float, context: float) -> str:
+    """Why a small model cannot draft for a deployment; empty where it can.
+
+    Examples
+    --------
+    >>> d = Deployment(model="llama-3.1-70b", system="trn2.48xlarge", mapping=Degrees(tp=64))
+    >>> no_draft(d, read_model("llama-3.2-1b"), 16, 4096), no_draft(d, read_model("gpt2"), 16, 512)
+    ('', 'gpt2 has a vocabulary of 50,257 tokens, llama-3.1-70b one of 128,256')
+    """
+    m = read_model(d.model)
+    if draft.vocab_size != m.vocab_size:
+        return f"{draft.id} has a vocabulary of {draft.vocab_size:,} tokens, {m.id} one of {m.vocab_size:,}"
+    if draft.max_context and draft.max_context < context:
+        return f"{draft.id} ends at {draft.max_context:,} tokens, {context:,.0f} are asked for"
+    small = replace(d, model=draft, mapping=Degrees(tp=d.mapping.tp, lnc=d.mapping.lnc))
+    why = shortfall(small, max(batch / d.mapping.ep, 1), context)
+    return f"{draft.id}, TP {d.mapping.tp:g}: {why}" if why else ""

@@ -12,7 +12,7 @@ from trnmodel.arguments import listed
 from trnmodel.catalog import load, systems
 from trnmodel.catalog.systems import System
 from trnmodel.fabric import what_if
-from trnmodel.fabric.compare import nets
+from trnmodel.fabric.compare import by_lanes, nets
 from trnmodel.result import tidy
 
 
@@ -26,29 +26,8 @@ def trays(system: str | System) -> list[str]:
     >>> trays("trn3-nl32x2-ualink")
     ['trn3-nl32x2-pcie160', 'trn3-nl32x2-pcie320', 'trn3-nl32x2-ualink']
     """
-    return _by_lanes(system)[0]
-
-
-def lane_maps(system: str | System) -> list[str]:
-    """Systems of as many chips and switch trays, to which another source gives other lanes.
-
-    Examples
-    --------
-    >>> lane_maps("trn3-nl72x2-pcie320"), lane_maps("trn3-nl32x2-pcie320")
-    (['trn3-nl72x2-aws-lanes'], [])
-    """
-    return [name for group in _by_lanes(system)[1:] for name in group]
-
-
-def _by_lanes(system: str | System) -> list[list[str]]:
-    """Switched racks of as many chips in groups of the same lanes, the largest first; of a torus, those of NL32x2."""
-    spec, found = systems.system(system), dict[tuple, list[str]]()
-    for other in map(systems.system, systems.systems()):
-        alike = other.fabric == spec.fabric == "planes" and other.chip.id == spec.chip.id
-        if alike and other.domain_chips == spec.domain_chips:
-            found.setdefault(tuple(other.scaleup_lanes.items()), []).append(other.id)
-    largest_first = sorted(found.values(), key=len, reverse=True)
-    return largest_first if found and len(largest_first[0]) > 1 else _by_lanes("trn3-nl32x2-pcie160")
+    groups = by_lanes(system)
+    return groups[0] if groups and len(groups[0]) > 1 else by_lanes("trn3-nl32x2-pcie160")[0]
 
 
 def rank_words(system: str | System) -> str:

@@ -10,15 +10,13 @@ Nothing here knows physics. Altair loads when the first chart is made.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence, Sized
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from trnmodel.arguments import TINY, flag, listed, number
+from trnmodel.arguments import flag, listed
 from trnmodel.charts import language
 from trnmodel.charts.display import altair
+from trnmodel.charts.explorers import frontier, roofline
 from trnmodel.charts.language import GENERATIONS
 from trnmodel.charts.plot import (
     CROWD,
@@ -42,8 +40,8 @@ if TYPE_CHECKING:
     import altair as alt
     import pandas as pd
 
-__all__ = ["GENERATIONS", "bars", "lines", "ours", "ranges", "regions", "roofline", "scatter", "stacks", "table"]
-__all__ += ["topology"]
+__all__ = ["GENERATIONS", "bars", "frontier", "lines", "ours", "ranges", "regions", "roofline", "scatter", "spans"]
+__all__ += ["stacks", "table", "topology"]
 
 
 def ours(labels: Collection[str]) -> str:
@@ -231,6 +229,30 @@ def stacks(
     return plot.finish(alt.layer(*layers), caption, under)
 
 
+def spans(frame: pd.DataFrame, start: str, end: str, y: str, color: str, *, caption: str, under: str = "") -> alt.Chart:
+    """A bar from `start` to `end` for each row, in the line of its `y` and the colour of its category."""
+    check(frame, caption, under=under, start=start, end=end, y=y, color=color)
+    alt = altair()
+    factor, title = scale(frame, end)
+    data, titles = printed(frame, y, color)
+    data = data.assign(**{name: frame[name] * factor for name in (start, end)})
+    plot = Plot(data, titles | {start: title, end: title}, on_ground(frame, ""))
+    params, picked = plot.picked(color)
+    bar = alt.Chart(data, height={"step": 40}).mark_bar(stroke="white", strokeWidth=0.7).add_params(*params)
+    return plot.finish(
+        bar.encode(
+            **picked,
+            y=plot.category(alt.Y, y),
+            x=plot.number(alt.X, start),
+            x2=end,
+            color=plot.colour(alt.Color, color),
+            tooltip=plot.tooltip(),
+        ),
+        caption,
+        under,
+    )
+
+
 def ranges(
     frame: pd.DataFrame,
     x: str,
@@ -321,56 +343,3 @@ def regions(
         **rows,
     )
     return plot.finish(chart, caption, under, [f"upwards: {plot.titles[y]}"] if panel else [])
-
-
-def roofline(
-    frame: pd.DataFrame, points: pd.DataFrame | None = None, *, marker: float, caption: str, under: str = ""
-) -> alt.LayerChart:
-    """Rooflines on log axes, a slider that moves a reading along the intensity, and the `points` that kernels reach.
-
-    Parameters
-    ----------
-    frame : pandas.DataFrame
-        chip, dtype, attainable_flop_per_s and intensity_flop_per_byte, this one on a geometric grid.
-    points : pandas.DataFrame, optional
-        Kernels: chip, attainable_flop_per_s and intensity_flop_per_byte.
-    marker : float
-        Where the reading starts. [FLOP/B]
-    """
-    x, y = "intensity_flop_per_byte", "attainable_flop_per_s"
-    check(frame, caption, under=under, needed=("chip", "dtype", x, y))
-    if points is not None:
-        check(points, caption, name="points", needed=("chip", x, y))
-    number("marker", marker, TINY)
-    alt = altair()
-    plot = Plot.of(frame, x, y, "chip", "dtype")
-    chart = lines(frame, x, y, "chip", shape="dtype", log_x=True, log_y=True, caption=caption)
-    place = {
-        "x": plot.number(alt.X, x, True),
-        "y": plot.number(alt.Y, y, True),
-        "color": plot.colour(alt.Color, "chip"),
-    }
-    chart += _reading(plot, x, marker, place)
-    if points is not None:
-        kernels = points.assign(**{name: points[name] * scale(frame, name)[0] for name in (x, y)})
-        chart += alt.Chart(kernels[[x, y, "chip"]]).mark_point(size=80, strokeWidth=2).encode(**place)
-    return plot.finish(chart, caption, under)
-
-
-def _reading(plot: Plot, x: str, marker: float, place: dict[str, Any]) -> Any:
-    """A rule that a slider moves along a geometric grid of x, and a dot where it meets each line."""
-    alt = altair()
-    grid = np.log10(np.unique(plot.data[x].map(rounded)))
-    low, high, step = float(grid[0]), float(grid[-1]), float(np.diff(grid).max())
-    slider = alt.binding_range(min=low, max=high, step=step, name=f"log10 of {plot.titles[x]} ")
-    start = float(grid[np.abs(grid - math.log10(marker)).argmin()])  # on the grid, where the dots are
-    at = alt.param(name="reading", value=start, bind=slider)
-    near = f"abs(log(datum['{x}']) / LN10 - reading) <= {step / 2:.6g}"
-    dots = alt.Chart(plot.data).transform_filter(near).mark_point(size=60, filled=True)
-    rule = alt.Chart(alt.Data(values=[{}])).transform_calculate(at="pow(10, reading)", text="format(datum.at, ',.3~r')")
-    where = alt.X("at:Q", title=plot.titles[x])
-    return (
-        dots.encode(**place, tooltip=plot.tooltip())
-        + rule.mark_rule(color="#888888").encode(x=where).add_params(at)
-        + rule.mark_text(align="left", dx=5, color="#888888").encode(x=where, y=alt.value(8), text="text:N")
-    )

@@ -6,6 +6,7 @@ Every builder asks here what a name looks like, and what a column is called; not
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import cycle
@@ -39,7 +40,7 @@ BAND_OPACITY, MANY_BANDS, FAINT_BAND = 0.18, 3, 0.08
 WORDS: Mapping[str, str] = {
     "tokens_per_s_per_user": "Speed for a user",
     "tokens_per_s_per_chip": "Throughput of a chip",
-    "tokens_per_s": "Tokens a second",
+    "tokens_per_s": "Throughput",
     "message_bytes": "Message",
     "busbw_bytes_per_s": "Bus bandwidth",
     "all_to_all_bytes_per_s": "All-to-all of a chip",
@@ -59,6 +60,7 @@ WORDS: Mapping[str, str] = {
     "crossover_bytes": "Send buffer",
     "step_s": "Time in a step",
     "layer_s": "Time in a layer",
+    "end_s": "Time since the first request",
     "worst_s": "Latency of the worst pair",
     "busy_s": "Busy time",
     "stored_bytes": "Stored",
@@ -82,6 +84,7 @@ WORDS: Mapping[str, str] = {
     "ratio": "Ratio",
     "share": "Share",
     "error": "Signed error",
+    "median_error": "Median error",
     "side": "Side of the square",
     "m": "Rows of the product",
     "tokens_per_expert": "Tokens an expert",
@@ -95,13 +98,21 @@ WORDS: Mapping[str, str] = {
     "slowdown": "Slowdown",
     "switches": "Switches",
     "chips": "Chips",
+    "chunk_tokens": "Tokens of a chunk",
+    "batch_per_chip": "Users of a chip",
+    "network_s": "Time of the collectives",
+    "acceptance": "Share of the drafted tokens that is kept",
+    "speedup": "Times as fast",
+    "requests_per_s": "Requests that arrive",
+    "output_tokens": "Tokens of an answer",
+    "prefill_chips_per_decode_chip": "Chips for prefill a chip for decode",
     "between": "Switches and chips between",
     "experts_over": "Experts spread over",
     "lnc": "LNC",
     "tp": "TP",
     "dtype": "Number format",
     "scope": "All-to-all within",
-    "kind": "Kind of bytes",
+    "kind": "Kind",
     "part": "Part",
     "rule": "Rule",
     "from": "Bytes from",
@@ -112,8 +123,43 @@ WORDS: Mapping[str, str] = {
 
 PERCENT: Mapping[str, str] = {
     "error": "+.0%",
-    **dict.fromkeys(("share", "collective_share", "send_over_prefill"), "~%"),
+    **dict.fromkeys(("share", "median_error", "coverage", "collective_share", "send_over_prefill"), "~%"),
 }
+
+
+@cache
+def _names() -> Mapping[str, str]:
+    """What a person calls each chip and system, by its id."""
+    specs = [*map(load.chip, load.chips()), *map(systems.system, systems.systems())]
+    return {spec.id: spec.name for spec in specs if spec.id != spec.name}
+
+
+@cache
+def _ids() -> re.Pattern[str]:
+    longest_first = sorted(_names(), key=len, reverse=True)
+    return re.compile(rf"(?<![\w./`-])(?:{'|'.join(map(re.escape, longest_first))})(?![\w-])")
+
+
+def called(value: object) -> object:
+    """What a person calls the chip or system that a cell holds; anything else as it is.
+
+    Examples
+    --------
+    >>> called("trn3-nl72x2-pcie160"), called("bf16"), called(3)
+    ('Trainium3 NL72x2 Switched', 'bf16', 3)
+    """
+    return _names().get(value, value) if isinstance(value, str) else value
+
+
+def named(text: str) -> str:
+    """A sentence in which chips and systems go by the names that a person uses; what stands as code keeps its id.
+
+    Examples
+    --------
+    >>> named("trn3-nl32x2-torus, 2 x trainium1 and `trn3-nl32x2-torus`")
+    'Trainium3 NL32x2 3D Torus, 2 x Trainium1 and `trn3-nl32x2-torus`'
+    """
+    return _ids().sub(lambda found: _names()[found[0]], text)
 
 
 class Machine(NamedTuple):
@@ -145,7 +191,7 @@ def machine(name: str) -> Machine:
 
     Examples
     --------
-    >>> machine("Trainium").chip, machine("trn3-nl32x2-torus")[:2], machine("trn3-torus-144")[:2], machine("BF16")[:2]
+    >>> machine("Trainium1").chip, machine("trn3-nl32x2-torus")[:2], machine("trn3-torus-144")[:2], machine("BF16")[:2]
     ('trainium1', ('trainium3', 'torus'), ('trainium3', 'torus'), ('', ''))
     """
     label = str(name).lower()

@@ -124,13 +124,14 @@ class Plot:
         """The claim as title, in grey below it the conditions and what is hollow or dashed; both as description."""
         drawn = [name for name in self.marks if f"datum.{name}" in self.hollow]
         words = [f"{'hollow' if name in drawn else 'all of it'}: {MARKS[name]}" for name in self.marks]
-        said = self.ground.strip(" ()")  # "extrapolated: stack on chip"
+        caption, under, ground = map(language.named, (caption, under, self.ground))
+        said = ground.strip(" ()")  # "extrapolated: stack on chip"
         if self.loose:
             said = f"hollow: {said or language.LOOSE}"
         grey = [line for line in (under, "; ".join([*words, *notes]), said) if line]
         below = {"subtitle": _wrapped(grey)} if grey else {}
         title = altair().TitleParams(text=textwrap.wrap(caption, 76, break_on_hyphens=False), **below)
-        whole = (f"{caption}. {under}" if under else caption) + self.ground
+        whole = (f"{caption}. {under}" if under else caption) + ground
         return chart.properties(title=title, description=whole, usermeta={"under": grey})  # for lines of another length
 
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from trnmodel.arguments import flag, instance, refuse, text
-from trnmodel.charts.language import WORDS
+from trnmodel.charts.language import WORDS, called, named
 from trnmodel.result import BASES
-from trnmodel.units import BILLION, MILLION, TRILLION, format_quantity
+from trnmodel.units import BILLION, MILLION, TRILLION, format_quantity, format_within
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,15 +23,23 @@ if TYPE_CHECKING:
 _UNITS = {"flop": "FLOP", "bytes": "B", "byte": "B", "s": "s", "h": "h", "j": "J", "w": "W", "usd": "USD", "hz": "Hz"}
 _SUFFIX = re.compile(rf"^(?:(.*?)_)??((?:[a-z]+(?:_per_[a-z]+)+)|{'|'.join(_UNITS)})$")
 _MANY = ((TRILLION, "trillion"), (BILLION, "billion"), (MILLION, "million"))
-_END = re.compile(r"^(.*?)((?:_per_(?:core|chip|user|rank|dir|instance|system|ultraserver))*)(_low|_high|)$", re.DOTALL)
+_END = re.compile(
+    r"^(.*?)((?:_per_(?:core|chip|user|rank|dir|instance|system|ultraserver))*)(_predicted|_low|_high|)$", re.DOTALL
+)
 _LINK = re.compile(r"https://[^\s<>\"'`]+")
 _EXACT = 10 * TRILLION  # beyond it too many floats are whole by chance
 LONGEST_CAPTION, MOST_SHOWN, MOST_NAMED = 2000, 12, 4
 LONGEST_NAME = 24  # that is not broken at its hyphens
 MOST_ROWS, MOST_FOLDED = 12, 120  # rows of a table on a page, and with those behind its fold; the CSV has all
 MARKS = {"estimate": "our estimate", "announced": "announced, not supported today"}
+AS_TYPED = {"id", "code name", "command", "parameter", "name"}  # columns whose cells a reader types
 _WIDE, _BOX = "overflow-x: auto", "max-height: 36em; overflow: auto"
-_UPPER = set("cp dp ep hbm kv lnc mfu pp tp tpot ttft".split())
+_UPPER = set("cp dma dp e2e ep flop gpu gpus hbm itl kv lnc mbu mfu pp sbuf sdk tp tpot ttft".split())
+_ERRORS, _SHARES, _SIZES = (
+    {"error", "difference", "bias"},
+    {"share", "mfu", "mbu", "padding"},
+    {"median", "mean", "p90", "target", "coverage"},
+)
 
 
 def rounded(value: float) -> float:
@@ -143,13 +151,14 @@ def scale(frame: pd.DataFrame, column: str) -> tuple[float, str]:
 
 
 def printed(frame: pd.DataFrame, *columns: str | None) -> tuple[pd.DataFrame, dict[str, str]]:
-    """The named columns, with their ranges and marks, in printed units; and the titles of the named."""
+    """The named columns, with ranges and marks, in printed units and by human names; and the titles of the named."""
     named = [column for column in dict.fromkeys(columns) if column]
     ends = [column + end for column in named for end in ("_low", "_high")]
     kept = [name for name in dict.fromkeys([*named, *ends, *MARKS, "basis"]) if name in frame]
     scales = {name: scale(frame, name) for name in kept}
     numbers = {name: frame[name] * scales[name][0] for name in kept if is_number(frame[name])}
-    return frame[kept].assign(**numbers), {name: scales[name][1] for name in named}
+    words = {name: frame[name].map(called) for name in kept if frame[name].dtype.kind == "O" and name not in AS_TYPED}
+    return frame[kept].assign(**numbers, **words), {name: scales[name][1] for name in named}
 
 
 def check(
@@ -174,7 +183,7 @@ def check(
     for argument, column in given.items():
         if not isinstance(column, str) or column not in known:
             refuse(argument, column, f"allowed are the columns of {name}: {', '.join(known[:MOST_SHOWN])}")
-    return on_ground(frame, caption)
+    return named(on_ground(frame, caption))
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,17 +197,16 @@ class Table:
 
     def _repr_html_(self) -> str:
         shown, titles = printed(self.frame, *self.frame.columns)
-        names = list(self.frame)
+        shown, right = _banded(rounded_frame(shown)), {name for name in self.frame if is_number(shown[name])}
+        names = list(shown)
         if {"title", "url"} <= set(names):  # a source is its title
             shown["title"] = [_Named(*pair) for pair in zip(shown["title"], shown["url"], strict=True)]
             names.remove("url")
-        numeric = [is_number(shown[name]) for name in names]
+        numeric = [name in right for name in names]
         head = "".join(_cell("th", titles[name], right) for name, right in zip(names, numeric, strict=True))
         rows = [
-            "<tr>"
-            + "".join(_cell("td", *cell) for cell in zip(row, numeric, map(_is_error, names), strict=True))
-            + "</tr>"
-            for row in rounded_frame(shown[names].head(MOST_FOLDED)).itertuples(index=False, name=None)
+            "<tr>" + "".join(_cell("td", *cell) for cell in zip(row, numeric, map(_sign, names), strict=True)) + "</tr>"
+            for row in shown[names].head(MOST_FOLDED).itertuples(index=False, name=None)
         ]
         csv = rounded_frame(self.frame).to_csv(index=False, lineterminator="\n")
         source = f"data:text/csv;base64,{base64.b64encode(csv.encode()).decode()}"
@@ -261,24 +269,46 @@ class _Named(NamedTuple):
     url: object
 
 
-def _is_error(column: object) -> bool:
-    return str(column).rpartition("_")[2] == "error"
+def _banded(frame: pd.DataFrame) -> pd.DataFrame:
+    """The table with each figure and its band in one cell, in as many digits as the band leaves; their columns go.
 
-
-def percent(error: float) -> str:
-    """A relative error as it prints, with its sign; one digit behind the point below 10 %.
-
-    >>> percent(-0.002713), percent(0.5), percent(-1e-9), percent(127.0)
-    ('-0.3%', '+50%', '0.0%', '+12,700%')
+    >>> import pandas as pd
+    >>> _banded(pd.DataFrame({"t_s": [1285.0, 3.0], "t_s_low": [707.0, 3.0], "t_s_high": [1952.0, 3.0]})).t_s.tolist()
+    ['1,300 (710 to 2,000)', '3']
     """
-    short = f"{100 * error:+,.{1 if abs(error) < 0.0995 else 0}f}%"
-    return short if short.strip("+-0.%") else "0.0%"
+    for name in list(frame):
+        ends = [f"{name}_low", f"{name}_high"]
+        if set(ends) <= set(frame) and is_number(frame[name]):
+            rows = zip(*(frame[column].astype(float) for column in (name, *ends)), strict=True)
+            told = [format_within(*row) if row[0] == row[0] and row[1] != row[2] else _text(row[0]) for row in rows]
+            frame = frame.assign(**{name: told}).drop(columns=ends)
+    return frame
 
 
-def _cell(tag: str, value: object, right: bool, error: bool = False) -> str:
-    """A cell; an address is a link, a relative error is in percent. Notebooks set cells right unless they are told."""
-    if error and isinstance(value, float) and math.isfinite(value):
-        value = percent(value)
+def _sign(column: object) -> str | None:
+    """How the numbers of a column of shares or errors print as percentages: a signed error with "+"; else None.
+
+    >>> _sign("read_bytes_error"), _sign("median_error"), _sign("share_of_peak"), _sign("time_s")
+    ('+', '', '', None)
+    """
+    words = set(str(column).split("_"))
+    return None if not words & (_ERRORS | _SHARES) else "" if words & (_SHARES | _SIZES) else "+"
+
+
+def percent(share: float, sign: str = "+") -> str:
+    """A relative error as it prints, with its sign, or a share without; one digit behind the point below 10 %.
+
+    >>> percent(-0.002713), percent(0.5), percent(-1e-9), percent(127.0), percent(0.0654, "")
+    ('-0.3%', '+50%', '0.0%', '+12,700%', '6.5%')
+    """
+    short = f"{100 * share:{sign},.{1 if abs(share) < 0.0995 else 0}f}%"
+    return short if short.strip("+-0.%") else "0%" if share == 0 else "0.0%"
+
+
+def _cell(tag: str, value: object, right: bool, sign: str | None = None) -> str:
+    """A cell; an address is a link, a share is in percent. Notebooks set cells right unless they are told."""
+    if sign is not None and isinstance(value, float) and math.isfinite(value):
+        value = percent(value, sign)
     name, url = (_text(part) for part in (value if isinstance(value, _Named) else (value, value)))
     text = f'<a href="{escape(url)}">{escape(name)}</a>' if _LINK.fullmatch(url) else escape(name)
     style = "text-align: left" + "; white-space: nowrap" * (

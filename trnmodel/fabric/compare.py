@@ -31,6 +31,29 @@ def nets(names: Iterable[str | System]) -> list[Topology]:
     return found
 
 
+def by_lanes(system: str | System) -> list[list[str]]:
+    """Switched racks of these chips and as many of them, in groups of the same lanes, the largest group first."""
+    spec, found = systems.system(system), dict[tuple, list[str]]()
+    for other in map(systems.system, systems.systems()):
+        alike = other.fabric == spec.fabric == "planes" and other.chip.id == spec.chip.id
+        if alike and other.domain_chips == spec.domain_chips:
+            found.setdefault(tuple(other.scaleup_lanes.items()), []).append(other.id)
+    return sorted(found.values(), key=len, reverse=True)
+
+
+def lane_maps(system: str | System) -> list[str]:
+    """The same rack by the lanes that another source gives it.
+
+    Examples
+    --------
+    >>> lane_maps("trn3-nl72x2-pcie320"), lane_maps("trn3-nl32x2-pcie320"), lane_maps("trn3-nl72x2-aws-lanes")
+    (['trn3-nl72x2-aws-lanes'], [], [])
+    """
+    spec = systems.system(system)
+    others = [name for group in by_lanes(spec)[1:] for name in group]
+    return [name for name in others if systems.system(name).scaleup_lanes != spec.scaleup_lanes]
+
+
 def capacities(names: Iterable[str | System]) -> pd.DataFrame:
     """All-to-all capacity of each fabric inside its racks and over the whole domain.
 

@@ -314,3 +314,35 @@ def lost(names: Iterable[str | System]) -> pd.DataFrame:
             name: after.all_to_all_bytes_per_s_per_pair("rack") / whole for name, after in left.items()
         }
     return pd.DataFrame(shares).rename_axis("failure").reset_index()
+
+
+def shares_left(system: str | System) -> pd.DataFrame:
+    """What one lost part leaves of each capacity: a row a failure, a column a capacity, 1 where nothing is lost.
+
+    Examples
+    --------
+    >>> table = shares_left("trn3-nl72x2-pcie160").set_index("failure")
+    >>> float(table.all_to_all["one cross-rack link"]) == 71 / 72
+    True
+    """
+    table = failure_effects(system)
+    rates = table[table.metric.str.endswith(("_per_s", "_per_dir", "_per_pair"))]
+    short = rates.metric.str.replace(r"_bytes_per_s.*", "", regex=True)
+    wide = rates.assign(metric=short).pivot_table(index="failure", columns="metric", values="ratio", sort=False)
+    return wide.reset_index().rename_axis(columns=None)
+
+
+def readings(system: str | System) -> pd.DataFrame:
+    """Other readings of the text, and which metrics they change by how much.
+
+    Examples
+    --------
+    >>> readings("trn3-nl72x2-pcie160").columns.tolist()
+    ['assumption', 'about', 'chosen', 'reason', 'changes']
+    """
+    table = assumption_effects(system)
+    ratio = (table.alternative / table.value).map("{:.3g}".format)
+    words = table.metric.str.replace("_bytes_per_s", "").str.replace("_", " ") + " x " + ratio
+    moved = table.assign(changes=words.where(table.depends, ""))
+    grouped = moved.groupby(["assumption", "about", "chosen", "reason"], sort=False).changes
+    return grouped.agg(lambda parts: "; ".join(filter(None, parts)) or "nothing").reset_index()

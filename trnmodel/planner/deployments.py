@@ -85,6 +85,7 @@ def frontiers(
     precisions: Sequence[str] = ("bf16",),
     efficiencies: str | Efficiencies | None = None,
     mixed: bool = False,
+    max_context: float | None = None,
 ) -> pd.DataFrame:
     """What no other batch and mapping beats, by system and precision; a pair that cannot exist has no rows.
 
@@ -94,6 +95,8 @@ def frontiers(
         Software stack of all systems; default each chip's own. [-]
     mixed : bool
         Whether systems may stand beside each other on different kinds of stack. [-]
+    max_context : float, optional
+        Longest context that graphs are compiled for; default no end. [token]
 
     Returns
     -------
@@ -114,7 +117,7 @@ def frontiers(
     frames, mixed = [], flag("mixed", mixed)
     for system, precision in product(listed("systems", systems), listed("precisions", precisions)):
         if computes(system, precision):
-            ask = {"context": context, "precision": precision, "efficiencies": efficiencies}
+            ask = {"context": context, "precision": precision, "efficiencies": efficiencies, "max_context": max_context}
             found = unbeaten(tried(model, system, **ask))
             found = found.drop_duplicates(["tokens_per_s_per_user", "tokens_per_s_per_chip"], keep="last")
             found = _banded(found, model, system, ask) if len(found) else found

@@ -19,6 +19,7 @@ from trnmodel.steps.assemble import FIRST_BUCKET
 from trnmodel.steps.deployment import Deployment
 from trnmodel.steps.mapping import Mapping
 from trnmodel.steps.rank import site
+from trnmodel.units import GIB, format_digits
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -146,6 +147,36 @@ def _smallest(d: Deployment, batch: float, context: float) -> dict[str, Any]:
         "stack": found.stack.id,
         "basis": found.basis,
     }
+
+
+def shortfall(d: Deployment, batch: float, context: float) -> str:
+    """Why a decode step cannot exist, and by how much it does not fit; empty where it can.
+
+    Examples
+    --------
+    >>> big = Deployment(model="llama-3.1-405b", system="trn2.48xlarge", mapping=Mapping(tp=1))
+    >>> shortfall(big, 16, 4096), shortfall(replace(big, model="llama-3.1-8b"), 1, 4096)
+    ('does not fit: 791 of 24 GiB a rank', '')
+    """
+    fit = d.fit(batch, context)
+    need, have = (format_digits(float(x) / GIB, 3) for x in (fit.total_bytes, fit.capacity_bytes))
+    why = str(d.decode(batch=batch, context=context, max_context=context).reason)
+    return why.replace("does not fit in memory", f"does not fit: {need} of {have} GiB a rank")
+
+
+def remedy(d: Deployment, batch: float, context: float) -> str:
+    """The degrees that hold a deployment on the fewest chips of its system, in words.
+
+    Examples
+    --------
+    >>> remedy(Deployment(model="llama-3.1-405b", system="trn2.48xlarge", mapping=Mapping(tp=1)), 16, 4096)
+    'tp = 64 holds it'
+    """
+    found = _smallest(d, batch, context)
+    if np.isnan(found["chips"]):
+        return "no tp and ep hold it there"
+    experts = f" with ep = {found['ep']:g}" if found["ep"] > 1 else ""
+    return f"tp = {found['tp']:g}{experts} holds it"
 
 
 def needed_bytes(d: Deployment, batch: float, context: float) -> dict[str, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -30,7 +29,7 @@ from trnmodel.units import format_digits, format_within
 if TYPE_CHECKING:
     import pandas as pd
 
-# the question that chapters 6 and 12 ask alike
+# the question that the chapters switch-tray and software ask alike
 EXPERTS = ("trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160", "trn3-nl32x2-torus")
 DENSE = ("trn3-nl32x2-pcie160", "hgx-h200", "gb200-nvl72", "mi355x-8")
 SPEEDS, CONTEXT = (20.0, 50.0), 4096.0
@@ -121,7 +120,7 @@ def waterfall(
     Parameters
     ----------
     kinds : sequence of str
-        Of `KINDS`, in order; the first has one bar, its whole step. [-]
+        Of `KINDS`, or ids of stacks, in order; the first has one bar, its whole step. [-]
     question
         batch, context and precision of `decode_step`. [-]
 
@@ -142,7 +141,7 @@ def waterfall(
     def step(e: Efficiencies) -> float:
         return float(decode_step(model, spec, mapping, efficiencies=e, **question).require_valid().time_s)
 
-    stacks = {kind: find(spec.chip, KINDS[kind], "efficiencies") for kind in listed("kinds", kinds)}
+    stacks = {kind: find(spec.chip, KINDS.get(kind, kind), "efficiencies") for kind in listed("kinds", kinds)}
     here = stacks[kinds[0]]
     at = step(here)
     rows: list[dict[str, Any]] = [{"software": kinds[0], "mechanism": "the step itself", "start_s": 0.0, "end_s": at}]
@@ -245,36 +244,28 @@ def told(table: pd.DataFrame, tokens_per_s_per_user: float, system: str) -> str:
 
 
 def short_name(system: str | System) -> str:
-    """What a person calls a system, without the words in brackets.
+    """What a person calls a system.
 
     Examples
     --------
     >>> short_name("trn3-nl32x2-pcie160")
     'Trainium3 NL32x2 Switched'
     """
-    return read_system(system).name.partition(" (")[0]
+    return read_system(system).name
 
 
 def names(systems: Iterable[str]) -> dict[str, str]:
-    """What systems are called by a person, as short as it tells them apart.
-
-    Examples
-    --------
-    >>> list(names(["trn3-nl32x2-pcie160", "hgx-h200"]).values())
-    ['Trainium3 NL32x2 Switched', '8 x H200 SXM']
-    """
-    short = {name: short_name(name) for name in systems}
-    alone = [one for one, count in Counter(short.values()).items() if count == 1]
-    return {name: one if one in alone else read_system(name).name for name, one in short.items()}
+    """What systems are called by a person, by id."""
+    return {name: short_name(name) for name in systems}
 
 
 def side_by_side(table: pd.DataFrame) -> pd.DataFrame:
     """`answers` with a row a speed and system: tokens/s a chip with bands, the basis, what holds it back."""
-    called, rows = names(dict.fromkeys(table.system)), list[dict[str, Any]]()
+    rows = list[dict[str, Any]]()
     for (speed, system), lines in table.groupby(["wanted_tokens_per_s_per_user", "system"], sort=False):
         at = lines.set_index("software")
         there = [kind for kind in ORDER if kind in at.index]
-        row: dict[str, Any] = {"wanted_tokens_per_s_per_user": speed, "of": called[system]}
+        row: dict[str, Any] = {"wanted_tokens_per_s_per_user": speed, "of": short_name(system)}
         row |= {kind: in_band(*at.loc[kind, YIELD]) for kind in there}
         row |= {"rests on": ", ".join(dict.fromkeys(at.basis[kind] for kind in there if kind != "ideal"))}
         row |= {f"{kind} loses to": at.reason[kind] for kind in there if kind != "ideal"}

@@ -103,6 +103,17 @@ def chapters() -> list[str]:
     return [slug for slug in notebooks() if slug != INDEX]
 
 
+def called(slug: str) -> str:
+    """A chapter by its number, as prose calls it and the book links it.
+
+    Examples
+    --------
+    >>> called("chip-roofline")
+    'chapter 1'
+    """
+    return f"chapter {chapters().index(slug) + 1}"
+
+
 def parts() -> dict[str, list[str]]:
     """Slugs of the chapters of each part of the book; a part lasts until a header names another."""
     found: dict[str, list[str]] = {}

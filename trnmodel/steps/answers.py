@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.catalog.specs import Chip
+from trnmodel.catalog.specs import Chip, Precision
 from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.systems import System
 from trnmodel.models.transformer import Transformer
@@ -42,6 +42,7 @@ class Step(Judged):
 
     model: Transformer
     system: System | Chip
+    precision: Precision
     stack: Efficiencies
     tp: NDArray
     pp: NDArray

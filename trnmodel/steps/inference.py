@@ -50,6 +50,7 @@ def _step(asked: Question, s: Setting, mapping: Mapping, given: Arrays, lines: b
     return Step(
         model=s.model,
         system=s.system,
+        precision=s.precision,
         stack=s.e,
         tp=mapping.tp,
         pp=mapping.pp,

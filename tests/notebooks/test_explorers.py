@@ -1,0 +1,112 @@
+"""What an explorer carries: a grid of four digits, options by name, words where nothing can be drawn."""
+
+import csv
+import io
+import json
+
+import pandas as pd
+import pytest
+
+from trnmodel import charts
+from trnmodel.charts.display import VEGALITE_MIME, mimebundle, script_json
+from trnmodel.planner.explore import frontier_grid
+
+DEFAULT_ROWS = 3 * 5 * 3 * 3 * 2 * 12  # of the chapter: models, systems, software, formats, contexts, points
+MOST_BYTES = 300_000
+ASK = ["llama-3.1-8b", "deepseek-v3"], ["trn1.32xlarge", "trn3-nl72x2-pcie160"], ["public", "ideal"], ["bf16", "fp8"]
+PEAKS = {"peak_flop_per_s": 667e12, "hbm_bytes_per_s": 2.9e12, "estimate": False}
+PEAKS |= {f"ridge_flop_per_byte{end}": 230.0 for end in ("", "_low", "_high")}
+
+
+@pytest.fixture(scope="module")
+def grid():
+    return frontier_grid(*ASK, [4096, 32768], points=4)
+
+
+def spec(grid, chosen=(), **more):
+    chart = charts.frontier(grid, dict(chosen), caption="A claim", **more)
+    return mimebundle(chart.to_dict())[VEGALITE_MIME]
+
+
+def rows(chart):
+    (text,) = [data for data in chart["datasets"].values() if isinstance(data, str)]
+    return list(csv.DictReader(io.StringIO(text))), len(text)
+
+
+def param(chart, name):
+    return next(one for one in chart["params"] if one["name"] == name)
+
+
+def test_the_numbers_are_those_of_the_grid_to_four_digits(grid):
+    found, _ = rows(spec(grid))
+    drawn = grid[grid.why == ""]
+    assert len(found) == len(drawn)
+    for row, point in zip(found, drawn.itertuples(), strict=True):
+        assert float(row["chip"]) == pytest.approx(point.tokens_per_s_per_chip, rel=5e-4)
+        assert float(row["software"]) == pytest.approx(1e3 * point.overhead_s, rel=5e-4)
+        assert (float(row["tp"]), float(row["n"])) == (point.tp, point.place)
+        assert max(len(value) for value in row.values()) <= 9
+
+
+def test_a_combination_has_the_number_that_its_controls_give(grid):
+    """The expression of Vega is one of Python too; each number stands for one line, or for one reason."""
+    chart = spec(grid)
+    names = ["model", "system", "stack_kind", "precision", "context"]
+    options = {name: list(dict.fromkeys(grid[name])) for name in names}
+    drawn = {int(row["of"]) for row in rows(chart)[0]}
+    (missing,) = [data for data in chart["datasets"].values() if isinstance(data, list)]
+    told = {of: row["told"].replace("\n", " ") for row in missing for of in row["of"]}
+    for key, lines in grid.groupby(names):
+        places = {name: options[name].index(value) for name, value in zip(names, key, strict=True)}
+        of = eval(param(chart, "of")["expr"], {}, places)
+        assert (of in drawn, of in told) == ((lines.why == "").any(), (lines.why != "").any())
+        assert told.get(of, "").lower() == lines.why.iloc[0].lower()
+    assert drawn.isdisjoint(told)
+
+
+def test_controls_begin_with_what_is_chosen_and_have_human_names(grid):
+    chart = spec(grid, {"system": "trn3-nl72x2-pcie160", "context": 32768})
+    system = param(chart, "system")
+    assert (system["value"], system["bind"]["labels"][1]) == (1, "Trainium3 NL72x2 Switched")
+    assert param(chart, "context")["bind"]["labels"] == ["4,096", "32,768"]
+    assert param(chart, "precision")["bind"]["labels"] == ["BF16", "FP8"]
+    with pytest.raises(ValueError, match=r"chosen\['model'\]='gpt': allowed are llama-3.1-8b, deepseek-v3"):
+        spec(grid, {"model": "gpt"})
+
+
+def test_the_chapters_grid_is_small(grid):
+    _, length = rows(spec(grid))
+    rest = len(script_json(spec(grid))) - length
+    assert length / (grid.why == "").sum() * DEFAULT_ROWS + 2 * rest < MOST_BYTES
+
+
+def test_a_grid_without_points_or_without_gaps_is_drawn_too(grid):
+    vl_convert = pytest.importorskip("vl_convert")
+    for part in (grid[grid.why != ""], grid[grid.why == ""], grid[grid.place == 1]):
+        assert vl_convert.vegalite_to_vega(spec(part), vl_version="5.8")
+
+
+def test_hostile_names_stay_names(grid):
+    name = "</script><img src=x onerror='1'>\"]"
+    chart = spec(grid.assign(model=name))
+    assert param(chart, "model")["bind"]["labels"] == [name]
+    assert "</script>" not in script_json(chart)
+
+
+@pytest.mark.parametrize(("marker", "start", "most"), [(300.0, 300, 1000), (1e-6, 1, 1000), (1e9, 1e9, 1e9)])
+def test_the_slider_of_the_roofline_is_in_plain_numbers(marker, start, most):
+    """Up to four times the ridge, 230 FLOP/B, in one digit: 1,000; a larger start is the end."""
+    peaks = pd.DataFrame([PEAKS | {"chip": "Trainium2", "dtype": "bf16"}])
+    chart = charts.roofline(peaks, {}, marker=marker, caption="A claim").to_dict()
+    pick = param(chart, "pick")
+    assert pick["value"] == [{"x": start}]
+    assert (pick["bind"]["x"]["min"], pick["bind"]["x"]["max"], pick["bind"]["x"]["step"]) == (1, most, 1)
+    assert "log" not in pick["bind"]["x"]["name"]
+
+
+def test_a_chip_whose_bandwidth_is_not_published_has_no_roof():
+    peaks = pd.DataFrame([PEAKS | {"chip": name, "dtype": "bf16"} for name in ("Trainium2", "Trainium4")])
+    peaks.loc[1, ["hbm_bytes_per_s", "ridge_flop_per_byte"]] = float("nan")
+    chart = charts.roofline(peaks, {}, marker=1.0, caption="A claim").to_dict()
+    assert param(chart, "chip")["bind"]["labels"] == ["Trainium2"]
+    assert "NaN" not in json.dumps(chart)

@@ -1,0 +1,160 @@
+"""What watts follow from beside a chip's own figures: shares of activity, energies of operations, servers, sites.
+
+Shares stand for a vendor, energies of operations for a node of logic (`Power`); PUE, carbon and water for a site
+(`Facility`). Nobody has published a watt of an AWS chip: its shares are those of GPUs, with wider ranges.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from trnmodel.catalog import load
+from trnmodel.catalog.specs import NAN, Chip, Spec
+
+S = TypeVar("S", bound=Spec)
+NODES = (3, 5, 7, 45)  # nm of which `data/` has energies; what lies between is of the family of the next larger
+Ends = tuple[Any, Any]
+
+
+def _empty() -> Mapping:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Power(Spec):
+    """How watts follow from what a chip does: shares of TDP, energies of operations and bytes, the server around it.
+
+    `flop_j` is by compute dtype at a node of logic, `byte_j` by medium. `idle_share` and `all_in_ratio` stand for chips
+    that have no `idle_share` and no `all_in_w` of their own. What is open has its ends in `.ranges`.
+    """
+
+    idle_share: float = NAN
+    compute_activity: float = NAN
+    hbm_activity: float = NAN
+    chip_width: float = 0.0
+    host_w_per_chip: float = NAN
+    server_ratio: float = NAN
+    server_max_ratio: float = NAN
+    server_width: float = 0.0
+    all_in_ratio: float = NAN
+    static_share: float = NAN
+    flop_j: Mapping[str, float] = field(default_factory=_empty)
+    byte_j: Mapping[str, float] = field(default_factory=_empty)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Facility(Spec):
+    """A site: its PUE over a year and on its hottest day, carbon of its electricity by region, its water."""
+
+    annual_pue: float = NAN
+    peak_pue: float = NAN
+    carbon_kg_per_j: Mapping[str, float] = field(default_factory=_empty)
+    water_l_per_j: float = NAN
+
+
+def ends(spec: Spec, name: str, key: str = "") -> Ends:
+    """Low and high of a number of a spec; a range that does not hold the value is of what the value replaced.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> chip = load.chip("trainium3")
+    >>> ends(chip, "tdp_w"), ends(replace(chip, tdp_w=600.0), "tdp_w")
+    ((700.0, 1000.0), (600.0, 600.0))
+    """
+    value = getattr(spec, name)[key] if key else getattr(spec, name)
+    low, high = spec.ranges.get(f"{name}[{key}]" if key else name, (value, value))
+    return (low, high) if isinstance(value, float) and low <= value <= high else (value, value)
+
+
+def _inherited(kind: type[S], entity: str) -> S:
+    """A spec with what it takes over from the base of its entity; a value of its own has its own range, or none."""
+    base = load.entities()[entity].base
+    own: dict[str, Any] = load.assemble(kind, entity)
+    if not base:
+        return kind(**own)
+    taken = _inherited(kind, base)
+    kept = {name: pair for name, pair in taken.ranges.items() if name.partition("[")[0] not in own}
+    provenance = {
+        "sources": {**taken.sources, **own.pop("sources")},
+        "ranges": kept | dict(own.pop("ranges")),
+        "estimates": taken.estimates | own.pop("estimates"),
+    }
+    return replace(taken, **own, **provenance)
+
+
+@cache
+def _node(process: str) -> Power | None:
+    """Energies of operations at the node that the text of a process names, or None where it names none."""
+    size = re.search(r"\d+", process)
+    near = [node for node in NODES if size and int(size[0]) <= node]
+    return Power(**load.assemble(Power, f"node-{near[0]}nm")) if near else None
+
+
+@cache
+def _vendor(entity: str) -> Power:
+    return _inherited(Power, entity)
+
+
+def power(chip: Chip) -> Power:
+    """How watts of a chip follow from what it does: shares of its kind of chip, energies of its node of logic.
+
+    Examples
+    --------
+    >>> found = power(load.chip("trainium2"))
+    >>> found.id, f"{found.flop_j['bf16']:.4g}", found.range("host_w_per_chip")
+    ('neuron-power', '6.475e-13', (113.2, 226.5))
+    """
+    found, node = _vendor("gpu-power" if chip.core is None else "neuron-power"), _node(chip.process)
+    if node is None:
+        return found
+    return replace(
+        found,
+        flop_j=node.flop_j,
+        sources={**found.sources, **node.sources},
+        ranges={**found.ranges, **node.ranges},
+        estimates=found.estimates | node.estimates,
+    )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Claims(Spec):
+    """What a vendor claims of a system against another, by what is compared."""
+
+    claimed_ratio: Mapping[str, float] = field(default_factory=_empty)
+    claimed_cut: Mapping[str, float] = field(default_factory=_empty)
+
+
+@cache
+def claims(system: str = "trn3-nl72x2-pcie160") -> Claims:
+    """What AWS and the press claim of a system against the one before it.
+
+    Examples
+    --------
+    >>> sorted(claims().claimed_ratio.items())
+    [('efficiency', 4.0), ('peak compute', 4.4), ('speed', 3.0), ('tokens per MW', 5.0)]
+    """
+    return Claims(**load.assemble(Claims, system))
+
+
+def facility(name: str | Facility) -> Facility:
+    """A site by id; a `Facility` is given back as it is.
+
+    Raises ValueError with the nearest ids for an unknown one.
+
+    Examples
+    --------
+    >>> facility("aws-air").annual_pue, facility("aws-chilled").peak_pue
+    (1.14, 1.5)
+    """
+    return name if isinstance(name, Facility) else _facility(load.resolve("facility", name))
+
+
+@cache
+def _facility(entity: str) -> Facility:
+    return _inherited(Facility, entity)

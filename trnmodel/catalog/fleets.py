@@ -1,0 +1,125 @@
+"""What fails in a fleet of chips, how often and for how long; and how uncertain numbers of any spec are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from functools import cache
+from math import inf
+from types import MappingProxyType
+from typing import Literal, get_args
+
+import msgspec
+
+from trnmodel.arguments import choice
+from trnmodel.catalog import load
+from trnmodel.catalog.specs import Spec
+
+Distribution = Literal["uniform", "triangular", "loguniform"]
+DISTRIBUTIONS = get_args(Distribution)
+
+
+class Drawn(msgspec.Struct, frozen=True):
+    """A line of `data/lists/distributions.csv`: how numbers whose names match are drawn."""
+
+    pattern: str
+    distribution: Distribution
+    reason: str
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Fleet(Spec):
+    """How often parts of a fleet fail, and what a failure takes. The class defaults are a fleet in which nothing fails.
+
+    `interruptions` counts what stopped a job by cause ("chip: HBM3 memory"), the word before the colon for the part. A
+    rate of chips is that of interruptions of large jobs for each chip: it holds hosts, network and software too, but
+    not the links and switches of a scale-up backplane, which servers of the fleets that were counted have on a board.
+    """
+
+    interruptions_per_chip_s: float = 0.0
+    interruptions: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    repaired_share: float = 0.0
+    link_failures_per_s: float = 0.0
+    switch_failures_per_s: float = 0.0
+    restart_s: float = 0.0
+    swap_s: float = 0.0
+    repair_s: float = 0.0
+    checkpoint_bytes_per_param: float = 16.0
+    checkpoint_bytes_per_s: float = inf
+    exposed_share: float = 0.0
+    ready_share: float = 0.999
+
+    @property
+    def causes(self) -> dict[str, float]:
+        """Share of the interruptions by part, by count.
+
+        Examples
+        --------
+        >>> {part: round(share, 3) for part, share in fleet("llama-3-h100").causes.items()}
+        {'chip': 0.64, 'host': 0.126, 'network': 0.084, 'software': 0.15}
+        """
+        counts: dict[str, float] = {}
+        for cause, count in self.interruptions.items():
+            part = cause.partition(":")[0]
+            counts[part] = counts.get(part, 0.0) + count
+        return {part: count / sum(counts.values()) for part, count in counts.items()}
+
+
+def fleet(name: str | Fleet = "borrowed") -> Fleet:
+    """A fleet by id or name; a `Fleet` is given back as it is.
+
+    Parameters
+    ----------
+    name : str or Fleet
+        "borrowed" (the ends of what is published of GPUs; nothing is of Trainium), "llama-3-h100", "rsc-1-a100" or
+        "rsc-2-a100", of which the times are the borrowed ones. [-]
+
+    Returns
+    -------
+    fleet : Fleet
+        `.sources` names the fact behind each value, `.ranges` its low and high.
+
+    Raises
+    ------
+    ValueError
+        Unknown name; the message lists the nearest.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> round(tm.fleet("llama-3-h100").interruptions_per_chip_s * 16_384 * 54 * tm.units.DAY, 6)
+    419.0
+    """
+    return name if isinstance(name, Fleet) else _fleet(load.resolve("fleet", name))
+
+
+@cache
+def _fleet(fleet_id: str) -> Fleet:
+    own, base = load.assemble(Fleet, fleet_id), load.entities()[fleet_id].base
+    if not base:
+        return Fleet(**own)
+    older, merged = load.assemble(Fleet, base), {}
+    for name in ("sources", "ranges"):
+        kept = {label: item for label, item in older[name].items() if label not in own}
+        merged[name] = MappingProxyType(kept | dict(own[name]))
+    estimates = frozenset(name for name in older["estimates"] if name not in own) | own["estimates"]
+    return Fleet(**{**older, **own, **merged, "estimates": estimates})
+
+
+@cache
+def _drawn() -> list[Drawn]:
+    return load.read_csv(load.DATA / "lists" / "distributions.csv", Drawn)
+
+
+def distribution(name: str, given: Mapping[str, str] | None = None) -> str:
+    """How an uncertain number is drawn: as `given` by name, else by the first pattern of data that its name matches.
+
+    Examples
+    --------
+    >>> distribution("restart_s"), distribution("fleet.exposed_share"), distribution("x", {"x": "uniform"})
+    ('loguniform', 'uniform', 'uniform')
+    """
+    if given and name in given:
+        return choice(f"distributions[{name!r}]", given[name], DISTRIBUTIONS)
+    return next(row.distribution for row in _drawn() if fnmatch(name, row.pattern))

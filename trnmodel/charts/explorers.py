@@ -1,0 +1,335 @@
+"""Charts that a reader asks: controls over a grid that the page carries, and what is chosen in words and bars.
+
+They are Vega-Lite alone, so that they live in JupyterLab and in a page from a folder. Numbers travel as comma separated
+text of four digits each, options as their places in lists.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trnmodel.arguments import TINY, number, refuse
+from trnmodel.catalog.systems import system as read_system
+from trnmodel.catalog.systems import systems
+from trnmodel.charts import language
+from trnmodel.charts.display import altair
+from trnmodel.charts.plot import HEIGHT, Plot
+from trnmodel.charts.tables import check, rounded
+from trnmodel.result import BASES
+from trnmodel.units import MS, TB, TFLOP
+
+if TYPE_CHECKING:
+    import altair as alt
+    import pandas as pd
+
+CONTROLS = {"model": "Model", "system": "System", "stack_kind": "Software", "precision": "Number format"}
+CONTROLS |= {"context": "Context in tokens"}
+PARTS = {"compute_s": "compute", "memory_s": "memory", "network_s": "network", "overhead_s": "software"}
+FIELDS = {"place": "n", "tokens_per_s_per_user": "user", "tokens_per_s_per_chip": "chip"}
+FIELDS |= {"tokens_per_s_per_chip_low": "low", "tokens_per_s_per_chip_high": "high"}
+FIELDS |= {"tp": "tp", "ep": "ep", "batch": "batch", "chips": "chips", "time_s": "step", **PARTS, "basis": "basis"}
+ROOFS = {"chip": "Chip", "dtype": "Number format"}
+ROOF = ["peak_flop_per_s", "hbm_bytes_per_s", "ridge_flop_per_byte"]
+ROOF += ["ridge_flop_per_byte_low", "ridge_flop_per_byte_high", "estimate"]
+STOPS = 60  # of a pointer along a roof
+GREY = "#888888"
+BELOW, LINE = 70, 21  # from the axis to the first line of what is chosen, and from line to line. [px]
+NAMES, FIGURES = 30, 72  # beside bars: names of parts, and their times. [px]
+LEFT = -44  # where text begins: below the labels of the axis. [px]
+LETTERS = 38  # of a line that a phone holds
+INK = "currentColor"  # of the page, light or dark
+DIGITS = "(datum.high / datum.low > 1.1 ? ',.2r' : ',.3r')"  # as `units.format_within` has them, in d3's language
+
+
+def frontier(grid: pd.DataFrame, chosen: Mapping[str, Any], *, caption: str, under: str = "") -> alt.LayerChart:
+    """Throughput of a chip against a user's speed: controls choose the line, a pointer or a slider a point of it.
+
+    Below the line stand the point's yield with band and basis, its mapping, and its step taken apart. A combination
+    without points says why in place of a line.
+
+    Parameters
+    ----------
+    grid : pandas.DataFrame
+        Columns of `planner.explore.frontier_grid`.
+    chosen : mapping
+        What each control shows first, by name of the column.
+    """
+    check(grid, caption, under=under, name="grid", needed=(*CONTROLS, *FIELDS, "why"))
+    alt = altair()
+    options = {name: list(dict.fromkeys(grid[name])) for name in CONTROLS}
+    kept = grid.assign(of=_place(grid, options))
+    curve = alt.Chart(_csv(kept[kept.why == ""])).transform_filter("datum.of == of")
+    seen = {"titleOpacity": {"expr": "drawn"}, "domainOpacity": {"expr": "drawn"}}
+    x = partial(_log, alt.X, title="Speed for a user [tokens/s]", axis=seen, padding=12)
+    y = partial(_log, alt.Y, title="Throughput of a chip [tokens/s]", axis=seen, padding=12)
+    place = {"x": x("user"), "y": y("chip")}
+    look, most = _looks(options["system"]), int(kept.place.fillna(2).max())
+    slider = alt.binding_range(min=1, max=most, step=1, name="Point, from the slowest for a user ")
+    pick = alt.selection_point(name="pick", fields=["n"], on="path:pointerover", nearest=True, clear=False,
+                               value=[{"n": (1 + most) // 2}], bind={"n": slider})  # fmt: skip
+    points = curve.mark_point(
+        filled=True, opacity=1, size=70, strokeWidth=1.8, color=look["color"], stroke=look["color"]
+    )
+    hollow = alt.condition(f"datum.basis == {BASES.index(language.LOOSE)}", alt.value(0), alt.value(1))
+    band = curve.mark_area(fillOpacity=language.BAND_OPACITY, color=look["color"])
+    layers = [
+        band.encode(x=place["x"], y=y("low"), y2="high"),
+        curve.mark_line(**look).encode(**place),
+        points.encode(**place, fillOpacity=hollow).add_params(pick),
+        *_told(curve, place, look["color"]),
+        _missing(kept),
+    ]
+    params = [_select(name, options[name], chosen) for name in CONTROLS] + [alt.param(name="of", expr=_code(options))]
+    params.append(alt.param(name="drawn", expr=f"indexof({sorted(set(kept.of[kept.why != '']))}, of) < 0 ? 1 : 0"))
+    return _finished(alt.layer(*layers).add_params(*params), caption, under)
+
+
+def _finished(chart: Any, caption: str, under: str) -> Any:
+    """Title and description as every chart has them."""
+    import pandas as pd
+
+    return Plot(pd.DataFrame(), {}).finish(chart.properties(height=HEIGHT), caption, under)
+
+
+def _code(options: Mapping[str, Sequence[Any]]) -> str:
+    """The number of a combination, as an expression over the controls."""
+    found = "0"
+    for name, values in options.items():
+        found = f"({found}) * {len(values)} + {name}"
+    return found
+
+
+def _place(grid: pd.DataFrame, options: Mapping[str, Sequence[Any]]) -> pd.Series:
+    """The same number of each row."""
+    found = 0
+    for name, values in options.items():
+        found = found * len(values) + grid[name].map(values.index)
+    return found
+
+
+def _csv(rows: pd.DataFrame) -> alt.InlineData:
+    """Rows as text, times in milliseconds."""
+    alt = altair()
+    times = {name: rows[name] / MS for name in FIELDS if name.endswith("_s")}
+    named = rows.assign(**times)[["of", *FIELDS]].rename(columns=FIELDS)
+    named["basis"] = named.basis.map(BASES.index)
+    numbers = named.map(lambda x: f"{x:.4g}" if abs(x) < 1e4 else f"{float(f'{x:.4g}'):.0f}")
+    numbers["of"] = named.of
+    text = numbers.to_csv(index=False, lineterminator="\n")
+    return alt.InlineData(values=text, format=alt.CsvDataFormat(type="csv", parse=dict.fromkeys(named, "number")))
+
+
+def _log(channel: Any, field: str, title: str, axis: Mapping[str, Any] | None = None, **scale: Any) -> Any:
+    """Position on an axis of powers."""
+    axis = {"format": ",~r", "tickCount": 5, "labelOverlap": True} | dict(axis or {})
+    return channel(
+        field=field, type="quantitative", title=title, axis=axis, scale={"type": "log", "nice": False} | scale
+    )
+
+
+def _looks(systems: Sequence[str]) -> dict[str, Any]:
+    """Colour and dash of the system chosen, as expressions."""
+    every = {"color": language.colours(systems), "strokeDash": language.dashes(systems) or [[1, 0]] * len(systems)}
+    return {name: {"expr": f"{json.dumps(values)}[system]"} for name, values in every.items()}
+
+
+def _select(name: str, values: Sequence[Any], chosen: Mapping[str, Any]) -> Any:
+    """A control: a list of options by their names."""
+    alt = altair()
+    if chosen.get(name, values[0]) not in values:
+        refuse(f"chosen[{name!r}]", chosen[name], f"allowed are {', '.join(map(str, values))}")
+    bind = alt.binding_select(
+        options=list(range(len(values))), labels=_named(name, values), name=f"{(CONTROLS | ROOFS)[name]} "
+    )
+    return alt.param(name=name, value=values.index(chosen.get(name, values[0])), bind=bind)
+
+
+def _named(name: str, values: Sequence[Any]) -> list[str]:
+    """Options as people call them."""
+    if name == "system":
+        full = [read_system(value).name if value in systems() else value for value in values]
+        short = [text.partition(" (")[0] for text in full]
+        return short if len(set(short)) == len(full) else full
+    return [
+        f"{value:,.0f}" if name == "context" else value.upper() if name in ("precision", "dtype") else value
+        for value in values
+    ]
+
+
+def _told(curve: Any, place: Mapping[str, Any], colour: Any) -> list[Any]:
+    """The point chosen: a ring around it, and below the chart what it yields, how, and its step taken apart."""
+    alt = altair()
+    at = "datum.n == min(isDefined(pick.n) ? pick.n[0] : 1, datum.last)"
+    one = curve.transform_joinaggregate(last="max(n)").transform_filter(at)
+    ring = one.mark_point(size=260, strokeWidth=2.5, filled=False, color=colour).encode(**place)
+    digits = DIGITS
+    basis = f"{json.dumps(BASES)}[datum.basis]"
+    ep = "(datum.ep > 1 ? ' x EP ' + datum.ep : '')"
+    chips = "' on ' + datum.chips + (datum.chips == 1 ? ' chip' : ' chips')"
+    band = f"format(datum.low, {digits}) + ' to ' + format(datum.high, {digits}) + ', ' + {basis}"
+    lines = [
+        f"datum.high > datum.low ? {band} : {basis}",
+        f"format(datum.user, {digits}) + ' tokens/s for a user'",
+        f"'TP ' + datum.tp + {ep} + ', batch ' + format(datum.batch, ',') + {chips}",
+        f"'Step ' + format(datum.step, {digits}) + ' ms; its parts by themselves:'",
+    ]
+    headline = f"format(datum.chip, {digits}) + ' tokens/s a chip'"
+    words = [
+        _words(one, headline, BELOW, 22),
+        _words(one, " + '\\n' + ".join(f"({line})" for line in lines), BELOW + 28),
+    ]
+    return [ring, alt.layer(*words, *_bars(one, colour, BELOW + 28 + LINE * len(lines)))]
+
+
+def _words(data: Any, text: str, below: float, size: int = 14) -> Any:
+    """What an expression says, so far below the axis."""
+    return _lines(data.transform_calculate(told=text), altair().expr(f"height + {below}"), size)
+
+
+def _lines(data: Any, y: Any, size: int) -> Any:
+    """Lines of text from a field `told`, which a screen reader reads too."""
+    alt = altair()
+    mark = {"align": "left", "baseline": "middle", "lineBreak": "\n", "lineHeight": LINE, "fontSize": size}
+    mark |= {"fontWeight": "bold" if size > 14 else "normal", "limit": {"expr": f"width - ({LEFT})"}, "color": INK}
+    told = {"field": "told", "type": "nominal"}
+    where = {"x": alt.value(LEFT), "y": alt.value(y)}
+    return data.mark_text(**mark).encode(**where, text=alt.Text(**told), description=alt.Description(**told))
+
+
+def _bars(data: Any, colour: Any, below: float) -> list[Any]:
+    """The parts of a step below each other, the longest in the colour of its system."""
+    alt = altair()
+    names = list(PARTS.values())
+    parts = (
+        data.transform_calculate(most=f"max({', '.join(f'datum.{name}' for name in names)})")
+        .transform_fold(names, as_=["part", "ms"])
+        .transform_calculate(
+            start=str(NAMES),
+            row=f"height + {below} + {LINE} * indexof({json.dumps(names)}, datum.part)",
+            end=f"{NAMES} + (width - {NAMES + FIGURES}) * datum.ms / datum.most",
+            time=f"format(datum.ms, {DIGITS}) + ' ms'",
+        )
+    )
+    own, raw = {"type": "quantitative", "scale": None}, {"y": alt.Y(field="row", type="quantitative", scale=None)}
+    start, end = alt.X(field="start", **own), alt.X(field="end", **own)
+    text = {"baseline": "middle", "fontSize": 14, "align": "left", "color": INK}
+    shade = alt.condition("datum.ms == datum.most", alt.value(colour), alt.value(GREY))
+    return [
+        parts.mark_text(**text).encode(**raw, x=alt.value(LEFT), text=alt.Text(field="part", type="nominal")),
+        parts.mark_rule(strokeWidth=12).encode(**raw, x=start, x2=alt.X2(field="end"), color=shade),
+        parts.mark_text(dx=6, **text).encode(**raw, x=end, text=alt.Text(field="time", type="nominal")),
+    ]
+
+
+def _missing(grid: pd.DataFrame) -> Any:
+    """Why a combination has no line, in its place."""
+    alt = altair()
+    none = grid[grid.why != ""]
+    rows = [
+        {"of": rows.of.tolist(), "told": "\n".join(textwrap.wrap(why[:1].upper() + why[1:], LETTERS))}
+        for why, rows in none.groupby("why", sort=False)
+    ]
+    data = alt.Chart(alt.InlineData(values=rows or [{"of": []}])).transform_filter("indexof(datum.of, of) >= 0")
+    return alt.layer(_lines(data, HEIGHT / 3, 16))
+
+
+def roofline(
+    peaks: pd.DataFrame, chosen: Mapping[str, Any], *, marker: float, caption: str, under: str = ""
+) -> alt.LayerChart:
+    """Rooflines of one number format: controls choose a chip and the format, a slider or a pointer the intensity.
+
+    Below stand the rate that the chip attains there, which side of its ridge point that is, and the ridge point.
+
+    Parameters
+    ----------
+    peaks : pandas.DataFrame
+        chip, dtype, peak_flop_per_s, hbm_bytes_per_s, ridge_flop_per_byte with `_low` and `_high`, estimate.
+    chosen : mapping
+        What the controls `chip` and `dtype` show first.
+    marker : float
+        Where the intensity starts; from 1 on, in whole numbers. [FLOP/B]
+    """
+    check(peaks, caption, under=under, name="peaks", needed=(*ROOFS, *ROOF))
+    alt, peaks = altair(), peaks.dropna(subset=ROOF)
+    start = round(number("marker", marker, TINY))
+    most = _ceiling(max(4 * float(peaks.ridge_flop_per_byte.max()), start))
+    options = {name: list(dict.fromkeys(peaks[name])) for name in ROOFS}
+    slider = alt.binding_range(min=1, max=most, step=1, name="Arithmetic intensity [FLOP/B] ")
+    pick = alt.selection_point(name="pick", fields=["x"], on="path:pointerover", nearest=True, clear=False,
+                               value=[{"x": max(start, 1)}], bind={"x": slider})  # fmt: skip
+    roofs = _roofs(peaks, most)
+    place = {"x": _log(alt.X, "x", "Arithmetic intensity [FLOP/B]", domain=[1, most])}
+    rates = [rounded(float(end)) for end in (roofs.y.min(), roofs.y.max())]
+    place["y"] = _log(alt.Y, "y", "Attainable rate [TFLOP/s]", domain=rates)
+    legend = alt.Legend(orient="bottom-right", columns=1, title=None)  # where no roof is
+    colour = {"color": Plot(roofs, {"chip": ""}).colour(alt.Color, "chip", legend=legend)}
+    lines = alt.Chart(roofs).transform_filter(f"datum.dtype == {json.dumps(options['dtype'])}[dtype]")
+    mine = lines.transform_filter(f"datum.chip == {json.dumps(options['chip'])}[chip]")
+    near = alt.Chart(alt.sequence(0, STOPS + 1, as_="i")).transform_filter("roof")
+    near = near.transform_calculate(x=f"round(pow({most}, datum.i / {STOPS}))", y="min(roof[0], datum.x * roof[1])")
+    layers = [
+        lines.mark_line(strokeWidth=1.2, opacity=0.6).encode(**place, **colour),
+        mine.mark_line(strokeWidth=4).encode(**place, **colour),
+        near.mark_point(opacity=0, size=30).encode(**place).add_params(pick),
+        *_read(place),
+    ]
+    params = [_select(name, options[name], chosen) for name in ROOFS]
+    params.append(alt.param(name="roof", expr=f"{_table(peaks, options)}[chip][dtype]"))
+    return _finished(alt.layer(*layers).add_params(*params), caption, under)
+
+
+def _ceiling(value: float) -> float:
+    """The next number of one digit."""
+    power = 10 ** math.floor(math.log10(value))
+    return math.ceil(value / power) * power
+
+
+def _roofs(peaks: pd.DataFrame, most: float) -> pd.DataFrame:
+    """Ends and ridge of each roof."""
+    import pandas as pd
+
+    found = []
+    for x in (1.0, peaks.ridge_flop_per_byte, most):
+        rate = np.minimum(peaks.peak_flop_per_s, x * peaks.hbm_bytes_per_s) / TFLOP
+        found.append(peaks[list(ROOFS)].assign(x=x, y=rate))
+    return pd.concat(found, ignore_index=True)
+
+
+def _table(peaks: pd.DataFrame, options: Mapping[str, Sequence[Any]]) -> str:
+    """What is known of each chip in each format, as an expression; null where it has no peak."""
+    units = {"peak_flop_per_s": TFLOP, "hbm_bytes_per_s": TB}
+    rows = {key: [float(f"{row[name] / units.get(name, 1):.6g}") for name in ROOF]
+            for key, row in peaks.set_index(list(ROOFS)).iterrows()}  # fmt: skip
+    return json.dumps([[rows.get((chip, dtype)) for dtype in options["dtype"]] for chip in options["chip"]])
+
+
+def _read(place: Mapping[str, Any]) -> list[Any]:
+    """Where the intensity meets the roof: a rule and a ring, and below the chart what it means."""
+    alt = altair()
+    one = alt.Chart(alt.InlineData(values=[{}])).transform_calculate(x="isDefined(pick.x) ? pick.x[0] : 1")
+    known = one.transform_filter("roof").transform_calculate(y="min(roof[0], datum.x * roof[1])")
+    ridge, low, high = (f"format(roof[{i}], roof[4] > roof[3] ? ',.3~r' : ',.4~r')" for i in (2, 3, 4))
+    lines = [
+        "'at ' + format(datum.x, ',') + ' FLOP/B'",
+        "datum.x < roof[2] ? 'memory-bound, left of the ridge' : 'compute-bound, right of the ridge'",
+        f"'Ridge point ' + (roof[4] > roof[3] ? {ridge} + ' (' + {low} + ' to ' + {high} + ')' : {ridge}) + ' FLOP/B'",
+        "'Peak ' + format(roof[0], ',.4~r') + ' TFLOP/s' + (roof[5] ? ', our estimate' : '')",
+        "'HBM ' + format(roof[1], ',.4~r') + ' TB/s'",
+    ]
+    told = [
+        _words(known, "format(datum.y, ',.4~r') + ' TFLOP/s'", BELOW, 22),
+        _words(known, " + '\\n' + ".join(f"({line})" for line in lines), BELOW + 28),
+        _words(one.transform_filter("!roof"), "'The chip has no peak in this format'", BELOW, 16),
+    ]
+    return [
+        known.mark_rule(color=GREY).encode(x=place["x"]),
+        known.mark_point(size=160, strokeWidth=2.5, color=GREY, opacity=1).encode(**place),
+        alt.layer(*told),
+    ]

@@ -1,0 +1,105 @@
+"""Claims of speed and of efficiency against each other: which can be true together, and what watts they imply."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trnmodel.arguments import number
+from trnmodel.catalog import facilities
+from trnmodel.catalog.facilities import ends
+from trnmodel.catalog.systems import System
+from trnmodel.catalog.systems import find as find_system
+from trnmodel.formulas.energy import power_ratio
+from trnmodel.result import tidy
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# what each claim says: a ratio of speed of a chip or of work for each joule; as printed, at least or at most that
+CLAIMS = {
+    "peak compute": ("speed", "as printed"),
+    "speed": ("speed", "at most"),
+    "efficiency": ("efficiency", "as printed"),
+    "tokens per MW": ("efficiency", "at least"),
+    "power for equal work": ("efficiency", "as printed"),
+}
+
+
+def _span(name: str, ratio: float, tolerance: float) -> dict[str, tuple[float, float]]:
+    """What a claim leaves of speed and efficiency; the other is open."""
+    what, how = CLAIMS[name]
+    low, high = ratio * (1 - tolerance), ratio * (1 + tolerance)
+    own = {"as printed": (low, high), "at least": (ratio, np.inf), "at most": (0.0, ratio)}[how]
+    return {"speed": (0.0, np.inf), "efficiency": (0.0, np.inf)} | {what: own}
+
+
+def claim_sets(
+    system: str | System = "trn3-nl72x2-pcie160",
+    before: str | System = "trn2-ultraserver",
+    *,
+    tolerance: float = 0.1,
+    claims: facilities.Claims | None = None,
+) -> pd.DataFrame:
+    """Which sets of a vendor's claims of speed and efficiency can be true together, and what watts each implies.
+
+    Parameters
+    ----------
+    system, before : str or System
+        What is claimed of, and against what. [-]
+    tolerance : float
+        How far a printed ratio may be off either way. [-]
+    claims : Claims, optional
+        Ratios; default what AWS and the press print. [-]
+
+    Returns
+    -------
+    sets : pandas.DataFrame
+        One row a set: the claims, low and high of speed of a chip, of work for each joule and of the watts of a chip
+        that they imply, whether the claims agree, and whether the watts meet the TDP of the chip. [-]
+
+    Notes
+    -----
+    Compute is claimed of whole systems, and divided by their numbers of chips. A cut of power for equal work is
+    1 / (1 - cut) times the work for each joule. Speed over efficiency is the ratio of power, which is held against the
+    range of TDP of both chips; where a side is open, so are the watts.
+
+    Examples
+    --------
+    >>> sets = claim_sets().set_index("claims")
+    >>> bool(sets.agree["efficiency + power for equal work"]), bool(sets.agree["peak compute + efficiency"])
+    (False, True)
+    """
+    new, old = (find_system(where, "system") for where in (system, before))
+    tolerance = number("tolerance", tolerance, 0.0, 1.0)
+    said = facilities.claims() if claims is None else claims
+    per_chip = new.domain_chips * new.count / (old.domain_chips * old.count)
+    ratios = {name: ratio / (per_chip if name == "peak compute" else 1.0) for name, ratio in said.claimed_ratio.items()}
+    ratios |= {name: 1 / (1 - cut) for name, cut in said.claimed_cut.items()}
+    names = [name for name in CLAIMS if name in ratios]
+    rows = []
+    for size in range(1, len(names) + 1):
+        for some in itertools.combinations(names, size):
+            spans = [_span(name, ratios[name], tolerance) for name in some]
+            rows.append(
+                {"claims": " + ".join(some)} | _implied(spans, ends(new.chip, "tdp_w"), ends(old.chip, "tdp_w"))
+            )
+    return tidy(rows)
+
+
+def _implied(spans: Sequence[dict], new_w: tuple[float, float], old_w: tuple[float, float]) -> dict[str, Any]:
+    """Where spans of claims meet, and the watts of a chip between the ends of what the older one draws."""
+    speed, work = (
+        (max(span[what][0] for span in spans), min(span[what][1] for span in spans)) for what in ("speed", "efficiency")
+    )
+    agree = speed[0] <= speed[1] and work[0] <= work[1]
+    low = power_ratio(speed[0], work[1]) * old_w[0] if agree else np.nan
+    high = (power_ratio(speed[1], work[0]) if work[0] else np.inf) * old_w[1] if agree else np.nan
+    return {
+        "speed_low": speed[0], "speed_high": speed[1], "efficiency_low": work[0], "efficiency_high": work[1],
+        "chip_w_low": low, "chip_w_high": high, "agree": agree,
+        "meets_tdp": agree and low <= new_w[1] and high >= new_w[0],
+    }  # fmt: skip

@@ -1,0 +1,136 @@
+"""A grid of frontiers with the step of each point taken apart: what a reader chooses from without a server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trnmodel.arguments import choice, integer, listed, numbers
+from trnmodel.catalog import load
+from trnmodel.catalog.stacks import KINDS, kinds
+from trnmodel.catalog.systems import System
+from trnmodel.catalog.systems import system as read_system
+from trnmodel.models.transformer import Transformer
+from trnmodel.models.transformer import model as read_model
+from trnmodel.planner.deployments import computes, frontiers, tried
+from trnmodel.result import tidy
+from trnmodel.steps.answers import RESOURCES
+from trnmodel.steps.inference import decode_step, memory_fit
+from trnmodel.steps.mapping import Mapping as Degrees
+from trnmodel.units import GIB, format_digits
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import ArrayLike, NDArray
+
+POINTS = 12  # of a frontier
+LABELS = ("model", "system", "stack_kind", "precision", "context")
+FIGURES = "tokens_per_s_per_user tokens_per_s_per_chip tokens_per_s_per_chip_low tokens_per_s_per_chip_high".split()
+COLUMNS = [*LABELS, "place", "tp", "ep", "batch", "chips", *FIGURES, "time_s", *(f"{name}_s" for name in RESOURCES)]
+COLUMNS += ["basis", "why"]
+
+
+def frontier_grid(
+    models: Iterable[str | Transformer],
+    systems: Iterable[str | System],
+    stack_kinds: Iterable[str] = tuple(reversed(KINDS)),
+    precisions: Sequence[str] = ("bf16", "fp8"),
+    contexts: ArrayLike = (4096, 32768),
+    points: int = POINTS,
+) -> pd.DataFrame:
+    """Points of `deployments.frontiers` for all combinations, each with its step taken apart.
+
+    Parameters
+    ----------
+    stack_kinds : iterable of str
+        "public", "hand-tuned", "ideal". [-]
+    points : int
+        Of a frontier that are kept, its ends among them, spread evenly over the logarithm of a user's speed. [-]
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        model, system, stack_kind, precision, context; place (from 1, the slowest for a user), tp, ep, batch, chips,
+        tokens_per_s_per_user, tokens_per_s_per_chip with `_low` and `_high`, time_s, and compute_s, memory_s, network_s
+        and overhead_s (each by itself), basis; a combination without points has one row, whose `why` says so. [-]
+
+    Examples
+    --------
+    >>> table = frontier_grid(["llama-3.1-8b"], ["trn1.32xlarge"], ["ideal"], ["bf16", "fp8"], [4096.0], points=3)
+    >>> table.tp.tolist()[:3], table.why.iloc[-1]
+    ([32.0, 32.0, 32.0], 'Trainium multiplies in bf16, cfp8, fp16, fp32, tf32, not in fp8')
+    """
+    several = (
+        _once(read_model(one) for one in listed("models", models, (str, Transformer))),
+        _once(read_system(one) for one in listed("systems", systems, (str, System))),
+        dict.fromkeys(choice("stack_kinds", kind, KINDS) for kind in listed("stack_kinds", stack_kinds, str)),
+        dict.fromkeys(listed("precisions", precisions, str)),
+        np.unique(numbers("contexts", contexts, 1)).tolist(),
+    )
+    points = integer("points", points, 2)
+    rows = []
+    for case in product(*several):
+        labels = dict(zip(LABELS, (case[0].id, case[1].id, *case[2:]), strict=True))
+        rows.append(labels | _line(points, *case))
+    return tidy(rows).reindex(columns=COLUMNS)
+
+
+def _once(specs: Iterable[Any]) -> list[Any]:
+    """Specs, each id once."""
+    return list({one.id: one for one in specs}.values())
+
+
+def _line(points: int, m: Transformer, spec: System, kind: str, precision: str, context: float) -> dict[str, Any]:
+    """Points of one frontier, or why it has none."""
+    if why := _impossible(m, spec, kind, precision, context):
+        return {"why": why}
+    ask: dict[str, Any] = {"context": context, "precision": precision, "efficiencies": KINDS[kind]}
+    table = frontiers(m, [spec], context, [precision], efficiencies=KINDS[kind])
+    if table.empty:
+        return {"why": _unfit(m, spec, ask)}
+    table = table.iloc[spread_evenly(table.tokens_per_s_per_user, points)]
+    mapping, batch = Degrees(tp=table.tp.to_numpy(), ep=table.ep.to_numpy()), table.batch.to_numpy()
+    step = decode_step(m, spec, mapping, batch=batch, **ask)
+    times = {f"{name}_s": getattr(step, f"{name}_s") for name in ("time", *RESOURCES)}
+    place = {"place": np.arange(1, len(table) + 1), "chips": step.occupied_chips, "why": ""}
+    return place | {name: table[name].to_numpy() for name in (*FIGURES, "tp", "ep", "batch", "basis")} | times
+
+
+def spread_evenly(values: ArrayLike, points: int) -> NDArray:
+    """Places of at most so many of increasing values, the ends among them, evenly over the logarithm.
+
+    Examples
+    --------
+    >>> spread_evenly([1.0, 2.0, 3.0, 4.0, 16.0], 3).tolist()
+    [0, 3, 4]
+    """
+    logs = np.log(np.asarray(values, dtype=float))
+    wanted = np.linspace(logs[0], logs[-1], points)
+    return np.unique(np.abs(logs[:, None] - wanted).argmin(axis=0))
+
+
+def _impossible(m: Transformer, spec: System, kind: str, precision: str, context: float) -> str:
+    """Why a combination cannot be asked, in words; empty where it can."""
+    if kind not in kinds(spec.chip):
+        return f"no {kind} software of {spec.chip.name} is described"
+    if not computes(spec, precision):
+        own = ", ".join(sorted(spec.chip.peak_flop_per_s))
+        return f"{spec.chip.name} multiplies in {own}, not in {load.precision(precision).compute}"
+    if m.max_context and context > m.max_context:
+        return f"{m.id} has contexts of up to {m.max_context:,} tokens"
+    return ""
+
+
+def _unfit(m: Transformer, spec: System, ask: dict[str, Any]) -> str:
+    """Why no mapping of a system can run a model: what one sequence a rank needs of what it has, else the reasons."""
+    step = tried(m, spec, **ask)
+    mapping = Degrees(tp=step.tp, ep=step.ep)
+    fit = memory_fit(m, spec, mapping, batch=mapping.ep, **ask)
+    need, have = (np.ravel(x * mapping.ranks / GIB) for x in (fit.total_bytes, fit.capacity_bytes))
+    least = int(np.argmin(need / have))
+    if need[least] > have[least]:
+        return f"does not fit: {format_digits(need[least], 3)} of {format_digits(have[least], 3)} GiB"
+    return "; ".join(sorted(set(np.ravel(step.reason)) - {""}))

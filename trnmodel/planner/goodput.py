@@ -1,0 +1,436 @@
+"""How much of the time of many chips is useful: failures, checkpoints, restarts, spares, and racks that limp."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from trnmodel.arguments import TINY, choice, numbers, refuse, share, shown, together
+from trnmodel.bands import ranged
+from trnmodel.catalog.fleets import Fleet
+from trnmodel.catalog.fleets import fleet as read_fleet
+from trnmodel.catalog.specs import published, shapes
+from trnmodel.catalog.systems import System
+from trnmodel.catalog.systems import system as read_system
+from trnmodel.fabric.graph import Topology, topology
+from trnmodel.fabric.groups import Same
+from trnmodel.fabric.what_if import failures
+from trnmodel.fabric.wiring import LARGEST_LP, Wiring
+from trnmodel.formulas import reliability, spares
+from trnmodel.models.transformer import Transformer
+from trnmodel.models.transformer import model as read_model
+from trnmodel.result import Basis, Grounded, tidy
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SWAPS = ("hot", "drain")
+LOSSES = ("spare", "waiting", "writing", "redone", "restarting", "slowed")
+
+
+class Guard(NamedTuple):
+    """Parts of a domain's fabric that stand in for each other: of `groups`, each of `parts`, `spares` may be out.
+
+    A part is a link, or a switch with its links. `left` is the rate that the slowest chip keeps with one more out.
+    """
+
+    name: str
+    groups: int
+    parts: int
+    spares: int
+    links: int
+    switches: int
+    left: float
+
+    def failures_per_s(self, fleet: Fleet) -> NDArray:
+        """Failures of one part. [1/s]"""
+        return np.asarray(self.links * fleet.link_failures_per_s + self.switches * fleet.switch_failures_per_s)
+
+
+def rate_left(whole: Topology, broken: Topology) -> float:
+    """Rate of the slowest after a failure, over the whole one: what a chip can send, and all-to-all of rack and domain.
+
+    Chips that are there in both count; 0 where a failure cuts one off.
+
+    Examples
+    --------
+    >>> net = topology("trn3-nl32x2-pcie160")  # four trays of two planes: no rack switch is to spare
+    >>> rate_left(net, net.without(switch_trays=[(0, 0)]))
+    0.75
+    """
+
+    def rates(net: Topology) -> list[Any]:
+        sent = net.injection_bytes_per_s_per_dir
+        return [sent, *(net.all_to_all_bytes_per_s_per_pair(scope) for scope in ("rack", "world"))]
+
+    ratios = [np.ravel(after / before)[0] for before, after in zip(rates(whole), rates(broken), strict=True)]
+    return float(np.clip(min(ratios), 0.0, 1.0).round(9))
+
+
+def guards(system: str | System) -> tuple[Guard, ...]:
+    """What of a scale-up fabric can fail by itself, from its graph: switches of a rack with their links, and cables.
+
+    Links on a board are left out: the deep dive (L281) puts their failures far below those of a backplane. Links and
+    switches of a server, and those of a torus too large for a flow, are counted with its chips.
+
+    Examples
+    --------
+    >>> for name in ("trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160", "trn3-nl32x2-torus"):
+    ...     print([(g.name, g.groups, g.parts, g.spares, round(g.left, 3)) for g in guards(name)])
+    [('rack switch', 4, 8, 0, 0.938), ('cross-rack link', 1, 32, 0, 0.889)]
+    [('rack switch', 8, 10, 2, 0.944), ('cross-rack link', 1, 72, 0, 0.889)]
+    [('backplane link', 1, 96, 0, 0.8), ('aec link', 1, 64, 0, 0.9)]
+    """
+    return _guards(Same(read_system(system)))
+
+
+@lru_cache(maxsize=64)
+def _guards(key: Same[System]) -> tuple[Guard, ...]:
+    spec = key.it
+    if spec.fabric not in ("planes", "torus") or spec.domain_chips > LARGEST_LP:
+        return ()
+    net = topology(spec)
+    return tuple(([_rack_switches(net)] if spec.fabric == "planes" else []) + _cables(net))
+
+
+def _rack_switches(net: Topology) -> Guard:
+    spec, nodes = net.system, net.graph.nodes(data=True)
+    inner = [n for n, d in nodes if d["kind"] == "switch" and d["medium"] == "backplane"]
+    plane = [n for n in inner if (net.graph.nodes[n]["rack"], net.graph.nodes[n]["plane"]) == (0, 0)]
+    spares = len(plane) - int(spec.scaleup_lanes["backplane"] // spec.port_lanes)
+    left = rate_left(net, net.without(switches=plane[: spares + 1]))
+    return Guard("rack switch", len(inner) // len(plane), len(plane), spares, net.graph.degree(plane[0]), 1, left)
+
+
+def _cables(net: Topology) -> list[Guard]:
+    """Links between two chips that leave their board: each is the only one of its kind."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for one, other, data in net.graph.edges(data=True):
+        if data["medium"] not in ("pcb", "link") and {net.graph.nodes[end]["kind"] for end in (one, other)} == {"chip"}:
+            found.setdefault(data["medium"], []).append((one, other))
+    return [
+        Guard(f"{medium} link", 1, len(links), 0, 1, 0, rate_left(net, net.without(links=links[:1])))
+        for medium, links in found.items()
+    ]
+
+
+def unit_chips(system: str | System, swap: str = "hot") -> float:
+    """Chips that are out together when one is repaired: its tray where trays can be swapped, else its rack.
+
+    On a torus the tray's chips are missing in the rings of its instance, which stand still with it: the first two axes.
+
+    Examples
+    --------
+    >>> [(unit_chips(name), unit_chips(name, "drain")) for name in ("trn3-nl32x2-torus", "trn3-nl72x2-pcie160")]
+    [(16.0, 32.0), (4.0, 72.0)]
+    """
+    spec, racks = read_system(system), published(read_system(system).racks, 1.0)
+    if choice("swap", swap, SWAPS) == "drain":
+        return float(spec.domain_chips / racks)
+    if spec.fabric == "torus":
+        return float(np.prod(spec.torus_shape[:2]))
+    return float(published(spec.chips_per_tray, spec.domain_chips / racks))
+
+
+def idled(system: str | System) -> pd.DataFrame:
+    """What one failed part of a domain takes with it, from the graph.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        system, failure, left (rate of the slowest chip that still works, over the whole one), covered (spares take
+        over: nothing is lost), chips (of a domain), idle_hot (chips that stand still while it is swapped), idle_drain
+        (while its rack is drained).
+
+    Examples
+    --------
+    >>> table = idled("trn3-nl72x2-pcie160").set_index("failure")
+    >>> table.loc[["one pcb switch", "one switch tray"], ["left", "idle_hot", "idle_drain"]].values.tolist()
+    [[1.0, 4.0, 72.0], [1.0, 0.0, 72.0]]
+    >>> round(float(table.left["one chip"]), 3)  # of its partner in the other rack: 128 of 144 lanes
+    0.889
+    """
+    net = topology(system)
+    graph = net.wiring.graph.copy()
+    graph.remove_node(net.chips[0])
+    broken = {"one chip": Topology(net.system, Wiring(graph), intact=False)} if graph else {}
+    broken |= {name: net.without(**what) for name, what in failures(net).items()}
+    rows = []
+    for name, after in broken.items():
+        left = rate_left(net, after) if len(net.chips) > 1 else 0.0
+        stops = name == "one chip" or left == 0
+        idle = {f"idle_{swap}": unit_chips(net.system, swap) for swap in SWAPS}
+        idle["idle_hot"] *= stops or name == "one pcb switch"  # it sits on the tray
+        rows.append({"system": net.system.id, "failure": name, "left": left, "covered": left == 1 and not stops}
+                    | {"chips": len(net.chips)} | idle)  # fmt: skip
+    return tidy(rows)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Goodput(Grounded):
+    """Useful share of the time of a job's chips and of its spares; with the `..._lost` shares it sums to 1.
+
+    `useful_share` is of a job's own time (ETTR), `ready_share` of time with enough chips, `speed` that of the job over
+    one on whole racks; `mtbf_s` is the time between interruptions.
+    """
+
+    FIGURE: ClassVar[str] = "goodput"
+
+    system: System
+    fleet: Fleet
+    swap: str
+    chips: NDArray
+    spare_chips: NDArray
+    unit_chips: float
+    write_s: NDArray
+    interval_s: NDArray
+    mtbf_s: NDArray
+    ready_share: NDArray
+    useful_share: NDArray
+    speed: NDArray
+    goodput: NDArray
+    spare_lost: NDArray
+    waiting_lost: NDArray
+    writing_lost: NDArray
+    redone_lost: NDArray
+    restarting_lost: NDArray
+    slowed_lost: NDArray
+
+    @property
+    def ettr_small_loss(self) -> NDArray:
+        """Meta's closed form of the useful share; 0 where losses have left its range."""
+        with np.errstate(divide="ignore"):
+            rate = np.where(np.isinf(self.mtbf_s), 0.0, np.divide(1.0, self.mtbf_s))
+        interval = np.where(np.isinf(self.interval_s), 1 / TINY, self.interval_s)
+        return reliability.ettr(interval, self.write_s, self.fleet.restart_s, rate)
+
+    @property
+    def young_s(self) -> NDArray:
+        """Young's interval."""
+        return reliability.young_interval_s(self.write_s, self._rate())
+
+    @property
+    def daly_s(self) -> NDArray:
+        """Daly's interval, of the higher order."""
+        return reliability.daly_interval_s(self.write_s, self._rate())
+
+    def _rate(self) -> NDArray:
+        return np.where(np.isinf(self.mtbf_s), 0.0, 1 / np.maximum(self.mtbf_s, TINY))
+
+    def ends(self, name: str) -> tuple[NDArray, NDArray]:
+        """Low and high; a share ends at 1."""
+        low, high = Grounded.ends(self, name)
+        return low, np.minimum(high, 1.0) if not name.endswith("_s") else high
+
+
+def goodput(
+    system: str | System,
+    chips: ArrayLike | None = None,
+    *,
+    model: str | Transformer | None = None,
+    checkpoint_bytes: ArrayLike | None = None,
+    interval_s: ArrayLike | None = None,
+    spare_chips: ArrayLike | None = None,
+    swap: str = "hot",
+    step_spread: ArrayLike = 0.0,
+    fleet: str | Fleet = "borrowed",
+) -> Goodput:
+    """Useful share of the time of a training job's chips.
+
+    Parameters
+    ----------
+    system : str or System
+        Whose scale-up domains the job runs on. [-]
+    chips : numeric, optional
+        Chips of the job, spares not counted; all of the system where none is given. [-]
+    model : str or Transformer, optional
+        What is trained: a checkpoint is its parameters times `fleet.checkpoint_bytes_per_param`. [-]
+    checkpoint_bytes : numeric, optional
+        Bytes of a checkpoint instead. [B]
+    interval_s : numeric, optional
+        Useful time between checkpoints; the best one where none is given. [s]
+    spare_chips : numeric, optional
+        Chips that stand by; the fewest for `fleet.ready_share` where none is given. [-]
+    swap : str
+        "hot": trays are swapped while the rack runs, in `fleet.swap_s`, and spare links take over; "drain": a rack
+        with a failure is emptied for `fleet.repair_s`. [-]
+    step_spread : numeric
+        Standard deviation of the time of a step from chip to chip over its mean, up to 1; all wait for the slowest. [-]
+    fleet : str or Fleet
+        What fails, how often and for how long; fields may be arrays. [-]
+
+    Returns
+    -------
+    goodput : Goodput
+        Shares that sum to 1, with band and basis.
+
+    Raises
+    ------
+    ValueError
+        Neither model nor checkpoint_bytes, an unknown name, or numbers out of range.
+
+    Notes
+    -----
+    Failures are independent and follow exponential laws; any interruption takes the whole job back to its last
+    checkpoint. A spare unit can stand in for any other. A link or switch that spares cover interrupts nothing where
+    trays are swapped hot; one that they do not cover interrupts the job and slows all of it until it is swapped.
+    With "drain" each of them empties a rack.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> job = tm.goodput("trn3-nl72x2-pcie160", 16_384, model="llama-3.1-405b")
+    >>> parts = [float(getattr(job, f"{part}_lost")) for part in LOSSES]
+    >>> bool(job.low < job.goodput < job.high), abs(sum(parts) + float(job.goodput) - 1) < 1e-12
+    (True, True)
+    """
+    spec, those = read_system(system), read_fleet(fleet)
+    asked = {"chips": numbers("chips", spec.chips if chips is None else chips, 1)}
+    asked["checkpoint_bytes"] = _checkpoint_bytes(model, checkpoint_bytes, those)
+    asked["step_spread"] = share("step_spread", step_spread)
+    if interval_s is not None:
+        asked["interval_s"] = numbers("interval_s", interval_s, TINY)
+    if spare_chips is not None:
+        asked["spare_chips"] = numbers("spare_chips", spare_chips)
+    together(**asked, **shapes(fleet=those))
+    units = unit_chips(spec, swap)
+    found = _parts(spec, those, swap, units, **asked)
+
+    def judge() -> Basis:
+        return Basis("extrapolated", f"chip: no failure rate of {spec.chip.id} is used; {those.name}")
+
+    def spread(name: str) -> tuple[NDArray, NDArray]:
+        def ask(moved: Fleet) -> NDArray:
+            again = asked if model is None else asked | {"checkpoint_bytes": _checkpoint_bytes(model, None, moved)}
+            return np.maximum(_parts(spec, moved, swap, units, **again)[name], TINY)
+
+        return ranged(those, ask)
+
+    given: dict[str, Any] = {"system": spec, "fleet": those, "swap": swap, "unit_chips": units, "chips": asked["chips"]}
+    return Goodput(**given, **found, reason_mask=np.zeros(np.shape(found["goodput"]), int), judge=judge, spread=spread)
+
+
+def _checkpoint_bytes(model: str | Transformer | None, given: ArrayLike | None, fleet: Fleet) -> NDArray:
+    if (model is None) == (given is None):
+        refuse("model", model, f"allowed is one of model and checkpoint_bytes, here {shown(given)}")
+    if given is not None:
+        return numbers("checkpoint_bytes", given)
+    assert model is not None
+    return np.asarray(read_model(model).total_params * fleet.checkpoint_bytes_per_param)
+
+
+class Stops(NamedTuple):
+    """What fails of a job's fabric: interruptions, units taken out, and the mean speed beside whole racks."""
+
+    per_s: Any
+    out: Any
+    speed: Any
+
+
+def _fabric(spec: System, fleet: Fleet, swap: str, chips: NDArray) -> Stops:
+    per_s, out, speed = np.zeros(()), np.zeros(()), np.ones(())
+    for guard in guards(spec):
+        each, groups = guard.failures_per_s(fleet), np.ceil(chips / spec.domain_chips) * guard.groups
+        if swap == "drain":
+            stops = groups * guard.parts * each
+            per_s, out = per_s + stops, out + stops
+            continue
+        gone = spares.out_share(each, fleet.swap_s)
+        worn = spares.more_out(guard.parts, guard.spares, gone)
+        per_s = per_s + groups * spares.worn_per_s(guard.parts, guard.spares, each, fleet.swap_s)
+        slow = 1 - spares.slowed_speed(guard.left, fleet.exposed_share)
+        speed = speed * (1 - spares.any_of(groups, worn) * slow)
+    return Stops(per_s, out, speed)
+
+
+def _parts(
+    spec: System,
+    fleet: Fleet,
+    swap: str,
+    unit: float,
+    *,
+    chips: NDArray,
+    checkpoint_bytes: NDArray,
+    step_spread: NDArray,
+    interval_s: NDArray | None = None,
+    spare_chips: NDArray | None = None,
+) -> dict[str, Any]:
+    """The numbers of `Goodput`, from checked ones."""
+    net = _fabric(spec, fleet, swap, chips)
+    own = chips * fleet.interruptions_per_chip_s
+    mtbf = reliability.mtbf_s((1.0, 1.0), (own, net.per_s))
+    rate = own + net.per_s
+    write = checkpoint_bytes / fleet.checkpoint_bytes_per_s
+    interval = reliability.best_interval_s(write, rate) if interval_s is None else interval_s
+    useful, writing, restarting, redone = reliability.time_shares(interval, write, fleet.restart_s, rate)
+    away = (own * fleet.repaired_share + net.out) * (fleet.swap_s if swap == "hot" else fleet.repair_s)
+    if spare_chips is None:
+        spare_chips = unit * spares.spares_needed(away, fleet.ready_share)
+    ready = spares.ready_share(away, np.floor(spare_chips / unit))
+    speed = net.speed / spares.slowest_of(chips, step_spread)
+    spare = spare_chips / (chips + spare_chips)
+    total = reliability.goodput(spare, ready, useful, speed)
+    working = (1 - spare) * ready
+    shares = {"ready_share": ready, "useful_share": useful, "speed": speed, "goodput": total, "spare_lost": spare}
+    shares |= {"waiting_lost": (1 - spare) * (1 - ready), "slowed_lost": working * useful * (1 - speed)}
+    shares |= {"writing_lost": working * writing, "redone_lost": working * redone}
+    times = {"write_s": write, "interval_s": interval, "mtbf_s": mtbf, "spare_chips": spare_chips}
+    return times | shares | {"restarting_lost": working * restarting}
+
+
+def replica_availability(
+    system: str | System,
+    chips: ArrayLike,
+    replicas: ArrayLike = 1,
+    needed: ArrayLike | None = None,
+    *,
+    swap: str = "hot",
+    fleet: str | Fleet = "borrowed",
+) -> NDArray:
+    """Share of time in which at least so many of a number of serving replicas work.
+
+    Parameters
+    ----------
+    system : str or System
+        Whose scale-up domains the replicas are parts of. [-]
+    chips : numeric
+        Chips of a replica; without one of them it does not work. [-]
+    replicas, needed : numeric
+        Replicas that there are, and how many have to work; all where none is given. [-]
+    swap : str
+        "hot": a replica is away while a tray is swapped; "drain": while a rack is repaired, for any failure in it. [-]
+    fleet : str or Fleet
+        What fails, how often and for how long. [-]
+
+    Returns
+    -------
+    availability : numeric
+        Share of time. [-]
+
+    Notes
+    -----
+    An interruption after which nothing is repaired takes `fleet.restart_s`.
+
+    Examples
+    --------
+    >>> one = replica_availability("trn3-nl72x2-pcie160", 8)
+    >>> bool(0.99 < one < replica_availability("trn3-nl72x2-pcie160", 8, replicas=9, needed=8) < 1)
+    True
+    """
+    spec, those = read_system(system), read_fleet(fleet)
+    size, count = numbers("chips", chips, 1), numbers("replicas", replicas, 1, whole=True)
+    least = count if needed is None else numbers("needed", needed, 1, whole=True)
+    if np.any(least > count):
+        refuse("needed", needed, f"allowed are whole numbers up to replicas={shown(replicas)}")
+    unit = unit_chips(spec, swap)
+    reach = np.ceil(size / unit) * unit if choice("swap", swap, SWAPS) == "drain" else size
+    net = _fabric(spec, those, swap, reach)
+    own, mended = reach * those.interruptions_per_chip_s, those.repaired_share
+    away = those.swap_s if swap == "hot" else those.repair_s
+    down = own * (mended * away + (1 - mended) * those.restart_s) + net.out * away + net.per_s * those.restart_s
+    gone = spares.out_share(1.0, down)
+    return 1 - spares.more_out(count, count - least, gone)
