@@ -105,7 +105,7 @@ def test_the_wheel_scrolls_the_page_and_with_ctrl_the_chart(chart_with):
 
 @pytest.mark.parametrize("names", [".role-legend-label [role=button]", ".mark-text.role-mark [role=button]"])
 def test_a_name_singles_out_its_line_by_keyboard(chart_with, names):
-    page, chart = chart_with(f":has({names})")
+    page, chart = chart_with(f"[data-zoom]:has({names})")
     assert set(chart.evaluate(LINES)) == {1}
     chart.locator(names).first.focus()
     page.keyboard.press("Enter")
