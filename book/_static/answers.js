@@ -49,7 +49,7 @@ document.addEventListener("DOMContentLoaded", () => {
     for (const row of table.tBodies[0].rows) {
       [...row.cells].forEach((cell, at) => {
         cell.dataset.head = heads[at] ?? "";
-        cell.classList.toggle("trn-words", cell.textContent.length > 30);
+        cell.classList.toggle("trn-words", cell.textContent.length > 24);
       });
     }
   }

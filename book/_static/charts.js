@@ -43,8 +43,9 @@
   }
 
   // What a click does at a name in a legend or at the end of a line, Enter does too.
-  function names(chart) {
-    for (const name of chart.querySelectorAll(`${LEGENDS}, .mark-text.role-mark text[cursor]`)) {
+  function names(chart, picked) {
+    if (!picked) return;
+    for (const name of chart.querySelectorAll(picked.bind ? LEGENDS : ".mark-text.role-mark text")) {
       name.setAttribute("tabindex", name.matches("path") ? -1 : 0);
       name.setAttribute("role", "button");
     }
@@ -100,7 +101,7 @@
       chart.tabIndex = 0;
       chart.setAttribute("role", "figure");
     }
-    names(chart);
+    names(chart, spec.params?.find((param) => param.name === "picked"));
     chart.onkeydown = (event) => pressed(chart, event);
   }
 
