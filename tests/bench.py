@@ -100,11 +100,17 @@ def more() -> Iterator[Case]:
 
     yield Case("ring and bucket formulas, 1e6 times each", formulas, 2.0)
 
+    rack = tm.system("trn3-nl32x2-pcie160")
+    given = {"chip": rack.chip, "stack": tm.efficiencies(rack.chip, "hand-tuned")}
+    given |= {"power": facilities.power(rack.chip), "site": facilities.facility("aws-air")}
+
     def joules() -> None:
-        step = tm.decode_step(mapping=tm.Mapping(tp=32), batch=64, context=2048, **LLAMA)
-        draws = np.random.default_rng(0).uniform(0.12, 0.45, MILLION // 10)
-        power = replace(facilities.power(tm.chip("trainium2")), idle_share=draws)
-        assert tm.energy(step, power=power).facility_j_per_token.shape == draws.shape
+        def ask(chip: tm.Chip, stack: object, power: facilities.Power, site: facilities.Facility) -> np.ndarray:
+            one = {"batch": 32, "context": 4096, "efficiencies": stack}
+            step = tm.decode_step("llama-3.3-70b", replace(rack, chip=chip), tm.Mapping(tp=8), **one)
+            return tm.energy(step, power=power, facility=site).facility_j_per_token
+
+        assert tm.sensitivity(ask, given, MILLION // 10).draws == MILLION // 10
 
     yield Case("1e5 draws of J/token", joules, 2.0)
     yield Case("144-chip topology, all metrics", lambda: what_if.metrics(tm.topology("trn3-nl72x2-pcie160")), 5.0)
