@@ -221,14 +221,7 @@ class Spec:
         return value
 
     def moved(self, values: Mapping[str, Any]) -> Self:
-        """The same spec with other numbers, named as `at` names them.
-
-        Examples
-        --------
-        >>> import trnmodel as tm
-        >>> tm.chip("trainium3").moved({"peak_flop_per_s[bf16]": 6e14}).peak("bf16")
-        600000000000000.0
-        """
+        """The same spec with other numbers, named as `at` names them: `chip.moved({"peak_flop_per_s[bf16]": 6e14})`."""
         changes: dict[str, Any] = {}
         for which, value in instance("values", values, Mapping, "a mapping of names to numbers").items():
             if not isinstance(which, str) or not isinstance(_held(self, which), int | float | np.ndarray):
