@@ -78,9 +78,28 @@ def steps() -> Iterator[Case]:
     yield Case("the same, arrays of degrees as full", lambda: decode_and_fit(*full), 1.0)
 
 
+def drawn() -> Iterator[Case]:
+    """Draws of all that is uncertain."""
+    from trnmodel.catalog import facilities
+
+    rack, many = tm.system("trn3-nl32x2-pcie160"), MILLION // 10
+    given = {"chip": rack.chip, "stack": tm.efficiencies(rack.chip, "hand-tuned")}
+    given |= {"power": facilities.power(rack.chip), "site": facilities.facility("aws-air")}
+
+    def joules(chip: tm.Chip, stack: object, power: facilities.Power, site: facilities.Facility) -> np.ndarray:
+        one = {"batch": 32, "context": 4096, "efficiencies": stack}
+        step = tm.decode_step("llama-3.3-70b", replace(rack, chip=chip), tm.Mapping(tp=8), **one)
+        return tm.energy(step, power=power, facility=site).facility_j_per_token
+
+    def useful(fleet: tm.Fleet) -> object:
+        return tm.goodput(rack, 16_384, model="llama-3.1-405b", fleet=fleet)
+
+    yield Case("1e5 draws of J/token", lambda: tm.sensitivity(joules, given, many), 2.0)
+    yield Case("1e5 draws of a goodput", lambda: tm.sensitivity(useful, {"fleet": tm.fleet()}, many), 2.0)
+
+
 def more() -> Iterator[Case]:
     """Questions with targets of their own."""
-    from trnmodel.catalog import facilities
     from trnmodel.fabric import what_if
     from trnmodel.formulas import tiers
     from trnmodel.units import GB, KIB, US
@@ -100,18 +119,8 @@ def more() -> Iterator[Case]:
 
     yield Case("ring and bucket formulas, 1e6 times each", formulas, 2.0)
 
-    def joules() -> None:
-        step = tm.decode_step(mapping=tm.Mapping(tp=32), batch=64, context=2048, **LLAMA)
-        draws = np.random.default_rng(0).uniform(0.12, 0.45, MILLION // 10)
-        power = replace(facilities.power(tm.chip("trainium2")), idle_share=draws)
-        assert tm.energy(step, power=power).facility_j_per_token.shape == draws.shape
-
-    yield Case("1e5 draws of J/token", joules, 2.0)
+    yield from drawn()
     yield Case("144-chip topology, all metrics", lambda: what_if.metrics(tm.topology("trn3-nl72x2-pcie160")), 5.0)
-    job = {"system": "trn3-nl72x2-pcie160", "chips": 16_384, "model": "llama-3.1-405b"}
-    unsure = {"fleet": tm.fleet()}
-    draws = lambda: tm.sensitivity(lambda fleet: tm.goodput(fleet=fleet, **job), unsure, MILLION // 10)  # noqa: E731
-    yield Case("1e5 draws of a goodput", draws, 2.0)
     yield Case("refusing a file of 60 kB of brackets", hostile_file, 5.0)
 
 

@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 import trnmodel as tm
+from trnmodel.catalog import facilities
 from trnmodel.planner.sensitivity import ENDS, Uncertain, spans, uniform_draws
 
 FLEET = tm.fleet()
@@ -100,6 +101,27 @@ def test_a_stack_is_drawn_through_a_decode_step():
     assert table["value"] == pytest.approx(float(plain.time_s), rel=1e-12)
     assert table.p5 < plain.time_s < table.p95
     assert found.tornado().input[0] == "e.weight_stream_share"
+
+
+def test_joules_of_a_token_are_drawn_over_chip_stack_power_and_site():
+    """Keys of mappings ("power.byte_j[hbm]") are drawn too; the value of each answer is that of the plain question."""
+    where, ask = tm.system("trn3-nl32x2-pcie160"), {"mapping": tm.Mapping(tp=8), "batch": 32, "context": 4096}
+    given = {"chip": where.chip, "stack": tm.efficiencies(where.chip, "hand-tuned")}
+    given |= {"power": facilities.power(where.chip), "site": facilities.facility("aws-air")}
+
+    def joules(chip, stack, power, site):
+        step = tm.decode_step("llama-3.3-70b", replace(where, chip=chip), efficiencies=stack, **ask)
+        return tm.energy(step, power=power, facility=site).facility_j_per_token
+
+    found = tm.sensitivity(joules, given, 400)
+    row = found.percentiles().iloc[0]
+    assert row["value"] == pytest.approx(float(joules(**given)), rel=1e-12)
+    assert row.p5 < row["value"] < row.p95
+    assert {"power.byte_j[hbm]", "chip.tdp_w", "site.annual_pue", "stack.layer_s"} <= set(found.inputs)
+    one = {name: what.moved({label.partition(".")[2]: float(span.at(uniform_draws(label, 400)[7]))
+                             for label, span in found.inputs.items() if label.startswith(name + ".")})
+           for name, what in given.items()}  # fmt: skip
+    assert found.values["answer"][7] == pytest.approx(float(joules(**one)), rel=1e-9)
 
 
 def test_the_same_seed_is_the_same_answer():

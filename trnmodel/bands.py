@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from math import log2, nan
 from typing import Any
@@ -196,8 +196,7 @@ def plain_basis(part: str, chip: str, stack: str, points: Mapping[str, Any]) -> 
 @lru_cache(maxsize=4096)
 def _moved(e: Spec, name: str, value: float) -> Spec:
     """A stack or fleet with another value; one object, whose settings are kept."""
-    moved: dict[str, Any] = {name: value}
-    return replace(e, **moved)
+    return e.moved({name: value})
 
 
 def ranged(e: Spec, ask: Callable[[Any], NDArray]) -> tuple[NDArray, NDArray]:

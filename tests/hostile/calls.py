@@ -402,6 +402,8 @@ def _methods() -> Iterator[Call]:
     yield _call("doors", "tm.chip('trainium2').peak", "dtype='bf16'", "choice: dtype; flag: sparse")
     yield _call("doors", "tm.chip('trainium2').logical", "", "integer: lnc")
     yield _call("doors", "tm.chip('trainium2').range", "name='hbm_bytes'", "choice: name")
+    yield _call("doors", "tm.chip('trainium2').at", "name='hbm_bytes'", "choice: name")
+    yield _call("doors", "tm.chip('trainium2').moved", "values={'tdp_w': 500.0}", "table: values")
     yield _call("doors", "tm.system('trn3-nl72x2-pcie160').with_scaleout", "bytes_per_s_per_dir=25e9",
                 "choice: bytes_per_s_per_dir")  # fmt: skip
     yield _call("doors", "tm.system('trn3-nl32x2-pcie160').with_switch_trays", "trays=5", "integer: trays")

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from functools import cache, cached_property
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -213,22 +213,39 @@ class Spec:
     def __hash__(self) -> int:
         return hash((type(self), self.id))
 
+    def at(self, name: str) -> Any:
+        """A number by field ("hbm_bytes_per_s"), or by field and key ("peak_flop_per_s[bf16]")."""
+        value = _held(self, text("name", name))
+        if not isinstance(value, int | float | np.ndarray):
+            refuse("name", name, f'allowed is a number of {self.id}, such as "hbm_bytes" or "peak_flop_per_s[bf16]"')
+        return value
+
+    def moved(self, values: Mapping[str, Any]) -> Self:
+        """The same spec with other numbers, named as `at` names them: `chip.moved({"peak_flop_per_s[bf16]": 6e14})`."""
+        changes: dict[str, Any] = {}
+        for which, value in instance("values", values, Mapping, "a mapping of names to numbers").items():
+            if not isinstance(which, str) or not isinstance(_held(self, which), int | float | np.ndarray):
+                refuse("values", which, f"allowed are names of numbers of {self.id}")
+            name, _, key = which.removesuffix("]").partition("[")
+            changes[name] = {**changes.get(name, getattr(self, name)), key: value} if key else value
+        return replace(self, **changes)
+
     @property
     def open_ranges(self) -> dict[str, tuple[float, float]]:
         """Low and high of numbers that are open; a range that does not hold its value is of what the value replaced."""
-        found = ((name, ends, getattr(self, name, "")) for name, ends in self.ranges.items())
+        found = ((name, ends, _held(self, name)) for name, ends in self.ranges.items())
         return {name: ends for name, ends, value in found if isinstance(value, float) and ends[0] <= value <= ends[1]}
 
     def range(self, name: str) -> tuple[Any, Any]:
-        """Low and high of a field ("hbm_bytes_per_s", "peak_flop_per_s[bf16]"); equal where decided."""
-        if text("name", name) in self.ranges:
-            return self.ranges[name]
-        field_name, _, key = name.removesuffix("]").partition("[")
-        value = vars(self).get(field_name)
-        value = value.get(key) if isinstance(value, Mapping) else value if not key else None
-        if not isinstance(value, int | float | np.ndarray):
-            refuse("name", name, f'allowed is a number of {self.id}, such as "hbm_bytes" or "peak_flop_per_s[bf16]"')
-        return value, value
+        """Low and high of a field, named as `at` names it; equal where decided."""
+        return self.ranges[name] if text("name", name) in self.ranges else (self.at(name),) * 2
+
+
+def _held(spec: Spec, which: str) -> Any:
+    """What a field holds, or its mapping under a key; None where there is neither."""
+    name, _, key = which.removesuffix("]").partition("[")
+    value = vars(spec).get(name)
+    return value.get(key) if isinstance(value, Mapping) else value if not key else None
 
 
 def shapes(**specs: Spec | None) -> dict[str, np.ndarray]:

@@ -94,7 +94,7 @@ def spans(inputs: Mapping[str, Any], distributions: Mapping[str, str] | None = N
         if isinstance(what, Spec):
             for field, (low, high) in what.open_ranges.items():
                 label = f"{name}.{field}"
-                found[label] = _uncertain(label, low, getattr(what, field), high, given)
+                found[label] = _uncertain(label, low, what.at(field), high, given)
         else:
             ends = [number(place, end) for end in listed(place, what)]
             if len(ends) not in (2, 3):
@@ -113,8 +113,8 @@ def _filled(inputs: Mapping[str, Any], values: Mapping[str, NDArray]) -> dict[st
     filled: dict[str, Any] = {}
     for name, what in inputs.items():
         if isinstance(what, Spec):
-            fields: dict[str, Any] = {field: values[f"{name}.{field}"] for field in what.open_ranges}
-            filled[name] = replace(what, ranges={}, **fields) if fields else what
+            drawn = {field: values[f"{name}.{field}"] for field in what.open_ranges}
+            filled[name] = replace(what.moved(drawn), ranges={}) if drawn else what
         else:
             filled[name] = values[name]
     return filled
