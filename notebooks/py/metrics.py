@@ -257,7 +257,7 @@ Markdown(
 # %% [markdown]
 # ## What moves the answer
 #
-# * **Prompts of others** lengthen TPOT, not the decode step: at a high rate of requests by half and more (chapter 10).
+# * **Prompts of others** lengthen TPOT, not the decode step: at a high rate of requests by half and more: [How fast does it serve?](serving.ipynb)
 # * **The length of the answer** decides how much it matters whether the first token counts.
 # * **Who holds the clock**: a client's TTFT has the network and the tokeniser, a server's has not.
 #
