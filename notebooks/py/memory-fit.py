@@ -234,7 +234,7 @@ charts.lines(
     else f"{spec.id} holds no such sequence",
     under=f"{contexts[contexts <= context][-1]:,.0f} tokens each, on as many chips: "
     + ", ".join(f"{count:,.0f} in {name.upper()}" for name, count in at.items()),
-)
+) if (systems.batch > 0).any() else Markdown(f"**No system of these holds a sequence of {m.id}** on as many chips.")
 
 # %%
 charts.table(
