@@ -87,9 +87,9 @@ def test_a_cached_prefix_saves_and_none_saves_nothing():
 def test_shares_of_operators_are_of_the_step():
     table = decode_step.operators(LLAMA, 16, 4096)
     assert (table.longer_s > 0).all()
-    assert table.of_step_share.sum() < 1
+    assert table.share_of_step.sum() < 1
     step_s = float(LLAMA.decode(batch=16, context=4096).time_s)
-    assert table.of_step_share.tolist() == pytest.approx((table.longer_s / step_s).tolist())
+    assert table.share_of_step.tolist() == pytest.approx((table.longer_s / step_s).tolist())
     assert not table.operator.str.contains(": ").any(), "layers that are all alike have no name"
     assert decode_step.operators(EXPERTS, 512, 4096).operator.str.contains(": ").any()
 

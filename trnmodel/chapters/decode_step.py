@@ -66,7 +66,7 @@ def operators(d: Deployment, batch: float, context: float) -> pd.DataFrame:
     rows = [(name, float(line.compute_s), float(line.memory_s)) for name, line in step.operators.items()]
     table = pd.DataFrame(rows, columns=["operator", "compute_s", "memory_s"])
     table["longer_s"] = table[["compute_s", "memory_s"]].max(axis=1)
-    table = table[table.longer_s > 0].assign(of_step_share=table.longer_s / float(step.time_s))
+    table = table[table.longer_s > 0].assign(share_of_step=table.longer_s / float(step.time_s))
     layers = {name.partition(": ")[0] for name in table.operator if ": " in name}
     if len(layers) == 1:  # all layers are alike
         table["operator"] = table.operator.str.removeprefix(f"{layers.pop()}: ")
@@ -190,7 +190,10 @@ def changes(d: Deployment, batch: float, context: float, input_tokens: float) ->
         first = one.prefill(input_tokens=input_tokens, max_context=length)
         row = {"changed": name, "step_s": step.time_s, "step_s_low": step.low, "step_s_high": step.high}
         row |= {"first_token_s": first.time_s, "first_token_s_low": first.low, "first_token_s_high": first.high}
-        row |= {f"tokens_per_s_per_{of}": getattr(step, f"tokens_per_s_per_{of}") for of in ("user", "chip")}
+        for rate in ("tokens_per_s_per_user", "tokens_per_s_per_chip"):
+            row |= dict(
+                zip((rate, f"{rate}_low", f"{rate}_high"), (getattr(step, rate), *step.ends(rate)), strict=True)
+            )
         why = shortfall(one, users, length)
         rows.append({**row, "basis": "" if why else str(step.basis), "why not": why})
     return tidy(rows)
