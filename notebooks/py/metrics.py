@@ -70,11 +70,16 @@ found = tables.tools(s)
 per_token = {name: tables.COUNTS[name][1](s) for name in ("rest / (n - 1)", "whole / n", "gaps")}
 basis = ours.basis(len(sent_s), input_tokens, context)
 Markdown(
-    f"**A stream of {common.counted(len(sent_s), 'request')} has a time per output token of {time(per_token['rest / (n - 1)'])} where "
-    f"vLLM, AIPerf or MLPerf count, and of {time(per_token['whole / n'])} where LLMPerf does**, for it counts the wait for the first of "
-    f"{output_tokens} tokens in; the step that makes a token takes {time(step.time_s.flat[-1])}. In this book TPOT is the former and "
-    f"throughput counts tokens of answers alone: {tables.tokens_per_s(s):.0f} a second here, {tables.tokens_per_s(s, prompts=True):,.0f} "
-    f"with those of prompts. Basis on {stack}: {basis}.\n\n" + ledger.rests_on(ours.e.id)
+    common.card(
+        time(per_token["rest / (n - 1)"]),
+        f"a token of an answer, after the first, in a stream of {common.counted(len(sent_s), 'request')}, as this book, vLLM, AIPerf and MLPerf count (TPOT)",
+        mark=str(basis),
+        rival=f"{time(per_token['whole / n'])} as LLMPerf counts, with the wait for the first of {output_tokens} tokens in",
+        proof="Check: what AWS printed",
+        more=f"The step that makes a token takes {time(step.time_s.flat[-1])}. Throughput counts tokens of answers alone: "
+        f"{tables.tokens_per_s(s):.0f} a second here, {tables.tokens_per_s(s, prompts=True):,.0f} with those of prompts. "
+        f"On {stack}.\n\n" + ledger.rests_on(ours.e.id),
+    )
 )
 
 # %% [markdown]
