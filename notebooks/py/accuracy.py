@@ -54,7 +54,7 @@ Markdown(
         unit="%",
         mark="measured",
         rival=f"a naive fit to bytes, FLOP and layers is off by {naive:.1%}" if naive >= 0 else "",
-        ahead=naive < own.error,
+        rank="Ahead of it" if naive < own.error else "Next best",
         alone="" if naive >= 0 else f"nothing naive answers {group}",
         proof="Check: predicted against measured",
         more=f"Best is {best.question}, {best.error:.1%}, worst {worst.question}, {worst.error:.0%}. "

@@ -118,7 +118,7 @@ Markdown(
         unit="tokens/s a chip",
         mark=mark,
         rival=f"{called[best]} with {tables.yield_in_words(answers[asked].loc[best], kind)}" if best else "",
-        ahead=best in ahead_of(asked, kind),
+        rank="Ahead of it" if best in ahead_of(asked, kind) else "Next best",
         alone="" if best else f"no other system reaches the speed on {kind} software",
         proof="Check: what is published about chips of others",
         more=f"Of {'. Of '.join(said(name) for name in dict.fromkeys([m.id, experts_m.id]))}. The kinds do not mix: a public stack is "

@@ -65,7 +65,7 @@ Markdown(
         unit="B/s",
         mark="measured" if spec.id == tables.PROFILED else "extrapolated",
         rival=f"{fastest} {format_within(*beside[fastest] * band, 'B/s')}",
-        ahead=beside[fastest] > levels.bandwidth_bytes_per_s[2],
+        rank="Ahead of it" if beside[fastest] > levels.bandwidth_bytes_per_s[2] else "Next best",
         proof="Check: bytes and bandwidth that a profiler counted",
         more=f"HBM gives {hbm} as printed{f' (sources leave {low} to {high} open)' if low != high else ''}, the DMA engines of the cores "
         f"{f'pass {door}' if narrow else 'pass all of it'} ({theirs}). For {m.id} in {precision.upper()}, "

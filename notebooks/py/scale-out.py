@@ -75,7 +75,6 @@ Markdown(
         unit="chips",
         mark="ideal",
         rival=f"{largest.leaf_and_spine[1]} switches, in leaf and spine alone, reach {largest.chips[1] / first.chips:.0f} times as many",
-        ahead=True,
         proof="Check: numbers that are not ours",
         more=f"Each has {rate / GBIT:g} Gb/s and is at most five switches, some "
         f"{format_within(ways.latency_s[2], ways.latency_s_low[2], ways.latency_s_high[2], 's')}, from any other.{''.join(whole)} Beyond the "

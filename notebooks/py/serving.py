@@ -96,6 +96,7 @@ Markdown(
         unit="tokens/s a chip" if len(ranked) else "",
         mark=str(top.basis),
         rival=rival,
+        rank="Next best",
         alone="" if rival else "no other system holds the model with this software",
         proof="Check: what was measured",
         more=f"{where} with TP {tp}{f', EP {ep}' if ep > 1 else ''} and a batch of {batch} on {called[spec.id]}, prompts of {counted(input_tokens, 'token')} and answers of "

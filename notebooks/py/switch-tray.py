@@ -90,6 +90,7 @@ Markdown(
         mark="ideal",
         rival=f"{called[nearest]} {format_within(*others.loc[nearest], 's')}"
         + (", as the others" if others.worst_s.nunique() == 1 and len(others) > 1 else ""),
+        rank="Next best",
         proof="Check: numbers that are not ours",
         more=f"For bandwidth the tray does not matter: {f'the trays differ by {apart:.1%}, ' if apart > 5e-4 else ''}with any of them a chip has "
         f"{format_quantity(spread.mean(), 'B/s', 3)} of all-to-all in its rack, because the lanes of the chips are the same. With "

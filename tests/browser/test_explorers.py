@@ -169,9 +169,9 @@ def test_the_grid_is_small(frontier):
     assert len(chart.locator("script").text_content().encode()) < MOST_BYTES
 
 
-@pytest.mark.parametrize(("slug", "control"), [("serving", "stack_kind"), ("chip-roofline", "chip")])
-def test_an_explorer_fits_a_phone(open_page, site, slug, control):
-    page, chart = explorer(open_page, site, slug, control, PHONE)
+@pytest.mark.parametrize(("chapter", "control"), [("serving", "stack_kind"), ("chip-roofline", "chip")])
+def test_an_explorer_fits_a_phone(open_page, site, chapter, control):
+    page, chart = explorer(open_page, site, chapter, control, PHONE)
     page.wait_for_timeout(500)
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
     rights = "nodes => Math.max(...nodes.map(node => node.getBoundingClientRect().right))"

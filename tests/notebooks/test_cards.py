@@ -10,7 +10,7 @@ from trnmodel.chapters.common import card
 CARD = re.compile(
     r"> \*\*(?P<number>[^*\n]+)\*\* \((?:(?P<low>[^;)]+) to (?P<high>[^;)]+); )?"
     r"(?P<mark>measured|interpolated|extrapolated|ideal)\): (?P<of>[^\n]+)\.\n>\n"
-    r"> \*\*(?:(?:Next best|Ahead of it):\*\* (?P<rival>[^\n]+)|No rival:\*\* (?P<alone>[^\n]+))\.\n>\n"
+    r"> \*\*(?:(?:Beside it|Next best|Ahead of it):\*\* (?P<rival>[^\n]+)|No rival:\*\* (?P<alone>[^\n]+))\.\n>\n"
     r"> \*\*Proof:\*\* (?P<proof>[^\n]+)\.(?:\n\n(?P<more>.+))?",
     re.DOTALL,
 )

@@ -22,20 +22,21 @@ LANE_MAP = "trn3-nl72x2-aws-lanes"  # NL72x2 with the lanes that AWS prints, not
 
 
 def card(number: float | Sequence[float] | str, of: str, *, unit: str = "", mark: str, proof: str,
-         rival: str = "", ahead: bool = False, alone: str = "", more: str = "") -> str:  # fmt: skip
+         rival: str = "", rank: str = "Beside it", alone: str = "", more: str = "") -> str:  # fmt: skip
     """The card that a chapter opens with, in Markdown: its number, what comes next to it, where the proof stands.
 
     `number` is a figure of `of` in a base unit or words (`format_within`), with low and high where it has a band, or a
-    text; `mark` is of `trnmodel.result.BASES`, where arithmetic on printed figures is ideal; `rival` is what comes next
-    best (or is `ahead`), with its number, and `alone` why nothing does; `proof` is the heading under which the answer
-    meets what is not ours, or "chapter 13"; `more` stands below. Raises ValueError for another mark, or both rivals.
+    text; `mark` is of `trnmodel.result.BASES`, where arithmetic on printed figures is ideal; `rival` is what stands
+    beside it with its number, `rank` how ("Next best", "Ahead of it"), and `alone` why nothing does; `proof` is the
+    heading under which the answer meets what is not ours, or "chapter 13"; `more` stands below. Raises ValueError for
+    another mark, or both rivals.
 
     Examples
     --------
     >>> print(card((0.0123, 0.011, 0.014), "a step of X", unit="s", mark="measured", rival="Y, 20 ms", proof="Check"))
     > **12 ms** (11 to 14; measured): a step of X.
     >
-    > **Next best:** Y, 20 ms.
+    > **Beside it:** Y, 20 ms.
     >
     > **Proof:** Check.
     """
@@ -49,7 +50,7 @@ def card(number: float | Sequence[float] | str, of: str, *, unit: str = "", mark
         value, low, high = number if isinstance(number, Sequence) else (number, number, number)
         told = format_within(value, low, high, unit, mark).replace(" %", "%")
     shown, _, band = told.rpartition(" (")
-    beside = f"**{'Ahead of it' if ahead else 'Next best'}:** {rival}" if rival else f"**No rival:** {alone}"
+    beside = f"**{rank}:** {rival}" if rival else f"**No rival:** {alone}"
     lines = [f"**{shown}** ({band}: {of}", beside, f"**Proof:** {proof}"]
     return named("\n>\n".join(f"> {line.rstrip('.')}." for line in lines) + (f"\n\n{more}" if more else ""))
 
