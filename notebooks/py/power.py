@@ -40,8 +40,9 @@ from trnmodel.chapters import power as tables
 from trnmodel.evidence import energy as measured
 from trnmodel.evidence import ledger
 from trnmodel.planner import software
-from trnmodel.planner.claimed import claim_sets
-from trnmodel.units import KW, MW, format_digits, format_within
+from trnmodel.planner.claimed import claim_sets, largest, region
+from trnmodel.planner.power import one_at_a_time
+from trnmodel.units import KW, MW, TB, TFLOP, format_digits, format_within
 
 m, experts_m, spec, air = tm.model(model), tm.model(experts_model), tm.system(system), tm.system(air_system)
 places = [name for name, entity in load.entities().items() if entity.kind == "facility"]
@@ -77,7 +78,7 @@ shown = format_within(*line[tables.SPENT], "J a token") if best is not None else
 Markdown(
     common.card(
         line[tables.SPENT].tolist(),
-        f"a decode step of {m.id} in {line.precision.upper()} on {called[spec.id]}, measured at the server, {slow:g} tokens/s for each user on "
+        f"a decode step of {m.id} in {line.precision.upper()} on {called[spec.id]}, counted at the server, {slow:g} tokens/s for each user on "
         f"{kind} software ({format_within(float(e.server_w), *map(float, e.ends('server_w')), 'W')} for a chip and its share of the server)",
         unit="J a token",
         mark=str(line.basis),
@@ -180,9 +181,7 @@ Markdown(tables.order_words(spent, speeds, called))
 # bottom, static power and the energy of every operation and byte add up, $P = P_0 + \sum n\,e/t$, at most the TDP.
 
 # %% tags=["hide-input"]
-there = {
-    called[one.system]: tables.point(m, one, context) for one in same.to_dict("records") for one in [pd.Series(one)]
-}
+there = {called[one.system]: tables.point(m, one, context) for _, one in same.iterrows()}
 piled = tables.parts(there)
 idle = piled[piled.part == "idle"]
 charts.stacks(
@@ -192,26 +191,28 @@ charts.stacks(
     color="part",
     limit="tdp_w",
     caption=f"Idle power is {idle.chip_w.sum() / piled.chip_w.sum():.0%} of what these chips draw",
-    under=f"{m.id} at {slow:g} tokens/s for each user on {kind} software; stroke: TDP, of which the ends are in the table below",
+    under=f"{m.id} at {slow:g} tokens/s for each user on {kind} software; stroke: TDP",
 )
 
 # %% tags=["hide-input"]
 u_f, u_m, i = float(e.compute_utilisation), float(e.hbm_utilisation), float(e.idle_w / e.tdp_w)
 activity = power.compute_activity * u_f + power.hbm_activity * u_m
 by_hand = chip.tdp_w * (i + (1 - i) * np.tanh(activity))
-assert np.isclose(by_hand, min(float(e.chip_w), by_hand))
-static, flop_j = power.static_share * chip.tdp_w, power.flop_j[e.step.precision.compute]
-byte_j = power.byte_j["hbm"] + power.byte_j["sbuf"]
-operations = float(e.flop_per_chip / e.time_s) * flop_j
-moved = u_m * chip.hbm_bytes_per_s * byte_j
+assert np.isclose(by_hand, float(e.chip_w))
+static, flop_j = power.static_share * chip.tdp_w, power.flop_j.get(e.step.precision.compute)
+byte_j, rate = power.byte_j["hbm"] + power.byte_j["sbuf"], float(e.flop_per_chip / e.time_s)
 Markdown(
     f"**By hand, {called[spec.id]}.** The step computes at {u_f:.1%} of the peak and reads at {u_m:.0%} of the bandwidth: "
     f"{power.compute_activity:.4g} x {u_f:.4f} + {power.hbm_activity:.4g} x {u_m:.3f} = {activity:.3f}, of which the hyperbolic tangent is "
     f"{np.tanh(activity):.3f}. {chip.tdp_w:,.0f} W x ({i:.3f} + {1 - i:.3f} x {np.tanh(activity):.3f}) = {by_hand:,.0f} W; the package says "
-    f"{float(e.chip_w):,.0f} W. From the bottom: {power.static_share:.2f} x {chip.tdp_w:,.0f} W = {static:,.0f} W static, "
-    f"{float(e.flop_per_chip / e.time_s) / 1e12:,.0f} TFLOP/s x {flop_j * 1e12:.2f} pJ = {operations:,.0f} W, "
-    f"{u_m * chip.hbm_bytes_per_s / 1e12:.2f} TB/s x {byte_j * 1e12:.0f} pJ/B = {moved:,.0f} W; the package says {float(e.operations_w):,.0f} W and "
-    f"{float(e.memory_w):,.0f} W."
+    f"{float(e.chip_w):,.0f} W."
+    + (
+        f" From the bottom: {power.static_share:.2f} x {chip.tdp_w:,.0f} W = {static:,.0f} W static, {rate / TFLOP:,.0f} TFLOP/s x "
+        f"{flop_j * 1e12:.2f} pJ = {rate * flop_j:,.0f} W, {u_m * chip.hbm_bytes_per_s / TB:.2f} TB/s x {byte_j * 1e12:.0f} pJ/B = "
+        f"{u_m * chip.hbm_bytes_per_s * byte_j:,.0f} W; the package says {float(e.operations_w):,.0f} W and {float(e.memory_w):,.0f} W."
+        if flop_j
+        else f" From the bottom nothing is said: no source has energies of operations at the node of {chip.name}."
+    )
 )
 
 # %% tags=["hide-input"]
@@ -224,13 +225,9 @@ charts.table(
 # %% tags=["hide-input"]
 gap = float(e.bottom_up_w / e.chip_w - 1)
 Markdown(
-    f"From the bottom the chip draws {abs(gap):.0%} {'less' if gap < 0 else 'more'}. "
-    + (
-        "Energies of operations are of arithmetic and arrays alone: clocks, control, regulators and what moves between units are in nobody's "
-        "figure. On the GPUs of the check they miss as much, so that the answer takes the shares."
-        if gap < 0
-        else "The answer takes the shares, which were fitted to joules."
-    )
+    (f"From the bottom the chip draws {abs(gap):.0%} {'less' if gap < 0 else 'more'}. " if flop_j else "")
+    + "Energies of operations are of arithmetic and of arrays alone: clocks, control, regulators and what moves between units are in no "
+    "published figure. The answer takes the shares, which were fitted to joules; the check has both."
 )
 
 # %% [markdown]
@@ -248,7 +245,7 @@ bounds = e.by_boundary().rename(
 )
 widest = float(e.all_in_j_per_token / e.chip_j_per_token)
 charts.table(
-    bounds,
+    bounds.assign(boundary=bounds.boundary.str.replace("_", "-")),
     caption=f"The same token is {format_digits(float(e.chip_j_per_token), 2)} J at the chip and {format_digits(widest, 2)} times that all-in "
     f"({called[spec.id]}, {kind} software; extrapolated, our estimate, confidence D)",
     download="boundaries",
@@ -284,18 +281,36 @@ Markdown(
 # %% [markdown]
 # ## What AWS claims
 #
-# Of Trainium3 UltraServers against those of Trainium2 AWS claims 4.4 times the compute (of 144 chips against 64), up to 3 times the speed, 4 times
-# the energy efficiency and over 5 times the tokens a megawatt; the press adds 40 % less power for the same work. A claim of speed $s$ and one of work
-# for each joule $w$ imply watts of a chip, $P = s/w$ times those of Trainium2.
+# Each claim is of speed or of work for each joule, of UltraServers of Trainium3 against those of Trainium2. A speed $s$ and a work for each
+# joule $w$, both of a chip, imply its watts: $P = s/w$ times those of Trainium2.
+
+# %% tags=["hide-input"]
+said, pair = facilities.claims(), [tm.system(name) for name in ("trn3-nl72x2-pcie160", "trn2-ultraserver")]
+chips, new = [one.domain_chips * one.count for one in pair], pair[0].chip
+Markdown(
+    "; ".join(f"{name} {ratio:g} times" for name, ratio in said.claimed_ratio.items())
+    + "".join(f"; {name} less by {cut:.0%} (press)" for name, cut in said.claimed_cut.items())
+    + f". Compute is of {chips[0]:g} chips against {chips[1]:g}, so that **by hand** a chip has {said.claimed_ratio['peak compute']:g} x {chips[1]:g} / "
+    f"{chips[0]:g} = {said.claimed_ratio['peak compute'] * chips[1] / chips[0]:.2f} times; "
+    + "; ".join(
+        f"{cut:.0%} less power is 1 / {1 - cut:g} = {1 / (1 - cut):.2f} times the work for each joule"
+        for cut in said.claimed_cut.values()
+    )
+    + "."
+)
 
 # %% tags=["hide-input"]
 sets = claim_sets(tolerance=claim_tolerance)
-new, old = tm.chip("trainium3"), tm.chip("trainium2")
-area, agreeing = tables.region(sets, new, old), tables.largest(sets)
+area, agreeing = region(sets, *pair), largest(sets)
 met = agreeing[agreeing.meets_tdp]
 most, count = int(area.held.max()), int((~sets.claims.str.contains("+", regex=False)).sum())
+words = f"{most} of {count} claims hold"
 charts.regions(
-    area,
+    area.assign(
+        which=np.select(
+            [area.held < most, area.meets_tdp], ["fewer hold", f"{words}, watts fit"], f"{words}, watts do not"
+        )
+    ),
     x="speed_ratio",
     y="efficiency_ratio",
     color="which",
@@ -316,11 +331,11 @@ charts.table(
 # %% tags=["hide-input"]
 Markdown(
     (
-        f"Of these {len(agreeing)} sets the watts of {', '.join(met.claims)} are those of the chip: "
-        + "; ".join(f"{one.chip_w_low:,.0f} to {one.chip_w_high:,.0f} W" for one in met.itertuples())
+        f"Of {len(agreeing)} largest sets the TDP is met by "
+        + "; ".join(f"{one.claims}, with {one.chip_w_low:,.0f} to {one.chip_w_high:,.0f} W" for one in met.itertuples())
         + ". "
         if len(met)
-        else "Of none of these sets the watts are those of the chip. "
+        else "None of the largest sets meets the TDP. "
     )
     + "A set that does not meet the TDP may be true of something else: of whole racks with their hosts, of a smaller format, or of software that got better."
 )
@@ -354,7 +369,7 @@ charts.table(
 errors = measured.accuracy()
 steady = errors[errors.steady]
 charts.table(
-    tables.by_chip(errors),
+    measured.by_chip(errors),
     caption=f"Joules a token of GPUs, model left out: median error {errors.error.abs().median():.0%} over {len(errors)} configurations",
     download="joules-measured",
 )
@@ -371,7 +386,7 @@ Markdown(
 walls = measured.server_errors()
 worst = walls.loc[walls.error.abs().idxmax()]
 charts.table(
-    walls.assign(error=walls.error),
+    walls,
     caption=f"Servers, each left out of one set of shares for all: at most {abs(worst.error):.0%} off ({worst.what})",
     download="servers",
 )
@@ -382,8 +397,7 @@ charts.table(
 # ## What moves the answer
 
 # %% tags=["hide-input"]
-moved = pd.DataFrame(tables.moves(e)).assign(basis=line.basis)
-moved = moved.sort_values("server_j_per_token_high", ascending=False, ignore_index=True)
+moved = one_at_a_time(e).assign(basis=line.basis)
 charts.ranges(
     moved,
     x="server_j_per_token",

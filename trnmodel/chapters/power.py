@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -11,15 +10,10 @@ import numpy as np
 import pandas as pd
 
 from trnmodel.catalog import load
-from trnmodel.catalog.facilities import ends, power
-from trnmodel.catalog.specs import Chip, published
-from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
-from trnmodel.evidence import energy as measured
 from trnmodel.formulas import energy as page
 from trnmodel.models.transformer import Transformer
 from trnmodel.planner import software
-from trnmodel.planner.claimed import claim_sets
 from trnmodel.planner.power import HIGH, LOW, Energy, energy
 from trnmodel.result import tidy
 from trnmodel.steps.inference import decode_step
@@ -71,7 +65,7 @@ def _spent(model: str | Transformer, line: Mapping[str, Any], context: float) ->
 
 
 def line_of(table: pd.DataFrame, speed: float, system: str) -> pd.Series | None:
-    """The line of a system at a speed on the first kind of software, of public, hand-tuned and ideal, that reaches it."""
+    """The line of a system at a speed on the first of public, hand-tuned and ideal software that reaches it."""
     at = table[(table.wanted_tokens_per_s_per_user == speed) & (table.system == system)].dropna(subset=SPENT[0])
     at = at.sort_values("software", key=lambda kind: kind.map(software.ORDER.index))
     return at.iloc[0] if len(at) else None
@@ -105,22 +99,47 @@ def beside(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
             row: dict[str, Any] = {"model": model, "wanted_tokens_per_s_per_user": speed, "system": system}
             for kind in (kind for kind in software.ORDER if kind in set(lines.software)):
                 one = lines[lines.software == kind].iloc[0]
-                row[kind] = "too slow" if np.isnan(one[SPENT[0]]) else software.in_band(*one[SPENT])
-            rows.append(row | {"puts it first": _first(table, speed, system)})
+                lost = "no watts known" if one["tokens_per_s_per_chip"] else "too slow"
+                row[kind] = lost if np.isnan(one[SPENT[0]]) else software.in_band(*one[SPENT])
+            words = {kind: verdicts(table, speed, kind) for kind in software.ORDER}
+            rows.append(row | {"what puts it first": _said(words, str(system))})
     return pd.DataFrame(rows)
 
 
-def _first(table: pd.DataFrame, speed: float, system: str) -> str:
-    """By kind of software, what would put a system first at a speed."""
+def _said(found: Mapping[str, tuple[pd.Series | None, dict[str, str]]], system: str) -> str:
+    """What would put a system first, by kind of software."""
+    words = {kind: "is" if best is not None and best.system == system else others.get(system)
+             for kind, (best, others) in found.items()}  # fmt: skip
+    return ", ".join(f"{kind}: {word}" for kind, word in words.items() if word)
+
+
+def verdicts(table: pd.DataFrame, speed: float, kind: str) -> tuple[pd.Series | None, dict[str, str]]:
+    """The line of fewest joules at a speed on a kind of software, and by system what would put another first."""
+    there = table[(table.wanted_tokens_per_s_per_user == speed) & (table.software == kind)].dropna(subset=SPENT[0])
+    if not len(there):
+        return None, {}
+    best = there.loc[there[SPENT[0]].idxmin()]
+    gaps = {str(one.system): (np.log(one[SPENT[0]] / best[SPENT[0]]), one) for _, one in there.iterrows()}
+    return best, {name: moved_by(gap, one, best) for name, (gap, one) in gaps.items() if name != best.system}
+
+
+def order_words(tables: Mapping[str, pd.DataFrame], speeds: Sequence[float], called: Mapping[str, str]) -> str:
+    """By model and speed who spends least on each kind of software, and on public software what would change that."""
     said = list[str]()
-    for kind in software.ORDER:
-        there = table[(table.wanted_tokens_per_s_per_user == speed) & (table.software == kind)].dropna(subset=SPENT[0])
-        own = there[there.system == system]
-        if len(own):
-            best, line = there.loc[there[SPENT[0]].idxmin()], own.iloc[0]
-            word = "is" if best.system == system else moved_by(np.log(line[SPENT[0]] / best[SPENT[0]]), line, best)
-            said.append(f"{kind}: {word}")
-    return ", ".join(said)
+    for (model, table), speed in product(tables.items(), speeds):
+        found = {kind: verdicts(table, speed, kind) for kind in software.ORDER}
+        heads = {kind: one for kind, (one, _) in found.items() if one is not None}
+        words = "; ".join(
+            f"{kind} {called[one.system]}, {software.in_band(*one[SPENT])} J" for kind, one in heads.items()
+        )
+        groups: dict[str, list[str]] = {}
+        for name, word in found["public"][1].items():
+            groups.setdefault(word, []).append(called[name])
+        flips = "; ".join(f"{', '.join(names)}: {word}" for word, names in groups.items())
+        tail = f" What would put others level on public software: {flips}." if flips else ""
+        line = f"{words}.{tail}" if heads else "none is as fast."
+        said.append(f"* **{model} at {speed:g} tokens/s a user**: {line}")
+    return "\n".join(said)
 
 
 def parts(energies: Mapping[str, Energy]) -> pd.DataFrame:
@@ -150,7 +169,7 @@ def both_ways(e: Energy) -> pd.DataFrame:
 
 
 def sites(energies: Mapping[str, Energy]) -> pd.DataFrame:
-    """What a megawatt of a site holds and makes: PUE, IT power on the hottest day, chips, tokens/s; joules of a year."""
+    """What a megawatt of a site holds and makes: PUE, IT power on the hottest day, chips, tokens/s; joules a token."""
     rows = []
     for name, e in energies.items():
         low, high = map(float, e.ends("tokens_per_s_per_site_mw"))
@@ -165,72 +184,6 @@ def sites(energies: Mapping[str, Energy]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def largest(sets: pd.DataFrame) -> pd.DataFrame:
-    """Sets of claims that agree and that no larger one holds.
-
-    Examples
-    --------
-    >>> largest(claim_sets()).claims.tolist()[-1]
-    'peak compute + speed + power for equal work'
-    """
-    agree = [set(claims.split(" + ")) for claims in sets.claims[sets.agree]]
-    inside = sets.claims.map(lambda one: any(set(one.split(" + ")) < other for other in agree))
-    return sets[sets.agree & ~inside]
-
-
-def region(sets: pd.DataFrame, new: Chip, old: Chip) -> pd.DataFrame:
-    """Speed of a chip over work for each joule: how many single claims hold there, and whether the watts are the TDP's."""
-    single = sets[~sets.claims.str.contains("+", regex=False)]
-    axes = []
-    for name, step, end in (("speed", 0.5, 3.5), ("efficiency", 0.5, 6.0)):
-        sides = single[[f"{name}_low", f"{name}_high"]].replace(np.inf, np.nan).mask(lambda t: t == 0)
-        axes.append(np.unique(np.round([*np.arange(step, end + step, step), *sides.mean(axis=1).dropna()], 2)))
-    speed, work = (x.ravel() for x in np.meshgrid(*axes))
-    held = sum(
-        ((one.speed_low <= speed) & (speed <= one.speed_high) & (one.efficiency_low <= work) & (work <= one.efficiency_high))
-        .astype(int) for one in single.itertuples()
-    )  # fmt: skip
-    ratio, (low, high), (least, most) = page.power_ratio(speed, work), ends(old, "tdp_w"), ends(new, "tdp_w")
-    fits = (ratio * low <= most) & (ratio * high >= least)
-    words = f"{held.max()} of {len(single)} claims hold"
-    which = np.where(held < held.max(), "fewer hold", np.where(fits, f"{words}, watts fit", f"{words}, watts do not"))
-    return pd.DataFrame({"speed_ratio": speed, "efficiency_ratio": work, "which": which, "held": held})
-
-
-def moves(e: Energy) -> Iterator[dict[str, Any]]:
-    """Joules a token at the server with one input after another at its low and its high end."""
-    where = e.step.system
-    chip = where.chip if isinstance(where, System) else where
-    about, value = power(chip), float(e.server_j_per_token)
-
-    def asked(spec: Chip = chip, **given: float) -> float:
-        system = replace(where, chip=spec) if isinstance(where, System) else spec
-        shares = replace(about, **given) if given else None
-        return float(energy(replace(e.step, system=system), power=shares).server_j_per_token)
-
-    found = {"TDP of the chip": [asked(replace(chip, tdp_w=float(end))) for end in ends(chip, "tdp_w")]}
-    if np.isnan(published(chip.idle_share, np.nan)):
-        found["idle share"] = [asked(idle_share=float(end)) for end in ends(about, "idle_share")]
-    found["host"] = [asked(host_w_per_chip=float(end)) for end in ends(about, "host_w_per_chip")]
-    off = np.minimum(np.exp([-about.chip_width, about.chip_width]) * e.chip_w, e.tdp_w) - e.chip_w
-    found["error of the fit"] = (value * (1 + about.server_ratio * off / e.server_w)).tolist()
-    below, above = map(float, e.step.widths("time_s"))
-    found["time of the step"] = [value * np.exp(-below), value * np.exp(above)]
-    for which, (low, high) in found.items():
-        yield {"which": which, SPENT[0]: value, SPENT[1]: low, SPENT[2]: high}
-
-
-def by_chip(errors: pd.DataFrame) -> pd.DataFrame:
-    """`evidence.energy.accuracy` by chip and in all: configurations, models, median and ninetieth percentile of errors."""
-    rows = []
-    for name, part in [*errors.groupby("chip"), ("all", errors), ("all in steady state", errors[errors.steady])]:
-        size = part.error.abs()
-        row = {"chip": name, "configurations": len(part), "models": part.model.nunique(), "median_error": size.median()}
-        row |= {"p90_error": size.quantile(measured.QUANTILE), "bias": part.error.median()}
-        rows.append(row | {"median with the model's own speed": f"{part.own_error.abs().median():.0%}"})
-    return pd.DataFrame(rows)
-
-
 def fact_sources(*specs: Any) -> set[str]:
     """Ids of the sources behind fields of specs."""
     rows = load.facts_rows()
@@ -242,25 +195,3 @@ def claim(at: pd.DataFrame) -> str:
     wide = at.pivot(index="system", columns="software", values=SPENT[0])
     kinds, across = (wide.max(axis=1) / wide.min(axis=1)).max(), (wide.max() / wide.min()).max()
     return f"Software moves joules up to {format_digits(kinds, 2)} times, systems {format_digits(across, 2)} times"
-
-
-def order_words(tables: Mapping[str, pd.DataFrame], speeds: Sequence[float], called: Mapping[str, str]) -> str:
-    """Who spends least on public software and on ideal, by model and speed, as a list."""
-    said = list[str]()
-    for (model, table), speed in product(tables.items(), speeds):
-        firsts = {kind: _least(table, speed, kind) for kind in software.ORDER}
-        there = {kind: one for kind, one in firsts.items() if one is not None}
-        words = "; ".join(
-            f"{kind} {called[one.system]} with {software.in_band(*one[SPENT])} J" for kind, one in there.items()
-        )
-        same = len({one.system for one in there.values()}) == 1
-        tail = "the order's head holds on every kind of software" if same else "software flips who is first"
-        said.append(
-            f"* **{model} at {speed:g} tokens/s a user**: " + (f"{words}; {tail}." if there else "none is as fast.")
-        )
-    return "\n".join(said)
-
-
-def _least(table: pd.DataFrame, speed: float, kind: str) -> pd.Series | None:
-    there = table[(table.wanted_tokens_per_s_per_user == speed) & (table.software == kind)].dropna(subset=SPENT[0])
-    return there.loc[there[SPENT[0]].idxmin()] if len(there) else None
