@@ -286,10 +286,13 @@ Markdown(
 
 # %% tags=["hide-input"]
 said, pair = facilities.claims(), [tm.system(name) for name in ("trn3-nl72x2-pcie160", "trn2-ultraserver")]
+printed = [load.facts_rows()[fact_id] for ids in said.sources.values() for fact_id in ids]
 chips, new = [one.domain_chips * one.count for one in pair], pair[0].chip
 Markdown(
-    "; ".join(f"{name} {ratio:g} times" for name, ratio in said.claimed_ratio.items())
-    + "".join(f"; {name} less by {cut:.0%} (press)" for name, cut in said.claimed_cut.items())
+    "; ".join(f"{fact.qualifier} {fact.value_printed} times" for fact in printed if fact.quantity == "claimed_ratio")
+    + "".join(
+        f"; {fact.qualifier} {fact.value_printed} % less (press)" for fact in printed if fact.quantity == "claimed_cut"
+    )
     + f". Compute is of {chips[0]:g} chips against {chips[1]:g}, so that **by hand** a chip has {said.claimed_ratio['peak compute']:g} x {chips[1]:g} / "
     f"{chips[0]:g} = {said.claimed_ratio['peak compute'] * chips[1] / chips[0]:.2f} times; "
     + "; ".join(

@@ -23,6 +23,10 @@ from trnmodel.units import KW, MW, format_digits, format_within
 PRECISIONS = ("mxfp8", "fp8", "bf16")
 LEVEL = 0.01  # of a logarithm: joules that differ by less are level
 SPENT = ["server_j_per_token", "server_j_per_token_low", "server_j_per_token_high"]
+REACHED = {
+    "level": "already", "watts": "by watts", "speed": "by speed", "watts or speed": "by watts or by speed",
+    "both together": "by both together", "nothing": "not at all", "nothing: the same chip": "not at all, on the same chip",
+}  # fmt: skip
 SYMBOLS = [
     ("P", "chip_w", "power of a chip while a step runs", "", "result"),
     ("P_TDP", "tdp_w", "thermal design power of a chip", "", "data"),
@@ -135,8 +139,8 @@ def order_words(tables: Mapping[str, pd.DataFrame], speeds: Sequence[float], cal
         groups: dict[str, list[str]] = {}
         for name, word in found["public"][1].items():
             groups.setdefault(word, []).append(called[name])
-        flips = "; ".join(f"{', '.join(names)}: {word}" for word, names in groups.items())
-        tail = f" What would put others level on public software: {flips}." if flips else ""
+        flips = "; ".join(f"{REACHED[word]}: {', '.join(names)}" for word, names in groups.items())
+        tail = f" Within their bands others draw level with it on public software {flips}." if flips else ""
         line = f"{words}.{tail}" if heads else "none is as fast."
         said.append(f"* **{model} at {speed:g} tokens/s a user**: {line}")
     return "\n".join(said)
