@@ -23,10 +23,7 @@ from trnmodel.units import KW, MW, format_digits, format_within
 PRECISIONS = ("mxfp8", "fp8", "bf16")
 LEVEL = 0.01  # of a logarithm: joules that differ by less are level
 SPENT = ["server_j_per_token", "server_j_per_token_low", "server_j_per_token_high"]
-REACHED = {
-    "level": "already", "watts": "by watts", "speed": "by speed", "watts or speed": "by watts or by speed",
-    "both together": "by both together", "nothing": "not at all", "nothing: the same chip": "not at all, on the same chip",
-}  # fmt: skip
+REACHED = {"level": "already", "both together": "by both together", "nothing": "not at all"}
 SYMBOLS = [
     ("P", "chip_w", "power of a chip while a step runs", "", "result"),
     ("P_TDP", "tdp_w", "thermal design power of a chip", "", "data"),
@@ -76,7 +73,7 @@ def line_of(table: pd.DataFrame, speed: float, system: str) -> pd.Series | None:
 
 
 def moved_by(gap: float, line: Mapping[str, Any], best: Mapping[str, Any]) -> str:
-    """What within the bands makes up for a gap between the logarithms of two lines' joules.
+    """What within the bands makes up for a gap between the logarithms of two lines' joules; of one chip nothing does.
 
     Examples
     --------
@@ -89,7 +86,7 @@ def moved_by(gap: float, line: Mapping[str, Any], best: Mapping[str, Any]) -> st
         return "level"
     chips = [read_system(str(one["system"])).chip.id for one in (line, best)]
     if chips[0] == chips[1]:
-        return "nothing: the same chip"
+        return "nothing"
     widths = {"watts": line["watts_below"] + best["watts_above"], "speed": line["time_below"] + best["time_above"]}
     alone = [name for name, width in widths.items() if width >= gap]
     return " or ".join(alone) or ("both together" if sum(widths.values()) >= gap else "nothing")
@@ -138,8 +135,9 @@ def order_words(tables: Mapping[str, pd.DataFrame], speeds: Sequence[float], cal
         )
         groups: dict[str, list[str]] = {}
         for name, word in found["public"][1].items():
-            groups.setdefault(word, []).append(called[name])
-        flips = "; ".join(f"{REACHED[word]}: {', '.join(names)}" for word, names in groups.items())
+            how = REACHED.get(word) or f"by {word}".replace(" or ", " or by ")
+            groups.setdefault(how, []).append(called[name])
+        flips = "; ".join(f"{how}: {', '.join(names)}" for how, names in groups.items())
         tail = f" Within their bands others draw level with it on public software {flips}." if flips else ""
         line = f"{words}.{tail}" if heads else "none is as fast."
         said.append(f"* **{model} at {speed:g} tokens/s a user**: {line}")
