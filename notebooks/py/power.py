@@ -268,14 +268,13 @@ breaks = float(e.site_w / air_e.site_w)
 Markdown(
     f"**By hand.** 1 MW / {hot:g} = {MW / hot / KW:,.0f} kW and 1 MW / {cool:g} = {MW / cool / KW:,.0f} kW of IT: "
     + (
-        f"a peak PUE of {hot:g} instead of {cool:g} costs {abs(1 - cool / hot):.0%} of the IT power. "
+        f"a peak PUE of {hot:g} instead of {cool:g} {'costs' if hot > cool else 'adds'} {abs(1 - cool / hot):.0%} of the IT power. "
         if hot != cool
         else "the two sites leave as much. "
     )
     + f"{called[spec.id]} then makes {format_digits(made, 2)} tokens/s a site megawatt, {called[air.id]} {format_digits(air_made, 2)}"
     + f" ({m.id}, {slow:g} tokens/s a user). To be level a chip of the former must yield {breaks:.2f} times as much as one of the latter; it yields {more:.2f} times. "
-    + f"Over a year the two sites differ by {abs(place.annual_pue / facilities.facility(air_site).annual_pue - 1):.0%} in PUE. No PUE of AWS with chillers is published, and "
-    "both peaks are an analyst's."
+    + f"Over a year their PUE are {place.annual_pue:g} and {facilities.facility(air_site).annual_pue:g}. No PUE of AWS with chillers is published, and peaks are an analyst's."
 )
 
 # %% [markdown]
