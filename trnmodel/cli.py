@@ -185,13 +185,12 @@ def _spent(found: Any) -> str:
 
     if not found.valid:
         return found.card()[0].removeprefix("Energy: ")
-    joules, watts = (
-        format_within(float(getattr(found, name)), *map(float, found.ends(name)), unit, basis)
-        for name, unit, basis in (
-            ("server_j_per_token", "J a token at the server", str(found.basis)),
-            ("chip_w", "W", ""),
-        )
-    )
+
+    def told(name: str, unit: str, basis: str = "") -> str:
+        low, high = found.ends(name)
+        return format_within(float(getattr(found, name)), float(low), float(high), unit, basis)
+
+    joules, watts = told("server_j_per_token", "J a token at the server", str(found.basis)), told("chip_w", "W")
     return f"{joules}, {watts} a chip of TDP {format_quantity(float(found.tdp_w), 'W')}"
 
 

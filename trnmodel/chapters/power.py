@@ -158,31 +158,32 @@ def both_ways(e: Energy) -> pd.DataFrame:
     """Watts of a chip from shares of its TDP and from energies of operations and bytes: part, shares_w, energies_w."""
     pairs = [("idle, static", "idle", "static"), ("compute, operations", "compute", "operations")]
     pairs += [("HBM and SBUF", "hbm", "memory"), ("links", "", "links"), ("all, at most the TDP", "chip", "bottom_up")]
-    low, high = e.at(LOW), e.at(HIGH)
     rows = []
     for part, *names in pairs:
         row: dict[str, Any] = {"part": part}
         for column, name in zip(("shares", "energies"), names, strict=True):
             value = float(getattr(e, f"{name}_w")) if name else np.nan
-            sides = [float(end[f"{name}_w"]) if name in ("chip", "bottom_up") else value for end in (low, high)]
-            row |= {f"{column}_w_low": sides[0], f"{column}_w": value, f"{column}_w_high": sides[1]}
+            sides = [value, *(float(end[f"{name}_w"]) for end in (e.at(LOW), e.at(HIGH)) if name)]
+            row |= {f"{column}_w_low": min(sides), f"{column}_w": value, f"{column}_w_high": max(sides)}
         rows.append(row)
     return pd.DataFrame(rows)
+
+
+def _within(e: Energy, name: str) -> str:
+    low, high = e.ends(name)
+    return format_within(float(getattr(e, name)), float(low), float(high))
 
 
 def sites(energies: Mapping[str, Energy]) -> pd.DataFrame:
     """What a megawatt of a site holds and makes: PUE, IT power on the hottest day, chips, tokens/s; joules a token."""
     rows = []
     for name, e in energies.items():
-        low, high = map(float, e.ends("tokens_per_s_per_site_mw"))
         site = e.facility
-        rows.append(
-            {"system": name, "site": site.id, "annual PUE": site.annual_pue, "peak PUE": site.peak_pue}
-            | {"IT of a site MW [kW]": page.it_w(MW, site.peak_pue) / KW, "chips a site MW": float(e.chips_per_site_mw)}
-            | {"tokens/s a site MW": format_within(float(e.tokens_per_s_per_site_mw), low, high)}
-            | {"J/token with annual PUE": software.in_band(float(e.facility_j_per_token),
-                                                           *map(float, e.ends("facility_j_per_token")))}
-        )  # fmt: skip
+        row = {"system": name, "site": site.id, "annual PUE": site.annual_pue, "peak PUE": site.peak_pue}
+        row |= {"IT of a site MW [kW]": page.it_w(MW, site.peak_pue) / KW}
+        row |= {"chips a site MW": _within(e, "chips_per_site_mw")}
+        row |= {"tokens/s a site MW": _within(e, "tokens_per_s_per_site_mw")}
+        rows.append(row | {"J/token with annual PUE": _within(e, "facility_j_per_token")})
     return pd.DataFrame(rows)
 
 

@@ -318,7 +318,7 @@ def one_at_a_time(e: Energy) -> pd.DataFrame:
     where, chip, value = e.step.system, chip_of(e.step.system), float(e.server_j_per_token)
     power = facilities.power(chip)
 
-    def asked(spec: Chip = chip, **given: float) -> float:
+    def asked(spec: Chip = chip, **given: Any) -> float:
         system = replace(where, chip=spec) if isinstance(where, System) else spec
         return float(_of_step(replace(e.step, system=system), e.facility, replace(power, **given)).server_j_per_token)
 
