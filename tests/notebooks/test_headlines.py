@@ -80,7 +80,7 @@ def test_headline_names_what_it_rests_on(root, slug):
         if name in facts:
             row = facts[name]
             assert row.confidence == "D"
-            assert f"{row.value_printed} {row.unit_printed}" in said
+            assert f"{row.value_printed} {row.unit_printed}".removesuffix(" 1") in said
             assert load.quantities()[row.quantity].description.lower() in said.lower()
         else:
             assert load.entities()[name].kind == "stack"

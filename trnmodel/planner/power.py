@@ -313,7 +313,7 @@ def one_at_a_time(e: Energy) -> pd.DataFrame:
     >>> import trnmodel as tm
     >>> step = tm.decode_step("llama-3.1-8b", "hgx-h100", tm.Mapping(tp=1), batch=64, context=2048)
     >>> one_at_a_time(tm.energy(step)).which.tolist()
-    ['error of the fit', 'time of the step']
+    ['time of the step', 'error of the fit']
     """
     where, chip, value = e.step.system, chip_of(e.step.system), float(e.server_j_per_token)
     power = facilities.power(chip)
