@@ -93,6 +93,7 @@ Markdown(
             if chip.core is not None
             else ""
         )
+        + ("" if kind == "public" else "Public software does not reach that speed. ")
         + "The band holds the ends of TDP, idle share, host and the error of the fit at once, and the step's own 90 % interval.\n\n"
         + ledger.rests_on(
             *ledger.estimated(chip, "tdp_w", "idle_share"),
