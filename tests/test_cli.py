@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -255,6 +256,8 @@ def test_plan_prints_six_lines_and_its_table():
     [
         ("decode llama-3.1-8b trn1.32xlarge --tp 2 --context 2048 --stack ideal", "time 18.63 ms (ideal), "),
         ("decode llama-3.1-405b trn2.3xlarge", "cannot exist: does not fit in memory"),
+        ("power llama-3.1-405b trn2.3xlarge", "cannot exist: does not fit in memory"),
+        ("power llama-3.1-8b trn1.32xlarge --tp 2", "cannot exist: no source has watts of the chip"),
         ("fit llama-3.1-405b trn2.3xlarge --tp 4 --stack ideal", "does not fit in memory"),
         ("roofline trainium2 --intensity 100", "290 TFLOP/s (ideal), memory-bound"),  # 100 x 2.9 TB/s
         ("roofline trainium2 --intensity 1e4", "667 TFLOP/s (ideal), compute-bound"),
@@ -269,6 +272,20 @@ def test_a_question_is_answered_in_a_line(args, line):
     figures = json.loads(call(*args.split(), "--json")[1])
     assert isinstance(figures, dict)
     assert "NaN" not in json.dumps(figures)
+
+
+def test_power_is_joules_at_the_server_with_band_and_basis():
+    """Watts over rate: 8 x H100 run a server of no more than 1.029 x 700 + 226.5 = 947 W a chip."""
+    args = "power llama-3.1-70b hgx-h100 --tp 8 --batch 64 --context 2048".split()
+    said, row = call(*args)[1], json.loads(call(*args, "--json")[1])
+    assert re.match(
+        r"[\d.]+ J a token at the server \([\d.]+ to [\d.]+; \w+\), \d+ W \(.*\) a chip of TDP 700 W\n", said
+    )
+    assert row["server_w"] <= 1.029 * 700 + 226.5
+    assert row["server_j_per_token"] == pytest.approx(row["server_w"] / row["tokens_per_s_per_chip"])
+    assert row["low"] < row["server_j_per_token"] < row["high"]
+    chilled = json.loads(call(*args, "--facility", "aws-chilled", "--json")[1])
+    assert chilled["facility_w"] / row["facility_w"] == pytest.approx(1.25 / 1.14)
 
 
 def test_units_of_bytes_are_those_asked_for():
@@ -286,6 +303,8 @@ def test_units_of_bytes_are_those_asked_for():
         (["plan", "/dev/null", *PLAN[2:]], "/dev/null"),
         (["decode", "bert-base-uncased", "trn2.3xlarge"], "an encoder has no decode step"),
         (["decode", "llama-3.1-8b", "trn2.3xlarge", "--batch", "nan"], "batch=nan"),
+        (["power", "llama-3.1-8b", "hgx-h100", "--facility", "<b>"], "facility='<b>' is unknown"),
+        (["power", "bert-base-uncased", "hgx-h100"], "an encoder has no decode step"),
         (["fit", "llama-3.1-8b", "<b>"], "'<b>' is unknown"),
         (["collective", "all_reduce", "64XB", "trn2.48xlarge"], "BYTES='64XB': allowed are numbers with or without B"),
         (["collective", "all_reduce", "9" * 5000, "trn2.48xlarge"], "message_bytes="),

@@ -159,6 +159,42 @@ def decode(
 
 
 @app.command()
+def power(
+    model: Model,
+    system: Where,
+    tp: Tp = 1,
+    ep: Ep = 1,
+    batch: Batch = 1,
+    context: Context = 4096,
+    precision: Dtypes = "bf16",
+    stack: Stack = None,
+    facility: Annotated[str, typer.Option(help="Site, for its PUE: aws-air or aws-chilled.")] = "aws-air",
+    as_json: Json = False,
+) -> None:
+    """Joules a token of a decode step at the server, and the watts of a chip."""
+    with _plain_errors(ValueError):
+        ask = {"batch": batch, "context": context, "precision": precision, "efficiencies": stack}
+        step = trnmodel.decode_step(model, system, trnmodel.Mapping(tp=tp, ep=ep), **ask)
+        found = trnmodel.energy(step, facility=facility)
+        _print(_spent(found), found.to_frame(bands=True), as_json)
+
+
+def _spent(found: Any) -> str:
+    """Joules a token at the server and watts of a chip, with their bands, beside its TDP; or why there is none."""
+    from trnmodel.units import format_quantity, format_within
+
+    if not found.valid:
+        return found.card()[0].removeprefix("Energy: ")
+
+    def told(name: str, unit: str, basis: str = "") -> str:
+        low, high = found.ends(name)
+        return format_within(float(getattr(found, name)), float(low), float(high), unit, basis)
+
+    joules, watts = told("server_j_per_token", "J a token at the server", str(found.basis)), told("chip_w", "W")
+    return f"{joules}, {watts} a chip of TDP {format_quantity(float(found.tdp_w), 'W')}"
+
+
+@app.command()
 def prefill(
     model: Model,
     system: Where,

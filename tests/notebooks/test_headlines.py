@@ -23,6 +23,10 @@ NAMED = {
     "metrics": ["vllm-neuron-2026"],
     "model-needs": [],
     "neuroncore": ["stack-nki", "stack-torch-compile-beta2"],
+    "power": [
+        *("trainium3/tdp_w/project", "neuron-power/idle_share/project", "neuron-power/host_w_per_chip/project"),
+        *("gpu-power/compute_activity/project", "gpu-power/hbm_activity/project", "vllm-neuron-2026"),
+    ],
     "rack": [f"{AWS}/pcb_switches_per_tray/project", f"{AWS}/switches_per_plane/project"],
     "scale-out": ["aws-scaleout/nic_s/project"],
     "serving": ["vllm-neuron-2026"],
@@ -45,6 +49,7 @@ UNREAD = {
     "metrics": LINKS,
     "model-needs": "",
     "neuroncore": LINKS,
+    "power": f"{LATENCY} {LINKS}",
     "rack": f"{LATENCY} {LINKS}",
     "scale-out": f"{LATENCY} {LINKS}",
     "serving": LINKS,
@@ -75,7 +80,7 @@ def test_headline_names_what_it_rests_on(root, slug):
         if name in facts:
             row = facts[name]
             assert row.confidence == "D"
-            assert f"{row.value_printed} {row.unit_printed}" in said
+            assert f"{row.value_printed} {row.unit_printed}".removesuffix(" 1") in said
             assert load.quantities()[row.quantity].description.lower() in said.lower()
         else:
             assert load.entities()[name].kind == "stack"

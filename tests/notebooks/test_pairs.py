@@ -48,6 +48,11 @@ VALUES = {
     "metrics": {"model": ["llama-3.1-8b", OWN], "sent_s": [[0.0], [5.0, 0.0, 0.0, 9.0]], "output_tokens": [2, 300]},
     "model-needs": {"model": FAMILIES, "precision": ["bf16", "mxfp8"], "batch": [1, 512]} | LENGTHS,
     "neuroncore": {"chip": ["trainium1", "trainium3"], "m": [1, 8192], "k": [1, 128], "dtype": ["bf16", "fp32"]},
+    "power": {
+        "model": ["llama-3.1-8b", OWN],
+        "system": ["trn1.32xlarge", "hgx-h100"],
+        "tokens_per_s_per_user": [[1e4]],
+    },
     "rack": {"system": ["trn2-ultraserver", "trn3-nl32x2-pcie160"], "beside": ["trn1.32xlarge", "trn2.48xlarge"]},
     "scale-out": {
         "system": SYSTEMS,

@@ -242,6 +242,19 @@ def accuracy() -> pd.DataFrame:
     return pd.DataFrame(names | {name: found / table.measured_w - 1 for name, found in against.items()})
 
 
+def by_chip(errors: pd.DataFrame) -> pd.DataFrame:
+    """`accuracy` by chip and in all: configurations, models, median and ninetieth percentile of errors, bias."""
+    import pandas as pd
+
+    rows = []
+    for name, part in [*errors.groupby("chip"), ("all", errors), ("all in steady state", errors[errors.steady])]:
+        size = part.error.abs()
+        row = {"chip": name, "configurations": len(part), "models": part.model.nunique(), "median_error": size.median()}
+        row |= {"p90_error": size.quantile(QUANTILE), "bias_error": part.error.median()}
+        rows.append(row | {"own_speed_median_error": part.own_error.abs().median()})
+    return pd.DataFrame(rows)
+
+
 def _bottom_up_w(case: Case) -> float:
     found = chip_watts(case.amounts, case.chip, case.dtype, facilities.power(case.chip), MIDDLE)
     return float(found["bottom_up_w"])

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trnmodel.arguments import number
 from trnmodel.catalog import facilities
@@ -103,3 +104,51 @@ def _implied(spans: Sequence[dict], new_w: tuple[float, float], old_w: tuple[flo
         "chip_w_low": low, "chip_w_high": high, "agree": agree,
         "meets_tdp": agree and low <= new_w[1] and high >= new_w[0],
     }  # fmt: skip
+
+
+def largest(sets: pd.DataFrame) -> pd.DataFrame:
+    """Sets of claims that agree and that no larger one holds.
+
+    Examples
+    --------
+    >>> largest(claim_sets()).claims.tolist()[-1]
+    'peak compute + speed + power for equal work'
+    """
+    agree = [set(claims.split(" + ")) for claims in sets.claims[sets.agree]]
+    inside = sets.claims.map(lambda one: any(set(one.split(" + ")) < other for other in agree))
+    return sets[sets.agree & ~inside]
+
+
+def _axis(single: pd.DataFrame, name: str, end: float) -> NDArray:
+    """Every half of a ratio up to an end, and the middles of the closed sides of claims."""
+    sides = [(low, high) for low, high in zip(single[f"{name}_low"], single[f"{name}_high"], strict=True)]
+    middles = [(low + high) / 2 if low and np.isfinite(high) else low or high for low, high in sides]
+    return np.unique(np.round([*np.arange(0.5, end + 0.5, 0.5), *(x for x in middles if np.isfinite(x))], 2))
+
+
+def region(sets: pd.DataFrame, system: str | System, before: str | System) -> pd.DataFrame:
+    """`claim_sets` over speed and work for each joule of a chip: how many claims hold, and whether the watts can be.
+
+    Returns
+    -------
+    points : pandas.DataFrame
+        speed_ratio, efficiency_ratio, held (single claims that hold there) and meets_tdp (whether the watts that both
+        imply meet the TDP of the chip). [-]
+
+    Examples
+    --------
+    >>> points = region(claim_sets(), "trn3-nl72x2-pcie160", "trn2-ultraserver")
+    >>> int(points.held.max()), bool(points[points.held == 3].meets_tdp.all())
+    (3, False)
+    """
+    new_w, old_w = (ends(find_system(where, "system").chip, "tdp_w") for where in (system, before))
+    single = sets[~sets.claims.str.contains("+", regex=False)]
+    speed, work = (x.ravel() for x in np.meshgrid(_axis(single, "speed", 3.5), _axis(single, "efficiency", 6.0)))
+    held = np.zeros(speed.shape, dtype=int)
+    for one in single.itertuples():
+        held += (one.speed_low <= speed) & (speed <= one.speed_high) & (one.efficiency_low <= work) & (
+            work <= one.efficiency_high)  # fmt: skip
+    ratio = power_ratio(speed, work)
+    meets = (ratio * old_w[0] <= new_w[1]) & (ratio * old_w[1] >= new_w[0])
+    return tidy({"speed_ratio": s, "efficiency_ratio": w, "held": n, "meets_tdp": m}
+                for s, w, n, m in zip(speed, work, held, meets, strict=True))  # fmt: skip

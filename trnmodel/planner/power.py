@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -298,6 +298,45 @@ def _of_step(step: Step, site: Facility, given: Power | None) -> Energy:
         judge=partial(_basis, step, chip, given),
         at=at,
     )
+
+
+def one_at_a_time(e: Energy) -> pd.DataFrame:
+    """Joules a token at the server with one open input after another at its low and its high end, the widest first.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        which, server_j_per_token with `_low` and `_high`; an input without a range is left out. [-]
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> step = tm.decode_step("llama-3.1-8b", "hgx-h100", tm.Mapping(tp=1), batch=64, context=2048)
+    >>> one_at_a_time(tm.energy(step)).which.tolist()
+    ['time of the step', 'error of the fit']
+    """
+    where, chip, value = e.step.system, chip_of(e.step.system), float(e.server_j_per_token)
+    power = facilities.power(chip)
+
+    def asked(spec: Chip = chip, **given: Any) -> float:
+        system = replace(where, chip=spec) if isinstance(where, System) else spec
+        return float(_of_step(replace(e.step, system=system), e.facility, replace(power, **given)).server_j_per_token)
+
+    found = {"TDP of the chip": [asked(replace(chip, tdp_w=float(end))) for end in ends(chip, "tdp_w")]}
+    if np.isnan(published(chip.idle_share, np.nan)):
+        found["idle share"] = [asked(idle_share=float(end)) for end in ends(power, "idle_share")]
+    found["host"] = [asked(host_w_per_chip=float(end)) for end in ends(power, "host_w_per_chip")]
+    off = np.minimum(np.exp(np.array([-1, 1]) * power.chip_width) * e.chip_w, e.tdp_w) - e.chip_w
+    found["error of the fit"] = (value * (1 + power.server_ratio * off / e.server_w)).tolist()
+    slow, fast = (float(width) for width in e.step.widths("time_s"))
+    found["time of the step"] = [value * np.exp(-slow), value * np.exp(fast)]
+    names = ("server_j_per_token", "server_j_per_token_low", "server_j_per_token_high")
+    rows = [
+        {"which": which} | dict(zip(names, (value, low, high), strict=True))
+        for which, (low, high) in found.items()
+        if low < high
+    ]
+    return tidy(sorted(rows, key=lambda row: row[names[1]] - row[names[2]]))
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

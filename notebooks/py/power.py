@@ -1,0 +1,476 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     formats: notebooks///ipynb,notebooks/py///py:percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+#   trnmodel:
+#     order: 13.5
+#     part: Power
+# ---
+
+# %% [markdown]
+# # Where do the watts go?
+
+# %% tags=["parameters"]
+model: str = "llama-3.3-70b"
+experts_model: str = "deepseek-v3"
+system: str = "trn3-nl72x2-pcie160"
+site: str = "aws-chilled"
+air_system: str = "trn3-nl32x2-pcie160"
+air_site: str = "aws-air"
+systems: list[str] = ["trn2-ultraserver", "hgx-h200", "gb200-nvl72", "mi355x-8"]
+context: int = 4096
+tokens_per_s_per_user: list[float] = [20.0, 50.0]
+claim_tolerance: float = 0.1
+
+# %% tags=["hide-input"]
+import numpy as np
+import pandas as pd
+from IPython.display import Markdown
+
+import trnmodel as tm
+from trnmodel import charts
+from trnmodel.catalog import facilities, load
+from trnmodel.chapters import common, guard
+from trnmodel.chapters import power as tables
+from trnmodel.evidence import energy as measured
+from trnmodel.evidence import ledger
+from trnmodel.planner import software
+from trnmodel.planner.claimed import claim_sets, largest, region
+from trnmodel.planner.power import one_at_a_time
+from trnmodel.units import KW, MW, TB, TFLOP, format_digits, format_within
+
+m, experts_m, spec, air = tm.model(model), tm.model(experts_model), tm.system(system), tm.system(air_system)
+places = [name for name, entity in load.entities().items() if entity.kind == "facility"]
+guard.one_of(places, site=site, air_site=air_site)
+guard.generates(model=m, experts_model=experts_m)
+guard.within(1, 1e9, context=context)
+guard.spans(context, model=m, experts_model=experts_m)
+guard.within(1e-3, 1e6, tokens_per_s_per_user=tokens_per_s_per_user)
+guard.within(0.02, 0.5, claim_tolerance=claim_tolerance)
+chip, place = spec.chip, facilities.facility(site)
+asked = list(dict.fromkeys([spec.id, air.id, *(tm.system(name).id for name in systems)]))
+speeds = sorted(set(tokens_per_s_per_user))
+slow, fast = speeds[0], speeds[-1]
+called = software.names(asked)
+spent = {one.id: tables.joules(one, asked, speeds, context) for one in (m, experts_m)}
+table = spent[m.id]
+line, air_line = (tables.line_of(table, slow, one.id) for one in (spec, air))
+for name, one, found in (("system", spec, line), ("air_system", air, air_line)):
+    guard.need(
+        found is not None,
+        f"{name} = {one.id!r}: no software serves {m.id} at {slow:g} tokens/s a user with known watts",
+    )
+e, air_e = tables.point(m, line, context, facility=site), tables.point(m, air_line, context, facility=air_site)
+power = facilities.power(chip)
+
+# %% tags=["hide-input"]
+kind = line.software
+same = table[(table.wanted_tokens_per_s_per_user == slow) & (table.software == kind)].dropna(subset=tables.SPENT[0])
+others = same[same.system != spec.id].sort_values(tables.SPENT[0])
+best = others.iloc[0] if len(others) else None
+low, high = map(float, e.ends("server_j_per_token"))
+shown = format_within(*line[tables.SPENT], "J a token") if best is not None else ""
+Markdown(
+    common.card(
+        line[tables.SPENT].tolist(),
+        f"a decode step of {m.id} in {line.precision.upper()} on {called[spec.id]}, counted at the server, {slow:g} tokens/s for each user on "
+        f"{kind} software ({format_within(float(e.server_w), *map(float, e.ends('server_w')), 'W')} for a chip and its share of the server)",
+        unit="J a token",
+        mark=str(line.basis),
+        rival=f"{called[best.system]} with {format_within(*best[tables.SPENT], 'J a token', str(best.basis))}"
+        if best is not None
+        else "",
+        ahead=best is not None and bool(best[tables.SPENT[0]] < line[tables.SPENT[0]]),
+        alone="" if best is not None else f"no other system of these is as fast on {kind} software",
+        proof="Check: joules and watts that were measured",
+        more=(
+            f"**AWS has not published a watt of any chip.** Shares of the TDP are those of GPUs, and the TDP of {chip.name} is a reading of ours. "
+            if chip.core is not None
+            else ""
+        )
+        + ("" if kind == "public" else "Public software does not reach that speed. ")
+        + "The band holds the ends of TDP, idle share, host and the error of the fit at once, and the step's own 90 % interval.\n\n"
+        + ledger.rests_on(
+            *ledger.estimated(chip, "tdp_w", "idle_share"),
+            *ledger.estimated(
+                power, "idle_share", "compute_activity", "hbm_activity", "chip_width", "host_w_per_chip", "server_ratio"
+            ),
+            line.stack,
+        ),
+    )
+)
+
+# %% tags=["hide-input"]
+at = table[table.wanted_tokens_per_s_per_user == slow].dropna(subset=tables.SPENT[0])
+charts.ranges(
+    at[[*tables.SPENT, "software", "basis"]].assign(of=at.system.map(called)),
+    x="server_j_per_token",
+    y="of",
+    color="software",
+    log_x=True,
+    caption=tables.claim(at),
+    under=f"{m.id}, context {context:,}, {slow:g} tokens/s for each user, at the server; bands as in the answer",
+)
+
+# %% tags=["hide-input"]
+charts.table(
+    tables.beside(spent),
+    caption="J a token at the server with bands, and what within its band would put a system first: its watts or its speed, by itself or both "
+    "together",
+    download="joules",
+)
+
+# %% tags=["hide-input"]
+charts.table(
+    pd.concat([one.assign(model=name) for name, one in spent.items()])[
+        [
+            "model",
+            "wanted_tokens_per_s_per_user",
+            "system",
+            "software",
+            "precision",
+            "tp",
+            "ep",
+            "batch",
+            "tokens_per_s_per_chip",
+            "server_w",
+            *tables.SPENT,
+            "stack",
+            "basis",
+        ]
+    ],
+    caption="The same, row by row",
+    download="joules-rows",
+    file_only=True,
+)
+
+# %% [markdown]
+# ## Notation
+
+# %% tags=["hide-input"]
+charts.table(
+    common.notation(tables.SYMBOLS, "from"),
+    caption="What this chapter calls things",
+    download="notation",
+)
+
+# %% [markdown]
+# ## What would flip the order?
+#
+# Each system takes the TP, EP and batch that yield most a chip at the speed, in the first of MXFP8, FP8 and BF16 that it computes. Joules
+# are power over rate: a chip at twice the watts and three times the tokens wins.
+
+# %% tags=["hide-input"]
+Markdown(tables.order_words(spent, speeds, called))
+
+# %% [markdown]
+# A chip of the same kind in another rack has the same watts, so that its bands move together and flip nothing.
+#
+# ## A chip, part by part
+#
+# A chip that is used at shares $u_f$ of its peak and $u_m$ of its HBM bandwidth draws its idle share of the TDP, and of the rest what its
+# activity comes to, which ends at the TDP:
+#
+# $$ P = P_{TDP} \bigl(i + (1 - i) \tanh(a_f u_f + a_m u_m)\bigr) . $$
+#
+# $a_f$ and $a_m$ are common to all chips, fitted to joules of GPUs; each chip has an idle share. That is the view from the top. From the
+# bottom, static power and the energy of every operation and byte add up, $P = P_0 + \sum n\,e/t$, at most the TDP.
+
+# %% tags=["hide-input"]
+there = {called[one.system]: tables.point(m, one, context) for _, one in same.iterrows()}
+piled = tables.parts(there)
+idle = piled[piled.part == "idle"]
+charts.stacks(
+    piled.assign(basis="extrapolated"),
+    x="of",
+    y="chip_w",
+    color="part",
+    limit="tdp_w",
+    caption=f"Idle power is {idle.chip_w.sum() / piled.chip_w.sum():.0%} of what these chips draw",
+    under=f"{m.id} at {slow:g} tokens/s for each user on {kind} software; stroke: TDP",
+)
+
+# %% tags=["hide-input"]
+u_f, u_m, i = float(e.compute_utilisation), float(e.hbm_utilisation), float(e.idle_w / e.tdp_w)
+activity = power.compute_activity * u_f + power.hbm_activity * u_m
+by_hand = chip.tdp_w * (i + (1 - i) * np.tanh(activity))
+assert np.isclose(by_hand, float(e.chip_w))
+static, flop_j = power.static_share * chip.tdp_w, power.flop_j.get(e.step.precision.compute)
+byte_j, rate = power.byte_j["hbm"] + power.byte_j["sbuf"], float(e.flop_per_chip / e.time_s)
+Markdown(
+    f"**By hand, {called[spec.id]}.** The step computes at {u_f:.1%} of the peak and reads at {u_m:.0%} of the bandwidth: "
+    f"{power.compute_activity:.4g} x {u_f:.4f} + {power.hbm_activity:.4g} x {u_m:.3f} = {activity:.3f}, of which the hyperbolic tangent is "
+    f"{np.tanh(activity):.3f}. {chip.tdp_w:,.0f} W x ({i:.3f} + {1 - i:.3f} x {np.tanh(activity):.3f}) = {by_hand:,.0f} W; the package says "
+    f"{float(e.chip_w):,.0f} W."
+    + (
+        f" From the bottom: {power.static_share:.2f} x {chip.tdp_w:,.0f} W = {static:,.0f} W static, {rate / TFLOP:,.0f} TFLOP/s x "
+        f"{flop_j * 1e12:.2f} pJ = {rate * flop_j:,.0f} W, {u_m * chip.hbm_bytes_per_s / TB:.2f} TB/s x {byte_j * 1e12:.0f} pJ/B = "
+        f"{u_m * chip.hbm_bytes_per_s * byte_j:,.0f} W; the package says {float(e.operations_w):,.0f} W and {float(e.memory_w):,.0f} W."
+        if flop_j
+        else f" From the bottom nothing is said: no source has energies of operations at the node of {chip.name}."
+    )
+)
+
+# %% tags=["hide-input"]
+charts.table(
+    tables.both_ways(e),
+    caption=f"{chip.name} in that step, from shares of its TDP and from energies of operations and bytes (extrapolated; our estimate, confidence D)",
+    download="parts",
+)
+
+# %% tags=["hide-input"]
+gap = float(e.bottom_up_w / e.chip_w - 1)
+Markdown(
+    (f"From the bottom the chip draws {abs(gap):.0%} {'less' if gap < 0 else 'more'}. " if flop_j else "")
+    + "Energies of operations are of arithmetic and of arrays alone: clocks, control, regulators and what moves between units are in no "
+    "published figure. The answer takes the shares, which were fitted to joules; the check has both."
+)
+
+# %% [markdown]
+# ## Four boundaries
+#
+# *Chip*: what its own supply draws. *Server*: with its part of host, switches, regulators and fans, while the step runs. *All-in*: all that is
+# provisioned for it in IT, drawn or not; it pays for capacity. *Facility*: the server with the annual PUE. A figure without its boundary is
+# none.
+
+# %% tags=["hide-input"]
+bounds = e.by_boundary().rename(
+    columns=lambda name: (
+        name.replace("w", "power_w", 1) if name.startswith("w") else "energy_" + name if name.startswith("j") else name
+    )
+)
+widest = float(e.all_in_j_per_token / e.chip_j_per_token)
+charts.table(
+    bounds.assign(boundary=bounds.boundary.str.replace("_", "-")),
+    caption=f"The same token is {format_digits(float(e.chip_j_per_token), 2)} J at the chip and {format_digits(widest, 2)} times that all-in "
+    f"({called[spec.id]}, {kind} software; extrapolated, our estimate, confidence D)",
+    download="boundaries",
+)
+
+# %% [markdown]
+# ## What a megawatt of the site makes
+#
+# The energy bill follows the annual PUE, the number of chips the PUE on the hottest day: a site of 1 MW has $1/\mathrm{PUE}_{peak}$ MW for IT.
+
+# %% tags=["hide-input"]
+held = tables.sites({called[one.system.id] + at: one for one, at in ((e, ""), (air_e, " " if spec is air else ""))})
+charts.table(held, caption="A megawatt of a site, at the provisioned power of a chip", download="sites")
+
+# %% tags=["hide-input"]
+hot, cool = place.peak_pue, facilities.facility(air_site).peak_pue
+made, air_made = float(e.tokens_per_s_per_site_mw), float(air_e.tokens_per_s_per_site_mw)
+more = float(e.tokens_per_s_per_chip / air_e.tokens_per_s_per_chip)
+breaks = float(e.site_w / air_e.site_w)
+Markdown(
+    f"**By hand.** 1 MW / {hot:g} = {MW / hot / KW:,.0f} kW and 1 MW / {cool:g} = {MW / cool / KW:,.0f} kW of IT: "
+    + (
+        f"a peak PUE of {hot:g} instead of {cool:g} {'costs' if hot > cool else 'adds'} {abs(1 - cool / hot):.0%} of the IT power. "
+        if hot != cool
+        else "the two sites leave as much. "
+    )
+    + f"{called[spec.id]} then makes {format_digits(made, 2)} tokens/s a site megawatt, {called[air.id]} {format_digits(air_made, 2)}"
+    + f" ({m.id}, {slow:g} tokens/s a user). To be level a chip of the former must yield {breaks:.2f} times as much as one of the latter; it yields {more:.2f} times. "
+    + f"Over a year their PUE are {place.annual_pue:g} and {facilities.facility(air_site).annual_pue:g}. No PUE of AWS with chillers is published, and peaks are an analyst's."
+)
+
+# %% [markdown]
+# ## What AWS claims
+#
+# Each claim is of speed or of work for each joule, of UltraServers of Trainium3 against those of Trainium2. A speed $s$ and a work for each
+# joule $w$, both of a chip, imply its watts: $P = s/w$ times those of Trainium2.
+
+# %% tags=["hide-input"]
+said, pair = facilities.claims(), [tm.system(name) for name in ("trn3-nl72x2-pcie160", "trn2-ultraserver")]
+printed = [load.facts_rows()[fact_id] for ids in said.sources.values() for fact_id in ids]
+chips, new = [one.domain_chips * one.count for one in pair], pair[0].chip
+Markdown(
+    "; ".join(f"{fact.qualifier} {fact.value_printed} times" for fact in printed if fact.quantity == "claimed_ratio")
+    + "".join(
+        f"; {fact.qualifier} {fact.value_printed} % less (press)" for fact in printed if fact.quantity == "claimed_cut"
+    )
+    + f". Compute is of {chips[0]:g} chips against {chips[1]:g}, so that **by hand** a chip has {said.claimed_ratio['peak compute']:g} x {chips[1]:g} / "
+    f"{chips[0]:g} = {said.claimed_ratio['peak compute'] * chips[1] / chips[0]:.2f} times; "
+    + "; ".join(
+        f"{cut:.0%} less power is 1 / {1 - cut:g} = {1 / (1 - cut):.2f} times the work for each joule"
+        for cut in said.claimed_cut.values()
+    )
+    + "."
+)
+
+# %% tags=["hide-input"]
+sets = claim_sets(tolerance=claim_tolerance)
+area, agreeing = region(sets, *pair), largest(sets)
+met = agreeing[agreeing.meets_tdp]
+most, count = int(area.held.max()), int((~sets.claims.str.contains("+", regex=False)).sum())
+words = f"{most} of {count} claims hold"
+charts.regions(
+    area.assign(
+        which=np.select(
+            [area.held < most, area.meets_tdp], ["fewer hold", f"{words}, watts fit"], f"{words}, watts do not"
+        )
+    ),
+    x="speed_ratio",
+    y="efficiency_ratio",
+    color="which",
+    caption=f"No point holds more than {most} of {count} claims"
+    if most < count
+    else f"All {count} claims can be true together",
+    under=f"speed of a chip and work for each joule over Trainium2's, printed ratios within {claim_tolerance:.0%}; watts fit where they meet the TDP of {new.name}, "
+    f"{' to '.join(f'{x:,.0f}' for x in facilities.ends(new, 'tdp_w'))} W (our estimate, confidence D)",
+)
+
+# %% tags=["hide-input"]
+charts.table(
+    agreeing.drop(columns="agree").replace({np.inf: np.nan}).rename(columns={"meets_tdp": "meets the TDP"}),
+    caption="Largest sets of claims that can be true together, and the watts of a Trainium3 that each implies; a dash is open",
+    download="claims",
+)
+
+# %% tags=["hide-input"]
+Markdown(
+    (
+        f"Of {len(agreeing)} largest sets the TDP is met by "
+        + "; ".join(f"{one.claims}, with {one.chip_w_low:,.0f} to {one.chip_w_high:,.0f} W" for one in met.itertuples())
+        + ". "
+        if len(met)
+        else "None of the largest sets meets the TDP. "
+    )
+    + "A set that does not meet the TDP may be true of something else: of whole racks with their hosts, of a smaller format, or of software that got better."
+)
+
+# %% [markdown]
+# ## Carbon and water
+
+# %% tags=["hide-input"]
+print_at = e.footprint().sort_values("carbon_kg_per_mtoken")
+charts.table(
+    print_at.rename(
+        columns={
+            "carbon_kg_per_mtoken": "kg CO2e a million tokens",
+            "water_l_per_mtoken": "litres of water a million tokens",
+        }
+    ),
+    caption=f"{m.id} on {called[spec.id]} by region: the cleanest emits {print_at.carbon_kg_per_mtoken.min() / print_at.carbon_kg_per_mtoken.max():.0%} of the dirtiest",
+    download="footprint",
+)
+
+# %% [markdown]
+# Carbon is that of the electricity at the facility (SCI without what making the machines emitted, which nobody prints for Trainium), by grid
+# averages of 2019 to 2021; water is AWS's litres a kilowatt-hour of IT, the same in every region. Both have the band of the joules.
+#
+# ## Check: joules and watts that were measured
+#
+# Watts and tokens/s of GPUs were published by model, chip and batch. Fitted are the two activities and the idle shares, with the model of a
+# row left out; printed watts are what is predicted. The rate is the printed one; the last column takes the package's own.
+
+# %% tags=["hide-input"]
+errors = measured.accuracy()
+steady = errors[errors.steady]
+charts.table(
+    measured.by_chip(errors),
+    caption=f"Joules a token of GPUs, model left out: median error {errors.error.abs().median():.0%} over {len(errors)} configurations",
+    download="joules-measured",
+)
+
+# %% tags=["hide-input"]
+assert steady.error.abs().median() < steady.share_error.abs().median() < steady.tdp_error.abs().median()
+Markdown(
+    f"**In steady state the median error is {steady.error.abs().median():.0%}, the mean {steady.error.abs().mean():.0%}**, over {len(steady)} configurations of "
+    f"{steady.model.nunique()} models. {measured.SHARE:g} of the TDP for every chip and run gives {steady.share_error.abs().median():.0%}, the TDP "
+    f"{steady.tdp_error.abs().median():.0%}, energies of operations and bytes from the bottom {steady.bottom_up_error.abs().median():.0%}."
+)
+
+# %% tags=["hide-input"]
+walls = measured.server_errors()
+worst = walls.loc[walls.error.abs().idxmax()]
+charts.table(
+    walls,
+    caption=f"Servers, each left out of one set of shares for all: at most {abs(worst.error):.0%} off ({worst.what})",
+    download="servers",
+)
+
+# %% [markdown]
+# No row is of an AWS chip: what holds of GPUs is assumed of NeuronCores.
+#
+# ## What moves the answer
+
+# %% tags=["hide-input"]
+moved = one_at_a_time(e).assign(basis=line.basis)
+charts.ranges(
+    moved,
+    x="server_j_per_token",
+    y="which",
+    caption=f"Most hangs on the {moved.which[0]}",
+    under=f"one input at a time at the ends of its range, {m.id} on {called[spec.id]} at {slow:g} tokens/s for each user, {kind} software",
+)
+
+# %% tags=["hide-input"]
+quick = tables.line_of(table, fast, spec.id)
+own = table[(table.system == spec.id) & (table.wanted_tokens_per_s_per_user == slow)].dropna(subset=tables.SPENT[0])
+Markdown(
+    (
+        f"* **The speed promised**: at {fast:g} tokens/s for each user a token takes {format_within(*quick[tables.SPENT], 'J', str(quick.software))}.\n"
+        if quick is not None and fast > slow
+        else ""
+    )
+    + "* **The software**: "
+    + ", ".join(f"{software.in_band(*one[tables.SPENT])} J {one.software}" for _, one in own.iterrows())
+    + f".\n* **Which watts are open**: the TDP of {chip.name} is {' to '.join(format_digits(x, 4) for x in dict.fromkeys(facilities.ends(chip, 'tdp_w')))} W"
+    + ("; AWS prints none.\n" if chip.core is not None else ".\n")
+    + "* **The boundary**: the table above."
+)
+
+# %% [markdown]
+# ## What is left out
+#
+# No watt of an AWS chip is published: one wall meter beside one run would replace most of this chapter. Energies from the bottom miss clocks, control
+# and regulators. Prefill is left out of a token here (`tm.energy` of a deployment adds it). Idle hours between requests, clocks that follow the
+# load, power caps, warm summers, embodied carbon, and the network beyond the server have no term.
+
+# %% [markdown]
+# ```{admonition} Takeaway
+# :class: tip
+# Ask of every joule where it was measured and at which speed for a user. Tokens a second decide joules a token more than watts do: a chip that
+# waits for software draws most of its power all the same.
+# ```
+
+# %% [markdown]
+# ## Problems
+#
+# **1.** A server of 8 chips draws 8 kW and makes 4,000 tokens/s. What does a token cost at the server, and at a facility with an annual PUE of 1.15?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# 8,000 / 4,000 = 2 J; 2.3 J.
+# ```
+#
+# **2.** A chip is provisioned at 1.5 kW. How many fit a site of 1 MW with a peak PUE of 1.2, and with 1.5?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# 833 kW / 1.5 kW = 555; 667 kW / 1.5 kW = 444, a fifth less.
+# ```
+#
+# **3.** A chip is twice as fast as the one before it and does 40 % more work for each joule. What does it draw, if that one drew 500 W?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# 2 / 1.4 x 500 W = 714 W.
+# ```
+
+# %% [markdown]
+# ## Sources
+
+# %% tags=["hide-input"]
+used = tables.fact_sources(power, place, facilities.facility(air_site), facilities.claims())
+used |= {load.facts_rows()[fact_id].source for fact_id in chip.sources.get("tdp_w", ())}
+charts.table(
+    common.bibliography(used | {row.source for row in measured.servers() if row.source in load.sources()}),
+    caption="Sources of the figures in this chapter",
+    download="sources",
+)

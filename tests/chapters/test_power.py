@@ -1,0 +1,115 @@
+"""The power chapter: joules are watts over rate, parts sum, sites by hand, verdicts, claims as points, odd cases."""
+
+import numpy as np
+import pytest
+
+import trnmodel as tm
+from trnmodel.chapters import power as tables
+from trnmodel.evidence import energy as evidence
+from trnmodel.planner.claimed import claim_sets, largest, region
+from trnmodel.planner.power import one_at_a_time
+
+MODEL, AIR, LIQUID = "llama-3.1-8b", "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160"
+
+
+@pytest.fixture(scope="module")
+def spent():
+    return tables.joules(MODEL, [AIR, "hgx-h100", "trn1.32xlarge"], [40.0, 1e5], 2048.0)
+
+
+@pytest.fixture(scope="module")
+def energies(spent):
+    line = tables.line_of(spent, 40.0, AIR)
+    return {site: tables.point(MODEL, line, 2048.0, facility=site) for site in ("aws-air", "aws-chilled")}
+
+
+def test_joules_are_watts_over_rate(spent):
+    known = spent.dropna(subset="server_j_per_token")
+    assert len(known) == 6
+    assert np.allclose(known.server_j_per_token * known.tokens_per_s_per_chip, known.server_w)
+    assert (known.server_j_per_token_low < known.server_j_per_token).all()
+    assert (known.server_j_per_token < known.server_j_per_token_high).all()
+    most = known.system.map({"hgx-h100": 1.029 * 700 + 226.5, AIR: 1.029 * 850 + (113.2 + 226.5) / 2})
+    assert (known.server_w <= most * (1 + 1e-9)).all()
+
+
+def test_what_is_too_slow_or_has_no_watts_is_said(spent):
+    cells = tables.beside({MODEL: spent}).set_index(["wanted_tokens_per_s_per_user", "system"])
+    assert cells.public[40.0, "trn1.32xlarge"] == "no watts known"
+    assert set(cells.public[1e5]) == {"too slow"}
+    assert tables.line_of(spent, 1e5, AIR) is None
+    assert tables.order_words({MODEL: spent}, [1e5], {}) == f"* **{MODEL} at 100000 tokens/s a user**: none is as fast."
+
+
+def test_parts_are_the_chip(energies):
+    e = energies["aws-air"]
+    piled = tables.parts({"a": e})
+    assert piled.chip_w.sum() == pytest.approx(float(e.chip_w))
+    both = tables.both_ways(e).set_index("part")
+    assert both.shares_w.iloc[:3].sum() == pytest.approx(both.shares_w.iloc[-1])
+    assert both.energies_w.iloc[:4].sum() == pytest.approx(both.energies_w.iloc[-1])
+    assert both.shares_w_high.iloc[-1] <= 1000.0  # the high end of the TDP
+
+
+def test_a_megawatt_at_two_peaks(energies):
+    """1 MW / 1.2 = 833.3 kW and / 1.5 = 666.7 kW: four fifths of the chips and of the tokens."""
+    held = tables.sites(energies).set_index("site")
+    assert held["IT of a site MW [kW]"].tolist() == pytest.approx([833.333, 666.667], rel=1e-5)
+    air, chilled = energies.values()
+    assert float(chilled.chips_per_site_mw / air.chips_per_site_mw) == pytest.approx(0.8)
+    assert float(chilled.tokens_per_s_per_site_mw / air.tokens_per_s_per_site_mw) == pytest.approx(0.8)
+    assert float(chilled.facility_j_per_token / air.facility_j_per_token) == pytest.approx(1.25 / 1.14)
+
+
+def test_one_chip_in_two_racks_cannot_flip_itself():
+    line = {"system": AIR, "watts_below": 9.0, "time_below": 9.0}
+    best = {"system": LIQUID, "watts_above": 9.0, "time_above": 9.0}
+    assert tables.moved_by(0.5, line, best) == "nothing"
+    assert tables.moved_by(0.5, line | {"system": "hgx-h100"}, best) == "watts or speed"
+    assert tables.moved_by(0.005, line, best) == "level"
+
+
+def test_one_input_at_a_time_lies_within_all_of_them(energies):
+    e = energies["aws-air"]
+    moved, (low, high) = one_at_a_time(e), map(float, e.ends("server_j_per_token"))
+    assert set(moved.which) == {"TDP of the chip", "idle share", "host", "error of the fit", "time of the step"}
+    assert (moved.server_j_per_token_low >= low).all()
+    assert (moved.server_j_per_token_high <= high).all()
+    # TDP 700 to 1,000 W around 850 W moves watts of the chip in proportion, the host not
+    tdp = moved.set_index("which").loc["TDP of the chip"]
+    rate, chip_w = float(e.tokens_per_s_per_chip), float(e.chip_w)
+    assert tdp.server_j_per_token_high - tdp.server_j_per_token == pytest.approx(
+        1.029 * chip_w * 150 / 850 / rate, rel=1e-6
+    )
+
+
+def test_claims_as_points_by_hand():
+    """4.4 x 64 / 144 = 1.956 of speed; 4 times, 5 times and 1 / 0.6 = 1.667 of efficiency never meet within 10 %."""
+    sets = claim_sets()
+    points = region(sets, LIQUID, "trn2-ultraserver")
+    there = points[points.held == 3]
+    assert set(there.speed_ratio) == {1.96, 2.0}
+    assert {1.67, 4.0, 5.0} <= set(there.efficiency_ratio)
+    assert points.held.max() == 3
+    assert set(there[there.meets_tdp].efficiency_ratio) == {1.5, 1.67}  # 1.956 / 1.667 x 617 W = 724 W, of 700 to 1,000
+    assert set(largest(sets).claims) == {
+        f"peak compute + speed + {one}" for one in ("efficiency", "tokens per MW", "power for equal work")
+    }
+    assert len(largest(claim_sets(tolerance=0.5))) < 3
+
+
+def test_errors_by_chip_are_those_of_all_rows():
+    import pandas as pd
+
+    names = {"model": list("aab"), "chip": ["x", "x", "y"], "steady": [True, False, False]}
+    errors = pd.DataFrame(names | {"error": [0.1, -0.3, 0.2], "own_error": [0.5, 0.5, 0.5]})
+    found = evidence.by_chip(errors).set_index("chip")
+    assert found.configurations.tolist() == [2, 1, 3, 1]
+    assert found.median_error.tolist() == pytest.approx([0.2, 0.2, 0.2, 0.1])
+    assert found.bias_error["x"] == pytest.approx(-0.1)
+    assert found.models["all"] == 2
+
+
+def test_sources_are_in_the_bibliography():
+    found = tables.fact_sources(tm.chip("trainium3"))
+    assert "trainium3-encyclopedia" in found or len(found) > 3
