@@ -85,7 +85,7 @@ Markdown(
         rival=f"{called[best.system]} with {format_within(*best[tables.SPENT], 'J a token', str(best.basis))}"
         if best is not None
         else "",
-        ahead=best is not None and bool(best[tables.SPENT[0]] < line[tables.SPENT[0]]),
+        rank="Ahead of it" if best is not None and bool(best[tables.SPENT[0]] < line[tables.SPENT[0]]) else "Next best",
         alone="" if best is not None else f"no other system of these is as fast on {kind} software",
         proof="Check: joules and watts that were measured",
         more=(
