@@ -89,6 +89,12 @@ def http_base(site):
     server.server_close()
 
 
+@pytest.fixture
+def folder(site):
+    """The book in a folder, for what each page is asked; what a server may change is asked of few."""
+    return site.as_uri()
+
+
 @pytest.fixture(params=["http", "file"])
 def base(request, site):
     """Where the book lies: on a server, and in a folder."""

@@ -29,8 +29,8 @@ def test_every_page_loads_and_every_chart_is_drawn(site, base, open_page, scheme
         assert page.evaluate("document.documentElement.dataset.theme") == scheme
 
 
-def test_chapter_has_charts_tables_and_mathematics(base, open_page, slug):
-    page = visit(open_page(), chapter(base, slug))
+def test_chapter_has_charts_tables_and_mathematics(folder, open_page, slug):
+    page = visit(open_page(), chapter(folder, slug))
     assert page.locator(".trn-chart").count() >= 1
     assert page.locator(".trn-table table").count() >= 1
     page.wait_for_selector("mjx-container svg")
@@ -55,8 +55,8 @@ def test_charts_follow_a_change_of_theme(base, open_page):
     page.wait_for_function(f"light => ({ink})() !== light", arg=light)
 
 
-def test_answers_are_folded(base, open_page, slug):
-    page = visit(open_page(), chapter(base, slug))
+def test_answers_are_folded(folder, open_page, slug):
+    page = visit(open_page(), chapter(folder, slug))
     answer = page.locator("details.dropdown").first
     assert not answer.locator("p").first.is_visible()
     answer.locator("summary").click()
@@ -69,8 +69,8 @@ def test_search_finds(base, open_page):
     page.wait_for_selector("ul.search li a")
 
 
-def test_downloads(base, open_page, slug):
-    page = visit(open_page(), chapter(base, slug))
+def test_downloads(folder, open_page, slug):
+    page = visit(open_page(), chapter(folder, slug))
     with page.expect_download() as csv:
         page.locator(".trn-csv:visible").first.click()
     assert csv.value.path().read_text(encoding="utf-8").count("\n") > 1

@@ -26,8 +26,8 @@ def visit(page, url, size=SCREEN):
     return page
 
 
-def test_no_code_is_shown_unless_asked_and_the_switch_remembers(base, open_page, slug):
-    page = visit(open_page(), f"{base}/chapters/{slug}.html")
+def test_no_code_is_shown_unless_asked_and_the_switch_remembers(folder, open_page, slug):
+    page = visit(open_page(), f"{folder}/chapters/{slug}.html")
     code = page.locator("div.cell_input:visible")
     assert code.count() == 0
     switch = page.locator("button.trn-code")
@@ -45,15 +45,15 @@ def test_no_code_is_shown_unless_asked_and_the_switch_remembers(base, open_page,
     assert code.count() == 0
 
 
-def test_one_cell_shows_its_code(base, open_page, slug):
-    page = visit(open_page(), f"{base}/chapters/{slug}.html")
+def test_one_cell_shows_its_code(folder, open_page, slug):
+    page = visit(open_page(), f"{folder}/chapters/{slug}.html")
     page.locator("button.trn-peek").first.focus()
     page.keyboard.press("Enter")
     assert page.locator("div.cell_input:visible").count() == 1
 
 
-def test_a_caption_stands_once(base, open_page, slug):
-    page = visit(open_page(), f"{base}/chapters/{slug}.html")
+def test_a_caption_stands_once(folder, open_page, slug):
+    page = visit(open_page(), f"{folder}/chapters/{slug}.html")
     captions = page.locator(".trn-table caption, details.trn-data > summary").all_inner_texts()
     captions += page.evaluate("[...document.querySelectorAll('.trn-chart')].map(chart => chart.ariaLabel)")
     seen = " ".join(re.sub(r"\s+", "", page.locator("article").inner_text()).split())
@@ -61,8 +61,8 @@ def test_a_caption_stands_once(base, open_page, slug):
     assert [text for text in captions if text and seen.count(re.sub(r"\s+", "", text)) > 1] == []
 
 
-def test_a_table_shows_twelve_rows(base, open_page, slug):
-    page = visit(open_page(), f"{base}/chapters/{slug}.html")
+def test_a_table_shows_twelve_rows(folder, open_page, slug):
+    page = visit(open_page(), f"{folder}/chapters/{slug}.html")
     shown = "table => [...table.querySelectorAll('tbody tr')].filter(row => row.checkVisibility()).length"
     rows = [table.evaluate(shown) for table in page.locator(".trn-table").all()]
     assert 0 < max(rows) <= 12
@@ -100,8 +100,8 @@ def test_a_page_is_there_within_two_seconds(site, base, open_page, capsys):
     assert max(work for work, _ in took.values()) < LONGEST_S
 
 
-def test_nothing_is_wider_than_a_phone(site, base, open_page, slug):
-    page = visit(open_page(), f"{base}/chapters/{slug}.html", PHONE)
+def test_nothing_is_wider_than_a_phone(site, folder, open_page, slug):
+    page = visit(open_page(), f"{folder}/chapters/{slug}.html", PHONE)
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
     assert page.evaluate(WIDEST) <= PHONE["width"]
     assert page.evaluate(CUT) == []
@@ -117,8 +117,8 @@ def test_the_first_page_answers_on_the_first_screen(base, open_page):
         assert page.locator(".trn-chart svg.marks").first.bounding_box()["height"] < 0.75 * size["height"]
 
 
-def test_headings_stand_below_the_title(base, open_page, slug):
-    page = visit(open_page(), f"{base}/chapters/{slug}.html")
+def test_headings_stand_below_the_title(folder, open_page, slug):
+    page = visit(open_page(), f"{folder}/chapters/{slug}.html")
     size = "all => all.map(heading => parseFloat(getComputedStyle(heading).fontSize))"
     title, sections, parts = (page.locator(f"article {kind}").evaluate_all(size) for kind in ("h1", "h2", "h3"))
     assert max(sections) <= 0.7 * title[0]
@@ -145,8 +145,8 @@ def at(listed, page, number):
     return href.removesuffix(".html") if href != "#" else ""
 
 
-def test_a_term_is_linked_where_a_page_uses_it_first(base, open_page, slug):
-    page = visit(open_page(), f"{base}/chapters/{slug}.html")
+def test_a_term_is_linked_where_a_page_uses_it_first(folder, open_page, slug):
+    page = visit(open_page(), f"{folder}/chapters/{slug}.html")
     links = page.locator("article a.trn-term:not(.trn-metric)")
     texts = [link.text_content().lower() for link in links.all()]  # of folded parts too
     assert texts
