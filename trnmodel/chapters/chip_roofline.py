@@ -63,7 +63,7 @@ def arrays(chips: Iterable[str | Chip]) -> pd.DataFrame:
                 "computed_flop_per_s": computed,
                 "printed_flop_per_s": printed,
                 "difference": computed / printed - 1,
-                "chip_share_flop_per_s": chip.peak("bf16") / chip.cores,
+                "part_of_chip_flop_per_s": chip.peak("bf16") / chip.cores,
                 "fastest_8_bit_over_bf16": max(tensor.peak_flop_per_s.values()) / printed,
             }
         )
