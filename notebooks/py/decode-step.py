@@ -56,7 +56,7 @@ prompt = ours.prefill(input_tokens=input_tokens, max_context=context)
 guard.valid(f"a prefill with tp = {tp}, ep = {ep}, input_tokens = {input_tokens}", prompt)
 
 # %% tags=["hide-input"]
-called, used = software.short_name(spec), ours.e.id
+called, used = spec.name, ours.e.id
 kind = f"{ours.e.kind} software" + (f" ({used})" if used != ours.e.kind else "")
 degrees = f"TP {tp}" + (f", EP {ep}" if ep > 1 else "")
 where = f"{m.id} in {precision.upper()}, {degrees} on {called}"

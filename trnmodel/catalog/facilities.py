@@ -67,23 +67,22 @@ def ends(spec: Spec, name: str, key: str = "") -> Ends:
     >>> ends(chip, "tdp_w"), ends(replace(chip, tdp_w=600.0), "tdp_w")
     ((700.0, 1000.0), (600.0, 600.0))
     """
-    value = getattr(spec, name)[key] if key else getattr(spec, name)
-    low, high = spec.ranges.get(f"{name}[{key}]" if key else name, (value, value))
-    return (low, high) if isinstance(value, float) and low <= value <= high else (value, value)
+    which = f"{name}[{key}]" if key else name
+    return spec.open_ranges.get(which, (spec.at(which),) * 2)
 
 
-def _inherited(kind: type[S], entity: str) -> S:
+def inherited(kind: type[S], entity: str) -> S:
     """A spec with what it takes over from the base of its entity; a value of its own has its own range, or none."""
     base = load.entities()[entity].base
     own: dict[str, Any] = load.assemble(kind, entity)
     if not base:
         return kind(**own)
-    taken = _inherited(kind, base)
-    kept = {name: pair for name, pair in taken.ranges.items() if name.partition("[")[0] not in own}
+    taken = inherited(kind, base)
     provenance = {
         "sources": {**taken.sources, **own.pop("sources")},
-        "ranges": kept | dict(own.pop("ranges")),
-        "estimates": taken.estimates | own.pop("estimates"),
+        "ranges": {name: pair for name, pair in taken.ranges.items() if name.partition("[")[0] not in own}
+        | dict(own.pop("ranges")),
+        "estimates": frozenset(name for name in taken.estimates if name not in own) | own.pop("estimates"),
     }
     return replace(taken, **own, **provenance)
 
@@ -98,7 +97,7 @@ def _node(process: str) -> Power | None:
 
 @cache
 def _vendor(entity: str) -> Power:
-    return _inherited(Power, entity)
+    return inherited(Power, entity)
 
 
 def power(chip: Chip) -> Power:
@@ -157,4 +156,4 @@ def facility(name: str | Facility) -> Facility:
 
 @cache
 def _facility(entity: str) -> Facility:
-    return _inherited(Facility, entity)
+    return inherited(Facility, entity)

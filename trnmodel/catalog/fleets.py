@@ -14,6 +14,7 @@ import msgspec
 
 from trnmodel.arguments import choice
 from trnmodel.catalog import load
+from trnmodel.catalog.facilities import inherited
 from trnmodel.catalog.specs import Spec
 
 Distribution = Literal["uniform", "triangular", "loguniform"]
@@ -96,15 +97,7 @@ def fleet(name: str | Fleet = "borrowed") -> Fleet:
 
 @cache
 def _fleet(fleet_id: str) -> Fleet:
-    own, base = load.assemble(Fleet, fleet_id), load.entities()[fleet_id].base
-    if not base:
-        return Fleet(**own)
-    older, merged = load.assemble(Fleet, base), {}
-    for name in ("sources", "ranges"):
-        kept = {label: item for label, item in older[name].items() if label not in own}
-        merged[name] = MappingProxyType(kept | dict(own[name]))
-    estimates = frozenset(name for name in older["estimates"] if name not in own) | own["estimates"]
-    return Fleet(**{**older, **own, **merged, "estimates": estimates})
+    return inherited(Fleet, fleet_id)
 
 
 @cache

@@ -10,7 +10,6 @@ import pandas as pd
 
 import trnmodel as tm
 from trnmodel.planner.plan import Choice, Plan
-from trnmodel.planner.software import short_name
 from trnmodel.units import MB, counted, format_digits, format_within
 
 # Columns of the table of answers, and what its last row says of each: the chapter that derives it.
@@ -66,7 +65,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
     rates = {kind: told(f"{kind.replace('-', '_')}_tokens_per_s_per_chip") for kind in ("hand-tuned", "ideal")}
     other = "; ".join(f"{kind} {rate}" for kind, rate in rates.items())
     how = f"{counted(row['chips'], 'chip')}: {row['mapping']}"
-    return [*asked, short_name(row["system"]), how, made, told("ttft_s", "s", row["basis"]), other]
+    return [*asked, tm.system(row["system"]).name, how, made, told("ttft_s", "s", row["basis"]), other]
 
 
 def questions(
@@ -113,13 +112,13 @@ def _made(c: Choice) -> str:
 def _best(found: Plan) -> str:
     if not (c := found.best):
         return "It fits no system of Trainium chips."
-    after = f" Next is {short_name(it.system)}: {found.reason(it)}." if (it := found.runner_up) else ""
-    return f"{short_name(c.system)}, {c.mapping}, on {counted(c.chips, 'chip')}: {_made(c)}.{after}"
+    after = f" Next is {it.system.name}: {found.reason(it)}." if (it := found.runner_up) else ""
+    return f"{c.system.name}, {c.mapping}, on {counted(c.chips, 'chip')}: {_made(c)}.{after}"
 
 
 def _all(found: Plan) -> str:
-    told = [f"{short_name(c.system)} {_made(c)}" for c in found.choices]
-    return "; ".join([*told, *(f"{short_name(name)} {why}" for name, why in found.refused.items())]) + "."
+    told = [f"{c.system.name} {_made(c)}" for c in found.choices]
+    return "; ".join([*told, *(f"{tm.system(name).name} {why}" for name, why in found.refused.items())]) + "."
 
 
 def _all_reduce() -> str:
@@ -137,6 +136,6 @@ def chips() -> pd.DataFrame:
     for chip, net in ((tm.chip(name), tm.topology(system)) for name, system in LARGEST.items()):
         eight = max(rate for dtype, rate in chip.peak_flop_per_s.items() if "fp8" in dtype)
         row = (chip.id.capitalize(), int(chip.year), chip.peak_flop_per_s["bf16"], eight, chip.hbm_bytes)
-        joined = (short_name(net.system), net.system.domain_chips, net.injection_bytes_per_s_per_dir)
+        joined = (net.system.name, net.system.domain_chips, net.injection_bytes_per_s_per_dir)
         rows.append((*row, chip.hbm_bytes_per_s, *joined))
     return pd.DataFrame(rows, columns=[*names.split(), "links_bytes_per_s_per_dir"])

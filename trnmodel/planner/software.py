@@ -243,20 +243,9 @@ def told(table: pd.DataFrame, tokens_per_s_per_user: float, system: str) -> str:
     return f"{read_system(system).name}: {', '.join(words)} tokens/s a chip"
 
 
-def short_name(system: str | System) -> str:
-    """What a person calls a system.
-
-    Examples
-    --------
-    >>> short_name("trn3-nl32x2-pcie160")
-    'Trainium3 NL32x2 Switched'
-    """
-    return read_system(system).name
-
-
 def names(systems: Iterable[str]) -> dict[str, str]:
     """What systems are called by a person, by id."""
-    return {name: short_name(name) for name in systems}
+    return {name: read_system(name).name for name in systems}
 
 
 def side_by_side(table: pd.DataFrame) -> pd.DataFrame:
@@ -265,7 +254,7 @@ def side_by_side(table: pd.DataFrame) -> pd.DataFrame:
     for (speed, system), lines in table.groupby(["wanted_tokens_per_s_per_user", "system"], sort=False):
         at = lines.set_index("software")
         there = [kind for kind in ORDER if kind in at.index]
-        row: dict[str, Any] = {"wanted_tokens_per_s_per_user": speed, "of": short_name(system)}
+        row: dict[str, Any] = {"wanted_tokens_per_s_per_user": speed, "of": read_system(system).name}
         row |= {kind: in_band(*at.loc[kind, YIELD]) for kind in there}
         row |= {"rests on": ", ".join(dict.fromkeys(at.basis[kind] for kind in there if kind != "ideal"))}
         row |= {f"{kind} loses to": at.reason[kind] for kind in there if kind != "ideal"}
