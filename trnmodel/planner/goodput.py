@@ -28,8 +28,8 @@ LOSSES = ("spare", "waiting", "writing", "redone", "restarting", "slowed")
 class Goodput(Grounded):
     """Useful share of the time of a job's chips and of its spares; with the `..._lost` shares it sums to 1.
 
-    `useful_share` is of a job's own time (ETTR), `ready_share` of time with enough chips, `speed` that of the job over
-    one on whole racks; `mtbf_s` is the time between interruptions.
+    `useful_share` is of a job's own time (ETTR), of which it is up for `running_share`; `ready_share` is of time with
+    enough chips, `speed` that of the job over one on whole racks; `mtbf_s` is the time between interruptions.
     """
 
     FIGURE: ClassVar[str] = "goodput"
@@ -44,6 +44,7 @@ class Goodput(Grounded):
     interval_s: NDArray
     mtbf_s: NDArray
     ready_share: NDArray
+    running_share: NDArray
     useful_share: NDArray
     speed: NDArray
     goodput: NDArray
@@ -233,7 +234,8 @@ def _parts(
     spare = spare_chips / (chips + spare_chips)
     total = reliability.goodput(spare, ready, useful, speed)
     working = (1 - spare) * ready
-    shares = {"ready_share": ready, "useful_share": useful, "speed": speed, "goodput": total, "spare_lost": spare}
+    shares = {"ready_share": ready, "running_share": 1 - restarting, "useful_share": useful, "speed": speed}
+    shares |= {"goodput": total, "spare_lost": spare}
     shares |= {"waiting_lost": (1 - spare) * (1 - ready), "slowed_lost": working * useful * (1 - speed)}
     shares |= {"writing_lost": working * writing, "redone_lost": working * redone}
     times = {"write_s": write, "interval_s": interval, "mtbf_s": mtbf, "spare_chips": spare_chips}
