@@ -208,7 +208,7 @@ def goodput(
     fleet: Annotated[str, typer.Option(help="What fails: borrowed, llama-3-h100, rsc-1-a100, ...")] = "borrowed",
     as_json: Json = False,
 ) -> None:
-    """Useful share of the time of a training job's chips, and what the rest goes to."""
+    """Useful share of the time of a training job's chips, and what takes most of the rest."""
     with _plain_errors(ValueError):
         ask = {"model": model, "swap": swap, "spare_chips": spares, "interval_s": interval, "fleet": fleet}
         found = trnmodel.goodput(system, chips, **ask)
@@ -220,12 +220,14 @@ def _useful(found: Any) -> str:
     from trnmodel.planner.goodput import LOSSES
     from trnmodel.units import format_digits, format_duration, format_within
 
-    ends = [100 * float(end) for end in (found.goodput, found.low, found.high)]
+    value, low, high = (100 * float(end) for end in (found.goodput, found.low, found.high))
     share, part = max((float(getattr(found, f"{name}_lost")), name) for name in LOSSES)
     word = "useful"
-    if ends[0] > MOSTLY:
-        word, ends = "lost", [100 - ends[0], 100 - ends[2], 100 - ends[1]]
-    told = format_within(*ends, "%", str(found.basis)).replace(" %", "%") if ends[0] > LEAST else f"under {LEAST}%"
+    if value > MOSTLY:
+        word, value, low, high = "lost", 100 - value, 100 - high, 100 - low
+    told = f"under {LEAST}% ({found.basis})"
+    if value > LEAST:
+        told = format_within(value, low, high, "%", str(found.basis)).replace(" %", "%")
     stops = format_duration(float(found.mtbf_s))
     rhythm = "never interrupted" if stops == "forever" else f"{stops} between interruptions"
     return f"{told} of the time is {word}, {rhythm}, {part} takes most ({format_digits(100 * share, 2)}%)"

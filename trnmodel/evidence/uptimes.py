@@ -59,7 +59,7 @@ def uptimes(fleet: str | Fleet = "borrowed") -> pd.DataFrame:
 
     Examples
     --------
-    >>> uptimes().set_index("what").inside["HLAT, restarts by itself"]
+    >>> bool(uptimes().set_index("what").inside["HLAT, restarts by itself"])
     True
     """
     found = []

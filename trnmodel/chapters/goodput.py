@@ -1,0 +1,203 @@
+"""Lost time: shares of it by cause, checkpoints, what one failed part idles, spare lanes, spares, replicas, draws."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from trnmodel.catalog.fleets import Fleet
+from trnmodel.catalog.systems import System
+from trnmodel.formulas import reliability
+from trnmodel.planner.goodput import Goodput, goodput, replica_availability
+from trnmodel.planner.redundancy import SWAPS, idled
+from trnmodel.planner.sensitivity import Sensitivity, sensitivity
+from trnmodel.result import tidy
+from trnmodel.units import HOUR, MINUTE, YEAR, counted, format_digits, format_duration, format_within
+
+SYMBOLS = [
+    ("G", "goodput", "useful share of the time of all chips, spares too", "", "result"),
+    ("u", "useful_share", "share of a job's own time whose work is kept (ETTR)", "", "result"),
+    ("A, v", "ready_share, speed", "share of time with enough chips; speed over that on whole racks", "", "result"),
+    ("s", "spare_lost", "share of the chips that stand by", "", "result"),
+    ("lambda, M", "1/mtbf_s, mtbf_s", "interruptions of the job a second; time between them", "", "result"),
+    ("delta", "write_s", "time that a checkpoint holds the job up", "", "result"),
+    ("tau", "interval_s", "useful time between two checkpoints", "", "best, or chosen"),
+    ("R", "restart_s", "time from a failure to the first repeated step", "", "data, estimate (D)"),
+    ("T", "swap_s, repair_s", "time until a swapped tray, a drained rack works again", "", "data, estimate (D)"),
+]
+PARTS: Mapping[str, str] = {
+    "goodput": "useful",
+    "restarting_lost": "restarting",
+    "redone_lost": "work done again",
+    "writing_lost": "writing checkpoints",
+    "slowed_lost": "waiting for a rack that limps",
+    "waiting_lost": "waiting for a repair",
+    "spare_lost": "spares that stand by",
+}
+HOW: Mapping[str, str] = {"hot": "trays swapped", "drain": "racks drained"}
+INPUTS: Mapping[str, str] = {
+    "interruptions_per_chip_s": "interruptions of a chip",
+    "repaired_share": "share that is repaired",
+    "link_failures_per_s": "failures of a link",
+    "switch_failures_per_s": "failures of a switch",
+    "restart_s": "time to restart",
+    "swap_s": "time to swap a tray",
+    "repair_s": "time to repair a rack",
+    "checkpoint_bytes_per_param": "bytes of a checkpoint",
+    "checkpoint_bytes_per_s": "rate of a checkpoint",
+    "exposed_share": "share that waits for links",
+}
+Jobs = Mapping[tuple[str, str], Goodput]
+
+
+def jobs(systems: Iterable[str | System], called: Mapping[str, str], **ask: Any) -> dict[tuple[str, str], Goodput]:
+    """The job on each system with trays swapped and with racks drained, by name of the system and way."""
+    pairs = [(system, swap) for system in systems for swap in SWAPS]
+    return {(called[getattr(s, "id", str(s))], swap): goodput(s, swap=swap, **ask) for s, swap in pairs}
+
+
+def percent(job: Goodput, basis: str = "") -> str:
+    """Goodput with its band.
+
+    Examples
+    --------
+    >>> percent(goodput("trn3-nl72x2-pcie160", 16_384, model="llama-3.1-405b")).count("%")
+    1
+    """
+    ends = (100 * float(end) for end in (job.goodput, job.low, job.high))
+    return format_within(*ends, "%", basis).replace(" %", "%")
+
+
+def losses(found: Jobs) -> pd.DataFrame:
+    """Where the time of all chips goes: of, part, time_share, which sum to 1 for each `of`."""
+    rows = [{"of": f"{name}, {HOW[swap]}", "part": word, "time_share": float(getattr(job, field))}
+            for (name, swap), job in found.items() for field, word in PARTS.items()]  # fmt: skip
+    return tidy(rows).assign(basis="extrapolated")
+
+
+def beside(found: Jobs) -> pd.DataFrame:
+    """Each job in a row: goodput with band, time between interruptions and checkpoints, spares, what is out."""
+    return tidy([
+        {"of": name, "with": HOW[swap], "useful share of the time": percent(job)}
+        | {"between interruptions": format_duration(float(job.mtbf_s))}
+        | {"between checkpoints": format_duration(float(job.interval_s))}
+        | {"spare chips": float(job.spare_chips), "out together": counted(job.unit_chips, "chip")}
+        for (name, swap), job in found.items()
+    ])  # fmt: skip
+
+
+def rules(job: Goodput) -> pd.DataFrame:
+    """Intervals between checkpoints by Young, Daly and exactly, with the loss at each: rule, interval_s, lost_share."""
+    rate, write, restart = 1 / job.mtbf_s, job.write_s, job.fleet.restart_s
+    first = reliability.daly_interval_s(write, rate, "first")
+    found = {"Young": job.young_s, "Daly, first order": first, "Daly": job.daly_s}
+    found["exact"] = reliability.best_interval_s(write, rate)
+    lost = {name: 1 - reliability.time_shares(tau, write, restart, rate)[0] for name, tau in found.items()}
+    return tidy(
+        [{"rule": name, "interval_s": float(tau), "lost_share": float(lost[name])} for name, tau in found.items()]
+    )
+
+
+def over_intervals(job: Goodput, model: str, factors: Sequence[float] = (0.25, 1.0, 4.0)) -> pd.DataFrame:
+    """What a job of fewer and of more chips loses over the time between checkpoints: interval_min, lost_share, of."""
+    taus = float(job.interval_s) * np.geomspace(0.05, 20, 41)
+    sizes = np.maximum(float(job.chips) * np.array(factors), 1.0)[:, None]
+    ask = {"model": model, "swap": job.swap, "fleet": replace(job.fleet, ranges={}), "unit": job.unit_chips}
+    found = goodput(job.system, sizes, interval_s=taus, spare_chips=0.0, **ask)
+    names = [counted(round(size), "chip") for size in sizes.ravel()]
+    rows = {"of": np.repeat(names, taus.size), "interval_min": np.tile(taus / MINUTE, len(names))}
+    return pd.DataFrame(rows | {"lost_share": 1 - found.useful_share.ravel()}).drop_duplicates()
+
+
+def idle(systems: Iterable[str], called: Mapping[str, str]) -> pd.DataFrame:
+    """What one failed part takes with it: a row a part, in the column of each system words; lanes are left out."""
+    wide = {}
+    for name in systems:
+        for row in idled(name).to_dict("records"):
+            if not row["failure"].endswith("lane"):
+                wide.setdefault(row["failure"], {"part that fails": row["failure"].removeprefix("one ")})[
+                    called[name]
+                ] = _taken(row)
+    return pd.DataFrame(wide.values()).fillna("has none")
+
+
+def _taken(row: Mapping[str, Any]) -> str:
+    if row["covered"]:
+        return "nothing"
+    still = f"{counted(row['idle_hot'], 'chip')} stand{'s' * (row['idle_hot'] == 1)} still"
+    rest = f"the slowest of the rest keeps {row['left']:.0%}"
+    return "; ".join([still] * bool(row["idle_hot"]) + [rest] * bool(0 < row["left"] < 1))
+
+
+def swept(
+    ways: Mapping[str, tuple[System, str]], field: str, values: NDArray, *, fleet: Fleet, **ask: Any
+) -> pd.DataFrame:
+    """Goodput of systems and ways of repair over one number of the fleet: of, that number by its name, goodput."""
+    at = replace(fleet, **{field: values}, ranges={})
+    found = {name: goodput(spec, swap=swap, fleet=at, **ask).goodput for name, (spec, swap) in ways.items()}
+    return pd.concat([pd.DataFrame({"of": name, field: values, "goodput": y}) for name, y in found.items()])
+
+
+def standing_by(spec: System, fleet: Fleet, sizes: Iterable[float], model: str) -> pd.DataFrame:
+    """Spare chips by size of the job and way of repair, and their share of all chips."""
+    rows = []
+    for chips in sizes:
+        row: dict[str, Any] = {"chips of the job": float(chips)}
+        for swap in SWAPS:
+            job = goodput(spec, chips, model=model, swap=swap, fleet=fleet)
+            share = format_digits(100 * float(job.spare_lost), 2)
+            row[f"spares, {HOW[swap]}"] = f"{counted(float(job.spare_chips), 'chip')}, {share}%"
+        rows.append(row)
+    return tidy(rows)
+
+
+def served(systems: Mapping[str, str], chips: float, count: int, needed: int, fleet: Fleet) -> pd.DataFrame:
+    """Hours a year that a replica, or `needed` of `count`, do not work: median of draws with its band."""
+
+    def ask(fleet: Fleet) -> dict[str, Any]:
+        pairs = [(name, swap, n) for name in systems for swap in SWAPS for n in ((1, 1), (count, needed))]
+        return {
+            f"{name} {swap} {n[1]}": 1 - replica_availability(name, chips, *n, swap=swap, fleet=fleet)
+            for name, swap, n in pairs
+        }
+
+    table = sensitivity(ask, {"fleet": fleet}, draws=1000).percentiles().set_index("answer")
+    rows = []
+    for name, word in systems.items():
+        for swap in SWAPS:
+            row: dict[str, Any] = {"of": word, "with": HOW[swap]}
+            for label, n in (("one replica is away", 1), (f"fewer than {needed} of {count} work", needed)):
+                ends = (table.loc[f"{name} {swap} {n}", p] * YEAR / HOUR for p in ("p50", "p5", "p95"))
+                row[f"{label} [h a year]"] = format_within(*map(float, ends))
+            rows.append(row)
+    return tidy(rows)
+
+
+def drawn(
+    systems: Mapping[str, str], fleet: Fleet, draws: int, pair: tuple[System, System] | None, **ask: Any
+) -> Sensitivity:
+    """Goodput of every system on common draws; of a `pair` the second less the first as "spare lanes"."""
+
+    def answer(fleet: Fleet) -> dict[str, Any]:
+        found: dict[str, Any] = {word: goodput(name, fleet=fleet, **ask).goodput for name, word in systems.items()}
+        if pair:
+            bare, spared = (goodput(spec, fleet=fleet, **ask).goodput for spec in pair)
+            found["spare lanes"] = spared - bare
+        return found
+
+    return sensitivity(answer, {"fleet": fleet}, draws=draws)
+
+
+def tornado(found: Sensitivity, answer: str) -> pd.DataFrame:
+    """Goodput with one input after another at its 5th and 95th percentile: which, goodput with `_low`, `_high`."""
+    value = found.percentiles().set_index("answer").value[answer]
+    table = found.tornado(answer)
+    ends = table[["answer_low", "answer_high"]]
+    rows = {"which": table.input.str.removeprefix("fleet.").map(INPUTS), "goodput": value}
+    rows |= {"goodput_low": ends.min(axis=1), "goodput_high": ends.max(axis=1)}
+    return pd.DataFrame(rows).assign(basis="extrapolated")[table.swing > 0].reset_index(drop=True)
