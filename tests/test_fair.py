@@ -214,7 +214,7 @@ def test_a_logical_core_that_is_announced_is_extrapolated():
 def test_captions_end_with_what_is_not_measured():
     table = sweep(decode, {"system": [TRN2, TRN3]}, progress=False)
     table.loc[table.system == TRN2, "basis"] = "measured"
-    words = f"As fast (extrapolated: vllm-neuron-2026 on {TRN3})"
+    words = f"As fast (extrapolated: vllm-neuron-2026 on {tm.system(TRN3).name})"
     assert charts.table(table, caption="As fast", download="d").caption == words
     assert charts.bars(table, x="system", y="time_s", caption="As fast").to_dict()["description"] == words
     assert charts.table(table[table.system == TRN2], caption="As fast", download="d").caption == "As fast"

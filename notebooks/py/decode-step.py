@@ -71,13 +71,13 @@ rivals = [
         if line.basis == "ideal"
         else format_within(line.step_s, line.step_s_low, line.step_s_high, "s", line.basis)
     )
-    for line in stacks.sort_values("step_s", ascending=False).itertuples()
+    for line in stacks.sort_values("step_s", ascending=False, kind="stable").itertuples()
 ]
 first_rank = ours.fit(batch, context)
 held = [
     format_quantity(float(x), "B", 3) for x in (first_rank.first_rank_total_bytes, first_rank.first_rank_capacity_bytes)
 ]
-own = parts[(parts.software == used) & (parts.part != "step")].sort_values("time_s", ascending=False)
+own = parts[(parts.software == used) & (parts.part != "step")].sort_values("time_s", ascending=False, kind="stable")
 longest, second = own.iloc[0], own.iloc[1]
 users = format_within(step.tokens_per_s_per_user, *step.ends("tokens_per_s_per_user"), "tokens/s")
 first_token = format_within(prompt.time_s, *prompt.ends("time_s"), "s", prompt.basis)

@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Trainium from first principles
 #
-# **Which Trainium, how many, and how fast?** Small formulas over sourced data answer it for AWS Trainium 1, 2 and 3. Each number has a
+# **Which Trainium, how many, how fast, and how much power?** Small formulas over sourced data answer it for AWS Trainium 1, 2 and 3. Each number has a
 # band, says what it rests on, and links to the chapter that derives it.
 
 # %% tags=["parameters"]

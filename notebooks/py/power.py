@@ -71,7 +71,7 @@ power = facilities.power(chip)
 # %% tags=["hide-input"]
 kind = line.software
 same = table[(table.wanted_tokens_per_s_per_user == slow) & (table.software == kind)].dropna(subset=tables.SPENT[0])
-others = same[same.system != spec.id].sort_values(tables.SPENT[0])
+others = same[same.system != spec.id].sort_values(tables.SPENT[0], kind="stable")
 best = others.iloc[0] if len(others) else None
 low, high = map(float, e.ends("server_j_per_token"))
 shown = format_within(*line[tables.SPENT], "J a token") if best is not None else ""
@@ -85,7 +85,7 @@ Markdown(
         rival=f"{called[best.system]} with {format_within(*best[tables.SPENT], 'J a token', str(best.basis))}"
         if best is not None
         else "",
-        ahead=best is not None and bool(best[tables.SPENT[0]] < line[tables.SPENT[0]]),
+        rank="Ahead of it" if best is not None and bool(best[tables.SPENT[0]] < line[tables.SPENT[0]]) else "Next best",
         alone="" if best is not None else f"no other system of these is as fast on {kind} software",
         proof="Check: joules and watts that were measured",
         more=(
@@ -347,7 +347,7 @@ Markdown(
 # ## Carbon and water
 
 # %% tags=["hide-input"]
-print_at = e.footprint().sort_values("carbon_kg_per_mtoken")
+print_at = e.footprint().sort_values("carbon_kg_per_mtoken", kind="stable")
 charts.table(
     print_at.rename(
         columns={

@@ -78,9 +78,9 @@ best = tables.fronts(ours, systems, context)
 none = tables.refused(ours, best, systems, input_tokens=input_tokens, output_tokens=output_tokens)
 equal = deployments.at_interactivity(best, speeds)
 reached = equal[equal.wanted_tokens_per_s_per_user == speeds[0]].dropna(subset="tokens_per_s_per_chip")
-ranked = reached.sort_values("tokens_per_s_per_chip", ascending=False)
+ranked = reached.sort_values("tokens_per_s_per_chip", ascending=False, kind="stable")
 fastest = best.loc[best.groupby("system").tokens_per_s_per_user.idxmax()]
-fastest = fastest.sort_values("tokens_per_s_per_user", ascending=False)
+fastest = fastest.sort_values("tokens_per_s_per_user", ascending=False, kind="stable")
 lines = ranked if len(ranked) else fastest
 top, after = lines.iloc[0], lines.iloc[1] if len(lines) > 1 else None
 full = deployments.saturation(ours, batch, input_tokens, output_tokens)
@@ -375,7 +375,7 @@ if why:
 else:
     tokens = [n for n in tables.DRAFTS if n < context]
     drafted = deployments.drafts(ours, draft_m, batch, context, tokens, np.linspace(0.05, 0.95, 37))
-    pays = drafted[drafted.speedup >= 1].groupby("draft_tokens").acceptance.min().sort_values()
+    pays = drafted[drafted.speedup >= 1].groupby("draft_tokens").acceptance.min().sort_values(kind="stable")
     view = charts.lines(
         drafted.assign(draft=drafted.draft_tokens.map(lambda n: counted(n, "token"))),
         x="acceptance",

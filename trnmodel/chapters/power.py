@@ -68,7 +68,7 @@ def _spent(model: str | Transformer, line: Mapping[str, Any], context: float) ->
 def line_of(table: pd.DataFrame, speed: float, system: str) -> pd.Series | None:
     """The line of a system at a speed on the first of public, hand-tuned and ideal software that reaches it."""
     at = table[(table.wanted_tokens_per_s_per_user == speed) & (table.system == system)].dropna(subset=SPENT[0])
-    at = at.sort_values("software", key=lambda kind: kind.map(software.ORDER.index))
+    at = at.sort_values("software", key=lambda kind: kind.map(software.ORDER.index), kind="stable")
     return at.iloc[0] if len(at) else None
 
 
