@@ -130,12 +130,10 @@ Markdown(
 )
 
 # %% tags=["hide-input"]
-counted_causes = tm.fleet("llama-3-h100").causes
+counted = tm.fleet("llama-3-h100")
 Markdown(
-    "What stops a job of GPUs, by count (Llama 3, 419 interruptions in 54 days): ".replace(
-        "419", f"{sum(tm.fleet('llama-3-h100').interruptions.values()):g}"
-    )
-    + ", ".join(f"{part} {share:.0%}" for part, share in counted_causes.items())
+    f"What stops a job of GPUs, by count (Llama 3, {sum(counted.interruptions.values()):g} interruptions in 54 days): "
+    + ", ".join(f"{part} {share:.0%}" for part, share in counted.causes.items())
     + ". Hosts, scale-out network and software are in the rate of a chip here; links of a scale-up backplane are not, and come on top."
 )
 
@@ -273,7 +271,7 @@ Markdown(
     f"{format_duration(those.repair_s)}"
     + (" and does so for a link that a spare covers" if any(one.spares for one in guards(spec)) else "")
     + f": the job then stops every {format_duration(float(drain.mtbf_s))} instead of {format_duration(float(hot.mtbf_s))}, and {float(drain.spare_chips):,.0f} chips stand by instead of "
-    f"{float(hot.spare_chips):,.0f}. It makes {tables.percent(drain)} of {tables.percent(hot)}. Nobody would drain for every link: a rack limps until its next repair, which the swap's bar shows."
+    f"{float(hot.spare_chips):,.0f}. It makes {tables.percent(drain)} of {tables.percent(hot)}. Draining for every link is the worst case; a rack that is left to limp until its next repair lies between."
 )
 
 # %% [markdown]
@@ -353,11 +351,12 @@ charts.table(
 
 # %% tags=["hide-input"]
 printed = uptimes.uptimes(those)
-fair = printed[printed.large & (printed.measure != "by hand")]
-off = (fair.predicted - fair.share).abs().median()
+fair = printed[printed.fair]
+points = fair.dropna(subset="lost_ratio")
+off = (points.predicted - points.share).abs().median()
 charts.table(
-    printed.drop(columns=["share", "large"]),
-    caption=f"Of {len(fair)} large jobs that restart by themselves {int(fair.inside.sum())} lie in the band",
+    printed.drop(columns=["share", "fair"]),
+    caption=f"Of {len(fair)} large jobs that restart without people {int(fair.inside.sum())} lie in the band; predicted is ours",
     download="uptimes",
 )
 
@@ -367,8 +366,13 @@ by_hand = uptimes.rows()[1]
 assert fair.inside.any()
 trainium = printed.iloc[0]
 Markdown(
-    f"**{int(fair.inside.sum())} of {len(fair)} lie in the band, the median is {format_digits(100 * off, 2)} points off**; predicted losses are {fair.lost_ratio.min():.1f} to {fair.lost_ratio.max():.1f} times those printed. "
+    f"**{int(fair.inside.sum())} of {len(fair)} lie in the band, the median is {format_digits(100 * off, 2)} points off**; predicted losses are {points.lost_ratio.min():.1f} to {points.lost_ratio.max():.1f} times those printed. "
     f"The only one of Trainium: {trainium.printed} of the time on {trainium.chips:,.0f} chips of Trainium1, here {100 * trainium.predicted:.1f}% ({100 * trainium.predicted_low:.1f} to {100 * trainium.predicted_high:.1f}). "
+    + "".join(
+        f"{row.what} is not counted: the {row.used_for} was inferred from it. "
+        for row in uptimes.rows()
+        if row.used_for
+    )
     + (
         f"Outside are {', '.join(missed.what)}. People who restart by hand are not in the model: {by_hand.printed} takes {format_duration(uptimes.restart_implied_s(by_hand, those))} for a restart. "
         "Small jobs lose more than their chips explain: code, storage and people stop them too, so that the model speaks from some 4,000 chips on."
@@ -398,25 +402,18 @@ else:
 view
 
 # %% tags=["hide-input"]
-told = draws.percentiles().set_index("answer")
+told = tables.told(draws)
 wins = draws.wins().set_index("answer").wins.drop("spare lanes", errors="ignore")
-mapped = {
-    one.system.name: tm.goodput(one.system, chips, model=m, swap=swap, fleet=those) for one in compare.lane_maps(spec)
-}
-
-
-def between(name: str) -> str:
-    """Median of the draws with the 5th and the 95th percentile, in per cent."""
-    return format_within(*(100 * told.loc[name, p] for p in ("p50", "p5", "p95"))) + " %"
-
-
+mapped = {tm.system(one).name: tm.goodput(one, swap=swap, **ask) for one in compare.lane_maps(spec)}
+few, many = (tm.goodput(spec, max(chips * k, 1), swap=swap, model=m, fleet=those) for k in (0.25, 4))
 Markdown(
-    f"* **Drawn {draws.draws:,} times** {here} makes {between(here)}"
-    + "".join(f", {name} {between(name)}" for name in told.index.drop([here, "spare lanes"], errors="ignore"))
+    f"* **Drawn {draws.draws:,} times** {here} makes {told[here]} %"
+    + "".join(f", {name} {text} %" for name, text in told.items() if name not in (here, "spare lanes"))
     + (f"; {wins.idxmax()} is first in {wins.max():.0%} of the draws" if len(wins) > 1 else "")
     + ".\n"
     + (
-        f"* **Spare lanes** are worth {between('spare lanes').removesuffix(' %')} points in these draws.\n"
+        f"* **Spare lanes** are worth {told['spare lanes']} points in these draws, which lie evenly over factors: most are of links that fail less often than in the middle.
+"
         if pair
         else ""
     )
@@ -424,7 +421,7 @@ Markdown(
         f"* **AWS's own lane map**, on which no backplane lane is spare: {name} makes {tables.percent(one)}.\n"
         for name, one in mapped.items()
     )
-    + f"* **The number of chips**: {format_digits(chips / 4, 2)} make {tables.percent(tm.goodput(spec, max(chips / 4, 1), model=m, swap=swap, fleet=those))}, {format_digits(4 * chips, 2)} {tables.percent(tm.goodput(spec, 4 * chips, model=m, swap=swap, fleet=those))}.\n"
+    + f"* **The number of chips**: {format_digits(chips / 4, 2)} make {tables.percent(few)}, {format_digits(4 * chips, 2)} {tables.percent(many)}.\n"
     "* **What restarts**: a job that restarts only the replica with the failure loses a part of this; the model restarts all of it."
 )
 
@@ -438,8 +435,8 @@ Markdown(
 # %% [markdown]
 # ```{admonition} Takeaway
 # :class: tip
-# Ask of a rack what one failed link costs. Chips fail alike everywhere; what differs is whether a link that fails stops the job, and whether a repair takes a tray or a
-# rack. Then make restarts quick: at the best interval they cost more than checkpoints do.
+# Ask of a rack what one failed link costs: whether it stops the job, and whether its repair takes a tray or a rack. Then make restarts quick: checkpoints have
+# a best interval, a restart has none.
 # ```
 
 # %% [markdown]

@@ -62,13 +62,7 @@ def jobs(systems: Iterable[str | System], called: Mapping[str, str], **ask: Any)
 
 
 def percent(job: Goodput, basis: str = "") -> str:
-    """Goodput with its band.
-
-    Examples
-    --------
-    >>> percent(goodput("trn3-nl72x2-pcie160", 16_384, model="llama-3.1-405b")).count("%")
-    1
-    """
+    """Goodput with its band."""
     ends = (100 * float(end) for end in (job.goodput, job.low, job.high))
     return format_within(*ends, "%", basis).replace(" %", "%")
 
@@ -193,10 +187,15 @@ def drawn(
     return sensitivity(answer, {"fleet": fleet}, draws=draws)
 
 
+def told(found: Sensitivity) -> dict[str, str]:
+    """The median of the draws of each answer in per cent, with the 5th and the 95th percentile."""
+    rows = found.percentiles().itertuples()
+    return {row.answer: format_within(*(100 * end for end in (row.p50, row.p5, row.p95))) for row in rows}
+
+
 def tornado(found: Sensitivity, answer: str) -> pd.DataFrame:
     """Goodput with one input after another at its 5th and 95th percentile: which, goodput with `_low`, `_high`."""
-    value = found.percentiles().set_index("answer").value[answer]
-    table = found.tornado(answer)
+    value, table = found.bars[answer][0], found.tornado(answer)
     ends = table[["answer_low", "answer_high"]]
     rows = {"which": table.input.str.removeprefix("fleet.").map(INPUTS), "goodput": value}
     rows |= {"goodput_low": ends.min(axis=1), "goodput_high": ends.max(axis=1)}

@@ -22,7 +22,8 @@ LARGE = 4096  # chips from which on interruptions are in proportion to chips, as
 class Uptime(msgspec.Struct, frozen=True):
     """A line of `data/evidence/uptimes.csv`: a job, what was printed of it, and the model that stands for its own.
 
-    `measure` is "running" (the job is up), "useful" (its work is kept too) or "by hand" (up, with people who restart).
+    `measure` is "running" (the job is up), "useful" (its work is kept too) or "by hand" (up, with people who restart);
+    `used_for` names the number of the borrowed fleet that was inferred from the same job.
     """
 
     what: str
@@ -32,6 +33,7 @@ class Uptime(msgspec.Struct, frozen=True):
     measure: Literal["running", "useful", "by hand"]
     share: float
     printed: str
+    used_for: str
     source: str
     locator: str
     confidence: str
@@ -54,8 +56,9 @@ def uptimes(fleet: str | Fleet = "borrowed") -> pd.DataFrame:
     Returns
     -------
     table : pandas.DataFrame
-        what, chips, measure, printed, share, predicted with `_low` and `_high`, inside (the printed share lies within),
-        lost_ratio (predicted over printed loss), large (as many chips as rates of failures are known for).
+        what, chips, measure, printed, share, predicted with `_low` and `_high`, inside (the printed share lies within,
+        or a printed "over" below the high end), lost_ratio (predicted over printed loss, NaN for an "over"), fair (a
+        prediction: as many chips as rates are known for, restarts without people, nothing of the fleet from it).
 
     Examples
     --------
@@ -69,8 +72,10 @@ def uptimes(fleet: str | Fleet = "borrowed") -> pd.DataFrame:
         value, (low, high) = float(getattr(job, name)), map(float, job.ends(name))
         line = {"what": row.what, "chips": row.chips, "measure": row.measure, "printed": row.printed}
         line |= {"share": row.share, "predicted": value, "predicted_low": low, "predicted_high": high}
-        line |= {"inside": low <= row.share <= high, "lost_ratio": (1 - value) / (1 - row.share)}
-        found.append(line | {"large": row.chips >= LARGE})
+        bound = row.printed.startswith("over ")
+        line |= {"inside": (bound or low <= row.share) and row.share <= high}
+        line |= {"lost_ratio": np.nan if bound else (1 - value) / (1 - row.share)}
+        found.append(line | {"fair": row.chips >= LARGE and row.measure != "by hand" and not row.used_for})
     return tidy(found)
 
 
