@@ -40,7 +40,7 @@ from trnmodel.formulas import spares
 from trnmodel.planner import software
 from trnmodel.planner.goodput import limping
 from trnmodel.planner.redundancy import SWAPS, guards, lane_pair
-from trnmodel.units import DAY, HOUR, MINUTE, TB, format_digits, format_duration, format_within
+from trnmodel.units import DAY, HOUR, MINUTE, TB, format_digits, format_duration
 
 spec, m = tm.system(system), tm.model(model)
 guard.one_of(SWAPS, swap=swap)
@@ -61,22 +61,36 @@ others = [(one.goodput, name, one) for (name, way), one in found.items() if way 
 _, next_best, best = max(others, key=lambda one: one[0]) if others else (None, "", None)
 Markdown(
     common.card(
-        [100 * float(end) for end in (job.goodput, job.low, job.high)],
-        f"of the time of all chips is work that is kept, in training {m.id} on {chips:,} chips of {here}, {how[swap]}, "
+        tables.percent(job),
+        f"of the time of all chips is work that is kept, in training {m.id} on {common.counted(chips, 'chip')} of {here}, {how[swap]}, "
         f"{format_duration(float(job.mtbf_s))} between interruptions; with {how[other_way]} it is {tables.percent(otherwise)}",
-        unit="%",
         mark=str(job.basis),
         rival=f"{next_best} with {tables.percent(best, str(best.basis))}, {format_duration(float(best.mtbf_s))} between interruptions"
+        + (
+            ", links of one of the two counted with its chips"
+            if bool(guards(spec)) != bool(guards(best.system))
+            else ""
+        )
         if others
         else "",
-        rank=("Level" if best.goodput == job.goodput else "Next best" if best.goodput < job.goodput else "Ahead of it")
-        if others
-        else "Beside it",
+        rank="Beside it"
+        if not others
+        else "Level"
+        if tables.percent(best) == tables.percent(job)
+        else "Next best"
+        if best.goodput < job.goodput
+        else "Ahead of it",
         alone="" if others else "no other system was asked for",
         proof="Check: jobs whose uptime was printed",
         more="**No failure rate of Trainium2 or Trainium3, of a NeuronSwitch or of a backplane link is published.** Rates of "
-        f"{'chips lie between those of fleets of GPUs' if fleet == 'borrowed' else f'chips are those of {those.name}'}, those of links between network "
-        "cables of GPUs and a data sheet's. The band moves each rate and time to its ends by itself and joins them as squares.\n\n"
+        f"{'chips lie between those of fleets of GPUs' if fleet == 'borrowed' else f'chips are those of {those.name}'}, those of links between the network of "
+        "Llama 3 and a default of another program. The band moves each rate and time to its ends by itself and joins them as squares. "
+        + (
+            ""
+            if chips >= uptimes.LARGE
+            else f"**A job of fewer than {uptimes.LARGE:,} chips loses more than this**: rates are those of large jobs. "
+        )
+        + "\n\n"
         + ledger.rests_on(*ledger.estimated(those, *(name for name in tables.INPUTS))),
     )
 )
@@ -91,7 +105,7 @@ charts.stacks(
     y="time_share",
     color="part",
     caption=f"Most is lost to {tables.PARTS[largest].split(' that')[0]}: {format_digits(100 * float(getattr(job, largest)), 2)}% on {here}",
-    under=f"{m.id} on {chips:,} chips, fleet {fleet}; a bar is all chips all the time, and its parts sum to 1",
+    under=f"{m.id} on {common.counted(chips, 'chip')}, fleet {fleet}; a bar is all chips all the time, and its parts sum to 1",
 )
 
 # %% tags=["hide-input"]
@@ -122,9 +136,9 @@ own, rate = chips * those.interruptions_per_chip_s, float(1 / job.mtbf_s)
 product = (1 - float(job.spare_lost)) * float(job.ready_share) * float(job.useful_share) * float(job.speed)
 assert np.isclose(product, float(job.goodput))
 Markdown(
-    f"**By hand.** {chips:,} chips, each with {those.interruptions_per_chip_s * 8 * 1000 * DAY:.2f} interruptions in 1,000 days of eight, have one in "
+    f"**By hand.** {common.counted(chips, 'chip')} with {those.interruptions_per_chip_s * 8 * 1000 * DAY:.2f} interruptions of eight in 1,000 days: one in "
     f"{format_duration(1 / own)}; links and switches that nothing stands in for add {(rate - own) / own:.0%} to that rate, so that the job is interrupted every "
-    f"{format_duration(float(job.mtbf_s))}. It restarts in {those.restart_s / MINUTE:.1f} min: 1 - exp(-{those.restart_s / MINUTE:.1f} / {float(job.mtbf_s) / MINUTE:,.0f}) = "
+    f"{format_duration(float(job.mtbf_s))}. It restarts in {those.restart_s / MINUTE:.1f} min: 1 - exp(-{those.restart_s / MINUTE:.1f} / {format_digits(float(job.mtbf_s) / MINUTE, 3)}) = "
     f"{1 - float(job.running_share):.1%} of its time. All together (1 - {float(job.spare_lost):.4f}) x {float(job.ready_share):.4f} x {float(job.useful_share):.4f} x "
     f"{float(job.speed):.4f} = {product:.3f}; the package says {float(job.goodput):.3f}."
 )
@@ -166,15 +180,20 @@ charts.table(
 # %% tags=["hide-input"]
 curve = tables.over_intervals(job, m)
 at = curve[curve.of == common.counted(chips, "chip")]
-double = float(np.interp(2 * float(job.interval_s) / MINUTE, at.interval_min, at.lost_share) - at.lost_share.min())
+off = [
+    float(np.interp(k * float(job.interval_s) / MINUTE, at.interval_min, at.lost_share) - at.lost_share.min())
+    for k in (2, 10)
+]
 charts.lines(
     curve,
     x="interval_min",
     y="lost_share",
     color="of",
     log_x=True,
-    caption=f"Twice the best interval costs {format_digits(100 * double, 1)} points, the wrong decade many",
-    under=f"{m.id} on {here}, {how[swap]}; without spares and slow racks. The best for {chips:,} chips is {format_duration(float(job.interval_s))}",
+    caption=f"Twice the best interval costs {format_digits(100 * off[0], 1)}% of the time, ten times {format_digits(100 * off[1], 2)}%"
+    if off[0] > 1e-4
+    else "The interval hardly matters here",
+    under=f"{m.id} on {here}, {how[swap]}; without spares and slow racks. The best for {common.counted(chips, 'chip')} is {format_duration(float(job.interval_s))}",
 )
 
 # %% [markdown]
@@ -217,8 +236,8 @@ if pair:
         y="goodput",
         color="of",
         log_x=True,
-        caption=f"{spec.scaleup_lanes_redundant:g} spare lanes a chip are worth {format_digits(worth[0], 2)} to {format_digits(worth[2], 2)} points",
-        under=f"{m.id} on {chips:,} chips of {here}, spare lanes with and without switches at their ends; our range of a link is {format_digits(low, 2)} to {format_digits(high, 2)} (estimate, D)",
+        caption=f"{spec.scaleup_lanes_redundant:g} spare lanes a chip are worth {format_digits(min(worth), 2)} to {format_digits(max(worth), 2)} points",
+        under=f"{m.id} on {common.counted(chips, 'chip')} of {here}, spare lanes with and without switches at their ends; our range of a link is {format_digits(low, 2)} to {format_digits(high, 2)} (estimate, D)",
     )
 else:
     view = Markdown(f"{here} has no spare backplane lanes, or no switches at their ends.")
@@ -261,7 +280,7 @@ charts.lines(
     caption=f"Draining is level up to a repair of {format_duration(level.max() * HOUR)}"
     if len(level)
     else "Draining loses more however quick the repair",
-    under=f"{m.id} on {chips:,} chips of {here}; a swap takes {format_duration(those.swap_s)}, a repair {' to '.join(format_duration(end) for end in those.range('repair_s'))} (estimates, D)",
+    under=f"{m.id} on {common.counted(chips, 'chip')} of {here}; a swap takes {format_duration(those.swap_s)}, a repair {' to '.join(format_duration(end) for end in those.range('repair_s'))} (estimates, D)",
 )
 
 # %% tags=["hide-input"]
@@ -270,8 +289,18 @@ Markdown(
     f"Swapping a tray takes {common.counted(hot.unit_chips, 'chip')} out for {format_duration(those.swap_s)}, draining takes {common.counted(drain.unit_chips, 'chip')} for "
     f"{format_duration(those.repair_s)}"
     + (" and does so for a link that a spare covers" if any(one.spares for one in guards(spec)) else "")
-    + f": the job then stops every {format_duration(float(drain.mtbf_s))} instead of {format_duration(float(hot.mtbf_s))}, and {float(drain.spare_chips):,.0f} chips stand by instead of "
-    f"{float(hot.spare_chips):,.0f}. It makes {tables.percent(drain)} of {tables.percent(hot)}. Draining for every link is the worst case; a rack that is left to limp until its next repair lies between."
+    + (
+        f": the job then stops every {format_duration(float(drain.mtbf_s))} instead of {format_duration(float(hot.mtbf_s))}"
+        if hot.mtbf_s > 1.1 * drain.mtbf_s
+        else ", and the job stops about as often"
+    )
+    + f". Beside the job stand {common.counted(float(drain.spare_chips), 'chip')} with racks drained, {common.counted(float(hot.spare_chips), 'chip')} with trays swapped. Drained it makes "
+    f"{tables.percent(drain)}, swapped {tables.percent(hot)}."
+    + (
+        " Draining for every link is the worst case; a rack that is left to limp until its next repair lies between."
+        if guards(spec)
+        else ""
+    )
 )
 
 # %% [markdown]
@@ -285,7 +314,7 @@ needed = float(spares.spares_needed(away, those.ready_share))
 assert needed * hot.unit_chips == float(hot.spare_chips)
 Markdown(
     f"**By hand.** With trays swapped one chip in {format_duration(1 / own)} stops, {those.repaired_share:.0%} of them are taken out for {format_duration(those.swap_s)}: "
-    f"$\\mu$ = {away:.2f} trays at a time. {those.ready_share:.1%} of the time {common.counted(needed, 'spare')} {'is' if needed == 1 else 'are'} enough: {common.counted(needed * hot.unit_chips, 'chip')}, "
+    f"$\\mu$ = {format_digits(away, 2)} trays at a time. {those.ready_share:.1%} of the time {common.counted(needed, 'spare')} {'is' if needed == 1 else 'are'} enough: {common.counted(needed * hot.unit_chips, 'chip')}, "
     f"{format_digits(100 * float(hot.spare_lost), 2)}% of all."
 )
 
@@ -325,7 +354,7 @@ Markdown(
         if worst is not None and those.exposed_share < 1 and worst.left
         else ""
     )
-    + f"Chips that are merely unequal do it too: where steps vary by 1% from chip to chip, the slowest of {chips:,} takes {float(spares.slowest_of(chips, 0.01)) - 1:.1%} longer than the mean (`step_spread`; 0 here)."
+    + f"Chips that are merely unequal do it too: where steps vary by 1% from chip to chip, the slowest of {common.counted(chips, 'chip')} takes {float(spares.slowest_of(chips, 0.01)) - 1:.1%} longer than the mean (`step_spread`; 0 here)."
 )
 
 # %% [markdown]
@@ -353,7 +382,7 @@ charts.table(
 printed = uptimes.uptimes(those)
 fair = printed[printed.fair]
 points = fair.dropna(subset="lost_ratio")
-off = (points.predicted - points.share).abs().median()
+error = (points.predicted - points.share).abs().median()
 charts.table(
     printed.drop(columns=["share", "fair"]),
     caption=f"Of {len(fair)} large jobs that restart without people {int(fair.inside.sum())} lie in the band; predicted is ours",
@@ -366,7 +395,7 @@ by_hand = uptimes.rows()[1]
 assert fair.inside.any()
 trainium = printed.iloc[0]
 Markdown(
-    f"**{int(fair.inside.sum())} of {len(fair)} lie in the band, the median is {format_digits(100 * off, 2)} points off**; predicted losses are {points.lost_ratio.min():.1f} to {points.lost_ratio.max():.1f} times those printed. "
+    f"**{int(fair.inside.sum())} of {len(fair)} lie in the band, the median is {format_digits(100 * error, 2)} points off**; predicted losses are {points.lost_ratio.min():.1f} to {points.lost_ratio.max():.1f} times those printed. "
     f"The only one of Trainium: {trainium.printed} of the time on {trainium.chips:,.0f} chips of Trainium1, here {100 * trainium.predicted:.1f}% ({100 * trainium.predicted_low:.1f} to {100 * trainium.predicted_high:.1f}). "
     + "".join(
         f"{row.what} is not counted: the {row.used_for} was inferred from it. "
@@ -395,7 +424,7 @@ if len(bars):
         x="goodput",
         y="which",
         caption=f"Most hangs on the {bars.which[0]}",
-        under=f"{m.id} on {chips:,} chips of {here}, {how[swap]}; each input from its 5th to its 95th percentile, the others at their values",
+        under=f"{m.id} on {common.counted(chips, 'chip')} of {here}, {how[swap]}; each input from its 5th to its 95th percentile, the others at their values",
     )
 else:
     view = Markdown("No input of this fleet has a range.")
@@ -412,8 +441,7 @@ Markdown(
     + (f"; {wins.idxmax()} is first in {wins.max():.0%} of the draws" if len(wins) > 1 else "")
     + ".\n"
     + (
-        f"* **Spare lanes** are worth {told['spare lanes']} points in these draws, which lie evenly over factors: most are of links that fail less often than in the middle.
-"
+        f"* **Spare lanes** are worth {told['spare lanes']} points in these draws, which lie evenly over factors: most have links that fail less often than the middle one.\n"
         if pair
         else ""
     )

@@ -52,6 +52,7 @@ INPUTS: Mapping[str, str] = {
     "checkpoint_bytes_per_s": "rate of a checkpoint",
     "exposed_share": "share that waits for links",
 }
+LEAST, NEARLY = 0.01, 0.5  # per cent
 Jobs = Mapping[tuple[str, str], Goodput]
 
 
@@ -62,9 +63,13 @@ def jobs(systems: Iterable[str | System], called: Mapping[str, str], **ask: Any)
 
 
 def percent(job: Goodput, basis: str = "") -> str:
-    """Goodput with its band."""
-    ends = (100 * float(end) for end in (job.goodput, job.low, job.high))
-    return format_within(*ends, "%", basis).replace(" %", "%")
+    """Goodput with its band; what is lost where that is little, and no digits where little is left."""
+    value, low, high = (100 * float(end) for end in (job.goodput, job.low, job.high))
+    if value < LEAST:
+        return f"under {LEAST}%"
+    if value > 100 - NEARLY:
+        return "all but " + format_within(100 - value, 100 - high, 100 - low, "%", basis).replace(" %", "%")
+    return format_within(value, low if low > LEAST else 0.0, high, "%", basis).replace(" %", "%")
 
 
 def losses(found: Jobs) -> pd.DataFrame:
@@ -110,13 +115,12 @@ def over_intervals(job: Goodput, model: str, factors: Sequence[float] = (0.25, 1
 
 def idle(systems: Iterable[str], called: Mapping[str, str]) -> pd.DataFrame:
     """What one failed part takes with it: a row a part, in the column of each system words; lanes are left out."""
-    wide = {}
+    wide: dict[str, dict[str, str]] = {}
     for name in systems:
         for row in idled(name).to_dict("records"):
-            if not row["failure"].endswith("lane"):
-                wide.setdefault(row["failure"], {"part that fails": row["failure"].removeprefix("one ")})[
-                    called[name]
-                ] = _taken(row)
+            part = row["failure"].removeprefix("one ").removeprefix("link ")
+            if not part.endswith("lane"):
+                wide.setdefault(part, {"part that fails": part})[called[name]] = _taken(row)
     return pd.DataFrame(wide.values()).fillna("has none")
 
 
@@ -152,24 +156,21 @@ def standing_by(spec: System, fleet: Fleet, sizes: Iterable[float], model: str) 
 
 def served(systems: Mapping[str, str], chips: float, count: int, needed: int, fleet: Fleet) -> pd.DataFrame:
     """Hours a year that a replica, or `needed` of `count`, do not work: median of draws with its band."""
+    cases = {"one replica is away": (1, 1)} | (
+        {f"fewer than {needed} of {count} work": (count, needed)} if count > 1 else {}
+    )
+    keys = [(name, swap, label) for name in systems for swap in SWAPS for label in cases]
 
     def ask(fleet: Fleet) -> dict[str, Any]:
-        pairs = [(name, swap, n) for name in systems for swap in SWAPS for n in ((1, 1), (count, needed))]
-        return {
-            f"{name} {swap} {n[1]}": 1 - replica_availability(name, chips, *n, swap=swap, fleet=fleet)
-            for name, swap, n in pairs
-        }
+        there = {key: replica_availability(key[0], chips, *cases[key[2]], swap=key[1], fleet=fleet) for key in keys}
+        return {"|".join(key): (1 - share) * YEAR / HOUR for key, share in there.items()}
 
-    table = sensitivity(ask, {"fleet": fleet}, draws=1000).percentiles().set_index("answer")
-    rows = []
-    for name, word in systems.items():
-        for swap in SWAPS:
-            row: dict[str, Any] = {"of": word, "with": HOW[swap]}
-            for label, n in (("one replica is away", 1), (f"fewer than {needed} of {count} work", needed)):
-                ends = (table.loc[f"{name} {swap} {n}", p] * YEAR / HOUR for p in ("p50", "p5", "p95"))
-                row[f"{label} [h a year]"] = format_within(*map(float, ends))
-            rows.append(row)
-    return tidy(rows)
+    told = sensitivity(ask, {"fleet": fleet}, draws=1000).percentiles().set_index("answer")[["p50", "p5", "p95"]]
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    for name, swap, label in keys:
+        row = rows.setdefault((name, swap), {"of": systems[name], "with": HOW[swap]})
+        row[f"{label} [h a year]"] = format_within(*told.loc[f"{name}|{swap}|{label}"])
+    return tidy(list(rows.values()))
 
 
 def drawn(
