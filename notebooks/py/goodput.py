@@ -137,7 +137,7 @@ product = (1 - float(job.spare_lost)) * float(job.ready_share) * float(job.usefu
 assert np.isclose(product, float(job.goodput))
 Markdown(
     f"**By hand.** {common.counted(chips, 'chip')} with {those.interruptions_per_chip_s * 8 * 1000 * DAY:.2f} interruptions of eight in 1,000 days: one in "
-    f"{format_duration(1 / own)}; links and switches that nothing stands in for add {(rate - own) / own:.0%} to that rate, so that the job is interrupted every "
+    f"{format_duration(1 / own)}; {f'links and switches that nothing stands in for have one in {format_duration(1 / (rate - own))}, ' if rate > own * 1.0001 else ''}so that the job is interrupted every "
     f"{format_duration(float(job.mtbf_s))}. It restarts in {those.restart_s / MINUTE:.1f} min: 1 - exp(-{those.restart_s / MINUTE:.1f} / {format_digits(float(job.mtbf_s) / MINUTE, 3)}) = "
     f"{1 - float(job.running_share):.1%} of its time. All together (1 - {float(job.spare_lost):.4f}) x {float(job.ready_share):.4f} x {float(job.useful_share):.4f} x "
     f"{float(job.speed):.4f} = {product:.3f}; the package says {float(job.goodput):.3f}."
@@ -382,6 +382,7 @@ charts.table(
 printed = uptimes.uptimes(those)
 fair = printed[printed.fair]
 points = fair.dropna(subset="lost_ratio")
+bounds = f" ({len(fair) - len(points)} printed as a bound alone)" if len(fair) > len(points) else ""
 error = (points.predicted - points.share).abs().median()
 charts.table(
     printed.drop(columns=["share", "fair"]),
@@ -395,7 +396,7 @@ by_hand = uptimes.rows()[1]
 assert fair.inside.any()
 trainium = printed.iloc[0]
 Markdown(
-    f"**{int(fair.inside.sum())} of {len(fair)} lie in the band, the median is {format_digits(100 * error, 2)} points off**; predicted losses are {points.lost_ratio.min():.1f} to {points.lost_ratio.max():.1f} times those printed. "
+    f"**{int(fair.inside.sum())} of {len(fair)} lie in the band{bounds}, the median is {format_digits(100 * error, 2)} points off**; predicted losses are {points.lost_ratio.min():.1f} to {points.lost_ratio.max():.1f} times those printed. "
     f"The only one of Trainium: {trainium.printed} of the time on {trainium.chips:,.0f} chips of Trainium1, here {100 * trainium.predicted:.1f}% ({100 * trainium.predicted_low:.1f} to {100 * trainium.predicted_high:.1f}). "
     + "".join(
         f"{row.what} is not counted: the {row.used_for} was inferred from it. "

@@ -93,13 +93,12 @@ def beside(found: Jobs) -> pd.DataFrame:
 def rules(job: Goodput) -> pd.DataFrame:
     """Intervals between checkpoints by Young, Daly and exactly, with the loss at each: rule, interval_s, lost_share."""
     rate, write, restart = 1 / job.mtbf_s, job.write_s, job.fleet.restart_s
-    first = reliability.daly_interval_s(write, rate, "first")
-    found = {"Young": job.young_s, "Daly, first order": first, "Daly": job.daly_s}
+    found = {"Young": job.young_s, "Daly, first order": reliability.daly_interval_s(write, rate, "first")}
+    found["Daly"] = job.daly_s
     found["exact"] = reliability.best_interval_s(write, rate)
-    lost = {name: 1 - reliability.time_shares(tau, write, restart, rate)[0] for name, tau in found.items()}
-    return tidy(
-        [{"rule": name, "interval_s": float(tau), "lost_share": float(lost[name])} for name, tau in found.items()]
-    )
+    lost = [float(1 - reliability.time_shares(tau, write, restart, rate)[0]) for tau in found.values()]
+    rows = zip(found, map(float, found.values()), lost, strict=True)
+    return pd.DataFrame(rows, columns=["rule", "interval_s", "lost_share"])
 
 
 def over_intervals(job: Goodput, model: str, factors: Sequence[float] = (0.25, 1.0, 4.0)) -> pd.DataFrame:
@@ -143,23 +142,21 @@ def swept(
 
 def standing_by(spec: System, fleet: Fleet, sizes: Iterable[float], model: str) -> pd.DataFrame:
     """Spare chips by size of the job and way of repair, and their share of all chips."""
-    rows = []
-    for chips in sizes:
-        row: dict[str, Any] = {"chips of the job": float(chips)}
-        for swap in SWAPS:
-            job = goodput(spec, chips, model=model, swap=swap, fleet=fleet)
-            share = format_digits(100 * float(job.spare_lost), 2)
-            row[f"spares, {HOW[swap]}"] = f"{counted(float(job.spare_chips), 'chip')}, {share}%"
-        rows.append(row)
-    return tidy(rows)
+
+    def told(job: Goodput) -> str:
+        return f"{counted(float(job.spare_chips), 'chip')}, {format_digits(100 * float(job.spare_lost), 2)}%"
+
+    return tidy([
+        {"chips of the job": float(chips)}
+        | {f"spares, {HOW[way]}": told(goodput(spec, chips, model=model, swap=way, fleet=fleet)) for way in SWAPS}
+        for chips in sizes
+    ])  # fmt: skip
 
 
 def served(systems: Mapping[str, str], chips: float, count: int, needed: int, fleet: Fleet) -> pd.DataFrame:
     """Hours a year that a replica, or `needed` of `count`, do not work: median of draws with its band."""
-    cases = {"one replica is away": (1, 1)} | (
-        {f"fewer than {needed} of {count} work": (count, needed)} if count > 1 else {}
-    )
-    keys = [(name, swap, label) for name in systems for swap in SWAPS for label in cases]
+    cases = {"one replica is away": (1, 1), f"fewer than {needed} of {count} work": (count, needed)}
+    keys = [(name, swap, label) for name in systems for swap in SWAPS for label in [*cases][: min(count, 2)]]
 
     def ask(fleet: Fleet) -> dict[str, Any]:
         there = {key: replica_availability(key[0], chips, *cases[key[2]], swap=key[1], fleet=fleet) for key in keys}
@@ -197,7 +194,7 @@ def told(found: Sensitivity) -> dict[str, str]:
 def tornado(found: Sensitivity, answer: str) -> pd.DataFrame:
     """Goodput with one input after another at its 5th and 95th percentile: which, goodput with `_low`, `_high`."""
     value, table = found.bars[answer][0], found.tornado(answer)
-    ends = table[["answer_low", "answer_high"]]
+    ends = table[["answer_low", "answer_high"]].assign(value=value)
     rows = {"which": table.input.str.removeprefix("fleet.").map(INPUTS), "goodput": value}
     rows |= {"goodput_low": ends.min(axis=1), "goodput_high": ends.max(axis=1)}
     return pd.DataFrame(rows).assign(basis="extrapolated")[table.swing > 0].reset_index(drop=True)
