@@ -40,7 +40,7 @@ from trnmodel.formulas import spares
 from trnmodel.planner import software
 from trnmodel.planner.goodput import limping
 from trnmodel.planner.redundancy import SWAPS, guards, lane_pair
-from trnmodel.units import DAY, HOUR, MINUTE, TB, format_digits, format_duration
+from trnmodel.units import DAY, HOUR, MINUTE, TB, format_digits, format_duration, format_within
 
 spec, m = tm.system(system), tm.model(model)
 guard.one_of(SWAPS, swap=swap)
@@ -58,12 +58,15 @@ how = tables.HOW
 
 # %% tags=["hide-input"]
 others = [(one.goodput, name, one) for (name, way), one in found.items() if way == swap and name != here]
+shares = [100 * float(end) for end in (job.goodput, job.low, job.high)]
+mapped = {tm.system(one).name: tm.goodput(one, swap=swap, **ask) for one in compare.lane_maps(spec)}
 _, next_best, best = max(others, key=lambda one: one[0]) if others else (None, "", None)
 Markdown(
     common.card(
-        tables.percent(job),
+        shares if tables.percent(job)[0].isdigit() else tables.percent(job),
         f"of the time of all chips is work that is kept, in training {m.id} on {common.counted(chips, 'chip')} of {here}, {how[swap]}, "
         f"{format_duration(float(job.mtbf_s))} between interruptions; with {how[other_way]} it is {tables.percent(otherwise)}",
+        unit="%",
         mark=str(job.basis),
         rival=f"{next_best} with {tables.percent(best, str(best.basis))}, {format_duration(float(best.mtbf_s))} between interruptions"
         + (
@@ -82,7 +85,11 @@ Markdown(
         else "Ahead of it",
         alone="" if others else "no other system was asked for",
         proof="Check: jobs whose uptime was printed",
-        more="**No failure rate of Trainium2 or Trainium3, of a NeuronSwitch or of a backplane link is published.** Rates of "
+        more="".join(
+            f"By AWS's own lane map, with {f'{one.system.scaleup_lanes_redundant:g}' if one.system.scaleup_lanes_redundant else 'no'} spare lanes a chip, it is {tables.percent(one)}. "
+            for one in mapped.values()
+        )
+        + "**No failure rate of Trainium2 or Trainium3, of a NeuronSwitch or of a backplane link is published.** Rates of "
         f"{'chips lie between those of fleets of GPUs' if fleet == 'borrowed' else f'chips are those of {those.name}'}, those of links between the network of "
         "Llama 3 and a default of another program. The band moves each rate and time to its ends by itself and joins them as squares. "
         + (
@@ -136,8 +143,8 @@ own, rate = chips * those.interruptions_per_chip_s, float(1 / job.mtbf_s)
 product = (1 - float(job.spare_lost)) * float(job.ready_share) * float(job.useful_share) * float(job.speed)
 assert np.isclose(product, float(job.goodput))
 Markdown(
-    f"**By hand.** {common.counted(chips, 'chip')} with {those.interruptions_per_chip_s * 8 * 1000 * DAY:.2f} interruptions of eight in 1,000 days: one in "
-    f"{format_duration(1 / own)}; {f'links and switches that nothing stands in for have one in {format_duration(1 / (rate - own))}, ' if rate > own * 1.0001 else ''}so that the job is interrupted every "
+    f"**By hand.** Eight chips have {those.interruptions_per_chip_s * 8 * 1000 * DAY:.2f} interruptions in 1,000 days, {common.counted(chips, 'chip')} one in {format_duration(1 / own)}; "
+    f"{f'links and switches that nothing stands in for have one in {format_duration(1 / (rate - own))}, ' if rate > own * 1.0001 else ''}so that the job is interrupted every "
     f"{format_duration(float(job.mtbf_s))}. It restarts in {those.restart_s / MINUTE:.1f} min: 1 - exp(-{those.restart_s / MINUTE:.1f} / {format_digits(float(job.mtbf_s) / MINUTE, 3)}) = "
     f"{1 - float(job.running_share):.1%} of its time. All together (1 - {float(job.spare_lost):.4f}) x {float(job.ready_share):.4f} x {float(job.useful_share):.4f} x "
     f"{float(job.speed):.4f} = {product:.3f}; the package says {float(job.goodput):.3f}."
@@ -171,7 +178,7 @@ Markdown(
 # %% tags=["hide-input"]
 gap = rules.lost_share.max() / rules.lost_share.min() - 1
 charts.table(
-    rules,
+    rules.assign(lost=rules.lost_share.map("{:.3%}".format)).drop(columns="lost_share"),
     caption="Rules for the interval: "
     + (f"the worst loses {gap:.1%} more than the best" if gap > 5e-4 else "it does not matter which"),
     download="rules",
@@ -336,8 +343,11 @@ charts.table(
 limps = limping(spec, those, chips)
 assert not len(limps) or np.isclose(limps.speed.prod(), float(hot.speed))
 if len(limps):
+    told = {name: limps[name].map("{:.2%}".format) for name in ("any", "left", "speed")}
     view = charts.table(
-        limps,
+        limps.drop(columns="in_group")
+        .assign(**told)
+        .rename(columns={"any": "time that any limps", "left": "rate that is left", "speed": "mean speed"}),
         caption=f"The job runs at {float(hot.speed):.1%} of its speed for racks that limp ({here}, trays swapped)",
         download="limping",
     )
@@ -382,10 +392,16 @@ charts.table(
 printed = uptimes.uptimes(those)
 fair = printed[printed.fair]
 points = fair.dropna(subset="lost_ratio")
+bands = [
+    format_within(*(100 * end for end in row), "%").replace(" %", "%")
+    for row in printed[["predicted", "predicted_low", "predicted_high"]].to_numpy()
+]
 bounds = f" ({len(fair) - len(points)} printed as a bound alone)" if len(fair) > len(points) else ""
 error = (points.predicted - points.share).abs().median()
 charts.table(
-    printed.drop(columns=["share", "fair"]),
+    printed[["what", "chips", "measure", "printed"]].assign(
+        predicted=bands, inside=printed.inside, lost_ratio=printed.lost_ratio
+    ),
     caption=f"Of {len(fair)} large jobs that restart without people {int(fair.inside.sum())} lie in the band; predicted is ours",
     download="uptimes",
 )
@@ -434,7 +450,6 @@ view
 # %% tags=["hide-input"]
 told = tables.told(draws)
 wins = draws.wins().set_index("answer").wins.drop("spare lanes", errors="ignore")
-mapped = {tm.system(one).name: tm.goodput(one, swap=swap, **ask) for one in compare.lane_maps(spec)}
 few, many = (tm.goodput(spec, max(chips * k, 1), swap=swap, model=m, fleet=those) for k in (0.25, 4))
 Markdown(
     f"* **Drawn {draws.draws:,} times** {here} makes {told[here]} %"
@@ -447,7 +462,7 @@ Markdown(
         else ""
     )
     + "".join(
-        f"* **AWS's own lane map**, on which no backplane lane is spare: {name} makes {tables.percent(one)}.\n"
+        f"* **AWS's own lane map**, with {f'{one.system.scaleup_lanes_redundant:g}' if one.system.scaleup_lanes_redundant else 'no'} spare lanes a chip: {name} makes {tables.percent(one)}.\n"
         for name, one in mapped.items()
     )
     + f"* **The number of chips**: {format_digits(chips / 4, 2)} make {tables.percent(few)}, {format_digits(4 * chips, 2)} {tables.percent(many)}.\n"

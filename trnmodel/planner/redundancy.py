@@ -127,7 +127,7 @@ def lane_pair(spec: System) -> tuple[System, System] | None:
     trays = [lanes / a_tray, (lanes + spec.scaleup_lanes_redundant) / a_tray]
     if trays != [int(n) for n in trays]:
         return None
-    bare, spared = (spec.with_switch_trays(int(n)) for n in trays)
+    bare, spared = (spec if n == spec.switch_trays_per_rack else spec.with_switch_trays(int(n)) for n in trays)
     return bare, spared
 
 
