@@ -18,8 +18,15 @@ import pytest
 import trnmodel.formulas
 from trnmodel.result import Result
 
-BASE = ["FLOP", "B", "s", "J", "USD", "token", "m", "kg", "request"]
-DERIVED = {"W": {"J": 1, "s": -1}, "Hz": {"s": -1}, "h": {"s": 1}, "year": {"s": 1}, "bit": {"B": 1}}
+BASE = ["FLOP", "B", "s", "J", "USD", "token", "m", "kg", "L", "request"]
+DERIVED = {
+    "W": {"J": 1, "s": -1},
+    "MW": {"J": 1, "s": -1},
+    "Hz": {"s": -1},
+    "h": {"s": 1},
+    "year": {"s": 1},
+    "bit": {"B": 1},
+}
 COUNTED = {"-", "1", "", "cycle"}  # a cycle is a count; a rate of them is Hz
 DRAWS = 4
 

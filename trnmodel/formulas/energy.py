@@ -24,11 +24,11 @@ def utilisation(amount: Numeric, time_s: Numeric, rate: Numeric) -> Numeric:
     Parameters
     ----------
     amount : numeric
-        Work or bytes, W. [FLOP or B]
+        Work, W; or bytes, with the bandwidth that moves them. [FLOP]
     time_s : numeric
         Time, t. [s]
     rate : numeric
-        Peak or bandwidth, R. [FLOP/s or B/s]
+        Peak, R; or a bandwidth. [FLOP/s]
 
     Returns
     -------
@@ -114,11 +114,11 @@ def moved_w(amount: Numeric, time_s: Numeric, energy_j: Numeric) -> Numeric:
     Parameters
     ----------
     amount : numeric
-        Operations or bytes of one chip, n. [FLOP or B]
+        Operations of one chip, n; or bytes, with the energy of one. [FLOP]
     time_s : numeric
         Time, t. [s]
     energy_j : numeric
-        Energy of one, e. [J/FLOP or J/B]
+        Energy of one, e. [J/FLOP]
 
     Returns
     -------
