@@ -112,7 +112,7 @@ charts.stacks(
     y="time_share",
     color="part",
     caption=f"Most is lost to {tables.PARTS[largest].split(' that')[0]}: {format_digits(100 * float(getattr(job, largest)), 2)}% on {here}",
-    under=f"{m.id} on {common.counted(chips, 'chip')}, fleet {fleet}; a bar is all chips all the time, and its parts sum to 1",
+    under=f"{m.id} on {common.counted(chips, 'chip')}, fleet {fleet}; a bar is all chips all the time, its parts sum to 1 (extrapolated)",
 )
 
 # %% tags=["hide-input"]
@@ -231,15 +231,15 @@ low, high = (end * 1e6 * HOUR for end in those.range("link_failures_per_s"))
 if pair:
     ways = {"spare lanes": (pair[1], "hot"), "no spare lanes": (pair[0], "hot"), "racks drained": (pair[1], "drain")}
     swept = tables.swept(ways, "link_failures_per_s", np.geomspace(low / 10, high * 10, 25) / 1e6 / HOUR, **ask)
-    swept = swept.assign(link_failures_per_mh=swept.link_failures_per_s * 1e6 * HOUR)
+    swept = swept.assign(link_failures=swept.link_failures_per_s * 1e6 * HOUR)
     ends = {
-        name: np.interp([low, those.link_failures_per_s * 1e6 * HOUR, high], one.link_failures_per_mh, one.goodput)
+        name: np.interp([low, those.link_failures_per_s * 1e6 * HOUR, high], one.link_failures, one.goodput)
         for name, one in swept.groupby("of")
     }
     worth = 100 * (ends["spare lanes"] - ends["no spare lanes"])
     view = charts.lines(
         swept,
-        x="link_failures_per_mh",
+        x="link_failures",
         y="goodput",
         color="of",
         log_x=True,
@@ -321,7 +321,7 @@ needed = float(spares.spares_needed(away, those.ready_share))
 assert needed * hot.unit_chips == float(hot.spare_chips)
 Markdown(
     f"**By hand.** With trays swapped one chip in {format_duration(1 / own)} stops, {those.repaired_share:.0%} of them are taken out for {format_duration(those.swap_s)}: "
-    f"$\\mu$ = {format_digits(away, 2)} trays at a time. {those.ready_share:.1%} of the time {common.counted(needed, 'spare')} {'is' if needed == 1 else 'are'} enough: {common.counted(needed * hot.unit_chips, 'chip')}, "
+    f"{format_digits(away, 2)} trays at a time. {those.ready_share:.1%} of the time {common.counted(needed, 'spare')} {'is' if needed == 1 else 'are'} enough: {common.counted(needed * hot.unit_chips, 'chip')}, "
     f"{format_digits(100 * float(hot.spare_lost), 2)}% of all."
 )
 
@@ -400,7 +400,7 @@ bounds = f" ({len(fair) - len(points)} printed as a bound alone)" if len(fair) >
 error = (points.predicted - points.share).abs().median()
 charts.table(
     printed[["what", "chips", "measure", "printed"]].assign(
-        predicted=bands, inside=printed.inside, lost_ratio=printed.lost_ratio
+        predicted=bands, inside=printed.inside, **{"loss over printed": printed.lost_ratio.round(2)}
     ),
     caption=f"Of {len(fair)} large jobs that restart without people {int(fair.inside.sum())} lie in the band; predicted is ours",
     download="uptimes",
@@ -438,8 +438,9 @@ bars = tables.tornado(draws, here)
 if len(bars):
     view = charts.ranges(
         bars,
-        x="goodput",
+        x="lost_share",
         y="which",
+        log_x=True,
         caption=f"Most hangs on the {bars.which[0]}",
         under=f"{m.id} on {common.counted(chips, 'chip')} of {here}, {how[swap]}; each input from its 5th to its 95th percentile, the others at their values",
     )
@@ -452,12 +453,12 @@ told = tables.told(draws)
 wins = draws.wins().set_index("answer").wins.drop("spare lanes", errors="ignore")
 few, many = (tm.goodput(spec, max(chips * k, 1), swap=swap, model=m, fleet=those) for k in (0.25, 4))
 Markdown(
-    f"* **Drawn {draws.draws:,} times** {here} makes {told[here]} %"
-    + "".join(f", {name} {text} %" for name, text in told.items() if name not in (here, "spare lanes"))
+    f"* **Drawn {draws.draws:,} times** {here} makes {told[here]}"
+    + "".join(f", {name} {text}" for name, text in told.items() if name not in (here, "spare lanes"))
     + (f"; {wins.idxmax()} is first in {wins.max():.0%} of the draws" if len(wins) > 1 else "")
     + ".\n"
     + (
-        f"* **Spare lanes** are worth {told['spare lanes']} points in these draws, which lie evenly over factors: most have links that fail less often than the middle one.\n"
+        f"* **Spare lanes** are worth {told['spare lanes'].replace('%', '')} points in these draws, which lie evenly over factors: most have links that fail less often than the middle one.\n"
         if pair
         else ""
     )

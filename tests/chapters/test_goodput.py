@@ -128,8 +128,8 @@ def test_draws_are_common_and_bars_hold_the_answer():
     )
     assert (draws.values["spare lanes"] > 0).all()
     bars = tables.tornado(draws, "large")
-    assert (bars.goodput_low <= bars.goodput).all()
-    assert (bars.goodput <= bars.goodput_high).all()
+    assert (bars.lost_share_low <= bars.lost_share).all()
+    assert (bars.lost_share <= bars.lost_share_high).all()
     assert set(bars.which) <= set(tables.INPUTS.values())
     assert "time to repair a rack" not in set(bars.which)  # nothing is drained
 

@@ -74,15 +74,16 @@ def percent(job: Goodput, basis: str = "") -> str:
 
 def losses(found: Jobs) -> pd.DataFrame:
     """Where the time of all chips goes: of, part, time_share, which sum to 1 for each `of`."""
-    rows = [{"of": f"{name}, {HOW[swap]}", "part": word, "time_share": float(getattr(job, field))}
-            for (name, swap), job in found.items() for field, word in PARTS.items()]  # fmt: skip
-    return tidy(rows).assign(basis="extrapolated")
+    short = {key: f"{key[0].replace('Trainium', 'Trn')}, {HOW[key[1]].split()[1]}" for key in found}
+    rows = [{"of": short[key], "part": word, "time_share": float(getattr(job, field))}
+            for key, job in found.items() for field, word in PARTS.items()]  # fmt: skip
+    return tidy(rows)
 
 
 def beside(found: Jobs) -> pd.DataFrame:
     """Each job in a row: goodput with band, time between interruptions and checkpoints, spares, what is out."""
     return tidy([
-        {"of": name, "with": HOW[swap], "useful share of the time": percent(job)}
+        {"system": name, "with": HOW[swap], "useful share of the time": percent(job)}
         | {"between interruptions": format_duration(float(job.mtbf_s))}
         | {"between checkpoints": format_duration(float(job.interval_s))}
         | {"spare chips": float(job.spare_chips), "out together": counted(job.unit_chips, "chip")}
@@ -103,8 +104,7 @@ def rules(job: Goodput) -> pd.DataFrame:
 
 def over_intervals(job: Goodput, model: str, factors: Sequence[float] = (0.25, 1.0, 4.0)) -> pd.DataFrame:
     """What a job of fewer and of more chips loses over the time between checkpoints: interval_min, lost_share, of."""
-    taus = float(job.interval_s) * np.geomspace(0.05, 20, 41)
-    sizes = np.maximum(float(job.chips) * np.array(factors), 1.0)[:, None]
+    taus, sizes = float(job.interval_s) * np.geomspace(0.05, 20, 41), np.maximum(job.chips * np.c_[factors], 1.0)
     ask = {"model": model, "swap": job.swap, "fleet": replace(job.fleet, ranges={}), "unit": job.unit_chips}
     found = goodput(job.system, sizes, interval_s=taus, spare_chips=0.0, **ask)
     names = [counted(round(size), "chip") for size in sizes.ravel()]
@@ -165,7 +165,7 @@ def served(systems: Mapping[str, str], chips: float, count: int, needed: int, fl
     told = sensitivity(ask, {"fleet": fleet}, draws=1000).percentiles().set_index("answer")[["p50", "p5", "p95"]]
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for name, swap, label in keys:
-        row = rows.setdefault((name, swap), {"of": systems[name], "with": HOW[swap]})
+        row = rows.setdefault((name, swap), {"system": systems[name], "with": HOW[swap]})
         row[f"{label} [h a year]"] = format_within(*told.loc[f"{name}|{swap}|{label}"])
     return tidy(list(rows.values()))
 
@@ -187,14 +187,14 @@ def drawn(
 
 def told(found: Sensitivity) -> dict[str, str]:
     """The median of the draws of each answer in per cent, with the 5th and the 95th percentile."""
-    rows = found.percentiles().itertuples()
-    return {row.answer: format_within(*(100 * end for end in (row.p50, row.p5, row.p95))) for row in rows}
+    ends = {row.answer: (100 * row.p50, 100 * row.p5, 100 * row.p95) for row in found.percentiles().itertuples()}
+    return {name: format_within(*three, "%").replace(" %", "%") for name, three in ends.items()}
 
 
 def tornado(found: Sensitivity, answer: str) -> pd.DataFrame:
-    """Goodput with one input after another at its 5th and 95th percentile: which, goodput with `_low`, `_high`."""
+    """What is lost with one input after another at its 5th and 95th percentile: which, lost_share with its ends."""
     value, table = found.bars[answer][0], found.tornado(answer)
-    ends = table[["answer_low", "answer_high"]].assign(value=value)
-    rows = {"which": table.input.str.removeprefix("fleet.").map(INPUTS), "goodput": value}
-    rows |= {"goodput_low": ends.min(axis=1), "goodput_high": ends.max(axis=1)}
+    ends = 1 - table[["answer_low", "answer_high"]].assign(value=value)
+    rows = {"which": table.input.str.removeprefix("fleet.").map(INPUTS), "lost_share": 1 - value}
+    rows |= {"lost_share_low": ends.min(axis=1), "lost_share_high": ends.max(axis=1)}
     return pd.DataFrame(rows).assign(basis="extrapolated")[table.swing > 0].reset_index(drop=True)
