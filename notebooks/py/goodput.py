@@ -136,7 +136,7 @@ charts.table(common.notation(tables.SYMBOLS, "from"), caption="What this chapter
 #
 # $$ G = (1 - s)\, A\, u\, v, \qquad u = e^{-\lambda R}\, \frac{\tau}{\tau + \delta}\, \frac{x}{e^x - 1}, \qquad x = \lambda (\tau + \delta) . $$
 #
-# Each chip and each link that nothing stands in for adds its rate to $\lambda = 1/M$. Failures are independent and have no memory.
+# It is also called goodput, a word that servers use for requests within their limits. Each chip and each link that nothing stands in for adds its rate to $\lambda = 1/M$. Failures are independent and have no memory.
 
 # %% tags=["hide-input"]
 own, rate = chips * those.interruptions_per_chip_s, float(1 / job.mtbf_s)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -102,9 +102,10 @@ def rules(job: Goodput) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["rule", "interval_s", "lost_share"])
 
 
-def over_intervals(job: Goodput, model: str, factors: Sequence[float] = (0.25, 1.0, 4.0)) -> pd.DataFrame:
-    """What a job of fewer and of more chips loses over the time between checkpoints: interval_min, lost_share, of."""
-    taus, sizes = float(job.interval_s) * np.geomspace(0.05, 20, 41), np.maximum(job.chips * np.c_[factors], 1.0)
+def over_intervals(job: Goodput, model: str) -> pd.DataFrame:
+    """What a quarter, all and four times the chips lose over intervals: interval_min, lost_share, of."""
+    taus = float(job.interval_s) * np.geomspace(0.05, 20, 41)
+    sizes = np.maximum(job.chips * np.array([[0.25], [1.0], [4.0]]), 1.0)
     ask = {"model": model, "swap": job.swap, "fleet": replace(job.fleet, ranges={}), "unit": job.unit_chips}
     found = goodput(job.system, sizes, interval_s=taus, spare_chips=0.0, **ask)
     names = [counted(round(size), "chip") for size in sizes.ravel()]
