@@ -433,7 +433,7 @@ Markdown(
 # All rates and times are drawn at once between their ends, the same draws for every system; then each is moved by itself.
 
 # %% tags=["hide-input"]
-draws = tables.drawn(called, those, 4000, pair, chips=chips, model=m, swap=swap)
+draws = tables.drawn(called, those, pair, chips=chips, model=m, swap=swap)
 bars = tables.tornado(draws, here)
 if len(bars):
     view = charts.ranges(

@@ -123,9 +123,7 @@ def test_replicas_that_are_away_by_hand():
 
 def test_draws_are_common_and_bars_hold_the_answer():
     pair = lane_pair(tm.system(NL72))
-    draws = tables.drawn(
-        {NL72: "large", TORUS: "torus"}, FLEET, 200, pair, chips=16_384, model="llama-3.1-405b", swap="hot"
-    )
+    draws = tables.drawn({NL72: "large", TORUS: "torus"}, FLEET, pair, chips=16_384, model="llama-3.1-405b", swap="hot")
     assert (draws.values["spare lanes"] > 0).all()
     bars = tables.tornado(draws, "large")
     assert (bars.lost_share_low <= bars.lost_share).all()

@@ -52,7 +52,7 @@ INPUTS: Mapping[str, str] = {
     "checkpoint_bytes_per_s": "rate of a checkpoint",
     "exposed_share": "share that waits for links",
 }
-LEAST, NEARLY = 0.01, 0.5  # per cent
+LEAST, NEARLY, DRAWS = 0.01, 0.5, 4000  # per cent, per cent, of the fleet
 Jobs = Mapping[tuple[str, str], Goodput]
 
 
@@ -163,7 +163,7 @@ def served(systems: Mapping[str, str], chips: float, count: int, needed: int, fl
         there = {key: replica_availability(key[0], chips, *cases[key[2]], swap=key[1], fleet=fleet) for key in keys}
         return {"|".join(key): (1 - share) * YEAR / HOUR for key, share in there.items()}
 
-    told = sensitivity(ask, {"fleet": fleet}, draws=1000).percentiles().set_index("answer")[["p50", "p5", "p95"]]
+    told = sensitivity(ask, {"fleet": fleet}, DRAWS).percentiles().set_index("answer")[["p50", "p5", "p95"]]
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for name, swap, label in keys:
         row = rows.setdefault((name, swap), {"system": systems[name], "with": HOW[swap]})
@@ -171,9 +171,7 @@ def served(systems: Mapping[str, str], chips: float, count: int, needed: int, fl
     return tidy(list(rows.values()))
 
 
-def drawn(
-    systems: Mapping[str, str], fleet: Fleet, draws: int, pair: tuple[System, System] | None, **ask: Any
-) -> Sensitivity:
+def drawn(systems: Mapping[str, str], fleet: Fleet, pair: tuple[System, System] | None, **ask: Any) -> Sensitivity:
     """Goodput of every system on common draws; of a `pair` the second less the first as "spare lanes"."""
 
     def answer(fleet: Fleet) -> dict[str, Any]:
@@ -183,7 +181,7 @@ def drawn(
             found["spare lanes"] = spared - bare
         return found
 
-    return sensitivity(answer, {"fleet": fleet}, draws=draws)
+    return sensitivity(answer, {"fleet": fleet}, DRAWS)
 
 
 def told(found: Sensitivity) -> dict[str, str]:
