@@ -644,6 +644,7 @@ def _shown() -> Iterator[Call]:
                   "choice: x y color dash shape choose; flag: log_x log_y;"),
         "bars": ("x='chip', y='time_s', color='dtype'", "choice: x y color;"),
         "stacks": ("x='chip', y='time_s', color='dtype', limit='limit_s'", "choice: x y color limit;"),
+        "spans": ("start='limit_s', end='time_s', y='chip', color='dtype'", "choice: start end y color;"),
         "ranges": ("x='time_s', y='chip', color='dtype'", "choice: x y color; flag: log_x;"),
         "scatter": ("x='time_s', y='limit_s', color='chip', label='dtype'", "choice: x y color label;"),
         "regions": ("x='tp', y='time_s', color='chip', panel='dtype'", "choice: x y color panel;"),

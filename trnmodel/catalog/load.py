@@ -233,10 +233,10 @@ def stated(entity: str, quantity: str) -> bool:
 
 
 def nearest(name: str, choices: Iterable[object]) -> list[str]:
-    """The choices nearest to a misspelt name, best first, or the first few where none is near."""
+    """The choices nearest to a misspelt name, best first, or the shortest few where none is near."""
     folded = {str(choice).lower(): str(choice) for choice in choices}
     close = difflib.get_close_matches(str(name)[: 3 * SHOWN].lower(), list(folded), n=4, cutoff=0.5)
-    return [folded[key] for key in close] or sorted(folded.values())[:8]
+    return [folded[key] for key in close] or sorted(sorted(folded.values()), key=len)[:8]
 
 
 def resolve(kind: str, name: str, argument: str = "") -> str:
