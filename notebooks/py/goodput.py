@@ -170,7 +170,7 @@ size = m.total_params * those.checkpoint_bytes_per_param
 young = np.sqrt(2 * float(job.write_s) / rate)
 assert np.isclose(young, float(job.young_s))
 Markdown(
-    f"**By hand.** {m.total_params / 1e9:,.3g} billion parameters x {those.checkpoint_bytes_per_param:g} B = {format_digits(size / TB, 3)} TB; at "
+    f"**By hand.** {format_digits(m.total_params / 1e9, 3)} billion parameters x {those.checkpoint_bytes_per_param:g} B = {format_digits(size / TB, 3)} TB; at "
     f"{format_digits(those.checkpoint_bytes_per_s / TB, 3)} TB/s a checkpoint takes {format_digits(float(job.write_s), 2)} s. Young: sqrt(2 x "
     f"{format_digits(float(job.write_s), 3)} s x {float(job.mtbf_s):,.0f} s) = {young:,.0f} s; the package says {float(job.young_s):,.0f} s, exactly {float(job.interval_s):,.0f} s."
 )
@@ -255,7 +255,7 @@ first = (guards(pair[1]) if pair else guards(spec))[:1]
 Markdown(
     (
         f"At our middle rate of {format_digits(those.link_failures_per_s * 1e6 * HOUR, 2)} failures in a million hours of a link they are worth {format_digits(worth[1], 2)} points of the time: "
-        f"{100 * ends['no spare lanes'][1]:.0f}% without, {100 * ends['spare lanes'][1]:.0f}% with them. "
+        f"{format_digits(100 * ends['no spare lanes'][1], 3)}% without, {format_digits(100 * ends['spare lanes'][1], 3)}% with them. "
         f"A {first[0].name} with its {common.counted(first[0].links, 'link')} is one of {first[0].parts}, of which {first[0].spares} may be out. "
         + (
             f"{here} as it is has no switches at the ends of its spare lanes; it stands at {tables.percent(found[here, 'hot'])} with trays swapped."
@@ -456,12 +456,8 @@ Markdown(
     f"* **Drawn {draws.draws:,} times** {here} makes {told[here]}"
     + "".join(f", {name} {text}" for name, text in told.items() if name not in (here, "spare lanes"))
     + (f"; {wins.idxmax()} is first in {wins.max():.0%} of the draws" if len(wins) > 1 else "")
-    + ".\n"
-    + (
-        f"* **Spare lanes** are worth {told['spare lanes'].replace('%', '')} points in these draws, which lie evenly over factors: most have links that fail less often than the middle one.\n"
-        if pair
-        else ""
-    )
+    + ". Rates and times are drawn evenly over factors, so that most draws lose less than the middle of the ends does.\n"
+    + (f"* **Spare lanes** are worth {told['spare lanes'].replace('%', '')} points in these draws.\n" if pair else "")
     + "".join(
         f"* **AWS's own lane map**, with {f'{one.system.scaleup_lanes_redundant:g}' if one.system.scaleup_lanes_redundant else 'no'} spare lanes a chip: {name} makes {tables.percent(one)}.\n"
         for name, one in mapped.items()
