@@ -288,6 +288,21 @@ def test_power_is_joules_at_the_server_with_band_and_basis():
     assert chilled["facility_w"] / row["facility_w"] == pytest.approx(1.25 / 1.14)
 
 
+def test_goodput_is_a_share_with_band_and_basis():
+    """Llama 3's own rate: 419 interruptions of 16,384 GPUs in 54 days are one in 54 x 24 / 419 = 3.1 h."""
+    args = "goodput llama-3.1-405b hgx-h100 --chips 16384 --fleet llama-3-h100".split()
+    said, row = call(*args)[1], json.loads(call(*args, "--json")[1])
+    assert re.fullmatch(
+        r"\d+% \(\d+ to \d+; extrapolated\) of the time is useful, 3.1 h between interruptions, "
+        r"restarting takes most \([\d.]+%\)\n",
+        said,
+    )
+    assert sum(share for name, share in row.items() if name.endswith("_lost")) + row["goodput"] == pytest.approx(1)
+    assert row["low"] < row["goodput"] < row["high"] < 1
+    drained = json.loads(call(*args, "--swap", "drain", "--interval", "60", "--spares", "0", "--json")[1])
+    assert (drained["interval_s"], drained["spare_lost"]) == (60, 0)
+
+
 def test_units_of_bytes_are_those_asked_for():
     sizes = {"64MB": 64e6, "64000000": 64e6, "1GiB": 2.0**30, "1.5KiB": 1536.0}
     for text, size in sizes.items():
@@ -304,6 +319,9 @@ def test_units_of_bytes_are_those_asked_for():
         (["decode", "bert-base-uncased", "trn2.3xlarge"], "an encoder has no decode step"),
         (["decode", "llama-3.1-8b", "trn2.3xlarge", "--batch", "nan"], "batch=nan"),
         (["power", "llama-3.1-8b", "hgx-h100", "--facility", "<b>"], "facility='<b>' is unknown"),
+        (["goodput", "llama-3.1-8b", "trn2.48xlarge", "--swap", "warm"], "swap='warm'"),
+        (["goodput", "llama-3.1-8b", "trn2.48xlarge", "--chips", "0"], "chips=0.0: allowed are numbers from 1"),
+        (["goodput", "llama-3.1-8b", "trn2.48xlarge", "--fleet", "<b>"], "fleet='<b>' is unknown"),
         (["power", "bert-base-uncased", "hgx-h100"], "an encoder has no decode step"),
         (["fit", "llama-3.1-8b", "<b>"], "'<b>' is unknown"),
         (["collective", "all_reduce", "64XB", "trn2.48xlarge"], "BYTES='64XB': allowed are numbers with or without B"),

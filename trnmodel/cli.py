@@ -16,6 +16,7 @@ import trnmodel
 from trnmodel import report
 
 MAX_ERROR = 1000
+MOSTLY, LEAST = 99.0, 0.01  # per cent of the time: above it the loss is told, below it no digit
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 Model = Annotated[str, typer.Argument(help="Id or name of a model, or the path of a config.json.")]
@@ -192,6 +193,44 @@ def _spent(found: Any) -> str:
 
     joules, watts = told("server_j_per_token", "J a token at the server", str(found.basis)), told("chip_w", "W")
     return f"{joules}, {watts} a chip of TDP {format_quantity(float(found.tdp_w), 'W')}"
+
+
+@app.command()
+def goodput(
+    model: Model,
+    system: Where,
+    chips: Annotated[float | None, typer.Option(help="Chips of the job; default those of one system.")] = None,
+    swap: Annotated[
+        str, typer.Option(help="hot: trays are swapped while the rack runs; drain: it is emptied.")
+    ] = "hot",
+    spares: Annotated[float | None, typer.Option(help="Chips that stand by; default the fewest that do.")] = None,
+    interval: Annotated[float | None, typer.Option(help="Seconds between checkpoints; default the best.")] = None,
+    fleet: Annotated[str, typer.Option(help="What fails: borrowed, llama-3-h100, rsc-1-a100, ...")] = "borrowed",
+    as_json: Json = False,
+) -> None:
+    """Useful share of the time of a training job's chips, and what takes most of the rest."""
+    with _plain_errors(ValueError):
+        ask = {"model": model, "swap": swap, "spare_chips": spares, "interval_s": interval, "fleet": fleet}
+        found = trnmodel.goodput(system, chips, **ask)
+        _print(_useful(found), found.to_frame(bands=True), as_json)
+
+
+def _useful(found: Any) -> str:
+    """Goodput with band and basis, the time between interruptions, and what most of the loss goes to."""
+    from trnmodel.planner.goodput import LOSSES
+    from trnmodel.units import format_digits, format_duration, format_within
+
+    value, low, high = (100 * float(end) for end in (found.goodput, found.low, found.high))
+    share, part = max((float(getattr(found, f"{name}_lost")), name) for name in LOSSES)
+    word = "useful"
+    if value > MOSTLY:
+        word, value, low, high = "lost", 100 - value, 100 - high, 100 - low
+    told = f"under {LEAST}% ({found.basis})"
+    if value > LEAST:
+        told = format_within(value, low, high, "%", str(found.basis)).replace(" %", "%")
+    stops = format_duration(float(found.mtbf_s))
+    rhythm = "never interrupted" if stops == "forever" else f"{stops} between interruptions"
+    return f"{told} of the time is {word}, {rhythm}, {part} takes most ({format_digits(100 * share, 2)}%)"
 
 
 @app.command()

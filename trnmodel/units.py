@@ -207,3 +207,20 @@ def format_digits(value: float, digits: int) -> str:
     places = digits - 1 - math.floor(math.log10(abs(value)))
     printed = f"{round(value, places):,.{max(places, 0)}f}"
     return printed.rstrip("0").rstrip(".") if "." in printed else printed
+
+
+def format_duration(seconds: float, digits: int = 2) -> str:
+    """Print a time in the largest of years, days, hours, minutes and seconds of which it has one or more.
+
+    Examples
+    --------
+    >>> format_duration(7726.0), format_duration(31.0), format_duration(10 * YEAR), format_duration(math.inf)
+    ('2.1 h', '31 s', '10 years', 'forever')
+    """
+    seconds = number("seconds", seconds, 0, math.inf, unknown=True)
+    if math.isinf(seconds):
+        return "forever"
+    scales = {"years": YEAR, "days": DAY, "h": HOUR, "min": MINUTE}
+    name, scale = next(((name, scale) for name, scale in scales.items() if seconds >= scale), ("s", 1.0))
+    shown = format_digits(seconds / scale, digits)
+    return f"{shown} {name.removesuffix('s') if shown == '1' and name != 's' else name}"

@@ -9,7 +9,7 @@
 #     name: python3
 #   trnmodel:
 #     order: 13.5
-#     part: Power
+#     part: Power and lost time
 # ---
 
 # %% [markdown]

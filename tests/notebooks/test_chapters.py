@@ -29,6 +29,17 @@ OTHER = {
         "ep": 64,
         "batch": 512,
     },
+    "goodput": {
+        "system": "trn3-nl32x2-pcie160",
+        "systems": ["trn3-nl72x2-aws-lanes", "hgx-h200"],
+        "chips": 1000,
+        "model": "deepseek-v3",
+        "swap": "drain",
+        "fleet": "rsc-2-a100",
+        "replica_chips": 64,
+        "replicas": 3,
+        "replicas_needed": 1,
+    },
     "metrics": {
         "model": "llama-3.1-8b",
         "system": "trn1.32xlarge",

@@ -18,6 +18,13 @@ NAMED = {
     "beside-gpus": [*WAITS, "vllm-neuron-2026", "gpu-serving", "gpu-serving-elsewhere"],
     "chip-roofline": [],
     "decode-step": ["vllm-neuron-2026"],
+    "goodput": [
+        f"borrowed/{name}/project"
+        for name in (
+            *("interruptions_per_chip_s", "repaired_share", "link_failures_per_s", "switch_failures_per_s"),
+            *("restart_s", "swap_s", "repair_s", "checkpoint_bytes_per_s", "exposed_share"),
+        )
+    ],
     "memory": [],
     "memory-fit": ["vllm-neuron-2026"],
     "metrics": ["vllm-neuron-2026"],
@@ -44,6 +51,7 @@ UNREAD = {
     "beside-gpus": LINKS,
     "chip-roofline": f"{LATENCY} {LINKS}",
     "decode-step": LINKS,
+    "goodput": f"{LATENCY} {LINKS}",
     "memory": f"{LATENCY} {LINKS}",
     "memory-fit": LINKS,
     "metrics": LINKS,

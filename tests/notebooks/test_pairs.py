@@ -31,6 +31,14 @@ VALUES = {
         "batch": [1, 64],
     }
     | LENGTHS,
+    "goodput": {
+        "system": ["trn3-nl32x2-torus", "trn3-nl32x2-pcie160", "inf2.48xlarge"],
+        "systems": [["hgx-h200"]],
+        "chips": [1, 65_536],
+        "model": [OWN],
+        "swap": ["drain"],
+        "fleet": ["llama-3-h100"],
+    },
     "index": {
         "experts_model": [OWN],
         "tokens_per_s_per_user": [[1e6]],

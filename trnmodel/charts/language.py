@@ -87,6 +87,12 @@ WORDS: Mapping[str, str] = {
     "measured_over_predicted": "Measured over predicted",
     "ratio": "Ratio",
     "share": "Share",
+    "time_share": "Share of the time of all chips",
+    "goodput": "Useful share of the time",
+    "lost_share": "Time that is lost",
+    "interval_min": "Useful time between checkpoints",
+    "link_failures": "Failures of a link in a million hours",
+    "repair_h": "Time to repair a drained rack",
     "error": "Signed error",
     "median_error": "Median error",
     "side": "Side of the square",
@@ -127,7 +133,20 @@ WORDS: Mapping[str, str] = {
 
 PERCENT: Mapping[str, str] = {
     "error": "+.0%",
-    **dict.fromkeys(("share", "median_error", "coverage", "collective_share", "send_over_prefill"), "~%"),
+    **dict.fromkeys(
+        (
+            "share",
+            "time_share",
+            "goodput",
+            "lost_share",
+            "availability",
+            "median_error",
+            "coverage",
+            "collective_share",
+            "send_over_prefill",
+        ),
+        "~%",
+    ),
 }
 
 

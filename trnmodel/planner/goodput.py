@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,6 +21,9 @@ from trnmodel.models.transformer import model as read_model
 from trnmodel.planner.redundancy import SWAPS, guards, unit_chips
 from trnmodel.result import Basis, Grounded
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 LOSSES = ("spare", "waiting", "writing", "redone", "restarting", "slowed")
 
 
@@ -28,8 +31,8 @@ LOSSES = ("spare", "waiting", "writing", "redone", "restarting", "slowed")
 class Goodput(Grounded):
     """Useful share of the time of a job's chips and of its spares; with the `..._lost` shares it sums to 1.
 
-    `useful_share` is of a job's own time (ETTR), `ready_share` of time with enough chips, `speed` that of the job over
-    one on whole racks; `mtbf_s` is the time between interruptions.
+    `useful_share` is of a job's own time (ETTR), of which it is up for `running_share`; `ready_share` is of time with
+    enough chips, `speed` that of the job over one on whole racks; `mtbf_s` is the time between interruptions.
     """
 
     FIGURE: ClassVar[str] = "goodput"
@@ -44,6 +47,7 @@ class Goodput(Grounded):
     interval_s: NDArray
     mtbf_s: NDArray
     ready_share: NDArray
+    running_share: NDArray
     useful_share: NDArray
     speed: NDArray
     goodput: NDArray
@@ -233,11 +237,38 @@ def _parts(
     spare = spare_chips / (chips + spare_chips)
     total = reliability.goodput(spare, ready, useful, speed)
     working = (1 - spare) * ready
-    shares = {"ready_share": ready, "useful_share": useful, "speed": speed, "goodput": total, "spare_lost": spare}
+    shares = {"ready_share": ready, "running_share": 1 - restarting, "useful_share": useful, "speed": speed}
+    shares |= {"goodput": total, "spare_lost": spare}
     shares |= {"waiting_lost": (1 - spare) * (1 - ready), "slowed_lost": working * useful * (1 - speed)}
     shares |= {"writing_lost": working * writing, "redone_lost": working * redone}
     times = {"write_s": write, "interval_s": interval, "mtbf_s": mtbf, "spare_chips": spare_chips}
     return times | shares | {"restarting_lost": working * restarting}
+
+
+def limping(system: str | System, fleet: str | Fleet, chips: float) -> pd.DataFrame:
+    """How often a job of swapped trays waits for a rack that limps, by part.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        part, groups (of all racks), in_group (of a group's parts more are out than spares), any (of one group or more),
+        left (rate of the slowest then), speed (mean of the job, at the fleet's exposed share). [-]
+
+    Examples
+    --------
+    >>> limping("trn3-nl72x2-pcie160", "borrowed", 16_384).part.tolist()
+    ['rack switch', 'cross-rack link']
+    """
+    spec, fleet = read_system(system), read_fleet(fleet)
+    rows = []
+    for one in guards(spec):
+        groups = float(np.ceil(chips / spec.domain_chips) * one.groups)
+        worn = float(spares.more_out(one.parts, one.spares, spares.out_share(one.failures_per_s(fleet), fleet.swap_s)))
+        some, slow = float(spares.any_of(groups, worn)), float(spares.slowed_speed(one.left, fleet.exposed_share))
+        rows.append((one.name, groups, worn, some, one.left, 1 - some * (1 - slow)))
+    import pandas as pd
+
+    return pd.DataFrame(rows, columns=["part", "groups", "in_group", "any", "left", "speed"])
 
 
 def replica_availability(

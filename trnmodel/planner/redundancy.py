@@ -111,6 +111,26 @@ def _cables(net: Topology) -> list[Guard]:
     ]
 
 
+def lane_pair(spec: System) -> tuple[System, System] | None:
+    """A rack with switches for its active lanes alone, and for the redundant ones too; None where it has none of them.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> [one.switches_per_plane for one in lane_pair(tm.system("trn3-nl72x2-pcie160"))]
+    [8.0, 10.0]
+    """
+    if spec.fabric != "planes" or not spec.scaleup_lanes_redundant or not spec.switch_trays_per_rack:
+        return None
+    lanes = spec.scaleup_lanes["backplane"]
+    a_tray = spec.port_lanes * spec.switches_per_plane / spec.switch_trays_per_rack
+    trays = [lanes / a_tray, (lanes + spec.scaleup_lanes_redundant) / a_tray]
+    if trays != [int(n) for n in trays]:
+        return None
+    bare, spared = (spec if n == spec.switch_trays_per_rack else spec.with_switch_trays(int(n)) for n in trays)
+    return bare, spared
+
+
 def unit_chips(system: str | System, swap: str = "hot") -> float:
     """Chips that are out together when one is repaired: its tray where trays can be swapped, else its rack.
 
