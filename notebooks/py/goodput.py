@@ -253,20 +253,18 @@ view
 # %% tags=["hide-input"]
 first = (guards(pair[1]) if pair else guards(spec))[:1]
 Markdown(
-    (
-        f"At our middle rate of {format_digits(those.link_failures_per_s * 1e6 * HOUR, 2)} failures in a million hours of a link they are worth {format_digits(worth[1], 2)} points of the time: "
-        f"{format_digits(100 * ends['no spare lanes'][1], 3)}% without, {format_digits(100 * ends['spare lanes'][1], 3)}% with them. "
-        f"A {first[0].name} with its {common.counted(first[0].links, 'link')} is one of {first[0].parts}, of which {first[0].spares} may be out. "
-        + (
-            f"{here} as it is has no switches at the ends of its spare lanes; it stands at {tables.percent(found[here, 'hot'])} with trays swapped."
-            if guards(spec)[:1] != first
-            else ""
-        )
-        if pair
-        else f"Every {first[0].name} of {here} stands alone: one that fails stops the job and leaves the slowest chip {first[0].left:.0%} of its rate."
-        if first
-        else f"Links and switches of {here} are counted with its chips: its figures stand higher for that beside systems whose links are counted."
+    f"At our middle rate of {format_digits(those.link_failures_per_s * 1e6 * HOUR, 2)} failures in a million hours of a link they are worth {format_digits(worth[1], 2)} points of the time: "
+    f"{format_digits(100 * ends['no spare lanes'][1], 3)}% without, {format_digits(100 * ends['spare lanes'][1], 3)}% with them. "
+    f"A {first[0].name} with its {common.counted(first[0].links, 'link')} is one of {first[0].parts}, of which {first[0].spares} may be out. "
+    + (
+        f"{here} as it is has no switches at the ends of its spare lanes; it stands at {tables.percent(found[here, 'hot'])} with trays swapped."
+        if guards(spec)[:1] != first
+        else ""
     )
+    if pair
+    else f"Every {first[0].name} of {here} stands alone: one that fails stops the job and leaves the slowest chip {first[0].left:.0%} of its rate."
+    if first
+    else f"Links and switches of {here} are counted with its chips: its figures stand higher for that beside systems whose links are counted."
 )
 
 # %% [markdown]
