@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "trnmodel.catalog.fleets": ("Fleet", "fleet"),
+    "trnmodel.catalog.rents": ("Rent", "rent"),
     "trnmodel.catalog.load": ("chip", "facts", "names_table"),
     "trnmodel.catalog.specs": ("Chip", "Core", "Engine", "Precision"),
     "trnmodel.catalog.systems": ("System", "system", "systems"),
