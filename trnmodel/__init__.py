@@ -23,6 +23,7 @@ _HOMES = {
     "trnmodel.planner.goodput": ("goodput",),
     "trnmodel.planner.plan": ("plan",),
     "trnmodel.planner.power": ("energy",),
+    "trnmodel.planner.rent": ("token_cost",),
     "trnmodel.planner.sensitivity": ("sensitivity",),
     "trnmodel.planner.sweep": ("sweep",),
     "trnmodel.evidence.score": ("validate", "validation"),

@@ -14,8 +14,9 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from trnmodel.arguments import choice, instance, refuse, text
+from trnmodel.arguments import TINY, choice, instance, numbers, refuse, text
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import NAN, Chip, Spec
 from trnmodel.catalog.systems import System
@@ -265,6 +266,26 @@ def rent(system: str | System, way: str | Rent = "capacity-block", region: str |
         sources={"usd_per_chip_h": tuple(sorted({price.fact.id for price in found}))},
         ranges={"usd_per_chip_h": (low, high)} if low < high else {},
     )
+
+
+def own(system: str | System, usd_per_chip_h: ArrayLike, ends: tuple[float, float] | None = None) -> Rent:
+    """A price of your own of an hour of a chip of a system, with a low and a high where it is open.
+
+    Examples
+    --------
+    >>> own("trn3-nl72x2-pcie160", 3.0, (2.0, 4.0)).range("usd_per_chip_h")
+    (2.0, 4.0)
+    """
+    spec = read_system(system)
+    price: Any = numbers("usd_per_chip_h", usd_per_chip_h, TINY)
+    ranges = {} if ends is None else {"usd_per_chip_h": ends}
+    told: dict[str, Any] = {
+        "id": f"{spec.id}-own",
+        "chip": spec.chip,
+        "way": "own price",
+        "sold_chips": spec.domain_chips,
+    }
+    return Rent(**told, usd_per_chip_h=price if price.ndim else float(price), ranges=ranges)
 
 
 def _why(spec: System, way: str, region: str | None, there: list[Price]) -> str:

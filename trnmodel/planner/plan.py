@@ -182,7 +182,7 @@ def plan(
     (True, True, 'public')
     """
     ask = _asked(read_model(model), tokens_per_s_per_user, input_tokens, output_tokens, precision)
-    specs = _systems(system)
+    specs = asked_systems(system)
     if not any(_computed(ask, spec) for spec in specs):
         peaks = sorted({dtype for spec in specs for dtype in spec.chip.peak_flop_per_s})
         refuse("precision", precision, f"no chip asked computes in it; they compute in {', '.join(peaks)}")
@@ -217,7 +217,7 @@ def _asked(model: Transformer, wanted: Any, given: Any, output: Any, precision: 
     return _Ask(model, speed, given, output, tuple(map(load.precision, names)))
 
 
-def _systems(given: Any) -> list[System]:
+def asked_systems(given: Any) -> list[System]:
     """The systems asked for, each once; all of Trainium chips where none is named."""
     if given is None:
         return [one for one in map(read_system, systems()) if one.chip.id.startswith("trainium")]
