@@ -16,7 +16,7 @@ from trnmodel.catalog.systems import System
 from trnmodel.formulas.tco import usd_per_mtoken
 from trnmodel.models.transformer import Transformer
 from trnmodel.planner.deployments import computes
-from trnmodel.planner.plan import Choice, plan
+from trnmodel.planner.plan import Choice, served
 from trnmodel.result import Basis, Judged, reason_mask
 from trnmodel.units import format_digits, format_within
 
@@ -81,7 +81,7 @@ class TokenCost(Judged):
     """What a million tokens cost on one system with one kind of software, at capacity and at the load asked for.
 
     `prefill_` is of tokens of prompts, `decode_` of generated ones, `blended_` of both as requests have them;
-    `at_load_` is on whole `instances`, over the hours in which they wait too. `choice` is what `tm.plan` chooses there.
+    `at_load_` is on whole `instances`, over the hours in which they wait too. `choice` is what `plan.served` chooses.
     """
 
     REASONS: ClassVar[tuple[str, ...]] = (
@@ -196,9 +196,8 @@ class Ask(NamedTuple):
     load: Load
 
     def best(self, spec: System, e: Efficiencies, precision: Any, stretch: float = 1.0) -> Choice | None:
-        """What `plan` chooses where all steps are so many times as long as they are thought to be."""
-        ask: dict[str, Any] = {"input_tokens": self.given, "output_tokens": self.output, "precision": precision}
-        return plan(self.model, spec, tokens_per_s_per_user=self.wanted * stretch, efficiencies=e, **ask).best
+        """What `served` chooses where all steps are so many times as long as they are thought to be."""
+        return served(self.model, spec, e, self.wanted * stretch, self.given, self.output, precision)
 
     def chip_s(self, found: Choice | None, stretch: float, longer: float) -> tuple[float, float]:
         """Chip-seconds of a prompt token and of a generated one of a choice, were its steps and prefills as long."""

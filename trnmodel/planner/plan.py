@@ -94,13 +94,14 @@ class Choice(Judged):
 
 
 class _Ask(NamedTuple):
-    """What is asked of every system."""
+    """What is asked of every system; with `prompts`, the most that remains beside the prompts of the same chips."""
 
     model: Transformer
     wanted: float
     given: float
     output: float
     precisions: tuple[Precision, ...]
+    prompts: bool = False
 
     @property
     def longest(self) -> float:
@@ -206,6 +207,13 @@ def plan(
     return Plan(ask.model, ask.wanted, ask.given, ask.output, tuple(choices), tuple(second), refused, tuple(beside))
 
 
+def served(model: Transformer, spec: System, e: Efficiencies, *asked: Any) -> Choice | None:
+    """What serves most whole requests a chip, prompts on the same chips; None where nothing fits. Asked as `_asked`."""
+    ask = _asked(model, *asked)
+    best = _points(ask._replace(prompts=True), spec, e)[0]
+    return _chosen(ask, spec, e, best) if best.rank[0] else None
+
+
 def _asked(model: Transformer, wanted: Any, given: Any, output: Any, precision: Any) -> _Ask:
     """The question, checked."""
     speed = number("tokens_per_s_per_user", wanted, TINY)
@@ -245,11 +253,16 @@ def _searched(ask: _Ask, spec: System, e: Efficiencies, precision: Precision) ->
     more |= {"batch": step.batch, "context": ask.longest, "prompt_tokens": ask.given}
     fit, first = memory_fit(ask.model, spec, mapping, **more), ask.prefill(spec, mapping, e, precision)
     fits = step.valid & fit.valid & first.valid
+    made = step.tokens_per_s_per_chip
+    if ask.prompts:
+        prompt_s = ask.prefill(spec, mapping, e, precision, batch=mapping.ep).time_s / mapping.ep
+        full = full_requests_per_s(step.batch, ask.output, step.time_s, prompt_s)
+        made = np.nan_to_num(full * ask.output / step.occupied_chips)
     fast = fits & (step.tokens_per_s_per_user >= ask.wanted)
     need, have = (np.broadcast_to(x * mapping.ranks / GIB, fits.shape)
                   for x in (fit.first_rank_total_bytes, fit.first_rank_capacity_bytes))  # fmt: skip
     level = np.where(fast, 2, fits)
-    worth = np.where(fast, step.tokens_per_s_per_chip, np.where(fits, step.tokens_per_s_per_user, -need / have))
+    worth = np.where(fast, made, np.where(fits, step.tokens_per_s_per_user, -need / have))
     batch = np.lexsort((worth, level), axis=0)[-1]  # the best one of each mapping
     tops = (np.take_along_axis(x, batch[None], 0)[0] for x in (worth, level))
     reasons, points = np.broadcast_to(np.asarray(step.reason, dtype=object), fits.shape), []

@@ -15,6 +15,7 @@ from trnmodel.catalog.rents import Rent, hosted, own, rent
 from trnmodel.catalog.stacks import find
 from trnmodel.catalog.stacks import kinds as stacks_of
 from trnmodel.catalog.systems import System
+from trnmodel.catalog.systems import system as read_system
 from trnmodel.formulas.tco import usd_per_mtoken
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
@@ -75,7 +76,7 @@ class TokenCosts:
             `against` is none of the systems.
         """
         rows = list[dict[str, Any]]()
-        choice("against", against, self.systems)
+        against = self._id(against)
         for one in self.lines:
             if one.system.id == against or (against, one.stack_kind) not in self._places():
                 continue
@@ -160,35 +161,42 @@ class TokenCosts:
             refuse("software", software, "no system has a price and is fast enough with it")
         return sensitivity(ask, inputs, draws, seed)
 
-    def card(self) -> list[str]:
-        """The answer on a line for each system: USD a million tokens on each kind of software, and its price."""
+    def card(self, against: str | None = None) -> list[str]:
+        """The answer on lines: USD a million tokens by system and kind of software, prices, ties, hosted models.
+
+        Ties are with the system that is named `against`, else those of systems without a price with the first that has
+        one.
+        """
         first = self.lines[0]
         lengths = f"{first.input_tokens:,.0f} tokens in and {first.output_tokens:,.0f} out"
         speed = f"{first.wanted_tokens_per_s_per_user:g} tokens/s a user"
         lines = [f"USD a million tokens of {first.model.id}, {lengths}, {speed}"]
-        priced = [name for name in self.systems if not self._first(name).rent.why]
-        for name in self.systems:
-            mine = [one for one in self.lines if one.system.id == name]
-            if mine[0].rent.why:
-                lines.append(f"{name}: {mine[0].rent.why}" + (self._tied(name, priced[0]) if priced else ""))
-                continue
-            told = ", ".join(f"{one.stack_kind} {one.told()}" for one in mine)
-            loaded = ", ".join(f"{one.stack_kind} {one.told('at_load_usd_per_mtoken')}" for one in mine if one.waits)
-            lines += [f"{name}: {told}; {mine[0].price_told()}"]
-            lines += [f"    on {mine[0].load_told()}: {loaded}"] if loaded else []
-        return lines
+        mine = {name: [one for one in self.lines if one.system.id == name] for name in self.systems}
+        for name, some in mine.items():
+            told = ", ".join(f"{one.stack_kind} {one.told()}" for one in some)
+            lines.append(some[0].rent.why if some[0].rent.why else f"{name}: {told}; {some[0].price_told()}")
+            loaded = [f"{one.stack_kind} {one.told('at_load_usd_per_mtoken')}" for one in some if one.waits]
+            lines += [f"{name} at {some[0].load_told()}: {', '.join(loaded)}"] if loaded else []
+        priced = [name for name, some in mine.items() if not some[0].rent.why]
+        ties = [name for name, some in mine.items() if name != against and (against or some[0].rent.why)]
+        if against or priced:
+            lines += [self._tied(name, self._id(against) if against else priced[0]) for name in ties]
+        table = self.hosted().drop_duplicates("seller") if priced else ()
+        asked = [
+            f"{one.api_usd_per_mtoken:.3g} by {one.seller} ({one.date})" for one in getattr(table, "itertuples", list)()
+        ]
+        return [*lines, *([f"by the token: {', '.join(asked)}"] if asked else [])]
 
-    def _first(self, system: str) -> TokenCost:
-        return next(one for one in self.lines if one.system.id == system)
+    def _id(self, system: str) -> str:
+        return choice("against", read_system(system).id, self.systems)
 
     def _tied(self, system: str, against: str) -> str:
-        """At what price an unpriced system does what another one does, in words."""
-        table = self.break_even(against)
-        told = []
+        """At what price a system costs what another one does, in words."""
+        table, told = self.break_even(against), []
         for row in table[table.system == system].itertuples():
             mid, low, high = (float(np.mean(x)) for x in row[4:7])
             told.append(f"{row.software} {within(mid, low, high) if np.isfinite(mid) else row.reason}")
-        return f"; it ties with {against} at USD a chip-hour: {', '.join(told)}"
+        return f"{system} ties with {against} at USD a chip-hour: {', '.join(told)}"
 
     def __repr__(self) -> str:
         return "\n".join(self.card())
@@ -276,8 +284,9 @@ def token_cost(
 
     Notes
     -----
-    Throughput is that of `tm.plan`: decode and prompts take turns on the same chips. The band of the throughput asks
-    the plan again with all steps as fast and as slow as the ends of theirs, at the speed asked for. A system whose
+    Decode and prompts take turns on the same chips. Of what `tm.plan` tries, the point counts that serves most whole
+    requests a chip, where `tm.plan` itself takes the one that decodes most. The band of the throughput looks for it
+    again with all steps as fast and as slow as the ends of theirs, at the speed asked for. A system whose
     price nobody publishes has no cost; `.break_even` answers there too. Where a user is not served as fast, there is
     none either.
 
