@@ -26,10 +26,14 @@ PHASES = ("prefill", "decode", "blended")
 
 
 class Effort(NamedTuple):
-    """Chip-seconds of a token of a prompt and of a generated one, at each of `PLACES`; infinite where out of reach."""
+    """Chip-seconds of a token of a prompt and of a generated one, at each of `PLACES`; infinite where out of reach.
+
+    `chips` are those of a replica there.
+    """
 
     prefill: tuple[float, ...]
     decode: tuple[float, ...]
+    chips: tuple[float, ...]
 
     def of(self, phase: str, input_tokens: float, output_tokens: float) -> NDArray:
         """Chip-seconds of a token of a phase, or of a request's mean token, at each of `PLACES`."""
@@ -49,31 +53,31 @@ def between(each: NDArray, place: ArrayLike) -> NDArray:
     return np.exp(np.where(out, np.inf, np.where(np.isinf(logs[left + 1]), logs[left], found)))
 
 
-class Whole(NamedTuple):
-    """What comes in whole numbers: tokens of a request, chips of a replica, chips that are rented together."""
-
-    tokens: float
-    chips: float
-    sold_chips: float
-
-
 class Load(NamedTuple):
-    """The load asked for: requests a second while it is there, the share of the rented time in which it is, spares."""
+    """The load asked for: requests a second while it is there, the share of the rented time in which it is, spares.
+
+    Without a rate it is what the fewest instances that hold a replica serve.
+    """
 
     requests_per_s: float
     duty: float
     spare_instances: float
 
-    def served(self, chip_s: ArrayLike, of: Whole, price: ArrayLike) -> tuple[NDArray, NDArray]:
-        """Whole instances that serve it, and what a million tokens cost on them, by chip-seconds of a mean token."""
-        request_s = np.asarray(chip_s) * of.tokens
-        request_s = np.where(np.isfinite(request_s), request_s, np.nan)
-        fitting = np.maximum(np.floor(of.sold_chips / of.chips), 1.0)  # replicas of an instance, or one over several
-        asked = fitting * of.chips / request_s if np.isnan(self.requests_per_s) else self.requests_per_s
-        replicas = np.ceil(asked * request_s / of.chips * (1 - 1e-12))
-        instances = np.ceil(replicas / fitting) * np.ceil(of.chips / of.sold_chips) + self.spare_instances
-        cost = usd_per_mtoken(instances * of.sold_chips * np.asarray(price), asked * self.duty * of.tokens)
-        return instances, np.where(np.isnan(request_s), np.inf, cost)
+    def instances(self, request_chip_s: NDArray, chips: NDArray, sold_chips: float) -> tuple[NDArray, NDArray]:
+        """Whole instances that serve it, and chip-seconds that are rented for each request.
+
+        Parameters
+        ----------
+        request_chip_s, chips : numeric
+            Chip-seconds that a request takes on a replica of so many chips; NaN where out of reach. [s]
+        sold_chips : float
+            Chips that are rented together. [-]
+        """
+        fitting = np.maximum(np.floor(sold_chips / chips), 1.0)  # replicas of an instance, or one on several
+        asked = fitting * chips / request_chip_s if np.isnan(self.requests_per_s) else self.requests_per_s
+        replicas = np.ceil(asked * request_chip_s / chips * (1 - 1e-12))
+        whole = np.ceil(replicas / fitting) * np.ceil(chips / sold_chips) + self.spare_instances
+        return whole, whole * sold_chips / (asked * self.duty)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -185,6 +189,10 @@ def within(value: float, low: float, high: float, basis: str = "") -> str:
     return f"{format_digits(value, 2)} ({format_digits(low, 2)} to out of reach{ground})"
 
 
+def _full(request_chip_s: NDArray, chips: NDArray) -> NDArray:
+    return 1 / request_chip_s
+
+
 class Ask(NamedTuple):
     """What is asked of every system and kind of software."""
 
@@ -195,95 +203,92 @@ class Ask(NamedTuple):
     precision: Any
     load: Load
 
-    def best(self, spec: System, e: Efficiencies, precision: Any, stretch: float = 1.0) -> Choice | None:
-        """What `served` chooses where all steps are so many times as long as they are thought to be."""
-        return served(self.model, spec, e, self.wanted * stretch, self.given, self.output, precision)
+    def best(self, spec: System, e: Efficiencies, worth: Any, precision: Any, stretch: float = 1.0) -> Choice | None:
+        """The point of most worth where all steps are so many times as long as they are thought to be."""
+        return served(worth, self.model, spec, e, self.wanted * stretch, self.given, self.output, precision)
 
-    def chip_s(self, found: Choice | None, stretch: float, longer: float) -> tuple[float, float]:
-        """Chip-seconds of a prompt token and of a generated one of a choice, were its steps and prefills as long."""
+    def effort(self, spec: System, e: Efficiencies, worth: Any) -> tuple[Choice | None, Effort]:
+        """What is chosen, and chip-seconds over its band: at each place of it, of the point that is best there."""
+        able = self.precision is None or computes(spec, self.precision)
+        found = self.best(spec, e, worth, self.precision) if able else None
         if found is None or not found.valid:
-            return np.inf, np.inf
-        decode = 1 / found.tokens_per_s_per_chip
-        request = self.output / found.with_prompts_tokens_per_s_per_chip
-        return longer * (request - self.output * decode) / self.given, stretch * decode
-
-    def effort(self, spec: System, e: Efficiencies, found: Choice | None) -> Effort:
-        """Chip-seconds over the band of the choice: at each place of it, the point that is best there."""
-        if found is None or not found.valid:
-            return Effort((np.inf,) * len(PLACES), (np.inf,) * len(PLACES))
+            return found, Effort(*3 * ((np.inf,) * len(PLACES),))
         steps, prefills = found.widths("tokens_per_s_per_chip"), found.widths("ttft_s")
-        pairs = []
+        points = []
         for place in PLACES:
             stretch, longer = (float(np.exp(place * wide[place > 0])) for wide in (steps, prefills))
-            there = found if stretch == 1 else self.best(spec, e, found.dtypes, stretch)
-            pairs.append(self.chip_s(there, stretch, longer))
-        return Effort(*zip(*pairs, strict=True))
+            there = found if stretch == 1 else self.best(spec, e, worth, found.dtypes, stretch)
+            points.append(self.chip_s(there, stretch, longer))
+        return found, Effort(*zip(*points, strict=True))
+
+    def chip_s(self, found: Choice | None, stretch: float, longer: float) -> tuple[float, float, float]:
+        """Chip-seconds of a prompt token and of a generated one, were steps and prefills longer, and chips."""
+        if found is None or not found.valid:
+            return np.inf, np.inf, np.inf
+        decode = 1 / found.tokens_per_s_per_chip
+        request = self.output / found.with_prompts_tokens_per_s_per_chip
+        return longer * (request - self.output * decode) / self.given, stretch * decode, found.chips
+
+    def rented(self, effort: Effort, sold_chips: float) -> tuple[NDArray, NDArray]:
+        """Instances at the load, and chip-seconds that are rented for a mean token, at each of `PLACES`."""
+        tokens = self.given + self.output
+        each = effort.of("blended", self.given, self.output) * tokens
+        each, chips = (np.where(np.isfinite(each), x, np.nan) for x in (each, np.asarray(effort.chips)))
+        whole, paid = self.load.instances(each, chips, sold_chips)
+        return whole, np.where(np.isnan(paid), np.inf, paid / tokens)
 
     def line(self, spec: System, price: Rent, e: Efficiencies) -> TokenCost:
         """The answer of one system on one kind of software."""
+        found, effort = self.effort(spec, e, _full)
+        loaded = effort
+        if not np.isnan(self.load.requests_per_s) and found is not None:
+
+            def least(request_chip_s: NDArray, chips: NDArray) -> NDArray:
+                return 1 / self.load.instances(request_chip_s, chips, price.sold_chips)[1]
+
+            _, loaded = self.effort(spec, e, least)
         able = self.precision is None or computes(spec, self.precision)
-        found = self.best(spec, e, self.precision) if able else None
-        effort = self.effort(spec, e, found)
-        prefill, decode, blended = (effort.of(phase, self.given, self.output)[2] for phase in PHASES)
-        unpriced = np.isnan(price.usd_per_chip_h)
         slow = found is not None and not bool(found.valid)
-        mask = reason_mask(unpriced, slow, found is None and able, not able)
+        mask = reason_mask(np.isnan(price.usd_per_chip_h), slow, found is None and able, not able)
+        instances, paid = self.rented(loaded, price.sold_chips)
+        chip_s = {phase: effort.of(phase, self.given, self.output) for phase in PHASES} | {"at_load": paid}
         costs: dict[str, Any] = {
-            f"{name}_usd_per_mtoken": _cost(mask, price.usd_per_chip_h, each)
-            for name, each in zip(PHASES, (prefill, decode, blended), strict=True)
-        }
-        chips = found.chips if found else np.nan
-        about = Whole(self.given + self.output, chips, price.sold_chips)
-        instances, at_load = self.load.served(blended, about, price.usd_per_chip_h)
-        held: dict[str, Any] = {
-            "model": self.model,
-            "system": spec,
-            "rent": price,
-            "load": self.load,
-            "stack": e,
-            "choice": found,
-        }
-        asked: dict[str, Any] = {
-            "wanted_tokens_per_s_per_user": self.wanted,
-            "input_tokens": self.given,
-            "output_tokens": self.output,
+            f"{name}_usd_per_mtoken": np.where(mask == 0, usd_per_mtoken(price.usd_per_chip_h, 1.0) * each[2], np.nan)[
+                ()
+            ]
+            for name, each in chip_s.items()
         }
 
         def judge() -> Basis:
             return found.judge() if found else stack_basis(e, spec.chip, spec.chip.lnc_default, "decode")
 
         def spread(name: str) -> tuple[NDArray, NDArray]:
-            return _widths(self, name, effort, price, about)
+            return _widths(price, chip_s.get(name.removesuffix("_usd_per_mtoken"), np.ones(len(PLACES))))
 
         return TokenCost(
-            **held,
-            **asked,
-            **costs,
+            model=self.model,
+            system=spec,
+            rent=price,
+            load=self.load,
+            stack=e,
+            choice=found,
             effort=effort,
+            wanted_tokens_per_s_per_user=self.wanted,
+            input_tokens=self.given,
+            output_tokens=self.output,
             usd_per_chip_h=price.usd_per_chip_h,
-            at_load_usd_per_mtoken=np.where(mask == 0, at_load, np.nan)[()],
-            instances=np.where(np.isfinite(blended), instances, np.nan)[()],
+            instances=instances[2],
+            **costs,
             reason_mask=mask,
             judge=judge,
             spread=spread,
         )
 
 
-def _cost(mask: ArrayLike, price: ArrayLike, chip_s: float) -> NDArray:
-    """A million tokens at a price, of which each takes so long of a chip; NaN where there is no answer."""
-    return np.where(np.equal(mask, 0), usd_per_mtoken(price, 1.0) * chip_s, np.nan)[()]
-
-
-def _widths(ask: Ask, name: str, effort: Effort, price: Rent, about: Whole) -> tuple[NDArray, NDArray]:
+def _widths(price: Rent, each: NDArray) -> tuple[NDArray, NDArray]:
     """Half-widths of the logarithm of a cost: those of the price and of the throughput, as independent causes."""
     low, high = price.open_ranges.get("usd_per_chip_h", (price.usd_per_chip_h,) * 2)
-    money = [abs(np.log(end / price.usd_per_chip_h)) for end in (low, high)]
-    phase = name.removesuffix("_usd_per_mtoken")
-    each = effort.of(phase if phase in PHASES else "blended", ask.given, ask.output)
-    if phase == "at_load":
-        each = ask.load.served(each, about, 1.0)[1]
-    if name == "usd_per_chip_h":
-        each = np.ones(len(PLACES))
+    money = [np.abs(np.log(end / price.usd_per_chip_h)) for end in (low, high)]
     with np.errstate(invalid="ignore"):
         work = np.abs(np.log([each.min() / each[2], each.max() / each[2]]))
     return np.hypot(money[0], work[0]), np.hypot(money[1], work[1])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from html import escape
@@ -94,14 +94,14 @@ class Choice(Judged):
 
 
 class _Ask(NamedTuple):
-    """What is asked of every system; with `prompts`, the most that remains beside the prompts of the same chips."""
+    """What is asked of every system; `worth` orders points by chip-seconds of a request with its prompt, and chips."""
 
     model: Transformer
     wanted: float
     given: float
     output: float
     precisions: tuple[Precision, ...]
-    prompts: bool = False
+    worth: Callable[[NDArray, NDArray], NDArray] | None = None
 
     @property
     def longest(self) -> float:
@@ -207,11 +207,13 @@ def plan(
     return Plan(ask.model, ask.wanted, ask.given, ask.output, tuple(choices), tuple(second), refused, tuple(beside))
 
 
-def served(model: Transformer, spec: System, e: Efficiencies, *asked: Any) -> Choice | None:
-    """What serves most whole requests a chip, prompts on the same chips; None where nothing fits. Asked as `_asked`."""
-    ask = _asked(model, *asked)
-    best = _points(ask._replace(prompts=True), spec, e)[0]
-    return _chosen(ask, spec, e, best) if best.rank[0] else None
+def served(
+    worth: Callable[..., NDArray], model: Transformer, spec: System, e: Efficiencies, *ask: Any
+) -> Choice | None:
+    """The choice on one system of the highest worth, as `_Ask` has it; None where nothing fits. Asked as `_asked`."""
+    asked = _asked(model, *ask)._replace(worth=worth)
+    best = _points(asked, spec, e)[0]
+    return _chosen(asked, spec, e, best) if best.rank[0] else None
 
 
 def _asked(model: Transformer, wanted: Any, given: Any, output: Any, precision: Any) -> _Ask:
@@ -254,10 +256,10 @@ def _searched(ask: _Ask, spec: System, e: Efficiencies, precision: Precision) ->
     fit, first = memory_fit(ask.model, spec, mapping, **more), ask.prefill(spec, mapping, e, precision)
     fits = step.valid & fit.valid & first.valid
     made = step.tokens_per_s_per_chip
-    if ask.prompts:
+    if ask.worth is not None:
         prompt_s = ask.prefill(spec, mapping, e, precision, batch=mapping.ep).time_s / mapping.ep
         full = full_requests_per_s(step.batch, ask.output, step.time_s, prompt_s)
-        made = np.nan_to_num(full * ask.output / step.occupied_chips)
+        made = np.nan_to_num(ask.worth(step.occupied_chips / full, step.occupied_chips))
     fast = fits & (step.tokens_per_s_per_user >= ask.wanted)
     need, have = (np.broadcast_to(x * mapping.ranks / GIB, fits.shape)
                   for x in (fit.first_rank_total_bytes, fit.first_rank_capacity_bytes))  # fmt: skip
