@@ -20,6 +20,25 @@ from trnmodel.formulas import tco
 
 NETWORK = ("scale-out switches", "scale-out optics", "scale-out cables")
 LANE_PARTS = ("rack switches", "board switches")
+BY_SYSTEM = ("server_usd_per_chip", "server_year")
+PRICED: Mapping[str, tuple[str, ...]] = {
+    "server as sold": BY_SYSTEM,
+    "HBM": ("hbm_usd_per_byte",),
+    "logic, package and margin": ("hbm_usd_per_byte", "hbm_share", "chip_markup"),
+    "rack switches": ("switch_usd_per_lane",),
+    "board switches": ("switch_usd_per_lane",),
+    "retimers": ("retimer_usd", "retimers_per_chip"),
+    "backplane cables": ("copper_cable_usd",),
+    "active cables": ("aec_usd",),
+    "NICs": ("nic_usd_per_bytes_per_s", "nics_per_cpu"),
+    "host CPUs": ("cpu_usd",),
+    "boards and power supplies": ("board_usd_per_w",),
+    "cooling, rack and drives": ("rack_usd_per_w",),
+    "assembly and test": ("integration_share",),
+    "scale-out switches": ("network_usd_per_bytes_per_s",),
+    "scale-out optics": ("optics_usd_per_bytes_per_s",),
+    "scale-out cables": ("aec_usd",),
+}  # the prices that each part takes
 UNKNOWN = np.asarray(math.nan)
 Lines = dict[str, NDArray]
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trnmodel.arguments import choice, instance, numbers, refuse, share, shown, together
+from trnmodel.arguments import choice, instance, numbers, refuse, share, together
 from trnmodel.bands import ranged
 from trnmodel.catalog import facilities
 from trnmodel.catalog import prices as priced
 from trnmodel.catalog.facilities import Facility, Power
-from trnmodel.catalog.prices import Owner, Prices, Warrant
+from trnmodel.catalog.prices import Owner, Prices
 from trnmodel.catalog.specs import published, shapes
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
@@ -85,11 +86,18 @@ class Cost(Grounded):
         Examples
         --------
         >>> round(float(tco("hgx-h100").usd_per_mtoken(1000.0)), 2)
-        0.37
+        0.35
         """
         rate = answer if isinstance(answer, Step | Energy) else numbers("answer", answer, 0.0, unknown=True)
         with np.errstate(divide="ignore"):
             return page.usd_per_mtoken(self.useful_usd_per_h, getattr(rate, "tokens_per_s_per_chip", rate))
+
+    def mtoken_ends(self, answer: Step | Energy | ArrayLike) -> tuple[NDArray, NDArray]:
+        """Low and high of `usd_per_mtoken`: the cost's range, and that of a step's time where one is given."""
+        value, (below, above) = self.usd_per_mtoken(answer), self.widths("useful_usd_per_h")
+        step = answer.step if isinstance(answer, Energy) else answer
+        fast, slow = step.widths("time_s") if isinstance(step, Step) else (0.0, 0.0)
+        return value * np.exp(-np.hypot(below, fast)), value * np.exp(np.hypot(above, slow))
 
     def bill(self) -> pd.DataFrame:
         """Bill of materials of a chip with its share of rack and network.
@@ -97,16 +105,21 @@ class Cost(Grounded):
         Returns
         -------
         table : pandas.DataFrame
-            part, usd (of a chip), share (of the capital). [-]
+            part, usd of a chip with `_low` and `_high`, share of the capital, estimate (whether a price of it is ours).
 
         Examples
         --------
         >>> tco("hgx-h100").bill().part.tolist()[:2]
         ['server as sold', 'scale-out switches']
         """
-        return tidy(
-            [{"part": part, "usd": usd, "share": usd / self.capital_usd} for part, usd in self.parts_usd.items()]
-        )
+        rows = []
+        for part, usd in self.parts_usd.items():
+            below, above = self.widths(part)
+            ends = {"usd_low": (usd * np.exp(-below))[()], "usd": usd[()], "usd_high": (usd * np.exp(above))[()]}
+            named = [f"{name}[{self.system.id}]" if name in bill.BY_SYSTEM else name for name in bill.PRICED[part]]
+            estimate = not self.prices.estimates.isdisjoint(named)
+            rows.append({"part": part, **ends, "share": usd / self.capital_usd, "estimate": estimate})
+        return tidy(rows)
 
     def by_part(self) -> pd.DataFrame:
         """Parts of an hour's cost: part, usd_per_h with `_low` and `_high`, share."""
@@ -311,16 +324,23 @@ def tco(
 
     found = ask()
     return Cost(system=spec, owner=who, prices=p, facility=site, utilisation=inputs["utilisation"], goodput=given,
-                ask=ask, judge=lambda: _basis(spec, p, server_usd), spread=spread, **found)  # fmt: skip
+                ask=ask, judge=partial(_basis, spec, p, server_usd), spread=spread, **found)  # fmt: skip
 
 
 def _widths(name: str, ask: Callable, spec: System, specs: Mapping[str, Any], tdp_w: Any) -> tuple[NDArray, NDArray]:
     """Half-widths of the logarithm: each open input of prices, owner, provisioning and TDP moved by itself."""
-    pairs = [ranged(one, lambda moved, key=key: ask(**{key: moved})[name]) for key, one in specs.items()]
+
+    def figure(**moved: Any) -> NDArray:
+        found = ask(**moved)
+        return np.asarray(found[name] if name in found else found["parts_usd"][name])
+
+    middle = figure()
+    if np.all(middle == 0):  # a part that the rack does not have
+        return np.zeros(()), np.zeros(())
+    pairs = [ranged(one, lambda moved, key=key: figure(**{key: moved})) for key, one in specs.items()]  # type: ignore[misc]
     low, high = facilities.ends(spec.chip, "tdp_w")
     if tdp_w is None and low < high:
-        middle = ask()[name]
-        ends = [np.log(ask(tdp_w=end)[name] / middle) for end in (low, high)]
+        ends = [np.log(figure(tdp_w=end) / middle) for end in (low, high)]
         pairs.append((np.maximum(0.0, -ends[0]), np.maximum(0.0, ends[1])))
     below, above = (joint_width(*(pair[side] for pair in pairs)) for side in (0, 1))
     return below, above
@@ -332,111 +352,3 @@ def _basis(spec: System, p: Prices, given: Any) -> Basis:
     if spec.id in p.server_usd_per_chip:
         return Basis("extrapolated", "prices: of servers as sold, taken to another year")
     return Basis("extrapolated", f"prices: nobody publishes one of {spec.chip.id}; its parts are counted and estimated")
-
-
-def rebate(warrant: str | Warrant, share_usd: ArrayLike) -> NDArray:
-    """Discount on its purchases that a supplier's warrant is worth at a price of its share.
-
-    Parameters
-    ----------
-    warrant : str or Warrant
-        "astera-2022", "astera-2026", "credo", or one with numbers of your own. [-]
-    share_usd : numeric
-        Price of a share. [USD]
-
-    Returns
-    -------
-    rebate : numeric
-        Share of the spend, of intrinsic value alone; NaN where number or spend are not published. [-]
-
-    Examples
-    --------
-    >>> round(float(rebate("astera-2026", 200.0)), 4), float(rebate("astera-2026", 100.0))
-    (0.0287, 0.0)
-    """
-    one = priced.warrant(warrant)
-    return page.rebate_share(one.warrants, numbers("share_usd", share_usd), one.strike_usd, one.spend_usd)
-
-
-def delay_usd(cost: Cost, months: ArrayLike) -> NDArray:
-    """Worth of a chip's output that is lost when it is delivered so many months later, by hardware's fall of price.
-
-    Parameters
-    ----------
-    cost : Cost
-        Whose capital is the worth of the output over its life, where output sells for what the newest chip costs. [-]
-    months : numeric
-        Months; a chip that comes earlier gains. [-]
-
-    Returns
-    -------
-    usd : numeric
-        Dollars of a chip. [USD]
-
-    Notes
-    -----
-    Worth falls by `prices.decades_per_year`, and money has the owner's cost of capital.
-
-    Examples
-    --------
-    >>> late = delay_usd(tco("hgx-h100"), [0, 1, 3])
-    >>> bool(late[0] == 0 < late[1] < late[2])
-    True
-    """
-    asked = np.asarray(months, dtype=float)
-    if not np.all(np.isfinite(asked)):
-        refuse("months", shown(months), "allowed are numbers of months")
-    rate = np.log1p(cost.owner.rate_per_year)
-    return np.asarray(cost.capital_usd * page.late_share(cost.prices.decades_per_year, rate, asked / MONTHS))
-
-
-def months_worth(cost: Cost, ratio: ArrayLike) -> NDArray:
-    """Months of waiting that a machine whose output is so much cheaper pays for: where what waits is worth as much.
-
-    Parameters
-    ----------
-    cost : Cost
-        The machine that could be had now. [-]
-    ratio : numeric
-        Its cost of a token over the later machine's. [-]
-
-    Returns
-    -------
-    months : numeric
-        Months; below 0 where the later machine is no cheaper. [-]
-
-    Examples
-    --------
-    >>> found = months_worth(tco("hgx-h100"), [1.0, 1.5])
-    >>> bool(found[0] == 0 < found[1])
-    True
-    """
-    falls = cost.prices.decades_per_year * page.DECADE + np.log1p(cost.owner.rate_per_year)
-    return np.asarray(np.log(numbers("ratio", ratio, 1e-9)) / falls * MONTHS)
-
-
-def against_printed(system: str | System) -> pd.DataFrame:
-    """The middle cost of a GPU's hour beside what the published model prints for both kinds of owner.
-
-    Returns
-    -------
-    table : pandas.DataFrame
-        system, owner, usd_per_h, printed_usd_per_h, error (signed share of the printed figure), of prices taken to the
-        date of the printed one.
-
-    Examples
-    --------
-    >>> against_printed("hgx-h100").owner.tolist()
-    ['hyperscaler', 'neocloud']
-    """
-    from trnmodel.catalog import load
-
-    spec, rows = read_system(system), []
-    for kind in ("hyperscaler", "neocloud"):
-        fact, printed, _ = load.fact_in_force(spec.chip.id, "owner_usd_per_h", kind)
-        year, month = map(int, priced.dated(fact).date.split("-"))
-        then = replace(priced.prices(), money_year=year + (month - 0.5) / MONTHS)
-        found = float(tco(spec, owner=kind, prices=then).usd_per_h)
-        rows.append({"system": spec.id, "owner": kind, "usd_per_h": found, "printed_usd_per_h": printed,
-                     "error": found / printed - 1})  # fmt: skip
-    return tidy(rows)
