@@ -14,7 +14,7 @@ from trnmodel.catalog.stacks import IDEAL
 from trnmodel.chapters import memory as hbm
 from trnmodel.chapters import scale_out
 from trnmodel.fabric import scaleout
-from trnmodel.planner import claimed, goodput, placements
+from trnmodel.planner import claimed, goodput, placements, rack_power
 from trnmodel.steps.serving import disaggregate
 
 OTHERS = {"collectives", "tiers", "exchanges", "bounds", "bands"}  # run by `tm.collective(algorithm=)`; asked for ends
@@ -72,6 +72,7 @@ def joules():
     found = tm.energy(tm.decode_step(DENSE, "hgx-h100", tm.Mapping(tp=2), batch=8, context=2048))
     found.footprint(), found.tokens_per_s_per_site_mw, found.chips_per_site_mw, found.chip_j_per_flop
     claimed.claim_sets()
+    rack_power.rack_power("trn3-nl72x2-pcie160")
 
 
 def lost_time():

@@ -67,9 +67,9 @@ def shows(text, value, digits=2):
 
 def point(chart):
     """The numbers of the point chosen, by name."""
-    (head,) = told(chart, "tokens/s a chip")
+    (head,) = (text for text in told(chart, "a chip") if "\n" not in text and text[0].isdigit())
     (rest,) = told(chart, "tokens/s for a user")
-    band, user, mapping, step = rest.split("\n")
+    band, joules, user, mapping, step = rest.split("\n")
     found = re.fullmatch(r"TP ([\d,]+)(?: x EP ([\d,]+))?, batch ([\d,]+) on ([\d,]+) chips?", mapping)
     tp, ep, batch, chips = (number(one or "1") for one in found.groups())
     parts = chart.locator("svg.marks [aria-roledescription='text mark'][aria-label$=' ms']").evaluate_all(TOLD)
@@ -77,6 +77,7 @@ def point(chart):
     parts = [text.split()[-2] for text in parts]
     read = {
         "chip": head.split()[0],
+        "joules": joules,
         "low": low,
         "high": high,
         "basis": basis,
@@ -97,6 +98,13 @@ def assert_is_a_step(read, model, system, kind, precision, context):
     assert read["basis"] == str(step.basis)
     assert shows(read["chip"], float(step.tokens_per_s_per_chip), digits)
     assert shows(read["user"], float(step.tokens_per_s_per_user), digits)
+    e = tm.energy(step)
+    if e.valid:
+        figure, unit = read["joules"].split(" ", 1)
+        assert unit == "J a token at the server"
+        assert shows(figure, float(e.server_j_per_token))
+    else:
+        assert read["joules"] == "No source has watts of this chip"
     assert shows(read["step"], 1e3 * float(step.time_s), digits)
     times = [1e3 * float(getattr(step, f"{name}_s")) for name in ("compute", "memory", "network", "overhead")]
     assert all(
@@ -136,6 +144,45 @@ def test_a_pointer_chooses_the_nearest_point_and_moves_the_slider(frontier):
         assert shows(read["chip"], chip)
     page.mouse.move(1, 1)  # what was chosen stays
     assert point(chart) == read
+
+
+@pytest.mark.parametrize("case", CASES[1:])
+def test_the_axis_of_joules_is_the_energy_of_the_step(frontier, case):
+    page, chart = frontier
+    choose(chart, **dict(zip(("model", "system", "stack_kind", "precision", "context"), case, strict=True)))
+    chart.locator("input[type=range]").press("Home")
+    page.wait_for_timeout(100)
+    made = point(chart)
+    choose(chart, measure="J a token")
+    page.wait_for_timeout(300)
+    assert told(chart, "Energy of a token at the server [J]")
+    points = chart.locator("svg.marks .mark-symbol path")
+    box = points.nth(0).bounding_box()
+    page.mouse.move(box["x"] + 9, box["y"] + 12)
+    page.wait_for_timeout(200)
+    (head,) = (text for text in told(chart, "J a token at the server") if "\n" not in text)
+    band, yielded, user, *_ = told(chart, "tokens/s for a user")[0].split("\n")
+    model, system, kind, precision, context = case
+    ask = {"batch": made["batch"], "context": number(context), "precision": precision.lower()}
+    mapping = tm.Mapping(tp=made["tp"], ep=made["ep"])
+    e = tm.energy(tm.decode_step(model, system, mapping, efficiencies=KINDS[kind], **ask))
+    assert (yielded.split()[0], user.split()[0]) == (made["chip"], made["user"])
+    assert shows(head.split()[0], float(e.server_j_per_token))
+    low, high, basis = re.fullmatch(r"([\d.,]+) to ([\d.,]+), (\w+)", band).groups()
+    ends = map(float, e.ends("server_j_per_token"))
+    assert all(shows(text, end) for text, end in zip((low, high), ends, strict=True))
+    assert basis == e.basis
+
+
+def test_a_chip_without_watts_says_so_on_the_axis_of_joules(frontier):
+    _, chart = frontier
+    choose(chart, model="llama-3.1-8b", system="trn1.32xlarge", stack_kind="public", precision="BF16", context="4,096")
+    assert point(chart)["joules"] == "No source has watts of this chip"
+    choose(chart, measure="J a token")
+    assert told(chart, "No source has watts") == ["No source has watts of this chip"]
+    assert chart.locator("svg.marks .mark-symbol path").count() == 0
+    choose(chart, measure="tokens/s a chip")
+    assert chart.locator("svg.marks .mark-symbol path").count() > 0
 
 
 def test_the_keyboard_alone_asks_another_question(frontier):

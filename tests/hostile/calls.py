@@ -247,7 +247,8 @@ def explored() -> pd.DataFrame:
     speeds = {name: [2.0, 1.0] for name in names}
     times = dict.fromkeys(("time_s", "compute_s", "memory_s", "network_s", "overhead_s"), 1e-3)
     mapping = {"place": [1, 2], "tp": 1.0, "ep": 1.0, "batch": 1.0, "chips": 1.0, "basis": "ideal", "why": ""}
-    return pd.DataFrame(labels | mapping | speeds | times)
+    joules = {f"server_j_per_token{end}": 1.0 for end in ("", "_low", "_high")} | {"energy_basis": "extrapolated"}
+    return pd.DataFrame(labels | mapping | speeds | times | joules)
 
 
 def nodes() -> pd.DataFrame:

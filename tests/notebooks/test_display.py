@@ -54,6 +54,8 @@ GRID = pd.DataFrame(
         "chips": 1.0,
         **dict.fromkeys(STEPS, 0.0123456),
         "basis": ["measured", "interpolated", "extrapolated"],
+        **{f"server_j_per_token{end}": [0.5, float("nan"), 2.0] for end in ("", "_low", "_high")},
+        "energy_basis": ["extrapolated", "", "extrapolated"],
         "why": "",
     }
 )

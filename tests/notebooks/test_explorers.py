@@ -45,6 +45,11 @@ def test_the_numbers_are_those_of_the_grid_to_four_digits(grid):
         assert float(row["chip"]) == pytest.approx(point.tokens_per_s_per_chip, rel=5e-4)
         assert float(row["software"]) == pytest.approx(1e3 * point.overhead_s, rel=5e-4)
         assert (float(row["tp"]), float(row["n"])) == (point.tp, point.place)
+        assert (
+            row["joule"] == ""
+            if point.energy_basis == ""
+            else float(row["joule"]) == pytest.approx(point.server_j_per_token, rel=5e-4)
+        )
         assert max(len(value) for value in row.values()) <= 9
 
 
@@ -54,7 +59,7 @@ def test_a_combination_has_the_number_that_its_controls_give(grid):
     names = ["model", "system", "stack_kind", "precision", "context"]
     options = {name: list(dict.fromkeys(grid[name])) for name in names}
     drawn = {int(row["of"]) for row in rows(chart)[0]}
-    (missing,) = [data for data in chart["datasets"].values() if isinstance(data, list)]
+    (missing,) = [data for data in chart["datasets"].values() if isinstance(data, list) and "of" in data[0]]
     told = {of: row["told"].replace("\n", " ") for row in missing for of in row["of"]}
     for key, lines in grid.groupby(names):
         places = {name: options[name].index(value) for name, value in zip(names, key, strict=True)}
@@ -78,6 +83,19 @@ def test_the_chapters_grid_is_small(grid):
     _, length = rows(spec(grid))
     rest = len(script_json(spec(grid))) - length
     assert length / (grid.why == "").sum() * DEFAULT_ROWS + 2 * rest < MOST_BYTES
+
+
+def test_what_has_no_watts_goes_dark_on_the_axis_of_joules(grid):
+    """The expressions of Vega are those of Python too, once its words are; Trainium1 has no watts, Trainium3 has."""
+    chart = spec(grid)
+    dark = {int(row["of"]) for row in rows(chart)[0] if row["joule"] == ""}
+    assert dark
+    assert dark < {int(row["of"]) for row in rows(chart)[0]}
+    unlit = param(chart, "unlit")["expr"].replace("&&", "and").replace("indexof", "list.index")
+    places = json.loads(unlit[unlit.index("[") : unlit.index("]") + 1])
+    assert set(places) == dark
+    assert param(chart, "measure")["bind"]["labels"] == ["tokens/s a chip", "J a token"]
+    assert param(chart, "measure")["value"] == 0
 
 
 def test_a_grid_without_points_or_without_gaps_is_drawn_too(grid):

@@ -48,6 +48,15 @@ class Power(Spec):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class Parts(Spec):
+    """What stands in a rack beside its chips: watts of one by part, shares for fans and pumps and for power shelves."""
+
+    part_w: Mapping[str, float] = field(default_factory=_empty)
+    cooling_share: float = NAN
+    conversion_share: float = NAN
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Facility(Spec):
     """A site: its PUE over a year and on its hottest day, carbon of its electricity by region, its water."""
 
@@ -119,6 +128,17 @@ def power(chip: Chip) -> Power:
         ranges={**found.ranges, **node.ranges},
         estimates=found.estimates | node.estimates,
     )
+
+
+def parts(cooling: str) -> Parts:
+    """What stands in a rack beside its chips, by how it is cooled; without a word for that nothing is said of fans.
+
+    Examples
+    --------
+    >>> parts("air").range("cooling_share"), parts("liquid").range("part_w[retimer]")
+    ((0.049, 0.15), (11.0, 13.0))
+    """
+    return inherited(Parts, f"rack-{cooling}" if cooling else "rack-parts")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
