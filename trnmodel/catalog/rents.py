@@ -13,7 +13,6 @@ from functools import cache
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from trnmodel.arguments import TINY, choice, instance, numbers, refuse, text
@@ -149,11 +148,6 @@ class Rent(Spec):
     places: frozenset[str] = frozenset()
     confidence: str = ""
     why: str = ""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if np.any(np.less_equal(self.usd_per_chip_h, 0)):
-            refuse(f"{self.id}: usd_per_chip_h", self.usd_per_chip_h, "allowed are prices above 0; NaN is unknown")
 
     @property
     def usd_per_tbps_h(self) -> Any:

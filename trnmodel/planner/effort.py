@@ -16,7 +16,7 @@ from trnmodel.catalog.systems import System
 from trnmodel.formulas.tco import usd_per_mtoken
 from trnmodel.models.transformer import Transformer
 from trnmodel.planner.deployments import computes
-from trnmodel.planner.plan import Choice, served
+from trnmodel.planner.plan import PRECISIONS, Choice, served
 from trnmodel.result import Basis, Judged, reason_mask
 from trnmodel.units import format_digits, format_within
 
@@ -203,14 +203,17 @@ class Ask(NamedTuple):
     precision: Any
     load: Load
 
+    def able(self, spec: System) -> bool:
+        """Whether the chip of a system computes in the precision, or in one of those that are tried."""
+        return any(computes(spec, one) for one in ([self.precision] if self.precision else PRECISIONS))
+
     def best(self, spec: System, e: Efficiencies, worth: Any, precision: Any, stretch: float = 1.0) -> Choice | None:
         """The point of most worth where all steps are so many times as long as they are thought to be."""
         return served(worth, self.model, spec, e, self.wanted * stretch, self.given, self.output, precision)
 
     def effort(self, spec: System, e: Efficiencies, worth: Any) -> tuple[Choice | None, Effort]:
         """What is chosen, and chip-seconds over its band: at each place of it, of the point that is best there."""
-        able = self.precision is None or computes(spec, self.precision)
-        found = self.best(spec, e, worth, self.precision) if able else None
+        found = self.best(spec, e, worth, self.precision) if self.able(spec) else None
         if found is None or not found.valid:
             return found, Effort(*3 * ((np.inf,) * len(PLACES),))
         steps, prefills = found.widths("tokens_per_s_per_chip"), found.widths("ttft_s")
@@ -247,8 +250,7 @@ class Ask(NamedTuple):
                 return 1 / self.load.instances(request_chip_s, chips, price.sold_chips)[1]
 
             _, loaded = self.effort(spec, e, least)
-        able = self.precision is None or computes(spec, self.precision)
-        slow = found is not None and not bool(found.valid)
+        able, slow = self.able(spec), found is not None and not bool(found.valid)
         mask = reason_mask(np.isnan(price.usd_per_chip_h), slow, found is None and able, not able)
         instances, paid = self.rented(loaded, price.sold_chips)
         chip_s = {phase: effort.of(phase, self.given, self.output) for phase in PHASES} | {"at_load": paid}
