@@ -1,0 +1,126 @@
+"""What a token costs: published rents, an owner's hour by part, bars to draw, and what moves the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from trnmodel.arguments import UnanswerableError
+from trnmodel.catalog import prices as priced
+from trnmodel.catalog import rents
+from trnmodel.catalog.systems import System
+from trnmodel.planner import owned
+from trnmodel.planner.cost import HOURLY
+from trnmodel.planner.effort import within
+from trnmodel.planner.given import Given, given
+from trnmodel.planner.markets import ENDS
+from trnmodel.planner.sensitivity import Sensitivity
+from trnmodel.units import format_digits, format_within
+
+SYMBOLS = [
+    ("C", "usd_per_mtoken", "cost of a million tokens, prompts and answers as requests have them", "", "result"),
+    ("c", "usd_per_chip_h, usd_per_h", "price of a rented chip-hour; cost of an owner's", "", "data; result"),
+    ("P, D", "chip_s", "chip-seconds of a prompt's token, of a generated one", "", "step"),
+    ("i, o", "input_tokens, output_tokens", "tokens of a request", "", "parameter"),
+    ("r, n", "rate_per_year, life_years", "cost of capital; years over which servers are paid", "", "data"),
+    ("A", "capital_usd", "price of a chip with its share of rack and network", "", "counted, estimate (D)"),
+]
+INPUTS: Mapping[str, str] = {
+    "prices.chip_markup": "margin on the package",
+    "prices.switch_usd_per_lane": "price of a switch lane",
+    "prices.rack_usd_per_w": "cooling and rack a watt",
+    "prices.market_ratio": "street price of servers",
+    "prices.network_usd_per_bytes_per_s": "price of scale-out switches",
+    "owner.build_usd_per_w": "price of a building a watt",
+    "owner.colocation_usd_per_w_h": "rent of a building a watt",
+    "owner.operations_share": "operations a year",
+    "owner.life_years": "years of life",
+    "owner.lost_share": "worth that is lost in the life",
+    "owner.rate_per_year": "cost of capital",
+    "owner.electricity_usd_per_j": "price of electricity",
+    "owner.mean_load_share": "mean load",
+    "power.all_in_ratio": "watts provisioned a watt of TDP",
+}
+
+
+def own_prices(texts: Iterable[str], owner: str) -> Given:
+    """The prices in force with those of the caller; UnanswerableError names one that is wrong."""
+    try:
+        return given(texts, priced.prices(), priced.owner(owner))
+    except ValueError as error:
+        raise UnanswerableError(" ".join(str(error).split())) from None
+
+
+def drawable(table: pd.DataFrame) -> pd.DataFrame:
+    """Rows with a cost; bars that end out of reach run to three times the largest end."""
+    there = table.dropna(subset=ENDS[0])
+    ends = there[ENDS].to_numpy()
+    most = 3 * ends[np.isfinite(ends)].max() if len(there) else 1.0
+    return there.assign(usd_per_mtoken_high=there.usd_per_mtoken_high.clip(upper=most))
+
+
+def rents_table(systems: Iterable[System], way: str, region: str | None, mine: Given) -> pd.DataFrame:
+    """What an hour of a chip, of a PFLOP/s and of a TB/s is rented for, with place, date and age of the price."""
+    return pd.DataFrame([_rented(spec, mine.rents.get(spec.id) or rents.rent(spec, way, region)) for spec in systems])
+
+
+def _rented(spec: System, one: rents.Rent) -> dict[str, Any]:
+    row: dict[str, Any] = {"system": spec.id}
+    if one.why:
+        told = one.why.partition("; published: ")[2]
+        return row | {"USD a chip-hour": "no price", "rented": f"only by {told}" if told else "no price is published"}
+    rates = one.rates().set_index("of")
+    eight = next((name for name in ("PFLOP/s mxfp8", "PFLOP/s fp8") if name in rates.index), "")
+    names = {"USD a chip-hour": "chip", "USD a PFLOP/s-hour, BF16": "PFLOP/s bf16", "the same in FP8": eight}
+    for title, name in (names | {"USD a TB/s-hour": "TB/s"}).items():
+        three = rates.loc[name, ["usd_per_h", "usd_per_h_low", "usd_per_h_high"]] if name in rates.index else None
+        row[title] = "no peak" if three is None else within(*three)
+    places = sorted(one.places)
+    where = f"{', '.join(places[:2])}{f' and {len(places) - 2} more' if len(places) > 2 else ''}"
+    return row | {
+        "rented": ", ".join(filter(None, (one.way, one.date, where))),
+        "age of the price [days]": "" if np.isnan(one.age_days()) else f"{one.age_days():.0f}",
+    }
+
+
+def hour_parts(hours: owned.Hours, called: Mapping[str, str]) -> pd.DataFrame:
+    """Parts of an owner's hour of each system that has one: of, part, usd_per_h."""
+    some = {name: cost for name, cost in hours.items() if bool(np.all(cost.valid))}
+    return pd.concat([cost.by_part().assign(of=called[name]) for name, cost in some.items()], ignore_index=True)
+
+
+def hours_table(hours: owned.Hours) -> pd.DataFrame:
+    """An owner's hour with its band, capital and watts of each system, and its parts."""
+    rows = list[dict[str, Any]]()
+    for name, cost in hours.items():
+        if not bool(np.all(cost.valid)):
+            rows.append({"system": name, "USD an hour": str(cost.reason)})
+            continue
+        row: dict[str, Any] = {
+            "system": name,
+            "USD an hour": within(float(cost.usd_per_h), float(cost.low), float(cost.high)),
+        }
+        for title, field in (("USD a chip", "capital_usd"), ("W all-in", "all_in_w")):
+            row[title] = format_within(float(getattr(cost, field)), *map(float, cost.ends(field)))
+        rows.append(row | {part: format_digits(float(getattr(cost, f"{part}_usd_per_h")), 2) for part in HOURLY})
+    return pd.DataFrame(rows).fillna("")
+
+
+def tornado(draws: Sensitivity, answer: str) -> pd.DataFrame:
+    """A cost with one input after another at its 5th and 95th percentile: which, usd_per_mtoken with its ends."""
+    table, value = draws.tornado(answer), draws.bars[answer][0]
+    table = table[np.isfinite(table.swing) & (table.swing > 1e-3 * value)].head(10)
+    ends = table[["answer_low", "answer_high"]].assign(value=value)
+    found = {"which": table.input.map(_named), ENDS[0]: value, ENDS[1]: ends.min(axis=1), ENDS[2]: ends.max(axis=1)}
+    return pd.DataFrame(found).assign(basis="extrapolated").reset_index(drop=True)
+
+
+def _named(label: str) -> str:
+    """What an input is called."""
+    spec, _, field = label.partition(".")
+    if field and spec in ("prices", "owner", "power"):
+        return INPUTS.get(label, field.replace("_", " "))
+    return label if label.startswith("TDP") else f"how good {label} is"

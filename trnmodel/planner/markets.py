@@ -1,0 +1,209 @@
+"""Costs of models at several speeds beside each other: who is first, what each has to be, what time is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trnmodel.catalog import rents
+from trnmodel.catalog.systems import System
+from trnmodel.formulas.tco import usd_per_mtoken
+from trnmodel.models.transformer import Transformer
+from trnmodel.planner import owned
+from trnmodel.planner.cost import Cost
+from trnmodel.planner.effort import within
+from trnmodel.planner.given import Given
+from trnmodel.planner.rent import TokenCosts, token_cost
+from trnmodel.planner.sensitivity import Sensitivity
+from trnmodel.planner.software import ORDER
+from trnmodel.planner.worth import delay_usd, months_worth
+from trnmodel.result import tidy
+from trnmodel.units import format_digits
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LEAD = 0.95  # share of the draws from which on a system is called the cheapest
+LEAST_SHOWN, MOST_NAMED = 0.005, 3  # of a share of draws; systems in a sentence
+SPEED = "wanted_tokens_per_s_per_user"
+ENDS = ["usd_per_mtoken", "usd_per_mtoken_low", "usd_per_mtoken_high"]
+Found = Mapping[tuple[str, float], TokenCosts]
+Hours = owned.Hours | None
+
+
+def asked(
+    models: Iterable[Transformer],
+    systems: Iterable[System],
+    speeds: Sequence[float],
+    mine: Given,
+    rented: tuple[str, str | None],
+    load: Mapping[str, Any],
+    **question: Any,
+) -> dict[tuple[str, float], TokenCosts]:
+    """`token_cost` of every model and speed, by way and region; the load is that of the first model, middle speed."""
+    some, whom = list(systems), {one.id: one for one in models}
+    ways = {spec.id: mine.rents.get(spec.id) or rents.rent(spec, *rented) for spec in some}
+    head = next(iter(whom)), middle_of(speeds)
+    return {
+        (name, speed): token_cost(
+            one, some, tokens_per_s_per_user=speed, way=ways, **question, **(load if (name, speed) == head else {})
+        )
+        for name, one in whom.items()
+        for speed in speeds
+    }
+
+
+def middle_of(speeds: Iterable[float]) -> float:
+    """The middle one of some speeds, of an even number the slower.
+
+    Examples
+    --------
+    >>> middle_of([20, 50, 100]), middle_of([50, 20])
+    (50, 20)
+    """
+    some = sorted(speeds)
+    return some[(len(some) - 1) // 2]
+
+
+def table_of(found: Found, hours: Hours = None) -> pd.DataFrame:
+    """`owned.token_costs` of all models and speeds."""
+    import pandas as pd
+
+    return pd.concat([owned.token_costs(one, hours) for one in found.values()], ignore_index=True)
+
+
+def first_at(rows: pd.DataFrame, price: float, chip_s: float) -> str:
+    """Price of a chip-hour at which a token costs what the cheapest of some rows does, in words."""
+    if not rows.usd_per_mtoken.notna().any() or not np.isfinite(chip_s):
+        return "never"
+    tie = float(rows.usd_per_mtoken.min() / usd_per_mtoken(1.0, 1.0) / chip_s)
+    return "is first" if abs(tie / price - 1) < 1e-9 else format_digits(tie, 2)
+
+
+def beside(table: pd.DataFrame) -> pd.DataFrame:
+    """A row a model, speed and system: USD a million tokens by kind of software, and hours at which it were first."""
+    import pandas as pd
+
+    rows = list[dict[str, Any]]()
+    for (model, speed, system), lines in table.groupby(["model", SPEED, "system"], sort=False):
+        there = table[(table.model == model) & (table[SPEED] == speed)]
+        row: dict[str, Any] = {"model": model, SPEED: speed, "system": system}
+        firsts = []
+        for kind in ORDER:
+            mine = lines[lines.software == kind]
+            row[kind] = cell(mine.iloc[0]) if len(mine) else "no such software"
+            rivals = there[there.software == kind]
+            firsts += [f"{kind} {first_at(rivals, one.usd_per_chip_h, one.chip_s)}" for one in mine.itertuples()]
+        own = float(lines.usd_per_chip_h.iloc[0])
+        row["USD a chip-hour"] = "no price" if np.isnan(own) else format_digits(own, 3)
+        rows.append(row | {"first at, USD a chip-hour": ", ".join(firsts)})
+    return pd.DataFrame(rows)
+
+
+def cell(line: Any) -> str:
+    """A cost with its band, or in a few words why there is none."""
+    if np.isnan(line.usd_per_mtoken):
+        return "too slow" if "too slow" in line.reason else "no price" if "price" in line.reason else line.reason
+    return within(*line[ENDS])
+
+
+def drawn(found: TokenCosts, hours: Hours, software: str) -> Sensitivity | None:
+    """Common draws of the costs on a kind of software; None where nobody has a cost or nothing is open."""
+    try:
+        return found.draws(software, draws=owned.DRAWS) if hours is None else owned.drawn_costs(found, hours, software)
+    except (ValueError, IndexError):
+        return None
+
+
+def leads(draws: Sensitivity | None, called: Mapping[str, str]) -> str:
+    """Who is the cheapest in how many of the draws, in words; nobody is called so by less than the band."""
+    if draws is None:
+        return "nobody is as fast at a known price"
+    told = draws.wins(least=True).sort_values("wins", ascending=False, kind="stable")
+    if len(told) == 1:
+        return f"{called[told.answer.iloc[0]]} alone"
+    some = [
+        f"{called[one.answer]} in {'all' if one.wins == 1 else format_digits(100 * one.wins, 2) + '%'}"
+        for one in told.head(MOST_NAMED).itertuples()
+        if one.wins >= LEAST_SHOWN
+    ]
+    return ("" if told.wins.iloc[0] >= LEAD else "open, ") + ", ".join(some)
+
+
+def order_words(found: Found, hours: Hours, called: Mapping[str, str]) -> str:
+    """By model and speed who is the cheapest in how many draws, on each kind of software."""
+    said = []
+    for (model, speed), one in found.items():
+        words = "; ".join(f"*{kind}* {leads(drawn(one, hours, kind), called)}" for kind in ORDER)
+        said.append(f"* **{model} at {speed:g} tokens/s**: {words}.")
+    return "\n".join(said)
+
+
+def tie_cell(draws: Sensitivity | None, name: str, nothing: str) -> str:
+    """What an input has to be: the median of the draws with its 5th to 95th percentile; below 0 not even `nothing`."""
+    if draws is None or name not in draws.values:
+        return "too slow"
+    row = draws.percentiles().set_index("answer").loc[name]
+    if np.isnan(row.p50) or row.p95 <= 0:
+        return f"not even {nothing}"
+    middle, low, high = (format_digits(end, 2) if end > 0 else "0" for end in (row.p50, row.p5, row.p95))
+    return f"{middle if row.p50 > 0 else f'below {nothing}'} ({low} to {high})"
+
+
+def ties(
+    found: Found, hours: owned.Hours, system: str, which: str, nothing: str, against: Sequence[str] = ()
+) -> pd.DataFrame:
+    """What an input has to be to tie with each other system, by model, speed and kind of software, in words."""
+    rows = list[dict[str, Any]]()
+    for (model, speed), one in found.items():
+        draws = {kind: _ties(one, hours, system, which, kind, against) for kind in ORDER}
+        for other in [rival for rival in (against or one.systems) if rival != system]:
+            row: dict[str, Any] = {"model": model, SPEED: speed, "against": other}
+            rows.append(row | {kind: tie_cell(it, other, nothing) for kind, it in draws.items()})
+    return tidy(rows)
+
+
+def _ties(one: TokenCosts, hours: owned.Hours, *question: Any) -> Sensitivity | None:
+    """`owned.drawn_ties`, None where one of both is too slow or has no cost."""
+    try:
+        return owned.drawn_ties(one, hours, *question)
+    except (ValueError, IndexError):
+        return None
+
+
+def curve(found: Found, model: str, system: str) -> pd.DataFrame:
+    """Rent of a chip-hour at which a system ties with each that has a price, over a user's speed, from `break_even`."""
+    import pandas as pd
+
+    some = []
+    for (name, speed), one in found.items():
+        mine = one if name == model else None
+        for rival in [line.system.id for line in one.of("ideal") if not line.rent.why and line.system.id != system]:
+            some += [mine.break_even(rival).assign(**{SPEED: speed})] if mine else []
+    table = (
+        pd.concat(some, ignore_index=True) if some else pd.DataFrame({"system": [], "break_even_usd_per_chip_h": []})
+    )
+    return table[table.system == system].dropna(subset="break_even_usd_per_chip_h").reset_index(drop=True)
+
+
+def waiting(found: Found, hours: owned.Hours, now: str, later: str) -> pd.DataFrame:
+    """Months that a cheaper token of a later system pays for, by model, speed and kind of software; below 0 none."""
+    rows = list[dict[str, Any]]()
+    for (model, speed), one in found.items():
+        row: dict[str, Any] = {"model": model, SPEED: speed}
+        costs = owned.token_costs(one, hours).set_index(["software", "system"]).usd_per_mtoken
+        for kind in ORDER:
+            ratio = costs.get((kind, now), np.nan) / costs.get((kind, later), np.nan)
+            row[kind] = float(months_worth(hours[now], ratio)) if np.isfinite(ratio) else np.nan
+        rows.append(row)
+    return tidy(rows)
+
+
+def early(cost: Cost, months: Sequence[float] = (1.0, 3.0, 6.0, 12.0)) -> pd.DataFrame:
+    """What a delivery some months earlier is worth: months, usd of a chip, share of its capital."""
+    worth = delay_usd(cost, list(months))
+    return tidy(
+        [{"months": m, "usd": w, "share": w / float(cost.capital_usd)} for m, w in zip(months, worth, strict=True)]
+    )
