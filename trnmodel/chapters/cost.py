@@ -9,17 +9,21 @@ import numpy as np
 import pandas as pd
 
 from trnmodel.arguments import UnanswerableError
+from trnmodel.catalog import load, rents
 from trnmodel.catalog import prices as priced
-from trnmodel.catalog import rents
 from trnmodel.catalog.systems import System
+from trnmodel.chapters.common import card
+from trnmodel.chapters.guard import need
+from trnmodel.evidence import ledger
 from trnmodel.planner import owned
-from trnmodel.planner.cost import HOURLY
-from trnmodel.planner.effort import within
+from trnmodel.planner.cost import HOURLY, Cost
+from trnmodel.planner.effort import TokenCost, within
 from trnmodel.planner.given import Given, given
 from trnmodel.planner.markets import ENDS
 from trnmodel.planner.sensitivity import Sensitivity
 from trnmodel.units import format_digits, format_within
 
+CHECKED = ("hgx-h100", "hgx-h200", "hgx-b200", "gb200-nvl72")
 SYMBOLS = [
     ("C", "usd_per_mtoken", "cost of a million tokens, prompts and answers as requests have them", "", "result"),
     ("c", "usd_per_chip_h, usd_per_h", "price of a rented chip-hour; cost of an owner's", "", "data; result"),
@@ -124,3 +128,68 @@ def _named(label: str) -> str:
     if field and spec in ("prices", "owner", "power"):
         return INPUTS.get(label, field.replace("_", " "))
     return label if label.startswith("TDP") else f"how good {label} is"
+
+
+def place(region: str) -> None:
+    """Go on only if a published price names the region, or none is asked for."""
+    known = sorted({price.place for price in rents.prices()})
+    need(
+        not region or any(one.startswith(region) for one in known), f"region = {region!r}: no published price names it"
+    )
+
+
+def answer(lines: Mapping[str, TokenCost], table: pd.DataFrame, called: Mapping[str, str], question: str) -> str:
+    """The card: what the rented system's token costs on the first software that is as fast, beside the others."""
+    one = next((line for line in lines.values() if bool(np.all(line.valid))), next(iter(lines.values())))
+    there = table[(table.software == one.stack_kind) & (table.model == one.model.id)]
+    there = there[there.wanted_tokens_per_s_per_user == one.wanted_tokens_per_s_per_user].dropna(subset=ENDS[0])
+    others = there[there.system != one.system.id].sort_values(ENDS[0], kind="stable")
+    best = others.iloc[0] if len(others) else None
+    name, value = called[one.system.id], float(one.blended_usd_per_mtoken)
+    told = one.told().partition(" (")[0]
+    wide = np.isfinite(value) and not np.isfinite(float(one.high))
+    number = [value, float(one.low), float(one.high)] if np.isfinite(value) else "no cost"
+    also = "; ".join(f"{kind} {line.told()}" for kind, line in lines.items() if line is not one)
+    why = "" if np.isfinite(value) else f": {one.reason}"
+    return card(
+        f"{told} USD, {format_digits(float(one.low), 2)} to out of reach" if wide else number,
+        f"{question} on {name}, {one.stack_kind} software{why}; {also}. Rent: {one.price_told()}",
+        unit="USD",
+        mark=str(one.basis),
+        rival="" if best is None else f"{called[best.system]} with {within(*best[ENDS], best.basis)} USD",
+        rank="Ahead of it" if best is not None and not best[ENDS[0]] >= value else "Next best",
+        alone="" if best is not None else f"no other of these has a price and is as fast on {one.stack_kind} software",
+        proof="Check: eight figures of another model",
+        more="Trainium3 is not for rent at a published price: below stands what it may cost. An owner's cost follows "
+        "the renter's. A band joins that of the price and that of the software.\n\n"
+        + ledger.rests_on(*dict.fromkeys(line.stack.id for line in lines.values() if line.stack_kind != "ideal")),
+    )
+
+
+def bounded(line: pd.DataFrame) -> pd.DataFrame:
+    """Rents at a tie with ends that can be drawn: within a tenth and ten times the middle."""
+    value = line.tie_usd_per_h
+    ends = {f"{value.name}{end}": line[f"{value.name}{end}"].clip(value / 10, value * 10) for end in ("_low", "_high")}
+    return line.assign(**ends)
+
+
+def bills(hours: owned.Hours) -> pd.DataFrame:
+    """Bills of materials of all systems that have one, with what each part is."""
+    return pd.concat([cost.bill().assign(system=name) for name, cost in hours.items()], ignore_index=True)
+
+
+def movable(cost: Cost) -> bool:
+    """Whether an owner's hour depends on the price and the watts of its chip."""
+    return bool(np.all(cost.valid)) and "logic, package and margin" in cost.parts_usd
+
+
+def chip_usd(cost: Cost) -> float:
+    """Price of a package that is counted."""
+    return float(cost.parts_usd["HBM"] + cost.parts_usd["logic, package and margin"])
+
+
+def sources(systems: Iterable[System], way: str, region: str | None, mine: Given) -> set[str]:
+    """Sources of rents, prices and rates."""
+    rented = [mine.rents.get(spec.id) or rents.rent(spec, way, region) for spec in systems]
+    ids = {one for spec in (mine.prices, mine.owner, *rented) for some in spec.sources.values() for one in some}
+    return {load.facts_rows()[one].source for one in ids}

@@ -6,19 +6,16 @@ hand-tuned software make of it, and an owner's hour as a line over price and wat
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from trnmodel.arguments import TINY, number
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.charts import language
 from trnmodel.charts.display import altair
-from trnmodel.charts.explorers import BELOW, GREY, LINE, _finished, _lines, _log
-from trnmodel.charts.tables import check
+from trnmodel.charts.explorers import GREY, LINE, _finished, _lines, _log
+from trnmodel.charts.tables import check, rounded
 from trnmodel.units import HOUR, MILLION
 
 if TYPE_CHECKING:
@@ -27,7 +24,8 @@ if TYPE_CHECKING:
 
 COLUMNS = ("case", "system", "ideal_chip_s", "public_share", "hand_tuned_share", "base_usd_per_h", "usd_per_h_per_usd")
 COLUMNS += ("usd_per_h_per_w", "usd_per_h")
-LEAST_SHARE, STOPS = 0.01, 41
+LEAST = 0.01  # share of ideal that is drawn
+FOOT = 150  # from the axis to what is told, below two legends. [px]
 MTOKEN_H = MILLION / HOUR
 DIGITS = "',.2~r'"
 
@@ -53,12 +51,6 @@ def what_if(
     check(frame, caption, under=under, needed=COLUMNS)
     alt = altair()
     cases, names = list(dict.fromkeys(frame.case)), [name for name in asked if name in set(frame.system)]
-    rows = frame.assign(
-        at=frame.case.map(cases.index), mine=frame.system.map(lambda one: names.index(one) if one in names else -1)
-    )
-    rows["name"] = [language.called(one) for one in rows.system]
-    keep = ["at", "mine", "name", *COLUMNS[2:]]
-    values = json.loads(rows[keep].replace([np.inf, -np.inf], np.nan).round(12).to_json(orient="records"))
     params = [
         _choose("case", cases, "Question"),
         _choose("own", [str(language.called(one)) for one in names], "System that moves"),
@@ -66,38 +58,60 @@ def what_if(
         _slide("watts", number("tdp_w", tdp_w, TINY), 100, 2000, 25, "TDP of its chip [W]"),
         _slide("share", 30, 1, 100, 1, "Share of ideal [%]"),
     ]
-    hour = "datum.mine == own ? datum.base_usd_per_h + price * datum.usd_per_h_per_usd + watts * datum.usd_per_h_per_w : datum.usd_per_h"
-    one = alt.Chart(alt.InlineData(values=values)).transform_filter("datum.at == case")
-    one = one.transform_filter("datum.mine < 0 || datum.mine == own")
-    one = one.transform_calculate(hour=hour).transform_calculate(
-        ideal=f"datum.hour * datum.ideal_chip_s * {MTOKEN_H!r}"
+    rows = frame.assign(
+        at=frame.case.map(cases.index),
+        mine=frame.system.map({name: place for place, name in enumerate(names)}).fillna(-1),
+        name=frame.system.map(language.called),
     )
-    domain = list(dict.fromkeys(rows.name))
-    colour = alt.Color(field="name", type="nominal", title=None, legend=alt.Legend(orient="bottom", columns=3),
-                       scale={"domain": domain, "range": language.colours([*dict.fromkeys(rows.system)])})  # fmt: skip
-    x = _log(alt.X, "x", "Share of what ideal software makes of a chip", {"format": "~%"}, domain=[LEAST_SHARE, 1])
-    y = _log(alt.Y, "y", "A million tokens [USD]")
-    ends = one.transform_calculate(all=f"[{LEAST_SHARE}, 1]").transform_flatten(["all"], ["x"])
-    ends = ends.transform_calculate(y="datum.ideal / datum.x")
-    wide = alt.condition("datum.mine == own", alt.value(3.5), alt.value(1.2))
-    dots = one.transform_fold(["public_share", "hand_tuned_share"], as_=["kind", "x"])
-    dots = dots.transform_filter("datum.x > 0").transform_calculate(
-        y="datum.ideal / datum.x", said="datum.kind == 'public_share' ? 'public' : 'hand-tuned'",
-        usd=f"format(datum.ideal / datum.x, {DIGITS}) + ' USD'", of="format(datum.x, '.2~p')",
-    )  # fmt: skip
-    tip = [alt.Tooltip(field=name, type="nominal", title=title) for name, title in
-           {"name": "System", "said": "Software", "of": "Share of ideal", "usd": "A million tokens"}.items()]  # fmt: skip
-    shape = alt.Shape(field="said", type="nominal", title=None, legend=alt.Legend(orient="bottom"))
+    one = _costs(rows)
+    looks = {"domain": list(dict.fromkeys(rows.name)), "range": language.colours(list(dict.fromkeys(rows.system)))}
+    place = {
+        "x": _log(alt.X, "x", "Share of what ideal software makes of a chip", {"format": "~%"}, domain=[LEAST, 1]),
+        "y": _log(alt.Y, "y", "A million tokens [USD]"),
+        "color": alt.Color(field="name", type="nominal", title=None, legend=_legend(), scale=looks),
+    }
     at = alt.Chart(alt.InlineData(values=[{}])).transform_calculate(x="share / 100")
-    layers = [
-        ends.mark_line().encode(
-            x=x, y=y, color=colour, strokeWidth=wide, detail=alt.Detail(field="name", type="nominal")
-        ),
-        dots.mark_point(filled=True, size=90, opacity=1).encode(x=x, y=y, color=colour, shape=shape, tooltip=tip),
-        at.mark_rule(color=GREY, strokeDash=[4, 3]).encode(x=x),
-        *_told(one),
-    ]
+    rule = at.mark_rule(color=GREY, strokeDash=[4, 3]).encode(x=place["x"])
+    layers = [*_drawn(one, place), rule, *_told(one)]
     return _finished(alt.layer(*layers).add_params(*params), caption, under)
+
+
+def _legend() -> Any:
+    return altair().Legend(orient="bottom", columns=3)
+
+
+def _costs(rows: pd.DataFrame) -> Any:
+    """Rows of the question: the chosen system and those that do not move, with hour and cost on ideal software."""
+    alt = altair()
+    kept = rows[["at", "mine", "name", *COLUMNS[2:]]].map(lambda x: rounded(x) if isinstance(x, float) else x)
+    moved = "datum.base_usd_per_h + price * datum.usd_per_h_per_usd + watts * datum.usd_per_h_per_w"
+    one = alt.Chart(alt.InlineData(values=kept.to_dict("records"))).transform_filter("datum.at == case")
+    one = one.transform_filter("datum.mine < 0 || datum.mine == own")
+    one = one.transform_calculate(hour=f"datum.mine == own ? {moved} : datum.usd_per_h")
+    return one.transform_calculate(ideal=f"datum.hour * datum.ideal_chip_s * {MTOKEN_H!r}")
+
+
+def _drawn(one: Any, place: Mapping[str, Any]) -> list[Any]:
+    """A line for each system over the share of ideal, with what software there is as dots."""
+    alt = altair()
+    ends = one.transform_calculate(both=f"[{LEAST}, 1]").transform_flatten(["both"], ["x"])
+    wide = alt.condition("datum.mine == own", alt.value(3.5), alt.value(1.2))
+    lines = ends.transform_calculate(y="datum.ideal / datum.x").mark_line()
+    dots = one.transform_fold(["public_share", "hand_tuned_share"], as_=["kind", "x"]).transform_filter("datum.x > 0")
+    dots = dots.transform_calculate(
+        y="datum.ideal / datum.x",
+        said="datum.kind == 'public_share' ? 'public' : 'hand-tuned'",
+        usd=f"format(datum.ideal / datum.x, {DIGITS}) + ' USD'",
+        part="format(datum.x, '.2~p')",
+    )
+    titles = {"name": "System", "said": "Software", "part": "Share of ideal", "usd": "A million tokens"}
+    tip = [alt.Tooltip(field=name, type="nominal", title=title) for name, title in titles.items()]
+    shape = alt.Shape(field="said", type="nominal", title=None, legend=_legend())
+    detail = alt.Detail(field="name", type="nominal")
+    return [
+        lines.encode(**place, strokeWidth=wide, detail=detail),
+        dots.mark_point(filled=True, size=90, opacity=1).encode(**place, shape=shape, tooltip=tip),
+    ]
 
 
 def _choose(name: str, labels: Sequence[str], title: str) -> Any:
@@ -114,26 +128,27 @@ def _slide(name: str, value: float, low: float, high: float, step: float, title:
 
 def _told(one: Any) -> list[Any]:
     """Below the chart: what the chosen system's token costs at the share, its hour, and where it ties with the rest."""
-    alt = altair()
-    mine = one.transform_filter("datum.mine == own").transform_calculate(usd="datum.ideal / (share / 100)")
-    head = mine.transform_calculate(told=f"format(datum.usd, {DIGITS}) + ' USD a million tokens'")
-    text = [
-        f"'at ' + share + '% of ideal, an hour of ' + format(datum.hour, {DIGITS}) + ' USD'",
-        "'public ' + (datum.public_share > 0 ? format(datum.public_share, '.2~p') : 'too slow') + "
-        "', hand-tuned ' + (datum.hand_tuned_share > 0 ? format(datum.hand_tuned_share, '.2~p') : 'too slow')",
+    alt, mine = altair(), one.transform_filter("datum.mine == own")
+    kinds = [f"(datum.{name} > 0 ? format(datum.{name}, '.2~p') : 'too slow')" for name in COLUMNS[3:5]]
+    said = [
+        f"'at ' + share + '% of ideal; an hour is ' + format(datum.hour, {DIGITS}) + ' USD'",
+        f"'public ' + {kinds[0]} + ', hand-tuned ' + {kinds[1]} + ' of ideal'",
     ]
-    body = mine.transform_calculate(told=" + '\\n' + ".join(f"({line})" for line in text))
-    both = one.transform_calculate(
-        tuned="datum.mine == own || !(datum.hand_tuned_share > 0) ? null : datum.ideal / datum.hand_tuned_share"
-    )
-    both = both.transform_joinaggregate(least="min(tuned)").transform_filter("datum.mine == own")
+    rival = "datum.mine == own || !(datum.hand_tuned_share > 0) ? null : datum.ideal / datum.hand_tuned_share"
+    both = one.transform_calculate(tuned=rival).transform_joinaggregate(least="min(tuned)")
     tie = "datum.ideal / datum.least"
-    rest = both.transform_calculate(
-        told=f"!isValid(datum.least) ? 'no other is as fast on hand-tuned software' : {tie} > 1 ? 'above the cheapest of the others, hand-tuned, even where it is ideal' "
-        f": 'level with the cheapest of the others, hand-tuned, at ' + format({tie}, '.2~p') + ' of ideal'"
+    level = (
+        "!isValid(datum.least) ? 'no other is as fast on hand-tuned software' : "
+        f"{tie} > 1 ? 'dearer than the cheapest other one, hand-tuned, at any share' : "
+        f"'level with the cheapest other one, hand-tuned, at ' + format({tie}, '.2~p')"
     )
-    y = [alt.expr(f"height + {BELOW + shift}") for shift in (0, 28, 28 + LINE * len(text))]
-    return [_lines(head, y[0], 22), _lines(body, y[1], 14), _lines(rest, y[2], 14)]
+    texts = [
+        (mine, f"format(datum.ideal / (share / 100), {DIGITS}) + ' USD a million tokens'", 0, 22),
+        (mine, " + '\\n' + ".join(f"({line})" for line in said), 28, 14),
+        (both.transform_filter("datum.mine == own"), level, 28 + LINE * len(said), 14),
+    ]
+    return [_lines(data.transform_calculate(told=text), alt.expr(f"height + {FOOT + below}"), size)
+            for data, text, below, size in texts]  # fmt: skip
 
 
 def grid(cases: Mapping[str, pd.DataFrame], lines: Mapping[str, tuple[float, float, float]]) -> pd.DataFrame:
@@ -142,7 +157,8 @@ def grid(cases: Mapping[str, pd.DataFrame], lines: Mapping[str, tuple[float, flo
     Examples
     --------
     >>> import pandas as pd
-    >>> costs = pd.DataFrame({"system": "hgx-h100", "software": ["public", "ideal"], "chip_s": [4e-4, 1e-4], "usd_per_chip_h": 2.0})
+    >>> columns = {"system": "hgx-h100", "software": ["public", "ideal"], "chip_s": [4e-4, 1e-4], "usd_per_chip_h": 2.0}
+    >>> costs = pd.DataFrame(columns)
     >>> found = grid({"q": costs}, {"hgx-h100": (2.0, 0.0, 0.0)})
     >>> found[["public_share", "hand_tuned_share", "ideal_chip_s"]].iloc[0].tolist()
     [0.25, 0.0, 0.0001]

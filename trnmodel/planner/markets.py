@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 LEAD = 0.95  # share of the draws from which on a system is called the cheapest
-LEAST_SHOWN, MOST_NAMED = 0.005, 3  # of a share of draws; systems in a sentence
+LEAST_SHOWN, MOST_NAMED, MOST_WORDS = 0.005, 3, 10  # of a share of draws; systems in a sentence; of a claim
 SPEED = "wanted_tokens_per_s_per_user"
 ENDS = ["usd_per_mtoken", "usd_per_mtoken_low", "usd_per_mtoken_high"]
 Found = Mapping[tuple[str, float], TokenCosts]
@@ -125,11 +125,32 @@ def leads(draws: Sensitivity | None, called: Mapping[str, str]) -> str:
     if len(told) == 1:
         return f"{called[told.answer.iloc[0]]} alone"
     some = [
-        f"{called[one.answer]} in {'all' if one.wins == 1 else format_digits(100 * one.wins, 2) + '%'}"
+        f"{called[one.answer]} in {_often(one.wins)}"
         for one in told.head(MOST_NAMED).itertuples()
         if one.wins >= LEAST_SHOWN
     ]
     return ("" if told.wins.iloc[0] >= LEAD else "open, ") + ", ".join(some)
+
+
+def claim(found: TokenCosts, hours: Hours, called: Mapping[str, str]) -> str:
+    """Who leads on which kind of software, in at most ten words; a lead is one in `LEAD` of the draws."""
+    first = dict.fromkeys(ORDER, "")
+    for kind in ORDER:
+        draws = drawn(found, hours, kind)
+        top = draws.wins(least=True).nlargest(1, "wins").iloc[0] if draws is not None else None
+        first[kind] = called[top.answer] if top is not None and top.wins >= LEAD else ""
+    names, none = set(first.values()) - {""}, [kind for kind, name in first.items() if not name]
+    if not names:
+        return "Nobody is the cheapest by more than the band"
+    if len(names) == 1 and not none:
+        return f"{names.pop()} is the cheapest on all software"
+    who = [f"{name} on {', '.join(kind for kind in ORDER if first[kind] == name)}" for name in sorted(names)]
+    said = f"{'; '.join(who)}{'; else open' if none else ''}"
+    return said if len(said.split()) <= MOST_WORDS else "Who is the cheapest depends on the software"
+
+
+def _often(share: float) -> str:
+    return "all" if share == 1 else "nearly all" if share > 1 - LEAST_SHOWN else f"{format_digits(100 * share, 2)}%"
 
 
 def order_words(found: Found, hours: Hours, called: Mapping[str, str]) -> str:
@@ -141,27 +162,25 @@ def order_words(found: Found, hours: Hours, called: Mapping[str, str]) -> str:
     return "\n".join(said)
 
 
-def tie_cell(draws: Sensitivity | None, name: str, nothing: str) -> str:
-    """What an input has to be: the median of the draws with its 5th to 95th percentile; below 0 not even `nothing`."""
+def tie_cell(draws: Sensitivity | None, name: str) -> str:
+    """What an input has to be: the median of the draws with its 5th to 95th percentile; "none" where 0 is too much."""
     if draws is None or name not in draws.values:
         return "too slow"
     row = draws.percentiles().set_index("answer").loc[name]
     if np.isnan(row.p50) or row.p95 <= 0:
-        return f"not even {nothing}"
-    middle, low, high = (format_digits(end, 2) if end > 0 else "0" for end in (row.p50, row.p5, row.p95))
-    return f"{middle if row.p50 > 0 else f'below {nothing}'} ({low} to {high})"
+        return "none"
+    middle, low, high = (format_digits(end, 2) if end > 0 else "" for end in (row.p50, row.p5, row.p95))
+    return f"{middle} ({low or 0} to {high})" if middle else f"none (to {high})"
 
 
-def ties(
-    found: Found, hours: owned.Hours, system: str, which: str, nothing: str, against: Sequence[str] = ()
-) -> pd.DataFrame:
+def ties(found: Found, hours: owned.Hours, system: str, which: str, against: Sequence[str] = ()) -> pd.DataFrame:
     """What an input has to be to tie with each other system, by model, speed and kind of software, in words."""
     rows = list[dict[str, Any]]()
     for (model, speed), one in found.items():
         draws = {kind: _ties(one, hours, system, which, kind, against) for kind in ORDER}
         for other in [rival for rival in (against or one.systems) if rival != system]:
             row: dict[str, Any] = {"model": model, SPEED: speed, "against": other}
-            rows.append(row | {kind: tie_cell(it, other, nothing) for kind, it in draws.items()})
+            rows.append(row | {kind: tie_cell(it, other) for kind, it in draws.items()})
     return tidy(rows)
 
 
@@ -173,19 +192,37 @@ def _ties(one: TokenCosts, hours: owned.Hours, *question: Any) -> Sensitivity | 
         return None
 
 
+def cheaper(found: Found, hours: owned.Hours, system: str) -> pd.DataFrame:
+    """Share of the common draws in which a system's token costs its owner less than each other's, by software."""
+    rows = list[dict[str, Any]]()
+    for (model, speed), one in found.items():
+        draws = {kind: drawn(one, hours, kind) for kind in ORDER}
+        for other in [name for name in one.systems if name != system]:
+            row: dict[str, Any] = {"model": model, SPEED: speed, "than": other}
+            rows.append(row | {kind: _share(it, system, other) for kind, it in draws.items()})
+    return tidy(rows)
+
+
+def _share(draws: Sensitivity | None, system: str, other: str) -> str:
+    if draws is None or system not in draws.values or other not in draws.values:
+        return "too slow"
+    share = owned.cheaper(draws, system, other)
+    return f"in {_often(share)}" if share else "in none"
+
+
 def curve(found: Found, model: str, system: str) -> pd.DataFrame:
     """Rent of a chip-hour at which a system ties with each that has a price, over a user's speed, from `break_even`."""
     import pandas as pd
 
-    some = []
-    for (name, speed), one in found.items():
-        mine = one if name == model else None
+    ends = ("", "_low", "_high")
+    names = {f"break_even_usd_per_chip_h{end}": f"tie_usd_per_h{end}" for end in ends}
+    some = [pd.DataFrame({"system": [], "tie_usd_per_h": []})]
+    for one in (one for (name, _), one in found.items() if name == model):
         for rival in [line.system.id for line in one.of("ideal") if not line.rent.why and line.system.id != system]:
-            some += [mine.break_even(rival).assign(**{SPEED: speed})] if mine else []
-    table = (
-        pd.concat(some, ignore_index=True) if some else pd.DataFrame({"system": [], "break_even_usd_per_chip_h": []})
-    )
-    return table[table.system == system].dropna(subset="break_even_usd_per_chip_h").reset_index(drop=True)
+            table = one.break_even(rival).rename(columns=names)
+            some.append(table.assign(**{SPEED: one.lines[0].wanted_tokens_per_s_per_user}))
+    table = pd.concat([rows for rows in some if len(rows)] or some, ignore_index=True)
+    return table[table.system == system].dropna(subset="tie_usd_per_h").reset_index(drop=True)
 
 
 def waiting(found: Found, hours: owned.Hours, now: str, later: str) -> pd.DataFrame:

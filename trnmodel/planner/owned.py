@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from trnmodel.arguments import choice, number, refuse
+from trnmodel.arguments import choice, refuse
 from trnmodel.catalog import facilities
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
@@ -214,17 +214,6 @@ def as_line(cost: Cost) -> tuple[float, float, float]:
     ask: Callable[..., float] = lambda **at: float(cost.ask(**at)["useful_usd_per_h"])  # noqa: E731
     if not np.isnan(cost.system.chip.all_in_w):
         return ask(), 0.0, 0.0
-    base = ask(chip_usd=0.0, tdp_w=0.0)
-    return base, (ask(chip_usd=1e4, tdp_w=0.0) - base) / 1e4, (ask(chip_usd=0.0, tdp_w=1e3) - base) / 1e3
-
-
-def share_that_ties(chip_s: float, per_h: float, rival_chip_s: float, rival_per_h: ArrayLike) -> NDArray:
-    """Share of what ideal software makes of a chip at which its token costs what a rival's does; above 1 none does.
-
-    Examples
-    --------
-    >>> float(share_that_ties(1e-4, 1.0, 1e-3, 2.0))
-    0.05
-    """
-    mine = number("chip_s", chip_s, 0.0) * number("per_h", per_h, 0.0)
-    return np.asarray(mine / (number("rival_chip_s", rival_chip_s, 0.0) * np.asarray(rival_per_h, dtype=float)))
+    near, dear, hot = (ask(chip_usd=usd, tdp_w=w) for usd, w in ((1e3, 1e2), (1.1e4, 1e2), (1e3, 1.1e3)))
+    per_usd, per_w = (dear - near) / 1e4, (hot - near) / 1e3
+    return near - 1e3 * per_usd - 1e2 * per_w, per_usd, per_w
