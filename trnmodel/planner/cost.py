@@ -92,6 +92,23 @@ class Cost(Grounded):
         with np.errstate(divide="ignore"):
             return page.usd_per_mtoken(self.useful_usd_per_h, getattr(rate, "tokens_per_s_per_chip", rate))
 
+    @property
+    def replacement_usd_per_h(self) -> NDArray:
+        """What servers and network lose of their worth in the first hour, as new ones become cheaper. [USD/h]"""
+        return page.replacement_usd_per_h(self.capital_usd, self.prices.decades_per_year)
+
+    def flop_per_s_per_usd_per_h(self, dtype: str) -> NDArray:
+        """Peak that a dollar an hour pays for, by compute dtype. [FLOP*h/s/USD]
+
+        Raises ValueError where the chip has no peak at it.
+
+        Examples
+        --------
+        >>> round(float(tco("hgx-h100").flop_per_s_per_usd_per_h("bf16") / 1e12))
+        791
+        """
+        return page.flop_per_s_per_usd_per_h(self.system.chip.peak(dtype), self.usd_per_h)
+
     def mtoken_ends(self, answer: Step | Energy | ArrayLike) -> tuple[NDArray, NDArray]:
         """Low and high of `usd_per_mtoken`: the cost's range, and that of a step's time where one is given."""
         value, (below, above) = self.usd_per_mtoken(answer), self.widths("useful_usd_per_h")
