@@ -342,7 +342,7 @@ def _roots() -> Iterator[Call]:
     yield _call(
         "doors",
         "tm.tco",
-        "system='trn3-nl32x2-pcie160', goodput=0.9, utilisation=0.8, chip_usd=9000.0, switch_usd_per_lane=10.0, tdp_w=800.0",
+        "system='trn3-nl32x2-pcie160', goodput=0.9, utilisation=0.8, chip_usd=9e3, switch_usd_per_lane=9.0, tdp_w=800",
         "object: system owner prices energy facility power; share: goodput utilisation;"
         "number: chip_usd server_usd switch_usd_per_lane tdp_w",
     )

@@ -96,7 +96,7 @@ def saving_usd(cost: Cost, usd_per_h: ArrayLike) -> NDArray:
     Examples
     --------
     >>> round(float(saving_usd(tco("hgx-h100"), 0.1)), 2)
-    3885.9
+    3890.16
     """
     who, saved = cost.owner, numbers("usd_per_h", usd_per_h) * PERIOD_H
     months = who.life_years * MONTHS
