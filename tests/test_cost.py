@@ -168,6 +168,27 @@ def test_lanes_pay_for_themselves_by_speed():
     assert np.all(np.diff(worth.lane_usd(switched, torus, [0.9, 1.0, 1.1, 1.5])) > 0)
 
 
+@pytest.mark.parametrize("system", [SOLD, RACK])
+def test_every_number_may_be_an_array(system):
+    factors, p, who = np.array([1.0, 0.9, 0.75]), priced.prices(), priced.owner()
+
+    def same(ask, spec, name):
+        value = getattr(spec, name)
+        many = ask(replace(spec, **{name: factors * value})).usd_per_h
+        ones = [ask(replace(spec, **{name: float(factor * value)})).usd_per_h for factor in factors]
+        np.testing.assert_allclose(np.broadcast_to(many, 3), ones, rtol=1e-12, err_msg=name)
+
+    for name in _used(p):
+        same(lambda prices: tm.tco(system, prices=prices), p, name)
+    for name in _used(who):
+        if getattr(who, name) == getattr(who, name) and name not in who.COUNTS:
+            same(lambda owner: tm.tco(system, owner=owner), who, name)
+    spec = tm.system(system)
+    chips = [replace(spec.chip, tdp_w=factor * 700.0, hbm_bytes=factor * 1e11) for factor in (factors, *factors)]
+    many, *ones = (tm.tco(replace(spec, chip=chip)).usd_per_h for chip in chips)
+    np.testing.assert_allclose(np.broadcast_to(many, 3), ones, rtol=1e-12)
+
+
 def test_use_and_lost_time_divide():
     base = tm.tco(SOLD)
     job = tm.goodput(SOLD, 4096, model="llama-3.1-70b")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trnmodel.arguments import choice, instance, numbers, refuse, share, together
+from trnmodel.arguments import TINY, choice, instance, numbers, refuse, share, together
 from trnmodel.bands import ranged
 from trnmodel.catalog import facilities
 from trnmodel.catalog import prices as priced
@@ -328,7 +328,7 @@ def tco(
     given = goodput.goodput if isinstance(goodput, Goodput) else share("goodput", goodput, 1e-9)
     inputs |= {"goodput": given, "utilisation": share("utilisation", utilisation, 1e-9)}
     named = {"chip_usd": chip_usd, "server_usd": server_usd, "switch_usd_per_lane": switch_usd_per_lane, "tdp_w": tdp_w}
-    inputs |= {name: None if value is None else numbers(name, value) for name, value in named.items()}
+    inputs |= {name: None if value is None else numbers(name, value, TINY) for name, value in named.items()}
     arrays = {name: value for name, value in inputs.items() if isinstance(value, np.ndarray)}
     together(**arrays, **shapes(system=spec, owner=who, prices=p, facility=site, power=watts))
 
