@@ -62,6 +62,7 @@ class Cost(Grounded):
     facility: Facility
     parts_usd: Mapping[str, NDArray]
     capital_usd: NDArray
+    tdp_w: NDArray
     all_in_w: NDArray
     mean_w: NDArray
     utilisation: NDArray
@@ -245,7 +246,7 @@ def _hour(spec: System, p: Prices, who: Owner, power: Power, site: Facility, inp
     }
     usd = sum(hourly.values())
     useful = page.useful_usd_per_h(usd, (inputs["utilisation"], inputs["goodput"]))
-    watts = {"all_in_w": np.asarray(all_in), "mean_w": np.asarray(mean)}
+    watts = {"tdp_w": np.asarray(tdp_w), "all_in_w": np.asarray(all_in), "mean_w": np.asarray(mean)}
     found = {"capital_usd": server + net, **watts, **hourly, "usd_per_h": usd, "useful_usd_per_h": useful}
     whole = np.isnan(parts["server as sold"]) if "server as sold" in parts else False
     mask = reason_mask(
@@ -340,8 +341,9 @@ def tco(
         return _widths(name, ask, spec, {"p": p, "who": who, "power": watts}, tdp_w)
 
     found = ask()
-    return Cost(system=spec, owner=who, prices=p, facility=site, utilisation=inputs["utilisation"], goodput=given,
-                ask=ask, judge=partial(_basis, spec, p, server_usd), spread=spread, **found)  # fmt: skip
+    shown: dict[str, Any] = {"system": spec, "owner": who, "prices": _priced(p, spec, inputs), "facility": site}
+    shown |= {"utilisation": inputs["utilisation"], "goodput": given}
+    return Cost(**shown, **found, ask=ask, judge=partial(_basis, spec, p, server_usd), spread=spread)
 
 
 def _widths(name: str, ask: Callable, spec: System, specs: Mapping[str, Any], tdp_w: Any) -> tuple[NDArray, NDArray]:
