@@ -196,6 +196,7 @@ def test_use_and_lost_time_divide():
     assert found.usd_per_h == base.usd_per_h
     assert found.useful_usd_per_h == pytest.approx(float(base.usd_per_h / (0.5 * job.goodput)))
     assert found.break_even("utilisation", found.useful_usd_per_h) == pytest.approx(0.5)
+    assert found.widths("useful_usd_per_h")[1] > found.widths("usd_per_h")[1]
 
 
 def test_watts_of_a_step_make_its_electricity():
@@ -206,6 +207,8 @@ def test_watts_of_a_step_make_its_electricity():
     np.testing.assert_allclose(found.usd_per_mtoken(energy), found.usd_per_mtoken(step))
     by_hand = found.usd_per_h / 3600 * 1e6 / step.tokens_per_s_per_chip
     np.testing.assert_allclose(found.usd_per_mtoken(step), by_hand)
+    drawn = energy.ends("server_w")[1] / energy.server_w  # its band widens the electricity's
+    assert np.all(np.exp(found.widths("energy_usd_per_h")[1]) >= drawn)
     low, high = found.mtoken_ends(step)
     assert np.all((low < by_hand) & (by_hand < high))
 
