@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
@@ -18,6 +19,7 @@ from trnmodel.fabric import scaleout, what_if
 from trnmodel.fabric.graph import topology
 from trnmodel.formulas import tco
 
+JOINED = ("switch_bytes_per_s", "optics_bytes_per_s", "cables")
 NETWORK = ("scale-out switches", "scale-out optics", "scale-out cables")
 LANE_PARTS = ("rack switches", "board switches")
 BY_SYSTEM = ("server_usd_per_chip", "server_year")
@@ -80,10 +82,21 @@ def counts(spec: System) -> Mapping[str, float]:
 
 
 @lru_cache(maxsize=256)
-def _network(spec: System, chips: float) -> Mapping[str, float]:
+def joined(spec: System, chips: float) -> Mapping[str, float]:
+    """What a chip has of the network that joins so many; NaN where its rate or their number is not known."""
     if math.isnan(spec.scaleout_bytes_per_s_per_dir) or math.isnan(chips):
-        return MappingProxyType(dict.fromkeys(("switch_bytes_per_s", "optics_bytes_per_s", "cables"), math.nan))
+        return MappingProxyType(dict.fromkeys(JOINED, math.nan))
     return MappingProxyType(scaleout.parts_per_chip(spec, chips))
+
+
+def _network(spec: System, chips: float) -> Mapping[str, Any]:
+    """What a chip has of the network, for each rate of its chips where there are several."""
+    rates = np.asarray(spec.scaleout_bytes_per_s_per_dir)
+    if rates.ndim == 0:
+        return joined(spec, chips)
+    several, at = np.unique(rates, return_inverse=True)
+    found = [joined(replace(spec, network_bytes_per_s_per_dir=one * spec.domain_chips), chips) for one in several]
+    return {name: np.array([each[name] for each in found])[np.reshape(at, rates.shape)] for name in JOINED}
 
 
 def network_lines(spec: System, p: Prices, chips: float) -> Lines:

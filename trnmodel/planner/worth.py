@@ -15,7 +15,7 @@ from trnmodel.catalog.prices import Warrant
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.formulas import tco as page
-from trnmodel.planner.cost import MONTHS, Cost, tco
+from trnmodel.planner.cost import MONTHS, PERIOD_H, Cost, tco
 from trnmodel.result import tidy
 
 if TYPE_CHECKING:
@@ -76,6 +76,31 @@ def delay_usd(cost: Cost, months: ArrayLike) -> NDArray:
         refuse("months", shown(months), "allowed are numbers of months")
     rate = np.log1p(cost.owner.rate_per_year)
     return np.asarray(cost.capital_usd * page.late_share(cost.prices.decades_per_year, rate, asked / MONTHS))
+
+
+def saving_usd(cost: Cost, usd_per_h: ArrayLike) -> NDArray:
+    """Price that a saving of each hour pays for over the life of the servers.
+
+    Parameters
+    ----------
+    cost : Cost
+        Whose owner's cost of capital, years and loss of worth count. [-]
+    usd_per_h : numeric
+        Saving of an hour of a chip. [USD/h]
+
+    Returns
+    -------
+    usd : numeric
+        Dollars of a chip. [USD]
+
+    Examples
+    --------
+    >>> round(float(saving_usd(tco("hgx-h100"), 0.1)), 2)
+    3890.16
+    """
+    who, saved = cost.owner, numbers("usd_per_h", usd_per_h) * PERIOD_H
+    months = who.life_years * MONTHS
+    return np.asarray(page.present_usd(saved, who.rate_per_year / MONTHS, months, 1 - who.lost_share))
 
 
 def months_worth(cost: Cost, ratio: ArrayLike) -> NDArray:
