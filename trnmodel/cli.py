@@ -252,7 +252,7 @@ def cost(
         float | None, typer.Option(help="Requests a second; default what whole instances serve.")
     ] = None,
     duty: Annotated[float, typer.Option(help="Share of the rented time in which they come.")] = 1.0,
-    spares: Annotated[float, typer.Option(help="Instances that stand by.")] = 0.0,
+    spares: Annotated[int, typer.Option(help="Instances that stand by.")] = 0,
     precision: Annotated[str | None, typer.Option(help="Default the best of bf16, fp8 and mxfp8.")] = None,
     as_json: Json = False,
 ) -> None:

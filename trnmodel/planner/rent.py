@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.arguments import TINY, choice, number, numbers, refuse
+from trnmodel.arguments import TINY, choice, integer, number, numbers, refuse
 from trnmodel.catalog.rents import Rent, hosted, own, rent
 from trnmodel.catalog.stacks import find
 from trnmodel.catalog.stacks import kinds as stacks_of
@@ -242,7 +242,7 @@ def token_cost(
     precision: str | None = None,
     requests_per_s: float | None = None,
     duty: float = 1.0,
-    spare_instances: float = 0.0,
+    spare_instances: int = 0,
 ) -> TokenCosts:
     r"""What a million tokens cost the one who rents, at equal speed for a user, on each kind of software.
 
@@ -268,7 +268,7 @@ def token_cost(
         Load while there is one; default what the fewest instances that hold the model can serve. [request/s]
     duty : float
         Share of the rented time in which that load is there; above 0. [-]
-    spare_instances : float
+    spare_instances : int
         Instances that are rented and stand by. [-]
 
     Returns
@@ -306,7 +306,9 @@ def token_cost(
     speed = number("tokens_per_s_per_user", tokens_per_s_per_user, TINY)
     given, made = number("input_tokens", input_tokens, 1), number("output_tokens", output_tokens, 1)
     asked = np.nan if requests_per_s is None else number("requests_per_s", requests_per_s, TINY)
-    load = Load(asked, number("duty", duty, TINY, 1.0), float(numbers("spare_instances", spare_instances, whole=True)))
+    load = Load(asked, number("duty", duty, TINY, 1.0), integer("spare_instances", spare_instances, 0))
+    if system is None:
+        refuse("system", system, "allowed are systems")
     specs = asked_systems(system)
     if precision is not None and not any(computes(spec, precision) for spec in specs):
         peaks = sorted({dtype for spec in specs for dtype in spec.chip.peak_flop_per_s})
@@ -328,4 +330,4 @@ def _price(way: Any, spec: System, region: str | None) -> Rent:
         way = way[spec.id]
     if isinstance(way, Rent) and way.chip.id != spec.chip.id:
         refuse("way", way.id, f"it is the price of {way.chip.id}, and {spec.id} has chips {spec.chip.id}")
-    return rent(spec, way, region) if isinstance(way, str | Rent) else own(spec, way)
+    return rent(spec, way, region) if isinstance(way, str | Rent) else own(spec, numbers("way", way, TINY))
