@@ -20,6 +20,7 @@ _HOMES = {
     "trnmodel.fabric.graph": ("Topology", "topology"),
     "trnmodel.formulas.clos": ("clos",),
     "trnmodel.evidence.fit": ("calibrate",),
+    "trnmodel.planner.cost": ("tco",),
     "trnmodel.planner.goodput": ("goodput",),
     "trnmodel.planner.plan": ("plan",),
     "trnmodel.planner.power": ("energy",),

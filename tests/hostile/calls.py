@@ -352,6 +352,13 @@ def _roots() -> Iterator[Call]:
     )
     yield _call(
         "doors",
+        "tm.tco",
+        "system='trn3-nl32x2-pcie160', goodput=0.9, utilisation=0.8, chip_usd=9e3, switch_usd_per_lane=9.0, tdp_w=800",
+        "object: system owner prices energy facility power; share: goodput utilisation;"
+        "number: chip_usd server_usd switch_usd_per_lane tdp_w",
+    )
+    yield _call(
+        "doors",
         "tm.sensitivity",
         "ask=lambda x: 2 * x, inputs={'x': (1.0, 2.0)}, draws=16, seed=1",
         "callable: ask; grid: inputs; integer: draws; whole: seed; any: distributions",
