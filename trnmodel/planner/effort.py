@@ -250,9 +250,9 @@ class Ask(NamedTuple):
 
         return self.rented(self.effort(spec, e, least)[1], sold_chips)
 
-    def line(self, spec: System, price: Rent, e: Efficiencies) -> TokenCost:
-        """The answer of one system on one kind of software."""
-        found, effort = self.effort(spec, e, _full)
+    def line(self, spec: System, price: Rent, e: Efficiencies, known: tuple[Any, Any] | None = None) -> TokenCost:
+        """The answer of one system on one kind of software; with what is `known` of it, at another price alone."""
+        found, effort = known or self.effort(spec, e, _full)
         able, slow = self.able(spec), found is not None and not bool(found.valid)
         mask = reason_mask(np.isnan(price.usd_per_chip_h), slow, found is None and able, not able)
         instances, paid = self.at_load(spec, e, price.sold_chips, effort)
