@@ -14,6 +14,7 @@ _HOMES = {
     "trnmodel.catalog.fleets": ("Fleet", "fleet"),
     "trnmodel.catalog.rents": ("Rent", "rent"),
     "trnmodel.catalog.load": ("chip", "facts", "names_table"),
+    "trnmodel.catalog.prices": ("Owner", "Prices", "owner", "prices"),
     "trnmodel.catalog.specs": ("Chip", "Core", "Engine", "Precision"),
     "trnmodel.catalog.systems": ("System", "system", "systems"),
     "trnmodel.fabric.collectives": ("collective",),

@@ -317,7 +317,7 @@ def _roots() -> Iterator[Call]:
     yield _call("rows", "tm.model", "name='llama-3.1-8b'", "object: name", also={"name": ("model",)})
     yield _call("doors", "tm.topology", "system='trn2.48xlarge'", "object: system")
     yield _call("doors", "tm.efficiencies", "chip='trainium2', stack='ideal'", "object: chip stack")
-    for name in ("facts", "model_ids", "names_table", "systems", "validation"):
+    for name in ("facts", "model_ids", "names_table", "prices", "systems", "validation"):
         yield _call("doors", f"tm.{name}")
     yield _call(
         "doors",
@@ -350,6 +350,7 @@ def _roots() -> Iterator[Call]:
         "object: model system precision; one: tokens_per_s_per_user input_tokens output_tokens requests_per_s duty "
         "spare_instances; any: way region",
     )
+    yield _call("doors", "tm.owner", "name='neocloud'", "object: name", also={"name": ("owner",)})
     yield _call(
         "doors",
         "tm.tco",
@@ -408,6 +409,8 @@ def _specs() -> Iterator[Call]:
     yield _replaced("doors", "tm.efficiencies('trainium2')", type(stack), **policies, **endless)
     yield _replaced("doors", "tm.rent('hgx-h100')", tm.Rent, chip="object")
     yield _replaced("doors", "tm.fleet()", tm.Fleet, checkpoint_bytes_per_s="rate")
+    yield _replaced("doors", "tm.prices()", tm.Prices)
+    yield _replaced("doors", "tm.owner()", tm.Owner)
     yield _used("doors", "step_on_chip", chip)
     yield _used("doors", "kernel_on_core('core')", chip.core)
     for engine in ("tensor", "vector", "scalar"):

@@ -82,7 +82,8 @@ def counts(spec: System) -> Mapping[str, float]:
 
 
 @lru_cache(maxsize=256)
-def _joined(spec: System, chips: float) -> Mapping[str, float]:
+def joined(spec: System, chips: float) -> Mapping[str, float]:
+    """What a chip has of the network that joins so many; NaN where its rate or their number is not known."""
     if math.isnan(spec.scaleout_bytes_per_s_per_dir) or math.isnan(chips):
         return MappingProxyType(dict.fromkeys(JOINED, math.nan))
     return MappingProxyType(scaleout.parts_per_chip(spec, chips))
@@ -92,9 +93,9 @@ def _network(spec: System, chips: float) -> Mapping[str, Any]:
     """What a chip has of the network, for each rate of its chips where there are several."""
     rates = np.asarray(spec.scaleout_bytes_per_s_per_dir)
     if rates.ndim == 0:
-        return _joined(spec, chips)
+        return joined(spec, chips)
     several, at = np.unique(rates, return_inverse=True)
-    found = [_joined(replace(spec, network_bytes_per_s_per_dir=one * spec.domain_chips), chips) for one in several]
+    found = [joined(replace(spec, network_bytes_per_s_per_dir=one * spec.domain_chips), chips) for one in several]
     return {name: np.array([each[name] for each in found])[np.reshape(at, rates.shape)] for name in JOINED}
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trnmodel.arguments import choice, instance, numbers, refuse, share, together
+from trnmodel.arguments import TINY, choice, instance, numbers, refuse, share, together
 from trnmodel.bands import ranged
 from trnmodel.catalog import facilities
 from trnmodel.catalog import prices as priced
@@ -62,6 +62,7 @@ class Cost(Grounded):
     facility: Facility
     parts_usd: Mapping[str, NDArray]
     capital_usd: NDArray
+    tdp_w: NDArray
     all_in_w: NDArray
     mean_w: NDArray
     utilisation: NDArray
@@ -213,8 +214,8 @@ def _watts(spec: System, power: Power, who: Owner, tdp_w: Any, inputs: Inputs) -
     """Watts of IT that are provisioned for a chip, and those that it draws on the mean."""
     own = spec.chip.all_in_w if inputs.get("tdp_w") is None else np.nan
     all_in = published(own, tdp_w * power.all_in_ratio)
-    found = inputs.get("energy")
-    return all_in, all_in * who.mean_load_share if found is None else found.server_w
+    drawn = inputs.get("mean_w")
+    return all_in, all_in * who.mean_load_share if drawn is None else drawn
 
 
 def _site(all_in_w: Any, who: Owner) -> NDArray:
@@ -245,7 +246,7 @@ def _hour(spec: System, p: Prices, who: Owner, power: Power, site: Facility, inp
     }
     usd = sum(hourly.values())
     useful = page.useful_usd_per_h(usd, (inputs["utilisation"], inputs["goodput"]))
-    watts = {"all_in_w": np.asarray(all_in), "mean_w": np.asarray(mean)}
+    watts = {"tdp_w": np.asarray(tdp_w), "all_in_w": np.asarray(all_in), "mean_w": np.asarray(mean)}
     found = {"capital_usd": server + net, **watts, **hourly, "usd_per_h": usd, "useful_usd_per_h": useful}
     whole = np.isnan(parts["server as sold"]) if "server as sold" in parts else False
     mask = reason_mask(
@@ -324,11 +325,12 @@ def tco(
     p = priced.prices() if prices is None else instance("prices", prices, Prices, "Prices")
     site = facilities.facility(who.facility if facility is None else facility)
     watts = facilities.power(spec.chip) if power is None else instance("power", power, Power, "a Power")
-    inputs: dict[str, Any] = {"energy": energy if energy is None else instance("energy", energy, Energy, "an Energy")}
+    drawn = None if energy is None else instance("energy", energy, Energy, "an Energy").server_w
+    inputs: dict[str, Any] = {"mean_w": drawn}
     given = goodput.goodput if isinstance(goodput, Goodput) else share("goodput", goodput, 1e-9)
     inputs |= {"goodput": given, "utilisation": share("utilisation", utilisation, 1e-9)}
     named = {"chip_usd": chip_usd, "server_usd": server_usd, "switch_usd_per_lane": switch_usd_per_lane, "tdp_w": tdp_w}
-    inputs |= {name: None if value is None else numbers(name, value) for name, value in named.items()}
+    inputs |= {name: None if value is None else numbers(name, value, TINY) for name, value in named.items()}
     arrays = {name: value for name, value in inputs.items() if isinstance(value, np.ndarray)}
     together(**arrays, **shapes(system=spec, owner=who, prices=p, facility=site, power=watts))
 
@@ -336,16 +338,21 @@ def tco(
         specs = {"p": p, "who": who, "power": watts} | {k: moved.pop(k) for k in ("p", "who", "power") if k in moved}
         return _hour(spec, specs["p"], specs["who"], specs["power"], site, inputs | moved)
 
+    ends: dict[str, Any] = {} if energy is None else {"mean_w": energy.ends("server_w")}
+    ends |= {"tdp_w": facilities.ends(spec.chip, "tdp_w")} if tdp_w is None else {}
+    ends |= {"goodput": goodput.ends("goodput")} if isinstance(goodput, Goodput) else {}
+
     def spread(name: str) -> tuple[NDArray, NDArray]:
-        return _widths(name, ask, spec, {"p": p, "who": who, "power": watts}, tdp_w)
+        return _widths(name, ask, {"p": p, "who": who, "power": watts}, ends)
 
     found = ask()
-    return Cost(system=spec, owner=who, prices=p, facility=site, utilisation=inputs["utilisation"], goodput=given,
-                ask=ask, judge=partial(_basis, spec, p, server_usd), spread=spread, **found)  # fmt: skip
+    shown: dict[str, Any] = {"system": spec, "owner": who, "prices": _priced(p, spec, inputs), "facility": site}
+    shown |= {"utilisation": inputs["utilisation"], "goodput": given}
+    return Cost(**shown, **found, ask=ask, judge=partial(_basis, spec, p, server_usd), spread=spread)
 
 
-def _widths(name: str, ask: Callable, spec: System, specs: Mapping[str, Any], tdp_w: Any) -> tuple[NDArray, NDArray]:
-    """Half-widths of the logarithm: each open input of prices, owner, provisioning and TDP moved by itself."""
+def _widths(name: str, ask: Callable, specs: Inputs, given: Inputs) -> tuple[NDArray, NDArray]:
+    """Half-widths of the logarithm: each open input of the specs, and each given with its ends, moved by itself."""
 
     def figure(**moved: Any) -> NDArray:
         found = ask(**moved)
@@ -355,10 +362,10 @@ def _widths(name: str, ask: Callable, spec: System, specs: Mapping[str, Any], td
     if np.all(middle == 0):  # a part that the rack does not have
         return np.zeros(()), np.zeros(())
     pairs = [ranged(one, lambda moved, key=key: figure(**{key: moved})) for key, one in specs.items()]  # type: ignore[misc]
-    low, high = facilities.ends(spec.chip, "tdp_w")
-    if tdp_w is None and low < high:
-        ends = [np.log(figure(tdp_w=end) / middle) for end in (low, high)]
-        pairs.append((np.maximum(0.0, -ends[0]), np.maximum(0.0, ends[1])))
+    for key, (low, high) in given.items():
+        if np.any(np.less(low, high)):
+            moved = [np.log(figure(**{key: end}) / middle) for end in (low, high)]
+            pairs.append((np.maximum(0.0, -np.minimum(*moved)), np.maximum(0.0, np.maximum(*moved))))
     below, above = (joint_width(*(pair[side] for pair in pairs)) for side in (0, 1))
     return below, above
 
