@@ -188,6 +188,17 @@ def test_faster_users_cost_more():
         assert np.all(np.diff([one["hgx-h200", kind].blended_usd_per_mtoken for one in found]) >= 0)
 
 
+def test_an_owner_pays_his_own_hour_for_the_same_chip_seconds(costs):
+    owned = costs.priced({name: tm.tco(name) for name in PAIR})
+    for one, same in zip(owned.lines, costs.lines, strict=True):
+        hour = tm.tco(one.system.id)
+        assert one.chip_s().tolist() == same.chip_s().tolist()
+        assert one.blended_usd_per_mtoken == pytest.approx(float(hour.usd_per_mtoken(1 / one.chip_s()[2])), rel=1e-12)
+        assert one.low < one.blended_usd_per_mtoken < one.high
+    again = tm.token_cost(MODEL, PAIR[:1], way=tm.tco(PAIR[0]), **ASK).lines[0]
+    assert again.blended_usd_per_mtoken == owned.lines[0].blended_usd_per_mtoken
+
+
 def test_whole_instances_duty_and_spares():
     """A request takes 8 chip-seconds on replicas of 4 chips: 4 in an instance of 16, each half a request a second."""
     whole, paid = Load(3.0, 0.5, 1.0).instances(np.array(8.0), np.array(4.0), 16)
@@ -268,8 +279,8 @@ ODD = {
     "duty above 1": ({"duty": 1.5}, "duty=1.5"),
     "no load": ({"requests_per_s": 0.0}, "requests_per_s=0"),
     "half a spare": ({"spare_instances": 0.5}, "spare_instances=0.5"),
-    "zero price": ({"way": 0.0}, "usd_per_chip_h=0"),
-    "negative price": ({"way": -1.0}, "usd_per_chip_h=-1"),
+    "zero price": ({"way": 0.0}, "way=0"),
+    "negative price": ({"way": -1.0}, "way=-1"),
     "an unknown way": ({"way": "lease"}, "way='lease'"),
     "an unknown region": ({"region": "mars-1"}, "region='mars-1'"),
     "a precision that no chip has": ({"precision": "mxfp8"}, "precision='mxfp8': no chip asked computes in it"),

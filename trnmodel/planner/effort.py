@@ -240,32 +240,30 @@ class Ask(NamedTuple):
         whole, paid = self.load.instances(each, chips, sold_chips)
         return whole, np.where(np.isnan(paid), np.inf, paid / tokens)
 
-    def line(self, spec: System, price: Rent, e: Efficiencies) -> TokenCost:
-        """The answer of one system on one kind of software."""
-        found, effort = self.effort(spec, e, _full)
-        loaded = effort
-        if not np.isnan(self.load.requests_per_s) and found is not None:
+    def at_load(self, spec: System, e: Efficiencies, sold_chips: float, full: Effort) -> tuple[NDArray, NDArray]:
+        """`rented` at the point that needs the fewest instances, or on full ones where no rate is asked for."""
+        if np.isnan(self.load.requests_per_s) or not np.isfinite(full.decode[2]):
+            return self.rented(full, sold_chips)
 
-            def least(request_chip_s: NDArray, chips: NDArray) -> NDArray:
-                return 1 / self.load.instances(request_chip_s, chips, price.sold_chips)[1]
+        def least(request_chip_s: NDArray, chips: NDArray) -> NDArray:
+            return 1 / self.load.instances(request_chip_s, chips, sold_chips)[1]
 
-            _, loaded = self.effort(spec, e, least)
+        return self.rented(self.effort(spec, e, least)[1], sold_chips)
+
+    def line(self, spec: System, price: Rent, e: Efficiencies, known: tuple[Any, Any] | None = None) -> TokenCost:
+        """The answer of one system on one kind of software; with what is `known` of it, at another price alone."""
+        found, effort = known or self.effort(spec, e, _full)
         able, slow = self.able(spec), found is not None and not bool(found.valid)
         mask = reason_mask(np.isnan(price.usd_per_chip_h), slow, found is None and able, not able)
-        instances, paid = self.rented(loaded, price.sold_chips)
-        chip_s = {phase: effort.of(phase, self.given, self.output) for phase in PHASES} | {"at_load": paid}
-        costs: dict[str, Any] = {
-            f"{name}_usd_per_mtoken": np.where(mask == 0, usd_per_mtoken(price.usd_per_chip_h, 1.0) * each[2], np.nan)[
-                ()
-            ]
-            for name, each in chip_s.items()
-        }
+        instances, paid = self.at_load(spec, e, price.sold_chips, effort)
+        each = {f"{phase}_usd_per_mtoken": effort.of(phase, self.given, self.output) for phase in PHASES}
+        each |= {"at_load_usd_per_mtoken": paid}
+        made: dict[str, Any] = {name: _cost(mask, price, chip_s[2]) for name, chip_s in each.items()}
+        made |= {"usd_per_chip_h": price.usd_per_chip_h, "instances": instances[2], "reason_mask": mask}
+        made |= {"input_tokens": self.given, "output_tokens": self.output}
 
         def judge() -> Basis:
             return found.judge() if found else stack_basis(e, spec.chip, spec.chip.lnc_default, "decode")
-
-        def spread(name: str) -> tuple[NDArray, NDArray]:
-            return _widths(price, chip_s.get(name.removesuffix("_usd_per_mtoken"), np.ones(len(PLACES))))
 
         return TokenCost(
             model=self.model,
@@ -276,15 +274,15 @@ class Ask(NamedTuple):
             choice=found,
             effort=effort,
             wanted_tokens_per_s_per_user=self.wanted,
-            input_tokens=self.given,
-            output_tokens=self.output,
-            usd_per_chip_h=price.usd_per_chip_h,
-            instances=instances[2],
-            **costs,
-            reason_mask=mask,
+            **made,
             judge=judge,
-            spread=spread,
+            spread=lambda name: _widths(price, each.get(name, np.ones(len(PLACES)))),
         )
+
+
+def _cost(mask: NDArray, price: Rent, chip_s: float) -> NDArray:
+    """A million tokens of which each takes so long of a chip; NaN where there is no answer."""
+    return np.where(mask == 0, usd_per_mtoken(price.usd_per_chip_h, 1.0) * chip_s, np.nan)[()]
 
 
 def _widths(price: Rent, each: NDArray) -> tuple[NDArray, NDArray]:

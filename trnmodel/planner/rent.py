@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.arguments import TINY, choice, number, numbers, refuse
+from trnmodel.arguments import TINY, choice, integer, number, numbers, refuse
 from trnmodel.catalog.rents import Rent, hosted, own, rent
 from trnmodel.catalog.stacks import find
 from trnmodel.catalog.stacks import kinds as stacks_of
@@ -19,6 +19,7 @@ from trnmodel.catalog.systems import system as read_system
 from trnmodel.formulas.tco import usd_per_mtoken
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
+from trnmodel.planner.cost import Cost
 from trnmodel.planner.deployments import computes
 from trnmodel.planner.effort import WIDEST, Ask, Load, TokenCost, between, within
 from trnmodel.planner.plan import asked_systems
@@ -34,7 +35,15 @@ if TYPE_CHECKING:
 class TokenCosts:
     """The answer to a question of cost: `lines` has one for each system and kind of software, public first."""
 
+    ask: Ask
     lines: tuple[TokenCost, ...]
+
+    def priced(self, way: Any, region: str | None = None) -> TokenCosts:
+        """The same answer at other prices, as `token_cost` takes them: what is searched for does not depend on them."""
+        known = [
+            (one.system, _price(way, one.system, region), one.stack, (one.choice, one.effort)) for one in self.lines
+        ]
+        return TokenCosts(self.ask, tuple(self.ask.line(*each) for each in known))
 
     def __getitem__(self, which: tuple[str, str]) -> TokenCost:
         """The line of a system and a kind of software."""
@@ -161,6 +170,16 @@ class TokenCosts:
             refuse("software", software, "no system has a price and is fast enough with it")
         return sensitivity(ask, inputs, draws, seed)
 
+    def told(self, system: str) -> list[str]:
+        """USD a million tokens of one system by kind of software, with its price; a second line where a load waits."""
+        some = [one for one in self.lines if one.system.id == system]
+        if some[0].rent.why:
+            return [some[0].rent.why]
+        costs = ", ".join(f"{one.stack_kind} {one.told()}" for one in some)
+        loaded = [f"{one.stack_kind} {one.told('at_load_usd_per_mtoken')}" for one in some if one.waits]
+        at_load = [f"{system} at {some[0].load_told()}: {', '.join(loaded)}"] if loaded else []
+        return [f"{system}: {costs}; {some[0].price_told()}", *at_load]
+
     def card(self, against: str | None = None) -> list[str]:
         """The answer on lines: USD a million tokens by system and kind of software, prices, ties, hosted models.
 
@@ -171,14 +190,9 @@ class TokenCosts:
         lengths = f"{first.input_tokens:,.0f} tokens in and {first.output_tokens:,.0f} out"
         speed = f"{first.wanted_tokens_per_s_per_user:g} tokens/s a user"
         lines = [f"USD a million tokens of {first.model.id}, {lengths}, {speed}"]
-        mine = {name: [one for one in self.lines if one.system.id == name] for name in self.systems}
-        for name, some in mine.items():
-            told = ", ".join(f"{one.stack_kind} {one.told()}" for one in some)
-            lines.append(some[0].rent.why if some[0].rent.why else f"{name}: {told}; {some[0].price_told()}")
-            loaded = [f"{one.stack_kind} {one.told('at_load_usd_per_mtoken')}" for one in some if one.waits]
-            lines += [f"{name} at {some[0].load_told()}: {', '.join(loaded)}"] if loaded else []
-        priced = [name for name, some in mine.items() if not some[0].rent.why]
-        ties = [name for name, some in mine.items() if name != against and (against or some[0].rent.why)]
+        lines += [line for name in self.systems for line in self.told(name)]
+        priced = [name for name in self.systems if not self.line_of(name).rent.why]
+        ties = [name for name in self.systems if name != against and (against or name not in priced)]
         if against or priced:
             lines += [self._tied(name, self._id(against) if against else priced[0]) for name in ties]
         table = self.hosted().drop_duplicates("seller") if priced else ()
@@ -186,6 +200,10 @@ class TokenCosts:
             f"{one.api_usd_per_mtoken:.3g} by {one.seller} ({one.date})" for one in getattr(table, "itertuples", list)()
         ]
         return [*lines, *([f"by the token: {', '.join(asked)}"] if asked else [])]
+
+    def line_of(self, system: str) -> TokenCost:
+        """The first line of a system."""
+        return next(one for one in self.lines if one.system.id == system)
 
     def _id(self, system: str) -> str:
         return choice("against", read_system(system).id, self.systems)
@@ -237,12 +255,12 @@ def token_cost(
     tokens_per_s_per_user: float,
     input_tokens: float,
     output_tokens: float,
-    way: str | float | Rent | Mapping[str, str | float | Rent] = "capacity-block",
+    way: str | float | Rent | Cost | Mapping[str, Any] = "capacity-block",
     region: str | None = None,
     precision: str | None = None,
     requests_per_s: float | None = None,
     duty: float = 1.0,
-    spare_instances: float = 0.0,
+    spare_instances: int = 0,
 ) -> TokenCosts:
     r"""What a million tokens cost the one who rents, at equal speed for a user, on each kind of software.
 
@@ -258,8 +276,9 @@ def token_cost(
         Speed that each user has at least, as of `tm.plan`. [token/s]
     input_tokens, output_tokens : float
         Of one request, i and o: they weigh the costs P of a prompt's token and D of a generated one. [token]
-    way : str, float or Rent, or a mapping of them by system
-        How it is rented, which gives the price c: see `tm.rent`; or a price of a chip-hour of your own. [USD/h]
+    way : str, float, Rent or Cost, or a mapping of them by system
+        How it is rented, which gives the price c: see `tm.rent`; or a price of a chip-hour of your own, or what it
+        costs its owner, of `tm.tco`. [USD/h]
     region : str, optional
         Where, as of `tm.rent`. [-]
     precision : str, optional
@@ -268,7 +287,7 @@ def token_cost(
         Load while there is one; default what the fewest instances that hold the model can serve. [request/s]
     duty : float
         Share of the rented time in which that load is there; above 0. [-]
-    spare_instances : float
+    spare_instances : int
         Instances that are rented and stand by. [-]
 
     Returns
@@ -306,7 +325,9 @@ def token_cost(
     speed = number("tokens_per_s_per_user", tokens_per_s_per_user, TINY)
     given, made = number("input_tokens", input_tokens, 1), number("output_tokens", output_tokens, 1)
     asked = np.nan if requests_per_s is None else number("requests_per_s", requests_per_s, TINY)
-    load = Load(asked, number("duty", duty, TINY, 1.0), float(numbers("spare_instances", spare_instances, whole=True)))
+    load = Load(asked, number("duty", duty, TINY, 1.0), integer("spare_instances", spare_instances, 0))
+    if system is None:
+        refuse("system", system, "allowed are systems")
     specs = asked_systems(system)
     if precision is not None and not any(computes(spec, precision) for spec in specs):
         peaks = sorted({dtype for spec in specs for dtype in spec.chip.peak_flop_per_s})
@@ -317,7 +338,22 @@ def token_cost(
         price = _price(way, spec, region)
         words = stacks_of(spec.chip)
         lines += [ask.line(spec, price, find(spec.chip, words[kind], "software")) for kind in reversed(words)]
-    return TokenCosts(tuple(lines))
+    return TokenCosts(ask, tuple(lines))
+
+
+def _owned(cost: Cost) -> Rent:
+    """What a useful hour of a chip costs its owner, as a price."""
+    spec, why = cost.system, "" if np.all(cost.valid) else f"{cost.system.id}, owned: {cost.reason}"
+    about: dict[str, Any] = {
+        "id": f"{spec.id}-owned",
+        "chip": spec.chip,
+        "way": f"owned by a {cost.owner.id}",
+        "why": why,
+    }
+    value: Any = cost.useful_usd_per_h
+    ends = tuple(map(float, cost.ends("useful_usd_per_h"))) if np.ndim(value) == 0 and not why else None
+    about |= {"ranges": {"usd_per_chip_h": ends} if ends else {}, "sold_chips": spec.domain_chips}
+    return Rent(**about, usd_per_chip_h=value if np.ndim(value) else float(value))
 
 
 def _price(way: Any, spec: System, region: str | None) -> Rent:
@@ -326,6 +362,8 @@ def _price(way: Any, spec: System, region: str | None) -> Rent:
         if spec.id not in way:
             refuse("way", dict(way), f"allowed is a mapping that names {spec.id} too")
         way = way[spec.id]
+    if isinstance(way, Cost):
+        way = _owned(way)
     if isinstance(way, Rent) and way.chip.id != spec.chip.id:
         refuse("way", way.id, f"it is the price of {way.chip.id}, and {spec.id} has chips {spec.chip.id}")
-    return rent(spec, way, region) if isinstance(way, str | Rent) else own(spec, way)
+    return rent(spec, way, region) if isinstance(way, str | Rent) else own(spec, numbers("way", way, TINY))
