@@ -146,3 +146,31 @@ def test_a_table_of_racks_has_every_part_and_says_what_nobody_counts():
     assert table[f"kW of {AIR}"]["host memory"] == "in no source"
     assert table[f"in {LIQUID}"]["retimers"] == 108
     assert table[f"kW of {LIQUID}"]["all, as provisioned"] == "120 (76 to 180)"
+
+
+def test_draws_lie_within_the_band_and_around_the_value(spent):
+    """The band holds all ends at once; draws of ten inputs stay inside and lie around the value."""
+    lines = spent[(spent.software == "public")].dropna(subset="server_j_per_token")
+    for line in lines.to_dict("records"):
+        found = joules.drawn(MODEL, line, 2048.0, 2000)
+        p5, p50, p95 = found.percentiles().iloc[0][["p5", "p50", "p95"]]
+        assert line["server_j_per_token_low"] < p5 < p50 < p95 < line["server_j_per_token_high"]
+        assert p50 == pytest.approx(line["server_j_per_token"], rel=0.2)
+        assert found.percentiles().value[0] == pytest.approx(line["server_j_per_token"], rel=1e-9)
+    table = joules.quantiles(MODEL, spent, 2048.0, 500)
+    assert set(table.why) == {"", "too slow for a user", "no source has watts of this chip"}
+    assert len(table) == 19 * spent.server_j_per_token.notna().sum() + spent.server_j_per_token.isna().sum()
+    known = table[table.why == ""]
+    assert known.groupby(["system", "software"], sort=False).server_j_per_token.apply(
+        lambda cuts: cuts.is_monotonic_increasing).all()  # fmt: skip
+
+
+def test_the_error_of_a_time_is_what_moves_joules_most_by_hand(spent):
+    """Joules follow the time of a step: at its ends they are off by a little less, for a slower chip draws less."""
+    line = spent[(spent.software == "public") & (spent.system == "hgx-h100") & spent.server_j_per_token.notna()].iloc[0]
+    bars = joules.drawn(MODEL, line, 2048.0, 500).tornado().set_index("input")
+    bar, value = bars.loc["time of h100"], line["server_j_per_token"]
+    assert value < bar.answer_high < value * bar.high
+    assert value > bar.answer_low > value * bar.low
+    host = 226.5  # watts of it pass to a token as the time does; the chip draws its idle power at least
+    assert bar.answer_high > value * bar.high * (host + 1.029 * 0.1918 * 700) / line["server_w"]
