@@ -283,7 +283,8 @@ Markdown(
         else "No source has energies of operations at its node. "
     )
     + (
-        f"{called[air.id]} and {called[spec.id]} hold the same chip: how they are cooled decides how many stand in a rack, {air.domain_chips / air.racks:g} and {spec.domain_chips / spec.racks:g}."
+        f"{called[air.id]} and {called[spec.id]} hold the same chip, {air.domain_chips / air.racks:g} and {spec.domain_chips / spec.racks:g} of them in a rack"
+        + (f" that {air.cooling} and {spec.cooling} cool." if air.cooling and spec.cooling else ".")
         if air.chip.id == chip.id and air is not spec and not np.isnan(air.racks + spec.racks)
         else ""
     )
@@ -359,7 +360,7 @@ Markdown(
     + (
         f"A chip with its part of the rack draws {abs(float(a.counted_w / a.chips / b.counted_w * b.chips) - 1):.0%} {'less' if a.counted_w / a.chips < b.counted_w / b.chips else 'more'} in {called[air.id]} than in {called[spec.id]}. "
         f"{'An analyst who counted them finds the two very similar too (L401 of the deep dive). ' if {air.id, spec.id} == {'trn3-nl32x2-pcie160', 'trn3-nl72x2-pcie160'} else ''}"
-        "Fans differ by what cools them; switches by how many lanes lie between two chips."
+        "Fans differ by what cools them, switches by the lanes between two chips; what no source counts is left out."
         if a is not None and b is not None and air is not spec
         else ""
     )
