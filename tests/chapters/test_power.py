@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import trnmodel as tm
+from trnmodel.catalog import facilities
 from trnmodel.chapters import power as tables
 from trnmodel.evidence import energy as evidence
 from trnmodel.planner import joules
@@ -120,7 +121,9 @@ def test_sources_are_in_the_bibliography():
 def test_a_request_is_its_prompt_and_its_tokens(spent):
     """1,792 tokens of prompt for 512 made: 3.5 prompt tokens stand on each."""
     lines = spent[spent.software == "public"].dropna(subset="server_j_per_token")
-    found = tables.requests(lines, 2048.0, 512.0, {name: name for name in lines.system}, MODEL)
+    found = tables.requests(
+        {one["system"]: joules.request(MODEL, one, 2048.0, 512.0) for one in lines.to_dict("records")}
+    )
     assert found.system.tolist() == [AIR, "hgx-h100"]
     for row in found.to_dict("records"):
         prompt, token, whole = (float(row[f"{word} [J]"].split()[0]) for word in
@@ -132,7 +135,9 @@ def test_a_request_is_its_prompt_and_its_tokens(spent):
 
 def test_what_chips_are_made_of_by_hand():
     """4.9 TB/s x 8 x 3.9 pJ/bit = 153 W; 2,517 TFLOPS x 0.28 pJ (0.56 pJ a multiply-add at 3 nm) = 705 W."""
-    found = tables.builds([AIR, "hgx-h200", "trn1.2xlarge"], {AIR: "a", "hgx-h200": "b", "trn1.2xlarge": "c"})
+    found = tables.builds(
+        list(map(tm.system, (AIR, "hgx-h200", "trn1.2xlarge"))), {AIR: "a", "hgx-h200": "b", "trn1.2xlarge": "c"}
+    )
     first = found.iloc[0]
     assert first.hbm_full_rate_w == pytest.approx(152.88)
     assert first.operations_at_peak_w == pytest.approx(2517e12 * (0.46 + 0.66) / 4 * 1e-12)
@@ -174,3 +179,23 @@ def test_the_error_of_a_time_is_what_moves_joules_most_by_hand(spent):
     assert value > bar.answer_low > value * bar.low
     host = 226.5  # watts of it pass to a token as the time does; the chip draws its idle power at least
     assert bar.answer_high > value * bar.high * (host + 1.029 * 0.1918 * 700) / line["server_w"]
+
+
+def test_what_is_given_replaces_data_and_is_decided(spent):
+    """Twice the middle TDP of 850 W is twice the watts of the chip; its range is gone; a site and a host likewise."""
+    given = facilities.assumed(["trainium3.tdp_w=1700", "neuron-power.host_w_per_chip=100"])
+    line = joules.line_of(spent, 40.0, AIR)
+    e, hot = joules.point(MODEL, line, 2048.0), joules.point(MODEL, line, 2048.0, given)
+    assert hot.chip_w == pytest.approx(2 * e.chip_w)
+    assert hot.server_w == pytest.approx(1.029 * 2 * e.chip_w + 100)
+    assert hot.ends("tdp_w") == pytest.approx((1700, 1700))
+    assert joules.drawn(MODEL, line, 2048.0, 500, given).percentiles().value[0] == pytest.approx(hot.server_j_per_token)
+    site = facilities.with_given(facilities.facility("aws-air"), facilities.assumed(["aws-air.peak_pue=2"]))
+    assert site.peak_pue == 2
+    lit = joules.joules(MODEL, ["trn1.32xlarge"], [40.0], 2048.0, facilities.assumed(["trainium1.tdp_w=210"]))
+    assert lit.server_j_per_token.notna().any()
+    for bad in ("tdp_w=3", "trainium3.tdp_w", "trainium3.tdp_w=x", "trainium3.tdp_w=1.2.3", ""):
+        with pytest.raises(ValueError, match="assume"):
+            facilities.assumed([bad])
+    with pytest.raises(ValueError, match="allowed are names of numbers of trainium3"):
+        joules.machine(AIR, facilities.assumed(["trainium3.tdp=3"]))
