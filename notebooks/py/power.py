@@ -27,6 +27,7 @@ context: int = 4096
 output_tokens: int = 512
 tokens_per_s_per_user: list[float] = [20.0, 50.0]
 claim_tolerance: float = 0.1
+assume: list[str] = []
 
 # %% tags=["hide-input"]
 import numpy as np
@@ -55,12 +56,22 @@ guard.within(1, context, output_tokens=output_tokens)
 guard.spans(context, model=m, experts_model=experts_m)
 guard.within(1e-3, 1e6, tokens_per_s_per_user=tokens_per_s_per_user)
 guard.within(0.02, 0.5, claim_tolerance=claim_tolerance)
-chip, place = spec.chip, facilities.facility(site)
+given = facilities.assumed(assume)
+spec, air = (joules.machine(one, given) for one in (spec, air))
+chip, place, air_place = (
+    spec.chip,
+    *(facilities.with_given(facilities.facility(name), given) for name in (site, air_site)),
+)
 asked = list(dict.fromkeys([spec.id, air.id, *(tm.system(name).id for name in systems)]))
 speeds = sorted(set(tokens_per_s_per_user))
 slow, fast = speeds[0], speeds[-1]
 called = software.names(asked)
-spent = {one.id: joules.joules(one, asked, speeds, context) for one in (m, experts_m)}
+machines = [joules.machine(name, given) for name in asked]
+known = {
+    one.id for spec_ in machines for one in (spec_.chip, facilities.power(spec_.chip), facilities.parts(spec_.cooling))
+}
+guard.one_of(sorted(known | {site, air_site}), **{f"assume: {name}": name for name in given})
+spent = {one.id: joules.joules(one, asked, speeds, context, given) for one in (m, experts_m)}
 table = spent[m.id]
 line, air_line = (joules.line_of(table, slow, one.id) for one in (spec, air))
 for name, one, found in (("system", spec, line), ("air_system", air, air_line)):
@@ -68,8 +79,10 @@ for name, one, found in (("system", spec, line), ("air_system", air, air_line)):
         found is not None,
         f"{name} = {one.id!r}: no software serves {m.id} at {slow:g} tokens/s a user with known watts",
     )
-e, air_e = joules.point(m, line, context, facility=site), joules.point(m, air_line, context, facility=air_site)
-power = facilities.power(chip)
+e, air_e = (
+    joules.point(m, one, context, given, facility=where) for one, where in ((line, place), (air_line, air_place))
+)
+power = facilities.with_given(facilities.power(chip), given)
 
 # %% tags=["hide-input"]
 kind = line.software
@@ -91,8 +104,9 @@ Markdown(
         rank="Ahead of it" if best is not None and bool(best[joules.SPENT[0]] < line[joules.SPENT[0]]) else "Next best",
         alone="" if best is not None else f"no other system of these is as fast on {kind} software",
         proof="Check: joules and watts that were measured",
-        more=(
-            f"**AWS has not published a watt of any chip.** Shares of the TDP are those of GPUs, and the TDP of {chip.name} is a reading of ours. "
+        more=(f"**Given with this run: {'; '.join(assume)}.** " if assume else "")
+        + (
+            f"**AWS has not published a watt of any chip.** Shares of the TDP are those of GPUs, and the TDP of {chip.name} is {'given' if 'tdp_w' in given.get(chip.id, {}) else 'a reading of ours'}. "
             if chip.core is not None
             else ""
         )
@@ -179,9 +193,13 @@ Markdown(tables.order_words(spent, speeds, called))
 # A token that is made carries its share of the prompt: $E = E_{prefill}\,n_{in}/n_{out} + E_{decode}$, all at the server and at the same speed for a user.
 
 # %% tags=["hide-input"]
-asked_of = tables.requests(same, context, output_tokens, called, m)
 charts.table(
-    asked_of,
+    tables.requests(
+        {
+            called[one["system"]]: joules.request(m, one, context, output_tokens, given)
+            for one in same.to_dict("records")
+        }
+    ),
     caption=f"{m.id}, {context - output_tokens / 2:,.0f} tokens in and {output_tokens:,} out, {slow:g} tokens/s for each user on {kind} software; step and FLOP at the chip",
     download="requests",
 )
@@ -198,7 +216,7 @@ charts.table(
 # bottom, static power and the energy of every operation and byte add up, $P = P_0 + \sum n\,e/t$, at most the TDP.
 
 # %% tags=["hide-input"]
-there = {called[one.system]: joules.point(m, one, context) for _, one in same.iterrows()}
+there = {called[one.system]: joules.point(m, one, context, given) for _, one in same.iterrows()}
 piled = tables.parts(there)
 idle = piled[piled.part == "idle"]
 charts.stacks(
@@ -253,7 +271,7 @@ Markdown(
 # Process and format decide the energy of an operation, HBM that of a byte, package and cooling how much heat may leave: the TDP.
 
 # %% tags=["hide-input"]
-made_of = tables.builds(asked, called)
+made_of = tables.builds(machines, called)
 charts.table(
     made_of.rename(
         columns=lambda name: (
@@ -283,7 +301,8 @@ Markdown(
         else "No source has energies of operations at its node. "
     )
     + (
-        f"{called[air.id]} and {called[spec.id]} hold the same chip: how they are cooled decides how many stand in a rack, {air.domain_chips / air.racks:g} and {spec.domain_chips / spec.racks:g}."
+        f"{called[air.id]} and {called[spec.id]} hold the same chip, {air.domain_chips / air.racks:g} and {spec.domain_chips / spec.racks:g} of them in a rack"
+        + (f" that {air.cooling} and {spec.cooling} cool." if air.cooling and spec.cooling else ".")
         if air.chip.id == chip.id and air is not spec and not np.isnan(air.racks + spec.racks)
         else ""
     )
@@ -318,7 +337,15 @@ charts.table(
 # chips is more; the rest is what no source names: storage, the network beyond the rack, management, regulators, cables, reserve.
 
 # %% tags=["hide-input"]
-racks = {called[one.id]: rack_power(one) for one in dict.fromkeys([air, spec]) if not np.isnan(one.racks)}
+racks = {
+    called[one.id]: rack_power(
+        one,
+        parts=facilities.with_given(facilities.parts(one.cooling), given),
+        power=facilities.with_given(facilities.power(one.chip), given),
+    )
+    for one in dict.fromkeys([air, spec])
+    if not np.isnan(one.racks)
+}
 if racks:
     view = charts.ranges(
         beside(racks)
@@ -359,7 +386,7 @@ Markdown(
     + (
         f"A chip with its part of the rack draws {abs(float(a.counted_w / a.chips / b.counted_w * b.chips) - 1):.0%} {'less' if a.counted_w / a.chips < b.counted_w / b.chips else 'more'} in {called[air.id]} than in {called[spec.id]}. "
         f"{'An analyst who counted them finds the two very similar too (L401 of the deep dive). ' if {air.id, spec.id} == {'trn3-nl32x2-pcie160', 'trn3-nl72x2-pcie160'} else ''}"
-        "Fans differ by what cools them; switches by how many lanes lie between two chips."
+        "Fans differ by what cools them, switches by the lanes between two chips; what no source counts is left out."
         if a is not None and b is not None and air is not spec
         else ""
     )
@@ -375,7 +402,7 @@ held = tables.sites({called[one.system.id] + at: one for one, at in ((e, ""), (a
 charts.table(held, caption="A megawatt of a site, at the provisioned power of a chip", download="sites")
 
 # %% tags=["hide-input"]
-hot, cool = place.peak_pue, facilities.facility(air_site).peak_pue
+hot, cool = place.peak_pue, air_place.peak_pue
 made, air_made = float(e.tokens_per_s_per_site_mw), float(air_e.tokens_per_s_per_site_mw)
 more = float(e.tokens_per_s_per_chip / air_e.tokens_per_s_per_chip)
 breaks = float(e.site_w / air_e.site_w)
@@ -388,7 +415,7 @@ Markdown(
     )
     + f"{called[spec.id]} then makes {format_digits(made, 2)} tokens/s a site megawatt, {called[air.id]} {format_digits(air_made, 2)}"
     + f" ({m.id}, {slow:g} tokens/s a user). To be level a chip of the former must yield {breaks:.2f} times as much as one of the latter; it yields {more:.2f} times. "
-    + f"Over a year their PUE are {place.annual_pue:g} and {facilities.facility(air_site).annual_pue:g}. No PUE of AWS with chillers is published, and peaks are an analyst's."
+    + f"Over a year their PUE are {place.annual_pue:g} and {air_place.annual_pue:g}. No PUE of AWS with chillers is published, and peaks are an analyst's."
 )
 
 # %% [markdown]
@@ -523,7 +550,7 @@ charts.table(
 # ## What moves the answer
 
 # %% tags=["hide-input"]
-moved = one_at_a_time(e).assign(basis=line.basis)
+moved = one_at_a_time(e, power).assign(basis=line.basis)
 charts.ranges(
     moved,
     x="server_j_per_token",
@@ -531,6 +558,22 @@ charts.ranges(
     caption=f"Most hangs on the {moved.which[0]}",
     under=f"one input at a time at the ends of its range, {m.id} on {called[spec.id]} at {slow:g} tokens/s for each user, {kind} software",
 )
+
+# %% tags=["hide-input"]
+rolled = joules.quantiles(m, table, context, given=given)
+mid = rolled[
+    (rolled.wanted_tokens_per_s_per_user == slow) & (rolled.software == kind) & np.isclose(rolled.share_of_draws, 0.5)
+].set_index("system")[joules.SPENT[0]]
+charts.draws(
+    rolled,
+    {"system": spec.id, "wanted_tokens_per_s_per_user": slow, "software": kind},
+    caption=f"All that is open drawn at once: half of the draws of {called[spec.id]} lie under {format_digits(mid[spec.id], 2)} J",
+    under=f"{m.id}, context {context:,}; grey: the other systems at the same speed and on the same software; choose below",
+)
+
+# %% [markdown]
+# TDP, idle share and host are drawn between their ends (triangles around their values), the errors of fit, server and time evenly over the logarithm of their 90 %
+# intervals, what chips share alike for all. The bands elsewhere hold every end at once and are wider for it.
 
 # %% tags=["hide-input"]
 quick = joules.line_of(table, fast, spec.id)

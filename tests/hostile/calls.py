@@ -251,6 +251,12 @@ def explored() -> pd.DataFrame:
     return pd.DataFrame(labels | mapping | speeds | times | joules)
 
 
+def rolled() -> pd.DataFrame:
+    """Two quantiles of joules."""
+    who = {"system": "trn1.32xlarge", "wanted_tokens_per_s_per_user": 20.0, "software": "ideal", "why": ""}
+    return pd.DataFrame(who | {"share_of_draws": [0.05, 0.95], "server_j_per_token": [1.0, 2.0]})
+
+
 def nodes() -> pd.DataFrame:
     """Two chips to draw."""
     return pd.DataFrame({"node": ["a", "b"], "kind": "chip", "x": [0, 1], "y": [0, 1], "links": ["1", "1"]})
@@ -682,6 +688,8 @@ def _shown() -> Iterator[Call]:
     yield _call("charts", "tm.charts.roofline", "frame=peaks(), chosen={}, marker=1.0, caption='c', under='u'",
                 "frame: frame; models: chosen; one: marker; text: caption under")  # fmt: skip
     yield _call("charts", "tm.charts.frontier", "frame=explored(), chosen={}, caption='c', under='u'",
+                "frame: frame; models: chosen; text: caption under")  # fmt: skip
+    yield _call("charts", "tm.charts.draws", "frame=rolled(), chosen={}, caption='c', under='u'",
                 "frame: frame; models: chosen; text: caption under")  # fmt: skip
     yield _call(
         "charts",

@@ -71,6 +71,10 @@ TIMES = pd.DataFrame(
         "predicted_s_high": [1.8e-3, 2.2],
     }
 )
+ROLLED = pd.DataFrame(
+    {"system": "trn2.48xlarge", "wanted_tokens_per_s_per_user": 20.0, "software": "public", "why": ""}
+    | {"share_of_draws": [0.05, 0.5, 0.95], "server_j_per_token": [0.5, 1.23456, 2.0]}
+)
 BUILDERS = {
     "lines": lambda: charts.lines(FRAME, "time_s", "hbm_bytes_per_s", "chip", caption="A claim"),
     "bars": lambda: charts.bars(FRAME, "chip", "hbm_bytes_per_s", "chip", caption="A claim"),
@@ -80,6 +84,7 @@ BUILDERS = {
     "stacks": lambda: charts.stacks(TIMES, "chip", "predicted_s", "bound", limit="measured_s", caption="A claim"),
     "roofline": lambda: charts.roofline(PEAKS, {}, marker=10.0, caption="A claim"),
     "frontier": lambda: charts.frontier(GRID, {}, caption="A claim"),
+    "draws": lambda: charts.draws(ROLLED, {}, caption="A claim"),
 }
 HOSTILE = "</script><!--<script>alert(1)</script><img src=x onerror='alert(\"1\")'>\u2028\x1b[31m & more"
 

@@ -128,3 +128,25 @@ def test_a_chip_whose_bandwidth_is_not_published_has_no_roof():
     chart = charts.roofline(peaks, {}, marker=1.0, caption="A claim").to_dict()
     assert param(chart, "chip")["bind"]["labels"] == ["Trainium2"]
     assert "NaN" not in json.dumps(chart)
+
+
+def test_draws_are_numbered_by_their_controls_and_say_what_is_missing():
+    """Two systems at two speeds on one kind of software; one is too slow at the second speed."""
+    who = [(system, speed) for system in ("trn2.48xlarge", "hgx-h200") for speed in (20.0, 50.0)]
+    names = ["system", "wanted_tokens_per_s_per_user", "software", "share_of_draws", "server_j_per_token", "why"]
+    frame = pd.DataFrame(
+        [(*one, "public", share, 1.0 + share, "") for one in who[:-1] for share in (0.05, 0.5, 0.95)]
+        + [(*who[-1], "public", float("nan"), float("nan"), "too slow for a user")],
+        columns=names,
+    )
+    chart = mimebundle(charts.draws(frame, {"system": "hgx-h200"}, caption="A claim").to_dict())[VEGALITE_MIME]
+    assert param(chart, "system")["value"] == 1
+    assert param(chart, "wanted_tokens_per_s_per_user")["bind"]["labels"] == ["20", "50"]
+    found, _ = rows(chart)
+    for i, (system, speed) in enumerate(who):
+        places = {"system": ["trn2.48xlarge", "hgx-h200"].index(system), "software": 0}
+        places["wanted_tokens_per_s_per_user"] = [20.0, 50.0].index(speed)
+        of, beside = (eval(param(chart, name)["expr"], {}, places) for name in ("of", "beside"))
+        mine = [row for row in found if int(row["of"]) == of]
+        assert (len(mine), {int(row["beside"]) for row in mine}) == ((3, {beside}) if i < 3 else (0, set()))
+    assert json.dumps("Too slow for a user") in json.dumps(chart)

@@ -11,14 +11,12 @@ import pandas as pd
 
 from trnmodel.catalog import facilities, load
 from trnmodel.catalog.facilities import Power
-from trnmodel.catalog.systems import system as read_system
+from trnmodel.catalog.systems import System
 from trnmodel.formulas import energy as page
 from trnmodel.planner import software
 from trnmodel.planner.joules import SPENT, verdicts
-from trnmodel.planner.power import HIGH, LOW, Energy, RequestEnergy, energy
+from trnmodel.planner.power import HIGH, LOW, Energy, RequestEnergy
 from trnmodel.planner.rack_power import PARTS, WHOLE, RackPower
-from trnmodel.steps.deployment import Deployment
-from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.units import KW, MW, format_digits, format_quantity, format_within
 
 REACHED = {"level": "already", "both together": "by both together", "nothing": "not at all"}
@@ -130,13 +128,13 @@ def racks(found: Mapping[str, RackPower]) -> pd.DataFrame:
     return table
 
 
-def builds(systems: Iterable[str], called: Mapping[str, str]) -> pd.DataFrame:
+def builds(systems: Iterable[System], called: Mapping[str, str]) -> pd.DataFrame:
     """What a chip is made of and how it is cooled, and what that implies: watts of HBM and of operations at full rate.
 
     Operations are of the dtype with the highest peak whose energy at the node a source has; the TDP bounds all of them.
     """
     rows = []
-    for spec in map(read_system, systems):
+    for spec in systems:
         chip, power = spec.chip, facilities.power(spec.chip)
         known = {dtype: chip.peak(dtype) for dtype in power.flop_j if dtype in chip.peak_flop_per_s}
         most = max(known, key=lambda dtype: known[dtype], default="")
@@ -159,21 +157,12 @@ def _ends_w(power: Power, which: str, rate: float) -> tuple[float, ...]:
     return tuple(float(page.moved_w(rate, 1.0, joules)) for joules in (power.at(which), *power.range(which)))
 
 
-def requests(
-    lines: pd.DataFrame, context: float, output_tokens: float, called: Mapping[str, str], model: Any
-) -> pd.DataFrame:
-    """Joules of a token of prompt, of a decoded token, and of one with its share of the prompt, at equal speed.
-
-    Decode stands at `context`, half of the output made; a prompt is what of it is left.
-    """
+def requests(asked: Mapping[str, RequestEnergy]) -> pd.DataFrame:
+    """Joules of a token of prompt, of a decoded token, of one with its share of the prompt; of a step and of a FLOP."""
     words = ("prompt token [J]", "decoded token [J]", "token with its prompt [J]")
-    request = {"input_tokens": context - output_tokens / 2, "output_tokens": output_tokens}
     rows = []
-    for line in lines.to_dict("records"):
-        mapping = Degrees(tp=line["tp"], ep=line["ep"])
-        names = {"system": line["system"], "precision": line["precision"], "stack": line["stack"]}
-        e = energy(Deployment(model=model, mapping=mapping, **names), batch=line["batch"], **request)
-        row: dict[str, Any] = {"system": called[line["system"]]}
+    for name, e in asked.items():
+        row: dict[str, Any] = {"system": name}
         row |= {word: _within(one, SPENT[0]) for word, one in zip(words, (e.prefill, e.decode, e), strict=True)}
         whole = {"decode step": e.decode.chip_step_j, "a FLOP": e.decode.chip_j_per_flop}
         rows.append(row | {word: format_quantity(float(joules), "J", 2) for word, joules in whole.items()})

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from trnmodel.arguments import flag, listed
 from trnmodel.charts import language
 from trnmodel.charts.display import altair
-from trnmodel.charts.explorers import frontier, roofline
+from trnmodel.charts.explorers import draws, frontier, roofline
 from trnmodel.charts.language import GENERATIONS
 from trnmodel.charts.plot import (
     CROWD,
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     import altair as alt
     import pandas as pd
 
-__all__ = ["GENERATIONS", "bars", "frontier", "lines", "ours", "ranges", "regions", "roofline", "scatter", "spans"]
-__all__ += ["stacks", "table", "topology"]
+__all__ = ["GENERATIONS", "bars", "draws", "frontier", "lines", "ours", "ranges", "regions", "roofline", "scatter"]
+__all__ += ["spans", "stacks", "table", "topology"]
 
 
 def ours(labels: Collection[str]) -> str:

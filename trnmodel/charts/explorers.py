@@ -41,6 +41,7 @@ MEASURES = {"tokens/s a chip": "Throughput of a chip [tokens/s]", "J a token": "
 SHOWN = {"y": ("datum.chip", "joule"), "least": ("(isValid(datum.low) ? datum.low : datum.chip)", "jlow")}
 SHOWN |= {"most": ("(isValid(datum.high) ? datum.high : datum.chip)", "jhigh"), "ground": ("datum.basis", "jbasis")}
 UNKNOWN = "no source has watts of this chip"
+DRAWN = {"system": "System", "wanted_tokens_per_s_per_user": "Speed for a user [tokens/s]", "software": "Software"}
 ROOFS = {"chip": "Chip", "dtype": "Number format"}
 ROOF = ["peak_flop_per_s", "hbm_bytes_per_s", "ridge_flop_per_byte"]
 ROOF += ["ridge_flop_per_byte_low", "ridge_flop_per_byte_high", "estimate"]
@@ -116,7 +117,7 @@ def _axis_title() -> Any:
     told = f"{json.dumps(list(MEASURES.values()))}[measure]"
     alt = altair()
     one = alt.Chart(alt.InlineData(values=[{}])).transform_filter("drawn").transform_calculate(told=told)
-    return _lines(one, -12, 12)
+    return _lines(one, -12, 12, short=True)
 
 
 def _finished(chart: Any, caption: str, under: str) -> Any:
@@ -190,7 +191,7 @@ def _select(name: str, values: Sequence[Any], chosen: Mapping[str, Any]) -> Any:
     """A control: a list of options by their names."""
     alt = altair()
     bind = alt.binding_select(
-        options=list(range(len(values))), labels=_named(name, values), name=f"{(CONTROLS | ROOFS)[name]} "
+        options=list(range(len(values))), labels=_named(name, values), name=f"{(CONTROLS | ROOFS | DRAWN)[name]} "
     )
     return alt.param(name=name, value=values.index(chosen[name]), bind=bind)
 
@@ -201,7 +202,7 @@ def _named(name: str, values: Sequence[Any]) -> list[str]:
         return [read_system(value).name if value in systems() else value for value in values]
     if name == "context":
         return [f"{value:,.0f}" for value in values]
-    return [value.upper() if name in ("precision", "dtype") else value for value in values]
+    return [value.upper() if name in ("precision", "dtype") else str(value).removesuffix(".0") for value in values]
 
 
 def _told(curve: Any, own: Mapping[str, Any], colour: Mapping[str, Any]) -> list[Any]:
@@ -233,16 +234,17 @@ def _told(curve: Any, own: Mapping[str, Any], colour: Mapping[str, Any]) -> list
     return [ring, alt.layer(*words, *_bars(one, colour, BELOW + 28 + LINE * len(lines)))]
 
 
-def _words(data: Any, text: str, below: float, size: int = 14) -> Any:
+def _words(data: Any, text: str, below: float, size: int = 14, short: bool = False) -> Any:
     """What an expression says, so far below the axis."""
-    return _lines(data.transform_calculate(told=text), altair().expr(f"height + {below}"), size)
+    return _lines(data.transform_calculate(told=text), altair().expr(f"height + {below}"), size, short)
 
 
-def _lines(data: Any, y: Any, size: int) -> Any:
-    """Lines of text from a field `told`, which a screen reader reads too."""
+def _lines(data: Any, y: Any, size: int, short: bool = False) -> Any:
+    """Lines of text from a field `told`, which a screen reader reads too; what is `short` enough is never cut."""
     alt = altair()
     mark = {"align": "left", "baseline": "middle", "lineBreak": "\n", "lineHeight": LINE, "fontSize": size}
-    mark |= {"fontWeight": "bold" if size > 14 else "normal", "limit": {"expr": f"width - ({LEFT})"}, "color": INK}
+    mark |= {"fontWeight": "bold" if size > 14 else "normal", "color": INK}
+    mark |= {} if short else {"limit": {"expr": f"width - ({LEFT})"}}
     told = {"field": "told", "type": "nominal"}
     where = {"x": alt.value(LEFT), "y": alt.value(y)}
     return data.mark_text(**mark).encode(**where, text=alt.Text(**told), description=alt.Description(**told))
@@ -284,6 +286,49 @@ def _missing(grid: pd.DataFrame) -> Any:
     data = alt.Chart(alt.InlineData(values=rows or [{"of": []}])).transform_filter("indexof(datum.of, of) >= 0")
     unlit = alt.Chart(alt.InlineData(values=[{"told": UNKNOWN.capitalize()}])).transform_filter("unlit")
     return alt.layer(_lines(data, HEIGHT / 3, 16), _lines(unlit, HEIGHT / 3, 16))
+
+
+def draws(frame: pd.DataFrame, chosen: Mapping[str, Any], *, caption: str, under: str = "") -> alt.LayerChart:
+    """Share of draws that spend at most so many joules a token: controls choose the line, the others stand in grey.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        Columns of `planner.joules.quantiles`.
+    chosen : mapping
+        What each control shows first, by name of the column.
+    """
+    figures = {"share_of_draws": "share", "server_j_per_token": "joule"}
+    check(frame, caption, under=under, needed=(*DRAWN, *figures, "why"))
+    alt = altair()
+    options, chosen = _options(frame, DRAWN, chosen)
+    kept = frame.assign(of=_place(frame, options), beside=_place(frame, dict(list(options.items())[1:])))
+    rows = kept[kept.why == ""].rename(columns=figures)
+    text = rows[["of", "beside", *figures.values()]].to_csv(index=False, float_format="%.4g", lineterminator="\n")
+    parse = dict.fromkeys(["of", "beside", *figures.values()], "number")
+    curve = alt.Chart(alt.InlineData(values=text, format=alt.CsvDataFormat(type="csv", parse=parse)))
+    place = {"x": _log(alt.X, "joule", "Energy of a token at the server [J]"), "detail": alt.Detail("of:N")}
+    axis = alt.Axis(format="%")
+    place["y"] = alt.Y("share", type="quantitative", title="Share of draws at or below", axis=axis)
+    colour, dash = _looks(options["system"])
+    mine = curve.transform_filter("datum.of == of").transform_calculate(on="system")
+    cuts = {name: f"datum.share == {share}" for name, share in (("low", 0.05), ("middle", 0.5), ("high", 0.95))}
+    found = {name: f"{where} ? datum.joule : 0" for name, where in cuts.items()}
+    one = mine.transform_calculate(**found)
+    one = one.transform_aggregate(**{name: f"max({name})" for name in cuts})
+    told = f"format(datum.middle, {DIGITS}) + ' J a token, the median'"
+    rest = "'nine of ten draws: ' + format(datum.low, ',.2r') + ' to ' + format(datum.high, ',.2r') + ' J'"
+    layers = [
+        curve.transform_filter("datum.beside == beside").mark_line(color=GREY, strokeWidth=1).encode(**place),
+        mine.mark_line(strokeWidth=3, strokeDash=dash).encode(**place, color=alt.Color(**colour)),
+        mine.transform_filter(" || ".join(cuts.values())).mark_point(filled=True, opacity=1, size=70).encode(
+            **place, color=alt.Color(**colour)),
+        _words(one, told, BELOW, 18, short=True), _words(one, rest, BELOW + 26, short=True), _missing(kept),
+    ]  # fmt: skip
+    params = [_select(name, options[name], chosen) for name in DRAWN] + [alt.param(name="of", expr=_code(options))]
+    params += [alt.param(name="beside", expr=_code(dict(list(options.items())[1:])))]
+    params += [alt.param(name="unlit", value=False)]
+    return _finished(alt.layer(*layers).add_params(*params), caption, under)
 
 
 def roofline(

@@ -300,8 +300,15 @@ def _of_step(step: Step, site: Facility, given: Power | None) -> Energy:
     )
 
 
-def one_at_a_time(e: Energy) -> pd.DataFrame:
+def one_at_a_time(e: Energy, power: Power | None = None) -> pd.DataFrame:
     """Joules a token at the server with one open input after another at its low and its high end, the widest first.
+
+    Parameters
+    ----------
+    e : Energy
+        Of one point. [-]
+    power : Power, optional
+        What `e` was asked with; default that of its chip. [-]
 
     Returns
     -------
@@ -316,7 +323,7 @@ def one_at_a_time(e: Energy) -> pd.DataFrame:
     ['time of the step', 'error of the fit']
     """
     where, chip, value = e.step.system, chip_of(e.step.system), float(e.server_j_per_token)
-    power = facilities.power(chip)
+    power = facilities.power(chip) if power is None else power
 
     def asked(spec: Chip = chip, **given: Any) -> float:
         system = replace(where, chip=spec) if isinstance(where, System) else spec
