@@ -102,16 +102,6 @@ else:
     view = Markdown(f"None of these systems has a price by {way}{f' in {region}' if region else ''} and is as fast.")
 view
 
-# %% tags=["hide-input"]
-charts.table(
-    markets.beside(rent),
-    caption="USD a million tokens to the one who rents, by software; at which price of a chip-hour each would be first",
-    download="rent",
-)
-
-# %% tags=["hide-input"]
-charts.table(rent.replace(np.inf, np.nan), caption="The same, row by row", download="rent-rows", file_only=True)
-
 # %% [markdown]
 # ## Notation
 
@@ -127,8 +117,18 @@ charts.table(common.notation(tables.SYMBOLS, "from"), caption="What this chapter
 # %% tags=["hide-input"]
 Markdown(markets.order_words(found, None, called))
 
+# %% tags=["hide-input"]
+charts.table(
+    markets.beside(rent),
+    caption="USD a million tokens to the one who rents, by software; at which price of a chip-hour each would be first",
+    download="rent",
+)
+
+# %% tags=["hide-input"]
+charts.table(rent.replace(np.inf, np.nan), caption="The same, row by row", download="rent-rows", file_only=True)
+
 # %% [markdown]
-# The table above says what would flip each order: the rent at which a system were first. Software is of the same kind in a column; who is first
+# The table says what would flip each order: the rent at which a system were first. Software is of the same kind in a column; who is first
 # on public software says what is installed today, on ideal software what the chips could do.
 #
 # ## What is an hour rented for?
@@ -186,14 +186,14 @@ Markdown(cost_words.hosted(found, called, rented.id))
 line = markets.curve(found, m.id, spec.id)
 if len(line):
     view = charts.lines(
-        tables.bounded(line),
+        tables.bounded(line).sort_values("software", key=lambda one: one == "public", kind="stable"),
         x="wanted_tokens_per_s_per_user",
         y="tie_usd_per_h",
         color="against",
         choose="software",
         log_x=True,
         log_y=True,
-        caption=f"{called[spec.id]} ties below these rents",
+        caption=f"{called[spec.id]} ties at these rents",
         under=f"{m.id}, {long}; each line is the rent of a chip-hour at which a token costs what it costs on that system ({way})",
     )
 else:
@@ -294,9 +294,10 @@ charts.table(
 
 # %% tags=["hide-input"]
 first = {key: one for key, one in found.items() if key[0] == m.id}
+others = [one.id for one in asked if one.chip.id != spec.chip.id] or [one.id for one in asked if one.id != spec.id]
 if tables.movable(hours[spec.id]):
     view = charts.table(
-        markets.ties(first, hours, spec.id, "chip_usd"),
+        markets.ties(first, hours, spec.id, "chip_usd", others),
         caption=f"USD for a package of {spec.chip.name} at which {called[spec.id]} ties: median of draws, 5th to 95th percentile; none: not even a gift does it",
         download="chip-price",
     )
@@ -307,7 +308,7 @@ view
 # %% tags=["hide-input"]
 if tables.movable(hours[spec.id]):
     view = charts.table(
-        markets.ties(first, hours, spec.id, "tdp_w"),
+        markets.ties(first, hours, spec.id, "tdp_w", others),
         caption=f"TDP in W at which {called[spec.id]} ties, its price as it is",
         download="chip-watts",
     )
@@ -448,7 +449,7 @@ view
 # %% tags=["hide-input"]
 charts.table(
     given.price_list(mine.prices, mine.owner, mine.named),
-    caption=f"What the owner's cost takes, {common.counted(len(mine.named), 'price')} of it given with the call",
+    caption=f"What the owner's cost takes; {', '.join(mine.named) or 'nothing of it'} is given with the call",
     download="rates",
 )
 

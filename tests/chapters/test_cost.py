@@ -1,4 +1,4 @@
-"""The chapter of cost: printed arithmetic, equal draws, ties that tie, prices of one's own, odd cases, what is stated."""
+"""The chapter of cost: printed arithmetic, equal draws, ties that tie, prices of one's own, odd cases."""
 
 import os
 from dataclasses import replace
@@ -231,7 +231,7 @@ def test_a_line_of_the_live_chart_is_the_owners_hour(found, hours):
     tuned = row(own, AIR, "hand-tuned")
     assert one.usd_per_h * one.ideal_chip_s / 3.6e-3 / one.hand_tuned_share == pytest.approx(tuned.usd_per_mtoken)
     spec = what_if(rows, [AIR, TRN2], chip_usd=9000.0, tdp_w=850.0, caption="c").to_dict()
-    assert {param["name"] for param in spec["params"]} >= {"case", "own", "price", "watts", "share"}
+    assert {param["name"] for param in spec["params"]} >= {"question", "own", "price", "watts", "share"}
 
 
 def test_bars_hold_the_answer(found, hours):

@@ -14,8 +14,9 @@ from trnmodel.arguments import TINY, number
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.charts import language
 from trnmodel.charts.display import altair
-from trnmodel.charts.explorers import GREY, LINE, _finished, _lines, _log
+from trnmodel.charts.explorers import GREY, INK, LINE, _finished, _lines, _log
 from trnmodel.charts.tables import check, rounded
+from trnmodel.planner.software import ORDER
 from trnmodel.units import HOUR, MILLION
 
 if TYPE_CHECKING:
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("case", "system", "ideal_chip_s", "public_share", "hand_tuned_share", "base_usd_per_h", "usd_per_h_per_usd")
 COLUMNS += ("usd_per_h_per_w", "usd_per_h")
-LEAST = 0.01  # share of ideal that is drawn
-FOOT = 150  # from the axis to what is told, below two legends. [px]
+FOOT = 120  # from the axis to what is told, below the legend. [px]
 MTOKEN_H = MILLION / HOUR
 DIGITS = "',.2~r'"
 
@@ -33,10 +33,10 @@ DIGITS = "',.2~r'"
 def what_if(
     frame: pd.DataFrame, asked: Sequence[str], *, chip_usd: float, tdp_w: float, caption: str, under: str = ""
 ) -> alt.LayerChart:
-    """Cost of a million tokens over the share of ideal that software reaches; controls choose question and system.
+    """Cost of a million tokens of each system by software; controls choose a question and a system.
 
-    The chosen system's hour follows two sliders, its chip's price and watts; others have their own. Dots are public and
-    hand-tuned software. A slider or a pointer chooses the share, and what it comes to stands below.
+    The chosen system's hour follows two sliders, its chip's price and watts; others have their own. A third slider is
+    the share of ideal that its software reaches: a diamond, with a rule through all others, and words below.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def what_if(
     alt = altair()
     cases, names = list(dict.fromkeys(frame.case)), [name for name in asked if name in set(frame.system)]
     params = [
-        _choose("case", cases, "Question"),
+        _choose("question", cases, "Question"),
         _choose("own", [str(language.called(one)) for one in names], "System that moves"),
         _slide("price", number("chip_usd", chip_usd, 0.0), 0, 50_000, 250, "Price of its chip [USD]"),
         _slide("watts", number("tdp_w", tdp_w, TINY), 100, 2000, 25, "TDP of its chip [W]"),
@@ -64,20 +64,11 @@ def what_if(
         name=frame.system.map(language.called),
     )
     one = _costs(rows)
-    looks = {"domain": list(dict.fromkeys(rows.name)), "range": language.colours(list(dict.fromkeys(rows.system)))}
     place = {
-        "x": _log(alt.X, "x", "Share of what ideal software makes of a chip", {"format": "~%"}, domain=[LEAST, 1]),
-        "y": _log(alt.Y, "y", "A million tokens [USD]"),
-        "color": alt.Color(field="name", type="nominal", title=None, legend=_legend(), scale=looks),
+        "x": _log(alt.X, "x", "A million tokens [USD]", padding=12),
+        "y": alt.Y(field="name", type="nominal", title=None, sort=list(dict.fromkeys(rows.name))),
     }
-    at = alt.Chart(alt.InlineData(values=[{}])).transform_calculate(x="share / 100")
-    rule = at.mark_rule(color=GREY, strokeDash=[4, 3]).encode(x=place["x"])
-    layers = [*_drawn(one, place), rule, *_told(one)]
-    return _finished(alt.layer(*layers).add_params(*params), caption, under)
-
-
-def _legend() -> Any:
-    return altair().Legend(orient="bottom", columns=3)
+    return _finished(alt.layer(*_drawn(one, place), *_told(one)).add_params(*params), caption, under)
 
 
 def _costs(rows: pd.DataFrame) -> Any:
@@ -85,32 +76,33 @@ def _costs(rows: pd.DataFrame) -> Any:
     alt = altair()
     kept = rows[["at", "mine", "name", *COLUMNS[2:]]].map(lambda x: rounded(x) if isinstance(x, float) else x)
     moved = "datum.base_usd_per_h + price * datum.usd_per_h_per_usd + watts * datum.usd_per_h_per_w"
-    one = alt.Chart(alt.InlineData(values=kept.to_dict("records"))).transform_filter("datum.at == case")
+    one = alt.Chart(alt.InlineData(values=kept.to_dict("records"))).transform_filter("datum.at == question")
     one = one.transform_filter("datum.mine < 0 || datum.mine == own")
     one = one.transform_calculate(hour=f"datum.mine == own ? {moved} : datum.usd_per_h")
     return one.transform_calculate(ideal=f"datum.hour * datum.ideal_chip_s * {MTOKEN_H!r}")
 
 
 def _drawn(one: Any, place: Mapping[str, Any]) -> list[Any]:
-    """A line for each system over the share of ideal, with what software there is as dots."""
+    """A line for each system with its cost on each kind of software, and the chosen one at the share of the slider."""
     alt = altair()
-    ends = one.transform_calculate(both=f"[{LEAST}, 1]").transform_flatten(["both"], ["x"])
-    wide = alt.condition("datum.mine == own", alt.value(3.5), alt.value(1.2))
-    lines = ends.transform_calculate(y="datum.ideal / datum.x").mark_line()
-    dots = one.transform_fold(["public_share", "hand_tuned_share"], as_=["kind", "x"]).transform_filter("datum.x > 0")
-    dots = dots.transform_calculate(
-        y="datum.ideal / datum.x",
-        said="datum.kind == 'public_share' ? 'public' : 'hand-tuned'",
-        usd=f"format(datum.ideal / datum.x, {DIGITS}) + ' USD'",
-        part="format(datum.x, '.2~p')",
+    kinds = [name for name in ORDER if name != "ideal"]
+    said = one.transform_calculate(ideal_share="1").transform_fold([*COLUMNS[3:5], "ideal_share"], as_=["kind", "of"])
+    said = said.transform_filter("datum.of > 0").transform_calculate(
+        x="datum.ideal / datum.of",
+        said="replace(replace(datum.kind, '_share', ''), '_', '-')",
+        usd=f"format(datum.ideal / datum.of, {DIGITS}) + ' USD'",
+        part="format(datum.of, '.2~p')",
     )
     titles = {"name": "System", "said": "Software", "part": "Share of ideal", "usd": "A million tokens"}
     tip = [alt.Tooltip(field=name, type="nominal", title=title) for name, title in titles.items()]
-    shape = alt.Shape(field="said", type="nominal", title=None, legend=_legend())
-    detail = alt.Detail(field="name", type="nominal")
+    looks = {"domain": [*kinds, "ideal"], "range": language.colours([*kinds, "ideal"])}
+    colour = alt.Color(field="said", type="nominal", title=None, scale=looks, legend=alt.Legend(orient="bottom"))
+    own = one.transform_filter("datum.mine == own").transform_calculate(x="datum.ideal / (share / 100)")
     return [
-        lines.encode(**place, strokeWidth=wide, detail=detail),
-        dots.mark_point(filled=True, size=90, opacity=1).encode(**place, shape=shape, tooltip=tip),
+        said.mark_line(color=GREY, strokeWidth=2).encode(**place, detail=alt.Detail(field="name", type="nominal")),
+        said.mark_point(filled=True, size=90, opacity=1).encode(**place, color=colour, tooltip=tip),
+        own.mark_rule(color=GREY, strokeDash=[4, 3], strokeWidth=1.5).encode(x=place["x"]),
+        own.mark_point(shape="diamond", size=260, strokeWidth=2.5, color=INK, filled=False).encode(**place),
     ]
 
 

@@ -71,7 +71,8 @@ def table_of(found: Found, hours: Hours = None) -> pd.DataFrame:
     """`owned.token_costs` of all models and speeds."""
     import pandas as pd
 
-    return pd.concat([owned.token_costs(one, hours) for one in found.values()], ignore_index=True)
+    some = [one if hours is None else one.priced(hours) for one in found.values()]
+    return pd.concat([owned.token_costs(one) for one in some], ignore_index=True)
 
 
 def first_at(rows: pd.DataFrame, price: float, chip_s: float) -> str:
@@ -105,7 +106,7 @@ def beside(table: pd.DataFrame) -> pd.DataFrame:
 def cell(line: Any) -> str:
     """A cost with its band, or in a few words why there is none."""
     if np.isnan(line.usd_per_mtoken):
-        return "too slow" if "too slow" in line.reason else "no price" if "price" in line.reason else line.reason
+        return "too slow" if "too slow" in line.reason else "no price" if np.isnan(line.usd_per_chip_h) else line.reason
     return within(*line[ENDS])
 
 
@@ -144,8 +145,8 @@ def claim(found: TokenCosts, hours: Hours, called: Mapping[str, str]) -> str:
         return "Nobody is the cheapest by more than the band"
     if len(names) == 1 and not none:
         return f"{names.pop()} is the cheapest on all software"
-    who = [f"{name} on {', '.join(kind for kind in ORDER if first[kind] == name)}" for name in sorted(names)]
-    said = f"{'; '.join(who)}{'; else open' if none else ''}"
+    who = [f"{name} {' and '.join(kind for kind in ORDER if first[kind] == name)}" for name in sorted(names)]
+    said = f"Cheapest: {', '.join(who)}{'; else open' if none else ''}"
     return said if len(said.split()) <= MOST_WORDS else "Who is the cheapest depends on the software"
 
 
@@ -230,7 +231,7 @@ def waiting(found: Found, hours: owned.Hours, now: str, later: str) -> pd.DataFr
     rows = list[dict[str, Any]]()
     for (model, speed), one in found.items():
         row: dict[str, Any] = {"model": model, SPEED: speed}
-        costs = owned.token_costs(one, hours).set_index(["software", "system"]).usd_per_mtoken
+        costs = owned.token_costs(one.priced(hours)).set_index(["software", "system"]).usd_per_mtoken
         for kind in ORDER:
             ratio = costs.get((kind, now), np.nan) / costs.get((kind, later), np.nan)
             row[kind] = float(months_worth(hours[now], ratio)) if np.isfinite(ratio) else np.nan

@@ -38,8 +38,8 @@ def hours(systems: Iterable[str | System], **question: Any) -> dict[str, Cost]:
     return {spec.id: tco(spec, **question) for spec in map(read_system, systems)}
 
 
-def token_costs(found: TokenCosts, owned: Hours | None = None) -> pd.DataFrame:
-    """Costs of a token at capacity beside each other: to the one who rents or, by `owned` hours, to the owner.
+def token_costs(found: TokenCosts) -> pd.DataFrame:
+    """Costs of a token at capacity beside each other, at the prices that `found` has: rents, or an owner's hours.
 
     Returns
     -------
@@ -52,30 +52,21 @@ def token_costs(found: TokenCosts, owned: Hours | None = None) -> pd.DataFrame:
     >>> import trnmodel as tm
     >>> ask = {"tokens_per_s_per_user": 20, "input_tokens": 1024, "output_tokens": 256}
     >>> found = tm.token_cost("llama-3.1-8b", "trn2.48xlarge", **ask)
-    >>> rent, own = (token_costs(found, by).usd_per_mtoken for by in (None, hours(["trn2.48xlarge"])))
-    >>> bool((own < rent).all())
+    >>> rent, own = (token_costs(one) for one in (found, found.priced(hours(["trn2.48xlarge"]))))
+    >>> bool((own.usd_per_mtoken < rent.usd_per_mtoken).all())
     True
     """
-    return tidy([_line(one, None if owned is None else owned[one.system.id]) for one in found.lines])
+    return tidy([_line(one) for one in found.lines])
 
 
-def _line(one: TokenCost, cost: Cost | None) -> dict[str, Any]:
+def _line(one: TokenCost) -> dict[str, Any]:
     row: dict[str, Any] = {"model": one.model.id, "wanted_tokens_per_s_per_user": one.wanted_tokens_per_s_per_user}
     row |= {"system": one.system.id, "software": one.stack_kind}
-    low, chip_s, high = one.chip_s_ends()
-    if cost is None:
-        price, reason, ends = one.usd_per_chip_h, str(one.reason), one.ends(one.FIGURE)
-    else:
-        price, (below, above) = cost.useful_usd_per_h, cost.widths("useful_usd_per_h")
-        reason = "; ".join(part for part in (str(cost.reason), one.lacking) if part)
-        middle = float(usd_per_mtoken(price, 1.0)) * chip_s
-        down, up = (np.hypot(wide, abs(np.log(end / chip_s))) if np.isfinite(chip_s) else np.nan
-                    for wide, end in ((below, low), (above, high)))  # fmt: skip
-        ends = middle * np.exp(-down), middle * np.exp(up)
-    value = float(usd_per_mtoken(price, 1.0)) * chip_s
-    told = (value, *map(float, ends)) if np.isfinite(value) else (np.nan,) * 3
-    row |= dict(zip(("usd_per_mtoken", "usd_per_mtoken_low", "usd_per_mtoken_high"), told, strict=True))
-    return row | {"chip_s": chip_s, "usd_per_chip_h": float(price), "basis": str(one.basis), "reason": reason}
+    value = float(one.blended_usd_per_mtoken)
+    ends = [float(end) for end in one.ends(one.FIGURE)] if np.isfinite(value) else [np.nan, np.nan]
+    row |= dict(zip(("usd_per_mtoken", "usd_per_mtoken_low", "usd_per_mtoken_high"), (value, *ends), strict=True))
+    row |= {"chip_s": one.chip_s_ends()[1], "usd_per_chip_h": float(one.usd_per_chip_h)}
+    return row | {"basis": str(one.basis), "reason": str(one.reason)}
 
 
 def _uncertain(lines: Iterable[TokenCost], owned: Hours) -> dict[str, Any]:
