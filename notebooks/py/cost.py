@@ -217,21 +217,20 @@ charts.table(
 
 # %% tags=["hide-input"]
 parts = tables.hour_parts(hours, called)
-largest = (
-    parts[parts.of == called[spec.id]].set_index("part").usd_per_h
-    if called[spec.id] in set(parts.of)
-    else parts.groupby("part").usd_per_h.sum()
-)
-charts.stacks(
-    parts.assign(basis="extrapolated"),
-    x="of",
-    y="usd_per_h",
-    color="part",
-    caption=f"The {largest.idxmax()} is {largest.max() / largest.sum():.0%} of an hour of {called[spec.id]}"
-    if called[spec.id] in set(parts.of)
-    else f"The {largest.idxmax()} costs most",
-    under=f"cost of an hour of a chip to a {owner}, at capacity; parts of racks of Trainium are priced by our estimates",
-)
+if len(parts):
+    shown = called[spec.id] if called[spec.id] in set(parts.of) else parts.of.iloc[0]
+    largest = parts[parts.of == shown].set_index("part").usd_per_h
+    view = charts.stacks(
+        parts.assign(basis="extrapolated"),
+        x="of",
+        y="usd_per_h",
+        color="part",
+        caption=f"The {largest.idxmax()} is {largest.max() / largest.sum():.0%} of an hour of {shown}",
+        under=f"cost of an hour of a chip to a {owner}, at capacity; parts of racks of Trainium are priced by our estimates",
+    )
+else:
+    view = Markdown("No source prices any of these systems or their parts, so that no hour has a cost.")
+view
 
 # %% tags=["hide-input"]
 charts.table(
@@ -302,7 +301,7 @@ if tables.movable(hours[spec.id]):
         download="chip-price",
     )
 else:
-    view = Markdown(f"{called[spec.id]} is sold as a server, so that no price of its package enters.")
+    view = Markdown(tables.fixed(hours[spec.id], called[spec.id]))
 view
 
 # %% tags=["hide-input"]
@@ -313,9 +312,7 @@ if tables.movable(hours[spec.id]):
         download="chip-watts",
     )
 else:
-    view = Markdown(
-        f"All that is provisioned for a chip of {called[spec.id]} is published, so that its TDP does not enter."
-    )
+    view = Markdown("The same holds of its watts.")
 view
 
 # %% [markdown]

@@ -92,8 +92,8 @@ def _rented(spec: System, one: rents.Rent) -> dict[str, Any]:
 
 def hour_parts(hours: owned.Hours, called: Mapping[str, str]) -> pd.DataFrame:
     """Parts of an owner's hour of each system that has one: of, part, usd_per_h."""
-    some = {name: cost for name, cost in hours.items() if bool(np.all(cost.valid))}
-    return pd.concat([cost.by_part().assign(of=called[name]) for name, cost in some.items()], ignore_index=True)
+    some = [cost.by_part().assign(of=called[name]) for name, cost in hours.items() if bool(np.all(cost.valid))]
+    return pd.concat(some or [pd.DataFrame({"of": [], "part": [], "usd_per_h": []})], ignore_index=True)
 
 
 def hours_table(hours: owned.Hours) -> pd.DataFrame:
@@ -181,6 +181,12 @@ def bills(hours: owned.Hours) -> pd.DataFrame:
 def movable(cost: Cost) -> bool:
     """Whether an owner's hour depends on the price and the watts of its chip."""
     return bool(np.all(cost.valid)) and "logic, package and margin" in cost.parts_usd
+
+
+def fixed(cost: Cost, name: str) -> str:
+    """Why neither price nor watts of its chip move an owner's hour, in words."""
+    why = f"an hour of it has no cost: {cost.reason}" if not np.all(cost.valid) else "it is sold as a server"
+    return f"Price and watts of a chip of {name} do not enter: {why}."
 
 
 def chip_usd(cost: Cost) -> float:

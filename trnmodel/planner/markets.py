@@ -163,10 +163,16 @@ def order_words(found: Found, hours: Hours, called: Mapping[str, str]) -> str:
     return "\n".join(said)
 
 
-def tie_cell(draws: Sensitivity | None, name: str) -> str:
+def _lacks(found: TokenCosts, kind: str, *names: str) -> str:
+    """Why some systems are not compared: too slow, or without a cost."""
+    there = [one for one in found.of(kind) if one.system.id in names]
+    return "no cost" if len(there) == len(names) and all(one.fast_enough for one in there) else "too slow"
+
+
+def tie_cell(draws: Sensitivity | None, name: str, lacks: str = "") -> str:
     """What an input has to be: the median of the draws with its 5th to 95th percentile; "none" where 0 is too much."""
     if draws is None or name not in draws.values:
-        return "too slow"
+        return lacks
     row = draws.percentiles().set_index("answer").loc[name]
     if np.isnan(row.p50) or row.p95 <= 0:
         return "none"
@@ -181,7 +187,9 @@ def ties(found: Found, hours: owned.Hours, system: str, which: str, against: Seq
         draws = {kind: _ties(one, hours, system, which, kind, against) for kind in ORDER}
         for other in [rival for rival in (against or one.systems) if rival != system]:
             row: dict[str, Any] = {"model": model, SPEED: speed, "against": other}
-            rows.append(row | {kind: tie_cell(it, other) for kind, it in draws.items()})
+            rows.append(
+                row | {kind: tie_cell(it, other, _lacks(one, kind, system, other)) for kind, it in draws.items()}
+            )
     return tidy(rows)
 
 
@@ -200,13 +208,16 @@ def cheaper(found: Found, hours: owned.Hours, system: str) -> pd.DataFrame:
         draws = {kind: drawn(one, hours, kind) for kind in ORDER}
         for other in [name for name in one.systems if name != system]:
             row: dict[str, Any] = {"model": model, SPEED: speed, "than": other}
-            rows.append(row | {kind: _share(it, system, other) for kind, it in draws.items()})
+            rows.append(
+                row
+                | {kind: _share(it, system, other) or _lacks(one, kind, system, other) for kind, it in draws.items()}
+            )
     return tidy(rows)
 
 
 def _share(draws: Sensitivity | None, system: str, other: str) -> str:
     if draws is None or system not in draws.values or other not in draws.values:
-        return "too slow"
+        return ""
     share = owned.cheaper(draws, system, other)
     return f"in {_often(share)}" if share else "in none"
 
