@@ -23,7 +23,7 @@ from trnmodel.planner.markets import ENDS
 from trnmodel.planner.sensitivity import Sensitivity
 from trnmodel.units import format_digits, format_within
 
-CHECKED = ("hgx-h100", "hgx-h200", "hgx-b200", "gb200-nvl72")
+CHECKED = ("hgx-h100", "hgx-h200", "hgx-b200", "gb200-nvl72", "mi300x-8")
 SYMBOLS = [
     ("C", "usd_per_mtoken", "cost of a million tokens, prompts and answers as requests have them", "", "result"),
     ("c", "usd_per_chip_h, usd_per_h", "price of a rented chip-hour; cost of an owner's", "", "data; result"),

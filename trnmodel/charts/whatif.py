@@ -14,7 +14,7 @@ from trnmodel.arguments import TINY, number
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.charts import language
 from trnmodel.charts.display import altair
-from trnmodel.charts.explorers import GREY, INK, LINE, _finished, _lines, _log
+from trnmodel.charts.explorers import GREY, INK, LINE, _finished, _log
 from trnmodel.charts.tables import check, rounded
 from trnmodel.planner.software import ORDER
 from trnmodel.units import HOUR, MILLION
@@ -66,7 +66,7 @@ def what_if(
     one = _costs(rows)
     place = {
         "x": _log(alt.X, "x", "A million tokens [USD]", padding=12),
-        "y": alt.Y(field="name", type="nominal", title=None, sort=list(dict.fromkeys(rows.name))),
+        "y": alt.Y(field="name", type="nominal", axis=None, sort=list(dict.fromkeys(rows.name))),
     }
     return _finished(alt.layer(*_drawn(one, place), *_told(one)).add_params(*params), caption, under)
 
@@ -98,7 +98,9 @@ def _drawn(one: Any, place: Mapping[str, Any]) -> list[Any]:
     looks = {"domain": [*kinds, "ideal"], "range": language.colours([*kinds, "ideal"])}
     colour = alt.Color(field="said", type="nominal", title=None, scale=looks, legend=alt.Legend(orient="bottom"))
     own = one.transform_filter("datum.mine == own").transform_calculate(x="datum.ideal / (share / 100)")
+    names = {"align": "left", "dy": -14, "fontSize": 13, "color": INK}
     return [
+        one.mark_text(**names).encode(y=place["y"], x=alt.value(0), text=alt.Text(field="name", type="nominal")),
         said.mark_line(color=GREY, strokeWidth=2).encode(**place, detail=alt.Detail(field="name", type="nominal")),
         said.mark_point(filled=True, size=90, opacity=1).encode(**place, color=colour, tooltip=tip),
         own.mark_rule(color=GREY, strokeDash=[4, 3], strokeWidth=1.5).encode(x=place["x"]),
@@ -120,7 +122,7 @@ def _slide(name: str, value: float, low: float, high: float, step: float, title:
 
 def _told(one: Any) -> list[Any]:
     """Below the chart: what the chosen system's token costs at the share, its hour, and where it ties with the rest."""
-    alt, mine = altair(), one.transform_filter("datum.mine == own")
+    mine = one.transform_filter("datum.mine == own")
     kinds = [f"(datum.{name} > 0 ? format(datum.{name}, '.2~p') : 'too slow')" for name in COLUMNS[3:5]]
     said = [
         f"'at ' + share + '% of ideal; an hour is ' + format(datum.hour, {DIGITS}) + ' USD'",
@@ -130,17 +132,26 @@ def _told(one: Any) -> list[Any]:
     both = one.transform_calculate(tuned=rival).transform_joinaggregate(least="min(tuned)")
     tie = "datum.ideal / datum.least"
     level = (
-        "!isValid(datum.least) ? 'no other is as fast on hand-tuned software' : "
-        f"{tie} > 1 ? 'dearer than the cheapest other one, hand-tuned, at any share' : "
-        f"'level with the cheapest other one, hand-tuned, at ' + format({tie}, '.2~p')"
+        "!isValid(datum.least) ? 'no other is as fast, hand-tuned' : "
+        f"{tie} > 1 ? 'dearer than the best other, hand-tuned, at any share' : "
+        f"'level with the best other, hand-tuned, at ' + format({tie}, '.2~p')"
     )
     texts = [
         (mine, f"format(datum.ideal / (share / 100), {DIGITS}) + ' USD a million tokens'", 0, 22),
         (mine, " + '\\n' + ".join(f"({line})" for line in said), 28, 14),
         (both.transform_filter("datum.mine == own"), level, 28 + LINE * len(said), 14),
     ]
-    return [_lines(data.transform_calculate(told=text), alt.expr(f"height + {FOOT + below}"), size)
-            for data, text, below, size in texts]  # fmt: skip
+    return [_said(data.transform_calculate(told=text), FOOT + below, size) for data, text, below, size in texts]
+
+
+def _said(data: Any, below: float, size: int) -> Any:
+    """Lines of text from a field `told`, so far below the axis, which a screen reader reads too."""
+    alt = altair()
+    told: dict[str, Any] = {"field": "told", "type": "nominal"}
+    mark = {"align": "left", "baseline": "middle", "lineBreak": "\n", "lineHeight": LINE, "fontSize": size}
+    mark |= {"fontWeight": "bold" if size > 14 else "normal", "color": INK}
+    where = {"x": alt.value(0), "y": alt.value(alt.expr(f"height + {below}"))}
+    return data.mark_text(**mark).encode(**where, text=alt.Text(**told), description=alt.Description(**told))
 
 
 def grid(cases: Mapping[str, pd.DataFrame], lines: Mapping[str, tuple[float, float, float]]) -> pd.DataFrame:

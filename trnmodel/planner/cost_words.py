@@ -106,6 +106,23 @@ def hour_by_hand(cost: Cost, name: str) -> str:
     )
 
 
+def early_words(cost: Cost, table: pd.DataFrame, name: str) -> str:
+    """What months are worth to a chip that works earlier, and how one works out the first."""
+    falls, rate, first = cost.prices.decades_per_year, cost.owner.rate_per_year, table.iloc[0]
+    lost = 1 - 10 ** (-falls * first.months / MONTHS) * (1 + rate) ** (-first.months / MONTHS)
+    if not np.isclose(lost, first.share):
+        raise AssertionError(f"{name}: {lost} by hand, {first.share} by the package")
+    told = [
+        f"{counted(row.months, 'month')} {format_digits(row.usd, 2)} USD ({row.share:.1%})"
+        for row in table.itertuples()
+    ]
+    return (
+        f"**By hand.** Prices fall by {falls:g} powers of ten and capital costs {rate:.1%} a year: "
+        f"1 - 10^(-{falls:g} x {first.months:g} / 12) x {1 + rate:.4g}^(-{first.months:g} / 12) = {lost:.1%}. "
+        f"A chip of {name} that works earlier gains, of what is paid for it: {', '.join(told)}."
+    )
+
+
 def wait_words(table: pd.DataFrame, now: str, later: str) -> str:
     """How many months of waiting for a later rack its cheaper tokens pay for."""
     if now == later:

@@ -166,7 +166,9 @@ def order_words(found: Found, hours: Hours, called: Mapping[str, str]) -> str:
 def _lacks(found: TokenCosts, kind: str, *names: str) -> str:
     """Why some systems are not compared: too slow, or without a cost."""
     there = [one for one in found.of(kind) if one.system.id in names]
-    return "no cost" if len(there) == len(names) and all(one.fast_enough for one in there) else "too slow"
+    if len(there) < len(names):
+        return "no such software"
+    return "no cost" if all(one.fast_enough for one in there) else "too slow"
 
 
 def tie_cell(draws: Sensitivity | None, name: str, lacks: str = "") -> str:
@@ -252,7 +254,5 @@ def waiting(found: Found, hours: owned.Hours, now: str, later: str) -> pd.DataFr
 
 def early(cost: Cost, months: Sequence[float] = (1.0, 3.0, 6.0, 12.0)) -> pd.DataFrame:
     """What a delivery some months earlier is worth: months, usd of a chip, share of its capital."""
-    worth = delay_usd(cost, list(months))
-    return tidy(
-        [{"months": m, "usd": w, "share": w / float(cost.capital_usd)} for m, w in zip(months, worth, strict=True)]
-    )
+    worth, capital = delay_usd(cost, list(months)), float(cost.capital_usd)
+    return tidy([{"months": m, "usd": w, "share": w / capital} for m, w in zip(months, worth, strict=True)])
