@@ -99,7 +99,7 @@ if len(shown):
         under=f"{m.id}, {long}, {middle:g} tokens/s for each user, rented by {way}; bars that end at the right are out of reach",
     )
 else:
-    view = Markdown(f"None of these systems has a price by {way}{f' in {region}' if region else ''} and is as fast.")
+    view = Markdown(f"No system of these has a price by {way}{f' in {region}' if region else ''} and is as fast.")
 view
 
 # %% [markdown]

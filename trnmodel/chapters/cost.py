@@ -61,8 +61,7 @@ def own_prices(texts: Iterable[str], owner: str) -> Given:
 def drawable(table: pd.DataFrame) -> pd.DataFrame:
     """Rows with a cost; bars that end out of reach run to three times the largest end."""
     there = table.dropna(subset=ENDS[0])
-    ends = there[ENDS].to_numpy()
-    most = 3 * ends[np.isfinite(ends)].max() if len(there) else 1.0
+    most = 3 * there[ENDS].replace(np.inf, np.nan).max().max()
     return there.assign(usd_per_mtoken_high=there.usd_per_mtoken_high.clip(upper=most))
 
 
