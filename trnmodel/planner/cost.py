@@ -312,7 +312,8 @@ def tco(
     .. math:: c = \frac{A(P_s + P_n)}{h} + c_{site} + P\,\mathrm{PUE}\,e + \frac{o\,(P_s + P_n)}{8766}
 
     with the capital recovery A of `formulas.tco`, by the month. Servers as sold are at the prices of `money_year`. An
-    unknown price, watt or rate makes no zero: its point has no cost, and `reason` names it.
+    unknown price, watt or rate makes no zero: its point has no cost, and `reason` names it. Where sources leave a
+    range to one side of the value in force (building, cost of capital, loss of worth) draws lie below the middle.
 
     Examples
     --------
