@@ -158,12 +158,12 @@ MODES: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def full_requests_per_s(batch: float, output_tokens: float, step_s: ArrayLike, prefill_s: ArrayLike) -> NDArray:
+def full_requests_per_s(batch: ArrayLike, output_tokens: float, step_s: ArrayLike, prefill_s: ArrayLike) -> NDArray:
     r"""Requests a second that fill a replica which prefills one prompt after another between its steps.
 
     .. math:: \lambda = \frac{B}{o\,t(B) + B\,P}
     """
-    return batch / (output_tokens * np.asarray(step_s) + batch * np.asarray(prefill_s))
+    return batch / (output_tokens * np.asarray(step_s) + np.asarray(batch) * np.asarray(prefill_s))
 
 
 def capacity_requests_per_s(
