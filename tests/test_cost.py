@@ -288,6 +288,21 @@ def test_network_parts_are_those_of_the_clos():
     assert np.isnan(scaleout.parts_per_chip(SOLD, 1e9)["layers"])
 
 
+def test_a_network_whose_rate_nobody_prints_is_a_range():
+    found, p = tm.tco("gb300-nvl72"), priced.prices()
+    low, high = p.range("scaleout_bytes_per_s_per_dir[gb300-nvl72]")
+    assert (low, high) == (50e9, 100e9)
+    one, two = (
+        tm.tco("gb300-nvl72", prices=replace(p, scaleout_bytes_per_s_per_dir={"gb300-nvl72": rate}))
+        for rate in (low, high)
+    )
+    assert two.network_usd_per_h == pytest.approx(2 * float(one.network_usd_per_h))
+    assert one.network_usd_per_h == tm.tco("gb200-nvl72").network_usd_per_h < found.network_usd_per_h
+    many = replace(p, scaleout_bytes_per_s_per_dir={"gb300-nvl72": np.array([low, high])})
+    np.testing.assert_allclose(tm.tco("gb300-nvl72", prices=many).usd_per_h, [one.usd_per_h, two.usd_per_h])
+    assert _refused(tm.tco("gb300-nvl72", prices=replace(p, scaleout_bytes_per_s_per_dir={})))
+
+
 def test_prices_of_servers_age():
     p = priced.prices()
     old, new = (tm.tco(SOLD, prices=replace(p, money_year=year)).capital_usd for year in (2025.08, 2026.08))

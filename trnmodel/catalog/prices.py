@@ -37,7 +37,9 @@ class Prices(Spec):
     `server_usd_per_chip` is what a server or rack is sold for over its chips, in the year of `server_year`. A rack that
     is sold to nobody is made of parts: the package of a chip costs its HBM over `hbm_share` times `chip_markup`, or its
     `chip_usd` where that is given. Prices of servers fall by `decades_per_year` up to `money_year`; `market_ratio` is
-    common to all of them. Rebates are shares of what is paid for switches and retimers, and for active cables.
+    common to all of them. `scaleout_bytes_per_s_per_dir` stands in, by system, for the rate of chips that have none of
+    their own, so that their network has a price. Rebates are shares of what is paid for switches and retimers, and for
+    active cables.
     """
 
     server_usd_per_chip: Mapping[str, float] = field(default_factory=_empty)
@@ -61,6 +63,7 @@ class Prices(Spec):
     integration_share: float = NAN
     network_usd_per_bytes_per_s: float = NAN
     optics_usd_per_bytes_per_s: float = NAN
+    scaleout_bytes_per_s_per_dir: Mapping[str, float] = field(default_factory=_empty)
     market_ratio: float = NAN
     decades_per_year: float = NAN
     money_year: float = NAN

@@ -89,19 +89,32 @@ def joined(spec: System, chips: float) -> Mapping[str, float]:
     return MappingProxyType(scaleout.parts_per_chip(spec, chips))
 
 
-def _network(spec: System, chips: float) -> Mapping[str, Any]:
-    """What a chip has of the network, for each rate of its chips where there are several."""
-    rates = np.asarray(spec.scaleout_bytes_per_s_per_dir)
-    if rates.ndim == 0:
-        return joined(spec, chips)
+def network(spec: System, p: Prices, chips: float) -> Mapping[str, Any]:
+    """What a chip has of the network, for each rate of its chips where there are several.
+
+    A rate that prices stand in with is open: what it takes is that of its lowest value, in proportion.
+    """
+    rates, ratio = np.asarray(spec.scaleout_bytes_per_s_per_dir), np.ones(())
+    if np.all(np.isnan(rates)) and spec.id in p.scaleout_bytes_per_s_per_dir:
+        given = np.asarray(p.scaleout_bytes_per_s_per_dir[spec.id])
+        rates = np.asarray(given.min())
+        ratio = given / rates
     several, at = np.unique(rates, return_inverse=True)
-    found = [joined(replace(spec, network_bytes_per_s_per_dir=one * spec.domain_chips), chips) for one in several]
-    return {name: np.array([each[name] for each in found])[np.reshape(at, rates.shape)] for name in JOINED}
+    found = [joined(_rated(spec, float(one)), chips) for one in several]
+    return {name: np.array([each[name] for each in found])[np.reshape(at, rates.shape)] * ratio for name in JOINED}
+
+
+def _rated(spec: System, rate: float) -> System:
+    """A system whose chips have a scale-out rate, or none that is known."""
+    now = spec.scaleout_bytes_per_s_per_dir
+    return spec if np.ndim(now) == 0 and (now == rate or rate != rate) else replace(
+        spec, network_bytes_per_s_per_dir=rate * spec.domain_chips
+    )  # fmt: skip
 
 
 def network_lines(spec: System, p: Prices, chips: float) -> Lines:
     """Dollars of a chip's share of a scale-out network of so many chips, by part. [USD]"""
-    found = _network(spec, chips)
+    found = network(spec, p, chips)
     costs = (
         found["switch_bytes_per_s"] * p.network_usd_per_bytes_per_s,
         found["optics_bytes_per_s"] * p.optics_usd_per_bytes_per_s,

@@ -213,7 +213,8 @@ class TokenCosts:
         table, told = self.break_even(against), []
         for row in table[table.system == system].itertuples():
             mid, low, high = (float(np.mean(x)) for x in row[4:7])
-            told.append(f"{row.software} {within(mid, low, high) if np.isfinite(mid) else row.reason}")
+            why = row.reason if "no price" in row.reason else "out of reach"
+            told.append(f"{row.software} {within(mid, low, high) if np.isfinite(mid) else why}")
         return f"{system} ties with {against} at USD a chip-hour: {', '.join(told)}"
 
     def __repr__(self) -> str:

@@ -78,7 +78,7 @@ def _machine(cost: Cost, tokens_per_s: float) -> Iterator[Row]:
              "utilisation": (cost.utilisation, "1"), "goodput": (cost.goodput, "1"),
              "tokens_per_s_per_chip": (tokens_per_s, "token/s"), "months": (MONTHS, "1"),
              "period_h": (PERIOD_H, "h"), "hours_per_year": (page.HOURS_PER_YEAR, "h")}  # fmt: skip
-    net = bill.joined(spec, cluster)
+    net = bill.network(spec, cost.prices, cluster)
     named |= {"network_bytes_per_s": (net["switch_bytes_per_s"], "B/s"), "network_cables": (net["cables"], "1"),
               "optics_bytes_per_s": (net["optics_bytes_per_s"], "B/s")}  # fmt: skip
     if "HBM" in cost.parts_usd:
