@@ -298,7 +298,7 @@ def test_draws_of_a_system_at_a_speed_are_its_quantiles(open_page, site):
     cuts = joules.drawn("llama-3.3-70b", line, 4096).percentiles().iloc[0]
     (median,) = told(chart, "the median")
     (band,) = told(chart, "nine of ten draws")
-    assert shows(median.split()[0], cuts.p50, 3)
+    assert shows(median.split()[0], cuts.p50)
     assert all(shows(text, cuts[p]) for text, p in zip(re.findall(r"[\d.]+", band), ("p5", "p95"), strict=True))
     choose(chart, system="trn2-ultraserver", wanted_tokens_per_s_per_user="50", software="public")
     assert median not in told(chart, " ")

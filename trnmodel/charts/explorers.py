@@ -117,7 +117,7 @@ def _axis_title() -> Any:
     told = f"{json.dumps(list(MEASURES.values()))}[measure]"
     alt = altair()
     one = alt.Chart(alt.InlineData(values=[{}])).transform_filter("drawn").transform_calculate(told=told)
-    return _lines(one, -12, 12, short=True)
+    return alt.layer(_lines(one, -12, 12))
 
 
 def _finished(chart: Any, caption: str, under: str) -> Any:
@@ -234,17 +234,16 @@ def _told(curve: Any, own: Mapping[str, Any], colour: Mapping[str, Any]) -> list
     return [ring, alt.layer(*words, *_bars(one, colour, BELOW + 28 + LINE * len(lines)))]
 
 
-def _words(data: Any, text: str, below: float, size: int = 14, short: bool = False) -> Any:
+def _words(data: Any, text: str, below: float, size: int = 14) -> Any:
     """What an expression says, so far below the axis."""
-    return _lines(data.transform_calculate(told=text), altair().expr(f"height + {below}"), size, short)
+    return _lines(data.transform_calculate(told=text), altair().expr(f"height + {below}"), size)
 
 
-def _lines(data: Any, y: Any, size: int, short: bool = False) -> Any:
-    """Lines of text from a field `told`, which a screen reader reads too; what is `short` enough is never cut."""
+def _lines(data: Any, y: Any, size: int) -> Any:
+    """Lines of text from a field `told`, which a screen reader reads too. In a layer of their own a page cuts none."""
     alt = altair()
     mark = {"align": "left", "baseline": "middle", "lineBreak": "\n", "lineHeight": LINE, "fontSize": size}
-    mark |= {"fontWeight": "bold" if size > 14 else "normal", "color": INK}
-    mark |= {} if short else {"limit": {"expr": f"width - ({LEFT})"}}
+    mark |= {"fontWeight": "bold" if size > 14 else "normal", "limit": {"expr": f"width - ({LEFT})"}, "color": INK}
     told = {"field": "told", "type": "nominal"}
     where = {"x": alt.value(LEFT), "y": alt.value(y)}
     return data.mark_text(**mark).encode(**where, text=alt.Text(**told), description=alt.Description(**told))
@@ -323,7 +322,7 @@ def draws(frame: pd.DataFrame, chosen: Mapping[str, Any], *, caption: str, under
         mine.mark_line(strokeWidth=3, strokeDash=dash).encode(**place, color=alt.Color(**colour)),
         mine.transform_filter(" || ".join(cuts.values())).mark_point(filled=True, opacity=1, size=70).encode(
             **place, color=alt.Color(**colour)),
-        _words(one, told, BELOW, 18, short=True), _words(one, rest, BELOW + 26, short=True), _missing(kept),
+        alt.layer(_words(one, told, BELOW, 18), _words(one, rest, BELOW + 26)), _missing(kept),
     ]  # fmt: skip
     params = [_select(name, options[name], chosen) for name in DRAWN] + [alt.param(name="of", expr=_code(options))]
     params += [alt.param(name="beside", expr=_code(dict(list(options.items())[1:])))]
