@@ -45,7 +45,7 @@ CLASSES: Mapping[str, str] = {
     "larger ahead, to 1.5 times": "#F6C19B",
     "larger ahead, beyond 1.5 times": "#D55E00",
     "only the larger": "#8C3D00",
-    "neither": "#FFFFFF",
+    "neither": "transparent",
 }
 
 
@@ -100,9 +100,11 @@ def domain_map(table: pd.DataFrame, caption: str, under: str) -> Any:
     for size, end, dash, words in TEXT:
         edge = alt.X(field=x, type="ordinal", bandPosition=end)
         at = alt.Chart(pd.DataFrame({x: [size / TRILLION]})).encode(x=edge)
-        layers.append(at.mark_rule(color="#333333", strokeWidth=2.5, strokeDash=dash))
+        layers.append(at.mark_rule(color="#777777", strokeWidth=2.5, strokeDash=dash))
         if words:
-            layers.append(at.mark_text(text=words, align="left", dx=3, fontSize=11).encode(y=alt.value(-7)))
+            layers.append(
+                at.mark_text(text=words, align="left", dx=3, fontSize=11, color="#808080").encode(y=alt.value(-7))
+            )
     return alt.layer(*layers).properties(**whole, width={"step": 36})
 
 

@@ -253,8 +253,20 @@ def _contradiction(row: Contradiction) -> dict:
     }
 
 
+def cited(source: str) -> str:
+    """A source by its title, which is a link, in Markdown.
+
+    Examples
+    --------
+    >>> cited("trainium3-deep-dive").startswith("[")
+    True
+    """
+    known = load.sources()[source]
+    return f"[{known.title}]({known.url})" if known.url.startswith("https://") else known.title
+
+
 def rests_on(*names: str) -> str:
-    """A sentence that names what a headline owes to estimates of ours: facts by id, and stacks for all theirs.
+    """What a headline owes to estimates of ours, facts by id and stacks for all theirs: a sentence, many folded.
 
     Examples
     --------
@@ -271,7 +283,10 @@ def rests_on(*names: str) -> str:
             owners = {name, load.entities()[name].base}
             count = sum(row.confidence == "D" and row.entity in owners for row in rows.values())
             said.append(f"{count} constants and policies of the software {name}, fitted or assumed")
-    return f"Under it, of our own estimate (D): {'; '.join(said)}." if said else ""
+    if len(said) < 2:
+        return f"Under it, of our own estimate (D): {said[0]}." if said else ""
+    head = f"<details><summary>Under it, of our own estimate (D): {len(said)} things</summary>"
+    return "\n\n".join([head, *(f"- {one}" for one in said), "</details>"])
 
 
 def estimated(spec: Spec, *fields: str) -> list[str]:
