@@ -157,7 +157,7 @@ PERCENT: Mapping[str, str] = {
 
 # What other readings of a system are called, and the groups of its chips where one fills a cell.
 READINGS: Mapping[str, str] = {
-    "trn3-torus-144": "Trainium3 Torus, 144 lanes",
+    "trn3-torus-144": "Trainium3 3D Torus 144",
     "fifth-switch-tray": "with a fifth switch tray",
 }
 SCOPES: Mapping[str, str] = {"world": "whole domain", "twins": "twins of both racks"}
