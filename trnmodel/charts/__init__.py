@@ -174,7 +174,7 @@ def bars(
     params, picked = plot.picked(color)
     place = {"y": plot.category(alt.Y, x)}
     if beside := plot.beside(x, color):
-        place["yOffset"] = plot.category(alt.YOffset, color)
+        place["yOffset"] = plot.category(alt.YOffset, str(color))
     base = alt.Chart(plot.data, height={"step": 13 if beside else 26})
     chart = (
         base.mark_bar(strokeWidth=1.5)
@@ -273,7 +273,7 @@ def ranges(
     params, picked = plot.picked(color)
     place = {"y": plot.category(alt.Y, y), "color": plot.colour(alt.Color, color, alone=y), **picked}
     if beside := plot.beside(y, color):
-        place["yOffset"] = plot.category(alt.YOffset, color)
+        place["yOffset"] = plot.category(alt.YOffset, str(color))
     crowded = len(plot.data) > MOST_APART
     base = alt.Chart(plot.data, height={"step": (10 if crowded else 15) if beside else 20 if crowded else 30})
     point = base.mark_point(size=80, filled=True, strokeWidth=2).add_params(*params)

@@ -167,7 +167,7 @@ SCOPES: Mapping[str, str] = {"world": "whole domain", "twins": "twins of both ra
 def _names() -> Mapping[str, str]:
     """What a person calls each chip and system, by its id."""
     specs = [*map(load.chip, load.chips()), *map(systems.system, systems.systems())]
-    return {spec.id: spec.name for spec in specs if spec.id != spec.name} | READINGS
+    return {spec.id: spec.name for spec in specs if spec.id != spec.name} | dict(READINGS)
 
 
 @cache
