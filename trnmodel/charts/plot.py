@@ -23,7 +23,7 @@ MOST_LETTERS = 26  # of a label at the end of a line
 MOST_LABELLED, MOST_MACHINES = 8, 12  # lines, beyond which a legend names them; greys in a legend are told apart badly
 POINTS = 8  # of a line that is drawn hollow
 SAME = 1.5  # up to which lines coincide. [px]
-MOST_APART = 32  # marks of an axis of categories, beyond which they stand closer
+MOST_APART = 24  # marks of an axis of categories, beyond which they stand closer
 MOST_TOLD = 2  # groups of lines that coincide
 CROWD = 3  # lines, beyond which a reader may want a closer look
 

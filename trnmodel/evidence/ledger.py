@@ -23,7 +23,7 @@ from trnmodel.models.operator_table import step_operators
 from trnmodel.models.shipped import catalog
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
-from trnmodel.units import format_digits
+from trnmodel.units import counted, format_digits
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -285,7 +285,12 @@ def rests_on(*names: str) -> str:
             said.append(f"{count} constants and policies of the software {name}, fitted or assumed")
     if len(said) < 2:
         return f"Under it, of our own estimate (D): {said[0]}." if said else ""
-    head = f"<details><summary>Under it, of our own estimate (D): {len(said)} things</summary>"
+    stacks = sum(one.endswith("fitted or assumed") for one in said)
+    kinds = ((len(said) - stacks, "figure"), (stacks, "stack of software"))
+    told = " and ".join(counted(n, kind) for n, kind in kinds if n)
+    head = (
+        f"<details><summary>Under it, of our own estimate (D): {told} \N{BLACK DOWN-POINTING SMALL TRIANGLE}</summary>"
+    )
     return "\n\n".join([head, *(f"- {one}" for one in said), "</details>"])
 
 
