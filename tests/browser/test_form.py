@@ -118,7 +118,7 @@ def test_a_caption_is_not_squeezed_by_its_table(folder, open_page, slug):
 
 def test_estimates_under_a_headline_open_by_keyboard(folder, open_page):
     page = visit(open_page(), f"{folder}/chapters/software.html")
-    under = page.locator("article .cell_output details:not([class])").first
+    under = page.locator("article .cell_output > details").first
     items = under.locator("li")
     assert items.count() > 2
     assert not items.first.is_visible()

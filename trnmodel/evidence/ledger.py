@@ -23,7 +23,7 @@ from trnmodel.models.operator_table import step_operators
 from trnmodel.models.shipped import catalog
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
-from trnmodel.units import counted, format_digits
+from trnmodel.units import counted, format_digits, format_quantity
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -251,6 +251,17 @@ def _contradiction(row: Contradiction) -> dict:
         "gives": f"{worked} {row.unit}" if worked else "",
         "ruling": row.ruling,
     }
+
+
+def shortened(printed: str, quantity: str) -> str:
+    """A figure as it is printed, one of many digits with a prefix.
+
+    Examples
+    --------
+    >>> shortened("0.8", "hbm_bytes_per_s"), shortened("9800000000000", "hbm_bytes_per_s")
+    ('0.8', '9.8 TB/s')
+    """
+    return printed if len(printed) < 9 else format_quantity(float(printed), load.quantities()[quantity].unit_si)
 
 
 def cited(source: str) -> str:
