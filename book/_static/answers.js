@@ -43,7 +43,7 @@ document.addEventListener("DOMContentLoaded", () => {
 
   // On a phone a table that is wider than the page, or whose words fill a narrow column, shows each row as a card, which
   // names its cells.
-  const TALL = 130; // of a cell. [px]
+  const TALL = 90; // of a cell. [px]
   const tables = [...document.querySelectorAll("article table")].filter((table) => table.tHead && table.tBodies.length);
   const phone = matchMedia("(max-width: 600px)");
   for (const table of tables) {
