@@ -93,7 +93,7 @@ def domain_map(table: pd.DataFrame, caption: str, under: str) -> Any:
     whole = {name: getattr(cells, name) for name in ("title", "description", "usermeta")}
     cells.title = cells.description = cells.usermeta = alt.Undefined
     loose = table.loc[~table.sure & ~ratio.isna(), [x, y]].assign(total_params=lambda t: t.total_params / TRILLION)
-    hatch = alt.Chart(loose).mark_point(shape=HATCH, stroke="#333333", size=160)
+    hatch = alt.Chart(loose).mark_point(shape=HATCH, stroke="#333333", size=400)
     layers = [
         cells,
         hatch.encode(x=alt.X(field=x, type="ordinal"), y=alt.Y(field=y, type="ordinal", sort="descending")),
