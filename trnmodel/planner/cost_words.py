@@ -13,7 +13,7 @@ from trnmodel.planner.effort import TokenCost, within
 from trnmodel.planner.markets import SPEED, Found
 from trnmodel.planner.rent import TokenCosts
 from trnmodel.planner.software import ORDER
-from trnmodel.units import MILLION, counted, format_digits
+from trnmodel.units import HOUR, KW, MILLION, MS, counted, format_digits
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,17 +24,17 @@ SHORTEST = 0.05  # months that are worth a word
 def by_hand(one: TokenCost, called: Mapping[str, str]) -> str:
     """The cost of a token from its price and its chip-seconds, as one works it out."""
     given, made = one.input_tokens, one.output_tokens
-    prompt, each = (1e3 * float(one.chip_s(phase)[2]) for phase in ("prefill", "decode"))
+    prompt, each = (float(one.chip_s(phase)[2]) / MS for phase in ("prefill", "decode"))
     mean = (given * prompt + made * each) / (given + made)
     price = float(one.usd_per_chip_h)
-    cost = price * mean * 1e-3 * MILLION / 3600
+    cost = price * mean * MS * MILLION / HOUR
     if not np.isclose(cost, float(one.blended_usd_per_mtoken)):
         raise AssertionError(f"{one.system.id}: {cost} by hand, {one.blended_usd_per_mtoken} by the package")
     return (
         f"**By hand, {called[one.system.id]} on {one.stack_kind} software.** A token of a prompt takes {prompt:.4g} ms "
         f"of a chip, one of an answer {each:.4g} ms: ({given:,.0f} x {prompt:.4g} + {made:,.0f} x {each:.4g}) / "
         f"{given + made:,.0f} = {mean:.4g} ms. At {price:.4g} USD an hour a million take {price:.4g} x {mean:.4g} x "
-        f"1,000 / 3,600 = {price * mean / 3.6:.3g} USD; the package says {float(one.blended_usd_per_mtoken):.3g} USD."
+        f"1,000 / 3,600 = {cost:.3g} USD; the package says {float(one.blended_usd_per_mtoken):.3g} USD."
     )
 
 
@@ -95,12 +95,12 @@ def hour_by_hand(cost: Cost, name: str) -> str:
     hour = float(cost.server_usd_per_h + cost.network_usd_per_h)
     if not np.isclose(month / PERIOD_H, hour):
         raise AssertionError(f"{name}: {month / PERIOD_H} by hand, {hour} by the package")
-    watts, pue, kwh = float(cost.mean_w), cost.facility.annual_pue, who.electricity_usd_per_j * 3.6e6
+    watts, pue, kwh = float(cost.mean_w), cost.facility.annual_pue, who.electricity_usd_per_j * KW * HOUR
     left = f", of which {1 - lost:.0%} is left at the end" if lost < 1 else ""
     return (
         f"**By hand, {name}.** {capital:,.0f} USD over {n:g} months at {rate:.2%} a month{left}: {month:,.0f} USD a "
         f"month, {hour:.3f} USD an hour of {PERIOD_H:g} a month. Electricity: {watts:,.0f} W x {pue:g} x {kwh:.4g} "
-        f"USD/kWh = {watts * pue * kwh / 1e3:.3f} USD; the package says {float(cost.energy_usd_per_h):.3f} USD. With "
+        f"USD/kWh = {watts / KW * pue * kwh:.3f} USD; the package says {float(cost.energy_usd_per_h):.3f} USD. With "
         f"building ({float(cost.site_usd_per_h):.3f}) and operations ({float(cost.operations_usd_per_h):.3f}) the hour "
         f"costs {float(cost.usd_per_h):.2f} USD."
     )

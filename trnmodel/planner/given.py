@@ -10,6 +10,7 @@ import numpy as np
 
 from trnmodel.arguments import TINY, number, refuse, text
 from trnmodel.catalog import load
+from trnmodel.catalog import prices as priced
 from trnmodel.catalog.prices import Owner, Prices
 from trnmodel.catalog.rents import own
 from trnmodel.catalog.specs import Spec
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound=Spec)
 REBATE = load.Quantity("rebate", "1", "Share of the price that a supplier's warrants give back; none is counted")
+HEAD = """# Every price and rate that an owner's cost takes: name=value or name=low:value:high, in base units.
+# trnmodel run cost -f notebooks/parameters/cost.yaml
+prices:
+"""
 RENT = "rent"  # of a chip-hour, by system
 OPEN = ("chip_usd", "server_usd_per_chip")  # by chip and by system, with any key
 
@@ -158,3 +163,9 @@ def as_texts(table: pd.DataFrame) -> list[str]:
         return f"{row.name}={':'.join(f'{end:.12g}' for end in ends)}"
 
     return [told(row) for row in table.itertuples(index=False)]
+
+
+def parameter_file() -> str:
+    """Every price and rate of a hyperscaler as data has it, as YAML of a chapter's parameter: what a reader edits."""
+    texts = as_texts(price_list(priced.prices(), priced.owner()))
+    return HEAD + "".join(f'- "{text}"\n' for text in texts)
