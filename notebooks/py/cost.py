@@ -111,11 +111,13 @@ charts.table(common.notation(tables.SYMBOLS, "from"), caption="What this chapter
 # %% [markdown]
 # ## Who is the cheapest?
 #
-# Prices are drawn between the lowest and the highest that are published, steps within their bands, the same draws for all. A system leads
-# where it is the cheapest in 95 % of the draws; else the order is open.
+# Prices are drawn between the lowest and the highest that are published, steps within their bands, the same draws for all.
 
 # %% tags=["hide-input"]
-Markdown(markets.order_words(found, None, called))
+Markdown(
+    f"A system leads where it is the cheapest in {markets.LEAD:.0%} of {owned.DRAWS:,} draws; else the order is open.\n\n"
+    + markets.order_words(found, None, called)
+)
 
 # %% tags=["hide-input"]
 charts.table(
@@ -180,7 +182,7 @@ Markdown(cost_words.hosted(found, called, rented.id))
 # %% [markdown]
 # ## At what rent does it tie?
 #
-# Nobody publishes a price of Trainium3: what it may cost is the answer. A tie needs no secret number, only throughput on equal software.
+# Where nobody publishes a price, what it may be is the answer. A tie needs no secret number, only throughput on equal software.
 
 # %% tags=["hide-input"]
 line = markets.curve(found, m.id, spec.id)
@@ -340,7 +342,7 @@ view
 # %% [markdown]
 # ## What are early months worth?
 #
-# Hardware of the same performance becomes cheaper by a third each year, so that output which comes later is worth less. A rack that fits old
+# Hardware of the same performance becomes cheaper every year, so that output which comes later is worth less. A rack that fits old
 # air-cooled buildings may be there first.
 
 # %% tags=["hide-input"]
@@ -399,7 +401,7 @@ kind = next(
 )
 draws = markets.drawn(head, hours, kind)
 draws = draws if draws is not None and spec.id in draws.values else None
-bars = tables.tornado(draws, spec.id) if draws is not None else ()
+bars = cost_words.tornado(draws, spec.id) if draws is not None else ()
 if len(bars):
     view = charts.ranges(
         bars,

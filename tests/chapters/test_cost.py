@@ -236,7 +236,7 @@ def test_a_line_of_the_live_chart_is_the_owners_hour(found, hours):
 
 
 def test_bars_hold_the_answer(found, hours):
-    bars = tables.tornado(owned.drawn_costs(found[KEY], hours, "hand-tuned"), AIR)
+    bars = cost_words.tornado(owned.drawn_costs(found[KEY], hours, "hand-tuned"), AIR)
     assert (bars.usd_per_mtoken_low <= bars.usd_per_mtoken).all()
     assert (bars.usd_per_mtoken <= bars.usd_per_mtoken_high).all()
     assert bars.which.is_unique

@@ -20,7 +20,6 @@ from trnmodel.planner.cost import HOURLY, Cost
 from trnmodel.planner.effort import TokenCost, within
 from trnmodel.planner.given import Given, given
 from trnmodel.planner.markets import ENDS
-from trnmodel.planner.sensitivity import Sensitivity
 from trnmodel.units import format_digits, format_within
 
 CHECKED = ("hgx-h100", "hgx-h200", "hgx-b200", "gb200-nvl72", "mi300x-8")
@@ -32,22 +31,6 @@ SYMBOLS = [
     ("r, n", "rate_per_year, life_years", "cost of capital; years over which servers are paid", "", "data"),
     ("A", "capital_usd", "price of a chip with its share of rack and network", "", "counted, estimate (D)"),
 ]
-INPUTS: Mapping[str, str] = {
-    "prices.chip_markup": "margin on the package",
-    "prices.switch_usd_per_lane": "price of a switch lane",
-    "prices.rack_usd_per_w": "cooling and rack a watt",
-    "prices.market_ratio": "street price of servers",
-    "prices.network_usd_per_bytes_per_s": "price of scale-out switches",
-    "owner.build_usd_per_w": "price of a building a watt",
-    "owner.colocation_usd_per_w_h": "rent of a building a watt",
-    "owner.operations_share": "operations a year",
-    "owner.life_years": "years of life",
-    "owner.lost_share": "worth that is lost in the life",
-    "owner.rate_per_year": "cost of capital",
-    "owner.electricity_usd_per_j": "price of electricity",
-    "owner.mean_load_share": "mean load",
-    "power.all_in_ratio": "watts provisioned a watt of TDP",
-}
 
 
 def own_prices(texts: Iterable[str], owner: str) -> Given:
@@ -92,7 +75,7 @@ def _rented(spec: System, one: rents.Rent) -> dict[str, Any]:
 def hour_parts(hours: owned.Hours, called: Mapping[str, str]) -> pd.DataFrame:
     """Parts of an owner's hour of each system that has one: of, part, usd_per_h."""
     some = [cost.by_part().assign(of=called[name]) for name, cost in hours.items() if bool(np.all(cost.valid))]
-    return pd.concat(some or [pd.DataFrame({"of": [], "part": [], "usd_per_h": []})], ignore_index=True)
+    return pd.concat(some, ignore_index=True) if some else pd.DataFrame()
 
 
 def hours_table(hours: owned.Hours) -> pd.DataFrame:
@@ -110,23 +93,6 @@ def hours_table(hours: owned.Hours) -> pd.DataFrame:
             row[title] = format_within(float(getattr(cost, field)), *map(float, cost.ends(field)))
         rows.append(row | {part: format_digits(float(getattr(cost, f"{part}_usd_per_h")), 2) for part in HOURLY})
     return pd.DataFrame(rows).fillna("")
-
-
-def tornado(draws: Sensitivity, answer: str) -> pd.DataFrame:
-    """A cost with one input after another at its 5th and 95th percentile: which, usd_per_mtoken with its ends."""
-    table, value = draws.tornado(answer), draws.bars[answer][0]
-    table = table[np.isfinite(table.swing) & (table.swing > 1e-3 * value)].head(10)
-    ends = table[["answer_low", "answer_high"]].assign(value=value)
-    found = {"which": table.input.map(_named), ENDS[0]: value, ENDS[1]: ends.min(axis=1), ENDS[2]: ends.max(axis=1)}
-    return pd.DataFrame(found).assign(basis="extrapolated").reset_index(drop=True)
-
-
-def _named(label: str) -> str:
-    """What an input is called."""
-    spec, _, field = label.partition(".")
-    if field and spec in ("prices", "owner", "power"):
-        return INPUTS.get(label, field.replace("_", " "))
-    return label if label.startswith("TDP") else f"how good {label} is"
 
 
 def place(region: str) -> None:
@@ -159,10 +125,15 @@ def answer(lines: Mapping[str, TokenCost], table: pd.DataFrame, called: Mapping[
         rank="Ahead of it" if best is not None and not best[ENDS[0]] >= value else "Next best",
         alone="" if best is not None else f"no other of these has a price and is as fast on {one.stack_kind} software",
         proof="Check: eight figures of another model",
-        more="Trainium3 is not for rent at a published price: below stands what it may cost. An owner's cost follows "
-        "the renter's. A band joins that of the price and that of the software.\n\n"
+        more=_unpriced(table, called)
+        + "An owner's cost follows the renter's. A band joins that of the price and that of the software.\n\n"
         + ledger.rests_on(*dict.fromkeys(line.stack.id for line in lines.values() if line.stack_kind != "ideal")),
     )
+
+
+def _unpriced(table: pd.DataFrame, called: Mapping[str, str]) -> str:
+    names = dict.fromkeys(called[name] for name in table.system[table.usd_per_chip_h.isna()])
+    return f"**No such price is published of {', '.join(names)}**: below stands what each may cost. " if names else ""
 
 
 def bounded(line: pd.DataFrame) -> pd.DataFrame:

@@ -10,14 +10,31 @@ import numpy as np
 from trnmodel.formulas import tco as page
 from trnmodel.planner.cost import MONTHS, PERIOD_H, Cost
 from trnmodel.planner.effort import TokenCost, within
-from trnmodel.planner.markets import SPEED, Found
+from trnmodel.planner.markets import ENDS, SPEED, Found
 from trnmodel.planner.rent import TokenCosts
+from trnmodel.planner.sensitivity import Sensitivity
 from trnmodel.planner.software import ORDER
 from trnmodel.units import HOUR, KW, MILLION, MS, counted, format_digits
 
 if TYPE_CHECKING:
     import pandas as pd
 
+INPUTS: Mapping[str, str] = {
+    "prices.chip_markup": "margin on the package",
+    "prices.switch_usd_per_lane": "price of a switch lane",
+    "prices.rack_usd_per_w": "cooling and rack a watt",
+    "prices.market_ratio": "street price of servers",
+    "prices.network_usd_per_bytes_per_s": "price of scale-out switches",
+    "owner.build_usd_per_w": "price of a building a watt",
+    "owner.colocation_usd_per_w_h": "rent of a building a watt",
+    "owner.operations_share": "operations a year",
+    "owner.life_years": "years of life",
+    "owner.lost_share": "worth that is lost in the life",
+    "owner.rate_per_year": "cost of capital",
+    "owner.electricity_usd_per_j": "price of electricity",
+    "owner.mean_load_share": "mean load",
+    "power.all_in_ratio": "watts provisioned a watt of TDP",
+}
 SHORTEST = 0.05  # months that are worth a word
 
 
@@ -154,3 +171,22 @@ def ties_told(found: Found, system: str) -> pd.DataFrame:
                 row[kind] = within(*three) if np.isfinite(three.iloc[0]) else "too slow"
             rows.append(row)
     return pd.DataFrame(rows)
+
+
+def tornado(draws: Sensitivity, answer: str) -> pd.DataFrame:
+    """A cost with one input after another at its 5th and 95th percentile: which, usd_per_mtoken with its ends."""
+    import pandas as pd
+
+    table, value = draws.tornado(answer), draws.bars[answer][0]
+    table = table[np.isfinite(table.swing) & (table.swing > 1e-3 * value)].head(10)
+    ends = table[["answer_low", "answer_high"]].assign(value=value)
+    found = {"which": table.input.map(_named), ENDS[0]: value, ENDS[1]: ends.min(axis=1), ENDS[2]: ends.max(axis=1)}
+    return pd.DataFrame(found).assign(basis="extrapolated").reset_index(drop=True)
+
+
+def _named(label: str) -> str:
+    """What an input is called."""
+    spec, _, field = label.partition(".")
+    if field and spec in ("prices", "owner", "power"):
+        return INPUTS.get(label, field.replace("_", " "))
+    return label if label.startswith("TDP") else f"how good {label} is"
