@@ -306,7 +306,7 @@ def test_draws_of_a_system_at_a_speed_are_its_quantiles(open_page, site):
 
 
 def test_price_watts_and_share_of_ideal_move_what_a_token_costs(open_page, site):
-    """At all of ideal a token costs an owner's hour times its chip-seconds on ideal software, whatever the sliders say."""
+    """At all of ideal a token costs an owner's hour times its chip-seconds on ideal software."""
     _, chart = explorer(open_page, site, "cost", "own")
     given = {name: one.default for name, one in parameters("cost").items()}
     ask = {name: given[name] for name in ("input_tokens", "output_tokens")}
