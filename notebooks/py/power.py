@@ -280,7 +280,7 @@ charts.table(
             .replace("operations_at_peak_w", "operations at peak [W]")
         )
     ),
-    caption="What chips are made of, and what their HBM and their operations would draw at full rate (energies of papers and programs, node by node)",
+    caption="Process, package and cooling, and what HBM and operations would draw at full rate (energies of papers and programs, node by node)",
     download="builds",
 )
 
