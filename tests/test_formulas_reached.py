@@ -15,7 +15,6 @@ from trnmodel.chapters import memory as hbm
 from trnmodel.chapters import scale_out
 from trnmodel.fabric import scaleout
 from trnmodel.planner import claimed, goodput, placements, rack_power, worth
-
 from trnmodel.steps.serving import disaggregate
 
 OTHERS = {"collectives", "tiers", "exchanges", "bounds", "bands"}  # run by `tm.collective(algorithm=)`; asked for ends

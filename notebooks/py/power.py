@@ -280,7 +280,7 @@ charts.table(
             .replace("operations_at_peak_w", "operations at peak [W]")
         )
     ),
-    caption="What chips are made of, and what their HBM and their operations would draw at full rate (energies of papers and programs, node by node)",
+    caption="Process, package and cooling, and what HBM and operations would draw at full rate (energies of papers and programs, node by node)",
     download="builds",
 )
 
@@ -355,10 +355,9 @@ if racks:
         y="part",
         color="of",
         log_x=True,
-        caption="; ".join(
-            f"{name}: {format_within(*(float(x / one.chips) for x in (one.counted_w, *one.ends('counted_w'))), 'W')} a chip are counted"
-            for name, one in racks.items()
-        ),
+        caption="Chips draw "
+        + " and ".join(f"{float((one.logic_w + one.hbm_w) / one.counted_w):.0%}" for one in racks.values())
+        + " of what is counted",
         under="every chip at its TDP; watts of a rack over its chips, all inputs at their low and at their high ends (our estimate, confidence D)",
     )
 else:
@@ -567,8 +566,8 @@ mid = rolled[
 charts.draws(
     rolled,
     {"system": spec.id, "wanted_tokens_per_s_per_user": slow, "software": kind},
-    caption=f"All that is open drawn at once: half of the draws of {called[spec.id]} lie under {format_digits(mid[spec.id], 2)} J",
-    under=f"{m.id}, context {context:,}; grey: the other systems at the same speed and on the same software; choose below",
+    caption=f"Half of the draws lie under {format_digits(mid[spec.id], 2)} J",
+    under=f"all that is open drawn at once; {m.id}, context {context:,}, {called[spec.id]}; grey: other systems at the same speed and on the same software; choose below",
 )
 
 # %% [markdown]
