@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     import altair as alt
     import pandas as pd
 
-COLUMNS = ("case", "system", "ideal_chip_s", "public_share", "hand_tuned_share", "base_usd_per_h", "usd_per_h_per_usd")
-COLUMNS += ("usd_per_h_per_w", "usd_per_h")
+COLUMNS = [
+    *("case", "system", "ideal_chip_s", "public_share", "hand_tuned_share"),
+    *("base_usd_per_h", "usd_per_h_per_usd", "usd_per_h_per_w", "usd_per_h"),
+]
 FOOT = 120  # from the axis to what is told, below the legend. [px]
 MTOKEN_H = MILLION / HOUR
 DIGITS = "',.2~r'"
@@ -177,4 +179,4 @@ def grid(cases: Mapping[str, pd.DataFrame], lines: Mapping[str, tuple[float, flo
                 continue
             shares = [ideal / float(each.get(kind, math.inf)) for kind in ("public", "hand-tuned")]
             rows.append((case, read_system(str(name)).id, ideal, *shares, *lines[str(name)], hour))
-    return pd.DataFrame(rows, columns=list(COLUMNS))
+    return pd.DataFrame(rows, columns=COLUMNS)
