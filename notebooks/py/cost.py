@@ -122,7 +122,7 @@ Markdown(
 # %% tags=["hide-input"]
 charts.table(
     markets.beside(rent),
-    caption="USD a million tokens to the one who rents, by software; at which price of a chip-hour each would be first",
+    caption="USD a million tokens to the one who rents, by software; at which price of a chip-hour each were level with the least",
     download="rent",
 )
 
@@ -130,7 +130,7 @@ charts.table(
 charts.table(rent.replace(np.inf, np.nan), caption="The same, row by row", download="rent-rows", file_only=True)
 
 # %% [markdown]
-# The table says what would flip each order: the rent at which a system were first. Software is of the same kind in a column; who is first
+# The table says what would flip each order: the rent at which a system were level with the least. Software is of the same kind in a column; who is first
 # on public software says what is installed today, on ideal software what the chips could do.
 #
 # ## What is an hour rented for?
@@ -203,11 +203,16 @@ else:
 view
 
 # %% tags=["hide-input"]
-charts.table(
-    cost_words.ties_told(found, spec.id),
-    caption=f"USD a chip-hour at which {called[spec.id]} ties with each that has a price",
-    download="ties",
-)
+told = cost_words.ties_told(found, spec.id)
+if len(told):
+    view = charts.table(
+        told,
+        caption=f"USD a chip-hour at which {called[spec.id]} ties with each that has a price",
+        download="ties",
+    )
+else:
+    view = Markdown("No other of these has a price.")
+view
 
 # %% [markdown]
 # ## What does an hour cost its owner?
@@ -271,7 +276,7 @@ view
 # %% tags=["hide-input"]
 charts.table(
     markets.beside(own),
-    caption=f"USD a million tokens to a {owner} who owns the chips, by software; at which hour's cost each would be first",
+    caption=f"USD a million tokens to a {owner} who owns the chips, by software; at which hour's cost each were level with the least",
     download="own",
 )
 

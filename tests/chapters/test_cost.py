@@ -67,8 +67,8 @@ def test_the_price_at_which_each_were_first_makes_it_level(rent):
     at = rent[(rent.wanted_tokens_per_s_per_user == SPEED) & (rent.software == "hand-tuned")]
     least = at.usd_per_mtoken.min()
     for one in at.itertuples():
-        told = markets.first_at(at, one.usd_per_chip_h, one.chip_s)
-        if told == "is first":
+        told = markets.level_at(at, one.usd_per_chip_h, one.chip_s)
+        if told == "least":
             assert one.usd_per_mtoken == least
         else:
             assert float(told) * one.chip_s / 3.6e-3 == pytest.approx(least, rel=0.05)
@@ -78,9 +78,9 @@ def test_a_speed_that_nobody_reaches_is_said(found, hours, rent):
     cells = markets.beside(rent).set_index(["wanted_tokens_per_s_per_user", "system"])
     assert cells.public[1e6, TRN2] == "too slow"
     assert cells.public[SPEED, AIR] == "no price"
-    assert "never" in cells["first at, USD a chip-hour"][1e6, TRN2]
+    assert "never" in cells["level at, USD a chip-hour"][1e6, TRN2]
     words = markets.order_words(found, None, CALLED)
-    assert f"{MODEL} at 1e+06 tokens/s**: *public* nobody is as fast" in words
+    assert f"{MODEL} at 1,000,000 tokens/s**: *public* nobody is as fast" in words
     assert set(markets.ties(found, hours, AIR, "chip_usd").query("wanted_tokens_per_s_per_user == 1e6").public) == {
         "too slow"
     }
@@ -90,12 +90,21 @@ def test_a_speed_that_nobody_reaches_is_said(found, hours, rent):
 def test_a_lead_is_one_in_the_draws(found, hours):
     for kind in ("public", "hand-tuned", "ideal"):
         draws = owned.drawn_costs(found[KEY], hours, kind)
-        shares = draws.wins(least=True).wins
-        assert shares.sum() == pytest.approx(1)
-        told = markets.leads(draws, CALLED)
-        assert told.startswith("open") == (shares.max() < markets.LEAD)
+        shares = markets.firsts(found[KEY], hours, kind)
+        assert sum(shares.values()) == pytest.approx(1)
+        told = markets.leads(shares, CALLED)
+        assert told.startswith("open") == (max(shares.values()) < markets.LEAD)
         one, other = list(draws.values)[:2]
         assert owned.cheaper(draws, one, other) + owned.cheaper(draws, other, one) == pytest.approx(1)
+
+
+def test_where_nothing_is_open_the_middle_says_who_is_first(found):
+    """One system with one price, on ideal software: no draw, and yet it is there."""
+    priced_alone = found[KEY].priced({name: rents.own(name, 1.0 + place) for place, name in enumerate(CALLED)})
+    shares = markets.firsts(priced_alone, None, "ideal")
+    costs = {one.system.id: float(one.blended_usd_per_mtoken) for one in priced_alone.of("ideal")}
+    assert max(shares, key=shares.get) == min(costs, key=costs.get)
+    assert sorted(shares.values()) == [0.0, 0.0, 0.0, 1.0]
 
 
 def test_draws_of_one_chip_in_two_racks_are_common(found, hours):

@@ -19,7 +19,7 @@ from trnmodel.planner import owned
 from trnmodel.planner.cost import HOURLY, Cost
 from trnmodel.planner.effort import TokenCost, within
 from trnmodel.planner.given import Given, given
-from trnmodel.planner.markets import ENDS
+from trnmodel.planner.markets import ENDS, level_at
 from trnmodel.units import format_digits, format_within
 
 CHECKED = ("hgx-h100", "hgx-h200", "hgx-b200", "gb200-nvl72", "mi300x-8")
@@ -114,6 +114,12 @@ def answer(lines: Mapping[str, TokenCost], table: pd.DataFrame, called: Mapping[
     told = one.told().partition(" (")[0]
     wide = np.isfinite(value) and not np.isfinite(float(one.high))
     number = [value, float(one.low), float(one.high)] if np.isfinite(value) else "no cost"
+    if one.rent.why and best is not None and one.fast_enough:
+        tie = level_at(there, float("nan"), one.chip_s_ends()[1])
+        number, question = (
+            f"{tie} USD a chip-hour",
+            f"is the rent at which {called[best.system]} is level with it for {question}",
+        )
     also = "; ".join(f"{kind} {line.told()}" for kind, line in lines.items() if line is not one)
     why = "" if np.isfinite(value) else f": {one.reason}"
     return card(
@@ -122,13 +128,22 @@ def answer(lines: Mapping[str, TokenCost], table: pd.DataFrame, called: Mapping[
         unit="USD",
         mark=str(one.basis),
         rival="" if best is None else f"{called[best.system]} with {within(*best[ENDS], best.basis)} USD",
-        rank="Ahead of it" if best is not None and not best[ENDS[0]] >= value else "Next best",
+        rank=_rank(best, value, float(one.low), float(one.high)),
         alone="" if best is not None else f"no other of these has a price and is as fast on {one.stack_kind} software",
         proof="Check: eight figures of another model",
         more=_unpriced(table, called)
         + "An owner's cost follows the renter's. A band joins that of the price and that of the software.\n\n"
         + ledger.rests_on(*dict.fromkeys(line.stack.id for line in lines.values() if line.stack_kind != "ideal")),
     )
+
+
+def _rank(best: pd.Series | None, value: float, low: float, high: float) -> str:
+    """How the cheapest of the others stands beside a cost: ahead or behind by more than the bands, or neither."""
+    if best is None or np.isnan(value):
+        return "Beside it"
+    if best[ENDS[2]] < low:
+        return "Ahead of it"
+    return "Next best" if best[ENDS[1]] > high else "Beside it, within the bands"
 
 
 def _unpriced(table: pd.DataFrame, called: Mapping[str, str]) -> str:

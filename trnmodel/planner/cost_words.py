@@ -96,7 +96,7 @@ def hosted(found: Found, called: Mapping[str, str], system: str) -> str:
             price = format_digits(float(rows.api_usd_per_mtoken.iloc[0]), 3)
             said.append(
                 f"* **{model} by {seller}** ({date}): {price} USD a million tokens of these requests. {called[system]} "
-                f"at {speed:g} tokens/s a user costs less where it is full in this share of its hours: {full}."
+                f"at {speed:,.15g} tokens/s a user costs less where it is full in this share of its hours: {full}."
             )
     return "\n".join(said) if said else "No price of these models by the token is known."
 
@@ -150,7 +150,7 @@ def wait_words(table: pd.DataFrame, now: str, later: str) -> str:
     said, none = list[str](), 0
     for row in table.to_dict("records"):
         for kind in [kind for kind in ORDER if np.isfinite(row[kind])]:
-            where = f"{row['model']} at {row[SPEED]:g} tokens/s on {kind} software"
+            where = f"{row['model']} at {row[SPEED]:,.15g} tokens/s on {kind} software"
             said += [f"{format_digits(row[kind], 2)} months for {where}"] if row[kind] >= SHORTEST else []
             none += row[kind] < SHORTEST
     if not said and not none:

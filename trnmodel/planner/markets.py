@@ -75,16 +75,16 @@ def table_of(found: Found, hours: Hours = None) -> pd.DataFrame:
     return pd.concat([owned.token_costs(one) for one in some], ignore_index=True)
 
 
-def first_at(rows: pd.DataFrame, price: float, chip_s: float) -> str:
+def level_at(rows: pd.DataFrame, price: float, chip_s: float) -> str:
     """Price of a chip-hour at which a token costs what the cheapest of some rows does, in words."""
     if not rows.usd_per_mtoken.notna().any() or not np.isfinite(chip_s):
         return "never"
     tie = float(rows.usd_per_mtoken.min() / usd_per_mtoken(1.0, 1.0) / chip_s)
-    return "is first" if abs(tie / price - 1) < 1e-9 else format_digits(tie, 2)
+    return "least" if abs(tie / price - 1) < 1e-9 else format_digits(tie, 2)
 
 
 def beside(table: pd.DataFrame) -> pd.DataFrame:
-    """A row a model, speed and system: USD a million tokens by kind of software, and hours at which it were first."""
+    """A row a model, speed and system: USD a million tokens by kind of software, and hours at which it were level."""
     import pandas as pd
 
     rows = list[dict[str, Any]]()
@@ -96,10 +96,10 @@ def beside(table: pd.DataFrame) -> pd.DataFrame:
             mine = lines[lines.software == kind]
             row[kind] = cell(mine.iloc[0]) if len(mine) else "no such software"
             rivals = there[there.software == kind]
-            firsts += [f"{kind} {first_at(rivals, one.usd_per_chip_h, one.chip_s)}" for one in mine.itertuples()]
+            firsts += [f"{kind} {level_at(rivals, one.usd_per_chip_h, one.chip_s)}" for one in mine.itertuples()]
         own = float(lines.usd_per_chip_h.iloc[0])
         row["USD a chip-hour"] = "no price" if np.isnan(own) else format_digits(own, 3)
-        rows.append(row | {"first at, USD a chip-hour": ", ".join(firsts)})
+        rows.append(row | {"level at, USD a chip-hour": ", ".join(firsts)})
     return pd.DataFrame(rows)
 
 
@@ -118,28 +118,45 @@ def drawn(found: TokenCosts, hours: Hours, software: str) -> Sensitivity | None:
         return None
 
 
-def leads(draws: Sensitivity | None, called: Mapping[str, str]) -> str:
-    """Who is the cheapest in how many of the draws, in words; nobody is called so by less than the band."""
-    if draws is None:
-        return "nobody is as fast at a known price"
-    told = draws.wins(least=True).sort_values("wins", ascending=False, kind="stable")
-    if len(told) == 1:
-        return f"{called[told.answer.iloc[0]]} alone"
+def firsts(found: TokenCosts, hours: Hours, software: str) -> dict[str, float]:
+    """Share of draws in which each system with a cost is the cheapest, largest first; of middles if nothing varies."""
+    draws = drawn(found, hours, software)
+    if draws is not None:
+        told = draws.wins(least=True).sort_values("wins", ascending=False, kind="stable")
+        return dict(zip(told.answer, map(float, told.wins), strict=True))
+    costs = owned.token_costs(found if hours is None else found.priced(hours)).query("software == @software")
+    known = costs.dropna(subset=ENDS[0]).sort_values(ENDS[0], kind="stable").system
+    return {name: float(place == 0) for place, name in enumerate(known)}
+
+
+def leads(shares: Mapping[str, float], called: Mapping[str, str]) -> str:
+    """Who is the cheapest in how many of the draws, in words; nobody is called so by less than the band.
+
+    Examples
+    --------
+    >>> leads({"a": 0.96, "b": 0.04}, {"a": "A", "b": "B"}), leads({"a": 0.6, "b": 0.4}, {"a": "A", "b": "B"})
+    ('A in 96%, B in 4%', 'open, A in 60%, B in 40%')
+    >>> leads({"a": 1.0}, {"a": "A"}), leads({}, {})
+    ('A alone', 'nobody is as fast at a known price')
+    """
+    if len(shares) < 2:
+        return next((f"{called[name]} alone" for name in shares), "nobody is as fast at a known price")
     some = [
-        f"{called[one.answer]} in {_often(one.wins)}"
-        for one in told.head(MOST_NAMED).itertuples()
-        if one.wins >= LEAST_SHOWN
+        f"{called[name]} in {_often(share)}" for name, share in [*shares.items()][:MOST_NAMED] if share >= LEAST_SHOWN
     ]
-    return ("" if told.wins.iloc[0] >= LEAD else "open, ") + ", ".join(some)
+    return ("" if max(shares.values()) >= LEAD else "open, ") + ", ".join(some)
 
 
 def claim(found: TokenCosts, hours: Hours, called: Mapping[str, str]) -> str:
-    """Who leads on which kind of software, in at most ten words; a lead is one in `LEAD` of the draws."""
-    first = dict.fromkeys(ORDER, "")
-    for kind in ORDER:
-        draws = drawn(found, hours, kind)
-        top = draws.wins(least=True).nlargest(1, "wins").iloc[0] if draws is not None else None
-        first[kind] = called[top.answer] if top is not None and top.wins >= LEAD else ""
+    """Who leads on which kind of software, in at most ten words; a lead is one in `LEAD` of the draws over another."""
+    shares = {kind: firsts(found, hours, kind) for kind in ORDER}
+    there = {name for some in shares.values() for name in some}
+    if len(there) == 1:
+        return f"Only {called[there.pop()]} has the speed and a price"
+    first = {
+        kind: next((called[name] for name in some if len(some) > 1 and some[name] >= LEAD), "")
+        for kind, some in shares.items()
+    }
     names, none = set(first.values()) - {""}, [kind for kind, name in first.items() if not name]
     if not names:
         return "Nobody is the cheapest by more than the band"
@@ -158,8 +175,8 @@ def order_words(found: Found, hours: Hours, called: Mapping[str, str]) -> str:
     """By model and speed who is the cheapest in how many draws, on each kind of software."""
     said = []
     for (model, speed), one in found.items():
-        words = "; ".join(f"*{kind}* {leads(drawn(one, hours, kind), called)}" for kind in ORDER)
-        said.append(f"* **{model} at {speed:g} tokens/s**: {words}.")
+        words = "; ".join(f"*{kind}* {leads(firsts(one, hours, kind), called)}" for kind in ORDER)
+        said.append(f"* **{model} at {speed:,.15g} tokens/s**: {words}.")
     return "\n".join(said)
 
 
