@@ -75,15 +75,9 @@ head = found[m.id, middle]
 long = f"{input_tokens:,} tokens in and {output_tokens:,} out"
 
 # %% tags=["hide-input"]
-answers = {
-    kind: head[rented.id, kind]
-    for kind in software.ORDER
-    if (rented.id, kind) in {(one.system.id, one.stack_kind) for one in head.lines}
-}
-shown_line = next((one for one in answers.values() if bool(np.all(one.valid))), None)
-Markdown(
-    tables.answer(answers, rent, called, f"a million tokens of {m.id}, {long}, at {middle:g} tokens/s for each user")
-)
+shown_line = next((one for one in head.lines if one.system.id == rented.id and bool(np.all(one.valid))), None)
+asks = f"a million tokens of {m.id}, {long}, at {middle:,.15g} tokens/s for each user"
+Markdown(tables.answer(head, rented.id, rent, called, asks))
 
 # %% tags=["hide-input"]
 at = (rent.model == m.id) & (rent.wanted_tokens_per_s_per_user == middle)
@@ -96,7 +90,7 @@ if len(shown):
         color="software",
         log_x=True,
         caption=markets.claim(head, None, called),
-        under=f"{m.id}, {long}, {middle:g} tokens/s for each user, rented by {way}; bars that end at the right are out of reach",
+        under=f"{m.id}, {long}, {middle:,.15g} tokens/s for each user, rented by {way}; bars that end at the right are out of reach",
     )
 else:
     view = Markdown(f"No system of these has a price by {way}{f' in {region}' if region else ''} and is as fast.")
@@ -267,7 +261,7 @@ if len(owners):
         color="software",
         log_x=True,
         caption=markets.claim(head, hours, called),
-        under=f"{m.id}, {long}, {middle:g} tokens/s for each user, cost to a {owner} at capacity; bars that end at the right are out of reach",
+        under=f"{m.id}, {long}, {middle:,.15g} tokens/s for each user, cost to a {owner} at capacity; bars that end at the right are out of reach",
     )
 else:
     view = Markdown("No system is as fast at a known cost.")
@@ -413,7 +407,7 @@ if len(bars):
         x="usd_per_mtoken",
         y="which",
         caption=f"Most hangs on {bars.which.iloc[0]}",
-        under=f"{m.id} on {called[spec.id]}, {middle:g} tokens/s for each user, {kind} software, to a {owner}; each input at its 5th and 95th percentile",
+        under=f"{m.id} on {called[spec.id]}, {middle:,.15g} tokens/s for each user, {kind} software, to a {owner}; each input at its 5th and 95th percentile",
     )
 else:
     view = Markdown(f"Nothing of {called[spec.id]} is open, or no user is served as fast.")
@@ -427,7 +421,7 @@ view
 
 # %% tags=["hide-input"]
 cases = {
-    f"{name}, {speed:g} tokens/s a user": own[(own.model == name) & (own.wanted_tokens_per_s_per_user == speed)]
+    f"{name}, {speed:,.15g} tokens/s a user": own[(own.model == name) & (own.wanted_tokens_per_s_per_user == speed)]
     for name, speed in found
 }
 rows = grid(cases, {name: owned.as_line(cost) for name, cost in hours.items() if bool(np.all(cost.valid))})

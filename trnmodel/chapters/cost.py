@@ -19,7 +19,8 @@ from trnmodel.planner import owned
 from trnmodel.planner.cost import HOURLY, Cost
 from trnmodel.planner.effort import TokenCost, within
 from trnmodel.planner.given import Given, given
-from trnmodel.planner.markets import ENDS, level_at
+from trnmodel.planner.markets import ENDS
+from trnmodel.planner.rent import TokenCosts
 from trnmodel.units import format_digits, format_within
 
 CHECKED = ("hgx-h100", "hgx-h200", "hgx-b200", "gb200-nvl72", "mi300x-8")
@@ -103,38 +104,49 @@ def place(region: str) -> None:
     )
 
 
-def answer(lines: Mapping[str, TokenCost], table: pd.DataFrame, called: Mapping[str, str], question: str) -> str:
-    """The card: what the rented system's token costs on the first software that is as fast, beside the others."""
-    one = next((line for line in lines.values() if bool(np.all(line.valid))), next(iter(lines.values())))
+def answer(head: TokenCosts, system: str, table: pd.DataFrame, called: Mapping[str, str], question: str) -> str:
+    """The card: what the rented system's token costs on the first software that is as fast, beside the others.
+
+    Of a system without a price, the rent at which its token costs what the cheapest one's does.
+    """
+    lines = {one.stack_kind: one for one in head.lines if one.system.id == system}
+    one = next((line for line in lines.values() if line.fast_enough), next(iter(lines.values())))
     there = table[(table.software == one.stack_kind) & (table.model == one.model.id)]
     there = there[there.wanted_tokens_per_s_per_user == one.wanted_tokens_per_s_per_user].dropna(subset=ENDS[0])
-    others = there[there.system != one.system.id].sort_values(ENDS[0], kind="stable")
-    best = others.iloc[0] if len(others) else None
-    name, value = called[one.system.id], float(one.blended_usd_per_mtoken)
-    told = one.told().partition(" (")[0]
-    wide = np.isfinite(value) and not np.isfinite(float(one.high))
-    number = [value, float(one.low), float(one.high)] if np.isfinite(value) else "no cost"
-    if one.rent.why and best is not None and one.fast_enough:
-        tie = level_at(there, float("nan"), one.chip_s_ends()[1])
-        number, question = (
-            f"{tie} USD a chip-hour",
-            f"is the rent at which {called[best.system]} is level with it for {question}",
+    others = there[there.system != system].sort_values(ENDS[0], kind="stable")
+    best, name = (others.iloc[0] if len(others) else None), called[system]
+    figures = {
+        kind: [float(line.blended_usd_per_mtoken), *map(float, line.ends(line.FIGURE))] for kind, line in lines.items()
+    }
+    unit, what = "USD", f"{question} on {name}, {one.stack_kind} software"
+    if one.rent.why and best is not None:
+        rows = head.break_even(best.system).query("system == @system").set_index("software")
+        figures = {kind: [float(x) for x in rows.loc[kind].iloc[2:5]] for kind in rows.index}
+        unit, what = (
+            "USD a chip-hour",
+            f"rent at which {name} ties with {called[best.system]} on {one.stack_kind} software, for {question}",
         )
-    also = "; ".join(f"{kind} {line.told()}" for kind, line in lines.items() if line is not one)
-    why = "" if np.isfinite(value) else f": {one.reason}"
+    also = "; ".join(f"{kind} {_figure(figures[kind], line)}" for kind, line in lines.items() if line is not one)
+    value, low, high = figures[one.stack_kind]
+    wide = np.isfinite(value) and not np.isfinite(high)
     return card(
-        f"{told} USD, {format_digits(float(one.low), 2)} to out of reach" if wide else number,
-        f"{question} on {name}, {one.stack_kind} software{why}; {also}. Rent: {one.price_told()}",
-        unit="USD",
+        f"{format_digits(value, 2)} {unit}, {format_digits(low, 2)} to out of reach" if wide
+        else figures[one.stack_kind] if np.isfinite(value) else "no cost",
+        f"{what}{'' if np.isfinite(value) else f': {one.reason}'}; {also}. Rent: {one.price_told()}",
+        unit=unit,
         mark=str(one.basis),
         rival="" if best is None else f"{called[best.system]} with {within(*best[ENDS], best.basis)} USD",
-        rank=_rank(best, value, float(one.low), float(one.high)),
+        rank=_rank(best, float(one.blended_usd_per_mtoken), low, high),
         alone="" if best is not None else f"no other of these has a price and is as fast on {one.stack_kind} software",
         proof="Check: eight figures of another model",
         more=_unpriced(table, called)
         + "An owner's cost follows the renter's. A band joins that of the price and that of the software.\n\n"
         + ledger.rests_on(*dict.fromkeys(line.stack.id for line in lines.values() if line.stack_kind != "ideal")),
-    )
+    )  # fmt: skip
+
+
+def _figure(figures: list[float], line: TokenCost) -> str:
+    return within(*figures, str(line.basis)) if np.isfinite(figures[0]) else line.lacking or "no tie"
 
 
 def _rank(best: pd.Series | None, value: float, low: float, high: float) -> str:
