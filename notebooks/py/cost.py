@@ -445,7 +445,7 @@ view
 # %% tags=["hide-input"]
 charts.table(
     given.price_list(mine.prices, mine.owner, mine.named),
-    caption=f"What the owner's cost takes; given with the call: {', '.join(mine.named) or 'nothing'}",
+    caption=f"What the owner's cost takes; given with the call: {', '.join(mine.named) if 0 < len(mine.named) < 5 else len(mine.named) or 'nothing'}",
     download="rates",
 )
 

@@ -27,7 +27,7 @@ COLUMNS = [
     *("case", "system", "ideal_chip_s", "public_share", "hand_tuned_share"),
     *("base_usd_per_h", "usd_per_h_per_usd", "usd_per_h_per_w", "usd_per_h"),
 ]
-FOOT = 120  # from the axis to what is told, below the legend. [px]
+FOOT = 130  # from the axis to what is told, below the legend. [px]
 MTOKEN_H = MILLION / HOUR
 DIGITS = "',.2~r'"
 
@@ -70,7 +70,7 @@ def what_if(
         "x": _log(alt.X, "x", "A million tokens [USD]", padding=12),
         "y": alt.Y(field="name", type="nominal", axis=None, sort=list(dict.fromkeys(rows.name))),
     }
-    return _finished(alt.layer(*_drawn(one, place), *_told(one)).add_params(*params), caption, under)
+    return _finished(alt.layer(*_drawn(one, place), alt.layer(*_told(one))).add_params(*params), caption, under)
 
 
 def _costs(rows: pd.DataFrame) -> Any:
