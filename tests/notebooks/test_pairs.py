@@ -23,6 +23,17 @@ VALUES = {
     "software": {"context": [512, 65_536], "model": ["llama-3.1-8b", OWN], "experts_model": [OWN]},
     "beside-gpus": {"model": ["llama-3.1-8b", OWN], "system": ["trn2.48xlarge", "trn3-nl32x2-torus"]},
     "chip-roofline": {"chip": CHIPS, "intensity_flop_per_byte": [1.0, 1e5], "comparators": [["h200"], ["mi355x"]]},
+    "cost": {
+        "model": ["llama-3.1-8b", OWN],
+        "experts_model": [OWN],
+        "system": ["trn2-ultraserver", "hgx-h200"],
+        "air_system": ["hgx-h200"],
+        "torus_system": ["hgx-h200"],
+        "rented_system": ["hgx-h200"],
+        "systems": [["hgx-h200"]],
+        "tokens_per_s_per_user": [[20.0], [1e6]],
+        "way": ["market-3y"],
+    },
     "decode-step": {
         "model": FAMILIES,
         "system": SYSTEMS,
