@@ -10,6 +10,7 @@ import pytest
 from trnmodel import report
 from trnmodel.report import form
 
+
 @pytest.fixture
 def text(root, slug):
     return jupytext.read(root / "notebooks" / "py" / f"{slug}.py")

@@ -11,6 +11,7 @@ import pytest
 
 from trnmodel.arguments import UnanswerableError
 from trnmodel.models.shipped import MODELS, catalog
+from trnmodel.planner import explore
 from trnmodel.report import InputError, chapter, check_parameters, notebooks, parameters
 
 OWN = "an own config.json"
@@ -220,6 +221,22 @@ def own(tmp_path_factory):
     folder.mkdir()
     (folder / "config.json").write_bytes((MODELS / catalog()["qwen3-30b-a3b"].file).read_bytes())
     return os.fspath(folder)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _lines_of_an_explorer_once():
+    """Most lines of an explorer are of no parameter of a chapter: each is asked for once, whichever case asks."""
+    whole, made = explore._line, {}
+
+    def once(points, m, spec, *question):
+        key = (points, m.id, spec.id, *question)
+        if key not in made:
+            made[key] = whole(points, m, spec, *question)
+        return dict(made[key])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(explore, "_line", once)
+        yield
 
 
 def results(slug, given):
