@@ -127,9 +127,10 @@ def _wire(
     ranks, stride, lnc = placed
     group = place(where, np.asarray(ranks), np.asarray(stride), lnc, alpha_s, launched=e is None)
     found, straight = candidates(kind, e, algorithm), {}
-    alone = (np.shape(ranks), np.shape(stride), where.shape, () if e is None else e.shape) == ((),) * 4
+    own = [np.shape(ranks), np.shape(stride), where.shape, () if e is None else e.shape]
+    alone = not any(own) and (alpha_s is None or not np.ndim(alpha_s))
     for name, formula in found.items():
-        line = _line(formula, kind, group, alone and np.ndim(alpha_s) == 0)
+        line = _line(formula, kind, group, alone)
         if name not in CURVED or (name in CONVEX and _touches(line, formula, kind, group)):
             straight[name] = line
     curved = tuple(formula for name, formula in found.items() if name not in straight)
