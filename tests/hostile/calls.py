@@ -317,7 +317,7 @@ def _roots() -> Iterator[Call]:
     yield _call("rows", "tm.model", "name='llama-3.1-8b'", "object: name", also={"name": ("model",)})
     yield _call("doors", "tm.topology", "system='trn2.48xlarge'", "object: system")
     yield _call("doors", "tm.efficiencies", "chip='trainium2', stack='ideal'", "object: chip stack")
-    for name in ("facts", "model_ids", "names_table", "systems", "validation"):
+    for name in ("facts", "model_ids", "names_table", "prices", "systems", "validation"):
         yield _call("doors", f"tm.{name}")
     yield _call(
         "doors",
@@ -338,6 +338,14 @@ def _roots() -> Iterator[Call]:
         "system='trn3-nl72x2-pcie160', chips=4096, checkpoint_bytes=1e12, swap='hot', step_spread=0.01, spare_chips=8",
         "object: system model fleet; from1: chips; number: checkpoint_bytes interval_s spare_chips;"
         "share: step_spread; choice: swap; one: unit",
+    )
+    yield _call("doors", "tm.owner", "name='neocloud'", "object: name", also={"name": ("owner",)})
+    yield _call(
+        "doors",
+        "tm.tco",
+        "system='trn3-nl32x2-pcie160', goodput=0.9, utilisation=0.8, chip_usd=9e3, switch_usd_per_lane=9.0, tdp_w=800",
+        "object: system owner prices energy facility power; share: goodput utilisation;"
+        "number: chip_usd server_usd switch_usd_per_lane tdp_w",
     )
     yield _call(
         "doors",
@@ -389,6 +397,8 @@ def _specs() -> Iterator[Call]:
     endless = {f.name: "rate" for f in fields(stack) if f.default == np.inf}
     yield _replaced("doors", "tm.efficiencies('trainium2')", type(stack), **policies, **endless)
     yield _replaced("doors", "tm.fleet()", tm.Fleet, checkpoint_bytes_per_s="rate")
+    yield _replaced("doors", "tm.prices()", tm.Prices)
+    yield _replaced("doors", "tm.owner()", tm.Owner)
     yield _used("doors", "step_on_chip", chip)
     yield _used("doors", "kernel_on_core('core')", chip.core)
     for engine in ("tensor", "vector", "scalar"):

@@ -64,6 +64,9 @@ class Entity(msgspec.Struct, frozen=True):
         "node",
         "facility",
         "fleet",
+        "prices",
+        "owner",
+        "warrant",
     ]
     name: str
     vendor: str

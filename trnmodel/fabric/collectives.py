@@ -127,8 +127,7 @@ def _wire(
     ranks, stride, lnc = placed
     group = place(where, np.asarray(ranks), np.asarray(stride), lnc, alpha_s, launched=e is None)
     found, straight = candidates(kind, e, algorithm), {}
-    own = [np.shape(ranks), np.shape(stride), where.shape, () if e is None else e.shape]
-    alone = not any(own) and (alpha_s is None or not np.ndim(alpha_s))
+    alone = not any(np.asarray(x).shape for x in (ranks, stride, alpha_s)) and where.shape == () == (e or IDEAL).shape
     for name, formula in found.items():
         line = _line(formula, kind, group, alone)
         if name not in CURVED or (name in CONVEX and _touches(line, formula, kind, group)):
@@ -144,10 +143,9 @@ def _wire(
 
 def _line(formula: Algorithm, kind: str, group: Group, alone: bool) -> tuple[NDArray, NDArray]:
     """Start-up and time a byte of a formula that is a line in the message, for one group alone or many. [s], [s/B]"""
-    if alone:
-        start, far = np.broadcast_to(formula(kind, np.array([0.0, FAR_BYTES]), group), 2)
-    else:
-        start, far = (formula(kind, np.asarray(m), group) for m in (0.0, FAR_BYTES))
+    m = np.array([0.0, FAR_BYTES])
+    found = np.broadcast_to(formula(kind, m, group), 2) if alone else [formula(kind, np.asarray(x), group) for x in m]
+    start, far = found
     return start, (far - start) / FAR_BYTES
 
 
