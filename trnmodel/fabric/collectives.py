@@ -144,8 +144,7 @@ def _wire(
 def _line(formula: Algorithm, kind: str, group: Group, alone: bool) -> tuple[NDArray, NDArray]:
     """Start-up and time a byte of a formula that is a line in the message, for one group alone or many. [s], [s/B]"""
     m = np.array([0.0, FAR_BYTES])
-    found = np.broadcast_to(formula(kind, m, group), 2) if alone else [formula(kind, np.asarray(x), group) for x in m]
-    start, far = found
+    start, far = np.broadcast_to(formula(kind, m, group), 2) if alone else (formula(kind, x, group) for x in m)
     return start, (far - start) / FAR_BYTES
 
 
