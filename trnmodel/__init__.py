@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "trnmodel.catalog.fleets": ("Fleet", "fleet"),
+    "trnmodel.catalog.rents": ("Rent", "rent"),
     "trnmodel.catalog.load": ("chip", "facts", "names_table"),
     "trnmodel.catalog.prices": ("Owner", "Prices", "owner", "prices"),
     "trnmodel.catalog.specs": ("Chip", "Core", "Engine", "Precision"),
@@ -24,6 +25,7 @@ _HOMES = {
     "trnmodel.planner.goodput": ("goodput",),
     "trnmodel.planner.plan": ("plan",),
     "trnmodel.planner.power": ("energy",),
+    "trnmodel.planner.rent": ("token_cost",),
     "trnmodel.planner.sensitivity": ("sensitivity",),
     "trnmodel.planner.sweep": ("sweep",),
     "trnmodel.evidence.score": ("validate", "validation"),

@@ -339,6 +339,17 @@ def _roots() -> Iterator[Call]:
         "object: system model fleet; from1: chips; number: checkpoint_bytes interval_s spare_chips;"
         "share: step_spread; choice: swap; one: unit",
     )
+    yield _call("doors", "tm.rent", "system='hgx-h100', way='on-demand'", "object: system; any: way region")
+    yield _call("doors", "tm.rent('hgx-h100').usd_per_pflop_h", "dtype='bf16'", "choice: dtype")
+    yield _call("doors", "tm.rent('hgx-h100').age_days", "at='2026-11-22'", "choice: at")
+    yield _call("doors", "tm.rent('hgx-h100').rates", "at='2026-11-22'", "choice: at")
+    yield _call(
+        "doors",
+        "tm.token_cost",
+        "model='llama-3.2-1b', system='trn2.3xlarge', tokens_per_s_per_user=20.0, input_tokens=512, output_tokens=64",
+        "object: model system precision; one: tokens_per_s_per_user input_tokens output_tokens requests_per_s duty "
+        "spare_instances; any: way region",
+    )
     yield _call("doors", "tm.owner", "name='neocloud'", "object: name", also={"name": ("owner",)})
     yield _call(
         "doors",
@@ -396,6 +407,7 @@ def _specs() -> Iterator[Call]:
     policies |= {"id": "text", "name": "text"}
     endless = {f.name: "rate" for f in fields(stack) if f.default == np.inf}
     yield _replaced("doors", "tm.efficiencies('trainium2')", type(stack), **policies, **endless)
+    yield _replaced("doors", "tm.rent('hgx-h100')", tm.Rent, chip="object")
     yield _replaced("doors", "tm.fleet()", tm.Fleet, checkpoint_bytes_per_s="rate")
     yield _replaced("doors", "tm.prices()", tm.Prices)
     yield _replaced("doors", "tm.owner()", tm.Owner)

@@ -103,6 +103,40 @@ def test_bundle(name):
     assert set(bundle) == {VEGALITE_MIME, "text/plain"}
 
 
+EMPTY = pd.DataFrame(
+    {name: pd.Series(dtype=kind) for name, kind in zip("xyabc", (float, float, str, str, str), strict=True)}
+)
+BARE = {
+    "lines": lambda: charts.lines(EMPTY, "x", "y", "a", shape="b", choose="c", caption="A"),
+    "lines, log": lambda: charts.lines(EMPTY, "x", "y", "a", log_x=True, log_y=True, caption="A"),
+    "bars": lambda: charts.bars(EMPTY, "a", "y", "b", caption="A"),
+    "ranges": lambda: charts.ranges(EMPTY, "y", "a", "b", caption="A"),
+    "scatter": lambda: charts.scatter(EMPTY, "x", "y", "a", label="b", caption="A"),
+    "regions": lambda: charts.regions(EMPTY, "x", "y", "a", panel="b", caption="A"),
+    "stacks": lambda: charts.stacks(EMPTY, "a", "y", "b", caption="A"),
+    "spans": lambda: charts.spans(EMPTY, "x", "y", "a", "b", caption="A"),
+}
+
+
+@pytest.mark.parametrize("name", BARE)
+def test_nothing_is_drawn_of_nothing(name):
+    vl_convert = pytest.importorskip("vl_convert")
+    assert vl_convert.vegalite_to_vega(mimebundle(BARE[name]().to_dict())[VEGALITE_MIME], vl_version=VEGALITE)
+
+
+def test_shapes_in_a_legend_are_seen_on_a_dark_page():
+    """Where no colour tells values apart, Vega draws their symbols black."""
+    legend = charts.lines(FRAME, "time_s", "hbm_bytes_per_s", "chip", caption="A").to_dict()["config"]["legend"]
+    assert legend["symbolBaseFillColor"] == legend["symbolBaseStrokeColor"] == "#888888"
+
+
+@pytest.mark.parametrize(("spec", "role"), [({"mark": "bar"}, "img"), ({"params": [{"name": "near"}]}, "figure")])
+def test_a_chart_with_something_to_choose_is_no_image(spec, role):
+    data = SimpleNamespace(mime_type=VEGALITE_MIME, content=spec | {"description": "A claim"})
+    (node,) = BookRenderer.handle_mime(None, data, inline=False)
+    assert f'role="{role}" aria-label="A claim"' in node.astext()
+
+
 @pytest.mark.parametrize("name", BUILDERS)
 def test_vega_lite_5_compiles_it(name):
     vl_convert = pytest.importorskip("vl_convert")
