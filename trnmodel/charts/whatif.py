@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     import altair as alt
     import pandas as pd
 
-COLUMNS = ("case", "system", "ideal_chip_s", "public_share", "hand_tuned_share", "base_usd_per_h", "usd_per_h_per_usd")
-COLUMNS += ("usd_per_h_per_w", "usd_per_h")
+COLUMNS = [
+    *("case", "system", "ideal_chip_s", "public_share", "hand_tuned_share"),
+    *("base_usd_per_h", "usd_per_h_per_usd", "usd_per_h_per_w", "usd_per_h"),
+]
 FOOT = 120  # from the axis to what is told, below the legend. [px]
 MTOKEN_H = MILLION / HOUR
 DIGITS = "',.2~r'"
@@ -98,7 +100,7 @@ def _drawn(one: Any, place: Mapping[str, Any]) -> list[Any]:
     looks = {"domain": [*kinds, "ideal"], "range": language.colours([*kinds, "ideal"])}
     colour = alt.Color(field="said", type="nominal", title=None, scale=looks, legend=alt.Legend(orient="bottom"))
     own = one.transform_filter("datum.mine == own").transform_calculate(x="datum.ideal / (share / 100)")
-    names = {"align": "left", "dy": -14, "fontSize": 13, "color": INK}
+    names = {"align": "left", "dy": -14, "fontSize": 13, "color": INK, "limit": {"expr": "width"}}
     return [
         one.mark_text(**names).encode(y=place["y"], x=alt.value(0), text=alt.Text(field="name", type="nominal")),
         said.mark_line(color=GREY, strokeWidth=2).encode(**place, detail=alt.Detail(field="name", type="nominal")),
@@ -149,7 +151,7 @@ def _said(data: Any, below: float, size: int) -> Any:
     alt = altair()
     told: dict[str, Any] = {"field": "told", "type": "nominal"}
     mark = {"align": "left", "baseline": "middle", "lineBreak": "\n", "lineHeight": LINE, "fontSize": size}
-    mark |= {"fontWeight": "bold" if size > 14 else "normal", "color": INK}
+    mark |= {"fontWeight": "bold" if size > 14 else "normal", "color": INK, "limit": {"expr": "width"}}
     where = {"x": alt.value(0), "y": alt.value(alt.expr(f"height + {below}"))}
     return data.mark_text(**mark).encode(**where, text=alt.Text(**told), description=alt.Description(**told))
 
@@ -177,4 +179,4 @@ def grid(cases: Mapping[str, pd.DataFrame], lines: Mapping[str, tuple[float, flo
                 continue
             shares = [ideal / float(each.get(kind, math.inf)) for kind in ("public", "hand-tuned")]
             rows.append((case, read_system(str(name)).id, ideal, *shares, *lines[str(name)], hour))
-    return pd.DataFrame(rows, columns=list(COLUMNS))
+    return pd.DataFrame(rows, columns=COLUMNS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -73,20 +73,23 @@ def _at_load(one: TokenCost) -> str:
     if not bool(np.all(one.valid)):
         return one.lacking
     full, load = (
-        within(float(getattr(one, name)), *map(float, one.ends(name)))
-        for name in (one.FIGURE, "at_load_usd_per_mtoken")
+        within(float(getattr(one, name)), *_two(one.ends(name))) for name in (one.FIGURE, "at_load_usd_per_mtoken")
     )
     return f"{full} at capacity, {load} on {counted(float(one.instances), 'instance')}"
+
+
+def _two(ends: tuple[Any, Any]) -> tuple[float, float]:
+    return float(ends[0]), float(ends[1])
 
 
 def hosted(found: Found, called: Mapping[str, str], system: str) -> str:
     """What hosted models cost by the token, and how full a rented system must be to cost less, a line a model."""
     said, told = [], set[str]()
     for (model, speed), one in found.items():
-        table = one.hosted() if model not in told else ()
-        told |= {model}
-        if not len(table):
+        table = one.hosted()
+        if model in told or not len(table):
             continue
+        told |= {model}
         table = table[table.system == system]
         for (seller, date), rows in table.groupby(["seller", "date"], sort=False):
             full = ", ".join(f"{row.software} {_full(row.break_even_utilisation)}" for row in rows.itertuples())

@@ -92,8 +92,9 @@ def _paid(c: Choice, *beside: Choice) -> dict[str, Any]:
     cost, told = tco(c.system), dict[str, Any]()
     for one in (c, *beside):
         name = f"{'' if one is c else one.stack.kind.replace('-', '_') + '_'}usd_per_mtoken"
-        figures = (cost.usd_per_mtoken(one.step), *cost.mtoken_ends(one.step)) if one.valid else (np.nan,) * 3
-        told |= {f"{name}{end}": float(figure) for end, figure in zip(("", "_low", "_high"), figures, strict=True)}
+        there = (cost.usd_per_mtoken(one.step), *cost.mtoken_ends(one.step)) if one.valid else ()
+        figures = [float(figure) for figure in there] or [np.nan] * 3
+        told |= {f"{name}{end}": figure for end, figure in zip(("", "_low", "_high"), figures, strict=True)}
     return told
 
 

@@ -103,7 +103,8 @@ def _set(spec: S, label: str, ends: list[float]) -> S:
     value: Any = ends[len(ends) // 2]
     ranges = {which: pair for which, pair in spec.ranges.items() if which != label}
     ranges |= {label: (ends[0], ends[-1])} if ends[0] < ends[-1] else {}
-    return replace(spec, **{name: {**getattr(spec, name), key: value} if key else value}, ranges=ranges)
+    changes: dict[str, Any] = {name: {**getattr(spec, name), key: value} if key else value}
+    return replace(spec, **changes, ranges=ranges)
 
 
 def _numbers(spec: Spec) -> list[str]:
