@@ -226,8 +226,8 @@ if len(parts):
         x="of",
         y="usd_per_h",
         color="part",
-        caption=f"The {largest.idxmax()} is {largest.max() / largest.sum():.0%} of an hour of {shown}",
-        under=f"cost of an hour of a chip to a {owner}, at capacity; parts of racks of Trainium are priced by our estimates",
+        caption=f"The {largest.idxmax()} is {largest.max() / largest.sum():.0%} of an hour",
+        under=f"cost of an hour of a chip to a {owner}, at capacity; the share is that of {shown}; parts of racks of Trainium are priced by our estimates",
     )
 else:
     view = Markdown("No source prices any of these systems or their parts, so that no hour has a cost.")
