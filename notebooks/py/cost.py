@@ -235,7 +235,7 @@ view
 
 # %% tags=["hide-input"]
 charts.table(
-    tables.hours_table(hours),
+    tables.hours_table(hours, head),
     caption=f"An hour of a chip to a {owner}: USD, with capital and provisioned watts",
     download="owner-hours",
 )

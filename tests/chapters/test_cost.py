@@ -264,3 +264,12 @@ def test_what_is_stated_stands_in_its_line():
     for one in stated().itertuples():
         lines = (TEXTS / f"{one.source}.txt").read_text(encoding="utf-8").splitlines()
         assert one.says in lines[int(one.locator[1:]) - 1], one.about
+
+
+def test_an_owners_hour_stands_beside_the_rent(found, hours):
+    table = tables.hours_table(hours, found[KEY]).set_index("system")
+    assert table.rent[AIR] == "no price"
+    assert float(table.rent[TRN2].split(" ")[0]) == pytest.approx(rents.rent(TRN2).usd_per_chip_h, rel=0.01)
+    parts = table[["server", "network", "site", "energy", "operations"]].astype(float).sum(axis=1)
+    for name in CALLED:
+        assert parts[name] == pytest.approx(float(hours[name].usd_per_h), rel=0.05)

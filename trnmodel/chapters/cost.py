@@ -79,9 +79,9 @@ def hour_parts(hours: owned.Hours, called: Mapping[str, str]) -> pd.DataFrame:
     return pd.concat(some, ignore_index=True) if some else pd.DataFrame()
 
 
-def hours_table(hours: owned.Hours) -> pd.DataFrame:
-    """An owner's hour with its band, capital and watts of each system, and its parts."""
-    rows = list[dict[str, Any]]()
+def hours_table(hours: owned.Hours, head: TokenCosts) -> pd.DataFrame:
+    """An owner's hour with its band, capital and watts of each system, and its parts, beside the rent."""
+    rows, rented = list[dict[str, Any]](), {one.system.id: one.rent for one in head.lines}
     for name, cost in hours.items():
         if not bool(np.all(cost.valid)):
             rows.append({"system": name, "USD an hour": str(cost.reason)})
@@ -92,6 +92,8 @@ def hours_table(hours: owned.Hours) -> pd.DataFrame:
         }
         for title, field in (("USD a chip", "capital_usd"), ("W all-in", "all_in_w")):
             row[title] = format_within(float(getattr(cost, field)), *map(float, cost.ends(field)))
+        price = rented[name]
+        row["rent"] = "no price" if price.why else within(float(price.usd_per_chip_h), *price.range("usd_per_chip_h"))
         rows.append(row | {part: format_digits(float(getattr(cost, f"{part}_usd_per_h")), 2) for part in HOURLY})
     return pd.DataFrame(rows).fillna("")
 
