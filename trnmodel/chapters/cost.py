@@ -157,7 +157,7 @@ def _rank(best: pd.Series | None, value: float, low: float, high: float) -> str:
         return "Beside it"
     if best[ENDS[2]] < low:
         return "Ahead of it"
-    return "Next best" if best[ENDS[1]] > high else "Beside it, within the bands"
+    return "Next best" if best[ENDS[1]] > high else "Beside it"  # within the bands
 
 
 def _unpriced(table: pd.DataFrame, called: Mapping[str, str]) -> str:
