@@ -2,6 +2,7 @@
 
 import math
 import re
+import time
 from dataclasses import replace
 
 import numpy as np
