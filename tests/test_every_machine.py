@@ -23,6 +23,7 @@ RUN = {  # used without an import: where, and the word that says so
     "mypy": ("Makefile", "(BIN)/mypy"),
     "pytest-xdist": ("Makefile", "-n auto"),
     "ruff": ("Makefile", "ruff check"),
+    "nbval": ("Makefile", "--nbval"),
 }
 OF_THE_BOOK = {"docutils"}  # what charts/display.py imports when myst-nb calls it
 

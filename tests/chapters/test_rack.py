@@ -82,7 +82,7 @@ def test_both_lane_maps_of_a_rack():
 
 
 @pytest.mark.parametrize(
-    "text", ["164 (our estimate, D)", "704 GB/s", "75%", "128 in trn3-nl32x2-pcie160", "fifth-switch-tray"]
+    "text", ["164 (our estimate, D)", "704 GB/s", "75%", "128 in Trainium3 NL32x2 Switched", "fifth-switch-tray"]
 )
 def test_the_executed_chapter_shows_both_lane_maps_and_both_failures(root, text):
     assert text in (root / "notebooks" / "rack.ipynb").read_text()
