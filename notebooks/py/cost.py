@@ -357,7 +357,7 @@ Markdown(cost_words.wait_words(markets.waiting(found, hours, air.id, spec.id), c
 # %% [markdown]
 # ## Supply, customers, time to market
 #
-# What no model says, as a source states it, word for word.
+# What no model says, as a source states it, in our words.
 
 # %% tags=["hide-input"]
 said = stated()

@@ -384,7 +384,7 @@ Markdown(
     (f"**By hand.** {'; '.join(told)}. " if told else "")
     + (
         f"A chip with its part of the rack draws {abs(float(a.counted_w / a.chips / b.counted_w * b.chips) - 1):.0%} {'less' if a.counted_w / a.chips < b.counted_w / b.chips else 'more'} in {called[air.id]} than in {called[spec.id]}. "
-        f"{'An analyst who counted them finds the two very similar too (L401 of the deep dive). ' if {air.id, spec.id} == {'trn3-nl32x2-pcie160', 'trn3-nl72x2-pcie160'} else ''}"
+        f"{'An analyst who counted them, in the deep dive, finds the two very similar too. ' if {air.id, spec.id} == {'trn3-nl32x2-pcie160', 'trn3-nl72x2-pcie160'} else ''}"
         "Fans differ by what cools them, switches by the lanes between two chips; what no source counts is left out."
         if a is not None and b is not None and air is not spec
         else ""

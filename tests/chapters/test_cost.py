@@ -1,6 +1,7 @@
 """The chapter of cost: printed arithmetic, equal draws, ties that tie, prices of one's own, odd cases."""
 
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -260,10 +261,13 @@ def test_bars_out_of_reach_end_somewhere():
 
 
 @pytest.mark.skipif(not TEXTS.is_dir(), reason="the saved texts are not on this machine")
-def test_what_is_stated_stands_in_its_line():
+def test_names_and_figures_of_what_is_stated_stand_in_its_line():
     for one in stated().itertuples():
         lines = (TEXTS / f"{one.source}.txt").read_text(encoding="utf-8").splitlines()
-        assert one.says in lines[int(one.locator[1:]) - 1], one.about
+        line = lines[int(one.locator[1:]) - 1]
+        told = re.findall(r"[\w.$~-]*[A-Z0-9][\w.-]*", one.says)  # names and figures
+        assert told
+        assert [each for each in told if each.rstrip(".") not in line] == [], one.about
 
 
 def test_an_owners_hour_stands_beside_the_rent(found, hours):

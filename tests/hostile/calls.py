@@ -288,6 +288,7 @@ HELPERS: dict[str, Any] = {
     "frame": frame,
     "peaks": peaks,
     "explored": explored,
+    "rolled": rolled,
     "nodes": nodes,
     "links": links,
     "served": served,

@@ -1,4 +1,4 @@
-"""What sources say, in their words, of supply, customers and time to market, where no model has a number."""
+"""What sources say, in our words, of supply, customers and time to market, where no model has a number."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROWS = load.DATA / "evidence" / "stated.csv"
 
 
 class Stated(msgspec.Struct, frozen=True):
-    """A line of `data/evidence/stated.csv`: words of a source, and what they are about."""
+    """A line of `data/evidence/stated.csv`: what a source says, and of what."""
 
     topic: Literal["supply", "customers", "time to market"]
     about: str
@@ -26,7 +26,7 @@ class Stated(msgspec.Struct, frozen=True):
 
 
 def stated() -> pd.DataFrame:
-    """Every statement: topic, about, says (word for word), source, locator.
+    """Every statement: topic, about, says (in our words, its names and figures the source's), source, locator.
 
     Examples
     --------
