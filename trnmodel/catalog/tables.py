@@ -64,6 +64,7 @@ class Entity(msgspec.Struct, frozen=True):
         "node",
         "facility",
         "fleet",
+        "trainer",
     ]
     name: str
     vendor: str
