@@ -22,6 +22,7 @@ from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.result import Basis, Grounded, blank
 from trnmodel.steps.mapping import DEGREES, Mapping
+from trnmodel.steps.messages import Message
 from trnmodel.steps.rank import site
 from trnmodel.steps.training_rank import Rank, rank
 from trnmodel.steps.training_work import (
@@ -32,6 +33,7 @@ from trnmodel.steps.training_work import (
     Job,
     flop_of,
     memory_of,
+    messages_of,
     times_of,
     tokens_of,
 )
@@ -107,6 +109,7 @@ class TrainStep(Grounded):
     capacity_bytes: NDArray
     peak_flop_per_s: float
     again: Callable[[float], NDArray]
+    send: Callable[[], tuple[Message, ...]]
 
     @property
     def chips(self) -> NDArray:
@@ -165,6 +168,11 @@ class TrainStep(Grounded):
         return self.run_s(tokens) * self.chips / 3600.0
 
     @property
+    def messages(self) -> tuple[Message, ...]:
+        """What a rank of the fullest stage sends for a micro-batch; gradients and weights are not among it."""
+        return self.send()
+
+    @property
     def megatron_flop(self) -> NDArray:
         """Work of the step as the papers of Megatron-LM count it for GPT, with their count of what is computed again."""
         o = self.model.outline("prefill")
@@ -219,6 +227,11 @@ def _answers(r: Rank, job: Job, g: dict[str, Any]) -> dict[str, Any]:
                 room[name] = np.empty(size, np.asarray(x).dtype)
             room[name][here] = np.where(dead, np.nan, x) if name in found and np.any(dead) else x
     return {name: x.reshape(shape) for name, x in room.items()}
+
+
+def _messages(r: Rank, job: Job, g: dict[str, Any]) -> tuple[Message, ...]:
+    w = r.cut(None)
+    return tuple(message for _, message in messages_of(r, w, g, job, tokens_of(r, w, g, job)))
 
 
 def _basis(r: Rank, job: Job) -> Basis:
@@ -377,6 +390,7 @@ def train_step(
         recompute=job.recompute,
         zero=job.zero,
         sequence_parallel=job.sequence_parallel,
+        send=partial(_messages, r, job, g),
         again=lambda hidden: _answers(r, job._replace(hidden=hidden), g)["time_s"],
         **{name: getattr(mapping, name)[()] for name in DEGREES},
         ranks_per_chip=r.at.ranks_per_chip,

@@ -20,7 +20,7 @@ from trnmodel.models.blocks import Attention
 from trnmodel.models.terms import Outline, Term
 from trnmodel.models.transformer import Transformer
 from trnmodel.result import reason_mask
-from trnmodel.steps.mapping import Mapping, hold
+from trnmodel.steps.mapping import Key, Mapping, hold
 from trnmodel.steps.rank import Site, site
 from trnmodel.steps.setting import plain
 
@@ -28,13 +28,15 @@ Numeric = NDArray | float
 ELEMENT_BYTES = 2.0  # of a parameter as the account has it, and of an activation
 MESSAGE_BYTES = 2.0**30  # at which the rate of an exchange is read off: without start-ups its time is a line
 JOB = ("tp", "pp", "dp", "ep", "cp")
+SUMS = ("all_reduce", "all_gather", "reduce_scatter")
+SENT = ("ep_all_to_all", "cp_p2p", "pp_p2p", *(f"{of}_{kind}" for of in ("tp", "dense", "expert") for kind in SUMS))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rank:
     """A rank of a training job. `values` has a number for each mapping: shares of FLOP, parameters, seconds a byte.
 
-    Where `index` is given, it says which mapping each point has.
+    `parted` are the degrees that cut anything. Where `index` is given, it says which mapping each point has.
     """
 
     model: Transformer
@@ -45,6 +47,7 @@ class Rank:
     kept: Kept
     attentions: tuple[Attention, ...]
     values: dict[str, Any]
+    parted: frozenset[str]
     index: NDArray | None = None
 
     def cut(self, here: slice | None) -> dict[str, Any]:
@@ -56,46 +59,65 @@ class Rank:
 
 
 @lru_cache(maxsize=256)
-def _reached(where: Same[System | Chip], e: Same[Trainer]) -> System | Chip:
+def _reached(where: Same[System | Chip], ratio: Same[Any]) -> System | Chip:
     """A machine whose scale-out network has what software reaches of it, over what it reaches of the other links."""
-    it, ratio = where.it, e.it.scaleout_share / e.it.link_share
-    rate = it.scaleout_bytes_per_s_per_dir * ratio
+    it = where.it
+    rate = it.scaleout_bytes_per_s_per_dir * ratio.it
     if isinstance(it, Chip):
         return replace(it, scaleout_bytes_per_s_per_dir=rate)
     return replace(it, network_bytes_per_s_per_dir=rate * it.domain_chips)
 
 
-def _s_per_byte(kind: str, name: str, mapping: Mapping, at: Site, e: Trainer) -> Any:
+def _s_per_byte(kind: str, name: str, mapping: Mapping, where: System | Chip, lnc: int) -> Any:
     """Time a byte of an exchange in the group of one degree, without start-ups."""
     ranks = getattr(mapping, name)
     if not np.any(ranks > 1):
         return 0.0
-    where, stride = _reached(Same(at.where), Same(e)), plain(mapping.extent(name)[0])
-    found = times_s(kind, np.float64(MESSAGE_BYTES), where, plain(ranks), stride, at.lnc, IDEAL_STEPS)
-    return plain(found / MESSAGE_BYTES / e.link_share)
+    stride = plain(mapping.extent(name)[0])
+    found = times_s(kind, np.float64(MESSAGE_BYTES), where, plain(ranks), stride, lnc, IDEAL_STEPS)
+    return plain(found / MESSAGE_BYTES)
 
 
-def _chained(kind: str, degrees: tuple[str, ...], mapping: Mapping, at: Site, e: Trainer) -> Any:
+def _chained(kind: str, degrees: tuple[str, ...], mapping: Mapping, found: dict[str, Any]) -> Any:
     """The same over the product of some degrees, innermost first: what a group has summed is that much smaller."""
     total: Any = 0.0
     share: Any = 1.0
     for name in (name for name in mapping.placement if name in degrees):
-        total = total + share * _s_per_byte(kind, name, mapping, at, e)
+        total = total + share * found[f"{name}_{kind}"]
         share = share / plain(getattr(mapping, name))
     return total
 
 
-def _exchanges(mapping: Mapping, at: Site, e: Trainer) -> dict[str, Any]:
+def _exchanges(mapping: Mapping, where: System | Chip, lnc: int) -> dict[str, Any]:
     """Seconds a byte of every exchange: within layers, between stages, of gradients and of weights."""
-    found = {f"tp_{kind}": _s_per_byte(kind, "tp", mapping, at, e) for kind in ("all_reduce", "all_gather",
-             "reduce_scatter")}  # fmt: skip
-    found["ep_all_to_all"] = _s_per_byte("all_to_all", "ep", mapping, at, e)
-    for name in ("cp", "pp"):
-        found[f"{name}_p2p"] = _s_per_byte("p2p", name, mapping, at, e)
-    for kind in ("all_reduce", "all_gather", "reduce_scatter"):
-        found[f"dense_{kind}"] = _chained(kind, ("cp", "ep", "dp"), mapping, at, e)
-        found[f"expert_{kind}"] = _chained(kind, ("cp", "dp"), mapping, at, e)
-    return found
+    asked = [(name, kind) for name in ("tp", "cp", "ep", "dp") for kind in SUMS]
+    asked += [("ep", "all_to_all"), ("cp", "p2p"), ("pp", "p2p")]
+    found = {f"{name}_{kind}": _s_per_byte(kind, name, mapping, where, lnc) for name, kind in asked}
+    for kind in SUMS:
+        found[f"dense_{kind}"] = _chained(kind, ("cp", "ep", "dp"), mapping, found)
+        found[f"expert_{kind}"] = _chained(kind, ("cp", "dp"), mapping, found)
+    return {name: x for name, x in found.items() if name in SENT}
+
+
+@lru_cache(maxsize=4096)
+def _kept_exchanges(where: Same[System | Chip], ratio: float, lnc: int, key: Key) -> dict[str, Any]:
+    return _exchanges(keyed(key), _reached(where, Same(ratio)) if ratio != 1 else where.it, lnc)
+
+
+def exchanges(mapping: Mapping, at: Site, e: Trainer) -> dict[str, Any]:
+    """Seconds a byte of every exchange at the shares that software reaches; without start-ups, found once."""
+    ratio = e.scaleout_share / e.link_share
+    if mapping.key is not None and not e.shape:
+        found = _kept_exchanges(Same(at.where), float(ratio), at.lnc, mapping.key)
+    else:
+        found = _exchanges(mapping, _reached(Same(at.where), Same(ratio)), at.lnc)
+    return {name: x / e.link_share for name, x in found.items()}
+
+
+def keyed(key: Key) -> Mapping:
+    """The mapping of scalar degrees that a key is of."""
+    degrees, lnc, order = key
+    return Mapping(*degrees, lnc=lnc, placement=order)
 
 
 def _where_of(term: Term) -> str:
@@ -107,13 +129,18 @@ def _where_of(term: Term) -> str:
     return "first" if term.part and term.part.group == "embedding" else "last"
 
 
-def _work(model: Transformer, mapping: Mapping, e: Trainer) -> tuple[dict[str, Any], tuple[Attention, ...]]:
+@lru_cache(maxsize=4096)
+def _kept_work(model: Same[Transformer], key: Key, policy: str) -> tuple[dict[str, Any], tuple[Attention, ...]]:
+    return _work(model.it, keyed(key), policy)
+
+
+def _work(model: Transformer, mapping: Mapping, policy: str) -> tuple[dict[str, Any], tuple[Attention, ...]]:
     """Work of a token and parameters on the fullest rank, over all stages, and those of the whole model."""
     names = "row_flop routed_flop logit_flop row_all logit_all dense_params expert_params first_params last_params"
     found: dict[str, Any] = dict.fromkeys(names.split(), 0.0)
     pairs: dict[Attention, tuple[Any, Any, Any]] = {}
     for term in model.terms("bf16", "prefill"):
-        held = hold(term, mapping, e.kv_head_policy)
+        held = hold(term, mapping, policy)
         found[f"{_where_of(term)}_params"] = found[f"{_where_of(term)}_params"] + plain(
             held.stored * (term.stored_bytes / ELEMENT_BYTES)
         )
@@ -140,21 +167,22 @@ def _resolved(
     index = None
     if mapping.size > 1:
         mapping, index = mapping.different
-    work, attentions = _work(model, mapping, e)
+    policy = e.kv_head_policy
+    found = _kept_work(Same(model), mapping.key, policy) if mapping.key else _work(model, mapping, policy)
+    work, attentions = found
     few = mapping.pp > outline.layers, mapping.ep * mapping.moe_ep > max(outline.experts, 1)
-    values = work | _exchanges(mapping, at, e) | {name: plain(getattr(mapping, name)) for name in JOB}
+    values = work | exchanges(mapping, at, e) | {name: plain(getattr(mapping, name)) for name in JOB}
     values["impossible"] = reason_mask(mapping.ranks > at.chips * at.ranks_per_chip, *few)
     values["sharing"] = plain(np.minimum(at.ranks_per_bank, mapping.ranks)) if at.ranks_per_bank > 1 else 1.0
-    return Rank(model, at, e, precision, outline, kept(model), attentions, values, index)
+    parted = frozenset(name for name in JOB if np.any(getattr(mapping, name) > 1))
+    return Rank(model, at, e, precision, outline, kept(model), attentions, values, parted, index)
 
 
 @lru_cache(maxsize=512)
 def _kept_rank(
-    model: Same[Transformer], where: str | Same[System | Chip], key: Any, precision: Same[Precision], e: Same[Trainer]
+    model: Same[Transformer], where: str | Same[System | Chip], key: Key, precision: Same[Precision], e: Same[Trainer]
 ) -> Rank:
-    degrees, lnc, order = key
-    where_ = where.it if isinstance(where, Same) else where
-    return _resolved(model.it, where_, Mapping(*degrees, lnc=lnc, placement=order), precision.it, e.it)
+    return _resolved(model.it, where.it if isinstance(where, Same) else where, keyed(key), precision.it, e.it)
 
 
 def rank(model: Transformer, where: str | System | Chip, mapping: Mapping, precision: Precision, e: Trainer) -> Rank:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from trnmodel.formulas import training as page
 from trnmodel.formulas.moe import dispatched_bytes
 from trnmodel.formulas.step import buffer_bytes, fullest_share, overlapped_s
+from trnmodel.steps.messages import Message
 from trnmodel.steps.training_rank import ELEMENT_BYTES, Rank
 
 Numeric = NDArray | float
@@ -36,6 +37,11 @@ class Job(NamedTuple):
     def again(self) -> bool:
         """Whether whole layers run again."""
         return self.recompute == "full"
+
+    @property
+    def turns(self) -> float:
+        """Times that the exchanges of a layer take place: forward, backward, and again."""
+        return HALVES + self.again
 
 
 class Tokens(NamedTuple):
@@ -124,25 +130,46 @@ def passes_of(r: Rank, w: Values, g: Values, job: Job, t: Tokens, k: Kept) -> Pa
     return Passes(one + fixed, BACKWARD * one + fixed, again, (1 + BACKWARD) * head)
 
 
-def exchanges_of(r: Rank, w: Values, g: Values, job: Job, t: Tokens) -> Values:
-    """Time of all exchanges of a micro-batch by themselves, on the fullest stage. [s]"""
+def _tensor(r: Rank, w: Values, job: Job, t: Tokens, buffer: Numeric) -> list[tuple[str, Message]]:
+    """Sums behind matrices that are cut by rows, forward and backward; inputs kept cut are gathered once more."""
+    kinds = ("all_gather", "reduce_scatter") if job.sequence_parallel else ("all_reduce",)
+    layers = t.stage * r.outline.all_reduces
+    edges = np.where(np.equal(w["pp"], 1), 2.0, 1.0)[()]
+    found = []
+    for kind in kinds:
+        found.append(("tensor_s", Message("row-parallel outputs", kind, "tp", buffer, layers * job.turns)))
+        found.append(("tensor_s", Message("embedding and logits", kind, "tp", buffer, edges)))
+    if job.sequence_parallel and not job.again:
+        found.append(("gathered_s", Message("inputs of gradients of weights", "all_gather", "tp", buffer, layers)))
+    return found
+
+
+def messages_of(r: Rank, w: Values, g: Values, job: Job, t: Tokens) -> list[tuple[str, Message]]:
+    """What a rank of the fullest stage sends for a micro-batch, with the part of the step that waits for it."""
     o, n = r.outline, t.rows
     buffer = buffer_bytes(n, o.hidden, ELEMENT_BYTES)
-    turns = HALVES + job.again
-    edges = np.where(np.equal(w["pp"], 1), 2.0, 1.0)[()]
-    sums = t.stage * o.all_reduces * turns + edges
-    one = w["tp_all_gather"] + w["tp_reduce_scatter"] if job.sequence_parallel else w["tp_all_reduce"]
-    found = {"tensor_s": sums * buffer * one, "gathered_s": 0.0}
-    if job.sequence_parallel and not job.again:  # inputs are kept cut, and gathered again for gradients of weights
-        found["gathered_s"] = t.stage * o.all_reduces * buffer * w["tp_all_gather"]
-    sent = dispatched_bytes(buffer, o.top_k, w["tp"], g["expert_imbalance"])
-    found["expert_s"] = t.stage * o.expert_layers * 2 * turns * sent * w["ep_all_to_all"]
-    passed: Numeric = 0.0
-    for i, (a, (_, heads)) in enumerate(zip(r.attentions, r.kept.scores, strict=False)):
-        elements = heads / a.heads * a.kv_heads * (a.qk_dim + a.v_dim) * w[f"head_share_{i}"]
-        passed = passed + t.stage * buffer_bytes(n, elements, ELEMENT_BYTES) * (w["cp"] - 1)
-    found["context_s"] = passed * (turns + 1) * w["cp_p2p"]  # backward passes keys, values and their gradients
-    found["pipeline_s"] = 2 * g["interleave"] * buffer / w["tp"] * w["pp_p2p"]
+    found = _tensor(r, w, job, t, buffer) if "tp" in r.parted else []
+    if "ep" in r.parted and o.experts:
+        sent = dispatched_bytes(buffer, o.top_k, w["tp"], g["expert_imbalance"])
+        count = t.stage * o.expert_layers * 2 * job.turns
+        found.append(("expert_s", Message("expert dispatch and combine", "all_to_all", "ep", sent, count)))
+    if "cp" in r.parted:
+        for i, a in enumerate(r.attentions):
+            layers = t.stage * sum(heads for b, heads in r.kept.scores if b is a) / a.heads
+            passed = buffer_bytes(n, a.kv_heads * (a.qk_dim + a.v_dim) * w[f"head_share_{i}"], ELEMENT_BYTES)
+            turns = layers * (w["cp"] - 1) * (job.turns + 1)  # backward passes gradients of both besides
+            found.append(("context_s", Message(f"keys and values of {a.kind} attention", "p2p", "cp", passed, turns)))
+    if "pp" in r.parted:
+        passed, turns = buffer / w["tp"], np.where(np.greater(w["pp"], 1), 2.0 * g["interleave"], 0.0)[()]
+        found.append(("pipeline_s", Message("stage boundary", "p2p", "pp", passed, turns)))
+    return found
+
+
+def exchanges_of(r: Rank, w: Values, g: Values, job: Job, t: Tokens) -> Values:
+    """Time of all exchanges of a micro-batch by themselves, on the fullest stage. [s]"""
+    found: Values = dict.fromkeys(("tensor_s", "gathered_s", "expert_s", "context_s", "pipeline_s"), 0.0)
+    for part, m in messages_of(r, w, g, job, t):
+        found[part] = found[part] + m.count * m.message_bytes * w[f"{m.group}_{m.kind}"]  # type: ignore[operator]
     return found
 
 

@@ -1,0 +1,156 @@
+"""Training: published memory, work and times; limits; and that parts add up."""
+
+import csv
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import trnmodel as tm
+from trnmodel.catalog.trainers import IDEAL, trainer
+from trnmodel.evidence import training as runs
+from trnmodel.formulas import training as page
+from trnmodel.models.backward import kept
+from trnmodel.models.synthetic import from_values
+
+GOLDEN_FOLDER = Path(__file__).parent / "golden"
+GOLDEN = list(csv.DictReader((GOLDEN_FOLDER / "training_memory.csv").read_text().splitlines()))
+TRAFFIC = [row for row in csv.DictReader((GOLDEN_FOLDER / "communication.csv").read_text().splitlines())
+           if row["phase"].startswith("train") or row["group"] == "PP"]  # fmt: skip
+GPT3 = {"global_batch": 64, "seq": 2048, "interleave": 3, "count": 8}
+FULL_PRINTED = {"full_recompute": "full", "selective": "selective"}
+
+
+def inputs(row):
+    found = {name.strip(): float(value) for name, value in re.findall(r"([\w ]+)=([-+.\de]+)", row["inputs"])}
+    return found | {"iter": found.get("iter", 0.0)}
+
+
+def gpt_kept(x, how):
+    """Bytes of a layer by the words of a golden row."""
+    h, a, s, t = x["h"], x["a"], x["s"], 1.0 if "no_parallelism" in how else x["t"]
+    recompute = "full" if "full" in how else "selective" if "selective" in how else "none"
+    outer = t if "sequence" in how or "SP" in how else 1.0
+    return float(page.kept_bytes(s * x["b"], 10 * h, 24 * h, 5 * a * s, 2 * h, t, outer, recompute))
+
+
+def gpt_flop(x, recompute):
+    batch = x.get("global batch", x["b"])
+    return float(page.megatron_flop(batch, x["s"], x["L"], x["h"], x["v"], recompute))
+
+
+def word(name):
+    return "selective" if "selective" in name else "full" if "full" in name else "none"
+
+
+def zero(row, x):
+    stage, n = int(re.search(r"ZeRO-(\d)", row["name"])[1]), x["N"]
+    each = ((2.0, 3), (2.0, 2), (12.0, 1))
+    return sum(float(page.state_bytes(x["Psi"], size, n if stage >= least else 1)) for size, least in each) / 1e9
+
+
+def flop(row, x):
+    if "6ND" in row["formula"]:
+        return 6 * x["N"] * x["D"]
+    if "causal" in row["name"]:
+        return float(tm.model("llama-3.1-405b").train_flop(4096, "causal")) / 4096 / 1e9
+    return gpt_flop(x, word(row["name"]))
+
+
+def utilisation(row, x):
+    if "PaLM" in row["name"]:
+        return 100 * float(page.model_utilisation(6 * x["N"] * x["s"], 1.0, x["chips"], x["peak"]))
+    done = gpt_flop(x, "selective" if "HFU" in row["name"] else "none")
+    return 100 * float(page.model_utilisation(done, x["iter"], x["gpus"], x["peak"]))
+
+
+def overhead(row, x):
+    if "FLOP" in row["name"]:
+        return 100 * (gpt_flop(x, "selective") / gpt_flop(x, "none") - 1)
+    one = {name: gpt_kept(x | {"t": 1.0}, name) for name in ("no_parallelism", "selective")}
+    return 100 * (1 - one["selective"] / one["no_parallelism"])
+
+
+def bubble(row, x):
+    ratio = float(page.bubble_s(1.0, x["p"], x["v"])) / x["m"]
+    return ratio / (1 + ratio) if "fraction of total" in row["name"] else ratio
+
+
+def whole_stage(row, x):
+    one = gpt_kept(x, "TP+SP+selective" if "SP" in row["name"] else "TP")
+    return one * x["L"] / x["p"] * float(page.in_flight(1e9, x["p"], x["interleave m"])) / 2**30
+
+
+def params(row, x):
+    values = {"model_type": "gpt2", "n_embd": int(x["h"]), "n_layer": int(x["l"]), "n_head": 1, "n_positions": int(x["s"]),
+              "vocab_size": int(x["V"])}  # fmt: skip
+    return from_values(values, "gpt").total_params / 1e9
+
+
+def state(row, x):
+    per_param = float(re.match(r"[\d.]+", row["formula"])[0])
+    return float(page.state_bytes(x["params"], per_param, 1)) / 1e9
+
+
+def megatron_state(row, x):
+    return float(page.state_bytes(12 * x["L"] * x["h"] ** 2 / x["t"] / x["p"], 18.0, 1)) / 2**30
+
+
+def relative(row, x):
+    return 100 * gpt_kept(x, row["name"].split(" / ")[0].split(" ", 1)[1]) / gpt_kept(x, "tensor_parallel")
+
+
+def swiglu(row, x):
+    one = kept(tm.model("llama-3.1-8b"))
+    heads = sum(heads for _, heads in one.scores)
+    return float(page.kept_bytes(1, 2 * one.whole, 2 * one.cut + 4 * heads, 0, 0, 1, 1, "none")) / 32
+
+
+ANSWERS = {
+    "zero": zero,
+    "model_state": state,
+    "activation_per_layer": lambda row, x: gpt_kept(x, row["name"]),
+    "activation_relative": relative,
+    "activation_total_first_stage": whole_stage,
+    "model_state_megatron": megatron_state,
+    "activation_extra_terms": lambda row, x: float(page.edge_bytes(x["s"] * x["b"], x["h"], x["v"], x["t"], x["p"])),
+    "train_flops": flop,
+    "mfu_hfu": utilisation,
+    "recompute_overhead": overhead,
+    "param_formula": params,
+    "train_time": lambda row, x: float(page.run_s(x["T"], x["n"] * x["X"] / (8 * x["P"]))) / tm.units.DAY,
+    "pipeline_bubble": bubble,
+    "activation_per_layer_swiglu": swiglu,
+}
+
+
+@pytest.mark.parametrize("row", GOLDEN, ids=lambda row: row["name"])
+def test_golden(row):
+    found = ANSWERS[row["group"]](row, inputs(row))
+    assert found == pytest.approx(float(row["value"]), rel=1e-5 if row["group"] == "param_formula" else 1e-9)
+
+
+def wire_bytes(message, ranks):
+    """Bytes that a rank sends: a ring's, both halves of an all-reduce."""
+    halves = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}
+    around = halves[message.kind] * (ranks - 1) / ranks if message.kind in halves else 1
+    return float(message.count * message.message_bytes * around)
+
+
+@pytest.mark.parametrize("row", TRAFFIC, ids=lambda row: f"{row['parallelism']} {row['phase']}")
+def test_traffic(row):
+    """A micro-batch of one sequence of 8,192 tokens, of Llama-3.1-70B's 80 layers."""
+    degrees = {name.lower(): int(n) for name, n in re.findall(r"(TP|PP)=(\d+)", row["parallelism"])}
+    cut, full = "SP" in row["parallelism"], "full" in row["phase"]
+    step = tm.train_step("llama-3.1-70b", "trn2.48xlarge", tm.Mapping(**degrees), global_batch=8, seq=8192,
+                         recompute="full" if full else "none", sequence_parallel=cut, efficiencies="ideal")  # fmt: skip
+    sent = {message.name: 0.0 for message in step.messages}
+    for message in step.messages:
+        sent[message.name] += wire_bytes(message, degrees.get("tp", 1))
+    if row["group"] == "PP":
+        assert sent["stage boundary"] / 2 == float(row["value"])  # forward and backward
+        return
+    again = sent.get("inputs of gradients of weights", 0.0) if "Megatron" in row["phase"] else 0.0
+    assert (sent["row-parallel outputs"] + again) / 80 == pytest.approx(float(row["value"]))
