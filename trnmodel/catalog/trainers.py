@@ -24,7 +24,8 @@ KvHeads = Literal["even", "replicate", "multi-head"]
 class Trainer(Spec):
     """Efficiencies, overheads and policies of a training stack. The class defaults are the ideal one: nothing is lost.
 
-    Shares are of printed rates: `matmul_share` of linear layers, `attention_share` of scores and weighted values,
+    Shares are of printed rates: `matmul_share` of linear layers, `attention_share` of scores and weighted values (at
+    most the former),
     `stream_share` of what norms, masks, activations and the optimizer read and write, `link_share` and `scaleout_share`
     of what exchanges send. A layer costs `layer_s` besides in each pass over it, a step `step_s`. An overlap is the
     share of the shorter of an exchange and of the work beside it that hides; `straggler` is by how much the slowest

@@ -31,7 +31,7 @@ from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.training import PLACEMENT, TrainStep, train_step
-from trnmodel.units import BILLION, DAY, GBIT
+from trnmodel.units import BILLION, DAY, GBIT, TRILLION
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,13 +40,12 @@ ROWS = load.DATA / "evidence" / "training.csv"
 FACTS = load.DATA / "facts" / "training.csv"
 GROUPS = {"megatron-2021": "a100-cluster", "neuronx-training": "trn1"}  # on whose rows a stack is fitted
 FITTED = {
-    "megatron-2021": ("matmul_share", "stream_share", "link_share", "scaleout_share", "layer_s"),
-    "neuronx-training": ("matmul_share", "stream_share", "link_share", "scaleout_share", "layer_s", "step_s"),
+    "megatron-2021": ("matmul_share", "stream_share", "scaleout_share", "layer_s"),
+    "neuronx-training": ("matmul_share", "scaleout_share", "layer_s", "step_s"),
 }
 STACKS = {"h100": "megatron-core", "b200": "megatron-core"}  # of groups that are predicted
 ANY_MEMORY = 4e15  # a run that was measured did fit
 MICRO = (1, 2, 4, 8, 16, 32)  # tried where no size is printed
-TERA = 1e12
 QUANTILE = 0.9
 
 
@@ -163,9 +162,9 @@ def measured_s(row: Row, chips: int) -> float:
     if row.metric == "throughput":
         return sequences / value
     if row.metric == "flop_per_s_per_gpu":
-        return float(megatron_flop(*gpt, "full")) / (value * TERA * chips)
+        return float(megatron_flop(*gpt, "full")) / (value * TRILLION * chips)
     if row.metric == "model_flop_per_s_per_gpu":
-        return float(megatron_flop(*gpt, "none")) / (value * TERA * chips)
+        return float(megatron_flop(*gpt, "none")) / (value * TRILLION * chips)
     return value * DAY * sequences * float(row.seq) / (300 * BILLION)  # days of a run of so many tokens
 
 

@@ -37,6 +37,7 @@ from trnmodel.steps.training_work import (
     times_of,
     tokens_of,
 )
+from trnmodel.units import HOUR
 
 Numeric = ArrayLike
 POINTS = 40_000  # of a piece: its arrays stay in a core's cache
@@ -165,7 +166,7 @@ class TrainStep(Grounded):
 
     def chip_hours(self, tokens: Numeric) -> NDArray:
         """Hours of all chips for so many tokens. [h]"""
-        return self.run_s(tokens) * self.chips / 3600.0
+        return self.run_s(tokens) * self.chips / HOUR
 
     @property
     def messages(self) -> tuple[Message, ...]:

@@ -185,9 +185,20 @@ def _kept_rank(
     return _resolved(model.it, where.it if isinstance(where, Same) else where, keyed(key), precision.it, e.it)
 
 
+@lru_cache(maxsize=8)
+def _kept_ranks(
+    model: Same[Transformer],
+    where: str | Same[System | Chip],
+    mapping: Same[Mapping],
+    precision: Same[Precision],
+    e: Same[Trainer],
+) -> Rank:
+    return _resolved(model.it, where.it if isinstance(where, Same) else where, mapping.it, precision.it, e.it)
+
+
 def rank(model: Transformer, where: str | System | Chip, mapping: Mapping, precision: Precision, e: Trainer) -> Rank:
-    """The rank of a job; scalar degrees are resolved once."""
-    if mapping.key is None:
-        return _resolved(model, where, mapping, precision, e)
+    """The rank of a job, resolved once; of arrays of degrees the last few are kept."""
     key = where if isinstance(where, str) else Same(where)
+    if mapping.key is None:
+        return _kept_ranks(Same(model), key, Same(mapping), Same(precision), Same(e))
     return _kept_rank(Same(model), key, mapping.key, Same(precision), Same(e))

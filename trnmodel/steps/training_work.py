@@ -116,7 +116,7 @@ def passes_of(r: Rank, w: Values, g: Values, job: Job, t: Tokens, k: Kept) -> Pa
     layers_s = n * (w["row_flop"] + w["routed_flop"] * g["expert_imbalance"]) / (narrow * e.matmul_share)
     sequences: Numeric = g["micro_batch"] / w["cp"]
     flop = sum((w[f"pair_flop_{i}"] * x for i, x in enumerate(_pairs(r, g, False))), 0.0) * sequences
-    attend_s = flop / (wide * e.attention_share)
+    attend_s = flop / (wide * np.minimum(e.attention_share, e.matmul_share))
     moved_s = MOVES * page.kept_bytes(n, k.whole, k.cut, k.scores, k.entry, w["tp"], t.outer_tp, "none") / stream
     one = t.stage * overlapped_s(layers_s + attend_s, moved_s, e.stream_overlap)
     fixed = t.stage * r.outline.layers * e.layer_s
