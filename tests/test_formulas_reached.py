@@ -74,6 +74,11 @@ def joules():
     claimed.claim_sets()
 
 
+def trained():
+    found = tm.train_step("gpt3-6.7b", "hgx-a100", tm.Mapping(tp=2, pp=2), global_batch=8, seq=2048, zero=1)
+    found.megatron_flop, found.run_s(1e9)
+
+
 def lost_time():
     job = tm.goodput("trn3-nl72x2-pcie160", 1024, model=DENSE)
     assert job.ettr_small_loss < 1

@@ -2,15 +2,11 @@
 
 import csv
 import re
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import trnmodel as tm
-from trnmodel.catalog.trainers import IDEAL, trainer
-from trnmodel.evidence import training as runs
 from trnmodel.formulas import training as page
 from trnmodel.models.backward import kept
 from trnmodel.models.synthetic import from_values
@@ -84,8 +80,8 @@ def whole_stage(row, x):
 
 
 def params(row, x):
-    values = {"model_type": "gpt2", "n_embd": int(x["h"]), "n_layer": int(x["l"]), "n_head": 1, "n_positions": int(x["s"]),
-              "vocab_size": int(x["V"])}  # fmt: skip
+    names = {"n_embd": "h", "n_layer": "l", "n_positions": "s", "vocab_size": "V"}
+    values = {"model_type": "gpt2", "n_head": 1} | {name: int(x[letter]) for name, letter in names.items()}
     return from_values(values, "gpt").total_params / 1e9
 
 

@@ -1,4 +1,4 @@
-"""What training software makes of a chip: shares of its rates, fixed times, what hides behind what, and its policies."""
+"""What training software makes of a chip: shares of its rates, fixed times, what hides behind what, policies."""
 
 from __future__ import annotations
 

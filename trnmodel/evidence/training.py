@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -24,8 +24,8 @@ from trnmodel.catalog.trainers import Trainer, trainer
 from trnmodel.evidence import search
 from trnmodel.evidence.fit import left_out
 from trnmodel.formulas.training import megatron_flop
-from trnmodel.models.shipped import MODELS, catalog
 from trnmodel.models.config import read_json
+from trnmodel.models.shipped import MODELS, catalog
 from trnmodel.models.synthetic import from_values
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
@@ -46,6 +46,7 @@ FITTED = {
 STACKS = {"h100": "megatron-core", "b200": "megatron-core"}  # of groups that are predicted
 ANY_MEMORY = 4e15  # a run that was measured did fit
 MICRO = (1, 2, 4, 8, 16, 32)  # tried where no size is printed
+SHORT_S = 2.0  # only steps as short as this tell of the fixed time of a step: without one it is none
 QUANTILE = 0.9
 
 
@@ -110,9 +111,16 @@ class Case(NamedTuple):
     def step(self, e: Trainer | str | None = None) -> TrainStep:
         """The step; where no size of a micro-batch is printed, the fastest that fits."""
         r = self.row
-        ask = {"global_batch": int(r.global_batch), "seq": int(r.seq), "interleave": r.interleave, "zero": r.zero,
-               "precision": r.precision, "recompute": r.recompute, "efficiencies": e,
-               "sequence_parallel": bool(r.sequence_parallel)}  # fmt: skip
+        ask: dict[str, Any] = {
+            "global_batch": int(r.global_batch),
+            "seq": int(r.seq),
+            "interleave": r.interleave,
+            "precision": r.precision,
+            "recompute": r.recompute,
+            "zero": r.zero,
+            "sequence_parallel": bool(r.sequence_parallel),
+            "efficiencies": e,
+        }
         if r.micro_batch:
             return train_step(self.model, _roomy(self.where), self.degrees, micro_batch=int(r.micro_batch), **ask)
         tried = train_step(self.model, self.where, self.degrees, micro_batch=list(MICRO), **ask)
@@ -153,18 +161,23 @@ def _roomy(system: System) -> System:
     return _roomy_chip(system)
 
 
+def _gpt_flop(row: Row, recompute: str) -> float:
+    """Work of a step of a GPT as Megatron-LM counts it."""
+    layers, hidden, vocabulary = (float(x) for x in (row.layers, row.hidden, row.vocabulary))
+    return float(megatron_flop(float(row.global_batch), float(row.seq), layers, hidden, vocabulary, recompute))
+
+
 def measured_s(row: Row, chips: int) -> float:
     """Time of a step, from what is printed."""
     value, sequences = float(row.value), float(row.global_batch)
-    gpt = (sequences, float(row.seq), *(float(x or 0) for x in (row.layers, row.hidden, row.vocabulary)))
     if row.metric == "iteration_time":
         return value
     if row.metric == "throughput":
         return sequences / value
     if row.metric == "flop_per_s_per_gpu":
-        return float(megatron_flop(*gpt, "full")) / (value * TRILLION * chips)
+        return _gpt_flop(row, "full") / (value * TRILLION * chips)
     if row.metric == "model_flop_per_s_per_gpu":
-        return float(megatron_flop(*gpt, "none")) / (value * TRILLION * chips)
+        return _gpt_flop(row, "none") / (value * TRILLION * chips)
     return value * DAY * sequences * float(row.seq) / (300 * BILLION)  # days of a run of so many tokens
 
 
@@ -202,6 +215,8 @@ def log_errors(of: Iterable[Case], e: Trainer | str) -> NDArray:
 
 def fit(of: Sequence[Case], e: Trainer, names: Sequence[str]) -> Trainer:
     """A stack with the constants that fit some runs best; a share ends at 1."""
+    if "step_s" in names and min(case.measured_s for case in of) > SHORT_S:
+        e, names = replace(e, step_s=0.0), [name for name in names if name != "step_s"]
     first = np.array([getattr(e, name) for name in names], dtype=float)
     top = np.array([-np.log(value) if name.endswith("share") else search.LARGEST
                     for name, value in zip(names, first, strict=True)])  # fmt: skip
@@ -213,7 +228,8 @@ def fit(of: Sequence[Case], e: Trainer, names: Sequence[str]) -> Trainer:
 
 
 def _with(e: Trainer, names: Sequence[str], values: NDArray) -> Trainer:
-    return replace(e, **{name: float(value) for name, value in zip(names, values, strict=True)})
+    moved: dict[str, Any] = {name: float(value) for name, value in zip(names, values, strict=True)}
+    return replace(e, **moved)
 
 
 def fitted_without(stack: str, of: Sequence[Case]) -> NDArray:

@@ -14,8 +14,8 @@ GROUPS = 2  # halves of a layer, each with a norm and its input
 class Kept(NamedTuple):
     """Elements that a token leaves in all layers, and score heads by their attention.
 
-    `whole` are inputs of norms and of matrices and small latents, `cut` what heads and columns cut, `routed` the same of
-    experts (of all that the token goes to), `masked` outputs that a dropout mask covers. `scores` are pairs of an
+    `whole` are inputs of norms and of matrices and small latents, `cut` what heads and columns cut, `routed` the same
+    of experts (of all that the token goes to), `masked` outputs that a dropout mask covers. `scores` are pairs of an
     attention and the layers times heads in which it has scores.
     """
 
@@ -45,7 +45,8 @@ def _layer(layer: Layer, hidden: int) -> Kept:
             cut += _elements(part)
     scores = tuple((a, layer.count * a.heads) for a in layer.attentions)
     inputs = 2 * GROUPS * hidden
-    return Kept(*(layer.count * x for x in (whole + inputs, cut, routed, GROUPS * hidden)), scores)
+    n = layer.count
+    return Kept(n * (whole + inputs), n * cut, n * routed, n * GROUPS * hidden, scores)
 
 
 @lru_cache(maxsize=256)
@@ -60,6 +61,10 @@ def kept(model: Transformer) -> Kept:
     69632.0
     """
     layers = [_layer(layer, model.hidden_size) for layer in model.layers if "prefill" in layer.phases]
-    numbers = (sum(one[i] for one in layers) for i in range(4))
-    whole, cut, routed, masked = numbers
-    return Kept(whole, cut, routed, masked, tuple(pair for one in layers for pair in one.scores))
+    return Kept(
+        sum(one.whole for one in layers),
+        sum(one.cut for one in layers),
+        sum(one.routed for one in layers),
+        sum(one.masked for one in layers),
+        tuple(pair for one in layers for pair in one.scores),
+    )

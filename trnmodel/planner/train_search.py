@@ -1,4 +1,4 @@
-"""The fastest way to train a model on so many chips: all mappings, batches and policies at once, and why others lose."""
+"""The fastest way to train a model on so many chips: all mappings and policies at once, and why others lose."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CUTS = ("micro_batch", "interleave")
-MOST_TP = 1024
+MOST_TP = 2**10  # of a model without attention
 
 
 @cache
@@ -128,15 +128,24 @@ def train_search(
     cuts = grid(chosen, ranks, integer("global_batch", global_batch), integer("most_context", most_context))
     if not cuts["tp"].size:
         refuse("global_batch", global_batch, f"no replicas of {ranks} ranks share it out")
-    mapping = Mapping(**{name: cuts[name] for name in DEGREES}, placement=PLACEMENT)
-    shared = {"global_batch": global_batch, "seq": integer("seq", seq), "precision": precision,
+    degrees: dict[str, Any] = {name: cuts[name] for name in DEGREES}
+    mapping = Mapping(**degrees, placement=PLACEMENT)
+    shared: dict[str, Any] = {"global_batch": global_batch, "seq": integer("seq", seq), "precision": precision,
               "efficiencies": efficiencies, **{name: cuts[name] for name in CUTS}}  # fmt: skip
-    kinds = product(listed("recompute", recompute, str), integers("zero", zero, 0), listed("sequence_parallel", sequence_parallel, bool))
-    ways = [{"recompute": r, "zero": z, "sequence_parallel": s} for r, z, s in kinds]
+    kinds = product(
+        listed("recompute", recompute, str),
+        integers("zero", zero, 0),
+        listed("sequence_parallel", sequence_parallel, bool),
+    )
+    ways: list[dict[str, Any]] = [{"recompute": r, "zero": z, "sequence_parallel": s} for r, z, s in kinds]
     steps = [train_step(chosen, where, mapping, **shared, **way) for way in ways]
     times = np.stack([_distinct(step, cuts) for step in steps])
     order = np.argsort(times, axis=None, kind="stable")[: integer("best", best)]
-    rows = [_row(steps, ways, cuts, *divmod(int(place), times.shape[1])) for place in order if np.isfinite(times.flat[place])]
+    rows = [
+        _row(steps, ways, cuts, *divmod(int(place), times.shape[1]))
+        for place in order
+        if np.isfinite(times.flat[place])
+    ]
     return Search(int((~np.isnan(times)).sum()), int(np.isfinite(times).sum()), _told(rows))
 
 
@@ -147,7 +156,9 @@ def _distinct(step: TrainStep, cuts: dict[str, NDArray]) -> NDArray:
     return np.where(alone | whole, np.nan, np.where(step.valid, step.time_s, np.inf))
 
 
-def _row(steps: list[TrainStep], ways: list[dict[str, Any]], cuts: dict[str, NDArray], way: int, place: int) -> dict[str, Any]:
+def _row(
+    steps: list[TrainStep], ways: list[dict[str, Any]], cuts: dict[str, NDArray], way: int, place: int
+) -> dict[str, Any]:
     step, names = steps[way], ("time_s", "mfu", "hfu", "tokens_per_s", "memory_bytes_per_rank", *PARTS)
     numbers = {name: float(np.broadcast_to(getattr(step, name), step.time_s.shape)[place]) for name in names}
     return {name: float(x[place]) for name, x in cuts.items()} | ways[way] | numbers

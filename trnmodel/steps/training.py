@@ -27,13 +27,14 @@ from trnmodel.steps.rank import site
 from trnmodel.steps.training_rank import Rank, rank
 from trnmodel.steps.training_work import (
     EXCHANGES,
-    KINDS,
     PARTS,
     WORK,
     Job,
     flop_of,
+    kept_of,
     memory_of,
     messages_of,
+    params_of,
     times_of,
     tokens_of,
 )
@@ -134,7 +135,7 @@ class TrainStep(Grounded):
 
     @property
     def bound(self) -> NDArray | str:
-        """What takes longest: "work", one of the exchanges, "bubble", "optimizer" or "overhead"; empty where nothing can."""
+        """What takes longest: "work", an exchange, "bubble", "optimizer" or "overhead"; empty where nothing can."""
         names = ("work", *(name.removesuffix("_s") for name in PARTS if name not in WORK))
         work = sum(getattr(self, name) for name in WORK)
         times = np.stack(np.broadcast_arrays(work, *(getattr(self, name) for name in PARTS if name not in WORK)))
@@ -175,21 +176,23 @@ class TrainStep(Grounded):
 
     @property
     def megatron_flop(self) -> NDArray:
-        """Work of the step as the papers of Megatron-LM count it for GPT, with their count of what is computed again."""
+        """Work of the step as the papers of Megatron-LM count it for GPT, with what is computed again."""
         o = self.model.outline("prefill")
         return page.megatron_flop(self.global_batch, self.seq, o.layers, o.hidden, o.vocabulary, self.recompute)
 
 
 def _numbers(r: Rank, job: Job, w: dict[str, Any], g: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Numbers that a point has only where it can exist, and what every point has."""
-    parts = times_of(r, w, g, job)
+    t = tokens_of(r, w, g, job)
+    k, p = kept_of(r, g), params_of(w, t)
+    parts = times_of(r, w, g, job, t, k, p)
     time_s = sum(parts.values())
     model, hardware = flop_of(r, w, g, job)
     ranks = w["tp"] * w["pp"] * w["dp"] * w["ep"] * w["cp"]
     peak = r.at.peak(r.precision.compute)
-    kinds = memory_of(r, w, g, job)
+    kinds = memory_of(r, w, g, job, t, k, p)
     stored, room = sum(kinds.values()), r.at.hbm_bytes / w["sharing"]
-    m, v = tokens_of(r, w, g, job).microbatches, g["interleave"]
+    m, v = t.microbatches, g["interleave"]
     woven = (v > 1) & ((w["pp"] * v > r.outline.layers) | (w["pp"] < 2) | (m % w["pp"] != 0))
     broken = (m % 1 != 0) | (m < 1), woven, time_s != time_s, stored > room
     mask = w["impossible"] + sum(np.multiply(bad, 2**bit) for bit, bad in enumerate(broken, ROOMY - 3))
@@ -210,11 +213,9 @@ def _answers(r: Rank, job: Job, g: dict[str, Any]) -> dict[str, Any]:
     shapes = [np.shape(x) for x in g.values()] + [() if r.index is None else r.index.shape]
     shape = np.broadcast_shapes(*shapes)
     size = int(np.prod(shape))
-    if size <= POINTS:
-        flat = g if r.index is None else {name: np.broadcast_to(x, shape).ravel() for name, x in g.items()}
-        if r.index is None:
-            found, kept = _numbers(r, job, r.cut(None), g)
-            return kept | (blank(kept["reason_mask"], **found) if np.any(kept["reason_mask"]) else found)
+    if size <= POINTS and r.index is None:
+        found, kept = _numbers(r, job, r.cut(None), g)
+        return kept | (blank(kept["reason_mask"], **found) if np.any(kept["reason_mask"]) else found)
     flat = {name: np.broadcast_to(x, shape).ravel() if np.ndim(x) else x for name, x in g.items()}
     whole = r if r.index is None else replace(r, index=np.broadcast_to(r.index, shape).ravel())
     room: dict[str, NDArray] = {}
@@ -253,7 +254,7 @@ def _basis(r: Rank, job: Job) -> Basis:
 
 def _spread(r: Rank, ask: Callable[[Trainer], NDArray], name: str) -> tuple[NDArray, NDArray]:
     """Half-widths of a figure: those of the rows, and outside of them the ranges of the stack's values too."""
-    if name.endswith("_bytes") or name.endswith("_flop") or "bytes_per" in name:
+    if name.endswith(("_bytes", "_flop")) or "bytes_per" in name:
         return np.zeros(()), np.zeros(())
     found = _basis(r, Job("none", 0, True))
     below, above = ranged(r.e, ask) if found.word == "extrapolated" else (np.zeros(()), np.zeros(()))
@@ -262,7 +263,9 @@ def _spread(r: Rank, ask: Callable[[Trainer], NDArray], name: str) -> tuple[NDAr
 
 def _checked(mapping: Mapping, **given: Numeric) -> dict[str, Any]:
     """What was given, as numbers that broadcast with the mapping."""
-    found = {name: numbers(name, value, 1 if name in WHOLE else 0, whole=name in WHOLE) for name, value in given.items()}
+    found = {
+        name: numbers(name, value, 1 if name in WHOLE else 0, whole=name in WHOLE) for name, value in given.items()
+    }
     if mapping.key is None or any(x.ndim for x in found.values()):
         together(**{f"mapping.{name}": getattr(mapping, name) for name in DEGREES}, **found)
     return {name: x if x.ndim else x[()] for name, x in found.items()}
@@ -359,14 +362,18 @@ def train_step(
     >>> 0.5 < step.mfu < step.hfu < 0.55  # 51.4 and 52.8 % are published
     np.True_
     """
-    mapping = NO_DEGREES if mapping is None else instance("mapping", mapping, Mapping, "a Mapping, such as Mapping(tp=8)")
+    mapping = (
+        NO_DEGREES if mapping is None else instance("mapping", mapping, Mapping, "a Mapping, such as Mapping(tp=8)")
+    )
     chosen, dtypes = read_model(model), read_precision(precision)
     if chosen.reads_source:
         refuse("model", chosen.id, "training of an encoder-decoder is not defined by one sequence length")
     where = _joined(system, count)
     chip = site(where, mapping.lnc).chip
     e = trainer(chip, efficiencies)
-    job = Job(choice("recompute", recompute, page.RECOMPUTES), _stage(zero), flag("sequence_parallel", sequence_parallel))
+    job = Job(
+        choice("recompute", recompute, page.RECOMPUTES), _stage(zero), flag("sequence_parallel", sequence_parallel)
+    )
     g = _checked(
         mapping,
         global_batch=global_batch,

@@ -74,7 +74,7 @@ def _s_per_byte(kind: str, name: str, mapping: Mapping, where: System | Chip, ln
     if not np.any(ranks > 1):
         return 0.0
     stride = plain(mapping.extent(name)[0])
-    found = times_s(kind, np.float64(MESSAGE_BYTES), where, plain(ranks), stride, lnc, IDEAL_STEPS)
+    found = times_s(kind, np.asarray(MESSAGE_BYTES), where, plain(ranks), stride, lnc, IDEAL_STEPS)
     return plain(found / MESSAGE_BYTES)
 
 

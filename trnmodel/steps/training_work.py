@@ -130,7 +130,7 @@ def passes_of(r: Rank, w: Values, g: Values, job: Job, t: Tokens, k: Kept) -> Pa
     return Passes(one + fixed, BACKWARD * one + fixed, again, (1 + BACKWARD) * head)
 
 
-def _tensor(r: Rank, w: Values, job: Job, t: Tokens, buffer: Numeric) -> list[tuple[str, Message]]:
+def _tensor(r: Rank, w: Values, job: Job, t: Tokens, buffer: NDArray) -> list[tuple[str, Message]]:
     """Sums behind matrices that are cut by rows, forward and backward; inputs kept cut are gathered once more."""
     kinds = ("all_gather", "reduce_scatter") if job.sequence_parallel else ("all_reduce",)
     layers = t.stage * r.outline.all_reduces
@@ -169,7 +169,7 @@ def exchanges_of(r: Rank, w: Values, g: Values, job: Job, t: Tokens) -> Values:
     """Time of all exchanges of a micro-batch by themselves, on the fullest stage. [s]"""
     found: Values = dict.fromkeys(("tensor_s", "gathered_s", "expert_s", "context_s", "pipeline_s"), 0.0)
     for part, m in messages_of(r, w, g, job, t):
-        found[part] = found[part] + m.count * m.message_bytes * w[f"{m.group}_{m.kind}"]  # type: ignore[operator]
+        found[part] = found[part] + m.count * m.message_bytes * w[f"{m.group}_{m.kind}"]
     return found
 
 
@@ -220,16 +220,19 @@ def _exposed(r: Rank, job: Job, sent: Values, p: Passes, each_s: Numeric) -> Val
     for name, pair in waits:
         found[name] = page.exposed_s(sent[name], left, _hidden(r, job, pair))
         left = left - (sent[name] - found[name])
-    again = page.exposed_s(sent["gathered_s"], np.minimum(left, p.backward_s), 1.0 if job.hidden is None else job.hidden)
+    again = page.exposed_s(
+        sent["gathered_s"], np.minimum(left, p.backward_s), 1.0 if job.hidden is None else job.hidden
+    )
     left = left - (sent["gathered_s"] - again)
-    return found | {"tensor_s": found["tensor_s"] + again, "each_s": page.exposed_s(each_s, left, _hidden(r, job, "dp"))}
+    return found | {
+        "tensor_s": found["tensor_s"] + again,
+        "each_s": page.exposed_s(each_s, left, _hidden(r, job, "dp")),
+    }
 
 
-def times_of(r: Rank, w: Values, g: Values, job: Job) -> Values:
+def times_of(r: Rank, w: Values, g: Values, job: Job, t: Tokens, k: Kept, params: Params) -> Values:
     """Parts of a step's time, that add up to it."""
-    t = tokens_of(r, w, g, job)
-    p, m = passes_of(r, w, g, job, t, kept_of(r, g)), t.microbatches
-    params = params_of(w, t)
+    p, m = passes_of(r, w, g, job, t, k), t.microbatches
     once_s, each_s = _gradients(w, g, job, params)
     waits = _exposed(r, job, exchanges_of(r, w, g, job, t), p, each_s)
     each_s = waits.pop("each_s")
@@ -264,10 +267,9 @@ def flop_of(r: Rank, w: Values, g: Values, job: Job) -> tuple[Numeric, Numeric]:
     return model, model + again
 
 
-def memory_of(r: Rank, w: Values, g: Values, job: Job) -> Values:
+def memory_of(r: Rank, w: Values, g: Values, job: Job, t: Tokens, k: Kept, p: Params) -> Values:
     """Bytes of the rank that stores most, by kind."""
-    t, k, o = tokens_of(r, w, g, job), kept_of(r, g), r.outline
-    p, n = params_of(w, t), t.rows
+    o, n = r.outline, t.rows
     ask = (k.whole, k.cut, k.scores, k.entry, w["tp"], t.outer_tp)
     layers = t.stage * page.in_flight(t.microbatches, w["pp"], g["interleave"])
     kept = layers * page.kept_bytes(n, *ask, job.recompute)
