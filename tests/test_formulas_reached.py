@@ -95,7 +95,7 @@ def entered():
         if event == "call":
             found.add(frame.f_code)
 
-    for call in (steps, requests, kernels, rooflines, networks, joules, lost_time):
+    for call in (steps, requests, kernels, rooflines, networks, joules, trained, lost_time):
         sys.setprofile(note)
         try:
             call()

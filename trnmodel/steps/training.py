@@ -411,9 +411,10 @@ def train_step(
 
 
 def _stage(zero: int) -> int:
-    if type(zero) is bool or integer("zero", zero, 0) > 3:
+    found = integer("zero", zero, 0)
+    if found > 3:
         refuse("zero", zero, "allowed are 0, 1, 2 and 3")
-    return zero
+    return found
 
 
 def _joined(system: str | System | Chip, count: int | None) -> str | System | Chip:
