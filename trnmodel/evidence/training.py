@@ -38,12 +38,17 @@ if TYPE_CHECKING:
 
 ROWS = load.DATA / "evidence" / "training.csv"
 FACTS = load.DATA / "facts" / "training.csv"
-GROUPS = {"megatron-2021": "a100-cluster", "neuronx-training": "trn1"}  # on whose rows a stack is fitted
+GROUPS = {
+    "megatron-2021": "a100-cluster",
+    "neuronx-training": "trn1",
+    "megatron-core-b200": "b200",
+}  # on whose rows a stack is fitted
 FITTED = {
     "megatron-2021": ("matmul_share", "stream_share", "scaleout_share", "layer_s"),
+    "megatron-core-b200": ("matmul_share", "stream_share"),
     "neuronx-training": ("matmul_share", "scaleout_share", "layer_s", "step_s"),
 }
-STACKS = {"h100": "megatron-core", "b200": "megatron-core"}  # of groups that are predicted
+STACKS = {"h100": "megatron-core"}  # of groups that are predicted
 ANY_MEMORY = 4e15  # a run that was measured did fit
 MICRO = (1, 2, 4, 8, 16, 32)  # tried where no size is printed
 SHORT_S = 2.0  # only steps as short as this tell of the fixed time of a step: without one it is none

@@ -240,11 +240,11 @@ def _basis(r: Rank, job: Job) -> Basis:
     """What a step rests on: rows of its chip and stack, or those of others."""
     if r.e.kind == "ideal":
         return Basis("ideal", "")
-    on = sorted(r.e.fitted_on.get("step", ()))
+    on = sorted({chip for chips in r.e.fitted_on.values() for chip in chips})
     reasons = [] if r.e.kind == "public" else [f"stack: {r.e.id} is given with the call"]
     if r.at.chip.id not in on:
         reasons.append(f"chip: {r.e.id} was fitted on {', '.join(on) or 'no chip'}")
-    if r.model.kind not in ("dense", "encoder"):
+    if r.model.kind not in r.e.fitted_on:
         reasons.append(f"model: no training row of {r.model.kind} models")
     if r.precision.compute not in ("bf16", "fp16"):
         reasons.append(f"precision: no training row of {r.precision.compute}")
