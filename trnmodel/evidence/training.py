@@ -38,7 +38,11 @@ if TYPE_CHECKING:
 
 ROWS = load.DATA / "evidence" / "training.csv"
 FACTS = load.DATA / "facts" / "training.csv"
-GROUPS = {
+GROUPS = {  # on whose rows a stack is fitted
+    "megatron-2021": "a100-cluster",
+    "neuronx-training": "trn1",
+    "megatron-core-b200": "b200",
+}
     "megatron-2021": "a100-cluster",
     "neuronx-training": "trn1",
     "megatron-core-b200": "b200",
