@@ -81,6 +81,7 @@ def steps() -> Iterator[Case]:
 def drawn() -> Iterator[Case]:
     """Draws of all that is uncertain."""
     from trnmodel.catalog import facilities
+    from trnmodel.catalog import prices as priced
 
     rack, many = tm.system("trn3-nl32x2-pcie160"), MILLION // 10
     given = {"chip": rack.chip, "stack": tm.efficiencies(rack.chip, "hand-tuned")}
@@ -94,7 +95,17 @@ def drawn() -> Iterator[Case]:
     def useful(fleet: tm.Fleet) -> object:
         return tm.goodput(rack, 16_384, model="llama-3.1-405b", fleet=fleet)
 
+    owned = {"prices": priced.prices(), "owner": priced.owner(), "chip": rack.chip}
+    seen = tm.decode_step("llama-3.3-70b", rack, tm.Mapping(tp=8), batch=32, context=4096)
+
+    def dollars(prices: priced.Prices, owner: priced.Owner, chip: tm.Chip) -> np.ndarray:
+        return tm.tco(replace(rack, chip=chip), prices=prices, owner=owner).usd_per_mtoken(seen)
+
+    yield Case("1e5 draws of $/Mtoken", lambda: tm.sensitivity(dollars, owned, many), 2.0)
     yield Case("1e5 draws of J/token", lambda: tm.sensitivity(joules, given, many), 2.0)
+    ask = {"tokens_per_s_per_user": 50, "input_tokens": 2048, "output_tokens": 512}
+    costs = tm.token_cost("llama-3.3-70b", "trn2.48xlarge", **ask)
+    yield Case("1e5 draws of a rented $/Mtoken", lambda: costs.draws("hand-tuned", draws=many), 2.0)
     yield Case("1e5 draws of a goodput", lambda: tm.sensitivity(useful, {"fleet": tm.fleet()}, many), 2.0)
 
 

@@ -233,6 +233,7 @@ def test_the_first_chapter_runs_for_another_chip(tmp_path, monkeypatch):
 
 
 PLAN = ["plan", "llama-3.1-8b", "--speed", "50", "--in", "1024", "--out", "256", "--system", "trn2.48xlarge"]
+COST = ["cost", "llama-3.1-8b", "hgx-h200", "--speed", "40", "--in", "2048", "--out", "512"]
 
 
 def test_plan_prints_six_lines_and_its_table():
@@ -303,6 +304,23 @@ def test_goodput_is_a_share_with_band_and_basis():
     assert (drained["interval_s"], drained["spare_lost"]) == (60, 0)
 
 
+def test_cost_stands_on_every_kind_of_software_with_the_age_of_its_price():
+    """p5e and p5en: the newest prices of capacity blocks are of 2026-07-22."""
+    args = "cost llama-3.1-8b hgx-h200 trn3-nl72x2-pcie160 --speed 40 --in 2048 --out 512".split()
+    said, rows = call(*args)[1], json.loads(call(*args, "--json")[1])
+    number = r"[\d.]+ \([\d.]+ to [\d.]+; \w+\)"
+    told = rf"hgx-h200: public {number}, hand-tuned {number}, ideal {number}; .* of 2026-07-22, \d+ days old\n"
+    assert re.search(told, said)
+    assert "no price is published of trn3-nl72x2-pcie160" in said
+    assert re.search(r"trn3-nl72x2-pcie160 ties with hgx-h200 at USD a chip-hour: public [\d.]+ \(", said)
+    assert re.search(r"trn3-nl72x2-pcie160: public .* USD a chip-hour, owned by a hyperscaler\n", said)
+    assert [row["stack_kind"] for row in rows] == 4 * ["public", "hand-tuned", "ideal"]
+    assert [row["who"] for row in rows] == 6 * ["renter"] + 6 * ["owner"]
+    assert [row["blended_usd_per_mtoken"] is None for row in rows] == 3 * [False] + 3 * [True] + 6 * [False]
+    busy = json.loads(call(*args[:3], *args[4:], "--price", "2", "--requests", "1", "--duty", "0.5", "--json")[1])
+    assert all(row["at_load_usd_per_mtoken"] == pytest.approx(8 * 2 / 3600 / 0.5 / 2560 * 1e6) for row in busy[:3])
+
+
 def test_units_of_bytes_are_those_asked_for():
     sizes = {"64MB": 64e6, "64000000": 64e6, "1GiB": 2.0**30, "1.5KiB": 1536.0}
     for text, size in sizes.items():
@@ -322,6 +340,9 @@ def test_units_of_bytes_are_those_asked_for():
         (["goodput", "llama-3.1-8b", "trn2.48xlarge", "--swap", "warm"], "swap='warm'"),
         (["goodput", "llama-3.1-8b", "trn2.48xlarge", "--chips", "0"], "chips=0.0: allowed are numbers from 1"),
         (["goodput", "llama-3.1-8b", "trn2.48xlarge", "--fleet", "<b>"], "fleet='<b>' is unknown"),
+        ([*COST, "--duty", "0"], "duty=0.0: allowed are numbers from 1e-30 to 1"),
+        ([*COST, "--way", "lease"], "way='lease': allowed are capacity-block"),
+        ([*COST, "--against", "hgx-h100"], "against='hgx-h100'"),
         (["power", "bert-base-uncased", "hgx-h100"], "an encoder has no decode step"),
         (["fit", "llama-3.1-8b", "<b>"], "'<b>' is unknown"),
         (["collective", "all_reduce", "64XB", "trn2.48xlarge"], "BYTES='64XB': allowed are numbers with or without B"),

@@ -40,6 +40,15 @@ def test_each_point_is_the_step_of_its_mapping(case):
         for part in ("compute_s", "memory_s", "network_s", "overhead_s"):
             assert getattr(row, part) == pytest.approx(float(getattr(step, part)))
         assert row.basis == step.basis
+        e = tm.energy(step)
+        if case[1] == "trn1.32xlarge":  # nobody has its watts
+            assert np.isnan(row.server_j_per_token)
+            assert row.energy_basis == ""
+        else:
+            joules = row.server_j_per_token, row.server_j_per_token_low, row.server_j_per_token_high
+            assert joules == pytest.approx((float(e.server_j_per_token), *map(float, e.ends("server_j_per_token"))))
+            assert row.energy_basis == e.basis
+            assert joules[0] * row.tokens_per_s_per_chip == pytest.approx(float(e.server_w))
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -14,7 +14,7 @@ from trnmodel.catalog.stacks import IDEAL
 from trnmodel.chapters import memory as hbm
 from trnmodel.chapters import scale_out
 from trnmodel.fabric import scaleout
-from trnmodel.planner import claimed, goodput, placements
+from trnmodel.planner import claimed, goodput, placements, rack_power, worth
 from trnmodel.steps.serving import disaggregate
 
 OTHERS = {"collectives", "tiers", "exchanges", "bounds", "bands"}  # run by `tm.collective(algorithm=)`; asked for ends
@@ -72,6 +72,7 @@ def joules():
     found = tm.energy(tm.decode_step(DENSE, "hgx-h100", tm.Mapping(tp=2), batch=8, context=2048))
     found.footprint(), found.tokens_per_s_per_site_mw, found.chips_per_site_mw, found.chip_j_per_flop
     claimed.claim_sets()
+    rack_power.rack_power("trn3-nl72x2-pcie160")
 
 
 def trained():
@@ -86,6 +87,13 @@ def lost_time():
     goodput.replica_availability("trn3-nl72x2-pcie160", 8, 3, 2)
 
 
+def money():
+    cost = tm.tco("trn3-nl32x2-pcie160", owner="neocloud")
+    cost.usd_per_mtoken(100.0), cost.flop_per_s_per_usd_per_h("bf16"), worth.saving_usd(cost, 0.1)
+    worth.against_printed("hgx-h100"), worth.rebate("astera-2026", 200.0), worth.delay_usd(cost, 1.0)
+    assert cost.replacement_usd_per_h > 0
+
+
 @pytest.fixture(scope="module")
 def entered():
     """Code that the public calls enter."""
@@ -95,7 +103,7 @@ def entered():
         if event == "call":
             found.add(frame.f_code)
 
-    for call in (steps, requests, kernels, rooflines, networks, joules, trained, lost_time):
+    for call in (steps, requests, kernels, rooflines, networks, joules, trained, lost_time, money):
         sys.setprofile(note)
         try:
             call()

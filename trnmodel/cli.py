@@ -234,6 +234,46 @@ def _useful(found: Any) -> str:
 
 
 @app.command()
+def cost(
+    model: Model,
+    system: Annotated[
+        list[str], typer.Argument(metavar="SYSTEM...", help="What is rented; of several, beside each other.")
+    ],
+    speed: Annotated[float, typer.Option(help="Tokens a second that each user gets at least.")],
+    given: In,
+    output: Out,
+    way: Annotated[
+        str, typer.Option(help="on-demand, capacity-block, reserved-1y, spot, market, ...")
+    ] = "capacity-block",
+    price: Annotated[float | None, typer.Option(help="USD a chip-hour of your own instead.")] = None,
+    region: Annotated[str | None, typer.Option(help="Region or seller; default all that are published.")] = None,
+    owner: Annotated[str, typer.Option(help="Who owns in the last lines: hyperscaler or neocloud.")] = "hyperscaler",
+    against: Annotated[str | None, typer.Option(help="System whose cost the others are to tie with.")] = None,
+    requests: Annotated[
+        float | None, typer.Option(help="Requests a second; default what whole instances serve.")
+    ] = None,
+    duty: Annotated[float, typer.Option(help="Share of the rented time in which they come.")] = 1.0,
+    spares: Annotated[int, typer.Option(help="Instances that stand by.")] = 0,
+    precision: Annotated[str | None, typer.Option(help="Default the best of bf16, fp8 and mxfp8.")] = None,
+    as_json: Json = False,
+) -> None:
+    """What a million tokens cost the one who rents and the one who owns, by kind of software, and where systems tie."""
+    from trnmodel.result import stacked
+
+    with _plain_errors(ValueError):
+        ask = {"tokens_per_s_per_user": speed, "input_tokens": given, "output_tokens": output, "precision": precision}
+        ask |= {"requests_per_s": requests, "duty": duty, "spare_instances": spares, "region": region}
+        found = trnmodel.token_cost(model, system, way=way if price is None else price, **ask)
+        owned = found.priced({name: trnmodel.tco(name, owner=owner) for name in found.systems})
+        lines = [*found.card(against), *(line for name in owned.systems for line in owned.told(name))]
+        _print(
+            "\n".join(lines),
+            stacked({"renter": found.to_frame(as_json), "owner": owned.to_frame(as_json)}, "who"),
+            as_json,
+        )
+
+
+@app.command()
 def prefill(
     model: Model,
     system: Where,

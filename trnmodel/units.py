@@ -110,8 +110,8 @@ def unit_of(name: str) -> str:
     --------
     >>> unit_of("time_s"), unit_of("busbw_bytes_per_s"), unit_of("memory_bytes_per_rank"), unit_of("batch")
     ('s', 'B/s', 'B a rank', '')
-    >>> unit_of("tokens_per_s_per_user")
-    'tokens/s a user'
+    >>> unit_of("tokens_per_s_per_user"), unit_of("usd_per_h")
+    ('tokens/s a user', 'USD/h')
     """
     head, _, scope = name.partition("_per_s_per_") if "_per_s_per_" in name else (name, "", "")
     rate = bool(scope) or head.endswith("_per_s")
@@ -120,6 +120,8 @@ def unit_of(name: str) -> str:
         head, _, scope = head.rpartition("_per_")
     last = head.rpartition("_")[2]
     found = _UNITS.get(last, last if rate else "")
+    if scope == "h":
+        return f"{found}/h"
     return found + ("/s" if rate else "") + (f" a {scope.replace('_', ' ')}" if scope and found else "")
 
 

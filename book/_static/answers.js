@@ -41,7 +41,9 @@ document.addEventListener("DOMContentLoaded", () => {
     table.append(folded);
   }
 
-  // On a phone a table that is wider than the page shows each row as a card, which names its cells.
+  // On a phone a table that is wider than the page, or whose words fill a narrow column, shows each row as a card, which
+  // names its cells.
+  const TALL = 90; // of a cell. [px]
   const tables = [...document.querySelectorAll("article table")].filter((table) => table.tHead && table.tBodies.length);
   const phone = matchMedia("(max-width: 600px)");
   for (const table of tables) {
@@ -57,7 +59,8 @@ document.addEventListener("DOMContentLoaded", () => {
     for (const table of tables) {
       table.classList.remove("trn-cards");
       const place = table.parentElement;
-      table.classList.toggle("trn-cards", phone.matches && place.scrollWidth > place.clientWidth);
+      const tall = () => [...table.tBodies[0].rows].some((row) => row.offsetHeight > TALL);
+      table.classList.toggle("trn-cards", phone.matches && (place.scrollWidth > place.clientWidth || tall()));
     }
   }
   phone.addEventListener("change", stack);

@@ -3,6 +3,7 @@
   const root = document.documentElement;
   const MENU = 48; // over the right end of a title. [px]
   const NARROW = 500; // of a phone. [px]
+  const SHORT = 190; // of the names beside an axis or in a legend there. [px]
   const LIGHT = 0.45; // of a colour on a dark page, at least, of white
   const actions = { export: true, source: false, compiled: false, editor: false };
   const ruler = document.createElement("canvas").getContext("2d");
@@ -38,7 +39,9 @@
     const { axis, legend, title } = config;
     const heading = { ...title, color: style.color, fontWeight: 600, ...(width < NARROW && { fontSize: 15 }) };
     const fit = width < NARROW && { columns: 1 };
-    const look = { ...config, font: style.fontFamily, axis: { ...axis, ...text }, legend: { ...legend, ...text, ...fit }, title: heading };
+    const short = width < NARROW && { labelLimit: SHORT };
+    const own = width < NARROW && { axisX: { titleAnchor: "end" } }; // a title is longer than the axis beside long names
+    const look = { ...config, ...own, font: style.fontFamily, axis: { ...axis, ...text, ...short }, header: { ...config.header, ...text }, legend: { ...legend, ...text, ...fit }, title: heading };
     return { ...filled(chart, look, width, steps), background: "transparent", config: look };
   }
 

@@ -96,7 +96,9 @@ charts.table(common.notation(tables.symbols()), caption="What this chapter calls
 #
 # Each published row is predicted from its own columns or says why not. With $p$ predicted and $m$ measured, the error is
 #
-# $$ e = p/m - 1, \qquad \text{and rows of one configuration vote once, with the middle one.} $$
+# $$ e = p/m - 1, $$
+#
+# and rows of one configuration vote once, with the middle one.
 #
 # Rules name causes and never read a value: a copy of another row, a percentile of a run whose median counts, a time rounded to most of
 # itself; and a machine that the row does not describe.

@@ -30,6 +30,7 @@ from trnmodel.catalog import load
 from trnmodel.chapters import chip_roofline as tables
 from trnmodel.chapters import common, guard
 from trnmodel.evidence import chips_printed as printed
+from trnmodel.evidence import ledger
 from trnmodel.units import TB, TFLOP, format_quantity, format_within
 
 GENERATIONS = ["trainium1", "trainium2", "trainium3"]
@@ -171,7 +172,7 @@ charts.bars(
 heads = load.facts_rows()["trainium3/peak_flop_per_s:fp8/ah-trainium3"]
 Markdown(
     f"**Plain FP8 on {last} is {format_quantity(roofs.fp8[last], 'FLOP/s')}, twice BF16, by our reckoning.** AWS's page prints "
-    f"{heads.value_printed} {heads.unit_printed} in a row headed FP8 ({heads.source}, {heads.locator}), to stand beside {before}'s. Its "
+    f"{heads.value_printed} {heads.unit_printed} in a row headed FP8 ({ledger.cited(heads.source)}), to stand beside {before}'s. Its "
     f"page of the core and its kernel guide give that rate to MXFP8 and MXFP4 alone, and the one instruction for plain FP8 "
     f"doubles BF16. Code that multiplies plain FP8 without `double_row` runs at the rate of BF16."
 )
@@ -283,7 +284,7 @@ lists = [f"{one.name} {format_quantity(one.hbm_bytes, 'B', 4)}" for one in liste
 Markdown(
     f"**Memory is what the device lists**, for every chip of which a listing was found: {', '.join(lists)}. A GB on a data sheet "
     f"is a trade name, mostly of a GiB. **A peak is one that an instruction reaches**: the {unreached.value_printed} INT8 {unreached.unit_printed} "
-    f"that AWS prints for {bare.name} ({unreached.source}, {unreached.locator}) are kept as printed and are no peak of it here, for "
+    f"that AWS prints for {bare.name} ({ledger.cited(unreached.source)}) are kept as printed and are no peak of it here, for "
     f"no documented instruction of its cores multiplies INT8."
 )
 

@@ -197,7 +197,7 @@ charts.lines(
     y="lost_share",
     color="of",
     log_x=True,
-    caption=f"Twice the best interval costs {format_digits(100 * off[0], 1)}% of the time, ten times {format_digits(100 * off[1], 2)}%"
+    caption=f"Twice the best interval costs {format_digits(100 * off[0], 1)}%, ten times {format_digits(100 * off[1], 2)}%"
     if off[0] > 1e-4
     else "The interval hardly matters here",
     under=f"{m.id} on {here}, {how[swap]}; without spares and slow racks. The best for {common.counted(chips, 'chip')} is {format_duration(float(job.interval_s))}",
@@ -243,7 +243,7 @@ if pair:
         y="goodput",
         color="of",
         log_x=True,
-        caption=f"{spec.scaleup_lanes_redundant:g} spare lanes a chip are worth {format_digits(min(worth), 2)} to {format_digits(max(worth), 2)} points",
+        caption=f"{spec.scaleup_lanes_redundant:g} spare lanes are worth {format_digits(min(worth), 2)} to {format_digits(max(worth), 2)} points",
         under=f"{m.id} on {common.counted(chips, 'chip')} of {here}, spare lanes with and without switches at their ends; our range of a link is {format_digits(low, 2)} to {format_digits(high, 2)} (estimate, D)",
     )
 else:

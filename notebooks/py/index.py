@@ -82,7 +82,9 @@ charts.table(
 Markdown(
     f"Brackets hold 90 % bands. *Measured* rests on runs of that chip and software, *extrapolated* goes beyond them; {called('accuracy')} "
     "says how wrong such answers have been. Hand-tuned software is put together from parts that were measured somewhere and always "
-    "extrapolated; ideal software loses nothing. A mapping is precision, degrees of parallelism, cores behind a rank, batch of a replica."
+    "extrapolated; ideal software loses nothing. A mapping is precision, degrees of parallelism, cores behind a rank, batch of a replica. "
+    f"Energy and power are of decode, the chips with their share of hosts and losses; AWS publishes no watts, so that {called('power')} "
+    "takes the shares of TDP of GPUs, and the brackets hold the ends of every such input at once."
 )
 
 # %% [markdown]

@@ -184,7 +184,7 @@ charts.table(
 # $2\,n_h (d_k + d_v)\,C\,l$.
 #
 # **By hand.** Llama-3.1-8B at a context of 8,192: 2 x (8,030,261,248 - 525,336,576 - 266,240) = 15.01 GFLOP for the matrices, 32 x 2 x 32 x
-# 256 x 8,192 = 4.29 GFLOP for attention:
+# 256 x 8,192 = 4.29 GFLOP for attention.
 
 # %%
 decode = 2 * (8030261248 - 128256 * 4096 - 65 * 4096) + 32 * 2 * 32 * 256 * 8192

@@ -24,8 +24,10 @@ air_system: str = "trn3-nl32x2-pcie160"
 air_site: str = "aws-air"
 systems: list[str] = ["trn2-ultraserver", "hgx-h200", "gb200-nvl72", "mi355x-8"]
 context: int = 4096
+output_tokens: int = 512
 tokens_per_s_per_user: list[float] = [20.0, 50.0]
 claim_tolerance: float = 0.1
+assume: list[str] = []
 
 # %% tags=["hide-input"]
 import numpy as np
@@ -39,57 +41,72 @@ from trnmodel.chapters import common, guard
 from trnmodel.chapters import power as tables
 from trnmodel.evidence import energy as measured
 from trnmodel.evidence import ledger
-from trnmodel.planner import software
+from trnmodel.planner import joules, software
 from trnmodel.planner.claimed import claim_sets, largest, region
 from trnmodel.planner.power import one_at_a_time
+from trnmodel.planner.rack_power import beside, rack_power
 from trnmodel.units import KW, MW, TB, TFLOP, format_digits, format_within
 
 m, experts_m, spec, air = tm.model(model), tm.model(experts_model), tm.system(system), tm.system(air_system)
 places = [name for name, entity in load.entities().items() if entity.kind == "facility"]
 guard.one_of(places, site=site, air_site=air_site)
 guard.generates(model=m, experts_model=experts_m)
-guard.within(1, 1e9, context=context)
+guard.within(2, 1e9, context=context)
+guard.within(1, context, output_tokens=output_tokens)
 guard.spans(context, model=m, experts_model=experts_m)
 guard.within(1e-3, 1e6, tokens_per_s_per_user=tokens_per_s_per_user)
 guard.within(0.02, 0.5, claim_tolerance=claim_tolerance)
-chip, place = spec.chip, facilities.facility(site)
+given = facilities.assumed(assume)
+spec, air = (joules.machine(one, given) for one in (spec, air))
+chip, place, air_place = (
+    spec.chip,
+    *(facilities.with_given(facilities.facility(name), given) for name in (site, air_site)),
+)
 asked = list(dict.fromkeys([spec.id, air.id, *(tm.system(name).id for name in systems)]))
 speeds = sorted(set(tokens_per_s_per_user))
 slow, fast = speeds[0], speeds[-1]
 called = software.names(asked)
-spent = {one.id: tables.joules(one, asked, speeds, context) for one in (m, experts_m)}
+machines = [joules.machine(name, given) for name in asked]
+known = {
+    one.id for spec_ in machines for one in (spec_.chip, facilities.power(spec_.chip), facilities.parts(spec_.cooling))
+}
+guard.one_of(sorted(known | {site, air_site}), **{f"assume: {name}": name for name in given})
+spent = {one.id: joules.joules(one, asked, speeds, context, given) for one in (m, experts_m)}
 table = spent[m.id]
-line, air_line = (tables.line_of(table, slow, one.id) for one in (spec, air))
+line, air_line = (joules.line_of(table, slow, one.id) for one in (spec, air))
 for name, one, found in (("system", spec, line), ("air_system", air, air_line)):
     guard.need(
         found is not None,
         f"{name} = {one.id!r}: no software serves {m.id} at {slow:g} tokens/s a user with known watts",
     )
-e, air_e = tables.point(m, line, context, facility=site), tables.point(m, air_line, context, facility=air_site)
-power = facilities.power(chip)
+e, air_e = (
+    joules.point(m, one, context, given, facility=where) for one, where in ((line, place), (air_line, air_place))
+)
+power = facilities.with_given(facilities.power(chip), given)
 
 # %% tags=["hide-input"]
 kind = line.software
-same = table[(table.wanted_tokens_per_s_per_user == slow) & (table.software == kind)].dropna(subset=tables.SPENT[0])
-others = same[same.system != spec.id].sort_values(tables.SPENT[0], kind="stable")
+same = table[(table.wanted_tokens_per_s_per_user == slow) & (table.software == kind)].dropna(subset=joules.SPENT[0])
+others = same[same.system != spec.id].sort_values(joules.SPENT[0], kind="stable")
 best = others.iloc[0] if len(others) else None
 low, high = map(float, e.ends("server_j_per_token"))
-shown = format_within(*line[tables.SPENT], "J a token") if best is not None else ""
+shown = format_within(*line[joules.SPENT], "J a token") if best is not None else ""
 Markdown(
     common.card(
-        line[tables.SPENT].tolist(),
+        line[joules.SPENT].tolist(),
         f"a decode step of {m.id} in {line.precision.upper()} on {called[spec.id]}, counted at the server, {slow:g} tokens/s for each user on "
         f"{kind} software ({format_within(float(e.server_w), *map(float, e.ends('server_w')), 'W')} for a chip and its share of the server)",
         unit="J a token",
         mark=str(line.basis),
-        rival=f"{called[best.system]} with {format_within(*best[tables.SPENT], 'J a token', str(best.basis))}"
+        rival=f"{called[best.system]} with {format_within(*best[joules.SPENT], 'J a token', str(best.basis))}"
         if best is not None
         else "",
-        rank="Ahead of it" if best is not None and bool(best[tables.SPENT[0]] < line[tables.SPENT[0]]) else "Next best",
+        rank="Ahead of it" if best is not None and bool(best[joules.SPENT[0]] < line[joules.SPENT[0]]) else "Next best",
         alone="" if best is not None else f"no other system of these is as fast on {kind} software",
         proof="Check: joules and watts that were measured",
-        more=(
-            f"**AWS has not published a watt of any chip.** Shares of the TDP are those of GPUs, and the TDP of {chip.name} is a reading of ours. "
+        more=(f"**Given with this run: {'; '.join(assume)}.** " if assume else "")
+        + (
+            f"**AWS has not published a watt of any chip.** Shares of the TDP are those of GPUs, and the TDP of {chip.name} is {'given' if 'tdp_w' in given.get(chip.id, {}) else 'a reading of ours'}. "
             if chip.core is not None
             else ""
         )
@@ -106,9 +123,9 @@ Markdown(
 )
 
 # %% tags=["hide-input"]
-at = table[table.wanted_tokens_per_s_per_user == slow].dropna(subset=tables.SPENT[0])
+at = table[table.wanted_tokens_per_s_per_user == slow].dropna(subset=joules.SPENT[0])
 charts.ranges(
-    at[[*tables.SPENT, "software", "basis"]].assign(of=at.system.map(called)),
+    at[[*joules.SPENT, "software", "basis"]].assign(of=at.system.map(called)),
     x="server_j_per_token",
     y="of",
     color="software",
@@ -139,7 +156,7 @@ charts.table(
             "batch",
             "tokens_per_s_per_chip",
             "server_w",
-            *tables.SPENT,
+            *joules.SPENT,
             "stack",
             "basis",
         ]
@@ -171,6 +188,23 @@ Markdown(tables.order_words(spent, speeds, called))
 # %% [markdown]
 # A chip of the same kind in another rack has the same watts, so that its bands move together and flip nothing.
 #
+# ## What of a request is spent where?
+#
+# A token that is made carries its share of the prompt: $E = E_{prefill}\,n_{in}/n_{out} + E_{decode}$, all at the server and at the same speed for a user.
+
+# %% tags=["hide-input"]
+charts.table(
+    tables.requests(
+        {
+            called[one["system"]]: joules.request(m, one, context, output_tokens, given)
+            for one in same.to_dict("records")
+        }
+    ),
+    caption=f"{m.id}, {context - output_tokens / 2:,.0f} tokens in and {output_tokens:,} out, {slow:g} tokens/s for each user on {kind} software; step and FLOP at the chip",
+    download="requests",
+)
+
+# %% [markdown]
 # ## A chip, part by part
 #
 # A chip that is used at shares $u_f$ of its peak and $u_m$ of its HBM bandwidth draws its idle share of the TDP, and of the rest what its
@@ -182,7 +216,7 @@ Markdown(tables.order_words(spent, speeds, called))
 # bottom, static power and the energy of every operation and byte add up, $P = P_0 + \sum n\,e/t$, at most the TDP.
 
 # %% tags=["hide-input"]
-there = {called[one.system]: tables.point(m, one, context) for _, one in same.iterrows()}
+there = {called[one.system]: joules.point(m, one, context, given) for _, one in same.iterrows()}
 piled = tables.parts(there)
 idle = piled[piled.part == "idle"]
 charts.stacks(
@@ -232,6 +266,49 @@ Markdown(
 )
 
 # %% [markdown]
+# ## What a chip is made of
+#
+# Process and format decide the energy of an operation, HBM that of a byte, package and cooling how much heat may leave: the TDP.
+
+# %% tags=["hide-input"]
+made_of = tables.builds(machines, called)
+charts.table(
+    made_of.rename(
+        columns=lambda name: (
+            name.replace("tdp_w", "TDP [W]")
+            .replace("hbm_full_rate_w", "HBM at full rate [W]")
+            .replace("operations_at_peak_w", "operations at peak [W]")
+        )
+    ),
+    caption="Process, package and cooling, and what HBM and operations would draw at full rate (energies of papers and programs, node by node)",
+    download="builds",
+)
+
+# %% tags=["hide-input"]
+mine = made_of.iloc[0]
+ask_w = float(mine.hbm_full_rate_w + mine.operations_at_peak_w)
+hbm_share = mine.hbm_full_rate_w / mine.tdp_w
+Markdown(
+    f"**By hand, {chip.name}.** {chip.hbm_bytes_per_s / TB:g} TB/s x 8 x {power.byte_j['hbm'] / 8 * 1e12:.1f} pJ/bit = {mine.hbm_full_rate_w:,.0f} W, {hbm_share:.0%} of the TDP. "
+    + (
+        f"With operations in {mine['operations in']} at their peak it is {ask_w:,.0f} W of {mine.tdp_w:,.0f} W"
+        + (
+            ": with what is drawn in any case, both at once do not fit, so that clocks give way or the energies, which are old, are too high. "
+            if ask_w + power.static_share * mine.tdp_w > mine.tdp_w
+            else ", which leaves room for the rest. "
+        )
+        if np.isfinite(ask_w)
+        else "No source has energies of operations at its node. "
+    )
+    + (
+        f"{called[air.id]} and {called[spec.id]} hold the same chip, {air.domain_chips / air.racks:g} and {spec.domain_chips / spec.racks:g} of them in a rack"
+        + (f" that {air.cooling} and {spec.cooling} cool." if air.cooling and spec.cooling else ".")
+        if air.chip.id == chip.id and air is not spec and not np.isnan(air.racks + spec.racks)
+        else ""
+    )
+)
+
+# %% [markdown]
 # ## Four boundaries
 #
 # *Chip*: what its own supply draws. *Server*: with its part of host, switches, regulators and fans, while the step runs. *All-in*: all that is
@@ -253,6 +330,68 @@ charts.table(
 )
 
 # %% [markdown]
+# ## What a rack draws, part by part
+#
+# Numbers of parts are those of the rack's graph and trays; watts of one are those of other vendors' parts, for AWS prints none. A rack draws
+# $P = \bigl(\sum_k n_k P_k\bigr)(1 + c)(1 + v)$ at its inlet with a share $c$ for fans and pumps and $v$ for its power shelves. What is provisioned for its
+# chips is more; the rest is what no source names: storage, the network beyond the rack, management, regulators, cables, reserve.
+
+# %% tags=["hide-input"]
+racks = {
+    called[one.id]: rack_power(
+        one,
+        parts=facilities.with_given(facilities.parts(one.cooling), given),
+        power=facilities.with_given(facilities.power(one.chip), given),
+    )
+    for one in dict.fromkeys([air, spec])
+    if not np.isnan(one.racks)
+}
+if racks:
+    view = charts.ranges(
+        beside(racks)
+        .dropna(subset="chip_w")[["of", "part", "chip_w", "chip_w_low", "chip_w_high"]]
+        .assign(basis="extrapolated"),
+        x="chip_w",
+        y="part",
+        color="of",
+        log_x=True,
+        caption="Chips draw "
+        + " and ".join(f"{float((one.logic_w + one.hbm_w) / one.counted_w):.0%}" for one in racks.values())
+        + " of what is counted",
+        under="every chip at its TDP; watts of a rack over its chips, all inputs at their low and at their high ends (our estimate, confidence D)",
+    )
+else:
+    view = Markdown("No source counts the racks of these systems.")
+view
+
+# %% tags=["hide-input"]
+charts.table(
+    tables.racks(racks),
+    caption="Parts of a rack: how many, and kilowatts with every input at its low and at its high end; of switches the lanes are counted",
+    download="racks",
+)
+
+# %% tags=["hide-input"]
+told = []
+for name, one in racks.items():
+    lanes, each = one.numbers["switches_w"], float(one.switches_w)
+    if each:
+        told.append(f"{name}: {lanes:,.0f} lanes x {each / lanes:.3f} W = {each / KW:.1f} kW of switches")
+    if not np.isnan(one.cooling_w):
+        told.append(f"{float(one.cooling_w / one.chips):,.0f} W a chip for fans and pumps" + f" ({one.system.cooling})")
+a, b = (racks.get(called[one.id]) for one in (air, spec))
+Markdown(
+    (f"**By hand.** {'; '.join(told)}. " if told else "")
+    + (
+        f"A chip with its part of the rack draws {abs(float(a.counted_w / a.chips / b.counted_w * b.chips) - 1):.0%} {'less' if a.counted_w / a.chips < b.counted_w / b.chips else 'more'} in {called[air.id]} than in {called[spec.id]}. "
+        f"{'An analyst who counted them finds the two very similar too (L401 of the deep dive). ' if {air.id, spec.id} == {'trn3-nl32x2-pcie160', 'trn3-nl72x2-pcie160'} else ''}"
+        "Fans differ by what cools them, switches by the lanes between two chips; what no source counts is left out."
+        if a is not None and b is not None and air is not spec
+        else ""
+    )
+)
+
+# %% [markdown]
 # ## What a megawatt of the site makes
 #
 # The energy bill follows the annual PUE, the number of chips the PUE on the hottest day: a site of 1 MW has $1/\mathrm{PUE}_{peak}$ MW for IT.
@@ -262,7 +401,7 @@ held = tables.sites({called[one.system.id] + at: one for one, at in ((e, ""), (a
 charts.table(held, caption="A megawatt of a site, at the provisioned power of a chip", download="sites")
 
 # %% tags=["hide-input"]
-hot, cool = place.peak_pue, facilities.facility(air_site).peak_pue
+hot, cool = place.peak_pue, air_place.peak_pue
 made, air_made = float(e.tokens_per_s_per_site_mw), float(air_e.tokens_per_s_per_site_mw)
 more = float(e.tokens_per_s_per_chip / air_e.tokens_per_s_per_chip)
 breaks = float(e.site_w / air_e.site_w)
@@ -275,7 +414,7 @@ Markdown(
     )
     + f"{called[spec.id]} then makes {format_digits(made, 2)} tokens/s a site megawatt, {called[air.id]} {format_digits(air_made, 2)}"
     + f" ({m.id}, {slow:g} tokens/s a user). To be level a chip of the former must yield {breaks:.2f} times as much as one of the latter; it yields {more:.2f} times. "
-    + f"Over a year their PUE are {place.annual_pue:g} and {facilities.facility(air_site).annual_pue:g}. No PUE of AWS with chillers is published, and peaks are an analyst's."
+    + f"Over a year their PUE are {place.annual_pue:g} and {air_place.annual_pue:g}. No PUE of AWS with chillers is published, and peaks are an analyst's."
 )
 
 # %% [markdown]
@@ -348,12 +487,22 @@ Markdown(
 
 # %% tags=["hide-input"]
 print_at = e.footprint().sort_values("carbon_kg_per_mtoken", kind="stable")
+widths = {
+    word: [float(end / getattr(e, name)) for end in e.ends(name)]
+    for word, name in (
+        ("carbon_kg_per_mtoken", "facility_j_per_token"),
+        ("water_l_per_mtoken", "server_j_per_token"),
+    )
+}
+for word, ends in widths.items():
+    print_at = print_at.assign(
+        **{f"{word}{side}": print_at[word] * end for side, end in zip(("_low", "_high"), ends, strict=True)}
+    )
 charts.table(
     print_at.rename(
-        columns={
-            "carbon_kg_per_mtoken": "kg CO2e a million tokens",
-            "water_l_per_mtoken": "litres of water a million tokens",
-        }
+        columns=lambda name: name.replace("carbon_kg_per_mtoken", "kg CO2e a million tokens").replace(
+            "water_l_per_mtoken", "litres of water a million tokens"
+        )
     ),
     caption=f"{m.id} on {called[spec.id]} by region: the cleanest emits {print_at.carbon_kg_per_mtoken.min() / print_at.carbon_kg_per_mtoken.max():.0%} of the dirtiest",
     download="footprint",
@@ -389,7 +538,7 @@ Markdown(
 walls = measured.server_errors()
 worst = walls.loc[walls.error.abs().idxmax()]
 charts.table(
-    walls,
+    walls.rename(columns={"measured_kw": "measured [kW]", "predicted_kw": "predicted [kW]"}),
     caption=f"Servers, each left out of one set of shares for all: at most {abs(worst.error):.0%} off ({worst.what})",
     download="servers",
 )
@@ -400,7 +549,7 @@ charts.table(
 # ## What moves the answer
 
 # %% tags=["hide-input"]
-moved = one_at_a_time(e).assign(basis=line.basis)
+moved = one_at_a_time(e, power).assign(basis=line.basis)
 charts.ranges(
     moved,
     x="server_j_per_token",
@@ -410,16 +559,32 @@ charts.ranges(
 )
 
 # %% tags=["hide-input"]
-quick = tables.line_of(table, fast, spec.id)
-own = table[(table.system == spec.id) & (table.wanted_tokens_per_s_per_user == slow)].dropna(subset=tables.SPENT[0])
+rolled = joules.quantiles(m, table, context, given=given)
+mid = rolled[
+    (rolled.wanted_tokens_per_s_per_user == slow) & (rolled.software == kind) & np.isclose(rolled.share_of_draws, 0.5)
+].set_index("system")[joules.SPENT[0]]
+charts.draws(
+    rolled,
+    {"system": spec.id, "wanted_tokens_per_s_per_user": slow, "software": kind},
+    caption=f"Half of the draws lie under {format_digits(mid[spec.id], 2)} J",
+    under=f"all that is open drawn at once; {m.id}, context {context:,}, {called[spec.id]}; grey: other systems at the same speed and on the same software; choose below",
+)
+
+# %% [markdown]
+# TDP, idle share and host are drawn between their ends (triangles around their values), the errors of fit, server and time evenly over the logarithm of their 90 %
+# intervals, what chips share alike for all. The bands elsewhere hold every end at once and are wider for it.
+
+# %% tags=["hide-input"]
+quick = joules.line_of(table, fast, spec.id)
+own = table[(table.system == spec.id) & (table.wanted_tokens_per_s_per_user == slow)].dropna(subset=joules.SPENT[0])
 Markdown(
     (
-        f"* **The speed promised**: at {fast:g} tokens/s for each user a token takes {format_within(*quick[tables.SPENT], 'J', str(quick.software))}.\n"
+        f"* **The speed promised**: at {fast:g} tokens/s for each user a token takes {format_within(*quick[joules.SPENT], 'J', str(quick.software))}.\n"
         if quick is not None and fast > slow
         else ""
     )
     + "* **The software**: "
-    + ", ".join(f"{software.in_band(*one[tables.SPENT])} J {one.software}" for _, one in own.iterrows())
+    + ", ".join(f"{software.in_band(*one[joules.SPENT])} J {one.software}" for _, one in own.iterrows())
     + f".\n* **Which watts are open**: the TDP of {chip.name} is {' to '.join(format_digits(x, 4) for x in dict.fromkeys(facilities.ends(chip, 'tdp_w')))} W"
     + ("; AWS prints none.\n" if chip.core is not None else ".\n")
     + "* **The boundary**: the table above."
@@ -429,7 +594,7 @@ Markdown(
 # ## What is left out
 #
 # No watt of an AWS chip is published: one wall meter beside one run would replace most of this chapter. Energies from the bottom miss clocks, control
-# and regulators. Prefill is left out of a token here (`tm.energy` of a deployment adds it). Idle hours between requests, clocks that follow the
+# and regulators. The first tables are of decode alone; that of a request adds its prompt. Idle hours between requests, clocks that follow the
 # load, power caps, warm summers, embodied carbon, and the network beyond the server have no term.
 
 # %% [markdown]
@@ -467,7 +632,9 @@ Markdown(
 # ## Sources
 
 # %% tags=["hide-input"]
-used = tables.fact_sources(power, place, facilities.facility(air_site), facilities.claims())
+used = tables.fact_sources(
+    power, place, facilities.facility(air_site), facilities.claims(), *map(facilities.parts, ("air", "liquid"))
+)
 used |= {load.facts_rows()[fact_id].source for fact_id in chip.sources.get("tdp_w", ())}
 charts.table(
     common.bibliography(used | {row.source for row in measured.servers() if row.source in load.sources()}),

@@ -27,6 +27,7 @@ from trnmodel import charts
 from trnmodel.catalog import load
 from trnmodel.chapters import common, guard
 from trnmodel.chapters import rack as tables
+from trnmodel.charts import language
 from trnmodel.evidence import ledger
 from trnmodel.fabric import compare
 from trnmodel.fabric import what_if as audit
@@ -142,7 +143,7 @@ everyone = tables.fabrics(dict.fromkeys([*TORUS, *NL32, *NL72, common.LANE_MAP])
 charts.table(everyone, caption="Fabrics: parts, hops between chips, rates one way", download="fabrics")
 
 # %%
-kinds = everyone.system.str.extract(r"trn3-(?P<rack>nl\d+x2)-(?P<tray>[\w-]+)")
+kinds = everyone.system.map(language.called).str.extract(r"Trainium3 (?P<rack>NL\d+x2) (?P<tray>.+)")
 kinds["estimate"] = everyone.system == common.LANE_MAP
 charts.bars(
     everyone.assign(**kinds)[everyone.switches > 0],
@@ -191,11 +192,11 @@ charts.table(lost, caption="Share left of the all-to-all of a rack; a fifth tray
 pulled = lost.set_index("failure").loc["one switch tray"]
 retimers = {it.id: audit.parts(it)["retimers"][0] for it in (large, small)}
 Markdown(
-    f"**A switch tray pulled** leaves a rack of {large.id} {pulled[large.id]:.0%} of its all-to-all: its trays hold spare switches. "
-    f"{small.id} has {small.switch_trays_per_rack:g} trays, and its {small.scaleup_lanes_redundant:g} redundant lanes a chip end at none: {pulled[small.id]:.0%}. "
+    f"**A switch tray pulled** leaves a rack of {large.name} {pulled[large.id]:.0%} of its all-to-all: its trays hold spare switches. "
+    f"{small.name} has {small.switch_trays_per_rack:g} trays, and its {small.scaleup_lanes_redundant:g} redundant lanes a chip end at none: {pulled[small.id]:.0%}. "
     f"The text says that there are designs with five, for hot swap; these would keep {pulled[fifth.id]:.0%}. By AWS's own lane map, "
     f"which names no spare lane, a rack of NL72x2 keeps {pulled[common.LANE_MAP]:.0%}. Retimers fail too and are not in the tables: "
-    f"{retimers[large.id]:g} in {large.id}, {retimers[small.id]:g} in {small.id}."
+    f"{retimers[large.id]:g} in {large.name}, {retimers[small.id]:g} in {small.name}."
 )
 
 # %% [markdown]
@@ -219,7 +220,7 @@ apart = own[own.verdict == "disagrees"].drop_duplicates(["part", "printed"])
 Markdown(
     f"{len(own)} printed counts, of which {(checked.verdict == 'agrees').sum()} agree. The text is at odds with itself on: "
     + "; ".join(
-        f"{row.part} ({row.printed} printed in {row.locator}, {f'{row.counted:.0%}' if '%' in row.printed else f'{row.counted:g}'} counted: {row.how})"
+        f"{row.part} ({row.printed} printed, {f'{row.counted:.0%}' if '%' in row.printed else f'{row.counted:g}'} counted: {row.how})"
         for row in apart.itertuples()
     )
     + "."

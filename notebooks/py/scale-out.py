@@ -178,7 +178,7 @@ Markdown(
     "The printed reach takes a pair of tops of rack that is full to the half, whatever stands in the rack. "
     + " ".join(
         f"A rack of {row.system} puts {row.down_ports:.0f} of {row.down_ports + row.up_ports:.0f} ports down for its {row.chips_per_pair:.0f} "
-        f"chips, and {row.cpu_ports:.0f} more for the NICs of its CPUs, which use the same switches (L445)."
+        f"chips, and {row.cpu_ports:.0f} more for the NICs of its CPUs, which use the same switches."
         for row in crowded.itertuples()
     )
 )
@@ -255,7 +255,7 @@ charts.table(
 # AWS believes that 200 Gb/s a chip is enough to overlap the transfer of the KV cache from prefill to decode instances. A cache of
 # $v$ bytes a token leaves at rate $b$; it hides behind a prefill of fewer than $R = b/v$ tokens a second. So the slower the prefill,
 # the easier the claim: the public software's stands beside one that reaches a share of the peak and hides its own network. AWS claims
-# about 60 % of BF16 for dense models with hand-written kernels (L617, said of training).
+# about 60 % of BF16 for dense models with hand-written kernels, which it says of training.
 
 # %%
 tokens, attained = 2.0 ** np.arange(10, 18), tables.attainable(attainable_share)

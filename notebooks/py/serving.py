@@ -42,7 +42,7 @@ from trnmodel.evidence import accuracy, ledger, table
 from trnmodel.fabric.compare import capacities
 from trnmodel.planner import deployments, explore, software
 from trnmodel.steps.deployment import Deployment
-from trnmodel.units import GB, MS, counted, format_digits, format_quantity
+from trnmodel.units import GB, MS, counted, format_digits, format_quantity, format_within
 
 FAMILY = ["trn1.32xlarge", "trn2-ultraserver", "trn3-nl32x2-torus", "trn3-nl72x2-pcie160"]
 EXPLORED = ["trn1.32xlarge", "trn2.48xlarge", "trn2-ultraserver", "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160"]
@@ -84,6 +84,10 @@ fastest = fastest.sort_values("tokens_per_s_per_user", ascending=False, kind="st
 lines = ranked if len(ranked) else fastest
 top, after = lines.iloc[0], lines.iloc[1] if len(lines) > 1 else None
 full = deployments.saturation(ours, batch, input_tokens, output_tokens)
+filled = {
+    name: format_within(*(float(full[name + end][0]) for end in ("", "_low", "_high")))
+    for name in ("requests_per_s", "generated_tokens_per_s_per_chip")
+}
 t_step = ours.decode(batch=batch, context=input_tokens + output_tokens / 2, max_context=context)
 where = f"{m.id} in {precision.upper()}"
 rival = tables.in_words(after, called, bool(len(ranked))) if after is not None else ""
@@ -100,7 +104,7 @@ Markdown(
         alone="" if rival else "no other system holds the model with this software",
         proof="Check: what was measured",
         more=f"{where} with TP {tp}{f', EP {ep}' if ep > 1 else ''} and a batch of {batch} on {called[spec.id]}, prompts of {counted(input_tokens, 'token')} and answers of "
-        f"{counted(output_tokens, 'token')}, is full at **{format_digits(full.requests_per_s[0], 2)} requests/s**: {format_digits(full.generated_tokens_per_s_per_chip[0], 2)} tokens/s a "
+        f"{counted(output_tokens, 'token')}, is full at **{filled['requests_per_s']} requests/s**: {filled['generated_tokens_per_s_per_chip']} tokens/s a "
         f"chip with its prompts on the same chips, {format_digits(float(t_step.tokens_per_s_per_user), 2)} tokens/s for a user between prompts "
         f"({full.basis[0]})."
         + "".join(f" {m.id} on {called[name]} {why}." for name, why in none.items())

@@ -239,7 +239,7 @@ charts.table(
 # ## When does the larger domain win?
 #
 # The text says that the small domain is more than enough for mixtures of 2 to 3 trillion parameters in all, and that from 4 trillion
-# on the large one brings a meaningful benefit (`trainium3-deep-dive`, L265; the word trillion is missing once). Models grow from a public one by
+# on the large one brings a meaningful benefit (the deep dive, in which the word trillion is missing once). Models grow from a public one by
 # rules of ours (confidence D): depth, widths and number of experts by the fourth root of the growth each. Cells are the yield of a chip of the
 # larger domain over one of the smaller; hatched where the band of that ratio holds 1. Both run the same software, so that a range moves both.
 

@@ -102,8 +102,8 @@ Markdown(
             else f" ({spec.name} has no choice of switch trays; this is the {tm.system(first).name} rack.)"
         )
         + f"\n\nAssumed, for nobody has published either: a chip that forwards costs a hop of AWS's rings, and a switch, UALink's "
-        f"too, what a Gen5 PCIe switch costs. Forwarding for free, as the text reports (L314), the step would differ by "
-        f"{format_quantity(saved, 's', 2)}, not {format_quantity(steps[first, 'rack'] - steps[last, 'rack'], 's', 3)}. In it {ranked}. "
+        f"too, what a Gen5 PCIe switch costs. Forwarding for free, as the text reports, the step would differ by "
+        f"{format_quantity(saved, 's', 2)}, not {format_quantity(steps[first, 'rack'] - steps[last, 'rack'], 's', 3)}. In it {ranked}.\n\n"
         + ledger.rests_on(*ledger.estimated(chip, "hop_s"), *ledger.estimated(tm.system(first), "switch_s")),
     )
 )
@@ -180,7 +180,7 @@ charts.table(late[shown], caption="One way through the empty fabric", download="
 # %% [markdown]
 # Hollow: nobody has published what a Trainium3 costs when it sends or forwards, nor the latency of these switches; the
 # bars take AWS's hop of a ring for the one and a Gen5 PCIe switch of Broadcom for the other. If Trainium3 forwards for
-# free, as the text reports (L314), the trays differ by a switch or two of a tenth of a microsecond.
+# free, as the text reports, the trays differ by a switch or two of a tenth of a microsecond.
 #
 # ## How fast
 
@@ -246,6 +246,7 @@ charts.table(
     ],
     caption=f"{m.id}, at {fast:g} tokens/s a user. {software_kinds.told(three, fast, small)}. {software_kinds.told(three, fast, large)}",
     download="three-experts",
+    file_only=True,
 )
 
 # %% tags=["hide-input"]
@@ -260,10 +261,10 @@ level = [name for name, gain in gains.items() if abs(gain - 1) < 0.005]
 others = [f"{gain:.2f} times at {name}" for name, gain in gains.items() if name not in level]
 Markdown(
     (
-        f"A chip of {large} yields as much as one of {small} in {len(level)} of {len(gains)} cases; else "
+        f"A chip of {tm.system(large).name} yields as much as one of {tm.system(small).name} in {len(level)} of {len(gains)} cases; else "
         f"{', '.join(others) or 'nothing'}"
         if gains
-        else f"Nothing is as fast on {small}"
+        else f"Nothing is as fast on {tm.system(small).name}"
     )
     + ". Either may take groups smaller than itself; where the larger one yields less, a group of as many chips lies worse on its trays."
 )
@@ -271,8 +272,8 @@ Markdown(
 # %% [markdown]
 # ## Where do the experts live?
 #
-# A tray does not widen the way to the other rack: 16 of a chip's 144 active lanes go there. The text proposes three placements
-# (L316-318), beside which stands a fourth that says nothing across: **EP + TP**, experts in a rack and each layer cut in two
+# A tray does not widen the way to the other rack: 16 of a chip's 144 active lanes go there. The text proposes three placements,
+# beside which stands a fourth that says nothing across: **EP + TP**, experts in a rack and each layer cut in two
 # between twins of the racks; **EP + CP**, experts in a rack and each context cut in two; **EP of the pair**, experts over both
 # racks; **EP + copy**, the whole model in each rack. Here a rank is a chip, so that TP can reach across: that is LNC 8, which AWS
 # has announced and its SDK does not allow yet (1 and 2 are what it supports). With the LNC 2 of today a chip is four ranks, and
@@ -352,14 +353,14 @@ share = (here.set_index("placement").network_s / step_of).drop("EP + copy")
 Markdown(
     f"Of those that speak across, the network takes {share.min():.0%} to {share.max():.0%} of the step. The rest is mostly how many weights "
     f"a chip reads: TP halves its part of everything, EP of the pair that of the experts, CP and a copy neither. With this load "
-    f"{small} reaches {gain.loc[small].max():.0f} tokens/s a chip with {gain.loc[small].idxmax()}, {large} "
+    f"{tm.system(small).name} reaches {gain.loc[small].max():.0f} tokens/s a chip with {gain.loc[small].idxmax()}, {tm.system(large).name} "
     f"{gain.loc[large].max():.0f} with {gain.loc[large].idxmax()}."
 )
 
 # %% [markdown]
 # ## From which size of model does the larger domain pay?
 #
-# The text (L265, where the word trillion is missing once): for decode NL32x2 is more than enough for models of 2-3T total parameters,
+# The text (in which the word trillion is missing once): for decode NL32x2 is more than enough for models of 2-3T total parameters,
 # from 4T on NL72x2 brings a meaningful benefit. No public model is that large, so we grow some, by rules that are ours (confidence D):
 #
 # * **together**: depth, hidden size, expert width and number of experts each by the fourth root of the growth,
@@ -390,7 +391,7 @@ charts.table(
 
 # %%
 made = synthetic_models.family(synthetic_models.growth(), sizes, base.id)
-charts.table(made, caption=f"The synthetic family, grown from {base.id}", download="family")
+charts.table(made, caption=f"The synthetic family, grown from {base.id}", download="family", file_only=True)
 
 # %%
 models = [synthetic_models.synthetic(size, "together", base.id) for size in sizes]
@@ -401,6 +402,7 @@ charts.table(
     caption=f"Weights over HBM: {len(full)} of {len(held) // 2} do not fit into {small}"
     + ("" if full.empty else f", first {full.model.iloc[0]} in {full.precision.iloc[0]}"),
     download="capacity",
+    file_only=True,
 )
 
 # %%
@@ -507,6 +509,7 @@ charts.table(
     judged[judged.software == software].drop(columns="software"),
     caption="Smallest size at which the larger domain pays, case by case (network not hidden)",
     download="cases",
+    file_only=True,
 )
 
 # %%

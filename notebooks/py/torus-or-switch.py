@@ -137,12 +137,12 @@ own = ", ".join(
     f"{row.tier} {row.lanes:g}:{row.delivered_lanes:g}" for row in tiers[tiers.system == tiered].itertuples()
 )
 counts = "; ".join(
-    f"{name} {over[name, 'rack']:.2f} times in a rack and {over[name, 'world']:.2f} over the domain"
+    f"{tm.system(name).name} {over[name, 'rack']:.2f} times in a rack and {over[name, 'world']:.2f} over the domain"
     for name in dict.fromkeys([tiered, spec.id, torus.id])
 )
 Markdown(
     f"The deep dive says that a torus is oversubscribed and the switched racks are not. Tier by tier that is so: what a chip of "
-    f"{tiered} sends into a tier, the tier hands on to the chips that it joins ({own}, in lanes or links); a torus has no tier, each link ends "
+    f"{tm.system(tiered).name} sends into a tier, the tier hands on to the chips that it joins ({own}, in lanes or links); a torus has no tier, each link ends "
     f"at another chip. Over all lanes at once a chip still injects more than an all-to-all delivers: {counts}. That counts lanes "
     f"which reach one tray or one chip alone."
 )
@@ -278,8 +278,8 @@ charts.table(
 apart = steps[spec.id, "world"] > 1.01 * steps[spec.id, "rack"]
 why = " That is why the text places experts within a rack and something else, tensor or context parallelism, across the pair."
 Markdown(
-    f"Spread over the whole domain instead, the same step takes {format_quantity(steps[spec.id, 'world'], 's', 3)} on {spec.id} and "
-    f"{format_quantity(steps[torus.id, 'world'], 's', 3)} on {torus.id}.{why if apart else ''}"
+    f"Spread over the whole domain instead, the same step takes {format_quantity(steps[spec.id, 'world'], 's', 3)} on {spec.name} and "
+    f"{format_quantity(steps[torus.id, 'world'], 's', 3)} on {torus.name}.{why if apart else ''}"
 )
 
 # %% [markdown]

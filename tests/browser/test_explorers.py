@@ -9,6 +9,7 @@ import trnmodel as tm
 from trnmodel.catalog import load
 from trnmodel.catalog.stacks import KINDS
 from trnmodel.catalog.systems import systems
+from trnmodel.planner import joules
 
 MOST_BYTES = 300_000
 PHONE = {"width": 390, "height": 844}
@@ -67,9 +68,9 @@ def shows(text, value, digits=2):
 
 def point(chart):
     """The numbers of the point chosen, by name."""
-    (head,) = told(chart, "tokens/s a chip")
+    (head,) = (text for text in told(chart, "a chip") if "\n" not in text and text[0].isdigit())
     (rest,) = told(chart, "tokens/s for a user")
-    band, user, mapping, step = rest.split("\n")
+    band, joules, user, mapping, step = rest.split("\n")
     found = re.fullmatch(r"TP ([\d,]+)(?: x EP ([\d,]+))?, batch ([\d,]+) on ([\d,]+) chips?", mapping)
     tp, ep, batch, chips = (number(one or "1") for one in found.groups())
     parts = chart.locator("svg.marks [aria-roledescription='text mark'][aria-label$=' ms']").evaluate_all(TOLD)
@@ -77,6 +78,7 @@ def point(chart):
     parts = [text.split()[-2] for text in parts]
     read = {
         "chip": head.split()[0],
+        "joules": joules,
         "low": low,
         "high": high,
         "basis": basis,
@@ -97,6 +99,13 @@ def assert_is_a_step(read, model, system, kind, precision, context):
     assert read["basis"] == str(step.basis)
     assert shows(read["chip"], float(step.tokens_per_s_per_chip), digits)
     assert shows(read["user"], float(step.tokens_per_s_per_user), digits)
+    e = tm.energy(step)
+    if e.valid:
+        figure, unit = read["joules"].split(" ", 1)
+        assert unit == "J a token at the server"
+        assert shows(figure, float(e.server_j_per_token))
+    else:
+        assert read["joules"] == "No source has watts of this chip"
     assert shows(read["step"], 1e3 * float(step.time_s), digits)
     times = [1e3 * float(getattr(step, f"{name}_s")) for name in ("compute", "memory", "network", "overhead")]
     assert all(
@@ -138,6 +147,45 @@ def test_a_pointer_chooses_the_nearest_point_and_moves_the_slider(frontier):
     assert point(chart) == read
 
 
+@pytest.mark.parametrize("case", CASES[1:])
+def test_the_axis_of_joules_is_the_energy_of_the_step(frontier, case):
+    page, chart = frontier
+    choose(chart, **dict(zip(("model", "system", "stack_kind", "precision", "context"), case, strict=True)))
+    chart.locator("input[type=range]").press("Home")
+    page.wait_for_timeout(100)
+    made = point(chart)
+    choose(chart, measure="J a token")
+    page.wait_for_timeout(300)
+    assert told(chart, "Energy of a token at the server [J]")
+    points = chart.locator("svg.marks .mark-symbol path")
+    box = points.nth(0).bounding_box()
+    page.mouse.move(box["x"] + 9, box["y"] + 12)
+    page.wait_for_timeout(200)
+    (head,) = (text for text in told(chart, "J a token at the server") if "\n" not in text)
+    band, yielded, user, *_ = told(chart, "tokens/s for a user")[0].split("\n")
+    model, system, kind, precision, context = case
+    ask = {"batch": made["batch"], "context": number(context), "precision": precision.lower()}
+    mapping = tm.Mapping(tp=made["tp"], ep=made["ep"])
+    e = tm.energy(tm.decode_step(model, system, mapping, efficiencies=KINDS[kind], **ask))
+    assert (yielded.split()[0], user.split()[0]) == (made["chip"], made["user"])
+    assert shows(head.split()[0], float(e.server_j_per_token))
+    low, high, basis = re.fullmatch(r"([\d.,]+) to ([\d.,]+), (\w+)", band).groups()
+    ends = map(float, e.ends("server_j_per_token"))
+    assert all(shows(text, end) for text, end in zip((low, high), ends, strict=True))
+    assert basis == e.basis
+
+
+def test_a_chip_without_watts_says_so_on_the_axis_of_joules(frontier):
+    _, chart = frontier
+    choose(chart, model="llama-3.1-8b", system="trn1.32xlarge", stack_kind="public", precision="BF16", context="4,096")
+    assert point(chart)["joules"] == "No source has watts of this chip"
+    choose(chart, measure="J a token")
+    assert told(chart, "No source has watts") == ["No source has watts of this chip"]
+    assert chart.locator("svg.marks .mark-symbol path").count() == 0
+    choose(chart, measure="tokens/s a chip")
+    assert chart.locator("svg.marks .mark-symbol path").count() > 0
+
+
 def test_the_keyboard_alone_asks_another_question(frontier):
     page, chart = frontier
     before, last = point(chart), chart.locator("select[name=system] option").last.inner_text()
@@ -169,7 +217,10 @@ def test_the_grid_is_small(frontier):
     assert len(chart.locator("script").text_content().encode()) < MOST_BYTES
 
 
-@pytest.mark.parametrize(("chapter", "control"), [("serving", "stack_kind"), ("chip-roofline", "chip")])
+@pytest.mark.parametrize(
+    ("chapter", "control"),
+    [("serving", "stack_kind"), ("chip-roofline", "chip"), ("power", "wanted_tokens_per_s_per_user")],
+)
 def test_an_explorer_fits_a_phone(open_page, site, chapter, control):
     page, chart = explorer(open_page, site, chapter, control, PHONE)
     page.wait_for_timeout(500)
@@ -235,3 +286,19 @@ def test_a_chip_without_the_format_says_so(roofline):
     choose(chart, chip=tm.chip("trainium1").name, dtype="MXFP8")
     assert told(chart, "no peak") == ["The chip has no peak in this format"]
     assert chart.locator("svg.marks [aria-label$='TFLOP/s']").count() == 0
+
+
+def test_draws_of_a_system_at_a_speed_are_its_quantiles(open_page, site):
+    page, chart = explorer(open_page, site, "power", "wanted_tokens_per_s_per_user")
+    name, speed, kind = "hgx-h200", 50.0, "public"
+    choose(chart, system=name, wanted_tokens_per_s_per_user="50", software=kind)
+    page.wait_for_timeout(300)
+    line = joules.line_of(joules.joules("llama-3.3-70b", [name], [speed], 4096), speed, name)
+    assert line.software == kind
+    cuts = joules.drawn("llama-3.3-70b", line, 4096).percentiles().iloc[0]
+    (median,) = told(chart, "the median")
+    (band,) = told(chart, "nine of ten draws")
+    assert shows(median.split()[0], cuts.p50)
+    assert all(shows(text, cuts[p]) for text, p in zip(re.findall(r"[\d.]+", band), ("p5", "p95"), strict=True))
+    choose(chart, system="trn2-ultraserver", wanted_tokens_per_s_per_user="50", software="public")
+    assert median not in told(chart, " ")

@@ -12,7 +12,7 @@ LONGEST_S = 2  # of a page on this machine
 MOST_SCREENS, SCREEN = 12, {"width": 1440, "height": 1000}
 PHONE = {"width": 390, "height": 844}
 WIDEST = """() => Math.max(...[...document.querySelectorAll('.trn-chart :is(svg.marks, svg.marks text)')].map(
-    drawn => drawn.getBoundingClientRect().right), 0)"""
+    drawn => drawn.getBoundingClientRect().right - drawn.closest('.trn-chart').getBoundingClientRect().right))"""
 CUT = """() => [...document.querySelectorAll('article table')].filter(table => table.checkVisibility()
     && table.parentElement.scrollWidth > table.parentElement.clientWidth + 1)
     .map(table => table.innerText.slice(0, 80))"""
@@ -103,8 +103,28 @@ def test_a_page_is_there_within_two_seconds(site, base, open_page, capsys):
 def test_nothing_is_wider_than_a_phone(site, folder, open_page, slug):
     page = visit(open_page(), f"{folder}/chapters/{slug}.html", PHONE)
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
-    assert page.evaluate(WIDEST) <= PHONE["width"]
+    assert page.evaluate(WIDEST) < 1
     assert page.evaluate(CUT) == []
+
+
+def test_a_caption_is_not_squeezed_by_its_table(folder, open_page, slug):
+    page = visit(open_page(), f"{folder}/chapters/{slug}.html")
+    lines = """() => [...document.querySelectorAll('.trn-table caption')].filter(it => it.checkVisibility()
+        && it.getClientRects().length).map(it => [it.innerText.length,
+            (it.getBoundingClientRect().height - parseFloat(getComputedStyle(it).paddingBottom))
+            / parseFloat(getComputedStyle(it).lineHeight)])"""
+    assert [found for found in page.evaluate(lines) if found[0] < 90 and found[1] > 1.5] == []
+
+
+def test_estimates_under_a_headline_open_by_keyboard(folder, open_page):
+    page = visit(open_page(), f"{folder}/chapters/software.html")
+    under = page.locator("article .cell_output > details").first
+    items = under.locator("li")
+    assert items.count() > 2
+    assert not items.first.is_visible()
+    under.locator("summary").focus()
+    page.keyboard.press("Enter")
+    assert items.first.is_visible()
 
 
 def test_the_first_page_answers_on_the_first_screen(base, open_page):

@@ -24,8 +24,25 @@ CHAPTERS = {
     "Chips and mapping": "memory-fit",
     "Tokens/s a chip": "serving",
     "First token": "decode-step",
+    "Energy and power at the server": "power",
     "Other software, tokens/s a chip": "software",
 }
+
+
+SPENT = "Energy and power at the server"
+
+
+def assert_spent(cell, e, chips):
+    """Joules and kilowatts of a cell are those of the step: two digits, and W = J a token x tokens/s."""
+    joules, low, high, basis, kilowatts, *ends = re.fullmatch(
+        r"([\d.,]+) J a token \(([\d.,]+) to ([\d.,]+); (\w+)\); ([\d.,]+) kW \(([\d.,]+) to ([\d.,]+)\)", cell
+    ).groups()
+    assert basis == e.basis
+    told = [float(one.replace(",", "")) for one in (joules, low, high, kilowatts, *ends)]
+    watts = [1e-3 * chips * float(one) for one in (e.server_w, *e.ends("server_w"))]
+    exact = [float(e.server_j_per_token), *map(float, e.ends("server_j_per_token")), *watts]
+    assert told == pytest.approx(exact, rel=0.051)
+    assert exact[0] * float(e.step.tokens_per_s) == pytest.approx(1e3 * watts[0], rel=1e-9)
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +76,8 @@ def test_every_cell_of_the_page_is_a_plan(page):
     (best,) = (
         row for row in rows if (row["Model"], row["Tokens/s a user"]) == (defaults["dense_model"], f"{max(speeds):g}")
     )
-    for column in ("Model", "System", "Chips and mapping", "Tokens/s a chip", "First token"):
+    shown = ("Model", "System", "Chips and mapping", "Tokens/s a chip", "First token", SPENT)
+    for column in shown:
         assert best[column] in headline
     for (model, speed), row in zip(asked, rows, strict=False):
         found = tm.plan(model, tokens_per_s_per_user=speed, **LENGTHS)
@@ -71,6 +89,7 @@ def test_every_cell_of_the_page_is_a_plan(page):
         else:
             assert row["Tokens/s a chip"].startswith("out of reach: at most ")
         assert row["First token"] == c.told("ttft_s", "s").replace(")", f"; {c.basis})")
+        assert_spent(row[SPENT], tm.energy(c.step), c.chips)
         told = [f"{b.stack.kind} {b.told(b.FIGURE, '') if b.valid else 'too slow'}" for b in found.beside]
         assert row["Other software, tokens/s a chip"] == "; ".join(told)
     assert {"hand-tuned", "ideal"} <= set(rows[0]["Other software, tokens/s a chip"].replace(";", "").split())
@@ -83,8 +102,19 @@ def test_half_the_hbm_rate_changes_the_cells():
     models = ["llama-3.1-8b", "llama-3.3-70b", "deepseek-v3"]
     whole, half = (table(index.answers(cover.answers(models, [20.0], system=them))) for them in (specs, slow))
     for before, after in zip(whole[:-1], half[:-1], strict=True):
-        for name in ("Tokens/s a chip", "Other software, tokens/s a chip"):
+        for name in ("Tokens/s a chip", "Other software, tokens/s a chip", SPENT):
             assert before[name] != after[name]
+
+
+def test_twice_the_tdp_is_more_joules_and_a_chip_without_watts_says_so():
+    """The time of the step stays; beside the chip stands the server's host, so that less than twice is drawn."""
+    spec = tm.system("trn2.48xlarge")
+    hot = replace(spec, chip=replace(spec.chip, tdp_w=2 * spec.chip.tdp_w))
+    one, two = (cover.answers(["llama-3.1-8b"], [20.0], system=[it]) for it in (spec, hot))
+    assert one.tokens_per_s_per_chip.equals(two.tokens_per_s_per_chip)
+    assert 1.5 < float(two.server_j_per_token.iloc[0] / one.server_j_per_token.iloc[0]) < 2
+    without, _ = table(index.answers(cover.answers(["llama-3.1-8b"], [20.0], system="trn1.32xlarge")))
+    assert without[SPENT] == "no watts known"
 
 
 def test_a_model_that_fits_nothing_and_a_speed_out_of_reach_are_told():
@@ -92,6 +122,7 @@ def test_a_model_that_fits_nothing_and_a_speed_out_of_reach_are_told():
     nothing, slow, _ = table(index.answers(found))
     assert nothing["System"] == "none"
     assert nothing["Chips and mapping"].startswith("does not fit: ")
+    assert nothing[SPENT] == ""
     assert slow["Tokens/s a chip"].startswith("out of reach: at most ")
     assert slow["Other software, tokens/s a chip"].startswith("hand-tuned too slow")
 

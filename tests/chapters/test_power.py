@@ -4,23 +4,26 @@ import numpy as np
 import pytest
 
 import trnmodel as tm
+from trnmodel.catalog import facilities
 from trnmodel.chapters import power as tables
 from trnmodel.evidence import energy as evidence
+from trnmodel.planner import joules
 from trnmodel.planner.claimed import claim_sets, largest, region
 from trnmodel.planner.power import one_at_a_time
+from trnmodel.planner.rack_power import rack_power
 
 MODEL, AIR, LIQUID = "llama-3.1-8b", "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160"
 
 
 @pytest.fixture(scope="module")
 def spent():
-    return tables.joules(MODEL, [AIR, "hgx-h100", "trn1.32xlarge"], [40.0, 1e5], 2048.0)
+    return joules.joules(MODEL, [AIR, "hgx-h100", "trn1.32xlarge"], [40.0, 1e5], 2048.0)
 
 
 @pytest.fixture(scope="module")
 def energies(spent):
-    line = tables.line_of(spent, 40.0, AIR)
-    return {site: tables.point(MODEL, line, 2048.0, facility=site) for site in ("aws-air", "aws-chilled")}
+    line = joules.line_of(spent, 40.0, AIR)
+    return {site: joules.point(MODEL, line, 2048.0, facility=site) for site in ("aws-air", "aws-chilled")}
 
 
 def test_joules_are_watts_over_rate(spent):
@@ -37,7 +40,7 @@ def test_what_is_too_slow_or_has_no_watts_is_said(spent):
     cells = tables.beside({MODEL: spent}).set_index(["wanted_tokens_per_s_per_user", "system"])
     assert cells.public[40.0, "trn1.32xlarge"] == "no watts known"
     assert set(cells.public[1e5]) == {"too slow"}
-    assert tables.line_of(spent, 1e5, AIR) is None
+    assert joules.line_of(spent, 1e5, AIR) is None
     assert tables.order_words({MODEL: spent}, [1e5], {}) == f"* **{MODEL} at 100000 tokens/s a user**: none is as fast."
 
 
@@ -64,9 +67,9 @@ def test_a_megawatt_at_two_peaks(energies):
 def test_one_chip_in_two_racks_cannot_flip_itself():
     line = {"system": AIR, "watts_below": 9.0, "time_below": 9.0}
     best = {"system": LIQUID, "watts_above": 9.0, "time_above": 9.0}
-    assert tables.moved_by(0.5, line, best) == "nothing"
-    assert tables.moved_by(0.5, line | {"system": "hgx-h100"}, best) == "watts or speed"
-    assert tables.moved_by(0.005, line, best) == "level"
+    assert joules.moved_by(0.5, line, best) == "nothing"
+    assert joules.moved_by(0.5, line | {"system": "hgx-h100"}, best) == "watts or speed"
+    assert joules.moved_by(0.005, line, best) == "level"
 
 
 def test_one_input_at_a_time_lies_within_all_of_them(energies):
@@ -113,3 +116,86 @@ def test_errors_by_chip_are_those_of_all_rows():
 def test_sources_are_in_the_bibliography():
     found = tables.fact_sources(tm.chip("trainium3"))
     assert "trainium3-encyclopedia" in found or len(found) > 3
+
+
+def test_a_request_is_its_prompt_and_its_tokens(spent):
+    """1,792 tokens of prompt for 512 made: 3.5 prompt tokens stand on each."""
+    lines = spent[spent.software == "public"].dropna(subset="server_j_per_token")
+    found = tables.requests(
+        {one["system"]: joules.request(MODEL, one, 2048.0, 512.0) for one in lines.to_dict("records")}
+    )
+    assert found.system.tolist() == [AIR, "hgx-h100"]
+    for row in found.to_dict("records"):
+        prompt, token, whole = (float(row[f"{word} [J]"].split()[0]) for word in
+                                ("prompt token", "decoded token", "token with its prompt"))  # fmt: skip
+        assert whole == pytest.approx(3.5 * prompt + token, rel=0.1)  # of two digits each
+    made = lines.server_j_per_token.to_numpy()  # the same step: decode stands at the same context
+    assert [float(x.split()[0]) for x in found["decoded token [J]"]] == pytest.approx(made, rel=0.05)
+
+
+def test_what_chips_are_made_of_by_hand():
+    """4.9 TB/s x 8 x 3.9 pJ/bit = 153 W; 2,517 TFLOPS x 0.28 pJ (0.56 pJ a multiply-add at 3 nm) = 705 W."""
+    found = tables.builds(
+        list(map(tm.system, (AIR, "hgx-h200", "trn1.2xlarge"))), {AIR: "a", "hgx-h200": "b", "trn1.2xlarge": "c"}
+    )
+    first = found.iloc[0]
+    assert first.hbm_full_rate_w == pytest.approx(152.88)
+    assert first.operations_at_peak_w == pytest.approx(2517e12 * (0.46 + 0.66) / 4 * 1e-12)
+    assert (first.cooling, first.process) == ("air", "TSMC N3P")
+    assert found.cooling[1] == found.package[1] == "not printed"
+    assert np.isnan(found.tdp_w[2])
+
+
+def test_a_table_of_racks_has_every_part_and_says_what_nobody_counts():
+    table = tables.racks({name: rack_power(name) for name in (AIR, LIQUID)}).set_index("part")
+    assert table[f"kW of {AIR}"]["host memory"] == "in no source"
+    assert table[f"in {LIQUID}"]["retimers"] == 108
+    assert table[f"kW of {LIQUID}"]["all, as provisioned"] == "120 (76 to 180)"
+
+
+def test_draws_lie_within_the_band_and_around_the_value(spent):
+    """The band holds all ends at once; draws of ten inputs stay inside and lie around the value."""
+    lines = spent[(spent.software == "public")].dropna(subset="server_j_per_token")
+    for line in lines.to_dict("records"):
+        found = joules.drawn(MODEL, line, 2048.0, 2000)
+        p5, p50, p95 = found.percentiles().iloc[0][["p5", "p50", "p95"]]
+        assert line["server_j_per_token_low"] < p5 < p50 < p95 < line["server_j_per_token_high"]
+        assert p50 == pytest.approx(line["server_j_per_token"], rel=0.2)
+        assert found.percentiles().value[0] == pytest.approx(line["server_j_per_token"], rel=1e-9)
+    table = joules.quantiles(MODEL, spent, 2048.0, 500)
+    assert set(table.why) == {"", "too slow for a user", "no source has watts of this chip"}
+    assert len(table) == 19 * spent.server_j_per_token.notna().sum() + spent.server_j_per_token.isna().sum()
+    known = table[table.why == ""]
+    assert known.groupby(["system", "software"], sort=False).server_j_per_token.apply(
+        lambda cuts: cuts.is_monotonic_increasing).all()  # fmt: skip
+
+
+def test_the_error_of_a_time_is_what_moves_joules_most_by_hand(spent):
+    """Joules follow the time of a step: at its ends they are off by a little less, for a slower chip draws less."""
+    line = spent[(spent.software == "public") & (spent.system == "hgx-h100") & spent.server_j_per_token.notna()].iloc[0]
+    bars = joules.drawn(MODEL, line, 2048.0, 500).tornado().set_index("input")
+    bar, value = bars.loc["time of h100"], line["server_j_per_token"]
+    assert value < bar.answer_high < value * bar.high
+    assert value > bar.answer_low > value * bar.low
+    host = 226.5  # watts of it pass to a token as the time does; the chip draws its idle power at least
+    assert bar.answer_high > value * bar.high * (host + 1.029 * 0.1918 * 700) / line["server_w"]
+
+
+def test_what_is_given_replaces_data_and_is_decided(spent):
+    """Twice the middle TDP of 850 W is twice the watts of the chip; its range is gone; a site and a host likewise."""
+    given = facilities.assumed(["trainium3.tdp_w=1700", "neuron-power.host_w_per_chip=100"])
+    line = joules.line_of(spent, 40.0, AIR)
+    e, hot = joules.point(MODEL, line, 2048.0), joules.point(MODEL, line, 2048.0, given)
+    assert hot.chip_w == pytest.approx(2 * e.chip_w)
+    assert hot.server_w == pytest.approx(1.029 * 2 * e.chip_w + 100)
+    assert hot.ends("tdp_w") == pytest.approx((1700, 1700))
+    assert joules.drawn(MODEL, line, 2048.0, 500, given).percentiles().value[0] == pytest.approx(hot.server_j_per_token)
+    site = facilities.with_given(facilities.facility("aws-air"), facilities.assumed(["aws-air.peak_pue=2"]))
+    assert site.peak_pue == 2
+    lit = joules.joules(MODEL, ["trn1.32xlarge"], [40.0], 2048.0, facilities.assumed(["trainium1.tdp_w=210"]))
+    assert lit.server_j_per_token.notna().any()
+    for bad in ("tdp_w=3", "trainium3.tdp_w", "trainium3.tdp_w=x", "trainium3.tdp_w=1.2.3", ""):
+        with pytest.raises(ValueError, match="assume"):
+            facilities.assumed([bad])
+    with pytest.raises(ValueError, match="allowed are names of numbers of trainium3"):
+        joules.machine(AIR, facilities.assumed(["trainium3.tdp=3"]))

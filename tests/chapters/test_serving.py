@@ -42,6 +42,19 @@ def test_capacity_by_hand_is_where_serving_saturates(d):
         assert found.valid.tolist() == [True, False], mode
 
 
+def test_the_rate_that_fills_a_replica_has_the_band_of_its_times():
+    """8 / (256 t + 8 P) with every time at its slow end is the least, with each at its fast end the most."""
+    step = LLAMA.decode(batch=8, context=1024 + 128, max_context=1280)
+    prompt = LLAMA.prefill(input_tokens=1024, batch=1, max_context=1280)
+    row = deployments.saturation(LLAMA, 8, **SHAPE).set_index("mode").loc["compiled batch"]
+    ends = {"": ("time_s", "time_s"), "_low": ("high", "high"), "_high": ("low", "low")}
+    for end, (t, p) in ends.items():
+        rate = LLAMA.mapping.dp * 8 / (256 * getattr(step, t) + 8 * getattr(prompt, p))
+        assert row["requests_per_s" + end] == pytest.approx(float(rate))
+        assert row["generated_tokens_per_s_per_chip" + end] == pytest.approx(float(rate) * 256 / LLAMA.chips)
+    assert row.requests_per_s_low < row.requests_per_s < row.requests_per_s_high
+
+
 def test_load_curves_rise_to_saturation():
     curves = serving.load_curves(LLAMA, 16, **SHAPE, shares=[0.1, 0.5, 0.9, 1.2])
     for mode, line in curves.groupby("mode"):

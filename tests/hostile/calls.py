@@ -247,7 +247,14 @@ def explored() -> pd.DataFrame:
     speeds = {name: [2.0, 1.0] for name in names}
     times = dict.fromkeys(("time_s", "compute_s", "memory_s", "network_s", "overhead_s"), 1e-3)
     mapping = {"place": [1, 2], "tp": 1.0, "ep": 1.0, "batch": 1.0, "chips": 1.0, "basis": "ideal", "why": ""}
-    return pd.DataFrame(labels | mapping | speeds | times)
+    joules = {f"server_j_per_token{end}": 1.0 for end in ("", "_low", "_high")} | {"energy_basis": "extrapolated"}
+    return pd.DataFrame(labels | mapping | speeds | times | joules)
+
+
+def rolled() -> pd.DataFrame:
+    """Two quantiles of joules."""
+    who = {"system": "trn1.32xlarge", "wanted_tokens_per_s_per_user": 20.0, "software": "ideal", "why": ""}
+    return pd.DataFrame(who | {"share_of_draws": [0.05, 0.95], "server_j_per_token": [1.0, 2.0]})
 
 
 def nodes() -> pd.DataFrame:
@@ -317,7 +324,7 @@ def _roots() -> Iterator[Call]:
     yield _call("rows", "tm.model", "name='llama-3.1-8b'", "object: name", also={"name": ("model",)})
     yield _call("doors", "tm.topology", "system='trn2.48xlarge'", "object: system")
     yield _call("doors", "tm.efficiencies", "chip='trainium2', stack='ideal'", "object: chip stack")
-    for name in ("facts", "model_ids", "names_table", "systems", "validation"):
+    for name in ("facts", "model_ids", "names_table", "prices", "systems", "validation"):
         yield _call("doors", f"tm.{name}")
     yield _call(
         "doors",
@@ -338,6 +345,25 @@ def _roots() -> Iterator[Call]:
         "system='trn3-nl72x2-pcie160', chips=4096, checkpoint_bytes=1e12, swap='hot', step_spread=0.01, spare_chips=8",
         "object: system model fleet; from1: chips; number: checkpoint_bytes interval_s spare_chips;"
         "share: step_spread; choice: swap; one: unit",
+    )
+    yield _call("doors", "tm.rent", "system='hgx-h100', way='on-demand'", "object: system; any: way region")
+    yield _call("doors", "tm.rent('hgx-h100').usd_per_pflop_h", "dtype='bf16'", "choice: dtype")
+    yield _call("doors", "tm.rent('hgx-h100').age_days", "at='2026-11-22'", "choice: at")
+    yield _call("doors", "tm.rent('hgx-h100').rates", "at='2026-11-22'", "choice: at")
+    yield _call(
+        "doors",
+        "tm.token_cost",
+        "model='llama-3.2-1b', system='trn2.3xlarge', tokens_per_s_per_user=20.0, input_tokens=512, output_tokens=64",
+        "object: model system precision; one: tokens_per_s_per_user input_tokens output_tokens requests_per_s duty "
+        "spare_instances; any: way region",
+    )
+    yield _call("doors", "tm.owner", "name='neocloud'", "object: name", also={"name": ("owner",)})
+    yield _call(
+        "doors",
+        "tm.tco",
+        "system='trn3-nl32x2-pcie160', goodput=0.9, utilisation=0.8, chip_usd=9e3, switch_usd_per_lane=9.0, tdp_w=800",
+        "object: system owner prices energy facility power; share: goodput utilisation;"
+        "number: chip_usd server_usd switch_usd_per_lane tdp_w",
     )
     yield _call(
         "doors",
@@ -396,7 +422,10 @@ def _specs() -> Iterator[Call]:
     policies |= {"id": "text", "name": "text"}
     endless = {f.name: "rate" for f in fields(stack) if f.default == np.inf}
     yield _replaced("doors", "tm.efficiencies('trainium2')", type(stack), **policies, **endless)
+    yield _replaced("doors", "tm.rent('hgx-h100')", tm.Rent, chip="object")
     yield _replaced("doors", "tm.fleet()", tm.Fleet, checkpoint_bytes_per_s="rate")
+    yield _replaced("doors", "tm.prices()", tm.Prices)
+    yield _replaced("doors", "tm.owner()", tm.Owner)
     yield _used("doors", "step_on_chip", chip)
     yield _used("doors", "kernel_on_core('core')", chip.core)
     for engine in ("tensor", "vector", "scalar"):
@@ -667,6 +696,8 @@ def _shown() -> Iterator[Call]:
     yield _call("charts", "tm.charts.roofline", "frame=peaks(), chosen={}, marker=1.0, caption='c', under='u'",
                 "frame: frame; models: chosen; one: marker; text: caption under")  # fmt: skip
     yield _call("charts", "tm.charts.frontier", "frame=explored(), chosen={}, caption='c', under='u'",
+                "frame: frame; models: chosen; text: caption under")  # fmt: skip
+    yield _call("charts", "tm.charts.draws", "frame=rolled(), chosen={}, caption='c', under='u'",
                 "frame: frame; models: chosen; text: caption under")  # fmt: skip
     yield _call(
         "charts",

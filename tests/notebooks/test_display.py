@@ -54,6 +54,8 @@ GRID = pd.DataFrame(
         "chips": 1.0,
         **dict.fromkeys(STEPS, 0.0123456),
         "basis": ["measured", "interpolated", "extrapolated"],
+        **{f"server_j_per_token{end}": [0.5, float("nan"), 2.0] for end in ("", "_low", "_high")},
+        "energy_basis": ["extrapolated", "", "extrapolated"],
         "why": "",
     }
 )
@@ -69,6 +71,10 @@ TIMES = pd.DataFrame(
         "predicted_s_high": [1.8e-3, 2.2],
     }
 )
+ROLLED = pd.DataFrame(
+    {"system": "trn2.48xlarge", "wanted_tokens_per_s_per_user": 20.0, "software": "public", "why": ""}
+    | {"share_of_draws": [0.05, 0.5, 0.95], "server_j_per_token": [0.5, 1.23456, 2.0]}
+)
 BUILDERS = {
     "lines": lambda: charts.lines(FRAME, "time_s", "hbm_bytes_per_s", "chip", caption="A claim"),
     "bars": lambda: charts.bars(FRAME, "chip", "hbm_bytes_per_s", "chip", caption="A claim"),
@@ -78,6 +84,7 @@ BUILDERS = {
     "stacks": lambda: charts.stacks(TIMES, "chip", "predicted_s", "bound", limit="measured_s", caption="A claim"),
     "roofline": lambda: charts.roofline(PEAKS, {}, marker=10.0, caption="A claim"),
     "frontier": lambda: charts.frontier(GRID, {}, caption="A claim"),
+    "draws": lambda: charts.draws(ROLLED, {}, caption="A claim"),
 }
 HOSTILE = "</script><!--<script>alert(1)</script><img src=x onerror='alert(\"1\")'>\u2028\x1b[31m & more"
 
@@ -101,6 +108,40 @@ def test_bundle(name):
     assert chart["title"]["text"] == ["A claim"]
     assert all(value == float(f"{value:.6g}") and not value.is_integer() for value in floats(chart))
     assert set(bundle) == {VEGALITE_MIME, "text/plain"}
+
+
+EMPTY = pd.DataFrame(
+    {name: pd.Series(dtype=kind) for name, kind in zip("xyabc", (float, float, str, str, str), strict=True)}
+)
+BARE = {
+    "lines": lambda: charts.lines(EMPTY, "x", "y", "a", shape="b", choose="c", caption="A"),
+    "lines, log": lambda: charts.lines(EMPTY, "x", "y", "a", log_x=True, log_y=True, caption="A"),
+    "bars": lambda: charts.bars(EMPTY, "a", "y", "b", caption="A"),
+    "ranges": lambda: charts.ranges(EMPTY, "y", "a", "b", caption="A"),
+    "scatter": lambda: charts.scatter(EMPTY, "x", "y", "a", label="b", caption="A"),
+    "regions": lambda: charts.regions(EMPTY, "x", "y", "a", panel="b", caption="A"),
+    "stacks": lambda: charts.stacks(EMPTY, "a", "y", "b", caption="A"),
+    "spans": lambda: charts.spans(EMPTY, "x", "y", "a", "b", caption="A"),
+}
+
+
+@pytest.mark.parametrize("name", BARE)
+def test_nothing_is_drawn_of_nothing(name):
+    vl_convert = pytest.importorskip("vl_convert")
+    assert vl_convert.vegalite_to_vega(mimebundle(BARE[name]().to_dict())[VEGALITE_MIME], vl_version=VEGALITE)
+
+
+def test_shapes_in_a_legend_are_seen_on_a_dark_page():
+    """Where no colour tells values apart, Vega draws their symbols black."""
+    legend = charts.lines(FRAME, "time_s", "hbm_bytes_per_s", "chip", caption="A").to_dict()["config"]["legend"]
+    assert legend["symbolBaseFillColor"] == legend["symbolBaseStrokeColor"] == "#888888"
+
+
+@pytest.mark.parametrize(("spec", "role"), [({"mark": "bar"}, "img"), ({"params": [{"name": "near"}]}, "figure")])
+def test_a_chart_with_something_to_choose_is_no_image(spec, role):
+    data = SimpleNamespace(mime_type=VEGALITE_MIME, content=spec | {"description": "A claim"})
+    (node,) = BookRenderer.handle_mime(None, data, inline=False)
+    assert f'role="{role}" aria-label="A claim"' in node.astext()
 
 
 @pytest.mark.parametrize("name", BUILDERS)

@@ -45,6 +45,11 @@ def test_the_numbers_are_those_of_the_grid_to_four_digits(grid):
         assert float(row["chip"]) == pytest.approx(point.tokens_per_s_per_chip, rel=5e-4)
         assert float(row["software"]) == pytest.approx(1e3 * point.overhead_s, rel=5e-4)
         assert (float(row["tp"]), float(row["n"])) == (point.tp, point.place)
+        assert (
+            row["joule"] == ""
+            if point.energy_basis == ""
+            else float(row["joule"]) == pytest.approx(point.server_j_per_token, rel=5e-4)
+        )
         assert max(len(value) for value in row.values()) <= 9
 
 
@@ -54,7 +59,7 @@ def test_a_combination_has_the_number_that_its_controls_give(grid):
     names = ["model", "system", "stack_kind", "precision", "context"]
     options = {name: list(dict.fromkeys(grid[name])) for name in names}
     drawn = {int(row["of"]) for row in rows(chart)[0]}
-    (missing,) = [data for data in chart["datasets"].values() if isinstance(data, list)]
+    (missing,) = [data for data in chart["datasets"].values() if isinstance(data, list) and "of" in data[0]]
     told = {of: row["told"].replace("\n", " ") for row in missing for of in row["of"]}
     for key, lines in grid.groupby(names):
         places = {name: options[name].index(value) for name, value in zip(names, key, strict=True)}
@@ -78,6 +83,19 @@ def test_the_chapters_grid_is_small(grid):
     _, length = rows(spec(grid))
     rest = len(script_json(spec(grid))) - length
     assert length / (grid.why == "").sum() * DEFAULT_ROWS + 2 * rest < MOST_BYTES
+
+
+def test_what_has_no_watts_goes_dark_on_the_axis_of_joules(grid):
+    """The expressions of Vega are those of Python too, once its words are; Trainium1 has no watts, Trainium3 has."""
+    chart = spec(grid)
+    dark = {int(row["of"]) for row in rows(chart)[0] if row["joule"] == ""}
+    assert dark
+    assert dark < {int(row["of"]) for row in rows(chart)[0]}
+    unlit = param(chart, "unlit")["expr"].replace("&&", "and").replace("indexof", "list.index")
+    places = json.loads(unlit[unlit.index("[") : unlit.index("]") + 1])
+    assert set(places) == dark
+    assert param(chart, "measure")["bind"]["labels"] == ["tokens/s a chip", "J a token"]
+    assert param(chart, "measure")["value"] == 0
 
 
 def test_a_grid_without_points_or_without_gaps_is_drawn_too(grid):
@@ -110,3 +128,25 @@ def test_a_chip_whose_bandwidth_is_not_published_has_no_roof():
     chart = charts.roofline(peaks, {}, marker=1.0, caption="A claim").to_dict()
     assert param(chart, "chip")["bind"]["labels"] == ["Trainium2"]
     assert "NaN" not in json.dumps(chart)
+
+
+def test_draws_are_numbered_by_their_controls_and_say_what_is_missing():
+    """Two systems at two speeds on one kind of software; one is too slow at the second speed."""
+    who = [(system, speed) for system in ("trn2.48xlarge", "hgx-h200") for speed in (20.0, 50.0)]
+    names = ["system", "wanted_tokens_per_s_per_user", "software", "share_of_draws", "server_j_per_token", "why"]
+    frame = pd.DataFrame(
+        [(*one, "public", share, 1.0 + share, "") for one in who[:-1] for share in (0.05, 0.5, 0.95)]
+        + [(*who[-1], "public", float("nan"), float("nan"), "too slow for a user")],
+        columns=names,
+    )
+    chart = mimebundle(charts.draws(frame, {"system": "hgx-h200"}, caption="A claim").to_dict())[VEGALITE_MIME]
+    assert param(chart, "system")["value"] == 1
+    assert param(chart, "wanted_tokens_per_s_per_user")["bind"]["labels"] == ["20", "50"]
+    found, _ = rows(chart)
+    for i, (system, speed) in enumerate(who):
+        places = {"system": ["trn2.48xlarge", "hgx-h200"].index(system), "software": 0}
+        places["wanted_tokens_per_s_per_user"] = [20.0, 50.0].index(speed)
+        of, beside = (eval(param(chart, name)["expr"], {}, places) for name in ("of", "beside"))
+        mine = [row for row in found if int(row["of"]) == of]
+        assert (len(mine), {int(row["beside"]) for row in mine}) == ((3, {beside}) if i < 3 else (0, set()))
+    assert json.dumps("Too slow for a user") in json.dumps(chart)

@@ -11,6 +11,7 @@ cache a token and L tokens in it. Rates are the largest that `data/facts` prints
 import base64
 import csv
 import io
+import json
 import math
 import re
 from functools import cache
@@ -32,6 +33,39 @@ BODY = {
     "deepseek-v3": (37e9 - 2 * 129280 * 7168, 61 * (512 + 64)),
     "kimi-k2-instruct": (32e9 - 2 * 163840 * 7168, 61 * (512 + 64)),
 }
+
+
+@cache
+def sizes(model):
+    """Of `BODY`, else counted in the file that ships: no more than there is, so that the floor stays one."""
+    from trnmodel.catalog.load import DATA
+
+    path = DATA / "models" / f"{model}.json"
+    if model in BODY or not path.is_file():
+        return BODY.get(model)
+    it = json.loads(path.read_text())
+    return counted(it.get("text_config", it))
+
+
+def counted(it):
+    """Weights that a token meets in projections, feed-forward parts and chosen experts; elements that it caches."""
+    h, layers, heads = it["hidden_size"], it["num_hidden_layers"], it["num_attention_heads"]
+    key_heads, head = it.get("num_key_value_heads") or heads, it.get("head_dim") or h // heads
+    chosen = (it.get("num_experts_per_tok") or 0) + (it.get("n_shared_experts") or 0)
+    inner = it.get("moe_intermediate_size") or it["intermediate_size"]
+    dense = (it.get("first_k_dense_replace") or 0) if chosen else layers
+    wide = 3 * h * (dense * it["intermediate_size"] + (layers - dense) * chosen * inner)
+    if latent := it.get("kv_lora_rank"):
+        turned, plain, value = (it[name] for name in ("qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim"))
+        asks = it.get("q_lora_rank") or 0
+        query = asks * h + (asks or h) * heads * (plain + turned)
+        return layers * (query + h * (latent + turned) + latent * heads * (plain + value) + heads * value * h) + wide, (
+            layers * (latent + turned)
+        )
+    window = it.get("sliding_window") and it.get("use_sliding_window", True)
+    return layers * 2 * h * head * (heads + key_heads) + wide, 0 if window else layers * 2 * key_heads * head
+
+
 BYTES = {"bf16": 2.0, "fp8": 1.0, "mxfp8": 1.0, "w4a8": 0.5}  # of a weight; scales of blocks come on top
 CACHED_BYTES = 1.0  # of an element of the cache, in the smallest format here
 KINDS = ("", "public_", "hand_tuned_", "ideal_")
@@ -66,7 +100,7 @@ def chip_of(system):
 
 def most(model, system, batch=math.inf, tokens=0.0, precision=""):
     """Tokens a second of a chip beyond which no step can go."""
-    body, cached = BODY[model]
+    body, cached = sizes(model)
     chip = chip_of(system)
     peak = printed(chip, "peak_flop_per_s", "bf16" if precision == "bf16" else "")
     moved = body * BYTES.get(precision, min(BYTES.values())) / batch + cached * CACHED_BYTES * tokens
@@ -92,9 +126,9 @@ def models_of(slug, *texts):
 
 def lightest(slug, name, *texts):
     """The model of a table that names none in a column; a file that is called after experts is about those."""
-    found = [model for model in models_of(slug, *texts) if model in BODY]
+    found = [model for model in models_of(slug, *texts) if sizes(model)]
     experts = [model for model in found if model in ("deepseek-v3", "kimi-k2-instruct")]
-    return min(experts if "experts" in name and experts else found, key=lambda model: BODY[model][0], default="")
+    return min(experts if "experts" in name and experts else found, key=lambda model: sizes(model)[0], default="")
 
 
 def too_fast(slug, caption, name, frame):
@@ -141,6 +175,32 @@ def test_no_first_token_of_the_index_comes_before_its_prompt_is_read(root):
         )
 
 
+@pytest.mark.parametrize(
+    ("model", "billion", "cached"),
+    [
+        ("llama-3.1-405b", 401.6, 126 * 2 * 8 * 128),  # 126 (2 h^2 + 2 h 1024 + 3 h 53248), h = 16384
+        ("qwen3-32b", 31.2, 64 * 2 * 8 * 128),  # its card: 31.2 without embedding
+        (
+            "mixtral-8x7b-v0.1",
+            12.6,
+            32 * 2 * 8 * 128,
+        ),  # 12.9 active (arXiv 2401.04088) less two tables of 32,000 x 4,096
+        ("deepseek-r1", 35.1, 61 * 576),  # as DeepSeek-V3
+    ],
+)
+def test_a_model_that_is_not_listed_is_counted_in_its_file(model, billion, cached):
+    assert model not in BODY
+    assert sizes(model) == (pytest.approx(1e9 * billion, rel=0.02), cached)
+
+
+def test_what_is_counted_is_what_is_listed():
+    from trnmodel.catalog.load import DATA
+
+    for model, (body, cached) in BODY.items():
+        found = counted(json.loads((DATA / "models" / f"{model}.json").read_text()))
+        assert found == (pytest.approx(body, rel=0.03 if "llama" not in model else 1e-12), cached), model
+
+
 RATE = re.compile(r"(\d[\d,.]*) tokens/s a chip")
 
 
@@ -148,7 +208,7 @@ def too_fast_words(text, slug="index"):
     """Rates a chip in sentences that exceed the fastest chip's for the lightest model which the page names."""
     chips = {row["chip"] for row in rows("systems/systems.csv")}
     fastest = max(printed(chip, "peak_flop_per_s") for chip in chips)
-    bodies = [BODY[model][0] for model in models_of(slug, text) if model in BODY]
+    bodies = [sizes(model)[0] for model in models_of(slug, text) if sizes(model)]
     return [
         rate
         for rate in RATE.findall(text)

@@ -154,3 +154,28 @@ def test_steps_on_ranks_that_are_chips_say_that_this_is_announced(root):
     """LNC 8 under the headline, both decode maps, placements and exchanges of chapter 6."""
     assert "which AWS has announced" in headline(root, "switch-tray")
     assert outputs(root, "switch-tray").count("which AWS has announced; the SDK allows 1 or 2") >= 8
+
+
+def test_many_estimates_are_folded_below_their_number_and_one_is_a_sentence():
+    from trnmodel.evidence.ledger import cited, rests_on
+
+    one, both = rests_on(WAITS[0]), rests_on(*WAITS, "ideal", "vllm-neuron-2026")
+    assert (
+        one == "Under it, of our own estimate (D): latency of one hop of a link, 1-2 us (assumed: AWS's hop of a ring)."
+    )
+    assert rests_on("ideal") == rests_on() == ""
+    head, *items, end = both.split("\n\n")
+    told = "Under it, of our own estimate (D): 2 figures and 1 stack of software"
+    assert re.fullmatch(rf"<details><summary>{re.escape(told)} .</summary>", head)
+    assert end == "</details>"
+    assert items[0] == "- latency of one hop of a link, 1-2 us (assumed: AWS's hop of a ring)"
+    assert len(items) == 3
+    source = load.sources()["trainium3-deep-dive"]
+    assert cited("trainium3-deep-dive") == f"[{source.title}]({source.url})"
+
+
+def test_no_prose_has_a_line_number(root):
+    """`L314` is for tables; a page would print it as "line 314"."""
+    for path in (root / "notebooks" / "py").glob("*.py"):
+        prose = [line for line in path.read_text().splitlines() if line.startswith("# ") or 'f"' in line]
+        assert not [line for line in prose if re.search(r"(?<![\w-])L\d{2,}\b", line)], path.name

@@ -58,6 +58,58 @@ def test_a_system_has_one_colour_whatever_stands_beside_it():
     assert alone == language.colours(["hgx-h100", "x", "trn2.48xlarge", "trn2-ultraserver"])[-1]
 
 
+def far(one, other):
+    """How far two colours are apart, of 441."""
+    parts = ([int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in (one, other))
+    return sum((a - b) ** 2 for a, b in zip(*parts, strict=True)) ** 0.5
+
+
+def test_systems_of_trainium1_and_trainium2_are_not_alike():
+    """Both are blue: every shade of the one stands apart from every shade of the other."""
+    first, second = (
+        language.colours([name for name in systems.systems() if tm.system(name).chip.id == chip])
+        for chip in ("trainium1", "trainium2")
+    )
+    assert len(set(first)) == len(first) > 1
+    assert len(set(second)) == len(second) > 1
+    assert min(far(one, other) for one in first for other in second) > 60
+    light = [sum(int(colour[i : i + 2], 16) for i in (1, 3, 5)) for colour in (*first, *second)]
+    assert min(light[: len(first)]) > max(light[len(first) :])
+
+
+def test_other_readings_and_scopes_have_words():
+    from trnmodel.fabric.what_if import alternatives
+
+    known = {name for it in systems.systems() if it.startswith("trn3") for name in alternatives(it)}
+    assert set(language.READINGS) <= known
+    assert all(len(name) <= MOST_LETTERS for name in language.READINGS.values())
+    assert language.machine(language.READINGS["trn3-torus-144"])[:2] == ("trainium3", "torus")
+    assert language.called("world") == "whole domain"
+    assert language.named("a new world") == "a new world"
+
+
+def test_only_what_is_extrapolated_is_called_hollow_where_both_stand():
+    frame = pd.concat([curves(["a"], basis="interpolated"), curves(["b"], basis="extrapolated")]).assign(stack="s")
+    said = " ".join(layers(frame)["title"]["subtitle"])
+    assert "hollow: extrapolated: s on b; interpolated: s on a" in said
+    assert said.count("hollow") == 1
+
+
+@pytest.mark.parametrize(("kind", "x", "y"), [("bars", "system", "time_s"), ("ranges", "time_s", "system")])
+def test_marks_stand_side_by_side_only_where_a_category_has_several(kind, x, y):
+    frame = curves().query("batch == 1").assign(mark=["reached", "missed", "reached", "missed"])
+    both = pd.concat([frame, frame.assign(mark="again")])
+    for rows, beside in ((frame, False), (both, True)):
+        chart = getattr(charts, kind)(rows, x, y, "mark", caption="A").to_dict()
+        assert any("yOffset" in one["encoding"] for one in chart["layer"]) == beside
+
+
+def test_many_lines_that_coincide_are_counted():
+    pairs = [curves([f"{n} a", f"{n} b"]).assign(time_s=lambda t, n=n: t.batch * 10.0**n) for n in range(9)]
+    said = " ".join(layers(pd.concat(pairs))["title"]["subtitle"])
+    assert "drawn over each other: 0 a = 0 b; 1 a = 1 b; and 7 more" in said
+
+
 def test_what_is_no_machine_never_has_the_colour_of_one():
     assert not set(language.PALETTE) & set(language.GENERATIONS.values())
     assert language.machine("bf16") == language.machine("weights") == ("", "", 0)
@@ -210,6 +262,17 @@ def test_a_table_shows_names_and_its_file_keeps_ids():
     csv = base64.b64decode(re.search(r"base64,([^\"]+)", html)[1]).decode()
     assert csv.count("Trainium3") == 0
     assert csv.count(IDS[0]) == 3 + 4 + 2
+
+
+def test_headings_are_names_and_a_mark_that_nothing_has_is_no_column():
+    frame = pd.DataFrame({"failure": ["one lane"], IDS[0]: [0.5], "estimate": [False], "announced": [True]})
+    html = charts.table(frame, caption="Left", download="left")._repr_html_()
+    assert f">{SHOWN[0]}<" in html
+    assert IDS[0] not in html
+    assert ">Announced<" in html
+    assert ">Estimate<" not in html
+    csv = base64.b64decode(re.search(r"base64,([^\"]+)", html)[1]).decode()
+    assert csv.startswith(f"failure,{IDS[0]},estimate,announced")
 
 
 def claims(root):

@@ -26,6 +26,7 @@ DERIVED = {
     "h": {"s": 1},
     "year": {"s": 1},
     "bit": {"B": 1},
+    "Mtoken": {"token": 1},
 }
 COUNTED = {"-", "1", "", "cycle"}  # a cycle is a count; a rate of them is Hz
 DRAWS = 4

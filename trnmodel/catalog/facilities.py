@@ -7,12 +7,13 @@ Shares stand for a vendor, energies of operations for a node of logic (`Power`);
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from trnmodel.arguments import number, refuse
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import NAN, Chip, Spec
 
@@ -45,6 +46,15 @@ class Power(Spec):
     static_share: float = NAN
     flop_j: Mapping[str, float] = field(default_factory=_empty)
     byte_j: Mapping[str, float] = field(default_factory=_empty)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Parts(Spec):
+    """What stands in a rack beside its chips: watts of one by part, shares for fans and pumps and for power shelves."""
+
+    part_w: Mapping[str, float] = field(default_factory=_empty)
+    cooling_share: float = NAN
+    conversion_share: float = NAN
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -119,6 +129,53 @@ def power(chip: Chip) -> Power:
         ranges={**found.ranges, **node.ranges},
         estimates=found.estimates | node.estimates,
     )
+
+
+def parts(cooling: str) -> Parts:
+    """What stands in a rack beside its chips, by how it is cooled; without a word for that nothing is said of fans.
+
+    Examples
+    --------
+    >>> parts("air").range("cooling_share"), parts("liquid").range("part_w[retimer]")
+    ((0.049, 0.15), (11.0, 13.0))
+    """
+    return inherited(Parts, f"rack-{cooling}" if cooling else "rack-parts")
+
+
+Given = Mapping[str, Mapping[str, float]]
+
+
+def assumed(items: Iterable[str]) -> Given:
+    """Numbers that a reader gives in place of data, by id of a spec and name of a field.
+
+    Raises ValueError for what does not read as "id.field=number".
+
+    Examples
+    --------
+    >>> assumed(["trainium3.tdp_w=700", "aws-air.peak_pue = 1.3", "rack-air.part_w[NIC]=40"])
+    {'trainium3': {'tdp_w': 700.0}, 'aws-air': {'peak_pue': 1.3}, 'rack-air': {'part_w[NIC]': 40.0}}
+    """
+    found: dict[str, dict[str, float]] = {}
+    for item in items:
+        read = re.fullmatch(r"\s*([^.\s]+)\.([^=\s][^=]*?)\s*=\s*([-+]?\d+\.?\d*(?:[eE][-+]?\d+)?)\s*", item)
+        if read is None:
+            refuse("assume", item, 'allowed is an id, a field and a number, such as "trainium3.tdp_w=700"')
+        found.setdefault(read[1], {})[read[2]] = number(f"assume: {item}", float(read[3]))
+    return found
+
+
+def with_given(spec: S, given: Given) -> S:
+    """A spec with the numbers that are given for its id, which are decided: their ranges go.
+
+    Examples
+    --------
+    >>> chip = with_given(load.chip("trainium3"), {"trainium3": {"tdp_w": 800.0}})
+    >>> chip.tdp_w, ends(chip, "tdp_w")
+    (800.0, (800.0, 800.0))
+    """
+    own = given.get(spec.id, {})
+    left = {name: pair for name, pair in spec.ranges.items() if name not in own}
+    return replace(spec.moved(own), ranges=left) if own else spec
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

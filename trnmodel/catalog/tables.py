@@ -47,7 +47,10 @@ class Quantity(msgspec.Struct, frozen=True):
 
 
 class Entity(msgspec.Struct, frozen=True):
-    """What a fact can be about; `core` is a chip's NeuronCore, `base` what a roadmap chip or a stack builds on."""
+    """What a fact can be about; `core` is a chip's NeuronCore, `base` what a chip to come or a stack builds on.
+
+    The base of an instance is the system that it is.
+    """
 
     id: str
     kind: Literal[
@@ -60,11 +63,15 @@ class Entity(msgspec.Struct, frozen=True):
         "runtime",
         "fabric",
         "market",
+        "instance",
         "power",
         "node",
         "facility",
         "fleet",
         "trainer",
+        "prices",
+        "owner",
+        "warrant",
     ]
     name: str
     vendor: str

@@ -12,6 +12,7 @@ from trnmodel.arguments import chosen, listed, numbers
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import Chip, Engine, Precision
 from trnmodel.chapters import common
+from trnmodel.evidence.ledger import shortened
 from trnmodel.formulas import roofline
 from trnmodel.result import tidy
 from trnmodel.units import format_quantity
@@ -189,7 +190,7 @@ def rulings(entities: Iterable[str]) -> pd.DataFrame:
         {
             "about": ruling.about,
             "used": f"{facts[ruling.use].value_printed} {facts[ruling.use].unit_printed}",
-            "set aside": ", ".join(dict.fromkeys(ruling.reject.values())),
+            "set aside": ", ".join(dict.fromkeys(shortened(it, ruling.quantity) for it in ruling.reject.values())),
             "open": ", ".join(dict.fromkeys(ruling.open.values())),
             "why": ruling.reason,
         }

@@ -10,7 +10,7 @@ import pandas as pd
 
 import trnmodel as tm
 from trnmodel.planner.plan import Choice, Plan
-from trnmodel.units import MB, counted, format_digits, format_within
+from trnmodel.units import KW, MB, counted, format_digits, format_within
 
 # Columns of the table of answers, and what its last row says of each: the chapter that derives it.
 COLUMNS = {
@@ -20,6 +20,7 @@ COLUMNS = {
     "Chips and mapping": "memory-fit",
     "Tokens/s a chip": "serving",
     "First token": "decode-step",
+    "Energy and power at the server": "power",
     "Other software, tokens/s a chip": "software",
 }
 LARGEST = {"trainium1": "trn1.32xlarge", "trainium2": "trn2-ultraserver", "trainium3": "trn3-nl72x2-pcie160"}
@@ -37,7 +38,7 @@ def answers(table: pd.DataFrame, called: Callable[[str], str] = str) -> str:
 def headline(table: pd.DataFrame, model: str, **lengths: int) -> str:
     """The answer for one model at the highest of its speeds, in bold."""
     row = table[table.model == tm.model(model).id].nlargest(1, "wanted_tokens_per_s_per_user").to_dict("records")[0]
-    name, pace, system, how, made, first, _ = _cells(row)
+    name, pace, system, how, made, first, spent, _ = _cells(row)
     asked = (
         f"{name} at {pace} tokens/s a user, {lengths['input_tokens']:,} tokens in and {lengths['output_tokens']:,} out"
     )
@@ -46,14 +47,14 @@ def headline(table: pd.DataFrame, model: str, **lengths: int) -> str:
     if not row["reached"]:
         return f"**{asked}: {made};** by {system}, {how}."
     after = "" if pd.isna(row["ttft_s"]) else f" The first token comes after {first}."
-    return f"**{asked}: {system}, {how}, makes {made} tokens/s a chip.**{after}"
+    return f"**{asked}: {system}, {how}, makes {made} tokens/s a chip.**{after} At the server: {spent}."
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
     """The cells of one answer, its numbers with band and basis."""
     asked = [row["model"], f"{row['wanted_tokens_per_s_per_user']:g}"]
     if not row["system"]:
-        return [*asked, "none", row["why"], "", "", ""]
+        return [*asked, "none", row["why"], "", "", "", ""]
 
     def told(name: str, unit: str = "", basis: str = "") -> str:
         ends = [row.get(f"{name}{end}", float("nan")) for end in ("", "_low", "_high")]
@@ -65,7 +66,17 @@ def _cells(row: dict[str, Any]) -> list[str]:
     rates = {kind: told(f"{kind.replace('-', '_')}_tokens_per_s_per_chip") for kind in ("hand-tuned", "ideal")}
     other = "; ".join(f"{kind} {rate}" for kind, rate in rates.items())
     how = f"{counted(row['chips'], 'chip')}: {row['mapping']}"
-    return [*asked, tm.system(row["system"]).name, how, made, told("ttft_s", "s", row["basis"]), other]
+    return [*asked, tm.system(row["system"]).name, how, made, told("ttft_s", "s", row["basis"]), _spent(row), other]
+
+
+def _spent(row: dict[str, Any]) -> str:
+    """Joules of a token with band and basis, and kilowatts of the deployment with theirs."""
+    if not row["energy_basis"]:
+        return "no watts known"
+    ends = ("", "_low", "_high")
+    joules, kilowatts = ([row[f"{name}{end}"] / unit for end in ends]
+                         for name, unit in (("server_j_per_token", 1.0), ("server_w", KW)))  # fmt: skip
+    return f"{format_within(*joules, 'J a token', row['energy_basis'])}; {format_within(*kilowatts, 'kW')}"
 
 
 def questions(

@@ -9,20 +9,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from trnmodel.catalog import load
-from trnmodel.catalog.systems import system as read_system
+from trnmodel.catalog import facilities, load
+from trnmodel.catalog.facilities import Power
+from trnmodel.catalog.systems import System
 from trnmodel.formulas import energy as page
-from trnmodel.models.transformer import Transformer
 from trnmodel.planner import software
-from trnmodel.planner.power import HIGH, LOW, Energy, energy
-from trnmodel.result import tidy
-from trnmodel.steps.inference import decode_step
-from trnmodel.steps.mapping import Mapping as Degrees
-from trnmodel.units import KW, MW, format_digits, format_within
+from trnmodel.planner.joules import SPENT, verdicts
+from trnmodel.planner.power import HIGH, LOW, Energy, RequestEnergy
+from trnmodel.planner.rack_power import PARTS, WHOLE, RackPower
+from trnmodel.units import KW, MW, format_digits, format_quantity, format_within
 
-PRECISIONS = ("mxfp8", "fp8", "bf16")
-LEVEL = 0.01  # of a logarithm: joules that differ by less are level
-SPENT = ["server_j_per_token", "server_j_per_token_low", "server_j_per_token_high"]
 REACHED = {"level": "already", "both together": "by both together", "nothing": "not at all"}
 SYMBOLS = [
     ("P", "chip_w", "power of a chip while a step runs", "", "result"),
@@ -34,62 +30,6 @@ SYMBOLS = [
     ("E", "server_j_per_token", "energy of a token", "", "result"),
     ("PUE", "annual_pue, peak_pue", "power of a site over that of its IT: of a year, of the hottest day", "", "data"),
 ]
-
-
-def point(model: str | Transformer, line: Mapping[str, Any], context: float, **site: Any) -> Energy:
-    """Energy of the decode step at a line of `software.answers`."""
-    mapping = Degrees(tp=line["tp"], ep=line["ep"])
-    ask = {"batch": line["batch"], "context": context, "precision": line["precision"], "efficiencies": line["stack"]}
-    return energy(decode_step(model, line["system"], mapping, **ask), **site)
-
-
-def joules(model: str | Transformer, systems: Iterable[str], speeds: Sequence[float], context: float) -> pd.DataFrame:
-    """`software.answers` with joules a token and watts at the server, NaN where no mapping is as fast.
-
-    Returns
-    -------
-    table : pandas.DataFrame
-        The columns of `software.answers`, server_j_per_token with `_low` and `_high`, server_w, and half-widths of the
-        logarithm of watts and of time, each below and above. The point stays while its time moves within its band. [-]
-    """
-    found = software.answers(model, systems, speeds, context, PRECISIONS)
-    return tidy([line | _spent(model, line, context) for line in found.to_dict("records")])
-
-
-def _spent(model: str | Transformer, line: Mapping[str, Any], context: float) -> dict[str, Any]:
-    names = [*SPENT, "server_w", "watts_below", "watts_above", "time_below", "time_above"]
-    if not line["tokens_per_s_per_chip"]:
-        return dict.fromkeys(names, np.nan)
-    e = point(model, line, context)
-    told = (e.server_j_per_token, *e.ends(SPENT[0]), e.server_w, *e.widths("server_w"), *e.step.widths("time_s"))
-    return dict(zip(names, map(float, told), strict=True)) | {"basis": e.basis}
-
-
-def line_of(table: pd.DataFrame, speed: float, system: str) -> pd.Series | None:
-    """The line of a system at a speed on the first of public, hand-tuned and ideal software that reaches it."""
-    at = table[(table.wanted_tokens_per_s_per_user == speed) & (table.system == system)].dropna(subset=SPENT[0])
-    at = at.sort_values("software", key=lambda kind: kind.map(software.ORDER.index), kind="stable")
-    return at.iloc[0] if len(at) else None
-
-
-def moved_by(gap: float, line: Mapping[str, Any], best: Mapping[str, Any]) -> str:
-    """What within the bands makes up for a gap between the logarithms of two lines' joules; of one chip nothing does.
-
-    Examples
-    --------
-    >>> ask = {"system": "hgx-h200", "watts_below": 0.1, "time_below": 0.3}
-    >>> best = {"system": "gb200-nvl72", "watts_above": 0.1, "time_above": 0.2}
-    >>> moved_by(0.15, ask, best), moved_by(0.4, ask, best), moved_by(0.55, ask, best), moved_by(0.9, ask, best)
-    ('watts or speed', 'speed', 'both together', 'nothing')
-    """
-    if gap < LEVEL:
-        return "level"
-    chips = [read_system(str(one["system"])).chip.id for one in (line, best)]
-    if chips[0] == chips[1]:
-        return "nothing"
-    widths = {"watts": line["watts_below"] + best["watts_above"], "speed": line["time_below"] + best["time_above"]}
-    alone = [name for name, width in widths.items() if width >= gap]
-    return " or ".join(alone) or ("both together" if sum(widths.values()) >= gap else "nothing")
 
 
 def beside(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
@@ -112,16 +52,6 @@ def _said(found: Mapping[str, tuple[pd.Series | None, dict[str, str]]], system: 
     words = {kind: "is" if best is not None and best.system == system else others.get(system)
              for kind, (best, others) in found.items()}  # fmt: skip
     return ", ".join(f"{kind}: {word}" for kind, word in words.items() if word)
-
-
-def verdicts(table: pd.DataFrame, speed: float, kind: str) -> tuple[pd.Series | None, dict[str, str]]:
-    """The line of fewest joules at a speed on a kind of software, and by system what would put another first."""
-    there = table[(table.wanted_tokens_per_s_per_user == speed) & (table.software == kind)].dropna(subset=SPENT[0])
-    if not len(there):
-        return None, {}
-    best = there.loc[there[SPENT[0]].idxmin()]
-    gaps = {str(one.system): (np.log(one[SPENT[0]] / best[SPENT[0]]), one) for _, one in there.iterrows()}
-    return best, {name: moved_by(gap, one, best) for name, (gap, one) in gaps.items() if name != best.system}
 
 
 def order_words(tables: Mapping[str, pd.DataFrame], speeds: Sequence[float], called: Mapping[str, str]) -> str:
@@ -169,7 +99,7 @@ def both_ways(e: Energy) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _within(e: Energy, name: str) -> str:
+def _within(e: Energy | RequestEnergy, name: str) -> str:
     low, high = e.ends(name)
     return format_within(float(getattr(e, name)), float(low), float(high))
 
@@ -184,6 +114,58 @@ def sites(energies: Mapping[str, Energy]) -> pd.DataFrame:
         row |= {"chips a site MW": _within(e, "chips_per_site_mw")}
         row |= {"tokens/s a site MW": _within(e, "tokens_per_s_per_site_mw")}
         rows.append(row | {"J/token with annual PUE": _within(e, "facility_j_per_token")})
+    return pd.DataFrame(rows)
+
+
+def racks(found: Mapping[str, RackPower]) -> pd.DataFrame:
+    """Parts of racks beside each other: how many, and kilowatts of a rack with their ends."""
+    table = pd.DataFrame({"part": [*PARTS.values(), WHOLE]})
+    for name, rack in found.items():
+        rows = rack.parts()
+        ends = (rows[["w", "w_low", "w_high"]] / KW).to_numpy()
+        told = [format_within(*row) if row[0] == row[0] else "in no source" for row in ends]
+        table = table.assign(**{f"in {name}": rows.number, f"kW of {name}": told})
+    return table
+
+
+def builds(systems: Iterable[System], called: Mapping[str, str]) -> pd.DataFrame:
+    """What a chip is made of and how it is cooled, and what that implies: watts of HBM and of operations at full rate.
+
+    Operations are of the dtype with the highest peak whose energy at the node a source has; the TDP bounds all of them.
+    """
+    rows = []
+    for spec in systems:
+        chip, power = spec.chip, facilities.power(spec.chip)
+        known = {dtype: chip.peak(dtype) for dtype in power.flop_j if dtype in chip.peak_flop_per_s}
+        most = max(known, key=lambda dtype: known[dtype], default="")
+        row: dict[str, Any] = {
+            "system": called[spec.id],
+            "process": chip.process,
+            "package": chip.packaging or "not printed",
+        }
+        row |= {"cooling": spec.cooling or "not printed"}
+        asked = {"tdp_w": (chip.tdp_w, *facilities.ends(chip, "tdp_w"))}
+        asked["hbm_full_rate_w"] = _ends_w(power, "byte_j[hbm]", chip.hbm_bytes_per_s)
+        asked["operations_at_peak_w"] = _ends_w(power, f"flop_j[{most}]", known[most]) if most else (np.nan,) * 3
+        for name, ends in asked.items():
+            row |= dict(zip((name, f"{name}_low", f"{name}_high"), map(float, ends), strict=True))
+        rows.append(row | {"operations in": most.upper()})
+    return pd.DataFrame(rows)
+
+
+def _ends_w(power: Power, which: str, rate: float) -> tuple[float, ...]:
+    return tuple(float(page.moved_w(rate, 1.0, joules)) for joules in (power.at(which), *power.range(which)))
+
+
+def requests(asked: Mapping[str, RequestEnergy]) -> pd.DataFrame:
+    """Joules of a token of prompt, of a decoded token, of one with its share of the prompt; of a step and of a FLOP."""
+    words = ("prompt token [J]", "decoded token [J]", "token with its prompt [J]")
+    rows = []
+    for name, e in asked.items():
+        row: dict[str, Any] = {"system": name}
+        row |= {word: _within(one, SPENT[0]) for word, one in zip(words, (e.prefill, e.decode, e), strict=True)}
+        whole = {"decode step": e.decode.chip_step_j, "a FLOP": e.decode.chip_j_per_flop}
+        rows.append(row | {word: format_quantity(float(joules), "J", 2) for word, joules in whole.items()})
     return pd.DataFrame(rows)
 
 

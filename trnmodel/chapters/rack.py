@@ -72,6 +72,7 @@ def names() -> pd.DataFrame:
     known = known[known.id.isin(systems()) & known.id.str.startswith(("trn", "inf"))]
     wide = known.groupby(["id", "kind"], sort=False).alias.agg("; ".join).unstack(fill_value="")
     wide = wide.rename(columns={"aws": "AWS", "nl": "by topology"}).reset_index(names="system")
+    wide = wide.sort_values("AWS", key=lambda names: names == "", kind="stable", ignore_index=True)
     return wide[["system", "AWS", "by topology", "codename", "instance"]].rename_axis(columns=None)
 
 

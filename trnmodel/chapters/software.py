@@ -22,6 +22,7 @@ from trnmodel.units import GB, TRILLION, format_within
 
 SIZES = tuple(size * TRILLION for size in (0.5, 0.67, 1.0, 1.5, 2.0, 3.0, 3.5, 4.0, 6.0, 8.0))
 ENOUGH, PAYS = 3 * TRILLION, 4 * TRILLION  # parameters: the deep dive, L265
+HATCH = "M-.5,.5L-.2,-.5M-.15,.5L.15,-.5M.2,.5L.5,-.5"  # three strokes
 SHOWN = 0.05  # of the ideal, below which a line ends
 PAYS_AT = 1.1  # from which ratio on a benefit is meaningful
 # the text's lines (trainium3-deep-dive, L265): size, edge of its cell, dash, words
@@ -45,7 +46,7 @@ CLASSES: Mapping[str, str] = {
     "larger ahead, to 1.5 times": "#F6C19B",
     "larger ahead, beyond 1.5 times": "#D55E00",
     "only the larger": "#8C3D00",
-    "neither": "#FFFFFF",
+    "neither": "transparent",
 }
 
 
@@ -92,7 +93,7 @@ def domain_map(table: pd.DataFrame, caption: str, under: str) -> Any:
     whole = {name: getattr(cells, name) for name in ("title", "description", "usermeta")}
     cells.title = cells.description = cells.usermeta = alt.Undefined
     loose = table.loc[~table.sure & ~ratio.isna(), [x, y]].assign(total_params=lambda t: t.total_params / TRILLION)
-    hatch = alt.Chart(loose).mark_text(text="///", color="#333333", fontSize=13)
+    hatch = alt.Chart(loose).mark_point(shape=HATCH, stroke="#333333", size=400)
     layers = [
         cells,
         hatch.encode(x=alt.X(field=x, type="ordinal"), y=alt.Y(field=y, type="ordinal", sort="descending")),
@@ -100,9 +101,11 @@ def domain_map(table: pd.DataFrame, caption: str, under: str) -> Any:
     for size, end, dash, words in TEXT:
         edge = alt.X(field=x, type="ordinal", bandPosition=end)
         at = alt.Chart(pd.DataFrame({x: [size / TRILLION]})).encode(x=edge)
-        layers.append(at.mark_rule(color="#333333", strokeWidth=2.5, strokeDash=dash))
+        layers.append(at.mark_rule(color="#777777", strokeWidth=2.5, strokeDash=dash))
         if words:
-            layers.append(at.mark_text(text=words, align="left", dx=3, fontSize=11).encode(y=alt.value(-7)))
+            layers.append(
+                at.mark_text(text=words, align="left", dx=3, fontSize=11, color="#808080").encode(y=alt.value(-7))
+            )
     return alt.layer(*layers).properties(**whole, width={"step": 36})
 
 

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 from trnmodel.arguments import flag, listed
 from trnmodel.charts import language
 from trnmodel.charts.display import altair
-from trnmodel.charts.explorers import frontier, roofline
+from trnmodel.charts.explorers import draws, frontier, roofline
 from trnmodel.charts.language import GENERATIONS
 from trnmodel.charts.plot import (
     CROWD,
+    MOST_APART,
     MOST_LABELLED,
     MOST_LETTERS,
     MOST_MACHINES,
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
     import altair as alt
     import pandas as pd
 
-__all__ = ["GENERATIONS", "bars", "frontier", "lines", "ours", "ranges", "regions", "roofline", "scatter", "spans"]
-__all__ += ["stacks", "table", "topology"]
+__all__ = ["GENERATIONS", "bars", "draws", "frontier", "lines", "ours", "ranges", "regions", "roofline", "scatter"]
+__all__ += ["spans", "stacks", "table", "topology"]
 
 
 def ours(labels: Collection[str]) -> str:
@@ -113,9 +114,9 @@ def lines(
 def _choice(plot: Plot, layers: Sequence[Any], choose: str | None) -> Any:
     """Layers over each other, of one value of a column at a time where buttons choose it."""
     alt = altair()
-    if not choose:
+    values = [str(value) for value in plot.data[choose].unique()] if choose else []
+    if not choose or not values:
         return alt.layer(*layers)
-    values = [str(value) for value in plot.data[choose].unique()]
     name = f"{plot.titles[choose]} " if plot.titles[choose] else " "
     param = alt.param(name="chosen", value=values[0], bind=alt.binding_radio(options=values, name=name))
     return alt.layer(*(one.transform_filter(f"datum['{choose}'] == chosen") for one in layers)).add_params(param)
@@ -172,9 +173,9 @@ def bars(
     plot = Plot.of(frame, x, y, color)
     params, picked = plot.picked(color)
     place = {"y": plot.category(alt.Y, x)}
-    if color:
-        place["yOffset"] = plot.category(alt.YOffset, color)
-    base = alt.Chart(plot.data, height={"step": 13 if color else 26})
+    if beside := plot.beside(x, color):
+        place["yOffset"] = plot.category(alt.YOffset, str(color))
+    base = alt.Chart(plot.data, height={"step": 13 if beside else 26})
     chart = (
         base.mark_bar(strokeWidth=1.5)
         .add_params(*params)
@@ -271,9 +272,10 @@ def ranges(
     plot = Plot.of(frame, x, y, color)
     params, picked = plot.picked(color)
     place = {"y": plot.category(alt.Y, y), "color": plot.colour(alt.Color, color, alone=y), **picked}
-    if color:
-        place["yOffset"] = plot.category(alt.YOffset, color)
-    base = alt.Chart(plot.data, height={"step": 15 if color else 30})
+    if beside := plot.beside(y, color):
+        place["yOffset"] = plot.category(alt.YOffset, str(color))
+    crowded = len(plot.data) > MOST_APART
+    base = alt.Chart(plot.data, height={"step": (10 if crowded else 15) if beside else 20 if crowded else 30})
     point = base.mark_point(size=80, filled=True, strokeWidth=2).add_params(*params)
     layers = [
         point.encode(

@@ -37,7 +37,8 @@ def _values(frame: pd.DataFrame) -> dict[str, Any]:
 
 def _theme() -> dict[str, Any]:
     """Vega-Lite configuration; the book lays its dark colours over it."""
-    labels = {"labelFontSize": 13, "titleFontSize": 14, "titleFontWeight": "normal", "labelLimit": 190}
+    labels = {"labelFontSize": 13, "titleFontSize": 14, "titleFontWeight": "normal", "labelLimit": 280}
+    bare = dict.fromkeys(("symbolBaseFillColor", "symbolBaseStrokeColor"), "#888888")  # of shapes: black on a dark page
     return {
         "axis": {
             **labels,
@@ -46,7 +47,8 @@ def _theme() -> dict[str, Any]:
             "tickColor": "#888888",
             "domainColor": "#888888",
         },
-        "legend": {**labels, "symbolSize": 120, "symbolStrokeWidth": 2.5, "orient": "bottom", "columns": 3},
+        "header": {"labelFontSize": 13},
+        "legend": {**labels, **bare, "symbolSize": 120, "symbolStrokeWidth": 2.5, "orient": "bottom", "columns": 3},
         "title": {"anchor": "start", "fontSize": 16, "offset": 12, "subtitleFontSize": 13, "subtitleColor": "#888888"},
         "range": {"category": PALETTE},
         "view": {"continuousWidth": 520, "continuousHeight": 320, "discreteWidth": 520, "stroke": None},
@@ -101,5 +103,6 @@ class BookRenderer:
 
         label = escape(str(data.content.get("description", "")))
         script = f'<script type="application/json">{script_json(data.content)}</script>'
-        html = f'<div class="trn-chart" role="img" aria-label="{label}">{script}</div>'
+        role = "figure" if '"params":' in script else "img"  # an image has nothing in it to choose or to press
+        html = f'<div class="trn-chart" role="{role}" aria-label="{label}">{script}</div>'
         return [nodes.raw("", html, format="html")]

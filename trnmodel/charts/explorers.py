@@ -34,7 +34,14 @@ CONTROLS |= {"context": "Context in tokens"}
 PARTS = {"compute_s": "compute", "memory_s": "memory", "network_s": "network", "overhead_s": "software"}
 FIELDS = {"place": "n", "tokens_per_s_per_user": "user", "tokens_per_s_per_chip": "chip"}
 FIELDS |= {"tokens_per_s_per_chip_low": "low", "tokens_per_s_per_chip_high": "high"}
-FIELDS |= {"tp": "tp", "ep": "ep", "batch": "batch", "chips": "chips", "time_s": "step", **PARTS, "basis": "basis"}
+FIELDS |= {"tp": "tp", "ep": "ep", "batch": "batch", "chips": "chips", **PARTS, "basis": "basis"}
+FIELDS |= {"server_j_per_token": "joule", "server_j_per_token_low": "jlow", "server_j_per_token_high": "jhigh"}
+FIELDS |= {"energy_basis": "jbasis"}
+MEASURES = {"tokens/s a chip": "Throughput of a chip [tokens/s]", "J a token": "Energy of a token at the server [J]"}
+SHOWN = {"y": ("datum.chip", "joule"), "least": ("(isValid(datum.low) ? datum.low : datum.chip)", "jlow")}
+SHOWN |= {"most": ("(isValid(datum.high) ? datum.high : datum.chip)", "jhigh"), "ground": ("datum.basis", "jbasis")}
+UNKNOWN = "no source has watts of this chip"
+DRAWN = {"system": "System", "wanted_tokens_per_s_per_user": "Speed for a user [tokens/s]", "software": "Software"}
 ROOFS = {"chip": "Chip", "dtype": "Number format"}
 ROOF = ["peak_flop_per_s", "hbm_bytes_per_s", "ridge_flop_per_byte"]
 ROOF += ["ridge_flop_per_byte_low", "ridge_flop_per_byte_high", "estimate"]
@@ -49,10 +56,10 @@ DIGITS = "(datum.high / datum.low > 1.1 ? ',.2r' : ',.3r')"  # as `units.format_
 
 
 def frontier(frame: pd.DataFrame, chosen: Mapping[str, Any], *, caption: str, under: str = "") -> alt.LayerChart:
-    """Throughput of a chip against a user's speed: controls choose the line, a pointer or a slider a point of it.
+    """Throughput of a chip or joules a token against a user's speed: controls choose the line, a pointer its point.
 
-    Below the line stand the point's yield with band and basis, its mapping, and its step taken apart. A combination
-    without points says why in place of a line.
+    Below the line stand the point's yield and joules with band and basis, its mapping, and its step taken apart. A
+    combination without points, or without watts, says why in place of a line.
 
     Parameters
     ----------
@@ -65,11 +72,11 @@ def frontier(frame: pd.DataFrame, chosen: Mapping[str, Any], *, caption: str, un
     alt = altair()
     options, chosen = _options(frame, CONTROLS, chosen)
     kept = frame.assign(of=_place(frame, options))
-    curve = alt.Chart(_csv(kept[kept.why == ""])).transform_filter("datum.of == of").transform_calculate(on="system")
+    curve = _curve(kept)
     seen = {"titleOpacity": {"expr": "drawn"}, "domainOpacity": {"expr": "drawn"}}
     x = partial(_log, alt.X, title="Speed for a user [tokens/s]", axis=seen, padding=12)
-    y = partial(_log, alt.Y, title="Throughput of a chip [tokens/s]", axis=seen, padding=12)
-    place = {"x": x("user"), "y": y("chip")}
+    y = partial(_log, alt.Y, title=None, axis=seen, padding=12)
+    place = {"x": x("user"), "y": y("y")}
     most = int(kept.place.fillna(2).max())
     colour, dash = _looks(options["system"])
     own = place | {"color": alt.Color(**colour)}
@@ -77,17 +84,40 @@ def frontier(frame: pd.DataFrame, chosen: Mapping[str, Any], *, caption: str, un
     pick = alt.selection_point(name="pick", fields=["n"], on="path:pointerover", nearest=True, clear=False,
                                value=[{"n": (1 + most) // 2}], bind={"n": slider})  # fmt: skip
     points = curve.mark_point(filled=True, opacity=1, size=70, strokeWidth=1.8)
-    hollow = alt.condition(f"datum.basis == {BASES.index(language.LOOSE)}", alt.value(0), alt.value(1))
+    hollow = alt.condition(f"datum.ground == {BASES.index(language.LOOSE)}", alt.value(0), alt.value(1))
     layers = [
-        curve.mark_area(fillOpacity=language.BAND_OPACITY).encode(**own | {"y": y("low")}, y2="high"),
+        curve.mark_area(fillOpacity=language.BAND_OPACITY).encode(**own | {"y": y("least")}, y2="most"),
         curve.mark_line(strokeDash=dash).encode(**own),
         points.encode(**own, stroke=alt.Stroke(**colour), fillOpacity=hollow).add_params(pick),
         *_told(curve, own, colour),
         _missing(kept),
+        _axis_title(),
     ]
-    params = [_select(name, options[name], chosen) for name in CONTROLS] + [alt.param(name="of", expr=_code(options))]
-    params.append(alt.param(name="drawn", expr=f"indexof({sorted(set(kept.of[kept.why != '']))}, of) < 0 ? 1 : 0"))
+    dark = kept.of[(kept.why == "") & kept.server_j_per_token.isna()]
+    none = [json.dumps(sorted(set(rows))) for rows in (kept.of[kept.why != ""], dark)]
+    params = [_select(name, options[name], chosen) for name in CONTROLS]
+    params.append(alt.param(name="measure", value=0, bind=alt.binding_select(
+        options=list(range(len(MEASURES))), labels=list(MEASURES), name="Axis ")))  # fmt: skip
+    params.append(alt.param(name="of", expr=_code(options)))
+    params.append(alt.param(name="unlit", expr=f"measure > 0 && indexof({none[1]}, of) >= 0"))
+    params.append(alt.param(name="drawn", expr=f"indexof({none[0]}, of) < 0 && !unlit ? 1 : 0"))
     return _finished(alt.layer(*layers).add_params(*params), caption, under)
+
+
+def _curve(kept: pd.DataFrame) -> Any:
+    """Points of the combination chosen, with what the axis shows of each; none where that is unknown."""
+    alt = altair()
+    either = {name: f"measure > 0 ? datum.{spent} : {made}" for name, (made, spent) in SHOWN.items()}
+    curve = alt.Chart(_csv(kept[kept.why == ""])).transform_filter("datum.of == of")
+    return curve.transform_calculate(on="system", **either).transform_filter("isValid(datum.y)")
+
+
+def _axis_title() -> Any:
+    """What the axis shows, above its end: a title that the axis itself cannot change."""
+    told = f"{json.dumps(list(MEASURES.values()))}[measure]"
+    alt = altair()
+    one = alt.Chart(alt.InlineData(values=[{}])).transform_filter("drawn").transform_calculate(told=told)
+    return alt.layer(_lines(one, -12, 12))
 
 
 def _finished(chart: Any, caption: str, under: str) -> Any:
@@ -131,14 +161,17 @@ def _csv(rows: pd.DataFrame) -> alt.InlineData:
     alt = altair()
     times = {name: rows[name] / MS for name in FIELDS if name.endswith("_s")}
     named = rows.assign(**times)[["of", *FIELDS]].rename(columns=FIELDS)
-    named["basis"] = named.basis.map(BASES.index)
-    numbers = named.map(lambda x: f"{x:.4g}" if abs(x) < 1e4 else f"{float(f'{x:.4g}'):.0f}")
+    for name in ("basis", "jbasis"):
+        named[name] = named[name].map({word: place for place, word in enumerate(BASES)})
+    numbers = named.map(lambda x: "" if x != x else f"{x:.4g}" if abs(x) < 1e4 else f"{float(f'{x:.4g}'):.0f}")
     numbers["of"] = named.of
+    for name in ("low", "high"):  # what has no band has its ends in its value
+        numbers[name] = numbers[name].where(numbers[name] != numbers["chip"], "")
     text = numbers.to_csv(index=False, lineterminator="\n")
     return alt.InlineData(values=text, format=alt.CsvDataFormat(type="csv", parse=dict.fromkeys(named, "number")))
 
 
-def _log(channel: Any, field: str, title: str, axis: Mapping[str, Any] | None = None, **scale: Any) -> Any:
+def _log(channel: Any, field: str, title: str | None, axis: Mapping[str, Any] | None = None, **scale: Any) -> Any:
     """Position on an axis of powers."""
     axis = {"format": ",~r", "tickCount": 5, "labelOverlap": True} | dict(axis or {})
     return channel(
@@ -158,7 +191,7 @@ def _select(name: str, values: Sequence[Any], chosen: Mapping[str, Any]) -> Any:
     """A control: a list of options by their names."""
     alt = altair()
     bind = alt.binding_select(
-        options=list(range(len(values))), labels=_named(name, values), name=f"{(CONTROLS | ROOFS)[name]} "
+        options=list(range(len(values))), labels=_named(name, values), name=f"{(CONTROLS | ROOFS | DRAWN)[name]} "
     )
     return alt.param(name=name, value=values.index(chosen[name]), bind=bind)
 
@@ -169,7 +202,7 @@ def _named(name: str, values: Sequence[Any]) -> list[str]:
         return [read_system(value).name if value in systems() else value for value in values]
     if name == "context":
         return [f"{value:,.0f}" for value in values]
-    return [value.upper() if name in ("precision", "dtype") else value for value in values]
+    return [value.upper() if name in ("precision", "dtype") else str(value).removesuffix(".0") for value in values]
 
 
 def _told(curve: Any, own: Mapping[str, Any], colour: Mapping[str, Any]) -> list[Any]:
@@ -178,18 +211,22 @@ def _told(curve: Any, own: Mapping[str, Any], colour: Mapping[str, Any]) -> list
     at = "datum.n == min(isDefined(pick.n) ? pick.n[0] : 1, datum.last)"
     one = curve.transform_joinaggregate(last="max(n)").transform_filter(at)
     ring = one.mark_point(size=260, strokeWidth=2.5, filled=False).encode(**own)
-    digits = DIGITS
-    basis = f"{json.dumps(BASES)}[datum.basis]"
+    digits, spent = DIGITS, DIGITS.replace("datum.", "datum.j")  # of what has no ends NaN > 1.1 is false
+    basis = f"{json.dumps(BASES)}[datum.ground]"
     ep = "(datum.ep > 1 ? ' x EP ' + datum.ep : '')"
     chips = "' on ' + datum.chips + (datum.chips == 1 ? ' chip' : ' chips')"
-    band = f"format(datum.low, {digits}) + ' to ' + format(datum.high, {digits}) + ', ' + {basis}"
+    own_digits = f"(measure > 0 ? {spent} : {digits})"
+    band = f"format(datum.least, {own_digits}) + ' to ' + format(datum.most, {own_digits}) + ', ' + {basis}"
+    made = f"format(datum.chip, {digits}) + ' tokens/s a chip'"
+    joules = f"format(datum.joule, {spent}) + ' J a token at the server'"
     lines = [
-        f"datum.high > datum.low ? {band} : {basis}",
+        f"datum.most > datum.least ? {band} : {basis}",
+        f"measure > 0 ? {made} : isValid(datum.joule) ? {joules} : {json.dumps(UNKNOWN.capitalize())}",
         f"format(datum.user, {digits}) + ' tokens/s for a user'",
         f"'TP ' + datum.tp + {ep} + ', batch ' + format(datum.batch, ',') + {chips}",
-        f"'Step ' + format(datum.step, {digits}) + ' ms; its parts by themselves:'",
+        f"'Step ' + format(1e3 / datum.user, {digits}) + ' ms; its parts by themselves:'",
     ]
-    headline = f"format(datum.chip, {digits}) + ' tokens/s a chip'"
+    headline = f"measure > 0 ? {joules} : {made}"
     words = [
         _words(one, headline, BELOW, 22),
         _words(one, " + '\\n' + ".join(f"({line})" for line in lines), BELOW + 28),
@@ -203,7 +240,7 @@ def _words(data: Any, text: str, below: float, size: int = 14) -> Any:
 
 
 def _lines(data: Any, y: Any, size: int) -> Any:
-    """Lines of text from a field `told`, which a screen reader reads too."""
+    """Lines of text from a field `told`, which a screen reader reads too. In a layer of their own a page cuts none."""
     alt = altair()
     mark = {"align": "left", "baseline": "middle", "lineBreak": "\n", "lineHeight": LINE, "fontSize": size}
     mark |= {"fontWeight": "bold" if size > 14 else "normal", "limit": {"expr": f"width - ({LEFT})"}, "color": INK}
@@ -246,7 +283,51 @@ def _missing(grid: pd.DataFrame) -> Any:
         for why, rows in none.groupby("why", sort=False)
     ]
     data = alt.Chart(alt.InlineData(values=rows or [{"of": []}])).transform_filter("indexof(datum.of, of) >= 0")
-    return alt.layer(_lines(data, HEIGHT / 3, 16))
+    unlit = alt.Chart(alt.InlineData(values=[{"told": UNKNOWN.capitalize()}])).transform_filter("unlit")
+    return alt.layer(_lines(data, HEIGHT / 3, 16), _lines(unlit, HEIGHT / 3, 16))
+
+
+def draws(frame: pd.DataFrame, chosen: Mapping[str, Any], *, caption: str, under: str = "") -> alt.LayerChart:
+    """Share of draws that spend at most so many joules a token: controls choose the line, the others stand in grey.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        Columns of `planner.joules.quantiles`.
+    chosen : mapping
+        What each control shows first, by name of the column.
+    """
+    figures = {"share_of_draws": "share", "server_j_per_token": "joule"}
+    check(frame, caption, under=under, needed=(*DRAWN, *figures, "why"))
+    alt = altair()
+    options, chosen = _options(frame, DRAWN, chosen)
+    kept = frame.assign(of=_place(frame, options), beside=_place(frame, dict(list(options.items())[1:])))
+    rows = kept[kept.why == ""].rename(columns=figures)
+    text = rows[["of", "beside", *figures.values()]].to_csv(index=False, float_format="%.4g", lineterminator="\n")
+    parse = dict.fromkeys(["of", "beside", *figures.values()], "number")
+    curve = alt.Chart(alt.InlineData(values=text, format=alt.CsvDataFormat(type="csv", parse=parse)))
+    place = {"x": _log(alt.X, "joule", "Energy of a token at the server [J]"), "detail": alt.Detail("of:N")}
+    axis = alt.Axis(format="%")
+    place["y"] = alt.Y("share", type="quantitative", title="Share of draws at or below", axis=axis)
+    colour, dash = _looks(options["system"])
+    mine = curve.transform_filter("datum.of == of").transform_calculate(on="system")
+    cuts = {name: f"datum.share == {share}" for name, share in (("low", 0.05), ("middle", 0.5), ("high", 0.95))}
+    found = {name: f"{where} ? datum.joule : 0" for name, where in cuts.items()}
+    one = mine.transform_calculate(**found)
+    one = one.transform_aggregate(**{name: f"max({name})" for name in cuts})
+    told = f"format(datum.middle, {DIGITS}) + ' J a token, the median'"
+    rest = "'nine of ten draws: ' + format(datum.low, ',.2r') + ' to ' + format(datum.high, ',.2r') + ' J'"
+    layers = [
+        curve.transform_filter("datum.beside == beside").mark_line(color=GREY, strokeWidth=1).encode(**place),
+        mine.mark_line(strokeWidth=3, strokeDash=dash).encode(**place, color=alt.Color(**colour)),
+        mine.transform_filter(" || ".join(cuts.values())).mark_point(filled=True, opacity=1, size=70).encode(
+            **place, color=alt.Color(**colour)),
+        alt.layer(_words(one, told, BELOW, 18), _words(one, rest, BELOW + 26)), _missing(kept),
+    ]  # fmt: skip
+    params = [_select(name, options[name], chosen) for name in DRAWN] + [alt.param(name="of", expr=_code(options))]
+    params += [alt.param(name="beside", expr=_code(dict(list(options.items())[1:])))]
+    params += [alt.param(name="unlit", value=False)]
+    return _finished(alt.layer(*layers).add_params(*params), caption, under)
 
 
 def roofline(

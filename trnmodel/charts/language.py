@@ -25,6 +25,11 @@ GENERATIONS: Mapping[str, str] = {
 # for what is no machine: none of them is a generation's
 PALETTE = ["#7B5EA7", "#B58900", "#1B9AAA", "#8C564B", "#6B8E23", "#C2185B", "#5C6BC0", "#A1887F", "#00695C", "#AD8FD3"]
 STEP = 0.45  # of shades, from a system to the next: keeps those apart that are drawn together
+SHADES: Mapping[str, tuple[float, float]] = {  # from black (-1) to white: two blues must not meet
+    "trainium1": (0.0, 0.4),
+    "trainium2": (-0.4, 0.15),
+}
+MOST_SHADES = (-0.5, 0.4)  # of other generations
 DASHES: Mapping[str, list[int]] = {
     "switch": [1, 0],
     "planes": [1, 0],
@@ -90,7 +95,7 @@ WORDS: Mapping[str, str] = {
     "time_share": "Share of the time of all chips",
     "goodput": "Useful share of the time",
     "lost_share": "Time that is lost",
-    "interval_min": "Useful time between checkpoints",
+    "interval_min": "Useful time between checkpoints [min]",
     "link_failures": "Failures of a link in a million hours",
     "repair_h": "Time to repair a drained rack",
     "error": "Signed error",
@@ -150,11 +155,19 @@ PERCENT: Mapping[str, str] = {
 }
 
 
+# What other readings of a system are called, and the groups of its chips where one fills a cell.
+READINGS: Mapping[str, str] = {
+    "trn3-torus-144": "Trainium3 3D Torus 144",
+    "fifth-switch-tray": "with a fifth switch tray",
+}
+SCOPES: Mapping[str, str] = {"world": "whole domain", "twins": "twins of both racks"}
+
+
 @cache
 def _names() -> Mapping[str, str]:
     """What a person calls each chip and system, by its id."""
     specs = [*map(load.chip, load.chips()), *map(systems.system, systems.systems())]
-    return {spec.id: spec.name for spec in specs if spec.id != spec.name}
+    return {spec.id: spec.name for spec in specs if spec.id != spec.name} | dict(READINGS)
 
 
 @cache
@@ -168,10 +181,10 @@ def called(value: object) -> object:
 
     Examples
     --------
-    >>> called("trn3-nl72x2-pcie160"), called("bf16"), called(3)
-    ('Trainium3 NL72x2 Switched', 'bf16', 3)
+    >>> called("trn3-nl72x2-pcie160"), called("world"), called("bf16"), called(3)
+    ('Trainium3 NL72x2 Switched', 'whole domain', 'bf16', 3)
     """
-    return named(value) if isinstance(value, str) and "://" not in value else value
+    return SCOPES.get(value) or named(value) if isinstance(value, str) and "://" not in value else value
 
 
 def named(text: str) -> str:
@@ -243,10 +256,11 @@ def colours(names: Sequence[str]) -> list[str]:
 
 
 def _colour(it: Machine) -> str:
-    shade = math.fmod(0.45 + it.number * STEP, 1.0) if it.number else 0.45
-    if it.chip in GENERATIONS:
-        return _shade(GENERATIONS[it.chip], 1.1 * (shade - 0.45))
-    return "#" + f"{round(100 + 80 * shade):02x}" * 3
+    shade = math.fmod(STEP + it.number * STEP, 1.0) if it.number else STEP
+    if it.chip not in GENERATIONS:
+        return "#" + f"{round(100 + 80 * shade):02x}" * 3
+    low, high = SHADES.get(it.chip, MOST_SHADES)
+    return _shade(GENERATIONS[it.chip], low + (high - low) * shade if it.number else 0.0)
 
 
 def _shade(colour: str, towards: float) -> str:

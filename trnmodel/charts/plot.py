@@ -23,6 +23,8 @@ MOST_LETTERS = 26  # of a label at the end of a line
 MOST_LABELLED, MOST_MACHINES = 8, 12  # lines, beyond which a legend names them; greys in a legend are told apart badly
 POINTS = 8  # of a line that is drawn hollow
 SAME = 1.5  # up to which lines coincide. [px]
+MOST_APART = 24  # marks of an axis of categories, beyond which they stand closer
+MOST_TOLD = 2  # groups of lines that coincide
 CROWD = 3  # lines, beyond which a reader may want a closer look
 
 
@@ -54,6 +56,10 @@ class Plot:
     def loose(self) -> bool:
         """Whether some of the data leaves what was measured."""
         return "basis" in self.data and bool((self.data.basis == language.LOOSE).any())
+
+    def beside(self, of: str, column: str | None) -> bool:
+        """Whether one category of an axis has several values of a column, which then stand side by side."""
+        return column is not None and bool((self.data.groupby(of, sort=False)[column].nunique() > 1).any())
 
     def has_range(self, column: str) -> bool:
         """Whether the ends of a column's range are drawn."""
@@ -127,7 +133,8 @@ class Plot:
         caption, under, ground = map(language.named, (caption, under, self.ground))
         said = ground.strip(" ()")  # "extrapolated: stack on chip"
         if self.loose:
-            said = f"hollow: {said or language.LOOSE}"
+            parts = said.split("; ") if said else [language.LOOSE]
+            said = "; ".join(sorted(f"hollow: {one}" if one.startswith(language.LOOSE) else one for one in parts))
         grey = [line for line in (under, "; ".join([*words, *notes]), said) if line]
         below = {"subtitle": _wrapped(grey)} if grey else {}
         title = altair().TitleParams(text=textwrap.wrap(caption, 76, break_on_hyphens=False), **below)
@@ -218,7 +225,9 @@ def _coincide(one: pd.DataFrame, other: pd.DataFrame) -> bool:
 def together(ends: Sequence[pd.DataFrame]) -> list[str]:
     """What a note says of lines that coincide where a legend names them."""
     found = [label.replace(" =\n", " = ") for end in ends for label in end.label if " =\n" in label]
-    return [f"drawn over each other: {', '.join(dict.fromkeys(found))}"] if found else []
+    told = list(dict.fromkeys(found))
+    more = [f"and {len(told) - MOST_TOLD} more"] if len(told) > MOST_TOLD + 1 else told[MOST_TOLD:]
+    return [f"drawn over each other: {'; '.join([*told[:MOST_TOLD], *more])}"] if found else []
 
 
 def _pixels(
@@ -231,6 +240,7 @@ def _pixels(
 
     known = np.concatenate([column.to_numpy(float) for column in every])
     known = into(known[np.isfinite(known) & ((known > 0) | (not log))])
+    known = known if known.size else np.zeros(1)  # nothing is drawn
     low, high = float(known.min() if log else min(known.min(), 0.0)), float(known.max())
     if log and nice:
         low, high = float(np.floor(low)), float(np.ceil(high))

@@ -139,6 +139,7 @@ def scale(frame: pd.DataFrame, column: str) -> tuple[float, str]:
     stem = column.removesuffix("_low").removesuffix("_high")
     words = "Case" if stem in ("what", "which") else words
     words = f"{WORDS[stem]}{column[len(stem) :].replace('_', ' ')}" if WORDS.get(stem) else words
+    words = str(called(column)) if called(column) != column else words  # a column for each system
     middle = frame[stem if stem in frame else column]
     if not is_number(middle):
         return 1.0, words
@@ -197,8 +198,9 @@ class Table:
     file_only: bool = False
 
     def _repr_html_(self) -> str:
-        shown, titles = printed(self.frame, *self.frame.columns)
-        shown, right = _banded(rounded_frame(shown)), {name for name in self.frame if is_number(shown[name])}
+        told = self.frame.drop(columns=[name for name in MARKS if name in self.frame and not self.frame[name].any()])
+        shown, titles = printed(told, *told.columns)
+        shown, right = _banded(rounded_frame(shown)), {name for name in told if is_number(shown[name])}
         names = list(shown)
         if {"title", "url"} <= set(names):  # a source is its title
             shown["title"] = [_Named(*pair) for pair in zip(shown["title"], shown["url"], strict=True)]

@@ -23,7 +23,7 @@ from trnmodel.models.operator_table import step_operators
 from trnmodel.models.shipped import catalog
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
-from trnmodel.units import format_digits
+from trnmodel.units import counted, format_digits, format_quantity
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -253,8 +253,31 @@ def _contradiction(row: Contradiction) -> dict:
     }
 
 
+def shortened(printed: str, quantity: str) -> str:
+    """A figure as it is printed, one of many digits with a prefix.
+
+    Examples
+    --------
+    >>> shortened("0.8", "hbm_bytes_per_s"), shortened("9800000000000", "hbm_bytes_per_s")
+    ('0.8', '9.8 TB/s')
+    """
+    return printed if len(printed) < 9 else format_quantity(float(printed), load.quantities()[quantity].unit_si)
+
+
+def cited(source: str) -> str:
+    """A source by its title, which is a link, in Markdown.
+
+    Examples
+    --------
+    >>> cited("trainium3-deep-dive").startswith("[")
+    True
+    """
+    known = load.sources()[source]
+    return f"[{known.title}]({known.url})" if known.url.startswith("https://") else known.title
+
+
 def rests_on(*names: str) -> str:
-    """A sentence that names what a headline owes to estimates of ours: facts by id, and stacks for all theirs.
+    """What a headline owes to estimates of ours, facts by id and stacks for all theirs: a sentence, many folded.
 
     Examples
     --------
@@ -271,7 +294,15 @@ def rests_on(*names: str) -> str:
             owners = {name, load.entities()[name].base}
             count = sum(row.confidence == "D" and row.entity in owners for row in rows.values())
             said.append(f"{count} constants and policies of the software {name}, fitted or assumed")
-    return f"Under it, of our own estimate (D): {'; '.join(said)}." if said else ""
+    if len(said) < 2:
+        return f"Under it, of our own estimate (D): {said[0]}." if said else ""
+    stacks = sum(one.endswith("fitted or assumed") for one in said)
+    kinds = ((len(said) - stacks, "figure"), (stacks, "stack of software"))
+    told = " and ".join(counted(n, kind) for n, kind in kinds if n)
+    head = (
+        f"<details><summary>Under it, of our own estimate (D): {told} \N{BLACK DOWN-POINTING SMALL TRIANGLE}</summary>"
+    )
+    return "\n\n".join([head, *(f"- {one}" for one in said), "</details>"])
 
 
 def estimated(spec: Spec, *fields: str) -> list[str]:

@@ -43,10 +43,6 @@ GROUPS = {  # on whose rows a stack is fitted
     "neuronx-training": "trn1",
     "megatron-core-b200": "b200",
 }
-    "megatron-2021": "a100-cluster",
-    "neuronx-training": "trn1",
-    "megatron-core-b200": "b200",
-}  # on whose rows a stack is fitted
 FITTED = {
     "megatron-2021": ("matmul_share", "stream_share", "scaleout_share", "layer_s"),
     "megatron-core-b200": ("matmul_share", "stream_share"),

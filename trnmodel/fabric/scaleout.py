@@ -215,3 +215,38 @@ def distances(system: str | System) -> pd.DataFrame:
         table[f"latency_s{end}"] = transit.path_latency_s(table.switch_hops.to_numpy(), switch_s, nic_s, fibre)
     table["in_flight_bytes"] = transit.in_flight_bytes(spec.scaleout_bytes_per_s_per_dir, table.latency_s.to_numpy())
     return table.assign(estimate=True)
+
+
+def parts_per_chip(system: str | System, chips: float) -> dict[str, float]:
+    """What a chip has of the network that joins so many: switch capacity, optics and copper ends, by rate.
+
+    Two layers where they reach, else three; of the switches on offer the leaf and spine with the least capacity in all.
+
+    Returns
+    -------
+    parts : dict
+        switch_bytes_per_s and optics_bytes_per_s of a chip one way, cables (endpoint cables), layers; NaN where not
+        even three layers reach.
+
+    Examples
+    --------
+    >>> found = parts_per_chip("hgx-h100", 4096)
+    >>> found["layers"], found["switch_bytes_per_s"] / 1.25e8, found["cables"]  # three ports of 400 Gb/s
+    (2.0, 1200.0, 1.0)
+    """
+    attach, switch, joined = nic(system), switch_bits_per_s(), number("chips", chips, 1)
+    best = dict.fromkeys(("switch_bytes_per_s", "optics_bytes_per_s", "cables", "layers"), math.nan)
+    for layers in (3, 2):
+        net = network.clos(switch_bits_per_s=switch, tor_bits_per_s=switch[0], layers=layers, chips=joined, **attach)
+        bits = (net.tor_switches * switch[0] + (net.switches - net.tor_switches) * switch) / net.chips
+        if not np.all(np.isnan(bits)):
+            at = int(np.nanargmin(np.round(bits)))
+            each = net.optics / net.chips, net.endpoint_cables / net.chips
+            optics, cables = (float(np.broadcast_to(x, switch.shape)[at]) for x in each)
+            best = {
+                "switch_bytes_per_s": float(bits[at]) / BITS,
+                "optics_bytes_per_s": optics * attach["module_bits_per_s"] / BITS,
+                "cables": cables,
+                "layers": float(layers),
+            }
+    return best

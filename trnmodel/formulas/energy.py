@@ -195,6 +195,37 @@ def server_w(chip_power_w: Numeric, server_ratio: Numeric, host_w: Numeric) -> N
     return server_ratio * chip_power_w + host_w
 
 
+def wall_w(load_w: Numeric, cooling_share: Numeric, conversion_share: Numeric) -> Numeric:
+    r"""Power of a rack at its AC inlet: what its parts draw, fans and pumps, and the loss of its power shelves.
+
+    .. math:: P = P_l (1 + c)(1 + v)
+
+    Parameters
+    ----------
+    load_w : numeric
+        Power of chips, switches, hosts and network cards, P_l. [W]
+    cooling_share : numeric
+        Fans and pumps over what they cool, c. [-]
+    conversion_share : numeric
+        Loss of the shelves over what they give, v. [-]
+
+    Returns
+    -------
+    power_w : numeric
+        Power, P. [W]
+
+    Notes
+    -----
+    Limits: c = v = 0 gives P_l. Regulators beside the packages are in neither share.
+
+    Examples
+    --------
+    >>> round(wall_w(100.0, 0.06, 0.03), 2)
+    109.18
+    """
+    return load_w * (1 + cooling_share) * (1 + conversion_share)
+
+
 def facility_w(it_w: Numeric, pue: Numeric) -> Numeric:
     r"""Power of a site for some power of IT: annual PUE for energy, peak PUE for capacity, never one for the other.
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from trnmodel.arguments import TINY, listed, numbers
 from trnmodel.models.transformer import Transformer
-from trnmodel.planner.plan import Plan, plan
+from trnmodel.planner.plan import Choice, Plan, plan
+from trnmodel.planner.power import energy
 from trnmodel.result import tidy
 
 if TYPE_CHECKING:
@@ -38,8 +39,9 @@ def answers(
         model, wanted_tokens_per_s_per_user, reached (whether any system is as fast), system, mapping (in words),
         precision, tp, ep, batch, chips, tokens_per_s_per_user, tokens_per_s_per_chip and ttft_s with `_low` and
         `_high`, basis, stack_kind, hand_tuned_ and ideal_tokens_per_s_per_chip on the same system (with their ends
-        too), runner_up, why it loses, command; numbers of the fastest point where the speed is out of reach, NaN where
-        the model fits no system. [-]
+        too), server_j_per_token of its decode step and server_w of all its chips (with their ends, and energy_basis),
+        runner_up, why it loses, command; numbers of the fastest point where the speed is out of reach, NaN where the
+        model fits no system or no source has watts of its chip. [-]
 
     Examples
     --------
@@ -71,6 +73,7 @@ def _row(found: Plan) -> dict[str, Any]:
     for name in ("tokens_per_s_per_chip", "ttft_s"):
         low, high = map(float, c.ends(name))
         row |= {name: getattr(c, name), f"{name}_low": low, f"{name}_high": high}
+    row |= _spent(c)
     for one in found.beside:
         made = [one.tokens_per_s_per_chip, *map(float, one.ends(one.FIGURE))] if one.valid else [np.nan] * 3
         name = f"{one.stack.kind.replace('-', '_')}_tokens_per_s_per_chip"
@@ -80,3 +83,13 @@ def _row(found: Plan) -> dict[str, Any]:
         "why": found.reason(after) if after else "",
         "command": found.command,
     }
+
+
+def _spent(c: Choice) -> dict[str, Any]:
+    """Energy of a token and power of the deployment at the server, each with its ends."""
+    e = energy(c.step)
+    told: dict[str, Any] = {"energy_basis": str(e.basis) if e.valid else ""}
+    for name, many in (("server_j_per_token", 1.0), ("server_w", c.chips)):
+        figures = (getattr(e, name), *e.ends(name))
+        told |= {f"{name}{end}": many * float(one) for end, one in zip(("", "_low", "_high"), figures, strict=True)}
+    return told

@@ -158,12 +158,12 @@ MODES: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def full_requests_per_s(batch: float, output_tokens: float, step_s: ArrayLike, prefill_s: ArrayLike) -> NDArray:
+def full_requests_per_s(batch: ArrayLike, output_tokens: float, step_s: ArrayLike, prefill_s: ArrayLike) -> NDArray:
     r"""Requests a second that fill a replica which prefills one prompt after another between its steps.
 
     .. math:: \lambda = \frac{B}{o\,t(B) + B\,P}
     """
-    return batch / (output_tokens * np.asarray(step_s) + batch * np.asarray(prefill_s))
+    return batch / (output_tokens * np.asarray(step_s) + np.asarray(batch) * np.asarray(prefill_s))
 
 
 def capacity_requests_per_s(
@@ -173,26 +173,45 @@ def capacity_requests_per_s(
 
     .. math:: \lambda_{cont} = \frac{B}{o\,t(B) + B\,P}, \qquad \lambda_{static} = \frac{B}{P(B) + (o - 1)\,t(B)}
     """
+    return {mode: rate[0] for mode, rate in _capacities(d, max_batch, input_tokens, output_tokens).items()}
+
+
+def _capacities(
+    d: Deployment, max_batch: float, input_tokens: float, output_tokens: float
+) -> dict[str, tuple[float, float, float]]:
+    """The rate that fills each way of batching, and its least and most: steps and prompts all as slow or as fast."""
     max_batch, output_tokens = number("max_batch", max_batch, 1), number("output_tokens", output_tokens, 1)
     input_tokens = number("input_tokens", input_tokens, 1)
     middle, longest = input_tokens + output_tokens / 2, input_tokens + output_tokens
-    step_s = d.decode(batch=max_batch, context=middle, max_context=longest).require_valid().time_s
-    one_s, all_s = d.prefill(input_tokens=input_tokens, batch=np.array([1.0, max_batch]), max_context=longest).time_s
+    step = d.decode(batch=max_batch, context=middle, max_context=longest).require_valid()
+    prompt = d.prefill(input_tokens=input_tokens, batch=np.array([1.0, max_batch]), max_context=longest)
+    step_s = np.array([step.time_s, step.high, step.low])
+    one_s, all_s = np.array([prompt.time_s, prompt.high, prompt.low]).T
     full = {
         "continuous": full_requests_per_s(max_batch, output_tokens, step_s, one_s),
         "static": max_batch / (all_s + (output_tokens - 1) * step_s),
     }
-    return {mode: float(d.mapping.dp * full[how["batching"]]) for mode, how in MODES.items()}
+    rates = {mode: d.mapping.dp * full[how["batching"]] for mode, how in MODES.items()}
+    return {mode: (float(rate[0]), float(rate[1]), float(rate[2])) for mode, rate in rates.items()}
 
 
 def saturation(d: Deployment, max_batch: float, input_tokens: float, output_tokens: float) -> pd.DataFrame:
-    """The rate that fills each way of batching: requests and tokens a second, and tokens a second and chip."""
+    """The rate that fills each way of batching: requests and tokens a second, and tokens a second and chip.
+
+    Each with the least and the most (`_low`, `_high`) of steps and prompts that are all as slow or as fast as the ends
+    of their 90 % intervals.
+    """
     import pandas as pd
 
-    full = capacity_requests_per_s(d, max_batch, input_tokens, output_tokens)
-    table = pd.DataFrame({"mode": list(full), "requests_per_s": list(full.values())})
-    tokens = table.requests_per_s * output_tokens
-    rates = {"generated_tokens_per_s": tokens, "generated_tokens_per_s_per_chip": tokens / d.chips}
+    full = _capacities(d, max_batch, input_tokens, output_tokens)
+    table, ends = pd.DataFrame({"mode": list(full)}), np.array(list(full.values())).T
+    per_request = {"requests_per_s": 1.0, "generated_tokens_per_s": output_tokens}
+    per_request["generated_tokens_per_s_per_chip"] = output_tokens / d.chips
+    rates = {
+        name + end: many * rate
+        for name, many in per_request.items()
+        for end, rate in zip(("", "_low", "_high"), ends, strict=True)
+    }
     return table.assign(**rates, basis=d.basis(max_batch, input_tokens, input_tokens + output_tokens / 2))
 
 

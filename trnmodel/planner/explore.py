@@ -16,8 +16,9 @@ from trnmodel.catalog.systems import system as read_system
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.planner.deployments import computes, frontiers, tried
+from trnmodel.planner.power import energy
 from trnmodel.result import tidy
-from trnmodel.steps.answers import RESOURCES
+from trnmodel.steps.answers import RESOURCES, Step
 from trnmodel.steps.inference import decode_step, memory_fit
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.units import GIB, format_digits
@@ -29,8 +30,9 @@ if TYPE_CHECKING:
 POINTS = 12  # of a frontier
 LABELS = ("model", "system", "stack_kind", "precision", "context")
 FIGURES = "tokens_per_s_per_user tokens_per_s_per_chip tokens_per_s_per_chip_low tokens_per_s_per_chip_high".split()
+JOULES = [f"server_j_per_token{end}" for end in ("", "_low", "_high")]
 COLUMNS = [*LABELS, "place", "tp", "ep", "batch", "chips", *FIGURES, "time_s", *(f"{name}_s" for name in RESOURCES)]
-COLUMNS += ["basis", "why"]
+COLUMNS += ["basis", *JOULES, "energy_basis", "why"]
 
 
 def frontier_grid(
@@ -55,7 +57,8 @@ def frontier_grid(
     table : pandas.DataFrame
         model, system, stack_kind, precision, context; place (from 1, the slowest for a user), tp, ep, batch, chips,
         tokens_per_s_per_user, tokens_per_s_per_chip with `_low` and `_high`, time_s, and compute_s, memory_s, network_s
-        and overhead_s (each by itself), basis; a combination without points has one row, whose `why` says so. [-]
+        and overhead_s (each by itself), basis; server_j_per_token with its ends and energy_basis (NaN and "" where no
+        source has watts of the chip); a combination without points has one row, whose `why` says so. [-]
 
     Examples
     --------
@@ -95,8 +98,15 @@ def _line(points: int, m: Transformer, spec: System, kind: str, precision: str, 
     mapping, batch = Degrees(tp=table.tp.to_numpy(), ep=table.ep.to_numpy()), table.batch.to_numpy()
     step = decode_step(m, spec, mapping, batch=batch, **ask)
     times = {f"{name}_s": getattr(step, f"{name}_s") for name in ("time", *RESOURCES)}
-    place = {"place": np.arange(1, len(table) + 1), "chips": step.occupied_chips, "why": ""}
+    place = {"place": np.arange(1, len(table) + 1), "chips": step.occupied_chips, "why": ""} | _joules(step)
     return place | {name: table[name].to_numpy() for name in (*FIGURES, "tp", "ep", "batch", "basis")} | times
+
+
+def _joules(step: Step) -> dict[str, Any]:
+    """Energy of a token at the server at each point, with its ends and what it rests on."""
+    e = energy(step)
+    ends = (e.server_j_per_token, *e.ends("server_j_per_token"))
+    return dict(zip(JOULES, ends, strict=True)) | {"energy_basis": np.where(e.valid, e.basis, "")}
 
 
 def spread_evenly(values: ArrayLike, points: int) -> NDArray:

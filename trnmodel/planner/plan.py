@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from html import escape
@@ -94,13 +94,14 @@ class Choice(Judged):
 
 
 class _Ask(NamedTuple):
-    """What is asked of every system."""
+    """What is asked of every system; `worth` orders points by chip-seconds of a request with its prompt, and chips."""
 
     model: Transformer
     wanted: float
     given: float
     output: float
     precisions: tuple[Precision, ...]
+    worth: Callable[[NDArray, NDArray], NDArray] | None = None
 
     @property
     def longest(self) -> float:
@@ -182,7 +183,7 @@ def plan(
     (True, True, 'public')
     """
     ask = _asked(read_model(model), tokens_per_s_per_user, input_tokens, output_tokens, precision)
-    specs = _systems(system)
+    specs = asked_systems(system)
     if not any(_computed(ask, spec) for spec in specs):
         peaks = sorted({dtype for spec in specs for dtype in spec.chip.peak_flop_per_s})
         refuse("precision", precision, f"no chip asked computes in it; they compute in {', '.join(peaks)}")
@@ -206,6 +207,15 @@ def plan(
     return Plan(ask.model, ask.wanted, ask.given, ask.output, tuple(choices), tuple(second), refused, tuple(beside))
 
 
+def served(
+    worth: Callable[..., NDArray], model: Transformer, spec: System, e: Efficiencies, *ask: Any
+) -> Choice | None:
+    """The choice on one system of the highest worth, as `_Ask` has it; None where nothing fits. Asked as `_asked`."""
+    asked = _asked(model, *ask)._replace(worth=worth)
+    best = _points(asked, spec, e)[0]
+    return _chosen(asked, spec, e, best) if best.rank[0] else None
+
+
 def _asked(model: Transformer, wanted: Any, given: Any, output: Any, precision: Any) -> _Ask:
     """The question, checked."""
     speed = number("tokens_per_s_per_user", wanted, TINY)
@@ -217,7 +227,7 @@ def _asked(model: Transformer, wanted: Any, given: Any, output: Any, precision: 
     return _Ask(model, speed, given, output, tuple(map(load.precision, names)))
 
 
-def _systems(given: Any) -> list[System]:
+def asked_systems(given: Any) -> list[System]:
     """The systems asked for, each once; all of Trainium chips where none is named."""
     if given is None:
         return [one for one in map(read_system, systems()) if one.chip.id.startswith("trainium")]
@@ -245,11 +255,16 @@ def _searched(ask: _Ask, spec: System, e: Efficiencies, precision: Precision) ->
     more |= {"batch": step.batch, "context": ask.longest, "prompt_tokens": ask.given}
     fit, first = memory_fit(ask.model, spec, mapping, **more), ask.prefill(spec, mapping, e, precision)
     fits = step.valid & fit.valid & first.valid
+    made = step.tokens_per_s_per_chip
+    if ask.worth is not None:
+        prompt_s = ask.prefill(spec, mapping, e, precision, batch=mapping.ep).time_s / mapping.ep
+        full = full_requests_per_s(step.batch, ask.output, step.time_s, prompt_s)
+        made = np.nan_to_num(ask.worth(step.occupied_chips / full, step.occupied_chips))
     fast = fits & (step.tokens_per_s_per_user >= ask.wanted)
     need, have = (np.broadcast_to(x * mapping.ranks / GIB, fits.shape)
                   for x in (fit.first_rank_total_bytes, fit.first_rank_capacity_bytes))  # fmt: skip
     level = np.where(fast, 2, fits)
-    worth = np.where(fast, step.tokens_per_s_per_chip, np.where(fits, step.tokens_per_s_per_user, -need / have))
+    worth = np.where(fast, made, np.where(fits, step.tokens_per_s_per_user, -need / have))
     batch = np.lexsort((worth, level), axis=0)[-1]  # the best one of each mapping
     tops = (np.take_along_axis(x, batch[None], 0)[0] for x in (worth, level))
     reasons, points = np.broadcast_to(np.asarray(step.reason, dtype=object), fits.shape), []

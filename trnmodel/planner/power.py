@@ -200,8 +200,8 @@ def _amounts(step: Step) -> Amounts:
     )
 
 
-def _end(end: int) -> Callable[..., Any]:
-    """Reads a number of a spec: as it is, or the low or the high end of it."""
+def at_end(end: int) -> Callable[..., Any]:
+    """Reads a number of a spec: as it is, or the low or the high end of it; NaN where a mapping lacks the key."""
 
     def pick(spec: Spec, name: str, key: str = "") -> Any:
         mapping = getattr(spec, name) if key else None
@@ -216,7 +216,7 @@ def _end(end: int) -> Callable[..., Any]:
 
 def chip_watts(a: Amounts, chip: Chip, dtype: str, power: Power, end: int) -> Numbers:
     """Watts inside the boundary of a chip: by shares of its TDP, and bottom-up."""
-    pick, side = _end(end), end - MIDDLE
+    pick, side = at_end(end), end - MIDDLE
     tdp_w = pick(chip, "tdp_w")
     idle = published(chip.idle_share, pick(power, "idle_share"))
     used = {
@@ -250,7 +250,7 @@ def chip_watts(a: Amounts, chip: Chip, dtype: str, power: Power, end: int) -> Nu
 
 def _around(inside: Numbers, chip: Chip, power: Power, site: Facility, end: int) -> Numbers:
     """Watts of server, provisioned IT and site for a chip."""
-    pick, side = _end(end), end - MIDDLE
+    pick, side = at_end(end), end - MIDDLE
     server = page.server_w(inside["chip_w"], power.server_ratio, pick(power, "host_w_per_chip"))
     server = server * np.exp(side * power.server_width)
     all_in = published(chip.all_in_w, inside["tdp_w"] * pick(power, "all_in_ratio"))
@@ -300,8 +300,15 @@ def _of_step(step: Step, site: Facility, given: Power | None) -> Energy:
     )
 
 
-def one_at_a_time(e: Energy) -> pd.DataFrame:
+def one_at_a_time(e: Energy, power: Power | None = None) -> pd.DataFrame:
     """Joules a token at the server with one open input after another at its low and its high end, the widest first.
+
+    Parameters
+    ----------
+    e : Energy
+        Of one point. [-]
+    power : Power, optional
+        What `e` was asked with; default that of its chip. [-]
 
     Returns
     -------
@@ -316,7 +323,7 @@ def one_at_a_time(e: Energy) -> pd.DataFrame:
     ['time of the step', 'error of the fit']
     """
     where, chip, value = e.step.system, chip_of(e.step.system), float(e.server_j_per_token)
-    power = facilities.power(chip)
+    power = facilities.power(chip) if power is None else power
 
     def asked(spec: Chip = chip, **given: Any) -> float:
         system = replace(where, chip=spec) if isinstance(where, System) else spec

@@ -1,0 +1,370 @@
+"""What a token costs the one who rents: a published price of a chip-hour over what `plan` finds at a user's speed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trnmodel.arguments import TINY, choice, integer, number, numbers, refuse
+from trnmodel.catalog.rents import Rent, hosted, own, rent
+from trnmodel.catalog.stacks import find
+from trnmodel.catalog.stacks import kinds as stacks_of
+from trnmodel.catalog.systems import System
+from trnmodel.catalog.systems import system as read_system
+from trnmodel.formulas.tco import usd_per_mtoken
+from trnmodel.models.transformer import Transformer
+from trnmodel.models.transformer import model as read_model
+from trnmodel.planner.cost import Cost
+from trnmodel.planner.deployments import computes
+from trnmodel.planner.effort import WIDEST, Ask, Load, TokenCost, between, within
+from trnmodel.planner.plan import asked_systems
+from trnmodel.planner.sensitivity import Sensitivity, sensitivity
+from trnmodel.result import tidy
+from trnmodel.units import MILLION
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TokenCosts:
+    """The answer to a question of cost: `lines` has one for each system and kind of software, public first."""
+
+    ask: Ask
+    lines: tuple[TokenCost, ...]
+
+    def priced(self, way: Any, region: str | None = None) -> TokenCosts:
+        """The same answer at other prices, as `token_cost` takes them: what is searched for does not depend on them."""
+        known = [
+            (one.system, _price(way, one.system, region), one.stack, (one.choice, one.effort)) for one in self.lines
+        ]
+        return TokenCosts(self.ask, tuple(self.ask.line(*each) for each in known))
+
+    def __getitem__(self, which: tuple[str, str]) -> TokenCost:
+        """The line of a system and a kind of software."""
+        found = {(one.system.id, one.stack_kind): one for one in self.lines}
+        if which not in found:
+            refuse("which", which, f"allowed are {', '.join(map(str, found))}")
+        return found[which]
+
+    @property
+    def systems(self) -> list[str]:
+        """Ids of the systems, in the order in which they were asked for."""
+        return list(dict.fromkeys(one.system.id for one in self.lines))
+
+    def of(self, software: str) -> list[TokenCost]:
+        """The lines of one kind of software."""
+        kinds = dict.fromkeys(one.stack_kind for one in self.lines)
+        choice("software", software, kinds)
+        return [one for one in self.lines if one.stack_kind == software]
+
+    def break_even(self, against: str) -> pd.DataFrame:
+        r"""Price of a chip-hour at which each system's token costs what that of another one costs, priced or not.
+
+        .. math:: c^* = c_0 \frac{s_0}{s}
+
+        Parameters
+        ----------
+        against : str
+            One of the systems, which has a price c_0; s are chip-seconds of a request's mean token. [-]
+
+        Returns
+        -------
+        table : pandas.DataFrame
+            system, against, software, break_even_usd_per_chip_h with `_low` and `_high` (the price and both throughputs
+            as independent causes), usd_per_chip_h (its own, NaN where none is published), basis, reason.
+
+        Raises
+        ------
+        ValueError
+            `against` is none of the systems.
+        """
+        rows = list[dict[str, Any]]()
+        against = self._id(against)
+        for one in self.lines:
+            if one.system.id == against or (against, one.stack_kind) not in self._places():
+                continue
+            other = self[against, one.stack_kind]
+            row: dict[str, Any] = {"system": one.system.id, "against": against, "software": one.stack_kind}
+            names = ("break_even_usd_per_chip_h", "break_even_usd_per_chip_h_low", "break_even_usd_per_chip_h_high")
+            row |= dict(zip(names, _tie(one, other), strict=True)) | {"usd_per_chip_h": one.usd_per_chip_h}
+            told = [f"{who.system.id}: {who.lacking}" for who in (one, other) if who.lacking]
+            told += [f"{against}: {other.rent.why}"] * bool(other.rent.why)
+            rows.append(row | {"basis": one.basis, "reason": "; ".join(told)})
+        return tidy(rows)
+
+    def _places(self) -> set[tuple[str, str]]:
+        return {(one.system.id, one.stack_kind) for one in self.lines}
+
+    def hosted(self) -> pd.DataFrame:
+        """What sellers of the model by the token ask, and the share of the time that a rented system must be full.
+
+        Returns
+        -------
+        table : pandas.DataFrame
+            seller, date, source, api_usd_per_mtoken (as requests have prompts and answers), system, software,
+            break_even_utilisation with `_low` and `_high`: above 1 renting costs more even where it is always full.
+        """
+        rows = list[dict[str, Any]]()
+        for api in hosted(self.lines[0].model.id):
+            for one in self.lines:
+                asked = api.usd_per_token(one.input_tokens, one.output_tokens) * MILLION
+                row: dict[str, Any] = {"seller": api.seller, "date": api.printed_date, "source": api.source}
+                row |= {"api_usd_per_mtoken": asked, "system": one.system.id, "software": one.stack_kind}
+                low, high = one.ends(one.FIGURE)
+                row |= {"break_even_utilisation": one.blended_usd_per_mtoken / asked}
+                rows.append(
+                    row | {"break_even_utilisation_low": low / asked, "break_even_utilisation_high": high / asked}
+                )
+        return tidy(rows)
+
+    def draws(
+        self, software: str = "hand-tuned", phase: str = "blended", draws: int = 10_000, seed: int = 0
+    ) -> Sensitivity:
+        """Costs of the priced systems from common draws of prices and of what software makes of a chip.
+
+        Parameters
+        ----------
+        software : str
+            Kind of software, the same of all. [-]
+        phase : str
+            "prefill", "decode" or "blended". [-]
+        draws, seed : int
+            As of `tm.sensitivity`. [-]
+
+        Returns
+        -------
+        sensitivity : Sensitivity
+            `.wins(least=True)` is how often each is the cheapest, `.percentiles()`, `.tornado(system)`.
+
+        Notes
+        -----
+        Prices lie between the lowest and the highest in force. What nobody knows of a hand-tuned stack is one draw for
+        all systems on it; a public stack's errors are drawn for each chip. The ends of a band are the 5th and 95th
+        percentiles. A draw in which a system is too slow has no cost.
+        """
+        priced = [one for one in self.of(software) if np.all(one.valid)]
+        inputs: dict[str, Any] = {}
+        for one in priced:
+            ends = one.rent.open_ranges.get("usd_per_chip_h")
+            if ends:
+                inputs[f"{one.system.id}: USD a chip-hour"] = (ends[0], one.usd_per_chip_h, ends[1])
+            if np.ptp(one.chip_s(phase)) != 0:
+                inputs[_ground(one)] = (0.0, 0.5, 1.0)
+
+        def ask(**drawn: NDArray) -> dict[str, NDArray]:
+            found = {}
+            for one in priced:
+                price = drawn.get(f"{one.system.id}: USD a chip-hour", one.usd_per_chip_h)
+                place = WIDEST * (2 * drawn.get(_ground(one), np.asarray(0.5)) - 1)
+                chip_s = between(one.chip_s(phase), place)
+                found[one.system.id] = usd_per_mtoken(price, 1.0) * chip_s
+            return found
+
+        if not priced:
+            refuse("software", software, "no system has a price and is fast enough with it")
+        return sensitivity(ask, inputs, draws, seed)
+
+    def told(self, system: str) -> list[str]:
+        """USD a million tokens of one system by kind of software, with its price; a second line where a load waits."""
+        some = [one for one in self.lines if one.system.id == system]
+        if some[0].rent.why:
+            return [some[0].rent.why]
+        costs = ", ".join(f"{one.stack_kind} {one.told()}" for one in some)
+        loaded = [f"{one.stack_kind} {one.told('at_load_usd_per_mtoken')}" for one in some if one.waits]
+        at_load = [f"{system} at {some[0].load_told()}: {', '.join(loaded)}"] if loaded else []
+        return [f"{system}: {costs}; {some[0].price_told()}", *at_load]
+
+    def card(self, against: str | None = None) -> list[str]:
+        """The answer on lines: USD a million tokens by system and kind of software, prices, ties, hosted models.
+
+        Ties are with the system that is named `against`, else those of systems without a price with the first that has
+        one.
+        """
+        first = self.lines[0]
+        lengths = f"{first.input_tokens:,.0f} tokens in and {first.output_tokens:,.0f} out"
+        speed = f"{first.wanted_tokens_per_s_per_user:g} tokens/s a user"
+        lines = [f"USD a million tokens of {first.model.id}, {lengths}, {speed}"]
+        lines += [line for name in self.systems for line in self.told(name)]
+        priced = [name for name in self.systems if not self.line_of(name).rent.why]
+        ties = [name for name in self.systems if name != against and (against or name not in priced)]
+        if against or priced:
+            lines += [self._tied(name, self._id(against) if against else priced[0]) for name in ties]
+        table = self.hosted().drop_duplicates("seller") if priced else ()
+        asked = [
+            f"{one.api_usd_per_mtoken:.3g} by {one.seller} ({one.date})" for one in getattr(table, "itertuples", list)()
+        ]
+        return [*lines, *([f"by the token: {', '.join(asked)}"] if asked else [])]
+
+    def line_of(self, system: str) -> TokenCost:
+        """The first line of a system."""
+        return next(one for one in self.lines if one.system.id == system)
+
+    def _id(self, system: str) -> str:
+        return choice("against", read_system(system).id, self.systems)
+
+    def _tied(self, system: str, against: str) -> str:
+        """At what price a system costs what another one does, in words."""
+        table, told = self.break_even(against), []
+        for row in table[table.system == system].itertuples():
+            mid, low, high = (float(np.mean(x)) for x in row[4:7])
+            why = row.reason if "no price" in row.reason else "out of reach"
+            told.append(f"{row.software} {within(mid, low, high) if np.isfinite(mid) else why}")
+        return f"{system} ties with {against} at USD a chip-hour: {', '.join(told)}"
+
+    def __repr__(self) -> str:
+        return "\n".join(self.card())
+
+    def _repr_html_(self) -> str:
+        first, *more = map(escape, self.card())
+        return f"<div><b>{first}</b>{''.join(f'<br>{line}' for line in more)}</div>"
+
+    def to_frame(self, bands: bool = False) -> pd.DataFrame:
+        """A row for each system and kind of software; with `bands`, the ends of the blended cost too."""
+        import pandas as pd
+
+        return pd.concat([one.to_frame(bands) for one in self.lines], ignore_index=True)
+
+
+def _ground(one: TokenCost) -> str:
+    """The uncertain input that decides where in its band a system lies."""
+    return one.stack.id if one.stack_kind == "hand-tuned" else f"{one.stack.id} on {one.system.chip.id}"
+
+
+def _tie(one: TokenCost, other: TokenCost) -> tuple[Any, Any, Any]:
+    """Price at which one ties with another, with its ends."""
+    (low, mid, high), (other_low, other_mid, other_high) = one.chip_s_ends(), other.chip_s_ends()
+    if not (one.fast_enough and other.fast_enough):
+        return np.nan, np.nan, np.nan
+    price = np.asarray(other.usd_per_chip_h)
+    ends = other.rent.open_ranges.get("usd_per_chip_h", (price, price))
+    down = np.sqrt(sum(np.log(x) ** 2 for x in (price / ends[0], other_mid / other_low, high / mid)))
+    up = np.sqrt(sum(np.log(x) ** 2 for x in (ends[1] / price, other_high / other_mid, mid / low)))
+    tie = price * other_mid / mid
+    return tie, tie * np.exp(-down), tie * np.exp(up)
+
+
+def token_cost(
+    model: str | Transformer,
+    system: str | System | Iterable[str | System],
+    *,
+    tokens_per_s_per_user: float,
+    input_tokens: float,
+    output_tokens: float,
+    way: str | float | Rent | Cost | Mapping[str, Any] = "capacity-block",
+    region: str | None = None,
+    precision: str | None = None,
+    requests_per_s: float | None = None,
+    duty: float = 1.0,
+    spare_instances: int = 0,
+) -> TokenCosts:
+    r"""What a million tokens cost the one who rents, at equal speed for a user, on each kind of software.
+
+    .. math:: C = \frac{10^6}{3600}\,c\,\frac{i\,P + o\,D}{i + o}
+
+    Parameters
+    ----------
+    model : str or Transformer
+        Id, name, path of an own config.json, or object. [-]
+    system : str or System, or several of them
+        What is rented. [-]
+    tokens_per_s_per_user : float
+        Speed that each user has at least, as of `tm.plan`. [token/s]
+    input_tokens, output_tokens : float
+        Of one request, i and o: they weigh the costs P of a prompt's token and D of a generated one. [token]
+    way : str, float, Rent or Cost, or a mapping of them by system
+        How it is rented, which gives the price c: see `tm.rent`; or a price of a chip-hour of your own, or what it
+        costs its owner, of `tm.tco`. [USD/h]
+    region : str, optional
+        Where, as of `tm.rent`. [-]
+    precision : str, optional
+        Default the best of BF16, FP8 and MXFP8 that the chip computes in. [-]
+    requests_per_s : float, optional
+        Load while there is one; default what the fewest instances that hold the model can serve. [request/s]
+    duty : float
+        Share of the rented time in which that load is there; above 0. [-]
+    spare_instances : int
+        Instances that are rented and stand by. [-]
+
+    Returns
+    -------
+    costs : TokenCosts
+        `.lines`, `[system, software]`, `.break_even(against)`, `.hosted()`, `.draws()`, `.to_frame()`.
+
+    Raises
+    ------
+    ValueError
+        An argument out of its range, an unknown name, no chip that computes in the precision, `input_tokens` and
+        `output_tokens` beyond the model's context.
+
+    Notes
+    -----
+    Decode and prompts take turns on the same chips. Of what `tm.plan` tries, the point counts that serves most whole
+    requests a chip, where `tm.plan` itself takes the one that decodes most. The band of the throughput looks for it
+    again with all steps as fast and as slow as the ends of theirs, at the speed asked for. A system whose
+    price nobody publishes has no cost; `.break_even` answers there too. Where a user is not served as fast, there is
+    none either.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> ask = {"tokens_per_s_per_user": 20, "input_tokens": 1024, "output_tokens": 256}
+    >>> found = tm.token_cost("llama-3.1-8b", ["trn2.48xlarge", "trn3-nl72x2-pcie160"], **ask)
+    >>> one = found["trn2.48xlarge", "hand-tuned"]
+    >>> bool(one.low < one.blended_usd_per_mtoken < one.high), one.price_date
+    (True, '2026-07-22')
+    >>> found["trn3-nl72x2-pcie160", "ideal"].reason
+    'no price is published'
+    >>> found.break_even("trn2.48xlarge").software.tolist()
+    ['public', 'hand-tuned', 'ideal']
+    """
+    speed = number("tokens_per_s_per_user", tokens_per_s_per_user, TINY)
+    given, made = number("input_tokens", input_tokens, 1), number("output_tokens", output_tokens, 1)
+    asked = np.nan if requests_per_s is None else number("requests_per_s", requests_per_s, TINY)
+    load = Load(asked, number("duty", duty, TINY, 1.0), integer("spare_instances", spare_instances, 0))
+    if system is None:
+        refuse("system", system, "allowed are systems")
+    specs = asked_systems(system)
+    if precision is not None and not any(computes(spec, precision) for spec in specs):
+        peaks = sorted({dtype for spec in specs for dtype in spec.chip.peak_flop_per_s})
+        refuse("precision", precision, f"no chip asked computes in it; they compute in {', '.join(peaks)}")
+    ask = Ask(read_model(model), speed, given, made, precision, load)
+    lines = []
+    for spec in specs:
+        price = _price(way, spec, region)
+        words = stacks_of(spec.chip)
+        lines += [ask.line(spec, price, find(spec.chip, words[kind], "software")) for kind in reversed(words)]
+    return TokenCosts(ask, tuple(lines))
+
+
+def _owned(cost: Cost) -> Rent:
+    """What a useful hour of a chip costs its owner, as a price."""
+    spec, why = cost.system, "" if np.all(cost.valid) else f"{cost.system.id}, owned: {cost.reason}"
+    about: dict[str, Any] = {
+        "id": f"{spec.id}-owned",
+        "chip": spec.chip,
+        "way": f"owned by a {cost.owner.id}",
+        "why": why,
+    }
+    value: Any = cost.useful_usd_per_h
+    ends = tuple(map(float, cost.ends("useful_usd_per_h"))) if np.ndim(value) == 0 and not why else None
+    about |= {"ranges": {"usd_per_chip_h": ends} if ends else {}, "sold_chips": spec.domain_chips}
+    return Rent(**about, usd_per_chip_h=value if np.ndim(value) else float(value))
+
+
+def _price(way: Any, spec: System, region: str | None) -> Rent:
+    """The price of a system: of one way for all, or of a mapping by system, or one of the caller's own."""
+    if isinstance(way, Mapping):
+        if spec.id not in way:
+            refuse("way", dict(way), f"allowed is a mapping that names {spec.id} too")
+        way = way[spec.id]
+    if isinstance(way, Cost):
+        way = _owned(way)
+    if isinstance(way, Rent) and way.chip.id != spec.chip.id:
+        refuse("way", way.id, f"it is the price of {way.chip.id}, and {spec.id} has chips {spec.chip.id}")
+    return rent(spec, way, region) if isinstance(way, str | Rent) else own(spec, numbers("way", way, TINY))
