@@ -30,7 +30,8 @@ from trnmodel.models.synthetic import from_values
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.steps.mapping import Mapping as Degrees
-from trnmodel.steps.training import PLACEMENT, TrainStep, train_step
+from trnmodel.steps.training import PLACEMENT, train_step
+from trnmodel.steps.training_answer import TrainStep
 from trnmodel.units import BILLION, DAY, GBIT, TRILLION
 
 if TYPE_CHECKING:

@@ -21,7 +21,8 @@ from trnmodel.models.transformer import model as read_model
 from trnmodel.result import tidy
 from trnmodel.steps.mapping import DEGREES, Mapping
 from trnmodel.steps.rank import site
-from trnmodel.steps.training import PLACEMENT, TrainStep, train_step
+from trnmodel.steps.training import PLACEMENT, train_step
+from trnmodel.steps.training_answer import TrainStep
 from trnmodel.steps.training_work import PARTS
 
 if TYPE_CHECKING:
