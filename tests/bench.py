@@ -21,7 +21,6 @@ from typing import NamedTuple
 import numpy as np
 
 import trnmodel as tm
-from trnmodel.planner.train_search import train_search
 
 MILLION = 1_000_000
 LLAMA = {"model": "llama-3.1-70b", "system": "trn2.48xlarge", "precision": "bf16"}
@@ -113,6 +112,8 @@ def drawn() -> Iterator[Case]:
 
 def training() -> Iterator[Case]:
     """A step of GPT-3, a million of them, and the search of 64 GPUs."""
+    from trnmodel.planner.train_search import train_search
+
     cluster, rng = tm.system("hgx-a100", count=512), np.random.default_rng(1)
     degrees = {name: 2.0 ** rng.integers(0, top, MILLION) for name, top in (("tp", 4), ("pp", 6), ("dp", 6))}
     many = tm.Mapping(**degrees)

@@ -55,7 +55,7 @@ def grid(model: Transformer, ranks: int, global_batch: int, most_context: int = 
     --------
     >>> from trnmodel.models.transformer import model
     >>> len(grid(model("gpt3-175b"), 64, 64)["tp"])
-    336
+    505
     """
     o = model.outline("prefill")
     heads = max((a.heads for a in model.attentions("prefill")), default=MOST_TP)
@@ -121,8 +121,8 @@ def train_search(
     Examples
     --------
     >>> found = train_search("gpt3-175b", "hgx-a100", global_batch=64, seq=2048, count=8, recompute=["selective"])
-    >>> found.table.tp[0], found.valid < found.asked
-    (8.0, True)
+    >>> int(found.table.tp[0] * found.table.pp[0]), found.valid < found.asked
+    (64, True)
     """
     chosen, where = read_model(model), read_system(system, integer("count", count))
     ranks = int(where.chips * site(where).ranks_per_chip)
