@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RESTRICTED := $(BIN)/python .ci/restricted.py
 INSTALLED := $(VENV)/installed
-REFUSALS := tests/hostile/test_hostile.py::test_every_public_argument_meets_hostile_values
+PARALLEL := -n auto --dist worksteal
 UV_VERSION := 0.13.8
 
 .DEFAULT_GOAL := help
@@ -27,17 +27,17 @@ book: .venv ## execute the chapters and build the book into build/html
 pdf: .venv ## the book as one PDF, printed by Chromium
 	$(BIN)/trnmodel book --pdf
 
-test: .venv ## lint, types, unit tests, doctests, committed notebooks, book and Lab in a browser
+test: .venv ## lint, types, book, unit tests, doctests, committed notebooks, book and Lab in a browser
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest -n auto --ignore=tests/browser
+	$(BIN)/trnmodel book
+	$(BIN)/pytest $(PARALLEL) --ignore=tests/browser
 	$(BIN)/pytest -n auto --dist loadfile --nbval notebooks
-	$(BIN)/pytest tests/browser
+	$(BIN)/pytest $(PARALLEL) tests/browser
 
-test-restricted: .venv ## what compares numbers, notebooks and book as on a CPU without wide vectors: the same bytes
-	$(RESTRICTED) $(BIN)/pytest -n auto --ignore=tests/browser --ignore=tests/properties --deselect=$(REFUSALS)
-	$(RESTRICTED) $(BIN)/pytest -n auto --dist loadfile --nbval notebooks
+test-restricted: .venv ## what a CPU without wide vectors could change: the tests of numbers, and the same bytes of the book
+	$(RESTRICTED) $(BIN)/pytest $(PARALLEL) -m "not one_cpu" --ignore=tests/browser
 	$(BIN)/trnmodel book
 	$(RESTRICTED) $(BIN)/trnmodel book -o build/restricted
 	diff -rq build/html build/restricted/html

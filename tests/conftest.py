@@ -5,16 +5,49 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+import trnmodel as tm
+from trnmodel.evidence.table import accuracy_table
+
 # A slow or busy machine is no failure: nothing here looks at a clock.
 settings.register_profile("trnmodel", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("trnmodel")
 
 ROOT = Path(__file__).resolve().parents[1]
+# Folders and files that look at text, structure, refusals, processes or counts, in which no CPU has a say, or at random
+# points whose answers are compared with each other: `make test-restricted` runs everything else.
+SAME_ON_EVERY_CPU = """
+    browser notebooks properties
+    test_architecture test_arguments test_array_fields test_book_links test_catalog test_cli test_commands test_data
+    test_documents test_doors test_every_machine test_formulas_reached test_guard test_killed test_locators
+    test_model_config test_new_chip test_public test_report test_source_rules test_what_is_kept
+""".split()
+
+
+def pytest_collection_modifyitems(items):
+    names = {path.stem for path in ROOT.glob("tests/**/*") if path.suffix == ".py" or path.is_dir()}
+    if gone := set(SAME_ON_EVERY_CPU) - names:
+        raise pytest.UsageError(f"tests/conftest.py: SAME_ON_EVERY_CPU names what is no file or folder: {gone}")
+    for item in items:
+        path = Path(item.nodeid.partition("::")[0])
+        if not {*path.parts, path.stem}.isdisjoint(SAME_ON_EVERY_CPU):
+            item.add_marker("one_cpu")
 
 
 @pytest.fixture(scope="session")
 def root():
     return ROOT
+
+
+@pytest.fixture(scope="session")
+def validated():
+    """Every measured row beside its prediction; nobody changes it."""
+    return tm.validation()
+
+
+@pytest.fixture(scope="session")
+def accuracies(validated):
+    """The accuracy table of these rows; nobody changes it."""
+    return accuracy_table(validated)
 
 
 def pytest_generate_tests(metafunc):

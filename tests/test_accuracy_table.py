@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import trnmodel as tm
 from trnmodel.evidence import accuracy, ratchet, table
 from trnmodel.evidence.fit import GROUPS, cases, log_errors, parameters
 from trnmodel.evidence.kernels import product_accuracy
@@ -13,19 +12,19 @@ from trnmodel.evidence.rules import rules
 from trnmodel.evidence.score import counted, excluded, reasons, validate
 
 
-@pytest.fixture(scope="module")
-def judged():
-    return tm.validation()
+@pytest.fixture
+def judged(validated):
+    return validated
 
 
 @pytest.fixture(scope="module")
-def labelled(judged):
-    return table.labelled(judged)
+def labelled(validated):
+    return table.labelled(validated)
 
 
-@pytest.fixture(scope="module")
-def fresh(judged):
-    return table.accuracy_table(judged)
+@pytest.fixture
+def fresh(accuracies):
+    return accuracies
 
 
 def test_the_files_are_those_of_the_code(judged, fresh):

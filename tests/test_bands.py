@@ -13,7 +13,6 @@ from trnmodel.bands import Near, judged
 from trnmodel.catalog import load
 from trnmodel.catalog.bands import BANDS, HULLS
 from trnmodel.evidence import accuracy, coverage, ratchet
-from trnmodel.evidence.score import validation
 from trnmodel.formulas.bands import (
     conformal_width,
     grown_width,
@@ -35,11 +34,6 @@ def decode(system=TRN2, **more):
 @pytest.fixture(scope="module")
 def rows():
     return accuracy.left_out_rows()
-
-
-@pytest.fixture(scope="module")
-def validated():
-    return validation()
 
 
 @pytest.fixture(scope="module")
@@ -271,12 +265,12 @@ def test_validate_gives_the_ends_of_the_step():
     assert np.isnan(found.low[1])
 
 
-def test_no_group_is_worse_and_no_row_is_lost(validated, root):
+def test_no_group_is_worse_and_no_row_is_lost(validated, accuracies, root):
     """Else: a line with the group, or the row's id, under "Numbers that changed", and the new floor by hand.
 
     A floor is a median of `data/evidence/accuracy.csv`, so that a threshold follows what was printed.
     """
-    now, ids = ratchet.today(validated)
+    now, ids = ratchet.today(validated, accuracies)
     changed = ratchet.allowed((root / "CHANGELOG.md").read_text())
     floor = pd.read_csv(ratchet.FLOOR)
     assert [name for name in ratchet.worse(now, floor).group if name not in changed] == []
@@ -284,8 +278,8 @@ def test_no_group_is_worse_and_no_row_is_lost(validated, root):
     assert [one for one in sorted(lost) if one not in changed] == []
 
 
-def test_a_ratchet_holds(validated):
-    now, _ = ratchet.today(validated)
+def test_a_ratchet_holds(validated, accuracies):
+    now, _ = ratchet.today(validated, accuracies)
     planted = now.assign(median_error=now.median_error / 1.1 - 0.021)
     assert len(ratchet.worse(now, planted)) == len(now)
     assert not len(ratchet.worse(now, now))

@@ -21,7 +21,6 @@ RUN = {  # used without an import: where, and the word that says so
     "jupyterlab": ("Makefile", "jupyter lab"),
     "jupyterlab-myst": ("pyproject.toml", "jupyterlab-myst"),  # Lab finds it by itself
     "mypy": ("Makefile", "(BIN)/mypy"),
-    "nbval": ("Makefile", "--nbval"),
     "pytest-xdist": ("Makefile", "-n auto"),
     "ruff": ("Makefile", "ruff check"),
 }

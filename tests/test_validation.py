@@ -46,9 +46,9 @@ def one(**change):
     return validate(pd.DataFrame([ROW | change])).iloc[0]
 
 
-@pytest.fixture(scope="module")
-def table():
-    return tm.validation()
+@pytest.fixture
+def table(validated):
+    return validated
 
 
 def test_every_row_is_predicted_or_says_why(table):

@@ -11,7 +11,7 @@ import trnmodel as tm
 from trnmodel.fabric import flow, wiring
 from trnmodel.steps import setting
 
-MANY = 700
+MANY = 530  # more than are kept
 ASK = {"model": "llama-3.1-8b", "mapping": tm.Mapping(tp=8), "batch": 4, "context": 2048}
 
 

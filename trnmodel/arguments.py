@@ -19,6 +19,7 @@ T = TypeVar("T")
 
 TINY, HUGE = 1e-30, 1e30
 SHOWN = 80
+FLOAT = np.dtype(float)
 LONGEST_RANGE = 1e8
 DEEPEST = 16  # dimensions; NumPy broadcasts 32 iterators, a result takes some of its own
 _REPR = reprlib.Repr()
@@ -77,6 +78,14 @@ def _array(value: Any) -> NDArray | None:
     return array.astype(float, copy=False) if usable else None
 
 
+def _plain(value: Any) -> float | None:
+    """One number, as most are, that needs no array to be looked at; None for anything else."""
+    if type(value) is np.ndarray and value.dtype is FLOAT and not value.ndim:
+        return value.item()
+    kind = type(value)
+    return float(value) if kind in (float, np.float64) or (kind is int and -HUGE <= value <= HUGE) else None
+
+
 def numbers(
     name: str, value: Any, low: float = 0.0, high: float = HUGE, *, whole: bool = False, unknown: bool = False
 ) -> NDArray:
@@ -93,11 +102,13 @@ def numbers(
     Traceback (most recent call last):
     ValueError: n_ranks=[4, 0]: allowed are whole numbers from 1 to 1e+30
     """
-    plain = type(value) is float or (type(value) is int and -HUGE <= value <= HUGE)
-    if plain and low <= (x := float(value)) <= high and not 0 < x < TINY and (not whole or x % 1 == 0):
+    x = _plain(value)
+    if x is not None and low <= x <= high and not 0 < x < TINY and (not whole or x % 1 == 0):
         return np.asarray(x)
     array = _array(value)
     if array is not None:
+        if not whole and array.min() >= max(low, TINY) and array.max() <= high:  # most are, and none of them is NaN
+            return array
         allowed = (array >= low) & (array <= high) & ~((array > 0) & (array < TINY))
         if whole:
             allowed &= array == np.floor(array)

@@ -1,5 +1,6 @@
 """The built book and JupyterLab in Debian's Chromium, with what went wrong on a page written down."""
 
+import fcntl
 import functools
 import http.server
 import os
@@ -64,8 +65,11 @@ def open_page(chromium):
 
 @pytest.fixture(scope="session")
 def site(root):
-    """The book as `make book` leaves it; chapters whose digest holds are not run again."""
-    return report.build_book(root / "build", progress=False).parent.resolve()
+    """The book as `make book` leaves it; chapters whose digest holds are not run again, by one process at a time."""
+    (root / "build").mkdir(exist_ok=True)
+    with (root / "build" / "tests.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return report.build_book(root / "build", progress=False).parent.resolve()
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,9 @@ def visit(page, url):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_page_loads_and_every_chart_is_drawn(site, base, open_page, scheme):
+def test_every_page_loads_and_every_chart_is_drawn(site, request, open_page, scheme):
+    """Light from a server, dark from a folder: no page asks where it comes from when it chooses its colours."""
+    base = request.getfixturevalue("http_base") if scheme == "light" else site.as_uri()
     page = open_page(scheme)
     pages = sorted(path.relative_to(site) for path in site.rglob("*.html") if "_static" not in path.parts)
     assert pages
@@ -29,11 +31,19 @@ def test_every_page_loads_and_every_chart_is_drawn(site, base, open_page, scheme
         assert page.evaluate("document.documentElement.dataset.theme") == scheme
 
 
-def test_chapter_has_charts_tables_and_mathematics(folder, open_page, slug):
+def test_a_chapter_has_charts_tables_mathematics_downloads_and_folded_answers(folder, open_page, slug):
     page = visit(open_page(), chapter(folder, slug))
     assert page.locator(".trn-chart").count() >= 1
     assert page.locator(".trn-table table").count() >= 1
     page.wait_for_selector("mjx-container svg")
+    assert page.locator(f"a[href$='_sources/chapters/{slug}.ipynb']").count() == 1
+    with page.expect_download() as csv:
+        page.locator(".trn-csv:visible").first.click()
+    assert csv.value.path().read_text(encoding="utf-8").count("\n") > 1
+    answer = page.locator("details.dropdown").first
+    assert not answer.locator("p").first.is_visible()
+    answer.locator("summary").click()
+    assert answer.locator("p").first.is_visible()
 
 
 def test_slider_moves_a_chart(base, open_page):
@@ -55,23 +65,7 @@ def test_charts_follow_a_change_of_theme(base, open_page):
     page.wait_for_function(f"light => ({ink})() !== light", arg=light)
 
 
-def test_answers_are_folded(folder, open_page, slug):
-    page = visit(open_page(), chapter(folder, slug))
-    answer = page.locator("details.dropdown").first
-    assert not answer.locator("p").first.is_visible()
-    answer.locator("summary").click()
-    assert answer.locator("p").first.is_visible()
-
-
 def test_search_finds(base, open_page):
     page = open_page()
     page.goto(f"{base}/search.html?q=Trainium")
     page.wait_for_selector("ul.search li a")
-
-
-def test_downloads(folder, open_page, slug):
-    page = visit(open_page(), chapter(folder, slug))
-    with page.expect_download() as csv:
-        page.locator(".trn-csv:visible").first.click()
-    assert csv.value.path().read_text(encoding="utf-8").count("\n") > 1
-    assert page.locator(f"a[href$='_sources/chapters/{slug}.ipynb']").count() == 1

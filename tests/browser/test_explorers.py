@@ -10,6 +10,7 @@ from trnmodel.catalog import load
 from trnmodel.catalog.stacks import KINDS
 from trnmodel.catalog.systems import systems
 from trnmodel.planner import joules
+from trnmodel.report import parameters
 
 MOST_BYTES = 300_000
 PHONE = {"width": 390, "height": 844}
@@ -302,3 +303,24 @@ def test_draws_of_a_system_at_a_speed_are_its_quantiles(open_page, site):
     assert all(shows(text, cuts[p]) for text, p in zip(re.findall(r"[\d.]+", band), ("p5", "p95"), strict=True))
     choose(chart, system="trn2-ultraserver", wanted_tokens_per_s_per_user="50", software="public")
     assert median not in told(chart, " ")
+
+
+def test_price_watts_and_share_of_ideal_move_what_a_token_costs(open_page, site):
+    """At all of ideal a token costs an owner's hour times its chip-seconds on ideal software."""
+    _, chart = explorer(open_page, site, "cost", "own")
+    given = {name: one.default for name, one in parameters("cost").items()}
+    ask = {name: given[name] for name in ("input_tokens", "output_tokens")}
+    ask["tokens_per_s_per_user"] = given["tokens_per_s_per_user"][0]
+    ideal = float(tm.token_cost(given["model"], given["system"], **ask)[given["system"], "ideal"].chip_s()[2])
+    sliders = {name: chart.locator(f"input[type=range][name={name}]") for name in ("price", "watts", "share")}
+    sliders["share"].press("End")
+    for key in ("Home", "End"):
+        for name in ("price", "watts"):
+            sliders[name].press(key)
+        usd, watts = (float(sliders[name].input_value()) for name in ("price", "watts"))
+        cost = tm.tco(given["system"], owner=given["owner"], chip_usd=max(usd, 1e-6), tdp_w=watts)
+        wanted = float(cost.useful_usd_per_h) * ideal / 3.6e-3
+        chart.page.wait_for_timeout(300)
+        (head,) = told(chart, "USD a million tokens")
+        assert shows(head.split()[0], wanted)
+        assert "at 100% of ideal" in told(chart, "of ideal")[0]

@@ -34,9 +34,10 @@ RUN_ALL = """async () => {
 CHART = "application/vnd.vegalite.v5+json"
 
 
-@pytest.fixture
-def lab(root, tmp_path):
-    """JupyterLab on a copy of the notebooks; the address of its root."""
+@pytest.fixture(scope="module")
+def lab(root, tmp_path_factory):
+    """JupyterLab on a copy of the notebooks, one server for all; the address of its root."""
+    tmp_path = tmp_path_factory.mktemp("lab")
     shutil.copytree(root / "notebooks", tmp_path / "notebooks")
     shutil.copy(root / "pyproject.toml", tmp_path)
     with socket.socket() as free:
@@ -65,16 +66,23 @@ def await_answer(url, server, patience_s=300):
     pytest.fail("JupyterLab does not answer; see lab.log")
 
 
-def test_chapter_runs_in_lab(lab, open_page, slug):
-    page = open_page(ours=False)  # JupyterLab logs errors of its own
-    page.goto(f"{lab}/lab/tree/notebooks/{slug}.ipynb?token={TOKEN}")
-    page.wait_for_selector(".jp-Notebook .jp-Cell")
-    page.wait_for_function("window.jupyterapp?.shell.currentWidget?.context?.sessionContext")
-    answer = page.locator(".jp-CodeCell .jp-OutputArea-output").first
-    answer.wait_for()
-    assert answer.bounding_box()["y"] < 0.8 * page.viewport_size["height"]  # it opens with its answer, and no code
-    assert page.locator(".jp-CodeCell .jp-InputArea-editor:visible").count() == 0
-    cells = page.evaluate(RUN_ALL)
+@pytest.fixture
+def opened(lab, open_page):
+    """A function that opens a chapter and waits for its first answer."""
+
+    def opened(slug):
+        page = open_page(ours=False)  # JupyterLab logs errors of its own
+        page.goto(f"{lab}/lab/tree/notebooks/{slug}.ipynb?token={TOKEN}&reset")
+        page.wait_for_selector(".jp-Notebook .jp-Cell")
+        page.wait_for_function("window.jupyterapp?.shell.currentWidget?.context?.sessionContext")
+        page.locator(".jp-CodeCell .jp-OutputArea-output").first.wait_for()
+        return page
+
+    return opened
+
+
+def see_chart(page, cells):
+    """The outputs of cells, none an error, the first chart of which is drawn."""
     outputs = [(index, output) for index, cell in enumerate(cells) for output in cell.get("outputs", [])]
     assert not [output for _, output in outputs if output["output_type"] == "error"]
     first = next(index for index, output in outputs if CHART in output.get("data", {}))
@@ -82,3 +90,18 @@ def test_chapter_runs_in_lab(lab, open_page, slug):
     drawn = page.wait_for_selector(".vega-embed canvas, .vega-embed svg.marks").bounding_box()
     assert drawn["width"] > 100
     assert drawn["height"] > 100
+
+
+def test_a_chapter_opens_in_lab_with_its_answer_and_without_code(opened, slug):
+    page = opened(slug)
+    answer = page.locator(".jp-CodeCell .jp-OutputArea-output").first
+    assert answer.bounding_box()["y"] < 0.8 * page.viewport_size["height"]
+    assert page.locator(".jp-CodeCell .jp-InputArea-editor:visible").count() == 0
+    see_chart(page, page.evaluate("window.jupyterapp.shell.currentWidget.context.model.toJSON().cells"))
+
+
+@pytest.mark.parametrize("chapter", ["memory", "rack"])
+def test_a_chapter_runs_in_lab(opened, chapter):
+    """One with charts alone and one with a drawn fabric; what the cells of all others give is held without Lab."""
+    page = opened(chapter)
+    see_chart(page, page.evaluate(RUN_ALL))

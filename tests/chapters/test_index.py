@@ -25,11 +25,23 @@ CHAPTERS = {
     "Tokens/s a chip": "serving",
     "First token": "decode-step",
     "Energy and power at the server": "power",
+    "A million tokens to their owner": "cost",
     "Other software, tokens/s a chip": "software",
 }
 
 
 SPENT = "Energy and power at the server"
+PAID = "A million tokens to their owner"
+
+
+def assert_paid(cell, c, beside):
+    """Dollars of a cell are those of the owner's hour over the tokens of each step."""
+    hour = float(tm.tco(c.system).useful_usd_per_h)
+    told = [float(each) for each in re.findall(r"USD ([\d.]+)", cell)]
+    steps = [one.step for one in (c, *beside) if one.valid]
+    exact = [hour / float(step.tokens_per_s_per_chip) / 3.6e-3 for step in steps]
+    assert told == pytest.approx(exact, rel=0.051)
+    assert c.basis in cell if c.valid else cell.startswith("too slow")
 
 
 def assert_spent(cell, e, chips):
@@ -76,7 +88,7 @@ def test_every_cell_of_the_page_is_a_plan(page):
     (best,) = (
         row for row in rows if (row["Model"], row["Tokens/s a user"]) == (defaults["dense_model"], f"{max(speeds):g}")
     )
-    shown = ("Model", "System", "Chips and mapping", "Tokens/s a chip", "First token", SPENT)
+    shown = ("Model", "System", "Chips and mapping", "Tokens/s a chip", "First token", SPENT, PAID)
     for column in shown:
         assert best[column] in headline
     for (model, speed), row in zip(asked, rows, strict=False):
@@ -90,6 +102,7 @@ def test_every_cell_of_the_page_is_a_plan(page):
             assert row["Tokens/s a chip"].startswith("out of reach: at most ")
         assert row["First token"] == c.told("ttft_s", "s").replace(")", f"; {c.basis})")
         assert_spent(row[SPENT], tm.energy(c.step), c.chips)
+        assert_paid(row[PAID], c, found.beside)
         told = [f"{b.stack.kind} {b.told(b.FIGURE, '') if b.valid else 'too slow'}" for b in found.beside]
         assert row["Other software, tokens/s a chip"] == "; ".join(told)
     assert {"hand-tuned", "ideal"} <= set(rows[0]["Other software, tokens/s a chip"].replace(";", "").split())
@@ -102,7 +115,7 @@ def test_half_the_hbm_rate_changes_the_cells():
     models = ["llama-3.1-8b", "llama-3.3-70b", "deepseek-v3"]
     whole, half = (table(index.answers(cover.answers(models, [20.0], system=them))) for them in (specs, slow))
     for before, after in zip(whole[:-1], half[:-1], strict=True):
-        for name in ("Tokens/s a chip", "Other software, tokens/s a chip", SPENT):
+        for name in ("Tokens/s a chip", "Other software, tokens/s a chip", SPENT, PAID):
             assert before[name] != after[name]
 
 
@@ -115,6 +128,7 @@ def test_twice_the_tdp_is_more_joules_and_a_chip_without_watts_says_so():
     assert 1.5 < float(two.server_j_per_token.iloc[0] / one.server_j_per_token.iloc[0]) < 2
     without, _ = table(index.answers(cover.answers(["llama-3.1-8b"], [20.0], system="trn1.32xlarge")))
     assert without[SPENT] == "no watts known"
+    assert without[PAID] == "no price known"
 
 
 def test_a_model_that_fits_nothing_and_a_speed_out_of_reach_are_told():

@@ -33,6 +33,7 @@ def _bounded():
         yield
 
 
+@pytest.mark.one_cpu
 @pytest.mark.parametrize("name", sorted(public()))
 def test_every_public_argument_meets_hostile_values(name):
     item, known = public()[name], registered()
@@ -40,6 +41,7 @@ def test_every_public_argument_meets_hostile_values(name):
     assert parameters(item) <= known.get(item, set())
 
 
+@pytest.mark.one_cpu
 @pytest.mark.parametrize("code", CODES)
 def test_hostile_values_are_refused_by_name_or_answered_with_sense(code):
     found = [(case.line(), fault) for call in of(code) for case in corpus(call) if (fault := case.fault())]
@@ -51,6 +53,7 @@ def test_the_corpus_is_large():
     assert any(islice((case for call in calls() for case in corpus(call)), 2000, None))
 
 
+@pytest.mark.one_cpu
 @pytest.mark.parametrize("code", ORDINARY)
 def test_unknown_and_missing_arguments_are_python_s_own_errors(code):
     call = of(code)[0]
@@ -82,6 +85,7 @@ for path in ("/dev/zero", str(pipe), "/dev/stdin", "/proc/self/mem", "/"):
 """
 
 
+@pytest.mark.one_cpu
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes and devices as files")
 def test_files_without_end_are_refused_unread():
     with subprocess.Popen([sys.executable, "-c", ENDLESS], stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:

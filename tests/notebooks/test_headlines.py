@@ -17,6 +17,7 @@ NAMED = {
     "accuracy": [],
     "beside-gpus": [*WAITS, "vllm-neuron-2026", "gpu-serving", "gpu-serving-elsewhere"],
     "chip-roofline": [],
+    "cost": ["vllm-neuron-2026", "hand-tuned-neuron"],
     "decode-step": ["vllm-neuron-2026"],
     "goodput": [
         f"borrowed/{name}/project"
@@ -50,6 +51,7 @@ UNREAD = {
     "accuracy": "",
     "beside-gpus": LINKS,
     "chip-roofline": f"{LATENCY} {LINKS}",
+    "cost": f"{LATENCY} {LINKS} scaleup_bytes_per_s_per_dir[ultraserver]",
     "decode-step": LINKS,
     "goodput": f"{LATENCY} {LINKS}",
     "memory": f"{LATENCY} {LINKS}",

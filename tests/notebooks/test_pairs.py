@@ -1,4 +1,4 @@
-"""Each chapter with pairs of other parameters: it answers or refuses in a line, and says nothing odd.
+"""Each chapter with other parameters: it answers, or with pairs of odd ones refuses in a line, and says nothing odd.
 
 The cells run in this process, without a kernel. Of each chapter's values every pair stands in at least one case.
 """
@@ -11,9 +11,142 @@ import pytest
 
 from trnmodel.arguments import UnanswerableError
 from trnmodel.models.shipped import MODELS, catalog
-from trnmodel.report import InputError, chapter, check_parameters, notebooks
+from trnmodel.planner import explore
+from trnmodel.report import InputError, chapter, check_parameters, notebooks, parameters
 
 OWN = "an own config.json"
+OTHER = {
+    "accuracy": {"group": "encoders, latency", "second_group": "TPOT under load", "within_share": 0.1},
+    "beside-gpus": {
+        "system": "trn1.32xlarge",
+        "systems": ["trn3pd98.3xlarge", "hgx-a100", "tpu-v5e-pod"],
+        "model": "llama-3.1-8b",
+        "experts_model": "mixtral-8x7b-v0.1",
+        "precisions": ["bf16"],
+        "input_tokens": 512,
+        "output_tokens": 64,
+        "interactivity_tokens_per_s": [1000.0],
+    },
+    "chip-roofline": {"chip": "trainium2", "comparators": ["a100"], "intensity_flop_per_byte": 40.0},
+    "cost": {
+        "model": "llama-3.1-8b",
+        "experts_model": "qwen3-30b-a3b",
+        "tokens_per_s_per_user": [40.0],
+        "input_tokens": 1024,
+        "output_tokens": 256,
+        "rented_system": "trn1.32xlarge",
+        "system": "trn3-nl32x2-pcie160",
+        "air_system": "trn2.48xlarge",
+        "torus_system": "trn2-ultraserver",
+        "systems": ["hgx-h100", "tpu-v6e-pod"],
+        "way": "on-demand",
+        "region": "us-east-1",
+        "owner": "neocloud",
+        "prices": ["rent[trn3-nl32x2-pcie160]=3", "chip_usd[trainium3]=5000:8000:12000", "rate_per_year=0.1"],
+        "requests_per_s": 50.0,
+        "duty": 1.0,
+        "spare_instances": 0,
+    },
+    "decode-step": {
+        "model": "deepseek-v3",
+        "system": "trn3-nl72x2-pcie160",
+        "precision": "mxfp8",
+        "tp": 4,
+        "ep": 64,
+        "batch": 512,
+    },
+    "goodput": {
+        "system": "trn3-nl32x2-pcie160",
+        "systems": ["trn3-nl72x2-aws-lanes", "hgx-h200"],
+        "chips": 1000,
+        "model": "deepseek-v3",
+        "swap": "drain",
+        "fleet": "rsc-2-a100",
+        "replica_chips": 64,
+        "replicas": 3,
+        "replicas_needed": 1,
+    },
+    "metrics": {
+        "model": "llama-3.1-8b",
+        "system": "trn1.32xlarge",
+        "tp": 8,
+        "input_tokens": 512,
+        "output_tokens": 4,
+        "sent_s": [0.0],
+        "most_ttft_s": 0.01,
+    },
+    "neuroncore": {"chip": "trainium3", "m": 4096, "n": 4096, "k": 512, "dtype": "mxfp8"},
+    "power": {
+        "model": "llama-3.1-8b",
+        "experts_model": "qwen3-30b-a3b",
+        "system": "trn2-ultraserver",
+        "site": "aws-air",
+        "air_system": "hgx-h200",
+        "air_site": "aws-chilled",
+        "systems": ["hgx-h100"],
+        "context": 2048,
+        "tokens_per_s_per_user": [40.0],
+        "claim_tolerance": 0.25,
+    },
+    "scale-out": {"system": "trn2-ultraserver", "models": ["llama-3.1-8b"], "cluster_chips": 4096},
+    "torus-or-switch": {"system": "trn3-nl72x2-pcie160", "model": "kimi-k2-instruct", "tokens_per_chip": 8.0},
+    "switch-tray": {"system": "trn3-nl32x2-pcie160", "model": "kimi-k2-instruct", "tokens_per_chip": 32.0},
+    "serving": {
+        "model": "deepseek-v3",
+        "system": "trn3-nl72x2-pcie160",
+        "precision": "mxfp8",
+        "tp": 4,
+        "ep": 64,
+        "batch": 512,
+        "experts_model": "kimi-k2-instruct",
+        "prefill_systems": ["trn3-nl32x2-pcie160"],
+    },
+    "software": {
+        "system": "trn2-ultraserver",
+        "larger_system": "trn3-nl72x2-aws-lanes",
+        "torus_system": "trn2.48xlarge",
+        "rivals": ["hgx-h100"],
+        "experts_model": "qwen3-30b-a3b",
+        "model": "llama-3.1-8b",
+        "grown_from": "kimi-k2-instruct",
+        "context": 1024,
+        "tokens_per_s_per_user": [5.0, 200.0, 1e5],
+    },
+    "model-needs": {
+        "model": "llama-3.1-8b",
+        "precision": "bf16",
+        "input_tokens": 512,
+        "output_tokens": 128,
+        "batch": 8,
+    },
+    "index": {
+        "system": "trn2-ultraserver",
+        "small_model": "qwen3-8b",
+        "dense_model": "llama-3.1-405b",
+        "experts_model": "qwen3-30b-a3b",
+        "tokens_per_s_per_user": [5.0, 1e5],
+        "experts_tokens_per_s_per_user": 100.0,
+        "input_tokens": 512,
+        "output_tokens": 64,
+    },
+    "memory-fit": {
+        "model": "deepseek-v3",
+        "system": "trn3-nl32x2-pcie160",
+        "precision": "fp8",
+        "tp": 64,
+        "lnc": 1,
+        "batch": 64,
+        "context": 4096,
+    },
+    "rack": {"system": "trn3-nl32x2-torus", "beside": "inf2.48xlarge"},
+    "memory": {
+        "chip": "trainium2",
+        "model": "llama-3.1-70b",
+        "precision": "fp8",
+        "row_bytes": 4096.0,
+        "storage_bytes_per_s": 8e9,
+    },
+}
 FAMILIES = ["llama-3.1-8b", "deepseek-v3", "gpt-oss-120b", OWN]
 SYSTEMS = ["trn1.32xlarge", "trn2-ultraserver", "trn3-nl32x2-torus", "trn3-nl72x2-pcie160", "inf2.48xlarge"]
 LENGTHS = {"input_tokens": [128, 8192, 100_000], "output_tokens": [1, 1024]}
@@ -23,6 +156,17 @@ VALUES = {
     "software": {"context": [512, 65_536], "model": ["llama-3.1-8b", OWN], "experts_model": [OWN]},
     "beside-gpus": {"model": ["llama-3.1-8b", OWN], "system": ["trn2.48xlarge", "trn3-nl32x2-torus"]},
     "chip-roofline": {"chip": CHIPS, "intensity_flop_per_byte": [1.0, 1e5], "comparators": [["h200"], ["mi355x"]]},
+    "cost": {
+        "model": ["llama-3.1-8b", OWN],
+        "experts_model": [OWN],
+        "system": ["trn2-ultraserver", "hgx-h200"],
+        "air_system": ["hgx-h200"],
+        "torus_system": ["hgx-h200"],
+        "rented_system": ["hgx-h200"],
+        "systems": [["hgx-h200"]],
+        "tokens_per_s_per_user": [[20.0], [1e6]],
+        "way": ["market-3y"],
+    },
     "decode-step": {
         "model": FAMILIES,
         "system": SYSTEMS,
@@ -109,6 +253,22 @@ def own(tmp_path_factory):
     return os.fspath(folder)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _lines_of_an_explorer_once():
+    """Most lines of an explorer are of no parameter of a chapter: each is asked for once, whichever case asks."""
+    whole, made = explore._line, {}
+
+    def once(points, m, spec, *question):
+        key = (points, m.id, spec.id, *question)
+        if key not in made:
+            made[key] = whole(points, m, spec, *question)
+        return dict(made[key])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(explore, "_line", once)
+        yield
+
+
 def results(slug, given):
     """What the cells of a chapter end with, run here."""
     scope = {"__name__": "chapter"}
@@ -134,6 +294,17 @@ def text(result):
 def test_there_are_few_cases_and_no_chapter_is_missing():
     assert len(CASES) <= 150
     assert {slug for slug, _ in CASES} == set(notebooks())
+
+
+def test_a_chapter_answers_with_other_parameters(slug, oddities):
+    """And what it ends with can be shown."""
+    declared = parameters(slug)
+    assert all(declared[name].default != value for name, value in OTHER[slug].items())
+    found = list(results(slug, check_parameters(slug, OTHER[slug])))
+    assert all(result._repr_html_() for result in found if hasattr(result, "caption"))
+    said = [text(result) for result in found]
+    assert sum(map(bool, said)) > 5
+    assert oddities(said) == []
 
 
 @pytest.mark.parametrize(("name", "case"), CASES, ids=[f"{slug}-{n}" for n, (slug, _) in enumerate(CASES)])

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _UNITS = {"flop": "FLOP", "bytes": "B", "byte": "B", "s": "s", "h": "h", "j": "J", "w": "W", "usd": "USD", "hz": "Hz"}
+_UNITS["mtoken"] = "Mtoken"
 _SUFFIX = re.compile(rf"^(?:(.*?)_)??((?:[a-z]+(?:_per_[a-z]+)+)|{'|'.join(_UNITS)})$")
 _MANY = ((TRILLION, "trillion"), (BILLION, "billion"), (MILLION, "million"))
 _END = re.compile(

@@ -23,9 +23,8 @@ KEYS = ["group", "split"]
 ROOM, POINTS = 1.1, 0.02  # a tenth and two points above the floor
 
 
-def today(rows: pd.DataFrame) -> tuple[pd.DataFrame, set[str]]:
-    """Median errors by group and split, and the ids of the rows that have a prediction."""
-    found = table.accuracy_table(rows)
+def today(rows: pd.DataFrame, found: pd.DataFrame) -> tuple[pd.DataFrame, set[str]]:
+    """Median errors by group and split of their accuracy table, and the ids of the rows that have a prediction."""
     kept = found[~found.split.eq(FITTED) & (found.cases > 2)]
     return kept[[*KEYS, "median_error"]].reset_index(drop=True), set(rows.id[rows.skipped == ""])
 
@@ -57,7 +56,7 @@ def write(floor: Path = FLOOR, predicted: Path = PREDICTED) -> None:
 
     rows = validation()
     table.write(rows)
-    now, ids = today(rows)
+    now, ids = today(rows, table.accuracy_table(rows))
     if floor.exists():
         now = pd.concat([pd.read_csv(floor), now]).groupby(KEYS, sort=False).median_error.min().reset_index()
         ids |= set(pd.read_csv(predicted, dtype=str).id)

@@ -168,8 +168,11 @@ def aliases() -> tuple[tuple[re.Pattern, str], ...]:
 
 def model_of(workload: str, models: Mapping[str, Any] | None = None) -> Any:
     """The model that a workload name means: one that the caller gives, one of the table, or one of the catalog."""
-    if models and workload in models:
-        return models[workload]
+    return models[workload] if models and workload in models else _known_model(workload)
+
+
+@lru_cache(maxsize=512)
+def _known_model(workload: str) -> str:
     name = bare_name(workload)
     plain = re.sub(r"^meta-", "", name, flags=re.I)
     named = next((model for pattern, model in aliases() if pattern.search(plain)), workload)

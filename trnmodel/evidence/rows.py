@@ -11,6 +11,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,7 +58,11 @@ def number(text: Any) -> float:
     """
     if isinstance(text, int | float) and not isinstance(text, bool):
         return float(text) if abs(text) <= HUGE else math.nan
-    printed = text.strip() if isinstance(text, str) else ""
+    return _printed(text.strip()) if isinstance(text, str) else math.nan
+
+
+@lru_cache(maxsize=2**12)
+def _printed(printed: str) -> float:
     value = _bounded(re.sub(r"±.*|\(.*", "", printed, flags=re.DOTALL))
     inner = re.search(r"\(~?(\d+)\)", printed)
     return _bounded(inner[1]) if inner and math.isnan(value) else value

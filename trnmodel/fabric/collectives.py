@@ -127,8 +127,9 @@ def _wire(
     ranks, stride, lnc = placed
     group = place(where, np.asarray(ranks), np.asarray(stride), lnc, alpha_s, launched=e is None)
     found, straight = candidates(kind, e, algorithm), {}
+    alone = not any(np.asarray(x).shape for x in (ranks, stride, alpha_s)) and where.shape == () == (e or IDEAL).shape
     for name, formula in found.items():
-        line = _line(formula, kind, group)
+        line = _line(formula, kind, group, alone)
         if name not in CURVED or (name in CONVEX and _touches(line, formula, kind, group)):
             straight[name] = line
     curved = tuple(formula for name, formula in found.items() if name not in straight)
@@ -140,9 +141,10 @@ def _wire(
     return Wire(group, names, start, slope, curved, _least(start, slope), unknown, floor)
 
 
-def _line(formula: Algorithm, kind: str, group: Group) -> tuple[NDArray, NDArray]:
-    """Start-up and time a byte of a formula that is a line in the message. [s], [s/B]"""
-    start, far = (formula(kind, np.asarray(m), group) for m in (0.0, FAR_BYTES))
+def _line(formula: Algorithm, kind: str, group: Group, alone: bool) -> tuple[NDArray, NDArray]:
+    """Start-up and time a byte of a formula that is a line in the message, for one group alone or many. [s], [s/B]"""
+    m = np.array([0.0, FAR_BYTES])
+    start, far = np.broadcast_to(formula(kind, m, group), 2) if alone else (formula(kind, x, group) for x in m)
     return start, (far - start) / FAR_BYTES
 
 

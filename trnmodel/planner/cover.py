@@ -9,6 +9,7 @@ import numpy as np
 
 from trnmodel.arguments import TINY, listed, numbers
 from trnmodel.models.transformer import Transformer
+from trnmodel.planner.cost import tco
 from trnmodel.planner.plan import Choice, Plan, plan
 from trnmodel.planner.power import energy
 from trnmodel.result import tidy
@@ -40,6 +41,7 @@ def answers(
         precision, tp, ep, batch, chips, tokens_per_s_per_user, tokens_per_s_per_chip and ttft_s with `_low` and
         `_high`, basis, stack_kind, hand_tuned_ and ideal_tokens_per_s_per_chip on the same system (with their ends
         too), server_j_per_token of its decode step and server_w of all its chips (with their ends, and energy_basis),
+        usd_per_mtoken, hand_tuned_ and ideal_usd_per_mtoken: what a million generated tokens cost who owns the chips,
         runner_up, why it loses, command; numbers of the fastest point where the speed is out of reach, NaN where the
         model fits no system or no source has watts of its chip. [-]
 
@@ -73,7 +75,7 @@ def _row(found: Plan) -> dict[str, Any]:
     for name in ("tokens_per_s_per_chip", "ttft_s"):
         low, high = map(float, c.ends(name))
         row |= {name: getattr(c, name), f"{name}_low": low, f"{name}_high": high}
-    row |= _spent(c)
+    row |= _spent(c) | _paid(c, *found.beside)
     for one in found.beside:
         made = [one.tokens_per_s_per_chip, *map(float, one.ends(one.FIGURE))] if one.valid else [np.nan] * 3
         name = f"{one.stack.kind.replace('-', '_')}_tokens_per_s_per_chip"
@@ -83,6 +85,17 @@ def _row(found: Plan) -> dict[str, Any]:
         "why": found.reason(after) if after else "",
         "command": found.command,
     }
+
+
+def _paid(c: Choice, *beside: Choice) -> dict[str, Any]:
+    """Cost of a million generated tokens to the one who owns the chips, on each kind of software, with its ends."""
+    cost, told = tco(c.system), dict[str, Any]()
+    for one in (c, *beside):
+        name = f"{'' if one is c else one.stack.kind.replace('-', '_') + '_'}usd_per_mtoken"
+        there = (cost.usd_per_mtoken(one.step), *cost.mtoken_ends(one.step)) if one.valid else ()
+        figures = [float(figure) for figure in there] or [np.nan] * 3
+        told |= {f"{name}{end}": figure for end, figure in zip(("", "_low", "_high"), figures, strict=True)}
+    return told
 
 
 def _spent(c: Choice) -> dict[str, Any]:

@@ -1,0 +1,500 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     formats: notebooks///ipynb,notebooks/py///py:percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+#   trnmodel:
+#     order: 13.8
+#     part: Cost
+# ---
+
+# %% [markdown]
+# # What does a token cost, and who wins?
+
+# %% tags=["parameters"]
+model: str = "llama-3.3-70b"
+experts_model: str = "deepseek-v3"
+tokens_per_s_per_user: list[float] = [20.0, 50.0, 100.0]
+input_tokens: int = 4096
+output_tokens: int = 512
+rented_system: str = "trn2.48xlarge"
+system: str = "trn3-nl72x2-pcie160"
+air_system: str = "trn3-nl32x2-pcie160"
+torus_system: str = "trn3-nl32x2-torus"
+systems: list[str] = ["hgx-h100", "hgx-h200", "hgx-b200", "gb200-nvl72", "mi355x-8"]
+way: str = "capacity-block"
+region: str = ""
+owner: str = "hyperscaler"
+prices: list[str] = []
+requests_per_s: float = 5.0
+duty: float = 0.5
+spare_instances: int = 1
+
+# %% tags=["hide-input"]
+import numpy as np
+import pandas as pd
+from IPython.display import Markdown
+
+import trnmodel as tm
+from trnmodel import charts
+from trnmodel.catalog import load as data
+from trnmodel.catalog import rents
+from trnmodel.chapters import common, guard
+from trnmodel.chapters import cost as tables
+from trnmodel.charts.whatif import grid, what_if
+from trnmodel.evidence.stated import stated
+from trnmodel.planner import cost_words, given, markets, owned, software, worth
+from trnmodel.units import format_within
+
+m, experts_m, spec, rented = tm.model(model), tm.model(experts_model), tm.system(system), tm.system(rented_system)
+air, torus = tm.system(air_system), tm.system(torus_system)
+guard.generates(model=m, experts_model=experts_m)
+guard.one_of(rents.WAYS, way=way)
+guard.one_of(
+    [name for name, entity in data.entities().items() if entity.kind == "owner" and name != "owner"], owner=owner
+)
+guard.within(1e-3, 1e6, tokens_per_s_per_user=tokens_per_s_per_user, requests_per_s=requests_per_s)
+guard.within(1, 1e6, input_tokens=input_tokens, output_tokens=output_tokens)
+guard.spans(input_tokens + output_tokens, model=m, experts_model=experts_m)
+guard.within(1e-3, 1, duty=duty)
+guard.within(0, 1e6, spare_instances=spare_instances)
+mine = tables.own_prices(prices, owner)
+tables.place(region)
+asked = list({one.id: one for one in (rented, air, spec, torus, *map(tm.system, systems))}.values())
+speeds, lengths = sorted(set(tokens_per_s_per_user)), {"input_tokens": input_tokens, "output_tokens": output_tokens}
+load = {"requests_per_s": requests_per_s, "duty": duty, "spare_instances": spare_instances}
+middle, called = markets.middle_of(speeds), software.names([one.id for one in asked])
+found = markets.asked([m, experts_m], asked, speeds, mine, (way, region or None), load, **lengths)
+hours = owned.hours(asked, owner=mine.owner, prices=mine.prices)
+rent, own = markets.table_of(found), markets.table_of(found, hours)
+head = found[m.id, middle]
+long = f"{input_tokens:,} tokens in and {output_tokens:,} out"
+
+# %% tags=["hide-input"]
+answers = {
+    kind: head[rented.id, kind]
+    for kind in software.ORDER
+    if (rented.id, kind) in {(one.system.id, one.stack_kind) for one in head.lines}
+}
+shown_line = next((one for one in answers.values() if bool(np.all(one.valid))), None)
+Markdown(
+    tables.answer(answers, rent, called, f"a million tokens of {m.id}, {long}, at {middle:g} tokens/s for each user")
+)
+
+# %% tags=["hide-input"]
+at = (rent.model == m.id) & (rent.wanted_tokens_per_s_per_user == middle)
+shown = tables.drawable(rent[at])
+if len(shown):
+    view = charts.ranges(
+        shown,
+        x="usd_per_mtoken",
+        y="system",
+        color="software",
+        log_x=True,
+        caption=markets.claim(head, None, called),
+        under=f"{m.id}, {long}, {middle:g} tokens/s for each user, rented by {way}; bars that end at the right are out of reach",
+    )
+else:
+    view = Markdown(f"No system of these has a price by {way}{f' in {region}' if region else ''} and is as fast.")
+view
+
+# %% [markdown]
+# ## Notation
+
+# %% tags=["hide-input"]
+charts.table(common.notation(tables.SYMBOLS, "from"), caption="What this chapter calls things", download="notation")
+
+# %% [markdown]
+# ## Who is the cheapest?
+#
+# Prices are drawn between the lowest and the highest that are published, steps within their bands, the same draws for all.
+
+# %% tags=["hide-input"]
+Markdown(
+    f"A system leads where it is the cheapest in {markets.LEAD:.0%} of {owned.DRAWS:,} draws; else the order is open.\n\n"
+    + markets.order_words(found, None, called)
+)
+
+# %% tags=["hide-input"]
+charts.table(
+    markets.beside(rent),
+    caption="USD a million tokens to the one who rents, by software; at which price of a chip-hour each would be first",
+    download="rent",
+)
+
+# %% tags=["hide-input"]
+charts.table(rent.replace(np.inf, np.nan), caption="The same, row by row", download="rent-rows", file_only=True)
+
+# %% [markdown]
+# The table says what would flip each order: the rent at which a system were first. Software is of the same kind in a column; who is first
+# on public software says what is installed today, on ideal software what the chips could do.
+#
+# ## What is an hour rented for?
+
+# %% tags=["hide-input"]
+charts.table(
+    tables.rents_table(asked, way, region or None, mine),
+    caption=f"Published prices by {way}{f' in {region}' if region else ''}, of a chip and of what it has",
+    download="hours",
+)
+
+# %% tags=["hide-input"]
+every = rents.price_table()
+charts.table(
+    every, caption=f"All {len(every)} published prices of an hour, in force or not", download="prices", file_only=True
+)
+
+# %% [markdown]
+# A price is the median of those in force; its band runs from the lowest to the highest. An age counts to the newest price of all.
+#
+# ## From an hour to a token
+#
+# A request has $i$ tokens of prompt, which take $P$ chip-seconds each, and makes $o$ tokens, which take $D$. At a price $c$ of a chip-hour
+#
+# $$ C = \frac{10^6}{3600}\, c\, \frac{i\,P + o\,D}{i + o} . $$
+#
+# Users have at least the speed asked for; of all mappings and batches that keep it, the one that serves most requests a chip counts.
+
+# %% tags=["hide-input"]
+Markdown(
+    cost_words.by_hand(shown_line, called) if shown_line else "No cost to work out by hand: no price, or too slow."
+)
+
+# %% [markdown]
+# ## At the load that is there
+#
+# Chips are rented by the instance, by the hour, and wait. A hosted model is paid by the token.
+
+# %% tags=["hide-input"]
+charts.table(
+    cost_words.loaded(head),
+    caption=f"{requests_per_s:g} requests/s in {duty:.0%} of the time, {common.counted(spare_instances, 'instance')} to spare: USD a million tokens of {m.id}",
+    download="load",
+)
+
+# %% tags=["hide-input"]
+Markdown(cost_words.hosted(found, called, rented.id))
+
+# %% [markdown]
+# ## At what rent does it tie?
+#
+# Where nobody publishes a price, what it may be is the answer. A tie needs no secret number, only throughput on equal software.
+
+# %% tags=["hide-input"]
+line = markets.curve(found, m.id, spec.id)
+if len(line):
+    view = charts.lines(
+        tables.bounded(line).sort_values("software", key=lambda one: one == "public", kind="stable"),
+        x="wanted_tokens_per_s_per_user",
+        y="tie_usd_per_h",
+        color="against",
+        choose="software",
+        log_x=True,
+        log_y=True,
+        caption=f"{called[spec.id]} ties at these rents",
+        under=f"{m.id}, {long}; each line is the rent of a chip-hour at which a token costs what it costs on that system ({way})",
+    )
+else:
+    view = Markdown(f"No system with a price is as fast, so that nothing ties with {called[spec.id]}.")
+view
+
+# %% tags=["hide-input"]
+charts.table(
+    cost_words.ties_told(found, spec.id),
+    caption=f"USD a chip-hour at which {called[spec.id]} ties with each that has a price",
+    download="ties",
+)
+
+# %% [markdown]
+# ## What does an hour cost its owner?
+#
+# The owner pays for parts, counted on the graph of the rack, or for a server as sold; for its share of the network, a building, electricity and
+# operations. Capital comes back over the life with its cost:
+#
+# $$ c = \frac{A}{h}\,\frac{r}{1 - (1 + r)^{-n}} + c_{site} + P\,\mathrm{PUE}\,e + \frac{o\,A}{8766} . $$
+
+# %% tags=["hide-input"]
+parts = tables.hour_parts(hours, called)
+if len(parts):
+    shown = called[spec.id] if called[spec.id] in set(parts.of) else parts.of.iloc[0]
+    largest = parts[parts.of == shown].set_index("part").usd_per_h
+    view = charts.stacks(
+        parts.assign(basis="extrapolated"),
+        x="of",
+        y="usd_per_h",
+        color="part",
+        caption=f"The {largest.idxmax()} is {largest.max() / largest.sum():.0%} of an hour of {shown}",
+        under=f"cost of an hour of a chip to a {owner}, at capacity; parts of racks of Trainium are priced by our estimates",
+    )
+else:
+    view = Markdown("No source prices any of these systems or their parts, so that no hour has a cost.")
+view
+
+# %% tags=["hide-input"]
+charts.table(
+    tables.hours_table(hours),
+    caption=f"An hour of a chip to a {owner}: USD, with capital and provisioned watts",
+    download="owner-hours",
+)
+
+# %% tags=["hide-input"]
+charts.table(
+    tables.bills(hours),
+    caption="Bill of materials of a chip with its share of rack and network, by part",
+    download="bill",
+    file_only=True,
+)
+
+# %% tags=["hide-input"]
+Markdown(cost_words.hour_by_hand(hours[spec.id], called[spec.id]))
+
+# %% tags=["hide-input"]
+owners = tables.drawable(own[(own.model == m.id) & (own.wanted_tokens_per_s_per_user == middle)])
+if len(owners):
+    view = charts.ranges(
+        owners,
+        x="usd_per_mtoken",
+        y="system",
+        color="software",
+        log_x=True,
+        caption=markets.claim(head, hours, called),
+        under=f"{m.id}, {long}, {middle:g} tokens/s for each user, cost to a {owner} at capacity; bars that end at the right are out of reach",
+    )
+else:
+    view = Markdown("No system is as fast at a known cost.")
+view
+
+# %% tags=["hide-input"]
+charts.table(
+    markets.beside(own),
+    caption=f"USD a million tokens to a {owner} who owns the chips, by software; at which hour's cost each would be first",
+    download="own",
+)
+
+# %% tags=["hide-input"]
+Markdown(
+    "Prices, watts, rates and steps are drawn together, the same draws for all:\n\n"
+    + markets.order_words(found, hours, called)
+)
+
+# %% tags=["hide-input"]
+charts.table(
+    markets.cheaper(found, hours, spec.id),
+    caption=f"{called[spec.id]} is cheaper to its owner in so many of {owned.DRAWS:,} common draws",
+    download="cheaper",
+)
+
+# %% [markdown]
+# ## What may its chip cost, and draw?
+#
+# The owner's hour is linear in the price of the package and in its watts: each has one value at which a token costs what a rival's does.
+
+# %% tags=["hide-input"]
+first = {key: one for key, one in found.items() if key[0] == m.id}
+others = [one.id for one in asked if one.chip.id != spec.chip.id] or [one.id for one in asked if one.id != spec.id]
+if tables.movable(hours[spec.id]):
+    view = charts.table(
+        markets.ties(first, hours, spec.id, "chip_usd", others),
+        caption=f"USD for a package of {spec.chip.name} at which {called[spec.id]} ties: median of draws, 5th to 95th percentile; none: not even a gift does it",
+        download="chip-price",
+    )
+else:
+    view = Markdown(tables.fixed(hours[spec.id], called[spec.id]))
+view
+
+# %% tags=["hide-input"]
+if tables.movable(hours[spec.id]):
+    view = charts.table(
+        markets.ties(first, hours, spec.id, "tdp_w", others),
+        caption=f"TDP in W at which {called[spec.id]} ties, its price as it is",
+        download="chip-watts",
+    )
+else:
+    view = Markdown("The same holds of its watts.")
+view
+
+# %% [markdown]
+# ## What may a lane of a switch cost?
+#
+# A switched rack has lanes that a torus has not. They may cost what the faster collectives save.
+
+# %% tags=["hide-input"]
+if (
+    tables.movable(hours[air.id])
+    and air.fabric == "planes"
+    and bool(np.all(hours[torus.id].valid))
+    and air.id != torus.id
+):
+    told = markets.ties(found, hours, air.id, "switch_usd_per_lane", [torus.id])
+    view = charts.table(
+        told.drop(columns="against"),
+        caption=f"USD a lane at which {called[air.id]} gives a token for what {called[torus.id]} does; {format_within(mine.prices.switch_usd_per_lane, *mine.prices.range('switch_usd_per_lane'))} is our estimate",
+        download="lanes",
+    )
+else:
+    view = Markdown(f"{called[air.id]} has no switches whose lanes are counted.")
+view
+
+# %% [markdown]
+# ## What are early months worth?
+#
+# Hardware of the same performance becomes cheaper every year, so that output which comes later is worth less. A rack that fits old
+# air-cooled buildings may be there first.
+
+# %% tags=["hide-input"]
+Markdown(
+    cost_words.early_words(hours[air.id], markets.early(hours[air.id]), called[air.id])
+    if bool(np.all(hours[air.id].valid))
+    else f"An hour of {called[air.id]} has no cost: {hours[air.id].reason}."
+)
+
+# %% tags=["hide-input"]
+Markdown(cost_words.wait_words(markets.waiting(found, hours, air.id, spec.id), called[air.id], called[spec.id]))
+
+# %% [markdown]
+# ## Supply, customers, time to market
+#
+# What no model says, as a source states it, word for word.
+
+# %% tags=["hide-input"]
+said = stated()
+charts.table(said, caption="What is stated", download="stated")
+
+# %% [markdown]
+# ## Check: eight figures of another model
+#
+# One set of assumptions for all, chosen with the eight figures of NVIDIA in sight: prices of servers as sold, taken to their month. By those of
+# the last system nothing was chosen.
+
+# %% tags=["hide-input"]
+check = pd.concat([worth.against_printed(name) for name in tables.CHECKED], ignore_index=True)
+eight = check[check.system.isin(tables.CHECKED[:-1])]
+called_check = tm.system(tables.CHECKED[-1]).name
+worst, blind = eight.loc[eight.error.abs().idxmax()], check.drop(eight.index)
+charts.table(
+    check,
+    caption=f"An owner's hour beside what SemiAnalysis prints: at most {abs(worst.error):.0%} off, {eight.error.abs().median():.0%} at the median",
+    download="check",
+)
+
+# %% tags=["hide-input"]
+Markdown(
+    f"**The {len(eight)} lie within {abs(worst.error):.1%}**, their mean signed error is {eight.error.mean():+.1%}; {called_check} lies within {blind.error.abs().max():.1%}. Nothing is printed of Trainium: its capital rests on counted "
+    "parts at estimated prices, and the check does not reach them."
+)
+
+# %% [markdown]
+# ## What moves the answer
+
+# %% tags=["hide-input"]
+kind = next(
+    (
+        one.stack_kind
+        for one in reversed(head.lines)
+        if one.system.id == spec.id and one.fast_enough and one.stack_kind != "ideal"
+    ),
+    "ideal",
+)
+draws = markets.drawn(head, hours, kind)
+draws = draws if draws is not None and spec.id in draws.values else None
+bars = cost_words.tornado(draws, spec.id) if draws is not None else ()
+if len(bars):
+    view = charts.ranges(
+        bars,
+        x="usd_per_mtoken",
+        y="which",
+        caption=f"Most hangs on {bars.which.iloc[0]}",
+        under=f"{m.id} on {called[spec.id]}, {middle:g} tokens/s for each user, {kind} software, to a {owner}; each input at its 5th and 95th percentile",
+    )
+else:
+    view = Markdown(f"Nothing of {called[spec.id]} is open, or no user is served as fast.")
+view
+
+# %% [markdown]
+# ## Try your own
+#
+# Choose a question and a system, and move the price and watts of its chip and the share of ideal that its software reaches. Dots are public and
+# hand-tuned software.
+
+# %% tags=["hide-input"]
+cases = {
+    f"{name}, {speed:g} tokens/s a user": own[(own.model == name) & (own.wanted_tokens_per_s_per_user == speed)]
+    for name, speed in found
+}
+rows = grid(cases, {name: owned.as_line(cost) for name, cost in hours.items() if bool(np.all(cost.valid))})
+movable = [one.id for one in (spec, air, torus, rented) if tables.movable(hours[one.id]) and one.id in set(rows.system)]
+if movable:
+    view = what_if(
+        rows,
+        movable,
+        chip_usd=tables.chip_usd(hours[movable[0]]),
+        tdp_w=tm.system(movable[0]).chip.tdp_w,
+        caption="Price, watts and software: what a token would cost",
+        under=f"{long}, to a {owner} at capacity; middle values, without bands",
+    )
+else:
+    view = Markdown("No system whose parts are counted is as fast, so that nothing moves.")
+view
+
+# %% [markdown]
+# ## Every price and rate
+
+# %% tags=["hide-input"]
+charts.table(
+    given.price_list(mine.prices, mine.owner, mine.named),
+    caption=f"What the owner's cost takes; given with the call: {', '.join(mine.named) or 'nothing'}",
+    download="rates",
+)
+
+# %% [markdown]
+# A parameter file replaces any of them: `trnmodel run cost -f notebooks/parameters/cost.yaml` has all by name; a rent of your own is `rent[trn3-nl72x2-pcie160]=2:3:4`.
+#
+# ## What is left out
+#
+# Contracts and discounts that nobody publishes; taxes; storage, network traffic and staff of the one who rents; queues, which make chips wait for requests; what
+# it costs to port software; training (the chapters before this one price no job). Rebates count as nothing: two are stated above, and the prices of
+# shares that they rest on stand in a picture.
+
+# %% [markdown]
+# ```{admonition} Takeaway
+# :class: tip
+# Compare tokens at the same speed for a user and on software of the same kind, and ask for the rent at which two systems tie: it needs no secret price. Software
+# moves it more than hardware does.
+# ```
+
+# %% [markdown]
+# ## Problems
+#
+# **1.** A chip is rented at USD 2.00 an hour and makes 85 tokens/s. What do a million tokens cost?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# 2.00 / (85 x 3,600) x 1,000,000 = USD 6.54.
+# ```
+#
+# **2.** System A costs USD 10 a chip-hour and takes 0.1 ms of a chip for a token, B takes 0.4 ms. At what rent is B level?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# 10 x 0.1 / 0.4 = USD 2.50.
+# ```
+#
+# **3.** A server of USD 30,000 is paid over 60 months at 1 % a month. What is the payment, and what of an hour of 730.5 a month?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# 30,000 x 0.01 / (1 - 1.01^-60) = USD 667 a month, USD 0.91 an hour.
+# ```
+
+# %% [markdown]
+# ## Sources
+
+# %% tags=["hide-input"]
+used = tables.sources(asked, way, region or None, mine) | set(said.source) | {"inferencex-owners"}
+charts.table(
+    common.bibliography(used - {"project"}), caption="Sources of the figures in this chapter", download="sources"
+)

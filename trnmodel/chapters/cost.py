@@ -1,0 +1,171 @@
+"""What a token costs: published rents, an owner's hour by part, bars to draw, and what moves the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from trnmodel.arguments import UnanswerableError
+from trnmodel.catalog import load, rents
+from trnmodel.catalog import prices as priced
+from trnmodel.catalog.systems import System
+from trnmodel.chapters.common import card
+from trnmodel.chapters.guard import need
+from trnmodel.evidence import ledger
+from trnmodel.planner import owned
+from trnmodel.planner.cost import HOURLY, Cost
+from trnmodel.planner.effort import TokenCost, within
+from trnmodel.planner.given import Given, given
+from trnmodel.planner.markets import ENDS
+from trnmodel.units import format_digits, format_within
+
+CHECKED = ("hgx-h100", "hgx-h200", "hgx-b200", "gb200-nvl72", "mi300x-8")
+SYMBOLS = [
+    ("C", "usd_per_mtoken", "cost of a million tokens, prompts and answers as requests have them", "", "result"),
+    ("c", "usd_per_chip_h, usd_per_h", "price of a rented chip-hour; cost of an owner's", "", "data; result"),
+    ("P, D", "chip_s", "chip-seconds of a prompt's token, of a generated one", "", "step"),
+    ("i, o", "input_tokens, output_tokens", "tokens of a request", "", "parameter"),
+    ("r, n", "rate_per_year, life_years", "cost of capital; years over which servers are paid", "", "data"),
+    ("A", "capital_usd", "price of a chip with its share of rack and network", "", "counted, estimate (D)"),
+]
+
+
+def own_prices(texts: Iterable[str], owner: str) -> Given:
+    """The prices in force with those of the caller; UnanswerableError names one that is wrong."""
+    try:
+        return given(texts, priced.prices(), priced.owner(owner))
+    except ValueError as error:
+        raise UnanswerableError(" ".join(str(error).split())) from None
+
+
+def drawable(table: pd.DataFrame) -> pd.DataFrame:
+    """Rows with a cost; bars that end out of reach run to three times the largest end."""
+    there = table.dropna(subset=ENDS[0])
+    most = 3 * there[ENDS].replace(np.inf, np.nan).max().max()
+    return there.assign(usd_per_mtoken_high=there.usd_per_mtoken_high.clip(upper=most))
+
+
+def rents_table(systems: Iterable[System], way: str, region: str | None, mine: Given) -> pd.DataFrame:
+    """What an hour of a chip, of a PFLOP/s and of a TB/s is rented for, with place, date and age of the price."""
+    return pd.DataFrame([_rented(spec, mine.rents.get(spec.id) or rents.rent(spec, way, region)) for spec in systems])
+
+
+def _rented(spec: System, one: rents.Rent) -> dict[str, Any]:
+    row: dict[str, Any] = {"system": spec.id}
+    if one.why:
+        told = one.why.partition("; published: ")[2]
+        return row | {"USD a chip-hour": "no price", "rented": f"only by {told}" if told else "no price is published"}
+    rates = one.rates().set_index("of")
+    eight = next((name for name in ("PFLOP/s mxfp8", "PFLOP/s fp8") if name in rates.index), "")
+    names = {"USD a chip-hour": "chip", "USD a PFLOP/s-hour, BF16": "PFLOP/s bf16", "the same in FP8": eight}
+    for title, name in (names | {"USD a TB/s-hour": "TB/s"}).items():
+        three = rates.loc[name, ["usd_per_h", "usd_per_h_low", "usd_per_h_high"]] if name in rates.index else None
+        row[title] = "no peak" if three is None else within(*three)
+    places = sorted(one.places)
+    where = f"{', '.join(places[:2])}{f' and {len(places) - 2} more' if len(places) > 2 else ''}"
+    return row | {
+        "rented": ", ".join(filter(None, (one.way, one.date, where))),
+        "age of the price [days]": "" if np.isnan(one.age_days()) else f"{one.age_days():.0f}",
+    }
+
+
+def hour_parts(hours: owned.Hours, called: Mapping[str, str]) -> pd.DataFrame:
+    """Parts of an owner's hour of each system that has one: of, part, usd_per_h."""
+    some = [cost.by_part().assign(of=called[name]) for name, cost in hours.items() if bool(np.all(cost.valid))]
+    return pd.concat(some, ignore_index=True) if some else pd.DataFrame()
+
+
+def hours_table(hours: owned.Hours) -> pd.DataFrame:
+    """An owner's hour with its band, capital and watts of each system, and its parts."""
+    rows = list[dict[str, Any]]()
+    for name, cost in hours.items():
+        if not bool(np.all(cost.valid)):
+            rows.append({"system": name, "USD an hour": str(cost.reason)})
+            continue
+        row: dict[str, Any] = {
+            "system": name,
+            "USD an hour": within(float(cost.usd_per_h), float(cost.low), float(cost.high)),
+        }
+        for title, field in (("USD a chip", "capital_usd"), ("W all-in", "all_in_w")):
+            row[title] = format_within(float(getattr(cost, field)), *map(float, cost.ends(field)))
+        rows.append(row | {part: format_digits(float(getattr(cost, f"{part}_usd_per_h")), 2) for part in HOURLY})
+    return pd.DataFrame(rows).fillna("")
+
+
+def place(region: str) -> None:
+    """Go on only if a published price names the region, or none is asked for."""
+    known = sorted({price.place for price in rents.prices()})
+    need(
+        not region or any(one.startswith(region) for one in known), f"region = {region!r}: no published price names it"
+    )
+
+
+def answer(lines: Mapping[str, TokenCost], table: pd.DataFrame, called: Mapping[str, str], question: str) -> str:
+    """The card: what the rented system's token costs on the first software that is as fast, beside the others."""
+    one = next((line for line in lines.values() if bool(np.all(line.valid))), next(iter(lines.values())))
+    there = table[(table.software == one.stack_kind) & (table.model == one.model.id)]
+    there = there[there.wanted_tokens_per_s_per_user == one.wanted_tokens_per_s_per_user].dropna(subset=ENDS[0])
+    others = there[there.system != one.system.id].sort_values(ENDS[0], kind="stable")
+    best = others.iloc[0] if len(others) else None
+    name, value = called[one.system.id], float(one.blended_usd_per_mtoken)
+    told = one.told().partition(" (")[0]
+    wide = np.isfinite(value) and not np.isfinite(float(one.high))
+    number = [value, float(one.low), float(one.high)] if np.isfinite(value) else "no cost"
+    also = "; ".join(f"{kind} {line.told()}" for kind, line in lines.items() if line is not one)
+    why = "" if np.isfinite(value) else f": {one.reason}"
+    return card(
+        f"{told} USD, {format_digits(float(one.low), 2)} to out of reach" if wide else number,
+        f"{question} on {name}, {one.stack_kind} software{why}; {also}. Rent: {one.price_told()}",
+        unit="USD",
+        mark=str(one.basis),
+        rival="" if best is None else f"{called[best.system]} with {within(*best[ENDS], best.basis)} USD",
+        rank="Ahead of it" if best is not None and not best[ENDS[0]] >= value else "Next best",
+        alone="" if best is not None else f"no other of these has a price and is as fast on {one.stack_kind} software",
+        proof="Check: eight figures of another model",
+        more=_unpriced(table, called)
+        + "An owner's cost follows the renter's. A band joins that of the price and that of the software.\n\n"
+        + ledger.rests_on(*dict.fromkeys(line.stack.id for line in lines.values() if line.stack_kind != "ideal")),
+    )
+
+
+def _unpriced(table: pd.DataFrame, called: Mapping[str, str]) -> str:
+    names = dict.fromkeys(called[name] for name in table.system[table.usd_per_chip_h.isna()])
+    return f"**No such price is published of {', '.join(names)}**: below stands what each may cost. " if names else ""
+
+
+def bounded(line: pd.DataFrame) -> pd.DataFrame:
+    """Rents at a tie with ends that can be drawn: within a tenth and ten times the middle."""
+    value = line.tie_usd_per_h
+    ends = {f"{value.name}{end}": line[f"{value.name}{end}"].clip(value / 10, value * 10) for end in ("_low", "_high")}
+    return line.assign(**ends)
+
+
+def bills(hours: owned.Hours) -> pd.DataFrame:
+    """Bills of materials of all systems that have one, with what each part is."""
+    return pd.concat([cost.bill().assign(system=name) for name, cost in hours.items()], ignore_index=True)
+
+
+def movable(cost: Cost) -> bool:
+    """Whether an owner's hour depends on the price and the watts of its chip."""
+    return bool(np.all(cost.valid)) and "logic, package and margin" in cost.parts_usd
+
+
+def fixed(cost: Cost, name: str) -> str:
+    """Why neither price nor watts of its chip move an owner's hour, in words."""
+    why = f"an hour of it has no cost: {cost.reason}" if not np.all(cost.valid) else "it is sold as a server"
+    return f"Price and watts of a chip of {name} do not enter: {why}."
+
+
+def chip_usd(cost: Cost) -> float:
+    """Price of a package that is counted."""
+    return float(cost.parts_usd["HBM"] + cost.parts_usd["logic, package and margin"])
+
+
+def sources(systems: Iterable[System], way: str, region: str | None, mine: Given) -> set[str]:
+    """Sources of rents, prices and rates."""
+    rented = [mine.rents.get(spec.id) or rents.rent(spec, way, region) for spec in systems]
+    ids = {one for spec in (mine.prices, mine.owner, *rented) for some in spec.sources.values() for one in some}
+    return {load.facts_rows()[one].source for one in ids}

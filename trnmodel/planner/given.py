@@ -1,0 +1,172 @@
+"""Prices and rates of one's own in place of those of data, by name: "hbm_usd_per_byte=1.5e-8:1.7e-8:2e-8"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from trnmodel.arguments import TINY, number, refuse, text
+from trnmodel.catalog import load
+from trnmodel.catalog import prices as priced
+from trnmodel.catalog.prices import Owner, Prices
+from trnmodel.catalog.rents import own
+from trnmodel.catalog.specs import Spec
+from trnmodel.catalog.systems import system as read_system
+from trnmodel.result import tidy
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from trnmodel.catalog.rents import Rent
+
+S = TypeVar("S", bound=Spec)
+REBATE = load.Quantity("rebate", "1", "Share of the price that a supplier's warrants give back; none is counted")
+HEAD = """# Every price and rate that an owner's cost takes: name=value or name=low:value:high, in base units.
+# trnmodel run cost -f notebooks/parameters/cost.yaml
+prices:
+"""
+RENT = "rent"  # of a chip-hour, by system
+OPEN = ("chip_usd", "server_usd_per_chip")  # by chip and by system, with any key
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Prices, an owner, and rents of one's own by system."""
+
+    prices: Prices
+    owner: Owner
+    rents: Mapping[str, Rent] = field(default_factory=dict)
+    named: tuple[str, ...] = ()
+
+
+def given(texts: Iterable[str], prices: Prices, owner: Owner) -> Given:
+    """Prices and rates with some replaced, each by a text "name=value" or "name=low:value:high" in base units.
+
+    Parameters
+    ----------
+    texts : iterable of str
+        Names are those of `price_list`, "rent[trn3-nl72x2-pcie160]" and "chip_usd[trainium3]" too. [-]
+
+    Raises
+    ------
+    ValueError
+        Another form, an unknown name, ends that do not hold the value.
+
+    Examples
+    --------
+    >>> from trnmodel.catalog import prices
+    >>> found = given(["retimer_usd=60", "rent[trn3-nl72x2-pcie160]=2:3:4"], prices.prices(), prices.owner())
+    >>> found.prices.range("retimer_usd"), found.rents["trn3-nl72x2-pcie160"].range("usd_per_chip_h")
+    ((60.0, 60.0), (2.0, 4.0))
+    """
+    found = Given(prices, owner)
+    for one in texts:
+        name, _, numbers = text("prices", one).partition("=")
+        try:
+            ends = sorted(map(float, numbers.split(":")))
+        except ValueError:
+            ends = []
+        if len(ends) not in (1, 3):
+            refuse("prices", one, 'allowed is "name=value" or "name=low:value:high"')
+        for end in ends:
+            number(f"prices: {name}", end, 0.0)
+        found = _put(found, name.strip(), ends)
+    return found
+
+
+def _put(found: Given, name: str, ends: list[float]) -> Given:
+    named = (*found.named, name)
+    which, _, key = name.removesuffix("]").partition("[")
+    if which == RENT:
+        spec = read_system(key)
+        price = own(spec, number(f"prices: {name}", ends[len(ends) // 2], TINY), (ends[0], ends[-1]))
+        return replace(found, rents={**found.rents, spec.id: price}, named=named)
+    if which in OPEN:
+        key = read_system(key).id if which != "chip_usd" else load.chip(key).id
+        p = _set(found.prices, f"{which}[{key}]", ends)
+        if which == "server_usd_per_chip":
+            p = replace(p, server_year={**p.server_year, key: p.money_year})
+        return replace(found, prices=p, named=named)
+    for part in ("prices", "owner"):
+        if name in _numbers(getattr(found, part)):
+            return replace(found, **{part: _set(getattr(found, part), name, ends)}, named=named)
+    allowed = [*_numbers(found.prices), *_numbers(found.owner), f"{RENT}[a system]", "chip_usd[a chip]"]
+    return refuse("prices", name, f"allowed are {', '.join(allowed)}")
+
+
+def _set(spec: S, label: str, ends: list[float]) -> S:
+    """A spec with another number, and its range or none."""
+    name, _, key = label.removesuffix("]").partition("[")
+    value: Any = ends[len(ends) // 2]
+    ranges = {which: pair for which, pair in spec.ranges.items() if which != label}
+    ranges |= {label: (ends[0], ends[-1])} if ends[0] < ends[-1] else {}
+    changes: dict[str, Any] = {name: {**getattr(spec, name), key: value} if key else value}
+    return replace(spec, **changes, ranges=ranges)
+
+
+def _numbers(spec: Spec) -> list[str]:
+    """Names of a spec's numbers, those of its mappings with their keys."""
+    found = []
+    for one in fields(spec):
+        held = getattr(spec, one.name)
+        if isinstance(held, Mapping) and one.name not in ("sources", "ranges"):
+            found += [f"{one.name}[{key}]" for key in held]
+        elif isinstance(held, float | int) and not isinstance(held, bool):
+            found.append(one.name)
+    return found
+
+
+def price_list(prices: Prices, owner: Owner, named: Iterable[str] = ()) -> pd.DataFrame:
+    """Every price of parts and servers and every rate of an owner that a cost takes.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        name (as `given` takes it), value with `_low` and `_high` in base units, unit, meaning, given (whether it is
+        `named` as one's own), estimate, sources.
+
+    Examples
+    --------
+    >>> from trnmodel.catalog import prices
+    >>> table = price_list(prices.prices(), prices.owner()).set_index("name")
+    >>> table.unit["hbm_usd_per_byte"], bool(table.estimate["retimer_usd"])
+    ('USD/B', True)
+    """
+    rows, known, mine = [], load.quantities(), set(named)
+    for spec in (prices, owner):
+        for name in _numbers(spec):
+            value, (low, high) = spec.at(name), spec.range(name)
+            about = known.get(name.partition("[")[0], REBATE)
+            if not np.isnan(value):
+                used = sorted({load.facts_rows()[i].source for i in spec.sources.get(name, ())})
+                rows.append({"name": name, "value": value, "value_low": low, "value_high": high, "unit": about.unit_si,
+                             "meaning": about.description, "given": name in mine,
+                             "estimate": name in spec.estimates and name not in mine,
+                             "sources": "" if name in mine else "; ".join(used)})  # fmt: skip
+    return tidy(rows)
+
+
+def as_texts(table: pd.DataFrame) -> list[str]:
+    """The rows of `price_list` as `given` takes them, of a parameter file.
+
+    Examples
+    --------
+    >>> from trnmodel.catalog import prices
+    >>> as_texts(price_list(prices.prices(), prices.owner()))[0].partition("[")[0]
+    'server_usd_per_chip'
+    """
+
+    def told(row: Any) -> str:
+        ends = [row.value_low, row.value, row.value_high] if row.value_low < row.value_high else [row.value]
+        return f"{row.name}={':'.join(f'{end:.12g}' for end in ends)}"
+
+    return [told(row) for row in table.itertuples(index=False)]
+
+
+def parameter_file() -> str:
+    """Every price and rate of a hyperscaler as data has it, as YAML of a chapter's parameter: what a reader edits."""
+    texts = as_texts(price_list(priced.prices(), priced.owner()))
+    return HEAD + "".join(f'- "{text}"\n' for text in texts)

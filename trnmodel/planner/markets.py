@@ -1,0 +1,258 @@
+"""Costs of models at several speeds beside each other: who is first, what each has to be, what time is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trnmodel.catalog import rents
+from trnmodel.catalog.systems import System
+from trnmodel.formulas.tco import usd_per_mtoken
+from trnmodel.models.transformer import Transformer
+from trnmodel.planner import owned
+from trnmodel.planner.cost import Cost
+from trnmodel.planner.effort import within
+from trnmodel.planner.given import Given
+from trnmodel.planner.rent import TokenCosts, token_cost
+from trnmodel.planner.sensitivity import Sensitivity
+from trnmodel.planner.software import ORDER
+from trnmodel.planner.worth import delay_usd, months_worth
+from trnmodel.result import tidy
+from trnmodel.units import format_digits
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LEAD = 0.95  # share of the draws from which on a system is called the cheapest
+LEAST_SHOWN, MOST_NAMED, MOST_WORDS = 0.005, 3, 10  # of a share of draws; systems in a sentence; of a claim
+SPEED = "wanted_tokens_per_s_per_user"
+ENDS = ["usd_per_mtoken", "usd_per_mtoken_low", "usd_per_mtoken_high"]
+Found = Mapping[tuple[str, float], TokenCosts]
+Hours = owned.Hours | None
+
+
+def asked(
+    models: Iterable[Transformer],
+    systems: Iterable[System],
+    speeds: Sequence[float],
+    mine: Given,
+    rented: tuple[str, str | None],
+    load: Mapping[str, Any],
+    **question: Any,
+) -> dict[tuple[str, float], TokenCosts]:
+    """`token_cost` of every model and speed, by way and region; the load is that of the first model, middle speed."""
+    some, whom = list(systems), {one.id: one for one in models}
+    ways = {spec.id: mine.rents.get(spec.id) or rents.rent(spec, *rented) for spec in some}
+    head = next(iter(whom)), middle_of(speeds)
+    return {
+        (name, speed): token_cost(
+            one, some, tokens_per_s_per_user=speed, way=ways, **question, **(load if (name, speed) == head else {})
+        )
+        for name, one in whom.items()
+        for speed in speeds
+    }
+
+
+def middle_of(speeds: Iterable[float]) -> float:
+    """The middle one of some speeds, of an even number the slower.
+
+    Examples
+    --------
+    >>> middle_of([20, 50, 100]), middle_of([50, 20])
+    (50, 20)
+    """
+    some = sorted(speeds)
+    return some[(len(some) - 1) // 2]
+
+
+def table_of(found: Found, hours: Hours = None) -> pd.DataFrame:
+    """`owned.token_costs` of all models and speeds."""
+    import pandas as pd
+
+    some = [one if hours is None else one.priced(hours) for one in found.values()]
+    return pd.concat([owned.token_costs(one) for one in some], ignore_index=True)
+
+
+def first_at(rows: pd.DataFrame, price: float, chip_s: float) -> str:
+    """Price of a chip-hour at which a token costs what the cheapest of some rows does, in words."""
+    if not rows.usd_per_mtoken.notna().any() or not np.isfinite(chip_s):
+        return "never"
+    tie = float(rows.usd_per_mtoken.min() / usd_per_mtoken(1.0, 1.0) / chip_s)
+    return "is first" if abs(tie / price - 1) < 1e-9 else format_digits(tie, 2)
+
+
+def beside(table: pd.DataFrame) -> pd.DataFrame:
+    """A row a model, speed and system: USD a million tokens by kind of software, and hours at which it were first."""
+    import pandas as pd
+
+    rows = list[dict[str, Any]]()
+    for (model, speed, system), lines in table.groupby(["model", SPEED, "system"], sort=False):
+        there = table[(table.model == model) & (table[SPEED] == speed)]
+        row: dict[str, Any] = {"model": model, SPEED: speed, "system": system}
+        firsts = []
+        for kind in ORDER:
+            mine = lines[lines.software == kind]
+            row[kind] = cell(mine.iloc[0]) if len(mine) else "no such software"
+            rivals = there[there.software == kind]
+            firsts += [f"{kind} {first_at(rivals, one.usd_per_chip_h, one.chip_s)}" for one in mine.itertuples()]
+        own = float(lines.usd_per_chip_h.iloc[0])
+        row["USD a chip-hour"] = "no price" if np.isnan(own) else format_digits(own, 3)
+        rows.append(row | {"first at, USD a chip-hour": ", ".join(firsts)})
+    return pd.DataFrame(rows)
+
+
+def cell(line: Any) -> str:
+    """A cost with its band, or in a few words why there is none."""
+    if np.isnan(line.usd_per_mtoken):
+        return "too slow" if "too slow" in line.reason else "no price" if np.isnan(line.usd_per_chip_h) else line.reason
+    return within(*line[ENDS])
+
+
+def drawn(found: TokenCosts, hours: Hours, software: str) -> Sensitivity | None:
+    """Common draws of the costs on a kind of software; None where nobody has a cost or nothing is open."""
+    try:
+        return found.draws(software, draws=owned.DRAWS) if hours is None else owned.drawn_costs(found, hours, software)
+    except (ValueError, IndexError):
+        return None
+
+
+def leads(draws: Sensitivity | None, called: Mapping[str, str]) -> str:
+    """Who is the cheapest in how many of the draws, in words; nobody is called so by less than the band."""
+    if draws is None:
+        return "nobody is as fast at a known price"
+    told = draws.wins(least=True).sort_values("wins", ascending=False, kind="stable")
+    if len(told) == 1:
+        return f"{called[told.answer.iloc[0]]} alone"
+    some = [
+        f"{called[one.answer]} in {_often(one.wins)}"
+        for one in told.head(MOST_NAMED).itertuples()
+        if one.wins >= LEAST_SHOWN
+    ]
+    return ("" if told.wins.iloc[0] >= LEAD else "open, ") + ", ".join(some)
+
+
+def claim(found: TokenCosts, hours: Hours, called: Mapping[str, str]) -> str:
+    """Who leads on which kind of software, in at most ten words; a lead is one in `LEAD` of the draws."""
+    first = dict.fromkeys(ORDER, "")
+    for kind in ORDER:
+        draws = drawn(found, hours, kind)
+        top = draws.wins(least=True).nlargest(1, "wins").iloc[0] if draws is not None else None
+        first[kind] = called[top.answer] if top is not None and top.wins >= LEAD else ""
+    names, none = set(first.values()) - {""}, [kind for kind, name in first.items() if not name]
+    if not names:
+        return "Nobody is the cheapest by more than the band"
+    if len(names) == 1 and not none:
+        return f"{names.pop()} is the cheapest on all software"
+    who = [f"{name} {' and '.join(kind for kind in ORDER if first[kind] == name)}" for name in sorted(names)]
+    said = f"Cheapest: {', '.join(who)}{'; else open' if none else ''}"
+    return said if len(said.split()) <= MOST_WORDS else "Who is the cheapest depends on the software"
+
+
+def _often(share: float) -> str:
+    return "all" if share == 1 else "nearly all" if share > 1 - LEAST_SHOWN else f"{format_digits(100 * share, 2)}%"
+
+
+def order_words(found: Found, hours: Hours, called: Mapping[str, str]) -> str:
+    """By model and speed who is the cheapest in how many draws, on each kind of software."""
+    said = []
+    for (model, speed), one in found.items():
+        words = "; ".join(f"*{kind}* {leads(drawn(one, hours, kind), called)}" for kind in ORDER)
+        said.append(f"* **{model} at {speed:g} tokens/s**: {words}.")
+    return "\n".join(said)
+
+
+def _lacks(found: TokenCosts, kind: str, *names: str) -> str:
+    """Why some systems are not compared: too slow, or without a cost."""
+    there = [one for one in found.of(kind) if one.system.id in names]
+    if len(there) < len(names):
+        return "no such software"
+    return "no cost" if all(one.fast_enough for one in there) else "too slow"
+
+
+def tie_cell(draws: Sensitivity | None, name: str, lacks: str = "") -> str:
+    """What an input has to be: the median of the draws with its 5th to 95th percentile; "none" where 0 is too much."""
+    if draws is None or name not in draws.values:
+        return lacks
+    row = draws.percentiles().set_index("answer").loc[name]
+    if np.isnan(row.p50) or row.p95 <= 0:
+        return "none"
+    middle, low, high = (format_digits(end, 2) if end > 0 else "" for end in (row.p50, row.p5, row.p95))
+    return f"{middle} ({low or 0} to {high})" if middle else f"none (to {high})"
+
+
+def ties(found: Found, hours: owned.Hours, system: str, which: str, against: Sequence[str] = ()) -> pd.DataFrame:
+    """What an input has to be to tie with each other system, by model, speed and kind of software, in words."""
+    rows = list[dict[str, Any]]()
+    for (model, speed), one in found.items():
+        draws = {kind: _ties(one, hours, system, which, kind, against) for kind in ORDER}
+        for other in [rival for rival in (against or one.systems) if rival != system]:
+            row: dict[str, Any] = {"model": model, SPEED: speed, "against": other}
+            rows.append(
+                row | {kind: tie_cell(it, other, _lacks(one, kind, system, other)) for kind, it in draws.items()}
+            )
+    return tidy(rows)
+
+
+def _ties(one: TokenCosts, hours: owned.Hours, *question: Any) -> Sensitivity | None:
+    """`owned.drawn_ties`, None where one of both is too slow or has no cost."""
+    try:
+        return owned.drawn_ties(one, hours, *question)
+    except (ValueError, IndexError):
+        return None
+
+
+def cheaper(found: Found, hours: owned.Hours, system: str) -> pd.DataFrame:
+    """Share of the common draws in which a system's token costs its owner less than each other's, by software."""
+    rows = list[dict[str, Any]]()
+    for (model, speed), one in found.items():
+        draws = {kind: drawn(one, hours, kind) for kind in ORDER}
+        for other in [name for name in one.systems if name != system]:
+            row: dict[str, Any] = {"model": model, SPEED: speed, "than": other}
+            rows.append(
+                row
+                | {kind: _share(it, system, other) or _lacks(one, kind, system, other) for kind, it in draws.items()}
+            )
+    return tidy(rows)
+
+
+def _share(draws: Sensitivity | None, system: str, other: str) -> str:
+    if draws is None or system not in draws.values or other not in draws.values:
+        return ""
+    share = owned.cheaper(draws, system, other)
+    return f"in {_often(share)}" if share else "in none"
+
+
+def curve(found: Found, model: str, system: str) -> pd.DataFrame:
+    """Rent of a chip-hour at which a system ties with each that has a price, over a user's speed, from `break_even`."""
+    import pandas as pd
+
+    ends = ("", "_low", "_high")
+    names = {f"break_even_usd_per_chip_h{end}": f"tie_usd_per_h{end}" for end in ends}
+    some = [pd.DataFrame({"system": [], "tie_usd_per_h": []})]
+    for one in (one for (name, _), one in found.items() if name == model):
+        for rival in [line.system.id for line in one.of("ideal") if not line.rent.why and line.system.id != system]:
+            table = one.break_even(rival).rename(columns=names)
+            some.append(table.assign(**{SPEED: one.lines[0].wanted_tokens_per_s_per_user}))
+    table = pd.concat([rows for rows in some if len(rows)] or some, ignore_index=True)
+    return table[table.system == system].dropna(subset="tie_usd_per_h").reset_index(drop=True)
+
+
+def waiting(found: Found, hours: owned.Hours, now: str, later: str) -> pd.DataFrame:
+    """Months that a cheaper token of a later system pays for, by model, speed and kind of software; below 0 none."""
+    rows = list[dict[str, Any]]()
+    for (model, speed), one in found.items():
+        row: dict[str, Any] = {"model": model, SPEED: speed}
+        costs = owned.token_costs(one.priced(hours)).set_index(["software", "system"]).usd_per_mtoken
+        for kind in ORDER:
+            ratio = costs.get((kind, now), np.nan) / costs.get((kind, later), np.nan)
+            row[kind] = float(months_worth(hours[now], ratio)) if np.isfinite(ratio) else np.nan
+        rows.append(row)
+    return tidy(rows)
+
+
+def early(cost: Cost, months: Sequence[float] = (1.0, 3.0, 6.0, 12.0)) -> pd.DataFrame:
+    """What a delivery some months earlier is worth: months, usd of a chip, share of its capital."""
+    worth, capital = delay_usd(cost, list(months)), float(cost.capital_usd)
+    return tidy([{"months": m, "usd": w, "share": w / capital} for m, w in zip(months, worth, strict=True)])
