@@ -45,21 +45,27 @@ class Job(NamedTuple):
 
 
 class Tokens(NamedTuple):
-    """Tokens of a micro-batch on a rank, micro-batches of a step, and the share of the layers of the fullest stage."""
+    """Tokens of a micro-batch on a rank, micro-batches of a step, shares of all layers and of those with experts.
+
+    The shares are those of the fullest stage, which may have experts in every layer.
+    """
 
     rows: Numeric
     microbatches: Numeric
     stage: Numeric
+    expert_stage: Numeric
     outer_tp: Numeric
 
 
 def tokens_of(r: Rank, w: Values, g: Values, job: Job) -> Tokens:
     """How the batch is cut."""
-    parts = w["pp"] * g["interleave"]
+    parts, o = w["pp"] * g["interleave"], r.outline
+    stage = fullest_share(o.layers, parts) * g["interleave"]
     return Tokens(
         g["micro_batch"] * g["seq"] / w["cp"],
         g["global_batch"] / (g["micro_batch"] * w["dp"] * w["ep"]),
-        fullest_share(r.outline.layers, parts) * g["interleave"],
+        stage,
+        np.minimum(stage * (o.layers / o.expert_layers), 1.0) if o.expert_layers else stage,
         w["tp"] if job.sequence_parallel else 1.0,
     )
 
@@ -192,7 +198,7 @@ def params_of(w: Values, t: Tokens) -> Params:
     first, last = w["first_params"], w["last_params"]
     edge = np.where(np.equal(w["pp"], 1), first + last, np.maximum(first, last))[()]
     experts = w["dp"] * w["cp"]
-    return Params(t.stage * w["dense_params"] + edge, t.stage * w["expert_params"], experts * w["ep"], experts)
+    return Params(t.stage * w["dense_params"] + edge, t.expert_stage * w["expert_params"], experts * w["ep"], experts)
 
 
 def _gradients(w: Values, g: Values, job: Job, p: Params) -> tuple[Numeric, Numeric]:
