@@ -107,6 +107,22 @@ def drawn() -> Iterator[Case]:
     costs = tm.token_cost("llama-3.3-70b", "trn2.48xlarge", **ask)
     yield Case("1e5 draws of a rented $/Mtoken", lambda: costs.draws("hand-tuned", draws=many), 2.0)
     yield Case("1e5 draws of a goodput", lambda: tm.sensitivity(useful, {"fleet": tm.fleet()}, many), 2.0)
+    yield from training()
+
+
+def training() -> Iterator[Case]:
+    """A step of GPT-3, a million of them, and the search of 64 GPUs."""
+    from trnmodel.planner.train_search import train_search
+
+    cluster, rng = tm.system("hgx-a100", count=512), np.random.default_rng(1)
+    degrees = {name: 2.0 ** rng.integers(0, top, MILLION) for name, top in (("tp", 4), ("pp", 6), ("dp", 6))}
+    many = tm.Mapping(**degrees)
+    sizes = {"micro_batch": 2.0 ** rng.integers(0, 4, MILLION), "interleave": 1.0 + rng.integers(0, 3, MILLION)}
+    ask = {"global_batch": 1536, "seq": 2048}
+    one = tm.Mapping(tp=8, pp=8)
+    yield Case("train step", lambda: tm.train_step("gpt3-175b", cluster, one, **ask), 3e-4)
+    yield Case("1e6 train steps", lambda: tm.train_step("gpt3-175b", cluster, many, **ask, **sizes), 1.0)
+    yield Case("train search, 64 GPUs", lambda: train_search("gpt3-175b", "hgx-a100", count=8, **ask), 0.5)
 
 
 def more() -> Iterator[Case]:

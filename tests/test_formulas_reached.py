@@ -75,6 +75,11 @@ def joules():
     rack_power.rack_power("trn3-nl72x2-pcie160")
 
 
+def trained():
+    found = tm.train_step("gpt3-6.7b", "hgx-a100", tm.Mapping(tp=2, pp=2), global_batch=8, seq=2048, zero=1)
+    found.megatron_flop, found.run_s(1e9)
+
+
 def lost_time():
     job = tm.goodput("trn3-nl72x2-pcie160", 1024, model=DENSE)
     assert job.ettr_small_loss < 1
@@ -98,7 +103,7 @@ def entered():
         if event == "call":
             found.add(frame.f_code)
 
-    for call in (steps, requests, kernels, rooflines, networks, joules, lost_time, money):
+    for call in (steps, requests, kernels, rooflines, networks, joules, trained, lost_time, money):
         sys.setprofile(note)
         try:
             call()

@@ -33,6 +33,7 @@ _HOMES = {
     "trnmodel.steps.inference": ("decode_step", "memory_fit", "prefill"),
     "trnmodel.steps.mapping": ("Mapping",),
     "trnmodel.steps.serving": ("serve",),
+    "trnmodel.steps.training": ("train_step",),
     "trnmodel.models.transformer": ("Transformer", "model", "model_ids"),
 }
 _NAMES = {name: home for home, names in _HOMES.items() for name in names}

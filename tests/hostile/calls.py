@@ -368,6 +368,14 @@ def _roots() -> Iterator[Call]:
     )
     yield _call(
         "doors",
+        "tm.train_step",
+        "model='gpt3-6.7b', system='hgx-a100', mapping=tm.Mapping(tp=2, pp=2), global_batch=8, seq=2048, count=1",
+        f"{SETTING} from1: global_batch seq micro_batch interleave expert_imbalance;"
+        "number: gradient_bytes optimizer_bytes straggler; integer: count; whole: zero; choice: recompute;"
+        "flag: sequence_parallel",
+    )
+    yield _call(
+        "doors",
         "tm.sensitivity",
         "ask=lambda x: 2 * x, inputs={'x': (1.0, 2.0)}, draws=16, seed=1",
         "callable: ask; grid: inputs; integer: draws; whole: seed; any: distributions",

@@ -68,6 +68,7 @@ class Entity(msgspec.Struct, frozen=True):
         "node",
         "facility",
         "fleet",
+        "trainer",
         "prices",
         "owner",
         "warrant",

@@ -75,12 +75,12 @@ def _grown(total_params: float, rule: str, rows: tuple[Growth, ...], start: Tran
             values[row.key] = _rounded(values[row.key] * ratio ** float(row.power), row.multiple)
     (solved,) = (row for row in rows if row.solved)
     first = values[solved.key]
-    small, large = (_read(values | {solved.key: first * n}, "probe").total_params for n in (1, 2))
+    small, large = (from_values(values | {solved.key: first * n}, "probe").total_params for n in (1, 2))
     values[solved.key] = _rounded(first * (1 + (total_params - small) / (large - small)), solved.multiple)
-    return _read(values, f"{start.id}-{rule}-{total_params / TRILLION:.3g}T")
+    return from_values(values, f"{start.id}-{rule}-{total_params / TRILLION:.3g}T")
 
 
-def _read(values: Mapping[str, Any], model_id: str) -> Transformer:
+def from_values(values: Mapping[str, Any], model_id: str) -> Transformer:
     """A configuration through the package's own reader of files."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / f"{model_id}.json"

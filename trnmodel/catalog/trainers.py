@@ -1,0 +1,103 @@
+"""What training software makes of a chip: shares of its rates, fixed times, what hides behind what, policies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from types import MappingProxyType
+from typing import Literal
+
+import numpy as np
+
+from trnmodel.arguments import instance, refuse
+from trnmodel.catalog import load
+from trnmodel.catalog.facilities import inherited
+from trnmodel.catalog.specs import Chip, Spec
+
+Masked = Literal["skipped", "computed"]
+Scores = Literal["fused", "kept"]
+KvHeads = Literal["even", "replicate", "multi-head"]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Trainer(Spec):
+    """Efficiencies, overheads and policies of a training stack. The class defaults are the ideal one: nothing is lost.
+
+    Shares are of printed rates: `matmul_share` of linear layers, `attention_share` of scores and weighted values (at
+    most the former),
+    `stream_share` of what norms, masks, activations and the optimizer read and write, `link_share` and `scaleout_share`
+    of what exchanges send. A layer costs `layer_s` besides in each pass over it, a step `step_s`. An overlap is the
+    share of the shorter of an exchange and of the work beside it that hides; `straggler` is by how much the slowest
+    rank's work is longer than the mean. `scores` that are "kept" are written out (unfused attention), those of `masked`
+    pairs may be "computed". `width` is the half-width of its errors, models left out, on `fitted_on` chips.
+    """
+
+    matmul_share: float = 1.0
+    attention_share: float = 1.0
+    stream_share: float = 1.0
+    stream_overlap: float = 1.0
+    link_share: float = 1.0
+    scaleout_share: float = 1.0
+    layer_s: float = 0.0
+    step_s: float = 0.0
+    straggler: float = 0.0
+    tp_overlap: float = 1.0
+    ep_overlap: float = 1.0
+    cp_overlap: float = 1.0
+    pp_overlap: float = 1.0
+    dp_overlap: float = 1.0
+    gradient_bytes: float = 2.0
+    optimizer_bytes: float = 12.0
+    mask_bytes: float = 0.0
+    scores: Scores = "fused"
+    masked: Masked = "skipped"
+    kv_head_policy: KvHeads = "even"
+    width: float = 0.0
+    fitted_on: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def kind(self) -> str:
+        """Whether it loses nothing, is of data, or is a caller's."""
+        if self is IDEAL:
+            return "ideal"
+        return "public" if self.sources else "given"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in SHARES:
+            if np.any(np.equal(getattr(self, name), 0)):
+                refuse(f"{self.id}: {name}", getattr(self, name), "allowed are numbers above 0")
+
+
+SHARES = ("matmul_share", "attention_share", "stream_share", "link_share", "scaleout_share")
+IDEAL = Trainer(id="ideal", name="ideal: nothing lost, all that may hide hides")
+
+
+@cache
+def _trainer(trainer_id: str) -> Trainer:
+    return inherited(Trainer, trainer_id)
+
+
+def trainers() -> list[str]:
+    """Ids of all training stacks of `data/`, the ideal one first."""
+    return ["ideal", *(entity.id for entity in load.entities().values() if entity.kind == "trainer")]
+
+
+def trainer(chip: Chip, stack: str | Trainer | None = None, argument: str = "efficiencies") -> Trainer:
+    """A training stack by id, or the chip's own; a `Trainer` is given back as it is.
+
+    Examples
+    --------
+    >>> trainer(load.chip("a100")).id, trainer(load.chip("trainium1"), "ideal").matmul_share
+    ('megatron-2021', 1.0)
+    """
+    if isinstance(stack, Trainer):
+        return stack
+    if stack is None:
+        if not chip.training_stack:
+            refuse(argument, None, f"{chip.id} has no training stack; give one of {', '.join(trainers())}, or add a "
+                   f"row of {chip.id},training_stack to data/facts/training.csv")  # fmt: skip
+        stack = chip.training_stack
+    name = instance(argument, stack, str, "an id or a Trainer")
+    return IDEAL if name == "ideal" else _trainer(load.resolve("trainer", name, argument))

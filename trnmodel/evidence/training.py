@@ -1,0 +1,323 @@
+"""Steps of training that were measured beside what the model gives, with the model of a row left out.
+
+Fitted are a few shares and fixed times of each training stack, on the rows of its group; other groups are predicted.
+`python -m trnmodel.evidence.training` writes them into `data/facts/training.csv`.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from trnmodel.catalog import load
+from trnmodel.catalog.systems import System
+from trnmodel.catalog.systems import system as read_system
+from trnmodel.catalog.trainers import Trainer, trainer
+from trnmodel.evidence import search
+from trnmodel.evidence.fit import left_out
+from trnmodel.formulas.training import megatron_flop
+from trnmodel.models.config import read_json
+from trnmodel.models.shipped import MODELS, catalog
+from trnmodel.models.synthetic import from_values
+from trnmodel.models.transformer import Transformer
+from trnmodel.models.transformer import model as read_model
+from trnmodel.steps.mapping import Mapping as Degrees
+from trnmodel.steps.training import PLACEMENT, train_step
+from trnmodel.steps.training_answer import TrainStep
+from trnmodel.units import BILLION, DAY, GBIT, TRILLION
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ROWS = load.DATA / "evidence" / "training.csv"
+FACTS = load.DATA / "facts" / "training.csv"
+GROUPS = {  # on whose rows a stack is fitted
+    "megatron-2021": "a100-cluster",
+    "neuronx-training": "trn1",
+    "megatron-core-b200": "b200",
+}
+FITTED = {
+    "megatron-2021": ("matmul_share", "stream_share", "scaleout_share", "layer_s"),
+    "megatron-core-b200": ("matmul_share", "stream_share"),
+    "neuronx-training": ("matmul_share", "scaleout_share", "layer_s", "step_s"),
+}
+STACKS = {"h100": "megatron-core"}  # of groups that are predicted
+ANY_MEMORY = 4e15  # a run that was measured did fit
+MICRO = (1, 2, 4, 8, 16, 32)  # tried where no size is printed
+SHORT_S = 2.0  # only steps as short as this tell of the fixed time of a step: without one it is none
+QUANTILE = 0.9
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A line of `data/evidence/training.csv`: a run with what was measured of a step.
+
+    `model` is an id of ours, of which `layers` may say how many ran, or a GPT of printed widths. `use` is "fit",
+    "predict", or "aside" with the reason in `note`.
+    """
+
+    id: str
+    group: str
+    use: Literal["fit", "predict", "aside"]
+    source: str
+    locator: str
+    model: str
+    layers: str
+    hidden: str
+    heads: str
+    vocabulary: str
+    system: str
+    count: int
+    scaleout_gbit_per_s: str
+    tp: str
+    pp: str
+    dp: str
+    ep: str
+    cp: str
+    global_batch: str
+    seq: str
+    micro_batch: str
+    interleave: int
+    recompute: Literal["none", "selective", "full"]
+    zero: int
+    sequence_parallel: int
+    precision: str
+    metric: str
+    value: str
+    unit: str
+    note: str
+
+
+class Case(NamedTuple):
+    """A run as a question, with the time that one of its steps took."""
+
+    row: Row
+    model: Transformer
+    where: System
+    measured_s: float
+
+    @property
+    def name(self) -> str:
+        """What is left out together: a model of one size, whatever its depth or software."""
+        return self.row.model
+
+    @property
+    def degrees(self) -> Degrees:
+        """Degrees, placed as Megatron-LM places them."""
+        r = self.row
+        return _degrees(int(r.tp), int(r.pp), int(r.dp), int(r.ep), int(r.cp))
+
+    def step(self, e: Trainer | str | None = None) -> TrainStep:
+        """The step; where no size of a micro-batch is printed, the fastest that fits."""
+        r = self.row
+        ask: dict[str, Any] = {
+            "global_batch": int(r.global_batch),
+            "seq": int(r.seq),
+            "interleave": r.interleave,
+            "precision": r.precision,
+            "recompute": r.recompute,
+            "zero": r.zero,
+            "sequence_parallel": bool(r.sequence_parallel),
+            "efficiencies": e,
+        }
+        if r.micro_batch:
+            return train_step(self.model, _roomy(self.where), self.degrees, micro_batch=int(r.micro_batch), **ask)
+        tried = train_step(self.model, self.where, self.degrees, micro_batch=list(MICRO), **ask)
+        best = MICRO[int(np.nanargmin(tried.time_s))]
+        return train_step(self.model, self.where, self.degrees, micro_batch=best, **ask)
+
+
+@cache
+def _degrees(tp: int, pp: int, dp: int, ep: int, cp: int) -> Degrees:
+    return Degrees(tp=tp, pp=pp, dp=dp, ep=ep, cp=cp, placement=PLACEMENT)
+
+
+@cache
+def _model(name: str, layers: str, hidden: str, heads: str, vocabulary: str) -> Transformer:
+    """A model of the catalog, as deep as it ran, or a GPT of printed widths.
+
+    Of the layers before the experts a cut model keeps one: with all three of DeepSeek-V3 the run on B200 would have
+    taken 57 GiB, with one it takes 100, and 104 were measured.
+    """
+    if hidden:
+        values = {"model_type": "gpt2", "n_embd": int(hidden), "n_head": int(heads), "n_layer": int(layers),
+                  "n_positions": 2048, "vocab_size": int(vocabulary)}  # fmt: skip
+        return from_values(values, name.replace(" ", "-").lower())
+    if layers:
+        values = dict(read_json(MODELS / catalog()[name].file)) | {"num_hidden_layers": int(layers)}
+        if values.get("first_k_dense_replace"):
+            values["first_k_dense_replace"] = 1
+        return from_values(values, f"{name}-{layers}-layers")
+    return read_model(name)
+
+
+@cache
+def _where(system: str, count: int, gbit_per_s: str) -> System:
+    found = read_system(system, count)
+    return replace(found, network_bytes_per_s_per_dir=float(gbit_per_s) * GBIT) if gbit_per_s else found
+
+
+@cache
+def _roomy_chip(system: System) -> System:
+    return replace(system, chip=replace(system.chip, hbm_bytes=ANY_MEMORY))
+
+
+def _roomy(system: System) -> System:
+    return _roomy_chip(system)
+
+
+def _gpt_flop(row: Row, recompute: str) -> float:
+    """Work of a step of a GPT as Megatron-LM counts it."""
+    layers, hidden, vocabulary = (float(x) for x in (row.layers, row.hidden, row.vocabulary))
+    return float(megatron_flop(float(row.global_batch), float(row.seq), layers, hidden, vocabulary, recompute))
+
+
+def measured_s(row: Row, chips: int) -> float:
+    """Time of a step, from what is printed."""
+    value, sequences = float(row.value), float(row.global_batch)
+    if row.metric == "iteration_time":
+        return value
+    if row.metric == "throughput":
+        return sequences / value
+    if row.metric == "flop_per_s_per_gpu":
+        return _gpt_flop(row, "full") / (value * TRILLION * chips)
+    if row.metric == "model_flop_per_s_per_gpu":
+        return _gpt_flop(row, "none") / (value * TRILLION * chips)
+    return value * DAY * sequences * float(row.seq) / (300 * BILLION)  # days of a run of so many tokens
+
+
+@cache
+def rows() -> tuple[Row, ...]:
+    """All runs."""
+    return tuple(load.read_csv(ROWS, Row))
+
+
+@cache
+def cases(group: str = "") -> tuple[Case, ...]:
+    """Runs that are asked for, of one group or of all."""
+    found = []
+    for row in rows():
+        if row.use == "aside" or group not in ("", row.group):
+            continue
+        where = _where(row.system, row.count, row.scaleout_gbit_per_s)
+        model = _model(row.model, row.layers, row.hidden, row.heads, row.vocabulary)
+        found.append(Case(row, model, where, measured_s(row, where.chips)))
+    return tuple(found)
+
+
+def stack_of(group: str) -> str:
+    """The stack that a group is asked with."""
+    for stack, own in GROUPS.items():
+        if group.startswith(own.removesuffix("-cluster")):
+            return stack
+    return STACKS.get(group, "megatron-2021")
+
+
+def log_errors(of: Iterable[Case], e: Trainer | str) -> NDArray:
+    """Logarithms of predicted over measured."""
+    return np.log([float(case.step(e).time_s) / case.measured_s for case in of])
+
+
+def fit(of: Sequence[Case], e: Trainer, names: Sequence[str]) -> Trainer:
+    """A stack with the constants that fit some runs best; a share ends at 1."""
+    if "step_s" in names and min(case.measured_s for case in of) > SHORT_S:
+        e, names = replace(e, step_s=0.0), [name for name in names if name != "step_s"]
+    first = np.array([getattr(e, name) for name in names], dtype=float)
+    top = np.array([-np.log(value) if name.endswith("share") else search.LARGEST
+                    for name, value in zip(names, first, strict=True)])  # fmt: skip
+
+    def errors(values: NDArray) -> NDArray:
+        return log_errors(of, _with(e, names, values))
+
+    return _with(e, names, search.constants(errors, first, high=np.minimum(top, search.LARGEST)))
+
+
+def _with(e: Trainer, names: Sequence[str], values: NDArray) -> Trainer:
+    moved: dict[str, Any] = {name: float(value) for name, value in zip(names, values, strict=True)}
+    return replace(e, **moved)
+
+
+def fitted_without(stack: str, of: Sequence[Case]) -> NDArray:
+    """Errors of runs by a fit that did not see their model."""
+    e = trainer(of[0].where.chip, stack)
+
+    def learned(train: list[Case], test: list[Case]) -> NDArray:
+        return np.expm1(log_errors(test, fit(train, e, FITTED[stack])))
+
+    return left_out(of, lambda case: case.name, learned)
+
+
+def constant_mfu(of: Sequence[Case]) -> tuple[NDArray, NDArray]:
+    """Errors of the rival, one share of the peak for all runs: as fitted to them, and with the model left out."""
+    shares = np.array([float(case.step("ideal").model_flop) / case.measured_s / _peak(case) for case in of])
+
+    def learned(train: list[int], test: list[int]) -> NDArray:
+        return shares[test] / np.exp(np.median(np.log(shares[train]))) - 1
+
+    every = list(range(len(of)))
+    return learned(every, every), left_out(every, lambda i: of[i].name, learned)
+
+
+def _peak(case: Case) -> float:
+    step = case.step("ideal")
+    return float(step.peak_flop_per_s * step.chips * step.ranks_per_chip)
+
+
+def accuracy(group: str, learn: bool = True) -> pd.DataFrame:
+    """Runs of a group with errors as shipped, with the model left out, and of the rival.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        id, model, degrees, measured and predicted time, error, left_out_error (NaN where the group is predicted), and
+        errors of one MFU for all, in sample and left out. [-]
+    """
+    import pandas as pd
+
+    of, stack = cases(group), stack_of(group)
+    steps = [case.step(trainer(case.where.chip, stack)) for case in of]
+    times = np.array([float(step.time_s) for step in steps])
+    took = np.array([case.measured_s for case in of])
+    own = fitted_without(stack, of) if learn and GROUPS.get(stack) == group else np.full(len(of), np.nan)
+    inside, outside = constant_mfu(of)
+    return pd.DataFrame({
+        "id": [case.row.id for case in of], "model": [case.name for case in of],
+        **{name: [int(getattr(case.row, name)) for case in of] for name in ("tp", "pp", "dp", "ep", "cp")},
+        "recompute": [case.row.recompute for case in of], "measured_s": took, "predicted_s": times,
+        "error": times / took - 1, "left_out_error": own, "mfu_error": inside, "mfu_left_out_error": outside,
+        "mfu": [float(step.mfu) for step in steps]})  # fmt: skip
+
+
+def calibrated() -> dict[tuple[str, str], float]:
+    """Every fitted value by stack and quantity."""
+    found: dict[tuple[str, str], float] = {}
+    for stack, group in GROUPS.items():
+        of = cases(group)
+        e = fit(of, trainer(of[0].where.chip, stack), FITTED[stack])
+        found |= {(stack, name): getattr(e, name) for name in FITTED[stack]}
+        found[stack, "width"] = float(np.quantile(np.abs(np.log1p(fitted_without(stack, of))), QUANTILE))
+    return {key: float(f"{value:.4g}") for key, value in found.items()}
+
+
+def write(path: Path = FACTS, found: Mapping[tuple[str, str], float] | None = None) -> None:
+    """Put fitted values into their rows."""
+    values = calibrated() if found is None else found
+    with path.open(newline="") as file:
+        names, *lines = csv.reader(file)
+    entity, quantity, printed, where = map(names.index, ("entity", "quantity", "value_printed", "locator"))
+    for line in lines:
+        if line[where].startswith("fitted") and (line[entity], line[quantity]) in values:
+            line[printed] = f"{values[line[entity], line[quantity]]:.4g}"
+    with path.open("w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([names, *lines])
+
+
+if __name__ == "__main__":
+    write()

@@ -1,0 +1,353 @@
+"""Training: what a rank keeps, what a pipeline waits for, what is computed twice, and what peaks are compared with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Numeric = Any  # a float or an array; a list has no arithmetic
+RECOMPUTES = ("none", "selective", "full")
+
+
+def kept_bytes(
+    tokens: Numeric,
+    whole_bytes: Numeric,
+    cut_bytes: Numeric,
+    score_bytes: Numeric,
+    entry_bytes: Numeric,
+    tp: Numeric,
+    outer_tp: Numeric,
+    recompute: str,
+) -> NDArray:
+    r"""Activations that a layer keeps on a rank for the backward pass.
+
+    .. math:: A = n\left(\frac{w}{t_s} + \frac{c}{t} + \frac{s}{t}\right), \qquad
+              A_{sel} = n\left(\frac{w}{t_s} + \frac{c}{t}\right), \qquad A_{full} = \frac{n e}{t_s}
+
+    Parameters
+    ----------
+    tokens : numeric
+        Tokens of a micro-batch on a rank, n. [token]
+    whole_bytes : numeric
+        What a token keeps that heads and columns do not cut, w: inputs of norms and of matrices, masks. [B/token]
+    cut_bytes : numeric
+        What they cut, c: outputs of matrices cut by columns, inputs of those cut by rows. [B/token]
+    score_bytes : numeric
+        Scores, their softmax and its mask, s; nothing where attention is fused. [B/token]
+    entry_bytes : numeric
+        Input of the layer, e. [B/token]
+    tp : numeric
+        Tensor-parallel ranks, t. [-]
+    outer_tp : numeric
+        Ranks that cut the sequence between the matrices, ts: as many (sequence parallelism), else 1. [-]
+    recompute : {"none", "selective", "full"}
+        Nothing; scores again; the whole layer again.
+
+    Returns
+    -------
+    kept : numeric
+        Of one layer on one rank, A. [B]
+
+    Notes
+    -----
+    For GPT w = 10 h, c = 24 h and s = 5 a s bytes. Limits: t = 1 gives n (w + c + s) either way.
+
+    References
+    ----------
+    .. [1] V. Korthikanti et al., Reducing activation recomputation in large transformer models, 2022, table 2.
+
+    Examples
+    --------
+    >>> h, a, s = 12288, 96, 2048
+    >>> float(kept_bytes(s, 10 * h, 24 * h, 5 * a * s, 2 * h, 8, 8, "selective"))
+    106954752.0
+    """
+    if recompute == "full":
+        return np.divide(tokens * entry_bytes, outer_tp)
+    kept = np.divide(whole_bytes, outer_tp) + np.divide(cut_bytes, tp)
+    return tokens * (kept if recompute == "selective" else kept + np.divide(score_bytes, tp))
+
+
+def in_flight(microbatches: Numeric, stages: Numeric, interleave: Numeric) -> NDArray:
+    r"""Micro-batches whose activations the first stage of a pipeline holds at once.
+
+    .. math:: k = \min\left(m,\; p + \frac{p - 1}{v}\,[v > 1]\right)
+
+    Parameters
+    ----------
+    microbatches : numeric
+        Micro-batches of a step, m. [-]
+    stages : numeric
+        Stages of the pipeline, p. [-]
+    interleave : numeric
+        Parts of the model that each stage has, v; 1 for the plain schedule. [-]
+
+    Returns
+    -------
+    held : numeric
+        Micro-batches of a whole stage, k. [-]
+
+    References
+    ----------
+    .. [1] V. Korthikanti et al., Reducing activation recomputation in large transformer models, 2022, sec. 4.2.3.
+
+    Examples
+    --------
+    >>> float(in_flight(64, 8, 1)), round(float(in_flight(64, 8, 3)), 3), float(in_flight(2, 8, 1))
+    (8.0, 10.333, 2.0)
+    """
+    more = np.where(np.greater(interleave, 1), (stages - 1) / interleave, 0.0)
+    return np.minimum(microbatches, stages + more)[()]
+
+
+def edge_bytes(tokens: Numeric, hidden: Numeric, vocabulary: Numeric, tp: Numeric, stages: Numeric) -> NDArray:
+    r"""Activations of the first stage beside those of its layers, the sequence cut: embedding, output, logits.
+
+    .. math:: A = \frac{n h}{t}\left(p + [p = 1]\; 4\left(1 + \frac{v}{h}\right)\right)
+
+    Parameters
+    ----------
+    tokens : numeric
+        Tokens of a micro-batch on a rank, n. [token]
+    hidden : numeric
+        Width of the model, h, at one byte for a mask and two for an input. [B/token]
+    vocabulary : numeric
+        Logits of a token, v, four bytes each. [B/token]
+    tp : numeric
+        Tensor-parallel ranks, t. [-]
+    stages : numeric
+        Stages of the pipeline, p; each has a mask of the embedding under way. [-]
+
+    Returns
+    -------
+    kept : numeric
+        Of the first stage, A. [B]
+
+    References
+    ----------
+    .. [1] V. Korthikanti et al., Reducing activation recomputation in large transformer models, 2022, sec. 4.3.
+
+    Examples
+    --------
+    >>> float(edge_bytes(2048, 12288, 51200, 8, 8))
+    25165824.0
+    """
+    alone = np.where(np.equal(stages, 1), 4.0, 0.0)
+    return tokens * (hidden * (stages + alone) + vocabulary * alone) / tp
+
+
+def state_bytes(params: Numeric, each_bytes: Numeric, ranks: Numeric) -> NDArray:
+    r"""A state of parameters on a rank, cut over ranks that would all hold it otherwise (ZeRO).
+
+    .. math:: M = \frac{\Psi k}{N}
+
+    Parameters
+    ----------
+    params : numeric
+        Parameters, as tensor, pipeline and expert parallelism cut them. [-]
+    each_bytes : numeric
+        Bytes of a parameter, k: of Adam in mixed precision 2, 2 and 12. [B]
+    ranks : numeric
+        Ranks that share it, N: the data-parallel ones for the optimizer from ZeRO-1 on, for gradients from ZeRO-2 on,
+        for weights in ZeRO-3; else 1. [-]
+
+    Returns
+    -------
+    held : numeric
+        On a rank, M. [B]
+
+    References
+    ----------
+    .. [1] S. Rajbhandari et al., ZeRO: memory optimizations toward training trillion parameter models, 2020, table 1.
+
+    Examples
+    --------
+    >>> float(state_bytes(7.5e9, 4.0, 1) + state_bytes(7.5e9, 12.0, 64)) / 1e9
+    31.40625
+    """
+    return np.multiply(params, each_bytes) / ranks
+
+
+def bubble_s(stage_s: Numeric, stages: Numeric, interleave: Numeric) -> NDArray:
+    r"""Time that a pipeline of one forward and one backward pass in turn fills and drains.
+
+    .. math:: t_b = \frac{p - 1}{v}\, t_1, \qquad \frac{t_b}{m\,t_1} = \frac{p - 1}{m v}
+
+    Parameters
+    ----------
+    stage_s : numeric
+        Forward and backward pass of a micro-batch through a stage, t1. [s]
+    stages : numeric
+        Stages, p. [-]
+    interleave : numeric
+        Parts of the model that each stage has, v. [-]
+
+    Returns
+    -------
+    time_s : numeric
+        Time in which a stage waits, tb. [s]
+
+    Notes
+    -----
+    Limits: one stage never waits; of the whole step the share is (p - 1) / (m v + p - 1), which is often mixed up with
+    the ratio above.
+
+    References
+    ----------
+    .. [1] D. Narayanan et al., Efficient large-scale language model training on GPU clusters, SC21, sec. 2.2.
+
+    Examples
+    --------
+    >>> round(float(bubble_s(1.0, 35, 3)) / 280, 6)
+    0.040476
+    """
+    return np.multiply(stages - 1.0, stage_s) / interleave
+
+
+def exposed_s(network_s: Numeric, work_s: Numeric, overlap: Numeric) -> NDArray:
+    r"""What of an exchange does not hide behind work.
+
+    .. math:: t_x = t_n - o \min(t_n, t_w)
+
+    Parameters
+    ----------
+    network_s : numeric
+        Time of the exchange by itself, tn. [s]
+    work_s : numeric
+        Work that it may run beside, tw. [s]
+    overlap : numeric
+        Share of the shorter that hides, o. [-]
+
+    Returns
+    -------
+    time_s : numeric
+        Time that the step waits, tx. [s]
+
+    Notes
+    -----
+    Limits: o = 0 exposes all of it, o = 1 leaves the longer of both.
+
+    References
+    ----------
+    .. [1] M. Isaev et al., Calculon: a methodology and tool for high-level co-design of systems and LLMs, SC23.
+
+    Examples
+    --------
+    >>> float(exposed_s(3.0, 2.0, 0.5))
+    2.0
+    """
+    return network_s - overlap * np.minimum(network_s, work_s)
+
+
+def megatron_flop(
+    sequences: Numeric, seq: Numeric, layers: Numeric, hidden: Numeric, vocabulary: Numeric, recompute: str
+) -> NDArray:
+    r"""Work of a step of GPT as the papers of Megatron-LM count it, with what is computed again.
+
+    .. math:: F_{none} = 72BLsh^2\left(1 + \frac{s}{6h} + \frac{v}{12hL}\right), \quad
+              F_{selective} = 72BLsh^2\left(1 + \frac{s}{3h} + \frac{v}{12hL}\right), \quad
+              F_{full} = 96BLsh^2\left(1 + \frac{s}{6h} + \frac{v}{16hL}\right)
+
+    Parameters
+    ----------
+    sequences : numeric
+        Sequences of a step, B. [-]
+    seq : numeric
+        Tokens of a sequence, s. [-]
+    layers : numeric
+        Layers, L. [-]
+    hidden : numeric
+        Width, h. [-]
+    vocabulary : numeric
+        Vocabulary, v. [-]
+    recompute : {"none", "selective", "full"}
+        What is computed again.
+
+    Returns
+    -------
+    flop : numeric
+        Work of a step, F. [FLOP]
+
+    Notes
+    -----
+    Assumes: feed-forward layers four times as wide, attention over the whole square. The selective count is that of the
+    paper: it adds the attention three times over, forward and backward, where once is computed again.
+
+    References
+    ----------
+    .. [1] V. Korthikanti et al., Reducing activation recomputation in large transformer models, 2022, eq. 7 and 8.
+    .. [2] D. Narayanan et al., Efficient large-scale language model training on GPU clusters, SC21, eq. 3.
+
+    Examples
+    --------
+    >>> f"{float(megatron_flop(64, 2048, 96, 12288, 51200, 'none')):.5g}"
+    '1.4109e+17'
+    """
+    passes, square, head = {"none": (72, 6, 12), "selective": (72, 3, 12), "full": (96, 6, 16)}[recompute]
+    layer = passes * layers * hidden * (hidden + seq / square) + passes / head * vocabulary * hidden
+    return np.multiply(sequences * seq, layer)
+
+
+def model_utilisation(flop: Numeric, time_s: Numeric, ranks: Numeric, peak_flop_per_s: Numeric) -> NDArray:
+    r"""Share of a printed peak that work makes use of: MFU of a model's work, HFU of all that is computed.
+
+    .. math:: U = \frac{F}{t\, n\, P}
+
+    Parameters
+    ----------
+    flop : numeric
+        Work of a step, F. [FLOP]
+    time_s : numeric
+        Time of the step, t. [s]
+    ranks : numeric
+        Ranks that work, n. [-]
+    peak_flop_per_s : numeric
+        Dense peak of one rank as printed, P. [FLOP/s]
+
+    Returns
+    -------
+    share : numeric
+        U. [-]
+
+    References
+    ----------
+    .. [1] A. Chowdhery et al., PaLM: scaling language modeling with pathways, 2022, sec. 4.1.
+
+    Examples
+    --------
+    >>> round(float(model_utilisation(1.41091531e17, 13.75, 64, 312e12)), 4)
+    0.5139
+    """
+    return np.divide(flop, time_s * ranks * peak_flop_per_s)
+
+
+def run_s(tokens: Numeric, tokens_per_s: Numeric) -> NDArray:
+    r"""Time of a run over a budget of tokens, nothing lost.
+
+    .. math:: t = \frac{T}{r}
+
+    Parameters
+    ----------
+    tokens : numeric
+        Tokens to be seen, T. [token]
+    tokens_per_s : numeric
+        Rate of all chips, r. [token/s]
+
+    Returns
+    -------
+    time_s : numeric
+        Time, t. [s]
+
+    References
+    ----------
+    .. [1] D. Narayanan et al., Efficient large-scale language model training on GPU clusters, SC21, sec. 5.1.
+
+    Examples
+    --------
+    >>> rate = 1024 * 140e12 / (8 * 174.6e9)  # FLOP of all GPUs over those of a token, layers computed again
+    >>> round(float(run_s(300e9, rate)) / 86_400)
+    34
+    """
+    return np.divide(tokens, tokens_per_s)

@@ -1,0 +1,70 @@
+"""What the layers of a model keep for the backward pass: elements of a token, by how tensor parallelism cuts them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from trnmodel.models.blocks import Attention, Layer, Part
+from trnmodel.models.transformer import Transformer
+
+GROUPS = 2  # halves of a layer, each with a norm and its input
+
+
+class Kept(NamedTuple):
+    """Elements that a token leaves in all layers, and score heads by their attention.
+
+    `whole` are inputs of norms and of matrices and small latents, `cut` what heads and columns cut, `routed` the same
+    of experts (of all that the token goes to), `masked` outputs that a dropout mask covers. `scores` are pairs of an
+    attention and the layers times heads in which it has scores.
+    """
+
+    whole: int
+    cut: int
+    routed: int
+    masked: int
+    scores: tuple[tuple[Attention, int], ...]
+
+
+def _elements(part: Part) -> int:
+    """What a part adds: its output, or its input where rows are cut, whose output goes on whole."""
+    if not part.rows or not part.cols:
+        return 0
+    inner = part.shard == "rows" or (part.group == "experts" and "down" in part.name)
+    return part.active * (part.rows if inner else part.cols)
+
+
+def _layer(layer: Layer, hidden: int) -> Kept:
+    whole = cut = routed = 0
+    for part in layer.parts:
+        if part.group == "experts":
+            routed += _elements(part)
+        elif part.shard == "none":
+            whole += _elements(part)
+        else:
+            cut += _elements(part)
+    scores = tuple((a, layer.count * a.heads) for a in layer.attentions)
+    inputs = 2 * GROUPS * hidden
+    n = layer.count
+    return Kept(n * (whole + inputs), n * cut, n * routed, n * GROUPS * hidden, scores)
+
+
+@lru_cache(maxsize=256)
+def kept(model: Transformer) -> Kept:
+    """What one token leaves in all layers of a model.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> one = kept(tm.model("llama-3.1-8b"))
+    >>> (one.whole + one.cut) / 32
+    69632.0
+    """
+    layers = [_layer(layer, model.hidden_size) for layer in model.layers if "prefill" in layer.phases]
+    return Kept(
+        sum(one.whole for one in layers),
+        sum(one.cut for one in layers),
+        sum(one.routed for one in layers),
+        sum(one.masked for one in layers),
+        tuple(pair for one in layers for pair in one.scores),
+    )

@@ -1,0 +1,313 @@
+"""Time, utilisation and memory of a training step, for any grid of batches, lengths and degrees at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from trnmodel.arguments import choice, flag, instance, integer, numbers, refuse, together
+from trnmodel.bands import ABSENT_OCTAVES, ranged
+from trnmodel.catalog.load import precision as read_precision
+from trnmodel.catalog.specs import Chip, Precision
+from trnmodel.catalog.systems import System, find
+from trnmodel.catalog.trainers import Trainer, trainer
+from trnmodel.formulas import training as page
+from trnmodel.formulas.bands import grown_width, joint_width
+from trnmodel.models.transformer import Transformer
+from trnmodel.models.transformer import model as read_model
+from trnmodel.result import Basis, blank
+from trnmodel.steps.mapping import DEGREES, Mapping
+from trnmodel.steps.messages import Message
+from trnmodel.steps.rank import site
+from trnmodel.steps.training_answer import ROOMY, TrainStep
+from trnmodel.steps.training_rank import Rank, rank
+from trnmodel.steps.training_work import (
+    Job,
+    flop_of,
+    kept_of,
+    memory_of,
+    messages_of,
+    params_of,
+    times_of,
+    tokens_of,
+)
+
+Numeric = ArrayLike
+POINTS = 40_000  # of a piece: its arrays stay in a core's cache
+PLACEMENT = ("tp", "cp", "ep", "dp", "pp")
+
+
+def _numbers(r: Rank, job: Job, w: dict[str, Any], g: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Numbers that a point has only where it can exist, and what every point has."""
+    t = tokens_of(r, w, g, job)
+    k, p = kept_of(r, g), params_of(w, t)
+    parts = times_of(r, w, g, job, t, k, p)
+    time_s = sum(parts.values())
+    model, hardware = flop_of(r, w, g, job)
+    ranks = w["tp"] * w["pp"] * w["dp"] * w["ep"] * w["cp"]
+    peak = r.at.peak(r.precision.compute)
+    kinds = memory_of(r, w, g, job, t, k, p)
+    stored, room = sum(kinds.values()), r.at.hbm_bytes / w["sharing"]
+    m, v = t.microbatches, g["interleave"]
+    woven = (v > 1) & ((w["pp"] * v > r.outline.layers) | (w["pp"] < 2) | (m % w["pp"] != 0))
+    broken = (m % 1 != 0) | (m < 1), woven, time_s != time_s, stored > room
+    mask = w["impossible"] + sum(np.multiply(bad, 2**bit) for bit, bad in enumerate(broken, ROOMY - 3))
+    found = parts | {
+        "time_s": time_s,
+        "model_flop": model,
+        "hardware_flop": hardware,
+        "mfu": page.model_utilisation(model, time_s, ranks, peak),
+        "hfu": page.model_utilisation(hardware, time_s, ranks, peak),
+        "tokens_per_s": g["global_batch"] * g["seq"] / time_s,
+    }
+    return found, kinds | {"memory_bytes_per_rank": stored, "capacity_bytes": room, "microbatches": m,
+                           "reason_mask": mask}  # fmt: skip
+
+
+def _answers(r: Rank, job: Job, g: dict[str, Any]) -> dict[str, Any]:
+    """The numbers of all points, a piece at a time, NaN for those that cannot exist."""
+    shapes = [np.shape(x) for x in g.values()] + [() if r.index is None else r.index.shape]
+    shape = np.broadcast_shapes(*shapes)
+    size = int(np.prod(shape))
+    if size <= POINTS and r.index is None:
+        found, kept = _numbers(r, job, r.cut(None), g)
+        return kept | (blank(kept["reason_mask"], **found) if np.any(kept["reason_mask"]) else found)
+    flat = {name: np.broadcast_to(x, shape).ravel() if np.ndim(x) else x for name, x in g.items()}
+    whole = r if r.index is None else replace(r, index=np.broadcast_to(r.index, shape).ravel())
+    room: dict[str, NDArray] = {}
+    for start in range(0, size, POINTS):
+        here = slice(start, start + POINTS)
+        part = {name: x[here] if np.ndim(x) else x for name, x in flat.items()}
+        found, kept = _numbers(r, job, whole.cut(here), part)
+        dead = kept["reason_mask"] != 0
+        for name, x in (kept | found).items():
+            if name not in room:
+                room[name] = np.empty(size, np.asarray(x).dtype)
+            room[name][here] = np.where(dead, np.nan, x) if name in found and np.any(dead) else x
+    return {name: x.reshape(shape) for name, x in room.items()}
+
+
+def _messages(r: Rank, job: Job, g: dict[str, Any]) -> tuple[Message, ...]:
+    w = r.cut(None)
+    return tuple(message for _, message in messages_of(r, w, g, job, tokens_of(r, w, g, job)))
+
+
+def _basis(r: Rank, job: Job) -> Basis:
+    """What a step rests on: rows of its chip and stack, or those of others."""
+    if r.e.kind == "ideal":
+        return Basis("ideal", "")
+    on = sorted({chip for chips in r.e.fitted_on.values() for chip in chips})
+    reasons = [] if r.e.kind == "public" else [f"stack: {r.e.id} is given with the call"]
+    if r.at.chip.id not in on:
+        reasons.append(f"chip: {r.e.id} was fitted on {', '.join(on) or 'no chip'}")
+    if r.model.kind not in r.e.fitted_on:
+        reasons.append(f"model: no training row of {r.model.kind} models")
+    if r.precision.compute not in ("bf16", "fp16"):
+        reasons.append(f"precision: no training row of {r.precision.compute}")
+    width = grown_width(r.e.width, ABSENT_OCTAVES * len(reasons))
+    return Basis("extrapolated" if reasons else "interpolated", "; ".join(reasons), width)
+
+
+def _spread(r: Rank, ask: Callable[[Trainer], NDArray], name: str) -> tuple[NDArray, NDArray]:
+    """Half-widths of a figure: those of the rows, and outside of them the ranges of the stack's values too."""
+    if name.endswith(("_bytes", "_flop")) or "bytes_per" in name:
+        return np.zeros(()), np.zeros(())
+    found = _basis(r, Job("none", 0, True))
+    below, above = ranged(r.e, ask) if found.word == "extrapolated" else (np.zeros(()), np.zeros(()))
+    return joint_width(found.width, below), joint_width(found.width, above)
+
+
+def _checked(mapping: Mapping, **given: Numeric) -> dict[str, Any]:
+    """What was given, as numbers that broadcast with the mapping."""
+    found = {
+        name: numbers(name, value, 1 if name in WHOLE else 0, whole=name in WHOLE) for name, value in given.items()
+    }
+    if mapping.key is None or any(x.ndim for x in found.values()):
+        together(**{f"mapping.{name}": getattr(mapping, name) for name in DEGREES}, **found)
+    return {name: x if x.ndim else x[()] for name, x in found.items()}
+
+
+WHOLE = ("global_batch", "seq", "micro_batch", "interleave")
+NO_DEGREES = Mapping(placement=PLACEMENT)
+
+
+def train_step(
+    model: str | Transformer,
+    system: str | System | Chip,
+    mapping: Mapping | None = None,
+    *,
+    global_batch: Numeric,
+    seq: Numeric,
+    micro_batch: Numeric = 1,
+    interleave: Numeric = 1,
+    precision: str | Precision = "bf16",
+    recompute: str = "selective",
+    zero: int = 1,
+    sequence_parallel: bool = True,
+    gradient_bytes: Numeric | None = None,
+    optimizer_bytes: Numeric | None = None,
+    expert_imbalance: Numeric = 1.0,
+    straggler: Numeric | None = None,
+    count: int | None = None,
+    efficiencies: str | Trainer | None = None,
+) -> TrainStep:
+    r"""Time of a step of training: forward, backward, what is computed again, what waits, and the optimizer.
+
+    .. math:: t = m\,(t_f + t_b + t_r + t_x) + \frac{p-1}{v}(t_f + t_b + t_r + t_x) + t_d + t_o + t_0
+
+    with m micro-batches, exposed exchanges t_x of layers and stages, and t_d of gradients and weights.
+
+    Parameters
+    ----------
+    model : str or Transformer
+        Id, name, path or object. [-]
+    system : str or System or Chip
+        Id, name or object; of a bare chip there are as many as wanted. [-]
+    mapping : Mapping, optional
+        Degrees; default one rank. Ranks of `dp` and of `ep` share out the sequences, those of `cp` each of them. [-]
+    global_batch : numeric
+        Sequences of a step, all replicas together. [-]
+    seq : numeric
+        Tokens of a sequence. [token]
+    micro_batch : numeric
+        Sequences that a rank takes at once. [-]
+    interleave : numeric
+        Parts of the model that each stage has. [-]
+    precision : str or Precision
+        Preset or object; scores and logits are computed in that of its attention. [-]
+    recompute : str
+        "none", "selective" (scores again, where they are kept) or "full" (layers again). [-]
+    zero : int
+        What data-parallel ranks share out: 0 nothing, 1 the optimizer, 2 gradients, 3 weights (FSDP). [-]
+    sequence_parallel : bool
+        Whether tensor-parallel ranks cut the sequence between matrices. [-]
+    gradient_bytes : numeric, optional
+        Of a parameter: 2, or 4 where gradients are summed in FP32; default the stack's. [B]
+    optimizer_bytes : numeric, optional
+        State of a parameter: 12 of Adam, 8 with stochastic rounding (no FP32 copy); default the stack's. [B]
+    expert_imbalance : numeric
+        Tokens of the hottest expert rank over the mean. [-]
+    straggler : numeric, optional
+        By how much the slowest rank's work is longer than the mean; default the stack's. [-]
+    count : int, optional
+        Scale-up domains that the scale-out network joins; default as the system has it. [-]
+    efficiencies : str or Trainer, optional
+        Training stack: an id, "ideal", or a set; default the chip's own. [-]
+
+    Returns
+    -------
+    step : TrainStep
+        Arrays of the broadcast shape of batches, lengths and degrees. [-]
+
+    Raises
+    ------
+    ValueError
+        An argument is out of its range, the chip has no training stack, or the model is an encoder-decoder.
+
+    Notes
+    -----
+    Start-ups of exchanges are within the fixed time of a layer. An exchange hides behind work by the stack's share of
+    its pair; what one has hidden behind hides no other. All stages wait for the fullest, which has the head too.
+    Flash attention computes scores again inside its kernel, which is not counted.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> ask = {"global_batch": 64, "seq": 2048, "interleave": 3, "count": 8}
+    >>> step = tm.train_step("gpt3-175b", "hgx-a100", tm.Mapping(tp=8, pp=8), **ask)
+    >>> 0.5 < step.mfu < step.hfu < 0.55  # 51.4 and 52.8 % are published
+    np.True_
+    """
+    mapping = (
+        NO_DEGREES if mapping is None else instance("mapping", mapping, Mapping, "a Mapping, such as Mapping(tp=8)")
+    )
+    chosen, dtypes = read_model(model), read_precision(precision)
+    if chosen.reads_source:
+        refuse("model", chosen.id, "training of an encoder-decoder is not defined by one sequence length")
+    where = _joined(system, count)
+    chip = site(where, mapping.lnc).chip
+    e = trainer(chip, efficiencies)
+    job = Job(
+        choice("recompute", recompute, page.RECOMPUTES), _stage(zero), flag("sequence_parallel", sequence_parallel)
+    )
+    g = _checked(
+        mapping,
+        global_batch=global_batch,
+        seq=seq,
+        micro_batch=micro_batch,
+        interleave=interleave,
+        gradient_bytes=e.gradient_bytes if gradient_bytes is None else gradient_bytes,
+        optimizer_bytes=e.optimizer_bytes if optimizer_bytes is None else optimizer_bytes,
+        expert_imbalance=numbers("expert_imbalance", expert_imbalance, 1),
+        straggler=e.straggler if straggler is None else straggler,
+    )
+    return _result(chosen, where, mapping, dtypes, e, job, g)
+
+
+def _result(
+    model: Transformer,
+    where: str | System | Chip,
+    mapping: Mapping,
+    precision: Precision,
+    e: Trainer,
+    job: Job,
+    g: dict[str, Any],
+) -> TrainStep:
+    """The step of a job, whose numbers another stack gives again when its band is asked for."""
+    r = rank(model, where, mapping, precision, e)
+
+    def ask(other: Trainer, name: str = "time_s") -> NDArray:
+        return _answers(rank(model, where, mapping, precision, other), job, g)[name]
+
+    return TrainStep(
+        model=model,
+        system=r.at.where,
+        precision=precision,
+        stack=e,
+        recompute=job.recompute,
+        zero=job.zero,
+        sequence_parallel=job.sequence_parallel,
+        send=partial(_messages, r, job, g),
+        again=lambda hidden: _answers(r, job._replace(hidden=hidden), g)["time_s"],
+        **{name: getattr(mapping, name)[()] for name in DEGREES},
+        ranks_per_chip=r.at.ranks_per_chip,
+        **{name: g[name] for name in WHOLE},
+        peak_flop_per_s=r.at.peak(precision.compute),
+        judge=partial(_basis, r, job),
+        spread=partial(_spread, r, ask),
+        **_answers(r, job, g),
+    )
+
+
+def _stage(zero: int) -> int:
+    found = integer("zero", zero, 0)
+    if found > 3:
+        refuse("zero", zero, "allowed are 0, 1, 2 and 3")
+    return found
+
+
+def _joined(system: str | System | Chip, count: int | None) -> str | System | Chip:
+    """A system, or so many of its domains."""
+    if count is None:
+        return system
+    if isinstance(system, Chip):
+        refuse("count", count, "of a bare chip there are as many as wanted")
+    return _several(find(system, "system"), integer("count", count))
+
+
+_KEPT: dict[tuple[int, int], tuple[System, System]] = {}
+
+
+def _several(system: System, count: int) -> System:
+    """So many domains of a system; one object for each number, of which what is resolved is kept."""
+    key = (id(system), count)
+    if key not in _KEPT or _KEPT[key][0] is not system:
+        if len(_KEPT) > 256:
+            _KEPT.clear()
+        _KEPT[key] = system, replace(system, count=count)
+    return _KEPT[key][1]
