@@ -116,7 +116,7 @@ def train_search(
     -------
     found : Search
         `.table` has the best rows with their degrees, time, MFU, memory, and of the others `loses_by`: the part of the
-        step that is longest over that of the best one; the last row is the best that memory alone forbids, if any.
+        step that is longest over that of the best one.
 
     Examples
     --------
