@@ -52,6 +52,20 @@ def test_each_point_is_the_step_of_its_mapping(case):
 
 
 @pytest.mark.parametrize("case", CASES)
+def test_each_point_has_its_owners_hour(case):
+    table, cost = grid(*case), tm.tco(case[1])
+    row = table.iloc[0]
+    if case[1] == "trn1.32xlarge":  # nobody prices its server
+        assert table.useful_usd_per_h.isna().all()
+        assert row.cost_basis == ""
+    else:
+        dollars = row.useful_usd_per_h, row.useful_usd_per_h_low, row.useful_usd_per_h_high
+        assert dollars == pytest.approx((float(cost.usd_per_h), float(cost.low), float(cost.high)))
+        assert table.useful_usd_per_h.nunique() == 1
+        assert row.cost_basis == "extrapolated"
+
+
+@pytest.mark.parametrize("case", CASES)
 def test_the_points_are_those_of_the_frontier_with_both_ends(case):
     model, system, kind, precision, context = case
     table = grid(*case)

@@ -124,7 +124,8 @@ charts.frontier(
     grid,
     {"model": m.id, "system": spec.id, "precision": precision, "context": context},
     caption="The faster for a user, the less a chip yields",
-    under="choose below; point at the line, or slide along it; the band holds nine of ten cases; "
+    under="choose below; point at the line, or slide along it; the band of throughput holds nine of ten cases, of joules and dollars "
+    "the ends of what they take; dollars: of generated tokens, to a hyperscaler at capacity; "
     "hollow: extrapolated; dashed: a torus",
 )
 

@@ -71,7 +71,7 @@ def point(chart):
     """The numbers of the point chosen, by name."""
     (head,) = (text for text in told(chart, "a chip") if "\n" not in text and text[0].isdigit())
     (rest,) = told(chart, "tokens/s for a user")
-    band, joules, user, mapping, step = rest.split("\n")
+    band, joules, dollars, user, mapping, step = rest.split("\n")
     found = re.fullmatch(r"TP ([\d,]+)(?: x EP ([\d,]+))?, batch ([\d,]+) on ([\d,]+) chips?", mapping)
     tp, ep, batch, chips = (number(one or "1") for one in found.groups())
     parts = chart.locator("svg.marks [aria-roledescription='text mark'][aria-label$=' ms']").evaluate_all(TOLD)
@@ -80,6 +80,7 @@ def point(chart):
     read = {
         "chip": head.split()[0],
         "joules": joules,
+        "dollars": dollars,
         "low": low,
         "high": high,
         "basis": basis,
@@ -107,6 +108,13 @@ def assert_is_a_step(read, model, system, kind, precision, context):
         assert shows(figure, float(e.server_j_per_token))
     else:
         assert read["joules"] == "No source has watts of this chip"
+    cost = tm.tco(system)
+    if cost.valid:
+        figure, unit = read["dollars"].split(" ", 1)
+        assert unit == "USD a million tokens (owner)"
+        assert shows(figure, float(cost.usd_per_mtoken(step)))
+    else:
+        assert read["dollars"] == "No source prices this system"
     assert shows(read["step"], 1e3 * float(step.time_s), digits)
     times = [1e3 * float(getattr(step, f"{name}_s")) for name in ("compute", "memory", "network", "overhead")]
     assert all(
@@ -163,7 +171,7 @@ def test_the_axis_of_joules_is_the_energy_of_the_step(frontier, case):
     page.mouse.move(box["x"] + 9, box["y"] + 12)
     page.wait_for_timeout(200)
     (head,) = (text for text in told(chart, "J a token at the server") if "\n" not in text)
-    band, yielded, user, *_ = told(chart, "tokens/s for a user")[0].split("\n")
+    band, yielded, _, user, *_ = told(chart, "tokens/s for a user")[0].split("\n")
     model, system, kind, precision, context = case
     ask = {"batch": made["batch"], "context": number(context), "precision": precision.lower()}
     mapping = tm.Mapping(tp=made["tp"], ep=made["ep"])
@@ -176,12 +184,38 @@ def test_the_axis_of_joules_is_the_energy_of_the_step(frontier, case):
     assert basis == e.basis
 
 
-def test_a_chip_without_watts_says_so_on_the_axis_of_joules(frontier):
+@pytest.mark.parametrize("case", CASES[1:])
+def test_the_axis_of_dollars_is_the_owners_cost_of_the_step(frontier, case):
+    page, chart = frontier
+    choose(chart, **dict(zip(("model", "system", "stack_kind", "precision", "context"), case, strict=True)))
+    chart.locator("input[type=range]").press("Home")
+    page.wait_for_timeout(100)
+    made = point(chart)
+    choose(chart, measure="USD a million tokens")
+    page.wait_for_timeout(300)
+    assert told(chart, "Cost of a million tokens to an owner [USD]")
+    (head,) = (text for text in told(chart, "USD a million tokens (owner)") if "\n" not in text)
+    band, yielded, spent, *_ = told(chart, "tokens/s for a user")[0].split("\n")
+    model, system, kind, precision, context = case
+    ask = {"batch": made["batch"], "context": number(context), "precision": precision.lower()}
+    step = tm.decode_step(model, system, tm.Mapping(tp=made["tp"], ep=made["ep"]), efficiencies=KINDS[kind], **ask)
+    cost = tm.tco(system)
+    assert (yielded.split()[0], spent) == (made["chip"], made["joules"])
+    assert shows(head.split()[0], float(cost.usd_per_mtoken(step)))
+    low, high, basis = re.fullmatch(r"([\d.,]+) to ([\d.,]+), (\w+)", band).groups()
+    assert all(shows(text, float(end)) for text, end in zip((low, high), cost.mtoken_ends(step), strict=True))
+    assert basis == "extrapolated"
+
+
+def test_a_chip_without_watts_or_price_says_so_on_their_axes(frontier):
     _, chart = frontier
     choose(chart, model="llama-3.1-8b", system="trn1.32xlarge", stack_kind="public", precision="BF16", context="4,096")
     assert point(chart)["joules"] == "No source has watts of this chip"
     choose(chart, measure="J a token")
     assert told(chart, "No source has watts") == ["No source has watts of this chip"]
+    assert chart.locator("svg.marks .mark-symbol path").count() == 0
+    choose(chart, measure="USD a million tokens")
+    assert told(chart, "No source prices") == ["No source prices this system"]
     assert chart.locator("svg.marks .mark-symbol path").count() == 0
     choose(chart, measure="tokens/s a chip")
     assert chart.locator("svg.marks .mark-symbol path").count() > 0

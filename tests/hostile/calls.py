@@ -248,7 +248,8 @@ def explored() -> pd.DataFrame:
     times = dict.fromkeys(("time_s", "compute_s", "memory_s", "network_s", "overhead_s"), 1e-3)
     mapping = {"place": [1, 2], "tp": 1.0, "ep": 1.0, "batch": 1.0, "chips": 1.0, "basis": "ideal", "why": ""}
     joules = {f"server_j_per_token{end}": 1.0 for end in ("", "_low", "_high")} | {"energy_basis": "extrapolated"}
-    return pd.DataFrame(labels | mapping | speeds | times | joules)
+    usd = {f"useful_usd_per_h{end}": 1.0 for end in ("", "_low", "_high")} | {"cost_basis": "extrapolated"}
+    return pd.DataFrame(labels | mapping | speeds | times | joules | usd)
 
 
 def rolled() -> pd.DataFrame:

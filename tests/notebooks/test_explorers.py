@@ -3,7 +3,9 @@
 import csv
 import io
 import json
+import re
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -85,16 +87,18 @@ def test_the_chapters_grid_is_small(grid):
     assert length / (grid.why == "").sum() * DEFAULT_ROWS + 2 * rest < MOST_BYTES
 
 
-def test_what_has_no_watts_goes_dark_on_the_axis_of_joules(grid):
+def test_what_has_no_watts_or_no_price_goes_dark_on_their_axes(grid):
     """The expressions of Vega are those of Python too, once its words are; Trainium1 has no watts, Trainium3 has."""
     chart = spec(grid)
-    dark = {int(row["of"]) for row in rows(chart)[0] if row["joule"] == ""}
-    assert dark
-    assert dark < {int(row["of"]) for row in rows(chart)[0]}
-    unlit = param(chart, "unlit")["expr"].replace("&&", "and").replace("indexof", "list.index")
-    places = json.loads(unlit[unlit.index("[") : unlit.index("]") + 1])
-    assert set(places) == dark
-    assert param(chart, "measure")["bind"]["labels"] == ["tokens/s a chip", "J a token"]
+    drawn = [(int(row["of"]), row["joule"]) for row in rows(chart)[0]]
+    own = grid[grid.why == ""]
+    dark = [{of for of, joule in drawn if joule == ""}]
+    dark.append({of for (of, _), usd in zip(drawn, own.useful_usd_per_h, strict=True) if np.isnan(usd)})
+    assert all(dark)
+    assert set().union(*dark) < {int(row["of"]) for row in rows(chart)[0]}
+    (places,) = re.findall(r"indexof\((\[\[.*\]\])\[measure\], of\) >= 0", param(chart, "unlit")["expr"])
+    assert [set(one) for one in json.loads(places)] == [set(), *dark]
+    assert param(chart, "measure")["bind"]["labels"] == ["tokens/s a chip", "J a token", "USD a million tokens"]
     assert param(chart, "measure")["value"] == 0
 
 

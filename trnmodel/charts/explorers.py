@@ -23,7 +23,7 @@ from trnmodel.charts.display import altair
 from trnmodel.charts.plot import HEIGHT, Plot
 from trnmodel.charts.tables import check, rounded
 from trnmodel.result import BASES
-from trnmodel.units import MS, TB, TFLOP
+from trnmodel.units import HOUR, MILLION, MS, TB, TFLOP
 
 if TYPE_CHECKING:
     import altair as alt
@@ -37,10 +37,12 @@ FIELDS |= {"tokens_per_s_per_chip_low": "low", "tokens_per_s_per_chip_high": "hi
 FIELDS |= {"tp": "tp", "ep": "ep", "batch": "batch", "chips": "chips", **PARTS, "basis": "basis"}
 FIELDS |= {"server_j_per_token": "joule", "server_j_per_token_low": "jlow", "server_j_per_token_high": "jhigh"}
 FIELDS |= {"energy_basis": "jbasis"}
+HOURLY = ["useful_usd_per_h", "useful_usd_per_h_low", "useful_usd_per_h_high"]
 MEASURES = {"tokens/s a chip": "Throughput of a chip [tokens/s]", "J a token": "Energy of a token at the server [J]"}
-SHOWN = {"y": ("datum.chip", "joule"), "least": ("(isValid(datum.low) ? datum.low : datum.chip)", "jlow")}
-SHOWN |= {"most": ("(isValid(datum.high) ? datum.high : datum.chip)", "jhigh"), "ground": ("datum.basis", "jbasis")}
-UNKNOWN = "no source has watts of this chip"
+MEASURES |= {"USD a million tokens": "Cost of a million tokens to an owner [USD]"}
+SHOWN = {"y": ("chip", "joule", "usd"), "least": ("low", "jlow", "ulow"), "most": ("high", "jhigh", "uhigh")}
+SHOWN |= {"ground": ("basis", "jbasis", "hour[3]")}
+UNKNOWN = ("", "No source has watts of this chip", "No source prices this system")
 DRAWN = {"system": "System", "wanted_tokens_per_s_per_user": "Speed for a user [tokens/s]", "software": "Software"}
 ROOFS = {"chip": "Chip", "dtype": "Number format"}
 ROOF = ["peak_flop_per_s", "hbm_bytes_per_s", "ridge_flop_per_byte"]
@@ -56,10 +58,10 @@ DIGITS = "(datum.high / datum.low > 1.1 ? ',.2r' : ',.3r')"  # as `units.format_
 
 
 def frontier(frame: pd.DataFrame, chosen: Mapping[str, Any], *, caption: str, under: str = "") -> alt.LayerChart:
-    """Throughput of a chip or joules a token against a user's speed: controls choose the line, a pointer its point.
+    """Throughput of a chip, joules or dollars against a user's speed: controls choose the line, a pointer its point.
 
-    Below the line stand the point's yield and joules with band and basis, its mapping, and its step taken apart. A
-    combination without points, or without watts, says why in place of a line.
+    Below the line stand the point's yield, joules and cost with band and basis, its mapping, and its step taken apart.
+    A combination without points, watts or price says why in place of a line.
 
     Parameters
     ----------
@@ -68,7 +70,7 @@ def frontier(frame: pd.DataFrame, chosen: Mapping[str, Any], *, caption: str, un
     chosen : mapping
         What each control shows first, by name of the column.
     """
-    check(frame, caption, under=under, needed=(*CONTROLS, *FIELDS, "why"))
+    check(frame, caption, under=under, needed=(*CONTROLS, *FIELDS, *HOURLY, "cost_basis", "why"))
     alt = altair()
     options, chosen = _options(frame, CONTROLS, chosen)
     kept = frame.assign(of=_place(frame, options))
@@ -90,26 +92,54 @@ def frontier(frame: pd.DataFrame, chosen: Mapping[str, Any], *, caption: str, un
         curve.mark_line(strokeDash=dash).encode(**own),
         points.encode(**own, stroke=alt.Stroke(**colour), fillOpacity=hollow).add_params(pick),
         *_told(curve, own, colour),
-        _missing(kept),
+        alt.layer(_missing(kept), _unlit()),
         _axis_title(),
     ]
-    dark = kept.of[(kept.why == "") & kept.server_j_per_token.isna()]
-    none = [json.dumps(sorted(set(rows))) for rows in (kept.of[kept.why != ""], dark)]
+    lit = kept[kept.why == ""]
+    none = json.dumps(sorted(set(kept.of[kept.why != ""])))
+    dark = [sorted(set(lit.of[lit[name].isna()])) for name in ("server_j_per_token", HOURLY[0])]
     params = [_select(name, options[name], chosen) for name in CONTROLS]
     params.append(alt.param(name="measure", value=0, bind=alt.binding_select(
         options=list(range(len(MEASURES))), labels=list(MEASURES), name="Axis ")))  # fmt: skip
     params.append(alt.param(name="of", expr=_code(options)))
-    params.append(alt.param(name="unlit", expr=f"measure > 0 && indexof({none[1]}, of) >= 0"))
-    params.append(alt.param(name="drawn", expr=f"indexof({none[0]}, of) < 0 && !unlit ? 1 : 0"))
+    params.append(alt.param(name="hour", expr=f"{json.dumps(_hours(kept, options['system']))}[system]"))
+    params.append(alt.param(name="unlit", expr=f"indexof({json.dumps([[], *dark])}[measure], of) >= 0"))
+    params.append(alt.param(name="drawn", expr=f"indexof({none}, of) < 0 && !unlit ? 1 : 0"))
     return _finished(alt.layer(*layers).add_params(*params), caption, under)
 
 
 def _curve(kept: pd.DataFrame) -> Any:
     """Points of the combination chosen, with what the axis shows of each; none where that is unknown."""
     alt = altair()
-    either = {name: f"measure > 0 ? datum.{spent} : {made}" for name, (made, spent) in SHOWN.items()}
-    curve = alt.Chart(_csv(kept[kept.why == ""])).transform_filter("datum.of == of")
+    ends = dict.fromkeys(("low", "high"), "datum.chip")  # what has no band has its ends in its value
+    either = {name: f"[{', '.join(_one(each, ends) for each in one)}][measure]" for name, one in SHOWN.items()}
+    curve = (
+        alt.Chart(_csv(kept[kept.why == ""]))
+        .transform_filter("datum.of == of")
+        .transform_calculate(
+            usd="hour[0] / datum.chip",  # of no hour no number
+            ulow=f"datum.usd / exp(sqrt(hour[1] + pow(log({_one('high', ends)} / datum.chip), 2)))",
+            uhigh=f"datum.usd * exp(sqrt(hour[2] + pow(log(datum.chip / {_one('low', ends)}), 2)))",
+        )
+    )
     return curve.transform_calculate(on="system", **either).transform_filter("isValid(datum.y)")
+
+
+def _hours(kept: pd.DataFrame, systems: Sequence[str]) -> list[list[float]]:
+    """By system: tokens/s at which a million cost a dollar, squares of its half-widths, and what it rests on."""
+    found = {}
+    for name, rows in kept[kept[HOURLY[0]] > 0].groupby("system", sort=False):
+        low, value, high = (float(rows[column].iloc[0]) for column in (HOURLY[1], HOURLY[0], HOURLY[2]))
+        widths = (math.log(value / low) ** 2, math.log(high / value) ** 2)
+        ground = BASES.index(rows.cost_basis.iloc[0])
+        found[name] = [*(float(f"{x:.4g}") for x in (value * MILLION / HOUR, *widths)), ground]
+    return [found.get(name, []) for name in systems]  # of an unpriced one no numbers
+
+
+def _one(name: str, ends: Mapping[str, str]) -> str:
+    """A field as an expression, with what stands for it where it is empty; an expression as it is."""
+    field = name if "[" in name else f"datum.{name}"
+    return f"({field} || {ends[name]})" if name in ends else field
 
 
 def _axis_title() -> Any:
@@ -211,27 +241,35 @@ def _told(curve: Any, own: Mapping[str, Any], colour: Mapping[str, Any]) -> list
     at = "datum.n == min(isDefined(pick.n) ? pick.n[0] : 1, datum.last)"
     one = curve.transform_joinaggregate(last="max(n)").transform_filter(at)
     ring = one.mark_point(size=260, strokeWidth=2.5, filled=False).encode(**own)
-    digits, spent = DIGITS, DIGITS.replace("datum.", "datum.j")  # of what has no ends NaN > 1.1 is false
+    digits, spent, paid = (DIGITS.replace("datum.", f"datum.{of}") for of in ("", "j", "u"))  # NaN > 1.1 is false
     basis = f"{json.dumps(BASES)}[datum.ground]"
     ep = "(datum.ep > 1 ? ' x EP ' + datum.ep : '')"
     chips = "' on ' + datum.chips + (datum.chips == 1 ? ' chip' : ' chips')"
-    own_digits = f"(measure > 0 ? {spent} : {digits})"
+    own_digits = "(datum.most / datum.least > 1.1 ? ',.2r' : ',.3r')"
     band = f"format(datum.least, {own_digits}) + ' to ' + format(datum.most, {own_digits}) + ', ' + {basis}"
     made = f"format(datum.chip, {digits}) + ' tokens/s a chip'"
-    joules = f"format(datum.joule, {spent}) + ' J a token at the server'"
+    joules = _known("joule", f"format(datum.joule, {spent}) + ' J a token at the server'", UNKNOWN[1])
+    dollars = _known("usd", f"format(datum.usd, {paid}) + ' USD a million tokens (owner)'", UNKNOWN[2])
     lines = [
         f"datum.most > datum.least ? {band} : {basis}",
-        f"measure > 0 ? {made} : isValid(datum.joule) ? {joules} : {json.dumps(UNKNOWN.capitalize())}",
+        "measure > 0 ? datum.made : datum.spent",
+        "measure > 1 ? datum.spent : datum.paid",
         f"format(datum.user, {digits}) + ' tokens/s for a user'",
         f"'TP ' + datum.tp + {ep} + ', batch ' + format(datum.batch, ',') + {chips}",
         f"'Step ' + format(1e3 / datum.user, {digits}) + ' ms; its parts by themselves:'",
     ]
-    headline = f"measure > 0 ? {joules} : {made}"
+    headline = "[datum.made, datum.spent, datum.paid][measure]"
+    told = one.transform_calculate(made=made, spent=joules, paid=dollars)
     words = [
-        _words(one, headline, BELOW, 22),
-        _words(one, " + '\\n' + ".join(f"({line})" for line in lines), BELOW + 28),
+        _words(told, headline, BELOW, 22),
+        _words(told, " + '\\n' + ".join(f"({line})" for line in lines), BELOW + 28),
     ]
     return [ring, alt.layer(*words, *_bars(one, colour, BELOW + 28 + LINE * len(lines)))]
+
+
+def _known(field: str, told: str, else_told: str) -> str:
+    """An expression that tells of a field, or why it is empty."""
+    return f"(isValid(datum.{field}) ? {told} : {json.dumps(else_told)})"
 
 
 def _words(data: Any, text: str, below: float, size: int = 14) -> Any:
@@ -283,8 +321,14 @@ def _missing(grid: pd.DataFrame) -> Any:
         for why, rows in none.groupby("why", sort=False)
     ]
     data = alt.Chart(alt.InlineData(values=rows or [{"of": []}])).transform_filter("indexof(datum.of, of) >= 0")
-    unlit = alt.Chart(alt.InlineData(values=[{"told": UNKNOWN.capitalize()}])).transform_filter("unlit")
-    return alt.layer(_lines(data, HEIGHT / 3, 16), _lines(unlit, HEIGHT / 3, 16))
+    return alt.layer(_lines(data, HEIGHT / 3, 16))
+
+
+def _unlit() -> Any:
+    """Why a combination has no line on the axis chosen."""
+    alt = altair()
+    one = alt.Chart(alt.InlineData(values=[{}])).transform_filter("unlit")
+    return _lines(one.transform_calculate(told=f"{json.dumps(UNKNOWN)}[measure]"), HEIGHT / 3, 16)
 
 
 def draws(frame: pd.DataFrame, chosen: Mapping[str, Any], *, caption: str, under: str = "") -> alt.LayerChart:
@@ -326,7 +370,6 @@ def draws(frame: pd.DataFrame, chosen: Mapping[str, Any], *, caption: str, under
     ]  # fmt: skip
     params = [_select(name, options[name], chosen) for name in DRAWN] + [alt.param(name="of", expr=_code(options))]
     params += [alt.param(name="beside", expr=_code(dict(list(options.items())[1:])))]
-    params += [alt.param(name="unlit", value=False)]
     return _finished(alt.layer(*layers).add_params(*params), caption, under)
 
 

@@ -15,6 +15,7 @@ from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
+from trnmodel.planner.cost import tco
 from trnmodel.planner.deployments import computes, frontiers, tried
 from trnmodel.planner.power import energy
 from trnmodel.result import tidy
@@ -31,8 +32,9 @@ POINTS = 12  # of a frontier
 LABELS = ("model", "system", "stack_kind", "precision", "context")
 FIGURES = "tokens_per_s_per_user tokens_per_s_per_chip tokens_per_s_per_chip_low tokens_per_s_per_chip_high".split()
 JOULES = [f"server_j_per_token{end}" for end in ("", "_low", "_high")]
+DOLLARS = [f"useful_usd_per_h{end}" for end in ("", "_low", "_high")]
 COLUMNS = [*LABELS, "place", "tp", "ep", "batch", "chips", *FIGURES, "time_s", *(f"{name}_s" for name in RESOURCES)]
-COLUMNS += ["basis", *JOULES, "energy_basis", "why"]
+COLUMNS += ["basis", *JOULES, "energy_basis", *DOLLARS, "cost_basis", "why"]
 
 
 def frontier_grid(
@@ -57,7 +59,8 @@ def frontier_grid(
     table : pandas.DataFrame
         model, system, stack_kind, precision, context; place (from 1, the slowest for a user), tp, ep, batch, chips,
         tokens_per_s_per_user, tokens_per_s_per_chip with `_low` and `_high`, time_s, and compute_s, memory_s, network_s
-        and overhead_s (each by itself), basis; server_j_per_token with its ends and energy_basis (NaN and "" where no
+        and overhead_s (each by itself), basis; server_j_per_token with its ends and energy_basis, useful_usd_per_h
+        (of a chip to a hyperscaler, at capacity) and cost_basis alike (NaN and "" where no
         source has watts of the chip); a combination without points has one row, whose `why` says so. [-]
 
     Examples
@@ -98,7 +101,8 @@ def _line(points: int, m: Transformer, spec: System, kind: str, precision: str, 
     mapping, batch = Degrees(tp=table.tp.to_numpy(), ep=table.ep.to_numpy()), table.batch.to_numpy()
     step = decode_step(m, spec, mapping, batch=batch, **ask)
     times = {f"{name}_s": getattr(step, f"{name}_s") for name in ("time", *RESOURCES)}
-    place = {"place": np.arange(1, len(table) + 1), "chips": step.occupied_chips, "why": ""} | _joules(step)
+    place = {"place": np.arange(1, len(table) + 1), "chips": step.occupied_chips, "why": ""}
+    place |= _joules(step) | _dollars(spec)
     return place | {name: table[name].to_numpy() for name in (*FIGURES, "tp", "ep", "batch", "basis")} | times
 
 
@@ -107,6 +111,13 @@ def _joules(step: Step) -> dict[str, Any]:
     e = energy(step)
     ends = (e.server_j_per_token, *e.ends("server_j_per_token"))
     return dict(zip(JOULES, ends, strict=True)) | {"energy_basis": np.where(e.valid, e.basis, "")}
+
+
+def _dollars(spec: System) -> dict[str, Any]:
+    """Cost of an hour of a chip to a hyperscaler, with its ends and what it rests on."""
+    cost = tco(spec)
+    ends = (cost.useful_usd_per_h, *cost.ends("useful_usd_per_h"))
+    return dict(zip(DOLLARS, ends, strict=True)) | {"cost_basis": str(cost.basis) if cost.valid else ""}
 
 
 def spread_evenly(values: ArrayLike, points: int) -> NDArray:
