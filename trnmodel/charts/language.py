@@ -14,6 +14,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from trnmodel.catalog import load, systems
+from trnmodel.catalog.stacks import KINDS
 
 GENERATIONS: Mapping[str, str] = {
     "trainium1": "#56B4E9",
@@ -247,18 +248,21 @@ def machine(name: str) -> Machine:
 def colours(names: Sequence[str]) -> list[str]:
     """A colour for each name, the same in every chart for a machine.
 
-    A chip has its generation's, a system a shade of it that is its own, a machine of another vendor a grey; the rest
-    take theirs from the palette in turn.
+    A chip has its generation's, a system a shade of it that is its own, a machine of another vendor a grey, a kind of
+    software its own; the rest take theirs from the palette in turn.
 
     Examples
     --------
     >>> colours(["trainium2", "read", "written"]) == [GENERATIONS["trainium2"], *PALETTE[:2]]
     True
+    >>> colours(["ideal", "read", "public"]) == [PALETTE[2], PALETTE[1], PALETTE[0]]
+    True
     >>> colours(["h100"])[0][1:3] * 3 == colours(["h100"])[0][1:]
     True
     """
-    free = cycle(PALETTE)
-    return [_colour(it) if (it := machine(name)).chip else next(free) for name in names]
+    own = {kind: PALETTE[place] for place, kind in enumerate(reversed(KINDS)) if kind in names}
+    free = (colour for colour in cycle(PALETTE) if colour not in own.values())
+    return [own.get(name) or (_colour(it) if (it := machine(name)).chip else next(free)) for name in names]
 
 
 def _colour(it: Machine) -> str:
