@@ -221,13 +221,14 @@ parts = tables.hour_parts(hours, called)
 if len(parts):
     shown = called[spec.id] if called[spec.id] in set(parts.of) else parts.of.iloc[0]
     largest = parts[parts.of == shown].set_index("part").usd_per_h
+    whole = next(cost for name, cost in hours.items() if called[name] == shown)
     view = charts.stacks(
         parts.assign(basis="extrapolated"),
         x="of",
         y="usd_per_h",
         color="part",
         caption=f"The {largest.idxmax()} is {largest.max() / largest.sum():.0%} of an hour",
-        under=f"cost of an hour of a chip to a {owner}, at capacity; the share is that of {shown}; parts of racks of Trainium are priced by our estimates",
+        under=f"cost of an hour of a chip to a {owner}, at capacity; the share is that of {shown}: {format_within(float(whole.usd_per_h), float(whole.low), float(whole.high))} USD; parts of racks of Trainium are priced by our estimates",
     )
 else:
     view = Markdown("No source prices any of these systems or their parts, so that no hour has a cost.")
@@ -433,7 +434,7 @@ if movable:
         chip_usd=tables.chip_usd(hours[movable[0]]),
         tdp_w=tm.system(movable[0]).chip.tdp_w,
         caption="Price, watts and software: what a token would cost",
-        under=f"{long}, to a {owner} at capacity; middle values, without bands",
+        under=f"{long}, to a {owner} at capacity; middle values, whose bands stand above; Trainium by our estimates (D)",
     )
 else:
     view = Markdown("No system whose parts are counted is as fast, so that nothing moves.")

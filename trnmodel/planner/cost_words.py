@@ -133,13 +133,13 @@ def early_words(cost: Cost, table: pd.DataFrame, name: str) -> str:
     if not np.isclose(lost, first.share):
         raise AssertionError(f"{name}: {lost} by hand, {first.share} by the package")
     told = [
-        f"{counted(row.months, 'month')} {format_digits(row.usd, 2)} USD ({row.share:.1%})"
+        f"{counted(row.months, 'month')} {row.share:.1%}, {within(row.usd, row.usd_low, row.usd_high)} USD"
         for row in table.itertuples()
     ]
     return (
         f"**By hand.** Prices fall by {falls:g} powers of ten and capital costs {rate:.1%} a year: "
         f"1 - 10^(-{falls:g} x {first.months:g} / 12) x {1 + rate:.4g}^(-{first.months:g} / 12) = {lost:.1%}. "
-        f"A chip of {name} that works earlier gains, of what is paid for it: {', '.join(told)}."
+        f"A chip of {name} that works earlier gains, of what is paid for it: {'; '.join(told)}."
     )
 
 
@@ -147,15 +147,20 @@ def wait_words(table: pd.DataFrame, now: str, later: str) -> str:
     """How many months of waiting for a later rack its cheaper tokens pay for."""
     if now == later:
         return f"{now} and the later rack are one: there is nothing to wait for."
-    said, none = list[str](), 0
+    said, none = list[str](), list[float]()
     for row in table.to_dict("records"):
         for kind in [kind for kind in ORDER if np.isfinite(row[kind])]:
-            where = f"{row['model']} at {row[SPEED]:,.15g} tokens/s on {kind} software"
-            said += [f"{format_digits(row[kind], 2)} months for {where}"] if row[kind] >= SHORTEST else []
-            none += row[kind] < SHORTEST
+            value, low, high = (row[f"{kind}{end}"] for end in ("", "_low", "_high"))
+            if value < SHORTEST:
+                none.append(high)
+                continue
+            months = within(value, low, high) if np.isfinite(high) else format_digits(value, 2)
+            said.append(f"{months} months for {row['model']} at {row[SPEED]:,.15g} tokens/s on {kind} software")
     if not said and not none:
         return f"Not both {now} and {later} are as fast and have a cost, so that waiting is worth nothing known."
-    whole = f"in {none} of {none + len(said)} cases no time, since a token of {later} is no cheaper"
+    whole = f"in {len(none)} of {len(none) + len(said)} cases no time, since a token of {later} is no cheaper"
+    most = max((each for each in none if each >= SHORTEST), default=0.0)
+    whole += f" (at the 95th percentile of the draws up to {format_digits(most, 2)} months)" if most else ""
     told = "; ".join([whole] * bool(none) + said)
     return f"**How long may one wait for {later}** where {now} could work now? By what tokens save, {told}."
 

@@ -257,7 +257,10 @@ def curve(found: Found, model: str, system: str) -> pd.DataFrame:
 
 
 def waiting(found: Found, hours: owned.Hours, now: str, later: str) -> pd.DataFrame:
-    """Months that a cheaper token of a later system pays for, by model, speed and kind of software; below 0 none."""
+    """Months that a cheaper token of a later system pays for, by model, speed and kind of software; below 0 none.
+
+    Their `_low` and `_high` are the 5th and 95th percentile of common draws.
+    """
     rows = list[dict[str, Any]]()
     for (model, speed), one in found.items():
         row: dict[str, Any] = {"model": model, SPEED: speed}
@@ -265,11 +268,27 @@ def waiting(found: Found, hours: owned.Hours, now: str, later: str) -> pd.DataFr
         for kind in ORDER:
             ratio = costs.get((kind, now), np.nan) / costs.get((kind, later), np.nan)
             row[kind] = float(months_worth(hours[now], ratio)) if np.isfinite(ratio) else np.nan
+            row |= dict(zip((f"{kind}_low", f"{kind}_high"), _months_ends(one, hours, now, later, kind), strict=True))
         rows.append(row)
     return tidy(rows)
 
 
+def _months_ends(one: TokenCosts, hours: owned.Hours, now: str, later: str, kind: str) -> list[float]:
+    """Ends of the months in common draws, of those in which both are fast enough; NaN where nothing is drawn."""
+    draws = drawn(one, hours, kind)
+    if now == later or draws is None or not {now, later} <= set(draws.values):
+        return [np.nan, np.nan]
+    ours, theirs = draws.values[now], draws.values[later]
+    both = np.isfinite(ours) & np.isfinite(theirs)
+    months = months_worth(hours[now], ours[both] / theirs[both])
+    return [float(end) for end in np.quantile(months, (0.05, 0.95))] if months.size else [np.nan, np.nan]
+
+
 def early(cost: Cost, months: Sequence[float] = (1.0, 3.0, 6.0, 12.0)) -> pd.DataFrame:
-    """What a delivery some months earlier is worth: months, usd of a chip, share of its capital."""
+    """What a delivery some months earlier is worth: months, usd of a chip with its ends, share of its capital."""
     worth, capital = delay_usd(cost, list(months)), float(cost.capital_usd)
-    return tidy([{"months": m, "usd": w, "share": w / capital} for m, w in zip(months, worth, strict=True)])
+    low, high = (float(end) / capital for end in cost.ends("capital_usd"))
+    return tidy(
+        {"months": m, "usd_low": w * low, "usd": w, "usd_high": w * high, "share": w / capital}
+        for m, w in zip(months, worth, strict=True)
+    )
