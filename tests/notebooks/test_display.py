@@ -56,6 +56,8 @@ GRID = pd.DataFrame(
         "basis": ["measured", "interpolated", "extrapolated"],
         **{f"server_j_per_token{end}": [0.5, float("nan"), 2.0] for end in ("", "_low", "_high")},
         "energy_basis": ["extrapolated", "", "extrapolated"],
+        **{f"useful_usd_per_h{end}": 1.23456 for end in ("", "_low", "_high")},
+        "cost_basis": "extrapolated",
         "why": "",
     }
 )

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from trnmodel.arguments import flag, listed
 from trnmodel.charts import language
 from trnmodel.charts.display import altair
-from trnmodel.charts.explorers import draws, frontier, roofline
+from trnmodel.charts.drawn import draws
+from trnmodel.charts.explorers import frontier, roofline
 from trnmodel.charts.language import GENERATIONS
 from trnmodel.charts.plot import (
     CROWD,
