@@ -6,7 +6,6 @@ Fitted are a few shares and fixed times of each training stack, on the rows of i
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -21,7 +20,7 @@ from trnmodel.catalog import load
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.catalog.trainers import Trainer, trainer
-from trnmodel.evidence import search
+from trnmodel.evidence import energy, search
 from trnmodel.evidence.fit import left_out
 from trnmodel.formulas.training import megatron_flop
 from trnmodel.models.config import read_json
@@ -308,15 +307,7 @@ def calibrated() -> dict[tuple[str, str], float]:
 
 def write(path: Path = FACTS, found: Mapping[tuple[str, str], float] | None = None) -> None:
     """Put fitted values into their rows."""
-    values = calibrated() if found is None else found
-    with path.open(newline="") as file:
-        names, *lines = csv.reader(file)
-    entity, quantity, printed, where = map(names.index, ("entity", "quantity", "value_printed", "locator"))
-    for line in lines:
-        if line[where].startswith("fitted") and (line[entity], line[quantity]) in values:
-            line[printed] = f"{values[line[entity], line[quantity]]:.4g}"
-    with path.open("w", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows([names, *lines])
+    energy.write(path, calibrated() if found is None else found)
 
 
 if __name__ == "__main__":
