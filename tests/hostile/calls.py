@@ -382,8 +382,8 @@ def _roots() -> Iterator[Call]:
         "tm.train_run",
         "model='llama-3.2-1b', system='hgx-a100', tokens=1e12, chips=8, seq=2048, global_batch=8, batch_slack=0.0, "
         "recompute=['none'], zero=[1], sequence_parallel=[True]",
-        "object: model system precision efficiencies; one: tokens batch_slack; integer: chips seq global_batch most_context best;"
-        "list: recompute; any: zero sequence_parallel",
+        "object: model system precision efficiencies; one: tokens batch_slack;"
+        "integer: chips seq global_batch most_context best; list: recompute; any: zero sequence_parallel",
     )
     yield _call("doors", f"{RUN}.days_at", "mfu=0.4", "number: mfu")
     yield _call(
