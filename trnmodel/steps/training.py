@@ -39,6 +39,7 @@ from trnmodel.steps.training_work import (
 
 Numeric = ArrayLike
 POINTS = 40_000  # of a piece: its arrays stay in a core's cache
+PARTS = "stack: put together from parts that were measured elsewhere, on no chip as a whole"
 PLACEMENT = ("tp", "cp", "ep", "dp", "pp")
 
 
@@ -102,6 +103,8 @@ def _basis(r: Rank, job: Job) -> Basis:
     if r.e.kind == "ideal":
         return Basis("ideal", "")
     on = sorted({chip for chips in r.e.fitted_on.values() for chip in chips})
+    if r.e.kind == "hand-tuned":
+        return Basis("extrapolated", PARTS)
     reasons = [] if r.e.kind == "public" else [f"stack: {r.e.id} is given with the call"]
     if r.at.chip.id not in on:
         reasons.append(f"chip: {r.e.id} was fitted on {', '.join(on) or 'no chip'}")
@@ -197,7 +200,8 @@ def train_step(
     count : int, optional
         Scale-up domains that the scale-out network joins; default as the system has it. [-]
     efficiencies : str or Trainer, optional
-        Training stack: an id, "ideal", or a set; default the chip's own. [-]
+        Training stack: "public" (the chip's own, the default), "hand-tuned" (the chip's scenario of parts that were
+        measured somewhere), "ideal", an id, or a set. [-]
 
     Returns
     -------
