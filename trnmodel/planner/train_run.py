@@ -1,4 +1,4 @@
-"""How long a training run takes on so many chips: the best mapping, what loses, what constraints cost, days, dollars."""
+"""How long a training run takes on so many chips: the best mapping, what loses, what constraints cost, dollars."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from trnmodel.arguments import TINY, integer, number, refuse
+from trnmodel.arguments import TINY, integer, number, numbers, refuse
 from trnmodel.arguments import share as read_share
 from trnmodel.catalog.prices import Owner
 from trnmodel.catalog.rents import Rent, rent
@@ -81,6 +81,31 @@ class TrainRun(Grounded):
     def bound(self) -> str:
         """What takes longest of a step."""
         return str(self.step.bound)
+
+    @property
+    def words(self) -> str:
+        """The best mapping in words."""
+        return in_words(self.step)
+
+    @property
+    def runner_up(self) -> str:
+        """The next set of degrees, and the part of the step by which it loses; empty where there is none."""
+        if len(self.table) < 2:
+            return ""
+        other = self.table.iloc[1]
+        degrees = ", ".join(f"{name.upper()} {other[name]:.0f}" for name in SHOWN if other[name] > 1)
+        slower = self.table.tokens_per_s[0] / other.tokens_per_s - 1
+        return f"{degrees or 'one rank'}: {slower:.1%} longer by {other.loses_by or 'nothing'}"
+
+    def days_at(self, mfu: ArrayLike) -> NDArray:
+        """Days at another MFU than the derived one, of the same peak and work.
+
+        Parameters
+        ----------
+        mfu : numeric
+            Share of the peak that the work of the model makes use of. [-]
+        """
+        return np.asarray(self.days * self.mfu / numbers("mfu", mfu, TINY, 1.0))
 
     @property
     def checkpoint_bytes(self) -> float:
@@ -181,8 +206,20 @@ class TrainRun(Grounded):
         return row
 
 
+SHOWN = ("tp", "pp", "dp", "ep", "cp")
 KEPT = ("tp", "pp", "dp", "ep", "cp", "global_batch", "micro_batch", "interleave", "recompute", "zero",
         "sequence_parallel", "memory_bytes_per_rank")  # fmt: skip
+
+
+def in_words(step: TrainStep) -> str:
+    """Degrees above 1, batch, policies of a step."""
+    names = [(name.upper(), float(getattr(step, name))) for name in SHOWN]
+    degrees = " x ".join(f"{name} {many:.0f}" for name, many in names if many > 1) or "one rank"
+    cuts = f"{float(step.microbatches):.0f} micro-batches of {float(step.micro_batch):.0f}"
+    woven = f", {float(step.interleave):.0f} parts a stage" if step.interleave > 1 else ""
+    again = {"none": "nothing again", "selective": "scores again", "full": "layers again"}[step.recompute]
+    whole = "" if step.sequence_parallel or step.tp == 1 else ", no SP"
+    return f"{degrees}, {cuts}{woven}, ZeRO {step.zero}, {again}{whole}"
 
 
 def domains(system: str | System, chips: float) -> System:

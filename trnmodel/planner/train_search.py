@@ -40,11 +40,11 @@ def _divisors(n: int) -> tuple[int, ...]:
 
 
 def _degrees(ranks: int, layers: int, experts: int, longest: int, heads: int) -> Iterator[tuple[int, ...]]:
-    """All (tp, pp, dp, ep, cp) whose product is the ranks: stages of at least a layer, experts whole."""
-    for tp in (d for d in _divisors(ranks) if d <= heads):
+    """All (tp, pp, dp, ep, cp) whose product is the ranks: as many heads and experts on each, a layer or more a stage."""
+    for tp in (d for d in _divisors(ranks) if heads % d == 0):
         for pp in (d for d in _divisors(ranks // tp) if d <= layers):
             left = ranks // tp // pp
-            for ep in (d for d in _divisors(left) if d <= max(experts, 1)):
+            for ep in (d for d in _divisors(left) if max(experts, 1) % d == 0):
                 for cp in (d for d in _divisors(left // ep) if d <= longest):
                     yield tp, pp, left // ep // cp, ep, cp
 
