@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import trnmodel as tm
+from trnmodel.catalog import load
 from trnmodel.catalog.trainers import IDEAL, trainer
 from trnmodel.evidence import training as runs
 from trnmodel.formulas import training as page
@@ -216,6 +217,39 @@ def test_a_stack_has_the_bands_of_its_rows():
     assert far.basis_reason == "chip: neuronx-training was fitted on trainium1"
     assert np.log(far.high / far.time_s) > 0.3
     assert tm.train_step("gpt3-175b", "hgx-a100", tm.Mapping(tp=8, pp=8), **GPT3, efficiencies="ideal").basis == "ideal"
+
+
+KINDS_ASKED = {"trainium1": "trn1.32xlarge", "trainium2": "trn2-ultraserver", "trainium3": "trn3-nl72x2-pcie160",
+               "h100": "hgx-h100", "b200": "hgx-b200", "gb200": "gb200-nvl72"}  # fmt: skip
+
+
+@pytest.mark.parametrize("chip", KINDS_ASKED)
+def test_stacks_of_three_kinds(chip):
+    """The ideal one is the fastest; a scenario of parts is extrapolated, with the band of their ranges."""
+    ask = {"global_batch": 512, "seq": 4096, "count": 16}
+    steps = {kind: tm.train_step("llama-3.1-8b", KINDS_ASKED[chip], tm.Mapping(tp=8, dp=8), efficiencies=kind, **ask)
+             for kind in ("public", "hand-tuned", "ideal")}  # fmt: skip
+    assert [step.stack.kind for step in steps.values()] == ["public", "hand-tuned", "ideal"]
+    assert all(steps["ideal"].time_s < steps[kind].time_s for kind in ("public", "hand-tuned"))
+    tuned = steps["hand-tuned"]
+    assert tuned.basis == "extrapolated"
+    assert "put together from parts" in tuned.basis_reason
+    moved = [tm.train_step("llama-3.1-8b", KINDS_ASKED[chip], tm.Mapping(tp=8, dp=8), **ask,
+                           efficiencies=tuned.stack.moved({"matmul_share": end})).time_s
+             for end in tuned.stack.range("matmul_share")]  # fmt: skip
+    assert tuned.low < min(moved) < tuned.time_s < max(moved) < tuned.high
+
+
+def test_a_word_for_every_chip_that_trains():
+    """Whoever has a public training stack has a hand-tuned one; the refusal names the row that is missing."""
+    for chip in map(load.chip, load.chips()):
+        assert bool(chip.training_stack) == bool(chip.hand_tuned_training_stack)
+        if chip.training_stack:
+            assert trainer(chip, "public") is trainer(chip)
+            assert trainer(chip, "hand-tuned").id == chip.hand_tuned_training_stack
+    for word in ("public", "hand-tuned"):
+        with pytest.raises(ValueError, match=f"tpu-v5e has no {word} training stack.*add a row of tpu-v5e,"):
+            trainer(load.chip("tpu-v5e"), word)
 
 
 def test_memory_of_a_step_is_the_paper_s():

@@ -32,7 +32,7 @@ class Trainer(Spec):
     share of the shorter of an exchange and of the work beside it that hides; `straggler` is by how much the slowest
     rank's work is longer than the mean. `scores` that are "kept" are written out (unfused attention), those of `masked`
     pairs may be "computed". `width` is the half-width of its errors, models left out, on `fitted_on` chips.
-    `construction` is "parts" of a scenario: each part was measured somewhere, nobody has published all of them together.
+    `construction` is "parts" of a scenario: each part was measured somewhere, nobody has published them all together.
     """
 
     matmul_share: float = 1.0
@@ -103,7 +103,7 @@ def trainer(chip: Chip, stack: str | Trainer | None = None, argument: str = "eff
     ('megatron-2021', 1.0)
     >>> tuned = trainer(load.chip("trainium3"), "hand-tuned")
     >>> tuned.kind, tuned.range("matmul_share")[1]
-    ('hand-tuned', 0.92)
+    ('hand-tuned', 0.911)
     """
     if isinstance(stack, Trainer):
         return stack
