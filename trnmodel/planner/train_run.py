@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Mapping as Mapping_
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -21,7 +22,8 @@ from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.planner.cost import tco
 from trnmodel.planner.goodput import Goodput, goodput
-from trnmodel.planner.train_search import Space, space, told
+from trnmodel.planner.train_search import Space, space
+from trnmodel.planner.train_search import told as tabled
 from trnmodel.result import Grounded, tidy
 from trnmodel.steps.mapping import Mapping
 from trnmodel.steps.training_answer import TrainStep
@@ -45,9 +47,9 @@ class Spent(NamedTuple):
     basis: str
     why: str = ""
 
-    def told(self, unit: str) -> str:
-        """In words."""
-        return self.why or format_within(self.value, self.low, self.high, unit, self.basis)
+    def told(self, unit: str, scale: float = 1.0) -> str:
+        """In words, in a unit that is `scale` of its own."""
+        return self.why or format_within(self.value / scale, self.low / scale, self.high / scale, unit, self.basis)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -87,15 +89,17 @@ class TrainRun(Grounded):
         """The best mapping in words."""
         return in_words(self.step)
 
+    def behind(self, row: Mapping_[str, Any]) -> float:
+        """Share by which a row of the table takes longer than the best one."""
+        return float(self.table.tokens_per_s[0] / row["tokens_per_s"] - 1)
+
     @property
     def runner_up(self) -> str:
         """The next set of degrees, and the part of the step by which it loses; empty where there is none."""
         if len(self.table) < 2:
             return ""
-        other = self.table.iloc[1]
-        degrees = ", ".join(f"{name.upper()} {other[name]:.0f}" for name in SHOWN if other[name] > 1)
-        slower = self.table.tokens_per_s[0] / other.tokens_per_s - 1
-        return f"{degrees or 'one rank'}: {slower:.1%} longer by {other.loses_by or 'nothing'}"
+        row = self.table.iloc[1].to_dict()
+        return f"{degrees(row)}: {self.behind(row):.1%} longer by {row['loses_by'] or 'nothing'}"
 
     def days_at(self, mfu: ArrayLike) -> NDArray:
         """Days at another MFU than the derived one, of the same peak and work.
@@ -117,10 +121,14 @@ class TrainRun(Grounded):
         """Memory that the fullest rank lacks; 0 where it fits."""
         return max(float(self.step.memory_bytes_per_rank - self.step.capacity_bytes), 0.0)
 
+    def told(self) -> str:
+        """The days in words, with band and basis; hours of less than one."""
+        low, high = map(float, self.ends("days"))
+        one = Spent(float(self.days), low, high, str(self.basis))
+        return one.told("days") if self.days >= 1 else one.told("h", HOUR / DAY)
+
     def _answer(self) -> list[str]:
-        if not self.valid:
-            return []
-        return [format_within(float(self.days), float(self.low), float(self.high), "days", str(self.basis))]
+        return [self.told()] if self.valid else []
 
     def goodput(self, **how: Any) -> Goodput:
         """Useful share of the time of the run's chips, with checkpoints of its own size.
@@ -200,7 +208,7 @@ class TrainRun(Grounded):
         row: dict[str, Any] = {"constraint": name, "kind": kind, "days": np.nan, "cost": np.nan}
         order = found.order(mask)
         if order.size:
-            best = told(found, order[:1]).to_dict("records")[0]
+            best = tabled(found, order[:1]).to_dict("records")[0]
             days = self.tokens / best["tokens_per_s"] / DAY
             row |= {"days": days, "cost": days / float(self.days)} | {key: best[key] for key in KEPT}
         return row
@@ -211,15 +219,26 @@ KEPT = ("tp", "pp", "dp", "ep", "cp", "global_batch", "micro_batch", "interleave
         "sequence_parallel", "memory_bytes_per_rank")  # fmt: skip
 
 
+def degrees(row: Mapping_[str, Any]) -> str:
+    """The degrees above 1 of a row.
+
+    Examples
+    --------
+    >>> degrees({"tp": 8, "pp": 4.0, "dp": 16, "ep": 1, "cp": 1})
+    'TP 8 x PP 4 x DP 16'
+    """
+    return " x ".join(f"{name.upper()} {row[name]:.0f}" for name in SHOWN if row[name] > 1) or "one rank"
+
+
 def in_words(step: TrainStep) -> str:
     """Degrees above 1, batch, policies of a step."""
-    names = [(name.upper(), float(getattr(step, name))) for name in SHOWN]
-    degrees = " x ".join(f"{name} {many:.0f}" for name, many in names if many > 1) or "one rank"
-    cuts = f"{float(step.microbatches):.0f} micro-batches of {float(step.micro_batch):.0f}"
+    cut = degrees({name: float(getattr(step, name)) for name in SHOWN})
+    many = f"{counted(float(step.microbatches), 'micro-batch')} of {float(step.micro_batch):.0f}"
+    many = many.replace("micro-batchs", "micro-batches")
     woven = f", {float(step.interleave):.0f} parts a stage" if step.interleave > 1 else ""
     again = {"none": "nothing again", "selective": "scores again", "full": "layers again"}[step.recompute]
     whole = "" if step.sequence_parallel or step.tp == 1 else ", no SP"
-    return f"{degrees}, {cuts}{woven}, ZeRO {step.zero}, {again}{whole}"
+    return f"{cut}, {many}{woven}, ZeRO {step.zero}, {again}{whole}"
 
 
 def domains(system: str | System, chips: float) -> System:
@@ -237,7 +256,11 @@ def domains(system: str | System, chips: float) -> System:
     count = -(-asked // size)
     if count * size > asked * (1 + WHOLE):
         near = sorted({max(asked // size, 1) * size, count * size})
-        refuse("chips", chips, f"{one.id} comes in domains of {counted(size, 'chip')}; near are {near}")
+        refuse(
+            "chips",
+            chips,
+            f"{one.id} comes in domains of {counted(size, 'chip')}; near are {' and '.join(f'{n:,}' for n in near)}",
+        )
     return read_system(system, count)
 
 
@@ -307,7 +330,7 @@ def train_run(
     batch = max(BATCH_TOKENS // seq, 1) if global_batch is None else integer("global_batch", global_batch)
     found = space(chosen, where, global_batch=batch, recompute=recompute, zero=zero, most_context=most_context,
                   sequence_parallel=sequence_parallel, slack=float(read_share("batch_slack", batch_slack)), seq=seq,
-                  precision=precision, efficiencies=None if efficiencies == "public" else efficiencies)  # fmt: skip
+                  precision=precision, efficiencies=efficiencies)  # fmt: skip
     places = found.different(integer("best", best))
     place = places[0] if places else int(found.memory_bytes.argmin())
     step = found.step(place)
@@ -315,6 +338,6 @@ def train_run(
         model=chosen, system=where, precision=step.precision, stack=step.stack, tokens=budget,
         chips=float(where.chips), days=step.run_s(budget) / DAY, mfu=step.mfu, hfu=step.hfu,
         chip_hours=step.run_s(budget) * where.chips / HOUR, mapping=found.ask(place)["mapping"], step=step,
-        table=told(found, places), space=found, reason_mask=step.reason_mask, judge=step.judge,
+        table=tabled(found, places), space=found, reason_mask=step.reason_mask, judge=step.judge,
         spread=lambda name: step.widths("time_s"),
     )  # fmt: skip

@@ -40,7 +40,7 @@ def _divisors(n: int) -> tuple[int, ...]:
 
 
 def _degrees(ranks: int, layers: int, experts: int, longest: int, heads: int) -> Iterator[tuple[int, ...]]:
-    """All (tp, pp, dp, ep, cp) whose product is the ranks: as many heads and experts on each, a layer or more a stage."""
+    """All (tp, pp, dp, ep, cp) of so many ranks: each has as many heads and experts, each stage a layer or more."""
     for tp in (d for d in _divisors(ranks) if heads % d == 0):
         for pp in (d for d in _divisors(ranks // tp) if d <= layers):
             left = ranks // tp // pp
@@ -54,13 +54,17 @@ def grid(
 ) -> dict[str, NDArray]:
     """Every legal cut of a job, as arrays side by side: degrees, sizes of a batch and of a micro-batch, interleaving.
 
-    The batch of a cut is the nearest one that its replicas share out in whole micro-batches, up to `slack` off.
+    The batch of a cut is the nearest one that its replicas share out in whole micro-batches, up to `slack` off. Ways to
+    recompute, to shard the optimizer and to cut the sequence multiply these cuts: 25,242 points for 175B on 64 GPUs at
+    1,536 sequences. Calculon's search (calculon/llm/optimal_execution.py) counts more: how TP communicates, what
+    overlaps, what is offloaded, which network a group uses. Here what overlaps is of the stack, groups lie where the
+    placement has them, and nothing is offloaded. `most_context` and `slack` let in more cuts.
 
     Examples
     --------
     >>> from trnmodel.models.transformer import model
     >>> len(grid(model("gpt3-175b"), 64, 64)["tp"])
-    505
+    498
     """
     o = model.outline("prefill")
     heads = max((a.heads for a in model.attentions("prefill")), default=MOST_TP)
@@ -229,6 +233,48 @@ def train_search(
                   sequence_parallel=sequence_parallel, most_context=most_context, seq=integer("seq", seq),
                   precision=precision, efficiencies=efficiencies)  # fmt: skip
     return Search(found.asked, found.valid, told(found, found.order()[: integer("best", best)]))
+
+
+def largest_micro_batch(
+    model: str | Transformer,
+    system: str | System,
+    mapping: Mapping,
+    *,
+    global_batch: int,
+    seq: int,
+    count: int = 1,
+    **policies: Any,
+) -> NDArray:
+    """The most sequences that a rank can take at once for each mapping; 0 where not one fits.
+
+    Parameters
+    ----------
+    model, system, mapping, global_batch, seq, policies
+        As in `train_step`; degrees may be arrays. [-]
+    count : int
+        Scale-up domains. [-]
+
+    Returns
+    -------
+    sequences : numeric
+        A divisor of the batch of a replica, which has whole micro-batches. [-]
+
+    Raises
+    ------
+    ValueError
+        As `train_step` raises it.
+
+    Examples
+    --------
+    >>> ask = {"global_batch": 64, "seq": 2048, "count": 8, "recompute": "full"}
+    >>> largest_micro_batch("gpt3-175b", "hgx-a100", Mapping(tp=8, pp=[1, 2, 4, 8]), **ask).tolist()
+    [0.0, 0.0, 0.0, 64.0]
+    """
+    micro = np.array(_divisors(integer("global_batch", global_batch)), dtype=float)
+    sizes = micro.reshape(-1, *(1,) * mapping.ranks.ndim)
+    where = read_system(system, integer("count", count))
+    step = train_step(model, where, mapping, global_batch=global_batch, seq=seq, micro_batch=sizes, **policies)
+    return np.where(step.valid, sizes, 0.0).max(axis=0)
 
 
 def _distinct(step: TrainStep, cuts: dict[str, NDArray]) -> NDArray:
