@@ -308,6 +308,7 @@ PLACES = f"model=[{MODELS}], system=[{SYSTEMS}], mapping=[{MAPPINGS}]"
 ASKED = "precision=['bf16', 'fp8'], efficiencies=['ideal']"
 SETTING = "object: model system mapping precision efficiencies;"
 KERNEL = "object: chip stack; integer: lnc; number: collective_bytes_per_s; pairs: overlap;"
+RUN = "tm.train_run('llama-3.2-1b', 'hgx-a100', tokens=1e12, chips=8, global_batch=8, recompute=['none'])"
 CHIPS = "chip=['trainium2', 'trainium3', 'trainium1', 'inferentia2']"
 SIZES = "[1, 100, 128, 512, 4096, 5000]"
 
@@ -372,9 +373,19 @@ def _roots() -> Iterator[Call]:
         "tm.train_step",
         "model='gpt3-6.7b', system='hgx-a100', mapping=tm.Mapping(tp=2, pp=2), global_batch=8, seq=2048, count=1",
         f"{SETTING} from1: global_batch seq micro_batch interleave expert_imbalance;"
-        "number: gradient_bytes optimizer_bytes straggler; integer: count; whole: zero; choice: recompute;"
+        "number: gradient_bytes optimizer_bytes straggler; share: trainable_share; integer: count; whole: zero;"
+        "choice: recompute;"
         "flag: sequence_parallel",
     )
+    yield _call(
+        "doors",
+        "tm.train_run",
+        "model='llama-3.2-1b', system='hgx-a100', tokens=1e12, chips=8, seq=2048, global_batch=8, batch_slack=0.0, "
+        "recompute=['none'], zero=[1], sequence_parallel=[True]",
+        "object: model system precision efficiencies; one: tokens batch_slack;"
+        "integer: chips seq global_batch most_context best; list: recompute; any: zero sequence_parallel",
+    )
+    yield _call("doors", f"{RUN}.days_at", "mfu=0.4", "number: mfu")
     yield _call(
         "doors",
         "tm.sensitivity",

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trnmodel.arguments import TINY, integer, number, numbers, refuse
-from trnmodel.arguments import share as read_share
 from trnmodel.catalog.prices import Owner
 from trnmodel.catalog.rents import Rent, rent
 from trnmodel.catalog.specs import Precision
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 
 BATCH_TOKENS = 2**24  # of a step of Llama 3.1 405B through most of its run
 WHOLE = 0.05  # share of the chips asked for by which whole domains may be more
+MOST = 2**20  # chips, sequences of a step
 ROOM = 4e15  # bytes of a chip whose memory sets no limit
 
 
@@ -251,7 +251,7 @@ def domains(system: str | System, chips: float) -> System:
     >>> domains("trn3-nl72x2-pcie160", 8192).chips, domains("hgx-h100", 8192).count
     (8208, 1024)
     """
-    one, asked = read_system(system, 1), integer("chips", chips)
+    one, asked = read_system(system, 1), integer("chips", chips, 1, MOST)
     size = one.domain_chips
     count = -(-asked // size)
     if count * size > asked * (1 + WHOLE):
@@ -327,9 +327,9 @@ def train_run(
     """
     chosen, budget = read_model(model), number("tokens", tokens, TINY)
     where, seq = domains(system, chips), integer("seq", seq)
-    batch = max(BATCH_TOKENS // seq, 1) if global_batch is None else integer("global_batch", global_batch)
+    batch = max(BATCH_TOKENS // seq, 1) if global_batch is None else integer("global_batch", global_batch, 1, MOST)
     found = space(chosen, where, global_batch=batch, recompute=recompute, zero=zero, most_context=most_context,
-                  sequence_parallel=sequence_parallel, slack=float(read_share("batch_slack", batch_slack)), seq=seq,
+                  sequence_parallel=sequence_parallel, slack=number("batch_slack", batch_slack, 0.0, 1.0), seq=seq,
                   precision=precision, efficiencies=efficiencies)  # fmt: skip
     places = found.different(integer("best", best))
     place = places[0] if places else int(found.memory_bytes.argmin())

@@ -153,7 +153,7 @@ def space(
     ranks = int(where.chips * site(where).ranks_per_chip)
     cuts = grid(model, ranks, integer("global_batch", global_batch), integer("most_context", most_context), slack)
     if not cuts["tp"].size:
-        refuse("global_batch", global_batch, f"no replicas of {ranks} ranks share it out")
+        refuse("global_batch", global_batch, f"no replicas of {ranks} ranks share it out ({where.chips:.0f} chips)")
     kinds = product(
         listed("recompute", recompute, str),
         integers("zero", zero, 0),

@@ -155,6 +155,7 @@ def train_step(
     gradient_bytes: Numeric | None = None,
     optimizer_bytes: Numeric | None = None,
     expert_imbalance: Numeric = 1.0,
+    trainable_share: Numeric = 1.0,
     straggler: Numeric | None = None,
     count: int | None = None,
     efficiencies: str | Trainer | None = None,
@@ -195,6 +196,9 @@ def train_step(
         State of a parameter: 12 of Adam, 8 with stochastic rounding (no FP32 copy); default the stack's. [B]
     expert_imbalance : numeric
         Tokens of the hottest expert rank over the mean. [-]
+    trainable_share : numeric
+        Parameters that are trained over all of them, such as those of LoRA's adapters: the others have no gradients, no
+        state of the optimizer, and half of the backward products. [-]
     straggler : numeric, optional
         By how much the slowest rank's work is longer than the mean; default the stack's. [-]
     count : int, optional
@@ -248,9 +252,12 @@ def train_step(
         gradient_bytes=e.gradient_bytes if gradient_bytes is None else gradient_bytes,
         optimizer_bytes=e.optimizer_bytes if optimizer_bytes is None else optimizer_bytes,
         expert_imbalance=numbers("expert_imbalance", expert_imbalance, 1),
+        trainable_share=numbers("trainable_share", trainable_share, 0, 1),
         straggler=e.straggler if straggler is None else straggler,
     )
-    return _result(chosen, where, mapping, dtypes, e, job, g)
+    trained = g.pop("trainable_share")
+    g |= {"backward": 1.0 + trained, **{name: g[name] * trained for name in ("gradient_bytes", "optimizer_bytes")}}
+    return _result(chosen, where, mapping, dtypes, e, job._replace(frozen=bool(np.any(trained < 1))), g)
 
 
 def _result(
