@@ -1,8 +1,8 @@
-"""How long a training run takes, and whether it fits: runs beside each other, parts of a step, memory, mappings."""
+"""How long a training run takes, and whether it fits: runs beside each other, memory, parts of a step, mappings."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,20 +10,20 @@ import pandas as pd
 
 from trnmodel.arguments import UnanswerableError
 from trnmodel.planner.deployments import computes
-from trnmodel.planner.train_run import TrainRun, degrees, train_run
-from trnmodel.planner.trainings import NARROW, STACKS
-from trnmodel.result import tidy
+from trnmodel.planner.train_run import Spent, TrainRun, degrees, train_run
+from trnmodel.planner.train_search import largest_micro_batch
+from trnmodel.planner.trainings import NARROW, STACKS, at_stated_mfu
 from trnmodel.steps.training import train_step
 from trnmodel.steps.training_answer import TrainStep
 from trnmodel.units import GIB, MILLION, format_digits, format_within
 
 SYMBOLS = [
     ("d", "days", "days of a run, nothing lost", "", "result"),
-    ("T", "tokens", "tokens that the run sees", "", "parameter"),
+    ("T, B", "tokens, global_batch", "tokens that the run sees; those of a step", "", "parameter"),
     ("F", "model_flop", "work of the model in a step, forward and backward", "", "model"),
-    ("N, P", "chips, peak_flop_per_s", "chips of the job, printed peak of one", "", "data"),
+    ("N, P", "chips, peak_flop_per_s", "chips of the job; printed peak of one", "", "data"),
     ("MFU, HFU", "mfu, hfu", "model FLOP, all computed FLOP over the peak of all chips", "", "result"),
-    ("t_f, t_b, t_r", "forward_s, backward_s, recompute_s", "work of a micro-batch: there, back, again", "", "step"),
+    ("t_f, t_b, t_r", "forward_s, backward_s, recompute_s", "work of a micro-batch: forward, back, again", "", "step"),
     ("t_x", "exposed_s", "exchanges that nothing hides", "", "step"),
     ("m, p, v", "microbatches, pp, interleave", "micro-batches; pipeline stages; parts of a stage", "", "mapping"),
 ]
@@ -49,8 +49,8 @@ KINDS: Mapping[str, str] = {
     "buffer_bytes": "buffers",
 }
 AGAIN: Mapping[str, str] = {"none": "nothing again", "selective": "scores again", "full": "layers again"}
-ZEROS = (0, 1, 3)
-POLICIES: Mapping[str, Any] = {"zero": (1, 3), "sequence_parallel": (True,)}  # the others are tried for the headline
+ZEROS, NO_STACK = (0, 1, 3), "no such software"
+POLICIES: Mapping[str, Any] = {"zero": (1, 3), "sequence_parallel": (True,)}  # the others are tried for the answer
 
 
 class Key(NamedTuple):
@@ -65,186 +65,203 @@ class Key(NamedTuple):
 Runs = Mapping[Key, TrainRun]
 
 
-def asked(questions: Mapping[str, Mapping[str, Any]], systems: Iterable[str], precision: str, **ask: Any) -> dict:
-    """Runs of each model on each system and kind of software, in a precision and the first of 8 bits that it has.
+def runs(questions: Mapping[str, Mapping[str, Any]], systems: Iterable[str], precision: str, chips: float) -> Runs:
+    """Runs of models on systems and kinds of software, in a precision and in the first of 8 bits that a chip has.
 
-    What cannot be asked (no stack of a kind, chips that are no whole domains) is left out; UnanswerableError where
-    nothing is left.
+    Left out is what cannot be asked: no stack of a kind, no whole domains. UnanswerableError where nothing is left.
     """
     found, why = dict[Key, TrainRun](), ""
-    for model, question in questions.items():
+    for name, question in questions.items():
         for system in systems:
-            narrow = [name for name in NARROW if computes(system, name)][:1]
-            for dtype in dict.fromkeys([precision, *narrow]):
-                for kind in STACKS:
-                    try:
-                        run = train_run(model, system, precision=dtype, efficiencies=kind, **question, **ask)
-                    except ValueError as error:
-                        why = why or " ".join(str(error).split())
-                    else:
-                        found[Key(model, system, dtype, kind)] = run
+            formats = [precision] * computes(system, precision) + [one for one in NARROW if computes(system, one)][:1]
+            for dtype, kind in ((dtype, kind) for dtype in dict.fromkeys(formats) for kind in STACKS):
+                ask = {**question, **POLICIES, "chips": chips, "precision": dtype, "efficiencies": kind}
+                try:
+                    found[Key(name, system, dtype, kind)] = train_run(system=system, **ask)
+                except ValueError as error:
+                    why = why or " ".join(str(error).split())
     if not found:
         raise UnanswerableError(why)
     return found
 
 
-def days(run: TrainRun | None, basis: bool = False) -> str:
+def level(found: Runs, head: Key) -> dict[str, TrainRun]:
+    """Runs like one on every system: of its model, precision and kind of software; those that fit."""
+    return {key.system: run for key, run in found.items() if key._replace(system=head.system) == head and run.valid}
+
+
+def days(run: TrainRun | None) -> str:
     """Days of a run with their band, or why it has none."""
     if run is None:
-        return "no such software"
-    if not run.valid:
-        return str(run.reason)
+        return NO_STACK
     low, high = map(float, run.ends("days"))
-    return format_within(float(run.days), low, high, "days" * basis, str(run.basis) * basis)
+    return format_within(float(run.days), low, high) if run.valid else str(run.reason)
 
 
-def rows(runs: Runs) -> pd.DataFrame:
-    """Every run in a row: days with `_low` and `_high`, MFU, mapping, bound, runner-up, memory, basis."""
-    found = []
-    for key, run in runs.items():
+def rows(found: Runs) -> pd.DataFrame:
+    """Every run in a row: days with `_low` and `_high`, MFU, mapping, bound, what is next, memory, basis."""
+    lines = []
+    for key, run in found.items():
         low, high = map(float, run.ends("days"))
-        row = key._asdict() | {"software": key.kind, "chips": run.chips, "tokens": run.tokens, "days": float(run.days)}
-        row |= {"days_low": low, "days_high": high, "mfu": float(run.mfu), "hfu": float(run.hfu)}
+        row = key._asdict() | {
+            "software": key.kind,
+            "chips": run.chips,
+            "tokens": run.tokens,
+            "run_days": float(run.days),
+        }
+        row |= {"run_days_low": low, "run_days_high": high, "mfu": float(run.mfu), "hfu": float(run.hfu)}
         row |= {"mapping": run.words, "bound": run.bound, "next": run.runner_up, "reason": str(run.reason)}
         row |= {"memory_bytes": float(run.step.memory_bytes_per_rank), "capacity_bytes": float(run.step.capacity_bytes)}
-        found.append(row | {"stack": run.stack.id, "basis": str(run.basis), "basis_reason": str(run.basis_reason)})
-    return pd.DataFrame(found).drop(columns="kind")
+        lines.append(row | {"stack": run.stack.id, "basis": str(run.basis), "basis_reason": str(run.basis_reason)})
+    return pd.DataFrame(lines).drop(columns="kind")
 
 
-def beside(runs: Runs, model: str) -> pd.DataFrame:
-    """A model's days by system and precision on each kind of software, with mapping and bound of the first one."""
-    found: dict[tuple[str, str], dict[str, Any]] = {}
-    for key, run in runs.items():
+def beside(found: Runs, model: str) -> pd.DataFrame:
+    """A model's days by system and precision on each kind of software; MFU, mapping and bound on the first that runs."""
+    lines = dict[tuple[str, ...], dict[str, Any]]()
+    for key, run in found.items():
         if key.model == model:
-            row = found.setdefault(key[1:3], {"system": key.system, "precision": key.precision, **NONE})
+            names = {"system": key.system, "in": key.precision.upper(), **dict.fromkeys(STACKS, NO_STACK)}
+            row = lines.setdefault(key[1:3], names)
             row[key.kind] = days(run)
-            if "mapping" not in row and run.valid:
-                row |= {"mapping": degrees(run.table.iloc[0].to_dict()), "bound": run.bound, "MFU": f"{float(run.mfu):.0%}"}
-    return pd.DataFrame(found.values()).fillna("")
+            if "MFU" not in row and run.valid:
+                row |= {"MFU": f"{float(run.mfu):.0%}", "mapping": degrees(run.table.iloc[0].to_dict())}
+                row |= {"bound": PARTS.get(f"{run.bound}_s", run.bound)}
+    return pd.DataFrame(lines.values()).fillna("")
 
 
-NONE = dict.fromkeys(STACKS, "no such software")
+def gains(found: Runs, head: Key) -> pd.DataFrame:
+    """What 8 bits bring: system, peaks and days in both formats, ratios of peaks and of speeds; NaN with one format."""
+    lines = []
+    for system in dict.fromkeys(key.system for key in found):
+        both = [(key, run) for key, run in found.items() if key[:2] == (head.model, system) and key.kind == head.kind]
+        row: dict[str, Any] = {"system": system}
+        for (key, run), name in zip(both, ("wide", "narrow"), strict=False):
+            row |= {
+                f"{name}_in": key.precision.upper(),
+                f"{name}_flop_per_s": peak(run),
+                f"{name}_days": float(run.days),
+            }
+        lines.append(row)
+    columns = ["system", *(f"{name}_{end}" for name in ("wide", "narrow") for end in ("in", "flop_per_s", "days"))]
+    table = pd.DataFrame(lines).reindex(columns=columns).dropna(subset="wide_in")
+    ratios = {"peak_ratio": table.narrow_flop_per_s / table.wide_flop_per_s}
+    return table.assign(**ratios, speedup=table.wide_days / table.narrow_days)
 
 
-def gains(runs: Runs, model: str, kind: str) -> pd.DataFrame:
-    """What 8 bits bring on each system: peaks, days and their ratio to those of the wider format."""
-    found = []
-    mine = {key: run for key, run in runs.items() if key.model == model and key.kind == kind}
-    for system in dict.fromkeys(key.system for key in mine):
-        wide, *narrow = ((key, run) for key, run in mine.items() if key.system == system)
-        row = {"system": system, "wide": wide[0].precision, "wide_flop_per_s": _peak(wide[1]), "wide_days": days(wide[1])}
-        for key, run in narrow[:1]:
-            row |= {"narrow": key.precision, "narrow_flop_per_s": _peak(run), "narrow_days": days(run)}
-            row |= {"peak_ratio": _peak(run) / _peak(wide[1]), "speedup": float(wide[1].days / run.days)}
-        found.append(row)
-    return pd.DataFrame(found)
-
-
-def _peak(run: TrainRun) -> float:
+def peak(run: TrainRun) -> float:
+    """Printed peak of a chip of the run in its format. [FLOP/s]"""
     return float(run.step.peak_flop_per_s * run.step.ranks_per_chip)
 
 
-def parts(runs: Mapping[str, TrainRun]) -> pd.DataFrame:
-    """Where the days of each run that fits go, by part of its steps: of, part, run_days."""
-    found = [
-        {"of": name, "part": word, "run_days": float(getattr(run.step, field) / run.step.time_s * run.days)}
-        for name, run in runs.items()
-        for field, word in PARTS.items()
-        if run.valid
-    ]
-    table = pd.DataFrame(found, columns=["of", "part", "run_days"])
+def parts(found: Mapping[str, TrainRun]) -> pd.DataFrame:
+    """Where the days of runs go, by part of a step: of, part, run_days."""
+    shares = [(name, word, getattr(run.step, field) / run.step.time_s * run.days)
+              for name, run in found.items() for field, word in PARTS.items()]  # fmt: skip
+    table = pd.DataFrame(shares, columns=["of", "part", "run_days"]).astype({"run_days": float})
     return table[table.groupby("part").run_days.transform("max") > 0].reset_index(drop=True)
 
 
-def stepped(run: TrainRun, **other: Any) -> TrainStep:
-    """The step of a run's mapping with another size or policy."""
-    names = ("global_batch", "seq", "micro_batch", "interleave", "precision", "recompute", "zero", "sequence_parallel")
-    ask: dict[str, Any] = {name: getattr(run.step, name) for name in names} | {"efficiencies": run.stack} | other
-    return train_step(run.model, run.system, run.mapping, **ask)
-
-
-def _policies(run: TrainRun, sizes: np.ndarray) -> Iterable[tuple[int, str, TrainStep]]:
-    """Steps of the run's mapping for each way to share out and to compute again that differs in what it keeps."""
+def _policies(run: TrainRun) -> Iterator[tuple[str, TrainStep, float]]:
+    """Steps of a run's mapping, one sequence at a time, for each policy that keeps other bytes; the most sequences."""
+    ask = {name: getattr(run.step, name) for name in ("global_batch", "seq", "precision", "sequence_parallel")}
+    ask |= {"global_batch": int(run.step.global_batch), "seq": int(run.step.seq), "efficiencies": run.stack}
     for zero in ZEROS:
         kept = set[float]()
         for again, word in AGAIN.items():
-            step = stepped(run, recompute=again, zero=zero, micro_batch=sizes, interleave=1)
-            held = float(np.ravel(step.memory_bytes_per_rank)[0])
-            if held not in kept:
-                kept.add(held)
-                yield zero, word, step
+            policy: dict[str, Any] = ask | {"zero": zero, "recompute": again}
+            step = train_step(run.model, run.system, run.mapping, **policy)
+            if float(step.memory_bytes_per_rank) not in kept:
+                kept.add(float(step.memory_bytes_per_rank))
+                most = largest_micro_batch(run.model, run.system, run.mapping, **policy)
+                yield f"ZeRO {zero}, {word}", step, float(most)
 
 
 def memory(run: TrainRun) -> pd.DataFrame:
-    """What the fullest rank stores of one sequence at a time, by policy and kind: of, kind, stored_bytes."""
+    """What the fullest rank stores of one sequence at a time: of (policy), kind, stored_bytes, capacity_bytes, most."""
     return pd.DataFrame([
-        {"of": f"ZeRO {zero}, {word}", "kind": kind, "stored_bytes": float(np.ravel(getattr(step, field))[0]),
-         "capacity_bytes": float(step.capacity_bytes), "time_s": float(np.ravel(step.time_s)[0])}
-        for zero, word, step in _policies(run, np.array([1.0])) for field, kind in KINDS.items()
+        {"of": word, "kind": kind, "stored_bytes": float(getattr(step, field)),
+         "capacity_bytes": float(step.capacity_bytes), "most": most}
+        for word, step, most in _policies(run) for field, kind in KINDS.items()
     ])  # fmt: skip
 
 
-def largest(run: TrainRun) -> pd.DataFrame:
-    """The largest micro-batch of the run's mapping that fits with each policy, without interleaving."""
-    each, found = round(float(run.step.global_batch / (run.step.dp * run.step.ep))), list[dict[str, Any]]()
-    sizes = np.array([size for size in range(1, each + 1) if each % size == 0])
-    for zero, word, step in _policies(run, sizes):
-        held = np.broadcast_to(step.memory_bytes_per_rank, sizes.shape)
-        fit = np.flatnonzero(held <= step.capacity_bytes)
-        row = {"policy": f"ZeRO {zero}, {word}", "one sequence at a time [GiB]": format_digits(held[0] / GIB, 3)}
-        last = {"largest micro-batch": f"{sizes[fit[-1]]:,}", "takes [GiB]": format_digits(held[fit[-1]] / GIB, 3)} if fit.size else {}  # fmt: skip
-        found.append(row | (last or {"largest micro-batch": "none fits", "takes [GiB]": ""}))
-    return pd.DataFrame(found)
+def overlaps(found: Mapping[str, TrainRun]) -> pd.DataFrame:
+    """A step with every exchange hidden that can be, as it is, and with none hidden: in seconds, and over its time."""
+    return pd.DataFrame([
+        {"system": name, "time_s": float(run.step.time_s), "lower_s": float(run.step.lower_s),
+         "upper_s": float(run.step.upper_s), "exposed": f"{float(run.step.exposed_s / run.step.time_s):.0%}"}
+        for name, run in found.items()
+    ])  # fmt: skip
+
+
+def stated(printed: pd.DataFrame) -> pd.DataFrame:
+    """Runs that their authors print, a row each: chips, MFU, days, the same on as many chips, and ours by software."""
+    lines = dict[str, dict[str, Any]]()
+    for row in printed.itertuples():
+        line = lines.setdefault(
+            row.id,
+            {
+                "run": row.id,
+                "chips": f"{row.chips:,.0f} {row.chip.upper()}",
+                "in": row.precision.upper(),
+                "MFU": f"{row.mfu:.0%}",
+                "days": format_digits(row.days, 3),
+                "on as many chips": format_digits(row.days_on, 3),
+            },
+        )
+        ends = (row.predicted_days, row.predicted_days_low, row.predicted_days_high)
+        line[f"ours, {row.stack_kind}"] = format_within(*ends)
+        line["source"] = row.source
+    return pd.DataFrame(lines.values())
 
 
 def losing(run: TrainRun) -> pd.DataFrame:
     """The best sets of degrees: days, MFU, memory, by how much they lose and by which part of a step."""
-    found = []
-    for row in run.table.to_dict("records"):
-        more = row["tokens_per_s"] and run.table.tokens_per_s[0] / row["tokens_per_s"] - 1
-        found.append({
-            "mapping": degrees(row), "micro-batch": f"{row['micro_batch']:.0f}", "parts a stage": f"{row['interleave']:.0f}",
-            "ZeRO": row["zero"], "computed again": AGAIN[row["recompute"]],
-            "days": format_digits(float(run.days) * (1 + more), 3), "MFU": f"{row['mfu']:.1%}",
-            "memory [GiB]": format_digits(row["memory_bytes_per_rank"] / GIB, 3),
-            "loses": f"{more:.1%} by {LOST[row['loses_by']]}" if row["loses_by"] else "",
-        })  # fmt: skip
-    return tidy(found)
-
-
-LOST: Mapping[str, str] = {field.removesuffix("_s"): word for field, word in PARTS.items()} | {"work": "work"}
-
-
-def binding(run: TrainRun) -> pd.DataFrame:
-    """What each constraint costs: days and their share over those of the free best, with the mapping that is then best."""
-    table = run.constraints()
     return pd.DataFrame([
-        {"constraint": row.constraint, "days": format_digits(row.days, 3) if row.cost == row.cost else "does not fit",
-         "over the best": f"{row.cost - 1:+.1%}" if row.cost == row.cost else "",
-         "then best": degrees(row._asdict()) if row.cost == row.cost else ""}
-        for row in table.itertuples()
+        {"mapping": degrees(row), "sequences at once": row["micro_batch"], "parts a stage": row["interleave"],
+         "policy": f"ZeRO {row['zero']}, {AGAIN[row['recompute']]}", "MFU": f"{row['mfu']:.1%}",
+         "days": format_digits(float(run.days) * (1 + run.behind(row)), 3),
+         "memory [GiB]": format_digits(row["memory_bytes_per_rank"] / GIB, 3),
+         "loses": f"{run.behind(row):.1%}, most by {PARTS.get(row['loses_by'] + '_s', 'nothing')}" if place else ""}
+        for place, row in enumerate(run.table.to_dict("records"))
     ])  # fmt: skip
 
 
-def spent(runs: Mapping[str, TrainRun], owner: str, way: str, region: str | None) -> pd.DataFrame:
+def binding(run: TrainRun) -> pd.DataFrame:
+    """What each constraint costs: days and the mapping that is then best, those that bind first."""
+    table = run.constraints().sort_values("cost", ascending=False, na_position="first", kind="stable")
+    return pd.DataFrame([
+        {"constraint": row["constraint"]} | ({"days": "does not fit"} if np.isnan(row["cost"]) else
+         {"days": format_digits(row["days"], 3), "time": f"{row['cost'] - 1:+.1%}", "then best": degrees(row)})
+        for row in table.to_dict("records")
+    ]).fillna("")  # fmt: skip
+
+
+def claims(found: Iterable[TrainRun]) -> pd.DataFrame:
+    """MFU and days of runs as derived, and at the MFU that their chip's software is said to reach."""
+    tables = [at_stated_mfu(run).assign(model=run.model.id) for run in found]
+    lines = [
+        {"model": row.model, "MFU of": row.scenario if row.scenario == "derived" else row.software,
+         "MFU": format_within(*(100 * x for x in (row.mfu, row.mfu_low, row.mfu_high)), "%").replace(" %", "%"),
+         "days": format_within(row.days, row.days_low, row.days_high), "source": row.source}
+        for table in tables for row in table.itertuples()
+    ]  # fmt: skip
+    return pd.DataFrame(lines)
+
+
+def spent(found: Mapping[str, TrainRun], owner: str, way: str) -> pd.DataFrame:
     """Days, useful share, days in the calendar, and million dollars to one who rents and to one who owns the chips."""
-    found = []
-    for name, run in runs.items():
-        row = {"system": name, "days, nothing lost": days(run)}
-        if run.valid:
-            useful = run.goodput()
-            row["useful share"] = format_within(
-                *(100 * float(end) for end in (useful.goodput, useful.low, useful.high)), "%"
-            ).replace(" %", "%")
-            row["days in the calendar"] = run.calendar_days(useful).told("").strip()
-            rented, owned = run.renter_usd(way, region, useful), run.owner_usd(owner, useful)
-            row["rented [million USD]"], row["owned [million USD]"] = (million(one) for one in (rented, owned))
-        found.append(row)
-    return pd.DataFrame(found).fillna("")
+    lines = []
+    for name, run in found.items():
+        g = run.goodput()
+        share = format_within(*(100 * float(x) for x in (g.goodput, g.low, g.high)), "%").replace(" %", "%")
+        row = {"system": name, "days, nothing lost": days(run), "useful share of the time": share}
+        row |= {"days in the calendar": _within(run.calendar_days(g))}
+        row |= {"rented [million USD]": _within(run.renter_usd(way, useful=g), MILLION)}
+        lines.append(row | {"owned [million USD]": _within(run.owner_usd(owner, g), MILLION)})
+    return pd.DataFrame(lines)
 
 
-def million(one: Any) -> str:
-    """A sum in millions, or that nobody prices it."""
-    if one.why:
-        return "no price"
-    return format_within(one.value / MILLION, one.low / MILLION, one.high / MILLION)
+def _within(one: Spent, scale: float = 1.0) -> str:
+    return "no price" if one.why else format_within(one.value / scale, one.low / scale, one.high / scale)
