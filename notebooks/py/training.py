@@ -42,8 +42,8 @@ from trnmodel.catalog import load, rents
 from trnmodel.chapters import common, guard
 from trnmodel.chapters import training as tables
 from trnmodel.evidence import ledger
-from trnmodel.planner import software
-from trnmodel.planner.train_run import degrees, train_run
+from trnmodel.planner import software, train_table
+from trnmodel.planner.train_run import degrees
 from trnmodel.planner.train_words import budget as said
 from trnmodel.planner.trainings import published
 from trnmodel.units import DAY, GIB, TFLOP, format_digits, format_duration, format_within
@@ -62,14 +62,14 @@ guard.computes(spec.chip, precision=precision)
 guard.need(m.id != experts_m.id, f"experts_model = {experts_m.id!r} is the other model too")
 sizes = {"tokens": tokens, "seq": seq, "global_batch": global_batch}
 experts_sizes = {"tokens": experts_tokens, "seq": experts_seq, "global_batch": experts_global_batch}
-found = tables.runs(
+found = train_table.runs(
     {m.id: {"model": m} | sizes, experts_m.id: {"model": experts_m} | experts_sizes}, asked, precision, chips
 )
 head = next((key for key in found if key[:3] == (m.id, spec.id, precision)), None)
 guard.need(
     head is not None, f"{m.id} on {chips:,} chips of {spec.id}: no software of it trains, or they are no whole domains"
 )
-run = train_run(m, spec, chips=chips, precision=precision, efficiencies=head.kind, **sizes)
+run = found[head]
 guard.need(
     bool(run.valid),
     f"{m.id} on {chips:,} chips of {spec.id}: {run.reason}; the fullest rank lacks {run.missing_bytes / GIB:.3g} GiB",
@@ -79,7 +79,7 @@ here, step, wide = called[spec.id], run.step, precision.upper()
 size, work = common.counted(run.chips, "chip"), f"{m.id} over {said(tokens)} tokens"
 
 # %% tags=["hide-input"]
-peers = tables.level(found, head)
+peers = train_table.level(found, head)
 rest = sorted((float(one.days), name) for name, one in peers.items() if name != spec.id)
 best = peers[rest[0][1]] if rest else None
 kinds = {kind: tables.days(found.get(head._replace(kind=kind))) for kind in tables.STACKS if kind != head.kind}
@@ -115,7 +115,7 @@ Markdown(
 )
 
 # %% tags=["hide-input"]
-every = tables.rows(found)
+every = train_table.rows(found)
 shown = every[(every.model == m.id) & (every.precision == precision)].dropna(subset="run_days")
 spread = shown.groupby("system").run_days.agg(["min", "max"])
 charts.ranges(
@@ -176,13 +176,13 @@ charts.table(common.notation(tables.SYMBOLS, "from"), caption="What this chapter
 
 # %% tags=["hide-input"]
 flop, time_s, batch = float(step.model_flop), float(step.time_s), float(step.global_batch * step.seq)
-steps, mfu = tokens / batch, flop / (time_s * run.chips * tables.peak(run))
+steps, mfu = tokens / batch, flop / (time_s * run.chips * train_table.peak(run))
 assert np.isclose(steps * time_s / DAY, float(run.days))
 assert np.isclose(mfu, float(run.mfu))
 Markdown(
     f"**By hand, {here}.** {tokens:,.15g} tokens / {batch:,.0f} = {steps:,.0f} steps of {format_digits(time_s, 4)} s = {format_digits(steps * time_s / DAY, 4)} days; the package says "
     f"{format_digits(float(run.days), 4)}. A step has {flop:.4g} FLOP, {flop / batch / m.active_params():.2f} for each token and active parameter; over {format_digits(time_s, 4)} s x {run.chips:,.0f} x "
-    f"{tables.peak(run) / TFLOP:,.0f} TFLOP/s it is an MFU of {mfu:.1%}; the package says {float(run.mfu):.1%}. The mapping: {run.words}."
+    f"{train_table.peak(run) / TFLOP:,.0f} TFLOP/s it is an MFU of {mfu:.1%}; the package says {float(run.mfu):.1%}. The mapping: {run.words}."
 )
 
 # %% [markdown]
@@ -191,7 +191,7 @@ Markdown(
 # Products take as long as the peak of their format lets them. Scores, norms, the optimizer and what is exchanged stay wider, so that a step gains less than its peak.
 
 # %% tags=["hide-input"]
-formats = tables.gains(found, head)
+formats = train_table.gains(found, head)
 mine = formats[formats.system == spec.id].iloc[0]
 charts.table(
     formats,
@@ -239,7 +239,7 @@ Markdown(
 # shares the optimizer out among data-parallel ranks, ZeRO 3 weights and gradients too; computing layers again drops their activations.
 
 # %% tags=["hide-input"]
-held = tables.memory(run)
+held = train_table.memory(run)
 whole = held.groupby("of", sort=False).agg(
     stored_bytes=("stored_bytes", "sum"), room=("capacity_bytes", "first"), most=("most", "first")
 )
@@ -283,7 +283,7 @@ Markdown(
 # An exchange hides behind work as far as the software lets it. No policy of overlap leaves the range between all hidden that can hide and none hidden.
 
 # %% tags=["hide-input"]
-piled = tables.parts({called[name]: one for name, one in peers.items()})
+piled = train_table.parts({called[name]: one for name, one in peers.items()})
 share = piled[piled.of == here].set_index("part").run_days / float(found[head].days)
 assert np.isclose(share.sum(), 1)
 lost = share.drop(["forward", "backward"]).sort_values(ascending=False)
