@@ -144,7 +144,7 @@ class TrainRun(Grounded):
         """Days with what failures take: those of nothing lost over the useful share of the job's own time."""
         g = self.goodput() if useful is None else useful
         own = (1 - g.spare_lost) / g.goodput
-        return self._spent(float(self.days * own), g.widths("goodput"))
+        return self._spent(float(self.days * own), _shares(g))
 
     def owner_usd(self, owner: str | Owner = "hyperscaler", useful: Goodput | None = None) -> Spent:
         """Dollars of the run to the one who owns its chips and spares: useful chip-hours at `tm.tco`'s useful hour."""
@@ -161,7 +161,7 @@ class TrainRun(Grounded):
         if price.why:
             return self._spent(np.nan, (0.0, 0.0), price.why)
         low, high = (np.log(end / price.usd_per_chip_h) for end in price.range("usd_per_chip_h"))
-        below, above = g.widths("goodput")
+        below, above = _shares(g)
         wide = np.hypot(above, low), np.hypot(below, high)
         return self._spent(float(self.chip_hours / g.goodput * price.usd_per_chip_h), wide[::-1])
 
@@ -212,6 +212,12 @@ class TrainRun(Grounded):
             days = self.tokens / best["tokens_per_s"] / DAY
             row |= {"days": days, "cost": days / float(self.days)} | {key: best[key] for key in KEPT}
         return row
+
+
+def _shares(g: Goodput) -> tuple[Any, Any]:
+    """Half-widths of a useful share, which ends at 1."""
+    low, high = g.ends("goodput")
+    return np.log(g.goodput / low), np.log(high / g.goodput)
 
 
 SHOWN = ("tp", "pp", "dp", "ep", "cp")
