@@ -239,11 +239,24 @@ def times_s(
         alone = group(float(ranks), float(stride))
         return alone.times_s(kind, message_bytes) if alone else 0.0 * message_bytes
     every, steps = np.broadcast_arrays(ranks, stride)
+    if message_bytes.ndim == 0 and where.shape == () == (() if e is None else e.shape):
+        return _at_once_s(kind, message_bytes, where, np.stack([every, steps]).astype(float), lnc, _speaking(e))
     places: dict[tuple[float, float], int] = {}
     number = [places.setdefault(pair, len(places)) for pair in zip(every.flat, steps.flat, strict=True)]
     which = np.reshape(number, every.shape)
     spread = _spread_s if where.shape == () == (() if e is None else e.shape) else _spread_over_specs_s
     return spread(kind, [group(*pair) for pair in places], which, message_bytes, index)
+
+
+def _at_once_s(
+    kind: str, message_bytes: NDArray, where: System | Chip, placed: NDArray, lnc: int, e: Efficiencies | None
+) -> NDArray:
+    """Times of one message in many groups, which differ in ranks and stride: one wire is laid for all of them."""
+    pairs, index = np.unique(placed.reshape(2, -1), axis=1, return_inverse=True)
+    found, several = np.zeros(pairs.shape[1]), pairs[0] > 1
+    wire = _wire(where, e, kind, "best", (*pairs[:, several], lnc), own_alpha_s(e, where))
+    found[several] = wire.times_s(kind, message_bytes)
+    return found[index.ravel()].reshape(placed.shape[1:])
 
 
 def _spread_over_specs_s(

@@ -16,6 +16,7 @@ from trnmodel.steps.training_rank import ELEMENT_BYTES, Rank
 Numeric = NDArray | float
 Values = dict[str, Any]
 LOGIT_BYTES = 4.0
+FITTED_FORMAT = "bf16"  # of the rows on which shares of the peak are fitted
 MOVES = 2.0  # what is kept is written once and read once
 BACKWARD = 2.0  # gradients of inputs and of weights: two products for one, of which frozen weights need the first
 HALVES = 2.0  # forward and backward
@@ -26,7 +27,7 @@ KINDS = ("weight_bytes", "gradient_bytes", "optimizer_bytes", "activation_bytes"
 
 
 class Job(NamedTuple):
-    """The categories of a training step, whether weights are frozen, and what hides: as the stack has it, or all or none."""
+    """Categories of a training step, whether weights are frozen, what hides: as the stack has it, or all or none."""
 
     recompute: str
     zero: int
@@ -120,10 +121,12 @@ def passes_of(r: Rank, w: Values, g: Values, job: Job, t: Tokens, k: Kept) -> Pa
     e, n, chip = r.e, t.rows, r.at
     stream = chip.hbm_bytes_per_s * e.stream_share
     wide, narrow = chip.peak(r.precision.attention), chip.peak(r.precision.compute)
-    layers_s = n * (w["row_flop"] + w["routed_flop"] * g["expert_imbalance"]) / (narrow * e.matmul_share)
+    base = chip.peak(FITTED_FORMAT)
+    flop = n * (w["row_flop"] + w["routed_flop"] * g["expert_imbalance"])
+    layers_s = page.product_s(flop, narrow, e.matmul_share, base)
     sequences: Numeric = g["micro_batch"] / w["cp"]
     flop = sum((w[f"pair_flop_{i}"] * x for i, x in enumerate(_pairs(r, g, False))), 0.0) * sequences
-    attend_s = flop / (wide * np.minimum(e.attention_share, e.matmul_share))
+    attend_s = page.product_s(flop, wide, np.minimum(e.attention_share, e.matmul_share), base)
     moved_s = MOVES * page.kept_bytes(n, k.whole, k.cut, k.scores, k.entry, w["tp"], t.outer_tp, "none") / stream
     one = t.stage * overlapped_s(layers_s + attend_s, moved_s, e.stream_overlap)
     back = BACKWARD * one
@@ -137,7 +140,7 @@ def passes_of(r: Rank, w: Values, g: Values, job: Job, t: Tokens, k: Kept) -> Pa
     elif job.recompute == "selective" and e.scores == "kept":
         again = t.stage * overlapped_s(attend_s, MOVES * n * k.scores / w["tp"] / stream, e.stream_overlap)
     logits_s = MOVES * LOGIT_BYTES * n * r.outline.vocabulary / w["tp"] / stream
-    head = overlapped_s(w["logit_flop"] * n / (wide * e.matmul_share), logits_s, e.stream_overlap)
+    head = overlapped_s(page.product_s(w["logit_flop"] * n, wide, e.matmul_share, base), logits_s, e.stream_overlap)
     return Passes(one + fixed, back + fixed, again, (1 + g["backward"]) * head)
 
 

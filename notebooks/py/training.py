@@ -1,0 +1,349 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     formats: notebooks///ipynb,notebooks/py///py:percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+#   trnmodel:
+#     order: 13.9
+#     part: Training
+# ---
+
+# %% [markdown]
+# # How fast does it train, and does it fit?
+
+# %% tags=["parameters"]
+model: str = "llama-3.1-405b"
+tokens: float = 15e12
+seq: int = 8192
+global_batch: int = 2048
+experts_model: str = "deepseek-v3"
+experts_tokens: float = 14.8e12
+experts_seq: int = 4096
+experts_global_batch: int = 15360
+system: str = "trn3-nl72x2-pcie160"
+systems: list[str] = ["trn2-ultraserver", "trn3-nl32x2-pcie160", "hgx-h100", "gb200-nvl72"]
+chips: int = 8192
+precision: str = "bf16"
+owner: str = "hyperscaler"
+way: str = "capacity-block"
+
+# %% tags=["hide-input"]
+import numpy as np
+import pandas as pd
+from IPython.display import Markdown
+
+import trnmodel as tm
+from trnmodel import charts
+from trnmodel.catalog import load, rents
+from trnmodel.chapters import common, guard
+from trnmodel.chapters import training as tables
+from trnmodel.evidence import ledger
+from trnmodel.planner import software, train_table
+from trnmodel.planner.train_run import degrees
+from trnmodel.planner.train_words import budget as said
+from trnmodel.planner.trainings import published
+from trnmodel.units import DAY, GIB, TFLOP, format_digits, format_duration, format_within
+
+spec, m, experts_m = tm.system(system), tm.model(model), tm.model(experts_model)
+asked = list(dict.fromkeys([spec.id, *(tm.system(name).id for name in systems)]))
+owners = [name for name, entity in load.entities().items() if entity.kind == "owner" and name != "owner"]
+guard.one_of(owners, owner=owner)
+guard.one_of(rents.WAYS, way=way)
+guard.within(1, 1e18, tokens=tokens, experts_tokens=experts_tokens)
+guard.within(1, 1e7, chips=chips, seq=seq, experts_seq=experts_seq)
+guard.within(1, 1e9, global_batch=global_batch, experts_global_batch=experts_global_batch)
+guard.spans(seq, model=m)
+guard.spans(experts_seq, experts_model=experts_m)
+guard.computes(spec.chip, precision=precision)
+guard.need(m.id != experts_m.id, f"experts_model = {experts_m.id!r} is the other model too")
+sizes = {"tokens": tokens, "seq": seq, "global_batch": global_batch}
+experts_sizes = {"tokens": experts_tokens, "seq": experts_seq, "global_batch": experts_global_batch}
+found = train_table.runs(
+    {m.id: {"model": m} | sizes, experts_m.id: {"model": experts_m} | experts_sizes}, asked, precision, chips
+)
+head = next((key for key in found if key[:3] == (m.id, spec.id, precision)), None)
+guard.need(
+    head is not None, f"{m.id} on {chips:,} chips of {spec.id}: no software of it trains, or they are no whole domains"
+)
+run = found[head]
+guard.need(
+    bool(run.valid),
+    f"{m.id} on {chips:,} chips of {spec.id}: {run.reason}; the fullest rank lacks {run.missing_bytes / GIB:.3g} GiB",
+)
+called = software.names(asked)
+here, step, wide = called[spec.id], run.step, precision.upper()
+size, work = common.counted(run.chips, "chip"), f"{m.id} over {said(tokens)} tokens"
+
+# %% tags=["hide-input"]
+peers = train_table.level(found, head)
+rest = sorted((float(one.days), name) for name, one in peers.items() if name != spec.id)
+best = peers[rest[0][1]] if rest else None
+kinds = {kind: tables.days(found.get(head._replace(kind=kind))) for kind in tables.STACKS if kind != head.kind}
+eight = next(
+    (key for key in found if key[:2] == head[:2] and key.kind == head.kind and key.precision != precision), None
+)
+Markdown(
+    common.card(
+        [float(run.days), *map(float, run.ends("days"))],
+        f"{work} in {wide} on {size} of {here} with nothing lost, on {head.kind} software at an MFU of {float(run.mfu):.0%}; "
+        + "; ".join(f"{kind} {told}" for kind, told in kinds.items())
+        + (f"; in {eight.precision.upper()} {tables.days(found[eight])}" if eight else ""),
+        unit="days",
+        mark=str(run.basis),
+        rival=f"{called[rest[0][1]]} with {best.told()}" if best else "",
+        rank="Ahead of it" if best and best.days < run.days else "Next best",
+        alone="" if best else f"no other system of these runs it in {wide} on {head.kind} software",
+        proof="Check: runs and steps that were measured",
+        more=f"It fits: the fullest rank holds {format_digits(float(step.memory_bytes_per_rank) / GIB, 3)} of {format_digits(float(step.capacity_bytes) / GIB, 3)} GiB. With failures the "
+        f"calendar says {run.calendar_days().told('days')}. "
+        + (
+            f"**No run on {spec.chip.name} is published**, so that the band is wide: {run.basis_reason}. "
+            if "chip: " in str(run.basis_reason)
+            else ""
+        )
+        + "\n\n"
+        + ledger.rests_on(
+            *dict.fromkeys(
+                one.stack.id for key, one in found.items() if key[0] == m.id and (key.system == spec.id or one is best)
+            )
+        ),
+    )
+)
+
+# %% tags=["hide-input"]
+every = train_table.rows(found)
+shown = every[(every.model == m.id) & (every.precision == precision)].dropna(subset="run_days")
+spread = shown.groupby("system").run_days.agg(["min", "max"])
+charts.ranges(
+    shown[["run_days", "run_days_low", "run_days_high", "software", "basis"]].assign(of=shown.system.map(called)),
+    x="run_days",
+    y="of",
+    color="software",
+    log_x=True,
+    caption=f"Software moves days up to {format_digits((spread['max'] / spread['min']).max(), 2)} times, systems {format_digits(max(one.run_days.max() / one.run_days.min() for _, one in shown.groupby('software')), 2)} times",
+    under=f"{work} in {wide} on {chips:,} chips each, in whole domains, nothing lost; 90 % bands",
+)
+
+# %% tags=["hide-input"]
+charts.table(
+    tables.beside(found, m.id),
+    caption=f"Days of {work}; MFU, mapping and what takes longest on the first software that runs",
+    download="days",
+)
+
+# %% tags=["hide-input"]
+charts.table(
+    tables.beside(found, experts_m.id),
+    caption=f"The same of {experts_m.id} over {said(experts_tokens)} tokens",
+    download="days-experts",
+)
+
+# %% tags=["hide-input"]
+charts.table(every, caption="Every run, row by row", download="runs", file_only=True)
+
+# %% tags=["hide-input"]
+printed = [one for name in (m.id, experts_m.id) if len(one := published(name, chips=chips))]
+if printed:
+    printed = pd.concat(printed, ignore_index=True)
+    view = charts.table(
+        tables.stated(printed),
+        caption=f"What runs of these models took by their authors, as so many days on {chips:,} chips, and ours on the chips that they had",
+        download="published",
+    )
+else:
+    view = Markdown(f"No source says what a run of {m.id} or {experts_m.id} took.")
+view
+
+# %% [markdown]
+# ## Notation
+
+# %% tags=["hide-input"]
+charts.table(common.notation(tables.SYMBOLS, "from"), caption="What this chapter calls things", download="notation")
+
+# %% [markdown]
+# ## Days are work over rate
+#
+# A run sees $T$ tokens, $B$ of them in a step of $t$ seconds and $F$ FLOP of the model's own work. MFU is that work over the peak $P$ of all $N$ chips; HFU counts what is
+# computed again too. In a step $m$ micro-batches go through $p$ stages of $v$ parts, then gradients are exchanged, $t_d$, and weights updated, $t_o$:
+#
+# $$ d = \frac{T}{B}\,\frac{t}{86400}, \qquad \mathrm{MFU} = \frac{F}{t\,N\,P}, \qquad t = \Bigl(m + \frac{p-1}{v}\Bigr)(t_f + t_b + t_r + t_x) + t_d + t_o + t_0 . $$
+#
+# Every legal mapping and policy is tried, and the fastest that fits counts.
+
+# %% tags=["hide-input"]
+flop, time_s, batch = float(step.model_flop), float(step.time_s), float(step.global_batch * step.seq)
+steps, mfu = tokens / batch, flop / (time_s * run.chips * train_table.peak(run))
+assert np.isclose(steps * time_s / DAY, float(run.days))
+assert np.isclose(mfu, float(run.mfu))
+Markdown(
+    f"**By hand, {here}.** {tokens:,.15g} tokens / {batch:,.0f} = {steps:,.0f} steps of {format_digits(time_s, 4)} s = {format_digits(steps * time_s / DAY, 4)} days; the package says "
+    f"{format_digits(float(run.days), 4)}. A step has {flop:.4g} FLOP, {flop / batch / m.active_params():.2f} for each token and active parameter; over {format_digits(time_s, 4)} s x {run.chips:,.0f} x "
+    f"{train_table.peak(run) / TFLOP:,.0f} TFLOP/s it is an MFU of {mfu:.1%}; the package says {float(run.mfu):.1%}. The mapping: {run.words}."
+)
+
+# %% [markdown]
+# ## What do eight bits bring?
+#
+# Products take as long as the peak of their format lets them. Scores, norms, the optimizer and what is exchanged stay wider, so that a step gains less than its peak.
+
+# %% tags=["hide-input"]
+formats = train_table.gains(found, head)
+mine = formats[formats.system == spec.id].iloc[0]
+charts.table(
+    formats,
+    caption=f"{mine.narrow_in} makes {here} {format_digits(mine.speedup, 2)} times as fast, of {format_digits(mine.peak_ratio, 2)} times the peak ({head.kind} software)"
+    if mine.speedup == mine.speedup
+    else f"Days in both formats on {head.kind} software; {here} has one",
+    download="formats",
+)
+
+# %% tags=["hide-input"]
+older = formats[
+    (
+        formats.system.map(
+            lambda name: tm.system(name).chip.core is not None and tm.system(name).chip.year < spec.chip.year
+        )
+    )
+    & (formats.wide_in == wide)
+]
+if len(older) and spec.chip.core is not None:
+    old, chip = older.iloc[0], tm.system(older.iloc[0].system).chip
+    text = (
+        f"**Why users of {wide} gain little.** {spec.chip.name} computes {mine.wide_flop_per_s / TFLOP:,.0f} TFLOP/s in {wide}, {chip.name} {old.wide_flop_per_s / TFLOP:,.0f}: "
+        f"{mine.wide_flop_per_s / old.wide_flop_per_s:.2f} times as much. A run becomes {format_digits(old.wide_days / mine.wide_days, 3)} times as fast, which is memory and links, not products. "
+        + (
+            f"In {mine.narrow_in} it is {format_digits(old.wide_days / mine.narrow_days, 2)} times as fast as {chip.name} in {old.wide_in}"
+            + (
+                f", {format_digits(old.narrow_days / mine.narrow_days, 2)} times as fast as that in {old.narrow_in}."
+                if old.narrow_days == old.narrow_days
+                else "."
+            )
+            if mine.narrow_days == mine.narrow_days
+            else ""
+        )
+    )
+else:
+    text = f"No older Trainium of these runs it in {wide} beside {here}."
+Markdown(
+    text + " No run in 8 bits was measured on any Trainium, and whether a model trains as well in them is not modelled."
+)
+
+# %% [markdown]
+# ## Does it fit?
+#
+# A rank holds its part of weights and gradients, the optimizer's states (an FP32 copy and two moments), what the forward pass leaves for the backward one, and buffers. ZeRO 1
+# shares the optimizer out among data-parallel ranks, ZeRO 3 weights and gradients too; computing layers again drops their activations.
+
+# %% tags=["hide-input"]
+held = train_table.memory(run)
+whole = held.groupby("of", sort=False).agg(
+    stored_bytes=("stored_bytes", "sum"), room=("capacity_bytes", "first"), most=("most", "first")
+)
+fits = whole[whole.stored_bytes <= whole.room]
+least = whole.stored_bytes.idxmin()
+charts.stacks(
+    held[["of", "kind", "stored_bytes", "capacity_bytes"]],
+    x="of",
+    y="stored_bytes",
+    color="kind",
+    limit="capacity_bytes",
+    caption=f"{len(fits)} of {len(whole)} policies fit: {whole.stored_bytes.max() / whole.room.max():.2g} times the memory with {whole.stored_bytes.idxmax()}, {whole.stored_bytes.min() / whole.room.max():.2g} with {least}",
+    under=f"fullest rank of {m.id} on {size} of {here}, {degrees(run.table.iloc[0].to_dict())}, one sequence at a time, stages not interleaved; stroke: what a rank has",
+)
+
+# %% tags=["hide-input"]
+charts.table(
+    pd.DataFrame(
+        {
+            "policy": whole.index,
+            "stored": [f"{size_ / GIB:,.1f} GiB" for size_ in whole.stored_bytes],
+            "largest micro-batch that fits": [f"{most:,.0f}" if most else "none" for most in whole.most],
+        }
+    ),
+    caption=f"With that mapping; a rank has {whole.room.max() / GIB:.3g} GiB",
+    download="fit",
+)
+
+# %% tags=["hide-input"]
+zero1 = held[held.of == held.of.iloc[0]].set_index("kind").stored_bytes
+params = zero1.weights / 2
+Markdown(
+    f"**By hand, {whole.index[0]}.** The fullest rank has {format_digits(params / 1e9, 3)} billion parameters: {m.total_params / 1e9:,.1f} billion / (TP {float(step.tp):.0f} x PP {float(step.pp):.0f}) = "
+    f"{m.total_params / float(step.tp * step.pp) / 1e9:.3g} billion on the mean one. At 2 B they take {format_digits(zero1.weights / GIB, 3)} GiB, their gradients at {zero1.gradients / params:.2g} B {format_digits(zero1.gradients / GIB, 3)} GiB, "
+    f"the optimizer at {zero1.optimizer / params:.2g} B {format_digits(zero1.optimizer / GIB, 3)} GiB, activations {format_digits(zero1.activations / GIB, 3)} GiB."
+)
+
+# %% [markdown]
+# ## Where does the time go?
+#
+# An exchange hides behind work as far as the software lets it. No policy of overlap leaves the range between all hidden that can hide and none hidden.
+
+# %% tags=["hide-input"]
+piled = train_table.parts({called[name]: one for name, one in peers.items()})
+share = piled[piled.of == here].set_index("part").run_days / float(found[head].days)
+assert np.isclose(share.sum(), 1)
+lost = share.drop(["forward", "backward"]).sort_values(ascending=False)
+charts.stacks(
+    piled.assign(basis=str(run.basis)),
+    x="of",
+    y="run_days",
+    color="part",
+    caption=f"{share.forward + share.backward:.0%} of the time of {here} is forward and backward work; of the rest most is {lost.index[0]}, {lost.iloc[0]:.0%}",
+    under=f"{work} in {wide} on {head.kind} software, each on its best mapping; parts sum to the days",
+)
+
+# %% tags=["hide-input"]
+charts.table(
+    tables.overlaps(peers),
+    caption="A step with every exchange hidden that can be, as the software does it, and with none hidden",
+    download="overlap",
+)
+
+# %% [markdown]
+# ## Which mapping, and what do the next ones lose?
+
+# %% tags=["hide-input"]
+charts.table(
+    tables.losing(run),
+    caption=f"The best of {run.space.asked:,} mappings and policies, of which {run.space.valid:,} fit: one for each set of degrees",
+    download="mappings",
+)
+
+# %% tags=["hide-input"]
+charts.table(
+    tables.binding(run),
+    caption=f"The best run that keeps a constraint, over {format_digits(float(run.days), 3)} days without",
+    download="constraints",
+)
+
+# %% [markdown]
+# ## Which MFU does AWS claim?
+#
+# AWS claims an MFU in BF16 on Trainium3 with its compiler on the first day, and with kernels written by hand. Beside it stands what the parts of a step come to.
+
+# %% tags=["hide-input"]
+claimed = tables.claims(
+    one for key, one in found.items() if key.system == spec.id and key.precision == precision and one.valid
+)
+charts.table(
+    claimed, caption=f"MFU and days on {size} of {here} in {wide}, as derived and as claimed", download="claims"
+)
+
+# %% [markdown]
+# ## In the calendar, and in dollars
+#
+# Failures, checkpoints and racks that limp take their share, and a chip-hour has a price or a cost.
+
+# %% tags=["hide-input"]
+charts.table(
+    tables.spent({called[name]: one for name, one in peers.items()}, owner, way),
+    caption=f"{work} with failures, rented by {way} or owned by a {owner}",
+    download="spent",
+)
+
+# %% [markdown]
+# ## Check: runs and steps that were measured

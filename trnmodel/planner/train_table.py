@@ -1,0 +1,153 @@
+"""Training runs by model, system, precision and software: days, formats, parts of a step, memory by policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from trnmodel.arguments import UnanswerableError
+from trnmodel.planner.deployments import computes
+from trnmodel.planner.train_run import TrainRun, train_run
+from trnmodel.planner.train_search import largest_micro_batch
+from trnmodel.planner.trainings import NARROW, STACKS
+from trnmodel.steps.training import train_step
+from trnmodel.steps.training_answer import TrainStep
+from trnmodel.steps.training_work import KINDS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PARTS: Mapping[str, str] = {
+    "forward_s": "forward",
+    "backward_s": "backward",
+    "recompute_s": "computed again",
+    "tensor_s": "TP exchanges",
+    "expert_s": "EP exchanges",
+    "context_s": "CP exchanges",
+    "pipeline_s": "PP sends",
+    "data_s": "DP exchanges",
+    "bubble_s": "bubble",
+    "optimizer_s": "optimizer",
+    "straggler_s": "slowest rank",
+    "overhead_s": "fixed time",
+}
+AGAIN: Mapping[str, str] = {"none": "nothing again", "selective": "scores again", "full": "layers again"}
+ZEROS = (0, 1, 3)
+POLICIES: Mapping[str, Any] = {"sequence_parallel": (True,)}  # without it a rank keeps more and is no faster
+
+
+class Key(NamedTuple):
+    """Which run: model, system, precision and kind of software."""
+
+    model: str
+    system: str
+    precision: str
+    kind: str
+
+
+Runs = Mapping[Key, TrainRun]
+
+
+def runs(questions: Mapping[str, Mapping[str, Any]], systems: Iterable[str], precision: str, chips: float) -> Runs:
+    """Runs of models on systems and kinds of software, in a precision and in the first of 8 bits that a chip has.
+
+    Left out is what cannot be asked: no stack of a kind, no whole domains. UnanswerableError where nothing is left.
+    """
+    found, why = dict[Key, TrainRun](), ""
+    for name, question in questions.items():
+        for system in systems:
+            formats = [precision] * computes(system, precision) + [one for one in NARROW if computes(system, one)][:1]
+            for dtype, kind in ((dtype, kind) for dtype in dict.fromkeys(formats) for kind in STACKS):
+                ask = {**question, **POLICIES, "chips": chips, "precision": dtype, "efficiencies": kind}
+                try:
+                    found[Key(name, system, dtype, kind)] = train_run(system=system, **ask)
+                except ValueError as error:
+                    why = why or " ".join(str(error).split())
+    if not found:
+        raise UnanswerableError(why)
+    return found
+
+
+def level(found: Runs, head: Key) -> dict[str, TrainRun]:
+    """Runs like one on every system, of its model, precision and kind of software: those that fit."""
+    return {key.system: run for key, run in found.items() if key._replace(system=head.system) == head and run.valid}
+
+
+def rows(found: Runs) -> pd.DataFrame:
+    """Every run in a row: days with `_low` and `_high`, MFU, mapping, bound, what is next, memory, basis."""
+    import pandas as pd
+
+    lines = []
+    for key, run in found.items():
+        low, high = map(float, run.ends("days"))
+        row = {"model": key.model, "system": key.system, "precision": key.precision, "software": key.kind}
+        row |= {"chips": run.chips, "tokens": run.tokens, "run_days": float(run.days)}
+        row |= {"run_days_low": low, "run_days_high": high, "mfu": float(run.mfu), "hfu": float(run.hfu)}
+        row |= {"mapping": run.words, "bound": run.bound, "next": run.runner_up, "reason": str(run.reason)}
+        row |= {"memory_bytes": float(run.step.memory_bytes_per_rank), "capacity_bytes": float(run.step.capacity_bytes)}
+        lines.append(row | {"trainer": run.stack.id, "basis": str(run.basis), "basis_reason": str(run.basis_reason)})
+    return pd.DataFrame(lines)
+
+
+def gains(found: Runs, head: Key) -> pd.DataFrame:
+    """What 8 bits bring: system, peaks and days in both formats, ratios of peaks and of speeds; NaN with one format."""
+    import pandas as pd
+
+    lines: dict[str, dict[str, Any]] = {}
+    for key, run in found.items():
+        if (key.model, key.kind) == (head.model, head.kind):
+            row = lines.setdefault(key.system, {"system": key.system})
+            name = "narrow" if "wide_in" in row else "wide"
+            row |= {
+                f"{name}_in": key.precision.upper(),
+                f"{name}_flop_per_s": peak(run),
+                f"{name}_days": float(run.days),
+            }
+    columns = ["system", *(f"{name}_{end}" for name in ("wide", "narrow") for end in ("in", "flop_per_s", "days"))]
+    table = pd.DataFrame(list(lines.values())).reindex(columns=columns)
+    ratio = table.narrow_flop_per_s / table.wide_flop_per_s
+    return table.assign(peak_ratio=ratio, speedup=table.wide_days / table.narrow_days)
+
+
+def peak(run: TrainRun) -> float:
+    """Printed peak of a chip of the run in its format. [FLOP/s]"""
+    return float(run.step.peak_flop_per_s * run.step.ranks_per_chip)
+
+
+def parts(found: Mapping[str, TrainRun]) -> pd.DataFrame:
+    """Where the days of runs go, by part of a step: of, part, run_days; what is nowhere is left out."""
+    import pandas as pd
+
+    shares = [(name, word, float(getattr(run.step, field) / run.step.time_s * run.days))
+              for name, run in found.items() for field, word in PARTS.items()]  # fmt: skip
+    table = pd.DataFrame(shares, columns=["of", "part", "run_days"])
+    return table[table.groupby("part").run_days.transform("max") > 0].reset_index(drop=True)
+
+
+def _policies(run: TrainRun) -> Iterator[tuple[str, TrainStep, float]]:
+    """Steps of a run's mapping, one sequence at a time, for each policy that keeps other bytes; the most sequences."""
+    step = run.step
+    ask: dict[str, Any] = {"precision": step.precision, "sequence_parallel": step.sequence_parallel}
+    ask |= {"global_batch": int(step.global_batch), "seq": int(step.seq), "efficiencies": run.stack}
+    for zero in ZEROS:
+        kept = set[float]()
+        for again, word in AGAIN.items():
+            ask |= {"zero": zero, "recompute": again}
+            one = train_step(run.model, run.system, run.mapping, **ask)
+            if float(one.memory_bytes_per_rank) not in kept:
+                kept.add(float(one.memory_bytes_per_rank))
+                yield f"ZeRO {zero}, {word}", one, float(largest_micro_batch(run.model, run.system, run.mapping, **ask))
+
+
+def memory(run: TrainRun) -> pd.DataFrame:
+    """What the fullest rank stores of one sequence at a time: of (policy), kind, stored_bytes, capacity_bytes, most.
+
+    `most` is the largest micro-batch that fits, 0 where not one sequence does; stages are not interleaved.
+    """
+    import pandas as pd
+
+    return pd.DataFrame([
+        {"of": word, "kind": kind.removesuffix("_bytes").replace("_", " "), "stored_bytes": float(getattr(step, kind)),
+         "capacity_bytes": float(step.capacity_bytes), "most": most}
+        for word, step, most in _policies(run) for kind in KINDS
+    ])  # fmt: skip
