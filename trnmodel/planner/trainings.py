@@ -25,14 +25,13 @@ if TYPE_CHECKING:
 ROWS = load.DATA / "evidence" / "stated_runs.csv"
 STACKS = ("public", "hand-tuned", "ideal")
 NARROW = ("mxfp8", "fp8")  # the first that a chip computes in stands beside BF16
-STANDS_FOR = {"h800": "hgx-h100"}  # it computes as that; its NVLink is slower, and not in the catalogue
-FIRST = {"h100": "hgx-h100"}
 
 
 class StatedRun(msgspec.Struct, frozen=True):
     """A line of `data/evidence/stated_runs.csv`: the MFU that software is said to reach, or what a whole run took.
 
-    `about` is the kind of model; numbers of a run are empty in a scenario.
+    `about` is the kind of model, `system` what stands for its own; those of a run and its numbers are empty in a
+    scenario.
     """
 
     id: str
@@ -41,6 +40,7 @@ class StatedRun(msgspec.Struct, frozen=True):
     software: str
     model: str
     chip: str
+    system: str
     chips: str
     tokens: str
     seq: str
@@ -148,7 +148,7 @@ def published(model: str, stacks: Iterable[str] = STACKS[:2], chips: float = 819
     for row, stack in product(stated("run"), stacks):
         if row.model != read_model(model).id:
             continue
-        where, count = {**FIRST, **STANDS_FOR}[row.chip], float(row.chips)
+        where, count = row.system, float(row.chips)
         run = train_run(model, where, chips=count, precision=row.precision, efficiencies=stack, **row.question)
         value = row.values[0]
         peak = read_system(where).chip.peak(row.precision)
