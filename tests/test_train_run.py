@@ -193,6 +193,13 @@ def test_slack_lets_in_batches_that_are_no_power_of_two():
     assert (np.abs(near.space.cuts["global_batch"] / 512 - 1) <= 0.05).all()
 
 
+def test_points_of_175b_on_64_gpus():
+    """As many as the docstring says; each cut by itself 25 thousand, with ZeRO-2 and CP as many as other tools count."""
+    ask = {"global_batch": 1536, "seq": 2048, "count": 8}
+    assert train_search("gpt3-175b", "hgx-a100", **ask).asked == 25_242
+    assert train_search("gpt3-175b", "hgx-a100", **ask, most_context=64, zero=range(4)).asked == 121_824
+
+
 def test_context_parallel_cuts_are_let_in():
     few, more = (train_search(DENSE, "hgx-h100", global_batch=8, seq=8192, most_context=n) for n in (1, 8))
     assert more.asked > few.asked

@@ -167,7 +167,7 @@ def trainings(
     asked = product(listed("models", models), listed("systems", systems), listed("stacks", stacks, str))
     rows = []
     for model, system, stack in asked:
-        ask = question(model) | {"chips": chips, "efficiencies": stack} | policies
+        ask = question(model) | {"chips": chips, "efficiencies": stack, "best": 2} | policies
         narrow = [name for name in NARROW if computes(system, name)][:1]
         rows += [_row(train_run(model, system, precision=name, **ask), stack) for name in ("bf16", *narrow)]
     return tidy(rows)
