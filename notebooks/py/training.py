@@ -41,7 +41,7 @@ from trnmodel import charts
 from trnmodel.catalog import load, rents
 from trnmodel.chapters import common, guard
 from trnmodel.chapters import training as tables
-from trnmodel.evidence import ledger
+from trnmodel.evidence import ledger, training
 from trnmodel.planner import software, train_table
 from trnmodel.planner.train_run import degrees
 from trnmodel.planner.train_words import budget as said
@@ -82,7 +82,7 @@ size, work = common.counted(run.chips, "chip"), f"{m.id} over {said(tokens)} tok
 peers = train_table.level(found, head)
 rest = sorted((float(one.days), name) for name, one in peers.items() if name != spec.id)
 best = peers[rest[0][1]] if rest else None
-kinds = {kind: tables.days(found.get(head._replace(kind=kind))) for kind in tables.STACKS if kind != head.kind}
+kinds = {kind: train_table.days(found.get(head._replace(kind=kind))) for kind in tables.STACKS if kind != head.kind}
 eight = next(
     (key for key in found if key[:2] == head[:2] and key.kind == head.kind and key.precision != precision), None
 )
@@ -91,7 +91,7 @@ Markdown(
         [float(run.days), *map(float, run.ends("days"))],
         f"{work} in {wide} on {size} of {here} with nothing lost, on {head.kind} software at an MFU of {float(run.mfu):.0%}; "
         + "; ".join(f"{kind} {told}" for kind, told in kinds.items())
-        + (f"; in {eight.precision.upper()} {tables.days(found[eight])}" if eight else ""),
+        + (f"; in {eight.precision.upper()} {train_table.days(found[eight])}" if eight else ""),
         unit="days",
         mark=str(run.basis),
         rival=f"{called[rest[0][1]]} with {best.told()}" if best else "",
@@ -194,7 +194,7 @@ Markdown(
 formats = train_table.gains(found, head)
 mine = formats[formats.system == spec.id].iloc[0]
 charts.table(
-    formats,
+    tables.formats(formats),
     caption=f"{mine.narrow_in} makes {here} {format_digits(mine.speedup, 2)} times as fast, of {format_digits(mine.peak_ratio, 2)} times the peak ({head.kind} software)"
     if mine.speedup == mine.speedup
     else f"Days in both formats on {head.kind} software; {here} has one",
@@ -202,34 +202,17 @@ charts.table(
 )
 
 # %% tags=["hide-input"]
-older = formats[
-    (
-        formats.system.map(
-            lambda name: tm.system(name).chip.core is not None and tm.system(name).chip.year < spec.chip.year
-        )
-    )
-    & (formats.wide_in == wide)
-]
-if len(older) and spec.chip.core is not None:
-    old, chip = older.iloc[0], tm.system(older.iloc[0].system).chip
-    text = (
-        f"**Why users of {wide} gain little.** {spec.chip.name} computes {mine.wide_flop_per_s / TFLOP:,.0f} TFLOP/s in {wide}, {chip.name} {old.wide_flop_per_s / TFLOP:,.0f}: "
-        f"{mine.wide_flop_per_s / old.wide_flop_per_s:.2f} times as much. A run becomes {format_digits(old.wide_days / mine.wide_days, 3)} times as fast, which is memory and links, not products. "
-        + (
-            f"In {mine.narrow_in} it is {format_digits(old.wide_days / mine.narrow_days, 2)} times as fast as {chip.name} in {old.wide_in}"
-            + (
-                f", {format_digits(old.narrow_days / mine.narrow_days, 2)} times as fast as that in {old.narrow_in}."
-                if old.narrow_days == old.narrow_days
-                else "."
-            )
-            if mine.narrow_days == mine.narrow_days
-            else ""
-        )
-    )
-else:
-    text = f"No older Trainium of these runs it in {wide} beside {here}."
+older = next(
+    (name for name in asked if train_table.elder(tm.system(name), spec) and train_table.level(found, head).get(name)),
+    "",
+)
 Markdown(
-    text + " No run in 8 bits was measured on any Trainium, and whether a model trains as well in them is not modelled."
+    (
+        train_table.why_little(found, head, older, called)
+        if older
+        else f"No older Trainium of these runs it in {wide} beside {here}. "
+    )
+    + "No run in 8 bits was measured on any Trainium; whether a model trains as well in them is not modelled."
 )
 
 # %% [markdown]
@@ -326,11 +309,15 @@ charts.table(
 # AWS claims an MFU in BF16 on Trainium3 with its compiler on the first day, and with kernels written by hand. Beside it stands what the parts of a step come to.
 
 # %% tags=["hide-input"]
-claimed = tables.claims(
-    one for key, one in found.items() if key.system == spec.id and key.precision == precision and one.valid
+claimed = pd.concat(
+    [tables.claims(found, name, spec.id, precision) for name in (m.id, experts_m.id)], ignore_index=True
 )
 charts.table(
-    claimed, caption=f"MFU and days on {size} of {here} in {wide}, as derived and as claimed", download="claims"
+    claimed,
+    caption=f"MFU and days on {size} of {here} in {wide}: as derived, and at what is claimed of {spec.chip.name}"
+    if claimed.source.any()
+    else f"MFU and days on {size} of {here} in {wide}, as derived; nobody claims an MFU of it",
+    download="claims",
 )
 
 # %% [markdown]
@@ -347,3 +334,77 @@ charts.table(
 
 # %% [markdown]
 # ## Check: runs and steps that were measured
+#
+# *Left out* is the error on a model under a fit that has seen all others. The rival knows one MFU for all runs of a group, or carries it over from the group that the
+# software was fitted to.
+
+# %% tags=["hide-input"]
+errors, unused = training.table(), training.aside()
+aimed = errors[errors.met.notna()]
+charts.table(
+    tables.accuracy(errors),
+    caption=f"{int(errors.cases.sum())} measured steps: {int(aimed.met.astype(bool).sum())} of {len(aimed)} targets are met",
+    download="accuracy",
+)
+
+# %% tags=["hide-input"]
+charts.table(
+    unused, caption=f"The {len(unused)} rows that are set aside, each with its reason", download="aside", file_only=True
+)
+
+# %% tags=["hide-input"]
+Markdown(tables.trusted(errors, unused, printed if len(printed) else None))
+
+# %% [markdown]
+# ## What moves the answer
+
+# %% tags=["hide-input"]
+Markdown(train_table.moves(found, head, {"model": m} | sizes, chips))
+
+# %% [markdown]
+# ## What is left out
+#
+# Loss and how well a model learns: a larger batch and 8 bits are taken to cost nothing. Loading of data, evaluation and the phases of longer contexts; multi-token prediction; offloading to
+# hosts; unequal stages and zero-bubble schedules; experts that fill unevenly (`expert_imbalance`); two collectives that meet on a link. Failures are in chapter `goodput`.
+
+# %% [markdown]
+# ```{admonition} Takeaway
+# :class: tip
+# Ask first whether it fits and with which mapping, then what software makes of it: that moves days more than the rack does. In 16 bits a newer Trainium brings memory and links; its products pay in 8.
+# ```
+
+# %% [markdown]
+# ## Problems
+#
+# **1.** A model of 405 billion parameters sees 15 trillion tokens at 6 FLOP each. How long do 8,192 chips of 667 TFLOP/s take at an MFU of 40 %?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# 6 x 405e9 x 15e12 / (8,192 x 667e12 x 0.4) = 16.7 million s, 193 days.
+# ```
+#
+# **2.** With 16 stages and 32 micro-batches, which share of the time is bubble, and which with 4 parts a stage?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# 15 / (32 + 15) = 32 %; (15 / 4) / (32 + 15 / 4) = 10 %.
+# ```
+#
+# **3.** A rank holds 2 billion parameters in BF16 with FP32 gradients and Adam's 12 bytes. What does it take, and what with ZeRO 1 over 64 ranks?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# 2e9 x (2 + 4 + 12) = 36 GB; 2e9 x (2 + 4 + 12 / 64) = 12.4 GB.
+# ```
+
+# %% [markdown]
+# ## Sources
+
+# %% tags=["hide-input"]
+used = {"trainium3-deep-dive"} | set(claimed.source) | (set(printed.source) if len(printed) else set())
+used |= {row.source for row in training.rows() if row.use != "aside"}
+charts.table(
+    common.bibliography(used & set(load.sources()) - {"project"}),
+    caption="Sources of the figures in this chapter",
+    download="sources",
+)

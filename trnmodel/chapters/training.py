@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from trnmodel.planner.train_run import Spent, TrainRun, degrees
-from trnmodel.planner.train_table import AGAIN, PARTS, Runs
+from trnmodel.planner.train_table import AGAIN, NO_STACK, PARTS, Runs, banded, days, in_percent
 from trnmodel.planner.trainings import STACKS, at_stated_mfu
-from trnmodel.units import GIB, MILLION, format_digits, format_within
+from trnmodel.units import GIB, MILLION, format_digits
 
 SYMBOLS = [
     ("d", "days", "days of a run, nothing lost", "", "result"),
@@ -29,26 +29,6 @@ SYMBOLS = [
     ("t_x", "exposed_s", "exchanges that nothing hides", "", "step"),
     ("m, p, v", "microbatches, pp, interleave", "micro-batches; pipeline stages; parts of a stage", "", "mapping"),
 ]
-NO_STACK = "no such software"
-
-
-def days(run: TrainRun | None) -> str:
-    """Days of a run with their band, or why it has none."""
-    if run is None:
-        return NO_STACK
-    low, high = map(float, run.ends("days"))
-    return _told(float(run.days), low, high) if run.valid else str(run.reason)
-
-
-def _told(value: float, low: float, high: float, unit: str = "") -> str:
-    """A figure with its band; three digits where it has none."""
-    if low == high:
-        return format_digits(value, 3) + unit
-    return format_within(value, low, high, unit).replace(" %", "%")
-
-
-def _shares(*ends: Any) -> str:
-    return _told(*(100 * float(end) for end in ends), unit="%")
 
 
 def beside(found: Runs, model: str) -> pd.DataFrame:
@@ -83,7 +63,7 @@ def stated(printed: pd.DataFrame) -> pd.DataFrame:
         line = {"run": row.id, "on": f"{row.chips:,.0f} {row.chip.upper()}", "in": row.precision.upper()}
         line |= {"MFU": f"{row.mfu:.0%}", "days": format_digits(row.days, 3)}
         line = lines.setdefault(row.id, line | {"on as many chips": format_digits(row.days_on, 3)})
-        line[f"ours, {row.stack_kind}"] = _told(row.predicted_days, row.predicted_days_low, row.predicted_days_high)
+        line[f"ours, {row.stack_kind}"] = banded(row.predicted_days, row.predicted_days_low, row.predicted_days_high)
         lines[row.id] = {name: x for name, x in line.items() if name != "source"} | {"source": row.source}
     return pd.DataFrame(lines.values())
 
@@ -134,8 +114,8 @@ def claims(found: Runs, model: str, system: str, precision: str) -> pd.DataFrame
         [(f"claimed, {row.software}", row) for _, row in [*tables.values()][0].iloc[1:].iterrows()] if tables else []
     )
     return pd.DataFrame([
-        {"model": model, "MFU of": word, "MFU": _shares(row.mfu, row.mfu_low, row.mfu_high),
-         "days": _told(row.days, row.days_low, row.days_high), "source": row.source}
+        {"model": model, "MFU of": word, "MFU": in_percent(row.mfu, row.mfu_low, row.mfu_high),
+         "days": banded(row.days, row.days_low, row.days_high), "source": row.source}
         for word, row in lines
     ])  # fmt: skip
 
@@ -145,7 +125,7 @@ def spent(found: Mapping[str, TrainRun], owner: str, way: str) -> pd.DataFrame:
     lines = []
     for name, run in found.items():
         g = run.goodput()
-        row = {"system": name, "days, nothing lost": days(run), "useful share": _shares(g.goodput, g.low, g.high)}
+        row = {"system": name, "days, nothing lost": days(run), "useful share": in_percent(g.goodput, g.low, g.high)}
         row |= {"days in the calendar": _priced(run.calendar_days(g))}
         row |= {"rented [million USD]": _priced(run.renter_usd(way, useful=g), MILLION)}
         lines.append(row | {"owned [million USD]": _priced(run.owner_usd(owner, g), MILLION)})
@@ -153,4 +133,51 @@ def spent(found: Mapping[str, TrainRun], owner: str, way: str) -> pd.DataFrame:
 
 
 def _priced(one: Spent, scale: float = 1.0) -> str:
-    return "no price" if one.why else _told(one.value / scale, one.low / scale, one.high / scale)
+    return "no price" if one.why else banded(one.value / scale, one.low / scale, one.high / scale)
+
+
+def accuracy(errors: pd.DataFrame) -> pd.DataFrame:
+    """`evidence.training.table` for a reader: errors in per cent, of one MFU for all beside, targets and what is set aside."""
+    names = {"mean": "mean", "median": "median", "left_out_mean": "left out, mean", "left_out_median": "left out, median",
+             "rival_left_out_mean": "one MFU, left out", "rival_carried_mean": "one MFU, carried over"}  # fmt: skip
+    told = errors[["group", "stack", "cases", "models"]].rename(columns={"group": "runs", "cases": "steps"})
+    for name, word in names.items():
+        told[word] = ["" if np.isnan(x) else f"{x:.1%}" for x in errors[name]]
+    mark = errors.met.map({True: ": met", False: ": missed"}).fillna("")
+    return told.assign(target=errors.target.fillna("") + mark, aside=errors.aside).rename(
+        columns={"aside": "set aside"}
+    )
+
+
+def trusted(errors: pd.DataFrame, unused: pd.DataFrame, printed: pd.DataFrame | None) -> str:
+    """How far to trust it: fitted and predicted groups, where one MFU does better, whole runs, what is set aside."""
+    fitted, blind = errors[errors.fitted], errors[~errors.fitted]
+    worst = blind.loc[blind["mean"].idxmax()]
+    lost = blind[blind["mean"] > blind.rival_carried_mean].group
+    new = errors[errors.group.str.contains("trn2|trn3")]
+    said = [
+        f"Of software that was fitted, the mean with a model left out is {_ends(fitted.left_out_mean)}; one MFU has {_ends(fitted.rival_left_out_mean)}. Groups that no fit has seen are off by {_ends(blind['mean'])}, most {worst.group}; "
+        f"one MFU that is carried over does better on {', '.join(lost) or 'none'}.",
+    ]
+    for row in new.to_dict("records"):
+        said.append(
+            f"**{row['group']}: {row['cases']} steps, {row['mean']:.0%} off on the mean; nothing else was measured on Trainium2 or Trainium3.**"
+        )
+    if printed is not None:
+        own = printed[printed.stack_kind == printed.stack_kind.iloc[0]]
+        inside = (own.predicted_days_low <= own.days) & (own.days <= own.predicted_days_high)
+        ratios = ", ".join(f"{row.id} {row.days / row.predicted_days:.2f}" for row in own.itertuples())
+        said.append(
+            f"Of {len(own)} published runs {int(inside.sum())} lie in the band of {own.stack_kind.iloc[0]} software; printed over ours: {ratios}. A rate is of steps alone, chip-hours have all phases and what was lost."
+        )
+    reasons = unused.reason.str.partition(":")[0].value_counts(sort=True).head(3)
+    said.append(
+        f"Set aside are {len(unused)} rows, most because "
+        + "; ".join(f"{reason} ({count})" for reason, count in reasons.items())
+        + "."
+    )
+    return " ".join(said)
+
+
+def _ends(values: pd.Series) -> str:
+    return f"{values.min():.0%} to {values.max():.0%}"

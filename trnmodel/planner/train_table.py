@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trnmodel.arguments import UnanswerableError
 from trnmodel.planner.deployments import computes
+from trnmodel.catalog.systems import System
 from trnmodel.planner.train_run import TrainRun, train_run
 from trnmodel.planner.train_search import largest_micro_batch
 from trnmodel.planner.trainings import NARROW, STACKS
 from trnmodel.steps.training import train_step
 from trnmodel.steps.training_answer import TrainStep
 from trnmodel.steps.training_work import KINDS
+from trnmodel.units import TFLOP, format_digits, format_within
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +34,7 @@ PARTS: Mapping[str, str] = {
     "overhead_s": "fixed time",
 }
 AGAIN: Mapping[str, str] = {"none": "nothing again", "selective": "scores again", "full": "layers again"}
-ZEROS = (0, 1, 3)
+ZEROS, NO_STACK = (0, 1, 3), "no such software"
 POLICIES: Mapping[str, Any] = {"sequence_parallel": (True,)}  # without it a rank keeps more and is no faster
 
 
@@ -124,6 +126,13 @@ def parts(found: Mapping[str, TrainRun]) -> pd.DataFrame:
     return table[table.groupby("part").run_days.transform("max") > 0].reset_index(drop=True)
 
 
+def again(run: TrainRun, **other: Any) -> TrainStep:
+    """The step of a run with something else than it was asked with."""
+    names = ("global_batch", "seq", "micro_batch", "interleave", "precision", "recompute", "zero", "sequence_parallel")
+    ask: dict[str, Any] = {name: getattr(run.step, name) for name in names} | {"efficiencies": run.stack} | other
+    return train_step(run.model, run.system, run.mapping, **ask)
+
+
 def _policies(run: TrainRun) -> Iterator[tuple[str, TrainStep, float]]:
     """Steps of a run's mapping, one sequence at a time, for each policy that keeps other bytes; the most sequences."""
     step = run.step
@@ -147,7 +156,88 @@ def memory(run: TrainRun) -> pd.DataFrame:
     import pandas as pd
 
     return pd.DataFrame([
-        {"of": word, "kind": kind.removesuffix("_bytes").replace("_", " "), "stored_bytes": float(getattr(step, kind)),
+        {"of": word, "kind": f"{kind.removesuffix('_bytes')}{'s' * (kind != 'optimizer_bytes')}", "stored_bytes": float(getattr(step, kind)),
          "capacity_bytes": float(step.capacity_bytes), "most": most}
         for word, step, most in _policies(run) for kind in KINDS
     ])  # fmt: skip
+
+
+def elder(one: System, than: System) -> bool:
+    """Whether a system is of an older chip of NeuronCores than another."""
+    return one.chip.core is not None and than.chip.core is not None and one.chip.year < than.chip.year
+
+
+def why_little(found: Runs, head: Key, older: str, called: Mapping[str, str]) -> str:
+    """What a newer Trainium brings in the same format, by kind of software, and in 8 bits, in words."""
+    pairs = {
+        kind: [found.get(head._replace(kind=kind, system=name)) for name in (older, head.system)] for kind in STACKS
+    }
+    both = {kind: pair for kind, pair in pairs.items() if all(run is not None and run.valid for run in pair)}
+    old, new = both[head.kind]
+    chips = [run.system.chip.name for run in (old, new)]
+    rates = [f"{peak(run) / TFLOP:,.0f}" for run in (old, new)]
+    times = [f"{format_digits(float(a.days / b.days), 2)} on {kind} software" for kind, (a, b) in both.items()]
+    more = {
+        word: float(
+            getattr(old.step, name) / old.step.time_s * old.days - getattr(new.step, name) / new.step.time_s * new.days
+        )
+        for name, word in PARTS.items()
+    }
+    most = max(more, key=lambda word: more[word])
+    gained = gains(found, head).set_index("system")
+    narrow = gained.loc[[older, head.system]]
+    return (
+        f"**In {head.precision.upper()} {chips[1]} computes {rates[1]} TFLOP/s, {chips[0]} {rates[0]}**: {peak(new) / peak(old):.2f} times as much. A run is as many times as fast on "
+        f"{called[head.system]} as on {called[older]}: {', '.join(times)}; what it gains is no rate of products but most of all {most}, {format_digits(more[most], 2)} of {format_digits(float(old.days - new.days), 2)} days on {head.kind} software. "
+        + (
+            f"In 8 bits on both it is {format_digits(narrow.narrow_days.iloc[0] / narrow.narrow_days.iloc[1], 2)} times as fast ({narrow.narrow_in.iloc[1]} beside {narrow.narrow_in.iloc[0]}). "
+            if narrow.narrow_days.notna().all()
+            else ""
+        )
+    )
+
+
+def moves(found: Runs, head: Key, question: Mapping[str, Any], chips: float) -> str:
+    """What moves the answer: chips, the batch, chips that are slower, experts that fill unevenly; a list in Markdown."""
+    run, ask = found[head], {**question, "precision": head.precision, "efficiencies": head.kind, "system": head.system}
+    said = []
+    for word, other in {"a quarter of the chips": {"chips": chips / 4}, "twice the chips": {"chips": 2 * chips},
+                        "half the batch": {"global_batch": max(question["global_batch"] // 2, 1)},
+                        "twice the batch": {"global_batch": 2 * question["global_batch"]}}.items():  # fmt: skip
+        try:
+            one = train_run(**{"chips": chips, **ask, **POLICIES, **other})
+        except ValueError:
+            continue
+        said.append(
+            f"* **{word[0].upper()}{word[1:]}**: {days(one)} days, MFU {float(one.mfu):.0%}."
+            if one.valid
+            else f"* **{word[0].upper()}{word[1:]}**: {one.reason}."
+        )
+    slow = again(run, straggler=0.05)
+    said.append(f"* **A slowest rank that takes 5% longer**: {float(slow.time_s / run.step.time_s) - 1:+.1%}.")
+    for key, one in found.items():
+        if key[1:] == head[1:] and one.valid and one.model.outline("prefill").experts:
+            hot = again(one, expert_imbalance=1.5)
+            said.append(
+                f"* **Experts of {key.model} that fill unevenly**, the fullest rank with 1.5 times the mean: {float(hot.time_s / one.step.time_s) - 1:+.0%}."
+            )
+    return "\n".join(said)
+
+
+def days(run: TrainRun | None) -> str:
+    """Days of a run with their band, or why it has none."""
+    if run is None:
+        return NO_STACK
+    low, high = map(float, run.ends("days"))
+    return banded(float(run.days), low, high) if run.valid else str(run.reason)
+
+
+def banded(value: float, low: float, high: float, unit: str = "") -> str:
+    """A figure with its band; three digits where it has none."""
+    if low == high:
+        return format_digits(value, 3) + unit
+    return format_within(value, low, high, unit).replace(" %", "%")
+
+
+def in_percent(*ends: Any) -> str:
+    return banded(*(100 * float(end) for end in ends), unit="%")
