@@ -35,7 +35,6 @@ PARTS: Mapping[str, str] = {
 }
 AGAIN: Mapping[str, str] = {"none": "nothing again", "selective": "scores again", "full": "layers again"}
 ZEROS, NO_STACK = (0, 1, 3), "no such software"
-POLICIES: Mapping[str, Any] = {"sequence_parallel": (True,)}  # without it a rank keeps more and is no faster
 
 
 class Key(NamedTuple):
@@ -60,7 +59,7 @@ def runs(questions: Mapping[str, Mapping[str, Any]], systems: Iterable[str], pre
         for system in systems:
             formats = [precision] * computes(system, precision) + [one for one in NARROW if computes(system, one)][:1]
             for dtype, kind in ((dtype, kind) for dtype in dict.fromkeys(formats) for kind in STACKS):
-                ask = {**question, **POLICIES, "chips": chips, "precision": dtype, "efficiencies": kind}
+                ask = {**question, "chips": chips, "precision": dtype, "efficiencies": kind}
                 try:
                     found[Key(name, system, dtype, kind)] = train_run(system=system, **ask)
                 except ValueError as error:
