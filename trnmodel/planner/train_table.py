@@ -204,7 +204,7 @@ def moves(found: Runs, head: Key, question: Mapping[str, Any], chips: float) -> 
                         "half the batch": {"global_batch": max(question["global_batch"] // 2, 1)},
                         "twice the batch": {"global_batch": 2 * question["global_batch"]}}.items():  # fmt: skip
         try:
-            one = train_run(**{"chips": chips, **ask, **POLICIES, **other})
+            one = train_run(**{"chips": chips, **ask, **other})
         except ValueError:
             continue
         said.append(
