@@ -80,6 +80,10 @@ def test_what_constraints_cost(run):
               ("micro_batch", 1), "stages are not interleaved": ("interleave", 1), "ZeRO 0 only": ("zero", 0),
               "ZeRO 1 only": ("zero", 1), "ZeRO 3 only": ("zero", 3), "nothing is computed again":
               ("recompute", "none"), "layers are computed again": ("recompute", "full")}  # fmt: skip
+    ranks = {"chip": 1, "tray": getattr(run.system, "chips_per_tray", 0), "domain": run.system.domain_chips}
+    for word, chips in ranks.items():
+        if f"TP within a {word}" in table.index:
+            assert not table.tp[f"TP within a {word}"] > chips * run.step.ranks_per_chip
     for name, (column, value) in limits.items():
         if name in table.index and table.cost[name] == table.cost[name]:
             assert table[column][name] == value
@@ -168,6 +172,7 @@ def test_what_fits_nowhere_says_by_how_much():
         ({"system": tm.chip("trainium2")}, "system="),
         ({"model": "t5-large"}, "encoder-decoder"),
         ({"tokens": 0}, "tokens=0"),
+        ({"model": "gpt3-6.7b", "seq": 8192}, "seq=8192: gpt3-6.7b has sequences of up to 2,048 tokens"),
         ({"tokens": "15T"}, "tokens='15T'"),
         ({"chips": 10**9}, "chips=1000000000"),
         ({"efficiencies": "none"}, "efficiencies='none'"),

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 BATCH_TOKENS = 2**24  # of a step of Llama 3.1 405B through most of its run
+SEQ = 8192  # of most of it
 WHOLE = 0.05  # share of the chips asked for by which whole domains may be more
 MOST = 2**20  # chips, sequences of a step
 ROOM = 4e15  # bytes of a chip whose memory sets no limit
@@ -278,7 +279,7 @@ def train_run(
     chips: float = 8192,
     precision: str | Precision = "bf16",
     efficiencies: str | Trainer | None = None,
-    seq: int = 8192,
+    seq: int | None = None,
     global_batch: int | None = None,
     batch_slack: float = 0.05,
     recompute: Iterable[str] = ("none", "selective", "full"),
@@ -305,8 +306,10 @@ def train_run(
         Chips of the job; of whole domains the fewest that have as many. [-]
     efficiencies : str or Trainer, optional
         "public" (default), "hand-tuned" or "ideal"; an id, or a stack. [-]
-    seq, global_batch : int
-        Tokens of a sequence, and sequences of a step; default as many as hold 2^24 tokens. [-]
+    seq : int, optional
+        Tokens of a sequence; default 8,192, or as many as the model takes. [token]
+    global_batch : int, optional
+        Sequences of a step; default as many as hold 2^24 tokens. [-]
     batch_slack : float
         Share by which a mapping's batch may be off `global_batch`, so that all its replicas have whole micro-batches.
     recompute, zero, sequence_parallel, most_context
@@ -332,7 +335,10 @@ def train_run(
     (True, 1024.0, 'work')
     """
     chosen, budget = read_model(model), number("tokens", tokens, TINY)
-    where, seq = domains(system, chips), integer("seq", seq)
+    where, longest = domains(system, chips), chosen.max_context or SEQ
+    seq = min(SEQ, longest) if seq is None else integer("seq", seq)
+    if chosen.max_context and seq > chosen.max_context:
+        refuse("seq", seq, f"{chosen.id} has sequences of up to {chosen.max_context:,} tokens")
     batch = max(BATCH_TOKENS // seq, 1) if global_batch is None else integer("global_batch", global_batch, 1, MOST)
     found = space(chosen, where, global_batch=batch, recompute=recompute, zero=zero, most_context=most_context,
                   sequence_parallel=sequence_parallel, slack=number("batch_slack", batch_slack, 0.0, 1.0), seq=seq,
