@@ -27,7 +27,7 @@ from trnmodel.result import Grounded, tidy
 from trnmodel.steps.mapping import Mapping
 from trnmodel.steps.training_answer import TrainStep
 from trnmodel.steps.training_rank import ELEMENT_BYTES
-from trnmodel.units import DAY, HOUR, counted, format_within
+from trnmodel.units import DAY, HOUR, counted, format_digits, format_within
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,13 +94,18 @@ class TrainRun(Grounded):
         """Share by which a row of the table takes longer than the best one."""
         return float(self.table.tokens_per_s[0] / row["tokens_per_s"] - 1)
 
+    def next(self, most: int = 3) -> list[str]:
+        """The next sets of degrees, by how much each takes longer, and the part of the step by which it loses."""
+        told = []
+        for row in self.table.iloc[1 : 1 + most].to_dict("records"):
+            longer = format_digits(100 * self.behind(row), 2)
+            told.append(f"{degrees(row)} {longer} % longer" + f" by {row['loses_by']}" * bool(row["loses_by"]))
+        return told
+
     @property
     def runner_up(self) -> str:
-        """The next set of degrees, and the part of the step by which it loses; empty where there is none."""
-        if len(self.table) < 2:
-            return ""
-        row = self.table.iloc[1].to_dict()
-        return f"{degrees(row)}: {self.behind(row):.1%} longer by {row['loses_by'] or 'nothing'}"
+        """The next set of degrees; empty where there is none."""
+        return "".join(self.next(1))
 
     def days_at(self, mfu: ArrayLike) -> NDArray:
         """Days at another MFU than the derived one, of the same peak and work.
@@ -185,6 +190,7 @@ class TrainRun(Grounded):
         """
         found, chips_per_tray = self.space, getattr(self.system, "chips_per_tray", 0)
         cuts, a_chip = found.cuts, float(self.step.ranks_per_chip)
+        alone = cuts["dp"] * cuts["ep"] * cuts["cp"] == 1  # whatever ZeRO would share out
         ways = {name: np.array([[way[name]] for way in found.ways]) for name in found.ways[0]}
         imposed: dict[str, Any] = {
             "nothing is computed again": ways["recompute"] == "none",
@@ -196,7 +202,7 @@ class TrainRun(Grounded):
             "no pipeline": cuts["pp"] == 1,
             "stages are not interleaved": cuts["interleave"] == 1,
             "no EP": cuts["ep"] == 1,
-            **{f"ZeRO {z} only": ways["zero"] == z for z in np.unique(ways["zero"]).tolist()},
+            **{f"ZeRO {z} only": (ways["zero"] == z) | alone for z in np.unique(ways["zero"]).tolist()},
             "one sequence a micro-batch": cuts["micro_batch"] == 1,
         }
         rows = [self._constrained(name, "imposed", found, mask) for name, mask in imposed.items()
@@ -240,8 +246,7 @@ def degrees(row: Mapping_[str, Any]) -> str:
 def in_words(step: TrainStep) -> str:
     """Degrees above 1, batch, policies of a step."""
     cut = degrees({name: float(getattr(step, name)) for name in SHOWN})
-    many = f"{counted(float(step.microbatches), 'micro-batch')} of {float(step.micro_batch):.0f}"
-    many = many.replace("micro-batchs", "micro-batches")
+    many = f"{step.microbatches:,.0f} micro-batch{'es' if step.microbatches > 1 else ''} of {step.micro_batch:,.0f}"
     woven = f", {float(step.interleave):.0f} parts a stage" if step.interleave > 1 else ""
     again = {"none": "nothing again", "selective": "scores again", "full": "layers again"}[step.recompute]
     whole = "" if step.sequence_parallel or step.tp == 1 else ", no SP"
