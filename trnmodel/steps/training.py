@@ -15,7 +15,7 @@ from trnmodel.bands import ABSENT_OCTAVES, ranged
 from trnmodel.catalog.load import precision as read_precision
 from trnmodel.catalog.specs import Chip, Precision
 from trnmodel.catalog.systems import System, find
-from trnmodel.catalog.trainers import Trainer, trainer
+from trnmodel.catalog.trainers import Trainer, shipped, trainer
 from trnmodel.formulas import training as page
 from trnmodel.formulas.bands import grown_width, joint_width
 from trnmodel.models.transformer import Transformer
@@ -103,9 +103,9 @@ def _basis(r: Rank, job: Job) -> Basis:
     if r.e.kind == "ideal":
         return Basis("ideal", "")
     on = sorted({chip for chips in r.e.fitted_on.values() for chip in chips})
+    reasons = [] if shipped(r.e) else [f"stack: {r.e.id} is given with the call"]
     if r.e.kind == "hand-tuned":
-        return Basis("extrapolated", PARTS)
-    reasons = [] if r.e.kind == "public" else [f"stack: {r.e.id} is given with the call"]
+        return Basis("extrapolated", "; ".join([PARTS, *reasons]))
     if r.at.chip.id not in on:
         reasons.append(f"chip: {r.e.id} was fitted on {', '.join(on) or 'no chip'}")
     if r.model.kind not in r.e.fitted_on:
@@ -221,7 +221,8 @@ def train_step(
     -----
     Start-ups of exchanges are within the fixed time of a layer. An exchange hides behind work by the stack's share of
     its pair; what one has hidden behind hides no other. All stages wait for the fullest, which has the head too.
-    Flash attention computes scores again inside its kernel, which is not counted.
+    Flash attention computes scores again inside its kernel, which is not counted. What products lose beside the engine
+    is as long in every number format (`formulas.training.product_s`). An oversubscribed network is one of a lower rate.
 
     Examples
     --------
