@@ -99,7 +99,7 @@ class TrainRun(Grounded):
         told = []
         for row in self.table.iloc[1 : 1 + most].to_dict("records"):
             longer = format_digits(100 * self.behind(row), 2)
-            told.append(f"{degrees(row)} {longer} % longer" + f" by {row['loses_by']}" * bool(row["loses_by"]))
+            told.append(f"{degrees(row)}: {longer} % longer" + f" by {row['loses_by']}" * bool(row["loses_by"]))
         return told
 
     @property
