@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trnmodel.arguments import UnanswerableError
 from trnmodel.planner.deployments import computes
 from trnmodel.catalog.systems import System
-from trnmodel.planner.train_run import TrainRun, train_run
+from trnmodel.planner.train_run import TrainRun, domains, train_run
 from trnmodel.planner.train_search import largest_micro_batch
 from trnmodel.planner.trainings import NARROW, STACKS
 from trnmodel.steps.training import train_step
@@ -36,6 +38,7 @@ PARTS: Mapping[str, str] = {
 AGAIN: Mapping[str, str] = {"none": "nothing again", "selective": "scores again", "full": "layers again"}
 ZEROS, NO_STACK = (0, 1, 3), "no such software"
 POLICIES: Mapping[str, Any] = {"sequence_parallel": (True,)}  # without it a rank keeps more and is no faster
+BESIDE: Mapping[str, Any] = POLICIES | {"zero": (1, 3), "recompute": ("none", "full"), "best": 2}  # of runs beside
 
 
 class Key(NamedTuple):
@@ -50,24 +53,32 @@ class Key(NamedTuple):
 Runs = Mapping[Key, TrainRun]
 
 
-def runs(questions: Mapping[str, Mapping[str, Any]], systems: Iterable[str], precision: str, chips: float) -> Runs:
+def runs(
+    questions: Mapping[str, Mapping[str, Any]], systems: Iterable[str], precision: str, chips: float
+) -> dict[Key, TrainRun]:
     """Runs of models on systems and kinds of software, in a precision and in the first of 8 bits that a chip has.
 
     Left out is what cannot be asked: no stack of a kind, no whole domains. UnanswerableError where nothing is left.
     """
     found, why = dict[Key, TrainRun](), ""
-    for name, question in questions.items():
-        for system in systems:
-            formats = [precision] * computes(system, precision) + [one for one in NARROW if computes(system, one)][:1]
-            for dtype, kind in ((dtype, kind) for dtype in dict.fromkeys(formats) for kind in STACKS):
-                ask = {**question, **POLICIES, "chips": chips, "precision": dtype, "efficiencies": kind}
-                try:
-                    found[Key(name, system, dtype, kind)] = train_run(system=system, **ask)
-                except ValueError as error:
-                    why = why or " ".join(str(error).split())
+    for name, (model, question) in product(systems, questions.items()):
+        formats = [precision] * computes(name, precision) + [one for one in NARROW if computes(name, one)][:1]
+        for dtype, kind in product(dict.fromkeys(formats), STACKS):
+            try:
+                run = train_run(system=_joined(name, chips), chips=chips, precision=dtype, efficiencies=kind, **BESIDE, **question)
+            except ValueError as error:
+                why = why or " ".join(str(error).split())
+            else:
+                found[Key(model, name, dtype, kind)] = run
     if not found:
         raise UnanswerableError(why)
     return found
+
+
+@cache
+def _joined(name: str, chips: float) -> System:
+    """One object for all runs on a system, by which what is resolved of its links is kept."""
+    return domains(name, chips)
 
 
 def level(found: Runs, head: Key) -> dict[str, TrainRun]:
