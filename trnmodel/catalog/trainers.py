@@ -84,6 +84,19 @@ def _trainer(trainer_id: str) -> Trainer:
     return inherited(Trainer, trainer_id)
 
 
+def shipped(e: Trainer) -> bool:
+    """Whether a training stack is one of `data/`, no value of it changed.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> own = trainer(load.chip("a100"))
+    >>> shipped(own), shipped(replace(own, matmul_share=0.9)), shipped(IDEAL)
+    (True, False, False)
+    """
+    return e.id in trainers()[1:] and _trainer(e.id) is e
+
+
 def trainers() -> list[str]:
     """Ids of all training stacks of `data/`, the ideal one first."""
     return ["ideal", *(entity.id for entity in load.entities().values() if entity.kind == "trainer")]

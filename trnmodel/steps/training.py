@@ -15,7 +15,7 @@ from trnmodel.bands import ABSENT_OCTAVES, ranged
 from trnmodel.catalog.load import precision as read_precision
 from trnmodel.catalog.specs import Chip, Precision
 from trnmodel.catalog.systems import System, find
-from trnmodel.catalog.trainers import Trainer, trainer
+from trnmodel.catalog.trainers import Trainer, shipped, trainer
 from trnmodel.formulas import training as page
 from trnmodel.formulas.bands import grown_width, joint_width
 from trnmodel.models.transformer import Transformer
@@ -103,9 +103,9 @@ def _basis(r: Rank, job: Job) -> Basis:
     if r.e.kind == "ideal":
         return Basis("ideal", "")
     on = sorted({chip for chips in r.e.fitted_on.values() for chip in chips})
+    reasons = [] if shipped(r.e) else [f"stack: {r.e.id} is given with the call"]
     if r.e.kind == "hand-tuned":
-        return Basis("extrapolated", PARTS)
-    reasons = [] if r.e.kind == "public" else [f"stack: {r.e.id} is given with the call"]
+        return Basis("extrapolated", "; ".join([PARTS, *reasons]))
     if r.at.chip.id not in on:
         reasons.append(f"chip: {r.e.id} was fitted on {', '.join(on) or 'no chip'}")
     if r.model.kind not in r.e.fitted_on:
