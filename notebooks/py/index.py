@@ -86,7 +86,7 @@ Markdown(
     f"Energy and power are of decode, the chips with their share of hosts and losses; AWS publishes no watts, so that {called('power')} "
     "takes the shares of TDP of GPUs, and the brackets hold the ends of every such input at once. Cost is of generated tokens, to one who owns the chips, at "
     f"capacity; prices of parts of Trainium are estimates of ours. {called('cost').capitalize()} has rents, and who wins. Training is in BF16 "
-    f"on the best of few mappings, nothing lost; {called('training')} tries all, and has failures, 8 bits and dollars."
+    f"on the best of all mappings, nothing lost; {called('training')} has failures, 8 bits and dollars."
 )
 
 # %% [markdown]

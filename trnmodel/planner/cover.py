@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TRAINED = 1152  # chips: whole domains of 8, 16, 64, 72 and 144
-FEW: dict[str, Any] = {"recompute": ("none", "full"), "zero": (1, 3), "sequence_parallel": (True,)}
 SPEEDS = (20.0, 50.0)  # of a reader who waits, and of one who does not
 
 
@@ -49,7 +48,7 @@ def answers(
         too), server_j_per_token of its decode step and server_w of all its chips (with their ends, and energy_basis),
         usd_per_mtoken, hand_tuned_ and ideal_usd_per_mtoken: what a million generated tokens cost who owns the chips,
         train_chips and train_days, hand_tuned_ and ideal_train_days (with their ends, and train_basis): how long a
-        trillion tokens take in training in BF16 on whole domains of at least 1,152 chips, by a search of few policies,
+        trillion tokens take in training in BF16 on whole domains of at least 1,152 chips,
         runner_up, why it loses, command; numbers of the fastest point where the speed is out of reach, NaN where the
         model fits no system or no source has watts of its chip. [-]
 
@@ -81,7 +80,7 @@ def _trained(model: Transformer, system: System) -> dict[str, Any]:
         name = f"{'' if kind == 'public' else kind.replace('-', '_') + '_'}train_days"
         figures = [np.nan] * 3
         if system.chip.training_stack and (kind != "hand-tuned" or system.chip.hand_tuned_training_stack):
-            run = train_run(model, system, tokens=TRILLION, chips=chips, efficiencies=kind, best=1, **FEW)
+            run = train_run(model, system, tokens=TRILLION, chips=chips, efficiencies=kind, best=1)
             figures = [float(run.days), *map(float, run.ends("days"))]
             row["train_basis"] = row["train_basis"] or str(run.basis)
         row |= {f"{name}{end}": figure for end, figure in zip(("", "_low", "_high"), figures, strict=True)}

@@ -55,7 +55,7 @@ def grid(
     """Every legal cut of a job, as arrays side by side: degrees, sizes of a batch and of a micro-batch, interleaving.
 
     The batch of a cut is the nearest one that its replicas share out in whole micro-batches, up to `slack` off. Ways to
-    recompute, to shard the optimizer and to cut the sequence multiply these cuts: 25,242 points for 175B on 64 GPUs at
+    recompute, to shard the optimizer and to cut the sequence multiply these cuts: 25,122 points for 175B on 64 GPUs at
     1,536 sequences, and 121,824 with ZeRO-2 and sequences cut over up to 64 ranks (`most_context`). The 140,000 of
     Calculon's search (calculon/llm/optimal_execution.py) count other things: how TP communicates, what overlaps, what
     is offloaded, which network a group uses. Here what overlaps is of the stack, groups lie where the placement has

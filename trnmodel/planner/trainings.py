@@ -1,4 +1,4 @@
-"""Whole runs of training beside each other: systems on equal kinds of software, and what sources say that runs took."""
+"""What sources say that whole runs of training took, and which MFU software reaches, beside what is derived."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from trnmodel.arguments import listed, refuse
+from trnmodel.arguments import refuse
 from trnmodel.catalog import load
-from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.catalog.tables import check_listed
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
-from trnmodel.planner.deployments import computes
 from trnmodel.planner.train_run import TrainRun, train_run
 from trnmodel.result import tidy
 from trnmodel.units import DAY, parse_number
@@ -25,17 +23,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ROWS = load.DATA / "evidence" / "stated_runs.csv"
-SYSTEMS = ("trn2-ultraserver", "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160", "hgx-h100", "gb200-nvl72")
 STACKS = ("public", "hand-tuned", "ideal")
 NARROW = ("mxfp8", "fp8")  # the first that a chip computes in stands beside BF16
-STANDS_FOR = {"h800": "hgx-h100"}  # it computes as that; its NVLink is slower, and not in the catalogue
-FIRST = {"h100": "hgx-h100"}
 
 
 class StatedRun(msgspec.Struct, frozen=True):
     """A line of `data/evidence/stated_runs.csv`: the MFU that software is said to reach, or what a whole run took.
 
-    `about` is the kind of model; numbers of a run are empty in a scenario.
+    `about` is the kind of model, `system` what stands for its own; those of a run and its numbers are empty in a
+    scenario.
     """
 
     id: str
@@ -44,6 +40,7 @@ class StatedRun(msgspec.Struct, frozen=True):
     software: str
     model: str
     chip: str
+    system: str
     chips: str
     tokens: str
     seq: str
@@ -132,57 +129,6 @@ def at_stated_mfu(run: TrainRun) -> pd.DataFrame:
     return tidy(rows)
 
 
-def trainings(
-    models: Iterable[str] = ("llama-3.1-405b", "deepseek-v3"),
-    systems: Iterable[str | System] = SYSTEMS,
-    stacks: Iterable[str] = STACKS,
-    chips: float = 8192,
-    **policies: Any,
-) -> pd.DataFrame:
-    """Days of published runs on as many chips of several systems, on equal kinds of software, in BF16 and in 8 bits.
-
-    Parameters
-    ----------
-    models : iterable
-        Of which a run is published: its tokens, length and batch are asked for. [-]
-    systems, stacks : iterable
-        Systems and kinds of software. [-]
-    chips : float
-        Chips of each, in whole domains. [-]
-    policies
-        As of `tm.train_run`. [-]
-
-    Returns
-    -------
-    table : pandas.DataFrame
-        model, tokens, system, stack_kind, stack, precision, chips, days with `_low` and `_high`, basis, basis_reason,
-        mapping (in words), bound, mfu, memory_share, loses (the next set of degrees and its longest part), reason.
-
-    Examples
-    --------
-    >>> table = trainings(["llama-3.1-405b"], ["hgx-h100"], ["ideal"], recompute=["full"], zero=[1])
-    >>> table.precision.tolist(), bool(table.days[1] < table.days[0])
-    (['bf16', 'fp8'], True)
-    """
-    asked = product(listed("models", models), listed("systems", systems), listed("stacks", stacks, str))
-    rows = []
-    for model, system, stack in asked:
-        ask = question(model) | {"chips": chips, "efficiencies": stack, "best": 2} | policies
-        narrow = [name for name in NARROW if computes(system, name)][:1]
-        rows += [_row(train_run(model, system, precision=name, **ask), stack) for name in ("bf16", *narrow)]
-    return tidy(rows)
-
-
-def _row(run: TrainRun, stack: str) -> dict[str, Any]:
-    low, high = map(float, run.ends("days"))
-    found = {"model": run.model.id, "tokens": run.tokens, "system": run.system.id, "stack_kind": stack}
-    found |= {"stack": run.stack.id, "precision": run.precision.name, "chips": run.chips, "days": float(run.days)}
-    found |= {"days_low": low, "days_high": high, "basis": str(run.basis), "basis_reason": str(run.basis_reason)}
-    found |= {"mapping": run.words, "bound": run.bound, "mfu": float(run.mfu)}
-    share = float(run.step.memory_bytes_per_rank / run.step.capacity_bytes)
-    return found | {"memory_share": share, "loses": run.runner_up, "reason": str(run.reason)}
-
-
 def published(model: str, stacks: Iterable[str] = STACKS[:2], chips: float = 8192) -> pd.DataFrame:
     """What the published runs of a model took on their own chips, and the model's days on as many.
 
@@ -202,7 +148,7 @@ def published(model: str, stacks: Iterable[str] = STACKS[:2], chips: float = 819
     for row, stack in product(stated("run"), stacks):
         if row.model != read_model(model).id:
             continue
-        where, count = {**FIRST, **STANDS_FOR}[row.chip], float(row.chips)
+        where, count = row.system, float(row.chips)
         run = train_run(model, where, chips=count, precision=row.precision, efficiencies=stack, **row.question)
         value = row.values[0]
         peak = read_system(where).chip.peak(row.precision)
