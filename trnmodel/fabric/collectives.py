@@ -254,9 +254,15 @@ def _at_once_s(
     """Times of one message in many groups, which differ in ranks and stride: one wire is laid for all of them."""
     pairs, index = np.unique(placed.reshape(2, -1), axis=1, return_inverse=True)
     found, several = np.zeros(pairs.shape[1]), pairs[0] > 1
-    wire = _wire(where, e, kind, "best", (*pairs[:, several], lnc), own_alpha_s(e, where))
+    wire = _wires_of_many(kind, Same(where), Same(e), lnc, pairs[:, several].tobytes())
     found[several] = wire.times_s(kind, message_bytes)
     return found[index.ravel()].reshape(placed.shape[1:])
+
+
+@lru_cache(maxsize=SPECS)
+def _wires_of_many(kind: str, where: Same, stack: Same, lnc: int, pairs: bytes) -> Wire:
+    ranks, stride = np.frombuffer(pairs).reshape(2, -1)
+    return _wire(where.it, stack.it, kind, "best", (ranks, stride, lnc), own_alpha_s(stack.it, where.it))
 
 
 def _spread_over_specs_s(

@@ -273,7 +273,7 @@ def domains(system: str | System, chips: float) -> System:
             chips,
             f"{one.id} comes in domains of {counted(size, 'chip')}; near are {' and '.join(f'{n:,}' for n in near)}",
         )
-    return read_system(system, count)
+    return one if one.count == count else read_system(system, count)
 
 
 def train_run(

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from trnmodel.arguments import UnanswerableError
-from trnmodel.planner.deployments import computes
 from trnmodel.catalog.systems import System
-from trnmodel.planner.train_run import TrainRun, train_run
+from trnmodel.planner.deployments import computes
+from trnmodel.planner.train_run import TrainRun, domains, train_run
 from trnmodel.planner.train_search import largest_micro_batch
 from trnmodel.planner.trainings import NARROW, STACKS
 from trnmodel.steps.training import train_step
@@ -34,7 +38,14 @@ PARTS: Mapping[str, str] = {
     "overhead_s": "fixed time",
 }
 AGAIN: Mapping[str, str] = {"none": "nothing again", "selective": "scores again", "full": "layers again"}
+STORED: Mapping[str, str] = {name: f"{name.split('_')[0]}s" for name in KINDS} | {"optimizer_bytes": "optimizer"}
 ZEROS, NO_STACK = (0, 1, 3), "no such software"
+MORE, SLOW, HOT = (
+    1.02,
+    0.05,
+    1.5,
+)  # days of which a part is told; a rank that is slower, a rank of experts with more tokens than the mean
+BESIDE: Mapping[str, Any] = {"zero": (1, 3), "recompute": ("none", "full"), "best": 2}  # of runs beside
 
 
 class Key(NamedTuple):
@@ -49,24 +60,34 @@ class Key(NamedTuple):
 Runs = Mapping[Key, TrainRun]
 
 
-def runs(questions: Mapping[str, Mapping[str, Any]], systems: Iterable[str], precision: str, chips: float) -> Runs:
+def runs(
+    questions: Mapping[str, Mapping[str, Any]], systems: Iterable[str], precision: str, chips: float
+) -> dict[Key, TrainRun]:
     """Runs of models on systems and kinds of software, in a precision and in the first of 8 bits that a chip has.
 
     Left out is what cannot be asked: no stack of a kind, no whole domains. UnanswerableError where nothing is left.
     """
     found, why = dict[Key, TrainRun](), ""
-    for name, question in questions.items():
-        for system in systems:
-            formats = [precision] * computes(system, precision) + [one for one in NARROW if computes(system, one)][:1]
-            for dtype, kind in ((dtype, kind) for dtype in dict.fromkeys(formats) for kind in STACKS):
-                ask = {**question, "chips": chips, "precision": dtype, "efficiencies": kind}
-                try:
-                    found[Key(name, system, dtype, kind)] = train_run(system=system, **ask)
-                except ValueError as error:
-                    why = why or " ".join(str(error).split())
+    for name, (model, question) in product(systems, questions.items()):
+        formats = [precision] * computes(name, precision) + [one for one in NARROW if computes(name, one)][:1]
+        for dtype, kind in product(dict.fromkeys(formats), STACKS):
+            try:
+                run = train_run(
+                    system=_joined(name, chips), chips=chips, precision=dtype, efficiencies=kind, **BESIDE, **question
+                )
+            except ValueError as error:
+                why = why or " ".join(str(error).split())
+            else:
+                found[Key(model, name, dtype, kind)] = run
     if not found:
         raise UnanswerableError(why)
     return found
+
+
+@cache
+def _joined(name: str, chips: float) -> System:
+    """One object for all runs on a system, by which what is resolved of its links is kept."""
+    return domains(name, chips)
 
 
 def level(found: Runs, head: Key) -> dict[str, TrainRun]:
@@ -154,11 +175,12 @@ def memory(run: TrainRun) -> pd.DataFrame:
     """
     import pandas as pd
 
-    return pd.DataFrame([
-        {"of": word, "kind": f"{kind.removesuffix('_bytes')}{'s' * (kind != 'optimizer_bytes')}", "stored_bytes": float(getattr(step, kind)),
-         "capacity_bytes": float(step.capacity_bytes), "most": most}
-        for word, step, most in _policies(run) for kind in KINDS
-    ])  # fmt: skip
+    lines = []
+    for word, step, most in _policies(run):
+        room = {"capacity_bytes": float(step.capacity_bytes), "most": most}
+        lines += [{"of": word, "kind": told, "stored_bytes": float(getattr(step, kind))} | room
+                  for kind, told in STORED.items()]  # fmt: skip
+    return pd.DataFrame(lines)
 
 
 def elder(one: System, than: System) -> bool:
@@ -168,59 +190,49 @@ def elder(one: System, than: System) -> bool:
 
 def why_little(found: Runs, head: Key, older: str, called: Mapping[str, str]) -> str:
     """What a newer Trainium brings in the same format, by kind of software, and in 8 bits, in words."""
-    pairs = {
-        kind: [found.get(head._replace(kind=kind, system=name)) for name in (older, head.system)] for kind in STACKS
-    }
-    both = {kind: pair for kind, pair in pairs.items() if all(run is not None and run.valid for run in pair)}
+    pairs = {kind: [found.get(head._replace(kind=kind, system=one)) for one in (older, head.system)] for kind in STACKS}
+    both = {kind: (a, b) for kind, (a, b) in pairs.items() if a is not None and b is not None and a.valid and b.valid}
     old, new = both[head.kind]
-    chips = [run.system.chip.name for run in (old, new)]
-    rates = [f"{peak(run) / TFLOP:,.0f}" for run in (old, new)]
-    times = [f"{format_digits(float(a.days / b.days), 2)} on {kind} software" for kind, (a, b) in both.items()]
-    more = {
-        word: float(
-            getattr(old.step, name) / old.step.time_s * old.days - getattr(new.step, name) / new.step.time_s * new.days
-        )
-        for name, word in PARTS.items()
-    }
-    most = max(more, key=lambda word: more[word])
-    gained = gains(found, head).set_index("system")
-    narrow = gained.loc[[older, head.system]]
-    return (
-        f"**In {head.precision.upper()} {chips[1]} computes {rates[1]} TFLOP/s, {chips[0]} {rates[0]}**: {peak(new) / peak(old):.2f} times as much. A run is as many times as fast on "
-        f"{called[head.system]} as on {called[older]}: {', '.join(times)}; what it gains is no rate of products but most of all {most}, {format_digits(more[most], 2)} of {format_digits(float(old.days - new.days), 2)} days on {head.kind} software. "
-        + (
-            f"In 8 bits on both it is {format_digits(narrow.narrow_days.iloc[0] / narrow.narrow_days.iloc[1], 2)} times as fast ({narrow.narrow_in.iloc[1]} beside {narrow.narrow_in.iloc[0]}). "
-            if narrow.narrow_days.notna().all()
-            else ""
-        )
-    )
+    (chip, rate), (chip_, rate_) = ((run.system.chip.name, peak(run)) for run in (old, new))
+    times = [f"{float(a.days / b.days):.2f} on {kind} software" for kind, (a, b) in both.items()]
+    wide = parts({"old": old, "new": new}).pivot(index="part", columns="of", values="run_days")
+    most = (wide.old - wide.new).idxmax()
+    eight = gains(found, head).set_index("system").loc[[older, head.system]]
+    faster = eight.narrow_days.iloc[0] / eight.narrow_days.iloc[1]
+    names = " beside ".join(dict.fromkeys(map(str, eight.narrow_in[::-1])))
+    said = [f"**In {head.precision.upper()} {chip_} computes {rate_ / TFLOP:,.0f} TFLOP/s, {chip} {rate / TFLOP:,.0f}**, "
+            f"{rate_ / rate:.2f} times as much. {called[head.system]} is as many times as fast as {called[older]}: "
+            f"{', '.join(times)}."]  # fmt: skip
+    if old.days > MORE * new.days:
+        told = f"{most}, {wide.old[most]:,.0f} days against {wide.new[most]:,.0f}"
+        said.append(f"Most of the difference on {head.kind} software is {told}.")
+    if np.isfinite(faster):
+        said.append(f"In 8 bits on both ({names}) it is {faster:.2f} times.")
+    return " ".join(said)
 
 
 def moves(found: Runs, head: Key, question: Mapping[str, Any], chips: float) -> str:
-    """What moves the answer: chips, the batch, chips that are slower, experts that fill unevenly; a list in Markdown."""
-    run, ask = found[head], {**question, "precision": head.precision, "efficiencies": head.kind, "system": head.system}
-    said = []
-    for word, other in {"a quarter of the chips": {"chips": chips / 4}, "twice the chips": {"chips": 2 * chips},
-                        "half the batch": {"global_batch": max(question["global_batch"] // 2, 1)},
-                        "twice the batch": {"global_batch": 2 * question["global_batch"]}}.items():  # fmt: skip
+    """What moves the answer: chips, batch, a slow rank, experts that fill unevenly; a list in Markdown."""
+    run, said, size = found[head], list[str](), found[head].system.domain_chips
+    several = (max(round(run.chips * k / size), 1) * size for k in (0.25, 0.5, 2, 4))
+    asked: dict[str, Any] = {f"{n:,} chips": {"chips": n} for n in several}
+    for batch in (max(int(question["global_batch"]) // 2, 1), 2 * int(question["global_batch"])):
+        asked[f"{batch:,} sequences a step"] = {"global_batch": batch}
+    for word, other in asked.items():
+        ask = {"chips": chips, "precision": head.precision, "efficiencies": head.kind, **BESIDE, **question, **other}
         try:
-            one = train_run(**{"chips": chips, **ask, **other})
+            one = train_run(system=head.system, **ask)
         except ValueError:
             continue
-        said.append(
-            f"* **{word[0].upper()}{word[1:]}**: {days(one)} days, MFU {float(one.mfu):.0%}."
-            if one.valid
-            else f"* **{word[0].upper()}{word[1:]}**: {one.reason}."
-        )
-    slow = again(run, straggler=0.05)
-    said.append(f"* **A slowest rank that takes 5% longer**: {float(slow.time_s / run.step.time_s) - 1:+.1%}.")
+        said.append(f"**{word}**: {f'{days(one)} days, MFU {float(one.mfu):.0%}' if one.valid else one.reason}")
+    slow = float(again(run, straggler=SLOW).time_s / run.step.time_s)
+    said.append(f"**A slowest rank that takes {SLOW:.0%} longer**: {slow - 1:+.1%} time")
     for key, one in found.items():
         if key[1:] == head[1:] and one.valid and one.model.outline("prefill").experts:
-            hot = again(one, expert_imbalance=1.5)
-            said.append(
-                f"* **Experts of {key.model} that fill unevenly**, the fullest rank with 1.5 times the mean: {float(hot.time_s / one.step.time_s) - 1:+.0%}."
-            )
-    return "\n".join(said)
+            more = float(again(one, expert_imbalance=HOT).time_s / one.step.time_s)
+            who = f"**Experts of {key.model} that fill unevenly**, the fullest rank with {HOT:g} times the mean"
+            said.append(f"{who}: {more - 1:+.0%} time")
+    return "".join(f"* {line}.\n" for line in said)
 
 
 def days(run: TrainRun | None) -> str:
@@ -232,11 +244,19 @@ def days(run: TrainRun | None) -> str:
 
 
 def banded(value: float, low: float, high: float, unit: str = "") -> str:
-    """A figure with its band; three digits where it has none."""
+    """A figure with its band; three digits where it has none.
+
+    Examples
+    --------
+    >>> banded(79.5642, 79.5642, 79.5642), banded(200.6, 138.7, 290.1)
+    ('79.6', '200 (140 to 290)')
+    """
     if low == high:
         return format_digits(value, 3) + unit
     return format_within(value, low, high, unit).replace(" %", "%")
 
 
 def in_percent(*ends: Any) -> str:
-    return banded(*(100 * float(end) for end in ends), unit="%")
+    """A share with its band, in per cent."""
+    value, low, high = (100 * float(end) for end in ends)
+    return banded(value, low, high, "%")
