@@ -99,6 +99,16 @@ def test_work_of_a_chip_is_that_of_its_ranks():
     assert lone.hbm_utilisation < 0.25
 
 
+@pytest.mark.parametrize("degrees", [{"tp": 2}, {"pp": 4}, {"cp": 4}, {"ep": 4}, {"dp": 4}, {"tp": 2, "ep": 2}])
+def test_ranks_of_every_kind_share_a_chip(degrees):
+    """Four ranks to a chip of Trainium2, or as many as there are, whatever cuts the model."""
+    model = "qwen3-30b-a3b" if "ep" in degrees else "llama-3.2-1b"
+    step = tm.decode_step(model, "trn2.48xlarge", tm.Mapping(**degrees), batch=8, context=1024)
+    here, found = int(np.prod([*degrees.values()])), tm.energy(step)
+    assert found.compute_utilisation == pytest.approx(step.work_flop_per_rank * here / step.time_s / 667e12, rel=1e-12)
+    assert found.hbm_utilisation == pytest.approx(step.moved_bytes_per_rank * here / step.time_s / 2.9e12, rel=1e-12)
+
+
 def test_links_take_the_bytes_that_an_all_reduce_must_send():
     """Two all-reduces a layer of 64 x 8192 x 2 B over 8 chips: 2 (7/8) m each, at 60 pJ/B of the backplane."""
     found = asked()
@@ -291,6 +301,13 @@ def test_shares_in_force_are_those_that_the_rows_give():
     assert facilities.ends(facilities.power(tm.chip("trainium2")), "idle_share") == (min(idle), max(idle))
     host = found["gpu-power", "host_w_per_chip"]
     assert facilities.ends(facilities.power(tm.chip("trainium2")), "host_w_per_chip")[1] == host
+
+
+def test_a_chip_of_twenty_configurations_has_an_idle_share_of_its_own():
+    """With one fewer it has that of other chips; among the rows H100, B200 and A100 have as many."""
+    one, other = (next(case for case in evidence.cases() if case.chip.id == name) for name in ("h100", "a100"))
+    assert evidence._owners([one] * 20 + [other] * 19) == ["h100"]
+    assert evidence._owners(evidence.cases()) == ["a100", "b200", "h100"]
 
 
 def test_idle_of_h100_is_near_the_reading():

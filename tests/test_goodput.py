@@ -137,6 +137,22 @@ def test_a_replica_of_a_rack_is_away_more_often_than_one_of_a_tray():
     assert 1 - tray > 0.9 * rate * FLEET.repaired_share * FLEET.swap_s
 
 
+def test_a_drained_replica_is_away_for_a_repair_and_a_restart_by_hand():
+    """NL72x2 as above: 80 x (18 links + a switch) + 72 cables, each of which stops a rack for both times."""
+    rates = {"interruptions_per_chip_s": 0.0, "link_failures_per_s": 1e-9, "switch_failures_per_s": 1e-8}
+    fleet = replace(FLEET, ranges={}, repair_s=7200.0, restart_s=600.0, **rates)
+    down = (80 * (18e-9 + 1e-8) + 72e-9) * (7200 + 600)
+    assert replica_availability(NL72, 72, swap="drain", fleet=fleet) == pytest.approx(1 / (1 + down), rel=1e-12)
+
+
+def test_a_replica_without_links_is_away_as_often_as_its_chips_by_hand():
+    """A part of the interruptions is repaired, for a swap; after the others it starts again."""
+    rates = {"link_failures_per_s": 0.0, "switch_failures_per_s": 0.0, "interruptions_per_chip_s": 1e-7}
+    fleet = replace(FLEET, ranges={}, repaired_share=0.25, swap_s=3600.0, restart_s=100.0, **rates)
+    down = 8 * 1e-7 * (0.25 * 3600 + 0.75 * 100)
+    assert replica_availability(NL72, 8, fleet=fleet) == pytest.approx(1 / (1 + down), rel=1e-12)
+
+
 def test_k_of_n_replicas_by_hand():
     """Two of three: a^3 + 3 a^2 (1 - a)."""
     one = float(replica_availability(NL72, 8, fleet=replace(FLEET, interruptions_per_chip_s=1e-6)))

@@ -188,6 +188,17 @@ def test_faster_users_cost_more():
         assert np.all(np.diff([one["hgx-h200", kind].blended_usd_per_mtoken for one in found]) >= 0)
 
 
+@pytest.mark.parametrize("kind", ["public", "hand-tuned", "ideal"])
+def test_who_asks_for_the_speed_that_he_gets_gets_the_same(costs, kind):
+    """The point of least cost at 40 tokens/s a user is faster than that, and is that of its own speed too."""
+    one = costs["trn2.48xlarge", kind]
+    speed = float(one.choice.tokens_per_s_per_user)
+    again = tm.token_cost(MODEL, "trn2.48xlarge", **ASK | {"tokens_per_s_per_user": speed})["trn2.48xlarge", kind]
+    assert speed >= 40
+    assert again.blended_usd_per_mtoken == one.blended_usd_per_mtoken
+    assert (again.choice.batch, again.choice.tp) == (one.choice.batch, one.choice.tp)
+
+
 def test_an_owner_pays_his_own_hour_for_the_same_chip_seconds(costs):
     owned = costs.priced({name: tm.tco(name) for name in PAIR})
     for one, same in zip(owned.lines, costs.lines, strict=True):

@@ -99,6 +99,23 @@ def test_a_lead_is_one_in_the_draws(found, hours):
         assert owned.cheaper(draws, one, other) + owned.cheaper(draws, other, one) == pytest.approx(1)
 
 
+def test_a_share_of_draws_is_told_to_its_last_half_percent():
+    """Of 1,000 draws 997 are nearly all, 994 are 99 %; 4 of them are not told, 5 are."""
+    assert markets.leads({TRN2: 0.997, GPU: 0.003}, CALLED) == f"{CALLED[TRN2]} in nearly all"
+    assert markets.leads({TRN2: 0.994, GPU: 0.006}, CALLED) == f"{CALLED[TRN2]} in 99%, {CALLED[GPU]} in 0.6%"
+    assert markets.leads({TRN2: 0.995, GPU: 0.005}, CALLED).endswith(f", {CALLED[GPU]} in 0.5%")
+    assert markets.leads({TRN2: 1.0, GPU: 0.0}, CALLED) == f"{CALLED[TRN2]} in all"
+
+
+def test_a_claim_has_ten_words_at_most(monkeypatch, found):
+    """ "Cheapest: A hand-tuned, B public; else open" with names of several words is told up to ten of them."""
+    lead = {"public": {"b": 0.96, "a": 0.04}, "hand-tuned": {"a": 0.97, "b": 0.03}, "ideal": {"a": 0.5, "b": 0.5}}
+    monkeypatch.setattr(markets, "firsts", lambda found, hours, kind: lead[kind])
+    ten, eleven = {"a": "A of two", "b": "B of"}, {"a": "A of two", "b": "B of two"}
+    assert markets.claim(found[KEY], None, ten) == "Cheapest: A of two hand-tuned, B of public; else open"
+    assert markets.claim(found[KEY], None, eleven) == "Who is the cheapest depends on the software"
+
+
 def test_where_nothing_is_open_the_middle_says_who_is_first(found):
     """One system with one price, on ideal software: no draw, and yet it is there."""
     priced_alone = found[KEY].priced({name: rents.own(name, 1.0 + place) for place, name in enumerate(CALLED)})
