@@ -211,6 +211,8 @@ def test_a_chip_that_always_fails_leaves_nothing():
     assert reliability.best_interval_s(1.0, 16_384.0) == pytest.approx(1 / 16_384)
 
 
-def test_a_domain_too_large_for_a_flow_counts_its_links_with_its_chips():
+def test_a_domain_too_large_for_a_flow_counts_its_links_with_its_chips(monkeypatch):
+    monkeypatch.setattr("trnmodel.planner.redundancy.LARGEST_LP", 63)
+    assert guards(replace(tm.system(TORUS), name="of 64 chips")) == ()
     assert guards("tpu-v5p-pod") == ()
     assert guards("hgx-h100") == guards("trn1.32xlarge") == ()
