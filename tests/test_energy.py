@@ -206,6 +206,18 @@ def test_trainium_is_a_range_and_never_a_point():
     assert found.ends("tdp_w") == pytest.approx((383, 617))
 
 
+def test_joules_are_as_uncertain_as_watts_and_time_on_each_side():
+    """As independent causes: the root of the sum of the squares of both logarithms, below and above by themselves."""
+    found = asked("trn3-nl32x2-pcie160", efficiencies="hand-tuned")
+    watts, step = found.ends("server_w"), found.step
+    sides = [(float(found.server_w) / watts[0], float(step.time_s) / float(step.low)),
+             (watts[1] / float(found.server_w), float(step.high) / float(step.time_s))]  # fmt: skip
+    low, high = (np.exp(np.hypot(*np.log(side))) for side in sides)
+    assert abs(np.log(sides[0][1] / sides[1][1])) > 0.01
+    ends = found.ends("server_j_per_token") / found.server_j_per_token
+    assert ends == pytest.approx([1 / low, high], rel=1e-9)
+
+
 def test_a_chip_without_any_watts_has_no_answer():
     found = asked("trn1.32xlarge", tp=32, model="llama-3.1-8b")
     assert not found.valid

@@ -109,3 +109,22 @@ def test_the_rival_is_exact_in_the_median():
     found, _ = runs.constant_mfu(runs.cases("a100-cluster"))
     assert np.median(np.log1p(found)) == pytest.approx(0, abs=1e-12)
     assert (found > 1e-9).sum() == (found < -1e-9).sum() == 22  # of 45
+
+
+def test_a_band_is_the_rows_or_that_of_what_is_open_outside_of_them():
+    """On rows of its chip a stack's 90 % interval; a stack of one's own has the times at the ends of its one range."""
+    fitted = trainer(ROOMY, "megatron-2021")
+    ask = {"mapping": tm.Mapping(tp=8), "global_batch": 8, "seq": 2048}
+    step = tm.train_step("gpt3-175b", ROOMY, **ask, efficiencies=fitted)
+    assert step.basis == "interpolated"
+    assert np.log([step.time_s / step.low, step.high / step.time_s]) == pytest.approx([fitted.width] * 2, rel=1e-9)
+    ends = (0.25, 1.0)
+    own = replace(IDEAL, id="mine", matmul_share=0.5, ranges={"matmul_share": ends})
+    mine, slow, fast = (
+        tm.train_step(DENSE, ROOMY, **ask, efficiencies=replace(own, ranges={} if one else own.ranges, **one))
+        for one in ({}, {"matmul_share": ends[0]}, {"matmul_share": ends[1]})
+    )
+    assert mine.basis == "extrapolated"
+    assert mine.high == pytest.approx(float(slow.time_s), rel=1e-9)
+    assert mine.low == pytest.approx(float(fast.time_s), rel=1e-9)
+    assert slow.time_s > 1.5 * mine.time_s
