@@ -199,6 +199,18 @@ def test_who_asks_for_the_speed_that_he_gets_gets_the_same(costs, kind):
     assert (again.choice.batch, again.choice.tp) == (one.choice.batch, one.choice.tp)
 
 
+def test_a_cost_is_as_uncertain_as_its_price_and_its_software_on_each_side(costs):
+    """35.76 to 36.29 around 35.7608 dollars: nothing below, 1.5 % above, beside the chip-seconds at the band's ends."""
+    one = costs["trn2.48xlarge", "hand-tuned"]
+    fast, middle, slow = one.chip_s_ends()
+    low = np.hypot(np.log(35.7608 / 35.76), np.log(middle / fast))
+    high = np.hypot(np.log(36.29 / 35.7608), np.log(slow / middle))
+    assert fast < middle < slow
+    assert one.low == pytest.approx(one.blended_usd_per_mtoken * np.exp(-low), rel=1e-12)
+    assert one.high == pytest.approx(one.blended_usd_per_mtoken * np.exp(high), rel=1e-12)
+    assert one.blended_usd_per_mtoken == pytest.approx(35.7608 / 16 / 3600 * 1e6 * middle, rel=1e-12)
+
+
 def test_an_owner_pays_his_own_hour_for_the_same_chip_seconds(costs):
     owned = costs.priced({name: tm.tco(name) for name in PAIR})
     for one, same in zip(owned.lines, costs.lines, strict=True):

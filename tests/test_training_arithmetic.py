@@ -70,6 +70,15 @@ def test_no_more_hides_than_there_is_work():
     )
 
 
+def test_a_job_that_says_no_more_is_megatron_s():
+    """Micro-batches of one, scores computed again, a sharded optimizer, the sequence cut between matrices."""
+    ask = {"mapping": tm.Mapping(tp=8, dp=2), "global_batch": 8, "seq": 1024, "efficiencies": "megatron-2021"}
+    said = {"micro_batch": 1, "recompute": "selective", "zero": 1, "sequence_parallel": True, "interleave": 1}
+    short, long = tm.train_step(DENSE, ROOMY, **ask), tm.train_step(DENSE, ROOMY, **ask, **said)
+    assert (short.time_s, short.memory_bytes_per_rank) == (long.time_s, long.memory_bytes_per_rank)
+    assert (short.recompute, short.zero, short.sequence_parallel) == ("selective", 1, True)
+
+
 def test_layers_that_run_again_keep_their_inputs():
     """Korthikanti et al. (sec. 5): 2 s b h a layer, here of GPT-3's 96, cut by 8; while one runs, all that it keeps.
 

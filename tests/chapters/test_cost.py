@@ -109,11 +109,20 @@ def test_a_share_of_draws_is_told_to_its_last_half_percent():
 
 def test_a_claim_has_ten_words_at_most(monkeypatch, found):
     """ "Cheapest: A hand-tuned, B public; else open" with names of several words is told up to ten of them."""
-    lead = {"public": {"b": 0.96, "a": 0.04}, "hand-tuned": {"a": 0.97, "b": 0.03}, "ideal": {"a": 0.5, "b": 0.5}}
+    lead = {"public": {"b": 0.95, "a": 0.05}, "hand-tuned": {"a": 0.97, "b": 0.03}, "ideal": {"a": 0.5, "b": 0.5}}
     monkeypatch.setattr(markets, "firsts", lambda found, hours, kind: lead[kind])
     ten, eleven = {"a": "A of two", "b": "B of"}, {"a": "A of two", "b": "B of two"}
     assert markets.claim(found[KEY], None, ten) == "Cheapest: A of two hand-tuned, B of public; else open"
     assert markets.claim(found[KEY], None, eleven) == "Who is the cheapest depends on the software"
+
+
+def test_a_tie_is_told_by_its_quantiles():
+    """Of a law that is even from 0.2 to 0.8: the middle, and 5 % of the width from both ends."""
+    even, below = (tm.sensitivity(lambda x, by=by: {"a": x - by}, {"x": (0.2, 0.8)}, 100_000,
+                                  distributions={"x": "uniform"}) for by in (0.0, 0.4))  # fmt: skip
+    assert markets.tie_cell(even, "a") == "0.5 (0.23 to 0.77)"
+    assert markets.tie_cell(below, "a") == "0.1 (0 to 0.37)"
+    assert markets.tie_cell(even, "b", "too slow") == markets.tie_cell(None, "a", "too slow") == "too slow"
 
 
 def test_where_nothing_is_open_the_middle_says_who_is_first(found):

@@ -93,6 +93,7 @@ def test_quantiles_stand_at_the_shares_of_their_draws(spent):
     one = found[found.system == AIR].dropna(subset="share_of_draws")
     np.testing.assert_allclose(one.share_of_draws, np.linspace(0.05, 0.95, 19), rtol=1e-12)
     assert (np.diff(one.server_j_per_token) > 0).all()
+    assert joules.drawn(MODEL, joules.line_of(public, 40.0, AIR), 2048.0).values["answer"].size == 4000
     draws = joules.drawn(MODEL, joules.line_of(public, 40.0, AIR), 2048.0, 500).values["answer"]
     for share, spent_j in zip(one.share_of_draws, one.server_j_per_token, strict=True):
         assert (draws < spent_j).mean() == pytest.approx(share, abs=2 / 500)
