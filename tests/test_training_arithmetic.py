@@ -60,6 +60,15 @@ def test_what_data_parallel_ranks_send_is_table_of_the_zero_paper():
         assert data_s(zero, 4) == pytest.approx(four * once, rel=0.01)
 
 
+def test_shares_of_links_and_of_the_network_are_of_their_own_exchanges():
+    """Half of the links' rate takes twice as long within a server, a quarter of the network's four times beyond it."""
+    ask = {"mapping": tm.Mapping(tp=8, dp=16), "global_batch": 16, "seq": 1024}
+    slower = replace(HIDDEN_NOTHING, link_share=0.5, scaleout_share=0.25)
+    whole, part = (tm.train_step(DENSE, cluster(128), **ask, efficiencies=e) for e in (HIDDEN_NOTHING, slower))
+    assert part.tensor_s == pytest.approx(2 * float(whole.tensor_s), rel=1e-9)
+    assert part.data_s == pytest.approx(4 * float(whole.data_s), rel=1e-3)
+
+
 def test_no_more_hides_than_there_is_work():
     """With all overlap allowed a step on a slow network is shorter by its layers' passes, to the last second."""
     step = tm.train_step(DENSE, cluster(64), tm.Mapping(tp=8, dp=8), global_batch=32, seq=2048, recompute="none",
