@@ -245,6 +245,14 @@ def test_a_load_costs_no_less_than_full_chips():
         assert one.at_load_usd_per_mtoken == pytest.approx(by_hand, rel=1e-12)
 
 
+def test_a_small_load_stands_on_fewer_chips_than_a_full_one():
+    """Full, four GPUs make most of a chip-second; one serves a request in 100 s, and 2,560 tokens pay for it."""
+    ask = ASK | {"way": "market", "tokens_per_s_per_user": 100, "requests_per_s": 0.01}
+    one = tm.token_cost(MODEL, "hgx-h200", **ask)["hgx-h200", "ideal"]
+    assert one.choice.chips > one.instances == one.rent.sold_chips == 1
+    assert one.at_load_usd_per_mtoken == pytest.approx(one.usd_per_chip_h / 36 / 2560 * 1e6, rel=1e-12)
+
+
 def test_a_hosted_model_says_how_full_a_rented_one_must_be():
     """DeepInfra's 0.10 and 0.32 dollars: (2,048 x 0.10 + 512 x 0.32) / 2,560 = 0.144 a million tokens."""
     found = tm.token_cost("llama-3.3-70b", "trn2.48xlarge", **ASK)
