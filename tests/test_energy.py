@@ -322,6 +322,11 @@ def test_a_chip_of_twenty_configurations_has_an_idle_share_of_its_own():
     assert evidence._owners(evidence.cases()) == ["a100", "b200", "h100"]
 
 
+def test_rows_that_are_read_once_cannot_be_changed():
+    with pytest.raises(AttributeError, match="immutable"):
+        evidence.cases()[0].row.power_w = 1.0
+
+
 def test_idle_of_h100_is_near_the_reading():
     """145 W with a model loaded and nothing to do (gpu-burn, issue 114): no row of the fit is idle."""
     chip = tm.chip("h100")

@@ -149,8 +149,9 @@ def test_a_replica_without_links_is_away_as_often_as_its_chips_by_hand():
     """A part of the interruptions is repaired, for a swap; after the others it starts again."""
     rates = {"link_failures_per_s": 0.0, "switch_failures_per_s": 0.0, "interruptions_per_chip_s": 1e-7}
     fleet = replace(FLEET, ranges={}, repaired_share=0.25, swap_s=3600.0, restart_s=100.0, **rates)
-    down = 8 * 1e-7 * (0.25 * 3600 + 0.75 * 100)
-    assert replica_availability(NL72, 8, fleet=fleet) == pytest.approx(1 / (1 + down), rel=1e-12)
+    for chips in (1, 8):
+        down = chips * 1e-7 * (0.25 * 3600 + 0.75 * 100)
+        assert replica_availability(NL72, chips, fleet=fleet) == pytest.approx(1 / (1 + down), rel=1e-12)
 
 
 def test_k_of_n_replicas_by_hand():

@@ -146,3 +146,37 @@ def test_a_band_is_the_rows_or_that_of_what_is_open_outside_of_them():
     assert mine.high == pytest.approx(float(slow.time_s), rel=1e-9)
     assert mine.low == pytest.approx(float(fast.time_s), rel=1e-9)
     assert slow.time_s > 1.5 * mine.time_s
+
+
+def test_bytes_and_work_have_no_band():
+    """They are counted; a time that rests on no row has one."""
+    ask = {"mapping": tm.Mapping(tp=8, dp=2), "global_batch": 8, "seq": 1024}
+    step = tm.train_step(DENSE, ROOMY, **ask, efficiencies="megatron-core")
+    for name in ("weight_bytes", "memory_bytes_per_rank", "model_flop", "hardware_flop"):
+        assert step.ends(name) == (float(getattr(step, name)),) * 2
+    assert step.low < step.time_s < step.high
+
+
+@pytest.mark.parametrize(("recompute", "passes", "head"), [("none", 72, 12), ("full", 96, 16)])
+def test_work_of_gpt_is_that_of_both_papers(recompute, passes, head):
+    """SC21, eq. 3, and Korthikanti et al., eq. 7: 96 or 72 B L s h^2 (1 + s / 6 h + V / (16 or 12) h L)."""
+    model, (b, s) = tm.model("gpt3-175b"), (24, 2048)
+    layers, h, v = 96, 12288, model.vocab_size
+    step = tm.train_step(model, ROOMY, tm.Mapping(tp=8), global_batch=b, seq=s, recompute=recompute)
+    by_hand = passes * b * layers * s * h**2 * (1 + s / 6 / h + v / head / h / layers)
+    assert float(step.hardware_flop) == pytest.approx(by_hand, rel=1e-3)  # the paper leaves biases out
+
+
+def test_a_rival_s_peak_is_the_printed_one():
+    """190 TFLOP/s of a Trainium1 chip of two cores, 312 of an A100 (data sheets), of all chips of a run."""
+    for group, peak in (("trn1", 190e12), ("korthikanti", 312e12)):
+        for case in runs.cases(group):
+            assert runs._peak(case) == pytest.approx(peak * case.where.chips, rel=0.01), case.row.id
+
+
+def test_only_a_group_that_a_stack_was_fitted_to_has_errors_without_its_models():
+    left = runs.accuracy("b200")
+    assert (left.left_out_error.abs().mean(), len(left)) > (left.error.abs().mean(), 0)
+    assert runs.accuracy("korthikanti").left_out_error.isna().all()
+    assert runs.accuracy("b200", learn=False).left_out_error.isna().all()
+    np.testing.assert_allclose(left.predicted_s / left.measured_s - 1, left.error, rtol=1e-12)
