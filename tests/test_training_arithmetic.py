@@ -180,3 +180,72 @@ def test_only_a_group_that_a_stack_was_fitted_to_has_errors_without_its_models()
     assert runs.accuracy("korthikanti").left_out_error.isna().all()
     assert runs.accuracy("b200", learn=False).left_out_error.isna().all()
     np.testing.assert_allclose(left.predicted_s / left.measured_s - 1, left.error, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("model", "params"), [("llama-3.1-8b", 8_030_261_248), ("qwen3-30b-a3b", 30_532_122_624)])
+def test_states_are_bytes_of_all_parameters(model, params):
+    """Weights of 2 B, gradients of 4, Adam's 12 (Hugging Face prints the parameters); stage 3 of ZeRO has 2 layers."""
+    ask = {"global_batch": 8, "seq": 1024, "gradient_bytes": 4, "optimizer_bytes": 12, "efficiencies": IDEAL}
+    layers = tm.model(model).outline("prefill").layers
+    whole, cut = (tm.train_step(model, ROOMY, tm.Mapping(dp=8), zero=zero, **ask) for zero in (0, 3))
+    found = [float(getattr(whole, f"{kind}_bytes")) for kind in ("weight", "gradient", "optimizer", "buffer")]
+    assert found == pytest.approx(
+        [2 * params, 4 * params, 12 * params, 0], rel=2e-4
+    )  # of norms the vectors are left out
+    assert float(cut.weight_bytes) == pytest.approx(2 * params / 8, rel=2e-4)
+    assert float(cut.buffer_bytes) == pytest.approx(2 * 2 * params / layers, rel=2e-4)
+    # Adam reads and writes its state, reads gradients, writes weights: 2 x 12 + 4 + 2 bytes at the rate of the memory
+    assert float(whole.optimizer_s) == pytest.approx(30 * params / ROOMY.hbm_bytes_per_s, rel=2e-4)
+    assert float(cut.optimizer_s) == pytest.approx(float(whole.optimizer_s) / 8, rel=1e-9)
+
+
+def test_a_stage_holds_its_layers_and_the_larger_table():
+    """Of Llama-3.1-8B on 4 stages 8 layers of 218,112,000 parameters and one of two tables of 128,256 x 4,096."""
+    step = tm.train_step(DENSE, ROOMY, tm.Mapping(pp=4), global_batch=8, seq=1024, efficiencies=IDEAL)
+    assert float(step.weight_bytes) == pytest.approx(2 * (8 * 218_112_000 + 128_256 * 4096), rel=1e-4)
+
+
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_an_ideal_step_is_work_over_the_peak(recompute):
+    """Two products back for one forward; of work that runs again, layers without the head; stragglers are a tenth."""
+    seq, batch = 4096, 4
+    step = tm.train_step(DENSE, ROOMY, global_batch=batch, seq=seq, recompute=recompute, straggler=0.1,
+                         efficiencies=IDEAL)  # fmt: skip
+    work = batch * float(DENSE.train_flop(seq, "causal")) / 312e12
+    assert float(step.forward_s + step.backward_s) == pytest.approx(work, rel=1e-9)
+    assert step.backward_s == pytest.approx(2 * float(step.forward_s), rel=1e-9)
+    head_s = batch * seq * 2 * DENSE.vocab_size * DENSE.hidden_size / 312e12
+    again = float(step.forward_s) - head_s if recompute == "full" else 0.0
+    assert float(step.recompute_s) == pytest.approx(again, rel=1e-9)
+    assert float(step.straggler_s) == pytest.approx(0.1 * (work + again), rel=1e-9)
+    assert float(step.exposed_s) == float(step.bubble_s) == float(step.overhead_s) == 0
+
+
+@pytest.mark.parametrize(("degrees", "edges"), [({"tp": 8}, 2), ({"tp": 8, "pp": 2}, 1)])
+def test_tables_at_the_ends_are_summed_once_each(degrees, edges):
+    """Embedding forward and logits back: with sequence parallelism a gather and a scatter, without it a sum of both."""
+    ask = {"mapping": tm.Mapping(**degrees), "global_batch": 8, "seq": 1024, "efficiencies": IDEAL}
+    for cut, kinds in ((True, 2), (False, 1)):
+        step = tm.train_step(DENSE, ROOMY, **ask, sequence_parallel=cut)
+        assert sent(step, "embedding and logits") == kinds * edges * 1024 * 4096 * 2
+
+
+def test_fixed_times_are_paid_once_a_layer_and_pass_and_once_a_step():
+    """Of 32 layers on 4 stages 8, in each of forward, backward and again; 2 micro-batches; 3 more in the bubble."""
+    ask = {"mapping": tm.Mapping(pp=4), "global_batch": 2, "seq": 512, "recompute": "full"}
+    late = replace(IDEAL, id="late", layer_s=1.0, step_s=5.0)
+    first, then = (tm.train_step(DENSE, ROOMY, **ask, efficiencies=e) for e in (IDEAL, late))
+    for name, more in (("forward", 16), ("backward", 16), ("recompute", 16), ("bubble", 72), ("overhead", 5)):
+        assert float(getattr(then, f"{name}_s") - getattr(first, f"{name}_s")) == pytest.approx(more, abs=0.05), name
+
+
+def test_the_fixed_time_of_a_step_is_that_of_short_steps():
+    """Steps of 4 s and more tell nothing of a tenth of a second: without one of at most 2 s it is none."""
+    of = sorted(runs.cases("trn1"), key=lambda case: case.measured_s)
+    e, names = trainer(of[0].where.chip, "neuronx-training"), ("matmul_share", "step_s")
+    short, long = of[0], of[-1]
+    assert short.measured_s < 2 < long.measured_s
+    assert runs.fit([short], e, names).step_s > 0.01
+    found = runs.fit([long], e, names)
+    assert found.step_s == 0
+    assert float(long.step(found).time_s) == pytest.approx(long.measured_s, rel=1e-3)
