@@ -175,6 +175,33 @@ def test_what_waits_for_nothing(found, hours):
     )
 
 
+def test_months_of_waiting_by_the_printed_trend(found, hours):
+    """A token that costs 1 / r is worth ln r / (0.14 ln 10 + ln 1.08) years; ends are quantiles of common draws."""
+    table = markets.waiting({KEY: found[KEY]}, hours, GPU, AIR)
+    a_year = 0.14 * np.log(10) + np.log(1.08)
+    draws = owned.drawn_costs(found[KEY], hours, "hand-tuned").values
+    gpu, air = (float(found[KEY][name, "hand-tuned"].chip_s()[2] * hours[name].useful_usd_per_h) for name in (GPU, AIR))
+    assert table["hand-tuned"][0] == pytest.approx(12 * np.log(gpu / air) / a_year, rel=1e-9)
+    both = np.isfinite(draws[GPU]) & np.isfinite(draws[AIR])
+    ends = np.quantile(12 * np.log(draws[GPU][both] / draws[AIR][both]) / a_year, [0.05, 0.95])
+    assert (table["hand-tuned_low"][0], table["hand-tuned_high"][0]) == pytest.approx(tuple(ends), rel=1e-9)
+    assert np.isnan(markets.waiting({KEY: found[KEY]}, hours, AIR, AIR)["ideal_low"][0])
+
+
+def test_who_is_cheaper_is_counted_in_the_draws(found, hours):
+    """By a share of them, "all" or "none"; who is too slow is not compared."""
+    table = markets.cheaper(found, hours, AIR).set_index(["wanted_tokens_per_s_per_user", "than"])
+    draws = owned.drawn_costs(found[KEY], hours, "hand-tuned").values
+    for other in (TRN2, TORUS, GPU):
+        share = (draws[AIR] < draws[other]).mean()
+        told = table["hand-tuned"][SPEED, other]
+        assert told in ("in all", "in none", "in nearly all") or float(told[3:-1]) == pytest.approx(
+            100 * share, rel=0.06
+        )
+        assert (told == "in none", told == "in all") == (share == 0, share == 1)
+        assert table["hand-tuned"][1e6, other] == "too slow"
+
+
 def test_a_month_early_by_the_printed_trend(hours):
     """0.14 powers of ten a year and 8 %: 1 - 10^(-0.14/12) 1.08^(-1/12) = 3.27 % of the capital a month."""
     early = markets.early(hours[AIR]).set_index("months")
