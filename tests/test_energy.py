@@ -99,14 +99,14 @@ def test_work_of_a_chip_is_that_of_its_ranks():
     assert lone.hbm_utilisation < 0.25
 
 
-@pytest.mark.parametrize("degrees", [{"tp": 2}, {"pp": 4}, {"cp": 4}, {"ep": 4}, {"dp": 4}, {"tp": 2, "ep": 2}])
-def test_ranks_of_every_kind_share_a_chip(degrees):
+def test_ranks_of_every_kind_share_a_chip():
     """Four ranks to a chip of Trainium2, or as many as there are, whatever cuts the model."""
-    model = "qwen3-30b-a3b" if "ep" in degrees else "llama-3.2-1b"
-    step = tm.decode_step(model, "trn2.48xlarge", tm.Mapping(**degrees), batch=8, context=1024)
-    here, found = int(np.prod([*degrees.values()])), tm.energy(step)
-    assert found.compute_utilisation == pytest.approx(step.work_flop_per_rank * here / step.time_s / 667e12, rel=1e-12)
-    assert found.hbm_utilisation == pytest.approx(step.moved_bytes_per_rank * here / step.time_s / 2.9e12, rel=1e-12)
+    for degrees in ({"tp": 2}, {"pp": 4}, {"cp": 4}, {"ep": 4}, {"dp": 4}, {"tp": 2, "ep": 2}):
+        model = "qwen3-30b-a3b" if "ep" in degrees else "llama-3.2-1b"
+        step = tm.decode_step(model, "trn2.48xlarge", tm.Mapping(**degrees), batch=8, context=1024)
+        here, found = int(np.prod([*degrees.values()])) / step.time_s, tm.energy(step)
+        assert found.compute_utilisation == pytest.approx(step.work_flop_per_rank * here / 667e12, rel=1e-12)
+        assert found.hbm_utilisation == pytest.approx(step.moved_bytes_per_rank * here / 2.9e12, rel=1e-12)
 
 
 def test_links_take_the_bytes_that_an_all_reduce_must_send():

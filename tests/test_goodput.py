@@ -146,12 +146,19 @@ def test_a_drained_replica_is_away_for_a_repair_and_a_restart_by_hand():
 
 
 def test_a_replica_without_links_is_away_as_often_as_its_chips_by_hand():
-    """A part of the interruptions is repaired, for a swap; after the others it starts again."""
+    """A part of the interruptions is repaired, for a swap; after the others it starts again. A drain takes the rack."""
     rates = {"link_failures_per_s": 0.0, "switch_failures_per_s": 0.0, "interruptions_per_chip_s": 1e-7}
-    fleet = replace(FLEET, ranges={}, repaired_share=0.25, swap_s=3600.0, restart_s=100.0, **rates)
-    for chips in (1, 8):
-        down = chips * 1e-7 * (0.25 * 3600 + 0.75 * 100)
-        assert replica_availability(NL72, chips, fleet=fleet) == pytest.approx(1 / (1 + down), rel=1e-12)
+    rates |= {"repaired_share": 0.25, "swap_s": 3600.0, "repair_s": 7200.0, "restart_s": 100.0}
+    fleet = replace(FLEET, ranges={}, **rates)
+    for chips, swap, reach, away in (
+        (1, "hot", 1, 3600),
+        (8, "hot", 8, 3600),
+        (8, "drain", 72, 7200),
+        (73, "drain", 144, 7200),
+    ):
+        down = reach * 1e-7 * (0.25 * away + 0.75 * 100)
+        found = replica_availability(NL72, chips, swap=swap, fleet=fleet)
+        assert found == pytest.approx(1 / (1 + down), rel=1e-12), (chips, swap)
 
 
 def test_k_of_n_replicas_by_hand():

@@ -72,6 +72,10 @@ def test_rates_of_a_chip():
         found.usd_per_pflop_h("mxfp8")
 
 
+def test_chips_are_rented_by_one_where_nobody_says():
+    assert rents.Rent(id="mine", chip=tm.chip("h100"), usd_per_chip_h=2.0).sold_chips == 1
+
+
 def test_ages_are_counted_from_the_newest_row_and_not_from_today(monkeypatch):
     class Clock:
         def __getattr__(self, name):
