@@ -65,6 +65,16 @@ def test_parts_sum_to_the_total(system):
     assert found.basis == "extrapolated"
 
 
+def test_what_is_given_is_paid_as_it_is():
+    """A server of the day for 30,000 USD ages by nothing and has no street price; so a chip, and a lane of a switch."""
+    dear = replace(priced.prices(), market_ratio=1.2)
+    assert tm.tco(SOLD, server_usd=30_000.0, prices=dear).parts_usd["server as sold"] == 30_000
+    found = tm.tco(RACK, chip_usd=6000.0, switch_usd_per_lane=3.0, prices=dear).parts_usd
+    assert found["HBM"] + found["logic, package and margin"] == pytest.approx(6000, rel=1e-12)
+    assert found["rack switches"] == pytest.approx(80 * 160 / 144 * 3, rel=1e-12)
+    assert found["board switches"] == pytest.approx(288 * 32 / 144 * 3, rel=1e-12)
+
+
 def test_the_rack_is_counted():
     """Lanes of all switch chips: 80 x 160 and 288 x 32 over 144 chips; 11,520 cables, 36 CPUs, 216 retimers."""
     found = bill.counts(tm.system(RACK))

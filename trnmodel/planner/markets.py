@@ -168,7 +168,7 @@ def claim(found: TokenCosts, hours: Hours, called: Mapping[str, str]) -> str:
 
 
 def _often(share: float) -> str:
-    return "all" if share == 1 else "nearly all" if share > 1 - LEAST_SHOWN else f"{format_digits(100 * share, 2)}%"
+    return "all" if share == 1 else "nearly all" if share >= 1 - LEAST_SHOWN else f"{format_digits(100 * share, 2)}%"
 
 
 def order_words(found: Found, hours: Hours, called: Mapping[str, str]) -> str:
