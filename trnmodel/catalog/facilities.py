@@ -8,22 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 from trnmodel.arguments import number, refuse
 from trnmodel.catalog import load
-from trnmodel.catalog.specs import NAN, Chip, Spec
+from trnmodel.catalog.specs import NAN, Chip, Spec, mapping_field
 
 S = TypeVar("S", bound=Spec)
 NODES = (3, 5, 7, 45)  # nm of which `data/` has energies; what lies between is of the family of the next larger
 Ends = tuple[Any, Any]
-
-
-def _empty() -> Mapping:
-    return MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -44,15 +39,15 @@ class Power(Spec):
     server_width: float = 0.0
     all_in_ratio: float = NAN
     static_share: float = NAN
-    flop_j: Mapping[str, float] = field(default_factory=_empty)
-    byte_j: Mapping[str, float] = field(default_factory=_empty)
+    flop_j: Mapping[str, float] = mapping_field()
+    byte_j: Mapping[str, float] = mapping_field()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Parts(Spec):
     """What stands in a rack beside its chips: watts of one by part, shares for fans and pumps and for power shelves."""
 
-    part_w: Mapping[str, float] = field(default_factory=_empty)
+    part_w: Mapping[str, float] = mapping_field()
     cooling_share: float = NAN
     conversion_share: float = NAN
 
@@ -63,7 +58,7 @@ class Facility(Spec):
 
     annual_pue: float = NAN
     peak_pue: float = NAN
-    carbon_kg_per_j: Mapping[str, float] = field(default_factory=_empty)
+    carbon_kg_per_j: Mapping[str, float] = mapping_field()
     water_l_per_j: float = NAN
 
 
@@ -182,8 +177,8 @@ def with_given(spec: S, given: Given) -> S:
 class Claims(Spec):
     """What a vendor claims of a system against another, by what is compared."""
 
-    claimed_ratio: Mapping[str, float] = field(default_factory=_empty)
-    claimed_cut: Mapping[str, float] = field(default_factory=_empty)
+    claimed_ratio: Mapping[str, float] = mapping_field()
+    claimed_cut: Mapping[str, float] = mapping_field()
 
 
 @cache

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
-from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnmodel.arguments import refuse
 from trnmodel.catalog import load
 from trnmodel.catalog.facilities import inherited
-from trnmodel.catalog.specs import NAN, Spec
+from trnmodel.catalog.specs import NAN, Spec, mapping_field
 from trnmodel.catalog.tables import DataError, Fact
 
 if TYPE_CHECKING:
@@ -24,10 +23,6 @@ if TYPE_CHECKING:
 
 FILE = ("prices", "owner", "warrant")
 _DATED = re.compile(r"(USD), ([^,]+), (\d{4}[^;]*)(?:; (.*))?$")
-
-
-def _empty() -> Mapping:
-    return MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -42,9 +37,9 @@ class Prices(Spec):
     active cables.
     """
 
-    server_usd_per_chip: Mapping[str, float] = field(default_factory=_empty)
-    server_year: Mapping[str, float] = field(default_factory=_empty)
-    chip_usd: Mapping[str, float] = field(default_factory=_empty)
+    server_usd_per_chip: Mapping[str, float] = mapping_field()
+    server_year: Mapping[str, float] = mapping_field()
+    chip_usd: Mapping[str, float] = mapping_field()
     hbm_usd_per_byte: float = NAN
     hbm_share: float = NAN
     chip_markup: float = NAN
@@ -63,7 +58,7 @@ class Prices(Spec):
     integration_share: float = NAN
     network_usd_per_bytes_per_s: float = NAN
     optics_usd_per_bytes_per_s: float = NAN
-    scaleout_bytes_per_s_per_dir: Mapping[str, float] = field(default_factory=_empty)
+    scaleout_bytes_per_s_per_dir: Mapping[str, float] = mapping_field()
     market_ratio: float = NAN
     decades_per_year: float = NAN
     money_year: float = NAN

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
 from typing import Literal
@@ -19,7 +19,7 @@ import numpy as np
 
 from trnmodel.arguments import HUGE, instance, integer, number, numbers, refuse
 from trnmodel.catalog import load
-from trnmodel.catalog.specs import NAN, Chip, Spec, published
+from trnmodel.catalog.specs import NAN, Chip, Spec, mapping_field, published
 
 AXES = "xyz"
 MEDIA = ("pcb", "backplane", "cross-rack")
@@ -42,10 +42,6 @@ class Row(msgspec.Struct, frozen=True):
     source: str
     locator: str
     note: str
-
-
-def _empty() -> Mapping:
-    return MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -99,11 +95,11 @@ class System(Spec):
     backplanes: float = NAN
     nic_generation: str = ""
     nic_bytes_per_s_per_dir: float = NAN
-    scaleout_option_bytes_per_s_per_dir: Mapping[str, float] = field(default_factory=_empty)
+    scaleout_option_bytes_per_s_per_dir: Mapping[str, float] = mapping_field()
     torus_shape: tuple[int, ...] = ()
-    scaleup_bytes_per_s_per_dir: Mapping[str, float] = field(default_factory=_empty)
+    scaleup_bytes_per_s_per_dir: Mapping[str, float] = mapping_field()
     lane_id: str = ""
-    scaleup_lanes: Mapping[str, float] = field(default_factory=_empty)
+    scaleup_lanes: Mapping[str, float] = mapping_field()
     scaleup_lanes_redundant: float = 0.0
     port_lanes: float = NAN
     plane_positions: str = ""
