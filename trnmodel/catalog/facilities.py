@@ -76,7 +76,8 @@ def ends(spec: Spec, name: str, key: str = "") -> Ends:
     return spec.open_ranges.get(which, (spec.at(which),) * 2)
 
 
-def inherited(kind: type[S], entity: str) -> S:
+@cache
+def inherited(kind: Any, entity: str) -> Any:
     """A spec with what it takes over from the base of its entity; a value of its own has its own range, or none."""
     base = load.entities()[entity].base
     own: dict[str, Any] = load.assemble(kind, entity)
@@ -92,17 +93,17 @@ def inherited(kind: type[S], entity: str) -> S:
     return replace(taken, **own, **provenance)
 
 
+def named(kind: Any, name: Any, of: str) -> Any:
+    """A spec by the id or name of an entity of a kind; a spec is given back as it is."""
+    return name if isinstance(name, kind) else inherited(kind, load.resolve(of, name))
+
+
 @cache
 def _node(process: str) -> Power | None:
     """Energies of operations at the node that the text of a process names, or None where it names none."""
     size = re.search(r"\d+", process)
     near = [node for node in NODES if size and int(size[0]) <= node]
     return Power(**load.assemble(Power, f"node-{near[0]}nm")) if near else None
-
-
-@cache
-def _vendor(entity: str) -> Power:
-    return inherited(Power, entity)
 
 
 def power(chip: Chip) -> Power:
@@ -114,7 +115,7 @@ def power(chip: Chip) -> Power:
     >>> found.id, f"{found.flop_j['bf16']:.4g}", found.range("host_w_per_chip")
     ('neuron-power', '6.475e-13', (113.2, 226.5))
     """
-    found, node = _vendor("gpu-power" if chip.core is None else "neuron-power"), _node(chip.process)
+    found, node = inherited(Power, "gpu-power" if chip.core is None else "neuron-power"), _node(chip.process)
     if node is None:
         return found
     return replace(
@@ -203,9 +204,4 @@ def facility(name: str | Facility) -> Facility:
     >>> facility("aws-air").annual_pue, facility("aws-chilled").peak_pue
     (1.14, 1.5)
     """
-    return name if isinstance(name, Facility) else _facility(load.resolve("facility", name))
-
-
-@cache
-def _facility(entity: str) -> Facility:
-    return inherited(Facility, entity)
+    return named(Facility, name, "facility")

@@ -13,7 +13,7 @@ import msgspec
 
 from trnmodel.arguments import choice
 from trnmodel.catalog import load
-from trnmodel.catalog.facilities import inherited
+from trnmodel.catalog.facilities import named
 from trnmodel.catalog.specs import Spec, mapping_field
 
 Distribution = Literal["uniform", "triangular", "loguniform"]
@@ -91,12 +91,7 @@ def fleet(name: str | Fleet = "borrowed") -> Fleet:
     >>> round(tm.fleet("llama-3-h100").interruptions_per_chip_s * 16_384 * 54 * tm.units.DAY, 6)
     419.0
     """
-    return name if isinstance(name, Fleet) else _fleet(load.resolve("fleet", name))
-
-
-@cache
-def _fleet(fleet_id: str) -> Fleet:
-    return inherited(Fleet, fleet_id)
+    return named(Fleet, name, "fleet")
 
 
 @cache
