@@ -17,7 +17,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from trnmodel.arguments import HUGE, instance, integer, number, numbers, refuse
+from trnmodel.arguments import HUGE, instance, integer, numbers, refuse
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import NAN, Chip, Spec, mapping_field, published
 
@@ -194,24 +194,6 @@ class System(Spec):
         """NICs of the host CPUs' own of one domain; NaN where no source says."""
         in_cpu_trays = self.racks * self.cpu_trays_per_rack * self.cpu_nics_per_cpu_tray
         return self.compute_trays * self.cpu_nics_per_compute_tray + in_cpu_trays or NAN
-
-    def with_scaleout(self, bytes_per_s_per_dir: float) -> System:
-        """The same system with another of its EFA options per chip.
-
-        Parameters
-        ----------
-        bytes_per_s_per_dir : float
-            Scale-out rate per chip; one of `scaleout_option_bytes_per_s_per_dir`. [B/s]
-
-        Raises
-        ------
-        ValueError
-            The system is not offered with that rate.
-        """
-        rate, offered = number("bytes_per_s_per_dir", bytes_per_s_per_dir), self.scaleout_option_bytes_per_s_per_dir
-        if rate not in offered.values():
-            refuse("bytes_per_s_per_dir", bytes_per_s_per_dir, f"{self.id} is offered with {sorted(offered.values())}")
-        return replace(self, network_bytes_per_s_per_dir=rate * self.domain_chips)
 
     def with_switch_trays(self, trays: int) -> System:
         """The same system with more or fewer switch trays a rack, each tray holding what it holds now.
