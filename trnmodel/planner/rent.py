@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from trnmodel.planner.deployments import computes
 from trnmodel.planner.effort import WIDEST, Ask, Load, TokenCost, between, within
 from trnmodel.planner.plan import asked_systems
 from trnmodel.planner.sensitivity import Sensitivity, sensitivity
-from trnmodel.result import tidy
+from trnmodel.result import Card, tidy
 from trnmodel.units import MILLION
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class TokenCosts:
+class TokenCosts(Card):
     """The answer to a question of cost: `lines` has one for each system and kind of software, public first."""
 
     ask: Ask
@@ -216,13 +215,6 @@ class TokenCosts:
             why = row.reason if "no price" in row.reason else "out of reach"
             told.append(f"{row.software} {within(mid, low, high) if np.isfinite(mid) else why}")
         return f"{system} ties with {against} at USD a chip-hour: {', '.join(told)}"
-
-    def __repr__(self) -> str:
-        return "\n".join(self.card())
-
-    def _repr_html_(self) -> str:
-        first, *more = map(escape, self.card())
-        return f"<div><b>{first}</b>{''.join(f'<br>{line}' for line in more)}</div>"
 
     def to_frame(self, bands: bool = False) -> pd.DataFrame:
         """A row for each system and kind of software; with `bands`, the ends of the blended cost too."""
