@@ -89,13 +89,8 @@ def kimi_delta(hidden: int, heads: int, width: int, kernel: int) -> Mixer:
         Part(name="state", group="mixer", extra=heads + keys + width, store="wide", shard="heads"),
         Part(name="out", group="mixer", rows=keys, cols=hidden, shard="rows"),
     )
-    recurrence = Recurrence(
-        kind="gated-delta",
-        heads=heads,
-        state_elements=keys * width,
-        conv_elements=3 * keys * (kernel - 1),
-        macs_per_element=3,  # S k, the rank-one update, S q
-    )
+    tail = 3 * keys * (kernel - 1)
+    recurrence = Recurrence(kind="gated-delta", heads=heads, state_elements=keys * width, conv_elements=tail)
     return Mixer("kimi delta attention", parts, None, recurrence)
 
 
