@@ -219,19 +219,27 @@ def decoder(f: Fields, traits: Decoder) -> Plan:
     outer = outer_parts(f, norms(1, hidden, traits.layer_norm), head_bias=_says(f, traits.head_bias))
     if traits.positions is not None:
         outer = (learned_positions(f, traits.positions, hidden), *outer)
-    layers = group_layers([(mixers[kind], ffn, norm) for kind, ffn in zip(types, ffns, strict=True)])
-    return plan_of(f, layers, outer, prediction_layers(f, mixers[types[-1]], ffns[-1], norm))
+    return plan_of(f, [mixers[kind] for kind in types], ffns, norm, outer=outer, predicts=mixers[types[-1]])
 
 
-def plan_of(f: Fields, layers: tuple[Layer, ...], outer: tuple[Part, ...], prediction: tuple[Layer, ...] = ()) -> Plan:
-    """A plan from its layers and the parts outside of them."""
+def plan_of(
+    f: Fields,
+    mixers: Sequence[Mixer | None],
+    ffns: Sequence[tuple[Part, ...]],
+    norm: Part,
+    *,
+    outer: tuple[Part, ...] | None = None,
+    predicts: Mixer | None = None,
+) -> Plan:
+    """A plan from the mixer and the feed-forward block of each layer; a checkpoint may predict with a mixer more."""
+    hidden = hidden_size(f)
     return Plan(
-        hidden=hidden_size(f),
+        hidden=hidden,
         vocabulary=f.integer("vocab_size", MAX_TABLE),
         max_context=f.optional(POSITIONS, MAX_TOKENS) or 0,
-        layers=layers,
-        outer=outer,
-        prediction=prediction,
+        layers=group_layers([(mixer, ffn, norm) for mixer, ffn in zip(mixers, ffns, strict=True)]),
+        outer=outer_parts(f, norms(1, hidden)) if outer is None else outer,
+        prediction=prediction_layers(f, predicts, ffns[-1], norm) if predicts else (),
     )
 
 
