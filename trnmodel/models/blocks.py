@@ -173,6 +173,18 @@ class Mixer:
         return tuple(a for a in (self.attention, self.indexer) if a)
 
 
+def token_table(vocabulary: int, width: int, shared: bool = False) -> Part:
+    """The rows that tokens look up; `shared` where they are stored as the head."""
+    table = Part(name="embedding", group="embedding", rows=vocabulary, cols=width, store="wide", shard="vocabulary")
+    return replace(table, shared=shared)
+
+
+def vocabulary_head(width: int, vocabulary: int, biases: int = 0) -> Part:
+    """The matrix from a row to its logits, each with so many biases."""
+    head = Part(name="head", group="head", rows=width, cols=vocabulary, store="wide", shard="vocabulary")
+    return replace(head, extra=vocabulary * biases)
+
+
 def norms(count: int, width: int, bias: bool = False) -> Part:
     """`count` norms over a width; LayerNorm has a bias, RMSNorm none."""
     return Part(name="norms", group="norm", extra=count * width * (2 if bias else 1), store="wide")

@@ -18,6 +18,8 @@ from trnmodel.models.blocks import (
     dense_ffn,
     grouped_attention,
     norms,
+    token_table,
+    vocabulary_head,
 )
 from trnmodel.models.config import (
     HEADS,
@@ -153,18 +155,7 @@ def outer_parts(f: Fields, norm: Part, *, head_bias: bool = False, width: int | 
     if f.task not in (*GENERATES, *CLASSIFIES, *BARE):
         f.refuse("architectures", f"allowed endings are {[*filter(None, GENERATES), *CLASSIFIES, *BARE]}")
     tied = f.task in GENERATES and f.flag("tie_word_embeddings")
-    table = Part(
-        name="embedding", group="embedding", rows=vocabulary, cols=width, store="wide", shard="vocabulary", shared=tied
-    )
-    head = Part(
-        name="head",
-        group="head",
-        rows=width,
-        cols=vocabulary,
-        extra=vocabulary * head_bias,
-        store="wide",
-        shard="vocabulary",
-    )
+    table, head = token_table(vocabulary, width, tied), vocabulary_head(width, vocabulary, head_bias)
     if f.task in CLASSIFIES:
         head = Part(name="classifier", group="head", rows=width, cols=class_count(f), store="wide")
     return (table, norm) if f.task in BARE else (table, norm, head)
@@ -259,9 +250,9 @@ def prediction_layers(f: Fields, mixer: Mixer, ffn: tuple[Part, ...], norm: Part
         return ()
     hidden, vocabulary = hidden_size(f), f.integer("vocab_size", MAX_TABLE)
     own = (
-        Part(name="embedding", group="embedding", rows=vocabulary, cols=hidden, store="wide", shard="vocabulary"),
+        token_table(vocabulary, hidden),
         Part(name="merge", group="ffn", rows=2 * hidden, cols=hidden, store="wide", shard="columns"),
-        Part(name="head", group="head", rows=hidden, cols=vocabulary, store="wide", shard="vocabulary"),
+        vocabulary_head(hidden, vocabulary),
         norms(3, hidden),
     )
     return (
