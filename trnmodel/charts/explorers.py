@@ -219,11 +219,15 @@ def _looks(systems: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
 
 def _select(name: str, values: Sequence[Any], chosen: Mapping[str, Any]) -> Any:
     """A control: a list of options by their names."""
+    title = (CONTROLS | ROOFS | DRAWN)[name]
+    return _choose(name, _named(name, values), title, values.index(chosen[name]))
+
+
+def _choose(name: str, labels: Sequence[str], title: str, first: int = 0) -> Any:
+    """A control whose value is the place of a label."""
     alt = altair()
-    bind = alt.binding_select(
-        options=list(range(len(values))), labels=_named(name, values), name=f"{(CONTROLS | ROOFS | DRAWN)[name]} "
-    )
-    return alt.param(name=name, value=values.index(chosen[name]), bind=bind)
+    bind = alt.binding_select(options=list(range(len(labels))), labels=list(labels), name=f"{title} ")
+    return alt.param(name=name, value=first, bind=bind)
 
 
 def _named(name: str, values: Sequence[Any]) -> list[str]:
@@ -272,18 +276,19 @@ def _known(field: str, told: str, else_told: str) -> str:
     return f"(isValid(datum.{field}) ? {told} : {json.dumps(else_told)})"
 
 
-def _words(data: Any, text: str, below: float, size: int = 14) -> Any:
+def _words(data: Any, text: str, below: float, size: int = 14, left: int = LEFT) -> Any:
     """What an expression says, so far below the axis."""
-    return _lines(data.transform_calculate(told=text), altair().expr(f"height + {below}"), size)
+    return _lines(data.transform_calculate(told=text), altair().expr(f"height + {below}"), size, left)
 
 
-def _lines(data: Any, y: Any, size: int) -> Any:
+def _lines(data: Any, y: Any, size: int, left: int = LEFT) -> Any:
     """Lines of text from a field `told`, which a screen reader reads too. In a layer of their own a page cuts none."""
     alt = altair()
     mark = {"align": "left", "baseline": "middle", "lineBreak": "\n", "lineHeight": LINE, "fontSize": size}
-    mark |= {"fontWeight": "bold" if size > 14 else "normal", "limit": {"expr": f"width - ({LEFT})"}, "color": INK}
+    width = f"width - ({left})" if left else "width"
+    mark |= {"fontWeight": "bold" if size > 14 else "normal", "limit": {"expr": width}, "color": INK}
     told = {"field": "told", "type": "nominal"}
-    where = {"x": alt.value(LEFT), "y": alt.value(y)}
+    where = {"x": alt.value(left), "y": alt.value(y)}
     return data.mark_text(**mark).encode(**where, text=alt.Text(**told), description=alt.Description(**told))
 
 

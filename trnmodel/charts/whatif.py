@@ -14,7 +14,7 @@ from trnmodel.arguments import TINY, number
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.charts import language
 from trnmodel.charts.display import altair
-from trnmodel.charts.explorers import GREY, INK, LINE, _finished, _log
+from trnmodel.charts.explorers import GREY, INK, LINE, _choose, _finished, _log, _words
 from trnmodel.charts.tables import check, rounded
 from trnmodel.planner.software import ORDER
 from trnmodel.units import HOUR, MILLION
@@ -110,12 +110,6 @@ def _drawn(one: Any, place: Mapping[str, Any]) -> list[Any]:
     ]
 
 
-def _choose(name: str, labels: Sequence[str], title: str) -> Any:
-    alt = altair()
-    bind = alt.binding_select(options=list(range(len(labels))), labels=list(labels), name=f"{title} ")
-    return alt.param(name=name, value=0, bind=bind)
-
-
 def _slide(name: str, value: float, low: float, high: float, step: float, title: str) -> Any:
     alt = altair()
     start = min(max(round(value / step) * step, low), high)
@@ -143,17 +137,7 @@ def _told(one: Any) -> list[Any]:
         (mine, " + '\\n' + ".join(f"({line})" for line in said), 28, 14),
         (both.transform_filter("datum.mine == own"), level, 28 + LINE * len(said), 14),
     ]
-    return [_said(data.transform_calculate(told=text), FOOT + below, size) for data, text, below, size in texts]
-
-
-def _said(data: Any, below: float, size: int) -> Any:
-    """Lines of text from a field `told`, so far below the axis, which a screen reader reads too."""
-    alt = altair()
-    told: dict[str, Any] = {"field": "told", "type": "nominal"}
-    mark = {"align": "left", "baseline": "middle", "lineBreak": "\n", "lineHeight": LINE, "fontSize": size}
-    mark |= {"fontWeight": "bold" if size > 14 else "normal", "color": INK, "limit": {"expr": "width"}}
-    where = {"x": alt.value(0), "y": alt.value(alt.expr(f"height + {below}"))}
-    return data.mark_text(**mark).encode(**where, text=alt.Text(**told), description=alt.Description(**told))
+    return [_words(data, text, FOOT + below, size, 0) for data, text, below, size in texts]
 
 
 def grid(cases: Mapping[str, pd.DataFrame], lines: Mapping[str, tuple[float, float, float]]) -> pd.DataFrame:

@@ -75,9 +75,15 @@ def operator(op: str) -> Operator:
     return chosen("op", op, _operators())
 
 
-def operators() -> tuple[str, ...]:
-    """Operators that read their operand from HBM: those that `tm.kernel.elementwise` times."""
-    return tuple(name for name, op in _operators().items() if op.hbm_reads)
+def operators() -> list[str]:
+    """Operators that read their operand from HBM: those that `tm.kernel.elementwise` times.
+
+    Examples
+    --------
+    >>> "softmax" in operators()
+    True
+    """
+    return [name for name, op in _operators().items() if op.hbm_reads]
 
 
 @cache
