@@ -88,6 +88,7 @@ def test_top_of_rack_of_a_trn3_rack(chips_per_rack, down, up):
     network = clos(switch_bits_per_s=12.8 * T, oversubscription=down / up, **TRN3)
     assert (network.down_ports, network.rails, network.chips_per_rack) == (down, up, chips_per_rack)
     assert network.chips == chips_per_rack * 64 * 128
+    assert network.chip_bytes_per_s_per_dir_across_racks == pytest.approx(25e9 * min(1, up / down))
 
 
 def test_fat_tree_of_four_port_switches_by_hand():

@@ -176,6 +176,11 @@ class Clos(Result):
         """Rate of one chip within its rack when all chips send. [B/s]"""
         return np.where(self.valid, self.nic_bits_per_s / self.chips_per_nic * BYTES_PER_BIT, np.nan)[()]
 
+    @property
+    def chip_bytes_per_s_per_dir_across_racks(self) -> NDArray:
+        """Rate of one chip to other racks when all chips send. [B/s]"""
+        return self.chip_bytes_per_s_per_dir / np.maximum(1, self.oversubscription)
+
 
 def radix(switch_bits_per_s: Numeric, port_bits_per_s: Numeric) -> NDArray:
     r"""Logical ports of a switch.
