@@ -100,8 +100,8 @@ def bert(f: Fields) -> Plan:
     if width != hidden or f.model_type == "albert":
         outer.append(Part(name="project_in", group="ffn", rows=width, cols=hidden, extra=hidden))
     return Plan(
-        hidden=hidden,
-        vocabulary=vocabulary,
+        hidden_size=hidden,
+        vocab_size=vocabulary,
         max_context=f.integer(POSITIONS, MAX_TABLE),
         layers=(_encoder_layers(f, hidden),),
         outer=(*_only("prefill", *outer), *head),
@@ -150,8 +150,8 @@ def t5(f: Fields) -> Plan:
     stack = Part(name="norms", group="norm", extra=hidden + bias, store="wide")
     table = token_table(vocabulary, hidden)
     if f.task == "EncoderModel":
-        return Plan(hidden=hidden, vocabulary=vocabulary, max_context=0, layers=(encoder,), outer=(table, stack))
+        return Plan(hidden_size=hidden, vocab_size=vocabulary, max_context=0, layers=(encoder,), outer=(table, stack))
     table = replace(table, shared=f.flag("tie_word_embeddings"))
     (head,) = _only("decode", vocabulary_head(hidden, vocabulary))
     outer = (table, *_only("prefill", stack), *_only("decode", stack), head)
-    return Plan(hidden=hidden, vocabulary=vocabulary, max_context=0, layers=(encoder, decoder), outer=outer)
+    return Plan(hidden_size=hidden, vocab_size=vocabulary, max_context=0, layers=(encoder, decoder), outer=outer)

@@ -42,10 +42,10 @@ BARE = ("Model", "TextModel")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A model as its file describes it: kinds of layers, and the parts outside of them."""
+    """A model as its file describes it, by the fields of a `Transformer`."""
 
-    hidden: int
-    vocabulary: int
+    hidden_size: int
+    vocab_size: int
     max_context: int
     layers: tuple[Layer, ...]
     outer: tuple[Part, ...]
@@ -225,8 +225,8 @@ def plan_of(
     """A plan from the mixer and the feed-forward block of each layer; a checkpoint may predict with a mixer more."""
     hidden = hidden_size(f)
     return Plan(
-        hidden=hidden,
-        vocabulary=f.integer("vocab_size", MAX_TABLE),
+        hidden_size=hidden,
+        vocab_size=f.integer("vocab_size", MAX_TABLE),
         max_context=f.optional(POSITIONS, MAX_TOKENS) or 0,
         layers=group_layers([(mixer, ffn, norm) for mixer, ffn in zip(mixers, ffns, strict=True)]),
         outer=outer_parts(f, norms(1, hidden)) if outer is None else outer,
