@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from trnmodel.catalog import facilities, load
+from trnmodel.catalog import facilities
 from trnmodel.catalog.facilities import Power
 from trnmodel.catalog.systems import System
+from trnmodel.chapters.common import fact_sources as fact_sources
 from trnmodel.formulas import energy as page
 from trnmodel.planner import software
 from trnmodel.planner.joules import SPENT, verdicts
@@ -162,12 +163,6 @@ def requests(asked: Mapping[str, RequestEnergy]) -> pd.DataFrame:
         whole = {"decode step": e.decode.chip_step_j, "a FLOP": e.decode.chip_j_per_flop}
         rows.append(row | {word: format_quantity(float(joules), "J", 2) for word, joules in whole.items()})
     return pd.DataFrame(rows)
-
-
-def fact_sources(*specs: Any) -> set[str]:
-    """Ids of the sources behind fields of specs."""
-    rows = load.facts_rows()
-    return {rows[fact_id].source for spec in specs for ids in spec.sources.values() for fact_id in ids}
 
 
 def claim(at: pd.DataFrame) -> str:
