@@ -106,12 +106,6 @@ def of_fabric(system: str | System) -> Iterator[tuple[str, ...]]:
             yield of_fact(f"{fields[field]} {medium}".strip(), load.facts_rows()[ids[0]])
 
 
-def fact_sources(*specs: Spec) -> set[str]:
-    """Ids of the sources behind fields of specs."""
-    rows = load.facts_rows()
-    return {rows[fact_id].source for spec in specs for ids in spec.sources.values() for fact_id in ids}
-
-
 def bibliography(ids: Iterable[str]) -> pd.DataFrame:
     """The sources with these ids: publisher, title, date and address.
 

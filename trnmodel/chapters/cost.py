@@ -12,7 +12,7 @@ from trnmodel.arguments import UnanswerableError
 from trnmodel.catalog import prices as priced
 from trnmodel.catalog import rents
 from trnmodel.catalog.systems import System
-from trnmodel.chapters.common import card, fact_sources
+from trnmodel.chapters.common import card
 from trnmodel.chapters.guard import need
 from trnmodel.evidence import ledger
 from trnmodel.planner import owned
@@ -196,4 +196,4 @@ def chip_usd(cost: Cost) -> float:
 def sources(systems: Iterable[System], way: str, region: str | None, mine: Given) -> set[str]:
     """Sources of rents, prices and rates."""
     rented = [mine.rents.get(spec.id) or rents.rent(spec, way, region) for spec in systems]
-    return fact_sources(mine.prices, mine.owner, *rented)
+    return load.fact_sources(mine.prices, mine.owner, *rented)

@@ -11,8 +11,8 @@ import pandas as pd
 
 from trnmodel.catalog import facilities
 from trnmodel.catalog.facilities import Power
+from trnmodel.catalog.load import fact_sources as fact_sources
 from trnmodel.catalog.systems import System
-from trnmodel.chapters.common import fact_sources as fact_sources
 from trnmodel.formulas import energy as page
 from trnmodel.planner import software
 from trnmodel.planner.joules import SPENT, verdicts
