@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from trnmodel.arguments import UnanswerableError
-from trnmodel.catalog import prices as priced
 from trnmodel.catalog import load, rents
+from trnmodel.catalog import prices as priced
 from trnmodel.catalog.systems import System
 from trnmodel.chapters.common import card
 from trnmodel.chapters.guard import need
