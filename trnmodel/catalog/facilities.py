@@ -10,13 +10,11 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 from trnmodel.arguments import number, refuse
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import NAN, Chip, Spec, mapping_field
-from trnmodel.catalog.stacks import lineage
 
 S = TypeVar("S", bound=Spec)
 NODES = (3, 5, 7, 45)  # nm of which `data/` has energies; what lies between is of the family of the next larger
@@ -78,24 +76,21 @@ def ends(spec: Spec, name: str, key: str = "") -> Ends:
     return spec.open_ranges.get(which, (spec.at(which),) * 2)
 
 
-def assembled(spec_type: type[Spec], chain: Iterable[str]) -> dict:
-    """Keyword arguments of a spec from several entities; a field that a later one states replaces it whole."""
-    kwargs: dict = {"sources": {}, "ranges": {}, "estimates": frozenset()}
-    for entity in chain:
-        found = load.assemble(spec_type, entity)
-        stated = {label.partition("[")[0] for label in found["sources"]}
-        for name in ("sources", "ranges"):
-            older = {label: item for label, item in kwargs[name].items() if label.partition("[")[0] not in stated}
-            found[name] = MappingProxyType(older | dict(found[name]))
-        found["estimates"] |= {label for label in kwargs["estimates"] if label.partition("[")[0] not in stated}
-        kwargs |= found
-    return kwargs
-
-
 @cache
 def inherited(kind: Any, entity: str) -> Any:
     """A spec with what it takes over from the base of its entity; a value of its own has its own range, or none."""
-    return kind(**assembled(kind, reversed(lineage(entity))))
+    base = load.entities()[entity].base
+    own: dict[str, Any] = load.assemble(kind, entity)
+    if not base:
+        return kind(**own)
+    taken = inherited(kind, base)
+    provenance = {
+        "sources": {**taken.sources, **own.pop("sources")},
+        "ranges": {name: pair for name, pair in taken.ranges.items() if name.partition("[")[0] not in own}
+        | dict(own.pop("ranges")),
+        "estimates": frozenset(name for name in taken.estimates if name not in own) | own.pop("estimates"),
+    }
+    return replace(taken, **own, **provenance)
 
 
 def named(kind: Any, name: Any, of: str) -> Any:
