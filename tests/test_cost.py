@@ -1,5 +1,6 @@
 """An owner's cost: parts sum, nothing unknown is free, break-evens tie, and GPUs cost what another model prints."""
 
+import re
 from dataclasses import fields, replace
 
 import numpy as np
@@ -263,15 +264,17 @@ def test_draws_are_common():
 
 
 def test_prices_carry_currency_region_and_date():
-    table = priced.price_rows()
-    assert len(table) > 70
-    assert set(table.currency) == {"USD"}
-    assert table.date.str.match(r"\d{4}").all()
-    assert set(table.region) <= {"US", "world"}
-    ours = table.query("source == 'project'")
-    assert (ours.confidence == "D").all()
-    told = ours.note.str.len() + ours.locator.str.len()
-    assert (told > 10).all()  # an estimate says how it was made
+    kinds = {name for name, row in load.entities().items() if row.kind in ("prices", "owner", "warrant")}
+    facts = [fact for fact in load.facts_rows().values() if fact.entity in kinds or fact.quantity == "owner_usd_per_h"]
+    assert len(facts) > 70
+    for fact in facts:
+        said = priced.dated(fact)
+        assert said.currency == "USD"
+        assert re.match(r"\d{4}", said.date)
+        assert said.region in ("US", "world")
+        if fact.source == "project":
+            assert fact.confidence == "D"
+            assert len(said.note) + len(fact.locator) > 10  # an estimate says how it was made
 
 
 def test_capital_that_a_saving_pays_for():

@@ -96,8 +96,25 @@ def stacked(frames: Mapping[Any, Any], name: str) -> pd.DataFrame:
     return pd.concat([frame.assign(**{name: label}) for label, frame in frames.items()], ignore_index=True)
 
 
+class Card:
+    """Base of what shows itself as the lines of its `card`; in a notebook the first one is bold."""
+
+    __slots__ = ()
+
+    def card(self) -> list[str]:
+        """The answer on a few lines."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return "\n".join(self.card())
+
+    def _repr_html_(self) -> str:
+        first, *more = map(escape, self.card())
+        return f"<div><b>{first}</b>{''.join(f'<br>{line}' for line in more)}</div>"
+
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Result:
+class Result(Card):
     """Base of every result: fields broadcast against each other, `reason_mask` marks points that cannot exist."""
 
     REASONS: ClassVar[tuple[str, ...]] = ()
@@ -110,10 +127,6 @@ class Result:
 
     def __repr__(self) -> str:
         return "\n  ".join(self.card())
-
-    def _repr_html_(self) -> str:
-        first, *more = map(escape, self.card())
-        return f"<div><b>{first}</b>{''.join(f'<br>{line}' for line in more)}</div>"
 
     def card(self) -> list[str]:
         """The result on a few lines: the answer with unit, band and basis first, then what it was asked and made of.
@@ -310,6 +323,16 @@ class Grounded(Result):
         if "per_s" in name:  # slow where the time is long
             below, above = above, below
         return value * np.exp(-below), value * np.exp(above)
+
+    def banded(self, name: str) -> dict[str, Any]:
+        """A figure with its ends as columns of a table: `name`, `name`_low, `name`_high."""
+        low, high = self.ends(name)
+        return {name: getattr(self, name), f"{name}_low": low, f"{name}_high": high}
+
+    def in_words(self, name: str, unit: str = "", basis: str = "") -> str:
+        """A figure of one point with its band."""
+        low, high = map(float, self.ends(name))
+        return format_within(float(getattr(self, name)), low, high, unit, basis)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
