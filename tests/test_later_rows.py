@@ -155,7 +155,11 @@ def test_few_predicted_rows_are_set_aside(table):
     predicted = table[table.skipped == ""]
     aside = predicted[(predicted.weight == 0) & ~predicted.set_aside.str.contains(COPIES)]
     assert len(aside) / len(predicted) <= 0.05
-    assert set(table.skipped[table.kind == "training"]) == {"training: another chapter"}
+    adapters = table[
+        (table.kind == "training") & table.workload.str.contains("LoRA") & ~table.metric.str.contains("price")
+    ]
+    assert len(adapters) > 10
+    assert adapters.skipped.str.contains("adapters|around the steps").all()
 
 
 def test_served_runs_are_consistent_with_themselves():
