@@ -14,7 +14,7 @@ from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.trainers import trainer
 from trnmodel.evidence.primitives import bare_chip, kernel_answer, message
 from trnmodel.evidence.questions import predict, training
-from trnmodel.evidence.readings import TRAINING, Reading, stack_of
+from trnmodel.evidence.readings import TRAINING, Reading, is_rate, stack_of
 from trnmodel.evidence.rows import UnreadableRowError
 from trnmodel.kernels import kernel
 from trnmodel.models.transformer import model
@@ -139,7 +139,7 @@ def banded(r: Reading) -> tuple[float, float, float, str, str]:
     def ask(e: Efficiencies) -> np.ndarray:
         return np.asarray(predict(r, lambda _: e))
 
-    below, above = (
-        (found.width,) * 2 if where(r)["part"] in ("kernel", "collective") else spread(found, stack_of(r), ask)
-    )
+    if is_rate(r.meaning) and found.tails is not None:  # slow where the time is long
+        found = found._replace(tails=found.tails[::-1])
+    below, above = found.sides if where(r)["part"] in ("kernel", "collective") else spread(found, stack_of(r), ask)
     return plain, plain * float(np.exp(-below)), plain * float(np.exp(above)), str(found.word), str(found.reason)

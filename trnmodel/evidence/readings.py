@@ -324,6 +324,24 @@ def _instance(name: str) -> str:
     return known[0] if len(known) == 1 and re.fullmatch(r"[a-z]+\d+", family) and name not in known else name
 
 
+def _units(meaning: str) -> Mapping[str, float]:
+    """The units of a meaning, with their sizes."""
+    fits = [units for end, units in UNITS.items() if meaning.endswith(end) or meaning.startswith(end)]
+    return fits[0] if fits else TIMES
+
+
+def is_rate(meaning: str) -> bool:
+    """Whether more of a meaning is faster.
+
+    Examples
+    --------
+    >>> [is_rate(name) for name in ("decode-step", "decode-throughput", "kernel-mfu", "memory:total")]
+    [False, True, True, False]
+    """
+    units = _units(meaning)
+    return units is SHARES or any("/" in name or name == "TFLOPS" for name in units)
+
+
 def _scale(meaning: str, row: Mapping[str, str], override: str) -> float:
     """Base units in the unit of a row, which must be one of its meaning; an override "MB=MiB" says what one means.
 
@@ -332,8 +350,7 @@ def _scale(meaning: str, row: Mapping[str, str], override: str) -> float:
     inside = re.search(r"\(([^()]+)\)$", row["metric"])
     unit = row["unit"].partition(" ")[0] or (inside[1] if inside else "")
     before, _, after = override.partition("=")
-    fits = [units for end, units in UNITS.items() if meaning.endswith(end) or meaning.startswith(end)]
-    known = fits[0] if fits else TIMES
+    known = _units(meaning)
     if unit not in known:
         unit = spelt({**row, "unit": row["unit"] or unit})["unit"]
     if unit not in known:
