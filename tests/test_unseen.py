@@ -18,6 +18,9 @@ NET = BLANK | {"kind": "collective", "instance": "trn2.48xlarge", "value": "500"
 ENCODER = BLANK | {"kind": "inference-encoder", "instance": "inf2.xlarge", "workload": "bert-base-uncased",
                    "batch": "4", "seq_len": "128", "n_cores_used": "2", "value": "3", "unit": "ms"}  # fmt: skip
 PREFILL = MODEL | {"phase": "prefill"}
+JOB = BLANK | {"kind": "training", "phase": "train", "instance": "32x trn1.32xlarge", "workload": "Llama-3.1-70B",
+               "batch": "1024", "seq_len": "8192", "tp": "32", "pp": "8", "n_cores_used": "1024",
+               "precision": "BF16", "note": "microbatch=1"}  # fmt: skip
 # what a row says, and the plain row of the same answer
 SAME = [
     (MODEL | {"metric": "TPOT p50 (ms)"}, MODEL | {"metric": "TPOT p50"}),
@@ -90,7 +93,8 @@ UNREAD = [
     ({"kind": "Training", "metric": "step time (s)", "unit": "s", "seq_len": ""}, "no length of a sequence"),
     ({"metric": "watts", "unit": "W"}, "no rule gives a meaning to metric 'watts'"),
     ({"metric": "TPOT", "workload": "Nobody-1T"}, "no configuration of"),
-    ({"metric": "throughput per chip", "unit": "tokens/s/chip"}, "units of decode-throughput"),
+    ({"metric": "throughput per chip", "unit": "tokens/s/chip"}, "of a part of the machine"),
+    ({"metric": "tokens/s", "unit": "tok/s/GPU"}, "of a part of the machine"),
     ({"metric": "TPOT", "instance": "a laptop"}, "unknown"),
 ]
 
@@ -143,6 +147,26 @@ def test_thousands_a_second_and_requests_a_minute():
     assert served.predicted[1] == pytest.approx(60 * served.predicted[0])
 
 
+def test_rates_that_are_shared_out():
+    """Eight sequences: each user has an eighth; sixteen chips: each has a sixteenth, and 64 ranks of TP 4 are they."""
+    eight = MODEL | {"metric": "throughput", "batch": "8"}
+    whole, user = tm.validate(pd.DataFrame([eight | {"unit": unit} for unit in ("tokens/s", "tok/s/user")])).predicted
+    assert whole == pytest.approx(8 * user)
+    job = JOB | {"instance": "trn2.48xlarge", "workload": "Qwen3-8B", "batch": "64", "tp": "4", "pp": "1", "dp": "16"}
+    job |= {"n_cores_used": "", "lnc": "2", "seq_len": "4096"}
+    asked = [{"metric": "tokens/s", "unit": "tokens/s"}, {"metric": "tokens_per_s_per_gpu", "unit": "tok/s/GPU"}]
+    total, chip = tm.validate(pd.DataFrame([job | one for one in asked])).predicted
+    assert total == pytest.approx(16 * chip)
+
+
+def test_formats_in_the_name_of_a_kernel():
+    """Products in MXFP8 on Trainium3 run at most four times as fast as in BF16, 2,517 over 671 TFLOP/s; not as fast."""
+    names = ["MXFP8 matmul 4096x4096x4096", "matmul 4096x4096x4096"]
+    rows = [KERNEL | {"metric": "latency", "workload": name} for name in names]
+    fast, slow = tm.validate(pd.DataFrame(rows)).predicted
+    assert 1.5 < slow / fast < 4
+
+
 def test_more_ranks_than_one_machine_has_are_those_of_several():
     """Four servers of 32 ranks: the same call as of four joined ones; one alone has too few."""
     row = NET | {"metric": "time", "workload": "all_gather 1GB, 128 ranks"}
@@ -160,11 +184,6 @@ def test_files_of_spreadsheets(separator, tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text(text + separator * (len(COLUMNS) - 1) + "\n", encoding="utf-8-sig")
     assert tm.validate(path).predicted.tolist() == tm.validate(rows).predicted.tolist()
-
-
-JOB = BLANK | {"kind": "training", "phase": "train", "instance": "32x trn1.32xlarge", "workload": "Llama-3.1-70B",
-               "batch": "1024", "seq_len": "8192", "tp": "32", "pp": "8", "n_cores_used": "1024",
-               "precision": "BF16", "note": "microbatch=1"}  # fmt: skip
 
 
 def test_training_rows():

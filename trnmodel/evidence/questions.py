@@ -216,6 +216,7 @@ QUESTIONS: Mapping[str, Callable[[Reading, Tune | None], float]] = {
     "train-step": lambda r, tune: float(training(r).time_s),
     "train-tokens": lambda r, tune: float(training(r).tokens_per_s),
     "train-sequences": lambda r, tune: float(training(r).tokens_per_s) / r.prompt,
+    "train-tokens-chip": lambda r, tune: float(training(r).tokens_per_s_per_chip),
     "train-mfu": lambda r, tune: float(training(r).mfu),
     **PRIMITIVES,
 }

@@ -46,8 +46,9 @@ UNITS = {
     "throughput": TOKENS,
     "throughput-batch": TOKENS,
     "served-single": TOKENS,
-    "speed": TOKENS,
-    "train-tokens": TOKENS,
+    "speed": TOKENS | {f"{unit}/{who}": size for unit, size in TOKENS.items() for who in ("user", "stream")},
+    "train-tokens": TOKENS
+    | {f"{unit}/{one}": size for unit, size in TOKENS.items() for one in ("GPU", "chip", "device")},
     "train-sequences": SEQUENCES,
     "mbu": SHARES,
     "mfu": SHARES,
@@ -64,6 +65,11 @@ UNITS = {
 FORMATS = re.compile(r"bf16|bfloat16|fp16|float16|fp32|float32|fp8|float8|int8|mxfp[48]|w4a8|auto-?cast|not printed")
 MODELLESS = ("kernel-", "collective-", "graph-", "chip-")
 TRAINING = "train"
+# a question that the unit of a row turns into another
+SHARED = r"(?:/|\bper[ _]|_per_)"
+BY_TOKENS, BY_BYTES = {"train-sequences": "train-tokens"}, {"kernel-flop-rate": "kernel-byte-rate"}
+BY_USER = {"decode-throughput": "decode-speed", "served-throughput": "loaded-speed", "served-single": "decode-speed"}
+BY_CHIP = {"train-tokens": "train-tokens-chip"}
 KINDS = {
     "allr": "all_reduce",
     "allreduce": "all_reduce",
@@ -330,6 +336,22 @@ def _units(meaning: str) -> Mapping[str, float]:
     return fits[0] if fits else TIMES
 
 
+def _meaning(question: str, row: Mapping[str, str]) -> str:
+    """The question of a row, by what its unit is of and what it is shared out over: tokens, a user, a chip."""
+    unit, words = row["unit"], f"{row['metric']} {row['unit']}"
+    if question in BY_TOKENS and "tok" in unit:
+        question = BY_TOKENS[question]
+    if question in BY_BYTES and unit.endswith("B/s"):
+        return BY_BYTES[question]
+    if re.search(rf"{SHARED}(user|stream)\b", words, re.I):
+        return BY_USER.get(question, question)
+    if not re.search(rf"{SHARED}(device|gpu|chip|accelerator|card|core)\b", words, re.I):
+        return question
+    if question not in BY_CHIP and question.endswith(("throughput", "requests")):
+        raise UnreadableRowError(f"{shown(words)}: of a part of the machine; units of {question} are of all of it")
+    return BY_CHIP.get(question, question)
+
+
 def is_rate(meaning: str) -> bool:
     """Whether more of a meaning is faster.
 
@@ -392,9 +414,7 @@ def reading(
 
 def _reading(row: Mapping[str, str], d: Decision, models: Mapping[str, Any] | None) -> Reading:
     say = {name: d.arguments.get(name, "") for name in READ}
-    meaning = d.question
-    if meaning == "train-sequences" and "tok" in row["unit"]:
-        meaning = "train-tokens"
+    meaning = _meaning(d.question, row)
     scale = _scale(meaning, row, say["unit"])
     known = "" if d.question.startswith(MODELLESS) else say["model"] or model_of(row["workload"], models)
     n = counts(row)

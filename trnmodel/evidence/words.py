@@ -23,6 +23,7 @@ RANKS = re.compile(
 KIND = re.compile(
     r"\b(all[ _-]?reduce|all[ _-]?gather|reduce[ _-]?scatter|all[ _-]?to[ _-]?all|allr|allg|redsct)\b", re.IGNORECASE
 )
+FORMAT = re.compile(r"\b(mxfp8|mxfp4|fp8|fp16|fp32|bf16)\b", re.IGNORECASE)
 NO_PREFILL = re.compile(r"decode|SDPA prefill \d|cte|layer", re.IGNORECASE)
 MATRIX = re.compile(r"(?<!\d)(\d+) ?[x×,] ?(\d+)(?!\d)")  # rows and columns of a message
 ELEMENT_BYTES = {"fp32": 4.0, "fp8": 1.0}  # others have two
@@ -88,13 +89,14 @@ def spelt(row: Mapping[str, str]) -> dict[str, str]:
     ['inference-LLM-serving', 'TPOT mean', 'ms']
     """
     found = {name: plain(cell) for name, cell in row.items()}
-    found["metric"] = found["metric"].replace("_", " ")
+    found["metric"], told = found["metric"].replace("_", " "), FORMAT.search(found["workload"])
     for one, kind, phase, pattern in _spellings():
         if kind.search(found["kind"]) and phase.search(found["phase"]):
             found[one.cell] = pattern.sub(one.becomes, found[one.cell].strip(), count=1)
     if found["kind"] == "collective":
         found["workload"] = _collective(found["workload"], found.get("note", ""), _ranks(found))
     if found["kind"] == "kernel":
+        found["precision"] = found["precision"] or (told[1] if told else "")
         found["workload"] = _attention(found["workload"])
     return found
 
