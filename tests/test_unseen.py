@@ -153,7 +153,7 @@ def test_rates_that_are_shared_out():
     whole, user = tm.validate(pd.DataFrame([eight | {"unit": unit} for unit in ("tokens/s", "tok/s/user")])).predicted
     assert whole == pytest.approx(8 * user)
     job = JOB | {"instance": "trn2.48xlarge", "workload": "Qwen3-8B", "batch": "64", "tp": "4", "pp": "1", "dp": "16"}
-    job |= {"n_cores_used": "", "lnc": "2", "seq_len": "4096"}
+    job |= {"n_cores_used": "", "lnc": "2", "seq_len": "4096", "value": "9"}
     asked = [{"metric": "tokens/s", "unit": "tokens/s"}, {"metric": "tokens_per_s_per_gpu", "unit": "tok/s/GPU"}]
     total, chip = tm.validate(pd.DataFrame([job | one for one in asked])).predicted
     assert total == pytest.approx(16 * chip)
