@@ -120,7 +120,7 @@ def training() -> Iterator[Case]:
     sizes = {"micro_batch": 2.0 ** rng.integers(0, 4, MILLION), "interleave": 1.0 + rng.integers(0, 3, MILLION)}
     ask = {"global_batch": 1536, "seq": 2048}
     one = tm.Mapping(tp=8, pp=8)
-    yield Case("train step", lambda: tm.train_step("gpt3-175b", cluster, one, **ask), 3e-4)
+    yield Case("train step", lambda: tm.train_step("gpt3-175b", cluster, one, **ask), 3e-4, 200)
     yield Case("1e6 train steps", lambda: tm.train_step("gpt3-175b", cluster, many, **ask, **sizes), 1.0)
     yield Case("train search, 64 GPUs", lambda: train_search("gpt3-175b", "hgx-a100", count=8, **ask), 0.5)
 

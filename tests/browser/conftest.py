@@ -1,5 +1,6 @@
 """The built book and JupyterLab in Debian's Chromium, with what went wrong on a page written down."""
 
+import contextlib
 import fcntl
 import functools
 import http.server
@@ -23,6 +24,7 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if "browser" in item.path.parts:
             item.add_marker("browser")
+    items.sort(key=lambda item: item.callspec.params["slug"] if "desk" in getattr(item, "fixturenames", ()) else "")
 
 
 @pytest.fixture(scope="session")
@@ -36,9 +38,9 @@ def chromium():
         browser.close()
 
 
-@pytest.fixture
-def open_page(chromium):
-    """Open pages by `open_page(scheme)`; at the end none may have asked an outside host, nor ours met an error."""
+@contextlib.contextmanager
+def watch(chromium):
+    """Open pages by `opened(scheme)`; at the end none may have asked an outside host, nor ours met an error."""
     contexts, problems = [], []
 
     def note(request):
@@ -61,6 +63,18 @@ def open_page(chromium):
     for context in contexts:
         context.close()
     assert not problems
+
+
+@pytest.fixture(scope="session")
+def watched(chromium):
+    """Pages for many tests: `with watched() as open_page`."""
+    return functools.partial(watch, chromium)
+
+
+@pytest.fixture
+def open_page(watched):
+    with watched() as opened:
+        yield opened
 
 
 @pytest.fixture(scope="session")

@@ -26,50 +26,62 @@ def visit(page, url, size=SCREEN):
     return page
 
 
-def test_no_code_is_shown_unless_asked_and_the_switch_remembers(folder, open_page, slug):
-    page = visit(open_page(), f"{folder}/chapters/{slug}.html")
-    code = page.locator("div.cell_input:visible")
+@pytest.fixture(scope="module")
+def one_page(watched):
+    with watched() as open_page:
+        yield open_page()
+
+
+@pytest.fixture
+def desk(one_page, folder, slug):
+    """A page on a large screen; tests of one page that leave it there share the visit."""
+    url = f"{folder}/chapters/{slug}.html"
+    if one_page.url != url:
+        visit(one_page, url)
+    one_page.wait_for_function(DRAWN)
+    return one_page
+
+
+def test_no_code_is_shown_unless_asked_and_the_switch_remembers(desk):
+    code = desk.locator("div.cell_input:visible")
     assert code.count() == 0
-    switch = page.locator("button.trn-code")
+    switch = desk.locator("button.trn-code")
     assert switch.get_attribute("aria-pressed") == "false"
     switch.focus()
-    page.keyboard.press("Enter")
-    n_code = page.locator("div.cell_input").count() - page.locator("details div.cell_input").count()
+    desk.keyboard.press("Enter")
+    n_code = desk.locator("div.cell_input").count() - desk.locator("details div.cell_input").count()
     assert code.count() == n_code > 10
-    page.reload()
+    desk.reload()
     assert code.count() == n_code
     assert switch.get_attribute("aria-pressed") == "true"
-    page.keyboard.press("Tab")
+    desk.keyboard.press("Tab")
     switch.focus()
-    page.keyboard.press("Space")
+    desk.keyboard.press("Space")
     assert code.count() == 0
 
 
-def test_one_cell_shows_its_code(folder, open_page, slug):
-    page = visit(open_page(), f"{folder}/chapters/{slug}.html")
-    page.locator("button.trn-peek").first.focus()
-    page.keyboard.press("Enter")
-    assert page.locator("div.cell_input:visible").count() == 1
+def test_one_cell_shows_its_code(desk):
+    desk.locator("button.trn-peek").first.focus()
+    desk.keyboard.press("Enter")
+    assert desk.locator("div.cell_input:visible").count() == 1
 
 
-def test_a_caption_stands_once(folder, open_page, slug):
-    page = visit(open_page(), f"{folder}/chapters/{slug}.html")
-    captions = page.locator(".trn-table caption, details.trn-data > summary").all_inner_texts()
-    captions += page.evaluate("[...document.querySelectorAll('.trn-chart')].map(chart => chart.ariaLabel)")
-    seen = " ".join(re.sub(r"\s+", "", page.locator("article").inner_text()).split())
+def test_a_caption_stands_once(desk):
+    captions = desk.locator(".trn-table caption, details.trn-data > summary").all_inner_texts()
+    captions += desk.evaluate("[...document.querySelectorAll('.trn-chart')].map(chart => chart.ariaLabel)")
+    seen = " ".join(re.sub(r"\s+", "", desk.locator("article").inner_text()).split())
     assert captions
     assert [text for text in captions if text and seen.count(re.sub(r"\s+", "", text)) > 1] == []
 
 
-def test_a_table_shows_twelve_rows(folder, open_page, slug):
-    page = visit(open_page(), f"{folder}/chapters/{slug}.html")
+def test_a_table_shows_twelve_rows(desk):
     shown = "table => [...table.querySelectorAll('tbody tr')].filter(row => row.checkVisibility()).length"
-    rows = [table.evaluate(shown) for table in page.locator(".trn-table").all()]
+    rows = [table.evaluate(shown) for table in desk.locator(".trn-table").all()]
     assert 0 < max(rows) <= 12
-    folds = [fold for fold in page.locator(".trn-table > details > summary").all() if "more row" in fold.inner_text()]
+    folds = [fold for fold in desk.locator(".trn-table > details > summary").all() if "more row" in fold.inner_text()]
     if folds:
         folds[0].click()
-        assert max(table.evaluate(shown) for table in page.locator(".trn-table").all()) > 12
+        assert max(table.evaluate(shown) for table in desk.locator(".trn-table").all()) > 12
 
 
 def test_the_median_page_is_short_and_every_page_light(site, base, open_page, slugs, capsys):
@@ -107,13 +119,12 @@ def test_nothing_is_wider_than_a_phone(site, folder, open_page, slug):
     assert page.evaluate(CUT) == []
 
 
-def test_a_caption_is_not_squeezed_by_its_table(folder, open_page, slug):
-    page = visit(open_page(), f"{folder}/chapters/{slug}.html")
+def test_a_caption_is_not_squeezed_by_its_table(desk):
     lines = """() => [...document.querySelectorAll('.trn-table caption')].filter(it => it.checkVisibility()
         && it.getClientRects().length).map(it => [it.innerText.length,
             (it.getBoundingClientRect().height - parseFloat(getComputedStyle(it).paddingBottom))
             / parseFloat(getComputedStyle(it).lineHeight)])"""
-    assert [found for found in page.evaluate(lines) if found[0] < 90 and found[1] > 1.5] == []
+    assert [found for found in desk.evaluate(lines) if found[0] < 90 and found[1] > 1.5] == []
 
 
 def test_estimates_under_a_headline_open_by_keyboard(folder, open_page):
@@ -137,10 +148,9 @@ def test_the_first_page_answers_on_the_first_screen(base, open_page):
         assert page.locator(".trn-chart svg.marks").first.bounding_box()["height"] < 0.75 * size["height"]
 
 
-def test_headings_stand_below_the_title(folder, open_page, slug):
-    page = visit(open_page(), f"{folder}/chapters/{slug}.html")
+def test_headings_stand_below_the_title(desk):
     size = "all => all.map(heading => parseFloat(getComputedStyle(heading).fontSize))"
-    title, sections, parts = (page.locator(f"article {kind}").evaluate_all(size) for kind in ("h1", "h2", "h3"))
+    title, sections, parts = (desk.locator(f"article {kind}").evaluate_all(size) for kind in ("h1", "h2", "h3"))
     assert max(sections) <= 0.7 * title[0]
     assert max(parts, default=0) < min(sections)
 
@@ -165,13 +175,12 @@ def at(listed, page, number):
     return href.removesuffix(".html") if href != "#" else ""
 
 
-def test_a_term_is_linked_where_a_page_uses_it_first(folder, open_page, slug):
-    page = visit(open_page(), f"{folder}/chapters/{slug}.html")
-    links = page.locator("article a.trn-term:not(.trn-metric)")
+def test_a_term_is_linked_where_a_page_uses_it_first(desk):
+    links = desk.locator("article a.trn-term:not(.trn-metric)")
     texts = [link.text_content().lower() for link in links.all()]  # of folded parts too
     assert texts
     assert len(texts) == len(set(texts))
-    seen = page.locator("article a.trn-term:not(.trn-metric):visible").first
+    seen = desk.locator("article a.trn-term:not(.trn-metric):visible").first
     target = seen.get_attribute("href").partition("#")[2]
     seen.click()
-    page.wait_for_selector(f"[id='{target}']")
+    desk.wait_for_selector(f"[id='{target}']")

@@ -372,7 +372,8 @@ def _roots() -> Iterator[Call]:
         "tm.train_step",
         "model='gpt3-6.7b', system='hgx-a100', mapping=tm.Mapping(tp=2, pp=2), global_batch=8, seq=2048, count=1",
         f"{SETTING} from1: global_batch seq micro_batch interleave expert_imbalance;"
-        "number: gradient_bytes optimizer_bytes straggler; integer: count; whole: zero; choice: recompute;"
+        "number: gradient_bytes optimizer_bytes straggler; share: trainable_share; integer: count; whole: zero;"
+        "choice: recompute;"
         "flag: sequence_parallel",
     )
     yield _call(

@@ -88,6 +88,8 @@ def test_better_machines_and_software_take_no_longer(job):
     first = with_(where, e)
 
     faster = [replace(where, network_bytes_per_s_per_dir=where.scaleout_bytes_per_s_per_dir * where.domain_chips * 1.7)]
+    links = {name: 1.7 * rate for name, rate in where.scaleup_bytes_per_s_per_dir.items()}
+    faster.append(replace(where, scaleup_bytes_per_s_per_dir=links))
     chip = where.chip
     faster.append(replace(where, chip=replace(chip, hbm_bytes_per_s=1.5 * chip.hbm_bytes_per_s)))
     peaks = {name: 1.5 * x for name, x in chip.peak_flop_per_s.items()}
@@ -113,6 +115,11 @@ def test_more_work_takes_no_less(job):
         both = first.valid & found.valid
         assert both.any()
         assert (found.time_s[both] >= first.time_s[both] * (1 - 1e-12)).all(), more
+    shares = [step(job, degrees, asked, trainable_share=share) for share in (0.0, 0.3, 1.0)]
+    for less, trained in pairwise(shares):
+        both = less.valid & trained.valid
+        assert (less.time_s[both] <= trained.time_s[both] * (1 + 1e-12)).all()
+        assert (less.memory_bytes_per_rank <= trained.memory_bytes_per_rank * (1 + 1e-12)).all()
 
 
 def test_limits_of_the_bubble():

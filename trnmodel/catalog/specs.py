@@ -318,10 +318,10 @@ class Chip(Spec):
 
     `lnc_choices` holds the sizes of a logical core that software allows today, `lnc_announced` those to come, and
     `hbm_bank_cores` the cores that reach a bank of HBM together. `default_stack` is the software where a call names
-    none, `hand_tuned_stack` the scenario that "hand-tuned" means, `training_stack` what trains. `algorithm_max_bytes`
-    ends the messages of an algorithm of AWS's library, and `hbm_accesses_per_pair` counts what its rings read and
-    write. A collective takes `collective_floor_s` beside its steps and reaches `collective_rate_share` of the links
-    where a library was measured.
+    none, `hand_tuned_stack` the scenario that "hand-tuned" means, `training_stack` and `hand_tuned_training_stack` what
+    trains. `algorithm_max_bytes` ends the messages of an algorithm of AWS's library, and `hbm_accesses_per_pair` counts
+    what its rings read and write. A collective takes `collective_floor_s` beside its steps and reaches
+    `collective_rate_share` of the links where a library was measured.
     `intra_chip_bytes_per_s` is what the ranks of one chip send each other, all together, in a collective that a host
     launches; an all-reduce inside a graph passes the ranks of each chip at that rate too.
     """
@@ -372,6 +372,7 @@ class Chip(Spec):
     default_stack: str = ""
     hand_tuned_stack: str = ""
     training_stack: str = ""
+    hand_tuned_training_stack: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()

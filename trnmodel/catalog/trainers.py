@@ -14,6 +14,7 @@ from trnmodel.arguments import instance, refuse
 from trnmodel.catalog import load
 from trnmodel.catalog.facilities import inherited
 from trnmodel.catalog.specs import Chip, Spec
+from trnmodel.catalog.stacks import Construction, Kind
 
 Masked = Literal["skipped", "computed"]
 Scores = Literal["fused", "kept"]
@@ -31,6 +32,7 @@ class Trainer(Spec):
     share of the shorter of an exchange and of the work beside it that hides; `straggler` is by how much the slowest
     rank's work is longer than the mean. `scores` that are "kept" are written out (unfused attention), those of `masked`
     pairs may be "computed". `width` is the half-width of its errors, models left out, on `fitted_on` chips.
+    `construction` is "parts" of a scenario: each part was measured somewhere, nobody has published them all together.
     """
 
     matmul_share: float = 1.0
@@ -53,14 +55,17 @@ class Trainer(Spec):
     scores: Scores = "fused"
     masked: Masked = "skipped"
     kv_head_policy: KvHeads = "even"
+    construction: Construction = "fitted"
     width: float = 0.0
     fitted_on: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
-    def kind(self) -> str:
-        """Whether it loses nothing, is of data, or is a caller's."""
+    def kind(self) -> Kind:
+        """Whether it loses nothing, is a scenario of parts, is of data, or is a caller's."""
         if self is IDEAL:
             return "ideal"
+        if self.construction == "parts":
+            return "hand-tuned"
         return "public" if self.sources else "given"
 
     def __post_init__(self) -> None:
@@ -79,25 +84,49 @@ def _trainer(trainer_id: str) -> Trainer:
     return inherited(Trainer, trainer_id)
 
 
+def shipped(e: Trainer) -> bool:
+    """Whether a training stack is one of `data/`, no value of it changed.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> own = trainer(load.chip("a100"))
+    >>> shipped(own), shipped(replace(own, matmul_share=0.9)), shipped(IDEAL)
+    (True, False, False)
+    """
+    return e.id in trainers()[1:] and _trainer(e.id) is e
+
+
 def trainers() -> list[str]:
     """Ids of all training stacks of `data/`, the ideal one first."""
     return ["ideal", *(entity.id for entity in load.entities().values() if entity.kind == "trainer")]
 
 
+CHIPS_OWN = {"public": "training_stack", "hand-tuned": "hand_tuned_training_stack"}  # fields of a chip, by word
+
+
 def trainer(chip: Chip, stack: str | Trainer | None = None, argument: str = "efficiencies") -> Trainer:
-    """A training stack by id, or the chip's own; a `Trainer` is given back as it is.
+    """A training stack: the chip's own "public" (the default) or "hand-tuned" one, "ideal", or one by id.
+
+    A `Trainer` is given back as it is. Raises ValueError for an unknown id, and where the chip has no such stack.
 
     Examples
     --------
     >>> trainer(load.chip("a100")).id, trainer(load.chip("trainium1"), "ideal").matmul_share
     ('megatron-2021', 1.0)
+    >>> tuned = trainer(load.chip("trainium3"), "hand-tuned")
+    >>> tuned.kind, tuned.range("matmul_share")[1]
+    ('hand-tuned', 0.911)
     """
     if isinstance(stack, Trainer):
         return stack
-    if stack is None:
-        if not chip.training_stack:
-            refuse(argument, None, f"{chip.id} has no training stack; give one of {', '.join(trainers())}, or add a "
-                   f"row of {chip.id},training_stack to data/facts/training.csv")  # fmt: skip
-        stack = chip.training_stack
-    name = instance(argument, stack, str, "an id or a Trainer")
-    return IDEAL if name == "ideal" else _trainer(load.resolve("trainer", name, argument))
+    name = instance(argument, "public" if stack is None else stack, str, "an id or a Trainer")
+    if name == "ideal":
+        return IDEAL
+    if name in CHIPS_OWN:
+        own = CHIPS_OWN[name]
+        if not getattr(chip, own):
+            refuse(argument, stack, f"{chip.id} has no {name} training stack; give one of {', '.join(trainers())}, or "
+                   f"add a row of {chip.id},{own} to data/facts/training.csv")  # fmt: skip
+        name = getattr(chip, own)
+    return _trainer(load.resolve("trainer", name, argument))

@@ -308,15 +308,16 @@ def calibrated() -> dict[tuple[str, str], float]:
     return {key: float(f"{value:.4g}") for key, value in found.items()}
 
 
-def write(path: Path = FACTS, found: Mapping[tuple[str, str], float] | None = None) -> None:
-    """Put fitted values into their rows."""
+def write(path: Path = FACTS, found: Mapping[tuple[str, str], float | str] | None = None) -> None:
+    """Put fitted values, or ranges in words, into their rows."""
     values = calibrated() if found is None else found
     with path.open(newline="") as file:
         names, *rows = csv.reader(file)
     entity, quantity, printed, where = map(names.index, ("entity", "quantity", "value_printed", "locator"))
     for row in rows:
         if row[where].startswith("fitted") and (row[entity], row[quantity]) in values:
-            row[printed] = f"{values[row[entity], row[quantity]]:.4g}"
+            value = values[row[entity], row[quantity]]
+            row[printed] = value if isinstance(value, str) else f"{value:.4g}"
     with path.open("w", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows([names, *rows])
 

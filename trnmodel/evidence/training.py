@@ -1,12 +1,14 @@
 """Steps of training that were measured beside what the model gives, with the model of a row left out.
 
 Fitted are a few shares and fixed times of each training stack, on the rows of its group; other groups are predicted.
-`python -m trnmodel.evidence.training` writes them into `data/facts/training.csv`.
+`python -m trnmodel.evidence.training` writes them into `data/facts/training.csv`, and the errors of runs whose model
+was left out into `data/evidence/training_left_out.csv`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import csv
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -37,18 +39,33 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ROWS = load.DATA / "evidence" / "training.csv"
+LEFT_OUT = load.DATA / "evidence" / "training_left_out.csv"
 FACTS = load.DATA / "facts" / "training.csv"
 GROUPS = {  # on whose rows a stack is fitted
     "megatron-2021": "a100-cluster",
     "neuronx-training": "trn1",
     "megatron-core-b200": "b200",
+    "deepspeed-2021": "zero3-2021",
 }
 FITTED = {
     "megatron-2021": ("matmul_share", "stream_share", "scaleout_share", "layer_s"),
     "megatron-core-b200": ("matmul_share", "stream_share"),
     "neuronx-training": ("matmul_share", "scaleout_share", "layer_s", "step_s"),
+    "deepspeed-2021": ("scaleout_share", "dp_overlap"),
 }
-STACKS = {"h100": "megatron-core"}  # of groups that are predicted
+STACKS = {  # of groups that are predicted, by the beginning of their names; TPUs and MI325X have no stack of their own
+    "h100": "megatron-core",
+    "h200": "megatron-core",
+    "tpu": "megatron-core",
+    "mi325x": "megatron-core",
+    "finetune": "neuronx-training",
+}
+TARGETS = {  # of issue 16: a column of the table, and what it is to stay below
+    "korthikanti": {"mean": 0.03},
+    "sc21": {"mean": 0.08},
+    "a100-cluster": {"left_out_mean": 0.10, "left_out_median": 0.06},
+    "trn1": {"left_out_median": 0.07},
+}
 ANY_MEMORY = 4e15  # a run that was measured did fit
 MICRO = (1, 2, 4, 8, 16, 32)  # tried where no size is printed
 SHORT_S = 2.0  # only steps as short as this tell of the fixed time of a step: without one it is none
@@ -58,8 +75,8 @@ QUANTILE = 0.9
 class Row(msgspec.Struct, frozen=True):
     """A line of `data/evidence/training.csv`: a run with what was measured of a step.
 
-    `model` is an id of ours, of which `layers` may say how many ran, or a GPT of printed widths. `use` is "fit",
-    "predict", or "aside" with the reason in `note`.
+    `model` is an id of ours, of which `layers` may say how many ran, or a GPT of printed widths. `trainable_share` is
+    that of LoRA, empty where all is trained. `use` is "fit", "predict", or "aside" with the reason in `note`.
     """
 
     id: str
@@ -88,6 +105,7 @@ class Row(msgspec.Struct, frozen=True):
     zero: int
     sequence_parallel: int
     precision: str
+    trainable_share: str
     metric: str
     value: str
     unit: str
@@ -124,6 +142,7 @@ class Case(NamedTuple):
             "recompute": r.recompute,
             "zero": r.zero,
             "sequence_parallel": bool(r.sequence_parallel),
+            "trainable_share": float(r.trainable_share or 1),
             "efficiencies": e,
         }
         if r.micro_batch:
@@ -164,12 +183,8 @@ def _where(system: str, count: int, gbit_per_s: str) -> System:
 
 
 @cache
-def _roomy_chip(system: System) -> System:
-    return replace(system, chip=replace(system.chip, hbm_bytes=ANY_MEMORY))
-
-
 def _roomy(system: System) -> System:
-    return _roomy_chip(system)
+    return replace(system, chip=replace(system.chip, hbm_bytes=ANY_MEMORY))
 
 
 def _gpt_flop(row: Row, recompute: str) -> float:
@@ -178,18 +193,28 @@ def _gpt_flop(row: Row, recompute: str) -> float:
     return float(megatron_flop(float(row.global_batch), float(row.seq), layers, hidden, vocabulary, recompute))
 
 
-def measured_s(row: Row, chips: int) -> float:
-    """Time of a step, from what is printed."""
-    value, sequences = float(row.value), float(row.global_batch)
+def measured_s(row: Row, model: Transformer, where: System) -> float:
+    """Time of a step, from what is printed: rates, FLOP/s, MFU over the printed peak of BF16, days of 300B tokens.
+
+    FLOP count the whole square of attention, as Megatron-LM's do. A rate of one chip goes by the chips that the degrees
+    occupy, of which a pod may have more.
+    """
+    value, sequences, seq = float(row.value), float(row.global_batch), float(row.seq)
+    ranks = int(row.tp) * int(row.pp) * int(row.dp) * int(row.ep) * int(row.cp)
+    chips = min(where.chips, ranks)
     if row.metric == "iteration_time":
         return value
     if row.metric == "throughput":
-        return sequences / value
-    if row.metric == "flop_per_s_per_gpu":
-        return _gpt_flop(row, "full") / (value * TRILLION * chips)
-    if row.metric == "model_flop_per_s_per_gpu":
-        return _gpt_flop(row, "none") / (value * TRILLION * chips)
-    return value * DAY * sequences * float(row.seq) / (300 * BILLION)  # days of a run of so many tokens
+        return sequences / value if row.unit == "seq/s" else sequences * seq / value
+    if row.metric == "tokens_per_s_per_chip":
+        return sequences * seq / (value * chips)
+    if row.metric == "time_for_tokens":
+        return value * DAY * sequences * seq / (300 * BILLION)
+    if row.metric == "mfu":
+        value *= where.chip.peak("bf16") / TRILLION
+    if not row.hidden:
+        return sequences * float(model.train_flop(seq, "full")) / (value * TRILLION * chips)
+    return _gpt_flop(row, "full" if row.metric == "flop_per_s_per_gpu" else "none") / (value * TRILLION * chips)
 
 
 @cache
@@ -207,7 +232,7 @@ def cases(group: str = "") -> tuple[Case, ...]:
             continue
         where = _where(row.system, row.count, row.scaleout_gbit_per_s)
         model = _model(row.model, row.layers, row.hidden, row.heads, row.vocabulary)
-        found.append(Case(row, model, where, measured_s(row, where.chips)))
+        found.append(Case(row, model, where, measured_s(row, model, where)))
     return tuple(found)
 
 
@@ -216,7 +241,7 @@ def stack_of(group: str) -> str:
     for stack, own in GROUPS.items():
         if group.startswith(own.removesuffix("-cluster")):
             return stack
-    return STACKS.get(group, "megatron-2021")
+    return next((stack for name, stack in STACKS.items() if group.startswith(name)), "megatron-2021")
 
 
 def log_errors(of: Iterable[Case], e: Trainer | str) -> NDArray:
@@ -229,7 +254,7 @@ def fit(of: Sequence[Case], e: Trainer, names: Sequence[str]) -> Trainer:
     if "step_s" in names and min(case.measured_s for case in of) > SHORT_S:
         e, names = replace(e, step_s=0.0), [name for name in names if name != "step_s"]
     first = np.array([getattr(e, name) for name in names], dtype=float)
-    top = np.array([-np.log(value) if name.endswith("share") else search.LARGEST
+    top = np.array([-np.log(value) if name.endswith(("share", "overlap")) else search.LARGEST
                     for name, value in zip(names, first, strict=True)])  # fmt: skip
 
     def errors(values: NDArray) -> NDArray:
@@ -243,25 +268,46 @@ def _with(e: Trainer, names: Sequence[str], values: NDArray) -> Trainer:
     return replace(e, **moved)
 
 
-def fitted_without(stack: str, of: Sequence[Case]) -> NDArray:
-    """Errors of runs by a fit that did not see their model."""
+@cache
+def refits(stack: str) -> dict[str, Trainer]:
+    """A stack fitted to all of its runs (under ""), and to those of all models but one, by its name."""
+    of = cases(GROUPS[stack])
     e = trainer(of[0].where.chip, stack)
+    return {left: fit([case for case in of if case.name != left], e, FITTED[stack])
+            for left in dict.fromkeys(["", *(case.name for case in of)])}  # fmt: skip
 
-    def learned(train: list[Case], test: list[Case]) -> NDArray:
-        return np.expm1(log_errors(test, fit(train, e, FITTED[stack])))
 
-    return left_out(of, lambda case: case.name, learned)
+def fitted_without(stack: str) -> NDArray:
+    """Errors of a stack's runs by fits that did not see their model."""
+    return np.array([np.expm1(log_errors([case], refits(stack)[case.name])[0]) for case in cases(GROUPS[stack])])
+
+
+def _shares(of: Sequence[Case]) -> NDArray:
+    """MFU of runs as measured."""
+    return np.array([float(case.step("ideal").model_flop) / case.measured_s / _peak(case) for case in of])
 
 
 def constant_mfu(of: Sequence[Case]) -> tuple[NDArray, NDArray]:
-    """Errors of the rival, one share of the peak for all runs: as fitted to them, and with the model left out."""
-    shares = np.array([float(case.step("ideal").model_flop) / case.measured_s / _peak(case) for case in of])
+    """Errors of the rival, one share of the peak for all runs: as fitted to them, and with the model left out.
+
+    Where there is one model, the latter are NaN.
+    """
+    shares = _shares(of)
 
     def learned(train: list[int], test: list[int]) -> NDArray:
-        return shares[test] / np.exp(np.median(np.log(shares[train]))) - 1
+        return shares[test] / (np.exp(np.median(np.log(shares[train]))) if train else np.nan) - 1
 
     every = list(range(len(of)))
     return learned(every, every), left_out(every, lambda i: of[i].name, learned)
+
+
+def carried_mfu(group: str) -> NDArray:
+    """Errors of the rival that has not seen a group: the MFU of the runs that its stack, or the base of that, fits."""
+    stack = stack_of(group)
+    while stack not in GROUPS:
+        stack = load.entities()[stack].base
+    known = _shares(cases(GROUPS[stack]))
+    return _shares(cases(group)) / np.exp(np.median(np.log(known))) - 1
 
 
 def _peak(case: Case) -> float:
@@ -269,14 +315,22 @@ def _peak(case: Case) -> float:
     return float(step.peak_flop_per_s * step.chips * step.ranks_per_chip)
 
 
-def accuracy(group: str, learn: bool = True) -> pd.DataFrame:
+@cache
+def left_out_errors() -> dict[str, float]:
+    """Errors by id, of fits that did not see the model of the run, as they were last written."""
+    with LEFT_OUT.open(newline="") as file:
+        return {row["id"]: float(row["left_out_error"]) for row in csv.DictReader(file)}
+
+
+def accuracy(group: str) -> pd.DataFrame:
     """Runs of a group with errors as shipped, with the model left out, and of the rival.
 
     Returns
     -------
     table : pandas.DataFrame
         id, model, degrees, measured and predicted time, error, left_out_error (NaN where the group is predicted), and
-        errors of one MFU for all, in sample and left out. [-]
+        errors of one MFU for all: in sample, left out (NaN where there is one model), and carried over from the runs
+        that the stack was fitted to. [-]
     """
     import pandas as pd
 
@@ -284,30 +338,110 @@ def accuracy(group: str, learn: bool = True) -> pd.DataFrame:
     steps = [case.step(trainer(case.where.chip, stack)) for case in of]
     times = np.array([float(step.time_s) for step in steps])
     took = np.array([case.measured_s for case in of])
-    own = fitted_without(stack, of) if learn and GROUPS.get(stack) == group else np.full(len(of), np.nan)
     inside, outside = constant_mfu(of)
     return pd.DataFrame({
         "id": [case.row.id for case in of], "model": [case.name for case in of],
         **{name: [int(getattr(case.row, name)) for case in of] for name in ("tp", "pp", "dp", "ep", "cp")},
         "recompute": [case.row.recompute for case in of], "measured_s": took, "predicted_s": times,
-        "error": times / took - 1, "left_out_error": own, "mfu_error": inside, "mfu_left_out_error": outside,
-        "mfu": [float(step.mfu) for step in steps]})  # fmt: skip
+        "error": times / took - 1, "left_out_error": [left_out_errors().get(case.row.id, np.nan) for case in of],
+        "mfu_error": inside, "mfu_left_out_error": outside, "mfu_carried_error": carried_mfu(group),
+        "mfu": [float(step.mfu) for step in steps],
+        "note": [case.row.note for case in of]})  # fmt: skip
 
 
-def calibrated() -> dict[tuple[str, str], float]:
-    """Every fitted value by stack and quantity."""
-    found: dict[tuple[str, str], float] = {}
-    for stack, group in GROUPS.items():
-        of = cases(group)
-        e = fit(of, trainer(of[0].where.chip, stack), FITTED[stack])
-        found |= {(stack, name): getattr(e, name) for name in FITTED[stack]}
-        found[stack, "width"] = float(np.quantile(np.abs(np.log1p(fitted_without(stack, of))), QUANTILE))
-    return {key: float(f"{value:.4g}") for key, value in found.items()}
+ERRORS = {
+    "": "error",
+    "left_out_": "left_out_error",
+    "rival_": "mfu_error",
+    "rival_left_out_": "mfu_left_out_error",
+    "rival_carried_": "mfu_carried_error",
+}
 
 
-def write(path: Path = FACTS, found: Mapping[tuple[str, str], float] | None = None) -> None:
-    """Put fitted values into their rows."""
-    energy.write(path, calibrated() if found is None else found)
+def _summary(group: str) -> dict[str, Any]:
+    """The line of a group."""
+    found = accuracy(group)
+    line: dict[str, Any] = {"group": group, "stack": stack_of(group), "cases": len(found),
+                            "models": found.model.nunique(), "fitted": group in GROUPS.values()}  # fmt: skip
+    for name, column in ERRORS.items():
+        errors = np.abs(found[column].to_numpy())
+        known = errors[np.isfinite(errors)]
+        line |= {f"{name}{how.__name__}": float(how(known)) if known.size else np.nan for how in (np.mean, np.median)}
+    wanted = TARGETS.get(group, {})
+    line["target"] = ", ".join(f"{name.replace('_', ' ')} under {100 * value:g} %" for name, value in wanted.items())
+    line["met"] = all(line[name] < value for name, value in wanted.items()) if wanted else None
+    line["aside"] = sum(row.use == "aside" and row.group == group for row in rows())
+    return line
+
+
+def table() -> pd.DataFrame:
+    """Absolute errors by group beside those of the rival, one MFU for all runs of the group, and the issue's targets.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        group, stack, cases, models, fitted (whether the stack was fitted to these runs), mean and median as shipped,
+        left_out_mean and left_out_median (the model of a run left out of the fit; NaN where nothing was fitted),
+        rival_mean, rival_median, the same of rival_left_out and of rival_carried (which has not seen a group that is
+        predicted: the MFU of the runs that its stack was fitted to), target in words, met (None without a
+        target), and aside (runs of the group that are set aside). [-]
+
+    Examples
+    --------
+    >>> found = table().set_index("group")
+    >>> int(found.cases["a100-cluster"]), found.target["sc21"], bool(found.met["sc21"])
+    (45, 'mean under 8 %', True)
+    """
+    import pandas as pd
+
+    return pd.DataFrame([_summary(group) for group in dict.fromkeys(case.row.group for case in cases())])
+
+
+def aside() -> pd.DataFrame:
+    """Runs that are set aside: id, group, model, source, what was measured, and the reason.
+
+    Examples
+    --------
+    >>> bool((aside().reason != "").all())
+    True
+    """
+    import pandas as pd
+
+    return pd.DataFrame([
+        {"id": row.id, "group": row.group, "model": row.model, "source": row.source,
+         "measured": f"{row.metric} {row.value} {row.unit}", "reason": row.note}
+        for row in rows() if row.use == "aside"])  # fmt: skip
+
+
+def _ends(name: str, values: NDArray) -> str:
+    """The first of some values in the middle of a range as wide as the others go; a share ends at 1."""
+    middle = values[0]
+    half = min(float(np.abs(values - middle).max()), middle)
+    if name.endswith(("share", "overlap")):
+        half = min(half, 1 - middle)
+    return f"{middle - half:.6g}-{middle + half:.6g}" if half else f"{middle:.4g}"
+
+
+def calibrated(stacks: Iterable[str] = tuple(GROUPS)) -> dict[tuple[str, str], str]:
+    """Every fitted value by stack and quantity, with the range of the fits in which a model is left out."""
+    found: dict[tuple[str, str], str] = {}
+    for stack in stacks:
+        for name in FITTED[stack]:
+            found[stack, name] = _ends(name, np.array([getattr(e, name) for e in refits(stack).values()]))
+        errors = np.abs(np.log1p(fitted_without(stack)))
+        found[stack, "width"] = f"{np.quantile(errors, QUANTILE):.4g}"
+    return found
+
+
+def write(path: Path = FACTS, left_out: Path = LEFT_OUT) -> None:
+    """Put fitted values into their rows, and errors of what was left out into a file."""
+    energy.write(path, calibrated())
+    with left_out.open("w", newline="") as file:
+        lines = csv.writer(file, lineterminator="\n")
+        lines.writerow(["id", "left_out_error"])
+        for stack, group in GROUPS.items():
+            ids = [case.row.id for case in cases(group)]
+            lines.writerows((i, f"{error:.4f}") for i, error in zip(ids, fitted_without(stack), strict=True))
 
 
 if __name__ == "__main__":

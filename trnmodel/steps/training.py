@@ -15,7 +15,7 @@ from trnmodel.bands import ABSENT_OCTAVES, ranged
 from trnmodel.catalog.load import precision as read_precision
 from trnmodel.catalog.specs import Chip, Precision
 from trnmodel.catalog.systems import System, find
-from trnmodel.catalog.trainers import Trainer, trainer
+from trnmodel.catalog.trainers import Trainer, shipped, trainer
 from trnmodel.formulas import training as page
 from trnmodel.formulas.bands import grown_width, joint_width
 from trnmodel.models.transformer import Transformer
@@ -39,6 +39,7 @@ from trnmodel.steps.training_work import (
 
 Numeric = ArrayLike
 POINTS = 40_000  # of a piece: its arrays stay in a core's cache
+PARTS = "stack: put together from parts that were measured elsewhere, on no chip as a whole"
 PLACEMENT = ("tp", "cp", "ep", "dp", "pp")
 
 
@@ -102,7 +103,9 @@ def _basis(r: Rank, job: Job) -> Basis:
     if r.e.kind == "ideal":
         return Basis("ideal", "")
     on = sorted({chip for chips in r.e.fitted_on.values() for chip in chips})
-    reasons = [] if r.e.kind == "public" else [f"stack: {r.e.id} is given with the call"]
+    reasons = [] if shipped(r.e) else [f"stack: {r.e.id} is given with the call"]
+    if r.e.kind == "hand-tuned":
+        return Basis("extrapolated", "; ".join([PARTS, *reasons]))
     if r.at.chip.id not in on:
         reasons.append(f"chip: {r.e.id} was fitted on {', '.join(on) or 'no chip'}")
     if r.model.kind not in r.e.fitted_on:
@@ -152,6 +155,7 @@ def train_step(
     gradient_bytes: Numeric | None = None,
     optimizer_bytes: Numeric | None = None,
     expert_imbalance: Numeric = 1.0,
+    trainable_share: Numeric = 1.0,
     straggler: Numeric | None = None,
     count: int | None = None,
     efficiencies: str | Trainer | None = None,
@@ -192,12 +196,16 @@ def train_step(
         State of a parameter: 12 of Adam, 8 with stochastic rounding (no FP32 copy); default the stack's. [B]
     expert_imbalance : numeric
         Tokens of the hottest expert rank over the mean. [-]
+    trainable_share : numeric
+        Parameters that are trained over all of them, such as those of LoRA's adapters: the others have no gradients, no
+        state of the optimizer, and half of the backward products. [-]
     straggler : numeric, optional
         By how much the slowest rank's work is longer than the mean; default the stack's. [-]
     count : int, optional
         Scale-up domains that the scale-out network joins; default as the system has it. [-]
     efficiencies : str or Trainer, optional
-        Training stack: an id, "ideal", or a set; default the chip's own. [-]
+        Training stack: "public" (the chip's own, the default), "hand-tuned" (the chip's scenario of parts that were
+        measured somewhere), "ideal", an id, or a set. [-]
 
     Returns
     -------
@@ -213,7 +221,8 @@ def train_step(
     -----
     Start-ups of exchanges are within the fixed time of a layer. An exchange hides behind work by the stack's share of
     its pair; what one has hidden behind hides no other. All stages wait for the fullest, which has the head too.
-    Flash attention computes scores again inside its kernel, which is not counted.
+    Flash attention computes scores again inside its kernel, which is not counted. What products lose beside the engine
+    is as long in every number format (`formulas.training.product_s`). An oversubscribed network is one of a lower rate.
 
     Examples
     --------
@@ -244,9 +253,12 @@ def train_step(
         gradient_bytes=e.gradient_bytes if gradient_bytes is None else gradient_bytes,
         optimizer_bytes=e.optimizer_bytes if optimizer_bytes is None else optimizer_bytes,
         expert_imbalance=numbers("expert_imbalance", expert_imbalance, 1),
+        trainable_share=numbers("trainable_share", trainable_share, 0, 1),
         straggler=e.straggler if straggler is None else straggler,
     )
-    return _result(chosen, where, mapping, dtypes, e, job, g)
+    trained = g.pop("trainable_share")
+    g |= {"backward": 1.0 + trained, **{name: g[name] * trained for name in ("gradient_bytes", "optimizer_bytes")}}
+    return _result(chosen, where, mapping, dtypes, e, job._replace(frozen=bool(np.any(trained < 1))), g)
 
 
 def _result(

@@ -16,8 +16,9 @@ from trnmodel.steps.training_rank import ELEMENT_BYTES, Rank
 Numeric = NDArray | float
 Values = dict[str, Any]
 LOGIT_BYTES = 4.0
+FITTED_FORMAT = "bf16"  # of the rows on which shares of the peak are fitted
 MOVES = 2.0  # what is kept is written once and read once
-BACKWARD = 2.0  # gradients of inputs and of weights: two products for one
+BACKWARD = 2.0  # gradients of inputs and of weights: two products for one, of which frozen weights need the first
 HALVES = 2.0  # forward and backward
 WORK = ("forward_s", "backward_s", "recompute_s")
 EXCHANGES = ("tensor_s", "expert_s", "context_s", "pipeline_s", "data_s")
@@ -26,11 +27,12 @@ KINDS = ("weight_bytes", "gradient_bytes", "optimizer_bytes", "activation_bytes"
 
 
 class Job(NamedTuple):
-    """The categories of a training step, and what hides: as the stack has it, or all or nothing of it."""
+    """Categories of a training step, whether weights are frozen, what hides: as the stack has it, or all or none."""
 
     recompute: str
     zero: int
     sequence_parallel: bool
+    frozen: bool = False
     hidden: float | None = None
 
     @property
@@ -119,12 +121,18 @@ def passes_of(r: Rank, w: Values, g: Values, job: Job, t: Tokens, k: Kept) -> Pa
     e, n, chip = r.e, t.rows, r.at
     stream = chip.hbm_bytes_per_s * e.stream_share
     wide, narrow = chip.peak(r.precision.attention), chip.peak(r.precision.compute)
-    layers_s = n * (w["row_flop"] + w["routed_flop"] * g["expert_imbalance"]) / (narrow * e.matmul_share)
+    base = chip.peak(FITTED_FORMAT)
+    flop = n * (w["row_flop"] + w["routed_flop"] * g["expert_imbalance"])
+    layers_s = page.product_s(flop, narrow, e.matmul_share, base)
     sequences: Numeric = g["micro_batch"] / w["cp"]
     flop = sum((w[f"pair_flop_{i}"] * x for i, x in enumerate(_pairs(r, g, False))), 0.0) * sequences
-    attend_s = flop / (wide * np.minimum(e.attention_share, e.matmul_share))
+    attend_s = page.product_s(flop, wide, np.minimum(e.attention_share, e.matmul_share), base)
     moved_s = MOVES * page.kept_bytes(n, k.whole, k.cut, k.scores, k.entry, w["tp"], t.outer_tp, "none") / stream
     one = t.stage * overlapped_s(layers_s + attend_s, moved_s, e.stream_overlap)
+    back = BACKWARD * one
+    if job.frozen:
+        worked_s = g["backward"] * layers_s + BACKWARD * attend_s
+        back = t.stage * overlapped_s(worked_s, BACKWARD * moved_s, e.stream_overlap)
     fixed = t.stage * r.outline.layers * e.layer_s
     again: Numeric = 0.0
     if job.again:
@@ -132,8 +140,8 @@ def passes_of(r: Rank, w: Values, g: Values, job: Job, t: Tokens, k: Kept) -> Pa
     elif job.recompute == "selective" and e.scores == "kept":
         again = t.stage * overlapped_s(attend_s, MOVES * n * k.scores / w["tp"] / stream, e.stream_overlap)
     logits_s = MOVES * LOGIT_BYTES * n * r.outline.vocabulary / w["tp"] / stream
-    head = overlapped_s(w["logit_flop"] * n / (wide * e.matmul_share), logits_s, e.stream_overlap)
-    return Passes(one + fixed, BACKWARD * one + fixed, again, (1 + BACKWARD) * head)
+    head = overlapped_s(page.product_s(w["logit_flop"] * n, wide, e.matmul_share, base), logits_s, e.stream_overlap)
+    return Passes(one + fixed, back + fixed, again, (1 + g["backward"]) * head)
 
 
 def _tensor(r: Rank, w: Values, job: Job, t: Tokens, buffer: NDArray) -> list[tuple[str, Message]]:
@@ -210,9 +218,10 @@ def _gradients(w: Values, g: Values, job: Job, p: Params) -> tuple[Numeric, Nume
     if job.zero == 0:
         return sent("all_reduce", g["gradient_bytes"]), 0.0
     scattered, gathered = sent("reduce_scatter", g["gradient_bytes"]), sent("all_gather", ELEMENT_BYTES)
-    if job.zero == 1:
-        return scattered + gathered, 0.0
-    return (gathered, scattered) if job.zero == 2 else (0.0, scattered + 2 * gathered)
+    if job.zero == 3:
+        return 0.0, scattered + 2 * gathered
+    updated = gathered * (g["backward"] - 1)
+    return (updated, scattered) if job.zero == 2 else (scattered + updated, 0.0)
 
 
 def _hidden(r: Rank, job: Job, name: str) -> Numeric:
@@ -243,10 +252,11 @@ def times_of(r: Rank, w: Values, g: Values, job: Job, t: Tokens, k: Kept, params
     waits = _exposed(r, job, exchanges_of(r, w, g, job, t), p, each_s)
     each_s = waits.pop("each_s")
     stage_s = p.work_s + sum(waits.values())
-    moved = params.held(2 * g["optimizer_bytes"] + g["gradient_bytes"] + ELEMENT_BYTES, job.zero > 0)
+    updated = 2 * g["optimizer_bytes"] + g["gradient_bytes"] + ELEMENT_BYTES * (g["backward"] - 1)
+    moved = params.held(updated, job.zero > 0)
     found = {name: m * x for name, x in waits.items()} | {
-        "forward_s": m * (p.forward_s + p.head_s / (1 + BACKWARD)),
-        "backward_s": m * (p.backward_s + p.head_s * BACKWARD / (1 + BACKWARD)),
+        "forward_s": m * (p.forward_s + p.head_s / (1 + g["backward"])),
+        "backward_s": m * (p.backward_s + p.head_s * g["backward"] / (1 + g["backward"])),
         "recompute_s": m * p.recompute_s,
         "data_s": page.exposed_s(once_s, p.backward_s + p.recompute_s, _hidden(r, job, "dp")) + m * each_s,
         "bubble_s": page.bubble_s(stage_s, w["pp"], g["interleave"]),
@@ -263,11 +273,11 @@ def flop_of(r: Rank, w: Values, g: Values, job: Job) -> tuple[Numeric, Numeric]:
     Attention counts as the stack computes it: the whole square, or what the mask leaves.
     """
     pair = sum((w[f"pair_all_{i}"] * x for i, x in enumerate(_pairs(r, g, False))), 0.0)
-    layers = w["row_all"] * g["seq"] + pair
-    model = (1 + BACKWARD) * (layers + w["logit_all"] * g["seq"]) * g["global_batch"]
+    rows = w["row_all"] * g["seq"]
+    model = ((1 + g["backward"]) * (rows + w["logit_all"] * g["seq"]) + (1 + BACKWARD) * pair) * g["global_batch"]
     again: Numeric = 0.0
     if job.again:
-        again = layers * g["global_batch"]
+        again = (rows + pair) * g["global_batch"]
     elif job.recompute == "selective" and r.e.scores == "kept":
         again = pair * g["global_batch"]
     return model, model + again
