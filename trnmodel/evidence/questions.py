@@ -159,11 +159,13 @@ def training(r: Reading) -> TrainStep:
     if math.isnan(r.prompt):
         raise UnreadableRowError("no length of a sequence")
     sequences = r.batch * (r.mapping[2] if r.batch < r.mapping[2] else 1)
+    given = dict(r.asked)
     ask: dict[str, Any] = {"global_batch": sequences, "seq": r.prompt, "precision": r.precision}
+    ask |= {"trainable_share": float(given.get("trainable_share", 1.0))}
     where = joined(r, math.prod(r.mapping[:3]))
     tp, pp, dp, lnc = r.mapping
     at = Degrees(tp=tp, pp=pp, dp=dp, lnc=lnc, placement=PLACEMENT)
-    size = dict(r.asked).get("micro_batch")
+    size = given.get("micro_batch")
     if size is None:
         tried = train_step(r.model, where, at, micro_batch=list(MICRO), **ask).time_s
         size = MICRO[int(np.argmin(np.where(np.isnan(tried), np.inf, tried)))]
