@@ -215,12 +215,19 @@ class Result(Card):
 class Basis(NamedTuple):
     """What numbers rest on: a word of `BASES`, and along which axes they leave the rows that were measured.
 
-    `width` is how far a measurement may lie from them: half the width of the logarithm's 90 % interval.
+    `width` is how far a measurement may lie from them: half the width of the logarithm's 90 % interval. Where errors of
+    one sign are larger, `tails` are the half-widths below and above of a time.
     """
 
     word: NDArray | str
     reason: NDArray | str = ""
     width: NDArray | float = 0.0
+    tails: tuple[NDArray | float, NDArray | float] | None = None
+
+    @property
+    def sides(self) -> tuple[NDArray | float, NDArray | float]:
+        """Half-widths below and above of a time."""
+        return (self.width, self.width) if self.tails is None else self.tails
 
 
 def weakest(parts: Mapping[str, Basis]) -> Basis:
@@ -234,8 +241,13 @@ def weakest(parts: Mapping[str, Basis]) -> Basis:
     places = [np.vectorize(BASES.index)(part.word) for part in parts.values()]
     word = np.asarray(BASES, dtype=object)[np.max(np.broadcast_arrays(*places), axis=0)]
     reasons = [np.asarray(part.reason, dtype=object) for part in parts.values()]
-    width = np.max(np.broadcast_arrays(*(part.width for part in parts.values())), axis=0)[()]
-    return Basis(word, np.vectorize(_told(tuple(parts)), otypes=[object])(*reasons)[()], width)
+    told = np.vectorize(_told(tuple(parts)), otypes=[object])(*reasons)[()]
+    width, *tails = (
+        np.max(np.broadcast_arrays(*some), axis=0)[()]
+        for some in zip(*((part.width, *part.sides) for part in parts.values()), strict=True)
+    )
+    even = all(part.tails is None for part in parts.values())
+    return Basis(word, told, width, None if even else (tails[0], tails[1]))
 
 
 def _told(names: tuple[str, ...]) -> Callable[..., str]:
@@ -294,7 +306,7 @@ class Grounded(Result):
 
     def widths(self, name: str, **about: str) -> tuple[Any, Any]:
         """Half-widths below and above of the logarithm of a figure; `about` names another part of the rows."""
-        return self.spread(name, **about) if self.spread else (self.judge().width,) * 2
+        return self.spread(name, **about) if self.spread else self.judge().sides
 
     def _answer(self) -> list[str]:
         """The class's figure with its interval for one point, else its range; and what it rests on."""
