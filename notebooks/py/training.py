@@ -46,7 +46,7 @@ from trnmodel.planner import software, train_table
 from trnmodel.planner.train_run import degrees
 from trnmodel.planner.train_words import budget as said
 from trnmodel.planner.trainings import published
-from trnmodel.units import DAY, GIB, TFLOP, format_digits, format_duration, format_within
+from trnmodel.units import DAY, GIB, TFLOP, format_digits
 
 spec, m, experts_m = tm.system(system), tm.model(model), tm.model(experts_model)
 asked = list(dict.fromkeys([spec.id, *(tm.system(name).id for name in systems)]))
@@ -69,7 +69,7 @@ head = next((key for key in found if key[:3] == (m.id, spec.id, precision)), Non
 guard.need(
     head is not None, f"{m.id} on {chips:,} chips of {spec.id}: no software of it trains, or they are no whole domains"
 )
-run = found[head]
+run = found[head] = tm.train_run(m, spec, chips=chips, precision=precision, efficiencies=head.kind, **sizes)
 guard.need(
     bool(run.valid),
     f"{m.id} on {chips:,} chips of {spec.id}: {run.reason}; the fullest rank lacks {run.missing_bytes / GIB:.3g} GiB",
@@ -101,8 +101,8 @@ Markdown(
         more=f"It fits: the fullest rank holds {format_digits(float(step.memory_bytes_per_rank) / GIB, 3)} of {format_digits(float(step.capacity_bytes) / GIB, 3)} GiB. With failures the "
         f"calendar says {run.calendar_days().told('days')}. "
         + (
-            f"**No run on {spec.chip.name} is published**, so that the band is wide: {run.basis_reason}. "
-            if "chip: " in str(run.basis_reason)
+            f"**It is extrapolated** ({str(run.basis_reason).replace(': ', ' ')}), and the band is wider for it. "
+            if run.basis_reason
             else ""
         )
         + "\n\n"
@@ -146,12 +146,11 @@ charts.table(
 charts.table(every, caption="Every run, row by row", download="runs", file_only=True)
 
 # %% tags=["hide-input"]
-printed = [one for name in (m.id, experts_m.id) if len(one := published(name, chips=chips))]
-if printed:
-    printed = pd.concat(printed, ignore_index=True)
+printed = pd.concat([published(name, [head.kind], chips) for name in (m.id, experts_m.id)], ignore_index=True)
+if len(printed):
     view = charts.table(
         tables.stated(printed),
-        caption=f"What runs of these models took by their authors, as so many days on {chips:,} chips, and ours on the chips that they had",
+        caption=f"What runs of these models took by their authors, as so many days on {chips:,} chips, and ours on their own",
         download="published",
     )
 else:
@@ -353,7 +352,7 @@ charts.table(
 )
 
 # %% tags=["hide-input"]
-Markdown(tables.trusted(errors, unused, printed if len(printed) else None))
+Markdown(tables.trusted(errors, unused, printed))
 
 # %% [markdown]
 # ## What moves the answer

@@ -32,7 +32,7 @@ SYMBOLS = [
 
 
 def beside(found: Runs, model: str) -> pd.DataFrame:
-    """A model's days by system and precision on each kind of software; MFU, mapping and bound on the first that runs."""
+    """A model's days by system and precision on each kind of software; MFU, mapping, bound on the first that runs."""
     lines = dict[tuple[str, ...], dict[str, Any]]()
     for key, run in found.items():
         if key.model == model:
@@ -93,7 +93,7 @@ def losing(run: TrainRun) -> pd.DataFrame:
 
 
 def binding(run: TrainRun) -> pd.DataFrame:
-    """What each constraint costs, those that cost most first: days, time over the best, and the mapping that is then best."""
+    """What each constraint costs, those that cost most first: days, time over the best, the mapping then best."""
     table = run.constraints().sort_values("cost", ascending=False, na_position="first", kind="stable")
     lines = []
     for row in table.to_dict("records"):
@@ -111,7 +111,9 @@ def claims(found: Runs, model: str, system: str, precision: str) -> pd.DataFrame
     tables = {kind: at_stated_mfu(run) for kind, run in own.items()}
     lines = [(f"derived, {kind} software", table.iloc[0]) for kind, table in tables.items()]
     lines += (
-        [(f"claimed, {row.software}", row) for _, row in [*tables.values()][0].iloc[1:].iterrows()] if tables else []
+        [(f"claimed, {row.software}", row) for _, row in next(iter(tables.values())).iloc[1:].iterrows()]
+        if tables
+        else []
     )
     return pd.DataFrame([
         {"model": model, "MFU of": word, "MFU": in_percent(row.mfu, row.mfu_low, row.mfu_high),
@@ -137,9 +139,10 @@ def _priced(one: Spent, scale: float = 1.0) -> str:
 
 
 def accuracy(errors: pd.DataFrame) -> pd.DataFrame:
-    """`evidence.training.table` for a reader: errors in per cent, of one MFU for all beside, targets and what is set aside."""
-    names = {"mean": "mean", "median": "median", "left_out_mean": "left out, mean", "left_out_median": "left out, median",
-             "rival_left_out_mean": "one MFU, left out", "rival_carried_mean": "one MFU, carried over"}  # fmt: skip
+    """`evidence.training.table` for a reader: errors, those of one MFU for all beside, targets, what is set aside."""
+    names = {"mean": "mean", "median": "median", "left_out_mean": "left out, mean"}
+    names |= {"left_out_median": "left out, median", "rival_left_out_mean": "one MFU, left out"}
+    names |= {"rival_carried_mean": "one MFU, carried over"}
     told = errors[["group", "stack", "cases", "models"]].rename(columns={"group": "runs", "cases": "steps"})
     for name, word in names.items():
         told[word] = ["" if np.isnan(x) else f"{x:.1%}" for x in errors[name]]
@@ -149,34 +152,27 @@ def accuracy(errors: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def trusted(errors: pd.DataFrame, unused: pd.DataFrame, printed: pd.DataFrame | None) -> str:
+def trusted(errors: pd.DataFrame, unused: pd.DataFrame, printed: pd.DataFrame) -> str:
     """How far to trust it: fitted and predicted groups, where one MFU does better, whole runs, what is set aside."""
     fitted, blind = errors[errors.fitted], errors[~errors.fitted]
-    worst = blind.loc[blind["mean"].idxmax()]
-    lost = blind[blind["mean"] > blind.rival_carried_mean].group
-    new = errors[errors.group.str.contains("trn2|trn3")]
-    said = [
-        f"Of software that was fitted, the mean with a model left out is {_ends(fitted.left_out_mean)}; one MFU has {_ends(fitted.rival_left_out_mean)}. Groups that no fit has seen are off by {_ends(blind['mean'])}, most {worst.group}; "
-        f"one MFU that is carried over does better on {', '.join(lost) or 'none'}.",
-    ]
-    for row in new.to_dict("records"):
-        said.append(
-            f"**{row['group']}: {row['cases']} steps, {row['mean']:.0%} off on the mean; nothing else was measured on Trainium2 or Trainium3.**"
-        )
-    if printed is not None:
-        own = printed[printed.stack_kind == printed.stack_kind.iloc[0]]
-        inside = (own.predicted_days_low <= own.days) & (own.days <= own.predicted_days_high)
-        ratios = ", ".join(f"{row.id} {row.days / row.predicted_days:.2f}" for row in own.itertuples())
-        said.append(
-            f"Of {len(own)} published runs {int(inside.sum())} lie in the band of {own.stack_kind.iloc[0]} software; printed over ours: {ratios}. A rate is of steps alone, chip-hours have all phases and what was lost."
-        )
-    reasons = unused.reason.str.partition(":")[0].value_counts(sort=True).head(3)
-    said.append(
-        f"Set aside are {len(unused)} rows, most because "
-        + "; ".join(f"{reason} ({count})" for reason, count in reasons.items())
-        + "."
+    better = ", ".join(blind.group[blind["mean"] > blind.rival_carried_mean])
+    said = [f"With a model left out, software that was fitted is {_ends(fitted.left_out_mean)} off on the mean of a group, "
+            f"one MFU {_ends(fitted.rival_left_out_mean)}.", f"Groups that no fit has seen are {_ends(blind['mean'])} off; "
+            f"one MFU that is carried over does better on {better or 'none of them'}."]  # fmt: skip
+    own = errors[errors.group.str.contains("trn2|trn3")].to_dict("records")
+    said += [f"**All that was measured on Trainium2 or 3 are {row['cases']} steps of {row['group']}, "
+             f"{row['mean']:.0%} off on the mean.**" for row in own]  # fmt: skip
+    if len(printed):
+        first = printed[printed.stack_kind == printed.stack_kind.iloc[0]]
+        inside = (first.predicted_days_low <= first.days) & (first.days <= first.predicted_days_high)
+        ratios = ", ".join(f"{row.id} {row.days / row.predicted_days:.2f}" for row in first.itertuples())
+        said.append(f"Of {len(first)} published runs {inside.sum()} lie in our band; printed days over ours: {ratios}.")
+        said.append("A printed rate is of steps alone; chip-hours have all phases, and what was lost.")
+    reasons = (
+        unused.reason.str.partition(":")[0].value_counts().sort_index().sort_values(ascending=False, kind="stable")
     )
-    return " ".join(said)
+    told = "; ".join(f"{reason} ({count})" for reason, count in reasons.head(3).items())
+    return " ".join([*said, f"Set aside are {len(unused)} rows, first of all: {told}."])
 
 
 def _ends(values: pd.Series) -> str:

@@ -44,7 +44,7 @@ MORE, SLOW, HOT = (
     1.02,
     0.05,
     1.5,
-)  # days of which a part is told; a rank that is slower, a rank of experts with more tokens than the mean
+)  # what is told of days; a slow rank; a full one of experts
 BESIDE: Mapping[str, Any] = {"zero": (1, 3), "recompute": ("none", "full"), "best": 2}  # of runs beside
 
 
@@ -200,9 +200,9 @@ def why_little(found: Runs, head: Key, older: str, called: Mapping[str, str]) ->
     eight = gains(found, head).set_index("system").loc[[older, head.system]]
     faster = eight.narrow_days.iloc[0] / eight.narrow_days.iloc[1]
     names = " beside ".join(dict.fromkeys(map(str, eight.narrow_in[::-1])))
-    said = [f"**In {head.precision.upper()} {chip_} computes {rate_ / TFLOP:,.0f} TFLOP/s, {chip} {rate / TFLOP:,.0f}**, "
-            f"{rate_ / rate:.2f} times as much. {called[head.system]} is as many times as fast as {called[older]}: "
-            f"{', '.join(times)}."]  # fmt: skip
+    rates = f"**In {head.precision.upper()} {chip_} computes {rate_ / TFLOP:,.0f} TFLOP/s, {chip} {rate / TFLOP:,.0f}**"
+    twice = f"{called[head.system]} is as many times as fast as {called[older]}: {', '.join(times)}."
+    said = [f"{rates}, {rate_ / rate:.2f} times as much.", twice]
     if old.days > MORE * new.days:
         told = f"{most}, {wide.old[most]:,.0f} days against {wide.new[most]:,.0f}"
         said.append(f"Most of the difference on {head.kind} software is {told}.")
