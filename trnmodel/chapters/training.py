@@ -110,11 +110,8 @@ def claims(found: Runs, model: str, system: str, precision: str) -> pd.DataFrame
     own = {key.kind: run for key, run in found.items() if key[:3] == (model, system, precision) and run.valid}
     tables = {kind: at_stated_mfu(run) for kind, run in own.items()}
     lines = [(f"derived, {kind} software", table.iloc[0]) for kind, table in tables.items()]
-    lines += (
-        [(f"claimed, {row.software}", row) for _, row in next(iter(tables.values())).iloc[1:].iterrows()]
-        if tables
-        else []
-    )
+    for table in [*tables.values()][:1]:
+        lines += [(f"claimed, {row.software}", row) for _, row in table.iloc[1:].iterrows()]
     return pd.DataFrame([
         {"model": model, "MFU of": word, "MFU": in_percent(row.mfu, row.mfu_low, row.mfu_high),
          "days": banded(row.days, row.days_low, row.days_high), "source": row.source}
@@ -155,22 +152,23 @@ def accuracy(errors: pd.DataFrame) -> pd.DataFrame:
 def trusted(errors: pd.DataFrame, unused: pd.DataFrame, printed: pd.DataFrame) -> str:
     """How far to trust it: fitted and predicted groups, where one MFU does better, whole runs, what is set aside."""
     fitted, blind = errors[errors.fitted], errors[~errors.fitted]
-    better = ", ".join(blind.group[blind["mean"] > blind.rival_carried_mean])
-    said = [f"With a model left out, software that was fitted is {_ends(fitted.left_out_mean)} off on the mean of a group, "
-            f"one MFU {_ends(fitted.rival_left_out_mean)}.", f"Groups that no fit has seen are {_ends(blind['mean'])} off; "
-            f"one MFU that is carried over does better on {better or 'none of them'}."]  # fmt: skip
-    own = errors[errors.group.str.contains("trn2|trn3")].to_dict("records")
-    said += [f"**All that was measured on Trainium2 or 3 are {row['cases']} steps of {row['group']}, "
-             f"{row['mean']:.0%} off on the mean.**" for row in own]  # fmt: skip
+    better = ", ".join(blind.group[blind["mean"] > blind.rival_carried_mean]) or "none of them"
+    ours, rival = _ends(fitted.left_out_mean), _ends(fitted.rival_left_out_mean)
+    said = [f"With a model left out, software that was fitted is {ours} off on the mean of a group, one MFU {rival}."]
+    said.append(
+        f"Groups that no fit has seen are {_ends(blind['mean'])} off; one MFU carried over is nearer on {better}."
+    )
+    for row in errors[errors.group.str.contains("trn2|trn3")].to_dict("records"):
+        off = f"{row['cases']} steps of {row['group']}, {row['mean']:.0%} off on the mean"
+        said.append(f"**All that was measured on Trainium2 or Trainium3 are {off}.**")
     if len(printed):
         first = printed[printed.stack_kind == printed.stack_kind.iloc[0]]
         inside = (first.predicted_days_low <= first.days) & (first.days <= first.predicted_days_high)
         ratios = ", ".join(f"{row.id} {row.days / row.predicted_days:.2f}" for row in first.itertuples())
         said.append(f"Of {len(first)} published runs {inside.sum()} lie in our band; printed days over ours: {ratios}.")
         said.append("A printed rate is of steps alone; chip-hours have all phases, and what was lost.")
-    reasons = (
-        unused.reason.str.partition(":")[0].value_counts().sort_index().sort_values(ascending=False, kind="stable")
-    )
+    reasons = unused.reason.str.partition(":")[0].value_counts().sort_index()
+    reasons = reasons.sort_values(ascending=False, kind="stable")
     told = "; ".join(f"{reason} ({count})" for reason, count in reasons.head(3).items())
     return " ".join([*said, f"Set aside are {len(unused)} rows, first of all: {told}."])
 

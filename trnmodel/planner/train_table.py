@@ -102,7 +102,12 @@ def rows(found: Runs) -> pd.DataFrame:
     lines = []
     for key, run in found.items():
         low, high = map(float, run.ends("days"))
-        row = {"model": key.model, "system": key.system, "precision": key.precision, "software": key.kind}
+        row: dict[str, Any] = {
+            "model": key.model,
+            "system": key.system,
+            "precision": key.precision,
+            "software": key.kind,
+        }
         row |= {"chips": run.chips, "tokens": run.tokens, "run_days": float(run.days)}
         row |= {"run_days_low": low, "run_days_high": high, "mfu": float(run.mfu), "hfu": float(run.hfu)}
         row |= {"mapping": run.words, "bound": run.bound, "next": run.runner_up, "reason": str(run.reason)}
