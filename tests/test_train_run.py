@@ -80,9 +80,14 @@ def test_what_constraints_cost(run):
               ("micro_batch", 1), "stages are not interleaved": ("interleave", 1), "ZeRO 0 only": ("zero", 0),
               "ZeRO 1 only": ("zero", 1), "ZeRO 3 only": ("zero", 3), "nothing is computed again":
               ("recompute", "none"), "layers are computed again": ("recompute", "full")}  # fmt: skip
+    ranks = {"chip": 1, "tray": getattr(run.system, "chips_per_tray", 0), "domain": run.system.domain_chips}
+    for word, chips in ranks.items():
+        if f"TP within a {word}" in table.index:
+            assert not table.tp[f"TP within a {word}"] > chips * run.step.ranks_per_chip
     for name, (column, value) in limits.items():
         if name in table.index and table.cost[name] == table.cost[name]:
-            assert table[column][name] == value
+            alone = column == "zero" and table.dp[name] * table.ep[name] * table.cp[name] == 1  # shares nothing out
+            assert alone or table[column][name] == value
             alone = {"zero": [value]} if column == "zero" else {"recompute": [value]} if column == "recompute" else {}
             if alone:  # the same by a search of its own
                 own = tm.train_run(run.model, run.system.id, tokens=1e12, chips=run.chips, seq=2048,
@@ -168,6 +173,7 @@ def test_what_fits_nowhere_says_by_how_much():
         ({"system": tm.chip("trainium2")}, "system="),
         ({"model": "t5-large"}, "encoder-decoder"),
         ({"tokens": 0}, "tokens=0"),
+        ({"model": "gpt3-6.7b", "seq": 8192}, "seq=8192: gpt3-6.7b has sequences of up to 2,048 tokens"),
         ({"tokens": "15T"}, "tokens='15T'"),
         ({"chips": 10**9}, "chips=1000000000"),
         ({"efficiencies": "none"}, "efficiencies='none'"),
@@ -192,6 +198,16 @@ def test_slack_lets_in_batches_that_are_no_power_of_two():
     assert near.space.asked > exact.space.asked
     assert near.days <= exact.days
     assert (np.abs(near.space.cuts["global_batch"] / 512 - 1) <= 0.05).all()
+
+
+def test_one_policy_alone_leaves_no_point_out():
+    """A single replica shares nothing out under any ZeRO, one rank of TP has no sequence to cut: the same times."""
+    ask = {"global_batch": 1, "seq": 2048, "recompute": ["none"]}
+    bare = [train_search("gpt3-6.7b", "hgx-a100", **ask, zero=[z], sequence_parallel=[s]) for z, s in
+            ((0, True), (1, True), (3, True), (0, False))]  # fmt: skip
+    assert len({one.asked for one in bare}) == 1
+    run = [tm.train_run("gpt3-6.7b", "hgx-a100", tokens=1e9, chips=8, global_batch=1, zero=[z]) for z in (0, 1)]
+    assert float(run[0].days) == float(run[1].days)
 
 
 def test_points_of_175b_on_64_gpus():

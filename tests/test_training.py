@@ -398,6 +398,31 @@ def test_exchanges_of_zero_3():
     assert times == pytest.approx([(4 + 2) * one, 4 * (4 + 2 * 2) * one])
 
 
+def test_uneven_stages_wait_for_the_fullest():
+    """126 layers in 16 stages: 8 in the fullest, so that forward passes take 8 x 16 / 126 of an even cut."""
+    where = replace(tm.system("hgx-h100", count=2), chip=replace(tm.chip("h100"), **ROOMY))
+    ask = {"global_batch": 32, "seq": 4096, "recompute": "none", "efficiencies": "ideal"}
+    one, cut = (tm.train_step("llama-3.1-405b", where, tm.Mapping(pp=pp), **ask) for pp in (1, 16))
+    head = 2 * 16384 * 128256 * 32 * 4096 / 989e12
+    assert (cut.forward_s - head) / (one.forward_s - head) == pytest.approx(8 / 126, rel=1e-9)
+
+
+def test_an_oversubscribed_network():
+    """Gradients are summed in each server, an eighth of them between two: at two to one that part doubles."""
+    stack = replace(IDEAL, id="bare", dp_overlap=0.0)
+    where = tm.system("hgx-h100", count=2)
+    half = replace(where, network_bytes_per_s_per_dir=where.scaleout_bytes_per_s_per_dir * where.domain_chips / 2)
+    ask = {"global_batch": 16, "seq": 2048, "efficiencies": stack}
+    placed = tm.Mapping(dp=16, placement=("tp", "cp", "ep", "dp", "pp"))
+    inside, full, slow = (float(tm.train_step("llama-3.2-1b", at, mapping, **ask).data_s) for at, mapping in
+                          ((where, tm.Mapping(dp=8)), (where, placed), (half, placed)))  # fmt: skip
+    gradients = 2 * tm.model("llama-3.2-1b").total_params
+    assert inside == pytest.approx(2 * gradients * 7 / 8 / 450e9)
+    between = 2 * gradients / 8 * 1 / 2 / 50e9
+    assert full == pytest.approx(inside + between)
+    assert slow == pytest.approx(inside + 2 * between)
+
+
 def test_20_runs_on_b200():
     """Dense and expert models, TP, PP, EP and CP up to 131,072 tokens, by two constants."""
     found = np.abs(errors("b200"))

@@ -206,7 +206,7 @@ def train(
     system: Where,
     tokens: Annotated[str, typer.Option(help="Tokens to be seen: 15T, 300B, 1e12.")],
     chips: Annotated[int, typer.Option(help="Chips of the job, in whole scale-up domains.")] = 8192,
-    seq: Annotated[int, typer.Option(help="Tokens of a sequence.")] = 8192,
+    seq: Annotated[int | None, typer.Option(help="Tokens of a sequence; default 8192.")] = None,
     batch: Annotated[
         int | None, typer.Option(help="Sequences of a step; default as many as hold 16 Mi tokens.")
     ] = None,

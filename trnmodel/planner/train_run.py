@@ -27,12 +27,13 @@ from trnmodel.result import Grounded, tidy
 from trnmodel.steps.mapping import Mapping
 from trnmodel.steps.training_answer import TrainStep
 from trnmodel.steps.training_rank import ELEMENT_BYTES
-from trnmodel.units import DAY, HOUR, counted, format_within
+from trnmodel.units import DAY, HOUR, counted, format_digits, format_within
 
 if TYPE_CHECKING:
     import pandas as pd
 
 BATCH_TOKENS = 2**24  # of a step of Llama 3.1 405B through most of its run
+SEQ = 8192  # of most of it
 WHOLE = 0.05  # share of the chips asked for by which whole domains may be more
 MOST = 2**20  # chips, sequences of a step
 ROOM = 4e15  # bytes of a chip whose memory sets no limit
@@ -93,13 +94,18 @@ class TrainRun(Grounded):
         """Share by which a row of the table takes longer than the best one."""
         return float(self.table.tokens_per_s[0] / row["tokens_per_s"] - 1)
 
+    def next(self, most: int = 3) -> list[str]:
+        """The next sets of degrees, by how much each takes longer, and the part of the step by which it loses."""
+        told = []
+        for row in self.table.iloc[1 : 1 + most].to_dict("records"):
+            longer = format_digits(100 * self.behind(row), 2)
+            told.append(f"{degrees(row)}: {longer} % longer" + f" by {row['loses_by']}" * bool(row["loses_by"]))
+        return told
+
     @property
     def runner_up(self) -> str:
-        """The next set of degrees, and the part of the step by which it loses; empty where there is none."""
-        if len(self.table) < 2:
-            return ""
-        row = self.table.iloc[1].to_dict()
-        return f"{degrees(row)}: {self.behind(row):.1%} longer by {row['loses_by'] or 'nothing'}"
+        """The next set of degrees; empty where there is none."""
+        return "".join(self.next(1))
 
     def days_at(self, mfu: ArrayLike) -> NDArray:
         """Days at another MFU than the derived one, of the same peak and work.
@@ -184,6 +190,7 @@ class TrainRun(Grounded):
         """
         found, chips_per_tray = self.space, getattr(self.system, "chips_per_tray", 0)
         cuts, a_chip = found.cuts, float(self.step.ranks_per_chip)
+        alone = cuts["dp"] * cuts["ep"] * cuts["cp"] == 1  # whatever ZeRO would share out
         ways = {name: np.array([[way[name]] for way in found.ways]) for name in found.ways[0]}
         imposed: dict[str, Any] = {
             "nothing is computed again": ways["recompute"] == "none",
@@ -195,7 +202,7 @@ class TrainRun(Grounded):
             "no pipeline": cuts["pp"] == 1,
             "stages are not interleaved": cuts["interleave"] == 1,
             "no EP": cuts["ep"] == 1,
-            **{f"ZeRO {z} only": ways["zero"] == z for z in np.unique(ways["zero"]).tolist()},
+            **{f"ZeRO {z} only": (ways["zero"] == z) | alone for z in np.unique(ways["zero"]).tolist()},
             "one sequence a micro-batch": cuts["micro_batch"] == 1,
         }
         rows = [self._constrained(name, "imposed", found, mask) for name, mask in imposed.items()
@@ -239,8 +246,7 @@ def degrees(row: Mapping_[str, Any]) -> str:
 def in_words(step: TrainStep) -> str:
     """Degrees above 1, batch, policies of a step."""
     cut = degrees({name: float(getattr(step, name)) for name in SHOWN})
-    many = f"{counted(float(step.microbatches), 'micro-batch')} of {float(step.micro_batch):.0f}"
-    many = many.replace("micro-batchs", "micro-batches")
+    many = f"{step.microbatches:,.0f} micro-batch{'es' if step.microbatches > 1 else ''} of {step.micro_batch:,.0f}"
     woven = f", {float(step.interleave):.0f} parts a stage" if step.interleave > 1 else ""
     again = {"none": "nothing again", "selective": "scores again", "full": "layers again"}[step.recompute]
     whole = "" if step.sequence_parallel or step.tp == 1 else ", no SP"
@@ -278,7 +284,7 @@ def train_run(
     chips: float = 8192,
     precision: str | Precision = "bf16",
     efficiencies: str | Trainer | None = None,
-    seq: int = 8192,
+    seq: int | None = None,
     global_batch: int | None = None,
     batch_slack: float = 0.05,
     recompute: Iterable[str] = ("none", "selective", "full"),
@@ -305,8 +311,10 @@ def train_run(
         Chips of the job; of whole domains the fewest that have as many. [-]
     efficiencies : str or Trainer, optional
         "public" (default), "hand-tuned" or "ideal"; an id, or a stack. [-]
-    seq, global_batch : int
-        Tokens of a sequence, and sequences of a step; default as many as hold 2^24 tokens. [-]
+    seq : int, optional
+        Tokens of a sequence; default 8,192, or as many as the model takes. [token]
+    global_batch : int, optional
+        Sequences of a step; default as many as hold 2^24 tokens. [-]
     batch_slack : float
         Share by which a mapping's batch may be off `global_batch`, so that all its replicas have whole micro-batches.
     recompute, zero, sequence_parallel, most_context
@@ -332,7 +340,10 @@ def train_run(
     (True, 1024.0, 'work')
     """
     chosen, budget = read_model(model), number("tokens", tokens, TINY)
-    where, seq = domains(system, chips), integer("seq", seq)
+    where, longest = domains(system, chips), chosen.max_context or SEQ
+    seq = min(SEQ, longest) if seq is None else integer("seq", seq)
+    if chosen.max_context and seq > chosen.max_context:
+        refuse("seq", seq, f"{chosen.id} has sequences of up to {chosen.max_context:,} tokens")
     batch = max(BATCH_TOKENS // seq, 1) if global_batch is None else integer("global_batch", global_batch, 1, MOST)
     found = space(chosen, where, global_batch=batch, recompute=recompute, zero=zero, most_context=most_context,
                   sequence_parallel=sequence_parallel, slack=number("batch_slack", batch_slack, 0.0, 1.0), seq=seq,

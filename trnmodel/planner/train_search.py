@@ -171,7 +171,8 @@ def tried(
     mapping = Mapping(**{name: cuts[name] for name in DEGREES}, placement=PLACEMENT)  # type: ignore[arg-type]
     sizes: dict[str, Any] = {name: cuts[name] for name in CUTS}
     steps = [train_step(model, where, mapping, **shared, **sizes, **way) for way in ways]
-    rates = np.stack([_distinct(step, cuts) for step in steps])
+    least, cut = min(way["zero"] for way in ways), any(way["sequence_parallel"] for way in ways)
+    rates = np.stack([_distinct(step, cuts, least, cut) for step in steps])
     held = np.stack([np.broadcast_to(step.memory_bytes_per_rank, cuts["tp"].shape) for step in steps])
     return Space(model, where, ways, cuts, shared, rates, held)
 
@@ -278,10 +279,10 @@ def largest_micro_batch(
     return np.where(step.valid, sizes, 0.0).max(axis=0)
 
 
-def _distinct(step: TrainStep, cuts: dict[str, NDArray]) -> NDArray:
-    """Rates; 0 where a point cannot run, and NaN where it is another point by another name."""
-    alone = (cuts["dp"] * cuts["ep"] * cuts["cp"] == 1) & (step.zero > 0)
-    whole = (cuts["tp"] == 1) & (not step.sequence_parallel)
+def _distinct(step: TrainStep, cuts: dict[str, NDArray], least: int, cut: bool) -> NDArray:
+    """Rates; 0 where a point cannot run, and NaN where it is that of the least ZeRO or of a cut sequence."""
+    alone = (cuts["dp"] * cuts["ep"] * cuts["cp"] == 1) & (step.zero > least)
+    whole = (cuts["tp"] == 1) & (not step.sequence_parallel) & cut
     return np.where(alone | whole, np.nan, np.where(step.valid, step.tokens_per_s, 0.0))
 
 

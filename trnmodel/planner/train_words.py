@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from trnmodel.arguments import refuse
-from trnmodel.planner.train_run import Spent, TrainRun, degrees
+from trnmodel.planner.train_run import Spent, TrainRun
 from trnmodel.planner.trainings import at_stated_mfu
 from trnmodel.result import stacked, tidy
 from trnmodel.units import BILLION, MILLION, TRILLION, format_digits, format_quantity, format_within
@@ -70,17 +70,11 @@ def lines(run: TrainRun, owner: str = "hyperscaler", way: str = "capacity-block"
         f"bound: {run.bound} takes most of a step of {format_quantity(float(step.time_s), 's', 3)}; {shares}",
         f"memory: fits, {held} of {room} a rank",
         f"software: {run.stack.id} ({run.stack.kind}); {run.basis_reason or run.basis}",
-        *_next(run),
+        *([f"next: {'; '.join(run.next())}"] if run.next() else []),
         *_constraints(run),
         *_stated(run),
         *_spent(run, owner, way),
     ]
-
-
-def _next(run: TrainRun) -> list[str]:
-    rows = run.table.iloc[1:4].to_dict("records")
-    told = [f"{degrees(row)} {run.behind(row):.1%} longer by {row['loses_by'] or 'nothing'}" for row in rows]
-    return [f"next: {'; '.join(told)}"] if told else []
 
 
 def _constraints(run: TrainRun) -> list[str]:

@@ -221,7 +221,8 @@ def train_step(
     -----
     Start-ups of exchanges are within the fixed time of a layer. An exchange hides behind work by the stack's share of
     its pair; what one has hidden behind hides no other. All stages wait for the fullest, which has the head too.
-    Flash attention computes scores again inside its kernel, which is not counted.
+    Flash attention computes scores again inside its kernel, which is not counted. What products lose beside the engine
+    is as long in every number format (`formulas.training.product_s`). An oversubscribed network is one of a lower rate.
 
     Examples
     --------
