@@ -364,7 +364,7 @@ Markdown(train_table.moves(found, head, {"model": m} | sizes, chips))
 # ## What is left out
 #
 # Loss and how well a model learns: a larger batch and 8 bits are taken to cost nothing. Loading of data, evaluation and the phases of longer contexts; multi-token prediction; offloading to
-# hosts; unequal stages and zero-bubble schedules; experts that fill unevenly (`expert_imbalance`); two collectives that meet on a link. Failures are in chapter `goodput`.
+# hosts; unequal stages and zero-bubble schedules; experts that fill unevenly (`expert_imbalance`); two collectives that meet on a link. What fails, and how often, is chapter 15; what a chip-hour costs chapter 16.
 
 # %% [markdown]
 # ```{admonition} Takeaway
