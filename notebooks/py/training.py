@@ -65,15 +65,9 @@ experts_sizes = {"tokens": experts_tokens, "seq": experts_seq, "global_batch": e
 found = train_table.runs(
     {m.id: {"model": m} | sizes, experts_m.id: {"model": experts_m} | experts_sizes}, asked, precision, chips
 )
-head = next((key for key in found if key[:3] == (m.id, spec.id, precision)), None)
-guard.need(
-    head is not None, f"{m.id} on {chips:,} chips of {spec.id}: no software of it trains, or they are no whole domains"
-)
-run = found[head] = tm.train_run(m, spec, chips=chips, precision=precision, efficiencies=head.kind, **sizes)
-guard.need(
-    bool(run.valid),
-    f"{m.id} on {chips:,} chips of {spec.id}: {run.reason}; the fullest rank lacks {run.missing_bytes / GIB:.3g} GiB",
-)
+run = train_table.whole(found, m.id, {"model": m} | sizes, spec.id, precision, chips)
+head = next(key for key in found if key[:3] == (m.id, spec.id, precision))
+found[head] = run
 called = software.names(asked)
 here, step, wide = called[spec.id], run.step, precision.upper()
 size, work = common.counted(run.chips, "chip"), f"{m.id} over {said(tokens)} tokens"
@@ -146,7 +140,7 @@ charts.table(
 charts.table(every, caption="Every run, row by row", download="runs", file_only=True)
 
 # %% tags=["hide-input"]
-printed = pd.concat([published(name, [head.kind], chips) for name in (m.id, experts_m.id)], ignore_index=True)
+printed = pd.concat([published(one, [head.kind], chips) for one in (m, experts_m)], ignore_index=True)
 if len(printed):
     view = charts.table(
         tables.stated(printed),
@@ -209,9 +203,9 @@ Markdown(
     (
         train_table.why_little(found, head, older, called)
         if older
-        else f"No older Trainium of these runs it in {wide} beside {here}. "
+        else f"No older Trainium of these runs it in {wide} beside {here}."
     )
-    + "No run in 8 bits was measured on any Trainium; whether a model trains as well in them is not modelled."
+    + " No run in 8 bits was measured on any Trainium; whether a model trains as well in them is not modelled."
 )
 
 # %% [markdown]

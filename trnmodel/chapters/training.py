@@ -165,7 +165,7 @@ def trusted(errors: pd.DataFrame, unused: pd.DataFrame, printed: pd.DataFrame) -
         first = printed[printed.stack_kind == printed.stack_kind.iloc[0]]
         inside = (first.predicted_days_low <= first.days) & (first.days <= first.predicted_days_high)
         ratios = ", ".join(f"{row.id} {row.days / row.predicted_days:.2f}" for row in first.itertuples())
-        said.append(f"Of {len(first)} published runs {inside.sum()} lie in our band; printed days over ours: {ratios}.")
+        said.append(f"Published runs in our band: {inside.sum()} of {len(first)}; printed days over ours: {ratios}.")
         said.append("A printed rate is of steps alone; chip-hours have all phases, and what was lost.")
     reasons = unused.reason.str.partition(":")[0].value_counts().sort_index()
     reasons = reasons.sort_values(ascending=False, kind="stable")
