@@ -140,6 +140,8 @@ def gains(found: Runs, head: Key) -> pd.DataFrame:
     for key, run in found.items():
         if (key.model, key.kind) == (head.model, head.kind):
             row = lines.setdefault(key.system, {"system": key.system})
+            if "narrow_in" in row:
+                continue
             name = "narrow" if "wide_in" in row else "wide"
             row |= {
                 f"{name}_in": key.precision.upper(),
