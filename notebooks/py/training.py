@@ -123,6 +123,16 @@ charts.ranges(
 )
 
 # %% tags=["hide-input"]
+twin = train_table.level(found, head._replace(model=experts_m.id))
+Markdown(
+    f"**{experts_m.id} over {said(experts_tokens)} tokens** takes, on the same chips and software in {wide}, "
+    + "; ".join(f"{train_table.days(one)} days on {called[name]}" for name, one in twin.items())
+    + "."
+    if twin
+    else f"**{experts_m.id}** fits none of them on {head.kind} software."
+)
+
+# %% tags=["hide-input"]
 charts.table(
     tables.beside(found, m.id),
     caption=f"Days of {work}; MFU, mapping and what takes longest on the first software that runs",
@@ -163,7 +173,9 @@ charts.table(common.notation(tables.SYMBOLS, "from"), caption="What this chapter
 # A run sees $T$ tokens, $B$ of them in a step of $t$ seconds and $F$ FLOP of the model's own work. MFU is that work over the peak $P$ of all $N$ chips; HFU counts what is
 # computed again too. In a step $m$ micro-batches go through $p$ stages of $v$ parts, then gradients are exchanged, $t_d$, and weights updated, $t_o$:
 #
-# $$ d = \frac{T}{B}\,\frac{t}{86400}, \qquad \mathrm{MFU} = \frac{F}{t\,N\,P}, \qquad t = \Bigl(m + \frac{p-1}{v}\Bigr)(t_f + t_b + t_r + t_x) + t_d + t_o + t_0 . $$
+# $$ d = \frac{T}{B}\,\frac{t}{86400}, \qquad \mathrm{MFU} = \frac{F}{t\,N\,P}, $$
+#
+# $$ t = \Bigl(m + \frac{p-1}{v}\Bigr)(t_f + t_b + t_r + t_x) + t_d + t_o + t_0 . $$
 #
 # Every legal mapping and policy is tried, and the fastest that fits counts.
 
@@ -232,6 +244,15 @@ charts.stacks(
 )
 
 # %% tags=["hide-input"]
+zero1 = held[held.of == held.of.iloc[0]].set_index("kind").stored_bytes
+params = zero1.weights / 2
+Markdown(
+    f"**By hand, {whole.index[0]}.** The fullest rank has {format_digits(params / 1e9, 3)} billion parameters: {m.total_params / 1e9:,.1f} billion / (TP {float(step.tp):.0f} x PP {float(step.pp):.0f}) = "
+    f"{m.total_params / float(step.tp * step.pp) / 1e9:.3g} billion on the mean one. At 2 B they take {format_digits(zero1.weights / GIB, 3)} GiB, their gradients at {zero1.gradients / params:.2g} B {format_digits(zero1.gradients / GIB, 3)} GiB, "
+    f"the optimizer at {zero1.optimizer / params:.2g} B {format_digits(zero1.optimizer / GIB, 3)} GiB, activations {format_digits(zero1.activations / GIB, 3)} GiB."
+)
+
+# %% tags=["hide-input"]
 charts.table(
     pd.DataFrame(
         {
@@ -242,15 +263,6 @@ charts.table(
     ),
     caption=f"With that mapping; a rank has {whole.room.max() / GIB:.3g} GiB",
     download="fit",
-)
-
-# %% tags=["hide-input"]
-zero1 = held[held.of == held.of.iloc[0]].set_index("kind").stored_bytes
-params = zero1.weights / 2
-Markdown(
-    f"**By hand, {whole.index[0]}.** The fullest rank has {format_digits(params / 1e9, 3)} billion parameters: {m.total_params / 1e9:,.1f} billion / (TP {float(step.tp):.0f} x PP {float(step.pp):.0f}) = "
-    f"{m.total_params / float(step.tp * step.pp) / 1e9:.3g} billion on the mean one. At 2 B they take {format_digits(zero1.weights / GIB, 3)} GiB, their gradients at {zero1.gradients / params:.2g} B {format_digits(zero1.gradients / GIB, 3)} GiB, "
-    f"the optimizer at {zero1.optimizer / params:.2g} B {format_digits(zero1.optimizer / GIB, 3)} GiB, activations {format_digits(zero1.activations / GIB, 3)} GiB."
 )
 
 # %% [markdown]
@@ -270,6 +282,15 @@ charts.stacks(
     color="part",
     caption=f"{share.forward + share.backward:.0%} of the time of {here} is forward and backward work; of the rest most is {lost.index[0]}, {lost.iloc[0]:.0%}",
     under=f"{work} in {wide} on {head.kind} software, each on its best mapping; parts sum to the days",
+)
+
+# %% tags=["hide-input"]
+soon, late = (float(run.days * end / step.time_s) for end in (step.lower_s, step.upper_s))
+Markdown(
+    f"**{here}**: {format_digits(soon, 3)} days if every exchange hides that can, {format_digits(late, 3)} if none does, {format_digits(float(run.days), 3)} as {head.kind} software does it. "
+    f"The bubble is {float(step.bubble_s / step.time_s):.1%} of a step: ({float(step.pp):.0f} - 1) / {float(step.interleave):.0f} micro-batches beside {float(step.microbatches):.0f}."
+    if step.pp > 1
+    else f"**{here}**: {format_digits(soon, 3)} days if every exchange hides that can, {format_digits(late, 3)} if none does, {format_digits(float(run.days), 3)} as {head.kind} software does it. It has no pipeline, and no bubble."
 )
 
 # %% tags=["hide-input"]
@@ -311,6 +332,12 @@ charts.table(
     if claimed.source.any()
     else f"MFU and days on {size} of {here} in {wide}, as derived; nobody claims an MFU of it",
     download="claims",
+)
+
+# %% tags=["hide-input"]
+Markdown(
+    tables.verdicts(found, (m.id, experts_m.id), spec.id, precision)
+    or f"Nobody claims an MFU of {spec.chip.name} in {wide}."
 )
 
 # %% [markdown]

@@ -173,6 +173,16 @@ def test_claimed_efficiencies_by_hand(found):
     assert "(20 to 30)" in tables.claims(found, EXPERTS, AIR, "bf16").set_index("MFU of").MFU["claimed, compiler"]
 
 
+def test_a_claim_lies_in_a_band_or_beside_it(found):
+    said = tables.verdicts(found, (DENSE, EXPERTS), AIR, "bf16")
+    assert said.count(" lies ") == 4
+    run = found[Key(DENSE, AIR, "bf16", "public")]
+    low, high = (float(run.mfu * run.days) / end for end in run.ends("days")[::-1])
+    where = "above" if high < 0.43 else "below" if low > 0.43 else "inside"
+    assert f"43% of {DENSE} with compiler lies {where} the band of public software" in said
+    assert tables.verdicts(found, (DENSE,), GPU, "bf16") == ""
+
+
 def test_what_is_spent(found, head):
     peers = train_table.level(found, head)
     table = tables.spent(peers, "hyperscaler", "capacity-block").set_index("system")

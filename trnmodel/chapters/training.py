@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from trnmodel.planner.train_run import Spent, TrainRun, degrees
-from trnmodel.planner.train_table import AGAIN, NO_STACK, PARTS, Runs, banded, days, in_percent
+from trnmodel.planner.train_table import AGAIN, NO_STACK, PARTS, Key, Runs, banded, days, in_percent
 from trnmodel.planner.trainings import STACKS, at_stated_mfu
 from trnmodel.units import GIB, MILLION, format_digits
 
@@ -29,6 +30,7 @@ SYMBOLS = [
     ("t_x", "exposed_s", "exchanges that nothing hides", "", "step"),
     ("m, p, v", "microbatches, pp, interleave", "micro-batches; pipeline stages; parts of a stage", "", "mapping"),
 ]
+CLAIMED = {"compiler": "public", "hand-written kernels": "hand-tuned"}  # which kind of software each is to be
 
 
 def beside(found: Runs, model: str) -> pd.DataFrame:
@@ -119,6 +121,20 @@ def claims(found: Runs, model: str, system: str, precision: str) -> pd.DataFrame
     ])  # fmt: skip
 
 
+def verdicts(found: Runs, models: Iterable[str], system: str, precision: str) -> str:
+    """Whether what is claimed of the compiler and of kernels lies in the derived band, in words; "" for none."""
+    said = []
+    for model, (word, kind) in product(models, CLAIMED.items()):
+        run = found.get(Key(model, system, precision, kind))
+        table = at_stated_mfu(run) if run is not None and run.valid else pd.DataFrame({"software": []})
+        for row in table[table.software == word].to_dict("records"):
+            own = table.iloc[0]
+            where = "above" if row["mfu_low"] > own.mfu_high else "below" if row["mfu_high"] < own.mfu_low else "inside"
+            claim = in_percent(row["mfu"], row["mfu_low"], row["mfu_high"])
+            said.append(f"{claim} of {model} with {word} lies {where} the band of {kind} software")
+    return f"**Claimed and derived.** {'; '.join(said)}." if said else ""
+
+
 def spent(found: Mapping[str, TrainRun], owner: str, way: str) -> pd.DataFrame:
     """Days, useful share, days in the calendar, and million dollars to one who rents and to one who owns the chips."""
     lines = []
@@ -140,7 +156,7 @@ def accuracy(errors: pd.DataFrame) -> pd.DataFrame:
     names = {"mean": "mean", "median": "median", "left_out_mean": "left out, mean"}
     names |= {"left_out_median": "left out, median", "rival_left_out_mean": "one MFU, left out"}
     names |= {"rival_carried_mean": "one MFU, carried over"}
-    told = errors[["group", "stack", "cases", "models"]].rename(columns={"group": "runs", "cases": "steps"})
+    told = errors[["group", "stack", "cases"]].rename(columns={"group": "runs", "cases": "steps"})
     for name, word in names.items():
         told[word] = ["" if np.isnan(x) else f"{x:.1%}" for x in errors[name]]
     mark = errors.met.map({True: ": met", False: ": missed"}).fillna("")
