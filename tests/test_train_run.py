@@ -324,3 +324,41 @@ def test_bad_questions_are_one_line_and_status_2(words, line):
     done = CliRunner().invoke(app, words.split())
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.startswith(line)
+
+
+FEW = {"recompute": ["none", "full"], "zero": [1, 3], "best": 1}
+
+
+def test_every_system_answers_or_says_which_software_is_missing():
+    """Warnings are errors; what does not fit says so, and no chip of AWS's for training is without software."""
+    refused = {}
+    for name in tm.systems():
+        spec = tm.system(name)
+        try:
+            run = tm.train_run(EXPERTS, spec, tokens=1e12, chips=4 * spec.domain_chips, seq=4096, **FEW)
+        except ValueError as error:
+            refused[spec.chip.id] = str(error)
+        else:
+            assert run.valid == np.isfinite(run.days)
+            assert run.valid or run.missing_bytes > 0
+    assert all("has no public training stack" in why for why in refused.values())
+    assert not {"trainium1", "trainium2", "trainium3", "h100", "gb200"} & set(refused)
+
+
+@pytest.mark.parametrize("case", CASES[:4], ids=lambda case: f"{case[0]} on {case[1]}")
+def test_a_better_machine_takes_no_longer(case):
+    """Memory, its rate, the peak and both networks, each by itself twice as much: the best mapping is no slower."""
+    model, name, chips = case
+    spec = tm.system(name)
+    ask = {"tokens": 1e12, "chips": chips, "seq": 2048, "global_batch": 512} | FEW
+    first, chip = tm.train_run(model, spec, **ask), spec.chip
+    peaks = {dtype: 2 * rate for dtype, rate in chip.peak_flop_per_s.items()}
+    better = [
+        {"hbm_bytes": 2 * chip.hbm_bytes},
+        {"hbm_bytes_per_s": 2 * chip.hbm_bytes_per_s},
+        {"peak_flop_per_s": peaks},
+    ]
+    net = spec.scaleout_bytes_per_s_per_dir * spec.domain_chips
+    specs = [replace(spec, chip=replace(chip, **one)) for one in better]
+    for one in [*specs, replace(spec, network_bytes_per_s_per_dir=2 * net)]:
+        assert float(tm.train_run(model, one, **ask).days) <= float(first.days) * (1 + 1e-12)
