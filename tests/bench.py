@@ -122,7 +122,9 @@ def training() -> Iterator[Case]:
     one = tm.Mapping(tp=8, pp=8)
     yield Case("train step", lambda: tm.train_step("gpt3-175b", cluster, one, **ask), 3e-4, 200)
     yield Case("1e6 train steps", lambda: tm.train_step("gpt3-175b", cluster, many, **ask, **sizes), 1.0)
-    yield Case("train search, 64 GPUs", lambda: train_search("gpt3-175b", "hgx-a100", count=8, **ask), 0.5)
+    wide = {"count": 8, "most_context": 64, "zero": range(4)}
+    yield Case("train search, 64 GPUs, 1.2e5 points", lambda: train_search("gpt3-175b", "hgx-a100", **wide, **ask), 0.5)
+    yield Case("train run, 8,192 chips", lambda: tm.train_run("llama-3.1-405b", "hgx-h100", tokens=15e12), 1.0)
 
 
 def more() -> Iterator[Case]:

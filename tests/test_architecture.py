@@ -182,6 +182,7 @@ LOOKED_UP = {  # below the chapters: what still asks data by name, and why it is
     "trnmodel.fabric.what_if._verdict": "what sources print, beside what the graph counts",
     "trnmodel.fabric.what_if.assumptions": "other readings of the sources",
     "trnmodel.planner.given.price_list": "which source a price has, beside its value",
+    "trnmodel.planner.trainings.stated": "what sources print of runs, beside what is computed",
     "trnmodel.planner.workbook._cells": "what a source prints of a price, where and when, beside its value",
     "trnmodel.planner.worth.against_printed": "what sources print, beside what is computed",
     "trnmodel.kernels.engines._operators": "which operators there are",

@@ -28,6 +28,7 @@ _HOMES = {
     "trnmodel.planner.rent": ("token_cost",),
     "trnmodel.planner.sensitivity": ("sensitivity",),
     "trnmodel.planner.sweep": ("sweep",),
+    "trnmodel.planner.train_run": ("train_run",),
     "trnmodel.evidence.score": ("validate", "validation"),
     "trnmodel.catalog.stacks": ("efficiencies",),
     "trnmodel.steps.inference": ("decode_step", "memory_fit", "prefill"),

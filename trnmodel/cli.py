@@ -14,9 +14,9 @@ import typer
 
 import trnmodel
 from trnmodel import report
+from trnmodel.report import answers
 
 MAX_ERROR = 1000
-MOSTLY, LEAST = 99.0, 0.01  # per cent of the time: above it the loss is told, below it no digit
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 Model = Annotated[str, typer.Argument(help="Id or name of a model, or the path of a config.json.")]
@@ -156,7 +156,7 @@ def decode(
     with _plain_errors(ValueError):
         ask = {"batch": batch, "context": context, "precision": precision, "efficiencies": stack}
         found = trnmodel.decode_step(model, system, trnmodel.Mapping(tp=tp, ep=ep), **ask)
-        _print(_rated(found), found.to_frame(bands=True), as_json)
+        _print(answers.rated(found), found.to_frame(bands=True), as_json)
 
 
 @app.command()
@@ -177,22 +177,7 @@ def power(
         ask = {"batch": batch, "context": context, "precision": precision, "efficiencies": stack}
         step = trnmodel.decode_step(model, system, trnmodel.Mapping(tp=tp, ep=ep), **ask)
         found = trnmodel.energy(step, facility=facility)
-        _print(_spent(found), found.to_frame(bands=True), as_json)
-
-
-def _spent(found: Any) -> str:
-    """Joules a token at the server and watts of a chip, with their bands, beside its TDP; or why there is none."""
-    from trnmodel.units import format_quantity, format_within
-
-    if not found.valid:
-        return found.card()[0].removeprefix("Energy: ")
-
-    def told(name: str, unit: str, basis: str = "") -> str:
-        low, high = found.ends(name)
-        return format_within(float(getattr(found, name)), float(low), float(high), unit, basis)
-
-    joules, watts = told("server_j_per_token", "J a token at the server", str(found.basis)), told("chip_w", "W")
-    return f"{joules}, {watts} a chip of TDP {format_quantity(float(found.tdp_w), 'W')}"
+        _print(answers.spent(found), found.to_frame(bands=True), as_json)
 
 
 @app.command()
@@ -212,25 +197,44 @@ def goodput(
     with _plain_errors(ValueError):
         ask = {"model": model, "swap": swap, "spare_chips": spares, "interval_s": interval, "fleet": fleet}
         found = trnmodel.goodput(system, chips, **ask)
-        _print(_useful(found), found.to_frame(bands=True), as_json)
+        _print(answers.useful(found), found.to_frame(bands=True), as_json)
 
 
-def _useful(found: Any) -> str:
-    """Goodput with band and basis, the time between interruptions, and what most of the loss goes to."""
-    from trnmodel.planner.goodput import LOSSES
-    from trnmodel.units import format_digits, format_duration, format_within
+@app.command()
+def train(
+    model: Model,
+    system: Where,
+    tokens: Annotated[str, typer.Option(help="Tokens to be seen: 15T, 300B, 1e12.")],
+    chips: Annotated[int, typer.Option(help="Chips of the job, in whole scale-up domains.")] = 8192,
+    seq: Annotated[int | None, typer.Option(help="Tokens of a sequence; default 8192.")] = None,
+    batch: Annotated[
+        int | None, typer.Option(help="Sequences of a step; default as many as hold 16 Mi tokens.")
+    ] = None,
+    precision: Dtypes = "bf16",
+    stack: Annotated[
+        str | None, typer.Option(help="Training software: public (default), hand-tuned, ideal, or an id.")
+    ] = None,
+    owner: Annotated[
+        str, typer.Option(help="Who owns in the line of dollars: hyperscaler or neocloud.")
+    ] = "hyperscaler",
+    way: Annotated[
+        str, typer.Option(help="How it is rented: on-demand, capacity-block, market, ...")
+    ] = "capacity-block",
+    as_json: Json = False,
+) -> None:
+    """Days of a training run on the best mapping: what bounds it, what loses, what constraints cost, and dollars."""
+    from trnmodel.planner import train_words
 
-    value, low, high = (100 * float(end) for end in (found.goodput, found.low, found.high))
-    share, part = max((float(getattr(found, f"{name}_lost")), name) for name in LOSSES)
-    word = "useful"
-    if value > MOSTLY:
-        word, value, low, high = "lost", 100 - value, 100 - high, 100 - low
-    told = f"under {LEAST}% ({found.basis})"
-    if value > LEAST:
-        told = format_within(value, low, high, "%", str(found.basis)).replace(" %", "%")
-    stops = format_duration(float(found.mtbf_s))
-    rhythm = "never interrupted" if stops == "forever" else f"{stops} between interruptions"
-    return f"{told} of the time is {word}, {rhythm}, {part} takes most ({format_digits(100 * share, 2)}%)"
+    with _plain_errors(ValueError):
+        ask: dict[str, Any] = {
+            "tokens": train_words.tokens_of(tokens),
+            "chips": chips,
+            "seq": seq,
+            "global_batch": batch,
+        }
+        run = trnmodel.train_run(model, system, precision=precision, efficiencies=stack, **ask)
+        told = [] if as_json else train_words.lines(run, owner, way)
+        _print("\n".join(told), train_words.frame(run, owner, way) if as_json else None, as_json)
 
 
 @app.command()
@@ -289,19 +293,7 @@ def prefill(
     with _plain_errors(ValueError):
         ask = {"batch": batch, "input_tokens": given, "precision": precision, "efficiencies": stack}
         found = trnmodel.prefill(model, system, trnmodel.Mapping(tp=tp, ep=ep), **ask)
-        _print(_rated(found), found.to_frame(bands=True), as_json)
-
-
-def _rated(step: Any) -> str:
-    """A step's time and, where it can exist, its tokens a second with their band."""
-    from trnmodel.units import format_within
-
-    head = step.card()[0].removeprefix("Step: ")
-    if not step.valid:
-        return head
-    low, high = step.ends("tokens_per_s_per_chip")
-    rate = format_within(float(step.tokens_per_s_per_chip), float(low), float(high), "tokens/s a chip")
-    return f"{head}, {rate}, {step.bound} takes most"
+        _print(answers.rated(found), found.to_frame(bands=True), as_json)
 
 
 @app.command()

@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Trainium from first principles
 #
-# **Which Trainium, how many, how fast, how much power, and how much money?** Small formulas over sourced data answer it for AWS Trainium 1, 2 and 3. Each number has a
+# **Which Trainium, how many, how fast, how much power, how much money, and how long to train?** Small formulas over sourced data answer it for AWS Trainium 1, 2 and 3. Each number has a
 # band, says what it rests on, and links to the chapter that derives it.
 
 # %% tags=["parameters"]
@@ -85,7 +85,8 @@ Markdown(
     "extrapolated; ideal software loses nothing. A mapping is precision, degrees of parallelism, cores behind a rank, batch of a replica. "
     f"Energy and power are of decode, the chips with their share of hosts and losses; AWS publishes no watts, so that {called('power')} "
     "takes the shares of TDP of GPUs, and the brackets hold the ends of every such input at once. Cost is of generated tokens, to one who owns the chips, at "
-    f"capacity; prices of parts of Trainium are estimates of ours. {called('cost').capitalize()} has rents, and who wins."
+    f"capacity; prices of parts of Trainium are estimates of ours. {called('cost').capitalize()} has rents, and who wins. Training is in BF16 "
+    f"on the best of all mappings, nothing lost; {called('training')} has failures, 8 bits and dollars."
 )
 
 # %% [markdown]

@@ -26,12 +26,14 @@ CHAPTERS = {
     "First token": "decode-step",
     "Energy and power at the server": "power",
     "A million tokens to their owner": "cost",
+    "A trillion tokens in training": "training",
     "Other software, tokens/s a chip": "software",
 }
 
 
 SPENT = "Energy and power at the server"
 PAID = "A million tokens to their owner"
+TRAINED = "A trillion tokens in training"
 
 
 def assert_paid(cell, c, beside):
@@ -42,6 +44,16 @@ def assert_paid(cell, c, beside):
     exact = [hour / float(step.tokens_per_s_per_chip) / 3.6e-3 for step in steps]
     assert told == pytest.approx(exact, rel=0.051)
     assert c.basis in cell if c.valid else cell.startswith("too slow")
+
+
+def assert_trained(cell, model, c):
+    """Days of a cell are those of one search a kind of software, and its work no less than 6 FLOP a parameter."""
+    ask = {"tokens": 1e12, "chips": float(re.search(r"on ([\d,]+) chips", cell)[1].replace(",", ""))}
+    runs = [tm.train_run(model, c.system, efficiencies=kind, **ask) for kind in ("public", "hand-tuned", "ideal")]
+    shown = [float(days) for days in re.findall(r"([\d.]+) days", cell)]
+    assert shown == pytest.approx([float(run.days) for run in runs], rel=0.051)
+    peak, work = c.system.chip.peak("bf16"), 6 * tm.model(model).active_params() * 1e12
+    assert min(shown) * 86_400 * ask["chips"] * peak > 0.99 * work
 
 
 def assert_spent(cell, e, chips):
@@ -88,7 +100,7 @@ def test_every_cell_of_the_page_is_a_plan(page):
     (best,) = (
         row for row in rows if (row["Model"], row["Tokens/s a user"]) == (defaults["dense_model"], f"{max(speeds):g}")
     )
-    shown = ("Model", "System", "Chips and mapping", "Tokens/s a chip", "First token", SPENT, PAID)
+    shown = ("Model", "System", "Chips and mapping", "Tokens/s a chip", "First token", SPENT, PAID, TRAINED)
     for column in shown:
         assert best[column] in headline
     for (model, speed), row in zip(asked, rows, strict=False):
@@ -103,6 +115,7 @@ def test_every_cell_of_the_page_is_a_plan(page):
         assert row["First token"] == c.in_words("ttft_s", "s").replace(")", f"; {c.basis})")
         assert_spent(row[SPENT], tm.energy(c.step), c.chips)
         assert_paid(row[PAID], c, found.beside)
+        assert_trained(row[TRAINED], model, c)
         told = [f"{b.stack.kind} {b.in_words(b.FIGURE, '') if b.valid else 'too slow'}" for b in found.beside]
         assert row["Other software, tokens/s a chip"] == "; ".join(told)
     assert {"hand-tuned", "ideal"} <= set(rows[0]["Other software, tokens/s a chip"].replace(";", "").split())
@@ -115,7 +128,7 @@ def test_half_the_hbm_rate_changes_the_cells():
     models = ["llama-3.1-8b", "llama-3.3-70b", "deepseek-v3"]
     whole, half = (table(index.answers(cover.answers(models, [20.0], system=them))) for them in (specs, slow))
     for before, after in zip(whole[:-1], half[:-1], strict=True):
-        for name in ("Tokens/s a chip", "Other software, tokens/s a chip", SPENT, PAID):
+        for name in ("Tokens/s a chip", "Other software, tokens/s a chip", SPENT, PAID, TRAINED):
             assert before[name] != after[name]
 
 
@@ -136,7 +149,7 @@ def test_a_model_that_fits_nothing_and_a_speed_out_of_reach_are_told():
     nothing, slow, _ = table(index.answers(found))
     assert nothing["System"] == "none"
     assert nothing["Chips and mapping"].startswith("does not fit: ")
-    assert nothing[SPENT] == ""
+    assert nothing[SPENT] == nothing[TRAINED] == ""
     assert slow["Tokens/s a chip"].startswith("out of reach: at most ")
     assert slow["Other software, tokens/s a chip"].startswith("hand-tuned too slow")
 

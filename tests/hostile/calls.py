@@ -307,6 +307,7 @@ PLACES = f"model=[{MODELS}], system=[{SYSTEMS}], mapping=[{MAPPINGS}]"
 ASKED = "precision=['bf16', 'fp8'], efficiencies=['ideal']"
 SETTING = "object: model system mapping precision efficiencies;"
 KERNEL = "object: chip stack; integer: lnc; number: collective_bytes_per_s; pairs: overlap;"
+RUN = "tm.train_run('llama-3.2-1b', 'hgx-a100', tokens=1e12, chips=8, global_batch=8, recompute=['none'])"
 CHIPS = "chip=['trainium2', 'trainium3', 'trainium1', 'inferentia2']"
 SIZES = "[1, 100, 128, 512, 4096, 5000]"
 
@@ -374,6 +375,15 @@ def _roots() -> Iterator[Call]:
         "choice: recompute;"
         "flag: sequence_parallel",
     )
+    yield _call(
+        "doors",
+        "tm.train_run",
+        "model='llama-3.2-1b', system='hgx-a100', tokens=1e12, chips=8, seq=2048, global_batch=8, batch_slack=0.0, "
+        "recompute=['none'], zero=[1], sequence_parallel=[True]",
+        "object: model system precision efficiencies; one: tokens batch_slack;"
+        "integer: chips seq global_batch most_context best; list: recompute; any: zero sequence_parallel",
+    )
+    yield _call("doors", f"{RUN}.days_at", "mfu=0.4", "number: mfu")
     yield _call(
         "doors",
         "tm.sensitivity",

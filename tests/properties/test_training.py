@@ -171,10 +171,10 @@ def test_the_search_is_brute_force():
     times = []
     for i, recompute, zero in product(range(len(cuts["tp"])), ways["recompute"], ways["zero"]):
         one = {name: int(x[i]) for name, x in cuts.items()}
-        batch = {name: one.pop(name) for name in ("micro_batch", "interleave")}
+        batch = {name: one.pop(name) for name in ("global_batch", "micro_batch", "interleave")}
         if zero == 0 or one["dp"] * one["ep"] * one["cp"] > 1:
             mapping = tm.Mapping(**one, placement=PLACES)
-            step = tm.train_step(DENSE, "hgx-a100", mapping, **ask, **batch, zero=zero, recompute=recompute)
+            step = tm.train_step(DENSE, "hgx-a100", mapping, **(ask | batch), zero=zero, recompute=recompute)
             times.append(float(step.time_s))
     assert found.asked == len(times)
     assert found.valid == np.isfinite(times).sum()

@@ -22,6 +22,7 @@ COLUMNS = {
     "First token": "decode-step",
     "Energy and power at the server": "power",
     "A million tokens to their owner": "cost",
+    "A trillion tokens in training": "training",
     "Other software, tokens/s a chip": "software",
 }
 LARGEST = {"trainium1": "trn1.32xlarge", "trainium2": "trn2-ultraserver", "trainium3": "trn3-nl72x2-pcie160"}
@@ -39,7 +40,7 @@ def answers(table: pd.DataFrame, called: Callable[[str], str] = str) -> str:
 def headline(table: pd.DataFrame, model: str, **lengths: int) -> str:
     """The answer for one model at the highest of its speeds, in bold."""
     row = table[table.model == tm.model(model).id].nlargest(1, "wanted_tokens_per_s_per_user").to_dict("records")[0]
-    name, pace, system, how, made, first, spent, paid, _ = _cells(row)
+    name, pace, system, how, made, first, spent, paid, trained, _ = _cells(row)
     asked = (
         f"{name} at {pace} tokens/s a user, {lengths['input_tokens']:,} tokens in and {lengths['output_tokens']:,} out"
     )
@@ -49,6 +50,7 @@ def headline(table: pd.DataFrame, model: str, **lengths: int) -> str:
         return f"**{asked}: {made};** by {system}, {how}."
     after = "" if pd.isna(row["ttft_s"]) else f" The first token comes after {first}."
     paid = f" A million generated tokens cost who owns the chips {paid}."
+    paid += f" In training a trillion tokens take {trained}."
     return f"**{asked}: {system}, {how}, makes {made} tokens/s a chip.**{after} At the server: {spent}.{paid}"
 
 
@@ -56,7 +58,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
     """The cells of one answer, its numbers with band and basis."""
     asked = [row["model"], f"{row['wanted_tokens_per_s_per_user']:g}"]
     if not row["system"]:
-        return [*asked, "none", row["why"], "", "", "", "", ""]
+        return [*asked, "none", row["why"], "", "", "", "", "", ""]
 
     def told(name: str, unit: str = "", basis: str = "") -> str:
         ends = [row.get(f"{name}{end}", float("nan")) for end in ("", "_low", "_high")]
@@ -68,7 +70,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
     rates = {kind: told(f"{kind.replace('-', '_')}_tokens_per_s_per_chip") for kind in ("hand-tuned", "ideal")}
     other = "; ".join(f"{kind} {rate}" for kind, rate in rates.items())
     how = f"{counted(row['chips'], 'chip')}: {row['mapping']}"
-    after = [told("ttft_s", "s", row["basis"]), _spent(row), _paid(row), other]
+    after = [told("ttft_s", "s", row["basis"]), _spent(row), _paid(row), _trained(row), other]
     return [*asked, tm.system(row["system"]).name, how, made, *after]
 
 
@@ -82,6 +84,19 @@ def _paid(row: dict[str, Any]) -> str:
         known = "" if pd.isna(figures[0]) else f"USD {format_within(*figures, basis=basis)}"
         told.append(f"{kind} {known or 'too slow'}".strip())
     return "; ".join(told) if not pd.isna(row.get("ideal_usd_per_mtoken", float("nan"))) else "no price known"
+
+
+def _trained(row: dict[str, Any]) -> str:
+    """Days of a trillion tokens in training, on public software and on both others."""
+    if not row["train_basis"]:
+        return "no training software"
+    told = []
+    for kind in ("", "hand-tuned", "ideal"):
+        name = f"{kind.replace('-', '_')}{'_' if kind else ''}train_days"
+        days = [row[f"{name}{end}"] for end in ("", "_low", "_high")]
+        said = "does not fit" if pd.isna(days[0]) else format_within(*days, "days", "" if kind else row["train_basis"])
+        told.append(f"{kind} {said}" if kind else f"{said} on {counted(row['train_chips'], 'chip')}")
+    return "; ".join(told)
 
 
 def _spent(row: dict[str, Any]) -> str:

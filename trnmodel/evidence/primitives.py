@@ -9,7 +9,8 @@ from trnmodel.catalog.specs import Chip
 from trnmodel.catalog.systems import System
 from trnmodel.evidence.readings import Reading, Tune, joined, machine, stack_of
 from trnmodel.evidence.rows import UnreadableRowError
-from trnmodel.fabric.collectives import RUNTIMES, Collective, collective, graph_barrier_s
+from trnmodel.fabric.collectives import Collective, collective
+from trnmodel.fabric.runtime import RUNTIMES, graph_barrier_s
 from trnmodel.formulas import roofline
 from trnmodel.formulas.bounds import busbw_factor
 from trnmodel.kernels import kernel

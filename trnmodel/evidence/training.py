@@ -282,9 +282,16 @@ def fitted_without(stack: str) -> NDArray:
     return np.array([np.expm1(log_errors([case], refits(stack)[case.name])[0]) for case in cases(GROUPS[stack])])
 
 
+@cache
+def _share(case: Case) -> float:
+    step = case.step("ideal")
+    peak = float(step.peak_flop_per_s * step.chips * step.ranks_per_chip)
+    return float(step.model_flop) / case.measured_s / peak
+
+
 def _shares(of: Sequence[Case]) -> NDArray:
     """MFU of runs as measured."""
-    return np.array([float(case.step("ideal").model_flop) / case.measured_s / _peak(case) for case in of])
+    return np.array([_share(case) for case in of])
 
 
 def constant_mfu(of: Sequence[Case]) -> tuple[NDArray, NDArray]:
@@ -308,11 +315,6 @@ def carried_mfu(group: str) -> NDArray:
         stack = load.entities()[stack].base
     known = _shares(cases(GROUPS[stack]))
     return _shares(cases(group)) / np.exp(np.median(np.log(known))) - 1
-
-
-def _peak(case: Case) -> float:
-    step = case.step("ideal")
-    return float(step.peak_flop_per_s * step.chips * step.ranks_per_chip)
 
 
 @cache

@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from trnmodel.arguments import HUGE, TINY, choice, chosen, numbers, refuse, share, together
 from trnmodel.bands import plain_basis
-from trnmodel.catalog import load
 from trnmodel.catalog.specs import Chip, shapes
 from trnmodel.catalog.stacks import IDEAL, Efficiencies
 from trnmodel.catalog.stacks import find as find_stack
@@ -32,7 +31,6 @@ Numeric = ArrayLike
 Value = NDArray | float
 Placed = tuple[Value, Value, int]  # ranks, their stride and the logical core
 WIRES = 4096  # of one fabric and stack that are kept
-RUNTIMES = {"trn1": "neuron-runtime-trn1", "trn2": "neuron-runtime-trn2"}
 BUFFERS = ("sbuf", "hbm")
 NEVER = ((np.nan, np.nan),)  # the line of what cannot run
 FAR_BYTES = 2.0**60  # where a line's slope is read off
@@ -239,11 +237,30 @@ def times_s(
         alone = group(float(ranks), float(stride))
         return alone.times_s(kind, message_bytes) if alone else 0.0 * message_bytes
     every, steps = np.broadcast_arrays(ranks, stride)
+    if message_bytes.ndim == 0 and where.shape == () == (() if e is None else e.shape):
+        return _at_once_s(kind, message_bytes, where, np.stack([every, steps]).astype(float), lnc, _speaking(e))
     places: dict[tuple[float, float], int] = {}
     number = [places.setdefault(pair, len(places)) for pair in zip(every.flat, steps.flat, strict=True)]
     which = np.reshape(number, every.shape)
     spread = _spread_s if where.shape == () == (() if e is None else e.shape) else _spread_over_specs_s
     return spread(kind, [group(*pair) for pair in places], which, message_bytes, index)
+
+
+def _at_once_s(
+    kind: str, message_bytes: NDArray, where: System | Chip, placed: NDArray, lnc: int, e: Efficiencies | None
+) -> NDArray:
+    """Times of one message in many groups, which differ in ranks and stride: one wire is laid for all of them."""
+    pairs, index = np.unique(placed.reshape(2, -1), axis=1, return_inverse=True)
+    found, several = np.zeros(pairs.shape[1]), pairs[0] > 1
+    wire = _wires_of_many(kind, Same(where), Same(e), lnc, pairs[:, several].tobytes())
+    found[several] = wire.times_s(kind, message_bytes)
+    return found[index.ravel()].reshape(placed.shape[1:])
+
+
+@lru_cache(maxsize=SPECS)
+def _wires_of_many(kind: str, where: Same, stack: Same, lnc: int, pairs: bytes) -> Wire:
+    ranks, stride = np.frombuffer(pairs).reshape(2, -1)
+    return _wire(where.it, stack.it, kind, "best", (ranks, stride, lnc), own_alpha_s(stack.it, where.it))
 
 
 def _spread_over_specs_s(
@@ -411,40 +428,3 @@ def _given(
     else:
         every = np.maximum(np.floor(np.prod([level.size for level in levels]) / step), 1)
     return {"message_bytes": numbers("message_bytes", message_bytes), "ranks": every, "stride": step}
-
-
-def graph_barrier_s(ranks: Numeric, runtime: str = "neuron-runtime-trn2") -> NDArray:
-    r"""Fixed cost of executing a graph that holds a collective, however many it holds: the runtime's barrier.
-
-    .. math:: t = t_0 + t_1\log_2 n \quad (n > 2)
-
-    Parameters
-    ----------
-    ranks : numeric
-        Ranks of the group, n. [-]
-    runtime : str
-        "neuron-runtime-trn2" or "neuron-runtime-trn1". [-]
-
-    Returns
-    -------
-    barrier_s : numeric
-        Time of a graph with one small collective. Groups of two pay none: what was measured for them, or nothing. [s]
-
-    Raises
-    ------
-    ValueError
-        Unknown runtime; ranks below one.
-
-    Notes
-    -----
-    Base and step are fitted to 4-64 ranks of Trn2 (within 2 %) and 8-32 of Trn1; beyond them the line goes on.
-
-    Examples
-    --------
-    >>> round(float(graph_barrier_s(64)) * 1e3, 2)
-    2.99
-    """
-    ranks = numbers("ranks", ranks, 1)
-    choice("runtime", runtime, tuple(RUNTIMES.values()))
-    base, step, pair = (load.value(runtime, f"graph_barrier_{part}_s") for part in ("base", "step", "pair"))
-    return np.where(np.greater(ranks, 2), base + step * np.log2(ranks), np.where(np.equal(ranks, 2), pair, 0.0))

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from trnmodel.arguments import TINY, listed, numbers
+from trnmodel.catalog.systems import System
 from trnmodel.models.transformer import Transformer
 from trnmodel.planner.cost import tco
 from trnmodel.planner.plan import Choice, Plan, plan
 from trnmodel.planner.power import energy
+from trnmodel.planner.train_run import train_run
 from trnmodel.result import tidy
+from trnmodel.units import TRILLION
 
 if TYPE_CHECKING:
     import pandas as pd
 
+TRAINED = 1152  # chips: whole domains of 8, 16, 64, 72 and 144
 SPEEDS = (20.0, 50.0)  # of a reader who waits, and of one who does not
 
 
@@ -42,6 +47,8 @@ def answers(
         `_high`, basis, stack_kind, hand_tuned_ and ideal_tokens_per_s_per_chip on the same system (with their ends
         too), server_j_per_token of its decode step and server_w of all its chips (with their ends, and energy_basis),
         usd_per_mtoken, hand_tuned_ and ideal_usd_per_mtoken: what a million generated tokens cost who owns the chips,
+        train_chips and train_days, hand_tuned_ and ideal_train_days (with their ends, and train_basis): how long a
+        trillion tokens take in training in BF16 on whole domains of at least 1,152 chips,
         runner_up, why it loses, command; numbers of the fastest point where the speed is out of reach, NaN where the
         model fits no system or no source has watts of its chip. [-]
 
@@ -53,11 +60,31 @@ def answers(
     """
     speeds = np.ravel(numbers("tokens_per_s_per_user", tokens_per_s_per_user, TINY)).tolist()
     lengths: dict[str, Any] = {"input_tokens": input_tokens, "output_tokens": output_tokens}
-    return tidy(
-        _row(plan(model, tokens_per_s_per_user=speed, **lengths, **question))
-        for model in listed("models", models, (str, Transformer))
-        for speed in speeds
-    )
+    rows, known = [], dict[str, dict[str, Any]]()
+    for model, speed in product(listed("models", models, (str, Transformer)), speeds):
+        found = plan(model, tokens_per_s_per_user=speed, **lengths, **question)
+        row = _row(found)
+        if (c := found.best) is not None:
+            key = f"{found.model.id} {c.system.id}"
+            known[key] = known.get(key) or _trained(found.model, c.system)
+            row |= known[key]
+        rows.append(row)
+    return tidy(rows)
+
+
+def _trained(model: Transformer, system: System) -> dict[str, Any]:
+    """Days of a trillion tokens in training on each kind of software, with their ends."""
+    chips = float(np.ceil(TRAINED / system.domain_chips) * system.domain_chips)
+    row: dict[str, Any] = {"train_chips": chips, "train_basis": ""}
+    for kind in ("public", "hand-tuned", "ideal"):
+        name = f"{'' if kind == 'public' else kind.replace('-', '_') + '_'}train_days"
+        figures = [np.nan] * 3
+        if system.chip.training_stack and (kind != "hand-tuned" or system.chip.hand_tuned_training_stack):
+            run = train_run(model, system, tokens=TRILLION, chips=chips, efficiencies=kind, best=1)
+            figures = [float(run.days), *map(float, run.ends("days"))]
+            row["train_basis"] = row["train_basis"] or str(run.basis)
+        row |= {f"{name}{end}": figure for end, figure in zip(("", "_low", "_high"), figures, strict=True)}
+    return row
 
 
 def _row(found: Plan) -> dict[str, Any]:

@@ -28,7 +28,8 @@ from trnmodel.steps.training_work import PARTS
 if TYPE_CHECKING:
     import pandas as pd
 
-CUTS = ("micro_batch", "interleave")
+CUTS = ("global_batch", "micro_batch", "interleave")
+FIGURES = ("time_s", "mfu", "hfu", "tokens_per_s", "memory_bytes_per_rank", *PARTS)
 MOST_TP = 2**10  # of a model without attention
 
 
@@ -39,36 +40,141 @@ def _divisors(n: int) -> tuple[int, ...]:
 
 
 def _degrees(ranks: int, layers: int, experts: int, longest: int, heads: int) -> Iterator[tuple[int, ...]]:
-    """All (tp, pp, dp, ep, cp) whose product is the ranks: stages of at least a layer, experts whole."""
-    for tp in (d for d in _divisors(ranks) if d <= heads):
+    """All (tp, pp, dp, ep, cp) of so many ranks: each has as many heads and experts, each stage a layer or more."""
+    for tp in (d for d in _divisors(ranks) if heads % d == 0):
         for pp in (d for d in _divisors(ranks // tp) if d <= layers):
             left = ranks // tp // pp
-            for ep in (d for d in _divisors(left) if d <= max(experts, 1)):
+            for ep in (d for d in _divisors(left) if max(experts, 1) % d == 0):
                 for cp in (d for d in _divisors(left // ep) if d <= longest):
                     yield tp, pp, left // ep // cp, ep, cp
 
 
-def grid(model: Transformer, ranks: int, global_batch: int, most_context: int = 1) -> dict[str, NDArray]:
-    """Every legal cut of a job: degrees, size of a micro-batch and interleaving, as arrays side by side.
+def grid(
+    model: Transformer, ranks: int, global_batch: int, most_context: int = 1, slack: float = 0.0
+) -> dict[str, NDArray]:
+    """Every legal cut of a job, as arrays side by side: degrees, sizes of a batch and of a micro-batch, interleaving.
+
+    The batch of a cut is the nearest one that its replicas share out in whole micro-batches, up to `slack` off. Ways to
+    recompute, to shard the optimizer and to cut the sequence multiply these cuts: 25,122 points for 175B on 64 GPUs at
+    1,536 sequences, and 121,824 with ZeRO-2 and sequences cut over up to 64 ranks (`most_context`). The 140,000 of
+    Calculon's search (calculon/llm/optimal_execution.py) count other things: how TP communicates, what overlaps, what
+    is offloaded, which network a group uses. Here what overlaps is of the stack, groups lie where the placement has
+    them, and nothing is offloaded.
 
     Examples
     --------
     >>> from trnmodel.models.transformer import model
     >>> len(grid(model("gpt3-175b"), 64, 64)["tp"])
-    505
+    498
     """
     o = model.outline("prefill")
     heads = max((a.heads for a in model.attentions("prefill")), default=MOST_TP)
     found: list[tuple[int, ...]] = []
     for tp, pp, dp, ep, cp in _degrees(ranks, o.layers, o.experts, most_context, heads):
-        if global_batch % (dp * ep):
-            continue
-        for micro in _divisors(global_batch // (dp * ep)):
-            batches = global_batch // (dp * ep * micro)
-            woven = pp > 1 and batches % pp == 0
-            parts = (v for v in _divisors(o.layers // pp) if v == 1 or (woven and o.layers % pp == 0))
-            found += [(tp, pp, dp, ep, cp, micro, v) for v in parts]
-    return dict(zip((*DEGREES, *CUTS), np.array(found, dtype=float).reshape(-1, 7).T, strict=True))
+        parts = [v for v in _divisors(o.layers // pp) if v == 1 or (pp > 1 and o.layers % pp == 0)]
+        for micro in _divisors(max(round(global_batch / (dp * ep)), 1)):
+            for v in parts:
+                unit = dp * ep * micro * (pp if v > 1 else 1)
+                batch = max(round(global_batch / unit), 1) * unit
+                if abs(batch - global_batch) <= slack * global_batch:
+                    found.append((tp, pp, dp, ep, cp, batch, micro, v))
+    return dict(zip((*DEGREES, *CUTS), np.array(found, dtype=float).reshape(-1, 8).T, strict=True))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Space:
+    """All points of a search: policies in rows, cuts in columns.
+
+    `tokens_per_s` is 0 where a point cannot run, and NaN where it is another point by another name.
+    """
+
+    model: Transformer
+    where: System
+    ways: list[dict[str, Any]]
+    cuts: dict[str, NDArray]
+    shared: dict[str, Any]
+    tokens_per_s: NDArray
+    memory_bytes: NDArray
+
+    @property
+    def asked(self) -> int:
+        """Points that are no other point by another name."""
+        return int((~np.isnan(self.tokens_per_s)).sum())
+
+    @property
+    def valid(self) -> int:
+        """Points that can run."""
+        return int((self.tokens_per_s > 0).sum())
+
+    def order(self, allowed: NDArray | bool = True) -> NDArray:
+        """Places of the points that can run and are allowed, the fastest first."""
+        rate = np.where(allowed & (self.tokens_per_s > 0), self.tokens_per_s, 0.0).ravel()
+        places = np.argsort(-rate, kind="stable")
+        return places[: int(np.count_nonzero(rate))]
+
+    def different(self, best: int) -> list[int]:
+        """Places of the fastest points, one for each set of degrees."""
+        found: dict[tuple[float, ...], int] = {}
+        for place in self.order().tolist():
+            cut = place % self.tokens_per_s.shape[1]
+            found.setdefault(tuple(float(self.cuts[name][cut]) for name in DEGREES), place)
+            if len(found) == best:
+                break
+        return list(found.values())
+
+    def ask(self, place: int) -> dict[str, Any]:
+        """The question of one point, as `train_step` takes it."""
+        way, cut = divmod(int(place), self.tokens_per_s.shape[1])
+        one = {name: int(x[cut]) for name, x in self.cuts.items()}
+        mapping = Mapping(**{name: one.pop(name) for name in DEGREES}, placement=PLACEMENT)
+        return self.shared | {"mapping": mapping} | one | self.ways[way]
+
+    def again(self, where: System) -> Space:
+        """The same points on another machine."""
+        return tried(self.model, where, self.ways, self.cuts, self.shared)
+
+    def step(self, place: int) -> TrainStep:
+        """The step of one point."""
+        return train_step(self.model, self.where, **self.ask(place))
+
+
+def space(
+    model: Transformer,
+    where: System,
+    *,
+    global_batch: int,
+    recompute: Iterable[str],
+    zero: Iterable[int],
+    sequence_parallel: Iterable[bool],
+    most_context: int = 1,
+    slack: float = 0.0,
+    **shared: Any,
+) -> Space:
+    """Try all legal mappings and policies of a model on all chips of a system, as `train_search` has the arguments."""
+    ranks = int(where.chips * site(where).ranks_per_chip)
+    cuts = grid(model, ranks, integer("global_batch", global_batch), integer("most_context", most_context), slack)
+    if not cuts["tp"].size:
+        refuse("global_batch", global_batch, f"no replicas of {ranks} ranks share it out ({where.chips:.0f} chips)")
+    kinds = product(
+        listed("recompute", recompute, str),
+        integers("zero", zero, 0),
+        listed("sequence_parallel", sequence_parallel, bool),
+    )
+    ways: list[dict[str, Any]] = [{"recompute": r, "zero": z, "sequence_parallel": s} for r, z, s in kinds]
+    return tried(model, where, ways, cuts, shared)
+
+
+def tried(
+    model: Transformer, where: System, ways: list[dict[str, Any]], cuts: dict[str, NDArray], shared: dict[str, Any]
+) -> Space:
+    """Every policy with every cut."""
+    mapping = Mapping(**{name: cuts[name] for name in DEGREES}, placement=PLACEMENT)  # type: ignore[arg-type]
+    sizes: dict[str, Any] = {name: cuts[name] for name in CUTS}
+    steps = [train_step(model, where, mapping, **shared, **sizes, **way) for way in ways]
+    least, cut = min(way["zero"] for way in ways), any(way["sequence_parallel"] for way in ways)
+    rates = np.stack([_distinct(step, cuts, least, cut) for step in steps])
+    held = np.stack([np.broadcast_to(step.memory_bytes_per_rank, cuts["tp"].shape) for step in steps])
+    return Space(model, where, ways, cuts, shared, rates, held)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,50 +231,71 @@ def train_search(
     (64, True)
     """
     chosen, where = read_model(model), read_system(system, integer("count", count))
-    ranks = int(where.chips * site(where).ranks_per_chip)
-    cuts = grid(chosen, ranks, integer("global_batch", global_batch), integer("most_context", most_context))
-    if not cuts["tp"].size:
-        refuse("global_batch", global_batch, f"no replicas of {ranks} ranks share it out")
-    degrees: dict[str, Any] = {name: cuts[name] for name in DEGREES}
-    mapping = Mapping(**degrees, placement=PLACEMENT)
-    shared: dict[str, Any] = {"global_batch": global_batch, "seq": integer("seq", seq), "precision": precision,
-              "efficiencies": efficiencies, **{name: cuts[name] for name in CUTS}}  # fmt: skip
-    kinds = product(
-        listed("recompute", recompute, str),
-        integers("zero", zero, 0),
-        listed("sequence_parallel", sequence_parallel, bool),
-    )
-    ways: list[dict[str, Any]] = [{"recompute": r, "zero": z, "sequence_parallel": s} for r, z, s in kinds]
-    steps = [train_step(chosen, where, mapping, **shared, **way) for way in ways]
-    times = np.stack([_distinct(step, cuts) for step in steps])
-    order = np.argsort(times, axis=None, kind="stable")[: integer("best", best)]
-    rows = [
-        _row(steps, ways, cuts, *divmod(int(place), times.shape[1]))
-        for place in order
-        if np.isfinite(times.flat[place])
-    ]
-    return Search(int((~np.isnan(times)).sum()), int(np.isfinite(times).sum()), _told(rows))
+    found = space(chosen, where, global_batch=global_batch, recompute=recompute, zero=zero, slack=0.0,
+                  sequence_parallel=sequence_parallel, most_context=most_context, seq=integer("seq", seq),
+                  precision=precision, efficiencies=efficiencies)  # fmt: skip
+    return Search(found.asked, found.valid, told(found, found.order()[: integer("best", best)]))
 
 
-def _distinct(step: TrainStep, cuts: dict[str, NDArray]) -> NDArray:
-    """Times; infinite where a point cannot run, and NaN where it is another point by another name."""
-    alone = (cuts["dp"] * cuts["ep"] * cuts["cp"] == 1) & (step.zero > 0)
-    whole = (cuts["tp"] == 1) & (not step.sequence_parallel)
-    return np.where(alone | whole, np.nan, np.where(step.valid, step.time_s, np.inf))
+def largest_micro_batch(
+    model: str | Transformer,
+    system: str | System,
+    mapping: Mapping,
+    *,
+    global_batch: int,
+    seq: int,
+    count: int = 1,
+    **policies: Any,
+) -> NDArray:
+    """The most sequences that a rank can take at once for each mapping; 0 where not one fits.
+
+    Parameters
+    ----------
+    model, system, mapping, global_batch, seq, policies
+        As in `train_step`; degrees may be arrays. [-]
+    count : int
+        Scale-up domains. [-]
+
+    Returns
+    -------
+    sequences : numeric
+        A divisor of the batch of a replica, which has whole micro-batches. [-]
+
+    Raises
+    ------
+    ValueError
+        As `train_step` raises it.
+
+    Examples
+    --------
+    >>> ask = {"global_batch": 64, "seq": 2048, "count": 8, "recompute": "full"}
+    >>> largest_micro_batch("gpt3-175b", "hgx-a100", Mapping(tp=8, pp=[1, 2, 4, 8]), **ask).tolist()
+    [0.0, 0.0, 0.0, 64.0]
+    """
+    micro = np.array(_divisors(integer("global_batch", global_batch)), dtype=float)
+    sizes = micro.reshape(-1, *(1,) * mapping.ranks.ndim)
+    where = read_system(system, integer("count", count))
+    step = train_step(model, where, mapping, global_batch=global_batch, seq=seq, micro_batch=sizes, **policies)
+    return np.where(step.valid, sizes, 0.0).max(axis=0)
 
 
-def _row(
-    steps: list[TrainStep], ways: list[dict[str, Any]], cuts: dict[str, NDArray], way: int, place: int
-) -> dict[str, Any]:
-    step, names = steps[way], ("time_s", "mfu", "hfu", "tokens_per_s", "memory_bytes_per_rank", *PARTS)
-    numbers = {name: float(np.broadcast_to(getattr(step, name), step.time_s.shape)[place]) for name in names}
-    return {name: float(x[place]) for name, x in cuts.items()} | ways[way] | numbers
+def _distinct(step: TrainStep, cuts: dict[str, NDArray], least: int, cut: bool) -> NDArray:
+    """Rates; 0 where a point cannot run, and NaN where it is that of the least ZeRO or of a cut sequence."""
+    alone = (cuts["dp"] * cuts["ep"] * cuts["cp"] == 1) & (step.zero > least)
+    whole = (cuts["tp"] == 1) & (not step.sequence_parallel) & cut
+    return np.where(alone | whole, np.nan, np.where(step.valid, step.tokens_per_s, 0.0))
 
 
-def _told(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    """The rows with the part by which each loses against the first."""
+def told(found: Space, places: Iterable[int]) -> pd.DataFrame:
+    """Points as rows that compute again by one call each, with the part by which each loses against the first."""
+    rows = []
+    for place in places:
+        ask, step = found.ask(place), found.step(place)
+        one = {name: float(getattr(ask["mapping"], name)) for name in DEGREES} | {name: ask[name] for name in CUTS}
+        one |= {name: ask[name] for name in ("recompute", "zero", "sequence_parallel")}
+        rows.append(one | {name: float(getattr(step, name)) for name in FIGURES})
     for row in rows:
-        more = {name: row[name] - rows[0][name] for name in PARTS}
+        more = {name: row[name] / row["global_batch"] - rows[0][name] / rows[0]["global_batch"] for name in PARTS}
         worst = max(more, key=lambda name: more[name])
         row["loses_by"] = worst.removesuffix("_s") if more[worst] > 0 else ""
     return tidy(rows)

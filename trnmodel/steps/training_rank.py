@@ -59,10 +59,19 @@ class Rank:
 
 
 @lru_cache(maxsize=256)
-def _reached(where: Same[System | Chip], ratio: Same[Any]) -> System | Chip:
+def _reached(where: Same[System | Chip], ratio: float) -> System | Chip:
+    return _with_rate(where.it, ratio)
+
+
+def _scaled(where: System | Chip, ratio: Any) -> System | Chip:
     """A machine whose scale-out network has what software reaches of it, over what it reaches of the other links."""
-    it = where.it
-    rate = it.scaleout_bytes_per_s_per_dir * ratio.it
+    if np.ndim(ratio):
+        return _with_rate(where, ratio)
+    return where if ratio == 1 else _reached(Same(where), float(ratio))
+
+
+def _with_rate(it: System | Chip, ratio: Any) -> System | Chip:
+    rate = it.scaleout_bytes_per_s_per_dir * ratio
     if isinstance(it, Chip):
         return replace(it, scaleout_bytes_per_s_per_dir=rate)
     return replace(it, network_bytes_per_s_per_dir=rate * it.domain_chips)
@@ -101,7 +110,7 @@ def _exchanges(mapping: Mapping, where: System | Chip, lnc: int) -> dict[str, An
 
 @lru_cache(maxsize=4096)
 def _kept_exchanges(where: Same[System | Chip], ratio: float, lnc: int, key: Key) -> dict[str, Any]:
-    return _exchanges(keyed(key), _reached(where, Same(ratio)) if ratio != 1 else where.it, lnc)
+    return _exchanges(keyed(key), _scaled(where.it, ratio), lnc)
 
 
 def exchanges(mapping: Mapping, at: Site, e: Trainer) -> dict[str, Any]:
@@ -110,7 +119,7 @@ def exchanges(mapping: Mapping, at: Site, e: Trainer) -> dict[str, Any]:
     if mapping.key is not None and not e.shape:
         found = _kept_exchanges(Same(at.where), float(ratio), at.lnc, mapping.key)
     else:
-        found = _exchanges(mapping, _reached(Same(at.where), Same(ratio)), at.lnc)
+        found = _exchanges(mapping, _scaled(at.where, ratio), at.lnc)
     return {name: x / e.link_share for name, x in found.items()}
 
 
