@@ -13,8 +13,8 @@ from trnmodel.catalog.stacks import stacks
 from trnmodel.catalog.systems import systems
 from trnmodel.fabric import collectives as engine
 from trnmodel.fabric.algorithms import ALGORITHMS
-from trnmodel.fabric.collectives import graph_barrier_s
 from trnmodel.fabric.groups import Same, place
+from trnmodel.fabric.runtime import graph_barrier_s
 from trnmodel.formulas import collectives, tiers
 
 SYSTEMS = [

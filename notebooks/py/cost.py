@@ -456,7 +456,7 @@ charts.table(
 # ## What is left out
 #
 # Contracts and discounts that nobody publishes; taxes; storage, network traffic and staff of the one who rents; queues, which make chips wait for requests; what
-# it costs to port software; training (the chapters before this one price no job). Rebates count as nothing: two are stated above, and the prices of
+# it costs to port software; training jobs (chapter 17). Rebates count as nothing: two are stated above, and the prices of
 # shares that they rest on stand in a picture.
 
 # %% [markdown]

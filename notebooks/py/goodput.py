@@ -469,7 +469,7 @@ Markdown(
 #
 # Checkpoints that are written while the job runs, which save most of their time; wrong results that nobody notices; failures that come together (power, cooling,
 # a bad batch); parts that fail early or wear out; planned maintenance; hours in which people look for the cause. No rate here was measured on Trainium2 or Trainium3:
-# the log of one large job would replace most of this chapter.
+# the log of one large job would replace most of this chapter. How many days a run takes before anything is lost is chapter 17.
 
 # %% [markdown]
 # ```{admonition} Takeaway

@@ -46,7 +46,7 @@ from trnmodel.planner import software, train_table
 from trnmodel.planner.train_run import degrees
 from trnmodel.planner.train_words import budget as said
 from trnmodel.planner.trainings import published
-from trnmodel.units import DAY, GIB, TFLOP, format_digits, format_duration, format_within
+from trnmodel.units import DAY, GIB, TFLOP, format_digits
 
 spec, m, experts_m = tm.system(system), tm.model(model), tm.model(experts_model)
 asked = list(dict.fromkeys([spec.id, *(tm.system(name).id for name in systems)]))
@@ -65,15 +65,9 @@ experts_sizes = {"tokens": experts_tokens, "seq": experts_seq, "global_batch": e
 found = train_table.runs(
     {m.id: {"model": m} | sizes, experts_m.id: {"model": experts_m} | experts_sizes}, asked, precision, chips
 )
-head = next((key for key in found if key[:3] == (m.id, spec.id, precision)), None)
-guard.need(
-    head is not None, f"{m.id} on {chips:,} chips of {spec.id}: no software of it trains, or they are no whole domains"
-)
-run = found[head]
-guard.need(
-    bool(run.valid),
-    f"{m.id} on {chips:,} chips of {spec.id}: {run.reason}; the fullest rank lacks {run.missing_bytes / GIB:.3g} GiB",
-)
+run = train_table.whole(found, m.id, {"model": m} | sizes, spec.id, precision, chips)
+head = next(key for key in found if key[:3] == (m.id, spec.id, precision))
+found[head] = run
 called = software.names(asked)
 here, step, wide = called[spec.id], run.step, precision.upper()
 size, work = common.counted(run.chips, "chip"), f"{m.id} over {said(tokens)} tokens"
@@ -101,8 +95,8 @@ Markdown(
         more=f"It fits: the fullest rank holds {format_digits(float(step.memory_bytes_per_rank) / GIB, 3)} of {format_digits(float(step.capacity_bytes) / GIB, 3)} GiB. With failures the "
         f"calendar says {run.calendar_days().told('days')}. "
         + (
-            f"**No run on {spec.chip.name} is published**, so that the band is wide: {run.basis_reason}. "
-            if "chip: " in str(run.basis_reason)
+            f"**It is extrapolated** ({str(run.basis_reason).replace(': ', ' ')}), and the band is wider for it. "
+            if run.basis_reason
             else ""
         )
         + "\n\n"
@@ -129,6 +123,16 @@ charts.ranges(
 )
 
 # %% tags=["hide-input"]
+twin = train_table.level(found, head._replace(model=experts_m.id))
+Markdown(
+    f"**{experts_m.id} over {said(experts_tokens)} tokens** takes, on the same chips and software in {wide}, "
+    + "; ".join(f"{train_table.days(one)} days on {called[name]}" for name, one in twin.items())
+    + "."
+    if twin
+    else f"**{experts_m.id}** fits none of them on {head.kind} software."
+)
+
+# %% tags=["hide-input"]
 charts.table(
     tables.beside(found, m.id),
     caption=f"Days of {work}; MFU, mapping and what takes longest on the first software that runs",
@@ -146,12 +150,11 @@ charts.table(
 charts.table(every, caption="Every run, row by row", download="runs", file_only=True)
 
 # %% tags=["hide-input"]
-printed = [one for name in (m.id, experts_m.id) if len(one := published(name, chips=chips))]
-if printed:
-    printed = pd.concat(printed, ignore_index=True)
+printed = pd.concat([published(one, [head.kind], chips) for one in (m, experts_m)], ignore_index=True)
+if len(printed):
     view = charts.table(
         tables.stated(printed),
-        caption=f"What runs of these models took by their authors, as so many days on {chips:,} chips, and ours on the chips that they had",
+        caption=f"What runs of these models took by their authors, as so many days on {chips:,} chips, and ours on their own",
         download="published",
     )
 else:
@@ -170,7 +173,9 @@ charts.table(common.notation(tables.SYMBOLS, "from"), caption="What this chapter
 # A run sees $T$ tokens, $B$ of them in a step of $t$ seconds and $F$ FLOP of the model's own work. MFU is that work over the peak $P$ of all $N$ chips; HFU counts what is
 # computed again too. In a step $m$ micro-batches go through $p$ stages of $v$ parts, then gradients are exchanged, $t_d$, and weights updated, $t_o$:
 #
-# $$ d = \frac{T}{B}\,\frac{t}{86400}, \qquad \mathrm{MFU} = \frac{F}{t\,N\,P}, \qquad t = \Bigl(m + \frac{p-1}{v}\Bigr)(t_f + t_b + t_r + t_x) + t_d + t_o + t_0 . $$
+# $$ d = \frac{T}{B}\,\frac{t}{86400}, \qquad \mathrm{MFU} = \frac{F}{t\,N\,P}, $$
+#
+# $$ t = \Bigl(m + \frac{p-1}{v}\Bigr)(t_f + t_b + t_r + t_x) + t_d + t_o + t_0 . $$
 #
 # Every legal mapping and policy is tried, and the fastest that fits counts.
 
@@ -210,9 +215,9 @@ Markdown(
     (
         train_table.why_little(found, head, older, called)
         if older
-        else f"No older Trainium of these runs it in {wide} beside {here}. "
+        else f"No older Trainium of these runs it in {wide} beside {here}."
     )
-    + "No run in 8 bits was measured on any Trainium; whether a model trains as well in them is not modelled."
+    + " No run in 8 bits was measured on any Trainium; whether a model trains as well in them is not modelled."
 )
 
 # %% [markdown]
@@ -239,6 +244,15 @@ charts.stacks(
 )
 
 # %% tags=["hide-input"]
+zero1 = held[held.of == held.of.iloc[0]].set_index("kind").stored_bytes
+params = zero1.weights / 2
+Markdown(
+    f"**By hand, {whole.index[0]}.** The fullest rank has {format_digits(params / 1e9, 3)} billion parameters: {m.total_params / 1e9:,.1f} billion / (TP {float(step.tp):.0f} x PP {float(step.pp):.0f}) = "
+    f"{m.total_params / float(step.tp * step.pp) / 1e9:.3g} billion on the mean one. At 2 B they take {format_digits(zero1.weights / GIB, 3)} GiB, their gradients at {zero1.gradients / params:.2g} B {format_digits(zero1.gradients / GIB, 3)} GiB, "
+    f"the optimizer at {zero1.optimizer / params:.2g} B {format_digits(zero1.optimizer / GIB, 3)} GiB, activations {format_digits(zero1.activations / GIB, 3)} GiB."
+)
+
+# %% tags=["hide-input"]
 charts.table(
     pd.DataFrame(
         {
@@ -249,15 +263,6 @@ charts.table(
     ),
     caption=f"With that mapping; a rank has {whole.room.max() / GIB:.3g} GiB",
     download="fit",
-)
-
-# %% tags=["hide-input"]
-zero1 = held[held.of == held.of.iloc[0]].set_index("kind").stored_bytes
-params = zero1.weights / 2
-Markdown(
-    f"**By hand, {whole.index[0]}.** The fullest rank has {format_digits(params / 1e9, 3)} billion parameters: {m.total_params / 1e9:,.1f} billion / (TP {float(step.tp):.0f} x PP {float(step.pp):.0f}) = "
-    f"{m.total_params / float(step.tp * step.pp) / 1e9:.3g} billion on the mean one. At 2 B they take {format_digits(zero1.weights / GIB, 3)} GiB, their gradients at {zero1.gradients / params:.2g} B {format_digits(zero1.gradients / GIB, 3)} GiB, "
-    f"the optimizer at {zero1.optimizer / params:.2g} B {format_digits(zero1.optimizer / GIB, 3)} GiB, activations {format_digits(zero1.activations / GIB, 3)} GiB."
 )
 
 # %% [markdown]
@@ -277,6 +282,15 @@ charts.stacks(
     color="part",
     caption=f"{share.forward + share.backward:.0%} of the time of {here} is forward and backward work; of the rest most is {lost.index[0]}, {lost.iloc[0]:.0%}",
     under=f"{work} in {wide} on {head.kind} software, each on its best mapping; parts sum to the days",
+)
+
+# %% tags=["hide-input"]
+soon, late = (float(run.days * end / step.time_s) for end in (step.lower_s, step.upper_s))
+Markdown(
+    f"**{here}**: {format_digits(soon, 3)} days if every exchange hides that can, {format_digits(late, 3)} if none does, {format_digits(float(run.days), 3)} as {head.kind} software does it. "
+    f"The bubble is {float(step.bubble_s / step.time_s):.1%} of a step: ({float(step.pp):.0f} - 1) / {float(step.interleave):.0f} micro-batches beside {float(step.microbatches):.0f}."
+    if step.pp > 1
+    else f"**{here}**: {format_digits(soon, 3)} days if every exchange hides that can, {format_digits(late, 3)} if none does, {format_digits(float(run.days), 3)} as {head.kind} software does it. It has no pipeline, and no bubble."
 )
 
 # %% tags=["hide-input"]
@@ -320,6 +334,12 @@ charts.table(
     download="claims",
 )
 
+# %% tags=["hide-input"]
+Markdown(
+    tables.verdicts(found, (m.id, experts_m.id), spec.id, precision)
+    or f"Nobody claims an MFU of {spec.chip.name} in {wide}."
+)
+
 # %% [markdown]
 # ## In the calendar, and in dollars
 #
@@ -353,7 +373,7 @@ charts.table(
 )
 
 # %% tags=["hide-input"]
-Markdown(tables.trusted(errors, unused, printed if len(printed) else None))
+Markdown(tables.trusted(errors, unused, printed))
 
 # %% [markdown]
 # ## What moves the answer
@@ -365,7 +385,7 @@ Markdown(train_table.moves(found, head, {"model": m} | sizes, chips))
 # ## What is left out
 #
 # Loss and how well a model learns: a larger batch and 8 bits are taken to cost nothing. Loading of data, evaluation and the phases of longer contexts; multi-token prediction; offloading to
-# hosts; unequal stages and zero-bubble schedules; experts that fill unevenly (`expert_imbalance`); two collectives that meet on a link. Failures are in chapter `goodput`.
+# hosts; unequal stages and zero-bubble schedules; experts that fill unevenly (`expert_imbalance`); two collectives that meet on a link. What fails, and how often, is chapter 15; what a chip-hour costs chapter 16.
 
 # %% [markdown]
 # ```{admonition} Takeaway

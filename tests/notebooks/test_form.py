@@ -17,7 +17,7 @@ ORDER = [
     *("chip-roofline", "neuroncore", "memory"),
     *("rack", "torus-or-switch", "switch-tray", "scale-out"),
     *("model-needs", "memory-fit"),
-    *("decode-step", "serving", "beside-gpus", "software", "power", "goodput", "cost", "accuracy"),
+    *("decode-step", "serving", "beside-gpus", "software", "power", "goodput", "cost", "training", "accuracy"),
     "metrics",
 ]
 TYPED = re.compile(r"\b[Cc]hapters? (\d+)(?:(?:, | and | or | to )(\d+))*")

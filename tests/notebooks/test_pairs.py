@@ -90,6 +90,21 @@ OTHER = {
     },
     "scale-out": {"system": "trn2-ultraserver", "models": ["llama-3.1-8b"], "cluster_chips": 4096},
     "torus-or-switch": {"system": "trn3-nl72x2-pcie160", "model": "kimi-k2-instruct", "tokens_per_chip": 8.0},
+    "training": {
+        "model": "qwen3-30b-a3b",
+        "tokens": 1e11,
+        "seq": 4096,
+        "global_batch": 512,
+        "experts_model": "llama-3.1-8b",
+        "experts_tokens": 1e12,
+        "experts_seq": 2048,
+        "experts_global_batch": 1024,
+        "system": "trn2.48xlarge",
+        "systems": ["hgx-h200", "trn1.32xlarge"],
+        "chips": 256,
+        "owner": "neocloud",
+        "way": "on-demand",
+    },
     "switch-tray": {"system": "trn3-nl32x2-pcie160", "model": "kimi-k2-instruct", "tokens_per_chip": 32.0},
     "serving": {
         "model": "deepseek-v3",
@@ -220,6 +235,12 @@ VALUES = {
         "output_tokens": [1024, 1],
     },
     "switch-tray": {"system": ["trn3-nl32x2-pcie160"], "model": [OWN], "tokens_per_chip": [1.0]},
+    "training": {
+        "model": ["llama-3.1-8b", OWN],
+        "system": ["hgx-b200", "trn3-nl32x2-torus", "inf2.48xlarge"],
+        "chips": [576, 8192],
+        "precision": ["mxfp8", "fp8"],
+    },
     "torus-or-switch": {"system": ["trn3-nl72x2-pcie160"], "model": [OWN, "mixtral-8x7b-v0.1"]},
 }
 

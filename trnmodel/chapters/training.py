@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from trnmodel.planner.train_run import Spent, TrainRun, degrees
-from trnmodel.planner.train_table import AGAIN, NO_STACK, PARTS, Runs, banded, days, in_percent
+from trnmodel.planner.train_table import AGAIN, NO_STACK, PARTS, Key, Runs, banded, days, in_percent
 from trnmodel.planner.trainings import STACKS, at_stated_mfu
 from trnmodel.units import GIB, MILLION, format_digits
 
@@ -29,10 +30,11 @@ SYMBOLS = [
     ("t_x", "exposed_s", "exchanges that nothing hides", "", "step"),
     ("m, p, v", "microbatches, pp, interleave", "micro-batches; pipeline stages; parts of a stage", "", "mapping"),
 ]
+CLAIMED = {"compiler": "public", "hand-written kernels": "hand-tuned"}  # which kind of software each is to be
 
 
 def beside(found: Runs, model: str) -> pd.DataFrame:
-    """A model's days by system and precision on each kind of software; MFU, mapping and bound on the first that runs."""
+    """A model's days by system and precision on each kind of software; MFU, mapping, bound on the first that runs."""
     lines = dict[tuple[str, ...], dict[str, Any]]()
     for key, run in found.items():
         if key.model == model:
@@ -93,7 +95,7 @@ def losing(run: TrainRun) -> pd.DataFrame:
 
 
 def binding(run: TrainRun) -> pd.DataFrame:
-    """What each constraint costs, those that cost most first: days, time over the best, and the mapping that is then best."""
+    """What each constraint costs, those that cost most first: days, time over the best, the mapping then best."""
     table = run.constraints().sort_values("cost", ascending=False, na_position="first", kind="stable")
     lines = []
     for row in table.to_dict("records"):
@@ -110,14 +112,27 @@ def claims(found: Runs, model: str, system: str, precision: str) -> pd.DataFrame
     own = {key.kind: run for key, run in found.items() if key[:3] == (model, system, precision) and run.valid}
     tables = {kind: at_stated_mfu(run) for kind, run in own.items()}
     lines = [(f"derived, {kind} software", table.iloc[0]) for kind, table in tables.items()]
-    lines += (
-        [(f"claimed, {row.software}", row) for _, row in [*tables.values()][0].iloc[1:].iterrows()] if tables else []
-    )
+    for table in [*tables.values()][:1]:
+        lines += [(f"claimed, {row.software}", row) for _, row in table.iloc[1:].iterrows()]
     return pd.DataFrame([
         {"model": model, "MFU of": word, "MFU": in_percent(row.mfu, row.mfu_low, row.mfu_high),
          "days": banded(row.days, row.days_low, row.days_high), "source": row.source}
         for word, row in lines
     ])  # fmt: skip
+
+
+def verdicts(found: Runs, models: Iterable[str], system: str, precision: str) -> str:
+    """Whether what is claimed of the compiler and of kernels lies in the derived band, in words; "" for none."""
+    said = []
+    for model, (word, kind) in product(models, CLAIMED.items()):
+        run = found.get(Key(model, system, precision, kind))
+        table = at_stated_mfu(run) if run is not None and run.valid else pd.DataFrame({"software": []})
+        for row in table[table.software == word].to_dict("records"):
+            own = table.iloc[0]
+            where = "above" if row["mfu_low"] > own.mfu_high else "below" if row["mfu_high"] < own.mfu_low else "inside"
+            claim = in_percent(row["mfu"], row["mfu_low"], row["mfu_high"])
+            said.append(f"{claim} of {model} with {word} lies {where} the band of {kind} software")
+    return f"**Claimed and derived.** {'; '.join(said)}." if said else ""
 
 
 def spent(found: Mapping[str, TrainRun], owner: str, way: str) -> pd.DataFrame:
@@ -137,10 +152,11 @@ def _priced(one: Spent, scale: float = 1.0) -> str:
 
 
 def accuracy(errors: pd.DataFrame) -> pd.DataFrame:
-    """`evidence.training.table` for a reader: errors in per cent, of one MFU for all beside, targets and what is set aside."""
-    names = {"mean": "mean", "median": "median", "left_out_mean": "left out, mean", "left_out_median": "left out, median",
-             "rival_left_out_mean": "one MFU, left out", "rival_carried_mean": "one MFU, carried over"}  # fmt: skip
-    told = errors[["group", "stack", "cases", "models"]].rename(columns={"group": "runs", "cases": "steps"})
+    """`evidence.training.table` for a reader: errors, those of one MFU for all beside, targets, what is set aside."""
+    names = {"mean": "mean", "median": "median", "left_out_mean": "left out, mean"}
+    names |= {"left_out_median": "left out, median", "rival_left_out_mean": "one MFU, left out"}
+    names |= {"rival_carried_mean": "one MFU, carried over"}
+    told = errors[["group", "stack", "cases"]].rename(columns={"group": "runs", "cases": "steps"})
     for name, word in names.items():
         told[word] = ["" if np.isnan(x) else f"{x:.1%}" for x in errors[name]]
     mark = errors.met.map({True: ": met", False: ": missed"}).fillna("")
@@ -149,34 +165,28 @@ def accuracy(errors: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def trusted(errors: pd.DataFrame, unused: pd.DataFrame, printed: pd.DataFrame | None) -> str:
+def trusted(errors: pd.DataFrame, unused: pd.DataFrame, printed: pd.DataFrame) -> str:
     """How far to trust it: fitted and predicted groups, where one MFU does better, whole runs, what is set aside."""
     fitted, blind = errors[errors.fitted], errors[~errors.fitted]
-    worst = blind.loc[blind["mean"].idxmax()]
-    lost = blind[blind["mean"] > blind.rival_carried_mean].group
-    new = errors[errors.group.str.contains("trn2|trn3")]
-    said = [
-        f"Of software that was fitted, the mean with a model left out is {_ends(fitted.left_out_mean)}; one MFU has {_ends(fitted.rival_left_out_mean)}. Groups that no fit has seen are off by {_ends(blind['mean'])}, most {worst.group}; "
-        f"one MFU that is carried over does better on {', '.join(lost) or 'none'}.",
-    ]
-    for row in new.to_dict("records"):
-        said.append(
-            f"**{row['group']}: {row['cases']} steps, {row['mean']:.0%} off on the mean; nothing else was measured on Trainium2 or Trainium3.**"
-        )
-    if printed is not None:
-        own = printed[printed.stack_kind == printed.stack_kind.iloc[0]]
-        inside = (own.predicted_days_low <= own.days) & (own.days <= own.predicted_days_high)
-        ratios = ", ".join(f"{row.id} {row.days / row.predicted_days:.2f}" for row in own.itertuples())
-        said.append(
-            f"Of {len(own)} published runs {int(inside.sum())} lie in the band of {own.stack_kind.iloc[0]} software; printed over ours: {ratios}. A rate is of steps alone, chip-hours have all phases and what was lost."
-        )
-    reasons = unused.reason.str.partition(":")[0].value_counts(sort=True).head(3)
+    better = ", ".join(blind.group[blind["mean"] > blind.rival_carried_mean]) or "none of them"
+    ours, rival = _ends(fitted.left_out_mean), _ends(fitted.rival_left_out_mean)
+    said = [f"With a model left out, software that was fitted is {ours} off on the mean of a group, one MFU {rival}."]
     said.append(
-        f"Set aside are {len(unused)} rows, most because "
-        + "; ".join(f"{reason} ({count})" for reason, count in reasons.items())
-        + "."
+        f"Groups that no fit has seen are {_ends(blind['mean'])} off; one MFU carried over is nearer on {better}."
     )
-    return " ".join(said)
+    for row in errors[errors.group.str.contains("trn2|trn3")].to_dict("records"):
+        off = f"{row['cases']} steps of {row['group']}, {row['mean']:.0%} off on the mean"
+        said.append(f"**All that was measured on Trainium2 or Trainium3 are {off}.**")
+    if len(printed):
+        first = printed[printed.stack_kind == printed.stack_kind.iloc[0]]
+        inside = (first.predicted_days_low <= first.days) & (first.days <= first.predicted_days_high)
+        ratios = ", ".join(f"{row.id} {row.days / row.predicted_days:.2f}" for row in first.itertuples())
+        said.append(f"Published runs in our band: {inside.sum()} of {len(first)}; printed days over ours: {ratios}.")
+        said.append("A printed rate is of steps alone; chip-hours have all phases, and what was lost.")
+    reasons = unused.reason.str.partition(":")[0].value_counts().sort_index()
+    reasons = reasons.sort_values(ascending=False, kind="stable")
+    told = "; ".join(f"{reason} ({count})" for reason, count in reasons.head(3).items())
+    return " ".join([*said, f"Set aside are {len(unused)} rows, first of all: {told}."])
 
 
 def _ends(values: pd.Series) -> str:

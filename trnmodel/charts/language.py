@@ -47,6 +47,7 @@ WORDS: Mapping[str, str] = {
     "tokens_per_s_per_user": "Speed for a user",
     "tokens_per_s_per_chip": "Throughput of a chip",
     "tokens_per_s": "Throughput",
+    "run_days": "Days of the run",
     "usd_per_mtoken": "Cost",
     "usd_per_h": "An hour of a chip",
     "printed_usd_per_h": "The same as printed",

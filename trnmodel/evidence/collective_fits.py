@@ -16,7 +16,8 @@ from trnmodel.evidence.readings import TIMES, asked
 from trnmodel.evidence.rows import MEASURED, number, read_rows
 from trnmodel.evidence.rules import decide
 from trnmodel.evidence.search import line
-from trnmodel.fabric.collectives import RUNTIMES, collective, graph_barrier_s
+from trnmodel.fabric.collectives import collective
+from trnmodel.fabric.runtime import RUNTIMES, graph_barrier_s
 from trnmodel.formulas.bounds import busbw_factor
 from trnmodel.result import tidy
 from trnmodel.units import GB, GIB, MS, US

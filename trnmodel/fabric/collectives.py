@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from trnmodel.arguments import HUGE, TINY, choice, chosen, numbers, refuse, share, together
 from trnmodel.bands import plain_basis
-from trnmodel.catalog import load
 from trnmodel.catalog.specs import Chip, shapes
 from trnmodel.catalog.stacks import IDEAL, Efficiencies
 from trnmodel.catalog.stacks import find as find_stack
@@ -32,7 +31,6 @@ Numeric = ArrayLike
 Value = NDArray | float
 Placed = tuple[Value, Value, int]  # ranks, their stride and the logical core
 WIRES = 4096  # of one fabric and stack that are kept
-RUNTIMES = {"trn1": "neuron-runtime-trn1", "trn2": "neuron-runtime-trn2"}
 BUFFERS = ("sbuf", "hbm")
 NEVER = ((np.nan, np.nan),)  # the line of what cannot run
 FAR_BYTES = 2.0**60  # where a line's slope is read off
@@ -430,40 +428,3 @@ def _given(
     else:
         every = np.maximum(np.floor(np.prod([level.size for level in levels]) / step), 1)
     return {"message_bytes": numbers("message_bytes", message_bytes), "ranks": every, "stride": step}
-
-
-def graph_barrier_s(ranks: Numeric, runtime: str = "neuron-runtime-trn2") -> NDArray:
-    r"""Fixed cost of executing a graph that holds a collective, however many it holds: the runtime's barrier.
-
-    .. math:: t = t_0 + t_1\log_2 n \quad (n > 2)
-
-    Parameters
-    ----------
-    ranks : numeric
-        Ranks of the group, n. [-]
-    runtime : str
-        "neuron-runtime-trn2" or "neuron-runtime-trn1". [-]
-
-    Returns
-    -------
-    barrier_s : numeric
-        Time of a graph with one small collective. Groups of two pay none: what was measured for them, or nothing. [s]
-
-    Raises
-    ------
-    ValueError
-        Unknown runtime; ranks below one.
-
-    Notes
-    -----
-    Base and step are fitted to 4-64 ranks of Trn2 (within 2 %) and 8-32 of Trn1; beyond them the line goes on.
-
-    Examples
-    --------
-    >>> round(float(graph_barrier_s(64)) * 1e3, 2)
-    2.99
-    """
-    ranks = numbers("ranks", ranks, 1)
-    choice("runtime", runtime, tuple(RUNTIMES.values()))
-    base, step, pair = (load.value(runtime, f"graph_barrier_{part}_s") for part in ("base", "step", "pair"))
-    return np.where(np.greater(ranks, 2), base + step * np.log2(ranks), np.where(np.equal(ranks, 2), pair, 0.0))

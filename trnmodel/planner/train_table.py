@@ -18,7 +18,7 @@ from trnmodel.planner.trainings import NARROW, STACKS
 from trnmodel.steps.training import train_step
 from trnmodel.steps.training_answer import TrainStep
 from trnmodel.steps.training_work import KINDS
-from trnmodel.units import TFLOP, format_digits, format_within
+from trnmodel.units import GIB, TFLOP, format_digits, format_within
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,12 +39,12 @@ PARTS: Mapping[str, str] = {
 }
 AGAIN: Mapping[str, str] = {"none": "nothing again", "selective": "scores again", "full": "layers again"}
 STORED: Mapping[str, str] = {name: f"{name.split('_')[0]}s" for name in KINDS} | {"optimizer_bytes": "optimizer"}
-ZEROS, NO_STACK = (0, 1, 3), "no such software"
+WIDE, ZEROS, NO_STACK = "bf16", (0, 1, 3), "no such software"
 MORE, SLOW, HOT = (
     1.02,
     0.05,
     1.5,
-)  # days of which a part is told; a rank that is slower, a rank of experts with more tokens than the mean
+)  # what is told of days; a slow rank; a full one of experts
 BESIDE: Mapping[str, Any] = {"zero": (1, 3), "recompute": ("none", "full"), "best": 2}  # of runs beside
 
 
@@ -69,12 +69,13 @@ def runs(
     """
     found, why = dict[Key, TrainRun](), ""
     for name, (model, question) in product(systems, questions.items()):
-        formats = [precision] * computes(name, precision) + [one for one in NARROW if computes(name, one)][:1]
-        for dtype, kind in product(dict.fromkeys(formats), STACKS):
+        formats = [one for one in (WIDE, *NARROW) if computes(name, one)][:2]
+        for dtype, kind in product(
+            dict.fromkeys([*formats, precision] if computes(name, precision) else formats), STACKS
+        ):
             try:
-                run = train_run(
-                    system=_joined(name, chips), chips=chips, precision=dtype, efficiencies=kind, **BESIDE, **question
-                )
+                ask = {**BESIDE, **question, "precision": dtype, "efficiencies": kind}
+                run = train_run(system=_joined(name, chips), chips=chips, **ask)
             except ValueError as error:
                 why = why or " ".join(str(error).split())
             else:
@@ -82,6 +83,21 @@ def runs(
     if not found:
         raise UnanswerableError(why)
     return found
+
+
+def whole(found: Runs, model: str, question: Mapping[str, Any], system: str, precision: str, chips: float) -> TrainRun:
+    """The run of a model on the first kind of software that it has, by all policies; UnanswerableError says why not."""
+    kind = next((kind for kind in STACKS if Key(model, system, precision, kind) in found), STACKS[0])
+    try:
+        run = train_run(system=_joined(system, chips), chips=chips, precision=precision, efficiencies=kind, **question)
+    except ValueError as error:
+        raise UnanswerableError(f"{model} on {system}: {' '.join(str(error).split())}") from None
+    if not run.valid:
+        lacks = (
+            f"the fullest rank lacks {run.missing_bytes / GIB:.3g} GiB" if run.missing_bytes else "no mapping can run"
+        )
+        raise UnanswerableError(f"{model} on {run.chips:,.0f} chips of {system}: {run.reason}; {lacks}")
+    return run
 
 
 @cache
@@ -102,7 +118,12 @@ def rows(found: Runs) -> pd.DataFrame:
     lines = []
     for key, run in found.items():
         low, high = map(float, run.ends("days"))
-        row = {"model": key.model, "system": key.system, "precision": key.precision, "software": key.kind}
+        row: dict[str, Any] = {
+            "model": key.model,
+            "system": key.system,
+            "precision": key.precision,
+            "software": key.kind,
+        }
         row |= {"chips": run.chips, "tokens": run.tokens, "run_days": float(run.days)}
         row |= {"run_days_low": low, "run_days_high": high, "mfu": float(run.mfu), "hfu": float(run.hfu)}
         row |= {"mapping": run.words, "bound": run.bound, "next": run.runner_up, "reason": str(run.reason)}
@@ -119,6 +140,8 @@ def gains(found: Runs, head: Key) -> pd.DataFrame:
     for key, run in found.items():
         if (key.model, key.kind) == (head.model, head.kind):
             row = lines.setdefault(key.system, {"system": key.system})
+            if "narrow_in" in row:
+                continue
             name = "narrow" if "wide_in" in row else "wide"
             row |= {
                 f"{name}_in": key.precision.upper(),
@@ -200,11 +223,11 @@ def why_little(found: Runs, head: Key, older: str, called: Mapping[str, str]) ->
     eight = gains(found, head).set_index("system").loc[[older, head.system]]
     faster = eight.narrow_days.iloc[0] / eight.narrow_days.iloc[1]
     names = " beside ".join(dict.fromkeys(map(str, eight.narrow_in[::-1])))
-    said = [f"**In {head.precision.upper()} {chip_} computes {rate_ / TFLOP:,.0f} TFLOP/s, {chip} {rate / TFLOP:,.0f}**, "
-            f"{rate_ / rate:.2f} times as much. {called[head.system]} is as many times as fast as {called[older]}: "
-            f"{', '.join(times)}."]  # fmt: skip
+    rates = f"**In {head.precision.upper()} {chip_} computes {rate_ / TFLOP:,.0f} TFLOP/s, {chip} {rate / TFLOP:,.0f}**"
+    twice = f"{called[head.system]} is as many times as fast as {called[older]}: {', '.join(times)}."
+    said = [f"{rates}, {rate_ / rate:.2f} times as much.", twice]
     if old.days > MORE * new.days:
-        told = f"{most}, {wide.old[most]:,.0f} days against {wide.new[most]:,.0f}"
+        told = f"{most}, {format_digits(wide.old[most], 2)} days against {format_digits(wide.new[most], 2)}"
         said.append(f"Most of the difference on {head.kind} software is {told}.")
     if np.isfinite(faster):
         said.append(f"In 8 bits on both ({names}) it is {faster:.2f} times.")
@@ -229,9 +252,9 @@ def moves(found: Runs, head: Key, question: Mapping[str, Any], chips: float) -> 
     said.append(f"**A slowest rank that takes {SLOW:.0%} longer**: {slow - 1:+.1%} time")
     for key, one in found.items():
         if key[1:] == head[1:] and one.valid and one.model.outline("prefill").experts:
-            more = float(again(one, expert_imbalance=HOT).time_s / one.step.time_s)
-            who = f"**Experts of {key.model} that fill unevenly**, the fullest rank with {HOT:g} times the mean"
-            said.append(f"{who}: {more - 1:+.0%} time")
+            hot = again(one, expert_imbalance=HOT)
+            more = f"{float(hot.time_s / one.step.time_s) - 1:+.0%} time" if hot.valid else str(hot.reason)
+            said.append(f"**Experts of {key.model} that fill unevenly**, a rank with {HOT:g} times the mean: {more}")
     return "".join(f"* {line}.\n" for line in said)
 
 

@@ -1,0 +1,49 @@
+"""What a runtime adds to exchanges: the barrier of a graph that holds one."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from trnmodel.arguments import choice, numbers
+from trnmodel.catalog import load
+
+Numeric = ArrayLike
+RUNTIMES = {"trn1": "neuron-runtime-trn1", "trn2": "neuron-runtime-trn2"}
+
+
+def graph_barrier_s(ranks: Numeric, runtime: str = "neuron-runtime-trn2") -> NDArray:
+    r"""Fixed cost of executing a graph that holds a collective, however many it holds: the runtime's barrier.
+
+    .. math:: t = t_0 + t_1\log_2 n \quad (n > 2)
+
+    Parameters
+    ----------
+    ranks : numeric
+        Ranks of the group, n. [-]
+    runtime : str
+        "neuron-runtime-trn2" or "neuron-runtime-trn1". [-]
+
+    Returns
+    -------
+    barrier_s : numeric
+        Time of a graph with one small collective. Groups of two pay none: what was measured for them, or nothing. [s]
+
+    Raises
+    ------
+    ValueError
+        Unknown runtime; ranks below one.
+
+    Notes
+    -----
+    Base and step are fitted to 4-64 ranks of Trn2 (within 2 %) and 8-32 of Trn1; beyond them the line goes on.
+
+    Examples
+    --------
+    >>> round(float(graph_barrier_s(64)) * 1e3, 2)
+    2.99
+    """
+    ranks = numbers("ranks", ranks, 1)
+    choice("runtime", runtime, tuple(RUNTIMES.values()))
+    base, step, pair = (load.value(runtime, f"graph_barrier_{part}_s") for part in ("base", "step", "pair"))
+    return np.where(np.greater(ranks, 2), base + step * np.log2(ranks), np.where(np.equal(ranks, 2), pair, 0.0))
