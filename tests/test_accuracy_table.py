@@ -174,3 +174,15 @@ def test_regimes_hold_every_configuration():
     of = len(rows.query("group == 'decode' and split == @accuracy.LEFT_OUT"))
     names = found.regime.str.split(" ").str[0]
     assert found.groupby(names).configurations.sum().eq(of).all()
+
+
+def test_the_error_of_a_group_by_its_sources():
+    """All configurations once, shares that are theirs, and a first source with more than its part of the rows."""
+    found, rows = table.by_source("dense decode", most=5), accuracy.shipped()
+    rows = rows.query("group == 'decode' and split == @accuracy.LEFT_OUT")
+    assert len(found) == 6
+    assert (found.configurations.sum(), found.share.sum()) == (len(rows), pytest.approx(1))
+    first = rows[rows.source == found.source[0]].error.abs()
+    assert found.share[0] == pytest.approx(first.sum() / rows.error.abs().sum())
+    assert found.share[:5].is_monotonic_decreasing
+    assert found.source[5] == "all others"

@@ -1,5 +1,6 @@
 """An owner's cost: parts sum, nothing unknown is free, break-evens tie, and GPUs cost what another model prints."""
 
+import re
 from dataclasses import fields, replace
 
 import numpy as np
@@ -63,6 +64,16 @@ def test_parts_sum_to_the_total(system):
     assert (table.usd <= table.usd_high * (1 + 1e-12)).all()
     assert found.low < found.usd_per_h < found.high
     assert found.basis == "extrapolated"
+
+
+def test_what_is_given_is_paid_as_it_is():
+    """A server of the day for 30,000 USD ages by nothing and has no street price; so a chip, and a lane of a switch."""
+    dear = replace(priced.prices(), market_ratio=1.2)
+    assert tm.tco(SOLD, server_usd=30_000.0, prices=dear).parts_usd["server as sold"] == 30_000
+    found = tm.tco(RACK, chip_usd=6000.0, switch_usd_per_lane=3.0, prices=dear).parts_usd
+    assert found["HBM"] + found["logic, package and margin"] == pytest.approx(6000, rel=1e-12)
+    assert found["rack switches"] == pytest.approx(80 * 160 / 144 * 3, rel=1e-12)
+    assert found["board switches"] == pytest.approx(288 * 32 / 144 * 3, rel=1e-12)
 
 
 def test_the_rack_is_counted():
@@ -253,15 +264,17 @@ def test_draws_are_common():
 
 
 def test_prices_carry_currency_region_and_date():
-    table = priced.price_rows()
-    assert len(table) > 70
-    assert set(table.currency) == {"USD"}
-    assert table.date.str.match(r"\d{4}").all()
-    assert set(table.region) <= {"US", "world"}
-    ours = table.query("source == 'project'")
-    assert (ours.confidence == "D").all()
-    told = ours.note.str.len() + ours.locator.str.len()
-    assert (told > 10).all()  # an estimate says how it was made
+    kinds = {name for name, row in load.entities().items() if row.kind in ("prices", "owner", "warrant")}
+    facts = [fact for fact in load.facts_rows().values() if fact.entity in kinds or fact.quantity == "owner_usd_per_h"]
+    assert len(facts) > 70
+    for fact in facts:
+        said = priced.dated(fact)
+        assert said.currency == "USD"
+        assert re.match(r"\d{4}", said.date)
+        assert said.region in ("US", "world")
+        if fact.source == "project":
+            assert fact.confidence == "D"
+            assert len(said.note) + len(fact.locator) > 10  # an estimate says how it was made
 
 
 def test_capital_that_a_saving_pays_for():

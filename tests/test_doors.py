@@ -7,7 +7,7 @@ import trnmodel as tm
 from trnmodel.fabric.collectives import graph_barrier_s
 from trnmodel.formulas import bounds, clos, collectives, tiers, transit
 from trnmodel.models.operator_table import step_operators
-from trnmodel.steps.serving import disaggregate, frontier
+from trnmodel.steps.serving import disaggregate
 
 MODEL, NODE = "llama-3.1-8b", "trn2.48xlarge"
 HALF = tm.Mapping(tp=8)
@@ -59,7 +59,6 @@ DOORS = [
     *((name, 1, lambda x, name=name: _served(**{name: x})) for name in ("chunk_tokens", "max_context")),
     ("draft_tokens", 0, lambda x: _served(draft_tokens=x)),
     *((name, 1, lambda x, name=name: disaggregate(*SPLIT, **SENT | {name: x}).step_s) for name in SENT),
-    ("batches", 1, lambda x: len(frontier(MODEL, NODE, HALF, context=8, batches=x))),
     *((name, 1, lambda x, i=i: tm.kernel.matmul("trainium2", *[x if i == j else 128 for j in range(3)]).time_s)
       for i, name in enumerate("mnk")),
     ("groups", 1, lambda x: tm.kernel.matmul("trainium2", 128, 128, 128, groups=x).time_s),

@@ -99,6 +99,16 @@ def test_work_of_a_chip_is_that_of_its_ranks():
     assert lone.hbm_utilisation < 0.25
 
 
+def test_ranks_of_every_kind_share_a_chip():
+    """Four ranks to a chip of Trainium2, or as many as there are, whatever cuts the model."""
+    for degrees in ({"tp": 2}, {"pp": 4}, {"cp": 4}, {"ep": 4}, {"dp": 4}, {"tp": 2, "ep": 2}):
+        model = "qwen3-30b-a3b" if "ep" in degrees else "llama-3.2-1b"
+        step = tm.decode_step(model, "trn2.48xlarge", tm.Mapping(**degrees), batch=8, context=1024)
+        here, found = int(np.prod([*degrees.values()])) / step.time_s, tm.energy(step)
+        assert found.compute_utilisation == pytest.approx(step.work_flop_per_rank * here / 667e12, rel=1e-12)
+        assert found.hbm_utilisation == pytest.approx(step.moved_bytes_per_rank * here / 2.9e12, rel=1e-12)
+
+
 def test_links_take_the_bytes_that_an_all_reduce_must_send():
     """Two all-reduces a layer of 64 x 8192 x 2 B over 8 chips: 2 (7/8) m each, at 60 pJ/B of the backplane."""
     found = asked()
@@ -196,6 +206,18 @@ def test_trainium_is_a_range_and_never_a_point():
     assert found.ends("tdp_w") == pytest.approx((383, 617))
 
 
+def test_joules_are_as_uncertain_as_watts_and_time_on_each_side():
+    """As independent causes: the root of the sum of the squares of both logarithms, below and above by themselves."""
+    found = asked("trn3-nl32x2-pcie160", efficiencies="hand-tuned")
+    watts, step = found.ends("server_w"), found.step
+    sides = [(float(found.server_w) / watts[0], float(step.time_s) / float(step.low)),
+             (watts[1] / float(found.server_w), float(step.high) / float(step.time_s))]  # fmt: skip
+    low, high = (np.exp(np.hypot(*np.log(side))) for side in sides)
+    assert abs(np.log(sides[0][1] / sides[1][1])) > 0.01
+    ends = found.ends("server_j_per_token") / found.server_j_per_token
+    assert ends == pytest.approx([1 / low, high], rel=1e-9)
+
+
 def test_a_chip_without_any_watts_has_no_answer():
     found = asked("trn1.32xlarge", tp=32, model="llama-3.1-8b")
     assert not found.valid
@@ -291,6 +313,18 @@ def test_shares_in_force_are_those_that_the_rows_give():
     assert facilities.ends(facilities.power(tm.chip("trainium2")), "idle_share") == (min(idle), max(idle))
     host = found["gpu-power", "host_w_per_chip"]
     assert facilities.ends(facilities.power(tm.chip("trainium2")), "host_w_per_chip")[1] == host
+
+
+def test_a_chip_of_twenty_configurations_has_an_idle_share_of_its_own():
+    """With one fewer it has that of other chips; among the rows H100, B200 and A100 have as many."""
+    one, other = (next(case for case in evidence.cases() if case.chip.id == name) for name in ("h100", "a100"))
+    assert evidence._owners([one] * 20 + [other] * 19) == ["h100"]
+    assert evidence._owners(evidence.cases()) == ["a100", "b200", "h100"]
+
+
+def test_rows_that_are_read_once_cannot_be_changed():
+    with pytest.raises(AttributeError, match="immutable"):
+        evidence.cases()[0].row.power_w = 1.0
 
 
 def test_idle_of_h100_is_near_the_reading():

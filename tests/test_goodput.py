@@ -137,6 +137,30 @@ def test_a_replica_of_a_rack_is_away_more_often_than_one_of_a_tray():
     assert 1 - tray > 0.9 * rate * FLEET.repaired_share * FLEET.swap_s
 
 
+def test_a_drained_replica_is_away_for_a_repair_and_a_restart_by_hand():
+    """NL72x2 as above: 80 x (18 links + a switch) + 72 cables, each of which stops a rack for both times."""
+    rates = {"interruptions_per_chip_s": 0.0, "link_failures_per_s": 1e-9, "switch_failures_per_s": 1e-8}
+    fleet = replace(FLEET, ranges={}, repair_s=7200.0, restart_s=600.0, **rates)
+    down = (80 * (18e-9 + 1e-8) + 72e-9) * (7200 + 600)
+    assert replica_availability(NL72, 72, swap="drain", fleet=fleet) == pytest.approx(1 / (1 + down), rel=1e-12)
+
+
+def test_a_replica_without_links_is_away_as_often_as_its_chips_by_hand():
+    """A part of the interruptions is repaired, for a swap; after the others it starts again. A drain takes the rack."""
+    rates = {"link_failures_per_s": 0.0, "switch_failures_per_s": 0.0, "interruptions_per_chip_s": 1e-7}
+    rates |= {"repaired_share": 0.25, "swap_s": 3600.0, "repair_s": 7200.0, "restart_s": 100.0}
+    fleet = replace(FLEET, ranges={}, **rates)
+    for chips, swap, reach, away in (
+        (1, "hot", 1, 3600),
+        (8, "hot", 8, 3600),
+        (8, "drain", 72, 7200),
+        (73, "drain", 144, 7200),
+    ):
+        down = reach * 1e-7 * (0.25 * away + 0.75 * 100)
+        found = replica_availability(NL72, chips, swap=swap, fleet=fleet)
+        assert found == pytest.approx(1 / (1 + down), rel=1e-12), (chips, swap)
+
+
 def test_k_of_n_replicas_by_hand():
     """Two of three: a^3 + 3 a^2 (1 - a)."""
     one = float(replica_availability(NL72, 8, fleet=replace(FLEET, interruptions_per_chip_s=1e-6)))
@@ -195,6 +219,8 @@ def test_a_chip_that_always_fails_leaves_nothing():
     assert reliability.best_interval_s(1.0, 16_384.0) == pytest.approx(1 / 16_384)
 
 
-def test_a_domain_too_large_for_a_flow_counts_its_links_with_its_chips():
+def test_a_domain_too_large_for_a_flow_counts_its_links_with_its_chips(monkeypatch):
+    monkeypatch.setattr("trnmodel.planner.redundancy.LARGEST_LP", 63)
+    assert guards(replace(tm.system(TORUS), name="of 64 chips")) == ()
     assert guards("tpu-v5p-pod") == ()
     assert guards("hgx-h100") == guards("trn1.32xlarge") == ()

@@ -111,8 +111,12 @@ def test_arrays_are_their_scalars():
 def test_more_parts_than_are_provisioned_for_and_unknown_watts_have_no_answer():
     spec = tm.system(LARGE)
     over = rack_power(LARGE, power=replace(facilities.power(spec.chip), all_in_ratio=1.0))
-    assert "more than what is provisioned" in over.reason
+    assert over.reason == "the parts that are counted draw more than what is provisioned"
     assert np.isnan(over.counted_w)
+    counted = float(rack_power(LARGE).counted_w)
+    for spare, fits in ((0.5, True), (-0.5, False)):  # watts of a rack of 72 chips of 850 W
+        enough = replace(facilities.power(spec.chip), all_in_ratio=(counted + spare) / (72 * 850))
+        assert bool(rack_power(LARGE, power=enough).valid) is fits
     cold = rack_power(replace(spec, chip=replace(spec.chip, tdp_w=np.nan)))
     assert "no source has watts" in cold.reason
 

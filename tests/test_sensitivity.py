@@ -40,6 +40,10 @@ def test_inputs_and_seeds_have_draws_of_their_own():
     assert abs(np.corrcoef(one, again)[0, 1]) < 0.05
 
 
+def test_without_a_number_of_draws_there_are_10_000():
+    assert tm.sensitivity(lambda x: x, {"x": (1, 9)}).values["answer"].shape == (10_000,)
+
+
 def test_what_else_is_drawn_changes_no_draw():
     alone = tm.sensitivity(lambda x: x, {"x": (1, 9)}, draws=100)
     beside = tm.sensitivity(lambda x, y: x + 0 * y, {"y": (1, 2), "x": (1, 9)}, draws=100)

@@ -47,6 +47,7 @@ class Near:
     absent: tuple[str, ...]
     values: NDArray
     names: tuple[str, ...] = STEPS
+    tails: tuple[float, float] | None = None  # below and above, where the chip has rows
 
     @property
     def away(self) -> float:
@@ -114,9 +115,10 @@ class Rows:
             if here.any():
                 names, counts = np.unique(self.labels["group"][here].astype(str), return_counts=True)
                 group = str(names[counts.argmax()])
-                width = self.widths.get(group, Width(group, "", 0, nan, nan, nan))
+                width = self.widths.get(group, Width(group, "", 0, nan, nan, nan, nan, nan))
                 wide = max(width.width, width.pooled) if "kind" in absent else width.width
-                return Near(group, wide, absent, self.values[:, here], NAMES.get(part, STEPS))
+                tails = None if {"kind", "chip"} & set(absent) else (width.below, width.above)
+                return Near(group, wide, absent, self.values[:, here], NAMES.get(part, STEPS), tails)
         widest = max((one.pooled for one in self.widths.values()), default=nan)
         return Near("", widest, ("kind", "chip", "stack"), np.empty((len(AXES), 0)))
 
@@ -164,13 +166,16 @@ def judged(here: Near, points: Mapping[str, Any], before: Iterable[str] = (), la
     distance, mask, said = here.octaves(points)
     away = ABSENT_OCTAVES * len({reason.partition(":")[0] for reason in reasons})
     width = grown_width(here.width, distance + away)
+    tails = None
+    if here.tails is not None and not any(reason.startswith("chip:") for reason in reasons):
+        tails = grown_width(here.tails[0], distance + away), grown_width(here.tails[1], distance + away)
     beyond = words(mask, tuple(said))
     if reasons:
         told = "; ".join(reasons)
         beyond = np.frompyfunc(lambda text: f"{told}; {text}" if text else told, 1, 1)(beyond)
-        return Basis(np.full(np.shape(mask), "extrapolated", dtype=object)[()], beyond, width)
+        return Basis(np.full(np.shape(mask), "extrapolated", dtype=object)[()], beyond, width, tails)
     inside = np.where(here.measured(points), "measured", "interpolated")
-    return Basis(np.where(np.equal(mask, 0), inside, "extrapolated").astype(object)[()], beyond, width)
+    return Basis(np.where(np.equal(mask, 0), inside, "extrapolated").astype(object)[()], beyond, width, tails)
 
 
 def stack_basis(e: Efficiencies, chip: Chip, lnc: int, part: str, kind: str, points: Mapping[str, Any]) -> Basis:
@@ -217,7 +222,5 @@ def spread(found: Basis, e: Efficiencies, ask: Callable[[Efficiencies], NDArray]
     """
     outside = np.equal(found.word, "extrapolated")
     below, above = ranged(e, ask) if np.any(outside) else (np.zeros(()), np.zeros(()))
-    return (
-        joint_width(found.width, np.where(outside, below, 0.0)),
-        joint_width(found.width, np.where(outside, above, 0.0)),
-    )
+    low, high = found.sides
+    return joint_width(low, np.where(outside, below, 0.0)), joint_width(high, np.where(outside, above, 0.0))

@@ -96,8 +96,25 @@ def stacked(frames: Mapping[Any, Any], name: str) -> pd.DataFrame:
     return pd.concat([frame.assign(**{name: label}) for label, frame in frames.items()], ignore_index=True)
 
 
+class Card:
+    """Base of what shows itself as the lines of its `card`; in a notebook the first one is bold."""
+
+    __slots__ = ()
+
+    def card(self) -> list[str]:
+        """The answer on a few lines."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return "\n".join(self.card())
+
+    def _repr_html_(self) -> str:
+        first, *more = map(escape, self.card())
+        return f"<div><b>{first}</b>{''.join(f'<br>{line}' for line in more)}</div>"
+
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Result:
+class Result(Card):
     """Base of every result: fields broadcast against each other, `reason_mask` marks points that cannot exist."""
 
     REASONS: ClassVar[tuple[str, ...]] = ()
@@ -110,10 +127,6 @@ class Result:
 
     def __repr__(self) -> str:
         return "\n  ".join(self.card())
-
-    def _repr_html_(self) -> str:
-        first, *more = map(escape, self.card())
-        return f"<div><b>{first}</b>{''.join(f'<br>{line}' for line in more)}</div>"
 
     def card(self) -> list[str]:
         """The result on a few lines: the answer with unit, band and basis first, then what it was asked and made of.
@@ -202,12 +215,19 @@ class Result:
 class Basis(NamedTuple):
     """What numbers rest on: a word of `BASES`, and along which axes they leave the rows that were measured.
 
-    `width` is how far a measurement may lie from them: half the width of the logarithm's 90 % interval.
+    `width` is how far a measurement may lie from them: half the width of the logarithm's 90 % interval. Where errors of
+    one sign are larger, `tails` are the half-widths below and above of a time.
     """
 
     word: NDArray | str
     reason: NDArray | str = ""
     width: NDArray | float = 0.0
+    tails: tuple[NDArray | float, NDArray | float] | None = None
+
+    @property
+    def sides(self) -> tuple[NDArray | float, NDArray | float]:
+        """Half-widths below and above of a time."""
+        return (self.width, self.width) if self.tails is None else self.tails
 
 
 def weakest(parts: Mapping[str, Basis]) -> Basis:
@@ -221,8 +241,13 @@ def weakest(parts: Mapping[str, Basis]) -> Basis:
     places = [np.vectorize(BASES.index)(part.word) for part in parts.values()]
     word = np.asarray(BASES, dtype=object)[np.max(np.broadcast_arrays(*places), axis=0)]
     reasons = [np.asarray(part.reason, dtype=object) for part in parts.values()]
-    width = np.max(np.broadcast_arrays(*(part.width for part in parts.values())), axis=0)[()]
-    return Basis(word, np.vectorize(_told(tuple(parts)), otypes=[object])(*reasons)[()], width)
+    told = np.vectorize(_told(tuple(parts)), otypes=[object])(*reasons)[()]
+    width, *tails = (
+        np.max(np.broadcast_arrays(*some), axis=0)[()]
+        for some in zip(*((part.width, *part.sides) for part in parts.values()), strict=True)
+    )
+    even = all(part.tails is None for part in parts.values())
+    return Basis(word, told, width, None if even else (tails[0], tails[1]))
 
 
 def _told(names: tuple[str, ...]) -> Callable[..., str]:
@@ -281,7 +306,7 @@ class Grounded(Result):
 
     def widths(self, name: str, **about: str) -> tuple[Any, Any]:
         """Half-widths below and above of the logarithm of a figure; `about` names another part of the rows."""
-        return self.spread(name, **about) if self.spread else (self.judge().width,) * 2
+        return self.spread(name, **about) if self.spread else self.judge().sides
 
     def _answer(self) -> list[str]:
         """The class's figure with its interval for one point, else its range; and what it rests on."""
@@ -310,6 +335,16 @@ class Grounded(Result):
         if "per_s" in name:  # slow where the time is long
             below, above = above, below
         return value * np.exp(-below), value * np.exp(above)
+
+    def banded(self, name: str) -> dict[str, Any]:
+        """A figure with its ends as columns of a table: `name`, `name`_low, `name`_high."""
+        low, high = self.ends(name)
+        return {name: getattr(self, name), f"{name}_low": low, f"{name}_high": high}
+
+    def in_words(self, name: str, unit: str = "", basis: str = "") -> str:
+        """A figure of one point with its band."""
+        low, high = map(float, self.ends(name))
+        return format_within(float(getattr(self, name)), low, high, unit, basis)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -99,6 +99,32 @@ def test_a_lead_is_one_in_the_draws(found, hours):
         assert owned.cheaper(draws, one, other) + owned.cheaper(draws, other, one) == pytest.approx(1)
 
 
+def test_a_share_of_draws_is_told_to_its_last_half_percent():
+    """Of 1,000 draws 996 and 995 are nearly all and not 100 %, 994 are 99 %; 4 of them are not told, 5 are."""
+    assert markets.leads({TRN2: 0.996, GPU: 0.004}, CALLED) == f"{CALLED[TRN2]} in nearly all"
+    assert markets.leads({TRN2: 0.994, GPU: 0.006}, CALLED) == f"{CALLED[TRN2]} in 99%, {CALLED[GPU]} in 0.6%"
+    assert markets.leads({TRN2: 0.995, GPU: 0.005}, CALLED) == f"{CALLED[TRN2]} in nearly all, {CALLED[GPU]} in 0.5%"
+    assert markets.leads({TRN2: 1.0, GPU: 0.0}, CALLED) == f"{CALLED[TRN2]} in all"
+
+
+def test_a_claim_has_ten_words_at_most(monkeypatch, found):
+    """ "Cheapest: A hand-tuned, B public; else open" with names of several words is told up to ten of them."""
+    lead = {"public": {"b": 0.95, "a": 0.05}, "hand-tuned": {"a": 0.97, "b": 0.03}, "ideal": {"a": 0.5, "b": 0.5}}
+    monkeypatch.setattr(markets, "firsts", lambda found, hours, kind: lead[kind])
+    ten, eleven = {"a": "A of two", "b": "B of"}, {"a": "A of two", "b": "B of two"}
+    assert markets.claim(found[KEY], None, ten) == "Cheapest: A of two hand-tuned, B of public; else open"
+    assert markets.claim(found[KEY], None, eleven) == "Who is the cheapest depends on the software"
+
+
+def test_a_tie_is_told_by_its_quantiles():
+    """Of a law that is even from 0.2 to 0.8: the middle, and 5 % of the width from both ends."""
+    even, below = (tm.sensitivity(lambda x, by=by: {"a": x - by}, {"x": (0.2, 0.8)}, 100_000,
+                                  distributions={"x": "uniform"}) for by in (0.0, 0.4))  # fmt: skip
+    assert markets.tie_cell(even, "a") == "0.5 (0.23 to 0.77)"
+    assert markets.tie_cell(below, "a") == "0.1 (0 to 0.37)"
+    assert markets.tie_cell(even, "b", "too slow") == markets.tie_cell(None, "a", "too slow") == "too slow"
+
+
 def test_where_nothing_is_open_the_middle_says_who_is_first(found):
     """One system with one price, on ideal software: no draw, and yet it is there."""
     priced_alone = found[KEY].priced({name: rents.own(name, 1.0 + place) for place, name in enumerate(CALLED)})
@@ -147,6 +173,31 @@ def test_what_waits_for_nothing(found, hours):
     assert "nothing known" in cost_words.wait_words(
         same.assign(**{"public": np.nan, "hand-tuned": np.nan, "ideal": np.nan}), "a", "b"
     )
+
+
+def test_months_of_waiting_by_the_printed_trend(found, hours):
+    """A token that costs 1 / r is worth ln r / (0.14 ln 10 + ln 1.08) years; ends are quantiles of common draws."""
+    table = markets.waiting({KEY: found[KEY]}, hours, GPU, AIR)
+    a_year = 0.14 * np.log(10) + np.log(1.08)
+    draws = owned.drawn_costs(found[KEY], hours, "hand-tuned").values
+    gpu, air = (float(found[KEY][name, "hand-tuned"].chip_s()[2] * hours[name].useful_usd_per_h) for name in (GPU, AIR))
+    assert table["hand-tuned"][0] == pytest.approx(12 * np.log(gpu / air) / a_year, rel=1e-9)
+    both = np.isfinite(draws[GPU]) & np.isfinite(draws[AIR])
+    ends = np.quantile(12 * np.log(draws[GPU][both] / draws[AIR][both]) / a_year, [0.05, 0.95])
+    assert (table["hand-tuned_low"][0], table["hand-tuned_high"][0]) == pytest.approx(tuple(ends), rel=1e-9)
+    assert np.isnan(markets.waiting({KEY: found[KEY]}, hours, AIR, AIR)["ideal_low"][0])
+
+
+def test_who_is_cheaper_is_counted_in_the_draws(found, hours):
+    """By a share of them, "all" or "none"; who is too slow is not compared."""
+    table = markets.cheaper(found, hours, AIR).set_index(["wanted_tokens_per_s_per_user", "than"])
+    draws = owned.drawn_costs(found[KEY], hours, "hand-tuned").values
+    for other in (TRN2, TORUS, GPU):
+        share = (draws[AIR] < draws[other]).mean()
+        told = table["hand-tuned"][SPEED, other]
+        words = {0: "in none", 1: "in all"}.get(share, "in nearly all" if share >= 0.995 else "")
+        assert told == words if words else float(told[3:-1]) == pytest.approx(100 * share, rel=0.06)
+        assert table["hand-tuned"][1e6, other] == "too slow"
 
 
 def test_a_month_early_by_the_printed_trend(hours):

@@ -109,14 +109,14 @@ def test_every_cell_of_the_page_is_a_plan(page):
         assert c.system.name.startswith(row["System"])
         assert row["Chips and mapping"] == f"{c.chips:g} chip{'s' * (c.chips > 1)}: {c.mapping}"
         if found.reached:
-            assert row["Tokens/s a chip"] == c.told("tokens_per_s_per_chip", "").replace(")", f"; {c.basis})")
+            assert row["Tokens/s a chip"] == c.in_words("tokens_per_s_per_chip", "").replace(")", f"; {c.basis})")
         else:
             assert row["Tokens/s a chip"].startswith("out of reach: at most ")
-        assert row["First token"] == c.told("ttft_s", "s").replace(")", f"; {c.basis})")
+        assert row["First token"] == c.in_words("ttft_s", "s").replace(")", f"; {c.basis})")
         assert_spent(row[SPENT], tm.energy(c.step), c.chips)
         assert_paid(row[PAID], c, found.beside)
         assert_trained(row[TRAINED], model, c)
-        told = [f"{b.stack.kind} {b.told(b.FIGURE, '') if b.valid else 'too slow'}" for b in found.beside]
+        told = [f"{b.stack.kind} {b.in_words(b.FIGURE, '') if b.valid else 'too slow'}" for b in found.beside]
         assert row["Other software, tokens/s a chip"] == "; ".join(told)
     assert {"hand-tuned", "ideal"} <= set(rows[0]["Other software, tokens/s a chip"].replace(";", "").split())
 

@@ -72,6 +72,36 @@ def test_one_chip_in_two_racks_cannot_flip_itself():
     assert joules.moved_by(0.005, line, best) == "level"
 
 
+def test_a_gap_is_between_middles_whatever_the_bands():
+    """1.2 against 1 joule: log 1.2 = 0.182 is more than the watts' 0.15 and less than the speed's 0.2."""
+    import pandas as pd
+
+    names = {"wanted_tokens_per_s_per_user": 40.0, "software": "public", "server_j_per_token_low": 0.01,
+             "server_j_per_token_high": 9.0, "watts_below": 0.1, "watts_above": 0.05, "time_below": 0.1,
+             "time_above": 0.1}  # fmt: skip
+    table = pd.DataFrame([names | {"system": AIR, "server_j_per_token": 1.2},
+                          names | {"system": "hgx-h100", "server_j_per_token": 1.0}])  # fmt: skip
+    best, others = joules.verdicts(table, 40.0, "public")
+    assert (best.system, others) == ("hgx-h100", {AIR: "speed"})
+    assert joules.verdicts(table, 50.0, "public") == (None, {})
+
+
+def test_quantiles_stand_at_the_shares_of_their_draws(spent):
+    """19 from 5 to 95 %, in order; the middle one is the median of the draws, and who has no answer says why."""
+    public = spent[spent.software == "public"]
+    found = joules.quantiles(MODEL, public, 2048.0, draws=500)
+    one = found[found.system == AIR].dropna(subset="share_of_draws")
+    np.testing.assert_allclose(one.share_of_draws, np.linspace(0.05, 0.95, 19), rtol=1e-12)
+    assert (np.diff(one.server_j_per_token) > 0).all()
+    assert joules.drawn(MODEL, joules.line_of(public, 40.0, AIR), 2048.0).values["answer"].size == 4000
+    draws = joules.drawn(MODEL, joules.line_of(public, 40.0, AIR), 2048.0, 500).values["answer"]
+    for share, spent_j in zip(one.share_of_draws, one.server_j_per_token, strict=True):
+        assert (draws < spent_j).mean() == pytest.approx(share, abs=2 / 500)
+    why = found[found.share_of_draws.isna()].set_index(["system", "wanted_tokens_per_s_per_user"]).why
+    assert why["trn1.32xlarge", 40.0] == "no source has watts of this chip"
+    assert why[AIR, 1e5] == "too slow for a user"
+
+
 def test_one_input_at_a_time_lies_within_all_of_them(energies):
     e = energies["aws-air"]
     moved, (low, high) = one_at_a_time(e), map(float, e.ends("server_j_per_token"))

@@ -294,7 +294,6 @@ HELPERS: dict[str, Any] = {
     "links": links,
     "served": served,
     "disaggregate": serving.disaggregate,
-    "frontier": serving.frontier,
     "tokens_per_step": serving.tokens_per_step,
 }
 
@@ -350,7 +349,6 @@ def _roots() -> Iterator[Call]:
         "share: step_spread; choice: swap; one: unit",
     )
     yield _call("doors", "tm.rent", "system='hgx-h100', way='on-demand'", "object: system; any: way region")
-    yield _call("doors", "tm.rent('hgx-h100').usd_per_pflop_h", "dtype='bf16'", "choice: dtype")
     yield _call("doors", "tm.rent('hgx-h100').age_days", "at='2026-11-22'", "choice: at")
     yield _call("doors", "tm.rent('hgx-h100').rates", "at='2026-11-22'", "choice: at")
     yield _call(
@@ -454,8 +452,6 @@ def _methods() -> Iterator[Call]:
     yield _call("doors", "tm.chip('trainium2').range", "name='hbm_bytes'", "choice: name")
     yield _call("doors", "tm.chip('trainium2').at", "name='hbm_bytes'", "choice: name")
     yield _call("doors", "tm.chip('trainium2').moved", "values={'tdp_w': 500.0}", "table: values")
-    yield _call("doors", "tm.system('trn3-nl72x2-pcie160').with_scaleout", "bytes_per_s_per_dir=25e9",
-                "choice: bytes_per_s_per_dir")  # fmt: skip
     yield _call("doors", "tm.system('trn3-nl32x2-pcie160').with_switch_trays", "trays=5", "integer: trays")
     fabric = "tm.topology('trn2.48xlarge')"
     yield _call("doors", f"{fabric}.hop_histogram", "", "choice: metric scope",
@@ -566,13 +562,6 @@ def _steps() -> Iterator[Call]:
         " decode_efficiencies; from1: batch input_tokens output_tokens; share: transfer_share; flag: mixed",
         "batch=[1, 16], input_tokens=[100, 4000], output_tokens=[10, 1000], transfer_share=[0.5, 1],"
         "prefill_efficiencies=['ideal'], decode_efficiencies=['ideal'], mixed=[True]",
-    )
-    yield _call(
-        "main",
-        "frontier",
-        f"{STEP}, context=2048, batches=[1, 4, 16]",
-        f"{SETTING} from1: context batches",
-        f"{ASKED}, {shape}",
     )
     yield _call("main", "tokens_per_step", "draft_tokens=4, acceptance=0.7", "number: draft_tokens; share: acceptance",
                 "draft_tokens=[0, 1, 4, 8], acceptance=[0, 0.3, 0.7, 1]")  # fmt: skip
@@ -739,7 +728,7 @@ def public() -> dict[str, Callable]:
             found |= {f"{name}.{key}": getattr(item, key) for key in _names(item)}
         elif callable(item):
             found[name] = item
-    found |= {name: HELPERS[name] for name in ("disaggregate", "frontier", "tokens_per_step")}
+    found |= {name: HELPERS[name] for name in ("disaggregate", "tokens_per_step")}
     kinds = [item for item in found.values() if isinstance(item, type)]
     found |= {
         f"{kind.__name__}.{name}": getattr(kind, name)

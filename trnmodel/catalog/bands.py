@@ -22,7 +22,10 @@ AXES = ("ranks", "batch", "length", "size")
 
 
 class Width(msgspec.Struct, frozen=True):
-    """A group of measured configurations: its own quantile, that of its pool, and the width between them."""
+    """A group of measured configurations: its own quantile, that of its pool, and the width between them.
+
+    `below` and `above` are those of a time of the group where its chip has rows: errors of one sign can be larger.
+    """
 
     group: str
     pool: str
@@ -30,6 +33,8 @@ class Width(msgspec.Struct, frozen=True):
     quantile: float
     pooled: float
     width: float
+    below: float
+    above: float
 
 
 class Row(msgspec.Struct, frozen=True):

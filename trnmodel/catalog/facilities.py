@@ -8,22 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 from trnmodel.arguments import number, refuse
 from trnmodel.catalog import load
-from trnmodel.catalog.specs import NAN, Chip, Spec
+from trnmodel.catalog.specs import NAN, Chip, Spec, mapping_field
 
 S = TypeVar("S", bound=Spec)
 NODES = (3, 5, 7, 45)  # nm of which `data/` has energies; what lies between is of the family of the next larger
 Ends = tuple[Any, Any]
-
-
-def _empty() -> Mapping:
-    return MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -44,15 +39,15 @@ class Power(Spec):
     server_width: float = 0.0
     all_in_ratio: float = NAN
     static_share: float = NAN
-    flop_j: Mapping[str, float] = field(default_factory=_empty)
-    byte_j: Mapping[str, float] = field(default_factory=_empty)
+    flop_j: Mapping[str, float] = mapping_field()
+    byte_j: Mapping[str, float] = mapping_field()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Parts(Spec):
     """What stands in a rack beside its chips: watts of one by part, shares for fans and pumps and for power shelves."""
 
-    part_w: Mapping[str, float] = field(default_factory=_empty)
+    part_w: Mapping[str, float] = mapping_field()
     cooling_share: float = NAN
     conversion_share: float = NAN
 
@@ -63,7 +58,7 @@ class Facility(Spec):
 
     annual_pue: float = NAN
     peak_pue: float = NAN
-    carbon_kg_per_j: Mapping[str, float] = field(default_factory=_empty)
+    carbon_kg_per_j: Mapping[str, float] = mapping_field()
     water_l_per_j: float = NAN
 
 
@@ -81,7 +76,8 @@ def ends(spec: Spec, name: str, key: str = "") -> Ends:
     return spec.open_ranges.get(which, (spec.at(which),) * 2)
 
 
-def inherited(kind: type[S], entity: str) -> S:
+@cache
+def inherited(kind: Any, entity: str) -> Any:
     """A spec with what it takes over from the base of its entity; a value of its own has its own range, or none."""
     base = load.entities()[entity].base
     own: dict[str, Any] = load.assemble(kind, entity)
@@ -97,17 +93,17 @@ def inherited(kind: type[S], entity: str) -> S:
     return replace(taken, **own, **provenance)
 
 
+def named(kind: Any, name: Any, of: str) -> Any:
+    """A spec by the id or name of an entity of a kind; a spec is given back as it is."""
+    return name if isinstance(name, kind) else inherited(kind, load.resolve(of, name))
+
+
 @cache
 def _node(process: str) -> Power | None:
     """Energies of operations at the node that the text of a process names, or None where it names none."""
     size = re.search(r"\d+", process)
     near = [node for node in NODES if size and int(size[0]) <= node]
     return Power(**load.assemble(Power, f"node-{near[0]}nm")) if near else None
-
-
-@cache
-def _vendor(entity: str) -> Power:
-    return inherited(Power, entity)
 
 
 def power(chip: Chip) -> Power:
@@ -119,7 +115,7 @@ def power(chip: Chip) -> Power:
     >>> found.id, f"{found.flop_j['bf16']:.4g}", found.range("host_w_per_chip")
     ('neuron-power', '6.475e-13', (113.2, 226.5))
     """
-    found, node = _vendor("gpu-power" if chip.core is None else "neuron-power"), _node(chip.process)
+    found, node = inherited(Power, "gpu-power" if chip.core is None else "neuron-power"), _node(chip.process)
     if node is None:
         return found
     return replace(
@@ -182,8 +178,8 @@ def with_given(spec: S, given: Given) -> S:
 class Claims(Spec):
     """What a vendor claims of a system against another, by what is compared."""
 
-    claimed_ratio: Mapping[str, float] = field(default_factory=_empty)
-    claimed_cut: Mapping[str, float] = field(default_factory=_empty)
+    claimed_ratio: Mapping[str, float] = mapping_field()
+    claimed_cut: Mapping[str, float] = mapping_field()
 
 
 @cache
@@ -208,9 +204,4 @@ def facility(name: str | Facility) -> Facility:
     >>> facility("aws-air").annual_pue, facility("aws-chilled").peak_pue
     (1.14, 1.5)
     """
-    return name if isinstance(name, Facility) else _facility(load.resolve("facility", name))
-
-
-@cache
-def _facility(entity: str) -> Facility:
-    return inherited(Facility, entity)
+    return named(Facility, name, "facility")

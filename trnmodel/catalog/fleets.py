@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import cache
 from math import inf
-from types import MappingProxyType
 from typing import Literal, get_args
 
 import msgspec
 
 from trnmodel.arguments import choice
 from trnmodel.catalog import load
-from trnmodel.catalog.facilities import inherited
-from trnmodel.catalog.specs import Spec
+from trnmodel.catalog.facilities import named
+from trnmodel.catalog.specs import Spec, mapping_field
 
 Distribution = Literal["uniform", "triangular", "loguniform"]
 DISTRIBUTIONS = get_args(Distribution)
@@ -39,7 +38,7 @@ class Fleet(Spec):
     """
 
     interruptions_per_chip_s: float = 0.0
-    interruptions: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    interruptions: Mapping[str, float] = mapping_field()
     repaired_share: float = 0.0
     link_failures_per_s: float = 0.0
     switch_failures_per_s: float = 0.0
@@ -92,12 +91,7 @@ def fleet(name: str | Fleet = "borrowed") -> Fleet:
     >>> round(tm.fleet("llama-3-h100").interruptions_per_chip_s * 16_384 * 54 * tm.units.DAY, 6)
     419.0
     """
-    return name if isinstance(name, Fleet) else _fleet(load.resolve("fleet", name))
-
-
-@cache
-def _fleet(fleet_id: str) -> Fleet:
-    return inherited(Fleet, fleet_id)
+    return named(Fleet, name, "fleet")
 
 
 @cache

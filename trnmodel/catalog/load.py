@@ -122,6 +122,11 @@ def facts_rows() -> dict[str, Fact]:
     return by_id(rows, "id", "facts/*.csv")
 
 
+def fact_sources(*specs: Spec) -> set[str]:
+    """Ids of the sources behind fields of specs."""
+    return {facts_rows()[fact_id].source for spec in specs for ids in spec.sources.values() for fact_id in ids}
+
+
 def value_si(fact: Fact) -> tuple[float, float, float]:
     """A fact's value in base units as (value, low, high); NaN for text."""
     unit = units()[fact.unit_printed]

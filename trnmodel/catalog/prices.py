@@ -8,26 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cache
-from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from trnmodel.arguments import refuse
-from trnmodel.catalog import load
-from trnmodel.catalog.facilities import inherited
-from trnmodel.catalog.specs import NAN, Spec
+from trnmodel.catalog.facilities import inherited, named
+from trnmodel.catalog.specs import NAN, Spec, mapping_field
 from trnmodel.catalog.tables import DataError, Fact
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-FILE = ("prices", "owner", "warrant")
 _DATED = re.compile(r"(USD), ([^,]+), (\d{4}[^;]*)(?:; (.*))?$")
-
-
-def _empty() -> Mapping:
-    return MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -42,9 +31,9 @@ class Prices(Spec):
     active cables.
     """
 
-    server_usd_per_chip: Mapping[str, float] = field(default_factory=_empty)
-    server_year: Mapping[str, float] = field(default_factory=_empty)
-    chip_usd: Mapping[str, float] = field(default_factory=_empty)
+    server_usd_per_chip: Mapping[str, float] = mapping_field()
+    server_year: Mapping[str, float] = mapping_field()
+    chip_usd: Mapping[str, float] = mapping_field()
     hbm_usd_per_byte: float = NAN
     hbm_share: float = NAN
     chip_markup: float = NAN
@@ -63,7 +52,7 @@ class Prices(Spec):
     integration_share: float = NAN
     network_usd_per_bytes_per_s: float = NAN
     optics_usd_per_bytes_per_s: float = NAN
-    scaleout_bytes_per_s_per_dir: Mapping[str, float] = field(default_factory=_empty)
+    scaleout_bytes_per_s_per_dir: Mapping[str, float] = mapping_field()
     market_ratio: float = NAN
     decades_per_year: float = NAN
     money_year: float = NAN
@@ -127,6 +116,7 @@ def dated(fact: Fact) -> Dated:
 
     Examples
     --------
+    >>> from trnmodel.catalog import load
     >>> dated(load.facts_rows()["prices/server_usd_per_chip:hgx-h100/epoch-hardware-purchases"])[:3]
     ('USD', 'US', '2025-01-31')
     """
@@ -136,7 +126,6 @@ def dated(fact: Fact) -> Dated:
     return Dated(*(part or "" for part in found.groups()))
 
 
-@cache
 def prices() -> Prices:
     """The prices of parts and servers in force.
 
@@ -146,7 +135,7 @@ def prices() -> Prices:
     >>> found.server_usd_per_chip["hgx-h100"], found.range("retimer_usd")
     (31904.63, (54.0, 108.0))
     """
-    return Prices(**load.assemble(Prices, "prices"))
+    return inherited(Prices, "prices")
 
 
 def owner(name: str | Owner = "hyperscaler") -> Owner:
@@ -159,12 +148,7 @@ def owner(name: str | Owner = "hyperscaler") -> Owner:
     >>> owner().life_years, owner("neocloud").facility
     (5.5, 'colocation')
     """
-    return name if isinstance(name, Owner) else _owner(load.resolve("owner", name))
-
-
-@cache
-def _owner(entity: str) -> Owner:
-    return inherited(Owner, entity)
+    return named(Owner, name, "owner")
 
 
 def warrant(name: str | Warrant) -> Warrant:
@@ -175,33 +159,4 @@ def warrant(name: str | Warrant) -> Warrant:
     >>> warrant("astera-2022").strike_usd, warrant("credo").printed_rebate
     (20.34, 1.0)
     """
-    if isinstance(name, Warrant):
-        return name
-    return Warrant(**load.assemble(Warrant, load.resolve("warrant", name)))
-
-
-def price_rows() -> pd.DataFrame:
-    """Every price and rate with its currency, region and date.
-
-    Returns
-    -------
-    table : pandas.DataFrame
-        of, quantity, qualifier, value_printed, unit_printed, currency, region, date, confidence, source, locator, note.
-
-    Examples
-    --------
-    >>> set(price_rows().currency)
-    {'USD'}
-    """
-    import pandas as pd
-
-    rows = []
-    for fact in load.facts_rows().values():
-        if load.entities()[fact.entity].kind in FILE or fact.quantity == "owner_usd_per_h":
-            said = dated(fact)
-            row = {"of": fact.entity, "quantity": fact.quantity, "qualifier": fact.qualifier}
-            row |= {"value_printed": fact.value_printed, "unit_printed": fact.unit_printed}
-            row |= {"currency": said.currency, "region": said.region, "date": said.date}
-            row |= {"confidence": fact.confidence, "source": fact.source, "locator": fact.locator, "note": said.note}
-            rows.append(row)
-    return pd.DataFrame(rows)
+    return named(Warrant, name, "warrant")

@@ -149,18 +149,6 @@ class Rent(Spec):
     confidence: str = ""
     why: str = ""
 
-    @property
-    def usd_per_tbps_h(self) -> Any:
-        """Price of an hour of 1 TB/s of the chip's memory. [USD/h]"""
-        return self.usd_per_chip_h / (self.chip.hbm_bytes_per_s / TB)
-
-    def usd_per_pflop_h(self, dtype: str = "bf16") -> Any:
-        """Price of an hour of 1 PFLOP/s of the chip's dense peak in a dtype. [USD/h]
-
-        Raises ValueError, naming the dtypes that have a peak, where this one has none.
-        """
-        return self.usd_per_chip_h / (self.chip.peak(dtype) / PFLOP)
-
     def age_days(self, at: str | None = None) -> float:
         """Days from the oldest price in force to a date "2026-11-22"; default the newest date of all prices.
 

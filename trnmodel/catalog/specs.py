@@ -40,9 +40,9 @@ def published(value: Any, otherwise: Any) -> Any:
     return np.where(np.isnan(value), otherwise, value)
 
 
-def _mapping() -> Any:
-    """An empty read-only mapping as the default of a field."""
-    return field(default_factory=lambda: MappingProxyType({}))
+def mapping_field(**more: Any) -> Any:
+    """A field whose default is an empty read-only mapping."""
+    return field(default_factory=lambda: MappingProxyType({}), **more)
 
 
 def _number_check(spec_field: Field) -> Check:
@@ -173,12 +173,8 @@ class Spec:
 
     id: str
     name: str = ""
-    sources: Mapping[str, tuple[str, ...]] = field(
-        default_factory=lambda: MappingProxyType({}), repr=False, compare=False
-    )
-    ranges: Mapping[str, tuple[float, float]] = field(
-        default_factory=lambda: MappingProxyType({}), repr=False, compare=False
-    )
+    sources: Mapping[str, tuple[str, ...]] = mapping_field(repr=False, compare=False)
+    ranges: Mapping[str, tuple[float, float]] = mapping_field(repr=False, compare=False)
     estimates: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -261,9 +257,9 @@ class Engine(Spec):
     clock_hz: float = NAN
     array_rows: float = NAN
     array_cols: float = NAN
-    elements_per_cycle: Mapping[str, float] = _mapping()
-    peak_flop_per_s: Mapping[str, float] = _mapping()
-    sparse_peak_flop_per_s: Mapping[str, float] = _mapping()
+    elements_per_cycle: Mapping[str, float] = mapping_field()
+    peak_flop_per_s: Mapping[str, float] = mapping_field()
+    sparse_peak_flop_per_s: Mapping[str, float] = mapping_field()
     instruction_overhead_cycle: float = NAN
     access_overhead_cycle: float = NAN
     mx_access_overhead_cycle: float = NAN
@@ -304,12 +300,12 @@ class Core(Spec):
     dma_start_s: float = NAN
     fill_s: float = 0.0
     dma_saturating_bytes: float = NAN
-    dma_transpose_share: Mapping[str, float] = _mapping()
+    dma_transpose_share: Mapping[str, float] = mapping_field()
     dma_linear_bytes: float = NAN
     dge_instruction_s: float = NAN
     indirect_access: float = 0.0
     background_transpose: float = 0.0
-    native_weight_dtypes: Mapping[str, tuple[str, ...]] = _mapping()
+    native_weight_dtypes: Mapping[str, tuple[str, ...]] = mapping_field()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -337,9 +333,9 @@ class Chip(Spec):
     lnc_choices: tuple[int, ...] = (1,)
     lnc_announced: tuple[int, ...] = ()
     lnc_default: int = 1
-    peak_flop_per_s: Mapping[str, float] = _mapping()
-    sparse_peak_flop_per_s: Mapping[str, float] = _mapping()
-    sustained_flop_per_s: Mapping[str, float] = _mapping()
+    peak_flop_per_s: Mapping[str, float] = mapping_field()
+    sparse_peak_flop_per_s: Mapping[str, float] = mapping_field()
+    sustained_flop_per_s: Mapping[str, float] = mapping_field()
     hbm_bytes: float = NAN
     hbm_bank_cores: float = 1
     hbm_bytes_per_s: float = NAN
@@ -367,8 +363,8 @@ class Chip(Spec):
     idle_share: float = NAN
     all_in_w: float = NAN
     all_core_share: float = NAN
-    algorithm_max_bytes: Mapping[str, float] = _mapping()
-    hbm_accesses_per_pair: Mapping[str, float] = _mapping()
+    algorithm_max_bytes: Mapping[str, float] = mapping_field()
+    hbm_accesses_per_pair: Mapping[str, float] = mapping_field()
     default_stack: str = ""
     hand_tuned_stack: str = ""
     training_stack: str = ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
 from typing import Literal
@@ -17,9 +17,9 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from trnmodel.arguments import HUGE, instance, integer, number, numbers, refuse
+from trnmodel.arguments import HUGE, instance, integer, numbers, refuse
 from trnmodel.catalog import load
-from trnmodel.catalog.specs import NAN, Chip, Spec, published
+from trnmodel.catalog.specs import NAN, Chip, Spec, mapping_field, published
 
 AXES = "xyz"
 MEDIA = ("pcb", "backplane", "cross-rack")
@@ -42,10 +42,6 @@ class Row(msgspec.Struct, frozen=True):
     source: str
     locator: str
     note: str
-
-
-def _empty() -> Mapping:
-    return MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -99,11 +95,11 @@ class System(Spec):
     backplanes: float = NAN
     nic_generation: str = ""
     nic_bytes_per_s_per_dir: float = NAN
-    scaleout_option_bytes_per_s_per_dir: Mapping[str, float] = field(default_factory=_empty)
+    scaleout_option_bytes_per_s_per_dir: Mapping[str, float] = mapping_field()
     torus_shape: tuple[int, ...] = ()
-    scaleup_bytes_per_s_per_dir: Mapping[str, float] = field(default_factory=_empty)
+    scaleup_bytes_per_s_per_dir: Mapping[str, float] = mapping_field()
     lane_id: str = ""
-    scaleup_lanes: Mapping[str, float] = field(default_factory=_empty)
+    scaleup_lanes: Mapping[str, float] = mapping_field()
     scaleup_lanes_redundant: float = 0.0
     port_lanes: float = NAN
     plane_positions: str = ""
@@ -198,24 +194,6 @@ class System(Spec):
         """NICs of the host CPUs' own of one domain; NaN where no source says."""
         in_cpu_trays = self.racks * self.cpu_trays_per_rack * self.cpu_nics_per_cpu_tray
         return self.compute_trays * self.cpu_nics_per_compute_tray + in_cpu_trays or NAN
-
-    def with_scaleout(self, bytes_per_s_per_dir: float) -> System:
-        """The same system with another of its EFA options per chip.
-
-        Parameters
-        ----------
-        bytes_per_s_per_dir : float
-            Scale-out rate per chip; one of `scaleout_option_bytes_per_s_per_dir`. [B/s]
-
-        Raises
-        ------
-        ValueError
-            The system is not offered with that rate.
-        """
-        rate, offered = number("bytes_per_s_per_dir", bytes_per_s_per_dir), self.scaleout_option_bytes_per_s_per_dir
-        if rate not in offered.values():
-            refuse("bytes_per_s_per_dir", bytes_per_s_per_dir, f"{self.id} is offered with {sorted(offered.values())}")
-        return replace(self, network_bytes_per_s_per_dir=rate * self.domain_chips)
 
     def with_switch_trays(self, trays: int) -> System:
         """The same system with more or fewer switch trays a rack, each tray holding what it holds now.

@@ -21,7 +21,7 @@ from trnmodel.planner.effort import TokenCost, within
 from trnmodel.planner.given import Given, given
 from trnmodel.planner.markets import ENDS
 from trnmodel.planner.rent import TokenCosts
-from trnmodel.units import format_digits, format_within
+from trnmodel.units import format_digits
 
 CHECKED = ("hgx-h100", "hgx-h200", "hgx-b200", "gb200-nvl72", "mi300x-8")
 SYMBOLS = [
@@ -91,7 +91,7 @@ def hours_table(hours: owned.Hours, head: TokenCosts) -> pd.DataFrame:
             "USD an hour": within(float(cost.usd_per_h), float(cost.low), float(cost.high)),
         }
         for title, field in (("USD a chip", "capital_usd"), ("W all-in", "all_in_w")):
-            row[title] = format_within(float(getattr(cost, field)), *map(float, cost.ends(field)))
+            row[title] = cost.in_words(field)
         price = rented[name]
         row["rent"] = "no price" if price.why else within(float(price.usd_per_chip_h), *price.range("usd_per_chip_h"))
         rows.append(row | {part: format_digits(float(getattr(cost, f"{part}_usd_per_h")), 2) for part in HOURLY})
@@ -196,5 +196,4 @@ def chip_usd(cost: Cost) -> float:
 def sources(systems: Iterable[System], way: str, region: str | None, mine: Given) -> set[str]:
     """Sources of rents, prices and rates."""
     rented = [mine.rents.get(spec.id) or rents.rent(spec, way, region) for spec in systems]
-    ids = {one for spec in (mine.prices, mine.owner, *rented) for some in spec.sources.values() for one in some}
-    return {load.facts_rows()[one].source for one in ids}
+    return load.fact_sources(mine.prices, mine.owner, *rented)

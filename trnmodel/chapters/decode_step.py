@@ -191,9 +191,7 @@ def changes(d: Deployment, batch: float, context: float, input_tokens: float) ->
         row = {"changed": name, "step_s": step.time_s, "step_s_low": step.low, "step_s_high": step.high}
         row |= {"first_token_s": first.time_s, "first_token_s_low": first.low, "first_token_s_high": first.high}
         for rate in ("tokens_per_s_per_user", "tokens_per_s_per_chip"):
-            row |= dict(
-                zip((rate, f"{rate}_low", f"{rate}_high"), (getattr(step, rate), *step.ends(rate)), strict=True)
-            )
+            row |= step.banded(rate)
         why = shortfall(one, users, length)
         rows.append({**row, "basis": "" if why else str(step.basis), "why not": why})
     return tidy(rows)

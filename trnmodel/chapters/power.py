@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from trnmodel.catalog import facilities, load
+from trnmodel.catalog import facilities
 from trnmodel.catalog.facilities import Power
+from trnmodel.catalog.load import fact_sources as fact_sources
 from trnmodel.catalog.systems import System
 from trnmodel.formulas import energy as page
 from trnmodel.planner import software
@@ -99,11 +100,6 @@ def both_ways(e: Energy) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _within(e: Energy | RequestEnergy, name: str) -> str:
-    low, high = e.ends(name)
-    return format_within(float(getattr(e, name)), float(low), float(high))
-
-
 def sites(energies: Mapping[str, Energy]) -> pd.DataFrame:
     """What a megawatt of a site holds and makes: PUE, IT power on the hottest day, chips, tokens/s; joules a token."""
     rows = []
@@ -111,9 +107,9 @@ def sites(energies: Mapping[str, Energy]) -> pd.DataFrame:
         site = e.facility
         row = {"system": name, "site": site.id, "annual PUE": site.annual_pue, "peak PUE": site.peak_pue}
         row |= {"IT of a site MW [kW]": page.it_w(MW, site.peak_pue) / KW}
-        row |= {"chips a site MW": _within(e, "chips_per_site_mw")}
-        row |= {"tokens/s a site MW": _within(e, "tokens_per_s_per_site_mw")}
-        rows.append(row | {"J/token with annual PUE": _within(e, "facility_j_per_token")})
+        row |= {"chips a site MW": e.in_words("chips_per_site_mw")}
+        row |= {"tokens/s a site MW": e.in_words("tokens_per_s_per_site_mw")}
+        rows.append(row | {"J/token with annual PUE": e.in_words("facility_j_per_token")})
     return pd.DataFrame(rows)
 
 
@@ -163,16 +159,10 @@ def requests(asked: Mapping[str, RequestEnergy]) -> pd.DataFrame:
     rows = []
     for name, e in asked.items():
         row: dict[str, Any] = {"system": name}
-        row |= {word: _within(one, SPENT[0]) for word, one in zip(words, (e.prefill, e.decode, e), strict=True)}
+        row |= {word: one.in_words(SPENT[0]) for word, one in zip(words, (e.prefill, e.decode, e), strict=True)}
         whole = {"decode step": e.decode.chip_step_j, "a FLOP": e.decode.chip_j_per_flop}
         rows.append(row | {word: format_quantity(float(joules), "J", 2) for word, joules in whole.items()})
     return pd.DataFrame(rows)
-
-
-def fact_sources(*specs: Any) -> set[str]:
-    """Ids of the sources behind fields of specs."""
-    rows = load.facts_rows()
-    return {rows[fact_id].source for spec in specs for ids in spec.sources.values() for fact_id in ids}
 
 
 def claim(at: pd.DataFrame) -> str:

@@ -123,14 +123,8 @@ def collective_times(names: Iterable[str | System], kind: str, message_bytes: Ar
     rows = []
     for net in nets(names):
         answer = collective(kind, size, net.system)
-        low, high = answer.ends("busbw_bytes_per_s")
-        rate = {
-            "busbw_bytes_per_s": answer.busbw_bytes_per_s,
-            "busbw_bytes_per_s_low": low,
-            "busbw_bytes_per_s_high": high,
-        }
         known = {"system": net.system.id, "message_bytes": size, "time_s": answer.time_s}
-        rows.append(known | rate | {"algorithm": answer.algorithm, "basis": answer.basis})
+        rows.append(known | answer.banded("busbw_bytes_per_s") | {"algorithm": answer.algorithm, "basis": answer.basis})
     return tidy(rows)
 
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from trnmodel.arguments import flag, listed
 from trnmodel.charts import language
-from trnmodel.charts.display import altair
 from trnmodel.charts.drawn import draws
 from trnmodel.charts.explorers import frontier, roofline
 from trnmodel.charts.language import GENERATIONS
@@ -41,6 +40,8 @@ if TYPE_CHECKING:
 
     import altair as alt
     import pandas as pd
+else:
+    from trnmodel.charts.display import alt
 
 __all__ = ["GENERATIONS", "bars", "draws", "frontier", "lines", "ours", "ranges", "regions", "roofline", "scatter"]
 __all__ += ["spans", "stacks", "table", "topology"]
@@ -83,7 +84,6 @@ def lines(
         frame, caption, under=under, x=x, y=y, optional={"color": color, "dash": dash, "shape": shape, "choose": choose}
     )
     flag("log_x", log_x), flag("log_y", log_y)
-    alt = altair()
     plot = Plot.of(frame, x, y, color, dash, shape, choose)
     keys = [name for name in dict.fromkeys((color, dash, shape)) if name]
     chosen = list(series(plot.data, [choose]).values()) if choose else [plot.data]
@@ -114,7 +114,6 @@ def lines(
 
 def _choice(plot: Plot, layers: Sequence[Any], choose: str | None) -> Any:
     """Layers over each other, of one value of a column at a time where buttons choose it."""
-    alt = altair()
     values = [str(value) for value in plot.data[choose].unique()] if choose else []
     if not choose or not values:
         return alt.layer(*layers)
@@ -131,9 +130,9 @@ def _dashes(plot: Plot, color: str | None, dash: str | None, legend: dict[str, A
     if not own:
         return {}
     if dash and not legend:
-        legend = {"legend": altair().Legend(symbolSize=400)}
+        legend = {"legend": alt.Legend(symbolSize=400)}
     scale = {"domain": names, "range": own}
-    return {"strokeDash": plot.category(altair().StrokeDash, str(column), sort=None, scale=scale, **legend)}
+    return {"strokeDash": plot.category(alt.StrokeDash, str(column), sort=None, scale=scale, **legend)}
 
 
 def _dash_notes(plot: Plot, color: str | None, dash: str | None) -> list[str]:
@@ -146,9 +145,9 @@ def _points(
     """Points on lines: hollow where what they show is, each `shape` its own; what is ideal has none."""
     if not shape:
         data = data[data.basis != "ideal"] if "basis" in data else data[data[plot.marks].any(axis=1)]
-    told = {"shape": plot.category(altair().Shape, shape)} if shape else {}
-    told["stroke"] = plot.colour(altair().Stroke, color, **legend)
-    mark = altair().Chart(data).mark_point(filled=True, size=60, strokeWidth=1.8)
+    told = {"shape": plot.category(alt.Shape, shape)} if shape else {}
+    told["stroke"] = plot.colour(alt.Stroke, color, **legend)
+    mark = alt.Chart(data).mark_point(filled=True, size=60, strokeWidth=1.8)
     return mark.encode(**own, **told, fillOpacity=plot.hollowed(0, 1))
 
 
@@ -156,7 +155,6 @@ def _names(plot: Plot, ends: Sequence[pd.DataFrame], own: dict[str, Any], x: str
     """The name of each line at its end; of one whose end has moved out of the chart, nothing."""
     import pandas as pd
 
-    alt = altair()
     mark = {"align": "left", "baseline": "middle", "dx": 7, "fontSize": 13, "limit": 190, "lineBreak": "\n"}
     text = alt.Text(field="label", type="nominal")
     if moves:
@@ -170,7 +168,6 @@ def bars(
 ) -> alt.LayerChart:
     """Lying bars of `y` for each category of `x`, below each other by `color`, with whiskers where there is a range."""
     check(frame, caption, under=under, x=x, y=y, optional={"color": color})
-    alt = altair()
     plot = Plot.of(frame, x, y, color)
     params, picked = plot.picked(color)
     place = {"y": plot.category(alt.Y, x)}
@@ -202,7 +199,6 @@ def stacks(
 ) -> alt.LayerChart:
     """Lying bars of `y` for each category of `x`, piled up by `color`, with a stroke at column `limit`."""
     check(frame, caption, under=under, x=x, y=y, color=color, optional={"limit": limit})
-    alt = altair()
     factor, title = scale(frame.groupby(x, sort=False)[y].sum().reset_index(), y)
     data, titles = printed(frame, x, color)
     ends = [name for name in (y, limit) if name]
@@ -234,7 +230,6 @@ def stacks(
 def spans(frame: pd.DataFrame, start: str, end: str, y: str, color: str, *, caption: str, under: str = "") -> alt.Chart:
     """A bar from `start` to `end` for each row, in the line of its `y` and the colour of its category."""
     check(frame, caption, under=under, start=start, end=end, y=y, color=color)
-    alt = altair()
     factor, title = scale(frame, end)
     data, titles = printed(frame, y, color)
     data = data.assign(**{name: frame[name] * factor for name in (start, end)})
@@ -269,7 +264,6 @@ def ranges(
     """A point at `x` for each category of `y`, with a bar from `x`_low to `x`_high, side by side by `color`."""
     check(frame, caption, under=under, x=x, y=y, optional={"color": color})
     flag("log_x", log_x)
-    alt = altair()
     plot = Plot.of(frame, x, y, color)
     params, picked = plot.picked(color)
     place = {"y": plot.category(alt.Y, y), "color": plot.colour(alt.Color, color, alone=y), **picked}
@@ -302,7 +296,6 @@ def scatter(
     `label` is a column that a point shows under the pointer.
     """
     check(frame, caption, under=under, x=x, y=y, label=label, optional={"color": color})
-    alt = altair()
     factor, title = scale(frame, x)
     data, titles = printed(frame, x, color, label)
     ends = [name for name in (y, *(axis + end for axis in (x, y) for end in ("_low", "_high"))) if name in frame]
@@ -331,7 +324,6 @@ def regions(
 ) -> alt.Chart:
     """A map: one cell for each pair of `x` and `y`, in the colour of its category, below each other by `panel`."""
     check(frame, caption, under=under, x=x, y=y, color=color, optional={"panel": panel})
-    alt = altair()
     plot = Plot.of(frame, x, y, color, panel)
     params, picked = plot.picked(color)
     axis = {"type": "ordinal", "axis": alt.Axis(format=",~f", labelAngle=0)}

@@ -30,6 +30,16 @@ def altair() -> ModuleType:
     return alt
 
 
+class _Altair:
+    """Altair by its own name in every module of charts; it is imported when the first of its classes is asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(altair(), name)
+
+
+alt: Any = _Altair()
+
+
 def _values(frame: pd.DataFrame) -> dict[str, Any]:
     """Rows as a chart embeds them, rounded before Altair names them by their hash."""
     return altair().to_values(rounded_frame(frame))

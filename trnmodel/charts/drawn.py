@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from trnmodel.charts.display import altair
 from trnmodel.charts.explorers import (
     BELOW,
     DIGITS,
@@ -26,6 +25,8 @@ from trnmodel.charts.tables import check
 if TYPE_CHECKING:
     import altair as alt
     import pandas as pd
+else:
+    from trnmodel.charts.display import alt
 
 
 def draws(frame: pd.DataFrame, chosen: Mapping[str, Any], *, caption: str, under: str = "") -> alt.LayerChart:
@@ -40,7 +41,6 @@ def draws(frame: pd.DataFrame, chosen: Mapping[str, Any], *, caption: str, under
     """
     figures = {"share_of_draws": "share", "server_j_per_token": "joule"}
     check(frame, caption, under=under, needed=(*DRAWN, *figures, "why"))
-    alt = altair()
     options, chosen = _options(frame, DRAWN, chosen)
     kept = frame.assign(of=_place(frame, options), beside=_place(frame, dict(list(options.items())[1:])))
     rows = kept[kept.why == ""].rename(columns=figures)

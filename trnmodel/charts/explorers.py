@@ -19,7 +19,6 @@ from trnmodel.arguments import TINY, instance, number, refuse
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.catalog.systems import systems
 from trnmodel.charts import language
-from trnmodel.charts.display import altair
 from trnmodel.charts.plot import HEIGHT, Plot
 from trnmodel.charts.tables import check, rounded
 from trnmodel.result import BASES
@@ -28,6 +27,8 @@ from trnmodel.units import HOUR, MILLION, MS, TB, TFLOP
 if TYPE_CHECKING:
     import altair as alt
     import pandas as pd
+else:
+    from trnmodel.charts.display import alt
 
 CONTROLS = {"model": "Model", "system": "System", "stack_kind": "Software", "precision": "Number format"}
 CONTROLS |= {"context": "Context in tokens"}
@@ -71,7 +72,6 @@ def frontier(frame: pd.DataFrame, chosen: Mapping[str, Any], *, caption: str, un
         What each control shows first, by name of the column.
     """
     check(frame, caption, under=under, needed=(*CONTROLS, *FIELDS, *HOURLY, "cost_basis", "why"))
-    alt = altair()
     options, chosen = _options(frame, CONTROLS, chosen)
     kept = frame.assign(of=_place(frame, options))
     curve = _curve(kept)
@@ -110,7 +110,6 @@ def frontier(frame: pd.DataFrame, chosen: Mapping[str, Any], *, caption: str, un
 
 def _curve(kept: pd.DataFrame) -> Any:
     """Points of the combination chosen, with what the axis shows of each; none where that is unknown."""
-    alt = altair()
     ends = dict.fromkeys(("low", "high"), "datum.chip")  # what has no band has its ends in its value
     either = {name: f"[{', '.join(_one(each, ends) for each in one)}][measure]" for name, one in SHOWN.items()}
     curve = (
@@ -145,7 +144,6 @@ def _one(name: str, ends: Mapping[str, str]) -> str:
 def _axis_title() -> Any:
     """What the axis shows, above its end: a title that the axis itself cannot change."""
     told = f"{json.dumps(list(MEASURES.values()))}[measure]"
-    alt = altair()
     one = alt.Chart(alt.InlineData(values=[{}])).transform_filter("drawn").transform_calculate(told=told)
     return alt.layer(_lines(one, -12, 12))
 
@@ -188,7 +186,6 @@ def _place(grid: pd.DataFrame, options: Mapping[str, Sequence[Any]]) -> pd.Serie
 
 def _csv(rows: pd.DataFrame) -> alt.InlineData:
     """Rows as text, times in milliseconds."""
-    alt = altair()
     times = {name: rows[name] / MS for name in FIELDS if name.endswith("_s")}
     named = rows.assign(**times)[["of", *FIELDS]].rename(columns=FIELDS)
     for name in ("basis", "jbasis"):
@@ -219,11 +216,14 @@ def _looks(systems: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
 
 def _select(name: str, values: Sequence[Any], chosen: Mapping[str, Any]) -> Any:
     """A control: a list of options by their names."""
-    alt = altair()
-    bind = alt.binding_select(
-        options=list(range(len(values))), labels=_named(name, values), name=f"{(CONTROLS | ROOFS | DRAWN)[name]} "
-    )
-    return alt.param(name=name, value=values.index(chosen[name]), bind=bind)
+    title = (CONTROLS | ROOFS | DRAWN)[name]
+    return _choose(name, _named(name, values), title, values.index(chosen[name]))
+
+
+def _choose(name: str, labels: Sequence[str], title: str, first: int = 0) -> Any:
+    """A control whose value is the place of a label."""
+    bind = alt.binding_select(options=list(range(len(labels))), labels=list(labels), name=f"{title} ")
+    return alt.param(name=name, value=first, bind=bind)
 
 
 def _named(name: str, values: Sequence[Any]) -> list[str]:
@@ -237,7 +237,6 @@ def _named(name: str, values: Sequence[Any]) -> list[str]:
 
 def _told(curve: Any, own: Mapping[str, Any], colour: Mapping[str, Any]) -> list[Any]:
     """The point chosen: a ring around it, and below the chart what it yields, how, and its step taken apart."""
-    alt = altair()
     at = "datum.n == min(isDefined(pick.n) ? pick.n[0] : 1, datum.last)"
     one = curve.transform_joinaggregate(last="max(n)").transform_filter(at)
     ring = one.mark_point(size=260, strokeWidth=2.5, filled=False).encode(**own)
@@ -272,24 +271,23 @@ def _known(field: str, told: str, else_told: str) -> str:
     return f"(isValid(datum.{field}) ? {told} : {json.dumps(else_told)})"
 
 
-def _words(data: Any, text: str, below: float, size: int = 14) -> Any:
+def _words(data: Any, text: str, below: float, size: int = 14, left: int = LEFT) -> Any:
     """What an expression says, so far below the axis."""
-    return _lines(data.transform_calculate(told=text), altair().expr(f"height + {below}"), size)
+    return _lines(data.transform_calculate(told=text), alt.expr(f"height + {below}"), size, left)
 
 
-def _lines(data: Any, y: Any, size: int) -> Any:
+def _lines(data: Any, y: Any, size: int, left: int = LEFT) -> Any:
     """Lines of text from a field `told`, which a screen reader reads too. In a layer of their own a page cuts none."""
-    alt = altair()
     mark = {"align": "left", "baseline": "middle", "lineBreak": "\n", "lineHeight": LINE, "fontSize": size}
-    mark |= {"fontWeight": "bold" if size > 14 else "normal", "limit": {"expr": f"width - ({LEFT})"}, "color": INK}
+    width = f"width - ({left})" if left else "width"
+    mark |= {"fontWeight": "bold" if size > 14 else "normal", "limit": {"expr": width}, "color": INK}
     told = {"field": "told", "type": "nominal"}
-    where = {"x": alt.value(LEFT), "y": alt.value(y)}
+    where = {"x": alt.value(left), "y": alt.value(y)}
     return data.mark_text(**mark).encode(**where, text=alt.Text(**told), description=alt.Description(**told))
 
 
 def _bars(data: Any, colour: Mapping[str, Any], below: float) -> list[Any]:
     """The parts of a step below each other, the longest in the colour of its system."""
-    alt = altair()
     names = list(PARTS.values())
     parts = (
         data.transform_calculate(most=f"max({', '.join(f'datum.{name}' for name in names)})")
@@ -314,7 +312,6 @@ def _bars(data: Any, colour: Mapping[str, Any], below: float) -> list[Any]:
 
 def _missing(grid: pd.DataFrame) -> Any:
     """Why a combination has no line, in its place."""
-    alt = altair()
     none = grid[grid.why != ""]
     rows = [
         {"of": rows.of.tolist(), "told": "\n".join(textwrap.wrap(why[:1].upper() + why[1:], LETTERS))}
@@ -326,7 +323,6 @@ def _missing(grid: pd.DataFrame) -> Any:
 
 def _unlit() -> Any:
     """Why a combination has no line on the axis chosen."""
-    alt = altair()
     one = alt.Chart(alt.InlineData(values=[{}])).transform_filter("unlit")
     return _lines(one.transform_calculate(told=f"{json.dumps(UNKNOWN)}[measure]"), HEIGHT / 3, 16)
 
@@ -348,7 +344,7 @@ def roofline(
         Where the intensity starts; from 1 on, in whole numbers. [FLOP/B]
     """
     check(frame, caption, under=under, needed=(*ROOFS, *ROOF))
-    alt, peaks = altair(), frame.dropna(subset=ROOF)
+    peaks = frame.dropna(subset=ROOF)
     start = round(number("marker", marker, TINY))
     most = _ceiling(max(4 * float(peaks.ridge_flop_per_byte.max()), start))
     options, chosen = _options(peaks, ROOFS, chosen)
@@ -405,7 +401,6 @@ def _table(peaks: pd.DataFrame, options: Mapping[str, Sequence[Any]]) -> str:
 
 def _read(place: Mapping[str, Any]) -> list[Any]:
     """Where the intensity meets the roof: a rule and a ring, and below the chart what it means."""
-    alt = altair()
     one = alt.Chart(alt.InlineData(values=[{}])).transform_calculate(x="isDefined(pick.x) ? pick.x[0] : 1")
     known = one.transform_filter("roof").transform_calculate(y="min(roof[0], datum.x * roof[1])")
     ridge, low, high = (f"format(roof[{i}], roof[4] > roof[3] ? ',.3~r' : ',.4~r')" for i in (2, 3, 4))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trnmodel.charts import language
-from trnmodel.charts.display import altair
+from trnmodel.charts.display import alt
 from trnmodel.charts.tables import MARKS, is_number, on_ground, printed
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Plot:
     def number(self, channel: Any, column: str, log: bool = False, end: str = "") -> Any:
         """Position by a column, or by the `end` ("_low") of its range."""
         axis = {"format": language.PERCENT.get(column, ",~r" if log else ",~f"), "tickCount": 6}
-        kind = {"type": "log", "nice": channel is not altair().X} if log else {}
+        kind = {"type": "log", "nice": channel is not alt.X} if log else {}
         return channel(field=column + end, type="quantitative", title=self.titles[column], axis=axis, scale=kind)
 
     def category(self, channel: Any, column: str, **options: Any) -> Any:
@@ -86,7 +86,7 @@ class Plot:
         if column is None and (
             alone is None or not any(language.machine(str(x))[0] for x in self.data[alone].unique())
         ):
-            return altair().value(language.PALETTE[0])
+            return alt.value(language.PALETTE[0])
         names = [str(name) for name in self.data[column or alone].unique()]
         scale = {"domain": names, "range": language.colours(names)}
         options |= {} if column else {"legend": None}
@@ -97,7 +97,6 @@ class Plot:
 
         Parameters of the chart, and the encoding that they drive.
         """
-        alt = altair()
         if column is None:
             return [], {}
         selection = alt.selection_point(name="picked", fields=[column], **({"bind": "legend"} if legend else {}))
@@ -105,7 +104,6 @@ class Plot:
 
     def nearest(self, place: dict[str, Any]) -> Any:
         """What pointing anywhere in a chart tells: the datum that is nearest, in a ring."""
-        alt = altair()
         near = alt.selection_point(name="near", on="pointerover", clear="pointerout", nearest=True, empty=False)
         ring = alt.Chart(self.data).mark_point(size=130, color="#888888", strokeWidth=2, opacity=0)
         shown = alt.condition(near, alt.value(1), alt.value(0))
@@ -113,18 +111,18 @@ class Plot:
 
     def hollowed(self, yes: Any, no: Any) -> Any:
         """A mark's property where the data is hollow, and elsewhere."""
-        alt, marked = altair(), " || ".join(self.hollow)
+        marked = " || ".join(self.hollow)
         return alt.condition(marked, alt.value(yes), alt.value(no)) if marked else alt.value(no)
 
     def tooltip(self) -> list[Any]:
         """What pointing at data tells: its columns, their ranges, and the basis."""
-        tip, number = altair().Tooltip, {"type": "quantitative", "format": ",.3~r"}
+        number = {"type": "quantitative", "format": ",.3~r"}
         shown = self.titles | {name: name for name in ("basis",) if name in self.data}
         for name, title in self.titles.items():
             ends = (("_low", "from"), ("_high", "to")) if self.has_range(name) else ()
             shown |= {name + end: f"{title}, {word}" for end, word in ends if name + end in self.data}
         kinds = {name: number if is_number(self.data[name]) else {"type": "nominal"} for name in shown}
-        return [tip(field=name, title=title or name, **kinds[name]) for name, title in shown.items()]
+        return [alt.Tooltip(field=name, title=title or name, **kinds[name]) for name, title in shown.items()]
 
     def finish(self, chart: Any, caption: str, under: str = "", notes: Sequence[str] = ()) -> Any:
         """The claim as title, in grey below it the conditions and what is hollow or dashed; both as description."""
@@ -137,7 +135,7 @@ class Plot:
             said = "; ".join(sorted(f"hollow: {one}" if one.startswith(language.LOOSE) else one for one in parts))
         grey = [line for line in (under, "; ".join([*words, *notes]), said) if line]
         below = {"subtitle": _wrapped(grey)} if grey else {}
-        title = altair().TitleParams(text=textwrap.wrap(caption, 76, break_on_hyphens=False), **below)
+        title = alt.TitleParams(text=textwrap.wrap(caption, 76, break_on_hyphens=False), **below)
         whole = (f"{caption}. {under}" if under else caption) + ground
         return chart.properties(title=title, description=whole, usermeta={"under": grey})  # for lines of another length
 
@@ -146,7 +144,7 @@ def zoom() -> Any:
     """Axes that move: with Ctrl, by wheel and by dragging, so that a page still scrolls; a double click sets back."""
     key = "event.ctrlKey || event.metaKey"
     drag = f"[pointerdown[{key}], window:pointerup] > window:pointermove!"
-    return altair().selection_interval(name="zoom", bind="scales", zoom=f"wheel![{key}]", translate=drag)
+    return alt.selection_interval(name="zoom", bind="scales", zoom=f"wheel![{key}]", translate=drag)
 
 
 def _wrapped(lines: Sequence[str]) -> list[str]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-from trnmodel.charts.display import altair
 from trnmodel.charts.language import PALETTE
 from trnmodel.charts.tables import check
 
 if TYPE_CHECKING:
     import altair as alt
     import pandas as pd
+else:
+    from trnmodel.charts.display import alt
 
 HEIGHT = 540
 NODES = {"chip": ("chip", "square"), "backplane": ("rack switch", "circle"), "pcb": ("board switch", "diamond")}
@@ -52,7 +53,6 @@ def topology(
         if more is not None:
             check(more, caption, name=name, needed=columns)
     check(links, caption, name="links", needed=() if getattr(links, "empty", True) else LINK)
-    alt = altair()
     first = [{"node": nodes.node.iloc[0]}]
     pick = alt.selection_point(name="pick", fields=["node"], on="pointerover", nearest=True, value=first)
     chart = _points(nodes).add_params(pick)
@@ -69,14 +69,12 @@ def topology(
 
 
 def _place(column: str) -> Any:
-    alt = altair()
     return (alt.X if column == "x" else alt.Y)(
         field=column, type="quantitative", axis=None, scale={"zero": False, "nice": False, "padding": 14}
     )
 
 
 def _rules(links: pd.DataFrame, groups: list[str]) -> Any:
-    alt = altair()
     colours = {"domain": groups, "range": PALETTE[: len(groups)]}
     base = alt.Chart(links[["one", "other", "x", "y", "x2", "y2", "group"]])
     group = alt.Color(field="group", type="nominal", title="Link", scale=colours, legend=alt.Legend(symbolOpacity=1))
@@ -97,7 +95,6 @@ def _picked(links: pd.DataFrame, groups: list[str]) -> Any:
 
 def _path(paths: pd.DataFrame) -> Any:
     """One of several paths, to choose by its name."""
-    alt = altair()
     names = list(dict.fromkeys(paths.path))
     choice = alt.param(name="path", value=names[0], bind=alt.binding_radio(options=names, name="Path "))
     line = alt.Chart(paths).transform_filter("datum.path == path").mark_rule(color=CHOSEN, strokeWidth=4)
@@ -105,7 +102,6 @@ def _path(paths: pd.DataFrame) -> Any:
 
 
 def _words(labels: pd.DataFrame) -> Any:
-    alt = altair()
     angle = alt.Angle(field="angle", type="quantitative", scale=None)
     text = alt.Text(field="text", type="nominal")
     words = alt.Chart(labels).mark_text(color="#808080", fontSize=11)
@@ -113,7 +109,6 @@ def _words(labels: pd.DataFrame) -> Any:
 
 
 def _points(nodes: pd.DataFrame) -> Any:
-    alt = altair()
     kinds = [NODES.get(kind, (kind, "circle")) for kind in dict.fromkeys(nodes.kind)]
     named = nodes.assign(kind=[NODES.get(kind, (kind, "circle"))[0] for kind in nodes.kind])
     shapes = {"domain": [name for name, _ in kinds], "range": [shape for _, shape in kinds]}

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from trnmodel.arguments import TINY, number
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.charts import language
-from trnmodel.charts.display import altair
-from trnmodel.charts.explorers import GREY, INK, LINE, _finished, _log
+from trnmodel.charts.explorers import GREY, INK, LINE, _choose, _finished, _log, _words
 from trnmodel.charts.tables import check, rounded
 from trnmodel.planner.software import ORDER
 from trnmodel.units import HOUR, MILLION
@@ -22,6 +21,8 @@ from trnmodel.units import HOUR, MILLION
 if TYPE_CHECKING:
     import altair as alt
     import pandas as pd
+else:
+    from trnmodel.charts.display import alt
 
 COLUMNS = [
     *("case", "system", "ideal_chip_s", "public_share", "hand_tuned_share"),
@@ -51,7 +52,6 @@ def what_if(
         Where the sliders begin. [USD, W]
     """
     check(frame, caption, under=under, needed=COLUMNS)
-    alt = altair()
     cases, names = list(dict.fromkeys(frame.case)), [name for name in asked if name in set(frame.system)]
     params = [
         _choose("question", cases, "Question"),
@@ -75,7 +75,6 @@ def what_if(
 
 def _costs(rows: pd.DataFrame) -> Any:
     """Rows of the question: the chosen system and those that do not move, with hour and cost on ideal software."""
-    alt = altair()
     kept = rows[["at", "mine", "name", *COLUMNS[2:]]].map(lambda x: rounded(x) if isinstance(x, float) else x)
     moved = "datum.base_usd_per_h + price * datum.usd_per_h_per_usd + watts * datum.usd_per_h_per_w"
     one = alt.Chart(alt.InlineData(values=kept.to_dict("records"))).transform_filter("datum.at == question")
@@ -86,7 +85,6 @@ def _costs(rows: pd.DataFrame) -> Any:
 
 def _drawn(one: Any, place: Mapping[str, Any]) -> list[Any]:
     """A line for each system with its cost on each kind of software, and the chosen one at the share of the slider."""
-    alt = altair()
     kinds = [name for name in ORDER if name != "ideal"]
     said = one.transform_calculate(ideal_share="1").transform_fold([*COLUMNS[3:5], "ideal_share"], as_=["kind", "of"])
     said = said.transform_filter("datum.of > 0").transform_calculate(
@@ -110,14 +108,7 @@ def _drawn(one: Any, place: Mapping[str, Any]) -> list[Any]:
     ]
 
 
-def _choose(name: str, labels: Sequence[str], title: str) -> Any:
-    alt = altair()
-    bind = alt.binding_select(options=list(range(len(labels))), labels=list(labels), name=f"{title} ")
-    return alt.param(name=name, value=0, bind=bind)
-
-
 def _slide(name: str, value: float, low: float, high: float, step: float, title: str) -> Any:
-    alt = altair()
     start = min(max(round(value / step) * step, low), high)
     return alt.param(name=name, value=start, bind=alt.binding_range(min=low, max=high, step=step, name=f"{title} "))
 
@@ -143,17 +134,7 @@ def _told(one: Any) -> list[Any]:
         (mine, " + '\\n' + ".join(f"({line})" for line in said), 28, 14),
         (both.transform_filter("datum.mine == own"), level, 28 + LINE * len(said), 14),
     ]
-    return [_said(data.transform_calculate(told=text), FOOT + below, size) for data, text, below, size in texts]
-
-
-def _said(data: Any, below: float, size: int) -> Any:
-    """Lines of text from a field `told`, so far below the axis, which a screen reader reads too."""
-    alt = altair()
-    told: dict[str, Any] = {"field": "told", "type": "nominal"}
-    mark = {"align": "left", "baseline": "middle", "lineBreak": "\n", "lineHeight": LINE, "fontSize": size}
-    mark |= {"fontWeight": "bold" if size > 14 else "normal", "color": INK, "limit": {"expr": "width"}}
-    where = {"x": alt.value(0), "y": alt.value(alt.expr(f"height + {below}"))}
-    return data.mark_text(**mark).encode(**where, text=alt.Text(**told), description=alt.Description(**told))
+    return [_words(data, text, FOOT + below, size, 0) for data, text, below, size in texts]
 
 
 def grid(cases: Mapping[str, pd.DataFrame], lines: Mapping[str, tuple[float, float, float]]) -> pd.DataFrame:

@@ -25,7 +25,7 @@ from trnmodel.evidence.fit import (
     left_out,
 )
 from trnmodel.evidence.grounds import document
-from trnmodel.evidence.readings import reading
+from trnmodel.evidence.readings import is_rate, reading
 from trnmodel.evidence.rows import (
     COLLECTIVES,
     COMPARATORS,
@@ -181,7 +181,9 @@ def write_bands() -> None:
 
 
 def left_out_rows(split: str = LEFT_OUT) -> pd.DataFrame:
-    """Errors of configurations under a fit without them, where there is one, as logarithms: ours and other chips'.
+    """Errors of configurations under a fit without them, where there is one, as logarithms of times.
+
+    Ours and other chips'; of a rate the sign is turned.
 
     Parameters
     ----------
@@ -197,7 +199,8 @@ def left_out_rows(split: str = LEFT_OUT) -> pd.DataFrame:
            for path, rows in ((path, shipped(path)) for path in FILES)]  # fmt: skip
     table = pd.concat([*own, shipped(OTHER_RESIDUALS), others], ignore_index=True)
     table = table[np.isfinite(table.error) & (table.error > -1)]
-    table = table.assign(log_error=np.log1p(table.error)).reset_index(drop=True)
+    sign = np.where([is_rate(meaning) for meaning in table.meaning], -1.0, 1.0)
+    table = table.assign(log_error=sign * np.log1p(table.error)).reset_index(drop=True)
     pools = list(map(coverage.pool_of, table.group, table.part))
     return table.assign(pool=pools, octaves=coverage.away(table, "model"))
 

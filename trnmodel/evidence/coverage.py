@@ -1,7 +1,8 @@
 """Intervals from errors that were left out, and how often they hold: the files that `catalog.bands` reads.
 
 Widths are hierarchical split conformal (`formulas.bands`): a group's own quantile of left-out errors, drawn towards
-that of its pool. `python -m trnmodel.evidence.accuracy` writes both files.
+that of its pool, and each side's own, drawn towards the group's. Errors are those of times: of a rate the sign turns.
+`python -m trnmodel.evidence.accuracy` writes both files.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 
 from trnmodel.bands import Rows
 from trnmodel.catalog.bands import BANDS, HULLS, LABELS, Width
-from trnmodel.formulas.bands import conformal_width, grown_width, interval_score, shrunk_width
+from trnmodel.formulas.bands import conformal_width, grown_width, interval_score, shrunk_width, tail_widths
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,7 +51,9 @@ def widths(rows: pd.DataFrame) -> dict[str, Width]:
     found = {}
     for (group, pool), some in at_rows.groupby([rows.group, rows.pool], sort=False):
         own, q0 = float(conformal_width(some)), together[pool]
-        found[group] = Width(group, pool, len(some), own, q0, float(shrunk_width(own, len(some), q0)))
+        width = float(shrunk_width(own, len(some), q0))
+        tails = (float(shrunk_width(tail, len(some), width)) for tail in tail_widths(some))
+        found[group] = Width(group, pool, len(some), own, q0, width, *tails)
     return found
 
 
@@ -82,27 +85,28 @@ def held(rows: pd.DataFrame, by: str) -> pd.DataFrame:
     Parameters
     ----------
     rows : DataFrame
-        Left-out errors (`log_error`) with what was asked of each. [-]
+        Left-out errors (`log_error`, of a time) with what was asked of each. [-]
     by : str
         The column whose names are left out: "model", "chip" or "source". [-]
 
     Returns
     -------
     table : pandas.DataFrame
-        The rows with width, inside, score (Winkler's) and constant_width, constant_inside, constant_score. [-]
+        The rows with below, above, width (half of both), inside, score (Winkler's) and constant_width,
+        constant_inside, constant_score. [-]
     """
     rows = rows[rows.part != "memory"]  # whose constants are of the same rows
-    found = rows.assign(width=np.nan, constant_width=np.nan)
+    found = rows.assign(below=np.nan, above=np.nan, constant_width=np.nan)
     for name, some in rows.groupby(by, sort=False):
         others = rows[rows[by] != name]
         base = known(others, widths(others))
-        found.loc[some.index, "width"] = [_width(base, row) for row in some.to_dict("records")]
+        found.loc[some.index, ["below", "above"]] = [_widths(base, row) for row in some.to_dict("records")]
         for pool, part in some.groupby("pool"):
             found.loc[part.index, "constant_width"] = conformal_width(others.log_error[others.pool == pool])
-    for prefix in ("", "constant_"):
-        width = found[f"{prefix}width"]
-        found[f"{prefix}inside"] = found.log_error.abs() <= width
-        found[f"{prefix}score"] = interval_score(found.log_error, width)
+    found["width"] = (found.below + found.above) / 2
+    for prefix, below, above in (("", found.below, found.above), ("constant_", *[found.constant_width] * 2)):
+        found[f"{prefix}inside"] = (found.log_error <= below) & (-found.log_error <= above)
+        found[f"{prefix}score"] = interval_score(found.log_error, below, above)
     return found
 
 
@@ -117,6 +121,8 @@ def _octaves(base: Rows, row: Mapping) -> float:
     return float(here.octaves(points)[0]) + here.away
 
 
-def _width(base: Rows, row: Mapping) -> float:
-    """The half-width that a row would have been given."""
-    return float(grown_width(base.near(*_asked(row)[0]).width, _octaves(base, row)))
+def _widths(base: Rows, row: Mapping) -> tuple[float, float]:
+    """The half-widths below and above that a row would have been given."""
+    here, octaves = base.near(*_asked(row)[0]), _octaves(base, row)
+    below, above = (float(grown_width(width, octaves)) for width in here.tails or (here.width, here.width))
+    return below, above

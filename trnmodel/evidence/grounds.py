@@ -11,9 +11,10 @@ import numpy as np
 
 from trnmodel.bands import plain_basis, spread, stack_basis
 from trnmodel.catalog.stacks import Efficiencies
+from trnmodel.catalog.trainers import trainer
 from trnmodel.evidence.primitives import bare_chip, kernel_answer, message
-from trnmodel.evidence.questions import predict
-from trnmodel.evidence.readings import Reading, stack_of
+from trnmodel.evidence.questions import predict, training
+from trnmodel.evidence.readings import TRAINING, Reading, is_rate, stack_of
 from trnmodel.evidence.rows import UnreadableRowError
 from trnmodel.kernels import kernel
 from trnmodel.models.transformer import model
@@ -29,6 +30,7 @@ PARTS = (
     ("decode", "decode"),
     ("layer-", "decode"),
     ("loaded-step", "load"),
+    ("loaded-speed", "load"),
     ("loaded-", "request"),
     ("served", "throughput"),
     ("generated", "run"),
@@ -39,6 +41,7 @@ PARTS = (
     ("kernel-", "kernel"),
     ("collective", "collective"),
     ("graph", "collective"),
+    (TRAINING, TRAINING),
 )
 PREFILL = ("prefill", "one-prefill", "batch-prefill", "reprefill", "forward")
 ALONE = ("one-prefill", "batch-prefill", "queued-prefill", "burst-prefill")  # prompts that run one by one
@@ -76,6 +79,8 @@ def where(r: Reading) -> dict[str, str]:
         kind, on = "kernel", kernel.stack(r.stack).id
     elif about == "collective":
         kind, on = "collective", ""
+    elif about == TRAINING:
+        kind, on = model(r.model).kind, trainer(bare_chip(r)).id
     else:
         kind, on = (model(r.model).kind if r.model else "operator"), stack_of(r).id
     return {"part": about, "kind": kind, "chip": bare_chip(r).id, "on": on}
@@ -124,12 +129,17 @@ def basis_of(r: Reading) -> Basis:
 @lru_cache(maxsize=65536)
 def banded(r: Reading) -> tuple[float, float, float, str, str]:
     """What the model gives, the ends of its 90 % interval, and what it rests on: a word and its reason."""
-    plain, found = predict(r), basis_of(r)
+    plain = predict(r)
+    if where(r)["part"] == TRAINING:
+        step = training(r)
+        ratio = float(step.high / step.time_s)
+        return plain, plain / ratio, plain * ratio, str(step.basis), str(step.basis_reason)
+    found = basis_of(r)
 
     def ask(e: Efficiencies) -> np.ndarray:
         return np.asarray(predict(r, lambda _: e))
 
-    below, above = (
-        (found.width,) * 2 if where(r)["part"] in ("kernel", "collective") else spread(found, stack_of(r), ask)
-    )
+    if is_rate(r.meaning) and found.tails is not None:  # slow where the time is long
+        found = found._replace(tails=found.tails[::-1])
+    below, above = found.sides if where(r)["part"] in ("kernel", "collective") else spread(found, stack_of(r), ask)
     return plain, plain * float(np.exp(-below)), plain * float(np.exp(above)), str(found.word), str(found.reason)

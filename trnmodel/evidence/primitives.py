@@ -7,7 +7,7 @@ from typing import Any
 
 from trnmodel.catalog.specs import Chip
 from trnmodel.catalog.systems import System
-from trnmodel.evidence.readings import Reading, Tune, machine, stack_of
+from trnmodel.evidence.readings import Reading, Tune, joined, machine, stack_of
 from trnmodel.evidence.rows import UnreadableRowError
 from trnmodel.fabric.collectives import Collective, collective
 from trnmodel.fabric.runtime import RUNTIMES, graph_barrier_s
@@ -34,8 +34,7 @@ def kernel_answer(r: Reading, tune: Tune | None = None) -> kernel.KernelTime:
         raise UnreadableRowError("workload: names no kernel with its shape that the rules know")
     sequences = given.pop("sequences", 1.0)  # of attention: each has its own heads
     given |= {name: given[name] * sequences for name in ("heads", "kv_heads") if name in given}
-    if "dtype" in given:
-        given["dtype"] = given["dtype"].lower()
+    given |= {name: str(given[name]).lower() for name in ("dtype", "op") if name in given}
     specs = bare_chip(r), kernel.stack(r.stack)
     chip, stack = map(tune, specs) if tune else specs
     return getattr(kernel, call)(chip, **given, lnc=r.mapping[3] or 1, stack=stack).require_valid()
@@ -78,7 +77,8 @@ def message(r: Reading) -> tuple[str, float, float]:
 def _collective(r: Reading) -> Collective:
     kind, ranks, size = message(r)
     algorithm = str(dict(r.asked).get("algorithm", "best"))
-    return collective(kind, size, machine(r), ranks=ranks, lnc=r.mapping[3], algorithm=algorithm).require_valid()
+    where = joined(r, ranks)
+    return collective(kind, size, where, ranks=ranks, lnc=r.mapping[3], algorithm=algorithm).require_valid()
 
 
 def in_step_s(r: Reading, tune: Tune | None, kind: str, message_bytes: float, ranks: float) -> float:

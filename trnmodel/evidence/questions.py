@@ -9,12 +9,17 @@ from typing import Any
 import numpy as np
 
 from trnmodel.evidence.primitives import PRIMITIVES, bare_chip, in_step_s
-from trnmodel.evidence.readings import Reading, Tune, machine, stack_of
+from trnmodel.evidence.readings import Reading, Tune, joined, machine, stack_of
 from trnmodel.evidence.rows import UnreadableRowError
 from trnmodel.formulas import roofline
 from trnmodel.models.transformer import model
 from trnmodel.steps.inference import MemoryFit, Step, decode_step, memory_fit, prefill
+from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
+from trnmodel.steps.training import PLACEMENT, train_step
+from trnmodel.steps.training_answer import TrainStep
+
+MICRO = (1, 2, 4, 8, 16, 32)  # micro-batches tried where a row of training prints none
 
 
 def _asked(r: Reading, tune: Tune | None, longest: float) -> dict[str, Any]:
@@ -145,9 +150,32 @@ def _critical_batch(r: Reading, tune: Tune | None) -> float:
     return float(ridge) * r.precision.storage_bytes("weights") / 2
 
 
+def training(r: Reading) -> TrainStep:
+    """A step of training: where the row prints no micro-batch, the fastest of those that fit.
+
+    A batch of fewer sequences than replicas is that of one replica. What is computed again, how states are shared out
+    and whether the sequence is cut between matrices are as `tm.train_step` has them.
+    """
+    if math.isnan(r.prompt):
+        raise UnreadableRowError("no length of a sequence")
+    sequences = r.batch * (r.mapping[2] if r.batch < r.mapping[2] else 1)
+    given = dict(r.asked)
+    ask: dict[str, Any] = {"global_batch": sequences, "seq": r.prompt, "precision": r.precision}
+    ask |= {"trainable_share": float(given.get("trainable_share", 1.0))}
+    where = joined(r, math.prod(r.mapping[:3]))
+    tp, pp, dp, lnc = r.mapping
+    at = Degrees(tp=tp, pp=pp, dp=dp, lnc=lnc, placement=PLACEMENT)
+    size = given.get("micro_batch")
+    if size is None:
+        tried = train_step(r.model, where, at, micro_batch=list(MICRO), **ask).time_s
+        size = MICRO[int(np.argmin(np.where(np.isnan(tried), np.inf, tried)))]
+    return train_step(r.model, where, at, micro_batch=size, **ask).require_valid()
+
+
 QUESTIONS: Mapping[str, Callable[[Reading, Tune | None], float]] = {
     "decode-step": _step_s,
     "decode-throughput": lambda r, tune: r.batch / _step_s(r, tune),
+    "decode-speed": lambda r, tune: 1 / _step_s(r, tune),
     "all-decode-throughput": lambda r, tune: r.mapping[2] * r.batch / _step_s(r, tune),
     "prefill": _prefill_s,
     "forward": _prefill_s,
@@ -164,8 +192,10 @@ QUESTIONS: Mapping[str, Callable[[Reading, Tune | None], float]] = {
     "generated-throughput-batch": lambda r, tune: r.batch * _output(r) / _batch_run_s(r, tune),
     "total-throughput": _total,
     "loaded-step": _stalled_step_s,
+    "loaded-speed": lambda r, tune: 1 / _stalled_step_s(r, tune),
     "loaded-request": _loaded_s,
     "served-throughput": _served,
+    "served-total-throughput": lambda r, tune: _served(r, tune) * (r.input_tokens + _output(r)) / _output(r),
     "served-requests": lambda r, tune: _served(r, tune) / _output(r),
     "served-single": lambda r, tune: 2 * _output(r) / (_one_prefill_s(r, tune) + _output(r) * _step_s(r, tune)),
     "one-prefill": _one_prefill_s,
@@ -185,6 +215,11 @@ QUESTIONS: Mapping[str, Callable[[Reading, Tune | None], float]] = {
     "layer-operators": _operators_s,
     "layer-all-reduce": _layer_all_reduce_s,
     "critical-batch": _critical_batch,
+    "train-step": lambda r, tune: float(training(r).time_s),
+    "train-tokens": lambda r, tune: float(training(r).tokens_per_s),
+    "train-sequences": lambda r, tune: float(training(r).tokens_per_s) / r.prompt,
+    "train-tokens-chip": lambda r, tune: float(training(r).tokens_per_s_per_chip),
+    "train-mfu": lambda r, tune: float(training(r).mfu),
     **PRIMITIVES,
 }
 

@@ -18,18 +18,24 @@ from trnmodel.catalog.specs import Chip, Precision, Spec
 from trnmodel.catalog.stacks import Efficiencies, efficiencies
 from trnmodel.catalog.systems import System, system, systems
 from trnmodel.evidence.rows import COLUMNS, LONGEST_CELL, UnreadableRowError, number, tokens
-from trnmodel.evidence.rules import ASIDE, Decision, bare_name, decide, spelt
+from trnmodel.evidence.rules import ASIDE, Decision, bare_name, decide
+from trnmodel.evidence.words import spelt
 from trnmodel.models import shipped
 from trnmodel.models.transformer import model as read_model
 from trnmodel.steps.mapping import Mapping as Degrees
+from trnmodel.steps.rank import site
 from trnmodel.units import GB, GIB, HOUR, KB, KIB, MB, MIB, MINUTE, MS, NS, TFLOP, US
 
 COUNTS = ("n_cores_used", "lnc", "batch", "input_len", "output_len", "seq_len", "tp", "pp", "dp")
 WHOLE = ("n_cores_used", "lnc", "tp", "pp", "dp")
 MOST = 2**40  # tokens, sequences or ranks of a row
 TIMES = {"s": 1.0, "sec": 1.0, "seconds": 1.0, "ms": MS, "us": US, "min": MINUTE, "h": HOUR, "hours": HOUR}
-TOKENS, REQUESTS = {"tokens/s": 1.0, "tok/s": 1.0}, {"req/s": 1.0}
-SEQUENCES = {"inf/s": 1.0, "sequences/s": 1.0, "samples/s": 1.0, **REQUESTS}
+PER = {"s": 1.0, "min": 1 / MINUTE, "h": 1 / HOUR}
+TOKENS = {f"{many}{name}/{per}": size * rate for many, size in {"": 1.0, "k": 1e3, "M": 1e6}.items()
+          for name in ("tokens", "tok") for per, rate in PER.items()}  # fmt: skip
+REQUESTS = {f"req/{per}": rate for per, rate in PER.items()}
+SEQUENCES = {f"{name}/{per}": rate for name in ("inf", "sequences", "samples", "seq") for per, rate in PER.items()}
+SEQUENCES |= REQUESTS
 SHARES = {"fraction": 1.0, "%": 0.01}
 SIZES = {"KB": KB, "MB": MB, "GB": GB, "MiB": MIB, "GiB": GIB, "bytes": 1.0, "B": 1.0}
 RATES = {f"{unit}/s": factor for unit, factor in SIZES.items()}
@@ -40,6 +46,10 @@ UNITS = {
     "throughput": TOKENS,
     "throughput-batch": TOKENS,
     "served-single": TOKENS,
+    "speed": TOKENS | {f"{unit}/{who}": size for unit, size in TOKENS.items() for who in ("user", "stream")},
+    "train-tokens": TOKENS
+    | {f"{unit}/{one}": size for unit, size in TOKENS.items() for one in ("GPU", "chip", "device")},
+    "train-sequences": SEQUENCES,
     "mbu": SHARES,
     "mfu": SHARES,
     "-bytes": SIZES,
@@ -54,6 +64,12 @@ UNITS = {
 }
 FORMATS = re.compile(r"bf16|bfloat16|fp16|float16|fp32|float32|fp8|float8|int8|mxfp[48]|w4a8|auto-?cast|not printed")
 MODELLESS = ("kernel-", "collective-", "graph-", "chip-")
+TRAINING = "train"
+# a question that the unit of a row turns into another
+SHARED = r"(?:/|\bper[ _]|_per_)"
+BY_TOKENS, BY_BYTES = {"train-sequences": "train-tokens"}, {"kernel-flop-rate": "kernel-byte-rate"}
+BY_USER = {"decode-throughput": "decode-speed", "served-throughput": "loaded-speed", "served-single": "decode-speed"}
+BY_CHIP = {"train-tokens": "train-tokens-chip"}
 KINDS = {
     "allr": "all_reduce",
     "allreduce": "all_reduce",
@@ -110,6 +126,7 @@ class Reading:
     waves: float = 0.0  # requests of a closed loop over its slots; 0 where arrivals are not known
     new_tokens: float = 1.0  # positions that a decode step takes
     moe_ep: int = 1  # ranks of a TP group that hold whole experts
+    machines: int = 1  # that the row names, "4x trn1.32xlarge"
 
     @property
     def degrees(self) -> Degrees:
@@ -152,6 +169,14 @@ def machine(r: Reading) -> System | Chip:
     return _machine(r.where, float(given.get("hbm_bytes_per_s", 0)), layers)
 
 
+def joined(r: Reading, ranks: float) -> System | Chip:
+    """The machine of a reading, or as many as its row names where one has too few ranks."""
+    where = machine(r)
+    if isinstance(where, Chip) or r.machines == 1:
+        return where
+    return replace(where, count=r.machines) if ranks > where.chips * site(where, r.mapping[3]).ranks_per_chip else where
+
+
 def stack_of(r: Reading, tune: Tune | None = None) -> Efficiencies:
     """The stack of a reading on its machine, changed where one asks for it."""
     where = machine(r)
@@ -174,9 +199,10 @@ def model_of(workload: str, models: Mapping[str, Any] | None = None) -> Any:
 @lru_cache(maxsize=512)
 def _known_model(workload: str) -> str:
     name = bare_name(workload)
-    plain = re.sub(r"^meta-", "", name, flags=re.I)
-    named = next((model for pattern, model in aliases() if pattern.search(plain)), workload)
-    for candidate in (named, workload, name):
+    hyphened = re.sub(r"[\s_]+", "-", name.strip())
+    plain = [re.sub(r"^meta-", "", one, flags=re.I) for one in (name, hyphened)]
+    named = next((model for one in plain for pattern, model in aliases() if pattern.search(one)), workload)
+    for candidate in (named, workload, name, hyphened):
         if known := shipped.aliases().get(candidate.lower()):
             return known
     raise UnreadableRowError(f"no configuration of {shown(workload)} in the catalog")
@@ -186,7 +212,7 @@ def counts(row: Mapping[str, str]) -> dict[str, float]:
     """The numbers of a row's shapes, NaN for a blank cell; raises UnreadableRowError naming the column of any other."""
     found = {}
     for name in COUNTS:
-        cell = re.sub(rf"^{name}[ =]*(?=\d)", "", row[name], flags=re.I)  # "TP8"
+        cell = re.sub(rf"^{name}[ =]*(?=\d)|(?<=\d) ?(ranks?|cores?|chips?)$", "", row[name], flags=re.I)  # "TP8"
         found[name] = value = tokens(cell) if name.endswith("_len") else number(cell)
         whole = name not in WHOLE or value % 1 == 0
         if row[name] and not (1 <= value <= MOST and whole):
@@ -234,6 +260,13 @@ def _mapping(n: Mapping[str, float], replicas: float) -> tuple[int, int, int, in
         cores = f"{n['n_cores_used']:g} cores at LNC {per_rank:g}, PP {pp:g}, DP {dp:g}"
         raise UnreadableRowError(f"n_cores_used: {cores} leave no whole TP")
     return int(tp), int(pp), int(dp), None if math.isnan(n["lnc"]) else int(n["lnc"])
+
+
+def _replicas(n: Mapping[str, float], where: System | Chip, machines: int) -> float:
+    """Replicas of a training job that prints none: what the cores that it names hold, else those of its machines."""
+    at = site(where, None if math.isnan(n["lnc"]) else int(n["lnc"]))
+    cores = _first(n["n_cores_used"], at.chips * machines * at.ranks_per_chip * at.lnc)
+    return max(1.0, cores / at.lnc // (_first(n["tp"], 1.0) * _first(n["pp"], 1.0)))
 
 
 def _batches(n: Mapping[str, float], say: Mapping[str, str], replicas: int) -> dict[str, float]:
@@ -284,11 +317,51 @@ def _where(instance: str) -> str:
     return _instance(named[0] if named else re.sub(r"^trn2 ultraserver", "trn2-ultraserver", plain).split(" ")[0])
 
 
+def _machines(instance: str) -> int:
+    """How many machines a name counts: "4x trn1.32xlarge"."""
+    found = re.match(r"(\d{1,5}) ?[x×] ", instance)
+    return max(int(found[1]), 1) if found else 1
+
+
 def _instance(name: str) -> str:
     """An instance by its name, or by family and size where one of the catalogue has both ("trn3.48xlarge")."""
     family, _, size = name.partition(".")
     known = [one for one in systems() if one.startswith(family) and one.endswith(f".{size}")]
     return known[0] if len(known) == 1 and re.fullmatch(r"[a-z]+\d+", family) and name not in known else name
+
+
+def _units(meaning: str) -> Mapping[str, float]:
+    """The units of a meaning, with their sizes."""
+    fits = [units for end, units in UNITS.items() if meaning.endswith(end) or meaning.startswith(end)]
+    return fits[0] if fits else TIMES
+
+
+def _meaning(question: str, row: Mapping[str, str]) -> str:
+    """The question of a row, by what its unit is of and what it is shared out over: tokens, a user, a chip."""
+    unit, words = row["unit"], f"{row['metric']} {row['unit']}"
+    if question in BY_TOKENS and "tok" in unit:
+        question = BY_TOKENS[question]
+    if question in BY_BYTES and unit.endswith("B/s"):
+        return BY_BYTES[question]
+    if re.search(rf"{SHARED}(user|stream)\b", words, re.I):
+        return BY_USER.get(question, question)
+    if not re.search(rf"{SHARED}(device|gpu|chip|accelerator|card|core)\b", words, re.I):
+        return question
+    if question not in BY_CHIP and question.endswith(("throughput", "requests")):
+        raise UnreadableRowError(f"{shown(words)}: of a part of the machine; units of {question} are of all of it")
+    return BY_CHIP.get(question, question)
+
+
+def is_rate(meaning: str) -> bool:
+    """Whether more of a meaning is faster.
+
+    Examples
+    --------
+    >>> [is_rate(name) for name in ("decode-step", "decode-throughput", "kernel-mfu", "memory:total")]
+    [False, True, True, False]
+    """
+    units = _units(meaning)
+    return units is SHARES or any("/" in name or name == "TFLOPS" for name in units)
 
 
 def _scale(meaning: str, row: Mapping[str, str], override: str) -> float:
@@ -299,10 +372,9 @@ def _scale(meaning: str, row: Mapping[str, str], override: str) -> float:
     inside = re.search(r"\(([^()]+)\)$", row["metric"])
     unit = row["unit"].partition(" ")[0] or (inside[1] if inside else "")
     before, _, after = override.partition("=")
-    fits = [units for end, units in UNITS.items() if meaning.endswith(end) or meaning.startswith(end)]
-    known = fits[0] if fits else TIMES
+    known = _units(meaning)
     if unit not in known:
-        unit = spelt(row)["unit"]
+        unit = spelt({**row, "unit": row["unit"] or unit})["unit"]
     if unit not in known:
         raise UnreadableRowError(f"unit {shown(row['unit'])}: units of {meaning} are {', '.join(known)}")
     return known[after if unit == before else unit]
@@ -342,15 +414,19 @@ def reading(
 
 def _reading(row: Mapping[str, str], d: Decision, models: Mapping[str, Any] | None) -> Reading:
     say = {name: d.arguments.get(name, "") for name in READ}
-    scale = _scale(d.question, row, say["unit"])
+    meaning = _meaning(d.question, row)
+    scale = _scale(meaning, row, say["unit"])
     known = "" if d.question.startswith(MODELLESS) else say["model"] or model_of(row["workload"], models)
     n = counts(row)
     n["input_len"], n["tp"] = _first(n["input_len"], number(say["input"])), _first(number(say["tp"]), n["tp"])
+    where, machines = say["where"] or _where(row["instance"]), _machines(row["instance"])
+    if d.question.startswith(TRAINING):
+        n |= {"dp": _first(n["dp"], _replicas(n, _machine(where, 0, 0), machines)), "tp": _first(n["tp"], 1.0)}
     mapping = _mapping(n, number(say["replicas"]))
     return Reading(
-        meaning=d.question,
+        meaning=meaning,
         model=known,
-        where=say["where"] or _where(row["instance"]),
+        where=where,
         stack=say["stack"],
         mapping=mapping,
         ep=int(_first(number(say["ep"]), 1.0)),
@@ -365,6 +441,7 @@ def _reading(row: Mapping[str, str], d: Decision, models: Mapping[str, Any] | No
         waves=_first(number(say["waves"]), 0.0),
         new_tokens=_first(number(say["new_tokens"]), 1.0),
         moe_ep=int(_first(number(say["moe_ep"]), 1.0)),
+        machines=machines,
         **_batches(n, say, mapping[2]),
         **_lengths(n, say),
     )

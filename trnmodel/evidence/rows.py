@@ -135,18 +135,31 @@ def _content(path: Path) -> str:
     return content.decode("utf-8-sig", errors="replace")
 
 
+def _column(name: str) -> str:
+    """A column by the name of the format, whatever its case and the blanks around it; any other as it is."""
+    known = name.strip().lower()
+    return known if known in COLUMNS else name
+
+
+def _separator(content: str) -> str:
+    """What parts the columns of a header: the one of comma, semicolon and tab that parts most columns of the format."""
+    first = content.partition("\n")[0].replace('"', "")
+    return max(",;\t", key=lambda one: len({_column(name) for name in first.split(one)} & set(COLUMNS)))
+
+
 def _from_csv(path: Path) -> pd.DataFrame:
-    """The rows of a CSV file, cells as text; a short row ends in blank cells."""
+    """The rows of a CSV file, cells as text, parted by commas, semicolons or tabs; a short row ends in blank cells."""
     import pandas as pd
 
-    reader = csv.reader(io.StringIO(_content(path), newline=""), strict=True)
+    content = _content(path)
+    reader = csv.reader(io.StringIO(content, newline=""), strict=True, delimiter=_separator(content))
     try:
         lines = list(islice(reader, MAX_ROWS + 2))
     except csv.Error as error:
         refuse("rows", str(path), f"not a readable CSV file: line {reader.line_num}: {error}")
     if not lines:
         refuse("rows", str(path), "not a readable CSV file: it is empty")
-    header = lines[0]
+    header = [_column(name) for name in lines[0]]
     if len(header) > MAX_COLUMNS:
         refuse("rows", str(path), f"{len(header)} columns; allowed are at most {MAX_COLUMNS}")
     if len(lines) > MAX_ROWS + 1:
@@ -154,7 +167,7 @@ def _from_csv(path: Path) -> pd.DataFrame:
     for number_, line in enumerate(lines, start=1):
         if len(line) > len(header):
             refuse("rows", str(path), f"record {number_} has {len(line)} cells for {len(header)} columns")
-    filled = [line + [""] * (len(header) - len(line)) for line in lines[1:] if line]
+    filled = [line + [""] * (len(header) - len(line)) for line in lines[1:] if any(map(str.strip, line))]
     return pd.DataFrame(filled, columns=header, dtype=str)
 
 

@@ -17,12 +17,20 @@ import msgspec
 
 from trnmodel.catalog.load import DATA, DataError, read_csv
 from trnmodel.evidence.rows import WIDE
+from trnmodel.evidence.words import plain, reachable, spelt
 
 MATCHED = ("kind", "source", "date", "instance", "workload", "phase", "precision", "metric", "shape", "note")
-NAMED: Mapping[str, tuple[str, ...]] = {"kernel": ("kernel",), "collective": ("kind", "ranks")}
+NAMED: Mapping[str, tuple[str, ...]] = {"kernel": ("kernel",), "collective": ("kind", "ranks", "message_")}
 ASIDE, PLAIN = "set-aside", "as asked"
 SHAPE = {"batch": "batch", "in": "input_len", "out": "output_len", "seq": "seq_len", "tp": "tp", "dp": "dp"}
-DECIDING = (*(name for name in MATCHED if name not in ("date", "shape")), "date_or_sdk", "unit", *SHAPE.values())
+DECIDING = (
+    *(name for name in MATCHED if name not in ("date", "shape")),
+    "date_or_sdk",
+    "unit",
+    *SHAPE.values(),
+    "n_cores_used",
+    "lnc",
+)
 KEPT = 2**13  # decisions; more than there are rows in `data/evidence`
 PUBLISHER = re.compile(r"^(?:[\w.-]+/|(?:meta-llama|qwen|mistralai|deepseek-ai|nousresearch|google)_)", re.IGNORECASE)
 
@@ -46,17 +54,6 @@ class Rule(msgspec.Struct, frozen=True):
     use: str
     weight: str
     reason: str
-
-
-class Spelling(msgspec.Struct, frozen=True):
-    """Another word for what the rules know: in which cell, of rows of which kind and phase, and what it becomes."""
-
-    cell: str
-    kind: str
-    phase: str
-    pattern: str
-    becomes: str
-    note: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,34 +104,9 @@ def _of_kind(kind: str) -> tuple[Ready, ...]:
     return tuple(one for one in rules() if all(name != first or pattern.search(kind) for name, pattern in one.patterns))
 
 
-@cache
-def _spellings() -> tuple[tuple[Spelling, re.Pattern, re.Pattern, re.Pattern], ...]:
-    """The shipped spellings with their patterns."""
-    rows = read_csv(DATA / "evidence" / "spellings.csv", Spelling)
-    return tuple(
-        (one, re.compile(one.kind, re.I), re.compile(one.phase, re.I), re.compile(one.pattern, re.I)) for one in rows
-    )
-
-
-def spelt(row: Mapping[str, str]) -> dict[str, str]:
-    """A row in the words of the rules: kind, phase, metric, unit and workload as others write them.
-
-    Examples
-    --------
-    >>> row = {"kind": "LLM serving", "phase": "", "metric": "mean time per output token (ms)", "unit": "msec"}
-    >>> [spelt(row | {"workload": ""})[name] for name in ("kind", "metric", "unit")]
-    ['inference-LLM-serving', 'TPOT mean', 'ms']
-    """
-    found = dict(row)
-    for one, kind, phase, pattern in _spellings():
-        if kind.search(found["kind"]) and phase.search(found["phase"]):
-            found[one.cell] = pattern.sub(one.becomes, found[one.cell].strip(), count=1)
-    return found
-
-
 def bare_name(workload: str) -> str:
     """A workload's name without the publisher in front."""
-    return PUBLISHER.sub("", workload.strip())
+    return PUBLISHER.sub("", plain(workload).strip())
 
 
 def matched(row: Mapping[str, str], of: Sequence[Ready] | None = None) -> list[tuple[Ready, dict[str, str]]]:
@@ -171,7 +143,8 @@ def _by_shipped(cells: tuple[str, ...]) -> Decision:
 def _decide(row: Mapping[str, str], of: Sequence[Ready] | None) -> Decision:
     found = _decided(row, of)
     start = found.question.partition("-")[0]
-    if found.question and set(NAMED.get(start, ())) <= set(found.arguments):
+    missing = [name for name in NAMED.get(start, ()) if not any(one.startswith(name) for one in found.arguments)]
+    if found.question and not missing:
         return found
     again = _decided(spelt(row), of)
     return again if again.question else found
@@ -199,7 +172,8 @@ def _decided(row: Mapping[str, str], of: Sequence[Ready] | None) -> Decision:
 
 
 def check(rows: Iterable[Mapping[str, str]], of: Sequence[Ready] | None = None) -> None:
-    """Refuse rules that match none of the rows, each as its own kind and as one of wide experts."""
+    """Refuse rules that match none of the rows, each as its own kind and as one of wide experts, and no spelling."""
+    rows = [*rows, *({**dict.fromkeys(DECIDING, ""), **row} for row in reachable())]
     used = {one.rule.rule for row in rows for kind in ({}, {"kind": WIDE}) for one, _ in matched({**row, **kind}, of)}
     if idle := [one.rule.rule for one in (rules() if of is None else of) if one.rule.rule not in used]:
         raise DataError(f"rules.csv: rules {idle} match no row of data/evidence")

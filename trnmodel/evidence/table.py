@@ -293,6 +293,24 @@ def by_regime(group: str, split: str = LEFT_OUT) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
+def by_source(group: str, split: str = LEFT_OUT, most: int = 8) -> pd.DataFrame:
+    """Where the error of a group sits: its sources, each with its share of all of it, those beyond `most` as one.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        source, configurations, median_error, mean_error, share (of the summed absolute error). [-]
+    """
+    rows = shipped()
+    rows = rows[(rows.group == GROUP_OF.get(group, group)) & (rows.split == split)]
+    rows = rows.assign(error=rows.error.abs())
+    first = rows.groupby("source").error.sum().sort_values(ascending=False, kind="stable").index[:most]
+    named = rows.groupby(rows.source.where(rows.source.isin(first), "all others")).error
+    found = named.agg(configurations="size", median_error="median", mean_error="mean", share="sum")
+    found["share"] /= rows.error.sum()
+    return found.reindex([*first, *found.index.difference(first)]).rename_axis("source").reset_index()
+
+
 def _span(interval: pd.Interval) -> str:
     low, high = interval.left, interval.right
     return f"above {low:g}" if np.isinf(high) else f"up to {high:g}"

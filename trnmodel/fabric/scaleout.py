@@ -72,27 +72,19 @@ def nic(system: str | System) -> dict[str, Any]:
     }
 
 
-def networks(
-    system: str | System, chips: float | None = None, layers: int = 3, tor_bits_per_s: float | None = None
-) -> pd.DataFrame:
-    """A system's network for each leaf and spine switch on offer, full or for a number of chips.
+def networks(system: str | System) -> pd.DataFrame:
+    """A system's full network of three layers for each leaf and spine switch on offer, over the smallest top of rack.
 
     Parameters
     ----------
     system : str or System
         Whose NICs.
-    chips : float, optional
-        Chips to connect; default all that it reaches. [-]
-    layers : int
-        Switch layers, 2 or 3. [-]
-    tor_bits_per_s : float, optional
-        Capacity of the top of rack; default the smallest switch on offer. [bit/s]
 
     Returns
     -------
     table : pandas.DataFrame
         leaf_and_spine, chips_per_rack, racks_per_pod, pods, chips, switches, cables, optics, and the last three over
-        chips; NaN where the layers do not reach so far.
+        chips.
 
     Examples
     --------
@@ -102,8 +94,7 @@ def networks(
     import pandas as pd
 
     switch = switch_bits_per_s()
-    tor = switch[0] if tor_bits_per_s is None else tor_bits_per_s
-    sized = network.clos(switch_bits_per_s=switch, tor_bits_per_s=tor, layers=layers, chips=chips, **nic(system))
+    sized = network.clos(switch_bits_per_s=switch, tor_bits_per_s=switch[0], layers=3, **nic(system))
     names = "chips_per_rack racks_per_pod pods chips switches cables optics".split()
     table = pd.DataFrame({name: np.broadcast_to(getattr(sized, name), switch.shape) for name in names})
     for part in ("switches", "cables", "optics"):

@@ -60,6 +60,53 @@ def conformal_width(log_errors: Numeric, nominal: Numeric = NOMINAL) -> NDArray:
     return np.append(errors, np.nan)[min(max(rank, 1), errors.size) - 1]
 
 
+def tail_widths(log_errors: Numeric, nominal: Numeric = NOMINAL) -> tuple[NDArray, NDArray]:
+    r"""Half-widths below and above a prediction, each of which leaves out half of what the interval leaves out.
+
+    .. math:: q_- = e_{(k)},\quad q_+ = -e_{(n + 1 - k)},\quad k = \lceil \tfrac{1 + p}{2}\,(n + 1) \rceil
+
+    Parameters
+    ----------
+    log_errors : array
+        Logarithms of predicted over measured times, e: one dimension, with their signs. [-]
+    nominal : numeric
+        Share to be held, p; one number. [-]
+
+    Returns
+    -------
+    widths : tuple
+        Half-widths below and above, none of them less than zero; NaN where cases are so few that a tail would end at
+        the largest error of all (38 at p = 0.9). [-]
+
+    Raises
+    ------
+    ValueError
+        More than one dimension, or a share outside 0 to 1.
+
+    Notes
+    -----
+    Assumes: cases that can be exchanged with the one that is predicted.
+
+    References
+    ----------
+    .. [1] J. Lei et al., Distribution-free predictive inference for regression, JASA 113(523), 2018, Algorithm 2:
+       either side by itself.
+
+    Examples
+    --------
+    >>> below, above = tail_widths([*[0.1] * 36, -0.9, -0.9, -0.9, -1.0])
+    >>> float(below), float(above)
+    (0.1, 0.9)
+    """
+    p, errors = float(share("nominal", nominal)), np.sort(np.asarray(log_errors, dtype=float))
+    if errors.ndim != 1:
+        raise ValueError(f"log_errors: {errors.ndim} dimensions; allowed is one")
+    rank = int(np.ceil((1 + p) / 2 * (errors.size + 1) - 1e-9))
+    if rank >= errors.size:
+        return np.asarray(np.nan), np.asarray(np.nan)
+    return np.maximum(errors[rank - 1], 0.0), np.maximum(-errors[errors.size - rank], 0.0)
+
+
 def shrunk_width(own: Numeric, cases: Numeric, pooled: Numeric, prior_cases: Numeric = PRIOR_CASES) -> NDArray:
     r"""Width of a group between its own and that of all groups, by how many cases it has.
 
@@ -186,17 +233,19 @@ def joint_width(*widths: Numeric) -> NDArray:
     return np.sqrt(np.sum([w**2 for w in np.broadcast_arrays(*given)], axis=0))[()]
 
 
-def interval_score(log_error: Numeric, width: Numeric, nominal: Numeric = NOMINAL) -> NDArray:
+def interval_score(
+    log_error: Numeric, below: Numeric, above: Numeric | None = None, nominal: Numeric = NOMINAL
+) -> NDArray:
     r"""Winkler's score of an interval of the logarithm: its width and a fine for what lies outside; less is better.
 
-    .. math:: S = 2 w + \frac{2}{1 - p} \max(0, |e| - w)
+    .. math:: S = w_- + w_+ + \frac{2}{1 - p} \left(\max(0, e - w_-) + \max(0, -e - w_+)\right)
 
     Parameters
     ----------
     log_error : numeric
         Logarithm of predicted over measured, e. [-]
-    width : numeric
-        Half-width, w. [-]
+    below, above : numeric
+        Half-widths below and above the prediction; where no second one is given both are the first. [-]
     nominal : numeric
         Share that the interval is to hold, p. [-]
 
@@ -214,6 +263,8 @@ def interval_score(log_error: Numeric, width: Numeric, nominal: Numeric = NOMINA
     >>> [round(float(interval_score(e, 0.2)), 6) for e in (0.1, -0.3)]
     [0.4, 2.4]
     """
-    e, w, p = np.asarray(log_error, dtype=float), numbers("width", width, unknown=True), share("nominal", nominal)
-    together(log_error=e, width=w, nominal=p)
-    return 2 * w + 2 / (1 - p) * np.maximum(np.abs(e) - w, 0.0)
+    e, p = np.asarray(log_error, dtype=float), share("nominal", nominal)
+    down = numbers("below", below, unknown=True)
+    up = down if above is None else numbers("above", above, unknown=True)
+    together(log_error=e, below=down, above=up, nominal=p)
+    return down + up + 2 / (1 - p) * (np.maximum(e - down, 0.0) + np.maximum(-e - up, 0.0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache, partial
 from typing import Any, ClassVar, TypeVar
 
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from trnmodel.arguments import choice, chosen, instance, numbers, refuse, share
 from trnmodel.bands import plain_basis
 from trnmodel.catalog import load
-from trnmodel.catalog.specs import NAN, Chip, Core, Engine, Spec, published, shapes
+from trnmodel.catalog.specs import NAN, Chip, Core, Engine, Spec, mapping_field, published, shapes
 from trnmodel.formulas import memory, neuroncore
 from trnmodel.result import Grounded, blank, reason_mask, words
 
@@ -50,10 +50,10 @@ class Operator(Spec):
     A mapping's key tells passes apart: the stored dtype that is dequantised, scores and outputs of attention.
     """
 
-    vector_passes: Mapping[str, float] = field(default_factory=dict)
-    scalar_passes: Mapping[str, float] = field(default_factory=dict)
-    gpsimd_passes: Mapping[str, float] = field(default_factory=dict)
-    exponential_passes: Mapping[str, float] = field(default_factory=dict)
+    vector_passes: Mapping[str, float] = mapping_field()
+    scalar_passes: Mapping[str, float] = mapping_field()
+    gpsimd_passes: Mapping[str, float] = mapping_field()
+    exponential_passes: Mapping[str, float] = mapping_field()
     hbm_reads: float = 0.0
     hbm_writes: float = 0.0
 
@@ -75,9 +75,15 @@ def operator(op: str) -> Operator:
     return chosen("op", op, _operators())
 
 
-def operators() -> tuple[str, ...]:
-    """Operators that read their operand from HBM: those that `tm.kernel.elementwise` times."""
-    return tuple(name for name, op in _operators().items() if op.hbm_reads)
+def operators() -> list[str]:
+    """Operators that read their operand from HBM: those that `tm.kernel.elementwise` times.
+
+    Examples
+    --------
+    >>> "softmax" in operators()
+    True
+    """
+    return [name for name, op in _operators().items() if op.hbm_reads]
 
 
 @cache

@@ -28,9 +28,9 @@ from trnmodel.kernels.engines import (
     elements_per_cycle,
     finish,
     operator,
+    operators,
     stack,
 )
-from trnmodel.kernels.engines import operators as listed_operators
 from trnmodel.kernels.tiles import TRANSPOSE, matmul, smallest_contraction, turned
 
 __all__ = [
@@ -236,17 +236,6 @@ def _passes(op: Operator, engine: str) -> Numeric:
     return getattr(op, f"{engine}_passes").get("", 0.0)
 
 
-def operators() -> list[str]:
-    """Operators that `elementwise` knows.
-
-    Examples
-    --------
-    >>> "softmax" in operators()
-    True
-    """
-    return [*listed_operators()]
-
-
 def elementwise(
     chip: str | Chip,
     op: str | Operator,
@@ -301,7 +290,7 @@ def elementwise(
     """
     rows, columns = numbers("rows", rows, 1), numbers("columns", columns, 1)
     hbm = share("hbm", hbm)
-    own = op if isinstance(op, Operator) else operator(choice("op", op, listed_operators()))
+    own = op if isinstance(op, Operator) else operator(choice("op", op, operators()))
     element_bytes = chosen("dtype", dtype, load.dtypes())
     where = device(chip, stack, lnc, "one", collective_bytes_per_s, overlap)
     together(rows=rows, columns=columns, hbm=hbm, **where.shapes)

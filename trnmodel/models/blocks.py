@@ -18,6 +18,11 @@ Shard = Literal["heads", "kv_heads", "columns", "rows", "experts", "vocabulary",
 Phase = Literal["prefill", "decode"]
 
 FLOP_PER_MAC = 2
+STATE_MACS = {
+    "mamba": 2,  # of each element: h = a h + b x, y = c h
+    "mamba2": 2,
+    "gated-delta": 3,  # S k, the rank-one update, S q
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,12 +132,11 @@ class Recurrence:
     heads: int
     state_elements: int
     conv_elements: int
-    macs_per_element: int
 
     @property
     def flop_per_token(self) -> int:
         """Multiply-accumulates on the state, step by step; decays and gates are elementwise and left out. [FLOP]"""
-        return FLOP_PER_MAC * self.macs_per_element * self.state_elements
+        return FLOP_PER_MAC * STATE_MACS[self.kind] * self.state_elements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +171,18 @@ class Mixer:
     def attentions(self) -> tuple[Attention, ...]:
         """What the layer keeps in caches."""
         return tuple(a for a in (self.attention, self.indexer) if a)
+
+
+def token_table(vocabulary: int, width: int, shared: bool = False) -> Part:
+    """The rows that tokens look up; `shared` where they are stored as the head."""
+    table = Part(name="embedding", group="embedding", rows=vocabulary, cols=width, store="wide", shard="vocabulary")
+    return replace(table, shared=shared)
+
+
+def vocabulary_head(width: int, vocabulary: int, biases: int = 0) -> Part:
+    """The matrix from a row to its logits, each with so many biases."""
+    head = Part(name="head", group="head", rows=width, cols=vocabulary, store="wide", shard="vocabulary")
+    return replace(head, extra=vocabulary * biases)
 
 
 def norms(count: int, width: int, bias: bool = False) -> Part:
@@ -250,13 +266,7 @@ def mamba(hidden: int, inner: int, state: int, rank: int, kernel: int, conv_bias
         Part(name="state", group="mixer", extra=inner * state + inner, store="wide", shard="heads"),
         Part(name="out", group="mixer", rows=inner, cols=hidden, extra=hidden * proj_bias, shard="rows"),
     )
-    recurrence = Recurrence(
-        kind="mamba",
-        heads=inner,
-        state_elements=inner * state,
-        conv_elements=inner * (kernel - 1),
-        macs_per_element=2,  # h = a h + b x, y = c h
-    )
+    recurrence = Recurrence(kind="mamba", heads=inner, state_elements=inner * state, conv_elements=inner * (kernel - 1))
     return Mixer("mamba", parts, None, recurrence)
 
 
@@ -273,13 +283,8 @@ def mamba2(
         Part(name="state", group="mixer", extra=3 * heads + inner, store="wide", shard="heads"),
         Part(name="out", group="mixer", rows=inner, cols=hidden, extra=hidden * bias, shard="rows"),
     )
-    recurrence = Recurrence(
-        kind="mamba2",
-        heads=heads,
-        state_elements=inner * state,
-        conv_elements=channels * (kernel - 1),
-        macs_per_element=2,  # h = a h + b x, y = c h
-    )
+    tail = channels * (kernel - 1)
+    recurrence = Recurrence(kind="mamba2", heads=heads, state_elements=inner * state, conv_elements=tail)
     return Mixer("mamba2", parts, None, recurrence)
 
 
@@ -294,13 +299,8 @@ def gated_delta(hidden: int, k_heads: int, k_dim: int, v_heads: int, v_dim: int,
         Part(name="state", group="mixer", extra=2 * v_heads + v_dim, store="wide", shard="heads"),
         Part(name="out", group="mixer", rows=values, cols=hidden, shard="rows"),
     )
-    recurrence = Recurrence(
-        kind="gated-delta",
-        heads=v_heads,
-        state_elements=values * k_dim,
-        conv_elements=channels * (kernel - 1),
-        macs_per_element=3,  # S k, the rank-one update, S q
-    )
+    tail = channels * (kernel - 1)
+    recurrence = Recurrence(kind="gated-delta", heads=v_heads, state_elements=values * k_dim, conv_elements=tail)
     return Mixer("gated delta rule", parts, None, recurrence)
 
 

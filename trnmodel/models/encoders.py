@@ -6,7 +6,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from trnmodel.models.blocks import Attention, Layer, Part, Phase, dense_ffn, grouped_attention, norms
+from trnmodel.models.blocks import (
+    Attention,
+    Layer,
+    Part,
+    Phase,
+    dense_ffn,
+    grouped_attention,
+    norms,
+    token_table,
+    vocabulary_head,
+)
 from trnmodel.models.config import HEADS, HIDDEN, INNER, LAYERS, MAX_HEADS, MAX_LAYERS, MAX_TABLE, POSITIONS, Fields
 from trnmodel.models.families import Plan, class_count
 
@@ -20,19 +30,7 @@ def _only(phase: Phase, *parts: Part) -> tuple[Part, ...]:
 def _vocabulary_head(f: Fields, hidden: int, width: int, vocabulary: int) -> tuple[Part, ...]:
     """Transform, norm and table of masked-language modelling; an untied table brings a bias of its own."""
     biases = 1 if f.flag("tie_word_embeddings") or f.model_type not in POOLED else 2
-    return (
-        Part(name="transform", group="head", rows=hidden, cols=width, extra=width, store="wide"),
-        norms(1, width, True),
-        Part(
-            name="head",
-            group="head",
-            rows=width,
-            cols=vocabulary,
-            extra=vocabulary * biases,
-            store="wide",
-            shard="vocabulary",
-        ),
-    )
+    return _dense_head("transform", hidden, width), norms(1, width, True), vocabulary_head(width, vocabulary, biases)
 
 
 def _dense_head(name: str, hidden: int, cols: int) -> Part:
@@ -90,7 +88,7 @@ def bert(f: Fields) -> Plan:
     width = f.optional("embedding_size") or hidden
     head = _only("prefill", *_task_head(f, hidden, width, vocabulary))
     tied = f.flag("tie_word_embeddings") and any(part.name == "head" for part in head)
-    table = Part(name="embedding", group="embedding", cols=width, rows=vocabulary, store="wide", shard="vocabulary")
+    table = token_table(vocabulary, width)
     outer = [
         replace(table, shared=tied),
         replace(table, name="positions", rows=f.integer(POSITIONS, MAX_TABLE), shard="none"),
@@ -102,8 +100,8 @@ def bert(f: Fields) -> Plan:
     if width != hidden or f.model_type == "albert":
         outer.append(Part(name="project_in", group="ffn", rows=width, cols=hidden, extra=hidden))
     return Plan(
-        hidden=hidden,
-        vocabulary=vocabulary,
+        hidden_size=hidden,
+        vocab_size=vocabulary,
         max_context=f.integer(POSITIONS, MAX_TABLE),
         layers=(_encoder_layers(f, hidden),),
         outer=(*_only("prefill", *outer), *head),
@@ -150,10 +148,10 @@ def t5(f: Fields) -> Plan:
     )
     bias = f.integer("relative_attention_num_buckets", MAX_TABLE) * heads
     stack = Part(name="norms", group="norm", extra=hidden + bias, store="wide")
-    table = Part(name="embedding", group="embedding", rows=vocabulary, cols=hidden, store="wide", shard="vocabulary")
+    table = token_table(vocabulary, hidden)
     if f.task == "EncoderModel":
-        return Plan(hidden=hidden, vocabulary=vocabulary, max_context=0, layers=(encoder,), outer=(table, stack))
-    (head,) = _only("decode", replace(table, name="head", group="head", rows=hidden, cols=vocabulary))
+        return Plan(hidden_size=hidden, vocab_size=vocabulary, max_context=0, layers=(encoder,), outer=(table, stack))
     table = replace(table, shared=f.flag("tie_word_embeddings"))
+    (head,) = _only("decode", vocabulary_head(hidden, vocabulary))
     outer = (table, *_only("prefill", stack), *_only("decode", stack), head)
-    return Plan(hidden=hidden, vocabulary=vocabulary, max_context=0, layers=(encoder, decoder), outer=outer)
+    return Plan(hidden_size=hidden, vocab_size=vocabulary, max_context=0, layers=(encoder, decoder), outer=outer)

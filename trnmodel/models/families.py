@@ -18,6 +18,8 @@ from trnmodel.models.blocks import (
     dense_ffn,
     grouped_attention,
     norms,
+    token_table,
+    vocabulary_head,
 )
 from trnmodel.models.config import (
     HEADS,
@@ -40,10 +42,10 @@ BARE = ("Model", "TextModel")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A model as its file describes it: kinds of layers, and the parts outside of them."""
+    """A model as its file describes it, by the fields of a `Transformer`."""
 
-    hidden: int
-    vocabulary: int
+    hidden_size: int
+    vocab_size: int
     max_context: int
     layers: tuple[Layer, ...]
     outer: tuple[Part, ...]
@@ -153,18 +155,7 @@ def outer_parts(f: Fields, norm: Part, *, head_bias: bool = False, width: int | 
     if f.task not in (*GENERATES, *CLASSIFIES, *BARE):
         f.refuse("architectures", f"allowed endings are {[*filter(None, GENERATES), *CLASSIFIES, *BARE]}")
     tied = f.task in GENERATES and f.flag("tie_word_embeddings")
-    table = Part(
-        name="embedding", group="embedding", rows=vocabulary, cols=width, store="wide", shard="vocabulary", shared=tied
-    )
-    head = Part(
-        name="head",
-        group="head",
-        rows=width,
-        cols=vocabulary,
-        extra=vocabulary * head_bias,
-        store="wide",
-        shard="vocabulary",
-    )
+    table, head = token_table(vocabulary, width, tied), vocabulary_head(width, vocabulary, head_bias)
     if f.task in CLASSIFIES:
         head = Part(name="classifier", group="head", rows=width, cols=class_count(f), store="wide")
     return (table, norm) if f.task in BARE else (table, norm, head)
@@ -219,19 +210,27 @@ def decoder(f: Fields, traits: Decoder) -> Plan:
     outer = outer_parts(f, norms(1, hidden, traits.layer_norm), head_bias=_says(f, traits.head_bias))
     if traits.positions is not None:
         outer = (learned_positions(f, traits.positions, hidden), *outer)
-    layers = group_layers([(mixers[kind], ffn, norm) for kind, ffn in zip(types, ffns, strict=True)])
-    return plan_of(f, layers, outer, prediction_layers(f, mixers[types[-1]], ffns[-1], norm))
+    return plan_of(f, [mixers[kind] for kind in types], ffns, norm, outer=outer, predicts=mixers[types[-1]])
 
 
-def plan_of(f: Fields, layers: tuple[Layer, ...], outer: tuple[Part, ...], prediction: tuple[Layer, ...] = ()) -> Plan:
-    """A plan from its layers and the parts outside of them."""
+def plan_of(
+    f: Fields,
+    mixers: Sequence[Mixer | None],
+    ffns: Sequence[tuple[Part, ...]],
+    norm: Part,
+    *,
+    outer: tuple[Part, ...] | None = None,
+    predicts: Mixer | None = None,
+) -> Plan:
+    """A plan from the mixer and the feed-forward block of each layer; a checkpoint may predict with a mixer more."""
+    hidden = hidden_size(f)
     return Plan(
-        hidden=hidden_size(f),
-        vocabulary=f.integer("vocab_size", MAX_TABLE),
+        hidden_size=hidden,
+        vocab_size=f.integer("vocab_size", MAX_TABLE),
         max_context=f.optional(POSITIONS, MAX_TOKENS) or 0,
-        layers=layers,
-        outer=outer,
-        prediction=prediction,
+        layers=group_layers([(mixer, ffn, norm) for mixer, ffn in zip(mixers, ffns, strict=True)]),
+        outer=outer_parts(f, norms(1, hidden)) if outer is None else outer,
+        prediction=prediction_layers(f, predicts, ffns[-1], norm) if predicts else (),
     )
 
 
@@ -251,9 +250,9 @@ def prediction_layers(f: Fields, mixer: Mixer, ffn: tuple[Part, ...], norm: Part
         return ()
     hidden, vocabulary = hidden_size(f), f.integer("vocab_size", MAX_TABLE)
     own = (
-        Part(name="embedding", group="embedding", rows=vocabulary, cols=hidden, store="wide", shard="vocabulary"),
+        token_table(vocabulary, hidden),
         Part(name="merge", group="ffn", rows=2 * hidden, cols=hidden, store="wide", shard="columns"),
-        Part(name="head", group="head", rows=hidden, cols=vocabulary, store="wide", shard="vocabulary"),
+        vocabulary_head(hidden, vocabulary),
         norms(3, hidden),
     )
     return (

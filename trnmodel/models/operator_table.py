@@ -15,13 +15,7 @@ if TYPE_CHECKING:
 
 
 def step_operators(
-    model: str | Transformer,
-    phase: Phase,
-    batch: float,
-    tokens: float,
-    past: float,
-    precision: str,
-    logits: str = "last",
+    model: str | Transformer, phase: Phase, batch: float, tokens: float, past: float, precision: str
 ) -> pd.DataFrame:
     """Operators of one step, alike ones of different layers together: work, bytes, and FLOP for each byte.
 
@@ -44,8 +38,8 @@ def step_operators(
         "tokens": number("tokens", tokens, 1),
         "past": number("past", past),
     }
-    ask |= {"precision": precision, "logits": logits}
-    rows = [_operator(phase, operator) for operator in read_model(model).operators(phase, **ask)]
+    found = read_model(model).operators(phase, **ask, precision=precision, logits="last")
+    rows = [_operator(phase, operator) for operator in found]
     table = pd.DataFrame(rows).groupby(["phase", "operator"], sort=False).sum().reset_index()
     kept = table.weight_bytes + table.cache_bytes
     work = table.flop.where(table.flop > 0)

@@ -7,15 +7,7 @@ from dataclasses import replace
 from trnmodel.models.blocks import Attention, Mixer, Part, Recurrence, latent_attention, norms
 from trnmodel.models.config import HEADS, MAX_HEADS, MAX_LAYERS, MAX_TOKENS, Fields
 from trnmodel.models.experts import leading_dense_experts
-from trnmodel.models.families import (
-    Plan,
-    group_layers,
-    hidden_size,
-    layer_count,
-    outer_parts,
-    plan_of,
-    prediction_layers,
-)
+from trnmodel.models.families import Plan, hidden_size, layer_count, plan_of
 
 INDEXERS, SPARSE = ("full", "shared"), "deepseek_sparse_attention"
 
@@ -68,13 +60,11 @@ def _indexers(f: Fields, n: int) -> tuple[str, ...]:
 
 def deepseek_sparse(f: Fields) -> Plan:
     """DeepSeek V3.2 and GLM-5: DeepSeek V3 with sparse attention in every layer."""
-    hidden, n = hidden_size(f), layer_count(f)
+    n = layer_count(f)
     kinds = _indexers(f, n)
     mixers = {kind: selected(f, kind == "full") for kind in set(kinds)}
-    norm, ffns = norms(2, hidden), leading_dense_experts(f, n)
-    layers = group_layers([(mixers[kind], ffn, norm) for kind, ffn in zip(kinds, ffns, strict=True)])
-    last = mixers.get("full", mixers[kinds[-1]])
-    return plan_of(f, layers, outer_parts(f, norms(1, hidden)), prediction_layers(f, last, ffns[-1], norm))
+    each, last = [mixers[kind] for kind in kinds], mixers.get("full", mixers[kinds[-1]])
+    return plan_of(f, each, leading_dense_experts(f, n), norms(2, hidden_size(f)), predicts=last)
 
 
 def kimi_delta(hidden: int, heads: int, width: int, kernel: int) -> Mixer:
@@ -89,13 +79,8 @@ def kimi_delta(hidden: int, heads: int, width: int, kernel: int) -> Mixer:
         Part(name="state", group="mixer", extra=heads + keys + width, store="wide", shard="heads"),
         Part(name="out", group="mixer", rows=keys, cols=hidden, shard="rows"),
     )
-    recurrence = Recurrence(
-        kind="gated-delta",
-        heads=heads,
-        state_elements=keys * width,
-        conv_elements=3 * keys * (kernel - 1),
-        macs_per_element=3,  # S k, the rank-one update, S q
-    )
+    tail = 3 * keys * (kernel - 1)
+    recurrence = Recurrence(kind="gated-delta", heads=heads, state_elements=keys * width, conv_elements=tail)
     return Mixer("kimi delta attention", parts, None, recurrence)
 
 
@@ -117,6 +102,4 @@ def glm5_next(f: Fields) -> Plan:
     )
     sparse, norm = selected(f, True), norms(2, hidden)
     ffns = leading_dense_experts(f, n, correction=True)
-    mixers = [sparse if kind == SPARSE else linear for kind in types]
-    layers = group_layers(list(zip(mixers, ffns, [norm] * n, strict=True)))
-    return plan_of(f, layers, outer_parts(f, norms(1, hidden)), prediction_layers(f, sparse, ffns[-1], norm))
+    return plan_of(f, [sparse if kind == SPARSE else linear for kind in types], ffns, norm, predicts=sparse)

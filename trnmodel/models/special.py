@@ -25,7 +25,6 @@ from trnmodel.models.families import (
     attention_of,
     decoder,
     dense_block,
-    group_layers,
     head_counts,
     hidden_size,
     layer_count,
@@ -33,7 +32,6 @@ from trnmodel.models.families import (
     learned_positions,
     outer_parts,
     plan_of,
-    prediction_layers,
     qk_norm_params,
 )
 from trnmodel.models.sparse import latent
@@ -54,16 +52,10 @@ GPT2 = Decoder(
 
 def _rotary_marks(f: Fields, n: int) -> list[int]:
     """1 for each layer with rotary positions, 0 for each without."""
-    listed, step = f.raw("no_rope_layers"), f.integer("no_rope_layer_interval", MAX_LAYERS)
-    if listed is None or listed == []:
+    step = f.integer("no_rope_layer_interval", MAX_LAYERS)
+    if f.raw("no_rope_layers") in (None, []):
         return [int((i + 1) % step != 0) for i in range(n)]
-    if (
-        not isinstance(listed, list)
-        or len(listed) != n
-        or not all(type(mark) is int and mark in (0, 1) for mark in listed)
-    ):
-        f.refuse("no_rope_layers", f"allowed is a list of {n} times 0 or 1")
-    return listed
+    return _marks(f, "no_rope_layers", n)
 
 
 def llama4(f: Fields) -> Plan:
@@ -79,18 +71,13 @@ def llama4(f: Fields) -> Plan:
         )
         for kind in set(types)
     }
-    norm = norms(2, hidden_size(f))
-    layers = group_layers([(mixers[kind], ffn, norm) for kind, ffn in zip(types, llama4_experts(f, n), strict=True)])
-    return plan_of(f, layers, outer_parts(f, norms(1, hidden_size(f))))
+    return plan_of(f, [mixers[kind] for kind in types], llama4_experts(f, n), norms(2, hidden_size(f)))
 
 
 def deepseek(f: Fields) -> Plan:
     """DeepSeek V2, V3, R1 and Kimi-K2: latent attention, shared experts, dense layers first."""
-    hidden, n = hidden_size(f), layer_count(f)
-    mixer, norm = latent(f), norms(2, hidden)
-    ffns = leading_dense_experts(f, n)
-    layers = group_layers([(mixer, ffn, norm) for ffn in ffns])
-    return plan_of(f, layers, outer_parts(f, norms(1, hidden)), prediction_layers(f, mixer, ffns[-1], norm))
+    mixer, n = latent(f), layer_count(f)
+    return plan_of(f, [mixer] * n, leading_dense_experts(f, n), norms(2, hidden_size(f)), predicts=mixer)
 
 
 def _marks(f: Fields, key: str, n: int) -> list[int]:
@@ -126,9 +113,8 @@ def mimo_v2(f: Fields) -> Plan:
     dense, norm = dense_block(f, Decoder()), norms(2, hidden)
     slides, routes = _marks(f, "hybrid_layer_pattern", n), _marks(f, "moe_layer_freq", n)
     mixers = {mark: _mimo_attention(f, bool(mark)) for mark in set(slides)}
-    pairs = zip(slides, routes, strict=True)
-    layers = group_layers([(mixers[slide], sparse if route else dense, norm) for slide, route in pairs])
-    return plan_of(f, layers, outer_parts(f, norms(1, hidden)))
+    ffns = [sparse if route else dense for route in routes]
+    return plan_of(f, [mixers[slide] for slide in slides], ffns, norm)
 
 
 def linear_hybrid(f: Fields, ffn: Callable[[Fields, int], Sequence[tuple[Part, ...]]] | None = None) -> Plan:
@@ -158,10 +144,9 @@ def linear_hybrid(f: Fields, ffn: Callable[[Fields, int], Sequence[tuple[Part, .
         f.integer("linear_value_head_dim"),
         f.integer("linear_conv_kernel_dim"),
     )
-    norm = norms(2, hidden)
     ffns = ffn(f, n) if ffn else [dense_block(f, Decoder())] * n
     mixers = [linear if kind == "linear_attention" else softmax for kind in types]
-    return plan_of(f, group_layers(list(zip(mixers, ffns, [norm] * n, strict=True))), outer_parts(f, norms(1, hidden)))
+    return plan_of(f, mixers, ffns, norms(2, hidden))
 
 
 def _gemma4_attention(f: Fields, layer_type: str) -> Mixer:
@@ -192,10 +177,10 @@ def gemma4(f: Fields) -> Plan:
     for key in ("hidden_size_per_layer_input", "num_kv_shared_layers"):
         if f.optional(key, low=0):
             f.refuse(key, "this variant of Gemma 4 is not known")
-    hidden, types = hidden_size(f), layer_types(f, "pattern")
+    types = layer_types(f, "pattern")
     mixers = {kind: _gemma4_attention(f, kind) for kind in set(types)}
-    ffn, norm = dense_block(f, Decoder()), norms(4, hidden)
-    return plan_of(f, group_layers([(mixers[kind], ffn, norm) for kind in types]), outer_parts(f, norms(1, hidden)))
+    ffns = [dense_block(f, Decoder())] * len(types)
+    return plan_of(f, [mixers[kind] for kind in types], ffns, norms(4, hidden_size(f)))
 
 
 def _periodic(f: Fields, period_key: str, offset_key: str, n: int) -> list[bool]:
@@ -223,14 +208,9 @@ def jamba(f: Fields) -> Plan:
     inner = f.integer(INNER)
     dense = dense_ffn(hidden, inner, gated=True)
     sparse = expert_ffn(hidden, inner, experts, top_k) if experts > 1 else dense
-    norm = norms(2, hidden)
-    attends = _periodic(f, "attn_layer_period", "attn_layer_offset", n)
-    routes = _periodic(f, "expert_layer_period", "expert_layer_offset", n)
-    layers = [
-        (softmax if attend else recurrent, sparse if route else dense, norm)
-        for attend, route in zip(attends, routes, strict=True)
-    ]
-    return plan_of(f, group_layers(layers), outer_parts(f, norms(1, hidden)))
+    mixers = [softmax if yes else recurrent for yes in _periodic(f, "attn_layer_period", "attn_layer_offset", n)]
+    ffns = [sparse if yes else dense for yes in _periodic(f, "expert_layer_period", "expert_layer_offset", n)]
+    return plan_of(f, mixers, ffns, norms(2, hidden))
 
 
 def _block_pattern(f: Fields) -> list[str]:
@@ -249,22 +229,21 @@ def _block_pattern(f: Fields) -> list[str]:
 
 def nemotron_h(f: Fields) -> Plan:
     """Nemotron-H: one block a layer, Mamba-2 or attention or feed-forward or experts."""
-    hidden = hidden_size(f)
     blocks = _block_pattern(f)
-    build: dict[str, Callable[[], tuple[Mixer | None, tuple[Part, ...], Part]]] = {
-        "linear_attention": lambda: (_nemotron_mamba(f), (), norms(1, hidden)),
-        "full_attention": lambda: (
-            grouped_attention(
-                hidden, attention_of(f, "full_attention", *head_counts(f, "head_dim|attention_head_dim"))
-            ),
-            (),
-            norms(1, hidden),
-        ),
-        "mlp": lambda: (None, dense_block(f, Decoder(gated_mlp=False, mlp_bias="mlp_bias")), norms(1, hidden)),
-        "moe": lambda: (None, _nemotron_experts(f), norms(1, hidden)),
+    build: dict[str, Callable[[], tuple[Mixer | None, tuple[Part, ...]]]] = {
+        "linear_attention": lambda: (_nemotron_mamba(f), ()),
+        "full_attention": lambda: (_nemotron_attention(f), ()),
+        "mlp": lambda: (None, dense_block(f, Decoder(gated_mlp=False, mlp_bias="mlp_bias"))),
+        "moe": lambda: (None, _nemotron_experts(f)),
     }
     made = {block: build[block]() for block in set(blocks)}
-    return plan_of(f, group_layers([made[block] for block in blocks]), outer_parts(f, norms(1, hidden)))
+    mixers, ffns = zip(*(made[block] for block in blocks), strict=True)
+    return plan_of(f, mixers, ffns, norms(1, hidden_size(f)))
+
+
+def _nemotron_attention(f: Fields) -> Mixer:
+    heads = head_counts(f, "head_dim|attention_head_dim")
+    return grouped_attention(hidden_size(f), attention_of(f, "full_attention", *heads))
 
 
 def _nemotron_mamba(f: Fields) -> Mixer:
@@ -314,7 +293,7 @@ def opt(f: Fields) -> Plan:
             Part(name="project_out", group="head", rows=hidden, cols=width),
         )
     outer = (learned_positions(f, 2, hidden), *outer)
-    return plan_of(f, group_layers([(mixer, ffn, norm)] * n), outer)
+    return plan_of(f, [mixer] * n, [ffn] * n, norm, outer=outer)
 
 
 def multi_query_gpt(f: Fields) -> Plan:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property, lru_cache
 from os.path import normpath
 from pathlib import Path
@@ -370,18 +370,10 @@ def _shipped(model_id: str) -> Transformer:
 
 
 def _read(path: Path, model_id: str = "") -> Transformer:
-    fields = read_fields(read_json(path), printed(path))
-    plan = ARCHITECTURES[fields.model_type](fields)
-    return Transformer(
-        id=model_id or _slug(Path(normpath(path.absolute()))),
-        architecture=fields.model_type,
-        hidden_size=plan.hidden,
-        vocab_size=plan.vocabulary,
-        max_context=plan.max_context,
-        layers=plan.layers,
-        outer=plan.outer,
-        prediction=plan.prediction,
-    )
+    config = read_fields(read_json(path), printed(path))
+    plan = ARCHITECTURES[config.model_type](config)
+    found = {one.name: getattr(plan, one.name) for one in fields(plan)}
+    return Transformer(id=model_id or _slug(Path(normpath(path.absolute()))), architecture=config.model_type, **found)
 
 
 def _slug(path: Path) -> str:

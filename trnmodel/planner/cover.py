@@ -100,8 +100,7 @@ def _row(found: Plan) -> dict[str, Any]:
         name: getattr(c, name) for name in names
     }
     for name in ("tokens_per_s_per_chip", "ttft_s"):
-        low, high = map(float, c.ends(name))
-        row |= {name: getattr(c, name), f"{name}_low": low, f"{name}_high": high}
+        row |= c.banded(name)
     row |= _spent(c) | _paid(c, *found.beside)
     for one in found.beside:
         made = [one.tokens_per_s_per_chip, *map(float, one.ends(one.FIGURE))] if one.valid else [np.nan] * 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -187,6 +188,17 @@ def within(value: float, low: float, high: float, basis: str = "") -> str:
         return format_within(value, low, high, basis=basis)
     ground = f"; {basis}" * bool(basis)
     return f"{format_digits(value, 2)} ({format_digits(low, 2)} to out of reach{ground})"
+
+
+def ground(one: TokenCost) -> str:
+    """The uncertain input that says where in its band a stack lies: a hand-tuned one is one for all on it."""
+    return one.stack.id if one.stack_kind == "hand-tuned" else f"{one.stack.id} on {one.system.chip.id}"
+
+
+def drawn_chip_s(one: TokenCost, drawn: Mapping[str, NDArray], phase: str = "blended") -> NDArray:
+    """Chip-seconds of a token in each draw; infinite where no user is served as fast."""
+    place = WIDEST * (2 * np.asarray(drawn.get(ground(one), 0.5)) - 1)
+    return between(one.chip_s(phase), place)
 
 
 def _full(request_chip_s: NDArray, chips: NDArray) -> NDArray:

@@ -109,15 +109,13 @@ def _line(points: int, m: Transformer, spec: System, kind: str, precision: str, 
 def _joules(step: Step) -> dict[str, Any]:
     """Energy of a token at the server at each point, with its ends and what it rests on."""
     e = energy(step)
-    ends = (e.server_j_per_token, *e.ends("server_j_per_token"))
-    return dict(zip(JOULES, ends, strict=True)) | {"energy_basis": np.where(e.valid, e.basis, "")}
+    return e.banded("server_j_per_token") | {"energy_basis": np.where(e.valid, e.basis, "")}
 
 
 def _dollars(spec: System) -> dict[str, Any]:
     """Cost of an hour of a chip to a hyperscaler, with its ends and what it rests on."""
     cost = tco(spec)
-    ends = (cost.useful_usd_per_h, *cost.ends("useful_usd_per_h"))
-    return dict(zip(DOLLARS, ends, strict=True)) | {"cost_basis": str(cost.basis) if cost.valid else ""}
+    return cost.banded("useful_usd_per_h") | {"cost_basis": str(cost.basis) if cost.valid else ""}
 
 
 def spread_evenly(values: ArrayLike, points: int) -> NDArray:

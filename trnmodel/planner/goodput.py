@@ -61,10 +61,8 @@ class Goodput(Grounded):
     @property
     def ettr_small_loss(self) -> NDArray:
         """Meta's closed form of the useful share; 0 where losses have left its range."""
-        with np.errstate(divide="ignore"):
-            rate = np.where(np.isinf(self.mtbf_s), 0.0, np.divide(1.0, self.mtbf_s))
         interval = np.where(np.isinf(self.interval_s), 1 / TINY, self.interval_s)
-        return reliability.ettr(interval, self.write_s, self.fleet.restart_s, rate)
+        return reliability.ettr(interval, self.write_s, self.fleet.restart_s, self._rate())
 
     @property
     def young_s(self) -> NDArray:
@@ -77,7 +75,7 @@ class Goodput(Grounded):
         return reliability.daly_interval_s(self.write_s, self._rate())
 
     def _rate(self) -> NDArray:
-        return np.where(np.isinf(self.mtbf_s), 0.0, 1 / np.maximum(self.mtbf_s, TINY))
+        return 1 / np.maximum(self.mtbf_s, TINY)
 
     def ends(self, name: str) -> tuple[NDArray, NDArray]:
         """Low and high; a share ends at 1."""

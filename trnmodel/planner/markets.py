@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -112,8 +112,15 @@ def cell(line: Any) -> str:
 
 def drawn(found: TokenCosts, hours: Hours, software: str) -> Sensitivity | None:
     """Common draws of the costs on a kind of software; None where nobody has a cost or nothing is open."""
+    if hours is None:
+        return _or_none(found.draws, software, draws=owned.DRAWS)
+    return _or_none(owned.drawn_costs, found, hours, software)
+
+
+def _or_none(ask: Callable[..., Sensitivity], *question: Any, **more: Any) -> Sensitivity | None:
+    """Draws, None where they are refused: nobody is as fast at a cost, or nothing is open."""
     try:
-        return found.draws(software, draws=owned.DRAWS) if hours is None else owned.drawn_costs(found, hours, software)
+        return ask(*question, **more)
     except (ValueError, IndexError):
         return None
 
@@ -168,7 +175,7 @@ def claim(found: TokenCosts, hours: Hours, called: Mapping[str, str]) -> str:
 
 
 def _often(share: float) -> str:
-    return "all" if share == 1 else "nearly all" if share > 1 - LEAST_SHOWN else f"{format_digits(100 * share, 2)}%"
+    return "all" if share == 1 else "nearly all" if share >= 1 - LEAST_SHOWN else f"{format_digits(100 * share, 2)}%"
 
 
 def order_words(found: Found, hours: Hours, called: Mapping[str, str]) -> str:
@@ -203,21 +210,13 @@ def ties(found: Found, hours: owned.Hours, system: str, which: str, against: Seq
     """What an input has to be to tie with each other system, by model, speed and kind of software, in words."""
     rows = list[dict[str, Any]]()
     for (model, speed), one in found.items():
-        draws = {kind: _ties(one, hours, system, which, kind, against) for kind in ORDER}
+        draws = {kind: _or_none(owned.drawn_ties, one, hours, system, which, kind, against) for kind in ORDER}
         for other in [rival for rival in (against or one.systems) if rival != system]:
             row: dict[str, Any] = {"model": model, SPEED: speed, "against": other}
             rows.append(
                 row | {kind: tie_cell(it, other, _lacks(one, kind, system, other)) for kind, it in draws.items()}
             )
     return tidy(rows)
-
-
-def _ties(one: TokenCosts, hours: owned.Hours, *question: Any) -> Sensitivity | None:
-    """`owned.drawn_ties`, None where one of both is too slow or has no cost."""
-    try:
-        return owned.drawn_ties(one, hours, *question)
-    except (ValueError, IndexError):
-        return None
 
 
 def cheaper(found: Found, hours: owned.Hours, system: str) -> pd.DataFrame:

@@ -15,7 +15,7 @@ from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.formulas.tco import usd_per_mtoken
 from trnmodel.planner.cost import BREAK_EVENS, Cost, tco
-from trnmodel.planner.effort import WIDEST, TokenCost, between
+from trnmodel.planner.effort import TokenCost, drawn_chip_s, ground
 from trnmodel.planner.rent import TokenCosts
 from trnmodel.planner.sensitivity import Sensitivity, sensitivity
 from trnmodel.result import tidy
@@ -83,19 +83,8 @@ def _uncertain(lines: Iterable[TokenCost], owned: Hours) -> dict[str, Any]:
             if ends[0] < ends[1]:
                 inputs[f"TDP of {chip.id}"] = (ends[0], chip.tdp_w, ends[1])
         if np.ptp(one.chip_s()) != 0:
-            inputs[_ground(one)] = (0.0, 0.5, 1.0)
+            inputs[ground(one)] = (0.0, 0.5, 1.0)
     return inputs
-
-
-def _ground(one: TokenCost) -> str:
-    """The uncertain input that says where in its band a stack lies: a hand-tuned one is one for all on it."""
-    return f"{one.stack.id}" if one.stack_kind == "hand-tuned" else f"{one.stack.id} on {one.system.chip.id}"
-
-
-def _chip_s(one: TokenCost, drawn: Mapping[str, NDArray]) -> NDArray:
-    """Chip-seconds of a token in each draw; infinite where no user is served as fast."""
-    place = WIDEST * (2 * np.asarray(drawn.get(_ground(one), 0.5)) - 1)
-    return between(one.chip_s(), place)
 
 
 def _hour(one: TokenCost, cost: Cost, drawn: Mapping[str, Any], **moved: Any) -> NDArray:
@@ -132,9 +121,12 @@ def drawn_costs(found: TokenCosts, owned: Hours, software: str, draws: int = DRA
     lines = _there(found, owned, software)
 
     def ask(**drawn: Any) -> dict[str, NDArray]:
+        found = {}
         with np.errstate(invalid="ignore"):
-            return {one.system.id: usd_per_mtoken(_hour(one, owned[one.system.id], drawn), 1.0) * _chip_s(one, drawn)
-                    for one in lines}  # fmt: skip
+            for one in lines:
+                hour = _hour(one, owned[one.system.id], drawn)
+                found[one.system.id] = usd_per_mtoken(hour, 1.0) * drawn_chip_s(one, drawn)
+        return found
 
     return sensitivity(ask, _uncertain(lines, owned), draws, seed)
 
@@ -178,12 +170,12 @@ def drawn_ties(
     kept = [mine, *rest]
 
     def ask(**drawn: Any) -> dict[str, NDArray]:
-        own = _chip_s(mine, drawn)
+        own = drawn_chip_s(mine, drawn)
         at_low, at_high = (_hour(mine, owned[system], drawn, **{which: end}) for end in (low, high))
         found = dict[str, NDArray]()
         for one in rest:
             with np.errstate(invalid="ignore"):
-                wanted = _hour(one, owned[one.system.id], drawn) * _chip_s(one, drawn) / own
+                wanted = _hour(one, owned[one.system.id], drawn) * drawn_chip_s(one, drawn) / own
             found[one.system.id] = low + (wanted - at_low) / (at_high - at_low) * (high - low)
         return found
 

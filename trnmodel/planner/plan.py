@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from html import escape
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -22,13 +21,13 @@ from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.planner.deployments import computes, full_requests_per_s, tried
 from trnmodel.planner.launch import command, runs
-from trnmodel.result import Judged, reason_mask
+from trnmodel.result import Card, Judged, reason_mask
 from trnmodel.steps.answers import RESOURCES, Step
 from trnmodel.steps.ground import joint_basis
 from trnmodel.steps.inference import decode_step, memory_fit, prefill
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
-from trnmodel.units import GIB, format_digits, format_within, spread_of
+from trnmodel.units import GIB, format_digits, spread_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,11 +65,6 @@ class Choice(Judged):
     ttft_s: float
     step: Step
     first: Step
-
-    def told(self, name: str, unit: str) -> str:
-        """One of its figures with its band, in words."""
-        low, high = map(float, self.ends(name))
-        return format_within(float(getattr(self, name)), low, high, unit)
 
     @property
     def precision(self) -> str:
@@ -326,7 +320,7 @@ def _same(c: Choice, best: Choice) -> bool:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Plan:
+class Plan(Card):
     """The answer to a sizing question: `choices` has one for each system that the model fits, the best first.
 
     `second` is the best system's next mapping, `refused` says why a system has no choice, `beside` are the best of the
@@ -374,7 +368,7 @@ class Plan:
         if c in self.choices and _same(c, best):
             return SAME
         if not c.valid:
-            return f"too slow: at most {c.told('tokens_per_s_per_user', 'tokens/s a user')}"
+            return f"too slow: at most {c.in_words('tokens_per_s_per_user', 'tokens/s a user')}"
         more = {name: c.chip_s(name) - best.chip_s(name) for name in RESOURCES}
         most = max(more, key=more.__getitem__)
         digits = 2 if more[most] > 0.05 * best.chip_s(most) else 4
@@ -399,18 +393,19 @@ class Plan:
         asked = f"{self.model.id} at {self.tokens_per_s_per_user:g} tokens/s a user, {lengths}"
         if not c:
             return [f"{asked}: fits none", *self._others(after)]
-        user = c.told("tokens_per_s_per_user", "tokens/s a user")
-        made = c.told(c.FIGURE, "tokens/s a chip") if c.valid else f"out of reach, the most is {user}"
+        user = c.in_words("tokens_per_s_per_user", "tokens/s a user")
+        made = c.in_words(c.FIGURE, "tokens/s a chip") if c.valid else f"out of reach, the most is {user}"
         lines = [f"{made}, {c.basis}, {c.stack.kind} software: {asked}, on {c.system.id}"]
         lines.append(
-            f"{c.mapping}, {c.chips:g} of {c.system.chips} chips: {user}, first token after {c.told('ttft_s', 's')}, "
-            f"{c.told('with_prompts_tokens_per_s_per_chip', 'tokens/s a chip')} with its prompts"
+            f"{c.mapping}, {c.chips:g} of {c.system.chips} chips: {user}, "
+            f"first token after {c.in_words('ttft_s', 's')}, "
+            f"{c.in_words('with_prompts_tokens_per_s_per_chip', 'tokens/s a chip')} with its prompts"
         )
         if self.beside:
-            told = [f"{b.stack.kind} {b.told(b.FIGURE, '') if b.valid else 'too slow'}" for b in self.beside]
+            told = [f"{b.stack.kind} {b.in_words(b.FIGURE) if b.valid else 'too slow'}" for b in self.beside]
             lines.append(f"other software there: {', '.join(told)} tokens/s a chip")
         if after:
-            made = after.told(after.FIGURE, "tokens/s a chip") + ", " if after.valid else ""
+            made = after.in_words(after.FIGURE, "tokens/s a chip") + ", " if after.valid else ""
             lines.append(f"runner-up: {after.system.id}, {after.mapping}: {made}{self.reason(after)}")
         return [*lines, *self._others(after), *([self.command] if self.command else [])]
 
@@ -424,13 +419,6 @@ class Plan:
                 for why, names in groups.items()]  # fmt: skip
         more = sum(map(len, list(groups.values())[TOLD:]))
         return ["others: " + "; ".join([*told[:TOLD], *([f"{more} more"] if more else [])])] if told else []
-
-    def __repr__(self) -> str:
-        return "\n".join(self.card())
-
-    def _repr_html_(self) -> str:
-        first, *more = map(escape, self.card())
-        return f"<div><b>{first}</b>{''.join(f'<br>{line}' for line in more)}</div>"
 
     def to_frame(self, bands: bool = False) -> pd.DataFrame:
         """A row for each system, the best first, then the next mapping, other software, and systems without a choice.

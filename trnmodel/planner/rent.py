@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,10 +20,10 @@ from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.planner.cost import Cost
 from trnmodel.planner.deployments import computes
-from trnmodel.planner.effort import WIDEST, Ask, Load, TokenCost, between, within
+from trnmodel.planner.effort import Ask, Load, TokenCost, drawn_chip_s, ground, within
 from trnmodel.planner.plan import asked_systems
 from trnmodel.planner.sensitivity import Sensitivity, sensitivity
-from trnmodel.result import tidy
+from trnmodel.result import Card, tidy
 from trnmodel.units import MILLION
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class TokenCosts:
+class TokenCosts(Card):
     """The answer to a question of cost: `lines` has one for each system and kind of software, public first."""
 
     ask: Ask
@@ -155,15 +154,13 @@ class TokenCosts:
             if ends:
                 inputs[f"{one.system.id}: USD a chip-hour"] = (ends[0], one.usd_per_chip_h, ends[1])
             if np.ptp(one.chip_s(phase)) != 0:
-                inputs[_ground(one)] = (0.0, 0.5, 1.0)
+                inputs[ground(one)] = (0.0, 0.5, 1.0)
 
         def ask(**drawn: NDArray) -> dict[str, NDArray]:
             found = {}
             for one in priced:
                 price = drawn.get(f"{one.system.id}: USD a chip-hour", one.usd_per_chip_h)
-                place = WIDEST * (2 * drawn.get(_ground(one), np.asarray(0.5)) - 1)
-                chip_s = between(one.chip_s(phase), place)
-                found[one.system.id] = usd_per_mtoken(price, 1.0) * chip_s
+                found[one.system.id] = usd_per_mtoken(price, 1.0) * drawn_chip_s(one, drawn, phase)
             return found
 
         if not priced:
@@ -217,23 +214,11 @@ class TokenCosts:
             told.append(f"{row.software} {within(mid, low, high) if np.isfinite(mid) else why}")
         return f"{system} ties with {against} at USD a chip-hour: {', '.join(told)}"
 
-    def __repr__(self) -> str:
-        return "\n".join(self.card())
-
-    def _repr_html_(self) -> str:
-        first, *more = map(escape, self.card())
-        return f"<div><b>{first}</b>{''.join(f'<br>{line}' for line in more)}</div>"
-
     def to_frame(self, bands: bool = False) -> pd.DataFrame:
         """A row for each system and kind of software; with `bands`, the ends of the blended cost too."""
         import pandas as pd
 
         return pd.concat([one.to_frame(bands) for one in self.lines], ignore_index=True)
-
-
-def _ground(one: TokenCost) -> str:
-    """The uncertain input that decides where in its band a system lies."""
-    return one.stack.id if one.stack_kind == "hand-tuned" else f"{one.stack.id} on {one.system.chip.id}"
 
 
 def _tie(one: TokenCost, other: TokenCost) -> tuple[Any, Any, Any]:

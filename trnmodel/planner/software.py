@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 # the question that the chapters switch-tray and software ask alike
 EXPERTS = ("trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160", "trn3-nl32x2-torus")
-DENSE = ("trn3-nl32x2-pcie160", "hgx-h200", "gb200-nvl72", "mi355x-8")
 SPEEDS, CONTEXT = (20.0, 50.0), 4096.0
 # what software adds to a step or a prompt, in the order in which bars stand, by the fields of a stack that say it
 MECHANISMS: Mapping[str, tuple[str, ...]] = {
@@ -59,11 +58,6 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
         *("prefill_overhead_s", "prompt_bucket"),
     ),
 }
-# of the time of a step and of a prompt nothing: what is stored, what a percentile is of a median, how it was made
-STORED = (
-    *("scratchpad_page_bytes", "collective_buffer_bytes", "code_bytes_per_layer", "ring_bytes_per_layer"),
-    *("first_rank_bytes", "p99_over_p50", "construction"),
-)
 ORDER = ("public", "hand-tuned", "ideal")
 POINT = ("tp", "ep", "batch")
 YIELD = ["tokens_per_s_per_chip", "tokens_per_s_per_chip_low", "tokens_per_s_per_chip_high"]

@@ -414,34 +414,6 @@ def _replica(at: Site, mapping: Mapping) -> tuple[NDArray, NDArray]:
     return chips, chips * published(beyond, chip_links(at.where))
 
 
-def frontier(
-    model: str | Transformer,
-    system: str | System | Chip,
-    mapping: Mapping,
-    *,
-    context: Numeric,
-    batches: Numeric | None = None,
-    precision: str | Precision = "bf16",
-    efficiencies: str | Efficiencies | None = None,
-) -> pd.DataFrame:
-    """Throughput per chip against tokens per second of a user, over batches and degrees: what no other point beats.
-
-    Returns
-    -------
-    table : pandas.DataFrame
-        Valid points that no other beats in both, by rising interactivity: batch, degrees, tokens_per_s_per_user,
-        tokens_per_s_per_chip, bound, stack, basis. [-]
-    """
-    batches = np.exp2(np.arange(13.0)) if batches is None else np.atleast_1d(numbers("batches", batches, 1))
-    _mapping("mapping", mapping)
-    shape = np.broadcast_shapes(*(np.shape(getattr(mapping, name)) for name in CUTS))
-    rows = batches.reshape(batches.shape + (1,) * len(shape))
-    step = decode_step(
-        model, system, mapping, batch=rows, context=context, precision=precision, efficiencies=efficiencies
-    )
-    return unbeaten(step)
-
-
 def unbeaten(step: Step) -> pd.DataFrame:
     """Valid points of a step that no other beats in both a user's speed and throughput a chip, the fastest last."""
     table = step.to_frame()

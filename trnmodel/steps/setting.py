@@ -219,48 +219,26 @@ def setting(
     """Model, rank, stack and shares of a question, from ids or objects; memory alone asks for no rates."""
     instance("mapping", mapping, Mapping, "a Mapping, such as Mapping(tp=8)")
     named = type(model) is str and model.strip().lower() in aliases()  # a file may have changed since
-    asked = tuple(
-        x if x is None or type(x) is str else Same(x)
-        for x in (model if named else read_model(model), system, precision, stack)
-    )
+    asked = (model if named else read_model(model), system, precision, stack)
     if mapping.key:
-        return _kept(*asked, phase, timed, mapping.key)
-    chosen, where, dtypes, e = map(_own, asked)
-    return _resolved(chosen, where, dtypes, e, phase, timed, mapping)
-
-
-def _own(x: Any) -> Any:
-    return x.it if isinstance(x, Same) else x
+        return _kept(tuple(x if x is None or type(x) is str else Same(x) for x in asked), phase, timed, mapping.key)
+    return _resolved(asked, phase, timed, mapping)
 
 
 NO_DEGREES, NO_RATES = Mapping(), Rates(*[np.nan] * len(Rates._fields))
 
 
 @lru_cache(maxsize=SETTINGS)
-def _kept(
-    model: str | Same,
-    system: str | Same,
-    precision: str | Same,
-    stack: str | Same | None,
-    phase: Phase,
-    timed: bool,
-    key: Key,
-) -> Setting:
+def _kept(asked: tuple[str | Same | None, ...], phase: Phase, timed: bool, key: Key) -> Setting:
     """The setting of scalar degrees, resolved once."""
     degrees, lnc, order = key
-    same = Mapping(*degrees, lnc=lnc, placement=order)
-    return _resolved(_own(model), _own(system), _own(precision), _own(stack), phase, timed, same)
+    own = tuple(x.it if isinstance(x, Same) else x for x in asked)
+    return _resolved(own, phase, timed, Mapping(*degrees, lnc=lnc, placement=order))
 
 
-def _resolved(
-    model: str | Transformer,
-    system: str | System | Chip,
-    precision: str | Precision,
-    stack: str | Efficiencies | None,
-    phase: Phase,
-    timed: bool,
-    mapping: Mapping,
-) -> Setting:
+def _resolved(asked: tuple[Any, ...], phase: Phase, timed: bool, mapping: Mapping) -> Setting:
+    """The setting of a model, a system, a precision and a stack."""
+    model, system, precision, stack = asked
     at = site(system, mapping.lnc)
     chosen, dtypes, e = read_model(model), read_precision(precision), find(at.chip, stack, "efficiencies")
     mapping, index = _different(mapping, at, e)

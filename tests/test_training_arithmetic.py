@@ -1,0 +1,251 @@
+"""Bytes, times and memory of a training step, counted by hand from the papers that say what is sent and kept."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import trnmodel as tm
+from trnmodel.catalog.trainers import IDEAL, trainer
+from trnmodel.evidence import training as runs
+
+DENSE = tm.model("llama-3.1-8b")  # 32 layers of 4,096, 8 heads of keys and values of 128
+HIDDEN_NOTHING = replace(IDEAL, id="serial", **{f"{pair}_overlap": 0.0 for pair in ("tp", "ep", "cp", "pp", "dp")})
+ROOMY = replace(tm.chip("a100"), hbm_bytes=1e15)
+RATE = 1e9  # B/s of a GPU into a network so slow that it is what takes time
+
+
+def cluster(gpus, rate=RATE):
+    return replace(tm.system("hgx-a100", count=gpus // 8), chip=ROOMY, network_bytes_per_s_per_dir=8 * rate)
+
+
+def sent(step, name):
+    return sum(float(m.count * m.message_bytes) for m in step.messages if m.name.startswith(name))
+
+
+@pytest.mark.parametrize(("recompute", "passes"), [("none", 3), ("selective", 3), ("full", 4)])
+def test_a_ring_passes_keys_and_values_once_forward_and_with_their_gradients_back(recompute, passes):
+    """Ring attention (Liu et al., 2023, sec. 3): K and V go round forward; backward they do, and dK and dV with them.
+
+    On 4 ranks 2,048 tokens x 8 heads x 2 x 128 x 2 B = 8 MiB go 3 hops in each of 32 layers.
+    """
+    step = tm.train_step(DENSE, ROOMY, tm.Mapping(cp=4), global_batch=1, seq=8192, recompute=recompute,
+                         efficiencies=IDEAL)  # fmt: skip
+    assert sent(step, "keys and values") == passes * 32 * 3 * 8 * 2**20
+
+
+@pytest.mark.parametrize(("recompute", "passes"), [("none", 2), ("full", 3)])
+def test_tokens_go_to_their_experts_and_back_in_each_pass(recompute, passes):
+    """Qwen3-30B-A3B: 48 layers, each of 4,096 tokens of 2,048 x 2 B to 8 experts and back, of both passes."""
+    step = tm.train_step("qwen3-30b-a3b", ROOMY, tm.Mapping(ep=8), global_batch=8, seq=4096, recompute=recompute,
+                         efficiencies=IDEAL)  # fmt: skip
+    assert sent(step, "expert dispatch") == passes * 48 * 2 * 4096 * 8 * 2048 * 2
+
+
+def test_what_data_parallel_ranks_send_is_table_of_the_zero_paper():
+    """ZeRO (sec. 7): 2 N of gradients without it and in stages 1 and 2, 3 N in stage 3, N the elements, over a ring.
+
+    With 4 micro-batches what is not kept whole is sent in each: stage 2 scatters 4 times, stage 3 all of it.
+    """
+    params, n = float(DENSE.total_params), 16
+
+    def data_s(zero, batches):
+        step = tm.train_step(DENSE, cluster(8 * n), tm.Mapping(tp=8, dp=n), global_batch=n * batches, seq=1024,
+                             zero=zero, gradient_bytes=2, efficiencies=HIDDEN_NOTHING)  # fmt: skip
+        return float(step.data_s)
+
+    once = (n - 1) / n * 2 * params / 8 / RATE  # a gather or a scatter of bytes of weights, by a ring
+    for zero, (one, four) in enumerate([(2, 2), (2, 2), (2, 5), (3, 12)]):
+        assert data_s(zero, 1) == pytest.approx(one * once, rel=0.01)
+        assert data_s(zero, 4) == pytest.approx(four * once, rel=0.01)
+
+
+def test_shares_of_links_and_of_the_network_are_of_their_own_exchanges():
+    """Half of the links' rate takes twice as long within a server, a quarter of the network's four times beyond it."""
+    ask = {"mapping": tm.Mapping(tp=8, dp=16), "global_batch": 16, "seq": 1024}
+    slower = replace(HIDDEN_NOTHING, link_share=0.5, scaleout_share=0.25)
+    whole, part = (tm.train_step(DENSE, cluster(128), **ask, efficiencies=e) for e in (HIDDEN_NOTHING, slower))
+    assert part.tensor_s == pytest.approx(2 * float(whole.tensor_s), rel=1e-9)
+    assert part.data_s == pytest.approx(4 * float(whole.data_s), rel=1e-3)
+
+
+def test_no_more_hides_than_there_is_work():
+    """With all overlap allowed a step on a slow network is shorter by its layers' passes, to the last second."""
+    step = tm.train_step(DENSE, cluster(64), tm.Mapping(tp=8, dp=8), global_batch=32, seq=2048, recompute="none",
+                         zero=3, efficiencies=IDEAL)  # fmt: skip
+    head_s = 3 * 2 * 4 * 2048 * DENSE.vocab_size * DENSE.hidden_size / 8 / ROOMY.peak("bf16")  # nothing hides behind it
+    assert float(step.upper_s - step.lower_s) == pytest.approx(
+        float(step.forward_s + step.backward_s) - head_s, rel=1e-9
+    )
+
+
+def test_a_job_that_says_no_more_is_megatron_s():
+    """Micro-batches of one, scores computed again, a sharded optimizer, the sequence cut between matrices."""
+    ask = {"mapping": tm.Mapping(tp=8, dp=2), "global_batch": 8, "seq": 1024, "efficiencies": "megatron-2021"}
+    said = {"micro_batch": 1, "recompute": "selective", "zero": 1, "sequence_parallel": True, "interleave": 1}
+    short, long = tm.train_step(DENSE, ROOMY, **ask), tm.train_step(DENSE, ROOMY, **ask, **said)
+    assert (short.time_s, short.memory_bytes_per_rank) == (long.time_s, long.memory_bytes_per_rank)
+    assert (short.recompute, short.zero, short.sequence_parallel) == ("selective", 1, True)
+
+
+def test_layers_that_run_again_keep_their_inputs():
+    """Korthikanti et al. (sec. 5): 2 s b h a layer, here of GPT-3's 96, cut by 8; while one runs, all that it keeps.
+
+    That is s b h (34 + 5 a s / h) without cuts (eq. 1), of which sequence parallelism cuts all by 8.
+    """
+    ask = {"global_batch": 4, "seq": 2048, "recompute": "full", "zero": 0}
+    step = tm.train_step("gpt3-175b", ROOMY, tm.Mapping(tp=8), **ask, efficiencies=trainer(ROOMY, "megatron-2021"))
+    s, h, a, v = 2048, 12288, 96, tm.model("gpt3-175b").vocab_size
+    edges = s * h / 8 * (1 + 4 * (1 + v / h))  # mask of the embedding; input of the head, its norm and logits
+    assert float(step.activation_bytes) == pytest.approx(96 * 2 * s * h / 8 + edges, rel=1e-12)
+    assert float(step.buffer_bytes) == pytest.approx(s * h * (34 + 5 * a * s / h) / 8, rel=1e-12)
+
+
+def test_a_memory_of_exactly_what_is_stored_holds_it():
+    ask = {"mapping": tm.Mapping(tp=8), "global_batch": 8, "seq": 1024, "efficiencies": IDEAL}
+    stored = float(tm.train_step(DENSE, ROOMY, **ask).memory_bytes_per_rank)
+    for room, fits in ((stored, True), (stored * (1 - 1e-12), False)):
+        assert bool(tm.train_step(DENSE, replace(ROOMY, hbm_bytes=room), **ask).valid) is fits
+
+
+def test_micro_batches_that_nobody_prints_are_the_fastest_that_fit():
+    """Of all powers of two up to 64."""
+    of = [case for case in runs.cases() if not case.row.micro_batch]
+    for case in of:
+        r, e = case.row, trainer(case.where.chip, runs.stack_of(case.row.group))
+        every = tm.train_step(
+            case.model, case.where, case.degrees, global_batch=int(r.global_batch), seq=int(r.seq),
+            interleave=r.interleave, precision=r.precision, recompute=r.recompute, zero=r.zero,
+            sequence_parallel=bool(r.sequence_parallel), micro_batch=2 ** np.arange(7), efficiencies=e,
+        )  # fmt: skip
+        assert float(case.step(e).time_s) == pytest.approx(np.nanmin(every.time_s), rel=1e-12), r.id
+    assert len(of) >= 10
+
+
+def test_the_rival_is_exact_in_the_median():
+    """One MFU for all runs is the median of theirs: half of them are faster, half slower."""
+    found, _ = runs.constant_mfu(runs.cases("a100-cluster"))
+    assert np.median(np.log1p(found)) == pytest.approx(0, abs=1e-12)
+    assert (found > 1e-9).sum() == (found < -1e-9).sum() == 22  # of 45
+
+
+def test_a_band_is_the_rows_or_that_of_what_is_open_outside_of_them():
+    """On rows of its chip a stack's 90 % interval; a stack of one's own has the times at the ends of its one range."""
+    fitted = trainer(ROOMY, "megatron-2021")
+    ask = {"mapping": tm.Mapping(tp=8), "global_batch": 8, "seq": 2048}
+    step = tm.train_step("gpt3-175b", ROOMY, **ask, efficiencies=fitted)
+    assert step.basis == "interpolated"
+    assert np.log([step.time_s / step.low, step.high / step.time_s]) == pytest.approx([fitted.width] * 2, rel=1e-9)
+    ends = (0.25, 1.0)
+    own = replace(IDEAL, id="mine", matmul_share=0.5, ranges={"matmul_share": ends})
+    mine, slow, fast = (
+        tm.train_step(DENSE, ROOMY, **ask, efficiencies=replace(own, ranges={} if one else own.ranges, **one))
+        for one in ({}, {"matmul_share": ends[0]}, {"matmul_share": ends[1]})
+    )
+    assert mine.basis == "extrapolated"
+    assert mine.high == pytest.approx(float(slow.time_s), rel=1e-9)
+    assert mine.low == pytest.approx(float(fast.time_s), rel=1e-9)
+    assert slow.time_s > 1.5 * mine.time_s
+
+
+def test_bytes_and_work_have_no_band():
+    """They are counted; a time that rests on no row has one."""
+    ask = {"mapping": tm.Mapping(tp=8, dp=2), "global_batch": 8, "seq": 1024}
+    step = tm.train_step(DENSE, ROOMY, **ask, efficiencies="megatron-core")
+    for name in ("weight_bytes", "memory_bytes_per_rank", "model_flop", "hardware_flop"):
+        assert step.ends(name) == (float(getattr(step, name)),) * 2
+    assert step.low < step.time_s < step.high
+
+
+@pytest.mark.parametrize(("recompute", "passes", "head"), [("none", 72, 12), ("full", 96, 16)])
+def test_work_of_gpt_is_that_of_both_papers(recompute, passes, head):
+    """SC21, eq. 3, and Korthikanti et al., eq. 7: 96 or 72 B L s h^2 (1 + s / 6 h + V / (16 or 12) h L)."""
+    model, (b, s) = tm.model("gpt3-175b"), (24, 2048)
+    layers, h, v = 96, 12288, model.vocab_size
+    step = tm.train_step(model, ROOMY, tm.Mapping(tp=8), global_batch=b, seq=s, recompute=recompute)
+    by_hand = passes * b * layers * s * h**2 * (1 + s / 6 / h + v / head / h / layers)
+    assert float(step.hardware_flop) == pytest.approx(by_hand, rel=1e-3)  # the paper leaves biases out
+
+
+def test_a_rival_s_peak_is_the_printed_one():
+    """190 TFLOP/s of a Trainium1 chip of two cores, 312 of an A100 (data sheets), of all chips of a run."""
+    for group, peak in (("trn1", 190e12), ("korthikanti", 312e12)):
+        for case in runs.cases(group):
+            assert runs._peak(case) == pytest.approx(peak * case.where.chips, rel=0.01), case.row.id
+
+
+def test_only_a_group_that_a_stack_was_fitted_to_has_errors_without_its_models():
+    left = runs.accuracy("b200")
+    assert (left.left_out_error.abs().mean(), len(left)) > (left.error.abs().mean(), 0)
+    assert runs.accuracy("korthikanti").left_out_error.isna().all()
+    assert runs.accuracy("b200", learn=False).left_out_error.isna().all()
+    np.testing.assert_allclose(left.predicted_s / left.measured_s - 1, left.error, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("model", "params"), [("llama-3.1-8b", 8_030_261_248), ("qwen3-30b-a3b", 30_532_122_624)])
+def test_states_are_bytes_of_all_parameters(model, params):
+    """Weights of 2 B, gradients of 4, Adam's 12 (Hugging Face prints the parameters); stage 3 of ZeRO has 2 layers."""
+    ask = {"global_batch": 8, "seq": 1024, "gradient_bytes": 4, "optimizer_bytes": 12, "efficiencies": IDEAL}
+    layers = tm.model(model).outline("prefill").layers
+    whole, cut = (tm.train_step(model, ROOMY, tm.Mapping(dp=8), zero=zero, **ask) for zero in (0, 3))
+    found = [float(getattr(whole, f"{kind}_bytes")) for kind in ("weight", "gradient", "optimizer", "buffer")]
+    assert found == pytest.approx(
+        [2 * params, 4 * params, 12 * params, 0], rel=2e-4
+    )  # of norms the vectors are left out
+    assert float(cut.weight_bytes) == pytest.approx(2 * params / 8, rel=2e-4)
+    assert float(cut.buffer_bytes) == pytest.approx(2 * 2 * params / layers, rel=2e-4)
+    # Adam reads and writes its state, reads gradients, writes weights: 2 x 12 + 4 + 2 bytes at the rate of the memory
+    assert float(whole.optimizer_s) == pytest.approx(30 * params / ROOMY.hbm_bytes_per_s, rel=2e-4)
+    assert float(cut.optimizer_s) == pytest.approx(float(whole.optimizer_s) / 8, rel=1e-9)
+
+
+def test_a_stage_holds_its_layers_and_the_larger_table():
+    """Of Llama-3.1-8B on 4 stages 8 layers of 218,112,000 parameters and one of two tables of 128,256 x 4,096."""
+    step = tm.train_step(DENSE, ROOMY, tm.Mapping(pp=4), global_batch=8, seq=1024, efficiencies=IDEAL)
+    assert float(step.weight_bytes) == pytest.approx(2 * (8 * 218_112_000 + 128_256 * 4096), rel=1e-4)
+
+
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_an_ideal_step_is_work_over_the_peak(recompute):
+    """Two products back for one forward; of work that runs again, layers without the head; stragglers are a tenth."""
+    seq, batch = 4096, 4
+    step = tm.train_step(DENSE, ROOMY, global_batch=batch, seq=seq, recompute=recompute, straggler=0.1,
+                         efficiencies=IDEAL)  # fmt: skip
+    work = batch * float(DENSE.train_flop(seq, "causal")) / 312e12
+    assert float(step.forward_s + step.backward_s) == pytest.approx(work, rel=1e-9)
+    assert step.backward_s == pytest.approx(2 * float(step.forward_s), rel=1e-9)
+    head_s = batch * seq * 2 * DENSE.vocab_size * DENSE.hidden_size / 312e12
+    again = float(step.forward_s) - head_s if recompute == "full" else 0.0
+    assert float(step.recompute_s) == pytest.approx(again, rel=1e-9)
+    assert float(step.straggler_s) == pytest.approx(0.1 * (work + again), rel=1e-9)
+    assert float(step.exposed_s) == float(step.bubble_s) == float(step.overhead_s) == 0
+
+
+@pytest.mark.parametrize(("degrees", "edges"), [({"tp": 8}, 2), ({"tp": 8, "pp": 2}, 1)])
+def test_tables_at_the_ends_are_summed_once_each(degrees, edges):
+    """Embedding forward and logits back: with sequence parallelism a gather and a scatter, without it a sum of both."""
+    ask = {"mapping": tm.Mapping(**degrees), "global_batch": 8, "seq": 1024, "efficiencies": IDEAL}
+    for cut, kinds in ((True, 2), (False, 1)):
+        step = tm.train_step(DENSE, ROOMY, **ask, sequence_parallel=cut)
+        assert sent(step, "embedding and logits") == kinds * edges * 1024 * 4096 * 2
+
+
+def test_fixed_times_are_paid_once_a_layer_and_pass_and_once_a_step():
+    """Of 32 layers on 4 stages 8, in each of forward, backward and again; 2 micro-batches; 3 more in the bubble."""
+    ask = {"mapping": tm.Mapping(pp=4), "global_batch": 2, "seq": 512, "recompute": "full"}
+    late = replace(IDEAL, id="late", layer_s=1.0, step_s=5.0)
+    first, then = (tm.train_step(DENSE, ROOMY, **ask, efficiencies=e) for e in (IDEAL, late))
+    for name, more in (("forward", 16), ("backward", 16), ("recompute", 16), ("bubble", 72), ("overhead", 5)):
+        assert float(getattr(then, f"{name}_s") - getattr(first, f"{name}_s")) == pytest.approx(more, abs=0.05), name
+
+
+def test_the_fixed_time_of_a_step_is_that_of_short_steps():
+    """Steps of 4 s and more tell nothing of a tenth of a second: without one of at most 2 s it is none."""
+    of = sorted(runs.cases("trn1"), key=lambda case: case.measured_s)
+    e, names = trainer(of[0].where.chip, "neuronx-training"), ("matmul_share", "step_s")
+    short, long = of[0], of[-1]
+    assert short.measured_s < 2 < long.measured_s
+    assert runs.fit([short], e, names).step_s > 0.01
+    found = runs.fit([long], e, names)
+    assert found.step_s == 0
+    assert float(long.step(found).time_s) == pytest.approx(long.measured_s, rel=1e-3)

@@ -1,0 +1,150 @@
+"""Rows in the words of the rules: what others call a metric, a unit, a workload -> what `rules.csv` calls it."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping
+from functools import cache
+
+import msgspec
+
+from trnmodel.catalog.load import DATA, read_csv
+from trnmodel.units import GIB, KIB, MIB
+
+DASHES = re.compile(r"[\u00ad\u2010-\u2015\u2212\ufe58\ufe63\uff0d]")
+SIZE = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?) ?([KMG]?)(?:i?B|ytes)\b", re.IGNORECASE)
+SIZES = {"": 1, "K": KIB, "M": MIB, "G": GIB}  # a tool that writes KB counts in powers of two
+RANKS = re.compile(
+    r"(?:\b(\d+)[ -]?(?:logical |neuron ?)?(?:ranks?|cores?|workers?|devices?|NCs?)\b|\b(?:ranks?|world|n)[ =:]*(\d+)"
+    r"|(?<=[x×@]) ?(\d+)$)",
+    re.IGNORECASE,
+)
+KIND = re.compile(
+    r"\b(all[ _-]?reduce|all[ _-]?gather|reduce[ _-]?scatter|all[ _-]?to[ _-]?all|allr|allg|redsct)\b", re.IGNORECASE
+)
+FORMAT = re.compile(r"\b(mxfp8|mxfp4|fp8|fp16|fp32|bf16)\b", re.IGNORECASE)
+NO_PREFILL = re.compile(r"decode|SDPA prefill \d|cte|layer", re.IGNORECASE)
+MATRIX = re.compile(r"(?<!\d)(\d+) ?[x×,] ?(\d+)(?!\d)")  # rows and columns of a message
+ELEMENT_BYTES = {"fp32": 4.0, "fp8": 1.0}  # others have two
+HEADS = {
+    "heads": r"(?:heads|\bH|\bQH)[ =:]*(\d+)|(\d+) ?(?:q(?:uery)? ?)?heads",
+    "kv": r"kv[ _]?heads?[ =:]*(\d+)|(\d+) ?kv ?heads|\bKVH?[ =:]*(\d+)",
+    "size": r"\bd(?:_?head|h)?[ =:]*(\d+)|head(?: ?dim|_?size|_dim)[ =:]*(\d+)",
+    "length": r"\b(?:S|seq(?:uence|len)?(?:[ _]?len(?:gth)?)?|tokens|L|N)[ =:]*(\d+)",
+    "batch": r"\b(?:B|bs|batch(?:[ _]?size)?)[ =:]*(\d+)",
+}  # of an attention kernel, in any order
+
+
+class Spelling(msgspec.Struct, frozen=True):
+    """Another word for what the rules know: in which cell, of rows of which kind and phase, and what it becomes."""
+
+    cell: str
+    kind: str
+    phase: str
+    pattern: str
+    becomes: str
+    note: str
+
+
+@cache
+def _spellings() -> tuple[tuple[Spelling, re.Pattern, re.Pattern, re.Pattern], ...]:
+    """The shipped spellings with their patterns."""
+    rows = read_csv(DATA / "evidence" / "spellings.csv", Spelling)
+    return tuple(
+        (one, re.compile(one.kind, re.I), re.compile(one.phase, re.I), re.compile(one.pattern, re.I)) for one in rows
+    )
+
+
+def plain(cell: str) -> str:
+    """A text with one hyphen, one kind of blank and no width: as keyboards write it.
+
+    Examples
+    --------
+    >>> plain("Llama" + chr(0x2011) + "3.1" + chr(0xA0) + "8B"), plain("5" + chr(0xA0) + chr(0xB5) + "s")
+    ('Llama-3.1 8B', '5 us')
+    """
+    if cell.isascii():
+        return cell
+    return DASHES.sub("-", unicodedata.normalize("NFKC", cell)).replace("\u03bc", "u").strip()
+
+
+def reachable() -> list[dict[str, str]]:
+    """Rows of the words that spellings lead to, for rules that no published row has needed yet."""
+    kinds = ("inference-LLM", "inference-LLM-serving", "inference-encoder", "kernel", "collective", "training")
+    return [
+        {"kind": kind, "phase": phase, one.cell: one.becomes}
+        for one, pattern, _, _ in _spellings() for kind in kinds for phase in ("", "prefill", "decode")
+        if pattern.search(kind) and one.cell not in ("kind", "phase")
+    ]  # fmt: skip
+
+
+def spelt(row: Mapping[str, str]) -> dict[str, str]:
+    """A row in the words of the rules: kind, phase, metric, unit and workload as others write them.
+
+    Examples
+    --------
+    >>> row = {"kind": "LLM serving", "phase": "", "metric": "mean time per output token (ms)", "unit": "msec"}
+    >>> [spelt(row | {"workload": ""})[name] for name in ("kind", "metric", "unit")]
+    ['inference-LLM-serving', 'TPOT mean', 'ms']
+    """
+    found = {name: plain(cell) for name, cell in row.items()}
+    found["metric"], told = found["metric"].replace("_", " "), FORMAT.search(found["workload"])
+    for one, kind, phase, pattern in _spellings():
+        if kind.search(found["kind"]) and phase.search(found["phase"]):
+            found[one.cell] = pattern.sub(one.becomes, found[one.cell].strip(), count=1)
+    if found["kind"] == "collective":
+        found["workload"] = _collective(found["workload"], found.get("note", ""), _ranks(found))
+    if found["kind"] == "kernel":
+        found["precision"] = found["precision"] or (told[1] if told else "")
+        found["workload"] = _attention(found["workload"])
+    return found
+
+
+def _ranks(row: Mapping[str, str]) -> str:
+    """The ranks of a row by its columns: those of a group, else the cores that it names over those of a logical one."""
+    cores, logical = (re.match(r"\d{1,6}", row.get(name, "")) for name in ("n_cores_used", "lnc"))
+    return row.get("tp", "") or (f"{int(cores[0]) // max(int(logical[0]) if logical else 1, 1)}" if cores else "")
+
+
+def _collective(workload: str, note: str, ranks: str = "") -> str:
+    """A collective with its kind, ranks and bytes wherever they stand: "all_reduce 64 ranks size=1048576B".
+
+    Examples
+    --------
+    >>> _collective("All-to-all: 16 MB x 64", ""), _collective("allreduce 1GB", "", "32")
+    ('all_to_all, 64 ranks size=16777216B', 'all_reduce, 32 ranks size=1073741824B')
+    """
+    kind, size = KIND.search(workload), SIZE.search(workload) or SIZE.search(note)
+    told = RANKS.search(workload) or RANKS.search(note)
+    shape, found = MATRIX.search(workload), ""
+    if not kind or not (size or shape):
+        return workload
+    words = re.sub(r"[ _-]", "", kind[1].lower())
+    name = {"allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter",
+            "alltoall": "all_to_all"}.get(words, words)  # fmt: skip
+    among = next((n for n in told.groups() if n), "") if told else ranks
+    if size:
+        found = f"{float(size[1]) * SIZES[size[2].upper()]:.0f}"
+    elif shape:
+        wide = next((n for word, n in ELEMENT_BYTES.items() if word in workload.lower()), 2.0)
+        found = f"{int(shape[1]) * int(shape[2]) * wide:.0f}"
+    return f"{name}, {among} ranks size={found}B" if among else workload
+
+
+def _attention(workload: str) -> str:
+    """An attention kernel with heads, head size, batch and length in the order of the rules.
+
+    Examples
+    --------
+    >>> _attention("flash attention fwd, B=2 S=4096 16 heads d128")
+    'SDPA prefill 16/16 heads d128 B2 S4096'
+    """
+    if not re.search(r"attention|sdpa", workload, re.I) or NO_PREFILL.search(workload):
+        return workload
+    hits = {name: re.search(pattern, workload, re.I) for name, pattern in HEADS.items()}
+    found = {name: next(n for n in hit.groups() if n) for name, hit in hits.items() if hit}
+    if not {"heads", "length"} <= found.keys():
+        return workload
+    heads, size, batch = found["heads"], found.get("size", "128"), found.get("batch", "1")
+    return f"SDPA prefill {heads}/{found.get('kv', heads)} heads d{size} B{batch} S{found['length']}"
