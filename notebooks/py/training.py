@@ -56,6 +56,11 @@ guard.one_of(rents.WAYS, way=way)
 guard.within(1, 1e18, tokens=tokens, experts_tokens=experts_tokens)
 guard.within(1, 1e7, chips=chips, seq=seq, experts_seq=experts_seq)
 guard.within(1, 1e9, global_batch=global_batch, experts_global_batch=experts_global_batch)
+for name, budget, one in (
+    ("tokens", tokens, seq * global_batch),
+    ("experts_tokens", experts_tokens, experts_seq * experts_global_batch),
+):
+    guard.need(budget >= one, f"{name} = {budget:g} are fewer than the {one:,} of one step")
 guard.spans(seq, model=m)
 guard.spans(experts_seq, experts_model=experts_m)
 guard.computes(spec.chip, precision=precision)

@@ -240,6 +240,7 @@ VALUES = {
         "system": ["hgx-b200", "trn3-nl32x2-torus", "inf2.48xlarge"],
         "chips": [576, 8192],
         "precision": ["mxfp8", "fp8"],
+        "tokens": [1.0, 1e12],
     },
     "torus-or-switch": {"system": ["trn3-nl72x2-pcie160"], "model": [OWN, "mixtral-8x7b-v0.1"]},
 }
