@@ -116,7 +116,7 @@ def _size(r: Reading) -> tuple[float, float]:
 
 
 def _runs() -> list[Reading]:
-    """Configurations on Trainium and Inferentia that a model and a length are known for, each once."""
+    """Configurations that served on Trainium and Inferentia and whose model and length are known, each once."""
     found: dict[tuple, Reading] = {}
     for row in read_rows(MEASURED):
         if row["kind"] == FOOTPRINT:
@@ -124,6 +124,8 @@ def _runs() -> list[Reading]:
         try:
             r = reading(row)
         except UnreadableRowError:
+            continue
+        if r.meaning.startswith("train-"):
             continue
         if r.model and r.where.startswith(("trn", "inf")) and r.stack != "ideal" and _size(r)[1] > 0:
             found.setdefault((r.model, r.where, r.mapping, _size(r), str(r.precision)), r)
