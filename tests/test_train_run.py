@@ -125,6 +125,12 @@ def test_dollars_by_hand():
     assert run.calendar_days().value == pytest.approx(
         float(run.days) * 64 / (64 + float(usual.spare_chips)) / share, rel=1e-9
     )
+    spared = run.goodput(spare_chips=16)
+    own = float(run.days) * 64 / 80 / float(spared.goodput)
+    assert run.calendar_days(spared).value == pytest.approx(own, rel=1e-9)
+    slow, lost = np.log(run.high / run.days), np.log(spared.goodput / spared.low)
+    for one in (run.calendar_days(spared), run.renter_usd("on-demand", useful=spared)):
+        assert one.high / one.value == pytest.approx(np.exp(np.hypot(slow, lost)), rel=1e-9)
     for one in (paid, run.renter_usd(), run.owner_usd(), run.calendar_days()):
         assert one.low < one.value < one.high
     nowhere = tm.train_run(DENSE, "trn3-nl72x2-pcie160", tokens=1e12, chips=144).renter_usd()
@@ -149,6 +155,11 @@ def test_whole_domains():
     run = tm.train_run("llama-3.1-405b", "trn3-nl72x2-pcie160", **question("llama-3.1-405b"))
     assert run.chips == 8208
     assert abs(float(run.step.global_batch) / 2048 - 1) <= 0.05  # replicas of 57 domains share no 2,048
+    table = run.constraints().set_index("constraint")
+    assert run.step.tp > 16  # ranks of the 4 chips of a tray
+    assert table.tp["TP within a tray"] <= 16
+    assert table.tp["TP within a chip"] <= 4
+    assert table.cost["TP within a chip"] > table.cost["TP within a tray"] > 1
 
 
 def test_what_fits_nowhere_says_by_how_much():
@@ -158,6 +169,7 @@ def test_what_fits_nowhere_says_by_how_much():
     assert run.reason == "does not fit in memory"
     assert np.isnan(run.days)
     assert run.missing_bytes > 405.85e9 * 18 / 8 - 86e9
+    assert float(run.step.memory_bytes_per_rank) == run.space.memory_bytes.min()
     assert len(run.table) == 0
     first, second = train_words.lines(run)
     assert "does not fit in memory" in first
