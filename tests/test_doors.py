@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import trnmodel as tm
-from trnmodel.fabric.collectives import graph_barrier_s
+from trnmodel.fabric.runtime import graph_barrier_s
 from trnmodel.formulas import bounds, clos, collectives, tiers, transit
 from trnmodel.models.operator_table import step_operators
 from trnmodel.steps.serving import disaggregate

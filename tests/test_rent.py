@@ -154,6 +154,20 @@ def test_a_request_takes_its_prompt_and_its_steps(costs, system):
     assert one.blended_usd_per_mtoken == pytest.approx(1e6 * (2048 * prefill + 512 * decode) / 2560, rel=1e-9)
 
 
+@pytest.mark.parametrize("system", ["trn2.48xlarge", "hgx-h200"])
+def test_no_batch_and_no_degree_costs_less(costs, system):
+    """Of all batches up to 1,024 at TP 1 to 16, those that serve a user at 40 tokens/s and fit."""
+    one = costs[system, "hand-tuned"]
+    same = {"precision": one.choice.precision, "efficiencies": "hand-tuned", "max_context": 2560}
+    least, batch = np.inf, np.arange(1, 1025)
+    for tp in (1, 2, 4, 8, 16):
+        step = tm.decode_step(MODEL, system, tm.Mapping(tp=tp), batch=batch, context=2048 + 256, **same)
+        prompt = tm.prefill(MODEL, system, tm.Mapping(tp=tp), batch=1, input_tokens=2048, **same)
+        request = tp / step.ranks_per_chip * (512 * step.time_s / batch + prompt.time_s)
+        least = min(least, np.nanmin(np.where(step.tokens_per_s_per_user >= 40, request, np.nan), initial=np.inf))
+    assert 1 - 1e-9 <= one.chip_s()[2] / (least / 2560) < 1.01  # not every batch is tried
+
+
 def test_no_system_stands_on_public_software_alone(costs):
     for system in PAIR:
         assert [one.stack_kind for one in costs.lines if one.system.id == system] == ["public", "hand-tuned", "ideal"]

@@ -442,3 +442,14 @@ def test_peak_memory_of_b200():
     assert len(errors_) == 16
     assert -0.12 < min(errors_) < max(errors_) < 0
     assert np.abs(errors_).mean() < 0.07
+
+
+def test_a_run_of_more_chips_than_any_row_is_extrapolated_and_its_band_wider():
+    ask = {"global_batch": 1536, "seq": 2048, "count": 256}
+    step = tm.train_step("gpt3-175b", "hgx-a100", tm.Mapping(tp=8, pp=8, dp=np.array([8, 16, 32])), **ask)
+    assert step.basis.tolist() == ["interpolated", "extrapolated", "extrapolated"]  # 512, 1,024 and 2,048 GPUs
+    assert step.basis_reason.tolist() == ["", *["chips: rows reach to 512"] * 2]
+    grown = np.sqrt([1, 1.1, 1.2])  # a tenth of the variance an octave
+    assert step.judge().width == pytest.approx(step.stack.width * grown)
+    alone = tm.train_step("gpt3-175b", "hgx-a100", tm.Mapping(tp=8, pp=8, dp=32), **ask)
+    assert (alone.basis, float(alone.high)) == ("extrapolated", pytest.approx(float(step.high[2])))

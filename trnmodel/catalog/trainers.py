@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
-from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
@@ -13,7 +12,7 @@ import numpy as np
 from trnmodel.arguments import instance, refuse
 from trnmodel.catalog import load
 from trnmodel.catalog.facilities import inherited
-from trnmodel.catalog.specs import Chip, Spec
+from trnmodel.catalog.specs import Chip, Spec, mapping_field
 from trnmodel.catalog.stacks import Construction, Kind
 
 Masked = Literal["skipped", "computed"]
@@ -31,7 +30,8 @@ class Trainer(Spec):
     of what exchanges send. A layer costs `layer_s` besides in each pass over it, a step `step_s`. An overlap is the
     share of the shorter of an exchange and of the work beside it that hides; `straggler` is by how much the slowest
     rank's work is longer than the mean. `scores` that are "kept" are written out (unfused attention), those of `masked`
-    pairs may be "computed". `width` is the half-width of its errors, models left out, on `fitted_on` chips.
+    pairs may be "computed". `width` is the half-width of its errors, models left out, on `fitted_on` chips, of which
+    a run had at most `fitted_chips`.
     `construction` is "parts" of a scenario: each part was measured somewhere, nobody has published them all together.
     """
 
@@ -57,7 +57,8 @@ class Trainer(Spec):
     kv_head_policy: KvHeads = "even"
     construction: Construction = "fitted"
     width: float = 0.0
-    fitted_on: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    fitted_chips: float = float("inf")
+    fitted_on: Mapping[str, tuple[str, ...]] = mapping_field()
 
     @property
     def kind(self) -> Kind:

@@ -430,8 +430,8 @@ def calibrated(stacks: Iterable[str] = tuple(GROUPS)) -> dict[tuple[str, str], s
     for stack in stacks:
         for name in FITTED[stack]:
             found[stack, name] = _ends(name, np.array([getattr(e, name) for e in refits(stack).values()]))
-        errors = np.abs(np.log1p(fitted_without(stack)))
-        found[stack, "width"] = f"{np.quantile(errors, QUANTILE):.4g}"
+        found[stack, "width"] = f"{np.quantile(np.abs(np.log1p(fitted_without(stack))), QUANTILE):.4g}"
+        found[stack, "fitted_chips"] = f"{max(case.where.chips for case in cases(GROUPS[stack]))}"
     return found
 
 

@@ -112,8 +112,13 @@ def _basis(r: Rank, job: Job) -> Basis:
         reasons.append(f"model: no training row of {r.model.kind} models")
     if r.precision.compute not in ("bf16", "fp16"):
         reasons.append(f"precision: no training row of {r.precision.compute}")
-    width = grown_width(r.e.width, ABSENT_OCTAVES * len(reasons))
-    return Basis("extrapolated" if reasons else "interpolated", "; ".join(reasons), width)
+    w = r.cut(None)
+    chips = w["tp"] * w["pp"] * w["dp"] * w["ep"] * w["cp"] / r.at.ranks_per_chip
+    further = np.log2(np.maximum(chips / r.e.fitted_chips, 1))
+    said = ["; ".join(reasons), "; ".join([*reasons, f"chips: rows reach to {r.e.fitted_chips:,.0f}"])]
+    word = np.where(further > 0, "extrapolated", "extrapolated" if reasons else "interpolated")[()]
+    width = grown_width(r.e.width, ABSENT_OCTAVES * len(reasons) + further)
+    return Basis(word, np.where(further > 0, said[1], said[0])[()], width)
 
 
 def _spread(r: Rank, ask: Callable[[Trainer], NDArray], name: str) -> tuple[NDArray, NDArray]:
@@ -121,8 +126,9 @@ def _spread(r: Rank, ask: Callable[[Trainer], NDArray], name: str) -> tuple[NDAr
     if name.endswith(("_bytes", "_flop")) or "bytes_per" in name:
         return np.zeros(()), np.zeros(())
     found = _basis(r, Job("none", 0, True))
-    below, above = ranged(r.e, ask) if found.word == "extrapolated" else (np.zeros(()), np.zeros(()))
-    return joint_width(found.width, below), joint_width(found.width, above)
+    outside = np.equal(found.word, "extrapolated")
+    below, above = ranged(r.e, ask) if np.any(outside) else (np.zeros(()), np.zeros(()))
+    return joint_width(found.width, below * outside), joint_width(found.width, above * outside)
 
 
 def _checked(mapping: Mapping, **given: Numeric) -> dict[str, Any]:
