@@ -131,6 +131,23 @@ def test_an_unpriced_system_ties_all_the_same(costs):
         assert paid["trn3-nl72x2-pcie160", kind].blended_usd_per_mtoken == pytest.approx(same, rel=1e-12)
 
 
+def test_a_tie_is_as_uncertain_as_the_other_s_price_and_as_both_steps(costs):
+    """Ends by hand: what the other costs and takes, and what the own software takes, the other way round."""
+    one, other = costs["hgx-h200", "hand-tuned"], costs["trn2.48xlarge", "hand-tuned"]
+    tie = costs.break_even("trn2.48xlarge").set_index(["system", "software"]).loc["hgx-h200", "hand-tuned"]
+    (fast, middle, slow), (least, mid, most) = one.chip_s_ends(), other.chip_s_ends()
+    by_hand = 35.7608 / 16 * mid / middle
+    down = np.sqrt(np.log(35.7608 / 35.76) ** 2 + np.log(mid / least) ** 2 + np.log(slow / middle) ** 2)
+    up = np.sqrt(np.log(36.29 / 35.7608) ** 2 + np.log(most / mid) ** 2 + np.log(middle / fast) ** 2)
+    assert tie.break_even_usd_per_chip_h == pytest.approx(by_hand, rel=1e-9)
+    assert tie.break_even_usd_per_chip_h_low == pytest.approx(by_hand * np.exp(-down), rel=1e-9)
+    assert tie.break_even_usd_per_chip_h_high == pytest.approx(by_hand * np.exp(up), rel=1e-9)
+
+
+def test_a_prompt_of_one_token_has_a_cost():
+    assert tm.token_cost(MODEL, "hgx-h200", **ASK | {"input_tokens": 1})["hgx-h200", "ideal"].valid
+
+
 def test_a_tie_with_an_unpriced_system_is_no_number(costs):
     ties = costs.break_even("trn3-nl72x2-pcie160")
     assert ties.break_even_usd_per_chip_h.isna().all()

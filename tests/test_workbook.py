@@ -65,6 +65,9 @@ def test_formulas_give_what_the_package_gives(made):
     total = len(cost.parts_usd) + 2
     assert sheets.cell("Bill", f"B{total}") == pytest.approx(float(cost.capital_usd))
     assert sheets.cell("Bill", f"C{total}") == pytest.approx(1)
+    beyond = sum(float(usd) for part, usd in cost.parts_usd.items() if part.startswith("scale-out"))
+    assert sheets.cell("Bill", f"B{total + 1}") == pytest.approx(float(cost.capital_usd) - beyond, rel=1e-12)
+    assert sheets.cell("Bill", f"B{total + 2}") == pytest.approx(beyond, rel=1e-12)
     assert sheets.cell("Cost", f"B{ROW['hour']}") == pytest.approx(float(cost.usd_per_h), rel=1e-12)
     assert sheets.cell("Cost", f"B{ROW['useful']}") == pytest.approx(float(cost.useful_usd_per_h), rel=1e-12)
     assert sheets.cell("Cost", f"B{ROW['mtoken']}") == pytest.approx(float(cost.usd_per_mtoken(800.0)), rel=1e-12)
