@@ -148,6 +148,13 @@ def test_a_prompt_of_one_token_has_a_cost():
     assert tm.token_cost(MODEL, "hgx-h200", **ASK | {"input_tokens": 1})["hgx-h200", "ideal"].valid
 
 
+def test_a_cost_is_told_in_words_or_why_there_is_none(costs):
+    assert costs["trn3-nl72x2-pcie160", "ideal"].told() == "no price is published"
+    one = costs["trn2.48xlarge", "hand-tuned"]
+    assert float(one.told().split(" ")[0]) == pytest.approx(float(one.blended_usd_per_mtoken), rel=0.06)
+    assert one.told().endswith(f"; {one.basis})")
+
+
 def test_a_tie_with_an_unpriced_system_is_no_number(costs):
     ties = costs.break_even("trn3-nl72x2-pcie160")
     assert ties.break_even_usd_per_chip_h.isna().all()
