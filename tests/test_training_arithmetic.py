@@ -79,6 +79,15 @@ def test_no_more_hides_than_there_is_work():
     )
 
 
+@pytest.mark.parametrize("zero", [0, 1, 2])
+@pytest.mark.parametrize("again", ["none", "full"])
+def test_gradients_hide_behind_what_nothing_else_has_hidden_behind(zero, again):
+    step = tm.train_step(DENSE, cluster(64), tm.Mapping(tp=8, dp=8), global_batch=8, seq=2048, recompute=again,
+                         zero=zero, efficiencies=IDEAL)  # fmt: skip
+    work_s = float(step.forward_s + step.backward_s + step.recompute_s)
+    assert 0 < float(step.upper_s - step.lower_s) <= work_s * (1 + 1e-12)
+
+
 def test_a_job_that_says_no_more_is_megatron_s():
     """Micro-batches of one, scores computed again, a sharded optimizer, the sequence cut between matrices."""
     ask = {"mapping": tm.Mapping(tp=8, dp=2), "global_batch": 8, "seq": 1024, "efficiencies": "megatron-2021"}

@@ -239,10 +239,8 @@ def _exposed(r: Rank, job: Job, sent: Values, p: Passes, each_s: Numeric) -> Val
         sent["gathered_s"], np.minimum(left, p.backward_s), 1.0 if job.hidden is None else job.hidden
     )
     left = left - (sent["gathered_s"] - again)
-    return found | {
-        "tensor_s": found["tensor_s"] + again,
-        "each_s": page.exposed_s(each_s, left, _hidden(r, job, "dp")),
-    }
+    every = page.exposed_s(each_s, left, _hidden(r, job, "dp"))
+    return found | {"tensor_s": found["tensor_s"] + again, "each_s": every, "left_s": left - (each_s - every)}
 
 
 def times_of(r: Rank, w: Values, g: Values, job: Job, t: Tokens, k: Kept, params: Params) -> Values:
@@ -250,7 +248,7 @@ def times_of(r: Rank, w: Values, g: Values, job: Job, t: Tokens, k: Kept, params
     p, m = passes_of(r, w, g, job, t, k), t.microbatches
     once_s, each_s = _gradients(w, g, job, params)
     waits = _exposed(r, job, exchanges_of(r, w, g, job, t), p, each_s)
-    each_s = waits.pop("each_s")
+    each_s, left = waits.pop("each_s"), np.minimum(waits.pop("left_s"), p.backward_s + p.recompute_s)
     stage_s = p.work_s + sum(waits.values())
     updated = 2 * g["optimizer_bytes"] + g["gradient_bytes"] + ELEMENT_BYTES * (g["backward"] - 1)
     moved = params.held(updated, job.zero > 0)
@@ -258,7 +256,7 @@ def times_of(r: Rank, w: Values, g: Values, job: Job, t: Tokens, k: Kept, params
         "forward_s": m * (p.forward_s + p.head_s / (1 + g["backward"])),
         "backward_s": m * (p.backward_s + p.head_s * g["backward"] / (1 + g["backward"])),
         "recompute_s": m * p.recompute_s,
-        "data_s": page.exposed_s(once_s, p.backward_s + p.recompute_s, _hidden(r, job, "dp")) + m * each_s,
+        "data_s": page.exposed_s(once_s, left, _hidden(r, job, "dp")) + m * each_s,
         "bubble_s": page.bubble_s(stage_s, w["pp"], g["interleave"]),
         "optimizer_s": moved / (r.at.hbm_bytes_per_s * r.e.stream_share),
         "straggler_s": g["straggler"] * m * (p.work_s + p.head_s),
