@@ -80,13 +80,17 @@ charts.table(
 
 # %% tags=["hide-input"]
 Markdown(
+    f"A trillion tokens of training in BF16 on the best of all mappings, nothing lost; {called('training')} has failures, 8 bits and dollars.\n\n{tables.trainings(found)}"
+)
+
+# %% tags=["hide-input"]
+Markdown(
     f"Brackets hold 90 % bands. *Measured* rests on runs of that chip and software, *extrapolated* goes beyond them; {called('accuracy')} "
     "says how wrong such answers have been. Hand-tuned software is put together from parts that were measured somewhere and always "
     "extrapolated; ideal software loses nothing. A mapping is precision, degrees of parallelism, cores behind a rank, batch of a replica. "
     f"Energy and power are of decode, the chips with their share of hosts and losses; AWS publishes no watts, so that {called('power')} "
     "takes the shares of TDP of GPUs, and the brackets hold the ends of every such input at once. Cost is of generated tokens, to one who owns the chips, at "
-    f"capacity; prices of parts of Trainium are estimates of ours. {called('cost').capitalize()} has rents, and who wins. Training is in BF16 "
-    f"on the best of all mappings, nothing lost; {called('training')} has failures, 8 bits and dollars."
+    f"capacity; prices of parts of Trainium are estimates of ours. {called('cost').capitalize()} has rents, and who wins."
 )
 
 # %% [markdown]

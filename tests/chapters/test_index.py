@@ -26,14 +26,13 @@ CHAPTERS = {
     "First token": "decode-step",
     "Energy and power at the server": "power",
     "A million tokens to their owner": "cost",
-    "A trillion tokens in training": "training",
     "Other software, tokens/s a chip": "software",
 }
 
 
 SPENT = "Energy and power at the server"
 PAID = "A million tokens to their owner"
-TRAINED = "A trillion tokens in training"
+KINDS = ("public", "hand-tuned", "ideal")
 
 
 def assert_paid(cell, c, beside):
@@ -46,14 +45,16 @@ def assert_paid(cell, c, beside):
     assert c.basis in cell if c.valid else cell.startswith("too slow")
 
 
-def assert_trained(cell, model, c):
-    """Days of a cell are those of one search a kind of software, and its work no less than 6 FLOP a parameter."""
-    ask = {"tokens": 1e12, "chips": float(re.search(r"on ([\d,]+) chips", cell)[1].replace(",", ""))}
-    runs = [tm.train_run(model, c.system, efficiencies=kind, **ask) for kind in ("public", "hand-tuned", "ideal")]
-    shown = [float(days) for days in re.findall(r"([\d.]+) days", cell)]
+def assert_trained(row):
+    """Days of a row are those of one search a kind of software, and its work no less than 6 FLOP a parameter."""
+    chips = float(row["Chips"].replace(",", ""))
+    (system,) = (name for name in tm.systems() if tm.system(name).name == row["System"])
+    runs = [tm.train_run(row["Model"], system, tokens=1e12, chips=chips, efficiencies=kind) for kind in KINDS]
+    shown = [float(row[f"Days, {kind} software"].split()[0]) for kind in KINDS]
     assert shown == pytest.approx([float(run.days) for run in runs], rel=0.051)
-    peak, work = c.system.chip.peak("bf16"), 6 * tm.model(model).active_params() * 1e12
-    assert min(shown) * 86_400 * ask["chips"] * peak > 0.99 * work
+    assert str(runs[0].basis) in row["Days, public software"]
+    peak, work = runs[0].system.chip.peak("bf16"), 6 * tm.model(row["Model"]).active_params() * 1e12
+    assert min(shown) * 86_400 * chips * peak > 0.99 * work
 
 
 def assert_spent(cell, e, chips):
@@ -100,7 +101,7 @@ def test_every_cell_of_the_page_is_a_plan(page):
     (best,) = (
         row for row in rows if (row["Model"], row["Tokens/s a user"]) == (defaults["dense_model"], f"{max(speeds):g}")
     )
-    shown = ("Model", "System", "Chips and mapping", "Tokens/s a chip", "First token", SPENT, PAID, TRAINED)
+    shown = ("Model", "System", "Chips and mapping", "Tokens/s a chip", "First token", SPENT, PAID)
     for column in shown:
         assert best[column] in headline
     for (model, speed), row in zip(asked, rows, strict=False):
@@ -115,10 +116,25 @@ def test_every_cell_of_the_page_is_a_plan(page):
         assert row["First token"] == c.in_words("ttft_s", "s").replace(")", f"; {c.basis})")
         assert_spent(row[SPENT], tm.energy(c.step), c.chips)
         assert_paid(row[PAID], c, found.beside)
-        assert_trained(row[TRAINED], model, c)
         told = [f"{b.stack.kind} {b.in_words(b.FIGURE, '') if b.valid else 'too slow'}" for b in found.beside]
         assert row["Other software, tokens/s a chip"] == "; ".join(told)
     assert {"hand-tuned", "ideal"} <= set(rows[0]["Other software, tokens/s a chip"].replace(";", "").split())
+
+
+def test_every_row_of_training_is_a_run(page):
+    headline, serving, trained = said(page)[0], table(said(page)[1]), table(said(page)[2])
+    asked = dict.fromkeys((row["Model"], row["System"]) for row in serving[:-1])
+    assert [(row["Model"], row["System"]) for row in trained] == list(asked)
+    for row in trained:
+        assert_trained(row)
+    model = chapter.parameters("index")["dense_model"].default
+    assert any(row["Days, public software"] in headline for row in trained if row["Model"] == model)
+
+
+def test_what_trains_nothing_says_so():
+    found = cover.answers(["llama-3.1-8b"], [20.0], system="inf2.48xlarge")
+    assert {table(index.trainings(found))[0][f"Days, {kind} software"] for kind in KINDS} == {"no training software"}
+    assert "In training" not in index.headline(found, "llama-3.1-8b", **LENGTHS)
 
 
 def test_half_the_hbm_rate_changes_the_cells():
@@ -126,10 +142,13 @@ def test_half_the_hbm_rate_changes_the_cells():
     specs = [tm.system(name) for name in ("trn2.48xlarge", "trn3-nl32x2-pcie160")]
     slow = [replace(it, chip=replace(it.chip, hbm_bytes_per_s=it.chip.hbm_bytes_per_s / 2)) for it in specs]
     models = ["llama-3.1-8b", "llama-3.3-70b", "deepseek-v3"]
-    whole, half = (table(index.answers(cover.answers(models, [20.0], system=them))) for them in (specs, slow))
+    found = [cover.answers(models, [20.0], system=them) for them in (specs, slow)]
+    whole, half = (table(index.answers(each)) for each in found)
     for before, after in zip(whole[:-1], half[:-1], strict=True):
-        for name in ("Tokens/s a chip", "Other software, tokens/s a chip", SPENT, PAID, TRAINED):
+        for name in ("Tokens/s a chip", "Other software, tokens/s a chip", SPENT, PAID):
             assert before[name] != after[name]
+    for before, after in zip(*(table(index.trainings(each)) for each in found), strict=True):
+        assert before != after
 
 
 def test_twice_the_tdp_is_more_joules_and_a_chip_without_watts_says_so():
@@ -149,7 +168,7 @@ def test_a_model_that_fits_nothing_and_a_speed_out_of_reach_are_told():
     nothing, slow, _ = table(index.answers(found))
     assert nothing["System"] == "none"
     assert nothing["Chips and mapping"].startswith("does not fit: ")
-    assert nothing[SPENT] == nothing[TRAINED] == ""
+    assert nothing[SPENT] == ""
     assert slow["Tokens/s a chip"].startswith("out of reach: at most ")
     assert slow["Other software, tokens/s a chip"].startswith("hand-tuned too slow")
 

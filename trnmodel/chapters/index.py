@@ -22,10 +22,10 @@ COLUMNS = {
     "First token": "decode-step",
     "Energy and power at the server": "power",
     "A million tokens to their owner": "cost",
-    "A trillion tokens in training": "training",
     "Other software, tokens/s a chip": "software",
 }
 LARGEST = {"trainium1": "trn1.32xlarge", "trainium2": "trn2-ultraserver", "trainium3": "trn3-nl72x2-pcie160"}
+KINDS = ("public", "hand-tuned", "ideal")
 RACKS, RIVALS = ("trn3-nl32x2-pcie160", LARGEST["trainium3"]), ("hgx-h200", "gb200-nvl72", "mi355x-8")
 FABRICS = {"torus": "trn3-nl32x2-torus", "switches": "trn3-nl32x2-pcie160"}
 
@@ -37,10 +37,20 @@ def answers(table: pd.DataFrame, called: Callable[[str], str] = str) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
+def trainings(table: pd.DataFrame) -> str:
+    """Days of a trillion tokens in training on the systems of the table, in Markdown."""
+    rows = [["Model", "System", "Chips", *(f"Days, {kind} software" for kind in KINDS)]]
+    rows.append(["---"] * len(rows[0]))
+    for row in table[table.system != ""].drop_duplicates(["model", "system"]).to_dict("records"):
+        days = [_days(row, kind) for kind in KINDS]
+        rows.append([row["model"], tm.system(row["system"]).name, f"{row['train_chips']:,.0f}", *days])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
 def headline(table: pd.DataFrame, model: str, **lengths: int) -> str:
     """The answer for one model at the highest of its speeds, in bold."""
     row = table[table.model == tm.model(model).id].nlargest(1, "wanted_tokens_per_s_per_user").to_dict("records")[0]
-    name, pace, system, how, made, first, spent, paid, trained, _ = _cells(row)
+    name, pace, system, how, made, first, spent, paid, _ = _cells(row)
     asked = (
         f"{name} at {pace} tokens/s a user, {lengths['input_tokens']:,} tokens in and {lengths['output_tokens']:,} out"
     )
@@ -50,7 +60,8 @@ def headline(table: pd.DataFrame, model: str, **lengths: int) -> str:
         return f"**{asked}: {made};** by {system}, {how}."
     after = "" if pd.isna(row["ttft_s"]) else f" The first token comes after {first}."
     paid = f" A million generated tokens cost who owns the chips {paid}."
-    paid += f" In training a trillion tokens take {trained}."
+    if row["train_basis"]:
+        paid += f" In training a trillion tokens take {_trained(row)}."
     return f"**{asked}: {system}, {how}, makes {made} tokens/s a chip.**{after} At the server: {spent}.{paid}"
 
 
@@ -58,7 +69,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
     """The cells of one answer, its numbers with band and basis."""
     asked = [row["model"], f"{row['wanted_tokens_per_s_per_user']:g}"]
     if not row["system"]:
-        return [*asked, "none", row["why"], "", "", "", "", "", ""]
+        return [*asked, "none", row["why"], "", "", "", "", ""]
 
     def told(name: str, unit: str = "", basis: str = "") -> str:
         ends = [row.get(f"{name}{end}", float("nan")) for end in ("", "_low", "_high")]
@@ -67,10 +78,10 @@ def _cells(row: dict[str, Any]) -> list[str]:
     made = told("tokens_per_s_per_chip", basis=row["basis"])
     if not row["reached"]:
         made = f"out of reach: at most {format_digits(row['tokens_per_s_per_user'], 2)} a user ({row['basis']})"
-    rates = {kind: told(f"{kind.replace('-', '_')}_tokens_per_s_per_chip") for kind in ("hand-tuned", "ideal")}
+    rates = {kind: told(f"{kind.replace('-', '_')}_tokens_per_s_per_chip") for kind in KINDS[1:]}
     other = "; ".join(f"{kind} {rate}" for kind, rate in rates.items())
     how = f"{counted(row['chips'], 'chip')}: {row['mapping']}"
-    after = [told("ttft_s", "s", row["basis"]), _spent(row), _paid(row), _trained(row), other]
+    after = [told("ttft_s", "s", row["basis"]), _spent(row), _paid(row), other]
     return [*asked, tm.system(row["system"]).name, how, made, *after]
 
 
@@ -86,17 +97,21 @@ def _paid(row: dict[str, Any]) -> str:
     return "; ".join(told) if not pd.isna(row.get("ideal_usd_per_mtoken", float("nan"))) else "no price known"
 
 
-def _trained(row: dict[str, Any]) -> str:
-    """Days of a trillion tokens in training, on public software and on both others."""
+def _days(row: dict[str, Any], kind: str) -> str:
+    """Days of a trillion tokens in training on one kind of software."""
+    name = f"{'' if kind == 'public' else kind.replace('-', '_') + '_'}train_days"
+    days = [row[f"{name}{end}"] for end in ("", "_low", "_high")]
     if not row["train_basis"]:
         return "no training software"
-    told = []
-    for kind in ("", "hand-tuned", "ideal"):
-        name = f"{kind.replace('-', '_')}{'_' if kind else ''}train_days"
-        days = [row[f"{name}{end}"] for end in ("", "_low", "_high")]
-        said = "does not fit" if pd.isna(days[0]) else format_within(*days, "days", "" if kind else row["train_basis"])
-        told.append(f"{kind} {said}" if kind else f"{said} on {counted(row['train_chips'], 'chip')}")
-    return "; ".join(told)
+    if pd.isna(days[0]):
+        return "does not fit"
+    return format_within(*days, "days", row["train_basis"] if kind == "public" else "")
+
+
+def _trained(row: dict[str, Any]) -> str:
+    """The same on all kinds of software, in a sentence."""
+    public, tuned, ideal = (_days(row, kind) for kind in KINDS)
+    return f"{public} on {counted(row['train_chips'], 'chip')}; hand-tuned {tuned}; ideal {ideal}"
 
 
 def _spent(row: dict[str, Any]) -> str:
