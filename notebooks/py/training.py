@@ -237,15 +237,14 @@ whole = held.groupby("of", sort=False).agg(
     stored_bytes=("stored_bytes", "sum"), room=("capacity_bytes", "first"), most=("most", "first")
 )
 fits = whole[whole.stored_bytes <= whole.room]
-least = whole.stored_bytes.idxmin()
 charts.stacks(
     held[["of", "kind", "stored_bytes", "capacity_bytes"]],
     x="of",
     y="stored_bytes",
     color="kind",
     limit="capacity_bytes",
-    caption=f"{len(fits)} of {len(whole)} policies fit: {whole.stored_bytes.max() / whole.room.max():.2g} times the memory with {whole.stored_bytes.idxmax()}, {whole.stored_bytes.min() / whole.room.max():.2g} with {least}",
-    under=f"fullest rank of {m.id} on {size} of {here}, {degrees(run.table.iloc[0].to_dict())}, one sequence at a time, stages not interleaved; stroke: what a rank has",
+    caption=f"{len(fits)} of {len(whole)} policies fit in memory",
+    under=f"fullest rank of {m.id} on {size} of {here}, {degrees(run.table.iloc[0].to_dict())}, one sequence at a time, stages not interleaved; stroke: what a rank has, of which policies take {whole.stored_bytes.min() / whole.room.max():.2g} to {whole.stored_bytes.max() / whole.room.max():.2g}",
 )
 
 # %% tags=["hide-input"]
@@ -279,14 +278,14 @@ charts.table(
 piled = train_table.parts({called[name]: one for name, one in peers.items()})
 share = piled[piled.of == here].set_index("part").run_days / float(found[head].days)
 assert np.isclose(share.sum(), 1)
-lost = share.drop(["forward", "backward"]).sort_values(ascending=False)
+lost = share.drop(["forward", "backward"]).sort_values(ascending=False, kind="stable")
 charts.stacks(
     piled.assign(basis=str(run.basis)),
     x="of",
     y="run_days",
     color="part",
-    caption=f"{share.forward + share.backward:.0%} of the time of {here} is forward and backward work; of the rest most is {lost.index[0]}, {lost.iloc[0]:.0%}",
-    under=f"{work} in {wide} on {head.kind} software, each on its best mapping; parts sum to the days",
+    caption=f"{share.forward + share.backward:.0%} is forward and backward work, {lost.iloc[0]:.0%} {lost.index[0]}",
+    under=f"shares of {here}; {work} in {wide} on {head.kind} software, each on its best mapping; parts sum to the days",
 )
 
 # %% tags=["hide-input"]

@@ -238,7 +238,8 @@ def times_s(
         return alone.times_s(kind, message_bytes) if alone else 0.0 * message_bytes
     every, steps = np.broadcast_arrays(ranks, stride)
     if message_bytes.ndim == 0 and where.shape == () == (() if e is None else e.shape):
-        return _at_once_s(kind, message_bytes, where, np.stack([every, steps]).astype(float), lnc, _speaking(e))
+        found = _at_once_s(kind, message_bytes, where, np.stack([every, steps]).astype(float), lnc, _speaking(e))
+        return found if index is None else found[index]
     places: dict[tuple[float, float], int] = {}
     number = [places.setdefault(pair, len(places)) for pair in zip(every.flat, steps.flat, strict=True)]
     which = np.reshape(number, every.shape)
