@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Literal
 
@@ -22,6 +22,7 @@ from trnmodel.catalog import load
 from trnmodel.catalog.specs import NAN, Chip, Spec, mapping_field, published
 
 AXES = "xyz"
+ANY_MEMORY = 4e15  # bytes of a chip in which anything fits
 MEDIA = ("pcb", "backplane", "cross-rack")
 MOST_LANES = 2**20  # of a chip; a rate is below the largest number by this
 NEEDED = {
@@ -317,6 +318,18 @@ def system(name: str | System, count: int = 1) -> System:
     if type(count) is int and count == 1:
         return found
     return replace(found, count=integer("count", count))
+
+
+@lru_cache(maxsize=256)
+def roomy(one: System) -> System:
+    """The same system of chips whose memory sets no limit.
+
+    Examples
+    --------
+    >>> roomy(system("hgx-h100")).chip.hbm_bytes
+    4000000000000000.0
+    """
+    return replace(one, chip=replace(one.chip, hbm_bytes=ANY_MEMORY))
 
 
 def systems() -> list[str]:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from trnmodel.catalog import facilities, load
 from trnmodel.catalog.specs import Chip, published
+from trnmodel.catalog.systems import ANY_MEMORY
 from trnmodel.evidence import search
 from trnmodel.evidence.fit import left_out
 from trnmodel.formulas import energy as page
@@ -39,7 +40,6 @@ FEWEST = 20  # configurations of a chip that has an idle share of its own
 QUANTILE = 0.9
 SHARE = 0.75  # of TDP, that others take for the mean draw of a GPU
 PRESETS = {"mxfp4": "mxfp4-moe", "fp16": "bf16"}
-ANY_MEMORY = 4e15  # some rows ran with more sequences queued than fit: they did not run at once
 SHARES = ("compute_activity", "hbm_activity")
 AROUND = ("host_w_per_chip", "server_ratio", "server_max_ratio")
 
@@ -128,7 +128,7 @@ def _step(row: Row, chip: Chip, stack: str | None) -> Step:
     context = float(row.input_tokens or 0) + float(row.output_tokens or 0) / 2
     precision = PRESETS.get(row.precision, row.precision)
     degrees = Degrees(tp=row.tp, pp=row.pp, ep=row.ep)
-    roomy = replace(chip, hbm_bytes=ANY_MEMORY)
+    roomy = replace(chip, hbm_bytes=ANY_MEMORY)  # some rows queued more sequences than fit: they did not run at once
     return decode_step(row.alias, roomy, degrees, batch=max(row.batch, 1.0), context=max(context, 1.0),
                        precision=precision, efficiencies=stack)  # fmt: skip
 

@@ -8,18 +8,20 @@ from typing import Any
 
 import numpy as np
 
+from trnmodel.catalog.specs import Chip
+from trnmodel.catalog.systems import System
 from trnmodel.evidence.primitives import PRIMITIVES, bare_chip, in_step_s
 from trnmodel.evidence.readings import Reading, Tune, joined, machine, stack_of
 from trnmodel.evidence.rows import UnreadableRowError
 from trnmodel.formulas import roofline
-from trnmodel.models.transformer import model
+from trnmodel.models.transformer import Transformer, model
 from trnmodel.steps.inference import MemoryFit, Step, decode_step, memory_fit, prefill
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
 from trnmodel.steps.training import PLACEMENT, train_step
 from trnmodel.steps.training_answer import TrainStep
 
-MICRO = (1, 2, 4, 8, 16, 32)  # micro-batches tried where a row of training prints none
+MICRO = (1, 2, 4, 8, 16, 32)  # sizes of a micro-batch that are tried
 
 
 def _asked(r: Reading, tune: Tune | None, longest: float) -> dict[str, Any]:
@@ -150,6 +152,12 @@ def _critical_batch(r: Reading, tune: Tune | None) -> float:
     return float(ridge) * r.precision.storage_bytes("weights") / 2
 
 
+def fastest_micro_batch(model: str | Transformer, where: str | System | Chip, at: Degrees, **ask: Any) -> int:
+    """Sequences of the fastest micro-batch that fits, of the sizes tried for a run that prints none."""
+    tried = train_step(model, where, at, micro_batch=list(MICRO), **ask).time_s
+    return MICRO[int(np.argmin(np.where(np.isnan(tried), np.inf, tried)))]
+
+
 def training(r: Reading) -> TrainStep:
     """A step of training: where the row prints no micro-batch, the fastest of those that fit.
 
@@ -165,10 +173,7 @@ def training(r: Reading) -> TrainStep:
     where = joined(r, math.prod(r.mapping[:3]))
     tp, pp, dp, lnc = r.mapping
     at = Degrees(tp=tp, pp=pp, dp=dp, lnc=lnc, placement=PLACEMENT)
-    size = given.get("micro_batch")
-    if size is None:
-        tried = train_step(r.model, where, at, micro_batch=list(MICRO), **ask).time_s
-        size = MICRO[int(np.argmin(np.where(np.isnan(tried), np.inf, tried)))]
+    size = given["micro_batch"] if "micro_batch" in given else fastest_micro_batch(r.model, where, at, **ask)
     return train_step(r.model, where, at, micro_batch=size, **ask).require_valid()
 
 

@@ -19,11 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trnmodel.catalog import load
-from trnmodel.catalog.systems import System
+from trnmodel.catalog.systems import System, roomy
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.catalog.trainers import Trainer, trainer
 from trnmodel.evidence import energy, search
 from trnmodel.evidence.fit import left_out
+from trnmodel.evidence.questions import fastest_micro_batch
 from trnmodel.formulas.training import megatron_flop
 from trnmodel.models.config import read_json
 from trnmodel.models.shipped import MODELS, catalog
@@ -66,8 +67,6 @@ TARGETS = {  # of issue 16: a column of the table, and what it is to stay below
     "a100-cluster": {"left_out_mean": 0.10, "left_out_median": 0.06},
     "trn1": {"left_out_median": 0.07},
 }
-ANY_MEMORY = 4e15  # a run that was measured did fit
-MICRO = (1, 2, 4, 8, 16, 32)  # tried where no size is printed
 SHORT_S = 2.0  # only steps as short as this tell of the fixed time of a step: without one it is none
 QUANTILE = 0.9
 
@@ -145,10 +144,9 @@ class Case(NamedTuple):
             "trainable_share": float(r.trainable_share or 1),
             "efficiencies": e,
         }
-        if r.micro_batch:
-            return train_step(self.model, _roomy(self.where), self.degrees, micro_batch=int(r.micro_batch), **ask)
-        tried = train_step(self.model, self.where, self.degrees, micro_batch=list(MICRO), **ask)
-        best = MICRO[int(np.nanargmin(tried.time_s))]
+        if r.micro_batch:  # a run that was measured did fit
+            return train_step(self.model, roomy(self.where), self.degrees, micro_batch=int(r.micro_batch), **ask)
+        best = fastest_micro_batch(self.model, self.where, self.degrees, **ask)
         return train_step(self.model, self.where, self.degrees, micro_batch=best, **ask)
 
 
@@ -180,11 +178,6 @@ def _model(name: str, layers: str, hidden: str, heads: str, vocabulary: str) -> 
 def _where(system: str, count: int, gbit_per_s: str) -> System:
     found = read_system(system, count)
     return replace(found, network_bytes_per_s_per_dir=float(gbit_per_s) * GBIT) if gbit_per_s else found
-
-
-@cache
-def _roomy(system: System) -> System:
-    return replace(system, chip=replace(system.chip, hbm_bytes=ANY_MEMORY))
 
 
 def _gpt_flop(row: Row, recompute: str) -> float:

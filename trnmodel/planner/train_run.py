@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Mapping as Mapping_
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from trnmodel.arguments import TINY, integer, number, numbers, refuse
 from trnmodel.catalog.prices import Owner
 from trnmodel.catalog.rents import Rent, rent
 from trnmodel.catalog.specs import Precision
-from trnmodel.catalog.systems import System
+from trnmodel.catalog.systems import System, roomy
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.catalog.trainers import Trainer
 from trnmodel.models.transformer import Transformer
@@ -36,7 +36,6 @@ BATCH_TOKENS = 2**24  # of a step of Llama 3.1 405B through most of its run
 SEQ = 8192  # of most of it
 WHOLE = 0.05  # share of the chips asked for by which whole domains may be more
 MOST = 2**20  # chips, sequences of a step
-ROOM = 4e15  # bytes of a chip whose memory sets no limit
 
 
 class Spent(NamedTuple):
@@ -207,8 +206,7 @@ class TrainRun(Grounded):
         }
         rows = [self._constrained(name, "imposed", found, mask) for name, mask in imposed.items()
                 if np.size(np.unique(np.broadcast_to(mask, found.tokens_per_s.shape))) > 1]  # fmt: skip
-        roomy = replace(found.where, chip=replace(found.where.chip, hbm_bytes=ROOM))
-        free = found.again(roomy)
+        free = found.again(roomy(found.where))
         return tidy([*rows, self._constrained("memory sets no limit", "lifted", free, True)])
 
     def _constrained(self, name: str, kind: str, found: Space, mask: Any) -> dict[str, Any]:

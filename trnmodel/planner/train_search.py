@@ -231,7 +231,7 @@ def train_search(
     (64, True)
     """
     chosen, where = read_model(model), read_system(system, integer("count", count))
-    found = space(chosen, where, global_batch=global_batch, recompute=recompute, zero=zero, slack=0.0,
+    found = space(chosen, where, global_batch=global_batch, recompute=recompute, zero=zero,
                   sequence_parallel=sequence_parallel, most_context=most_context, seq=integer("seq", seq),
                   precision=precision, efficiencies=efficiencies)  # fmt: skip
     return Search(found.asked, found.valid, told(found, found.order()[: integer("best", best)]))

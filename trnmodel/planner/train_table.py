@@ -40,11 +40,8 @@ PARTS: Mapping[str, str] = {
 AGAIN: Mapping[str, str] = {"none": "nothing again", "selective": "scores again", "full": "layers again"}
 STORED: Mapping[str, str] = {name: f"{name.split('_')[0]}s" for name in KINDS} | {"optimizer_bytes": "optimizer"}
 WIDE, ZEROS, NO_STACK = "bf16", (0, 1, 3), "no such software"
-MORE, SLOW, HOT = (
-    1.02,
-    0.05,
-    1.5,
-)  # what is told of days; a slow rank; a full one of experts
+MORE = 1.02  # of days, from which on a difference is told
+SLOW, HOT = 0.05, 1.5  # a slow rank, a full one of experts
 BESIDE: Mapping[str, Any] = {"zero": (1, 3), "recompute": ("none", "full"), "best": 2}  # of runs beside
 
 
