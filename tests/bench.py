@@ -56,13 +56,13 @@ def decode_and_fit(mapping: tm.Mapping, batch: np.ndarray, context: np.ndarray) 
 
 
 def grids(points: int = MILLION) -> tuple[tuple, tuple]:
-    """A grid of degrees, batch and context, and the same points with an array of degrees as full as any other."""
+    """A grid of degrees, batch and context, and the same points with every array of degrees full."""
     batch, context = np.arange(1, points / 2000 + 1)[:, None, None], np.linspace(64, 16_384, 500)[:, None]
     shape = np.broadcast_shapes(batch.shape, context.shape, DEGREES.shape)
     full = lambda x: np.broadcast_to(x, shape).copy()  # noqa: E731
-    pp = np.resize([1.0, 2.0], shape)
-    dense = tm.Mapping(tp=full(DEGREES), pp=pp, ep=full(1.0))
-    return (tm.Mapping(tp=DEGREES), batch, context), (dense, full(batch), full(context))
+    stages = np.resize([1.0, 2.0], len(DEGREES))
+    dense = tm.Mapping(tp=full(DEGREES), pp=full(stages), ep=full(1.0))
+    return (tm.Mapping(tp=DEGREES, pp=stages), batch, context), (dense, full(batch), full(context))
 
 
 def steps() -> Iterator[Case]:
