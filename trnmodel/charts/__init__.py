@@ -24,6 +24,7 @@ from trnmodel.charts.plot import (
     MOST_LABELLED,
     MOST_LETTERS,
     MOST_MACHINES,
+    ROOM,
     Plot,
     end_labels,
     letters,
@@ -272,19 +273,20 @@ def ranges(
     crowded = len(plot.data) > MOST_APART
     base = alt.Chart(plot.data, height={"step": (10 if crowded else 15) if beside else 20 if crowded else 30})
     point = base.mark_point(size=80, filled=True, strokeWidth=2).add_params(*params)
+    room: dict[str, Any] = {"padding": ROOM} if log_x else {}
+    at = {"x": plot.number(alt.X, x, log_x, **room)}
     layers = [
         point.encode(
             **place,
-            x=plot.number(alt.X, x, log_x),
+            **at,
             stroke=plot.colour(alt.Stroke, color, alone=y),
             fillOpacity=plot.hollowed(0, 1),
         )
     ]
     if plot.has_range(x):
         span = base.mark_rule(strokeWidth=4, opacity=0.5)
-        layers.insert(0, span.encode(**place, x=plot.number(alt.X, x, log_x, "_low"), x2=f"{x}_high"))
-    at = {name: place[name] for name in ("y", "yOffset") if name in place}
-    layers.append(plot.nearest({"x": plot.number(alt.X, x, log_x)} | at))
+        layers.insert(0, span.encode(**place, x=plot.number(alt.X, x, log_x, "_low", **room), x2=f"{x}_high"))
+    layers.append(plot.nearest(at | {name: place[name] for name in ("y", "yOffset") if name in place}))
     return plot.finish(alt.layer(*layers), caption, under)
 
 
