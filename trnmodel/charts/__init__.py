@@ -109,7 +109,8 @@ def lines(
     layers.append(plot.nearest(place))
     if named:
         layers.append(_names(plot, ends, own, x, bool(crowd)).add_params(*params))
-    notes = _dash_notes(plot, color, dash) + ([] if named else together(ends))
+    notes = language.dashed(map(str, plot.data[color].unique())) if color and not dash else []
+    notes += [] if named else together(ends)
     return plot.finish(_choice(plot, layers, choose), caption, under, notes)
 
 
@@ -134,10 +135,6 @@ def _dashes(plot: Plot, color: str | None, dash: str | None, legend: dict[str, A
         legend = {"legend": alt.Legend(symbolSize=400)}
     scale = {"domain": names, "range": own}
     return {"strokeDash": plot.category(alt.StrokeDash, str(column), sort=None, scale=scale, **legend)}
-
-
-def _dash_notes(plot: Plot, color: str | None, dash: str | None) -> list[str]:
-    return language.dashed(map(str, plot.data[color].unique())) if color and not dash else []
 
 
 def _points(
