@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import trnmodel
 from trnmodel.cli import app
-from trnmodel.report import book, chapter, execute
+from trnmodel.report import book, chapter, execute, kernels
 
 CHAPTER = """\
 # ---
@@ -150,7 +150,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(home, monkeyp
         (home / name).mkdir(parents=True)
     (home / "foreign" / "small.ipynb").write_text('{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}')
     before = sorted(home.rglob("*"))
-    monkeypatch.setattr(execute, "_run_all", None)
+    monkeypatch.setattr(kernels, "run_all", None)
     assert call("run", "small", "-o", folder) == (2, "", line + "\n")
     assert sorted(home.rglob("*")) == before
 
@@ -158,7 +158,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(home, monkeyp
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everywhere")
 def test_a_read_only_folder_is_refused_before_the_work(home, monkeypatch):
     (home / "closed").mkdir(mode=0o500)
-    monkeypatch.setattr(execute, "_run_all", None)
+    monkeypatch.setattr(kernels, "run_all", None)
     line = "closed is no folder that can be written: Permission denied\n"
     assert call("run", "small", "-o", "closed") == (2, "", line)
 
@@ -179,7 +179,7 @@ ODD += ["loop", "/", "/etc/passwd", "/dev/zero", "/dev/null", "/proc/self/mem"]
 
 
 def test_odd_arguments_end_in_a_line_or_a_report(home, monkeypatch):
-    monkeypatch.setattr(execute, "_execute", lambda job, kernels, home, tick, live: live[0])
+    monkeypatch.setattr(kernels, "_execute", lambda job, kernels, home, tick, live: live[0])
     (home / "file").write_text("x")
     (home / "loop").symlink_to("loop")
     os.mkfifo(home / "fifo")

@@ -10,7 +10,7 @@ import tomllib
 import pytest
 
 RUN = {  # used without an import: where, and the word that says so
-    "ipykernel": ("trnmodel/report/execute.py", "ipykernel_launcher"),
+    "ipykernel": ("trnmodel/report/kernels.py", "ipykernel_launcher"),
     "myst-nb": ("book/conf.py", '"myst_nb"'),
     "sphinx-book-theme": ("book/conf.py", '"sphinx_book_theme"'),
     "sphinx-copybutton": ("book/conf.py", '"sphinx_copybutton"'),

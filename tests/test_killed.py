@@ -31,7 +31,7 @@ SCRIPT = """
 import os, signal, sys
 from pathlib import Path
 from trnmodel import cli
-from trnmodel.report import book, chapter, execute
+from trnmodel.report import book, chapter, execute, kernels
 
 home = Path.cwd()
 chapter.CHAPTERS = home / "notebooks" / "py"
@@ -66,7 +66,7 @@ if place == "replace":
 elif place == "rename":
     Path.rename = dying(Path.rename, call)
 elif place == "execute":
-    execute._execute = dying(execute._execute, call)
+    kernels._execute = dying(kernels._execute, call)
 cli.app()
 """
 

@@ -17,7 +17,7 @@ import pytest
 
 import trnmodel
 from trnmodel import report
-from trnmodel.report import book, chapter, execute, folders
+from trnmodel.report import book, chapter, execute, folders, kernels
 
 PATIENCE_S = 600  # for a machine that does much else
 HEADER = """\
@@ -386,7 +386,7 @@ def test_the_error_notebook_shows_an_error_as_text(write, tmp_path, monkeypatch)
     def dies(*args):
         raise RuntimeError("<img src=x onerror=alert(1)>\n\n<script>alert(2)</script>")
 
-    monkeypatch.setattr(execute, "_execute", dies)
+    monkeypatch.setattr(kernels, "_execute", dies)
     with pytest.raises(report.ChapterError) as raised:
         run(["a"], tmp_path)
     assert "\n" not in str(raised.value)

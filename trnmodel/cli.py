@@ -312,9 +312,9 @@ def fit(
     with _plain_errors(ValueError):
         ask = {"batch": batch, "context": context, "precision": precision, "efficiencies": stack}
         found = trnmodel.memory_fit(model, system, trnmodel.Mapping(tp=tp, ep=ep), **ask)
-        from trnmodel.units import format_quantity, format_within
+        from trnmodel.units import format_quantity
 
-        held = format_within(float(found.total_bytes), float(found.low), float(found.high), "B", str(found.basis))
+        held = found.in_words("total_bytes", "B", str(found.basis))
         of = format_quantity(float(found.capacity_bytes), "B", 3)
         _print(f"{'fits' if found.valid else found.reason}: {held} of {of} a rank", found.to_frame(bands=True), as_json)
 
@@ -332,15 +332,8 @@ def collective(
     """Time of a collective and its bus bandwidth."""
     with _plain_errors(ValueError):
         found = trnmodel.collective(kind, _bytes(size), system, ranks=ranks, chips=chips, algorithm=algorithm)
-        low, high = found.ends("busbw_bytes_per_s")
-        from trnmodel.units import format_within
-
-        rate = format_within(float(found.busbw_bytes_per_s), float(low), float(high), "B/s")
-        _print(
-            f"{found.card()[0].removeprefix('Collective: ')}, busbw {rate}, {found.algorithm}",
-            found.to_frame(bands=True),
-            as_json,
-        )
+        told = f"{found.card()[0].removeprefix('Collective: ')}, busbw {found.in_words('busbw_bytes_per_s', 'B/s')}"
+        _print(f"{told}, {found.algorithm}", found.to_frame(bands=True), as_json)
 
 
 @app.command()

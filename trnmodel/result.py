@@ -317,7 +317,7 @@ class Grounded(Result):
         if value.size <= JUDGED:
             basis = ", ".join(sorted(set(np.ravel(self.basis)), key=BASES.index))
         if value.size == 1:
-            return [f"{word} {format_within(float(value), float(self.low), float(self.high), unit, basis)}".strip()]
+            return [f"{word} {self.in_words(self.FIGURE, unit, basis)}".strip()]
         return [f"{word} {spread_of(value[value == value].tolist(), unit)}", *([basis] if basis else [])]
 
     def ends(self, name: str) -> tuple[NDArray, NDArray]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
+from typing import Any
 
 from trnmodel.arguments import SHOWN, instance, integer, number, text
 
@@ -22,6 +23,8 @@ US, MS, MINUTE, HOUR, DAY, YEAR = 1e-6, 1e-3, 60.0, 3600.0, 86400.0, 8760.0 * 36
 KW, MW, KWH = 1e3, 1e6, 3.6e6
 NS = 1e-9
 MILLION, BILLION, TRILLION = 1e6, 1e9, 1e12
+
+Numeric = Any  # a float or an array, which broadcast; a list too where `arguments.numbers` reads it
 
 _NUMBER = r"[-+]?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?"
 _HEDGE = r"(?:~|≈|about|over|up to|up-to|at least|nearly|more than|less than|>=|<=|>|<)?\s*"

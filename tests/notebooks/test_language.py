@@ -13,7 +13,7 @@ from trnmodel import charts
 from trnmodel.catalog import load, systems
 from trnmodel.charts import language
 from trnmodel.charts.display import VEGALITE_MIME
-from trnmodel.charts.plot import MOST_LETTERS, end_labels, marked
+from trnmodel.charts.plot import MOST_LETTERS, ROOM, end_labels, marked
 from trnmodel.units import format_digits, format_quantity, format_within
 
 KINDS = (("chip", tm.chip, load.chips), ("system", tm.system, systems.systems))
@@ -102,6 +102,12 @@ def test_marks_stand_side_by_side_only_where_a_category_has_several(kind, x, y):
     for rows, beside in ((frame, False), (both, True)):
         chart = getattr(charts, kind)(rows, x, y, "mark", caption="A").to_dict()
         assert any("yOffset" in one["encoding"] for one in chart["layer"]) == beside
+
+
+def test_an_axis_of_powers_has_room_for_its_first_and_last_mark():
+    frame = curves().query("batch == 1").assign(time_s_low=0.5, time_s_high=9.0)
+    chart = charts.ranges(frame, "time_s", "system", log_x=True, caption="A").to_dict()
+    assert [one["encoding"]["x"]["scale"]["padding"] for one in chart["layer"]] == [ROOM] * 3
 
 
 def test_many_lines_that_coincide_are_counted():

@@ -79,18 +79,7 @@ def ends(spec: Spec, name: str, key: str = "") -> Ends:
 @cache
 def inherited(kind: Any, entity: str) -> Any:
     """A spec with what it takes over from the base of its entity; a value of its own has its own range, or none."""
-    base = load.entities()[entity].base
-    own: dict[str, Any] = load.assemble(kind, entity)
-    if not base:
-        return kind(**own)
-    taken = inherited(kind, base)
-    provenance = {
-        "sources": {**taken.sources, **own.pop("sources")},
-        "ranges": {name: pair for name, pair in taken.ranges.items() if name.partition("[")[0] not in own}
-        | dict(own.pop("ranges")),
-        "estimates": frozenset(name for name in taken.estimates if name not in own) | own.pop("estimates"),
-    }
-    return replace(taken, **own, **provenance)
+    return kind(**load.inherited(kind, reversed(load.lineage(entity))))
 
 
 def named(kind: Any, name: Any, of: str) -> Any:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from math import inf
-from types import MappingProxyType
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from trnmodel.arguments import instance, refuse
 from trnmodel.catalog import load
-from trnmodel.catalog.specs import Chip, Spec
+from trnmodel.catalog.specs import Chip, Spec, mapping_field
 from trnmodel.result import Basis
 
 ExpertRead = Literal["distinct", "per_token", "all"]
@@ -99,7 +98,7 @@ class Efficiencies(Spec):
     dispatch_traffic_ratio: float = 1.0
     construction: Construction = "fitted"
     range_factor: float = 1.0
-    fitted_on: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    fitted_on: Mapping[str, tuple[str, ...]] = mapping_field()
 
     @property
     def kind(self) -> Kind:
@@ -143,17 +142,12 @@ def _stack(stack: str) -> Efficiencies:
     A value of its own has the range of its own row, or none: that of the base is about another value.
     """
     base = load.entities()[stack].base
-    inherited = _stack(base) if base else IDEAL
+    older = _stack(base) if base else IDEAL
     own = load.assemble(Efficiencies, stack)
-    wide = _widened(inherited, *own["ranges"].get("range_factor", (1.0, 1.0)))
-    kept = {name: ends for name, ends in {**inherited.ranges, **wide}.items() if name not in own}
-    merged: dict[str, Any] = {
-        "sources": {**inherited.sources, **own.pop("sources")},
-        "ranges": kept | own.pop("ranges"),
-        "fitted_on": {**inherited.fitted_on, **own.pop("fitted_on", {})},
-        "estimates": inherited.estimates | own.pop("estimates") | wide.keys(),
-    }
-    return replace(inherited, **own, **merged)
+    wide = _widened(older, *own["ranges"].get("range_factor", (1.0, 1.0)))
+    taken = {"sources": {}, "ranges": {**older.ranges, **wide}, "estimates": older.estimates | wide.keys()}
+    parts = {name: {**getattr(older, name), **own.get(name, {})} for name in ("sources", "fitted_on")}  # by part
+    return replace(older, **load.overlaid(taken, own) | parts)
 
 
 def _widened(e: Efficiencies, low: float, high: float) -> dict[str, tuple[float, float]]:
@@ -289,15 +283,3 @@ def fitted_resources(e: Efficiencies, chip: Chip, part: Part) -> tuple[str, ...]
         named = [resource for resource, stems in RESOURCE_OF.items() if any(stem in name for stem in stems)]
         found |= set(named or (["overhead"] if name.endswith("_s") else []))
     return tuple(sorted(found))
-
-
-def lineage(stack: str) -> tuple[str, ...]:
-    """A stack and those that it stands on, compiler and runtime last; nothing for one of a caller's own.
-
-    Examples
-    --------
-    >>> lineage("vllm-neuron-2026-async"), lineage("mine")
-    (('vllm-neuron-2026-async', 'vllm-neuron-2026', 'neuron-stack'), ())
-    """
-    entity = load.entities().get(stack)
-    return (stack, *(lineage(entity.base) if entity.base else ())) if entity else ()

@@ -230,20 +230,6 @@ def bases(system_id: str) -> list[str]:
     return [*(bases(base) if base else []), system_id]
 
 
-def _inherited(system_id: str) -> dict:
-    """Facts of the chain of bases; a field that a nearer entity states replaces it whole, provenance included."""
-    kwargs: dict = {"sources": {}, "ranges": {}, "estimates": frozenset()}
-    for entity in (_rows()[system_id].chip, *bases(system_id)):
-        found = load.assemble(System, entity)
-        stated = {label.split("[")[0] for label in found["sources"]}
-        for name in ("sources", "ranges"):
-            older = {label: item for label, item in kwargs[name].items() if label.split("[")[0] not in stated}
-            found[name] = MappingProxyType(older | dict(found[name]))
-        found["estimates"] |= {label for label in kwargs["estimates"] if label.split("[")[0] not in stated}
-        kwargs |= found
-    return kwargs
-
-
 def _chips(system_id: str) -> float:
     """Chips of one domain: printed for the system or the nearest of its bases, else for the chip."""
     for entity in reversed(bases(system_id)):
@@ -257,7 +243,8 @@ def _chips(system_id: str) -> float:
 @cache
 def _system(system_id: str) -> System:
     row = _rows()[system_id]
-    kwargs = _inherited(system_id) | {"fabric": row.fabric, "domain_chips": int(_chips(system_id))}
+    kwargs = load.inherited(System, (row.chip, *bases(system_id)))
+    kwargs |= {"fabric": row.fabric, "domain_chips": int(_chips(system_id))}
     chip = load.chip(row.chip)
     owners = {"lane_bytes_per_s_per_dir": (kwargs.get("lane_id", ""), "scaleup_bytes_per_s_per_dir")}
     if chip.core:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -13,11 +12,10 @@ from trnmodel.arguments import instance, refuse
 from trnmodel.catalog import load
 from trnmodel.catalog.facilities import inherited
 from trnmodel.catalog.specs import Chip, Spec, mapping_field
-from trnmodel.catalog.stacks import Construction, Kind
+from trnmodel.catalog.stacks import Construction, Kind, KvHeads
 
 Masked = Literal["skipped", "computed"]
 Scores = Literal["fused", "kept"]
-KvHeads = Literal["even", "replicate", "multi-head"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -80,11 +78,6 @@ SHARES = ("matmul_share", "attention_share", "stream_share", "link_share", "scal
 IDEAL = Trainer(id="ideal", name="ideal: nothing lost, all that may hide hides")
 
 
-@cache
-def _trainer(trainer_id: str) -> Trainer:
-    return inherited(Trainer, trainer_id)
-
-
 def shipped(e: Trainer) -> bool:
     """Whether a training stack is one of `data/`, no value of it changed.
 
@@ -95,7 +88,7 @@ def shipped(e: Trainer) -> bool:
     >>> shipped(own), shipped(replace(own, matmul_share=0.9)), shipped(IDEAL)
     (True, False, False)
     """
-    return e.id in trainers()[1:] and _trainer(e.id) is e
+    return e.id in trainers()[1:] and inherited(Trainer, e.id) is e
 
 
 def trainers() -> list[str]:
@@ -130,4 +123,4 @@ def trainer(chip: Chip, stack: str | Trainer | None = None, argument: str = "eff
             refuse(argument, stack, f"{chip.id} has no {name} training stack; give one of {', '.join(trainers())}, or "
                    f"add a row of {chip.id},{own} to data/facts/training.csv")  # fmt: skip
         name = getattr(chip, own)
-    return _trainer(load.resolve("trainer", name, argument))
+    return inherited(Trainer, load.resolve("trainer", name, argument))

@@ -24,6 +24,7 @@ from trnmodel.charts.plot import (
     MOST_LABELLED,
     MOST_LETTERS,
     MOST_MACHINES,
+    ROOM,
     Plot,
     end_labels,
     letters,
@@ -108,7 +109,8 @@ def lines(
     layers.append(plot.nearest(place))
     if named:
         layers.append(_names(plot, ends, own, x, bool(crowd)).add_params(*params))
-    notes = _dash_notes(plot, color, dash) + ([] if named else together(ends))
+    notes = language.dashed(map(str, plot.data[color].unique())) if color and not dash else []
+    notes += [] if named else together(ends)
     return plot.finish(_choice(plot, layers, choose), caption, under, notes)
 
 
@@ -133,10 +135,6 @@ def _dashes(plot: Plot, color: str | None, dash: str | None, legend: dict[str, A
         legend = {"legend": alt.Legend(symbolSize=400)}
     scale = {"domain": names, "range": own}
     return {"strokeDash": plot.category(alt.StrokeDash, str(column), sort=None, scale=scale, **legend)}
-
-
-def _dash_notes(plot: Plot, color: str | None, dash: str | None) -> list[str]:
-    return language.dashed(map(str, plot.data[color].unique())) if color and not dash else []
 
 
 def _points(
@@ -272,19 +270,20 @@ def ranges(
     crowded = len(plot.data) > MOST_APART
     base = alt.Chart(plot.data, height={"step": (10 if crowded else 15) if beside else 20 if crowded else 30})
     point = base.mark_point(size=80, filled=True, strokeWidth=2).add_params(*params)
+    room: dict[str, Any] = {"padding": ROOM} if log_x else {}
+    at = {"x": plot.number(alt.X, x, log_x, **room)}
     layers = [
         point.encode(
             **place,
-            x=plot.number(alt.X, x, log_x),
+            **at,
             stroke=plot.colour(alt.Stroke, color, alone=y),
             fillOpacity=plot.hollowed(0, 1),
         )
     ]
     if plot.has_range(x):
         span = base.mark_rule(strokeWidth=4, opacity=0.5)
-        layers.insert(0, span.encode(**place, x=plot.number(alt.X, x, log_x, "_low"), x2=f"{x}_high"))
-    at = {name: place[name] for name in ("y", "yOffset") if name in place}
-    layers.append(plot.nearest({"x": plot.number(alt.X, x, log_x)} | at))
+        layers.insert(0, span.encode(**place, x=plot.number(alt.X, x, log_x, "_low", **room), x2=f"{x}_high"))
+    layers.append(plot.nearest(at | {name: place[name] for name in ("y", "yOffset") if name in place}))
     return plot.finish(alt.layer(*layers), caption, under)
 
 

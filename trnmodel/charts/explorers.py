@@ -99,8 +99,7 @@ def frontier(frame: pd.DataFrame, chosen: Mapping[str, Any], *, caption: str, un
     none = json.dumps(sorted(set(kept.of[kept.why != ""])))
     dark = [sorted(set(lit.of[lit[name].isna()])) for name in ("server_j_per_token", HOURLY[0])]
     params = [_select(name, options[name], chosen) for name in CONTROLS]
-    params.append(alt.param(name="measure", value=0, bind=alt.binding_select(
-        options=list(range(len(MEASURES))), labels=list(MEASURES), name="Axis ")))  # fmt: skip
+    params.append(_choose("measure", list(MEASURES), "Axis"))
     params.append(alt.param(name="of", expr=_code(options)))
     params.append(alt.param(name="hour", expr=f"{json.dumps(_hours(kept, options['system']))}[system]"))
     params.append(alt.param(name="unlit", expr=f"indexof({json.dumps([[], *dark])}[measure], of) >= 0"))

@@ -23,6 +23,7 @@ MOST_LETTERS = 26  # of a label at the end of a line
 MOST_LABELLED, MOST_MACHINES = 8, 12  # lines, beyond which a legend names them; greys in a legend are told apart badly
 POINTS = 8  # of a line that is drawn hollow
 SAME = 1.5  # up to which lines coincide. [px]
+ROOM = 12  # beyond the first and the last mark of an axis of powers, which would be cut there. [px]
 MOST_APART = 24  # marks of an axis of categories, beyond which they stand closer
 MOST_TOLD = 2  # groups of lines that coincide
 CROWD = 3  # lines, beyond which a reader may want a closer look
@@ -69,11 +70,12 @@ class Plot:
         """Whether a column names chips or systems."""
         return column is not None and any(language.machine(str(name)).chip for name in self.data[column].unique())
 
-    def number(self, channel: Any, column: str, log: bool = False, end: str = "") -> Any:
+    def number(self, channel: Any, column: str, log: bool = False, end: str = "", **scale: Any) -> Any:
         """Position by a column, or by the `end` ("_low") of its range."""
         axis = {"format": language.PERCENT.get(column, ",~r" if log else ",~f"), "tickCount": 6}
-        kind = {"type": "log", "nice": channel is not alt.X} if log else {}
-        return channel(field=column + end, type="quantitative", title=self.titles[column], axis=axis, scale=kind)
+        if log:
+            scale |= {"type": "log", "nice": channel is not alt.X}
+        return channel(field=column + end, type="quantitative", title=self.titles[column], axis=axis, scale=scale)
 
     def category(self, channel: Any, column: str, **options: Any) -> Any:
         """Position or shape by a category, in the frame's order."""

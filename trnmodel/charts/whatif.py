@@ -14,6 +14,7 @@ from trnmodel.arguments import TINY, number
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.charts import language
 from trnmodel.charts.explorers import GREY, INK, LINE, _choose, _finished, _log, _words
+from trnmodel.charts.plot import ROOM
 from trnmodel.charts.tables import check, rounded
 from trnmodel.planner.software import ORDER
 from trnmodel.units import HOUR, MILLION
@@ -67,7 +68,7 @@ def what_if(
     )
     one = _costs(rows)
     place = {
-        "x": _log(alt.X, "x", "A million tokens [USD]", padding=12),
+        "x": _log(alt.X, "x", "A million tokens [USD]", padding=ROOM),
         "y": alt.Y(field="name", type="nominal", axis=None, sort=list(dict.fromkeys(rows.name))),
     }
     return _finished(alt.layer(*_drawn(one, place), alt.layer(*_told(one))).add_params(*params), caption, under)

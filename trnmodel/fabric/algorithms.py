@@ -6,7 +6,7 @@ from collections.abc import Callable
 from operator import attrgetter
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from trnmodel.catalog.specs import published
 from trnmodel.catalog.stacks import Efficiencies
@@ -14,8 +14,8 @@ from trnmodel.catalog.systems import System
 from trnmodel.fabric import build
 from trnmodel.fabric.groups import Group, Same, fabric, farthest_s
 from trnmodel.formulas import collectives, exchanges, tiers
+from trnmodel.units import Numeric
 
-Numeric = ArrayLike
 Algorithm = Callable[[str, NDArray, Group], NDArray]
 Rates = Callable[[Group], tuple[NDArray, ...]]
 IN_PAIRS: Rates = attrgetter("exchange_rates")

@@ -12,7 +12,7 @@ from functools import lru_cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from trnmodel.arguments import HUGE, TINY, choice, chosen, numbers, refuse, share, together
 from trnmodel.bands import plain_basis
@@ -26,8 +26,8 @@ from trnmodel.fabric.groups import SPECS, Group, Same, chip_of, hierarchy, place
 from trnmodel.fabric.limits import hbm_s, lower_bound_s
 from trnmodel.formulas.bounds import busbw_bytes_per_s
 from trnmodel.result import Grounded, blank, reason_mask
+from trnmodel.units import Numeric
 
-Numeric = ArrayLike
 Value = NDArray | float
 Placed = tuple[Value, Value, int]  # ranks, their stride and the logical core
 WIRES = 4096  # of one fabric and stack that are kept

@@ -8,15 +8,15 @@ from functools import lru_cache
 from typing import Generic, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from trnmodel.catalog.specs import Chip, published
 from trnmodel.catalog.systems import System
 from trnmodel.fabric import build, graph
 from trnmodel.fabric.wiring import longest_s, wiring
 from trnmodel.formulas import tiers
+from trnmodel.units import Numeric
 
-Numeric = ArrayLike
 T = TypeVar("T")
 MEDIA = ("pcb", "backplane", "cross-rack")  # of a switched rack's tiers: tray, rack, pair
 SPECS = 256  # of which the tiers are kept

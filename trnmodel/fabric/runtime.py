@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from trnmodel.arguments import choice, numbers
 from trnmodel.catalog import load
+from trnmodel.units import Numeric
 
-Numeric = ArrayLike
 RUNTIMES = {"trn1": "neuron-runtime-trn1", "trn2": "neuron-runtime-trn2"}
 
 

@@ -6,11 +6,11 @@ Widths are half-widths of the natural logarithm of a time: a width w puts the en
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from trnmodel.arguments import TINY, numbers, share, together
+from trnmodel.units import Numeric
 
-Numeric = ArrayLike
 NOMINAL = 0.9  # share of measurements that an interval is to hold
 PRIOR_CASES = 8.0  # cases of its own at which a group's quantile has as much say as the pooled one
 FEWEST = 3  # cases of a group that has a say at all

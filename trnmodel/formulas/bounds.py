@@ -7,11 +7,10 @@ ranks, which comes from the tiers of a system.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from trnmodel.arguments import TINY, chosen, numbers
-
-Numeric = ArrayLike
+from trnmodel.units import Numeric
 
 
 def busbw_factor(collective: str, n_ranks: Numeric) -> NDArray:

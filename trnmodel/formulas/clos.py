@@ -12,13 +12,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from trnmodel.arguments import TINY, choice, numbers, together
 from trnmodel.result import Result, blank, reason_mask
-from trnmodel.units import GB, GBIT
-
-Numeric = ArrayLike
+from trnmodel.units import GB, GBIT, Numeric
 
 BYTES_PER_BIT = GBIT / GB
 MOST_PLANES = 1e6

@@ -10,11 +10,10 @@ lower bounds see `collective_bounds`.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from trnmodel.arguments import TINY, chosen, numbers
-
-Numeric = ArrayLike
+from trnmodel.units import Numeric
 
 
 def _checked(

@@ -6,14 +6,10 @@ share of what stands around it, unless a function says otherwise.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.units import MW
-
-Numeric = Any  # a float or an array; a list has no arithmetic
+from trnmodel.units import MW, Numeric
 
 
 def utilisation(amount: Numeric, time_s: Numeric, rate: Numeric) -> Numeric:

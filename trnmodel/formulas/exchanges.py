@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-Numeric = ArrayLike
+from trnmodel.units import Numeric
 
 
 def within_chip_s(message_bytes: Numeric, local_ranks: Numeric, bytes_per_s: Numeric) -> NDArray:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-Numeric = ArrayLike
+from trnmodel.units import Numeric
 
 
 def tokens_per_step(draft_tokens: Numeric, acceptance: Numeric) -> NDArray:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-Numeric = Any  # a float or an array; a list has no arithmetic
+from trnmodel.units import Numeric
 
 
 def hbm_bytes_per_s(pin_bytes_per_s: Numeric, stack_pins: Numeric, stacks: Numeric) -> NDArray:

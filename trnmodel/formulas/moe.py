@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Numeric = Any  # a float or an array; a list has no arithmetic
+from trnmodel.units import Numeric
 
 
 def distinct_experts(n_experts: Numeric, top_k: Numeric, tokens: Numeric) -> NDArray:

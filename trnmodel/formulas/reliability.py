@@ -7,12 +7,12 @@ each other and of how long a part has run.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import special
 
 from trnmodel.arguments import choice, flushed, numbers, share
+from trnmodel.units import Numeric
 
-Numeric = ArrayLike
 ORDERS = ("first", "higher")
 SERIES_BELOW = 1e-2  # of p: there the series of W is exact to 1e-15, and 1 + W loses digits
 

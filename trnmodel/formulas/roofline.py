@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from trnmodel.arguments import TINY, numbers, share, together
-
-Numeric = ArrayLike
+from trnmodel.units import Numeric
 
 
 def _rates(peak_flop_per_s: Numeric, bandwidth_bytes_per_s: Numeric) -> tuple[NDArray, NDArray]:

@@ -6,12 +6,11 @@ Failures are independent of each other and of how long a part has run.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import special
 
 from trnmodel.arguments import flushed, numbers, share
-
-Numeric = ArrayLike
+from trnmodel.units import Numeric
 
 
 def out_share(failures_per_s: Numeric, repair_s: Numeric) -> NDArray:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from trnmodel.arguments import choice
+from trnmodel.units import Numeric
 
-Numeric = Any  # a float or an array; a list has no arithmetic
 KV_HEAD_POLICIES = ("even", "replicate", "multi-head")
 
 

@@ -6,15 +6,12 @@ each; costs by the hour add up.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from trnmodel.units import HOUR, MILLION
+from trnmodel.units import HOUR, MILLION, Numeric
 
-Numeric = Any  # a float or an array; a list has no arithmetic
 DECADE = np.log(10.0)
 HOURS_PER_YEAR = 8766.0
 

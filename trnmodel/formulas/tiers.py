@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trnmodel.arguments import TINY, chosen, numbers, refuse
+from trnmodel.units import Numeric
 
-Numeric = ArrayLike
 Tuple = tuple[ArrayLike, ...]
 
 PASSES = {

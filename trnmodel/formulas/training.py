@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-Numeric = Any  # a float or an array; a list has no arithmetic
+from trnmodel.units import Numeric
+
 RECOMPUTES = ("none", "selective", "full")
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from trnmodel.arguments import TINY, numbers
-
-Numeric = ArrayLike
+from trnmodel.units import Numeric
 
 LIGHT_M_PER_S = 299_792_458.0  # in vacuum; exact, it defines the metre
 

@@ -16,8 +16,8 @@ from trnmodel.catalog import load
 from trnmodel.catalog.specs import NAN, Chip, Core, Engine, Spec, mapping_field, published, shapes
 from trnmodel.formulas import memory, neuroncore
 from trnmodel.result import Grounded, blank, reason_mask, words
+from trnmodel.units import Numeric
 
-Numeric = ArrayLike
 PAIRS = ("load", "store", "vector", "scalar", "gpsimd", "evict")
 
 

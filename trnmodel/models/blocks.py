@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from trnmodel.formulas import neuroncore
 from trnmodel.formulas.step import kept_tokens, visible_tokens
+from trnmodel.units import Numeric
 
-Numeric = ArrayLike
 Group = Literal["embedding", "mixer", "ffn", "experts", "router", "norm", "head"]
 Store = Literal["weights", "experts", "wide"]
 Shard = Literal["heads", "kv_heads", "columns", "rows", "experts", "vocabulary", "none"]

@@ -15,7 +15,7 @@ from typing import Any
 
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import Chip, Precision
-from trnmodel.catalog.stacks import Efficiencies, lineage
+from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.models.shipped import catalog
 from trnmodel.models.transformer import Transformer
 from trnmodel.steps.answers import Step
@@ -48,7 +48,7 @@ def command(
     words += ["--data-parallel-size", str(ep), "--enable-expert-parallel"] if ep > 1 else []
     words += ["--max-model-len", str(longest), "--max-num-seqs", str(sequences)]
     words += ["--kv-cache-dtype", "fp8"] if load.dtypes()[dtypes.kv] == 1 else []
-    chain = lineage(e.id)
+    chain = load.lineage(e.id)
     if "neuron-stack" not in chain:
         return " ".join(words)
     if "vllm-neuron-2026" in chain:
@@ -85,5 +85,5 @@ def runs(e: Efficiencies, chip: Chip) -> bool:
     >>> [runs(tm.efficiencies("trainium1"), tm.chip(name)) for name in ("trainium3", "h200")]
     [True, False]
     """
-    homes = {lineage(stack)[-1] for stack in (chip.default_stack, chip.hand_tuned_stack) if stack}
-    return e.kind != "public" or not homes or set(lineage(e.id)[-1:]) <= homes
+    homes = {load.lineage(stack)[-1] for stack in (chip.default_stack, chip.hand_tuned_stack) if stack}
+    return e.kind != "public" or not homes or set(load.lineage(e.id)[-1:]) <= homes

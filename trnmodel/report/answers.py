@@ -9,29 +9,20 @@ MOSTLY, LEAST = 99.0, 0.01  # per cent of the time: above it the loss is told, b
 
 def rated(step: Any) -> str:
     """A step's time and, where it can exist, its tokens a second with their band."""
-    from trnmodel.units import format_within
-
     head = step.card()[0].removeprefix("Step: ")
     if not step.valid:
         return head
-    low, high = step.ends("tokens_per_s_per_chip")
-    rate = format_within(float(step.tokens_per_s_per_chip), float(low), float(high), "tokens/s a chip")
-    return f"{head}, {rate}, {step.bound} takes most"
+    return f"{head}, {step.in_words('tokens_per_s_per_chip', 'tokens/s a chip')}, {step.bound} takes most"
 
 
 def spent(found: Any) -> str:
     """Joules a token at the server and watts of a chip, with their bands, beside its TDP; or why there is none."""
-    from trnmodel.units import format_quantity, format_within
+    from trnmodel.units import format_quantity
 
     if not found.valid:
         return found.card()[0].removeprefix("Energy: ")
-
-    def told(name: str, unit: str, basis: str = "") -> str:
-        low, high = found.ends(name)
-        return format_within(float(getattr(found, name)), float(low), float(high), unit, basis)
-
-    joules, watts = told("server_j_per_token", "J a token at the server", str(found.basis)), told("chip_w", "W")
-    return f"{joules}, {watts} a chip of TDP {format_quantity(float(found.tdp_w), 'W')}"
+    joules = found.in_words("server_j_per_token", "J a token at the server", str(found.basis))
+    return f"{joules}, {found.in_words('chip_w', 'W')} a chip of TDP {format_quantity(float(found.tdp_w), 'W')}"
 
 
 def useful(found: Any) -> str:

@@ -9,11 +9,9 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-import nbformat
-
-from trnmodel.report import chapter, form, leash
+from trnmodel.report import chapter, leash
 from trnmodel.report.chapter import INDEX, PACKAGE, ROOT, InputError, notebooks, printable
-from trnmodel.report.execute import ChapterError, Outcome, clean, inputs, run
+from trnmodel.report.execute import ChapterError, Outcome, inputs, run
 from trnmodel.report.folders import claimed, scratch, swap, temporary, write_whole
 
 BOOK = PACKAGE / "book" if (PACKAGE / "book").is_dir() else ROOT / "book"
@@ -32,13 +30,17 @@ def write_reference_notebooks(out_dir: str | Path = "build", *, progress: bool =
 
     Beside them, in `digest/<slug>.txt`, stands what they say, for review.
     """
+    import nbformat
+
+    from trnmodel.report import form, kernels
+
     if chapter.CHAPTERS.is_relative_to(PACKAGE):
         raise InputError("the committed notebooks belong to the source tree; this is an installed package")
     changed, committed, made = [], chapter.CHAPTERS.parent, Path(out_dir) / "notebooks"
     with claimed(committed), claimed(made):
         for outcome in run(notebooks(), out_dir=made, progress=progress):
             target = committed / f"{outcome.slug}.ipynb"
-            notebook = clean(outcome.slug, nbformat.read(outcome.path, 4))
+            notebook = kernels.clean(outcome.slug, nbformat.read(outcome.path, 4))
             pairing = chapter.read(outcome.slug).metadata.get("jupytext", {})
             notebook.metadata["jupytext"] = {k: v for k, v in pairing.items() if k != "text_representation"}
             for path, text in ((target, form.written(notebook)), (digest_path(target), form.digest(notebook))):
@@ -68,14 +70,14 @@ def build_book(out_dir: str | Path = "build", *, pdf: bool = False, progress: bo
         _require_places(folder)
         outcomes = run(notebooks(), out_dir=folder / "notebooks", progress=progress)
         source, built, there = own / "source", own / "html", folder / "html"
+        if not browser and (there / MARK).is_file() and (there / MARK).read_text() == _mark(outcomes, there):
+            return there / "index.html"
         _assemble(source, outcomes)
         if browser:
             _sphinx("singlehtml", source, built, home)
             return _print(browser, built / "index.html", folder / "trnmodel.pdf", home)
-        if there.is_dir() and (there / MARK).is_file() and (there / MARK).read_text() == _mark(source, there):
-            return there / "index.html"
         _sphinx("html", source, built, home, "--fail-on-warning", "--keep-going")
-        (built / MARK).write_text(_mark(source, built))
+        (built / MARK).write_text(_mark(outcomes, built))
         if progress and (told := page_sizes(built)):
             print(told, file=sys.stderr)  # noqa: T201 - as a progress bar is printed
         return swap(built, there) / "index.html"
@@ -98,17 +100,19 @@ def build_page(notebook: Path) -> Path | None:
         return swap(built, target) / "index.html"
 
 
-def _mark(source: Path, built: Path) -> str:
-    """Hashes of what pages are made from (their text, and the package and the lock behind it) and of the pages."""
-    return f"{inputs()} {_tree(source)} {_tree(built)}\n"
+def _mark(outcomes: list[Outcome], built: Path) -> str:
+    """Hashes of what pages are made from (chapters, pages of the book's own, package, lock) and of the pages."""
+    return f"{inputs()} {_hash(BOOK)} {_hash(*(outcome.path for outcome in outcomes))} {_hash(built)}\n"
 
 
-def _tree(folder: Path) -> str:
-    """Hash of names and bytes of all files in a folder, but for the mark."""
+def _hash(*places: Path) -> str:
+    """Hash of names and bytes of files, or of all in a folder but for its mark and what Python compiled."""
     digest = hashlib.sha256()
-    for path in sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / MARK):
-        content = hashlib.sha256(path.read_bytes()).hexdigest()
-        digest.update(f"{path.relative_to(folder).as_posix()} {content}\n".encode())
+    for place in places:
+        for path in sorted(place.rglob("*")) if place.is_dir() else [place]:
+            if path.is_file() and path != place / MARK and path.suffix != ".pyc":
+                content = hashlib.sha256(path.read_bytes()).hexdigest()
+                digest.update(f"{path.relative_to(place.parent).as_posix()} {content}\n".encode())
     return digest.hexdigest()
 
 
@@ -153,6 +157,10 @@ def _browser() -> str:
 
 def _assemble(source: Path, outcomes: list[Outcome]) -> None:
     """Lay the book's own pages and the executed chapters, numbered, side by side."""
+    import nbformat
+
+    from trnmodel.report import form
+
     shutil.copytree(BOOK, source, ignore=shutil.ignore_patterns("__pycache__"))
     (source / "chapters").mkdir(exist_ok=True)
     chapters = [outcome for outcome in outcomes if outcome.slug != INDEX]

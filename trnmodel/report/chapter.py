@@ -10,16 +10,17 @@ from collections.abc import Mapping
 from copy import deepcopy
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import jupytext
 import msgspec
 import yaml
-from nbformat import NotebookNode
 
 import trnmodel
 from trnmodel.arguments import HUGE, SHOWN, shown
 from trnmodel.catalog.load import nearest, precision
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
 PACKAGE = Path(__file__).resolve().parents[1]
 ROOT = PACKAGE.parent
@@ -75,22 +76,36 @@ def read(slug: str) -> NotebookNode:
 
     Raises InputError naming the nearest chapters.
     """
+    return deepcopy(_parsed(_text(slug)))
+
+
+def _text(slug: str) -> str:
     known = sorted(path.stem for path in CHAPTERS.glob("*.py"))
     if slug not in known:
         near = ", ".join(nearest(slug[:SHOWN], known)) or "there are none"
         raise InputError(f"no chapter {reprlib.repr(slug)}; nearest: {near}")
-    return deepcopy(_parsed((CHAPTERS / f"{slug}.py").read_text(encoding="utf-8")))
+    return (CHAPTERS / f"{slug}.py").read_text(encoding="utf-8")
 
 
 @lru_cache(maxsize=64)
 def _parsed(text: str) -> NotebookNode:
-    """Jupytext takes a fifth of a second for a long chapter."""
+    """Jupytext takes a fifth of a second for a long chapter, and as long to be imported."""
+    import jupytext
+
     return jupytext.reads(text, fmt={"extension": ".py"})
+
+
+@lru_cache(maxsize=64)
+def _place(text: str) -> dict[str, Any]:
+    """What the header of a chapter's text, the first comment between two `---`, says of its place in the book."""
+    _, _, after = text.partition("# ---\n")
+    header = yaml.safe_load(after.partition("# ---\n")[0].replace("# ", "")) or {}
+    return header.get("jupyter", {}).get("trnmodel", {})
 
 
 def order(slug: str) -> float:
     """A chapter's place in the book, infinite where its header gives none."""
-    return read(slug).metadata.get("trnmodel", {}).get("order", math.inf)
+    return _place(_text(slug)).get("order", math.inf)
 
 
 def notebooks() -> list[str]:
@@ -119,7 +134,7 @@ def parts() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     name = "Chapters"
     for slug in chapters():
-        name = str(read(slug).metadata.get("trnmodel", {}).get("part", name))
+        name = str(_place(_text(slug)).get("part", name))
         found.setdefault(name, []).append(slug)
     return found
 
@@ -158,7 +173,7 @@ def check_parameters(slug: str, given: Mapping[str, object]) -> dict[str, object
     >>> check_parameters("chip-roofline", {"intensity_flop_per_byte": "200", "comparators": "h100,b200"})
     {'intensity_flop_per_byte': 200.0, 'comparators': ['h100', 'b200']}
     """
-    declared = parameters(slug)
+    declared = parameters(slug) if given else _text(slug) and {}
     return {name: _checked(slug, name, value, declared) for name, value in given.items()}
 
 

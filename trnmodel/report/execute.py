@@ -1,48 +1,28 @@
-"""Execute chapters through papermill: in parallel, only what changed, whole outputs or none."""
+"""Execute those chapters of which something has changed: what each is made from, and what an earlier report says."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import os
-import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from importlib.metadata import distributions
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
-import nbformat
-import papermill
-from jupyter_client.kernelspec import KernelSpec
-from jupyter_client.manager import AsyncKernelManager
-from jupyter_core.utils import ensure_event_loop
-from nbclient.exceptions import CellControlSignal
-from nbformat import NotebookNode
-from papermill.exceptions import PapermillException
-from tqdm import tqdm
 
-from trnmodel.arguments import UnanswerableError
 from trnmodel.catalog.load import DATA
-from trnmodel.report import chapter, folders, form
+from trnmodel.report import chapter, folders
 from trnmodel.report.chapter import PACKAGE, ROOT, InputError, check_parameters, printable
 
 LOCK = ROOT / "requirements.lock"
-PLACE = ("order", "part")  # of a chapter in the book
-MAX_CELL_S = 1800
 ERROR = ".error.ipynb"
 MAX_INPUT_BYTES = 2**24  # of the files that parameters name; of what is beyond, size and time of change count
 DATA_SUFFIXES = (".json", ".csv", ".yaml", ".yml")  # of a folder among the parameters: a model's weights are not read
-# What papermill, nbclient and jupyter_client raise: cells that fail or last too long, kernels that die or do not start.
-FAILURES = (PapermillException, CellControlSignal, RuntimeError, OSError)
-KERNEL_ENV = {"PYTHONHASHSEED": "0", "TQDM_DISABLE": "1"}
-KERNEL_NAME = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
 
 class ChapterError(RuntimeError):
@@ -77,53 +57,13 @@ class _Notebook(msgspec.Struct):
 
 
 @dataclass(frozen=True)
-class _Job:
+class Job:
+    """A chapter to be run, with its own parameters and the digest of what it is made from."""
+
     slug: str
     given: dict[str, object]
     digest: str
     path: Path
-
-    def n_cells(self) -> int:
-        code = [cell for cell in chapter.read(self.slug).cells if cell.cell_type == "code" and cell.source.strip()]
-        return len(code) + bool(self.given)
-
-
-@dataclass(frozen=True)
-class _Kernels:
-    """The kernel processes of one run, so that an interrupt can end them all."""
-
-    processes: list[subprocess.Popen] = field(default_factory=list)
-    stopped: threading.Event = field(default_factory=threading.Event)
-
-    def stop(self) -> None:
-        self.stopped.set()
-        for process in self.processes:
-            process.kill()
-
-    def check(self, **_) -> None:
-        if self.stopped.is_set():
-            raise RuntimeError("the run was interrupted")
-
-    def manager(self, folder: Path) -> type[AsyncKernelManager]:
-        """Kernel manager for this very interpreter, with sockets and start-up files in a folder of its own."""
-        argv = [sys.executable, "-Xfrozen_modules=off", "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-        spec = KernelSpec(
-            argv=argv, env=KERNEL_ENV | {"IPYTHONDIR": str(folder), "TMPDIR": str(folder)}, language="python"
-        )
-        processes = self.processes
-
-        class Manager(AsyncKernelManager):
-            kernel_spec = spec
-
-            def __init__(self, **kwargs) -> None:
-                sockets = {"transport": "ipc", "ip": str(folder / "s"), "connection_file": str(folder / "k.json")}
-                super().__init__(**kwargs | sockets)
-
-            async def start_kernel(self, **kwargs) -> None:
-                await super().start_kernel(**kwargs)
-                processes.append(self.provisioner.process)
-
-        return Manager
 
 
 def run(
@@ -144,11 +84,15 @@ def run(
     with folders.claimed(out_dir):
         shared = inputs()
         jobs = [
-            _Job(slug, own, _digest(slug, own, shared), Path(out_dir, f"{slug}.ipynb")) for slug, own in given.items()
+            Job(slug, own, _digest(slug, own, shared), Path(out_dir, f"{slug}.ipynb")) for slug, own in given.items()
         ]
         before = {job.slug: _report_there(job.path) for job in jobs}
         stale = [job for job in jobs if (made := before[job.slug]) is None or made.digest != job.digest]
-        errors = _run_all(stale, workers, progress) if stale else []
+        errors: list[Exception] = []
+        if stale:
+            from trnmodel.report import kernels  # papermill and Jupyter take half a second
+
+            errors = kernels.run_all(stale, workers, progress)
     if errors:
         kind = ChapterError if any(isinstance(error, ChapterError) for error in errors) else InputError
         raise kind("\n".join(map(str, errors)))
@@ -173,9 +117,9 @@ def _report_there(path: Path) -> _Made | None:
         return None
 
 
-def _others(job: _Job, before: _Made | None) -> dict[str, object]:
+def _others(job: Job, before: _Made | None) -> dict[str, object]:
     """The parameters of the report that is replaced, as far as they differ from those of the new one."""
-    if before is None:
+    if before is None or before.parameters == job.given:
         return {}
     defaults = {name: declared.default for name, declared in chapter.parameters(job.slug).items()}
     now, then = defaults | job.given, defaults | before.parameters
@@ -225,100 +169,3 @@ def _content(path: Path, limit: int) -> bytes:
         if len(content) <= limit:
             return content
     return f"{stat.st_size} {stat.st_mtime_ns}".encode()
-
-
-def _run_all(jobs: list[_Job], workers: int, progress: bool) -> list[Exception]:
-    """Run jobs in parallel under one progress bar; the errors of those that gave no report, one line each."""
-    logging.getLogger("papermill").setLevel(logging.CRITICAL)  # what it would say is raised or checked here
-    kernels, total = _Kernels(), sum(job.n_cells() for job in jobs)
-    hidden = None if progress else True  # None hides the bar where there is no terminal
-    with (
-        folders.temporary() as home,
-        tqdm(total=total, unit="cell", desc="chapters", disable=hidden) as bar,
-        ThreadPoolExecutor(workers) as pool,
-    ):
-        try:
-            futures = [
-                pool.submit(_run_one, job, kernels, home / f"{place}", bar.update) for place, job in enumerate(jobs)
-            ]
-            return [error for future in futures if (error := future.result())]
-        finally:  # on an interrupt kernels are still at work
-            kernels.stop()
-            pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _run_one(job: _Job, kernels: _Kernels, home: Path, tick: Callable[[], object]) -> Exception | None:
-    """Execute one chapter and write its notebook, or its error notebook and a line that says what failed."""
-    live = [chapter.read(job.slug)]
-    broken = job.path.with_suffix(ERROR)
-    home.mkdir()
-    try:
-        kernels.check()
-        notebook = _execute(job, kernels, home, tick, live)
-    except FAILURES as error:
-        kernels.check()  # an interrupt is no failure of the chapter
-        name, text = getattr(error, "ename", type(error).__name__), getattr(error, "evalue", error)
-        if name == UnanswerableError.__name__:
-            return InputError(f"chapter {job.slug!r} cannot answer: {_one_line(text)}")
-        _write_whole(broken, _error_notebook(job.slug, live[-1], error))
-        told = _one_line(f"{name}: {text}")[:200]
-        return ChapterError(f"chapter {job.slug!r} failed: {told} (see {printable(broken)})")
-    finally:
-        ensure_event_loop().close()
-    made = {"digest": job.digest, "parameters": job.given}
-    _write_whole(job.path, clean(job.slug, notebook, made))
-    broken.unlink(missing_ok=True)
-    return None
-
-
-def _one_line(text: object) -> str:
-    return printable(" ".join(str(text).split()))
-
-
-def _execute(job: _Job, kernels: _Kernels, folder: Path, tick: Callable, live: list[NotebookNode]) -> NotebookNode:
-    """Run the chapter in a kernel of its own; `live` receives the notebook while it fills."""
-    return papermill.execute_notebook(
-        live[0],
-        None,
-        parameters=job.given,
-        kernel_name=KERNEL_NAME["name"],
-        language="python",
-        progress_bar=False,
-        request_save_on_cell_execute=False,
-        execution_timeout=MAX_CELL_S,
-        kernel_manager_class=kernels.manager(folder),
-        shutdown_kernel="immediate",
-        coalesce_streams=True,
-        record_timing=False,
-        on_notebook_start=lambda notebook: live.append(notebook),
-        on_cell_start=kernels.check,
-        on_cell_complete=lambda **_: tick(),
-    )
-
-
-def clean(slug: str, notebook: NotebookNode, made: Mapping[str, object] | None = None) -> NotebookNode:
-    """The notebook, folded, without what differs between two equal runs: times, versions, random ids, empty tags."""
-    source, metadata = notebook.metadata, {}
-    metadata["kernelspec"] = source.get("kernelspec", KERNEL_NAME)
-    metadata["language_info"] = {k: v for k, v in source.get("language_info", {}).items() if k != "version"}
-    metadata["trnmodel"] = {k: v for k, v in source.get("trnmodel", {}).items() if k in PLACE} | dict(made or {})
-    notebook.metadata = nbformat.from_dict({key: value for key, value in metadata.items() if value})
-    for index, cell in enumerate(notebook.cells):
-        kept = {
-            k: v for k, v in cell.metadata.items() if k not in ("papermill", "execution") and (k, v) != ("tags", [])
-        }
-        cell.metadata = nbformat.from_dict(kept)
-        cell.id = f"{slug[:50]}-{index}"
-    return form.fold(notebook)
-
-
-def _error_notebook(slug: str, notebook: NotebookNode, error: Exception) -> NotebookNode:
-    """What a failing chapter got to; papermill has marked a failing cell, other ends are told at the top."""
-    if not isinstance(error, papermill.PapermillExecutionError):
-        told = _one_line(f"{type(error).__name__}: {error}")  # an indented line is shown as it stands
-        notebook.cells.insert(0, nbformat.v4.new_markdown_cell(f"**The run ended here:**\n\n    {told}"))
-    return clean(slug, notebook)
-
-
-def _write_whole(path: Path, notebook: NotebookNode) -> None:
-    folders.write_whole(path, form.written(notebook))

@@ -18,8 +18,8 @@ from trnmodel.models.blocks import Attention
 from trnmodel.models.terms import Cut
 from trnmodel.steps.messages import message_s, messages
 from trnmodel.steps.setting import Burden, Setting
+from trnmodel.units import Numeric
 
-Numeric = NDArray | float
 FIRST_BUCKET = 128
 LOGIT_BYTES = SCORE_BYTES = 4
 PREFILL_EXPERTS: tuple[str, ...] = get_args(PrefillExperts)

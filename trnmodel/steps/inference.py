@@ -7,7 +7,7 @@ from functools import partial
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from trnmodel.arguments import choice, flag, numbers, refuse, share, together
 from trnmodel.catalog.specs import Chip, Precision
@@ -36,8 +36,8 @@ from trnmodel.steps.mapping import CUTS, Mapping
 from trnmodel.steps.messages import Message, messages
 from trnmodel.steps.pieces import Answer, Arrays, in_pieces
 from trnmodel.steps.setting import NO_DEGREES, Setting, setting
+from trnmodel.units import Numeric
 
-Numeric = ArrayLike
 UNKNOWN, TOO_LARGE, FIRST_TOO_LARGE = (2**bit for bit in range(3, 6))  # after those that `Setting.impossible` has
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from trnmodel.arguments import choice, integer, numbers, refuse, together
 from trnmodel.catalog.specs import Precision
@@ -17,8 +17,8 @@ from trnmodel.models.blocks import Phase
 from trnmodel.models.terms import Cut, Term
 from trnmodel.models.transformer import Transformer
 from trnmodel.steps.numbering import numbered
+from trnmodel.units import Numeric
 
-Numeric = ArrayLike
 Key = tuple[tuple[float, float, float, float, float, float], int | None, tuple[str, ...]]
 DEGREES = ("tp", "pp", "dp", "ep", "cp")
 CUTS = (*DEGREES, "moe_ep")

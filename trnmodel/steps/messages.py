@@ -10,8 +10,7 @@ from trnmodel.fabric.collectives import times_s
 from trnmodel.formulas.moe import dispatched_bytes
 from trnmodel.formulas.step import buffer_bytes
 from trnmodel.steps.setting import Burden, Setting
-
-Numeric = NDArray | float
+from trnmodel.units import Numeric
 
 
 class Message(NamedTuple):
@@ -21,7 +20,7 @@ class Message(NamedTuple):
     kind: str
     group: str
     message_bytes: NDArray
-    count: Numeric  # type: ignore[assignment] # a tuple's own method has the name
+    count: Numeric
 
 
 def _context(s: Setting, b: Burden, rows: NDArray) -> Message:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from trnmodel.arguments import TINY, choice, flag, instance, numbers, refuse, share, together
 from trnmodel.catalog.load import precision as read_precision
@@ -24,11 +24,11 @@ from trnmodel.steps.ground import joint_basis, joint_spread
 from trnmodel.steps.inference import Step, decode_step, prefill
 from trnmodel.steps.mapping import CUTS, Mapping
 from trnmodel.steps.rank import Site, site
+from trnmodel.units import Numeric
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Numeric = ArrayLike
 BATCHING = ("continuous", "static")
 NORMAL_99 = 2.3263478740408408  # 99th percentile of the standard normal distribution
 SEARCH_STEPS = 40

@@ -26,8 +26,8 @@ from trnmodel.models.transformer import model as read_model
 from trnmodel.result import reason_mask
 from trnmodel.steps.mapping import CUTS, DEGREES, Held, Key, Mapping, hold, shard
 from trnmodel.steps.rank import Site, site
+from trnmodel.units import Numeric
 
-Numeric = NDArray | float
 SETTINGS = 512  # that are kept, with their machines
 FEW = 4096  # arrays of more degrees are resolved once for each that differs
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from trnmodel.arguments import choice, flag, instance, integer, numbers, refuse, together
 from trnmodel.bands import ABSENT_OCTAVES, ranged
@@ -36,8 +36,8 @@ from trnmodel.steps.training_work import (
     times_of,
     tokens_of,
 )
+from trnmodel.units import Numeric
 
-Numeric = ArrayLike
 POINTS = 40_000  # of a piece: its arrays stay in a core's cache
 PARTS = "stack: put together from parts that were measured elsewhere, on no chip as a whole"
 PLACEMENT = ("tp", "cp", "ep", "dp", "pp")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from trnmodel.arguments import numbers
 from trnmodel.catalog.specs import Chip, Precision
@@ -18,9 +18,8 @@ from trnmodel.models.transformer import Transformer
 from trnmodel.result import Grounded
 from trnmodel.steps.messages import Message
 from trnmodel.steps.training_work import EXCHANGES, PARTS, WORK
-from trnmodel.units import HOUR
+from trnmodel.units import HOUR, Numeric
 
-Numeric = ArrayLike
 REASONS = (
     "more ranks than the system has",
     "more pipeline stages than layers",

@@ -24,7 +24,6 @@ from trnmodel.steps.mapping import Key, Mapping, hold
 from trnmodel.steps.rank import Site, site
 from trnmodel.steps.setting import plain
 
-Numeric = NDArray | float
 ELEMENT_BYTES = 2.0  # of a parameter as the account has it, and of an activation
 MESSAGE_BYTES = 2.0**30  # at which the rate of an exchange is read off: without start-ups its time is a line
 JOB = ("tp", "pp", "dp", "ep", "cp")

@@ -12,8 +12,8 @@ from trnmodel.formulas.moe import dispatched_bytes
 from trnmodel.formulas.step import buffer_bytes, fullest_share, overlapped_s
 from trnmodel.steps.messages import Message
 from trnmodel.steps.training_rank import ELEMENT_BYTES, Rank
+from trnmodel.units import Numeric
 
-Numeric = NDArray | float
 Values = dict[str, Any]
 LOGIT_BYTES = 4.0
 FITTED_FORMAT = "bf16"  # of the rows on which shares of the peak are fitted
