@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from trnmodel.arguments import listed
 from trnmodel.catalog import load, systems
 from trnmodel.catalog.systems import System
-from trnmodel.evidence.fit import left_out
 from trnmodel.evidence.readings import TIMES, asked
 from trnmodel.evidence.rows import MEASURED, number, read_rows
 from trnmodel.evidence.rules import decide
-from trnmodel.evidence.search import line
+from trnmodel.evidence.search import left_out, line
 from trnmodel.fabric.collectives import collective
 from trnmodel.fabric.runtime import RUNTIMES, graph_barrier_s
 from trnmodel.formulas.bounds import busbw_factor

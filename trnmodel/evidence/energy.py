@@ -7,7 +7,6 @@ each chip that has rows enough; of servers one host and one ratio. Printed watts
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -23,7 +22,7 @@ from trnmodel.catalog import facilities, load
 from trnmodel.catalog.specs import Chip, published
 from trnmodel.catalog.systems import ANY_MEMORY
 from trnmodel.evidence import search
-from trnmodel.evidence.fit import left_out
+from trnmodel.evidence.rows import put
 from trnmodel.formulas import energy as page
 from trnmodel.planner.power import MIDDLE, Amounts, chip_watts
 from trnmodel.steps.answers import Step
@@ -202,7 +201,7 @@ def fit(of: Sequence[Case], owners: Sequence[str]) -> NDArray:
     """Activities and idle shares that fit cases best."""
     table = _table(of, owners)
     first = _start(owners)
-    room = np.append(np.full(2, search.LARGEST), -np.log(first[2:]))
+    room = search.room([*SHARES, *("idle_share" for _ in owners)], first)
     return search.constants(lambda v: np.log(table.watts(v, _other()) / table.measured_w), first, high=room)
 
 
@@ -215,7 +214,7 @@ def left_out_watts(of: Sequence[Case]) -> NDArray:
         own = [case._replace(amounts=case.amounts._replace(time_s=np.asarray(case.own_s))) for case in test]
         return np.stack([_table(some, owners).watts(values, _other()) for some in (test, own)], axis=1)
 
-    return left_out(of, lambda case: case.model, learned)
+    return search.left_out(of, lambda case: case.model, learned)
 
 
 def accuracy() -> pd.DataFrame:
@@ -287,7 +286,7 @@ def server_errors() -> pd.DataFrame:
     import pandas as pd
 
     of = servers()
-    found = left_out(of, lambda one: one.what, lambda train, test: server_kw(test, fit_servers(train)))
+    found = search.left_out(of, lambda one: one.what, lambda train, test: server_kw(test, fit_servers(train)))
     rows = [{"what": one.what, "kind": one.kind, "measured_kw": one.power_kw, "predicted_kw": kw,
              "error": kw / one.power_kw - 1} for one, kw in zip(of, found, strict=True)]  # fmt: skip
     return pd.DataFrame(rows)
@@ -311,15 +310,12 @@ def calibrated() -> dict[tuple[str, str], float]:
 def write(path: Path = FACTS, found: Mapping[tuple[str, str], float | str] | None = None) -> None:
     """Put fitted values, or ranges in words, into their rows."""
     values = calibrated() if found is None else found
-    with path.open(newline="") as file:
-        names, *rows = csv.reader(file)
-    entity, quantity, printed, where = map(names.index, ("entity", "quantity", "value_printed", "locator"))
-    for row in rows:
-        if row[where].startswith("fitted") and (row[entity], row[quantity]) in values:
-            value = values[row[entity], row[quantity]]
-            row[printed] = value if isinstance(value, str) else f"{value:.4g}"
-    with path.open("w", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows([names, *rows])
+
+    def again(fact: Mapping[str, str]) -> str | None:
+        value = values.get((fact["entity"], fact["quantity"])) if fact["locator"].startswith("fitted") else None
+        return value if value is None or isinstance(value, str) else f"{value:.4g}"
+
+    put(path, again)
 
 
 if __name__ == "__main__":
