@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 
 from trnmodel.catalog.load import DATA
 from trnmodel.evidence import comparators, coverage, forms
-from trnmodel.evidence.fit import MEANINGS, Case, cases, fitted_errors, labels, log_errors
-from trnmodel.evidence.grounds import document
+from trnmodel.evidence.fit import MEANINGS, Case, cases, fitted_errors, labels, log_errors, readable
 from trnmodel.evidence.naive import regression
-from trnmodel.evidence.readings import is_rate, reading
+from trnmodel.evidence.readings import is_rate
 from trnmodel.evidence.rows import (
     COLLECTIVES,
     COMPARATORS,
@@ -26,7 +25,6 @@ from trnmodel.evidence.rows import (
     MEASURED,
     PRODUCTS,
     SIDES,
-    number,
     published,
     read_rows,
     save,
@@ -127,9 +125,7 @@ def outside(judged: pd.DataFrame | None = None) -> pd.DataFrame:
 
     rows = counted(validation() if judged is None else judged)
     rows = rows[~rows.use.isin([PLAIN, "model", UNSTATED, *KERNELS])]
-    readings = [reading(cells) for cells in texts(rows)]
-    measured = [number(row["value"]) * r.scale for row, r in zip(rows.to_dict("records"), readings, strict=True)]
-    of = [Case(r, x, r.weight, document(source)) for r, x, source in zip(readings, measured, rows.source, strict=True)]
+    of = list(readable(texts(rows)))
     table = pd.DataFrame({**labels(of), "use": rows.use.to_numpy(), "error": rows.error.to_numpy()})
     left = _left_products()
     shapes = [tuple(float(dict(case.reading.asked).get(name, 0)) for name in SIDES) for case in of]

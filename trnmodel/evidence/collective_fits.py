@@ -40,16 +40,13 @@ def contract() -> pd.DataFrame:
     import pandas as pd
 
     kept = ("id", "source", "date_or_sdk", "instance", "workload", "metric", "unit", "note")
-    lines = []
+    told, lines = ("kind", "ranks", "message_bytes"), []
     for row in read_rows(MEASURED):
         if row["kind"] == "collective":
             d = decide(row)
-            given = dict.fromkeys(("kind", "ranks", "message_bytes"), np.nan) | dict(asked(d.arguments))
-            line: dict[str, Any] = {name: row[name] for name in kept} | {
-                "use": d.use,
-                "series": d.arguments.get("series", ""),
-            }
-            line |= {name: given[name] for name in ("kind", "ranks", "message_bytes")}
+            given = dict(asked(d.arguments))
+            line: dict[str, Any] = {name: row[name] for name in kept} | {"use": d.use}
+            line |= {"series": d.arguments.get("series", ""), **{name: given.get(name, np.nan) for name in told}}
             lines.append(line | {"value": number(row["value"]), "reason": d.reason})
     return pd.DataFrame(lines)
 
@@ -80,18 +77,13 @@ def recomputed() -> pd.DataFrame:
     keys = [rates.source.str.split(" @").str[0], times.source.str.split(" @").str[0]]
     time = dict(zip(zip(keys[1], times.workload, strict=True), times.value * US, strict=True))
     seconds = np.array([time[key] for key in zip(keys[0], rates.workload, strict=True)])
-    factor = np.array([float(busbw_factor(k, n)) for k, n in zip(rates.kind, rates.ranks, strict=True)])
-    rate = rates.message_bytes / seconds * np.where(rates.metric == "busbw", factor, 1.0)
+    rate = rates.message_bytes / seconds * np.where(rates.metric == "busbw", _factors(rates), 1.0)
     table = rates[["series", "metric", "message_bytes"]].assign(printed=rates.value, as_gb=rate / GB, as_gib=rate / GIB)
     off = {unit: (table[column] - table.printed).abs() for unit, column in (("GB/s", "as_gb"), ("GiB/s", "as_gib"))}
-    better = {name: sums["GB/s"] <= sums["GiB/s"] for name, sums in _sums(table.series, off).items()}
-    unit = np.where(table.series.map(better), "GB/s", "GiB/s")
+    sums = {unit: each.groupby(table.series).sum() for unit, each in off.items()}
+    unit = np.where(table.series.map(sums["GB/s"] <= sums["GiB/s"]), "GB/s", "GiB/s")
     shown = np.where(unit == "GB/s", table.as_gb, table.as_gib)
     return table.assign(unit=unit, error=shown / table.printed - 1).reset_index(drop=True)
-
-
-def _sums(series: pd.Series, columns: dict[str, pd.Series]) -> dict[str, dict[str, float]]:
-    return {name: {unit: float(off[series == name].sum()) for unit, off in columns.items()} for name in series.unique()}
 
 
 def _line(wire_bytes: NDArray, time_s: NDArray) -> tuple[float, float]:
@@ -100,9 +92,12 @@ def _line(wire_bytes: NDArray, time_s: NDArray) -> tuple[float, float]:
     return floor, 1 / slope
 
 
+def _factors(rows: pd.DataFrame) -> NDArray:
+    return np.array([float(busbw_factor(k, n)) for k, n in zip(rows.kind, rows.ranks, strict=True)])
+
+
 def _wire_bytes(rows: pd.DataFrame) -> NDArray:
-    factors = [float(busbw_factor(k, n)) for k, n in zip(rows.kind, rows.ranks, strict=True)]
-    return rows.message_bytes.to_numpy() * np.array(factors)
+    return rows.message_bytes.to_numpy() * _factors(rows)
 
 
 def points() -> pd.DataFrame:
@@ -260,9 +255,9 @@ def barriers() -> pd.DataFrame:
     """
     import pandas as pd
 
+    others = {use: _timed(use).set_index(["series", "ranks"]).time_s for use in ("null", "twelve")}
     lines = []
     for row in _timed("one").itertuples():
-        others = {use: _timed(use).set_index(["series", "ranks"]).time_s for use in ("null", "twelve")}
         twelve = float(others["twelve"][row.series, row.ranks])
         model = float(graph_barrier_s(row.ranks, RUNTIMES[row.series]))
         lines.append(

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from trnmodel.arguments import choice, listed
 from trnmodel.catalog.load import DATA, read_csv, value
 from trnmodel.catalog.specs import Spec
-from trnmodel.evidence import naive, search
+from trnmodel.evidence import search
 from trnmodel.evidence.grounds import document, grounds
 from trnmodel.evidence.questions import predict
 from trnmodel.evidence.readings import Reading, Tune, reading
@@ -36,7 +36,7 @@ MOST_ROUNDS = 12  # of fits of all groups, which settle after four
 EFFICIENCIES = DATA / "facts" / "efficiencies.csv"
 # groups of a model's rows by what they mean; any other group is a use that rules name
 MEANINGS: Mapping[str, tuple[str, ...]] = {
-    "decode": naive.DECODE,
+    "decode": ("decode-step", "decode-throughput", "run-per-token"),
     "prefill": ("prefill", "batch-prefill", "one-prefill", "reprefill-throughput"),
     "expert-decode": ("decode-step", "decode-throughput"),
     "expert-prefill": ("prefill", "batch-prefill", "one-prefill", "reprefill-throughput"),
@@ -87,19 +87,12 @@ def parameters(group: str) -> tuple[Parameter, ...]:
     return tuple(rows)
 
 
-def _kind(name: Any) -> str:
-    """Encoders, mixtures of experts with recurrent hybrids, and dense models are fitted apart."""
-    chosen = model(name)
-    parts = {part.group for layer in chosen.layers for part in layer.parts}
-    hybrid = any(layer.recurrence for layer in chosen.layers)
-    return "encoder" if not chosen.generates else "expert" if hybrid or "experts" in parts else "dense"
-
-
 def _belongs(r: Reading, group: str) -> bool:
     if group in USES or r.use in USES:
         return r.use == group
-    kinds = {"encoder", "dense"} if group in ("encoder", "server") else {"expert" if "expert" in group else "dense"}
-    return r.meaning in MEANINGS[group] and not r.percentile and r.stack != "ideal" and _kind(r.model) in kinds
+    kinds = ("expert", "hybrid") if "expert" in group else ("dense",)
+    kinds = ("encoder", "dense") if group in ("encoder", "server") else kinds
+    return r.meaning in MEANINGS[group] and not r.percentile and r.stack != "ideal" and model(r.model).kind in kinds
 
 
 def readable(rows: Iterable[Mapping[str, str]]) -> Iterator[Case]:
