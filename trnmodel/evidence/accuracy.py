@@ -29,7 +29,6 @@ from trnmodel.evidence.rows import (
     read_rows,
     save,
     texts,
-    wide_rows,
 )
 from trnmodel.evidence.rules import PLAIN, check
 from trnmodel.evidence.score import counted, validation
@@ -153,9 +152,7 @@ def shipped(path: Path = RESIDUALS) -> pd.DataFrame:
 
 def write() -> None:
     """Compute all residuals anew and write them, six significant digits each; rules that match nothing are refused."""
-    check(
-        [row for path in (MEASURED, LATER, COMPARATORS, COLLECTIVES, PRODUCTS) for row in read_rows(path)] + wide_rows()
-    )
+    check(row for path in (MEASURED, LATER, COMPARATORS, COLLECTIVES, PRODUCTS) for row in read_rows(path))
     for path, groups in FILES.items():
         save(residuals(groups), path)
     write_bands()

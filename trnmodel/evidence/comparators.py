@@ -47,15 +47,8 @@ def comparators(stack: str | Efficiencies = "ideal") -> pd.DataFrame:
     lines = []
     for row in read_rows(COMPARATORS):
         line: dict[str, Any] = {"id": row["id"], "source": row["source"], "hardware": row["instance"]}
-        line |= {
-            "metric": row["metric"],
-            "unit": row["unit"],
-            "model": row["workload"],
-            "question": "",
-            "predicted": np.nan,
-            "error": np.nan,
-        }
-        line |= {"reason": "", "measured": measure(row), "analytic": False}
+        line |= {"metric": row["metric"], "unit": row["unit"], "model": row["workload"], "question": ""}
+        line |= {"predicted": np.nan, "error": np.nan, "reason": "", "measured": measure(row), "analytic": False}
         try:
             r = reading(row)
             line["analytic"] = r.use == ANALYTIC

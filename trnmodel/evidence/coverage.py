@@ -23,10 +23,7 @@ from trnmodel.formulas.bands import conformal_width, grown_width, interval_score
 if TYPE_CHECKING:
     import pandas as pd
 
-POOLS: Mapping[str, tuple[str, ...]] = {
-    "kernels": ("kernel",),
-    "collectives": ("collective",),
-}  # by part; other chips are a pool, and so is all else
+POOLS = {"kernel": "kernels", "collective": "collectives"}  # by part; other chips are a pool, and so is all else
 OTHERS, MODELS = "other chips", "models"
 PLACE = {"ranks": "ranks", "batch": "sequences", "length": "length", "size": "size"}
 TELLING = ["group", "part", "kind", "chip", "on", *PLACE.values()]
@@ -34,8 +31,7 @@ TELLING = ["group", "part", "kind", "chip", "on", *PLACE.values()]
 
 def pool_of(group: str, part: str) -> str:
     """Groups whose widths are drawn towards one another: of models, of other chips, of kernels, of collectives."""
-    found = next((name for name, parts in POOLS.items() if part in parts), MODELS)
-    return OTHERS if group == "comparator" else found
+    return OTHERS if group == "comparator" else POOLS.get(part, MODELS)
 
 
 def away(rows: pd.DataFrame, by: str) -> NDArray:

@@ -87,16 +87,10 @@ def labelled(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _line(group: str, split: str, rows: pd.DataFrame) -> dict:
-    naive = rows.naive_error.abs() if "naive_error" in rows else np.array([np.nan])
-    line = {
-        "group": group,
-        "split": split,
-        **errors_of(rows),
-        "p90_error": rows.error.abs().quantile(0.9),
-        "naive_median": np.nan if np.all(np.isnan(naive)) else np.nanmedian(naive),
-        "naive_mean": np.nan if np.all(np.isnan(naive)) else np.nanmean(naive),
-        "models": rows.model.nunique(),
-    }
+    line = {"group": group, "split": split, **errors_of(rows), "models": rows.model.nunique()}
+    line |= {"p90_error": rows.error.abs().quantile(0.9)}
+    if "naive_error" in rows:
+        line |= {"naive_median": rows.naive_error.abs().median(), "naive_mean": rows.naive_error.abs().mean()}
     if "inside" in rows:
         line |= {"coverage": rows.inside.mean(), "width": rows.width.median()}
         line |= {"score": rows.score.mean(), "constant_score": rows.constant_score.mean()}
@@ -133,11 +127,10 @@ def targets() -> dict[tuple[str, str], tuple[float, float, float]]:
 def _judged_line(line: Mapping) -> dict[str, object]:
     """The targets of a line, and whether it reaches them all: half as far again with the source left out."""
     known = targets()
-    wanted = known.get((line["group"], line["split"]))
-    if wanted is None:
-        wanted = (np.nan,) * 3 if line["split"] == FAMILY else known.get((line["group"], ""), (np.nan,) * 3)
+    group, split, none = line["group"], line["split"], (np.nan,) * 3
+    wanted = known.get((group, split), none if split == FAMILY else known.get((group, ""), none))
     found = [line[f"{name}_error"] for name in ("median", "mean", "p90")]
-    room = LEFT_ROOM.get(line["split"])
+    room = LEFT_ROOM.get(split)
     held_ = [error <= end * room for error, end in zip(found, wanted, strict=True) if room and np.isfinite(end)]
     names = ("target_median", "target_mean", "target_p90")
     return dict(zip(names, wanted, strict=True)) | {"reached": ("yes" if all(held_) else "no") if held_ else ""}
@@ -264,6 +257,12 @@ REGIMES: Mapping[str, list[float]] = {
 }
 
 
+def _of(group: str, split: str) -> pd.DataFrame:
+    """The shipped errors of a group, by its name in the table, in a split."""
+    rows = shipped()
+    return rows[(rows.group == GROUP_OF.get(group, group)) & (rows.split == split)]
+
+
 def by_regime(group: str, split: str = LEFT_OUT) -> pd.DataFrame:
     """Signed error of a group, by its name in the table, by system family, batch, context and TP: median and quartiles.
 
@@ -274,21 +273,16 @@ def by_regime(group: str, split: str = LEFT_OUT) -> pd.DataFrame:
     """
     import pandas as pd
 
-    rows = shipped()
-    rows = rows[(rows.group == GROUP_OF.get(group, group)) & (rows.split == split)]
+    rows = _of(group, split)
     labels = [("system", rows["where"].str.extract(r"^([a-z]+[0-9])", expand=False))]
     for name, edges in REGIMES.items():
         labels.append((name, pd.cut(rows[name].fillna(rows.prompt), edges).map(_span)))
+    quartiles = {"error": 0.5, "error_low": 0.25, "error_high": 0.75}
     lines = [
-        {
-            "regime": f"{name} {value}",
-            "configurations": len(part),
-            "error": part.error.median(),
-            "error_low": part.error.quantile(0.25),
-            "error_high": part.error.quantile(0.75),
-        }
+        {"regime": f"{name} {value}", "configurations": len(error)}
+        | {end: error.quantile(share) for end, share in quartiles.items()}
         for name, label in labels
-        for value, part in rows.groupby(label, observed=True)
+        for value, error in rows.error.groupby(label, observed=True)
     ]
     return pd.DataFrame(lines)
 
@@ -301,9 +295,7 @@ def by_source(group: str, split: str = LEFT_OUT, most: int = 8) -> pd.DataFrame:
     table : pandas.DataFrame
         source, configurations, median_error, mean_error, share (of the summed absolute error). [-]
     """
-    rows = shipped()
-    rows = rows[(rows.group == GROUP_OF.get(group, group)) & (rows.split == split)]
-    rows = rows.assign(error=rows.error.abs())
+    rows = _of(group, split).assign(error=lambda table: table.error.abs())
     first = rows.groupby("source").error.sum().sort_values(ascending=False, kind="stable").index[:most]
     named = rows.groupby(rows.source.where(rows.source.isin(first), "all others")).error
     found = named.agg(configurations="size", median_error="median", mean_error="mean", share="sum")

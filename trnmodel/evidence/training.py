@@ -143,10 +143,9 @@ class Case(NamedTuple):
             "trainable_share": float(r.trainable_share or 1),
             "efficiencies": e,
         }
-        if r.micro_batch:  # a run that was measured did fit
-            return train_step(self.model, roomy(self.where), self.degrees, micro_batch=int(r.micro_batch), **ask)
-        best = fastest_micro_batch(self.model, self.where, self.degrees, **ask)
-        return train_step(self.model, self.where, self.degrees, micro_batch=best, **ask)
+        where = roomy(self.where) if r.micro_batch else self.where  # a run that was measured did fit
+        size = int(r.micro_batch or fastest_micro_batch(self.model, where, self.degrees, **ask))
+        return train_step(self.model, where, self.degrees, micro_batch=size, **ask)
 
 
 @cache
