@@ -114,7 +114,7 @@ def residuals(groups: Iterable[str] = MEANINGS) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-def outside(judged: pd.DataFrame | None = None) -> pd.DataFrame:
+def outside() -> pd.DataFrame:
     """Errors of configurations that no constant is fitted to, by what they are used for.
 
     Products of Trainium3 have constants of their own, so that theirs are the errors with their file left out. Rows
@@ -122,7 +122,7 @@ def outside(judged: pd.DataFrame | None = None) -> pd.DataFrame:
     """
     import pandas as pd
 
-    rows = counted(validation() if judged is None else judged)
+    rows = counted(validation())
     rows = rows[~rows.use.isin([PLAIN, "model", UNSTATED, *KERNELS])]
     of = list(readable(texts(rows)))
     table = pd.DataFrame({**labels(of), "use": rows.use.to_numpy(), "error": rows.error.to_numpy()})

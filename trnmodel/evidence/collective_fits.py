@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.arguments import listed
 from trnmodel.catalog import load, systems
 from trnmodel.catalog.systems import System
 from trnmodel.evidence.readings import TIMES, asked
@@ -184,13 +182,13 @@ def curves() -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-def _machine(series: str, name: str | System) -> System:
-    """A system as a run had it: two servers where it ran on two."""
-    return systems.system(name, count=2 if "two-nodes" in series else 1)
+def _machines(series: str) -> list[System]:
+    """The systems that could have made a run: of two servers where it ran on two."""
+    return [systems.system(name, count=2 if "two-nodes" in series else 1) for name in MACHINES]
 
 
-def misses(names: Iterable[str | System] = MACHINES) -> pd.DataFrame:
-    """Each measured time over what `tm.collective` says without a constant of the run, were it this system.
+def misses() -> pd.DataFrame:
+    """Each measured time over what `tm.collective` says without a constant of the run, on each system it could be of.
 
     Returns
     -------
@@ -199,12 +197,12 @@ def misses(names: Iterable[str | System] = MACHINES) -> pd.DataFrame:
 
     Examples
     --------
-    >>> round(float(misses(["trn1.32xlarge"]).ratio.median()), 1)
+    >>> round(float(misses().groupby("system").ratio.median()["trn1.32xlarge"]), 1)
     5.7
     """
     rows = []
     for (series, kind, ranks), run in points().groupby(["series", "kind", "ranks"], sort=False):
-        for where in (_machine(series, name) for name in listed("names", names)):
+        for where in _machines(series):
             found = collective(kind, run.message_bytes.to_numpy(), where, ranks=ranks)
             if np.all(found.valid):
                 times = {"time_s": run.time_s, "predicted_s": found.time_s, "ratio": run.time_s / found.time_s}
@@ -212,7 +210,7 @@ def misses(names: Iterable[str | System] = MACHINES) -> pd.DataFrame:
     return tidy(rows)
 
 
-def shares(names: Iterable[str | System] = MACHINES) -> pd.DataFrame:
+def shares() -> pd.DataFrame:
     """What each run reaches of the modelled fabric, on each system that could have been its machine.
 
     Returns
@@ -225,7 +223,7 @@ def shares(names: Iterable[str | System] = MACHINES) -> pd.DataFrame:
 
     lines = []
     for run in fits().itertuples():
-        for where in (_machine(run.series, name) for name in listed("names", names)):
+        for where in _machines(run.series):
             big = collective(run.kind, LARGE, where, ranks=run.ranks)
             if not np.all(big.valid):
                 continue

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -98,9 +97,9 @@ def both() -> pd.DataFrame:
     return pd.read_csv(RESIDUALS, low_memory=False)
 
 
-def write(path: Path = RESIDUALS) -> None:
+def write() -> None:
     """Compute the residuals anew and write them, six significant digits each."""
-    save(residuals(), path)
+    save(residuals(), RESIDUALS)
 
 
 def others(table: pd.DataFrame) -> pd.DataFrame:

@@ -100,7 +100,7 @@ def side_by_side(table: pd.DataFrame, quantity: str) -> pd.DataFrame:
     return rows[kept].rename(columns={name: f"{name}_{unit}" for name in ("measured", "predicted")})
 
 
-def tiers(groups: Iterable[str] = (TUNED, "compiler", *KERNELS)) -> pd.DataFrame:
+def tiers() -> pd.DataFrame:
     """How far each path is from the machine: rate of the roofline, of whole tiles, predicted and measured.
 
     Returns
@@ -113,7 +113,7 @@ def tiers(groups: Iterable[str] = (TUNED, "compiler", *KERNELS)) -> pd.DataFrame
     >>> bool((tiers().share <= 1.0 + 1e-12).all())
     True
     """
-    table = comparison(groups)
+    table = comparison((TUNED, "compiler", *KERNELS))
     table = table[table.quantity == "time"]
     named = {
         "roofline": "roofline_s",

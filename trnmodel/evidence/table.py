@@ -7,7 +7,6 @@ Computing it takes half a minute, so `python -m trnmodel.evidence.ratchet` write
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,7 +39,7 @@ from trnmodel.evidence.kernels import CONSTANTS, TUNED
 from trnmodel.evidence.readings import reading
 from trnmodel.evidence.rows import number, published, save, texts
 from trnmodel.evidence.rules import rules
-from trnmodel.evidence.score import JUDGED, counted, errors_of, grouped, validation
+from trnmodel.evidence.score import JUDGED, counted, errors_of, grouped
 from trnmodel.models.transformer import model
 
 if TYPE_CHECKING:
@@ -160,7 +159,7 @@ def constants() -> dict[str, int]:
     return fitted | {TUNED_ON.format(load.chip("trainium3").name): len(CONSTANTS)}
 
 
-def accuracy_table(judged: pd.DataFrame | None = None) -> pd.DataFrame:
+def accuracy_table(judged: pd.DataFrame) -> pd.DataFrame:
     """Absolute errors by group and split, one vote a configuration, with intervals, rivals and targets beside.
 
     Returns
@@ -175,7 +174,7 @@ def accuracy_table(judged: pd.DataFrame | None = None) -> pd.DataFrame:
     """
     import pandas as pd
 
-    every = labelled(validation() if judged is None else judged)
+    every = labelled(judged)
     rows, fits = counted(every), shipped()
     lines = [
         _line(GROUPS[group], split, some)
@@ -211,10 +210,10 @@ def judged() -> pd.DataFrame:
     return grouped(rows.merge(found, on="id", how="inner", validate="1:1"))
 
 
-def write(judged: pd.DataFrame, table: Path = TABLE, rows: Path = ROWS) -> None:
+def write(judged: pd.DataFrame, table: pd.DataFrame) -> None:
     """Write the table and the judged rows, five significant digits each."""
-    save(accuracy_table(judged), table, "%.5g")
-    save(judged[["id", *(name for name in JUDGED if name not in ("rules", "basis_reason"))]], rows, "%.5g")
+    save(table, TABLE, "%.5g")
+    save(judged[["id", *(name for name in JUDGED if name not in ("rules", "basis_reason"))]], ROWS, "%.5g")
 
 
 TIMES = ("decode-step", "decode-throughput", "prefill", "one-prefill", "batch-prefill", "forward", "loaded-step")
@@ -257,13 +256,13 @@ REGIMES: Mapping[str, list[float]] = {
 }
 
 
-def _of(group: str, split: str) -> pd.DataFrame:
-    """The shipped errors of a group, by its name in the table, in a split."""
+def _of(group: str) -> pd.DataFrame:
+    """The shipped errors of a group, by its name in the table, with its model left out."""
     rows = shipped()
-    return rows[(rows.group == GROUP_OF.get(group, group)) & (rows.split == split)]
+    return rows[(rows.group == GROUP_OF.get(group, group)) & (rows.split == LEFT_OUT)]
 
 
-def by_regime(group: str, split: str = LEFT_OUT) -> pd.DataFrame:
+def by_regime(group: str) -> pd.DataFrame:
     """Signed error of a group, by its name in the table, by system family, batch, context and TP: median and quartiles.
 
     Returns
@@ -273,7 +272,7 @@ def by_regime(group: str, split: str = LEFT_OUT) -> pd.DataFrame:
     """
     import pandas as pd
 
-    rows = _of(group, split)
+    rows = _of(group)
     labels = [("system", rows["where"].str.extract(r"^([a-z]+[0-9])", expand=False))]
     for name, edges in REGIMES.items():
         labels.append((name, pd.cut(rows[name].fillna(rows.prompt), edges).map(_span)))
@@ -287,7 +286,7 @@ def by_regime(group: str, split: str = LEFT_OUT) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
-def by_source(group: str, split: str = LEFT_OUT, most: int = 8) -> pd.DataFrame:
+def by_source(group: str, most: int = 8) -> pd.DataFrame:
     """Where the error of a group sits: its sources, each with its share of all of it, those beyond `most` as one.
 
     Returns
@@ -295,7 +294,7 @@ def by_source(group: str, split: str = LEFT_OUT, most: int = 8) -> pd.DataFrame:
     table : pandas.DataFrame
         source, configurations, median_error, mean_error, share (of the summed absolute error). [-]
     """
-    rows = _of(group, split).assign(error=lambda table: table.error.abs())
+    rows = _of(group).assign(error=lambda table: table.error.abs())
     first = rows.groupby("source").error.sum().sort_values(ascending=False, kind="stable").index[:most]
     named = rows.groupby(rows.source.where(rows.source.isin(first), "all others")).error
     found = named.agg(configurations="size", median_error="median", mean_error="mean", share="sum")
