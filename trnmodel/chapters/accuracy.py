@@ -51,6 +51,11 @@ def symbols() -> list[tuple[str, ...]]:
     ]
 
 
+def _ended(table: pd.DataFrame) -> pd.DataFrame:
+    """A table with the error that a chart shows: the median, its upper end the 90th percentile."""
+    return table.assign(error=table.median_error, error_low=table.median_error, error_high=table.p90_error)
+
+
 def answers(table: pd.DataFrame) -> pd.DataFrame:
     """One line a question: its error where the fit has not seen it, and whether that reaches the target.
 
@@ -62,15 +67,8 @@ def answers(table: pd.DataFrame) -> pd.DataFrame:
     """
     own = table[table.split.eq(LEFT_OUT) | (~table.split.isin([*SPLITS, "as fitted", FAMILY]) & table.reached.ne(""))]
     found = own[own.group.isin(GROUPS.values()) | own.target_median.notna()]
-    lines = found.assign(
-        question=found.group,
-        configurations=found.cases,
-        error=found.median_error,
-        error_low=found.median_error,
-        error_high=found.p90_error,
-        target=found.target_median,
-        mark=found.reached.map(MARKS),
-    )
+    lines = _ended(found).assign(mark=found.reached.map(MARKS))
+    lines = lines.rename(columns={"group": "question", "cases": "configurations", "target_median": "target"})
     names = "question configurations error error_low error_high mean_error target naive_median noise coverage mark"
     return lines[names.split()].reset_index(drop=True)
 
@@ -88,8 +86,8 @@ def missed(table: pd.DataFrame) -> pd.DataFrame:
 def splits(table: pd.DataFrame) -> pd.DataFrame:
     """Median and 90th percentile of fitted groups with their model, chip or source left out, and the naive rival."""
     rows = table[table.split.isin(SPLITS) & table.group.isin(GROUPS.values())]
-    found = rows.assign(error=rows.median_error, error_low=rows.median_error, error_high=rows.p90_error)
-    return found[["group", "split", "error", "error_low", "error_high", "cases", "models"]].reset_index(drop=True)
+    names = ["group", "split", "error", "error_low", "error_high", "cases", "models"]
+    return _ended(rows)[names].reset_index(drop=True)
 
 
 def intervals(table: pd.DataFrame) -> pd.DataFrame:

@@ -84,7 +84,7 @@ def _errors(of: Sequence[Case], group: str) -> Iterator[tuple[str, NDArray, NDAr
             rival = left_out(of, name, regression) if regressed and split == LEFT_OUT else np.nan
             yield split, left_out(of, name, errors), rival
     if group in forms.FORMS:
-        yield INSIDE, forms.chosen_inside(of, group)[0], np.nan
+        yield INSIDE, forms.chosen_inside(of, group), np.nan
     seen = [case for case in of if case.family in ("trn1", "inf2")]
     both = {case.reading.stack for case in seen}
     later = [i for i, case in enumerate(of) if case.family == "trn2" and case.reading.stack in both]
@@ -177,7 +177,7 @@ def left_out_rows(split: str = LEFT_OUT) -> pd.DataFrame:
     import pandas as pd
 
     column = "chip_left_out_error" if split == CHIP else "model_left_out_error"
-    others = comparators.both()
+    others = shipped(comparators.RESIDUALS)
     others = others.assign(error=others[column].fillna(others.chip_left_out_error))
     own = [rows[rows.split.isin([split, LEFT_OUT] if path == KERNEL_RESIDUALS else [split])]
            for path, rows in ((path, shipped(path)) for path in FILES)]  # fmt: skip

@@ -144,22 +144,14 @@ def fits() -> pd.DataFrame:
     """
     import pandas as pd
 
-    lines, measured = [], points()
-    for (name, kind, ranks), run in measured.groupby(["series", "kind", "ranks"], sort=False):
+    lines = []
+    for (name, kind, ranks), run in points().groupby(["series", "kind", "ranks"], sort=False):
         floor, rate = _line(_wire_bytes(run), run.time_s.to_numpy())
-        lines.append(
-            {
-                "series": name,
-                "kind": kind,
-                "ranks": ranks,
-                "sizes": run.message_bytes.nunique(),
-                "floor_s": floor,
-                "busbw_bytes_per_s": rate,
-                "crossover_bytes": floor * rate / float(busbw_factor(kind, ranks)),
-                "worst_error": run.error.abs().max() if run.message_bytes.nunique() > 2 else np.nan,
-                "worst_left_out_error": run.left_out_error.abs().max(),
-            }
-        )
+        sizes = run.message_bytes.nunique()
+        line = {"series": name, "kind": kind, "ranks": ranks, "sizes": sizes, "floor_s": floor}
+        line |= {"busbw_bytes_per_s": rate, "crossover_bytes": floor * rate / float(busbw_factor(kind, ranks))}
+        line |= {"worst_error": run.error.abs().max() if sizes > 2 else np.nan}
+        lines.append(line | {"worst_left_out_error": run.left_out_error.abs().max()})
     return pd.DataFrame(lines)
 
 

@@ -86,15 +86,10 @@ def shipped(group: str = GROUP) -> pd.DataFrame:
     >>> shipped("gpu-all-reduce")["where"].unique().tolist()
     ['hgx-a100', 'hgx-b200', 'gb200-nvl72', 'hgx-h100']
     """
-    rows = both()
-    return rows[rows.group == group].reset_index(drop=True)
-
-
-def both() -> pd.DataFrame:
-    """The rows of `data/evidence/residuals_comparators.csv`."""
     import pandas as pd
 
-    return pd.read_csv(RESIDUALS, low_memory=False)
+    rows = pd.read_csv(RESIDUALS, low_memory=False)
+    return rows[rows.group == group].reset_index(drop=True)
 
 
 def write() -> None:
