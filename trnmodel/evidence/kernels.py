@@ -13,9 +13,9 @@ from trnmodel.catalog import load
 from trnmodel.evidence import search
 from trnmodel.evidence.accuracy import KERNEL_RESIDUALS, KERNELS, LEFT_OUT, shipped
 from trnmodel.evidence.fit import readable
-from trnmodel.evidence.primitives import kernel_answer, peak_flop_per_s
+from trnmodel.evidence.primitives import kernel_answer
 from trnmodel.evidence.questions import predict
-from trnmodel.evidence.readings import SIZES, Reading, model_of
+from trnmodel.evidence.readings import SIZES, Reading, is_rate, model_of
 from trnmodel.evidence.rows import MEASURED, PRODUCTS, SIDES, UnreadableRowError, read_rows, read_table
 from trnmodel.kernels import kernel
 from trnmodel.models.transformer import Transformer, model
@@ -32,11 +32,8 @@ def _both(r: Reading, printed: float, answer: kernel.KernelTime) -> tuple[float,
     """Measured and predicted in base units, as times where a row prints a rate in disguise."""
     if r.meaning in BYTES:
         return printed, predict(r)
-    if r.meaning == "kernel-mfu":
-        printed = float(answer.flop) / (printed * peak_flop_per_s(r, answer))
-    elif r.meaning == "kernel-flop-rate":
-        printed = float(answer.flop) / printed
-    return printed, float(answer.time_s)
+    time_s = float(answer.time_s)
+    return time_s * predict(r) / printed if is_rate(r.meaning) else printed, time_s
 
 
 def comparison(groups: Iterable[str] | None = None) -> pd.DataFrame:

@@ -56,6 +56,7 @@ GROUP_OF = {line: group for group, line in GROUPS.items()}
 SAME_VALUE = 1e-6  # by which two printed values are one
 PATHS = dict(zip(KERNELS, ("products, torch.compile", "products, torch trace"), strict=True))
 COLLECTIVES, NOWHERE, OTHERS = "collectives, machine stated", "collectives, platform not stated", "other kernels"
+MACHINES = ("kernel", "collective")  # parts without a model
 TUNED_ON = "tuned kernels, {}"
 LEFT_ROOM = {LEFT_OUT: 1.0, OUTSIDE: 1.0, FILE: 1.0, SOURCE: 1.5, FAMILY: 1.0}  # of a target, by split
 
@@ -80,7 +81,7 @@ def labelled(rows: pd.DataFrame) -> pd.DataFrame:
     lines = []
     for row in rows.itertuples():
         about, use = part(row.meaning), row.use if row.use in UNFITTED else ""
-        named = _machine(row.use, about, row.chip) if about in ("kernel", "collective") and not row.skipped else ""
+        named = _machine(row.use, about, row.chip) if about in MACHINES and not row.skipped else ""
         lines.append(named or use or _fitted(row.meaning, row.model) or uses.get(row.meaning, ""))
     return rows.assign(line=lines)
 
@@ -99,14 +100,15 @@ def _line(group: str, split: str, rows: pd.DataFrame) -> dict:
 def _held_lines(split: str) -> list[dict]:
     """Lines of a split with the intervals of all other names; what no constant is fitted to has one split alone."""
     kept, lines = held(split), []
-    kept = kept[~kept.group.isin([GPUS, GPU_COLLECTIVES])].copy()
-    machines = kept.part.isin(["kernel", "collective"])
-    uses = kept.use.where(kept.use.notna(), kept.group) if "use" in kept else kept.group
-    named = [_machine(*row) for row in zip(uses[machines], kept.part[machines], kept.chip[machines], strict=True)]
-    kept["line"] = kept.group.map(GROUPS).fillna("")
-    if split == LEFT_OUT:
-        kept.loc[machines, "line"] = named
-        kept["line"] = kept.line.where(kept.line != "", kept.group.where(kept.group.isin(UNFITTED), ""))
+    kept = kept[~kept.group.isin([GPUS, GPU_COLLECTIVES])]
+
+    def line(group: str, use: str, about: str, chip: str) -> str:
+        if group in GROUPS or split != LEFT_OUT:
+            return GROUPS.get(group, "")
+        return _machine(use, about, chip) if about in MACHINES else group if group in UNFITTED else ""
+
+    columns = kept.group, kept.use.fillna(kept.group), kept.part, kept.chip
+    kept = kept.assign(line=[line(*row) for row in zip(*columns, strict=True)])
     tuned = TUNED_ON.format(load.chip("trainium3").name)
     for name, some in kept[kept.line != ""].groupby("line"):
         own = name in GROUPS.values() or name in PATHS.values()
