@@ -8,10 +8,9 @@ each chip that has rows enough; of servers one host and one ratio. Printed watts
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -22,7 +21,7 @@ from trnmodel.catalog import facilities, load
 from trnmodel.catalog.specs import Chip, published
 from trnmodel.catalog.systems import ANY_MEMORY
 from trnmodel.evidence import search
-from trnmodel.evidence.rows import put
+from trnmodel.evidence.rows import put_fitted
 from trnmodel.formulas import energy as page
 from trnmodel.planner.power import MIDDLE, Amounts, chip_watts
 from trnmodel.steps.answers import Step
@@ -300,15 +299,9 @@ def calibrated() -> dict[tuple[str, str], float]:
     return {key: float(f"{value:.4g}") for key, value in found.items()}
 
 
-def write(path: Path = FACTS, found: Mapping[tuple[str, str], float | str] | None = None) -> None:
-    """Put fitted values, or ranges in words, into their rows."""
-    values = calibrated() if found is None else found
-
-    def again(fact: Mapping[str, str]) -> str | None:
-        value = values.get((fact["entity"], fact["quantity"])) if fact["locator"].startswith("fitted") else None
-        return value if value is None or isinstance(value, str) else f"{value:.4g}"
-
-    put(path, again)
+def write() -> None:
+    """Put fitted values into their rows."""
+    put_fitted(FACTS, {key: f"{value:.4g}" for key, value in calibrated().items()})
 
 
 if __name__ == "__main__":

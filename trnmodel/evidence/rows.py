@@ -254,6 +254,14 @@ def put(path: Path, printed: Callable[[Mapping[str, str]], str | None]) -> None:
         lines.writerows(fact | {"value_printed": printed(fact) or fact["value_printed"]} for fact in facts)
 
 
+def put_fitted(path: Path, values: Mapping[tuple[str, str], str]) -> None:
+    """Put values by entity and quantity into the facts that say that they are fitted."""
+    put(
+        path,
+        lambda fact: values.get((fact["entity"], fact["quantity"])) if fact["locator"].startswith("fitted") else None,
+    )
+
+
 def wide_rows() -> list[dict[str, str]]:
     """The rows of other chips once more, as the kind that is asked of the hand-tuned scenario."""
     return [row | {"kind": WIDE} for row in read_rows(COMPARATORS)]

@@ -11,7 +11,6 @@ import csv
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
@@ -22,8 +21,9 @@ from trnmodel.catalog import load
 from trnmodel.catalog.systems import System, roomy
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.catalog.trainers import Trainer, trainer
-from trnmodel.evidence import energy, search
+from trnmodel.evidence import search
 from trnmodel.evidence.questions import fastest_micro_batch
+from trnmodel.evidence.rows import put_fitted, save
 from trnmodel.formulas.training import megatron_flop
 from trnmodel.models.config import read_json
 from trnmodel.models.shipped import MODELS, catalog
@@ -426,15 +426,14 @@ def calibrated(stacks: Iterable[str] = tuple(GROUPS)) -> dict[tuple[str, str], s
     return found
 
 
-def write(path: Path = FACTS, left_out: Path = LEFT_OUT) -> None:
+def write() -> None:
     """Put fitted values into their rows, and errors of what was left out into a file."""
-    energy.write(path, calibrated())
-    with left_out.open("w", newline="") as file:
-        lines = csv.writer(file, lineterminator="\n")
-        lines.writerow(["id", "left_out_error"])
-        for stack, group in GROUPS.items():
-            ids = [case.row.id for case in cases(group)]
-            lines.writerows((i, f"{error:.4f}") for i, error in zip(ids, without_model(stack)[:, 0], strict=True))
+    import pandas as pd
+
+    put_fitted(FACTS, calibrated())
+    ids = [case.row.id for group in GROUPS.values() for case in cases(group)]
+    errors = np.concatenate([without_model(stack)[:, 0] for stack in GROUPS])
+    save(pd.DataFrame({"id": ids, "left_out_error": errors}), LEFT_OUT, "%.4f")
 
 
 if __name__ == "__main__":
