@@ -8,7 +8,7 @@ import pandas as pd
 from trnmodel.catalog import load
 from trnmodel.catalog.load import DATA
 from trnmodel.evidence import table as judging
-from trnmodel.evidence.accuracy import CHIP, FAMILY, GROUPS, LEFT_OUT, OUTSIDE, SOURCE
+from trnmodel.evidence.accuracy import BY, CHIP, FAMILY, FITTED, GROUPS, LEFT_OUT, OUTSIDE, SOURCE
 from trnmodel.evidence.grounds import part
 from trnmodel.evidence.kernels import product_accuracy
 from trnmodel.evidence.rows import LATER, read_rows
@@ -16,7 +16,7 @@ from trnmodel.evidence.score import NOT_COUNTED, counted, excluded, reasons
 from trnmodel.models.transformer import model
 
 BLIND = DATA / "evidence" / "blind.csv"
-SPLITS = (LEFT_OUT, CHIP, SOURCE)
+SPLITS = tuple(BY)
 MARKS = {"yes": "reached", "no": "missed", "": "no target"}
 WORDS = {  # parts of a model as the table of blind errors calls them
     "decode": "decode",
@@ -65,7 +65,7 @@ def answers(table: pd.DataFrame) -> pd.DataFrame:
         question, configurations, error (median) with error_low (the same) and error_high (90th percentile), mean_error,
         target, coverage, mark ("reached", "missed", "no target"). [-]
     """
-    own = table[table.split.eq(LEFT_OUT) | (~table.split.isin([*SPLITS, "as fitted", FAMILY]) & table.reached.ne(""))]
+    own = table[table.split.eq(LEFT_OUT) | (~table.split.isin([*SPLITS, FITTED, FAMILY]) & table.reached.ne(""))]
     found = own[own.group.isin(GROUPS.values()) | own.target_median.notna()]
     lines = _ended(found).assign(mark=found.reached.map(MARKS))
     lines = lines.rename(columns={"group": "question", "cases": "configurations", "target_median": "target"})

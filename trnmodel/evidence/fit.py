@@ -43,6 +43,8 @@ MEANINGS: Mapping[str, tuple[str, ...]] = {
     "encoder": ("forward",),
     "server": ("loaded-step",),
 }
+# kinds of models that a group has, by how its name begins; any other group of a model's rows has dense ones alone
+KINDS = {"expert": ("expert", "hybrid"), "encoder": ("encoder", "dense"), "server": ("encoder", "dense")}
 USES = ("framework-compile", "framework-trace", "gpu-all-reduce", "comparator")
 # groups in which software takes the fastest of several kernels for one call; elsewhere the middle run counts
 FASTEST = {"gpu-all-reduce"}
@@ -90,8 +92,7 @@ def parameters(group: str) -> tuple[Parameter, ...]:
 def _belongs(r: Reading, group: str) -> bool:
     if group in USES or r.use in USES:
         return r.use == group
-    kinds = ("expert", "hybrid") if "expert" in group else ("dense",)
-    kinds = ("encoder", "dense") if group in ("encoder", "server") else kinds
+    kinds = KINDS.get(group.partition("-")[0], ("dense",))
     return r.meaning in MEANINGS[group] and not r.percentile and r.stack != "ideal" and model(r.model).kind in kinds
 
 

@@ -278,10 +278,9 @@ def by_regime(group: str) -> pd.DataFrame:
     labels = [("system", rows["where"].str.extract(r"^([a-z]+[0-9])", expand=False))]
     for name, edges in REGIMES.items():
         labels.append((name, pd.cut(rows[name].fillna(rows.prompt), edges).map(_span)))
-    quartiles = {"error": 0.5, "error_low": 0.25, "error_high": 0.75}
     lines = [
-        {"regime": f"{name} {value}", "configurations": len(error)}
-        | {end: error.quantile(share) for end, share in quartiles.items()}
+        {"regime": f"{name} {value}", "configurations": len(error), "error": error.median()}
+        | {"error_low": error.quantile(0.25), "error_high": error.quantile(0.75)}
         for name, label in labels
         for value, error in rows.error.groupby(label, observed=True)
     ]
