@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import trnmodel as tm
-from trnmodel.evidence.fit import EFFICIENCIES, GROUPS, MEANINGS, accuracy, calibrate, family_split, write
+from trnmodel.evidence.fit import EFFICIENCIES, GROUPS, MEANINGS, calibrate, cases, write
 from trnmodel.evidence.questions import QUESTIONS
 from trnmodel.evidence.readings import aliases, reading
 from trnmodel.evidence.rows import COLUMNS, LATER, MEASURED, PRODUCTS, UnreadableRowError, number, published
@@ -462,11 +462,6 @@ def test_groups_that_are_none(groups):
 def test_splits_that_are_none():
     for group in (None, "x", ["decode"], 7):
         with pytest.raises(ValueError, match=r"^group="):
-            accuracy(MEASURED, group)
-    with pytest.raises(ValueError, match=r"^rows: fewer than two models"):
-        accuracy(pd.DataFrame([ROW]), "decode")
-    for name, wrong in (("train", "h100"), ("train", []), ("test", None), ("test", "trn9"), ("train", [7])):
-        with pytest.raises(ValueError, match=rf"^{name}="):
-            family_split(pd.DataFrame([ROW]), "decode", **({"train": "trn2", "test": "trn2"} | {name: wrong}))
+            cases(MEASURED, group)
     with pytest.raises(ValueError, match=r"^rows="):
         calibrate(None)

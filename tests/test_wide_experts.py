@@ -23,9 +23,9 @@ def test_thirteen_published_runs_and_what_they_printed():
     assert len(runs) == 13
     service = runs[0]
     assert service.reading.ep * 88 == service.reading.compiled_batch
-    assert 1 / 22 <= service.measured_s <= 1 / 20
+    assert 1 / 22 <= service.measured <= 1 / 20
     times = {row["id"]: float(row["value"]) / 1e3 for row in read_rows(COMPARATORS)}
-    assert [run.measured_s for run in runs[1:]] == pytest.approx([times[run.id] for run in runs[1:]])
+    assert [run.measured for run in runs[1:]] == pytest.approx([times[run.id] for run in runs[1:]])
     workers = [(r.mapping[0], r.ep) for r in (run.reading for run in runs)]
     by_hand = "1x144 8x1 1x4 1x4 4x1 1x8 1x8 1x4 8x1 16x1 1x8 4x1 4x1"  # tp x adp, as the notes print them
     assert [f"{tp}x{ep}" for tp, ep in workers] == by_hand.split()
@@ -67,9 +67,9 @@ def test_a_run_is_predicted_by_its_sum():
 def test_a_time_is_a_line_in_what_a_layer_with_experts_adds():
     """Two calls stand for all: a third, half as far again, lies on their line."""
     for run in wide_experts.runs():
-        r, slots = run.reading, float(run.reading.ep)
-        asked = replace(r, batch=slots, compiled_batch=slots) if run.first else replace(r, meaning="decode-step")
+        r, slots, first = run.reading, float(run.reading.ep), wide_experts.first(run)
+        asked = replace(r, batch=slots, compiled_batch=slots) if first else replace(r, meaning="decode-step")
         alone = predict(asked, lambda of: replace(of, expert_serial_s=1.5 * wide_experts.FIRST[0]))
         crossings = float(dict(r.asked).get("node_crossings", 0.0)) * tm.model(r.model).n_layers * wide_experts.NODE_S
         found = wide_experts.predicted_s(run, 1.5 * wide_experts.FIRST[0], 0.0, 0.0)
-        assert found == pytest.approx(alone + (0.0 if run.first else crossings), rel=1e-9)
+        assert found == pytest.approx(alone + (0.0 if first else crossings), rel=1e-9)

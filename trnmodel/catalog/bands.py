@@ -7,8 +7,6 @@
 from __future__ import annotations
 
 from math import nan
-from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -51,17 +49,9 @@ class Row(msgspec.Struct, frozen=True):
     size: str
 
 
-class Measured(NamedTuple):
-    """Configurations side by side: their labels, their values on each axis, and the widths of groups."""
-
-    labels: dict[str, NDArray]
-    values: NDArray
-    widths: dict[str, Width]
-
-
-def read(bands: Path = BANDS, hulls: Path = HULLS) -> Measured:
-    """The configurations and widths of two files."""
-    found = read_csv(hulls, Row)
+def read() -> tuple[dict[str, NDArray], NDArray, dict[str, Width]]:
+    """The configurations side by side, by label and by axis, and the widths of groups."""
+    found = read_csv(HULLS, Row)
     labels = {name: np.array([getattr(row, name) for row in found], dtype=object) for name in LABELS}
     values = np.array([[float(getattr(row, axis) or nan) for row in found] for axis in AXES])
-    return Measured(labels, values, {one.group: one for one in read_csv(bands, Width)})
+    return labels, values, {one.group: one for one in read_csv(BANDS, Width)}

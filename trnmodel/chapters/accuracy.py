@@ -8,7 +8,7 @@ import pandas as pd
 from trnmodel.catalog import load
 from trnmodel.catalog.load import DATA
 from trnmodel.evidence import table as judging
-from trnmodel.evidence.accuracy import CHIP, FAMILY, GROUPS, LEFT_OUT, OUTSIDE, SOURCE
+from trnmodel.evidence.accuracy import BY, CHIP, FAMILY, FITTED, GROUPS, LEFT_OUT, OUTSIDE, SOURCE
 from trnmodel.evidence.grounds import part
 from trnmodel.evidence.kernels import product_accuracy
 from trnmodel.evidence.rows import LATER, read_rows
@@ -16,7 +16,7 @@ from trnmodel.evidence.score import NOT_COUNTED, counted, excluded, reasons
 from trnmodel.models.transformer import model
 
 BLIND = DATA / "evidence" / "blind.csv"
-SPLITS = (LEFT_OUT, CHIP, SOURCE)
+SPLITS = tuple(BY)
 MARKS = {"yes": "reached", "no": "missed", "": "no target"}
 WORDS = {  # parts of a model as the table of blind errors calls them
     "decode": "decode",
@@ -51,6 +51,11 @@ def symbols() -> list[tuple[str, ...]]:
     ]
 
 
+def _ended(table: pd.DataFrame) -> pd.DataFrame:
+    """A table with the error that a chart shows: the median, its upper end the 90th percentile."""
+    return table.assign(error=table.median_error, error_low=table.median_error, error_high=table.p90_error)
+
+
 def answers(table: pd.DataFrame) -> pd.DataFrame:
     """One line a question: its error where the fit has not seen it, and whether that reaches the target.
 
@@ -60,17 +65,10 @@ def answers(table: pd.DataFrame) -> pd.DataFrame:
         question, configurations, error (median) with error_low (the same) and error_high (90th percentile), mean_error,
         target, coverage, mark ("reached", "missed", "no target"). [-]
     """
-    own = table[table.split.eq(LEFT_OUT) | (~table.split.isin([*SPLITS, "as fitted", FAMILY]) & table.reached.ne(""))]
+    own = table[table.split.eq(LEFT_OUT) | (~table.split.isin([*SPLITS, FITTED, FAMILY]) & table.reached.ne(""))]
     found = own[own.group.isin(GROUPS.values()) | own.target_median.notna()]
-    lines = found.assign(
-        question=found.group,
-        configurations=found.cases,
-        error=found.median_error,
-        error_low=found.median_error,
-        error_high=found.p90_error,
-        target=found.target_median,
-        mark=found.reached.map(MARKS),
-    )
+    lines = _ended(found).assign(mark=found.reached.map(MARKS))
+    lines = lines.rename(columns={"group": "question", "cases": "configurations", "target_median": "target"})
     names = "question configurations error error_low error_high mean_error target naive_median noise coverage mark"
     return lines[names.split()].reset_index(drop=True)
 
@@ -88,8 +86,8 @@ def missed(table: pd.DataFrame) -> pd.DataFrame:
 def splits(table: pd.DataFrame) -> pd.DataFrame:
     """Median and 90th percentile of fitted groups with their model, chip or source left out, and the naive rival."""
     rows = table[table.split.isin(SPLITS) & table.group.isin(GROUPS.values())]
-    found = rows.assign(error=rows.median_error, error_low=rows.median_error, error_high=rows.p90_error)
-    return found[["group", "split", "error", "error_low", "error_high", "cases", "models"]].reset_index(drop=True)
+    names = ["group", "split", "error", "error_low", "error_high", "cases", "models"]
+    return _ended(rows)[names].reset_index(drop=True)
 
 
 def intervals(table: pd.DataFrame) -> pd.DataFrame:

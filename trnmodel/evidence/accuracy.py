@@ -6,26 +6,18 @@ trnmodel.evidence.accuracy` writes them anew; a test checks that they are those 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trnmodel.catalog.load import DATA
 from trnmodel.evidence import comparators, coverage, forms
-from trnmodel.evidence.fit import (
-    MEANINGS,
-    Case,
-    accuracy,
-    cases,
-    family_split,
-    fitted_errors,
-    labels,
-    left_out,
-)
-from trnmodel.evidence.grounds import document
-from trnmodel.evidence.readings import is_rate, reading
+from trnmodel.evidence.fit import MEANINGS, Case, cases, fitted_errors, labels, log_errors, readable
+from trnmodel.evidence.naive import regression
+from trnmodel.evidence.readings import is_rate
 from trnmodel.evidence.rows import (
     COLLECTIVES,
     COMPARATORS,
@@ -33,15 +25,14 @@ from trnmodel.evidence.rows import (
     MEASURED,
     PRODUCTS,
     SIDES,
-    number,
     published,
     read_rows,
     save,
     texts,
-    wide_rows,
 )
 from trnmodel.evidence.rules import PLAIN, check
 from trnmodel.evidence.score import counted, validation
+from trnmodel.evidence.search import left_out
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,12 +46,9 @@ FITTED, LEFT_OUT, FAMILY = "as fitted", "model left out", "Trn2 from Trn1 and In
 CHIP, SOURCE = "chip left out", "source left out"
 INSIDE = "model left out, form chosen inside"  # of the rows that the tried forms move
 LEAVING: Mapping[str, Callable[[Case], str]] = {
+    LEFT_OUT: lambda case: case.model,
     CHIP: lambda case: case.family,
     SOURCE: lambda case: case.source,
-}  # splits beside that by model
-SPLITS: Mapping[str, tuple[str, str]] = {
-    FITTED: ("error", "naive_error"),
-    LEFT_OUT: ("left_out_error", "naive_left_out_error"),
 }
 GROUPS: Mapping[str, str] = {
     "decode": "dense decode",
@@ -87,13 +75,23 @@ OUTSIDE, SAME = "outside the fits", "constants from these rows"
 UNSTATED, PRODUCTS_USE = "platform not stated", "tuned-gemm"
 
 
-def ran_on_both(of: Iterable[Case]) -> set[str]:
-    """Stacks of which some case ran on Trn1 or Inf2 and some on Trn2."""
-    of = [case for case in of if isinstance(case.reading.stack, str)]
-    before, after = (
-        {case.reading.stack for case in of if case.family in names} for names in (("trn1", "inf2"), ("trn2",))
-    )
-    return before & after
+def _errors(of: Sequence[Case], group: str) -> Iterator[tuple[str, NDArray, NDArray | float]]:
+    """Errors of a group's cases by split, and those of the naive regression; NaN for cases that a split is not of."""
+    errors, regressed = fitted_errors(group), group in MEANINGS
+    yield FITTED, np.expm1(log_errors(of)), regression(of, of) if regressed else np.nan
+    for split, name in LEAVING.items():
+        if len(set(map(name, of))) > 1 and (regressed or split == LEFT_OUT):
+            rival = left_out(of, name, regression) if regressed and split == LEFT_OUT else np.nan
+            yield split, left_out(of, name, errors), rival
+    if group in forms.FORMS:
+        yield INSIDE, forms.chosen_inside(of, group), np.nan
+    seen = [case for case in of if case.family in ("trn1", "inf2")]
+    both = {case.reading.stack for case in seen}
+    later = [i for i, case in enumerate(of) if case.family == "trn2" and case.reading.stack in both]
+    if regressed and later:
+        test, found = [of[i] for i in later], np.full((2, len(of)), np.nan)
+        found[:, later] = errors(seen, test), regression(seen, test)
+        yield FAMILY, *found
 
 
 def residuals(groups: Iterable[str] = MEANINGS) -> pd.DataFrame:
@@ -106,27 +104,17 @@ def residuals(groups: Iterable[str] = MEANINGS) -> pd.DataFrame:
     """
     import pandas as pd
 
-    frames = []
-    rows, groups = published(), list(groups)
+    frames, rows = [], published()
     for group in groups:
-        table, of = accuracy(rows, group), cases(rows, group)
-        asked = table.drop(columns=[name for pair in SPLITS.values() for name in pair])
-        for split, (own, naive) in SPLITS.items():
-            frames.append(asked.assign(split=split, group=group, error=table[own], naive_error=table[naive]))
-        for split, name in LEAVING.items():
-            if group in MEANINGS and len(set(map(name, of))) > 1:
-                frames.append(asked.assign(split=split, group=group, error=left_out(of, name, fitted_errors(group))))
-        if group in forms.FORMS:
-            inside = asked.assign(split=INSIDE, group=group, error=forms.chosen_inside(of, group)[0])
-            frames.append(inside.dropna(subset="error"))
-        if group in MEANINGS and ran_on_both(of):
-            frames.append(family_split(rows, group).assign(split=FAMILY, group=group))
-    table = pd.concat(frames, ignore_index=True)
-    last = ["error", "naive_error"]
-    return table[["split", "group", *(name for name in table if name not in ("split", "group", *last)), *last]]
+        of = cases(rows, group)
+        asked = {"group": group, **labels(of)}
+        for split, error, naive in _errors(of, group):
+            table = pd.DataFrame({"split": split, **asked, "error": error, "naive_error": naive})
+            frames.append(table.dropna(subset="error"))
+    return pd.concat(frames, ignore_index=True)
 
 
-def outside(judged: pd.DataFrame | None = None) -> pd.DataFrame:
+def outside() -> pd.DataFrame:
     """Errors of configurations that no constant is fitted to, by what they are used for.
 
     Products of Trainium3 have constants of their own, so that theirs are the errors with their file left out. Rows
@@ -134,11 +122,9 @@ def outside(judged: pd.DataFrame | None = None) -> pd.DataFrame:
     """
     import pandas as pd
 
-    rows = counted(validation() if judged is None else judged)
+    rows = counted(validation())
     rows = rows[~rows.use.isin([PLAIN, "model", UNSTATED, *KERNELS])]
-    readings = [reading(cells) for cells in texts(rows)]
-    measured = [number(row["value"]) * r.scale for row, r in zip(rows.to_dict("records"), readings, strict=True)]
-    of = [Case(r, x, r.weight, document(source)) for r, x, source in zip(readings, measured, rows.source, strict=True)]
+    of = list(readable(texts(rows)))
     table = pd.DataFrame({**labels(of), "use": rows.use.to_numpy(), "error": rows.error.to_numpy()})
     left = _left_products()
     shapes = [tuple(float(dict(case.reading.asked).get(name, 0)) for name in SIDES) for case in of]
@@ -166,9 +152,7 @@ def shipped(path: Path = RESIDUALS) -> pd.DataFrame:
 
 def write() -> None:
     """Compute all residuals anew and write them, six significant digits each; rules that match nothing are refused."""
-    check(
-        [row for path in (MEASURED, LATER, COMPARATORS, COLLECTIVES, PRODUCTS) for row in read_rows(path)] + wide_rows()
-    )
+    check(row for path in (MEASURED, LATER, COMPARATORS, COLLECTIVES, PRODUCTS) for row in read_rows(path))
     for path, groups in FILES.items():
         save(residuals(groups), path)
     write_bands()
@@ -193,7 +177,7 @@ def left_out_rows(split: str = LEFT_OUT) -> pd.DataFrame:
     import pandas as pd
 
     column = "chip_left_out_error" if split == CHIP else "model_left_out_error"
-    others = comparators.both()
+    others = shipped(comparators.RESIDUALS)
     others = others.assign(error=others[column].fillna(others.chip_left_out_error))
     own = [rows[rows.split.isin([split, LEFT_OUT] if path == KERNEL_RESIDUALS else [split])]
            for path, rows in ((path, shipped(path)) for path in FILES)]  # fmt: skip

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.arguments import listed
 from trnmodel.catalog import load, systems
 from trnmodel.catalog.systems import System
-from trnmodel.evidence.fit import left_out
 from trnmodel.evidence.readings import TIMES, asked
 from trnmodel.evidence.rows import MEASURED, number, read_rows
 from trnmodel.evidence.rules import decide
-from trnmodel.evidence.search import line
+from trnmodel.evidence.search import left_out, line
 from trnmodel.fabric.collectives import collective
 from trnmodel.fabric.runtime import RUNTIMES, graph_barrier_s
 from trnmodel.formulas.bounds import busbw_factor
@@ -41,16 +38,13 @@ def contract() -> pd.DataFrame:
     import pandas as pd
 
     kept = ("id", "source", "date_or_sdk", "instance", "workload", "metric", "unit", "note")
-    lines = []
+    told, lines = ("kind", "ranks", "message_bytes"), []
     for row in read_rows(MEASURED):
         if row["kind"] == "collective":
             d = decide(row)
-            given = dict.fromkeys(("kind", "ranks", "message_bytes"), np.nan) | dict(asked(d.arguments))
-            line: dict[str, Any] = {name: row[name] for name in kept} | {
-                "use": d.use,
-                "series": d.arguments.get("series", ""),
-            }
-            line |= {name: given[name] for name in ("kind", "ranks", "message_bytes")}
+            given = dict(asked(d.arguments))
+            line: dict[str, Any] = {name: row[name] for name in kept} | {"use": d.use}
+            line |= {"series": d.arguments.get("series", ""), **{name: given.get(name, np.nan) for name in told}}
             lines.append(line | {"value": number(row["value"]), "reason": d.reason})
     return pd.DataFrame(lines)
 
@@ -81,18 +75,13 @@ def recomputed() -> pd.DataFrame:
     keys = [rates.source.str.split(" @").str[0], times.source.str.split(" @").str[0]]
     time = dict(zip(zip(keys[1], times.workload, strict=True), times.value * US, strict=True))
     seconds = np.array([time[key] for key in zip(keys[0], rates.workload, strict=True)])
-    factor = np.array([float(busbw_factor(k, n)) for k, n in zip(rates.kind, rates.ranks, strict=True)])
-    rate = rates.message_bytes / seconds * np.where(rates.metric == "busbw", factor, 1.0)
+    rate = rates.message_bytes / seconds * np.where(rates.metric == "busbw", _factors(rates), 1.0)
     table = rates[["series", "metric", "message_bytes"]].assign(printed=rates.value, as_gb=rate / GB, as_gib=rate / GIB)
     off = {unit: (table[column] - table.printed).abs() for unit, column in (("GB/s", "as_gb"), ("GiB/s", "as_gib"))}
-    better = {name: sums["GB/s"] <= sums["GiB/s"] for name, sums in _sums(table.series, off).items()}
-    unit = np.where(table.series.map(better), "GB/s", "GiB/s")
+    sums = {unit: each.groupby(table.series).sum() for unit, each in off.items()}
+    unit = np.where(table.series.map(sums["GB/s"] <= sums["GiB/s"]), "GB/s", "GiB/s")
     shown = np.where(unit == "GB/s", table.as_gb, table.as_gib)
     return table.assign(unit=unit, error=shown / table.printed - 1).reset_index(drop=True)
-
-
-def _sums(series: pd.Series, columns: dict[str, pd.Series]) -> dict[str, dict[str, float]]:
-    return {name: {unit: float(off[series == name].sum()) for unit, off in columns.items()} for name in series.unique()}
 
 
 def _line(wire_bytes: NDArray, time_s: NDArray) -> tuple[float, float]:
@@ -101,9 +90,12 @@ def _line(wire_bytes: NDArray, time_s: NDArray) -> tuple[float, float]:
     return floor, 1 / slope
 
 
+def _factors(rows: pd.DataFrame) -> NDArray:
+    return np.array([float(busbw_factor(k, n)) for k, n in zip(rows.kind, rows.ranks, strict=True)])
+
+
 def _wire_bytes(rows: pd.DataFrame) -> NDArray:
-    factors = [float(busbw_factor(k, n)) for k, n in zip(rows.kind, rows.ranks, strict=True)]
-    return rows.message_bytes.to_numpy() * np.array(factors)
+    return rows.message_bytes.to_numpy() * _factors(rows)
 
 
 def points() -> pd.DataFrame:
@@ -152,22 +144,14 @@ def fits() -> pd.DataFrame:
     """
     import pandas as pd
 
-    lines, measured = [], points()
-    for (name, kind, ranks), run in measured.groupby(["series", "kind", "ranks"], sort=False):
+    lines = []
+    for (name, kind, ranks), run in points().groupby(["series", "kind", "ranks"], sort=False):
         floor, rate = _line(_wire_bytes(run), run.time_s.to_numpy())
-        lines.append(
-            {
-                "series": name,
-                "kind": kind,
-                "ranks": ranks,
-                "sizes": run.message_bytes.nunique(),
-                "floor_s": floor,
-                "busbw_bytes_per_s": rate,
-                "crossover_bytes": floor * rate / float(busbw_factor(kind, ranks)),
-                "worst_error": run.error.abs().max() if run.message_bytes.nunique() > 2 else np.nan,
-                "worst_left_out_error": run.left_out_error.abs().max(),
-            }
-        )
+        sizes = run.message_bytes.nunique()
+        line = {"series": name, "kind": kind, "ranks": ranks, "sizes": sizes, "floor_s": floor}
+        line |= {"busbw_bytes_per_s": rate, "crossover_bytes": floor * rate / float(busbw_factor(kind, ranks))}
+        line |= {"worst_error": run.error.abs().max() if sizes > 2 else np.nan}
+        lines.append(line | {"worst_left_out_error": run.left_out_error.abs().max()})
     return pd.DataFrame(lines)
 
 
@@ -190,13 +174,13 @@ def curves() -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-def _machine(series: str, name: str | System) -> System:
-    """A system as a run had it: two servers where it ran on two."""
-    return systems.system(name, count=2 if "two-nodes" in series else 1)
+def _machines(series: str) -> list[System]:
+    """The systems that could have made a run: of two servers where it ran on two."""
+    return [systems.system(name, count=2 if "two-nodes" in series else 1) for name in MACHINES]
 
 
-def misses(names: Iterable[str | System] = MACHINES) -> pd.DataFrame:
-    """Each measured time over what `tm.collective` says without a constant of the run, were it this system.
+def misses() -> pd.DataFrame:
+    """Each measured time over what `tm.collective` says without a constant of the run, on each system it could be of.
 
     Returns
     -------
@@ -205,12 +189,12 @@ def misses(names: Iterable[str | System] = MACHINES) -> pd.DataFrame:
 
     Examples
     --------
-    >>> round(float(misses(["trn1.32xlarge"]).ratio.median()), 1)
+    >>> round(float(misses().groupby("system").ratio.median()["trn1.32xlarge"]), 1)
     5.7
     """
     rows = []
     for (series, kind, ranks), run in points().groupby(["series", "kind", "ranks"], sort=False):
-        for where in (_machine(series, name) for name in listed("names", names)):
+        for where in _machines(series):
             found = collective(kind, run.message_bytes.to_numpy(), where, ranks=ranks)
             if np.all(found.valid):
                 times = {"time_s": run.time_s, "predicted_s": found.time_s, "ratio": run.time_s / found.time_s}
@@ -218,7 +202,7 @@ def misses(names: Iterable[str | System] = MACHINES) -> pd.DataFrame:
     return tidy(rows)
 
 
-def shares(names: Iterable[str | System] = MACHINES) -> pd.DataFrame:
+def shares() -> pd.DataFrame:
     """What each run reaches of the modelled fabric, on each system that could have been its machine.
 
     Returns
@@ -231,7 +215,7 @@ def shares(names: Iterable[str | System] = MACHINES) -> pd.DataFrame:
 
     lines = []
     for run in fits().itertuples():
-        for where in (_machine(run.series, name) for name in listed("names", names)):
+        for where in _machines(run.series):
             big = collective(run.kind, LARGE, where, ranks=run.ranks)
             if not np.all(big.valid):
                 continue
@@ -261,9 +245,9 @@ def barriers() -> pd.DataFrame:
     """
     import pandas as pd
 
+    others = {use: _timed(use).set_index(["series", "ranks"]).time_s for use in ("null", "twelve")}
     lines = []
     for row in _timed("one").itertuples():
-        others = {use: _timed(use).set_index(["series", "ranks"]).time_s for use in ("null", "twelve")}
         twelve = float(others["twelve"][row.series, row.ranks])
         model = float(graph_barrier_s(row.ranks, RUNTIMES[row.series]))
         lines.append(

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from trnmodel.catalog.load import DATA
 from trnmodel.catalog.stacks import Efficiencies
-from trnmodel.evidence.fit import Case, cases, fitted_errors, labels, left_out, log_errors
+from trnmodel.evidence.fit import Case, cases, fitted_errors, labels, log_errors
 from trnmodel.evidence.questions import predict
 from trnmodel.evidence.readings import reading
 from trnmodel.evidence.rows import COLLECTIVES, COMPARATORS, UnreadableRowError, measure, read_rows, save
+from trnmodel.evidence.search import left_out
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,15 +46,8 @@ def comparators(stack: str | Efficiencies = "ideal") -> pd.DataFrame:
     lines = []
     for row in read_rows(COMPARATORS):
         line: dict[str, Any] = {"id": row["id"], "source": row["source"], "hardware": row["instance"]}
-        line |= {
-            "metric": row["metric"],
-            "unit": row["unit"],
-            "model": row["workload"],
-            "question": "",
-            "predicted": np.nan,
-            "error": np.nan,
-        }
-        line |= {"reason": "", "measured": measure(row), "analytic": False}
+        line |= {"metric": row["metric"], "unit": row["unit"], "model": row["workload"], "question": ""}
+        line |= {"predicted": np.nan, "error": np.nan, "reason": "", "measured": measure(row), "analytic": False}
         try:
             r = reading(row)
             line["analytic"] = r.use == ANALYTIC
@@ -93,20 +86,15 @@ def shipped(group: str = GROUP) -> pd.DataFrame:
     >>> shipped("gpu-all-reduce")["where"].unique().tolist()
     ['hgx-a100', 'hgx-b200', 'gb200-nvl72', 'hgx-h100']
     """
-    rows = both()
+    import pandas as pd
+
+    rows = pd.read_csv(RESIDUALS, low_memory=False)
     return rows[rows.group == group].reset_index(drop=True)
 
 
-def both() -> pd.DataFrame:
-    """The rows of `data/evidence/residuals_comparators.csv`."""
-    import pandas as pd
-
-    return pd.read_csv(RESIDUALS, low_memory=False)
-
-
-def write(path: Path = RESIDUALS) -> None:
+def write() -> None:
     """Compute the residuals anew and write them, six significant digits each."""
-    save(residuals(), path)
+    save(residuals(), RESIDUALS)
 
 
 def others(table: pd.DataFrame) -> pd.DataFrame:

@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trnmodel.bands import Rows
 from trnmodel.catalog.bands import BANDS, HULLS, LABELS, Width
+from trnmodel.evidence.rows import save
+from trnmodel.evidence.search import left_out
 from trnmodel.formulas.bands import conformal_width, grown_width, interval_score, shrunk_width, tail_widths
 
 if TYPE_CHECKING:
     import pandas as pd
 
-POOLS: Mapping[str, tuple[str, ...]] = {
-    "kernels": ("kernel",),
-    "collectives": ("collective",),
-}  # by part; other chips are a pool, and so is all else
+POOLS = {"kernel": "kernels", "collective": "collectives"}  # by part; other chips are a pool, and so is all else
 OTHERS, MODELS = "other chips", "models"
 PLACE = {"ranks": "ranks", "batch": "sequences", "length": "length", "size": "size"}
 TELLING = ["group", "part", "kind", "chip", "on", *PLACE.values()]
@@ -31,17 +31,17 @@ TELLING = ["group", "part", "kind", "chip", "on", *PLACE.values()]
 
 def pool_of(group: str, part: str) -> str:
     """Groups whose widths are drawn towards one another: of models, of other chips, of kernels, of collectives."""
-    found = next((name for name, parts in POOLS.items() if part in parts), MODELS)
-    return OTHERS if group == "comparator" else found
+    return OTHERS if group == "comparator" else POOLS.get(part, MODELS)
 
 
-def away(rows: pd.DataFrame, by: str) -> pd.Series:
+def away(rows: pd.DataFrame, by: str) -> NDArray:
     """Octaves from each row to the rows of all other names: what of another model is known about it."""
-    found = rows.log_error * 0.0
-    for name, some in rows.groupby(by, sort=False):
-        base = known(rows[rows[by] != name], {})
-        found[some.index] = [float(_octaves(base, row)) for row in some.to_dict("records")]
-    return found
+
+    def learned(train: list[int], test: list[int]) -> list[float]:
+        base = known(rows.iloc[train], {})
+        return [_octaves(base, row) for row in rows.iloc[test].to_dict("records")]
+
+    return left_out(range(len(rows)), rows[by].to_list().__getitem__, learned)
 
 
 def widths(rows: pd.DataFrame) -> dict[str, Width]:
@@ -75,8 +75,8 @@ def write(rows: pd.DataFrame, bands: Path = BANDS, measured: Path = HULLS) -> No
 
     columns = [*Width.__struct_fields__]
     table = pd.DataFrame([[getattr(one, name) for name in columns] for one in widths(rows).values()], columns=columns)
-    table.to_csv(bands, index=False, float_format="%.4g", lineterminator="\n")
-    hulls(rows).to_csv(measured, index=False, float_format="%.6g", lineterminator="\n")
+    save(table, bands, "%.4g")
+    save(hulls(rows), measured)
 
 
 def held(rows: pd.DataFrame, by: str) -> pd.DataFrame:
@@ -96,13 +96,15 @@ def held(rows: pd.DataFrame, by: str) -> pd.DataFrame:
         constant_inside, constant_score. [-]
     """
     rows = rows[rows.part != "memory"]  # whose constants are of the same rows
-    found = rows.assign(below=np.nan, above=np.nan, constant_width=np.nan)
-    for name, some in rows.groupby(by, sort=False):
-        others = rows[rows[by] != name]
+
+    def learned(train: list[int], test: list[int]) -> list[tuple[float, float, float]]:
+        others, some = rows.iloc[train], rows.iloc[test]
         base = known(others, widths(others))
-        found.loc[some.index, ["below", "above"]] = [_widths(base, row) for row in some.to_dict("records")]
-        for pool, part in some.groupby("pool"):
-            found.loc[part.index, "constant_width"] = conformal_width(others.log_error[others.pool == pool])
+        pools = {pool: float(conformal_width(others.log_error[others.pool == pool])) for pool in some.pool.unique()}
+        return [(*_widths(base, row), pools[row["pool"]]) for row in some.to_dict("records")]
+
+    left = left_out(range(len(rows)), rows[by].to_list().__getitem__, learned)
+    found = rows.assign(**dict(zip(("below", "above", "constant_width"), left.T, strict=True)))
     found["width"] = (found.below + found.above) / 2
     for prefix, below, above in (("", found.below, found.above), ("constant_", *[found.constant_width] * 2)):
         found[f"{prefix}inside"] = (found.log_error <= below) & (-found.log_error <= above)

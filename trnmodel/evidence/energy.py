@@ -7,12 +7,10 @@ each chip that has rows enough; of servers one host and one ratio. Printed watts
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -23,7 +21,7 @@ from trnmodel.catalog import facilities, load
 from trnmodel.catalog.specs import Chip, published
 from trnmodel.catalog.systems import ANY_MEMORY
 from trnmodel.evidence import search
-from trnmodel.evidence.fit import left_out
+from trnmodel.evidence.rows import put_fitted
 from trnmodel.formulas import energy as page
 from trnmodel.planner.power import MIDDLE, Amounts, chip_watts
 from trnmodel.steps.answers import Step
@@ -163,28 +161,21 @@ def _owners(of: Sequence[Case]) -> list[str]:
     return sorted(name for name, many in counted.items() if many >= FEWEST)
 
 
-class Table(NamedTuple):
-    """Cases as arrays: watts, TDP, shares of peak and of bandwidth, and whose idle share they have."""
-
-    measured_w: NDArray
-    tdp_w: NDArray
-    used: NDArray
-    owner: NDArray
-
-    def watts(self, values: NDArray, other: float) -> NDArray:
-        """Watts of a GPU by two activities and the idle shares of the owners; `other` is that of any other chip."""
-        idle = np.append(values[2:], other)[self.owner]
-        return page.chip_w(self.tdp_w, idle, values[0] * self.used[:, 0] + values[1] * self.used[:, 1])
+def _measured_w(of: Sequence[Case]) -> NDArray:
+    return np.array([case.measured_w for case in of])
 
 
-def _table(of: Sequence[Case], owners: Sequence[str]) -> Table:
+def _watts(of: Sequence[Case], owners: Sequence[str]) -> Callable[[NDArray], NDArray]:
+    """Watts of a GPU in each case by two activities and the idle shares of the owners; others have that in force."""
+    tdp_w, used = np.array([float(case.chip.tdp_w) for case in of]), np.array([case.utilisation for case in of])
     place = {name: i for i, name in enumerate(owners)}
-    return Table(
-        np.array([case.measured_w for case in of]),
-        np.array([case.chip.tdp_w for case in of], dtype=float),
-        np.array([case.utilisation for case in of]),
-        np.array([place.get(case.chip.id, len(owners)) for case in of]),
-    )
+    owner = np.array([place.get(case.chip.id, len(owners)) for case in of])
+
+    def watts(values: NDArray) -> NDArray:
+        idle = np.append(values[2:], _other())[owner]
+        return page.chip_w(tdp_w, idle, values[0] * used[:, 0] + values[1] * used[:, 1])
+
+    return watts
 
 
 def _other() -> float:
@@ -200,10 +191,10 @@ def _start(owners: Sequence[str]) -> NDArray:
 
 def fit(of: Sequence[Case], owners: Sequence[str]) -> NDArray:
     """Activities and idle shares that fit cases best."""
-    table = _table(of, owners)
+    watts, measured_w = _watts(of, owners), _measured_w(of)
     first = _start(owners)
-    room = np.append(np.full(2, search.LARGEST), -np.log(first[2:]))
-    return search.constants(lambda v: np.log(table.watts(v, _other()) / table.measured_w), first, high=room)
+    room = search.room([*SHARES, *("idle_share" for _ in owners)], first)
+    return search.constants(lambda v: np.log(watts(v) / measured_w), first, high=room)
 
 
 def left_out_watts(of: Sequence[Case]) -> NDArray:
@@ -213,9 +204,9 @@ def left_out_watts(of: Sequence[Case]) -> NDArray:
     def learned(train: list[Case], test: list[Case]) -> NDArray:
         values = fit(train, owners)
         own = [case._replace(amounts=case.amounts._replace(time_s=np.asarray(case.own_s))) for case in test]
-        return np.stack([_table(some, owners).watts(values, _other()) for some in (test, own)], axis=1)
+        return np.stack([_watts(some, owners)(values) for some in (test, own)], axis=1)
 
-    return left_out(of, lambda case: case.model, learned)
+    return search.left_out(of, lambda case: case.model, learned)
 
 
 def accuracy() -> pd.DataFrame:
@@ -231,15 +222,16 @@ def accuracy() -> pd.DataFrame:
     import pandas as pd
 
     of = cases()
-    (watts, own_w), table = left_out_watts(of).T, _table(of, _owners(of))
+    (watts, own_w), measured_w = left_out_watts(of).T, _measured_w(of)
+    tdp_w = np.array([case.chip.tdp_w for case in of], dtype=float)
     bottom_w = np.array([_bottom_up_w(case) for case in of])
     slower = np.array([case.own_s / float(case.amounts.time_s) for case in of])
-    against = {"error": watts, "own_error": own_w * slower, "share_error": SHARE * table.tdp_w,
-               "tdp_error": table.tdp_w, "bottom_up_error": bottom_w}  # fmt: skip
+    against = {"error": watts, "own_error": own_w * slower, "share_error": SHARE * tdp_w,
+               "tdp_error": tdp_w, "bottom_up_error": bottom_w}  # fmt: skip
     names = {"model": [c.model for c in of], "chip": [c.chip.id for c in of], "batch": [c.row.batch for c in of],
-             "remark": [c.row.remark for c in of], "steady": [c.steady for c in of], "measured_w": table.measured_w,
-             "j_per_token": table.measured_w * [c.row.n_gpus / c.row.tokens_per_s for c in of]}  # fmt: skip
-    return pd.DataFrame(names | {name: found / table.measured_w - 1 for name, found in against.items()})
+             "remark": [c.row.remark for c in of], "steady": [c.steady for c in of], "measured_w": measured_w,
+             "j_per_token": measured_w * [c.row.n_gpus / c.row.tokens_per_s for c in of]}  # fmt: skip
+    return pd.DataFrame(names | {name: found / measured_w - 1 for name, found in against.items()})
 
 
 def by_chip(errors: pd.DataFrame) -> pd.DataFrame:
@@ -287,7 +279,7 @@ def server_errors() -> pd.DataFrame:
     import pandas as pd
 
     of = servers()
-    found = left_out(of, lambda one: one.what, lambda train, test: server_kw(test, fit_servers(train)))
+    found = search.left_out(of, lambda one: one.what, lambda train, test: server_kw(test, fit_servers(train)))
     rows = [{"what": one.what, "kind": one.kind, "measured_kw": one.power_kw, "predicted_kw": kw,
              "error": kw / one.power_kw - 1} for one, kw in zip(of, found, strict=True)]  # fmt: skip
     return pd.DataFrame(rows)
@@ -298,8 +290,7 @@ def calibrated() -> dict[tuple[str, str], float]:
     of, around = cases(), fit_servers(servers())
     owners = _owners(of)
     values = fit(of, owners)
-    measured = np.array([case.measured_w for case in of])
-    width = np.quantile(np.abs(np.log(left_out_watts(of)[:, 0] / measured)), QUANTILE)
+    width = np.quantile(np.abs(np.log(left_out_watts(of)[:, 0] / _measured_w(of))), QUANTILE)
     found: dict[tuple[str, str], float] = {("gpu-power", name): v for name, v in zip(SHARES, values, strict=False)}
     found |= {(name, "idle_share"): v for name, v in zip(owners, values[2:], strict=True)}
     found |= {("gpu-power", name): v for name, v in zip(AROUND, (around[0] / 8, *around[1:]), strict=True)}
@@ -308,18 +299,9 @@ def calibrated() -> dict[tuple[str, str], float]:
     return {key: float(f"{value:.4g}") for key, value in found.items()}
 
 
-def write(path: Path = FACTS, found: Mapping[tuple[str, str], float | str] | None = None) -> None:
-    """Put fitted values, or ranges in words, into their rows."""
-    values = calibrated() if found is None else found
-    with path.open(newline="") as file:
-        names, *rows = csv.reader(file)
-    entity, quantity, printed, where = map(names.index, ("entity", "quantity", "value_printed", "locator"))
-    for row in rows:
-        if row[where].startswith("fitted") and (row[entity], row[quantity]) in values:
-            value = values[row[entity], row[quantity]]
-            row[printed] = value if isinstance(value, str) else f"{value:.4g}"
-    with path.open("w", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows([names, *rows])
+def write() -> None:
+    """Put fitted values into their rows."""
+    put_fitted(FACTS, {key: f"{value:.4g}" for key, value in calibrated().items()})
 
 
 if __name__ == "__main__":

@@ -6,44 +6,45 @@
 
 from __future__ import annotations
 
-import csv
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.arguments import choice, listed, refuse
+from trnmodel.arguments import choice, listed
 from trnmodel.catalog.load import DATA, read_csv, value
 from trnmodel.catalog.specs import Spec
-from trnmodel.evidence import naive, search
+from trnmodel.evidence import search
 from trnmodel.evidence.grounds import document, grounds
 from trnmodel.evidence.questions import predict
 from trnmodel.evidence.readings import Reading, Tune, reading
-from trnmodel.evidence.rows import COLLECTIVES, COMPARATORS, UnreadableRowError, measure, published, read_rows
-from trnmodel.evidence.score import configuration, read_models
+from trnmodel.evidence.rows import COLLECTIVES, COMPARATORS, UnreadableRowError, measure, published, put, read_rows
+from trnmodel.evidence.score import configuration
 from trnmodel.models.transformer import model
 
 if TYPE_CHECKING:
     import pandas as pd
 
-T = TypeVar("T")
 MOST_ROUNDS = 12  # of fits of all groups, which settle after four
 EFFICIENCIES = DATA / "facts" / "efficiencies.csv"
 # groups of a model's rows by what they mean; any other group is a use that rules name
 MEANINGS: Mapping[str, tuple[str, ...]] = {
-    "decode": naive.DECODE,
+    "decode": ("decode-step", "decode-throughput", "run-per-token"),
     "prefill": ("prefill", "batch-prefill", "one-prefill", "reprefill-throughput"),
     "expert-decode": ("decode-step", "decode-throughput"),
     "expert-prefill": ("prefill", "batch-prefill", "one-prefill", "reprefill-throughput"),
     "encoder": ("forward",),
     "server": ("loaded-step",),
 }
+# kinds of models that a group has, by how its name begins; any other group of a model's rows has dense ones alone
+KINDS = {"expert": ("expert", "hybrid"), "encoder": ("encoder", "dense"), "server": ("encoder", "dense")}
 USES = ("framework-compile", "framework-trace", "gpu-all-reduce", "comparator")
 # groups in which software takes the fastest of several kernels for one call; elsewhere the middle run counts
 FASTEST = {"gpu-all-reduce"}
@@ -66,6 +67,7 @@ class Case:
     measured: float
     weight: float
     source: str = ""
+    id: str = ""
 
     @property
     def model(self) -> str:
@@ -87,41 +89,34 @@ def parameters(group: str) -> tuple[Parameter, ...]:
     return tuple(rows)
 
 
-def _kind(name: Any) -> str:
-    """Encoders, mixtures of experts with recurrent hybrids, and dense models are fitted apart."""
-    chosen = model(name)
-    parts = {part.group for layer in chosen.layers for part in layer.parts}
-    hybrid = any(layer.recurrence for layer in chosen.layers)
-    return "encoder" if not chosen.generates else "expert" if hybrid or "experts" in parts else "dense"
-
-
 def _belongs(r: Reading, group: str) -> bool:
     if group in USES or r.use in USES:
         return r.use == group
-    kinds = {"encoder", "dense"} if group in ("encoder", "server") else {"expert" if "expert" in group else "dense"}
-    return r.meaning in MEANINGS[group] and not r.percentile and r.stack != "ideal" and _kind(r.model) in kinds
+    kinds = KINDS.get(group.partition("-")[0], ("dense",))
+    return r.meaning in MEANINGS[group] and not r.percentile and r.stack != "ideal" and model(r.model).kind in kinds
 
 
-def cases(rows: pd.DataFrame | str | Path, group: str, models: Mapping[str, Any] | None = None) -> list[Case]:
+def readable(rows: Iterable[Mapping[str, str]]) -> Iterator[Case]:
+    """Each row that has a reading and a value as a case by itself."""
+    for row in rows:
+        with suppress(UnreadableRowError):
+            r = reading(row)
+            yield Case(r, measure(row) * r.scale, r.weight, document(row["source"]), row["id"])
+
+
+def cases(rows: pd.DataFrame | str | Path, group: str) -> list[Case]:
     """Unique configurations of a group: rows of one configuration become one case with their median."""
     choice("group", group, GROUPS)
-    found: dict[str, list[tuple[Reading, float]]] = defaultdict(list)
-    sources: dict[str, str] = {}
-    known = read_models(models)
-    for row in read_rows(rows):
-        try:
-            r = reading(row, known)
-            measured = measure(row) * r.scale
-            if r.weight and _belongs(r, group):
-                found[(key := configuration(r, predict(r)))].append((r, measured))
-                sources.setdefault(key, document(row["source"]))
-        except UnreadableRowError:
-            continue
+    alike: dict[str, list[Case]] = defaultdict(list)
+    for case in readable(read_rows(rows)):
+        if case.weight and _belongs(case.reading, group):
+            with suppress(UnreadableRowError):
+                alike[configuration(case.reading, predict(case.reading))].append(case)
     of_all = min if group in FASTEST else np.median
-    votes = {key: float(of_all([value for _, value in group_])) for key, group_ in found.items()}
-    return [
-        Case(group_[0][0], votes[key], max(r.weight for r, _ in group_), sources[key]) for key, group_ in found.items()
-    ]
+    votes = [float(of_all([case.measured for case in some])) for some in alike.values()]
+    weights = [max(case.weight for case in some) for some in alike.values()]
+    return [replace(some[0], measured=measured, weight=weight)
+            for some, measured, weight in zip(alike.values(), votes, weights, strict=True)]  # fmt: skip
 
 
 def tuned(values: Mapping[Parameter, float]) -> Tune:
@@ -172,8 +167,7 @@ def fit(of: Sequence[Case], group: str, found: Mapping[Parameter, float] | None 
                 seen[key] = log_errors([of[key[0]]], tune)[0]
         return weights * [seen[key] for key in keys]
 
-    room = [-np.log(v) if name.quantity.endswith("_share") else np.inf for name, v in zip(names, first, strict=True)]
-    best = search.constants(errors, first, high=np.minimum(room, search.LARGEST))
+    best = search.constants(errors, first, high=search.room([name.quantity for name in names], first))
     return every | dict(zip(names, best.tolist(), strict=True))
 
 
@@ -205,68 +199,13 @@ def _in_force(parameter: Parameter) -> float:
     return value(parameter.owner.split("|")[0], parameter.quantity.split("|")[0])
 
 
-def left_out(of: Sequence[T], name: Callable[[T], Hashable], errors: Callable[[list[T], list[T]], NDArray]) -> NDArray:
-    """The one leave-out: errors of each case by what was learned from the cases of all other names.
-
-    `errors(train, test)` learns from the first and gives the errors of the second, or a row of figures for each.
-    """
-    names, found = [name(case) for case in of], dict[int, Any]()
-    for left in dict.fromkeys(names):
-        places = [i for i, one in enumerate(names) if one == left]
-        train = [case for case, one in zip(of, names, strict=True) if one != left]
-        found |= zip(places, errors(train, [of[i] for i in places]), strict=True)
-    return np.array([found[i] for i in range(len(of))])
-
-
 def fitted_errors(group: str) -> Callable[[list[Case], list[Case]], NDArray]:
-    """Errors of cases under a fit to others, for `left_out`; without others, as shipped."""
+    """Errors of cases under a fit to others, for `search.left_out`; without others, as shipped."""
 
     def errors(train: list[Case], test: list[Case]) -> NDArray:
         return np.expm1(log_errors(test, tuned(fit(train, group)) if train else None))
 
     return errors
-
-
-def accuracy(rows: pd.DataFrame | str | Path, group: str, models: Mapping[str, Any] | None = None) -> pd.DataFrame:
-    """Errors by unique configuration: as shipped, fitted without the case's model, and of the naive regression.
-
-    Parameters
-    ----------
-    rows : DataFrame or path
-        Measurements as `tm.validate` takes them. [-]
-    group : str
-        "decode", "prefill", "expert-decode", "expert-prefill", "encoder", "server"; or one that leaves out shapes
-        of kernels, "framework-compile", "framework-trace"; or "comparator", models on other chips. [-]
-    models : mapping, optional
-        As in `tm.validate`. [-]
-
-    Returns
-    -------
-    table : pandas.DataFrame
-        One row a configuration: model, where, stack, shapes, measured and the signed errors; those of the regression
-        are NaN where it has no place for a row. [-]
-    """
-    import pandas as pd
-
-    of = cases(rows, group, models)
-    if len({case.model for case in of if not naive.mixed(case.reading)}) < 2:
-        raise ValueError(f"rows: fewer than two models have rows of group {group!r}: nothing can be left out")
-    regressed = group in MEANINGS
-    nothing = np.full(len(of), np.nan)
-    return pd.DataFrame(
-        {
-            **labels(of),
-            "error": np.expm1(log_errors(of)),
-            "left_out_error": left_out(of, lambda case: case.model, fitted_errors(group)),
-            "naive_error": naive.regression(of, of) if regressed else nothing,
-            "naive_left_out_error": left_out(of, lambda case: case.model, naive.regression) if regressed else nothing,
-        }
-    )
-
-
-def _words(name: str, words: str | Iterable[str]) -> list[str]:
-    """One word or several, each once."""
-    return list(dict.fromkeys(listed(name, [words] if isinstance(words, str) else words, str)))
 
 
 def labels(of: Sequence[Case]) -> dict[str, list]:
@@ -284,28 +223,6 @@ def labels(of: Sequence[Case]) -> dict[str, list]:
         "source": [case.source for case in of],
         **grounds([case.reading for case in of]),
     }
-
-
-def family_split(
-    rows: pd.DataFrame | str | Path,
-    group: str,
-    train: Iterable[str] = ("trn1", "inf2"),
-    test: Iterable[str] = ("trn2",),
-    models: Mapping[str, Any] | None = None,
-) -> pd.DataFrame:
-    """Errors on the `test` system families, of stacks that ran on both, under a fit on the `train` families alone."""
-    import pandas as pd
-
-    fitted, left = _words("train", train), _words("test", test)
-    of = cases(rows, group, models)
-    seen = [case for case in of if case.family in fitted]
-    both = {case.reading.stack for case in seen}
-    asked = [case for case in of if case.family in left and case.reading.stack in both]
-    for name, families, some in (("train", fitted, seen), ("test", left, asked)):
-        if all(naive.mixed(case.reading) for case in some):
-            refuse(name, families, f"no row of group {group!r} ran on such a system")
-    errors = fitted_errors(group)(seen, asked)
-    return pd.DataFrame({**labels(asked), "error": errors, "naive_error": naive.regression(seen, asked)})
 
 
 def calibrate(rows: pd.DataFrame | str | Path, groups: str | Iterable[str] = GROUPS) -> pd.DataFrame:
@@ -331,8 +248,9 @@ def calibrate(rows: pd.DataFrame | str | Path, groups: str | Iterable[str] = GRO
     """
     import pandas as pd
 
-    names = [choice("groups", group, GROUPS) for group in _words("groups", groups)]
-    of = {group: some for group in names if (some := cases(rows, group))}
+    names = listed("groups", [groups] if isinstance(groups, str) else groups, str)
+    every = [choice("groups", name, GROUPS) for name in dict.fromkeys(names)]
+    of = {group: some for group in every if (some := cases(rows, group))}
     values = _fit_all(of)
     lines = [(p.group, p.owner, p.quantity, _in_force(p), v, len(of[p.group])) for p, v in values.items()]
     return pd.DataFrame(lines, columns=["group", "owner", "quantity", "in_force", "fitted", "cases"])
@@ -347,15 +265,12 @@ def write(table: pd.DataFrame, path: Path = EFFICIENCIES) -> None:
         for quantity in str(row.quantity).split("|")
         if f"{row.fitted:.4g}" != f"{row.in_force:.4g}"
     }
-    with path.open(newline="") as file:
-        names, *rows = csv.reader(file)
-    owner, quantity, printed = (names.index(name) for name in ("entity", "quantity", "value_printed"))
-    for row in rows:
-        ratio = moved.get((row[owner], row[quantity]))
-        if ratio is not None:
-            row[printed] = "-".join(f"{float(end) * ratio:.5g}" for end in row[printed].split("-"))
-    with path.open("w", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows([names, *rows])
+
+    def again(fact: Mapping[str, str]) -> str:
+        ratio, ends = moved.get((fact["entity"], fact["quantity"])), fact["value_printed"].split("-")
+        return "-".join(ends if ratio is None else [f"{float(end) * ratio:.5g}" for end in ends])
+
+    put(path, again)
 
 
 if __name__ == "__main__":

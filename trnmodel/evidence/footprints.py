@@ -10,9 +10,10 @@ import numpy as np
 
 from trnmodel.arguments import chosen, refuse
 from trnmodel.catalog import load
+from trnmodel.evidence.fit import readable
 from trnmodel.evidence.questions import stored_bytes
-from trnmodel.evidence.readings import Reading, reading
-from trnmodel.evidence.rows import MEASURED, UnreadableRowError, read_rows
+from trnmodel.evidence.readings import TRAINING, Reading
+from trnmodel.evidence.rows import MEASURED, read_rows
 from trnmodel.evidence.score import shipped
 from trnmodel.models.transformer import model as read_model
 from trnmodel.steps.assemble import FIRST_BUCKET
@@ -118,14 +119,9 @@ def _size(r: Reading) -> tuple[float, float]:
 def _runs() -> list[Reading]:
     """Configurations that served on Trainium and Inferentia and whose model and length are known, each once."""
     found: dict[tuple, Reading] = {}
-    for row in read_rows(MEASURED):
-        if row["kind"] == FOOTPRINT:
-            continue
-        try:
-            r = reading(row)
-        except UnreadableRowError:
-            continue
-        if r.meaning.startswith("train-"):
+    for case in readable(row for row in read_rows(MEASURED) if row["kind"] != FOOTPRINT):
+        r = case.reading
+        if r.meaning.startswith(TRAINING):
             continue
         if r.model and r.where.startswith(("trn", "inf")) and r.stack != "ideal" and _size(r)[1] > 0:
             found.setdefault((r.model, r.where, r.mapping, _size(r), str(r.precision)), r)

@@ -106,15 +106,13 @@ def _row(case: Case, group: str) -> tuple[float, ...] | None:
             selects, float("async" in str(r.stack)))  # fmt: skip
 
 
-def chosen_inside(of: Sequence[Case], group: str) -> tuple[NDArray, list[str]]:
-    """Errors of the cases that a law has a say in, its form and constants chosen without their model, and the form.
+def chosen_inside(of: Sequence[Case], group: str) -> NDArray:
+    """Errors of the cases that a law has a say in, its form and constants chosen without their model.
 
     Returns
     -------
     errors : numeric
         Predicted over measured - 1, of a time or a rate as measured; NaN for cases that no form of the group moves. [-]
-    chosen : list of str
-        The form each was predicted with; empty for the others. [-]
     """
     rows = [_row(case, group) for case in of]
     inside = [place for place, row in enumerate(rows) if row is not None]
@@ -131,9 +129,8 @@ def chosen_inside(of: Sequence[Case], group: str) -> tuple[NDArray, list[str]]:
         best = search.constants(lambda c: off(c, fit), np.full(len(x), FIRST_S), -MOST, MOST)
         return off(best, judge)
 
-    logs, names = search.chosen_without([of[place].model for place in inside], list(columns), errors)
-    found, chosen = np.full(len(of), np.nan), [""] * len(of)
-    for place, log, name in zip(inside, logs, names, strict=True):
-        rate = of[place].reading.meaning.endswith("throughput")
-        found[place], chosen[place] = np.expm1(-log if rate else log), name
-    return found, chosen
+    logs, _ = search.chosen_without([of[place].model for place in inside], list(columns), errors)
+    found = np.full(len(of), np.nan)
+    sign = [-1.0 if of[place].reading.meaning.endswith("throughput") else 1.0 for place in inside]
+    found[inside] = np.expm1(sign * logs)
+    return found

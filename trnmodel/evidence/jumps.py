@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from trnmodel.arguments import listed
 from trnmodel.catalog.load import DATA
 from trnmodel.catalog.stacks import Efficiencies, efficiencies
 from trnmodel.catalog.systems import System, system, systems
+from trnmodel.evidence.rows import save
 from trnmodel.models.transformer import Transformer, model, model_ids
 from trnmodel.steps import inference
 from trnmodel.steps.answers import Step
@@ -37,14 +38,6 @@ WIDEST = 64
 MOST = {"batch": 2**10, "context": 2**17, "prompt": 2**15}
 
 
-class Walk(NamedTuple):
-    """Points in a row: of each pair of neighbours the axis, and the places of both among the points."""
-
-    axis: NDArray
-    first: NDArray
-    points: Mapping[str, NDArray]
-
-
 def _next(most: int) -> NDArray:
     """Whole numbers that have a neighbour of interest: all small ones, and those around powers of two."""
     powers = 2 ** np.arange(7, np.log2(most) + 1)
@@ -52,46 +45,31 @@ def _next(most: int) -> NDArray:
     return np.unique(found[found <= most])
 
 
-class Axis(NamedTuple):
-    """Neighbours along one axis: what is moved, from where, to where, and what else is not as in the base."""
+def _pairs(base: Mapping[str, float], axis: str, before: NDArray, after: NDArray) -> pd.DataFrame:
+    """Neighbours along an axis, each below the one before it; what else they are is as in the base."""
+    import pandas as pd
 
-    name: str
-    moved: str
-    before: NDArray
-    after: NDArray
-    others: Mapping[str, float]
+    ends = np.stack([before, after], axis=-1).ravel().astype(float)
+    return pd.DataFrame({**base, AMOUNTS.get(axis, axis): ends, "axis": axis})
 
 
-def _walk(base: Mapping[str, float], axes: Iterable[Axis]) -> Walk:
-    """The neighbours of all axes as points side by side."""
-    names, points = [], {name: [np.empty(0)] for name in base}
-    for axis in axes:
-        pairs = np.stack([axis.before, axis.after], axis=-1).ravel().astype(float)
-        there = {**base, **axis.others}
-        for name in base:
-            points[name].append(pairs if name == axis.moved else np.full(pairs.size, there[name]))
-        names += [axis.name] * axis.before.size
-    joined = {name: np.concatenate(parts) for name, parts in points.items()}
-    return Walk(np.array(names), np.arange(0, 2 * len(names), 2), joined)
-
-
-def _amounts(phase: str, tp: float) -> Iterator[Axis]:
+def _amounts(phase: str, base: Mapping[str, float]) -> Iterator[pd.DataFrame]:
     """One sequence or one token more."""
     amount, few = ("context", {}) if phase == "decode" else ("prompt", {"length": FEW})
     batches, lengths = (_next(MOST[name]) for name in ("batch", amount))
-    yield Axis("batch", "batch", batches, batches + 1, {"tp": tp} | few)
-    yield Axis(amount, "length", lengths, lengths + 1, {"tp": tp})
+    yield _pairs({**base, **few}, "batch", batches, batches + 1)
+    yield _pairs(base, amount, lengths, lengths + 1)
 
 
-def _degrees(phase: str, tp: float, ranks: float, experts: int, layers: int) -> Iterator[Axis]:
+def _degrees(phase: str, base: Mapping[str, float], ranks: float, experts: int, layers: int) -> Iterator[pd.DataFrame]:
     """Twice the ranks of a degree, as far as there are ranks, experts and layers."""
-    many = {"tp": tp} | ({"batch": BATCH} if phase == "decode" else {})
+    many, tp = {**base, **({"batch": BATCH} if phase == "decode" else {})}, base["tp"]
     room = ranks / tp
     tops = {"tp": ranks, "ep": min(room, experts), "pp": min(room, layers), "cp": room, "moe_ep": min(tp, experts)}
     for name, top in tops.items():
         start = tp if name == "tp" else 1.0
         degrees = start * 2 ** np.arange(0, np.floor(np.log2(max(top, start) / start)))
-        yield Axis(name, name, degrees, 2 * degrees, many)
+        yield _pairs(many, name, degrees, 2 * degrees)
 
 
 def _fewest(asked: Transformer, where: System, ranks: float) -> float:
@@ -101,15 +79,13 @@ def _fewest(asked: Transformer, where: System, ranks: float) -> float:
     return float(tp[step.valid].min(initial=np.inf)) if step.valid.any() else 0.0
 
 
-def _ask(
-    phase: str, asked: Transformer, where: System, e: Efficiencies, points: Mapping[str, NDArray], **how: Any
-) -> Step:
-    degrees: dict[str, Any] = {name: points[name] for name in WHERE}
-    mapping = Degrees(**degrees)
-    more = {"batch": points["batch"], "efficiencies": e, **how}
+def _ask(phase: str, asked: Transformer, where: System, e: Efficiencies, points: pd.DataFrame, **how: Any) -> Step:
+    given = {name: points[name].to_numpy() for name in (*WHERE, "batch", "length")}
+    degrees: dict[str, Any] = {name: given[name] for name in WHERE}
+    mapping, more = Degrees(**degrees), {"batch": given["batch"], "efficiencies": e, **how}
     if phase == "decode":
-        return inference.decode_step(asked, where, mapping, context=points["length"], **more)
-    return inference.prefill(asked, where, mapping, input_tokens=points["length"], **more)
+        return inference.decode_step(asked, where, mapping, context=given["length"], **more)
+    return inference.prefill(asked, where, mapping, input_tokens=given["length"], **more)
 
 
 def _grown(step: Step, place: int) -> str:
@@ -120,45 +96,40 @@ def _grown(step: Step, place: int) -> str:
     return max(lines, key=lambda name: lines[name][place + 1] - lines[name][place])
 
 
-def _cause(step: Step, walk: Walk, pair: int, lines: Step, place: int) -> str:
-    """Why the second of two neighbours takes longer: what the answer says differs between them."""
-    one, two = walk.first[pair], walk.first[pair] + 1
-    axis = str(walk.axis[pair])
-    run = [word.split(",")[0] for word in np.broadcast_to(step.experts, step.valid.shape)[[one, two]]]
+def _cause(step: Step, place: int, point: Mapping[str, Any]) -> str:
+    """Why a point takes longer than the one before it: what the answer says differs between them."""
+    axis = point["axis"]
+    run = [word.split(",")[0] for word in np.broadcast_to(step.experts, step.valid.shape)[[place, place + 1]]]
     compiled = np.broadcast_to(step.compiled_tokens, step.valid.shape)
-    if compiled[two] > compiled[one] + 1:
+    if compiled[place + 1] > compiled[place] + 1:
         return f"bucket of {axis}"
     if run[0] != run[1]:
         return f"experts: {run[0]} to {run[1]}"
-    if axis in AMOUNTS and walk.points[AMOUNTS[axis]][one] == 1:
+    if axis in AMOUNTS and point[AMOUNTS[axis]] == 1:
         return "from one to two"
-    line = _grown(lines, place)
+    line = _grown(step, place)
     if "expert" in line and run[1] == "blocks":
         return "blocks of the worst distribution"
     if line in {message.name for message in step.messages}:
         return "exchange among more ranks"
-    ends = {name: float(x[one]) for name, x in walk.points.items()}
-    raise ValueError(f"no cause is known of a jump along {axis} from {ends} by {line!r}")
+    raise ValueError(f"no cause is known of a jump along {axis} from {point} by {line!r}")
 
 
-def _jumps(phase: str, asked: Transformer, where: System, e: Efficiencies, walk: Walk) -> Iterator[dict[str, Any]]:
+def _jumps(
+    phase: str, asked: Transformer, where: System, e: Efficiencies, walk: pd.DataFrame
+) -> Iterator[dict[str, Any]]:
     """The jumps of a model on a system, one for each pair of neighbours."""
-    step = _ask(phase, asked, where, e, walk.points)
-    times = np.broadcast_to(step.time_s, walk.points["batch"].shape)
-    ratio = times[walk.first + 1] / times[walk.first]
-    pairs = np.flatnonzero(ratio > RATIO)
-    if not pairs.size:
+    times = np.broadcast_to(_ask(phase, asked, where, e, walk).time_s, len(walk))
+    far = np.repeat(times[1::2] / times[::2] > RATIO, 2)
+    if not far.any():
         return
-    both = np.stack([walk.first[pairs], walk.first[pairs] + 1], axis=-1).ravel()
-    lines = _ask(phase, asked, where, e, {name: x[both] for name, x in walk.points.items()}, breakdown=True)
-    for place, pair in enumerate(pairs.tolist()):
-        axis = str(walk.axis[pair])
-        moved = walk.points[AMOUNTS.get(axis, axis)]
-        ends = moved[walk.first[pair]], moved[walk.first[pair] + 1]
-        cause = _cause(step, walk, pair, lines, 2 * place)
-        tp = int(walk.points["tp"][walk.first[pair]])
-        here = {"from": int(ends[0]), "to": int(ends[1]), "tp": tp, "ratio": float(ratio[pair])}
-        yield {"axis": axis, "cause": cause, **here}
+    points = walk[far].to_dict("records")
+    step = _ask(phase, asked, where, e, walk[far], breakdown=True)
+    for place, (one, two) in enumerate(zip(points[::2], points[1::2], strict=True)):
+        moved = AMOUNTS.get(one["axis"], one["axis"])
+        ratio = times[far][2 * place + 1] / times[far][2 * place]
+        here = {"from": int(one[moved]), "to": int(two[moved]), "tp": int(one["tp"]), "ratio": float(ratio)}
+        yield {"axis": one["axis"], "cause": _cause(step, 2 * place, one), **here}
 
 
 def jumps(system_ids: Iterable[str] | None = None, models: Iterable[str] | None = None) -> pd.DataFrame:
@@ -188,6 +159,8 @@ def jumps(system_ids: Iterable[str] | None = None, models: Iterable[str] | None 
 
 def _of_model(asked: Transformer, where: System, e: Efficiencies, ranks: float) -> Iterator[dict[str, Any]]:
     """The jumps of a model on the public stack of a system, and of its prompts with a graph for each length."""
+    import pandas as pd
+
     if not asked.generates or "bf16" not in where.chip.peak_flop_per_s:
         return
     tp = _fewest(asked, where, ranks)
@@ -199,14 +172,14 @@ def _of_model(asked: Transformer, where: System, e: Efficiencies, ranks: float) 
         if stack is exact and e.prompt_bucket == "exact":
             continue
         outline = asked.outline("decode")
-        base = WHERE | {"tp": tp, "batch": 1.0, "length": CONTEXT if phase == "decode" else PROMPT}
-        axes = [axis for n in {tp: 0, most: 0} for axis in _amounts(phase, n)]
+        base = WHERE | {"batch": 1.0, "length": CONTEXT if phase == "decode" else PROMPT}
+        bases = [base | {"tp": n} for n in {tp: 0, most: 0}]
+        axes = [pairs for one in bases for pairs in _amounts(phase, one)]
         if buckets == "own":
             room = ranks, outline.experts, outline.layers
-            axes += [axis for n in {tp: 0, most: 0} for axis in _degrees(phase, n, *room)]
-        walk = _walk(base, axes)
+            axes += [pairs for one in bases for pairs in _degrees(phase, one, *room)]
         here = {"system": where.id, "model": asked.id, "phase": phase, "buckets": buckets}
-        yield from (here | found for found in _jumps(phase, asked, where, stack, walk))
+        yield from (here | found for found in _jumps(phase, asked, where, stack, pd.concat(axes, ignore_index=True)))
 
 
 def merged(table: pd.DataFrame) -> pd.DataFrame:
@@ -217,7 +190,7 @@ def merged(table: pd.DataFrame) -> pd.DataFrame:
 
 def write() -> None:
     """Write the table of all systems and models."""
-    merged(jumps()).to_csv(JUMPS, index=False, lineterminator="\n")
+    save(merged(jumps()), JUMPS)
 
 
 if __name__ == "__main__":

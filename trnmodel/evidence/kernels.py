@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from trnmodel.catalog import load
 from trnmodel.evidence import search
 from trnmodel.evidence.accuracy import KERNEL_RESIDUALS, KERNELS, LEFT_OUT, shipped
-from trnmodel.evidence.primitives import kernel_answer, peak_flop_per_s
+from trnmodel.evidence.fit import readable
+from trnmodel.evidence.primitives import kernel_answer
 from trnmodel.evidence.questions import predict
-from trnmodel.evidence.readings import SIZES, Reading, model_of, reading
-from trnmodel.evidence.rows import MEASURED, PRODUCTS, SIDES, UnreadableRowError, measure, read_rows, read_table
+from trnmodel.evidence.readings import SIZES, Reading, is_rate, model_of
+from trnmodel.evidence.rows import MEASURED, PRODUCTS, SIDES, UnreadableRowError, read_rows, read_table
 from trnmodel.kernels import kernel
 from trnmodel.models.transformer import Transformer, model
 from trnmodel.units import US
@@ -31,11 +32,8 @@ def _both(r: Reading, printed: float, answer: kernel.KernelTime) -> tuple[float,
     """Measured and predicted in base units, as times where a row prints a rate in disguise."""
     if r.meaning in BYTES:
         return printed, predict(r)
-    if r.meaning == "kernel-mfu":
-        printed = float(answer.flop) / (printed * peak_flop_per_s(r, answer))
-    elif r.meaning == "kernel-flop-rate":
-        printed = float(answer.flop) / printed
-    return printed, float(answer.time_s)
+    time_s = float(answer.time_s)
+    return time_s * predict(r) / printed if is_rate(r.meaning) else printed, time_s
 
 
 def comparison(groups: Iterable[str] | None = None) -> pd.DataFrame:
@@ -60,19 +58,14 @@ def comparison(groups: Iterable[str] | None = None) -> pd.DataFrame:
     """
     import pandas as pd
 
-    wanted = None if groups is None else list(groups)
-    records = []
-    for row in (*read_rows(MEASURED), *read_rows(PRODUCTS)):
-        if row["kind"] != "kernel":
-            continue
-        try:
-            r = reading(row)
-        except UnreadableRowError:
-            continue
+    wanted, records = None if groups is None else list(groups), []
+    rows = {row["id"]: row for path in (MEASURED, PRODUCTS) for row in read_rows(path) if row["kind"] == "kernel"}
+    for case in readable(rows.values()):
+        row, r = rows[case.id], case.reading
         if wanted is not None and r.use not in wanted:
             continue
         answer = kernel_answer(r)
-        measured, predicted = _both(r, measure(row) * r.scale, answer)
+        measured, predicted = _both(r, case.measured, answer)
         bounds = {name: float(getattr(answer, name)) for name in ("roofline_s", "tile_s", "upper_s")}
         labels = {"id": row["id"], "group": r.use, "chip": r.where, "kernel": row["workload"], "stack": answer.stack}
         labels |= {"dtype": answer.dtype, "quantity": BYTES.get(r.meaning, "time")}
@@ -104,7 +97,7 @@ def side_by_side(table: pd.DataFrame, quantity: str) -> pd.DataFrame:
     return rows[kept].rename(columns={name: f"{name}_{unit}" for name in ("measured", "predicted")})
 
 
-def tiers(groups: Iterable[str] = (TUNED, "compiler", *KERNELS)) -> pd.DataFrame:
+def tiers() -> pd.DataFrame:
     """How far each path is from the machine: rate of the roofline, of whole tiles, predicted and measured.
 
     Returns
@@ -117,7 +110,7 @@ def tiers(groups: Iterable[str] = (TUNED, "compiler", *KERNELS)) -> pd.DataFrame
     >>> bool((tiers().share <= 1.0 + 1e-12).all())
     True
     """
-    table = comparison(groups)
+    table = comparison((TUNED, "compiler", *KERNELS))
     table = table[table.quantity == "time"]
     named = {
         "roofline": "roofline_s",
@@ -217,15 +210,14 @@ def product_accuracy() -> pd.DataFrame:
         m, n, k, time_us, blind_error, error, left_out_error: medians of a shape's rows. [-]
     """
     table = products()
-    left = np.full(len(table), np.nan)
-    keys = [table[name] for name in SIDES]
-    shapes = list(zip(*keys, strict=True))
-    for file in table.file.unique():
-        own = {shape for shape, where in zip(shapes, table.file, strict=True) if where == file}
-        out = np.array([shape in own for shape in shapes])
-        found = constants(table[~out])
-        rest = _product_times(table[out], [found[name] for name in CONSTANTS]).time_s / US / table.time_us[out] - 1
-        left[out & (table.file == file).to_numpy()] = rest[(table.file[out] == file).to_numpy()]
+    shapes = list(zip(*(table[name] for name in SIDES), strict=True))
+
+    def learned(train: list[int], test: list[int]) -> NDArray:
+        own, rows = {shapes[i] for i in test}, table.iloc[test]
+        found = constants(table.iloc[[i for i in train if shapes[i] not in own]])
+        return (_product_times(rows, [*found.values()]).time_s / US / rows.time_us - 1).to_numpy()
+
+    left = search.left_out(range(len(table)), table.file.to_list().__getitem__, learned)
     columns = ["time_us", "blind_error", "error", "left_out_error"]
     return table.assign(left_out_error=left).groupby(list(SIDES))[columns].median().reset_index()
 

@@ -3,32 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trnmodel.evidence import search
+from trnmodel.evidence.fit import MEANINGS, Case
 from trnmodel.evidence.readings import Reading, machine
 from trnmodel.models.transformer import model
 from trnmodel.steps.rank import site
 
 NOTHING = -20.0  # logarithm of a coefficient that is none
-DECODE = ("decode-step", "decode-throughput", "run-per-token")
-
-
-class Case(Protocol):
-    """What was asked and what was measured."""
-
-    @property
-    def reading(self) -> Reading:
-        """What was asked."""
-        ...
-
-    @property
-    def measured(self) -> float:
-        """In base units."""
-        ...
 
 
 def mixed(r: Reading) -> bool:
@@ -43,7 +28,7 @@ def _design(of: Sequence[Case]) -> NDArray:
         r, chosen = case.reading, model(case.reading.model)
         at = site(machine(r), r.mapping[3])
         tp, bandwidth, peak = r.mapping[0], at.hbm_bytes_per_s, at.peak("bf16")
-        prompt = r.meaning not in DECODE
+        prompt = r.meaning not in MEANINGS["decode"]
         rows = (r.prompt if prompt else 1.0) * (r.batch if prompt else r.compiled_batch)
         weights = float(chosen.weight_bytes_read(1, r.precision)) / tp / bandwidth
         cache = 0.0 if prompt else float(chosen.kv_bytes(r.context)) * r.compiled_batch / tp / bandwidth

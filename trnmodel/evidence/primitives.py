@@ -40,27 +40,16 @@ def kernel_answer(r: Reading, tune: Tune | None = None) -> kernel.KernelTime:
     return getattr(kernel, call)(chip, **given, lnc=r.mapping[3] or 1, stack=stack).require_valid()
 
 
-def peak_flop_per_s(r: Reading, answer: kernel.KernelTime) -> float:
-    """The peak that a share of it is counted from: what the rules say of the source, or that of the rank's cores."""
-    core = bare_chip(r).core
-    assert core is not None  # the kernel has run on it
-    own = core.tensor.peak_flop_per_s[answer.dtype] * (r.mapping[3] or 1)
-    return float(dict(r.asked).get("peak_flop_per_s", own))
+def _kernel(figure: Callable[[kernel.KernelTime], Any]) -> Callable[[Reading, Tune | None], float]:
+    return lambda r, tune: float(figure(kernel_answer(r, tune)))
 
 
 def _kernel_mfu(r: Reading, tune: Tune | None) -> float:
-    answer = kernel_answer(r, tune)
-    return float(answer.flop / answer.time_s) / peak_flop_per_s(r, answer)
-
-
-def _kernel_flop_per_s(r: Reading, tune: Tune | None) -> float:
-    answer = kernel_answer(r, tune)
-    return float(answer.flop / answer.time_s)
-
-
-def _kernel_bytes_per_s(r: Reading, tune: Tune | None) -> float:
-    answer = kernel_answer(r, tune)
-    return float((answer.hbm_read_bytes + answer.hbm_write_bytes) / answer.time_s)
+    """The share of the peak that the rules name for the source, or of that of the rank's cores."""
+    answer, core = kernel_answer(r, tune), bare_chip(r).core
+    assert core is not None  # the kernel has run on it
+    own = core.tensor.peak_flop_per_s[answer.dtype] * (r.mapping[3] or 1)
+    return float(answer.flop / answer.time_s) / float(dict(r.asked).get("peak_flop_per_s", own))
 
 
 def message(r: Reading) -> tuple[str, float, float]:
@@ -121,12 +110,12 @@ def _chip_elements_per_s(r: Reading, tune: Tune | None) -> float:
 
 
 PRIMITIVES: Mapping[str, Callable[[Reading, Tune | None], float]] = {
-    "kernel-time": lambda r, tune: float(kernel_answer(r, tune).time_s),
-    "kernel-flop-rate": _kernel_flop_per_s,
+    "kernel-time": _kernel(lambda answer: answer.time_s),
+    "kernel-flop-rate": _kernel(lambda answer: answer.flop / answer.time_s),
     "kernel-mfu": _kernel_mfu,
-    "kernel-byte-rate": _kernel_bytes_per_s,
-    "kernel-read-bytes": lambda r, tune: float(kernel_answer(r, tune).hbm_read_bytes),
-    "kernel-write-bytes": lambda r, tune: float(kernel_answer(r, tune).hbm_write_bytes),
+    "kernel-byte-rate": _kernel(lambda answer: (answer.hbm_read_bytes + answer.hbm_write_bytes) / answer.time_s),
+    "kernel-read-bytes": _kernel(lambda answer: answer.hbm_read_bytes),
+    "kernel-write-bytes": _kernel(lambda answer: answer.hbm_write_bytes),
     "collective-time": lambda r, tune: float(_collective(r).time_s),
     "collective-in-step": _in_step_s,
     "collective-algbw": lambda r, tune: _algbw(r),

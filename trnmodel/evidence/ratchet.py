@@ -6,7 +6,6 @@ a floor is raised, or a row dropped, by hand alone, with a line under "Numbers t
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trnmodel.catalog.load import DATA
@@ -50,18 +49,17 @@ def allowed(changelog: str) -> str:
     return "".join(part.split("\n### ")[0] for part in first.split("### Numbers that changed")[1:])
 
 
-def write(floor: Path = FLOOR, predicted: Path = PREDICTED) -> None:
+def write() -> None:
     """Lower floors and add rows; nothing is raised or dropped. The table and the judged rows are written anew."""
     import pandas as pd
 
     rows = validation()
-    table.write(rows)
-    now, ids = today(rows, table.accuracy_table(rows))
-    if floor.exists():
-        now = pd.concat([pd.read_csv(floor), now]).groupby(KEYS, sort=False).median_error.min().reset_index()
-        ids |= set(pd.read_csv(predicted, dtype=str).id)
-    save(now[[*KEYS, "median_error"]], floor, "%.4f")
-    save(pd.DataFrame({"id": sorted(ids)}), predicted)
+    found = table.accuracy_table(rows)
+    table.write(rows, found)
+    now, ids = today(rows, found)
+    now = pd.concat([pd.read_csv(FLOOR), now]).groupby(KEYS, sort=False).median_error.min().reset_index()
+    save(now[[*KEYS, "median_error"]], FLOOR, "%.4f")
+    save(pd.DataFrame({"id": sorted(ids | set(pd.read_csv(PREDICTED, dtype=str).id))}), PREDICTED)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from trnmodel.catalog.stacks import Efficiencies, efficiencies
 from trnmodel.catalog.systems import System, system, systems
 from trnmodel.evidence.rows import COLUMNS, LONGEST_CELL, UnreadableRowError, number, tokens
 from trnmodel.evidence.rules import ASIDE, Decision, bare_name, decide
-from trnmodel.evidence.words import spelt
+from trnmodel.evidence.words import KINDS, spelt
 from trnmodel.models import shipped
 from trnmodel.models.transformer import model as read_model
 from trnmodel.steps.mapping import Mapping as Degrees
@@ -70,17 +70,6 @@ SHARED = r"(?:/|\bper[ _]|_per_)"
 BY_TOKENS, BY_BYTES = {"train-sequences": "train-tokens"}, {"kernel-flop-rate": "kernel-byte-rate"}
 BY_USER = {"decode-throughput": "decode-speed", "served-throughput": "loaded-speed", "served-single": "decode-speed"}
 BY_CHIP = {"train-tokens": "train-tokens-chip"}
-KINDS = {
-    "allr": "all_reduce",
-    "allreduce": "all_reduce",
-    "allgather": "all_gather",
-    "reducescatter": "reduce_scatter",
-    "allg": "all_gather",
-    "redsct": "reduce_scatter",
-    "alltoall": "all_to_all",
-    "alltoallv": "all_to_all",
-    "permute": "p2p",
-}  # names that nccom-test prints
 BINARY = {"message_kib": KIB, "message_mib": MIB, "message_gib": GIB}
 # arguments of a rule that say how a row is read; the others are arguments of the call that answers
 READ = (

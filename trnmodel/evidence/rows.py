@@ -10,7 +10,7 @@ import io
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -242,6 +242,24 @@ def read_rows(rows: pd.DataFrame | str | Path) -> list[dict[str, str]]:
 def save(table: pd.DataFrame, path: Path, form: str = "%.6g") -> None:
     """Write a table of evidence: the one form of all files that a command writes."""
     table.to_csv(path, index=False, float_format=form, lineterminator="\n")
+
+
+def put(path: Path, printed: Callable[[Mapping[str, str]], str | None]) -> None:
+    """Write facts anew, each with the value that is `printed` of it, or as it stands where that is none."""
+    with path.open(newline="") as file:
+        facts = list(csv.DictReader(file))
+    with path.open("w", newline="") as file:
+        lines = csv.DictWriter(file, list(facts[0]), lineterminator="\n")
+        lines.writeheader()
+        lines.writerows(fact | {"value_printed": printed(fact) or fact["value_printed"]} for fact in facts)
+
+
+def put_fitted(path: Path, values: Mapping[tuple[str, str], str]) -> None:
+    """Put values by entity and quantity into the facts that say that they are fitted."""
+    put(
+        path,
+        lambda fact: values.get((fact["entity"], fact["quantity"])) if fact["locator"].startswith("fitted") else None,
+    )
 
 
 def wide_rows() -> list[dict[str, str]]:

@@ -9,7 +9,7 @@ same rules.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
@@ -109,13 +109,13 @@ def bare_name(workload: str) -> str:
     return PUBLISHER.sub("", plain(workload).strip())
 
 
-def matched(row: Mapping[str, str], of: Sequence[Ready] | None = None) -> list[tuple[Ready, dict[str, str]]]:
+def matched(row: Mapping[str, str]) -> list[tuple[Ready, dict[str, str]]]:
     """Every rule that matches a row, in order, with the arguments that it gives."""
     cells = {name: row.get(name, "") for name in MATCHED} | {"date": row["date_or_sdk"]}
     cells["shape"] = "".join(f"{label}={row[name]};" for label, name in SHAPE.items())
     cells["workload"] = bare_name(row["workload"])
     found = []
-    for one in _of_kind(cells[MATCHED[0]]) if of is None else of:
+    for one in _of_kind(cells[MATCHED[0]]):
         groups: dict[str, str] = {}
         for name, pattern in one.patterns:
             if not (hit := pattern.search(cells[name])):
@@ -126,33 +126,30 @@ def matched(row: Mapping[str, str], of: Sequence[Ready] | None = None) -> list[t
     return found
 
 
-def decide(row: Mapping[str, str], of: Sequence[Ready] | None = None) -> Decision:
+def decide(row: Mapping[str, str]) -> Decision:
     """What the rules say of a row; where several match, the later ones override what they fill.
 
     A row that none gives a meaning, or whose workload names nothing, is read once more in the rules' own words.
     """
-    return _decide(row, of) if of is not None else _by_shipped(tuple(row.get(name, "") for name in DECIDING))
+    return _decide(tuple(row.get(name, "") for name in DECIDING))
 
 
 @lru_cache(maxsize=KEPT)
-def _by_shipped(cells: tuple[str, ...]) -> Decision:
-    """What the shipped rules say of the cells that have a say, each row of many fits once."""
-    return _decide(dict(zip(DECIDING, cells, strict=True)), None)
-
-
-def _decide(row: Mapping[str, str], of: Sequence[Ready] | None) -> Decision:
-    found = _decided(row, of)
+def _decide(cells: tuple[str, ...]) -> Decision:
+    """What the rules say of the cells that have a say, each row of many fits once."""
+    row = dict(zip(DECIDING, cells, strict=True))
+    found = _decided(row)
     start = found.question.partition("-")[0]
     missing = [name for name in NAMED.get(start, ()) if not any(one.startswith(name) for one in found.arguments)]
     if found.question and not missing:
         return found
-    again = _decided(spelt(row), of)
+    again = _decided(spelt(row))
     return again if again.question else found
 
 
-def _decided(row: Mapping[str, str], of: Sequence[Ready] | None) -> Decision:
+def _decided(row: Mapping[str, str]) -> Decision:
     question = use = reason = ""
-    weight, hits = 1.0, matched(row, of)
+    weight, hits = 1.0, matched(row)
     arguments: dict[str, str] = {}
     for one, given in hits:
         rule = one.rule
@@ -171,9 +168,9 @@ def _decided(row: Mapping[str, str], of: Sequence[Ready] | None) -> Decision:
     return Decision(question, arguments, kept, weight, "" if kept else reason, names)
 
 
-def check(rows: Iterable[Mapping[str, str]], of: Sequence[Ready] | None = None) -> None:
+def check(rows: Iterable[Mapping[str, str]]) -> None:
     """Refuse rules that match none of the rows, each as its own kind and as one of wide experts, and no spelling."""
     rows = [*rows, *({**dict.fromkeys(DECIDING, ""), **row} for row in reachable())]
-    used = {one.rule.rule for row in rows for kind in ({}, {"kind": WIDE}) for one, _ in matched({**row, **kind}, of)}
-    if idle := [one.rule.rule for one in (rules() if of is None else of) if one.rule.rule not in used]:
+    used = {one.rule.rule for row in rows for kind in ({}, {"kind": WIDE}) for one, _ in matched({**row, **kind})}
+    if idle := [one.rule.rule for one in rules() if one.rule.rule not in used]:
         raise DataError(f"rules.csv: rules {idle} match no row of data/evidence")

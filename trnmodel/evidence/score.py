@@ -66,12 +66,8 @@ def configuration(r: Reading, predicted: float) -> str:
 def _judge(row: dict[str, str], models: Mapping[str, Any] | None) -> dict[str, Any]:
     """One row's prediction beside its meaning, or the reason for none."""
     d = decide(row)
-    blank: dict[str, Any] = dict.fromkeys(("predicted", "error", "low", "high"), math.nan)
-    blank |= dict.fromkeys(
-        ("meaning", "model", "chip", "stack", "configuration", "set_aside", "basis", "basis_reason"), ""
-    )
-    blank |= {"weight": 0.0}
-    blank |= {"use": d.use, "rules": " > ".join(d.rules)}
+    blank: dict[str, Any] = dict.fromkeys(JUDGED, "") | {"use": d.use, "rules": " > ".join(d.rules), "weight": 0.0}
+    blank |= dict.fromkeys(("predicted", "error", "low", "high"), math.nan)
     try:
         r, measured = reading(row, models, d), measure(row)
         *ends, word, why = banded(r)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+T = TypeVar("T")
 LOSS_SCALE = 0.1  # a logarithmic error from which on a row counts by its size, no longer by its square
 STEP = 1e-5  # of a central difference: its square and the last bits over it are both below 1e-10
 TOLERANCE = 1e-8
@@ -89,6 +91,32 @@ def constants(
     return np.array([float(f"{value:.4g}") for value in first * np.exp(found.x - 1.0)])
 
 
+def room(names: Iterable[str], first: ArrayLike) -> NDArray:
+    """Largest changes of logarithms of constants by their names: a share and an overlap end at one.
+
+    Examples
+    --------
+    >>> room(["layer_s", "bubble_overlap"], [1e-5, 1.0]).tolist()
+    [3.0, -0.0]
+    """
+    ends = [-np.log(value) if name.endswith(("share", "overlap")) else np.inf
+            for name, value in zip(names, np.asarray(first, dtype=float), strict=True)]  # fmt: skip
+    return np.minimum(ends, LARGEST)
+
+
+def left_out(of: Sequence[T], name: Callable[[T], Hashable], errors: Callable[[list[T], list[T]], Iterable]) -> NDArray:
+    """The one leave-out: errors of each case by what was learned from the cases of all other names.
+
+    `errors(train, test)` learns from the first and gives the errors of the second, or a row of figures for each.
+    """
+    names, found = [name(case) for case in of], dict[int, Any]()
+    for left in dict.fromkeys(names):
+        places = [i for i, one in enumerate(names) if one == left]
+        train = [case for case, one in zip(of, names, strict=True) if one != left]
+        found |= zip(places, errors(train, [of[i] for i in places]), strict=True)
+    return np.array([found[i] for i in range(len(of))])
+
+
 def chosen_without(
     names: Sequence[Hashable], forms: Sequence[str], errors: Callable[[str, NDArray, NDArray], NDArray]
 ) -> tuple[NDArray, list[str]]:
@@ -122,17 +150,14 @@ def chosen_without(
     >>> chosen_without(["a", "b", "c"], ["flat", "line"], errors)[1]
     ['line', 'line', 'line']
     """
-    of = np.array([list(dict.fromkeys(names)).index(name) for name in names])
-    found, chosen = np.zeros(len(of)), [""] * len(of)
-    for left in np.unique(of):
-        test, train = np.flatnonzero(of == left), np.flatnonzero(of != left)
 
-        def loss(form: str, train: NDArray = train) -> float:
-            within = [errors(form, train[of[train] != k], train[of[train] == k]) for k in np.unique(of[train])]
-            return float(np.mean(np.minimum(np.abs(np.concatenate(within)), 0.5)))
+    def loss(form: str, among: list[int]) -> float:
+        off = left_out(among, names.__getitem__, lambda fit, judge: errors(form, np.array(fit), np.array(judge)))
+        return float(np.mean(np.minimum(np.abs(off), 0.5)))
 
-        best = min(forms, key=loss)
-        found[test] = errors(best, train, test)
-        for place in test:
-            chosen[place] = best
-    return found, chosen
+    def learned(train: list[int], test: list[int]) -> list[tuple[float, int]]:
+        best = min(forms, key=lambda form: loss(form, train))
+        return [(error, forms.index(best)) for error in errors(best, np.array(train), np.array(test))]
+
+    found, places = left_out(range(len(names)), names.__getitem__, learned).T
+    return found, [forms[int(place)] for place in places]

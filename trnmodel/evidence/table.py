@@ -7,7 +7,6 @@ Computing it takes half a minute, so `python -m trnmodel.evidence.ratchet` write
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,7 +39,7 @@ from trnmodel.evidence.kernels import CONSTANTS, TUNED
 from trnmodel.evidence.readings import reading
 from trnmodel.evidence.rows import number, published, save, texts
 from trnmodel.evidence.rules import rules
-from trnmodel.evidence.score import JUDGED, counted, errors_of, grouped, validation
+from trnmodel.evidence.score import JUDGED, counted, errors_of, grouped
 from trnmodel.models.transformer import model
 
 if TYPE_CHECKING:
@@ -57,6 +56,7 @@ GROUP_OF = {line: group for group, line in GROUPS.items()}
 SAME_VALUE = 1e-6  # by which two printed values are one
 PATHS = dict(zip(KERNELS, ("products, torch.compile", "products, torch trace"), strict=True))
 COLLECTIVES, NOWHERE, OTHERS = "collectives, machine stated", "collectives, platform not stated", "other kernels"
+MACHINES = ("kernel", "collective")  # parts without a model
 TUNED_ON = "tuned kernels, {}"
 LEFT_ROOM = {LEFT_OUT: 1.0, OUTSIDE: 1.0, FILE: 1.0, SOURCE: 1.5, FAMILY: 1.0}  # of a target, by split
 
@@ -81,22 +81,16 @@ def labelled(rows: pd.DataFrame) -> pd.DataFrame:
     lines = []
     for row in rows.itertuples():
         about, use = part(row.meaning), row.use if row.use in UNFITTED else ""
-        named = _machine(row.use, about, row.chip) if about in ("kernel", "collective") and not row.skipped else ""
+        named = _machine(row.use, about, row.chip) if about in MACHINES and not row.skipped else ""
         lines.append(named or use or _fitted(row.meaning, row.model) or uses.get(row.meaning, ""))
     return rows.assign(line=lines)
 
 
 def _line(group: str, split: str, rows: pd.DataFrame) -> dict:
-    naive = rows.naive_error.abs() if "naive_error" in rows else np.array([np.nan])
-    line = {
-        "group": group,
-        "split": split,
-        **errors_of(rows),
-        "p90_error": rows.error.abs().quantile(0.9),
-        "naive_median": np.nan if np.all(np.isnan(naive)) else np.nanmedian(naive),
-        "naive_mean": np.nan if np.all(np.isnan(naive)) else np.nanmean(naive),
-        "models": rows.model.nunique(),
-    }
+    line = {"group": group, "split": split, **errors_of(rows), "models": rows.model.nunique()}
+    line |= {"p90_error": rows.error.abs().quantile(0.9)}
+    if "naive_error" in rows:
+        line |= {"naive_median": rows.naive_error.abs().median(), "naive_mean": rows.naive_error.abs().mean()}
     if "inside" in rows:
         line |= {"coverage": rows.inside.mean(), "width": rows.width.median()}
         line |= {"score": rows.score.mean(), "constant_score": rows.constant_score.mean()}
@@ -106,14 +100,15 @@ def _line(group: str, split: str, rows: pd.DataFrame) -> dict:
 def _held_lines(split: str) -> list[dict]:
     """Lines of a split with the intervals of all other names; what no constant is fitted to has one split alone."""
     kept, lines = held(split), []
-    kept = kept[~kept.group.isin([GPUS, GPU_COLLECTIVES])].copy()
-    machines = kept.part.isin(["kernel", "collective"])
-    uses = kept.use.where(kept.use.notna(), kept.group) if "use" in kept else kept.group
-    named = [_machine(*row) for row in zip(uses[machines], kept.part[machines], kept.chip[machines], strict=True)]
-    kept["line"] = kept.group.map(GROUPS).fillna("")
-    if split == LEFT_OUT:
-        kept.loc[machines, "line"] = named
-        kept["line"] = kept.line.where(kept.line != "", kept.group.where(kept.group.isin(UNFITTED), ""))
+    kept = kept[~kept.group.isin([GPUS, GPU_COLLECTIVES])]
+
+    def line(group: str, use: str, about: str, chip: str) -> str:
+        if group in GROUPS or split != LEFT_OUT:
+            return GROUPS.get(group, "")
+        return _machine(use, about, chip) if about in MACHINES else group if group in UNFITTED else ""
+
+    columns = kept.group, kept.use.fillna(kept.group), kept.part, kept.chip
+    kept = kept.assign(line=[line(*row) for row in zip(*columns, strict=True)])
     tuned = TUNED_ON.format(load.chip("trainium3").name)
     for name, some in kept[kept.line != ""].groupby("line"):
         own = name in GROUPS.values() or name in PATHS.values()
@@ -133,11 +128,10 @@ def targets() -> dict[tuple[str, str], tuple[float, float, float]]:
 def _judged_line(line: Mapping) -> dict[str, object]:
     """The targets of a line, and whether it reaches them all: half as far again with the source left out."""
     known = targets()
-    wanted = known.get((line["group"], line["split"]))
-    if wanted is None:
-        wanted = (np.nan,) * 3 if line["split"] == FAMILY else known.get((line["group"], ""), (np.nan,) * 3)
+    group, split, none = line["group"], line["split"], (np.nan,) * 3
+    wanted = known.get((group, split), none if split == FAMILY else known.get((group, ""), none))
     found = [line[f"{name}_error"] for name in ("median", "mean", "p90")]
-    room = LEFT_ROOM.get(line["split"])
+    room = LEFT_ROOM.get(split)
     held_ = [error <= end * room for error, end in zip(found, wanted, strict=True) if room and np.isfinite(end)]
     names = ("target_median", "target_mean", "target_p90")
     return dict(zip(names, wanted, strict=True)) | {"reached": ("yes" if all(held_) else "no") if held_ else ""}
@@ -167,7 +161,7 @@ def constants() -> dict[str, int]:
     return fitted | {TUNED_ON.format(load.chip("trainium3").name): len(CONSTANTS)}
 
 
-def accuracy_table(judged: pd.DataFrame | None = None) -> pd.DataFrame:
+def accuracy_table(judged: pd.DataFrame) -> pd.DataFrame:
     """Absolute errors by group and split, one vote a configuration, with intervals, rivals and targets beside.
 
     Returns
@@ -182,7 +176,7 @@ def accuracy_table(judged: pd.DataFrame | None = None) -> pd.DataFrame:
     """
     import pandas as pd
 
-    every = labelled(validation() if judged is None else judged)
+    every = labelled(judged)
     rows, fits = counted(every), shipped()
     lines = [
         _line(GROUPS[group], split, some)
@@ -218,10 +212,10 @@ def judged() -> pd.DataFrame:
     return grouped(rows.merge(found, on="id", how="inner", validate="1:1"))
 
 
-def write(judged: pd.DataFrame, table: Path = TABLE, rows: Path = ROWS) -> None:
+def write(judged: pd.DataFrame, table: pd.DataFrame) -> None:
     """Write the table and the judged rows, five significant digits each."""
-    save(accuracy_table(judged), table, "%.5g")
-    save(judged[["id", *(name for name in JUDGED if name not in ("rules", "basis_reason"))]], rows, "%.5g")
+    save(table, TABLE, "%.5g")
+    save(judged[["id", *(name for name in JUDGED if name not in ("rules", "basis_reason"))]], ROWS, "%.5g")
 
 
 TIMES = ("decode-step", "decode-throughput", "prefill", "one-prefill", "batch-prefill", "forward", "loaded-step")
@@ -264,7 +258,13 @@ REGIMES: Mapping[str, list[float]] = {
 }
 
 
-def by_regime(group: str, split: str = LEFT_OUT) -> pd.DataFrame:
+def _of(group: str) -> pd.DataFrame:
+    """The shipped errors of a group, by its name in the table, with its model left out."""
+    rows = shipped()
+    return rows[(rows.group == GROUP_OF.get(group, group)) & (rows.split == LEFT_OUT)]
+
+
+def by_regime(group: str) -> pd.DataFrame:
     """Signed error of a group, by its name in the table, by system family, batch, context and TP: median and quartiles.
 
     Returns
@@ -274,26 +274,20 @@ def by_regime(group: str, split: str = LEFT_OUT) -> pd.DataFrame:
     """
     import pandas as pd
 
-    rows = shipped()
-    rows = rows[(rows.group == GROUP_OF.get(group, group)) & (rows.split == split)]
+    rows = _of(group)
     labels = [("system", rows["where"].str.extract(r"^([a-z]+[0-9])", expand=False))]
     for name, edges in REGIMES.items():
         labels.append((name, pd.cut(rows[name].fillna(rows.prompt), edges).map(_span)))
     lines = [
-        {
-            "regime": f"{name} {value}",
-            "configurations": len(part),
-            "error": part.error.median(),
-            "error_low": part.error.quantile(0.25),
-            "error_high": part.error.quantile(0.75),
-        }
+        {"regime": f"{name} {value}", "configurations": len(error), "error": error.median()}
+        | {"error_low": error.quantile(0.25), "error_high": error.quantile(0.75)}
         for name, label in labels
-        for value, part in rows.groupby(label, observed=True)
+        for value, error in rows.error.groupby(label, observed=True)
     ]
     return pd.DataFrame(lines)
 
 
-def by_source(group: str, split: str = LEFT_OUT, most: int = 8) -> pd.DataFrame:
+def by_source(group: str, most: int = 8) -> pd.DataFrame:
     """Where the error of a group sits: its sources, each with its share of all of it, those beyond `most` as one.
 
     Returns
@@ -301,9 +295,7 @@ def by_source(group: str, split: str = LEFT_OUT, most: int = 8) -> pd.DataFrame:
     table : pandas.DataFrame
         source, configurations, median_error, mean_error, share (of the summed absolute error). [-]
     """
-    rows = shipped()
-    rows = rows[(rows.group == GROUP_OF.get(group, group)) & (rows.split == split)]
-    rows = rows.assign(error=rows.error.abs())
+    rows = _of(group).assign(error=lambda table: table.error.abs())
     first = rows.groupby("source").error.sum().sort_values(ascending=False, kind="stable").index[:most]
     named = rows.groupby(rows.source.where(rows.source.isin(first), "all others")).error
     found = named.agg(configurations="size", median_error="median", mean_error="mean", share="sum")

@@ -11,7 +11,6 @@ import csv
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
@@ -22,9 +21,9 @@ from trnmodel.catalog import load
 from trnmodel.catalog.systems import System, roomy
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.catalog.trainers import Trainer, trainer
-from trnmodel.evidence import energy, search
-from trnmodel.evidence.fit import left_out
+from trnmodel.evidence import search
 from trnmodel.evidence.questions import fastest_micro_batch
+from trnmodel.evidence.rows import put_fitted, save
 from trnmodel.formulas.training import megatron_flop
 from trnmodel.models.config import read_json
 from trnmodel.models.shipped import MODELS, catalog
@@ -144,10 +143,9 @@ class Case(NamedTuple):
             "trainable_share": float(r.trainable_share or 1),
             "efficiencies": e,
         }
-        if r.micro_batch:  # a run that was measured did fit
-            return train_step(self.model, roomy(self.where), self.degrees, micro_batch=int(r.micro_batch), **ask)
-        best = fastest_micro_batch(self.model, self.where, self.degrees, **ask)
-        return train_step(self.model, self.where, self.degrees, micro_batch=best, **ask)
+        where = roomy(self.where) if r.micro_batch else self.where  # a run that was measured did fit
+        size = int(r.micro_batch or fastest_micro_batch(self.model, where, self.degrees, **ask))
+        return train_step(self.model, where, self.degrees, micro_batch=size, **ask)
 
 
 @cache
@@ -247,13 +245,11 @@ def fit(of: Sequence[Case], e: Trainer, names: Sequence[str]) -> Trainer:
     if "step_s" in names and min(case.measured_s for case in of) > SHORT_S:
         e, names = replace(e, step_s=0.0), [name for name in names if name != "step_s"]
     first = np.array([getattr(e, name) for name in names], dtype=float)
-    top = np.array([-np.log(value) if name.endswith(("share", "overlap")) else search.LARGEST
-                    for name, value in zip(names, first, strict=True)])  # fmt: skip
 
     def errors(values: NDArray) -> NDArray:
         return log_errors(of, _with(e, names, values))
 
-    return _with(e, names, search.constants(errors, first, high=np.minimum(top, search.LARGEST)))
+    return _with(e, names, search.constants(errors, first, high=search.room(names, first)))
 
 
 def _with(e: Trainer, names: Sequence[str], values: NDArray) -> Trainer:
@@ -262,17 +258,17 @@ def _with(e: Trainer, names: Sequence[str], values: NDArray) -> Trainer:
 
 
 @cache
-def refits(stack: str) -> dict[str, Trainer]:
-    """A stack fitted to all of its runs (under ""), and to those of all models but one, by its name."""
-    of = cases(GROUPS[stack])
+def without_model(stack: str) -> NDArray:
+    """A row for each of a stack's runs: its error and the constants by a fit that did not see its model."""
+    of, names = cases(GROUPS[stack]), FITTED[stack]
     e = trainer(of[0].where.chip, stack)
-    return {left: fit([case for case in of if case.name != left], e, FITTED[stack])
-            for left in dict.fromkeys(["", *(case.name for case in of)])}  # fmt: skip
 
+    def learned(train: list[Case], test: list[Case]) -> list[NDArray]:
+        found = fit(train, e, names)
+        constants = [getattr(found, name) for name in names]
+        return [np.array([error, *constants]) for error in np.expm1(log_errors(test, found))]
 
-def fitted_without(stack: str) -> NDArray:
-    """Errors of a stack's runs by fits that did not see their model."""
-    return np.array([np.expm1(log_errors([case], refits(stack)[case.name])[0]) for case in cases(GROUPS[stack])])
+    return search.left_out(of, lambda case: case.name, learned)
 
 
 @cache
@@ -298,7 +294,7 @@ def constant_mfu(of: Sequence[Case]) -> tuple[NDArray, NDArray]:
         return shares[test] / (np.exp(np.median(np.log(shares[train]))) if train else np.nan) - 1
 
     every = list(range(len(of)))
-    return learned(every, every), left_out(every, lambda i: of[i].name, learned)
+    return learned(every, every), search.left_out(every, lambda i: of[i].name, learned)
 
 
 def carried_mfu(group: str) -> NDArray:
@@ -421,22 +417,23 @@ def calibrated(stacks: Iterable[str] = tuple(GROUPS)) -> dict[tuple[str, str], s
     """Every fitted value by stack and quantity, with the range of the fits in which a model is left out."""
     found: dict[tuple[str, str], str] = {}
     for stack in stacks:
-        for name in FITTED[stack]:
-            found[stack, name] = _ends(name, np.array([getattr(e, name) for e in refits(stack).values()]))
-        found[stack, "width"] = f"{np.quantile(np.abs(np.log1p(fitted_without(stack))), QUANTILE):.4g}"
-        found[stack, "fitted_chips"] = f"{max(case.where.chips for case in cases(GROUPS[stack]))}"
+        of, (errors, *without) = cases(GROUPS[stack]), without_model(stack).T
+        best = fit(of, trainer(of[0].where.chip, stack), FITTED[stack])
+        for name, values in zip(FITTED[stack], without, strict=True):
+            found[stack, name] = _ends(name, np.array([getattr(best, name), *values]))
+        found[stack, "width"] = f"{np.quantile(np.abs(np.log1p(errors)), QUANTILE):.4g}"
+        found[stack, "fitted_chips"] = f"{max(case.where.chips for case in of)}"
     return found
 
 
-def write(path: Path = FACTS, left_out: Path = LEFT_OUT) -> None:
+def write() -> None:
     """Put fitted values into their rows, and errors of what was left out into a file."""
-    energy.write(path, calibrated())
-    with left_out.open("w", newline="") as file:
-        lines = csv.writer(file, lineterminator="\n")
-        lines.writerow(["id", "left_out_error"])
-        for stack, group in GROUPS.items():
-            ids = [case.row.id for case in cases(group)]
-            lines.writerows((i, f"{error:.4f}") for i, error in zip(ids, fitted_without(stack), strict=True))
+    import pandas as pd
+
+    put_fitted(FACTS, calibrated())
+    ids = [case.row.id for group in GROUPS.values() for case in cases(group)]
+    errors = np.concatenate([without_model(stack)[:, 0] for stack in GROUPS])
+    save(pd.DataFrame({"id": ids, "left_out_error": errors}), LEFT_OUT, "%.4f")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ kind. A mechanism is missing and said so: several prompts in one prefill.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trnmodel.evidence import search
-from trnmodel.evidence.fit import left_out
+from trnmodel.evidence.fit import Case, readable
 from trnmodel.evidence.questions import predict
-from trnmodel.evidence.readings import Reading, reading
-from trnmodel.evidence.rows import UnreadableRowError, measure, wide_rows
+from trnmodel.evidence.rows import wide_rows
 from trnmodel.models.transformer import model
 from trnmodel.units import US
 
@@ -33,39 +32,22 @@ NODE_S = 60 * US  # an all-reduce between servers, set and not fitted
 MISSING = {"aicref-kimik2_5_gb200_vllm_fp4_disagg_1024x1024_c1024_cfg697-ttft": "several prompts in one prefill"}
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One published time: its row, and how it is read."""
-
-    id: str
-    reading: Reading
-    measured_s: float
-
-    @property
-    def first(self) -> bool:
-        """Whether it is a time to first token."""
-        return self.reading.meaning == "prefill"
+def first(run: Case) -> bool:
+    """Whether a run is a time to first token."""
+    return run.reading.meaning == "prefill"
 
 
 @cache
-def runs() -> tuple[Run, ...]:
+def runs() -> tuple[Case, ...]:
     """The published runs that the rules give a meaning, each a time; a rate a server turned over.
 
     Examples
     --------
-    >>> len(runs()), sum(run.first for run in runs())
+    >>> len(runs()), sum(map(first, runs()))
     (13, 7)
     """
-    found = []
-    for row in wide_rows():
-        try:
-            r = reading(row)
-        except UnreadableRowError:
-            continue
-        value = measure(row) * r.scale
-        sequences = float(dict(r.asked).get("sequences", 0.0))
-        found.append(Run(row["id"], r, sequences / value if sequences else value))
-    return tuple(found)
+    sequences = [(run, float(dict(run.reading.asked).get("sequences", 0.0))) for run in readable(wide_rows())]
+    return tuple(replace(run, measured=many / run.measured) if many else run for run, many in sequences)
 
 
 @cache
@@ -75,15 +57,15 @@ def _tuned(of: Spec, expert_s: float) -> Spec:
 
 
 @cache
-def _line(run: Run) -> tuple[float, float]:
+def _line(run: Case) -> tuple[float, float]:
     """Start and slope of a run's time alone over what a layer with experts adds, of which it is a line."""
     r, slots = run.reading, float(run.reading.ep)
-    asked = replace(r, batch=slots, compiled_batch=slots) if run.first else replace(r, meaning="decode-step")
+    asked = replace(r, batch=slots, compiled_batch=slots) if first(run) else replace(r, meaning="decode-step")
     start, far = (predict(asked, partial(_tuned, expert_s=at)) for at in (0.0, FIRST[0]))
     return start, (far - start) / FIRST[0]
 
 
-def predicted_s(run: Run, expert_s: float, service_s: float, wave: float) -> float:
+def predicted_s(run: Case, expert_s: float, service_s: float, wave: float) -> float:
     r"""Time of a run on the hand-tuned scenario.
 
     .. math:: t = t_{step} + 2 L t_{node}, \qquad TTFT = T_1 + s + f \max(c/p - 1, 0)/2\; T_1
@@ -108,17 +90,17 @@ def predicted_s(run: Run, expert_s: float, service_s: float, wave: float) -> flo
     """
     r, (start, slope) = run.reading, _line(run)
     one_s = start + slope * expert_s
-    if not run.first:
+    if not first(run):
         return one_s + float(dict(r.asked).get("node_crossings", 0.0)) * model(r.model).n_layers * NODE_S
     return one_s * (1 + wave * max(r.batch / float(r.ep) - 1, 0) / 2) + service_s
 
 
-def log_errors(of: Sequence[Run], constants: Sequence[float]) -> NDArray:
+def log_errors(of: Sequence[Case], constants: Sequence[float]) -> NDArray:
     """Logarithm of predicted over measured."""
-    return np.array([np.log(predicted_s(run, *constants) / run.measured_s) for run in of])
+    return np.array([np.log(predicted_s(run, *constants) / run.measured) for run in of])
 
 
-def fit(of: Sequence[Run]) -> tuple[float, ...]:
+def fit(of: Sequence[Case]) -> tuple[float, ...]:
     """The three constants that meet runs best, by the fit that all stacks have."""
     return tuple(search.constants(partial(log_errors, of), FIRST).tolist())
 
@@ -132,11 +114,11 @@ def _half_width(errors: NDArray) -> float:
     return float(t.ppf((1 + COVERAGE) / 2, free) * spread * np.sqrt(1 + 1 / len(errors)))
 
 
-def _bracket(train: list[Run], test: list[Run]) -> NDArray:
+def _bracket(train: list[Case], test: list[Case]) -> NDArray:
     """Centre, low and high of runs, and the constants, from all others: a row for each."""
     constants, found = fit(train), []
     for run in test:
-        alike = [other for other in train if other.first == run.first]
+        alike = [other for other in train if first(other) == first(run)]
         centre, width = predicted_s(run, *constants), np.exp(_half_width(log_errors(alike, constants)))
         found.append((centre, centre / width, centre * width, *constants))
     return np.array(found)
@@ -155,10 +137,10 @@ def brackets() -> pd.DataFrame:
     import pandas as pd
 
     of, rows = runs(), list[dict[str, Any]]()
-    for run, (centre, low, high, *constants) in zip(of, left_out(of, lambda run: run.id, _bracket), strict=True):
+    for run, (centre, low, high, *constants) in zip(of, search.left_out(of, lambda run: run.id, _bracket), strict=True):
         line: dict[str, Any] = {"id": run.id, "hardware": run.reading.where, "model": run.reading.model_id}
-        line |= {"what": "first token" if run.first else "step", "measured_s": run.measured_s}
-        line |= {"centre_s": centre, "low_s": low, "high_s": high, "inside": bool(low <= run.measured_s <= high)}
+        line |= {"what": "first token" if first(run) else "step", "measured_s": run.measured}
+        line |= {"centre_s": centre, "low_s": low, "high_s": high, "inside": bool(low <= run.measured <= high)}
         line |= dict(zip(("expert_s", "service_s", "wave"), constants, strict=True))
         rows.append(line | {"missing": "" if line["inside"] else MISSING.get(run.id, "not known")})
     return pd.DataFrame(rows)

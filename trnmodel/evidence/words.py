@@ -20,6 +20,17 @@ RANKS = re.compile(
     r"|(?<=[x×@]) ?(\d+)$)",
     re.IGNORECASE,
 )
+KINDS = {
+    "allr": "all_reduce",
+    "allreduce": "all_reduce",
+    "allgather": "all_gather",
+    "reducescatter": "reduce_scatter",
+    "allg": "all_gather",
+    "redsct": "reduce_scatter",
+    "alltoall": "all_to_all",
+    "alltoallv": "all_to_all",
+    "permute": "p2p",
+}  # names that nccom-test prints
 KIND = re.compile(
     r"\b(all[ _-]?reduce|all[ _-]?gather|reduce[ _-]?scatter|all[ _-]?to[ _-]?all|allr|allg|redsct)\b", re.IGNORECASE
 )
@@ -121,8 +132,7 @@ def _collective(workload: str, note: str, ranks: str = "") -> str:
     if not kind or not (size or shape):
         return workload
     words = re.sub(r"[ _-]", "", kind[1].lower())
-    name = {"allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter",
-            "alltoall": "all_to_all"}.get(words, words)  # fmt: skip
+    name = KINDS.get(words, words)
     among = next((n for n in told.groups() if n), "") if told else ranks
     if size:
         found = f"{float(size[1]) * SIZES[size[2].upper()]:.0f}"
