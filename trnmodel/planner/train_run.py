@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from collections.abc import Mapping as Mapping_
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -205,7 +206,7 @@ class TrainRun(Grounded):
             "one sequence a micro-batch": cuts["micro_batch"] == 1,
         }
         rows = [self._constrained(name, "imposed", found, mask) for name, mask in imposed.items()
-                if np.size(np.unique(np.broadcast_to(mask, found.tokens_per_s.shape))) > 1]  # fmt: skip
+                if mask.any() and not mask.all()]  # fmt: skip
         free = found.again(roomy(found.where))
         return tidy([*rows, self._constrained("memory sets no limit", "lifted", free, True)])
 
@@ -349,10 +350,11 @@ def train_run(
     places = found.different(integer("best", best))
     place = places[0] if places else int(found.memory_bytes.argmin())
     step = found.step(place)
+    width = cache(lambda: step.widths("time_s"))
     return TrainRun(
         model=chosen, system=where, precision=step.precision, stack=step.stack, tokens=budget,
         chips=float(where.chips), days=step.run_s(budget) / DAY, mfu=step.mfu, hfu=step.hfu,
         chip_hours=step.run_s(budget) * where.chips / HOUR, mapping=found.ask(place)["mapping"], step=step,
         table=tabled(found, places), space=found, reason_mask=step.reason_mask, judge=step.judge,
-        spread=lambda name: step.widths("time_s"),
+        spread=lambda name: width(),
     )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from trnmodel.catalog.specs import Precision
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.catalog.trainers import Trainer
+from trnmodel.fabric.groups import Same
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.result import tidy
@@ -49,6 +50,29 @@ def _degrees(ranks: int, layers: int, experts: int, longest: int, heads: int) ->
                     yield tp, pp, left // ep // cp, ep, cp
 
 
+@lru_cache(maxsize=64)
+def _cut(
+    layers: int, experts: int, heads: int, ranks: int, global_batch: int, most_context: int, slack: float
+) -> dict[str, NDArray]:
+    """`grid` by the numbers that it takes from a model, found once."""
+    found: list[tuple[int, ...]] = []
+    for tp, pp, dp, ep, cp in _degrees(ranks, layers, experts, most_context, heads):
+        parts = [v for v in _divisors(layers // pp) if v == 1 or (pp > 1 and layers % pp == 0)]
+        for micro in _divisors(max(round(global_batch / (dp * ep)), 1)):
+            for v in parts:
+                unit = dp * ep * micro * (pp if v > 1 else 1)
+                batch = max(round(global_batch / unit), 1) * unit
+                if abs(batch - global_batch) <= slack * global_batch:
+                    found.append((tp, pp, dp, ep, cp, batch, micro, v))
+    return dict(zip((*DEGREES, *CUTS), np.array(found, dtype=float).reshape(-1, 8).T, strict=True))
+
+
+@lru_cache(maxsize=64)
+def _mapping(cuts: Same[dict[str, NDArray]]) -> Mapping:
+    """The mappings of cuts, one object for all searches among them."""
+    return Mapping(**{name: cuts.it[name] for name in DEGREES}, placement=PLACEMENT)  # type: ignore[arg-type]
+
+
 def grid(
     model: Transformer, ranks: int, global_batch: int, most_context: int = 1, slack: float = 0.0
 ) -> dict[str, NDArray]:
@@ -69,16 +93,7 @@ def grid(
     """
     o = model.outline("prefill")
     heads = max((a.heads for a in model.attentions("prefill")), default=MOST_TP)
-    found: list[tuple[int, ...]] = []
-    for tp, pp, dp, ep, cp in _degrees(ranks, o.layers, o.experts, most_context, heads):
-        parts = [v for v in _divisors(o.layers // pp) if v == 1 or (pp > 1 and o.layers % pp == 0)]
-        for micro in _divisors(max(round(global_batch / (dp * ep)), 1)):
-            for v in parts:
-                unit = dp * ep * micro * (pp if v > 1 else 1)
-                batch = max(round(global_batch / unit), 1) * unit
-                if abs(batch - global_batch) <= slack * global_batch:
-                    found.append((tp, pp, dp, ep, cp, batch, micro, v))
-    return dict(zip((*DEGREES, *CUTS), np.array(found, dtype=float).reshape(-1, 8).T, strict=True))
+    return _cut(o.layers, o.experts, heads, ranks, global_batch, most_context, slack)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,9 +123,8 @@ class Space:
 
     def order(self, allowed: NDArray | bool = True) -> NDArray:
         """Places of the points that can run and are allowed, the fastest first."""
-        rate = np.where(allowed & (self.tokens_per_s > 0), self.tokens_per_s, 0.0).ravel()
-        places = np.argsort(-rate, kind="stable")
-        return places[: int(np.count_nonzero(rate))]
+        places = np.flatnonzero(allowed & (self.tokens_per_s > 0))
+        return places[np.argsort(-self.tokens_per_s.ravel()[places], kind="stable")]
 
     def different(self, best: int) -> list[int]:
         """Places of the fastest points, one for each set of degrees."""
@@ -168,9 +182,8 @@ def tried(
     model: Transformer, where: System, ways: list[dict[str, Any]], cuts: dict[str, NDArray], shared: dict[str, Any]
 ) -> Space:
     """Every policy with every cut."""
-    mapping = Mapping(**{name: cuts[name] for name in DEGREES}, placement=PLACEMENT)  # type: ignore[arg-type]
     sizes: dict[str, Any] = {name: cuts[name] for name in CUTS}
-    steps = [train_step(model, where, mapping, **shared, **sizes, **way) for way in ways]
+    steps = [train_step(model, where, _mapping(Same(cuts)), **shared, **sizes, **way) for way in ways]
     least, cut = min(way["zero"] for way in ways), any(way["sequence_parallel"] for way in ways)
     rates = np.stack([_distinct(step, cuts, least, cut) for step in steps])
     held = np.stack([np.broadcast_to(step.memory_bytes_per_rank, cuts["tp"].shape) for step in steps])

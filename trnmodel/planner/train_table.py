@@ -259,8 +259,10 @@ def days(run: TrainRun | None) -> str:
     """Days of a run with their band, or why it has none."""
     if run is None:
         return NO_STACK
+    if not run.valid:
+        return str(run.reason)
     low, high = map(float, run.ends("days"))
-    return banded(float(run.days), low, high) if run.valid else str(run.reason)
+    return banded(float(run.days), low, high)
 
 
 def banded(value: float, low: float, high: float, unit: str = "") -> str:
