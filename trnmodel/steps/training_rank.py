@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.catalog.specs import Chip, Precision
+from trnmodel.catalog.specs import Chip, Precision, shapes
 from trnmodel.catalog.stacks import IDEAL as IDEAL_STEPS
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.trainers import Trainer
@@ -20,15 +20,13 @@ from trnmodel.models.backward import Kept, kept
 from trnmodel.models.blocks import Attention
 from trnmodel.models.terms import Outline, Term
 from trnmodel.models.transformer import Transformer
-from trnmodel.result import reason_mask
-from trnmodel.steps.mapping import Key, Mapping, hold
+from trnmodel.steps.mapping import DEGREES, Key, Mapping, hold
 from trnmodel.steps.rank import Site, site
-from trnmodel.steps.setting import plain
+from trnmodel.steps.setting import impossible, plain
 
 Numeric = NDArray | float
 ELEMENT_BYTES = 2.0  # of a parameter as the account has it, and of an activation
 MESSAGE_BYTES = 2.0**30  # at which the rate of an exchange is read off: without start-ups its time is a line
-JOB = ("tp", "pp", "dp", "ep", "cp")
 CHAINS = {"dense": ("cp", "ep", "dp"), "expert": ("cp", "dp")}  # degrees that hold the same parameters
 
 
@@ -60,38 +58,46 @@ class Rank:
     attentions: tuple[Attention, ...]
     values: Values
     parted: frozenset[str]
+    spec_shapes: dict[str, NDArray]
     index: NDArray | None = None
 
-    def cut(self, here: slice | None) -> Values:
-        """The values of some points, or of all."""
-        if self.index is None:
-            return self.values
-        index = self.index if here is None else self.index[here]
+    def at_points(self, index: NDArray) -> Rank:
+        """The rank with a place for each point."""
 
         def taken(name: str) -> Any:
             x = self.values[name]
             return x.take(index) if np.ndim(x) else x
 
-        return Values({name: taken(name) for name in self.values}, taken)
+        return replace(self, values=Values({name: taken(name) for name in self.values}, taken), index=index)
 
+    def cut(self, part: Callable[[Any], Any]) -> Rank:
+        """The rank of a part of all points."""
+        return self if self.index is None else self.at_points(part(self.index))
 
-@lru_cache(maxsize=256)
-def _reached(where: Same[System | Chip], ratio: float) -> System | Chip:
-    return _with_rate(where.it, ratio)
+    @property
+    def everywhere(self) -> Rank:
+        """The rank with a place for each point that there is."""
+        return self if self.index is None else self.at_points(self.index)
+
+    @property
+    def places(self) -> tuple[NDArray, ...]:
+        """Arrays with a place for each point, where points have mappings of their own."""
+        return () if self.index is None else (self.index,)
 
 
 def _scaled(where: System | Chip, ratio: Any) -> System | Chip:
     """A machine whose scale-out network has what software reaches of it, over what it reaches of the other links."""
     if np.ndim(ratio):
-        return _with_rate(where, ratio)
-    return where if ratio == 1 else _reached(Same(where), float(ratio))
+        return _with_rate.__wrapped__(Same(where), ratio)
+    return where if ratio == 1 else _with_rate(Same(where), float(ratio))
 
 
-def _with_rate(it: System | Chip, ratio: Any) -> System | Chip:
-    rate = it.scaleout_bytes_per_s_per_dir * ratio
-    if isinstance(it, Chip):
-        return replace(it, scaleout_bytes_per_s_per_dir=rate)
-    return replace(it, network_bytes_per_s_per_dir=rate * it.domain_chips)
+@lru_cache(maxsize=256)
+def _with_rate(where: Same[System | Chip], ratio: Any) -> System | Chip:
+    rate = where.it.scaleout_bytes_per_s_per_dir * ratio
+    if isinstance(where.it, Chip):
+        return replace(where.it, scaleout_bytes_per_s_per_dir=rate)
+    return replace(where.it, network_bytes_per_s_per_dir=rate * where.it.domain_chips)
 
 
 @lru_cache(maxsize=4096)
@@ -171,12 +177,10 @@ def _resolved(
     work, attentions = _work(model, Same(each), e.it.kv_head_policy)
     reached = Same(_scaled(at.where, e.it.scaleout_share / e.it.link_share))
     values = Values(work, lambda name: _s_per_byte(Same(each), Same(at), reached, name) / e.it.link_share)
-    values |= {name: plain(getattr(each, name)) for name in JOB}
-    few = each.pp > outline.layers, each.ep * each.moe_ep > max(outline.experts, 1)
-    values["impossible"] = reason_mask(each.ranks > at.chips * at.ranks_per_chip, *few)
-    values["sharing"] = plain(np.minimum(at.ranks_per_bank, each.ranks)) if at.ranks_per_bank > 1 else 1.0
-    parted = frozenset(name for name in JOB if np.any(getattr(each, name) > 1))
-    return Rank(model.it, at, e.it, precision.it, outline, kept(model.it), attentions, values, parted, index)
+    values |= {name: plain(getattr(each, name)) for name in (*DEGREES, "ranks")}
+    values |= {"impossible": impossible(each, at, outline), "sharing": at.sharing(each.ranks)}
+    fixed = outline, kept(model.it), attentions, values, each.parted, shapes(system=at.where, efficiencies=e.it)
+    return Rank(model.it, at, e.it, precision.it, *fixed, index)
 
 
 _kept_rank, _kept_ranks = lru_cache(maxsize=512)(_resolved), lru_cache(maxsize=8)(_resolved)
