@@ -12,13 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trnmodel.arguments import integer, integers, listed, refuse
-from trnmodel.catalog.specs import Precision
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
-from trnmodel.catalog.trainers import Trainer
 from trnmodel.fabric.groups import Same
 from trnmodel.models.transformer import Transformer
-from trnmodel.models.transformer import model as read_model
 from trnmodel.result import tidy
 from trnmodel.steps.mapping import DEGREES, Mapping
 from trnmodel.steps.rank import site
@@ -164,7 +161,30 @@ def space(
     slack: float = 0.0,
     **shared: Any,
 ) -> Space:
-    """Try all legal mappings and policies of a model on all chips of a system, as `train_search` has the arguments."""
+    """Try all legal mappings and policies of a model on all chips of a system.
+
+    Parameters
+    ----------
+    model, where, shared
+        As in `train_step`: length, precision, training stack. [-]
+    global_batch : int
+        Sequences of a step. [-]
+    recompute, zero, sequence_parallel : iterable
+        Policies to try. [-]
+    most_context : int
+        Ranks that may cut a sequence. [-]
+    slack : float
+        Share by which a cut's batch may be off. [-]
+
+    Examples
+    --------
+    >>> from trnmodel.models.transformer import model
+    >>> ask = {"recompute": ["selective"], "zero": (0, 1, 3), "sequence_parallel": (True, False), "seq": 2048}
+    >>> found = space(model("gpt3-175b"), read_system("hgx-a100", 8), global_batch=64, **ask)
+    >>> best = told(found, found.order()[:5])
+    >>> int(best.tp[0] * best.pp[0]), found.valid < found.asked
+    (64, True)
+    """
     ranks = int(where.chips * site(where).ranks_per_chip)
     cuts = grid(model, ranks, integer("global_batch", global_batch), integer("most_context", most_context), slack)
     if not cuts["tp"].size:
@@ -188,66 +208,6 @@ def tried(
     rates = np.stack([_distinct(step, cuts, least, cut) for step in steps])
     held = np.stack([np.broadcast_to(step.memory_bytes_per_rank, cuts["tp"].shape) for step in steps])
     return Space(model, where, ways, cuts, shared, rates, held)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Search:
-    """What was asked, how many points there were and may run, and the table of the best ones."""
-
-    asked: int
-    valid: int
-    table: pd.DataFrame
-
-
-def train_search(
-    model: str | Transformer,
-    system: str | System,
-    *,
-    global_batch: int,
-    seq: int,
-    count: int = 1,
-    precision: str | Precision = "bf16",
-    recompute: Iterable[str] = ("none", "selective", "full"),
-    zero: Iterable[int] = (0, 1, 3),
-    sequence_parallel: Iterable[bool] = (True, False),
-    most_context: int = 1,
-    best: int = 5,
-    efficiencies: str | Trainer | None = None,
-) -> Search:
-    """The fastest steps of all legal mappings of a model on all chips of so many systems.
-
-    Parameters
-    ----------
-    model, system, precision, efficiencies
-        As in `train_step`. [-]
-    global_batch, seq : int
-        Sequences of a step and their tokens. [-]
-    count : int
-        Scale-up domains. [-]
-    recompute, zero, sequence_parallel : iterable
-        Policies to try. [-]
-    most_context : int
-        Ranks that may cut a sequence. [-]
-    best : int
-        Rows of the table. [-]
-
-    Returns
-    -------
-    found : Search
-        `.table` has the best rows with their degrees, time, MFU, memory, and of the others `loses_by`: the part of the
-        step that is longest over that of the best one.
-
-    Examples
-    --------
-    >>> found = train_search("gpt3-175b", "hgx-a100", global_batch=64, seq=2048, count=8, recompute=["selective"])
-    >>> int(found.table.tp[0] * found.table.pp[0]), found.valid < found.asked
-    (64, True)
-    """
-    chosen, where = read_model(model), read_system(system, integer("count", count))
-    found = space(chosen, where, global_batch=global_batch, recompute=recompute, zero=zero,
-                  sequence_parallel=sequence_parallel, most_context=most_context, seq=integer("seq", seq),
-                  precision=precision, efficiencies=efficiencies)  # fmt: skip
-    return Search(found.asked, found.valid, told(found, found.order()[: integer("best", best)]))
 
 
 def largest_micro_batch(

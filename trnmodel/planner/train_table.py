@@ -12,7 +12,7 @@ import numpy as np
 from trnmodel.arguments import UnanswerableError
 from trnmodel.catalog.systems import System
 from trnmodel.planner.deployments import computes
-from trnmodel.planner.train_run import TrainRun, domains, train_run
+from trnmodel.planner.train_run import AGAIN, TrainRun, domains, train_run
 from trnmodel.planner.train_search import largest_micro_batch
 from trnmodel.planner.trainings import NARROW, STACKS
 from trnmodel.steps.training import train_step
@@ -37,7 +37,6 @@ PARTS: Mapping[str, str] = {
     "straggler_s": "slowest rank",
     "overhead_s": "fixed time",
 }
-AGAIN: Mapping[str, str] = {"none": "nothing again", "selective": "scores again", "full": "layers again"}
 STORED: Mapping[str, str] = {name: f"{name.split('_')[0]}s" for name in KINDS} | {"optimizer_bytes": "optimizer"}
 WIDE, ZEROS, NO_STACK = "bf16", (0, 1, 3), "no such software"
 MORE = 1.02  # of days, from which on a difference is told
