@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,9 +13,8 @@ from trnmodel.arguments import choice, flag, instance, integer, numbers, refuse
 from trnmodel.bands import ABSENT_OCTAVES, spread
 from trnmodel.catalog.load import precision as read_precision
 from trnmodel.catalog.specs import Chip, Precision
-from trnmodel.catalog.systems import System, find
+from trnmodel.catalog.systems import System, find, joined
 from trnmodel.catalog.trainers import Trainer, shipped, trainer
-from trnmodel.fabric.groups import Same
 from trnmodel.formulas import training as page
 from trnmodel.formulas.bands import grown_width
 from trnmodel.models.transformer import Transformer
@@ -287,10 +285,4 @@ def _joined(system: str | System | Chip, count: int | None) -> str | System | Ch
         return system
     if isinstance(system, Chip):
         refuse("count", count, "of a bare chip there are as many as wanted")
-    return _several(Same(find(system, "system")), integer("count", count))
-
-
-@lru_cache(maxsize=256)
-def _several(system: Same[System], count: int) -> System:
-    """So many domains of a system; one object for each number, of which what is resolved is kept."""
-    return replace(system.it, count=count)
+    return joined(find(system, "system"), integer("count", count))

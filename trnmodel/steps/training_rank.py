@@ -88,16 +88,16 @@ class Rank:
 def _scaled(where: System | Chip, ratio: Any) -> System | Chip:
     """A machine whose scale-out network has what software reaches of it, over what it reaches of the other links."""
     if np.ndim(ratio):
-        return _with_rate.__wrapped__(Same(where), ratio)
-    return where if ratio == 1 else _with_rate(Same(where), float(ratio))
+        return _with_rate.__wrapped__(where, ratio)
+    return where if ratio == 1 else _with_rate(where, float(ratio))
 
 
 @lru_cache(maxsize=256)
-def _with_rate(where: Same[System | Chip], ratio: Any) -> System | Chip:
-    rate = where.it.scaleout_bytes_per_s_per_dir * ratio
-    if isinstance(where.it, Chip):
-        return replace(where.it, scaleout_bytes_per_s_per_dir=rate)
-    return replace(where.it, network_bytes_per_s_per_dir=rate * where.it.domain_chips)
+def _with_rate(where: System | Chip, ratio: Any) -> System | Chip:
+    rate = where.scaleout_bytes_per_s_per_dir * ratio
+    if isinstance(where, Chip):
+        return replace(where, scaleout_bytes_per_s_per_dir=rate)
+    return replace(where, network_bytes_per_s_per_dir=rate * where.domain_chips)
 
 
 @lru_cache(maxsize=4096)
