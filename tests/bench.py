@@ -112,7 +112,7 @@ def drawn() -> Iterator[Case]:
 
 def training() -> Iterator[Case]:
     """A step of GPT-3, a million of them, and the search of 64 GPUs."""
-    from trnmodel.planner.train_search import train_search
+    from trnmodel.planner.train_search import space, told
 
     cluster, rng = tm.system("hgx-a100", count=512), np.random.default_rng(1)
     degrees = {name: 2.0 ** rng.integers(0, top, MILLION) for name, top in (("tp", 4), ("pp", 6), ("dp", 6))}
@@ -122,8 +122,15 @@ def training() -> Iterator[Case]:
     one = tm.Mapping(tp=8, pp=8)
     yield Case("train step", lambda: tm.train_step("gpt3-175b", cluster, one, **ask), 3e-4, 200)
     yield Case("1e6 train steps", lambda: tm.train_step("gpt3-175b", cluster, many, **ask, **sizes), 1.0)
-    wide = {"count": 8, "most_context": 64, "zero": range(4)}
-    yield Case("train search, 64 GPUs, 1.2e5 points", lambda: train_search("gpt3-175b", "hgx-a100", **wide, **ask), 0.5)
+    wide = {"recompute": ("none", "selective", "full"), "zero": range(4), "sequence_parallel": (True, False)}
+    wide |= {"most_context": 64}
+    few, model = tm.system("hgx-a100", count=8), tm.model("gpt3-175b")
+
+    def search() -> None:
+        found = space(model, few, **wide, **ask)
+        told(found, found.order()[:5])
+
+    yield Case("train search, 64 GPUs, 1.2e5 points", search, 0.5)
     yield Case("train run, 8,192 chips", lambda: tm.train_run("llama-3.1-405b", "hgx-h100", tokens=15e12), 1.0)
 
 

@@ -100,7 +100,7 @@ def test_kv_heads_of_a_rank(tp, policy, held):
 
 def read_bytes(found, *kinds):
     """Bytes that a rank reads in a pass, of all terms or of some kinds."""
-    return sum(float(held.term.read_bytes * held.read) for held in found if not kinds or held.term.kind in kinds)
+    return sum(float(held.term.read_bytes * held.stored) for held in found if not kinds or held.term.kind in kinds)
 
 
 def test_padded_heads_cost():
@@ -116,7 +116,7 @@ def test_padded_heads_cost():
 def test_latent_is_whole_on_every_rank():
     """576 elements a token and layer, 61 layers, whatever TP is."""
     found = shard(tm.model("deepseek-v3"), tm.Mapping(tp=[1, 8, 64]), BF16, "decode", "replicate")
-    per_token = sum(held.term.cached_bytes * held.cached for held in found if held.term.attention)
+    per_token = sum(held.term.cached_bytes * held.stored for held in found if held.term.attention)
     assert np.broadcast_to(per_token, 3).tolist() == [61 * 576 * 2] * 3
 
 

@@ -11,10 +11,11 @@ import trnmodel as tm
 from trnmodel.cli import app
 from trnmodel.planner import train_table, train_words
 from trnmodel.planner.train_run import domains
-from trnmodel.planner.train_search import largest_micro_batch, train_search
+from trnmodel.planner.train_search import largest_micro_batch, space, told
 from trnmodel.planner.trainings import at_stated_mfu, published, question, stated
 
 DENSE, EXPERTS = "llama-3.1-8b", "qwen3-30b-a3b"
+EVERY = {"recompute": ("none", "selective", "full"), "zero": (0, 1, 3), "sequence_parallel": (True, False)}
 PLACES = ("tp", "cp", "ep", "dp", "pp")
 DEGREES = ("tp", "pp", "dp", "ep", "cp")
 TRN = ("trn2-ultraserver", "trn3-nl72x2-pcie160")
@@ -215,7 +216,8 @@ def test_slack_lets_in_batches_that_are_no_power_of_two():
 def test_one_policy_alone_leaves_no_point_out():
     """A single replica shares nothing out under any ZeRO, one rank of TP has no sequence to cut: the same times."""
     ask = {"global_batch": 1, "seq": 2048, "recompute": ["none"]}
-    bare = [train_search("gpt3-6.7b", "hgx-a100", **ask, zero=[z], sequence_parallel=[s]) for z, s in
+    model, where = tm.model("gpt3-6.7b"), tm.system("hgx-a100")
+    bare = [space(model, where, **ask, zero=[z], sequence_parallel=[s]) for z, s in
             ((0, True), (1, True), (3, True), (0, False))]  # fmt: skip
     assert len({one.asked for one in bare}) == 1
     run = [tm.train_run("gpt3-6.7b", "hgx-a100", tokens=1e9, chips=8, global_batch=1, zero=[z]) for z in (0, 1)]
@@ -224,15 +226,17 @@ def test_one_policy_alone_leaves_no_point_out():
 
 def test_points_of_175b_on_64_gpus():
     """As many as the docstring says: with ZeRO-2 and CP about as many as other tools count."""
-    ask = {"global_batch": 1536, "seq": 2048, "count": 8}
-    assert train_search("gpt3-175b", "hgx-a100", **ask).asked == 25_122
-    assert train_search("gpt3-175b", "hgx-a100", **ask, most_context=64, zero=range(4)).asked == 121_824
+    asked = tm.model("gpt3-175b"), tm.system("hgx-a100", count=8)
+    ask = EVERY | {"global_batch": 1536, "seq": 2048}
+    assert space(*asked, **ask).asked == 25_122
+    assert space(*asked, **ask | {"most_context": 64, "zero": range(4)}).asked == 121_824
 
 
 def test_context_parallel_cuts_are_let_in():
-    few, more = (train_search(DENSE, "hgx-h100", global_batch=8, seq=8192, most_context=n) for n in (1, 8))
+    asked, ask = (tm.model(DENSE), tm.system("hgx-h100")), EVERY | {"global_batch": 8, "seq": 8192}
+    few, more = (space(*asked, **ask, most_context=n) for n in (1, 8))
     assert more.asked > few.asked
-    assert more.table.time_s[0] <= few.table.time_s[0]
+    assert told(more, more.order()[:1]).time_s[0] <= told(few, few.order()[:1]).time_s[0]
 
 
 def test_largest_micro_batch():

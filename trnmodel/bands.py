@@ -215,7 +215,7 @@ def ranged(e: Spec, ask: Callable[[Any], NDArray]) -> tuple[NDArray, NDArray]:
     return below, above
 
 
-def spread(found: Basis, e: Efficiencies, ask: Callable[[Efficiencies], NDArray]) -> tuple[NDArray, NDArray]:
+def spread(found: Basis, e: Spec, ask: Callable[[Any], NDArray]) -> tuple[NDArray, NDArray]:
     """Half-widths below and above of answers: those of their rows, and outside of these the ranges of the stack's too.
 
     Inside, what a range says is part of the errors that were left out.

@@ -341,10 +341,10 @@ class Grounded(Result):
         low, high = self.ends(name)
         return {name: getattr(self, name), f"{name}_low": low, f"{name}_high": high}
 
-    def in_words(self, name: str, unit: str = "", basis: str = "") -> str:
-        """A figure of one point with its band."""
-        low, high = map(float, self.ends(name))
-        return format_within(float(getattr(self, name)), low, high, unit, basis)
+    def in_words(self, name: str, unit: str = "", basis: str = "", scale: float = 1.0) -> str:
+        """A figure of one point with its band, in a unit that is `scale` of its own."""
+        value, low, high = (float(x) / scale for x in (getattr(self, name), *self.ends(name)))
+        return format_within(value, low, high, unit, basis)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

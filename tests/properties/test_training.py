@@ -8,7 +8,7 @@ import pytest
 
 import trnmodel as tm
 from trnmodel.catalog.trainers import IDEAL, SHARES, Trainer, trainer
-from trnmodel.planner.train_search import grid, train_search
+from trnmodel.planner.train_search import grid, space, told
 from trnmodel.steps.training_work import KINDS, PARTS
 
 DENSE, EXPERTS = "llama-3.1-8b", "qwen3-30b-a3b"
@@ -166,7 +166,8 @@ def test_the_search_is_brute_force():
     """On a small job: the best of all single calls, in order, and every row of the table computes again."""
     ask = {"global_batch": 8, "seq": 1024}
     ways = {"recompute": ("none", "full"), "zero": (0, 1), "sequence_parallel": (True,)}
-    found = train_search(DENSE, "hgx-a100", **ask, **ways, best=7)
+    found = space(tm.model(DENSE), tm.system("hgx-a100"), **ask, **ways)
+    table = told(found, found.order()[:7])
     cuts = grid(tm.model(DENSE), 8, 8)
     times = []
     for i, recompute, zero in product(range(len(cuts["tp"])), ways["recompute"], ways["zero"]):
@@ -178,9 +179,9 @@ def test_the_search_is_brute_force():
             times.append(float(step.time_s))
     assert found.asked == len(times)
     assert found.valid == np.isfinite(times).sum()
-    np.testing.assert_allclose(found.table.time_s, np.sort(times)[:7], rtol=1e-12)
-    assert found.table.loses_by[0] == ""
-    for row in found.table.to_dict("records"):
+    np.testing.assert_allclose(table.time_s, np.sort(times)[:7], rtol=1e-12)
+    assert table.loses_by[0] == ""
+    for row in table.to_dict("records"):
         mapping = tm.Mapping(**{name: int(row[name]) for name in ("tp", "pp", "dp", "ep", "cp")}, placement=PLACES)
         again = tm.train_step(DENSE, "hgx-a100", mapping, **ask, zero=row["zero"], recompute=row["recompute"],
                               micro_batch=row["micro_batch"], interleave=row["interleave"])  # fmt: skip

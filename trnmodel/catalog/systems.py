@@ -304,7 +304,13 @@ def system(name: str | System, count: int = 1) -> System:
     found = find(name, "system")
     if type(count) is int and count == 1:
         return found
-    return replace(found, count=integer("count", count))
+    return joined(found, integer("count", count))
+
+
+@lru_cache(maxsize=256)
+def joined(one: System, count: int) -> System:
+    """So many domains of a system; one object for each number, by which what is resolved of it is kept."""
+    return replace(one, count=count)
 
 
 @lru_cache(maxsize=256)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from trnmodel.planner.train_run import Spent, TrainRun, degrees
-from trnmodel.planner.train_table import AGAIN, NO_STACK, PARTS, Key, Runs, banded, days, in_percent
+from trnmodel.planner.train_run import AGAIN, Spent, TrainRun, degrees
+from trnmodel.planner.train_table import NO_STACK, PARTS, Key, Runs, banded, days, in_percent
 from trnmodel.planner.trainings import STACKS, at_stated_mfu
 from trnmodel.units import GIB, MILLION, format_digits
 

@@ -238,7 +238,7 @@ def times_s(
         return alone.times_s(kind, message_bytes) if alone else 0.0 * message_bytes
     every, steps = np.broadcast_arrays(ranks, stride)
     if message_bytes.ndim == 0 and where.shape == () == (() if e is None else e.shape):
-        found = _at_once_s(kind, message_bytes, where, np.stack([every, steps]).astype(float), lnc, _speaking(e))
+        found = _at_once_s(kind, message_bytes, where, every + 1j * steps, lnc, _speaking(e))
         return found if index is None else found[index]
     places: dict[tuple[float, float], int] = {}
     number = [places.setdefault(pair, len(places)) for pair in zip(every.flat, steps.flat, strict=True)]
@@ -250,17 +250,17 @@ def times_s(
 def _at_once_s(
     kind: str, message_bytes: NDArray, where: System | Chip, placed: NDArray, lnc: int, e: Efficiencies | None
 ) -> NDArray:
-    """Times of one message in many groups, which differ in ranks and stride: one wire is laid for all of them."""
-    pairs, index = np.unique(placed.reshape(2, -1), axis=1, return_inverse=True)
-    found, several = np.zeros(pairs.shape[1]), pairs[0] > 1
-    wire = _wires_of_many(kind, Same(where), Same(e), lnc, pairs[:, several].tobytes())
+    """Times of one message in many groups of ranks + i stride: one wire is laid for all that differ."""
+    pairs, index = np.unique(placed, return_inverse=True)
+    found, several = np.zeros(pairs.size), pairs.real > 1
+    wire = _wires_of_many(kind, Same(where), Same(e), lnc, pairs[several].tobytes())
     found[several] = wire.times_s(kind, message_bytes)
-    return found[index.ravel()].reshape(placed.shape[1:])
+    return found[index].reshape(placed.shape)
 
 
 @lru_cache(maxsize=SPECS)
 def _wires_of_many(kind: str, where: Same, stack: Same, lnc: int, pairs: bytes) -> Wire:
-    ranks, stride = np.frombuffer(pairs).reshape(2, -1)
+    ranks, stride = np.frombuffer(pairs).reshape(-1, 2).T
     return _wire(where.it, stack.it, kind, "best", (ranks, stride, lnc), own_alpha_s(stack.it, where.it))
 
 

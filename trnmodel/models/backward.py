@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-from trnmodel.models.blocks import Attention, Layer, Part
+from trnmodel.models.blocks import Attention, Part
 from trnmodel.models.transformer import Transformer
 
 GROUPS = 2  # halves of a layer, each with a norm and its input
@@ -34,21 +34,6 @@ def _elements(part: Part) -> int:
     return part.active * (part.rows if inner else part.cols)
 
 
-def _layer(layer: Layer, hidden: int) -> Kept:
-    whole = cut = routed = 0
-    for part in layer.parts:
-        if part.group == "experts":
-            routed += _elements(part)
-        elif part.shard == "none":
-            whole += _elements(part)
-        else:
-            cut += _elements(part)
-    scores = tuple((a, layer.count * a.heads) for a in layer.attentions)
-    inputs = 2 * GROUPS * hidden
-    n = layer.count
-    return Kept(n * (whole + inputs), n * cut, n * routed, n * GROUPS * hidden, scores)
-
-
 @lru_cache(maxsize=256)
 def kept(model: Transformer) -> Kept:
     """What one token leaves in all layers of a model.
@@ -60,11 +45,13 @@ def kept(model: Transformer) -> Kept:
     >>> (one.whole + one.cut) / 32
     69632.0
     """
-    layers = [_layer(layer, model.hidden_size) for layer in model.layers if "prefill" in layer.phases]
-    return Kept(
-        sum(one.whole for one in layers),
-        sum(one.cut for one in layers),
-        sum(one.routed for one in layers),
-        sum(one.masked for one in layers),
-        tuple(pair for one in layers for pair in one.scores),
-    )
+    found = dict.fromkeys(("whole", "cut", "routed", "masked"), 0)
+    scores: list[tuple[Attention, int]] = []
+    for layer in (layer for layer in model.layers if "prefill" in layer.phases):
+        found["whole"] += 2 * layer.count * GROUPS * model.hidden_size
+        found["masked"] += layer.count * GROUPS * model.hidden_size
+        for part in layer.parts:
+            name = "routed" if part.group == "experts" else "whole" if part.shard == "none" else "cut"
+            found[name] += layer.count * _elements(part)
+        scores += [(a, layer.count * a.heads) for a in layer.attentions]
+    return Kept(**found, scores=tuple(scores))

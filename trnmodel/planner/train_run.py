@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from collections.abc import Mapping as Mapping_
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -21,10 +22,10 @@ from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.planner.cost import tco
 from trnmodel.planner.goodput import Goodput, goodput
-from trnmodel.planner.train_search import Space, space
+from trnmodel.planner.train_search import CUTS, Space, space
 from trnmodel.planner.train_search import told as tabled
 from trnmodel.result import Grounded, tidy
-from trnmodel.steps.mapping import Mapping
+from trnmodel.steps.mapping import DEGREES, Mapping
 from trnmodel.steps.training_answer import TrainStep
 from trnmodel.steps.training_rank import ELEMENT_BYTES
 from trnmodel.units import DAY, HOUR, counted, format_digits, format_within
@@ -128,9 +129,8 @@ class TrainRun(Grounded):
 
     def told(self) -> str:
         """The days in words, with band and basis; hours of less than one."""
-        low, high = map(float, self.ends("days"))
-        one = Spent(float(self.days), low, high, str(self.basis))
-        return one.told("days") if self.days >= 1 else one.told("h", HOUR / DAY)
+        unit, scale = ("days", 1.0) if self.days >= 1 else ("h", HOUR / DAY)
+        return self.in_words("days", unit, str(self.basis), scale)
 
     def _answer(self) -> list[str]:
         return [self.told()] if self.valid else []
@@ -205,7 +205,7 @@ class TrainRun(Grounded):
             "one sequence a micro-batch": cuts["micro_batch"] == 1,
         }
         rows = [self._constrained(name, "imposed", found, mask) for name, mask in imposed.items()
-                if np.size(np.unique(np.broadcast_to(mask, found.tokens_per_s.shape))) > 1]  # fmt: skip
+                if mask.any() and not mask.all()]  # fmt: skip
         free = found.again(roomy(found.where))
         return tidy([*rows, self._constrained("memory sets no limit", "lifted", free, True)])
 
@@ -225,9 +225,8 @@ def _shares(g: Goodput) -> tuple[Any, Any]:
     return np.log(g.goodput / low), np.log(high / g.goodput)
 
 
-SHOWN = ("tp", "pp", "dp", "ep", "cp")
-KEPT = ("tp", "pp", "dp", "ep", "cp", "global_batch", "micro_batch", "interleave", "recompute", "zero",
-        "sequence_parallel", "memory_bytes_per_rank")  # fmt: skip
+KEPT = (*DEGREES, *CUTS, "recompute", "zero", "sequence_parallel", "memory_bytes_per_rank")
+AGAIN: Mapping_[str, str] = {"none": "nothing again", "selective": "scores again", "full": "layers again"}
 
 
 def degrees(row: Mapping_[str, Any]) -> str:
@@ -238,17 +237,16 @@ def degrees(row: Mapping_[str, Any]) -> str:
     >>> degrees({"tp": 8, "pp": 4.0, "dp": 16, "ep": 1, "cp": 1})
     'TP 8 x PP 4 x DP 16'
     """
-    return " x ".join(f"{name.upper()} {row[name]:.0f}" for name in SHOWN if row[name] > 1) or "one rank"
+    return " x ".join(f"{name.upper()} {row[name]:.0f}" for name in DEGREES if row[name] > 1) or "one rank"
 
 
 def in_words(step: TrainStep) -> str:
     """Degrees above 1, batch, policies of a step."""
-    cut = degrees({name: float(getattr(step, name)) for name in SHOWN})
+    cut = degrees({name: float(getattr(step, name)) for name in DEGREES})
     many = f"{step.microbatches:,.0f} micro-batch{'es' if step.microbatches > 1 else ''} of {step.micro_batch:,.0f}"
     woven = f", {float(step.interleave):.0f} parts a stage" if step.interleave > 1 else ""
-    again = {"none": "nothing again", "selective": "scores again", "full": "layers again"}[step.recompute]
     whole = "" if step.sequence_parallel or step.tp == 1 else ", no SP"
-    return f"{cut}, {many}{woven}, ZeRO {step.zero}, {again}{whole}"
+    return f"{cut}, {many}{woven}, ZeRO {step.zero}, {AGAIN[step.recompute]}{whole}"
 
 
 def domains(system: str | System, chips: float) -> System:
@@ -316,7 +314,7 @@ def train_run(
     batch_slack : float
         Share by which a mapping's batch may be off `global_batch`, so that all its replicas have whole micro-batches.
     recompute, zero, sequence_parallel, most_context
-        Policies that are tried, as in `train_search`. [-]
+        Policies that are tried, as in `train_search.space`. [-]
     best : int
         Rows of the table. [-]
 
@@ -349,10 +347,11 @@ def train_run(
     places = found.different(integer("best", best))
     place = places[0] if places else int(found.memory_bytes.argmin())
     step = found.step(place)
+    width = cache(lambda: step.widths("time_s"))
     return TrainRun(
         model=chosen, system=where, precision=step.precision, stack=step.stack, tokens=budget,
         chips=float(where.chips), days=step.run_s(budget) / DAY, mfu=step.mfu, hfu=step.hfu,
         chip_hours=step.run_s(budget) * where.chips / HOUR, mapping=found.ask(place)["mapping"], step=step,
         table=tabled(found, places), space=found, reason_mask=step.reason_mask, judge=step.judge,
-        spread=lambda name: step.widths("time_s"),
+        spread=lambda name: width(),
     )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trnmodel.arguments import integer, integers, listed, refuse
-from trnmodel.catalog.specs import Precision
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
-from trnmodel.catalog.trainers import Trainer
+from trnmodel.fabric.groups import Same
 from trnmodel.models.transformer import Transformer
-from trnmodel.models.transformer import model as read_model
 from trnmodel.result import tidy
 from trnmodel.steps.mapping import DEGREES, Mapping
 from trnmodel.steps.rank import site
@@ -49,6 +47,29 @@ def _degrees(ranks: int, layers: int, experts: int, longest: int, heads: int) ->
                     yield tp, pp, left // ep // cp, ep, cp
 
 
+@lru_cache(maxsize=64)
+def _cut(
+    layers: int, experts: int, heads: int, ranks: int, global_batch: int, most_context: int, slack: float
+) -> dict[str, NDArray]:
+    """`grid` by the numbers that it takes from a model, found once."""
+    found: list[tuple[int, ...]] = []
+    for tp, pp, dp, ep, cp in _degrees(ranks, layers, experts, most_context, heads):
+        parts = [v for v in _divisors(layers // pp) if v == 1 or (pp > 1 and layers % pp == 0)]
+        for micro in _divisors(max(round(global_batch / (dp * ep)), 1)):
+            for v in parts:
+                unit = dp * ep * micro * (pp if v > 1 else 1)
+                batch = max(round(global_batch / unit), 1) * unit
+                if abs(batch - global_batch) <= slack * global_batch:
+                    found.append((tp, pp, dp, ep, cp, batch, micro, v))
+    return dict(zip((*DEGREES, *CUTS), np.array(found, dtype=float).reshape(-1, 8).T, strict=True))
+
+
+@lru_cache(maxsize=64)
+def _mapping(cuts: Same[dict[str, NDArray]]) -> Mapping:
+    """The mappings of cuts, one object for all searches among them."""
+    return Mapping(**{name: cuts.it[name] for name in DEGREES}, placement=PLACEMENT)  # type: ignore[arg-type]
+
+
 def grid(
     model: Transformer, ranks: int, global_batch: int, most_context: int = 1, slack: float = 0.0
 ) -> dict[str, NDArray]:
@@ -69,16 +90,7 @@ def grid(
     """
     o = model.outline("prefill")
     heads = max((a.heads for a in model.attentions("prefill")), default=MOST_TP)
-    found: list[tuple[int, ...]] = []
-    for tp, pp, dp, ep, cp in _degrees(ranks, o.layers, o.experts, most_context, heads):
-        parts = [v for v in _divisors(o.layers // pp) if v == 1 or (pp > 1 and o.layers % pp == 0)]
-        for micro in _divisors(max(round(global_batch / (dp * ep)), 1)):
-            for v in parts:
-                unit = dp * ep * micro * (pp if v > 1 else 1)
-                batch = max(round(global_batch / unit), 1) * unit
-                if abs(batch - global_batch) <= slack * global_batch:
-                    found.append((tp, pp, dp, ep, cp, batch, micro, v))
-    return dict(zip((*DEGREES, *CUTS), np.array(found, dtype=float).reshape(-1, 8).T, strict=True))
+    return _cut(o.layers, o.experts, heads, ranks, global_batch, most_context, slack)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,9 +120,8 @@ class Space:
 
     def order(self, allowed: NDArray | bool = True) -> NDArray:
         """Places of the points that can run and are allowed, the fastest first."""
-        rate = np.where(allowed & (self.tokens_per_s > 0), self.tokens_per_s, 0.0).ravel()
-        places = np.argsort(-rate, kind="stable")
-        return places[: int(np.count_nonzero(rate))]
+        places = np.flatnonzero(allowed & (self.tokens_per_s > 0))
+        return places[np.argsort(-self.tokens_per_s.ravel()[places], kind="stable")]
 
     def different(self, best: int) -> list[int]:
         """Places of the fastest points, one for each set of degrees."""
@@ -150,7 +161,30 @@ def space(
     slack: float = 0.0,
     **shared: Any,
 ) -> Space:
-    """Try all legal mappings and policies of a model on all chips of a system, as `train_search` has the arguments."""
+    """Try all legal mappings and policies of a model on all chips of a system.
+
+    Parameters
+    ----------
+    model, where, shared
+        As in `train_step`: length, precision, training stack. [-]
+    global_batch : int
+        Sequences of a step. [-]
+    recompute, zero, sequence_parallel : iterable
+        Policies to try. [-]
+    most_context : int
+        Ranks that may cut a sequence. [-]
+    slack : float
+        Share by which a cut's batch may be off. [-]
+
+    Examples
+    --------
+    >>> from trnmodel.models.transformer import model
+    >>> ask = {"recompute": ["selective"], "zero": (0, 1, 3), "sequence_parallel": (True, False), "seq": 2048}
+    >>> found = space(model("gpt3-175b"), read_system("hgx-a100", 8), global_batch=64, **ask)
+    >>> best = told(found, found.order()[:5])
+    >>> int(best.tp[0] * best.pp[0]), found.valid < found.asked
+    (64, True)
+    """
     ranks = int(where.chips * site(where).ranks_per_chip)
     cuts = grid(model, ranks, integer("global_batch", global_batch), integer("most_context", most_context), slack)
     if not cuts["tp"].size:
@@ -168,73 +202,12 @@ def tried(
     model: Transformer, where: System, ways: list[dict[str, Any]], cuts: dict[str, NDArray], shared: dict[str, Any]
 ) -> Space:
     """Every policy with every cut."""
-    mapping = Mapping(**{name: cuts[name] for name in DEGREES}, placement=PLACEMENT)  # type: ignore[arg-type]
     sizes: dict[str, Any] = {name: cuts[name] for name in CUTS}
-    steps = [train_step(model, where, mapping, **shared, **sizes, **way) for way in ways]
+    steps = [train_step(model, where, _mapping(Same(cuts)), **shared, **sizes, **way) for way in ways]
     least, cut = min(way["zero"] for way in ways), any(way["sequence_parallel"] for way in ways)
     rates = np.stack([_distinct(step, cuts, least, cut) for step in steps])
     held = np.stack([np.broadcast_to(step.memory_bytes_per_rank, cuts["tp"].shape) for step in steps])
     return Space(model, where, ways, cuts, shared, rates, held)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Search:
-    """What was asked, how many points there were and may run, and the table of the best ones."""
-
-    asked: int
-    valid: int
-    table: pd.DataFrame
-
-
-def train_search(
-    model: str | Transformer,
-    system: str | System,
-    *,
-    global_batch: int,
-    seq: int,
-    count: int = 1,
-    precision: str | Precision = "bf16",
-    recompute: Iterable[str] = ("none", "selective", "full"),
-    zero: Iterable[int] = (0, 1, 3),
-    sequence_parallel: Iterable[bool] = (True, False),
-    most_context: int = 1,
-    best: int = 5,
-    efficiencies: str | Trainer | None = None,
-) -> Search:
-    """The fastest steps of all legal mappings of a model on all chips of so many systems.
-
-    Parameters
-    ----------
-    model, system, precision, efficiencies
-        As in `train_step`. [-]
-    global_batch, seq : int
-        Sequences of a step and their tokens. [-]
-    count : int
-        Scale-up domains. [-]
-    recompute, zero, sequence_parallel : iterable
-        Policies to try. [-]
-    most_context : int
-        Ranks that may cut a sequence. [-]
-    best : int
-        Rows of the table. [-]
-
-    Returns
-    -------
-    found : Search
-        `.table` has the best rows with their degrees, time, MFU, memory, and of the others `loses_by`: the part of the
-        step that is longest over that of the best one.
-
-    Examples
-    --------
-    >>> found = train_search("gpt3-175b", "hgx-a100", global_batch=64, seq=2048, count=8, recompute=["selective"])
-    >>> int(found.table.tp[0] * found.table.pp[0]), found.valid < found.asked
-    (64, True)
-    """
-    chosen, where = read_model(model), read_system(system, integer("count", count))
-    found = space(chosen, where, global_batch=global_batch, recompute=recompute, zero=zero,
-                  sequence_parallel=sequence_parallel, most_context=most_context, seq=integer("seq", seq),
-                  precision=precision, efficiencies=efficiencies)  # fmt: skip
-    return Search(found.asked, found.valid, told(found, found.order()[: integer("best", best)]))
 
 
 def largest_micro_batch(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,7 +11,7 @@ import numpy as np
 from trnmodel.arguments import UnanswerableError
 from trnmodel.catalog.systems import System
 from trnmodel.planner.deployments import computes
-from trnmodel.planner.train_run import TrainRun, domains, train_run
+from trnmodel.planner.train_run import AGAIN, TrainRun, train_run
 from trnmodel.planner.train_search import largest_micro_batch
 from trnmodel.planner.trainings import NARROW, STACKS
 from trnmodel.steps.training import train_step
@@ -37,7 +36,6 @@ PARTS: Mapping[str, str] = {
     "straggler_s": "slowest rank",
     "overhead_s": "fixed time",
 }
-AGAIN: Mapping[str, str] = {"none": "nothing again", "selective": "scores again", "full": "layers again"}
 STORED: Mapping[str, str] = {name: f"{name.split('_')[0]}s" for name in KINDS} | {"optimizer_bytes": "optimizer"}
 WIDE, ZEROS, NO_STACK = "bf16", (0, 1, 3), "no such software"
 MORE = 1.02  # of days, from which on a difference is told
@@ -72,7 +70,7 @@ def runs(
         ):
             try:
                 ask = {**BESIDE, **question, "precision": dtype, "efficiencies": kind}
-                run = train_run(system=_joined(name, chips), chips=chips, **ask)
+                run = train_run(system=name, chips=chips, **ask)
             except ValueError as error:
                 why = why or " ".join(str(error).split())
             else:
@@ -86,7 +84,7 @@ def whole(found: Runs, model: str, question: Mapping[str, Any], system: str, pre
     """The run of a model on the first kind of software that it has, by all policies; UnanswerableError says why not."""
     kind = next((kind for kind in STACKS if Key(model, system, precision, kind) in found), STACKS[0])
     try:
-        run = train_run(system=_joined(system, chips), chips=chips, precision=precision, efficiencies=kind, **question)
+        run = train_run(system=system, chips=chips, precision=precision, efficiencies=kind, **question)
     except ValueError as error:
         raise UnanswerableError(f"{model} on {system}: {' '.join(str(error).split())}") from None
     if not run.valid:
@@ -95,12 +93,6 @@ def whole(found: Runs, model: str, question: Mapping[str, Any], system: str, pre
         )
         raise UnanswerableError(f"{model} on {run.chips:,.0f} chips of {system}: {run.reason}; {lacks}")
     return run
-
-
-@cache
-def _joined(name: str, chips: float) -> System:
-    """One object for all runs on a system, by which what is resolved of its links is kept."""
-    return domains(name, chips)
 
 
 def level(found: Runs, head: Key) -> dict[str, TrainRun]:
@@ -259,8 +251,10 @@ def days(run: TrainRun | None) -> str:
     """Days of a run with their band, or why it has none."""
     if run is None:
         return NO_STACK
+    if not run.valid:
+        return str(run.reason)
     low, high = map(float, run.ends("days"))
-    return banded(float(run.days), low, high) if run.valid else str(run.reason)
+    return banded(float(run.days), low, high)
 
 
 def banded(value: float, low: float, high: float, unit: str = "") -> str:

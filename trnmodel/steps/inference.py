@@ -9,7 +9,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.arguments import choice, flag, numbers, refuse, share, together
+from trnmodel.arguments import choice, flag, numbers, refuse, share
 from trnmodel.catalog.specs import Chip, Precision
 from trnmodel.catalog.stacks import Efficiencies, fitted_resources
 from trnmodel.catalog.systems import System
@@ -32,7 +32,7 @@ from trnmodel.steps.assemble import (
     breakdown as lines_of,
 )
 from trnmodel.steps.ground import basis_of, spread_of
-from trnmodel.steps.mapping import CUTS, Mapping
+from trnmodel.steps.mapping import Mapping, fitting
 from trnmodel.steps.messages import Message, messages
 from trnmodel.steps.pieces import Answer, Arrays, in_pieces
 from trnmodel.steps.setting import NO_DEGREES, Setting, setting
@@ -102,15 +102,6 @@ def _overlaps(s: Setting, compute_memory: Numeric | None, network: Numeric | Non
         "compute_memory_overlap": share("compute_memory_overlap", inner),
         "network_overlap": share("network_overlap", outer),
     }
-
-
-def _checked(s: Setting, mapping: Mapping, **given: NDArray | None) -> Arrays:
-    """What was given, as numbers; ValueError for arrays that do not broadcast, of mapping and machine among them."""
-    found = {name: value for name, value in given.items() if value is not None}
-    if mapping.key is None or s.spec_shapes or any(value.ndim for value in found.values()):
-        together(**{f"mapping.{name}": getattr(mapping, name) for name in CUTS}, **found, **s.spec_shapes)
-        return found
-    return {name: value[()] for name, value in found.items()}
 
 
 def _optional(name: str, value: Numeric | None) -> NDArray | None:
@@ -223,8 +214,8 @@ def decode_step(
     mapping = NO_DEGREES if mapping is None else mapping
     s = setting(model, system, mapping, precision, efficiencies, "decode")
     overlaps = _overlaps(s, compute_memory_overlap, network_overlap)
-    given = _checked(s, mapping, batch=batch, context=context, new_tokens=new_tokens, expert_imbalance=imbalance,
-                     max_context=longest, compiled_batch=slots, **overlaps)  # fmt: skip
+    given = fitting(mapping, s.spec_shapes, batch=batch, context=context, new_tokens=new_tokens, max_context=longest,
+                    expert_imbalance=imbalance, compiled_batch=slots, **overlaps)  # fmt: skip
     given["tokens"] = given.pop("context")
     if (given["tokens"] < given["new_tokens"]).any():
         refuse("new_tokens", new_tokens[()], "allowed are at most those of context, which counts them")
@@ -294,8 +285,8 @@ def prefill(
     mapping = NO_DEGREES if mapping is None else mapping
     s = setting(model, system, mapping, precision, efficiencies, "prefill")
     overlaps = _overlaps(s, compute_memory_overlap, network_overlap)
-    given = _checked(s, mapping, batch=batch, input_tokens=tokens, past=past, expert_imbalance=imbalance,
-                     max_context=longest, **overlaps)  # fmt: skip
+    given = fitting(mapping, s.spec_shapes, batch=batch, input_tokens=tokens, past=past, expert_imbalance=imbalance,
+                    max_context=longest, **overlaps)  # fmt: skip
     given["tokens"] = given.pop("input_tokens")
     return _step(_prefilled, s, mapping, given, flag("breakdown", breakdown))
 
@@ -341,7 +332,7 @@ def memory_fit(
     prompt, model = _optional("prompt_tokens", prompt_tokens), read_model(model)
     phase: Phase = "decode" if model.generates else "prefill"
     s = setting(model, system, mapping, precision, efficiencies, phase, timed=False)
-    given = _checked(s, mapping, batch=batch, context=context, prompt_tokens=prompt)
+    given = fitting(mapping, s.spec_shapes, batch=batch, context=context, prompt_tokens=prompt)
     return MemoryFit(
         system=s.system,
         stack=s.e,

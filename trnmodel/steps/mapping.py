@@ -88,6 +88,11 @@ class Mapping:
         return found
 
     @property
+    def parted(self) -> frozenset[str]:
+        """The degrees that cut anything."""
+        return frozenset(name for name in DEGREES if np.any(getattr(self, name) > 1))
+
+    @property
     def replica_ranks(self) -> NDArray:
         """Ranks that hold one copy of the model."""
         return self.tp * self.pp * self.ep * self.cp
@@ -110,15 +115,21 @@ def _held(whole: Numeric, ranks: Numeric, policy: str) -> NDArray:
     return 1 / np.asarray(ranks) if policy == "even" else fullest_share(whole, ranks)
 
 
+def fitting(mapping: Mapping, spec_shapes: dict[str, NDArray], **given: NDArray | None) -> dict[str, NDArray]:
+    """What was given, as numbers; ValueError for arrays that do not broadcast, of mapping and machine among them."""
+    found = {name: value for name, value in given.items() if value is not None}
+    if mapping.key is None or spec_shapes or any(value.ndim for value in found.values()):
+        together(**{f"mapping.{name}": getattr(mapping, name) for name in CUTS}, **found, **spec_shapes)
+    return {name: value[()] for name, value in found.items()}
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Held:
-    """The shares of a term that the fullest rank stores, reads, works on and caches, for arrays of degrees."""
+    """The shares of a term that the fullest rank stores, reads and caches, and works on, for arrays of degrees."""
 
     term: Term
     stored: NDArray
-    read: NDArray
     work: NDArray
-    cached: NDArray
 
 
 def _padding(cut: Cut, tp: NDArray, tile: Numeric) -> NDArray:
@@ -146,10 +157,9 @@ def hold(term: Term, mapping: Mapping, policy: str = "even", tile: Numeric = 0.0
     if cut.shard == "experts":
         columns = tp / mapping.moe_ep
         share = _held(cut.experts, ep * mapping.moe_ep, policy) / columns
-        return Held(term, share, share, _padding(cut, columns, tile) / (tp * ep), share)
+        return Held(term, share, _padding(cut, columns, tile) / (tp * ep))
     if cut.shard in ("latent", "cache"):
-        share = _cached(cut, tp, policy)
-        return Held(term, share, share, _held(cut.heads, tp, policy), share)
+        return Held(term, _cached(cut, tp, policy), _held(cut.heads, tp, policy))
     if cut.shard == "none":
         share = 1 / tp if policy == "even" else np.ones_like(tp)
     elif cut.shard == "heads":
@@ -158,7 +168,7 @@ def hold(term: Term, mapping: Mapping, policy: str = "even", tile: Numeric = 0.0
         share = kv_heads_per_rank(cut.heads, cut.kv_heads, tp, policy) / cut.kv_heads
     else:
         share = 1 / tp
-    return Held(term, share, share, share, share)
+    return Held(term, share, share)
 
 
 def shard(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +13,12 @@ from numpy.typing import NDArray
 from trnmodel.result import blank
 from trnmodel.steps.setting import Setting
 
+if TYPE_CHECKING:
+    from trnmodel.steps.training_rank import Rank
+
 POINTS = 40_000  # of a piece: its arrays stay in a core's cache
 Arrays = dict[str, NDArray]
+S = TypeVar("S", Setting, "Rank")  # resolved once for each mapping; `index` says which of them each point has
 
 
 class Answer(NamedTuple):
@@ -24,13 +28,12 @@ class Answer(NamedTuple):
     kept: Arrays
 
 
-def in_pieces(work: Callable[[Setting, Arrays], Answer], s: Setting, given: Arrays) -> Arrays:
+def in_pieces(work: Callable[[S, Arrays], Answer], s: S, given: Arrays) -> Arrays:
     """What `work` finds for all points, NaN for those that cannot exist, a piece of the longest axis at a time."""
-    degrees = s.degrees if s.index is None else (s.index,)
-    shapes = {x.shape for x in (*degrees, *given.values())}
+    shapes = {x.shape for x in (*s.places, *given.values())}
     shape = np.broadcast_shapes(*shapes) if len(shapes) > 1 else shapes.pop()
     points = math.prod(shape)
-    if points <= POINTS or s.system.shape or s.e.shape:
+    if points <= POINTS or s.spec_shapes:
         answer = work(s.everywhere, given)
         mask = answer.kept["reason_mask"]
         return answer.kept | (blank(mask, **answer.numbers) if mask.any() else answer.numbers)
@@ -38,12 +41,10 @@ def in_pieces(work: Callable[[Setting, Arrays], Answer], s: Setting, given: Arra
     return _joined(work, s, given, axis, shape[axis], max(POINTS * shape[axis] // points, 2))
 
 
-def _joined(
-    work: Callable[[Setting, Arrays], Answer], s: Setting, given: Arrays, axis: int, length: int, size: int
-) -> Arrays:
+def _joined(work: Callable[[S, Arrays], Answer], s: S, given: Arrays, axis: int, length: int, size: int) -> Arrays:
     """The answers of all pieces, written side by side where they differ along the axis."""
     found: Arrays = {}
-    moves = any(_along(x, axis) > 1 for x in (s.degrees if s.index is None else (s.index,)))
+    moves = any(_along(x, axis) > 1 for x in s.places)
     whole = s if moves else s.everywhere
     blanked = False
     for start in range(0, length, size):
@@ -55,7 +56,7 @@ def _joined(
         blanked = blanked or bool(bad.any())
         _write(part, found, answer, np.where(bad, np.nan, 0.0) if bad.any() else np.zeros(()))
     mask = found["reason_mask"]
-    partial_ = {name: found[name] for name in answer.numbers if found[name].shape != mask.shape} if blanked else {}
+    partial_ = {name: found[name] for name in answer.numbers if np.shape(found[name]) != mask.shape} if blanked else {}
     return found | blank(mask, **partial_)
 
 

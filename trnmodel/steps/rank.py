@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trnmodel.arguments import instance, integer
 from trnmodel.catalog.specs import Chip
@@ -50,6 +51,10 @@ class Site:
     def ranks_per_bank(self) -> float:
         """Ranks that reach one bank of memory together: what one of them stores, the others cannot."""
         return max(self.chip.hbm_bank_cores / self.lnc, 1.0)
+
+    def sharing(self, ranks: NDArray) -> NDArray | float:
+        """Ranks that store in one bank, where there are so many of them in a row."""
+        return np.minimum(self.ranks_per_bank, ranks)[()] if self.ranks_per_bank > 1 else 1.0
 
     @property
     def hbm_bytes(self) -> float:

@@ -291,21 +291,17 @@ def _serving(
     ask: dict, parts: tuple[Step, Step], rate: NDArray, output: NDArray, mask: NDArray, **times: NDArray
 ) -> Serving:
     """Rates of all replicas and the time of a request, beside the times given."""
+    first, step = parts
     made = rate * ask["mapping"].dp * output
     times |= {
         "request_s": latency.request_s(times["ttft_p50_s"], times["tpot_mean_s"], output),
         "tokens_per_s": made,
         "tokens_per_s_per_user": 1 / times["tpot_mean_s"],
-        "tokens_per_s_per_chip": made / _chips(ask["mapping"], ask["system"]),
+        "tokens_per_s_per_chip": made / step.occupied_chips,
     }
-    first, step = parts
     judged = {"judge": partial(joint_basis, first, step), "spread": partial(joint_spread, first, step, True)}
     found: dict[str, Any] = judged | {"system": step.system, "stack": step.stack} | blank(mask, **times)
     return Serving(requests_per_s=rate * ask["mapping"].dp, **found, reason_mask=mask)
-
-
-def _chips(mapping: Mapping, system: str | System | Chip) -> NDArray:
-    return np.ceil(mapping.ranks / site(system, mapping.lnc).ranks_per_chip)
 
 
 def _static(ask: dict, rate: NDArray, given: NDArray, output: NDArray, top: NDArray) -> Serving:

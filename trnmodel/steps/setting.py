@@ -75,11 +75,10 @@ def burden(h: Held) -> Burden:
     t = h.term
     shared = {
         **dict.fromkeys(("row_flop", "logit_flop", "pair_flop"), h.work),
-        **dict.fromkeys(("read_bytes", "row_bytes"), h.read),
-        **dict.fromkeys(("cached_bytes", "state_bytes"), h.cached),
+        **dict.fromkeys(("read_bytes", "row_bytes", "cached_bytes", "state_bytes"), h.stored),
     }
     numbers = (getattr(t, name) * share if getattr(t, name) else 0.0 for name, share in shared.items())
-    shares = (h.work, h.cached) if t.attention else (0.0, 0.0)
+    shares = (h.work, h.stored) if t.attention else (0.0, 0.0)
     return Burden(t.kind, t.label, t.cut, t.attention, t.layers, *numbers, *shares)
 
 
@@ -187,6 +186,11 @@ class Setting:
         return self.picked(part, teams={name: Team(*map(part, team)) for name, team in self.teams.items()})
 
     @property
+    def places(self) -> tuple[Any, ...]:
+        """Arrays with a place for each point, or for each mapping that broadcasts with them."""
+        return self.degrees if self.index is None else (self.index,)
+
+    @property
     def everywhere(self) -> Setting:
         """The setting with a place for each point that there is."""
         return self if self.index is None else self.at_points(self.index)
@@ -262,9 +266,9 @@ def _resolved(asked: tuple[Any, ...], phase: Phase, timed: bool, mapping: Mappin
         stored=Stored(*map(plain, _stored(held, mapping, outline, e))),
         teams={name: Team(plain(getattr(mapping, name)), plain(mapping.extent(name)[0])) for name in DEGREES},
         hbm_bytes=plain(at.hbm_bytes),
-        sharing=plain(np.minimum(at.ranks_per_bank, mapping.ranks)) if at.ranks_per_bank > 1 else 1.0,
-        impossible=_impossible(mapping, at, outline),
-        parted=frozenset(name for name in DEGREES if np.any(getattr(mapping, name) > 1)),
+        sharing=at.sharing(mapping.ranks),
+        impossible=impossible(mapping, at, outline),
+        parted=mapping.parted,
         gathers_logits=bool(np.any(e.logit_gathers)),
         phases_wait=bool(np.any(np.not_equal(e.phase_overlap, 1))),
         spec_shapes=shapes(system=at.where, efficiencies=e),
@@ -284,7 +288,7 @@ def _different(mapping: Mapping, at: Site, e: Efficiencies) -> tuple[Mapping, ND
     return mapping.different
 
 
-def _impossible(mapping: Mapping, at: Site, outline: Outline) -> NDArray:
+def impossible(mapping: Mapping, at: Site, outline: Outline) -> NDArray:
     """Which mappings cannot exist, by the first bits of a step's reasons."""
     few = mapping.pp > outline.layers, mapping.ep * mapping.moe_ep > max(outline.experts, 1)
     return reason_mask(mapping.ranks > at.chips * at.ranks_per_chip, *few)

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.arguments import choice, flag, instance, integer, numbers, refuse, together
-from trnmodel.bands import ABSENT_OCTAVES, ranged
+from trnmodel.arguments import choice, flag, instance, integer, numbers, refuse
+from trnmodel.bands import ABSENT_OCTAVES, spread
 from trnmodel.catalog.load import precision as read_precision
 from trnmodel.catalog.specs import Chip, Precision
-from trnmodel.catalog.systems import System, find
+from trnmodel.catalog.systems import System, find, joined
 from trnmodel.catalog.trainers import Trainer, shipped, trainer
 from trnmodel.formulas import training as page
-from trnmodel.formulas.bands import grown_width, joint_width
+from trnmodel.formulas.bands import grown_width
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
-from trnmodel.result import Basis, blank
-from trnmodel.steps.mapping import DEGREES, Mapping
+from trnmodel.result import Basis
+from trnmodel.steps.mapping import DEGREES, Mapping, fitting
 from trnmodel.steps.messages import Message
+from trnmodel.steps.pieces import Answer, Arrays, in_pieces
 from trnmodel.steps.rank import site
 from trnmodel.steps.training_answer import ROOMY, TrainStep
 from trnmodel.steps.training_rank import Rank, rank
@@ -38,21 +38,19 @@ from trnmodel.steps.training_work import (
 )
 from trnmodel.units import Numeric
 
-POINTS = 40_000  # of a piece: its arrays stay in a core's cache
 PARTS = "stack: put together from parts that were measured elsewhere, on no chip as a whole"
 PLACEMENT = ("tp", "cp", "ep", "dp", "pp")
 
 
-def _numbers(r: Rank, job: Job, w: dict[str, Any], g: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _numbers(job: Job, r: Rank, g: Arrays) -> Answer:
     """Numbers that a point has only where it can exist, and what every point has."""
-    t = tokens_of(r, w, g, job)
-    k, p = kept_of(r, g), params_of(w, t)
-    parts = times_of(r, w, g, job, t, k, p)
-    time_s = sum(parts.values())
-    model, hardware = flop_of(r, w, g, job)
-    ranks = w["tp"] * w["pp"] * w["dp"] * w["ep"] * w["cp"]
+    w, t = r.values, tokens_of(r, g, job)
+    k, p = kept_of(r, g), params_of(r, t)
+    parts = times_of(r, g, job, t, k, p)
+    time_s: Any = sum(parts.values())
+    model, hardware = flop_of(r, g, job)
     peak = r.at.peak(r.precision.compute)
-    kinds = memory_of(r, w, g, job, t, k, p)
+    kinds = memory_of(r, g, job, t, k, p)
     stored, room = sum(kinds.values()), r.at.hbm_bytes / w["sharing"]
     m, v = t.microbatches, g["interleave"]
     woven = (v > 1) & ((w["pp"] * v > r.outline.layers) | (w["pp"] < 2) | (m % w["pp"] != 0))
@@ -62,43 +60,28 @@ def _numbers(r: Rank, job: Job, w: dict[str, Any], g: dict[str, Any]) -> tuple[d
         "time_s": time_s,
         "model_flop": model,
         "hardware_flop": hardware,
-        "mfu": page.model_utilisation(model, time_s, ranks, peak),
-        "hfu": page.model_utilisation(hardware, time_s, ranks, peak),
+        "mfu": page.model_utilisation(model, time_s, w["ranks"], peak),
+        "hfu": page.model_utilisation(hardware, time_s, w["ranks"], peak),
         "tokens_per_s": g["global_batch"] * g["seq"] / time_s,
     }
-    return found, kinds | {"memory_bytes_per_rank": stored, "capacity_bytes": room, "microbatches": m,
-                           "reason_mask": mask}  # fmt: skip
+    room_of = {"memory_bytes_per_rank": stored, "capacity_bytes": room}
+    return Answer(found, kinds | room_of | {"microbatches": m, "reason_mask": mask})
 
 
 def _answers(r: Rank, job: Job, g: dict[str, Any]) -> dict[str, Any]:
-    """The numbers of all points, a piece at a time, NaN for those that cannot exist."""
-    shapes = [np.shape(x) for x in g.values()] + [() if r.index is None else r.index.shape]
-    shape = np.broadcast_shapes(*shapes)
-    size = int(np.prod(shape))
-    if size <= POINTS and r.index is None:
-        found, kept = _numbers(r, job, r.cut(None), g)
-        return kept | (blank(kept["reason_mask"], **found) if np.any(kept["reason_mask"]) else found)
-    flat = {name: np.broadcast_to(x, shape).ravel() if np.ndim(x) else x for name, x in g.items()}
-    whole = r if r.index is None else replace(r, index=np.broadcast_to(r.index, shape).ravel())
-    room: dict[str, NDArray] = {}
-    for start in range(0, size, POINTS):
-        here = slice(start, start + POINTS)
-        part = {name: x[here] if np.ndim(x) else x for name, x in flat.items()}
-        found, kept = _numbers(r, job, whole.cut(here), part)
-        dead = kept["reason_mask"] != 0
-        for name, x in (kept | found).items():
-            if name not in room:
-                room[name] = np.empty(size, np.asarray(x).dtype)
-            room[name][here] = np.where(dead, np.nan, x) if name in found and np.any(dead) else x
-    return {name: x.reshape(shape) for name, x in room.items()}
+    """The numbers of all points, NaN for those that cannot exist."""
+    found = in_pieces(partial(_numbers, job), r, g)
+    if r.index is None:
+        return found
+    return {name: np.broadcast_to(x, found["reason_mask"].shape) for name, x in found.items()}
 
 
 def _messages(r: Rank, job: Job, g: dict[str, Any]) -> tuple[Message, ...]:
-    w = r.cut(None)
-    return tuple(message for _, message in messages_of(r, w, g, job, tokens_of(r, w, g, job)))
+    here = r.everywhere
+    return tuple(message for _, message in messages_of(here, g, job, tokens_of(here, g, job)))
 
 
-def _basis(r: Rank, job: Job) -> Basis:
+def _basis(r: Rank) -> Basis:
     """What a step rests on: rows of its chip and stack, or those of others."""
     if r.e.kind == "ideal":
         return Basis("ideal", "")
@@ -112,8 +95,7 @@ def _basis(r: Rank, job: Job) -> Basis:
         reasons.append(f"model: no training row of {r.model.kind} models")
     if r.precision.compute not in ("bf16", "fp16"):
         reasons.append(f"precision: no training row of {r.precision.compute}")
-    w = r.cut(None)
-    chips = w["tp"] * w["pp"] * w["dp"] * w["ep"] * w["cp"] / r.at.ranks_per_chip
+    chips = r.everywhere.values["ranks"] / r.at.ranks_per_chip
     further = np.log2(np.maximum(chips / r.e.fitted_chips, 1))
     said = ["; ".join(reasons), "; ".join([*reasons, f"chips: rows reach to {r.e.fitted_chips:,.0f}"])]
     word = np.where(further > 0, "extrapolated", "extrapolated" if reasons else "interpolated")[()]
@@ -125,20 +107,7 @@ def _spread(r: Rank, ask: Callable[[Trainer], NDArray], name: str) -> tuple[NDAr
     """Half-widths of a figure: those of the rows, and outside of them the ranges of the stack's values too."""
     if name.endswith(("_bytes", "_flop")) or "bytes_per" in name:
         return np.zeros(()), np.zeros(())
-    found = _basis(r, Job("none", 0, True))
-    outside = np.equal(found.word, "extrapolated")
-    below, above = ranged(r.e, ask) if np.any(outside) else (np.zeros(()), np.zeros(()))
-    return joint_width(found.width, below * outside), joint_width(found.width, above * outside)
-
-
-def _checked(mapping: Mapping, **given: Numeric) -> dict[str, Any]:
-    """What was given, as numbers that broadcast with the mapping."""
-    found = {
-        name: numbers(name, value, 1 if name in WHOLE else 0, whole=name in WHOLE) for name, value in given.items()
-    }
-    if mapping.key is None or any(x.ndim for x in found.values()):
-        together(**{f"mapping.{name}": getattr(mapping, name) for name in DEGREES}, **found)
-    return {name: x if x.ndim else x[()] for name, x in found.items()}
+    return spread(_basis(r), r.e, ask)
 
 
 WHOLE = ("global_batch", "seq", "micro_batch", "interleave")
@@ -250,18 +219,19 @@ def train_step(
     job = Job(
         choice("recompute", recompute, page.RECOMPUTES), _stage(zero), flag("sequence_parallel", sequence_parallel)
     )
-    g = _checked(
-        mapping,
-        global_batch=global_batch,
-        seq=seq,
-        micro_batch=micro_batch,
-        interleave=interleave,
-        gradient_bytes=e.gradient_bytes if gradient_bytes is None else gradient_bytes,
-        optimizer_bytes=e.optimizer_bytes if optimizer_bytes is None else optimizer_bytes,
-        expert_imbalance=numbers("expert_imbalance", expert_imbalance, 1),
-        trainable_share=numbers("trainable_share", trainable_share, 0, 1),
-        straggler=e.straggler if straggler is None else straggler,
-    )
+    given = {
+        "global_batch": global_batch,
+        "seq": seq,
+        "micro_batch": micro_batch,
+        "interleave": interleave,
+        "gradient_bytes": e.gradient_bytes if gradient_bytes is None else gradient_bytes,
+        "optimizer_bytes": e.optimizer_bytes if optimizer_bytes is None else optimizer_bytes,
+        "expert_imbalance": numbers("expert_imbalance", expert_imbalance, 1),
+        "trainable_share": numbers("trainable_share", trainable_share, 0, 1),
+        "straggler": e.straggler if straggler is None else straggler,
+    }
+    sizes = {name: numbers(name, x, 1 if name in WHOLE else 0, whole=name in WHOLE) for name, x in given.items()}
+    g = fitting(mapping, {}, **sizes)
     trained = g.pop("trainable_share")
     g |= {"backward": 1.0 + trained, **{name: g[name] * trained for name in ("gradient_bytes", "optimizer_bytes")}}
     return _result(chosen, where, mapping, dtypes, e, job._replace(frozen=bool(np.any(trained < 1))), g)
@@ -296,7 +266,7 @@ def _result(
         ranks_per_chip=r.at.ranks_per_chip,
         **{name: g[name] for name in WHOLE},
         peak_flop_per_s=r.at.peak(precision.compute),
-        judge=partial(_basis, r, job),
+        judge=partial(_basis, r),
         spread=partial(_spread, r, ask),
         **_answers(r, job, g),
     )
@@ -315,17 +285,4 @@ def _joined(system: str | System | Chip, count: int | None) -> str | System | Ch
         return system
     if isinstance(system, Chip):
         refuse("count", count, "of a bare chip there are as many as wanted")
-    return _several(find(system, "system"), integer("count", count))
-
-
-_KEPT: dict[tuple[int, int], tuple[System, System]] = {}
-
-
-def _several(system: System, count: int) -> System:
-    """So many domains of a system; one object for each number, of which what is resolved is kept."""
-    key = (id(system), count)
-    if key not in _KEPT or _KEPT[key][0] is not system:
-        if len(_KEPT) > 256:
-            _KEPT.clear()
-        _KEPT[key] = system, replace(system, count=count)
-    return _KEPT[key][1]
+    return joined(find(system, "system"), integer("count", count))

@@ -16,18 +16,16 @@ from trnmodel.catalog.trainers import Trainer
 from trnmodel.formulas import training as page
 from trnmodel.models.transformer import Transformer
 from trnmodel.result import Grounded
+from trnmodel.steps.answers import REASONS as FORWARD
 from trnmodel.steps.messages import Message
 from trnmodel.steps.training_work import EXCHANGES, PARTS, WORK
 from trnmodel.units import HOUR, Numeric
 
 REASONS = (
-    "more ranks than the system has",
-    "more pipeline stages than layers",
-    "more expert-parallel ranks than experts",
+    *FORWARD[:3],
     "the global batch is no whole number of micro-batches of all replicas",
     "interleaved stages need a pipeline, its layers, and micro-batches by the pipeline",
-    "a figure of the chip that the answer needs is not published",
-    "does not fit in memory",
+    *FORWARD[3:5],
 )
 ROOMY = 6  # the bit of memory
 

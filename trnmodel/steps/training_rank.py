@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.catalog.specs import Chip, Precision
+from trnmodel.catalog.specs import Chip, Precision, shapes
 from trnmodel.catalog.stacks import IDEAL as IDEAL_STEPS
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.trainers import Trainer
@@ -19,16 +20,25 @@ from trnmodel.models.backward import Kept, kept
 from trnmodel.models.blocks import Attention
 from trnmodel.models.terms import Outline, Term
 from trnmodel.models.transformer import Transformer
-from trnmodel.result import reason_mask
-from trnmodel.steps.mapping import Key, Mapping, hold
+from trnmodel.steps.mapping import DEGREES, Key, Mapping, hold
 from trnmodel.steps.rank import Site, site
-from trnmodel.steps.setting import plain
+from trnmodel.steps.setting import impossible, plain
 
 ELEMENT_BYTES = 2.0  # of a parameter as the account has it, and of an activation
 MESSAGE_BYTES = 2.0**30  # at which the rate of an exchange is read off: without start-ups its time is a line
-JOB = ("tp", "pp", "dp", "ep", "cp")
-SUMS = ("all_reduce", "all_gather", "reduce_scatter")
-SENT = ("ep_all_to_all", "cp_p2p", "pp_p2p", *(f"{of}_{kind}" for of in ("tp", "dense", "expert") for kind in SUMS))
+CHAINS = {"dense": ("cp", "ep", "dp"), "expert": ("cp", "dp")}  # degrees that hold the same parameters
+
+
+class Values(dict[str, Any]):
+    """Numbers of a rank by name, one for each mapping or point; of an exchange found when it is first asked for."""
+
+    def __init__(self, known: dict[str, Any], s_per_byte: Callable[[str], Any]) -> None:
+        super().__init__(known)
+        self.s_per_byte = s_per_byte
+
+    def __missing__(self, name: str) -> Any:
+        found = self[name] = self.s_per_byte(name)
+        return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,85 +55,73 @@ class Rank:
     outline: Outline
     kept: Kept
     attentions: tuple[Attention, ...]
-    values: dict[str, Any]
+    values: Values
     parted: frozenset[str]
+    spec_shapes: dict[str, NDArray]
     index: NDArray | None = None
 
-    def cut(self, here: slice | None) -> dict[str, Any]:
-        """The values of some points, or of all."""
-        if self.index is None:
-            return self.values
-        index = self.index if here is None else self.index[here]
-        return {name: x.take(index) if np.ndim(x) else x for name, x in self.values.items()}
+    def at_points(self, index: NDArray) -> Rank:
+        """The rank with a place for each point."""
 
+        def taken(name: str) -> Any:
+            x = self.values[name]
+            return x.take(index) if np.ndim(x) else x
 
-@lru_cache(maxsize=256)
-def _reached(where: Same[System | Chip], ratio: float) -> System | Chip:
-    return _with_rate(where.it, ratio)
+        return replace(self, values=Values({name: taken(name) for name in self.values}, taken), index=index)
+
+    def cut(self, part: Callable[[Any], Any]) -> Rank:
+        """The rank of a part of all points."""
+        return self if self.index is None else self.at_points(part(self.index))
+
+    @property
+    def everywhere(self) -> Rank:
+        """The rank with a place for each point that there is."""
+        return self if self.index is None else self.at_points(self.index)
+
+    @property
+    def places(self) -> tuple[NDArray, ...]:
+        """Arrays with a place for each point, where points have mappings of their own."""
+        return () if self.index is None else (self.index,)
 
 
 def _scaled(where: System | Chip, ratio: Any) -> System | Chip:
     """A machine whose scale-out network has what software reaches of it, over what it reaches of the other links."""
     if np.ndim(ratio):
-        return _with_rate(where, ratio)
-    return where if ratio == 1 else _reached(Same(where), float(ratio))
+        return _with_rate.__wrapped__(where, ratio)
+    return where if ratio == 1 else _with_rate(where, float(ratio))
 
 
-def _with_rate(it: System | Chip, ratio: Any) -> System | Chip:
-    rate = it.scaleout_bytes_per_s_per_dir * ratio
-    if isinstance(it, Chip):
-        return replace(it, scaleout_bytes_per_s_per_dir=rate)
-    return replace(it, network_bytes_per_s_per_dir=rate * it.domain_chips)
-
-
-def _s_per_byte(kind: str, name: str, mapping: Mapping, where: System | Chip, lnc: int) -> Any:
-    """Time a byte of an exchange in the group of one degree, without start-ups."""
-    ranks = getattr(mapping, name)
-    if not np.any(ranks > 1):
-        return 0.0
-    stride = plain(mapping.extent(name)[0])
-    found = times_s(kind, np.asarray(MESSAGE_BYTES), where, plain(ranks), stride, lnc, IDEAL_STEPS)
-    return plain(found / MESSAGE_BYTES)
-
-
-def _chained(kind: str, degrees: tuple[str, ...], mapping: Mapping, found: dict[str, Any]) -> Any:
-    """The same over the product of some degrees, innermost first: what a group has summed is that much smaller."""
-    total: Any = 0.0
-    share: Any = 1.0
-    for name in (name for name in mapping.placement if name in degrees):
-        total = total + share * found[f"{name}_{kind}"]
-        share = share / plain(getattr(mapping, name))
-    return total
-
-
-def _exchanges(mapping: Mapping, where: System | Chip, lnc: int) -> dict[str, Any]:
-    """Seconds a byte of every exchange: within layers, between stages, of gradients and of weights."""
-    asked = [(name, kind) for name in ("tp", "cp", "ep", "dp") for kind in SUMS]
-    asked += [("ep", "all_to_all"), ("cp", "p2p"), ("pp", "p2p")]
-    found = {f"{name}_{kind}": _s_per_byte(kind, name, mapping, where, lnc) for name, kind in asked}
-    for kind in SUMS:
-        found[f"dense_{kind}"] = _chained(kind, ("cp", "ep", "dp"), mapping, found)
-        found[f"expert_{kind}"] = _chained(kind, ("cp", "dp"), mapping, found)
-    return {name: x for name, x in found.items() if name in SENT}
+@lru_cache(maxsize=256)
+def _with_rate(where: System | Chip, ratio: Any) -> System | Chip:
+    rate = where.scaleout_bytes_per_s_per_dir * ratio
+    if isinstance(where, Chip):
+        return replace(where, scaleout_bytes_per_s_per_dir=rate)
+    return replace(where, network_bytes_per_s_per_dir=rate * where.domain_chips)
 
 
 @lru_cache(maxsize=4096)
-def _kept_exchanges(where: Same[System | Chip], ratio: float, lnc: int, key: Key) -> dict[str, Any]:
-    return _exchanges(keyed(key), _scaled(where.it, ratio), lnc)
+def _s_per_byte(mapping: Same[Mapping], at: Same[Site], reached: Same[System | Chip], name: str) -> Any:
+    """Time a byte of an exchange, "<group>_<kind>", without start-ups; inside a domain the network does not matter.
+
+    Over several degrees, innermost first, what a group has summed is that much smaller for the next.
+    """
+    group, _, kind = name.partition("_")
+    inside = getattr(at.it.where, "domain_chips", 0) * at.it.ranks_per_chip
+    total: Any = 0.0
+    share: Any = 1.0
+    for degree in (one for one in mapping.it.placement if one in CHAINS.get(group, (group,))):
+        ranks, stride = plain(getattr(mapping.it, degree)), plain(mapping.it.extent(degree)[0])
+        if np.any(ranks > 1):
+            where = reached.it if np.any(ranks * stride > inside) else at.it.where
+            found = times_s(kind, np.asarray(MESSAGE_BYTES), where, ranks, stride, at.it.lnc, IDEAL_STEPS)
+            total = total + share * plain(found / MESSAGE_BYTES)
+            share = share / ranks
+    return total
 
 
-def exchanges(mapping: Mapping, at: Site, e: Trainer) -> dict[str, Any]:
-    """Seconds a byte of every exchange at the shares that software reaches; without start-ups, found once."""
-    ratio = e.scaleout_share / e.link_share
-    if mapping.key is not None and not e.shape:
-        found = _kept_exchanges(Same(at.where), float(ratio), at.lnc, mapping.key)
-    else:
-        found = _exchanges(mapping, _scaled(at.where, ratio), at.lnc)
-    return {name: x / e.link_share for name, x in found.items()}
-
-
-def keyed(key: Key) -> Mapping:
-    """The mapping of scalar degrees that a key is of."""
+@lru_cache(maxsize=4096)
+def _keyed(key: Key) -> Mapping:
+    """The mapping of scalar degrees that a key is of, one object, by which what is resolved of it is kept."""
     degrees, lnc, order = key
     return Mapping(*degrees, lnc=lnc, placement=order)
 
@@ -138,17 +136,15 @@ def _where_of(term: Term) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _kept_work(model: Same[Transformer], key: Key, policy: str) -> tuple[dict[str, Any], tuple[Attention, ...]]:
-    return _work(model.it, keyed(key), policy)
-
-
-def _work(model: Transformer, mapping: Mapping, policy: str) -> tuple[dict[str, Any], tuple[Attention, ...]]:
+def _work(
+    model: Same[Transformer], mapping: Same[Mapping], policy: str
+) -> tuple[dict[str, Any], tuple[Attention, ...]]:
     """Work of a token and parameters on the fullest rank, over all stages, and those of the whole model."""
     names = "row_flop routed_flop logit_flop row_all logit_all dense_params expert_params first_params last_params"
     found: dict[str, Any] = dict.fromkeys(names.split(), 0.0)
     pairs: dict[Attention, tuple[Any, Any, Any]] = {}
-    for term in model.terms("bf16", "prefill"):
-        held = hold(term, mapping, policy)
+    for term in model.it.terms("bf16", "prefill"):
+        held = hold(term, mapping.it, policy)
         found[f"{_where_of(term)}_params"] = found[f"{_where_of(term)}_params"] + plain(
             held.stored * (term.stored_bytes / ELEMENT_BYTES)
         )
@@ -157,7 +153,7 @@ def _work(model: Transformer, mapping: Mapping, policy: str) -> tuple[dict[str, 
             flop, share, all_ = pairs.get(term.attention, (0.0, 0.0, 0.0))
             pairs[term.attention] = flop + term.pair_flop * work, work, all_ + term.pair_flop
         elif term.kind == "experts":
-            found["routed_flop"] = found["routed_flop"] + term.row_flop * work * plain(mapping.ep)
+            found["routed_flop"] = found["routed_flop"] + term.row_flop * work * plain(mapping.it.ep)
         else:
             found["row_flop"] = found["row_flop"] + term.row_flop * work
         found["logit_flop"] = found["logit_flop"] + term.logit_flop * work
@@ -169,44 +165,27 @@ def _work(model: Transformer, mapping: Mapping, policy: str) -> tuple[dict[str, 
 
 
 def _resolved(
-    model: Transformer, where: str | System | Chip, mapping: Mapping, precision: Precision, e: Trainer
-) -> Rank:
-    at, outline = site(where, mapping.lnc), model.outline("prefill")
-    index = None
-    if mapping.size > 1:
-        mapping, index = mapping.different
-    policy = e.kv_head_policy
-    found = _kept_work(Same(model), mapping.key, policy) if mapping.key else _work(model, mapping, policy)
-    work, attentions = found
-    few = mapping.pp > outline.layers, mapping.ep * mapping.moe_ep > max(outline.experts, 1)
-    values = work | exchanges(mapping, at, e) | {name: plain(getattr(mapping, name)) for name in JOB}
-    values["impossible"] = reason_mask(mapping.ranks > at.chips * at.ranks_per_chip, *few)
-    values["sharing"] = plain(np.minimum(at.ranks_per_bank, mapping.ranks)) if at.ranks_per_bank > 1 else 1.0
-    parted = frozenset(name for name in JOB if np.any(getattr(mapping, name) > 1))
-    return Rank(model, at, e, precision, outline, kept(model), attentions, values, parted, index)
-
-
-@lru_cache(maxsize=512)
-def _kept_rank(
-    model: Same[Transformer], where: str | Same[System | Chip], key: Key, precision: Same[Precision], e: Same[Trainer]
-) -> Rank:
-    return _resolved(model.it, where.it if isinstance(where, Same) else where, keyed(key), precision.it, e.it)
-
-
-@lru_cache(maxsize=8)
-def _kept_ranks(
     model: Same[Transformer],
     where: str | Same[System | Chip],
     mapping: Same[Mapping],
     precision: Same[Precision],
     e: Same[Trainer],
 ) -> Rank:
-    return _resolved(model.it, where.it if isinstance(where, Same) else where, mapping.it, precision.it, e.it)
+    at, outline = site(where.it if isinstance(where, Same) else where, mapping.it.lnc), model.it.outline("prefill")
+    each, index = mapping.it.different if mapping.it.size > 1 else (mapping.it, None)
+    work, attentions = _work(model, Same(each), e.it.kv_head_policy)
+    reached = Same(_scaled(at.where, e.it.scaleout_share / e.it.link_share))
+    values = Values(work, lambda name: _s_per_byte(Same(each), Same(at), reached, name) / e.it.link_share)
+    values |= {name: plain(getattr(each, name)) for name in (*DEGREES, "ranks")}
+    values |= {"impossible": impossible(each, at, outline), "sharing": at.sharing(each.ranks)}
+    fixed = outline, kept(model.it), attentions, values, each.parted, shapes(system=at.where, efficiencies=e.it)
+    return Rank(model.it, at, e.it, precision.it, *fixed, index)
+
+
+_kept_rank, _kept_ranks = lru_cache(maxsize=512)(_resolved), lru_cache(maxsize=8)(_resolved)
 
 
 def rank(model: Transformer, where: str | System | Chip, mapping: Mapping, precision: Precision, e: Trainer) -> Rank:
     """The rank of a job, resolved once; of arrays of degrees the last few are kept."""
-    key = where if isinstance(where, str) else Same(where)
-    if mapping.key is None:
-        return _kept_ranks(Same(model), key, Same(mapping), Same(precision), Same(e))
-    return _kept_rank(Same(model), key, mapping.key, Same(precision), Same(e))
+    kept_one, one = (_kept_ranks, mapping) if mapping.key is None else (_kept_rank, _keyed(mapping.key))
+    return kept_one(Same(model), where if isinstance(where, str) else Same(where), Same(one), Same(precision), Same(e))

@@ -59,10 +59,10 @@ class Tokens(NamedTuple):
     outer_tp: Numeric
 
 
-def tokens_of(r: Rank, w: Values, g: Values, job: Job) -> Tokens:
+def tokens_of(r: Rank, g: Values, job: Job) -> Tokens:
     """How the batch is cut."""
-    parts, o = w["pp"] * g["interleave"], r.outline
-    stage = fullest_share(o.layers, parts) * g["interleave"]
+    w, o = r.values, r.outline
+    stage = fullest_share(o.layers, w["pp"] * g["interleave"]) * g["interleave"]
     return Tokens(
         g["micro_batch"] * g["seq"] / w["cp"],
         g["global_batch"] / (g["micro_batch"] * w["dp"] * w["ep"]),
@@ -72,10 +72,9 @@ def tokens_of(r: Rank, w: Values, g: Values, job: Job) -> Tokens:
     )
 
 
-def _pairs(r: Rank, g: Values, all_of_them: bool) -> list[Numeric]:
+def _pairs(r: Rank, g: Values) -> list[Numeric]:
     """Query-key pairs of a sequence that each attention computes; all, where masks save nothing."""
-    skipped = r.e.masked == "skipped" and not all_of_them
-    return [a.pairs(g["seq"], 0, skipped) for a in r.attentions]
+    return [a.pairs(g["seq"], 0, r.e.masked == "skipped") for a in r.attentions]
 
 
 class Kept(NamedTuple):
@@ -116,16 +115,16 @@ class Passes(NamedTuple):
         return self.forward_s + self.backward_s + self.recompute_s
 
 
-def passes_of(r: Rank, w: Values, g: Values, job: Job, t: Tokens, k: Kept) -> Passes:
+def passes_of(r: Rank, g: Values, job: Job, t: Tokens, k: Kept) -> Passes:
     """Work over rates, what is written and read over those of memory, and a fixed time a layer."""
-    e, n, chip = r.e, t.rows, r.at
+    w, e, n, chip = r.values, r.e, t.rows, r.at
     stream = chip.hbm_bytes_per_s * e.stream_share
     wide, narrow = chip.peak(r.precision.attention), chip.peak(r.precision.compute)
     base = chip.peak(FITTED_FORMAT)
     flop = n * (w["row_flop"] + w["routed_flop"] * g["expert_imbalance"])
     layers_s = page.product_s(flop, narrow, e.matmul_share, base)
     sequences: Numeric = g["micro_batch"] / w["cp"]
-    flop = sum((w[f"pair_flop_{i}"] * x for i, x in enumerate(_pairs(r, g, False))), 0.0) * sequences
+    flop = sum((w[f"pair_flop_{i}"] * x for i, x in enumerate(_pairs(r, g))), 0.0) * sequences
     attend_s = page.product_s(flop, wide, np.minimum(e.attention_share, e.matmul_share), base)
     moved_s = MOVES * page.kept_bytes(n, k.whole, k.cut, k.scores, k.entry, w["tp"], t.outer_tp, "none") / stream
     one = t.stage * overlapped_s(layers_s + attend_s, moved_s, e.stream_overlap)
@@ -144,11 +143,11 @@ def passes_of(r: Rank, w: Values, g: Values, job: Job, t: Tokens, k: Kept) -> Pa
     return Passes(one + fixed, back + fixed, again, (1 + g["backward"]) * head)
 
 
-def _tensor(r: Rank, w: Values, job: Job, t: Tokens, buffer: NDArray) -> list[tuple[str, Message]]:
+def _tensor(r: Rank, job: Job, t: Tokens, buffer: NDArray) -> list[tuple[str, Message]]:
     """Sums behind matrices that are cut by rows, forward and backward; inputs kept cut are gathered once more."""
     kinds = ("all_gather", "reduce_scatter") if job.sequence_parallel else ("all_reduce",)
     layers = t.stage * r.outline.all_reduces
-    edges = np.where(np.equal(w["pp"], 1), 2.0, 1.0)[()]
+    edges = np.where(np.equal(r.values["pp"], 1), 2.0, 1.0)[()]
     found = []
     for kind in kinds:
         found.append(("tensor_s", Message("row-parallel outputs", kind, "tp", buffer, layers * job.turns)))
@@ -158,11 +157,11 @@ def _tensor(r: Rank, w: Values, job: Job, t: Tokens, buffer: NDArray) -> list[tu
     return found
 
 
-def messages_of(r: Rank, w: Values, g: Values, job: Job, t: Tokens) -> list[tuple[str, Message]]:
+def messages_of(r: Rank, g: Values, job: Job, t: Tokens) -> list[tuple[str, Message]]:
     """What a rank of the fullest stage sends for a micro-batch, with the part of the step that waits for it."""
-    o, n = r.outline, t.rows
+    w, o, n = r.values, r.outline, t.rows
     buffer = buffer_bytes(n, o.hidden, ELEMENT_BYTES)
-    found = _tensor(r, w, job, t, buffer) if "tp" in r.parted else []
+    found = _tensor(r, job, t, buffer) if "tp" in r.parted else []
     if "ep" in r.parted and o.experts:
         sent = dispatched_bytes(buffer, o.top_k, w["tp"], g["expert_imbalance"])
         count = t.stage * o.expert_layers * 2 * job.turns
@@ -179,11 +178,11 @@ def messages_of(r: Rank, w: Values, g: Values, job: Job, t: Tokens) -> list[tupl
     return found
 
 
-def exchanges_of(r: Rank, w: Values, g: Values, job: Job, t: Tokens) -> Values:
+def exchanges_of(r: Rank, g: Values, job: Job, t: Tokens) -> Values:
     """Time of all exchanges of a micro-batch by themselves, on the fullest stage. [s]"""
     found: Values = dict.fromkeys(("tensor_s", "gathered_s", "expert_s", "context_s", "pipeline_s"), 0.0)
-    for part, m in messages_of(r, w, g, job, t):
-        found[part] = found[part] + m.count * m.message_bytes * w[f"{m.group}_{m.kind}"]
+    for part, m in messages_of(r, g, job, t):
+        found[part] = found[part] + m.count * m.message_bytes * r.values[f"{m.group}_{m.kind}"]
     return found
 
 
@@ -201,19 +200,20 @@ class Params(NamedTuple):
         return page.state_bytes(self.dense, each_bytes, cut[0]) + page.state_bytes(self.expert, each_bytes, cut[1])
 
 
-def params_of(w: Values, t: Tokens) -> Params:
+def params_of(r: Rank, t: Tokens) -> Params:
     """Layers of the fullest stage with the larger of the tables at the ends, or both where one stage has them."""
+    w = r.values
     first, last = w["first_params"], w["last_params"]
     edge = np.where(np.equal(w["pp"], 1), first + last, np.maximum(first, last))[()]
     experts = w["dp"] * w["cp"]
     return Params(t.stage * w["dense_params"] + edge, t.expert_stage * w["expert_params"], experts * w["ep"], experts)
 
 
-def _gradients(w: Values, g: Values, job: Job, p: Params) -> tuple[Numeric, Numeric]:
+def _gradients(r: Rank, g: Values, job: Job, p: Params) -> tuple[Numeric, Numeric]:
     """Time of the exchanges of gradients and weights once a step, and in every micro-batch. [s]"""
 
     def sent(kind: str, each_bytes: Numeric) -> Numeric:
-        return each_bytes * (p.dense * w[f"dense_{kind}"] + p.expert * w[f"expert_{kind}"])
+        return each_bytes * (p.dense * r.values[f"dense_{kind}"] + p.expert * r.values[f"expert_{kind}"])
 
     if job.zero == 0:
         return sent("all_reduce", g["gradient_bytes"]), 0.0
@@ -243,11 +243,11 @@ def _exposed(r: Rank, job: Job, sent: Values, p: Passes, each_s: Numeric) -> Val
     return found | {"tensor_s": found["tensor_s"] + again, "each_s": every, "left_s": left - (each_s - every)}
 
 
-def times_of(r: Rank, w: Values, g: Values, job: Job, t: Tokens, k: Kept, params: Params) -> Values:
+def times_of(r: Rank, g: Values, job: Job, t: Tokens, k: Kept, params: Params) -> Values:
     """Parts of a step's time, that add up to it."""
-    p, m = passes_of(r, w, g, job, t, k), t.microbatches
-    once_s, each_s = _gradients(w, g, job, params)
-    waits = _exposed(r, job, exchanges_of(r, w, g, job, t), p, each_s)
+    p, m = passes_of(r, g, job, t, k), t.microbatches
+    once_s, each_s = _gradients(r, g, job, params)
+    waits = _exposed(r, job, exchanges_of(r, g, job, t), p, each_s)
     each_s, left = waits.pop("each_s"), np.minimum(waits.pop("left_s"), p.backward_s + p.recompute_s)
     stage_s = p.work_s + sum(waits.values())
     updated = 2 * g["optimizer_bytes"] + g["gradient_bytes"] + ELEMENT_BYTES * (g["backward"] - 1)
@@ -257,7 +257,7 @@ def times_of(r: Rank, w: Values, g: Values, job: Job, t: Tokens, k: Kept, params
         "backward_s": m * (p.backward_s + p.head_s * g["backward"] / (1 + g["backward"])),
         "recompute_s": m * p.recompute_s,
         "data_s": page.exposed_s(once_s, left, _hidden(r, job, "dp")) + m * each_s,
-        "bubble_s": page.bubble_s(stage_s, w["pp"], g["interleave"]),
+        "bubble_s": page.bubble_s(stage_s, r.values["pp"], g["interleave"]),
         "optimizer_s": moved / (r.at.hbm_bytes_per_s * r.e.stream_share),
         "straggler_s": g["straggler"] * m * (p.work_s + p.head_s),
         "overhead_s": r.e.step_s,
@@ -265,12 +265,13 @@ def times_of(r: Rank, w: Values, g: Values, job: Job, t: Tokens, k: Kept, params
     return {name: found[name] for name in PARTS}
 
 
-def flop_of(r: Rank, w: Values, g: Values, job: Job) -> tuple[Numeric, Numeric]:
+def flop_of(r: Rank, g: Values, job: Job) -> tuple[Numeric, Numeric]:
     """Work of a step as MFU counts it, and with what is computed again, over all ranks. [FLOP]
 
     Attention counts as the stack computes it: the whole square, or what the mask leaves.
     """
-    pair = sum((w[f"pair_all_{i}"] * x for i, x in enumerate(_pairs(r, g, False))), 0.0)
+    w = r.values
+    pair = sum((w[f"pair_all_{i}"] * x for i, x in enumerate(_pairs(r, g))), 0.0)
     rows = w["row_all"] * g["seq"]
     model = ((1 + g["backward"]) * (rows + w["logit_all"] * g["seq"]) + (1 + BACKWARD) * pair) * g["global_batch"]
     again: Numeric = 0.0
@@ -281,9 +282,9 @@ def flop_of(r: Rank, w: Values, g: Values, job: Job) -> tuple[Numeric, Numeric]:
     return model, model + again
 
 
-def memory_of(r: Rank, w: Values, g: Values, job: Job, t: Tokens, k: Kept, p: Params) -> Values:
+def memory_of(r: Rank, g: Values, job: Job, t: Tokens, k: Kept, p: Params) -> Values:
     """Bytes of the rank that stores most, by kind."""
-    o, n = r.outline, t.rows
+    w, o, n = r.values, r.outline, t.rows
     ask = (k.whole, k.cut, k.scores, k.entry, w["tp"], t.outer_tp)
     layers = t.stage * page.in_flight(t.microbatches, w["pp"], g["interleave"])
     kept = layers * page.kept_bytes(n, *ask, job.recompute)
