@@ -7,7 +7,7 @@ kept for each group; the engine takes the least. `tm.collective` and the network
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, ClassVar
 
@@ -106,6 +106,13 @@ class Wire:
         for algorithm in self.curved:
             best = np.fmin(best, algorithm(kind, message_bytes, self.group))
         return np.maximum(best, self.floor.times_s(kind, message_bytes)) if self.floor else best
+
+    @property
+    def apart(self) -> list[Wire]:
+        """The wires of many groups that have no curves, one by one."""
+        floors = self.floor.apart if self.floor else [None] * len(self.start_s)
+        lines = zip(self.start_s, self.s_per_byte, floors, strict=True)
+        return [replace(self, start_s=a, s_per_byte=b, least=_least(a, b), floor=floor) for a, b, floor in lines]
 
     def each_s(self, kind: str, m: NDArray) -> NDArray:
         """Times of all algorithms, in the order of their names, on a last axis; NaN where one cannot run. [s]"""
@@ -243,8 +250,10 @@ def times_s(
     places: dict[tuple[float, float], int] = {}
     number = [places.setdefault(pair, len(places)) for pair in zip(every.flat, steps.flat, strict=True)]
     which = np.reshape(number, every.shape)
-    spread = _spread_s if where.shape == () == (() if e is None else e.shape) else _spread_over_specs_s
-    return spread(kind, [group(*pair) for pair in places], which, message_bytes, index)
+    if where.shape == () == (() if e is None else e.shape):
+        pairs = np.array([*places], dtype=float).tobytes()
+        return _spread_s(kind, _apart(kind, Same(where), Same(_speaking(e)), lnc, pairs), which, message_bytes, index)
+    return _spread_over_specs_s(kind, [group(*pair) for pair in places], which, message_bytes, index)
 
 
 def _at_once_s(
@@ -262,6 +271,21 @@ def _at_once_s(
 def _wires_of_many(kind: str, where: Same, stack: Same, lnc: int, pairs: bytes) -> Wire:
     ranks, stride = np.frombuffer(pairs).reshape(2, -1)
     return _wire(where.it, stack.it, kind, "best", (ranks, stride, lnc), own_alpha_s(stack.it, where.it))
+
+
+@lru_cache(maxsize=SPECS)
+def _apart(kind: str, where: Same, stack: Same, lnc: int, pairs: bytes) -> list[Wire | None]:
+    """The wires of groups by their ranks and stride, none for one rank: laid at once where no formula is a curve."""
+    placed = np.frombuffer(pairs).reshape(-1, 2)
+    several = placed[:, 0] > 1
+    if not several.any():
+        return [None] * len(placed)
+    many = _wires_of_many(kind, where, stack, lnc, placed[several].T.tobytes())
+    if many.curved or (many.floor and many.floor.curved):
+        one = _wires(where, stack)
+        return [one(kind, "best", n, step, lnc) if n > 1 else None for n, step in placed.tolist()]
+    found = iter(many.apart)
+    return [next(found) if here else None for here in several]
 
 
 def _spread_over_specs_s(

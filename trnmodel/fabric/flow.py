@@ -194,9 +194,11 @@ def path_switches(graph: nx.Graph) -> NDArray:
         found.append(further)
 
 
-def latency_matrix(graph: nx.Graph, chip_s: float, switch_s: float) -> NDArray:
-    """Least latency of one way between all chips: one start at the sender, one more at each chip that forwards. [s]"""
-    switches = path_switches(graph)
+def latency_matrix(switches: NDArray, chip_s: float, switch_s: float) -> NDArray:
+    """Least latency of one way between all chips: one start at the sender, one more at each chip that forwards. [s]
+
+    `switches` are the fewest on the way by how many chips send, as `path_switches` has them.
+    """
     sending = np.arange(1, len(switches) + 1)[:, None, None]
     found = np.min(sending * chip_s + switches * switch_s, axis=0)
     np.fill_diagonal(found, 0.0)
