@@ -263,7 +263,10 @@ def _rename(*colours: NDArray, rng: np.random.Generator) -> NDArray:
 
 
 def _compact(labels: NDArray) -> NDArray:
-    return np.unique(labels, return_inverse=True)[1].reshape(labels.shape)
+    """Places of labels in their order; pandas hashes them, where NumPy would sort them all."""
+    import pandas as pd
+
+    return pd.factorize(labels.ravel(), sort=True)[0].reshape(labels.shape)
 
 
 def _weights(colour: NDArray, rng: np.random.Generator) -> NDArray:
