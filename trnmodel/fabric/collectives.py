@@ -235,25 +235,20 @@ def times_s(
     Groups of different sizes are few, however many points there are: each is placed on its tiers once. Where `index`
     is given, it says which of the groups each message goes to.
     """
-    wire = _wires(Same(where), Same(_speaking(e)))
-
-    def group(n: float, step: float) -> Wire | None:
-        return wire(kind, "best", n, step, lnc) if n > 1 else None
-
+    e = _speaking(e)
     if np.ndim(ranks) == 0 and np.ndim(stride) == 0:
-        alone = group(float(ranks), float(stride))
+        alone = _wires(Same(where), Same(e))(kind, "best", float(ranks), float(stride), lnc) if ranks > 1 else None
         return alone.times_s(kind, message_bytes) if alone else 0.0 * message_bytes
     every, steps = np.broadcast_arrays(ranks, stride)
-    if message_bytes.ndim == 0 and where.shape == () == (() if e is None else e.shape):
-        found = _at_once_s(kind, message_bytes, where, np.stack([every, steps]).astype(float), lnc, _speaking(e))
+    plain = where.shape == () == (e or IDEAL).shape
+    if plain and message_bytes.ndim == 0:
+        found = _at_once_s(kind, message_bytes, where, np.stack([every, steps]).astype(float), lnc, e)
         return found if index is None else found[index]
     places: dict[tuple[float, float], int] = {}
     number = [places.setdefault(pair, len(places)) for pair in zip(every.flat, steps.flat, strict=True)]
-    which = np.reshape(number, every.shape)
-    if where.shape == () == (() if e is None else e.shape):
-        pairs = np.array([*places], dtype=float).tobytes()
-        return _spread_s(kind, _apart(kind, Same(where), Same(_speaking(e)), lnc, pairs), which, message_bytes, index)
-    return _spread_over_specs_s(kind, [group(*pair) for pair in places], which, message_bytes, index)
+    wires = _apart(kind, Same(where), Same(e), lnc, np.array([*places], dtype=float).tobytes())
+    spread = _spread_s if plain else _spread_over_specs_s
+    return spread(kind, wires, np.reshape(number, every.shape), message_bytes, index)
 
 
 def _at_once_s(
@@ -275,17 +270,16 @@ def _wires_of_many(kind: str, where: Same, stack: Same, lnc: int, pairs: bytes) 
 
 @lru_cache(maxsize=SPECS)
 def _apart(kind: str, where: Same, stack: Same, lnc: int, pairs: bytes) -> list[Wire | None]:
-    """The wires of groups by their ranks and stride, none for one rank: laid at once where no formula is a curve."""
+    """The wires of groups by their ranks and stride, none for one rank: laid at once where all are lines of numbers."""
     placed = np.frombuffer(pairs).reshape(-1, 2)
     several = placed[:, 0] > 1
-    if not several.any():
-        return [None] * len(placed)
-    many = _wires_of_many(kind, where, stack, lnc, placed[several].T.tobytes())
-    if many.curved or (many.floor and many.floor.curved):
-        one = _wires(where, stack)
-        return [one(kind, "best", n, step, lnc) if n > 1 else None for n, step in placed.tolist()]
-    found = iter(many.apart)
-    return [next(found) if here else None for here in several]
+    if where.it.shape == () == (stack.it or IDEAL).shape and several.any():
+        many = _wires_of_many(kind, where, stack, lnc, placed[several].T.tobytes())
+        if not (many.curved or (many.floor and many.floor.curved)):
+            found = iter(many.apart)
+            return [next(found) if here else None for here in several]
+    one = _wires(where, stack)
+    return [one(kind, "best", n, step, lnc) if n > 1 else None for n, step in placed.tolist()]
 
 
 def _spread_over_specs_s(
