@@ -75,7 +75,7 @@ def test_worst_latency_in_a_rack_by_hand(system, worst_us):
 
 def test_latency_of_one_path_is_its_parts():
     net = topology("trn3-nl72x2-pcie160")
-    matrix = flow.latency_matrix(net.graph, 100.0, 1.0)
+    matrix = flow.latency_matrix(flow.path_switches(net.graph), 100.0, 1.0)
     start, same, other = (
         net.chips.index(f"rack0/tray{tray}/{letter}") for tray, letter in ((0, "A"), (1, "A"), (1, "C"))
     )

@@ -2,6 +2,7 @@
 
 import csv
 import math
+import re
 from dataclasses import replace
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from trnmodel.catalog.systems import system, systems
 from trnmodel.fabric import flow
 from trnmodel.fabric.graph import topology
-from trnmodel.fabric.what_if import assumption_effects, failure_effects, hops_table, parts, parts_table
+from trnmodel.fabric.what_if import failures, hops_table, metrics, parts, parts_table, readings
 from trnmodel.units import GB
 
 SWITCHED = [name for name in systems() if name.startswith("trn3-nl") and "torus" not in name]
@@ -330,11 +331,12 @@ def test_symmetric_and_full_lp_agree_on_a_small_rack_pair_also_when_broken():
 
 def test_spares_take_over():
     """L193, L275, L397: eight of a plane's ten switches are active, so a lane, a switch or a whole tray may fail."""
-    table = failure_effects("trn3-nl72x2-pcie160").query("metric != 'switches'")
-    spared = table[table.failure.isin(["one backplane lane", "one backplane switch", "one switch tray"])]
-    assert (spared.ratio == 1).all()
-    lost = table[table.failure == "one cross-rack link"].set_index("metric").ratio
-    assert lost["all_to_all_bytes_per_s_per_pair"] == pytest.approx(71 / 72)
+    net = topology("trn3-nl72x2-pcie160")
+    whole, broken = metrics(net), failures(net)
+    for name in ("one backplane lane", "one backplane switch", "one switch tray"):
+        assert metrics(broken[name]) | {"switches": whole["switches"]} == whole
+    left = broken["one cross-rack link"].all_to_all_bytes_per_s_per_pair()
+    assert left / whole["all_to_all_bytes_per_s_per_pair"] == pytest.approx(71 / 72)
 
 
 def test_four_trays_have_no_spare_and_five_do():
@@ -448,12 +450,10 @@ def test_failures_of_a_pod_are_refused():
 
 
 def test_answers_depend_on_some_assumptions_only():
-    table = assumption_effects("trn3-nl72x2-pcie320")
-    depends = table.groupby("assumption").depends.any()
-    assert not depends["pairing-ab-cd"]
-    moved = set(table[table.depends & (table.assumption == "board-4x64")].metric)
-    assert moved == {"switches"}
-    assert assumption_effects("trn2-ultraserver").depends.any()
+    changes = readings("trn3-nl72x2-pcie320").set_index("assumption").changes
+    assert changes["pairing-ab-cd"] == "nothing"
+    assert re.fullmatch(r"switches x [\d.]+", changes["board-4x64"])
+    assert (readings("trn2-ultraserver").changes != "nothing").any()
 
 
 def test_impossible_fabrics_are_refused():

@@ -141,7 +141,7 @@ def test_idle_switches_before_and_between_chips_move_nothing():
     apart = 1 - np.eye(3)
     np.testing.assert_array_equal(flow.hop_matrix(graph), 2 * apart)
     np.testing.assert_array_equal(flow.hop_matrix(graph, ["b"]), 2 * apart[1:2])
-    np.testing.assert_allclose(flow.latency_matrix(graph, 3.0, 0.5), (3.0 + 0.5) * apart)
+    np.testing.assert_allclose(flow.latency_matrix(flow.path_switches(graph), 3.0, 0.5), (3.0 + 0.5) * apart)
     assert flow.cut_bytes_per_s_per_dir(graph, {"b"}) == 1.0
 
 

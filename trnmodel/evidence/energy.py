@@ -118,7 +118,13 @@ class Case(NamedTuple):
         return compute, hbm
 
 
-def _step(row: Row, chip: Chip, stack: str | None) -> Step:
+@cache
+def _roomy(name: str) -> Chip:
+    """A chip with room for all: some rows queued more sequences than fit, which did not run at once."""
+    return replace(load.chip(name), hbm_bytes=ANY_MEMORY)
+
+
+def _step(row: Row, stack: str | None) -> Step:
     """The decode step of a row; inputs that are not printed count nothing, and a sequence is half way on average.
 
     Prefill is left out: its tokens are not printed. A100 boards of 40 GB stand for those of 80 GB.
@@ -126,8 +132,7 @@ def _step(row: Row, chip: Chip, stack: str | None) -> Step:
     context = float(row.input_tokens or 0) + float(row.output_tokens or 0) / 2
     precision = PRESETS.get(row.precision, row.precision)
     degrees = Degrees(tp=row.tp, pp=row.pp, ep=row.ep)
-    roomy = replace(chip, hbm_bytes=ANY_MEMORY)  # some rows queued more sequences than fit: they did not run at once
-    return decode_step(row.alias, roomy, degrees, batch=max(row.batch, 1.0), context=max(context, 1.0),
+    return decode_step(row.alias, _roomy(row.chip), degrees, batch=max(row.batch, 1.0), context=max(context, 1.0),
                        precision=precision, efficiencies=stack)  # fmt: skip
 
 
@@ -139,8 +144,8 @@ def _case(row: Row) -> Case:
     time_s, nothing = np.asarray(row.batch / row.tokens_per_s), np.zeros(())
     apart = (nothing, nothing, nothing)
     if row.alias:
-        step = _step(row, chip, "ideal")
-        own_s = float(_step(row, chip, None).time_s)
+        step = _step(row, "ideal")
+        own_s = float(_step(row, None).time_s)
         return Case(row, chip, step.precision.compute,
                     Amounts(time_s, step.work_flop_per_rank, step.moved_bytes_per_rank, *apart), own_s)  # fmt: skip
     dtype = load.precision(PRESETS.get(row.precision, row.precision))

@@ -7,7 +7,7 @@ kept for each group; the engine takes the least. `tm.collective` and the network
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, ClassVar
 
@@ -106,6 +106,13 @@ class Wire:
         for algorithm in self.curved:
             best = np.fmin(best, algorithm(kind, message_bytes, self.group))
         return np.maximum(best, self.floor.times_s(kind, message_bytes)) if self.floor else best
+
+    @property
+    def apart(self) -> list[Wire]:
+        """The wires of many groups that have no curves, one by one."""
+        floors = self.floor.apart if self.floor else [None] * len(self.start_s)
+        lines = zip(self.start_s, self.s_per_byte, floors, strict=True)
+        return [replace(self, start_s=a, s_per_byte=b, least=_least(a, b), floor=floor) for a, b, floor in lines]
 
     def each_s(self, kind: str, m: NDArray) -> NDArray:
         """Times of all algorithms, in the order of their names, on a last axis; NaN where one cannot run. [s]"""
@@ -228,23 +235,20 @@ def times_s(
     Groups of different sizes are few, however many points there are: each is placed on its tiers once. Where `index`
     is given, it says which of the groups each message goes to.
     """
-    wire = _wires(Same(where), Same(_speaking(e)))
-
-    def group(n: float, step: float) -> Wire | None:
-        return wire(kind, "best", n, step, lnc) if n > 1 else None
-
+    e = _speaking(e)
     if np.ndim(ranks) == 0 and np.ndim(stride) == 0:
-        alone = group(float(ranks), float(stride))
+        alone = _wires(Same(where), Same(e))(kind, "best", float(ranks), float(stride), lnc) if ranks > 1 else None
         return alone.times_s(kind, message_bytes) if alone else 0.0 * message_bytes
     every, steps = np.broadcast_arrays(ranks, stride)
-    if message_bytes.ndim == 0 and where.shape == () == (() if e is None else e.shape):
-        found = _at_once_s(kind, message_bytes, where, every + 1j * steps, lnc, _speaking(e))
+    plain = where.shape == () == (e or IDEAL).shape
+    if plain and message_bytes.ndim == 0:
+        found = _at_once_s(kind, message_bytes, where, every + 1j * steps, lnc, e)
         return found if index is None else found[index]
     places: dict[tuple[float, float], int] = {}
     number = [places.setdefault(pair, len(places)) for pair in zip(every.flat, steps.flat, strict=True)]
-    which = np.reshape(number, every.shape)
-    spread = _spread_s if where.shape == () == (() if e is None else e.shape) else _spread_over_specs_s
-    return spread(kind, [group(*pair) for pair in places], which, message_bytes, index)
+    wires = _apart(kind, Same(where), Same(e), lnc, np.array([*places], dtype=float).tobytes())
+    spread = _spread_s if plain else _spread_over_specs_s
+    return spread(kind, wires, np.reshape(number, every.shape), message_bytes, index)
 
 
 def _at_once_s(
@@ -262,6 +266,20 @@ def _at_once_s(
 def _wires_of_many(kind: str, where: Same, stack: Same, lnc: int, pairs: bytes) -> Wire:
     ranks, stride = np.frombuffer(pairs).reshape(-1, 2).T
     return _wire(where.it, stack.it, kind, "best", (ranks, stride, lnc), own_alpha_s(stack.it, where.it))
+
+
+@lru_cache(maxsize=SPECS)
+def _apart(kind: str, where: Same, stack: Same, lnc: int, pairs: bytes) -> list[Wire | None]:
+    """The wires of groups by their ranks and stride, none for one rank: laid at once where all are lines of numbers."""
+    placed = np.frombuffer(pairs).reshape(-1, 2)
+    several = placed[:, 0] > 1
+    if where.it.shape == () == (stack.it or IDEAL).shape and several.any():
+        many = _wires_of_many(kind, where, stack, lnc, placed[several].tobytes())
+        if not (many.curved or (many.floor and many.floor.curved)):
+            found = iter(many.apart)
+            return [next(found) if here else None for here in several]
+    one = _wires(where, stack)
+    return [one(kind, "best", n, step, lnc) if n > 1 else None for n, step in placed.tolist()]
 
 
 def _spread_over_specs_s(

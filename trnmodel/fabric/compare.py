@@ -195,7 +195,7 @@ def _waits(net: Topology, chip_s: float, switch_s: float) -> Callable[[str], tup
     if not net.switch_counts:
         hops = {scope: net.hop_histogram("edges", scope) for scope in SCOPES}
         return lambda scope: (chip_s * np.array([*hops[scope]]), np.array([*hops[scope].values()]))
-    matrix = flow.latency_matrix(net.graph, chip_s, switch_s)
+    matrix = flow.latency_matrix(net.wiring.path_switches, chip_s, switch_s)
     racks = np.array([net.graph.nodes[chip]["rack"] for chip in net.chips])
     apart = ~np.eye(len(racks), dtype=bool)
     inside = {"world": apart, "rack": apart & (racks[:, None] == racks)}

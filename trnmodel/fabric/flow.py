@@ -85,20 +85,18 @@ def arcs(graph: nx.Graph) -> Arcs:
     twins = {n: frozenset(links[n]) if kind == "switch" else n for n, kind in graph.nodes(data="kind")}
     first: dict = {}
     merged = {node: first.setdefault(key, node) for node, key in twins.items()}
-    nodes = sorted(set(merged.values()), key=list(graph).index)
-    index = {node: nodes.index(merged[node]) for node in graph}
+    nodes = list(first.values())
+    place = {node: number for number, node in enumerate(nodes)}
+    index = {node: place[one] for node, one in merged.items()}
     total: dict = defaultdict(float)
     for u, v, data in live:
         total[index[u], index[v], data["medium"]] += data["bytes_per_s_per_dir"]
         total[index[v], index[u], data["medium"]] += data["bytes_per_s_per_dir"]
     media = sorted({medium for *_, medium in total})
-    tail, head, medium = (np.array(column, dtype=np.int64) for column in _columns(total, media))
+    ends = np.array([(u, v, media.index(medium)) for u, v, medium in total], dtype=np.int64).reshape(-1, 3)
+    tail, head, medium = np.ascontiguousarray(ends.T)
     chips = np.array([index[node] for node in chip_nodes(graph)])
     return Arcs(nodes, chips, tail, head, np.fromiter(total.values(), float), medium, media)
-
-
-def _columns(total: dict, media: list[str]) -> Iterable[tuple]:
-    return zip(*((u, v, media.index(medium)) for u, v, medium in total), strict=True) if total else ((), (), ())
 
 
 def hop_matrix(graph: nx.Graph, sources: list | None = None) -> NDArray:
@@ -194,9 +192,11 @@ def path_switches(graph: nx.Graph) -> NDArray:
         found.append(further)
 
 
-def latency_matrix(graph: nx.Graph, chip_s: float, switch_s: float) -> NDArray:
-    """Least latency of one way between all chips: one start at the sender, one more at each chip that forwards. [s]"""
-    switches = path_switches(graph)
+def latency_matrix(switches: NDArray, chip_s: float, switch_s: float) -> NDArray:
+    """Least latency of one way between all chips: one start at the sender, one more at each chip that forwards. [s]
+
+    `switches` are the fewest on the way by how many chips send, as `path_switches` has them.
+    """
     sending = np.arange(1, len(switches) + 1)[:, None, None]
     found = np.min(sending * chip_s + switches * switch_s, axis=0)
     np.fill_diagonal(found, 0.0)
@@ -261,7 +261,10 @@ def _rename(*colours: NDArray, rng: np.random.Generator) -> NDArray:
 
 
 def _compact(labels: NDArray) -> NDArray:
-    return np.unique(labels, return_inverse=True)[1].reshape(labels.shape)
+    """Places of labels in their order; pandas hashes them, where NumPy would sort them all."""
+    import pandas as pd
+
+    return pd.factorize(labels.ravel(), sort=True)[0].reshape(labels.shape)
 
 
 def _weights(colour: NDArray, rng: np.random.Generator) -> NDArray:

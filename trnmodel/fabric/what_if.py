@@ -191,17 +191,24 @@ def hops_table(system: str | System) -> pd.DataFrame:
     return _compared(net.system.id, counted, _printed(net.system.id, "printed_hops", "inferred_hops"))
 
 
+def capacities(net: Topology) -> dict[str, float]:
+    """What a fabric carries: the numbers that failures are judged by. [B/s]"""
+    return {
+        "injection_bytes_per_s_per_dir": net.injection_bytes_per_s_per_dir,
+        "bisection_bytes_per_s_per_dir": net.bisection_bytes_per_s_per_dir,
+        "rack_all_to_all_bytes_per_s_per_pair": net.all_to_all_bytes_per_s_per_pair("rack"),
+        "all_to_all_bytes_per_s_per_pair": net.all_to_all_bytes_per_s_per_pair(),
+    }
+
+
 def metrics(net: Topology) -> dict[str, float]:
-    """The numbers that assumptions and failures are judged by. [-] or [B/s]"""
+    """The numbers that assumptions are judged by. [-] or [B/s]"""
     return {
         "switches": float(sum(net.switch_counts.values())),
         "diameter": net.diameter,
         "mean_hops": net.mean_hops,
         "rack_intermediate_hops": max(net.hop_histogram("intermediate", "rack"), default=0),
-        "injection_bytes_per_s_per_dir": net.injection_bytes_per_s_per_dir,
-        "bisection_bytes_per_s_per_dir": net.bisection_bytes_per_s_per_dir,
-        "rack_all_to_all_bytes_per_s_per_pair": net.all_to_all_bytes_per_s_per_pair("rack"),
-        "all_to_all_bytes_per_s_per_pair": net.all_to_all_bytes_per_s_per_pair(),
+        **capacities(net),
     }
 
 
@@ -235,30 +242,8 @@ def alternatives(system: str | System) -> dict[str, System]:
     return {item.id: replace(altered(spec, item.change), id=item.id) for item in mine}
 
 
-def assumption_effects(system: str | System) -> pd.DataFrame:
-    """Whether each metric depends on each assumption that the system rests on.
-
-    Returns
-    -------
-    table : pandas.DataFrame
-        assumption, about, chosen, metric, value, alternative, depends, source, locator, reason.
-    """
-    import pandas as pd
-
-    spec = find_system(system)
-    default, rows = metrics(topology(spec)), []
-    readings, known = alternatives(spec), {item.id: item for item in assumptions()}
-    for item, other in ((known[name], metrics(topology(spec))) for name, spec in readings.items()):
-        said = (item.source, item.locator, item.reason)
-        for name, value in default.items():
-            depends = abs(other[name] - value) > 1e-6 * max(abs(value), 1)
-            rows.append((item.id, item.about, item.chosen, name, value, other[name], depends, *said))
-    columns = "assumption about chosen metric value alternative depends source locator reason".split()
-    return pd.DataFrame(rows, columns=columns)
-
-
-def failures(net: Topology) -> dict[str, dict]:
-    """One failure of each kind that a fabric can have, by name: the arguments of `Topology.without`."""
+def failures(net: Topology) -> dict[str, Topology]:
+    """The fabric after one failure of each kind that it can have, by name."""
     chip = net.chips[0]
     cases: dict[str, dict] = {}
     for other, data in net.graph[chip].items():
@@ -269,28 +254,7 @@ def failures(net: Topology) -> dict[str, dict]:
             cases.setdefault(f"one {data['medium']} switch", {"switches": [other]})
     if net.system.switch_trays_per_rack:
         cases["one switch tray"] = {"switch_trays": [(0, 0)]}
-    return cases
-
-
-def failure_effects(system: str | System) -> pd.DataFrame:
-    """Every metric after one failure, over the intact fabric: 1 where spares take over.
-
-    Returns
-    -------
-    table : pandas.DataFrame
-        failure, metric, intact, failed, ratio.
-    """
-    import pandas as pd
-
-    net = topology(system)
-    intact = metrics(net)
-    rows = []
-    for name, failure in failures(net).items():
-        failed = metrics(net.without(**failure))
-        rows += [
-            (name, key, value, failed[key], failed[key] / value if value else 1.0) for key, value in intact.items()
-        ]
-    return pd.DataFrame(rows, columns=["failure", "metric", "intact", "failed", "ratio"])
+    return {name: net.without(**what) for name, what in cases.items()}
 
 
 def lost(names: Iterable[str | System]) -> pd.DataFrame:
@@ -309,9 +273,8 @@ def lost(names: Iterable[str | System]) -> pd.DataFrame:
     shares = {}
     for net in map(topology, listed("names", names)):
         whole = net.all_to_all_bytes_per_s_per_pair("rack")
-        left = {name: net.without(**failure) for name, failure in failures(net).items()}
         shares[net.system.id] = {
-            name: after.all_to_all_bytes_per_s_per_pair("rack") / whole for name, after in left.items()
+            name: after.all_to_all_bytes_per_s_per_pair("rack") / whole for name, after in failures(net).items()
         }
     return pd.DataFrame(shares).rename_axis("failure").reset_index()
 
@@ -325,11 +288,17 @@ def shares_left(system: str | System) -> pd.DataFrame:
     >>> float(table.all_to_all["one cross-rack link"]) == 71 / 72
     True
     """
-    table = failure_effects(system)
-    rates = table[table.metric.str.endswith(("_per_s", "_per_dir", "_per_pair"))]
-    short = rates.metric.str.replace(r"_bytes_per_s.*", "", regex=True)
-    wide = rates.assign(metric=short).pivot_table(index="failure", columns="metric", values="ratio", sort=False)
-    return wide.reset_index().rename_axis(columns=None)
+    import pandas as pd
+
+    net = topology(system)
+    whole, rows = capacities(net), list[dict]()
+    for failure, after in failures(net).items():
+        left = capacities(after)
+        shares = {
+            name.partition("_bytes_per_s")[0]: left[name] / value if value else 1.0 for name, value in whole.items()
+        }
+        rows.append({"failure": failure} | shares)
+    return pd.DataFrame(rows)
 
 
 def readings(system: str | System) -> pd.DataFrame:
@@ -340,9 +309,15 @@ def readings(system: str | System) -> pd.DataFrame:
     >>> readings("trn3-nl72x2-pcie160").columns.tolist()
     ['assumption', 'about', 'chosen', 'reason', 'changes']
     """
-    table = assumption_effects(system)
-    ratio = (table.alternative / table.value).map("{:.3g}".format)
-    words = table.metric.str.replace("_bytes_per_s", "").str.replace("_", " ") + " x " + ratio
-    moved = table.assign(changes=words.where(table.depends, ""))
-    grouped = moved.groupby(["assumption", "about", "chosen", "reason"], sort=False).changes
-    return grouped.agg(lambda parts: "; ".join(filter(None, parts)) or "nothing").reset_index()
+    import pandas as pd
+
+    spec = find_system(system)
+    default, known, rows = metrics(topology(spec)), {item.id: item for item in assumptions()}, []
+    for name, other in alternatives(spec).items():
+        read, item = metrics(topology(other)), known[name]
+        moved = [key for key, value in default.items() if abs(read[key] - value) > 1e-6 * max(abs(value), 1)]
+        changes = [
+            f"{key.replace('_bytes_per_s', '').replace('_', ' ')} x {read[key] / default[key]:.3g}" for key in moved
+        ]
+        rows.append((name, item.about, item.chosen, item.reason, "; ".join(changes) or "nothing"))
+    return pd.DataFrame(rows, columns=["assumption", "about", "chosen", "reason", "changes"])

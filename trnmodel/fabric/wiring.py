@@ -51,12 +51,13 @@ class Wiring:
         return np.array([self.graph.nodes[chip]["rack"] for chip in self.chips])
 
     @cached_property
-    def _switches(self) -> NDArray:
+    def path_switches(self) -> NDArray:
+        """Fewest switches from chip to chip by how many chips send: `flow.path_switches`."""
         return flow.path_switches(self.graph)
 
     def _routes(self, pairs: NDArray) -> tuple[tuple[Route, ...], ...]:
         """The ways between these pairs of chips: of each kind of pair those that no other way undercuts."""
-        kinds = np.unique(self._switches[:, pairs], axis=1).T
+        kinds = np.unique(self.path_switches[:, pairs], axis=1).T
         return tuple(tuple(_undercut(kind)) for kind in kinds)
 
     @cached_property

@@ -94,15 +94,20 @@ def _extents(spec: System) -> list[int]:
 
 @cache
 def _mappings(spec: System) -> tuple[parallelism.Mapping, ...]:
-    """All degrees of TP, CP and EP of which each fills tiers evenly, in both orders; copies of the model fill up."""
+    """All degrees of TP, CP and EP of which each fills tiers evenly, in both orders; copies of the model fill up.
+
+    Where experts or the rest alone are cut the orders are one, and the first has it.
+    """
     sizes, found = _extents(spec), []
     nested = [(a, b, c) for a, b, c in product(sizes, repeat=3) if b % a == 0 and c % b == 0]
     chain = np.array(nested, dtype=float)
     degrees = np.stack([chain[:, 0], chain[:, 1] / chain[:, 0], chain[:, 2] / chain[:, 1]])
     for order in ORDERS:
-        named = dict(zip(order, degrees[:, :, None], strict=False))
-        copies = spec.domain_chips / chain[:, 2:]
-        found.append(parallelism.Mapping(**named, dp=copies, lnc=int(spec.chip.cores), placement=order))
+        named = dict(zip(order, degrees, strict=False))
+        differs = (named["ep"] > 1) & (named["ep"] < chain[:, 2]) | (order == ORDERS[0])
+        columns = {name: degree[differs, None] for name, degree in named.items()}
+        copies = spec.domain_chips / chain[differs, 2:]
+        found.append(parallelism.Mapping(**columns, dp=copies, lnc=int(spec.chip.cores), placement=order))
     return tuple(found)
 
 
@@ -189,7 +194,7 @@ def _at(wanted: NDArray, user: NDArray, chip: NDArray) -> NDArray:
     It is 0 beyond the fastest batch, and beyond the slowest that of the largest one that fits.
     """
     fits = np.isfinite(user).sum(axis=-1, keepdims=True)
-    faster = (user[..., None] >= wanted).sum(axis=-2)  # batches that are fast enough: the first ones
+    faster = (user[..., None, :] >= wanted[:, None]).sum(axis=-1)  # batches that are fast enough: the first ones
     slow = np.clip(faster, 0, np.maximum(fits - 1, 0))
     fast = np.maximum(slow - 1, 0)
     x, y = ([np.take_along_axis(values, place, -1) for place in (slow, fast)] for values in (user, chip))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -163,6 +164,7 @@ def goodput(
     def judge() -> Basis:
         return Basis("extrapolated", f"fleet: {those.name or those.id}")
 
+    @cache
     def spread(name: str) -> tuple[NDArray, NDArray]:
         def ask(moved: Fleet) -> NDArray:
             again = asked if model is None else asked | {"checkpoint_bytes": _checkpoint_bytes(model, None, moved)}

@@ -146,7 +146,8 @@ def drawn(
     e = point(model, line, context, given)
     chip, where = chip_of(e.system), e.step.system
     power, time = facilities.with_given(facilities.power(chip), given or {}), f"time of {chip.id}"
-    errors = {"fit": (power.chip_width,) * 2, "server": (power.server_width,) * 2, time: e.step.widths("time_s")}
+    errors = {"fit": (power.chip_width,) * 2, "server": (power.server_width,) * 2}
+    errors[time] = line["time_below"], line["time_above"]
     factors = {name: (np.exp(-float(low)), 1.0, np.exp(float(high))) for name, (low, high) in errors.items()}
     low, high = facilities.ends(chip, "tdp_w")
 

@@ -171,7 +171,7 @@ def idled(system: str | System) -> pd.DataFrame:
     graph = net.wiring.graph.copy()
     graph.remove_node(net.chips[0])
     broken = {"one chip": Topology(net.system, Wiring(graph), intact=False)} if graph else {}
-    broken |= {name: net.without(**what) for name, what in failures(net).items()}
+    broken |= failures(net)
     rows = []
     for name, after in broken.items():
         left = rate_left(net, after) if len(net.chips) > 1 else 0.0
