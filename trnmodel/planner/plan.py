@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 PRECISIONS = ("bf16", "fp8", "mxfp8")  # that are tried where none is named: 4 bits change what a model answers
 TIED = 0.01  # share of a yield, up to which two systems do the same
 SAME = f"the same within {TIED:.0%}".replace("%", " %")
+GRIDS = 256  # that are kept: a search at another speed asks for the same steps
 TOLD = 3  # reasons why systems lose that a card tells, and systems that it names with each
 
 
@@ -87,15 +88,12 @@ class Choice(Judged):
         return float(getattr(self.step, f"{resource}_s")) * self.chips / self.batch
 
 
-class _Ask(NamedTuple):
-    """What is asked of every system; `worth` orders points by chip-seconds of a request with its prompt, and chips."""
+class _Request(NamedTuple):
+    """The steps that a request of these lengths takes."""
 
     model: Transformer
-    wanted: float
     given: float
     output: float
-    precisions: tuple[Precision, ...]
-    worth: Callable[[NDArray, NDArray], NDArray] | None = None
 
     @property
     def longest(self) -> float:
@@ -109,6 +107,35 @@ class _Ask(NamedTuple):
     def prefill(self, spec: System, mapping: Degrees, e: Efficiencies, precision: Precision, batch: Any = 1) -> Step:
         ask: dict[str, Any] = {"input_tokens": self.given, "max_context": self.longest}
         return prefill(self.model, spec, mapping, batch=batch, precision=precision, efficiencies=e, **ask)
+
+
+class _Ask(NamedTuple):
+    """What is asked of every system; `worth` orders points by chip-seconds of a request with its prompt, and chips."""
+
+    request: _Request
+    wanted: float
+    precisions: tuple[Precision, ...]
+    worth: Callable[[NDArray, NDArray], NDArray] | None = None
+
+
+class _Grid(NamedTuple):
+    """What all batches (first axis) and mappings of a system, a stack and a precision do, whatever speed is asked for.
+
+    `request_chip_s` are chip-seconds of a request with its prompt, `need` and `have` GiB of a replica; `why` names what
+    else makes a point impossible.
+    """
+
+    tp: NDArray
+    ep: NDArray
+    batch: NDArray
+    chips: NDArray
+    request_chip_s: NDArray
+    tokens_per_s_per_user: NDArray
+    tokens_per_s_per_chip: NDArray
+    fits: NDArray
+    need: NDArray
+    have: NDArray
+    why: NDArray
 
 
 class _Point(NamedTuple):
@@ -198,7 +225,7 @@ def plan(
     missing = {spec.id: f"computes in {', '.join(spec.chip.peak_flop_per_s)} alone" for spec in specs}
     whys = {i: found[0].why if found else missing[i] for i, found in points.items()}
     refused = {i: why for i, why in whys.items() if i not in {spec.id for spec in fitting}}
-    return Plan(ask.model, ask.wanted, ask.given, ask.output, tuple(choices), tuple(second), refused, tuple(beside))
+    return Plan(ask.request.model, ask.wanted, *ask.request[1:], tuple(choices), tuple(second), refused, tuple(beside))
 
 
 def served(
@@ -218,7 +245,7 @@ def _asked(model: Transformer, wanted: Any, given: Any, output: Any, precision: 
         most = f"{model.id} has contexts of up to {model.max_context:,} tokens"
         refuse("input_tokens + output_tokens", given + output, most)
     names = PRECISIONS if precision is None else (precision,)
-    return _Ask(model, speed, given, output, tuple(map(load.precision, names)))
+    return _Ask(_Request(model, given, output), speed, tuple(map(load.precision, names)))
 
 
 def asked_systems(given: Any) -> list[System]:
@@ -241,47 +268,74 @@ def _points(ask: _Ask, spec: System, e: Efficiencies) -> list[_Point]:
     return sorted(found, key=lambda point: point.rank, reverse=True)
 
 
-def _searched(ask: _Ask, spec: System, e: Efficiencies, precision: Precision) -> list[_Point]:
-    """All mappings and batches of a precision at once: the best batch of the two best mappings."""
-    more: dict[str, Any] = {"precision": precision, "efficiencies": e, "context": ask.given + ask.output / 2}
-    step = tried(ask.model, spec, max_context=ask.longest, **more)
+@lru_cache(maxsize=GRIDS)
+def _grid(asked: _Request, spec: System, e: Efficiencies, precision: Precision) -> _Grid:
+    """All mappings and batches of a precision at once."""
+    more: dict[str, Any] = {"precision": precision, "efficiencies": e, "context": asked.given + asked.output / 2}
+    step = tried(asked.model, spec, max_context=asked.longest, **more)
     mapping = Degrees(tp=step.tp, ep=step.ep)
-    more |= {"batch": step.batch, "context": ask.longest, "prompt_tokens": ask.given}
-    fit, first = memory_fit(ask.model, spec, mapping, **more), ask.prefill(spec, mapping, e, precision)
+    more |= {"batch": step.batch, "context": asked.longest, "prompt_tokens": asked.given}
+    fit, first = memory_fit(asked.model, spec, mapping, **more), asked.prefill(spec, mapping, e, precision)
     fits = step.valid & fit.valid & first.valid
-    made = step.tokens_per_s_per_chip
-    if ask.worth is not None:
-        prompt_s = ask.prefill(spec, mapping, e, precision, batch=mapping.ep).time_s / mapping.ep
-        full = full_requests_per_s(step.batch, ask.output, step.time_s, prompt_s)
-        made = np.nan_to_num(ask.worth(step.occupied_chips / full, step.occupied_chips))
-    fast = fits & (step.tokens_per_s_per_user >= ask.wanted)
+    together = first if np.all(step.ep == 1) else asked.prefill(spec, mapping, e, precision, batch=mapping.ep)
+    full = full_requests_per_s(step.batch, asked.output, step.time_s, together.time_s / mapping.ep)
     need, have = (np.broadcast_to(x * mapping.ranks / GIB, fits.shape)
                   for x in (fit.first_rank_total_bytes, fit.first_rank_capacity_bytes))  # fmt: skip
-    level = np.where(fast, 2, fits)
-    worth = np.where(fast, made, np.where(fits, step.tokens_per_s_per_user, -need / have))
+    return _Grid(
+        step.tp,
+        step.ep,
+        step.batch,
+        step.occupied_chips,
+        step.occupied_chips / full,
+        step.tokens_per_s_per_user,
+        step.tokens_per_s_per_chip,
+        fits,
+        need,
+        have,
+        np.broadcast_to(np.asarray(step.reason, dtype=object), fits.shape),
+    )
+
+
+def _searched(ask: _Ask, spec: System, e: Efficiencies, precision: Precision) -> list[_Point]:
+    """The best batch of the two best mappings of a precision."""
+    g, points = _grid(ask.request, spec, e, precision), []
+    made = g.tokens_per_s_per_chip
+    if ask.worth is not None:
+        made = np.nan_to_num(ask.worth(g.request_chip_s, g.chips))
+    fast = g.fits & (g.tokens_per_s_per_user >= ask.wanted)
+    level = np.where(fast, 2, g.fits)
+    worth = np.where(fast, made, np.where(g.fits, g.tokens_per_s_per_user, -g.need / g.have))
     batch = np.lexsort((worth, level), axis=0)[-1]  # the best one of each mapping
     tops = (np.take_along_axis(x, batch[None], 0)[0] for x in (worth, level))
-    reasons, points = np.broadcast_to(np.asarray(step.reason, dtype=object), fits.shape), []
     for place in np.lexsort(tuple(tops))[:-3:-1]:
         at = batch[place], place
-        why = f"does not fit: {format_digits(need[at], 3)} of {format_digits(have[at], 3)} GiB"
-        rank, degrees = (int(level[at]), float(worth[at])), (float(step.tp[place]), float(step.ep[place]))
-        why = why if need[at] > have[at] else str(reasons[at])
-        points.append(_Point(rank, precision, *degrees, float(step.batch[at]), why))
+        why = f"does not fit: {format_digits(g.need[at], 3)} of {format_digits(g.have[at], 3)} GiB"
+        rank, degrees = (int(level[at]), float(worth[at])), (float(g.tp[place]), float(g.ep[place]))
+        why = why if g.need[at] > g.have[at] else str(g.why[at])
+        points.append(_Point(rank, precision, *degrees, float(g.batch[at]), why))
     return points
+
+
+@lru_cache(maxsize=GRIDS)
+def _asked_alone(
+    asked: _Request, spec: System, e: Efficiencies, precision: Precision, tp: float, ep: float, batch: float
+) -> tuple[Step, Step, float]:
+    """A point by itself: its decode step, the prefill of one prompt, and seconds of a prompt of a full group of EP."""
+    mapping = Degrees(tp=tp, ep=ep)
+    step, first = asked.decode(spec, mapping, e, precision, batch), asked.prefill(spec, mapping, e, precision)
+    together = first if ep == 1 else asked.prefill(spec, mapping, e, precision, batch=ep)
+    return step, first, together.time_s / ep
 
 
 def _chosen(ask: _Ask, spec: System, e: Efficiencies, point: _Point) -> Choice:
     """A point asked again by itself."""
-    mapping, dtypes = Degrees(tp=point.tp, ep=point.ep), point.precision
-    step, first = ask.decode(spec, mapping, e, dtypes, point.batch), ask.prefill(spec, mapping, e, dtypes)
-    prompt_s = ask.prefill(spec, mapping, e, dtypes, batch=point.ep).time_s / point.ep
-    full = full_requests_per_s(point.batch, ask.output, step.time_s, prompt_s)
+    step, first, prompt_s = _asked_alone(ask.request, spec, e, point.precision, point.tp, point.ep, point.batch)
+    full = full_requests_per_s(point.batch, ask.request.output, step.time_s, prompt_s)
     chips = float(step.occupied_chips)
     return Choice(
         system=spec,
         stack=e,
-        dtypes=dtypes,
+        dtypes=point.precision,
         lnc=site(spec).lnc,
         tp=point.tp,
         ep=point.ep,
@@ -291,7 +345,7 @@ def _chosen(ask: _Ask, spec: System, e: Efficiencies, point: _Point) -> Choice:
         replicas_per_instance=float(spec.chips // chips),
         tokens_per_s_per_user=float(step.tokens_per_s_per_user),
         tokens_per_s_per_chip=float(step.tokens_per_s_per_chip),
-        with_prompts_tokens_per_s_per_chip=float(full * ask.output / chips),
+        with_prompts_tokens_per_s_per_chip=float(full * ask.request.output / chips),
         ttft_s=float(first.time_s),
         step=step,
         first=first,
