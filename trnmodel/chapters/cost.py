@@ -122,8 +122,8 @@ def answer(head: TokenCosts, system: str, table: pd.DataFrame, called: Mapping[s
     }
     unit, what = "USD", f"{question} on {name}, {one.stack_kind} software"
     if one.rent.why and best is not None:
-        rows = head.break_even(best.system).query("system == @system").set_index("software")
-        figures = {kind: [float(x) for x in rows.loc[kind].iloc[2:5]] for kind in rows.index}
+        names = [f"break_even_usd_per_chip_h{end}" for end in ("", "_low", "_high")]
+        figures = {row["software"]: [float(row[name]) for name in names] for row in head.ties(system, best.system)}
         unit, what = (
             "USD a chip-hour",
             f"rent at which {name} ties with {called[best.system]} on {one.stack_kind} software, for {question}",

@@ -191,6 +191,23 @@ class Cost(Grounded):
             refuse("which", which, f"the cost of {self.system.id} does not depend on it")
         return np.asarray(low + (target - at_low) / slope)
 
+    def uncertain(self) -> dict[str, Any]:
+        """What is drawn of an owner's hour, by name: prices, owner, what is provisioned, watts of the chip."""
+        chip, inputs = self.system.chip, dict[str, Any](prices=self.prices, owner=self.owner)
+        if np.isnan(chip.all_in_w):
+            watts, (low, high) = facilities.power(chip), facilities.ends(chip, "tdp_w")
+            inputs["power"] = replace(watts, ranges={"all_in_ratio": watts.range("all_in_ratio")})
+            inputs |= {f"TDP of {chip.id}": (low, chip.tdp_w, high)} if low < high else {}
+        return inputs
+
+    def drawn_usd_per_h(self, drawn: Inputs, **moved: Any) -> NDArray:
+        """A useful hour in each draw of what is `uncertain`, with inputs of the call in their place. [USD/h]"""
+        chip = self.system.chip
+        names = {"prices": "p", "owner": "who", f"TDP of {chip.id}": "tdp_w"}
+        names |= {"power": "power"} if np.isnan(chip.all_in_w) else {}
+        given = {short: drawn[name] for name, short in names.items() if name in drawn}
+        return np.asarray(self.ask(**given | moved)["useful_usd_per_h"])
+
 
 BREAK_EVENS = {"chip_usd": (1e3, 1e4), "tdp_w": (100.0, 1000.0), "switch_usd_per_lane": (1.0, 100.0),
                "server_usd": (1e3, 1e5)}  # fmt: skip

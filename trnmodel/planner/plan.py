@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -17,17 +17,17 @@ from trnmodel.catalog.stacks import Efficiencies, find
 from trnmodel.catalog.stacks import kinds as stacks_of
 from trnmodel.catalog.systems import System, systems
 from trnmodel.catalog.systems import system as read_system
+from trnmodel.fabric.groups import Same
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
-from trnmodel.planner.deployments import computes, full_requests_per_s, tried
+from trnmodel.planner.deployments import computes, full_requests_per_s
 from trnmodel.planner.launch import command, runs
+from trnmodel.planner.request import Request, alone, grid
 from trnmodel.result import Card, Judged, reason_mask
 from trnmodel.steps.answers import RESOURCES, Step
 from trnmodel.steps.ground import joint_basis
-from trnmodel.steps.inference import decode_step, memory_fit, prefill
-from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
-from trnmodel.units import GIB, format_digits, spread_of
+from trnmodel.units import format_digits, spread_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 PRECISIONS = ("bf16", "fp8", "mxfp8")  # that are tried where none is named: 4 bits change what a model answers
 TIED = 0.01  # share of a yield, up to which two systems do the same
 SAME = f"the same within {TIED:.0%}".replace("%", " %")
-GRIDS = 256  # that are kept: a search at another speed asks for the same steps
 TOLD = 3  # reasons why systems lose that a card tells, and systems that it names with each
 
 
@@ -88,54 +87,13 @@ class Choice(Judged):
         return float(getattr(self.step, f"{resource}_s")) * self.chips / self.batch
 
 
-class _Request(NamedTuple):
-    """The steps that a request of these lengths takes."""
-
-    model: Transformer
-    given: float
-    output: float
-
-    @property
-    def longest(self) -> float:
-        return self.given + self.output
-
-    def decode(self, spec: System, mapping: Degrees, e: Efficiencies, precision: Precision, batch: Any) -> Step:
-        """The step whose speed a user sees: at the mean context, of a graph and a cache for the longest."""
-        ask: dict[str, Any] = {"context": self.given + self.output / 2, "max_context": self.longest}
-        return decode_step(self.model, spec, mapping, batch=batch, precision=precision, efficiencies=e, **ask)
-
-    def prefill(self, spec: System, mapping: Degrees, e: Efficiencies, precision: Precision, batch: Any = 1) -> Step:
-        ask: dict[str, Any] = {"input_tokens": self.given, "max_context": self.longest}
-        return prefill(self.model, spec, mapping, batch=batch, precision=precision, efficiencies=e, **ask)
-
-
 class _Ask(NamedTuple):
     """What is asked of every system; `worth` orders points by chip-seconds of a request with its prompt, and chips."""
 
-    request: _Request
+    request: Request
     wanted: float
     precisions: tuple[Precision, ...]
     worth: Callable[[NDArray, NDArray], NDArray] | None = None
-
-
-class _Grid(NamedTuple):
-    """What all batches (first axis) and mappings of a system, a stack and a precision do, whatever speed is asked for.
-
-    `request_chip_s` are chip-seconds of a request with its prompt, `need` and `have` GiB of a replica; `why` names what
-    else makes a point impossible.
-    """
-
-    tp: NDArray
-    ep: NDArray
-    batch: NDArray
-    chips: NDArray
-    request_chip_s: NDArray
-    tokens_per_s_per_user: NDArray
-    tokens_per_s_per_chip: NDArray
-    fits: NDArray
-    need: NDArray
-    have: NDArray
-    why: NDArray
 
 
 class _Point(NamedTuple):
@@ -245,7 +203,7 @@ def _asked(model: Transformer, wanted: Any, given: Any, output: Any, precision: 
         most = f"{model.id} has contexts of up to {model.max_context:,} tokens"
         refuse("input_tokens + output_tokens", given + output, most)
     names = PRECISIONS if precision is None else (precision,)
-    return _Ask(_Request(model, given, output), speed, tuple(map(load.precision, names)))
+    return _Ask(Request(model, given, output), speed, tuple(map(load.precision, names)))
 
 
 def asked_systems(given: Any) -> list[System]:
@@ -268,37 +226,9 @@ def _points(ask: _Ask, spec: System, e: Efficiencies) -> list[_Point]:
     return sorted(found, key=lambda point: point.rank, reverse=True)
 
 
-@lru_cache(maxsize=GRIDS)
-def _grid(asked: _Request, spec: System, e: Efficiencies, precision: Precision) -> _Grid:
-    """All mappings and batches of a precision at once."""
-    more: dict[str, Any] = {"precision": precision, "efficiencies": e, "context": asked.given + asked.output / 2}
-    step = tried(asked.model, spec, max_context=asked.longest, **more)
-    mapping = Degrees(tp=step.tp, ep=step.ep)
-    more |= {"batch": step.batch, "context": asked.longest, "prompt_tokens": asked.given}
-    fit, first = memory_fit(asked.model, spec, mapping, **more), asked.prefill(spec, mapping, e, precision)
-    fits = step.valid & fit.valid & first.valid
-    together = first if np.all(step.ep == 1) else asked.prefill(spec, mapping, e, precision, batch=mapping.ep)
-    full = full_requests_per_s(step.batch, asked.output, step.time_s, together.time_s / mapping.ep)
-    need, have = (np.broadcast_to(x * mapping.ranks / GIB, fits.shape)
-                  for x in (fit.first_rank_total_bytes, fit.first_rank_capacity_bytes))  # fmt: skip
-    return _Grid(
-        step.tp,
-        step.ep,
-        step.batch,
-        step.occupied_chips,
-        step.occupied_chips / full,
-        step.tokens_per_s_per_user,
-        step.tokens_per_s_per_chip,
-        fits,
-        need,
-        have,
-        np.broadcast_to(np.asarray(step.reason, dtype=object), fits.shape),
-    )
-
-
 def _searched(ask: _Ask, spec: System, e: Efficiencies, precision: Precision) -> list[_Point]:
     """The best batch of the two best mappings of a precision."""
-    g, points = _grid(ask.request, spec, e, precision), []
+    g, points = grid(ask.request, spec, e, precision), []
     made = g.tokens_per_s_per_chip
     if ask.worth is not None:
         made = np.nan_to_num(ask.worth(g.request_chip_s, g.chips))
@@ -316,20 +246,9 @@ def _searched(ask: _Ask, spec: System, e: Efficiencies, precision: Precision) ->
     return points
 
 
-@lru_cache(maxsize=GRIDS)
-def _asked_alone(
-    asked: _Request, spec: System, e: Efficiencies, precision: Precision, tp: float, ep: float, batch: float
-) -> tuple[Step, Step, float]:
-    """A point by itself: its decode step, the prefill of one prompt, and seconds of a prompt of a full group of EP."""
-    mapping = Degrees(tp=tp, ep=ep)
-    step, first = asked.decode(spec, mapping, e, precision, batch), asked.prefill(spec, mapping, e, precision)
-    together = first if ep == 1 else asked.prefill(spec, mapping, e, precision, batch=ep)
-    return step, first, together.time_s / ep
-
-
 def _chosen(ask: _Ask, spec: System, e: Efficiencies, point: _Point) -> Choice:
     """A point asked again by itself."""
-    step, first, prompt_s = _asked_alone(ask.request, spec, e, point.precision, point.tp, point.ep, point.batch)
+    step, first, prompt_s = alone(ask.request, Same(spec), Same(e), *point[1:5])
     full = full_requests_per_s(point.batch, ask.request.output, step.time_s, prompt_s)
     chips = float(step.occupied_chips)
     return Choice(
