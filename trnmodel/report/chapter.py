@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jupytext
 import msgspec
@@ -88,9 +88,15 @@ def _parsed(text: str) -> NotebookNode:
     return jupytext.reads(text, fmt={"extension": ".py"})
 
 
+def header(slug: str) -> dict[str, Any]:
+    """What a chapter's header says of its place in the book; its cells are not read."""
+    text = (CHAPTERS / f"{slug}.py").read_text(encoding="utf-8").partition("\n# %%")[0]
+    return _parsed(text).metadata.get("trnmodel", {})
+
+
 def order(slug: str) -> float:
     """A chapter's place in the book, infinite where its header gives none."""
-    return read(slug).metadata.get("trnmodel", {}).get("order", math.inf)
+    return header(slug).get("order", math.inf)
 
 
 def notebooks() -> list[str]:
@@ -119,7 +125,7 @@ def parts() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     name = "Chapters"
     for slug in chapters():
-        name = str(read(slug).metadata.get("trnmodel", {}).get("part", name))
+        name = str(header(slug).get("part", name))
         found.setdefault(name, []).append(slug)
     return found
 
