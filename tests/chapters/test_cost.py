@@ -73,7 +73,7 @@ def test_the_price_at_which_each_were_first_makes_it_level(rent):
     at = rent[(rent.wanted_tokens_per_s_per_user == SPEED) & (rent.software == "hand-tuned")]
     least = at.usd_per_mtoken.min()
     for one in at.itertuples():
-        told = markets.level_at(at, one.usd_per_chip_h, one.chip_s)
+        told = markets.level_at(least, one.usd_per_chip_h, one.chip_s)
         if told == "least":
             assert one.usd_per_mtoken == least
         else:

@@ -99,39 +99,35 @@ def _line(one: TokenCost) -> dict[str, Any]:
     return row | {"basis": str(one.basis), "reason": str(one.reason)}
 
 
-def level_at(rows: pd.DataFrame, price: float, chip_s: float) -> str:
-    """Price of a chip-hour at which a token costs what the cheapest of some rows does, in words."""
-    if not rows.usd_per_mtoken.notna().any() or not np.isfinite(chip_s):
+def level_at(least: float, price: float, chip_s: float) -> str:
+    """Price of a chip-hour at which a token costs the least of some costs, in words."""
+    if np.isnan(least) or not np.isfinite(chip_s):
         return "never"
-    tie = float(rows.usd_per_mtoken.min() / usd_per_mtoken(1.0, 1.0) / chip_s)
+    tie = float(least / usd_per_mtoken(1.0, 1.0) / chip_s)
     return "least" if abs(tie / price - 1) < 1e-9 else format_digits(tie, 2)
 
 
 def beside(table: pd.DataFrame) -> pd.DataFrame:
     """A row a model, speed and system: USD a million tokens by kind of software, and hours at which it were level."""
-    import pandas as pd
-
-    rows = list[dict[str, Any]]()
+    rows, least = list[dict[str, Any]](), table.groupby(["model", SPEED, "software"]).usd_per_mtoken.min()
     for (model, speed, system), lines in table.groupby(["model", SPEED, "system"], sort=False):
-        there = table[(table.model == model) & (table[SPEED] == speed)]
+        there = {one.software: one for one in lines.itertuples()}
         row: dict[str, Any] = {"model": model, SPEED: speed, "system": system}
-        firsts = []
-        for kind in ORDER:
-            mine = lines[lines.software == kind]
-            row[kind] = cell(mine.iloc[0]) if len(mine) else "no such software"
-            rivals = there[there.software == kind]
-            firsts += [f"{kind} {level_at(rivals, one.usd_per_chip_h, one.chip_s)}" for one in mine.itertuples()]
+        row |= {kind: cell(there[kind]) if kind in there else "no such software" for kind in ORDER}
         own = float(lines.usd_per_chip_h.iloc[0])
         row["USD a chip-hour"] = "no price" if np.isnan(own) else format_digits(own, 3)
-        rows.append(row | {"level at, USD a chip-hour": ", ".join(firsts)})
-    return pd.DataFrame(rows)
+        level = [
+            f"{kind} {level_at(least[model, speed, kind], own, there[kind].chip_s)}" for kind in ORDER if kind in there
+        ]
+        rows.append(row | {"level at, USD a chip-hour": ", ".join(level)})
+    return tidy(rows)
 
 
 def cell(line: Any) -> str:
     """A cost with its band, or in a few words why there is none."""
     if np.isnan(line.usd_per_mtoken):
         return "too slow" if "too slow" in line.reason else "no price" if np.isnan(line.usd_per_chip_h) else line.reason
-    return within(*line[ENDS])
+    return within(*(getattr(line, end) for end in ENDS))
 
 
 @lru_cache(maxsize=64)
