@@ -51,7 +51,7 @@ def drawable(table: pd.DataFrame) -> pd.DataFrame:
 
 def rents_table(systems: Iterable[System], way: str, region: str | None, mine: Given) -> pd.DataFrame:
     """What an hour of a chip, of a PFLOP/s and of a TB/s is rented for, with place, date and age of the price."""
-    return pd.DataFrame([_rented(spec, mine.rents.get(spec.id) or rents.rent(spec, way, region)) for spec in systems])
+    return pd.DataFrame([_rented(spec, mine.rent(spec, way, region)) for spec in systems])
 
 
 def _rented(spec: System, one: rents.Rent) -> dict[str, Any]:
@@ -195,5 +195,4 @@ def chip_usd(cost: Cost) -> float:
 
 def sources(systems: Iterable[System], way: str, region: str | None, mine: Given) -> set[str]:
     """Sources of rents, prices and rates."""
-    rented = [mine.rents.get(spec.id) or rents.rent(spec, way, region) for spec in systems]
-    return load.fact_sources(mine.prices, mine.owner, *rented)
+    return load.fact_sources(mine.prices, mine.owner, *(mine.rent(spec, way, region) for spec in systems))

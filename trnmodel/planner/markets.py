@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trnmodel.catalog import rents
 from trnmodel.catalog.systems import System
 from trnmodel.formulas.tco import usd_per_mtoken
 from trnmodel.models.transformer import Transformer
@@ -44,7 +43,7 @@ def asked(
 ) -> dict[tuple[str, float], TokenCosts]:
     """`token_cost` of every model and speed, by way and region; the load is that of the first model, middle speed."""
     some, whom = list(systems), {one.id: one for one in models}
-    ways = {spec.id: mine.rents.get(spec.id) or rents.rent(spec, *rented) for spec in some}
+    ways = {spec.id: mine.rent(spec, *rented) for spec in some}
     head = next(iter(whom)), middle_of(speeds)
     return {
         (name, speed): token_cost(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,6 @@ from trnmodel.catalog.systems import system as read_system
 from trnmodel.planner.cost import BREAK_EVENS, Cost, tco
 from trnmodel.planner.rent import TokenCosts
 from trnmodel.planner.sensitivity import Sensitivity, sensitivity
-
-if TYPE_CHECKING:
-    pass
 
 DRAWS = 4000
 Hours = Mapping[str, Cost]
