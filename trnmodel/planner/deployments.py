@@ -21,7 +21,7 @@ from trnmodel.steps.deployment import Deployment
 from trnmodel.steps.inference import decode_step
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
-from trnmodel.steps.serving import disaggregate, tokens_per_step, unbeaten
+from trnmodel.steps.serving import disaggregate, tokens_per_step
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,6 +53,43 @@ def tried(model: str | Transformer, system: str | System, **question: Any) -> St
     tp, ep = (x.ravel() for x in np.meshgrid(tensor_degrees(system), expert_degrees(system, model), indexing="ij"))
     mapping = Degrees(tp=tp[tp * ep <= tp.max()], ep=ep[tp * ep <= tp.max()])
     return decode_step(model, system, mapping, batch=PER_RANK[:, None] * mapping.ep, **question)
+
+
+def unbeaten(step: Step) -> NDArray:
+    """Places of the valid points that no other beats in both a user's speed and throughput a chip, the fastest last."""
+    user, chip = (np.ravel(x) for x in (step.tokens_per_s_per_user, step.tokens_per_s_per_chip))
+    order = np.argsort(-user, kind="stable")[: np.count_nonzero(step.valid)]  # NaN, of what cannot be, comes last
+    user, chip = user[order], chip[order]
+    again = (np.diff(user, prepend=np.nan) == 0) & (np.diff(chip, prepend=np.nan) == 0)
+    return order[(chip == np.maximum.accumulate(chip)) & ~again][::-1]
+
+
+def frontier(model: str | Transformer, system: str | System, points: int | None = None, **question: Any) -> Step | None:
+    """The step at the points of `tried` that no other beats, the fastest for a user last; None where none can be.
+
+    Of many, so many `points` may be kept, the ends among them, spread evenly over the logarithm of a user's speed.
+    """
+    every = tried(model, system, **question)
+    at = unbeaten(every)
+    if not len(at):
+        return None
+    if points is not None:
+        at = at[spread_evenly(np.ravel(every.tokens_per_s_per_user)[at], points)]
+    tp, ep, batch = (np.broadcast_to(x, every.time_s.shape).ravel()[at] for x in (every.tp, every.ep, every.batch))
+    return decode_step(model, system, Degrees(tp=tp, ep=ep), batch=batch, **question)
+
+
+def spread_evenly(values: ArrayLike, points: int) -> NDArray:
+    """Places of at most so many of increasing values, the ends among them, evenly over the logarithm.
+
+    Examples
+    --------
+    >>> spread_evenly([1.0, 2.0, 3.0, 4.0, 16.0], 3).tolist()
+    [0, 3, 4]
+    """
+    logs = np.log(np.asarray(values, dtype=float))
+    wanted = np.linspace(logs[0], logs[-1], points)
+    return np.unique(np.abs(logs[:, None] - wanted).argmin(axis=0))
 
 
 def computes(system: str | System, precision: str | Precision) -> bool:
@@ -118,23 +155,11 @@ def frontiers(
     for system, precision in product(listed("systems", systems), listed("precisions", precisions)):
         if computes(system, precision):
             ask = {"context": context, "precision": precision, "efficiencies": efficiencies, "max_context": max_context}
-            found = unbeaten(tried(model, system, **ask))
-            found = found.drop_duplicates(["tokens_per_s_per_user", "tokens_per_s_per_chip"], keep="last")
-            found = _banded(found, model, system, ask) if len(found) else found
-            found = found.assign(system=read_system(system).id, precision=precision)
-            frames.append(found.assign(network_share=found.network_s / found.time_s))
+            if (step := frontier(model, system, **ask)) is not None:
+                more = {"precision": precision, "network_share": step.network_s / step.time_s}
+                frames.append(step.to_frame().assign(**more, **step.banded("tokens_per_s_per_chip")))
     empty = [pd.DataFrame(columns=names)]
-    return alike(pd.concat([frame for frame in frames if len(frame)] or empty, ignore_index=True)[names], mixed)
-
-
-def _banded(
-    table: pd.DataFrame, model: str | Transformer, system: str | System, ask: Mapping[str, Any]
-) -> pd.DataFrame:
-    """A frontier with the ends of its throughput, asked for of its own points alone."""
-    ranks = Degrees(tp=table.tp.to_numpy(), ep=table.ep.to_numpy())
-    step = decode_step(model, system, ranks, batch=table.batch.to_numpy(), **ask)
-    low, high = (table.tokens_per_s_per_chip * end / step.tokens_per_s for end in step.ends("tokens_per_s"))
-    return table.assign(tokens_per_s_per_chip_low=low, tokens_per_s_per_chip_high=high)
+    return alike(pd.concat(frames or empty, ignore_index=True)[names], mixed)
 
 
 def at_interactivity(table: pd.DataFrame, tokens_per_s_per_user: Iterable[float]) -> pd.DataFrame:
