@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -17,12 +17,13 @@ from trnmodel.catalog.stacks import Efficiencies, find
 from trnmodel.catalog.stacks import kinds as stacks_of
 from trnmodel.catalog.systems import System, systems
 from trnmodel.catalog.systems import system as read_system
+from trnmodel.fabric.groups import Same
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.planner.deployments import computes, full_requests_per_s, tried
 from trnmodel.planner.launch import command, runs
 from trnmodel.result import Card, Judged, reason_mask
-from trnmodel.steps.answers import RESOURCES, Step
+from trnmodel.steps.answers import RESOURCES, MemoryFit, Step
 from trnmodel.steps.ground import joint_basis
 from trnmodel.steps.inference import decode_step, memory_fit, prefill
 from trnmodel.steps.mapping import Mapping as Degrees
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PRECISIONS = ("bf16", "fp8", "mxfp8")  # that are tried where none is named: 4 bits change what a model answers
+GRIDS = 64  # of points that are kept
 TIED = 0.01  # share of a yield, up to which two systems do the same
 SAME = f"the same within {TIED:.0%}".replace("%", " %")
 TOLD = 3  # reasons why systems lose that a card tells, and systems that it names with each
@@ -241,21 +243,34 @@ def _points(ask: _Ask, spec: System, e: Efficiencies) -> list[_Point]:
     return sorted(found, key=lambda point: point.rank, reverse=True)
 
 
-def _searched(ask: _Ask, spec: System, e: Efficiencies, precision: Precision) -> list[_Point]:
-    """All mappings and batches of a precision at once: the best batch of the two best mappings."""
-    more: dict[str, Any] = {"precision": precision, "efficiencies": e, "context": ask.given + ask.output / 2}
-    step = tried(ask.model, spec, max_context=ask.longest, **more)
+@lru_cache(maxsize=GRIDS)
+def _grid(of: tuple[Same, ...], given: float, output: float, prompts: bool) -> tuple[Step, MemoryFit, Step, NDArray]:
+    """All mappings and batches of a model, system, stack and precision, whatever speed and worth are asked of them.
+
+    With what they store, the prefill of a prompt, and the time of one where a group of EP shares out prompts.
+    """
+    model, spec, e, precision = (one.it for one in of)
+    ask = _Ask(model, TINY, given, output, (precision,))
+    more: dict[str, Any] = {"precision": precision, "efficiencies": e, "context": given + output / 2}
+    step = tried(model, spec, max_context=ask.longest, **more)
     mapping = Degrees(tp=step.tp, ep=step.ep)
-    more |= {"batch": step.batch, "context": ask.longest, "prompt_tokens": ask.given}
-    fit, first = memory_fit(ask.model, spec, mapping, **more), ask.prefill(spec, mapping, e, precision)
+    more |= {"batch": step.batch, "context": ask.longest, "prompt_tokens": given}
+    first = ask.prefill(spec, mapping, e, precision)
+    shared = ask.prefill(spec, mapping, e, precision, batch=mapping.ep) if prompts else first
+    return step, memory_fit(model, spec, mapping, **more), first, shared.time_s / mapping.ep
+
+
+def _searched(ask: _Ask, spec: System, e: Efficiencies, precision: Precision) -> list[_Point]:
+    """The best batch of the two best mappings of a precision."""
+    of = tuple(map(Same, (ask.model, spec, e, precision)))
+    step, fit, first, prompt_s = _grid(of, ask.given, ask.output, ask.worth is not None)
     fits = step.valid & fit.valid & first.valid
     made = step.tokens_per_s_per_chip
     if ask.worth is not None:
-        prompt_s = ask.prefill(spec, mapping, e, precision, batch=mapping.ep).time_s / mapping.ep
         full = full_requests_per_s(step.batch, ask.output, step.time_s, prompt_s)
         made = np.nan_to_num(ask.worth(step.occupied_chips / full, step.occupied_chips))
     fast = fits & (step.tokens_per_s_per_user >= ask.wanted)
-    need, have = (np.broadcast_to(x * mapping.ranks / GIB, fits.shape)
+    need, have = (np.broadcast_to(x * (step.tp * step.ep) / GIB, fits.shape)
                   for x in (fit.first_rank_total_bytes, fit.first_rank_capacity_bytes))  # fmt: skip
     level = np.where(fast, 2, fits)
     worth = np.where(fast, made, np.where(fits, step.tokens_per_s_per_user, -need / have))
