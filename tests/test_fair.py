@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import trnmodel as tm
@@ -265,7 +266,7 @@ def test_frontiers_are_alike_and_name_their_stacks():
     bound = replace(torus, id="bound", chip=replace(torus.chip, default_stack="ideal"))
     with pytest.raises(ValueError, match=r"trn1\.32xlarge: public, bound: ideal"):
         deployments.frontiers(LLAMA, [torus, bound], 1024)
-    both = deployments.frontiers(LLAMA, [torus, bound], 1024, mixed=True)
+    both = pd.concat(deployments.frontiers(LLAMA, [one], 1024) for one in (torus, bound))
     assert set(zip(both.system, both.stack_kind, both.basis, strict=True)) == {
         ("trn1.32xlarge", "public", "extrapolated"),  # the library of its default has no decode row on it
         ("bound", "ideal", "ideal"),

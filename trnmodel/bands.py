@@ -206,12 +206,18 @@ def _moved(e: Spec, name: str, value: float) -> Spec:
 
 
 @lru_cache(maxsize=256)
-def _all_moved(e: Spec, ranges: tuple[tuple[str, tuple[float, float]], ...], dimensions: int) -> Spec:
-    """A stack with each of some values at its low and its high end by itself, on an axis before those of answers."""
-    values = {name: np.full(2 * len(ranges), e.at(name), dtype=float) for name, _ in ranges}
-    for place, (name, ends) in enumerate(ranges):
-        values[name][2 * place : 2 * place + 2] = ends
-    return e.moved({name: value.reshape(-1, *[1] * dimensions) for name, value in values.items()})
+def variants(e: Spec, moves: tuple[tuple[tuple[str, float], ...], ...], dimensions: int) -> Any:
+    """A spec with other values by each of `moves`, on an axis before so many; one object, whose wires are kept.
+
+    Examples
+    --------
+    >>> e = variants(Efficiencies(id="mine"), ((), (("layer_s", 1e-6),)), 1)
+    >>> e.shape, e.layer_s.ravel().tolist()
+    ((2, 1), [0.0, 1e-06])
+    """
+    names = dict.fromkeys(name for move in moves for name, _ in move)
+    values = {name: [dict(move).get(name, e.at(name)) for move in moves] for name in names}
+    return e.moved({name: np.reshape(each, (-1, *[1] * dimensions)) for name, each in values.items()})
 
 
 def ranged(e: Spec, ask: Callable[[Any], NDArray], at_once: bool = False) -> tuple[NDArray, NDArray]:
@@ -222,7 +228,8 @@ def ranged(e: Spec, ask: Callable[[Any], NDArray], at_once: bool = False) -> tup
     middle, ranges = np.asarray(ask(e)), e.open_ranges
     shape = (len(ranges), 2, *middle.shape)
     if at_once and 0 < np.prod(shape) <= FEW:
-        every = np.asarray(ask(_all_moved(e, tuple(ranges.items()), middle.ndim)))
+        moves = tuple(((name, end),) for name, ends in ranges.items() for end in ends)
+        every = np.asarray(ask(variants(e, moves, middle.ndim)))
         found: Iterable = np.broadcast_to(every, (2 * len(ranges), *middle.shape)).reshape(shape)
     else:
         found = ([ask(_moved(e, name, end)) for end in ends] for name, ends in ranges.items())
