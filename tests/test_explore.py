@@ -7,8 +7,8 @@ import pytest
 
 import trnmodel as tm
 from trnmodel.catalog.stacks import KINDS
-from trnmodel.planner.deployments import frontiers
-from trnmodel.planner.explore import frontier_grid, spread_evenly
+from trnmodel.planner.deployments import frontiers, spread_evenly
+from trnmodel.planner.explore import frontier_grid
 
 GIB = 2**30
 CASES = [

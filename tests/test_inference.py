@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 import trnmodel as tm
 from trnmodel.catalog.specs import Precision
 from trnmodel.catalog.stacks import IDEAL, stacks
-from trnmodel.steps.serving import disaggregate, tokens_per_step, unbeaten
+from trnmodel.planner.deployments import unbeaten
+from trnmodel.steps.serving import disaggregate, tokens_per_step
 from trnmodel.units import GIB
 
 GOLDEN = list(csv.DictReader((Path(__file__).parent / "golden" / "roofline.csv").read_text().splitlines()))
@@ -406,7 +407,8 @@ def test_disaggregated_ratio_balances():
 
 def test_frontier_is_a_frontier():
     tp, batches = tm.Mapping(tp=[16, 32, 64]), np.exp2(np.arange(13.0))[:, None]
-    table = unbeaten(tm.decode_step("llama-3.1-70b", "trn2.48xlarge", tp, batch=batches, context=4096))
+    step = tm.decode_step("llama-3.1-70b", "trn2.48xlarge", tp, batch=batches, context=4096)
+    table = step.to_frame().iloc[unbeaten(step)]
     assert table.tokens_per_s_per_user.is_monotonic_increasing
     assert table.tokens_per_s_per_chip.is_monotonic_decreasing
 

@@ -9,7 +9,7 @@ import pytest
 
 import trnmodel as tm
 from trnmodel.models.shipped import MODELS
-from trnmodel.planner import cover, deployments
+from trnmodel.planner import cover, deployments, request
 from trnmodel.planner.plan import SAME, TIED, plan
 
 ASK = {"tokens_per_s_per_user": 40.0, "input_tokens": 1024.0, "output_tokens": 256.0}
@@ -218,10 +218,12 @@ def test_experts_are_shared_out_over_groups():
 
 def test_a_search_has_no_loop_over_its_points(monkeypatch):
     calls = []
+    for kept in (request.grid, request.alone):
+        kept.cache_clear()
     for name in ("decode_step", "memory_fit", "prefill"):
         whole = getattr(tm, name)
         told = lambda *args, whole=whole, name=name, **more: (calls.append(name), whole(*args, **more))[1]  # noqa: E731
-        monkeypatch.setattr(f"trnmodel.planner.plan.{name}", told)
+        monkeypatch.setattr(f"trnmodel.planner.request.{name}", told)
         if name == "decode_step":
             monkeypatch.setattr(deployments, name, told)
     plan("llama-3.3-70b", "trn2.48xlarge", **ASK)

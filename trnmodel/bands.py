@@ -30,6 +30,7 @@ STEPS = ("ranks", "batch", "length", "active parameters")
 # decode beyond them is off by no more than inside. For how many octaves that holds is a judgement.
 FREE = {"ranks": 3.0, "size": 3.0}
 MOST = 2 * 10**6  # comparisons of points with rows at a time
+FEW = 20_000  # answers of stacks with a value at an end each, up to which they are asked at once
 STEP = 1.01  # ratio up to which two values of an axis are one
 # What may have no row of its own, the nearest case first. Each counts as two octaves, the step from one generation to
 # the next: Trainium1 to Trainium2 is 1.8 in the rate of HBM (0.82 to 2.9 TB/s) and 1.8 in the peak (190 to 667 TFLOP/s
@@ -204,23 +205,48 @@ def _moved(e: Spec, name: str, value: float) -> Spec:
     return e.moved({name: value})
 
 
-def ranged(e: Spec, ask: Callable[[Any], NDArray]) -> tuple[NDArray, NDArray]:
-    """Half-widths below and above that the ranges of a spec's values give an answer, each value moved by itself."""
-    middle = np.asarray(ask(e))
+@lru_cache(maxsize=256)
+def variants(e: Spec, moves: tuple[tuple[tuple[str, float], ...], ...], dimensions: int) -> Any:
+    """A spec with other values by each of `moves`, on an axis before so many; one object, whose wires are kept.
+
+    Examples
+    --------
+    >>> e = variants(Efficiencies(id="mine"), ((), (("layer_s", 1e-6),)), 1)
+    >>> e.shape, e.layer_s.ravel().tolist()
+    ((2, 1), [0.0, 1e-06])
+    """
+    names = dict.fromkeys(name for move in moves for name, _ in move)
+    values = {name: [dict(move).get(name, e.at(name)) for move in moves] for name in names}
+    return e.moved({name: np.reshape(each, (-1, *[1] * dimensions)) for name, each in values.items()})
+
+
+def ranged(e: Spec, ask: Callable[[Any], NDArray], at_once: bool = False) -> tuple[NDArray, NDArray]:
+    """Half-widths below and above that the ranges of a spec's values give an answer, each value moved by itself.
+
+    What can ask a spec that holds arrays may have few answers `at_once`.
+    """
+    middle, ranges = np.asarray(ask(e)), e.open_ranges
+    shape = (len(ranges), 2, *middle.shape)
+    if at_once and 0 < np.prod(shape) <= FEW:
+        moves = tuple(((name, end),) for name, ends in ranges.items() for end in ends)
+        every = np.asarray(ask(variants(e, moves, middle.ndim)))
+        found: Iterable = np.broadcast_to(every, (2 * len(ranges), *middle.shape)).reshape(shape)
+    else:
+        found = ([ask(_moved(e, name, end)) for end in ends] for name, ends in ranges.items())
     below, above = np.zeros(middle.shape), np.zeros(middle.shape)
-    for name, ends in e.open_ranges.items():
-        moved = [np.log(np.asarray(ask(_moved(e, name, end))) / middle) for end in ends]
+    for ends in found:
+        moved = [np.log(np.asarray(end) / middle) for end in ends]
         below = joint_width(below, np.maximum(0.0, -np.minimum(*moved)))
         above = joint_width(above, np.maximum(0.0, np.maximum(*moved)))
     return below, above
 
 
-def spread(found: Basis, e: Spec, ask: Callable[[Any], NDArray]) -> tuple[NDArray, NDArray]:
+def spread(found: Basis, e: Spec, ask: Callable[[Any], NDArray], at_once: bool = False) -> tuple[NDArray, NDArray]:
     """Half-widths below and above of answers: those of their rows, and outside of these the ranges of the stack's too.
 
     Inside, what a range says is part of the errors that were left out.
     """
     outside = np.equal(found.word, "extrapolated")
-    below, above = ranged(e, ask) if np.any(outside) else (np.zeros(()), np.zeros(()))
+    below, above = ranged(e, ask, at_once) if np.any(outside) else (np.zeros(()), np.zeros(()))
     low, high = found.sides
     return joint_width(low, np.where(outside, below, 0.0)), joint_width(high, np.where(outside, above, 0.0))

@@ -79,8 +79,11 @@ def tidy(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     """
     import pandas as pd
 
-    frames = [pd.DataFrame(row if any(map(np.ndim, row.values())) else [row]) for row in rows]
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+    every = list(rows)
+    if not any(value is None or np.ndim(value) for row in every for value in row.values()):
+        return pd.DataFrame(every)
+    frames = [pd.DataFrame(row if any(map(np.ndim, row.values())) else [row]) for row in every]
+    return pd.concat(frames, ignore_index=True)
 
 
 def stacked(frames: Mapping[Any, Any], name: str) -> pd.DataFrame:

@@ -70,8 +70,9 @@ load = {"requests_per_s": requests_per_s, "duty": duty, "spare_instances": spare
 middle, called = markets.middle_of(speeds), software.names([one.id for one in asked])
 found = markets.asked([m, experts_m], asked, speeds, mine, (way, region or None), load, **lengths)
 hours = owned.hours(asked, owner=mine.owner, prices=mine.prices)
-rent, own = markets.table_of(found), markets.table_of(found, hours)
-head = found[m.id, middle]
+owned_found = {key: one.priced(hours) for key, one in found.items()}
+rent, own = markets.table_of(found), markets.table_of(owned_found)
+head, owned_head = found[m.id, middle], owned_found[m.id, middle]
 long = f"{input_tokens:,} tokens in and {output_tokens:,} out"
 
 # %% tags=["hide-input"]
@@ -89,7 +90,7 @@ if len(shown):
         y="system",
         color="software",
         log_x=True,
-        caption=markets.claim(head, None, called),
+        caption=markets.claim(head, called),
         under=f"{m.id}, {long}, {middle:,.15g} tokens/s for each user, rented by {way}; bars that end at the right are out of reach",
     )
 else:
@@ -110,7 +111,7 @@ charts.table(common.notation(tables.SYMBOLS, "from"), caption="What this chapter
 # %% tags=["hide-input"]
 Markdown(
     f"A system leads where it is the cheapest in {markets.LEAD:.0%} of {owned.DRAWS:,} draws; else the order is open.\n\n"
-    + markets.order_words(found, None, called)
+    + markets.order_words(found, called)
 )
 
 # %% tags=["hide-input"]
@@ -261,7 +262,7 @@ if len(owners):
         y="system",
         color="software",
         log_x=True,
-        caption=markets.claim(head, hours, called),
+        caption=markets.claim(owned_head, called),
         under=f"{m.id}, {long}, {middle:,.15g} tokens/s for each user, cost to a {owner} at capacity; bars that end at the right are out of reach",
     )
 else:
@@ -278,12 +279,12 @@ charts.table(
 # %% tags=["hide-input"]
 Markdown(
     "Prices, watts, rates and steps are drawn together, the same draws for all:\n\n"
-    + markets.order_words(found, hours, called)
+    + markets.order_words(owned_found, called)
 )
 
 # %% tags=["hide-input"]
 charts.table(
-    markets.cheaper(found, hours, spec.id),
+    markets.cheaper(owned_found, spec.id),
     caption=f"{called[spec.id]} is cheaper to its owner in so many of {owned.DRAWS:,} common draws",
     download="cheaper",
 )
@@ -294,11 +295,11 @@ charts.table(
 # The owner's hour is linear in the price of the package and in its watts: each has one value at which a token costs what a rival's does.
 
 # %% tags=["hide-input"]
-first = {key: one for key, one in found.items() if key[0] == m.id}
+first = {key: one for key, one in owned_found.items() if key[0] == m.id}
 others = [one.id for one in asked if one.chip.id != spec.chip.id] or [one.id for one in asked if one.id != spec.id]
 if tables.movable(hours[spec.id]):
     view = charts.table(
-        markets.ties(first, hours, spec.id, "chip_usd", others),
+        markets.ties(first, spec.id, "chip_usd", others),
         caption=f"USD for a package of {spec.chip.name} at which {called[spec.id]} ties: median of draws, 5th to 95th percentile; none: not even a gift does it",
         download="chip-price",
     )
@@ -309,7 +310,7 @@ view
 # %% tags=["hide-input"]
 if tables.movable(hours[spec.id]):
     view = charts.table(
-        markets.ties(first, hours, spec.id, "tdp_w", others),
+        markets.ties(first, spec.id, "tdp_w", others),
         caption=f"TDP in W at which {called[spec.id]} ties, its price as it is",
         download="chip-watts",
     )
@@ -329,7 +330,7 @@ if (
     and bool(np.all(hours[torus.id].valid))
     and air.id != torus.id
 ):
-    told = markets.ties(found, hours, air.id, "switch_usd_per_lane", [torus.id])
+    told = markets.ties(owned_found, air.id, "switch_usd_per_lane", [torus.id])
     view = charts.table(
         told.drop(columns="against"),
         caption=f"USD a lane at which {called[air.id]} gives a token for what {called[torus.id]} does; {format_within(mine.prices.switch_usd_per_lane, *mine.prices.range('switch_usd_per_lane'))} is our estimate",
@@ -353,7 +354,7 @@ Markdown(
 )
 
 # %% tags=["hide-input"]
-Markdown(cost_words.wait_words(markets.waiting(found, hours, air.id, spec.id), called[air.id], called[spec.id]))
+Markdown(cost_words.wait_words(markets.waiting(owned_found, hours[air.id], spec.id), called[air.id], called[spec.id]))
 
 # %% [markdown]
 # ## Supply, customers, time to market
@@ -399,7 +400,7 @@ kind = next(
     ),
     "ideal",
 )
-draws = markets.drawn(head, hours, kind)
+draws = markets.drawn(owned_head, kind)
 draws = draws if draws is not None and spec.id in draws.values else None
 bars = cost_words.tornado(draws, spec.id) if draws is not None else ()
 if len(bars):

@@ -41,6 +41,11 @@ def hours():
 
 
 @pytest.fixture(scope="module")
+def own(found, hours):
+    return {key: one.priced(hours) for key, one in found.items()}
+
+
+@pytest.fixture(scope="module")
 def rent(found):
     return markets.table_of(found)
 
@@ -68,30 +73,28 @@ def test_the_price_at_which_each_were_first_makes_it_level(rent):
     at = rent[(rent.wanted_tokens_per_s_per_user == SPEED) & (rent.software == "hand-tuned")]
     least = at.usd_per_mtoken.min()
     for one in at.itertuples():
-        told = markets.level_at(at, one.usd_per_chip_h, one.chip_s)
+        told = markets.level_at(least, one.usd_per_chip_h, one.chip_s)
         if told == "least":
             assert one.usd_per_mtoken == least
         else:
             assert float(told) * one.chip_s / 3.6e-3 == pytest.approx(least, rel=0.05)
 
 
-def test_a_speed_that_nobody_reaches_is_said(found, hours, rent):
+def test_a_speed_that_nobody_reaches_is_said(found, own, rent):
     cells = markets.beside(rent).set_index(["wanted_tokens_per_s_per_user", "system"])
     assert cells.public[1e6, TRN2] == "too slow"
     assert cells.public[SPEED, AIR] == "no price"
     assert "never" in cells["level at, USD a chip-hour"][1e6, TRN2]
-    words = markets.order_words(found, None, CALLED)
+    words = markets.order_words(found, CALLED)
     assert f"{MODEL} at 1,000,000 tokens/s**: *public* nobody is as fast" in words
-    assert set(markets.ties(found, hours, AIR, "chip_usd").query("wanted_tokens_per_s_per_user == 1e6").public) == {
-        "too slow"
-    }
-    assert markets.claim(found[MODEL, 1e6], None, CALLED) == "Nobody is the cheapest by more than the band"
+    assert set(markets.ties(own, AIR, "chip_usd").query("wanted_tokens_per_s_per_user == 1e6").public) == {"too slow"}
+    assert markets.claim(found[MODEL, 1e6], CALLED) == "Nobody is the cheapest by more than the band"
 
 
-def test_a_lead_is_one_in_the_draws(found, hours):
+def test_a_lead_is_one_in_the_draws(own):
     for kind in ("public", "hand-tuned", "ideal"):
-        draws = owned.drawn_costs(found[KEY], hours, kind)
-        shares = markets.firsts(found[KEY], hours, kind)
+        draws = own[KEY].draws(kind, draws=owned.DRAWS)
+        shares = markets.firsts(own[KEY], kind)
         assert sum(shares.values()) == pytest.approx(1)
         told = markets.leads(shares, CALLED)
         assert told.startswith("open") == (max(shares.values()) < markets.LEAD)
@@ -110,10 +113,10 @@ def test_a_share_of_draws_is_told_to_its_last_half_percent():
 def test_a_claim_has_ten_words_at_most(monkeypatch, found):
     """ "Cheapest: A hand-tuned, B public; else open" with names of several words is told up to ten of them."""
     lead = {"public": {"b": 0.95, "a": 0.05}, "hand-tuned": {"a": 0.97, "b": 0.03}, "ideal": {"a": 0.5, "b": 0.5}}
-    monkeypatch.setattr(markets, "firsts", lambda found, hours, kind: lead[kind])
+    monkeypatch.setattr(markets, "firsts", lambda found, kind: lead[kind])
     ten, eleven = {"a": "A of two", "b": "B of"}, {"a": "A of two", "b": "B of two"}
-    assert markets.claim(found[KEY], None, ten) == "Cheapest: A of two hand-tuned, B of public; else open"
-    assert markets.claim(found[KEY], None, eleven) == "Who is the cheapest depends on the software"
+    assert markets.claim(found[KEY], ten) == "Cheapest: A of two hand-tuned, B of public; else open"
+    assert markets.claim(found[KEY], eleven) == "Who is the cheapest depends on the software"
 
 
 def test_a_tie_is_told_by_its_quantiles():
@@ -128,24 +131,24 @@ def test_a_tie_is_told_by_its_quantiles():
 def test_where_nothing_is_open_the_middle_says_who_is_first(found):
     """One system with one price, on ideal software: no draw, and yet it is there."""
     priced_alone = found[KEY].priced({name: rents.own(name, 1.0 + place) for place, name in enumerate(CALLED)})
-    shares = markets.firsts(priced_alone, None, "ideal")
+    shares = markets.firsts(priced_alone, "ideal")
     costs = {one.system.id: float(one.blended_usd_per_mtoken) for one in priced_alone.of("ideal")}
     assert max(shares, key=shares.get) == min(costs, key=costs.get)
     assert sorted(shares.values()) == [0.0, 0.0, 0.0, 1.0]
 
 
-def test_draws_of_one_chip_in_two_racks_are_common(found, hours):
+def test_draws_of_one_chip_in_two_racks_are_common(own):
     """Both racks have the same package and watts: what is left between them is switches against cables."""
-    draws = owned.drawn_costs(found[KEY], hours, "ideal").values
+    draws = own[KEY].draws("ideal", draws=owned.DRAWS).values
     both = np.corrcoef(np.log(draws[AIR]), np.log(draws[TORUS]))[0, 1]
     apart = np.corrcoef(np.log(draws[AIR]), np.log(draws[GPU]))[0, 1]
     assert both > 0.9 > apart
 
 
 @pytest.mark.parametrize(("which", "argument"), [("chip_usd", "chip_usd"), ("tdp_w", "tdp_w")])
-def test_a_tie_ties(found, hours, which, argument):
+def test_a_tie_ties(found, own, hours, which, argument):
     """With the price or the watts at the tie of the middle, both tokens cost the same."""
-    draws = owned.drawn_ties(found[KEY], hours, AIR, which, "ideal", [GPU])
+    draws = owned.drawn_ties(own[KEY], AIR, which, "ideal", [GPU])
     tie = float(draws.bars[GPU][0])
     mine, other = (float(found[KEY][name, "ideal"].chip_s()[2]) for name in (AIR, GPU))
     at = float(tm.tco(AIR, **{argument: tie}).useful_usd_per_h) if tie > 0 else None
@@ -156,8 +159,8 @@ def test_a_tie_ties(found, hours, which, argument):
         assert base * mine > float(hours[GPU].useful_usd_per_h) * other
 
 
-def test_a_lane_that_costs_the_tie_makes_the_racks_level(found, hours):
-    draws = owned.drawn_ties(found[KEY], hours, AIR, "switch_usd_per_lane", "ideal", [TORUS])
+def test_a_lane_that_costs_the_tie_makes_the_racks_level(found, own, hours):
+    draws = owned.drawn_ties(own[KEY], AIR, "switch_usd_per_lane", "ideal", [TORUS])
     tie = float(draws.bars[TORUS][0])
     assert tie > 0
     mine, other = (float(found[KEY][name, "ideal"].chip_s()[2]) for name in (AIR, TORUS))
@@ -165,8 +168,8 @@ def test_a_lane_that_costs_the_tie_makes_the_racks_level(found, hours):
     assert float(at) * mine == pytest.approx(float(hours[TORUS].useful_usd_per_h) * other, rel=1e-6)
 
 
-def test_what_waits_for_nothing(found, hours):
-    same = markets.waiting(found, hours, AIR, AIR)
+def test_what_waits_for_nothing(own, hours):
+    same = markets.waiting(own, hours[AIR], AIR)
     assert same.ideal[0] == pytest.approx(0)
     assert "there is nothing to wait for" in cost_words.wait_words(same, "a", "a")
     assert "no time" in cost_words.wait_words(same, "a", "b")
@@ -175,23 +178,23 @@ def test_what_waits_for_nothing(found, hours):
     )
 
 
-def test_months_of_waiting_by_the_printed_trend(found, hours):
+def test_months_of_waiting_by_the_printed_trend(found, own, hours):
     """A token that costs 1 / r is worth ln r / (0.14 ln 10 + ln 1.08) years; ends are quantiles of common draws."""
-    table = markets.waiting({KEY: found[KEY]}, hours, GPU, AIR)
+    table = markets.waiting({KEY: own[KEY]}, hours[GPU], AIR)
     a_year = 0.14 * np.log(10) + np.log(1.08)
-    draws = owned.drawn_costs(found[KEY], hours, "hand-tuned").values
+    draws = own[KEY].draws("hand-tuned", draws=owned.DRAWS).values
     gpu, air = (float(found[KEY][name, "hand-tuned"].chip_s()[2] * hours[name].useful_usd_per_h) for name in (GPU, AIR))
     assert table["hand-tuned"][0] == pytest.approx(12 * np.log(gpu / air) / a_year, rel=1e-9)
     both = np.isfinite(draws[GPU]) & np.isfinite(draws[AIR])
     ends = np.quantile(12 * np.log(draws[GPU][both] / draws[AIR][both]) / a_year, [0.05, 0.95])
     assert (table["hand-tuned_low"][0], table["hand-tuned_high"][0]) == pytest.approx(tuple(ends), rel=1e-9)
-    assert np.isnan(markets.waiting({KEY: found[KEY]}, hours, AIR, AIR)["ideal_low"][0])
+    assert np.isnan(markets.waiting({KEY: own[KEY]}, hours[AIR], AIR)["ideal_low"][0])
 
 
-def test_who_is_cheaper_is_counted_in_the_draws(found, hours):
+def test_who_is_cheaper_is_counted_in_the_draws(own):
     """By a share of them, "all" or "none"; who is too slow is not compared."""
-    table = markets.cheaper(found, hours, AIR).set_index(["wanted_tokens_per_s_per_user", "than"])
-    draws = owned.drawn_costs(found[KEY], hours, "hand-tuned").values
+    table = markets.cheaper(own, AIR).set_index(["wanted_tokens_per_s_per_user", "than"])
+    draws = own[KEY].draws("hand-tuned", draws=owned.DRAWS).values
     for other in (TRN2, TORUS, GPU):
         share = (draws[AIR] < draws[other]).mean()
         told = table["hand-tuned"][SPEED, other]
@@ -282,8 +285,8 @@ def test_the_parameter_file_has_every_price_and_rate_in_force(root):
     )
 
 
-def test_a_line_of_the_live_chart_is_the_owners_hour(found, hours):
-    own = markets.table_of(found, hours)
+def test_a_line_of_the_live_chart_is_the_owners_hour(own, hours):
+    own = markets.table_of(own)
     own = own[own.wanted_tokens_per_s_per_user == SPEED]
     rows = grid({"q": own}, {name: owned.as_line(cost) for name, cost in hours.items()})
     assert set(rows.system) == set(CALLED)
@@ -296,8 +299,8 @@ def test_a_line_of_the_live_chart_is_the_owners_hour(found, hours):
     assert {param["name"] for param in spec["params"]} >= {"question", "own", "price", "watts", "share"}
 
 
-def test_bars_hold_the_answer(found, hours):
-    bars = cost_words.tornado(owned.drawn_costs(found[KEY], hours, "hand-tuned"), AIR)
+def test_bars_hold_the_answer(own):
+    bars = cost_words.tornado(markets.drawn(own[KEY], "hand-tuned"), AIR)
     assert (bars.usd_per_mtoken_low <= bars.usd_per_mtoken).all()
     assert (bars.usd_per_mtoken <= bars.usd_per_mtoken_high).all()
     assert bars.which.is_unique

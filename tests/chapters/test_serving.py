@@ -35,7 +35,7 @@ def test_dense_models_have_no_expert_degrees():
 
 @pytest.mark.parametrize("d", [LLAMA, INF2])
 def test_capacity_by_hand_is_where_serving_saturates(d):
-    full = deployments.capacity_requests_per_s(d, 8, **SHAPE)
+    full = deployments.saturation(d, 8, **SHAPE).set_index("mode").requests_per_s
     ask = d.ask | SHAPE | {"max_batch": 8}
     for mode, rate in full.items():
         found = tm.serve(**ask, requests_per_s=rate * np.array([0.995, 1.005]), **deployments.MODES[mode])

@@ -132,7 +132,8 @@ VALUES = tuple(
 
 def _differing(e: Efficiencies, other: Efficiencies) -> Iterator[str]:
     """Names of the values in which two stacks differ."""
-    return (name for name in VALUES if not np.array_equal(getattr(e, name), getattr(other, name)))
+    named = () if e is other else VALUES
+    return (name for name in named if not np.array_equal(getattr(e, name), getattr(other, name)))
 
 
 @cache

@@ -65,17 +65,14 @@ def _sent(spec: System) -> list[float]:
 
 
 def frontiers(model: str, systems: Iterable[str], precisions: Sequence[str], context: float) -> pd.DataFrame:
-    """`deployments.frontiers` of each system in its format, on each kind of stack that its chip has a row for."""
+    """The frontier of each system in its format, on each kind of stack that its chip has a row for."""
     chosen = formats(systems, precisions)
-    found = {}
-    for kind, stack in KINDS.items():
-        lines = [
-            deployments.frontiers(model, [name], context, [precision], efficiencies=stack)
-            for name, precision in chosen.items()
-            if kind in kinds(read_system(name).chip)
-        ]
-        if lines:
-            found[kind] = pd.concat([line for line in lines if len(line)] or lines, ignore_index=True)
+    there = {kind: [name for name in chosen if kind in kinds(read_system(name).chip)] for kind in KINDS}
+    found = {
+        kind: deployments.in_formats(model, {name: chosen[name] for name in names}, context, efficiencies=KINDS[kind])
+        for kind, names in there.items()
+        if names
+    }
     return stacked(found, "software")
 
 

@@ -51,7 +51,7 @@ def drawable(table: pd.DataFrame) -> pd.DataFrame:
 
 def rents_table(systems: Iterable[System], way: str, region: str | None, mine: Given) -> pd.DataFrame:
     """What an hour of a chip, of a PFLOP/s and of a TB/s is rented for, with place, date and age of the price."""
-    return pd.DataFrame([_rented(spec, mine.rents.get(spec.id) or rents.rent(spec, way, region)) for spec in systems])
+    return pd.DataFrame([_rented(spec, mine.rent(spec, way, region)) for spec in systems])
 
 
 def _rented(spec: System, one: rents.Rent) -> dict[str, Any]:
@@ -122,8 +122,8 @@ def answer(head: TokenCosts, system: str, table: pd.DataFrame, called: Mapping[s
     }
     unit, what = "USD", f"{question} on {name}, {one.stack_kind} software"
     if one.rent.why and best is not None:
-        rows = head.break_even(best.system).query("system == @system").set_index("software")
-        figures = {kind: [float(x) for x in rows.loc[kind].iloc[2:5]] for kind in rows.index}
+        names = [f"break_even_usd_per_chip_h{end}" for end in ("", "_low", "_high")]
+        figures = {row["software"]: [float(row[name]) for name in names] for row in head.ties(system, best.system)}
         unit, what = (
             "USD a chip-hour",
             f"rent at which {name} ties with {called[best.system]} on {one.stack_kind} software, for {question}",
@@ -195,5 +195,4 @@ def chip_usd(cost: Cost) -> float:
 
 def sources(systems: Iterable[System], way: str, region: str | None, mine: Given) -> set[str]:
     """Sources of rents, prices and rates."""
-    rented = [mine.rents.get(spec.id) or rents.rent(spec, way, region) for spec in systems]
-    return load.fact_sources(mine.prices, mine.owner, *rented)
+    return load.fact_sources(mine.prices, mine.owner, *(mine.rent(spec, way, region) for spec in systems))

@@ -15,7 +15,7 @@ from trnmodel.catalog.stacks import kinds
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
-from trnmodel.planner.deployments import MODES, capacity_requests_per_s, formats, frontiers
+from trnmodel.planner.deployments import MODES, formats, in_formats, saturation
 from trnmodel.planner.plan import plan
 from trnmodel.planner.sizing import shortfall
 from trnmodel.planner.software import YIELD, in_band
@@ -47,9 +47,7 @@ def fronts(d: Deployment, systems: Iterable[str], context: float) -> pd.DataFram
     """The frontier of each system that has a deployment's kind of software, in its precision or, without it, BF16."""
     names = [name for name in systems if d.e.kind in kinds(read_system(name).chip)]
     chosen = formats(names, [d.precision, "bf16"])
-    more = {"efficiencies": d.e.word, "max_context": context}
-    found = [frontiers(d.model, [name], context, [dtype], **more) for name, dtype in chosen.items()]
-    return pd.concat([one for one in found if len(one)] or found, ignore_index=True)
+    return in_formats(d.model, chosen, context, efficiencies=d.e.word, max_context=context)
 
 
 def refused(d: Deployment, table: pd.DataFrame, systems: Iterable[str], **lengths: float) -> dict[str, str]:
@@ -168,7 +166,7 @@ def load_curves(
 ) -> pd.DataFrame:
     """`tm.serve` at shares of the rate that fills the continuous batch, by `mode` of batching."""
     shape, share = {"input_tokens": input_tokens, "output_tokens": output_tokens}, numbers("shares", shares, TINY)
-    full = next(iter(capacity_requests_per_s(d, max_batch, **shape).values()))
+    full = saturation(d, max_batch, **shape).requests_per_s[0]
     ask = d.ask | shape | {"requests_per_s": full * share, "max_batch": max_batch}
     return stacked({mode: serve(**ask, **how).to_frame() for mode, how in MODES.items()}, "mode")
 

@@ -155,7 +155,7 @@ def _claims(
 
     def made(model: str, where: str | System) -> NDArray:
         name = where if isinstance(where, str) else where.id
-        return contests.yields(models[model], where, "hand-tuned", speeds, context, precision[name])
+        return contests.yields(models[model], where, "hand-tuned", speeds, context, precision[name])[0]
 
     here = {one: made("experts", one) for one in (small, large, torus)}
     for i, speed in enumerate(speeds):

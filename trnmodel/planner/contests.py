@@ -7,7 +7,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from trnmodel.arguments import TINY, listed, number, numbers
 from trnmodel.catalog.stacks import KINDS, find
@@ -29,25 +29,19 @@ LEAST = 1e-3  # tokens/s a chip that stand for none in a ratio
 LANES = {"trn3-nl32x2-pcie160": "aws-lanes-32", "trn3-nl72x2-pcie160": "trn3-nl72x2-aws-lanes"}
 
 
-def _yields(model: Any, system: str | System, kind: str, speeds: NDArray, ask: dict[str, Any]) -> NDArray:
-    """Most tokens/s a chip at each speed; of hand-tuned software a row for each variant of its parts."""
-    spec = read_system(system)
-    e = find(spec.chip, KINDS[kind], "efficiencies")
-    return tried(model, spec, spread(e) if kind == "hand-tuned" else e, **ask).yields(speeds)
-
-
 def yields(
-    model: str | Transformer, system: str | System, kind: str, speeds: Iterable[float], context: float, precision: str
+    model: Any, system: str | System, kind: str, tokens_per_s_per_user: ArrayLike, context: float, precision: str
 ) -> NDArray:
-    """Most tokens/s a chip at each speed of a user, on a kind of software.
+    """Most tokens/s a chip at each speed of a user, on a kind of software; of hand-tuned one a row for each variant.
 
     Examples
     --------
     >>> yields("llama-3.1-8b", "hgx-h200", "ideal", [1.0, 1e9], 4096, "fp8").round().tolist()
-    [8874.0, 0.0]
+    [[8874.0, 0.0]]
     """
-    wanted = np.ravel(numbers("speeds", speeds, TINY))
-    return _yields(model, system, kind, wanted, {"context": context, "precision": precision})[0]
+    spec, wanted = read_system(system), np.ravel(numbers("tokens_per_s_per_user", tokens_per_s_per_user, TINY))
+    e = find(spec.chip, KINDS[kind], "efficiencies")
+    return tried(model, spec, spread(e) if kind == "hand-tuned" else e, context, precision).yields(wanted)
 
 
 def ties(
@@ -77,15 +71,14 @@ def ties(
     """
     speeds, rows = np.ravel(numbers("tokens_per_s_per_user", tokens_per_s_per_user, TINY)), list[dict[str, Any]]()
     wanted = formats([system, *listed("rivals", rivals)], precisions)
-    asks = {name: {"context": context, "precision": precision} for name, precision in wanted.items()}
-    whole = _yields(model, system, "ideal", speeds, asks[system])[0]
-    for name, ask in asks.items():
+    whole = yields(model, system, "ideal", speeds, context, wanted[system])[0]
+    for name, precision in wanted.items():
         for kind in stacks_of(read_system(name).chip):
-            made = _yields(model, name, kind, speeds, ask)
+            made = yields(model, name, kind, speeds, context, precision)
             with np.errstate(divide="ignore", invalid="ignore"):
                 share, *ends = (np.where(x > 0, x / whole, np.nan) for x in (made[0], *np.maximum(band(made), 0)))
             line = {"wanted_tokens_per_s_per_user": speeds, "system": name, "software": kind}
-            line |= {"precision": ask["precision"], "tokens_per_s_per_chip": made[0], "share_of_ideal": share}
+            line |= {"precision": precision, "tokens_per_s_per_chip": made[0], "share_of_ideal": share}
             known = [np.nan_to_num(end) if kind == "hand-tuned" else np.full(speeds.shape, np.nan) for end in ends]
             rows.append(line | dict(zip(SHARES[1:], known, strict=True)))
     return tidy(rows)
@@ -172,10 +165,10 @@ def domains(
     [1.0]
     """
     speeds, rows = np.ravel(numbers("tokens_per_s_per_user", tokens_per_s_per_user, TINY)), list[dict[str, Any]]()
-    ask = {"context": number("context", context, 1), "precision": precision}
+    context = number("context", context, 1)
     for size, kind in product(np.ravel(numbers("total_params", total_params)).tolist(), listed("kinds", kinds)):
         model = synthetic(size, rule, base)
-        small, large = (_yields(model, one, kind, speeds, ask) for one in pair)
+        small, large = (yields(model, one, kind, speeds, context, precision) for one in pair)
         logs = np.log(np.maximum(large, LEAST) / np.maximum(small, LEAST))
         low, high = band(logs)
         with np.errstate(divide="ignore", invalid="ignore"):

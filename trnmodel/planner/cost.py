@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -191,6 +191,23 @@ class Cost(Grounded):
             refuse("which", which, f"the cost of {self.system.id} does not depend on it")
         return np.asarray(low + (target - at_low) / slope)
 
+    def uncertain(self) -> dict[str, Any]:
+        """What is drawn of an owner's hour, by name: prices, owner, what is provisioned, watts of the chip."""
+        chip, inputs = self.system.chip, dict[str, Any](prices=self.prices, owner=self.owner)
+        if np.isnan(chip.all_in_w):
+            watts, (low, high) = facilities.power(chip), facilities.ends(chip, "tdp_w")
+            inputs["power"] = replace(watts, ranges={"all_in_ratio": watts.range("all_in_ratio")})
+            inputs |= {f"TDP of {chip.id}": (low, chip.tdp_w, high)} if low < high else {}
+        return inputs
+
+    def drawn_usd_per_h(self, drawn: Inputs, **moved: Any) -> NDArray:
+        """A useful hour in each draw of what is `uncertain`, with inputs of the call in their place. [USD/h]"""
+        chip = self.system.chip
+        names = {"prices": "p", "owner": "who", f"TDP of {chip.id}": "tdp_w"}
+        names |= {"power": "power"} if np.isnan(chip.all_in_w) else {}
+        given = {short: drawn[name] for name, short in names.items() if name in drawn}
+        return np.asarray(self.ask(**given | moved)["useful_usd_per_h"])
+
 
 BREAK_EVENS = {"chip_usd": (1e3, 1e4), "tdp_w": (100.0, 1000.0), "switch_usd_per_lane": (1.0, 100.0),
                "server_usd": (1e3, 1e5)}  # fmt: skip
@@ -343,32 +360,36 @@ def tco(
     ends |= {"tdp_w": facilities.ends(spec.chip, "tdp_w")} if tdp_w is None else {}
     ends |= {"goodput": goodput.ends("goodput")} if isinstance(goodput, Goodput) else {}
 
-    def spread(name: str) -> tuple[NDArray, NDArray]:
-        return _widths(name, ask, {"p": p, "who": who, "power": watts}, ends)
-
+    widths = cache(partial(_widths, ask, {"p": p, "who": who, "power": watts}, ends))
     found = ask()
     shown: dict[str, Any] = {"system": spec, "owner": who, "prices": _priced(p, spec, inputs), "facility": site}
     shown |= {"utilisation": inputs["utilisation"], "goodput": given}
-    return Cost(**shown, **found, ask=ask, judge=partial(_basis, spec, p, server_usd), spread=spread)
+    judge = partial(_basis, spec, p, server_usd)
+    return Cost(**shown, **found, ask=ask, judge=judge, spread=lambda name: widths()[name])
 
 
-def _widths(name: str, ask: Callable, specs: Inputs, given: Inputs) -> tuple[NDArray, NDArray]:
-    """Half-widths of the logarithm: each open input of the specs, and each given with its ends, moved by itself."""
+def _widths(ask: Callable, specs: Inputs, given: Inputs) -> dict[str, tuple[NDArray, NDArray]]:
+    """Half-widths of the logarithm of each figure and part; each open input of the specs, each given, moved by itself.
 
-    def figure(**moved: Any) -> NDArray:
-        found = ask(**moved)
-        return np.asarray(found[name] if name in found else found["parts_usd"][name])
+    What the rack does not have is 0 with no width.
+    """
+    first = ask()
+    names = [name for name in first if name not in ("parts_usd", "reason_mask")]
 
-    middle = figure()
-    if np.all(middle == 0):  # a part that the rack does not have
-        return np.zeros(()), np.zeros(())
-    pairs = [ranged(one, lambda moved, key=key: figure(**{key: moved})) for key, one in specs.items()]  # type: ignore[misc]
-    for key, (low, high) in given.items():
-        if np.any(np.less(low, high)):
-            moved = [np.log(figure(**{key: end}) / middle) for end in (low, high)]
-            pairs.append((np.maximum(0.0, -np.minimum(*moved)), np.maximum(0.0, np.maximum(*moved))))
-    below, above = (joint_width(*(pair[side] for pair in pairs)) for side in (0, 1))
-    return below, above
+    def figures(**moved: Any) -> NDArray:
+        found = ask(**moved) if moved else first
+        return np.stack(np.broadcast_arrays(*(found[name] for name in names), *found["parts_usd"].values()))
+
+    middle = figures()
+    with np.errstate(invalid="ignore"):  # 0 over 0
+        pairs = [ranged(one, lambda moved, key=key: figures(**{key: moved})) for key, one in specs.items()]  # type: ignore[misc]
+        for key, (low, high) in given.items():
+            if np.any(np.less(low, high)):
+                moved = [np.log(figures(**{key: end}) / middle) for end in (low, high)]
+                pairs.append((np.maximum(0.0, -np.minimum(*moved)), np.maximum(0.0, np.maximum(*moved))))
+        sides = (joint_width(*(pair[side] for pair in pairs)) for side in (0, 1))
+        below, above = (np.where(middle == 0, 0.0, width) for width in sides)
+    return dict(zip((*names, *first["parts_usd"]), zip(below, above, strict=True), strict=True))
 
 
 def _basis(spec: System, p: Prices, given: Any) -> Basis:

@@ -10,10 +10,11 @@ import numpy as np
 from trnmodel.formulas import tco as page
 from trnmodel.planner.cost import MONTHS, PERIOD_H, Cost
 from trnmodel.planner.effort import TokenCost, within
-from trnmodel.planner.markets import ENDS, SPEED, Found
+from trnmodel.planner.markets import ENDS, SPEED, Found, level_rents
 from trnmodel.planner.rent import TokenCosts
 from trnmodel.planner.sensitivity import Sensitivity
 from trnmodel.planner.software import ORDER
+from trnmodel.result import tidy
 from trnmodel.units import HOUR, KW, MILLION, MS, counted, format_digits
 
 if TYPE_CHECKING:
@@ -167,18 +168,15 @@ def wait_words(table: pd.DataFrame, now: str, later: str) -> str:
 
 def ties_told(found: Found, system: str) -> pd.DataFrame:
     """Rents at which a system ties with each that has a price, by model, speed and kind of software, in words."""
-    import pandas as pd
-
-    rows = []
-    for (model, speed), one in found.items():
-        for rival in [line.system.id for line in one.of("ideal") if not line.rent.why and line.system.id != system]:
-            table = one.break_even(rival).query("system == @system").set_index("software")
-            row = {"model": model, SPEED: speed, "against": rival}
-            for kind in [kind for kind in ORDER if kind in table.index]:
-                three = table.loc[kind, [f"break_even_usd_per_chip_h{end}" for end in ("", "_low", "_high")]]
-                row[kind] = within(*three) if np.isfinite(three.iloc[0]) else "too slow"
-            rows.append(row)
-    return pd.DataFrame(rows)
+    rows = dict[tuple[str, float, str], dict[str, Any]]()
+    for row in level_rents(found, system).to_dict("records"):
+        told = rows.setdefault((row["model"], row[SPEED], row["against"]), {})
+        three = [row[f"break_even_usd_per_chip_h{end}"] for end in ("", "_low", "_high")]
+        told[row["software"]] = within(*three) if np.isfinite(three[0]) else "too slow"
+    return tidy(
+        dict(zip(("model", SPEED, "against"), key, strict=True)) | {kind: told[kind] for kind in ORDER if kind in told}
+        for key, told in rows.items()
+    )
 
 
 def tornado(draws: Sensitivity, answer: str) -> pd.DataFrame:

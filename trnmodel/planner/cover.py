@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TRAINED = 1152  # chips: whole domains of 8, 16, 64, 72 and 144
+KINDS = {"public": "", "hand-tuned": "hand_tuned_", "ideal": "ideal_"}  # how columns of a kind of software begin
+NONE: tuple[Any, ...] = (np.nan,) * 3
 SPEEDS = (20.0, 50.0)  # of a reader who waits, and of one who does not
 
 
@@ -76,14 +78,13 @@ def _trained(model: Transformer, system: System) -> dict[str, Any]:
     """Days of a trillion tokens in training on each kind of software, with their ends."""
     chips = float(np.ceil(TRAINED / system.domain_chips) * system.domain_chips)
     row: dict[str, Any] = {"train_chips": chips, "train_basis": ""}
-    for kind in ("public", "hand-tuned", "ideal"):
-        name = f"{'' if kind == 'public' else kind.replace('-', '_') + '_'}train_days"
-        figures = [np.nan] * 3
+    for kind, prefix in KINDS.items():
+        figures = NONE
         if system.chip.training_stack and (kind != "hand-tuned" or system.chip.hand_tuned_training_stack):
             run = train_run(model, system, tokens=TRILLION, chips=chips, efficiencies=kind, best=1)
-            figures = [float(run.days), *map(float, run.ends("days"))]
+            figures = (run.days, *run.ends("days"))
             row["train_basis"] = row["train_basis"] or str(run.basis)
-        row |= {f"{name}{end}": figure for end, figure in zip(("", "_low", "_high"), figures, strict=True)}
+        row |= _columns(f"{prefix}train_days", figures)
     return row
 
 
@@ -103,9 +104,8 @@ def _row(found: Plan) -> dict[str, Any]:
         row |= c.banded(name)
     row |= _spent(c) | _paid(c, *found.beside)
     for one in found.beside:
-        made = [one.tokens_per_s_per_chip, *map(float, one.ends(one.FIGURE))] if one.valid else [np.nan] * 3
-        name = f"{one.stack.kind.replace('-', '_')}_tokens_per_s_per_chip"
-        row |= dict(zip((name, f"{name}_low", f"{name}_high"), made, strict=True))
+        made = (one.tokens_per_s_per_chip, *one.ends(one.FIGURE)) if one.valid else NONE
+        row |= _columns(f"{KINDS[one.stack.kind]}tokens_per_s_per_chip", made)
     return row | {
         "runner_up": after.system.id if after else "",
         "why": found.reason(after) if after else "",
@@ -117,10 +117,8 @@ def _paid(c: Choice, *beside: Choice) -> dict[str, Any]:
     """Cost of a million generated tokens to the one who owns the chips, on each kind of software, with its ends."""
     cost, told = tco(c.system), dict[str, Any]()
     for one in (c, *beside):
-        name = f"{'' if one is c else one.stack.kind.replace('-', '_') + '_'}usd_per_mtoken"
-        there = (cost.usd_per_mtoken(one.step), *cost.mtoken_ends(one.step)) if one.valid else ()
-        figures = [float(figure) for figure in there] or [np.nan] * 3
-        told |= {f"{name}{end}": figure for end, figure in zip(("", "_low", "_high"), figures, strict=True)}
+        figures = (cost.usd_per_mtoken(one.step), *cost.mtoken_ends(one.step)) if one.valid else NONE
+        told |= _columns(f"{'' if one is c else KINDS[one.stack.kind]}usd_per_mtoken", figures)
     return told
 
 
@@ -129,6 +127,10 @@ def _spent(c: Choice) -> dict[str, Any]:
     e = energy(c.step)
     told: dict[str, Any] = {"energy_basis": str(e.basis) if e.valid else ""}
     for name, many in (("server_j_per_token", 1.0), ("server_w", c.chips)):
-        figures = (getattr(e, name), *e.ends(name))
-        told |= {f"{name}{end}": many * float(one) for end, one in zip(("", "_low", "_high"), figures, strict=True)}
+        told |= _columns(name, (many * float(one) for one in (getattr(e, name), *e.ends(name))))
     return told
+
+
+def _columns(name: str, figures: Iterable[Any]) -> dict[str, float]:
+    """A figure and its ends as columns."""
+    return dict(zip((name, f"{name}_low", f"{name}_high"), map(float, figures), strict=True))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trnmodel.arguments import UnanswerableError, flag, integers, listed, number, numbers, refuse
+from trnmodel.arguments import UnanswerableError, integers, listed, number, numbers, refuse
 from trnmodel.catalog import load
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
@@ -21,7 +21,7 @@ from trnmodel.steps.deployment import Deployment
 from trnmodel.steps.inference import decode_step
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
-from trnmodel.steps.serving import disaggregate, tokens_per_step, unbeaten
+from trnmodel.steps.serving import disaggregate, tokens_per_step
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,6 +55,43 @@ def tried(model: str | Transformer, system: str | System, **question: Any) -> St
     return decode_step(model, system, mapping, batch=PER_RANK[:, None] * mapping.ep, **question)
 
 
+def unbeaten(step: Step) -> NDArray:
+    """Places of the valid points that no other beats in both a user's speed and throughput a chip, the fastest last."""
+    user, chip = (np.ravel(x) for x in (step.tokens_per_s_per_user, step.tokens_per_s_per_chip))
+    order = np.argsort(-user, kind="stable")[: np.count_nonzero(step.valid)]  # NaN, of what cannot be, comes last
+    user, chip = user[order], chip[order]
+    again = (np.diff(user, prepend=np.nan) == 0) & (np.diff(chip, prepend=np.nan) == 0)
+    return order[(chip == np.maximum.accumulate(chip)) & ~again][::-1]
+
+
+def frontier(model: str | Transformer, system: str | System, points: int | None = None, **question: Any) -> Step | None:
+    """The step at the points of `tried` that no other beats, the fastest for a user last; None where none can be.
+
+    Of many, so many `points` may be kept, the ends among them, spread evenly over the logarithm of a user's speed.
+    """
+    every = tried(model, system, **question)
+    at = unbeaten(every)
+    if not len(at):
+        return None
+    if points is not None:
+        at = at[spread_evenly(np.ravel(every.tokens_per_s_per_user)[at], points)]
+    tp, ep, batch = (np.broadcast_to(x, every.time_s.shape).ravel()[at] for x in (every.tp, every.ep, every.batch))
+    return decode_step(model, system, Degrees(tp=tp, ep=ep), batch=batch, **question)
+
+
+def spread_evenly(values: ArrayLike, points: int) -> NDArray:
+    """Places of at most so many of increasing values, the ends among them, evenly over the logarithm.
+
+    Examples
+    --------
+    >>> spread_evenly([1.0, 2.0, 3.0, 4.0, 16.0], 3).tolist()
+    [0, 3, 4]
+    """
+    logs = np.log(np.asarray(values, dtype=float))
+    wanted = np.linspace(logs[0], logs[-1], points)
+    return np.unique(np.abs(logs[:, None] - wanted).argmin(axis=0))
+
+
 def computes(system: str | System, precision: str | Precision) -> bool:
     """Whether a system's chip has a peak in the compute dtype of a precision."""
     return load.precision(precision).compute in read_system(system).chip.peak_flop_per_s
@@ -84,7 +121,6 @@ def frontiers(
     context: float,
     precisions: Sequence[str] = ("bf16",),
     efficiencies: str | Efficiencies | None = None,
-    mixed: bool = False,
     max_context: float | None = None,
 ) -> pd.DataFrame:
     """What no other batch and mapping beats, by system and precision; a pair that cannot exist has no rows.
@@ -93,8 +129,6 @@ def frontiers(
     ----------
     efficiencies : str or Efficiencies, optional
         Software stack of all systems; default each chip's own. [-]
-    mixed : bool
-        Whether systems may stand beside each other on different kinds of stack. [-]
     max_context : float, optional
         Longest context that graphs are compiled for; default no end. [token]
 
@@ -114,27 +148,23 @@ def frontiers(
     names = "system precision tp ep batch tokens_per_s_per_user tokens_per_s_per_chip".split()
     names += ["tokens_per_s_per_chip_low", "tokens_per_s_per_chip_high", "bound", "network_share", "measured_share"]
     names += ["stack", "stack_kind", "basis"]
-    frames, mixed = [], flag("mixed", mixed)
+    frames = []
     for system, precision in product(listed("systems", systems), listed("precisions", precisions)):
         if computes(system, precision):
-            ask = {"context": context, "precision": precision, "efficiencies": efficiencies, "max_context": max_context}
-            found = unbeaten(tried(model, system, **ask))
-            found = found.drop_duplicates(["tokens_per_s_per_user", "tokens_per_s_per_chip"], keep="last")
-            found = _banded(found, model, system, ask) if len(found) else found
-            found = found.assign(system=read_system(system).id, precision=precision)
-            frames.append(found.assign(network_share=found.network_s / found.time_s))
+            ask: dict[str, Any] = {"context": context, "precision": precision, "max_context": max_context}
+            if (step := frontier(model, system, efficiencies=efficiencies, **ask)) is not None:
+                more = {"precision": precision, "network_share": step.network_s / step.time_s}
+                frames.append(step.to_frame().assign(**more, **step.banded("tokens_per_s_per_chip")))
     empty = [pd.DataFrame(columns=names)]
-    return alike(pd.concat([frame for frame in frames if len(frame)] or empty, ignore_index=True)[names], mixed)
+    return alike(pd.concat(frames or empty, ignore_index=True)[names])
 
 
-def _banded(
-    table: pd.DataFrame, model: str | Transformer, system: str | System, ask: Mapping[str, Any]
-) -> pd.DataFrame:
-    """A frontier with the ends of its throughput, asked for of its own points alone."""
-    ranks = Degrees(tp=table.tp.to_numpy(), ep=table.ep.to_numpy())
-    step = decode_step(model, system, ranks, batch=table.batch.to_numpy(), **ask)
-    low, high = (table.tokens_per_s_per_chip * end / step.tokens_per_s for end in step.ends("tokens_per_s"))
-    return table.assign(tokens_per_s_per_chip_low=low, tokens_per_s_per_chip_high=high)
+def in_formats(model: str | Transformer, chosen: Mapping[str, str], context: float, **more: Any) -> pd.DataFrame:
+    """`frontiers` of systems that are each in a precision of their own, such as `formats` gives."""
+    import pandas as pd
+
+    found = [frontiers(model, [name], context, [precision], **more) for name, precision in chosen.items()]
+    return pd.concat([one for one in found if len(one)] or found, ignore_index=True)
 
 
 def at_interactivity(table: pd.DataFrame, tokens_per_s_per_user: Iterable[float]) -> pd.DataFrame:
@@ -166,20 +196,16 @@ def full_requests_per_s(batch: ArrayLike, output_tokens: float, step_s: ArrayLik
     return batch / (output_tokens * np.asarray(step_s) + np.asarray(batch) * np.asarray(prefill_s))
 
 
-def capacity_requests_per_s(
-    d: Deployment, max_batch: float, input_tokens: float, output_tokens: float
-) -> dict[str, float]:
-    r"""Request rate at which all replicas are full, by hand.
+def saturation(d: Deployment, max_batch: float, input_tokens: float, output_tokens: float) -> pd.DataFrame:
+    r"""The rate that fills each way of batching: requests and tokens a second, and tokens a second and chip.
 
     .. math:: \lambda_{cont} = \frac{B}{o\,t(B) + B\,P}, \qquad \lambda_{static} = \frac{B}{P(B) + (o - 1)\,t(B)}
+
+    Each with the least and the most (`_low`, `_high`) of steps and prompts that are all as slow or as fast as the ends
+    of their 90 % intervals.
     """
-    return {mode: rate[0] for mode, rate in _capacities(d, max_batch, input_tokens, output_tokens).items()}
+    import pandas as pd
 
-
-def _capacities(
-    d: Deployment, max_batch: float, input_tokens: float, output_tokens: float
-) -> dict[str, tuple[float, float, float]]:
-    """The rate that fills each way of batching, and its least and most: steps and prompts all as slow or as fast."""
     max_batch, output_tokens = number("max_batch", max_batch, 1), number("output_tokens", output_tokens, 1)
     input_tokens = number("input_tokens", input_tokens, 1)
     middle, longest = input_tokens + output_tokens / 2, input_tokens + output_tokens
@@ -191,20 +217,7 @@ def _capacities(
         "continuous": full_requests_per_s(max_batch, output_tokens, step_s, one_s),
         "static": max_batch / (all_s + (output_tokens - 1) * step_s),
     }
-    rates = {mode: d.mapping.dp * full[how["batching"]] for mode, how in MODES.items()}
-    return {mode: (float(rate[0]), float(rate[1]), float(rate[2])) for mode, rate in rates.items()}
-
-
-def saturation(d: Deployment, max_batch: float, input_tokens: float, output_tokens: float) -> pd.DataFrame:
-    """The rate that fills each way of batching: requests and tokens a second, and tokens a second and chip.
-
-    Each with the least and the most (`_low`, `_high`) of steps and prompts that are all as slow or as fast as the ends
-    of their 90 % intervals.
-    """
-    import pandas as pd
-
-    full = _capacities(d, max_batch, input_tokens, output_tokens)
-    table, ends = pd.DataFrame({"mode": list(full)}), np.array(list(full.values())).T
+    ends = np.array([d.mapping.dp * full[how["batching"]] for how in MODES.values()]).T
     per_request = {"requests_per_s": 1.0, "generated_tokens_per_s": output_tokens}
     per_request["generated_tokens_per_s_per_chip"] = output_tokens / d.chips
     rates = {
@@ -212,7 +225,7 @@ def saturation(d: Deployment, max_batch: float, input_tokens: float, output_toke
         for name, many in per_request.items()
         for end, rate in zip(("", "_low", "_high"), ends, strict=True)
     }
-    return table.assign(**rates, basis=d.basis(max_batch, input_tokens, input_tokens + output_tokens / 2))
+    return pd.DataFrame({"mode": list(MODES)} | rates).assign(basis=d.basis(max_batch, input_tokens, middle))
 
 
 def drafts(
@@ -252,11 +265,10 @@ def split_phases(
     batch: float,
     input_tokens: float,
     output_tokens: float,
-    mixed: bool = False,
 ) -> pd.DataFrame:
     """Prefill on machines of their own, each at the tensor-parallel degree that yields the most tokens a chip.
 
-    Prefill is on the stack of each chip, on the ideal one where decode is; `mixed` allows another kind than decode's.
+    Prefill is on the stack of each chip, on the ideal one where decode is.
 
     Returns
     -------
@@ -273,7 +285,6 @@ def split_phases(
         "precision": d.precision,
         "prefill_efficiencies": d.e.word,
         "decode_efficiencies": d.e,
-        "mixed": mixed,
     }
     rows = []
     for system in listed("prefill_systems", prefill_systems):
@@ -297,11 +308,10 @@ def ratios(
     batch: float,
     input_tokens: float,
     output_tokens: Iterable[float],
-    mixed: bool = False,
 ) -> pd.DataFrame:
     """`split_phases` over the length of the answers, below each other with `output_tokens`."""
     asked = {
-        tokens: split_phases(d, prefill_systems, batch, input_tokens, tokens, mixed)
+        tokens: split_phases(d, prefill_systems, batch, input_tokens, tokens)
         for tokens in np.ravel(numbers("output_tokens", output_tokens, 1))
     }
     return stacked(asked, "output_tokens")

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.arguments import TINY, listed, number, numbers
+from trnmodel.arguments import TINY, listed, numbers
 from trnmodel.catalog import load, systems
 from trnmodel.catalog.systems import System
 from trnmodel.fabric.groups import Same, hierarchy
 from trnmodel.models.synthetic import synthetic
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
-from trnmodel.planner.placements import INNER_EXPERTS, columns, named_stack, racks_of
+from trnmodel.planner.placements import INNER_EXPERTS, named_stack, racks_of
+from trnmodel.result import tidy
 from trnmodel.steps import mapping as parallelism
 from trnmodel.steps.inference import decode_step, memory_fit
 from trnmodel.steps.rank import site
@@ -111,26 +112,17 @@ def _mappings(spec: System) -> tuple[parallelism.Mapping, ...]:
     return tuple(found)
 
 
-def _announced(spec: System) -> bool:
-    """Whether a chip as one rank is announced and not yet supported."""
-    return site(spec, int(spec.chip.cores)).announced
-
-
 @cache
-def _placements(spec: System) -> tuple[pd.DataFrame, NDArray]:
-    """Degrees of all mappings with the group that fills the inner tiers, and the same in words, last none."""
-    import pandas as pd
-
-    tables = [
-        pd.DataFrame({name: np.ravel(getattr(m, name)) for name in ("tp", "cp", "ep", "dp")}).assign(
-            inner=m.placement[0]
-        )
+def placed(spec: System) -> pd.DataFrame:
+    """Degrees of all mappings with the group that fills the inner tiers, and the same in words."""
+    degrees = [
+        {name: np.ravel(getattr(m, name)) for name in ("ep", "tp", "cp", "dp")} | {"inner": m.placement[0]}
         for m in _mappings(spec)
     ]
-    table = pd.concat(tables, ignore_index=True)
-    rows = table[["ep", "tp", "cp", "dp"]].to_dict("records")
+    table = tidy(degrees)
+    rows = table.drop(columns="inner").to_dict("records")
     words = [", ".join(f"{name} {degree:g}" for name, degree in row.items() if degree > 1) for row in rows]
-    return table, np.array([*words, ""], dtype=object)
+    return table.assign(words=words)
 
 
 def _batches(model: Transformer, spec: System, m: parallelism.Mapping, ask: dict[str, Any]) -> NDArray:
@@ -143,47 +135,25 @@ def _batches(model: Transformer, spec: System, m: parallelism.Mapping, ask: dict
 
 
 def best(
-    model: str | Transformer,
-    system: str | System,
-    tokens_per_s_per_user: Sequence[float],
-    *,
-    context: float,
-    precision: str = "mxfp8",
-    stack: str = "exposed",
-) -> pd.DataFrame:
-    """Highest throughput of a domain at each rate that a user must have, over batch, degrees and their order.
+    model: Transformer, spec: System, wanted: NDArray, contexts: Sequence[float], precision: str, stack: str
+) -> tuple[NDArray, NDArray]:
+    """Highest throughput of a chip at each context (first axis) and rate of a user, 0 where it is out of reach.
 
-    Returns
-    -------
-    table : pandas.DataFrame
-        tokens_per_s_per_user, tokens_per_s_per_chip (0 where the rate is out of reach), with tp, cp, ep, dp and inner,
-        the group that fills the inner tiers, and announced, where no software of today makes a rank of a chip.
+    Over batch, degrees and their order: the second answer is the row of `placed` that gives it.
 
     Examples
     --------
-    >>> table = best("deepseek-v3", "trn3-nl32x2-pcie160", [50], context=8192)
-    >>> table[["tp", "cp", "ep", "dp"]].iloc[0].tolist()
-    [1.0, 1.0, 32.0, 2.0]
+    >>> import trnmodel as tm
+    >>> spec = tm.system("trn3-nl32x2-pcie160")
+    >>> place = best(tm.model("deepseek-v3"), spec, np.array([50.0]), [8192], "mxfp8", "exposed")[1]
+    >>> placed(spec).words[place[0, 0]]
+    'ep 32, dp 2'
     """
-    wanted = np.atleast_1d(numbers("tokens_per_s_per_user", tokens_per_s_per_user))
-    ask = {"precision": precision, "efficiencies": named_stack(stack)}
-    spec = systems.system(system)
-    rate, place = _best(read_model(model), spec, wanted, [number("context", context, 1)], ask)
-    table = _placements(spec)[0].iloc[place[0]].reset_index(drop=True)
-    found = {"tokens_per_s_per_user": wanted, "tokens_per_s_per_chip": rate[0]}
-    return table.assign(**found, announced=_announced(spec))
-
-
-def _best(
-    model: Transformer, spec: System, wanted: NDArray, contexts: Sequence[float], ask: dict[str, Any]
-) -> tuple[NDArray, NDArray]:
-    """Highest throughput a chip of each context at each rate, and the number of the placement that gives it."""
-    ask = ask | {"context": np.reshape(contexts, (-1, 1, 1))}
-    rates = []
+    ask: dict[str, Any] = {"precision": precision, "efficiencies": named_stack(stack)}
+    ask, rates = ask | {"context": np.reshape(contexts, (-1, 1, 1))}, list[NDArray]()
     for m in _mappings(spec):
         step = decode_step(model, spec, m, batch=_batches(model, spec, m, ask), **ask)
-        found = columns(step, spec.chips)
-        rates.append(_at(wanted, found["tokens_per_s_per_user"], found["tokens_per_s_per_chip"]))
+        rates.append(_at(wanted, step.tokens_per_s_per_user, step.tokens_per_s / spec.chips))
     every = np.concatenate(rates, axis=1)
     return every.max(axis=1), every.argmax(axis=1)
 
@@ -229,31 +199,34 @@ def ratios(
     >>> ratios(["experts"], [1e12, 6e12], **ask).ratio.round(1).tolist()
     [1.0, inf]
     """
-    import pandas as pd
-
-    numbers("rates", rates), numbers("sizes", sizes), numbers("contexts", contexts, 1)
+    wanted = np.atleast_1d(numbers("rates", rates))
+    numbers("sizes", sizes), numbers("contexts", contexts, 1)
     lists = {"rules": rules, "sizes": sizes, "precisions": precisions, "contexts": contexts, "stacks": stacks}
-    given = [listed(*pair) for pair in lists.items()]
-    rules, sizes, precisions, contexts, stacks = given
-    found: dict[tuple, list[tuple[NDArray, NDArray]]] = {}
-    specs = [systems.system(name) for name in pair]
-    for rule, size, precision, stack in product(rules, sizes, precisions, stacks):
-        model, ask = synthetic(size, rule, base), {"precision": precision, "efficiencies": named_stack(stack)}
-        both = [zip(*_best(model, spec, np.asarray(rates), contexts, ask), strict=True) for spec in specs]
-        found |= {(rule, size, precision, context, stack): two for context, *two in zip(contexts, *both, strict=True)}
-    cases = list(product(*given))
-    table = pd.DataFrame([(*case, rate) for case in cases for rate in rates], columns=GIVEN)
-    placements = {}
-    for at, (name, spec) in enumerate(zip(("small", "large"), specs, strict=True)):
-        rate, place = map(np.concatenate, zip(*(found[case][at] for case in cases), strict=True))
-        table[f"{name}_tokens_per_s_per_chip"] = rate
-        placements[f"{name}_placement"] = _placements(spec)[1][np.where(rate > 0, place, -1)]
+    rules, sizes, precisions, contexts, stacks = (listed(*pair) for pair in lists.items())
+    specs = {name: systems.system(one) for name, one in zip(("small", "large"), pair, strict=True)}
+    grid = np.meshgrid(contexts, np.array(stacks, dtype=object), wanted, indexing="ij")
+    given = dict(zip(("context", "software", "tokens_per_s_per_user"), map(np.ravel, grid), strict=True))
+    rows = list[dict[str, Any]]()
+    for rule, size, precision in product(rules, sizes, precisions):
+        model = synthetic(size, rule, base)
+        rows.append({"rule": rule, "total_params": size, "precision": precision, **given})
+        for name, spec in specs.items():
+            found = [best(model, spec, wanted, contexts, precision, stack) for stack in stacks]
+            rate, place = (np.stack(one, axis=1).ravel() for one in zip(*found, strict=True))
+            words = np.where(rate > 0, placed(spec).words.to_numpy()[place], "")
+            rows[-1] |= {f"{name}_tokens_per_s_per_chip": rate, f"{name}_placement": words}
+    table = tidy(rows)
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = table.large_tokens_per_s_per_chip / table.small_tokens_per_s_per_chip
-    return table.assign(ratio=ratio, **placements, announced=any(map(_announced, specs)))
+        table["ratio"] = table.large_tokens_per_s_per_chip / table.small_tokens_per_s_per_chip
+    # a chip as one rank is announced and not yet supported
+    table["announced"] = any(site(spec, int(spec.chip.cores)).announced for spec in specs.values())
+    return table[COLUMNS.split()]
 
 
-GIVEN = ["rule", "total_params", "precision", "context", "software", "tokens_per_s_per_user"]
+COLUMNS = (
+    "rule total_params precision context software tokens_per_s_per_user small_tokens_per_s_per_chip "
+    "large_tokens_per_s_per_chip ratio small_placement large_placement announced"
+)
 CASE = ["software", "precision", "context", "tokens_per_s_per_user", "rule"]
 
 

@@ -16,6 +16,7 @@ from trnmodel.catalog.stacks import basis as stack_basis
 from trnmodel.catalog.systems import System
 from trnmodel.formulas.tco import usd_per_mtoken
 from trnmodel.models.transformer import Transformer
+from trnmodel.planner.cost import Cost
 from trnmodel.planner.deployments import computes
 from trnmodel.planner.plan import PRECISIONS, Choice, served
 from trnmodel.result import Basis, Judged, reason_mask
@@ -101,6 +102,7 @@ class TokenCost(Judged):
     system: System
     rent: Rent
     load: Load
+    owned: Cost | None
     choice: Choice | None
     effort: Effort
     wanted_tokens_per_s_per_user: float
@@ -168,6 +170,29 @@ class TokenCost(Judged):
         each = self.chip_s(phase)
         return float(each.min()), float(each[2]), float(each.max())
 
+    def uncertain(self, phase: str) -> dict[str, Any]:
+        """What is drawn of its cost, by name: its price or its owner's, and where in its band the software lies."""
+        ends = self.rent.open_ranges.get("usd_per_chip_h")
+        inputs = self.owned.uncertain() if self.owned else {}
+        if ends and not self.owned:
+            inputs[self._price] = ends[0], self.usd_per_chip_h, ends[1]
+        return inputs | ({_ground(self): (0.0, 0.5, 1.0)} if np.ptp(self.chip_s(phase)) != 0 else {})
+
+    @property
+    def _price(self) -> str:
+        return f"{self.system.id}: USD a chip-hour"
+
+    def drawn_chip_s(self, drawn: Mapping[str, Any], phase: str = "blended") -> NDArray:
+        """Chip-seconds of a token in each draw; infinite where no user is served as fast."""
+        place = WIDEST * (2 * np.asarray(drawn.get(_ground(self), 0.5)) - 1)
+        return between(self.chip_s(phase), place)
+
+    def drawn_usd_per_mtoken(self, drawn: Mapping[str, Any], phase: str) -> NDArray:
+        """Its cost in each draw of what is `uncertain`."""
+        price = self.owned.drawn_usd_per_h(drawn) if self.owned else drawn.get(self._price, self.usd_per_chip_h)
+        with np.errstate(invalid="ignore"):
+            return usd_per_mtoken(price, 1.0) * self.drawn_chip_s(drawn, phase)
+
     def told(self, name: str = FIGURE) -> str:
         """One of its costs with band and basis, in words, or why there is none."""
         if not self.valid:
@@ -190,15 +215,9 @@ def within(value: float, low: float, high: float, basis: str = "") -> str:
     return f"{format_digits(value, 2)} ({format_digits(low, 2)} to out of reach{ground})"
 
 
-def ground(one: TokenCost) -> str:
+def _ground(one: TokenCost) -> str:
     """The uncertain input that says where in its band a stack lies: a hand-tuned one is one for all on it."""
     return one.stack.id if one.stack_kind == "hand-tuned" else f"{one.stack.id} on {one.system.chip.id}"
-
-
-def drawn_chip_s(one: TokenCost, drawn: Mapping[str, NDArray], phase: str = "blended") -> NDArray:
-    """Chip-seconds of a token in each draw; infinite where no user is served as fast."""
-    place = WIDEST * (2 * np.asarray(drawn.get(ground(one), 0.5)) - 1)
-    return between(one.chip_s(phase), place)
 
 
 def _full(request_chip_s: NDArray, chips: NDArray) -> NDArray:
@@ -262,7 +281,14 @@ class Ask(NamedTuple):
 
         return self.rented(self.effort(spec, e, least)[1], sold_chips)
 
-    def line(self, spec: System, price: Rent, e: Efficiencies, known: tuple[Any, Any] | None = None) -> TokenCost:
+    def line(
+        self,
+        spec: System,
+        price: Rent,
+        owned: Cost | None,
+        e: Efficiencies,
+        known: tuple[Choice | None, Effort] | None = None,
+    ) -> TokenCost:
         """The answer of one system on one kind of software; with what is `known` of it, at another price alone."""
         found, effort = known or self.effort(spec, e, _full)
         able, slow = self.able(spec), found is not None and not bool(found.valid)
@@ -282,6 +308,7 @@ class Ask(NamedTuple):
             system=spec,
             rent=price,
             load=self.load,
+            owned=owned,
             stack=e,
             choice=found,
             effort=effort,

@@ -16,17 +16,17 @@ from trnmodel.catalog.systems import system as read_system
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.planner.cost import tco
-from trnmodel.planner.deployments import computes, frontiers, tried
+from trnmodel.planner.deployments import computes, frontier, tried
 from trnmodel.planner.power import energy
 from trnmodel.result import tidy
-from trnmodel.steps.answers import RESOURCES, Step
-from trnmodel.steps.inference import decode_step, memory_fit
+from trnmodel.steps.answers import RESOURCES
+from trnmodel.steps.inference import memory_fit
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.units import GIB, format_digits
 
 if TYPE_CHECKING:
     import pandas as pd
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
 POINTS = 12  # of a frontier
 LABELS = ("model", "system", "stack_kind", "precision", "context")
@@ -76,11 +76,12 @@ def frontier_grid(
         dict.fromkeys(listed("precisions", precisions, str)),
         np.unique(numbers("contexts", contexts, 1)).tolist(),
     )
-    points = integer("points", points, 2)
-    rows = []
+    points, rows = integer("points", points, 2), []
+    dollars = {spec.id: _dollars(spec) for spec in several[1]}
     for case in product(*several):
         labels = dict(zip(LABELS, (case[0].id, case[1].id, *case[2:]), strict=True))
-        rows.append(labels | _line(points, *case))
+        line = _line(points, *case)
+        rows.append(labels | line | (dollars[case[1].id] if "time_s" in line else {}))
     return tidy(rows).reindex(columns=COLUMNS)
 
 
@@ -94,41 +95,21 @@ def _line(points: int, m: Transformer, spec: System, kind: str, precision: str, 
     if why := _impossible(m, spec, kind, precision, context):
         return {"why": why}
     ask: dict[str, Any] = {"context": context, "precision": precision, "efficiencies": KINDS[kind]}
-    table = frontiers(m, [spec], context, [precision], efficiencies=KINDS[kind])
-    if table.empty:
+    step = frontier(m, spec, points, **ask)
+    if step is None:
         return {"why": _unfit(m, spec, ask)}
-    table = table.iloc[spread_evenly(table.tokens_per_s_per_user, points)]
-    mapping, batch = Degrees(tp=table.tp.to_numpy(), ep=table.ep.to_numpy()), table.batch.to_numpy()
-    step = decode_step(m, spec, mapping, batch=batch, **ask)
-    times = {f"{name}_s": getattr(step, f"{name}_s") for name in ("time", *RESOURCES)}
-    place = {"place": np.arange(1, len(table) + 1), "chips": step.occupied_chips, "why": ""}
-    place |= _joules(step) | _dollars(spec)
-    return place | {name: table[name].to_numpy() for name in (*FIGURES, "tp", "ep", "batch", "basis")} | times
-
-
-def _joules(step: Step) -> dict[str, Any]:
-    """Energy of a token at the server at each point, with its ends and what it rests on."""
     e = energy(step)
-    return e.banded("server_j_per_token") | {"energy_basis": np.where(e.valid, e.basis, "")}
+    place = {"place": np.arange(1, len(step.batch) + 1), "chips": step.occupied_chips, "basis": step.basis, "why": ""}
+    place |= step.banded("tokens_per_s_per_chip") | e.banded("server_j_per_token")
+    place |= {"energy_basis": np.where(e.valid, e.basis, "")}
+    names = ("tp", "ep", "batch", "tokens_per_s_per_user", "time_s", *(f"{name}_s" for name in RESOURCES))
+    return place | {name: getattr(step, name) for name in names}
 
 
 def _dollars(spec: System) -> dict[str, Any]:
     """Cost of an hour of a chip to a hyperscaler, with its ends and what it rests on."""
     cost = tco(spec)
     return cost.banded("useful_usd_per_h") | {"cost_basis": str(cost.basis) if cost.valid else ""}
-
-
-def spread_evenly(values: ArrayLike, points: int) -> NDArray:
-    """Places of at most so many of increasing values, the ends among them, evenly over the logarithm.
-
-    Examples
-    --------
-    >>> spread_evenly([1.0, 2.0, 3.0, 4.0, 16.0], 3).tolist()
-    [0, 3, 4]
-    """
-    logs = np.log(np.asarray(values, dtype=float))
-    wanted = np.linspace(logs[0], logs[-1], points)
-    return np.unique(np.abs(logs[:, None] - wanted).argmin(axis=0))
 
 
 def _impossible(m: Transformer, spec: System, kind: str, precision: str, context: float) -> str:

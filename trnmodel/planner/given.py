@@ -12,15 +12,14 @@ from trnmodel.arguments import TINY, number, refuse, text
 from trnmodel.catalog import load
 from trnmodel.catalog import prices as priced
 from trnmodel.catalog.prices import Owner, Prices
-from trnmodel.catalog.rents import own
+from trnmodel.catalog.rents import Rent, own, rent
 from trnmodel.catalog.specs import Spec
+from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.result import tidy
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from trnmodel.catalog.rents import Rent
 
 S = TypeVar("S", bound=Spec)
 REBATE = load.Quantity("rebate", "1", "Share of the price that a supplier's warrants give back; none is counted")
@@ -40,6 +39,10 @@ class Given:
     owner: Owner
     rents: Mapping[str, Rent] = field(default_factory=dict)
     named: tuple[str, ...] = ()
+
+    def rent(self, spec: System, way: str, region: str | None) -> Rent:
+        """The rent of one's own of a system, else what is published."""
+        return self.rents.get(spec.id) or rent(spec, way, region)
 
 
 def given(texts: Iterable[str], prices: Prices, owner: Owner) -> Given:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trnmodel.catalog import rents
 from trnmodel.catalog.systems import System
 from trnmodel.formulas.tco import usd_per_mtoken
 from trnmodel.models.transformer import Transformer
 from trnmodel.planner import owned
 from trnmodel.planner.cost import Cost
-from trnmodel.planner.effort import within
+from trnmodel.planner.effort import TokenCost, within
 from trnmodel.planner.given import Given
 from trnmodel.planner.rent import TokenCosts, token_cost
 from trnmodel.planner.sensitivity import Sensitivity
@@ -29,8 +29,7 @@ LEAD = 0.95  # share of the draws from which on a system is called the cheapest
 LEAST_SHOWN, MOST_NAMED, MOST_WORDS = 0.005, 3, 10  # of a share of draws; systems in a sentence; of a claim
 SPEED = "wanted_tokens_per_s_per_user"
 ENDS = ["usd_per_mtoken", "usd_per_mtoken_low", "usd_per_mtoken_high"]
-Found = Mapping[tuple[str, float], TokenCosts]
-Hours = owned.Hours | None
+Found = Mapping[tuple[str, float], TokenCosts]  # by model and speed, at rents or at owners' costs
 
 
 def asked(
@@ -44,7 +43,7 @@ def asked(
 ) -> dict[tuple[str, float], TokenCosts]:
     """`token_cost` of every model and speed, by way and region; the load is that of the first model, middle speed."""
     some, whom = list(systems), {one.id: one for one in models}
-    ways = {spec.id: mine.rents.get(spec.id) or rents.rent(spec, *rented) for spec in some}
+    ways = {spec.id: mine.rent(spec, *rented) for spec in some}
     head = next(iter(whom)), middle_of(speeds)
     return {
         (name, speed): token_cost(
@@ -67,73 +66,92 @@ def middle_of(speeds: Iterable[float]) -> float:
     return some[(len(some) - 1) // 2]
 
 
-def table_of(found: Found, hours: Hours = None) -> pd.DataFrame:
-    """`owned.token_costs` of all models and speeds."""
-    import pandas as pd
+def table_of(found: Found) -> pd.DataFrame:
+    """Costs of a token at capacity beside each other, at the prices that `found` has: rents, or an owner's hours.
 
-    some = [one if hours is None else one.priced(hours) for one in found.values()]
-    return pd.concat([owned.token_costs(one) for one in some], ignore_index=True)
+    Returns
+    -------
+    table : pandas.DataFrame
+        model, wanted_tokens_per_s_per_user, system, software, usd_per_mtoken with `_low` and `_high` (NaN where there
+        is none), chip_s (of a mean token), usd_per_chip_h, basis, reason.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> ask = {"tokens_per_s_per_user": 20, "input_tokens": 1024, "output_tokens": 256}
+    >>> found = tm.token_cost("llama-3.1-8b", "trn2.48xlarge", **ask)
+    >>> owned_ = found.priced(owned.hours(["trn2.48xlarge"]))
+    >>> rent, own = (table_of({("llama-3.1-8b", 20): one}) for one in (found, owned_))
+    >>> bool((own.usd_per_mtoken < rent.usd_per_mtoken).all())
+    True
+    """
+    return tidy(_line(one) for costs in found.values() for one in costs.lines)
 
 
-def level_at(rows: pd.DataFrame, price: float, chip_s: float) -> str:
-    """Price of a chip-hour at which a token costs what the cheapest of some rows does, in words."""
-    if not rows.usd_per_mtoken.notna().any() or not np.isfinite(chip_s):
+def _line(one: TokenCost) -> dict[str, Any]:
+    row: dict[str, Any] = {"model": one.model.id, SPEED: one.wanted_tokens_per_s_per_user}
+    row |= {"system": one.system.id, "software": one.stack_kind}
+    value = float(one.blended_usd_per_mtoken)
+    ends = [float(end) for end in one.ends(one.FIGURE)] if np.isfinite(value) else [np.nan, np.nan]
+    row |= dict(zip(ENDS, (value, *ends), strict=True))
+    row |= {"chip_s": one.chip_s_ends()[1], "usd_per_chip_h": float(one.usd_per_chip_h)}
+    return row | {"basis": str(one.basis), "reason": str(one.reason)}
+
+
+def level_at(least: float, price: float, chip_s: float) -> str:
+    """Price of a chip-hour at which a token costs the least of some costs, in words."""
+    if np.isnan(least) or not np.isfinite(chip_s):
         return "never"
-    tie = float(rows.usd_per_mtoken.min() / usd_per_mtoken(1.0, 1.0) / chip_s)
+    tie = float(least / usd_per_mtoken(1.0, 1.0) / chip_s)
     return "least" if abs(tie / price - 1) < 1e-9 else format_digits(tie, 2)
 
 
 def beside(table: pd.DataFrame) -> pd.DataFrame:
     """A row a model, speed and system: USD a million tokens by kind of software, and hours at which it were level."""
-    import pandas as pd
-
-    rows = list[dict[str, Any]]()
+    rows, least = list[dict[str, Any]](), table.groupby(["model", SPEED, "software"]).usd_per_mtoken.min()
     for (model, speed, system), lines in table.groupby(["model", SPEED, "system"], sort=False):
-        there = table[(table.model == model) & (table[SPEED] == speed)]
+        there = {one.software: one for one in lines.itertuples()}
         row: dict[str, Any] = {"model": model, SPEED: speed, "system": system}
-        firsts = []
-        for kind in ORDER:
-            mine = lines[lines.software == kind]
-            row[kind] = cell(mine.iloc[0]) if len(mine) else "no such software"
-            rivals = there[there.software == kind]
-            firsts += [f"{kind} {level_at(rivals, one.usd_per_chip_h, one.chip_s)}" for one in mine.itertuples()]
+        row |= {kind: cell(there[kind]) if kind in there else "no such software" for kind in ORDER}
         own = float(lines.usd_per_chip_h.iloc[0])
         row["USD a chip-hour"] = "no price" if np.isnan(own) else format_digits(own, 3)
-        rows.append(row | {"level at, USD a chip-hour": ", ".join(firsts)})
-    return pd.DataFrame(rows)
+        level = [
+            f"{kind} {level_at(least[model, speed, kind], own, there[kind].chip_s)}" for kind in ORDER if kind in there
+        ]
+        rows.append(row | {"level at, USD a chip-hour": ", ".join(level)})
+    return tidy(rows)
 
 
 def cell(line: Any) -> str:
     """A cost with its band, or in a few words why there is none."""
     if np.isnan(line.usd_per_mtoken):
         return "too slow" if "too slow" in line.reason else "no price" if np.isnan(line.usd_per_chip_h) else line.reason
-    return within(*line[ENDS])
+    return within(*(getattr(line, end) for end in ENDS))
 
 
-def drawn(found: TokenCosts, hours: Hours, software: str) -> Sensitivity | None:
+@lru_cache(maxsize=64)
+def drawn(found: TokenCosts, software: str) -> Sensitivity | None:
     """Common draws of the costs on a kind of software; None where nobody has a cost or nothing is open."""
-    if hours is None:
-        return _or_none(found.draws, software, draws=owned.DRAWS)
-    return _or_none(owned.drawn_costs, found, hours, software)
+    return _or_none(found.draws, software, draws=owned.DRAWS)
 
 
 def _or_none(ask: Callable[..., Sensitivity], *question: Any, **more: Any) -> Sensitivity | None:
     """Draws, None where they are refused: nobody is as fast at a cost, or nothing is open."""
     try:
         return ask(*question, **more)
-    except (ValueError, IndexError):
+    except ValueError:
         return None
 
 
-def firsts(found: TokenCosts, hours: Hours, software: str) -> dict[str, float]:
+def firsts(found: TokenCosts, software: str) -> dict[str, float]:
     """Share of draws in which each system with a cost is the cheapest, largest first; of middles if nothing varies."""
-    draws = drawn(found, hours, software)
+    draws = drawn(found, software)
     if draws is not None:
         told = draws.wins(least=True).sort_values("wins", ascending=False, kind="stable")
         return dict(zip(told.answer, map(float, told.wins), strict=True))
-    costs = owned.token_costs(found if hours is None else found.priced(hours)).query("software == @software")
-    known = costs.dropna(subset=ENDS[0]).sort_values(ENDS[0], kind="stable").system
-    return {name: float(place == 0) for place, name in enumerate(known)}
+    known = [one for one in found.lines if one.stack_kind == software and np.all(one.valid)]
+    known.sort(key=lambda one: float(one.blended_usd_per_mtoken))
+    return {one.system.id: float(one is known[0]) for one in known}
 
 
 def leads(shares: Mapping[str, float], called: Mapping[str, str]) -> str:
@@ -154,9 +172,9 @@ def leads(shares: Mapping[str, float], called: Mapping[str, str]) -> str:
     return ("" if max(shares.values()) >= LEAD else "open, ") + ", ".join(some)
 
 
-def claim(found: TokenCosts, hours: Hours, called: Mapping[str, str]) -> str:
+def claim(found: TokenCosts, called: Mapping[str, str]) -> str:
     """Who leads on which kind of software, in at most ten words; a lead is one in `LEAD` of the draws over another."""
-    shares = {kind: firsts(found, hours, kind) for kind in ORDER}
+    shares = {kind: firsts(found, kind) for kind in ORDER}
     there = {name for some in shares.values() for name in some}
     if len(there) == 1:
         return f"Only {called[there.pop()]} has the speed and a price"
@@ -178,11 +196,11 @@ def _often(share: float) -> str:
     return "all" if share == 1 else "nearly all" if share >= 1 - LEAST_SHOWN else f"{format_digits(100 * share, 2)}%"
 
 
-def order_words(found: Found, hours: Hours, called: Mapping[str, str]) -> str:
+def order_words(found: Found, called: Mapping[str, str]) -> str:
     """By model and speed who is the cheapest in how many draws, on each kind of software."""
     said = []
     for (model, speed), one in found.items():
-        words = "; ".join(f"*{kind}* {leads(firsts(one, hours, kind), called)}" for kind in ORDER)
+        words = "; ".join(f"*{kind}* {leads(firsts(one, kind), called)}" for kind in ORDER)
         said.append(f"* **{model} at {speed:,.15g} tokens/s**: {words}.")
     return "\n".join(said)
 
@@ -206,11 +224,11 @@ def tie_cell(draws: Sensitivity | None, name: str, lacks: str = "") -> str:
     return f"{middle} ({low or 0} to {high})" if middle else f"none (to {high})"
 
 
-def ties(found: Found, hours: owned.Hours, system: str, which: str, against: Sequence[str] = ()) -> pd.DataFrame:
-    """What an input has to be to tie with each other system, by model, speed and kind of software, in words."""
+def ties(found: Found, system: str, which: str, against: Sequence[str] = ()) -> pd.DataFrame:
+    """What an owner's input has to be to tie with each other system, by model, speed and kind of software, in words."""
     rows = list[dict[str, Any]]()
     for (model, speed), one in found.items():
-        draws = {kind: _or_none(owned.drawn_ties, one, hours, system, which, kind, against) for kind in ORDER}
+        draws = {kind: _or_none(owned.drawn_ties, one, system, which, kind, against) for kind in ORDER}
         for other in [rival for rival in (against or one.systems) if rival != system]:
             row: dict[str, Any] = {"model": model, SPEED: speed, "against": other}
             rows.append(
@@ -219,11 +237,11 @@ def ties(found: Found, hours: owned.Hours, system: str, which: str, against: Seq
     return tidy(rows)
 
 
-def cheaper(found: Found, hours: owned.Hours, system: str) -> pd.DataFrame:
-    """Share of the common draws in which a system's token costs its owner less than each other's, by software."""
+def cheaper(found: Found, system: str) -> pd.DataFrame:
+    """Share of the common draws in which a system's token costs less than each other's, by software."""
     rows = list[dict[str, Any]]()
     for (model, speed), one in found.items():
-        draws = {kind: drawn(one, hours, kind) for kind in ORDER}
+        draws = {kind: drawn(one, kind) for kind in ORDER}
         for other in [name for name in one.systems if name != system]:
             row: dict[str, Any] = {"model": model, SPEED: speed, "than": other}
             rows.append(
@@ -240,46 +258,48 @@ def _share(draws: Sensitivity | None, system: str, other: str) -> str:
     return f"in {_often(share)}" if share else "in none"
 
 
+def level_rents(found: Found, system: str) -> pd.DataFrame:
+    """Rents at which a system ties with each that has a price: model, speed, and the columns of `break_even`."""
+    return tidy(
+        {"model": model, SPEED: speed} | row
+        for (model, speed), one in found.items()
+        for rival in one.with_price
+        for row in one.ties(system, rival)
+    )
+
+
 def curve(found: Found, model: str, system: str) -> pd.DataFrame:
-    """Rent of a chip-hour at which a system ties with each that has a price, over a user's speed, from `break_even`."""
-    import pandas as pd
-
-    ends = ("", "_low", "_high")
-    names = {f"break_even_usd_per_chip_h{end}": f"tie_usd_per_h{end}" for end in ends}
-    some = [pd.DataFrame({"system": [], "tie_usd_per_h": []})]
-    for one in (one for (name, _), one in found.items() if name == model):
-        for rival in [line.system.id for line in one.of("ideal") if not line.rent.why and line.system.id != system]:
-            table = one.break_even(rival).rename(columns=names)
-            some.append(table.assign(**{SPEED: one.lines[0].wanted_tokens_per_s_per_user}))
-    table = pd.concat([rows for rows in some if len(rows)] or some, ignore_index=True)
-    return table[table.system == system].dropna(subset="tie_usd_per_h").reset_index(drop=True)
+    """Rent of a chip-hour at which a system ties with each that has a price, over a user's speed."""
+    table = level_rents({key: one for key, one in found.items() if key[0] == model}, system)
+    names = {f"break_even_usd_per_chip_h{end}": f"tie_usd_per_h{end}" for end in ("", "_low", "_high")}
+    return table.rename(columns=names).dropna(subset="tie_usd_per_h").reset_index(drop=True) if len(table) else table
 
 
-def waiting(found: Found, hours: owned.Hours, now: str, later: str) -> pd.DataFrame:
-    """Months that a cheaper token of a later system pays for, by model, speed and kind of software; below 0 none.
+def waiting(found: Found, now: Cost, later: str) -> pd.DataFrame:
+    """Months that a cheaper token of a later system pays its owner, by model, speed and kind of software; below 0 none.
 
     Their `_low` and `_high` are the 5th and 95th percentile of common draws.
     """
     rows = list[dict[str, Any]]()
     for (model, speed), one in found.items():
         row: dict[str, Any] = {"model": model, SPEED: speed}
-        costs = owned.token_costs(one.priced(hours)).set_index(["software", "system"]).usd_per_mtoken
+        costs = {(line.stack_kind, line.system.id): float(line.blended_usd_per_mtoken) for line in one.lines}
         for kind in ORDER:
-            ratio = costs.get((kind, now), np.nan) / costs.get((kind, later), np.nan)
-            row[kind] = float(months_worth(hours[now], ratio)) if np.isfinite(ratio) else np.nan
-            row |= dict(zip((f"{kind}_low", f"{kind}_high"), _months_ends(one, hours, now, later, kind), strict=True))
+            ratio = costs.get((kind, now.system.id), np.nan) / costs.get((kind, later), np.nan)
+            row[kind] = float(months_worth(now, ratio)) if np.isfinite(ratio) else np.nan
+            row |= dict(zip((f"{kind}_low", f"{kind}_high"), _months_ends(one, now, later, kind), strict=True))
         rows.append(row)
     return tidy(rows)
 
 
-def _months_ends(one: TokenCosts, hours: owned.Hours, now: str, later: str, kind: str) -> list[float]:
+def _months_ends(one: TokenCosts, now: Cost, later: str, kind: str) -> list[float]:
     """Ends of the months in common draws, of those in which both are fast enough; NaN where nothing is drawn."""
-    draws = drawn(one, hours, kind)
-    if now == later or draws is None or not {now, later} <= set(draws.values):
+    draws, first = drawn(one, kind), now.system.id
+    if first == later or draws is None or not {first, later} <= set(draws.values):
         return [np.nan, np.nan]
-    ours, theirs = draws.values[now], draws.values[later]
+    ours, theirs = draws.values[first], draws.values[later]
     both = np.isfinite(ours) & np.isfinite(theirs)
-    months = months_worth(hours[now], ours[both] / theirs[both])
+    months = months_worth(now, ours[both] / theirs[both])
     return [float(end) for end in np.quantile(months, (0.05, 0.95))] if months.size else [np.nan, np.nan]
 
 

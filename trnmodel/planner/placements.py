@@ -27,7 +27,8 @@ from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.result import tidy
 from trnmodel.steps import mapping as parallelism
-from trnmodel.steps.inference import Step, decode_step
+from trnmodel.steps.answers import RESOURCES
+from trnmodel.steps.inference import decode_step
 from trnmodel.steps.rank import site
 
 if TYPE_CHECKING:
@@ -220,13 +221,6 @@ def _exposed() -> Efficiencies:
     return replace(IDEAL, id="exposed", hop_s=hop_s, network_overlap=0.0, in_graph="mesh doubling ring")
 
 
-def columns(step: Step, chips: int) -> dict[str, NDArray]:
-    """Times of a step and its rates, a user's and a chip's of the domain."""
-    keys = ("time_s", "compute_s", "memory_s", "network_s", "overhead_s", "tokens_per_s_per_user")
-    rate = np.asarray(step.tokens_per_s) / chips
-    return {key: np.asarray(getattr(step, key)) for key in keys} | {"tokens_per_s_per_chip": rate}
-
-
 def steps(
     model: str | Transformer,
     names: Iterable[str | System],
@@ -251,12 +245,13 @@ def steps(
     'EP + CP'
     """
     sequences, e = np.atleast_1d(numbers("sequences_per_chip", sequences_per_chip, TINY)), named_stack(stack)
-    rows = []
+    keys, rows = ("time_s", *(f"{name}_s" for name in RESOURCES), "tokens_per_s_per_user"), []
     for spec, name in product(map(systems.system, listed("names", names)), PLACEMENTS):
         mapping = placement(name, spec)
         batch = sequences * spec.chips / float(mapping.dp)
         found = decode_step(model, spec, mapping, batch=batch, context=context, precision=precision, efficiencies=e)
         fixed: dict[str, Any] = {"system": spec.id, "placement": name, "sequences_per_chip": sequences}
         fixed["announced"] = site(spec, mapping.lnc).announced
-        rows.append(fixed | columns(found, spec.chips))
+        fixed |= {key: getattr(found, key) for key in keys}
+        rows.append(fixed | {"tokens_per_s_per_chip": found.tokens_per_s / spec.chips})
     return tidy(rows)

@@ -17,17 +17,17 @@ from trnmodel.catalog.stacks import Efficiencies, find
 from trnmodel.catalog.stacks import kinds as stacks_of
 from trnmodel.catalog.systems import System, systems
 from trnmodel.catalog.systems import system as read_system
+from trnmodel.fabric.groups import Same
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
-from trnmodel.planner.deployments import computes, full_requests_per_s, tried
+from trnmodel.planner.deployments import computes, full_requests_per_s
 from trnmodel.planner.launch import command, runs
+from trnmodel.planner.request import Request, alone, grid
 from trnmodel.result import Card, Judged, reason_mask
 from trnmodel.steps.answers import RESOURCES, Step
 from trnmodel.steps.ground import joint_basis
-from trnmodel.steps.inference import decode_step, memory_fit, prefill
-from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
-from trnmodel.units import GIB, format_digits, spread_of
+from trnmodel.units import format_digits, spread_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,25 +90,10 @@ class Choice(Judged):
 class _Ask(NamedTuple):
     """What is asked of every system; `worth` orders points by chip-seconds of a request with its prompt, and chips."""
 
-    model: Transformer
+    request: Request
     wanted: float
-    given: float
-    output: float
     precisions: tuple[Precision, ...]
     worth: Callable[[NDArray, NDArray], NDArray] | None = None
-
-    @property
-    def longest(self) -> float:
-        return self.given + self.output
-
-    def decode(self, spec: System, mapping: Degrees, e: Efficiencies, precision: Precision, batch: Any) -> Step:
-        """The step whose speed a user sees: at the mean context, of a graph and a cache for the longest."""
-        ask: dict[str, Any] = {"context": self.given + self.output / 2, "max_context": self.longest}
-        return decode_step(self.model, spec, mapping, batch=batch, precision=precision, efficiencies=e, **ask)
-
-    def prefill(self, spec: System, mapping: Degrees, e: Efficiencies, precision: Precision, batch: Any = 1) -> Step:
-        ask: dict[str, Any] = {"input_tokens": self.given, "max_context": self.longest}
-        return prefill(self.model, spec, mapping, batch=batch, precision=precision, efficiencies=e, **ask)
 
 
 class _Point(NamedTuple):
@@ -198,7 +183,7 @@ def plan(
     missing = {spec.id: f"computes in {', '.join(spec.chip.peak_flop_per_s)} alone" for spec in specs}
     whys = {i: found[0].why if found else missing[i] for i, found in points.items()}
     refused = {i: why for i, why in whys.items() if i not in {spec.id for spec in fitting}}
-    return Plan(ask.model, ask.wanted, ask.given, ask.output, tuple(choices), tuple(second), refused, tuple(beside))
+    return Plan(ask.request.model, ask.wanted, *ask.request[1:], tuple(choices), tuple(second), refused, tuple(beside))
 
 
 def served(
@@ -218,7 +203,7 @@ def _asked(model: Transformer, wanted: Any, given: Any, output: Any, precision: 
         most = f"{model.id} has contexts of up to {model.max_context:,} tokens"
         refuse("input_tokens + output_tokens", given + output, most)
     names = PRECISIONS if precision is None else (precision,)
-    return _Ask(model, speed, given, output, tuple(map(load.precision, names)))
+    return _Ask(Request(model, given, output), speed, tuple(map(load.precision, names)))
 
 
 def asked_systems(given: Any) -> list[System]:
@@ -242,46 +227,34 @@ def _points(ask: _Ask, spec: System, e: Efficiencies) -> list[_Point]:
 
 
 def _searched(ask: _Ask, spec: System, e: Efficiencies, precision: Precision) -> list[_Point]:
-    """All mappings and batches of a precision at once: the best batch of the two best mappings."""
-    more: dict[str, Any] = {"precision": precision, "efficiencies": e, "context": ask.given + ask.output / 2}
-    step = tried(ask.model, spec, max_context=ask.longest, **more)
-    mapping = Degrees(tp=step.tp, ep=step.ep)
-    more |= {"batch": step.batch, "context": ask.longest, "prompt_tokens": ask.given}
-    fit, first = memory_fit(ask.model, spec, mapping, **more), ask.prefill(spec, mapping, e, precision)
-    fits = step.valid & fit.valid & first.valid
-    made = step.tokens_per_s_per_chip
+    """The best batch of the two best mappings of a precision."""
+    g, points = grid(ask.request, spec, e, precision), []
+    made = g.tokens_per_s_per_chip
     if ask.worth is not None:
-        prompt_s = ask.prefill(spec, mapping, e, precision, batch=mapping.ep).time_s / mapping.ep
-        full = full_requests_per_s(step.batch, ask.output, step.time_s, prompt_s)
-        made = np.nan_to_num(ask.worth(step.occupied_chips / full, step.occupied_chips))
-    fast = fits & (step.tokens_per_s_per_user >= ask.wanted)
-    need, have = (np.broadcast_to(x * mapping.ranks / GIB, fits.shape)
-                  for x in (fit.first_rank_total_bytes, fit.first_rank_capacity_bytes))  # fmt: skip
-    level = np.where(fast, 2, fits)
-    worth = np.where(fast, made, np.where(fits, step.tokens_per_s_per_user, -need / have))
+        made = np.nan_to_num(ask.worth(g.request_chip_s, g.chips))
+    fast = g.fits & (g.tokens_per_s_per_user >= ask.wanted)
+    level = np.where(fast, 2, g.fits)
+    worth = np.where(fast, made, np.where(g.fits, g.tokens_per_s_per_user, -g.need / g.have))
     batch = np.lexsort((worth, level), axis=0)[-1]  # the best one of each mapping
     tops = (np.take_along_axis(x, batch[None], 0)[0] for x in (worth, level))
-    reasons, points = np.broadcast_to(np.asarray(step.reason, dtype=object), fits.shape), []
     for place in np.lexsort(tuple(tops))[:-3:-1]:
         at = batch[place], place
-        why = f"does not fit: {format_digits(need[at], 3)} of {format_digits(have[at], 3)} GiB"
-        rank, degrees = (int(level[at]), float(worth[at])), (float(step.tp[place]), float(step.ep[place]))
-        why = why if need[at] > have[at] else str(reasons[at])
-        points.append(_Point(rank, precision, *degrees, float(step.batch[at]), why))
+        why = f"does not fit: {format_digits(g.need[at], 3)} of {format_digits(g.have[at], 3)} GiB"
+        rank, degrees = (int(level[at]), float(worth[at])), (float(g.tp[place]), float(g.ep[place]))
+        why = why if g.need[at] > g.have[at] else str(g.why[at])
+        points.append(_Point(rank, precision, *degrees, float(g.batch[at]), why))
     return points
 
 
 def _chosen(ask: _Ask, spec: System, e: Efficiencies, point: _Point) -> Choice:
     """A point asked again by itself."""
-    mapping, dtypes = Degrees(tp=point.tp, ep=point.ep), point.precision
-    step, first = ask.decode(spec, mapping, e, dtypes, point.batch), ask.prefill(spec, mapping, e, dtypes)
-    prompt_s = ask.prefill(spec, mapping, e, dtypes, batch=point.ep).time_s / point.ep
-    full = full_requests_per_s(point.batch, ask.output, step.time_s, prompt_s)
+    step, first, prompt_s = alone(ask.request, Same(spec), Same(e), *point[1:5])
+    full = full_requests_per_s(point.batch, ask.request.output, step.time_s, prompt_s)
     chips = float(step.occupied_chips)
     return Choice(
         system=spec,
         stack=e,
-        dtypes=dtypes,
+        dtypes=point.precision,
         lnc=site(spec).lnc,
         tp=point.tp,
         ep=point.ep,
@@ -291,7 +264,7 @@ def _chosen(ask: _Ask, spec: System, e: Efficiencies, point: _Point) -> Choice:
         replicas_per_instance=float(spec.chips // chips),
         tokens_per_s_per_user=float(step.tokens_per_s_per_user),
         tokens_per_s_per_chip=float(step.tokens_per_s_per_chip),
-        with_prompts_tokens_per_s_per_chip=float(full * ask.output / chips),
+        with_prompts_tokens_per_s_per_chip=float(full * ask.request.output / chips),
         ttft_s=float(first.time_s),
         step=step,
         first=first,

@@ -15,12 +15,11 @@ from trnmodel.catalog.stacks import find
 from trnmodel.catalog.stacks import kinds as stacks_of
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
-from trnmodel.formulas.tco import usd_per_mtoken
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.planner.cost import Cost
 from trnmodel.planner.deployments import computes
-from trnmodel.planner.effort import Ask, Load, TokenCost, drawn_chip_s, ground, within
+from trnmodel.planner.effort import Ask, Load, TokenCost, within
 from trnmodel.planner.plan import asked_systems
 from trnmodel.planner.sensitivity import Sensitivity, sensitivity
 from trnmodel.result import Card, tidy
@@ -39,10 +38,11 @@ class TokenCosts(Card):
 
     def priced(self, way: Any, region: str | None = None) -> TokenCosts:
         """The same answer at other prices, as `token_cost` takes them: what is searched for does not depend on them."""
-        known = [
-            (one.system, _price(way, one.system, region), one.stack, (one.choice, one.effort)) for one in self.lines
+        prices = {one.system.id: _price(way, one.system, region) for one in self.lines}
+        lines = [
+            self.ask.line(one.system, *prices[one.system.id], one.stack, (one.choice, one.effort)) for one in self.lines
         ]
-        return TokenCosts(self.ask, tuple(self.ask.line(*each) for each in known))
+        return TokenCosts(self.ask, tuple(lines))
 
     def __getitem__(self, which: tuple[str, str]) -> TokenCost:
         """The line of a system and a kind of software."""
@@ -55,6 +55,11 @@ class TokenCosts(Card):
     def systems(self) -> list[str]:
         """Ids of the systems, in the order in which they were asked for."""
         return list(dict.fromkeys(one.system.id for one in self.lines))
+
+    @property
+    def with_price(self) -> list[str]:
+        """Ids of those that have a price."""
+        return list(dict.fromkeys(one.system.id for one in self.lines if not one.rent.why))
 
     def of(self, software: str) -> list[TokenCost]:
         """The lines of one kind of software."""
@@ -83,22 +88,23 @@ class TokenCosts(Card):
         ValueError
             `against` is none of the systems.
         """
-        rows = list[dict[str, Any]]()
-        against = self._id(against)
-        for one in self.lines:
-            if one.system.id == against or (against, one.stack_kind) not in self._places():
-                continue
-            other = self[against, one.stack_kind]
-            row: dict[str, Any] = {"system": one.system.id, "against": against, "software": one.stack_kind}
-            names = ("break_even_usd_per_chip_h", "break_even_usd_per_chip_h_low", "break_even_usd_per_chip_h_high")
-            row |= dict(zip(names, _tie(one, other), strict=True)) | {"usd_per_chip_h": one.usd_per_chip_h}
-            told = [f"{who.system.id}: {who.lacking}" for who in (one, other) if who.lacking]
-            told += [f"{against}: {other.rent.why}"] * bool(other.rent.why)
-            rows.append(row | {"basis": one.basis, "reason": "; ".join(told)})
-        return tidy(rows)
+        other = self._id(against)
+        return tidy(row for name in self.systems for row in self.ties(name, other))
 
-    def _places(self) -> set[tuple[str, str]]:
-        return {(one.system.id, one.stack_kind) for one in self.lines}
+    def ties(self, system: str, against: str) -> list[dict[str, Any]]:
+        """The rows of `break_even` of one system, by kind of software."""
+        rows, other = list[dict[str, Any]](), {one.stack_kind: one for one in self.lines if one.system.id == against}
+        for one in self.lines:
+            if one.system.id != system or system == against or one.stack_kind not in other:
+                continue
+            rival = other[one.stack_kind]
+            row: dict[str, Any] = {"system": system, "against": against, "software": one.stack_kind}
+            names = ("break_even_usd_per_chip_h", "break_even_usd_per_chip_h_low", "break_even_usd_per_chip_h_high")
+            row |= dict(zip(names, _tie(one, rival), strict=True)) | {"usd_per_chip_h": one.usd_per_chip_h}
+            told = [f"{who.system.id}: {who.lacking}" for who in (one, rival) if who.lacking]
+            told += [f"{against}: {rival.rent.why}"] * bool(rival.rent.why)
+            rows.append(row | {"basis": one.basis, "reason": "; ".join(told)})
+        return rows
 
     def hosted(self) -> pd.DataFrame:
         """What sellers of the model by the token ask, and the share of the time that a rented system must be full.
@@ -148,23 +154,13 @@ class TokenCosts(Card):
         percentiles. A draw in which a system is too slow has no cost.
         """
         priced = [one for one in self.of(software) if np.all(one.valid)]
-        inputs: dict[str, Any] = {}
-        for one in priced:
-            ends = one.rent.open_ranges.get("usd_per_chip_h")
-            if ends:
-                inputs[f"{one.system.id}: USD a chip-hour"] = (ends[0], one.usd_per_chip_h, ends[1])
-            if np.ptp(one.chip_s(phase)) != 0:
-                inputs[ground(one)] = (0.0, 0.5, 1.0)
-
-        def ask(**drawn: NDArray) -> dict[str, NDArray]:
-            found = {}
-            for one in priced:
-                price = drawn.get(f"{one.system.id}: USD a chip-hour", one.usd_per_chip_h)
-                found[one.system.id] = usd_per_mtoken(price, 1.0) * drawn_chip_s(one, drawn, phase)
-            return found
-
         if not priced:
             refuse("software", software, "no system has a price and is fast enough with it")
+        inputs = dict(item for one in priced for item in one.uncertain(phase).items())
+
+        def ask(**drawn: Any) -> dict[str, NDArray]:
+            return {one.system.id: one.drawn_usd_per_mtoken(drawn, phase) for one in priced}
+
         return sensitivity(ask, inputs, draws, seed)
 
     def told(self, system: str) -> list[str]:
@@ -188,7 +184,7 @@ class TokenCosts(Card):
         speed = f"{first.wanted_tokens_per_s_per_user:g} tokens/s a user"
         lines = [f"USD a million tokens of {first.model.id}, {lengths}, {speed}"]
         lines += [line for name in self.systems for line in self.told(name)]
-        priced = [name for name in self.systems if not self.line_of(name).rent.why]
+        priced = self.with_price
         ties = [name for name in self.systems if name != against and (against or name not in priced)]
         if against or priced:
             lines += [self._tied(name, self._id(against) if against else priced[0]) for name in ties]
@@ -198,20 +194,16 @@ class TokenCosts(Card):
         ]
         return [*lines, *([f"by the token: {', '.join(asked)}"] if asked else [])]
 
-    def line_of(self, system: str) -> TokenCost:
-        """The first line of a system."""
-        return next(one for one in self.lines if one.system.id == system)
-
     def _id(self, system: str) -> str:
         return choice("against", read_system(system).id, self.systems)
 
     def _tied(self, system: str, against: str) -> str:
         """At what price a system costs what another one does, in words."""
-        table, told = self.break_even(against), []
-        for row in table[table.system == system].itertuples():
-            mid, low, high = (float(np.mean(x)) for x in row[4:7])
-            why = row.reason if "no price" in row.reason else "out of reach"
-            told.append(f"{row.software} {within(mid, low, high) if np.isfinite(mid) else why}")
+        told = []
+        for row in self.ties(system, against):
+            mid, low, high = (float(np.mean(row[f"break_even_usd_per_chip_h{end}"])) for end in ("", "_low", "_high"))
+            why = row["reason"] if "no price" in row["reason"] else "out of reach"
+            told.append(f"{row['software']} {within(mid, low, high) if np.isfinite(mid) else why}")
         return f"{system} ties with {against} at USD a chip-hour: {', '.join(told)}"
 
     def to_frame(self, bands: bool = False) -> pd.DataFrame:
@@ -323,7 +315,7 @@ def token_cost(
     for spec in specs:
         price = _price(way, spec, region)
         words = stacks_of(spec.chip)
-        lines += [ask.line(spec, price, find(spec.chip, words[kind], "software")) for kind in reversed(words)]
+        lines += [ask.line(spec, *price, find(spec.chip, words[kind], "software")) for kind in reversed(words)]
     return TokenCosts(ask, tuple(lines))
 
 
@@ -342,14 +334,14 @@ def _owned(cost: Cost) -> Rent:
     return Rent(**about, usd_per_chip_h=value if np.ndim(value) else float(value))
 
 
-def _price(way: Any, spec: System, region: str | None) -> Rent:
-    """The price of a system: of one way for all, or of a mapping by system, or one of the caller's own."""
+def _price(way: Any, spec: System, region: str | None) -> tuple[Rent, Cost | None]:
+    """The price of a system: of one way for all, of a mapping by system, or the caller's own; and the owner's cost."""
     if isinstance(way, Mapping):
         if spec.id not in way:
             refuse("way", dict(way), f"allowed is a mapping that names {spec.id} too")
         way = way[spec.id]
-    if isinstance(way, Cost):
-        way = _owned(way)
+    owned = way if isinstance(way, Cost) else None
+    way = way if owned is None else _owned(owned)
     if isinstance(way, Rent) and way.chip.id != spec.chip.id:
         refuse("way", way.id, f"it is the price of {way.chip.id}, and {spec.id} has chips {spec.chip.id}")
-    return rent(spec, way, region) if isinstance(way, str | Rent) else own(spec, numbers("way", way, TINY))
+    return rent(spec, way, region) if isinstance(way, str | Rent) else own(spec, numbers("way", way, TINY)), owned

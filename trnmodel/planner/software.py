@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trnmodel.arguments import TINY, listed, numbers
-from trnmodel.catalog.stacks import KINDS, VALUES, Efficiencies, basis, find
+from trnmodel.bands import variants
+from trnmodel.catalog.stacks import KINDS, Efficiencies, basis, find
 from trnmodel.catalog.stacks import kinds as stacks_of
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
-from trnmodel.fabric.groups import Same
 from trnmodel.models.transformer import Transformer
 from trnmodel.planner import deployments
 from trnmodel.planner.deployments import formats
@@ -67,19 +66,19 @@ COLUMNS = (
 )
 
 
-def _ends(e: Efficiencies) -> Iterator[tuple[str, Efficiencies, Efficiencies]]:
-    """A stack with the values of one mechanism at the low and at the high ends of their ranges, one after another."""
-    for mechanism, names in MECHANISMS.items():
-        mine: dict[str, Any] = {name: e.open_ranges[name] for name in names if name in e.open_ranges}
-        if mine:
-            low, high = (replace(e, **{name: ends[end] for name, ends in mine.items()}) for end in (0, 1))
-            yield mechanism, low, high
+def _ends(e: Efficiencies) -> dict[str, list[tuple[tuple[str, float], ...]]]:
+    """The values of each mechanism of a stack at the low and at the high ends of their ranges; none without a range."""
+    ranges = e.open_ranges
+    mine = {mechanism: [name for name in names if name in ranges] for mechanism, names in MECHANISMS.items()}
+    return {
+        mechanism: [tuple((name, ranges[name][end]) for name in names) for end in (0, 1)]
+        for mechanism, names in mine.items()
+        if names
+    }
 
 
 def spread(e: Efficiencies) -> Efficiencies:
     """A stack as it is, then a mechanism at a time at the low and high ends of its ranges, on the first axis of three.
-
-    One object, by which the caches of the fabric know it.
 
     Examples
     --------
@@ -88,16 +87,7 @@ def spread(e: Efficiencies) -> Efficiencies:
     >>> e.shape, (e.layer_s.ravel() * 1e6).round(1).tolist()
     ((9, 1, 1), [79.5, 79.5, 79.5, 43.0, 116.0, 79.5, 79.5, 79.5, 79.5])
     """
-    return _spread(Same(e))
-
-
-@lru_cache(maxsize=64)
-def _spread(key: Same) -> Efficiencies:
-    e: Efficiencies = key.it
-    every = [e, *(one for _, *two in _ends(e) for one in two)]
-    moved = {name: [getattr(one, name) for one in every] for name in VALUES if name in e.ranges}
-    fields: dict[str, Any] = {name: np.reshape(x, (-1, 1, 1)) for name, x in moved.items() if len(set(x)) > 1}
-    return replace(e, ranges={}, **fields) if fields else e
+    return variants(e, ((), *(move for two in _ends(e).values() for move in two)), 2)
 
 
 def waterfall(
@@ -142,12 +132,12 @@ def waterfall(
     rows[0] |= {"bar_s": at, "bar_s_low": at, "bar_s_high": at, "basis": basis(here, spec.chip, 1, "decode").word}
     for _, kind in pairwise(kinds):
         target = stacks[kind]
-        ends = {name: pair for name, *pair in _ends(target)}
+        ends = _ends(target)
         ground = str(basis(target, spec.chip, site(spec, mapping.lnc).lnc, "decode").word)
         for mechanism, names in MECHANISMS.items():
             there = replace(here, **{name: getattr(target, name) for name in names}, ranges={})
             after = step(there)
-            spread = [step(replace(here, **{n: getattr(end, n) for n in names})) for end in ends.get(mechanism, ())]
+            spread = [step(there.moved(dict(end))) for end in ends.get(mechanism, ())]
             low, high = min([after, *spread]) - at, max([after, *spread]) - at
             line = {"software": kind, "mechanism": mechanism, "start_s": at, "end_s": after, "bar_s": after - at}
             rows.append(line | {"bar_s_low": low, "bar_s_high": high, "basis": ground})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,10 +37,15 @@ def basis_of(s: Setting, given: Arrays, part: str = "") -> Basis:
 
 
 def spread_of(
-    s: Setting, mapping: Mapping, given: Arrays, work: Work, figure: str, name: str, part: str = ""
-) -> tuple[NDArray, NDArray]:
-    """Half-widths below and above of a step's logarithm: its rows', and outside of them those of the stack's ranges."""
-    return spread(basis_of(s, given, part), s.e, partial(_asked_again, s, mapping, given, work, figure))
+    s: Setting, mapping: Mapping, given: Arrays, work: Work, figure: str, own: str = ""
+) -> Callable[..., tuple[NDArray, NDArray]]:
+    """Half-widths below and above of a step's logarithm: its rows', and outside of them those of the stack's ranges.
+
+    All figures have those of one, and whoever asks for a second has the answer.
+    """
+    ask = partial(_asked_again, s, mapping, given, work, figure)
+    found = cache(lambda part: spread(basis_of(s, given, part), s.e, ask, at_once=True))
+    return lambda name, part=own: found(part)
 
 
 def _asked_again(s: Setting, mapping: Mapping, given: Arrays, work: Work, figure: str, e: Efficiencies) -> NDArray:
@@ -48,7 +53,7 @@ def _asked_again(s: Setting, mapping: Mapping, given: Arrays, work: Work, figure
     timed = s.rates is not NO_RATES
     there = setting(s.model, s.system, mapping, s.precision, e, s.phase, timed)
     there = there if timed else there.storing
-    moved = {x: np.asarray(getattr(e, x)) for x in OVERLAPS if x in given and getattr(e, x) != getattr(s.e, x)}
+    moved = {x: np.asarray(getattr(e, x)) for x in OVERLAPS if x in given and np.any(getattr(e, x) != getattr(s.e, x))}
     return in_pieces(work, there, given | moved)[figure]
 
 

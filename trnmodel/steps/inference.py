@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from types import MappingProxyType
 
 import numpy as np
@@ -61,7 +61,7 @@ def _step(asked: Question, s: Setting, mapping: Mapping, given: Arrays, lines: b
         batch=given["batch"],
         tokens=given["tokens"],
         judge=partial(basis_of, s, given),
-        spread=cache(partial(spread_of, s, mapping, given, partial(_numbers, asked), "time_s")),
+        spread=spread_of(s, mapping, given, partial(_numbers, asked), "time_s"),
         fitted=partial(fitted_resources, s.e, s.at.chip, s.phase),
         send=partial(_messages, asked, s, given),
         run=partial(_way, asked, s, given),
@@ -337,7 +337,7 @@ def memory_fit(
         system=s.system,
         stack=s.e,
         judge=partial(basis_of, s, given, "memory"),
-        spread=partial(spread_of, s, mapping, given, _fit, "total_bytes", part="memory"),
+        spread=spread_of(s, mapping, given, _fit, "total_bytes", "memory"),
         tp=mapping.tp,
         batch=batch,
         context=context,

@@ -27,7 +27,7 @@ from trnmodel.steps.rank import Site, site
 from trnmodel.units import Numeric
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 BATCHING = ("continuous", "static")
 NORMAL_99 = 2.3263478740408408  # 99th percentile of the standard normal distribution
@@ -408,11 +408,3 @@ def _replica(at: Site, mapping: Mapping) -> tuple[NDArray, NDArray]:
     chips = np.ceil(mapping.replica_ranks / at.ranks_per_chip)
     beyond = at.where.scaleout_bytes_per_s_per_dir
     return chips, chips * published(beyond, chip_links(at.where))
-
-
-def unbeaten(step: Step) -> pd.DataFrame:
-    """Valid points of a step that no other beats in both a user's speed and throughput a chip, the fastest last."""
-    table = step.to_frame()
-    table = table[table.valid].sort_values("tokens_per_s_per_user", ascending=False, kind="stable")
-    best = table.tokens_per_s_per_chip.cummax() == table.tokens_per_s_per_chip
-    return table[best].iloc[::-1].reset_index(drop=True)
