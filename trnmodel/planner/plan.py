@@ -103,11 +103,6 @@ class _Ask(NamedTuple):
     def longest(self) -> float:
         return self.given + self.output
 
-    def decode(self, spec: System, mapping: Degrees, e: Efficiencies, precision: Precision, batch: Any) -> Step:
-        """The step whose speed a user sees: at the mean context, of a graph and a cache for the longest."""
-        ask: dict[str, Any] = {"context": self.given + self.output / 2, "max_context": self.longest}
-        return decode_step(self.model, spec, mapping, batch=batch, precision=precision, efficiencies=e, **ask)
-
     def prefill(self, spec: System, mapping: Degrees, e: Efficiencies, precision: Precision, batch: Any = 1) -> Step:
         ask: dict[str, Any] = {"input_tokens": self.given, "max_context": self.longest}
         return prefill(self.model, spec, mapping, batch=batch, precision=precision, efficiencies=e, **ask)
@@ -289,7 +284,10 @@ def _searched(ask: _Ask, spec: System, e: Efficiencies, precision: Precision) ->
 def _chosen(ask: _Ask, spec: System, e: Efficiencies, point: _Point) -> Choice:
     """A point asked again by itself."""
     mapping, dtypes = Degrees(tp=point.tp, ep=point.ep), point.precision
-    step, first = ask.decode(spec, mapping, e, dtypes, point.batch), ask.prefill(spec, mapping, e, dtypes)
+    # what a user sees: at the mean context, of a graph and a cache for the longest
+    more: dict[str, Any] = {"context": ask.given + ask.output / 2, "max_context": ask.longest, "precision": dtypes}
+    step = decode_step(ask.model, spec, mapping, batch=point.batch, efficiencies=e, **more)
+    first = ask.prefill(spec, mapping, e, dtypes)
     prompt_s = ask.prefill(spec, mapping, e, dtypes, batch=point.ep).time_s / point.ep
     full = full_requests_per_s(point.batch, ask.output, step.time_s, prompt_s)
     chips = float(step.occupied_chips)
