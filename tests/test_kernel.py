@@ -31,6 +31,13 @@ def test_never_below_the_roofline_nor_the_tile_bound(pair, m, n, k, stack):
     assert answer.time_s <= answer.upper_s * (1 + 1e-12)
 
 
+def test_a_transpose_on_the_way_loads_at_the_share_of_the_dma_rate_that_aws_states():
+    plain, turned = (tm.kernel.matmul("trainium2", 512, 512, 4096, transpose=how) for how in ("none", "dma"))
+    assert tm.chip("trainium2").core.dma_transpose_share["hbm-sbuf"] == 0.9
+    assert turned.load_s == pytest.approx(plain.load_s / 0.9)
+    assert turned.store_s == plain.store_s and turned.tensor_s == plain.tensor_s
+
+
 @given(st.sampled_from(PAIRS), size, size, size, st.integers(0, 2), st.integers(1, 3000))
 @light
 def test_more_work_is_never_faster(pair, m, n, k, axis, more):

@@ -93,6 +93,7 @@ def test_bars_add_up_and_each_is_one_step_of_another_stack():
     layers = bars[(bars.software == "hand-tuned") & (bars.mechanism == "layers")].iloc[0]
     assert layers.bar_s == pytest.approx(80 * (43e-6 + 116e-6) / 2)  # 80 layers of the row's middle
     assert layers.bar_s_low == pytest.approx(80 * 43e-6)
+    assert "routing of experts" not in set(bars.mechanism)  # a dense model has none, and a bar of nothing is none
 
 
 def test_every_value_of_a_stack_is_in_one_mechanism_or_stored():

@@ -36,6 +36,14 @@ def run(request):
     return tm.train_run(model, system, tokens=1e12, chips=chips, seq=2048, global_batch=512)
 
 
+def test_days_at_an_mfu_go_with_its_reciprocal_and_no_chip_beats_its_peak(run):
+    assert float(run.days_at(run.mfu / 2)) == pytest.approx(2 * float(run.days))
+    assert float(run.days_at(1.0)) == pytest.approx(float(run.days * run.mfu))
+    for mfu in (0, 1.01):
+        with pytest.raises(ValueError, match=f"mfu={mfu}"):
+            run.days_at(mfu)
+
+
 def test_every_reported_mapping_computes_again_by_one_call(run):
     for row in [*run.table.to_dict("records"), *run.constraints().query("kind == 'imposed'").to_dict("records")]:
         step = tm.train_step(run.model, run.system, seq=2048, **asked(row))
