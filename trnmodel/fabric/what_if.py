@@ -109,9 +109,9 @@ def _switches(net: Topology, racks: int) -> dict[str, tuple[float, str]]:
     }
 
 
-def _agrees(counted: float, printed: str, factor: float) -> bool:
+def _agrees(counted: float, printed: str) -> bool:
     """Whether a count equals what is printed, to the digits printed where it says "about"."""
-    value = load.parse_number(printed)[0] * factor
+    value = load.parse_number(printed)[0]
     digits = len(printed.strip("~").replace(",", "").rstrip("0"))
     rounded = float(f"{counted:.{max(digits, 1) - 1}e}") if printed.startswith("~") else counted
     return abs(rounded - value) <= 1e-9 * max(abs(value), 1)
@@ -125,7 +125,7 @@ def _printed(system_id: str, *quantities: str) -> dict[str, load.Fact]:
 
 
 def _verdict(system_id: str, counted: float, fact: load.Fact) -> str:
-    if _agrees(counted, fact.value_printed, load.units()[fact.unit_printed].factor):
+    if _agrees(counted, fact.value_printed):
         return "inferred" if fact.quantity == "inferred_hops" else "agrees"
     own = fact.entity == system_id or load.entities()[fact.entity].kind != "system"
     return "disagrees" if own else f"printed for {fact.entity}"

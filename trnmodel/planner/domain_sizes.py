@@ -85,7 +85,7 @@ def walls(names: Iterable[str | System], precisions: Iterable[str], rates: Itera
 
 def _extents(spec: System) -> list[int]:
     """Group sizes that fill the tiers of a domain evenly, a chip being a rank."""
-    found, whole = {1}, 1
+    found, whole = set[int](), 1
     for tier in hierarchy(Same(spec), int(spec.chip.cores)):
         size = int(tier.size)
         found |= {whole * part for part in range(1, size + 1) if size % part == 0}
