@@ -480,3 +480,19 @@ def test_pods_answer_in_closed_form():
     net = topology("tpu-v5p-pod")
     assert net.diameter == 8 + 10 + 14
     assert net.bisection_bytes_per_s_per_dir == pytest.approx(2 * 16 * 20 * 100 * GB)  # 600 GB/s on six links
+
+
+def test_racks_alike_are_one_problem_and_others_are_not():
+    net = topology("trn2.48xlarge").graph
+    renamed = nx.relabel_nodes(net, {node: f"other {node}" for node in net})
+    assert flow.arcs(net) == flow.arcs(renamed)
+    assert flow.arcs(net) != flow.arcs(topology("trn2-ultraserver").graph)
+    assert flow.arcs(net) != net
+
+
+def test_links_in_ratio_have_their_rate_times_it():
+    net = topology("trn2.48xlarge")
+    rates = {data["rate"] for *_, data in net.wiring.graph.edges(data=True)}
+    (plain,), (twice,) = (net.wiring.scope("world", (ratio,) * (max(rates) + 1)) for ratio in (1.0, 2.0))
+    for (*_, one), (*_, other) in zip(plain.edges(data=True), twice.edges(data=True), strict=True):
+        assert other["bytes_per_s_per_dir"] == 2 * one["bytes_per_s_per_dir"]

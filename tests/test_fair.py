@@ -345,3 +345,9 @@ def test_the_default_call_of_a_trainium_is_within_a_tenth_of_a_published_step(ch
     where = machine(default)
     assert (where.id if isinstance(where, Chip) else where.chip.id) == chip
     assert predict(default) / default.scale == pytest.approx(measure(row), rel=0.1)
+
+
+@pytest.mark.parametrize("name", stacks.stacks()[1:])
+def test_a_stack_of_data_is_not_given_with_the_call(name):
+    found = stacks.basis(efficiencies("trainium2", name), tm.chip("trainium2"), 2, "decode")
+    assert "given with the call" not in found.reason

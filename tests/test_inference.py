@@ -1,7 +1,7 @@
 """Decode, prefill, memory fit and serving: golden rooflines, limits and properties."""
 
 import csv
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -446,3 +446,14 @@ def test_ranks_share_all_work_and_bytes_evenly_on_the_ideal_stack(name, phase):
     one, four = (call(name, mapping=tm.Mapping(tp=tp), **where, **lengths) for tp in (1, 4))
     assert 4 * four.moved_bytes_per_rank == pytest.approx(float(one.moved_bytes_per_rank))
     assert 4 * four.work_flop_per_rank == pytest.approx(float(one.work_flop_per_rank))
+
+
+def test_ideal_software_loses_nothing_and_adds_nothing():
+    """Every share, ratio and factor is 1, every rate of its own unlimited, every time, pass and buffer 0."""
+    for field in fields(IDEAL):
+        value = getattr(IDEAL, field.name)
+        if isinstance(value, float):
+            ends = ("share", "ratio", "overlap", "factor", "slowdown", "_reads", "cache_passes", "p50")
+            one = field.name.endswith(ends)
+            free = field.name.endswith("_per_s") or field.name == "graph_layers"
+            assert value == (1.0 if one else np.inf if free else 0.0), field.name

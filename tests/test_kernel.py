@@ -35,7 +35,8 @@ def test_a_transpose_on_the_way_loads_at_the_share_of_the_dma_rate_that_aws_stat
     plain, turned = (tm.kernel.matmul("trainium2", 512, 512, 4096, transpose=how) for how in ("none", "dma"))
     assert tm.chip("trainium2").core.dma_transpose_share["hbm-sbuf"] == 0.9
     assert turned.load_s == pytest.approx(plain.load_s / 0.9)
-    assert turned.store_s == plain.store_s and turned.tensor_s == plain.tensor_s
+    assert turned.store_s == plain.store_s
+    assert turned.tensor_s == plain.tensor_s
 
 
 @given(st.sampled_from(PAIRS), size, size, size, st.integers(0, 2), st.integers(1, 3000))
@@ -436,3 +437,9 @@ def test_framework_constants_hold_on_rows_that_they_have_not_seen(group):
 def test_queued_transfers_start_once():
     one, four = (tm.kernel.dma("trainium2", 1e6, 4096, transfers=n, queued=1.0).time_s for n in (1, 4))
     assert one == four
+
+
+def test_attention_writes_what_its_query_heads_give_and_a_background_transpose_costs_no_dma():
+    assert tm.kernel.attention("trainium2", 512, 1024, heads=8, kv_heads=2).hbm_write_bytes == 512 * 8 * 128 * 2
+    plain, turned = (tm.kernel.matmul("trainium3", 512, 512, 4096, transpose=how) for how in ("none", "background"))
+    assert turned.load_s == plain.load_s

@@ -307,3 +307,14 @@ def test_the_chapter_on_serving_says_of_public_software_what_the_answers_say(exp
     for line in both.itertuples():
         expected = public.tokens_per_s_per_chip[line.wanted_tokens_per_s_per_user, line.system]
         assert line.tokens_per_s_per_chip == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_shared_point_is_the_tuned_batch_or_the_half_of_it_that_has_room():
+    line = {"system": "trn2.48xlarge", "software": "hand-tuned", "tokens_per_s_per_chip": 1.0, "tp": 8, "ep": 1}
+    ask = {"context": 2048, "precision": "bf16"}
+    for batch, has_room in ((4.0, True), (2.0**20, False)):
+        table = pd.DataFrame([line | {"batch": batch}])
+        mapping, found = software.shared_point("llama-3.1-8b", line["system"], table, **ask)
+        assert (float(mapping.tp), found == batch) == (8, has_room)
+        fits = tm.decode_step("llama-3.1-8b", line["system"], mapping, batch=[found, 2 * found], **ask).valid
+        assert fits.tolist() == [True, has_room]

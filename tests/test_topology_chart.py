@@ -69,6 +69,7 @@ def test_labels_and_the_paths_of_the_text_stand_on_the_drawing():
     words, paths = drawing.labels(system), drawing.paths_drawn(system)
     assert words.text.value_counts()["plane 4"] == 2
     assert words.text.str.startswith("tray ").sum() == 18
+    assert (words[words.text.str.startswith("Rack ")].y > nodes.y.max()).all()  # above all that is drawn
     assert paths.groupby("path").size().tolist() == [1 + 1, 3 + 1, 4 + 1]
     ends = {frozenset([row[:2], row[2:]]) for row in links[["x", "y", "x2", "y2"]].itertuples(index=False, name=None)}
     walked = paths[["x", "y", "x2", "y2"]].itertuples(index=False, name=None)

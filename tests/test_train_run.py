@@ -36,6 +36,10 @@ def run(request):
     return tm.train_run(model, system, tokens=1e12, chips=chips, seq=2048, global_batch=512)
 
 
+def test_the_runner_up_is_the_next_one(run):
+    assert run.next(2)[:1] == [run.runner_up]
+
+
 def test_days_at_an_mfu_go_with_its_reciprocal_and_no_chip_beats_its_peak(run):
     assert float(run.days_at(run.mfu / 2)) == pytest.approx(2 * float(run.days))
     assert float(run.days_at(1.0)) == pytest.approx(float(run.days * run.mfu))

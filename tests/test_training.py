@@ -453,3 +453,12 @@ def test_a_run_of_more_chips_than_any_row_is_extrapolated_and_its_band_wider():
     assert step.judge().width == pytest.approx(step.stack.width * grown)
     alone = tm.train_step("gpt3-175b", "hgx-a100", tm.Mapping(tp=8, pp=8, dp=32), **ask)
     assert (alone.basis, float(alone.high)) == ("extrapolated", pytest.approx(float(step.high[2])))
+
+
+def test_an_mfu_is_a_time_by_the_printed_peak():
+    """MaxText prints 45.46 % for Llama-3.1-8B on TPU v6e, whose printed peak is 918 TFLOP/s a chip."""
+    (row,) = [row for row in runs.rows() if row.id == "maxtext-Llama-3.1-8B-TPU v6e"]
+    model, where = tm.model(row.model), tm.system(row.system, int(row.count))
+    flop = float(row.global_batch) * float(model.train_flop(int(row.seq), "full"))
+    seconds = flop / (0.4546 * 918e12 * where.chips)
+    assert runs.measured_s(row, model, where) == pytest.approx(seconds)

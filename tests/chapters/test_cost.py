@@ -209,6 +209,8 @@ def test_a_month_early_by_the_printed_trend(hours):
     assert early.share[1.0] == pytest.approx(0.0327, abs=5e-5)
     assert early.usd[1.0] == pytest.approx(0.0327 * float(hours[AIR].capital_usd), rel=2e-3)
     assert early.share.is_monotonic_increasing
+    told = cost_words.early_words(hours[AIR], markets.early(hours[AIR]), CALLED[AIR])
+    assert "1 month 3.3%" in told  # what months are worth by hand, or it would have raised
 
 
 def test_by_hand_agrees_and_says_so(found, hours):

@@ -150,6 +150,8 @@ def test_capacities_that_others_solved():
     assert len(table) == 18
     sound = table[(table.prefill == "in chunks") | (table.note == "")]
     assert sound.error_with_scores.abs().max() < 0.025
+    for found, error in ((table.computed, table.error), (table.with_scores, table.error_with_scores)):
+        assert error.tolist() == pytest.approx([x / said - 1 for x, said in zip(found, table.printed, strict=True)])
 
 
 def test_cache_budget_has_the_printed_share():

@@ -127,3 +127,9 @@ def test_masks_start_alike_and_part():
 @pytest.mark.parametrize("name", [name for name in model_ids() if model(name).generates])
 def test_every_model_that_generates_has_words_for_its_attention(name):
     assert describe.attention_kind(name)
+
+
+def test_attention_that_keeps_no_cache_has_no_intensity():
+    table = step_operators("bert-large-uncased", "prefill", 1, 128, 0, "bf16").set_index("operator")
+    assert np.isnan(table.intensity_flop_per_byte["bidirectional attention"])
+    assert table.flop["bidirectional attention"] > 0
