@@ -9,6 +9,7 @@ import pytest
 import trnmodel as tm
 from trnmodel import charts
 from trnmodel.catalog import load, stacks
+from trnmodel.catalog.lineage import lineage
 from trnmodel.catalog.specs import Chip
 from trnmodel.catalog.stacks import IDEAL, efficiencies
 from trnmodel.charts.tables import on_ground
@@ -76,12 +77,12 @@ def test_the_chips_that_a_stack_names_are_those_of_the_rows_that_its_constants_w
             part = "prefill" if r.meaning in (*MEANINGS["prefill"], "forward", "run-of-steps") else "decode"
             stack = r.stack or chip.default_stack
             own.setdefault((stack, part), set()).add(chip.id)
-            for one in owners[part].intersection(load.lineage(stack)):  # a row fits its stack and those below it
+            for one in owners[part].intersection(lineage(stack)):  # a row fits its stack and those below it
                 found.setdefault((one, part), set()).add(chip.id)
     assert len(found) > 12
     for stack, part in found:
         named = set(efficiencies("trainium1", stack).fitted_on[part])
-        ran = set().union(*(found.get((one, part), ()) for one in load.lineage(stack)))
+        ran = set().union(*(found.get((one, part), ()) for one in lineage(stack)))
         assert own.get((stack, part), set()) <= named <= ran, (stack, part)
     assert efficiencies("trainium2").fitted_on["memory"] == ("inferentia2",)  # of one printed run
 

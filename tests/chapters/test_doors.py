@@ -87,7 +87,7 @@ CALLS = [
     (deployments.split_phases, {"d": D, "prefill_systems": ["trn1.32xlarge"], "batch": 16}),
     (deployments.ratios, {"d": D, "prefill_systems": ["trn1.32xlarge"], "batch": 16, "output_tokens": [128]}),
     (domain_sizes.walls, {"names": [RACK], "precisions": ["bf16"], "rates": [50.0]}),
-    (domain_sizes.best, {"model": LLAMA, "system": RACK, "context": 8192, "precision": "mxfp8"}),
+    (domain_sizes.ratios, {"rules": ["experts"], "sizes": [1e12], "precisions": ["bf16"], "contexts": [8192.0]}),
     (placements.exchanges, {"model": "deepseek-v3", "names": [RACK]}),
     (placements.steps, {"model": "deepseek-v3", "names": [RACK], "sequences_per_chip": [32.0], "context": 8192}),
     (synthetic_models.synthetic, {"total_params": 1e12, "base": "deepseek-v3"}),
@@ -101,7 +101,7 @@ REST = {  # arguments that no chapter takes from its parameters, or whose zero i
     deployments.split_phases: {"input_tokens": 1024, "output_tokens": 128},
     deployments.ratios: {"input_tokens": 1024},
     contests.domains: {"pair": (RACK, RACK)},
-    domain_sizes.best: {"tokens_per_s_per_user": [50.0]},
+    domain_sizes.ratios: {"rates": [20.0]},
     placements.exchanges: {"tokens_per_chip": [16.0]},
     synthetic_models.synthetic: {"rule": "experts"},
 }

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from trnmodel.arguments import number, refuse
 from trnmodel.catalog import load
+from trnmodel.catalog.lineage import built, named
 from trnmodel.catalog.specs import NAN, Chip, Spec, mapping_field
 
 S = TypeVar("S", bound=Spec)
@@ -77,17 +78,6 @@ def ends(spec: Spec, name: str, key: str = "") -> Ends:
 
 
 @cache
-def inherited(kind: Any, entity: str) -> Any:
-    """A spec with what it takes over from the base of its entity; a value of its own has its own range, or none."""
-    return kind(**load.inherited(kind, reversed(load.lineage(entity))))
-
-
-def named(kind: Any, name: Any, of: str) -> Any:
-    """A spec by the id or name of an entity of a kind; a spec is given back as it is."""
-    return name if isinstance(name, kind) else inherited(kind, load.resolve(of, name))
-
-
-@cache
 def _node(process: str) -> Power | None:
     """Energies of operations at the node that the text of a process names, or None where it names none."""
     size = re.search(r"\d+", process)
@@ -104,7 +94,7 @@ def power(chip: Chip) -> Power:
     >>> found.id, f"{found.flop_j['bf16']:.4g}", found.range("host_w_per_chip")
     ('neuron-power', '6.475e-13', (113.2, 226.5))
     """
-    found, node = inherited(Power, "gpu-power" if chip.core is None else "neuron-power"), _node(chip.process)
+    found, node = built(Power, "gpu-power" if chip.core is None else "neuron-power"), _node(chip.process)
     if node is None:
         return found
     return replace(
@@ -124,7 +114,7 @@ def parts(cooling: str) -> Parts:
     >>> parts("air").range("cooling_share"), parts("liquid").range("part_w[retimer]")
     ((0.049, 0.15), (11.0, 13.0))
     """
-    return inherited(Parts, f"rack-{cooling}" if cooling else "rack-parts")
+    return built(Parts, f"rack-{cooling}" if cooling else "rack-parts")
 
 
 Given = Mapping[str, Mapping[str, float]]

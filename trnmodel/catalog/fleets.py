@@ -13,7 +13,7 @@ import msgspec
 
 from trnmodel.arguments import choice
 from trnmodel.catalog import load
-from trnmodel.catalog.facilities import named
+from trnmodel.catalog.lineage import named
 from trnmodel.catalog.specs import Spec, mapping_field
 
 Distribution = Literal["uniform", "triangular", "loguniform"]

@@ -12,7 +12,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
-from functools import cache, reduce
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -293,35 +293,6 @@ def assemble(spec_type: type[Spec], entity: str, **given: Any) -> dict:
         "ranges": MappingProxyType({name: ruled.spread for name, ruled in used.items() if ruled.spread}),
         "estimates": frozenset(name for name, ruled in used.items() if ruled.fact.confidence == "D"),
     }
-
-
-def lineage(entity: str) -> tuple[str, ...]:
-    """An entity and those that it builds on, the most general last; nothing for one that `data/` does not list.
-
-    Examples
-    --------
-    >>> lineage("vllm-neuron-2026-async"), lineage("mine")
-    (('vllm-neuron-2026-async', 'vllm-neuron-2026', 'neuron-stack'), ())
-    """
-    found = entities().get(entity)
-    return (entity, *lineage(found.base)) if found else ()
-
-
-def inherited(spec_type: type[Spec], chain: Iterable[str]) -> dict[str, Any]:
-    """Keyword arguments of a spec, read from the facts about entities that build on each other, the most general first.
-
-    A field that a later one states replaces the earlier one's whole: value, sources, range and estimate.
-    """
-    return reduce(overlaid, (assemble(spec_type, entity) for entity in chain))
-
-
-def overlaid(older: Mapping[str, Any], newer: Mapping[str, Any]) -> dict[str, Any]:
-    """Keyword arguments of a spec over those of what it builds on."""
-    stated = {label.partition("[")[0] for label in newer["sources"]}
-    kept = {name: [label for label in older[name] if label.partition("[")[0] not in stated]
-            for name in ("sources", "ranges", "estimates")}  # fmt: skip
-    merged = {name: {label: older[name][label] for label in kept[name]} | newer[name] for name in ("sources", "ranges")}
-    return {**older, **newer, **merged, "estimates": newer["estimates"].union(kept["estimates"])}
 
 
 def _entity(entity: str) -> Entity:

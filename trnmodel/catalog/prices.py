@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from trnmodel.arguments import refuse
-from trnmodel.catalog.facilities import inherited, named
+from trnmodel.catalog.lineage import built, named
 from trnmodel.catalog.specs import NAN, Spec, mapping_field
 from trnmodel.catalog.tables import DataError, Fact
 
@@ -135,7 +135,7 @@ def prices() -> Prices:
     >>> found.server_usd_per_chip["hgx-h100"], found.range("retimer_usd")
     (31904.63, (54.0, 108.0))
     """
-    return inherited(Prices, "prices")
+    return built(Prices, "prices")
 
 
 def owner(name: str | Owner = "hyperscaler") -> Owner:

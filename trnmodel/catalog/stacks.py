@@ -12,6 +12,7 @@ import numpy as np
 
 from trnmodel.arguments import instance, refuse
 from trnmodel.catalog import load
+from trnmodel.catalog.lineage import overlaid
 from trnmodel.catalog.specs import Chip, Spec, mapping_field
 from trnmodel.result import Basis
 
@@ -148,7 +149,7 @@ def _stack(stack: str) -> Efficiencies:
     wide = _widened(older, *own["ranges"].get("range_factor", (1.0, 1.0)))
     taken = {"sources": {}, "ranges": {**older.ranges, **wide}, "estimates": older.estimates | wide.keys()}
     parts = {name: {**getattr(older, name), **own.get(name, {})} for name in ("sources", "fitted_on")}  # by part
-    return replace(older, **load.overlaid(taken, own) | parts)
+    return replace(older, **overlaid(taken, own) | parts)
 
 
 def _widened(e: Efficiencies, low: float, high: float) -> dict[str, tuple[float, float]]:

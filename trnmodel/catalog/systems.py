@@ -19,6 +19,7 @@ import numpy as np
 
 from trnmodel.arguments import HUGE, instance, integer, numbers, refuse
 from trnmodel.catalog import load
+from trnmodel.catalog.lineage import inherited
 from trnmodel.catalog.specs import NAN, Chip, Spec, mapping_field, published
 
 AXES = "xyz"
@@ -243,7 +244,7 @@ def _chips(system_id: str) -> float:
 @cache
 def _system(system_id: str) -> System:
     row = _rows()[system_id]
-    kwargs = load.inherited(System, (row.chip, *bases(system_id)))
+    kwargs = inherited(System, (row.chip, *bases(system_id)))
     kwargs |= {"fabric": row.fabric, "domain_chips": int(_chips(system_id))}
     chip = load.chip(row.chip)
     owners = {"lane_bytes_per_s_per_dir": (kwargs.get("lane_id", ""), "scaleup_bytes_per_s_per_dir")}

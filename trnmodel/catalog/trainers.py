@@ -10,7 +10,7 @@ import numpy as np
 
 from trnmodel.arguments import instance, refuse
 from trnmodel.catalog import load
-from trnmodel.catalog.facilities import inherited
+from trnmodel.catalog.lineage import built
 from trnmodel.catalog.specs import Chip, Spec, mapping_field
 from trnmodel.catalog.stacks import Construction, Kind, KvHeads
 
@@ -88,7 +88,7 @@ def shipped(e: Trainer) -> bool:
     >>> shipped(own), shipped(replace(own, matmul_share=0.9)), shipped(IDEAL)
     (True, False, False)
     """
-    return e.id in trainers()[1:] and inherited(Trainer, e.id) is e
+    return e.id in trainers()[1:] and built(Trainer, e.id) is e
 
 
 def trainers() -> list[str]:
@@ -123,4 +123,4 @@ def trainer(chip: Chip, stack: str | Trainer | None = None, argument: str = "eff
             refuse(argument, stack, f"{chip.id} has no {name} training stack; give one of {', '.join(trainers())}, or "
                    f"add a row of {chip.id},{own} to data/facts/training.csv")  # fmt: skip
         name = getattr(chip, own)
-    return inherited(Trainer, load.resolve("trainer", name, argument))
+    return built(Trainer, load.resolve("trainer", name, argument))

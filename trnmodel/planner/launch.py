@@ -14,6 +14,7 @@ import shlex
 from typing import Any
 
 from trnmodel.catalog import load
+from trnmodel.catalog.lineage import lineage
 from trnmodel.catalog.specs import Chip, Precision
 from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.models.shipped import catalog
@@ -48,7 +49,7 @@ def command(
     words += ["--data-parallel-size", str(ep), "--enable-expert-parallel"] if ep > 1 else []
     words += ["--max-model-len", str(longest), "--max-num-seqs", str(sequences)]
     words += ["--kv-cache-dtype", "fp8"] if load.dtypes()[dtypes.kv] == 1 else []
-    chain = load.lineage(e.id)
+    chain = lineage(e.id)
     if "neuron-stack" not in chain:
         return " ".join(words)
     if "vllm-neuron-2026" in chain:
@@ -85,5 +86,5 @@ def runs(e: Efficiencies, chip: Chip) -> bool:
     >>> [runs(tm.efficiencies("trainium1"), tm.chip(name)) for name in ("trainium3", "h200")]
     [True, False]
     """
-    homes = {load.lineage(stack)[-1] for stack in (chip.default_stack, chip.hand_tuned_stack) if stack}
-    return e.kind != "public" or not homes or set(load.lineage(e.id)[-1:]) <= homes
+    homes = {lineage(stack)[-1] for stack in (chip.default_stack, chip.hand_tuned_stack) if stack}
+    return e.kind != "public" or not homes or set(lineage(e.id)[-1:]) <= homes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,15 +37,15 @@ def basis_of(s: Setting, given: Arrays, part: str = "") -> Basis:
 
 
 def spread_of(
-    s: Setting, mapping: Mapping, given: Arrays, work: Work, figure: str, own: str = ""
-) -> Callable[..., tuple[NDArray, NDArray]]:
-    """Half-widths below and above of a step's logarithm: its rows', and outside of them those of the stack's ranges.
+    s: Setting, mapping: Mapping, given: Arrays, work: Work, figure: str, part: str
+) -> tuple[NDArray, NDArray]:
+    """Half-widths below and above of a step's logarithm: its rows', and outside of them those of the stack's ranges."""
+    return spread(basis_of(s, given, part), s.e, partial(_asked_again, s, mapping, given, work, figure), at_once=True)
 
-    All figures have those of one, and whoever asks for a second has the answer.
-    """
-    ask = partial(_asked_again, s, mapping, given, work, figure)
-    found = cache(lambda part: spread(basis_of(s, given, part), s.e, ask, at_once=True))
-    return lambda name, part=own: found(part)
+
+def of_any_figure(found: Callable[[str], tuple[NDArray, NDArray]], own: str, name: str, part: str = "") -> tuple:
+    """Half-widths of a figure by name: all figures of a part have those that were `found` of one."""
+    return found(part or own)
 
 
 def _asked_again(s: Setting, mapping: Mapping, given: Arrays, work: Work, figure: str, e: Efficiencies) -> NDArray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from types import MappingProxyType
 
 import numpy as np
@@ -31,10 +31,10 @@ from trnmodel.steps.assemble import (
 from trnmodel.steps.assemble import (
     breakdown as lines_of,
 )
-from trnmodel.steps.ground import basis_of, spread_of
-from trnmodel.steps.mapping import Mapping, fitting
+from trnmodel.steps.ground import basis_of, of_any_figure, spread_of
+from trnmodel.steps.mapping import Mapping
 from trnmodel.steps.messages import Message, messages
-from trnmodel.steps.pieces import Answer, Arrays, in_pieces
+from trnmodel.steps.pieces import Answer, Arrays, fitting, in_pieces
 from trnmodel.steps.setting import NO_DEGREES, Setting, setting
 from trnmodel.units import Numeric
 
@@ -47,6 +47,7 @@ Question = Callable[[Setting, Arrays], Asked]
 
 def _step(asked: Question, s: Setting, mapping: Mapping, given: Arrays, lines: bool) -> Step:
     """The result of a step, of which `asked` says what it asks of a rank."""
+    work = partial(_numbers, asked)
     return Step(
         model=s.model,
         system=s.system,
@@ -61,12 +62,12 @@ def _step(asked: Question, s: Setting, mapping: Mapping, given: Arrays, lines: b
         batch=given["batch"],
         tokens=given["tokens"],
         judge=partial(basis_of, s, given),
-        spread=spread_of(s, mapping, given, partial(_numbers, asked), "time_s"),
+        spread=partial(of_any_figure, cache(partial(spread_of, s, mapping, given, work, "time_s")), ""),
         fitted=partial(fitted_resources, s.e, s.at.chip, s.phase),
         send=partial(_messages, asked, s, given),
         run=partial(_way, asked, s, given),
         operators=MappingProxyType(lines_of(s.everywhere, asked(s.everywhere, given)[1]) if lines else {}),
-        **in_pieces(partial(_numbers, asked), s, given),
+        **in_pieces(work, s, given),
     )
 
 
@@ -337,7 +338,7 @@ def memory_fit(
         system=s.system,
         stack=s.e,
         judge=partial(basis_of, s, given, "memory"),
-        spread=spread_of(s, mapping, given, _fit, "total_bytes", "memory"),
+        spread=partial(of_any_figure, cache(partial(spread_of, s, mapping, given, _fit, "total_bytes")), "memory"),
         tp=mapping.tp,
         batch=batch,
         context=context,

@@ -115,14 +115,6 @@ def _held(whole: Numeric, ranks: Numeric, policy: str) -> NDArray:
     return 1 / np.asarray(ranks) if policy == "even" else fullest_share(whole, ranks)
 
 
-def fitting(mapping: Mapping, spec_shapes: dict[str, NDArray], **given: NDArray | None) -> dict[str, NDArray]:
-    """What was given, as numbers; ValueError for arrays that do not broadcast, of mapping and machine among them."""
-    found = {name: value for name, value in given.items() if value is not None}
-    if mapping.key is None or spec_shapes or any(value.ndim for value in found.values()):
-        together(**{f"mapping.{name}": getattr(mapping, name) for name in CUTS}, **found, **spec_shapes)
-    return {name: value[()] for name, value in found.items()}
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Held:
     """The shares of a term that the fullest rank stores, reads and caches, and works on, for arrays of degrees."""

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from trnmodel.arguments import together
 from trnmodel.result import blank
+from trnmodel.steps.mapping import CUTS, Mapping
 from trnmodel.steps.setting import Setting
 
 if TYPE_CHECKING:
@@ -26,6 +28,14 @@ class Answer(NamedTuple):
 
     numbers: Arrays
     kept: Arrays
+
+
+def fitting(mapping: Mapping, spec_shapes: Arrays, **given: NDArray | None) -> Arrays:
+    """What was given, as numbers; ValueError for arrays that do not broadcast, of mapping and machine among them."""
+    found = {name: value for name, value in given.items() if value is not None}
+    if mapping.key is None or spec_shapes or any(value.ndim for value in found.values()):
+        together(**{f"mapping.{name}": getattr(mapping, name) for name in CUTS}, **found, **spec_shapes)
+    return {name: value[()] for name, value in found.items()}
 
 
 def in_pieces(work: Callable[[S, Arrays], Answer], s: S, given: Arrays) -> Arrays:

@@ -20,9 +20,9 @@ from trnmodel.formulas.bands import grown_width
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.result import Basis
-from trnmodel.steps.mapping import DEGREES, Mapping, fitting
+from trnmodel.steps.mapping import DEGREES, Mapping
 from trnmodel.steps.messages import Message
-from trnmodel.steps.pieces import Answer, Arrays, in_pieces
+from trnmodel.steps.pieces import Answer, Arrays, fitting, in_pieces
 from trnmodel.steps.rank import site
 from trnmodel.steps.training_answer import ROOMY, TrainStep
 from trnmodel.steps.training_rank import Rank, rank
