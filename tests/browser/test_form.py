@@ -4,6 +4,7 @@ import re
 import statistics
 
 import pytest
+from playwright.sync_api import expect
 
 from trnmodel.report import book
 
@@ -43,21 +44,22 @@ def desk(one_page, folder, slug):
 
 
 def test_no_code_is_shown_unless_asked_and_the_switch_remembers(desk):
-    code = desk.locator("div.cell_input:visible")
-    assert code.count() == 0
-    switch = desk.locator("button.trn-code")
-    assert switch.get_attribute("aria-pressed") == "false"
+    code, switch = desk.locator("div.cell_input:visible"), desk.locator("button.trn-code")
+    n_code = desk.locator("div.cell_input").count() - desk.locator("details div.cell_input").count()
+    assert n_code > 10
+    expect(code).to_have_count(0)
+    expect(switch).to_have_attribute("aria-pressed", "false")
     switch.focus()
     desk.keyboard.press("Enter")
-    n_code = desk.locator("div.cell_input").count() - desk.locator("details div.cell_input").count()
-    assert code.count() == n_code > 10
+    expect(code).to_have_count(n_code)
+    desk.wait_for_timeout(500)  # the browser keeps what is remembered in its own time
     desk.reload()
-    assert code.count() == n_code
-    assert switch.get_attribute("aria-pressed") == "true"
+    expect(code).to_have_count(n_code)
+    expect(switch).to_have_attribute("aria-pressed", "true")
     desk.keyboard.press("Tab")
     switch.focus()
     desk.keyboard.press("Space")
-    assert code.count() == 0
+    expect(code).to_have_count(0)
 
 
 def test_one_cell_shows_its_code(desk):
