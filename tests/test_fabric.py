@@ -496,3 +496,7 @@ def test_links_in_ratio_have_their_rate_times_it():
     (plain,), (twice,) = (net.wiring.scope("world", (ratio,) * (max(rates) + 1)) for ratio in (1.0, 2.0))
     for (*_, one), (*_, other) in zip(plain.edges(data=True), twice.edges(data=True), strict=True):
         assert other["bytes_per_s_per_dir"] == 2 * one["bytes_per_s_per_dir"]
+
+
+def test_a_chip_alone_has_no_way_in_its_rack():
+    assert hops_table("trn1.2xlarge").set_index("part").counted["rack maximum"] == 0

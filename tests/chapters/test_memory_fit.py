@@ -121,6 +121,7 @@ def test_more_chips_hold_more_across_systems():
 
 def test_footprint_rows_are_all_there_and_within_two_percent_where_independent():
     table = printed.footprint()
+    assert table.index.tolist() == list(range(len(table)))
     assert len(table) == 16
     counted = table[table.use == printed.COUNTS]
     assert len(counted) == 8
