@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from trnmodel.catalog.systems import system, systems
 from trnmodel.fabric import flow
+from trnmodel.fabric.build import link_rates
 from trnmodel.fabric.graph import topology
 from trnmodel.fabric.what_if import failures, hops_table, metrics, parts, parts_table, readings
 from trnmodel.units import GB
@@ -500,3 +501,8 @@ def test_links_in_ratio_have_their_rate_times_it():
 
 def test_a_chip_alone_has_no_way_in_its_rack():
     assert hops_table("trn1.2xlarge").set_index("part").counted["rack maximum"] == 0
+
+
+def test_an_axis_of_two_has_one_link_and_an_axis_of_three_two():
+    """Rings of 3 and 2 chips: each chip has 2 + 1 neighbours, which share 192 GB/s."""
+    assert link_rates(replace(system("trn1.32xlarge"), torus_shape=(3, 2), domain_chips=6)) == [64 * GB, 64 * GB]

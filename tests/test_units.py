@@ -72,3 +72,4 @@ def test_binary_and_decimal_prefixes_differ_as_printed():
     # trn3-arch prints 9,216 GiB where its text says 9TB: 9,216 x 2^30 = 9.896e12
     assert pytest.approx(9.896e12, rel=1e-4) == 9216 * units.GIB
     assert units.GBIT * 200 == units.GB * 25
+    assert (units.KBIT, units.MBIT, units.TBIT) == (125, 125_000, 125_000_000_000)
