@@ -10,11 +10,13 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
 import trnmodel as tm
 from trnmodel.catalog import load
+from trnmodel.catalog.lineage import lineage
 from trnmodel.catalog.specs import Chip, Precision
 from trnmodel.catalog.tables import DataError, Decision, read_yaml
 from trnmodel.steps.rank import site
@@ -383,3 +385,11 @@ def test_items_of_a_list_count_from_one(tmp_path):
     file.write_text("- 5\n")
     with pytest.raises(DataError, match=r"decisions\.yaml item 1"):
         read_yaml(file, Decision)
+
+
+def test_a_base_without_a_row_is_refused_and_not_passed_over(monkeypatch):
+    rows = load.entities()
+    lost = msgspec.structs.replace(rows["neuron-power"], base="neuron-powr")
+    monkeypatch.setattr(load, "entities", lambda: rows | {"neuron-power": lost})
+    with pytest.raises(DataError, match="no row of neuron-powr"):
+        lineage("neuron-power")

@@ -13,13 +13,16 @@ from trnmodel.catalog.specs import Spec
 def lineage(entity: str) -> tuple[str, ...]:
     """An entity and those that it builds on, the most general last; nothing for one that `data/` does not list.
 
+    DataError where one of them names a base that has no row.
+
     Examples
     --------
     >>> lineage("vllm-neuron-2026-async"), lineage("mine")
     (('vllm-neuron-2026-async', 'vllm-neuron-2026', 'neuron-stack'), ())
     """
     found = load.entities().get(entity)
-    return (entity, *lineage(found.base)) if found else ()
+    further = lineage(load.entity_row(found.base).id) if found and found.base else ()
+    return (entity, *further) if found else ()
 
 
 def inherited(spec_type: type[Spec], chain: Iterable[str]) -> dict[str, Any]:

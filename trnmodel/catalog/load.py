@@ -278,7 +278,7 @@ def assemble(spec_type: type[Spec], entity: str, **given: Any) -> dict:
     A field takes the quantity of its own name: a mapping collects the qualifiers, text is the printed text, a tuple the
     whole numbers printed under any qualifier, and a number the fact without a qualifier.
     """
-    kwargs: dict = {"id": entity, "name": _entity(entity).name, **given}
+    kwargs: dict = {"id": entity, "name": entity_row(entity).name, **given}
     used: dict[str, Ruled] = {}
     for spec_field in fields(spec_type):
         kind = str(spec_field.type).partition("[")[0]
@@ -295,7 +295,7 @@ def assemble(spec_type: type[Spec], entity: str, **given: Any) -> dict:
     }
 
 
-def _entity(entity: str) -> Entity:
+def entity_row(entity: str) -> Entity:
     """An entity that a cell of `data/` names; DataError where it has no row."""
     if entity not in entities():
         raise DataError(f"data/lists/entities.csv: no row of {entity}")
@@ -376,14 +376,14 @@ def chip(name: str | Chip) -> Chip:
 @cache
 def _chip(chip_id: str) -> Chip:
     entity = entities()[chip_id]
-    built_in = _core(_entity(entity.core).id) if entity.core else None
+    built_in = _core(entity_row(entity.core).id) if entity.core else None
     kwargs = assemble(Chip, chip_id, vendor=entity.vendor, core=built_in)
     if built_in:
         owners = {"neuron-stack": "hop_s", "neuronlink-v3": "algorithm_max_bytes"}
         owners["neuron-runtime"] = "hbm_accesses_per_pair"
         kwargs = borrowed(kwargs, {name: (owner, name) for owner, name in owners.items()})
     if entity.base:
-        kwargs = _scaled(chip(_entity(entity.base).id), kwargs)
+        kwargs = _scaled(chip(entity_row(entity.base).id), kwargs)
     if built_in:
         with_needed(kwargs, "chip with NeuronCores")
     return Chip(**with_needed(kwargs, "chip"))
