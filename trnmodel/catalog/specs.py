@@ -226,7 +226,7 @@ class Spec:
             changes[name] = {**changes.get(name, getattr(self, name)), key: value} if key else value
         return replace(self, **changes)
 
-    @property
+    @cached_property
     def open_ranges(self) -> dict[str, tuple[float, float]]:
         """Low and high of numbers that are open; a range that does not hold its value is of what the value replaced."""
         found = ((name, ends, _held(self, name)) for name, ends in self.ranges.items())

@@ -21,7 +21,9 @@ VEGALITE_MIME = "application/vnd.vegalite.v5+json"  # the newest that JupyterLab
 def altair() -> ModuleType:
     """Altair with this project's theme, renderer and rounding of data switched on."""
     import altair as alt
+    from altair.utils.schemapi import disable_debug_mode
 
+    disable_debug_mode()  # each part of a chart as it is made: the whole is validated where it is shown
     alt.theme.register("trnmodel", enable=True)(lambda: {"config": _theme()})
     alt.renderers.register("trnmodel", mimebundle)
     alt.renderers.enable("trnmodel")

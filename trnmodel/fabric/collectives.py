@@ -246,7 +246,7 @@ def times_s(
         return found if index is None else found[index]
     places: dict[tuple[float, float], int] = {}
     number = [places.setdefault(pair, len(places)) for pair in zip(every.flat, steps.flat, strict=True)]
-    wires = _apart(kind, Same(where), Same(e), lnc, np.array([*places], dtype=float).tobytes())
+    wires = _apart(kind, Same(where), Same(e), lnc, [*places])
     spread = _spread_s if plain else _spread_over_specs_s
     return spread(kind, wires, np.reshape(number, every.shape), message_bytes, index)
 
@@ -269,9 +269,23 @@ def _wires_of_many(kind: str, where: Same, stack: Same, lnc: int, pairs: bytes) 
 
 
 @lru_cache(maxsize=SPECS)
-def _apart(kind: str, where: Same, stack: Same, lnc: int, pairs: bytes) -> list[Wire | None]:
-    """The wires of groups by their ranks and stride, none for one rank: laid at once where all are lines of numbers."""
-    placed = np.frombuffer(pairs).reshape(-1, 2)
+def _laid(kind: str, where: Same, stack: Same, lnc: int) -> dict[tuple[float, float], Wire | None]:
+    """The wires that `_apart` keeps."""
+    return {}
+
+
+def _apart(kind: str, where: Same, stack: Same, lnc: int, places: list[tuple[float, float]]) -> list[Wire | None]:
+    """The wires of groups by their ranks and stride, none for one rank; what was not asked before is laid at once."""
+    laid = _laid(kind, where, stack, lnc)
+    if len(laid) > WIRES:
+        laid.clear()
+    if new := [place for place in places if place not in laid]:
+        laid.update(zip(new, _lay(kind, where, stack, lnc, np.array(new, dtype=float)), strict=True))
+    return [laid[place] for place in places]
+
+
+def _lay(kind: str, where: Same, stack: Same, lnc: int, placed: NDArray) -> list[Wire | None]:
+    """Wires of rows of ranks and stride: at once where all are lines of numbers."""
     several = placed[:, 0] > 1
     if where.it.shape == () == (stack.it or IDEAL).shape and several.any():
         many = _wires_of_many(kind, where, stack, lnc, placed[several].tobytes())
