@@ -40,11 +40,11 @@ def shown(value: Any) -> str:
 
     Examples
     --------
-    >>> len(shown("x" * 100)), shown([1.0, None]), shown(10**5000)
-    (80, '[1.0, None]', 'int with a whole number of too many digits')
+    >>> len(shown("x" * 100)), shown([1.0, None]), shown(np.float32(0.5)), shown(10**5000)
+    (80, '[1.0, None]', '0.5', 'int with a whole number of too many digits')
     """
     try:
-        text = _REPR.repr(value)
+        text = _REPR.repr(value.item() if isinstance(value, np.generic) else value)
     except ValueError:  # Python refuses to print whole numbers of thousands of digits
         text = f"{type(value).__name__} with a whole number of too many digits"
     return " ".join(text.split())[:SHOWN]
