@@ -1,5 +1,8 @@
 """Small functions of the planner at values that are worked out by hand, each on both sides of where it turns."""
 
+import inspect
+import json
+import shlex
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -11,15 +14,19 @@ from scipy import stats
 import trnmodel as tm
 from trnmodel.catalog import facilities
 from trnmodel.planner import (
+    claimed,
     contests,
     cost,
     cost_words,
+    cover,
     deployments,
     domain_sizes,
     effort,
+    joules,
     launch,
     markets,
     placements,
+    plan,
     power,
     sizing,
     software,
@@ -384,3 +391,185 @@ def test_sizes_and_contexts_out_of_range_are_refused(name, value):
 def test_a_context_of_one_token_has_an_answer():
     table = domain_sizes.ratios(["experts"], [1e12], rates=[20.0], contexts=[1.0], precisions=["bf16"])
     assert table.ratio.notna().all()
+
+
+def test_a_band_that_ends_at_1_is_on_one_side(monkeypatch):
+    """100 against 90, together 80 against 80: the ratio is 0.9 to 1.0, surely no better."""
+    found = iter(map(np.array, ([[100.0], [80.0], [100.0]], [[90.0], [80.0], [90.0]])))
+    monkeypatch.setattr(contests, "yields", lambda *asked: next(found))
+    table = contests.domains([671026404352], [10.0], (AIR, WIDE), kinds=["ideal"]).iloc[0]
+    assert (table.ratio, table.ratio_high, table.sure) == (0.9, 1.0, True)
+
+
+def test_ends_are_columns_where_they_are_asked_for():
+    ask = {"tokens_per_s_per_user": 20, "input_tokens": 1024, "output_tokens": 256}
+    for found in (tm.plan("llama-3.1-8b", TRN2, **ask), tm.token_cost("llama-3.1-8b", [TRN2], **ask)):
+        assert set(found.to_frame(bands=True).columns) - set(found.to_frame().columns) == {"low", "high"}
+
+
+def test_dollars_of_an_owner_are_high_where_the_hour_and_the_days_are():
+    run = tm.train_run("llama-3.1-8b", AIR, tokens=1e12, chips=64)
+    useful = run.goodput()
+    hour = tm.tco(AIR, owner="hyperscaler", goodput=useful)
+    (fast, slow), (cheap, dear) = run.widths("days"), hour.widths("useful_usd_per_h")
+    paid = run.owner_usd(useful=useful)
+    assert cheap != dear
+    assert paid.high / paid.value == pytest.approx(float(np.exp(np.hypot(slow, dear))), rel=1e-9)
+    assert paid.low / paid.value == pytest.approx(float(np.exp(-np.hypot(fast, cheap))), rel=1e-9)
+
+
+def test_watts_that_two_claims_imply_meet_a_tdp_or_not():
+    """Were Trainium2 of 500 W: times 1.4 it is 700 W, times 2 1,000, the ends of Trainium3; both hold."""
+    before = tm.system("trn2-ultraserver")
+    before = replace(before, chip=replace(before.chip, tdp_w=500.0, ranges={}))
+    points = claimed.region(claimed.claim_sets(), WIDE, before)
+    assert facilities.ends(tm.system(WIDE).chip, "tdp_w") == (700, 1000)
+    ratio = points.speed_ratio / points.efficiency_ratio
+    np.testing.assert_array_equal(points.meets_tdp, (ratio >= 1.4) & (ratio <= 2.0))
+    halves = np.arange(0.5, 7, 0.5)
+    assert set(halves[:7]) <= set(points.speed_ratio)
+    assert set(halves[:12]) <= set(points.efficiency_ratio)
+    assert points.efficiency_ratio.max() == 6.0
+
+
+def test_no_software_ties_beyond_all_of_the_ideal_yield():
+    rows = [(10.0, 1.0), (20.0, 1.25), (30.0, 1.5)]
+    table = pd.DataFrame(rows, columns=["wanted_tokens_per_s_per_user", "share_of_ideal"])
+    table = table.assign(system="hgx-h200", software="public", share_of_ideal_low=np.nan, share_of_ideal_high=np.nan)
+    found = contests.tie_table({"m": table}, AIR, [10.0, 20.0]).iloc[0]
+    assert found["no software ties"] == "20 to 30 tokens/s"
+    assert (found["at 10 tokens/s"], found["at 20 tokens/s"]) == ("1.00", "1.25")
+
+
+def test_a_tdp_that_is_given_makes_the_watts_of_the_rack():
+    found, own = tm.tco("hgx-h100", tdp_w=300.0), facilities.power(tm.chip("h100"))
+    assert float(found.all_in_w) == pytest.approx(300 * own.all_in_ratio)
+    assert float(found.mean_w) == pytest.approx(float(found.all_in_w) * found.owner.mean_load_share)
+
+
+def waits(*highs):
+    rows = [{"model": "m", "wanted_tokens_per_s_per_user": 20.0, "public": 0.04, "public_low": 0.0, "public_high": high}
+            for high in highs]  # fmt: skip
+    return pd.DataFrame(rows).assign(**{"hand-tuned": np.nan, "ideal": np.nan})
+
+
+def test_what_is_worth_no_wait_is_told_with_the_most_that_it_may_be():
+    said = cost_words.wait_words(waits(0.04, 0.01), "A", "B")
+    assert "in 2 of 2 cases no time, since a token of B is no cheaper." in said
+    assert "no cheaper (at the 95th percentile of the draws up to 0.05 months)" in cost_words.wait_words(
+        waits(0.04, 0.05), "A", "B"
+    )
+
+
+def test_energy_of_an_answer_is_that_of_its_step_and_power_that_of_its_chips():
+    best = tm.plan("llama-3.3-70b", "hgx-h200", precision="bf16", tokens_per_s_per_user=20, input_tokens=512,
+                   output_tokens=128).best  # fmt: skip
+    told, e = cover._spent(best), tm.energy(best.step)
+    assert best.chips > 1
+    assert told["server_j_per_token"] == float(e.server_j_per_token)
+    assert told["server_w"] == float(e.server_w) * best.chips
+    low, high = e.ends("server_w")
+    assert (told["server_w_low"], told["server_w_high"]) == (float(low) * best.chips, float(high) * best.chips)
+
+
+def test_the_first_page_asks_for_prompts_of_4096_and_answers_of_512():
+    asked = inspect.signature(cover.answers).parameters
+    assert (asked["input_tokens"].default, asked["output_tokens"].default) == (4096, 512)
+    assert asked["tokens_per_s_per_user"].default == (20.0, 50.0)
+
+
+def test_throughput_between_batches_is_linear_in_the_speed():
+    """30, 20, 10 tokens/s a user make 1, 4, 9 a chip; a fourth batch does not fit. 25 lies at 2.5, below 10 is 9."""
+    user, chip = np.array([[30.0, 20.0, 10.0, np.nan]]), np.array([[1.0, 4.0, 9.0, np.nan]])
+    found = domain_sizes._at(np.array([40.0, 30.0, 25.0, 20.0, 12.0, 10.0, 5.0]), user, chip)
+    assert found[0].tolist() == [0, 1, 2.5, 4, 8, 9, 9]
+    none = np.full((1, 4), np.nan)
+    assert domain_sizes._at(np.array([1.0]), none, none).tolist() == [[0]]
+
+
+def test_verdicts_stand_in_the_order_of_their_cases():
+    sizes = [3e12, 4e12]
+    rows = [(name, size, ratio) for name, ratios in (("z", (1.0, 2.0)), ("a", (2.0, 2.0)))
+            for size, ratio in zip(sizes, ratios, strict=True)]  # fmt: skip
+    table = pd.DataFrame(rows, columns=["software", "total_params", "ratio"])
+    table = table.assign(precision="x", context=1, tokens_per_s_per_user=1, rule="x")
+    found = domain_sizes.verdicts(table, 1.1, 3e12, 4e12)
+    assert found[["software", "verdict"]].values.tolist() == [["z", "agrees"], ["a", "earlier"]]
+    assert found.pays_from_params.tolist() == [4e12, 3e12]
+
+
+@pytest.mark.parametrize(
+    ("weights", "context", "longest", "more"),
+    [
+        ("bf16", 256, 300, {"decode_context_length_buckets": [256]}),
+        ("bf16", 256, 256, {}),
+        ("bf16", 200, 300, {}),
+        ("mxfp8", 200, 300, {"quantization": "mxfp8"}),
+    ],
+)
+def test_options_of_vllm_neuron(weights, context, longest, more):
+    found = launch._neuron(tm.Precision(weights=weights), 4, 1024, context, longest)
+    assert found == {"num_batched_tokens_buckets": [1024], "num_seqs_buckets": [4]} | more
+
+
+def test_the_older_server_has_its_buckets_switched_on():
+    m, mapping, ask = tm.model("llama-3.1-8b"), tm.Mapping(tp=8), {"max_context": 2304}
+    step = tm.decode_step(m, "trn1.32xlarge", mapping, batch=4, context=2048, **ask)
+    first = tm.prefill(m, "trn1.32xlarge", mapping, input_tokens=1900, **ask)
+    told = launch.command(m, step.stack, step, first, tm.Precision(), 1, 2304)
+    config = json.loads(shlex.split(told)[-1])["override_neuron_config"]
+    assert config.pop("context_encoding_buckets") == [int(first.compiled_tokens)]
+    assert config.pop("token_generation_buckets") == [int(step.compiled_tokens)]
+    assert config == {"logical_nc_config": 1, "enable_bucketing": True}
+
+
+def test_a_stack_runs_where_the_chip_s_own_software_does():
+    bare = replace(tm.chip("trainium3"), default_stack="", hand_tuned_stack="")
+    assert launch.runs(tm.efficiencies("h200"), bare)
+    assert launch.runs(tm.efficiencies("h200", "ideal"), tm.chip("trainium3"))
+    assert not launch.runs(tm.efficiencies("h200"), tm.chip("trainium3"))
+
+
+def test_a_choice_in_words_has_the_degrees_that_cut():
+    ask = {"tokens_per_s_per_user": 20, "input_tokens": 512, "output_tokens": 128}
+    best = tm.plan("llama-3.1-8b", TRN2, precision="bf16", **ask).best
+    assert best.mapping == f"bf16, TP {best.tp:g}, LNC 2, batch {best.batch:g}"
+    experts = replace(best, ep=2.0)
+    assert experts.mapping == f"bf16, TP {best.tp:g} x EP 2, LNC 2, batch {best.batch:g}"
+
+
+def test_systems_that_do_what_the_best_does():
+    choices = [SimpleNamespace(valid=True, merit=merit, system=SimpleNamespace(id=name))
+               for name, merit in (("a", 100.0), ("b", 99.1), ("c", 98.5), ("d", 98.4))]  # fmt: skip
+    assert plan.Plan.same.fget(SimpleNamespace(choices=choices)) == ["b"]
+    slow = SimpleNamespace(valid=False, merit=100.0, system=SimpleNamespace(id="e"))
+    assert plan.Plan.same.fget(SimpleNamespace(choices=[choices[0], slow])) == []
+
+
+def test_joules_of_others_beside_the_least():
+    """2 J against 1 J: 0.69 of a logarithm; watts of 0.3 and 0.4 make it up by themselves, times of 0.2 do not."""
+    beside = {"watts_below": 0.3, "watts_above": 0.4, "time_below": 0.1, "time_above": 0.1}
+    rows = [("gb200-nvl72", 1.0), ("hgx-h200", 2.0), ("hgx-b200", 2.1), ("mi355x-8", 1.0)]
+    table = pd.DataFrame(rows, columns=["system", joules.SPENT[0]]).assign(
+        wanted_tokens_per_s_per_user=20.0, software="public", **beside
+    )
+    best, told = joules.verdicts(table, 20.0, "public")
+    assert best.system == "gb200-nvl72"
+    assert told == {"hgx-h200": "watts", "hgx-b200": "both together", "mi355x-8": "level"}
+    assert joules.verdicts(table, 50.0, "public") == (None, {})
+    assert joules.moved_by(joules.LEVEL, beside | {"system": TRN2}, beside | {"system": TRN2}) == "nothing"
+
+
+def test_a_tie_that_may_be_nothing_or_less():
+    """A median of 2 with ends 0 and 5; one of 0 with an end of 3; one below 0 at both ends."""
+
+    def draws(*values):
+        return SimpleNamespace(
+            values={"x": 0},
+            percentiles=lambda: pd.DataFrame([("x", *values)], columns=["answer", "p5", "p50", "p95"]),
+        )
+
+    cells = [markets.tie_cell(draws(*ends), "x") for ends in ((0.0, 2.0, 5.0), (-1.0, 0.0, 3.0), (-3.0, -2.0, 0.0))]
+    assert cells == ["2 (0 to 5)", "none (to 3)", "none"]
+    assert markets.tie_cell(draws(1.0, 2.0, 5.0), "x") == "2 (1 to 5)"
+    assert markets.tie_cell(None, "x", "too slow") == "too slow"
