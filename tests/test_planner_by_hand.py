@@ -31,6 +31,8 @@ from trnmodel.planner import (
     sizing,
     software,
     train_run,
+    train_words,
+    trainings,
 )
 from trnmodel.planner.rent import _tie
 from trnmodel.planner.sensitivity import Sensitivity, Uncertain
@@ -573,3 +575,33 @@ def test_a_tie_that_may_be_nothing_or_less():
     assert cells == ["2 (0 to 5)", "none (to 3)", "none"]
     assert markets.tie_cell(draws(1.0, 2.0, 5.0), "x") == "2 (1 to 5)"
     assert markets.tie_cell(None, "x", "too slow") == "too slow"
+
+
+def test_how_much_may_be_drawn():
+    draw = {"ask": lambda x: x, "inputs": {"x": (1, 9)}}
+    assert tm.sensitivity(**draw, draws=2, seed=2**32 - 1).seed == 2**32 - 1
+    for wrong, most in (({"draws": 10**7 + 1}, 10**7), ({"draws": 2, "seed": 2**32}, 2**32 - 1)):
+        with pytest.raises(ValueError, match=f"{most}|{most:g}"):
+            tm.sensitivity(**draw, **wrong)
+
+
+def test_a_short_run_is_told_in_hours():
+    run = tm.train_run("llama-3.1-8b", TRN2, tokens=1e6, chips=16, global_batch=4)
+    assert run.days < 1 / 24
+    assert run.told().startswith(f"{float(run.days) * 24:.2g} h (")
+    with pytest.raises(ValueError, match="chips=1048577"):
+        tm.train_run("llama-3.1-8b", TRN2, tokens=1e6, chips=2**20 + 1)
+
+
+def test_what_a_run_says_of_lost_time_and_of_stated_shares():
+    run = tm.train_run("llama-3.1-8b", AIR, tokens=1e12, chips=64)
+    useful, rows = run.goodput(), trainings.at_stated_mfu(run)
+    told = train_words._spent(run, "hyperscaler", "capacity-block")[0]
+    assert told.endswith(f", {100 * float(useful.goodput):.3g} % of the time of chips and spares is useful")
+    said = "".join(train_words._stated(run))
+    assert said.count("%") == len(rows) - 1 > 0
+    assert f"at {100 * rows.mfu[1]:.3g} % ({rows.software[1]})" in said
+    assert train_run.domains(AIR, 64).count == 1
+    assert (train_run.domains(AIR, 127).chips, train_run.domains(AIR, 122).chips) == (128, 128)  # 64 x 2, 4.9 % more
+    with pytest.raises(ValueError, match="near are 64 and 128"):
+        train_run.domains(AIR, 121)
