@@ -40,7 +40,6 @@ def test_the_first_form_of_experts_is_the_law_in_force():
     of = cases(rows, "expert-decode")
     rows = [forms._row(case, "expert-decode") for case in of]
     told = forms.Told(*np.array(rows, dtype=float).T)
-    told = told._replace(selects=told.selects > 0)
     layers, routed = next(iter(forms.FORMS["expert-decode"].values()))(told)
     for case, plain, wait, rest in zip(of, layers, routed, told.rest_s, strict=True):
         e = stack_of(case.reading)
@@ -75,7 +74,7 @@ COLUMNS = {
 
 
 def test_columns_of_each_form_by_hand():
-    told = forms.Told(**{name: np.array(values) for name, values in TOLD.items()})
+    told = forms.Told(**{name: np.array(values, dtype=float) for name, values in TOLD.items()})
     found = {name: form(told) for of in forms.FORMS.values() for name, form in of.items()}
     assert list(found) == list(COLUMNS)
     for name, columns in COLUMNS.items():
@@ -86,6 +85,7 @@ DENSE = {"kind": "inference-LLM", "phase": "decode", "source": "a table", "date_
          "instance": "trn2.48xlarge", "workload": "Llama-3.1-70B", "batch": "3", "seq_len": "2048", "tp": "16",
          "precision": "BF16", "metric": "TPOT p50", "value": "15", "unit": "ms", "pp": "1", "dp": "1"}  # fmt: skip
 RATE = {"metric": "throughput", "unit": "tokens/s", "value": "200"}
+INF2 = {"instance": "inf2.48xlarge", "lnc": ""}
 EXPERTS = {"workload": "Qwen3-30B-A3B", "tp": "8"}
 
 
@@ -101,6 +101,9 @@ EXPERTS = {"workload": "Qwen3-30B-A3B", "tp": "8"}
         # whole experts on two ranks: none are gathered by token
         ("expert-decode", EXPERTS, {"moe_ep": 2}, (0.015, 48, 48, 8, 16, 3, 24, 8, 0, 0)),
         ("expert-decode", EXPERTS, {"ep": 2}, (0.015, 48, 48, 16, 32, 3, 24, 8, 0, 0)),
+        # a stack whose steps do not wait for the host, and one without a time for each dense layer
+        ("decode", {}, {"stack": "vllm-neuron-2026-async"}, (0.015, 80, 0, 16, 32, 1, 0, 0, 1, 1)),
+        ("expert-decode", EXPERTS | INF2, {}, (0.015, 0, 48, 8, 8, 3, 24, 8, 1, 0)),
     ],
 )
 def test_what_a_case_tells_of_the_forms_by_hand(group, change, of_reading, told):
