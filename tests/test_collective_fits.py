@@ -93,6 +93,7 @@ ORDER = ["allr-2", "allg-32-old", "allg-32", "allg-8", "allr-16", "streams-16", 
 def test_rates_by_hand_in_the_unit_of_their_run():
     """512 KiB gathered among 32 in 23.16 us: 22.64 GB/s, of which 31/32 move; in 179 us it was 2.728 GiB/s."""
     table = collective_fits.recomputed()
+    assert list(table) == ["series", "metric", "message_bytes", "printed", "as_gb", "as_gib", "unit", "error"]
     assert table.index.tolist() == list(range(len(table)))
     binary = table[table.unit == "GiB/s"].series.unique().tolist()
     assert (binary[:2], len(binary)) == (["allr-2", "allg-32-old"], 3)

@@ -49,7 +49,7 @@ def _pairs(base: Mapping[str, float], axis: str, before: NDArray, after: NDArray
     """Neighbours along an axis, each below the one before it; what else they are is as in the base."""
     import pandas as pd
 
-    ends = np.stack([before, after], axis=-1).ravel().astype(float)
+    ends = np.column_stack([before, after]).ravel().astype(float)
     return pd.DataFrame({**base, AMOUNTS.get(axis, axis): ends, "axis": axis})
 
 
