@@ -334,3 +334,14 @@ def test_default_stacks_have_a_word_on_every_chip():
             step = tm.decode_step(LLAMA, load.chip(chip), tm.Mapping(tp=4), batch=1, context=2048)
             assert step.basis in ("measured", "interpolated", "extrapolated")
             assert bool(step.basis_reason) == (step.basis == "extrapolated")
+
+
+def test_whether_an_interval_holds_and_what_it_scores(held):
+    """Winkler's score at 90 %: the width of both sides, and 20 times what lies outside of them."""
+    np.testing.assert_allclose(held.width, 0.5 * held.below + 0.5 * held.above)
+    e = held.log_error  # predicted over measured: too long a time lies above, and is bound by the side below
+    for name, below, above in (("", held.below, held.above), ("constant_", held.constant_width, held.constant_width)):
+        beyond = np.maximum(e - below, 0) + np.maximum(-e - above, 0)
+        np.testing.assert_allclose(held[f"{name}score"], below + above + 20 * beyond, rtol=1e-9)
+        assert (held[f"{name}inside"] == (beyond == 0)).all()
+    assert not held.part.eq("memory").any()

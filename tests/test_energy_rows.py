@@ -131,7 +131,7 @@ def test_errors_by_chip_by_hand():
 
 
 def test_watts_of_servers_by_hand():
-    """Eight GPUs of 700 W at 1.1 and one host of 1,600 W: 7.76 kW; rated at 1.5 times: 10 kW. Four of 400 W: 3.36 kW."""
+    """Eight GPUs of 700 W at 1.1 and one host of 1,600 W: 7.76 kW; rated at 1.5 times: 10 kW. Four of 400: 3.36."""
     h100 = next(one for one in evidence.servers() if one.kind == "load")
     eight, rated = (msgspec.structs.replace(h100, limit_w=700.0, kind=kind) for kind in ("load", "rating"))
     four = msgspec.structs.replace(h100, limit_w=400.0, chips=4)

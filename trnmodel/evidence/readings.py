@@ -111,11 +111,11 @@ class Reading:
     use: str
     weight: float
     reason: str
-    clients: float = math.nan  # requests in flight on a replica
-    waves: float = 0.0  # requests of a closed loop over its slots; 0 where arrivals are not known
-    new_tokens: float = 1.0  # positions that a decode step takes
-    moe_ep: int = 1  # ranks of a TP group that hold whole experts
-    machines: int = 1  # that the row names, "4x trn1.32xlarge"
+    clients: float  # requests in flight on a replica; NaN where nobody says
+    waves: float  # requests of a closed loop over its slots; 0 where arrivals are not known
+    new_tokens: float  # positions that a decode step takes
+    moe_ep: int  # ranks of a TP group that hold whole experts
+    machines: int  # that the row names, "4x trn1.32xlarge"
 
     @property
     def degrees(self) -> Degrees:
