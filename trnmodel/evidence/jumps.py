@@ -32,7 +32,7 @@ JUMPS = DATA / "evidence" / "jumps.csv"
 KEYS = ["system", "model", "phase", "buckets", "axis", "cause"]
 RATIO = 1.5
 CONTEXT, PROMPT, FEW, BATCH = 4096.0, 2048.0, 16.0, 8.0
-WHERE = {"tp": 1.0, "ep": 1.0, "pp": 1.0, "cp": 1.0, "moe_ep": 1.0}
+WHERE = ("tp", "ep", "pp", "cp", "moe_ep")
 AMOUNTS = {"batch": "batch", "context": "length", "prompt": "length"}
 WIDEST = 64
 MOST = {"batch": 2**10, "context": 2**17, "prompt": 2**15}
@@ -172,7 +172,7 @@ def _of_model(asked: Transformer, where: System, e: Efficiencies, ranks: float) 
         if stack is exact and e.prompt_bucket == "exact":
             continue
         outline = asked.outline("decode")
-        base = WHERE | {"batch": 1.0, "length": CONTEXT if phase == "decode" else PROMPT}
+        base = dict.fromkeys((*WHERE, "batch"), 1.0) | {"length": CONTEXT if phase == "decode" else PROMPT}
         bases = [base | {"tp": n} for n in {tp: 0, most: 0}]
         axes = [pairs for one in bases for pairs in _amounts(phase, one)]
         if buckets == "own":
