@@ -34,7 +34,9 @@ def test_every_jump_has_one_of_at_most_ten_causes(committed):
 def test_the_committed_table_is_what_the_command_writes(name, committed):
     there = np.array([name in row.split() for row in committed.system])
     here = committed[there & committed.model.isin(MODELS)]
-    found = jumps.jumps([name], MODELS).sort_values(ROWS, ignore_index=True)
+    every = jumps.jumps([name], MODELS)
+    assert every.index.tolist() == list(range(len(every)))
+    found = every.sort_values(ROWS, ignore_index=True)
     kept = here.sort_values(ROWS, ignore_index=True)
     assert found[ROWS].values.tolist() == kept[ROWS].values.tolist()
     np.testing.assert_allclose(found.ratio.astype(float), kept.ratio, rtol=0.06)  # the last digit may round either way

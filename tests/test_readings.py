@@ -291,3 +291,30 @@ def test_the_largest_number_of_a_cell():
     assert all(math.isnan(number(x)) for x in ("1.01e30", "-1.01e30", 1.01e30, -1.01e30))
     assert [text(x) for x in (1e30, 1.01e30, -1e30, 0.1, 1234567890123456, 2.0)] == [
         "1e+30", "beyond 1e30", "-1e+30", "0.1", "1.23456789012346e+15", "2"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("question", "metric", "unit", "means"),
+    [
+        ("train-sequences", "throughput", "tok/s", "train-tokens"),
+        ("train-sequences", "throughput", "tok/s/GPU", "train-tokens-chip"),
+        ("train-sequences", "throughput", "seq/s", "train-sequences"),
+        ("kernel-flop-rate", "rate", "GB/s", "kernel-byte-rate"),
+        ("kernel-flop-rate", "rate", "TFLOPS", "kernel-flop-rate"),
+        ("decode-throughput", "throughput", "tok/s/user", "decode-speed"),
+        ("served-throughput", "throughput per stream", "tok/s", "loaded-speed"),
+        ("served-single", "throughput", "tokens/s per user", "decode-speed"),
+        ("prefill", "TTFT per user", "ms", "prefill"),
+        ("decode-step", "TPOT per chip", "ms", "decode-step"),
+        ("decode-throughput", "throughput", "tok/s", "decode-throughput"),
+        ("decode-throughput", "throughput", "tok/s/GPU", ""),
+        ("served-requests", "requests per card", "req/s", ""),
+    ],
+)
+def test_a_question_by_what_its_unit_is_of(question, metric, unit, means):
+    row = ROW | {"metric": metric, "unit": unit}
+    if means:
+        assert readings._meaning(question, row) == means
+        return
+    with pytest.raises(UnreadableRowError, match="of a part of the machine"):
+        readings._meaning(question, row)
