@@ -1,13 +1,16 @@
 """Cells of measured rows by hand: units, lengths, degrees, batches, machines and formats, each as a row prints it."""
 
 import math
+import os
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 import trnmodel as tm
 from trnmodel.catalog import load
 from trnmodel.evidence import readings
+from trnmodel.evidence import rows as rows_of
 from trnmodel.evidence.readings import reading
 from trnmodel.evidence.rows import COLUMNS, TINY, UnreadableRowError, measure, number, text, tokens
 
@@ -318,3 +321,63 @@ def test_a_question_by_what_its_unit_is_of(question, metric, unit, means):
         return
     with pytest.raises(UnreadableRowError, match="of a part of the machine"):
         readings._meaning(question, row)
+
+
+def test_the_largest_file_table_and_cell(tmp_path):
+    """64 MiB, 1,000 columns, 100,000 rows, 2,000 characters; one more is refused, each with what is allowed."""
+    path = tmp_path / "rows.csv"
+    path.write_bytes(b"")
+    os.truncate(path, 64 * 2**20)
+    assert len(rows_of._content(path)) == 64 * 2**20
+    os.truncate(path, 64 * 2**20 + 1)
+    with pytest.raises(ValueError, match="the file is too large"):
+        tm.validate(path)
+    needed = "instance,workload,metric,value,unit"
+    for columns, refused in ((1000, False), (1001, True)):
+        path.write_text(",".join([needed, *(f"c{n}" for n in range(columns - 5))]) + "\n")
+        if refused:
+            with pytest.raises(ValueError, match="1001 columns; allowed are at most 1000"):
+                rows_of.read_table(path)
+        else:
+            assert rows_of.read_table(path).empty
+    for rows, refused in ((100_000, False), (100_001, True)):
+        path.write_text(needed + "\n" + "a,b,c,1,s\n" * rows)
+        if refused:
+            with pytest.raises(ValueError, match="more than 100000 rows"):
+                rows_of.read_table(path)
+        else:
+            assert len(rows_of.read_table(path)) == rows
+    assert reading(ROW | {"note": "x" * 2000}).batch == 3
+    with pytest.raises(UnreadableRowError, match="note: a cell of 2001 characters; allowed are 2000"):
+        reading(ROW | {"note": "x" * 2001})
+
+
+def test_rows_of_a_file_that_are_short_or_blank(tmp_path):
+    """A short row ends in blank cells, a blank one is none, and one with more cells than columns is refused."""
+    path = tmp_path / "rows.csv"
+    path.write_text(" Instance ;workload;metric;value;unit;Mine\na;b;c;1\n ; ;\nd;e;f;2;s;x\n")
+    found = rows_of.read_table(path)
+    assert list(found) == ["instance", "workload", "metric", "value", "unit", "Mine"]
+    assert found.to_numpy().tolist() == [["a", "b", "c", "1", "", ""], ["d", "e", "f", "2", "s", "x"]]
+    path.write_text("instance,workload,metric,value,unit\na,b,c,1,s\na,b,c,1,s,t\n")
+    with pytest.raises(ValueError, match="record 3 has 6 cells for 5 columns"):
+        rows_of.read_table(path)
+
+
+def test_a_table_of_products_is_one_of_times():
+    """A product of 2 x 7 by 7 x 3 in 5 us; a table that has a workload of its own is left as it is."""
+    made = pd.DataFrame({"instance": ["i"], "m": [2], "n": [3], "k": [7], "time_us": [5.0], "lnc": [2], "file": ["f"]})
+    (row,) = rows_of.read_table(made).to_dict("records")
+    told = {"workload": "GEMM product M=2 K=7 N=3", "value": 5.0, "unit": "us", "metric": "latency", "kind": "kernel",
+            "phase": "kernel", "n_cores_used": 2, "note": "f"}  # fmt: skip
+    assert row.items() >= told.items()
+    assert "precision" not in row
+    own = made.assign(workload="mine", value=9.0, metric="m", unit="s")
+    assert rows_of.read_table(own) is own
+
+
+def test_values_are_put_into_the_facts_that_were_fitted(tmp_path):
+    path = tmp_path / "facts.csv"
+    path.write_text("entity,quantity,value_printed,locator\na,q,1,fitted to rows\na,r,2,fitted\nb,q,3,printed\n")
+    rows_of.put_fitted(path, {("a", "q"): "7", ("b", "q"): "8"})
+    assert path.read_text().splitlines()[1:] == ["a,q,7,fitted to rows", "a,r,2,fitted", "b,q,3,printed"]
