@@ -76,6 +76,17 @@ def test_rows_of_one_question_are_one_vote(monkeypatch):
     assert (shape.model, shape.family) == ("m=2.0 n=3.0", "trn1")
 
 
+def test_labels_of_a_case_by_hand():
+    """TP 16 of two cores on one replica; three sequences in a batch compiled for five; measured in seconds."""
+    (case,) = fit.cases(pd.DataFrame([ROW]), "decode")
+    row = replace(case.reading, compiled_batch=5.0, context=777.0, prompt=555.0)
+    (found,) = pd.DataFrame(fit.labels([replace(case, reading=row)])).to_dict("records")
+    by_hand = {"meaning": "decode-step", "model": "llama-3.1-70b", "where": "trn2.48xlarge", "stack": row.stack,
+               "tp": 16, "batch": 5.0, "context": 777.0, "prompt": 555.0, "measured": 0.015,
+               "source": "somebody's table"}  # fmt: skip
+    assert found.items() >= by_hand.items()
+
+
 def test_logarithms_and_fitted_errors_by_hand():
     """Predicted over measured; without cases to learn from as shipped."""
     of = fit.cases(pd.DataFrame([ROW, ROW | {"batch": "4", "value": "9"}]), "decode")

@@ -130,3 +130,13 @@ def test_a_model_is_predicted_by_the_law_of_the_others(monkeypatch):
     found = forms.chosen_inside(of, "decode")
     assert np.isnan(found[3])
     assert found[5:7] == pytest.approx([1 / 1.25 - 1, 1.25 - 1], rel=1e-3)
+
+
+@pytest.mark.parametrize(("far", "over"), [(7, -2), (-7, 2)])
+def test_a_constant_stays_within_five_logarithms_of_where_it_starts(far, over, monkeypatch):
+    """Layers of 3e-5 x e^7 s are given e^5 of them at most, e^-2 of what was measured; and of e^-7 s e^-5, e^2."""
+    of = [SimpleNamespace(model=model, reading=SimpleNamespace(meaning="decode-step")) for model in "abc"]
+    rows = [(3e-5 * np.exp(far) * n, 0.0, n, 0, 8, 8, 1, 0, 0, 1, 0) for n in (10, 20, 30)]
+    monkeypatch.setattr(forms, "FORMS", {"decode": {"layers": lambda t: (t.layers,)}})
+    monkeypatch.setattr(forms, "_row", lambda case, group: rows["abc".index(case.model)])
+    np.testing.assert_allclose(forms.chosen_inside(of, "decode"), np.exp(over) - 1, rtol=1e-3)
