@@ -40,7 +40,7 @@ MOST = {"batch": 2**10, "context": 2**17, "prompt": 2**15}
 
 def _next(most: int) -> NDArray:
     """Whole numbers that have a neighbour of interest: all small ones, and those around powers of two."""
-    powers = 2 ** np.arange(7, np.log2(most) + 1)
+    powers = 2 ** np.arange(8, np.log2(most) + 1)
     found = np.concatenate([np.arange(1, 131), powers - 1, powers])
     return np.unique(found[found <= most])
 
