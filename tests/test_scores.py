@@ -460,3 +460,29 @@ def test_rows_of_data_cannot_be_changed():
     structs = [one for one in msgspec.Struct.__subclasses__() if one.__module__.startswith("trnmodel.")]
     assert len(structs) > 20
     assert [one.__name__ for one in structs if not one.__struct_config__.frozen] == []
+
+
+@pytest.mark.parametrize("group", kernels.KERNELS)
+def test_a_shape_without_itself(group, monkeypatch):
+    """Errors of times: a rate that is 25 % too high is a time that is a fifth too short."""
+    rows = pd.DataFrame({"group": [group, group, "other", group], "split": [accuracy.LEFT_OUT] * 3 + [accuracy.FITTED],
+                         "meaning": ["kernel-time", "kernel-flop-rate", "kernel-time", "kernel-time"],
+                         "model": [*"abcd"], "error": [0.1, 0.25, 9.0, 9.0]})  # fmt: skip
+    monkeypatch.setattr(kernels, "shipped", lambda path: rows)
+    found = kernels.leave_one_out(group)
+    assert found.kernel.tolist() == ["a", "b"]
+    assert found.error.tolist() == pytest.approx([0.1, -0.2])
+
+
+@pytest.mark.parametrize(
+    ("meaning", "value", "measured_s"),
+    [("kernel-time", 3e-6, 3e-6), ("kernel-flop-rate", 2e12, 4e-6 * 8e12 / 2e12), ("kernel-mfu", 2e12, 16e-6)],
+)
+def test_a_rate_of_a_kernel_as_a_time(meaning, value, measured_s, monkeypatch):
+    """Predicted are 4 us and 8e12 a second: a quarter of that rate takes four times as long."""
+    monkeypatch.setattr(kernels, "predict", lambda r: 8e12)
+    row = replace(COLLECTIVE, meaning=meaning)
+    found = kernels._both(row, value, SimpleNamespace(time_s=4e-6))
+    assert found == pytest.approx((measured_s, 4e-6))
+    sizes = kernels._both(replace(row, meaning="kernel-read-bytes"), 7.0, SimpleNamespace(time_s=4e-6))
+    assert sizes == (7.0, 8e12)

@@ -179,7 +179,7 @@ def _of_model(asked: Transformer, where: System, e: Efficiencies, ranks: float) 
             room = ranks, outline.experts, outline.layers
             axes += [pairs for one in bases for pairs in _degrees(phase, one, *room)]
         here = {"system": where.id, "model": asked.id, "phase": phase, "buckets": buckets}
-        yield from (here | found for found in _jumps(phase, asked, where, stack, pd.concat(axes, ignore_index=True)))
+        yield from (here | found for found in _jumps(phase, asked, where, stack, pd.concat(axes)))
 
 
 def merged(table: pd.DataFrame) -> pd.DataFrame:
