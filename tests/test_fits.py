@@ -323,3 +323,23 @@ def test_rounding_of_printed_times(monkeypatch):
     found = table.points(rows).sort_values("measured_s_low")[["measured_s_low", "measured_s", "measured_s_high"]]
     wanted = sorted([[0.0145, 0.015, 0.0155], [3 / 202, 0.015, 3 / 198]])
     np.testing.assert_allclose(found.to_numpy(), wanted, rtol=1e-9)
+
+
+BODY, HEAD, PAIR = 8_030_261_248 - 2 * 128_256 * 4096 - 65 * 4096, 128_256 * 4096, 4 * 4096 * 32  # of Llama 3.1 8B
+
+
+@pytest.mark.parametrize(
+    ("figure", "by_hand"),
+    [
+        # parameters with and without the table of words; FLOP of 2,048 and 32,768 tokens, of one after 8,191 others
+        ("P", 8_030_261_248), ("PB", 8_030_261_248 - HEAD), ("PA", 8_030_261_248),
+        ("F_full", 2 * 2048 * (BODY + HEAD) + PAIR * 2048**2),
+        ("F_caus", 2 * (2048 * BODY + HEAD) + PAIR * 2048 * 2049 / 2),
+        ("F_c32k", 2 * (32_768 * BODY + HEAD) + PAIR * 32_768 * 32_769 / 2),
+        ("F_dec", 2 * (BODY + HEAD) + PAIR * 8192),
+        ("F_train", 3 * (2 * 2048 * (BODY + HEAD) + PAIR * 2048**2)),
+        ("KV1", 131_072), ("KVC", 131_072 * 32_768), ("W64", 2 * (8_030_261_248 - HEAD + 64 * 4096)),
+    ],
+)  # fmt: skip
+def test_figures_of_a_model_by_hand(figure, by_hand):
+    assert float(ledger.FIGURES[figure][1](tm.model("llama-3.1-8b"))) == pytest.approx(by_hand, rel=1e-9)
