@@ -381,3 +381,13 @@ def test_values_are_put_into_the_facts_that_were_fitted(tmp_path):
     path.write_text("entity,quantity,value_printed,locator\na,q,1,fitted to rows\na,r,2,fitted\nb,q,3,printed\n")
     rows_of.put_fitted(path, {("a", "q"): "7", ("b", "q"): "8"})
     assert path.read_text().splitlines()[1:] == ["a,q,7,fitted to rows", "a,r,2,fitted", "b,q,3,printed"]
+
+
+def test_a_file_that_a_command_writes(tmp_path):
+    """Without an index, six digits of a number or as many as are asked for."""
+    table = pd.DataFrame({"a": ["x"], "b": [1 / 3]}, index=[7])
+    rows_of.save(table, tmp_path / "rows.csv")
+    assert (tmp_path / "rows.csv").read_bytes() == b"a,b\nx,0.333333\n"
+    rows_of.save(table, tmp_path / "rows.csv", "%.2f")
+    assert (tmp_path / "rows.csv").read_bytes() == b"a,b\nx,0.33\n"
+    assert (reading(ROW).ep, reading(ROW).moe_ep) == (1, 1)
