@@ -334,3 +334,45 @@ def test_default_stacks_have_a_word_on_every_chip():
             step = tm.decode_step(LLAMA, load.chip(chip), tm.Mapping(tp=4), batch=1, context=2048)
             assert step.basis in ("measured", "interpolated", "extrapolated")
             assert bool(step.basis_reason) == (step.basis == "extrapolated")
+
+
+def test_whether_an_interval_holds_and_what_it_scores(held):
+    """Winkler's score at 90 %: the width of both sides, and 20 times what lies outside of them."""
+    np.testing.assert_allclose(held.width, 0.5 * held.below + 0.5 * held.above)
+    e = held.log_error  # predicted over measured: too long a time lies above, and is bound by the side below
+    for name, below, above in (("", held.below, held.above), ("constant_", held.constant_width, held.constant_width)):
+        beyond = np.maximum(e - below, 0) + np.maximum(-e - above, 0)
+        np.testing.assert_allclose(held[f"{name}score"], below + above + 20 * beyond, rtol=1e-9)
+        assert (held[f"{name}inside"] == (beyond == 0)).all()
+    assert not held.part.eq("memory").any()
+
+
+def test_pools_by_hand():
+    said = [coverage.pool_of(*of) for of in (("comparator", "decode"), ("k", "kernel"), ("c", "collective"),
+                                             ("decode", "decode"))]  # fmt: skip
+    assert said == ["other chips", "kernels", "collectives", "models"]
+
+
+def test_widths_of_groups_by_hand():
+    """Of nine errors or fewer the largest, at the rows: 0.4 far from them counts as 0.4 over its growth."""
+    growth = float(grown_width(1.0, 5.0))
+    assert growth > 1
+    rows = pd.DataFrame({"group": [*"bbba"], "pool": "models", "log_error": [0.1, -0.3, 0.2, 0.4],
+                         "octaves": [0.0, 0.0, 0.0, 5.0]})  # fmt: skip
+    found = coverage.widths(rows)
+    assert list(found) == ["b", "a"]  # as they stand
+    b, a = found["b"], found["a"]
+    together = max(0.3, 0.4 / growth)
+    pools = [getattr(one, name) for one in (b, a) for name in type(b).__struct_fields__[1:5]]
+    assert pools == ["models", 3, 0.3, pytest.approx(together), "models", 1, pytest.approx(0.4 / growth),
+                     pytest.approx(together)]  # fmt: skip
+    assert b.width == pytest.approx(float(shrunk_width(0.3, 3, together)))
+
+
+def test_what_was_measured_is_written_once():
+    same = {"part": "decode", "kind": "dense", "chip": "c", "on": "s", "sequences": 1.0, "length": 2.0, "size": 3.0}
+    rows = pd.DataFrame({"group": [*"baba"], "ranks": [4, 2, 4, 1]} | same)
+    found = coverage.hulls(rows)
+    assert found[["group", "ranks"]].values.tolist() == [["a", 1], ["a", 2], ["b", 4]]
+    assert found.index.tolist() == [0, 1, 2]
+    assert list(found)[4:] == ["stack", "ranks", "batch", "length", "size"]

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import trnmodel as tm
 from trnmodel.catalog import load
 from trnmodel.evidence import collective_fits
 from trnmodel.evidence.score import excluded, shipped
@@ -84,3 +85,97 @@ def test_twelve_collectives_cost_as_much_as_one():
     row = collective_fits.barriers().set_index(["runtime", "ranks"]).loc[("trn2", 16)]
     assert row.each_s == pytest.approx((2.030 - 1.982) / 11 * 1e-3)
     assert np.all(collective_fits.barriers().error.abs() < 0.03)
+
+
+ORDER = ["allr-2", "allg-32-old", "allg-32", "allg-8", "allr-16", "streams-16", "allr-64-two-nodes"]  # as in the rows
+
+
+def test_rates_by_hand_in_the_unit_of_their_run():
+    """512 KiB gathered among 32 in 23.16 us: 22.64 GB/s, of which 31/32 move; in 179 us it was 2.728 GiB/s."""
+    table = collective_fits.recomputed()
+    assert list(table) == ["series", "metric", "message_bytes", "printed", "as_gb", "as_gib", "unit", "error"]
+    assert table.index.tolist() == list(range(len(table)))
+    binary = table[table.unit == "GiB/s"].series.unique().tolist()
+    assert (binary[:2], len(binary)) == (["allr-2", "allg-32-old"], 3)
+    some = table[(table.series == "allg-32") & (table.message_bytes == 2**19)].head(2).set_index("metric")
+    assert some.as_gb["algbw"] == pytest.approx(2**19 / 23.16e-6 / 1e9, rel=1e-9)
+    assert some.as_gb["busbw"] == pytest.approx(31 / 32 * 2**19 / 23.16e-6 / 1e9, rel=1e-9)
+    assert some.printed.to_dict() == {"busbw": 21.93, "algbw": 22.64}
+    np.testing.assert_allclose(some.error, [22.63765 / 22.64 - 1, 21.930225 / 21.93 - 1][::-1], atol=1e-6)
+    old = table[(table.series == "allg-32-old") & (table.message_bytes == 2**19)].set_index("metric")
+    assert old.as_gib["algbw"] == pytest.approx(2**19 / 179e-6 / 2**30, rel=1e-9)
+    assert old.error["algbw"] == pytest.approx(2**19 / 179e-6 / 2**30 / 2.73 - 1, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ORDER)
+def test_a_line_is_that_of_numpy(name):
+    """numpy.polyfit weighs what is left by w: 1 / t makes it the share of each time."""
+    points = collective_fits.points()
+    run = points[points.series == name]
+    ranks = run.ranks.iloc[0]
+    factor = {"all_reduce": 2, "all_gather": 1}[run.kind.iloc[0]] * (ranks - 1) / ranks
+    wire, time = run.message_bytes.to_numpy() * factor, run.time_s.to_numpy()
+    slope, floor = np.polyfit(wire, time, 1, w=1 / time)
+    np.testing.assert_allclose(run.fitted_s, floor + slope * wire, rtol=1e-9)
+    np.testing.assert_allclose(run.error, (floor + slope * wire) / time - 1, atol=1e-9)
+    errors = []
+    for size, own, took in zip(run.message_bytes, wire, time, strict=True):
+        rest = (run.message_bytes != size).to_numpy()
+        if len(set(wire[rest])) < 2:
+            errors.append(np.nan)
+            continue
+        slope_, floor_ = np.polyfit(wire[rest], time[rest], 1, w=1 / time[rest])
+        errors.append((floor_ + slope_ * own) / took - 1)
+    np.testing.assert_allclose(run.left_out_error, errors, atol=1e-9)
+    fit = collective_fits.fits().set_index("series").loc[name]
+    assert (fit.floor_s, fit.busbw_bytes_per_s) == pytest.approx((floor, 1 / slope), rel=1e-9)
+    assert fit.crossover_bytes * factor * slope == pytest.approx(floor, rel=1e-9)
+    assert fit.sizes == len(set(wire))
+    worst = [np.nan] * 2 if name == "allg-8" else [np.abs(run.error).max(), np.abs(errors).max()]  # two sizes alone
+    np.testing.assert_allclose([fit.worst_error, fit.worst_left_out_error], worst, rtol=1e-9)
+    curve = collective_fits.curves().query("series == @name").groupby("what", sort=False).busbw_bytes_per_s
+    for (what, rates), took in zip(curve, (time, floor + slope * wire), strict=True):
+        np.testing.assert_allclose(rates, wire / took, rtol=1e-9, err_msg=what)
+
+
+def test_runs_stand_in_the_order_of_the_rows():
+    for table in (collective_fits.points(), collective_fits.fits(), collective_fits.curves(), collective_fits.misses(),
+                  collective_fits.shares()):  # fmt: skip
+        assert table.series.drop_duplicates().tolist() == ORDER
+        assert table.index.tolist() == list(range(len(table)))
+
+
+def test_shares_of_the_modelled_fabric_by_hand():
+    """Two cores of a Trainium1 chip: 117.1 / 2 GB/s; the run's two constants over it, and over the time of no bytes."""
+    row = collective_fits.shares().set_index(["series", "system"]).loc[("allr-2", "trn1.32xlarge")]
+    fit = collective_fits.fits().set_index("series").loc["allr-2"]
+    assert row.model_bytes_per_s == pytest.approx(58.55e9, rel=1e-6)
+    assert row.share == pytest.approx(fit.busbw_bytes_per_s / 58.55e9, rel=1e-6)
+    empty_s = float(tm.collective("all_reduce", 0.0, "trn1.32xlarge", ranks=2).time_s)
+    assert (row.model_floor_s, row.floor_ratio) == pytest.approx((empty_s, fit.floor_s / empty_s), rel=1e-9)
+
+
+GRAPH_MS = {  # docs/neuron-notes.md: a graph with one all-reduce of 32 KiB, by ranks
+    "trn1": {8: 2.45, 16: 3.76, 32: 5.10},
+    "trn2": {4: 1.040, 8: 1.486, 16: 1.982, 32: 2.541, 64: 2.973},
+}
+
+
+@pytest.mark.parametrize("runtime", GRAPH_MS)
+def test_a_barrier_is_a_line_of_doublings(runtime):
+    """Of more than two ranks; a pair has no barrier. By numpy.polyfit over the doublings."""
+    step, base = np.polyfit(np.log2([*GRAPH_MS[runtime]]), [*GRAPH_MS[runtime].values()], 1)
+    assert collective_fits.barrier_line(f"neuron-runtime-{runtime}") == pytest.approx((base / 1e3, step / 1e3))
+
+
+def test_a_row_of_barriers_by_hand():
+    """Trn2, 16 ranks, in ms: 0.145 without, 1.982 with one, 2.030 with twelve; the model's 0.036 + 4 x 0.4921."""
+    row = collective_fits.barriers().set_index(["runtime", "ranks"]).loc[("trn2", 16)]
+    assert (row.without_s, row.one_s, row.twelve_s) == pytest.approx((0.145e-3, 1.982e-3, 2.030e-3), rel=1e-3)
+    assert row.model_s == pytest.approx((0.036 + 4 * 0.4921) / 1e3)
+    assert row.error == pytest.approx((0.036 + 4 * 0.4921) / 1.982 - 1)
+
+
+def test_a_series_that_ran_on_two_servers():
+    for series, servers in (("allr-64-two-nodes", 2), ("allr-16", 1)):
+        assert [one.count for one in collective_fits._machines(series)] == [servers, servers]

@@ -1,6 +1,7 @@
 """Every jump between neighbours stands in `data/evidence/jumps.csv` with its cause, and two of them by hand."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -34,7 +35,9 @@ def test_every_jump_has_one_of_at_most_ten_causes(committed):
 def test_the_committed_table_is_what_the_command_writes(name, committed):
     there = np.array([name in row.split() for row in committed.system])
     here = committed[there & committed.model.isin(MODELS)]
-    found = jumps.jumps([name], MODELS).sort_values(ROWS, ignore_index=True)
+    every = jumps.jumps([name], MODELS)
+    assert every.index.tolist() == list(range(len(every)))
+    found = every.sort_values(ROWS, ignore_index=True)
     kept = here.sort_values(ROWS, ignore_index=True)
     assert found[ROWS].values.tolist() == kept[ROWS].values.tolist()
     np.testing.assert_allclose(found.ratio.astype(float), kept.ratio, rtol=0.06)  # the last digit may round either way
@@ -81,3 +84,44 @@ def test_the_way_of_experts_is_that_of_the_time():
     assert np.all(ideal.experts == "needed")
     many = tm.prefill("mixtral-8x7b", "trn2.48xlarge", tm.Mapping(tp=16), input_tokens=8192)
     assert many.experts == "blocks"
+
+
+PLAIN = {
+    "experts": ["a", "b", "all", "all"],
+    "compiled": [1, 9, 5, 6],
+    "lines": {"work": [0, 9, 1, 3], "x": [9, 0, 1, 2]},
+}
+
+
+@pytest.mark.parametrize(
+    ("axis", "amount", "change", "cause"),
+    [
+        # of four points the third and fourth; a graph of more than one token more is another bucket
+        ("prompt", 7, {"compiled": [1, 9, 128, 256]}, "bucket of prompt"),
+        ("prompt", 7, {"compiled": [1, 9, 128, 130]}, "bucket of prompt"),
+        ("batch", 7, {"experts": ["a", "b", "all, padded", "blocks, more"]}, "experts: all to blocks"),
+        ("batch", 1, {}, "from one to two"),
+        ("context", 1, {}, "from one to two"),
+        ("tp", 1, {"messages": ["work"]}, "exchange among more ranks"),
+        ("tp", 8, {"messages": ["x", "work"]}, "exchange among more ranks"),
+        ("tp", 8, {"messages": ["x"]}, ""),
+        ("batch", 7, {"experts": ["a"] * 2 + ["blocks"] * 2, "lines": {"expert up": [0, 0, 1, 3], "x": [9, 9, 9, 9]}},
+         "blocks of the worst distribution"),
+        ("batch", 7, {"experts": ["a"] * 2 + ["all"] * 2, "lines": {"expert up": [0, 0, 1, 3]}}, ""),
+        ("batch", 7, {"experts": ["a"] * 2 + ["blocks"] * 2}, ""),
+        ("batch", 7, {}, ""),
+    ],
+)  # fmt: skip
+def test_causes_by_hand(axis, amount, change, cause):
+    told = PLAIN | {"messages": []} | change
+    step = SimpleNamespace(
+        experts=np.array(told["experts"]), compiled_tokens=np.array(told["compiled"]), valid=np.ones(4, dtype=bool),
+        time_s=np.ones(4), messages=[SimpleNamespace(name=name) for name in told["messages"]],
+        operators={name: (np.array(values), 0.0) for name, values in told["lines"].items()},
+    )  # fmt: skip
+    point = {"axis": axis, jumps.AMOUNTS.get(axis, axis): amount}
+    if cause:
+        assert jumps._cause(step, 2, point) == cause
+        return
+    with pytest.raises(ValueError, match="no cause is known"):
+        jumps._cause(step, 2, point)

@@ -75,3 +75,26 @@ def test_notation_of_a_range_and_of_a_count():
     rows = common.notation(common.of_spec("trainium3", {"cores": "n", "hbm_bytes": "C"})).set_index("symbol")
     assert rows.value.to_dict() == {"n": "8", "C": "144 GiB"}
     assert (rows.source != "").all()
+
+
+def test_totals_by_hand():
+    """16 chips of 1,299 TFLOP/s in FP8 are 20,784, and 20.8 PFLOP/s are printed; one total is one row."""
+    table = chips_printed.printed_totals()
+    assert table.index.tolist() == list(range(len(table)))
+    assert not table.duplicated(["system", "quantity", "printed"]).any()
+    row = table[(table.system == "trn2.48xlarge") & (table.quantity == "peak_flop_per_s[fp8]")].iloc[0]
+    assert (row.chips, row.per_chip, row.computed, row.printed) == (16, 1299e12, 20_784e12, 20_800e12)
+    assert row.difference == pytest.approx(20_784 / 20_800 - 1)
+    assert (table.chips * table.per_chip).tolist() == pytest.approx(table.computed.tolist())
+    assert table.groupby("system").size()["trn2-ultraserver"] == 6  # four formats, one of them sparse too; HBM twice
+
+
+def test_shares_of_the_peak_that_were_measured():
+    """Products alone: 83.84 % of the compiler on 2,048^3 first; a norm with a product is none."""
+    table = chips_printed.measured_share_of_peak()
+    assert table.index.tolist() == list(range(len(table)))
+    assert table.share_of_peak[0] == pytest.approx(0.8384)
+    assert (table.share_of_peak > 0.15).all()
+    assert table.kernel.str.contains("matmul|GEMM").all()
+    assert not table.kernel.str.contains("norm").any()
+    assert len(table) == 9

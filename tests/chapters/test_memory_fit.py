@@ -1,6 +1,7 @@
 """Whether a model fits: parts add up, searches end where memory does, figures of others are met."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -200,3 +201,93 @@ def test_a_table_names_the_core_that_is_announced():
     assert "announced" in site("trn3-nl32x2-pcie160", 8).words
     shown = (chapter.CHAPTERS.parent / "memory.ipynb").read_text(encoding="utf-8")
     assert "announced, not supported today" in shown
+
+
+def test_the_cache_that_is_allowed_by_hand():
+    """A logical core of Trainium2 has 24 GiB; each of 16 ranks keeps one key head: 2 x 128 x 80 layers x 2 B a token.
+
+    0.3 x 24 GiB hold 23 sequences of 8,192 tokens, 320 MiB each; where nothing fits the cache is none.
+    """
+    table = printed.cache_budgets(LLAMA, 8192).set_index("policy")
+    allowed = table.loc["vLLM Neuron's default"]
+    one = 2 * 128 * 80 * 2 * 8192
+    assert (allowed.cache_bytes, allowed.sequences) == pytest.approx((0.3 * 24 * GIB, 23))
+    left = table.loc["all that is left"]
+    assert left.sequences == left.cache_bytes // one
+    fit = LLAMA.fit(1, 8192)
+    assert left.cache_bytes == pytest.approx(one * (1 + float(fit.room_bytes) / one), rel=1e-9)
+    assert left.of == pytest.approx(left.cache_bytes / (24 * GIB))
+    little = replace(LLAMA, mapping=Mapping(tp=8, lnc=2))  # 141 GB / 8 are 17.6 of 25.8 GB
+    both = printed.cache_budgets(little, 8192)
+    assert both.sequences.nunique() == 1
+    assert both.of.max() < 0.3
+    none = printed.cache_budgets(replace(LLAMA, mapping=Mapping(tp=2, lnc=2)), 8192)
+    assert none[["cache_bytes", "sequences", "of"]].to_numpy().tolist() == [[0, 0, 0]] * 2
+
+
+def test_the_longest_contexts_are_the_last_that_fit():
+    """In steps of 128; with 32 / 8 heads x prompt x context x 2 B more, in chunks of 1,024 tokens or whole."""
+    table = printed.capacities()
+    assert table.prefill.tolist() == ["in chunks"] * 9 + ["whole prompt"] * 9
+    assert table.batch.tolist() == [2**n for n in range(9)] * 2
+    anchor = Deployment(model="llama-3.1-8b", system="inf2.48xlarge", mapping=Mapping(tp=8))
+    for row in table.itertuples():
+        for context, heads in ((row.computed, 0), (row.with_scores, 32 / 8)):
+            for more, fits in ((0, True), (128, False)):
+                if context + more > 131_072:
+                    continue
+                prompt = min(1024, context + more) if row.prefill == "in chunks" else context + more
+                found = anchor.fit(row.batch, context + more, prompt)
+                stored = float(found.first_rank_total_bytes) + heads * prompt * (context + more) * 2
+                assert (stored <= float(found.capacity_bytes)) is fits, (row, more)
+    assert (table.computed[:3] == 131_072).all()
+    assert printed._longest(replace(anchor, mapping=Mapping(tp=1)), 1, None, False) == 0  # 16 GB of weights in 16 GiB
+    assert printed._longest(anchor, 256, 8, False) % 128 == 0
+
+
+def test_the_rows_of_a_footprint_by_hand():
+    """MiB as the source prints them, of ranks 1 to 7; what is a shape, what a constant of the row, what their sum."""
+    table = printed.footprint()
+    assert table["rank"].tolist() == ["ranks 1-7"] * 8 + ["rank 0"] * 8
+    kinds = ["sum of parts", "shapes", "shapes", *["this row"] * 4, ""]
+    assert table.basis.tolist() == kinds * 2
+    rows = printed.in_mib(table, "ranks 1-7")
+    assert list(rows) == ["part", "measured [MiB]", "predicted [MiB]", "error", "basis", "use"]
+    names = ["total HBM", "weights", "KV cache", "model_shared_scratchpad", "collectives buffers", "dma_rings",
+             "model_code (NEFF)", "other"]  # fmt: skip
+    assert rows.part.tolist() == names
+    assert rows["measured [MiB]"].tolist() == [5600, 1948, 2048, 1024, 126, 220, 228, 7]
+    ours = [15317 / 8 + 2048 + 1024 + 126 + 220 + 228, 15317 / 8, 2048, 1024, 126, 220, 228]
+    assert rows["predicted [MiB]"].tolist()[:7] == pytest.approx(ours, abs=0.6)
+    assert rows.error.tolist()[:2] == pytest.approx([ours[0] / 5600 - 1, ours[1] / 1948 - 1], abs=1e-3)
+    assert rows.use.tolist() == [printed.COUNTS] * 7 + ["a few MB that nothing explains"]
+    assert (printed.in_mib(table, "rank 0").use != printed.COUNTS)[1:].all()
+
+
+def test_whether_a_run_fits_by_hand(monkeypatch):
+    """Bytes of an ordinary rank against all that it has, and of the first against what the others leave it."""
+    cases = [((5, 7, 5, 7), "fits"), ((5, 8, 5, 7), "first rank too large"), ((6, 8, 5, 7), "too large"),
+             ((6, 7, 5, 7), "fits")]  # fmt: skip
+    names = ("total_bytes", "first_rank_total_bytes", "capacity_bytes", "first_rank_capacity_bytes")
+    run = next(r for r in printed._runs() if r.mapping[3])
+    runs, answers = [replace(run, batch=float(n)) for n, _ in enumerate(cases)], [sizes for sizes, _ in cases]
+    monkeypatch.setattr(printed, "_runs", lambda: runs)
+    monkeypatch.setattr(printed, "stored_bytes", lambda r, batch, context: SimpleNamespace(
+        **dict(zip(names, answers[runs.index(r)], strict=True))))  # fmt: skip
+    table = printed.what_ran()
+    assert table.verdict.tolist() == [verdict for _, verdict in cases]
+    assert table[list(names)].to_numpy().tolist() == [list(sizes) for sizes in answers]
+    assert (table.lnc == run.mapping[3]).all()
+
+
+def test_runs_are_of_neuron_chips_and_their_software_each_once():
+    table, runs = printed.what_ran(), printed._runs()
+    assert table.system.str.match("trn|inf").all()
+    assert all(r.stack != "ideal" and r.model and not r.meaning.startswith("train") for r in runs)
+    assert (table.context > 0).all()
+    assert (table.context % 1 == 0).mean() > 0.99
+    assert len({(r.model_id, r.where, r.mapping, *printed._size(r), str(r.precision)) for r in runs}) == len(runs)
+    sizes = [printed._size(replace(runs[0], **some)) for some in (
+        {"batch": 3.0, "compiled_batch": 5.0, "context": 7.0, "max_context": 11.0, "prompt": 2.0},
+        {"batch": 3.0, "compiled_batch": 5.0, "context": 7.0, "max_context": np.nan, "prompt": 13.0})]  # fmt: skip
+    assert sizes == [(5, 11), (5, 13)]

@@ -182,7 +182,7 @@ def left_out_rows(split: str = LEFT_OUT) -> pd.DataFrame:
     own = [rows[rows.split.isin([split, LEFT_OUT] if path == KERNEL_RESIDUALS else [split])]
            for path, rows in ((path, shipped(path)) for path in FILES)]  # fmt: skip
     table = pd.concat([*own, shipped(OTHER_RESIDUALS), others], ignore_index=True)
-    table = table[np.isfinite(table.error) & (table.error > -1)]
+    table = table[np.isfinite(table.error)]
     sign = np.where([is_rate(meaning) for meaning in table.meaning], -1.0, 1.0)
     table = table.assign(log_error=sign * np.log1p(table.error)).reset_index(drop=True)
     pools = list(map(coverage.pool_of, table.group, table.part))

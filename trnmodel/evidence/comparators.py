@@ -88,7 +88,7 @@ def shipped(group: str = GROUP) -> pd.DataFrame:
     """
     import pandas as pd
 
-    rows = pd.read_csv(RESIDUALS, low_memory=False)
+    rows = pd.read_csv(RESIDUALS)
     return rows[rows.group == group].reset_index(drop=True)
 
 

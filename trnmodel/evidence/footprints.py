@@ -205,13 +205,13 @@ def cache_budgets(d: Deployment, context: float) -> pd.DataFrame:
     """
     import pandas as pd
 
-    found, more = (memory_fit(**d.ask, batch=batch, context=context) for batch in (1, 2))
     if not read_model(d.model).generates:
         refuse("model", read_model(d.model).id, "an encoder keeps no cache")
+    found, more = (memory_fit(**d.ask, batch=batch, context=context) for batch in (1, 2))
     capacity, one = float(found.capacity_bytes), float(more.cache_bytes - found.cache_bytes)
-    taken = float(found.room_bytes - more.room_bytes)
-    free = float(found.cache_bytes) + (float(found.room_bytes) * one / taken if taken > 0 else 0.0)
-    capped = min(capacity - float(found.weight_bytes), rule("kv_cap_share") * capacity)
+    taken = float(found.room_bytes - more.room_bytes)  # by one more: of the rank, or of two that share a bank
+    free = float(found.cache_bytes) + float(found.room_bytes) * one / taken
+    capped = rule("kv_cap_share") * capacity
     rows = [
         {"policy": policy, "cache_bytes": max(held, 0.0), "sequences": max(np.floor(held / one), 0.0)}
         for policy, held in {"all that is left": free, "vLLM Neuron's default": min(free, capped)}.items()

@@ -73,7 +73,7 @@ FORMS: Mapping[str, Mapping[str, Form]] = {
     "decode": {
         "layers, by who waits for the host": lambda t: (t.layers * t.hidden_host, t.layers * (1 - t.hidden_host)),
         "layers": lambda t: (t.layers,),
-        "layers and a step": lambda t: (t.layers, 30.0 * np.ones_like(t.layers)),
+        "layers and a step": lambda t: (t.layers, np.full_like(t.layers, 30.0)),
         "layers and a step that waits": lambda t: (t.layers, 30.0 * (1 - t.hidden_host)),
         "layers, doublings of cores": lambda t: (t.layers * _doublings(t),),
         "doublings, by who waits": lambda t: (
@@ -117,7 +117,6 @@ def chosen_inside(of: Sequence[Case], group: str) -> NDArray:
     rows = [_row(case, group) for case in of]
     inside = [place for place, row in enumerate(rows) if row is not None]
     told = Told(*np.array([rows[place] for place in inside], dtype=float).T)
-    told = told._replace(selects=told.selects > 0)
     columns = {name: np.array(form(told)) for name, form in FORMS[group].items()}
 
     def errors(form: str, fit: NDArray, judge: NDArray) -> NDArray:

@@ -32,7 +32,7 @@ JUMPS = DATA / "evidence" / "jumps.csv"
 KEYS = ["system", "model", "phase", "buckets", "axis", "cause"]
 RATIO = 1.5
 CONTEXT, PROMPT, FEW, BATCH = 4096.0, 2048.0, 16.0, 8.0
-WHERE = {"tp": 1.0, "ep": 1.0, "pp": 1.0, "cp": 1.0, "moe_ep": 1.0}
+WHERE = ("tp", "ep", "pp", "cp", "moe_ep")
 AMOUNTS = {"batch": "batch", "context": "length", "prompt": "length"}
 WIDEST = 64
 MOST = {"batch": 2**10, "context": 2**17, "prompt": 2**15}
@@ -40,7 +40,7 @@ MOST = {"batch": 2**10, "context": 2**17, "prompt": 2**15}
 
 def _next(most: int) -> NDArray:
     """Whole numbers that have a neighbour of interest: all small ones, and those around powers of two."""
-    powers = 2 ** np.arange(7, np.log2(most) + 1)
+    powers = 2 ** np.arange(8, np.log2(most) + 1)
     found = np.concatenate([np.arange(1, 131), powers - 1, powers])
     return np.unique(found[found <= most])
 
@@ -49,7 +49,7 @@ def _pairs(base: Mapping[str, float], axis: str, before: NDArray, after: NDArray
     """Neighbours along an axis, each below the one before it; what else they are is as in the base."""
     import pandas as pd
 
-    ends = np.stack([before, after], axis=-1).ravel().astype(float)
+    ends = np.column_stack([before, after]).ravel().astype(float)
     return pd.DataFrame({**base, AMOUNTS.get(axis, axis): ends, "axis": axis})
 
 
@@ -172,14 +172,14 @@ def _of_model(asked: Transformer, where: System, e: Efficiencies, ranks: float) 
         if stack is exact and e.prompt_bucket == "exact":
             continue
         outline = asked.outline("decode")
-        base = WHERE | {"batch": 1.0, "length": CONTEXT if phase == "decode" else PROMPT}
+        base = dict.fromkeys((*WHERE, "batch"), 1.0) | {"length": CONTEXT if phase == "decode" else PROMPT}
         bases = [base | {"tp": n} for n in {tp: 0, most: 0}]
         axes = [pairs for one in bases for pairs in _amounts(phase, one)]
         if buckets == "own":
             room = ranks, outline.experts, outline.layers
             axes += [pairs for one in bases for pairs in _degrees(phase, one, *room)]
         here = {"system": where.id, "model": asked.id, "phase": phase, "buckets": buckets}
-        yield from (here | found for found in _jumps(phase, asked, where, stack, pd.concat(axes, ignore_index=True)))
+        yield from (here | found for found in _jumps(phase, asked, where, stack, pd.concat(axes)))
 
 
 def merged(table: pd.DataFrame) -> pd.DataFrame:

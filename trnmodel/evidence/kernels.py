@@ -181,7 +181,7 @@ def _product_times(table: pd.DataFrame, constants: Sequence[float] | NDArray | N
         chip = replace(chip, core=replace(chip.core, tensor=tensor, fill_s=fill_s))
         stack = kernel.stack(stack, overlap_evict=1.0 - exposed)
     sides = (table[name].to_numpy(float) for name in SIDES)
-    return kernel.matmul(chip, *sides, lnc=int(table.lnc.iloc[0]), stack=stack)
+    return kernel.matmul(chip, *sides, lnc=int(table.lnc.unique().item()), stack=stack)
 
 
 def constants(table: pd.DataFrame) -> dict[str, float]:

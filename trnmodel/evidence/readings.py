@@ -111,11 +111,11 @@ class Reading:
     use: str
     weight: float
     reason: str
-    clients: float = math.nan  # requests in flight on a replica
-    waves: float = 0.0  # requests of a closed loop over its slots; 0 where arrivals are not known
-    new_tokens: float = 1.0  # positions that a decode step takes
-    moe_ep: int = 1  # ranks of a TP group that hold whole experts
-    machines: int = 1  # that the row names, "4x trn1.32xlarge"
+    clients: float  # requests in flight on a replica; NaN where nobody says
+    waves: float  # requests of a closed loop over its slots; 0 where arrivals are not known
+    new_tokens: float  # positions that a decode step takes
+    moe_ep: int  # ranks of a TP group that hold whole experts
+    machines: int  # that the row names, "4x trn1.32xlarge"
 
     @property
     def degrees(self) -> Degrees:
@@ -418,7 +418,7 @@ def _reading(row: Mapping[str, str], d: Decision, models: Mapping[str, Any] | No
         where=where,
         stack=say["stack"],
         mapping=mapping,
-        ep=int(_first(number(say["ep"]), 1.0)),
+        ep=int(_first(number(say["ep"]), 1)),
         precision=_precision(say["precision"], row["precision"]),
         percentile=say["percentile"],
         scale=scale,
@@ -429,7 +429,7 @@ def _reading(row: Mapping[str, str], d: Decision, models: Mapping[str, Any] | No
         reason=d.reason,
         waves=_first(number(say["waves"]), 0.0),
         new_tokens=_first(number(say["new_tokens"]), 1.0),
-        moe_ep=int(_first(number(say["moe_ep"]), 1.0)),
+        moe_ep=int(_first(number(say["moe_ep"]), 1)),
         machines=machines,
         **_batches(n, say, mapping[2]),
         **_lengths(n, say),

@@ -31,7 +31,6 @@ DECIDING = (
     "n_cores_used",
     "lnc",
 )
-KEPT = 2**13  # decisions; more than there are rows in `data/evidence`
 PUBLISHER = re.compile(r"^(?:[\w.-]+/|(?:meta-llama|qwen|mistralai|deepseek-ai|nousresearch|google)_)", re.IGNORECASE)
 
 
@@ -134,7 +133,7 @@ def decide(row: Mapping[str, str]) -> Decision:
     return _decide(tuple(row.get(name, "") for name in DECIDING))
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=2**13)  # more than there are rows in `data/evidence`
 def _decide(cells: tuple[str, ...]) -> Decision:
     """What the rules say of the cells that have a say, each row of many fits once."""
     row = dict(zip(DECIDING, cells, strict=True))
