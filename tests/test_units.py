@@ -64,8 +64,8 @@ def test_constants():
 
 
 PREFIXES = [
-    (96 * 2**30, "B", "96 GiB"), (2.9e12, "B/s", "2.9 TB/s"), (25e9, "B/s", "25 GB/s"), (667e12, "FLOP/s", "667 TFLOP/s"),
-    (2.4e9, "Hz", "2.4 GHz"), (1.3e-6, "s", "1.3 us"),
+    (96 * 2**30, "B", "96 GiB"), (2.9e12, "B/s", "2.9 TB/s"), (25e9, "B/s", "25 GB/s"),
+    (667e12, "FLOP/s", "667 TFLOP/s"), (2.4e9, "Hz", "2.4 GHz"), (1.3e-6, "s", "1.3 us"),
     *((x, "FLOP/s", text) for x, text in ((3e18, "3 EFLOP/s"), (999e15, "999 PFLOP/s"), (3e12, "3 TFLOP/s"))),
     *((x, "FLOP/s", text) for x, text in ((1e9, "1 GFLOP/s"), (999e6, "999,000,000 FLOP/s"))),
     *((x, "FLOP", text) for x, text in ((1e18, "1 EFLOP"), (1e15, "1 PFLOP"), (2e12, "2 TFLOP"), (3e9, "3 GFLOP"))),

@@ -111,7 +111,7 @@ def tokens_per_step(draft_tokens: Numeric, acceptance: Numeric) -> NDArray:
 
 
 def _in_flight(held: Callable[[NDArray], NDArray], top: NDArray, policy: str) -> NDArray:
-    """Requests that decode at once, where those that steps of a batch hold (Little's law) may depend on how many run."""
+    """Requests that decode at once, where those that steps of a batch hold (by Little) depend on how many run."""
     if policy == "maximum":
         return held(np.ones(()))
     low, high = np.zeros(np.shape(top)), top.astype(float)
