@@ -83,6 +83,18 @@ def test_experts_of_a_decode_step(policy, degrees, batch, way, work, read):
     assert float(line.memory_s) == pytest.approx(moved / (CHIP.hbm_bytes_per_s / 4), rel=1e-12)
 
 
+def test_experts_meet_every_new_token():
+    """3 sequences of 5 new tokens route 15 rows, as 15 of one do."""
+    for policy in ("distinct", "per_token", "all"):
+        several, single = (
+            decoded(NAME, tm.Mapping(tp=4), stack(expert_read=policy), batch=batch, context=100, new_tokens=new)
+            for batch, new in ((3, 5), (15, 1))
+        )
+        for name in ("expert_up", "expert_down"):
+            lines = (step.operators[f"latent attention + experts: {name}"] for step in (several, single))
+            assert np.array_equal(*map(np.asarray, lines))
+
+
 @pytest.mark.parametrize("policy", ["distinct", "per_token", "all"])
 def test_a_model_without_experts_runs_none(policy):
     assert decoded("llama-3.1-8b", tm.Mapping(), stack(expert_read=policy), batch=3, context=100).experts == ""
@@ -231,6 +243,16 @@ def test_a_state_is_read_and_written():
     work_s = 5 * 28 * 2 * 2 * 8192 * 16 / (CHIP.peak("bf16") / 4)
     assert sum(float(line.compute_s) for line in scans) == pytest.approx(work_s, rel=1e-12)
     assert float(step.moved_bytes_per_rank) == pytest.approx(float(step.memory_s) * rate, rel=1e-12)
+
+
+def test_a_cache_is_cut_by_context_parallel_ranks():
+    """Mistral's window of 4,096 in 32 layers: of 12,000 tokens each of 2 ranks has 6,000, of which it sees the last."""
+    for context, seen in ((12_000, 4096), (3000, 1500)):
+        step = decoded("mistral-7b-v0.1", tm.Mapping(cp=2), IDEAL, batch=5, context=context, new_tokens=3)
+        (line,) = (line for name, line in step.operators.items() if name.endswith(": sliding attention"))
+        flop, moved = 32 * 32 * 4 * 128 * 5 * 3 * seen, 32 * 2 * 8 * 128 * 2 * (5 * seen + 5 * 3)
+        assert float(line.compute_s) == pytest.approx(flop / (CHIP.peak("bf16") / 4), rel=1e-12)
+        assert float(line.memory_s) == pytest.approx(moved / (CHIP.hbm_bytes_per_s / 4), rel=1e-12)
 
 
 def test_a_matrix_and_a_table():

@@ -259,3 +259,22 @@ def test_the_fixed_time_of_a_step_is_that_of_short_steps():
     found = runs.fit([long], e, names)
     assert found.step_s == 0
     assert float(long.step(found).time_s) == pytest.approx(long.measured_s, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("degrees", "more", "reason"),
+    [
+        ({"dp": 2}, {"global_batch": 12, "micro_batch": 3}, ""),  # 2 micro-batches in each replica
+        ({"dp": 2}, {"global_batch": 9, "micro_batch": 3}, "micro-batches of all replicas"),  # 1.5
+        ({"dp": 2}, {"global_batch": 3, "micro_batch": 3}, "micro-batches of all replicas"),  # half of one
+        ({"pp": 4}, {"global_batch": 8, "interleave": 8}, ""),  # 32 parts of 32 layers
+        ({"pp": 4}, {"global_batch": 8, "interleave": 9}, "interleaved"),
+        ({"pp": 4}, {"global_batch": 6, "interleave": 2}, "interleaved"),  # 6 micro-batches by 4 stages
+        ({"pp": 1}, {"global_batch": 8, "interleave": 2}, "interleaved"),
+        ({"pp": 2}, {"global_batch": 8, "interleave": 2}, ""),
+    ],
+)
+def test_jobs_that_cannot_be_cut_say_why(degrees, more, reason):
+    step = tm.train_step(DENSE, ROOMY, tm.Mapping(**degrees), seq=512, efficiencies=IDEAL, **more)
+    assert reason in step.reason
+    assert bool(step.valid) is not bool(reason)
