@@ -298,3 +298,11 @@ def test_what_a_rank_stores():
     alone = tm.memory_fit("llama-3.1-8b", CHIP, batch=6, context=999, prompt_tokens=10, efficiencies=e)
     assert (alone.collective_buffer_bytes, alone.ring_bytes, alone.code_bytes) == (0, 32 * 5, 32 * 7)
     assert float(alone.scratchpad_bytes) == 2**20  # of 10 tokens
+
+
+@pytest.mark.parametrize(("model", "layers", "elements"), [("llama-3.1-8b", 32, 32 * 128), (NAME, 61, 128 * 512)])
+def test_ranks_that_cut_a_context_sum_up_outputs(model, layers, elements):
+    """Of each of 5 sequences a vector of all heads; where the cache is a latent of 512, in its own width."""
+    step = decoded(model, tm.Mapping(cp=2), IDEAL, batch=5, context=1000)
+    found = [(m.kind, m.group, float(m.message_bytes), m.count) for m in step.messages if "partial" in m.name]
+    assert found == [("all_reduce", "cp", 5 * elements * 2, layers)]
