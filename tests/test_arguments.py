@@ -69,3 +69,58 @@ def test_shapes_that_do_not_fit_are_named():
 def test_what_is_too_small_is_told_so():
     with pytest.raises(ValueError, match=r"numbers from 0 to 1e\+30, none between 0 and 1e-30"):
         arguments.numbers("message_bytes", [0.0, 5e-324])
+
+
+@pytest.mark.parametrize(
+    ("call", "taken", "refused"),
+    [
+        (lambda x: arguments.numbers("x", x), [0, 1e-30, 1e30, [1e-30, 1e30], [0.0, 1.0]],
+         [1.1e30, 10**30 + 10**15, [1e-31, 1.0], -1e-300, [2e30], 9e-31]),
+        (lambda x: arguments.numbers("x", x, -5, 5), [-5, 5, [-5.0, 5.0], [-1e-30, 1.0]], [-5.1, [5.1, 1.0]]),
+        (lambda x: arguments.numbers("x", x, 1, whole=True), [1, 2.0, [1.0, 3.0], 10**20], [1.5, [1.0, 2.25], 0.0]),
+        (lambda x: arguments.numbers("x", x), [np.ones((1,) * 16), range(3), range(0, 10**8 + 1, 10**7)],
+         [np.ones((1,) * 17), range(0, 10**8 + 11, 10), range(10**8 + 11, 0, -10), range(0), np.ma.array([1.0])]),
+        (lambda x: arguments.integer("x", x), [1, 2.0, 2**53], [0, 1.5, [1, 2], 2**53 + 2, True]),
+        (lambda x: arguments.integer("x", x, -2, 7), [-2, 7], [-3, 8]),
+        (lambda x: arguments.integers("x", x), [[1], [1, 5], [2**53]], [0, [2, 0], 2**53 + 2, [1.5]]),
+        (lambda x: arguments.number("x", x), [0, 1e30, np.float64(3)], [[1.0], -1, np.nan, 2e30]),
+        (lambda x: arguments.number("x", x, 3, 7), [3, 7], [2.9, 7.1]),
+        (lambda x: arguments.share("x", x, 0.25), [0.25, 1, [0.5, 1.0]], [0.2, 1.1]),
+        (lambda x: arguments.share("x", x), [0, 1], [-0.1, 1.1]),
+        (lambda x: arguments.text("x", x), ["", "y" * 200], ["y" * 201, None, 5]),
+        (lambda x: arguments.text("x", x, 3), ["abc"], ["abcd"]),
+        (lambda x: arguments.label("x", x), ["a name"], ["a\nb", "\x00"]),
+        (lambda x: arguments.flag("x", x), [True, np.False_], [1, 0, None, "yes"]),
+        (lambda x: arguments.listed("x", x, int), [[1], (2, 3), {4}],
+         [[], [1, "a"], 5, "ab", b"ab", np.array(5)]),
+    ],
+    ids=range(16),
+)  # fmt: skip
+def test_ends_of_what_is_allowed(call, taken, refused):
+    for value in taken:
+        found = call(value)
+        assert np.array_equal(found, list(value) if isinstance(value, range | set) else value)
+    for value in refused:
+        with pytest.raises(ValueError, match=r"^x="):
+            call(value)
+
+
+def test_numbers_that_nobody_publishes():
+    assert arguments.numbers("x", 10**30) == 1e30
+    found = arguments.numbers("x", [np.nan, 2.0], 1, unknown=True)
+    assert np.isnan(found).tolist() == [True, False]
+    assert np.isnan(arguments.number("x", np.nan, unknown=True))
+    with pytest.raises(ValueError, match=r"from 1 to 3, and NaN where nothing is published$"):
+        arguments.number("x", 4, 1, 3, unknown=True)
+
+
+def test_shares_too_small_to_multiply_are_none():
+    assert arguments.flushed(np.array([1e-30, 9e-31, 0.0, 1.0])).tolist() == [1e-30, 0, 0, 1]
+
+
+def test_shapes_meet_from_the_last_axis_on():
+    arguments.together(a=np.ones((2, 1, 4)), b=np.ones((3, 1)), c=np.ones(4), d=1.0)
+    with pytest.raises(ValueError, match=r"c of shape \(5,\) does not fit a of shape \(2, 1, 4\)"):
+        arguments.together(a=np.ones((2, 1, 4)), b=np.ones((3, 1)), c=np.ones(5))
+    with pytest.raises(ValueError, match=r"c of shape \(2, 1\) does not fit b of shape \(3, 1\)"):
+        arguments.together(a=np.ones((2, 1, 4)), b=np.ones((3, 1)), c=np.ones((2, 1)))

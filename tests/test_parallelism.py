@@ -145,13 +145,14 @@ def test_mapping_refuses():
     for wrong in (
         {"tp": 0},
         {"tp": 1.5},
+        {"pp": 2.5},
         {"pp": "two"},
         {"lnc": 0},
         {"placement": ("tp", "pp")},
         {"dp": float("nan")},
         {"ep": -1},
     ):
-        with pytest.raises(ValueError, match=next(iter(wrong))):
+        with pytest.raises(ValueError, match=f"^{next(iter(wrong))}="):
             tm.Mapping(**wrong)
     with pytest.raises(ValueError, match="kv_head_policy"):
         kv_heads_per_rank(8, 8, 1, "magic")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import trnmodel as tm
-from trnmodel.result import Result, blank, reason_mask, words
+from trnmodel.result import Basis, Judged, Result, alike, blank, reason_mask, tidy, weakest, words
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -119,3 +119,107 @@ def test_a_name_in_a_card_is_no_html():
 def test_a_step_has_tokens_a_chip():
     step = tm.decode_step("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=6, dp=3), batch=4, context=2048)
     assert (step.occupied_chips, step.tokens_per_s_per_chip) == (5, step.tokens_per_s / 5)  # 18 ranks, four a chip
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Timed(Judged):
+    REASONS: ClassVar[tuple[str, ...]] = ("too slow",)
+    time_s: np.ndarray
+    batch: np.ndarray
+    name: object = "one"
+
+
+def timed(time_s, word="measured", batch=1, name="one", width=0.0, tails=None, why="", **more):
+    time_s = np.asarray(time_s)
+    basis = Basis(word if time_s.ndim == 0 else np.full(time_s.shape, word, dtype=object), why, width, tails)
+    return Timed(time_s=time_s, batch=np.asarray(batch), name=name, reason_mask=reason_mask(time_s != time_s),
+                 stack=SimpleNamespace(id="a-stack", kind="given"), judge=lambda: basis, **more)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("found", "card"),
+    [
+        (timed(0.0123, why="chip: x"), ["Timed: time 12.3 ms (measured)", "stack a-stack, name one",
+         "batch 1"]),
+        (timed([0.002, 0.5, np.nan]), ["Timed: 3 points, time 2 ms to 500 ms, measured; 1 cannot exist: too slow"]),
+        (timed(np.nan), ["Timed: cannot exist: too slow", "stack a-stack, name one"]),
+        (timed(1.0, batch=[1, 2.5]), ["Timed: time 1 s (measured)", "stack a-stack, name one",
+         "batch 1 to 2.5"]),
+        (timed(1.0, batch=[3, 123456789]), ["Timed: time 1 s (measured)", None, "batch 3 to 123,456,789"]),
+        (timed(1.0, batch=1234.56789), ["Timed: time 1 s (measured)", None, "batch 1,235"]),
+        (timed(np.full(4096, 2.0)), ["Timed: 4096 points, time 2 s, measured"]),
+        (timed(np.full(4097, 2.0)), ["Timed: 4097 points, time 2 s"]),  # of so many the basis is not asked
+    ],
+    ids=range(8),
+)  # fmt: skip
+def test_cards(found, card):
+    for line, expected in zip(found.card(), card, strict=False):
+        assert expected is None or line == expected
+
+
+def test_a_card_is_six_lines_of_118_letters():
+    names = np.array([letter * 60 for letter in "abcd"], dtype=object)
+    first, second, third, _ = names
+    cut = [f"stack a-stack, name {first},", f"{second},", f"{third} ...", "batch 1"]  # three of four are told
+    assert timed(1.0, name=names).card()[1:] == cut
+    assert timed(1.0, name=names[:3]).card()[3] == third
+    # 49 letters with their spaces fit behind the 19 of "stack a-stack, name", 59 into a line of their own
+    fits, more, many = (timed(1.0, name=" ".join("x" * count)).card() for count in (226, 227, 900))
+    assert [len(card) for card in (fits, more, many)] == [6, 6, 6]
+    assert (fits[5], more[5], many[5]) == ("batch 1", "x ...", "x " * 57 + "...")
+    assert len(many[4]) == 117
+
+
+def test_ends_of_a_time_and_of_a_rate():
+    """A time may be e^0.5 longer and e^0.25 shorter; what is a second is the other way round."""
+    found = timed(2.0, tails=(0.25, 0.5), width=0.4)
+    assert found.ends("time_s") == pytest.approx((2 * np.exp(-0.25), 2 * np.exp(0.5)), rel=1e-12)
+    assert (found.low, found.high) == found.ends("time_s")
+    assert timed(2.0, width=0.4).ends("time_s") == pytest.approx((2 * np.exp(-0.4), 2 * np.exp(0.4)), rel=1e-12)
+    asked = timed(2.0, width=0.4, spread=lambda name, **about: (0.1, len(name) + len(about)))
+    assert asked.widths("time_s") == (0.1, 6)
+    assert asked.banded("batch") == pytest.approx({"batch": 1, "batch_low": np.exp(-0.1), "batch_high": np.exp(5)})
+    assert found.in_words("time_s", "ms", "ideal", 1e-3) == "2,000 ms (1,600 to 3,300; ideal)"
+    assert (found.ground(), timed(1.0, why="chip: x").ground()) == ("measured", "measured (chip: x)")
+    with pytest.raises(ValueError, match="one point, not of 2"):
+        timed([1.0, 2.0]).ground()
+    rate = dataclasses.replace(RESULTS[0], spread=lambda *_: (0.25, 0.5))
+    made = float(rate.tokens_per_s)
+    assert rate.ends("tokens_per_s") == pytest.approx((made * np.exp(-0.5), made * np.exp(0.25)), rel=1e-12)
+
+
+def test_ends_are_columns_where_they_are_asked_for():
+    found = timed([1.0, 2.0], width=0.5)
+    assert {"low", "high"} & {*found.to_frame()} == set()
+    assert found.to_frame(bands=True).high.tolist() == pytest.approx([np.exp(0.5), 2 * np.exp(0.5)])
+
+
+def test_the_weakest_part_and_the_widest_width():
+    """Words from measured to ideal; tails of one part are widths of the other."""
+    parts = {"prefill": Basis("measured", "", 0.3), "decode": Basis(np.array(["interpolated", "extrapolated"]), "far",
+             0.2, (0.1, 0.7))}  # fmt: skip
+    found = weakest(parts)
+    assert found.word.tolist() == ["interpolated", "extrapolated"]
+    assert (found.reason, found.width, found.sides) == ("decode far", 0.3, (0.3, 0.7))
+    even = weakest({"a": Basis("ideal", "same", 0.3), "b": Basis("measured", "same", 0.5)})
+    assert even == ("ideal", "same", 0.5, None)
+
+
+@pytest.mark.parametrize(
+    ("rows", "fits"),
+    [
+        ([("a", "ideal"), ("b", "ideal")], True),
+        ([("a", "ideal"), ("a", "public"), ("b", "public"), ("b", "ideal")], True),  # both of both
+        ([("a", "ideal"), ("b", "public")], False),
+        ([("a", "ideal"), ("a", "public"), ("b", "public")], False),
+    ],
+)
+def test_systems_stand_on_the_same_kinds_of_stack(rows, fits):
+    table = tidy({"prefill_system": where, "stack_kind": kind} for where, kind in rows)
+    assert alike(table, mixed=True) is table
+    assert alike(table.rename(columns={"prefill_system": "place"})) is not None
+    if fits:
+        assert alike(table) is table
+    else:
+        with pytest.raises(ValueError, match="different kinds of stack"):
+            alike(table)

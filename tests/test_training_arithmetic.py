@@ -8,6 +8,7 @@ import pytest
 import trnmodel as tm
 from trnmodel.catalog.trainers import IDEAL, trainer
 from trnmodel.evidence import training as runs
+from trnmodel.models.backward import kept
 
 DENSE = tm.model("llama-3.1-8b")  # 32 layers of 4,096, 8 heads of keys and values of 128
 HIDDEN_NOTHING = replace(IDEAL, id="serial", **{f"{pair}_overlap": 0.0 for pair in ("tp", "ep", "cp", "pp", "dp")})
@@ -259,3 +260,33 @@ def test_the_fixed_time_of_a_step_is_that_of_short_steps():
     found = runs.fit([long], e, names)
     assert found.step_s == 0
     assert float(long.step(found).time_s) == pytest.approx(long.measured_s, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("degrees", "more", "reason"),
+    [
+        ({"dp": 2}, {"global_batch": 12, "micro_batch": 3}, ""),  # 2 micro-batches in each replica
+        ({"dp": 2}, {"global_batch": 9, "micro_batch": 3}, "micro-batches of all replicas"),  # 1.5
+        ({"dp": 2}, {"global_batch": 3, "micro_batch": 3}, "micro-batches of all replicas"),  # half of one
+        ({"pp": 4}, {"global_batch": 8, "interleave": 8}, ""),  # 32 parts of 32 layers
+        ({"pp": 4}, {"global_batch": 8, "interleave": 9}, "interleaved"),
+        ({"pp": 4}, {"global_batch": 6, "interleave": 2}, "interleaved"),  # 6 micro-batches by 4 stages
+        ({"pp": 1}, {"global_batch": 8, "interleave": 2}, "interleaved"),
+        ({"pp": 2}, {"global_batch": 8, "interleave": 2}, ""),
+    ],
+)
+def test_jobs_that_cannot_be_cut_say_why(degrees, more, reason):
+    step = tm.train_step(DENSE, ROOMY, tm.Mapping(**degrees), seq=512, efficiencies=IDEAL, **more)
+    assert reason in step.reason
+    assert bool(step.valid) is not bool(reason)
+
+
+def test_fused_attention_keeps_four_bytes_a_row_and_head():
+    """Beside what matrices keep in BF16; of layers that run again only their inputs of 4,096 are kept, in 32 layers."""
+    whole, again = (
+        float(tm.train_step(DENSE, ROOMY, global_batch=1, seq=512, recompute=way, efficiencies=IDEAL).activation_bytes)
+        for way in ("none", "full")
+    )
+    of_token = kept(DENSE)
+    by_hand = 2 * (of_token.whole + of_token.cut) + 32 * 32 * 4 - 2 * 32 * 4096
+    assert whole - again == pytest.approx(512 * by_hand, rel=1e-12)

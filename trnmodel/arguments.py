@@ -66,7 +66,7 @@ def _array(value: Any) -> NDArray | None:
     """A number or an array of numbers as floats; None for anything else."""
     if isinstance(value, np.ma.MaskedArray | bytes | bytearray | memoryview):
         return None
-    if isinstance(value, range) and value[-1:] and abs(value[-1] - value[0]) > LONGEST_RANGE:
+    if isinstance(value, range) and value and abs(value[-1] - value[0]) > LONGEST_RANGE:
         return None  # it would be written out
     try:
         array = np.asarray(value)

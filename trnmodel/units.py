@@ -17,7 +17,7 @@ __all__ = ["format_digits", "format_quantity", "format_within", "parse_number"] 
 
 KB, MB, GB, TB = 1e3, 1e6, 1e9, 1e12
 KIB, MIB, GIB, TIB = 2**10, 2**20, 2**30, 2**40
-KBIT, MBIT, GBIT, TBIT = KB / 8, MB / 8, GB / 8, TB / 8  # in bytes
+GBIT, TBIT = GB / 8, TB / 8  # in bytes
 GFLOP, TFLOP, PFLOP, EFLOP = 1e9, 1e12, 1e15, 1e18
 US, MS, MINUTE, HOUR, DAY, YEAR = 1e-6, 1e-3, 60.0, 3600.0, 86400.0, 8760.0 * 3600.0
 KW, MW, KWH = 1e3, 1e6, 3.6e6

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +26,6 @@ from trnmodel.steps.inference import Step, decode_step, prefill
 from trnmodel.steps.mapping import CUTS, Mapping
 from trnmodel.steps.rank import Site, site
 from trnmodel.units import Numeric
-
-if TYPE_CHECKING:
-    pass
 
 BATCHING = ("continuous", "static")
 NORMAL_99 = 2.3263478740408408  # 99th percentile of the standard normal distribution
@@ -112,25 +110,11 @@ def tokens_per_step(draft_tokens: Numeric, acceptance: Numeric) -> NDArray:
     return latency.tokens_per_step(d, a)
 
 
-def _in_flight(
-    ask: dict,
-    rate: NDArray,
-    worth: NDArray,
-    output: NDArray,
-    context: NDArray,
-    top: NDArray,
-    policy: str,
-    **more: Any,
-) -> NDArray:
-    """Requests that decode at once (Little's law), where a step may depend on how many they are."""
-
-    def held(batch: NDArray) -> NDArray:
-        step = decode_step(batch=_runs(batch, policy, top), context=context, **more, **ask)
-        return latency.in_flight(rate, output, step.time_s, worth)
-
+def _in_flight(held: Callable[[NDArray], NDArray], top: NDArray, policy: str) -> NDArray:
+    """Requests that decode at once, where those that steps of a batch hold (by Little) depend on how many run."""
     if policy == "maximum":
         return held(np.ones(()))
-    low, high = np.zeros(np.shape(rate)), np.broadcast_to(top, np.shape(rate)).astype(float)
+    low, high = np.zeros(np.shape(top)), top.astype(float)
     for _ in range(SEARCH_STEPS):
         middle = (low + high) / 2
         more_wanted = held(middle) > middle
@@ -267,8 +251,15 @@ def _continuous(
     prompt_s = piece.time_s * pieces
     busy = latency.utilisation(rate, prompt_s)
     worth = latency.free_yield(busy, yielded)
-    batch = _in_flight(ask, rate, worth, output, context, top, policy, **more)
-    step = decode_step(batch=_runs(batch, policy, top), context=context, **more, **ask)
+
+    def decoded(batch: NDArray) -> Step:
+        return decode_step(batch=_runs(batch, policy, top), context=context, **more, **ask)
+
+    def held(batch: NDArray) -> NDArray:
+        return latency.in_flight(rate, output, decoded(batch).time_s + draft_tokens * draft_step_s, worth)
+
+    batch = _in_flight(held, top, policy)
+    step = decoded(batch)
     step_s = step.time_s + draft_tokens * draft_step_s
     tpot = latency.tpot_s(step_s, worth)
     mask = reason_mask(~(busy < 1), ~(batch <= top) & (busy < 1), ~(step.valid & piece.valid))
