@@ -172,3 +172,12 @@ def test_a_draft_is_shorter_than_what_it_drafts():
         with pytest.raises(ValueError, match="draft_tokens=5: allowed are fewer than"):
             serve(0.01, draft_tokens=5, acceptance=0.5, **{name: 5})
     assert np.isfinite(serve(0.01, prefix_share=1.0).prefill_s)  # a token of the prompt is new all the same
+
+
+def test_what_cannot_be_says_so_alone():
+    """A model that no rank holds is not one whose prompts arrive too fast."""
+    ask = {"requests_per_s": 0.01, "input_tokens": 128, "output_tokens": 16, "max_batch": 4}
+    for chunked in ({}, {"chunk_tokens": 64}):
+        found = tm.serve("llama-3.3-70b", "trn2.48xlarge", tm.Mapping(tp=1), **ask, **chunked)
+        assert not found.valid
+        assert "prompts" not in str(found.reason)

@@ -262,7 +262,7 @@ def _continuous(
     step = decoded(batch)
     step_s = step.time_s + draft_tokens * draft_step_s
     tpot = latency.tpot_s(step_s, worth)
-    mask = reason_mask(~(busy < 1), ~(batch <= top) & (busy < 1), ~(step.valid & piece.valid))
+    mask = reason_mask(busy >= 1, ~(batch <= top) & (busy < 1), ~(step.valid & piece.valid))
     times = {"step_s": step_s, "prefill_s": prompt_s, "tpot_mean_s": tpot, "prefill_utilisation": busy}
     times["tpot_p99_s"] = latency.late_tpot_s(tpot, prompt_s, rate, output, NORMAL_99)
     first = latency.first_token_s(prompt_s, pieces, step_s)
@@ -303,7 +303,7 @@ def _static(ask: dict, rate: NDArray, given: NDArray, output: NDArray, top: NDAr
     busy, filling_s = latency.utilisation(rate, run_s, top), latency.filling_s(top, rate)
     times = {"step_s": step.time_s, "prefill_s": first.time_s, "tpot_mean_s": step.time_s, "tpot_p99_s": step.time_s}
     times |= _first_tokens(first.time_s + filling_s * 0.5, first.time_s + filling_s * 0.99, busy, run_s)
-    mask = reason_mask(~(busy < 1), False, ~(step.valid & first.valid))
+    mask = reason_mask(busy >= 1, False, ~(step.valid & first.valid))
     more = {"batch": top, "tokens_per_step": np.ones(()), "prefill_utilisation": busy}
     return _serving(ask, (first, step), rate, output, mask, **more, **times)
 
