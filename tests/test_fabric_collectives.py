@@ -14,6 +14,7 @@ from trnmodel.catalog.systems import systems
 from trnmodel.fabric import collectives as engine
 from trnmodel.fabric.algorithms import ALGORITHMS
 from trnmodel.fabric.groups import Same, place
+from trnmodel.fabric.limits import hbm_s
 from trnmodel.fabric.runtime import graph_barrier_s
 from trnmodel.formulas import collectives, tiers
 
@@ -412,7 +413,11 @@ HOP = 1.5e-6  # of NeuronLink, the middle of 1-2 us
         # a hop on the chip and one between chips, the slower of which bounds; 12 ranks are 3 chips of a row
         ("p2p", "p2p", {"ranks": 4}, HOP + GB / (736 * GB)),
         ("p2p", "p2p", {"ranks": 12}, 2 * HOP + GB / (128 * GB)),
+        ("p2p", "p2p", {"ranks": 8}, 2 * HOP + GB / (128 * GB)),
         ("p2p", "p2p", {"ranks": 1}, 0),
+        ("broadcast", "mesh", {"ranks": 1}, 0),
+        # two chips of a row: half of a quarter of the buffer, one step of a line of two
+        ("all_gather", "tiers_at_once", {"ranks": 8}, 2 * HOP + 3 / 4 * GB / (736 * GB) + GB / 8 / (32 * GB)),
         # alone on a chip: n - 1 = 3 buffers in one step; log2 4 = 2 steps of a buffer; two passes of 2 steps and a
         # buffer; n - 1 steps of a quarter; 2 steps of w = 4 quarters (2 x 2 ranks with a bit set)
         ("all_reduce", "mesh", {"ranks": 4}, HOP + 3 * GB / (736 * GB)),
@@ -461,6 +466,125 @@ def test_tiers_at_once_on_a_part_of_a_torus_by_hand():
     assert answer.time_s == pytest.approx(expected, rel=1e-9)
     whole = tm.collective("all_gather", 1 * GB, "trn2.48xlarge", algorithm="tiers_at_once")
     assert np.isnan(whole.time_s)  # has its bucket
+
+
+@pytest.mark.parametrize(
+    ("ranks", "switch_s", "seconds"),
+    # path C of the deep dive: three chips send and two switches; in a rack two and two (B). 16 pairs of blocks, of
+    # 1/576 at 128 GB/s over 72 pairs, of 1/288 at 512 GB/s over the 68 chips off the tray; 3 blocks on the chip
+    [
+        (576, 0.115 * US, 3 * HOP + 2 * 0.115 * US + 16 / 576 * 72 / 128 + 3 / 576 / 1056),
+        (288, 0.115 * US, 2 * HOP + 2 * 0.115 * US + 16 / 288 * 68 / 512 + 3 / 288 / 1056),
+        (576, np.nan, 3 * HOP + 16 / 576 * 72 / 128 + 3 / 576 / 1056),  # not published: none
+    ],
+)
+def test_a_direct_exchange_waits_for_the_farthest_chip(ranks, switch_s, seconds):
+    where = replace(wires_of("trn3-nl72x2-pcie160"), switch_s=switch_s)
+    answer = tm.collective("all_to_all", 1 * GB, where, ranks=ranks, algorithm="direct")
+    assert answer.time_s == pytest.approx(seconds, rel=1e-9)
+
+
+def test_steps_over_switches_of_which_nothing_is_published_take_those_of_chips():
+    where = replace(wires_of("trn3-nl72x2-pcie160"), switch_s=np.nan)
+    assert tm.collective("all_gather", 0, where, algorithm="one_shot").time_s == pytest.approx(4 * HOP)
+
+
+def _torus(*shape):
+    where = tm.system("trn2.48xlarge")
+    return replace(where, torus_shape=shape, domain_chips=int(np.prod(shape)))
+
+
+@pytest.mark.parametrize(
+    ("where", "ranks", "stride", "links", "spans", "swaps", "forwards"),
+    # in GB/s, of a group's chip, of its chip over the tiers that it spans, and of a rank on each axis of the torus: by
+    # one link, and when all send to all, where a link carries load l of k ranks: b (k - 1) / (k l)
+    [
+        # a closed row of 4: 256 of a chip's 512, 64 of a rank; one link 32; l = 1/2: 32 x 3 / (4 / 2)
+        (_torus(4, 4), 16, 1, 256, 256, {"x": 32}, (48, 32)),
+        # 3 of a row of 4 on a line, whose middle bears twice 1/3: 32 x 2 / (3 x 2/3)
+        (_torus(4, 4), 12, 1, 128, 128, {}, (32, 32)),
+        # three links for 3 x 2 chips: 512 / 3 each; l of 3 is 1/3, of the pair 1/2: 42.7 x 2 and x 1
+        (_torus(3, 2), 24, 1, 512, 512, {"x": 128 / 3, "y": 128 / 3}, (256 / 3, 128 / 3)),
+        # every second rank: two of a chip, each with half of what both groups send
+        (_torus(4, 4), 32, 2, 256, 256, {"x": 32, "y": 32}, (48, 48)),
+        (_torus(4, 4), 1, 1, 512, np.inf, {}, (128, 128)),
+    ],
+)
+def test_what_a_group_reaches_on_a_torus_by_hand(where, ranks, stride, links, spans, swaps, forwards):
+    group = place(where, np.asarray(float(ranks)), np.asarray(float(stride)))
+    assert group.links == pytest.approx(links * GB)
+    assert group.tier_bytes_per_s == pytest.approx(spans * GB)
+    found = {level.name: float(rate) / GB for level, rate in zip(group.levels, group.exchange_rates, strict=True)}
+    assert {axis: found[axis] for axis in swaps} == pytest.approx(swaps)
+    assert [float(rate) for rate in group.direct_rates[1:]] == pytest.approx([rate * GB for rate in forwards])
+
+
+@pytest.mark.parametrize(
+    ("where", "ranks", "stride", "links", "groups"),
+    # bare chips: within the domain of 8, or of 64 chips of 4 ranks, the scale-up rate, beyond it the network's; groups
+    # that lie between share it, as many as a chip has
+    [
+        (tm.chip("h100"), 8, 1, 450, 1),
+        (tm.chip("h100"), 9, 1, 50, 1),
+        (tm.chip("h100"), 3, 3, 50, 1),
+        (tm.chip("h100"), 2, 4, 450, 1),
+        (tm.chip("trainium2"), 256, 1, 640, 1),
+        (tm.chip("trainium2"), 257, 1, 25, 1),
+        (tm.chip("trainium2"), 7, 3, 640 / 3, 3),
+        (tm.chip("trainium2"), 7, 9, 640 / 4, 4),
+        (tm.system("trn2.48xlarge", count=2), 64, 2, 25, 2),
+        (tm.system("hgx-h100", count=2), 8, 1, 450, 1),
+        (tm.system("hgx-h100", count=2), 2, 8, 50, 1),
+        (tm.system("trn2.3xlarge", count=3), 4, 3, 25 / 3, 3),
+    ],
+)
+def test_links_of_a_group_by_hand(where, ranks, stride, links, groups):
+    group = place(where, np.asarray(float(ranks)), np.asarray(float(stride)))
+    assert group.links == pytest.approx(links * GB)
+    assert group.groups == groups
+
+
+@pytest.mark.parametrize(
+    ("kind", "algorithm", "asked", "seconds"),
+    # of rings 4 accesses a pair of bytes in an all-gather and 6 in a reduce-scatter, of KangaRing 3 and 4 where all
+    # ranks of a chip take part; a rank of four has 725 GB/s
+    [
+        ("all_gather", "ring", {"ranks": 4}, 3 / 2 * 3 / 4 / 725),
+        ("all_gather", "ring", {"ranks": 2}, 4 / 2 / 2 / 725),
+        ("all_gather", "one_shot", {"ranks": 4}, 4 / 2 * 3 / 4 / 725),
+        ("reduce_scatter", "ring", {"ranks": 4}, 4 / 2 * 3 / 4 / 725),
+        ("all_reduce", "halving_doubling", {"ranks": 4}, (4 + 6) / 2 * 3 / 4 / 725),
+    ],
+)
+def test_accesses_of_hbm_by_hand(kind, algorithm, asked, seconds):
+    where = wires_of("trn2.48xlarge")
+    slow = {"alpha_s": 0.0, "algorithm": algorithm}
+    links = float(tm.collective(kind, 1 * GB, where, **asked, **slow).time_s)
+    held = float(tm.collective(kind, 1 * GB, where, **asked, **slow, buffers="hbm").time_s)
+    assert held == pytest.approx(max(seconds, links))
+    group = place(where, np.asarray(float(asked["ranks"])), np.ones(()))
+    assert hbm_s(kind, algorithm, 1 * GB, group) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "asked", "seconds"),
+    [
+        # two ranks of a chip: one has 736 GB/s on it and four links of 128 beside
+        ("trn2.48xlarge", "all_reduce", {"ranks": 2}, 1 / (736 + 512)),
+        # every fourth rank: four groups send all but 1/64 of two buffers over a chip's 1,152 GB/s
+        ("trn3-nl32x2-pcie160", "all_reduce", {"ranks": 64, "stride": 4}, 4 * 2 * 63 / 64 / 1152),
+        # 8 GPUs: 2 x 7/8 over 450 GB/s, whatever the stride on 16 of them
+        ("hgx-h100", "all_reduce", {"ranks": 8}, 2 * 7 / 8 / 450),
+    ],
+)
+def test_more_cuts_by_hand(name, kind, asked, seconds):
+    assert tm.collective(kind, 1 * GB, wires_of(name), **asked).lower_bound_s == pytest.approx(seconds)
+
+
+def test_three_ranks_pay_a_barrier():
+    """1.04 ms of Trn2 at 4 ranks, 0.446 ms more at twice as many."""
+    four, eight = graph_barrier_s([4, 8])
+    assert graph_barrier_s(3) == pytest.approx(four - (eight - four) * (2 - np.log2(3)))
 
 
 def test_the_library_switches_at_its_sizes():
