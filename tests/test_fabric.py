@@ -561,7 +561,7 @@ def test_failures_of_a_pod_are_refused():
     with pytest.raises(ValueError, match="failures are answered for up to 256 chips"):
         topology("tpu-v5p-pod").without(links=[("chip0,0,0", "chip1,0,0")])
     broken = topology("tpu-v5e-pod").without(links=[("chip0,0", "chip0,1"), ("chip3,0", "chip4,0")])
-    with pytest.raises(ValueError, match=r"flow of 256 chips: .* unknowns; allowed are up to"):
+    with pytest.raises(ValueError, match=r"flow of 256 chips: .* unknowns; allowed are up to 32768"):
         broken.flow()
 
 
@@ -644,3 +644,103 @@ def test_an_axis_of_two_has_one_link_and_an_axis_of_three_two():
     """Rings of 5 and 2 chips: each chip has 2 + 1 neighbours, which share 192 GB/s; of 5 and 3, 2 + 2."""
     assert link_rates(replace(system("trn1.32xlarge"), torus_shape=(5, 2), domain_chips=10)) == [64 * GB, 64 * GB]
     assert link_rates(replace(system("trn1.32xlarge"), torus_shape=(5, 3), domain_chips=15)) == [48 * GB, 48 * GB]
+
+
+def test_numbers_of_one_chip():
+    net = topology("trn2.3xlarge")
+    assert (net.diameter, net.mean_hops, net.switch_counts) == (0, 0, {})
+    assert metrics(net)["rack_intermediate_hops"] == 0
+    assert failures(net) == {}
+
+
+def test_mean_hops_by_hand():
+    """A 4x4 torus: 32 pairs at 1, 48 at 2, 32 at 3 and 8 at 4 make 256 hops of 120 pairs."""
+    assert topology("trn2.48xlarge").mean_hops == 256 / 120
+
+
+def test_a_link_without_lanes_is_none():
+    """The neighbour on the same tray is three hops away, up or down the other axis."""
+    ends = "chip0,0", "chip1,0"
+    net = topology("trn2.48xlarge").without(lanes={ends: 32})
+    assert len(net.path(*ends)) - 1 == 3
+    assert net.hop_histogram()[1] == 31
+
+
+def test_bisection_of_an_odd_number_of_chips():
+    """A mesh of three: two links of 224 GB/s leave one chip, and two pairs cross. Seven on a switch leave 3 of 450."""
+    three, seven = (replace(system(name), domain_chips=n) for name, n in (("mi300x-8", 3), ("hgx-h100", 7)))
+    assert topology(three).bisection_bytes_per_s_per_dir == 448 * GB
+    assert topology(three).bisection_is_exact
+    assert topology(seven).bisection_bytes_per_s_per_dir == 3 * 450 * GB
+    assert not topology(seven).bisection_is_exact  # 450 / 6 for 3 x 4 pairs are 900
+
+
+def test_a_flow_of_rates_that_are_arrays():
+    """Rates in one ratio are one flow; others have an answer each, but no bottleneck in common."""
+    base = system("trn2-ultraserver")
+    one = replace(
+        base,
+        scaleup_bytes_per_s_per_dir={"instance": np.array([512, 256]) * GB, "ultraserver": np.array([128, 64]) * GB},
+    )
+    assert topology(one).flow().bytes_per_s_per_pair == pytest.approx([2 * GB, GB])
+    assert topology(one).flow().bottleneck == {"aec": 1.0}
+    two = replace(
+        base, scaleup_bytes_per_s_per_dir={"instance": 512 * GB, "ultraserver": np.array([128, 1024, 64, 128]) * GB}
+    )
+    # in a rack, 16 chips of a plane, 16 GB/s a pair over 128 GB/s links; over the world at most 4 and 2, 16, 1, 2
+    assert topology(two).all_to_all_bytes_per_s_per_pair() == pytest.approx(np.array([2, 4, 1, 2]) * GB)
+    assert topology(two).bisection_bytes_per_s_per_dir == pytest.approx(
+        np.array([32 * 64, 32 * 128, 32 * 32, 32 * 64]) * GB
+    )
+    with pytest.raises(ValueError, match=r"trn2-ultraserver: scaleup_bytes_per_s_per_dir=.*: a flow has one ratio"):
+        topology(two).flow()
+
+
+def test_flows_that_need_no_programme():
+    """A pod of 16 x 20 x 28 has 2 links of 100 GB/s on its longest axis, mean distance 7; chips that nothing joins."""
+    pod = topology("tpu-v5p-pod").flow()
+    assert (pod.variables, pod.bottleneck) == (0, {})
+    assert pod.bytes_per_s_per_pair == pytest.approx(2 * 100 * GB / (16 * 20 * 28 * 7))
+    apart = nx.Graph()
+    apart.add_nodes_from("ab", kind="chip")
+    nothing, alone = flow.concurrent_flow(apart), flow.concurrent_flow(apart.subgraph("a"))
+    assert (nothing.bytes_per_s_per_pair, nothing.bottleneck, nothing.variables) == (0, {}, 0)
+    assert math.isnan(alone.bytes_per_s_per_pair)
+
+
+@pytest.mark.parametrize(
+    ("shape", "rates", "expected"),
+    # n B / (N d): 1 x 5 / (24 x 1/2), 2 x 7 / (24 x 2/3), 2 x 11 / (24 x 1)
+    [((2, 3, 4), (5, 7, 11), 5 / 12), ((2, 3, 4), (13, 7, 11), 14 / 16), ((2, 3, 4), (13, 17, 11), 22 / 24),
+     ((1, 3), (5, 7), 14 / 2), ((2,), (5,), 5)],
+)  # fmt: skip
+def test_closed_form_of_a_torus_by_hand(shape, rates, expected):
+    assert flow.torus_bytes_per_s_per_pair(shape, rates) == pytest.approx(expected)
+
+
+def test_what_bounds_a_flow_by_hand():
+    """Two chips, 1 on a cable of their own and 3 over a switch: a quarter of what bounds is the cable."""
+    graph = chips_with({("a", "b"): 1.0, ("a", "s"): 3.0, ("s", "b"): 3.0})
+    graph.nodes["s"]["kind"] = "switch"
+    graph.edges["a", "b"]["medium"] = "cable"
+    found = flow.concurrent_flow(graph)
+    assert found.bytes_per_s_per_pair == pytest.approx(4)
+    assert found.bottleneck == pytest.approx({"cable": 0.25, "link": 0.75})
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.1])
+def test_whole_paths_of_small_graphs_by_hand(scale):
+    """A line of three carries two pairs in its links. Of a pair's 2 the link of 3 carries one and a half, whole 1."""
+    line = chips_with({("a", "b"): scale, ("b", "c"): scale})
+    assert flow.whole_paths(line, flow.concurrent_flow(line)) == pytest.approx(scale / 2)
+    detour = chips_with({("a", "b"): scale, ("a", "c"): 3 * scale, ("c", "b"): 3 * scale})
+    assert flow.whole_paths(detour, flow.concurrent_flow(detour)) == pytest.approx(1.5 * scale)
+
+
+def test_a_cut_puts_each_switch_where_it_cuts_less():
+    """Chip a: 2 on a cable and 5 to a switch that has 3 and 4 to the others; with b, 1 + 4 are left to c."""
+    graph = chips_with({("a", "b"): 2.0, ("a", "s"): 5.0, ("s", "b"): 3.0, ("s", "c"): 4.0, ("b", "c"): 1.0})
+    graph.nodes["s"]["kind"] = "switch"
+    assert flow.cut_bytes_per_s_per_dir(graph, {"a"}) == 2 + 5
+    assert flow.cut_bytes_per_s_per_dir(graph, {"a", "b"}) == 1 + 4
+    assert flow.cut_bytes_per_s_per_dir(graph, {"b"}) == 2 + 1 + 3
