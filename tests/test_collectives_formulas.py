@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import trnmodel as tm
 from trnmodel.fabric.algorithms import ALGORITHMS
-from trnmodel.formulas import bounds, tiers
+from trnmodel.formulas import bounds, exchanges, spares, tiers
 from trnmodel.formulas import collectives as c
 from trnmodel.units import GB, KIB, US
 
@@ -301,3 +301,49 @@ def test_a_million_times_in_one_call():
     links = (np.linspace(1, 2, 1000) * GB, GB, GB)
     assert tiers.hierarchical_s("all_reduce", ("ring",), m, (n,), (US,), (GB,)).size == 1_000_000
     assert tiers.multiport_bucket_s("all_reduce", m, (4, 4, 4), US, links).size == 1_000_000
+
+
+def test_rotated_copies_on_unlike_axes_by_hand():
+    """Copies of 1 on axes of 2, 3 and 4: 3/4 is the most of the first phase, then 1/2 x 2/3, then 1/6 x 3/4."""
+    assert tiers.multiport_bucket_s("all_gather", 3, (2, 3, 4), 0.0, (0.5,) * 3) == pytest.approx(3 / 4 + 1 / 3 + 1 / 8)
+
+
+@pytest.mark.parametrize(("n", "bits"), [(1, 0), (2, 1), (3, 2), (6, 7), (7, 9), (13, 22)])
+def test_blocks_that_bruck_forwards_are_the_bits_of_all_below(n, bits):
+    assert sum(number.bit_count() for number in range(n)) == bits
+    assert c.bruck_all_to_all_s(n, n, 0.0, 1.0) == pytest.approx(bits)
+
+
+def test_a_broadcast_sends_the_buffer_once_and_to_nobody_nothing():
+    assert bounds.busbw_factor("broadcast", [1, 2, 3]).tolist() == [0, 1, 1]
+
+
+@pytest.mark.parametrize(("inside", "share"), [(1, 6 / 7), (3, 12 / 7), (4, 12 / 7), (6, 6 / 7), (7, 0), (9, 0)])
+def test_bytes_of_an_all_to_all_over_a_cut(inside, share):
+    """Of 7 ranks those inside send a seventh of their buffers to each of the others."""
+    assert bounds.cut_bound_s("all_to_all", 1, 7, inside, 1.0) == pytest.approx(share)
+
+
+def test_two_chips_of_a_graph_by_hand():
+    """1 rank sends 10 B at 4 B/s to the other; two steps of half a second."""
+    assert exchanges.in_graph_mesh_s(10, 2, 1, 0.5, 4.0, 1.0) == pytest.approx(10 / 4 + 2 * 0.5)
+    assert exchanges.in_graph_ring_s(10, 2, 1, 0.5, 4.0, 1.0) == pytest.approx(2 * 10 / 2 / 4 + 2 * 0.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "formula", "given"),
+    [
+        ("n_ranks", bounds.busbw_factor, ("all_reduce", 2.5)),
+        ("n_ranks", bounds.cut_bound_s, ("all_reduce", 1, 2.5, 1, 1)),
+        ("ranks_inside", bounds.cut_bound_s, ("all_reduce", 1, 4, 2.5, 1)),
+        ("ranks", tiers.phased_all_to_all_s, (1, (2.5,), (0.0,), (1.0,))),
+        ("parts", spares.more_out, (2.5, 1, 0.1)),
+        ("spares", spares.more_out, (3, 2.5, 0.1)),
+        ("parts", spares.worn_per_s, (2.5, 1, 0.1, 1)),
+        ("spares", spares.worn_per_s, (3, 2.5, 0.1, 1)),
+        ("spares", spares.ready_share, (1, 2.5)),
+    ],
+)
+def test_what_is_counted_is_whole(name, formula, given):
+    with pytest.raises(ValueError, match=rf"{name}=2\.5: allowed are whole"):
+        formula(*given)

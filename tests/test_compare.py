@@ -1,8 +1,11 @@
 """Fabrics compared; line numbers are those of `trainium3-deep-dive`."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from trnmodel.catalog.systems import system
 from trnmodel.fabric import compare, flow, what_if
 from trnmodel.fabric.graph import topology
 from trnmodel.units import GB, US
@@ -86,3 +89,77 @@ def test_latency_of_one_path_is_its_parts():
 
 def test_a_single_chip_is_left_out():
     assert compare.latencies(["trn1.2xlarge", "trn2.48xlarge"]).system.unique().tolist() == ["trn2.48xlarge"]
+
+
+def test_parts_by_hand():
+    """Two racks of 18 trays of 4 chips, 4 planes of 10 switches with 160 lanes, 8 switches a board; 16 and 2 chips."""
+    counted = {part: value for part, (value, _) in what_if.parts(NL72[0]).items()}
+    assert counted["DIMM slots"] == 36 * 12
+    assert counted["PCIe gearboxes"] == 36 * 2
+    assert counted["AEC links"] == 72
+    assert counted["backplane lanes that end at a switch"] == 144 * 80
+    assert what_if.parts(NL72[0])["lanes per chip"] == (160, "144 + 16")
+    boards = what_if.parts(RACK)
+    assert boards["board switches per rack"] == (0, "compute trays of the graph")
+    assert boards["switches"] == (32, "2 x 16")
+    assert what_if.parts("trn2-ultraserver")["AEC links"] == (64, "links of the third dimension")
+    assert set(what_if.parts("hgx-h100")) == {"chips", "chips per rack"}
+
+
+def test_ports_of_a_switch_are_whole():
+    """Of 150 lanes x8 ports take 144, x4 ports 148; all 18 are used."""
+    spec = system(NL72[0])
+    found = what_if.parts(replace(spec, switch=replace(spec.switch, switch_lanes=150.0)))
+    ports = ("x8 ports of a rack switch", "x4 ports of a rack switch", "spare ports per rack switch")
+    assert [found[part][0] for part in ports] == [18, 37, 0]
+
+
+def test_paths_end_where_the_text_says():
+    """Deep dive L335-L339: the next tray, half a tray further there, the same place of the other rack."""
+    found = what_if.paths(topology(NL72[0]))
+    assert [path[-1] for path in found.values()] == ["rack0/tray1/A", "rack0/tray1/C", "rack1/tray1/C"]
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        (NL72[0], ["backplane lane", "backplane link", "backplane switch", "pcb lane", "pcb link", "pcb switch",
+                   "cross-rack lane", "cross-rack link", "switch tray"]),
+        ("trn2-ultraserver", ["pcb lane", "pcb link", "backplane lane", "backplane link", "aec lane", "aec link"]),
+        ("hgx-h100", ["link link", "link switch"]),
+        ("trn2.3xlarge", []),
+    ],
+)  # fmt: skip
+def test_failures_that_a_fabric_can_have(name, parts):
+    assert [*what_if.failures(topology(name))] == [f"one {part}" for part in parts]
+
+
+def test_what_a_failure_leaves_by_hand():
+    """A cable x16 of which a lane fails keeps x8 + x4 of the first chip's 128 GB/s: 124 of 144 lanes at injection."""
+    left = what_if.shares_left(NL72[0]).set_index("failure")
+    assert left.injection["one cross-rack lane"] == pytest.approx((144 - 4) / 144)
+    assert left.injection["one cross-rack link"] == pytest.approx((144 - 16) / 144)
+    assert left.bisection["one cross-rack lane"] == pytest.approx(1 - 4 / (72 * 16))
+    assert (left.loc["one switch tray"] == 1).all()
+
+
+def test_what_other_readings_change_by_hand():
+    """A rack has 20 switches and 8 on each of 18 boards, 164; with 4 a board 92 of them, with 2 only 56."""
+    changes = what_if.readings("trn3-nl72x2-pcie320").set_index("assumption").changes
+    assert sum(topology("trn3-nl72x2-pcie320").switch_counts.values()) == 2 * 164
+    assert changes["board-4x64"] == f"switches x {92 / 164:.3g}"
+    assert changes["board-2x128"] == f"switches x {56 / 164:.3g}"
+    assert changes["redundant-in-use"] == "injection per dir x 1.11; rack all to all per pair x 1.25"  # 160/144, 80/64
+
+
+def test_two_chips_are_a_fabric_and_one_is_none():
+    pair = replace(system("mi300x-8"), domain_chips=2)
+    assert [net.system for net in compare.nets([pair, "trn2.3xlarge"])] == [pair]
+
+
+def test_latencies_say_whose_figures_they_are():
+    """Hops of NeuronLink are documented; the switches' and NVLink's latencies are ours."""
+    table = compare.latencies([NL72[0], "hgx-h100", "trn2.48xlarge"])
+    assert table[table.scope == "rack"].estimate.tolist() == [True, True, False]
+    plain = replace(system(NL72[0]), switch_s=np.nan)
+    assert compare.latencies([plain]).worst_s.tolist() == pytest.approx([2 * 1.5 * US, 3 * 1.5 * US])

@@ -427,26 +427,141 @@ def test_wrong_arguments_are_named(call, words):
 
 
 @pytest.mark.parametrize(
-    ("name", "change"),
+    ("name", "change", "most"),
+    # 2^21 over the links of a chip are the chips squared: one link; half of 161 neighbours; 10 switches of a plane, as
+    # many of the tray as it has switches (8) or else planes (2), and the cable
     [
-        ("hgx-h100", {"domain_chips": 10**9}),
-        ("mi300x-8", {"domain_chips": 10_000}),
-        ("tpu-v5p-pod", {"torus_shape": (64, 64, 64), "domain_chips": 64**3}),
-        ("trn3-nl72x2-pcie160", {"compute_trays_per_rack": 500.0, "domain_chips": 4000}),
-        ("trn3-nl72x2-pcie160", {"switches_per_plane": 1e9}),
-        ("trn2.3xlarge", {"domain_chips": 2}),
+        ("hgx-h100", {"domain_chips": 1449}, "1448 for fabric='switch'"),
+        ("mi300x-8", {"domain_chips": 162}, "161 for fabric='mesh'"),  # (2^21 / 80.5) ^ 0.5 = 161.4
+        ("tpu-v5p-pod", {"torus_shape": (64, 64, 64), "domain_chips": 64**3}, "16384 for fabric='torus'"),
+        (
+            "trn3-nl72x2-pcie160",
+            {"compute_trays_per_rack": 42.0, "domain_chips": 336},
+            "332 for fabric='planes'",
+        ),  # (2^21 / 19) ^ 0.5
+        (
+            "trn3-nl32x2-pcie160",
+            {"compute_trays_per_rack": 110.0, "domain_chips": 440},
+            "437 for fabric='planes'",
+        ),  # (2^21 / 11) ^ 0.5 = 436.6
+        ("trn3-nl72x2-pcie160", {"switches_per_plane": 1e9}, "0 for fabric='planes'"),
+        ("trn2.3xlarge", {"domain_chips": 2}, "1 for fabric='single'"),
     ],
 )
-def test_a_fabric_too_large_for_its_graph_is_refused_before_it_is_built(name, change):
-    with pytest.raises(ValueError, match=r"domain_chips=.*allowed are up to"):
+def test_a_fabric_too_large_for_its_graph_is_refused_before_it_is_built(name, change, most):
+    with pytest.raises(ValueError, match=f"domain_chips=.*: allowed are up to {most}"):
         topology(replace(system(name), **change))
+
+
+@pytest.mark.parametrize(
+    ("spec", "node", "found"),
+    [
+        (system("hgx-h100"), "chip3", {"kind": "chip", "rack": 0, "tray": 0, "plane": 0, "position": 3}),
+        (system("mi300x-8"), "chip5", {"kind": "chip", "rack": 0, "tray": 0, "plane": 0, "position": 5}),
+        (system("trn2.3xlarge"), "chip0", {"kind": "chip", "rack": 0, "tray": 0, "plane": 0, "position": "A"}),
+        (
+            system("hgx-h100"),
+            "switch",
+            {"kind": "switch", "rack": 0, "tray": 0, "plane": 0, "position": "", "medium": "switch"},
+        ),
+        # two chips of the first axis a tray, 3 x 5 trays beside each other; 5 places of the third axis over 2 racks
+        (
+            replace(system("trn2-ultraserver"), torus_shape=(4, 3, 5), domain_chips=60),
+            "chip3,2,1",
+            {"kind": "chip", "rack": 0, "tray": 15 + 2 * 5 + 1, "plane": 0, "position": "B", "x": 3, "y": 2, "z": 1},
+        ),
+        (
+            replace(system("trn2-ultraserver"), torus_shape=(4, 3, 5), domain_chips=60),
+            "chip1,1,4",
+            {"kind": "chip", "rack": 1, "tray": 5 + 4, "plane": 0, "position": "B", "x": 1, "y": 1, "z": 4},
+        ),
+        (
+            replace(system("trn2.48xlarge"), racks=2.0),
+            "chip2,3",
+            {"kind": "chip", "rack": 0, "tray": 4 + 3, "plane": 0, "position": "A", "x": 2, "y": 3},
+        ),
+        # ten switches of each of four planes over ten trays: 7 x 4 + 2 = 30 is on the eighth
+        (
+            system("trn3-nl72x2-pcie160"),
+            "rack1/plane2/switch7",
+            {"kind": "switch", "rack": 1, "tray": 7, "plane": 2, "position": 7, "medium": "backplane"},
+        ),
+        # over four trays they are ten each: 4 x 4 + 3 = 19 is on the second, 5 x 4 on the third
+        (
+            replace(system("trn3-nl72x2-pcie160"), switch_trays_per_rack=4.0),
+            "rack0/plane3/switch4",
+            {"kind": "switch", "rack": 0, "tray": 1, "plane": 3, "position": 4, "medium": "backplane"},
+        ),
+        (
+            replace(system("trn3-nl72x2-pcie160"), switch_trays_per_rack=4.0),
+            "rack0/plane0/switch5",
+            {"kind": "switch", "rack": 0, "tray": 2, "plane": 0, "position": 5, "medium": "backplane"},
+        ),
+        (
+            system("trn3-nl72x2-pcie160"),
+            "rack1/tray5/switch3",
+            {"kind": "switch", "rack": 1, "tray": 5, "plane": 0, "position": 3, "medium": "pcb"},
+        ),
+        (
+            system("trn3-nl72x2-pcie160"),
+            "rack1/tray5/C",
+            {"kind": "chip", "rack": 1, "tray": 5, "plane": 2, "position": "C"},
+        ),
+    ],
+)
+def test_where_a_node_stands_by_hand(spec, node, found):
+    data = dict(topology(spec).graph.nodes[node])
+    data.pop("part", None)
+    assert data == found
+
+
+def test_a_torus_of_which_no_racks_are_known_is_one():
+    small = replace(system("tpu-v5p-pod"), torus_shape=(2, 3, 4), domain_chips=24)
+    assert set(topology(small).wiring.racks) == {0}
+
+
+@pytest.mark.parametrize("shift", [1, 3])
+def test_cables_to_the_other_rack_may_end_further_on(shift):
+    graph = topology(replace(system("trn3-nl72x2-pcie160"), cross_rack_shift=shift)).graph
+    for place, letter in enumerate("ABCD"):
+        assert graph.has_edge(f"rack0/tray3/{letter}", f"rack1/tray3/{'ABCDABC'[place + shift]}")
+
+
+def test_neighbours_of_a_board_share_a_chips_lanes():
+    """Three chips of a tray without a switch: each has 64 lanes for two others."""
+    three = {"plane_positions": "A|B|C", "chips_per_tray": 3.0, "domain_chips": 96}
+    net = topology(replace(system("trn3-nl32x2-pcie160"), **three))
+    assert net.graph.edges["rack0/tray0/A", "rack0/tray0/C"]["lanes"] == 32
+    assert net.injection_by_medium() == {"backplane": 512 * GB, "pcb": 512 * GB, "cross-rack": 128 * GB}
+
+
+@pytest.mark.parametrize(
+    ("lanes", "left"),
+    # of 64 in ports of eight: whole ports stay, and of the one that lost some the next power of two
+    [(1, 56 + 4), (8, 56), (9, 48 + 4), (11, 48 + 4), (12, 48 + 4), (14, 48 + 2), (63, 1), (64, 0)],
+)
+def test_lanes_left_of_a_link_by_hand(lanes, left):
+    ends = "rack0/tray0/A", "rack0/tray0/B"
+    link = topology("trn3-nl32x2-pcie160").without(lanes={ends: lanes}).graph.edges[ends]
+    assert (link["lanes"], link["bytes_per_s_per_dir"]) == (left, left * 8 * GB)
+
+
+def test_a_torus_link_trains_down_by_its_rate():
+    """A link of 32 lanes that loses five: three ports of eight, and two of the three lanes left."""
+    ends = "chip0,0", "chip0,1"
+    wired = topology("trn2.48xlarge").without(lanes={ends: 5}).graph.edges[ends]
+    assert (wired["lanes"], wired["bytes_per_s_per_dir"]) == (26, 26 * 4 * GB)
+
+
+def test_a_mesh_of_two_is_one_link():
+    assert topology(replace(system("mi300x-8"), domain_chips=2)).injection_bytes_per_s_per_dir == 448 * GB
 
 
 def test_failures_of_a_pod_are_refused():
     with pytest.raises(ValueError, match="failures are answered for up to 256 chips"):
         topology("tpu-v5p-pod").without(links=[("chip0,0,0", "chip1,0,0")])
     broken = topology("tpu-v5e-pod").without(links=[("chip0,0", "chip0,1"), ("chip3,0", "chip4,0")])
-    with pytest.raises(ValueError, match=r"flow of 256 chips: .* unknowns; allowed are up to"):
+    with pytest.raises(ValueError, match=r"flow of 256 chips: .* unknowns; allowed are up to 32768"):
         broken.flow()
 
 
@@ -462,12 +577,34 @@ def test_impossible_fabrics_are_refused():
         topology(replace(system("trn3-nl72x2-pcie160"), plane_positions="A C|B D"))
     with pytest.raises(ValueError, match="uses 48 of 48 wired backplane lanes"):
         topology(system("trn3-nl32x2-pcie160").with_switch_trays(3))
+    alone = replace(system("trn3-nl32x2-pcie160"), plane_positions="A", chips_per_tray=1.0, domain_chips=32)
+    with pytest.raises(ValueError, match="uses 0 of 0 wired pcb lanes; the chip has 64 active and 0 redundant"):
+        topology(alone)
     with pytest.raises(ValueError, match="no scale-up rate"):
         topology("mi210-4")
     with pytest.raises(ValueError, match="metric='hops': allowed are edges"):
         topology("trn2.48xlarge").hop_histogram("hops")
     with pytest.raises(ValueError, match="scope='pair'"):
         topology("trn2.48xlarge").hop_histogram(scope="pair")
+
+
+@pytest.mark.parametrize(
+    ("own", "words"),
+    # a rack switch of NL72x2 joins 18 chips by x8
+    [
+        ({"switch_ports": 18.0, "switch_lanes": 144.0}, ""),
+        ({"switch_ports": 17.0}, "carries 144 lanes on 18 ports; scorpio-x-160 has 160 lanes, 17 ports"),
+        ({"switch_lanes": 143.0}, "carries 144 lanes on 18 ports; scorpio-x-160 has 143 lanes, 20 ports"),
+    ],
+)
+def test_a_switch_has_as_many_lanes_and_ports_as_are_wired(own, words):
+    spec = system("trn3-nl72x2-pcie160")
+    narrow = replace(spec, switch=replace(spec.switch, **own))
+    if not words:
+        assert topology(narrow).switch_counts == {"backplane": 80, "pcb": 288}
+        return
+    with pytest.raises(ValueError, match=words):
+        topology(narrow)
 
 
 def test_144_chips_with_all_metrics():
@@ -504,5 +641,106 @@ def test_a_chip_alone_has_no_way_in_its_rack():
 
 
 def test_an_axis_of_two_has_one_link_and_an_axis_of_three_two():
-    """Rings of 3 and 2 chips: each chip has 2 + 1 neighbours, which share 192 GB/s."""
-    assert link_rates(replace(system("trn1.32xlarge"), torus_shape=(3, 2), domain_chips=6)) == [64 * GB, 64 * GB]
+    """Rings of 5 and 2 chips: each chip has 2 + 1 neighbours, which share 192 GB/s; of 5 and 3, 2 + 2."""
+    assert link_rates(replace(system("trn1.32xlarge"), torus_shape=(5, 2), domain_chips=10)) == [64 * GB, 64 * GB]
+    assert link_rates(replace(system("trn1.32xlarge"), torus_shape=(5, 3), domain_chips=15)) == [48 * GB, 48 * GB]
+
+
+def test_numbers_of_one_chip():
+    net = topology("trn2.3xlarge")
+    assert (net.diameter, net.mean_hops, net.switch_counts) == (0, 0, {})
+    assert metrics(net)["rack_intermediate_hops"] == 0
+    assert failures(net) == {}
+
+
+def test_mean_hops_by_hand():
+    """A 4x4 torus: 32 pairs at 1, 48 at 2, 32 at 3 and 8 at 4 make 256 hops of 120 pairs."""
+    assert topology("trn2.48xlarge").mean_hops == 256 / 120
+
+
+def test_a_link_without_lanes_is_none():
+    """The neighbour on the same tray is three hops away, up or down the other axis."""
+    ends = "chip0,0", "chip1,0"
+    net = topology("trn2.48xlarge").without(lanes={ends: 32})
+    assert len(net.path(*ends)) - 1 == 3
+    assert net.hop_histogram()[1] == 31
+
+
+def test_bisection_of_an_odd_number_of_chips():
+    """A mesh of three: two links of 224 GB/s leave one chip, and two pairs cross. Seven on a switch leave 3 of 450."""
+    three, seven = (replace(system(name), domain_chips=n) for name, n in (("mi300x-8", 3), ("hgx-h100", 7)))
+    assert topology(three).bisection_bytes_per_s_per_dir == 448 * GB
+    assert topology(three).bisection_is_exact
+    assert topology(seven).bisection_bytes_per_s_per_dir == 3 * 450 * GB
+    assert not topology(seven).bisection_is_exact  # 450 / 6 for 3 x 4 pairs are 900
+
+
+def test_a_flow_of_rates_that_are_arrays():
+    """Rates in one ratio are one flow; others have an answer each, but no bottleneck in common."""
+    base = system("trn2-ultraserver")
+    one = replace(
+        base,
+        scaleup_bytes_per_s_per_dir={"instance": np.array([512, 256]) * GB, "ultraserver": np.array([128, 64]) * GB},
+    )
+    assert topology(one).flow().bytes_per_s_per_pair == pytest.approx([2 * GB, GB])
+    assert topology(one).flow().bottleneck == {"aec": 1.0}
+    two = replace(
+        base, scaleup_bytes_per_s_per_dir={"instance": 512 * GB, "ultraserver": np.array([128, 1024, 64, 128]) * GB}
+    )
+    # in a rack, 16 chips of a plane, 16 GB/s a pair over 128 GB/s links; over the world at most 4 and 2, 16, 1, 2
+    assert topology(two).all_to_all_bytes_per_s_per_pair() == pytest.approx(np.array([2, 4, 1, 2]) * GB)
+    assert topology(two).bisection_bytes_per_s_per_dir == pytest.approx(
+        np.array([32 * 64, 32 * 128, 32 * 32, 32 * 64]) * GB
+    )
+    with pytest.raises(ValueError, match=r"trn2-ultraserver: scaleup_bytes_per_s_per_dir=.*: a flow has one ratio"):
+        topology(two).flow()
+
+
+def test_flows_that_need_no_programme():
+    """A pod of 16 x 20 x 28 has 2 links of 100 GB/s on its longest axis, mean distance 7; chips that nothing joins."""
+    pod = topology("tpu-v5p-pod").flow()
+    assert (pod.variables, pod.bottleneck) == (0, {})
+    assert pod.bytes_per_s_per_pair == pytest.approx(2 * 100 * GB / (16 * 20 * 28 * 7))
+    apart = nx.Graph()
+    apart.add_nodes_from("ab", kind="chip")
+    nothing, alone = flow.concurrent_flow(apart), flow.concurrent_flow(apart.subgraph("a"))
+    assert (nothing.bytes_per_s_per_pair, nothing.bottleneck, nothing.variables) == (0, {}, 0)
+    assert math.isnan(alone.bytes_per_s_per_pair)
+
+
+@pytest.mark.parametrize(
+    ("shape", "rates", "expected"),
+    # n B / (N d): 1 x 5 / (24 x 1/2), 2 x 7 / (24 x 2/3), 2 x 11 / (24 x 1)
+    [((2, 3, 4), (5, 7, 11), 5 / 12), ((2, 3, 4), (13, 7, 11), 14 / 16), ((2, 3, 4), (13, 17, 11), 22 / 24),
+     ((1, 3), (5, 7), 14 / 2), ((2,), (5,), 5)],
+)  # fmt: skip
+def test_closed_form_of_a_torus_by_hand(shape, rates, expected):
+    assert flow.torus_bytes_per_s_per_pair(shape, rates) == pytest.approx(expected)
+
+
+def test_what_bounds_a_flow_by_hand():
+    """Two chips, 1 on a cable of their own and 3 over a switch: a quarter of what bounds is the cable."""
+    graph = chips_with({("a", "b"): 1.0, ("a", "s"): 3.0, ("s", "b"): 3.0})
+    graph.nodes["s"]["kind"] = "switch"
+    graph.edges["a", "b"]["medium"] = "cable"
+    found = flow.concurrent_flow(graph)
+    assert found.bytes_per_s_per_pair == pytest.approx(4)
+    assert found.bottleneck == pytest.approx({"cable": 0.25, "link": 0.75})
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.1])
+def test_whole_paths_of_small_graphs_by_hand(scale):
+    """A line of three carries two pairs in its links. Of a pair's 2 the link of 3 carries one and a half, whole 1."""
+    line = chips_with({("a", "b"): scale, ("b", "c"): scale})
+    assert flow.whole_paths(line, flow.concurrent_flow(line)) == pytest.approx(scale / 2)
+    detour = chips_with({("a", "b"): scale, ("a", "c"): 3 * scale, ("c", "b"): 3 * scale})
+    assert flow.whole_paths(detour, flow.concurrent_flow(detour)) == pytest.approx(1.5 * scale)
+
+
+def test_a_cut_puts_each_switch_where_it_cuts_less():
+    """Chip a: 2 on a cable and 5 to a switch that has 3 and 4 to the others; with b, 1 + 4 are left to c."""
+    graph = chips_with({("a", "b"): 2.0, ("a", "s"): 5.0, ("s", "b"): 3.0, ("s", "c"): 4.0, ("b", "c"): 1.0})
+    graph.nodes["s"]["kind"] = "switch"
+    assert flow.cut_bytes_per_s_per_dir(graph, {"a"}) == 2 + 5
+    assert flow.cut_bytes_per_s_per_dir(graph, {"a", "b"}) == 1 + 4
+    assert flow.cut_bytes_per_s_per_dir(graph, {"b"}) == 2 + 1 + 3

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 import trnmodel as tm
 from trnmodel.catalog.load import chips as catalog_chips
-from trnmodel.catalog.stacks import stacks
+from trnmodel.catalog.stacks import efficiencies, stacks
 from trnmodel.catalog.systems import systems
 from trnmodel.fabric import collectives as engine
 from trnmodel.fabric.algorithms import ALGORITHMS
 from trnmodel.fabric.groups import Same, place
+from trnmodel.fabric.limits import hbm_s
 from trnmodel.fabric.runtime import graph_barrier_s
 from trnmodel.formulas import collectives, tiers
 
@@ -390,3 +391,298 @@ def test_rate_of_one_chip_holds_for_its_ranks_and_for_all_reduces_of_a_stack():
                     fitted = stack == where.chip.default_stack and kind == "all_reduce"
                     called = stack is None and ranks <= cores
                     assert (now > before) == (fitted or called), (system, ranks, kind, stack)
+
+
+HOP = 1.5e-6  # of NeuronLink, the middle of 1-2 us
+
+
+@pytest.mark.parametrize(
+    ("kind", "algorithm", "asked", "seconds"),
+    [
+        # every fourth rank of a whole 4x4 torus: the four groups of a chip share its links, 2 x 15/16 x 4 GB at
+        # 512 GB/s after 2 x 2 x 3 steps; nothing is sent on the chip
+        (
+            "all_reduce",
+            "multiport_bucket",
+            {"ranks": 16, "stride": 4},
+            12 * HOP + 2 * 15 / 16 * 4 * GB / (512 * GB),
+        ),
+        # two chips of a row and 4 ranks of each: 2 steps of 4 ranks on the chip, one between chips over an open link
+        ("broadcast", "binomial", {"ranks": 8}, 3 * HOP + 2 * GB / (736 * GB) + GB / (128 * GB)),
+        ("broadcast", "scatter_all_gather", {"ranks": 4}, 5 * HOP + 2 * 3 / 4 * GB / (736 * GB)),
+        # a hop on the chip and one between chips, the slower of which bounds; 12 ranks are 3 chips of a row
+        ("p2p", "p2p", {"ranks": 4}, HOP + GB / (736 * GB)),
+        ("p2p", "p2p", {"ranks": 12}, 2 * HOP + GB / (128 * GB)),
+        ("p2p", "p2p", {"ranks": 8}, 2 * HOP + GB / (128 * GB)),
+        ("p2p", "p2p", {"ranks": 1}, 0),
+        ("broadcast", "mesh", {"ranks": 1}, 0),
+        # two chips of a row: half of a quarter of the buffer, one step of a line of two
+        ("all_gather", "tiers_at_once", {"ranks": 8}, 2 * HOP + 3 / 4 * GB / (736 * GB) + GB / 8 / (32 * GB)),
+        # alone on a chip: n - 1 = 3 buffers in one step; log2 4 = 2 steps of a buffer; two passes of 2 steps and a
+        # buffer; n - 1 steps of a quarter; 2 steps of w = 4 quarters (2 x 2 ranks with a bit set)
+        ("all_reduce", "mesh", {"ranks": 4}, HOP + 3 * GB / (736 * GB)),
+        ("all_reduce", "recursive_doubling", {"ranks": 4}, 2 * (HOP + GB / (736 * GB))),
+        ("all_reduce", "double_binary_tree", {"ranks": 4}, 2 * (2 * HOP + GB / (736 * GB))),
+        ("broadcast", "double_binary_tree", {"ranks": 4}, 2 * HOP + GB / (736 * GB)),
+        ("all_to_all", "pairwise", {"ranks": 4}, 3 * (HOP + GB / 4 / (736 * GB))),
+        ("all_to_all", "bruck", {"ranks": 4}, 2 * HOP + 4 / 4 * GB / (736 * GB)),
+        ("all_reduce", "mesh", {"ranks": 8}, np.nan),  # chip and axis are two tiers
+        # all pairs of 16 chips at once at 16 GB/s a pair; four ranks a chip: 16 pairs of blocks of 1/64, at 6 hops to
+        # the farthest, and 3 of 64 blocks on the chip; on one chip 3 of 4; four groups side by side: 4 blocks of 1/16
+        ("all_to_all", "direct", {}, 4 * HOP + 16 / 64 * GB / (16 * GB) + 3 / 64 * GB / (736 * GB)),
+        ("all_to_all", "direct", {"ranks": 4}, HOP + 3 / 4 * GB / (736 * GB)),
+        ("all_to_all", "direct", {"ranks": 16, "stride": 4}, 4 * HOP + 4 / 16 * GB / (16 * GB)),
+        ("all_to_all", "direct", {"ranks": 32}, np.nan),  # half of the chips
+    ],
+)
+def test_algorithms_of_a_torus_of_chips_by_hand(kind, algorithm, asked, seconds):
+    """16 chips of 4 ranks: 736 GB/s of a rank on its chip, four links of 128 GB/s of a chip."""
+    answer = tm.collective(kind, GB, wires_of("trn2.48xlarge"), algorithm=algorithm, **asked)
+    assert answer.time_s == pytest.approx(seconds, rel=1e-9, nan_ok=True)
+
+
+def test_tiers_at_once_by_hand():
+    """Shares of 4 x 18 x 2 chips after an exchange of 4 ranks: all but 1/144 over 512 + 512 + 128 GB/s, four at a time.
+
+    A step of a chip, over a board's switch, over a rack's, and to the other rack; once more on the way back.
+    """
+    answer = tm.collective("all_reduce", 1 * GB, wires_of("trn3-nl72x2-pcie160"), algorithm="tiers_at_once")
+    inside = HOP + 3 / 4 * GB / (1056 * GB)
+    outside = 3 * HOP + 2 * 0.115 * US + 143 / 144 * GB / (1152 * GB)
+    assert answer.time_s == pytest.approx(2 * (inside + outside), rel=1e-9)
+
+
+def test_tiers_at_once_on_a_part_of_a_torus_by_hand():
+    """48 ranks: 4 on each of 4 x 3 chips. A closed ring of 4 takes 3 steps and sends both ways, an open one of 3 two.
+
+    A quarter of the buffer is left to a rank. All of it but 1/12 leaves over its 64 + 32 GB/s, what the other axis
+    leaves, 1/3 - 1/12, over the 64 of the ring, and 1/4 - 1/12 over the 32 of the line.
+    """
+    answer = tm.collective(
+        "all_gather", 1 * GB, wires_of("trn2.48xlarge"), ranks=48, algorithm="tiers_at_once", alpha_s=HOP
+    )
+    most = max(11 / 12 / 96, (1 / 3 - 1 / 12) / 64, (1 / 4 - 1 / 12) / 32)
+    expected = HOP + 3 / 4 / 736 + (3 + 2) * HOP + most / 4
+    assert answer.time_s == pytest.approx(expected, rel=1e-9)
+    whole = tm.collective("all_gather", 1 * GB, "trn2.48xlarge", algorithm="tiers_at_once")
+    assert np.isnan(whole.time_s)  # has its bucket
+
+
+@pytest.mark.parametrize(
+    ("ranks", "switch_s", "seconds"),
+    # path C of the deep dive: three chips send and two switches; in a rack two and two (B). 16 pairs of blocks, of
+    # 1/576 at 128 GB/s over 72 pairs, of 1/288 at 512 GB/s over the 68 chips off the tray; 3 blocks on the chip
+    [
+        (576, 0.115 * US, 3 * HOP + 2 * 0.115 * US + 16 / 576 * 72 / 128 + 3 / 576 / 1056),
+        (288, 0.115 * US, 2 * HOP + 2 * 0.115 * US + 16 / 288 * 68 / 512 + 3 / 288 / 1056),
+        (576, np.nan, 3 * HOP + 16 / 576 * 72 / 128 + 3 / 576 / 1056),  # not published: none
+    ],
+)
+def test_a_direct_exchange_waits_for_the_farthest_chip(ranks, switch_s, seconds):
+    where = replace(wires_of("trn3-nl72x2-pcie160"), switch_s=switch_s)
+    answer = tm.collective("all_to_all", 1 * GB, where, ranks=ranks, algorithm="direct")
+    assert answer.time_s == pytest.approx(seconds, rel=1e-9)
+
+
+def test_steps_over_switches_of_which_nothing_is_published_take_those_of_chips():
+    where = replace(wires_of("trn3-nl72x2-pcie160"), switch_s=np.nan)
+    assert tm.collective("all_gather", 0, where, algorithm="one_shot").time_s == pytest.approx(4 * HOP)
+
+
+def _torus(*shape):
+    where = tm.system("trn2.48xlarge")
+    return replace(where, torus_shape=shape, domain_chips=int(np.prod(shape)))
+
+
+@pytest.mark.parametrize(
+    ("where", "ranks", "stride", "links", "spans", "swaps", "forwards"),
+    # in GB/s, of a group's chip, of its chip over the tiers that it spans, and of a rank on each axis of the torus: by
+    # one link, and when all send to all, where a link carries load l of k ranks: b (k - 1) / (k l)
+    [
+        # a closed row of 4: 256 of a chip's 512, 64 of a rank; one link 32; l = 1/2: 32 x 3 / (4 / 2)
+        (_torus(4, 4), 16, 1, 256, 256, {"x": 32}, (48, 32)),
+        # 3 of a row of 4 on a line, whose middle bears twice 1/3: 32 x 2 / (3 x 2/3)
+        (_torus(4, 4), 12, 1, 128, 128, {}, (32, 32)),
+        # three links for 3 x 2 chips: 512 / 3 each; l of 3 is 1/3, of the pair 1/2: 42.7 x 2 and x 1
+        (_torus(3, 2), 24, 1, 512, 512, {"x": 128 / 3, "y": 128 / 3}, (256 / 3, 128 / 3)),
+        # every second rank: two of a chip, each with half of what both groups send
+        (_torus(4, 4), 32, 2, 256, 256, {"x": 32, "y": 32}, (48, 48)),
+        (_torus(4, 4), 1, 1, 512, np.inf, {}, (128, 128)),
+    ],
+)
+def test_what_a_group_reaches_on_a_torus_by_hand(where, ranks, stride, links, spans, swaps, forwards):
+    group = place(where, np.asarray(float(ranks)), np.asarray(float(stride)))
+    assert group.links == pytest.approx(links * GB)
+    assert group.tier_bytes_per_s == pytest.approx(spans * GB)
+    found = {level.name: float(rate) / GB for level, rate in zip(group.levels, group.exchange_rates, strict=True)}
+    assert {axis: found[axis] for axis in swaps} == pytest.approx(swaps)
+    assert [float(rate) for rate in group.direct_rates[1:]] == pytest.approx([rate * GB for rate in forwards])
+
+
+@pytest.mark.parametrize(
+    ("where", "ranks", "stride", "links", "groups"),
+    # bare chips: within the domain of 8, or of 64 chips of 4 ranks, the scale-up rate, beyond it the network's; groups
+    # that lie between share it, as many as a chip has
+    [
+        (tm.chip("h100"), 8, 1, 450, 1),
+        (tm.chip("h100"), 9, 1, 50, 1),
+        (tm.chip("h100"), 3, 3, 50, 1),
+        (tm.chip("h100"), 2, 4, 450, 1),
+        (tm.chip("trainium2"), 256, 1, 640, 1),
+        (tm.chip("trainium2"), 257, 1, 25, 1),
+        (tm.chip("trainium2"), 7, 3, 640 / 3, 3),
+        (tm.chip("trainium2"), 7, 9, 640 / 4, 4),
+        (tm.system("trn2.48xlarge", count=2), 64, 2, 25, 2),
+        (tm.system("hgx-h100", count=2), 8, 1, 450, 1),
+        (tm.system("hgx-h100", count=2), 2, 8, 50, 1),
+        (tm.system("trn2.3xlarge", count=3), 4, 3, 25 / 3, 3),
+    ],
+)
+def test_links_of_a_group_by_hand(where, ranks, stride, links, groups):
+    group = place(where, np.asarray(float(ranks)), np.asarray(float(stride)))
+    assert group.links == pytest.approx(links * GB)
+    assert group.groups == groups
+
+
+@pytest.mark.parametrize(
+    ("kind", "algorithm", "asked", "seconds"),
+    # of rings 4 accesses a pair of bytes in an all-gather and 6 in a reduce-scatter, of KangaRing 3 and 4 where all
+    # ranks of a chip take part; a rank of four has 725 GB/s
+    [
+        ("all_gather", "ring", {"ranks": 4}, 3 / 2 * 3 / 4 / 725),
+        ("all_gather", "ring", {"ranks": 2}, 4 / 2 / 2 / 725),
+        ("all_gather", "one_shot", {"ranks": 4}, 4 / 2 * 3 / 4 / 725),
+        ("reduce_scatter", "ring", {"ranks": 4}, 4 / 2 * 3 / 4 / 725),
+        ("all_reduce", "halving_doubling", {"ranks": 4}, (4 + 6) / 2 * 3 / 4 / 725),
+    ],
+)
+def test_accesses_of_hbm_by_hand(kind, algorithm, asked, seconds):
+    where = wires_of("trn2.48xlarge")
+    slow = {"alpha_s": 0.0, "algorithm": algorithm}
+    links = float(tm.collective(kind, 1 * GB, where, **asked, **slow).time_s)
+    held = float(tm.collective(kind, 1 * GB, where, **asked, **slow, buffers="hbm").time_s)
+    assert held == pytest.approx(max(seconds, links))
+    group = place(where, np.asarray(float(asked["ranks"])), np.ones(()))
+    assert hbm_s(kind, algorithm, 1 * GB, group) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "asked", "seconds"),
+    [
+        # two ranks of a chip: one has 736 GB/s on it and four links of 128 beside
+        ("trn2.48xlarge", "all_reduce", {"ranks": 2}, 1 / (736 + 512)),
+        # every fourth rank: four groups send all but 1/64 of two buffers over a chip's 1,152 GB/s
+        ("trn3-nl32x2-pcie160", "all_reduce", {"ranks": 64, "stride": 4}, 4 * 2 * 63 / 64 / 1152),
+        # 8 GPUs: 2 x 7/8 over 450 GB/s, whatever the stride on 16 of them
+        ("hgx-h100", "all_reduce", {"ranks": 8}, 2 * 7 / 8 / 450),
+    ],
+)
+def test_more_cuts_by_hand(name, kind, asked, seconds):
+    assert tm.collective(kind, 1 * GB, wires_of(name), **asked).lower_bound_s == pytest.approx(seconds)
+
+
+def test_three_ranks_pay_a_barrier():
+    """1.04 ms of Trn2 at 4 ranks, 0.446 ms more at twice as many."""
+    four, eight = graph_barrier_s([4, 8])
+    assert graph_barrier_s(3) == pytest.approx(four - (eight - four) * (2 - np.log2(3)))
+
+
+def test_the_library_switches_at_its_sizes():
+    """Mesh below 1 MB, recursive doubling and halving from there to 56 MB and at it."""
+    for size, name in ((1e6, "halving_doubling"), (56e6, "halving_doubling")):
+        library, named = (
+            tm.collective("all_reduce", size, "trn2.48xlarge", algorithm=one).time_s for one in ("neuron", name)
+        )
+        assert library == pytest.approx(float(named), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("asked", "ranks"),
+    [
+        ({}, 64),
+        ({"stride": 3}, 21),  # of 64
+        ({"stride": 100}, 1),
+        ({"chips": 3}, 12),
+        ({"system": "hgx-h100", "chips": 3, "alpha_s": 0.0}, 3),
+        ({"system": "trn2.3xlarge", "chips": 1}, 4),
+        ({"system": "trn2.3xlarge"}, 4),
+        ({"lnc": 1}, 128),
+    ],
+)
+def test_ranks_that_take_part(asked, ranks):
+    answer = tm.collective("all_gather", 1024, **({"system": "trn2.48xlarge"} | asked))
+    assert answer.ranks == ranks
+
+
+@pytest.mark.parametrize("name", ["ranks", "chips", "stride"])
+def test_what_is_counted_is_whole(name):
+    with pytest.raises(ValueError, match=rf"{name}=2\.5: allowed are whole"):
+        tm.collective("all_gather", 1024, "trn2.48xlarge", **{name: 2.5})
+
+
+def test_ranks_reach_as_far_as_their_stride():
+    found = tm.collective("all_gather", 1024, "trn2.48xlarge", ranks=16, stride=[4, 5])
+    assert found.valid.tolist() == [True, False]
+    assert found.reason[1] == "more ranks than the system has"
+
+
+STACKS = [("trn2.48xlarge", None), ("trn2.48xlarge", "ideal"), ("trn2.48xlarge", ""), ("hgx-h100", "gpu-serving")]
+
+
+@pytest.mark.parametrize("kind", ["all_reduce", "all_to_all", "broadcast"])
+@pytest.mark.parametrize(("name", "stack"), [*STACKS, ("trn3-nl72x2-pcie160", "")])
+def test_many_messages_take_what_each_takes_alone(kind, name, stack):
+    """One message or many, in groups of one size or many, given one by one or by their number."""
+    where = tm.system(name)
+    e = None if stack is None else efficiencies(where.chip, stack or where.chip.default_stack)
+    lnc = where.chip.logical()
+    ranks, stride = np.array([1.0, 4.0, 8.0, 2.0]), np.array([1.0, 1.0, 1.0, 4.0])
+    sizes = np.array([0.0, 3e3, 5e6, 7e8])
+
+    def alone(m, n, step):
+        return float(tm.collective(kind, m, where, n, stride=step, lnc=lnc, efficiencies=e, **FREE[e is None]).time_s)
+
+    one_by_one = [alone(m, n, step) for m, n, step in zip(sizes, ranks, stride, strict=True)]
+    index = np.array([2, 0, 1, 3, 2])
+    by_number = [alone(7e6, ranks[i], stride[i]) for i in index]
+    own = (where, ranks, stride, lnc, e)
+    times = engine.times_s
+    assert times(kind, sizes, *own) == pytest.approx(one_by_one)
+    assert times(kind, np.array(7e6), *own, index) == pytest.approx(by_number)
+    assert times(kind, np.array(7e6), *own) == pytest.approx(
+        [alone(7e6, n, s) for n, s in zip(ranks, stride, strict=True)]
+    )
+    assert times(kind, sizes[index[:4]], *own, index[:4]) == pytest.approx(
+        [alone(sizes[i], ranks[i], stride[i]) for i in index[:4]]
+    )
+    assert times(kind, sizes, where, 8.0, 1.0, lnc, e) == pytest.approx([alone(m, 8, 1) for m in sizes])
+    assert times(kind, sizes, where, 1.0, 1.0, lnc, e).tolist() == [0, 0, 0, 0]
+    assert times(kind, sizes, where, ranks, 1.0, lnc, e)[2:] == pytest.approx([alone(5e6, 8, 1), alone(7e8, 2, 1)])
+    assert times(kind, sizes, where, 2.0, stride, lnc, e)[2:] == pytest.approx([alone(5e6, 2, 1), alone(7e8, 2, 4)])
+
+
+FREE = {True: {"floor_s": 0.0, "rate_share": 1.0}, False: {}}
+
+
+def test_many_messages_on_an_array_of_systems_take_what_each_takes_alone():
+    where = tm.system("trn2.48xlarge")
+    rates = np.array([700e9, 1e12])[:, None]
+    several = replace(where, scaleup_bytes_per_s_per_dir={"instance": rates})
+    ranks, sizes = np.array([1.0, 8.0, 16.0]), np.array([0.0, 3e5, 7e8])
+    found = engine.times_s("all_reduce", sizes, several, ranks, np.ones(3), 2, None)
+    for row, rate in zip(found, rates[:, 0], strict=True):
+        one = replace(where, scaleup_bytes_per_s_per_dir={"instance": rate})
+        alone = [float(tm.collective("all_reduce", m, one, n).time_s) for m, n in zip(sizes, ranks, strict=True)]
+        assert row == pytest.approx(alone)
+
+
+def test_a_stack_of_which_some_have_a_fitted_exchange_():
+    """An array of latencies: where it is 0 all algorithms are tried with documented latencies, else the stack's."""
+    fitted = efficiencies(tm.chip("trainium2"), tm.chip("trainium2").default_stack)
+    several = replace(fitted, hop_s=np.array([0.0, fitted.hop_s, 2 * fitted.hop_s]))
+    sizes = np.array([[64.0], [1e6], [1e9]])
+    found = tm.collective("all_reduce", sizes, "trn2.48xlarge", ranks=16, efficiencies=several)
+    for column, hop_s in enumerate(several.hop_s):
+        one = tm.collective("all_reduce", sizes[:, 0], "trn2.48xlarge", 16, efficiencies=replace(fitted, hop_s=hop_s))
+        assert found.time_s[:, column] == pytest.approx(one.time_s)
+        assert found.algorithm[:, column].tolist() == one.algorithm.tolist()

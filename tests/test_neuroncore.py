@@ -133,3 +133,12 @@ def test_windows_and_chunks_by_counting(past, tokens, window):
 def test_contraction_that_hides_the_copy_out_of_psum():
     # 572 cycles at 1.12 GHz are 511 ns; 572 cycles at 2.8 GHz are 204 ns: three instructions of 128
     assert nc.hiding_contraction(572, 1.12e9, 572, 2.8e9, 128) == 3 * 128
+
+
+@pytest.mark.parametrize(
+    ("busy", "seconds"),
+    # from half of the rate to all of it in 10 s, which are 7.5 s of work: 8 are 10.5; t of 7 is half of t plus t^2 / 40
+    [(8.0, 10.5), (7.5, 10.0), (7.0, -10 + 380**0.5), (1.0, -10 + 140**0.5)],
+)
+def test_ramp_by_the_area_below_it(busy, seconds):
+    assert nc.ramped_s(busy, 0.5, 10.0) == pytest.approx(seconds)

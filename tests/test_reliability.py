@@ -1,5 +1,7 @@
 """Intervals, ETTR and times between failures against the worked figures of others, and against simulated failures."""
 
+from decimal import Decimal, localcontext
+
 import numpy as np
 import pytest
 from scipy import optimize, special, stats
@@ -172,3 +174,43 @@ SPOILED = {
 def test_what_cannot_be_is_refused(name):
     with pytest.raises(ValueError, match=name):
         SPOILED[name]()
+
+
+def test_the_series_of_lambert_s_w_is_exact():
+    """Newton's method on w exp(w) = -exp(-1 - x), to forty digits, where the series is cut off."""
+    with localcontext() as context:
+        context.prec = 40
+        for write in (1.2e-5, 4.9e-5):  # p = (2 x)^0.5 = 0.0049, 0.0099
+            x = Decimal(write)
+            w, aim = -1 + (2 * x).sqrt(), -(-1 - x).exp()
+            for _ in range(20):
+                w -= (w * w.exp() - aim) / (w.exp() * (1 + w))
+            assert reliability.best_interval_s(write, 1.0) == pytest.approx(float(1 + w), rel=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("write", "rate", "interval"), [(30.0, 0.1, 10), (20.0, 0.1, 10), (5.0, 0.1, 10 + 5 / 3 + 2.5 / 9 - 5)]
+)
+def test_daly_s_interval_of_long_writes(write, rate, interval):
+    """From twice the time between failures on it is that time. Below: 10 x (1 + (1/4)^0.5 / 3 + (1/4) / 9) less 5."""
+    assert reliability.daly_interval_s(write, rate) == pytest.approx(interval)
+
+
+def test_ettr_where_writes_take_nothing():
+    assert reliability.ettr(100.0, 0.0, 0.0, 0.0) == reliability.ettr(0.0, 0.0, 0.0, 0.0) == 1
+    assert reliability.ettr(2.0, 0.5, 0.0, 0.0) == 1 / 1.25
+
+
+@pytest.mark.parametrize(
+    ("parts", "kept", "times"),
+    # out 0.25 / 1.25 = 0.2 of the time; 4 fail 0.8 x 4e-3 times a second, of three others two, one or none being out
+    [(4, 2, 3.2e-3 * 3 * 0.2**2 * 0.8), (4, 1, 3.2e-3 * 3 * 0.2 * 0.8**2), (4, 0, 3.2e-3 * 0.8**3),
+     (4, 3, 3.2e-3 * 0.2**3), (4, 4, 0), (1, 0, 0.8e-3), (0, 0, 0)],
+)  # fmt: skip
+def test_how_often_spares_run_out_by_hand(parts, kept, times):
+    assert spares.worn_per_s(parts, kept, 1e-3, 250.0) == pytest.approx(times, rel=1e-12)
+
+
+def test_links_that_nobody_waits_for_may_stop():
+    assert spares.slowed_speed(0.0, 0.0) == 1
+    assert spares.slowed_speed(0.0, 0.5) == 0

@@ -88,6 +88,23 @@ def test_no_network_without_a_published_rate():
         scaleout.networks("gb300-nvl72")
 
 
+def test_networks_by_hand():
+    """128 ports of 100G: 64 NICs of two ports below, two planes; 524,288 / 2 NICs on 5 switches of 64 for 64 x 2."""
+    table = scaleout.networks("trn3-nl72x2-pcie160")
+    assert table.columns[0] == "leaf_and_spine"
+    first = table.iloc[0]
+    assert (first.chips, first.switches, first.cables, first.optics) == (2**19, 5 * 2**13, 3 * 2**18, 2**20)
+    assert (first.switches_per_chip, first.cables_per_chip, first.optics_per_chip) == (5 / 64, 1.5, 2)
+
+
+def test_a_network_joins_at_least_a_chip():
+    assert scaleout.port_choice("trn3-nl72x2-pcie160", 1, [100e9]).layers.tolist() == [2, 2, 2, 2]
+    assert scaleout.parts_per_chip("hgx-h100", 1)["layers"] == 2
+    for call in (lambda: scaleout.port_choice("hgx-h100", 0.5, [1e11]), lambda: scaleout.parts_per_chip("hgx-h100", 0)):
+        with pytest.raises(ValueError, match="chips="):
+            call()
+
+
 def test_switches_on_offer():
     assert scaleout.switch_bits_per_s() / 8 / TBIT == pytest.approx([12.8, 25.6, 51.2, 102.4])
 
@@ -100,6 +117,11 @@ def test_distances_by_hand():
     assert far.latency_s == pytest.approx(587.7e-6 + 2 * 5.9e-6 + 6 * 0.825e-6, rel=1e-4)
     assert far.in_flight_bytes == pytest.approx(2 * far.latency_s * 25 * GB)
     assert ((ways.latency_s_low <= ways.latency_s) & (ways.latency_s <= ways.latency_s_high)).all()
+    near = ways.iloc[:3]
+    assert near.latency_s.tolist() == pytest.approx([2 * 5.9e-6 + n * 0.825e-6 for n in (1, 3, 5)])
+    assert near.distance_m.tolist() == [0, 0, 0]
+    assert ways.distance_m[3:].tolist() == [2e3, 1e4, 1.2e5, 7.25e5]  # FR4, LR4, ZR, OpenZR+
+    assert ways.estimate.all()
 
 
 def test_fibre_agrees_with_a_printed_delay():

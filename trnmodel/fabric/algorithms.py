@@ -148,7 +148,7 @@ def _alone(formula: Callable[..., NDArray], rates: Rates, takes_kind: bool = Fal
         total = np.where(spans > 1, np.nan, 0.0)
         for count, rate, alpha in zip(p.counts, rates(p), p.alphas, strict=True):
             given = (kind,) if takes_kind else ()
-            total = total + np.where(count > 1, formula(*given, message_bytes, count, alpha, rate), 0.0)
+            total = total + formula(*given, message_bytes, count, alpha, rate)
         return total
 
     return time_s

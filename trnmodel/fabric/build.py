@@ -81,13 +81,13 @@ def dressed(graph: nx.Graph, system: System) -> nx.Graph:
     return found
 
 
-def _whole(number: float, default: int = 1) -> int:
+def _whole(number: float, default: int) -> int:
     return default if math.isnan(number) else max(math.ceil(number), 1)
 
 
 def _torus(graph: nx.Graph, system: System) -> None:
     shape = system.torus_shape
-    per_tray, racks = _whole(system.chips_per_tray, shape[0]), _whole(system.racks)
+    per_tray, racks = _whole(system.chips_per_tray, shape[0]), _whole(system.racks, 1)
     for place in product(*map(range, shape)):
         rack = place[-1] * racks // shape[-1] if len(shape) == 3 else 0
         column, position = divmod(place[0], per_tray)
@@ -127,14 +127,14 @@ def chip_name(rack: int, tray: int, position: str) -> str:
 
 
 def _planes(graph: nx.Graph, system: System) -> None:
-    planes, racks, trays = plane_of(system), _whole(system.racks), int(system.compute_trays_per_rack)
+    planes, racks, trays = plane_of(system), _whole(system.racks, 1), int(system.compute_trays_per_rack)
     for rack, tray, position in product(range(racks), range(trays), planes):
         place = {"rack": rack, "tray": tray, "plane": planes[position], "position": position}
         graph.add_node(chip_name(rack, tray, position), kind="chip", **place)
     for rack in range(racks):
         _switch_trays(graph, system, rack)
         for tray in range(trays):
-            _board(graph, system, [chip_name(rack, tray, position) for position in planes])
+            _board(graph, system, {"rack": rack, "tray": tray, "plane": 0}, list(planes))
     if racks == 2:
         positions = list(planes)
         for tray, (number, position) in product(range(trays), enumerate(positions)):
@@ -154,7 +154,7 @@ def _switch_trays(graph: nx.Graph, system: System, rack: int) -> None:
     per_tray = planes * system.switches_per_plane / system.switch_trays_per_rack
     chips = [(n, d["plane"]) for n, d in graph.nodes(data=True) if d["kind"] == "chip" and d["rack"] == rack]
     for number, plane in product(range(int(system.switches_per_plane)), range(planes)):
-        tray = int((number * planes + plane) // per_tray)
+        tray = int((number * planes + plane) / per_tray)
         node = f"rack{rack}/plane{plane}/switch{number}"
         place = {"rack": rack, "tray": tray, "plane": plane, "position": number}
         graph.add_node(node, kind="switch", part=system.switch.id, medium="backplane", **place)
@@ -163,9 +163,9 @@ def _switch_trays(graph: nx.Graph, system: System, rack: int) -> None:
                 _wire(graph, system, chip, node, system.port_lanes, "backplane")
 
 
-def _board(graph: nx.Graph, system: System, chips: list[str]) -> None:
+def _board(graph: nx.Graph, system: System, place: dict[str, int], positions: list[str]) -> None:
     lanes, switches = system.scaleup_lanes["pcb"], int(system.pcb_switches_per_tray)
-    place = {key: graph.nodes[chips[0]][key] for key in ("rack", "tray")} | {"plane": 0}
+    chips = [chip_name(place["rack"], place["tray"], position) for position in positions]
     for number in range(switches):
         node = f"rack{place['rack']}/tray{place['tray']}/switch{number}"
         assert system.pcb_switch is not None  # a board with switches has one
@@ -185,7 +185,7 @@ def activate(graph: nx.Graph, system: System) -> None:
     for node, data in graph.nodes(data=True):
         if data["kind"] == "switch" and data["medium"] == "backplane":
             planes.setdefault((data["rack"], data["plane"]), []).append(node)
-    in_use = int(system.scaleup_lanes["backplane"] // system.port_lanes)
+    in_use = int(system.scaleup_lanes["backplane"] / system.port_lanes)
     for switches in planes.values():
         ranked = sorted((-graph.degree(node, "lanes"), graph.nodes[node]["position"], node) for node in switches)
         for number, (_, _, node) in enumerate(ranked):
@@ -255,7 +255,7 @@ def narrow(data: dict, lanes: float, lost: float, system: System) -> None:
     """Take lanes from a link: whole ports stay, the port that lost some keeps the next power of two."""
     port = lanes if math.isnan(system.port_lanes) else system.port_lanes
     ports, rest = divmod(lanes - lost, port)
-    left = max(ports * port + (2 ** math.floor(math.log2(rest)) if rest >= 1 else 0), 0)
+    left = ports * port + (2 ** math.floor(math.log2(rest)) if rest >= 1 else 0)
     data["lanes"], data["bytes_per_s_per_dir"] = left, data["bytes_per_s_per_dir"] * left / lanes
 
 

@@ -121,7 +121,7 @@ class Wire:
         if not self.curved:
             return lines
         curves = [algorithm(kind, m, self.group)[..., None] for algorithm in self.curved]
-        shape = np.broadcast_shapes(lines[..., :1].shape, *(curve.shape for curve in curves))[:-1]
+        shape = np.broadcast_shapes(*(each.shape[:-1] for each in (lines, *curves)))
         return np.concatenate([np.broadcast_to(each, (*shape, each.shape[-1])) for each in (lines, *curves)], -1)
 
 
@@ -138,7 +138,7 @@ def _wire(
         if name not in CURVED or (name in CONVEX and _touches(line, formula, kind, group)):
             straight[name] = line
     curved = tuple(formula for name, formula in found.items() if name not in straight)
-    every = np.broadcast_arrays(0.0, *(x for line in straight.values() for x in line))[1:]
+    every = np.broadcast_arrays(*(x for line in straight.values() for x in line))
     start, slope = (np.stack(every[i::2], -1) if every else np.zeros((0,)) for i in (0, 1))
     names = (*straight, *(name for name in found if name not in straight))
     unknown = group.alpha_is_unknown and not names[0].startswith("in_graph")

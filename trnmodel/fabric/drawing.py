@@ -103,8 +103,7 @@ def paths_drawn(system: str | System) -> pd.DataFrame:
     for name, nodes in paths(net).items():
         ends = [(places[one], places[other]) for one, other in pairwise(nodes)]
         between = len(nodes) - 2
-        kinds = {net.graph.nodes[node]["kind"] for node in nodes[1:-1]}
-        things = "switches and chips" if "chip" in kinds else "switches" if between != 1 else "switch"
+        things = "switches and chips" if between > 1 else "switch"  # no link joins two switches
         told = f"{name}: over {between} {things}"
         rows += [{"path": told, **one, "x2": other["x"], "y2": other["y"]} for one, other in ends]
     return pd.DataFrame(rows, columns=["path", "x", "y", "x2", "y2"])
@@ -121,7 +120,7 @@ def _links_in_words(net: Topology, node: str) -> str:
 
 def _group(net: Topology, one: str, other: str, medium: str) -> str:
     switches = [net.graph.nodes[end] for end in (one, other) if net.graph.nodes[end]["kind"] == "switch"]
-    if medium != "backplane" or not switches or net.system.fabric != "planes":
+    if medium != "backplane" or not switches:
         return medium
     return f"backplane, plane {switches[0]['plane'] + 1}"
 

@@ -198,7 +198,8 @@ def latency_matrix(switches: NDArray, chip_s: float, switch_s: float) -> NDArray
     `switches` are the fewest on the way by how many chips send, as `path_switches` has them.
     """
     sending = np.arange(1, len(switches) + 1)[:, None, None]
-    found = np.min(sending * chip_s + switches * switch_s, axis=0)
+    there = np.isfinite(switches)
+    found = np.min(np.where(there, sending * chip_s + np.where(there, switches, 0.0) * switch_s, np.inf), axis=0)
     np.fill_diagonal(found, 0.0)
     return found
 

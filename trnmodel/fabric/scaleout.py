@@ -126,7 +126,7 @@ def by_rack(system: str | System) -> pd.DataFrame:
     chips = spec.domain_chips / spec.racks * np.array([0.5, 1, 2])
     ports = chips / attach["chips_per_nic"] * attach["nic_bits_per_s"] / attach["port_bits_per_s"] / attach["planes"]
     down = {"half of the ports": tor // 2, **dict(zip(("half a rack", "a rack", "two racks"), ports, strict=True))}
-    down = {under: count for under, count in down.items() if 0 < count < tor and count == int(count)}
+    down = {under: count for under, count in down.items() if count < tor and count == int(count)}
     ratio = np.array([count / (tor - count) for count in down.values()])
     sized = network.clos(switch_bits_per_s=switch, layers=3, oversubscription=ratio, **attach)
     sizes = {"chips_per_pair": sized.chips_per_rack, "down_ports": sized.down_ports, "up_ports": sized.rails}

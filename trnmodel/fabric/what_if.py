@@ -114,7 +114,7 @@ def _agrees(counted: float, printed: str) -> bool:
     value = load.parse_number(printed)[0]
     digits = len(printed.strip("~").replace(",", "").rstrip("0"))
     rounded = float(f"{counted:.{max(digits, 1) - 1}e}") if printed.startswith("~") else counted
-    return abs(rounded - value) <= 1e-9 * max(abs(value), 1)
+    return math.isclose(rounded, value)
 
 
 def _printed(system_id: str, *quantities: str) -> dict[str, load.Fact]:
@@ -247,8 +247,8 @@ def failures(net: Topology) -> dict[str, Topology]:
     chip = net.chips[0]
     cases: dict[str, dict] = {}
     for other, data in net.graph[chip].items():
-        if data["lanes"] > 1 and f"one {data['medium']} lane" not in cases:
-            cases[f"one {data['medium']} lane"] = {"lanes": {(chip, other): 1}}
+        if not math.isnan(data["lanes"]):
+            cases.setdefault(f"one {data['medium']} lane", {"lanes": {(chip, other): 1}})
         cases.setdefault(f"one {data['medium']} link", {"links": [(chip, other)]})
         if net.graph.nodes[other]["kind"] == "switch":
             cases.setdefault(f"one {data['medium']} switch", {"switches": [other]})
@@ -294,9 +294,7 @@ def shares_left(system: str | System) -> pd.DataFrame:
     whole, rows = capacities(net), list[dict]()
     for failure, after in failures(net).items():
         left = capacities(after)
-        shares = {
-            name.partition("_bytes_per_s")[0]: left[name] / value if value else 1.0 for name, value in whole.items()
-        }
+        shares = {name.partition("_bytes_per_s")[0]: left[name] / value for name, value in whole.items()}
         rows.append({"failure": failure} | shares)
     return pd.DataFrame(rows)
 
@@ -315,7 +313,7 @@ def readings(system: str | System) -> pd.DataFrame:
     default, known, rows = metrics(topology(spec)), {item.id: item for item in assumptions()}, []
     for name, other in alternatives(spec).items():
         read, item = metrics(topology(other)), known[name]
-        moved = [key for key, value in default.items() if abs(read[key] - value) > 1e-6 * max(abs(value), 1)]
+        moved = [key for key, value in default.items() if not math.isclose(read[key], value, rel_tol=1e-6)]
         changes = [
             f"{key.replace('_bytes_per_s', '').replace('_', ' ')} x {read[key] / default[key]:.3g}" for key in moved
         ]

@@ -132,8 +132,8 @@ def cut_bound_s(
     q = np.minimum(numbers("ranks_inside", ranks_inside, 1, whole=True), n)
     rate = numbers("cut_bytes_per_s_per_dir", cut_bytes_per_s_per_dir, TINY, np.inf)
     units = np.ceil(n / q)
-    share, last = (units - 1) / units, n - (units - 1) * q
+    share = (units - 1) / units
     factors = {"all_reduce": 2 * share, "all_gather": share, "reduce_scatter": share}
-    factors |= {"all_to_all": np.maximum(q * (n - q), last * (n - last)) / n}
+    factors |= {"all_to_all": q * (n - q) / n}  # a last unit of fewer ranks sends no more
     whole = np.sign(units - 1)
     return chosen("collective", collective, factors | {"broadcast": whole, "p2p": whole}) * m / rate
