@@ -318,3 +318,19 @@ def test_a_shared_point_is_the_tuned_batch_or_the_half_of_it_that_has_room():
         assert (float(mapping.tp), found == batch) == (8, has_room)
         fits = tm.decode_step("llama-3.1-8b", line["system"], mapping, batch=[found, 2 * found], **ask).valid
         assert fits.tolist() == [True, has_room]
+
+
+def test_yields_and_places_of_a_search_by_hand():
+    """Two variants of three points: what is exactly as fast as asked counts, and slower steps yield less."""
+    each, user = np.array([[30.0, 20.0, 7.0], [33.0, 22.0, 5.0]]), np.array([[5.0, 11.0, 13.0], [6.0, 10.0, 17.0]])
+    found = software.Tried(each, user, *np.ones((3, 3)))
+    assert found.yields(np.array([5.0, 11.0, 12.0, 18.0])).tolist() == [[30, 20, 7, 0], [33, 5, 5, 0]]
+    assert found.yields(np.array([5.0, 6.0]), 2.0).tolist() == [[20 / 2, 7 / 2], [22 / 2, 5 / 2]]
+    assert [found.place(speed) for speed in (5.0, 11.0, 12.0, 18.0)] == [0, 1, 2, 2]
+
+
+def test_band_adds_up_the_squares_of_mechanisms_each_way():
+    """Mechanisms move 10 by -3/+4 and -4/+2, and 20 by +1/+2 and 0/-5: a side that no end reaches adds nothing."""
+    low, high = software.band(np.array([[10.0, 20.0], [7.0, 21.0], [14.0, 22.0], [6.0, 20.0], [12.0, 15.0]]))
+    assert low.tolist() == [10 - 5, 20 - 5]
+    assert high == pytest.approx([10 + 20**0.5, 20 + 2], rel=1e-15)
