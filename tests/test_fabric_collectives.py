@@ -501,8 +501,8 @@ def _torus(*shape):
     [
         # a closed row of 4: 256 of a chip's 512, 64 of a rank; one link 32; l = 1/2: 32 x 3 / (4 / 2)
         (_torus(4, 4), 16, 1, 256, 256, {"x": 32}, (48, 32)),
-        # 3 of a row of 4 on a line, whose middle bears twice 1/3: 32 x 2 / (3 x 2/3)
-        (_torus(4, 4), 12, 1, 128, 128, {}, (32, 32)),
+        # 3 of a row of 4 on a line of single links, 32 of a rank; its middle bears twice 1/3: 32 x 2 / (3 x 2/3)
+        (_torus(4, 4), 12, 1, 128, 128, {"x": 32}, (32, 32)),
         # three links for 3 x 2 chips: 512 / 3 each; l of 3 is 1/3, of the pair 1/2: 42.7 x 2 and x 1
         (_torus(3, 2), 24, 1, 512, 512, {"x": 128 / 3, "y": 128 / 3}, (256 / 3, 128 / 3)),
         # every second rank: two of a chip, each with half of what both groups send

@@ -195,9 +195,9 @@ class Group:
     @property
     def exchange_rates(self) -> tuple[NDArray, ...]:
         """Rates when ranks swap halves in pairs: one link of a torus axis at a time."""
-        tiered = zip(self.levels, self.rates, strict=True)
+        tiered = zip(self.levels, self.full, self.rates, strict=True)
         one_link = lambda level: np.minimum(1.0, level.open_bytes_per_s_per_dir / level.bytes_per_s_per_dir)  # noqa: E731
-        return tuple(rate * one_link(level) for level, rate in tiered)
+        return tuple(rate * np.where(full, one_link(level), 1.0) for level, full, rate in tiered)
 
     @property
     def tier_bytes_per_s(self) -> NDArray:
