@@ -393,3 +393,30 @@ def test_a_base_without_a_row_is_refused_and_not_passed_over(monkeypatch):
     monkeypatch.setattr(load, "entities", lambda: rows | {"neuron-power": lost})
     with pytest.raises(DataError, match="no row of neuron-powr"):
         lineage("neuron-power")
+
+
+@pytest.mark.parametrize(
+    ("name", "allowed", "refused"),
+    [
+        ("hop_s", (0.0, 1e-6), (-1e-9,)),  # a time may be nothing
+        ("network_overlap", (0.0, 0.5, 1.0), (-0.1, 1.01)),
+        ("weight_stream_share", (1e-30, 0.5, 1.0), (0.0, 1e-31, 1.01)),
+        ("kv_stream_bytes_per_s", (1.0, 1e30, float("inf")), (0.0, 1e-31, 2e30)),  # no limit is its default
+    ],
+)
+def test_what_a_number_of_a_stack_may_be(name, allowed, refused):
+    e = tm.efficiencies("trainium2")
+    for value in allowed:
+        assert getattr(replace(e, **{name: value}), name) == value
+        assert getattr(replace(e, **{name: np.array([value, value])}), name).tolist() == [value, value]
+    for value in refused:
+        with pytest.raises(ValueError, match=name):
+            replace(e, **{name: value})
+        with pytest.raises(ValueError, match=name):
+            replace(e, **{name: np.array([value, value])})
+
+
+@pytest.mark.parametrize("ends", ["ab", (1.0,), (1.0, 2.0, 3.0), 5.0, {1.0, 2.0}])
+def test_a_range_is_a_low_and_a_high(ends):
+    with pytest.raises(ValueError, match="a low and a high"):
+        replace(tm.chip("trainium2"), ranges={"tdp_w": ends})

@@ -95,3 +95,20 @@ def test_of_equals_the_first_engine_binds():
     assert str(found.hint).startswith(found.bound)
     nothing = tm.kernel.dma("trainium2", 0.0, 512)
     assert np.isfinite(float(nothing.time_s))
+
+
+def test_waits_that_nothing_hides_are_starts_of_dma():
+    """300 x 700 by 700 x 500 in tiles of 128 x 512: 3 waits, one a tile, or 6 times as many, one for 128 of 700."""
+    start = tm.chip("trainium2").core.dma_start_s
+    fixed = {name: float(tm.kernel.matmul("trainium2", 300, 500, 700, buffering=name).fixed_s)
+             for name in ("double", "tile", "none")}  # fmt: skip
+    assert fixed["tile"] - fixed["double"] == pytest.approx(3 * start, rel=1e-9)
+    assert fixed["none"] - fixed["double"] == pytest.approx(18 * start, rel=1e-9)
+
+
+def test_attention_has_one_head_unless_more_are_asked_for():
+    found = tm.kernel.attention("trainium2", 7, 11, head_size=5, causal=0)
+    assert float(found.flop) == 4 * 7 * 11 * 5
+    assert float(found.flop_per_s) == float(found.flop) / float(found.time_s)
+    busy_links = tm.kernel.attention("trainium2", 7, 11, head_size=5, causal=0, collective_bytes_per_s=1e11)
+    assert busy_links.load_s > found.load_s
