@@ -207,7 +207,7 @@ def cache_budgets(d: Deployment, context: float) -> pd.DataFrame:
 
     if not read_model(d.model).generates:
         refuse("model", read_model(d.model).id, "an encoder keeps no cache")
-    found, more = (memory_fit(**d.ask, batch=batch, context=context) for batch in (1, 2))
+    found, more = (memory_fit(**d.ask, batch=own * d.mapping.ep, context=context) for own in (1, 2))
     capacity, one = float(found.capacity_bytes), float(more.cache_bytes - found.cache_bytes)
     taken = float(found.room_bytes - more.room_bytes)  # by one more: of the rank, or of two that share a bank
     free = float(found.cache_bytes) + float(found.room_bytes) * one / taken

@@ -30,7 +30,7 @@ MOST_CONTEXTS = 1000  # points of the search for the longest context
 def largest_batch(d: Deployment, contexts: ArrayLike, tps: Iterable[int]) -> pd.DataFrame:
     """Sequences of each context that a replica holds, by TP; 0 where not even one fits.
 
-    Memory grows by the same bytes with each sequence.
+    Memory grows by the same bytes with each sequence of an expert-parallel rank, all of which hold as many.
 
     Returns
     -------
@@ -41,12 +41,12 @@ def largest_batch(d: Deployment, contexts: ArrayLike, tps: Iterable[int]) -> pd.
     at = at[at <= read_model(d.model).max_context]
     if not at.size:
         refuse("contexts", contexts, f"all are beyond the longest context of {read_model(d.model).id}")
-    rows, per_chip = [], site(d.system, d.mapping.lnc).ranks_per_chip
+    rows, per_chip, ep = [], site(d.system, d.mapping.lnc).ranks_per_chip, float(d.mapping.ep)
     for tp in integers("tps", tps):
-        one, two = d.fit(1, at, tp=tp), d.fit(2, at, tp=tp)
+        one, two = d.fit(ep, at, tp=tp), d.fit(2 * ep, at, tp=tp)
         taken = one.room_bytes - two.room_bytes
         more = one.room_bytes / np.where(taken > 0, taken, np.inf)
-        batch = np.where(one.valid, 1 + np.floor(more), 0)
+        batch = np.where(one.valid, ep * (1 + np.floor(more)), 0)
         chips = np.ceil(tp * float(d.mapping.replica_ranks / d.mapping.tp) / per_chip)
         held = {"tp": tp, "context": at, "batch": batch, "batch_per_chip": batch / chips}
         rows.append(held | {"stack": one.stack.id, "basis": one.basis})
