@@ -211,7 +211,7 @@ def test_what_is_kept_of_a_torus_is_its_formula_at_every_size(name, shape, chang
     found = tm.collective("all_reduce", sizes, torus, algorithm="multiport_bucket").time_s
     formula, group = ALGORITHMS["all_reduce"]["multiport_bucket"], place(torus, np.asarray(ranks), np.ones(()), 2)
     np.testing.assert_allclose(found, formula("all_reduce", sizes, group), rtol=1e-12)
-    kept = engine._wires(Same(torus), Same(None), "all_reduce", "best", ranks, 1.0, 2)
+    kept = engine._wires(Same(torus), Same(None))("all_reduce", "best", ranks, 1.0, 2)
     assert bool(kept.curved) is (changes_place and hop_s > 0)
 
 

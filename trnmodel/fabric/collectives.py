@@ -6,6 +6,7 @@ kept for each group; the engine takes the least. `tm.collective` and the network
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, ClassVar
@@ -29,7 +30,7 @@ from trnmodel.units import Numeric
 
 Value = NDArray | float
 Placed = tuple[Value, Value, int]  # ranks, their stride and the logical core
-WIRES = 2**14  # that are kept
+WIRES = 4096  # of one fabric and stack that are kept
 BUFFERS = ("sbuf", "hbm")
 NEVER = ((np.nan, np.nan),)  # the line of what cannot run
 FAR_BYTES = 2.0**60  # where a line's slope is read off
@@ -163,16 +164,27 @@ def _touches(line: tuple[NDArray, NDArray], formula: Algorithm, kind: str, group
     return bool(np.all(np.isnan(found) | (np.abs(found - start - slope * between) <= TOUCHES * found)))
 
 
-@lru_cache(maxsize=WIRES)
-def _wires(where: Same, stack: Same, kind: str, algorithm: str, ranks: float, stride: float, lnc: int) -> Wire:
-    """The wire of one group of a fabric and a stack."""
-    return _wire(where.it, stack.it, kind, algorithm, (ranks, stride, lnc), own_alpha_s(stack.it, where.it))
+@lru_cache(maxsize=SPECS)
+def _wires(where: Same, stack: Same) -> Callable[[str, str, float, float, int], Wire]:
+    """The wires of a fabric and a stack, each by kind, algorithm, ranks, stride and logical core."""
+    e = stack.it
+
+    @lru_cache(maxsize=WIRES)
+    def wire(kind: str, algorithm: str, ranks: float, stride: float, lnc: int) -> Wire:
+        return _wire(where.it, e, kind, algorithm, (ranks, stride, lnc), own_alpha_s(e, where.it))
+
+    return wire
 
 
-@lru_cache(maxsize=WIRES)
-def _bounds(where: Same, kind: str, ranks: float, stride: float, lnc: int) -> NDArray:
-    """The bound of one group of a fabric, a line through nothing. [s/B]"""
-    return lower_bound_s(kind, np.ones(()), place(where.it, np.asarray(ranks), np.asarray(stride), lnc))
+@lru_cache(maxsize=SPECS)
+def _bounds(where: Same) -> Callable[[str, float, float, int], NDArray]:
+    """The bounds of a fabric's groups, lines through nothing, by kind, ranks, stride and logical core. [s/B]"""
+
+    @lru_cache(maxsize=WIRES)
+    def bound(kind: str, ranks: float, stride: float, lnc: int) -> NDArray:
+        return lower_bound_s(kind, np.ones(()), place(where.it, np.asarray(ranks), np.asarray(stride), lnc))
+
+    return bound
 
 
 def _least(start_s: NDArray, s_per_byte: NDArray) -> tuple[tuple[Value, Value], ...]:
@@ -225,7 +237,7 @@ def times_s(
     """
     e = _speaking(e)
     if np.ndim(ranks) == 0 and np.ndim(stride) == 0:
-        alone = _wires(Same(where), Same(e), kind, "best", float(ranks), float(stride), lnc) if ranks > 1 else None
+        alone = _wires(Same(where), Same(e))(kind, "best", float(ranks), float(stride), lnc) if ranks > 1 else None
         return alone.times_s(kind, message_bytes) if alone else 0.0 * message_bytes
     every, steps = np.broadcast_arrays(ranks, stride)
     plain = where.shape == () == (e or IDEAL).shape
@@ -234,7 +246,7 @@ def times_s(
         return found if index is None else found[index]
     places: dict[tuple[float, float], int] = {}
     number = [places.setdefault(pair, len(places)) for pair in zip(every.flat, steps.flat, strict=True)]
-    wires = _apart(kind, Same(where), Same(e), lnc, [*places])
+    wires = _apart(kind, Same(where), Same(e), lnc, np.array([*places], dtype=float).tobytes())
     spread = _spread_s if plain else _spread_over_specs_s
     return spread(kind, wires, np.reshape(number, every.shape), message_bytes, index)
 
@@ -257,30 +269,17 @@ def _wires_of_many(kind: str, where: Same, stack: Same, lnc: int, pairs: bytes) 
 
 
 @lru_cache(maxsize=SPECS)
-def _laid(kind: str, where: Same, stack: Same, lnc: int) -> dict[tuple[float, float], Wire | None]:
-    """The wires that `_apart` keeps."""
-    return {}
-
-
-def _apart(kind: str, where: Same, stack: Same, lnc: int, places: list[tuple[float, float]]) -> list[Wire | None]:
-    """The wires of groups by their ranks and stride, none for one rank; what was not asked before is laid at once."""
-    laid = _laid(kind, where, stack, lnc)
-    if len(laid) > WIRES:
-        laid.clear()
-    if new := [place for place in places if place not in laid]:
-        laid.update(zip(new, _lay(kind, where, stack, lnc, np.array(new, dtype=float)), strict=True))
-    return [laid[place] for place in places]
-
-
-def _lay(kind: str, where: Same, stack: Same, lnc: int, placed: NDArray) -> list[Wire | None]:
-    """Wires of rows of ranks and stride: at once where all are lines of numbers."""
+def _apart(kind: str, where: Same, stack: Same, lnc: int, pairs: bytes) -> list[Wire | None]:
+    """The wires of groups by their ranks and stride, none for one rank: laid at once where all are lines of numbers."""
+    placed = np.frombuffer(pairs).reshape(-1, 2)
     several = placed[:, 0] > 1
     if where.it.shape == () == (stack.it or IDEAL).shape and several.any():
         many = _wires_of_many(kind, where, stack, lnc, placed[several].tobytes())
         if not (many.curved or (many.floor and many.floor.curved)):
             found = iter(many.apart)
             return [next(found) if here else None for here in several]
-    return [_wires(where, stack, kind, "best", n, step, lnc) if n > 1 else None for n, step in placed.tolist()]
+    one = _wires(where, stack)
+    return [one(kind, "best", n, step, lnc) if n > 1 else None for n, step in placed.tolist()]
 
 
 def _spread_over_specs_s(
@@ -400,7 +399,7 @@ def collective(
     m, n, step, floor, reached = np.broadcast_arrays(*given.values())
     if alpha_s is None and not given["ranks"].ndim and not given["stride"].ndim:
         placed = float(given["ranks"]), float(given["stride"]), lnc
-        wire, bound = _wires(Same(where), Same(e), kind, algorithm, *placed), _bounds(Same(where), kind, *placed) * m
+        wire, bound = _wires(Same(where), Same(e))(kind, algorithm, *placed), _bounds(Same(where))(kind, *placed) * m
     else:
         wire = _wire(where, e, kind, algorithm, (n, step, lnc), alpha)
         bound = lower_bound_s(kind, m, wire.group)
