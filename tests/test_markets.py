@@ -72,7 +72,7 @@ def test_a_row_of_costs():
     ("least", "price", "chip_s", "told"),
     [
         (2.0, 2.0, 0.0036, "least"),  # 3.6 ms at 2 USD an hour are 2 USD a million
-        (2.0, 3.0, 0.0036, "2"),
+        (2.4681, 3.0, 0.0036, "2.5"),
         (2.0, 2.0001, 0.0036, "2"),
         (np.nan, 2.0, 0.0036, "never"),
         (2.0, 2.0, np.inf, "never"),
@@ -84,16 +84,16 @@ def test_a_price_that_makes_a_cost_the_least(least, price, chip_s, told):
 
 def test_systems_beside_each_other():
     """3.6 ms at 2 USD an hour: 2 USD a million. 4.8 ms at 3: 4 USD, level at 1.5. 1.8 ms without a price: at 4."""
-    rows = [("a", "ideal", 2.0, 1.0, 3.0, 2.0, 0.0036, ""), ("b", "ideal", 4.0, 3.0, 5.0, 3.0, 0.0048, "")]
+    rows = [("b", "ideal", 4.0, 3.0, 5.0, 3.0, 0.0048, ""), ("a", "ideal", 2.0, 1.0, 3.0, 2.0, 0.0036, "")]
     rows += [("c", "ideal", np.nan, np.nan, np.nan, np.nan, 0.0018, "no price is published")]
     rows += [("c", "public", np.nan, np.nan, np.nan, np.nan, np.inf, "too slow for a user at any batch")]
     rows += [("d", "ideal", np.nan, np.nan, np.nan, 1.2345, np.inf, "the model does not fit")]
     table = pd.DataFrame(rows, columns=["system", "software", *ENDS, "usd_per_chip_h", "chip_s", "reason"])
     found = markets.beside(table.assign(model="m", **{SPEED: 20.0})).set_index("system")
-    assert found.ideal.tolist() == ["2 (1 to 3)", "4 (3 to 5)", "no price", "the model does not fit"]
+    assert found.ideal.tolist() == ["4 (3 to 5)", "2 (1 to 3)", "no price", "the model does not fit"]
     assert found.public.tolist() == ["no such software"] * 2 + ["too slow", "no such software"]
-    assert found["USD a chip-hour"].tolist() == ["2", "3", "no price", "1.23"]
-    level = ["ideal least", "ideal 1.5", "public never, ideal 4", "ideal never"]
+    assert found["USD a chip-hour"].tolist() == ["3", "2", "no price", "1.23"]
+    level = ["ideal 1.5", "ideal least", "public never, ideal 4", "ideal never"]
     assert found["level at, USD a chip-hour"].tolist() == level
 
 
@@ -241,7 +241,7 @@ def now_of(system):
 
 def test_months_that_a_cheaper_token_pays_for(monkeypatch):
     """100 times as cheap: 24 months; 10 times as dear: -12. Draws of 10 and 100: 12.6 to 23.4, where both have one."""
-    draws = {"public": drawn(a=[10, 100, np.inf, 7], b=[1, 1, 1, np.inf])}
+    draws = {"public": drawn(a=[20, 200, np.inf, 7], b=[2, 2, 1, np.inf])}
     monkeypatch.setattr(markets, "drawn", lambda found, kind: draws.get(kind))
     some = (("public", 100.0, 1.0), ("hand-tuned", 1.0, 10.0), ("ideal", np.nan, 1.0))
     one = costs(*(line(name, kind, cost) for kind, *pair in some for name, cost in zip("ab", pair, strict=True)))
@@ -297,6 +297,17 @@ def test_costs_at_capacity_and_at_a_load():
     assert table.columns.tolist() == ["system", "public", "ideal"]
     assert table.values.tolist() == [
         ["a", "too slow for a user at any batch", "4 (3 to 5) at capacity, 8 (6 to 10) on 3 instances"]
+    ]
+
+
+def test_sellers_in_their_order():
+    rows = [("z", "x", 0.54321), ("z", "y", 9.0), ("y", "x", 2.0)]
+    table = pd.DataFrame(rows, columns=["seller", "software", "api_usd_per_mtoken"])
+    table = table.assign(date="2026", system="a", break_even_utilisation=0.5)
+    said = cost_words.hosted({("m", 20.0): SimpleNamespace(hosted=lambda: table)}, CALLED, "a").splitlines()
+    assert [each.partition(" of these")[0] for each in said] == [
+        "* **m by z** (2026): 0.543 USD a million tokens",
+        "* **m by y** (2026): 2 USD a million tokens",
     ]
 
 
