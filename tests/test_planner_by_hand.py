@@ -542,7 +542,7 @@ def test_a_choice_in_words_has_the_degrees_that_cut():
 
 def test_systems_that_do_what_the_best_does():
     choices = [SimpleNamespace(valid=True, merit=merit, system=SimpleNamespace(id=name))
-               for name, merit in (("a", 100.0), ("b", 99.1), ("c", 98.5), ("d", 98.4))]  # fmt: skip
+               for name, merit in (("a", 100.0), ("b", 99.1), ("c", 98.9), ("d", 98.4))]  # fmt: skip
     assert plan.Plan.same.fget(SimpleNamespace(choices=choices)) == ["b"]
     slow = SimpleNamespace(valid=False, merit=100.0, system=SimpleNamespace(id="e"))
     assert plan.Plan.same.fget(SimpleNamespace(choices=[choices[0], slow])) == []

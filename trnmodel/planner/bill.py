@@ -82,11 +82,12 @@ def counts(spec: System) -> Mapping[str, float]:
 
 
 @lru_cache(maxsize=256)
-def joined(spec: System, chips: float) -> Mapping[str, float]:
-    """What a chip has of the network that joins so many; NaN where its rate or their number is not known."""
-    if math.isnan(spec.scaleout_bytes_per_s_per_dir) or math.isnan(chips):
+def joined(spec: System, rate: float, chips: float) -> Mapping[str, float]:
+    """What a chip has of the network that joins so many at a rate; NaN where the rate or their number is not known."""
+    if math.isnan(rate) or math.isnan(chips):
         return MappingProxyType(dict.fromkeys(JOINED, math.nan))
-    return MappingProxyType(scaleout.parts_per_chip(spec, chips))
+    at_rate = replace(spec, network_bytes_per_s_per_dir=rate * spec.domain_chips)
+    return MappingProxyType(scaleout.parts_per_chip(at_rate, chips))
 
 
 def network(spec: System, p: Prices, chips: float) -> Mapping[str, Any]:
@@ -100,16 +101,8 @@ def network(spec: System, p: Prices, chips: float) -> Mapping[str, Any]:
         rates = np.asarray(given.min())
         ratio = given / rates
     several, at = np.unique(rates, return_inverse=True)
-    found = [joined(_rated(spec, float(one)), chips) for one in several]
+    found = [joined(spec, float(one), chips) for one in several]
     return {name: np.array([each[name] for each in found])[np.reshape(at, rates.shape)] * ratio for name in JOINED}
-
-
-def _rated(spec: System, rate: float) -> System:
-    """A system whose chips have a scale-out rate, or none that is known."""
-    now = spec.scaleout_bytes_per_s_per_dir
-    return spec if np.ndim(now) == 0 and (now == rate or rate != rate) else replace(
-        spec, network_bytes_per_s_per_dir=rate * spec.domain_chips
-    )  # fmt: skip
 
 
 def network_lines(spec: System, p: Prices, chips: float) -> Lines:

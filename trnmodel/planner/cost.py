@@ -243,6 +243,11 @@ def _site(all_in_w: Any, who: Owner) -> NDArray:
     return published(page.colocation_usd_per_h(all_in_w, who.colocation_usd_per_w_h), built)
 
 
+def _unknown(*values: Any) -> NDArray:
+    """Whether any of some numbers is not known."""
+    return np.isnan(sum(values))
+
+
 def _hour(spec: System, p: Prices, who: Owner, power: Power, site: Facility, inputs: Inputs) -> dict[str, Any]:
     """The numbers of `Cost`, from checked inputs."""
     p = _priced(p, spec, inputs)
@@ -267,9 +272,9 @@ def _hour(spec: System, p: Prices, who: Owner, power: Power, site: Facility, inp
     found = {"capital_usd": server + net, **watts, **hourly, "usd_per_h": usd, "useful_usd_per_h": useful}
     whole = np.isnan(parts["server as sold"]) if "server as sold" in parts else False
     mask = reason_mask(
-        whole, np.isnan(server) & ~np.asarray(whole) & ~np.isnan(tdp_w), np.isnan(net), np.isnan(all_in * mean),
-        np.isnan(page.owned_usd_per_h(1.0, *terms) * who.operations_share),
-        np.isnan(_site(1.0, who)), np.isnan(who.electricity_usd_per_j * site.annual_pue),
+        whole, np.isnan(server) & ~np.asarray(whole) & ~np.isnan(tdp_w), np.isnan(net), _unknown(all_in, mean),
+        _unknown(*terms, who.operations_share), np.isnan(_site(1.0, who)),
+        _unknown(who.electricity_usd_per_j, site.annual_pue),
     )  # fmt: skip
     return blank(mask, **found) | {"parts_usd": parts, "reason_mask": mask}
 

@@ -76,36 +76,36 @@ def given(texts: Iterable[str], prices: Prices, owner: Owner) -> Given:
             refuse("prices", one, 'allowed is "name=value" or "name=low:value:high"')
         for end in ends:
             number(f"prices: {name}", end, 0.0)
-        found = _put(found, name.strip(), ends)
+        low, value, high = ends if len(ends) == 3 else ends * 3
+        found = _put(found, name.strip(), value, (low, high))
     return found
 
 
-def _put(found: Given, name: str, ends: list[float]) -> Given:
+def _put(found: Given, name: str, value: float, ends: tuple[float, float]) -> Given:
     named = (*found.named, name)
     which, _, key = name.removesuffix("]").partition("[")
     if which == RENT:
         spec = read_system(key)
-        price = own(spec, number(f"prices: {name}", ends[len(ends) // 2], TINY), (ends[0], ends[-1]))
+        price = own(spec, number(f"prices: {name}", value, TINY), ends)
         return replace(found, rents={**found.rents, spec.id: price}, named=named)
     if which in OPEN:
         key = read_system(key).id if which != "chip_usd" else load.chip(key).id
-        p = _set(found.prices, f"{which}[{key}]", ends)
+        p = _set(found.prices, f"{which}[{key}]", value, ends)
         if which == "server_usd_per_chip":
             p = replace(p, server_year={**p.server_year, key: p.money_year})
         return replace(found, prices=p, named=named)
     for part in ("prices", "owner"):
         if name in _numbers(getattr(found, part)):
-            return replace(found, **{part: _set(getattr(found, part), name, ends)}, named=named)
+            return replace(found, **{part: _set(getattr(found, part), name, value, ends)}, named=named)
     allowed = [*_numbers(found.prices), *_numbers(found.owner), f"{RENT}[a system]", "chip_usd[a chip]"]
     return refuse("prices", name, f"allowed are {', '.join(allowed)}")
 
 
-def _set(spec: S, label: str, ends: list[float]) -> S:
+def _set(spec: S, label: str, value: float, ends: tuple[float, float]) -> S:
     """A spec with another number, and its range or none."""
     name, _, key = label.removesuffix("]").partition("[")
-    value: Any = ends[len(ends) // 2]
     ranges = {which: pair for which, pair in spec.ranges.items() if which != label}
-    ranges |= {label: (ends[0], ends[-1])} if ends[0] < ends[-1] else {}
+    ranges |= {label: ends} if ends[0] < ends[1] else {}
     changes: dict[str, Any] = {name: {**getattr(spec, name), key: value} if key else value}
     return replace(spec, **changes, ranges=ranges)
 
@@ -166,7 +166,7 @@ def as_texts(table: pd.DataFrame) -> list[str]:
         ends = [row.value_low, row.value, row.value_high] if row.value_low < row.value_high else [row.value]
         return f"{row.name}={':'.join(f'{end:.12g}' for end in ends)}"
 
-    return [told(row) for row in table.itertuples(index=False)]
+    return [told(row) for row in table.itertuples()]
 
 
 def parameter_file() -> str:

@@ -348,7 +348,7 @@ class Plan(Card):
         times = [spread_of([one.chip_s(most)], "s", digits) for one in (c, best)]
         takes = f"{most} takes {times[0]} of a chip for a token, not {times[1]}" if more[most] > 0 else "more batch"
         within = " (within the band)" if c.high > best.low else ""
-        return f"{1 - c.merit / best.merit:.0%} less{within}: {takes}".replace("%", " %", 1)
+        return f"{1 - c.merit / best.merit:.0%} less{within}: {takes}".replace("%", " %")
 
     @property
     def command(self) -> str:
