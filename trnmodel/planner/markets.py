@@ -300,7 +300,7 @@ def _months_ends(one: TokenCosts, now: Cost, later: str, kind: str) -> list[floa
     ours, theirs = draws.values[first], draws.values[later]
     both = np.isfinite(ours) & np.isfinite(theirs)
     months = months_worth(now, ours[both] / theirs[both])
-    return [float(end) for end in np.quantile(months, (0.05, 0.95))]
+    return [float(end) for end in np.quantile(months, (0.05, 0.95))] if months.size else [np.nan, np.nan]
 
 
 def early(cost: Cost, months: Sequence[float] = (1.0, 3.0, 6.0, 12.0)) -> pd.DataFrame:
