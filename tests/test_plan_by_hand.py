@@ -1,5 +1,6 @@
 """What a plan picks, and what it says, of points and choices that are worked out by hand."""
 
+import inspect
 from types import SimpleNamespace
 
 import numpy as np
@@ -7,6 +8,7 @@ import pandas as pd
 import pytest
 
 import trnmodel as tm
+from trnmodel.planner import explore, launch, request
 from trnmodel.planner import plan as planner
 from trnmodel.planner.request import Grid
 
@@ -241,3 +243,114 @@ def test_which_points_a_plan_shows(monkeypatch):
     for kind, rank in (("hand-tuned", (2, 9.5)), ("ideal", None)):
         best = planner.served(None, model, spec, tm.efficiencies("trainium2", kind), 20, 1024, 256, None)
         assert (best and best.point.rank) == rank
+
+
+# What a request takes
+
+
+def test_steps_of_a_request(monkeypatch):
+    """300 tokens in and 100 out: steps at 350, graphs and caches for 400, one prompt unless more are asked for."""
+    asked = {}
+    monkeypatch.setattr(request, "decode_step", lambda *spec, **ask: asked.update(decode=ask))
+    monkeypatch.setattr(request, "prefill", lambda *spec, **ask: asked.update(prefill=ask))
+    one = request.Request("m", 300.0, 100.0)
+    one.decode("s", "mapping", "e", "bf16", 7)
+    one.prefill("s", "mapping", "e", "bf16")
+    how = {"precision": "bf16", "efficiencies": "e", "max_context": 400.0}
+    assert asked["decode"] == how | {"batch": 7, "context": 350.0}
+    assert asked["prefill"] == how | {"batch": 1, "input_tokens": 300.0}
+
+
+def test_a_grid_of_requests(monkeypatch):
+    """At EP 2 two prompts go together: 6 requests of 100 steps of 0.04 s and prompts of 0.25 s, 5.5 s, on 4 chips."""
+    at, calls = {}, []
+
+    def tried(model, spec, **ask):
+        at["tried"] = ask
+        return SimpleNamespace(
+            tp=np.array([1.0, 2.0]), ep=np.array([1.0, 2.0]), batch=np.array([[3.0, 6.0]]), valid=valid[0],
+            time_s=np.array([[0.03, 0.04]]), occupied_chips=np.array([1.0, 4.0]), tokens_per_s_per_user=np.ones((1, 2)),
+            tokens_per_s_per_chip=np.full((1, 2), 7.0), reason=np.array([["", "why"]]),
+        )  # fmt: skip
+
+    def fit(model, spec, mapping, **ask):
+        at["fit"] = ask
+        held = {"first_rank_total_bytes": 2.0**30 * np.ones((1, 2)), "first_rank_capacity_bytes": 2.0**31}
+        return SimpleNamespace(valid=valid[1], **held)
+
+    def prefill(spec, mapping, e, precision, batch=1):
+        calls.append(batch)
+        return SimpleNamespace(valid=valid[2], time_s=np.array([0.2, 0.5]) if np.ndim(batch) else 0.2)
+
+    monkeypatch.setattr(request, "tried", tried)
+    monkeypatch.setattr(request, "memory_fit", fit)
+    ask = SimpleNamespace(model="m", given=300.0, output=100.0, longest=400.0, prefill=prefill)
+    for wrong in (None, 0, 1, 2):
+        valid = [np.array([[True, True]]) for _ in range(3)]
+        if wrong is not None:
+            valid[wrong] = np.array([[False, True]])
+        found = request.grid.__wrapped__(ask, "s", "e", "bf16")
+        assert found.fits.tolist() == [[wrong is None, True]]
+    how = {"precision": "bf16", "efficiencies": "e"}
+    assert at["tried"] == how | {"context": 350.0, "max_context": 400.0}
+    assert at["fit"].pop("batch").tolist() == [[3.0, 6.0]]
+    assert at["fit"] == how | {"context": 400.0, "prompt_tokens": 300.0}
+    assert calls[1].tolist() == [1.0, 2.0]
+    assert found.request_chip_s.tolist() == [pytest.approx([(3.0 + 0.6) / 3, (4.0 + 6 * 0.25) / 6 * 4])]
+    assert (found.need.tolist(), found.have.tolist(), found.why.tolist()) == ([[1.0, 4.0]], [[2.0, 8.0]], [["", "why"]])
+
+
+@pytest.mark.parametrize(("ep", "prompts", "each"), [(1.0, [1], 0.5), (2.0, [1, 2.0], 0.5), (4.0, [1, 4.0], 0.5)])
+def test_a_point_by_itself(ep, prompts, each):
+    """One prompt first; where experts are spread, one for each group of them, together."""
+    asked = []
+
+    def prefill(spec, mapping, e, precision, batch=1):
+        asked.append(batch)
+        return SimpleNamespace(time_s=0.5 * batch)
+
+    ask = SimpleNamespace(decode=lambda *point: point[-1], prefill=prefill)
+    same = SimpleNamespace(it=None)
+    step, first, prompt_s = request.alone.__wrapped__(ask, same, same, "bf16", 2.0, ep, 8.0)
+    assert (step, first.time_s, prompt_s, asked) == (8.0, 0.5, each, prompts)
+
+
+def test_a_server_of_spread_experts():
+    """Twelve sequences over two groups of experts are six of each."""
+    step = SimpleNamespace(ep=2.0, batch=12.0, tp=4.0, compiled_tokens=2304.0)
+    first = SimpleNamespace(compiled_tokens=2048.0)
+    e = tm.efficiencies("h200")
+    told = launch.command(tm.model("deepseek-v3"), e, step, first, tm.Precision(), 1, 2304.0)
+    assert told == (
+        "vllm serve deepseek-ai/DeepSeek-V3 --tensor-parallel-size 4 --data-parallel-size 2 --enable-expert-parallel "
+        "--max-model-len 2304 --max-num-seqs 6"
+    )
+
+
+def test_what_a_grid_of_frontiers_asks_by_itself():
+    asked = inspect.signature(explore.frontier_grid).parameters
+    assert asked["points"].default == 12
+    assert asked["contexts"].default == (4096, 32_768)
+    assert asked["stack_kinds"].default == ("public", "hand-tuned", "ideal")
+    (row,) = explore.frontier_grid(["llama-3.1-8b"], ["trn1.32xlarge"], ["ideal"], ["fp8"], [1.0]).itertuples()
+    assert row.context == 1.0
+    with pytest.raises(ValueError, match="contexts="):
+        explore.frontier_grid(["llama-3.1-8b"], ["trn1.32xlarge"], ["ideal"], ["fp8"], [0.9])
+
+
+def test_a_context_as_long_as_a_model_s_can_be_asked():
+    m, spec = tm.model("llama-3.1-8b"), tm.system("trn2.48xlarge")
+    assert explore._impossible(m, spec, "ideal", "bf16", 131_072.0) == ""
+    assert explore._impossible(m, spec, "ideal", "bf16", 131_073.0) == (
+        "llama-3.1-8b has contexts of up to 131,072 tokens"
+    )
+
+
+def test_why_a_frontier_has_no_points(monkeypatch):
+    """The mapping that lacks least: 3 x 33 of 3 x 32 GiB; where memory suffices to the byte, reasons of its steps."""
+    step = SimpleNamespace(tp=np.array([1.0, 3.0]), ep=np.ones(2), reason=np.array([["", "slow"], ["late", "slow"]]))
+    monkeypatch.setattr(explore, "tried", lambda *asked, **ask: step)
+    for need, told in ((33.0, "does not fit: 99 of 96 GiB"), (32.0, "late; slow"), (31.0, "late; slow")):
+        fit = SimpleNamespace(total_bytes=np.array([40.0, need]) * 2**30, capacity_bytes=np.full(2, 32.0) * 2**30)
+        monkeypatch.setattr(explore, "memory_fit", lambda *asked, fit=fit, **ask: fit)
+        assert explore._unfit(None, None, {}) == told

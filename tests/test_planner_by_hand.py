@@ -91,30 +91,55 @@ def test_prefill_apart_is_one_line_a_system():
 
 def test_shares_of_a_rival_by_hand(monkeypatch):
     """An ideal yield of 200: 50 are a quarter; where the rival makes nothing there is none, where only it does, inf."""
-    made = {("a", "ideal"): [[200.0, 200.0, 0.0]], ("a", "public"): [[50.0, 0.5, 7.0]]}
-    made |= {("a", "hand-tuned"): [[50.0, 0.0, 7.0], [40.0, 0.0, 7.0], [80.0, 0.0, 7.0]]}
+    made = {("a", "ideal"): [[200.0, 200.0, 0.0, 2.0]], ("a", "public"): [[50.0, 0.5, 7.0, 1.0]]}
+    made |= {("a", "hand-tuned"): [[50.0, 0.0, 7.0, 0.5], [40.0, 0.0, 7.0, 0.4], [80.0, 0.0, 7.0, 0.8]]}
     monkeypatch.setattr(contests, "yields", lambda m, name, kind, *more: np.array(made["a", kind]))
     monkeypatch.setattr(contests, "stacks_of", lambda chip: ["ideal", "hand-tuned", "public"])
-    table = contests.ties("llama-3.1-8b", AIR, ["hgx-h200"], [10.0, 20.0, 30.0])
+    table = contests.ties("llama-3.1-8b", AIR, ["hgx-h200"], [10.0, 20.0, 30.0, 40.0])
     table = table[table.system == AIR].set_index("software")
-    assert table.share_of_ideal["public"].tolist() == [0.25, 0.0025, np.inf]
-    np.testing.assert_equal(table.share_of_ideal["hand-tuned"].to_numpy(), [0.25, np.nan, np.inf])
-    low, high = (table[f"share_of_ideal_{end}"]["hand-tuned"].iloc[0] for end in ("low", "high"))
-    assert (low, high) == (pytest.approx(40 / 200), pytest.approx(80 / 200))
+    assert table.share_of_ideal["public"].tolist() == [0.25, 0.0025, np.inf, 0.5]
+    np.testing.assert_equal(table.share_of_ideal["hand-tuned"].to_numpy(), [0.25, np.nan, np.inf, 0.25])
+    for place in (0, 3):
+        low, high = (table[f"share_of_ideal_{end}"]["hand-tuned"].iloc[place] for end in ("low", "high"))
+        assert (low, high) == (pytest.approx(40 / 200), pytest.approx(80 / 200))
     assert table.share_of_ideal_low["public"].isna().all()
 
 
 def test_a_larger_domain_is_surely_better_where_its_band_leaves_1_out(monkeypatch):
     """Yields of 100 against 150, 100 and 90; moved together they stay apart, to one side or on both."""
-    pair = [[[100.0, 100.0, 0.0], [80.0, 80.0, 0.0], [100.0, 100.0, 0.0]]]
-    pair += [[[150.0, 100.0, 0.0], [160.0, 80.0, 0.0], [150.0, 110.0, 0.0]]]
+    pair = [[[100.0, 100.0, 0.0, 0.0, 100.0], [80.0, 80.0, 0.0, 0.0, 100.0], [100.0, 100.0, 0.0, 0.0, 100.0]]]
+    pair += [[[150.0, 100.0, 0.0, 0.5, 100.0], [160.0, 80.0, 0.0, 0.5, 90.0], [150.0, 110.0, 0.0, 0.5, 200.0]]]
     found = iter(map(np.array, pair))
     monkeypatch.setattr(contests, "yields", lambda *asked: next(found))
-    table = contests.domains([671026404352], [10.0, 20.0, 30.0], (AIR, WIDE), kinds=["ideal"])
-    np.testing.assert_equal(table.ratio.to_numpy(), [1.5, 1.0, np.nan])
-    np.testing.assert_allclose(table.ratio_low[:2], [1.5, 1.0])
-    np.testing.assert_allclose(table.ratio_high[:2], [2.0, 1.1])
-    assert table.sure.tolist() == [True, True, False]
+    speeds = [10.0, 20.0, 30.0, 40.0, 50.0]
+    table = contests.domains([671026404352], speeds, (AIR, WIDE), kinds=["ideal"], context=1)
+    np.testing.assert_equal(table.ratio.to_numpy(), [1.5, 1.0, np.nan, np.inf, 1.0])
+    np.testing.assert_allclose(table.ratio_low, [1.5, 1.0, 1.0, 500.0, 0.9])  # 0.5 tokens/s over a thousandth
+    np.testing.assert_allclose(table.ratio_high, [2.0, 1.1, 1.0, 500.0, 2.0])
+    assert table.sure.tolist() == [True, True, False, True, False]
+    with pytest.raises(ValueError, match="context="):
+        contests.domains([671026404352], speeds, (AIR, WIDE), kinds=["ideal"], context=0.9)
+
+
+def test_hand_tuned_software_is_asked_in_all_its_variants(monkeypatch):
+    found = lambda model, spec, e, *more: SimpleNamespace(yields=lambda wanted: (e, wanted.tolist()))  # noqa: E731
+    monkeypatch.setattr(contests, "tried", found)
+    monkeypatch.setattr(contests, "spread", lambda e: f"all of {e.id}")
+    told = {kind: contests.yields("m", AIR, kind, 20.0, 4096, "bf16")[0] for kind in ("hand-tuned", "ideal", "public")}
+    assert told["hand-tuned"] == "all of hand-tuned-neuron"
+    assert [told[kind].kind for kind in ("ideal", "public")] == ["ideal", "public"]
+
+
+def test_whom_a_share_is_ahead_of():
+    """At 20 tokens/s 0.5 is ahead of 0.4 and of one that is not as fast, not of as much and not of 0.6."""
+    rows = [("a", "hand-tuned", 0.5), ("a", "public", 0.45), ("b", "ideal", 0.6), ("b", "hand-tuned", 0.4)]
+    rows += [("b", "public", np.nan), ("c", "hand-tuned", 0.5)]
+    table = pd.DataFrame(rows, columns=["system", "software", "share_of_ideal"])
+    both = [table.assign(wanted_tokens_per_s_per_user=speed) for speed in (20.0, 50.0)]
+    assert contests.ahead(pd.concat(both), "a", 20.0) == (2, 4)
+    assert contests._share(0.5, 0.5, 0.5) == "0.50"
+    assert contests._share(0.5, 0.25, 0.75) == "0.50 (0.25 to 0.75)"
+    assert contests._share(np.nan, 0.0, 0.0) == "not as fast"
 
 
 def test_a_band_is_the_root_of_squares_of_what_moves_each_way():

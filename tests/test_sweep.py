@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 import trnmodel as tm
+from trnmodel.planner import sweep as sweeps
 from trnmodel.planner.sweep import sweep
 
 
@@ -161,3 +162,20 @@ def test_a_grid_beyond_all_memory_is_refused():
     axis = np.arange(10_000)
     with pytest.raises(ValueError, match="grid: 1000000000000 points; allowed are up to 100000000"):
         sweep(lambda x, y, z: x, {"x": axis, "y": axis, "z": axis})
+
+
+def test_a_grid_of_as_many_points_as_allowed_is_asked(monkeypatch):
+    monkeypatch.setattr(sweeps, "MOST_POINTS", 6)
+    table = sweep(model, {"kind": ["a", "b"], "x": [1, 2, 3]}, progress=False)
+    assert table.index.tolist() == [0, 1, 2, 3, 4, 5]
+    with pytest.raises(ValueError, match="grid: 8 points; allowed are up to 6"):
+        sweep(model, {"kind": ["a", "b"], "x": [1, 2, 3, 4]}, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("values", "numeric"),
+    [(3.5, True), ([1], True), ([1, 2], True), ([], False), ([[1, 2], [3, 4]], False), ([[1], [2, 3]], False),
+     ([True], False), ("a", False), (["a", 1], False)],
+)  # fmt: skip
+def test_numbers_are_one_or_a_flat_list(values, numeric):
+    assert sweeps._is_numeric(values) is numeric

@@ -127,3 +127,12 @@ def test_libreoffice_computes_the_same(made, tmp_path):
     subprocess.run(command, check=True, capture_output=True, timeout=120)
     book = openpyxl.load_workbook(out / "cost.xlsx", data_only=True)
     assert book["Cost"][f"B{ROW['hour']}"].value == pytest.approx(float(cost.usd_per_h), rel=1e-9)
+
+
+def test_a_thousand_tokens_a_second_where_none_are_given(tmp_path):
+    cost = tm.tco("hgx-h100")
+    for given, asked in ((1000.0, {}), (1e-9, {"tokens_per_s_per_chip": 1e-9})):
+        sheets = Sheets(workbook.write(cost, tmp_path / "cost.xlsx", **asked))
+        assert sheets.cell("Cost", f"B{ROW['mtoken']}") == pytest.approx(float(cost.usd_per_mtoken(given)))
+    with pytest.raises(ValueError, match="tokens_per_s_per_chip="):
+        workbook.write(cost, tmp_path / "cost.xlsx", 0.9e-9)

@@ -186,9 +186,9 @@ class Topology:
         return found if found.ndim else float(found)
 
     @property
-    def switch_counts(self) -> dict[str, int]:
+    def switch_counts(self) -> Counter[str]:
         """Switch chips of the domain by the medium that they serve: "backplane" (switch trays) and "pcb"."""
-        return dict(Counter(d["medium"] for _, d in self.wiring.graph.nodes(data=True) if d["kind"] == "switch"))
+        return Counter(d["medium"] for _, d in self.wiring.graph.nodes(data=True) if d["kind"] == "switch")
 
     def without(
         self,

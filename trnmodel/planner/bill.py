@@ -69,8 +69,8 @@ def counts(spec: System) -> Mapping[str, float]:
     parts, switches = what_if.parts(spec), topology(spec).switch_counts
     rack, board = _lanes(spec.switch, spec.port_lanes), _lanes(spec.pcb_switch, spec.port_lanes)
     whole = {
-        "rack switches": switches.get("backplane", 0) * rack,
-        "board switches": switches.get("pcb", 0) * board,
+        "rack switches": switches["backplane"] * rack,
+        "board switches": switches["pcb"] * board,
         "retimers": parts.get("retimers", (math.nan,))[0],
         "copper cables": parts["copper cables"][0],
         "active cables": parts.get("AEC links", (0.0,))[0],

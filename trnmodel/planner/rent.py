@@ -116,7 +116,7 @@ class TokenCosts(Card):
             break_even_utilisation with `_low` and `_high`: above 1 renting costs more even where it is always full.
         """
         rows = list[dict[str, Any]]()
-        for api in hosted(self.lines[0].model.id):
+        for api in hosted(self.ask.model.id):
             for one in self.lines:
                 asked = api.usd_per_token(one.input_tokens, one.output_tokens) * MILLION
                 row: dict[str, Any] = {"seller": api.seller, "date": api.printed_date, "source": api.source}
@@ -166,12 +166,13 @@ class TokenCosts(Card):
     def told(self, system: str) -> list[str]:
         """USD a million tokens of one system by kind of software, with its price; a second line where a load waits."""
         some = [one for one in self.lines if one.system.id == system]
-        if some[0].rent.why:
-            return [some[0].rent.why]
+        first = some[0]
+        if first.rent.why:
+            return [first.rent.why]
         costs = ", ".join(f"{one.stack_kind} {one.told()}" for one in some)
         loaded = [f"{one.stack_kind} {one.told('at_load_usd_per_mtoken')}" for one in some if one.waits]
-        at_load = [f"{system} at {some[0].load_told()}: {', '.join(loaded)}"] if loaded else []
-        return [f"{system}: {costs}; {some[0].price_told()}", *at_load]
+        at_load = [f"{system} at {first.load_told()}: {', '.join(loaded)}"] if loaded else []
+        return [f"{system}: {costs}; {first.price_told()}", *at_load]
 
     def card(self, against: str | None = None) -> list[str]:
         """The answer on lines: USD a million tokens by system and kind of software, prices, ties, hosted models.
@@ -179,20 +180,19 @@ class TokenCosts(Card):
         Ties are with the system that is named `against`, else those of systems without a price with the first that has
         one.
         """
-        first = self.lines[0]
-        lengths = f"{first.input_tokens:,.0f} tokens in and {first.output_tokens:,.0f} out"
-        speed = f"{first.wanted_tokens_per_s_per_user:g} tokens/s a user"
-        lines = [f"USD a million tokens of {first.model.id}, {lengths}, {speed}"]
+        asked = self.ask
+        lengths = f"{asked.given:,.0f} tokens in and {asked.output:,.0f} out"
+        lines = [f"USD a million tokens of {asked.model.id}, {lengths}, {asked.wanted:g} tokens/s a user"]
         lines += [line for name in self.systems for line in self.told(name)]
-        priced = self.with_price
-        ties = [name for name in self.systems if name != against and (against or name not in priced)]
-        if against or priced:
-            lines += [self._tied(name, self._id(against) if against else priced[0]) for name in ties]
+        priced, other = self.with_price, self._id(against) if against else None
+        ties = [name for name in self.systems if name != other and (other or name not in priced)]
+        if other or priced:
+            lines += [self._tied(name, other or priced[0]) for name in ties]
         table = self.hosted().drop_duplicates("seller") if priced else ()
-        asked = [
+        told = [
             f"{one.api_usd_per_mtoken:.3g} by {one.seller} ({one.date})" for one in getattr(table, "itertuples", list)()
         ]
-        return [*lines, *([f"by the token: {', '.join(asked)}"] if asked else [])]
+        return [*lines, *([f"by the token: {', '.join(told)}"] if told else [])]
 
     def _id(self, system: str) -> str:
         return choice("against", read_system(system).id, self.systems)

@@ -128,7 +128,7 @@ def _smallest(d: Deployment, batch: float, context: float) -> dict[str, Any]:
     where, m, domain_chips = site(d.system, None), read_model(d.model), read_system(d.system).domain_chips
     ranks = domain_chips * where.ranks_per_chip
     powers = np.exp2(np.arange(np.floor(np.log2(ranks)) + 1))
-    tp, ep = powers[:, None], powers[powers <= batch] if m.outline().experts else np.ones(1)
+    tp, ep = powers[:, None], powers[powers <= (batch if m.outline().experts else 1)]
     found = d.fit(batch, context, tp=tp, ep=ep)
     used = np.where(found.valid & (tp * ep <= ranks), tp * ep, np.inf)
     best = np.unravel_index(used.argmin(), used.shape)
