@@ -40,7 +40,7 @@ def tokens_of(text: str) -> float:
     >>> tokens_of("15T"), tokens_of("300 b"), tokens_of("1.5e12")
     (15000000000000.0, 300000000000.0, 1500000000000.0)
     """
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?(?:e\+?\d{1,2})?)\s*([mbt]?)\s*", text[:40], re.IGNORECASE)
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?(?:e\+?\d{1,2})?)\s*([mbt]?)\s*", text, re.IGNORECASE)
     if not found:
         refuse("tokens", text, "allowed are numbers with or without M, B or T, such as 15T")
     return float(found[1]) * SCALES.get(found[2].upper(), 1.0)
