@@ -74,7 +74,7 @@ def test_what_is_too_small_is_told_so():
 @pytest.mark.parametrize(
     ("call", "taken", "refused"),
     [
-        (lambda x: arguments.numbers("x", x), [0, 1e-30, 1e30, [1e-30, 1e30], [0.0, 1.0]],
+        (lambda x: arguments.numbers("x", x), [0, 1e-30, 1e30, [1e-30, 1e30], [0.0, 1.0], [0.0, 1e-30]],
          [1.1e30, 10**30 + 10**15, [1e-31, 1.0], -1e-300, [2e30], 9e-31]),
         (lambda x: arguments.numbers("x", x, -5, 5), [-5, 5, [-5.0, 5.0], [-1e-30, 1.0]], [-5.1, [5.1, 1.0]]),
         (lambda x: arguments.numbers("x", x, 1, whole=True), [1, 2.0, [1.0, 3.0], 10**20], [1.5, [1.0, 2.25], 0.0]),

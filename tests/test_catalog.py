@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -18,7 +19,7 @@ import trnmodel as tm
 from trnmodel.catalog import load
 from trnmodel.catalog.lineage import lineage
 from trnmodel.catalog.specs import Chip, Precision
-from trnmodel.catalog.tables import DataError, Decision, read_yaml
+from trnmodel.catalog.tables import DataError, Decision, by_id, read_yaml
 from trnmodel.steps.rank import site
 
 CHIPS = """trainium1 trainium2 trainium3 inferentia2 trainium4-roadmap a100 h100 h200 b200 gb200 b300 gb300 mi210 mi300x
@@ -177,6 +178,8 @@ def test_range_is_a_pair_where_open_and_equal_where_decided():
     assert chip.range("tdp_w") == (700.0, 1000.0)
     assert chip.range("hbm_bytes") == (144 * GIB, 144 * GIB)
     assert chip.range("peak_flop_per_s[bf16]") == (671e12, 671e12)
+    assert set(chip.ranges) == {"hbm_bytes_per_s", "collective_cores", "hop_s", "intra_chip_bytes_per_s", "tdp_w"}
+    assert not tm.system("trn2.48xlarge").ranges
 
 
 def test_estimates_are_marked():
@@ -220,6 +223,21 @@ def test_specs_are_immutable():
     built = Chip(id="mine", peak_flop_per_s=peaks)
     peaks["bf16"] = 2.0
     assert built.peak("bf16") == 1.0
+
+
+def test_a_spec_equals_no_other_kind_of_thing():
+    chip, words = tm.chip("trainium2"), load.precision("bf16")
+    assert chip == copy.copy(chip)
+    assert chip != tm.chip("trainium3")
+    assert chip != words
+    assert chip != chip.id
+
+
+def test_ids_that_occur_twice_are_named_whatever_their_count():
+    rows = [SimpleNamespace(id=name) for name in ("b", "a", "c", "a", "b", "b")]
+    with pytest.raises(DataError, match=r"facts\.csv: column id: \['a', 'b'\] occurs twice"):
+        by_id(rows, "id", "facts.csv")
+    assert list(by_id(rows[:3], "id", "facts.csv")) == ["b", "a", "c"]
 
 
 def test_variants_come_from_replace():

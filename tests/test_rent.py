@@ -69,6 +69,8 @@ def test_rates_of_a_chip():
     assert table.usd_per_h["PFLOP/s bf16"] == pytest.approx(35.7608 / 16 / 0.667)
     assert table.usd_per_h["TB/s"] == pytest.approx(35.7608 / 16 / 2.9)
     assert set(table.age_days) == {123}  # 9 days of July, 31, 30, 31, and 22 of November
+    wide = replace(found, ranges={"usd_per_chip_h": (1.45, 5.8)}).rates().set_index("of")
+    assert wide.loc["TB/s", ["usd_per_h_low", "usd_per_h_high"]].tolist() == pytest.approx([0.5, 2.0])
 
 
 def test_chips_are_rented_by_one_where_nobody_says():

@@ -51,6 +51,13 @@ def test_frame_is_tidy():
     np.testing.assert_array_equal(frame.time_s.isna(), ~frame.valid)
 
 
+def test_rows_of_arrays_and_of_numbers_are_counted_through():
+    table = tidy([{"chip": "a", "batch": np.array([5, 7])}, {"chip": "b", "batch": 3}])
+    assert table.index.tolist() == [0, 1, 2]
+    assert table.values.tolist() == [["a", 5], ["a", 7], ["b", 3]]
+    assert tidy([{"chip": "a", "batch": None}, {"chip": "b", "batch": 3}]).chip.tolist() == ["a", "b"]
+
+
 def test_reasons_are_the_same_for_one_point_and_for_many():
     many = answer([2, 128, 128], [1, 1, 1000])
     assert list(many.reason) == ["", "too many ranks", "too many ranks; too large"]
