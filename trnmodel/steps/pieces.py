@@ -40,8 +40,7 @@ def fitting(mapping: Mapping, spec_shapes: Arrays, **given: NDArray | None) -> A
 
 def in_pieces(work: Callable[[S, Arrays], Answer], s: S, given: Arrays) -> Arrays:
     """What `work` finds for all points, NaN for those that cannot exist, a piece of the longest axis at a time."""
-    shapes = {x.shape for x in (*s.places, *given.values())}
-    shape = np.broadcast_shapes(*shapes) if len(shapes) > 1 else shapes.pop()
+    shape = np.broadcast_shapes(*{x.shape for x in (*s.places, *given.values())})
     points = math.prod(shape)
     if points <= POINTS or s.spec_shapes:
         answer = work(s.everywhere, given)
