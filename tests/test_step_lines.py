@@ -10,6 +10,7 @@ from trnmodel.catalog.stacks import IDEAL
 from trnmodel.steps.deployment import Deployment
 from trnmodel.steps.ground import joint_spread
 from trnmodel.steps.mapping import hold, shard
+from trnmodel.steps.serving import disaggregate
 
 # DeepSeek-V3: 61 layers of 7,168, 58 of them with 256 experts of 2,048, 8 a token; 129,280 words
 NAME, LAYERS, EXPERT_LAYERS, HIDDEN, WORDS = "deepseek-v3", 61, 58, 7168, 129_280
@@ -539,3 +540,47 @@ def test_widths_under_load_and_of_memory_are_those_of_their_own_rows():
     assert step.widths("time_s") == step.widths("tokens_per_s") == step.judge().sides
     assert step.widths("time_s", part="load") != step.widths("time_s")
     assert fit.widths("total_bytes") == fit.judge().sides != step.widths("time_s")
+
+
+@pytest.mark.parametrize(
+    ("model", "degrees", "reason"),
+    [
+        ("llama-3.1-8b", {"pp": 32}, ""),
+        ("llama-3.1-8b", {"pp": 33}, "more pipeline stages than layers"),
+        ("llama-3.1-8b", {"ep": 2}, "more expert-parallel ranks than experts"),
+        ("qwen3-30b-a3b", {"ep": 64, "tp": 4, "moe_ep": 2}, ""),  # 128 groups of 128 experts
+        ("qwen3-30b-a3b", {"ep": 128, "tp": 4, "moe_ep": 2}, "more expert-parallel ranks than experts"),
+    ],
+)
+def test_mappings_that_cannot_be(model, degrees, reason):
+    ask = {"batch": 128, "context": 100, "efficiencies": IDEAL}
+    assert tm.decode_step(model, CHIP, tm.Mapping(**degrees), **ask).reason == reason
+    assert tm.memory_fit(model, CHIP, tm.Mapping(**degrees), **ask).reason == reason
+
+
+def test_shares_of_the_peak_in_prefill():
+    """Half of the peak, 1.25 times slower: 0.4 of it; attention 0.3 / 1.25, or no more than matrices."""
+    for attention, reached in ((0.3, 0.24), (0.9, 0.4)):
+        e = stack(prefill_matmul_share=0.5, prefill_attention_share=attention, prefill_slowdown=1.25)
+        ideal, step = (prefilled("llama-3.1-8b", tm.Mapping(), each, input_tokens=64) for each in (stack(), e))
+        for name, share in (("q", 0.4), ("causal attention", reached)):
+            line = f"causal attention + dense: {name}"
+            assert float(ideal.operators[line].compute_s) == pytest.approx(
+                share * float(step.operators[line].compute_s), rel=1e-12
+            )
+
+
+def test_two_ranks_have_buffers_for_what_they_send():
+    e = stack(collective_buffer_bytes=3.0)
+    fits = [
+        tm.memory_fit("llama-3.1-8b", CHIP, tm.Mapping(tp=tp), batch=1, context=10, efficiencies=e) for tp in (1, 2)
+    ]
+    assert [float(fit.collective_buffer_bytes) for fit in fits] == [0, 3]
+
+
+def test_a_prompt_s_states_are_sent_beside_its_cache():
+    """Of Jamba 4 layers have a cache, of 8 heads of 128, and 28 states of 8,192 x 16 in FP32 and tails of 3 tokens."""
+    ask = {"batch": 1, "input_tokens": 700, "output_tokens": 9}
+    stacks = {"prefill_efficiencies": "ideal", "decode_efficiencies": "ideal"}
+    found = disaggregate("jamba-v0.1", CHIP, tm.Mapping(), CHIP, tm.Mapping(), **ask, **stacks)
+    assert float(found.transfer_bytes) == 700 * 4 * 2 * 8 * 128 * 2 + 28 * 8192 * (16 * 4 + 3 * 2)
