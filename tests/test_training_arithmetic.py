@@ -468,3 +468,23 @@ def test_heads_and_stages_of_tensor_parallel_ranks_send_their_parts():
     (found,) = (m for m in step.messages if m.name == "stage boundary")
     assert found.count.tolist() == [0, 4, 4]
     assert np.unique(found.message_bytes).tolist() == [512 * 4096 * 2 / 4]
+
+
+def test_what_is_gathered_for_gradients_hides_behind_the_backward_pass_alone():
+    """Links at a thousandth of their rate: behind layers' products of 2 x 2 a parameter, and no other exchange does."""
+    e = replace(HIDDEN_NOTHING, link_share=1e-3)
+    step = tm.train_step(DENSE, ROOMY, tm.Mapping(tp=8), global_batch=1, seq=512, recompute="none", efficiencies=e)
+    nothing = float(step.upper_s)
+    head_s = 2 * 512 * 128_256 * 4096 / 8 / 312e12
+    assert nothing - float(step.time_s) == pytest.approx(float(step.backward_s) - 2 * head_s, rel=1e-9)
+
+
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_gradients_hide_behind_all_that_follows_the_forward_pass(recompute):
+    """On a network that takes far longer: behind the backward pass of layers, and layers that run again."""
+    e = replace(HIDDEN_NOTHING, dp_overlap=1.0)
+    step = tm.train_step(DENSE, cluster(64, 1e7), tm.Mapping(dp=64), global_batch=64, seq=512, zero=0,
+                         recompute=recompute, efficiencies=e)  # fmt: skip
+    head_s = 2 * 512 * 128_256 * 4096 / 312e12
+    behind = float(step.backward_s + step.recompute_s) - 2 * head_s
+    assert float(step.upper_s - step.time_s) == pytest.approx(behind, rel=1e-6)

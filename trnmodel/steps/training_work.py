@@ -285,7 +285,7 @@ def memory_of(r: Rank, g: Values, job: Job, t: Tokens, k: Kept, p: Params) -> Va
     ask = (k.whole, k.cut, k.scores, k.entry, w["tp"], t.outer_tp)
     layers = t.stage * page.in_flight(t.microbatches, w["pp"], g["interleave"])
     kept = layers * page.kept_bytes(n, *ask, job.recompute)
-    edge = page.edge_bytes(n, o.hidden * np.float64(1.0), o.vocabulary, w["tp"], w["pp"])
+    edge = page.edge_bytes(n, o.hidden, o.vocabulary, w["tp"], w["pp"])
     buffer: Numeric = 0.0
     if job.again:  # the layer that runs again
         buffer = page.kept_bytes(n, *ask, "none") / o.layers
