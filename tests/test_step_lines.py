@@ -584,3 +584,11 @@ def test_a_prompt_s_states_are_sent_beside_its_cache():
     stacks = {"prefill_efficiencies": "ideal", "decode_efficiencies": "ideal"}
     found = disaggregate("jamba-v0.1", CHIP, tm.Mapping(), CHIP, tm.Mapping(), **ask, **stacks)
     assert float(found.transfer_bytes) == 700 * 4 * 2 * 8 * 128 * 2 + 28 * 8192 * (16 * 4 + 3 * 2)
+
+
+def test_arrays_of_a_stack_fit_those_of_a_mapping():
+    e = stack(layer_s=np.array([1e-3, 2e-3, 3e-3]))
+    with pytest.raises(ValueError, match=r"of shape \(3,\) does not fit mapping.tp of shape \(2,\)"):
+        tm.decode_step("llama-3.1-8b", CHIP, tm.Mapping(tp=[1, 2]), batch=1, context=10, efficiencies=e)
+    with pytest.raises(ValueError, match=r"batch of shape \(3,\) does not fit mapping.tp of shape \(2,\)"):
+        tm.decode_step("llama-3.1-8b", CHIP, tm.Mapping(tp=[1, 2]), batch=[1, 2, 3], context=10, efficiencies=IDEAL)

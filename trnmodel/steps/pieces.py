@@ -33,7 +33,7 @@ class Answer(NamedTuple):
 def fitting(mapping: Mapping, spec_shapes: Arrays, **given: NDArray | None) -> Arrays:
     """What was given, as numbers; ValueError for arrays that do not broadcast, of mapping and machine among them."""
     found = {name: value for name, value in given.items() if value is not None}
-    if mapping.key is None or spec_shapes or any(value.ndim for value in found.values()):
+    if spec_shapes or any(value.ndim for value in found.values()):
         together(**{f"mapping.{name}": getattr(mapping, name) for name in CUTS}, **found, **spec_shapes)
     return {name: value[()] for name, value in found.items()}
 
