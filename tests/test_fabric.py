@@ -744,3 +744,67 @@ def test_a_cut_puts_each_switch_where_it_cuts_less():
     assert flow.cut_bytes_per_s_per_dir(graph, {"a"}) == 2 + 5
     assert flow.cut_bytes_per_s_per_dir(graph, {"a", "b"}) == 1 + 4
     assert flow.cut_bytes_per_s_per_dir(graph, {"b"}) == 2 + 1 + 3
+
+
+@pytest.mark.parametrize(
+    ("name", "node", "position"),
+    [("hgx-h100", "chip3", 3), ("hgx-h100", "switch", ""), ("mi300x-8", "chip5", 5), ("trn2.3xlarge", "chip0", "A")],
+)
+def test_nodes_of_one_box_are_in_one_place(name, node, position):
+    """Rack, tray and plane from 0, of the chips of a switch, of a mesh and of one alone."""
+    found = dict(topology(name).graph.nodes[node])
+    kind = "switch" if node == "switch" else "chip"
+    medium = {"medium": "switch"} if kind == "switch" else {}
+    assert found == {"kind": kind, "rack": 0, "tray": 0, "plane": 0, "position": position} | medium
+
+
+def test_a_chip_alone_is_one():
+    with pytest.raises(ValueError, match=r"domain_chips=2: allowed are up to 1 for fabric='single'"):
+        topology(replace(system("trn2.3xlarge"), domain_chips=2))
+
+
+def test_an_even_split_of_two_chips_that_nothing_joins():
+    apart = nx.Graph()
+    apart.add_nodes_from("ab", kind="chip")
+    assert flow.even_split(apart) == 0
+    assert math.isnan(flow.even_split(apart.subgraph("a")))
+
+
+def test_fewest_switches_on_the_way_by_hand():
+    """a-b is a cable, b and c are on a switch: c is one switch from b at once, and from a if b sends too."""
+    graph = chips_with({("a", "b"): 1.0, ("b", "s"): 1.0, ("s", "c"): 1.0, ("a", "c"): 0.0})
+    graph.nodes["s"]["kind"] = "switch"
+    found = flow.path_switches(graph.subgraph("abcs"))
+    order = [node for node in graph.nodes if node != "s"]
+    assert order == ["a", "b", "c"]
+    assert found.tolist() == [[[0, 0, math.inf], [0, 0, 1], [math.inf, 1, 0]], [[0, 0, 1], [0, 0, 1], [1, 1, 0]]]
+    # a start of 5 at each chip that sends, 7 in the switch
+    assert flow.latency_matrix(found, 5.0, 7.0).tolist() == [[0, 5, 17], [5, 0, 12], [17, 12, 0]]
+
+
+def test_a_source_is_told_from_a_switch_that_stands_as_it_does():
+    """Two chips and a switch, all joined alike: 1 goes straight and 1 over the switch."""
+    graph = chips_with({("a", "b"): 1.0, ("a", "s"): 1.0, ("s", "b"): 1.0})
+    graph.nodes["s"]["kind"] = "switch"
+    for found in (flow.concurrent_flow(graph), flow.full_concurrent_flow(graph)):
+        assert found.bytes_per_s_per_pair == pytest.approx(2)
+
+
+def test_shares_of_what_bounds_have_nine_digits():
+    graph = chips_with({("a", "b"): 1.0, ("a", "s"): 2.0, ("s", "b"): 2.0})
+    graph.nodes["s"]["kind"] = "switch"
+    graph.edges["a", "b"]["medium"] = "cable"
+    assert flow.concurrent_flow(graph).bottleneck == {"cable": 0.333333333, "link": 0.666666667}
+
+
+def test_whole_paths_of_a_torus_by_hand():
+    """Rings of 6 and 3: 18 x 9 / 6 / 2 = 13.5 pairs cross a link of 48 GB/s of the longer one, 14 of them whole."""
+    net = topology(replace(system("trn1.32xlarge"), torus_shape=(6, 3), domain_chips=18))
+    found = {how: net.all_to_all_bytes_per_s_per_pair(routing=how) for how in ("free", "even", "whole")}
+    assert found == pytest.approx({"free": 48e9 / 13.5, "even": 48e9 / 13.5, "whole": 48e9 / 14})
+
+
+@pytest.mark.parametrize(("shape", "large"), [((16, 16), False), ((16, 17), True)])
+def test_a_torus_of_more_than_256_chips_is_large(shape, large):
+    one = replace(system("tpu-v5e-pod"), torus_shape=shape, domain_chips=int(np.prod(shape)))
+    assert topology(one).wiring.large is large

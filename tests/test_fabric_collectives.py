@@ -686,3 +686,17 @@ def test_a_stack_of_which_some_have_a_fitted_exchange_():
         one = tm.collective("all_reduce", sizes[:, 0], "trn2.48xlarge", 16, efficiencies=replace(fitted, hop_s=hop_s))
         assert found.time_s[:, column] == pytest.approx(one.time_s)
         assert found.algorithm[:, column].tolist() == one.algorithm.tolist()
+
+
+def test_a_tray_alone_is_spanned_to_the_byte():
+    """16 ranks of 4 chips send into their board's 64 lanes of 8 GB/s, and into nothing else."""
+    group = place(tm.system("trn3-nl72x2-pcie160"), np.asarray(16.0), np.asarray(1.0))
+    assert float(group.tier_bytes_per_s) == 64 * 8 * GB
+
+
+def test_one_rank_of_all_cores_is_no_pair():
+    """KangaRing pairs the ranks of a chip: where a rank has all of its cores, rings access HBM as rings do."""
+    where = wires_of("trn3-nl32x2-pcie160")
+    bandwidth = where.chip.hbm_bytes_per_s
+    group = place(where, np.asarray(4.0), np.ones(()), lnc=8)
+    assert hbm_s("all_gather", "ring", 1 * GB, group) == pytest.approx(4 / 2 * 3 / 4 * GB / bandwidth)

@@ -80,6 +80,7 @@ def test_chunks_behind_a_prefix_with_a_draft():
         ({"efficiencies": replace(STACK, batch_bucket="maximum")}, 50 * 0.276 / 0.85, 0.276),
         ({"efficiencies": replace(STACK, batch_bucket="power-of-two")}, 50 * 0.028 / 0.85, 0.028),  # 1.6 run as 2
         ({"efficiencies": replace(STACK, batch_bucket="maximum"), "compiled": False}, 1 / 0.65, 0.02 + 0.004 / 0.65),
+        ({"output_tokens": 50, "efficiencies": replace(STACK, batch_bucket="power-of-two")}, 5 * 0.024 / 0.85, 0.024),
         ({"output_tokens": 50}, 5 * 0.024 / 0.85, 0.024),  # 0.14 in flight, and a step runs one
     ],
 )
@@ -181,3 +182,51 @@ def test_what_cannot_be_says_so_alone():
         found = tm.serve("llama-3.3-70b", "trn2.48xlarge", tm.Mapping(tp=1), **ask, **chunked)
         assert not found.valid
         assert "prompts" not in str(found.reason)
+
+
+def test_a_draft_that_costs_nothing_and_is_never_accepted():
+    """It yields the one token of the step, which takes no longer for it."""
+    for more in ({"draft_tokens": 3}, {"draft_tokens": 3, "acceptance": 0.0, "draft_step_s": 0.0}):
+        found = serve(1e-9, **more)
+        holds(found, {"tokens_per_step": 1, "step_s": 0.024})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("chunk_tokens", [1, 2, 3]), ("max_context", [1500, 1600, 1700]), ("draft_tokens", [0, 1, 2]),
+     ("acceptance", [0.1, 0.2, 0.3]), ("draft_step_s", [1, 2, 3])],
+)  # fmt: skip
+def test_arrays_that_do_not_fit_are_named(name, value):
+    with pytest.raises(ValueError, match=rf"{name} of shape \(3,\) does not fit|does not fit {name} of shape \(3,\)"):
+        serve([0.1, 0.2], **{name: value})
+
+
+def test_a_prompt_reads_what_is_cached_before_each_chunk():
+    """750 tokens after 250 in 4 chunks of 200: half way 525 are cached. 131,072 B of each pass at 1 MB/s.
+
+    A prompt whose prefix is all there has one token; a step reads 1,000, it and 250 of the output, and writes one.
+    """
+    slow, token_s = replace(STACK, kv_stream_bytes_per_s=1e6, sequence_s=0.0), 131_072 / 1e6
+    found = serve(1e-9, efficiencies=slow, prefix_share=0.25, chunk_tokens=200)
+    assert float(found.prefill_s) == pytest.approx(4 * (1.5 + (525 + 200) * token_s), rel=1e-9)
+    found = serve(1e-9, efficiencies=slow, prefix_share=1.0)
+    assert float(found.prefill_s) == pytest.approx(1.5 + 1001 * token_s, rel=1e-9)
+    assert float(found.step_s) == pytest.approx(0.02 + 1252 * token_s, rel=1e-9)
+    first, ask = (
+        {"prefill_efficiencies": slow, "decode_efficiencies": slow},
+        {"input_tokens": 1000, "output_tokens": 500},
+    )
+    apart = disaggregate("llama-3.1-8b", CHIP, tm.Mapping(), CHIP, tm.Mapping(), batch=2, **first, **ask)
+    assert float(apart.step_s) == pytest.approx(0.02 + 2 * 1251 * token_s, rel=1e-9)
+
+
+@pytest.mark.parametrize("batching", ["continuous", "static"])
+def test_steps_that_fit_do_not_help_prompts_that_do_not(batching):
+    """A prompt's activations take more memory than the cache of its output, which alone a step has more."""
+    ask = {"efficiencies": IDEAL, "max_context": 1500}
+    step = tm.decode_step("llama-3.1-8b", CHIP, batch=1, context=1250, **ask)
+    prompt = tm.prefill("llama-3.1-8b", CHIP, input_tokens=1000, **ask)
+    between = float(step.memory_bytes_per_rank + prompt.memory_bytes_per_rank) / 2
+    assert step.memory_bytes_per_rank < between
+    found = serve(0.1, system=replace(CHIP, hbm_bytes=between), max_batch=1, batching=batching, efficiencies=IDEAL)
+    assert found.reason == "a step cannot exist: ranks, stages, experts or memory"

@@ -9,7 +9,7 @@ import pytest
 
 import trnmodel as tm
 from trnmodel.catalog.stacks import IDEAL
-from trnmodel.steps import pieces
+from trnmodel.steps import numbering, pieces
 from trnmodel.steps.numbering import numbered
 
 PACKAGE = Path(tm.__file__).parent
@@ -98,6 +98,35 @@ def test_numbers_are_told_apart():
         number, first = numbered(arrays)
         assert all(np.array_equal(x[first][number], x) for x in arrays)
         assert len(first) == len(set(zip(*(x.tolist() for x in arrays), strict=True)))
+
+
+@pytest.mark.parametrize("block", [7, 2**16])
+def test_numbers_are_those_of_numpy_s_unique_rows(block, monkeypatch):
+    monkeypatch.setattr(numbering, "BLOCK", block)
+    arrays = [RNG.integers(1, most, (4, 5)).astype(float) for most in (9, 3, 4)]
+    number, first = numbered([*arrays, np.ones(())])
+    rows, places = np.unique(np.stack([x.ravel() for x in arrays]), axis=1, return_inverse=True)
+    assert np.array_equal(number, places.reshape(4, 5))
+    assert np.array_equal(np.stack([x.ravel()[first] for x in arrays]), rows)
+
+
+@pytest.mark.parametrize(("degrees", "points"), [(3, 41), (41, 3), (1, 41), (41, 41)])
+def test_pieces_give_the_numbers_of_the_whole(degrees, points, monkeypatch):
+    """Degrees along one axis and batches along the other, some of which fit no memory: cut in pieces of ten points."""
+    mapping = tm.Mapping(tp=2.0 ** np.resize(np.arange(7), degrees)[:, None])
+    where = {"model": "llama-3.1-8b", "system": "trn2.48xlarge", "mapping": mapping}
+    batch = np.linspace(1, 4000, points).round()
+    calls = (
+        lambda: tm.decode_step(**where, batch=batch, context=4000),
+        lambda: tm.memory_fit(**where, batch=batch, context=4000),
+        lambda: tm.train_step(**where, global_batch=batch, seq=100, efficiencies="ideal"),
+    )
+    whole = [numbers_of(call()) for call in calls]
+    monkeypatch.setattr(pieces, "POINTS", 10)
+    for call, expected in zip(calls, whole, strict=True):
+        for name, value in numbers_of(call()).items():
+            shown = (np.broadcast_to(x, (degrees, points)) for x in (value, expected[name]))
+            np.testing.assert_array_equal(*shown, err_msg=name)
 
 
 @pytest.mark.parametrize(("system", "stack"), [("trn2.48xlarge", None), ("trn3-nl72x2-pcie160", IDEAL)])

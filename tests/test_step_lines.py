@@ -7,6 +7,10 @@ import pytest
 
 import trnmodel as tm
 from trnmodel.catalog.stacks import IDEAL
+from trnmodel.steps.deployment import Deployment
+from trnmodel.steps.ground import joint_spread
+from trnmodel.steps.mapping import hold, shard
+from trnmodel.steps.serving import disaggregate
 
 # DeepSeek-V3: 61 layers of 7,168, 58 of them with 256 experts of 2,048, 8 a token; 129,280 words
 NAME, LAYERS, EXPERT_LAYERS, HIDDEN, WORDS = "deepseek-v3", 61, 58, 7168, 129_280
@@ -178,6 +182,8 @@ def test_recurrence_goes_from_token_to_token():
         ({}, 300, 32, "blocks", 199),  # ceil(2,273 / 32) = 72
         ({}, 1, 9, "blocks", 9),  # 8 rows fill no block of 9, and 9 blocks of 9 are less than 128
         # of two groups each has 64 experts: half of the tokens with 8 rows each, or all of them
+        ({"cp": 2}, 600, 32, "blocks", 199),  # each of two ranks has half of every prompt
+        ({"ep": 128}, 512, 32, "blocks", 1),  # one expert and 4 tokens a rank, 32 rows
         ({"ep": 2}, 600, 32, "blocks", 137),  # ceil((2,400 - 63) / 32) + 63
         ({"tp": 4, "moe_ep": 2}, 20, 32, "blocks, more work than all", 67),  # 2,144 rows, not below 20 x 64
     ],
@@ -306,3 +312,283 @@ def test_ranks_that_cut_a_context_sum_up_outputs(model, layers, elements):
     step = decoded(model, tm.Mapping(cp=2), IDEAL, batch=5, context=1000)
     found = [(m.kind, m.group, float(m.message_bytes), m.count) for m in step.messages if "partial" in m.name]
     assert found == [("all_reduce", "cp", 5 * elements * 2, layers)]
+
+
+def test_experts_that_are_not_read_are_not_taken_to_another_format():
+    """Of 128 experts, 4 a token, 5 tokens need all but (31/32)^5 of them."""
+    e = stack(expert_read="distinct", dequantise_passes=3.0)
+    found = costs(decoded("gpt-oss-120b", tm.Mapping(tp=4), e, batch=5, context=100, precision="mxfp4-moe"))
+    elements = 36 * 128 * 8640 * (2880 + 2 * 32 / 17) * (1 - (31 / 32) ** 5)
+    assert found["weights to another format"] == pytest.approx(
+        elements / 4 * 3 / (2 * 128 * CHIP.core.vector.clock_hz), rel=1e-12
+    )
+
+
+@pytest.mark.parametrize(
+    ("policy", "way", "ran", "read"),
+    [("routed", "needed", 3 * 8, 128 * (1 - (15 / 16) ** 3)), ("all", "all", 3 * 128, 128)],
+)
+def test_prefills_that_run_no_blocks(policy, way, ran, read):
+    """3 tokens of Qwen3-30B-A3B, 8 of 128 experts each: 24 rows of those needed, or all rows of all."""
+    e = stack(prefill_experts=policy, expert_block_tokens=32.0, expert_block_s=1e-3)
+    step = prefilled("qwen3-30b-a3b", tm.Mapping(), e, input_tokens=3)
+    assert step.experts == way
+    assert "expert blocks" not in costs(step)
+    assert float(step.operators["expert blocks"].memory_s) == 0
+    line = step.operators["causal attention + experts: expert_up"]
+    assert float(line.compute_s) == pytest.approx(2 * 48 * ran * 2048 * 1536 / (CHIP.peak("bf16") / 4), rel=1e-12)
+    assert float(line.memory_s) == pytest.approx(48 * read * 2048 * 1536 * 2 / (CHIP.hbm_bytes_per_s / 4), rel=1e-12)
+
+
+def test_a_model_without_experts_has_no_blocks():
+    e = stack(prefill_experts="blocks", expert_block_tokens=32.0, expert_block_s=1e-3)
+    step = prefilled("llama-3.1-8b", tm.Mapping(), e, input_tokens=300)
+    assert costs(step) == {}
+    assert float(step.operators["expert blocks"].memory_s) == 0
+
+
+def test_recurrence_is_cut_by_context_parallel_ranks():
+    step = prefilled("jamba-v0.1", tm.Mapping(cp=2), stack(recurrent_token_s=1e-6), input_tokens=700)
+    assert costs(step) == pytest.approx({"recurrence": 28 * 350e-6}, rel=1e-12)
+
+
+def test_shards_of_experts_fill_tiles():
+    """768 columns on 5 ranks are 153.6: of tiles of 1 column 154, of 512 columns one; 0 is no tile."""
+    tile = np.array([0.0, 1.0, 512.0])
+    step = decoded("qwen3-30b-a3b", tm.Mapping(tp=5), stack(expert_tile_columns=tile), batch=3, context=100)
+    line = step.operators["causal attention + experts: expert_down"].compute_s
+    whole = 2 * 48 * 3 * 8 * 768 * 2048 / 5 / (CHIP.peak("bf16") / 4)
+    assert line == pytest.approx(whole * np.array([1, 154 / 153.6, 512 / 153.6]), rel=1e-12)
+    terms = tm.model("qwen3-30b-a3b").terms("bf16", "decode")
+    experts = [term for term in terms if term.kind == "experts" and term.cut.inner]
+    assert experts
+    assert all(float(hold(term, tm.Mapping(tp=5)).work) == 1 / 5 for term in experts)
+    held = shard(tm.model("qwen3-30b-a3b"), tm.Mapping(tp=5), tm.Precision(), "decode", "even")
+    assert all(float(one.work) == 1 / 5 for one in held)
+    for one in shard(tm.model("gpt-oss-120b"), tm.Mapping(tp=5), tm.Precision(), "decode", "even", 512):
+        assert np.isfinite(one.work), one.term.label  # biases too, which have no columns
+
+
+@pytest.mark.parametrize("degrees", [{"tp": 4, "ep": 8}, {"tp": 4}])
+def test_tokens_go_to_experts_of_other_ranks(degrees):
+    """40 sequences on 8 ranks are 5 of 7,168 x 2 B each, to 8 experts and back, of four ranks a quarter each."""
+    e = stack(dispatch_traffic_ratio=1.5)
+    step = decoded(NAME, tm.Mapping(**degrees), e, batch=40, context=100, expert_imbalance=1.25)
+    found = [(m.kind, float(m.message_bytes), float(m.count)) for m in step.messages if m.group == "ep"]
+    sent = 5 * 7168 * 2 * 8 / 4 * 1.25 * 1.5
+    assert found == ([("all_to_all", pytest.approx(sent, rel=1e-12), 2 * 58)] if "ep" in degrees else [])
+
+
+def test_ranks_of_a_mapping():
+    """Strides are products of the degrees further in: by default those of tp, cp, ep, pp, dp."""
+    mapping = tm.Mapping(tp=2, pp=3, dp=5, ep=7, cp=11)
+    assert (mapping.replica_ranks, mapping.ranks) == (2 * 3 * 7 * 11, 2310)
+    assert [tuple(map(float, mapping.extent(name))) for name in ("tp", "cp", "ep", "pp", "dp")] == [
+        (1, 2), (2, 22), (22, 154), (154, 462), (462, 2310)
+    ]  # fmt: skip
+    step = decoded(NAME, mapping, stack(), batch=210, context=100)
+    assert float(step.occupied_chips) == 578  # of 4 logical cores, of the last one half
+    assert float(step.tokens_per_s_per_chip) == float(step.tokens_per_s) / 578
+    assert Deployment(model=NAME, system="trn2.48xlarge", mapping=mapping).chips == 578
+
+
+def test_degrees_are_not_written_over():
+    with pytest.raises(ValueError, match="read-only"):
+        tm.Mapping(tp=[1, 2]).tp[0] = 3
+
+
+@pytest.mark.parametrize("placement", [5, (1, "tp", "cp", "ep", "pp"), {"tp", "cp", "ep", "pp", "dp"}, "tp", ("tp",)])
+def test_a_placement_is_an_order_of_all_degrees(placement):
+    with pytest.raises(ValueError, match=r"placement=.*: allowed are orders of"):
+        tm.Mapping(placement=placement)
+
+
+@pytest.mark.parametrize(
+    ("phase", "exchange", "kind", "elements", "count"),
+    [
+        # 32 heads and 8 of keys and values, of 128, on 4 ranks
+        ("decode", "ring", "all_reduce", 8 * 128, 32),
+        ("prefill", "ring", "p2p", 2 * 2 * 128, 32 * 2),
+        ("prefill", "ulysses", "all_to_all", (8 + 2) * 2 * 128, 32),
+    ],
+)
+def test_ranks_that_cut_a_context_send_their_share_of_heads(phase, exchange, kind, elements, count):
+    """5 sequences of 600 tokens on 3 ranks, 200 of each; a token of each in a decode step."""
+    e, mapping = stack(context_exchange=exchange), tm.Mapping(tp=4, cp=3)
+    if phase == "decode":
+        step, rows = decoded("llama-3.1-8b", mapping, e, batch=5, context=600), 5
+    else:
+        step, rows = prefilled("llama-3.1-8b", mapping, e, batch=5, input_tokens=600), 5 * 200
+    (found,) = (m for m in step.messages if m.group == "cp")
+    assert (found.kind, float(found.message_bytes), float(found.count)) == (kind, rows * elements * 2, count)
+
+
+def test_stages_pass_on_what_they_have():
+    """12 sequences on 4 stages are 3 at once, of 4,096 x 2 B, over 3 boundaries."""
+    step = decoded("llama-3.1-8b", tm.Mapping(pp=4), stack(), batch=12, context=100)
+    (found,) = step.messages
+    assert (found.name, found.kind, found.group) == ("stage boundary", "p2p", "pp")
+    assert (float(found.message_bytes), float(found.count)) == (3 * 4096 * 2, 3)
+
+
+def test_no_operators_are_listed_unless_asked_for():
+    assert tm.prefill("llama-3.1-8b", CHIP, input_tokens=10, efficiencies=IDEAL).operators == {}
+    assert tm.decode_step("llama-3.1-8b", CHIP, batch=1, context=10, efficiencies=IDEAL).operators == {}
+
+
+def test_activations_of_a_step_are_those_of_its_new_tokens():
+    """2 more tokens of each of 6 sequences: the widest matrix of 28,672 on 4 ranks, and twice the hidden state."""
+    one, three = (decoded("llama-3.1-8b", tm.Mapping(tp=4), IDEAL, batch=6, context=100, new_tokens=n) for n in (1, 3))
+    more = float(three.memory_bytes_per_rank - one.memory_bytes_per_rank)
+    assert more == pytest.approx(12 * (28_672 * 2 / 4 + 2 * 4096 * 2), rel=1e-9)
+
+
+@pytest.mark.parametrize("lnc", [1, 2])
+@pytest.mark.parametrize("share", [1.0, 1 - 1e-12])
+def test_a_memory_of_exactly_what_ranks_store_holds_it(lnc, share):
+    """Two cores reach a bank: alone at LNC 2, as two ranks at LNC 1. All of 8 ranks store the same."""
+    ask = {"mapping": tm.Mapping(tp=8, lnc=lnc), "batch": 3, "context": 100, "efficiencies": IDEAL}
+    step = tm.decode_step("llama-3.1-8b", CHIP, **ask)
+    chip = replace(CHIP, hbm_bytes=float(step.memory_bytes_per_rank) * (8 / lnc) * share)
+    assert bool(tm.decode_step("llama-3.1-8b", chip, **ask).valid) is (share == 1)
+    fit = tm.memory_fit("llama-3.1-8b", CHIP, **ask)
+    chip = replace(CHIP, hbm_bytes=float(fit.total_bytes) * (8 / lnc) * share)
+    told = tm.memory_fit("llama-3.1-8b", chip, **ask)
+    assert bool(told.valid) is (share == 1)
+    first = replace(IDEAL, id="first", first_rank_bytes=float(fit.total_bytes))
+    room = replace(CHIP, hbm_bytes=float(fit.total_bytes) * (8 / lnc) * (2 if lnc == 2 else 1.5) * share)
+    told = tm.memory_fit("llama-3.1-8b", room, **ask | {"efficiencies": first})
+    assert told.reason == ("" if share == 1 else "the first rank, which holds more, does not fit in memory")
+
+
+def test_a_memory_fit_says_all_that_is_wrong():
+    ask = {"batch": 1, "context": 100, "efficiencies": IDEAL}
+    found = tm.memory_fit("llama-3.1-8b", "trn1.2xlarge", tm.Mapping(tp=64), **ask)
+    assert found.reason == "more ranks than the system has"
+    with pytest.raises(ValueError, match="mxfp4"):
+        tm.decode_step("llama-3.1-8b", tm.chip("a100"), precision="mxfp4", **ask)
+    assert tm.memory_fit("llama-3.1-8b", tm.chip("a100"), precision="mxfp4", **ask).valid  # which asks for no peak
+
+
+@pytest.mark.parametrize("fixed", [None, 0.25])
+def test_a_band_of_an_open_overlap(fixed):
+    """Of a stack of one's own that leaves the network's overlap open: the times at its ends, if it is not given."""
+    own = stack(network_overlap=0.5, layer_s=1e-5)
+    of = {"network_overlap": (0.0, 1.0), "layer_s": (5e-6, 2e-5)}
+    own = replace(own, ranges={name: of[name] for name in (("layer_s",) if fixed else ("network_overlap",))})
+    ask = {"mapping": tm.Mapping(tp=8), "batch": 64, "context": 1000, "network_overlap": fixed}
+
+    def timed(e):
+        return tm.decode_step("llama-3.1-8b", CHIP, **ask, efficiencies=e)
+
+    step = timed(own)
+    assert step.basis == "extrapolated"
+    name = "layer_s" if fixed else "network_overlap"
+    low, high = sorted(float(timed(replace(own, ranges={}, **{name: end})).time_s) for end in of[name])
+    assert high > 1.01 * low
+    alone = timed(replace(own, ranges={}))
+    width = np.log(float(alone.high / alone.time_s))  # of what nobody has measured
+    for end, far in ((float(step.low), low), (float(step.high), high)):
+        apart = np.log(far / float(step.time_s))
+        assert abs(np.log(end / float(step.time_s))) == pytest.approx(np.hypot(apart, width), rel=1e-6)
+
+
+def test_ranks_of_a_question_are_all_of_a_replica():
+    """A width grows with the ranks beyond those of the rows, whichever degrees they are of, replicas aside."""
+    ask = {"batch": 64, "context": 4096, "efficiencies": "vllm-neuron-2026"}
+
+    def width(**degrees):
+        return float(tm.decode_step(NAME, CHIP, tm.Mapping(**degrees), **ask).judge().width)
+
+    assert width(tp=1024) > 1.02 * width(tp=64)
+    for degrees in ({"tp": 64, "pp": 16}, {"tp": 64, "ep": 16}, {"tp": 64, "cp": 16}, {"tp": 1024, "dp": 4}):
+        assert width(**degrees) == width(tp=1024)
+
+
+class Told:
+    """A part of an answer whose figures have widths by their first letters, wider under load."""
+
+    def __init__(self, below, load):
+        self.below, self.load = below, load
+
+    def widths(self, name, part=""):
+        wide = self.load if part == "load" else self.below
+        return wide, 2 * wide
+
+
+@pytest.mark.parametrize(
+    ("name", "under_load", "alone"),
+    [
+        ("requests_per_s", True, 0), ("tokens_per_s", True, 0), ("tokens_per_s_per_chip", True, 0),
+        ("ttft_p50_s", True, 3), ("prefill_s", True, 3), ("step_s", True, 2), ("tpot_mean_s", True, 5),
+        ("tokens_per_s_per_user", True, 5), ("request_s", True, 5),
+        ("step_s", False, 2), ("tokens_per_s_per_user", False, 2), ("tokens_per_s_per_chip", False, 3),
+        ("ttft_s", False, 3), ("prefill_chips_per_decode_chip", False, 3),
+        ("requests_per_s_per_decode_replica", False, 3),
+    ],
+)  # fmt: skip
+def test_what_an_answer_of_two_parts_may_be_off(name, under_load, alone):
+    """3 of the prefill, 2 of the step, 5 of steps under load; twice as much above."""
+    assert joint_spread(Told(3, 7), Told(2, 5), under_load, name) == (alone, 2 * alone)
+
+
+def test_widths_under_load_and_of_memory_are_those_of_their_own_rows():
+    """Those of a step are told from those of loaded servers, and a memory's from a step's."""
+    ask = {"mapping": tm.Mapping(tp=8), "batch": 32, "context": 4096}
+    step = tm.decode_step("llama-3.1-8b", "trn2.48xlarge", **ask)
+    fit = tm.memory_fit("llama-3.1-8b", "trn2.48xlarge", **ask)
+    assert step.widths("time_s") == step.widths("tokens_per_s") == step.judge().sides
+    assert step.widths("time_s", part="load") != step.widths("time_s")
+    assert fit.widths("total_bytes") == fit.judge().sides != step.widths("time_s")
+
+
+@pytest.mark.parametrize(
+    ("model", "degrees", "reason"),
+    [
+        ("llama-3.1-8b", {"pp": 32}, ""),
+        ("llama-3.1-8b", {"pp": 33}, "more pipeline stages than layers"),
+        ("llama-3.1-8b", {"ep": 2}, "more expert-parallel ranks than experts"),
+        ("qwen3-30b-a3b", {"ep": 64, "tp": 4, "moe_ep": 2}, ""),  # 128 groups of 128 experts
+        ("qwen3-30b-a3b", {"ep": 128, "tp": 4, "moe_ep": 2}, "more expert-parallel ranks than experts"),
+    ],
+)
+def test_mappings_that_cannot_be(model, degrees, reason):
+    ask = {"batch": 128, "context": 100, "efficiencies": IDEAL}
+    assert tm.decode_step(model, CHIP, tm.Mapping(**degrees), **ask).reason == reason
+    assert tm.memory_fit(model, CHIP, tm.Mapping(**degrees), **ask).reason == reason
+
+
+def test_shares_of_the_peak_in_prefill():
+    """Half of the peak, 1.25 times slower: 0.4 of it; attention 0.3 / 1.25, or no more than matrices."""
+    for attention, reached in ((0.3, 0.24), (0.9, 0.4)):
+        e = stack(prefill_matmul_share=0.5, prefill_attention_share=attention, prefill_slowdown=1.25)
+        ideal, step = (prefilled("llama-3.1-8b", tm.Mapping(), each, input_tokens=64) for each in (stack(), e))
+        for name, share in (("q", 0.4), ("causal attention", reached)):
+            line = f"causal attention + dense: {name}"
+            assert float(ideal.operators[line].compute_s) == pytest.approx(
+                share * float(step.operators[line].compute_s), rel=1e-12
+            )
+
+
+def test_two_ranks_have_buffers_for_what_they_send():
+    e = stack(collective_buffer_bytes=3.0)
+    fits = [
+        tm.memory_fit("llama-3.1-8b", CHIP, tm.Mapping(tp=tp), batch=1, context=10, efficiencies=e) for tp in (1, 2)
+    ]
+    assert [float(fit.collective_buffer_bytes) for fit in fits] == [0, 3]
+
+
+def test_a_prompt_s_states_are_sent_beside_its_cache():
+    """Of Jamba 4 layers have a cache, of 8 heads of 128, and 28 states of 8,192 x 16 in FP32 and tails of 3 tokens."""
+    ask = {"batch": 1, "input_tokens": 700, "output_tokens": 9}
+    stacks = {"prefill_efficiencies": "ideal", "decode_efficiencies": "ideal"}
+    found = disaggregate("jamba-v0.1", CHIP, tm.Mapping(), CHIP, tm.Mapping(), **ask, **stacks)
+    assert float(found.transfer_bytes) == 700 * 4 * 2 * 8 * 128 * 2 + 28 * 8192 * (16 * 4 + 3 * 2)
+
+
+def test_arrays_of_a_stack_fit_those_of_a_mapping():
+    e = stack(layer_s=np.array([1e-3, 2e-3, 3e-3]))
+    with pytest.raises(ValueError, match=r"of shape \(3,\) does not fit mapping.tp of shape \(2,\)"):
+        tm.decode_step("llama-3.1-8b", CHIP, tm.Mapping(tp=[1, 2]), batch=1, context=10, efficiencies=e)
+    with pytest.raises(ValueError, match=r"batch of shape \(3,\) does not fit mapping.tp of shape \(2,\)"):
+        tm.decode_step("llama-3.1-8b", CHIP, tm.Mapping(tp=[1, 2]), batch=[1, 2, 3], context=10, efficiencies=IDEAL)

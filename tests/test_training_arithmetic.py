@@ -290,3 +290,201 @@ def test_fused_attention_keeps_four_bytes_a_row_and_head():
     of_token = kept(DENSE)
     by_hand = 2 * (of_token.whole + of_token.cut) + 32 * 32 * 4 - 2 * 32 * 4096
     assert whole - again == pytest.approx(512 * by_hand, rel=1e-12)
+
+
+TRN2 = tm.chip("trainium2")  # 8 cores of 4 banks
+
+
+@pytest.mark.parametrize(("degrees", "banks"), [({"tp": 8, "lnc": 2}, 1), ({"tp": 8, "lnc": 1}, 0.5), ({"lnc": 1}, 1)])
+def test_ranks_of_a_bank_share_what_it_holds(degrees, banks):
+    step = tm.train_step(DENSE, TRN2, tm.Mapping(**degrees), global_batch=8, seq=512, efficiencies=IDEAL)
+    assert float(step.capacity_bytes) == banks * TRN2.hbm_bytes / 4
+
+
+def test_a_step_says_all_that_is_wrong():
+    """64 stages of 32 layers, and 2 sequences in micro-batches of 4."""
+    ask = {"seq": 512, "efficiencies": IDEAL}
+    step = tm.train_step(DENSE, ROOMY, tm.Mapping(pp=64), global_batch=2, micro_batch=4, **ask)
+    assert step.reason == (
+        "more pipeline stages than layers; the global batch is no whole number of micro-batches of all replicas"
+    )
+    unknown = replace(ROOMY, hbm_bytes_per_s=np.nan)
+    told = tm.train_step(DENSE, unknown, global_batch=2, **ask)
+    assert told.reason == "a figure of the chip that the answer needs is not published"
+    small = tm.train_step(DENSE, replace(ROOMY, hbm_bytes=1.0), global_batch=2, **ask)
+    assert small.reason == "does not fit in memory"
+    assert len(small.REASONS) == 7
+
+
+def test_numbers_of_many_mappings_have_a_place_for_each():
+    step = tm.train_step(DENSE, ROOMY, tm.Mapping(tp=[1, 2, 4]), global_batch=8, seq=512, efficiencies=IDEAL)
+    for name in ("time_s", "overhead_s", "model_flop", "capacity_bytes", "microbatches", "reason"):
+        assert np.shape(getattr(step, name)) == (3,), name
+
+
+@pytest.mark.parametrize(("chips", "word"), [(512, "interpolated"), (513, "extrapolated")])
+def test_rows_reach_as_far_as_their_chips(chips, word):
+    """Trn1, of two ranks a chip; the largest measured run had 512 chips."""
+    chip = tm.chip("trainium1")
+    step = tm.train_step(DENSE, chip, tm.Mapping(dp=2 * chips), global_batch=2 * chips, seq=512)
+    assert step.judge().word == word
+    further = "chips: rows reach to 512" if word == "extrapolated" else ""
+    assert step.judge().reason == further
+
+
+def test_no_more_is_trained_than_there_is():
+    with pytest.raises(ValueError, match=r"trainable_share=1.5: allowed are numbers from 0 to 1"):
+        tm.train_step(DENSE, ROOMY, global_batch=1, seq=512, trainable_share=1.5)
+
+
+def test_chips_and_their_hours():
+    """2 x 3 x 5 x 4 x 7 ranks of 4 a chip are 210 chips; 1,680 sequences of 512 tokens a step, 7 steps."""
+    mapping = tm.Mapping(tp=2, pp=3, dp=5, ep=4, cp=7)
+    step = tm.train_step("qwen3-30b-a3b", replace(TRN2, hbm_bytes=1e16), mapping, global_batch=1680, seq=512,
+                         efficiencies=IDEAL)  # fmt: skip
+    assert float(step.chips) == 210
+    assert float(step.tokens_per_s_per_chip) == float(step.tokens_per_s) / 210
+    tokens = 7 * 1680 * 512
+    assert float(step.run_s(tokens)) == pytest.approx(7 * float(step.time_s), rel=1e-12)
+    assert float(step.chip_hours(tokens)) == pytest.approx(7 * float(step.time_s) * 210 / 3600, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("degrees", "more", "bound"),
+    [
+        ({}, {}, "work"),
+        ({}, {"efficiencies": replace(IDEAL, id="late", step_s=1e3)}, "overhead"),
+        ({"pp": 32}, {"global_batch": 1}, "bubble"),
+        ({"tp": 8, "dp": 8}, {"global_batch": 8, "efficiencies": HIDDEN_NOTHING}, "data"),
+        ({}, {"straggler": 3.0}, "straggler"),
+    ],
+)
+def test_what_takes_longest(degrees, more, bound):
+    """Forward and backward are one thing: work; each exchange is one of its own."""
+    ask = {"global_batch": 64, "seq": 512, "efficiencies": IDEAL} | more
+    step = tm.train_step(DENSE, cluster(64), tm.Mapping(**degrees), **ask)
+    assert step.bound == bound
+    small = tm.train_step(DENSE, replace(ROOMY, hbm_bytes=1.0), tm.Mapping(**degrees), **ask)
+    assert small.bound == ""
+
+
+def test_groups_inside_a_domain_do_not_feel_the_network():
+    """16 chips of 4 ranks: tensor-parallel ranks of all of them stay inside, those of both domains do not."""
+    where = replace(tm.system("trn2.48xlarge", count=2), chip=replace(TRN2, hbm_bytes=1e16))
+    slow = replace(HIDDEN_NOTHING, scaleout_share=0.25)
+    for tp, ratio in ((64, 1), (128, 4)):
+        ask = {"mapping": tm.Mapping(tp=tp), "global_batch": 2, "seq": 512}
+        fast, late = (
+            float(tm.train_step(DENSE, where, **ask, efficiencies=e).tensor_s) for e in (HIDDEN_NOTHING, slow)
+        )
+        assert 1 <= late / fast <= ratio
+        assert (late > 1.5 * fast) is (tp == 128)
+
+
+def test_what_one_group_has_summed_is_less_for_the_next():
+    """8 ranks of a server that cut a sequence sum their gradients first; each then sends an eighth, as a tensor's.
+
+    Inside, 7/8 of 2 + 2 bytes of each parameter go round at the 300 GB/s of an A100's links.
+    """
+    ask = {"global_batch": 16, "seq": 1024, "zero": 1, "gradient_bytes": 2, "efficiencies": HIDDEN_NOTHING}
+    by_tp, by_cp = (
+        float(tm.train_step(DENSE, cluster(128), tm.Mapping(dp=16, **{name: 8}), **ask).data_s) for name in ("tp", "cp")
+    )
+    inside_s = 7 / 8 * 4 * float(DENSE.total_params) / 300e9
+    assert by_cp == pytest.approx(by_tp + inside_s, rel=1e-3)
+
+
+def test_layers_without_sequence_parallelism_keep_ten_bytes_whole():
+    """Korthikanti et al., eq. 2: s b h (10 + 24 / t + 5 a s / h t) a layer, here of the one that runs again."""
+    ask = {"global_batch": 4, "seq": 2048, "recompute": "full", "zero": 0, "sequence_parallel": False}
+    step = tm.train_step("gpt3-175b", ROOMY, tm.Mapping(tp=8), **ask, efficiencies=trainer(ROOMY, "megatron-2021"))
+    s, h, a = 2048, 12288, 96
+    assert float(step.buffer_bytes) == pytest.approx(s * h * (10 + 24 / 8 + 5 * a * s / h / 8), rel=1e-12)
+
+
+def test_what_goes_to_the_hottest_experts_is_kept_there():
+    """Half as many tokens more keep half of what is routed more, two bytes of each element."""
+    model = "qwen3-30b-a3b"
+    even, hot = (
+        tm.train_step(model, ROOMY, global_batch=1, seq=512, recompute="none", efficiencies=IDEAL, expert_imbalance=x)
+        for x in (1.0, 1.5)
+    )
+    more = float(hot.activation_bytes - even.activation_bytes)
+    routed = kept(tm.model(model)).routed
+    assert routed > 0
+    assert more == pytest.approx(512 * 2 * routed / 2, rel=1e-9)
+
+
+def test_what_is_kept_is_written_and_read_beside_the_work_or_after_it():
+    """After it the forward pass takes twice what is kept, and logits in FP32, over the memory's rate longer."""
+    ask = {"global_batch": 1, "seq": 2048, "recompute": "none"}
+    beside, after = (
+        tm.train_step(DENSE, ROOMY, **ask, efficiencies=replace(IDEAL, id="own", stream_overlap=overlap))
+        for overlap in (1.0, 0.0)
+    )
+    n, h, v = 2048, 4096, 128_256
+    edges = n * h * (1 + 4 * (1 + v / h))  # mask of the embedding; input of the head, its norm and logits
+    moved = 2 * (float(after.activation_bytes) - edges) + 2 * 4 * n * v
+    later = float(after.forward_s - beside.forward_s)
+    assert later == pytest.approx(moved / ROOMY.hbm_bytes_per_s, rel=1e-9)
+    assert float(after.backward_s - beside.backward_s) == pytest.approx(2 * later, rel=1e-9)
+
+
+def test_scores_that_are_kept_are_computed_again():
+    """2 sequences of 300 tokens, 32 layers, heads of 128: products, and 2 + 2 + 1 bytes of each score moved twice.
+
+    Four ranks have eight heads each.
+    """
+    e = replace(IDEAL, id="own", stream_overlap=0.0, scores="kept", mask_bytes=1.0)
+    step = tm.train_step(DENSE, ROOMY, tm.Mapping(tp=4), global_batch=2, seq=300, efficiencies=e)
+    work = 2 * 32 * 8 * 4 * 128 * 300 * 301 / 2
+    moved = 2 * 2 * 300 * 32 * 5 * 8 * 300
+    assert float(step.recompute_s) == pytest.approx(work / 312e12 + moved / ROOMY.hbm_bytes_per_s, rel=1e-9)
+    assert float(step.hardware_flop - step.model_flop) == pytest.approx(4 * work, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("recompute", "parallel", "count"), [("none", True, 64), ("full", True, 0), ("none", False, 0), ("full", False, 0)]
+)
+def test_inputs_kept_cut_are_gathered_for_gradients(recompute, parallel, count):
+    """Before both cut matrices of each of 32 layers, where sequences are cut and layers do not run again."""
+    step = tm.train_step(DENSE, ROOMY, tm.Mapping(tp=8), global_batch=8, seq=512, recompute=recompute,
+                         sequence_parallel=parallel, efficiencies=IDEAL)  # fmt: skip
+    assert sent(step, "inputs of gradients") == count * 512 * 4096 * 2
+
+
+def test_what_is_not_cut_is_not_sent():
+    for model, degrees in (("qwen3-30b-a3b", {"tp": 4}), (DENSE, {"dp": 2})):
+        step = tm.train_step(model, ROOMY, tm.Mapping(**degrees), global_batch=8, seq=512, efficiencies=IDEAL)
+        assert {m.group for m in step.messages} == ({"tp"} if "tp" in degrees else set())
+
+
+def test_heads_and_stages_of_tensor_parallel_ranks_send_their_parts():
+    """Of 8 heads of keys and values half; of a boundary of 4,096 x 2 B a quarter, there and back for both parts."""
+    ask = {"global_batch": 8, "seq": 512, "efficiencies": IDEAL}
+    step = tm.train_step(DENSE, ROOMY, tm.Mapping(tp=2, cp=4), **ask)
+    assert sent(step, "keys and values") == 3 * 32 * 3 * 128 * 4 * 2 * 128 * 2
+    step = tm.train_step(DENSE, ROOMY, tm.Mapping(tp=4, pp=[1, 2, 3]), interleave=2, **ask)
+    (found,) = (m for m in step.messages if m.name == "stage boundary")
+    assert found.count.tolist() == [0, 4, 4]
+    assert np.unique(found.message_bytes).tolist() == [512 * 4096 * 2 / 4]
+
+
+def test_what_is_gathered_for_gradients_hides_behind_the_backward_pass_alone():
+    """Links at a thousandth of their rate: behind layers' products of 2 x 2 a parameter, and no other exchange does."""
+    e = replace(HIDDEN_NOTHING, link_share=1e-3)
+    step = tm.train_step(DENSE, ROOMY, tm.Mapping(tp=8), global_batch=1, seq=512, recompute="none", efficiencies=e)
+    nothing = float(step.upper_s)
+    head_s = 2 * 512 * 128_256 * 4096 / 8 / 312e12
+    assert nothing - float(step.time_s) == pytest.approx(float(step.backward_s) - 2 * head_s, rel=1e-9)
+
+
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_gradients_hide_behind_all_that_follows_the_forward_pass(recompute):
+    """On a network that takes far longer: behind the backward pass of layers, and layers that run again."""
+    e = replace(HIDDEN_NOTHING, dp_overlap=1.0)
+    step = tm.train_step(DENSE, cluster(64, 1e7), tm.Mapping(dp=64), global_batch=64, seq=512, zero=0,
+                         recompute=recompute, efficiencies=e)  # fmt: skip
+    head_s = 2 * 512 * 128_256 * 4096 / 312e12
+    behind = float(step.backward_s + step.recompute_s) - 2 * head_s
+    assert float(step.upper_s - step.time_s) == pytest.approx(behind, rel=1e-6)

@@ -245,7 +245,7 @@ class Device:
         if not isinstance(dtype, str) or dtype not in peaks:
             refuse("dtype", dtype, f"{self.core.id} multiplies in {', '.join(sorted(peaks))}")
         ratio = np.fmax(1.0, np.round(peaks[dtype] / np.asarray(peaks.get("bf16", NAN))))
-        sparse = np.fmax(1.0, np.round(engine.sparse_peak_flop_per_s.get(dtype, 0.0) / np.asarray(peaks[dtype])))
+        sparse = np.fmax(1.0, np.round(engine.sparse_peak_flop_per_s.get(dtype, NAN) / np.asarray(peaks[dtype])))
         compression = numbers("compression", compression, 1, float(np.min(sparse)))
         split = numbers("split", split, 1, float(np.min(ratio)))
         cost_ratio = engine.fp32_cost_ratio if dtype == "fp32" else 1.0
@@ -258,9 +258,9 @@ class Device:
     def tensor_s(self, cycles: Numeric) -> NDArray:
         """TensorE time of these cycles with its ramp, at the sustained rate where all cores work."""
         engine = self.core.tensor
-        slow = np.isfinite(engine.throttle_share)
-        start, ramp = np.where(slow, engine.throttle_share, 1.0), np.where(slow, engine.throttle_ramp_s, 0.0)
-        return neuroncore.ramped_s(np.asarray(cycles) / engine.clock_hz / self.sustained, start, ramp)
+        busy_s = np.asarray(cycles) / engine.clock_hz / self.sustained
+        ramped_s = neuroncore.ramped_s(busy_s, engine.throttle_share, engine.throttle_ramp_s)
+        return np.where(np.isfinite(engine.throttle_share), ramped_s, busy_s)
 
     def lanes_s(
         self, engine: str, rows: Numeric, columns: Numeric, passes: Numeric, dtype: str, per_cycle: float | None = None
@@ -277,7 +277,7 @@ class Device:
     def dma_s(self, moved_bytes: Numeric, row_bytes: Numeric, share: Numeric) -> NDArray:
         """Time of a stream of rows at a share of the bandwidth; NaN where collectives leave nothing."""
         rate = self.bandwidth_bytes_per_s * share * memory.dma_share(row_bytes, self.core.dma_linear_bytes)
-        return memory.transfer_s(moved_bytes, np.where(rate > 0, rate, np.nan))
+        return memory.transfer_s(moved_bytes, np.where(rate, rate, np.nan))
 
     def floor_s(self, moved_bytes: Numeric) -> NDArray:
         """Time that the printed HBM bandwidth needs."""

@@ -134,9 +134,9 @@ def _evict_s(where: Device, m: Numeric, n: Numeric) -> NDArray:
 
 def _waits(where: Device, array: Array, m: Numeric, n: Numeric, k: Numeric, buffering: str) -> Numeric:
     """Waits for a semaphore that nothing hides."""
-    tile = (array.rows, array.columns, array.engine.max_moving_cols)
-    tiles = np.minimum(*(neuroncore.matmul_instructions(a, b, 1, *tile) for a, b in ((m, n), (n, m)))) / where.lnc
-    waits = {"double": 0.0, "tile": tiles, "none": tiles * neuroncore.tile_count(k, array.rows)}
+    moving, count = array.engine.max_moving_cols, neuroncore.tile_count
+    tiles = np.minimum(*(count(a, array.columns) * count(b, moving) for a, b in ((m, n), (n, m)))) / where.lnc
+    waits = {"double": 0.0, "tile": tiles, "none": tiles * count(k, array.rows)}
     return chosen("buffering", buffering, waits)
 
 

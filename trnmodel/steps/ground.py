@@ -26,7 +26,7 @@ def basis_of(s: Setting, given: Arrays, part: str = "") -> Basis:
     if part == "memory":  # sums of sizes: no length or batch of theirs is far
         return stack_basis(s.e, s.at.chip, s.at.lnc, part, s.model.kind, {})
     d = s.everywhere.degrees
-    batch = np.maximum(given["batch"], given.get("compiled_batch", 1.0))
+    batch = np.maximum(given["batch"], given.get("compiled_batch", given["batch"]))
     points = {
         "ranks": d.tp * d.pp * d.ep * d.cp,
         "batch": batch,

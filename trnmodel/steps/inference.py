@@ -351,8 +351,7 @@ def _fit(s: Setting, given: Arrays) -> Answer:
     kinds = stored_kinds(s, given["batch"], given["context"], given.get("prompt_tokens", given["context"]))
     whole = total(kinds.values())
     first, even = whole + s.e.first_rank_bytes, s.hbm_bytes / s.sharing
-    shared = np.ndim(s.sharing) or s.sharing > 1
-    left = left_in_bank_bytes(s.hbm_bytes, s.sharing, whole) if shared else even
+    left = left_in_bank_bytes(s.hbm_bytes, s.sharing, whole)
     mask = (
         s.impossible | np.isnan(s.hbm_bytes) * UNKNOWN | (whole > even) * TOO_LARGE | (first > left) * FIRST_TOO_LARGE
     )

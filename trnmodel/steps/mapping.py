@@ -126,7 +126,7 @@ class Held:
 
 def _padding(cut: Cut, tp: NDArray, tile: Numeric) -> NDArray:
     """Columns that a matrix engine of `tile` columns works on over those that an expert's shard has."""
-    if not cut.inner or not np.any(tile):
+    if not cut.inner:
         return np.ones_like(tp)
     width = cut.inner / tp
     return np.where(np.equal(tile, 0), 1.0, tile_count(width, np.maximum(tile, 1)) * tile / width)

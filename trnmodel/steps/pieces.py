@@ -33,15 +33,14 @@ class Answer(NamedTuple):
 def fitting(mapping: Mapping, spec_shapes: Arrays, **given: NDArray | None) -> Arrays:
     """What was given, as numbers; ValueError for arrays that do not broadcast, of mapping and machine among them."""
     found = {name: value for name, value in given.items() if value is not None}
-    if mapping.key is None or spec_shapes or any(value.ndim for value in found.values()):
+    if spec_shapes or any(value.ndim for value in found.values()):
         together(**{f"mapping.{name}": getattr(mapping, name) for name in CUTS}, **found, **spec_shapes)
     return {name: value[()] for name, value in found.items()}
 
 
 def in_pieces(work: Callable[[S, Arrays], Answer], s: S, given: Arrays) -> Arrays:
     """What `work` finds for all points, NaN for those that cannot exist, a piece of the longest axis at a time."""
-    shapes = {x.shape for x in (*s.places, *given.values())}
-    shape = np.broadcast_shapes(*shapes) if len(shapes) > 1 else shapes.pop()
+    shape = np.broadcast_shapes(*{x.shape for x in (*s.places, *given.values())})
     points = math.prod(shape)
     if points <= POINTS or s.spec_shapes:
         answer = work(s.everywhere, given)

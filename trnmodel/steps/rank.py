@@ -13,8 +13,6 @@ from trnmodel.catalog.specs import Chip
 from trnmodel.catalog.systems import System, find
 from trnmodel.fabric.groups import Same, chip_of
 
-FULL_PARTITIONS = 128
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Site:
@@ -54,7 +52,7 @@ class Site:
 
     def sharing(self, ranks: NDArray) -> NDArray | float:
         """Ranks that store in one bank, where there are so many of them in a row."""
-        return np.minimum(self.ranks_per_bank, ranks)[()] if self.ranks_per_bank > 1 else 1.0
+        return np.minimum(self.ranks_per_bank, ranks)[()]
 
     @property
     def hbm_bytes(self) -> float:
@@ -71,15 +69,10 @@ class Site:
         return self.chip.peak(dtype) / self.ranks_per_chip
 
     @property
-    def rows_side_by_side(self) -> float:
-        """Rows of scores that a rank's vector engines work on side by side."""
+    def elements_per_s(self) -> float:
+        """Elements that a rank's vector engines pass over; a chip without them has no bound by them."""
         core = self.chip.core
-        return (core.sbuf_partitions if core else FULL_PARTITIONS) * self.lnc
-
-    @property
-    def vector_clock_hz(self) -> float:
-        """Clock of the vector engines; a chip without one has no softmax bound."""
-        return self.chip.core.vector.clock_hz if self.chip.core else np.inf
+        return core.sbuf_partitions * self.lnc * core.vector.clock_hz if core else np.inf
 
 
 def site(where: str | System | Chip, lnc: int | None = None, argument: str = "system") -> Site:

@@ -309,7 +309,7 @@ def _rates(at: Site, e: Efficiencies, precision: Precision, phase: str) -> Rates
         at.hbm_bytes_per_s * e.weight_stream_share,
         stream_bytes_per_s(at.hbm_bytes_per_s, e.kv_stream_share, e.kv_stream_bytes_per_s),
         stream_bytes_per_s(at.hbm_bytes_per_s, e.kv_stream_share, e.state_stream_bytes_per_s),
-        at.rows_side_by_side * at.vector_clock_hz,
+        at.elements_per_s,
     )
 
 

@@ -234,7 +234,7 @@ def train_step(
     g = fitting(mapping, {}, **sizes)
     trained = g.pop("trainable_share")
     g |= {"backward": 1.0 + trained, **{name: g[name] * trained for name in ("gradient_bytes", "optimizer_bytes")}}
-    return _result(chosen, where, mapping, dtypes, e, job._replace(frozen=bool(np.any(trained < 1))), g)
+    return _result(chosen, where, mapping, dtypes, e, job, g)
 
 
 def _result(

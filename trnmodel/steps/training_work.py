@@ -27,12 +27,11 @@ KINDS = ("weight_bytes", "gradient_bytes", "optimizer_bytes", "activation_bytes"
 
 
 class Job(NamedTuple):
-    """Categories of a training step, whether weights are frozen, what hides: as the stack has it, or all or none."""
+    """Categories of a training step, and what hides: as the stack has it, or all or none."""
 
     recompute: str
     zero: int
     sequence_parallel: bool
-    frozen: bool = False
     hidden: float | None = None
 
     @property
@@ -124,14 +123,12 @@ def passes_of(r: Rank, g: Values, job: Job, t: Tokens, k: Kept) -> Passes:
     flop = n * (w["row_flop"] + w["routed_flop"] * g["expert_imbalance"])
     layers_s = page.product_s(flop, narrow, e.matmul_share, base)
     sequences: Numeric = g["micro_batch"] / w["cp"]
-    flop = sum((w[f"pair_flop_{i}"] * x for i, x in enumerate(_pairs(r, g))), 0.0) * sequences
+    flop = sum(w[f"pair_flop_{i}"] * x for i, x in enumerate(_pairs(r, g))) * sequences
     attend_s = page.product_s(flop, wide, np.minimum(e.attention_share, e.matmul_share), base)
     moved_s = MOVES * page.kept_bytes(n, k.whole, k.cut, k.scores, k.entry, w["tp"], t.outer_tp, "none") / stream
     one = t.stage * overlapped_s(layers_s + attend_s, moved_s, e.stream_overlap)
-    back = BACKWARD * one
-    if job.frozen:
-        worked_s = g["backward"] * layers_s + BACKWARD * attend_s
-        back = t.stage * overlapped_s(worked_s, BACKWARD * moved_s, e.stream_overlap)
+    worked_s = g["backward"] * layers_s + BACKWARD * attend_s
+    back = t.stage * overlapped_s(worked_s, BACKWARD * moved_s, e.stream_overlap)
     fixed = t.stage * r.outline.layers * e.layer_s
     again: Numeric = 0.0
     if job.again:
@@ -271,7 +268,7 @@ def flop_of(r: Rank, g: Values, job: Job) -> tuple[Numeric, Numeric]:
     Attention counts as the stack computes it: the whole square, or what the mask leaves.
     """
     w = r.values
-    pair = sum((w[f"pair_all_{i}"] * x for i, x in enumerate(_pairs(r, g))), 0.0)
+    pair = sum(w[f"pair_all_{i}"] * x for i, x in enumerate(_pairs(r, g)))
     rows = w["row_all"] * g["seq"]
     model = ((1 + g["backward"]) * (rows + w["logit_all"] * g["seq"]) + (1 + BACKWARD) * pair) * g["global_batch"]
     again: Numeric = 0.0
@@ -288,7 +285,7 @@ def memory_of(r: Rank, g: Values, job: Job, t: Tokens, k: Kept, p: Params) -> Va
     ask = (k.whole, k.cut, k.scores, k.entry, w["tp"], t.outer_tp)
     layers = t.stage * page.in_flight(t.microbatches, w["pp"], g["interleave"])
     kept = layers * page.kept_bytes(n, *ask, job.recompute)
-    edge = page.edge_bytes(n, o.hidden * np.float64(1.0), o.vocabulary, w["tp"], w["pp"])
+    edge = page.edge_bytes(n, o.hidden, o.vocabulary, w["tp"], w["pp"])
     buffer: Numeric = 0.0
     if job.again:  # the layer that runs again
         buffer = page.kept_bytes(n, *ask, "none") / o.layers
