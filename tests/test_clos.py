@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trnmodel.fabric.scaleout import port_choice
 from trnmodel.formulas import transit
 from trnmodel.formulas.clos import clos
 
@@ -203,3 +204,9 @@ def test_exposed_transfer_lies_between_what_cannot_hide_and_all(kv_bytes, prefil
     transfer = kv_bytes / rate
     assert max(transfer - prefill_s, 0.0) * (1 - 1e-12) <= exposed + 1e-12
     assert exposed <= transfer * (1 + 1e-12)
+
+
+def test_a_nic_of_exactly_two_ports_has_one_in_each_plane():
+    """400 Gb/s in two ports of 200: switches of 64 ports join 64^3 / 4 NICs in three layers, each of two chips."""
+    table = port_choice("trn3-nl72x2-pcie160", 130_000, [200e9]).iloc[0]
+    assert (table.switch, table.port, table.layers, table.reach_chips) == ("12.8T", "200G", 3, 64**3 / 4 * 2)

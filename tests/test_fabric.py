@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from trnmodel.catalog.systems import system, systems
 from trnmodel.fabric import flow
 from trnmodel.fabric.build import link_rates
+from trnmodel.fabric.drawing import drawing
 from trnmodel.fabric.graph import topology
 from trnmodel.fabric.what_if import failures, hops_table, metrics, parts, parts_table, readings
 from trnmodel.units import GB
@@ -808,3 +809,10 @@ def test_whole_paths_of_a_torus_by_hand():
 def test_a_torus_of_more_than_256_chips_is_large(shape, large):
     one = replace(system("tpu-v5e-pod"), torus_shape=shape, domain_chips=int(np.prod(shape)))
     assert topology(one).wiring.large is large
+
+
+def test_places_of_a_circle_have_three_digits():
+    """The second of eight chips stands an eighth of a turn on: sin and cos of 45 degrees."""
+    nodes, _ = drawing("hgx-h100")
+    second = nodes.set_index("node").loc["chip1"]
+    assert (second.x, second.y) == (0.707, 0.707)

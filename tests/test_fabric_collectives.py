@@ -533,6 +533,7 @@ def test_what_a_group_reaches_on_a_torus_by_hand(where, ranks, stride, links, sp
         (tm.chip("trainium2"), 7, 3, 640 / 3, 3),
         (tm.chip("trainium2"), 7, 9, 640 / 4, 4),
         (tm.system("trn2.48xlarge", count=2), 64, 2, 25, 2),
+        (tm.system("trn2.48xlarge"), 2, 4, 128 / 4, 4),  # two chips, one link, which four groups share
         (tm.system("hgx-h100", count=2), 8, 1, 450, 1),
         (tm.system("hgx-h100", count=2), 2, 8, 50, 1),
         (tm.system("trn2.3xlarge", count=3), 4, 3, 25 / 3, 3),
@@ -700,3 +701,26 @@ def test_one_rank_of_all_cores_is_no_pair():
     bandwidth = where.chip.hbm_bytes_per_s
     group = place(where, np.asarray(4.0), np.ones(()), lnc=8)
     assert hbm_s("all_gather", "ring", 1 * GB, group) == pytest.approx(4 / 2 * 3 / 4 * GB / bandwidth)
+
+
+def test_one_rank_pays_no_floor():
+    found = tm.collective("all_reduce", 1 * GB, "trn2.48xlarge", ranks=[1, 2], floor_s=1.0)
+    assert found.time_s[0] == 0
+    assert found.time_s[1] > 1
+
+
+def test_chips_are_no_more_than_ranks_may_be():
+    with pytest.raises(ValueError, match=r"chips=1e\+30: allowed are whole numbers from 1 to 2.5e\+29"):
+        tm.collective("all_reduce", 1, tm.chip("trainium2"), chips=1e30)
+
+
+def test_an_algorithm_by_name_needs_a_latency_too():
+    where = replace(tm.chip("h100"), hop_s=np.nan)
+    with pytest.raises(ValueError, match="no hop latency is published"):
+        tm.collective("all_reduce", 1, where, ranks=8, algorithm="ring")
+
+
+def test_specs_are_known_again_as_one_object_alone():
+    one, other = tm.system("trn2.48xlarge"), replace(tm.system("trn2.48xlarge"))
+    assert Same(one) == Same(one) != Same(other)
+    assert Same(one) != one
