@@ -44,6 +44,8 @@ def test_one_copy_for_each_rack_crosses_less():
     one_rack = np.prod([(128 - i) / (256 - i) for i in range(8)])
     table = placements.traffic("deepseek-v3", SMALL, "rack")
     assert sent(table, OVER_BOTH)["dispatch", "pair"] == pytest.approx(2 * (1 - one_rack) / 2 * 7168 * 2)
+    few = 64 * (1 - np.prod([(252 - i) / (256 - i) for i in range(8)]))  # of 64 chips with 4 experts each
+    assert sent(table, OVER_BOTH)["dispatch", "rack"] == pytest.approx(few * (1 - 2 / 64) * 7168 * 2)
     with pytest.raises(ValueError, match="copies='token'"):
         placements.traffic("deepseek-v3", SMALL, "token")
 

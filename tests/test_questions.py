@@ -9,7 +9,7 @@ import pytest
 
 import trnmodel as tm
 from trnmodel.catalog import load
-from trnmodel.evidence import questions
+from trnmodel.evidence import grounds, questions
 from trnmodel.evidence.readings import reading
 from trnmodel.evidence.rows import COLUMNS, UnreadableRowError
 
@@ -222,6 +222,17 @@ def test_sizes_of_micro_batches_that_are_tried(fastest, monkeypatch):
 
     monkeypatch.setattr(questions, "train_step", step)
     assert questions.fastest_micro_batch(*OF_TRAINING) == fastest
+
+
+def test_a_step_of_training_has_the_band_of_the_public_one():
+    """A rate is as far below as the time is above."""
+    row = replace(reading(JOB), batch=24.0, asked=(("micro_batch", 3.0),), meaning="train-step")
+    step = tm.train_step(*OF_TRAINING, seq=4096, precision="bf16", global_batch=24, micro_batch=3)
+    plain, low, high, basis, _ = grounds.banded(row)
+    ratio = float(step.high / step.time_s)
+    assert ratio > 1.05
+    assert (plain, low, high) == pytest.approx((float(step.time_s), float(step.time_s) / ratio, float(step.high)))
+    assert basis == str(step.basis)
 
 
 def test_a_step_of_training_needs_a_length():

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import trnmodel as tm
 from trnmodel.catalog.load import precision
+from trnmodel.models.describe import by_place
 from trnmodel.models.operator_table import step_operators
 from trnmodel.models.transformer import model, model_ids
 
@@ -250,6 +251,21 @@ def test_recurrent_state_by_hand():
     assert m.state_bytes("fp32", "bf16") == 36 * (32 * 128 * 128 * 4 + 3 * 8192 * 2)
     assert m.kv_bytes(1000) == 12 * 2 * 2 * 256 * 2 * 1000
     assert model("llama-3.1-8b").state_bytes() == 0
+
+
+def test_states_of_mamba_2_by_hand():
+    """Nemotron-H: 24 layers of 128 heads of 64 x 128; tail of 3 over 128 x 64 + 2 x 8 x 128 channels."""
+    assert model("nemotron-h-8b").state_bytes("fp32", "bf16") == 24 * (128 * 64 * 128 * 4 + 3 * (8192 + 2048) * 2)
+
+
+def test_parameters_stand_where_they_work():
+    """Jamba: 4 layers of attention, whose parts are no part of the 28 that recur; two norms a layer and one more."""
+    m = model("jamba-v0.1")
+    held = by_place(m)
+    assert held["attention"] == (4 * (2 * 4096 * 4096 + 2 * 4096 * 1024),) * 2
+    assert held["norms"] == (65 * 4096,) * 2
+    assert held["routed experts"] == (16 * 16 * 3 * 4096 * 14336, 16 * 2 * 3 * 4096 * 14336)
+    assert sum(stored for stored, _ in held.values()) == m.total_params
 
 
 def test_recurrent_states_count_their_layers_by_hand():
