@@ -18,7 +18,8 @@ import pytest
 import trnmodel as tm
 from trnmodel.catalog import load
 from trnmodel.catalog.lineage import lineage
-from trnmodel.catalog.specs import Chip, Precision
+from trnmodel.catalog.specs import Chip, Precision, _number_check
+from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.tables import DataError, Decision, by_id, read_yaml
 from trnmodel.steps.rank import site
 
@@ -438,3 +439,45 @@ def test_what_a_number_of_a_stack_may_be(name, allowed, refused):
 def test_a_range_is_a_low_and_a_high(ends):
     with pytest.raises(ValueError, match="a low and a high"):
         replace(tm.chip("trainium2"), ranges={"tdp_w": ends})
+
+
+@pytest.mark.parametrize(
+    ("name", "printed", "allowed", "refused"),
+    [
+        ("network_overlap", 0.0, (0, 1), (1.1, -0.1)),
+        ("kv_stream_share", 0.9, (1e-30, 1, 1 + 1e-10), (0, 1.1)),
+        ("hop_s", 1.0, (0, 1e-30, 1e30), (1e-31, 2e30)),
+        ("rdh_traffic_ratio", 1.0, (1e-30, 1e30), (0, 2e30)),
+    ],
+)
+def test_what_a_number_may_be_by_its_name(name, printed, allowed, refused):
+    """Asked of the rule itself, which specs keep."""
+    fields = {field.name: field for field in dataclasses.fields(Efficiencies)}
+    check = _number_check(fields[name])
+    assert check("here", printed) == printed
+    for value in allowed:
+        assert check("here", value) == pytest.approx(min(value, 1) if name.endswith(("share", "overlap")) else value)
+    for value in refused:
+        with pytest.raises(ValueError, match=r"here=.*allowed are numbers"):
+            check("here", value)
+
+
+def test_an_announced_ratio_scales_its_base():
+    """Three times the FP8 of a base, 1.5 times its memory, once with a low and a high from its base."""
+    rows = load._of("trainium4-roadmap")["ratio_to_base"]
+    base = tm.chip(load.entity_row(load.entity_row("trainium4-roadmap").base).id)
+    found = load._scaled(base, load.assemble(Chip, "trainium4-roadmap"))
+    for qualifier, (fact, _) in rows.items():
+        name, _, dtype = qualifier.partition(":")
+        got, was = (found[name][dtype], getattr(base, name)[dtype]) if dtype else (found[name], getattr(base, name))
+        assert got / was == load.value_si(fact)[0] >= 1
+        label = f"{name}[{dtype}]" if dtype else name
+        assert found["sources"][label][0] == fact.id
+        assert label in found["estimates"]
+
+
+def test_ids_that_a_source_spells_otherwise():
+    assert load._spelt.__wrapped__("chip")["Trainium2"] == "trainium2"
+    assert set(load._spelt.__wrapped__("chip").values()) == set(CHIPS)
+    with pytest.raises(ValueError, match="kind='colour': allowed are"):
+        load._spelt.__wrapped__("colour")
