@@ -17,7 +17,8 @@ import pytest
 
 import trnmodel as tm
 from trnmodel.catalog import load
-from trnmodel.catalog.lineage import lineage
+from trnmodel.catalog.facilities import Power, _node, power
+from trnmodel.catalog.lineage import built, lineage
 from trnmodel.catalog.specs import Chip, Precision, _number_check
 from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.tables import DataError, Decision, by_id, read_yaml
@@ -481,3 +482,12 @@ def test_ids_that_a_source_spells_otherwise():
     assert set(load._spelt.__wrapped__("chip").values()) == set(CHIPS)
     with pytest.raises(ValueError, match="kind='colour': allowed are"):
         load._spelt.__wrapped__("colour")
+
+
+def test_both_estimates_of_watts_are_marked():
+    """Of a chip whose node is known: those of its kind of chip and those of its node."""
+    found = power(tm.chip("trainium2"))
+    kind, node = built(Power, "neuron-power"), _node(tm.chip("trainium2").process)
+    assert found.estimates == {*kind.estimates, *node.estimates}
+    assert kind.estimates - node.estimates
+    assert dict(found.flop_j) == dict(node.flop_j)

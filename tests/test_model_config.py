@@ -401,7 +401,8 @@ NO_TYPES = {"layer_types": None}
         (NEXT, {"num_hidden_layers": 7, "full_attention_interval": 3, **NO_TYPES},
          {"gated delta rule + experts": 5, "causal attention + experts": 2}),
         # experts in the second, fourth and eighth of eight, not in the sixth, number 5; full attention in 4 and 8
-        (NEXT, {"num_hidden_layers": 8, "intermediate_size": 77, "decoder_sparse_step": 2, "mlp_only_layers": [5], **NO_TYPES},
+        (NEXT, {"num_hidden_layers": 8, "intermediate_size": 77, "decoder_sparse_step": 2, "mlp_only_layers": [5],
+                **NO_TYPES},
          {"gated delta rule + dense": 5, "gated delta rule + experts": 1, "causal attention + experts": 2}),
         # from layer 2 on those that three divides: 3 and 6
         (DEEPSEEK, {"num_hidden_layers": 8, "first_k_dense_replace": 2, "moe_layer_freq": 3},

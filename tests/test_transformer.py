@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 import trnmodel as tm
 from trnmodel.catalog.load import precision
+from trnmodel.models.backward import _elements
+from trnmodel.models.blocks import Attention, Part, grouped_attention
 from trnmodel.models.operator_table import step_operators
 from trnmodel.models.transformer import model, model_ids
 
@@ -388,3 +390,30 @@ def test_operators_of_an_encoder_have_no_cache_to_read():
     assert up.intensity_flop_per_byte == up.flop / weights
     assert up.unfused_flop_per_byte == up.flop / (weights + ins_and_outs)
     assert np.isnan(table.loc["embedding"].intensity_flop_per_byte)  # rows that are looked up are no work
+
+
+def test_attention_of_many_heads_by_hand():
+    """5 query heads and 2 of keys, 3 wide, values 7 wide, in a width of 11; keys alone where they are the values."""
+    attention = Attention(kind="causal", heads=5, kv_heads=2, qk_dim=3, v_dim=7)
+    parts = {"q": 11 * 15, "kv": 11 * 2 * 10, "o": 35 * 11}
+    found = grouped_attention(11, attention)
+    assert {part.name: part.params for part in found.parts} == parts
+    alike = grouped_attention(11, attention, qkv_bias=True, out_bias=True, loose=13, gated=True, value_is_key=True)
+    assert {part.name: part.params for part in alike.parts} == {
+        "q": 11 * 15 + 15 + 13, "kv": 11 * 6 + 6, "o": 35 * 11 + 11, "gate": 11 * 35 + 35,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("part", "added"),
+    [
+        (Part(name="up", group="ffn", rows=3, cols=5, shard="columns"), 5),
+        (Part(name="down", group="ffn", rows=3, cols=5, shard="rows"), 3),
+        (Part(name="down", group="ffn", rows=3, cols=5, shard="columns"), 5),
+        (Part(name="down", group="experts", rows=3, cols=5, active=7), 21),
+        (Part(name="up", group="experts", rows=3, cols=5, active=7), 35),
+        (Part(name="norm", group="norm", extra=9), 0),
+    ],
+)
+def test_what_a_part_leaves_for_the_way_back(part, added):
+    assert _elements(part) == added
