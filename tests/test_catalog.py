@@ -20,8 +20,8 @@ from trnmodel.catalog import load
 from trnmodel.catalog.facilities import Power, _node, power
 from trnmodel.catalog.lineage import built, lineage
 from trnmodel.catalog.specs import Chip, Precision, _number_check
-from trnmodel.catalog.stacks import Efficiencies
-from trnmodel.catalog.tables import DataError, Decision, by_id, read_yaml
+from trnmodel.catalog.stacks import Efficiencies, _widened
+from trnmodel.catalog.tables import DataError, Decision, Fact, by_id, read_yaml
 from trnmodel.steps.rank import site
 
 CHIPS = """trainium1 trainium2 trainium3 inferentia2 trainium4-roadmap a100 h100 h200 b200 gb200 b300 gb300 mi210 mi300x
@@ -491,3 +491,41 @@ def test_both_estimates_of_watts_are_marked():
     assert found.estimates == {*kind.estimates, *node.estimates}
     assert kind.estimates - node.estimates
     assert dict(found.flop_j) == dict(node.flop_j)
+
+
+def test_a_printed_range_in_base_units():
+    """From 3 to 5 TB/s; 4 between."""
+    row = Fact("one", "mine", "hbm_bytes_per_s", "", "3-5", "TB/s", "mine", "p. 1", "B", "")
+    assert load.value_si(row) == (4e12, 3e12, 5e12)
+
+
+def test_an_open_ratio_of_an_open_base(monkeypatch):
+    """Between 2 and 7 times what is between 3 and 11."""
+    base = replace(tm.chip("trainium3"), hbm_bytes=5.0, ranges={"hbm_bytes": (3.0, 11.0)})
+    (_, (fact, _)), *_ = load._of("trainium4-roadmap")["ratio_to_base"].items()
+    two = msgspec.structs.replace(fact, value_printed="2-7")
+    monkeypatch.setattr(load, "_of", lambda entity: {"ratio_to_base": {"hbm_bytes": (two, (2.0, 7.0))}})
+    found = load._scaled(base, {"id": "mine", "ranges": {}, "sources": {}})
+    assert (found["hbm_bytes"], found["ranges"]["hbm_bytes"]) == (22.5, (6.0, 77.0))  # 4.5 times 5
+    assert found["sources"]["hbm_bytes"] == (two.id, *base.sources["hbm_bytes"])
+
+
+def test_constants_of_a_stack_are_wider_by_a_factor():
+    """From half to three times of each that has a source; a share and an overlap end at 1."""
+    values = {"network_overlap": 0.5, "kv_stream_share": 0.25, "weight_stream_share": 0.75, "hop_s": 2.0}
+    e = replace(
+        tm.efficiencies("trainium2"), **values, sources=dict.fromkeys((*values, "layer_s"), ("one",)), layer_s=0.0
+    )
+    assert _widened(e, 0.5, 3.0) == {
+        "network_overlap": (0.25, 1.0), "kv_stream_share": (0.125, 0.75), "weight_stream_share": (0.375, 1.0),
+        "hop_s": (1.0, 6.0),
+    }  # fmt: skip
+    assert _widened(e, 1.0, 1.0) == {}
+
+
+def test_rates_of_lanes_leave_room_for_a_million_of_them():
+    spec = tm.system("trn3-nl32x2-pcie160")
+    limit = 1e30 / 2**20
+    assert replace(spec, lane_bytes_per_s_per_dir=limit).lane_bytes_per_s_per_dir == limit
+    with pytest.raises(ValueError, match=r"lane_bytes_per_s_per_dir=.*allowed are numbers from"):
+        replace(spec, lane_bytes_per_s_per_dir=limit * 1.01)

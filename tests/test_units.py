@@ -184,3 +184,8 @@ def test_times_by_their_names():
     assert (units.MINUTE, units.HOUR, units.DAY) == (60, 60 * 60, 24 * 60 * 60)
     assert units.YEAR == 365 * 24 * 60 * 60
     assert (units.US * 1e6, units.MS * 1e3) == (1, 1)
+
+
+def test_rates_and_sizes_by_their_names():
+    assert (units.KW, units.MW, units.KWH) == (1000, 1000**2, 1000 * 60 * 60)
+    assert (units.GBIT * 8, units.TBIT * 8, units.NS * 1e9) == (1e9, 1e12, 1)
