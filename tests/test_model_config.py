@@ -397,9 +397,9 @@ NO_TYPES = {"layer_types": None}
         # attention at 1 4; experts at 0 2 4 6
         (JAMBA, {"num_hidden_layers": 7, "attn_layer_period": 3, "attn_layer_offset": 1, "expert_layer_offset": 0},
          {"mamba + experts": 3, "mamba + dense": 2, "causal attention + experts": 1, "causal attention + dense": 1}),
-        # the third and the sixth of seven
-        (NEXT, {"num_hidden_layers": 7, "full_attention_interval": 3, **NO_TYPES},
-         {"gated delta rule + experts": 5, "causal attention + experts": 2}),
+        # the third and the sixth of eight
+        (NEXT, {"num_hidden_layers": 8, "full_attention_interval": 3, **NO_TYPES},
+         {"gated delta rule + experts": 6, "causal attention + experts": 2}),
         # experts in the second, fourth and eighth of eight, not in the sixth, number 5; full attention in 4 and 8
         (NEXT, {"num_hidden_layers": 8, "intermediate_size": 77, "decoder_sparse_step": 2, "mlp_only_layers": [5],
                 **NO_TYPES},
@@ -407,14 +407,14 @@ NO_TYPES = {"layer_types": None}
         # from layer 2 on those that three divides: 3 and 6
         (DEEPSEEK, {"num_hidden_layers": 8, "first_k_dense_replace": 2, "moe_layer_freq": 3},
          {"latent attention + dense": 6, "latent attention + experts": 2}),
-        # no rotary positions in the third and sixth of seven; experts in the second, fourth and sixth
-        (SCOUT, {"num_hidden_layers": 7, "no_rope_layers": None, "no_rope_layer_interval": 3, "layer_types": None,
+        # no rotary positions in the third and sixth of eight; experts in the even ones
+        (SCOUT, {"num_hidden_layers": 8, "no_rope_layers": None, "no_rope_layer_interval": 3, "layer_types": None,
                  "interleave_moe_layer_step": 2},
-         {"chunked 8192 attention + dense": 3, "chunked 8192 attention + experts": 2,
+         {"chunked 8192 attention + dense": 3, "chunked 8192 attention + experts": 3,
           "causal attention + dense": 1, "causal attention + experts": 1}),
-        # the third and the sixth of seven are full
-        (KINDS["gemma-3-27b"], {"num_hidden_layers": 7, "sliding_window_pattern": 3, **NO_TYPES},
-         {"sliding 1024 attention + dense": 5, "causal attention + dense": 2}),
+        # the third and the sixth of eight are full
+        (KINDS["gemma-3-27b"], {"num_hidden_layers": 8, "sliding_window_pattern": 3, **NO_TYPES},
+         {"sliding 1024 attention + dense": 6, "causal attention + dense": 2}),
         # windows from layer 2 on
         (KINDS["qwen2-7b"], {"num_hidden_layers": 7, "use_sliding_window": True, "max_window_layers": 2,
                              "sliding_window": 100, **NO_TYPES},
