@@ -124,3 +124,15 @@ def test_shapes_meet_from_the_last_axis_on():
         arguments.together(a=np.ones((2, 1, 4)), b=np.ones((3, 1)), c=np.ones(5))
     with pytest.raises(ValueError, match=r"c of shape \(2, 1\) does not fit b of shape \(3, 1\)"):
         arguments.together(a=np.ones((2, 1, 4)), b=np.ones((3, 1)), c=np.ones((2, 1)))
+
+
+def test_sixteen_dimensions_and_no_more():
+    assert arguments.numbers("batch", np.ones((1,) * 16)).ndim == 16
+    with pytest.raises(ValueError, match=r"batch=.*allowed are numbers"):
+        arguments.numbers("batch", np.ones((1,) * 17))
+
+
+@pytest.mark.parametrize("value", [-7, 0, 7, 10**30, -(10**30)])
+def test_whole_numbers_are_numbers(value):
+    found = arguments.numbers("shift", value, -np.inf)
+    assert (found.dtype, found.item()) == (float, float(value))

@@ -17,9 +17,11 @@ import pytest
 
 import trnmodel as tm
 from trnmodel.catalog import load
-from trnmodel.catalog.lineage import lineage
-from trnmodel.catalog.specs import Chip, Precision
-from trnmodel.catalog.tables import DataError, Decision, by_id, read_yaml
+from trnmodel.catalog.facilities import Power, _node, power
+from trnmodel.catalog.lineage import built, lineage
+from trnmodel.catalog.specs import Chip, Precision, _number_check
+from trnmodel.catalog.stacks import Efficiencies, _widened
+from trnmodel.catalog.tables import DataError, Decision, Fact, by_id, read_yaml
 from trnmodel.steps.rank import site
 
 CHIPS = """trainium1 trainium2 trainium3 inferentia2 trainium4-roadmap a100 h100 h200 b200 gb200 b300 gb300 mi210 mi300x
@@ -438,3 +440,92 @@ def test_what_a_number_of_a_stack_may_be(name, allowed, refused):
 def test_a_range_is_a_low_and_a_high(ends):
     with pytest.raises(ValueError, match="a low and a high"):
         replace(tm.chip("trainium2"), ranges={"tdp_w": ends})
+
+
+@pytest.mark.parametrize(
+    ("name", "printed", "allowed", "refused"),
+    [
+        ("network_overlap", 0.0, (0, 1), (1.1, -0.1)),
+        ("kv_stream_share", 0.9, (1e-30, 1, 1 + 1e-10), (0, 1.1)),
+        ("hop_s", 1.0, (0, 1e-30, 1e30), (1e-31, 2e30)),
+        ("rdh_traffic_ratio", 1.0, (1e-30, 1e30), (0, 2e30)),
+    ],
+)
+def test_what_a_number_may_be_by_its_name(name, printed, allowed, refused):
+    """Asked of the rule itself, which specs keep."""
+    fields = {field.name: field for field in dataclasses.fields(Efficiencies)}
+    check = _number_check(fields[name])
+    assert check("here", printed) == printed
+    for value in allowed:
+        assert check("here", value) == pytest.approx(min(value, 1) if name.endswith(("share", "overlap")) else value)
+    for value in refused:
+        with pytest.raises(ValueError, match=r"here=.*allowed are numbers"):
+            check("here", value)
+
+
+def test_an_announced_ratio_scales_its_base():
+    """Three times the FP8 of a base, 1.5 times its memory, once with a low and a high from its base."""
+    rows = load._of("trainium4-roadmap")["ratio_to_base"]
+    base = tm.chip(load.entity_row(load.entity_row("trainium4-roadmap").base).id)
+    found = load._scaled(base, load.assemble(Chip, "trainium4-roadmap"))
+    for qualifier, (fact, _) in rows.items():
+        name, _, dtype = qualifier.partition(":")
+        got, was = (found[name][dtype], getattr(base, name)[dtype]) if dtype else (found[name], getattr(base, name))
+        assert got / was == load.value_si(fact)[0] >= 1
+        label = f"{name}[{dtype}]" if dtype else name
+        assert found["sources"][label][0] == fact.id
+        assert label in found["estimates"]
+
+
+def test_ids_that_a_source_spells_otherwise():
+    assert load._spelt.__wrapped__("chip")["Trainium2"] == "trainium2"
+    assert set(load._spelt.__wrapped__("chip").values()) == set(CHIPS)
+    with pytest.raises(ValueError, match="kind='colour': allowed are"):
+        load._spelt.__wrapped__("colour")
+
+
+def test_both_estimates_of_watts_are_marked():
+    """Of a chip whose node is known: those of its kind of chip and those of its node."""
+    found = power(tm.chip("trainium2"))
+    kind, node = built(Power, "neuron-power"), _node(tm.chip("trainium2").process)
+    assert found.estimates == {*kind.estimates, *node.estimates}
+    assert kind.estimates - node.estimates
+    assert dict(found.flop_j) == dict(node.flop_j)
+
+
+def test_a_printed_range_in_base_units():
+    """From 3 to 5 TB/s; 4 between."""
+    row = Fact("one", "mine", "hbm_bytes_per_s", "", "3-5", "TB/s", "mine", "p. 1", "B", "")
+    assert load.value_si(row) == (4e12, 3e12, 5e12)
+
+
+def test_an_open_ratio_of_an_open_base(monkeypatch):
+    """Between 2 and 7 times what is between 3 and 11."""
+    base = replace(tm.chip("trainium3"), hbm_bytes=5.0, ranges={"hbm_bytes": (3.0, 11.0)})
+    (_, (fact, _)), *_ = load._of("trainium4-roadmap")["ratio_to_base"].items()
+    two = msgspec.structs.replace(fact, value_printed="2-7")
+    monkeypatch.setattr(load, "_of", lambda entity: {"ratio_to_base": {"hbm_bytes": (two, (2.0, 7.0))}})
+    found = load._scaled(base, {"id": "mine", "ranges": {}, "sources": {}})
+    assert (found["hbm_bytes"], found["ranges"]["hbm_bytes"]) == (22.5, (6.0, 77.0))  # 4.5 times 5
+    assert found["sources"]["hbm_bytes"] == (two.id, *base.sources["hbm_bytes"])
+
+
+def test_constants_of_a_stack_are_wider_by_a_factor():
+    """From half to three times of each that has a source; a share and an overlap end at 1."""
+    values = {"network_overlap": 0.5, "kv_stream_share": 0.25, "weight_stream_share": 0.75, "hop_s": 2.0}
+    e = replace(
+        tm.efficiencies("trainium2"), **values, sources=dict.fromkeys((*values, "layer_s"), ("one",)), layer_s=0.0
+    )
+    assert _widened(e, 0.5, 3.0) == {
+        "network_overlap": (0.25, 1.0), "kv_stream_share": (0.125, 0.75), "weight_stream_share": (0.375, 1.0),
+        "hop_s": (1.0, 6.0),
+    }  # fmt: skip
+    assert _widened(e, 1.0, 1.0) == {}
+
+
+def test_rates_of_lanes_leave_room_for_a_million_of_them():
+    spec = tm.system("trn3-nl32x2-pcie160")
+    limit = 1e30 / 2**20
+    assert replace(spec, lane_bytes_per_s_per_dir=limit).lane_bytes_per_s_per_dir == limit
+    with pytest.raises(ValueError, match=r"lane_bytes_per_s_per_dir=.*allowed are numbers from"):
+        replace(spec, lane_bytes_per_s_per_dir=limit * 1.01)

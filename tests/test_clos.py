@@ -210,3 +210,31 @@ def test_a_nic_of_exactly_two_ports_has_one_in_each_plane():
     """400 Gb/s in two ports of 200: switches of 64 ports join 64^3 / 4 NICs in three layers, each of two chips."""
     table = port_choice("trn3-nl72x2-pcie160", 130_000, [200e9]).iloc[0]
     assert (table.switch, table.port, table.layers, table.reach_chips) == ("12.8T", "200G", 3, 64**3 / 4 * 2)
+
+
+def test_an_odd_network_by_hand():
+    """Leaves of 13 ports, first switches of 11, three down for two up: 4 up and 6 down.
+
+    A NIC of 3 chips has 2 ports in each of 3 planes: 3 NICs or 9 chips a rack, 6 racks or 54 chips a pod, 13 pods.
+    100 chips: 34 NICs, 12 racks, 2 pods. A plane has 12 first switches, 2 x 4 leaves with 6 links up, 48 links into
+    ceil(48 / 13) = 4 spines. Links: 34 x 2 x 3 = 204 of NICs; 3 (48 + 12 x 4) = 288 among switches.
+    Modules of 5 ports: 41 and 58.
+    """
+    network = clos(switch_bits_per_s=13 * G, tor_bits_per_s=11 * G, port_bits_per_s=G, layers=3, oversubscription=1.5,
+                   nic_bits_per_s=6 * G, planes=3, chips_per_nic=3, module_bits_per_s=5 * G, chips=100,
+                   endpoint_medium="optical")  # fmt: skip
+    assert (network.radix, network.tor_radix, network.down_ports, network.rails) == (13, 11, 6, 4)
+    assert (network.ports_per_nic, network.nics_per_rack, network.racks_per_pod, network.max_pods) == (2, 3, 6, 13)
+    assert (network.chips_per_rack, network.chips_per_pod, network.max_chips) == (9, 54, 702)
+    assert (network.endpoints, network.nics, network.racks, network.pods) == (468, 34, 12, 2)
+    assert (network.tor_switches, network.leaf_switches, network.spine_switches) == (36, 24, 12)
+    assert (network.switches, network.endpoint_links, network.fabric_links) == (72, 204, 288)
+    assert (network.endpoint_cables, network.fabric_cables, network.optics) == (41, 58, 198)
+    assert (network.oversubscription, network.switch_hops) == (1.5, 5)
+    assert network.chip_bytes_per_s_per_dir == pytest.approx(0.25e9)  # a third of 6 Gb/s
+    assert network.chip_bytes_per_s_per_dir_across_racks == pytest.approx(0.25e9 / 1.5)
+
+
+def test_chips_and_switches_that_do_not_broadcast_are_refused():
+    with pytest.raises(ValueError, match=r"chips"):
+        clos(switch_bits_per_s=[4, 8], port_bits_per_s=1, layers=2, chips=[1, 2, 3])

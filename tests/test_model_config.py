@@ -12,7 +12,7 @@ import pytest
 
 from trnmodel.catalog.load import DATA
 from trnmodel.models.architectures import ARCHITECTURES
-from trnmodel.models.config import MAX_FILE_BYTES, defaults
+from trnmodel.models.config import MAX_FILE_BYTES, Fields, _parted, defaults, printed
 from trnmodel.models.shipped import catalog
 from trnmodel.models.transformer import model, model_ids
 
@@ -385,3 +385,192 @@ def test_infinity_where_nobody_reads_it(file):
     content = json.dumps({**NEMOTRON, "time_step_limit": [0.0, float("inf")]}).encode()
     assert b"Infinity" in content
     assert model(file(content)).total_params == model("nemotron-h-8b").total_params
+
+
+KINDS = {name: json.loads((DATA / "models" / f"{name}.json").read_text()) for name in ("gemma-3-27b", "qwen2-7b")}
+NO_TYPES = {"layer_types": None}
+
+
+@pytest.mark.parametrize(
+    ("base", "change", "layers"),
+    [
+        # attention at 1 4; experts at 0 2 4 6
+        (JAMBA, {"num_hidden_layers": 7, "attn_layer_period": 3, "attn_layer_offset": 1, "expert_layer_offset": 0},
+         {"mamba + experts": 3, "mamba + dense": 2, "causal attention + experts": 1, "causal attention + dense": 1}),
+        # the third and the sixth of eight
+        (NEXT, {"num_hidden_layers": 8, "full_attention_interval": 3, **NO_TYPES},
+         {"gated delta rule + experts": 6, "causal attention + experts": 2}),
+        # experts in the second, fourth and eighth of eight, not in the sixth, number 5; full attention in 4 and 8
+        (NEXT, {"num_hidden_layers": 8, "intermediate_size": 77, "decoder_sparse_step": 2, "mlp_only_layers": [5],
+                **NO_TYPES},
+         {"gated delta rule + dense": 5, "gated delta rule + experts": 1, "causal attention + experts": 2}),
+        # from layer 2 on those that three divides: 3 and 6
+        (DEEPSEEK, {"num_hidden_layers": 8, "first_k_dense_replace": 2, "moe_layer_freq": 3},
+         {"latent attention + dense": 6, "latent attention + experts": 2}),
+        # no rotary positions in the third and sixth of eight; experts in the even ones
+        (SCOUT, {"num_hidden_layers": 8, "no_rope_layers": None, "no_rope_layer_interval": 3, "layer_types": None,
+                 "interleave_moe_layer_step": 2},
+         {"chunked 8192 attention + dense": 3, "chunked 8192 attention + experts": 3,
+          "causal attention + dense": 1, "causal attention + experts": 1}),
+        # the third and the sixth of eight are full
+        (KINDS["gemma-3-27b"], {"num_hidden_layers": 8, "sliding_window_pattern": 3, **NO_TYPES},
+         {"sliding 1024 attention + dense": 6, "causal attention + dense": 2}),
+        # windows from layer 2 on
+        (KINDS["qwen2-7b"], {"num_hidden_layers": 7, "use_sliding_window": True, "max_window_layers": 2,
+                             "sliding_window": 100, **NO_TYPES},
+         {"causal attention + dense": 2, "sliding 100 attention + dense": 5}),
+        (NEMOTRON, {"hybrid_override_pattern": "MM*-M", "num_hidden_layers": 5},
+         {"mamba2": 3, "causal attention": 1, "dense": 1}),
+    ],
+)  # fmt: skip
+def test_which_layers_a_rule_makes(base, change, layers, file):
+    found = model(file({**base, **change})).layers
+    assert {layer.name: layer.count for layer in found} == layers
+
+
+@pytest.mark.parametrize(
+    ("change", "params"),
+    [
+        # a layer: 4 (6 x 6 + 6) = 168 of attention, 2 x 6 x 10 + 10 + 6 = 136, two norms of 12: 328
+        # a table of 11 x 4, two projections of 4 x 6, a norm of 12, 13 + 2 positions of 6
+        ({}, 3 * 328 + 44 + 48 + 12 + 90),
+        ({"word_embed_proj_dim": 6}, 3 * 328 + 66 + 12 + 90),
+        ({"enable_bias": False}, 3 * (144 + 120 + 24) + 44 + 48 + 12 + 90),
+        ({"layer_norm_elementwise_affine": False}, 3 * (168 + 136) + 44 + 48 + 90),
+        ({"do_layer_norm_before": False}, 3 * 328 + 44 + 48 + 90),
+        ({"_remove_final_layer_norm": True}, 3 * 328 + 44 + 48 + 90),
+        ({"tie_word_embeddings": False}, 3 * 328 + 2 * 44 + 48 + 12 + 90),
+    ],
+)
+def test_a_small_opt_by_hand(change, params, file):
+    small = {"model_type": "opt", "hidden_size": 6, "num_attention_heads": 2, "ffn_dim": 10, "vocab_size": 11,
+             "max_position_embeddings": 13, "num_hidden_layers": 3, "word_embed_proj_dim": 4}  # fmt: skip
+    assert model(file({**small, **change})).total_params == params
+
+
+@pytest.mark.parametrize(("hidden", "rank"), [(34, 3), (32, 2)])
+def test_a_small_jamba_by_hand(hidden, rank, file):
+    """Rank "auto" is a sixteenth of the width, rounded up; two layers of Mamba without experts."""
+    small = {"model_type": "jamba", "hidden_size": hidden, "num_attention_heads": 2, "num_key_value_heads": 1,
+             "intermediate_size": 7, "vocab_size": 11, "num_hidden_layers": 2, "mamba_expand": 3, "mamba_d_state": 5,
+             "mamba_dt_rank": "auto", "mamba_d_conv": 3, "attn_layer_period": 3, "attn_layer_offset": 2,
+             "num_experts": 1, "num_experts_per_tok": 1, "tie_word_embeddings": False}  # fmt: skip
+    inner = 3 * hidden
+    mixer = hidden * 2 * inner + (3 + 1) * inner + (inner + 1) * (rank + 10) + (rank + 1) * inner + 6 * inner
+    layer = mixer + inner * hidden + 3 * hidden * 7 + 2 * hidden
+    assert model(file(small)).total_params == 2 * layer + 2 * 11 * hidden + hidden
+
+
+def fields(values, **more):
+    return Fields(values, "here", "llama", **more)
+
+
+def test_a_whole_number_from_its_lowest_to_its_highest():
+    for value in (3, 4, 7):
+        assert fields({"n": value}).optional("n", 7, 3) == fields({"n": value}).integer("n", 7, 3) == value
+    for value in (2, 8, True, 3.0):
+        with pytest.raises(ValueError, match=rf"here: n={value}: allowed are whole numbers from 3 to 7$"):
+            fields({"n": value}).optional("n", 7, 3)
+    assert fields({"n": 1}).integer("n") == 1
+    assert fields({"n": 4_194_304}).integer("n") == 4_194_304
+    with pytest.raises(ValueError, match="n=0: allowed are whole numbers from 1 to 4194304"):
+        fields({"n": 0}).optional("n")
+    with pytest.raises(ValueError, match="m=None: missing; needed is a whole number from 1 to 4194304"):
+        fields({}).integer("m|n")
+
+
+def test_layer_numbers_end_before_the_number_of_layers():
+    assert fields({"l": [0, 4, 4]}).layer_numbers("l", 5) == {0, 4}
+    assert fields({}).layer_numbers("l", 5) is None
+    for wrong in ([5], [-1], [0, True], ["1"], 3):
+        with pytest.raises(ValueError, match=r"allowed are lists of layer numbers from 0 to 4$"):
+            fields({"l": wrong}).layer_numbers("l", 5)
+
+
+@pytest.mark.parametrize(
+    ("values", "value", "name"),
+    [
+        ({}, 9, "a"),  # the architecture's
+        ({"a": None}, None, "a"),  # null is a word
+        ({"a": None, "b": 2}, 2, "b"),
+        ({"b": 2}, 2, "b"),
+        ({"a": 2, "b": 2}, 2, "a"),
+        ({"b": None}, None, "b"),
+    ],
+)
+def test_a_quantity_by_its_keys(values, value, name):
+    found = fields(values, defaults={"b": 9})
+    assert (found.raw("a|b"), found.name("a|b")) == (value, name)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"num_attention_heads": 16385}, "num_attention_heads=16385: allowed are whole numbers from 1 to 16384$"),
+        ({"num_hidden_layers": 4097}, "num_hidden_layers=4097: allowed are whole numbers from 1 to 4096$"),
+        ({"hidden_size": 4194305}, "to 4194304$"),
+        ({"vocab_size": 16777217}, "to 16777216$"),
+        ({"max_position_embeddings": 2**40 + 1}, "to 1099511627776$"),
+        ({"architectures": ["LlamaForCausalLM"] * 17}, "a list of up to 16 class names of up to 100 characters$"),
+        ({"architectures": ["L" * 101]}, "a list of up to 16 class names of up to 100 characters$"),
+        ({"rms_norm_eps": 0}, "rms_norm_eps=0: allowed are positive numbers$"),
+        ({"rope_theta": True}, "rope_theta=True: allowed are positive numbers$"),
+        ({"rope_theta": float("inf")}, "rope_theta=inf: allowed are positive numbers$"),
+    ],
+)
+def test_one_beyond_what_a_file_may_say(change, words, file):
+    with pytest.raises(ValueError, match=words):
+        model(file({**LLAMA, **change}))
+
+
+def test_what_a_file_may_just_say(file):
+    content = json.dumps(LLAMA).encode()
+    full = content + b" " * (1_048_576 - len(content))
+    assert model(file(full)).total_params == model("llama-3.1-8b").total_params
+    with pytest.raises(ValueError, match="the file is 1048577 B; allowed are up to 1048576 B"):
+        model(file(full + b" "))
+    with pytest.raises(ValueError, match="holds a JSON list"):
+        model(file(b"[" * 32 + b"]" * 32))
+    for digits, words in ((4000, "hidden_size=9999"), (4001, "hidden_size=inf")):
+        with pytest.raises(ValueError, match=words):
+            model(file(b'{"model_type": "llama", "hidden_size": ' + b"9" * digits + b"}"))
+    assert model(file({**LLAMA, "architectures": ["LlamaForCausalLM"] * 16})).total_params > 0
+    longest = "LlamaForCausalLM" + "x" * 84  # a hundred letters: long enough to be read, and no ending that is known
+    with pytest.raises(ValueError, match="allowed endings"):
+        model(file({**LLAMA, "architectures": [longest]}))
+    assert model(file({**NEMOTRON, "hybrid_override_pattern": "M" * 4096, "num_hidden_layers": 4096})).total_params > 0
+    with pytest.raises(ValueError, match="has 4097 entries"):
+        model(file({**NEMOTRON, "hybrid_override_pattern": "M" * 4097, "num_hidden_layers": None}))
+
+
+def test_a_long_path_is_shown_by_its_end():
+    assert printed(Path("p" * 200)) == "p" * 200
+    assert printed(Path("q" + "p" * 200)) == "..." + "p" * 200
+    assert printed(Path("a\nb")) == "a?b"
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("LlamaForCausalLM", ("Llama", "ForCausalLM")),
+        ("GPT2LMHeadModel", ("GPT2", "LMHeadModel")),
+        ("T5EncoderModel", ("T5", "EncoderModel")),
+        ("Gemma3TextModel", ("Gemma3", "TextModel")),
+        ("BertModel", ("Bert", "Model")),
+        ("Model", None),
+        ("ForCausalLM", None),
+        ("Llama", None),
+        ("Llama-ForCausalLM", None),
+    ],
+)
+def test_family_and_task_of_a_class_name(name, parts):
+    assert _parted(name) == parts
+
+
+def test_heads_divide_the_width_where_no_width_of_a_head_is_given(file):
+    """Five heads of 7 in a width of 33: a layer has 2 x 33 x 35 of queries and outputs, 2 x 33 x 7 of one KV head."""
+    odd = {**LLAMA, "hidden_size": 33, "num_attention_heads": 5, "num_key_value_heads": 1, "num_hidden_layers": 1,
+           "intermediate_size": 3, "vocab_size": 2, "max_position_embeddings": 9}  # fmt: skip
+    assert model(file({**odd, "head_dim": 7})).total_params == 2310 + 462 + 3 * 33 * 3 + 2 * 33 + 2 * 2 * 33 + 33
+    with pytest.raises(ValueError, match=r"hidden_size=33: must be a multiple of num_attention_heads=5 where head_dim"):
+        model(file({**odd, "head_dim": None}))

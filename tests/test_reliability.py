@@ -214,3 +214,13 @@ def test_how_often_spares_run_out_by_hand(parts, kept, times):
 def test_links_that_nobody_waits_for_may_stop():
     assert spares.slowed_speed(0.0, 0.0) == 1
     assert spares.slowed_speed(0.0, 0.5) == 0
+
+
+def test_the_interval_where_the_series_just_holds():
+    """1 + W = u with u + ln(1 - u) = -x, by Newton in 50 digits; x = 4.8e-5 is p = 0.0098, with x = 5.1e-5 beyond."""
+    for x, digits in ((4.8e-5, 1e-13), (5.1e-5, 1e-11)):
+        with localcontext(prec=50):
+            u = (2 * Decimal(x)).sqrt()
+            for _ in range(8):
+                u += (u + (1 - u).ln() + Decimal(x)) * (1 - u) / u
+        assert reliability.best_interval_s(x / 1e-6, 1e-6) == pytest.approx(float(u) / 1e-6, rel=digits, abs=0)

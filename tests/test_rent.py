@@ -4,12 +4,14 @@ import math
 import re
 import time
 from dataclasses import replace
+from datetime import date
 
 import numpy as np
 import pytest
 
 import trnmodel as tm
 from trnmodel.catalog import load, rents
+from trnmodel.catalog.tables import DataError, Fact
 from trnmodel.planner.effort import PLACES, Load, between
 from trnmodel.units import PFLOP
 
@@ -419,3 +421,66 @@ def test_an_unknown_price_of_your_own_is_unknown():
     assert one.reason == "no price is published"
     with pytest.raises(ValueError, match=r"usd_per_chip_h=0\.0: allowed are numbers from 1e-30"):
         replace(price, usd_per_chip_h=0.0)
+
+
+def fact(entity, quantity, qualifier, printed):
+    unit = {"rent_usd_per_h": "USD/h", "rent_usd_per_chip_h": "USD/h"}[quantity]
+    return Fact(entity, entity, quantity, qualifier, printed, unit, "mine", "p. 1", "B", "")
+
+
+def test_a_price_is_shared_by_the_chips_that_are_rented_together(monkeypatch):
+    """16 chips of trn1.32xlarge; one where a chip is priced; a row that names two places is two prices."""
+    rows = [fact("trn1.32xlarge", "rent_usd_per_h", "spot here,there 2025-03", "48"),
+            fact("h100", "rent_usd_per_chip_h", "market her 2025", "3")]  # fmt: skip
+    monkeypatch.setattr(load, "facts_rows", lambda: dict(enumerate(rows)))
+    found = [(one.place, one.value, one.low, one.high, one.chips, one.day) for one in rents.prices.__wrapped__()]
+    march = date(2025, 3, 1)
+    assert found == [("here", 3, 3, 3, 16, march), ("there", 3, 3, 3, 16, march), ("her", 3, 3, 3, 1, date(2025, 1, 1))]
+
+
+@pytest.mark.parametrize("qualifier", ["lent here 2025", "spot", "spot "])
+def test_a_price_without_a_way_or_a_place_is_refused(qualifier, monkeypatch):
+    row = fact("trn1.32xlarge", "rent_usd_per_h", qualifier, "48")
+    monkeypatch.setattr(load, "facts_rows", lambda: {"one": row})
+    with pytest.raises(DataError, match=r"column qualifier: allowed is a way of on-demand, .*, places and a date"):
+        rents.prices.__wrapped__()
+
+
+def price(entity, place, day):
+    return rents.Price(entity, "spot", place, day, 1.0, 1.0, 1.0, 1, None)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "stays"),
+    [
+        (("a", "here", "2025-01-01"), ("a", "there", "2026-01-01"), True),  # 365 days
+        (("a", "here", "2024-12-31"), ("a", "there", "2026-01-01"), False),  # 366
+        (("a", "here", "2025-01-01"), ("a", "here", "2025-01-02"), False),
+        (("a", "here", "2025-01-02"), ("a", "here", "2025-01-02"), True),
+        (("a", "here", "2025-01-01"), ("b", "here", "2025-01-02"), True),
+        (("a", "unnamed", "2025-01-01"), ("a", "here", "2025-01-02"), False),
+        (("a", "unnamed", "2025-01-01"), ("b", "here", "2025-01-02"), True),
+    ],
+)
+def test_a_price_is_in_force_for_a_year_and_until_its_place_has_a_newer_one(old, new, stays):
+    old, new = price(*old), price(*new)
+    assert rents.in_force([old, new]) == ([old, new] if stays else [new])
+
+
+def test_a_price_of_your_own_and_ages_to_a_day():
+    found = rents.own("trn2.48xlarge", 3.0)
+    assert (found.usd_per_chip_h, found.sold_chips, found.way, found.range("usd_per_chip_h")) == (
+        3,
+        16,
+        "own price",
+        (3, 3),
+    )
+    assert replace(found, date="2025-02").age_days("2025-03-03") == 30  # 28 of February and 2
+    assert math.isnan(replace(found, date="undated").age_days("2025-03-03"))
+    with pytest.raises(ValueError, match="at='soon': allowed are dates such as \"2026-11-22\""):
+        found.age_days("soon")
+
+
+def test_a_request_of_tokens_that_are_priced_apart():
+    """5 tokens of 2 dollars and 3 of 7: 31 dollars of 8 tokens."""
+    assert rents.Hosted("s", "2025", 2.0, 7.0, "mine").usd_per_token(5, 3) == 31 / 8

@@ -12,8 +12,13 @@ from hypothesis import strategies as st
 
 import trnmodel as tm
 from trnmodel.catalog.load import precision
+from trnmodel.models.backward import _elements
+from trnmodel.models.blocks import Attention, Part, gated_delta, grouped_attention, mamba, mamba2
+from trnmodel.models.config import Fields
 from trnmodel.models.describe import by_place
+from trnmodel.models.families import qk_norm_params
 from trnmodel.models.operator_table import step_operators
+from trnmodel.models.sparse import _indexers
 from trnmodel.models.transformer import model, model_ids
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -404,3 +409,80 @@ def test_operators_of_an_encoder_have_no_cache_to_read():
     assert up.intensity_flop_per_byte == up.flop / weights
     assert up.unfused_flop_per_byte == up.flop / (weights + ins_and_outs)
     assert np.isnan(table.loc["embedding"].intensity_flop_per_byte)  # rows that are looked up are no work
+
+
+def test_attention_of_many_heads_by_hand():
+    """5 query heads and 2 of keys, 3 wide, values 7 wide, in a width of 11; keys alone where they are the values."""
+    attention = Attention(kind="causal", heads=5, kv_heads=2, qk_dim=3, v_dim=7)
+    parts = {"q": 11 * 15, "kv": 11 * 2 * 10, "o": 35 * 11}
+    found = grouped_attention(11, attention)
+    assert {part.name: part.params for part in found.parts} == parts
+    alike = grouped_attention(11, attention, qkv_bias=True, out_bias=True, loose=13, gated=True, value_is_key=True)
+    assert {part.name: part.params for part in alike.parts} == {
+        "q": 11 * 15 + 15 + 13, "kv": 11 * 6 + 6, "o": 35 * 11 + 11, "gate": 11 * 35 + 35,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("part", "added"),
+    [
+        (Part(name="up", group="ffn", rows=3, cols=5, shard="columns"), 5),
+        (Part(name="down", group="ffn", rows=3, cols=5, shard="rows"), 3),
+        (Part(name="down", group="ffn", rows=3, cols=5, shard="columns"), 5),
+        (Part(name="down", group="experts", rows=3, cols=5, active=7), 21),
+        (Part(name="up", group="experts", rows=3, cols=5, active=7), 35),
+        (Part(name="norm", group="norm", extra=9), 0),
+    ],
+)
+def test_what_a_part_leaves_for_the_way_back(part, added):
+    assert _elements(part) == added
+
+
+@pytest.mark.parametrize(
+    ("mixer", "heads", "state", "tail"),
+    [
+        # inner 7, state 5, a convolution of 4 taps keeps 3 inputs
+        (mamba(11, 7, 5, 2, 4, True, False), 7, 35, 21),
+        # 3 heads of 7; 2 groups of 5 twice beside: 21 + 20 channels
+        (mamba2(11, 3, 7, 2, 5, 4, True, False), 3, 105, 123),
+        # 2 heads of keys of 5, 6 of values of 7: 20 + 42 channels
+        (gated_delta(11, 2, 5, 6, 7, 4), 6, 210, 186),
+    ],
+    ids=["mamba", "mamba2", "gated delta"],
+)
+def test_states_that_a_recurrence_keeps(mixer, heads, state, tail):
+    kept = mixer.recurrence
+    assert (kept.heads, kept.state_elements, kept.conv_elements) == (heads, state, tail)
+
+
+def test_sinks_and_norms_of_queries_and_keys_by_hand():
+    """5 heads, 2 of keys, 3 wide; GPT-OSS has a sink for each of its 64 heads in its 24 or 36 layers."""
+    found = {kind: qk_norm_params(kind, 5, 2, 3) for kind in ("", "head", "layer", "heads", "width")}
+    assert found == {"": 0, "head": 6, "layer": 12, "heads": 21, "width": 21}
+    for name, layers in (("gpt-oss-20b", 24), ("gpt-oss-120b", 36)):
+        parts = [(part, layer.count) for layer in model(name).layers for part in layer.parts if part.name == "q"]
+        assert sum(count for _, count in parts) == layers
+        assert {part.extra for part, _ in parts} == {64 * 64 + 64}  # a bias of 64 heads of 64, and the sinks
+
+
+@pytest.mark.parametrize(
+    ("values", "full"),
+    [
+        ({}, range(10)),
+        ({"index_topk_freq": 3}, (0, 1, 4, 7)),  # the first two, then every third
+        ({"index_topk_freq": 3, "index_skip_topk_offset": 4}, (0, 1, 2, 3, 6, 9)),
+        ({"index_topk_freq": 2, "index_skip_topk_offset": 0}, (1, 3, 5, 7, 9)),
+        ({"indexer_types": ["shared"] * 9 + ["full"]}, (9,)),
+    ],
+)
+def test_layers_with_an_indexer_of_their_own(values, full):
+    found = _indexers(Fields(values, "here", "deepseek_v32"), 10)
+    assert [place for place, kind in enumerate(found) if kind == "full"] == list(full)
+
+
+def test_a_decoder_that_reads_nothing_keeps_its_own_tokens_alone():
+    """A token that is written and one that is read leave keys and values of the same heads."""
+    t5 = model("flan-t5-small")
+    own = t5.kv_bytes(5)
+    assert own == t5.kv_bytes(5, "bf16", 0) > 0
+    assert t5.kv_bytes(0, "bf16", 5) == own

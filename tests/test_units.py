@@ -178,3 +178,14 @@ def test_binary_and_decimal_prefixes_differ_as_printed():
     # trn3-arch prints 9,216 GiB where its text says 9TB: 9,216 x 2^30 = 9.896e12
     assert pytest.approx(9.896e12, rel=1e-4) == 9216 * units.GIB
     assert units.GBIT * 200 == units.GB * 25
+
+
+def test_times_by_their_names():
+    assert (units.MINUTE, units.HOUR, units.DAY) == (60, 60 * 60, 24 * 60 * 60)
+    assert units.YEAR == 365 * 24 * 60 * 60
+    assert (units.US * 1e6, units.MS * 1e3) == (1, 1)
+
+
+def test_rates_and_sizes_by_their_names():
+    assert (units.KW, units.MW, units.KWH) == (1000, 1000**2, 1000 * 60 * 60)
+    assert (units.GBIT * 8, units.TBIT * 8, units.NS * 1e9) == (1e9, 1e12, 1)
