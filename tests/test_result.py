@@ -148,6 +148,7 @@ def timed(time_s, word="measured", batch=1, name="one", width=0.0, tails=None, w
     [
         (timed(0.0123, why="chip: x"), ["Timed: time 12.3 ms (measured)", "stack a-stack, name one",
          "batch 1"]),
+        (timed([0.5, 0.5]), ["Timed: 2 points, time 500 ms, measured"]),
         (timed([0.002, 0.5, np.nan]), ["Timed: 3 points, time 2 ms to 500 ms, measured; 1 cannot exist: too slow"]),
         (timed(np.nan), ["Timed: cannot exist: too slow", "stack a-stack, name one"]),
         (timed(1.0, batch=[1, 2.5]), ["Timed: time 1 s (measured)", "stack a-stack, name one",
@@ -157,7 +158,7 @@ def timed(time_s, word="measured", batch=1, name="one", width=0.0, tails=None, w
         (timed(np.full(4096, 2.0)), ["Timed: 4096 points, time 2 s, measured"]),
         (timed(np.full(4097, 2.0)), ["Timed: 4097 points, time 2 s"]),  # of so many the basis is not asked
     ],
-    ids=range(8),
+    ids=range(9),
 )  # fmt: skip
 def test_cards(found, card):
     for line, expected in zip(found.card(), card, strict=False):
