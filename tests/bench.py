@@ -183,6 +183,19 @@ def command_s(*arguments: str, repeats: int = 5) -> float:
     return statistics.median(found)
 
 
+def book() -> Iterator[bool]:
+    """CPU seconds of each chapter of the book by itself, with the process that runs it, and of a book that is made."""
+    from trnmodel import report
+
+    for chapter in report.notebooks():
+        with tempfile.TemporaryDirectory() as folder:
+            spent = command_s("-m", "trnmodel.cli", "run", chapter, "--no-page", "--out-dir", folder, repeats=1)
+        yield line(f"make book, chapter {chapter}", spent, 5.0, "s")
+    made = ("-m", "trnmodel.cli", "book")
+    command_s(*made, repeats=1)
+    yield line("make book, nothing changed", command_s(*made, repeats=3), 2.0, "s")
+
+
 def elsewhere(base: str) -> dict[str, float]:
     """The steps' times in another checkout."""
     script = [sys.executable, str(Path(__file__).resolve()), "--steps"]
@@ -227,6 +240,7 @@ def main() -> int:
             ratio = statistics.median(old[name] / new[name] for old, new in rounds)
             met.append(line(f"rate over the base's: {name}", ratio, wanted, "", least=True))
     met += [line(case.name, median_s(case) * 1e3, case.target_s * 1e3, "ms") for case in more()]
+    met += [*book()]
     return int(not all(met))
 
 
