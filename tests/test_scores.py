@@ -160,6 +160,25 @@ def test_floors_by_hand():
     assert ratchet.allowed("# All\n## 2.0\n### Added\na\n## 1.0\n### Numbers that changed\nd") == ""
 
 
+def test_floors_are_lowered_and_none_is_dropped(monkeypatch, tmp_path):
+    """Of a group the lower of both errors, at its place; new ones after, and ids of rows in order."""
+    files = {"FLOOR": tmp_path / "floor.csv", "PREDICTED": tmp_path / "predicted.csv"}
+    files["FLOOR"].write_text("group,split,median_error\nd,s,0.1\nc,s,0.5\nb,t,0.25\n")
+    files["PREDICTED"].write_text("id\n7\nx\n")
+    found = pd.DataFrame({"group": list("cda"), "split": "s", "cases": 9, "median_error": [0.123456, 0.4, 0.3]})
+    rows, written = pd.DataFrame({"id": ["y", "x", "a"], "skipped": ["", "", "no"]}), []
+    for name, path in files.items():
+        monkeypatch.setattr(ratchet, name, path)
+    monkeypatch.setattr(ratchet, "validation", lambda: rows)
+    monkeypatch.setattr(ratchet.table, "accuracy_table", lambda of: found)
+    monkeypatch.setattr(ratchet.table, "write", lambda *both: written.append(both))
+    ratchet.write()
+    kept = "d,s,0.1000", "c,s,0.1235", "b,t,0.2500", "a,s,0.3000"
+    assert files["FLOOR"].read_text().splitlines() == ["group,split,median_error", *kept]
+    assert files["PREDICTED"].read_text().splitlines() == ["id", "7", "x", "y"]
+    assert [both[0] is rows and both[1] is found for both in written] == [True]
+
+
 COLLECTIVE = replace(reading(ROW), meaning="collective-time", mapping=(1, 1, 1, None))
 
 
