@@ -28,6 +28,7 @@ from trnmodel.planner import (
     placements,
     plan,
     power,
+    redundancy,
     sizing,
     software,
     train_run,
@@ -456,7 +457,7 @@ def test_watts_that_two_claims_imply_meet_a_tdp_or_not():
     halves = np.arange(0.5, 7, 0.5)
     assert set(halves[:7]) <= set(points.speed_ratio)
     assert set(halves[:12]) <= set(points.efficiency_ratio)
-    assert points.efficiency_ratio.max() == 6.0
+    assert (points.speed_ratio.max(), points.efficiency_ratio.max()) == (3.5, 6.0)
     pd.testing.assert_frame_equal(claimed.claim_sets(), claimed.claim_sets(tolerance=0.1))  # a tenth either way
 
 
@@ -524,6 +525,31 @@ def test_verdicts_stand_in_the_order_of_their_cases():
     found = domain_sizes.verdicts(table, 1.1, 3e12, 4e12)
     assert found[["software", "verdict"]].values.tolist() == [["z", "agrees"], ["a", "earlier"]]
     assert found.pays_from_params.tolist() == [4e12, 3e12]
+    pd.testing.assert_frame_equal(found, domain_sizes.verdicts(table, 2.0, 3e12, 4e12))  # twice is at least twice
+    assert domain_sizes.verdicts(table, 2.01, 3e12, 4e12).verdict.tolist() == ["later", "later"]
+    at = domain_sizes.verdicts(table, 1.1, 2.9e12, 3e12)
+    assert at.verdict.tolist() == ["later", "agrees"]  # from 3e12 on, which counts
+
+
+def test_walls_of_a_domain_by_hand():
+    """Two bytes a parameter: HBM over 2, and what is streamed in a 40th of a second over 2."""
+    spec = tm.system(AIR)
+    streamed, held = 64 * spec.chip.hbm_bytes_per_s, 64 * spec.chip.hbm_bytes
+    (row,) = domain_sizes.walls([AIR], ["bf16"], [40]).itertuples(index=False)
+    assert row[:3] == (AIR, "bf16", 40)
+    assert row[3:] == pytest.approx((streamed / 40 / 2, held / 2))
+    (row,) = domain_sizes.capacity(["llama-3.1-8b"], [AIR], ["bf16"]).itertuples(index=False)
+    weights = tm.model("llama-3.1-8b").total_params * 2
+    assert row[1:] == pytest.approx((weights / 2, "bf16", AIR, weights, held, weights / held * 2, weights / held))
+
+
+def test_parts_of_a_guard():
+    """A plane of 18 chips is 18 links to each switch; 3 links and 2 switches fail 3 x 5 + 2 x 7 times."""
+    switch, cable = redundancy.guards(WIDE)
+    assert (switch.groups, switch.parts, switch.links, switch.switches) == (8, 10, 18, 1)
+    assert (cable.groups, cable.parts, cable.spares, cable.links, cable.switches) == (1, 72, 0, 1, 0)
+    fleet = SimpleNamespace(link_failures_per_s=5.0, switch_failures_per_s=7.0)
+    assert switch._replace(links=3, switches=2).failures_per_s(fleet) == 29.0
 
 
 @pytest.mark.parametrize(
