@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import trnmodel as tm
-from trnmodel.planner import domain_sizes, plan, train_run, train_search, train_table, train_words
+from trnmodel.planner import domain_sizes, plan, train_run, train_search, train_table, train_words, trainings
 from trnmodel.planner.train_run import Spent
 
 COLUMNS = ("tp", "pp", "dp", "ep", "cp", "global_batch", "micro_batch", "interleave")
@@ -352,3 +352,50 @@ def test_a_step_in_words():
     several.sequence_parallel = True
     assert train_run.in_words(several).endswith("layers again")
     assert train_run.degrees(dict.fromkeys(("tp", "pp", "dp", "ep", "cp"), 1)) == "one rank"
+
+
+def a_run(days, mfu, low, high, **more):
+    return SimpleNamespace(days=days, mfu=mfu, ends=lambda name: (low, high), **more)
+
+
+def test_days_at_stated_shares_by_hand(monkeypatch):
+    """20 days at 30 % of the peak are 15 at 40 %, 12 at 50 % and 18.75 at 32 %; a band turns round with its share."""
+    row = SimpleNamespace(chip="c", about="dense", precision="bf16", values=(0.4, 0.32, 0.5), id="said",
+                          software="x", source="y")  # fmt: skip
+    others = [SimpleNamespace(**vars(row) | {name: "other"}) for name in ("chip", "about", "precision")]
+    monkeypatch.setattr(trainings, "stated", lambda kind: (row, *others) if kind == "scenario" else ())
+    of = {"system": SimpleNamespace(chip=SimpleNamespace(id="c")), "model": SimpleNamespace(kind="dense"),
+          "precision": SimpleNamespace(compute="bf16"), "stack": SimpleNamespace(id="e")}  # fmt: skip
+    run = a_run(20.0, 0.3, 15.0, 24.0, days_at=lambda mfu: 20.0 * 0.3 / mfu, **of)
+    own, said = trainings.at_stated_mfu(run).to_dict("records")
+    assert own == {"scenario": "derived", "software": "e", "mfu": 0.3, "mfu_low": 0.25, "mfu_high": pytest.approx(0.4),
+                   "days": 20.0, "days_low": 15.0, "days_high": 24.0, "source": ""}  # fmt: skip
+    assert said == {"scenario": "said", "software": "x", "mfu": 0.4, "mfu_low": 0.32, "mfu_high": 0.5, "source": "y",
+                    "days": pytest.approx(15.0), "days_low": pytest.approx(12.0), "days_high": 18.75}  # fmt: skip
+
+
+def test_what_published_runs_took_by_hand(monkeypatch):
+    """Five days of 512 chips, at 3/5 of the peak; a printed half of it takes 6 days where 40 % takes 7.5."""
+    peak = tm.system("hgx-h100").chip.peak("bf16")
+    told = {"model": "llama-3.1-8b", "system": "hgx-h100", "chips": "512", "precision": "bf16", "chip": "h100",
+            "mapping": "m", "source": "s", "locator": "l", "note": "n", "question": {"tokens": 7.0}}  # fmt: skip
+    hours = SimpleNamespace(id="h", metric="chip_hours", values=(512 * 86_400 * 5.0,) * 3, **told)
+    rate = SimpleNamespace(id="r", metric="flop_per_s_per_chip", values=(peak / 2,) * 3, **told)
+    other = SimpleNamespace(**vars(rate) | {"model": "llama-3.1-405b"})
+    asked = []
+
+    def train_run(*spec, **ask):
+        asked.append((spec, ask))
+        return a_run(7.5, 0.4, 6.5, 9.0, days_at=lambda mfu: 7.5 * 0.4 / mfu)
+
+    monkeypatch.setattr(trainings, "stated", lambda kind: (hours, rate, other) if kind == "run" else ())
+    monkeypatch.setattr(trainings, "train_run", train_run)
+    table = trainings.published("llama-3.1-8b", ["public"], 4096)
+    assert asked == [(("llama-3.1-8b", "hgx-h100"), {"chips": 512.0, "precision": "bf16", "efficiencies": "public",
+                                                     "tokens": 7.0})] * 2  # fmt: skip
+    columns = ["id", "chips", "mfu", "days", "days_on", "predicted_days", "predicted_days_low", "predicted_days_high"]
+    first, second = table[columns].values.tolist()
+    assert first[1:] == pytest.approx([512, 3 / 5, 5, 5 / 8, 7.5, 6.5, 9])
+    assert second[1:] == pytest.approx([512, 1 / 2, 6, 6 / 8, 7.5, 6.5, 9])
+    assert trainings.published("llama-3.1-8b", chips=512).stack_kind.tolist() == ["public", "hand-tuned"] * 2
+    assert trainings.published("llama-3.1-8b", ["public"]).days_on.tolist() == pytest.approx([5 / 16, 6 / 16])
