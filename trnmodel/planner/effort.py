@@ -221,7 +221,7 @@ def _ground(one: TokenCost) -> str:
 
 
 def _full(request_chip_s: NDArray, chips: NDArray) -> NDArray:
-    return 1 / request_chip_s
+    return np.reciprocal(request_chip_s)
 
 
 class Ask(NamedTuple):
