@@ -28,6 +28,7 @@ from trnmodel.planner import (
     placements,
     plan,
     power,
+    rack_power,
     redundancy,
     sizing,
     software,
@@ -657,3 +658,57 @@ def test_what_a_run_says_of_lost_time_and_of_stated_shares():
     assert (train_run.domains(AIR, 127).chips, train_run.domains(AIR, 122).chips) == (128, 128)  # 64 x 2, 4.9 % more
     with pytest.raises(ValueError, match="near are 64 and 128"):
         train_run.domains(AIR, 121)
+
+
+def test_what_a_chip_of_a_step_does():
+    """Four ranks a chip and 64 chips are 256 ranks. An all-reduce over n sends 2 (n - 1) / n of 7 B, 11 times."""
+    message = SimpleNamespace(kind="all_reduce", group="tp", message_bytes=7.0, count=11.0)
+    plain = {"pp": 1.0, "ep": 1.0, "cp": 1.0, "dp": 1.0, "ranks_per_chip": 4.0, "time_s": 2.0, "messages": (message,),
+             "work_flop_per_rank": 3.0, "moved_bytes_per_rank": 5.0, "system": tm.system(AIR)}  # fmt: skip
+
+    def of(tp, **more):
+        return power._amounts(SimpleNamespace(**plain | {"tp": float(tp)} | more))
+
+    for tp, within, beyond in ((4, False, False), (5, True, False), (8, True, False), (256, True, False),
+                               (257, False, True)):  # fmt: skip
+        assert (bool(of(tp).within), bool(of(tp).beyond)) == (within, beyond)
+    assert of(4)[:4] == pytest.approx((2, 12, 20, 4 * 1.5 * 77))
+    assert of(2)[:4] == pytest.approx((2, 6, 10, 2 * 77))  # half a chip, and with copies all of it
+    assert of(2, dp=3.0)[:4] == pytest.approx((2, 12, 20, 4 * 77))
+    many = {"pp": 3.0, "ep": 5.0, "cp": 7.0}
+    assert [bool(x) for x in of(2, **many)[4:]] == [True, False]  # 210 ranks are 53 chips
+    assert [bool(x) for x in of(3, **many)[4:]] == [False, True]  # 315 are 79
+    bare = replace(tm.chip("trainium3"), scaleup_domain_chips=np.nan)
+    assert [bool(x) for x in of(8, system=bare)[4:]] == [False, True]
+    assert of(2, messages=()).sent_bytes == 0
+
+
+def test_watts_of_a_chip_from_its_parts():
+    """In 2 s at 0.5 pJ 200 TFLOP are 50 W, at 32 pJ 2 TB 32 W, 0.2 TB at 50 and 200 pJ 5 and 20 W; 175 W are static."""
+    chip, shares = tm.chip("h100"), facilities.power(tm.chip("h100"))
+    joules_ = {"hbm": 30e-12, "sbuf": 2e-12, "backplane": 50e-12, "network": 200e-12}
+    shares = replace(shares, static_share=0.25, flop_j={"bf16": 0.5e-12}, byte_j=joules_)
+
+    def watts(flop=200e12, within=False, beyond=False):
+        amounts = power.Amounts(2.0, flop, 2e12, 0.2e12, np.array(within), np.array(beyond))
+        return power.chip_watts(amounts, chip, "bf16", shares, power.MIDDLE)
+
+    for medium, links in ({}, 0.0), ({"within": True}, 5.0), ({"beyond": True}, 20.0):
+        found = watts(**medium)
+        parts = [float(found[name]) for name in ("static_w", "operations_w", "memory_w", "links_w", "bottom_up_w")]
+        assert parts == pytest.approx([175, 50, 32, links, 257 + links])
+    assert watts(flop=2000e12)["bottom_up_w"] == 700  # 175 and 500 are less, with memory's 32 more than the TDP
+    assert watts()["compute_utilisation"] == pytest.approx(200 / 2 / 989)
+    assert watts()["hbm_utilisation"] == pytest.approx(1 / 3.35)
+
+
+def test_a_useful_share_is_as_wide_as_its_ends():
+    below, above = train_run._shares(SimpleNamespace(goodput=0.9, ends=lambda name: (0.8, 0.95)))
+    assert np.exp([below, above]) == pytest.approx([9 / 8, 19 / 18])
+
+
+def test_a_rack_may_draw_all_that_is_provisioned(monkeypatch):
+    whole = rack_power._watts
+    for left, fits in ((0.0, True), (-1e-9, False)):
+        monkeypatch.setattr(rack_power, "_watts", lambda *asked, left=left: whole(*asked) | {"unnamed_w": left})
+        assert bool(rack_power.rack_power(AIR).valid) is fits
