@@ -506,6 +506,8 @@ def test_the_first_page_asks_for_prompts_of_4096_and_answers_of_512():
     asked = inspect.signature(cover.answers).parameters
     assert (asked["input_tokens"].default, asked["output_tokens"].default) == (4096, 512)
     assert asked["tokens_per_s_per_user"].default == (20.0, 50.0)
+    of_software = inspect.signature(software.answers).parameters
+    assert [of_software[name].default for name in ("tokens_per_s_per_user", "context")] == [(20.0, 50.0), 4096.0]
 
 
 def test_throughput_between_batches_is_linear_in_the_speed():

@@ -145,6 +145,7 @@ def test_rows_of_a_split_by_hand():
     found = accuracy.left_out_rows(split)
     own = accuracy.shipped()
     assert found.index.tolist() == list(range(len(found)))
+    assert "index" not in found
     assert found.log_error.notna().all()
     decode = own[(own.split == split) & (own.group == "decode")]
     mine = found[found.group == "decode"]
@@ -156,6 +157,21 @@ def test_rows_of_a_split_by_hand():
     gpus = comparators.shipped()
     known = gpus.chip_left_out_error.dropna()
     assert found[found.group == "comparator"].error.tolist() == known.tolist()
+
+
+def test_errors_of_all_splits_stand_one_below_the_other(monkeypatch):
+    """A split without a configuration's error has no row of it."""
+    monkeypatch.setattr(accuracy, "published", lambda: "rows")
+    monkeypatch.setattr(accuracy, "cases", lambda rows, group: [rows, group])
+    monkeypatch.setattr(accuracy, "labels", lambda of: {"model": list("abc")})
+    monkeypatch.setattr(
+        accuracy, "_errors", lambda of, group: [("s", [0.1, NAN, 0.3], NAN), ("t", [NAN, 0.5, 0.7], 0.9)]
+    )
+    found = accuracy.residuals(["x"])
+    assert found[["split", "group", "model", "error"]].values.tolist() == [
+        ["s", "x", "a", 0.1], ["s", "x", "c", 0.3], ["t", "x", "b", 0.5], ["t", "x", "c", 0.7]]  # fmt: skip
+    assert found.index.tolist() == [0, 1, 2, 3]
+    assert found.naive_error[2:].tolist() == [0.9, 0.9]
 
 
 def test_floors_by_hand():
