@@ -347,6 +347,24 @@ def test_whether_an_interval_holds_and_what_it_scores(held):
     assert not held.part.eq("memory").any()
 
 
+def test_what_others_say_of_a_model_by_hand(monkeypatch):
+    """Of two errors the larger is the constant width, of the other model in the same pool; memory has none."""
+    rows = pd.DataFrame({
+        "part": ["decode"] * 5 + ["memory"], "model": [*"aaabb", "b"], "pool": [*"PPQPQ", "P"],
+        "log_error": [0.3, -0.2, 0.9, 0.25, -0.7, 5.0],
+    })  # fmt: skip
+    monkeypatch.setattr(coverage, "widths", lambda others: {"x": len(others)})
+    monkeypatch.setattr(coverage, "known", lambda others, found: found)
+    monkeypatch.setattr(coverage, "_widths", lambda base, row: (0.3, 0.2 + base["x"] * (row["pool"] == "none")))
+    found = coverage.held(rows, "model")
+    assert found.constant_width.tolist() == [0.25, 0.25, 0.7, 0.3, 0.9]
+    assert found.width.tolist() == [0.25] * 5
+    assert found.inside.tolist() == [True, True, False, True, False]
+    assert found.constant_inside.tolist() == [False, True, False, True, True]
+    assert found.score.tolist() == pytest.approx([0.5, 0.5, 0.5 + 20 * 0.6, 0.5, 0.5 + 20 * 0.5])
+    assert found.constant_score.tolist() == pytest.approx([0.5 + 20 * 0.05, 0.5, 1.4 + 20 * 0.2, 0.6, 1.8])
+
+
 def test_pools_by_hand():
     said = [coverage.pool_of(*of) for of in (("comparator", "decode"), ("k", "kernel"), ("c", "collective"),
                                              ("decode", "decode"))]  # fmt: skip

@@ -246,7 +246,7 @@ def test_a_request_is_its_prefill_and_its_steps():
         (lambda: tm.energy("trn2"), "of='trn2': allowed is a step"),
         (lambda: tm.energy(asked().step, facility="aws"), "facility='aws' is unknown"),
         (lambda: tm.energy(Deployment(model="llama-3.1-8b", system="hgx-h100", mapping=tm.Mapping())), "batch=None"),
-        (lambda: claim_sets(tolerance=2.0), "tolerance=2.0"),
+        (lambda: claim_sets(tolerance=1.01), "tolerance=1.01"),
     ],
 )
 def test_wrong_arguments_are_named(call, words):

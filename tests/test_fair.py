@@ -272,7 +272,9 @@ def test_frontiers_are_alike_and_name_their_stacks():
         ("trn1.32xlarge", "public", "extrapolated"),  # the library of its default has no decode row on it
         ("bound", "ideal", "ideal"),
     }
-    assert set(deployments.frontiers(LLAMA, [torus, bound], 1024, efficiencies="ideal").basis) == {"ideal"}
+    ideal = deployments.frontiers(LLAMA, [torus, bound], 1024, efficiencies="ideal")
+    assert set(ideal.basis) == {"ideal"}
+    assert ideal.index.tolist() == list(range(len(ideal)))
 
 
 def test_two_sides_are_on_one_kind_of_stack():

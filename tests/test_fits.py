@@ -229,6 +229,9 @@ def test_attention_of_a_chunk_by_hand():
     pairs = 2048 * 6144 + 2048 * 2049 / 2
     found = ledger._chunk_attention(tm.model("llama-3.1-8b"))
     assert found == pytest.approx(4 * 32 * 128 * 32 * pairs, rel=1e-3)
+    # 61 layers of 128 heads: keys of 192 and values of 128, as no prompt absorbs its latents
+    pairs = 2048 * 6144 + 2048 * 2049 // 2
+    assert ledger._chunk_attention(tm.model("deepseek-v3")) == pytest.approx(61 * 2 * 128 * 320 * pairs, rel=1e-12)
 
 
 def test_figures_of_others_together():

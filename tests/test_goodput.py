@@ -1,11 +1,13 @@
 """Useful share of the time on each fabric, against published uptimes and arithmetic; what one failed part idles."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import trnmodel as tm
+from trnmodel.evidence import uptimes
 from trnmodel.formulas import reliability
 from trnmodel.planner.goodput import replica_availability
 from trnmodel.planner.redundancy import guards, idled, unit_chips
@@ -224,3 +226,25 @@ def test_a_domain_too_large_for_a_flow_counts_its_links_with_its_chips(monkeypat
     assert guards(replace(tm.system(TORUS), name="of 64 chips")) == ()
     assert guards("tpu-v5p-pod") == ()
     assert guards("hgx-h100") == guards("trn1.32xlarge") == ()
+
+
+def test_uptimes_beside_what_is_printed(monkeypatch):
+    """6 % are lost where 4 % are printed; a printed "over" is below the high end alone; a fifth of 8 days is lost."""
+    job = {"system": "s", "model": "m", "printed": "96 %", "used_for": "", "measure": "running", "chips": 4096.0}
+    named = {"plain": {"share": 0.96}, "low": {"share": 0.92}, "high": {"share": 0.98}, "beyond": {"share": 0.981},
+             "below": {"share": 0.919}, "over": {"share": 0.5, "printed": "over 50 %"},
+             "over all": {"share": 0.99, "printed": "over 99 %"}, "useful": {"share": 0.75, "measure": "useful"},
+             "hand": {"share": 0.96, "measure": "by hand"}, "few": {"share": 0.96, "chips": 4095.0},
+             "used": {"share": 0.96, "used_for": "x"}}  # fmt: skip
+    rows = [SimpleNamespace(what=name, **job | more) for name, more in named.items()]
+    ends = {"running_share": (0.92, 0.98), "useful_share": (0.7, 0.8)}
+    found = SimpleNamespace(running_share=0.94, useful_share=0.8, ends=ends.__getitem__, mtbf_s=7.0)
+    monkeypatch.setattr(uptimes, "rows", lambda: rows)
+    monkeypatch.setattr(uptimes, "goodput", lambda system, chips, model, fleet: found)
+    table = uptimes.uptimes().set_index("what")
+    assert table.index[table.inside].tolist() == ["plain", "low", "high", "over", "useful", "hand", "few", "used"]
+    assert table.index[~table.fair].tolist() == ["hand", "few", "used"]
+    lost = table.lost_ratio[["plain", "over", "useful"]].tolist()
+    assert lost == pytest.approx([0.06 / 0.04, np.nan, 0.2 / 0.25], nan_ok=True)
+    assert table.loc["useful", ["predicted", "predicted_low", "predicted_high"]].tolist() == [0.8, 0.7, 0.8]
+    assert uptimes.restart_implied_s(rows[0]) == pytest.approx(7 * 0.0408219945)  # -ln 0.96

@@ -28,6 +28,8 @@ from trnmodel.planner import (
     placements,
     plan,
     power,
+    rack_power,
+    redundancy,
     sizing,
     software,
     train_run,
@@ -456,7 +458,8 @@ def test_watts_that_two_claims_imply_meet_a_tdp_or_not():
     halves = np.arange(0.5, 7, 0.5)
     assert set(halves[:7]) <= set(points.speed_ratio)
     assert set(halves[:12]) <= set(points.efficiency_ratio)
-    assert points.efficiency_ratio.max() == 6.0
+    assert (points.speed_ratio.max(), points.efficiency_ratio.max()) == (3.5, 6.0)
+    pd.testing.assert_frame_equal(claimed.claim_sets(), claimed.claim_sets(tolerance=0.1))  # a tenth either way
 
 
 def test_no_software_ties_beyond_all_of_the_ideal_yield():
@@ -503,6 +506,8 @@ def test_the_first_page_asks_for_prompts_of_4096_and_answers_of_512():
     asked = inspect.signature(cover.answers).parameters
     assert (asked["input_tokens"].default, asked["output_tokens"].default) == (4096, 512)
     assert asked["tokens_per_s_per_user"].default == (20.0, 50.0)
+    of_software = inspect.signature(software.answers).parameters
+    assert [of_software[name].default for name in ("tokens_per_s_per_user", "context")] == [(20.0, 50.0), 4096.0]
 
 
 def test_throughput_between_batches_is_linear_in_the_speed():
@@ -523,6 +528,31 @@ def test_verdicts_stand_in_the_order_of_their_cases():
     found = domain_sizes.verdicts(table, 1.1, 3e12, 4e12)
     assert found[["software", "verdict"]].values.tolist() == [["z", "agrees"], ["a", "earlier"]]
     assert found.pays_from_params.tolist() == [4e12, 3e12]
+    pd.testing.assert_frame_equal(found, domain_sizes.verdicts(table, 2.0, 3e12, 4e12))  # twice is at least twice
+    assert domain_sizes.verdicts(table, 2.01, 3e12, 4e12).verdict.tolist() == ["later", "later"]
+    at = domain_sizes.verdicts(table, 1.1, 2.9e12, 3e12)
+    assert at.verdict.tolist() == ["later", "agrees"]  # from 3e12 on, which counts
+
+
+def test_walls_of_a_domain_by_hand():
+    """Two bytes a parameter: HBM over 2, and what is streamed in a 40th of a second over 2."""
+    spec = tm.system(AIR)
+    streamed, held = 64 * spec.chip.hbm_bytes_per_s, 64 * spec.chip.hbm_bytes
+    (row,) = domain_sizes.walls([AIR], ["bf16"], [40]).itertuples(index=False)
+    assert row[:3] == (AIR, "bf16", 40)
+    assert row[3:] == pytest.approx((streamed / 40 / 2, held / 2))
+    (row,) = domain_sizes.capacity(["llama-3.1-8b"], [AIR], ["bf16"]).itertuples(index=False)
+    weights = tm.model("llama-3.1-8b").total_params * 2
+    assert row[1:] == pytest.approx((weights / 2, "bf16", AIR, weights, held, weights / held * 2, weights / held))
+
+
+def test_parts_of_a_guard():
+    """A plane of 18 chips is 18 links to each switch; 3 links and 2 switches fail 3 x 5 + 2 x 7 times."""
+    switch, cable = redundancy.guards(WIDE)
+    assert (switch.groups, switch.parts, switch.links, switch.switches) == (8, 10, 18, 1)
+    assert (cable.groups, cable.parts, cable.spares, cable.links, cable.switches) == (1, 72, 0, 1, 0)
+    fleet = SimpleNamespace(link_failures_per_s=5.0, switch_failures_per_s=7.0)
+    assert switch._replace(links=3, switches=2).failures_per_s(fleet) == 29.0
 
 
 @pytest.mark.parametrize(
@@ -630,3 +660,57 @@ def test_what_a_run_says_of_lost_time_and_of_stated_shares():
     assert (train_run.domains(AIR, 127).chips, train_run.domains(AIR, 122).chips) == (128, 128)  # 64 x 2, 4.9 % more
     with pytest.raises(ValueError, match="near are 64 and 128"):
         train_run.domains(AIR, 121)
+
+
+def test_what_a_chip_of_a_step_does():
+    """Four ranks a chip and 64 chips are 256 ranks. An all-reduce over n sends 2 (n - 1) / n of 7 B, 11 times."""
+    message = SimpleNamespace(kind="all_reduce", group="tp", message_bytes=7.0, count=11.0)
+    plain = {"pp": 1.0, "ep": 1.0, "cp": 1.0, "dp": 1.0, "ranks_per_chip": 4.0, "time_s": 2.0, "messages": (message,),
+             "work_flop_per_rank": 3.0, "moved_bytes_per_rank": 5.0, "system": tm.system(AIR)}  # fmt: skip
+
+    def of(tp, **more):
+        return power._amounts(SimpleNamespace(**plain | {"tp": float(tp)} | more))
+
+    for tp, within, beyond in ((4, False, False), (5, True, False), (8, True, False), (256, True, False),
+                               (257, False, True)):  # fmt: skip
+        assert (bool(of(tp).within), bool(of(tp).beyond)) == (within, beyond)
+    assert of(4)[:4] == pytest.approx((2, 12, 20, 4 * 1.5 * 77))
+    assert of(2)[:4] == pytest.approx((2, 6, 10, 2 * 77))  # half a chip, and with copies all of it
+    assert of(2, dp=3.0)[:4] == pytest.approx((2, 12, 20, 4 * 77))
+    many = {"pp": 3.0, "ep": 5.0, "cp": 7.0}
+    assert [bool(x) for x in of(2, **many)[4:]] == [True, False]  # 210 ranks are 53 chips
+    assert [bool(x) for x in of(3, **many)[4:]] == [False, True]  # 315 are 79
+    bare = replace(tm.chip("trainium3"), scaleup_domain_chips=np.nan)
+    assert [bool(x) for x in of(8, system=bare)[4:]] == [False, True]
+    assert of(2, messages=()).sent_bytes == 0
+
+
+def test_watts_of_a_chip_from_its_parts():
+    """In 2 s at 0.5 pJ 200 TFLOP are 50 W, at 32 pJ 2 TB 32 W, 0.2 TB at 50 and 200 pJ 5 and 20 W; 175 W are static."""
+    chip, shares = tm.chip("h100"), facilities.power(tm.chip("h100"))
+    joules_ = {"hbm": 30e-12, "sbuf": 2e-12, "backplane": 50e-12, "network": 200e-12}
+    shares = replace(shares, static_share=0.25, flop_j={"bf16": 0.5e-12}, byte_j=joules_)
+
+    def watts(flop=200e12, within=False, beyond=False):
+        amounts = power.Amounts(2.0, flop, 2e12, 0.2e12, np.array(within), np.array(beyond))
+        return power.chip_watts(amounts, chip, "bf16", shares, power.MIDDLE)
+
+    for medium, links in ({}, 0.0), ({"within": True}, 5.0), ({"beyond": True}, 20.0):
+        found = watts(**medium)
+        parts = [float(found[name]) for name in ("static_w", "operations_w", "memory_w", "links_w", "bottom_up_w")]
+        assert parts == pytest.approx([175, 50, 32, links, 257 + links])
+    assert watts(flop=2000e12)["bottom_up_w"] == 700  # 175 and 500 are less, with memory's 32 more than the TDP
+    assert watts()["compute_utilisation"] == pytest.approx(200 / 2 / 989)
+    assert watts()["hbm_utilisation"] == pytest.approx(1 / 3.35)
+
+
+def test_a_useful_share_is_as_wide_as_its_ends():
+    below, above = train_run._shares(SimpleNamespace(goodput=0.9, ends=lambda name: (0.8, 0.95)))
+    assert np.exp([below, above]) == pytest.approx([9 / 8, 19 / 18])
+
+
+def test_a_rack_may_draw_all_that_is_provisioned(monkeypatch):
+    whole = rack_power._watts
+    for left, fits in ((0.0, True), (-1e-9, False)):
+        monkeypatch.setattr(rack_power, "_watts", lambda *asked, left=left: whole(*asked) | {"unnamed_w": left})
+        assert bool(rack_power.rack_power(AIR).valid) is fits

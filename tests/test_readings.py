@@ -260,9 +260,30 @@ def test_numbers_of_shapes():
     assert (found["tp"], found["n_cores_used"], found["input_len"], found["batch"]) == (8, 16, 4096, 1.5)
     assert math.isnan(found["pp"])
     assert readings.counts(ROW | {"batch": str(2**40), "tp": "1"})["batch"] == 2**40
-    for column, cell in (("tp", "1.5"), ("batch", "0.5"), ("batch", str(2**40 + 2**20)), ("dp", "many")):
-        with pytest.raises(UnreadableRowError, match=f"{column} '{cell}': allowed are"):
+    wrong = (("tp", "1.5"), ("batch", "0.5"), ("batch", str(2**40 + 2**20)), ("dp", "many"), ("seq_len", "0"))
+    for column, cell in wrong:
+        kind = "numbers" if column in ("batch", "seq_len") else "whole numbers"
+        with pytest.raises(UnreadableRowError) as error:
             readings.counts(ROW | {column: cell})
+        assert str(error.value) == f"{column} '{cell}': allowed are {kind} from 1 to {2**40}, or a blank cell"
+
+
+def test_a_file_of_as_many_rows_and_columns_as_are_allowed(monkeypatch, tmp_path):
+    """Of three lines and two columns; a short line ends in a blank cell and a line of blanks is none."""
+    monkeypatch.setattr(rows_of, "MAX_ROWS", 3)
+    monkeypatch.setattr(rows_of, "MAX_COLUMNS", 2)
+    path = tmp_path / "mine.csv"
+    path.write_text("tp,dp\n1,2\n , \n3\n")
+    assert rows_of._from_csv(path).values.tolist() == [["1", "2"], ["3", ""]]
+    for text_, why in (
+        ("tp,dp\n1,2\n3,4\n5,6\n7,8\n", "more than 3 rows"),
+        ("tp,dp,pp\n1,2,3\n", "3 columns; allowed are at most 2"),
+        ("tp,dp\n1,2\n3,4,5\n", "record 3 has 3 cells for 2 columns"),
+        ("", "not a readable CSV file: it is empty"),
+    ):
+        path.write_text(text_)
+        with pytest.raises(ValueError, match=f": {why}$"):
+            rows_of._from_csv(path)
 
 
 def test_a_message_in_bytes():

@@ -15,7 +15,19 @@ import pytest
 
 import trnmodel as tm
 from trnmodel import evidence
-from trnmodel.evidence import accuracy, comparators, grounds, jumps, kernels, primitives, ratchet, score, table
+from trnmodel.evidence import (
+    accuracy,
+    comparators,
+    footprints,
+    grounds,
+    jumps,
+    kernels,
+    naive,
+    primitives,
+    ratchet,
+    score,
+    table,
+)
 from trnmodel.evidence.fit import Case
 from trnmodel.evidence.questions import predict
 from trnmodel.evidence.readings import reading
@@ -133,6 +145,7 @@ def test_rows_of_a_split_by_hand():
     found = accuracy.left_out_rows(split)
     own = accuracy.shipped()
     assert found.index.tolist() == list(range(len(found)))
+    assert "index" not in found
     assert found.log_error.notna().all()
     decode = own[(own.split == split) & (own.group == "decode")]
     mine = found[found.group == "decode"]
@@ -144,6 +157,21 @@ def test_rows_of_a_split_by_hand():
     gpus = comparators.shipped()
     known = gpus.chip_left_out_error.dropna()
     assert found[found.group == "comparator"].error.tolist() == known.tolist()
+
+
+def test_errors_of_all_splits_stand_one_below_the_other(monkeypatch):
+    """A split without a configuration's error has no row of it."""
+    monkeypatch.setattr(accuracy, "published", lambda: "rows")
+    monkeypatch.setattr(accuracy, "cases", lambda rows, group: [rows, group])
+    monkeypatch.setattr(accuracy, "labels", lambda of: {"model": list("abc")})
+    monkeypatch.setattr(
+        accuracy, "_errors", lambda of, group: [("s", [0.1, NAN, 0.3], NAN), ("t", [NAN, 0.5, 0.7], 0.9)]
+    )
+    found = accuracy.residuals(["x"])
+    assert found[["split", "group", "model", "error"]].values.tolist() == [
+        ["s", "x", "a", 0.1], ["s", "x", "c", 0.3], ["t", "x", "b", 0.5], ["t", "x", "c", 0.7]]  # fmt: skip
+    assert found.index.tolist() == [0, 1, 2, 3]
+    assert found.naive_error[2:].tolist() == [0.9, 0.9]
 
 
 def test_floors_by_hand():
@@ -158,6 +186,25 @@ def test_floors_by_hand():
     text = "# All\n## 2.0\n### Added\na\n### Numbers that changed\nb\n### Fixed\nc\n## 1.0\n### Numbers that changed\nd"
     assert ratchet.allowed(text) == "\nb"
     assert ratchet.allowed("# All\n## 2.0\n### Added\na\n## 1.0\n### Numbers that changed\nd") == ""
+
+
+def test_floors_are_lowered_and_none_is_dropped(monkeypatch, tmp_path):
+    """Of a group the lower of both errors, at its place; new ones after, and ids of rows in order."""
+    files = {"FLOOR": tmp_path / "floor.csv", "PREDICTED": tmp_path / "predicted.csv"}
+    files["FLOOR"].write_text("group,split,median_error\nd,s,0.1\nc,s,0.5\nb,t,0.25\n")
+    files["PREDICTED"].write_text("id\n7\nx\n")
+    found = pd.DataFrame({"group": list("cda"), "split": "s", "cases": 9, "median_error": [0.123456, 0.4, 0.3]})
+    rows, written = pd.DataFrame({"id": ["y", "x", "a"], "skipped": ["", "", "no"]}), []
+    for name, path in files.items():
+        monkeypatch.setattr(ratchet, name, path)
+    monkeypatch.setattr(ratchet, "validation", lambda: rows)
+    monkeypatch.setattr(ratchet.table, "accuracy_table", lambda of: found)
+    monkeypatch.setattr(ratchet.table, "write", lambda *both: written.append(both))
+    ratchet.write()
+    kept = "d,s,0.1000", "c,s,0.1235", "b,t,0.2500", "a,s,0.3000"
+    assert files["FLOOR"].read_text().splitlines() == ["group,split,median_error", *kept]
+    assert files["PREDICTED"].read_text().splitlines() == ["id", "7", "x", "y"]
+    assert [both[0] is rows and both[1] is found for both in written] == [True]
 
 
 COLLECTIVE = replace(reading(ROW), meaning="collective-time", mapping=(1, 1, 1, None))
@@ -491,3 +538,86 @@ def test_a_rate_of_a_kernel_as_a_time(meaning, value, measured_s, monkeypatch):
     assert found == pytest.approx((measured_s, 4e-6))
     sizes = kernels._both(replace(row, meaning="kernel-read-bytes"), 7.0, SimpleNamespace(time_s=4e-6))
     assert sizes == (7.0, 8e12)
+
+
+def test_runs_whose_room_is_asked_for(monkeypatch):
+    """On Trainium and Inferentia, of a known model and length, on software, each once; none of training."""
+    plain = {"model": "m", "where": "trn2", "stack": "e", "batch": 3.0, "compiled_batch": 4.0, "context": 5.0,
+             "max_context": NAN, "prompt": NAN, "meaning": "decode-step", "mapping": (1, 1, 1, None),
+             "precision": "bf16"}  # fmt: skip
+    changes = {
+        "own": {}, "again": {"stack": "f"}, "inf": {"where": "inf2"}, "gpu": {"where": "hgx"},
+        "ideal": {"stack": "ideal"}, "none": {"model": ""}, "train": {"meaning": "train-step"},
+        "no length": {"context": NAN}, "memory": {}, "longer": {"max_context": 7.0}, "prompt": {"prompt": 11.0},
+        "larger": {"batch": 13.0},
+    }  # fmt: skip
+    rows = [{"id": name, "kind": footprints.FOOTPRINT if name == "memory" else "x"} for name in changes]
+    cases = {name: SimpleNamespace(reading=SimpleNamespace(**plain | more)) for name, more in changes.items()}
+    monkeypatch.setattr(footprints, "read_rows", lambda path: rows)
+    monkeypatch.setattr(footprints, "readable", lambda kept: [cases[row["id"]] for row in kept])
+    kept = [cases[name].reading for name in ("own", "inf", "longer", "prompt", "larger")]
+    assert [one is other for one, other in zip(footprints._runs(), kept, strict=True)] == [True] * 5
+    assert [footprints._size(one) for one in kept] == [(4.0, 5.0), (4.0, 5.0), (4.0, 7.0), (4.0, 11.0), (13.0, 5.0)]
+
+
+def test_whether_what_ran_should_have_fitted(monkeypatch):
+    """The first rank holds 9 of what is left, the others 7; to the last byte is enough."""
+    room = {"fits": (7.0, 9.0, 8.0, 9.0), "first": (7.0, 9.0, 7.0, 8.9), "none": (7.0, 9.0, 6.9, 8.9)}
+    names = ("total_bytes", "first_rank_total_bytes", "capacity_bytes", "first_rank_capacity_bytes")
+
+    def stored(r, batch, context):
+        if r.where == "odd":
+            raise ValueError
+        return SimpleNamespace(**dict(zip(names, room[r.where], strict=True)))
+
+    asked = {"model_id": "m", "batch": 3.0, "compiled_batch": 2.0, "context": 5.0, "max_context": 4.0, "prompt": 3.0}
+    sizes = {"fits": 2, "first": None, "odd": 1, "none": 1}
+    runs = [SimpleNamespace(where=name, mapping=(8, 1, 1, lnc), **asked) for name, lnc in sizes.items()]
+    monkeypatch.setattr(footprints, "_runs", lambda: runs)
+    monkeypatch.setattr(footprints, "stored_bytes", stored)
+    table = footprints.what_ran()
+    assert table.verdict.tolist() == ["fits", "first rank too large", "too large"]
+    np.testing.assert_equal(table.lnc.to_numpy(float), [2.0, NAN, 1.0])
+    assert table.iloc[0].tolist() == ["m", "fits", 8, 2.0, 3.0, 5.0, *room["fits"], "fits"]
+
+
+def test_regressors_by_hand(monkeypatch):
+    """Of a prompt 5 tokens of 3 sequences, of a step 7 compiled sequences; 11 ranks of 13 B/s and 17 FLOP/s."""
+    m = SimpleNamespace(n_layers=31, hidden_size=37, active_params=lambda: 29e3, kv_bytes=lambda context: 23 * context,
+                        weight_bytes_read=lambda batch, precision: 19e3 * batch)  # fmt: skip
+    at = SimpleNamespace(hbm_bytes_per_s=13.0, peak=lambda name: 17.0)
+    monkeypatch.setattr(naive, "model", lambda name: m)
+    monkeypatch.setattr(naive, "machine", lambda r: "s")
+    monkeypatch.setattr(naive, "site", lambda where, lnc: at)
+    asked = {"model": "m", "precision": "bf16", "mapping": (11, 1, 1, 2), "prompt": 5.0, "batch": 3.0,
+             "compiled_batch": 7.0, "context": 41.0}  # fmt: skip
+    of = [SimpleNamespace(reading=SimpleNamespace(meaning=name, **asked), measured=43.0)
+          for name in ("prefill", "decode-step", "decode-throughput", "run-per-token")]  # fmt: skip
+    prompt, step, rate, _ = naive._design(of).tolist()
+    weights = 19e3 / 11 / 13
+    assert prompt == pytest.approx([weights, 0, 29e3 * 15 / 11 / 17, 31 * 37 * 15, 31, 1])
+    assert step == rate == pytest.approx([weights, 23 * 41 * 7 / 11 / 13, 29e3 * 7 / 11 / 17, 31 * 37 * 7, 31, 1])
+    assert [naive._seconds(case) for case in of] == [43, 43, 3 / 43, 43]
+    assert [naive.mixed(case.reading) for case in of] == [False, False, False, True]
+    monkeypatch.setattr(naive.search, "constants", lambda errors, first, low, high: np.array([2.0, 0, 0, 0, 0, 3.0]))
+    errors = naive.regression(of, of)
+    wanted = 2 * weights + 3
+    assert errors == pytest.approx([wanted / 43 - 1, wanted / 43 - 1, wanted / (3 / 43) - 1, NAN], nan_ok=True)
+
+
+def test_where_a_regression_starts(monkeypatch):
+    """Each coefficient alone would give e^-2 of the median time; one without a regressor is zero. No row is mixed."""
+    said = {}
+
+    def constants(errors, first, low, high):
+        said.update(first=first, room=(low, high), errors=errors(np.array([0.5, 7.0])))
+        return np.array([1.0, 1.0])
+
+    monkeypatch.setattr(naive.search, "constants", constants)
+    monkeypatch.setattr(naive, "_design", lambda of: np.array([[case.size, 0.0] for case in of]))
+    of = [SimpleNamespace(reading=SimpleNamespace(meaning=name), size=size, measured=time)
+          for name, size, time in (("prefill", 2.0, 3.0), ("run", 99.0, 99.0), ("prefill", 4.0, 7.0))]  # fmt: skip
+    assert naive.regression(of, of[2:]) == pytest.approx([4 / 7 - 1])
+    assert said["first"].tolist() == pytest.approx([5 / 3 * math.exp(-2), 0.0])
+    assert said["room"] == (-20.0, 20.0)
+    assert said["errors"].tolist() == pytest.approx([math.log(1 / 3), math.log(2 / 7)])
