@@ -9,7 +9,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "trnmodel"
 MODULES = sorted(PACKAGE.rglob("*.py"))
-MOST_CODE_LINES = 23_350  # of the package: it may fall, and whoever raises it says why
+MOST_CODE_LINES = 23_300  # of the package: it may fall, and whoever raises it says why
 
 LEVELS = [
     ["trnmodel.units", "trnmodel.arguments", "trnmodel.result"],
