@@ -11,7 +11,7 @@ import pytest
 
 import trnmodel as tm
 from trnmodel.planner import domain_sizes, plan, train_run, train_search, train_table, train_words, trainings
-from trnmodel.planner.train_run import Spent, in_words
+from trnmodel.planner.train_run import Spent
 
 COLUMNS = ("tp", "pp", "dp", "ep", "cp", "global_batch", "micro_batch", "interleave")
 
@@ -150,23 +150,6 @@ def test_systems_that_do_the_same_are_within_a_hundredth(monkeypatch):
         (2.0, False, False),
     ):
         assert plan._same(one(merit, valid), one(2.0)) is same
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({}, "TP 2 x DP 4, 8 micro-batches of 3, ZeRO 1, layers again"),
-        ({"microbatches": 1.0}, "TP 2 x DP 4, 1 micro-batch of 3, ZeRO 1, layers again"),
-        ({"interleave": 2.0}, "TP 2 x DP 4, 8 micro-batches of 3, 2 parts a stage, ZeRO 1, layers again"),
-        ({"sequence_parallel": False}, "TP 2 x DP 4, 8 micro-batches of 3, ZeRO 1, layers again, no SP"),
-        ({"sequence_parallel": False, "tp": 1.0}, "DP 4, 8 micro-batches of 3, ZeRO 1, layers again"),
-        ({"tp": 1.0, "dp": 1.0}, "one rank, 8 micro-batches of 3, ZeRO 1, layers again"),
-    ],
-)
-def test_a_mapping_of_training_in_words(change, said):
-    step = {"tp": 2.0, "pp": 1.0, "dp": 4.0, "ep": 1.0, "cp": 1.0, "microbatches": 8.0, "micro_batch": 3.0}
-    step |= {"interleave": 1.0, "zero": 1, "recompute": "full", "sequence_parallel": True}
-    assert in_words(SimpleNamespace(**step | change)) == said
 
 
 # Tables and words of runs
