@@ -17,7 +17,7 @@ import pytest
 
 import trnmodel as tm
 from trnmodel.catalog import load
-from trnmodel.catalog.facilities import Power, _node, power
+from trnmodel.catalog.facilities import Power, power
 from trnmodel.catalog.lineage import built, lineage
 from trnmodel.catalog.specs import Chip, Precision, _number_check
 from trnmodel.catalog.stacks import Efficiencies, _widened
@@ -487,7 +487,7 @@ def test_ids_that_a_source_spells_otherwise():
 def test_both_estimates_of_watts_are_marked():
     """Of a chip whose node is known: those of its kind of chip and those of its node."""
     found = power(tm.chip("trainium2"))
-    kind, node = built(Power, "neuron-power"), _node(tm.chip("trainium2").process)
+    kind, node = built(Power, "neuron-power"), Power(**load.assemble(Power, "node-5nm"))
     assert found.estimates == {*kind.estimates, *node.estimates}
     assert kind.estimates - node.estimates
     assert dict(found.flop_j) == dict(node.flop_j)

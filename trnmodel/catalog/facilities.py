@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, TypeVar
 
 from trnmodel.arguments import number, refuse
@@ -77,12 +77,21 @@ def ends(spec: Spec, name: str, key: str = "") -> Ends:
     return spec.open_ranges.get(which, (spec.at(which),) * 2)
 
 
-@cache
-def _node(process: str) -> Power | None:
-    """Energies of operations at the node that the text of a process names, or None where it names none."""
-    size = re.search(r"\d+", process)
+@lru_cache(maxsize=64)
+def _power(kind: str, process: str) -> Power:
+    """Shares of a kind of chip, with energies of operations at the node that the text of a process names, if any."""
+    found, size = built(Power, kind), re.search(r"\d+", process)
     near = [node for node in NODES if size and int(size[0]) <= node]
-    return Power(**load.assemble(Power, f"node-{near[0]}nm")) if near else None
+    if not near:
+        return found
+    node = Power(**load.assemble(Power, f"node-{near[0]}nm"))
+    return replace(
+        found,
+        flop_j=node.flop_j,
+        sources={**found.sources, **node.sources},
+        ranges={**found.ranges, **node.ranges},
+        estimates=found.estimates | node.estimates,
+    )
 
 
 def power(chip: Chip) -> Power:
@@ -94,16 +103,7 @@ def power(chip: Chip) -> Power:
     >>> found.id, f"{found.flop_j['bf16']:.4g}", found.range("host_w_per_chip")
     ('neuron-power', '6.475e-13', (113.2, 226.5))
     """
-    found, node = built(Power, "gpu-power" if chip.core is None else "neuron-power"), _node(chip.process)
-    if node is None:
-        return found
-    return replace(
-        found,
-        flop_j=node.flop_j,
-        sources={**found.sources, **node.sources},
-        ranges={**found.ranges, **node.ranges},
-        estimates=found.estimates | node.estimates,
-    )
+    return _power("gpu-power" if chip.core is None else "neuron-power", chip.process)
 
 
 def parts(cooling: str) -> Parts:
