@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 import trnmodel
-import trnmodel.catalog
 from trnmodel.catalog.facilities import Power
 from trnmodel.catalog.fleets import Fleet
 from trnmodel.catalog.prices import Prices
@@ -37,9 +36,8 @@ NAMED = {  # what is neither nothing, nor all of a peak, nor without a limit
     Decoder: {"gated_mlp": True, "norms": 2},
     Mapping: dict.fromkeys(("tp", "pp", "dp", "ep", "cp", "moe_ep"), 1),
 }
-WHOLE = ("_stream_share", "_matmul_share", "_attention_share", "_rate_share", "_overlap", "_ratio", "_slowdown")
-WHOLE += ("matmul_share", "attention_share", "stream_share", "link_share", "scaleout_share", "gather_reads")
-WHOLE += ("range_factor", "p99_over_p50")
+WHOLE = ("stream_share", "matmul_share", "attention_share", "rate_share", "link_share", "scaleout_share", "_overlap")
+WHOLE += ("_ratio", "_slowdown", "gather_reads", "range_factor", "p99_over_p50")
 ENDLESS = ("_bytes_per_s", "graph_layers", "fitted_chips")
 KINDS = (Power, Fleet, Prices, Core, Chip, Efficiencies, System, Trainer, Operator, Part, Attention, Layer, Decoder)
 

@@ -150,7 +150,7 @@ def _work(
         )
         work = plain(held.work)
         if term.attention:
-            flop, _, all_ = pairs.get(term.attention, (0.0, work, 0.0))
+            flop, _, all_ = pairs.get(term.attention, (0.0,) * 3)
             pairs[term.attention] = flop + term.pair_flop * work, work, all_ + term.pair_flop
         elif term.kind == "experts":
             found["routed_flop"] = found["routed_flop"] + term.row_flop * work * plain(mapping.it.ep)
