@@ -4,10 +4,19 @@ BIN := $(VENV)/bin
 RESTRICTED := $(BIN)/python .ci/restricted.py
 INSTALLED := $(VENV)/installed
 PARALLEL := -n auto --dist worksteal
+QUICK := -m "not slow"
+NBVAL := $(BIN)/pytest -n auto --dist loadfile --nbval
+NBVAL_QUICK := $(addprefix notebooks/,chip-roofline.ipynb metrics.ipynb model-needs.ipynb)
+NBVAL_REST := $(filter-out $(NBVAL_QUICK),$(wildcard notebooks/*.ipynb))
+BEGAN := $(shell date +%s)
+SAY_SECONDS = @echo "make $@: done $$(( $$(date +%s) - $(BEGAN) )) seconds after make began"
 UV_VERSION := 0.13.8
 
+# Every command here starts Python, which would compile the whole package anew where bytecode is not kept.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help .venv book pdf test test-restricted notebooks lab bench mutants lock clean
+.PHONY: help .venv book pdf test test-slow test-restricted test-all notebooks lab bench mutants lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z.-]+:.*## ' Makefile | sed -E 's/^([a-z.-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -23,24 +32,37 @@ $(INSTALLED): requirements.lock pyproject.toml
 
 book: .venv ## execute the chapters and build the book into build/html
 	$(BIN)/trnmodel book
+	$(SAY_SECONDS)
 
 pdf: .venv ## the book as one PDF, printed by Chromium
 	$(BIN)/trnmodel book --pdf
 
-test: .venv ## lint, types, book, unit tests, doctests, committed notebooks, book and Lab in a browser
+test: .venv ## at most ten minutes: lint, types, book, and every test that is not marked slow, browser and Lab among them
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/trnmodel book
-	$(BIN)/pytest $(PARALLEL) --ignore=tests/browser
-	$(BIN)/pytest -n auto --dist loadfile --nbval notebooks
-	$(BIN)/pytest $(PARALLEL) tests/browser
+	$(BIN)/pytest $(PARALLEL) $(QUICK) --ignore=tests/browser
+	$(NBVAL) $(NBVAL_QUICK)
+	$(BIN)/pytest $(PARALLEL) $(QUICK) tests/browser
+	$(SAY_SECONDS)
+
+test-slow: .venv ## the tests that are marked slow, and the committed notebooks that `make test` does not execute by nbval
+	$(BIN)/trnmodel book
+	$(BIN)/pytest $(PARALLEL) -m slow --ignore=tests/browser
+	$(NBVAL) $(NBVAL_REST)
+	$(BIN)/pytest $(PARALLEL) -m slow tests/browser
+	$(SAY_SECONDS)
 
 test-restricted: .venv ## what a CPU without wide vectors could change: the tests of numbers, and the same bytes of the book
 	$(RESTRICTED) $(BIN)/pytest $(PARALLEL) -m "not one_cpu" --ignore=tests/browser
 	$(BIN)/trnmodel book
 	$(RESTRICTED) $(BIN)/trnmodel book -o build/restricted
 	diff -rq build/html build/restricted/html
+	$(SAY_SECONDS)
+
+test-all: test test-slow test-restricted ## everything that CI runs
+	$(SAY_SECONDS)
 
 notebooks: .venv ## execute the chapters with their default parameters into notebooks/*.ipynb
 	$(BIN)/trnmodel notebooks

@@ -51,8 +51,14 @@ def accuracies(validated):
 
 
 def pytest_generate_tests(metafunc):
-    """A test with an argument `slug` runs once for each notebook, or for each chapter (mark `chapters`)."""
+    """A test with an argument `slug` runs once for each notebook, or for each chapter (mark `chapters`).
+
+    Where a mark `few` names some of them, the others are slow.
+    """
     if "slug" in metafunc.fixturenames:
         slugs = sorted(path.stem for path in (ROOT / "notebooks" / "py").glob("*.py"))
         left_out = {"index"} if metafunc.definition.get_closest_marker("chapters") else set()
-        metafunc.parametrize("slug", [slug for slug in slugs if slug not in left_out])
+        few = metafunc.definition.get_closest_marker("few")
+        quick = slugs if few is None else few.args
+        marks = {slug: () if slug in quick else (pytest.mark.slow,) for slug in slugs if slug not in left_out}
+        metafunc.parametrize("slug", [pytest.param(slug, marks=mark, id=slug) for slug, mark in marks.items()])

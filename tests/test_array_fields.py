@@ -54,15 +54,15 @@ def plausible(name, now):
     return next((number for ending, number in PLAUSIBLE.items() if name.endswith(ending)), 3.0)
 
 
-def perturbed(spec, name, point=slice(None)):
+def perturbed(spec, name, point=slice(None), factors=FACTORS):
     """A spec with three values of a field, or with one of them; of what a stack may lack altogether one lacks it."""
     now = getattr(spec, name)
     if isinstance(spec, Efficiencies) and getattr(IDEAL, name) in (0, np.inf) and name != "expert_block_tokens":
         last = getattr(IDEAL, name)
-        return replace(spec, **{name: np.append([1.0, 0.75] * np.asarray(plausible(name, now)), last)[point]})
+        return replace(spec, **{name: np.append(factors[1:] * np.asarray(plausible(name, now)), last)[point]})
     if isinstance(now, Mapping):
-        return replace(spec, **{name: {key: FACTORS[point] * value for key, value in now.items()}})
-    return replace(spec, **{name: FACTORS[point] * plausible(name, now)})
+        return replace(spec, **{name: {key: factors[point] * value for key, value in now.items()}})
+    return replace(spec, **{name: factors[point] * plausible(name, now)})
 
 
 # an array of a field is given with the call as a whole, whatever one point of it is
@@ -230,16 +230,33 @@ def own_answers(kind):
 
 
 CASES = [(kind, name) for kind, (spec, _) in SPECS.items() for name in numbers(spec)]
+VARIED = [(kind, name) for kind, name in CASES if name not in SPECS[kind][0].COUNTS]
 
 
-@pytest.mark.parametrize(("kind", "name"), [case for case in CASES if case[1] not in SPECS[case[0]][0].COUNTS])
-def test_three_values_of_a_field_are_three_calls(kind, name):
+def hold(kind, factors):
+    """Three values of some fields at once, in one call, are the three answers of three calls."""
     spec, calls = SPECS[kind]
-    many = perturbed(spec, name)
-    ones = [perturbed(spec, name, point) for point in range(len(FACTORS))]
+    many = spec
+    ones = [spec] * len(FACTORS)
+    for name, by in factors.items():
+        many = perturbed(many, name, factors=by)
+        ones = [perturbed(one, name, point, by) for point, one in enumerate(ones)]
     apart = [own_answers(kind) if one == spec else [answers(call()) for call in calls(one)] for one in ones]
     for number, (call, *expected) in enumerate(zip(calls(many), *apart, strict=True)):
-        same(call(), expected, f"{kind}.{name}, call {number}")
+        same(call(), expected, f"{kind}.{', '.join(factors)}, call {number}")
+
+
+@pytest.mark.parametrize("kind", sorted({kind for kind, _ in VARIED}))
+def test_three_values_of_all_fields_are_three_calls(kind):
+    """Each field by a factor of its own: where all fell alike, rates and sizes would leave a time as it was."""
+    names = [name for varied, name in VARIED if varied == kind]
+    hold(kind, {name: np.array([1.0, 1.0, 0.7 + 0.25 * n / len(names)]) for n, name in enumerate(names)})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "name"), VARIED)
+def test_three_values_of_a_field_are_three_calls(kind, name):
+    hold(kind, {name: FACTORS})
 
 
 @pytest.mark.parametrize(("kind", "name"), [case for case in CASES if case[1] in SPECS[case[0]][0].COUNTS])

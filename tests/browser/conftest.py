@@ -18,6 +18,8 @@ FLAGS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync"
 ).split()
+SIZE, SCREEN = {"width": 1280, "height": 900}, {"width": 1440, "height": 1000}
+DRAWN = "() => [...document.querySelectorAll('.trn-chart')].every(chart => chart.querySelector('svg.marks'))"
 
 
 def pytest_collection_modifyitems(items):
@@ -49,13 +51,13 @@ def watch(chromium):
             problems.append(f"asked {request.url}")
 
     def opened(scheme="light", ours=True):
-        context = chromium.new_context(viewport={"width": 1280, "height": 900}, color_scheme=scheme)
+        context = chromium.new_context(viewport=SIZE, color_scheme=scheme)
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(300_000)  # for a machine that does much else
         page.on("request", note)
         if ours:
-            page.on("pageerror", lambda error: problems.append(f"threw {error}"))
+            page.on("pageerror", lambda error: problems.append(f"{page.url} threw {error}"))
             page.on("console", lambda message: message.type == "error" and problems.append(f"logged {message.text}"))
         return page
 
@@ -67,14 +69,37 @@ def watch(chromium):
 
 @pytest.fixture(scope="session")
 def watched(chromium):
-    """Pages for many tests: `with watched() as open_page`."""
+    """Pages of their own, as in a browser that was just installed: `with watched() as opened`."""
     return functools.partial(watch, chromium)
 
 
-@pytest.fixture
-def open_page(watched):
+@pytest.fixture(scope="session")
+def tab(watched):
+    """A page for many tests: in a new one Chromium compiles the scripts of the book anew, for a second or two."""
     with watched() as opened:
-        yield opened
+        yield opened()
+
+
+@pytest.fixture
+def open_page(watched, tab):
+    """A function that opens a page; the first of ours in a test is the tab that tests share, with nothing remembered.
+
+    A test that adds a script to its page, or must have a new one, asks for `fresh`.
+    """
+    with watched() as opened:
+        free = [tab]
+
+        def open_page(scheme="light", ours=True, fresh=False):
+            if fresh or not ours or not free:
+                return opened(scheme, ours)
+            free.clear()
+            tab.evaluate("location.protocol === 'about:' || localStorage.clear()")
+            tab.mouse.move(0, 0)
+            tab.set_viewport_size(SIZE)
+            tab.emulate_media(color_scheme=scheme)
+            return tab
+
+        yield open_page
 
 
 @pytest.fixture(scope="session")
@@ -113,7 +138,24 @@ def folder(site):
     return site.as_uri()
 
 
-@pytest.fixture(params=["http", "file"])
+@pytest.fixture(scope="session")
+def one_page(watched):
+    with watched() as opened:
+        yield opened()
+
+
+@pytest.fixture
+def desk(one_page, folder, slug):
+    """A chapter on a large screen; tests of one chapter that leave the page there share the visit."""
+    url = f"{folder}/chapters/{slug}.html"
+    if one_page.url != url:
+        one_page.set_viewport_size(SCREEN)
+        one_page.goto(url)
+    one_page.wait_for_function(DRAWN)
+    return one_page
+
+
+@pytest.fixture(params=[pytest.param("http", marks=pytest.mark.slow), "file"])
 def base(request, site):
     """Where the book lies: on a server, and in a folder."""
     return site.as_uri() if request.param == "file" else request.getfixturevalue("http_base")

@@ -31,19 +31,19 @@ def test_every_page_loads_and_every_chart_is_drawn(site, request, open_page, sch
         assert page.evaluate("document.documentElement.dataset.theme") == scheme
 
 
-def test_a_chapter_has_charts_tables_mathematics_downloads_and_folded_answers(folder, open_page, slug):
-    page = visit(open_page(), chapter(folder, slug))
-    assert page.locator(".trn-chart").count() >= 1
-    assert page.locator(".trn-table table").count() >= 1
-    page.wait_for_selector("mjx-container svg")
-    assert page.locator(f"a[href$='_sources/chapters/{slug}.ipynb']").count() == 1
-    with page.expect_download() as csv:
-        page.locator(".trn-csv:visible").first.click()
+def test_a_chapter_has_charts_tables_mathematics_downloads_and_folded_answers(desk, slug):
+    assert desk.locator(".trn-chart").count() >= 1
+    assert desk.locator(".trn-table table").count() >= 1
+    desk.wait_for_selector("mjx-container svg")
+    assert desk.locator(f"a[href$='_sources/chapters/{slug}.ipynb']").count() == 1
+    with desk.expect_download() as csv:
+        desk.locator(".trn-csv:visible").first.click()
     assert csv.value.path().read_text(encoding="utf-8").count("\n") > 1
-    answer = page.locator("details.dropdown").first
+    answer = desk.locator("details.dropdown").first
     assert not answer.locator("p").first.is_visible()
     answer.locator("summary").click()
     assert answer.locator("p").first.is_visible()
+    answer.locator("summary").click()
 
 
 def test_slider_moves_a_chart(base, open_page):

@@ -28,22 +28,6 @@ def visit(page, url, size=SCREEN):
     return page
 
 
-@pytest.fixture(scope="module")
-def one_page(watched):
-    with watched() as open_page:
-        yield open_page()
-
-
-@pytest.fixture
-def desk(one_page, folder, slug):
-    """A page on a large screen; tests of one page that leave it there share the visit."""
-    url = f"{folder}/chapters/{slug}.html"
-    if one_page.url != url:
-        visit(one_page, url)
-    one_page.wait_for_function(DRAWN)
-    return one_page
-
-
 def test_no_code_is_shown_unless_asked(desk):
     code, switch = desk.locator("div.cell_input:visible"), desk.locator("button.trn-code")
     n_code = desk.locator("div.cell_input").count() - desk.locator("details div.cell_input").count()
@@ -60,9 +44,10 @@ def test_no_code_is_shown_unless_asked(desk):
     expect(code).to_have_count(0)
 
 
+@pytest.mark.few("cost", "metrics")
 def test_code_is_shown_where_the_browser_remembers_it(folder, open_page, slug):
     """What it remembers is put there first: Chromium at times loses what a page in a folder kept a second ago."""
-    page = open_page()
+    page = open_page(fresh=True)
     page.add_init_script("".join(f"localStorage.setItem('{key}', '{kept}');" for key, kept in REMEMBERED.items()))
     page.goto(f"{folder}/chapters/{slug}.html")
     assert page.locator("div.cell_input:visible").count() > 10
@@ -107,7 +92,7 @@ def test_the_median_page_is_short_and_every_page_light(site, base, open_page, sl
 
 def worked(open_page, url):
     """Seconds that a page's thread works, and until it is loaded, where no other page was open before."""
-    page = open_page()
+    page = open_page(fresh=True)
     page.set_viewport_size(SCREEN)
     meter = page.context.new_cdp_session(page)
     meter.send("Performance.enable", {"timeDomain": "threadTicks"})

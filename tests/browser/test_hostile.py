@@ -80,7 +80,7 @@ def look(open_page):
     """A function that opens a page, waits for its charts, and returns it if nothing of a name has run in it."""
 
     def look(path):
-        page = open_page()
+        page = open_page(fresh=True)
         dialogs = []
         page.on("dialog", lambda dialog: dialogs.append(dialog.message) or dialog.dismiss())
         page.goto(path.resolve().as_uri())

@@ -92,6 +92,7 @@ def see_chart(page, cells):
     assert drawn["height"] > 100
 
 
+@pytest.mark.few("index", "memory", "rack")
 def test_a_chapter_opens_in_lab_with_its_answer_and_without_code(opened, slug):
     page = opened(slug)
     answer = page.locator(".jp-CodeCell .jp-OutputArea-output").first
@@ -100,7 +101,7 @@ def test_a_chapter_opens_in_lab_with_its_answer_and_without_code(opened, slug):
     see_chart(page, page.evaluate("window.jupyterapp.shell.currentWidget.context.model.toJSON().cells"))
 
 
-@pytest.mark.parametrize("chapter", ["memory", "rack"])
+@pytest.mark.parametrize("chapter", [pytest.param("memory", marks=pytest.mark.slow), "rack"])
 def test_a_chapter_runs_in_lab(opened, chapter):
     """One with charts alone and one with a drawn fabric; what the cells of all others give is held without Lab."""
     page = opened(chapter)

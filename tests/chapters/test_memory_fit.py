@@ -10,7 +10,6 @@ import trnmodel as tm
 from trnmodel.chapters import memory_fit
 from trnmodel.evidence import footprints as printed
 from trnmodel.planner import sizing
-from trnmodel.report import chapter
 from trnmodel.steps.assemble import FIRST_BUCKET
 from trnmodel.steps.deployment import Deployment
 from trnmodel.steps.mapping import Mapping
@@ -195,12 +194,10 @@ def test_a_prefix_that_does_not_fit_says_so():
 
 
 def test_a_table_names_the_core_that_is_announced():
-    """The system of the chapter has none, Trainium3 has one, and the words go into its captions."""
+    """The system of the chapter has none, Trainium3 has one."""
     words = memory_fit.by_lnc(replace(LLAMA, system="trn3-nl32x2-pcie160"), 16, 8192)
     assert words[words.announced].ranks.unique().tolist() == ["LNC 8 (announced), TP 4"]
     assert "announced" in site("trn3-nl32x2-pcie160", 8).words
-    shown = (chapter.CHAPTERS.parent / "memory.ipynb").read_text(encoding="utf-8")
-    assert "announced, not supported today" in shown
 
 
 def test_the_cache_that_is_allowed_by_hand():

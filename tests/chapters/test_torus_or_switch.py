@@ -1,7 +1,5 @@
 """Torus or switch: messages by hand, buffers, and where one shot ends."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -55,28 +53,6 @@ def test_a_system_without_another_account_has_one_gain():
     table = torus_or_switch.gains("trn2.48xlarge", "trn1.32xlarge")
     assert table.reading.tolist() == ["as used"]
     assert table.rack.tolist() == pytest.approx([240 / 90])  # 4x4 tori: 15 x 2 x 128/16 and 15 x 2 x 48/16
-
-
-@pytest.fixture(scope="module")
-def outputs(root):
-    notebook = json.loads((root / "notebooks" / "torus-or-switch.ipynb").read_text())
-    return [out["data"] for cell in notebook["cells"] for out in cell.get("outputs", []) if "data" in out]
-
-
-def test_the_executed_chapter_says_what_its_figures_are(outputs):
-    texts = ["".join(data.get("text/markdown", data.get("text/plain", ""))) for data in outputs]
-    (capacity,) = (text for text in texts if text.startswith("All-to-all of one chip to all others"))
-    assert "upper bound" in capacity.splitlines()[0]
-    both = [text for text in texts if "trn3-nl72x2-aws-lanes" in text or "AWS lanes" in text]
-    for said in (
-        "All-to-all of one chip",
-        "Each tier for itself",
-        "All-to-all of a chip",
-        "Dispatch and combine",
-        "Chart: All-reduce",
-    ):
-        assert any(text.startswith(said) for text in both), said
-    assert any("5.7 times on trn1.32xlarge" in text and "11.2 times on trn2.48xlarge" in text for text in texts)
 
 
 def test_what_bounds_buffers_in_hbm():

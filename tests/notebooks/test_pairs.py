@@ -329,6 +329,7 @@ def test_a_chapter_answers_with_other_parameters(slug, oddities):
     assert oddities(said) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "case"), CASES, ids=[f"{slug}-{n}" for n, (slug, _) in enumerate(CASES)])
 def test_a_chapter_answers_or_refuses_and_says_nothing_odd(name, case, own, oddities):
     def named(value):
