@@ -1,5 +1,8 @@
 """What every test can ask for."""
 
+import fcntl
+import os
+import pickle
 from pathlib import Path
 
 import pytest
@@ -38,10 +41,22 @@ def root():
     return ROOT
 
 
+def made_once(folder, name, make):
+    """What `make` returns, made by the first process that asks and read by others from a file in a folder."""
+    path = folder / f"{name}.pickle"
+    with (folder / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.is_file():
+            path.write_bytes(pickle.dumps(make()))
+        return pickle.loads(path.read_bytes())
+
+
 @pytest.fixture(scope="session")
-def validated():
+def validated(tmp_path_factory):
     """Every measured row beside its prediction; nobody changes it."""
-    return tm.validation()
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return tm.validation()
+    return made_once(tmp_path_factory.getbasetemp().parent, "validation", tm.validation)
 
 
 @pytest.fixture(scope="session")

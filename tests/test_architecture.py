@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -43,11 +44,10 @@ def imported(tree):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
+@cache
 def checked_imports():
-    for path in MODULES:
-        here = dotted(path)
-        if here != "trnmodel":
-            yield from ((here, name) for name in imported(ast.parse(path.read_text())) if name.startswith("trnmodel."))
+    trees = {dotted(path): ast.parse(path.read_text()) for path in MODULES if dotted(path) != "trnmodel"}
+    return [(here, name) for here, tree in trees.items() for name in imported(tree) if name.startswith("trnmodel.")]
 
 
 def test_imports_point_down():

@@ -1,8 +1,13 @@
 """The book works offline, over http and from a folder, light and dark."""
 
+import statistics
+
 import pytest
 
+from trnmodel.report import book
+
 pytestmark = pytest.mark.chapters
+MOST_SCREENS, SCREEN = 12, {"width": 1440, "height": 1000}
 DRAWN = """() => [...document.querySelectorAll('.trn-chart')].every(chart => {
     const drawing = chart.querySelector('.vega-embed svg.marks');
     return drawing && drawing.getBoundingClientRect().width > 100 && drawing.getBoundingClientRect().height > 100;
@@ -19,16 +24,29 @@ def visit(page, url):
     return page
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_page_loads_and_every_chart_is_drawn(site, request, open_page, scheme):
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
+def test_every_page_loads_and_every_chart_is_drawn_and_half_of_the_chapters_are_short(
+    site, request, open_page, scheme, capsys
+):
     """Light from a server, dark from a folder: no page asks where it comes from when it chooses its colours."""
     base = request.getfixturevalue("http_base") if scheme == "light" else site.as_uri()
     page = open_page(scheme)
+    page.set_viewport_size(SCREEN)
     pages = sorted(path.relative_to(site) for path in site.rglob("*.html") if "_static" not in path.parts)
     assert pages
+    screens = {}
     for path in pages:
         visit(page, f"{base}/{path}")
         assert page.evaluate("document.documentElement.dataset.theme") == scheme
+        if path.parts[0] == "chapters":
+            screens[path.stem] = page.evaluate("document.documentElement.scrollHeight") / SCREEN["height"]
+    with capsys.disabled():
+        print("\n", book.page_sizes(site), {slug: round(n, 1) for slug, n in screens.items()})  # noqa: T201
+    assert statistics.median(screens.values()) < MOST_SCREENS
+
+
+def test_every_page_is_light(site):
+    assert max(path.stat().st_size for path in site.glob("chapters/*.html")) < book.MAX_PAGE_BYTES
 
 
 def test_a_chapter_has_charts_tables_mathematics_downloads_and_folded_answers(desk, slug):

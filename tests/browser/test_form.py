@@ -1,17 +1,14 @@
 """The form of a page: no code unless asked, every caption once, short, and nothing cut on a phone."""
 
 import re
-import statistics
 
 import pytest
 from playwright.sync_api import expect
 
-from trnmodel.report import book
-
 pytestmark = pytest.mark.chapters
 LONGEST_S, TRIES = 2, 5  # of a page on this machine, which may do much else for a while
 REMEMBERED = {"trn-code": "on"}
-MOST_SCREENS, SCREEN = 12, {"width": 1440, "height": 1000}
+SCREEN = {"width": 1440, "height": 1000}
 PHONE = {"width": 390, "height": 844}
 WIDEST = """() => Math.max(...[...document.querySelectorAll('.trn-chart :is(svg.marks, svg.marks text)')].map(
     drawn => drawn.getBoundingClientRect().right - drawn.closest('.trn-chart').getBoundingClientRect().right))"""
@@ -19,6 +16,11 @@ CUT = """() => [...document.querySelectorAll('article table')].filter(table => t
     && table.parentElement.scrollWidth > table.parentElement.clientWidth + 1)
     .map(table => table.innerText.slice(0, 80))"""
 DRAWN = "() => [...document.querySelectorAll('.trn-chart')].every(chart => chart.querySelector('svg.marks'))"
+LINKS = """() => [
+    [...document.querySelectorAll("nav.bd-links a.reference.internal")].filter(link => /^\\d+\\./.test(link.innerText)),
+    [...document.querySelectorAll("article a.reference.internal")].filter(
+        link => /^chapters? \\d+$/i.test(link.innerText)),
+].map(links => links.map(link => [link.innerText, link.href]))"""
 
 
 def visit(page, url, size=SCREEN):
@@ -78,18 +80,6 @@ def test_a_table_shows_twelve_rows(desk):
         assert max(table.evaluate(shown) for table in desk.locator(".trn-table").all()) > 12
 
 
-def test_the_median_page_is_short_and_every_page_light(site, base, open_page, slugs, capsys):
-    page = open_page()
-    screens = {}
-    for slug in slugs:
-        visit(page, f"{base}/chapters/{slug}.html")
-        screens[slug] = page.evaluate("document.documentElement.scrollHeight") / SCREEN["height"]
-    with capsys.disabled():
-        print("\n", book.page_sizes(site), {slug: round(n, 1) for slug, n in screens.items()})  # noqa: T201
-    assert statistics.median(screens.values()) < MOST_SCREENS
-    assert max(path.stat().st_size for path in site.glob("chapters/*.html")) < book.MAX_PAGE_BYTES
-
-
 def worked(open_page, url):
     """Seconds that a page's thread works, and until it is loaded, where no other page was open before."""
     page = open_page(fresh=True)
@@ -103,6 +93,7 @@ def worked(open_page, url):
     return told["TaskDuration"], end
 
 
+@pytest.mark.slow
 def test_a_page_is_there_within_two_seconds(site, base, open_page, capsys):
     """By what its thread works: the least of a few visits, since a thread's time grows where a machine is shared."""
     took = {}
@@ -168,17 +159,13 @@ def test_chapters_are_numbered_and_link_to_each_other(site, base, open_page, slu
     assert len(page.locator("nav.bd-links p.caption").all_inner_texts()) >= 5
     links = 0
     for slug in slugs:
-        visit(page, f"{base}/chapters/{slug}.html")
-        for link in page.locator("article a.reference.internal", has_text=re.compile(r"^[Cc]hapters? \d+$")).all():
-            number = int(link.inner_text().split()[1])
-            assert link.get_attribute("href").partition("#")[0] in (f"{at(listed, page, number)}.html", "")
+        page.goto(f"{base}/chapters/{slug}.html", wait_until="domcontentloaded")
+        chapters, named = page.evaluate(LINKS)
+        assert [text for text, _ in chapters] == listed
+        for text, href in named:
+            assert href.partition("#")[0] == chapters[int(text.split()[1]) - 1][1].partition("#")[0]
             links += 1
     assert links > 5
-
-
-def at(listed, page, number):
-    href = page.locator("nav.bd-links a.reference.internal", has_text=listed[number - 1]).get_attribute("href")
-    return href.removesuffix(".html") if href != "#" else ""
 
 
 def test_a_term_is_linked_where_a_page_uses_it_first(desk):

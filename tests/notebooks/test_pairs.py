@@ -5,10 +5,13 @@ The cells run in this process, without a kernel. Of each chapter's values every 
 
 import ast
 import itertools
+import json
 import os
 
 import pytest
+from typer.testing import CliRunner
 
+from trnmodel import cli
 from trnmodel.arguments import UnanswerableError
 from trnmodel.models.shipped import MODELS, catalog
 from trnmodel.planner import explore
@@ -344,3 +347,17 @@ def test_a_chapter_answers_or_refuses_and_says_nothing_odd(name, case, own, oddi
         assert "\n" not in said[-1]
     assert oddities(said) == []
     assert not [sentence for sentence in said if own.rpartition("/")[0] in sentence], "a model goes by its name"
+
+
+@pytest.mark.slow
+def test_a_chapter_runs_by_its_command_with_other_parameters(slug, tmp_path):
+    """In a kernel, with each parameter as it is typed; the report says what it was made with."""
+    typed = {
+        name: ",".join(map(str, value)) if isinstance(value, list) else value for name, value in OTHER[slug].items()
+    }
+    words = [word for name, value in typed.items() for word in ("-p", f"{name}={value}")]
+    done = CliRunner().invoke(cli.app, ["run", slug, *words, "--no-page", "-o", os.fspath(tmp_path)])
+    assert done.exit_code == 0, done.output
+    report = json.loads((tmp_path / f"{slug}.ipynb").read_bytes())
+    assert report["metadata"]["trnmodel"]["parameters"] == OTHER[slug]
+    assert not [out for cell in report["cells"] for out in cell.get("outputs", ()) if out["output_type"] == "error"]
