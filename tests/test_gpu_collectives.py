@@ -85,6 +85,7 @@ def test_nccl_by_kind_within_the_stated_error(device, system):
         assert part[part.abs().idxmax()] == pytest.approx(worst, abs=0.012)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("device", "system"), SYSTEMS.items())
 def test_constants_of_the_catalog_are_those_of_the_fit(device, system):
     chip, rows = tm.system(system).chip, nccl(device)

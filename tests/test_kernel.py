@@ -398,6 +398,7 @@ def test_a_table_of_counters_is_read(tmp_path):
         tm.validate(table.drop(columns="k"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", kernels.KERNELS)
 def test_fitted_constants_are_current(group):
     """The rows of data/ are what the fit gives today, to the digits that they print."""

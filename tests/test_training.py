@@ -210,6 +210,7 @@ def test_zero_3_of_deepspeed():
     assert 1 / 8 < trainer(load.chip("a100"), "deepspeed-2021").scaleout_share < 1.4 / 8  # one port of eight
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stack", runs.GROUPS)
 def test_fitted_constants_are_current(stack):
     """A fit ends where the file stands; with a model left out, inside the printed ranges and at the printed errors."""

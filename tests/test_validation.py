@@ -69,6 +69,7 @@ def test_most_inference_rows_are_predicted(table):
     assert (rows.skipped == "").mean() > 0.85
 
 
+@pytest.mark.slow
 def test_shipped_efficiencies_are_those_of_the_fit(tmp_path):
     """A fit on the shipped rows ends where `data/facts/efficiencies.csv` stands, in the digits that it prints."""
     table = calibrate(published())
