@@ -95,6 +95,16 @@ def _parsed(text: str) -> NotebookNode:
     return jupytext.reads(text, fmt={"extension": ".py"})
 
 
+def pairing(slug: str) -> dict[str, Any]:
+    """Return what jupytext, configured as this project configures it, writes into the notebook of a chapter's text."""
+    import jupytext
+    from jupytext.config import load_jupytext_config
+
+    text = str(CHAPTERS / f"{slug}.py")
+    written = jupytext.read(text, config=load_jupytext_config(text)).metadata.get("jupytext", {})
+    return {name: value for name, value in written.items() if name != "text_representation"}
+
+
 @lru_cache(maxsize=64)
 def _place(text: str) -> dict[str, Any]:
     """What the header of a chapter's text, the first comment between two `---`, says of its place in the book."""

@@ -31,7 +31,7 @@ MAX_CELL_S = 1800
 # What papermill, nbclient and jupyter_client raise: cells that fail or last too long, kernels that die or do not start.
 FAILURES = (PapermillException, CellControlSignal, RuntimeError, OSError)
 KERNEL_ENV = {"PYTHONHASHSEED": "0", "TQDM_DISABLE": "1"}
-KERNEL_NAME = {"display_name": "Python 3", "language": "python", "name": "python3"}
+KERNEL_NAME = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 
 
 @dataclass(frozen=True)
