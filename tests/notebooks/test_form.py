@@ -21,7 +21,7 @@ ORDER = [
     "metrics",
 ]
 TYPED = re.compile(r"\b[Cc]hapters? (\d+)(?:(?:, | and | or | to )(\d+))*")
-MOST_BYTES = 1_250_000  # JupyterLab opens this in a second
+MOST_BYTES = 1_250_000  # as nbformat stores it; JupyterLab is sent the same without the indents
 
 
 @pytest.fixture
