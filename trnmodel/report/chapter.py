@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
-import yaml
 
 import trnmodel
 from trnmodel.arguments import HUGE, SHOWN, shown
+from trnmodel.catalog import plain_yaml
 from trnmodel.catalog.load import nearest, precision
 
 if TYPE_CHECKING:
@@ -31,9 +31,6 @@ TYPES = {"bool": bool, "int": int, "float": float, "str": str, "list": list, "Li
 LITERAL_IMPORT = "from typing import Literal"  # the one thing beside literals that a parameter cell may hold
 ID_WORDS = {"comparator": "chip", "chip": "chip", "system": "system", "model": "model", "precision": "precision"}
 MAX_YAML_BYTES = 64_000
-# What the safe loader raises on hostile text beside its own errors: impossible dates and digits (ValueError,
-# OverflowError), `!!timestamp x` (AttributeError), `!!bool x` and `!!int ""` (LookupError), nesting without end.
-YAML_ERRORS = (yaml.YAMLError, ValueError, OverflowError, AttributeError, LookupError, RecursionError)
 
 
 class InputError(ValueError):
@@ -49,13 +46,6 @@ def printable(text: object) -> str:
     ('a\\nb', '\\x1b[2J', '\\udcff é')
     """
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in str(text))
-
-
-class _PlainLoader(yaml.SafeLoader):
-    """Plain values without merge keys (`<<`), whose aliases can ask for any amount of memory."""
-
-    def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        pass
 
 
 class Parameter(NamedTuple):
@@ -109,7 +99,7 @@ def pairing(slug: str) -> dict[str, Any]:
 def _place(text: str) -> dict[str, Any]:
     """What the header of a chapter's text, the first comment between two `---`, says of its place in the book."""
     _, _, after = text.partition("# ---\n")
-    header = yaml.safe_load(after.partition("# ---\n")[0].replace("# ", "")) or {}
+    header = plain_yaml.read(after.partition("# ---\n")[0].replace("# ", "")) or {}
     return header.get("jupyter", {}).get("trnmodel", {})
 
 
@@ -237,12 +227,9 @@ def read_parameters(path: str | Path) -> dict[str, object]:
     if len(text) > MAX_YAML_BYTES:
         raise InputError(f"{name}: more than {MAX_YAML_BYTES} bytes; a parameter file is a short mapping")
     try:
-        values = yaml.load(text, _PlainLoader)
-    except YAML_ERRORS as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f" at line {mark.line + 1}" if mark else ""
-        reason = " ".join(str(getattr(error, "problem", None) or type(error).__name__).split())
-        raise InputError(f"{name}: not plain YAML{place}: {reason[:120]}") from None
+        values = plain_yaml.read(text)
+    except plain_yaml.YamlError as error:
+        raise InputError(f"{name}: {error}") from None
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
         raise InputError(f"{name}: expected a mapping of parameter names to values")
     return values
