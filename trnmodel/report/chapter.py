@@ -29,7 +29,8 @@ CHAPTERS = PACKAGE / "notebooks" if (PACKAGE / "notebooks").is_dir() else ROOT /
 INDEX = "index"  # the first page of the book: a notebook without a number
 TYPES = {"bool": bool, "int": int, "float": float, "str": str, "list": list, "Literal": Literal}
 LITERAL_IMPORT = "from typing import Literal"  # the one thing beside literals that a parameter cell may hold
-ID_WORDS = {"comparator": "chip", "chip": "chip", "system": "system", "model": "model", "precision": "precision"}
+ID_WORDS = {"comparator": "chip", "chip": "chip", "model": "model", "precision": "precision"}
+ID_WORDS |= dict.fromkeys(("system", "beside", "rival"), "system")
 MAX_YAML_BYTES = 64_000
 
 
@@ -175,6 +176,36 @@ def check_parameters(slug: str, given: Mapping[str, object]) -> dict[str, object
     """
     declared = parameters(slug) if given else _text(slug) and {}
     return {name: _checked(slug, name, value, declared) for name, value in given.items()}
+
+
+def check_answers(slug: str, values: Mapping[str, object]) -> None:
+    """Ask a chapter, here and without a kernel, whether it has an answer for checked values of its parameters.
+
+    The statements of its first cell after the parameters are run as far as the last one that names the guard.
+
+    Raises InputError with what the chapter refuses, in a line.
+    """
+    first, *others = [cell for cell in read(slug).cells if cell.cell_type == "code"]
+    body = ast.parse(others[0].source).body if others and values else []
+    asks = [place for place, statement in enumerate(body) if "guard" in _names(statement)]
+    if not asks:
+        return
+    scope: dict[str, Any] = {"__name__": slug}
+    try:
+        exec(compile(first.source, slug, "exec"), scope)
+        scope |= values
+        exec(compile(ast.Module(body[: asks[-1] + 1], []), slug, "exec"), scope)
+    except ValueError as error:
+        raise InputError(unanswered(slug, error)) from None
+
+
+def _names(statement: ast.stmt) -> set[str]:
+    return {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+
+
+def unanswered(slug: str, reason: object) -> str:
+    """Return the line that says why a chapter has no answer."""
+    return f"chapter {slug!r} cannot answer: {printable(' '.join(str(reason).split()))}"
 
 
 def _checked(slug: str, name: str, value: object, declared: dict[str, Parameter]) -> object:
