@@ -3,6 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RESTRICTED := $(BIN)/python .ci/restricted.py
 INSTALLED := $(VENV)/installed
+JUPYTER := notebooks/jupyter_server_config.json
 PARALLEL := -n auto --dist worksteal
 QUICK := -m "not slow"
 NBVAL := $(BIN)/pytest -n auto --dist loadfile --nbval
@@ -23,11 +24,12 @@ help: ## list the targets
 
 .venv: $(INSTALLED) ## the locked environment, with this package installed editable
 
-$(INSTALLED): requirements.lock pyproject.toml
+$(INSTALLED): requirements.lock pyproject.toml $(JUPYTER)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --require-hashes --no-deps -r requirements.lock
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	$(BIN)/pip check
+	install -D -m 644 $(JUPYTER) $(VENV)/etc/jupyter/jupyter_server_config.d/trnmodel.json
 	touch $@
 
 book: .venv ## execute the chapters and build the book into build/html

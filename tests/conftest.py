@@ -3,6 +3,8 @@
 import fcntl
 import os
 import pickle
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,38 @@ def made_once(folder, name, make):
         if not path.is_file():
             path.write_bytes(pickle.dumps(make()))
         return pickle.loads(path.read_bytes())
+
+
+@pytest.fixture(scope="session")
+def git_checkout(tmp_path_factory):
+    """A function that commits some of the project's files to a repository of their own, and returns its folder."""
+
+    def checkout(*paths):
+        folder = tmp_path_factory.mktemp("checkout")
+        for path in (".gitattributes", ".gitignore", *paths):
+            source = ROOT / path
+            if source.is_dir():
+                shutil.copytree(source, folder / path, ignore=shutil.ignore_patterns(".*"))
+            else:
+                shutil.copy(source, folder / path)
+        author = ["-c", "user.name=test", "-c", "user.email=test@localhost"]
+        for command in (["init", "--quiet"], ["add", "--all"], [*author, "commit", "--quiet", "--message=test"]):
+            subprocess.run(
+                ["git", *command], cwd=folder, env=os.environ | {"GIT_CONFIG_GLOBAL": os.devnull}, check=True
+            )
+        return folder
+
+    return checkout
+
+
+@pytest.fixture(scope="session")
+def git_status():
+    """A function that returns what differs from the commit in a checkout: nothing where all is as committed."""
+
+    def status(folder):
+        return subprocess.check_output(["git", "status", "--porcelain"], cwd=folder, text=True)
+
+    return status
 
 
 @pytest.fixture(scope="session")

@@ -314,6 +314,13 @@ HBM = "trainium2/hbm_bytes_per_s/ah-trainium2,trainium2,hbm_bytes_per_s,,2.9,TB/
         ("decisions.yaml", 'use: "trainium2/cores/ah-trainium2"', 'use: "trainium2/cores/nobody"', r"unknown fact"),
         ("decisions.yaml", "  conflict: 11\n", "  conflict: eleven\n", r"decisions\.yaml item \d+: .*conflict"),
         ("decisions.yaml", "  quantity: hbm_bytes_per_s\n", "  quantity: hbm_bytes\n", r"does not speak of"),
+        (
+            "decisions.yaml",
+            "  conflict: 11\n",
+            "  conflict: 11\n  conflict: 12\n",
+            r"decisions\.yaml: .*line \d+: .*'conflict'",
+        ),
+        ("decisions.yaml", "  conflict: 11\n", "  conflict: 190:20\n", r"decisions\.yaml: .*line \d+: '190:20'"),
         ("lists/units.csv", "GB,B,1e9", "GB,B,many", r"units\.csv row \d+: .*factor"),
     ],
 )

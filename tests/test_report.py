@@ -215,6 +215,12 @@ MERGE_BOMB = b"a: &a {x: 1}\n" + b"".join(
         (b"", "expected a mapping"),
         (b"1: 2", "expected a mapping"),
         (b"batch: [8\nshare: 1", "not plain YAML at line 2"),
+        (b"# ours\nbatch: 8\nshare: 1\nbatch: 9\n", "line 4: .*'batch'"),
+        (b"batch: 8\n'batch': 8\n", "line 2: .*'batch'"),
+        (b"phases:\n- {a: 1,\n   a: 2}\n", "line 3: .*'a'"),
+        (b"share: 1\nbatch: 190:20\n", "line 2: '190:20'"),
+        (b"share: -1:30.5\n", "line 1: '-1:30.5'"),
+        (b"share: 1\nbatch: 010\n", "line 2: '010'"),
         (b"batch: 2026-99-99", "not plain YAML"),
         (b"batch: !!timestamp x", "not plain YAML"),
         (b"batch: !!bool maybe", "not plain YAML"),
@@ -255,6 +261,14 @@ def test_a_parameter_file_gives_values(write, tmp_path):
         "phases": ["decode"],
         "limit_s": None,
     }
+
+
+def test_a_number_with_colons_may_be_quoted_as_text(write, tmp_path):
+    write("a")
+    path = tmp_path / "params.yaml"
+    path.write_text("note: '190:20'\nshare: 0\nbatch: 10\n")
+    values = {"note": "190:20", "share": 0.0, "batch": 10}
+    assert report.check_parameters("a", report.read_parameters(path)) == values
 
 
 # Running

@@ -1,10 +1,7 @@
 # ---
 # jupyter:
-#   jupytext:
-#     cell_metadata_filter: tags,-all
-#     formats: notebooks///ipynb,notebooks/py///py:percent
 #   kernelspec:
-#     display_name: Python 3
+#     display_name: Python 3 (ipykernel)
 #     language: python
 #     name: python3
 #   trnmodel:
@@ -61,9 +58,9 @@ guard.within(1e-3, 1e6, tokens_per_s_per_user=tokens_per_s_per_user, requests_pe
 guard.within(1, 1e6, input_tokens=input_tokens, output_tokens=output_tokens)
 guard.spans(input_tokens + output_tokens, model=m, experts_model=experts_m)
 guard.within(1e-3, 1, duty=duty)
-guard.within(0, 1e6, spare_instances=spare_instances)
 mine = tables.own_prices(prices, owner)
 tables.place(region)
+guard.within(0, 1e6, spare_instances=spare_instances)
 asked = list({one.id: one for one in (rented, air, spec, torus, *map(tm.system, systems))}.values())
 speeds, lengths = sorted(set(tokens_per_s_per_user)), {"input_tokens": input_tokens, "output_tokens": output_tokens}
 load = {"requests_per_s": requests_per_s, "duty": duty, "spare_instances": spare_instances}

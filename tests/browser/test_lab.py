@@ -1,7 +1,8 @@
 """A notebook opens with its answer and folded code in JupyterLab, and runs from top to bottom; its charts are drawn."""
 
+import json
 import os
-import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -12,16 +13,16 @@ from urllib.request import urlopen
 import pytest
 
 TOKEN = "only-for-this-test"
-OPTIONS = [
-    "--no-browser",
-    "--allow-root",
-    "--expose-app-in-browser",
-    f"--IdentityProvider.token={TOKEN}",
-    "--ServerApp.ip=127.0.0.1",
-    "--ServerApp.port_retries=0",
-    "--LabApp.news_url=None",
-    "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
-]
+SETTINGS = {
+    "ServerApp": {"ip": "127.0.0.1", "port_retries": 0, "open_browser": False, "allow_root": True},
+    "IdentityProvider": {"token": TOKEN},
+    "LabApp": {
+        "expose_app_in_browser": True,
+        "news_url": None,
+        "check_for_updates_class": "jupyterlab.NeverCheckForUpdate",
+    },
+}
+SAVE = "async () => { await window.jupyterapp.shell.currentWidget.context.save(); }"
 RUN_ALL = """async () => {
     const { commands, shell } = window.jupyterapp;
     const { context } = shell.currentWidget;
@@ -35,23 +36,32 @@ CHART = "application/vnd.vegalite.v5+json"
 
 
 @pytest.fixture(scope="module")
-def lab(root, tmp_path_factory):
-    """JupyterLab on a copy of the notebooks, one server for all; the address of its root."""
+def checkout(git_checkout):
+    """A checkout of the notebooks, which these tests may change."""
+    return git_checkout("Makefile", "notebooks")
+
+
+@pytest.fixture(scope="module")
+def lab(checkout, tmp_path_factory):
+    """The server of `make lab` on a checkout, one for all; the address of its root."""
     tmp_path = tmp_path_factory.mktemp("lab")
-    shutil.copytree(root / "notebooks", tmp_path / "notebooks")
-    shutil.copy(root / "pyproject.toml", tmp_path)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     private = {f"JUPYTER_{kind}_DIR": str(tmp_path / kind) for kind in ("CONFIG", "DATA", "RUNTIME")}
-    command = [sys.executable, "-m", "jupyterlab", *OPTIONS, f"--ServerApp.port={port}"]
+    (tmp_path / "CONFIG").mkdir()
+    settings = SETTINGS | {"ServerApp": SETTINGS["ServerApp"] | {"port": port}}
+    (tmp_path / "CONFIG" / "jupyter_server_config.json").write_text(json.dumps(settings))
+    command = ["make", "--old-file=.venv", "lab", f"VENV={sys.prefix}"]
     with (tmp_path / "lab.log").open("wb") as log:
-        server = subprocess.Popen(command, cwd=tmp_path, env=os.environ | private, stdout=log, stderr=log)
+        server = subprocess.Popen(
+            command, cwd=checkout, env=os.environ | private, stdout=log, stderr=log, start_new_session=True
+        )
     try:
         await_answer(f"http://127.0.0.1:{port}/api", server)
         yield f"http://127.0.0.1:{port}"
     finally:
-        server.terminate()
+        os.killpg(server.pid, signal.SIGTERM)
         server.wait(300)
 
 
@@ -72,7 +82,7 @@ def opened(lab, open_page):
 
     def opened(slug):
         page = open_page(ours=False)  # JupyterLab logs errors of its own
-        page.goto(f"{lab}/lab/tree/notebooks/{slug}.ipynb?token={TOKEN}&reset")
+        page.goto(f"{lab}/lab/tree/{slug}.ipynb?token={TOKEN}&reset")
         page.wait_for_selector(".jp-Notebook .jp-Cell")
         page.wait_for_function("window.jupyterapp?.shell.currentWidget?.context?.sessionContext")
         page.locator(".jp-CodeCell .jp-OutputArea-output").first.wait_for()
@@ -93,16 +103,22 @@ def see_chart(page, cells):
 
 
 @pytest.mark.few("index", "memory", "rack")
-def test_a_chapter_opens_in_lab_with_its_answer_and_without_code(opened, slug):
+def test_a_chapter_opens_in_lab_with_its_answer_without_code_and_saves_as_it_is(opened, checkout, git_status, slug):
     page = opened(slug)
     answer = page.locator(".jp-CodeCell .jp-OutputArea-output").first
     assert answer.bounding_box()["y"] < 0.8 * page.viewport_size["height"]
     assert page.locator(".jp-CodeCell .jp-InputArea-editor:visible").count() == 0
     see_chart(page, page.evaluate("window.jupyterapp.shell.currentWidget.context.model.toJSON().cells"))
+    page.evaluate(SAVE)
+    assert git_status(checkout) == ""
 
 
-@pytest.mark.parametrize("chapter", [pytest.param("memory", marks=pytest.mark.slow), "rack"])
-def test_a_chapter_runs_in_lab(opened, chapter):
-    """One with charts alone and one with a drawn fabric; what the cells of all others give is held without Lab."""
+@pytest.mark.parametrize(
+    "chapter", [*(pytest.param(slug, marks=pytest.mark.slow) for slug in ("memory", "chip-roofline")), "rack"]
+)
+def test_a_chapter_runs_in_lab_and_is_saved_as_it_is_committed(opened, checkout, git_status, chapter):
+    """Two with charts alone and one with a drawn fabric; what the cells of all others give is held without Lab."""
     page = opened(chapter)
     see_chart(page, page.evaluate(RUN_ALL))
+    page.evaluate(SAVE)
+    assert git_status(checkout) == ""

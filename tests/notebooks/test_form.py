@@ -21,7 +21,7 @@ ORDER = [
     "metrics",
 ]
 TYPED = re.compile(r"\b[Cc]hapters? (\d+)(?:(?:, | and | or | to )(\d+))*")
-MOST_LINES = 4000
+MOST_BYTES = 1_250_000  # as nbformat stores it; JupyterLab is sent the same without the indents
 
 
 @pytest.fixture
@@ -57,9 +57,7 @@ def test_a_pair_keeps_its_folds(root, slug, committed):
 
 
 def test_a_notebook_is_small_enough_to_open(committed):
-    text = committed.read_text()
-    assert text.count("\n") < MOST_LINES
-    assert form.written(nbformat.reads(text, 4)) == text, "run `make notebooks`"
+    assert committed.stat().st_size < MOST_BYTES
 
 
 def test_the_digest_is_that_of_the_notebook(committed):
@@ -99,16 +97,6 @@ def test_a_digest_shows_what_changed():
     changed = [notebook(answer="It is 4."), notebook(caption="B"), notebook(figure="5"), notebook(row="6")]
     assert len({usual, *changed}) == 5
     assert notebook(datum=7) == usual
-
-
-def test_a_chart_is_one_line_and_no_text_can_stand_in_for_it():
-    spec = {"description": '"\0chart 0\0"', "values": [1.5, {"a": "é"}]}
-    shown = [{VEGALITE_MIME: dict(spec), "text/plain": "\0chart 1\0"} for _ in range(2)]
-    outputs = [nbformat.v4.new_output("display_data", bundle) for bundle in shown]
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1", id="a", outputs=outputs)])
-    text = form.written(notebook)
-    assert nbformat.reads(text, 4) == notebook
-    assert sum('"values":[1.5,{"a":"é"}]}' in line for line in text.splitlines()) == 2
 
 
 def test_nothing_that_is_said_is_odd(committed, oddities):

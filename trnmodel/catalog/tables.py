@@ -195,10 +195,12 @@ def read_csv(path: Path, row_type: type[Row]) -> list[Row]:
 
 def read_yaml(path: Path, item_type: type[Row]) -> list[Row]:
     """Items of a YAML list of `data/` as checked structs; raises DataError naming file and item."""
-    import yaml
+    from trnmodel.catalog import plain_yaml
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    items = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)
+    try:
+        items = plain_yaml.read(path.read_text(encoding="utf-8"), trusted=True)
+    except plain_yaml.YamlError as error:
+        raise DataError(f"{path.name}: {error}") from None
     result = []
     for number, item in enumerate(items, start=1):
         try:

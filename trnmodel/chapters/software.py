@@ -17,7 +17,7 @@ from trnmodel.catalog.systems import system as read_system
 from trnmodel.charts.display import altair
 from trnmodel.fabric.compare import capacities
 from trnmodel.planner import contests, domain_sizes, software
-from trnmodel.planner.deployments import formats
+from trnmodel.planner.deployments import computes, formats
 from trnmodel.units import GB, TRILLION, format_within
 
 SIZES = tuple(size * TRILLION for size in (0.5, 0.67, 1.0, 1.5, 2.0, 3.0, 3.5, 4.0, 6.0, 8.0))
@@ -145,8 +145,9 @@ def _claims(
     """What other chapters conclude of two switched domains, a torus and chips of others."""
     small, large = pair
     speeds, context = ask["speeds"], ask["context"]
-    precision = {name: formats([name], ask["precisions"])[name] for name in (torus, *rivals)}
-    precision |= dict.fromkeys((small.id, large.id), precision[torus])
+    shared = [one for one in ask["precisions"] if all(computes(it, one) for it in (small, large, torus))]
+    precision = {name: formats([name], ask["precisions"])[name] for name in rivals}
+    precision |= dict.fromkeys((small.id, large.id, torus), shared[0])
     rates = capacities({small.id: small, torus: torus}.values()).set_index(["scope", "system"])
     sent = rates.all_to_all_bytes_per_s
     inside, over = (sent[scope, small.id] / sent[scope, torus] for scope in ("rack", "world"))

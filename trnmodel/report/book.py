@@ -41,8 +41,7 @@ def write_reference_notebooks(out_dir: str | Path = "build", *, progress: bool =
         for outcome in run(notebooks(), out_dir=made, progress=progress):
             target = committed / f"{outcome.slug}.ipynb"
             notebook = kernels.clean(outcome.slug, nbformat.read(outcome.path, 4))
-            pairing = chapter.read(outcome.slug).metadata.get("jupytext", {})
-            notebook.metadata["jupytext"] = {k: v for k, v in pairing.items() if k != "text_representation"}
+            notebook.metadata["jupytext"] = chapter.pairing(outcome.slug)
             for path, text in ((target, form.written(notebook)), (digest_path(target), form.digest(notebook))):
                 if not path.is_file() or path.read_text(encoding="utf-8") != text:
                     path.parent.mkdir(exist_ok=True)

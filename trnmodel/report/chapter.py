@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
-import yaml
 
 import trnmodel
 from trnmodel.arguments import HUGE, SHOWN, shown
+from trnmodel.catalog import plain_yaml
 from trnmodel.catalog.load import nearest, precision
 
 if TYPE_CHECKING:
@@ -29,11 +29,9 @@ CHAPTERS = PACKAGE / "notebooks" if (PACKAGE / "notebooks").is_dir() else ROOT /
 INDEX = "index"  # the first page of the book: a notebook without a number
 TYPES = {"bool": bool, "int": int, "float": float, "str": str, "list": list, "Literal": Literal}
 LITERAL_IMPORT = "from typing import Literal"  # the one thing beside literals that a parameter cell may hold
-ID_WORDS = {"comparator": "chip", "chip": "chip", "system": "system", "model": "model", "precision": "precision"}
+ID_WORDS = {"comparator": "chip", "chip": "chip", "model": "model", "precision": "precision"}
+ID_WORDS |= dict.fromkeys(("system", "beside", "rival"), "system")
 MAX_YAML_BYTES = 64_000
-# What the safe loader raises on hostile text beside its own errors: impossible dates and digits (ValueError,
-# OverflowError), `!!timestamp x` (AttributeError), `!!bool x` and `!!int ""` (LookupError), nesting without end.
-YAML_ERRORS = (yaml.YAMLError, ValueError, OverflowError, AttributeError, LookupError, RecursionError)
 
 
 class InputError(ValueError):
@@ -49,13 +47,6 @@ def printable(text: object) -> str:
     ('a\\nb', '\\x1b[2J', '\\udcff é')
     """
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in str(text))
-
-
-class _PlainLoader(yaml.SafeLoader):
-    """Plain values without merge keys (`<<`), whose aliases can ask for any amount of memory."""
-
-    def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        pass
 
 
 class Parameter(NamedTuple):
@@ -95,11 +86,21 @@ def _parsed(text: str) -> NotebookNode:
     return jupytext.reads(text, fmt={"extension": ".py"})
 
 
+def pairing(slug: str) -> dict[str, Any]:
+    """Return what jupytext, configured as this project configures it, writes into the notebook of a chapter's text."""
+    import jupytext
+    from jupytext.config import load_jupytext_config
+
+    text = str(CHAPTERS / f"{slug}.py")
+    written = jupytext.read(text, config=load_jupytext_config(text)).metadata.get("jupytext", {})
+    return {name: value for name, value in written.items() if name != "text_representation"}
+
+
 @lru_cache(maxsize=64)
 def _place(text: str) -> dict[str, Any]:
     """What the header of a chapter's text, the first comment between two `---`, says of its place in the book."""
     _, _, after = text.partition("# ---\n")
-    header = yaml.safe_load(after.partition("# ---\n")[0].replace("# ", "")) or {}
+    header = plain_yaml.read(after.partition("# ---\n")[0].replace("# ", "")) or {}
     return header.get("jupyter", {}).get("trnmodel", {})
 
 
@@ -177,6 +178,36 @@ def check_parameters(slug: str, given: Mapping[str, object]) -> dict[str, object
     return {name: _checked(slug, name, value, declared) for name, value in given.items()}
 
 
+def check_answers(slug: str, values: Mapping[str, object]) -> None:
+    """Ask a chapter, here and without a kernel, whether it has an answer for checked values of its parameters.
+
+    The statements of its first cell after the parameters are run as far as the last one that names the guard.
+
+    Raises InputError with what the chapter refuses, in a line.
+    """
+    first, *others = [cell for cell in read(slug).cells if cell.cell_type == "code"]
+    body = ast.parse(others[0].source).body if others and values else []
+    asks = [place for place, statement in enumerate(body) if "guard" in _names(statement)]
+    if not asks:
+        return
+    scope: dict[str, Any] = {"__name__": slug}
+    try:
+        exec(compile(first.source, slug, "exec"), scope)
+        scope |= values
+        exec(compile(ast.Module(body[: asks[-1] + 1], []), slug, "exec"), scope)
+    except ValueError as error:
+        raise InputError(unanswered(slug, error)) from None
+
+
+def _names(statement: ast.stmt) -> set[str]:
+    return {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+
+
+def unanswered(slug: str, reason: object) -> str:
+    """Return the line that says why a chapter has no answer."""
+    return f"chapter {slug!r} cannot answer: {printable(' '.join(str(reason).split()))}"
+
+
 def _checked(slug: str, name: str, value: object, declared: dict[str, Parameter]) -> object:
     if name not in declared:
         near = ", ".join(nearest(str(name)[:SHOWN], declared)) or "it has none"
@@ -227,12 +258,9 @@ def read_parameters(path: str | Path) -> dict[str, object]:
     if len(text) > MAX_YAML_BYTES:
         raise InputError(f"{name}: more than {MAX_YAML_BYTES} bytes; a parameter file is a short mapping")
     try:
-        values = yaml.load(text, _PlainLoader)
-    except YAML_ERRORS as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f" at line {mark.line + 1}" if mark else ""
-        reason = " ".join(str(getattr(error, "problem", None) or type(error).__name__).split())
-        raise InputError(f"{name}: not plain YAML{place}: {reason[:120]}") from None
+        values = plain_yaml.read(text)
+    except plain_yaml.YamlError as error:
+        raise InputError(f"{name}: {error}") from None
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
         raise InputError(f"{name}: expected a mapping of parameter names to values")
     return values

@@ -78,7 +78,8 @@ def run(
 
     An output appears whole or not at all. A chapter that fails leaves `<slug>.error.ipynb`, the others go on, and
     ChapterError is raised at the end; InputError where chapters only had no answer for their parameters. Before
-    anything runs, parameters are checked for every chapter, and no other run may be writing into the folder.
+    anything runs, parameters are checked for every chapter, by the chapter's own guard too, and no other run may be
+    writing into the folder.
     """
     given = {slug: check_parameters(slug, parameters or {}) for slug in slugs}
     with folders.claimed(out_dir):
@@ -88,6 +89,8 @@ def run(
         ]
         before = {job.slug: _report_there(job.path) for job in jobs}
         stale = [job for job in jobs if (made := before[job.slug]) is None or made.digest != job.digest]
+        for job in stale:
+            chapter.check_answers(job.slug, job.given)
         errors: list[Exception] = []
         if stale:
             from trnmodel.report import kernels  # papermill and Jupyter take half a second

@@ -1,13 +1,10 @@
-"""The form of a notebook: code folded, charts in one line, a number in the book, and a digest for review."""
+"""The form of a notebook: code folded, a number in the book, and a digest for review."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from copy import deepcopy
 from html import unescape
-from typing import Any
 
 import nbformat
 from nbformat import NotebookNode
@@ -20,7 +17,6 @@ _CAPTION = re.compile(r"<caption>(.*?)</caption>", re.DOTALL)
 _HEADING = re.compile(r"^(#{1,3}) +(.+)$", re.MULTILINE)
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _SENTENCE = re.compile(r"(?<=[.;?]) (?=\S)(?=\W*[A-Z])|(?<=[.;?]\*\*) ")
-_PLACE = "\0chart {}\0"  # no text of a chapter holds it
 
 
 def fold(notebook: NotebookNode) -> NotebookNode:
@@ -32,27 +28,8 @@ def fold(notebook: NotebookNode) -> NotebookNode:
 
 
 def written(notebook: NotebookNode) -> str:
-    """A notebook as it is stored: nbformat's JSON, but each chart in one line (indented, a rack took 38,000)."""
-    notebook, charts = deepcopy(notebook), []
-    for data in _bundles(notebook):
-        if VEGALITE_MIME in data:
-            charts.append(json.dumps(data[VEGALITE_MIME], separators=(",", ":"), ensure_ascii=False))
-            data[VEGALITE_MIME] = _PLACE.format(len(charts) - 1)
-    text = nbformat.writes(notebook) + "\n"
-    for place, chart in enumerate(charts):
-        text = text.replace(_entry(json.dumps(_PLACE.format(place))), _entry(chart), 1)
-    return text
-
-
-def _entry(value: str) -> str:
-    return f'"{VEGALITE_MIME}": {value}'
-
-
-def _bundles(notebook: NotebookNode) -> Iterator[dict[str, Any]]:
-    """What each output shows, by mime type."""
-    for cell in notebook.cells:
-        for output in cell.get("outputs", ()):
-            yield output.get("data", {})
+    """Return the JSON of a notebook as nbformat, jupytext and JupyterLab store it."""
+    return nbformat.writes(notebook) + "\n"
 
 
 def numbered(notebook: NotebookNode, number: int) -> NotebookNode:

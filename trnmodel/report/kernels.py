@@ -31,7 +31,7 @@ MAX_CELL_S = 1800
 # What papermill, nbclient and jupyter_client raise: cells that fail or last too long, kernels that die or do not start.
 FAILURES = (PapermillException, CellControlSignal, RuntimeError, OSError)
 KERNEL_ENV = {"PYTHONHASHSEED": "0", "TQDM_DISABLE": "1"}
-KERNEL_NAME = {"display_name": "Python 3", "language": "python", "name": "python3"}
+KERNEL_NAME = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def _run_one(job: Job, kernels: _Kernels, home: Path, tick: Callable[[], object]
         kernels.check()  # an interrupt is no failure of the chapter
         name, text = getattr(error, "ename", type(error).__name__), getattr(error, "evalue", error)
         if name == UnanswerableError.__name__:
-            return InputError(f"chapter {job.slug!r} cannot answer: {_one_line(text)}")
+            return InputError(chapter.unanswered(job.slug, text))
         _write_whole(broken, _error_notebook(job.slug, live[-1], error))
         told = _one_line(f"{name}: {text}")[:200]
         return ChapterError(f"chapter {job.slug!r} failed: {told} (see {printable(broken)})")

@@ -1,0 +1,62 @@
+"""Every parameter of every chapter is checked in full before a kernel starts: a hostile value ends in one line."""
+
+import pytest
+from typer.testing import CliRunner
+
+from trnmodel import report
+from trnmodel.cli import app
+from trnmodel.report import kernels
+
+HOSTILE = {
+    "str": ["nope", "\x1b[2Jno\npe", "../../etc/passwd"],
+    "int": ["-1", "1e300", "two"],
+    "float": ["-1", "nan", "1e300"],
+    "list[str]": ["[nope]", "nope,\x1b[2J"],
+    "list[float]": ["[-1.0]", "nan", "two"],
+}
+CASES = [
+    (slug, name, value)
+    for slug in report.notebooks()
+    for name, declared in report.parameters(slug).items()
+    for value in HOSTILE[declared.type_name]
+]
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """A function that runs a chapter with one parameter in an empty folder; the start of a kernel fails the test."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(kernels, "run_all", lambda *_: pytest.fail("a kernel has started"))
+
+    def run(slug, name, value):
+        result = CliRunner().invoke(app, ["run", slug, "-p", f"{name}={value}"])
+        return result.exit_code, result.stdout, result.stderr, list(tmp_path.iterdir())
+
+    return run
+
+
+@pytest.mark.parametrize(("chapter", "name", "value"), CASES)
+def test_a_hostile_value_is_refused_before_a_kernel_starts(run, chapter, name, value):
+    status, out, error, files = run(chapter, name, value)
+    assert (status, out, files) == (2, "", [])
+    assert error.count("\n") == 1
+    assert error.strip().isprintable()
+    assert len(error) < 600
+
+
+@pytest.mark.parametrize(
+    ("chapter", "name", "value", "why"),
+    [
+        ("rack", "beside", "nope", "beside"),
+        ("software", "rivals", "[hgx-h100, nope]", "rivals"),
+        ("cost", "systems", "hgx-h100,nope", "systems"),
+        ("decode-step", "tp", "3", "tp = 3"),
+        ("cost", "region", "mars", "region"),
+        ("cost", "prices", "rent[trn9]=3", "trn9"),
+        ("beside-gpus", "system", "mi210-4", "mi210-4 computes"),
+    ],
+)
+def test_the_refused_parameter_is_named(run, chapter, name, value, why):
+    status, _, error, files = run(chapter, name, value)
+    assert (status, files) == (2, [])
+    assert why in error

@@ -1,0 +1,80 @@
+"""The one reader of YAML: plain values, each key once, no number that YAML 1.1 reads in base 60 or 8."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml
+
+_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+_OCTAL = re.compile(r"[-+]?0[0-9_]+")
+_SHOWN = 40  # characters of a key or number in an error
+# What the safe loaders raise on hostile text beside their own errors: impossible dates and digits (ValueError,
+# OverflowError), `!!timestamp x` (AttributeError), `!!bool x` and `!!int ""` (LookupError), nesting without end.
+_ERRORS = (yaml.YAMLError, ValueError, OverflowError, AttributeError, LookupError, RecursionError)
+
+
+class YamlError(ValueError):
+    """A text is not plain YAML; the message is one line, with the number of the line where that is known."""
+
+
+class _Plain:
+    """What is refused, for either of PyYAML's safe loaders."""
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Leave merge keys (`<<`) alone, whose aliases can ask for any amount of memory: they are an error."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Return a mapping in which each key stands once."""
+        mapping = super().construct_mapping(node, deep=deep)  # type: ignore[misc]
+        if len(mapping) < len(node.value):
+            keys = set()
+            for key_node, _ in node.value:
+                key = self.construct_object(key_node, deep=True)  # type: ignore[attr-defined]
+                if key in keys:
+                    _refuse(key_node, f"the key {str(key)[:_SHOWN]!r} stands twice")
+                keys.add(key)
+        return mapping
+
+    def construct_scalar(self, node: yaml.ScalarNode) -> Any:
+        """Return the text of a value, which is no number that another reader would take for a different one."""
+        text = super().construct_scalar(node)  # type: ignore[misc]
+        if node.tag in _NUMBERS and (":" in text or _OCTAL.fullmatch(text)):
+            base = 60 if ":" in text else 8
+            _refuse(node, f"{text[:_SHOWN]!r} would be read in base {base}: write a decimal number, or quote the text")
+        return text
+
+
+class _Loader(_Plain, yaml.SafeLoader):
+    """For text of others: PyYAML's compiled loader ends the process on text that is nested too deeply."""
+
+
+class _CompiledLoader(_Plain, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+    """For the files of `data/`: ten times as fast, where it is installed."""
+
+
+def _refuse(node: yaml.Node, problem: str) -> None:
+    raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+
+
+def read(text: str | bytes, *, trusted: bool = False) -> Any:
+    r"""Return the value that a YAML text stands for; a `trusted` text is one of this project.
+
+    Raises YamlError.
+
+    Examples
+    --------
+    >>> read("batch: 8\nphases: [decode]")
+    {'batch': 8, 'phases': ['decode']}
+    >>> read("batch: 8\nbatch: 9")
+    Traceback (most recent call last):
+    trnmodel.catalog.plain_yaml.YamlError: not plain YAML at line 2: the key 'batch' stands twice
+    """
+    try:
+        return yaml.load(text, _CompiledLoader if trusted else _Loader)  # noqa: S506 - both are safe loaders
+    except _ERRORS as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f" at line {mark.line + 1}" if mark else ""
+        reason = " ".join(str(getattr(error, "problem", None) or type(error).__name__).split())
+        raise YamlError(f"not plain YAML{place}: {reason[:160]}") from None
