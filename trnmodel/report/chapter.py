@@ -40,6 +40,10 @@ class InputError(ValueError):
     """A chapter, parameter, file or folder as the caller named it cannot be used; the message is one line."""
 
 
+class NoAnswerError(InputError):
+    """The parameters of a chapter are valid, and nothing satisfies them; the message is one line."""
+
+
 def printable(text: object) -> str:
     r"""Text as it may be printed: what a terminal would obey (line breaks, escapes, broken bytes) is spelled out.
 
