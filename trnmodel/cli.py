@@ -34,7 +34,10 @@ def _name(kind: str, **more: Any) -> dict[str, Any]:
     return {"callback": terminal.identifier(kind), "autocompletion": terminal.complete(kind), **more}
 
 
-Model = Annotated[str, typer.Argument(help="Id or name of a model, or the path of a config.json.", **_name("model"))]
+Model = Annotated[
+    str,
+    typer.Argument(metavar="MODEL", help="Id or name of a model, or the path of a config.json.", **_name("model")),
+]
 Where = Annotated[
     str, typer.Argument(metavar="SYSTEM", help="Id or name of a system, such as trn2.48xlarge.", **_name("system"))
 ]
@@ -59,12 +62,8 @@ Trainer = Annotated[
         "--stack", help="Training software: public (default), hand-tuned, ideal, or an id.", **_name("trainer")
     ),
 ]
-Way = Annotated[
-    str,
-    typer.Option(
-        help="How it is rented: on-demand, capacity-block, market, ...", autocompletion=terminal.complete("way")
-    ),
-]
+WAYS: dict[str, Any] = {"callback": terminal.word("way"), "autocompletion": terminal.complete("way")}
+Way = Annotated[str, typer.Option(help="How it is rented: on-demand, capacity-block, market, ...", **WAYS)]
 Owner = Annotated[
     str, typer.Option(help="Who owns in the lines of dollars: hyperscaler or neocloud.", **_name("owner"))
 ]
@@ -142,13 +141,18 @@ def _rows(frame: Any) -> Any:
     return json.loads(frame.to_json(orient="records", double_precision=12))
 
 
+def _print_names(ctx: typer.Context, as_json: bool) -> None:
+    """Print what names were read as; beside JSON where errors are printed."""
+    for sentence in terminal.read_as(ctx):
+        _say(sentence, error=as_json)
+
+
 def _print(ctx: typer.Context, line: str, frame: Any, as_json: bool, results: Iterable[Any] | None = None) -> None:
     """Print the answer on lines, or the rows of its table as JSON; end with status 3 where none of `results` can exist.
 
-    Names that were read as others come first; beside JSON they are printed as errors are.
+    Names that were read as others come first.
     """
-    for sentence in terminal.read_as(ctx):
-        _say(sentence, error=as_json)
+    _print_names(ctx, as_json)
     if as_json:
         rows = _rows(frame)
         typer.echo(json.dumps(rows[0] if len(rows) == 1 else rows, indent=2))
@@ -378,7 +382,9 @@ def collective(
     kind: Annotated[
         str,
         typer.Argument(
-            help="all_reduce, all_gather, reduce_scatter, all_to_all, broadcast or p2p.", **_name("collective")
+            metavar="KIND",
+            help="all_reduce, all_gather, reduce_scatter, all_to_all, broadcast or p2p.",
+            **_name("collective"),
         ),
     ],
     size: Annotated[
@@ -403,7 +409,7 @@ def collective(
 @app.command()
 def roofline(
     ctx: typer.Context,
-    chip: Annotated[str, typer.Argument(help="Id or name of a chip.", **_name("chip"))],
+    chip: Annotated[str, typer.Argument(metavar="CHIP", help="Id or name of a chip.", **_name("chip"))],
     intensity: Annotated[float, typer.Option(help="FLOP for each byte of HBM.", **NUMBER)],
     dtype: Annotated[str, typer.Option(help="Of the matrices.", autocompletion=terminal.complete("dtype"))] = "bf16",
     as_json: Json = False,
@@ -424,11 +430,100 @@ def roofline(
         _print(ctx, f"{line}, ridge at {ridge:.3g} FLOP/byte", tidy([row]), as_json)
 
 
+def _list(frame: Any, shown: Any, as_json: bool, what: str) -> None:
+    """Print a table of things to choose from, every column as JSON; end with status 3 where none is left."""
+    if as_json:
+        typer.echo(json.dumps(_rows(frame), indent=2))
+    elif len(frame):
+        _say(terminal.columns(shown(frame)))
+    else:
+        _say(f"There are no such {what}.", error=True)
+    if not len(frame):
+        raise typer.Exit(Status.IMPOSSIBLE)
+
+
+@app.command()
+def systems(text: Filter = "", as_json: Json = False) -> None:
+    """List the systems: chips, fabric, memory and other names."""
+    from trnmodel.catalog.systems import system_table
+    from trnmodel.units import format_quantity
+
+    def shown(frame: Any) -> Any:
+        memory = [format_quantity(float(size), "B", 3) for size in frame.hbm_bytes]
+        return frame[["id", "chips", "chip", "fabric"]].assign(HBM=memory, names=frame.names)
+
+    with _plain_errors():
+        _list(terminal.holding(system_table(), text), shown, as_json, "systems")
+
+
+@app.command()
+def models(text: Filter = "", as_json: Json = False) -> None:
+    """List the models: parameters, longest context and kinds of attention."""
+    from trnmodel.models.describe import model_table
+    from trnmodel.units import BILLION
+
+    def shown(frame: Any) -> Any:
+        sizes = {"parameters": frame.total_params, "active": frame.active_params}
+        billions = {name: [f"{size / BILLION:,.1f}B" for size in column] for name, column in sizes.items()}
+        longest = [f"{tokens:,}" if tokens else "not stated" for tokens in frame.max_context]
+        return frame[["id", "publisher"]].assign(**billions, context=longest, attention=frame.attention)
+
+    with _plain_errors():
+        _list(terminal.holding(model_table(), text), shown, as_json, "models")
+
+
+@app.command()
+def stacks(text: Filter = "", as_json: Json = False) -> None:
+    """List the software stacks, of inference and of training, and the chips whose default each is."""
+    from trnmodel.catalog.stacks import stack_table
+    from trnmodel.catalog.trainers import trainer_table
+    from trnmodel.result import stacked
+
+    def shown(frame: Any) -> Any:
+        return frame[["id", "use", "kind"]].assign(
+            **{"default on": frame.public_on + frame.hand_tuned_on, "name": frame.name}
+        )
+
+    with _plain_errors():
+        every = stacked({"inference": stack_table(), "training": trainer_table()}, "use")
+        _list(terminal.holding(every, text), shown, as_json, "stacks")
+
+
+@app.command()
+def prices(
+    ctx: typer.Context,
+    system: Annotated[
+        list[str], typer.Argument(metavar="[SYSTEM]...", help="Default every system.", **_name("system"))
+    ] = [],  # noqa: B006
+    way: Annotated[str | None, typer.Option(help="One way of renting; default all.", **WAYS)] = None,
+    region: Annotated[str | None, typer.Option(help="One region or seller; default all.")] = None,
+    superseded: Annotated[bool, typer.Option("--all", help="Prices too that are no longer in force.")] = False,
+    as_json: Json = False,
+) -> None:
+    """List the published prices of a chip-hour: way of renting, region or seller, and date."""
+    from trnmodel.catalog.rents import published
+    from trnmodel.units import format_digits
+
+    def shown(frame: Any) -> Any:
+        usd = [format_digits(float(price), 4) for price in frame.usd_per_chip_h]
+        table = frame[["entity", "way", "place", "date"]].rename(columns={"place": "region or seller"})
+        return table.assign(**{"USD a chip-hour": usd, "source": frame.source})
+
+    with _plain_errors(ctx):
+        table = published(system or None, way, region)
+        _print_names(ctx, as_json)
+        _list(table if superseded else table[table.in_force], shown, as_json, "published prices")
+
+
 @app.command()
 def run(
     chapter: Annotated[
         str,
-        typer.Argument(help="A chapter as `trnmodel list` prints it.", autocompletion=terminal.complete("chapter")),
+        typer.Argument(
+            metavar="CHAPTER",
+            help="A chapter as `trnmodel list` prints it.",
+            autocompletion=terminal.complete("chapter"),
+        ),
     ],
     parameter: Annotated[list[str], typer.Option("-p", "--parameter", metavar="NAME=VALUE")] = [],  # noqa: B006
     file: Annotated[Path | None, typer.Option("-f", "--file", help="YAML mapping of parameters; -p wins.")] = None,
@@ -484,6 +579,10 @@ def notebooks(out_dir: OutDir = "build") -> None:
     with _plain_errors():
         for path in report.write_reference_notebooks(_folder(out_dir)):
             _say(path)
+
+
+for command in app.registered_commands:
+    command.epilog = terminal.EPILOG
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ MEANING = {
     Status.ANSWERED: "The question is answered.",
     Status.FAULT: "Our fault: the program or a chapter failed.",
     Status.REFUSED: "A bad question: a name, a number, a flag or a file that cannot be used.",
-    Status.IMPOSSIBLE: "A valid question that nothing can satisfy: too large, too slow, without a published price.",
+    Status.IMPOSSIBLE: "A valid question that nothing can satisfy: too large, too slow, or no figure is published.",
     Status.LIMIT: "Reserved: a limit of --fail-if was exceeded.",
     Status.DIFFERS: "Reserved: a plan that was checked differs.",
     Status.INTERRUPTED: "Interrupted.",
@@ -50,6 +50,7 @@ ARGUMENTS = {
 }
 MOST = 2**53  # of a whole number, either side of zero
 STACK_WORDS = ("public", "hand-tuned", "ideal")
+NAMES = ["id", "name", "names"]  # columns of a table that hold names
 READ_AS = "trnmodel.read_as"  # key of the context, for the names that were read as others
 
 
@@ -135,6 +136,20 @@ def identifier(kind: str) -> Callable[..., Any]:
     return callback
 
 
+def word(kind: str) -> Callable[..., Any]:
+    """Return the callback of a word of a closed list, which is checked before anything is computed."""
+
+    def callback(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> Any:
+        from trnmodel.arguments import choice
+
+        def read(name: str, text: str) -> str:
+            return choice(name, text, tuple(_ids(kind)))
+
+        return value if value is None or ctx.resilient_parsing else _read(param, value, read)
+
+    return callback
+
+
 def read_as(ctx: typer.Context) -> list[str]:
     """Return a sentence for each name of the command that was read as another."""
     return list(dict.fromkeys(ctx.meta.get(READ_AS, [])))
@@ -188,3 +203,21 @@ def _ids(kind: str) -> Iterable[str]:
         return tables[kind]()
     words = STACK_WORDS if kind in ("stack", "trainer") else ()
     return [*words, *(one.id for one in load.entities().values() if one.kind == kind)]
+
+
+def holding(frame: Any, text: str) -> Any:
+    """Return the rows of a table whose id or other name holds a text, without regard to case and separators."""
+    from trnmodel.catalog.names import folded
+
+    part = folded(text)
+    return frame[
+        [any(part in folded(str(cell)) for cell in row) for row in frame.filter(NAMES).itertuples(index=False)]
+    ]
+
+
+def columns(frame: Any) -> str:
+    """Return a table as lines of aligned columns, each as wide as its longest cell but the last."""
+    cells = [list(map(str, frame.columns)), *([str(cell) for cell in row] for row in frame.itertuples(index=False))]
+    widths = [max(len(row[place]) for row in cells) for place in range(len(cells[0]))]
+    rows = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells)
+    return "\n".join(rows)
