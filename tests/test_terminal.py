@@ -10,12 +10,13 @@ import typer.main
 from typer.testing import CliRunner
 
 import trnmodel as tm
-from trnmodel import terminal, units
+from trnmodel import units
 from trnmodel.catalog import load, names
 from trnmodel.catalog.tables import DataError
 from trnmodel.chapters import guard
 from trnmodel.cli import app
 from trnmodel.models import shipped
+from trnmodel.report import terminal
 
 COMMANDS = typer.main.get_command(app).commands
 
@@ -159,8 +160,21 @@ def test_a_hostile_value_is_refused_by_the_flag_that_was_typed(name, one, tmp_pa
 
 @pytest.mark.parametrize(
     ("typed", "value"),
-    [("2k", 2000), ("2K", 2000), ("4Ki", 4096), ("4.1M", 4_100_000), ("300b", 3e11), ("300 B", 3e11), ("1G", 1e9)]
-    + [("15T", 15e12), ("1.5e12", 1.5e12), (".5", 0.5), ("-5", -5), ("1Gi", 2**30), ("1ti", 2**40)],
+    [
+        ("2k", 2000),
+        ("2K", 2000),
+        ("4Ki", 4096),
+        ("4.1M", 4_100_000),
+        ("300b", 3e11),
+        ("300 B", 3e11),
+        ("1G", 1e9),
+        ("15T", 15e12),
+        ("1.5e12", 1.5e12),
+        (".5", 0.5),
+        ("-5", -5),
+        ("1Gi", 2**30),
+        ("1ti", 2**40),
+    ],
 )
 def test_a_number_is_read_as_people_type_it(typed, value):
     assert units.read_number("--in", typed) == value
@@ -179,7 +193,7 @@ def test_a_size_is_read_with_its_unit(typed, value):
 )
 def test_anything_else_is_no_number(typed):
     for of_bytes in (False, True):
-        with pytest.raises(ValueError, match="^--in="):
+        with pytest.raises(ValueError, match=r"^--in="):
             units.read_number("--in", typed, of_bytes=of_bytes)
 
 
@@ -220,8 +234,8 @@ def test_a_name_is_resolved_by_the_library(find, typed, meant):
         ("All-to-All", "all_to_all"),
         ("ReduceScatter", "reduce_scatter"),
         ("allg", "all_gather"),
-    ]
-    + [("sendrecv", "p2p")],
+        ("sendrecv", "p2p"),
+    ],
 )
 def test_a_collective_is_resolved_by_the_library(typed, meant):
     one, other = (tm.collective(kind, 1e6, "trn2") for kind in (typed, meant))
@@ -267,7 +281,7 @@ def test_every_alias_means_one_thing_among_its_kind():
 
 
 def test_one_name_of_two_things_is_refused():
-    with pytest.raises(DataError, match="trn3"):
+    with pytest.raises(DataError, match="trn 3"):
         names.index([("Trn3", "a"), ("trn 3", "b")], "names.csv")
 
 
@@ -298,7 +312,7 @@ def test_lists_hold_everything_and_filter():
     assert {"vllm-neuron-2026", "hand-tuned-gpu", "megatron-core", "ideal"} <= {row["id"] for row in rows["stacks"]}
     assert {"us-east-2", "ap-northeast-1"} <= {row["place"] for row in rows["prices"]}
     sizes = {row["id"]: row["total_params"] for row in rows["models"]}
-    assert sizes["deepseek-v3"] == 671026419200 or round(sizes["deepseek-v3"] / 1e9) == 671
+    assert round(sizes["deepseek-v3"] / 1e9) == 671  # as its publisher prints it
     chips = {row["id"]: row["chips"] for row in rows["systems"]}
     assert (chips["trn2.48xlarge"], chips["gb200-nvl72"], chips["trn3-nl72x2-pcie160"]) == (16, 72, 144)
     some = json.loads(call("models", "Llama 3.3", "--json")[1])
@@ -323,7 +337,7 @@ def completed(*words):
     ("words", "first", "only"),
     [
         (["decode", "llama-3.3"], "llama-3.3-70b", True),
-        (["decode", "llama-3.3-70b", "TRN2.4"], "trn2.48xlarge", True),
+        (["decode", "llama-3.3-70b", "trn2.4"], "trn2.48xlarge", True),
         (["decode", "llama-3.3-70b", "trn2.48xlarge", "--precision", "mxfp8"], "mxfp8", False),
         (["decode", "llama-3.3-70b", "trn2.48xlarge", "--stack", "hand"], "hand-tuned", False),
         (["train", "llama-3.3-70b", "hgx-h100", "--stack", "megatron-c"], "megatron-core", False),

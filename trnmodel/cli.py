@@ -12,9 +12,9 @@ from typing import Annotated, Any
 import typer
 
 import trnmodel
-from trnmodel import report, terminal
-from trnmodel.report import answers
-from trnmodel.terminal import Status
+from trnmodel import report
+from trnmodel.report import answers, terminal
+from trnmodel.report.terminal import Status
 
 MAX_ERROR = 1000
 

@@ -74,7 +74,7 @@ def in_flags(message: str, parameters: Iterable[Any], renamed: dict[str, str]) -
 
 def refuse(error: ValueError) -> NoReturn:
     """Print why a typed value cannot be used, on one line, and end the command."""
-    from trnmodel.report import printable
+    from trnmodel.report.chapter import printable
 
     typer.echo(printable(" ".join(str(error).split())), err=True)
     raise typer.Exit(Status.REFUSED)
@@ -170,10 +170,10 @@ def _meant(kind: str, name: str, text: str) -> str:
 
 
 def complete(kind: str) -> Callable[[str], list[str]]:
-    """Return the completion of a name: the ids of its kind that begin as what is typed, whatever its case."""
+    """Return the completion of a name: the ids of its kind that begin as what is typed."""
 
     def completion(incomplete: str) -> list[str]:
-        return [one for one in _ids(kind) if one.lower().startswith(incomplete.lower())]
+        return [one for one in _ids(kind) if one.startswith(incomplete)]
 
     return completion
 
@@ -195,7 +195,7 @@ def _ids(kind: str) -> Iterable[str]:
 
         return WAYS
     if kind == "chapter":
-        from trnmodel.report import notebooks
+        from trnmodel.report.chapter import notebooks
 
         return notebooks()
     tables: dict[str, Callable[[], Iterable[str]]] = {"precision": load.precisions, "dtype": load.dtypes}
