@@ -91,7 +91,7 @@ def test_names_of_systems_resolve(alias, system_id):
 
 def test_table_of_names():
     names = load.names_table()
-    assert set(names.kind) <= {"aws", "instance", "codename", "nl", "short", "vendor"}
+    assert set(names.kind) <= {"aws", "instance", "codename", "nl", "short", "typed", "vendor"}
     assert names.source.isin(load.sources()).all()
     assert (names.locator != "").all()
 
@@ -478,10 +478,10 @@ def test_an_announced_ratio_scales_its_base():
 
 
 def test_ids_that_a_source_spells_otherwise():
-    assert load._spelt.__wrapped__("chip")["Trainium2"] == "trainium2"
-    assert set(load._spelt.__wrapped__("chip").values()) == set(CHIPS)
+    assert load.ids_by_name.__wrapped__("chip")["trainium2"] == "trainium2"
+    assert set(load.ids_by_name.__wrapped__("chip").values()) == set(CHIPS)
     with pytest.raises(ValueError, match="kind='colour': allowed are"):
-        load._spelt.__wrapped__("colour")
+        load.ids_by_name.__wrapped__("colour")
 
 
 def test_both_estimates_of_watts_are_marked():

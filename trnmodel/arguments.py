@@ -35,6 +35,10 @@ class UnanswerableError(ValueError):
         return [f"This chapter cannot answer: {self}"]
 
 
+class ImpossibleError(UnanswerableError):
+    """The parameters of a chapter are valid, and nothing satisfies them; the message says in one line why."""
+
+
 def shown(value: Any) -> str:
     """A value as an error message shows it: on one line, cut to 80 characters.
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
+from decimal import Decimal
 from typing import Any
 
-from trnmodel.arguments import SHOWN, instance, integer, number, text
+from trnmodel.arguments import SHOWN, instance, integer, number, refuse, text
 
-__all__ = ["format_digits", "format_quantity", "format_within", "parse_number"]  # and constants
+__all__ = ["format_digits", "format_quantity", "format_within", "parse_number", "read_number"]  # and constants
 
 KB, MB, GB, TB = 1e3, 1e6, 1e9, 1e12
 KIB, MIB, GIB, TIB = 2**10, 2**20, 2**30, 2**40
@@ -62,6 +63,42 @@ def parse_number(text: str) -> tuple[float, float, float]:
     low = float(match[1].replace(",", ""))
     high = float(match[2].replace(",", "")) if match[2] else low
     return ((low + high) / 2, low, high) if math.isfinite(low + high) else (math.nan, math.nan, math.nan)
+
+
+_TYPED = re.compile(r"([-+]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][-+]?\d{1,3})?) ?([A-Za-z]{0,3})", re.ASCII)
+_PREFIXES = {"": 1.0, "k": KB, "m": MB, "g": GB, "t": TB, "ki": KIB, "mi": MIB, "gi": GIB, "ti": TIB}
+
+
+def read_number(name: str, typed: str, *, of_bytes: bool = False) -> float:
+    """Return a number as people type it, for the argument or flag of that name.
+
+    k is 1,000, M a million, G or B a thousand million and T a million million, in either case; Ki, Mi, Gi and Ti are
+    powers of 1,024. Of bytes, B is the byte, and a prefix may stand with or without it.
+
+    Raises ValueError, naming the flag, for any other text: one blank may stand before the suffix, and nothing else
+    around the number.
+
+    Examples
+    --------
+    >>> read_number("--in", "2k"), read_number("--context", "128Ki"), read_number("--tokens", "15T")
+    (2000.0, 131072.0, 15000000000000.0)
+    >>> read_number("BYTES", "64MB", of_bytes=True), read_number("BYTES", "1.5 GiB", of_bytes=True)
+    (64000000.0, 1610612736.0)
+    >>> read_number("--in", "2kk")
+    Traceback (most recent call last):
+    ValueError: --in='2kk': allowed are numbers with or without k, M, B, T, Ki, Mi or Gi, such as 4096 or 2k
+    """
+    match = _TYPED.fullmatch(typed)
+    suffix = match[2] if match else ""
+    if of_bytes:
+        prefix, known = suffix.removesuffix("B").lower(), "a unit such as KB, MB, GB, KiB, MiB or GiB, such as 64MB"
+    else:
+        prefix, known = suffix.lower(), "k, M, B, T, Ki, Mi or Gi, such as 4096 or 2k"
+        prefix = "g" if prefix == "b" else prefix
+    value = float(Decimal(match[1]) * Decimal(_PREFIXES[prefix])) if match and prefix in _PREFIXES else math.nan
+    if not math.isfinite(value):
+        refuse(name, typed, f"allowed are numbers with or without {known}")
+    return value
 
 
 def counted(number: float, thing: str) -> str:

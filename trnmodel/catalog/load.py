@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from trnmodel.arguments import SHOWN, instance, refuse, shown
+from trnmodel.arguments import SHOWN, instance, refuse, text
 from trnmodel.catalog import rulings
+from trnmodel.catalog.names import index
+from trnmodel.catalog.names import resolve as resolve_in
 from trnmodel.catalog.rulings import Ruled, label
 from trnmodel.catalog.specs import Chip, Core, Engine, Precision, Spec
 from trnmodel.catalog.tables import (
@@ -84,12 +86,12 @@ def names() -> list[Name]:
 
 
 def names_table() -> pd.DataFrame:
-    """Every name that the sources use for a chip or a system, and what it stands for here.
+    """Every name that the sources use for a chip, a system or a collective, and what it stands for here.
 
     Returns
     -------
     names : pandas.DataFrame
-        alias, id, kind (aws, instance, codename, nl, short, vendor), source, locator.
+        alias, id, kind (aws, instance, codename, nl, short, vendor; typed: as people type it), source, locator.
 
     Examples
     --------
@@ -245,31 +247,28 @@ def nearest(name: str, choices: Iterable[object]) -> list[str]:
 
 
 def resolve(kind: str, name: str, argument: str = "") -> str:
-    """The id of an entity by id, by its own name, or by any name that a source uses for it.
+    """Return the id of an entity by id, by its own name, or by any name that a source uses for it.
 
-    Raises ValueError with the nearest names for an unknown one, naming the `argument` (by default the kind).
+    Case and separators do not count. Raises ValueError with the two nearest ids for an unknown name, naming the
+    `argument` (by default the kind).
+
+    Examples
+    --------
+    >>> resolve("system", "trn2"), resolve("chip", "trn2"), resolve("system", "Trn3 NL32x2")
+    ('trn2.48xlarge', 'trainium2', 'trn3-nl32x2-pcie160')
     """
-    aliases = _aliases(instance("kind", kind, str, "a kind of entity"))
-    instance(argument or kind, name, str, "an id or a name")
-    if name.lower() not in aliases:
-        near = ", ".join(nearest(name, _spelt(kind)))
-        raise ValueError(f"{argument or kind}={shown(name)} is unknown; nearest: {near}")
-    return aliases[name.lower()]
+    return resolve_in(argument or kind, name, ids_by_name(text("kind", kind)))
 
 
 @cache
-def _spelt(kind: str) -> dict[str, str]:
-    """Ids of one kind of entity by every name, as the sources spell it."""
+def ids_by_name(kind: str) -> dict[str, str]:
+    """Return the ids of one kind of entity by every folded name: their own, and those that sources use."""
     ids = {entity.id: entity.name for entity in entities().values() if entity.kind == kind}
     if not ids:
         refuse("kind", kind, f"allowed are {', '.join(sorted({entity.kind for entity in entities().values()}))}")
-    ours = {name: entity for entity, name in ids.items()} | {entity: entity for entity in ids}
-    return {row.alias: row.id for row in names() if row.id in ids} | ours
-
-
-@cache
-def _aliases(kind: str) -> dict[str, str]:
-    return {alias.lower(): entity for alias, entity in _spelt(kind).items()}
+    named = [(row.alias, row.id) for row in names() if row.id in ids]
+    own = [(name, one) for one, entity_name in ids.items() for name in (one, entity_name)]
+    return index(own + named, f"names.csv, {kind}")
 
 
 def assemble(spec_type: type[Spec], entity: str, **given: Any) -> dict:
@@ -425,7 +424,8 @@ def dtype_aliases() -> dict[str, str]:
 
 
 @cache
-def _precisions() -> dict[str, Precision]:
+def precisions() -> dict[str, Precision]:
+    """Every preset by its name."""
     rows = read_csv(DATA / "lists" / "precisions.csv", PrecisionRow)
     return {r.name: Precision(**{k: v for k, v in msgspec.structs.asdict(r).items() if k != "note"}) for r in rows}
 
@@ -433,15 +433,21 @@ def _precisions() -> dict[str, Precision]:
 def precision(name: str | Precision) -> Precision:
     """A precision by preset name; a `Precision` is given back as it is.
 
-    Raises ValueError with the nearest presets for an unknown name.
+    Raises ValueError with the two nearest presets for an unknown name.
 
     Examples
     --------
+    >>> precision("BF16").name
+    'bf16'
     >>> precision("w4a8").storage_bytes("weights") * 8, precision("w4a8").compute
     (4.25, 'mxfp8')
     """
     if isinstance(name, Precision):
         return name
-    if instance("precision", name, str, "a preset or a Precision") not in _precisions():
-        raise ValueError(f"precision={shown(name)} is unknown; nearest: {', '.join(nearest(name, _precisions()))}")
-    return _precisions()[name]
+    return precisions()[resolve_in("precision", instance("precision", name, str, "a preset or a Precision"), presets())]
+
+
+@cache
+def presets() -> dict[str, str]:
+    """Names of the presets by their folded names."""
+    return index(zip(precisions(), precisions(), strict=True), "precisions.csv")

@@ -228,9 +228,7 @@ def rent(system: str | System, way: str | Rent = "capacity-block", region: str |
     there = _of(spec)
     found = in_force(price for price in there if price.way == way)
     if region is not None:
-        place = text("region", region)
-        if not any(price.place.startswith(place) for price in prices()):
-            refuse("region", region, "no published price names it")
+        place = _known_place(region)
         found = [price for price in found if price.place.startswith(place)]
     told: dict[str, Any] = {"id": f"{spec.id}-{way}", "name": f"{spec.name} ({way})", "chip": spec.chip, "way": way}
     if not found:
@@ -315,6 +313,45 @@ def price_table(at: str | None = None) -> pd.DataFrame:
         row |= {"locator": one.fact.locator, "confidence": one.fact.confidence, "note": one.fact.note}
         rows.append(row)
     return pd.DataFrame(rows)
+
+
+def published(
+    systems: Iterable[str | System] | None = None, way: str | None = None, region: str | None = None
+) -> pd.DataFrame:
+    """Return the rows of `price_table` for some systems, one way of renting, and one region or seller.
+
+    Parameters
+    ----------
+    systems : list of str or System, optional
+        Prices of these, and of their chips where they are sold by the chip. Default: everything. [-]
+    way : str, optional
+        As of `rent`. [-]
+    region : str, optional
+        What the name of the region or seller begins with, as of `rent`. [-]
+
+    Examples
+    --------
+    >>> sorted(set(published(["trn2.48xlarge"], "capacity-block").entity))
+    ['trn2.48xlarge']
+    """
+    table = price_table()
+    if systems is not None:
+        sold = {price.entity for one in systems for price in _of(read_system(one))}
+        table = table[table.entity.isin(sold)]
+    if way is not None:
+        table = table[table.way == choice("way", way, WAYS)]
+    if region is not None:
+        place = _known_place(region)
+        table = table[[one.startswith(place) for one in table.place]]
+    return table.reset_index(drop=True)
+
+
+def _known_place(region: str) -> str:
+    """Return a region or seller that a published price names; ValueError for any other."""
+    place = text("region", region)
+    if not place or not any(price.place.startswith(place) for price in prices()):
+        refuse("region", region, "no published price names it")
+    return place
 
 
 class Hosted(NamedTuple):

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from math import inf
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from trnmodel.arguments import instance, refuse
 from trnmodel.catalog import load
 from trnmodel.catalog.lineage import overlaid
+from trnmodel.catalog.names import folded
 from trnmodel.catalog.specs import Chip, Spec, mapping_field
 from trnmodel.result import Basis
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ExpertRead = Literal["distinct", "per_token", "all"]
 KvHeads = Literal["even", "replicate", "multi-head"]
@@ -178,6 +182,37 @@ def stacks() -> list[str]:
     return ["ideal", *(name for name in listed if _stack(name).sources)]
 
 
+def stack_table() -> pd.DataFrame:
+    """Return every inference stack with its name and the chips whose public or hand-tuned software it is.
+
+    Returns
+    -------
+    stacks : pandas.DataFrame
+        id, name, kind, public_on (ids of chips whose default it is), hand_tuned_on.
+
+    Examples
+    --------
+    >>> stack_table().set_index("id").public_on["vllm-neuron-2026"]
+    'trainium2 trainium3'
+    """
+    every = [IDEAL, *(_stack(name) for name in stacks()[1:])]
+    return table_of(every, "default_stack", "hand_tuned_stack")
+
+
+def table_of(specs: Iterable[Spec], public: str, hand_tuned: str) -> pd.DataFrame:
+    """Return a row for each stack; the chips are those of which a field, `public` or `hand_tuned`, names it."""
+    import pandas as pd
+
+    chips = [load.chip(name) for name in load.chips()]
+    rows = []
+    for spec in specs:
+        row: dict[str, Any] = {"id": spec.id, "name": spec.name, "kind": getattr(spec, "kind", "")}
+        for column, field in {"public_on": public, "hand_tuned_on": hand_tuned}.items():
+            row[column] = " ".join(chip.id for chip in chips if getattr(chip, field) == spec.id)
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
 def efficiencies(chip: str | Chip, stack: str | Efficiencies | None = None) -> Efficiencies:
     """The frozen set of efficiencies, overheads and policies of a software stack, with their sources.
 
@@ -186,8 +221,8 @@ def efficiencies(chip: str | Chip, stack: str | Efficiencies | None = None) -> E
     chip : str or Chip
         Decides the stack where none is named. [-]
     stack : str or Efficiencies, optional
-        "ideal", "hand-tuned" (the chip's own scenario), the id or name of a stack, or a set, which is given back as it
-        is. [-]
+        "public" (the chip's own, the default), "hand-tuned" (the chip's own scenario), "ideal", the id or name of a
+        stack, or a set, which is given back as it is. [-]
 
     Returns
     -------
@@ -213,15 +248,15 @@ def find(chip: Chip, stack: str | Efficiencies | None, argument: str) -> Efficie
     """A stack by id, or the chip's own, for an `argument` of a call."""
     if isinstance(stack, Efficiencies):
         return stack
-    own = {None: ("default_stack", "default stack"), "hand-tuned": ("hand_tuned_stack", "hand-tuned stack")}
-    if stack is None or (isinstance(stack, str) and stack in own):
-        quantity, what = own[stack]
-        stack, named = getattr(chip, quantity), stack
-        if not stack:
-            refuse(argument, named, f"{chip.id} has no {what}; give one, such as 'ideal', or add a row of "
+    own = {"public": ("default_stack", "default stack"), "handtuned": ("hand_tuned_stack", "hand-tuned stack")}
+    name = "public" if stack is None else instance(argument, stack, str, "an id or Efficiencies")
+    if folded(name) in own:
+        quantity, what = own[folded(name)]
+        name = getattr(chip, quantity)
+        if not name:
+            refuse(argument, stack, f"{chip.id} has no {what}; give one, such as 'ideal', or add a row of "
                    f"{chip.id},{quantity} to data/facts/efficiencies.csv")  # fmt: skip
-    name = instance(argument, stack, str, "an id or Efficiencies")
-    found = IDEAL if name == "ideal" else _stack(load.resolve("stack", name, argument))
+    found = IDEAL if folded(name) == "ideal" else _stack(load.resolve("stack", name, argument))
     if not found.sources and found is not IDEAL:
         why = f"a way of writing kernels, for tm.kernel, or data/facts/efficiencies.csv has no row of {found.id}"
         refuse(argument, name, f"{why}; allowed are {', '.join(stacks())}")

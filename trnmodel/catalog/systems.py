@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from types import MappingProxyType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 import numpy as np
@@ -20,7 +20,11 @@ import numpy as np
 from trnmodel.arguments import HUGE, instance, integer, numbers, refuse
 from trnmodel.catalog import load
 from trnmodel.catalog.lineage import inherited
+from trnmodel.catalog.names import nearest
 from trnmodel.catalog.specs import NAN, Chip, Spec, mapping_field, published
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 AXES = "xyz"
 ANY_MEMORY = 4e15  # bytes of a chip in which anything fits
@@ -268,7 +272,7 @@ def find(name: str | System, argument: str) -> System:
     rows = _rows()  # which checks them
     system_id = load.resolve("system", name, argument)
     if system_id not in rows:
-        near = ", ".join(load.nearest(name, systems()))
+        near = ", ".join(nearest(name, {one: one for one in systems()}))
         what = f"data/systems/systems.csv has no row of {system_id}"
         raise ValueError(f"{argument}={name!r} is no scale-up domain, {what}; nearest: {near}")
     return _system(system_id)
@@ -324,6 +328,35 @@ def roomy(one: System) -> System:
     4000000000000000.0
     """
     return replace(one, chip=replace(one.chip, hbm_bytes=ANY_MEMORY))
+
+
+def system_table() -> pd.DataFrame:
+    """Return every system of the catalog with what it is made of and what else it is called.
+
+    Returns
+    -------
+    systems : pandas.DataFrame
+        id, name, chip, chips, fabric, racks, hbm_bytes (of all chips), names (of the table of names, with semicolons).
+
+    Examples
+    --------
+    >>> table = system_table().set_index("id")
+    >>> table.chips["trn3-nl72x2-pcie160"], table.names["trn2.48xlarge"].split("; ")[:2]
+    (144, ['Trn2.48xlarge', 'trn2u.48xlarge'])
+    """
+    import pandas as pd
+
+    called: dict[str, list[str]] = {}
+    for row in load.names():
+        called.setdefault(row.id, []).append(row.alias)
+    rows = []
+    for name in systems():
+        one = _system(name)
+        rows.append({
+            "id": name, "name": one.name, "chip": one.chip.id, "chips": one.chips, "fabric": one.fabric,
+            "racks": one.racks, "hbm_bytes": one.chips * one.chip.hbm_bytes, "names": "; ".join(called.get(name, [])),
+        })  # fmt: skip
+    return pd.DataFrame(rows)
 
 
 def systems() -> list[str]:

@@ -72,6 +72,7 @@ class Entity(msgspec.Struct, frozen=True):
         "prices",
         "owner",
         "warrant",
+        "collective",
     ]
     name: str
     vendor: str
@@ -85,7 +86,7 @@ class Name(msgspec.Struct, frozen=True):
 
     alias: str
     id: str
-    kind: Literal["aws", "instance", "codename", "nl", "short", "vendor"]
+    kind: Literal["aws", "instance", "codename", "nl", "short", "typed", "vendor"]
     source: str
     locator: str
 

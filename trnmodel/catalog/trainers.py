@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from trnmodel.arguments import instance, refuse
 from trnmodel.catalog import load
 from trnmodel.catalog.lineage import built
+from trnmodel.catalog.names import folded
 from trnmodel.catalog.specs import Chip, Spec, mapping_field
-from trnmodel.catalog.stacks import Construction, Kind, KvHeads
+from trnmodel.catalog.stacks import Construction, Kind, KvHeads, table_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Masked = Literal["skipped", "computed"]
 Scores = Literal["fused", "kept"]
@@ -96,6 +100,17 @@ def trainers() -> list[str]:
     return ["ideal", *(entity.id for entity in load.entities().values() if entity.kind == "trainer")]
 
 
+def trainer_table() -> pd.DataFrame:
+    """Return every training stack, in the columns of `stack_table`.
+
+    Examples
+    --------
+    >>> trainer_table().set_index("id").public_on["megatron-2021"]
+    'a100'
+    """
+    return table_of([IDEAL, *(built(Trainer, name) for name in trainers()[1:])], *CHIPS_OWN.values())
+
+
 CHIPS_OWN = {"public": "training_stack", "hand-tuned": "hand_tuned_training_stack"}  # fields of a chip, by word
 
 
@@ -115,6 +130,7 @@ def trainer(chip: Chip, stack: str | Trainer | None = None, argument: str = "eff
     if isinstance(stack, Trainer):
         return stack
     name = instance(argument, "public" if stack is None else stack, str, "an id or a Trainer")
+    name = {folded(word): word for word in ("ideal", *CHIPS_OWN)}.get(folded(name), name)
     if name == "ideal":
         return IDEAL
     if name in CHIPS_OWN:

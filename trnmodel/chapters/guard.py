@@ -12,7 +12,7 @@ from collections.abc import Collection
 
 import numpy as np
 
-from trnmodel.arguments import HUGE, TINY, UnanswerableError, shown
+from trnmodel.arguments import HUGE, TINY, ImpossibleError, UnanswerableError, shown
 from trnmodel.catalog import load
 from trnmodel.catalog import stacks as catalog_stacks
 from trnmodel.catalog.specs import Chip
@@ -39,6 +39,19 @@ def need(holds: bool, why: str) -> None:
     """
     if not holds:
         raise UnanswerableError(why)
+
+
+def possible(holds: bool, why: str) -> None:
+    """Go on only if something satisfies the parameters, which are valid each by itself.
+
+    Examples
+    --------
+    >>> possible(False, "llama-3.1-405b does not fit in memory")
+    Traceback (most recent call last):
+    trnmodel.arguments.ImpossibleError: llama-3.1-405b does not fit in memory
+    """
+    if not holds:
+        raise ImpossibleError(why)
 
 
 def within(low: float, high: float, **values: float | list[float]) -> None:
@@ -148,9 +161,9 @@ def fits(d: Deployment, batch: float, context: float) -> None:
     why = sizing.shortfall(d, batch, context)
     asked = f"tp = {d.mapping.tp:g}, ep = {d.mapping.ep:g}, batch = {batch:g}, context = {context:g}"
     hold = why and sizing.remedy(d, batch, context)
-    need(not why, f"{read_model(d.model).id} on {d.system} with {asked}: {why}; {hold}")
+    possible(not why, f"{read_model(d.model).id} on {d.system} with {asked}: {why}; {hold}")
 
 
 def valid(what: str, result: Result) -> None:
     """A result, called so, each point of which can exist."""
-    need(bool(np.all(result.valid)), f"{what} cannot exist: {'; '.join(sorted({*np.ravel(result.reason)} - {''}))}")
+    possible(bool(np.all(result.valid)), f"{what} cannot exist: {'; '.join(sorted({*np.ravel(result.reason)} - {''}))}")

@@ -138,7 +138,7 @@ def _degrees(tp: int, pp: int, dp: int, lnc: int | None, ep: int, moe_ep: int) -
 
 @lru_cache(maxsize=512)
 def _machine(where: str, hbm_bytes_per_s: float, layers: int) -> System | Chip:
-    for find in (system, load.chip):
+    for find in (load.chip, system):  # "trn2" alone states no size: it is the chip
         try:
             found: Any = find(where)
         except ValueError:
@@ -192,7 +192,7 @@ def _known_model(workload: str) -> str:
     plain = [re.sub(r"^meta-", "", one, flags=re.I) for one in (name, hyphened)]
     named = next((model for one in plain for pattern, model in aliases() if pattern.search(one)), workload)
     for candidate in (named, workload, name, hyphened):
-        if known := shipped.aliases().get(candidate.lower()):
+        if known := shipped.known(candidate):
             return known
     raise UnreadableRowError(f"no configuration of {shown(workload)} in the catalog")
 

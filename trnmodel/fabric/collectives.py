@@ -14,8 +14,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.arguments import HUGE, TINY, choice, chosen, numbers, refuse, share, together
+from trnmodel.arguments import HUGE, TINY, choice, numbers, refuse, share, together
 from trnmodel.bands import plain_basis
+from trnmodel.catalog import load
 from trnmodel.catalog.specs import Chip, shapes
 from trnmodel.catalog.stacks import IDEAL, Efficiencies
 from trnmodel.catalog.stacks import find as find_stack
@@ -333,7 +334,8 @@ def collective(
     Parameters
     ----------
     kind : str
-        "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast" or "p2p". [-]
+        "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast" or "p2p", or a name that a source uses
+        for it, such as "AllReduce" or "allr". [-]
     message_bytes : numeric
         Full buffer on a rank: gathered output, reduce-scatter input, all-to-all send buffer. [B]
     system : str, System or Chip
@@ -385,8 +387,8 @@ def collective(
     >>> small, large
     ('one_shot', 'multiport_bucket')
     """
-    table = chosen("kind", kind, ALGORITHMS)
-    choice("algorithm", algorithm, ("best", *table))
+    kind = load.resolve("collective", kind, "kind")
+    choice("algorithm", algorithm, ("best", *ALGORITHMS[kind]))
     where = system if isinstance(system, Chip) else find_system(system)
     chip = chip_of(where)
     e, lnc = None if efficiencies is None else find_stack(chip, efficiencies, "efficiencies"), chip.logical(lnc)

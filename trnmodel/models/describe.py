@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from trnmodel.models.blocks import Attention, Layer, Part
+from trnmodel.models.shipped import catalog
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 RECURRENT = "recurrent mixer"
 PLACES: Mapping[str, str] = {
@@ -86,3 +91,30 @@ def by_place(model: str | Transformer) -> dict[str, tuple[int, int]]:
 def wide_params(model: str | Transformer) -> int:
     """Parameters that no format narrows: head, tables, routers, norms and biases."""
     return sum(n * (p.params if p.store == "wide" else p.copies * p.extra) for _, p, n in parts(model))
+
+
+def model_table() -> pd.DataFrame:
+    """Return every shipped model with its size, its kinds of attention and what else it is called.
+
+    Returns
+    -------
+    models : pandas.DataFrame
+        id, publisher, total_params, active_params, max_context (tokens; 0 where none is stated), attention, names.
+
+    Examples
+    --------
+    >>> table = model_table().set_index("id")
+    >>> table.total_params["llama-3.3-70b"], table.attention["deepseek-v3"]
+    (70553706496, 'MLA 128')
+    """
+    import pandas as pd
+
+    rows = []
+    for row in catalog().values():
+        one = read_model(row.id)
+        rows.append({
+            "id": row.id, "publisher": row.publisher, "total_params": one.total_params,
+            "active_params": one.active_params(), "max_context": one.max_context, "attention": attention_kind(one),
+            "names": row.aliases.replace(";", "; "),
+        })  # fmt: skip
+    return pd.DataFrame(rows)

@@ -7,6 +7,7 @@ from functools import cache
 import msgspec
 
 from trnmodel.catalog.load import DATA, read_csv
+from trnmodel.catalog.names import folded, index
 
 MODELS = DATA / "models"
 
@@ -32,9 +33,21 @@ def catalog() -> dict[str, ModelRow]:
 
 @cache
 def aliases() -> dict[str, str]:
-    """Ids by every name in lower case: ids, names of sources, and the latter without their publisher's prefix."""
-    table: dict[str, str] = {}
+    """Return ids by every folded name: ids, names of sources, and the latter without their publisher's prefix."""
+    named = [(row.id, row.id) for row in catalog().values()]
     for row in catalog().values():
-        for alias in filter(None, row.aliases.lower().split(";")):
-            table |= {alias: row.id, alias.rpartition("/")[2]: row.id}
-    return table | {name: name for name in catalog()}
+        for alias in filter(None, row.aliases.split(";")):
+            publisher, _, rest = alias.partition("/")
+            named += [(alias, row.id)] if " " in publisher else [(alias, row.id), (rest or alias, row.id)]
+    return index(named, "models.csv")
+
+
+def known(name: str) -> str | None:
+    """Return the id of the shipped model that a name means; None where there is none.
+
+    Examples
+    --------
+    >>> known("llama3.3"), known("DeepSeek V3"), known("llama")
+    ('llama-3.3-70b', 'deepseek-v3', None)
+    """
+    return aliases().get(folded(name))

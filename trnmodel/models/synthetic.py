@@ -16,7 +16,7 @@ import numpy as np
 from trnmodel.arguments import chosen, listed, number, numbers, refuse
 from trnmodel.catalog import load
 from trnmodel.models.config import read_json
-from trnmodel.models.shipped import MODELS, aliases, catalog
+from trnmodel.models.shipped import MODELS, catalog, known
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.units import BILLION, TRILLION
@@ -58,7 +58,7 @@ def synthetic(total_params: float, rule: str = "together", base: str = "deepseek
     >>> synthetic(671026404352, "width").total_params, synthetic(4e12, "experts").total_params
     (671026404352, 3999861588992)
     """
-    if not isinstance(base, str) or base.lower() not in aliases():
+    if not isinstance(base, str) or not known(base):
         refuse("base", base, "allowed is the name of a model of the catalog")
     size, rows = number("total_params", total_params, SMALLEST, LARGEST), chosen("rule", rule, growth())
     return _grown(size, rule, rows, read_model(base))

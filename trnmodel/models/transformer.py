@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from trnmodel.arguments import choice, flag, instance, integer, label, numbers, refuse, shown, together
 from trnmodel.catalog import load
-from trnmodel.catalog.load import nearest
+from trnmodel.catalog.names import resolve
 from trnmodel.catalog.specs import Precision
 from trnmodel.formulas.step import work_flop
 from trnmodel.models import operators as op
@@ -21,7 +21,7 @@ from trnmodel.models.architectures import ARCHITECTURES
 from trnmodel.models.blocks import Attention, Layer, Numeric, Part, Phase
 from trnmodel.models.config import printed, read_fields, read_json
 from trnmodel.models.operators import ExpertRead, Operator, element_bytes
-from trnmodel.models.shipped import MODELS, aliases, catalog
+from trnmodel.models.shipped import MODELS, aliases, catalog, known
 from trnmodel.models.terms import Outline, Term, account, alike, outline
 
 LONGEST_ID = 60
@@ -405,7 +405,7 @@ def model(name: str | Path | Transformer) -> Transformer:
     Raises
     ------
     ValueError
-        Unknown name (with the nearest), unknown architecture, or a file that is damaged, contradictory or hostile.
+        Unknown name (with the two nearest), unknown architecture, or a file that is damaged, contradictory or hostile.
 
     Examples
     --------
@@ -416,8 +416,8 @@ def model(name: str | Path | Transformer) -> Transformer:
     if isinstance(name, Transformer):
         return name
     asked = str(instance("model", name, str | Path, "an id, a name or the path of a config.json"))
-    if isinstance(name, str) and (known := aliases().get(asked.strip().lower())):
-        return _shipped(known)
+    if isinstance(name, str) and (shipped := known(name)):
+        return _shipped(shipped)
     if isinstance(name, Path) or asked.endswith(".json") or _is_folder(asked):
         return _read(Path(asked))
-    raise ValueError(f"model={shown(name)} is unknown; nearest: {', '.join(nearest(asked, aliases()))}")
+    return _shipped(resolve("model", asked, aliases()))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from trnmodel.arguments import UnanswerableError
+from trnmodel.arguments import ImpossibleError, UnanswerableError
 from trnmodel.catalog.systems import System
 from trnmodel.planner.deployments import computes
 from trnmodel.planner.train_run import AGAIN, TrainRun, train_run
@@ -91,7 +91,7 @@ def whole(found: Runs, model: str, question: Mapping[str, Any], system: str, pre
         lacks = (
             f"the fullest rank lacks {run.missing_bytes / GIB:.3g} GiB" if run.missing_bytes else "no mapping can run"
         )
-        raise UnanswerableError(f"{model} on {run.chips:,.0f} chips of {system}: {run.reason}; {lacks}")
+        raise ImpossibleError(f"{model} on {run.chips:,.0f} chips of {system}: {run.reason}; {lacks}")
     return run
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
-from trnmodel.arguments import refuse
 from trnmodel.planner.train_run import Spent, TrainRun
 from trnmodel.planner.trainings import at_stated_mfu
 from trnmodel.result import stacked, tidy
@@ -28,22 +26,6 @@ def budget(tokens: float) -> str:
     """
     found = next(((letter, scale) for letter, scale in SCALES.items() if tokens >= scale), ("", 1.0))
     return f"{format_digits(tokens / found[1], 3)}{found[0]}"
-
-
-def tokens_of(text: str) -> float:
-    """A number of tokens that people say.
-
-    Raises ValueError for text that is no number with or without T, B or M.
-
-    Examples
-    --------
-    >>> tokens_of("15T"), tokens_of("300 b"), tokens_of("1.5e12")
-    (15000000000000.0, 300000000000.0, 1500000000000.0)
-    """
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?(?:e\+?\d{1,2})?)\s*([mbt]?)\s*", text, re.IGNORECASE)
-    if not found:
-        refuse("tokens", text, "allowed are numbers with or without M, B or T, such as 15T")
-    return float(found[1]) * SCALES.get(found[2].upper(), 1.0)
 
 
 def lines(run: TrainRun, owner: str = "hyperscaler", way: str = "capacity-block") -> list[str]:

@@ -25,8 +25,8 @@ from typing import Any
 _HOMES = {
     "trnmodel.report.book": ("build_book", "build_page", "require_place", "write_reference_notebooks"),
     "trnmodel.report.chapter": (
-        *("InputError", "Parameter", "chapters", "check_parameters", "notebooks", "parameters", "printable"),
-        "read_parameters",
+        *("InputError", "NoAnswerError", "Parameter", "chapters", "check_parameters", "notebooks", "parameters"),
+        *("printable", "read_parameters"),
     ),
     "trnmodel.report.execute": ("ChapterError", "Outcome", "run"),
     "trnmodel.report.folders": ("claimed",),

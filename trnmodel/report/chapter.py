@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import msgspec
 
 import trnmodel
-from trnmodel.arguments import HUGE, SHOWN, shown
+from trnmodel.arguments import HUGE, SHOWN, ImpossibleError, shown
 from trnmodel.catalog import plain_yaml
 from trnmodel.catalog.load import nearest, precision
 
@@ -36,6 +36,10 @@ MAX_YAML_BYTES = 64_000
 
 class InputError(ValueError):
     """A chapter, parameter, file or folder as the caller named it cannot be used; the message is one line."""
+
+
+class NoAnswerError(InputError):
+    """The parameters of a chapter are valid, and nothing satisfies them; the message is one line."""
 
 
 def printable(text: object) -> str:
@@ -183,7 +187,7 @@ def check_answers(slug: str, values: Mapping[str, object]) -> None:
 
     The statements of its first cell after the parameters are run as far as the last one that names the guard.
 
-    Raises InputError with what the chapter refuses, in a line.
+    Raises InputError with what the chapter refuses in a line, NoAnswerError where nothing satisfies the question.
     """
     first, *others = [cell for cell in read(slug).cells if cell.cell_type == "code"]
     body = ast.parse(others[0].source).body if others and values else []
@@ -196,7 +200,8 @@ def check_answers(slug: str, values: Mapping[str, object]) -> None:
         scope |= values
         exec(compile(ast.Module(body[: asks[-1] + 1], []), slug, "exec"), scope)
     except ValueError as error:
-        raise InputError(unanswered(slug, error)) from None
+        kind = NoAnswerError if isinstance(error, ImpossibleError) else InputError
+        raise kind(unanswered(slug, error)) from None
 
 
 def _names(statement: ast.stmt) -> set[str]:

@@ -17,7 +17,7 @@ import msgspec
 
 from trnmodel.catalog.load import DATA
 from trnmodel.report import chapter, folders
-from trnmodel.report.chapter import PACKAGE, ROOT, InputError, check_parameters, printable
+from trnmodel.report.chapter import PACKAGE, ROOT, InputError, NoAnswerError, check_parameters, printable
 
 LOCK = ROOT / "requirements.lock"
 ERROR = ".error.ipynb"
@@ -77,9 +77,9 @@ def run(
     """Execute chapters into `out_dir/<slug>.ipynb`, `workers` at a time, leaving alone those whose digest holds.
 
     An output appears whole or not at all. A chapter that fails leaves `<slug>.error.ipynb`, the others go on, and
-    ChapterError is raised at the end; InputError where chapters only had no answer for their parameters. Before
-    anything runs, parameters are checked for every chapter, by the chapter's own guard too, and no other run may be
-    writing into the folder.
+    ChapterError is raised at the end; InputError where chapters only refused their parameters, NoAnswerError where
+    nothing satisfies them. Before anything runs, parameters are checked for every chapter, by the chapter's own guard
+    too, and no other run may be writing into the folder.
     """
     given = {slug: check_parameters(slug, parameters or {}) for slug in slugs}
     with folders.claimed(out_dir):
@@ -97,8 +97,8 @@ def run(
 
             errors = kernels.run_all(stale, workers, progress)
     if errors:
-        kind = ChapterError if any(isinstance(error, ChapterError) for error in errors) else InputError
-        raise kind("\n".join(map(str, errors)))
+        worst = (kind for kind in (ChapterError, InputError) if any(type(error) is kind for error in errors))
+        raise next(worst, NoAnswerError)("\n".join(map(str, errors)))
     return [Outcome(job.slug, job.path, job in stale, _others(job, before[job.slug])) for job in jobs]
 
 

@@ -21,15 +21,18 @@ from nbformat import NotebookNode
 from papermill.exceptions import PapermillException
 from tqdm import tqdm
 
-from trnmodel.arguments import UnanswerableError
+from trnmodel.arguments import ImpossibleError, UnanswerableError
 from trnmodel.report import chapter, folders, form
-from trnmodel.report.chapter import InputError, printable
+from trnmodel.report.chapter import InputError, NoAnswerError, printable
 from trnmodel.report.execute import ERROR, ChapterError, Job
 
 PLACE = ("order", "part")  # of a chapter in the book
 MAX_CELL_S = 1800
 # What papermill, nbclient and jupyter_client raise: cells that fail or last too long, kernels that die or do not start.
 FAILURES = (PapermillException, CellControlSignal, RuntimeError, OSError)
+# What a chapter raises of itself, by name, for it crosses from another process: parameters that it refuses, and those
+# that nothing satisfies.
+NO_ANSWER = {UnanswerableError.__name__: InputError, ImpossibleError.__name__: NoAnswerError}
 KERNEL_ENV = {"PYTHONHASHSEED": "0", "TQDM_DISABLE": "1"}
 KERNEL_NAME = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 
@@ -108,8 +111,8 @@ def _run_one(job: Job, kernels: _Kernels, home: Path, tick: Callable[[], object]
     except FAILURES as error:
         kernels.check()  # an interrupt is no failure of the chapter
         name, text = getattr(error, "ename", type(error).__name__), getattr(error, "evalue", error)
-        if name == UnanswerableError.__name__:
-            return InputError(chapter.unanswered(job.slug, text))
+        if name in NO_ANSWER:
+            return NO_ANSWER[name](chapter.unanswered(job.slug, text))
         _write_whole(broken, _error_notebook(job.slug, live[-1], error))
         told = _one_line(f"{name}: {text}")[:200]
         return ChapterError(f"chapter {job.slug!r} failed: {told} (see {printable(broken)})")

@@ -19,7 +19,7 @@ from trnmodel.fabric.groups import Same
 from trnmodel.formulas.memory import stream_bytes_per_s
 from trnmodel.formulas.step import fullest_share
 from trnmodel.models.blocks import Attention, Phase
-from trnmodel.models.shipped import aliases
+from trnmodel.models.shipped import known
 from trnmodel.models.terms import Cut, Outline
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
@@ -222,7 +222,7 @@ def setting(
 ) -> Setting:
     """Model, rank, stack and shares of a question, from ids or objects; memory alone asks for no rates."""
     instance("mapping", mapping, Mapping, "a Mapping, such as Mapping(tp=8)")
-    named = type(model) is str and model.strip().lower() in aliases()  # a file may have changed since
+    named = type(model) is str and known(model)  # a file may have changed since
     asked = (model if named else read_model(model), system, precision, stack)
     if mapping.key:
         return _kept(tuple(x if x is None or type(x) is str else Same(x) for x in asked), phase, timed, mapping.key)
