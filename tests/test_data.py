@@ -231,7 +231,7 @@ def test_scale_up_of_trainium3_is_lanes_times_lane():
 
 
 def test_a_ruling_on_units_is_what_is_stored():
-    """128 lanes of PCIe Gen6 of 8 GB/s in both directions are the 2,048 that AWS heads GiB; 16 of Gen4 the 384 of Trn1."""
+    """128 lanes of PCIe Gen6 of 8 GB/s in both directions are the 2,048 that AWS heads GiB."""
     printed = load.facts().query("quantity == 'scaleup_bytes_per_s_both_dirs'").set_index("entity")
     labelled = printed[printed.unit_printed == "GiB/sec"]
     assert len(labelled) >= 8  # the pages of three generations, two editions of one

@@ -1,8 +1,8 @@
 """A locator points to a line that prints the value: every cited line of the saved sources, by its numbers.
 
-`golden/cited_lines.csv` has the numbers of each line (digits, and words such as "four" or "single") and the systems that
-it names, for the texts themselves are not all free to copy. Where they lie on this machine (`TRNMODEL_SOURCES`) it is compared with them;
-`python -m tests.test_locators` there writes it anew.
+`golden/cited_lines.csv` has the numbers of each line (digits, and words such as "four" or "single") and the systems
+that it names, for the texts themselves are not all free to copy. Where they lie on this machine (`TRNMODEL_SOURCES`)
+it is compared with them; `python -m tests.test_locators` there writes it anew.
 """
 
 import csv

@@ -405,7 +405,11 @@ def collective(
         bound = lower_bound_s(kind, m, wire.group)
     group, names, times = wire.group, wire.names, wire.each_s(kind, m / reached)
     if alpha is None and wire.latency_is_unknown:
-        refuse("alpha_s", None, f"no hop latency is published for {where.id}; give one")
+        lacking = f"{chip.id},hop_s" if np.any(np.isnan(chip.hop_s)) else f"{where.id},scaleout_hop_s"
+        ways = "allowed are the time of a step in s, or efficiencies='ideal' or those of a stack"
+        refuse(
+            "alpha_s", None, f"no hop latency is published for {where.id}, data/facts has no row of {lacking}; {ways}"
+        )
     if choice("buffers", buffers, BUFFERS) == "hbm":
         held = np.broadcast_arrays(*(hbm_s(kind, name, m, group) for name in names))
         times = np.maximum(times, np.stack(held, -1))

@@ -152,8 +152,8 @@ def plan(
     TP and EP are powers of two, batches those of `deployments.tried`. A point counts if weights, cache and one prompt
     fit all ranks, the first one too. Throughput is that of decoding alone; `with_prompts_tokens_per_s_per_chip` is what
     remains where the same chips prefill prompts, one a group of EP at once. TTFT is the prefill of one prompt, without
-    a queue. Systems within 1 % of the best do the same: of those with the fewest chips the first of the catalog is named,
-    in whatever order they are given.
+    a queue. Systems within 1 % of the best do the same: of those with the fewest chips the first of the catalog is
+    named, in whatever order they are given.
 
     Examples
     --------
