@@ -11,8 +11,9 @@ import trnmodel as tm
 from trnmodel import bands
 from trnmodel.bands import Near, judged
 from trnmodel.catalog import load
-from trnmodel.catalog.bands import BANDS, HULLS
+from trnmodel.catalog.bands import BANDS, HULLS, OUTLIERS
 from trnmodel.evidence import accuracy, coverage, ratchet
+from trnmodel.evidence.outliers import outliers
 from trnmodel.formulas.bands import (
     conformal_width,
     grown_width,
@@ -22,6 +23,7 @@ from trnmodel.formulas.bands import (
     shrunk_width,
     tail_widths,
 )
+from trnmodel.result import Basis
 from trnmodel.steps.serving import disaggregate
 
 TRN2, TRN3, LLAMA, TP8 = "trn2.48xlarge", "trn3-nl72x2-pcie160", "llama-3.1-8b", tm.Mapping(tp=8)
@@ -408,3 +410,49 @@ def test_widths_of_either_side_by_hand():
 )
 def test_a_group_has_a_say_from_three_cases_on(own, cases, width):
     assert shrunk_width(own, cases, 0.4) == pytest.approx(width)
+
+
+def test_no_row_outside_its_band_is_called_measured(validated):
+    """An answer at the point of a measured row that the band does not reach is extrapolated, and names the row."""
+    rows = validated[(validated.skipped == "") & (validated.weight > 0)]
+    measured = rows.predicted / (1 + rows.error)
+    outside = (measured < rows.low * (1 - 1e-6)) | (measured > rows.high * (1 + 1e-6))
+    assert outside.sum() > 50
+    assert set(rows[outside & rows.basis.isin(["measured", "interpolated"])].id) == set()
+    told = rows[rows.basis_reason.str.contains("contradicted by row")]
+    assert (told.basis == "extrapolated").all()
+    assert set(told.id) >= set(pd.read_csv(OUTLIERS, dtype=str).id)
+
+
+def test_the_file_of_outliers_is_that_of_the_rows(validated):
+    """Else run `python -m trnmodel.evidence.ratchet`; what the words of the table are does not matter."""
+    found = outliers(validated.assign(basis="", basis_reason=""))
+    pd.testing.assert_frame_equal(found, pd.read_csv(OUTLIERS, dtype={"id": str, "stack": str}).fillna({"stack": ""}),
+                                  rtol=1e-5, check_dtype=False)  # fmt: skip
+
+
+def test_a_step_at_a_row_that_contradicts_it_is_extrapolated():
+    """AWS measured 241.5 ms a token of GLM-5.2 there (row 009f9a534f)."""
+    ask = {"model": "glm-5.2", "system": "trn2.48xlarge", "mapping": tm.Mapping(tp=64), "precision": "fp8"}
+    step = tm.decode_step(**ask, batch=[1, 1, 4], context=[2048, 2060, 2048])
+    assert not (step.low[0] <= 0.2415 <= step.high[0])
+    assert step.basis.tolist()[:2] == ["extrapolated"] * 2
+    assert all("contradicted by row" in reason and "009f9a534f" in reason for reason in step.basis_reason[:2])
+    assert "contradicted" not in step.basis_reason[2]
+    ideal = tm.decode_step(**ask, batch=1, context=2048, efficiencies="ideal")
+    assert (ideal.basis, ideal.basis_reason) == ("ideal", "")
+
+
+def test_what_is_contradicted_keeps_its_width_and_its_other_reasons():
+    part, place = ("decode", "dense", "trainium2", "mine"), {"ranks": 8.0, "size": 8e9}
+    found = Basis(np.array(["measured", "extrapolated", "measured"], dtype=object), np.array(["", "chip: x", ""]), 0.2)
+    points = {"ranks": np.array([8.0, 8.0, 16.0]), "size": 8.05e9}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bands, "shipped_outliers", lambda: {part: {"abc": place}})
+        told = bands.contradicted(found, *part, points)
+        other = bands.contradicted(found, *part[:3], "another", points)
+        elsewhere = bands.contradicted(found, *part, points | {"batch": 1.0})
+    assert told.word.tolist() == ["extrapolated", "extrapolated", "measured"]
+    assert told.reason.tolist() == ["contradicted by row abc", "contradicted by row abc; chip: x", ""]
+    assert told.width == 0.2
+    assert other.word.tolist() == elsewhere.word.tolist() == found.word.tolist()

@@ -158,7 +158,7 @@ def test_building_or_rent_never_both():
 def test_at_a_break_even_both_cost_the_same(which):
     ours, rival = tm.tco(RACK), tm.tco(SOLD)
     for ratio in (0.9, 1.3):
-        at = ours.break_even(which, rival.useful_usd_per_h * ratio)
+        at = ours.break_even(which, useful_usd_per_h=rival.useful_usd_per_h * ratio)
         if at > 0:
             again = tm.tco(RACK, **{which: at})
             assert float(again.usd_per_mtoken(100.0 * ratio)) == pytest.approx(float(rival.usd_per_mtoken(100.0)))
@@ -168,10 +168,10 @@ def test_a_break_even_needs_no_secret_number():
     """The price of a chip at which it ties does not move with the price that was assumed."""
     p = priced.prices()
     for markup in (1.0, 3.0):
-        found = tm.tco(RACK, prices=replace(p, chip_markup=markup)).break_even("chip_usd", 1.2)
-        assert found == pytest.approx(float(tm.tco(RACK).break_even("chip_usd", 1.2)), rel=1e-9)
+        found = tm.tco(RACK, prices=replace(p, chip_markup=markup)).break_even("chip_usd", useful_usd_per_h=1.2)
+        assert found == pytest.approx(float(tm.tco(RACK).break_even("chip_usd", useful_usd_per_h=1.2)), rel=1e-9)
     with pytest.raises(ValueError, match="does not depend on it"):
-        tm.tco(SOLD).break_even("switch_usd_per_lane", 1.0)
+        tm.tco(SOLD).break_even("switch_usd_per_lane", useful_usd_per_h=1.0)
 
 
 def test_lanes_pay_for_themselves_by_speed():
@@ -209,7 +209,7 @@ def test_use_and_lost_time_divide():
     found = tm.tco(SOLD, utilisation=0.5, goodput=job)
     assert found.usd_per_h == base.usd_per_h
     assert found.useful_usd_per_h == pytest.approx(float(base.usd_per_h / (0.5 * job.goodput)))
-    assert found.break_even("utilisation", found.useful_usd_per_h) == pytest.approx(0.5)
+    assert found.break_even("utilisation", useful_usd_per_h=found.useful_usd_per_h) == pytest.approx(0.5)
     assert found.widths("useful_usd_per_h")[1] > found.widths("usd_per_h")[1]
 
 
@@ -333,3 +333,16 @@ def test_owner_figures_of_the_source():
         for new, old in (("b300", "b200"), ("gb300", "gb200")):
             ratio = load.value(new, "owner_usd_per_h", kind) / load.value(old, "owner_usd_per_h", kind)
             assert ratio == pytest.approx(1.2)
+
+
+def test_the_hour_of_a_break_even_is_named_by_the_caller():
+    """An hour that is paid for is no useful hour where hours are lost: neither may be passed for the other."""
+    job = tm.goodput(SOLD, 4096, model="llama-3.1-70b")
+    ours, rival = tm.tco(RACK), tm.tco(SOLD, utilisation=0.5, goodput=job)
+    assert rival.useful_usd_per_h > 2 * rival.usd_per_h
+    with pytest.raises(TypeError):
+        ours.break_even("chip_usd", rival.usd_per_h)
+    with pytest.raises(TypeError):
+        ours.break_even("chip_usd", usd_per_h=rival.usd_per_h)
+    at = ours.break_even("chip_usd", useful_usd_per_h=rival.useful_usd_per_h)
+    assert tm.tco(RACK, chip_usd=at).useful_usd_per_h == pytest.approx(float(rival.useful_usd_per_h))

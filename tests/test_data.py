@@ -236,6 +236,17 @@ def test_scale_up_of_trainium3_is_lanes_times_lane():
     assert 2 * total * lane == load.value("trainium3", "scaleup_bytes_per_s_both_dirs")  # 160 x 8 x 2 = 2,560 GB/s
 
 
+def test_a_ruling_on_units_is_what_is_stored():
+    """128 lanes of PCIe Gen6 of 8 GB/s in both directions are the 2,048 that AWS heads GiB."""
+    printed = load.facts().query("quantity == 'scaleup_bytes_per_s_both_dirs'").set_index("entity")
+    labelled = printed[printed.unit_printed == "GiB/sec"]
+    assert len(labelled) >= 8  # the pages of three generations, two editions of one
+    assert labelled.loc["trn3-nl72x2-pcie160"].value_si.tolist() == [128 * 8e9 * 2] * 2
+    assert (labelled.value_si == labelled.value_printed.str.replace(",", "").astype(float) * 1e9).all()
+    memory = load.facts().query("quantity == 'hbm_bytes' and unit_printed == 'GiB'")
+    assert (memory.value_si % 2**30 == 0).all()  # a ruling on links leaves what is binary alone
+
+
 def _forget():
     for item in vars(load).values():
         getattr(item, "cache_clear", lambda: None)()
@@ -257,6 +268,12 @@ def edit(tmp_path, monkeypatch):
 
     yield replace
     _forget()
+
+
+def test_a_ruling_on_a_unit_that_nobody_knows_is_refused(edit):
+    edit("decisions.yaml", "read_as: {GiB/sec: GB/s}", "read_as: {GiB/sec: furlong/s}")
+    with pytest.raises(DataError, match=r"no unit 'furlong/s'"):
+        load.facts()
 
 
 HBM = "trainium2/hbm_bytes_per_s/ah-trainium2,trainium2,hbm_bytes_per_s,,2.9,TB/sec,ah-trainium2,L30 Device Memory,A,"

@@ -24,6 +24,7 @@ RUN = {  # used without an import: where, and the word that says so
     "pytest-xdist": ("Makefile", "-n auto"),
     "ruff": ("Makefile", "ruff check"),
     "nbval": ("Makefile", "--nbval"),
+    "fastparquet": ("tests/test_parquet.py", "to_parquet"),  # pandas finds it by itself
 }
 OF_THE_BOOK = {"docutils"}  # what charts/display.py imports when myst-nb calls it
 

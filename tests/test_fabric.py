@@ -86,6 +86,19 @@ def test_parts_count_what_is_printed():
     assert sum(topology("trn3-nl72x2-pcie160").switch_counts.values()) == 368
 
 
+@pytest.mark.parametrize("name", [name for name in systems() if name != "mi210-4"])
+def test_chips_of_a_rack_fill_the_racks_of_a_domain(name):
+    """Deep dive L169: NL16 occupies half a rack; L189: 16 trays of two chips. Unknown racks are not taken to be one."""
+    spec, found = system(name), parts(name)
+    if math.isnan(spec.racks):
+        assert "chips per rack" not in found
+    else:
+        assert found["chips per rack"][0] * spec.racks == spec.domain_chips
+    if spec.chip.id.startswith("trainium") and spec.fabric == "torus" and "chips per rack" in found:
+        assert found["chips per rack"][0] == 32
+        assert parts_table(name).set_index("part").verdict["chips per rack"] == "agrees"
+
+
 def test_the_text_against_itself():
     verdicts = parts_table("trn3-nl72x2-pcie160").set_index("part").verdict
     assert verdicts["chips per rack"] == "disagrees"  # L401 prints 64; 18 trays x 4 (L229) are 72

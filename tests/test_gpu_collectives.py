@@ -1,6 +1,7 @@
 """Collectives of GPUs by the one engine, against 836 measured ones: NCCL, and the all-reduce kernels of engines."""
 
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -8,6 +9,7 @@ import pandas as pd
 import pytest
 
 import trnmodel as tm
+from trnmodel.catalog import load
 from trnmodel.catalog.stacks import efficiencies
 from trnmodel.evidence import comparators, search
 from trnmodel.evidence.fit import cases, log_errors, parameters, tuned
@@ -229,3 +231,38 @@ def test_an_exchange_starts_as_the_library_does():
     shipped = efficiencies("h100", "gpu-serving")
     assert shipped.hop_s == pytest.approx(small.time_us.median() * US)
     assert shipped.range("hop_s")[0] == pytest.approx(small.time_us.min() * US)
+
+
+@pytest.mark.parametrize("system", tm.systems())
+@pytest.mark.parametrize("kind", ["all_reduce", "all_gather", "all_to_all", "p2p"])
+def test_a_default_call_answers_or_names_the_row_that_is_missing(system, kind):
+    """NVIDIA's and AWS's answer; of AMD's and Google's no latency is in data, and the row that lacks is none."""
+    spec = tm.system(system)
+    try:
+        found = tm.collective(kind, [1e3, 1e9], system)
+    except ValueError as error:
+        entity, quantity = re.search(r"data/facts has no row of (\S+),(\w+)", str(error)).groups()
+        facts = tm.facts()
+        assert entity in (spec.id, spec.chip.id)
+        assert facts[(facts.entity == entity) & (facts.quantity == quantity)].empty
+        assert load.entities()[spec.chip.id].vendor not in ("NVIDIA", "AWS")
+    else:
+        assert np.isfinite(found.time_s).all()
+        assert found.time_s[0] < found.time_s[1] or spec.chips == 1
+
+
+def test_beyond_the_domain_the_missing_latency_is_that_of_the_network():
+    with pytest.raises(ValueError, match=r"no row of hgx-h200,scaleout_hop_s; allowed are"):
+        tm.collective("all_reduce", 1e6, tm.system("hgx-h200", count=2))
+
+
+@pytest.mark.parametrize(
+    ("system", "near"), [("hgx-h200", "hgx-h100"), ("hgx-b300", "hgx-b200"), ("gb300-nvl72", "gb200-nvl72")]
+)
+def test_a_gpu_without_rows_of_its_own_is_extrapolated_from_its_generation(system, near):
+    found, measured = (tm.collective("all_reduce", [2.0**10, 2.0**28], name, ranks=4) for name in (system, near))
+    np.testing.assert_allclose(found.time_s, measured.time_s)  # the same links, and constants that are borrowed
+    assert set(found.basis) == {"extrapolated"}
+    assert all("no collective row" in reason for reason in found.basis_reason)
+    for name in CONSTANTS:
+        assert tm.system(system).chip.range(name) == tm.system(near).chip.range(name)

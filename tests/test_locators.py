@@ -1,20 +1,23 @@
 """A locator points to a line that prints the value: every cited line of the saved sources, by its numbers.
 
-`golden/cited_lines.csv` has the numbers of each line (digits, and words such as "four" or "single"), for the texts
-themselves are not all free to copy. Where they lie on this machine (`TRNMODEL_SOURCES`) it is compared with them;
-`python -m tests.test_locators` there writes it anew.
+`golden/cited_lines.csv` has the numbers of each line (digits, and words such as "four" or "single") and the systems
+that it names, for the texts themselves are not all free to copy. Where they lie on this machine (`TRNMODEL_SOURCES`)
+it is compared with them; `python -m tests.test_locators` there writes it anew.
 """
 
 import csv
 import hashlib
 import os
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from trnmodel.catalog import load
+from trnmodel.catalog.systems import bases, systems
 from trnmodel.evidence.ledger import Contradiction
+from trnmodel.evidence.stated import stated
 
 GOLDEN = Path(__file__).parent / "golden" / "cited_lines.csv"
 TEXTS = Path(os.environ.get("TRNMODEL_SOURCES", Path(__file__).parents[2] / "shared" / "sources"))
@@ -51,16 +54,33 @@ def statements():
         yield from (side for side in sides if side[0] in SAVED)
 
 
-def lines() -> dict[tuple[str, int], set[float]]:
+@cache
+def aliases() -> dict[str, str]:
+    """Every name of a system, longer ones first, so that a name that another one ends with is not read into it."""
+    found = {row.alias.lower(): row.id for row in load.names() if row.id in systems()}
+    return {name: found[name] for name in sorted(found, key=len, reverse=True)}
+
+
+def named(text: str) -> set[str]:
+    """The systems that a text names."""
+    every = rf"(?<![\w.])(?:{'|'.join(map(re.escape, aliases()))})(?!\w)"
+    return {aliases()[match.lower()] for match in re.findall(every, text, re.IGNORECASE)}
+
+
+def _golden(column: str) -> dict[tuple[str, int], list[str]]:
     with GOLDEN.open(newline="") as stream:
-        return {(r["source"], int(r["line"])): set(map(float, r["numbers"].split())) for r in csv.DictReader(stream)}
+        return {(row["source"], int(row["line"])): row[column].split() for row in csv.DictReader(stream)}
 
 
-def from_the_texts() -> dict[tuple[str, int], set[float]]:
+def lines() -> dict[tuple[str, int], set[float]]:
+    return {place: set(map(float, found)) for place, found in _golden("numbers").items()}
+
+
+def from_the_texts() -> dict[tuple[str, int], str]:
     wanted = {(fact.source, line) for fact in facts() for line in cited(fact.locator)}
     wanted |= {(source, line) for source, locator, _ in statements() for line in cited(locator)}
     texts = {source: (TEXTS / f"{source}.txt").read_text(encoding="utf-8").splitlines() for source in SAVED}
-    return {(source, line): numbers(texts[source][line - 1]) for source, line in sorted(wanted)}
+    return {(source, line): texts[source][line - 1] for source, line in sorted(wanted)}
 
 
 def test_the_cited_lines_print_the_value():
@@ -73,6 +93,30 @@ def test_the_cited_lines_print_the_value():
         if load.units()[fact.unit_printed].unit_si != "text" and fact.confidence != "D" and not printed <= there:
             wrong.append((fact.id, fact.value_printed, fact.locator))
     assert wrong == []
+
+
+def family(entity: str) -> set[str]:
+    """A system, those that it builds on and those that build on it."""
+    return {name for name in systems() if entity in bases(name) or (entity in systems() and name in bases(entity))}
+
+
+def test_a_fact_of_a_system_cites_a_line_about_that_system():
+    """Where the cited lines name other systems alone, the note of the fact says why they hold for this one."""
+    known, checked, wrong = _golden("systems"), 0, []
+    for fact in facts():
+        about = set().union(*(known[fact.source, line] for line in cited(fact.locator)))
+        if family(fact.entity) and about and fact.confidence != "D":
+            checked += 1
+            if not about & family(fact.entity) and not fact.note:
+                wrong.append((fact.id, fact.locator, sorted(about)))
+    assert checked > 50
+    assert wrong == []
+
+
+def test_systems_are_found_by_their_longest_names():
+    assert named("available for the Trainium3 NL32x2 Switched:") == {"trn3-nl32x2-pcie160"}
+    assert named("Trn2 NL16 2D Torus and Trn2 NL32x2 2D Torus servers") == {"trn2.48xlarge", "trn2-ultraserver"}
+    assert named("EFAv4 on Trainium3, 32x2") == set()
 
 
 def test_contradictions_quote_numbers_of_their_lines():
@@ -98,13 +142,34 @@ def test_a_wrong_line_is_found():
 def test_the_numbers_of_the_lines_are_those_of_the_texts():
     for source, row in SAVED.items():
         assert hashlib.sha256((TEXTS / f"{source}.txt").read_bytes()).hexdigest() == row.sha256
-    assert lines() == from_the_texts()
+    texts = from_the_texts()
+    assert lines() == {place: numbers(text) for place, text in texts.items()}
+    assert {place: set(found) for place, found in _golden("systems").items()} == {
+        place: named(text) for place, text in texts.items()
+    }
+
+
+DATES = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]* \d+"
+
+
+@pytest.mark.skipif(not TEXTS.is_dir(), reason="the saved texts are not on this machine")
+def test_a_statement_qualifies_numbers_and_dates_as_its_line_does():
+    """Every number of a statement is in the cited line, and a date with the two words before it ("as of Sep 25")."""
+    dated = 0
+    for row in stated().itertuples():
+        text = (TEXTS / f"{row.source}.txt").read_text(encoding="utf-8").splitlines()
+        there = " ".join(text[line - 1] for line in cited(row.locator))
+        assert numbers(row.says) <= numbers(there), row.about
+        phrases = re.findall(rf"\w+ \w+ {DATES}", row.says)
+        assert [phrase for phrase in phrases if phrase not in there] == [], row.about
+        dated += len(phrases)
+    assert dated
 
 
 if __name__ == "__main__":
     with GOLDEN.open("w", newline="") as out:
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(["source", "line", "numbers"])
-        writer.writerows(
-            (*key, " ".join(f"{n:.12g}" for n in sorted(found))) for key, found in from_the_texts().items()
-        )
+        writer.writerow(["source", "line", "numbers", "systems"])
+        for place, words in from_the_texts().items():
+            printed = " ".join(f"{number:.12g}" for number in sorted(numbers(words)))
+            writer.writerow([*place, printed, " ".join(sorted(named(words)))])

@@ -3,8 +3,10 @@
 import json
 from dataclasses import replace
 from html.parser import HTMLParser
+from itertools import permutations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import trnmodel as tm
@@ -251,3 +253,23 @@ def test_a_cover_says_where_nothing_fits():
     line = cover.answers(["llama-3.1-405b"], [20.0], system="trn2.3xlarge").iloc[0]
     assert (line.reached, line.system) == (False, "")
     assert line.why.startswith("does not fit: ")
+
+
+def test_a_plan_does_not_depend_on_the_order_in_which_systems_are_given():
+    """Two racks within 1 % of each other, a slower system, and one of a caller's own that is alike but for its name."""
+    own = replace(tm.system("trn3-nl32x2-pcie160"), id="another-rack")
+    names = ["trn3-nl72x2-pcie160", "trn3-nl32x2-pcie160", "trn2.48xlarge", own]
+    asked = ASK | {"tokens_per_s_per_user": 50, "input_tokens": 4096, "output_tokens": 512}
+    first, *others = (plan("llama-3.3-70b", list(order), **asked) for order in permutations(names))
+    assert first.same, "no two of these systems tie: the order could not matter"
+    for found in others:
+        assert found.card() == first.card()
+        pd.testing.assert_frame_equal(found.to_frame(), first.to_frame())
+
+
+def test_two_systems_of_one_name_are_refused_in_either_order():
+    one, other = tm.system("trn2.48xlarge"), tm.system("trn2.48xlarge", count=4)
+    for order in ([one, other], [other, one]):
+        with pytest.raises(ValueError, match=r"system='trn2\.48xlarge': two different systems have this id"):
+            plan("llama-3.1-8b", order, **ASK)
+    assert len(plan("llama-3.1-8b", [one, "trn2.48xlarge"], **ASK).choices) == 1

@@ -98,7 +98,7 @@ def test_a_run_is_asked_as_it_ran():
     ("group", "stack"),
     [("a100-cluster", "megatron-2021"), ("a100", "megatron-2021"), ("korthikanti", "megatron-2021"),
      ("sc21", "megatron-2021"), ("trn1-fp32", "neuronx-training"), ("finetune-trn2", "neuronx-training"),
-     ("b200", "megatron-core-b200"), ("h100-fp8", "megatron-core"), ("tpu", "megatron-core"),
+     ("b200", "megatron-core-b200"), ("h100-fp8", "megatron-core-hopper"), ("tpu", "megatron-core"),
      ("zero3-2021", "deepspeed-2021"), ("mi325x", "megatron-core")],
 )  # fmt: skip
 def test_the_stack_that_a_group_is_asked_with(group, stack):
@@ -124,7 +124,7 @@ def test_the_share_that_is_carried_over(monkeypatch):
     monkeypatch.setattr(runs, "_shares", lambda group: np.array(known.get(group, [0.45])))
     assert runs.carried_mfu("korthikanti") == pytest.approx([1.0, -0.5])
     assert runs.carried_mfu("a100-cluster") == pytest.approx([0, 0.1 / 0.3 - 1, 2])
-    assert runs.carried_mfu("h100") == pytest.approx([0.45 / 0.3 - 1])  # megatron-core, built on megatron-2021
+    assert runs.carried_mfu("h100") == pytest.approx([0.45 / 0.3 - 1])  # megatron-core-hopper, built on megatron-2021
     assert runs.carried_mfu("finetune-trn1") == pytest.approx([0.45 / 0.4 - 1])
 
 

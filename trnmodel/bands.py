@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.catalog.bands import AXES, Width, read
+from trnmodel.catalog.bands import AXES, Width, outliers, read
 from trnmodel.catalog.specs import Chip, Spec
 from trnmodel.catalog.stacks import Efficiencies, Part, basis
 from trnmodel.formulas.bands import grown_width, joint_width, octaves_outside
@@ -179,8 +179,36 @@ def judged(here: Near, points: Mapping[str, Any], before: Iterable[str] = (), la
     return Basis(np.where(np.equal(mask, 0), inside, "extrapolated").astype(object)[()], beyond, width, tails)
 
 
+shipped_outliers = cache(outliers)
+
+
+def contradicted(found: Basis, part: str, kind: str, chip: str, stack: str, points: Mapping[str, Any]) -> Basis:
+    """Call points extrapolated at which a measured row lies outside the band, with the id of the row.
+
+    A row is at a point if it has a value within 1 % on each axis that is asked, and none on the others. The width of
+    the band stays that of the rows.
+    """
+    word, reason = np.asarray(found.word, dtype=object), np.asarray(found.reason, dtype=object)
+    for row, place in shipped_outliers().get((part, kind, chip, stack), {}).items():
+        if place.keys() == points.keys():
+            here = np.logical_and.reduce(
+                np.broadcast_arrays(*(np.abs(points[axis] - x) <= (STEP - 1) * x for axis, x in place.items()))
+            )
+            if np.any(here):
+                more = np.where(reason == "", "", "; ") + reason  # type: ignore[operator]
+                word = np.where(here, "extrapolated", word)
+                reason = np.where(here, f"contradicted by row {row}" + more, reason)
+    return found._replace(word=word[()], reason=reason[()])
+
+
 def stack_basis(e: Efficiencies, chip: Chip, lnc: int, part: str, kind: str, points: Mapping[str, Any]) -> Basis:
-    """What an answer of a stack on a chip rests on at each point, with the half-width of its rows.
+    """Return what an answer of a stack on a chip rests on at each point: its rows, and those that contradict it."""
+    found = rows_basis(e, chip, lnc, part, kind, points)
+    return contradicted(found, part, kind, chip.id, e.id, points) if np.any(found.word != "ideal") else found
+
+
+def rows_basis(e: Efficiencies, chip: Chip, lnc: int, part: str, kind: str, points: Mapping[str, Any]) -> Basis:
+    """Return what the rows of a stack on a chip say of an answer at each point, with the half-width of these rows.
 
     The ideal stack has none, and neither has a hand-tuned one: of its parts the ranges count, and no row is of it.
     """
@@ -194,7 +222,12 @@ def stack_basis(e: Efficiencies, chip: Chip, lnc: int, part: str, kind: str, poi
 
 
 def plain_basis(part: str, chip: str, stack: str, points: Mapping[str, Any]) -> Basis:
-    """What a kernel or a collective rests on, by the rows of its part: of its chip, and of how it was written."""
+    """Return what a kernel or a collective rests on: rows of its chip and stack, and those that contradict it."""
+    return contradicted(plain_rows_basis(part, chip, stack, points), part, part, chip, stack, points)
+
+
+def plain_rows_basis(part: str, chip: str, stack: str, points: Mapping[str, Any]) -> Basis:
+    """Return what the rows of a chip, and of how a kernel was written, say of a kernel or a collective."""
     here = near(part, part, chip, stack)
     return judged(here, points, (), lacks(here, part, part, chip, stack))
 

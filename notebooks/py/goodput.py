@@ -416,7 +416,7 @@ Markdown(
     )
     + (
         f"Outside are {', '.join(missed.what)}. People who restart by hand are not in the model: {by_hand.printed} takes {format_duration(uptimes.restart_implied_s(by_hand, those))} for a restart. "
-        "Small jobs lose more than their chips explain: code, storage and people stop them too, so that the model speaks from some 4,000 chips on."
+        f"Small jobs lose more than their chips explain: code, storage and people stop them too. Only jobs of at least {uptimes.LARGE:,} chips count as predictions."
         if len(missed)
         else ""
     )

@@ -1,5 +1,6 @@
 """Under its headline a chapter names every estimate of ours (confidence D) that the numbers there rest on."""
 
+import ast
 import re
 
 import nbformat
@@ -178,3 +179,13 @@ def test_no_prose_has_a_line_number(root):
     for path in (root / "notebooks" / "py").glob("*.py"):
         prose = [line for line in path.read_text().splitlines() if line.startswith("# ") or 'f"' in line]
         assert not [line for line in prose if re.search(r"(?<![\w-])L\d{2,}\b", line)], path.name
+
+
+COUNT = re.compile(r"\b\d[\d,]*\s+(?:chips|GPUs|servers|racks|jobs|runs|configurations)\b")
+
+
+def test_no_sentence_of_a_code_cell_types_a_count(root, slug):
+    """A count in a computed sentence is read from its table; a worked example ("By hand") fixes its inputs."""
+    tree = ast.parse((root / "notebooks" / "py" / f"{slug}.py").read_text())
+    texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    assert [text for text in texts if COUNT.search(text) and "By hand" not in text] == []

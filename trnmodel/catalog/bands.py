@@ -1,7 +1,9 @@
 """The files of intervals: widths of left-out errors by group, and every configuration that was measured.
 
 `python -m trnmodel.evidence.accuracy` writes `data/evidence/bands.csv`, a line for each group, and
-`data/evidence/hulls.csv`, a line for each configuration; `trnmodel.bands` judges questions by them.
+`data/evidence/hulls.csv`, a line for each configuration; `trnmodel.bands` judges questions by them. `python -m
+trnmodel.evidence.ratchet` writes `data/evidence/outliers.csv`, the measured rows that lie outside the band of their own
+configuration.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from numpy.typing import NDArray
 
 from trnmodel.catalog.load import DATA, read_csv
 
-BANDS, HULLS = DATA / "evidence" / "bands.csv", DATA / "evidence" / "hulls.csv"
+BANDS, HULLS, OUTLIERS = (DATA / "evidence" / f"{name}.csv" for name in ("bands", "hulls", "outliers"))
 LABELS = ("group", "part", "kind", "chip", "stack")
 AXES = ("ranks", "batch", "length", "size")
 
@@ -47,6 +49,29 @@ class Row(msgspec.Struct, frozen=True):
     batch: str
     length: str
     size: str
+
+
+class Outlier(msgspec.Struct, frozen=True):
+    """A measured row outside the band of its own configuration: what it is a row of, and its place on the axes."""
+
+    id: str
+    part: str
+    kind: str
+    chip: str
+    stack: str
+    ranks: str
+    batch: str
+    length: str
+    size: str
+
+
+def outliers() -> dict[tuple[str, str, str, str], dict[str, dict[str, float]]]:
+    """Read the outliers: by part, kind of model, chip and stack, the place of each row on the axes where it has one."""
+    found: dict[tuple[str, str, str, str], dict[str, dict[str, float]]] = {}
+    for row in read_csv(OUTLIERS, Outlier):
+        place = {axis: float(getattr(row, axis)) for axis in AXES if getattr(row, axis)}
+        found.setdefault((row.part, row.kind, row.chip, row.stack), {})[row.id] = place
+    return found
 
 
 def read() -> tuple[dict[str, NDArray], NDArray, dict[str, Width]]:

@@ -129,9 +129,25 @@ def fact_sources(*specs: Spec) -> set[str]:
     return {facts_rows()[fact_id].source for spec in specs for ids in spec.sources.values() for fact_id in ids}
 
 
+@cache
+def _decision_rows() -> list[Decision]:
+    return read_yaml(DATA / "decisions.yaml", Decision)
+
+
+@cache
+def units_read_as() -> dict[tuple[str, str], Unit]:
+    """Return the unit that a decision reads for a quantity and its printed unit, where the printed one is a label."""
+    items = [item for item in _decision_rows() if item.read_as]
+    for item in items:
+        for name in (*item.read_as, *item.read_as.values()):
+            if item.quantity not in quantities() or name not in units():
+                raise DataError(f"decisions.yaml ({item.about}): no quantity {item.quantity!r} or no unit {name!r}")
+    return {(item.quantity, old): units()[new] for item in items for old, new in item.read_as.items()}
+
+
 def value_si(fact: Fact) -> tuple[float, float, float]:
-    """A fact's value in base units as (value, low, high); NaN for text."""
-    unit = units()[fact.unit_printed]
+    """Return a fact's value in base units as (value, low, high); NaN for text."""
+    unit = units_read_as().get((fact.quantity, fact.unit_printed)) or units()[fact.unit_printed]
     value, low, high = (math.nan,) * 3 if unit.unit_si == "text" else parse_number(fact.value_printed)
     return value * unit.factor, low * unit.factor, high * unit.factor
 
@@ -139,7 +155,7 @@ def value_si(fact: Fact) -> tuple[float, float, float]:
 @cache
 def decisions() -> list[Decision]:
     """Every decision, its guards checked against the facts as they stand."""
-    items = read_yaml(DATA / "decisions.yaml", Decision)
+    items = _decision_rows()
     rulings.check(items, facts_rows())
     return items
 

@@ -131,7 +131,10 @@ class Fact(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One disagreement, decided or left open, with the printed values that it was decided on."""
+    """One disagreement, decided or left open, with the printed values that it was decided on.
+
+    `read_as` is a ruling on units: the quantity's printed unit is read as another one, whatever the row prints.
+    """
 
     about: str
     reason: str
@@ -143,6 +146,7 @@ class Decision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     use: str = ""
     reject: dict[str, str] = {}
     open: dict[str, str] = {}
+    read_as: dict[str, str] = {}
 
     @property
     def keys(self) -> list[Key]:

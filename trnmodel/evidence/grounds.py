@@ -9,7 +9,7 @@ from math import nan
 
 import numpy as np
 
-from trnmodel.bands import plain_basis, spread, stack_basis
+from trnmodel.bands import contradicted, plain_rows_basis, rows_basis, spread
 from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.trainers import trainer
 from trnmodel.evidence.primitives import bare_chip, kernel_answer, message
@@ -115,15 +115,24 @@ def grounds(of: Sequence[Reading]) -> dict[str, list]:
     return {name: [one[name] for one in found] for name in (found[0] if found else ())}
 
 
-def basis_of(r: Reading) -> Basis:
-    """What a prediction of a reading rests on, with its half-width."""
-    what, at = where(r), sizes(r)
-    points = {"batch" if name == "sequences" else name: x for name, x in at.items() if np.isfinite(x)}
-    about, kind, chip, on = what.values()
+def place(r: Reading) -> dict[str, float]:
+    """Return a reading's values on the axes of a question, those that it has."""
+    return {"batch" if name == "sequences" else name: x for name, x in sizes(r).items() if np.isfinite(x)}
+
+
+def rows_basis_of(r: Reading) -> Basis:
+    """Return what the rows near a reading say of its prediction, with their half-width."""
+    about, kind, chip, on = where(r).values()
     if about in ("kernel", "collective"):
-        return plain_basis(about, chip, on, points)
+        return plain_rows_basis(about, chip, on, place(r))
     own = bare_chip(r)
-    return stack_basis(stack_of(r), own, r.mapping[3] or own.lnc_default, about, kind, points)
+    return rows_basis(stack_of(r), own, r.mapping[3] or own.lnc_default, about, kind, place(r))
+
+
+def basis_of(r: Reading) -> Basis:
+    """Return what a prediction of a reading rests on: the rows near it, and those that contradict it."""
+    found = rows_basis_of(r)
+    return found if found.word == "ideal" else contradicted(found, *where(r).values(), place(r))
 
 
 @lru_cache(maxsize=65536)

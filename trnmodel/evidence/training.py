@@ -54,8 +54,8 @@ FITTED = {
     "deepspeed-2021": ("scaleout_share", "dp_overlap"),
 }
 STACKS = {  # of groups that are predicted, by the beginning of their names; TPUs and MI325X have no stack of their own
-    "h100": "megatron-core",
-    "h200": "megatron-core",
+    "h100": "megatron-core-hopper",
+    "h200": "megatron-core-hopper",
     "tpu": "megatron-core",
     "mi325x": "megatron-core",
     "finetune": "neuronx-training",

@@ -67,7 +67,8 @@ def unit_rates(system: System) -> list[Any]:
         links = max(system.domain_chips - 1, 1) if system.fabric == "mesh" else 1
         rates = [system.chip.scaleup_bytes_per_s_per_dir / links] if system.fabric != "single" else [1.0]
     if np.any([np.any(np.isnan(rate)) for rate in rates]):
-        raise ValueError(f"{system.id}: no scale-up rate of its links is published")
+        lacking = f"{system.chip.id},scaleup_bytes_per_s_per_dir"
+        raise ValueError(f"{system.id}: no scale-up rate of its links is published, data/facts has no row of {lacking}")
     return rates
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -132,6 +132,8 @@ def _wire(
     """The wire of ranks, their stride and the logical core; all but curves are read off at two messages."""
     ranks, stride, lnc = placed
     group = place(where, np.asarray(ranks), np.asarray(stride), lnc, alpha_s, launched=e is None)
+    if e is None and alpha_s is None and group.alpha_is_unknown:
+        _refuse_unknown_latency(where)
     found, straight = candidates(kind, e, algorithm), {}
     alone = not any(np.asarray(x).shape for x in (ranks, stride, alpha_s)) and where.shape == () == (e or IDEAL).shape
     for name, formula in found.items():
@@ -145,6 +147,14 @@ def _wire(
     unknown = group.alpha_is_unknown and not names[0].startswith("in_graph")
     floor = _wire(where, IDEAL, kind, "best", placed, 0.0) if any("in_graph" in name for name in found) else None
     return Wire(group, names, start, slope, curved, _least(start, slope), unknown, floor)
+
+
+def _refuse_unknown_latency(where: System | Chip) -> NoReturn:
+    """Raise ValueError with the row that lacks: the latency of a chip's hop, or that of the scale-out network."""
+    chip = chip_of(where)
+    lacking = f"{chip.id},hop_s" if np.any(np.isnan(chip.hop_s)) else f"{where.id},scaleout_hop_s"
+    why = f"no hop latency is published for {where.id}, data/facts has no row of {lacking}"
+    refuse("alpha_s", None, f"{why}; allowed are the time of a step in s, or efficiencies='ideal' or a stack's")
 
 
 def _line(formula: Algorithm, kind: str, group: Group, alone: bool) -> tuple[NDArray, NDArray]:
@@ -407,7 +417,7 @@ def collective(
         bound = lower_bound_s(kind, m, wire.group)
     group, names, times = wire.group, wire.names, wire.each_s(kind, m / reached)
     if alpha is None and wire.latency_is_unknown:
-        refuse("alpha_s", None, f"no hop latency is published for {where.id}; give one")
+        _refuse_unknown_latency(where)
     if choice("buffers", buffers, BUFFERS) == "hbm":
         held = np.broadcast_arrays(*(hbm_s(kind, name, m, group) for name in names))
         times = np.maximum(times, np.stack(held, -1))

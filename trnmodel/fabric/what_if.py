@@ -39,7 +39,8 @@ class Assumption(msgspec.Struct, frozen=True):
 def parts(system: str | System) -> dict[str, tuple[float, str]]:
     """Bill of materials of one scale-up domain, each part with the arithmetic that counted it.
 
-    Chips, switches, lanes and links are counted on the graph; the rest is trays times what a tray holds.
+    Chips, switches, lanes and links are counted on the graph; the rest is trays times what a tray holds. A domain may
+    be half a rack; of one whose racks no source counts, the chips per rack are not known.
 
     Examples
     --------
@@ -51,7 +52,7 @@ def parts(system: str | System) -> dict[str, tuple[float, str]]:
     racks = len({rack for _, rack in net.graph.nodes(data="rack")})
     counted = {
         "chips": (float(len(net.chips)), "chips of the graph"),
-        "chips per rack": (len(net.chips) / racks, f"{len(net.chips)} / {racks}"),
+        "chips per rack": (len(net.chips) / spec.racks, f"{len(net.chips)} / {spec.racks:g}"),
         "compute trays": (spec.compute_trays, f"{spec.racks:g} racks x {spec.compute_trays_per_rack:g}"),
         "host CPUs": (spec.host_cpus, "compute and CPU trays x CPUs of each"),
         "retimers": (spec.compute_trays * spec.retimers_per_tray, f"trays x {spec.retimers_per_tray:g}"),

@@ -150,15 +150,16 @@ class Cost(Grounded):
             rows.append({"part": part, **ends, "share": value / self.usd_per_h})
         return tidy(rows)
 
-    def break_even(self, which: str, usd_per_h: ArrayLike) -> NDArray:
-        """What one input has to be for the hour to cost so much; below 0 where not even a gift does it.
+    def break_even(self, which: str, *, useful_usd_per_h: ArrayLike) -> NDArray:
+        """Value of one input at which a useful hour costs this much; below 0 where not even a gift does it.
 
         Parameters
         ----------
         which : str
             "chip_usd", "tdp_w", "switch_usd_per_lane", "server_usd" or "utilisation". [-]
-        usd_per_h : numeric
-            Cost of a useful hour to reach: a rival's, times how much faster this chip is. [USD/h]
+        useful_usd_per_h : numeric
+            Cost of a useful hour to reach: a rival's `useful_usd_per_h`, times how much faster this chip is. An hour
+            that is paid for, `usd_per_h`, is another quantity as soon as hours are lost or idle. [USD/h]
 
         Returns
         -------
@@ -177,11 +178,11 @@ class Cost(Grounded):
         Examples
         --------
         >>> ours = tco("trn3-nl72x2-pcie160")
-        >>> at = ours.break_even("chip_usd", 2.0)
-        >>> round(float(tco("trn3-nl72x2-pcie160", chip_usd=at).usd_per_h), 9)
+        >>> at = ours.break_even("chip_usd", useful_usd_per_h=2.0)
+        >>> round(float(tco("trn3-nl72x2-pcie160", chip_usd=at).useful_usd_per_h), 9)
         2.0
         """
-        target = numbers("usd_per_h", usd_per_h)
+        target = numbers("useful_usd_per_h", useful_usd_per_h)
         if choice("which", which, (*BREAK_EVENS, "utilisation")) == "utilisation":
             return np.asarray(self.usd_per_h / (target * self.goodput))
         low, high = BREAK_EVENS[which]

@@ -152,7 +152,8 @@ def plan(
     TP and EP are powers of two, batches those of `deployments.tried`. A point counts if weights, cache and one prompt
     fit all ranks, the first one too. Throughput is that of decoding alone; `with_prompts_tokens_per_s_per_chip` is what
     remains where the same chips prefill prompts, one a group of EP at once. TTFT is the prefill of one prompt, without
-    a queue. Systems within 1 % of the best do the same: the first of the catalog with the fewest chips is named.
+    a queue. Systems within 1 % of the best do the same: of those with the fewest chips the first of the catalog is
+    named, in whatever order they are given.
 
     Examples
     --------
@@ -162,7 +163,7 @@ def plan(
     (True, True, 'public')
     """
     ask = _asked(read_model(model), tokens_per_s_per_user, input_tokens, output_tokens, precision)
-    specs = asked_systems(system)
+    specs = sorted(asked_systems(system), key=_catalog_order)
     if not any(_computed(ask, spec) for spec in specs):
         peaks = sorted({dtype for spec in specs for dtype in spec.chip.peak_flop_per_s})
         refuse("precision", precision, f"no chip asked computes in it; they compute in {', '.join(peaks)}")
@@ -207,12 +208,22 @@ def _asked(model: Transformer, wanted: Any, given: Any, output: Any, precision: 
 
 
 def asked_systems(given: Any) -> list[System]:
-    """The systems asked for, each once; all of Trainium chips where none is named."""
+    """Return the systems asked for in the order given, each once; all of Trainium chips where none is named."""
     if given is None:
         return [one for one in map(read_system, systems()) if one.chip.id.startswith("trainium")]
     several = listed("system", given) if np.iterable(given) and not isinstance(given, str) else [given]
     found = [read_system(instance("system", one, str | System, "an id or a System")) for one in several]
-    return list({one.id: one for one in found}.values())
+    by_id = {one.id: one for one in found}
+    for one in found:
+        if one != by_id[one.id]:
+            refuse("system", one.id, "two different systems have this id; allowed is an id of its own for each")
+    return list(by_id.values())
+
+
+def _catalog_order(spec: System) -> tuple[int, str]:
+    """Return the place of a system in the catalog; those of a caller follow by their id."""
+    ids = systems()
+    return (ids.index(spec.id) if spec.id in ids else len(ids)), spec.id
 
 
 def _computed(ask: _Ask, spec: System) -> list[Precision]:

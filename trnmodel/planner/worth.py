@@ -176,4 +176,5 @@ def lane_usd(switched: Cost, torus: Cost, ratio: ArrayLike) -> NDArray:
     >>> bool(found[0] < found[1])
     True
     """
-    return switched.break_even("switch_usd_per_lane", torus.useful_usd_per_h * numbers("ratio", ratio, 1e-9))
+    at = torus.useful_usd_per_h * numbers("ratio", ratio, 1e-9)
+    return switched.break_even("switch_usd_per_lane", useful_usd_per_h=at)
