@@ -22,6 +22,8 @@ PrefillExperts = Literal["routed", "all", "blocks"]
 Bucket = Literal["exact", "power-of-two", "maximum"]
 ContextExchange = Literal["ring", "ulysses"]
 InGraph = Literal["ring", "mesh doubling", "mesh doubling ring", "one_shot two_shot"]
+HeadSplit = Literal["cut", "pad", "divide"]
+ExpertSplit = Literal["cut", "whole", "divide"]
 Kind = Literal["ideal", "hand-tuned", "public", "given"]
 Construction = Literal["fitted", "parts"]
 KINDS: dict[str, str | None] = {"ideal": "ideal", "hand-tuned": "hand-tuned", "public": None}  # what a call names
@@ -37,6 +39,7 @@ class Efficiencies(Spec):
     whose rows the constants of decode, of prefill and of memory come from; where a stack stands in on other chips,
     `range_factor` widens the ranges of what it takes over from its base. `construction` is "parts" of a scenario that
     was never fitted as a whole: each part was measured somewhere, and nobody has published all of them together.
+    `head_split`, `expert_split` and `tensor_degrees` say what is legal; `steps.legal` reads them.
     """
 
     weight_stream_share: float = 1.0
@@ -88,6 +91,9 @@ class Efficiencies(Spec):
     ring_bytes_per_layer: float = 0.0
     first_rank_bytes: float = 0.0
     kv_head_policy: KvHeads = "even"
+    head_split: HeadSplit = "cut"
+    expert_split: ExpertSplit = "cut"
+    tensor_degrees: Mapping[str, tuple[str, ...]] = mapping_field()
     expert_read: ExpertRead = "distinct"
     prefill_experts: PrefillExperts = "routed"
     context_bucket: Bucket = "exact"

@@ -26,6 +26,7 @@ from trnmodel.planner.request import Request, alone, grid
 from trnmodel.result import Card, Judged, reason_mask
 from trnmodel.steps.answers import RESOURCES, Step
 from trnmodel.steps.ground import joint_basis
+from trnmodel.steps.legal import refuse_longer
 from trnmodel.steps.rank import site
 from trnmodel.units import format_digits, spread_of
 
@@ -199,9 +200,7 @@ def _asked(model: Transformer, wanted: Any, given: Any, output: Any, precision: 
     """The question, checked."""
     speed = number("tokens_per_s_per_user", wanted, TINY)
     given, output = number("input_tokens", given, 1), number("output_tokens", output, 1)
-    if model.max_context and given + output > model.max_context:
-        most = f"{model.id} has contexts of up to {model.max_context:,} tokens"
-        refuse("input_tokens + output_tokens", given + output, most)
+    refuse_longer(model, "input_tokens + output_tokens", given + output)
     names = PRECISIONS if precision is None else (precision,)
     return _Ask(Request(model, given, output), speed, tuple(map(load.precision, names)))
 
