@@ -40,6 +40,7 @@ class Efficiencies(Spec):
     `range_factor` widens the ranges of what it takes over from its base. `construction` is "parts" of a scenario that
     was never fitted as a whole: each part was measured somewhere, and nobody has published all of them together.
     `head_split`, `expert_split` and `tensor_degrees` say what is legal; `steps.legal` reads them.
+    `measured_as` names the stack whose rows speak of one that differs in what is legal alone.
     """
 
     weight_stream_share: float = 1.0
@@ -105,6 +106,7 @@ class Efficiencies(Spec):
     dispatch_traffic_ratio: float = 1.0
     construction: Construction = "fitted"
     range_factor: float = 1.0
+    measured_as: str = ""
     fitted_on: Mapping[str, tuple[str, ...]] = mapping_field()
 
     @property
@@ -120,6 +122,11 @@ class Efficiencies(Spec):
     def word(self) -> str | None:
         """What asks any chip for this kind of stack; None, the public one, for what is given too."""
         return KINDS.get(self.kind)
+
+    @property
+    def rows_of(self) -> str:
+        """The stack whose measured rows speak of it: itself, unless its rows are counted with those of another."""
+        return self.measured_as or self.id
 
     def __post_init__(self) -> None:
         super().__post_init__()
