@@ -331,6 +331,7 @@ class Chip(Spec):
     packaging: str = ""
     cores: float = 1
     lnc_choices: tuple[int, ...] = (1,)
+    tensor_degrees: tuple[int, ...] = ()
     lnc_announced: tuple[int, ...] = ()
     lnc_default: int = 1
     peak_flop_per_s: Mapping[str, float] = mapping_field()

@@ -24,6 +24,7 @@ ContextExchange = Literal["ring", "ulysses"]
 InGraph = Literal["ring", "mesh doubling", "mesh doubling ring", "one_shot two_shot"]
 HeadSplit = Literal["cut", "pad", "divide"]
 ExpertSplit = Literal["cut", "whole", "divide"]
+TensorDegrees = Literal["any", "supported"]  # of those that a chip lists
 Kind = Literal["ideal", "hand-tuned", "public", "given"]
 Construction = Literal["fitted", "parts"]
 KINDS: dict[str, str | None] = {"ideal": "ideal", "hand-tuned": "hand-tuned", "public": None}  # what a call names
@@ -94,7 +95,7 @@ class Efficiencies(Spec):
     kv_head_policy: KvHeads = "even"
     head_split: HeadSplit = "cut"
     expert_split: ExpertSplit = "cut"
-    tensor_degrees: Mapping[str, tuple[str, ...]] = mapping_field()
+    tensor_degrees: TensorDegrees = "any"
     expert_read: ExpertRead = "distinct"
     prefill_experts: PrefillExperts = "routed"
     context_bucket: Bucket = "exact"

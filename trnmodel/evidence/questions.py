@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,7 +16,7 @@ from trnmodel.evidence.rows import UnreadableRowError
 from trnmodel.formulas import roofline
 from trnmodel.models.transformer import Transformer, model
 from trnmodel.steps.inference import MemoryFit, Step, decode_step, memory_fit, prefill
-from trnmodel.steps.legal import most_tokens
+from trnmodel.steps.legal import reaching
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
 from trnmodel.steps.training import PLACEMENT, train_step
@@ -32,19 +30,10 @@ def _asked(r: Reading, tune: Tune | None, longest: float) -> dict[str, Any]:
     longest = max(r.max_context, longest)
     where = {"system": machine(r), "mapping": r.degrees, "precision": r.precision}
     return where | {
-        "model": _reaching(model(r.model), longest),
+        "model": reaching(model(r.model), longest),
         "efficiencies": stack_of(r, tune),
         "max_context": longest,
     }
-
-
-@lru_cache(maxsize=64)
-def _reaching(m: Transformer, tokens: float) -> Transformer:
-    """A model with positions for so many tokens: a run that was measured had them, its configuration changed.
-
-    Transformers NeuronX takes their number as an argument, vLLM from a scaling of RoPE, or asks nobody on Neuron.
-    """
-    return replace(m, max_context=math.ceil(tokens)) if tokens > most_tokens(m) else m
 
 
 def _decode(r: Reading, tune: Tune | None, breakdown: bool = False) -> Step:
@@ -124,8 +113,7 @@ def _total(r: Reading, tune: Tune | None) -> float:
 def stored_bytes(r: Reading, batch: float, context: float, tune: Tune | None = None) -> MemoryFit:
     """What a rank of a reading stores, by kind."""
     ask: dict[str, Any] = {"precision": r.precision, "efficiencies": stack_of(r, tune)}
-    reaching = _reaching(model(r.model), context)
-    return memory_fit(reaching, machine(r), r.degrees, batch=batch, context=context, **ask)
+    return memory_fit(reaching(model(r.model), context), machine(r), r.degrees, batch=batch, context=context, **ask)
 
 
 def _memory(kind: str) -> Callable[[Reading, Tune | None], float]:

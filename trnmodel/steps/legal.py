@@ -7,7 +7,8 @@ layer, a sequence longer than the model's longest context.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
@@ -66,13 +67,14 @@ def of_mapping(model: Transformer, at: Site, mapping: Mapping, e: Efficiencies |
     if e.head_split == "divide":
         split = _any([n % tp != 0 for n in heads.queries])
         unequal = _any([(n % tp != 0) & (tp % n != 0) for n in heads.grouped])
-    if e.expert_split != "cut" and isinstance(e, Efficiencies):  # a server has whole experts on all ranks of a group
-        groups = np.where(mapping.ep > 1, mapping.ep * tp, groups)
+    if isinstance(e, Efficiencies):
+        if e.expert_split != "cut":  # a server has whole experts on all ranks of a group
+            groups = np.where(mapping.ep > 1, mapping.ep * tp, groups)
+        supported = at.chip.tensor_degrees if e.tensor_degrees == "supported" else ()
+        if supported and at.lnc == at.chip.lnc_default:
+            unsupported = ~np.isin(tp, supported)
     if e.expert_split == "divide":
         unshared = experts % groups != 0
-    supported = getattr(e, "tensor_degrees", {}).get(at.chip.id)
-    if supported and at.lnc == at.chip.lnc_default:
-        unsupported = ~np.isin(tp, [float(degree) for degree in supported])
     return reason_mask(
         mapping.ranks > at.chips * at.ranks_per_chip,
         mapping.pp > outline.layers,
@@ -98,6 +100,19 @@ def of_lengths(model: Transformer, cp: Numeric, tokens: Numeric, parts: float = 
     """Bits of the rules that lengths break; in training each rank of CP has so many whole `parts` of a sequence."""
     uneven = np.greater(cp, 1) & (np.mod(tokens, np.maximum(parts, 1) * cp) != 0 if parts else np.less(tokens, cp))
     return uneven * UNEVEN | np.greater(tokens, most_tokens(model)) * LONGER
+
+
+def reaching(model: Transformer, tokens: float) -> Transformer:
+    """A model with positions for so many tokens: a run that was measured had them, its configuration changed.
+
+    Transformers NeuronX and Megatron-LM take their number as an argument, vLLM from a scaling of RoPE.
+    """
+    return _with_positions(model, math.ceil(tokens)) if tokens > most_tokens(model) else model
+
+
+@lru_cache(maxsize=64)
+def _with_positions(model: Transformer, tokens: int) -> Transformer:
+    return replace(model, max_context=tokens)
 
 
 def longer(model: Transformer, tokens: float) -> str:
