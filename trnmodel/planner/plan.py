@@ -150,10 +150,12 @@ def plan(
 
     Notes
     -----
-    TP and EP are powers of two, batches those of `deployments.tried`. A point counts if weights, cache and one prompt
-    fit all ranks, the first one too. Throughput is that of decoding alone; `with_prompts_tokens_per_s_per_chip` is what
-    remains where the same chips prefill prompts, one a group of EP at once. TTFT is the prefill of one prompt, without
-    a queue. Systems within 1 % of the best do the same: the first of the catalog with the fewest chips is named.
+    TP and EP are powers of two, TP also what else the runtime supports (24 on Inferentia2), batches those of
+    `deployments.tried`; what the stack refuses (`tm.legal`) does not count. A point counts if weights, cache and one
+    prompt fit all ranks, the first one too. Throughput is that of decoding alone;
+    `with_prompts_tokens_per_s_per_chip` is what remains where the same chips prefill prompts, one a group of EP at
+    once. TTFT is the prefill of one prompt, without a queue. Systems within 1 % of the best do the same: the first of
+    the catalog with the fewest chips is named.
 
     Examples
     --------
