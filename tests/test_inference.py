@@ -315,9 +315,10 @@ def stored(gib, ranks, first=0.0, lnc=1, system="trn2.48xlarge"):
     e = replace(IDEAL, id="bare", first_rank_bytes=first * GIB)
     ask = {"batch": 1, "efficiencies": e, "prompt_tokens": 1}
     # the cache of Llama-3.1-8B is 131,072 B a token: 8,192 tokens are a GiB
-    bare = tm.memory_fit("llama-3.1-8b", system, tm.Mapping(tp=ranks, lnc=lnc), context=1, **ask)
+    endless = replace(tm.model("llama-3.1-8b"), max_context=0)
+    bare = tm.memory_fit(endless, system, tm.Mapping(tp=ranks, lnc=lnc), context=1, **ask)
     tokens = np.floor((gib * GIB - bare.total_bytes) * ranks / 131_072)
-    return tm.memory_fit("llama-3.1-8b", system, tm.Mapping(tp=ranks, lnc=lnc), context=tokens, **ask)
+    return tm.memory_fit(endless, system, tm.Mapping(tp=ranks, lnc=lnc), context=tokens, **ask)
 
 
 def test_two_ranks_of_a_bank_share_it_and_one_has_it_all():

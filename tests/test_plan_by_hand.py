@@ -317,8 +317,8 @@ def test_a_point_by_itself(ep, prompts, each):
 
 def test_a_server_of_spread_experts():
     """Twelve sequences over two groups of experts are six of each."""
-    step = SimpleNamespace(ep=2.0, batch=12.0, tp=4.0, compiled_tokens=2304.0)
-    first = SimpleNamespace(compiled_tokens=2048.0)
+    step = SimpleNamespace(ep=2.0, batch=12.0, tp=4.0, compiled_tokens=2304.0, valid=True)
+    first = SimpleNamespace(compiled_tokens=2048.0, valid=True)
     e = tm.efficiencies("h200")
     told = launch.command(tm.model("deepseek-v3"), e, step, first, tm.Precision(), 1, 2304.0)
     assert told == (

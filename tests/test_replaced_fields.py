@@ -137,7 +137,7 @@ def named(spec, name="mine"):
 @pytest.mark.parametrize("where", [TORUS, RACKS], ids=lambda spec: spec.id)
 def test_a_machine_of_another_name_gives_the_same_answers(where):
     mine = named(where)
-    step = {"model": "mixtral-8x7b", "mapping": tm.Mapping(tp=8, ep=4), "batch": 8, "context": 2048}
+    step = {"model": "mixtral-8x7b", "mapping": tm.Mapping(tp=2, ep=4), "batch": 8, "context": 2048}
     calls = [
         lambda it: tm.decode_step(system=it, **step).time_s,
         lambda it: tm.prefill("llama-3.1-8b", it, tm.Mapping(tp=4), input_tokens=4096).time_s,

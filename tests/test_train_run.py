@@ -200,7 +200,7 @@ def test_what_fits_nowhere_says_by_how_much():
         ({"system": tm.chip("trainium2")}, "system="),
         ({"model": "t5-large"}, "encoder-decoder"),
         ({"tokens": 0}, "tokens=0"),
-        ({"model": "gpt3-6.7b", "seq": 8192}, "seq=8192: gpt3-6.7b has sequences of up to 2,048 tokens"),
+        ({"model": "gpt3-6.7b", "seq": 8192}, "seq=8192: gpt3-6.7b has contexts of up to 2,048 tokens"),
         ({"tokens": "15T"}, "tokens='15T'"),
         ({"chips": 10**9}, "chips=1000000000"),
         ({"efficiencies": "none"}, "efficiencies='none'"),

@@ -313,7 +313,6 @@ def test_a_step_says_all_that_is_wrong():
     assert told.reason == "a figure of the chip that the answer needs is not published"
     small = tm.train_step(DENSE, replace(ROOMY, hbm_bytes=1.0), global_batch=2, **ask)
     assert small.reason == "does not fit in memory"
-    assert len(small.REASONS) == 7
 
 
 def test_numbers_of_many_mappings_have_a_place_for_each():
@@ -338,13 +337,13 @@ def test_no_more_is_trained_than_there_is():
 
 
 def test_chips_and_their_hours():
-    """2 x 3 x 5 x 4 x 7 ranks of 4 a chip are 210 chips; 1,680 sequences of 512 tokens a step, 7 steps."""
+    """2 x 3 x 5 x 4 x 7 ranks of 4 a chip are 210 chips; 1,680 sequences of 560 tokens a step, 7 steps."""
     mapping = tm.Mapping(tp=2, pp=3, dp=5, ep=4, cp=7)
-    step = tm.train_step("qwen3-30b-a3b", replace(TRN2, hbm_bytes=1e16), mapping, global_batch=1680, seq=512,
+    step = tm.train_step("qwen3-30b-a3b", replace(TRN2, hbm_bytes=1e16), mapping, global_batch=1680, seq=560,
                          efficiencies=IDEAL)  # fmt: skip
     assert float(step.chips) == 210
     assert float(step.tokens_per_s_per_chip) == float(step.tokens_per_s) / 210
-    tokens = 7 * 1680 * 512
+    tokens = 7 * 1680 * 560
     assert float(step.run_s(tokens)) == pytest.approx(7 * float(step.time_s), rel=1e-12)
     assert float(step.chip_hours(tokens)) == pytest.approx(7 * float(step.time_s) * 210 / 3600, rel=1e-12)
 

@@ -32,6 +32,7 @@ _HOMES = {
     "trnmodel.evidence.score": ("validate", "validation"),
     "trnmodel.catalog.stacks": ("efficiencies",),
     "trnmodel.steps.inference": ("decode_step", "memory_fit", "prefill"),
+    "trnmodel.steps.legal": ("legal",),
     "trnmodel.steps.mapping": ("Mapping",),
     "trnmodel.steps.serving": ("serve",),
     "trnmodel.steps.training": ("train_step",),

@@ -216,9 +216,10 @@ def rows_basis(e: Efficiencies, chip: Chip, lnc: int, part: str, kind: str, poin
     first = basis(e, chip, lnc, own)
     if first.word == "ideal" or e.kind == "hand-tuned":
         return first
-    here = near(part, kind, chip.id, e.id)
+    on = e.rows_of
+    here = near(part, kind, chip.id, on)
     before = str(first.reason).split("; ") if first.reason else []
-    return judged(here, points, before, lacks(here, part, kind, chip.id, e.id))
+    return judged(here, points, before, lacks(here, part, kind, chip.id, on))
 
 
 def plain_basis(part: str, chip: str, stack: str, points: Mapping[str, Any]) -> Basis:

@@ -312,7 +312,8 @@ class Core(Spec):
 class Chip(Spec):
     """One accelerator chip (package). Peaks are dense, for the whole chip, by compute dtype.
 
-    `lnc_choices` holds the sizes of a logical core that software allows today, `lnc_announced` those to come, and
+    `lnc_choices` holds the sizes of a logical core that software allows today, `lnc_announced` those to come,
+    `tensor_degrees` the degrees of TP that its runtime supports (empty where nobody lists them), and
     `hbm_bank_cores` the cores that reach a bank of HBM together. `default_stack` is the software where a call names
     none, `hand_tuned_stack` the scenario that "hand-tuned" means, `training_stack` and `hand_tuned_training_stack` what
     trains. `algorithm_max_bytes` ends the messages of an algorithm of AWS's library, and `hbm_accesses_per_pair` counts
@@ -331,6 +332,7 @@ class Chip(Spec):
     packaging: str = ""
     cores: float = 1
     lnc_choices: tuple[int, ...] = (1,)
+    tensor_degrees: tuple[int, ...] = ()
     lnc_announced: tuple[int, ...] = ()
     lnc_default: int = 1
     peak_flop_per_s: Mapping[str, float] = mapping_field()

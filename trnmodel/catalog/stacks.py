@@ -26,6 +26,9 @@ PrefillExperts = Literal["routed", "all", "blocks"]
 Bucket = Literal["exact", "power-of-two", "maximum"]
 ContextExchange = Literal["ring", "ulysses"]
 InGraph = Literal["ring", "mesh doubling", "mesh doubling ring", "one_shot two_shot"]
+HeadSplit = Literal["cut", "pad", "divide"]
+ExpertSplit = Literal["cut", "whole", "divide"]
+TensorDegrees = Literal["any", "supported"]  # of those that a chip lists
 Kind = Literal["ideal", "hand-tuned", "public", "given"]
 Construction = Literal["fitted", "parts"]
 KINDS: dict[str, str | None] = {"ideal": "ideal", "hand-tuned": "hand-tuned", "public": None}  # what a call names
@@ -41,6 +44,8 @@ class Efficiencies(Spec):
     whose rows the constants of decode, of prefill and of memory come from; where a stack stands in on other chips,
     `range_factor` widens the ranges of what it takes over from its base. `construction` is "parts" of a scenario that
     was never fitted as a whole: each part was measured somewhere, and nobody has published all of them together.
+    `head_split`, `expert_split` and `tensor_degrees` say what is legal; `steps.legal` reads them.
+    `measured_as` names the stack whose rows speak of one that differs in what is legal alone.
     """
 
     weight_stream_share: float = 1.0
@@ -92,6 +97,9 @@ class Efficiencies(Spec):
     ring_bytes_per_layer: float = 0.0
     first_rank_bytes: float = 0.0
     kv_head_policy: KvHeads = "even"
+    head_split: HeadSplit = "cut"
+    expert_split: ExpertSplit = "cut"
+    tensor_degrees: TensorDegrees = "any"
     expert_read: ExpertRead = "distinct"
     prefill_experts: PrefillExperts = "routed"
     context_bucket: Bucket = "exact"
@@ -103,6 +111,7 @@ class Efficiencies(Spec):
     dispatch_traffic_ratio: float = 1.0
     construction: Construction = "fitted"
     range_factor: float = 1.0
+    measured_as: str = ""
     fitted_on: Mapping[str, tuple[str, ...]] = mapping_field()
 
     @property
@@ -118,6 +127,11 @@ class Efficiencies(Spec):
     def word(self) -> str | None:
         """What asks any chip for this kind of stack; None, the public one, for what is given too."""
         return KINDS.get(self.kind)
+
+    @property
+    def rows_of(self) -> str:
+        """The stack whose measured rows speak of it: itself, unless its rows are counted with those of another."""
+        return self.measured_as or self.id
 
     def __post_init__(self) -> None:
         super().__post_init__()

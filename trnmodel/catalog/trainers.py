@@ -13,7 +13,7 @@ from trnmodel.catalog import load
 from trnmodel.catalog.lineage import built
 from trnmodel.catalog.names import folded
 from trnmodel.catalog.specs import Chip, Spec, mapping_field
-from trnmodel.catalog.stacks import Construction, Kind, KvHeads, table_of
+from trnmodel.catalog.stacks import Construction, ExpertSplit, HeadSplit, Kind, KvHeads, table_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,7 +33,8 @@ class Trainer(Spec):
     share of the shorter of an exchange and of the work beside it that hides; `straggler` is by how much the slowest
     rank's work is longer than the mean. `scores` that are "kept" are written out (unfused attention), those of `masked`
     pairs may be "computed". `width` is the half-width of its errors, models left out, on `fitted_on` chips, of which
-    a run had at most `fitted_chips`.
+    a run had at most `fitted_chips`. `head_split`, `expert_split` and `sequence_parts` (equal parts of a sequence that
+    a rank of CP takes) say what is legal; `steps.legal` reads them.
     `construction` is "parts" of a scenario: each part was measured somewhere, nobody has published them all together.
     """
 
@@ -57,6 +58,9 @@ class Trainer(Spec):
     scores: Scores = "fused"
     masked: Masked = "skipped"
     kv_head_policy: KvHeads = "even"
+    head_split: HeadSplit = "cut"
+    expert_split: ExpertSplit = "cut"
+    sequence_parts: float = 1.0
     construction: Construction = "fitted"
     width: float = 0.0
     fitted_chips: float = float("inf")

@@ -82,7 +82,7 @@ def where(r: Reading) -> dict[str, str]:
     elif about == TRAINING:
         kind, on = model(r.model).kind, trainer(bare_chip(r)).id
     else:
-        kind, on = (model(r.model).kind if r.model else "operator"), stack_of(r).id
+        kind, on = (model(r.model).kind if r.model else "operator"), stack_of(r).rows_of
     return {"part": about, "kind": kind, "chip": bare_chip(r).id, "on": on}
 
 

@@ -16,6 +16,7 @@ from trnmodel.evidence.rows import UnreadableRowError
 from trnmodel.formulas import roofline
 from trnmodel.models.transformer import Transformer, model
 from trnmodel.steps.inference import MemoryFit, Step, decode_step, memory_fit, prefill
+from trnmodel.steps.legal import reaching
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
 from trnmodel.steps.training import PLACEMENT, train_step
@@ -26,8 +27,13 @@ MICRO = (1, 2, 4, 8, 16, 32)  # sizes of a micro-batch that are tried
 
 def _asked(r: Reading, tune: Tune | None, longest: float) -> dict[str, Any]:
     """What every step of a reading is asked with."""
-    where = {"model": r.model, "system": machine(r), "mapping": r.degrees, "precision": r.precision}
-    return where | {"efficiencies": stack_of(r, tune), "max_context": max(r.max_context, longest)}
+    longest = max(r.max_context, longest)
+    where = {"system": machine(r), "mapping": r.degrees, "precision": r.precision}
+    return where | {
+        "model": reaching(model(r.model), longest),
+        "efficiencies": stack_of(r, tune),
+        "max_context": longest,
+    }
 
 
 def _decode(r: Reading, tune: Tune | None, breakdown: bool = False) -> Step:
@@ -107,7 +113,7 @@ def _total(r: Reading, tune: Tune | None) -> float:
 def stored_bytes(r: Reading, batch: float, context: float, tune: Tune | None = None) -> MemoryFit:
     """What a rank of a reading stores, by kind."""
     ask: dict[str, Any] = {"precision": r.precision, "efficiencies": stack_of(r, tune)}
-    return memory_fit(r.model, machine(r), r.degrees, batch=batch, context=context, **ask)
+    return memory_fit(reaching(model(r.model), context), machine(r), r.degrees, batch=batch, context=context, **ask)
 
 
 def _memory(kind: str) -> Callable[[Reading, Tune | None], float]:

@@ -30,6 +30,7 @@ from trnmodel.models.shipped import MODELS, catalog
 from trnmodel.models.synthetic import from_values
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
+from trnmodel.steps.legal import reaching
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.training import PLACEMENT, train_step
 from trnmodel.steps.training_answer import TrainStep
@@ -222,7 +223,7 @@ def cases(group: str = "") -> tuple[Case, ...]:
         if row.use == "aside" or group not in ("", row.group):
             continue
         where = _where(row.system, row.count, row.scaleout_gbit_per_s)
-        model = _model(row.model, row.layers, row.hidden, row.heads, row.vocabulary)
+        model = reaching(_model(row.model, row.layers, row.hidden, row.heads, row.vocabulary), float(row.seq))
         found.append(Case(row, model, where, measured_s(row, model, where)))
     return tuple(found)
 

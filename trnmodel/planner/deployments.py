@@ -33,19 +33,33 @@ if TYPE_CHECKING:
 PER_RANK = np.unique(np.round(np.exp2(np.arange(0.0, 11.25, 0.25))))
 
 
-def tensor_degrees(system: str | System, ranks: float = np.inf) -> NDArray:
-    """Powers of two up to the ranks of a system."""
+def _powers(ranks: float) -> NDArray:
+    """Powers of two up to a number of ranks."""
+    return np.exp2(np.arange(np.floor(np.log2(ranks)) + 1))
+
+
+def tensor_degrees(system: str | System) -> NDArray:
+    """Degrees of TP that are tried: powers of two, and what else the chip's runtime supports, up to all ranks.
+
+    Examples
+    --------
+    >>> tensor_degrees("inf2.48xlarge").tolist()
+    [1.0, 2.0, 4.0, 8.0, 16.0, 24.0]
+    """
     at = site(system)
-    return np.exp2(np.arange(np.floor(np.log2(min(at.chips * at.ranks_per_chip, ranks))) + 1))
+    ranks = at.chips * at.ranks_per_chip
+    more = [degree for degree in at.chip.tensor_degrees if degree <= ranks]
+    return np.union1d(_powers(ranks), more)
 
 
 def expert_degrees(system: str | System, model: str | Transformer) -> NDArray:
     """Powers of two of EP, up to the experts of the model; 1 alone for a dense one."""
-    return tensor_degrees(system, max(read_model(model).outline().experts, 1))
+    at = site(system)
+    return _powers(min(at.chips * at.ranks_per_chip, max(read_model(model).outline().experts, 1)))
 
 
 def tried(model: str | Transformer, system: str | System, **question: Any) -> Step:
-    """A decode step at all batches (first axis) in all powers of two of TP and EP that the system has ranks for.
+    """A decode step at all batches (first axis) and all degrees of TP and EP that the system has ranks for.
 
     This is THE search of the planner: what picks one of its points asks nothing else. Each expert-parallel rank has at
     least one sequence.

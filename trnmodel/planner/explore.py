@@ -21,6 +21,7 @@ from trnmodel.planner.power import energy
 from trnmodel.result import tidy
 from trnmodel.steps.answers import RESOURCES
 from trnmodel.steps.inference import memory_fit
+from trnmodel.steps.legal import longer
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.units import GIB, format_digits
 
@@ -119,9 +120,7 @@ def _impossible(m: Transformer, spec: System, kind: str, precision: str, context
     if not computes(spec, precision):
         own = ", ".join(sorted(spec.chip.peak_flop_per_s))
         return f"{spec.chip.name} multiplies in {own}, not in {load.precision(precision).compute}"
-    if m.max_context and context > m.max_context:
-        return f"{m.id} has contexts of up to {m.max_context:,} tokens"
-    return ""
+    return longer(m, context)
 
 
 def _unfit(m: Transformer, spec: System, ask: dict[str, Any]) -> str:

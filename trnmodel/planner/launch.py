@@ -10,6 +10,7 @@ for other chips docs.vllm.ai, "Engine arguments".
 from __future__ import annotations
 
 import json
+import math
 import shlex
 from typing import Any
 
@@ -27,7 +28,7 @@ BUCKET = 128  # tokens that vLLM Neuron's buckets of contexts are multiples of
 def command(
     model: Transformer, e: Efficiencies, step: Step, first: Step, dtypes: Precision, lnc: int, longest: float
 ) -> str:
-    """The command for a decode step and a prefill; empty for a stack that no server is, the ideal or a hand-tuned one.
+    """The command for a decode step and a prefill; empty for a stack that no server is, and for what is not legal.
 
     vLLM lays experts whole over TP x EP ranks where it also shares out sequences; the model cuts each over the TP ranks
     of a group of EP. Weights in 8 bits need a checkpoint in them.
@@ -41,7 +42,7 @@ def command(
     >>> command(m, step.stack, step, first, bf16, 2, 2304).split(" --")[:3]
     ['NEURON_LOGICAL_NC_CONFIG=2 vllm serve meta-llama/Llama-3.1-8B', 'tensor-parallel-size 8', 'max-model-len 2304']
     """
-    if e.kind != "public":
+    if e.kind != "public" or not (step.valid and first.valid):
         return ""
     ep, prompt, context = int(step.ep), int(first.compiled_tokens), int(step.compiled_tokens)
     sequences, longest = int(step.batch) // ep, int(longest)
@@ -53,12 +54,18 @@ def command(
     if "neuron-stack" not in chain:
         return " ".join(words)
     if "vllm-neuron-2026" in chain:
+        prompt = _divided(prompt, int(step.tp))
         words += ["--max-num-batched-tokens", str(prompt)]
         config = {"neuron_config": _neuron(dtypes, sequences, prompt, context, longest)}
     else:
         buckets = {"context_encoding_buckets": [prompt], "token_generation_buckets": [context]}
         config = {"override_neuron_config": {"logical_nc_config": lnc, "enable_bucketing": True, **buckets}}
     return " ".join([f"NEURON_LOGICAL_NC_CONFIG={lnc}", *words, "--additional-config", shlex.quote(json.dumps(config))])
+
+
+def _divided(tokens: int, ranks: int) -> int:
+    """The bucket of a prompt: its ranks cut the sequence between matrices, more than one token each and all as many."""
+    return max(math.ceil(tokens / ranks), 2) * ranks
 
 
 def _published(model: Transformer) -> str:

@@ -26,6 +26,7 @@ from trnmodel.planner.request import Request, alone, grid
 from trnmodel.result import Card, Judged, reason_mask
 from trnmodel.steps.answers import RESOURCES, Step
 from trnmodel.steps.ground import joint_basis
+from trnmodel.steps.legal import refuse_longer
 from trnmodel.steps.rank import site
 from trnmodel.units import format_digits, spread_of
 
@@ -149,11 +150,12 @@ def plan(
 
     Notes
     -----
-    TP and EP are powers of two, batches those of `deployments.tried`. A point counts if weights, cache and one prompt
-    fit all ranks, the first one too. Throughput is that of decoding alone; `with_prompts_tokens_per_s_per_chip` is what
-    remains where the same chips prefill prompts, one a group of EP at once. TTFT is the prefill of one prompt, without
-    a queue. Systems within 1 % of the best do the same: of those with the fewest chips the first of the catalog is
-    named, in whatever order they are given.
+    TP and EP are powers of two, TP also what else the runtime supports (24 on Inferentia2), batches those of
+    `deployments.tried`; what the stack refuses (`tm.legal`) does not count. A point counts if weights, cache and one
+    prompt fit all ranks, the first one too. Throughput is that of decoding alone;
+    `with_prompts_tokens_per_s_per_chip` is what remains where the same chips prefill prompts, one a group of EP at
+    once. TTFT is the prefill of one prompt, without a queue. Systems within 1 % of the best do the same: of those with
+    the fewest chips the first of the catalog is named, in whatever order they are given.
 
     Examples
     --------
@@ -200,9 +202,7 @@ def _asked(model: Transformer, wanted: Any, given: Any, output: Any, precision: 
     """The question, checked."""
     speed = number("tokens_per_s_per_user", wanted, TINY)
     given, output = number("input_tokens", given, 1), number("output_tokens", output, 1)
-    if model.max_context and given + output > model.max_context:
-        most = f"{model.id} has contexts of up to {model.max_context:,} tokens"
-        refuse("input_tokens + output_tokens", given + output, most)
+    refuse_longer(model, "input_tokens + output_tokens", given + output)
     names = PRECISIONS if precision is None else (precision,)
     return _Ask(Request(model, given, output), speed, tuple(map(load.precision, names)))
 

@@ -17,6 +17,7 @@ from trnmodel.models.transformer import model as read_model
 from trnmodel.result import tidy
 from trnmodel.steps.assemble import FIRST_BUCKET
 from trnmodel.steps.deployment import Deployment
+from trnmodel.steps.legal import most_tokens
 from trnmodel.steps.mapping import Mapping
 from trnmodel.steps.rank import site
 from trnmodel.units import GIB, format_digits
@@ -38,7 +39,7 @@ def largest_batch(d: Deployment, contexts: ArrayLike, tps: Iterable[int]) -> pd.
         tp, context, batch, batch_per_chip, stack, basis. [-]
     """
     at = np.atleast_1d(numbers("contexts", contexts, 1))
-    at = at[at <= read_model(d.model).max_context]
+    at = at[at <= most_tokens(read_model(d.model))]
     if not at.size:
         refuse("contexts", contexts, f"all are beyond the longest context of {read_model(d.model).id}")
     rows, per_chip, ep = [], site(d.system, d.mapping.lnc).ranks_per_chip, float(d.mapping.ep)

@@ -25,6 +25,7 @@ from trnmodel.planner.goodput import Goodput, goodput
 from trnmodel.planner.train_search import CUTS, Space, space
 from trnmodel.planner.train_search import told as tabled
 from trnmodel.result import Grounded, tidy
+from trnmodel.steps.legal import most_tokens, refuse_longer
 from trnmodel.steps.mapping import DEGREES, Mapping
 from trnmodel.steps.training_answer import TrainStep
 from trnmodel.steps.training_rank import ELEMENT_BYTES
@@ -336,10 +337,9 @@ def train_run(
     (True, 1024.0, 'work')
     """
     chosen, budget = read_model(model), number("tokens", tokens, TINY)
-    where, longest = domains(system, chips), chosen.max_context or SEQ
-    seq = min(SEQ, longest) if seq is None else integer("seq", seq)
-    if chosen.max_context and seq > chosen.max_context:
-        refuse("seq", seq, f"{chosen.id} has sequences of up to {chosen.max_context:,} tokens")
+    where = domains(system, chips)
+    seq = int(min(SEQ, most_tokens(chosen))) if seq is None else integer("seq", seq)
+    refuse_longer(chosen, "seq", seq)
     batch = max(BATCH_TOKENS // seq, 1) if global_batch is None else integer("global_batch", global_batch, 1, MOST)
     found = space(chosen, where, global_batch=batch, recompute=recompute, zero=zero, most_context=most_context,
                   sequence_parallel=sequence_parallel, slack=number("batch_slack", batch_slack, 0.0, 1.0), seq=seq,

@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 from trnmodel.arguments import integer, integers, listed, refuse
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
+from trnmodel.catalog.trainers import Trainer, trainer
 from trnmodel.fabric.groups import Same
 from trnmodel.models.transformer import Transformer
 from trnmodel.result import tidy
+from trnmodel.steps.legal import of_lengths, of_mapping
 from trnmodel.steps.mapping import DEGREES, Mapping
-from trnmodel.steps.rank import site
+from trnmodel.steps.rank import Site, site
 from trnmodel.steps.training import PLACEMENT, train_step
 from trnmodel.steps.training_answer import TrainStep
 from trnmodel.steps.training_work import PARTS
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
 
 CUTS = ("global_batch", "micro_batch", "interleave")
 FIGURES = ("time_s", "mfu", "hfu", "tokens_per_s", "memory_bytes_per_rank", *PARTS)
-MOST_TP = 2**10  # of a model without attention
 
 
 @cache
@@ -37,23 +38,38 @@ def _divisors(n: int) -> tuple[int, ...]:
     return tuple(sorted({*low, *(n // d for d in low)}))
 
 
-def _degrees(ranks: int, layers: int, experts: int, longest: int, heads: int) -> Iterator[tuple[int, ...]]:
-    """All (tp, pp, dp, ep, cp) of so many ranks: each has as many heads and experts, each stage a layer or more."""
-    for tp in (d for d in _divisors(ranks) if heads % d == 0):
-        for pp in (d for d in _divisors(ranks // tp) if d <= layers):
+def _products(ranks: int, most_context: int) -> Iterator[tuple[int, ...]]:
+    """All (tp, pp, dp, ep, cp) whose product is a number of ranks, with at most so many of CP."""
+    for tp in _divisors(ranks):
+        for pp in _divisors(ranks // tp):
             left = ranks // tp // pp
-            for ep in (d for d in _divisors(left) if max(experts, 1) % d == 0):
-                for cp in (d for d in _divisors(left // ep) if d <= longest):
+            for ep in _divisors(left):
+                for cp in (d for d in _divisors(left // ep) if d <= most_context):
                     yield tp, pp, left // ep // cp, ep, cp
+
+
+def _degrees(model: Transformer, at: Site, e: Trainer, seq: int, most_context: int) -> list[tuple[int, ...]]:
+    """The legal ones of the products of degrees that fill a system."""
+    found = list(_products(int(at.chips * at.ranks_per_chip), most_context))
+    mapping = Mapping(**dict(zip(DEGREES, np.array(found, dtype=float).T, strict=True)))  # type: ignore[arg-type]
+    broken = of_mapping(model, at, mapping, e, "prefill") | of_lengths(model, mapping.cp, seq, e.sequence_parts)
+    return [degrees for degrees, mask in zip(found, np.asarray(broken), strict=True) if not mask]
 
 
 @lru_cache(maxsize=64)
 def _cut(
-    layers: int, experts: int, heads: int, ranks: int, global_batch: int, most_context: int, slack: float
+    model: Same[Transformer],
+    where: Same[System],
+    e: Same[Trainer],
+    seq: int,
+    global_batch: int,
+    most_context: int,
+    slack: float,
 ) -> dict[str, NDArray]:
-    """`grid` by the numbers that it takes from a model, found once."""
+    """`grid` of one model, system and training stack, found once."""
     found: list[tuple[int, ...]] = []
-    for tp, pp, dp, ep, cp in _degrees(ranks, layers, experts, most_context, heads):
+    layers = model.it.outline("prefill").layers
+    for tp, pp, dp, ep, cp in _degrees(model.it, site(where.it), e.it, seq, most_context):
         parts = [v for v in _divisors(layers // pp) if v == 1 or (pp > 1 and layers % pp == 0)]
         for micro in _divisors(max(round(global_batch / (dp * ep)), 1)):
             for v in parts:
@@ -71,7 +87,13 @@ def _mapping(cuts: Same[dict[str, NDArray]]) -> Mapping:
 
 
 def grid(
-    model: Transformer, ranks: int, global_batch: int, most_context: int = 1, slack: float = 0.0
+    model: Transformer,
+    where: System,
+    e: Trainer,
+    seq: int,
+    global_batch: int,
+    most_context: int = 1,
+    slack: float = 0.0,
 ) -> dict[str, NDArray]:
     """Every legal cut of a job, as arrays side by side: degrees, sizes of a batch and of a micro-batch, interleaving.
 
@@ -85,12 +107,11 @@ def grid(
     Examples
     --------
     >>> from trnmodel.models.transformer import model
-    >>> len(grid(model("gpt3-175b"), 64, 64)["tp"])
+    >>> where = read_system("hgx-a100", 8)
+    >>> len(grid(model("gpt3-175b"), where, trainer(where.chip), 2048, 64)["tp"])
     498
     """
-    o = model.outline("prefill")
-    heads = max((a.heads for a in model.attentions("prefill")), default=MOST_TP)
-    return _cut(o.layers, o.experts, heads, ranks, global_batch, most_context, slack)
+    return _cut(Same(model), Same(where), Same(e), seq, global_batch, most_context, slack)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -185,8 +206,9 @@ def space(
     >>> int(best.tp[0] * best.pp[0]), found.valid < found.asked
     (64, True)
     """
-    ranks = int(where.chips * site(where).ranks_per_chip)
-    cuts = grid(model, ranks, integer("global_batch", global_batch), integer("most_context", most_context), slack)
+    e, ranks = trainer(site(where).chip, shared.get("efficiencies")), int(where.chips * site(where).ranks_per_chip)
+    sizes = integer("seq", shared["seq"]), integer("global_batch", global_batch), integer("most_context", most_context)
+    cuts = grid(model, where, e, *sizes, slack)
     if not cuts["tp"].size:
         refuse("global_batch", global_batch, f"no replicas of {ranks} ranks share it out ({where.chips:.0f} chips)")
     kinds = product(

@@ -17,13 +17,12 @@ from trnmodel.catalog.systems import System
 from trnmodel.models.transformer import Transformer
 from trnmodel.result import Judged
 from trnmodel.steps.assemble import WAYS, Line
+from trnmodel.steps.legal import RULES
 from trnmodel.steps.messages import Message
 
 RESOURCES = ("compute", "memory", "network", "overhead")
 REASONS = (
-    "more ranks than the system has",
-    "more pipeline stages than layers",
-    "more expert-parallel ranks than experts",
+    *RULES,
     "a figure of the chip that the answer needs is not published",
     "does not fit in memory",
     "the first rank, which holds more, does not fit in memory",

@@ -32,13 +32,14 @@ from trnmodel.steps.assemble import (
     breakdown as lines_of,
 )
 from trnmodel.steps.ground import basis_of, of_any_figure, spread_of
+from trnmodel.steps.legal import RULES, of_lengths
 from trnmodel.steps.mapping import Mapping
 from trnmodel.steps.messages import Message, messages
 from trnmodel.steps.pieces import Answer, Arrays, fitting, in_pieces
 from trnmodel.steps.setting import NO_DEGREES, Setting, setting
 from trnmodel.units import Numeric
 
-UNKNOWN, TOO_LARGE, FIRST_TOO_LARGE = (2**bit for bit in range(3, 6))  # after those that `Setting.impossible` has
+UNKNOWN, TOO_LARGE, FIRST_TOO_LARGE = (2 ** (len(RULES) + bit) for bit in range(3))
 
 
 Asked = tuple[NDArray, Ask, NDArray, NDArray | float]  # compiled tokens, what is asked, stored bytes, tokens made
@@ -82,8 +83,16 @@ def _numbers(asked: Question, s: Setting, given: Arrays) -> Answer:
         "tokens_per_s_per_user": rate,
         "memory_bytes_per_rank": memory,
     }
-    mask = s.impossible | np.isnan(time_s) * UNKNOWN | (memory > s.hbm_bytes / s.sharing) * TOO_LARGE
+    mask = _illegal(s, given) | np.isnan(time_s) * UNKNOWN | (memory > s.hbm_bytes / s.sharing) * TOO_LARGE
     return Answer(numbers, {"compiled_tokens": compiled, "reason_mask": mask})
+
+
+def _illegal(s: Setting, given: Arrays) -> NDArray:
+    """Bits of the rules that a point breaks: those of its mapping, and those of its longest sequence."""
+    tokens = given["context"] if "context" in given else given["tokens"] + given.get("past", 0)
+    if "max_context" in given:
+        tokens = np.maximum(tokens, given["max_context"])
+    return s.illegal | of_lengths(s.model, s.degrees.cp, tokens)
 
 
 def _messages(asked: Question, s: Setting, given: Arrays) -> tuple[Message, ...]:
@@ -353,7 +362,10 @@ def _fit(s: Setting, given: Arrays) -> Answer:
     first, even = whole + s.e.first_rank_bytes, s.hbm_bytes / s.sharing
     left = left_in_bank_bytes(s.hbm_bytes, s.sharing, whole)
     mask = (
-        s.impossible | np.isnan(s.hbm_bytes) * UNKNOWN | (whole > even) * TOO_LARGE | (first > left) * FIRST_TOO_LARGE
+        _illegal(s, given)
+        | np.isnan(s.hbm_bytes) * UNKNOWN
+        | (whole > even) * TOO_LARGE
+        | (first > left) * FIRST_TOO_LARGE
     )
     totals = {"total_bytes": whole, "first_rank_total_bytes": first}
     room = {"capacity_bytes": np.asarray(even), "first_rank_capacity_bytes": np.asarray(left)}

@@ -23,6 +23,7 @@ from trnmodel.models.transformer import model as read_model
 from trnmodel.result import Judged, alike, blank, reason_mask, tidy
 from trnmodel.steps.ground import joint_basis, joint_spread
 from trnmodel.steps.inference import Step, decode_step, prefill
+from trnmodel.steps.legal import of_lengths
 from trnmodel.steps.mapping import CUTS, Mapping
 from trnmodel.steps.rank import Site, site
 from trnmodel.units import Numeric
@@ -33,7 +34,7 @@ SEARCH_STEPS = 40
 SERVE_REASONS = (
     "prompts arrive faster than they are prefilled",
     "more requests in flight than the largest batch",
-    "a step cannot exist: ranks, stages, experts or memory",
+    *Step.REASONS,
 )
 
 
@@ -262,12 +263,18 @@ def _continuous(
     step = decoded(batch)
     step_s = step.time_s + draft_tokens * draft_step_s
     tpot = latency.tpot_s(step_s, worth)
-    mask = reason_mask(busy >= 1, ~(batch <= top) & (busy < 1), ~(step.valid & piece.valid))
+    mask = reason_mask(busy >= 1, ~(batch <= top) & (busy < 1)) | _of_steps(ask, piece, step, past + new + output)
     times = {"step_s": step_s, "prefill_s": prompt_s, "tpot_mean_s": tpot, "prefill_utilisation": busy}
     times["tpot_p99_s"] = latency.late_tpot_s(tpot, prompt_s, rate, output, NORMAL_99)
     first = latency.first_token_s(prompt_s, pieces, step_s)
     times |= _first_tokens(first, first, busy, prompt_s)
     return _serving(ask, (piece, step), rate, output, mask, batch=batch, tokens_per_step=yielded, **times)
+
+
+def _of_steps(ask: dict, first: Step, step: Step, tokens: NDArray) -> NDArray:
+    """Why the steps of requests of so many tokens cannot exist, as bits of a serving's reasons."""
+    masks = first.reason_mask | step.reason_mask | of_lengths(step.model, ask["mapping"].cp, tokens)
+    return masks << SERVE_REASONS.index(Step.REASONS[0])
 
 
 def _first_tokens(median_s: NDArray, late_s: NDArray, busy: NDArray, service_s: NDArray) -> dict[str, NDArray]:
@@ -303,7 +310,7 @@ def _static(ask: dict, rate: NDArray, given: NDArray, output: NDArray, top: NDAr
     busy, filling_s = latency.utilisation(rate, run_s, top), latency.filling_s(top, rate)
     times = {"step_s": step.time_s, "prefill_s": first.time_s, "tpot_mean_s": step.time_s, "tpot_p99_s": step.time_s}
     times |= _first_tokens(first.time_s + filling_s * 0.5, first.time_s + filling_s * 0.99, busy, run_s)
-    mask = reason_mask(busy >= 1, False, ~(step.valid & first.valid))
+    mask = reason_mask(busy >= 1) | _of_steps(ask, first, step, given + output)
     more = {"batch": top, "tokens_per_step": np.ones(()), "prefill_utilisation": busy}
     return _serving(ask, (first, step), rate, output, mask, **more, **times)
 

@@ -23,7 +23,7 @@ from trnmodel.models.shipped import known
 from trnmodel.models.terms import Cut, Outline
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
-from trnmodel.result import reason_mask
+from trnmodel.steps.legal import of_mapping
 from trnmodel.steps.mapping import CUTS, DEGREES, Held, Key, Mapping, hold, shard
 from trnmodel.steps.rank import Site, site
 from trnmodel.units import Numeric
@@ -129,7 +129,8 @@ class Setting:
     """Everything that a step depends on besides batch and lengths, resolved once.
 
     Arrays have a place for each mapping. Where `index` is given, it says which of them each point has. `parted` are the
-    degrees that cut anything. Ranks fill cores in a row, so that `sharing` of them store in the `hbm_bytes` of a bank.
+    degrees that cut anything, `illegal` the rules that each mapping breaks. Ranks fill cores in a row, so that
+    `sharing` of them store in the `hbm_bytes` of a bank.
     """
 
     model: Transformer
@@ -148,7 +149,7 @@ class Setting:
     teams: dict[str, Team]
     hbm_bytes: Numeric
     sharing: Numeric
-    impossible: NDArray
+    illegal: NDArray
     parted: frozenset[str]
     gathers_logits: bool
     phases_wait: bool
@@ -170,14 +171,14 @@ class Setting:
             burdens=tuple(each(b) for b in self.burdens),
             stored=each(self.stored),
             sharing=one(self.sharing),
-            impossible=one(self.impossible),
+            illegal=one(self.illegal),
             **changes,
         )
 
     def at_points(self, index: NDArray) -> Setting:
         """The setting with a place for each point; groups stay listed once for each mapping."""
         here = self.picked(lambda x: x[0] if (x == x[0]).all() else x.take(index, mode="clip"), index=index)
-        return replace(here, impossible=self.impossible.take(index, mode="clip"))
+        return replace(here, illegal=self.illegal.take(index, mode="clip"))
 
     def cut(self, part: Callable[[Any], Any]) -> Setting:
         """The setting of a part of all points."""
@@ -267,7 +268,7 @@ def _resolved(asked: tuple[Any, ...], phase: Phase, timed: bool, mapping: Mappin
         teams={name: Team(plain(getattr(mapping, name)), plain(mapping.extent(name)[0])) for name in DEGREES},
         hbm_bytes=plain(at.hbm_bytes),
         sharing=at.sharing(mapping.ranks),
-        impossible=impossible(mapping, at, outline),
+        illegal=of_mapping(chosen, at, mapping, e, phase),
         parted=mapping.parted,
         gathers_logits=bool(np.any(e.logit_gathers)),
         phases_wait=bool(np.any(np.not_equal(e.phase_overlap, 1))),
@@ -286,12 +287,6 @@ def _different(mapping: Mapping, at: Site, e: Efficiencies) -> tuple[Mapping, ND
     if mapping.size <= FEW or at.where.shape or e.shape:
         return mapping, None
     return mapping.different
-
-
-def impossible(mapping: Mapping, at: Site, outline: Outline) -> NDArray:
-    """Which mappings cannot exist, by the first bits of a step's reasons."""
-    few = mapping.pp > outline.layers, mapping.ep * mapping.moe_ep > max(outline.experts, 1)
-    return reason_mask(mapping.ranks > at.chips * at.ranks_per_chip, *few)
 
 
 def _rates(at: Site, e: Efficiencies, precision: Precision, phase: str) -> Rates:

@@ -20,11 +20,12 @@ from trnmodel.formulas.bands import grown_width
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.result import Basis
+from trnmodel.steps.legal import RULES, of_lengths
 from trnmodel.steps.mapping import DEGREES, Mapping
 from trnmodel.steps.messages import Message
 from trnmodel.steps.pieces import Answer, Arrays, fitting, in_pieces
 from trnmodel.steps.rank import site
-from trnmodel.steps.training_answer import ROOMY, TrainStep
+from trnmodel.steps.training_answer import TrainStep
 from trnmodel.steps.training_rank import Rank, rank
 from trnmodel.steps.training_work import (
     Job,
@@ -55,7 +56,8 @@ def _numbers(job: Job, r: Rank, g: Arrays) -> Answer:
     m, v = t.microbatches, g["interleave"]
     woven = (v > 1) & ((w["pp"] * v > r.outline.layers) | (w["pp"] < 2) | (m % w["pp"] != 0))
     broken = (m % 1 != 0) | (m < 1), woven, time_s != time_s, stored > room
-    mask = w["impossible"] + sum(np.multiply(bad, 2**bit) for bit, bad in enumerate(broken, ROOMY - 3))
+    illegal = w["illegal"] | of_lengths(r.model, w["cp"], g["seq"], r.e.sequence_parts)
+    mask = illegal + sum(np.multiply(bad, 2**bit) for bit, bad in enumerate(broken, len(RULES)))
     found = parts | {
         "time_s": time_s,
         "model_flop": model,

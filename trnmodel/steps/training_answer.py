@@ -17,17 +17,17 @@ from trnmodel.formulas import training as page
 from trnmodel.models.transformer import Transformer
 from trnmodel.result import Grounded
 from trnmodel.steps.answers import REASONS as FORWARD
+from trnmodel.steps.legal import RULES
 from trnmodel.steps.messages import Message
 from trnmodel.steps.training_work import EXCHANGES, PARTS, WORK
 from trnmodel.units import HOUR, Numeric
 
 REASONS = (
-    *FORWARD[:3],
+    *RULES,
     "the global batch is no whole number of micro-batches of all replicas",
     "interleaved stages need a pipeline, its layers, and micro-batches by the pipeline",
-    *FORWARD[3:5],
+    *FORWARD[len(RULES) : len(RULES) + 2],
 )
-ROOMY = 6  # the bit of memory
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -20,9 +20,10 @@ from trnmodel.models.backward import Kept, kept
 from trnmodel.models.blocks import Attention
 from trnmodel.models.terms import Outline, Term
 from trnmodel.models.transformer import Transformer
+from trnmodel.steps.legal import of_mapping
 from trnmodel.steps.mapping import DEGREES, Key, Mapping, hold
 from trnmodel.steps.rank import Site, site
-from trnmodel.steps.setting import impossible, plain
+from trnmodel.steps.setting import plain
 
 ELEMENT_BYTES = 2.0  # of a parameter as the account has it, and of an activation
 MESSAGE_BYTES = 2.0**30  # at which the rate of an exchange is read off: without start-ups its time is a line
@@ -177,7 +178,7 @@ def _resolved(
     reached = Same(_scaled(at.where, e.it.scaleout_share / e.it.link_share))
     values = Values(work, lambda name: _s_per_byte(Same(each), Same(at), reached, name) / e.it.link_share)
     values |= {name: plain(getattr(each, name)) for name in (*DEGREES, "ranks")}
-    values |= {"impossible": impossible(each, at, outline), "sharing": at.sharing(each.ranks)}
+    values |= {"illegal": of_mapping(model.it, at, each, e.it, "prefill"), "sharing": at.sharing(each.ranks)}
     fixed = outline, kept(model.it), attentions, values, each.parted, shapes(system=at.where, efficiencies=e.it)
     return Rank(model.it, at, e.it, precision.it, *fixed, index)
 
