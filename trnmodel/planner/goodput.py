@@ -37,8 +37,10 @@ class Goodput(Grounded):
     """
 
     FIGURE: ClassVar[str] = "goodput"
+    UNBANDED: ClassVar[tuple[str, ...]] = ("chips", "unit_chips", "ettr_small_loss", "young_s", "daly_s")
 
     system: System
+    model: Transformer | None
     fleet: Fleet
     swap: str
     chips: NDArray
@@ -172,7 +174,14 @@ def goodput(
 
         return ranged(those, ask)
 
-    given: dict[str, Any] = {"system": spec, "fleet": those, "swap": swap, "unit_chips": units, "chips": asked["chips"]}
+    given: dict[str, Any] = {
+        "system": spec,
+        "fleet": those,
+        "model": None if model is None else read_model(model),
+        "swap": swap,
+        "unit_chips": units,
+        "chips": asked["chips"],
+    }
     return Goodput(**given, **found, reason_mask=np.zeros(np.shape(found["goodput"]), int), judge=judge, spread=spread)
 
 

@@ -75,6 +75,7 @@ class Disaggregated(Judged):
 
     REASONS: ClassVar[tuple[str, ...]] = ("prefill cannot exist", "decode cannot exist")
     FIGURE: ClassVar[str] = "tokens_per_s_per_chip"
+    UNBANDED: ClassVar[tuple[str, ...]] = ("batch", "transfer_bytes")
 
     prefill_system: System | Chip
     prefill_stack: Efficiencies
