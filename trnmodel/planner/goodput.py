@@ -83,7 +83,7 @@ class Goodput(Grounded):
     def ends(self, name: str) -> tuple[NDArray, NDArray]:
         """Low and high; a share ends at 1."""
         low, high = Grounded.ends(self, name)
-        return low, np.minimum(high, 1.0) if not name.endswith("_s") else high
+        return low, high if name.endswith("_s") or name == "spare_chips" else np.minimum(high, 1.0)
 
 
 def goodput(

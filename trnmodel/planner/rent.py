@@ -205,6 +205,8 @@ class TokenCosts(Card):
 
     def _id(self, argument: str, name: str) -> str:
         """The id of one of the systems asked for, by any of its names."""
+        if isinstance(name, str) and name in self.systems:
+            return name
         return one_of(argument, find_system(name, argument).id, self.systems, "one of the systems asked for")
 
     def _tied(self, system: str, against: str) -> str:

@@ -70,10 +70,10 @@ def joint_spread(first: Judged, step: Judged, under_load: bool, name: str) -> tu
     """
     if under_load and name in ARRIVALS:
         return np.zeros(()), np.zeros(())
-    own, later = first.widths(first.FIGURE), step.widths(step.FIGURE)
+    own, later = first.widths("time_s"), step.widths("time_s")
     parts = [own] if name.startswith(("ttft", "prefill_s")) else [later]
     if under_load and name.startswith(("tpot", "request", "tokens")):
-        parts.append(step.widths(step.FIGURE, part="load"))
+        parts.append(step.widths("time_s", part="load"))
     if name.startswith(BOTH):
         parts += [own, later]
     below, above = (np.max(np.broadcast_arrays(*ends), axis=0)[()] for ends in zip(*parts, strict=True))
