@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 T = TypeVar("T")
 
 TINY, HUGE = 1e-30, 1e30
+MOST_CHIPS = 10**9  # a judgement: more accelerators than were ever made
 SHOWN = 80
 FLOAT = np.dtype(float)
 LONGEST_RANGE = 1e8

@@ -158,6 +158,8 @@ class Rent(Spec):
         1.0
         """
         until = newest() if at is None else _date("at", at)
+        if self.date not in ("", NEVER) and until < day_of(self.date):
+            refuse("at", at, f"allowed are dates from {self.date} on, that of the oldest price in force")
         return float((until - day_of(self.date)).days) if self.date not in ("", NEVER) else NAN
 
     def rates(self, at: str | None = None) -> pd.DataFrame:

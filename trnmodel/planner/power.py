@@ -359,6 +359,7 @@ def one_at_a_time(e: Energy, power: Power | None = None) -> pd.DataFrame:
 class RequestEnergy(Grounded):
     """Joules of a request and of each token that it makes: its prefill, and its decode steps at half their length."""
 
+    REASONS: ClassVar[tuple[str, ...]] = Energy.REASONS
     FIGURE: ClassVar[str] = "server_j_per_token"
     UNBANDED: ClassVar[tuple[str, ...]] = ("input_tokens", "output_tokens")
 

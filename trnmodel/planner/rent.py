@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.arguments import TINY, choice, integer, number, numbers, one_of, refuse
+from trnmodel.arguments import MOST_CHIPS, TINY, choice, integer, number, numbers, one_of, refuse
 from trnmodel.catalog.rents import Rent, hosted, own, rent
 from trnmodel.catalog.stacks import find
 from trnmodel.catalog.stacks import kinds as stacks_of
@@ -28,6 +28,8 @@ from trnmodel.units import MILLION
 
 if TYPE_CHECKING:
     import pandas as pd
+
+MOST_REQUESTS_PER_S = 1e9  # a judgement: one from every human being every ten seconds
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -314,8 +316,8 @@ def token_cost(
     """
     speed = number("tokens_per_s_per_user", tokens_per_s_per_user, TINY)
     given, made = number("input_tokens", input_tokens, 1), number("output_tokens", output_tokens, 1)
-    asked = np.nan if requests_per_s is None else number("requests_per_s", requests_per_s, TINY)
-    load = Load(asked, number("duty", duty, TINY, 1.0), integer("spare_instances", spare_instances, 0))
+    asked = np.nan if requests_per_s is None else number("requests_per_s", requests_per_s, TINY, MOST_REQUESTS_PER_S)
+    load = Load(asked, number("duty", duty, TINY, 1.0), integer("spare_instances", spare_instances, 0, MOST_CHIPS))
     if system is None:
         refuse("system", system, "allowed are systems")
     specs = asked_systems(system)
