@@ -327,7 +327,7 @@ class Grounded(Result):
         >>> step = tm.decode_step("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=8), batch=4, context=2048)
         >>> step.figure("tyme_s")
         Traceback (most recent call last):
-        ValueError: name='tyme_s': allowed is a figure of a Step that has a band; nearest: time_s
+        ValueError: name='tyme_s': allowed is a figure of a Step that has a band; nearest: time_s, ...
         """
         value = getattr(self, name) if isinstance(name, str) and name in _bandable(type(self)) else None
         if not _is_number(value):

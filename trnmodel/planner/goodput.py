@@ -119,7 +119,8 @@ def goodput(
         "hot": trays are swapped while the rack runs, in `fleet.swap_s`, and spare links take over; "drain": a rack
         with a failure is emptied for `fleet.repair_s`. [-]
     unit : int, optional
-        Chips of a domain that are out together when one is repaired; by default the tray or the rack, as `unit_chips` has it. [-]
+        Chips of a domain that are out together when one is repaired; by default the tray or the rack, as `unit_chips`
+        has it. [-]
     step_spread : numeric
         Standard deviation of the time of a step from chip to chip over its mean, up to 1; all wait for the slowest. [-]
     fleet : str or Fleet
