@@ -370,7 +370,7 @@ def test_percentiles_from_the_least_to_the_largest():
     )
     row = found.percentiles([0, 50, 100]).iloc[0]
     assert row.tolist() == ["answer", 2.0, pytest.approx(8 / 3), 1.0, 3.0, 4.0, 0.25]
-    with pytest.raises(ValueError, match="at=101: allowed are numbers from 0 to 100"):
+    with pytest.raises(ValueError, match=r"at=\[101\]: allowed are numbers from 0 to 100"):
         found.percentiles([101])
 
 

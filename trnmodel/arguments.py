@@ -7,6 +7,7 @@ refused, as are NaN, infinities, and sizes that no machine has (beyond 1e30, or 
 
 from __future__ import annotations
 
+import difflib
 import reprlib
 from collections.abc import Collection, Iterable, Mapping
 from types import UnionType
@@ -18,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 T = TypeVar("T")
 
 TINY, HUGE = 1e-30, 1e30
+MOST_CHIPS = 10**9  # a judgement: more accelerators than were ever made
 SHOWN = 80
 FLOAT = np.dtype(float)
 LONGEST_RANGE = 1e8
@@ -201,6 +203,28 @@ def choice(name: str, value: Any, allowed: Collection[str]) -> str:
     """
     if not isinstance(value, str) or value not in allowed:
         refuse(name, value, f"allowed are {', '.join(sorted(allowed))}")
+    return value
+
+
+def nearest(name: str, choices: Iterable[object]) -> list[str]:
+    """The choices nearest to a misspelt name, best first, or the shortest few where none is near."""
+    folded = {str(choice).lower(): str(choice) for choice in choices}
+    close = difflib.get_close_matches(str(name)[: 3 * SHOWN].lower(), list(folded), n=4, cutoff=0.5)
+    return [folded[key] for key in close] or sorted(sorted(folded.values()), key=len)[:8]
+
+
+def one_of(name: str, value: Any, known: Collection[str], what: str) -> str:
+    """Return one of many names; an unknown one is refused with the nearest of them, `what` saying what they name.
+
+    Examples
+    --------
+    >>> one_of("name", "tyme_s", ("time_s", "batch"), "a figure of a Step")
+    Traceback (most recent call last):
+    ValueError: name='tyme_s': allowed is a figure of a Step; nearest: time_s
+    """
+    if not isinstance(value, str) or value not in known:
+        near = nearest(value if isinstance(value, str) else "", known)
+        refuse(name, value, f"allowed is {what}; nearest: {', '.join(near)}")
     return value
 
 

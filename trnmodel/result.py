@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
+from functools import cache
 from html import escape
 from textwrap import shorten, wrap
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from trnmodel.arguments import TINY, choice, flag, number, one_of, refuse, text
 from trnmodel.units import format_within, spoken, spread_of, unit_of
 
 if TYPE_CHECKING:
@@ -122,6 +124,7 @@ class Result(Card):
 
     REASONS: ClassVar[tuple[str, ...]] = ()
     ON_DEMAND: ClassVar[tuple[str, ...]] = ()
+    UNBANDED: ClassVar[tuple[str, ...]] = ()
     reason_mask: NDArray
 
     def __init_subclass__(cls, **more: Any) -> None:
@@ -205,10 +208,8 @@ class Result(Card):
         """
         import pandas as pd
 
-        names = [field.name for field in fields(self) if field.name != "reason_mask"]
-        for kind in type(self).__mro__:
-            names += [name for name, item in vars(kind).items() if isinstance(item, property)]
-        names = [name for name in names if bands or name not in self.ON_DEMAND]
+        bands = flag("bands", bands)
+        names = [name for name in _columns(type(self)) if bands or name not in self.ON_DEMAND]
         found = {name: _cells(getattr(self, name)) for name in names}
         cells = {name: cell for name, cell in found.items() if cell is not None}
         shape = np.broadcast_shapes(*(cell.shape for cell in cells.values()))
@@ -269,10 +270,13 @@ class Grounded(Result):
     """Base of every result that says what it rests on: `judge`, which its maker hands in, does when it is asked.
 
     `spread` gives the half-widths below and above of a figure's logarithm, where they are not the basis' own; `low` and
-    `high` are those ends of the class's `FIGURE`, found when they are asked for.
+    `high` are those ends of the class's `FIGURE`, found when they are asked for. `UNBANDED` are numbers without a band:
+    what the question set, and what only follows from that. `PARTS` are other parts of the measured rows whose widths a
+    class can give.
     """
 
     FIGURE: ClassVar[str] = "time_s"
+    PARTS: ClassVar[tuple[str, ...]] = ()
     ON_DEMAND: ClassVar[tuple[str, ...]] = ("low", "high")
     judge: Callable[..., Basis]
     spread: Callable[..., tuple[NDArray, NDArray]] | None = None
@@ -307,8 +311,38 @@ class Grounded(Result):
         """Upper end of the 90 % interval of the result's main figure."""
         return self.ends(self.FIGURE)[1]
 
-    def widths(self, name: str, **about: str) -> tuple[Any, Any]:
-        """Half-widths below and above of the logarithm of a figure; `about` names another part of the rows."""
+    def figures(self) -> list[str]:
+        """Return the names of the figures that have a band."""
+        names = (name for name in _columns(type(self)) if name not in self.ON_DEMAND and name in _bandable(type(self)))
+        return [name for name in names if _is_number(getattr(self, name))]
+
+    def figure(self, name: str) -> Any:
+        """Return a figure that has a band, by its name.
+
+        Raises ValueError with the nearest figures for any other name.
+
+        Examples
+        --------
+        >>> import trnmodel as tm
+        >>> step = tm.decode_step("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=8), batch=4, context=2048)
+        >>> step.figure("tyme_s")
+        Traceback (most recent call last):
+        ValueError: name='tyme_s': allowed is a figure of a Step that has a band; nearest: time_s, ...
+        """
+        value = getattr(self, name) if isinstance(name, str) and name in _bandable(type(self)) else None
+        if not _is_number(value):
+            one_of("name", name, self.figures(), f"a figure of a {type(self).__name__} that has a band")
+        return value
+
+    def widths(self, name: str, part: str = "") -> tuple[Any, Any]:
+        """Half-widths below and above of the logarithm of a figure; `part` names another part of the rows."""
+        self.figure(name)
+        if choice("part", part, ("", *self.PARTS)):
+            return self._widths(name, part=part)
+        return self._widths(name)
+
+    def _widths(self, name: str, **about: str) -> tuple[Any, Any]:
+        """Half-widths of a figure whose name is checked."""
         return self.spread(name, **about) if self.spread else self.judge().sides
 
     def _answer(self) -> list[str]:
@@ -334,7 +368,7 @@ class Grounded(Result):
         >>> bool(low < step.tokens_per_s < high), bool(step.low < step.time_s < step.high)
         (True, True)
         """
-        value, (below, above) = getattr(self, name), self.widths(name)
+        value, (below, above) = self.figure(name), self._widths(name)
         if "per_s" in name:  # slow where the time is long
             below, above = above, below
         return value * np.exp(-below), value * np.exp(above)
@@ -342,11 +376,15 @@ class Grounded(Result):
     def banded(self, name: str) -> dict[str, Any]:
         """A figure with its ends as columns of a table: `name`, `name`_low, `name`_high."""
         low, high = self.ends(name)
-        return {name: getattr(self, name), f"{name}_low": low, f"{name}_high": high}
+        return {name: self.figure(name), f"{name}_low": low, f"{name}_high": high}
 
     def in_words(self, name: str, unit: str = "", basis: str = "", scale: float = 1.0) -> str:
         """A figure of one point with its band, in a unit that is `scale` of its own."""
-        value, low, high = (float(x) / scale for x in (getattr(self, name), *self.ends(name)))
+        scale, unit, basis = number("scale", scale, TINY), text("unit", unit), text("basis", basis)
+        figure, ends = self.figure(name), self.ends(name)
+        if np.size(figure) > 1:
+            refuse("name", name, f"allowed is a figure of one point, not of {np.size(figure)}")
+        value, low, high = (float(x) / scale for x in (figure, *ends))
         return format_within(value, low, high, unit, basis)
 
 
@@ -387,6 +425,26 @@ def alike(table: pd.DataFrame, mixed: bool = False) -> pd.DataFrame:
         raise ValueError(f"mixed=False: systems are on different kinds of stack ({found}); give them the same, such as "
                          "efficiencies='ideal', or mixed=True")  # fmt: skip
     return table
+
+
+@cache
+def _bandable(kind: type[Grounded]) -> frozenset[str]:
+    """Names of a kind of result that may be of figures with a band."""
+    return frozenset(_columns(kind)) - {"low", "high", "valid", *kind.UNBANDED}
+
+
+def _is_number(value: Any) -> bool:
+    cell = _cells(value)
+    return cell is not None and cell.dtype.kind in "iuf"
+
+
+@cache
+def _columns(kind: type[Result]) -> tuple[str, ...]:
+    """Fields of a kind of result and its properties, in the order of a table's columns."""
+    names = [field.name for field in fields(kind) if field.name != "reason_mask"]
+    for base in kind.__mro__:
+        names += [name for name, item in vars(base).items() if isinstance(item, property)]
+    return tuple(names)
 
 
 def _cells(value: Any) -> NDArray | None:

@@ -72,6 +72,10 @@ def _stages(value: Any) -> bool:
     return any(_numbers().refuses(part) for part in parts)
 
 
+def _has_zero(value: Any) -> bool:
+    return numeric(value) is not False and bool(np.any(as_floats(value) == 0))
+
+
 PAIRS = (
     "{'load':2}",
     "{'load':-1}",
@@ -91,6 +95,11 @@ KINDS = {
     "count": _numbers(1, whole=True),
     "from1": _numbers(1),
     "one": _numbers(one=True),
+    "divisor": replace(_numbers(unknown=True), skips=_has_zero),
+    "answer": Kind(_always, skips=lambda value: isinstance(value, str) and value == ""),
+    "part": Kind(_always, skips=lambda value: isinstance(value, str) and value == ""),
+    "ratios": Kind(_always, skips=lambda value: isinstance(value, tuple) and value == ()),
+    "places": Kind(_always, skips=lambda value: isinstance(value, bool | np.bool_)),
     "levels": replace(_numbers(unknown=True), broadcasts=False),
     "share-figure": _numbers(0, 1, unknown=True),
     "stages": Kind(_stages),

@@ -6,11 +6,10 @@ decision repeats the printed values that it sets aside, so correcting a transcri
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from trnmodel.arguments import SHOWN, instance, refuse, text
+from trnmodel.arguments import SHOWN, instance, nearest, refuse, text
 from trnmodel.catalog import rulings
 from trnmodel.catalog.names import index
 from trnmodel.catalog.names import resolve as resolve_in
@@ -253,13 +252,6 @@ def fact_in_force(entity: str, quantity: str, qualifier: str = "") -> tuple[Fact
 def stated(entity: str, quantity: str) -> bool:
     """Whether a fact in force states a quantity of an entity, under any qualifier."""
     return quantity in _of(entity)
-
-
-def nearest(name: str, choices: Iterable[object]) -> list[str]:
-    """The choices nearest to a misspelt name, best first, or the shortest few where none is near."""
-    folded = {str(choice).lower(): str(choice) for choice in choices}
-    close = difflib.get_close_matches(str(name)[: 3 * SHOWN].lower(), list(folded), n=4, cutoff=0.5)
-    return [folded[key] for key in close] or sorted(sorted(folded.values()), key=len)[:8]
 
 
 def resolve(kind: str, name: str, argument: str = "") -> str:

@@ -158,6 +158,8 @@ class Rent(Spec):
         1.0
         """
         until = newest() if at is None else _date("at", at)
+        if self.date not in ("", NEVER) and until < day_of(self.date):
+            refuse("at", at, f"allowed are dates from {self.date} on, that of the oldest price in force")
         return float((until - day_of(self.date)).days) if self.date not in ("", NEVER) else NAN
 
     def rates(self, at: str | None = None) -> pd.DataFrame:
@@ -222,9 +224,12 @@ def rent(system: str | System, way: str | Rent = "capacity-block", region: str |
     >>> tm.rent("trn3-nl72x2-pcie160").why
     'no price is published of trn3-nl72x2-pcie160 by any way of renting'
     """
+    spec = read_system(system)
     if isinstance(way, Rent):
+        if way.chip.id != spec.chip.id:
+            refuse("way", way.id, f"it is the price of {way.chip.id}, and {spec.id} has chips {spec.chip.id}")
         return way
-    spec, way = read_system(system), choice("way", way, WAYS)
+    way = choice("way", way, WAYS)
     there = _of(spec)
     found = in_force(price for price in there if price.way == way)
     if region is not None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 import numpy as np
 
-from trnmodel.arguments import HUGE, instance, integer, numbers, refuse
+from trnmodel.arguments import HUGE, MOST_CHIPS, instance, integer, numbers, refuse
 from trnmodel.catalog import load
 from trnmodel.catalog.lineage import inherited
 from trnmodel.catalog.names import nearest
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 AXES = "xyz"
 ANY_MEMORY = 4e15  # bytes of a chip in which anything fits
 MEDIA = ("pcb", "backplane", "cross-rack")
+MOST_SWITCH_TRAYS = 100  # of a rack; the tallest racks have about 50 units
 MOST_LANES = 2**20  # of a chip; a rate is below the largest number by this
 NEEDED = {
     "torus": ("torus_shape",),
@@ -206,7 +207,7 @@ class System(Spec):
 
         A fifth tray in the NL32x2 rack makes its redundant backplane lanes useful.
         """
-        wanted = integer("trays", trays)
+        wanted = integer("trays", trays, 1, MOST_SWITCH_TRAYS)
         if not self.switch_trays_per_rack:
             refuse("trays", trays, f"{self.id} has no switch trays")
         per_plane = self.switches_per_plane * wanted / self.switch_trays_per_rack
@@ -315,7 +316,7 @@ def system(name: str | System, count: int = 1) -> System:
 @lru_cache(maxsize=256)
 def joined(one: System, count: int) -> System:
     """So many domains of a system; one object for each number, by which what is resolved of it is kept."""
-    return replace(one, count=count)
+    return replace(one, count=integer("count", count, 1, MOST_CHIPS))
 
 
 @lru_cache(maxsize=256)

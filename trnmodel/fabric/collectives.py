@@ -48,6 +48,8 @@ class Collective(Grounded):
         "more ranks than the system has",
         "the algorithm cannot run on this many ranks",
     )
+    UNBANDED: ClassVar[tuple[str, ...]] = ("ranks", "message_bytes")
+
     kind: str
     system: System | Chip
     ranks: NDArray

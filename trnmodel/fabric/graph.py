@@ -17,9 +17,9 @@ from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as find_system
 from trnmodel.fabric import build, flow
 from trnmodel.fabric.flow import Flow
-from trnmodel.fabric.wiring import LARGEST_LP, Wiring, cut, injection, pair, solved, wiring
+from trnmodel.fabric.wiring import LARGEST_LP, SCOPES, Wiring, cut, injection, pair, solved, wiring
 
-METRICS, SCOPES = ("edges", "intermediate"), ("world", "rack")
+METRICS = ("edges", "intermediate")
 ROUTINGS = ("free", "even", "whole")
 
 

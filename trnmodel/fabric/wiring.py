@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from trnmodel.arguments import choice, number, refuse
 from trnmodel.catalog.systems import System
 from trnmodel.fabric import build, flow
 
@@ -23,6 +24,7 @@ LARGEST_LP = 256  # chips; beyond it an intact torus answers in closed form
 LAYOUT = """fabric domain_chips torus_shape racks compute_trays_per_rack chips_per_tray scaleup_lanes
     scaleup_lanes_redundant port_lanes plane_positions switch_trays_per_rack switches_per_plane switch
     pcb_switches_per_tray pcb_switch cross_rack_shift""".split()
+SCOPES = ("world", "rack")
 PLACES = ("position", "tray", "rack")  # what tells the chips of a switched rack apart
 Route = tuple[int, int]  # chips that send on the way, and switches
 Ratios = tuple[float, ...]
@@ -71,6 +73,7 @@ class Wiring:
 
     def farthest_routes(self, scope: str) -> tuple[tuple[Route, ...], ...]:
         """Ways between the chips of a rack, or of the domain."""
+        choice("scope", scope, SCOPES)
         if not any(kind == "switch" for _, kind in self.graph.nodes(data="kind")):
             within = self.hops[:, self.racks == self.racks[0]] if scope == "rack" else self.hops
             return (((int(within[0].max()), 0),),)
@@ -79,6 +82,13 @@ class Wiring:
 
     def scope(self, scope: str, ratios: Ratios = ()) -> list[Any]:
         """The graph, or those of its racks, with links in these ratios."""
+        choice("scope", scope, SCOPES)
+        if not isinstance(ratios, tuple):
+            refuse("ratios", ratios, "allowed is a tuple of one ratio for each rate of the system")
+        ratios = tuple(number("ratios", ratio) for ratio in ratios)
+        rates = {data["rate"] for *_, data in self.graph.edges(data=True)}
+        if ratios and len(ratios) <= max(rates, default=0):
+            refuse("ratios", ratios, f"allowed are {max(rates) + 1}, one for each rate of the system")
         graph = self.graph if all(ratio == 1 for ratio in ratios) else _in_ratio(self.graph, ratios)
         if scope == "world":
             return [graph]

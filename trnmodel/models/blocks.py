@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from trnmodel.arguments import flag, numbers, together
 from trnmodel.formulas import neuroncore
 from trnmodel.formulas.step import kept_tokens, visible_tokens
 from trnmodel.units import Numeric
@@ -99,21 +100,27 @@ class Attention:
 
     def flop_per_pair(self, absorbed: bool) -> int:
         """Work of one query with one key and value, over all heads. [FLOP]"""
-        dims = self.latent_dim + self.latent_value_dim if absorbed and self.latent_dim else self.qk_dim + self.v_dim
+        dims = (
+            self.latent_dim + self.latent_value_dim
+            if flag("absorbed", absorbed) and self.latent_dim
+            else self.qk_dim + self.v_dim
+        )
         return FLOP_PER_MAC * self.heads * dims
 
     def visible(self, context: Numeric) -> NDArray:
         """Cached tokens that a query at the end of `context` tokens needs."""
-        return visible_tokens(context, self.window, self.kind)
+        return visible_tokens(numbers("context", context), self.window, self.kind)
 
     def kept(self, context: Numeric) -> NDArray:
         """Cached tokens that a sequence ever needs at once on its way to `context` tokens."""
-        return kept_tokens(context, self.window, self.kind)
+        return kept_tokens(numbers("context", context), self.window, self.kind)
 
     def pairs(self, tokens: Numeric, past: Numeric, causal: bool) -> NDArray:
         """Query-key pairs of `tokens` new tokens after `past` cached ones; all of them where not causal."""
+        tokens, past = numbers("tokens", tokens), numbers("past", past)
+        together(tokens=tokens, past=past)
         keys = np.add(past, tokens)
-        if not causal or self.kind in ("bidirectional", "cross"):
+        if not flag("causal", causal) or self.kind in ("bidirectional", "cross"):
             return neuroncore.score_elements(tokens, keys, 0)
         if self.kind in ("sliding", "sparse"):
             return neuroncore.window_score_elements(tokens, keys, self.window)

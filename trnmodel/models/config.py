@@ -22,8 +22,8 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from trnmodel.arguments import refuse, shown
-from trnmodel.catalog.load import DATA, nearest, read_csv
+from trnmodel.arguments import nearest, refuse, shown
+from trnmodel.catalog.load import DATA, read_csv
 from trnmodel.units import MIB
 
 MAX_FILE_BYTES, MAX_DEPTH, MAX_DIGITS = MIB, 32, 4000

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from trnmodel.arguments import chosen
 from trnmodel.catalog import load
-from trnmodel.catalog.stacks import ExpertRead
 from trnmodel.formulas.step import work_flop
 from trnmodel.models.blocks import Attention, Part, Phase
+from trnmodel.models.terms import EXPERT_READS as EXPERT_READS
+from trnmodel.models.terms import ExpertRead as ExpertRead
 from trnmodel.models.terms import Term
 
-EXPERT_READS: tuple[str, ...] = get_args(ExpertRead)
 PHASES: tuple[str, ...] = get_args(Phase)
 LOGITS, MASKS = ("last", "all", "none"), ("causal", "full")
 

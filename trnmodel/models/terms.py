@@ -9,15 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
-from typing import Literal
+from typing import Literal, get_args
 
 from numpy.typing import NDArray
 
+from trnmodel.arguments import choice, numbers
 from trnmodel.catalog.load import precision as read_precision
 from trnmodel.catalog.specs import Precision
+from trnmodel.catalog.stacks import ExpertRead
 from trnmodel.formulas.moe import experts_read
 from trnmodel.formulas.step import read_bytes
 from trnmodel.models.blocks import Attention, Layer, Part, Phase
+
+EXPERT_READS: tuple[str, ...] = get_args(ExpertRead)
 
 Kind = Literal["matrix", "experts", "attention", "state"]
 
@@ -67,7 +71,8 @@ class Term:
 
     def weights_read(self, tokens: NDArray, expert_read: str) -> NDArray:
         """Weights that a pass over `tokens` tokens reads, with a row of a table for each of them. [B]"""
-        weights: NDArray | float = self.read_bytes
+        tokens, weights = numbers("tokens", tokens), self.read_bytes
+        choice("expert_read", expert_read, EXPERT_READS)
         c = self.cut
         if self.kind == "experts":
             weights = weights * experts_read(c.experts, c.active, tokens, expert_read) / c.experts

@@ -22,8 +22,10 @@ from trnmodel.catalog.systems import system as read_system
 from trnmodel.formulas import energy as joules
 from trnmodel.formulas import tco as page
 from trnmodel.formulas.bands import joint_width
+from trnmodel.models.transformer import Transformer
 from trnmodel.planner import bill
 from trnmodel.planner.goodput import Goodput
+from trnmodel.planner.owners import same_owner
 from trnmodel.planner.power import Energy
 from trnmodel.result import Basis, Grounded, blank, reason_mask, tidy
 from trnmodel.steps.answers import Step
@@ -55,8 +57,10 @@ class Cost(Grounded):
         "no price of electricity",
     )
     FIGURE: ClassVar[str] = "usd_per_h"
+    UNBANDED: ClassVar[tuple[str, ...]] = ("utilisation", "goodput", "replacement_usd_per_h")
 
     system: System
+    model: Transformer | None
     owner: Owner
     prices: Prices
     facility: Facility
@@ -82,16 +86,37 @@ class Cost(Grounded):
         Parameters
         ----------
         answer : Step, Energy or numeric
-            What gives tokens: its tokens a second of a chip, or that number itself. [token/s]
+            What gives tokens, on the same system and of the same model as the cost where that is of one: its tokens a
+            second of a chip, or that number itself. [token/s]
+
+        Raises
+        ------
+        ValueError
+            A step or an energy of another system or model.
 
         Examples
         --------
         >>> round(float(tco("hgx-h100").usd_per_mtoken(1000.0)), 2)
         0.35
         """
-        rate = answer if isinstance(answer, Step | Energy) else numbers("answer", answer, 0.0, unknown=True)
+        if isinstance(answer, Step | Energy):
+            same_owner("answer", answer, self.system, self.model)
+            rate = answer.tokens_per_s_per_chip
+        else:
+            rate = numbers("answer", answer, 0.0, unknown=True)
+        together(answer=rate, cost=self.useful_usd_per_h)
         with np.errstate(divide="ignore"):
-            return page.usd_per_mtoken(self.useful_usd_per_h, getattr(rate, "tokens_per_s_per_chip", rate))
+            return page.usd_per_mtoken(self.useful_usd_per_h, rate)
+
+    def figures(self) -> list[str]:
+        """Return the names of the figures of the hour, and of the parts of the capital."""
+        return [*Grounded.figures(self), *self.parts_usd]
+
+    def figure(self, name: str) -> Any:
+        """Return a figure of the hour, or the dollars of one of `parts_usd`, by its name."""
+        if isinstance(name, str) and name in self.parts_usd:
+            return self.parts_usd[name]
+        return Grounded.figure(self, name)
 
     @property
     def replacement_usd_per_h(self) -> NDArray:
@@ -206,12 +231,25 @@ class Cost(Grounded):
         chip = self.system.chip
         names = {"prices": "p", "owner": "who", f"TDP of {chip.id}": "tdp_w"}
         names |= {"power": "power"} if np.isnan(chip.all_in_w) else {}
-        given = {short: drawn[name] for name, short in names.items() if name in drawn}
+        known = instance("drawn", drawn, Mapping, "a mapping of what is uncertain to its draws")
+        given = {short: _drawn(name, known[name]) for name, short in names.items() if name in known}
+        for name, value in moved.items():
+            moved[choice("moved", name, (*BREAK_EVENS, "utilisation"))] = numbers(name, value, TINY)
         return np.asarray(self.ask(**given | moved)["useful_usd_per_h"])
 
 
 BREAK_EVENS = {"chip_usd": (1e3, 1e4), "tdp_w": (100.0, 1000.0), "switch_usd_per_lane": (1.0, 100.0),
                "server_usd": (1e3, 1e5)}  # fmt: skip
+
+
+DRAWN = {"prices": Prices, "owner": Owner, "power": Power}
+
+
+def _drawn(name: str, value: Any) -> Any:
+    """A draw of an input of a cost: a spec that holds arrays, or watts."""
+    place = f"drawn[{name!r}]"
+    kind = DRAWN.get(name)
+    return numbers(place, value, TINY) if kind is None else instance(place, value, kind, kind.__name__)
 
 
 def _priced(p: Prices, spec: System, inputs: Inputs) -> Prices:
@@ -306,9 +344,10 @@ def tco(
     prices : Prices, optional
         Prices of servers and parts; those of data where none are given. [-]
     energy : Energy, optional
-        A step's watts, of which its electricity follows; else the owner's mean load of what is provisioned. [-]
+        A step's watts on this system, of which its electricity follows; else the owner's mean load of what is
+        provisioned. [-]
     goodput : Goodput or numeric
-        Useful share of the time that is used. [-]
+        Useful share of the time that is used: of a job on this system, or the share itself. [-]
     utilisation : numeric
         Share of the hours that are used; at 1 the cost is at capacity. [-]
     chip_usd, server_usd, switch_usd_per_lane : numeric, optional
@@ -328,7 +367,8 @@ def tco(
     Raises
     ------
     ValueError
-        Unknown names, numbers out of range, or both a price and a rent of the building.
+        Unknown names, numbers out of range, both a price and a rent of the building, or an energy or a goodput of
+        another system or of two models.
 
     Notes
     -----
@@ -350,6 +390,7 @@ def tco(
     site = facilities.facility(who.facility if facility is None else facility)
     watts = facilities.power(spec.chip) if power is None else instance("power", power, Power, "a Power")
     drawn = None if energy is None else instance("energy", energy, Energy, "an Energy").server_w
+    model = _model(spec, energy, goodput)
     inputs: dict[str, Any] = {"mean_w": drawn}
     given = goodput.goodput if isinstance(goodput, Goodput) else share("goodput", goodput, 1e-9)
     inputs |= {"goodput": given, "utilisation": share("utilisation", utilisation, 1e-9)}
@@ -368,10 +409,28 @@ def tco(
 
     widths = cache(partial(_widths, ask, {"p": p, "who": who, "power": watts}, ends))
     found = ask()
-    shown: dict[str, Any] = {"system": spec, "owner": who, "prices": _priced(p, spec, inputs), "facility": site}
+    shown: dict[str, Any] = {
+        "system": spec,
+        "model": model,
+        "owner": who,
+        "prices": _priced(p, spec, inputs),
+        "facility": site,
+    }
     shown |= {"utilisation": inputs["utilisation"], "goodput": given}
     judge = partial(_basis, spec, p, server_usd)
     return Cost(**shown, **found, ask=ask, judge=judge, spread=lambda name: widths()[name])
+
+
+def _model(spec: System, energy: Energy | None, useful: Any) -> Transformer | None:
+    """The model whose watts or whose job a cost is of, or none; both have to be of its system."""
+    model = None
+    if energy is not None:
+        same_owner("energy", energy, spec)
+        model = energy.model
+    if isinstance(useful, Goodput):
+        same_owner("goodput", useful, spec, model)
+        model = model or useful.model
+    return model
 
 
 def _widths(ask: Callable, specs: Inputs, given: Inputs) -> dict[str, tuple[NDArray, NDArray]]:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trnmodel.arguments import choice
+from trnmodel.arguments import TINY, choice, instance, number, numbers, share, together
 from trnmodel.catalog.rents import Rent
 from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.stacks import basis as stack_basis
@@ -25,6 +25,7 @@ from trnmodel.units import format_digits, format_within
 PLACES = (-1.0, -0.5, 0.0, 0.5, 1.0)  # of a step's band, from its fast end to its slow one
 WIDEST = 1 / (1 - np.sqrt(0.1))  # half-width of a triangle whose 5th and 95th percentiles are -1 and 1
 PHASES = ("prefill", "decode", "blended")
+COSTS = tuple(f"{part}_usd_per_mtoken" for part in (*PHASES, "at_load"))
 
 
 class Effort(NamedTuple):
@@ -39,9 +40,11 @@ class Effort(NamedTuple):
 
     def of(self, phase: str, input_tokens: float, output_tokens: float) -> NDArray:
         """Chip-seconds of a token of a phase, or of a request's mean token, at each of `PLACES`."""
+        choice("phase", phase, PHASES)
+        input_tokens, output_tokens = number("input_tokens", input_tokens, 1), number("output_tokens", output_tokens, 1)
         prefill, decode = np.asarray(self.prefill), np.asarray(self.decode)
         whole = (input_tokens * prefill + output_tokens * decode) / (input_tokens + output_tokens)
-        return {"prefill": prefill, "decode": decode}.get(phase, whole)
+        return {"prefill": prefill, "decode": decode, "blended": whole}[phase]
 
 
 def between(each: NDArray, place: ArrayLike) -> NDArray:
@@ -75,6 +78,9 @@ class Load(NamedTuple):
         sold_chips : float
             Chips that are rented together. [-]
         """
+        request_chip_s = numbers("request_chip_s", request_chip_s, TINY, unknown=True)
+        chips, sold_chips = numbers("chips", chips, 1, unknown=True), number("sold_chips", sold_chips, 1)
+        together(request_chip_s=request_chip_s, chips=chips)
         fitting = np.maximum(np.floor(sold_chips / chips), 1.0)  # replicas of an instance, or one on several
         asked = fitting * chips / request_chip_s if np.isnan(self.requests_per_s) else self.requests_per_s
         replicas = np.ceil(asked * request_chip_s / chips * (1 - 1e-12))
@@ -97,6 +103,9 @@ class TokenCost(Judged):
         "its chip does not compute in the precision",
     )
     FIGURE: ClassVar[str] = "blended_usd_per_mtoken"
+    UNBANDED: ClassVar[tuple[str, ...]] = (
+        *("wanted_tokens_per_s_per_user", "input_tokens", "output_tokens", "price_age_days", "instances"),
+    )
 
     model: Transformer
     system: System
@@ -163,7 +172,7 @@ class TokenCost(Judged):
 
     def chip_s(self, phase: str = "blended") -> NDArray:
         """Chip-seconds of a token of a phase at each of `PLACES` of the band. [s]"""
-        return self.effort.of(choice("phase", phase, PHASES), self.input_tokens, self.output_tokens)
+        return self.effort.of(phase, self.input_tokens, self.output_tokens)
 
     def chip_s_ends(self, phase: str = "blended") -> tuple[float, float, float]:
         """Low, middle and high of the chip-seconds of a token of a phase. [s]"""
@@ -184,21 +193,25 @@ class TokenCost(Judged):
 
     def drawn_chip_s(self, drawn: Mapping[str, Any], phase: str = "blended") -> NDArray:
         """Chip-seconds of a token in each draw; infinite where no user is served as fast."""
-        place = WIDEST * (2 * np.asarray(drawn.get(_ground(self), 0.5)) - 1)
+        known = instance("drawn", drawn, Mapping, "a mapping of what is uncertain to its draws")
+        place = WIDEST * (2 * share(f"drawn[{_ground(self)!r}]", known.get(_ground(self), 0.5)) - 1)
         return between(self.chip_s(phase), place)
 
     def drawn_usd_per_mtoken(self, drawn: Mapping[str, Any], phase: str) -> NDArray:
         """Its cost in each draw of what is `uncertain`."""
-        price = self.owned.drawn_usd_per_h(drawn) if self.owned else drawn.get(self._price, self.usd_per_chip_h)
+        known = instance("drawn", drawn, Mapping, "a mapping of what is uncertain to its draws")
+        own = numbers(f"drawn[{self._price!r}]", known.get(self._price, self.usd_per_chip_h), unknown=True)
+        price = self.owned.drawn_usd_per_h(drawn) if self.owned else own
         with np.errstate(invalid="ignore"):
             return usd_per_mtoken(price, 1.0) * self.drawn_chip_s(drawn, phase)
 
     def told(self, name: str = FIGURE) -> str:
         """One of its costs with band and basis, in words, or why there is none."""
+        choice("name", name, COSTS)
         if not self.valid:
             return str(self.reason)
         low, high = (float(np.mean(end)) for end in self.ends(name))
-        return within(float(np.mean(getattr(self, name))), low, high, str(self.basis))
+        return within(float(np.mean(self.figure(name))), low, high, str(self.basis))
 
 
 def within(value: float, low: float, high: float, basis: str = "") -> str:

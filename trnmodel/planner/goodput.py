@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trnmodel.arguments import TINY, choice, number, numbers, refuse, share, shown, together
+from trnmodel.arguments import MOST_CHIPS, TINY, choice, integer, numbers, refuse, share, shown, together
 from trnmodel.bands import ranged
 from trnmodel.catalog.fleets import Fleet
 from trnmodel.catalog.fleets import fleet as read_fleet
@@ -37,8 +37,10 @@ class Goodput(Grounded):
     """
 
     FIGURE: ClassVar[str] = "goodput"
+    UNBANDED: ClassVar[tuple[str, ...]] = ("chips", "unit_chips", "ettr_small_loss", "young_s", "daly_s")
 
     system: System
+    model: Transformer | None
     fleet: Fleet
     swap: str
     chips: NDArray
@@ -81,7 +83,7 @@ class Goodput(Grounded):
     def ends(self, name: str) -> tuple[NDArray, NDArray]:
         """Low and high; a share ends at 1."""
         low, high = Grounded.ends(self, name)
-        return low, np.minimum(high, 1.0) if not name.endswith("_s") else high
+        return low, high if name.endswith("_s") or name == "spare_chips" else np.minimum(high, 1.0)
 
 
 def goodput(
@@ -93,7 +95,7 @@ def goodput(
     interval_s: ArrayLike | None = None,
     spare_chips: ArrayLike | None = None,
     swap: str = "hot",
-    unit: float | None = None,
+    unit: int | None = None,
     step_spread: ArrayLike = 0.0,
     fleet: str | Fleet = "borrowed",
 ) -> Goodput:
@@ -104,7 +106,7 @@ def goodput(
     system : str or System
         Whose scale-up domains the job runs on. [-]
     chips : numeric, optional
-        Chips of the job, spares not counted; all of the system where none is given. [-]
+        Chips of the job, whole ones, spares not counted; all of the system where none is given. [-]
     model : str or Transformer, optional
         What is trained: a checkpoint is its parameters times `fleet.checkpoint_bytes_per_param`. [-]
     checkpoint_bytes : numeric, optional
@@ -112,12 +114,13 @@ def goodput(
     interval_s : numeric, optional
         Useful time between checkpoints; the best one where none is given. [s]
     spare_chips : numeric, optional
-        Chips that stand by; the fewest for `fleet.ready_share` where none is given. [-]
+        Whole chips that stand by; the fewest for `fleet.ready_share` where none is given. [-]
     swap : str
         "hot": trays are swapped while the rack runs, in `fleet.swap_s`, and spare links take over; "drain": a rack
         with a failure is emptied for `fleet.repair_s`. [-]
-    unit : float, optional
-        Chips that are out together when one is repaired; by default the tray or the rack, as `unit_chips` has it. [-]
+    unit : int, optional
+        Chips of a domain that are out together when one is repaired; by default the tray or the rack, as `unit_chips`
+        has it. [-]
     step_spread : numeric
         Standard deviation of the time of a step from chip to chip over its mean, up to 1; all wait for the slowest. [-]
     fleet : str or Fleet
@@ -149,16 +152,16 @@ def goodput(
     (True, True)
     """
     spec, those = read_system(system), read_fleet(fleet)
-    asked = {"chips": numbers("chips", spec.chips if chips is None else chips, 1)}
+    asked = {"chips": numbers("chips", spec.chips if chips is None else chips, 1, MOST_CHIPS, whole=True)}
     asked["checkpoint_bytes"] = _checkpoint_bytes(model, checkpoint_bytes, those)
     asked["step_spread"] = share("step_spread", step_spread)
     if interval_s is not None:
         asked["interval_s"] = numbers("interval_s", interval_s, TINY)
     if spare_chips is not None:
-        asked["spare_chips"] = numbers("spare_chips", spare_chips)
+        asked["spare_chips"] = numbers("spare_chips", spare_chips, 0, MOST_CHIPS, whole=True)
     together(**asked, **shapes(fleet=those))
     units = unit_chips(spec, swap)
-    units = units if unit is None else number("unit", unit, 1)
+    units = units if unit is None else float(integer("unit", unit, 1, int(spec.domain_chips)))
     found = _parts(spec, those, swap, units, **asked)
 
     def judge() -> Basis:
@@ -172,7 +175,14 @@ def goodput(
 
         return ranged(those, ask)
 
-    given: dict[str, Any] = {"system": spec, "fleet": those, "swap": swap, "unit_chips": units, "chips": asked["chips"]}
+    given: dict[str, Any] = {
+        "system": spec,
+        "fleet": those,
+        "model": None if model is None else read_model(model),
+        "swap": swap,
+        "unit_chips": units,
+        "chips": asked["chips"],
+    }
     return Goodput(**given, **found, reason_mask=np.zeros(np.shape(found["goodput"]), int), judge=judge, spread=spread)
 
 
@@ -311,7 +321,8 @@ def replica_availability(
     True
     """
     spec, those = read_system(system), read_fleet(fleet)
-    size, count = numbers("chips", chips, 1), numbers("replicas", replicas, 1, whole=True)
+    size = numbers("chips", chips, 1, MOST_CHIPS, whole=True)
+    count = numbers("replicas", replicas, 1, whole=True)
     least = count if needed is None else numbers("needed", needed, 1, whole=True)
     if np.any(least > count):
         refuse("needed", needed, f"allowed are whole numbers up to replicas={shown(replicas)}")

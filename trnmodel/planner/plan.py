@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.arguments import TINY, instance, listed, number, refuse
+from trnmodel.arguments import TINY, choice, instance, listed, number, refuse
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import Precision
 from trnmodel.catalog.stacks import Efficiencies, find
@@ -49,6 +49,7 @@ class Choice(Judged):
 
     REASONS: ClassVar[tuple[str, ...]] = ("too slow for a user at any batch",)
     FIGURE: ClassVar[str] = "tokens_per_s_per_chip"
+    UNBANDED: ClassVar[tuple[str, ...]] = ("lnc", "tp", "ep", "batch", "chips", "instances", "replicas_per_instance")
 
     system: System
     stack: Efficiencies
@@ -85,6 +86,7 @@ class Choice(Judged):
 
     def chip_s(self, resource: str) -> float:
         """Time that a resource takes of a chip for a token, by itself. [s]"""
+        choice("resource", resource, RESOURCES)
         return float(getattr(self.step, f"{resource}_s")) * self.chips / self.batch
 
 
@@ -348,6 +350,9 @@ class Plan(Card):
 
     def reason(self, c: Choice) -> str:
         """Why a choice loses: its speed, or by how much it yields less and what takes most more of a chip."""
+        instance("c", c, Choice, "a Choice of this plan")
+        if not any(c is one for one in (*self.choices, *self.second, *self.beside)):
+            refuse("c", f"Choice of {c.step.model.id} on {c.system.id}", "allowed is a Choice of this plan")
         best = self.choices[0]
         if c in self.choices and _same(c, best):
             return SAME

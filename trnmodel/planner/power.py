@@ -19,6 +19,7 @@ from trnmodel.catalog.systems import System
 from trnmodel.fabric.groups import chip_of
 from trnmodel.formulas import energy as page
 from trnmodel.formulas.bounds import busbw_factor
+from trnmodel.models.transformer import Transformer
 from trnmodel.result import Basis, Grounded, Judged, blank, tidy, weakest
 from trnmodel.steps.answers import Step
 from trnmodel.steps.deployment import Deployment
@@ -56,6 +57,7 @@ class Energy(Judged):
 
     REASONS: ClassVar[tuple[str, ...]] = (*Step.REASONS, NO_WATTS)
     FIGURE: ClassVar[str] = "server_j_per_token"
+    UNBANDED: ClassVar[tuple[str, ...]] = ("chips", "flop_per_chip")
 
     step: Step
     system: System | Chip
@@ -81,6 +83,11 @@ class Energy(Judged):
     facility_w: NDArray
     site_w: NDArray
     at: Callable[[int], Numbers]
+
+    @property
+    def model(self) -> Transformer:
+        """The model whose step it is."""
+        return self.step.model
 
     @property
     def chip_j_per_token(self) -> NDArray:
@@ -160,8 +167,10 @@ class Energy(Judged):
             rows.append(row)
         return tidy(rows)
 
-    def widths(self, name: str, **about: str) -> tuple[Any, Any]:
+    def _widths(self, name: str, **about: str) -> tuple[Any, Any]:
         """Half-widths of the logarithm: of watts by the ends of their inputs; joules and tokens have the time's too."""
+        if name in ("time_s", "tokens_per_s_per_chip"):
+            return self.step.widths("time_s")
         watts = "site_w" if "site_mw" in name else re.sub(r"(_step)?_j(_per_.*)?$", "_w", name)
         value, *ends = (getattr(self, watts), self.at(LOW)[watts], self.at(HIGH)[watts])
         below, above = (np.abs(np.log(end / value)) for end in ends)
@@ -350,7 +359,9 @@ def one_at_a_time(e: Energy, power: Power | None = None) -> pd.DataFrame:
 class RequestEnergy(Grounded):
     """Joules of a request and of each token that it makes: its prefill, and its decode steps at half their length."""
 
+    REASONS: ClassVar[tuple[str, ...]] = Energy.REASONS
     FIGURE: ClassVar[str] = "server_j_per_token"
+    UNBANDED: ClassVar[tuple[str, ...]] = ("input_tokens", "output_tokens")
 
     prefill: Energy
     decode: Energy
@@ -361,7 +372,7 @@ class RequestEnergy(Grounded):
     all_in_j_per_token: NDArray
     facility_j_per_token: NDArray
 
-    def widths(self, name: str, **about: str) -> tuple[Any, Any]:
+    def _widths(self, name: str, **about: str) -> tuple[Any, Any]:
         """Half-widths of the logarithm: the wider of prefill and decode, for what moves one moves the other."""
         parts = self.prefill.widths(name), self.decode.widths(name)
         below, above = (np.maximum(*sides) for sides in zip(*parts, strict=True))

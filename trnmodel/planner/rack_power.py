@@ -70,7 +70,7 @@ class RackPower(Grounded):
     all_in_w: NDArray
     at: Callable[[int], Numbers]
 
-    def widths(self, name: str, **about: str) -> tuple[Any, Any]:
+    def _widths(self, name: str, **about: str) -> tuple[Any, Any]:
         """Half-widths of the logarithm, with every input at its low and at its high end; none for what is not there."""
         value, low, high = (np.asarray(found[name]) for found in (self.at(MIDDLE), self.at(LOW), self.at(HIGH)))
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.arguments import TINY, choice, integer, number, numbers, refuse
+from trnmodel.arguments import MOST_CHIPS, TINY, choice, integer, number, numbers, one_of, refuse
 from trnmodel.catalog.rents import Rent, hosted, own, rent
 from trnmodel.catalog.stacks import find
 from trnmodel.catalog.stacks import kinds as stacks_of
 from trnmodel.catalog.systems import System
-from trnmodel.catalog.systems import system as read_system
+from trnmodel.catalog.systems import find as find_system
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.planner.cost import Cost
 from trnmodel.planner.deployments import computes
 from trnmodel.planner.effort import Ask, Load, TokenCost, within
+from trnmodel.planner.owners import same_owner
 from trnmodel.planner.plan import asked_systems
 from trnmodel.planner.sensitivity import Sensitivity, sensitivity
 from trnmodel.result import Card, tidy
@@ -28,27 +29,35 @@ from trnmodel.units import MILLION
 if TYPE_CHECKING:
     import pandas as pd
 
+MOST_REQUESTS_PER_S = 1e9  # a judgement: one from every human being every ten seconds
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class TokenCosts(Card):
     """The answer to a question of cost: `lines` has one for each system and kind of software, public first."""
 
-    ask: Ask
+    _ask: Ask
     lines: tuple[TokenCost, ...]
 
     def priced(self, way: Any, region: str | None = None) -> TokenCosts:
         """The same answer at other prices, as `token_cost` takes them: what is searched for does not depend on them."""
-        prices = {one.system.id: _price(way, one.system, region) for one in self.lines}
+        prices = {one.system.id: _price(way, one.system, self._ask.model, region) for one in self.lines}
         lines = [
-            self.ask.line(one.system, *prices[one.system.id], one.stack, (one.choice, one.effort)) for one in self.lines
+            self._ask.line(one.system, *prices[one.system.id], one.stack, (one.choice, one.effort))
+            for one in self.lines
         ]
-        return TokenCosts(self.ask, tuple(lines))
+        return TokenCosts(self._ask, tuple(lines))
 
     def __getitem__(self, which: tuple[str, str]) -> TokenCost:
         """The line of a system and a kind of software."""
         found = {(one.system.id, one.stack_kind): one for one in self.lines}
-        if which not in found:
-            refuse("which", which, f"allowed are {', '.join(map(str, found))}")
+        if not isinstance(which, tuple) or len(which) != 2 or not all(isinstance(word, str) for word in which):
+            refuse(
+                "which", which, 'allowed is an id of a system and a kind of software, such as ("hgx-h100", "public")'
+            )
+        system, software = which
+        one_of("system", system, self.systems, "one of the systems asked for")
+        choice("software", software, [kind for name, kind in found if name == system])
         return found[which]
 
     @property
@@ -88,11 +97,12 @@ class TokenCosts(Card):
         ValueError
             `against` is none of the systems.
         """
-        other = self._id(against)
+        other = self._id("against", against)
         return tidy(row for name in self.systems for row in self.ties(name, other))
 
     def ties(self, system: str, against: str) -> list[dict[str, Any]]:
         """The rows of `break_even` of one system, by kind of software."""
+        system, against = self._id("system", system), self._id("against", against)
         rows, other = list[dict[str, Any]](), {one.stack_kind: one for one in self.lines if one.system.id == against}
         for one in self.lines:
             if one.system.id != system or system == against or one.stack_kind not in other:
@@ -116,7 +126,7 @@ class TokenCosts(Card):
             break_even_utilisation with `_low` and `_high`: above 1 renting costs more even where it is always full.
         """
         rows = list[dict[str, Any]]()
-        for api in hosted(self.ask.model.id):
+        for api in hosted(self._ask.model.id):
             for one in self.lines:
                 asked = api.usd_per_token(one.input_tokens, one.output_tokens) * MILLION
                 row: dict[str, Any] = {"seller": api.seller, "date": api.printed_date, "source": api.source}
@@ -165,6 +175,7 @@ class TokenCosts(Card):
 
     def told(self, system: str) -> list[str]:
         """USD a million tokens of one system by kind of software, with its price; a second line where a load waits."""
+        system = self._id("system", system)
         some = [one for one in self.lines if one.system.id == system]
         first = some[0]
         if first.rent.why:
@@ -180,11 +191,11 @@ class TokenCosts(Card):
         Ties are with the system that is named `against`, else those of systems without a price with the first that has
         one.
         """
-        asked = self.ask
+        asked = self._ask
         lengths = f"{asked.given:,.0f} tokens in and {asked.output:,.0f} out"
         lines = [f"USD a million tokens of {asked.model.id}, {lengths}, {asked.wanted:g} tokens/s a user"]
         lines += [line for name in self.systems for line in self.told(name)]
-        priced, other = self.with_price, self._id(against) if against else None
+        priced, other = self.with_price, None if against is None else self._id("against", against)
         ties = [name for name in self.systems if name != other and (other or name not in priced)]
         if other or priced:
             lines += [self._tied(name, other or priced[0]) for name in ties]
@@ -194,8 +205,11 @@ class TokenCosts(Card):
         ]
         return [*lines, *([f"by the token: {', '.join(told)}"] if told else [])]
 
-    def _id(self, system: str) -> str:
-        return choice("against", read_system(system).id, self.systems)
+    def _id(self, argument: str, name: str) -> str:
+        """The id of one of the systems asked for, by any of its names."""
+        if isinstance(name, str) and name in self.systems:
+            return name
+        return one_of(argument, find_system(name, argument).id, self.systems, "one of the systems asked for")
 
     def _tied(self, system: str, against: str) -> str:
         """At what price a system costs what another one does, in words."""
@@ -302,8 +316,8 @@ def token_cost(
     """
     speed = number("tokens_per_s_per_user", tokens_per_s_per_user, TINY)
     given, made = number("input_tokens", input_tokens, 1), number("output_tokens", output_tokens, 1)
-    asked = np.nan if requests_per_s is None else number("requests_per_s", requests_per_s, TINY)
-    load = Load(asked, number("duty", duty, TINY, 1.0), integer("spare_instances", spare_instances, 0))
+    asked = np.nan if requests_per_s is None else number("requests_per_s", requests_per_s, TINY, MOST_REQUESTS_PER_S)
+    load = Load(asked, number("duty", duty, TINY, 1.0), integer("spare_instances", spare_instances, 0, MOST_CHIPS))
     if system is None:
         refuse("system", system, "allowed are systems")
     specs = asked_systems(system)
@@ -313,7 +327,7 @@ def token_cost(
     ask = Ask(read_model(model), speed, given, made, precision, load)
     lines = []
     for spec in specs:
-        price = _price(way, spec, region)
+        price = _price(way, spec, ask.model, region)
         words = stacks_of(spec.chip)
         lines += [ask.line(spec, *price, find(spec.chip, words[kind], "software")) for kind in reversed(words)]
     return TokenCosts(ask, tuple(lines))
@@ -334,14 +348,14 @@ def _owned(cost: Cost) -> Rent:
     return Rent(**about, usd_per_chip_h=value if np.ndim(value) else float(value))
 
 
-def _price(way: Any, spec: System, region: str | None) -> tuple[Rent, Cost | None]:
+def _price(way: Any, spec: System, model: Transformer, region: str | None) -> tuple[Rent, Cost | None]:
     """The price of a system: of one way for all, of a mapping by system, or the caller's own; and the owner's cost."""
     if isinstance(way, Mapping):
         if spec.id not in way:
             refuse("way", dict(way), f"allowed is a mapping that names {spec.id} too")
         way = way[spec.id]
     owned = way if isinstance(way, Cost) else None
+    if owned is not None:
+        same_owner("way", owned, spec, model)
     way = way if owned is None else _owned(owned)
-    if isinstance(way, Rent) and way.chip.id != spec.chip.id:
-        refuse("way", way.id, f"it is the price of {way.chip.id}, and {spec.id} has chips {spec.chip.id}")
     return rent(spec, way, region) if isinstance(way, str | Rent) else own(spec, numbers("way", way, TINY)), owned

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trnmodel.arguments import choice, instance, integer, listed, number, refuse, shown, text
+from trnmodel.arguments import flag, instance, integer, listed, number, numbers, one_of, refuse, shown, text
 from trnmodel.catalog.fleets import distribution
 from trnmodel.catalog.specs import Spec
 from trnmodel.result import Grounded, Result, stacked, tidy
@@ -40,7 +40,7 @@ class Uncertain(NamedTuple):
         >>> Uncertain(0.0, 1.0, 2.0, "triangular").at([0.0, 0.5, 1.0]).tolist()
         [0.0, 1.0, 2.0]
         """
-        share, width = np.asarray(u, dtype=float), self.high - self.low
+        share, width = numbers("u", u, 0.0, 1.0), self.high - self.low
         if self.distribution == "loguniform":
             return np.clip(self.low * np.exp(share * np.log(self.high / self.low)), self.low, self.high)
         if self.distribution == "uniform" or not width:
@@ -147,7 +147,7 @@ class Sensitivity(Result):
 
         Draws that have no answer are left out; `undefined` is their share.
         """
-        wanted = [number("at", each, 0, 100) for each in np.ravel(at)]
+        wanted = numbers("at", at, 0, 100).ravel().tolist()
         rows = []
         for name, drawn in self.values.items():
             there = drawn[np.isfinite(drawn)]
@@ -166,8 +166,10 @@ class Sensitivity(Result):
             input, distribution, low and high (of the input), answer_low and answer_high (the answer there), swing (its
             size), variance_share (squared correlation of the input's draws with the answer's).
         """
+        if not isinstance(answer, str) or (answer and answer not in self.values):
+            one_of("answer", answer, self.values, "the name of an answer")
         name = answer or next(iter(self.values))
-        ends = self.bars[choice("answer", name, self.values)][1:].reshape(-1, 2)
+        ends = self.bars[name][1:].reshape(-1, 2)
         rows = []
         for (label, one), (low, high) in zip(self.inputs.items(), ends, strict=True):
             at = dict(zip(("low", "high"), one.at(ENDS), strict=True))
@@ -178,6 +180,7 @@ class Sensitivity(Result):
 
     def wins(self, least: bool = False) -> pd.DataFrame:
         """Share of the draws in which each answer is the largest, or the `least`: answer, wins; the first of equals."""
+        least = flag("least", least)
         names, drawn = [*self.values], np.stack([*self.values.values()])
         fair = np.where(np.isfinite(drawn), -drawn if least else drawn, -np.inf)
         counts = np.bincount(fair.argmax(axis=0), minlength=len(names)) / drawn.shape[1]
@@ -185,6 +188,7 @@ class Sensitivity(Result):
 
     def to_frame(self, bands: bool = False) -> pd.DataFrame:
         """Percentiles and tornados as one table would not be tidy: the tornado of every answer, with its name."""
+        flag("bands", bands)
         return stacked({name: self.tornado(name) for name in self.values}, "answer")
 
     def _answer(self) -> list[str]:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trnmodel.arguments import flag, refuse, shown
-from trnmodel.catalog.load import nearest
+from trnmodel.arguments import flag, nearest, refuse, shown
 from trnmodel.result import alike
 
 if TYPE_CHECKING:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Mapping as Mapping_
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trnmodel.arguments import TINY, integer, number, numbers, refuse
+from trnmodel.arguments import TINY, instance, integer, number, numbers, refuse, shown, text
 from trnmodel.catalog.prices import Owner
 from trnmodel.catalog.rents import Rent, rent
 from trnmodel.catalog.specs import Precision
@@ -22,6 +22,7 @@ from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.planner.cost import tco
 from trnmodel.planner.goodput import Goodput, goodput
+from trnmodel.planner.owners import same_owner
 from trnmodel.planner.train_search import CUTS, Space, space
 from trnmodel.planner.train_search import told as tabled
 from trnmodel.result import Grounded, tidy
@@ -51,6 +52,7 @@ class Spent(NamedTuple):
 
     def told(self, unit: str, scale: float = 1.0) -> str:
         """In words, in a unit that is `scale` of its own."""
+        scale, unit = number("scale", scale, TINY), text("unit", unit)
         return self.why or format_within(self.value / scale, self.low / scale, self.high / scale, unit, self.basis)
 
 
@@ -65,6 +67,7 @@ class TrainRun(Grounded):
 
     FIGURE: ClassVar[str] = "days"
     REASONS: ClassVar[tuple[str, ...]] = TrainStep.REASONS
+    UNBANDED: ClassVar[tuple[str, ...]] = ("tokens", "chips", "checkpoint_bytes", "missing_bytes")
 
     model: Transformer
     system: System
@@ -93,12 +96,13 @@ class TrainRun(Grounded):
 
     def behind(self, row: Mapping_[str, Any]) -> float:
         """Share by which a row of the table takes longer than the best one."""
-        return float(self.table.tokens_per_s[0] / row["tokens_per_s"] - 1)
+        speed = instance("row", row, Mapping_, "a row of the run's table").get("tokens_per_s")
+        return float(self.table.tokens_per_s[0] / number("row: tokens_per_s", speed, TINY) - 1)
 
     def next(self, most: int = 3) -> list[str]:
         """The next sets of degrees, by how much each takes longer, and the part of the step by which it loses."""
         told = []
-        for row in self.table.iloc[1 : 1 + most].to_dict("records"):
+        for row in self.table.iloc[1 : 1 + integer("most", most)].to_dict("records"):
             longer = format_digits(100 * self.behind(row), 2)
             told.append(f"{degrees(row)}: {longer} % longer" + f" by {row['loses_by']}" * bool(row["loses_by"]))
         return told
@@ -142,19 +146,37 @@ class TrainRun(Grounded):
         Parameters
         ----------
         how : keywords
-            `fleet`, `swap`, `spare_chips`, `interval_s`, `step_spread` of `tm.goodput`. [-]
+            `fleet`, `swap`, `spare_chips`, `interval_s`, `step_spread`, `unit` of `tm.goodput`. [-]
         """
-        return goodput(self.system, self.chips, checkpoint_bytes=self.checkpoint_bytes, **how)
+        for name, value in how.items():
+            if name not in HOW:
+                refuse(name, value, f"a run sets it itself; allowed are {', '.join(HOW)}")
+        found = goodput(self.system, self.chips, checkpoint_bytes=self.checkpoint_bytes, **how)
+        return replace(found, model=self.model)
+
+    def _useful(self, useful: Goodput | None) -> Goodput:
+        """The useful share of this run, or one that is of its system, model and chips, at one point."""
+        if useful is None:
+            return self.goodput()
+        g = instance("useful", useful, Goodput, "a Goodput, such as run.goodput()")
+        same_owner("useful", g, self.system, self.model)
+        if np.size(g.goodput) > 1 or np.any(g.chips != self.chips):
+            refuse(
+                "useful",
+                f"Goodput of {shown(g.chips)} chips",
+                f"allowed is one point of the run's {self.chips:g} chips",
+            )
+        return g
 
     def calendar_days(self, useful: Goodput | None = None) -> Spent:
         """Days with what failures take: those of nothing lost over the useful share of the job's own time."""
-        g = self.goodput() if useful is None else useful
+        g = self._useful(useful)
         own = (1 - g.spare_lost) / g.goodput
         return self._spent(float(self.days * own), _shares(g))
 
     def owner_usd(self, owner: str | Owner = "hyperscaler", useful: Goodput | None = None) -> Spent:
         """Dollars of the run to the one who owns its chips and spares: useful chip-hours at `tm.tco`'s useful hour."""
-        hour = tco(self.system, owner=owner, goodput=self.goodput() if useful is None else useful)
+        hour = tco(self.system, owner=owner, goodput=self._useful(useful))
         if not hour.valid:
             return self._spent(np.nan, (0.0, 0.0), str(hour.reason))
         return self._spent(float(self.chip_hours * hour.useful_usd_per_h), hour.widths("useful_usd_per_h")[::-1])
@@ -163,7 +185,7 @@ class TrainRun(Grounded):
         self, way: str | Rent = "capacity-block", region: str | None = None, useful: Goodput | None = None
     ) -> Spent:
         """Dollars of the run to the one who rents its chips and spares, at a published price of an hour of a chip."""
-        price, g = rent(self.system, way, region), self.goodput() if useful is None else useful
+        price, g = rent(self.system, way, region), self._useful(useful)
         if price.why:
             return self._spent(np.nan, (0.0, 0.0), price.why)
         low, high = (np.log(end / price.usd_per_chip_h) for end in price.range("usd_per_chip_h"))
@@ -218,6 +240,9 @@ class TrainRun(Grounded):
             days = self.tokens / best["tokens_per_s"] / DAY
             row |= {"days": days, "cost": days / float(self.days)} | {key: best[key] for key in KEPT}
         return row
+
+
+HOW = ("fleet", "swap", "spare_chips", "interval_s", "step_spread", "unit")  # of a goodput that a run leaves open
 
 
 def _shares(g: Goodput) -> tuple[Any, Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.arguments import integer, integers, listed, refuse
+from trnmodel.arguments import instance, integer, integers, listed, refuse, together
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.catalog.trainers import Trainer, trainer
@@ -141,12 +141,16 @@ class Space:
 
     def order(self, allowed: NDArray | bool = True) -> NDArray:
         """Places of the points that can run and are allowed, the fastest first."""
-        places = np.flatnonzero(allowed & (self.tokens_per_s > 0))
+        mask = np.asarray(allowed)
+        if mask.dtype != bool:
+            refuse("allowed", allowed, "allowed is True or False for each point")
+        together(points=self.tokens_per_s, allowed=mask)
+        places = np.flatnonzero(mask & (self.tokens_per_s > 0))
         return places[np.argsort(-self.tokens_per_s.ravel()[places], kind="stable")]
 
     def different(self, best: int) -> list[int]:
         """Places of the fastest points, one for each set of degrees."""
-        found: dict[tuple[float, ...], int] = {}
+        best, found = integer("best", best), dict[tuple[float, ...], int]()
         for place in self.order().tolist():
             cut = place % self.tokens_per_s.shape[1]
             found.setdefault(tuple(float(self.cuts[name][cut]) for name in DEGREES), place)
@@ -156,13 +160,14 @@ class Space:
 
     def ask(self, place: int) -> dict[str, Any]:
         """The question of one point, as `train_step` takes it."""
-        way, cut = divmod(int(place), self.tokens_per_s.shape[1])
+        way, cut = divmod(integer("place", place, 0, self.tokens_per_s.size - 1), self.tokens_per_s.shape[1])
         one = {name: int(x[cut]) for name, x in self.cuts.items()}
         mapping = Mapping(**{name: one.pop(name) for name in DEGREES}, placement=PLACEMENT)
         return self.shared | {"mapping": mapping} | one | self.ways[way]
 
     def again(self, where: System) -> Space:
         """The same points on another machine."""
+        instance("where", where, System, "a System")
         return tried(self.model, where, self.ways, self.cuts, self.shared)
 
     def step(self, place: int) -> TrainStep:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import msgspec
 
 import trnmodel
-from trnmodel.arguments import HUGE, SHOWN, ImpossibleError, shown
+from trnmodel.arguments import HUGE, SHOWN, ImpossibleError, nearest, shown
 from trnmodel.catalog import plain_yaml
-from trnmodel.catalog.load import nearest, precision
+from trnmodel.catalog.load import precision
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode

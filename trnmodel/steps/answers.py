@@ -38,6 +38,11 @@ class Step(Judged):
     """
 
     REASONS: ClassVar[tuple[str, ...]] = REASONS[:-1]
+    UNBANDED: ClassVar[tuple[str, ...]] = (
+        *("tp", "pp", "dp", "ep", "cp", "ranks_per_chip", "occupied_chips"),
+        *("batch", "tokens", "compiled_tokens"),
+    )
+    PARTS: ClassVar[tuple[str, ...]] = ("load",)
 
     model: Transformer
     system: System | Chip
@@ -124,6 +129,7 @@ class MemoryFit(Judged):
 
     REASONS: ClassVar[tuple[str, ...]] = REASONS
     FIGURE: ClassVar[str] = "total_bytes"
+    UNBANDED: ClassVar[tuple[str, ...]] = ("tp", "batch", "context")
 
     system: System | Chip
     stack: Efficiencies

@@ -70,10 +70,11 @@ def joint_spread(first: Judged, step: Judged, under_load: bool, name: str) -> tu
     """
     if under_load and name in ARRIVALS:
         return np.zeros(()), np.zeros(())
-    parts = [first.widths(name)] if name.startswith(("ttft", "prefill_s")) else [step.widths(name)]
+    own, later = first.widths("time_s"), step.widths("time_s")
+    parts = [own] if name.startswith(("ttft", "prefill_s")) else [later]
     if under_load and name.startswith(("tpot", "request", "tokens")):
-        parts.append(step.widths(name, part="load"))
+        parts.append(step.widths("time_s", part="load"))
     if name.startswith(BOTH):
-        parts += [first.widths(name), step.widths(name)]
+        parts += [own, later]
     below, above = (np.max(np.broadcast_arrays(*ends), axis=0)[()] for ends in zip(*parts, strict=True))
     return below, above

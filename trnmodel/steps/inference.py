@@ -118,6 +118,12 @@ def _optional(name: str, value: Numeric | None) -> NDArray | None:
     return None if value is None else numbers(name, value, 1)
 
 
+def _holds(name: str, value: Numeric | None, most: Numeric | None, least: Numeric, what: str) -> None:
+    """Refuse a size that graphs are compiled for where it is below what they have to hold."""
+    if most is not None and np.any(np.less(most, least)):
+        refuse(name, value, f"allowed are at least {what}")
+
+
 def _decoded(expert_read: str | None, s: Setting, given: Arrays) -> Asked:
     """What a decode step asks of a rank, at the compiled length, with its cache as long as it may get."""
     compiled = bucket(given["tokens"], s.e.context_bucket, given.get("max_context"))
@@ -217,8 +223,12 @@ def decode_step(
     (18.632, 'memory')
     """
     batch, context = numbers("batch", batch, 1), numbers("context", context, 1)
-    new_tokens, imbalance = numbers("new_tokens", new_tokens, 1), numbers("expert_imbalance", expert_imbalance, 1)
-    longest, slots = _optional("max_context", max_context), _optional("compiled_batch", compiled_batch)
+    new_tokens, imbalance = (
+        numbers("new_tokens", new_tokens, 1, whole=True),
+        numbers("expert_imbalance", expert_imbalance, 1),
+    )
+    longest = _optional("max_context", max_context)
+    slots = None if compiled_batch is None else numbers("compiled_batch", compiled_batch, 1, whole=True)
     if expert_read is not None:
         choice("expert_read", expert_read, EXPERT_READS)
     mapping = NO_DEGREES if mapping is None else mapping
@@ -227,6 +237,8 @@ def decode_step(
     given = fitting(mapping, s.spec_shapes, batch=batch, context=context, new_tokens=new_tokens, max_context=longest,
                     expert_imbalance=imbalance, compiled_batch=slots, **overlaps)  # fmt: skip
     given["tokens"] = given.pop("context")
+    _holds("max_context", max_context, longest, context, "the tokens of context")
+    _holds("compiled_batch", compiled_batch, slots, batch, "the sequences of batch")
     if (given["tokens"] < given["new_tokens"]).any():
         refuse("new_tokens", new_tokens[()], "allowed are at most those of context, which counts them")
     return _step(partial(_decoded, expert_read), s, mapping, given, flag("breakdown", breakdown))
@@ -298,6 +310,7 @@ def prefill(
     given = fitting(mapping, s.spec_shapes, batch=batch, input_tokens=tokens, past=past, expert_imbalance=imbalance,
                     max_context=longest, **overlaps)  # fmt: skip
     given["tokens"] = given.pop("input_tokens")
+    _holds("max_context", max_context, longest, past + tokens, "the tokens of past and input_tokens together")
     return _step(_prefilled, s, mapping, given, flag("breakdown", breakdown))
 
 
@@ -343,6 +356,8 @@ def memory_fit(
     phase: Phase = "decode" if model.generates else "prefill"
     s = setting(model, system, mapping, precision, efficiencies, phase, timed=False)
     given = fitting(mapping, s.spec_shapes, batch=batch, context=context, prompt_tokens=prompt)
+    if prompt is not None and np.any(prompt > context):
+        refuse("prompt_tokens", prompt_tokens, "allowed are at most the tokens of context, which holds the prompt")
     return MemoryFit(
         system=s.system,
         stack=s.e,

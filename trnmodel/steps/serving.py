@@ -76,6 +76,7 @@ class Disaggregated(Judged):
 
     REASONS: ClassVar[tuple[str, ...]] = ("prefill cannot exist", "decode cannot exist")
     FIGURE: ClassVar[str] = "tokens_per_s_per_chip"
+    UNBANDED: ClassVar[tuple[str, ...]] = ("batch", "transfer_bytes")
 
     prefill_system: System | Chip
     prefill_stack: Efficiencies
@@ -106,7 +107,7 @@ def tokens_per_step(draft_tokens: Numeric, acceptance: Numeric) -> NDArray:
     >>> float(tokens_per_step(0, 0.7)), round(float(tokens_per_step(3, 0.5)), 3), float(tokens_per_step(4, 1.0))
     (1.0, 1.875, 5.0)
     """
-    d, a = numbers("draft_tokens", draft_tokens), share("acceptance", acceptance)
+    d, a = numbers("draft_tokens", draft_tokens, whole=True), share("acceptance", acceptance)
     together(draft_tokens=d, acceptance=a)
     return latency.tokens_per_step(d, a)
 
@@ -193,20 +194,23 @@ def serve(
     asked = {
         "requests_per_s": numbers("requests_per_s", requests_per_s, TINY),
         **{name: numbers(name, value, 1) for name, value in
-           (("input_tokens", input_tokens), ("output_tokens", output_tokens), ("max_batch", max_batch))},
+           (("input_tokens", input_tokens), ("output_tokens", output_tokens))},
+        "max_batch": numbers("max_batch", max_batch, 1, whole=True),
         "prefix_share": share("prefix_share", prefix_share),
     }  # fmt: skip
     draft = (
-        numbers("draft_tokens", draft_tokens),
+        numbers("draft_tokens", draft_tokens, whole=True),
         share("acceptance", acceptance),
         numbers("draft_step_s", draft_step_s),
     )
-    chunk = None if chunk_tokens is None else numbers("chunk_tokens", chunk_tokens, 1)
+    chunk = None if chunk_tokens is None else numbers("chunk_tokens", chunk_tokens, 1, whole=True)
     ends = asked["input_tokens"], asked["output_tokens"]
     longest = None if max_context is None else numbers("max_context", max_context, 1)
     optional = {name: x for name, x in (("chunk_tokens", chunk), ("max_context", longest)) if x is not None}
     degrees = {f"mapping.{name}": getattr(mapping, name) for name in CUTS}
     together(**degrees, draft_tokens=draft[0], acceptance=draft[1], draft_step_s=draft[2], **asked, **optional)
+    if longest is not None and np.any(longest < np.add(*ends)):
+        refuse("max_context", max_context, "allowed are at least input_tokens and output_tokens together")
     if np.any(draft[0] >= np.minimum(*ends)):
         refuse("draft_tokens", draft_tokens, "allowed are fewer than input_tokens and output_tokens")
     e = find(site(system, mapping.lnc).chip, efficiencies, "efficiencies")

@@ -40,6 +40,10 @@ class TrainStep(Grounded):
 
     REASONS: ClassVar[tuple[str, ...]] = REASONS
     ON_DEMAND: ClassVar[tuple[str, ...]] = ("low", "high", "lower_s", "upper_s")
+    UNBANDED: ClassVar[tuple[str, ...]] = (
+        *("tp", "pp", "dp", "ep", "cp", "ranks_per_chip", "chips", "zero", "peak_flop_per_s"),
+        *("global_batch", "micro_batch", "microbatches", "seq", "interleave"),
+    )
 
     model: Transformer
     system: System | Chip

@@ -1,0 +1,46 @@
+"""Whose a result is: one that belongs to another system or model than a question is refused, not combined."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trnmodel.arguments import refuse
+from trnmodel.catalog.specs import Chip
+from trnmodel.catalog.systems import System
+from trnmodel.fabric.groups import chip_of
+from trnmodel.models.transformer import Transformer
+
+
+def same_owner(name: str, result: Any, system: System, model: Transformer | None = None) -> None:
+    """Refuse a result of another system or model than a question is about; a bare chip has to be the system's own.
+
+    Parameters
+    ----------
+    name : str
+        The argument that the result is. [-]
+    result : object
+        It has a `system`, and a `model` or None where it is of no model in particular. [-]
+    system, model : System, Transformer
+        What the question is about; without a model those of any are taken. [-]
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> cost = tm.tco("hgx-h100")
+    >>> same_owner("way", cost, tm.system("trn2.48xlarge"))
+    Traceback (most recent call last):
+    ValueError: way='Cost of hgx-h100': allowed is a Cost of trn2.48xlarge, as the rest of the question is
+    """
+    theirs, kind = result.system, type(result).__name__
+    ours = chip_of(system) if isinstance(theirs, Chip) else system
+    if theirs.id != ours.id:
+        refuse(name, f"{kind} of {theirs.id}", f"allowed is a {kind} of {ours.id}, as the rest of the question is")
+    same_model(name, result, model)
+
+
+def same_model(name: str, result: Any, model: Transformer | None) -> None:
+    """Refuse a result of another model, where both are of one."""
+    if None not in (model, result.model) and result.model.id != model.id:
+        kind = type(result).__name__
+        said = f"allowed is a {kind} of {model.id}, as the rest of the question is"
+        refuse(name, f"{kind} of {result.model.id}", said)
