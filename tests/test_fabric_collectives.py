@@ -724,3 +724,31 @@ def test_specs_are_known_again_as_one_object_alone():
     one, other = tm.system("trn2.48xlarge"), replace(tm.system("trn2.48xlarge"))
     assert Same(one) == Same(one) != Same(other)
     assert Same(one) != one
+
+
+def test_a_group_is_placed_once_for_all_questions(monkeypatch):
+    """Many groups first, then some of them beside a new one: that one alone is placed, and the times are each one's."""
+    spec, stack = replace(tm.system("trn2.48xlarge")), tm.efficiencies("trainium2", "hand-tuned")
+    ask = "all_reduce", np.array([2.0**20, 2.0**14, 2.0**26]), spec
+    every, few = np.array([4.0, 8.0, 16.0]), np.array([16.0, 32.0, 4.0])
+    engine.times_s(*ask, every, 1.0, 2, stack)
+    placed, place = list[float](), engine.place
+
+    def noted(where, ranks, *more, **options):
+        placed.extend(np.ravel(ranks).tolist())
+        return place(where, ranks, *more, **options)
+
+    monkeypatch.setattr(engine, "place", noted)
+    together = engine.times_s(*ask, few, 1.0, 2, stack)
+    assert set(placed) == {32.0}
+    alone = [engine.times_s(ask[0], m, spec, n, 1.0, 2, stack) for m, n in zip(ask[1], few, strict=True)]
+    np.testing.assert_array_equal(together, alone)
+
+
+def test_stacks_share_the_bound_without_start_ups():
+    """No stack changes what a fabric without start-ups takes, so that all of them hold the same one."""
+    spec, stack = replace(tm.system("trn2.48xlarge")), tm.efficiencies("trainium2", "hand-tuned")
+    slower = replace(stack, hop_s=2 * stack.hop_s)
+    one, other = (engine._wires(Same(spec), Same(e))("all_reduce", "best", 16.0, 1.0, 2) for e in (stack, slower))
+    assert one.floor is other.floor
+    assert one.floor is not None

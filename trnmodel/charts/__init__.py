@@ -94,7 +94,9 @@ def lines(
     legend: dict[str, Any] = {"legend": None} if named else {}
     params, picked = plot.picked(color, legend=not named)
     place = {"x": plot.number(alt.X, x, log_x), "y": plot.number(alt.Y, y, log_y)}
-    own = place | {"color": plot.colour(alt.Color, color, **legend), "detail": keys} | picked
+    own = (
+        place | {"color": plot.colour(alt.Color, color, **legend), "detail": [alt.Detail(key) for key in keys]} | picked
+    )
     crowd = [zoom()] if max(map(len, ends), default=0) > CROWD else []
     base = alt.Chart(plot.data)
     line = base.mark_line().encode(**own, **_dashes(plot, color, dash, legend))
@@ -102,7 +104,7 @@ def lines(
     if plot.has_range(y):
         many = len(series(plot.data, keys)) > language.MANY_BANDS
         area = base.mark_area(fillOpacity=language.FAINT_BAND if many else language.BAND_OPACITY)
-        layers.insert(0, area.encode(**own | {"y": plot.number(alt.Y, y, log_y, "_low"), "y2": f"{y}_high"}))
+        layers.insert(0, area.encode(**own | {"y": plot.number(alt.Y, y, log_y, "_low"), "y2": alt.Y2(f"{y}_high")}))
     if plot.hollow or (shape and not named):
         at = marked(plot.data, x, y, [*keys, *([choose] if choose else [])])
         layers.append(_points(plot, at, own, color, legend, None if named else shape))
@@ -188,7 +190,7 @@ def bars(
     layers = [chart]
     if plot.has_range(y):
         whisker = base.mark_rule(color="#888888", strokeWidth=1.5)
-        layers.append(whisker.encode(**place, x=plot.number(alt.X, y, end="_low"), x2=f"{y}_high"))
+        layers.append(whisker.encode(**place, x=plot.number(alt.X, y, end="_low"), x2=alt.X2(f"{y}_high")))
     return plot.finish(alt.layer(*layers), caption, under)
 
 
@@ -239,7 +241,7 @@ def spans(frame: pd.DataFrame, start: str, end: str, y: str, color: str, *, capt
             **picked,
             y=plot.category(alt.Y, y),
             x=plot.number(alt.X, start),
-            x2=end,
+            x2=alt.X2(end),
             color=plot.colour(alt.Color, color),
             fillOpacity=plot.hollowed(0.4, 1),
             tooltip=plot.tooltip(),
@@ -282,7 +284,7 @@ def ranges(
     ]
     if plot.has_range(x):
         span = base.mark_rule(strokeWidth=4, opacity=0.5)
-        layers.insert(0, span.encode(**place, x=plot.number(alt.X, x, log_x, "_low", **room), x2=f"{x}_high"))
+        layers.insert(0, span.encode(**place, x=plot.number(alt.X, x, log_x, "_low", **room), x2=alt.X2(f"{x}_high")))
     layers.append(plot.nearest(at | {name: place[name] for name in ("y", "yOffset") if name in place}))
     return plot.finish(alt.layer(*layers), caption, under)
 

@@ -88,7 +88,7 @@ def frontier(frame: pd.DataFrame, chosen: Mapping[str, Any], *, caption: str, un
     points = curve.mark_point(filled=True, opacity=1, size=70, strokeWidth=1.8)
     hollow = alt.condition(f"datum.ground == {BASES.index(language.LOOSE)}", alt.value(0), alt.value(1))
     layers = [
-        curve.mark_area(fillOpacity=language.BAND_OPACITY).encode(**own | {"y": y("least")}, y2="most"),
+        curve.mark_area(fillOpacity=language.BAND_OPACITY).encode(**own | {"y": y("least")}, y2=alt.Y2("most")),
         curve.mark_line(strokeDash=dash).encode(**own),
         points.encode(**own, stroke=alt.Stroke(**colour), fillOpacity=hollow).add_params(pick),
         *_told(curve, own, colour),

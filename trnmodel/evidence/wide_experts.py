@@ -107,11 +107,11 @@ def fit(of: Sequence[Case]) -> tuple[float, ...]:
 
 def _half_width(errors: NDArray) -> float:
     """Half of the 90 % interval of one more error of the kind, by Student's t; in logarithms."""
-    from scipy.stats import t
+    from scipy.special import stdtrit  # scipy.stats, which asks it, takes half a second to load
 
     free = max(len(errors) - 2, 1)
     spread = np.sqrt((errors**2).sum() / free)
-    return float(t.ppf((1 + COVERAGE) / 2, free) * spread * np.sqrt(1 + 1 / len(errors)))
+    return float(stdtrit(free, (1 + COVERAGE) / 2) * spread * np.sqrt(1 + 1 / len(errors)))
 
 
 def _bracket(train: list[Case], test: list[Case]) -> NDArray:

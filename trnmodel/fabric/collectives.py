@@ -129,9 +129,18 @@ class Wire:
 
 
 def _wire(
-    where: System | Chip, e: Efficiencies | None, kind: str, algorithm: str, placed: Placed, alpha_s: Numeric | None
+    where: System | Chip,
+    e: Efficiencies | None,
+    kind: str,
+    algorithm: str,
+    placed: Placed,
+    alpha_s: Numeric | None,
+    ideal: Callable[[], Wire] | None = None,
 ) -> Wire:
-    """The wire of ranks, their stride and the logical core; all but curves are read off at two messages."""
+    """The wire of ranks, their stride and the logical core; all but curves are read off at two messages.
+
+    `ideal` returns the wire of the same ranks without start-ups, where a cache may hold it for all stacks.
+    """
     ranks, stride, lnc = placed
     group = place(where, np.asarray(ranks), np.asarray(stride), lnc, alpha_s, launched=e is None)
     if e is None and alpha_s is None and group.alpha_is_unknown:
@@ -147,7 +156,8 @@ def _wire(
     start, slope = (np.stack(every[i::2], -1) if every else np.zeros((0,)) for i in (0, 1))
     names = (*straight, *(name for name in found if name not in straight))
     unknown = group.alpha_is_unknown and not names[0].startswith("in_graph")
-    floor = _wire(where, IDEAL, kind, "best", placed, 0.0) if any("in_graph" in name for name in found) else None
+    ideal = ideal or partial(_wire, where, IDEAL, kind, "best", placed, 0.0)
+    floor = ideal() if any("in_graph" in name for name in found) else None
     return Wire(group, names, start, slope, curved, _least(start, slope), unknown, floor)
 
 
@@ -184,7 +194,9 @@ def _wires(where: Same, stack: Same) -> Callable[[str, str, float, float, int], 
 
     @lru_cache(maxsize=WIRES)
     def wire(kind: str, algorithm: str, ranks: float, stride: float, lnc: int) -> Wire:
-        return _wire(where.it, e, kind, algorithm, (ranks, stride, lnc), own_alpha_s(e, where.it))
+        placed = ranks, stride, lnc
+        ideal = partial(_wires(where, Same(IDEAL)), kind, "best", *placed)
+        return _wire(where.it, e, kind, algorithm, placed, own_alpha_s(e, where.it), ideal)
 
     return wire
 
@@ -259,7 +271,7 @@ def times_s(
         return found if index is None else found[index]
     places: dict[tuple[float, float], int] = {}
     number = [places.setdefault(pair, len(places)) for pair in zip(every.flat, steps.flat, strict=True)]
-    wires = _apart(kind, Same(where), Same(e), lnc, np.array([*places], dtype=float).tobytes())
+    wires = _apart(kind, Same(where), Same(e), lnc, [*places])
     spread = _spread_s if plain else _spread_over_specs_s
     return spread(kind, wires, np.reshape(number, every.shape), message_bytes, index)
 
@@ -278,21 +290,38 @@ def _at_once_s(
 @lru_cache(maxsize=SPECS)
 def _wires_of_many(kind: str, where: Same, stack: Same, lnc: int, pairs: bytes) -> Wire:
     ranks, stride = np.frombuffer(pairs).reshape(-1, 2).T
-    return _wire(where.it, stack.it, kind, "best", (ranks, stride, lnc), own_alpha_s(stack.it, where.it))
+    ideal = partial(_wires_of_many, kind, where, Same(IDEAL), lnc, pairs)
+    return _wire(where.it, stack.it, kind, "best", (ranks, stride, lnc), own_alpha_s(stack.it, where.it), ideal)
 
 
 @lru_cache(maxsize=SPECS)
-def _apart(kind: str, where: Same, stack: Same, lnc: int, pairs: bytes) -> list[Wire | None]:
-    """The wires of groups by their ranks and stride, none for one rank: laid at once where all are lines of numbers."""
-    placed = np.frombuffer(pairs).reshape(-1, 2)
-    several = placed[:, 0] > 1
-    if where.it.shape == () == (stack.it or IDEAL).shape and several.any():
-        many = _wires_of_many(kind, where, stack, lnc, placed[several].tobytes())
+def _laid(kind: str, where: Same, stack: Same, lnc: int) -> dict[tuple[float, float], Wire | None]:
+    """The wires of groups that have been placed so far, by their ranks and stride; `_apart` fills it."""
+    return {}
+
+
+def _apart(kind: str, where: Same, stack: Same, lnc: int, groups: list[tuple[float, float]]) -> list[Wire | None]:
+    """The wires of groups by their ranks and stride, none for one rank; a group is placed once for all questions."""
+    laid = _laid(kind, where, stack, lnc)
+    new = [group for group in groups if group not in laid]
+    if not new:
+        return [laid[group] for group in groups]
+    placed = dict(zip(new, _placed(kind, where, stack, lnc, new), strict=True))
+    if len(laid) + len(placed) <= WIRES:
+        laid |= placed
+    return [placed[group] if group in placed else laid[group] for group in groups]
+
+
+def _placed(kind: str, where: Same, stack: Same, lnc: int, groups: list[tuple[float, float]]) -> list[Wire | None]:
+    """The wires of groups that differ, laid at once where all of them are lines of numbers."""
+    several = [group for group in groups if group[0] > 1]
+    if where.it.shape == () == (stack.it or IDEAL).shape and several:
+        many = _wires_of_many(kind, where, stack, lnc, np.array(several, dtype=float).tobytes())
         if not (many.curved or (many.floor and many.floor.curved)):
             found = iter(many.apart)
-            return [next(found) if here else None for here in several]
+            return [next(found) if n > 1 else None for n, _ in groups]
     one = _wires(where, stack)
-    return [one(kind, "best", n, step, lnc) if n > 1 else None for n, step in placed.tolist()]
+    return [one(kind, "best", float(n), float(step), lnc) if n > 1 else None for n, step in groups]
 
 
 def _spread_over_specs_s(
