@@ -10,7 +10,7 @@ from docutils import nodes
 from sphinx.util.nodes import make_refnode
 
 from trnmodel.charts.language import named
-from trnmodel.report import policy
+from trnmodel.report import materials, policy
 
 project = "trnmodel"
 author = "The trnmodel authors"
@@ -61,7 +61,10 @@ def write_bundle(app):
         static = Path(app.outdir) / "_static"
         static.mkdir(parents=True, exist_ok=True)
         (static / "SourceSansPro-LICENSE.txt").write_bytes((FONT / "LICENSE.txt").read_bytes())
-        (static / "vega.js").write_text(f"(() => {{{script}}})();\n", encoding="utf-8")
+        embed = vl_convert.get_vega_embed_version()
+        names = f"Vega {vl_convert.get_vega_version()}, Vega-Lite {VEGA_LITE}, Vega-Embed {embed}"
+        head = f"/*! {names}; licences: {materials.NOTICES} */"
+        (static / "vega.js").write_text(f"{head}\n(() => {{{script}}})();\n", encoding="utf-8")
 
 
 def add_scripts(app, pagename, templatename, context, doctree):
@@ -71,10 +74,11 @@ def add_scripts(app, pagename, templatename, context, doctree):
         app.add_js_file("charts.js", loading_method="defer")
 
 
-def protect(app, exception):
-    """Give every page its content security policy."""
+def finish(app, exception):
+    """Give every page its content security policy, and the book its licences and bill of materials."""
     if app.builder.format == "html" and not exception:
         policy.protect(Path(app.outdir))
+        materials.write(Path(app.outdir), Path(__file__).with_name("licences"))
 
 
 GLOSSARY = "glossary"
@@ -254,5 +258,5 @@ def setup(app):
     app.connect("doctree-read", mark_terms)
     app.connect("doctree-resolved", link_words)
     app.connect("html-page-context", add_scripts)
-    app.connect("build-finished", protect)
+    app.connect("build-finished", finish)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
