@@ -25,7 +25,7 @@ RUN = {  # used without an import: where, and the word that says so
     "ruff": ("Makefile", "ruff check"),
     "nbval": ("Makefile", "--nbval"),
 }
-OF_THE_BOOK = {"docutils"}  # what charts/display.py imports when myst-nb calls it
+OF_THE_BOOK = {"cyclonedx-python-lib", "docutils", "packageurl-python"}  # imported when Sphinx builds the book
 
 
 def plain(name):

@@ -99,7 +99,7 @@ def bill(lock: str, bundled: list[Script]) -> str:
 def _licence(name: str) -> str:
     """The licence that an installed package states as an SPDX expression; empty where it states none."""
     try:
-        return metadata.metadata(name)["License-Expression"] or ""
+        return metadata.metadata(name).get("License-Expression", "")
     except metadata.PackageNotFoundError:
         return ""  # for another platform
 
