@@ -12,12 +12,13 @@ NBVAL_REST := $(filter-out $(NBVAL_QUICK),$(wildcard notebooks/*.ipynb))
 BEGAN := $(shell date +%s)
 SAY_SECONDS = @echo "make $@: done $$(( $$(date +%s) - $(BEGAN) )) seconds after make began"
 UV_VERSION := 0.13.8
+AUDIT_VERSION := 2.10.1
 
 # Every command here starts Python, which would compile the whole package anew where bytecode is not kept.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help .venv book pdf test test-slow test-restricted test-all notebooks lab bench mutants lock clean
+.PHONY: help .venv book pdf test test-slow test-restricted test-all notebooks lab bench mutants lock sbom audit clean
 
 help: ## list the targets
 	@grep -E '^[a-z.-]+:.*## ' Makefile | sed -E 's/^([a-z.-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -83,6 +84,14 @@ lock: ## resolve pyproject.toml into requirements.lock, hashed, for every platfo
 	build/uv/bin/pip install --quiet uv==$(UV_VERSION)
 	build/uv/bin/uv pip compile pyproject.toml --all-extras --group build --universal --python-version 3.11 \
 		--generate-hashes --no-emit-index-url --no-annotate --no-header --quiet --output-file requirements.lock
+
+sbom: book ## the bill of materials (CycloneDX) of the lock and of the scripts in the book, as build/sbom.cdx.json
+	cp build/html/sbom.cdx.json build/sbom.cdx.json
+
+audit: ## known vulnerabilities of what the lock names; says so where no service of advisories answers
+	$(PYTHON) -m venv build/audit
+	build/audit/bin/pip install --quiet pip-audit==$(AUDIT_VERSION)
+	build/audit/bin/python .ci/audit.py build/audit/bin/pip-audit requirements.lock
 
 clean: ## remove what was built; keep the environment
 	rm -rf build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -10,6 +10,7 @@ from docutils import nodes
 from sphinx.util.nodes import make_refnode
 
 from trnmodel.charts.language import named
+from trnmodel.report import materials, policy
 
 project = "trnmodel"
 author = "The trnmodel authors"
@@ -32,12 +33,15 @@ mathjax_path = MATHJAX.name
 FONT = metadata.distribution("font-source-sans-pro").locate_file("font_source_sans_pro/files")
 FACES = [FONT / name for name in ("SourceSansPro-Regular.otf", "SourceSansPro-It.otf", "SourceSansPro-Semibold.otf")]
 
+# The newest that vl-convert carries whose tooltips name the nearest datum; those of 6.4 print "undefined".
+VEGA_LITE = "6.1"
+
 html_theme = "sphinx_book_theme"
 html_title = "Trainium from first principles"
 html_static_path = ["_static", str(MATHJAX), *map(str, FACES)]
 html_css_files = ["book.css"]
 html_favicon = "_static/icon.svg"
-html_js_files = ["code.js", "answers.js"]
+html_js_files = ["code.js", "answers.js", "buttons.js"]
 html_context = {"default_mode": "auto"}
 html_show_search_summary = False  # summaries are fetched, which a browser refuses to a page from a folder
 html_sourcelink_suffix = ""
@@ -53,11 +57,14 @@ html_theme_options = {
 def write_bundle(app):
     """Vega as a plain script, as a browser refuses a module to a page from a folder, and the licence of the font."""
     if app.builder.format == "html":
-        script = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+        script = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=VEGA_LITE)
         static = Path(app.outdir) / "_static"
         static.mkdir(parents=True, exist_ok=True)
         (static / "SourceSansPro-LICENSE.txt").write_bytes((FONT / "LICENSE.txt").read_bytes())
-        (static / "vega.js").write_text(f"(() => {{{script}}})();\n", encoding="utf-8")
+        embed = vl_convert.get_vega_embed_version()
+        names = f"Vega {vl_convert.get_vega_version()}, Vega-Lite {VEGA_LITE}, Vega-Embed {embed}"
+        head = f"/*! {names}; licences: {materials.NOTICES} */"
+        (static / "vega.js").write_text(f"{head}\n(() => {{{script}}})();\n", encoding="utf-8")
 
 
 def add_scripts(app, pagename, templatename, context, doctree):
@@ -65,6 +72,13 @@ def add_scripts(app, pagename, templatename, context, doctree):
     if 'class="trn-chart"' in context.get("body", ""):
         app.add_js_file("vega.js", loading_method="defer")
         app.add_js_file("charts.js", loading_method="defer")
+
+
+def finish(app, exception):
+    """Give every page its content security policy, and the book its licences and bill of materials."""
+    if app.builder.format == "html" and not exception:
+        policy.protect(Path(app.outdir))
+        materials.write(Path(app.outdir), Path(__file__).with_name("licences"))
 
 
 GLOSSARY = "glossary"
@@ -192,6 +206,7 @@ def html_part(part):
 def link_words(app, doctree, docname):
     """Link "chapter 4" to the fourth chapter, a term to its page at first use, a metric in each heading of a table."""
     linker = Linker(app, docname)
+    link_proof(linker, doctree)
     for text in [] if docname == GLOSSARY else list(doctree.findall(nodes.Text)):
         if not within(text, CODE) and (told := person(text.astext())) != text.astext():
             text.parent.replace(text, nodes.Text(told))
@@ -203,6 +218,18 @@ def link_words(app, doctree, docname):
     for raw in doctree.findall(nodes.raw):
         if "</th>" in raw.astext():
             raw.children = [nodes.Text(HTML_HEADING.sub(linker.html_heading, raw.astext()))]
+
+
+def link_proof(linker, doctree):
+    """Link what a card calls its proof to the section of that title."""
+    known = {name for section in doctree.findall(nodes.section) for name in section["ids"]}
+    for strong in list(doctree.findall(nodes.strong)):
+        title = strong.next_node(nodes.Text, descend=False, siblings=True)
+        if strong.astext() == "Proof:" and title and (anchor := nodes.make_id(title.astext())) in known:
+            words = title.astext().strip()
+            link = linker.link(linker.docname, words.removesuffix("."), anchor)
+            link["classes"] = []
+            title.parent.replace(title, [nodes.Text(" "), link, nodes.Text(words[len(link.astext()) :])])
 
 
 def in_heading(node):
@@ -231,4 +258,5 @@ def setup(app):
     app.connect("doctree-read", mark_terms)
     app.connect("doctree-resolved", link_words)
     app.connect("html-page-context", add_scripts)
+    app.connect("build-finished", finish)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

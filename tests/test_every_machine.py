@@ -26,7 +26,7 @@ RUN = {  # used without an import: where, and the word that says so
     "nbval": ("Makefile", "--nbval"),
     "fastparquet": ("tests/test_parquet.py", "to_parquet"),  # pandas finds it by itself
 }
-OF_THE_BOOK = {"docutils"}  # what charts/display.py imports when myst-nb calls it
+OF_THE_BOOK = {"cyclonedx-python-lib", "docutils", "packageurl-python"}  # imported when Sphinx builds the book
 
 
 def plain(name):

@@ -6,6 +6,7 @@
   const SHORT = 190; // of the names beside an axis or in a legend there. [px]
   const LIGHT = 0.45; // of a colour on a dark page, at least, of white
   const actions = { export: true, source: false, compiled: false, editor: false };
+  const options = { actions, mode: "vega-lite", renderer: "svg", ast: true }; // expressions are interpreted, never evaluated as code
   const ruler = document.createElement("canvas").getContext("2d");
   const LEGENDS = ".role-legend-label text, .role-legend-symbol path";
 
@@ -96,7 +97,7 @@
     const spec = specified(chart);
     const place = chart.querySelector("div") ?? chart.appendChild(document.createElement("div"));
     const themed = inTheme(spec, getComputedStyle(chart), chart.clientWidth, steps);
-    const { view } = await vegaEmbed(place, themed, { actions, mode: "vega-lite", renderer: "svg" });
+    const { view } = await vegaEmbed(place, themed, options);
     chart.vegaView = view;
     if (steps && spec.width?.step && chart.scrollWidth > chart.clientWidth) return draw(chart, false); // too many bars for their width
     if (spec.params?.some((param) => param.name === "zoom")) {

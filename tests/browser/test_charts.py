@@ -88,6 +88,26 @@ def test_keys_look_closer_and_set_back(chart_with):
     await_ticks(chart, ticks, "===")
 
 
+def test_the_hint_of_keys_appears_under_the_chart_and_covers_nothing(chart_with):
+    page, chart = chart_with("[data-zoom]")
+    hint = """chart => {
+        const { visibility, height } = getComputedStyle(chart, '::after');
+        return [visibility, parseFloat(height)];
+    }"""
+    lowest = """chart => [chart.getBoundingClientRect().bottom,
+        ...[...chart.querySelectorAll('svg.marks text')].map(text => text.getBoundingClientRect().bottom)]"""
+    page.mouse.move(1, 1)
+    hidden, _ = chart.evaluate(hint)
+    before = chart.bounding_box()
+    chart.hover()
+    shown, height = chart.evaluate(hint)
+    bottom, *texts = chart.evaluate(lowest)
+    assert (hidden, shown) == ("hidden", "visible")
+    assert height > 5
+    assert max(texts) <= bottom - height
+    assert chart.bounding_box() == before
+
+
 def test_the_wheel_scrolls_the_page_and_with_ctrl_the_chart(chart_with):
     page, chart = chart_with("[data-zoom]")
     ticks = chart.evaluate(TICKS)

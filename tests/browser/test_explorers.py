@@ -290,30 +290,47 @@ def test_the_roof_is_that_of_the_package_on_both_sides_of_the_ridge(roofline, na
     peak, bandwidth = spec.peak(dtype), spec.hbm_bytes_per_s
     ridge = float(tm.roofline.ridge_point_flop_per_byte(peak, bandwidth))
     slider = chart.locator("input[type=range]")
-    for intensity, side in ((120, "memory"), (int(ridge), "memory"), (int(ridge) + 1, "compute"), (1000, "compute")):
-        slider.fill(str(intensity))
+    below = math.floor(100 * math.log10(ridge)) / 100
+    for power, side in ((2.0, "memory"), (below, "memory"), (below + 0.01, "compute"), (3.0, "compute")):
+        slider.fill(f"{power:.2f}")
         page.wait_for_timeout(100)
-        read = roof(chart)
+        read, intensity = roof(chart), 10 ** round(power, 2)
         rate = float(tm.roofline.attainable_flop_per_s(intensity, peak, bandwidth))
-        assert read["at"] == intensity
+        assert read["at"] == pytest.approx(intensity, rel=1e-3)
         assert read["side"].startswith(f"{side}-bound")
         assert read["rate"] == pytest.approx(rate / 1e12, rel=1e-3)
         assert read["ridge"] == pytest.approx(ridge, rel=5e-3)
         assert (read["peak"], read["hbm"]) == pytest.approx((peak / 1e12, bandwidth / 1e12), rel=1e-3)
 
 
-def test_the_intensity_is_a_plain_number_that_arrows_move_and_a_pointer_sets(roofline):
+def test_the_slider_stands_where_the_intensity_is_on_the_axis(roofline):
+    """Each step of the slider is a step of the same length along the logarithmic axis."""
     page, chart = roofline
     slider = chart.locator("input[type=range]")
-    slider.fill("120")
+    share = "s => (s.value - s.min) / (s.max - s.min)"
+    for power in ("0.5", "1", "1.5", "2", "2.5", "3"):
+        slider.fill(power)
+        page.wait_for_timeout(100)
+        rule = chart.locator("svg.marks .mark-rule line:not([stroke-width='0'])").last.bounding_box()
+        left, width = chart.evaluate("""chart => {
+            const { left } = chart.querySelector('svg .role-frame > g > path.background').getBoundingClientRect();
+            return [left, chart.vegaView.width()];
+        }""")
+        assert (rule["x"] - left) / width == pytest.approx(slider.evaluate(share), abs=0.01)
+
+
+def test_arrows_move_the_intensity_by_a_hundredth_of_a_power_and_a_pointer_sets_it(roofline):
+    page, chart = roofline
+    slider = chart.locator("input[type=range]")
+    slider.fill("2")
     slider.press("ArrowRight")
     page.wait_for_timeout(100)
-    assert roof(chart)["at"] == 121
-    assert "121" in chart.locator(".vega-bind:has(input[type=range])").inner_text()
+    assert roof(chart)["at"] == pytest.approx(10**2.01, rel=1e-3)
+    assert "2.01" in chart.locator(".vega-bind:has(input[type=range])").inner_text()
     box = chart.locator("svg.marks").bounding_box()
     page.mouse.move(box["x"] + box["width"] - 60, box["y"] + 150)
-    page.wait_for_function("s => s.value > 1000", arg=slider.element_handle())
-    assert roof(chart)["side"].startswith("compute-bound")
+    page.wait_for_function("s => s.value > 3", arg=slider.element_handle())
+    assert roof(chart)["side"].startswith("compute")
 
 
 def test_a_chip_without_the_format_says_so(roofline):

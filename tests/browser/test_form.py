@@ -145,6 +145,26 @@ def test_the_first_page_answers_on_the_first_screen(base, open_page):
         assert page.locator(".trn-chart svg.marks").first.bounding_box()["height"] < 0.75 * size["height"]
 
 
+def test_an_answer_shows_whether_it_is_open(desk):
+    """Its title looks different once it is open: nothing else in it changes."""
+    answer = desk.locator("details.dropdown").first
+    title = answer.locator("summary")
+    closed = title.screenshot()
+    answer.evaluate("answer => { answer.open = true; }")
+    assert title.screenshot() != closed
+    answer.evaluate("answer => { answer.open = false; }")
+    assert title.screenshot() == closed
+
+
+def test_the_proof_of_an_answer_is_a_link_to_it(desk):
+    proofs = desk.locator("article p:has(strong:text-is('Proof:'))")
+    assert proofs.count() >= 1
+    for proof in proofs.all():
+        link = proof.locator("a")
+        heading = desk.locator(f"section{link.get_attribute('href')} > :is(h2, h3)")
+        assert heading.evaluate("heading => heading.firstChild.textContent.trim()") == link.inner_text()
+
+
 def test_headings_stand_below_the_title(desk):
     size = "all => all.map(heading => parseFloat(getComputedStyle(heading).fontSize))"
     title, sections, parts = (desk.locator(f"article {kind}").evaluate_all(size) for kind in ("h1", "h2", "h3"))

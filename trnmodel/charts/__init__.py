@@ -104,7 +104,8 @@ def lines(
     if plot.has_range(y):
         many = len(series(plot.data, keys)) > language.MANY_BANDS
         area = base.mark_area(fillOpacity=language.FAINT_BAND if many else language.BAND_OPACITY)
-        layers.insert(0, area.encode(**own | {"y": plot.number(alt.Y, y, log_y, "_low"), "y2": alt.Y2(f"{y}_high")}))
+        high = alt.Y2(f"{y}_high")
+        layers.insert(0, plot.ranged(area, y).encode(**own | {"y": plot.number(alt.Y, y, log_y, "_low"), "y2": high}))
     if plot.hollow or (shape and not named):
         at = marked(plot.data, x, y, [*keys, *([choose] if choose else [])])
         layers.append(_points(plot, at, own, color, legend, None if named else shape))
@@ -184,13 +185,13 @@ def bars(
             color=plot.colour(alt.Color, color, alone=x),
             stroke=plot.colour(alt.Stroke, color, alone=x),
             fillOpacity=plot.hollowed(0.12, 1),
-            tooltip=plot.tooltip(),
         )
     )
-    layers = [chart]
+    layers = [plot.with_tooltip(chart)]
     if plot.has_range(y):
         whisker = base.mark_rule(color="#888888", strokeWidth=1.5)
-        layers.append(whisker.encode(**place, x=plot.number(alt.X, y, end="_low"), x2=alt.X2(f"{y}_high")))
+        high = alt.X2(f"{y}_high")
+        layers.append(plot.ranged(whisker, y).encode(**place, x=plot.number(alt.X, y, end="_low"), x2=high))
     return plot.finish(alt.layer(*layers), caption, under)
 
 
@@ -208,7 +209,7 @@ def stacks(
     params, picked = plot.picked(color)
     place = {"y": plot.category(alt.Y, x)}
     base = alt.Chart(data, height={"step": 34})
-    layers = [
+    bar = (
         base.mark_bar()
         .add_params(*params)
         .encode(
@@ -218,9 +219,9 @@ def stacks(
             color=plot.colour(alt.Color, color),
             fillOpacity=plot.hollowed(0.4, 1),
             order=alt.Order(field="pile", type="quantitative"),
-            tooltip=plot.tooltip(),
         )
-    ]
+    )
+    layers = [plot.with_tooltip(bar)]
     if limit:
         stroke = base.mark_tick(color="#888888", thickness=3, height=34)
         layers.append(stroke.encode(**place, x=alt.X(field=limit, type="quantitative", title=title)))
@@ -236,19 +237,15 @@ def spans(frame: pd.DataFrame, start: str, end: str, y: str, color: str, *, capt
     plot = Plot(data, titles | {start: title, end: title}, on_ground(frame, ""))
     params, picked = plot.picked(color)
     bar = alt.Chart(data, height={"step": 40}).mark_bar(stroke="white", strokeWidth=0.7).add_params(*params)
-    return plot.finish(
-        bar.encode(
-            **picked,
-            y=plot.category(alt.Y, y),
-            x=plot.number(alt.X, start),
-            x2=alt.X2(end),
-            color=plot.colour(alt.Color, color),
-            fillOpacity=plot.hollowed(0.4, 1),
-            tooltip=plot.tooltip(),
-        ),
-        caption,
-        under,
+    bar = bar.encode(
+        **picked,
+        y=plot.category(alt.Y, y),
+        x=plot.number(alt.X, start),
+        x2=alt.X2(end),
+        color=plot.colour(alt.Color, color),
+        fillOpacity=plot.hollowed(0.4, 1),
     )
+    return plot.finish(plot.with_tooltip(bar), caption, under)
 
 
 def ranges(
@@ -284,7 +281,8 @@ def ranges(
     ]
     if plot.has_range(x):
         span = base.mark_rule(strokeWidth=4, opacity=0.5)
-        layers.insert(0, span.encode(**place, x=plot.number(alt.X, x, log_x, "_low", **room), x2=alt.X2(f"{x}_high")))
+        ends = {"x": plot.number(alt.X, x, log_x, "_low", **room), "x2": alt.X2(f"{x}_high")}
+        layers.insert(0, plot.ranged(span, x).encode(**place, **ends))
     layers.append(plot.nearest(at | {name: place[name] for name in ("y", "yOffset") if name in place}))
     return plot.finish(alt.layer(*layers), caption, under)
 
@@ -312,7 +310,7 @@ def scatter(
         if plot.has_range(axis):
             span = {name: plot.number(channel, axis, True, "_low"), f"{name}2": f"{axis}_high"}
             rule = alt.Chart(data).mark_rule(strokeWidth=1, strokeOpacity=0.4)
-            layers.append(rule.encode(**{**place, **picked, **span}))
+            layers.append(plot.ranged(rule, axis).encode(**{**place, **picked, **span}))
     points = alt.Chart(data).mark_point(size=45, strokeWidth=1.5, filled=True).add_params(*params)
     stroke = plot.colour(alt.Stroke, color)
     layers.append(points.encode(**place, **picked, fillOpacity=plot.hollowed(0, 0.8), stroke=stroke))
@@ -335,8 +333,7 @@ def regions(
         x=alt.X(field=x, title=plot.titles[x], **axis),
         y=alt.Y(field=y, title=None if panel else plot.titles[y], sort="descending", **axis),
         color=plot.colour(alt.Color, color),
-        tooltip=plot.tooltip(),
         **picked,
         **rows,
     )
-    return plot.finish(chart, caption, under, [f"upwards: {plot.titles[y]}"] if panel else [])
+    return plot.finish(plot.with_tooltip(chart), caption, under, [f"upwards: {plot.titles[y]}"] if panel else [])

@@ -18,6 +18,7 @@ from trnmodel.charts.explorers import (
     _options,
     _place,
     _select,
+    _unfolded,
     _words,
 )
 from trnmodel.charts.tables import check
@@ -44,9 +45,8 @@ def draws(frame: pd.DataFrame, chosen: Mapping[str, Any], *, caption: str, under
     options, chosen = _options(frame, DRAWN, chosen)
     kept = frame.assign(of=_place(frame, options), beside=_place(frame, dict(list(options.items())[1:])))
     rows = kept[kept.why == ""].rename(columns=figures)
-    text = rows[["of", "beside", *figures.values()]].to_csv(index=False, float_format="%.4g", lineterminator="\n")
-    parse = dict.fromkeys(["of", "beside", *figures.values()], "number")
-    curve = alt.Chart(alt.InlineData(values=text, format=alt.CsvDataFormat(type="csv", parse=parse)))
+    short = rows[["of", "beside", *figures.values()]].map(lambda value: float(f"{value:.4g}"))
+    curve = _unfolded(short.assign(of=rows.of, beside=rows.beside))
     place = {"x": _log(alt.X, "joule", "Energy of a token at the server [J]"), "detail": alt.Detail("of:N")}
     axis = alt.Axis(format="%")
     place["y"] = alt.Y("share", type="quantitative", title="Share of draws at or below", axis=axis)

@@ -1,7 +1,7 @@
 """Charts that a reader asks: controls over a grid that the page carries, and what is chosen in words and bars.
 
-They are Vega-Lite alone, so that they live in JupyterLab and in a page from a folder. Numbers travel as comma separated
-text of four digits each, options as their places in lists.
+They are Vega-Lite alone, so that they live in JupyterLab and in a page from a folder. Numbers travel as columns
+of four digits each, options as their places in lists.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ ROOFS = {"chip": "Chip", "dtype": "Number format"}
 ROOF = ["peak_flop_per_s", "hbm_bytes_per_s", "ridge_flop_per_byte"]
 ROOF += ["ridge_flop_per_byte_low", "ridge_flop_per_byte_high", "estimate"]
 STOPS = 60  # of a pointer along a roof
+POWERS = 100  # steps of a slider in a power of ten
 GREY = "#888888"
 BELOW, LINE = 70, 21  # from the axis to the first line of what is chosen, and from line to line. [px]
 NAMES, FIGURES = 30, 72  # beside bars: names of parts, and their times. [px]
@@ -112,7 +113,7 @@ def _curve(kept: pd.DataFrame) -> Any:
     ends = dict.fromkeys(("low", "high"), "datum.chip")  # what has no band has its ends in its value
     either = {name: f"[{', '.join(_one(each, ends) for each in one)}][measure]" for name, one in SHOWN.items()}
     curve = (
-        alt.Chart(_csv(kept[kept.why == ""]))
+        _curve_rows(kept[kept.why == ""])
         .transform_filter("datum.of == of")
         .transform_calculate(
             usd="hour[0] / datum.chip",  # of no hour no number
@@ -183,18 +184,25 @@ def _place(grid: pd.DataFrame, options: Mapping[str, Sequence[Any]]) -> pd.Serie
     return found
 
 
-def _csv(rows: pd.DataFrame) -> alt.InlineData:
-    """Rows as text, times in milliseconds."""
+def _curve_rows(rows: pd.DataFrame) -> Any:
+    """A chart of the points of all combinations, times in milliseconds; an end that equals its value is left out."""
     times = {name: rows[name] / MS for name in FIELDS if name.endswith("_s")}
     named = rows.assign(**times)[["of", *FIELDS]].rename(columns=FIELDS)
     for name in ("basis", "jbasis"):
         named[name] = named[name].map({word: place for place, word in enumerate(BASES)})
-    numbers = named.map(lambda x: "" if x != x else f"{x:.4g}" if abs(x) < 1e4 else f"{float(f'{x:.4g}'):.0f}")
-    numbers["of"] = named.of
-    for name in ("low", "high"):  # what has no band has its ends in its value
-        numbers[name] = numbers[name].where(numbers[name] != numbers["chip"], "")
-    text = numbers.to_csv(index=False, lineterminator="\n")
-    return alt.InlineData(values=text, format=alt.CsvDataFormat(type="csv", parse=dict.fromkeys(named, "number")))
+    short = named.map(lambda value: float(f"{value:.4g}")).assign(of=named.of)
+    for name in ("low", "high"):
+        short[name] = short[name].where(short[name] != short["chip"])
+    return _unfolded(short)
+
+
+def _unfolded(rows: pd.DataFrame) -> Any:
+    """A chart of rows that travel as one list for each column; a missing number is null.
+
+    Comma separated text is as short, but a browser parses it by `new Function`, which the book's policy forbids.
+    """
+    columns = {name: [None if x != x else x for x in rows[name].tolist()] for name in rows}
+    return alt.Chart(alt.InlineData(values=[columns])).transform_flatten(list(columns))
 
 
 def _log(channel: Any, field: str, title: str | None, axis: Mapping[str, Any] | None = None, **scale: Any) -> Any:
@@ -340,16 +348,26 @@ def roofline(
     chosen : mapping
         What the controls `chip` and `dtype` show first.
     marker : float
-        Where the intensity starts; from 1 on, in whole numbers. [FLOP/B]
+        Where the intensity starts, from 1 on. [FLOP/B]
     """
     check(frame, caption, under=under, needed=(*ROOFS, *ROOF))
     peaks = frame.dropna(subset=ROOF)
-    start = round(number("marker", marker, TINY))
+    start = max(number("marker", marker, TINY), 1.0)
     most = _ceiling(max(4 * float(peaks.ridge_flop_per_byte.max()), start))
     options, chosen = _options(peaks, ROOFS, chosen)
-    slider = alt.binding_range(min=1, max=most, step=1, name="Arithmetic intensity [FLOP/B] ")
-    pick = alt.selection_point(name="pick", fields=["x"], on="path:pointerover", nearest=True, clear=False,
-                               value=[{"x": max(start, 1)}], bind={"x": slider})  # fmt: skip
+    last = math.floor(POWERS * math.log10(most))
+    name = "Arithmetic intensity [FLOP/B], 10 to the power of "
+    slider = alt.binding_range(min=0, max=last / POWERS, step=1 / POWERS, name=name)
+    first = round(POWERS * math.log10(start)) / POWERS
+    pick = alt.selection_point(
+        name="pick",
+        fields=["power"],
+        on="path:pointerover",
+        nearest=True,
+        clear=False,
+        value=[{"power": first}],
+        bind={"power": slider},
+    )
     roofs = _roofs(peaks, most)
     place = {"x": _log(alt.X, "x", "Arithmetic intensity [FLOP/B]", domain=[1, most])}
     rates = [rounded(float(end)) for end in (roofs.y.min(), roofs.y.max())]
@@ -361,7 +379,8 @@ def roofline(
     lines = alt.Chart(roofs).transform_filter(f"datum.dtype == {json.dumps(options['dtype'])}[dtype]")
     mine = lines.transform_filter(f"datum.chip == {json.dumps(options['chip'])}[chip]")
     near = alt.Chart(alt.sequence(0, STOPS + 1, as_="i")).transform_filter("roof")
-    near = near.transform_calculate(x=f"round(pow({most}, datum.i / {STOPS}))", y="min(roof[0], datum.x * roof[1])")
+    power = f"round(datum.i * {last} / {STOPS}) / {POWERS}"
+    near = near.transform_calculate(power=power, x="pow(10, datum.power)", y="min(roof[0], datum.x * roof[1])")
     layers = [
         lines.mark_line(strokeWidth=1.2).encode(**place, **colour, **picked).add_params(*params),
         mine.mark_line(strokeWidth=4).encode(**place, **colour),
@@ -400,11 +419,13 @@ def _table(peaks: pd.DataFrame, options: Mapping[str, Sequence[Any]]) -> str:
 
 def _read(place: Mapping[str, Any]) -> list[Any]:
     """Where the intensity meets the roof: a rule and a ring, and below the chart what it means."""
-    one = alt.Chart(alt.InlineData(values=[{}])).transform_calculate(x="isDefined(pick.x) ? pick.x[0] : 1")
+    one = alt.Chart(alt.InlineData(values=[{}])).transform_calculate(
+        x="isDefined(pick.power) ? pow(10, pick.power[0]) : 1"
+    )
     known = one.transform_filter("roof").transform_calculate(y="min(roof[0], datum.x * roof[1])")
     ridge, low, high = (f"format(roof[{i}], roof[4] > roof[3] ? ',.3~r' : ',.4~r')" for i in (2, 3, 4))
     lines = [
-        "'at ' + format(datum.x, ',') + ' FLOP/B'",
+        "'at ' + format(datum.x, ',.4~r') + ' FLOP/B'",
         "datum.x < roof[2] ? 'memory-bound, left of the ridge' : 'compute-bound, right of the ridge'",
         f"'Ridge point ' + (roof[4] > roof[3] ? {ridge} + ' (' + {low} + ' to ' + {high} + ')' : {ridge}) + ' FLOP/B'",
         "'Peak ' + format(roof[0], ',.4~r') + ' TFLOP/s' + (roof[5] ? ', our estimate' : '')",

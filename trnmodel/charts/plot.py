@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ SAME = 1.5  # up to which lines coincide. [px]
 ROOM = 12  # beyond the first and the last mark of an axis of powers, which would be cut there. [px]
 MOST_APART = 24  # marks of an axis of categories, beyond which they stand closer
 MOST_TOLD = 2  # groups of lines that coincide
+DIGITS = ",.3~r"  # of a number under the pointer, in d3's language
 CROWD = 3  # lines, beyond which a reader may want a closer look
 
 
@@ -109,22 +111,40 @@ class Plot:
         near = alt.selection_point(name="near", on="pointerover", clear="pointerout", nearest=True, empty=False)
         ring = alt.Chart(self.data).mark_point(size=130, color="#888888", strokeWidth=2, opacity=0)
         shown = alt.condition(near, alt.value(1), alt.value(0))
-        return ring.add_params(near).encode(**place, opacity=shown, tooltip=self.tooltip())
+        return self.with_tooltip(ring.add_params(near).encode(**place, opacity=shown))
 
     def hollowed(self, yes: Any, no: Any) -> Any:
         """A mark's property where the data is hollow, and elsewhere."""
         marked = " || ".join(self.hollow)
         return alt.condition(marked, alt.value(yes), alt.value(no)) if marked else alt.value(no)
 
-    def tooltip(self) -> list[Any]:
-        """What pointing at data tells: its columns, their ranges, and the basis."""
-        number = {"type": "quantitative", "format": ",.3~r"}
+    def with_tooltip(self, chart: Any) -> Any:
+        """The chart with a tooltip of its columns, their ranges and the basis; a missing number is shown as "none"."""
         shown = self.titles | {name: name for name in ("basis",) if name in self.data}
         for name, title in self.titles.items():
             ends = (("_low", "from"), ("_high", "to")) if self.has_range(name) else ()
             shown |= {name + end: f"{title}, {word}" for end, word in ends if name + end in self.data}
-        kinds = {name: number if is_number(self.data[name]) else {"type": "nominal"} for name in shown}
-        return [alt.Tooltip(field=name, title=title or name, **kinds[name]) for name, title in shown.items()]
+        texts = {name: f"{name}_text" for name in shown if is_number(self.data[name]) and self.data[name].isna().any()}
+        for name, text in texts.items():
+            value = f"datum[{json.dumps(name)}]"
+            chart = chart.transform_calculate(**{text: f"isValid({value}) ? format({value}, '{DIGITS}') : 'none'"})
+        number = {"type": "quantitative", "format": DIGITS}
+        words = {"type": "nominal"}
+        return chart.encode(
+            tooltip=[
+                alt.Tooltip(
+                    field=texts.get(name, name),
+                    title=title or name,
+                    **(number if is_number(self.data[name]) and name not in texts else words),
+                )
+                for name, title in shown.items()
+            ]
+        )
+
+    def ranged(self, chart: Any, column: str) -> Any:
+        """The chart without rows whose range is unknown: of them no band and no whisker is drawn."""
+        low = f"{column}_low"
+        return chart.transform_filter(f"isValid(datum[{json.dumps(low)}])") if self.data[low].isna().any() else chart
 
     def finish(self, chart: Any, caption: str, under: str = "", notes: Sequence[str] = ()) -> Any:
         """The claim as title, in grey below it the conditions and what is hollow or dashed; both as description."""
