@@ -43,14 +43,21 @@ def root():
     return ROOT
 
 
-def made_once(folder, name, make):
-    """What `make` returns, made by the first process that asks and read by others from a file in a folder."""
-    path = folder / f"{name}.pickle"
-    with (folder / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not path.is_file():
-            path.write_bytes(pickle.dumps(make()))
-        return pickle.loads(path.read_bytes())
+@pytest.fixture(scope="session")
+def made_once(tmp_path_factory):
+    """A function that gives what `make` returns: made by the first worker that asks, read from a file by the others."""
+
+    def made_once(name, make):
+        if "PYTEST_XDIST_WORKER" not in os.environ:
+            return make()
+        path = tmp_path_factory.getbasetemp().parent / f"{name}.pickle"
+        with path.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not path.is_file():
+                path.write_bytes(pickle.dumps(make()))
+            return pickle.loads(path.read_bytes())
+
+    return made_once
 
 
 @pytest.fixture(scope="session")
@@ -86,17 +93,15 @@ def git_status():
 
 
 @pytest.fixture(scope="session")
-def validated(tmp_path_factory):
+def validated(made_once):
     """Every measured row beside its prediction; nobody changes it."""
-    if "PYTEST_XDIST_WORKER" not in os.environ:
-        return tm.validation()
-    return made_once(tmp_path_factory.getbasetemp().parent, "validation", tm.validation)
+    return made_once("validation", tm.validation)
 
 
 @pytest.fixture(scope="session")
-def accuracies(validated):
+def accuracies(made_once, validated):
     """The accuracy table of these rows; nobody changes it."""
-    return accuracy_table(validated)
+    return made_once("accuracies", lambda: accuracy_table(validated))
 
 
 def pytest_generate_tests(metafunc):
