@@ -160,6 +160,7 @@ def test_the_proof_of_an_answer_is_a_link_to_it(desk):
     proofs = desk.locator("article p:has(strong:text-is('Proof:'))")
     assert proofs.count() >= 1
     for proof in proofs.all():
+        assert proof.locator("a").count() == 1
         link = proof.locator("a")
         heading = desk.locator(f"section{link.get_attribute('href')} > :is(h2, h3)")
         assert heading.evaluate("heading => heading.firstChild.textContent.trim()") == link.inner_text()
