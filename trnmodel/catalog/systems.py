@@ -341,7 +341,7 @@ def system_table() -> pd.DataFrame:
     Examples
     --------
     >>> table = system_table().set_index("id")
-    >>> table.chips["trn3-nl72x2-pcie160"], table.names["trn2.48xlarge"].split("; ")[:2]
+    >>> int(table.chips["trn3-nl72x2-pcie160"]), table.names["trn2.48xlarge"].split("; ")[:2]
     (144, ['Trn2.48xlarge', 'trn2u.48xlarge'])
     """
     import pandas as pd

@@ -104,7 +104,7 @@ def model_table() -> pd.DataFrame:
     Examples
     --------
     >>> table = model_table().set_index("id")
-    >>> table.total_params["llama-3.3-70b"], table.attention["deepseek-v3"]
+    >>> int(table.total_params["llama-3.3-70b"]), table.attention["deepseek-v3"]
     (70553706496, 'MLA 128')
     """
     import pandas as pd
