@@ -352,10 +352,18 @@ def system_table() -> pd.DataFrame:
     rows = []
     for name in systems():
         one = _system(name)
-        rows.append({
-            "id": name, "name": one.name, "chip": one.chip.id, "chips": one.chips, "fabric": one.fabric,
-            "racks": one.racks, "hbm_bytes": one.chips * one.chip.hbm_bytes, "names": "; ".join(called.get(name, [])),
-        })  # fmt: skip
+        rows.append(
+            {
+                "id": name,
+                "name": one.name,
+                "chip": one.chip.id,
+                "chips": one.chips,
+                "fabric": one.fabric,
+                "racks": one.racks,
+                "hbm_bytes": one.chips * one.chip.hbm_bytes,
+                "names": "; ".join(called.get(name, [])),
+            }
+        )
     return pd.DataFrame(rows)
 
 
