@@ -109,7 +109,7 @@ def test_an_open_disagreement_is_a_pair():
 
 
 def test_names_point_to_one_thing():
-    """Chips, systems and collectives have tables of their own: "Trn2" is a chip in one, an instance in another."""
+    """Each kind has a table of its own: "Trn2" is a chip among chips, and an instance among systems."""
     meant = defaultdict(set)
     for row in load.names():
         meant[load.entities()[row.id].kind, folded(row.alias)].add(row.id)

@@ -202,8 +202,10 @@ def test_every_numeric_flag_reads_suffixes():
     numeric = [one for command in COMMANDS.values() for one in command.params if one.metavar in ("NUMBER", "BYTES")]
     assert len(numeric) > 30
     assert all(one.callback is not None for one in numeric)
-    rows = [json.loads(call("prefill", "llama-3.1-8b", "trn2.3xlarge", "--tp", "4", "--in", text, "--json")[1])
-            for text in ("2k", "2000")]  # fmt: skip
+    rows = [
+        json.loads(call("prefill", "llama-3.1-8b", "trn2.3xlarge", "--tp", "4", "--in", text, "--json")[1])
+        for text in ("2k", "2000")
+    ]
     assert rows[0] == rows[1]
 
 
@@ -328,8 +330,11 @@ def test_lists_hold_everything_and_filter():
 
 def completed(*words):
     """What bash is offered for the last word of `trnmodel words`."""
-    env = {"_TRNMODEL_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(["trnmodel", *words]),
-           "COMP_CWORD": str(len(words))}  # fmt: skip
+    env = {
+        "_TRNMODEL_COMPLETE": "complete_bash",
+        "COMP_WORDS": " ".join(["trnmodel", *words]),
+        "COMP_CWORD": str(len(words)),
+    }
     return CliRunner().invoke(app, [], prog_name="trnmodel", env=env).stdout.split()
 
 
@@ -358,8 +363,14 @@ def test_the_shell_completes(words, first, only):
 
 def test_completion_loads_no_pandas():
     """It is asked for at every touch of a key."""
-    words = [["decode", "l"], ["decode", "l", "t"], ["decode", "l", "t", "--precision", "f"], ["collective", "a"],
-             ["decode", "l", "t", "--stack", "i"], ["run", "c"]]  # fmt: skip
+    words = [
+        ["decode", "l"],
+        ["decode", "l", "t"],
+        ["decode", "l", "t", "--precision", "f"],
+        ["collective", "a"],
+        ["decode", "l", "t", "--stack", "i"],
+        ["run", "c"],
+    ]
     code = (
         "import os, sys; from typer.testing import CliRunner; from trnmodel.cli import app\n"
         f"for words in {words}:\n"

@@ -342,7 +342,7 @@ def system_table() -> pd.DataFrame:
     Examples
     --------
     >>> table = system_table().set_index("id")
-    >>> table.chips["trn3-nl72x2-pcie160"], table.names["trn2.48xlarge"].split("; ")[:2]
+    >>> int(table.chips["trn3-nl72x2-pcie160"]), table.names["trn2.48xlarge"].split("; ")[:2]
     (144, ['Trn2.48xlarge', 'trn2u.48xlarge'])
     """
     import pandas as pd
@@ -353,10 +353,18 @@ def system_table() -> pd.DataFrame:
     rows = []
     for name in systems():
         one = _system(name)
-        rows.append({
-            "id": name, "name": one.name, "chip": one.chip.id, "chips": one.chips, "fabric": one.fabric,
-            "racks": one.racks, "hbm_bytes": one.chips * one.chip.hbm_bytes, "names": "; ".join(called.get(name, [])),
-        })  # fmt: skip
+        rows.append(
+            {
+                "id": name,
+                "name": one.name,
+                "chip": one.chip.id,
+                "chips": one.chips,
+                "fabric": one.fabric,
+                "racks": one.racks,
+                "hbm_bytes": one.chips * one.chip.hbm_bytes,
+                "names": "; ".join(called.get(name, [])),
+            }
+        )
     return pd.DataFrame(rows)
 
 

@@ -104,7 +104,7 @@ def model_table() -> pd.DataFrame:
     Examples
     --------
     >>> table = model_table().set_index("id")
-    >>> table.total_params["llama-3.3-70b"], table.attention["deepseek-v3"]
+    >>> int(table.total_params["llama-3.3-70b"]), table.attention["deepseek-v3"]
     (70553706496, 'MLA 128')
     """
     import pandas as pd
@@ -112,9 +112,15 @@ def model_table() -> pd.DataFrame:
     rows = []
     for row in catalog().values():
         one = read_model(row.id)
-        rows.append({
-            "id": row.id, "publisher": row.publisher, "total_params": one.total_params,
-            "active_params": one.active_params(), "max_context": one.max_context, "attention": attention_kind(one),
-            "names": row.aliases.replace(";", "; "),
-        })  # fmt: skip
+        rows.append(
+            {
+                "id": row.id,
+                "publisher": row.publisher,
+                "total_params": one.total_params,
+                "active_params": one.active_params(),
+                "max_context": one.max_context,
+                "attention": attention_kind(one),
+                "names": row.aliases.replace(";", "; "),
+            }
+        )
     return pd.DataFrame(rows)

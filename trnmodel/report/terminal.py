@@ -48,10 +48,9 @@ ARGUMENTS = {
     "systems": "system",
     "tokens_per_s_per_user": "speed",
 }
-MOST = 2**53  # of a whole number, either side of zero
 STACK_WORDS = ("public", "hand-tuned", "ideal")
 NAMES = ["id", "name", "names"]  # columns of a table that hold names
-READ_AS = "trnmodel.read_as"  # key of the context, for the names that were read as others
+READ_AS = "trnmodel.read_as"  # key of the context, for the names that were read as others, case aside
 
 
 def flag(parameter: Any) -> str:
@@ -72,7 +71,7 @@ def in_flags(message: str, parameters: Iterable[Any], renamed: dict[str, str]) -
     return re.sub(r"\b(\w+)(?==| \+ \w+=)", lambda found: flags.get(found[1], found[1]), message)
 
 
-def refuse(error: ValueError) -> NoReturn:
+def _end(error: ValueError) -> NoReturn:
     """Print why a typed value cannot be used, on one line, and end the command."""
     from trnmodel.report.chapter import printable
 
@@ -86,7 +85,7 @@ def _read(parameter: Any, value: Any, read: Callable[[str, str], Any]) -> Any:
         texts = value if isinstance(value, list) else [value]
         found = [read(flag(parameter), text) for text in texts]
     except ValueError as error:
-        refuse(error)
+        _end(error)
     return found if isinstance(value, list) else found[0]
 
 
@@ -99,11 +98,12 @@ def number(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> Any:
 
 def whole(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> Any:
     """Callback of a whole number, with or without k, M, B or T."""
-    from trnmodel.arguments import integer
+    from trnmodel.arguments import refuse
     from trnmodel.units import read_number
 
     def read(name: str, text: str) -> int:
-        return integer(name, read_number(name, text), -MOST, MOST)
+        value = read_number(name, text)
+        return int(value) if value % 1 == 0 else refuse(name, text, "allowed are whole numbers, such as 8 or 2k")
 
     return value if value is None or ctx.resilient_parsing else _read(param, value, read)
 
@@ -127,7 +127,7 @@ def identifier(kind: str) -> Callable[..., Any]:
 
         def read(name: str, text: str) -> str:
             meant = _meant(kind, name, text)
-            if meant != text:
+            if meant != text.lower():
                 ctx.meta.setdefault(READ_AS, []).append(f"{text} was read as {meant}.")
             return meant
 
