@@ -54,10 +54,9 @@ def git_checkout(tmp_path_factory):
             else:
                 shutil.copy(source, folder / path)
         author = ["-c", "user.name=test", "-c", "user.email=test@localhost"]
+        env = os.environ | {"GIT_CONFIG_GLOBAL": os.devnull}
         for command in (["init", "--quiet"], ["add", "--all"], [*author, "commit", "--quiet", "--message=test"]):
-            subprocess.run(
-                ["git", *command], cwd=folder, env=os.environ | {"GIT_CONFIG_GLOBAL": os.devnull}, check=True
-            )
+            subprocess.run(["git", *command], cwd=folder, env=env, check=True)
         return folder
 
     return checkout

@@ -130,12 +130,14 @@ def plan(
     system: Annotated[list[str], typer.Option(help="A system; several times for several. Default all Trainium.")] = [],  # noqa: B006
     precision: Annotated[str | None, typer.Option(help="Default the best of bf16, fp8 and mxfp8.")] = None,
     stack: Stack = None,
+    name: Annotated[str | None, typer.Option(help="What a model of your own, from a file, is called.")] = None,
     as_json: Json = False,
 ) -> None:
     """What serves a model best at a user's speed: system, precision, mapping, batch, the runner-up and the command."""
     with _plain_errors(ValueError):
         ask = {"tokens_per_s_per_user": speed, "input_tokens": given, "output_tokens": output}
-        found = trnmodel.plan(model, system or None, precision=precision, efficiencies=stack, **ask)
+        asked = model if name is None else trnmodel.model(model, called=name)
+        found = trnmodel.plan(asked, system or None, precision=precision, efficiencies=stack, **ask)
         frame = found.to_frame(bands=as_json)
         _print("\n".join(found.card()), frame.assign(command=[found.command, *[""] * (len(frame) - 1)]), as_json)
 

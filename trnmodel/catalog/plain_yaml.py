@@ -72,7 +72,7 @@ def read(text: str | bytes, *, trusted: bool = False) -> Any:
     trnmodel.catalog.plain_yaml.YamlError: not plain YAML at line 2: the key 'batch' stands twice
     """
     try:
-        return yaml.load(text, _CompiledLoader if trusted else _Loader)  # noqa: S506 - both are safe loaders
+        return yaml.load(text, _CompiledLoader if trusted else _Loader)
     except _ERRORS as error:
         mark = getattr(error, "problem_mark", None)
         place = f" at line {mark.line + 1}" if mark else ""
