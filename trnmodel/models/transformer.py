@@ -375,8 +375,8 @@ def _read(path: Path, model_id: str = "") -> Transformer:
     config = read_fields(values, printed(path))
     plan = ARCHITECTURES[config.model_type](config)
     found = {one.name: getattr(plan, one.name) for one in fields(plan)}
-    own = {"id": model_id} if model_id else {"id": _own_id(path, values.get("_name_or_path")), "path": str(path)}
-    return Transformer(architecture=config.model_type, **own, **found)
+    name, place = (model_id, "") if model_id else (_own_id(path, values.get("_name_or_path")), str(path))
+    return Transformer(id=name, architecture=config.model_type, path=place, **found)
 
 
 def _own_id(path: Path, name: object) -> str:

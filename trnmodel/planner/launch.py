@@ -63,7 +63,7 @@ def command(
 
 
 def _served(model: Transformer) -> str:
-    """Return what the server loads: the folder of a configuration of the user's own, or a shipped model's published name.
+    """Return what the server loads: a folder of the user's own, or the name that a shipped model is published under.
 
     A path that a terminal would not show as it is cannot be copied from there: the model's id stands for it.
     """
