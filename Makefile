@@ -30,7 +30,8 @@ $(INSTALLED): requirements.lock pyproject.toml $(JUPYTER)
 	$(BIN)/pip install --quiet --require-hashes --no-deps -r requirements.lock
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	$(BIN)/pip check
-	install -D -m 644 $(JUPYTER) $(VENV)/etc/jupyter/jupyter_server_config.d/trnmodel.json
+	mkdir -p $(VENV)/etc/jupyter/jupyter_server_config.d
+	cp $(JUPYTER) $(VENV)/etc/jupyter/jupyter_server_config.d/trnmodel.json
 	touch $@
 
 book: .venv ## execute the chapters and build the book into build/html

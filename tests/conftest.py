@@ -24,7 +24,8 @@ SAME_ON_EVERY_CPU = """
     browser notebooks properties
     test_architecture test_arguments test_array_fields test_book_links test_catalog test_cli test_commands test_data
     test_documents test_doors test_every_machine test_formulas_reached test_guard test_killed test_locators
-    test_model_config test_new_chip test_public test_release test_report test_source_rules test_what_is_kept
+    test_model_config test_new_chip test_own_model test_public test_refused_parameters test_release test_report
+    test_source_rules test_what_is_kept
 """.split()
 
 
@@ -73,10 +74,9 @@ def git_checkout(tmp_path_factory):
             else:
                 shutil.copy(source, folder / path)
         author = ["-c", "user.name=test", "-c", "user.email=test@localhost"]
+        env = os.environ | {"GIT_CONFIG_GLOBAL": os.devnull}
         for command in (["init", "--quiet"], ["add", "--all"], [*author, "commit", "--quiet", "--message=test"]):
-            subprocess.run(
-                ["git", *command], cwd=folder, env=os.environ | {"GIT_CONFIG_GLOBAL": os.devnull}, check=True
-            )
+            subprocess.run(["git", *command], cwd=folder, env=env, check=True)
         return folder
 
     return checkout

@@ -174,12 +174,14 @@ def plan(
     ] = [],  # noqa: B006
     precision: BestDtypes = None,
     stack: Stack = None,
+    name: Annotated[str | None, typer.Option(help="What a model of your own, from a file, is called.")] = None,
     as_json: Json = False,
 ) -> None:
     """What serves a model best at a user's speed: system, precision, mapping, batch, the runner-up and the command."""
-    with _plain_errors(ctx):
+    with _plain_errors(ctx, called="name"):
         ask = {"tokens_per_s_per_user": speed, "input_tokens": prompt, "output_tokens": output}
-        found = trnmodel.plan(model, system or None, precision=precision, efficiencies=stack, **ask)
+        served = model if name is None else trnmodel.model(model, called=name)
+        found = trnmodel.plan(served, system or None, precision=precision, efficiencies=stack, **ask)
         frame = found.to_frame(bands=as_json)
         frame = frame.assign(command=[found.command, *[""] * (len(frame) - 1)])
         _print(ctx, "\n".join(found.card()), frame, as_json, found.choices)

@@ -155,7 +155,7 @@ def test_first_sizes_in_words():
 
 
 def test_systems_of_two_generations_are_compared_in_a_format_that_both_compute():
-    """Trainium2 computes no MXFP8, Trainium3 does; the question of trn2-ultraserver ended in an error."""
+    """Trainium2 computes no MXFP8, Trainium3 does; `run software -p system=trn2-ultraserver` ended in an error."""
     pair, torus = ("trn2-ultraserver", "trn3-nl72x2-pcie160"), "trn3-nl32x2-torus"
     models = {"experts": tm.model("qwen3-30b-a3b"), "dense": tm.model("llama-3.1-8b")}
     ask = {"speeds": [20.0], "context": 4096, "precisions": ["mxfp8", "fp8", "bf16"]}

@@ -6,6 +6,7 @@ import jupytext
 import nbformat
 import pandas as pd
 import pytest
+from jupytext.config import load_jupytext_config
 
 from trnmodel import charts, report
 from trnmodel.charts.display import VEGALITE_MIME
@@ -50,7 +51,8 @@ def test_code_is_folded_as_jupyterlab_opens_it(committed):
 
 def test_a_pair_keeps_its_folds(root, slug, committed):
     """JupyterLab takes the text's cells and the notebook's outputs and folds."""
-    text = jupytext.read(root / "notebooks" / "py" / f"{slug}.py")
+    path = str(root / "notebooks" / "py" / f"{slug}.py")
+    text = jupytext.read(path, config=load_jupytext_config(path))
     both = jupytext.combine.combine_inputs_with_outputs(text, nbformat.read(committed, 4))
     assert all(cell.metadata.jupyter.source_hidden for cell in both.cells if cell.cell_type == "code")
     assert "source_hidden" not in (root / "notebooks" / "py" / f"{slug}.py").read_text()

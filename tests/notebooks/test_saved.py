@@ -9,10 +9,6 @@ import sys
 import jupytext
 import nbformat
 import pytest
-from ipykernel.kernelspec import get_kernel_dict
-from jupyter_server.services.contents.largefilemanager import AsyncLargeFileManager
-from jupytext.async_contentsmanager import build_async_jupytext_contents_manager_class
-from traitlets.config import Config
 
 from trnmodel.report import lab
 
@@ -34,12 +30,11 @@ def test_jupytext_finds_all_pairs_in_step_whichever_half_is_newer(checkout, git_
 
 
 @pytest.fixture(params=["", "notebooks/"], ids=["in the notebooks", "in the project"])
-def served(request, checkout):
+def served(request, checkout, tmp_path, monkeypatch):
     """The contents manager of a server with jupytext that was started in either folder, and how it names notebooks."""
-    kind = build_async_jupytext_contents_manager_class(AsyncLargeFileManager)
-    signing = Config(NotebookNotary={"db_file": ":memory:", "secret": b"only for this test"})
+    monkeypatch.setenv("JUPYTER_DATA_DIR", os.fspath(tmp_path))  # where it keeps signatures
     root = checkout if request.param else checkout / "notebooks"
-    return kind(root_dir=os.fspath(root), config=signing), request.param
+    return jupytext.AsyncTextFileContentsManager(root_dir=os.fspath(root)), request.param
 
 
 def test_a_save_through_the_server_changes_nothing(checkout, git_status, served):
@@ -93,6 +88,8 @@ def test_a_file_that_is_no_notebook_is_saved_as_it_is():
 
 def test_the_kernel_is_called_as_ipykernel_calls_it(root):
     """JupyterLab writes the name under which ipykernel installs its kernel."""
+    command = [sys.executable, "-m", "jupyter", "kernelspec", "list", "--json"]
+    installed = json.loads(subprocess.check_output(command))["kernelspecs"]["python3"]["spec"]
     paths = list((root / "notebooks").glob("*.ipynb"))
     names = {nbformat.read(path, 4).metadata.kernelspec.display_name for path in paths}
-    assert names == {get_kernel_dict()["display_name"]}
+    assert names == {installed["display_name"]}

@@ -50,7 +50,7 @@ class _Loader(_Plain, yaml.SafeLoader):
     """For text of others: PyYAML's compiled loader ends the process on text that is nested too deeply."""
 
 
-class _CompiledLoader(_Plain, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+class _CompiledLoader(_Plain, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """For the files of `data/`: ten times as fast, where it is installed."""
 
 

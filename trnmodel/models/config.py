@@ -257,9 +257,14 @@ def _architecture(values: Mapping[str, Any], origin: str, outer: Mapping[str, An
         family = classes[0][0].lower()
         model_type = next((kind for kind, row in defaults().items() if row["class"].lower() == family), None)
     if not model_type or model_type not in defaults():
-        known = ", ".join(nearest(str(model_type), defaults()))
-        given = f"model_type={shown(values.get('model_type'))}, architectures={shown(named)}"
-        raise ValueError(f"{origin}: {given}: not an architecture that trnmodel knows; known are {known}")
+        known = nearest(str(model_type), defaults())
+        task = classes[0][1] if classes else "ForCausalLM"
+        near = json.dumps({"model_type": known[0], "architectures": [defaults()[known[0]]["class"] + task]})
+        asked = f"model_type={shown(values.get('model_type'))}, architectures={shown(named)}"
+        raise ValueError(
+            f"{origin}: {asked}: not an architecture that trnmodel knows; nearest are {', '.join(known)}. "
+            f"If its layers are built as those of {known[0]}, write this into a copy of the file: {near[1:-1]}"
+        )
     own = defaults()[model_type]["class"]
     if values is outer and named and own.lower() not in [family.lower() for family, _ in classes]:
         _refuse(

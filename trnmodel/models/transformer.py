@@ -52,9 +52,10 @@ class Transformer:
     layers: tuple[Layer, ...]
     outer: tuple[Part, ...]
     prediction: tuple[Layer, ...] = ()
+    path: str = ""  # of the configuration, where it is not a shipped one
 
     def __post_init__(self) -> None:
-        label("id", self.id), label("architecture", self.architecture)
+        label("id", self.id), label("architecture", self.architecture), instance("path", self.path, str, "a text")
         for name, low in (("hidden_size", 1), ("vocab_size", 1), ("max_context", 0)):
             object.__setattr__(self, name, integer(name, getattr(self, name), low))
         for name, kind in (("layers", Layer), ("outer", Part), ("prediction", Layer)):
@@ -370,16 +371,31 @@ def _shipped(model_id: str) -> Transformer:
 
 
 def _read(path: Path, model_id: str = "") -> Transformer:
-    config = read_fields(read_json(path), printed(path))
+    values = read_json(path)
+    config = read_fields(values, printed(path))
     plan = ARCHITECTURES[config.model_type](config)
     found = {one.name: getattr(plan, one.name) for one in fields(plan)}
-    return Transformer(id=model_id or _slug(Path(normpath(path.absolute()))), architecture=config.model_type, **found)
+    name, place = (model_id, "") if model_id else (_own_id(path, values.get("_name_or_path")), str(path))
+    return Transformer(id=name, architecture=config.model_type, path=place, **found)
 
 
-def _slug(path: Path) -> str:
-    """A plain id from the name of a file, or of the folder of a config.json: nothing in it means anything in HTML."""
-    name = path.parent.name if path.name == "config.json" else path.name.removesuffix(".json")
-    return re.sub(r"[^A-Za-z0-9._-]", "-", name)[:LONGEST_ID] or "model"
+def _own_id(path: Path, name: object) -> str:
+    """Return the id of a model of the user's own: its configuration's name, or that of its file or folder."""
+    absolute = Path(normpath(path.absolute()))
+    file = absolute.parent.name if absolute.name == "config.json" else absolute.name.removesuffix(".json")
+    own = name.replace("\\", "/").rstrip("/").rpartition("/")[2] if isinstance(name, str) else ""
+    return plain_id(own) or plain_id(file) or "model"
+
+
+def plain_id(name: str) -> str:
+    """Return a name as an id: nothing in it means anything in HTML or to a shell.
+
+    Examples
+    --------
+    >>> plain_id("our <b>llama</b> 8B"), plain_id(".."), plain_id("")
+    ('our--b-llama--b--8B', '', '')
+    """
+    return re.sub(r"[^A-Za-z0-9._-]", "-", name)[:LONGEST_ID] if name.strip(" .-") else ""
 
 
 def _is_folder(name: str) -> bool:
@@ -389,13 +405,15 @@ def _is_folder(name: str) -> bool:
         return False
 
 
-def model(name: str | Path | Transformer) -> Transformer:
+def model(name: str | Path | Transformer, called: str | None = None) -> Transformer:
     """A model by id, by any of its names, or from a Hugging Face `config.json`; a `Transformer` is given back as it is.
 
     Parameters
     ----------
     name : str, Path or Transformer
         "llama-3.1-70b", "Qwen/Qwen3-32B", "path/to/config.json" or a folder that holds one. [-]
+    called : str, optional
+        What a model that is read from a file is called; default its `_name_or_path`, or the name of its file or folder.
 
     Returns
     -------
@@ -413,6 +431,8 @@ def model(name: str | Path | Transformer) -> Transformer:
     >>> tm.model("meta-llama/Llama-3.1-70B").total_params
     70553706496
     """
+    if called is not None:
+        return _renamed(model(name), called)
     if isinstance(name, Transformer):
         return name
     asked = str(instance("model", name, str | Path, "an id, a name or the path of a config.json"))
@@ -421,3 +441,12 @@ def model(name: str | Path | Transformer) -> Transformer:
     if isinstance(name, Path) or asked.endswith(".json") or _is_folder(asked):
         return _read(Path(asked))
     return _shipped(resolve("model", asked, aliases()))
+
+
+def _renamed(own: Transformer, called: object) -> Transformer:
+    """Return a model of the user's own with another id; a shipped model keeps its own."""
+    if not own.path:
+        refuse("called", called, f"{own.id} is a shipped model, which keeps its name")
+    if not isinstance(called, str) or plain_id(called) != called or not called:
+        refuse("called", called, f"allowed are up to {LONGEST_ID} letters, digits, '.', '_' and '-'")
+    return replace(own, id=called)

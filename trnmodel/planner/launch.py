@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shlex
 from typing import Any
 
@@ -46,7 +47,7 @@ def command(
         return ""
     ep, prompt, context = int(step.ep), int(first.compiled_tokens), int(step.compiled_tokens)
     sequences, longest = int(step.batch) // ep, int(longest)
-    words = ["vllm", "serve", shlex.quote(_published(model)), "--tensor-parallel-size", str(int(step.tp))]
+    words = ["vllm", "serve", shlex.quote(_served(model)), "--tensor-parallel-size", str(int(step.tp))]
     words += ["--data-parallel-size", str(ep), "--enable-expert-parallel"] if ep > 1 else []
     words += ["--max-model-len", str(longest), "--max-num-seqs", str(sequences)]
     words += ["--kv-cache-dtype", "fp8"] if load.dtypes()[dtypes.kv] == 1 else []
@@ -68,8 +69,14 @@ def _divided(tokens: int, ranks: int) -> int:
     return max(math.ceil(tokens / ranks), 2) * ranks
 
 
-def _published(model: Transformer) -> str:
-    """The name under which a shipped model is published; the id of any other."""
+def _served(model: Transformer) -> str:
+    """Return what the server loads: a folder of the user's own, or the name that a shipped model is published under.
+
+    A path that a terminal would not show as it is cannot be copied from there: the model's id stands for it.
+    """
+    if model.path:
+        folder = os.path.dirname(model.path) or "." if model.path.endswith(".json") else model.path  # noqa: PTH120
+        return (f"./{folder}" if folder.startswith("-") else folder) if folder.isprintable() else model.id
     row = catalog().get(model.id)
     return next((name for name in row.aliases.split(";") if "/" in name), model.id) if row else model.id
 

@@ -11,11 +11,12 @@ literals, and that cell is the only schema:
     attention: Literal["causal", "full"] = "causal"
 
 Types are bool, int, float, str, list[...], `... | None` and Literal (imported in that cell). A parameter whose last
-word is chip, system, model or precision (`chip`, `draft_model`, `chips`), or `comparators`, must hold names that
-`trnmodel` resolves; a list must hold an item unless its default is empty. All of it is checked before a kernel starts.
-What only the chapter knows (a chip without a NeuronCore, a model that does not fit) its first cell refuses by
-`trnmodel.chapters.guard`. An executed notebook carries the digest of what it was made from: chapter, parameters (and
-the files that they name, alone, in lists or in folders), package, data and lock; while it holds, the chapter is not run
+word is chip, system, model or precision (`chip`, `draft_model`, `chips`), or `comparators`, `beside` or `rivals`, must
+hold names that `trnmodel` resolves; a list must hold an item unless its default is empty. All of it is checked before a
+kernel starts. What only the chapter knows (a chip without a NeuronCore, a model that does not fit) its first cell
+refuses by `trnmodel.chapters.guard`; for parameters that somebody has set, `trnmodel run` asks these questions before a
+kernel starts. An executed notebook carries the digest of what it was made from: chapter, parameters (and the files that
+they name, alone, in lists or in folders), package, data and lock; while it holds, the chapter is not run
 again. A run claims the folder that it writes into (`report.folders`).
 """
 
