@@ -195,7 +195,7 @@ def contradicted(found: Basis, part: str, kind: str, chip: str, stack: str, poin
                 np.broadcast_arrays(*(np.abs(points[axis] - x) <= (STEP - 1) * x for axis, x in place.items()))
             )
             if np.any(here):
-                more = np.where(reason == "", "", "; ") + reason  # type: ignore[operator]
+                more = np.where(reason == "", "", "; ") + reason
                 word = np.where(here, "extrapolated", word)
                 reason = np.where(here, f"contradicted by row {row}" + more, reason)
     return found._replace(word=word[()], reason=reason[()])
