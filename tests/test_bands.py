@@ -453,6 +453,6 @@ def test_what_is_contradicted_keeps_its_width_and_its_other_reasons():
         other = bands.contradicted(found, *part[:3], "another", points)
         elsewhere = bands.contradicted(found, *part, points | {"batch": 1.0})
     assert told.word.tolist() == ["extrapolated", "extrapolated", "measured"]
-    assert told.reason.tolist() == ["contradicted by row abc", "contradicted by row abc; chip: x", ""]
+    assert told.reason.tolist() == ["contradicted by row abc", "chip: x", ""]
     assert told.width == 0.2
     assert other.word.tolist() == elsewhere.word.tolist() == found.word.tolist()
