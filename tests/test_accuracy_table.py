@@ -28,7 +28,7 @@ def fresh(accuracies):
 
 
 def test_the_files_are_those_of_the_code(judged, fresh):
-    """Else run `python -m trnmodel.evidence.accuracy`, then `python -m trnmodel.evidence.ratchet`."""
+    """Else run `python -m` of `trnmodel.evidence.accuracy`, then `.outliers`, then `.ratchet`."""
     pd.testing.assert_frame_equal(fresh, table.written(), rtol=1e-3, atol=1e-4, check_dtype=False)
     kept = table.judged().set_index("id").loc[judged.id]
     for name in ("predicted", "error", "low", "high", "weight"):

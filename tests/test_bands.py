@@ -425,7 +425,7 @@ def test_no_row_outside_its_band_is_called_measured(validated):
 
 
 def test_the_file_of_outliers_is_that_of_the_rows(validated):
-    """Else run `python -m trnmodel.evidence.ratchet`; what the words of the table are does not matter."""
+    """Else run `python -m trnmodel.evidence.outliers`; what the words of the table are does not matter."""
     found = outliers(validated.assign(basis="", basis_reason=""))
     pd.testing.assert_frame_equal(found, pd.read_csv(OUTLIERS, dtype={"id": str, "stack": str}).fillna({"stack": ""}),
                                   rtol=1e-5, check_dtype=False)  # fmt: skip
@@ -453,6 +453,6 @@ def test_what_is_contradicted_keeps_its_width_and_its_other_reasons():
         other = bands.contradicted(found, *part[:3], "another", points)
         elsewhere = bands.contradicted(found, *part, points | {"batch": 1.0})
     assert told.word.tolist() == ["extrapolated", "extrapolated", "measured"]
-    assert told.reason.tolist() == ["contradicted by row abc", "contradicted by row abc; chip: x", ""]
+    assert told.reason.tolist() == ["contradicted by row abc", "chip: x", ""]
     assert told.width == 0.2
     assert other.word.tolist() == elsewhere.word.tolist() == found.word.tolist()

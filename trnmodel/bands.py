@@ -186,18 +186,19 @@ def contradicted(found: Basis, part: str, kind: str, chip: str, stack: str, poin
     """Call points extrapolated at which a measured row lies outside the band, with the id of the row.
 
     A row is at a point if it has a value within 1 % on each axis that is asked, and none on the others. The width of
-    the band stays that of the rows.
+    the band stays that of the rows. What is extrapolated anyway keeps its reasons alone.
     """
+    firm = np.not_equal(found.word, "extrapolated")
     word, reason = np.asarray(found.word, dtype=object), np.asarray(found.reason, dtype=object)
     for row, place in shipped_outliers().get((part, kind, chip, stack), {}).items():
         if place.keys() == points.keys():
             here = np.logical_and.reduce(
                 np.broadcast_arrays(*(np.abs(points[axis] - x) <= (STEP - 1) * x for axis, x in place.items()))
             )
-            if np.any(here):
-                more = np.where(reason == "", "", "; ") + reason  # type: ignore[operator]
-                word = np.where(here, "extrapolated", word)
-                reason = np.where(here, f"contradicted by row {row}" + more, reason)
+            if np.any(here & firm):
+                more = np.where(reason == "", "", "; ") + reason
+                word = np.where(here & firm, "extrapolated", word)
+                reason = np.where(here & firm, f"contradicted by row {row}" + more, reason)
     return found._replace(word=word[()], reason=reason[()])
 
 

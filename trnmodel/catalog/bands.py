@@ -2,8 +2,8 @@
 
 `python -m trnmodel.evidence.accuracy` writes `data/evidence/bands.csv`, a line for each group, and
 `data/evidence/hulls.csv`, a line for each configuration; `trnmodel.bands` judges questions by them. `python -m
-trnmodel.evidence.ratchet` writes `data/evidence/outliers.csv`, the measured rows that lie outside the band of their own
-configuration.
+trnmodel.evidence.outliers` writes `data/evidence/outliers.csv`, the measured rows that lie outside the band of their
+own configuration.
 """
 
 from __future__ import annotations

@@ -131,8 +131,8 @@ def rows_basis_of(r: Reading) -> Basis:
 
 def basis_of(r: Reading) -> Basis:
     """Return what a prediction of a reading rests on: the rows near it, and those that contradict it."""
-    found = rows_basis_of(r)
-    return found if found.word == "ideal" else contradicted(found, *where(r).values(), place(r))
+    found, (about, kind, chip, on) = rows_basis_of(r), where(r).values()
+    return found if found.word == "ideal" else contradicted(found, about, kind, chip, on, place(r))
 
 
 @lru_cache(maxsize=65536)

@@ -1,4 +1,8 @@
-"""Measured rows that lie outside the band of their own configuration: an answer there may not be called measured."""
+"""Measured rows that lie outside the band of their own configuration: an answer there may not be called measured.
+
+`python -m trnmodel.evidence.outliers` writes `data/evidence/outliers.csv`, after `trnmodel.evidence.accuracy` has
+written the bands and before `trnmodel.evidence.ratchet` writes the judged rows.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trnmodel.catalog.bands import AXES, LABELS
+from trnmodel.catalog.bands import AXES, LABELS, OUTLIERS
 from trnmodel.evidence.grounds import place, rows_basis_of, where
 from trnmodel.evidence.readings import TRAINING, is_rate, reading
-from trnmodel.evidence.rows import texts
+from trnmodel.evidence.rows import save, texts
+from trnmodel.evidence.score import validation
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,3 +52,7 @@ def outliers(judged: pd.DataFrame) -> pd.DataFrame:
             lines.append({"id": cells["id"]} | labels | {axis: place(r).get(axis, np.nan) for axis in AXES})
     columns = ["id", *LABELS[1:], *AXES]
     return pd.DataFrame(lines, columns=columns).sort_values([*columns[1:], "id"], kind="stable", ignore_index=True)
+
+
+if __name__ == "__main__":
+    save(outliers(validation()), OUTLIERS)

@@ -8,13 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trnmodel import bands
-from trnmodel.catalog.bands import OUTLIERS
 from trnmodel.catalog.load import DATA
 from trnmodel.evidence import table
 from trnmodel.evidence.accuracy import FITTED
-from trnmodel.evidence.grounds import banded
-from trnmodel.evidence.outliers import outliers
 from trnmodel.evidence.rows import save
 from trnmodel.evidence.score import validation
 
@@ -54,12 +50,9 @@ def allowed(changelog: str) -> str:
 
 
 def write() -> None:
-    """Lower floors and add rows; nothing is raised or dropped. Table, outliers and judged rows are written anew."""
+    """Lower floors and add rows; nothing is raised or dropped. The table and the judged rows are written anew."""
     import pandas as pd
 
-    save(outliers(validation()), OUTLIERS)
-    bands.shipped_outliers.cache_clear()
-    banded.cache_clear()
     rows = validation()
     found = table.accuracy_table(rows)
     table.write(rows, found)
