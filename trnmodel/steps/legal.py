@@ -96,7 +96,7 @@ def most_tokens(model: Transformer) -> float:
     return float(model.max_context or np.inf)
 
 
-def of_lengths(model: Transformer, cp: Numeric, tokens: Numeric, parts: float = 0.0) -> NDArray:
+def of_lengths(model: Transformer, cp: Numeric, tokens: Numeric, parts: float = 0.0) -> Any:
     """Bits of the rules that lengths break; in training each rank of CP has so many whole `parts` of a sequence."""
     past_end = tokens > most_tokens(model)
     beyond = past_end * LONGER if np.any(past_end) else 0  # which nearly no point is
