@@ -189,7 +189,7 @@ def test_prefill_stores_the_cached_prefix_too():
 
 def test_a_prefix_that_does_not_fit_says_so():
     """24 GB of HBM to a rank of Trainium2: 12 sequences of 131,072 cached tokens take 12 x 2.15 GB."""
-    step = tm.prefill("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=8), batch=12, input_tokens=128, past=[0, 131_072])
+    step = tm.prefill("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=8), batch=12, input_tokens=128, past=[0, 130_944])
     assert step.valid.tolist() == [True, False]
     assert step.reason[1] == "does not fit in memory"
 
