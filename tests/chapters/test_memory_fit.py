@@ -59,7 +59,9 @@ def test_first_rank_at_lnc_1_has_what_the_other_leaves():
 @pytest.mark.parametrize("lnc", [1, 2])
 @pytest.mark.parametrize("name", ["llama-3.1-70b", "deepseek-v3", "nemotron-h-56b"])
 def test_largest_batch_is_the_last_that_fits(name, lnc):
-    d = Deployment(model=name, system="trn2-ultraserver", mapping=Mapping(tp=128 // lnc, lnc=lnc), precision="fp8")
+    d = Deployment(
+        model=name, system="trn2-ultraserver", mapping=Mapping(tp=128 // lnc, lnc=lnc), precision="fp8", stack="ideal"
+    )
     table = sizing.largest_batch(d, [2048, 8192], [128 // lnc])
     for row in table.itertuples():
         assert d.fit(row.batch, row.context).valid
