@@ -260,10 +260,10 @@ def drafts(
     The draft model runs on the ranks of one tensor-parallel group, one step for each token.
     """
     plain_s = d.decode(batch=batch, context=context).require_valid().time_s
-    at = {"tokens": context, "efficiencies": d.e}
     degrees = tensor_degrees(d.system)  # a draft whose heads the target's TP does not divide runs on fewer ranks
     degrees = degrees[degrees <= d.mapping.tp]
-    runs = legal(draft_model, d.system, Degrees(tp=degrees, lnc=d.mapping.lnc), **at).valid
+    mappings = Degrees(tp=degrees, lnc=d.mapping.lnc)
+    runs = legal(draft_model, d.system, mappings, tokens=context, efficiencies=d.e).valid
     small = replace(d, model=draft_model, mapping=Degrees(tp=degrees[runs].max(), lnc=d.mapping.lnc))
     draft_s = small.decode(batch=np.maximum(batch / d.mapping.ep, 1), context=context).require_valid().time_s
     share = np.atleast_1d(numbers("acceptance", acceptance, 0.0, 1.0))
