@@ -114,7 +114,7 @@ def test_changes_hold_what_was_asked_and_say_why_a_point_is_missing():
     """64 ranks are all of the system; at TP 8 a rank holds 17.6 GB, and 32 x 8,192 x 328 kB / 8 = 10.7 GB of cache."""
     table = decode_step.changes(LLAMA, 16, 4096, 3584).set_index("changed")
     assert table.step_s["nothing"] == float(LLAMA.decode(batch=16, context=4096).time_s)
-    assert table["why not"]["TP 128"] == "more ranks than the system has"
+    assert table["why not"]["TP 128"].startswith("more ranks than the system has")
     assert np.isnan(table.step_s["TP 128"])
     assert table.step_s["ideal software"] < table.step_s["hand-tuned software"] < table.step_s["nothing"]
     assert table.tokens_per_s_per_chip["batch 32"] > table.tokens_per_s_per_chip["nothing"]

@@ -58,7 +58,9 @@ def test_first_rank_at_lnc_1_has_what_the_other_leaves():
 @pytest.mark.parametrize("lnc", [1, 2])
 @pytest.mark.parametrize("name", ["llama-3.1-70b", "deepseek-v3", "nemotron-h-56b"])
 def test_largest_batch_is_the_last_that_fits(name, lnc):
-    d = Deployment(model=name, system="trn2-ultraserver", mapping=Mapping(tp=128 // lnc, lnc=lnc), precision="fp8")
+    d = Deployment(
+        model=name, system="trn2-ultraserver", mapping=Mapping(tp=128 // lnc, lnc=lnc), precision="fp8", stack="ideal"
+    )
     table = sizing.largest_batch(d, [2048, 8192], [128 // lnc])
     for row in table.itertuples():
         assert d.fit(row.batch, row.context).valid
@@ -188,7 +190,7 @@ def test_prefill_stores_the_cached_prefix_too():
 
 def test_a_prefix_that_does_not_fit_says_so():
     """24 GB of HBM to a rank of Trainium2: 12 sequences of 131,072 cached tokens take 12 x 2.15 GB."""
-    step = tm.prefill("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=8), batch=12, input_tokens=128, past=[0, 131_072])
+    step = tm.prefill("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=8), batch=12, input_tokens=128, past=[0, 130_944])
     assert step.valid.tolist() == [True, False]
     assert step.reason[1] == "does not fit in memory"
 

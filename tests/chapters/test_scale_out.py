@@ -161,7 +161,7 @@ def test_attainable_prefill_by_hand():
 
 
 def test_own_software_and_attainable_prefill_stand_beside():
-    ask = {"tokens": [8192], "chips": [16], "precisions": ["bf16"], "efficiencies": [None, scale_out.attainable(0.6)]}
+    ask = {"tokens": [8192], "chips": [8], "precisions": ["bf16"], "efficiencies": [None, scale_out.attainable(0.6)]}
     table = scale_out.room(["llama-3.1-8b"], "trn3-nl72x2-pcie160", **ask)
     assert table["stack"].tolist() == ["vllm-neuron-2026", "60% of peak"]
     assert table.room[0] > 2 * table.room[1]

@@ -19,6 +19,7 @@ from trnmodel.result import alike, stacked, tidy
 from trnmodel.steps.answers import Step
 from trnmodel.steps.deployment import Deployment
 from trnmodel.steps.inference import decode_step
+from trnmodel.steps.legal import legal
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
 from trnmodel.steps.serving import disaggregate, tokens_per_step
@@ -259,8 +260,11 @@ def drafts(
     The draft model runs on the ranks of one tensor-parallel group, one step for each token.
     """
     plain_s = d.decode(batch=batch, context=context).require_valid().time_s
-    ranks = Degrees(tp=d.mapping.tp, lnc=d.mapping.lnc)
-    small = replace(d, model=draft_model, mapping=ranks)
+    degrees = tensor_degrees(d.system)  # a draft whose heads the target's TP does not divide runs on fewer ranks
+    degrees = degrees[degrees <= d.mapping.tp]
+    mappings = Degrees(tp=degrees, lnc=d.mapping.lnc)
+    runs = legal(draft_model, d.system, mappings, tokens=context, efficiencies=d.e).valid
+    small = replace(d, model=draft_model, mapping=Degrees(tp=degrees[runs].max(), lnc=d.mapping.lnc))
     draft_s = small.decode(batch=np.maximum(batch / d.mapping.ep, 1), context=context).require_valid().time_s
     share = np.atleast_1d(numbers("acceptance", acceptance, 0.0, 1.0))
     rows = []

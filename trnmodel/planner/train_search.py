@@ -51,7 +51,7 @@ def _products(ranks: int, most_context: int) -> Iterator[tuple[int, ...]]:
 def _degrees(model: Transformer, at: Site, e: Trainer, seq: int, most_context: int) -> list[tuple[int, ...]]:
     """The legal ones of the products of degrees that fill a system."""
     found = list(_products(int(at.chips * at.ranks_per_chip), most_context))
-    mapping = Mapping(**dict(zip(DEGREES, np.array(found, dtype=float).T, strict=True)))  # type: ignore[arg-type]
+    mapping = Mapping(**dict(zip(DEGREES, np.array(found, dtype=float).T, strict=True)))
     broken = of_mapping(model, at, mapping, e, "prefill") | of_lengths(model, mapping.cp, seq, e.sequence_parts)
     return [degrees for degrees, mask in zip(found, np.asarray(broken), strict=True) if not mask]
 

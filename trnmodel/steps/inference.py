@@ -89,7 +89,9 @@ def _numbers(asked: Question, s: Setting, given: Arrays) -> Answer:
 
 def _illegal(s: Setting, given: Arrays) -> NDArray:
     """Bits of the rules that a point breaks: those of its mapping, and those of its longest sequence."""
-    tokens = given["context"] if "context" in given else given["tokens"] + given.get("past", 0)
+    tokens = given["context"] if "context" in given else given["tokens"]
+    if "past" in given:
+        tokens = tokens + given["past"]
     if "max_context" in given:
         tokens = np.maximum(tokens, given["max_context"])
     return s.illegal | of_lengths(s.model, s.degrees.cp, tokens)

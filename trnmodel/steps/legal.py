@@ -96,10 +96,14 @@ def most_tokens(model: Transformer) -> float:
     return float(model.max_context or np.inf)
 
 
-def of_lengths(model: Transformer, cp: Numeric, tokens: Numeric, parts: float = 0.0) -> NDArray:
+def of_lengths(model: Transformer, cp: Numeric, tokens: Numeric, parts: float = 0.0) -> Any:
     """Bits of the rules that lengths break; in training each rank of CP has so many whole `parts` of a sequence."""
-    uneven = np.greater(cp, 1) & (np.mod(tokens, np.maximum(parts, 1) * cp) != 0 if parts else np.less(tokens, cp))
-    return uneven * UNEVEN | np.greater(tokens, most_tokens(model)) * LONGER
+    past_end = tokens > most_tokens(model)
+    beyond = past_end * LONGER if np.any(past_end) else 0  # which nearly no point is
+    if np.ndim(cp) == 0 and cp == 1:
+        return beyond
+    uneven = np.mod(tokens, parts * cp) != 0 if parts else np.less(tokens, cp)
+    return (np.greater(cp, 1) & uneven) * UNEVEN | beyond
 
 
 def reaching(model: Transformer, tokens: float) -> Transformer:
@@ -196,8 +200,11 @@ def legal(
     together(**{f"mapping.{name}": getattr(mapping, name) for name in CUTS}, tokens=at_most)
     at = site(system, mapping.lnc)
     phase: Phase = "decode" if chosen.generates and not flag("training", training) else "prefill"
-    e: Any = (trainer if training else find)(at.chip, efficiencies, "efficiencies")
+    stack: Any = efficiencies
+    e: Any = (trainer if training else find)(at.chip, stack, "efficiencies")
     parts = e.sequence_parts if training else 0.0
     mask = of_mapping(chosen, at, mapping, e, phase) | of_lengths(chosen, mapping.cp, at_most, parts)
     degrees = {name: getattr(mapping, name)[()] for name in ("tp", "pp", "dp", "ep", "cp")}
-    return Legality(model=chosen, system=at.where, stack=e, **degrees, tokens=at_most[()], reason_mask=mask[()])
+    shape = np.broadcast_shapes(at_most.shape, *(getattr(mapping, name).shape for name in CUTS))
+    mask = np.broadcast_to(mask, shape)[()]
+    return Legality(model=chosen, system=at.where, stack=e, **degrees, tokens=at_most[()], reason_mask=mask)
