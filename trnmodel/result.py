@@ -24,12 +24,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trnmodel.arguments import TINY, choice, flag, number, one_of, refuse, text
+from trnmodel.arguments import choice, flag, number, one_of, refuse, text
 from trnmodel.units import format_within, spoken, spread_of, unit_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
+SCALES = 1e-18, 1e18  # of units in which a figure is told
 CARD_LINES, CARD_WIDTH = 6, 118
 JUDGED = 4096  # points up to which a card says what they rest on
 BASES = ("measured", "interpolated", "extrapolated", "ideal")  # from the firmest ground on
@@ -313,7 +314,9 @@ class Grounded(Result):
 
     def figures(self) -> list[str]:
         """Return the names of the figures that have a band."""
-        names = (name for name in _columns(_kind(self)) if name not in self.ON_DEMAND and name in _bandable(_kind(self)))
+        names = (
+            name for name in _columns(_kind(self)) if name not in self.ON_DEMAND and name in _bandable(_kind(self))
+        )
         return [name for name in names if _is_number(getattr(self, name))]
 
     def figure(self, name: str) -> Any:
@@ -380,7 +383,7 @@ class Grounded(Result):
 
     def in_words(self, name: str, unit: str = "", basis: str = "", scale: float = 1.0) -> str:
         """A figure of one point with its band, in a unit that is `scale` of its own."""
-        scale, unit, basis = number("scale", scale, TINY), text("unit", unit), text("basis", basis)
+        scale, unit, basis = number("scale", scale, *SCALES), text("unit", unit), text("basis", basis)
         figure, ends = self.figure(name), self.ends(name)
         if np.size(figure) > 1:
             refuse("name", name, f"allowed is a figure of one point, not of {np.size(figure)}")
