@@ -93,7 +93,7 @@ def test_what_cannot_be_served_says_why():
     e = replace(IDEAL, id="mine", prefill_overhead_s=0.5, step_overhead_s=0.25)
     ask = {"input_tokens": 1, "output_tokens": 16, "efficiencies": e}
     for compiled in (True, False):
-        found = serve([1, 1, 2], max_batch=[8, 7.5, 64], compiled=compiled, **ask)
+        found = serve([1, 1, 2], max_batch=[8, 7, 64], compiled=compiled, **ask)
         assert found.reason.tolist() == [
             "",
             "more requests in flight than the largest batch",

@@ -24,12 +24,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trnmodel.arguments import TINY, choice, flag, number, one_of, refuse, text
+from trnmodel.arguments import choice, flag, number, one_of, refuse, text
 from trnmodel.units import format_within, spoken, spread_of, unit_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
+SCALES = 1e-18, 1e18  # of units in which a figure is told
 CARD_LINES, CARD_WIDTH = 6, 118
 JUDGED = 4096  # points up to which a card says what they rest on
 BASES = ("measured", "interpolated", "extrapolated", "ideal")  # from the firmest ground on
@@ -209,7 +210,7 @@ class Result(Card):
         import pandas as pd
 
         bands = flag("bands", bands)
-        names = [name for name in _columns(type(self)) if bands or name not in self.ON_DEMAND]
+        names = [name for name in _columns(_kind(self)) if bands or name not in self.ON_DEMAND]
         found = {name: _cells(getattr(self, name)) for name in names}
         cells = {name: cell for name, cell in found.items() if cell is not None}
         shape = np.broadcast_shapes(*(cell.shape for cell in cells.values()))
@@ -313,7 +314,9 @@ class Grounded(Result):
 
     def figures(self) -> list[str]:
         """Return the names of the figures that have a band."""
-        names = (name for name in _columns(type(self)) if name not in self.ON_DEMAND and name in _bandable(type(self)))
+        names = (
+            name for name in _columns(_kind(self)) if name not in self.ON_DEMAND and name in _bandable(_kind(self))
+        )
         return [name for name in names if _is_number(getattr(self, name))]
 
     def figure(self, name: str) -> Any:
@@ -329,7 +332,7 @@ class Grounded(Result):
         Traceback (most recent call last):
         ValueError: name='tyme_s': allowed is a figure of a Step that has a band; nearest: time_s, ...
         """
-        value = getattr(self, name) if isinstance(name, str) and name in _bandable(type(self)) else None
+        value = getattr(self, name) if isinstance(name, str) and name in _bandable(_kind(self)) else None
         if not _is_number(value):
             one_of("name", name, self.figures(), f"a figure of a {type(self).__name__} that has a band")
         return value
@@ -380,7 +383,7 @@ class Grounded(Result):
 
     def in_words(self, name: str, unit: str = "", basis: str = "", scale: float = 1.0) -> str:
         """A figure of one point with its band, in a unit that is `scale` of its own."""
-        scale, unit, basis = number("scale", scale, TINY), text("unit", unit), text("basis", basis)
+        scale, unit, basis = number("scale", scale, *SCALES), text("unit", unit), text("basis", basis)
         figure, ends = self.figure(name), self.ends(name)
         if np.size(figure) > 1:
             refuse("name", name, f"allowed is a figure of one point, not of {np.size(figure)}")
@@ -427,8 +430,13 @@ def alike(table: pd.DataFrame, mixed: bool = False) -> pd.DataFrame:
     return table
 
 
+def _kind(result: Result) -> Any:
+    """The class of a result, as a key."""
+    return type(result)
+
+
 @cache
-def _bandable(kind: type[Grounded]) -> frozenset[str]:
+def _bandable(kind: Any) -> frozenset[str]:
     """Names of a kind of result that may be of figures with a band."""
     return frozenset(_columns(kind)) - {"low", "high", "valid", *kind.UNBANDED}
 
@@ -439,7 +447,7 @@ def _is_number(value: Any) -> bool:
 
 
 @cache
-def _columns(kind: type[Result]) -> tuple[str, ...]:
+def _columns(kind: Any) -> tuple[str, ...]:
     """Fields of a kind of result and its properties, in the order of a table's columns."""
     names = [field.name for field in fields(kind) if field.name != "reason_mask"]
     for base in kind.__mro__:

@@ -95,7 +95,7 @@ KINDS = {
     "count": _numbers(1, whole=True),
     "from1": _numbers(1),
     "one": _numbers(one=True),
-    "divisor": replace(_numbers(unknown=True), skips=_has_zero),
+    "divisor-figure": replace(_numbers(unknown=True), skips=_has_zero),
     "answer": Kind(_always, skips=lambda value: isinstance(value, str) and value == ""),
     "part": Kind(_always, skips=lambda value: isinstance(value, str) and value == ""),
     "ratios": Kind(_always, skips=lambda value: isinstance(value, tuple) and value == ()),

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.arguments import flag, numbers, together
+from trnmodel.arguments import HUGE, flag, numbers, together
 from trnmodel.formulas import neuroncore
 from trnmodel.formulas.step import kept_tokens, visible_tokens
 from trnmodel.units import Numeric
@@ -19,6 +19,7 @@ Shard = Literal["heads", "kv_heads", "columns", "rows", "experts", "vocabulary",
 Phase = Literal["prefill", "decode"]
 
 FLOP_PER_MAC = 2
+FARTHEST = HUGE**2  # tokens of a batch, of which each may have as many as an argument may say
 STATE_MACS = {
     "mamba": 2,  # of each element: h = a h + b x, y = c h
     "mamba2": 2,
@@ -109,15 +110,15 @@ class Attention:
 
     def visible(self, context: Numeric) -> NDArray:
         """Cached tokens that a query at the end of `context` tokens needs."""
-        return visible_tokens(numbers("context", context), self.window, self.kind)
+        return visible_tokens(numbers("context", context, high=FARTHEST), self.window, self.kind)
 
     def kept(self, context: Numeric) -> NDArray:
         """Cached tokens that a sequence ever needs at once on its way to `context` tokens."""
-        return kept_tokens(numbers("context", context), self.window, self.kind)
+        return kept_tokens(numbers("context", context, high=FARTHEST), self.window, self.kind)
 
     def pairs(self, tokens: Numeric, past: Numeric, causal: bool) -> NDArray:
         """Query-key pairs of `tokens` new tokens after `past` cached ones; all of them where not causal."""
-        tokens, past = numbers("tokens", tokens), numbers("past", past)
+        tokens, past = numbers("tokens", tokens, high=FARTHEST), numbers("past", past)
         together(tokens=tokens, past=past)
         keys = np.add(past, tokens)
         if not flag("causal", causal) or self.kind in ("bidirectional", "cross"):

@@ -19,7 +19,7 @@ from trnmodel.catalog.specs import Precision
 from trnmodel.catalog.stacks import ExpertRead
 from trnmodel.formulas.moe import experts_read
 from trnmodel.formulas.step import read_bytes
-from trnmodel.models.blocks import Attention, Layer, Part, Phase
+from trnmodel.models.blocks import FARTHEST, Attention, Layer, Part, Phase
 
 EXPERT_READS: tuple[str, ...] = get_args(ExpertRead)
 
@@ -71,7 +71,8 @@ class Term:
 
     def weights_read(self, tokens: NDArray, expert_read: str) -> NDArray:
         """Weights that a pass over `tokens` tokens reads, with a row of a table for each of them. [B]"""
-        tokens, weights = numbers("tokens", tokens), self.read_bytes
+        tokens = numbers("tokens", tokens, high=FARTHEST)
+        weights: NDArray | float = self.read_bytes
         choice("expert_read", expert_read, EXPERT_READS)
         c = self.cut
         if self.kind == "experts":

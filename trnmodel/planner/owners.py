@@ -40,7 +40,7 @@ def same_owner(name: str, result: Any, system: System, model: Transformer | None
 
 def same_model(name: str, result: Any, model: Transformer | None) -> None:
     """Refuse a result of another model, where both are of one."""
-    if None not in (model, result.model) and result.model.id != model.id:
+    if model is not None and result.model is not None and result.model.id != model.id:
         kind = type(result).__name__
         said = f"allowed is a {kind} of {model.id}, as the rest of the question is"
         refuse(name, f"{kind} of {result.model.id}", said)

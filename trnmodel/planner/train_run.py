@@ -25,7 +25,7 @@ from trnmodel.planner.goodput import Goodput, goodput
 from trnmodel.planner.owners import same_owner
 from trnmodel.planner.train_search import CUTS, Space, space
 from trnmodel.planner.train_search import told as tabled
-from trnmodel.result import Grounded, tidy
+from trnmodel.result import SCALES, Grounded, tidy
 from trnmodel.steps.legal import most_tokens, refuse_longer
 from trnmodel.steps.mapping import DEGREES, Mapping
 from trnmodel.steps.training_answer import TrainStep
@@ -52,7 +52,7 @@ class Spent(NamedTuple):
 
     def told(self, unit: str, scale: float = 1.0) -> str:
         """In words, in a unit that is `scale` of its own."""
-        scale, unit = number("scale", scale, TINY), text("unit", unit)
+        scale, unit = number("scale", scale, *SCALES), text("unit", unit)
         return self.why or format_within(self.value / scale, self.low / scale, self.high / scale, unit, self.basis)
 
 

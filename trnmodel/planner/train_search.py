@@ -141,7 +141,7 @@ class Space:
 
     def order(self, allowed: NDArray | bool = True) -> NDArray:
         """Places of the points that can run and are allowed, the fastest first."""
-        mask = np.asarray(allowed)
+        mask = np.asarray(allowed if isinstance(allowed, bool | np.bool_ | np.ndarray) else ())
         if mask.dtype != bool:
             refuse("allowed", allowed, "allowed is True or False for each point")
         together(points=self.tokens_per_s, allowed=mask)
