@@ -39,7 +39,8 @@ def _asked(r: Reading, tune: Tune | None, longest: float) -> dict[str, Any]:
 def _decode(r: Reading, tune: Tune | None, breakdown: bool = False) -> Step:
     if math.isnan(r.context):
         raise UnreadableRowError("no context: neither lengths nor a compiled length")
-    step: dict[str, Any] = {"batch": r.batch, "compiled_batch": r.compiled_batch, "context": r.context}
+    slots = None if r.compiled_batch % 1 else r.compiled_batch  # a mean of sequences in flight is no compiled shape
+    step: dict[str, Any] = {"batch": r.batch, "compiled_batch": slots, "context": r.context}
     step |= {"new_tokens": r.new_tokens} if r.new_tokens != 1 else {}
     return decode_step(**_asked(r, tune, r.context), **step, breakdown=breakdown).require_valid()
 
