@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from trnmodel.catalog.stacks import kinds
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
-from trnmodel.planner.deployments import MODES, formats, in_formats, saturation
+from trnmodel.planner.deployments import MODES, drafting, formats, in_formats, saturation
 from trnmodel.planner.plan import plan
 from trnmodel.planner.sizing import shortfall
 from trnmodel.planner.software import YIELD, in_band
@@ -191,6 +190,6 @@ def no_draft(d: Deployment, draft: Transformer, batch: float, context: float) ->
         return f"{draft.id} has a vocabulary of {draft.vocab_size:,} tokens, {m.id} one of {m.vocab_size:,}"
     if draft.max_context and draft.max_context < context:
         return f"{draft.id} ends at {draft.max_context:,} tokens, {context:,.0f} are asked for"
-    small = replace(d, model=draft, mapping=Degrees(tp=d.mapping.tp, lnc=d.mapping.lnc))
+    small = drafting(d, draft)
     why = shortfall(small, max(batch / d.mapping.ep, 1), context)
-    return f"{draft.id}, TP {d.mapping.tp:g}: {why}" if why else ""
+    return f"{draft.id}, TP {small.mapping.tp:g}: {why}" if why else ""

@@ -243,6 +243,21 @@ def saturation(d: Deployment, max_batch: float, input_tokens: float, output_toke
     return pd.DataFrame({"mode": list(MODES)} | rates).assign(basis=d.basis(max_batch, input_tokens, middle))
 
 
+def drafting(d: Deployment, draft_model: str | Transformer) -> Deployment:
+    """Deployment of a draft model on the ranks of one tensor-parallel group, or on fewer where its heads ask for it.
+
+    Examples
+    --------
+    >>> d = Deployment(model="llama-3.1-70b", system="trn2.48xlarge", mapping=Degrees(tp=64))
+    >>> float(drafting(d, "llama-3.2-1b").mapping.tp)  # it has 32 heads
+    32.0
+    """
+    degrees = tensor_degrees(d.system)
+    mappings = Degrees(tp=degrees[degrees <= d.mapping.tp], lnc=d.mapping.lnc)
+    runs = legal(draft_model, d.system, mappings, efficiencies=d.e).valid  # one rank always does
+    return replace(d, model=draft_model, mapping=Degrees(tp=mappings.tp[runs].max(), lnc=d.mapping.lnc))
+
+
 def drafts(
     d: Deployment, draft_model: str, batch: float, context: float, draft_tokens: Sequence[int], acceptance: ArrayLike
 ) -> pd.DataFrame:
@@ -260,11 +275,7 @@ def drafts(
     The draft model runs on the ranks of one tensor-parallel group, one step for each token.
     """
     plain_s = d.decode(batch=batch, context=context).require_valid().time_s
-    degrees = tensor_degrees(d.system)  # a draft whose heads the target's TP does not divide runs on fewer ranks
-    degrees = degrees[degrees <= d.mapping.tp]
-    mappings = Degrees(tp=degrees, lnc=d.mapping.lnc)
-    runs = legal(draft_model, d.system, mappings, tokens=context, efficiencies=d.e).valid
-    small = replace(d, model=draft_model, mapping=Degrees(tp=degrees[runs].max(), lnc=d.mapping.lnc))
+    small = drafting(d, draft_model)
     draft_s = small.decode(batch=np.maximum(batch / d.mapping.ep, 1), context=context).require_valid().time_s
     share = np.atleast_1d(numbers("acceptance", acceptance, 0.0, 1.0))
     rows = []
