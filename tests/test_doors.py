@@ -51,12 +51,14 @@ DOORS = [
     ("tokens", 1, lambda x: len(step_operators(MODEL, "decode", 1, x, 8, "bf16"))),
     ("past", 0, lambda x: len(step_operators(MODEL, "decode", 1, 1, x, "bf16"))),
     *((name, 1, lambda x, name=name: _step(**{name: x})) for name in "batch new_tokens expert_imbalance".split()),
-    *((name, 1, lambda x, name=name: _step(**{name: x})) for name in ("context", "compiled_batch", "max_context")),
+    *((name, 1, lambda x, name=name: _step(**{name: x})) for name in ("context", "compiled_batch")),
+    ("max_context", 8, lambda x: _step(max_context=x)),  # the tokens of the context
     *((name, 1, lambda x, name=name: _prompt(**{name: x})) for name in ("batch", "input_tokens", "expert_imbalance")),
     ("past", 0, lambda x: _prompt(past=x)),
     *((name, 1, lambda x, name=name: _fit(**{name: x})) for name in ("batch", "context", "prompt_tokens")),
     *((name, 1, lambda x, name=name: _served(**{name: x})) for name in ("input_tokens", "output_tokens", "max_batch")),
-    *((name, 1, lambda x, name=name: _served(**{name: x})) for name in ("chunk_tokens", "max_context")),
+    ("chunk_tokens", 1, lambda x: _served(chunk_tokens=x)),
+    ("max_context", 256, lambda x: _served(max_context=x)),  # input and output tokens
     ("draft_tokens", 0, lambda x: _served(draft_tokens=x)),
     *((name, 1, lambda x, name=name: disaggregate(*SPLIT, **SENT | {name: x}).step_s) for name in SENT),
     *((name, 1, lambda x, i=i: tm.kernel.matmul("trainium2", *[x if i == j else 128 for j in range(3)]).time_s)

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import trnmodel as tm
-from trnmodel.models.shipped import aliases
 from trnmodel.planner import launch
 from trnmodel.steps.legal import RULES, heads_of, legal
 
@@ -95,9 +94,9 @@ def options(command):
 def printed(model):
     """What the configuration of a shipped model prints."""
     from trnmodel.models.shipped import MODELS as FOLDER
-    from trnmodel.models.shipped import catalog
+    from trnmodel.models.shipped import catalog, known
 
-    whole = json.loads((FOLDER / catalog()[aliases()[model]].file).read_text())
+    whole = json.loads((FOLDER / catalog()[known(model)].file).read_text())
     c = whole.get("text_config", whole)
     experts = next((c[n] for n in ("num_local_experts", "num_experts", "n_routed_experts") if c.get(n)), 0)
     kv = 0 if c.get("kv_lora_rank") else c.get("num_key_value_heads", c["num_attention_heads"])

@@ -45,18 +45,19 @@ def test_a_hostile_value_is_refused_before_a_kernel_starts(run, chapter, name, v
 
 
 @pytest.mark.parametrize(
-    ("chapter", "name", "value", "why"),
+    ("chapter", "name", "value", "why", "expected"),
     [
-        ("rack", "beside", "nope", "beside"),
-        ("software", "rivals", "[hgx-h100, nope]", "rivals"),
-        ("cost", "systems", "hgx-h100,nope", "systems"),
-        ("decode-step", "tp", "3", "tp = 3"),
-        ("cost", "region", "mars", "region"),
-        ("cost", "prices", "rent[trn9]=3", "trn9"),
-        ("beside-gpus", "system", "mi210-4", "mi210-4 computes"),
+        ("rack", "beside", "nope", "beside", 2),
+        ("software", "rivals", "[hgx-h100, nope]", "rivals", 2),
+        ("cost", "systems", "hgx-h100,nope", "systems", 2),
+        ("decode-step", "tp", "0", "tp = 0", 2),
+        ("decode-step", "tp", "3", "tp = 3", 3),  # a degree that other models run on
+        ("cost", "region", "mars", "region", 2),
+        ("cost", "prices", "rent[trn9]=3", "trn9", 2),
+        ("beside-gpus", "system", "mi210-4", "mi210-4 computes", 2),
     ],
 )
-def test_the_refused_parameter_is_named(run, chapter, name, value, why):
+def test_the_refused_parameter_is_named(run, chapter, name, value, why, expected):
     status, _, error, files = run(chapter, name, value)
-    assert (status, files) == (2, [])
+    assert (status, files) == (expected, [])
     assert why in error

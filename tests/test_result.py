@@ -124,7 +124,7 @@ def test_a_name_in_a_card_is_no_html():
 
 
 def test_a_step_has_tokens_a_chip():
-    step = tm.decode_step("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=6, dp=3), batch=4, context=2048)
+    step = tm.decode_step("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=2, dp=9), batch=4, context=2048)
     assert (step.occupied_chips, step.tokens_per_s_per_chip) == (5, step.tokens_per_s / 5)  # 18 ranks, four a chip
 
 

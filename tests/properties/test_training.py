@@ -19,13 +19,14 @@ PLACES = ("tp", "cp", "ep", "dp", "pp")
 
 
 def drawn(model, rng, n):
-    """Random degrees and batches of which most are legal."""
+    """Random degrees, lengths and batches of which most are legal."""
+    longest = int(np.log2(min(tm.model(model).max_context, 4096)))
     experts = tm.model(model).kind == "expert"
     powers = {"tp": 4, "pp": 4, "dp": 5, "cp": 2, "ep": 4 if experts else 1}
     degrees = {name: 2.0 ** rng.integers(0, top, n) for name, top in powers.items()}
     micro = 2.0 ** rng.integers(0, 3, n)
     batch = micro * degrees["dp"] * degrees["ep"] * 2.0 ** rng.integers(0, 5, n)
-    asked = {"global_batch": batch, "micro_batch": micro, "seq": 2.0 ** rng.integers(9, 13, n),
+    asked = {"global_batch": batch, "micro_batch": micro, "seq": 2.0 ** rng.integers(longest - 3, longest + 1, n),
              "interleave": np.where(degrees["pp"] > 1, 2.0 ** rng.integers(0, 2, n), 1.0)}  # fmt: skip
     return degrees, asked
 
@@ -168,7 +169,8 @@ def test_the_search_is_brute_force():
     ways = {"recompute": ("none", "full"), "zero": (0, 1), "sequence_parallel": (True,)}
     found = space(tm.model(DENSE), tm.system("hgx-a100"), **ask, **ways)
     table = told(found, found.order()[:7])
-    cuts = grid(tm.model(DENSE), 8, 8)
+    where = tm.system("hgx-a100")
+    cuts = grid(tm.model(DENSE), where, trainer(where.chip), ask["seq"], ask["global_batch"])
     times = []
     for i, recompute, zero in product(range(len(cuts["tp"])), ways["recompute"], ways["zero"]):
         one = {name: int(x[i]) for name, x in cuts.items()}

@@ -20,7 +20,7 @@ from trnmodel.models.transformer import model as read_model
 from trnmodel.planner.placements import INNER_EXPERTS, named_stack, racks_of
 from trnmodel.result import tidy
 from trnmodel.steps import mapping as parallelism
-from trnmodel.steps.inference import decode_step, memory_fit
+from trnmodel.steps.inference import decode_step
 from trnmodel.steps.rank import site
 
 if TYPE_CHECKING:
@@ -128,9 +128,9 @@ def placed(spec: System) -> pd.DataFrame:
 def _batches(model: Transformer, spec: System, m: parallelism.Mapping, ask: dict[str, Any]) -> NDArray:
     """Batches of each mapping, from one sequence of an expert rank to as many as its memory holds."""
     sequences = m.ep * [1, 2]
-    fit = memory_fit(model, spec, m, batch=sequences, prompt_tokens=sequences, **ask)
-    one, two = fit.total_bytes[..., :1], fit.total_bytes[..., 1:]
-    most = np.maximum(1 + (fit.capacity_bytes - one) / (two - one), 1)
+    stored_bytes = decode_step(model, spec, m, batch=sequences, **ask).memory_bytes_per_rank
+    one, two, at = stored_bytes[..., :1], stored_bytes[..., 1:], site(spec, m.lnc)
+    most = np.fmax(1 + (at.hbm_bytes / at.sharing(m.ranks) - one) / (two - one), 1)  # 1 where two do not fit
     return np.floor(most ** np.linspace(0, 1, BATCHES)) * m.ep
 
 
