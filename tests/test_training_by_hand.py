@@ -1,6 +1,7 @@
 """Searches, dollars and words of training, of cuts and choices that are worked out by hand."""
 
 import inspect
+import json
 from dataclasses import replace
 from itertools import product
 from types import SimpleNamespace
@@ -10,17 +11,24 @@ import pandas as pd
 import pytest
 
 import trnmodel as tm
+from trnmodel.catalog.trainers import trainer
 from trnmodel.planner import domain_sizes, plan, train_run, train_search, train_table, train_words, trainings
 from trnmodel.planner.train_run import Spent
+from trnmodel.units import read_number
 
 COLUMNS = ("tp", "pp", "dp", "ep", "cp", "global_batch", "micro_batch", "interleave")
 
 
-def every_cut(layers, experts, heads, ranks, batch, longest, slack):
-    """All cuts of so many ranks, by trying every number up to the most that there may be."""
+def every_cut(layers, experts, heads, ranks, batch, longest, slack, seq):
+    """All legal cuts of so many ranks, by trying every number up to the most that there may be.
+
+    Megatron-LM cuts heads and experts evenly, and a sequence into two equal parts for each rank of CP.
+    """
     upto = range(1, ranks + 1)
     for tp, pp, dp, ep, cp in product(upto, repeat=5):
         if tp * pp * dp * ep * cp != ranks or heads % tp or pp > layers or max(experts, 1) % ep or cp > longest:
+            continue
+        if cp > 1 and seq % (2 * cp):
             continue
         each = max(round(batch / (dp * ep)), 1)  # sequences of a replica
         for micro in (n for n in range(1, each + 1) if each % n == 0):
@@ -35,10 +43,17 @@ def every_cut(layers, experts, heads, ranks, batch, longest, slack):
 
 @pytest.mark.parametrize(
     "asked",
-    [(6, 4, 6, 12, 16, 2, 0.25), (5, 0, 4, 8, 3, 1, 0.0), (4, 6, 3, 6, 30, 6, 0.05), (4, 2, 8, 8, 20, 3, 0.4)],
-)
-def test_cuts_are_all_that_there_are(asked):
-    found = train_search._cut(*asked)
+    [(6, 4, 6, 12, 16, 2, 0.25, 12), (5, 0, 4, 8, 3, 1, 0.0, 7), (4, 6, 3, 6, 30, 6, 0.05, 12),
+     (4, 2, 8, 8, 20, 8, 0.4, 24)],
+)  # fmt: skip
+def test_cuts_are_all_that_there_are(asked, tmp_path):
+    layers, experts, heads, ranks, batch, longest, slack, seq = asked
+    config = {"model_type": "mixtral" if experts else "llama", "num_hidden_layers": layers, "num_attention_heads": heads,
+              "num_key_value_heads": heads, "hidden_size": 8 * heads, "intermediate_size": 32, "vocab_size": 64,
+              "max_position_embeddings": 64, "num_local_experts": experts, "num_experts_per_tok": 1}  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    where = replace(tm.system("hgx-a100"), domain_chips=ranks)
+    found = train_search.grid(tm.model(tmp_path), where, trainer(where.chip), seq, batch, longest, slack)
     rows = list(zip(*(found[name].tolist() for name in COLUMNS), strict=True))
     assert sorted(rows) == sorted(every_cut(*asked))
     assert len(set(rows)) == len(rows)
@@ -122,7 +137,7 @@ def test_an_elder_is_of_an_earlier_year_and_has_neuroncores():
 @pytest.mark.parametrize("text", ["15" + " " * 60 + "junk", "15T" + "0" * 60, "1.5.5", "-3", "1e123", "15 TB", ""])
 def test_a_budget_that_is_no_number_is_refused(text):
     with pytest.raises(ValueError, match="tokens="):
-        train_words.tokens_of(text)
+        read_number("tokens", text)
 
 
 def test_all_degrees_of_a_domain_are_placed_once():
@@ -334,7 +349,7 @@ def test_constraints_in_words():
 def test_budgets_and_dollars_in_words():
     assert [train_words.budget(n) for n in (1e12, 999e9, 1e9, 2.5e8, 1e6, 999_000)] == [
         "1T", "999B", "1B", "250M", "1M", "999,000"]  # fmt: skip
-    assert [train_words.tokens_of(text) for text in ("2M", "3 b", "1.5t", "7", "2e+3")] == [2e6, 3e9, 1.5e12, 7.0, 2e3]
+    assert [read_number("tokens", text) for text in ("2M", "3 b", "1.5t", "7", "2e+3")] == [2e6, 3e9, 1.5e12, 7.0, 2e3]
     assert train_words._usd(Spent(1e6, 0.5e6, 2e6, "measured")) == "1 million USD (0.5 to 2; measured)"
     assert train_words._usd(Spent(999_000.0, 5e5, 2e6, "measured")).startswith("1,000,000 USD (500,000 to")
 
