@@ -10,13 +10,15 @@ import numpy as np
 
 from trnmodel.catalog.specs import Chip
 from trnmodel.catalog.systems import System
+from trnmodel.catalog.trainers import trainer
 from trnmodel.evidence.primitives import PRIMITIVES, bare_chip, in_step_s
 from trnmodel.evidence.readings import Reading, Tune, joined, machine, stack_of
 from trnmodel.evidence.rows import UnreadableRowError
 from trnmodel.formulas import roofline
+from trnmodel.models.blocks import Phase
 from trnmodel.models.transformer import Transformer, model
 from trnmodel.steps.inference import MemoryFit, Step, decode_step, memory_fit, prefill
-from trnmodel.steps.legal import reaching
+from trnmodel.steps.legal import reaching, running
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
 from trnmodel.steps.training import PLACEMENT, train_step
@@ -25,15 +27,11 @@ from trnmodel.steps.training_answer import TrainStep
 MICRO = (1, 2, 4, 8, 16, 32)  # sizes of a micro-batch that are tried
 
 
-def _asked(r: Reading, tune: Tune | None, longest: float) -> dict[str, Any]:
-    """What every step of a reading is asked with."""
-    longest = max(r.max_context, longest)
-    where = {"system": machine(r), "mapping": r.degrees, "precision": r.precision}
-    return where | {
-        "model": reaching(model(r.model), longest),
-        "efficiencies": stack_of(r, tune),
-        "max_context": longest,
-    }
+def _asked(r: Reading, tune: Tune | None, longest: float, phase: Phase) -> dict[str, Any]:
+    """What every question of a reading is asked with: a run that was measured has been legal."""
+    where, chosen, at = machine(r), reaching(model(r.model), longest), r.degrees
+    stack = running(chosen, site(where, at.lnc), at, stack_of(r, tune), phase)
+    return {"model": chosen, "system": where, "mapping": at, "precision": r.precision, "efficiencies": stack}
 
 
 def _decode(r: Reading, tune: Tune | None, breakdown: bool = False) -> Step:
@@ -42,14 +40,17 @@ def _decode(r: Reading, tune: Tune | None, breakdown: bool = False) -> Step:
     slots = None if r.compiled_batch % 1 else r.compiled_batch  # a mean of sequences in flight is no compiled shape
     step: dict[str, Any] = {"batch": r.batch, "compiled_batch": slots, "context": r.context}
     step |= {"new_tokens": r.new_tokens} if r.new_tokens != 1 else {}
-    return decode_step(**_asked(r, tune, r.context), **step, breakdown=breakdown).require_valid()
+    longest = max(r.max_context, r.context)
+    asked = _asked(r, tune, longest, "decode")
+    return decode_step(**asked, **step, max_context=longest, breakdown=breakdown).require_valid()
 
 
 def _prefill(r: Reading, tune: Tune | None, batch: float = 1.0, breakdown: bool = False) -> Step:
     if math.isnan(r.prompt):
         raise UnreadableRowError("no input length, nor a compiled length")
-    step: dict[str, Any] = {"batch": batch, "input_tokens": r.prompt, "breakdown": breakdown}
-    return prefill(**_asked(r, tune, r.prompt), **step).require_valid()
+    longest = max(r.max_context, r.prompt)
+    step: dict[str, Any] = {"batch": batch, "input_tokens": r.prompt, "max_context": longest, "breakdown": breakdown}
+    return prefill(**_asked(r, tune, longest, "prefill"), **step).require_valid()
 
 
 def _step_s(r: Reading, tune: Tune | None) -> float:
@@ -113,8 +114,8 @@ def _total(r: Reading, tune: Tune | None) -> float:
 
 def stored_bytes(r: Reading, batch: float, context: float, tune: Tune | None = None) -> MemoryFit:
     """What a rank of a reading stores, by kind."""
-    ask: dict[str, Any] = {"precision": r.precision, "efficiencies": stack_of(r, tune)}
-    return memory_fit(reaching(model(r.model), context), machine(r), r.degrees, batch=batch, context=context, **ask)
+    phase: Phase = "decode" if model(r.model).generates else "prefill"
+    return memory_fit(**_asked(r, tune, context, phase), batch=batch, context=context)
 
 
 def _memory(kind: str) -> Callable[[Reading, Tune | None], float]:
@@ -180,8 +181,10 @@ def training(r: Reading) -> TrainStep:
     where = joined(r, math.prod(r.mapping[:3]))
     tp, pp, dp, lnc = r.mapping
     at = Degrees(tp=tp, pp=pp, dp=dp, lnc=lnc, placement=PLACEMENT)
-    size = given["micro_batch"] if "micro_batch" in given else fastest_micro_batch(r.model, where, at, **ask)
-    return train_step(r.model, where, at, micro_batch=size, **ask).require_valid()
+    rank, chosen = site(where, lnc), reaching(model(r.model), r.prompt)
+    ask |= {"efficiencies": running(chosen, rank, at, trainer(rank.chip), "prefill")}
+    size = given["micro_batch"] if "micro_batch" in given else fastest_micro_batch(chosen, where, at, **ask)
+    return train_step(chosen, where, at, micro_batch=size, **ask).require_valid()
 
 
 QUESTIONS: Mapping[str, Callable[[Reading, Tune | None], float]] = {

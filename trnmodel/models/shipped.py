@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 
 import msgspec
 
@@ -42,6 +42,7 @@ def aliases() -> dict[str, str]:
     return index(named, "models.csv")
 
 
+@lru_cache(maxsize=512)
 def known(name: str) -> str | None:
     """Return the id of the shipped model that a name means; None where there is none.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,7 @@ RULES = (
     "CP does not cut the sequence into equal parts as the software asks",
     "longer than the model's longest context",
 )
+Stack = TypeVar("Stack", Efficiencies, Trainer)
 UNEVEN, LONGER = 2 ** RULES.index(RULES[-2]), 2 ** RULES.index(RULES[-1])
 
 
@@ -112,6 +113,17 @@ def reaching(model: Transformer, tokens: float) -> Transformer:
     Transformers NeuronX and Megatron-LM take their number as an argument, vLLM from a scaling of RoPE.
     """
     return _with_positions(model, math.ceil(tokens)) if tokens > most_tokens(model) else model
+
+
+def running(model: Transformer, at: Site, mapping: Mapping, e: Stack, phase: Phase) -> Stack:
+    """A stack, without its rules where they refuse a mapping: a run that was measured was legal for its software.
+
+    Such a run is of another release or library, which the stack stands for.
+    """
+    if not np.any(of_mapping(model, at, mapping, e, phase)):
+        return e
+    every: dict[str, Any] = {"tensor_degrees": "any"} if isinstance(e, Efficiencies) else {}
+    return replace(e, head_split="cut", expert_split="cut", **every)
 
 
 @lru_cache(maxsize=64)

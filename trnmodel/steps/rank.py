@@ -16,17 +16,18 @@ from trnmodel.fabric.groups import Same, chip_of
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Site:
-    """A rank of a system: one logical NeuronCore of `lnc` physical ones, or one GPU."""
+    """A rank of a system: one logical NeuronCore of `lnc` physical ones, or one GPU.
+
+    `ranks_per_chip` share a chip and its links. `ranks_per_bank` reach one bank of memory together: what one of them
+    stores, the others cannot.
+    """
 
     where: System | Chip
     chip: Chip
     chips: float
     lnc: int
-
-    @property
-    def ranks_per_chip(self) -> float:
-        """Ranks that share a chip and its links."""
-        return self.chip.cores / self.lnc
+    ranks_per_chip: float
+    ranks_per_bank: float
 
     @property
     def announced(self) -> bool:
@@ -44,11 +45,6 @@ class Site:
         """
         to_come = ", which is announced and which the SDK of today does not allow"
         return f"LNC {self.lnc}{to_come if self.announced else ''}"
-
-    @property
-    def ranks_per_bank(self) -> float:
-        """Ranks that reach one bank of memory together: what one of them stores, the others cannot."""
-        return max(self.chip.hbm_bank_cores / self.lnc, 1.0)
 
     def sharing(self, ranks: NDArray) -> NDArray | float:
         """Ranks that store in one bank, where there are so many of them in a row."""
@@ -94,4 +90,12 @@ def _named_site(name: str, lnc: int | None, argument: str) -> Site:
 @lru_cache(maxsize=256)
 def _site(key: Same, lnc: int | None) -> Site:
     where, chip = key.it, chip_of(key.it)
-    return Site(where=where, chip=chip, chips=getattr(where, "chips", np.inf), lnc=chip.logical(lnc))
+    logical = chip.logical(lnc)
+    return Site(
+        where=where,
+        chip=chip,
+        chips=getattr(where, "chips", np.inf),
+        lnc=logical,
+        ranks_per_chip=chip.cores / logical,
+        ranks_per_bank=max(chip.hbm_bank_cores / logical, 1.0),
+    )
