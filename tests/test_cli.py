@@ -351,7 +351,7 @@ def test_units_of_bytes_are_those_asked_for():
         (["decode", "llama-3.1-8b", "trn2.3xlarge", "--batch", "nan"], "--batch='nan'"),
         (["power", "llama-3.1-8b", "hgx-h100", "--facility", "<b>"], "facility='<b>' is unknown"),
         (["goodput", "llama-3.1-8b", "trn2.48xlarge", "--swap", "warm"], "swap='warm'"),
-        (["goodput", "llama-3.1-8b", "trn2.48xlarge", "--chips", "0"], "chips=0.0: allowed are numbers from 1"),
+        (["goodput", "llama-3.1-8b", "trn2.48xlarge", "--chips", "0"], "--chips=0.0: allowed are whole numbers from 1"),
         (["goodput", "llama-3.1-8b", "trn2.48xlarge", "--fleet", "<b>"], "fleet='<b>' is unknown"),
         ([*COST, "--duty", "0"], "duty=0.0: allowed are numbers from 1e-30 to 1"),
         ([*COST, "--way", "lease"], "way='lease': allowed are capacity-block"),

@@ -19,6 +19,16 @@ def named(name: str, **more):
     return SimpleNamespace(id=name, **more)
 
 
+class Told(planner.Choice):
+    """A choice of which a test says what a plan tells of it; the rest of its fields are not there."""
+
+    basis = chip_s = in_words = to_frame = merit = mapping = valid = low = high = None
+
+    def __init__(self, **what):
+        for name, value in what.items():
+            object.__setattr__(self, name, value)
+
+
 def choice(name: str, merit: float = 100.0, valid: bool = True, low: float = 90.0, high: float = 110.0, **more):
     """A choice as far as a plan tells of it: seconds of a chip by resource beside what it makes."""
     at = LIKE | {key: more.pop(key) for key in LIKE if key in more}
@@ -27,7 +37,7 @@ def choice(name: str, merit: float = 100.0, valid: bool = True, low: float = 90.
     one = {"chip_s": at.__getitem__, "system": named(name, chips=16), "in_words": words, "FIGURE": "made"}
     one |= {"stack": SimpleNamespace(kind="public"), "basis": "measured", "mapping": "bf16, TP 4", "chips": 2.0}
     one["to_frame"] = lambda bands: pd.DataFrame({"x": [name], "bands": bands})
-    return SimpleNamespace(**one | {"merit": merit, "valid": valid, "low": low, "high": high} | more)
+    return Told(**one | {"merit": merit, "valid": valid, "low": low, "high": high} | more)
 
 
 def plan_of(*choices, second=(), refused=None, beside=()):
@@ -54,11 +64,19 @@ def test_what_takes_most_more_of_a_chip_is_why_it_loses(other, why):
 def test_other_reasons_of_a_choice():
     slow, even = choice("slow", 30.0, valid=False), choice("b", 80.0, memory=10.0, compute=100.0)
     again = choice("best", 99.7, memory=10.0, compute=100.0)
-    found = plan_of(BEST, slow, choice("c", 99.5), second=(again,))
+    found = plan_of(BEST, slow, choice("c", 99.5), even, second=(again,))
     assert found.reason(slow) == "too slow: at most 25 tokens/s a user"
     assert found.reason(even) == "20 % less (within the band): more batch"
     assert found.reason(found.choices[2]) == "the same within 1 %"
     assert found.reason(again) == "0 % less (within the band): more batch"  # another mapping is never another system
+
+
+def test_a_reason_is_asked_of_a_choice_of_this_plan():
+    """Of one that looks the same, but is another plan's, it says nothing; nor of what is no choice."""
+    other = choice("b", 80.0, step=SimpleNamespace(model=named("llama-3.1-8b")))
+    for stranger in (other, SimpleNamespace(**vars(other)), "b", None):
+        with pytest.raises(ValueError, match=r"c=.*a Choice of this plan"):
+            plan_of(BEST, choice("b", 80.0)).reason(stranger)
 
 
 def test_the_runner_up_is_another_system_that_does_less():

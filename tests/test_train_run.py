@@ -342,11 +342,14 @@ def test_the_command_says_the_answer_first():
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (f"train {DENSE} hgx-h100 --tokens 15X", "tokens='15X': allowed are numbers with or without M, B or T"),
-        (f"train {DENSE} hgx-h100 --tokens 0", "tokens=0.0: allowed are numbers from 1e-30"),
-        (f"train {DENSE} hgx-h100 --tokens 1T --chips 7", "chips=7: hgx-h100 comes in domains of 8 chips; near are 8"),
-        ("train zzz hgx-h100 --tokens 1T", "model='zzz' is unknown"),
-        (f"train {DENSE} trainium2 --tokens 1T", "system='trainium2' is unknown"),
+        (f"train {DENSE} hgx-h100 --tokens 15X", "--tokens='15X': allowed are numbers with or without k, M, B, T"),
+        (f"train {DENSE} hgx-h100 --tokens 0", "--tokens=0.0: allowed are numbers from 1e-30"),
+        (
+            f"train {DENSE} hgx-h100 --tokens 1T --chips 7",
+            "--chips=7: hgx-h100 comes in domains of 8 chips; near are 8",
+        ),
+        ("train zzz hgx-h100 --tokens 1T", "MODEL='zzz' is unknown"),
+        (f"train {DENSE} trainium2 --tokens 1T", "SYSTEM='trainium2' is unknown"),
         (f"train {DENSE} hgx-a100 --tokens 1T --chips 8 --precision fp8", "dtype='fp8': a100 has no dense peak"),
     ],
 )

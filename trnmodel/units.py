@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
-from trnmodel.arguments import SHOWN, instance, integer, number, refuse, text
+from trnmodel.arguments import SHOWN, flag, instance, integer, number, refuse, text
 
 __all__ = ["format_digits", "format_quantity", "format_within", "parse_number", "read_number"]  # and constants
 
@@ -88,9 +88,9 @@ def read_number(name: str, typed: str, *, of_bytes: bool = False) -> float:
     Traceback (most recent call last):
     ValueError: --in='2kk': allowed are numbers with or without k, M, B, T, Ki, Mi or Gi, such as 4096 or 2k
     """
-    match = _TYPED.fullmatch(typed)
+    match = _TYPED.fullmatch(instance("typed", typed, str, "a number as text"))
     suffix = match[2] if match else ""
-    if of_bytes:
+    if flag("of_bytes", of_bytes):
         prefix, known = suffix.removesuffix("B").lower(), "a unit such as KB, MB, GB, KiB, MiB or GiB, such as 64MB"
     else:
         prefix, known = suffix.lower(), "k, M, B, T, Ki, Mi or Gi, such as 4096 or 2k"

@@ -20,7 +20,7 @@ import trnmodel as tm
 from trnmodel.steps import serving
 from trnmodel.steps.deployment import Deployment
 
-from .files import CONFIGS, ROOT, Config, config_file, keys, named_file, table_file
+from .files import CONFIGS, ROOT, Config, called, config_file, keys, named_file, table_file
 from .kinds import KINDS, Kind
 from .values import made
 
@@ -283,6 +283,7 @@ HELPERS: dict[str, Any] = {
     "measured": measured,
     "cell": cell,
     "Config": Config,
+    "called": called,
     "config_file": config_file,
     "named_file": named_file,
     "table_file": table_file,
@@ -323,7 +324,8 @@ def _roots() -> Iterator[Call]:
     yield _call(
         "doors", "tm.system", "name='trn2.48xlarge'", "object: name; integer: count", also={"name": ("system",)}
     )
-    yield _call("rows", "tm.model", "name='llama-3.1-8b'", "object: name", also={"name": ("model",)})
+    yield _call("rows", "tm.model", "name='llama-3.1-8b'", "object: name; choice: called", also={"name": ("model",)})
+    yield _call("rows", "called", "", "any: name", also={"name": ("called",)})
     yield _call("doors", "tm.topology", "system='trn2.48xlarge'", "object: system")
     yield _call("doors", "tm.efficiencies", "chip='trainium2', stack='ideal'", "object: chip stack")
     for name in ("facts", "model_ids", "names_table", "prices", "systems", "validation"):
@@ -430,7 +432,7 @@ def _specs() -> Iterator[Call]:
     yield _replaced("doors", "tm.system('trn3-nl32x2-pcie160')", tm.System, cross_rack_shift="whole")
     stack = tm.efficiencies("trainium2")
     policies = {name: "choice" for name, kind in _spec_kinds(type(stack)).items() if kind == "text"}
-    policies |= {"id": "text", "name": "text"}
+    policies |= {"id": "text", "name": "text", "measured_as": "stack-id"}
     endless = {f.name: "rate" for f in fields(stack) if f.default == np.inf}
     yield _replaced("doors", "tm.efficiencies('trainium2')", type(stack), **policies, **endless)
     yield _replaced("doors", "tm.rent('hgx-h100')", tm.Rent, chip="object")
@@ -532,6 +534,14 @@ def _steps() -> Iterator[Call]:
         f"{PLACES}, {ASKED}, {more}, batch=[1, 4], input_tokens=[1, 100, 2048, 8192], past=[0, 1000],"
         "max_context=[32768]",
         misfit=mixed,
+    )
+    yield _call(
+        "main",
+        "tm.legal",
+        f"{STEP}, tokens=2048",
+        "object: model system mapping efficiencies; from1: tokens; flag: training",
+        f"{PLACES}, tokens=[1, 4096, 10**7], efficiencies=['ideal'], training=[False]",
+        misfit="mapping=tm.Mapping(tp=[1, 2, 4]), tokens=np.full(2, 4.0)",
     )
     yield _call(
         "main",
@@ -673,6 +683,15 @@ def _kernels() -> Iterator[Call]:
 def _shown() -> Iterator[Call]:
     yield _call("doors", "tm.units.parse_number", "text='1-2'", "text: text", "text=['1,299', '~5', '2 to 3']",
                 any_number=True)  # fmt: skip
+    yield _call(
+        "doors",
+        "tm.units.read_number",
+        "name='--in', typed='2k'",
+        "any: name; text: typed; flag: of_bytes",
+        "typed=['4096', '1.5 Gi', '15T'], of_bytes=[False]",
+        also={"typed": ("--in",)},
+        any_number=True,
+    )
     yield _call("doors", "tm.units.format_quantity", "value=1.0, unit='B'", "real: value; text: unit; whole: digits")
     yield _call("doors", "tm.units.format_within", "value=1.0, low=0.5, high=2.0, unit='B', basis='measured'",
                 "real: value low high; text: unit basis")  # fmt: skip

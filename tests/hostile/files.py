@@ -110,6 +110,12 @@ def named_file(name: str) -> Transformer:
     return tm.model(_written(name, "{" + ",".join(f'"{k}":{v}' for k, v in keys("llama-3.1-8b").items()) + "}"))
 
 
+def called(name: object) -> Transformer:
+    """A good configuration whose model is called otherwise."""
+    path = _written("called.json", (ROOT / "data" / "models" / "llama-3.1-8b.json").read_text(encoding="utf-8"))
+    return tm.model(path, called=name)  # type: ignore[arg-type]
+
+
 def table_file(text: str | bytes) -> pd.DataFrame:
     """The measurements of a file, judged."""
     return tm.validate(_written("rows.csv", text))

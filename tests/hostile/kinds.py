@@ -72,6 +72,11 @@ def _stages(value: Any) -> bool:
     return any(_numbers().refuses(part) for part in parts)
 
 
+def _one_flag(value: Any) -> bool:
+    """True or False, for all places at once: an array of one broadcasts as it does by itself."""
+    return isinstance(value, bool | np.bool_ | np.ndarray) and np.size(value) == 1 and np.asarray(value).dtype == bool
+
+
 def _has_zero(value: Any) -> bool:
     return numeric(value) is not False and bool(np.any(as_floats(value) == 0))
 
@@ -97,9 +102,10 @@ KINDS = {
     "one": _numbers(one=True),
     "divisor-figure": replace(_numbers(unknown=True), skips=_has_zero),
     "answer": Kind(_always, skips=lambda value: isinstance(value, str) and value == ""),
+    "stack-id": Kind(_always, skips=lambda value: isinstance(value, str) and value == ""),
     "part": Kind(_always, skips=lambda value: isinstance(value, str) and value == ""),
     "ratios": Kind(_always, skips=lambda value: isinstance(value, tuple) and value == ()),
-    "places": Kind(_always, skips=lambda value: isinstance(value, bool | np.bool_)),
+    "places": Kind(_always, skips=_one_flag),
     "levels": replace(_numbers(unknown=True), broadcasts=False),
     "share-figure": _numbers(0, 1, unknown=True),
     "stages": Kind(_stages),

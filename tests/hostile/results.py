@@ -15,7 +15,16 @@ from trnmodel.planner.cost import Cost
 from .calls import HELPERS, Call, _call, _kinds, calls, parameters, registered
 from .values import made
 
-LEFT = ("cell", "config_file", "named_file", "table_file", "Config", "tm.validat", "changed")  # tables, and specs again
+LEFT = (
+    "cell",
+    "called",
+    "config_file",
+    "named_file",
+    "table_file",
+    "Config",
+    "tm.validat",
+    "changed",
+)  # tables, and specs again
 MOST_ITEMS = 3  # of a list or a mapping that are walked
 Reached = dict[type, str]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from trnmodel.arguments import instance, refuse
+from trnmodel.arguments import instance, one_of, refuse
 from trnmodel.catalog import load
 from trnmodel.catalog.lineage import overlaid
 from trnmodel.catalog.names import folded
@@ -137,6 +137,8 @@ class Efficiencies(Spec):
         super().__post_init__()
         if self.prefill_experts == "blocks" and not np.all(np.greater_equal(self.expert_block_tokens, 1)):
             refuse(f"{self.id}: expert_block_tokens", self.expert_block_tokens, "allowed are numbers from 1 for blocks")
+        if self.measured_as:
+            one_of(f"{self.id}: measured_as", self.measured_as, _stack_ids(), "the id of a stack")
 
 
 IDEAL = Efficiencies(id="ideal", name="ideal: nothing lost, nothing padded")
@@ -153,6 +155,12 @@ def _differing(e: Efficiencies, other: Efficiencies) -> Iterator[str]:
     """Names of the values in which two stacks differ."""
     named = () if e is other else VALUES
     return (name for name in named if not np.array_equal(getattr(e, name), getattr(other, name)))
+
+
+@cache
+def _stack_ids() -> tuple[str, ...]:
+    """Ids of the rows of stacks."""
+    return tuple(entity.id for entity in load.entities().values() if entity.kind == "stack")
 
 
 @cache
@@ -192,8 +200,7 @@ def kinds(chip: Chip) -> dict[str, str | None]:
 
 def stacks() -> list[str]:
     """Ids of all software stacks of `data/`, the ideal one first; ways of writing kernels are `tm.kernel.stack`'s."""
-    listed = [entity.id for entity in load.entities().values() if entity.kind == "stack"]
-    return ["ideal", *(name for name in listed if _stack(name).sources)]
+    return ["ideal", *(name for name in _stack_ids() if _stack(name).sources)]
 
 
 def stack_table() -> pd.DataFrame:

@@ -24,12 +24,12 @@ from trnmodel.planner.owners import same_owner
 from trnmodel.planner.plan import asked_systems
 from trnmodel.planner.sensitivity import Sensitivity, sensitivity
 from trnmodel.result import Card, tidy
-from trnmodel.units import MILLION
+from trnmodel.units import BILLION, MILLION
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MOST_REQUESTS_PER_S = 1e9  # a judgement: one from every human being every ten seconds
+MOST_REQUESTS_PER_S = BILLION  # a judgement: one from every human being every ten seconds
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
