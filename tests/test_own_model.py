@@ -5,11 +5,13 @@ import re
 import shlex
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 import trnmodel as tm
 from trnmodel.cli import app
 from trnmodel.models.shipped import MODELS
+from trnmodel.report.terminal import flag
 
 CONFIG = json.loads((MODELS / "llama-3.1-8b.json").read_text())
 
@@ -94,6 +96,46 @@ def test_a_name_of_ones_own_is_in_the_answer_and_the_path_in_the_command(own):
     assert "ours-8b" in answer.stdout
     assert "vllm serve w --" in answer.stdout
     assert tm.model("w", called="ours-8b").id == "ours-8b"
+
+
+QUESTIONS = {
+    "plan": ["--speed", "20", "--in", "1k", "--out", "100", "--system", "trn2.48xlarge"],
+    "decode": ["trn2.48xlarge", "--tp", "8"],
+    "prefill": ["trn2.48xlarge", "--in", "1k", "--tp", "8"],
+    "fit": ["trn2.48xlarge", "--tp", "8"],
+    "power": ["hgx-h100", "--tp", "8"],
+    "goodput": ["trn2.48xlarge"],
+    "train": ["hgx-h100", "--tokens", "1T", "--chips", "8"],
+    "cost": ["trn2.48xlarge", "--speed", "20", "--in", "1k", "--out", "100"],
+}
+
+
+def test_every_command_that_takes_a_model_takes_its_name():
+    flags = {name: {flag(one) for one in command.params} for name, command in get_command(app).commands.items()}
+    assert {name for name, known in flags.items() if "MODEL" in known} == set(QUESTIONS)
+    assert {name for name, known in flags.items() if "--name" in known} == set(QUESTIONS)
+
+
+@pytest.mark.parametrize("command", QUESTIONS)
+def test_a_name_of_ones_own_changes_nothing_but_the_name(own, command):
+    place = own("w/config.json")
+
+    def answer(*words):
+        return CliRunner().invoke(app, [command, *words, *QUESTIONS[command]])
+
+    def rows(*words):
+        answered = answer(*words, "--json")
+        assert answered.exit_code == 0
+        found = json.loads(answered.stdout)
+        return found if isinstance(found, list) else [found]
+
+    named, unnamed = rows(place, "--name", "ours-8b"), rows(place)
+    assert named == [row | ({"model": "ours-8b"} if row.get("model") == "w" else {}) for row in unnamed]
+    assert (named == unnamed) == (command in ("plan", "fit"))  # whose tables name no model
+    for model, name in ((place, "a b"), ("llama-3.1-8b", "ours-8b")):
+        refused = answer(model, "--name", name)
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert refused.stderr.startswith(f"--name={name!r}: ")
 
 
 @pytest.mark.parametrize("name", ["", "a b", "x" * 61, "<b>", "\x1b[2J", ".."])

@@ -38,6 +38,7 @@ Model = Annotated[
     str,
     typer.Argument(metavar="MODEL", help="Id or name of a model, or the path of a config.json.", **_name("model")),
 ]
+Called = Annotated[str | None, typer.Option("--name", help="What a model of your own, from a file, is called.")]
 Where = Annotated[
     str, typer.Argument(metavar="SYSTEM", help="Id or name of a system, such as trn2.48xlarge.", **_name("system"))
 ]
@@ -174,14 +175,15 @@ def plan(
     ] = [],  # noqa: B006
     precision: BestDtypes = None,
     stack: Stack = None,
-    name: Annotated[str | None, typer.Option(help="What a model of your own, from a file, is called.")] = None,
+    called: Called = None,
     as_json: Json = False,
 ) -> None:
     """What serves a model best at a user's speed: system, precision, mapping, batch, the runner-up and the command."""
-    with _plain_errors(ctx, called="name"):
+    with _plain_errors(ctx):
         ask = {"tokens_per_s_per_user": speed, "input_tokens": prompt, "output_tokens": output}
-        served = model if name is None else trnmodel.model(model, called=name)
-        found = trnmodel.plan(served, system or None, precision=precision, efficiencies=stack, **ask)
+        found = trnmodel.plan(
+            trnmodel.model(model, called), system or None, precision=precision, efficiencies=stack, **ask
+        )
         frame = found.to_frame(bands=as_json)
         frame = frame.assign(command=[found.command, *[""] * (len(frame) - 1)])
         _print(ctx, "\n".join(found.card()), frame, as_json, found.choices)
@@ -198,12 +200,13 @@ def decode(
     context: Context = 4096,
     precision: Dtypes = "bf16",
     stack: Stack = None,
+    called: Called = None,
     as_json: Json = False,
 ) -> None:
     """Time of one decode step."""
     with _plain_errors(ctx):
         ask = {"batch": batch, "context": context, "precision": precision, "efficiencies": stack}
-        found = trnmodel.decode_step(model, system, trnmodel.Mapping(tp=tp, ep=ep), **ask)
+        found = trnmodel.decode_step(trnmodel.model(model, called), system, trnmodel.Mapping(tp=tp, ep=ep), **ask)
         _print(ctx, answers.rated(found), found.to_frame(bands=True), as_json, [found])
 
 
@@ -221,12 +224,13 @@ def power(
     facility: Annotated[
         str, typer.Option(help="Site, for its PUE: aws-air or aws-chilled.", **_name("facility"))
     ] = "aws-air",
+    called: Called = None,
     as_json: Json = False,
 ) -> None:
     """Joules a token of a decode step at the server, and the watts of a chip."""
     with _plain_errors(ctx):
         ask = {"batch": batch, "context": context, "precision": precision, "efficiencies": stack}
-        step = trnmodel.decode_step(model, system, trnmodel.Mapping(tp=tp, ep=ep), **ask)
+        step = trnmodel.decode_step(trnmodel.model(model, called), system, trnmodel.Mapping(tp=tp, ep=ep), **ask)
         found = trnmodel.energy(step, facility=facility)
         _print(ctx, answers.spent(found), found.to_frame(bands=True), as_json, [found])
 
@@ -251,11 +255,18 @@ def goodput(
     fleet: Annotated[
         str, typer.Option(help="What fails: borrowed, llama-3-h100, rsc-1-a100, ...", **_name("fleet"))
     ] = "borrowed",
+    called: Called = None,
     as_json: Json = False,
 ) -> None:
     """Useful share of the time of a training job's chips, and what takes most of the rest."""
     with _plain_errors(ctx):
-        ask = {"model": model, "swap": swap, "spare_chips": spares, "interval_s": interval, "fleet": fleet}
+        ask = {
+            "model": trnmodel.model(model, called),
+            "swap": swap,
+            "spare_chips": spares,
+            "interval_s": interval,
+            "fleet": fleet,
+        }
         found = trnmodel.goodput(system, chips, **ask)
         _print(ctx, answers.useful(found), found.to_frame(bands=True), as_json, [found])
 
@@ -275,6 +286,7 @@ def train(
     stack: Trainer = None,
     owner: Owner = "hyperscaler",
     way: Way = "capacity-block",
+    called: Called = None,
     as_json: Json = False,
 ) -> None:
     """Days of a training run on the best mapping: what bounds it, what loses, what constraints cost, and dollars."""
@@ -287,7 +299,7 @@ def train(
             "seq": seq,
             "global_batch": batch,
         }
-        run = trnmodel.train_run(model, system, precision=precision, efficiencies=stack, **ask)
+        run = trnmodel.train_run(trnmodel.model(model, called), system, precision=precision, efficiencies=stack, **ask)
         told = [] if as_json else train_words.lines(run, owner, way)
         _print(ctx, "\n".join(told), train_words.frame(run, owner, way) if as_json else None, as_json, [run])
 
@@ -318,6 +330,7 @@ def cost(
     duty: Annotated[float, typer.Option(help="Share of the rented time in which they come.", **NUMBER)] = 1.0,
     spares: Annotated[int, typer.Option(help="Instances that stand by.", **WHOLE)] = 0,
     precision: BestDtypes = None,
+    called: Called = None,
     as_json: Json = False,
 ) -> None:
     """What a million tokens cost the one who rents and the one who owns, by kind of software, and where systems tie."""
@@ -326,7 +339,7 @@ def cost(
     with _plain_errors(ctx, **({} if price is None else {"way": "price"})):
         ask = {"tokens_per_s_per_user": speed, "input_tokens": prompt, "output_tokens": output, "precision": precision}
         ask |= {"requests_per_s": requests, "duty": duty, "spare_instances": spares, "region": region}
-        found = trnmodel.token_cost(model, system, way=way if price is None else price, **ask)
+        found = trnmodel.token_cost(trnmodel.model(model, called), system, way=way if price is None else price, **ask)
         owned = found.priced({name: trnmodel.tco(name, owner=owner) for name in found.systems})
         lines = [*found.card(against), *(line for name in owned.systems for line in owned.told(name))]
         frame = stacked({"renter": found.to_frame(as_json), "owner": owned.to_frame(as_json)}, "who")
@@ -344,12 +357,13 @@ def prefill(
     batch: Batch = 1,
     precision: Dtypes = "bf16",
     stack: Stack = None,
+    called: Called = None,
     as_json: Json = False,
 ) -> None:
     """Time of a prefill: until the first token, without a queue."""
     with _plain_errors(ctx):
         ask = {"batch": batch, "input_tokens": prompt, "precision": precision, "efficiencies": stack}
-        found = trnmodel.prefill(model, system, trnmodel.Mapping(tp=tp, ep=ep), **ask)
+        found = trnmodel.prefill(trnmodel.model(model, called), system, trnmodel.Mapping(tp=tp, ep=ep), **ask)
         _print(ctx, answers.rated(found), found.to_frame(bands=True), as_json, [found])
 
 
@@ -364,12 +378,13 @@ def fit(
     context: Context = 4096,
     precision: Dtypes = "bf16",
     stack: Stack = None,
+    called: Called = None,
     as_json: Json = False,
 ) -> None:
     """Bytes that a rank stores, and whether they fit."""
     with _plain_errors(ctx):
         ask = {"batch": batch, "context": context, "precision": precision, "efficiencies": stack}
-        found = trnmodel.memory_fit(model, system, trnmodel.Mapping(tp=tp, ep=ep), **ask)
+        found = trnmodel.memory_fit(trnmodel.model(model, called), system, trnmodel.Mapping(tp=tp, ep=ep), **ask)
         from trnmodel.units import format_quantity
 
         held = found.in_words("total_bytes", "B", str(found.basis))
