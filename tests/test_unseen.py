@@ -133,6 +133,15 @@ def test_machines_by_their_odd_names(judged):
     assert (found.weight[-3:] == 0).all()  # no Neuron stack: asked of the ideal machine alone
 
 
+def test_a_run_that_was_measured_has_been_legal():
+    """28 heads on 16 ranks or 32, and twice the positions of the model: no rule of software loses such a row."""
+    seven = {"workload": "Qwen2.5-7B"}
+    rows = [MODEL | seven | {"metric": "ITL", "tp": "16"}, PREFILL | seven | {"metric": "TTFT", "tp": "16"}]
+    job = {"metric": "tokens/s", "unit": "tokens/s", "value": "9"} | {"seq_len": "65536", "tp": "32", "pp": "4"}
+    assert tm.validate(pd.DataFrame([*rows, JOB | seven | job])).skipped.tolist() == ["", "", ""]
+    assert tm.legal("qwen2.5-7b", "trn2.48xlarge", tm.Mapping(tp=16)).reason
+
+
 def test_a_thousand_microseconds_are_a_millisecond():
     units = tm.validate(pd.DataFrame([MODEL | {"metric": "TPOT", "unit": unit} for unit in ("us", "ms", "s")]))
     assert (units.predicted / units.predicted[1]).tolist() == pytest.approx([1e3, 1, 1e-3])
