@@ -42,12 +42,16 @@ def never_faster(step, amounts, what):
 
 
 def question(rng, stack, models):
+    """A model on a system with a mapping that the stack runs."""
     system = tm.system(str(rng.choice([name for name in SYSTEMS if name.startswith("hgx") == of_gpus(stack)])))
     e = efficiencies(system.chip, stack)
     if rng.random() < 0.5:
         e = replace(e, prompt_bucket="exact", context_bucket="exact")
-    degrees = {name: int(rng.choice(sizes)) for name, sizes in DEGREES.items()}
-    return str(rng.choice(models)), system, tm.Mapping(**degrees), e
+    while True:
+        model = str(rng.choice(models))
+        mapping = tm.Mapping(**{name: int(rng.choice(sizes)) for name, sizes in DEGREES.items()})
+        if tm.legal(model, system, mapping, efficiencies=e).valid:
+            return model, system, mapping, e
 
 
 @pytest.mark.parametrize("stack", stacks())
