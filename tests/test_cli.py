@@ -269,14 +269,34 @@ def test_a_question_is_answered_in_a_line(args, line):
 @pytest.mark.parametrize(
     ("args", "line"),
     [
-        ("decode llama-3.1-405b trn2.3xlarge", "cannot exist: does not fit in memory"),
-        ("power llama-3.1-405b trn2.3xlarge", "cannot exist: does not fit in memory"),
+        ("decode llama-3.1-405b trn2.3xlarge", "llama-3.1-405b cannot run on trn2.3xlarge on one rank with "),
+        ("power llama-3.1-405b trn2.3xlarge", "llama-3.1-405b cannot run on trn2.3xlarge on one rank with "),
         ("power llama-3.1-8b trn1.32xlarge --tp 2", "cannot exist: no source has watts of the chip"),
-        ("fit llama-3.1-405b trn2.3xlarge --tp 4 --stack ideal", "does not fit in memory"),
+        ("fit llama-3.1-405b trn2.3xlarge --tp 4 --stack ideal", "llama-3.1-405b cannot run on trn2.3xlarge at TP 4 "),
     ],
 )
 def test_a_question_that_nothing_satisfies_is_answered_in_a_line_too(args, line):
     said_in_a_line(3, args, line)
+
+
+@pytest.mark.parametrize(
+    ("args", "parts"),
+    [
+        ("qwen2.5-7b trn2.48xlarge --tp 16", ["vllm-neuron-2026", "TP 16", "28 attention heads", "4 KV heads"]),
+        ("mixtral-8x7b-v0.1 trn2.48xlarge --tp 4 --ep 3", ["TP 4 x EP 3", "8 experts"]),
+        ("jamba-v0.1 hgx-h100 --tp 3", ["TP 3", "32 and 8,192 attention heads"]),
+        ("qwen2.5-7b trn2.48xlarge --tp 4 --context 33k", ["TP 4", "32,768 tokens"]),
+        ("llama-3.1-405b trn2.3xlarge", ["memory"]),
+    ],
+)
+@pytest.mark.parametrize("command", ["decode", "fit", "power"])
+def test_a_point_that_no_software_runs_is_told_with_what_the_model_has(command, args, parts):
+    status, out, error = call(command, *args.split())
+    assert (status, error, out.count("\n")) == (3, "", 1)
+    for part in (*args.split()[:2], *parts):
+        assert part in out
+    assert ("layers" in out) == ("memory" not in parts)  # a model is described where a rule forbids to cut it so
+    assert len(out) < 500
 
 
 def said_in_a_line(ended, args, line):

@@ -232,7 +232,8 @@ def power(
         ask = {"batch": batch, "context": context, "precision": precision, "efficiencies": stack}
         step = trnmodel.decode_step(trnmodel.model(model, called), system, trnmodel.Mapping(tp=tp, ep=ep), **ask)
         found = trnmodel.energy(step, facility=facility)
-        _print(ctx, answers.spent(found), found.to_frame(bands=True), as_json, [found])
+        line = answers.spent(found) if step.valid else answers.rated(step)
+        _print(ctx, line, found.to_frame(bands=True), as_json, [found])
 
 
 @app.command()
@@ -384,13 +385,9 @@ def fit(
     """Bytes that a rank stores, and whether they fit."""
     with _plain_errors(ctx):
         ask = {"batch": batch, "context": context, "precision": precision, "efficiencies": stack}
-        found = trnmodel.memory_fit(trnmodel.model(model, called), system, trnmodel.Mapping(tp=tp, ep=ep), **ask)
-        from trnmodel.units import format_quantity
-
-        held = found.in_words("total_bytes", "B", str(found.basis))
-        of = format_quantity(float(found.capacity_bytes), "B", 3)
-        line = f"{'fits' if found.valid else found.reason}: {held} of {of} a rank"
-        _print(ctx, line, found.to_frame(bands=True), as_json, [found])
+        own, mapping = trnmodel.model(model, called), trnmodel.Mapping(tp=tp, ep=ep)
+        found = trnmodel.memory_fit(own, system, mapping, **ask)
+        _print(ctx, answers.fitting(found, own, mapping), found.to_frame(bands=True), as_json, [found])
 
 
 @app.command()
