@@ -137,7 +137,7 @@ def test_an_elder_is_of_an_earlier_year_and_has_neuroncores():
 @pytest.mark.parametrize("text", ["15" + " " * 60 + "junk", "15T" + "0" * 60, "1.5.5", "-3", "1e123", "15 TB", ""])
 def test_a_budget_that_is_no_number_is_refused(text):
     with pytest.raises(ValueError, match="tokens="):
-        read_number("tokens", text)
+        tm.train_run("llama-3.2-1b", "hgx-a100", tokens=read_number("tokens", text), chips=8)
 
 
 def test_all_degrees_of_a_domain_are_placed_once():
