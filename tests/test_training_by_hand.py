@@ -48,8 +48,9 @@ def every_cut(layers, experts, heads, ranks, batch, longest, slack, seq):
 )  # fmt: skip
 def test_cuts_are_all_that_there_are(asked, tmp_path):
     layers, experts, heads, ranks, batch, longest, slack, seq = asked
-    config = {"model_type": "mixtral" if experts else "llama", "num_hidden_layers": layers, "num_attention_heads": heads,
-              "num_key_value_heads": heads, "hidden_size": 8 * heads, "intermediate_size": 32, "vocab_size": 64,
+    config = {"model_type": "mixtral" if experts else "llama", "num_hidden_layers": layers,
+              "num_attention_heads": heads, "num_key_value_heads": heads, "hidden_size": 8 * heads,
+              "intermediate_size": 32, "vocab_size": 64,
               "max_position_embeddings": 64, "num_local_experts": experts, "num_experts_per_tok": 1}  # fmt: skip
     (tmp_path / "config.json").write_text(json.dumps(config))
     where = replace(tm.system("hgx-a100"), domain_chips=ranks)
