@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from trnmodel.catalog.stacks import IDEAL, Efficiencies, efficiencies
 from trnmodel.catalog.systems import system as read_system
+from trnmodel.models.transformer import Transformer
 from trnmodel.result import weakest
 from trnmodel.steps.inference import MemoryFit, Step, decode_step, memory_fit, prefill
 from trnmodel.steps.mapping import Mapping as Degrees
@@ -20,7 +21,7 @@ from trnmodel.steps.rank import site
 class Deployment:
     """A model on a system: mapping, precision and software stack, asked the same questions one after another."""
 
-    model: str
+    model: str | Transformer
     system: str
     mapping: Degrees
     precision: str = "bf16"
