@@ -27,6 +27,7 @@ def fresh(accuracies):
     return accuracies
 
 
+@pytest.mark.slow
 def test_the_files_are_those_of_the_code(judged, fresh):
     """Else run `python -m` of `trnmodel.evidence.accuracy`, then `.outliers`, then `.ratchet`."""
     pd.testing.assert_frame_equal(fresh, table.written(), rtol=1e-3, atol=1e-4, check_dtype=False)

@@ -110,6 +110,7 @@ def test_tails_hold_where_the_chip_has_rows_alone():
     assert "chip" in new.absent
 
 
+@pytest.mark.slow
 def test_the_files_are_those_of_the_errors(rows, tmp_path):
     """Else run `python -m trnmodel.evidence.accuracy`, or its `write_bands()` where no constant has moved."""
     fresh, shipped = accuracy.outside(), accuracy.shipped(accuracy.OTHER_RESIDUALS)
@@ -139,6 +140,7 @@ def test_intervals_beat_a_constant_width(held):
     assert fitted.inside.mean() > 0.87
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["chip", "source"])
 def test_coverage_with_a_chip_or_a_source_left_out(rows, by):
     split = {"chip": accuracy.CHIP, "source": accuracy.SOURCE}[by]

@@ -178,6 +178,7 @@ ODD += [".", "~", "$HOME", "%s", "{batch}", "</script>", "<img src=x onerror=ale
 ODD += ["loop", "/", "/etc/passwd", "/dev/zero", "/dev/null", "/proc/self/mem"]
 
 
+@pytest.mark.slow  # the terminal asks hostile values of every flag in test_terminal.py
 def test_odd_arguments_end_in_a_line_or_a_report(home, monkeypatch):
     monkeypatch.setattr(kernels, "_execute", lambda job, kernels, home, tick, live: live[0])
     (home / "file").write_text("x")

@@ -1,5 +1,6 @@
 """kill -9 in the middle of `run`, `book` and `notebooks`: old output whole, the next run succeeds, nothing is left."""
 
+import functools
 import os
 import shutil
 import signal
@@ -152,6 +153,7 @@ def gone(pid, patience_s=300):
     return False
 
 
+slow = functools.partial(pytest.param, marks=pytest.mark.slow)
 RUN, BOOK, NOTEBOOKS = ("run", "one", "-o", "out"), ("book", "-o", "out"), ("notebooks", "-o", "out")
 
 
@@ -160,15 +162,15 @@ RUN, BOOK, NOTEBOOKS = ("run", "one", "-o", "out"), ("book", "-o", "out"), ("not
     [
         (RUN, "execute 1"),
         (RUN, "replace 1"),  # the notebook is drafted
-        (RUN, "rename 1"),  # the page is made, the old one in its place
+        slow(RUN, "rename 1"),  # the page is made, the old one in its place
         (RUN, "rename 2"),  # the old page is away
-        (RUN, "rename 3"),  # the new page is there, the old one not yet removed
+        slow(RUN, "rename 3"),  # the new page is there, the old one not yet removed
         (BOOK, "execute 1"),
-        (BOOK, "rename 1"),
+        slow(BOOK, "rename 1"),
         (BOOK, "rename 2"),
-        (BOOK, "rename 3"),
+        slow(BOOK, "rename 3"),
         (NOTEBOOKS, "execute 1"),
-        (NOTEBOOKS, "replace 1"),
+        slow(NOTEBOOKS, "replace 1"),
         (NOTEBOOKS, "replace 2"),  # the committed notebook is drafted
     ],
     ids=lambda value: value if isinstance(value, str) else value[0],

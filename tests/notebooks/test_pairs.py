@@ -321,6 +321,7 @@ def test_there_are_few_cases_and_no_chapter_is_missing():
     assert {slug for slug, _ in CASES} == set(notebooks())
 
 
+@pytest.mark.few("chip-roofline", "cost", "decode-step", "index", "memory-fit", "rack", "serving", "training")
 def test_a_chapter_answers_with_other_parameters(slug, oddities):
     """And what it ends with can be shown."""
     declared = parameters(slug)

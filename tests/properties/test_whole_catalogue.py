@@ -153,7 +153,14 @@ def rests_on_a_known_word(question, phase, stack, what):
     np.testing.assert_allclose(alone.time_s, step.time_s[0, 0], rtol=1e-12, err_msg=str(what))
 
 
-@pytest.mark.parametrize("name", tm.systems())
+def quick(name):
+    """Whether a system is one of the first two of its chip; others have the same chip, and are asked by the slow tests."""
+    return name in [other for other in tm.systems() if tm.system(other).chip.id == tm.system(name).chip.id][:2]
+
+
+@pytest.mark.parametrize(
+    "name", [name if quick(name) else pytest.param(name, marks=pytest.mark.slow) for name in tm.systems()]
+)
 def test_every_property_holds_at_thousands_of_points(name):
     system, rng = tm.system(name), np.random.default_rng(list(map(ord, name)))
     peaks, better = system.chip.peak_flop_per_s, faster(system)
