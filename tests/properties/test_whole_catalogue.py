@@ -154,7 +154,7 @@ def rests_on_a_known_word(question, phase, stack, what):
 
 
 def quick(name):
-    """Whether a system is one of the first two of its chip; others have the same chip, and are asked by the slow tests."""
+    """Whether a system is one of the first two of its chip; the slow tests ask the others of the same chip."""
     return name in [other for other in tm.systems() if tm.system(other).chip.id == tm.system(name).chip.id][:2]
 
 
