@@ -57,7 +57,7 @@ def statements():
 @cache
 def aliases() -> dict[str, str]:
     """Every name of a system, longer ones first, so that a name that another one ends with is not read into it."""
-    found = {row.alias.lower(): row.id for row in load.names() if row.id in systems()}
+    found = {row.alias.lower(): row.id for row in load.names() if row.id in systems() and row.kind != "typed"}
     return {name: found[name] for name in sorted(found, key=len, reverse=True)}
 
 
