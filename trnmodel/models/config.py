@@ -260,7 +260,8 @@ def _architecture(values: Mapping[str, Any], origin: str, outer: Mapping[str, An
         known = nearest(str(model_type), defaults())
         task = classes[0][1] if classes else "ForCausalLM"
         near = json.dumps({"model_type": known[0], "architectures": [defaults()[known[0]]["class"] + task]})
-        asked = f"architectures={shown(named)}" if model_type is None else f"model_type={shown(model_type)}"
+        by_class = model_type is None and named
+        asked = f"architectures={shown(named)}" if by_class else f"model_type={shown(model_type)}"
         raise ValueError(
             f"{origin}: {asked}: not an architecture that trnmodel knows; nearest are {', '.join(known)}. "
             f"If its layers are built as those of {known[0]}, write this into a copy of the file: {near[1:-1]}"
