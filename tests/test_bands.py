@@ -121,6 +121,7 @@ def test_the_files_are_those_of_the_errors(rows, tmp_path):
     assert (tmp_path / "hulls.csv").read_text() == HULLS.read_text()
 
 
+@pytest.mark.slow
 def test_coverage_with_the_model_left_out(held):
     """Nominal 90 %: 87 to 93 % over all groups, and no group's count is a surprise at 5 %."""
     models = held[held.pool == coverage.MODELS]

@@ -424,6 +424,7 @@ def test_decode_bytes_against_a_profiler():
     assert (table.mbu <= table.mbu_predicted + 0.03).mean() > 0.8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", kernels.KERNELS)
 def test_framework_constants_hold_on_rows_that_they_have_not_seen(group):
     """The shipped errors are those of a fit made now; else run `python -m trnmodel.evidence.accuracy`."""

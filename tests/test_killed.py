@@ -246,6 +246,7 @@ def test_the_kernel_of_a_killed_run_ends_and_keeps_nobody_out(after, command):
     assert not list((home / "tmp").iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [RUN, BOOK], ids=lambda command: command[0])
 def test_the_pages_of_a_killed_run_are_built_no_further(home, command):
     pytest.importorskip("myst_nb")

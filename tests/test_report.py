@@ -663,6 +663,7 @@ def test_printing_needs_a_browser(small_book, tmp_path, monkeypatch):
     assert not (tmp_path / "build").exists()
 
 
+@pytest.mark.slow
 def test_the_browser_prints_all_pages_into_one_file(small_book, tmp_path, monkeypatch):
     pytest.importorskip("myst_nb")
     browser = tmp_path / "browser"

@@ -68,6 +68,7 @@ def test_a_changed_graph_is_the_caller_s_own():
     assert tm.topology("trn2.48xlarge").all_to_all_bytes_per_s_per_pair("rack") == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["stack", "chip", "system"])
 def test_machines_that_nobody_holds_are_let_go(kind):
     where, stack = tm.system("trn2.48xlarge"), tm.efficiencies("trainium2")
