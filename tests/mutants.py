@@ -40,12 +40,31 @@ CHAPTERS_S = 120.0
 QUIETLY = ["-q", "-p", "no:cacheprovider", "--no-header", "--tb=no"]
 LARGE = "altair msgspec networkx pandas scipy.optimize scipy.sparse.csgraph tqdm.auto yaml".split()
 SWAPS = {
-    ast.Add: "+-", ast.Sub: "-+", ast.Mult: "*/", ast.Div: "/*", ast.BitAnd: "&|", ast.BitOr: "|&",
-    ast.FloorDiv: ("//", "/"), ast.Mod: ("%", "*"), ast.Pow: ("**", "*"), ast.Lt: ("<", "<="), ast.LtE: ("<=", "<"),
-    ast.Gt: (">", ">="), ast.GtE: (">=", ">"), ast.Eq: ("==", "!="), ast.NotEq: ("!=", "=="), ast.Is: ("is", "is not"),
-    ast.IsNot: ("is not", "is"), ast.In: ("in", "not in"), ast.NotIn: ("not in", "in"), ast.And: ("and", "or"),
-    ast.Or: ("or", "and"), ast.Not: ("not ", ""), ast.USub: ("-", ""), ast.Invert: ("~", ""),
-}  # fmt: skip
+    ast.Add: "+-",
+    ast.Sub: "-+",
+    ast.Mult: "*/",
+    ast.Div: "/*",
+    ast.BitAnd: "&|",
+    ast.BitOr: "|&",
+    ast.FloorDiv: ("//", "/"),
+    ast.Mod: ("%", "*"),
+    ast.Pow: ("**", "*"),
+    ast.Lt: ("<", "<="),
+    ast.LtE: ("<=", "<"),
+    ast.Gt: (">", ">="),
+    ast.GtE: (">=", ">"),
+    ast.Eq: ("==", "!="),
+    ast.NotEq: ("!=", "=="),
+    ast.Is: ("is", "is not"),
+    ast.IsNot: ("is not", "is"),
+    ast.In: ("in", "not in"),
+    ast.NotIn: ("not in", "in"),
+    ast.And: ("and", "or"),
+    ast.Or: ("or", "and"),
+    ast.Not: ("not ", ""),
+    ast.USub: ("-", ""),
+    ast.Invert: ("~", ""),
+}
 SILENT = {"strict", "copy", "repr", "maxsize"}  # keywords that change no answer
 MOST = 60  # tests of a function that run first, one for each of its parameters
 SIZES = {"SHOWN", "FEW", "LONGEST_RANGE", "_REPR"}  # of messages

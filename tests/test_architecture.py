@@ -95,8 +95,12 @@ def test_a_notebook_asks_its_own_module(root):
 
 
 def test_one_notation_helper():
-    names = [node.name for path in MODULES for node in ast.walk(ast.parse(path.read_text()))
-             if isinstance(node, ast.FunctionDef)]  # fmt: skip
+    names = [
+        node.name
+        for path in MODULES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef)
+    ]
     assert names.count("notation") == 1
 
 
@@ -129,8 +133,11 @@ def test_no_unit_factor_is_typed(path):
         return
     tree = ast.parse(path.read_text())
     factors = {1024, 1e9, 1e12, 1e15, 2**20, 2**30, 2**40, 3600}
-    found = [n.lineno for n in ast.walk(tree) if isinstance(n, ast.Constant) and type(n.value) in (int, float)
-             and n.value in factors]  # fmt: skip
+    found = [
+        n.lineno
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Constant) and type(n.value) in (int, float) and n.value in factors
+    ]
     assert not found, f"{dotted(path)}: unit factor typed at lines {found}"
 
 

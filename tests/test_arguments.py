@@ -74,12 +74,18 @@ def test_what_is_too_small_is_told_so():
 @pytest.mark.parametrize(
     ("call", "taken", "refused"),
     [
-        (lambda x: arguments.numbers("x", x), [0, 1e-30, 1e30, [1e-30, 1e30], [0.0, 1.0], [0.0, 1e-30]],
-         [1.1e30, 10**30 + 10**15, [1e-31, 1.0], -1e-300, [2e30], 9e-31]),
+        (
+            lambda x: arguments.numbers("x", x),
+            [0, 1e-30, 1e30, [1e-30, 1e30], [0.0, 1.0], [0.0, 1e-30]],
+            [1.1e30, 10**30 + 10**15, [1e-31, 1.0], -1e-300, [2e30], 9e-31],
+        ),
         (lambda x: arguments.numbers("x", x, -5, 5), [-5, 5, [-5.0, 5.0], [-1e-30, 1.0]], [-5.1, [5.1, 1.0]]),
         (lambda x: arguments.numbers("x", x, 1, whole=True), [1, 2.0, [1.0, 3.0], 10**20], [1.5, [1.0, 2.25], 0.0]),
-        (lambda x: arguments.numbers("x", x), [np.ones((1,) * 16), range(3), range(0, 10**8 + 1, 10**7)],
-         [np.ones((1,) * 17), range(0, 10**8 + 11, 10), range(10**8 + 11, 0, -10), range(0), np.ma.array([1.0])]),
+        (
+            lambda x: arguments.numbers("x", x),
+            [np.ones((1,) * 16), range(3), range(0, 10**8 + 1, 10**7)],
+            [np.ones((1,) * 17), range(0, 10**8 + 11, 10), range(10**8 + 11, 0, -10), range(0), np.ma.array([1.0])],
+        ),
         (lambda x: arguments.integer("x", x), [1, 2.0, 2**53], [0, 1.5, [1, 2], 2**53 + 2, True]),
         (lambda x: arguments.integer("x", x, -2, 7), [-2, 7], [-3, 8]),
         (lambda x: arguments.integers("x", x), [[1], [1, 5], [2**53]], [0, [2, 0], 2**53 + 2, [1.5]]),
@@ -91,11 +97,10 @@ def test_what_is_too_small_is_told_so():
         (lambda x: arguments.text("x", x, 3), ["abc"], ["abcd"]),
         (lambda x: arguments.label("x", x), ["a name"], ["a\nb", "\x00"]),
         (lambda x: arguments.flag("x", x), [True, np.False_], [1, 0, None, "yes"]),
-        (lambda x: arguments.listed("x", x, int), [[1], (2, 3), {4}],
-         [[], [1, "a"], 5, "ab", b"ab", np.array(5)]),
+        (lambda x: arguments.listed("x", x, int), [[1], (2, 3), {4}], [[], [1, "a"], 5, "ab", b"ab", np.array(5)]),
     ],
     ids=range(16),
-)  # fmt: skip
+)
 def test_ends_of_what_is_allowed(call, taken, refused):
     for value in taken:
         found = call(value)

@@ -29,10 +29,19 @@ BLOCKS = replace(tm.efficiencies("trainium3"), prefill_experts="blocks", expert_
 KERNEL = tm.kernel.stack("stack-nki")
 LOAD = {"requests_per_s": 0.01, "input_tokens": 900, "output_tokens": 90, "max_batch": 8}
 PLAUSIBLE = {  # where a spec has no number of its own to perturb
-    "_s": 1e-6, "_bytes": 2.0**20, "_bytes_per_s": 1e10, "_bytes_per_s_per_dir": 1e10, "_w": 500.0, "_share": 0.5,
-    "_ratio": 2.0, "_tokens": 512.0, "_columns": 512.0, "_cycle": 64.0, "_cycle_per_element": 0.5,
+    "_s": 1e-6,
+    "_bytes": 2.0**20,
+    "_bytes_per_s": 1e10,
+    "_bytes_per_s_per_dir": 1e10,
+    "_w": 500.0,
+    "_share": 0.5,
+    "_ratio": 2.0,
+    "_tokens": 512.0,
+    "_columns": 512.0,
+    "_cycle": 64.0,
+    "_cycle_per_element": 0.5,
     "_overlap": 1.0,
-}  # fmt: skip
+}
 
 
 def numbers(spec):
@@ -164,8 +173,16 @@ def of_chip(chip):
     yield from served(chip, STACK)
     yield from steps(replace(TORUS, chip=chip), "ideal", batch=BATCH)
     yield from steps(replace(RACKS, chip=replace(chip, cores=8.0)), STACK, batch=BATCH)
-    yield lambda: disaggregate("llama-3.1-8b", chip, tm.Mapping(tp=4), replace(TORUS, chip=chip), tm.Mapping(tp=8),
-                               batch=4, input_tokens=100, output_tokens=100)  # fmt: skip
+    yield lambda: disaggregate(
+        "llama-3.1-8b",
+        chip,
+        tm.Mapping(tp=4),
+        replace(TORUS, chip=chip),
+        tm.Mapping(tp=8),
+        batch=4,
+        input_tokens=100,
+        output_tokens=100,
+    )
     star = replace(tm.system("hgx-h100"), chip=chip)
     yield from fabric(star)
     yield from sent(star)
@@ -187,8 +204,9 @@ def of_system(where):
     yield from steps(where, STACK)
     yield from steps(where, "ideal", batch=BATCH)
     yield lambda: {name: getattr(where, name) for name in ("nics", "hbm_bytes", "scaleout_bytes_per_s_per_dir")}
-    yield lambda: disaggregate("llama-3.1-8b", where, tm.Mapping(tp=8), TORUS, tm.Mapping(tp=8), batch=4,
-                               input_tokens=100, output_tokens=100)  # fmt: skip
+    yield lambda: disaggregate(
+        "llama-3.1-8b", where, tm.Mapping(tp=8), TORUS, tm.Mapping(tp=8), batch=4, input_tokens=100, output_tokens=100
+    )
 
 
 def of_stack(stack):

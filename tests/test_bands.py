@@ -92,8 +92,17 @@ def test_each_tail_holds_its_half_of_what_is_new():
 
 def test_a_rate_has_the_tails_of_its_time():
     """The same step as a time and as a rate: where the time can be longer, the rate can be lower, by the same ratio."""
-    row = {"kind": "inference-LLM", "instance": "trn2.48xlarge", "workload": "Qwen3-30B-A3B", "phase": "decode",
-           "batch": "1", "seq_len": "2048", "tp": "8", "precision": "BF16", "value": "10"}  # fmt: skip
+    row = {
+        "kind": "inference-LLM",
+        "instance": "trn2.48xlarge",
+        "workload": "Qwen3-30B-A3B",
+        "phase": "decode",
+        "batch": "1",
+        "seq_len": "2048",
+        "tp": "8",
+        "precision": "BF16",
+        "value": "10",
+    }
     asked = [{"metric": "TPOT", "unit": "s"}, {"metric": "throughput", "unit": "tokens/s"}]
     time, rate = tm.validate(pd.DataFrame([row | one for one in asked])).itertuples()
     assert rate.low == pytest.approx(1 / time.high)
@@ -304,8 +313,9 @@ def test_validate_gives_the_ends_of_the_step():
     row |= {"kind": "inference-LLM", "instance": "trn2.3xlarge", "workload": "Qwen3-8B", "tp": "4", "batch": "1"}
     row |= {"seq_len": "2048", "phase": "decode", "metric": "TPOT p50", "value": "10", "unit": "ms", "lnc": "2"}
     found = tm.validate(pd.DataFrame([row, row | {"workload": "nothing"}]))
-    step = tm.decode_step("qwen3-8b", "trn2.3xlarge", tm.Mapping(tp=4, lnc=2), batch=1, context=2048,
-                          efficiencies=found["stack"][0])  # fmt: skip
+    step = tm.decode_step(
+        "qwen3-8b", "trn2.3xlarge", tm.Mapping(tp=4, lnc=2), batch=1, context=2048, efficiencies=found["stack"][0]
+    )
     assert found.predicted[0] == pytest.approx(float(step.time_s) * 1e3)
     assert (found.low[0], found.high[0]) == pytest.approx((float(step.low) * 1e3, float(step.high) * 1e3))
     assert (found.basis[0], found.basis_reason[0]) == (step.basis, step.basis_reason)
@@ -354,10 +364,14 @@ def test_whether_an_interval_holds_and_what_it_scores(held):
 
 def test_what_others_say_of_a_model_by_hand(monkeypatch):
     """Of two errors the larger is the constant width, of the other model in the same pool; memory has none."""
-    rows = pd.DataFrame({
-        "part": ["decode"] * 5 + ["memory"], "model": [*"aaabb", "b"], "pool": [*"PPQPQ", "P"],
-        "log_error": [0.3, -0.2, 0.9, 0.25, -0.7, 5.0],
-    })  # fmt: skip
+    rows = pd.DataFrame(
+        {
+            "part": ["decode"] * 5 + ["memory"],
+            "model": [*"aaabb", "b"],
+            "pool": [*"PPQPQ", "P"],
+            "log_error": [0.3, -0.2, 0.9, 0.25, -0.7, 5.0],
+        }
+    )
     monkeypatch.setattr(coverage, "widths", lambda others: {"x": len(others)})
     monkeypatch.setattr(coverage, "known", lambda others, found: found)
     monkeypatch.setattr(coverage, "_widths", lambda base, row: (0.3, 0.2 + base["x"] * (row["pool"] == "none")))
@@ -371,8 +385,10 @@ def test_what_others_say_of_a_model_by_hand(monkeypatch):
 
 
 def test_pools_by_hand():
-    said = [coverage.pool_of(*of) for of in (("comparator", "decode"), ("k", "kernel"), ("c", "collective"),
-                                             ("decode", "decode"))]  # fmt: skip
+    said = [
+        coverage.pool_of(*of)
+        for of in (("comparator", "decode"), ("k", "kernel"), ("c", "collective"), ("decode", "decode"))
+    ]
     assert said == ["other chips", "kernels", "collectives", "models"]
 
 
@@ -380,15 +396,24 @@ def test_widths_of_groups_by_hand():
     """Of nine errors or fewer the largest, at the rows: 0.4 far from them counts as 0.4 over its growth."""
     growth = float(grown_width(1.0, 5.0))
     assert growth > 1
-    rows = pd.DataFrame({"group": [*"bbba"], "pool": "models", "log_error": [0.1, -0.3, 0.2, 0.4],
-                         "octaves": [0.0, 0.0, 0.0, 5.0]})  # fmt: skip
+    rows = pd.DataFrame(
+        {"group": [*"bbba"], "pool": "models", "log_error": [0.1, -0.3, 0.2, 0.4], "octaves": [0.0, 0.0, 0.0, 5.0]}
+    )
     found = coverage.widths(rows)
     assert list(found) == ["b", "a"]  # as they stand
     b, a = found["b"], found["a"]
     together = max(0.3, 0.4 / growth)
     pools = [getattr(one, name) for one in (b, a) for name in type(b).__struct_fields__[1:5]]
-    assert pools == ["models", 3, 0.3, pytest.approx(together), "models", 1, pytest.approx(0.4 / growth),
-                     pytest.approx(together)]  # fmt: skip
+    assert pools == [
+        "models",
+        3,
+        0.3,
+        pytest.approx(together),
+        "models",
+        1,
+        pytest.approx(0.4 / growth),
+        pytest.approx(together),
+    ]
     assert b.width == pytest.approx(float(shrunk_width(0.3, 3, together)))
 
 
@@ -430,8 +455,12 @@ def test_no_row_outside_its_band_is_called_measured(validated):
 def test_the_file_of_outliers_is_that_of_the_rows(validated):
     """Else run `python -m trnmodel.evidence.outliers`; what the words of the table are does not matter."""
     found = outliers(validated.assign(basis="", basis_reason=""))
-    pd.testing.assert_frame_equal(found, pd.read_csv(OUTLIERS, dtype={"id": str, "stack": str}).fillna({"stack": ""}),
-                                  rtol=1e-5, check_dtype=False)  # fmt: skip
+    pd.testing.assert_frame_equal(
+        found,
+        pd.read_csv(OUTLIERS, dtype={"id": str, "stack": str}).fillna({"stack": ""}),
+        rtol=1e-5,
+        check_dtype=False,
+    )
 
 
 def test_a_step_at_a_row_that_contradicts_it_is_extrapolated():

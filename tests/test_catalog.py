@@ -272,10 +272,13 @@ WRONG = ["9", None, True, object(), [], [1.0, -1.0], 10**400, -1, float("inf"), 
 def test_what_is_no_number_is_refused_by_the_name_of_its_field(wrong):
     engine = tm.chip("trainium2").core.tensor
     specs = [
-        (tm.chip("trainium2"), "hbm_bytes"), (engine, "clock_hz"), (tm.chip("trainium2").core, "dma_start_s"),
-        (tm.system("trn2-ultraserver"), "host_bytes"), (tm.efficiencies("trainium2"), "hop_s"),
+        (tm.chip("trainium2"), "hbm_bytes"),
+        (engine, "clock_hz"),
+        (tm.chip("trainium2").core, "dma_start_s"),
+        (tm.system("trn2-ultraserver"), "host_bytes"),
+        (tm.efficiencies("trainium2"), "hop_s"),
         (tm.kernel.stack(), "overlap_load"),
-    ]  # fmt: skip
+    ]
     for spec, name in specs:
         with pytest.raises(ValueError, match=f"{spec.id}: {name}=.*allowed"):
             dataclasses.replace(spec, **{name: wrong})
@@ -310,7 +313,7 @@ def test_what_is_no_number_is_refused_by_the_name_of_its_field(wrong):
         (tm.efficiencies("trainium2"), {"context_bucket": []}, r"context_bucket=\[\]"),
         (tm.kernel.stack(), {"load_share": 2}, "load_share=2.*to 1"),
     ],
-)  # fmt: skip
+)
 def test_fields_say_what_they_allow(spec, change, words):
     with pytest.raises(ValueError, match=words):
         dataclasses.replace(spec, **change)
@@ -517,9 +520,11 @@ def test_constants_of_a_stack_are_wider_by_a_factor():
         tm.efficiencies("trainium2"), **values, sources=dict.fromkeys((*values, "layer_s"), ("one",)), layer_s=0.0
     )
     assert _widened(e, 0.5, 3.0) == {
-        "network_overlap": (0.25, 1.0), "kv_stream_share": (0.125, 0.75), "weight_stream_share": (0.375, 1.0),
+        "network_overlap": (0.25, 1.0),
+        "kv_stream_share": (0.125, 0.75),
+        "weight_stream_share": (0.375, 1.0),
         "hop_s": (1.0, 6.0),
-    }  # fmt: skip
+    }
     assert _widened(e, 1.0, 1.0) == {}
 
 

@@ -220,9 +220,19 @@ def test_an_odd_network_by_hand():
     ceil(48 / 13) = 4 spines. Links: 34 x 2 x 3 = 204 of NICs; 3 (48 + 12 x 4) = 288 among switches.
     Modules of 5 ports: 41 and 58.
     """
-    network = clos(switch_bits_per_s=13 * G, tor_bits_per_s=11 * G, port_bits_per_s=G, layers=3, oversubscription=1.5,
-                   nic_bits_per_s=6 * G, planes=3, chips_per_nic=3, module_bits_per_s=5 * G, chips=100,
-                   endpoint_medium="optical")  # fmt: skip
+    network = clos(
+        switch_bits_per_s=13 * G,
+        tor_bits_per_s=11 * G,
+        port_bits_per_s=G,
+        layers=3,
+        oversubscription=1.5,
+        nic_bits_per_s=6 * G,
+        planes=3,
+        chips_per_nic=3,
+        module_bits_per_s=5 * G,
+        chips=100,
+        endpoint_medium="optical",
+    )
     assert (network.radix, network.tor_radix, network.down_ports, network.rails) == (13, 11, 6, 4)
     assert (network.ports_per_nic, network.nics_per_rack, network.racks_per_pod, network.max_pods) == (2, 3, 6, 13)
     assert (network.chips_per_rack, network.chips_per_pod, network.max_chips) == (9, 54, 702)

@@ -139,8 +139,13 @@ def test_a_line_is_that_of_numpy(name):
 
 
 def test_runs_stand_in_the_order_of_the_rows():
-    for table in (collective_fits.points(), collective_fits.fits(), collective_fits.curves(), collective_fits.misses(),
-                  collective_fits.shares()):  # fmt: skip
+    for table in (
+        collective_fits.points(),
+        collective_fits.fits(),
+        collective_fits.curves(),
+        collective_fits.misses(),
+        collective_fits.shares(),
+    ):
         assert table.series.drop_duplicates().tolist() == ORDER
         assert table.index.tolist() == list(range(len(table)))
 

@@ -123,13 +123,25 @@ def test_paths_end_where_the_text_says():
 @pytest.mark.parametrize(
     ("name", "parts"),
     [
-        (NL72[0], ["backplane lane", "backplane link", "backplane switch", "pcb lane", "pcb link", "pcb switch",
-                   "cross-rack lane", "cross-rack link", "switch tray"]),
+        (
+            NL72[0],
+            [
+                "backplane lane",
+                "backplane link",
+                "backplane switch",
+                "pcb lane",
+                "pcb link",
+                "pcb switch",
+                "cross-rack lane",
+                "cross-rack link",
+                "switch tray",
+            ],
+        ),
         ("trn2-ultraserver", ["pcb lane", "pcb link", "backplane lane", "backplane link", "aec lane", "aec link"]),
         ("hgx-h100", ["link link", "link switch"]),
         ("trn2.3xlarge", []),
     ],
-)  # fmt: skip
+)
 def test_failures_that_a_fabric_can_have(name, parts):
     assert [*what_if.failures(topology(name))] == [f"one {part}" for part in parts]
 

@@ -120,8 +120,11 @@ def test_unknown_is_never_zero(system, owner):
             continue
         assert _refused(tm.tco(system, owner=replace(who, **{name: np.nan}))), name
     wanted = {"network_usd_per_bytes_per_s", "optics_usd_per_bytes_per_s", "aec_usd"}
-    assert refused >= wanted | ({"market_ratio", "money_year", "decades_per_year"} if system == SOLD else
-                                {"hbm_usd_per_byte", "chip_markup", "switch_usd_per_lane", "cpu_usd"})  # fmt: skip
+    assert refused >= wanted | (
+        {"market_ratio", "money_year", "decades_per_year"}
+        if system == SOLD
+        else {"hbm_usd_per_byte", "chip_markup", "switch_usd_per_lane", "cpu_usd"}
+    )
     spec = tm.system(system)
     dark = replace(spec, chip=replace(spec.chip, tdp_w=np.nan, all_in_w=np.nan))
     assert _refused(tm.tco(dark, owner=who))

@@ -43,11 +43,22 @@ def test_parts_of_a_rack_at_their_prices(monkeypatch):
     )  # fmt: skip
     spec = SimpleNamespace(chip=SimpleNamespace(id="c", hbm_bytes=1000.0), nic_bytes_per_s_per_dir=2.0)
     found = {name: float(usd) for name, usd in bill._rack(spec, p, 1000.0).items()}
-    assert found == pytest.approx({
-        "HBM": 300.0, "logic, package and margin": 900.0, "rack switches": 9.0, "board switches": 15.0,
-        "retimers": 210.0, "backplane cables": 187.0, "active cables": 39.0, "NICs": 200.0, "host CPUs": 2000.0,
-        "boards and power supplies": 500.0, "cooling, rack and drives": 250.0, "assembly and test": 1152.5,
-    })  # fmt: skip
+    assert found == pytest.approx(
+        {
+            "HBM": 300.0,
+            "logic, package and margin": 900.0,
+            "rack switches": 9.0,
+            "board switches": 15.0,
+            "retimers": 210.0,
+            "backplane cables": 187.0,
+            "active cables": 39.0,
+            "NICs": 200.0,
+            "host CPUs": 2000.0,
+            "boards and power supplies": 500.0,
+            "cooling, rack and drives": 250.0,
+            "assembly and test": 1152.5,
+        }
+    )
     known = bill._package(spec, replace(p, chip_usd={"c": 3000.0}))
     assert {name: float(usd) for name, usd in known.items()} == {"HBM": 750.0, "logic, package and margin": 2250.0}
 
@@ -249,10 +260,16 @@ def test_how_full_a_system_has_to_be_beside_a_seller(monkeypatch):
     monkeypatch.setattr(rent, "hosted", lambda model: [seller] if model == "llama-3.3-70b" else [])
     table = costs(line("a")).hosted()
     assert table.iloc[0].to_dict() == {
-        "seller": "seller", "date": "2026", "source": "source", "api_usd_per_mtoken": pytest.approx(2.0), "system": "a",
-        "software": "ideal", "break_even_utilisation": pytest.approx(2.0),
-        "break_even_utilisation_low": pytest.approx(1.0), "break_even_utilisation_high": pytest.approx(4.5),
-    }  # fmt: skip
+        "seller": "seller",
+        "date": "2026",
+        "source": "source",
+        "api_usd_per_mtoken": pytest.approx(2.0),
+        "system": "a",
+        "software": "ideal",
+        "break_even_utilisation": pytest.approx(2.0),
+        "break_even_utilisation_low": pytest.approx(1.0),
+        "break_even_utilisation_high": pytest.approx(4.5),
+    }
 
 
 def test_a_card_of_costs(monkeypatch):

@@ -61,8 +61,10 @@ DOORS = [
     ("max_context", 256, lambda x: _served(max_context=x)),  # input and output tokens
     ("draft_tokens", 0, lambda x: _served(draft_tokens=x)),
     *((name, 1, lambda x, name=name: disaggregate(*SPLIT, **SENT | {name: x}).step_s) for name in SENT),
-    *((name, 1, lambda x, i=i: tm.kernel.matmul("trainium2", *[x if i == j else 128 for j in range(3)]).time_s)
-      for i, name in enumerate("mnk")),
+    *(
+        (name, 1, lambda x, i=i: tm.kernel.matmul("trainium2", *[x if i == j else 128 for j in range(3)]).time_s)
+        for i, name in enumerate("mnk")
+    ),
     ("groups", 1, lambda x: tm.kernel.matmul("trainium2", 128, 128, 128, groups=x).time_s),
     ("compression", 1, lambda x: tm.kernel.matmul("trainium2", 128, 128, 128, compression=x).time_s),
     ("split", 1, lambda x: tm.kernel.matmul("trainium2", 128, 128, 128, split=x).time_s),
@@ -74,7 +76,7 @@ DOORS = [
     ("head_size", 1, lambda x: tm.kernel.attention("trainium2", 128, 128, head_size=x).time_s),
     ("tp", 1, lambda x: tm.Mapping(tp=x).ranks),
     ("count", 1, lambda x: tm.system(NODE, count=x).count),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "least", "call"), DOORS, ids=[f"{n}-{door[0]}" for n, door in enumerate(DOORS)])

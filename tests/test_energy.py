@@ -30,9 +30,16 @@ def test_hbm_of_trainium3_at_full_bandwidth():
 
 
 @pytest.mark.parametrize(
-    ("chip", "dtype", "pj"), [("a100", "bf16", 1.282), ("h100", "bf16", 0.708), ("h100", "fp8", 0.354),
-                              ("b200", "bf16", 0.444), ("trainium2", "bf16", 0.750), ("trainium2", "fp8", 0.385)]
-)  # fmt: skip
+    ("chip", "dtype", "pj"),
+    [
+        ("a100", "bf16", 1.282),
+        ("h100", "bf16", 0.708),
+        ("h100", "fp8", 0.354),
+        ("b200", "bf16", 0.444),
+        ("trainium2", "bf16", 0.750),
+        ("trainium2", "fp8", 0.385),
+    ],
+)
 def test_energy_of_a_flop_at_tdp_and_peak(chip, dtype, pj):
     """400 W / 312 TFLOPS = 1.282 pJ and so on, as printed in the shared table of power."""
     where = tm.chip(chip)
@@ -210,8 +217,10 @@ def test_joules_are_as_uncertain_as_watts_and_time_on_each_side():
     """As independent causes: the root of the sum of the squares of both logarithms, below and above by themselves."""
     found = asked("trn3-nl32x2-pcie160", efficiencies="hand-tuned")
     watts, step = found.ends("server_w"), found.step
-    sides = [(float(found.server_w) / watts[0], float(step.time_s) / float(step.low)),
-             (watts[1] / float(found.server_w), float(step.high) / float(step.time_s))]  # fmt: skip
+    sides = [
+        (float(found.server_w) / watts[0], float(step.time_s) / float(step.low)),
+        (watts[1] / float(found.server_w), float(step.high) / float(step.time_s)),
+    ]
     low, high = (np.exp(np.hypot(*np.log(side))) for side in sides)
     assert abs(np.log(sides[0][1] / sides[1][1])) > 0.01
     ends = found.ends("server_j_per_token") / found.server_j_per_token
@@ -298,8 +307,12 @@ def test_a_case_is_the_step_that_a_caller_gets():
 
 def test_printed_watts_of_a_model_do_not_move_what_is_said_of_it():
     few = [case for case in evidence.cases() if case.model in ("llama-3.1-8b", "qwen3-14b", "llama-3.1-70b")]
-    double = [case._replace(row=msgspec.structs.replace(case.row, power_w=2 * case.row.power_w))
-              if case.model == "qwen3-14b" else case for case in few]  # fmt: skip
+    double = [
+        case._replace(row=msgspec.structs.replace(case.row, power_w=2 * case.row.power_w))
+        if case.model == "qwen3-14b"
+        else case
+        for case in few
+    ]
     before, after = evidence.left_out_watts(few)[:, 0], evidence.left_out_watts(double)[:, 0]
     mine = np.array([case.model == "qwen3-14b" for case in few])
     assert np.array_equal(before[mine], after[mine])

@@ -58,14 +58,31 @@ def test_a_limit_that_a_row_prints_is_its_tdp():
     ("lengths", "context"), [(("1000", "300"), 1150), (("", "300"), 150), (("1000", ""), 1000), (("", ""), 1)]
 )
 def test_a_sequence_is_half_way_on_average(lengths, context):
-    change = {"alias": "qwen3-30b-a3b", "chip": "h100", "tp": 2, "pp": 3, "ep": 4, "batch": 0.5, "precision": "mxfp4",
-              "input_tokens": lengths[0], "output_tokens": lengths[1]}  # fmt: skip
+    change = {
+        "alias": "qwen3-30b-a3b",
+        "chip": "h100",
+        "tp": 2,
+        "pp": 3,
+        "ep": 4,
+        "batch": 0.5,
+        "precision": "mxfp4",
+        "input_tokens": lengths[0],
+        "output_tokens": lengths[1],
+    }
     case = like(**change)
     roomy = replace(tm.chip("h100"), hbm_bytes=evidence.ANY_MEMORY)
     step, own = (
-        tm.decode_step("qwen3-30b-a3b", roomy, tm.Mapping(tp=2, pp=3, ep=4), batch=1, context=context,
-                       precision="mxfp4-moe", efficiencies=stack) for stack in ("ideal", None)
-    )  # fmt: skip
+        tm.decode_step(
+            "qwen3-30b-a3b",
+            roomy,
+            tm.Mapping(tp=2, pp=3, ep=4),
+            batch=1,
+            context=context,
+            precision="mxfp4-moe",
+            efficiencies=stack,
+        )
+        for stack in ("ideal", None)
+    )
     found = [case.amounts.flop, case.amounts.moved_bytes, case.own_s]
     assert found == [step.work_flop_per_rank, step.moved_bytes_per_rank, float(own.time_s)]
     assert case.model == "qwen3-30b-a3b"
@@ -89,8 +106,10 @@ def test_a_fit_finds_what_made_the_watts():
     """Watts of two activities and one idle share, and their fit with one of five models left out."""
     some = [case for case in evidence.cases() if case.chip.id == "h100" and case.row.alias][:120:4]
     made = evidence._watts(some, ["h100"])(np.array([6.0, 1.25, 0.15]))
-    of = [case._replace(row=msgspec.structs.replace(case.row, power_w=w * case.row.n_gpus))
-          for case, w in zip(some, made, strict=True)]  # fmt: skip
+    of = [
+        case._replace(row=msgspec.structs.replace(case.row, power_w=w * case.row.n_gpus))
+        for case, w in zip(some, made, strict=True)
+    ]
     assert evidence.fit(of, ["h100"]) == pytest.approx([6.0, 1.25, 0.15], rel=2e-3)
     found = evidence.left_out_watts(of)
     np.testing.assert_allclose(found[:, 0], made, rtol=2e-3)
@@ -123,8 +142,15 @@ def test_columns_of_errors_by_hand(left_out):
 
 def test_errors_by_chip_by_hand():
     """Sizes 0.1, 0.2 and 0.4: the median 0.2, 0.36 at nine tenths, and a bias of 0.1."""
-    table = pd.DataFrame({"chip": ["a", "a", "a", "b"], "model": ["x", "x", "y", "z"], "error": [0.1, -0.2, 0.4, 0.5],
-                          "own_error": [0.3, -0.5, 0.1, np.nan], "steady": [True, False, True, False]})  # fmt: skip
+    table = pd.DataFrame(
+        {
+            "chip": ["a", "a", "a", "b"],
+            "model": ["x", "x", "y", "z"],
+            "error": [0.1, -0.2, 0.4, 0.5],
+            "own_error": [0.3, -0.5, 0.1, np.nan],
+            "steady": [True, False, True, False],
+        }
+    )
     found = evidence.by_chip(table).set_index("chip")
     assert found.index.tolist() == ["a", "b", "all", "all in steady state"]
     assert found.configurations.tolist() == [3, 1, 4, 2]
@@ -154,9 +180,18 @@ def test_what_is_written_by_hand(left_out):
     assert table.kind.tolist() == ["load"] * 4 + ["rating"] * 4
     host, ratio, most = evidence.fit_servers(evidence.servers())
     width = np.abs(np.log(1 + table.error)).max()
-    assert found == pytest.approx({
-        ("gpu-power", "compute_activity"): 3.0, ("gpu-power", "hbm_activity"): 2.0, ("a100", "idle_share"): 0.1,
-        ("b200", "idle_share"): 0.2, ("h100", "idle_share"): 0.3, ("gpu-power", "host_w_per_chip"): host / 8,
-        ("gpu-power", "server_ratio"): ratio, ("gpu-power", "server_max_ratio"): most,
-        ("gpu-power", "server_width"): width, ("gpu-power", "chip_width"): 0.41,
-    }, rel=1e-3)  # fmt: skip
+    assert found == pytest.approx(
+        {
+            ("gpu-power", "compute_activity"): 3.0,
+            ("gpu-power", "hbm_activity"): 2.0,
+            ("a100", "idle_share"): 0.1,
+            ("b200", "idle_share"): 0.2,
+            ("h100", "idle_share"): 0.3,
+            ("gpu-power", "host_w_per_chip"): host / 8,
+            ("gpu-power", "server_ratio"): ratio,
+            ("gpu-power", "server_max_ratio"): most,
+            ("gpu-power", "server_width"): width,
+            ("gpu-power", "chip_width"): 0.41,
+        },
+        rel=1e-3,
+    )

@@ -96,8 +96,11 @@ def test_the_lock_holds_what_is_declared_and_names_no_host(root, project):
 
 def test_sorts_are_stable(root):
     """NumPy sorts by the widest vectors that a CPU has, and each width leaves ties in an order of its own."""
-    sorts = [(place, keywords.get("kind")) for place, called, keywords in calls(root)
-             if called in ("sort_values", "argsort", "argpartition", "partition_rows")]  # fmt: skip
+    sorts = [
+        (place, keywords.get("kind"))
+        for place, called, keywords in calls(root)
+        if called in ("sort_values", "argsort", "argpartition", "partition_rows")
+    ]
     assert sorts
     assert not [place for place, kind in sorts if kind != "'stable'"]
 

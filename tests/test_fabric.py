@@ -725,9 +725,14 @@ def test_flows_that_need_no_programme():
 @pytest.mark.parametrize(
     ("shape", "rates", "expected"),
     # n B / (N d): 1 x 5 / (24 x 1/2), 2 x 7 / (24 x 2/3), 2 x 11 / (24 x 1)
-    [((2, 3, 4), (5, 7, 11), 5 / 12), ((2, 3, 4), (13, 7, 11), 14 / 16), ((2, 3, 4), (13, 17, 11), 22 / 24),
-     ((1, 3), (5, 7), 14 / 2), ((2,), (5,), 5)],
-)  # fmt: skip
+    [
+        ((2, 3, 4), (5, 7, 11), 5 / 12),
+        ((2, 3, 4), (13, 7, 11), 14 / 16),
+        ((2, 3, 4), (13, 17, 11), 22 / 24),
+        ((1, 3), (5, 7), 14 / 2),
+        ((2,), (5,), 5),
+    ],
+)
 def test_closed_form_of_a_torus_by_hand(shape, rates, expected):
     assert flow.torus_bytes_per_s_per_pair(shape, rates) == pytest.approx(expected)
 

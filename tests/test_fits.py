@@ -15,10 +15,21 @@ from trnmodel.evidence.rows import COLUMNS
 
 NAN = math.nan
 ROW = dict.fromkeys(COLUMNS, "") | {
-    "kind": "inference-LLM", "phase": "decode", "source": "somebody's table", "date_or_sdk": "SDK 2.29", "lnc": "2",
-    "instance": "trn2.48xlarge", "workload": "Llama-3.1-70B", "batch": "3", "seq_len": "2048", "tp": "16",
-    "precision": "BF16", "metric": "TPOT p50", "value": "15", "unit": "ms",
-}  # fmt: skip
+    "kind": "inference-LLM",
+    "phase": "decode",
+    "source": "somebody's table",
+    "date_or_sdk": "SDK 2.29",
+    "lnc": "2",
+    "instance": "trn2.48xlarge",
+    "workload": "Llama-3.1-70B",
+    "batch": "3",
+    "seq_len": "2048",
+    "tp": "16",
+    "precision": "BF16",
+    "metric": "TPOT p50",
+    "value": "15",
+    "unit": "ms",
+}
 
 
 @pytest.mark.parametrize(
@@ -41,19 +52,27 @@ def test_fits_go_round_until_none_moves(groups, moves, calls, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "group", "belongs"),
     [
-        ({}, "decode", True), ({}, "prefill", False), ({}, "expert-decode", False),
-        ({"percentile": "99"}, "decode", False), ({"stack": "ideal"}, "decode", False),
-        ({"use": "comparator"}, "decode", False), ({"use": "comparator"}, "comparator", True),
-        ({"meaning": "decode-throughput"}, "decode", True), ({"meaning": "run-per-token"}, "decode", True),
-        ({"model": "qwen3-30b-a3b"}, "decode", False), ({"model": "qwen3-30b-a3b"}, "expert-decode", True),
-        ({"model": "jamba-v0.1"}, "expert-decode", True), ({"meaning": "run-per-token"}, "expert-decode", False),
-        ({"meaning": "one-prefill"}, "prefill", True), ({"meaning": "forward"}, "encoder", True),
+        ({}, "decode", True),
+        ({}, "prefill", False),
+        ({}, "expert-decode", False),
+        ({"percentile": "99"}, "decode", False),
+        ({"stack": "ideal"}, "decode", False),
+        ({"use": "comparator"}, "decode", False),
+        ({"use": "comparator"}, "comparator", True),
+        ({"meaning": "decode-throughput"}, "decode", True),
+        ({"meaning": "run-per-token"}, "decode", True),
+        ({"model": "qwen3-30b-a3b"}, "decode", False),
+        ({"model": "qwen3-30b-a3b"}, "expert-decode", True),
+        ({"model": "jamba-v0.1"}, "expert-decode", True),
+        ({"meaning": "run-per-token"}, "expert-decode", False),
+        ({"meaning": "one-prefill"}, "prefill", True),
+        ({"meaning": "forward"}, "encoder", True),
         ({"meaning": "forward", "model": "bert-large-uncased"}, "encoder", True),
         ({"meaning": "forward", "model": "qwen3-30b-a3b"}, "encoder", False),
         ({"meaning": "loaded-step"}, "server", True),
         ({"meaning": "loaded-step", "model": "qwen3-30b-a3b"}, "server", False),
     ],
-)  # fmt: skip
+)
 def test_the_group_that_a_row_belongs_to(change, group, belongs):
     assert fit._belongs(replace(reading(ROW), **change), group) is belongs
 
@@ -81,17 +100,30 @@ def test_labels_of_a_case_by_hand():
     (case,) = fit.cases(pd.DataFrame([ROW]), "decode")
     row = replace(case.reading, compiled_batch=5.0, context=777.0, prompt=555.0)
     (found,) = pd.DataFrame(fit.labels([replace(case, reading=row)])).to_dict("records")
-    by_hand = {"meaning": "decode-step", "model": "llama-3.1-70b", "where": "trn2.48xlarge", "stack": row.stack,
-               "tp": 16, "batch": 5.0, "context": 777.0, "prompt": 555.0, "measured": 0.015,
-               "source": "somebody's table"}  # fmt: skip
+    by_hand = {
+        "meaning": "decode-step",
+        "model": "llama-3.1-70b",
+        "where": "trn2.48xlarge",
+        "stack": row.stack,
+        "tp": 16,
+        "batch": 5.0,
+        "context": 777.0,
+        "prompt": 555.0,
+        "measured": 0.015,
+        "source": "somebody's table",
+    }
     assert found.items() >= by_hand.items()
 
 
 def test_logarithms_and_fitted_errors_by_hand():
     """Predicted over measured; without cases to learn from as shipped."""
     of = fit.cases(pd.DataFrame([ROW, ROW | {"batch": "4", "value": "9"}]), "decode")
-    steps = [float(tm.decode_step("llama-3.1-70b", "trn2.48xlarge", tm.Mapping(tp=16, lnc=2), batch=batch, context=2048)
-                   .time_s) for batch in (3, 4)]  # fmt: skip
+    steps = [
+        float(
+            tm.decode_step("llama-3.1-70b", "trn2.48xlarge", tm.Mapping(tp=16, lnc=2), batch=batch, context=2048).time_s
+        )
+        for batch in (3, 4)
+    ]
     by_hand = [math.log(steps[0] / 0.015), math.log(steps[1] / 0.009)]
     assert fit.log_errors(of) == pytest.approx(by_hand, rel=1e-9)
     assert fit.fitted_errors("decode")([], of) == pytest.approx(np.exp(by_hand) - 1, rel=1e-9)
@@ -196,12 +228,17 @@ def test_a_step_among_servers_crosses_them():
 @pytest.mark.parametrize(
     ("figures", "said"),
     [
-        ((100.0, 100.0), "agrees"), ((100.9, 100.4), "agrees"), ((101.0, 100.0), "disagrees"),
+        ((100.0, 100.0), "agrees"),
+        ((100.9, 100.4), "agrees"),
+        ((101.0, 100.0), "disagrees"),
         ((99.0, 100.0), "disagrees"),
-        ((1.5, 1.0, 0.5), "agrees"), ((0.5, 1.0, 0.5), "agrees"), ((1.51, 1.0, 0.5), "disagrees"),
-        ((0.49, 1.0, 0.5), "disagrees"), ((None, 1.0), "not derivable"),
+        ((1.5, 1.0, 0.5), "agrees"),
+        ((0.5, 1.0, 0.5), "agrees"),
+        ((1.51, 1.0, 0.5), "disagrees"),
+        ((0.49, 1.0, 0.5), "disagrees"),
+        ((None, 1.0), "not derivable"),
     ],
-)  # fmt: skip
+)
 def test_verdicts_by_hand(figures, said):
     assert ledger.verdict(*figures) == said
 
@@ -249,9 +286,11 @@ def test_what_a_headline_rests_on():
     assert ledger.rests_on("trainium3/hop_s/project") == f"Under it, of our own estimate (D): {hop}."
     both = ledger.rests_on("trainium3/hop_s/project", "vllm-neuron-2026")
     assert "(D): 1 figure and 1 stack of software " in both
-    own = [row for row in load.facts_rows().values()
-           if row.confidence == "D"
-           and row.entity in ("vllm-neuron-2026", load.entities()["vllm-neuron-2026"].base)]  # fmt: skip
+    own = [
+        row
+        for row in load.facts_rows().values()
+        if row.confidence == "D" and row.entity in ("vllm-neuron-2026", load.entities()["vllm-neuron-2026"].base)
+    ]
     assert f"- {len(own)} constants and policies of the software vllm-neuron-2026, fitted or assumed" in both
     assert f"- {hop}" in both
     figures = ledger.rests_on("trainium3/hop_s/project", "trainium3/hop_s/project")
@@ -262,23 +301,33 @@ def test_what_a_headline_rests_on():
 
 @pytest.mark.parametrize(
     ("use", "about", "line"),
-    [("tuned-nki", "kernel", "tuned kernels, Trainium3"), ("tuned-gemm", "kernel", "tuned kernels, Trainium3"),
-     ("framework-compile", "kernel", "products, torch.compile"), ("framework-trace", "kernel", "products, torch trace"),
-     ("compiler", "kernel", "other kernels"), ("model", "collective", "collectives, machine stated"),
-     ("platform not stated", "collective", "collectives, platform not stated")],
-)  # fmt: skip
+    [
+        ("tuned-nki", "kernel", "tuned kernels, Trainium3"),
+        ("tuned-gemm", "kernel", "tuned kernels, Trainium3"),
+        ("framework-compile", "kernel", "products, torch.compile"),
+        ("framework-trace", "kernel", "products, torch trace"),
+        ("compiler", "kernel", "other kernels"),
+        ("model", "collective", "collectives, machine stated"),
+        ("platform not stated", "collective", "collectives, platform not stated"),
+    ],
+)
 def test_the_line_of_a_machine(use, about, line):
     assert table._machine(use, about, "trainium3") == line
 
 
 @pytest.mark.parametrize(
     ("meaning", "model", "line"),
-    [("decode-step", "llama-3.1-8b", "dense decode"), ("decode-step", "", "dense decode"),
-     ("decode-throughput", "qwen3-30b-a3b", "MoE and hybrid decode"),
-     ("prefill", "jamba-v0.1", "TTFT of MoE and hybrids"),
-     ("prefill", "llama-3.1-8b", "TTFT"), ("forward", "bert-large-uncased", "encoders, latency"),
-     ("loaded-step", "qwen3-30b-a3b", "TPOT under load"), ("served-requests", "llama-3.1-8b", "")],
-)  # fmt: skip
+    [
+        ("decode-step", "llama-3.1-8b", "dense decode"),
+        ("decode-step", "", "dense decode"),
+        ("decode-throughput", "qwen3-30b-a3b", "MoE and hybrid decode"),
+        ("prefill", "jamba-v0.1", "TTFT of MoE and hybrids"),
+        ("prefill", "llama-3.1-8b", "TTFT"),
+        ("forward", "bert-large-uncased", "encoders, latency"),
+        ("loaded-step", "qwen3-30b-a3b", "TPOT under load"),
+        ("served-requests", "llama-3.1-8b", ""),
+    ],
+)
 def test_the_line_of_a_fitted_group(meaning, model, line):
     assert table._fitted(meaning, model) == line
 
@@ -290,10 +339,22 @@ def test_errors_by_regime_by_hand(monkeypatch):
                          "tp": [8, 16, 32, 33], "error": [0.1, 0.3, -0.2, 0.4]})  # fmt: skip
     monkeypatch.setattr(table, "_of", lambda group: rows)
     found = table.by_regime("dense decode").set_index("regime")
-    counts = {"system inf2": 1, "system trn1": 1, "system trn2": 2, "batch up to 1": 1, "batch up to 8": 1,
-              "batch up to 64": 1, "batch above 64": 1, "context up to 2048": 1, "context up to 8192": 2,
-              "context above 8192": 1, "tp up to 8": 1, "tp up to 16": 1, "tp up to 32": 1,
-              "tp above 32": 1}  # fmt: skip
+    counts = {
+        "system inf2": 1,
+        "system trn1": 1,
+        "system trn2": 2,
+        "batch up to 1": 1,
+        "batch up to 8": 1,
+        "batch up to 64": 1,
+        "batch above 64": 1,
+        "context up to 2048": 1,
+        "context up to 8192": 2,
+        "context above 8192": 1,
+        "tp up to 8": 1,
+        "tp up to 16": 1,
+        "tp up to 32": 1,
+        "tp above 32": 1,
+    }
     assert found.configurations.to_dict() == counts
     assert found.loc["system trn2", ["error", "error_low", "error_high"]].tolist() == pytest.approx([0.2, 0.15, 0.25])
     assert found.loc["context up to 8192", ["error_low", "error_high"]].tolist() == pytest.approx([-0.075, 0.175])
@@ -335,14 +396,18 @@ BODY, HEAD, PAIR = 8_030_261_248 - 2 * 128_256 * 4096 - 65 * 4096, 128_256 * 409
     ("figure", "by_hand"),
     [
         # parameters with and without the table of words; FLOP of 2,048 and 32,768 tokens, of one after 8,191 others
-        ("P", 8_030_261_248), ("PB", 8_030_261_248 - HEAD), ("PA", 8_030_261_248),
+        ("P", 8_030_261_248),
+        ("PB", 8_030_261_248 - HEAD),
+        ("PA", 8_030_261_248),
         ("F_full", 2 * 2048 * (BODY + HEAD) + PAIR * 2048**2),
         ("F_caus", 2 * (2048 * BODY + HEAD) + PAIR * 2048 * 2049 / 2),
         ("F_c32k", 2 * (32_768 * BODY + HEAD) + PAIR * 32_768 * 32_769 / 2),
         ("F_dec", 2 * (BODY + HEAD) + PAIR * 8192),
         ("F_train", 3 * (2 * 2048 * (BODY + HEAD) + PAIR * 2048**2)),
-        ("KV1", 131_072), ("KVC", 131_072 * 32_768), ("W64", 2 * (8_030_261_248 - HEAD + 64 * 4096)),
+        ("KV1", 131_072),
+        ("KVC", 131_072 * 32_768),
+        ("W64", 2 * (8_030_261_248 - HEAD + 64 * 4096)),
     ],
-)  # fmt: skip
+)
 def test_figures_of_a_model_by_hand(figure, by_hand):
     assert float(ledger.FIGURES[figure][1](tm.model("llama-3.1-8b"))) == pytest.approx(by_hand, rel=1e-9)

@@ -81,9 +81,24 @@ def test_columns_of_each_form_by_hand():
         np.testing.assert_allclose(found[name], columns, rtol=1e-12, err_msg=name)
 
 
-DENSE = {"kind": "inference-LLM", "phase": "decode", "source": "a table", "date_or_sdk": "SDK 2.29", "lnc": "2",
-         "instance": "trn2.48xlarge", "workload": "Llama-3.1-70B", "batch": "3", "seq_len": "2048", "tp": "16",
-         "precision": "BF16", "metric": "TPOT p50", "value": "15", "unit": "ms", "pp": "1", "dp": "1"}  # fmt: skip
+DENSE = {
+    "kind": "inference-LLM",
+    "phase": "decode",
+    "source": "a table",
+    "date_or_sdk": "SDK 2.29",
+    "lnc": "2",
+    "instance": "trn2.48xlarge",
+    "workload": "Llama-3.1-70B",
+    "batch": "3",
+    "seq_len": "2048",
+    "tp": "16",
+    "precision": "BF16",
+    "metric": "TPOT p50",
+    "value": "15",
+    "unit": "ms",
+    "pp": "1",
+    "dp": "1",
+}
 RATE = {"metric": "throughput", "unit": "tokens/s", "value": "200"}
 INF2 = {"instance": "inf2.48xlarge", "lnc": ""}
 EXPERTS = {"workload": "Qwen3-30B-A3B", "tp": "8"}
@@ -122,8 +137,10 @@ def test_a_model_is_predicted_by_the_law_of_the_others(monkeypatch):
     names, ends = list("aabbccd"), ["step", "step", "throughput", "step", "step", "throughput", "step"]
     step_s = (5e-3 + 40e-6 * layers) * np.where(np.array(names) == "c", 1.25, 1.0)
     rows = [(s, 5e-3, n, 0, 8, 8, 1, 0, 0, True, 0) for s, n in zip(step_s, layers, strict=True)]
-    of = [SimpleNamespace(model=m, reading=SimpleNamespace(meaning=f"decode-{end}"))
-          for m, end in zip(names, ends, strict=True)]  # fmt: skip
+    of = [
+        SimpleNamespace(model=m, reading=SimpleNamespace(meaning=f"decode-{end}"))
+        for m, end in zip(names, ends, strict=True)
+    ]
     of.insert(3, SimpleNamespace(model="e", reading=SimpleNamespace(meaning="decode-step")))
     rows.insert(3, None)  # a case that the law has no say in
     monkeypatch.setattr(forms, "_row", lambda case, group: rows[[one is case for one in of].index(True)])

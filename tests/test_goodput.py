@@ -107,8 +107,16 @@ def test_the_drained_interruptions_are_all_links_and_switches_of_the_job():
 def test_one_degraded_rack_slows_the_whole_job():
     """Without spares, at a swap of T, the share of time with any part out is 1 - (1 - q)^n, and all wait for it."""
     rate, away = 1e-9, 3600.0
-    fleet = replace(FLEET, interruptions_per_chip_s=0.0, link_failures_per_s=rate, switch_failures_per_s=0.0,
-                    swap_s=away, restart_s=0.0, exposed_share=1.0, ranges={})  # fmt: skip
+    fleet = replace(
+        FLEET,
+        interruptions_per_chip_s=0.0,
+        link_failures_per_s=rate,
+        switch_failures_per_s=0.0,
+        swap_s=away,
+        restart_s=0.0,
+        exposed_share=1.0,
+        ranges={},
+    )
     job = tm.goodput(NL32, 64 * 100, checkpoint_bytes=0.0, fleet=fleet)
     out = {"plane": 1 - (1 - 16 * rate * away / (1 + 16 * rate * away)) ** (100 * 4 * 8),
            "cable": 1 - (1 - rate * away / (1 + rate * away)) ** (100 * 32)}  # fmt: skip
@@ -231,11 +239,19 @@ def test_a_domain_too_large_for_a_flow_counts_its_links_with_its_chips(monkeypat
 def test_uptimes_beside_what_is_printed(monkeypatch):
     """6 % are lost where 4 % are printed; a printed "over" is below the high end alone; a fifth of 8 days is lost."""
     job = {"system": "s", "model": "m", "printed": "96 %", "used_for": "", "measure": "running", "chips": 4096.0}
-    named = {"plain": {"share": 0.96}, "low": {"share": 0.92}, "high": {"share": 0.98}, "beyond": {"share": 0.981},
-             "below": {"share": 0.919}, "over": {"share": 0.5, "printed": "over 50 %"},
-             "over all": {"share": 0.99, "printed": "over 99 %"}, "useful": {"share": 0.75, "measure": "useful"},
-             "hand": {"share": 0.96, "measure": "by hand"}, "few": {"share": 0.96, "chips": 4095.0},
-             "used": {"share": 0.96, "used_for": "x"}}  # fmt: skip
+    named = {
+        "plain": {"share": 0.96},
+        "low": {"share": 0.92},
+        "high": {"share": 0.98},
+        "beyond": {"share": 0.981},
+        "below": {"share": 0.919},
+        "over": {"share": 0.5, "printed": "over 50 %"},
+        "over all": {"share": 0.99, "printed": "over 99 %"},
+        "useful": {"share": 0.75, "measure": "useful"},
+        "hand": {"share": 0.96, "measure": "by hand"},
+        "few": {"share": 0.96, "chips": 4095.0},
+        "used": {"share": 0.96, "used_for": "x"},
+    }
     rows = [SimpleNamespace(what=name, **job | more) for name, more in named.items()]
     ends = {"running_share": (0.92, 0.98), "useful_share": (0.7, 0.8)}
     found = SimpleNamespace(running_share=0.94, useful_share=0.8, ends=ends.__getitem__, mtbf_s=7.0)

@@ -397,9 +397,15 @@ def test_cached_prefix_and_chunks():
 def test_disaggregated_ratio_balances():
     """At the ratio found, prompts prefilled a second equal requests decoded a second."""
     found = disaggregate(
-        "llama-3.1-70b", "trn2.48xlarge", tm.Mapping(tp=16), "trn2.48xlarge", tm.Mapping(tp=32),
-        batch=[1, 16], input_tokens=4000, output_tokens=400,
-    )  # fmt: skip
+        "llama-3.1-70b",
+        "trn2.48xlarge",
+        tm.Mapping(tp=16),
+        "trn2.48xlarge",
+        tm.Mapping(tp=32),
+        batch=[1, 16],
+        input_tokens=4000,
+        output_tokens=400,
+    )
     prefilled = found.prefill_replicas_per_decode_replica / found.prefill_s
     np.testing.assert_allclose(prefilled, found.requests_per_s_per_decode_replica)
     # 4,000 tokens x 327,680 B over 4 chips of 200 Gb/s

@@ -15,8 +15,21 @@ from trnmodel.evidence.questions import QUESTIONS
 from trnmodel.evidence.rows import COLLECTIVES, COLUMNS, COMPARATORS, LATER, MEASURED, PRODUCTS, read_rows, row_id
 from trnmodel.evidence.score import excluded, shipped
 
-SHOWN = ["predicted", "error", "low", "high", "meaning", "model", "stack", "configuration", "weight", "set_aside",
-         "skipped", "use", "rules"]  # fmt: skip
+SHOWN = [
+    "predicted",
+    "error",
+    "low",
+    "high",
+    "meaning",
+    "model",
+    "stack",
+    "configuration",
+    "weight",
+    "set_aside",
+    "skipped",
+    "use",
+    "rules",
+]
 BLANK = dict.fromkeys(COLUMNS, "")
 
 
@@ -161,8 +174,17 @@ def test_a_collective_nobody_has_seen():
 
 
 def test_an_encoder_nobody_has_seen():
-    encoder = {"kind": "inference-encoder", "instance": "inf2.xlarge", "workload": "bert-base-uncased", "batch": "4",
-               "seq_len": "128", "n_cores_used": "2", "metric": "latency p50", "value": "3", "unit": "ms"}  # fmt: skip
+    encoder = {
+        "kind": "inference-encoder",
+        "instance": "inf2.xlarge",
+        "workload": "bert-base-uncased",
+        "batch": "4",
+        "seq_len": "128",
+        "n_cores_used": "2",
+        "metric": "latency p50",
+        "value": "3",
+        "unit": "ms",
+    }
     found = made(**encoder)
     assert (found.skipped, found.meaning, found.stack) == ("", "forward", "torch-neuronx")
     assert 0 < found.predicted < 30

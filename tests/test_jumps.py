@@ -105,20 +105,27 @@ PLAIN = {
         ("tp", 1, {"messages": ["work"]}, "exchange among more ranks"),
         ("tp", 8, {"messages": ["x", "work"]}, "exchange among more ranks"),
         ("tp", 8, {"messages": ["x"]}, ""),
-        ("batch", 7, {"experts": ["a"] * 2 + ["blocks"] * 2, "lines": {"expert up": [0, 0, 1, 3], "x": [9, 9, 9, 9]}},
-         "blocks of the worst distribution"),
+        (
+            "batch",
+            7,
+            {"experts": ["a"] * 2 + ["blocks"] * 2, "lines": {"expert up": [0, 0, 1, 3], "x": [9, 9, 9, 9]}},
+            "blocks of the worst distribution",
+        ),
         ("batch", 7, {"experts": ["a"] * 2 + ["all"] * 2, "lines": {"expert up": [0, 0, 1, 3]}}, ""),
         ("batch", 7, {"experts": ["a"] * 2 + ["blocks"] * 2}, ""),
         ("batch", 7, {}, ""),
     ],
-)  # fmt: skip
+)
 def test_causes_by_hand(axis, amount, change, cause):
     told = PLAIN | {"messages": []} | change
     step = SimpleNamespace(
-        experts=np.array(told["experts"]), compiled_tokens=np.array(told["compiled"]), valid=np.ones(4, dtype=bool),
-        time_s=np.ones(4), messages=[SimpleNamespace(name=name) for name in told["messages"]],
+        experts=np.array(told["experts"]),
+        compiled_tokens=np.array(told["compiled"]),
+        valid=np.ones(4, dtype=bool),
+        time_s=np.ones(4),
+        messages=[SimpleNamespace(name=name) for name in told["messages"]],
         operators={name: (np.array(values), 0.0) for name, values in told["lines"].items()},
-    )  # fmt: skip
+    )
     point = {"axis": axis, jumps.AMOUNTS.get(axis, axis): amount}
     if cause:
         assert jumps._cause(step, 2, point) == cause

@@ -181,12 +181,19 @@ def test_overlap_is_named_by_pair():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"m": 0}, "m=0"), ({"chip": "h100"}, "NeuronCore"), ({"dtype": "int4"}, "multiplies in"),
-        ({"lnc": 4}, "lnc=4"), ({"stack": "stack-nik"}, "stack-nki"), ({"cores": "two"}, "cores"),
-        ({"transpose": "maybe"}, "transpose"), ({"weight_dtype": "fp5"}, "fp5"), ({"buffering": "3"}, "buffering"),
-        ({"collective_bytes_per_s": -1.0}, "collective_bytes_per_s"), ({"split": 2}, "split=2"),
+        ({"m": 0}, "m=0"),
+        ({"chip": "h100"}, "NeuronCore"),
+        ({"dtype": "int4"}, "multiplies in"),
+        ({"lnc": 4}, "lnc=4"),
+        ({"stack": "stack-nik"}, "stack-nki"),
+        ({"cores": "two"}, "cores"),
+        ({"transpose": "maybe"}, "transpose"),
+        ({"weight_dtype": "fp5"}, "fp5"),
+        ({"buffering": "3"}, "buffering"),
+        ({"collective_bytes_per_s": -1.0}, "collective_bytes_per_s"),
+        ({"split": 2}, "split=2"),
     ],
-)  # fmt: skip
+)
 def test_wrong_input_is_refused(wrong, message):
     given_ = {"chip": "trainium2", "m": 128, "n": 128, "k": 128} | wrong
     with pytest.raises(ValueError, match=message):
@@ -253,7 +260,7 @@ MOVED = {"chip": "trainium2", "moved_bytes": 2**20, "row_bytes": 512}
         (tm.kernel.stack, {}, {"colour": 5}, "change='colour': allowed are launch_s"),
         (tm.kernel.stack, {}, {"overlap_load": 2}, "overlap_load=2"),
     ],
-)  # fmt: skip
+)
 def test_what_makes_no_sense_is_refused_by_name(call, usual, wrong, message):
     call(**usual)
     with pytest.raises(ValueError, match=message):

@@ -103,8 +103,10 @@ def test_of_equals_the_first_engine_binds():
 def test_waits_that_nothing_hides_are_starts_of_dma():
     """300 x 700 by 700 x 500 in tiles of 128 x 512: 3 waits, one a tile, or 6 times as many, one for 128 of 700."""
     start = tm.chip("trainium2").core.dma_start_s
-    fixed = {name: float(tm.kernel.matmul("trainium2", 300, 500, 700, buffering=name).fixed_s)
-             for name in ("double", "tile", "none")}  # fmt: skip
+    fixed = {
+        name: float(tm.kernel.matmul("trainium2", 300, 500, 700, buffering=name).fixed_s)
+        for name in ("double", "tile", "none")
+    }
     assert fixed["tile"] - fixed["double"] == pytest.approx(3 * start, rel=1e-9)
     assert fixed["none"] - fixed["double"] == pytest.approx(18 * start, rel=1e-9)
 
@@ -272,8 +274,15 @@ def test_queries_may_be_more_than_keys_where_nothing_is_masked():
 @pytest.mark.parametrize("lnc", [1, 2])
 def test_an_operator_engine_by_engine(lnc):
     """20 rows of 50 elements, on two cores 10 of each, and 6 partitions: 4 or 2 turns, 5 instructions of 11 columns."""
-    own = Operator(id="op-own", hbm_reads=1.5, hbm_writes=0.75, vector_passes={"": 3.0}, scalar_passes={"": 2.0},
-                   gpsimd_passes={"": 7.0}, exponential_passes={"": 5.0})  # fmt: skip
+    own = Operator(
+        id="op-own",
+        hbm_reads=1.5,
+        hbm_writes=0.75,
+        vector_passes={"": 3.0},
+        scalar_passes={"": 2.0},
+        gpsimd_passes={"": 7.0},
+        exponential_passes={"": 5.0},
+    )
     found = tm.kernel.elementwise(SMALL, own, 20, 50, "fp8", stack=BY_HAND, lnc=lnc)
     turns = 4 / lnc
     assert float(found.vector_s) == pytest.approx(3 * turns * (25 + 5) / 2, rel=1e-12)

@@ -18,9 +18,11 @@ from trnmodel.models.shipped import catalog
 from trnmodel.models.transformer import model
 
 COPIES = re.compile(r"one run|repeats the|p99 of the same run|rounded")
-ASKED = re.compile(r"^(TTFT|TPOT|ITL|TKG|CTE|decode step|plain decode|context encoding|prefill|throughput|decode thr|"
-                   r"(e2e|request) latency|requests per second|latency|time$|busbw|bus bandwidth|total_time|device time"
-                   r"|per graph|\d+ all-red)")  # fmt: skip
+ASKED = re.compile(
+    r"^(TTFT|TPOT|ITL|TKG|CTE|decode step|plain decode|context encoding|prefill|throughput|decode thr|"
+    r"(e2e|request) latency|requests per second|latency|time$|busbw|bus bandwidth|total_time|device time"
+    r"|per graph|\d+ all-red)"
+)
 
 
 @pytest.fixture(scope="module")
@@ -70,17 +72,32 @@ def test_every_row_has_one_use_or_one_reason(rows):
     assert all((d.use == "") != (d.reason == "") for d in map(decide, rows))
 
 
-@pytest.mark.parametrize(("workload", "name"), [
-    ("GLM-4.7-Flash (MoE, MLA)", "glm-4.7-flash"), ("GLM-4.7", "glm-4.5"), ("zai-org/GLM-4.5-Air", "glm-4.5-air"),
-    ("GLM-5.3-Flash (FP8, 288-expert MoE)", "glm-5.3-flash"), ("GLM-5.2", "glm-5.2"), ("GLM-5", "glm-5.2"),
-    ("Kimi-K2-Instruct-0905 (1T MoE, 32B active)", "kimi-k2-instruct"), ("Kimi-K2.6", "kimi-k2.5"),
-    ("mistralai/Mistral-Small-Instruct-2409", "mistral-small-2409"), ("Mistral-Small-3.1-24B", "mistral-small-3.1-24b"),
-    ("Qwen3-Omni-30B-A3B thinker", "qwen3-30b-a3b"), ("Qwen3-Coder-30B-A3B-Instruct", "qwen3-30b-a3b"),
-    ("Qwen3-Coder-480B-A35B", "qwen3-coder-480b-a35b"), ("Qwen2.5-VL-72B (text)", "qwen2.5-72b"),
-    ("DeepSeek-V3.2", "deepseek-v3.2"), ("DeepSeek-V3-0324", "deepseek-v3"), ("MiMo-V2.6-Flash-RL", "mimo-v2-flash"),
-    ("MiniMax-M2.5", "minimax-m2.5"), ("Voxtral-Mini-3B", "voxtral-mini-3b"), ("Qwen3.5-27B", "qwen3.5-27b"),
-    ("Qwen3.5-2B", "qwen3.5-2b"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("workload", "name"),
+    [
+        ("GLM-4.7-Flash (MoE, MLA)", "glm-4.7-flash"),
+        ("GLM-4.7", "glm-4.5"),
+        ("zai-org/GLM-4.5-Air", "glm-4.5-air"),
+        ("GLM-5.3-Flash (FP8, 288-expert MoE)", "glm-5.3-flash"),
+        ("GLM-5.2", "glm-5.2"),
+        ("GLM-5", "glm-5.2"),
+        ("Kimi-K2-Instruct-0905 (1T MoE, 32B active)", "kimi-k2-instruct"),
+        ("Kimi-K2.6", "kimi-k2.5"),
+        ("mistralai/Mistral-Small-Instruct-2409", "mistral-small-2409"),
+        ("Mistral-Small-3.1-24B", "mistral-small-3.1-24b"),
+        ("Qwen3-Omni-30B-A3B thinker", "qwen3-30b-a3b"),
+        ("Qwen3-Coder-30B-A3B-Instruct", "qwen3-30b-a3b"),
+        ("Qwen3-Coder-480B-A35B", "qwen3-coder-480b-a35b"),
+        ("Qwen2.5-VL-72B (text)", "qwen2.5-72b"),
+        ("DeepSeek-V3.2", "deepseek-v3.2"),
+        ("DeepSeek-V3-0324", "deepseek-v3"),
+        ("MiMo-V2.6-Flash-RL", "mimo-v2-flash"),
+        ("MiniMax-M2.5", "minimax-m2.5"),
+        ("Voxtral-Mini-3B", "voxtral-mini-3b"),
+        ("Qwen3.5-27B", "qwen3.5-27b"),
+        ("Qwen3.5-2B", "qwen3.5-2b"),
+    ],
+)
 def test_whose_model_a_workload_is(workload, name):
     assert catalog()[model_of(workload).id if hasattr(model_of(workload), "id") else model_of(workload)].id == name
 
@@ -93,12 +110,19 @@ def test_a_model_of_another_name_is_none_of_ours(workload):
         model_of(workload)
 
 
-@pytest.mark.parametrize(("name", "total", "active", "cache"), [  # what publishers print; bytes a token by hand
-    ("kimi-k2.5", 1.03e12, 32e9, 61 * (512 + 64) * 2), ("mimo-v2-flash", 309e9, 15e9, (9 * 4 + 39 * 8) * 320 * 2),
-    ("minimax-m2.5", 230e9, 10e9, 62 * 8 * 2 * 128 * 2), ("glm-5.2", 744e9, 40e9, (78 * 576 + 21 * 128) * 2),
-    ("deepseek-v3.2", 671e9, 37e9, 61 * (576 + 128) * 2), ("glm-4.7-flash", 30e9, 3e9, 47 * (512 + 64) * 2),
-    ("mistral-small-2409", 22.2e9, 22.2e9, 56 * 8 * 2 * 128 * 2), ("qwen3.5-4b", 4.2e9, 4.2e9, 8 * 4 * 2 * 256 * 2),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "total", "active", "cache"),
+    [  # what publishers print; bytes a token by hand
+        ("kimi-k2.5", 1.03e12, 32e9, 61 * (512 + 64) * 2),
+        ("mimo-v2-flash", 309e9, 15e9, (9 * 4 + 39 * 8) * 320 * 2),
+        ("minimax-m2.5", 230e9, 10e9, 62 * 8 * 2 * 128 * 2),
+        ("glm-5.2", 744e9, 40e9, (78 * 576 + 21 * 128) * 2),
+        ("deepseek-v3.2", 671e9, 37e9, 61 * (576 + 128) * 2),
+        ("glm-4.7-flash", 30e9, 3e9, 47 * (512 + 64) * 2),
+        ("mistral-small-2409", 22.2e9, 22.2e9, 56 * 8 * 2 * 128 * 2),
+        ("qwen3.5-4b", 4.2e9, 4.2e9, 8 * 4 * 2 * 256 * 2),
+    ],
+)
 def test_totals_that_publishers_print(name, total, active, cache):
     m = model(name)
     assert m.total_params == pytest.approx(total, rel=0.015)
@@ -188,11 +212,17 @@ def test_a_closed_loop_by_hand(rows):
     assert predict(rate) == pytest.approx(16 * 300 / (wait + 299 * latency))
 
 
-@pytest.mark.parametrize(("note", "batch", "active", "compiled"), [
-    ("BS32 graph, concurrency 1", "32", 1, 32), ("BS32 graph, concurrency 16", "32", 16, 32),
-    ("vLLM max_num_seqs 32, concurrency 64", "32", 32, 32), ("concurrency 7", "", 7, 7), ("", "5", 5, 5),
-    ("concurrency 0", "8", 1, 8),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("note", "batch", "active", "compiled"),
+    [
+        ("BS32 graph, concurrency 1", "32", 1, 32),
+        ("BS32 graph, concurrency 16", "32", 16, 32),
+        ("vLLM max_num_seqs 32, concurrency 64", "32", 32, 32),
+        ("concurrency 7", "", 7, 7),
+        ("", "5", 5, 5),
+        ("concurrency 0", "8", 1, 8),
+    ],
+)
 def test_clients_against_slots(note, batch, active, compiled, rows):
     """No more run than slots were compiled; the row that nobody has seen has a slot for each client."""
     row = {**line(rows, 69), "source": "nobody", "note": note, "batch": batch, "metric": "TPOT p50", "unit": "ms"}
@@ -200,20 +230,40 @@ def test_clients_against_slots(note, batch, active, compiled, rows):
     assert (r.batch, r.compiled_batch) == (active, compiled)
 
 
-@pytest.mark.parametrize(("cell", "value"), [
-    ("4k", 4096), ("16K", 16384), ("~4k", 4096), ("4k (~4000)", 4000), ("bucket 128", 128),
-    ("8K (264 pages of 32)", 8192),
-    ("1294 (mean)", 1294), ('~6 ("The capital of France is")', 6), ("4kk", np.nan), ("k", np.nan), ("bucket", np.nan),
-    ("256-token chunk at 8K context", np.nan), ("9999999999k", np.nan), ("-4k", np.nan), ("1e3k", np.nan),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("cell", "value"),
+    [
+        ("4k", 4096),
+        ("16K", 16384),
+        ("~4k", 4096),
+        ("4k (~4000)", 4000),
+        ("bucket 128", 128),
+        ("8K (264 pages of 32)", 8192),
+        ("1294 (mean)", 1294),
+        ('~6 ("The capital of France is")', 6),
+        ("4kk", np.nan),
+        ("k", np.nan),
+        ("bucket", np.nan),
+        ("256-token chunk at 8K context", np.nan),
+        ("9999999999k", np.nan),
+        ("-4k", np.nan),
+        ("1e3k", np.nan),
+    ],
+)
 def test_lengths_as_later_tables_print_them(cell, value):
     assert tokens(cell) == pytest.approx(value, nan_ok=True)
 
 
-@pytest.mark.parametrize(("instance", "said"), [
-    ("trn3pd98.3xlarge", "trn3pd98.3xlarge"), ("trn2.48xlarge (trn2, TP64)", "trn2.48xlarge"),
-    ("trn3.48xlarge", "trn3pds98.48xlarge"), ("trn3.3xlarge", "trn3pd98.3xlarge"), ("trn9.48xlarge", "trn9.48xlarge"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("instance", "said"),
+    [
+        ("trn3pd98.3xlarge", "trn3pd98.3xlarge"),
+        ("trn2.48xlarge (trn2, TP64)", "trn2.48xlarge"),
+        ("trn3.48xlarge", "trn3pds98.48xlarge"),
+        ("trn3.3xlarge", "trn3pd98.3xlarge"),
+        ("trn9.48xlarge", "trn9.48xlarge"),
+    ],
+)
 def test_instances_as_later_tables_print_them(instance, said, rows):
     assert reading(line(rows, 161) | {"instance": instance}).where == said
     four = line(rows, 161) | {"instance": f"4x {instance}"}
@@ -222,8 +272,24 @@ def test_instances_as_later_tables_print_them(instance, said, rows):
         reading(four | {"note": "prefill/decode disaggregated 3:1 boxes"})
 
 
-ODD = ["", "0", "-1", "nan", "inf", "1e999", "concurrency 99999999999999999999999", "moe_ep0", "EP999999",
-       "CTE bucket 0", "(", "\x00", "max_num_seqs 0", "4k-8k", "🚀", "x" * 3000]  # fmt: skip
+ODD = [
+    "",
+    "0",
+    "-1",
+    "nan",
+    "inf",
+    "1e999",
+    "concurrency 99999999999999999999999",
+    "moe_ep0",
+    "EP999999",
+    "CTE bucket 0",
+    "(",
+    "\x00",
+    "max_num_seqs 0",
+    "4k-8k",
+    "🚀",
+    "x" * 3000,
+]
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -179,12 +179,18 @@ def asked(tokens, model=LLAMA, mapping=TP8, **more):
         "after a prefix": tm.prefill(model, TRN2, mapping, input_tokens=64, past=np.subtract(tokens, 64), **more),
         "memory_fit": tm.memory_fit(model, TRN2, mapping, batch=1, context=tokens, prompt_tokens=1, **more),
         "compiled": tm.decode_step(model, TRN2, mapping, batch=1, context=64, max_context=tokens, **more),
-        "serve": tm.serve(
-            model, TRN2, mapping, input_tokens=np.subtract(tokens, 8), output_tokens=8, **serve, **more
+        "serve": tm.serve(model, TRN2, mapping, input_tokens=np.subtract(tokens, 8), output_tokens=8, **serve, **more),
+        "static": tm.serve(
+            model,
+            TRN2,
+            mapping,
+            input_tokens=np.subtract(tokens, 8),
+            output_tokens=8,
+            batching="static",
+            **serve,
+            **more,
         ),
-        "static": tm.serve(model, TRN2, mapping, input_tokens=np.subtract(tokens, 8), output_tokens=8,
-                           batching="static", **serve, **more),
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("model", ["llama-2-7b", "deepseek-v2-lite", "gpt2"])
@@ -204,8 +210,10 @@ def test_a_training_sequence_ends_where_the_model_does():
     step = tm.train_step(LLAMA, TRN2, seq=[131072, 131073], **ask)
     assert (LONGEST in step.reason[0], LONGEST in step.reason[1]) == (False, True)
     assert np.isnan(step.time_s[1])
-    for call in (lambda: tm.plan(LLAMA, TRN2, tokens_per_s_per_user=1, input_tokens=131072, output_tokens=1),
-                 lambda: tm.train_run(LLAMA, "hgx-h100", tokens=1e12, chips=64, seq=131073)):  # fmt: skip
+    for call in (
+        lambda: tm.plan(LLAMA, TRN2, tokens_per_s_per_user=1, input_tokens=131072, output_tokens=1),
+        lambda: tm.train_run(LLAMA, "hgx-h100", tokens=1e12, chips=64, seq=131073),
+    ):
         with pytest.raises(ValueError, match="131,072"):
             call()
 
@@ -218,8 +226,11 @@ def test_a_model_without_a_stated_end_has_none():
 def test_61_ranks_do_not_share_out_32_heads():
     for found in asked(2048, mapping=tm.Mapping(tp=61)).values():
         assert HEADS in found.reason
-    assert all(np.isnan(float(found.time_s)) for found in asked(2048, mapping=tm.Mapping(tp=61)).values()
-               if hasattr(found, "time_s"))  # fmt: skip
+    assert all(
+        np.isnan(float(found.time_s))
+        for found in asked(2048, mapping=tm.Mapping(tp=61)).values()
+        if hasattr(found, "time_s")
+    )
     assert asked(2048, mapping=tm.Mapping(tp=61), efficiencies="ideal")["decode_step"].valid  # it cuts through heads
 
 
@@ -299,9 +310,10 @@ def test_small_grids_by_brute_force(model, stack):
     model=st.sampled_from(MODELS),
     system=st.sampled_from(SYSTEMS),
     e=st.sampled_from([None, "ideal"]),
-    points=st.lists(st.tuples(*[st.integers(1, 80)] * 2, st.integers(1, 8), st.integers(1, 300_000)), min_size=2,
-                    max_size=6),
-)  # fmt: skip
+    points=st.lists(
+        st.tuples(*[st.integers(1, 80)] * 2, st.integers(1, 8), st.integers(1, 300_000)), min_size=2, max_size=6
+    ),
+)
 def test_many_points_are_each_of_them(model, system, e, points):
     tp, ep, cp, tokens = map(np.array, zip(*points, strict=True))
     every = legal(model, system, tm.Mapping(tp=tp, ep=ep, cp=cp), tokens=tokens, efficiencies=e)
@@ -335,8 +347,18 @@ def test_a_million_points_at_once():
 @pytest.mark.parametrize("seq", [8192, 131_072, 3 * 2**13])
 def test_cp_divides_the_sequence_as_its_software_asks(e, parts, seq):
     """Megatron-LM: seq-length is a multiple of 2 x CP; NxD Training: of CP. Of 1,152 GPUs 18 is a divisor."""
-    run = tm.train_run(LLAMA, "hgx-h100", tokens=1e12, chips=1152, seq=seq, most_context=64, zero=(1,),
-                       recompute=("full",), sequence_parallel=(True,), efficiencies=e)  # fmt: skip
+    run = tm.train_run(
+        LLAMA,
+        "hgx-h100",
+        tokens=1e12,
+        chips=1152,
+        seq=seq,
+        most_context=64,
+        zero=(1,),
+        recompute=("full",),
+        sequence_parallel=(True,),
+        efficiencies=e,
+    )
     cps = np.unique(run.space.cuts["cp"]).astype(int)
     assert [cp for cp in cps if cp > 1 and seq % (parts * cp)] == []
     assert run.table.cp.isin(cps).all()

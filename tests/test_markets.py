@@ -61,9 +61,18 @@ def test_the_load_is_that_of_the_first_model_at_the_middle_speed(monkeypatch):
 def test_a_row_of_costs():
     table = markets.table_of({1: costs(line("a", cost=1.5)), 2: costs(line("b", cost=np.nan, reason="no price"))})
     assert table.iloc[0].to_dict() == {
-        "model": "m", SPEED: 20.0, "system": "a", "software": "ideal", ENDS[0]: 1.5, ENDS[1]: 0.5, ENDS[2]: 2.0,
-        "chip_s": 3.0, "usd_per_chip_h": 5.0, "basis": "ideal", "reason": "",
-    }  # fmt: skip
+        "model": "m",
+        SPEED: 20.0,
+        "system": "a",
+        "software": "ideal",
+        ENDS[0]: 1.5,
+        ENDS[1]: 0.5,
+        ENDS[2]: 2.0,
+        "chip_s": 3.0,
+        "usd_per_chip_h": 5.0,
+        "basis": "ideal",
+        "reason": "",
+    }
     assert table.loc[1, ENDS].isna().all()
     assert table.reason[1] == "no price"
 
@@ -221,8 +230,11 @@ def test_rents_that_tie_are_those_with_each_that_has_a_price(monkeypatch):
     found = {("m", 20.0): one, ("n", 50.0): one}
     table = markets.level_rents(found, "a")
     assert table[["model", SPEED, "against"]].values.tolist() == [
-        ["m", 20.0, "b"], ["m", 20.0, "c"], ["n", 50.0, "b"], ["n", 50.0, "c"],
-    ]  # fmt: skip
+        ["m", 20.0, "b"],
+        ["m", 20.0, "c"],
+        ["n", 50.0, "b"],
+        ["n", 50.0, "c"],
+    ]
     curve = markets.curve(found, "n", "a")
     assert (
         curve[["model", "tie_usd_per_h", "tie_usd_per_h_low", "tie_usd_per_h_high"]].values.tolist()
@@ -348,8 +360,10 @@ def test_months_in_words():
 
 def test_waiting_in_words():
     """0.05 months are worth a word and 0.04 are not; without draws there is no band."""
-    rows = [{"model": "m", SPEED: 1234.5, "public": 0.05, "hand-tuned": 1.234, "ideal": -1.0},
-            {"model": "n", SPEED: 20.0, "public": np.nan, "hand-tuned": 10.0, "ideal": 0.04}]  # fmt: skip
+    rows = [
+        {"model": "m", SPEED: 1234.5, "public": 0.05, "hand-tuned": 1.234, "ideal": -1.0},
+        {"model": "n", SPEED: 20.0, "public": np.nan, "hand-tuned": 10.0, "ideal": 0.04},
+    ]
     ends = {
         "public_low": np.nan,
         "public_high": np.nan,
@@ -363,8 +377,13 @@ def test_waiting_in_words():
         "1,234.5 tokens/s on public software; 1.2 months for m at 1,234.5 tokens/s on hand-tuned software; 10 (5 to "
         "20) months for n at 20 tokens/s on hand-tuned software."
     )
-    first = cost_words.wait_words(table[["model", SPEED, *(f"public{end}" for end in ("", "_low", "_high"))]].iloc[:1]
-                                  .assign(**{"hand-tuned": np.nan, "ideal": np.nan}), "X", "Y")  # fmt: skip
+    first = cost_words.wait_words(
+        table[["model", SPEED, *(f"public{end}" for end in ("", "_low", "_high"))]]
+        .iloc[:1]
+        .assign(**{"hand-tuned": np.nan, "ideal": np.nan}),
+        "X",
+        "Y",
+    )
     assert first.endswith("By what tokens save, 0.05 months for m at 1,234.5 tokens/s on public software.")
     none = table.assign(**dict.fromkeys(("public", "hand-tuned", "ideal"), np.nan))
     assert cost_words.wait_words(none, "X", "Y") == (

@@ -395,34 +395,77 @@ NO_TYPES = {"layer_types": None}
     ("base", "change", "layers"),
     [
         # attention at 1 4; experts at 0 2 4 6
-        (JAMBA, {"num_hidden_layers": 7, "attn_layer_period": 3, "attn_layer_offset": 1, "expert_layer_offset": 0},
-         {"mamba + experts": 3, "mamba + dense": 2, "causal attention + experts": 1, "causal attention + dense": 1}),
+        (
+            JAMBA,
+            {"num_hidden_layers": 7, "attn_layer_period": 3, "attn_layer_offset": 1, "expert_layer_offset": 0},
+            {"mamba + experts": 3, "mamba + dense": 2, "causal attention + experts": 1, "causal attention + dense": 1},
+        ),
         # the third and the sixth of eight
-        (NEXT, {"num_hidden_layers": 8, "full_attention_interval": 3, **NO_TYPES},
-         {"gated delta rule + experts": 6, "causal attention + experts": 2}),
+        (
+            NEXT,
+            {"num_hidden_layers": 8, "full_attention_interval": 3, **NO_TYPES},
+            {"gated delta rule + experts": 6, "causal attention + experts": 2},
+        ),
         # experts in the second, fourth and eighth of eight, not in the sixth, number 5; full attention in 4 and 8
-        (NEXT, {"num_hidden_layers": 8, "intermediate_size": 77, "decoder_sparse_step": 2, "mlp_only_layers": [5],
-                **NO_TYPES},
-         {"gated delta rule + dense": 5, "gated delta rule + experts": 1, "causal attention + experts": 2}),
+        (
+            NEXT,
+            {
+                "num_hidden_layers": 8,
+                "intermediate_size": 77,
+                "decoder_sparse_step": 2,
+                "mlp_only_layers": [5],
+                **NO_TYPES,
+            },
+            {"gated delta rule + dense": 5, "gated delta rule + experts": 1, "causal attention + experts": 2},
+        ),
         # from layer 2 on those that three divides: 3 and 6
-        (DEEPSEEK, {"num_hidden_layers": 8, "first_k_dense_replace": 2, "moe_layer_freq": 3},
-         {"latent attention + dense": 6, "latent attention + experts": 2}),
+        (
+            DEEPSEEK,
+            {"num_hidden_layers": 8, "first_k_dense_replace": 2, "moe_layer_freq": 3},
+            {"latent attention + dense": 6, "latent attention + experts": 2},
+        ),
         # no rotary positions in the third and sixth of eight; experts in the even ones
-        (SCOUT, {"num_hidden_layers": 8, "no_rope_layers": None, "no_rope_layer_interval": 3, "layer_types": None,
-                 "interleave_moe_layer_step": 2},
-         {"chunked 8192 attention + dense": 3, "chunked 8192 attention + experts": 3,
-          "causal attention + dense": 1, "causal attention + experts": 1}),
+        (
+            SCOUT,
+            {
+                "num_hidden_layers": 8,
+                "no_rope_layers": None,
+                "no_rope_layer_interval": 3,
+                "layer_types": None,
+                "interleave_moe_layer_step": 2,
+            },
+            {
+                "chunked 8192 attention + dense": 3,
+                "chunked 8192 attention + experts": 3,
+                "causal attention + dense": 1,
+                "causal attention + experts": 1,
+            },
+        ),
         # the third and the sixth of eight are full
-        (KINDS["gemma-3-27b"], {"num_hidden_layers": 8, "sliding_window_pattern": 3, **NO_TYPES},
-         {"sliding 1024 attention + dense": 6, "causal attention + dense": 2}),
+        (
+            KINDS["gemma-3-27b"],
+            {"num_hidden_layers": 8, "sliding_window_pattern": 3, **NO_TYPES},
+            {"sliding 1024 attention + dense": 6, "causal attention + dense": 2},
+        ),
         # windows from layer 2 on
-        (KINDS["qwen2-7b"], {"num_hidden_layers": 7, "use_sliding_window": True, "max_window_layers": 2,
-                             "sliding_window": 100, **NO_TYPES},
-         {"causal attention + dense": 2, "sliding 100 attention + dense": 5}),
-        (NEMOTRON, {"hybrid_override_pattern": "MM*-M", "num_hidden_layers": 5},
-         {"mamba2": 3, "causal attention": 1, "dense": 1}),
+        (
+            KINDS["qwen2-7b"],
+            {
+                "num_hidden_layers": 7,
+                "use_sliding_window": True,
+                "max_window_layers": 2,
+                "sliding_window": 100,
+                **NO_TYPES,
+            },
+            {"causal attention + dense": 2, "sliding 100 attention + dense": 5},
+        ),
+        (
+            NEMOTRON,
+            {"hybrid_override_pattern": "MM*-M", "num_hidden_layers": 5},
+            {"mamba2": 3, "causal attention": 1, "dense": 1},
+        ),
     ],
-)  # fmt: skip
+)
 def test_which_layers_a_rule_makes(base, change, layers, file):
     found = model(file({**base, **change})).layers
     assert {layer.name: layer.count for layer in found} == layers
@@ -443,18 +486,40 @@ def test_which_layers_a_rule_makes(base, change, layers, file):
     ],
 )
 def test_a_small_opt_by_hand(change, params, file):
-    small = {"model_type": "opt", "hidden_size": 6, "num_attention_heads": 2, "ffn_dim": 10, "vocab_size": 11,
-             "max_position_embeddings": 13, "num_hidden_layers": 3, "word_embed_proj_dim": 4}  # fmt: skip
+    small = {
+        "model_type": "opt",
+        "hidden_size": 6,
+        "num_attention_heads": 2,
+        "ffn_dim": 10,
+        "vocab_size": 11,
+        "max_position_embeddings": 13,
+        "num_hidden_layers": 3,
+        "word_embed_proj_dim": 4,
+    }
     assert model(file({**small, **change})).total_params == params
 
 
 @pytest.mark.parametrize(("hidden", "rank"), [(34, 3), (32, 2)])
 def test_a_small_jamba_by_hand(hidden, rank, file):
     """Rank "auto" is a sixteenth of the width, rounded up; two layers of Mamba without experts."""
-    small = {"model_type": "jamba", "hidden_size": hidden, "num_attention_heads": 2, "num_key_value_heads": 1,
-             "intermediate_size": 7, "vocab_size": 11, "num_hidden_layers": 2, "mamba_expand": 3, "mamba_d_state": 5,
-             "mamba_dt_rank": "auto", "mamba_d_conv": 3, "attn_layer_period": 3, "attn_layer_offset": 2,
-             "num_experts": 1, "num_experts_per_tok": 1, "tie_word_embeddings": False}  # fmt: skip
+    small = {
+        "model_type": "jamba",
+        "hidden_size": hidden,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "intermediate_size": 7,
+        "vocab_size": 11,
+        "num_hidden_layers": 2,
+        "mamba_expand": 3,
+        "mamba_d_state": 5,
+        "mamba_dt_rank": "auto",
+        "mamba_d_conv": 3,
+        "attn_layer_period": 3,
+        "attn_layer_offset": 2,
+        "num_experts": 1,
+        "num_experts_per_tok": 1,
+        "tie_word_embeddings": False,
+    }
     inner = 3 * hidden
     mixer = hidden * 2 * inner + (3 + 1) * inner + (inner + 1) * (rank + 10) + (rank + 1) * inner + 6 * inner
     layer = mixer + inner * hidden + 3 * hidden * 7 + 2 * hidden
@@ -569,8 +634,16 @@ def test_family_and_task_of_a_class_name(name, parts):
 
 def test_heads_divide_the_width_where_no_width_of_a_head_is_given(file):
     """Five heads of 7 in a width of 33: a layer has 2 x 33 x 35 of queries and outputs, 2 x 33 x 7 of one KV head."""
-    odd = {**LLAMA, "hidden_size": 33, "num_attention_heads": 5, "num_key_value_heads": 1, "num_hidden_layers": 1,
-           "intermediate_size": 3, "vocab_size": 2, "max_position_embeddings": 9}  # fmt: skip
+    odd = {
+        **LLAMA,
+        "hidden_size": 33,
+        "num_attention_heads": 5,
+        "num_key_value_heads": 1,
+        "num_hidden_layers": 1,
+        "intermediate_size": 3,
+        "vocab_size": 2,
+        "max_position_embeddings": 9,
+    }
     assert model(file({**odd, "head_dim": 7})).total_params == 2310 + 462 + 3 * 33 * 3 + 2 * 33 + 2 * 2 * 33 + 33
     with pytest.raises(ValueError, match=r"hidden_size=33: must be a multiple of num_attention_heads=5 where head_dim"):
         model(file({**odd, "head_dim": None}))

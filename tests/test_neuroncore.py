@@ -36,11 +36,15 @@ def test_cycles_are_the_documented_cost_of_each_instruction(stationary, moving, 
 @pytest.mark.parametrize(
     ("chip", "dtype", "rows", "ratio"),
     [
-        ("trainium1", "bf16", 128, 1), ("trainium1", "fp32", 128, 4), ("trainium2", "bf16", 128, 1),
-        ("trainium2", "fp8", 256, 1), ("trainium3", "fp8", 256, 1),
-        ("trainium3", "mxfp8", 512, 1), ("trainium3", "fp32", 128, 4),
+        ("trainium1", "bf16", 128, 1),
+        ("trainium1", "fp32", 128, 4),
+        ("trainium2", "bf16", 128, 1),
+        ("trainium2", "fp8", 256, 1),
+        ("trainium3", "fp8", 256, 1),
+        ("trainium3", "mxfp8", 512, 1),
+        ("trainium3", "fp32", 128, 4),
     ],
-)  # fmt: skip
+)
 def test_full_tiles_reach_the_printed_peak(chip, dtype, rows, ratio):
     tensor = load.chip(chip).core.tensor
     cycles = nc.matmul_cycles(128, 512, rows, rows, 128, 512, 64, ratio)

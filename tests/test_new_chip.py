@@ -26,21 +26,28 @@ PRINTED = [  # entity, quantity, qualifier, value, unit
     (CORE, "dma_engines", "", "16", "1"),
     (CORE, "dma_engine_bytes_per_s", "", "40", "GB/s"),
     (CORE, "dma_start_s", "", "2", "us"),
-    *(("tensor", *row) for row in (
-        ("clock_hz", "", "2.4", "GHz"),
-        ("array_rows", "", "128", "1"),
-        ("max_stationary_cols", "", "128", "1"),
-        ("max_moving_cols", "", "512", "1"),
-        ("min_initiation_cycle", "", "64", "cycles"),
-        ("access_overhead_cycle", "", "64", "cycles"),
-        ("fp32_cost_ratio", "", "4", "1"),
-        ("peak_flop_per_s", "bf16", "80", "TFLOPS"),
-    )),
-    *((part, *row) for part in ("vector", "scalar") for row in (
-        ("clock_hz", "", "1.2", "GHz"),
-        ("elements_per_cycle", "other", "128", "elements/cycle"),
-        ("access_overhead_cycle", "", "60", "cycles"),
-    )),
+    *(
+        ("tensor", *row)
+        for row in (
+            ("clock_hz", "", "2.4", "GHz"),
+            ("array_rows", "", "128", "1"),
+            ("max_stationary_cols", "", "128", "1"),
+            ("max_moving_cols", "", "512", "1"),
+            ("min_initiation_cycle", "", "64", "cycles"),
+            ("access_overhead_cycle", "", "64", "cycles"),
+            ("fp32_cost_ratio", "", "4", "1"),
+            ("peak_flop_per_s", "bf16", "80", "TFLOPS"),
+        )
+    ),
+    *(
+        (part, *row)
+        for part in ("vector", "scalar")
+        for row in (
+            ("clock_hz", "", "1.2", "GHz"),
+            ("elements_per_cycle", "other", "128", "elements/cycle"),
+            ("access_overhead_cycle", "", "60", "cycles"),
+        )
+    ),
     ("gpsimd", "clock_hz", "", "1.4", "GHz"),
     ("gpsimd", "access_overhead_cycle", "", "150", "cycles"),
     (CHIP, "cores", "", "4", "1"),
@@ -54,7 +61,7 @@ PRINTED = [  # entity, quantity, qualifier, value, unit
     (SYSTEM, "torus_shape", "", "4 4", "text"),
     (SYSTEM, "scaleup_bytes_per_s_per_dir", "", "800", "GB/s"),
     (STACK, "weight_stream_share", "", "0.7", "1"),
-]  # fmt: skip
+]
 MORE = [(SYSTEM, "network_bytes_per_s_per_dir", "", "3,200", "Gb/s"), (CHIP, "all_core_share", "", "80", "%")]
 SYSTEMS = [f"{SYSTEM},{CHIP},torus,,project,assumed,"]
 

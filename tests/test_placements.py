@@ -53,8 +53,11 @@ def test_one_copy_for_each_rack_crosses_less():
 def test_steps_charge_the_bytes_of_the_table():
     """Without latency the network of EP over both racks is bound by what crosses: bytes x tokens x layers over AEC."""
     step = placements.steps("deepseek-v3", [SMALL], [256], context=1024, stack="ideal").set_index("placement")
-    crossing = sum(value for (_, tier), value in sent(placements.traffic("deepseek-v3", SMALL), OVER_BOTH).items()
-                   if tier == "pair")  # fmt: skip
+    crossing = sum(
+        value
+        for (_, tier), value in sent(placements.traffic("deepseek-v3", SMALL), OVER_BOTH).items()
+        if tier == "pair"
+    )
     assert step.network_s[OVER_BOTH] == pytest.approx(58 * 256 * crossing / (16 * 8 * GB))
 
 

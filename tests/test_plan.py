@@ -114,10 +114,18 @@ def test_a_speed_out_of_reach_names_the_fastest():
     assert not found.reached
     assert not found.best.valid
     steps = [
-        tm.decode_step("llama-3.1-8b", "trn2.3xlarge", tm.Mapping(tp=tp), batch=1, context=MIDDLE, max_context=LONGEST,
-                       precision=precision)
-        for tp in (1, 2, 4) for precision in ("bf16", "fp8")
-    ]  # fmt: skip
+        tm.decode_step(
+            "llama-3.1-8b",
+            "trn2.3xlarge",
+            tm.Mapping(tp=tp),
+            batch=1,
+            context=MIDDLE,
+            max_context=LONGEST,
+            precision=precision,
+        )
+        for tp in (1, 2, 4)
+        for precision in ("bf16", "fp8")
+    ]
     assert found.best.tokens_per_s_per_user == max(float(step.tokens_per_s_per_user) for step in steps)
     assert "out of reach" in found.card()[0]
     assert found.command == ""

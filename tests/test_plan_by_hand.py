@@ -107,16 +107,32 @@ def test_a_card_of_a_plan():
     other = choice("b", 80.0, memory=20.0, high=85.0)
     asked = "llama-3.1-8b at 20 tokens/s a user, 1,024 tokens in and 256 out"
     found = plan_of(BEST, other, refused={"c": "w"}, beside=beside)
-    assert planner.Plan.card(SimpleNamespace(**{name: getattr(found, name) for name in (
-        "best", "runner_up", "model", "input_tokens", "output_tokens", "tokens_per_s_per_user", "beside", "reason",
-        "_others")}, command="vllm")) == [
+    assert planner.Plan.card(
+        SimpleNamespace(
+            **{
+                name: getattr(found, name)
+                for name in (
+                    "best",
+                    "runner_up",
+                    "model",
+                    "input_tokens",
+                    "output_tokens",
+                    "tokens_per_s_per_user",
+                    "beside",
+                    "reason",
+                    "_others",
+                )
+            },
+            command="vllm",
+        )
+    ) == [
         f"100.0 tokens/s a chip, measured, public software: {asked}, on best",
         "bf16, TP 4, 2 of 16 chips: 25 tokens/s a user, first token after 0.5 s, 90 tokens/s a chip with its prompts",
         "other software there: hand-tuned 120.0, ideal too slow tokens/s a chip",
         "runner-up: b, bf16, TP 4: 80.0 tokens/s a chip, 20 % less: memory takes 20 s of a chip for a token, not 10 s",
         "others: c w",
         "vllm",
-    ]  # fmt: skip
+    ]
     slow = plan_of(choice("a", 30.0, valid=False), choice("b", 20.0, valid=False))
     assert slow.card()[0] == f"out of reach, the most is 25 tokens/s a user, measured, public software: {asked}, on a"
     assert slow.card()[2:] == ["runner-up: b, bf16, TP 4: too slow: at most 25 tokens/s a user"]
@@ -203,8 +219,17 @@ def test_why_a_point_does_not_fit():
 
 def step(**more):
     at = {f"{name}_s": 0.03 for name in LIKE}
-    return SimpleNamespace(**at | {"time_s": 0.05, "occupied_chips": 24.0, "tokens_per_s_per_user": 20.0,
-                                   "tokens_per_s_per_chip": 6.0, "compiled_tokens": 1280.0} | more)  # fmt: skip
+    return SimpleNamespace(
+        **at
+        | {
+            "time_s": 0.05,
+            "occupied_chips": 24.0,
+            "tokens_per_s_per_user": 20.0,
+            "tokens_per_s_per_chip": 6.0,
+            "compiled_tokens": 1280.0,
+        }
+        | more
+    )
 
 
 @pytest.mark.parametrize(

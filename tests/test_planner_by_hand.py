@@ -183,8 +183,11 @@ def test_what_a_cost_rests_on(given, system, said):
 def test_where_a_break_even_is_looked_for():
     """Between cheap and dear of its kind: a chip, its watts, a switch lane, a server."""
     assert cost.BREAK_EVENS == {
-        "chip_usd": (1e3, 1e4), "tdp_w": (100, 1000), "switch_usd_per_lane": (1, 100), "server_usd": (1e3, 1e5),
-    }  # fmt: skip
+        "chip_usd": (1e3, 1e4),
+        "tdp_w": (100, 1000),
+        "switch_usd_per_lane": (1, 100),
+        "server_usd": (1e3, 1e5),
+    }
 
 
 class Hosts:
@@ -319,13 +322,15 @@ def test_twins_are_a_chip_and_its_like_in_the_other_rack():
 
 def test_replicas_and_instances_are_whole():
     """A replica of 32 chips takes two machines of 16, one of 4 has four in a machine."""
-    found = tm.plan("llama-3.3-70b", TRN2, precision="bf16", tokens_per_s_per_user=20, input_tokens=512,
-                    output_tokens=128)  # fmt: skip
+    found = tm.plan(
+        "llama-3.3-70b", TRN2, precision="bf16", tokens_per_s_per_user=20, input_tokens=512, output_tokens=128
+    )
     best = found.best
     assert best.instances == np.ceil(best.chips / 16)
     assert best.replicas_per_instance == 16 // best.chips
-    many = tm.plan("deepseek-v3", "hgx-h200", precision="bf16", tokens_per_s_per_user=5, input_tokens=512,
-                   output_tokens=128)  # fmt: skip
+    many = tm.plan(
+        "deepseek-v3", "hgx-h200", precision="bf16", tokens_per_s_per_user=5, input_tokens=512, output_tokens=128
+    )
     for one in many.choices:
         assert one.instances == np.ceil(one.chips / 8)
         assert one.replicas_per_instance == 8 // one.chips
@@ -478,8 +483,10 @@ def test_a_tdp_that_is_given_makes_the_watts_of_the_rack():
 
 
 def waits(*highs):
-    rows = [{"model": "m", "wanted_tokens_per_s_per_user": 20.0, "public": 0.04, "public_low": 0.0, "public_high": high}
-            for high in highs]  # fmt: skip
+    rows = [
+        {"model": "m", "wanted_tokens_per_s_per_user": 20.0, "public": 0.04, "public_low": 0.0, "public_high": high}
+        for high in highs
+    ]
     return pd.DataFrame(rows).assign(**{"hand-tuned": np.nan, "ideal": np.nan})
 
 
@@ -492,8 +499,9 @@ def test_what_is_worth_no_wait_is_told_with_the_most_that_it_may_be():
 
 
 def test_energy_of_an_answer_is_that_of_its_step_and_power_that_of_its_chips():
-    best = tm.plan("llama-3.3-70b", "hgx-h200", precision="bf16", tokens_per_s_per_user=20, input_tokens=512,
-                   output_tokens=128).best  # fmt: skip
+    best = tm.plan(
+        "llama-3.3-70b", "hgx-h200", precision="bf16", tokens_per_s_per_user=20, input_tokens=512, output_tokens=128
+    ).best
     told, e = cover._spent(best), tm.energy(best.step)
     assert best.chips > 1
     assert told["server_j_per_token"] == float(e.server_j_per_token)
@@ -521,8 +529,11 @@ def test_throughput_between_batches_is_linear_in_the_speed():
 
 def test_verdicts_stand_in_the_order_of_their_cases():
     sizes = [3e12, 4e12]
-    rows = [(name, size, ratio) for name, ratios in (("z", (1.0, 2.0)), ("a", (2.0, 2.0)))
-            for size, ratio in zip(sizes, ratios, strict=True)]  # fmt: skip
+    rows = [
+        (name, size, ratio)
+        for name, ratios in (("z", (1.0, 2.0)), ("a", (2.0, 2.0)))
+        for size, ratio in zip(sizes, ratios, strict=True)
+    ]
     table = pd.DataFrame(rows, columns=["software", "total_params", "ratio"])
     table = table.assign(precision="x", context=1, tokens_per_s_per_user=1, rule="x")
     found = domain_sizes.verdicts(table, 1.1, 3e12, 4e12)
@@ -596,8 +607,10 @@ def test_a_choice_in_words_has_the_degrees_that_cut():
 
 
 def test_systems_that_do_what_the_best_does():
-    choices = [SimpleNamespace(valid=True, merit=merit, system=SimpleNamespace(id=name))
-               for name, merit in (("a", 100.0), ("b", 99.1), ("c", 98.9), ("d", 98.4))]  # fmt: skip
+    choices = [
+        SimpleNamespace(valid=True, merit=merit, system=SimpleNamespace(id=name))
+        for name, merit in (("a", 100.0), ("b", 99.1), ("c", 98.9), ("d", 98.4))
+    ]
     assert plan.Plan.same.fget(SimpleNamespace(choices=choices)) == ["b"]
     slow = SimpleNamespace(valid=False, merit=100.0, system=SimpleNamespace(id="e"))
     assert plan.Plan.same.fget(SimpleNamespace(choices=[choices[0], slow])) == []
@@ -665,14 +678,29 @@ def test_what_a_run_says_of_lost_time_and_of_stated_shares():
 def test_what_a_chip_of_a_step_does():
     """Four ranks a chip and 64 chips are 256 ranks. An all-reduce over n sends 2 (n - 1) / n of 7 B, 11 times."""
     message = SimpleNamespace(kind="all_reduce", group="tp", message_bytes=7.0, count=11.0)
-    plain = {"pp": 1.0, "ep": 1.0, "cp": 1.0, "dp": 1.0, "ranks_per_chip": 4.0, "time_s": 2.0, "messages": (message,),
-             "work_flop_per_rank": 3.0, "moved_bytes_per_rank": 5.0, "system": tm.system(AIR)}  # fmt: skip
+    plain = {
+        "pp": 1.0,
+        "ep": 1.0,
+        "cp": 1.0,
+        "dp": 1.0,
+        "ranks_per_chip": 4.0,
+        "time_s": 2.0,
+        "messages": (message,),
+        "work_flop_per_rank": 3.0,
+        "moved_bytes_per_rank": 5.0,
+        "system": tm.system(AIR),
+    }
 
     def of(tp, **more):
         return power._amounts(SimpleNamespace(**plain | {"tp": float(tp)} | more))
 
-    for tp, within, beyond in ((4, False, False), (5, True, False), (8, True, False), (256, True, False),
-                               (257, False, True)):  # fmt: skip
+    for tp, within, beyond in (
+        (4, False, False),
+        (5, True, False),
+        (8, True, False),
+        (256, True, False),
+        (257, False, True),
+    ):
         assert (bool(of(tp).within), bool(of(tp).beyond)) == (within, beyond)
     assert of(4)[:4] == pytest.approx((2, 12, 20, 4 * 1.5 * 77))
     assert of(2)[:4] == pytest.approx((2, 6, 10, 2 * 77))  # half a chip, and with copies all of it

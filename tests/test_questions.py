@@ -14,10 +14,23 @@ from trnmodel.evidence.readings import reading
 from trnmodel.evidence.rows import COLUMNS, UnreadableRowError
 
 ROW = dict.fromkeys(COLUMNS, "") | {
-    "kind": "inference-LLM", "phase": "decode", "source": "somebody's table", "date_or_sdk": "SDK 2.29", "lnc": "2",
-    "instance": "trn2.48xlarge", "workload": "Llama-3.1-70B", "batch": "3", "input_len": "11", "output_len": "13",
-    "seq_len": "2048", "tp": "16", "precision": "BF16", "metric": "TPOT p50", "value": "15", "unit": "ms",
-}  # fmt: skip
+    "kind": "inference-LLM",
+    "phase": "decode",
+    "source": "somebody's table",
+    "date_or_sdk": "SDK 2.29",
+    "lnc": "2",
+    "instance": "trn2.48xlarge",
+    "workload": "Llama-3.1-70B",
+    "batch": "3",
+    "input_len": "11",
+    "output_len": "13",
+    "seq_len": "2048",
+    "tp": "16",
+    "precision": "BF16",
+    "metric": "TPOT p50",
+    "value": "15",
+    "unit": "ms",
+}
 STEP_S, ONE_S, ALL_S = 7.0, 2.0, 5.0  # of a decode step, of the prefill of one prompt, of that of the whole batch
 BATCH, INPUT, OUTPUT, REPLICAS, WAVES = 3.0, 11.0, 13.0, 17, 4.0
 
@@ -105,9 +118,17 @@ def test_the_first_token_comes_with_the_prefill(meaning, answer, timed):
 
 @pytest.mark.parametrize(
     ("meaning", "tail"),
-    [("decode-step", True), ("prefill", True), ("run-per-token", True), ("forward", True), ("request-latency", True),
-     ("decode-throughput", False), ("queued-prefill", True), ("served-requests", False)],
-)  # fmt: skip
+    [
+        ("decode-step", True),
+        ("prefill", True),
+        ("run-per-token", True),
+        ("forward", True),
+        ("request-latency", True),
+        ("decode-throughput", False),
+        ("queued-prefill", True),
+        ("served-requests", False),
+    ],
+)
 def test_the_99th_of_a_time_is_longer(meaning, tail, timed):
     middle, far = (questions.predict(asked(meaning, percentile=which)) for which in ("50", "99"))
     assert far / middle == pytest.approx(questions.stack_of(asked(meaning)).p99_over_p50 if tail else 1)
@@ -175,9 +196,23 @@ def test_the_batch_that_is_critical_by_hand():
     assert questions.predict(replace(row, precision=load.precision("fp8"))) == pytest.approx(667 / 2.9 / 2, rel=1e-9)
 
 
-JOB = ROW | {"kind": "training", "instance": "trn1.32xlarge", "workload": "Llama-3.1-8B pretrain", "phase": "train",
-             "lnc": "", "input_len": "", "output_len": "", "seq_len": "4096", "tp": "8", "dp": "4", "batch": "24",
-             "n_cores_used": "32", "metric": "step time", "unit": "s", "value": "9"}  # fmt: skip
+JOB = ROW | {
+    "kind": "training",
+    "instance": "trn1.32xlarge",
+    "workload": "Llama-3.1-8B pretrain",
+    "phase": "train",
+    "lnc": "",
+    "input_len": "",
+    "output_len": "",
+    "seq_len": "4096",
+    "tp": "8",
+    "dp": "4",
+    "batch": "24",
+    "n_cores_used": "32",
+    "metric": "step time",
+    "unit": "s",
+    "value": "9",
+}
 OF_TRAINING = ("llama-3.1-8b", "trn1.32xlarge", tm.Mapping(tp=8, dp=4, placement=("tp", "ep", "cp", "dp", "pp")))
 
 
@@ -188,16 +223,20 @@ OF_TRAINING = ("llama-3.1-8b", "trn1.32xlarge", tm.Mapping(tp=8, dp=4, placement
         ({"batch": 4.0, "asked": (("micro_batch", 1.0),)}, {"global_batch": 4, "micro_batch": 1}),
         # fewer sequences than replicas are those of one replica
         ({"batch": 3.0, "asked": (("micro_batch", 1.0),)}, {"global_batch": 12, "micro_batch": 1}),
-        ({"batch": 24.0, "asked": (("micro_batch", 1.0), ("trainable_share", 0.125))},
-         {"global_batch": 24, "micro_batch": 1, "trainable_share": 0.125}),
+        (
+            {"batch": 24.0, "asked": (("micro_batch", 1.0), ("trainable_share", 0.125))},
+            {"global_batch": 24, "micro_batch": 1, "trainable_share": 0.125},
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_step_of_training_is_the_public_one(change, ask):
     row = replace(reading(JOB), **change)
     assert row.mapping == (8, 1, 4, None)
     step = tm.train_step(*OF_TRAINING, seq=4096, precision="bf16", **ask)
-    found = {name: questions.predict(replace(row, meaning=f"train-{name}"))
-             for name in ("step", "tokens", "sequences", "tokens-chip", "mfu")}  # fmt: skip
+    found = {
+        name: questions.predict(replace(row, meaning=f"train-{name}"))
+        for name in ("step", "tokens", "sequences", "tokens-chip", "mfu")
+    }
     tokens = ask["global_batch"] * 4096 / float(step.time_s)
     by_hand = {"step": float(step.time_s), "tokens": tokens, "sequences": tokens / 4096, "tokens-chip": tokens / 16}
     assert found == pytest.approx(by_hand | {"mfu": float(step.mfu)}, rel=1e-9)
@@ -206,8 +245,10 @@ def test_a_step_of_training_is_the_public_one(change, ask):
 def test_a_micro_batch_that_nobody_prints_is_the_fastest_that_fits():
     """Of one, two, four and so on up to 32 sequences; 24 for each replica have no more than 16 in one."""
     row = replace(reading(JOB), batch=128.0)
-    tried = {n: tm.train_step(*OF_TRAINING, seq=4096, precision="bf16", global_batch=128, micro_batch=n)
-             for n in (1, 2, 4, 8, 16, 32)}  # fmt: skip
+    tried = {
+        n: tm.train_step(*OF_TRAINING, seq=4096, precision="bf16", global_batch=128, micro_batch=n)
+        for n in (1, 2, 4, 8, 16, 32)
+    }
     fit = {n: float(step.time_s) for n, step in tried.items() if step.valid}
     assert questions.predict(row) == pytest.approx(min(fit.values()), rel=1e-12)
 

@@ -24,10 +24,18 @@ def test_the_large_rack_by_hand():
     found = rack_power(LARGE)
     low = {name: found.ends(name)[0] for name in [*COUNTED, "counted_w", "all_in_w", "unnamed_w"]}
     hand = {
-        "hbm_w": 72 * 4.9e12 * 18.72e-12, "switches_w": 11008 * 0.3125, "retimers_w": 1188, "hosts_w": 1800,
-        "memory_w": 820.8, "nics_w": 810, "cooling_w": 584.588, "conversion_w": 797.086, "counted_w": 59840.474,
-        "all_in_w": 75600, "unnamed_w": 75600 - 59840.474,
-    }  # fmt: skip
+        "hbm_w": 72 * 4.9e12 * 18.72e-12,
+        "switches_w": 11008 * 0.3125,
+        "retimers_w": 1188,
+        "hosts_w": 1800,
+        "memory_w": 820.8,
+        "nics_w": 810,
+        "cooling_w": 584.588,
+        "conversion_w": 797.086,
+        "counted_w": 59840.474,
+        "all_in_w": 75600,
+        "unnamed_w": 75600 - 59840.474,
+    }
     assert {name: float(low[name]) for name in hand} == pytest.approx(hand, rel=1e-6)
     assert low["logic_w"] + low["hbm_w"] == pytest.approx(50400)
 

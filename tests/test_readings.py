@@ -15,10 +15,23 @@ from trnmodel.evidence.readings import reading
 from trnmodel.evidence.rows import COLUMNS, TINY, UnreadableRowError, measure, number, text, tokens
 
 ROW = dict.fromkeys(COLUMNS, "") | {
-    "kind": "inference-LLM", "phase": "decode", "source": "somebody's table", "date_or_sdk": "SDK 2.29", "lnc": "2",
-    "instance": "trn2.48xlarge", "workload": "Llama-3.1-70B", "batch": "3", "input_len": "11", "output_len": "13",
-    "seq_len": "2048", "tp": "16", "precision": "BF16", "metric": "TPOT p50", "value": "15", "unit": "ms",
-}  # fmt: skip
+    "kind": "inference-LLM",
+    "phase": "decode",
+    "source": "somebody's table",
+    "date_or_sdk": "SDK 2.29",
+    "lnc": "2",
+    "instance": "trn2.48xlarge",
+    "workload": "Llama-3.1-70B",
+    "batch": "3",
+    "input_len": "11",
+    "output_len": "13",
+    "seq_len": "2048",
+    "tp": "16",
+    "precision": "BF16",
+    "metric": "TPOT p50",
+    "value": "15",
+    "unit": "ms",
+}
 NAN = math.nan
 BLANK = dict.fromkeys(readings.COUNTS, NAN)
 SAID = dict.fromkeys(readings.READ, "")
@@ -26,8 +39,15 @@ SAID = dict.fromkeys(readings.READ, "")
 SIZES_OF_UNITS = {
     "decode-step": {"s": 1, "sec": 1, "seconds": 1, "ms": 1e-3, "us": 1e-6, "min": 60, "h": 3600, "hours": 3600},
     "kernel-time": {"ns": 1e-9, "us": 1e-6, "h": 3600},
-    "decode-throughput": {"tokens/s": 1, "tok/s": 1, "ktok/s": 1e3, "Mtokens/s": 1e6, "tok/min": 1 / 60,
-                          "ktokens/min": 1e3 / 60, "Mtok/h": 1e6 / 3600},
+    "decode-throughput": {
+        "tokens/s": 1,
+        "tok/s": 1,
+        "ktok/s": 1e3,
+        "Mtokens/s": 1e6,
+        "tok/min": 1 / 60,
+        "ktokens/min": 1e3 / 60,
+        "Mtok/h": 1e6 / 3600,
+    },
     "generated-throughput-batch": {"tokens/s": 1},
     "served-single": {"tok/s": 1},
     "decode-speed": {"tok/s/user": 1, "ktokens/min/stream": 1e3 / 60, "tok/h": 1 / 3600},
@@ -45,10 +65,24 @@ SIZES_OF_UNITS = {
     "kernel-byte-rate": {"bytes/s": 1},
     "chip-elements": {"Gelement/s": 1e9},
     "critical-batch": {"tokens": 1},
-}  # fmt: skip
-RATES = ["decode-throughput", "generated-throughput-batch", "served-single", "decode-speed", "train-tokens",
-         "forward-throughput", "train-sequences", "served-requests", "decode-mbu", "prefill-mfu", "kernel-flop-rate",
-         "collective-busbw", "collective-algbw", "kernel-byte-rate", "chip-elements"]  # fmt: skip
+}
+RATES = [
+    "decode-throughput",
+    "generated-throughput-batch",
+    "served-single",
+    "decode-speed",
+    "train-tokens",
+    "forward-throughput",
+    "train-sequences",
+    "served-requests",
+    "decode-mbu",
+    "prefill-mfu",
+    "kernel-flop-rate",
+    "collective-busbw",
+    "collective-algbw",
+    "kernel-byte-rate",
+    "chip-elements",
+]
 
 
 @pytest.mark.parametrize("meaning", SIZES_OF_UNITS)
@@ -182,13 +216,21 @@ def test_lengths_by_hand(change, policies, found):
 @pytest.mark.parametrize(
     ("printed", "name", "experts"),
     [
-        ("", "bf16", "bf16"), ("BF16", "bf16", "bf16"), ("FP8", "fp8", "fp8"), ("float8 e4m3, fp8", "fp8", "fp8"),
-        ("FP8 experts", "fp8-experts", "fp8"), ("MoE in FP8", "fp8-experts", "fp8"), ("w4a8", "w4a8", None),
-        ("MXFP8", "mxfp8", None), ("MXFP4", "mxfp4-moe", None), ("INT8", "int8", "int8"),
+        ("", "bf16", "bf16"),
+        ("BF16", "bf16", "bf16"),
+        ("FP8", "fp8", "fp8"),
+        ("float8 e4m3, fp8", "fp8", "fp8"),
+        ("FP8 experts", "fp8-experts", "fp8"),
+        ("MoE in FP8", "fp8-experts", "fp8"),
+        ("w4a8", "w4a8", None),
+        ("MXFP8", "mxfp8", None),
+        ("MXFP4", "mxfp4-moe", None),
+        ("INT8", "int8", "int8"),
         ("not printed", "bf16", "bf16"),
-        ("FP16 experts", "bf16", "bf16"), ("FP32; autocast", "bf16", "bf16"),
+        ("FP16 experts", "bf16", "bf16"),
+        ("FP32; autocast", "bf16", "bf16"),
     ],
-)  # fmt: skip
+)
 def test_formats_as_rows_print_them(printed, name, experts):
     found = readings._printed_precision(printed)
     assert found.name == name
@@ -211,13 +253,20 @@ def test_formats_that_a_rule_says():
 @pytest.mark.parametrize(
     ("printed", "where", "machines"),
     [
-        ("trn2.48xlarge", "trn2.48xlarge", 1), ("4x trn1.32xlarge", "trn1.32xlarge", 4),
-        ("12 x AWS trn1.32xlarge", "trn1.32xlarge", 12), ("0x trn1.32xlarge", "trn1.32xlarge", 1),
-        ("Amazon EC2 inf2.48xlarge", "inf2.48xlarge", 1), ("trn2 UltraServer", "trn2-ultraserver", 1),
-        ("8x H100 SXM", "h100", 8), ("GB200 NVL72", "gb200", 1), ("platform not stated", "not stated", 1),
-        ("hgx-h100 (8 GPUs)", "h100", 1), ("123456x trn1.32xlarge", "trn1.32xlarge", 1), ("MI355X", "mi355x", 1),
+        ("trn2.48xlarge", "trn2.48xlarge", 1),
+        ("4x trn1.32xlarge", "trn1.32xlarge", 4),
+        ("12 x AWS trn1.32xlarge", "trn1.32xlarge", 12),
+        ("0x trn1.32xlarge", "trn1.32xlarge", 1),
+        ("Amazon EC2 inf2.48xlarge", "inf2.48xlarge", 1),
+        ("trn2 UltraServer", "trn2-ultraserver", 1),
+        ("8x H100 SXM", "h100", 8),
+        ("GB200 NVL72", "gb200", 1),
+        ("platform not stated", "not stated", 1),
+        ("hgx-h100 (8 GPUs)", "h100", 1),
+        ("123456x trn1.32xlarge", "trn1.32xlarge", 1),
+        ("MI355X", "mi355x", 1),
     ],
-)  # fmt: skip
+)
 def test_machines_as_rows_print_them(printed, where, machines):
     assert (readings._where(printed), readings._machines(printed)) == (where, machines)
 
@@ -302,9 +351,18 @@ def test_a_measured_value_is_above_nothing():
 
 @pytest.mark.parametrize(
     ("cell", "value"),
-    [("4k", 4096), ("~16K", 16384), ("8K (264 pages of 32)", 8192), ("4k (~4000)", 4000), ("bucket 128", 128),
-     ("1234567k", NAN), ("123456k", 123456 * 1024), ("2-4", 3), ("", NAN)],
-)  # fmt: skip
+    [
+        ("4k", 4096),
+        ("~16K", 16384),
+        ("8K (264 pages of 32)", 8192),
+        ("4k (~4000)", 4000),
+        ("bucket 128", 128),
+        ("1234567k", NAN),
+        ("123456k", 123456 * 1024),
+        ("2-4", 3),
+        ("", NAN),
+    ],
+)
 def test_lengths_in_thousands(cell, value):
     assert tokens(cell) == pytest.approx(value, nan_ok=True)
 
@@ -314,7 +372,13 @@ def test_the_largest_number_of_a_cell():
     assert [number(x) for x in ("1e30", "-1e30", 1e30, -1e30)] == [1e30, -1e30, 1e30, -1e30]
     assert all(math.isnan(number(x)) for x in ("1.01e30", "-1.01e30", 1.01e30, -1.01e30))
     assert [text(x) for x in (1e30, 1.01e30, -1e30, 0.1, 1234567890123456, 2.0)] == [
-        "1e+30", "beyond 1e30", "-1e+30", "0.1", "1.23456789012346e+15", "2"]  # fmt: skip
+        "1e+30",
+        "beyond 1e30",
+        "-1e+30",
+        "0.1",
+        "1.23456789012346e+15",
+        "2",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -389,8 +453,16 @@ def test_a_table_of_products_is_one_of_times():
     """A product of 2 x 7 by 7 x 3 in 5 us; a table that has a workload of its own is left as it is."""
     made = pd.DataFrame({"instance": ["i"], "m": [2], "n": [3], "k": [7], "time_us": [5.0], "lnc": [2], "file": ["f"]})
     (row,) = rows_of.read_table(made).to_dict("records")
-    told = {"workload": "GEMM product M=2 K=7 N=3", "value": 5.0, "unit": "us", "metric": "latency", "kind": "kernel",
-            "phase": "kernel", "n_cores_used": 2, "note": "f"}  # fmt: skip
+    told = {
+        "workload": "GEMM product M=2 K=7 N=3",
+        "value": 5.0,
+        "unit": "us",
+        "metric": "latency",
+        "kind": "kernel",
+        "phase": "kernel",
+        "n_cores_used": 2,
+        "note": "f",
+    }
     assert row.items() >= told.items()
     assert "precision" not in row
     own = made.assign(workload="mine", value=9.0, metric="m", unit="s")

@@ -39,8 +39,9 @@ def test_the_exact_interval_is_the_least_by_search():
         def lost(log_interval, write=write, mtbf=mtbf):
             return -reliability.time_shares(np.exp(log_interval), write, 0.0, 1 / mtbf)[0]
 
-        found = optimize.minimize_scalar(lost, bounds=(np.log(1e-3), np.log(1e8)), method="bounded",
-                                         options={"xatol": 1e-10})  # fmt: skip
+        found = optimize.minimize_scalar(
+            lost, bounds=(np.log(1e-3), np.log(1e8)), method="bounded", options={"xatol": 1e-10}
+        )
         assert reliability.best_interval_s(write, 1 / mtbf) == pytest.approx(np.exp(found.x), rel=1e-5)
 
 
@@ -85,8 +86,10 @@ def test_shares_of_time_are_those_of_simulated_failures():
 
 
 # nodes, minutes to start, minutes between checkpoints, seconds of a write; at 6.5 failures in 1,000 node-days
-@pytest.mark.parametrize(("nodes", "start", "interval", "write", "printed"), [
-    (2048, 5, 15, 20, 0.8652), (2048, 5, 60, 20, 0.6727), (256, 5, 60, 60, 0.9438)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("nodes", "start", "interval", "write", "printed"),
+    [(2048, 5, 15, 20, 0.8652), (2048, 5, 60, 20, 0.6727), (256, 5, 60, 60, 0.9438)],
+)
 def test_ettr_is_the_printed_one(nodes, start, interval, write, printed):
     found = reliability.ettr(interval * 60.0, write, start * 60.0, nodes * 6.5e-3 / DAY)
     assert found == pytest.approx(printed, abs=6e-5)
@@ -204,9 +207,16 @@ def test_ettr_where_writes_take_nothing():
 @pytest.mark.parametrize(
     ("parts", "kept", "times"),
     # out 0.25 / 1.25 = 0.2 of the time; 4 fail 0.8 x 4e-3 times a second, of three others two, one or none being out
-    [(4, 2, 3.2e-3 * 3 * 0.2**2 * 0.8), (4, 1, 3.2e-3 * 3 * 0.2 * 0.8**2), (4, 0, 3.2e-3 * 0.8**3),
-     (4, 3, 3.2e-3 * 0.2**3), (4, 4, 0), (1, 0, 0.8e-3), (0, 0, 0)],
-)  # fmt: skip
+    [
+        (4, 2, 3.2e-3 * 3 * 0.2**2 * 0.8),
+        (4, 1, 3.2e-3 * 3 * 0.2 * 0.8**2),
+        (4, 0, 3.2e-3 * 0.8**3),
+        (4, 3, 3.2e-3 * 0.2**3),
+        (4, 4, 0),
+        (1, 0, 0.8e-3),
+        (0, 0, 0),
+    ],
+)
 def test_how_often_spares_run_out_by_hand(parts, kept, times):
     assert spares.worn_per_s(parts, kept, 1e-3, 250.0) == pytest.approx(times, rel=1e-12)
 

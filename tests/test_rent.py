@@ -430,8 +430,10 @@ def fact(entity, quantity, qualifier, printed):
 
 def test_a_price_is_shared_by_the_chips_that_are_rented_together(monkeypatch):
     """16 chips of trn1.32xlarge; one where a chip is priced; a row that names two places is two prices."""
-    rows = [fact("trn1.32xlarge", "rent_usd_per_h", "spot here,there 2025-03", "48"),
-            fact("h100", "rent_usd_per_chip_h", "market her 2025", "3")]  # fmt: skip
+    rows = [
+        fact("trn1.32xlarge", "rent_usd_per_h", "spot here,there 2025-03", "48"),
+        fact("h100", "rent_usd_per_chip_h", "market her 2025", "3"),
+    ]
     monkeypatch.setattr(load, "facts_rows", lambda: dict(enumerate(rows)))
     found = [(one.place, one.value, one.low, one.high, one.chips, one.day) for one in rents.prices.__wrapped__()]
     march = date(2025, 3, 1)

@@ -35,15 +35,30 @@ def answer(n_ranks, size_bytes):
     n_ranks, size_bytes = np.asarray(n_ranks), np.asarray(size_bytes)
     mask = reason_mask(n_ranks > 64, size_bytes > 100)
     numbers = blank(mask, time_s=size_bytes * 2.0)
-    return Answer(system=SimpleNamespace(id="a-system"), algorithm="ring", n_ranks=n_ranks, size_bytes=size_bytes,
-                  by_operator={}, **numbers, reason_mask=mask)  # fmt: skip
+    return Answer(
+        system=SimpleNamespace(id="a-system"),
+        algorithm="ring",
+        n_ranks=n_ranks,
+        size_bytes=size_bytes,
+        by_operator={},
+        **numbers,
+        reason_mask=mask,
+    )
 
 
 def test_frame_is_tidy():
     frame = answer([[2], [128]], [1, 10, 1000]).to_frame()
     assert list(frame.columns) == [
-        "system", "algorithm", "n_ranks", "size_bytes", "time_s", "rate_bytes_per_s", "bound", "valid", "reason"
-    ]  # fmt: skip
+        "system",
+        "algorithm",
+        "n_ranks",
+        "size_bytes",
+        "time_s",
+        "rate_bytes_per_s",
+        "bound",
+        "valid",
+        "reason",
+    ]
     assert list(frame.n_ranks) == [2, 2, 2, 128, 128, 128]
     assert list(frame.size_bytes) == [1, 10, 1000] * 2
     assert set(frame.system) == {"a-system"}
@@ -139,27 +154,32 @@ class Timed(Judged):
 def timed(time_s, word="measured", batch=1, name="one", width=0.0, tails=None, why="", **more):
     time_s = np.asarray(time_s)
     basis = Basis(word if time_s.ndim == 0 else np.full(time_s.shape, word, dtype=object), why, width, tails)
-    return Timed(time_s=time_s, batch=np.asarray(batch), name=name, reason_mask=reason_mask(time_s != time_s),
-                 stack=SimpleNamespace(id="a-stack", kind="given"), judge=lambda: basis, **more)  # fmt: skip
+    return Timed(
+        time_s=time_s,
+        batch=np.asarray(batch),
+        name=name,
+        reason_mask=reason_mask(time_s != time_s),
+        stack=SimpleNamespace(id="a-stack", kind="given"),
+        judge=lambda: basis,
+        **more,
+    )
 
 
 @pytest.mark.parametrize(
     ("found", "card"),
     [
-        (timed(0.0123, why="chip: x"), ["Timed: time 12.3 ms (measured)", "stack a-stack, name one",
-         "batch 1"]),
+        (timed(0.0123, why="chip: x"), ["Timed: time 12.3 ms (measured)", "stack a-stack, name one", "batch 1"]),
         (timed([0.5, 0.5]), ["Timed: 2 points, time 500 ms, measured"]),
         (timed([0.002, 0.5, np.nan]), ["Timed: 3 points, time 2 ms to 500 ms, measured; 1 cannot exist: too slow"]),
         (timed(np.nan), ["Timed: cannot exist: too slow", "stack a-stack, name one"]),
-        (timed(1.0, batch=[1, 2.5]), ["Timed: time 1 s (measured)", "stack a-stack, name one",
-         "batch 1 to 2.5"]),
+        (timed(1.0, batch=[1, 2.5]), ["Timed: time 1 s (measured)", "stack a-stack, name one", "batch 1 to 2.5"]),
         (timed(1.0, batch=[3, 123456789]), ["Timed: time 1 s (measured)", None, "batch 3 to 123,456,789"]),
         (timed(1.0, batch=1234.56789), ["Timed: time 1 s (measured)", None, "batch 1,235"]),
         (timed(np.full(4096, 2.0)), ["Timed: 4096 points, time 2 s, measured"]),
         (timed(np.full(4097, 2.0)), ["Timed: 4097 points, time 2 s"]),  # of so many the basis is not asked
     ],
     ids=range(9),
-)  # fmt: skip
+)
 def test_cards(found, card):
     for line, expected in zip(found.card(), card, strict=False):
         assert expected is None or line == expected
@@ -204,8 +224,10 @@ def test_ends_are_columns_where_they_are_asked_for():
 
 def test_the_weakest_part_and_the_widest_width():
     """Words from measured to ideal; tails of one part are widths of the other."""
-    parts = {"prefill": Basis("measured", "", 0.3), "decode": Basis(np.array(["interpolated", "extrapolated"]), "far",
-             0.2, (0.1, 0.7))}  # fmt: skip
+    parts = {
+        "prefill": Basis("measured", "", 0.3),
+        "decode": Basis(np.array(["interpolated", "extrapolated"]), "far", 0.2, (0.1, 0.7)),
+    }
     found = weakest(parts)
     assert found.word.tolist() == ["interpolated", "extrapolated"]
     assert (found.reason, found.width, found.sides) == ("decode far", 0.3, (0.3, 0.7))

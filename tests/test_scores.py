@@ -35,10 +35,21 @@ from trnmodel.evidence.rows import COLUMNS, UnreadableRowError, row_id
 
 NAN = math.nan
 ROW = dict.fromkeys(COLUMNS, "") | {
-    "kind": "inference-LLM", "phase": "decode", "source": "somebody's table", "date_or_sdk": "SDK 2.29", "lnc": "2",
-    "instance": "trn2.48xlarge", "workload": "Llama-3.1-70B", "batch": "3", "seq_len": "2048", "tp": "16",
-    "precision": "BF16", "metric": "TPOT p50", "value": "15", "unit": "ms",
-}  # fmt: skip
+    "kind": "inference-LLM",
+    "phase": "decode",
+    "source": "somebody's table",
+    "date_or_sdk": "SDK 2.29",
+    "lnc": "2",
+    "instance": "trn2.48xlarge",
+    "workload": "Llama-3.1-70B",
+    "batch": "3",
+    "seq_len": "2048",
+    "tp": "16",
+    "precision": "BF16",
+    "metric": "TPOT p50",
+    "value": "15",
+    "unit": "ms",
+}
 
 
 def test_a_row_and_its_configuration_by_hand():
@@ -58,9 +69,26 @@ def test_a_row_and_its_configuration_by_hand():
 
 def judged(**columns):
     size = max(len(x) for x in columns.values() if isinstance(x, list))
-    plain = {"skipped": "", "weight": 1.0, "set_aside": "", "use": "model", "kind": "k", "instance": "trn2.48xlarge",
-             "workload": "w", "metric": "m", "source": "s", "value": "7", "unit": "ms", "tp": "", "batch": "",
-             "input_len": "", "output_len": "", "seq_len": "", "model": "x", "error": 0.0}  # fmt: skip
+    plain = {
+        "skipped": "",
+        "weight": 1.0,
+        "set_aside": "",
+        "use": "model",
+        "kind": "k",
+        "instance": "trn2.48xlarge",
+        "workload": "w",
+        "metric": "m",
+        "source": "s",
+        "value": "7",
+        "unit": "ms",
+        "tp": "",
+        "batch": "",
+        "input_len": "",
+        "output_len": "",
+        "seq_len": "",
+        "model": "x",
+        "error": 0.0,
+    }
     return pd.DataFrame(plain | columns, index=range(size))
 
 
@@ -83,8 +111,13 @@ def test_errors_by_group_by_hand():
 
 
 def test_every_row_that_is_out_says_what_it_was():
-    rows = judged(kind=["b", "a", "a", "a", "a"], tp=["8", "16", "", "", ""], batch=["", "3", "", "", ""],
-                  seq_len=["2048", "", "", "", ""], error=[NAN, 0.5, 0.1, NAN, -0.3])  # fmt: skip
+    rows = judged(
+        kind=["b", "a", "a", "a", "a"],
+        tp=["8", "16", "", "", ""],
+        batch=["", "3", "", "", ""],
+        seq_len=["2048", "", "", "", ""],
+        error=[NAN, 0.5, 0.1, NAN, -0.3],
+    )
     rows.loc[0, "skipped"] = "1 of 1 points cannot exist: does not fit"
     rows.loc[1, ["weight", "set_aside"]] = [0.0, "a copy"]
     rows.loc[3, ["skipped", "use"]] = ["no wire", "fit"]  # has a use of its own
@@ -119,11 +152,19 @@ def test_what_each_split_learns_from(monkeypatch):
     monkeypatch.setattr(accuracy, "fitted_errors", lambda group: lambda train, test: np.full(len(test), len(train)))
     monkeypatch.setattr(accuracy, "regression", lambda train, test: np.full(len(test), 10.0 * len(train)))
     monkeypatch.setattr(accuracy.forms, "chosen_inside", lambda of, group: np.full(len(of), 7.0))
-    found = {split: (np.asarray(own).tolist(), np.asarray(naive).tolist())
-             for split, own, naive in accuracy._errors(of, "decode")}  # fmt: skip
+    found = {
+        split: (np.asarray(own).tolist(), np.asarray(naive).tolist())
+        for split, own, naive in accuracy._errors(of, "decode")
+    }
     nobody = pytest.approx(NAN, nan_ok=True)
-    assert list(found) == [accuracy.FITTED, accuracy.LEFT_OUT, accuracy.CHIP, accuracy.SOURCE, accuracy.INSIDE,
-                           accuracy.FAMILY]  # fmt: skip
+    assert list(found) == [
+        accuracy.FITTED,
+        accuracy.LEFT_OUT,
+        accuracy.CHIP,
+        accuracy.SOURCE,
+        accuracy.INSIDE,
+        accuracy.FAMILY,
+    ]
     assert found[accuracy.FITTED] == ([0] * 4, [40] * 4)
     assert found[accuracy.LEFT_OUT] == ([2, 2, 3, 3], [20, 20, 30, 30])
     assert found[accuracy.CHIP] == ([3, 2, 3, 2], nobody)
@@ -169,15 +210,25 @@ def test_errors_of_all_splits_stand_one_below_the_other(monkeypatch):
     )
     found = accuracy.residuals(["x"])
     assert found[["split", "group", "model", "error"]].values.tolist() == [
-        ["s", "x", "a", 0.1], ["s", "x", "c", 0.3], ["t", "x", "b", 0.5], ["t", "x", "c", 0.7]]  # fmt: skip
+        ["s", "x", "a", 0.1],
+        ["s", "x", "c", 0.3],
+        ["t", "x", "b", 0.5],
+        ["t", "x", "c", 0.7],
+    ]
     assert found.index.tolist() == [0, 1, 2, 3]
     assert found.naive_error[2:].tolist() == [0.9, 0.9]
 
 
 def test_floors_by_hand():
     """Splits that are fitted and groups of two cases have none."""
-    found = pd.DataFrame({"group": list("abcd"), "split": ["s", "s", accuracy.FITTED, "s"], "cases": [2, 3, 9, 4],
-                          "median_error": [0.1, 0.2, 0.3, 0.4]})  # fmt: skip
+    found = pd.DataFrame(
+        {
+            "group": list("abcd"),
+            "split": ["s", "s", accuracy.FITTED, "s"],
+            "cases": [2, 3, 9, 4],
+            "median_error": [0.1, 0.2, 0.3, 0.4],
+        }
+    )
     rows = pd.DataFrame({"id": ["x", "y", "z"], "skipped": ["", "no", ""]})
     kept, ids = ratchet.today(rows, found)
     assert kept.values.tolist() == [["b", "s", 0.2], ["d", "s", 0.4]]
@@ -242,9 +293,15 @@ def test_a_graph_pays_its_barrier_once(count, more):
 
 
 def of_kernel(meaning, lnc=1, **asked):
-    return replace(COLLECTIVE, meaning=meaning, where="trn2.48xlarge", mapping=(1, 1, 1, lnc), stack="stack-nki",
-                   asked=tuple({"kernel": "matmul", "m": 512.0, "n": 1024.0, "k": 2048.0, "dtype": "BF16"}.items())
-                   + tuple(asked.items()))  # fmt: skip
+    return replace(
+        COLLECTIVE,
+        meaning=meaning,
+        where="trn2.48xlarge",
+        mapping=(1, 1, 1, lnc),
+        stack="stack-nki",
+        asked=tuple({"kernel": "matmul", "m": 512.0, "n": 1024.0, "k": 2048.0, "dtype": "BF16"}.items())
+        + tuple(asked.items()),
+    )
 
 
 @pytest.mark.parametrize("lnc", [None, 1, 2])
@@ -314,8 +371,12 @@ def test_the_place_of_a_message():
     assert grounds.sizes(row) == pytest.approx(nowhere | {"ranks": 16, "size": 1e8}, nan_ok=True)
     assert grounds.sizes(of_message(ranks=16.0)) == pytest.approx(nowhere, nan_ok=True)
     assert grounds.where(row) == {"part": "collective", "kind": "collective", "chip": "trainium2", "on": ""}
-    assert grounds.where(reading(ROW)) == {"part": "decode", "kind": "dense", "chip": "trainium2",
-                                           "on": "vllm-neuron-2026"}  # fmt: skip
+    assert grounds.where(reading(ROW)) == {
+        "part": "decode",
+        "kind": "dense",
+        "chip": "trainium2",
+        "on": "vllm-neuron-2026",
+    }
     assert grounds.grounds([]) == {}
     bare = replace(reading(ROW), model="", meaning="critical-batch")
     assert grounds.where(bare)["kind"] == "operator"
@@ -324,9 +385,16 @@ def test_the_place_of_a_message():
 
 def test_others_by_question_and_chip():
     """A rate is turned over; quartiles of 0.8, 0.9, 1.0 and 1.2 are 0.875, 0.95 and 1.05."""
-    rows = pd.DataFrame({"question": ["q"] * 4 + ["r"] + ["q"] * 2, "hardware": "h", "reason": [""] * 6 + ["none"],
-                         "analytic": [False] * 5 + [True, False], "unit": ["ms"] * 4 + ["Gelement/s", "ms", "ms"],
-                         "error": [-0.2, -0.1, 0.0, 0.2, 0.25, 9.0, 9.0]})  # fmt: skip
+    rows = pd.DataFrame(
+        {
+            "question": ["q"] * 4 + ["r"] + ["q"] * 2,
+            "hardware": "h",
+            "reason": [""] * 6 + ["none"],
+            "analytic": [False] * 5 + [True, False],
+            "unit": ["ms"] * 4 + ["Gelement/s", "ms", "ms"],
+            "error": [-0.2, -0.1, 0.0, 0.2, 0.25, 9.0, 9.0],
+        }
+    )
     found = comparators.others(rows).set_index("question")
     assert found.cases.to_dict() == {"q": 4, "r": 1}
     names = ["quartile_low", "median", "quartile_high"]
@@ -423,8 +491,12 @@ def test_neighbours_by_hand():
     assert jumps._next(1024).tolist() == [*range(1, 131), 255, 256, 511, 512, 1023, 1024]
     assert jumps._next(300).tolist() == [*range(1, 131), 255, 256]
     pairs = jumps._pairs({"tp": 4.0, "batch": 9.0}, "context", np.array([1, 5]), np.array([2, 6]))
-    assert pairs.to_dict("list") == {"tp": [4.0] * 4, "batch": [9.0] * 4, "length": [1, 2, 5, 6],
-                                     "axis": ["context"] * 4}  # fmt: skip
+    assert pairs.to_dict("list") == {
+        "tp": [4.0] * 4,
+        "batch": [9.0] * 4,
+        "length": [1, 2, 5, 6],
+        "axis": ["context"] * 4,
+    }
     base = {"tp": 4.0, "batch": 1.0, "length": 4096.0}
     walks = list(jumps._degrees("decode", base, 32.0, 3, 5))
     assert [walk.axis[0] for walk in walks if len(walk)] == ["tp", "ep", "pp", "cp", "moe_ep"]
@@ -446,8 +518,15 @@ def test_the_ranks_that_are_walked(monkeypatch):
     """Of a whole system at the usual size of a core, no more than 1,024; one where links have no rate."""
     seen = {}
     monkeypatch.setattr(jumps, "_of_model", lambda asked, where, e, ranks: seen.update({where.id: ranks}) or [])
-    names = {"trn2.48xlarge": 64, "trn1.32xlarge": 32, "inf2.xlarge": 2, "hgx-h100": 8, "tpu-v5p-pod": 1024,
-             "mi210-4": 1, "trn2.3xlarge": 4}  # fmt: skip
+    names = {
+        "trn2.48xlarge": 64,
+        "trn1.32xlarge": 32,
+        "inf2.xlarge": 2,
+        "hgx-h100": 8,
+        "tpu-v5p-pod": 1024,
+        "mi210-4": 1,
+        "trn2.3xlarge": 4,
+    }
     jumps.jumps(names, ["llama-3.1-8b"])
     assert seen == names
 
@@ -474,13 +553,35 @@ def test_systems_of_one_jump_stand_in_one_row():
 def test_lines_of_the_accuracy_table_by_hand():
     """Nine tenths of 0, 0.1 to 0.9 are 0.81; half of the intervals hold; a rival's errors beside."""
     errors = [x / 10 * (-1) ** x for x in range(10)]
-    rows = pd.DataFrame({"error": errors, "model": list("aabbccddee"), "naive_error": [-0.3] * 5 + [0.5] * 5,
-                         "inside": [True, False] * 5, "width": [0.1] * 9 + [9.9], "score": 2.0,
-                         "constant_score": 3.0})  # fmt: skip
+    rows = pd.DataFrame(
+        {
+            "error": errors,
+            "model": list("aabbccddee"),
+            "naive_error": [-0.3] * 5 + [0.5] * 5,
+            "inside": [True, False] * 5,
+            "width": [0.1] * 9 + [9.9],
+            "score": 2.0,
+            "constant_score": 3.0,
+        }
+    )
     found = table._line("g", "s", rows)
-    by_hand = {"group": "g", "split": "s", "cases": 10, "models": 5, "median_error": 0.45, "mean_error": 0.45,
-               "p90_error": 0.81, "bias": -0.05, "worst_error": -0.9, "naive_median": 0.4, "naive_mean": 0.4,
-               "coverage": 0.5, "width": 0.1, "score": 2.0, "constant_score": 3.0}  # fmt: skip
+    by_hand = {
+        "group": "g",
+        "split": "s",
+        "cases": 10,
+        "models": 5,
+        "median_error": 0.45,
+        "mean_error": 0.45,
+        "p90_error": 0.81,
+        "bias": -0.05,
+        "worst_error": -0.9,
+        "naive_median": 0.4,
+        "naive_mean": 0.4,
+        "coverage": 0.5,
+        "width": 0.1,
+        "score": 2.0,
+        "constant_score": 3.0,
+    }
     numbers = {name: value for name, value in by_hand.items() if not isinstance(value, str)}
     assert {name: found[name] for name in numbers} == pytest.approx(numbers)
     assert set(found) == set(by_hand)
@@ -489,12 +590,16 @@ def test_lines_of_the_accuracy_table_by_hand():
 
 def test_what_is_set_aside_and_how_far_repeats_lie_apart():
     """One of four predicted rows is aside, 0.6 off; copies and GPUs are none; 1.2 / 1.0 - 1 and 1.5 / 1.2 - 1 apart."""
-    rows = pd.DataFrame({
-        "line": ["x"] * 8 + ["y"] * 2, "skipped": [""] * 6 + ["no", ""] + [""] * 2,
-        "set_aside": ["", "", "", "odd", "one run", "GPU", "", "repeats it"] + [""] * 2,
-        "weight": [1.0, 1, 1, 0, 0, 0, 1, 0, 1, 1], "configuration": [*"aabcdefg", "h", "h"],
-        "error": [0.2, 0.0, 0.5, -0.6, 9.0, 9.0, NAN, 9.0, 0.5, 0.2],
-    })  # fmt: skip
+    rows = pd.DataFrame(
+        {
+            "line": ["x"] * 8 + ["y"] * 2,
+            "skipped": [""] * 6 + ["no", ""] + [""] * 2,
+            "set_aside": ["", "", "", "odd", "one run", "GPU", "", "repeats it"] + [""] * 2,
+            "weight": [1.0, 1, 1, 0, 0, 0, 1, 0, 1, 1],
+            "configuration": [*"aabcdefg", "h", "h"],
+            "error": [0.2, 0.0, 0.5, -0.6, 9.0, 9.0, NAN, 9.0, 0.5, 0.2],
+        }
+    )
     found = table._also(rows)
     assert found.aside_share.to_dict() == {"x": 0.25, "y": 0.0}
     assert found.aside_error["x"] == pytest.approx(0.6)
@@ -517,9 +622,15 @@ def test_rows_of_data_cannot_be_changed():
 @pytest.mark.parametrize("group", kernels.KERNELS)
 def test_a_shape_without_itself(group, monkeypatch):
     """Errors of times: a rate that is 25 % too high is a time that is a fifth too short."""
-    rows = pd.DataFrame({"group": [group, group, "other", group], "split": [accuracy.LEFT_OUT] * 3 + [accuracy.FITTED],
-                         "meaning": ["kernel-time", "kernel-flop-rate", "kernel-time", "kernel-time"],
-                         "model": [*"abcd"], "error": [0.1, 0.25, 9.0, 9.0]})  # fmt: skip
+    rows = pd.DataFrame(
+        {
+            "group": [group, group, "other", group],
+            "split": [accuracy.LEFT_OUT] * 3 + [accuracy.FITTED],
+            "meaning": ["kernel-time", "kernel-flop-rate", "kernel-time", "kernel-time"],
+            "model": [*"abcd"],
+            "error": [0.1, 0.25, 9.0, 9.0],
+        }
+    )
     monkeypatch.setattr(kernels, "shipped", lambda path: rows)
     found = kernels.leave_one_out(group)
     assert found.kernel.tolist() == ["a", "b"]
@@ -542,15 +653,33 @@ def test_a_rate_of_a_kernel_as_a_time(meaning, value, measured_s, monkeypatch):
 
 def test_runs_whose_room_is_asked_for(monkeypatch):
     """On Trainium and Inferentia, of a known model and length, on software, each once; none of training."""
-    plain = {"model": "m", "where": "trn2", "stack": "e", "batch": 3.0, "compiled_batch": 4.0, "context": 5.0,
-             "max_context": NAN, "prompt": NAN, "meaning": "decode-step", "mapping": (1, 1, 1, None),
-             "precision": "bf16"}  # fmt: skip
+    plain = {
+        "model": "m",
+        "where": "trn2",
+        "stack": "e",
+        "batch": 3.0,
+        "compiled_batch": 4.0,
+        "context": 5.0,
+        "max_context": NAN,
+        "prompt": NAN,
+        "meaning": "decode-step",
+        "mapping": (1, 1, 1, None),
+        "precision": "bf16",
+    }
     changes = {
-        "own": {}, "again": {"stack": "f"}, "inf": {"where": "inf2"}, "gpu": {"where": "hgx"},
-        "ideal": {"stack": "ideal"}, "none": {"model": ""}, "train": {"meaning": "train-step"},
-        "no length": {"context": NAN}, "memory": {}, "longer": {"max_context": 7.0}, "prompt": {"prompt": 11.0},
+        "own": {},
+        "again": {"stack": "f"},
+        "inf": {"where": "inf2"},
+        "gpu": {"where": "hgx"},
+        "ideal": {"stack": "ideal"},
+        "none": {"model": ""},
+        "train": {"meaning": "train-step"},
+        "no length": {"context": NAN},
+        "memory": {},
+        "longer": {"max_context": 7.0},
+        "prompt": {"prompt": 11.0},
         "larger": {"batch": 13.0},
-    }  # fmt: skip
+    }
     rows = [{"id": name, "kind": footprints.FOOTPRINT if name == "memory" else "x"} for name in changes]
     cases = {name: SimpleNamespace(reading=SimpleNamespace(**plain | more)) for name, more in changes.items()}
     monkeypatch.setattr(footprints, "read_rows", lambda path: rows)
@@ -583,16 +712,30 @@ def test_whether_what_ran_should_have_fitted(monkeypatch):
 
 def test_regressors_by_hand(monkeypatch):
     """Of a prompt 5 tokens of 3 sequences, of a step 7 compiled sequences; 11 ranks of 13 B/s and 17 FLOP/s."""
-    m = SimpleNamespace(n_layers=31, hidden_size=37, active_params=lambda: 29e3, kv_bytes=lambda context: 23 * context,
-                        weight_bytes_read=lambda batch, precision: 19e3 * batch)  # fmt: skip
+    m = SimpleNamespace(
+        n_layers=31,
+        hidden_size=37,
+        active_params=lambda: 29e3,
+        kv_bytes=lambda context: 23 * context,
+        weight_bytes_read=lambda batch, precision: 19e3 * batch,
+    )
     at = SimpleNamespace(hbm_bytes_per_s=13.0, peak=lambda name: 17.0)
     monkeypatch.setattr(naive, "model", lambda name: m)
     monkeypatch.setattr(naive, "machine", lambda r: "s")
     monkeypatch.setattr(naive, "site", lambda where, lnc: at)
-    asked = {"model": "m", "precision": "bf16", "mapping": (11, 1, 1, 2), "prompt": 5.0, "batch": 3.0,
-             "compiled_batch": 7.0, "context": 41.0}  # fmt: skip
-    of = [SimpleNamespace(reading=SimpleNamespace(meaning=name, **asked), measured=43.0)
-          for name in ("prefill", "decode-step", "decode-throughput", "run-per-token")]  # fmt: skip
+    asked = {
+        "model": "m",
+        "precision": "bf16",
+        "mapping": (11, 1, 1, 2),
+        "prompt": 5.0,
+        "batch": 3.0,
+        "compiled_batch": 7.0,
+        "context": 41.0,
+    }
+    of = [
+        SimpleNamespace(reading=SimpleNamespace(meaning=name, **asked), measured=43.0)
+        for name in ("prefill", "decode-step", "decode-throughput", "run-per-token")
+    ]
     prompt, step, rate, _ = naive._design(of).tolist()
     weights = 19e3 / 11 / 13
     assert prompt == pytest.approx([weights, 0, 29e3 * 15 / 11 / 17, 31 * 37 * 15, 31, 1])
@@ -615,8 +758,10 @@ def test_where_a_regression_starts(monkeypatch):
 
     monkeypatch.setattr(naive.search, "constants", constants)
     monkeypatch.setattr(naive, "_design", lambda of: np.array([[case.size, 0.0] for case in of]))
-    of = [SimpleNamespace(reading=SimpleNamespace(meaning=name), size=size, measured=time)
-          for name, size, time in (("prefill", 2.0, 3.0), ("run", 99.0, 99.0), ("prefill", 4.0, 7.0))]  # fmt: skip
+    of = [
+        SimpleNamespace(reading=SimpleNamespace(meaning=name), size=size, measured=time)
+        for name, size, time in (("prefill", 2.0, 3.0), ("run", 99.0, 99.0), ("prefill", 4.0, 7.0))
+    ]
     assert naive.regression(of, of[2:]) == pytest.approx([4 / 7 - 1])
     assert said["first"].tolist() == pytest.approx([5 / 3 * math.exp(-2), 0.0])
     assert said["room"] == (-20.0, 20.0)

@@ -122,9 +122,16 @@ def test_joules_of_a_token_are_drawn_over_chip_stack_power_and_site():
     assert row["value"] == pytest.approx(float(joules(**given)), rel=1e-12)
     assert row.p5 < row["value"] < row.p95
     assert {"power.byte_j[hbm]", "chip.tdp_w", "site.annual_pue", "stack.layer_s"} <= set(found.inputs)
-    one = {name: what.moved({label.partition(".")[2]: float(span.at(uniform_draws(label, 400)[7]))
-                             for label, span in found.inputs.items() if label.startswith(name + ".")})
-           for name, what in given.items()}  # fmt: skip
+    one = {
+        name: what.moved(
+            {
+                label.partition(".")[2]: float(span.at(uniform_draws(label, 400)[7]))
+                for label, span in found.inputs.items()
+                if label.startswith(name + ".")
+            }
+        )
+        for name, what in given.items()
+    }
     assert found.values["answer"][7] == pytest.approx(float(joules(**one)), rel=1e-9)
 
 

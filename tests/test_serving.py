@@ -159,8 +159,9 @@ def test_prefill_and_decode_on_machines_of_their_own():
     assert 1.5 < found.prefill_s < 1.6
     assert found.stack_kind == "given"
     with pytest.raises(ValueError, match="different kinds of stack"):
-        disaggregate("llama-3.1-8b", first, tm.Mapping(), then, tm.Mapping(), **ask,
-                     **stacks | {"decode_efficiencies": "ideal"})  # fmt: skip
+        disaggregate(
+            "llama-3.1-8b", first, tm.Mapping(), then, tm.Mapping(), **ask, **stacks | {"decode_efficiencies": "ideal"}
+        )
     small = replace(CHIP, hbm_bytes=1e10)
     for sides, reason in (((small, CHIP), "prefill"), ((CHIP, small), "decode")):
         pair = disaggregate("llama-3.1-8b", sides[0], tm.Mapping(), sides[1], tm.Mapping(), **ask, **stacks)
@@ -193,9 +194,14 @@ def test_a_draft_that_costs_nothing_and_is_never_accepted():
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("chunk_tokens", [1, 2, 3]), ("max_context", [1500, 1600, 1700]), ("draft_tokens", [0, 1, 2]),
-     ("acceptance", [0.1, 0.2, 0.3]), ("draft_step_s", [1, 2, 3])],
-)  # fmt: skip
+    [
+        ("chunk_tokens", [1, 2, 3]),
+        ("max_context", [1500, 1600, 1700]),
+        ("draft_tokens", [0, 1, 2]),
+        ("acceptance", [0.1, 0.2, 0.3]),
+        ("draft_step_s", [1, 2, 3]),
+    ],
+)
 def test_arrays_that_do_not_fit_are_named(name, value):
     with pytest.raises(ValueError, match=rf"{name} of shape \(3,\) does not fit|does not fit {name} of shape \(3,\)"):
         serve([0.1, 0.2], **{name: value})

@@ -72,10 +72,15 @@ def test_whole_experts_inside_tp_as_mimo_was_profiled():
 def test_whole_experts_store_and_read_as_many_bytes_as_their_columns_would():
     for batch in (1, 64):
         cut, whole = (
-            tm.decode_step(**MIMO, mapping=degrees, efficiencies=replace(IDEAL, id="all", expert_read="all"),
-                           batch=batch, context=1024)
+            tm.decode_step(
+                **MIMO,
+                mapping=degrees,
+                efficiencies=replace(IDEAL, id="all", expert_read="all"),
+                batch=batch,
+                context=1024,
+            )
             for degrees in (tm.Mapping(tp=64), WHOLE)
-        )  # fmt: skip
+        )
         assert float(whole.moved_bytes_per_rank) == pytest.approx(float(cut.moved_bytes_per_rank))
         assert float(whole.work_flop_per_rank) == pytest.approx(float(cut.work_flop_per_rank))
         assert float(whole.memory_bytes_per_rank) == pytest.approx(float(cut.memory_bytes_per_rank))

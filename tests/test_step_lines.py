@@ -42,9 +42,18 @@ def test_costs_of_a_decode_step():
     58 layers of experts in graphs of 10 are 6, in each of which 8 x 4 ranks meet over 5 doublings; 64 cores route over
     log2(128) = 7.
     """
-    e = stack(host_logit_bytes_per_s=1e6, layer_s=2e-3, dense_layer_s=3e-3, graph_layers=10, graph_doubling_s=5e-3,
-              sequence_s=7e-3, expert_serial_s=11e-3, step_overhead_s=13e-3, server_step_s=17e-3,
-              expert_core_s=19e-3)  # fmt: skip
+    e = stack(
+        host_logit_bytes_per_s=1e6,
+        layer_s=2e-3,
+        dense_layer_s=3e-3,
+        graph_layers=10,
+        graph_doubling_s=5e-3,
+        sequence_s=7e-3,
+        expert_serial_s=11e-3,
+        step_overhead_s=13e-3,
+        server_step_s=17e-3,
+        expert_core_s=19e-3,
+    )
     step = decoded(NAME, tm.Mapping(tp=8, ep=4, pp=2), e, batch=24, context=1000, new_tokens=3)
     assert costs(step) == pytest.approx(
         {
@@ -129,9 +138,10 @@ def test_weights_are_taken_to_another_format(precision, elements):
     e = stack(expert_read="all", dequantise_passes=3.0)
     for step in (
         decoded("gpt-oss-120b", tm.Mapping(tp=4), e, batch=5, context=100, precision=precision),
-        prefilled("gpt-oss-120b", tm.Mapping(tp=4), replace(e, prefill_experts="all"), input_tokens=50,
-                  precision=precision),
-    ):  # fmt: skip
+        prefilled(
+            "gpt-oss-120b", tm.Mapping(tp=4), replace(e, prefill_experts="all"), input_tokens=50, precision=precision
+        ),
+    ):
         found = costs(step).get("weights to another format", 0.0)
         assert found == pytest.approx(elements / 4 * 3 / (2 * 128 * CHIP.core.vector.clock_hz), rel=1e-12)
 
@@ -148,8 +158,14 @@ def test_wide_weights_are_cast_for_narrow_products():
 
 def test_costs_of_a_prefill():
     """6 prompts of 4,000 tokens, 3 to a rank, cut in 2; all but the first spill what SBUF does not hold."""
-    e = stack(prefill_spill_bytes_per_s=1e9, layer_s=2e-3, prefill_layer_s=3e-3, prefill_overhead_s=5e-3,
-              server_step_s=7e-3, score_passes=2.0)  # fmt: skip
+    e = stack(
+        prefill_spill_bytes_per_s=1e9,
+        layer_s=2e-3,
+        prefill_layer_s=3e-3,
+        prefill_overhead_s=5e-3,
+        server_step_s=7e-3,
+        score_passes=2.0,
+    )
     step = prefilled(NAME, tm.Mapping(ep=2, cp=2, tp=4), e, batch=6, input_tokens=4000, past=500)
     sbuf, rows = CHIP.core.sbuf_bytes * 2, 3 * 4000 / 2
     scores_s = 2 * 4 * (LAYERS * 128 / 4) * rows * 4500 / (CHIP.hbm_bytes_per_s / 4)  # FP32, written and read
@@ -236,8 +252,9 @@ def test_attention_of_a_prefill():
     moved = 32 * 2 * 8 * 128 * 2 * 7 * (200 + 300) / 2
     assert float(line.memory_s) == pytest.approx(moved / (CHIP.hbm_bytes_per_s / 4), rel=1e-12)
     assert float(step.operators["head"].compute_s) == pytest.approx(
-        7 * 2 * 128_256 * 4096 / (CHIP.peak("bf16") / 4), rel=1e-12  # the last token of each prompt
-    )  # fmt: skip
+        7 * 2 * 128_256 * 4096 / (CHIP.peak("bf16") / 4),
+        rel=1e-12,  # the last token of each prompt
+    )
 
 
 def test_a_state_is_read_and_written():
@@ -292,8 +309,13 @@ def test_phases_that_wait_for_each_other(phase_overlap):
 
 def test_what_a_rank_stores():
     """Llama-3.1-8B on 2 stages of 4 ranks: 16 layers each; the widest matrix has 28,672 columns."""
-    e = stack(scratchpad_page_bytes=2.0**20, collective_buffer_bytes=3.0, ring_bytes_per_layer=5.0,
-              code_bytes_per_layer=7.0, first_rank_bytes=11.0)  # fmt: skip
+    e = stack(
+        scratchpad_page_bytes=2.0**20,
+        collective_buffer_bytes=3.0,
+        ring_bytes_per_layer=5.0,
+        code_bytes_per_layer=7.0,
+        first_rank_bytes=11.0,
+    )
     fit = tm.memory_fit("llama-3.1-8b", CHIP, tm.Mapping(tp=4, pp=2, cp=3), batch=6, context=999, efficiencies=e)
     tokens = 999 / 3
     needed = tokens * 28_672 * 2 / 4 + 2 * tokens * 4096 * 2
@@ -384,8 +406,12 @@ def test_ranks_of_a_mapping():
     mapping = tm.Mapping(tp=2, pp=3, dp=5, ep=7, cp=11)
     assert (mapping.replica_ranks, mapping.ranks) == (2 * 3 * 7 * 11, 2310)
     assert [tuple(map(float, mapping.extent(name))) for name in ("tp", "cp", "ep", "pp", "dp")] == [
-        (1, 2), (2, 22), (22, 154), (154, 462), (462, 2310)
-    ]  # fmt: skip
+        (1, 2),
+        (2, 22),
+        (22, 154),
+        (154, 462),
+        (462, 2310),
+    ]
     step = decoded(NAME, mapping, stack(), batch=210, context=100)
     assert float(step.occupied_chips) == 578  # of 4 logical cores, of the last one half
     assert float(step.tokens_per_s_per_chip) == float(step.tokens_per_s) / 578
@@ -519,14 +545,23 @@ class Told:
 @pytest.mark.parametrize(
     ("name", "under_load", "alone"),
     [
-        ("requests_per_s", True, 0), ("tokens_per_s", True, 0), ("tokens_per_s_per_chip", True, 0),
-        ("ttft_p50_s", True, 3), ("prefill_s", True, 3), ("step_s", True, 2), ("tpot_mean_s", True, 5),
-        ("tokens_per_s_per_user", True, 5), ("request_s", True, 5),
-        ("step_s", False, 2), ("tokens_per_s_per_user", False, 2), ("tokens_per_s_per_chip", False, 3),
-        ("ttft_s", False, 3), ("prefill_chips_per_decode_chip", False, 3),
+        ("requests_per_s", True, 0),
+        ("tokens_per_s", True, 0),
+        ("tokens_per_s_per_chip", True, 0),
+        ("ttft_p50_s", True, 3),
+        ("prefill_s", True, 3),
+        ("step_s", True, 2),
+        ("tpot_mean_s", True, 5),
+        ("tokens_per_s_per_user", True, 5),
+        ("request_s", True, 5),
+        ("step_s", False, 2),
+        ("tokens_per_s_per_user", False, 2),
+        ("tokens_per_s_per_chip", False, 3),
+        ("ttft_s", False, 3),
+        ("prefill_chips_per_decode_chip", False, 3),
         ("requests_per_s_per_decode_replica", False, 3),
     ],
-)  # fmt: skip
+)
 def test_what_an_answer_of_two_parts_may_be_off(name, under_load, alone):
     """3 of the prefill, 2 of the step, 5 of steps under load; twice as much above."""
     assert joint_spread(Told(3, 7), Told(2, 5), under_load, name) == (alone, 2 * alone)

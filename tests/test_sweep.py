@@ -174,8 +174,17 @@ def test_a_grid_of_as_many_points_as_allowed_is_asked(monkeypatch):
 
 @pytest.mark.parametrize(
     ("values", "numeric"),
-    [(3.5, True), ([1], True), ([1, 2], True), ([], False), ([[1, 2], [3, 4]], False), ([[1], [2, 3]], False),
-     ([True], False), ("a", False), (["a", 1], False)],
-)  # fmt: skip
+    [
+        (3.5, True),
+        ([1], True),
+        ([1, 2], True),
+        ([], False),
+        ([[1, 2], [3, 4]], False),
+        ([[1], [2, 3]], False),
+        ([True], False),
+        ("a", False),
+        (["a", 1], False),
+    ],
+)
 def test_numbers_are_one_or_a_flat_list(values, numeric):
     assert sweeps._is_numeric(values) is numeric

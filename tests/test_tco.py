@@ -38,8 +38,12 @@ def epoch(price_at_start, chip_hours, server_kW_per_chip, pue, tdp_fraction, kwh
     network = tco.grossed_up_usd(amortised, 0.19)
     watts = server_kW_per_chip * 1e3 * tdp_fraction
     electricity = tco.energy_usd_per_h(watts, pue, kwh / KWH) * chip_hours
-    return {"chip": amortised / overhead, "interconnect": network, "energy": electricity,
-            "total": amortised + network + electricity}  # fmt: skip
+    return {
+        "chip": amortised / overhead,
+        "interconnect": network,
+        "energy": electricity,
+        "total": amortised + network + electricity,
+    }
 
 
 def per_pflop_year(n, price, tdp, util, pue, years, kwh, pflops):

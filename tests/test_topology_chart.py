@@ -124,8 +124,11 @@ def test_labels_by_hand():
     """Racks at 0.4 of the way to the middle, trays between them, planes outside, read from below and from above."""
     words = drawing.labels("trn3-nl72x2-pcie160")
     assert words.text.tolist() == [
-        "Rack 1", "Rack 2", *(f"tray {n}" for n in range(1, 19)), *(2 * [f"plane {n}" for n in range(1, 5)])
-    ]  # fmt: skip
+        "Rack 1",
+        "Rack 2",
+        *(f"tray {n}" for n in range(1, 19)),
+        *(2 * [f"plane {n}" for n in range(1, 5)]),
+    ]
     for row, found in [
         (0, (0.4 * NL72, 18.3, 0)),
         (1, (2 * NL72 - 0.4 * NL72, 18.3, 0)),

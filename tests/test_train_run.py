@@ -21,8 +21,13 @@ EVERY = {"recompute": ("none", "selective", "full"), "zero": (0, 1, 3), "sequenc
 PLACES = ("tp", "cp", "ep", "dp", "pp")
 DEGREES = ("tp", "pp", "dp", "ep", "cp")
 TRN = ("trn2-ultraserver", "trn3-nl72x2-pcie160")
-CASES = [(DENSE, "hgx-h100", 64), (EXPERTS, "trn3-nl72x2-pcie160", 144), (DENSE, "trn2-ultraserver", 64),
-         (EXPERTS, "gb200-nvl72", 72), ("gpt3-175b", "hgx-a100", 128)]  # fmt: skip
+CASES = [
+    (DENSE, "hgx-h100", 64),
+    (EXPERTS, "trn3-nl72x2-pcie160", 144),
+    (DENSE, "trn2-ultraserver", 64),
+    (EXPERTS, "gb200-nvl72", 72),
+    ("gpt3-175b", "hgx-a100", 128),
+]
 
 
 def asked(row):
@@ -91,10 +96,18 @@ def test_what_constraints_cost(run):
     assert (imposed.cost.dropna() >= 1).all()
     assert (imposed.days.dropna() >= float(run.days) * (1 - 1e-12)).all()
     assert table.cost["memory sets no limit"] <= 1
-    limits = {"no pipeline": ("pp", 1), "no TP": ("tp", 1), "no EP": ("ep", 1), "one sequence a micro-batch":
-              ("micro_batch", 1), "stages are not interleaved": ("interleave", 1), "ZeRO 0 only": ("zero", 0),
-              "ZeRO 1 only": ("zero", 1), "ZeRO 3 only": ("zero", 3), "nothing is computed again":
-              ("recompute", "none"), "layers are computed again": ("recompute", "full")}  # fmt: skip
+    limits = {
+        "no pipeline": ("pp", 1),
+        "no TP": ("tp", 1),
+        "no EP": ("ep", 1),
+        "one sequence a micro-batch": ("micro_batch", 1),
+        "stages are not interleaved": ("interleave", 1),
+        "ZeRO 0 only": ("zero", 0),
+        "ZeRO 1 only": ("zero", 1),
+        "ZeRO 3 only": ("zero", 3),
+        "nothing is computed again": ("recompute", "none"),
+        "layers are computed again": ("recompute", "full"),
+    }
     ranks = {"chip": 1, "tray": getattr(run.system, "chips_per_tray", 0), "domain": run.system.domain_chips}
     for word, chips in ranks.items():
         if f"TP within a {word}" in table.index:
@@ -105,8 +118,9 @@ def test_what_constraints_cost(run):
             assert alone or table[column][name] == value
             alone = {"zero": [value]} if column == "zero" else {"recompute": [value]} if column == "recompute" else {}
             if alone:  # the same by a search of its own
-                own = tm.train_run(run.model, run.system.id, tokens=1e12, chips=run.chips, seq=2048,
-                                   global_batch=512, **alone)  # fmt: skip
+                own = tm.train_run(
+                    run.model, run.system.id, tokens=1e12, chips=run.chips, seq=2048, global_batch=512, **alone
+                )
                 assert float(own.days) == pytest.approx(table.days[name], rel=1e-9)
 
 
@@ -163,7 +177,10 @@ def test_whole_domains():
     """8,192 chips are 57 domains of 144 and 114 of 72, with 16 chips more; 7 and 12 are none of 8."""
     found = {name: domains(name, 8192) for name in ("trn3-nl72x2-pcie160", "gb200-nvl72", "hgx-h100")}
     assert {name: (one.count, one.chips) for name, one in found.items()} == {
-        "trn3-nl72x2-pcie160": (57, 8208), "gb200-nvl72": (114, 8208), "hgx-h100": (1024, 8192)}  # fmt: skip
+        "trn3-nl72x2-pcie160": (57, 8208),
+        "gb200-nvl72": (114, 8208),
+        "hgx-h100": (1024, 8192),
+    }
     for chips in (7, 12):
         with pytest.raises(ValueError, match=f"chips={chips}: hgx-h100 comes in domains of 8 chips; near are 8"):
             domains("hgx-h100", chips)
@@ -231,8 +248,10 @@ def test_one_policy_alone_leaves_no_point_out():
     """A single replica shares nothing out under any ZeRO, one rank of TP has no sequence to cut: the same times."""
     ask = {"global_batch": 1, "seq": 2048, "recompute": ["none"]}
     model, where = tm.model("gpt3-6.7b"), tm.system("hgx-a100")
-    bare = [space(model, where, **ask, zero=[z], sequence_parallel=[s]) for z, s in
-            ((0, True), (1, True), (3, True), (0, False))]  # fmt: skip
+    bare = [
+        space(model, where, **ask, zero=[z], sequence_parallel=[s])
+        for z, s in ((0, True), (1, True), (3, True), (0, False))
+    ]
     assert len({one.asked for one in bare}) == 1
     run = [tm.train_run("gpt3-6.7b", "hgx-a100", tokens=1e9, chips=8, global_batch=1, zero=[z]) for z in (0, 1)]
     assert float(run[0].days) == float(run[1].days)
@@ -259,8 +278,11 @@ def test_largest_micro_batch():
     found = largest_micro_batch("gpt3-175b", "hgx-a100", tm.Mapping(tp=8, pp=pp), count=8, **ask)
     for stages, most in zip(pp, found, strict=True):
         sizes = [1, 2, 4, 8, 16, 32, 64]
-        fits = [n for n in sizes if tm.train_step("gpt3-175b", "hgx-a100", tm.Mapping(tp=8, pp=stages), count=8,
-                                                  micro_batch=n, **ask).valid]  # fmt: skip
+        fits = [
+            n
+            for n in sizes
+            if tm.train_step("gpt3-175b", "hgx-a100", tm.Mapping(tp=8, pp=stages), count=8, micro_batch=n, **ask).valid
+        ]
         assert most == max(fits, default=0)
     assert found[0] == 0 < found[-1]
 
@@ -407,8 +429,19 @@ def test_runs_reach_no_more_of_the_peak_than_products_by_themselves(chip):
     assert public.matmul_share <= tuned.matmul_share
 
 
-@pytest.mark.parametrize("system", ["hgx-a100", "hgx-h100", "hgx-h200", "hgx-b200", "gb200-nvl72", "trn1.32xlarge",
-                                    "trn2-ultraserver", "trn3-nl32x2-pcie160"])  # fmt: skip
+@pytest.mark.parametrize(
+    "system",
+    [
+        "hgx-a100",
+        "hgx-h100",
+        "hgx-h200",
+        "hgx-b200",
+        "gb200-nvl72",
+        "trn1.32xlarge",
+        "trn2-ultraserver",
+        "trn3-nl32x2-pcie160",
+    ],
+)
 def test_hand_tuned_training_is_never_slower_than_public(system):
     """The issue's case is 70B on 512 H100; the others are a large and a small model, experts, and many more chips."""
     for model, chips in (

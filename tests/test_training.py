@@ -18,8 +18,11 @@ from trnmodel.models.synthetic import from_values
 
 GOLDEN_FOLDER = Path(__file__).parent / "golden"
 GOLDEN = list(csv.DictReader((GOLDEN_FOLDER / "training_memory.csv").read_text().splitlines()))
-TRAFFIC = [row for row in csv.DictReader((GOLDEN_FOLDER / "communication.csv").read_text().splitlines())
-           if row["phase"].startswith("train") or row["group"] == "PP"]  # fmt: skip
+TRAFFIC = [
+    row
+    for row in csv.DictReader((GOLDEN_FOLDER / "communication.csv").read_text().splitlines())
+    if row["phase"].startswith("train") or row["group"] == "PP"
+]
 GPT3 = {"global_batch": 64, "seq": 2048, "interleave": 3, "count": 8}
 FULL_PRINTED = {"full_recompute": "full", "selective": "selective"}
 
@@ -145,8 +148,16 @@ def test_traffic(row):
     """A micro-batch of one sequence of 8,192 tokens, of Llama-3.1-70B's 80 layers."""
     degrees = {name.lower(): int(n) for name, n in re.findall(r"(TP|PP)=(\d+)", row["parallelism"])}
     cut, full = "SP" in row["parallelism"], "full" in row["phase"]
-    step = tm.train_step("llama-3.1-70b", "trn2.48xlarge", tm.Mapping(**degrees), global_batch=8, seq=8192,
-                         recompute="full" if full else "none", sequence_parallel=cut, efficiencies="ideal")  # fmt: skip
+    step = tm.train_step(
+        "llama-3.1-70b",
+        "trn2.48xlarge",
+        tm.Mapping(**degrees),
+        global_batch=8,
+        seq=8192,
+        recompute="full" if full else "none",
+        sequence_parallel=cut,
+        efficiencies="ideal",
+    )
     sent = {message.name: 0.0 for message in step.messages}
     for message in step.messages:
         sent[message.name] += wire_bytes(message, degrees.get("tp", 1))
@@ -275,24 +286,39 @@ def test_a_stack_has_the_bands_of_its_rows():
     assert (changed.basis, changed.basis_reason) == ("extrapolated", "stack: megatron-2021 is given with the call")
 
 
-KINDS_ASKED = {"trainium1": "trn1.32xlarge", "trainium2": "trn2-ultraserver", "trainium3": "trn3-nl72x2-pcie160",
-               "h100": "hgx-h100", "b200": "hgx-b200", "gb200": "gb200-nvl72"}  # fmt: skip
+KINDS_ASKED = {
+    "trainium1": "trn1.32xlarge",
+    "trainium2": "trn2-ultraserver",
+    "trainium3": "trn3-nl72x2-pcie160",
+    "h100": "hgx-h100",
+    "b200": "hgx-b200",
+    "gb200": "gb200-nvl72",
+}
 
 
 @pytest.mark.parametrize("chip", KINDS_ASKED)
 def test_stacks_of_three_kinds(chip):
     """The ideal one is the fastest; a scenario of parts is extrapolated, with the band of their ranges."""
     ask = {"global_batch": 512, "seq": 4096, "count": 16}
-    steps = {kind: tm.train_step("llama-3.1-8b", KINDS_ASKED[chip], tm.Mapping(tp=8, dp=8), efficiencies=kind, **ask)
-             for kind in ("public", "hand-tuned", "ideal")}  # fmt: skip
+    steps = {
+        kind: tm.train_step("llama-3.1-8b", KINDS_ASKED[chip], tm.Mapping(tp=8, dp=8), efficiencies=kind, **ask)
+        for kind in ("public", "hand-tuned", "ideal")
+    }
     assert [step.stack.kind for step in steps.values()] == ["public", "hand-tuned", "ideal"]
     assert all(steps["ideal"].time_s < steps[kind].time_s for kind in ("public", "hand-tuned"))
     tuned = steps["hand-tuned"]
     assert tuned.basis == "extrapolated"
     assert "put together from parts" in tuned.basis_reason
-    moved = [tm.train_step("llama-3.1-8b", KINDS_ASKED[chip], tm.Mapping(tp=8, dp=8), **ask,
-                           efficiencies=tuned.stack.moved({"matmul_share": end})).time_s
-             for end in tuned.stack.range("matmul_share")]  # fmt: skip
+    moved = [
+        tm.train_step(
+            "llama-3.1-8b",
+            KINDS_ASKED[chip],
+            tm.Mapping(tp=8, dp=8),
+            **ask,
+            efficiencies=tuned.stack.moved({"matmul_share": end}),
+        ).time_s
+        for end in tuned.stack.range("matmul_share")
+    ]
     assert tuned.low < min(moved) < tuned.time_s < max(moved) < tuned.high
 
 
@@ -325,8 +351,15 @@ def test_what_cannot_run_says_why():
     assert "does not fit" in tm.train_step("gpt3-175b", "hgx-a100", tm.Mapping(tp=8), **ask).reason
     assert "more pipeline stages" in tm.train_step("gpt3-6.7b", "hgx-a100", tm.Mapping(pp=64), **ask, count=8).reason
     assert "interleaved" in tm.train_step("gpt3-6.7b", "hgx-a100", tm.Mapping(tp=8), **ask, interleave=2).reason
-    for wrong in ({"zero": 4}, {"zero": True}, {"recompute": "some"}, {"micro_batch": 0}, {"efficiencies": "none"},
-                  {"sequence_parallel": 1}, {"straggler": -1}):  # fmt: skip
+    for wrong in (
+        {"zero": 4},
+        {"zero": True},
+        {"recompute": "some"},
+        {"micro_batch": 0},
+        {"efficiencies": "none"},
+        {"sequence_parallel": 1},
+        {"straggler": -1},
+    ):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             tm.train_step("gpt3-6.7b", "hgx-a100", tm.Mapping(tp=8), **ask | wrong)
     with pytest.raises(ValueError, match="t5-small"):
@@ -349,8 +382,9 @@ DENSE_8B = 32 * (2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 14336)  # matric
 def test_mxfp8_with_parts_in_bf16():
     """Linear layers at the peak of MXFP8, attention and logits at that of BF16."""
     chip = replace(tm.chip("trainium3"), **ROOMY)
-    step = tm.train_step("llama-3.1-8b", chip, global_batch=1, seq=4096, precision="mxfp8", recompute="none",
-                         efficiencies="ideal")  # fmt: skip
+    step = tm.train_step(
+        "llama-3.1-8b", chip, global_batch=1, seq=4096, precision="mxfp8", recompute="none", efficiencies="ideal"
+    )
     ranks = step.ranks_per_chip
     linear = 2 * DENSE_8B * 4096 / chip.peak("mxfp8")
     attention, head = 4 * 32 * 4096 * 4096 * 4097 / 2, 2 * 4096 * 128256 * 4096
@@ -371,16 +405,25 @@ def test_a_format_loses_as_much_beside_the_engine_as_bf16():
 def test_bytes_of_a_parameter(gradient, optimizer, total):
     """Adam with 16 or 18 bytes a parameter; with stochastic rounding no FP32 copy, four less."""
     model = tm.model("llama-3.1-8b")
-    step = tm.train_step(model, replace(tm.chip("trainium3"), **ROOMY), global_batch=1, seq=128, zero=0,
-                         gradient_bytes=gradient, optimizer_bytes=optimizer)  # fmt: skip
+    step = tm.train_step(
+        model,
+        replace(tm.chip("trainium3"), **ROOMY),
+        global_batch=1,
+        seq=128,
+        zero=0,
+        gradient_bytes=gradient,
+        optimizer_bytes=optimizer,
+    )
     assert float(step.weight_bytes + step.gradient_bytes + step.optimizer_bytes) == total * model.total_params
 
 
 def test_frozen_weights_have_no_gradients():
     """LoRA: the backward pass has one product for two, gradients and states are of what is trained, and MFU says so."""
     ask = {"global_batch": 8, "seq": 256, "recompute": "none", "efficiencies": "ideal", "zero": 0}
-    full, half, none = (tm.train_step("llama-3.1-8b", replace(tm.chip("h100"), **ROOMY), **ask, trainable_share=share)
-                        for share in (1, 0.5, 0))  # fmt: skip
+    full, half, none = (
+        tm.train_step("llama-3.1-8b", replace(tm.chip("h100"), **ROOMY), **ask, trainable_share=share)
+        for share in (1, 0.5, 0)
+    )
     assert none.backward_s == pytest.approx(float(full.forward_s), rel=0.02)  # but for attention
     assert half.backward_s == pytest.approx(float(full.backward_s + none.backward_s) / 2)
     assert (none.gradient_bytes, none.optimizer_bytes, none.weight_bytes) == (0, 0, full.weight_bytes)
@@ -415,8 +458,10 @@ def test_an_oversubscribed_network():
     half = replace(where, network_bytes_per_s_per_dir=where.scaleout_bytes_per_s_per_dir * where.domain_chips / 2)
     ask = {"global_batch": 16, "seq": 2048, "efficiencies": stack}
     placed = tm.Mapping(dp=16, placement=("tp", "cp", "ep", "dp", "pp"))
-    inside, full, slow = (float(tm.train_step("llama-3.2-1b", at, mapping, **ask).data_s) for at, mapping in
-                          ((where, tm.Mapping(dp=8)), (where, placed), (half, placed)))  # fmt: skip
+    inside, full, slow = (
+        float(tm.train_step("llama-3.2-1b", at, mapping, **ask).data_s)
+        for at, mapping in ((where, tm.Mapping(dp=8)), (where, placed), (half, placed))
+    )
     gradients = 2 * tm.model("llama-3.2-1b").total_params
     assert inside == pytest.approx(2 * gradients * 7 / 8 / 450e9)
     between = 2 * gradients / 8 * 1 / 2 / 50e9
@@ -437,8 +482,14 @@ def test_peak_memory_of_b200():
     for row in csv.DictReader((GOLDEN_FOLDER / "training_peak_memory.csv").read_text().splitlines()):
         degrees = {name: int(row[name]) for name in ("tp", "pp", "dp", "ep", "cp")}
         model = runs._model(row["model"], row["layers"], "", "", "")
-        step = tm.train_step(model, "hgx-b200", tm.Mapping(**degrees), global_batch=int(row["global_batch"]),
-                             seq=int(row["seq"]), recompute="none")  # fmt: skip
+        step = tm.train_step(
+            model,
+            "hgx-b200",
+            tm.Mapping(**degrees),
+            global_batch=int(row["global_batch"]),
+            seq=int(row["seq"]),
+            recompute="none",
+        )
         errors_.append(float(step.memory_bytes_per_rank) / 2**30 / float(row["peak_gib"]) - 1)
     assert len(errors_) == 16
     assert -0.12 < min(errors_) < max(errors_) < 0

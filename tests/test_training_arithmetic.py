@@ -30,16 +30,18 @@ def test_a_ring_passes_keys_and_values_once_forward_and_with_their_gradients_bac
 
     On 4 ranks 2,048 tokens x 8 heads x 2 x 128 x 2 B = 8 MiB go 3 hops in each of 32 layers.
     """
-    step = tm.train_step(DENSE, ROOMY, tm.Mapping(cp=4), global_batch=1, seq=8192, recompute=recompute,
-                         efficiencies=IDEAL)  # fmt: skip
+    step = tm.train_step(
+        DENSE, ROOMY, tm.Mapping(cp=4), global_batch=1, seq=8192, recompute=recompute, efficiencies=IDEAL
+    )
     assert sent(step, "keys and values") == passes * 32 * 3 * 8 * 2**20
 
 
 @pytest.mark.parametrize(("recompute", "passes"), [("none", 2), ("full", 3)])
 def test_tokens_go_to_their_experts_and_back_in_each_pass(recompute, passes):
     """Qwen3-30B-A3B: 48 layers, each of 4,096 tokens of 2,048 x 2 B to 8 experts and back, of both passes."""
-    step = tm.train_step("qwen3-30b-a3b", ROOMY, tm.Mapping(ep=8), global_batch=8, seq=4096, recompute=recompute,
-                         efficiencies=IDEAL)  # fmt: skip
+    step = tm.train_step(
+        "qwen3-30b-a3b", ROOMY, tm.Mapping(ep=8), global_batch=8, seq=4096, recompute=recompute, efficiencies=IDEAL
+    )
     assert sent(step, "expert dispatch") == passes * 48 * 2 * 4096 * 8 * 2048 * 2
 
 
@@ -51,8 +53,16 @@ def test_what_data_parallel_ranks_send_is_table_of_the_zero_paper():
     params, n = float(DENSE.total_params), 16
 
     def data_s(zero, batches):
-        step = tm.train_step(DENSE, cluster(8 * n), tm.Mapping(tp=8, dp=n), global_batch=n * batches, seq=1024,
-                             zero=zero, gradient_bytes=2, efficiencies=HIDDEN_NOTHING)  # fmt: skip
+        step = tm.train_step(
+            DENSE,
+            cluster(8 * n),
+            tm.Mapping(tp=8, dp=n),
+            global_batch=n * batches,
+            seq=1024,
+            zero=zero,
+            gradient_bytes=2,
+            efficiencies=HIDDEN_NOTHING,
+        )
         return float(step.data_s)
 
     once = (n - 1) / n * 2 * params / 8 / RATE  # a gather or a scatter of bytes of weights, by a ring
@@ -72,8 +82,16 @@ def test_shares_of_links_and_of_the_network_are_of_their_own_exchanges():
 
 def test_no_more_hides_than_there_is_work():
     """With all overlap allowed a step on a slow network is shorter by its layers' passes, to the last second."""
-    step = tm.train_step(DENSE, cluster(64), tm.Mapping(tp=8, dp=8), global_batch=32, seq=2048, recompute="none",
-                         zero=3, efficiencies=IDEAL)  # fmt: skip
+    step = tm.train_step(
+        DENSE,
+        cluster(64),
+        tm.Mapping(tp=8, dp=8),
+        global_batch=32,
+        seq=2048,
+        recompute="none",
+        zero=3,
+        efficiencies=IDEAL,
+    )
     head_s = 3 * 2 * 4 * 2048 * DENSE.vocab_size * DENSE.hidden_size / 8 / ROOMY.peak("bf16")  # nothing hides behind it
     assert float(step.upper_s - step.lower_s) == pytest.approx(
         float(step.forward_s + step.backward_s) - head_s, rel=1e-9
@@ -83,8 +101,16 @@ def test_no_more_hides_than_there_is_work():
 @pytest.mark.parametrize("zero", [0, 1, 2])
 @pytest.mark.parametrize("again", ["none", "full"])
 def test_gradients_hide_behind_what_nothing_else_has_hidden_behind(zero, again):
-    step = tm.train_step(DENSE, cluster(64), tm.Mapping(tp=8, dp=8), global_batch=8, seq=2048, recompute=again,
-                         zero=zero, efficiencies=IDEAL)  # fmt: skip
+    step = tm.train_step(
+        DENSE,
+        cluster(64),
+        tm.Mapping(tp=8, dp=8),
+        global_batch=8,
+        seq=2048,
+        recompute=again,
+        zero=zero,
+        efficiencies=IDEAL,
+    )
     work_s = float(step.forward_s + step.backward_s + step.recompute_s)
     assert 0 < float(step.upper_s - step.lower_s) <= work_s * (1 + 1e-12)
 
@@ -124,10 +150,19 @@ def test_micro_batches_that_nobody_prints_are_the_fastest_that_fit():
     for case in of:
         r, e = case.row, trainer(case.where.chip, runs.stack_of(case.row.group))
         every = tm.train_step(
-            case.model, case.where, case.degrees, global_batch=int(r.global_batch), seq=int(r.seq),
-            interleave=r.interleave, precision=r.precision, recompute=r.recompute, zero=r.zero,
-            sequence_parallel=bool(r.sequence_parallel), micro_batch=2 ** np.arange(7), efficiencies=e,
-        )  # fmt: skip
+            case.model,
+            case.where,
+            case.degrees,
+            global_batch=int(r.global_batch),
+            seq=int(r.seq),
+            interleave=r.interleave,
+            precision=r.precision,
+            recompute=r.recompute,
+            zero=r.zero,
+            sequence_parallel=bool(r.sequence_parallel),
+            micro_batch=2 ** np.arange(7),
+            efficiencies=e,
+        )
         assert float(case.step(e).time_s) == pytest.approx(np.nanmin(every.time_s), rel=1e-12), r.id
     assert len(of) >= 10
 
@@ -220,8 +255,9 @@ def test_a_stage_holds_its_layers_and_the_larger_table():
 def test_an_ideal_step_is_work_over_the_peak(recompute):
     """Two products back for one forward; of work that runs again, layers without the head; stragglers are a tenth."""
     seq, batch = 4096, 4
-    step = tm.train_step(DENSE, ROOMY, global_batch=batch, seq=seq, recompute=recompute, straggler=0.1,
-                         efficiencies=IDEAL)  # fmt: skip
+    step = tm.train_step(
+        DENSE, ROOMY, global_batch=batch, seq=seq, recompute=recompute, straggler=0.1, efficiencies=IDEAL
+    )
     work = batch * float(DENSE.train_flop(seq, "causal")) / 312e12
     assert float(step.forward_s + step.backward_s) == pytest.approx(work, rel=1e-9)
     assert step.backward_s == pytest.approx(2 * float(step.forward_s), rel=1e-9)
@@ -339,8 +375,9 @@ def test_no_more_is_trained_than_there_is():
 def test_chips_and_their_hours():
     """2 x 3 x 5 x 4 x 7 ranks of 4 a chip are 210 chips; 1,680 sequences of 560 tokens a step, 7 steps."""
     mapping = tm.Mapping(tp=2, pp=3, dp=5, ep=4, cp=7)
-    step = tm.train_step("qwen3-30b-a3b", replace(TRN2, hbm_bytes=1e16), mapping, global_batch=1680, seq=560,
-                         efficiencies=IDEAL)  # fmt: skip
+    step = tm.train_step(
+        "qwen3-30b-a3b", replace(TRN2, hbm_bytes=1e16), mapping, global_batch=1680, seq=560, efficiencies=IDEAL
+    )
     assert float(step.chips) == 210
     assert float(step.tokens_per_s_per_chip) == float(step.tokens_per_s) / 210
     tokens = 7 * 1680 * 560
@@ -447,8 +484,16 @@ def test_scores_that_are_kept_are_computed_again():
 )
 def test_inputs_kept_cut_are_gathered_for_gradients(recompute, parallel, count):
     """Before both cut matrices of each of 32 layers, where sequences are cut and layers do not run again."""
-    step = tm.train_step(DENSE, ROOMY, tm.Mapping(tp=8), global_batch=8, seq=512, recompute=recompute,
-                         sequence_parallel=parallel, efficiencies=IDEAL)  # fmt: skip
+    step = tm.train_step(
+        DENSE,
+        ROOMY,
+        tm.Mapping(tp=8),
+        global_batch=8,
+        seq=512,
+        recompute=recompute,
+        sequence_parallel=parallel,
+        efficiencies=IDEAL,
+    )
     assert sent(step, "inputs of gradients") == count * 512 * 4096 * 2
 
 
@@ -482,8 +527,16 @@ def test_what_is_gathered_for_gradients_hides_behind_the_backward_pass_alone():
 def test_gradients_hide_behind_all_that_follows_the_forward_pass(recompute):
     """On a network that takes far longer: behind the backward pass of layers, and layers that run again."""
     e = replace(HIDDEN_NOTHING, dp_overlap=1.0)
-    step = tm.train_step(DENSE, cluster(64, 1e7), tm.Mapping(dp=64), global_batch=64, seq=512, zero=0,
-                         recompute=recompute, efficiencies=e)  # fmt: skip
+    step = tm.train_step(
+        DENSE,
+        cluster(64, 1e7),
+        tm.Mapping(dp=64),
+        global_batch=64,
+        seq=512,
+        zero=0,
+        recompute=recompute,
+        efficiencies=e,
+    )
     head_s = 2 * 512 * 128_256 * 4096 / 312e12
     behind = float(step.backward_s + step.recompute_s) - 2 * head_s
     assert float(step.upper_s - step.time_s) == pytest.approx(behind, rel=1e-6)

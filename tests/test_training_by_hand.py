@@ -43,15 +43,27 @@ def every_cut(layers, experts, heads, ranks, batch, longest, slack, seq):
 
 @pytest.mark.parametrize(
     "asked",
-    [(6, 4, 6, 12, 16, 2, 0.25, 12), (5, 0, 4, 8, 3, 1, 0.0, 7), (4, 6, 3, 6, 30, 6, 0.05, 12),
-     (4, 2, 8, 8, 20, 8, 0.4, 24)],
-)  # fmt: skip
+    [
+        (6, 4, 6, 12, 16, 2, 0.25, 12),
+        (5, 0, 4, 8, 3, 1, 0.0, 7),
+        (4, 6, 3, 6, 30, 6, 0.05, 12),
+        (4, 2, 8, 8, 20, 8, 0.4, 24),
+    ],
+)
 def test_cuts_are_all_that_there_are(asked, tmp_path):
     layers, experts, heads, ranks, batch, longest, slack, seq = asked
-    config = {"model_type": "mixtral" if experts else "llama", "num_hidden_layers": layers,
-              "num_attention_heads": heads, "num_key_value_heads": heads, "hidden_size": 8 * heads,
-              "intermediate_size": 32, "vocab_size": 64,
-              "max_position_embeddings": 64, "num_local_experts": experts, "num_experts_per_tok": 1}  # fmt: skip
+    config = {
+        "model_type": "mixtral" if experts else "llama",
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": heads,
+        "hidden_size": 8 * heads,
+        "intermediate_size": 32,
+        "vocab_size": 64,
+        "max_position_embeddings": 64,
+        "num_local_experts": experts,
+        "num_experts_per_tok": 1,
+    }
     (tmp_path / "config.json").write_text(json.dumps(config))
     where = replace(tm.system("hgx-a100"), domain_chips=ranks)
     found = train_search.grid(tm.model(tmp_path), where, trainer(where.chip), seq, batch, longest, slack)
@@ -83,7 +95,12 @@ def test_what_a_run_asks_by_itself():
     """8,192 chips and 5 % of a batch, as the docstring has it; no context parallelism unless it is asked for."""
     asked = {name: one.default for name, one in inspect.signature(tm.train_run).parameters.items()}
     assert {name: asked[name] for name in ("chips", "batch_slack", "most_context", "best", "precision")} == {
-        "chips": 8192, "batch_slack": 0.05, "most_context": 1, "best": 5, "precision": "bf16"}  # fmt: skip
+        "chips": 8192,
+        "batch_slack": 0.05,
+        "most_context": 1,
+        "best": 5,
+        "precision": "bf16",
+    }
     assert (asked["recompute"], asked["zero"]) == (("none", "selective", "full"), (0, 1, 3))
     assert asked["sequence_parallel"] == (True, False)
 
@@ -121,8 +138,11 @@ def test_parts_of_runs_that_take_time_in_any_are_rows():
     words = train_table.PARTS
     assert table.columns.tolist() == ["of", "part", "run_days"]
     assert table.values.tolist() == [
-        ["a", words[first], 2.0], ["a", words[second], 0.0], ["b", words[first], 0.0], ["b", words[second], 8.0]
-    ]  # fmt: skip
+        ["a", words[first], 2.0],
+        ["a", words[second], 0.0],
+        ["b", words[first], 0.0],
+        ["b", words[second], 8.0],
+    ]
     assert table.index.tolist() == [0, 1, 2, 3]
 
 
@@ -175,12 +195,24 @@ HEAD = train_table.Key("m", "new", "bf16", "public")
 
 def made(days=10.0, tflop=100.0, chip="Chip", valid=True, chips=216.0, **step):
     """A run as far as its tables tell of it; two ranks a chip, steps of 4 s."""
-    at = dict.fromkeys(train_table.PARTS, 0.0) | {"time_s": 4.0, "peak_flop_per_s": tflop * 1e12 / 2,
-                                                  "ranks_per_chip": 2.0} | step  # fmt: skip
+    at = (
+        dict.fromkeys(train_table.PARTS, 0.0)
+        | {"time_s": 4.0, "peak_flop_per_s": tflop * 1e12 / 2, "ranks_per_chip": 2.0}
+        | step
+    )
     spec = SimpleNamespace(chip=SimpleNamespace(name=chip), domain_chips=72)
     model = SimpleNamespace(id="m", outline=lambda phase: SimpleNamespace(experts=8))
-    return SimpleNamespace(days=days, valid=valid, system=spec, step=SimpleNamespace(**at), chips=chips, model=model,
-                           reason="does not fit", mfu=0.354, ends=lambda name: (days, days))  # fmt: skip
+    return SimpleNamespace(
+        days=days,
+        valid=valid,
+        system=spec,
+        step=SimpleNamespace(**at),
+        chips=chips,
+        model=model,
+        reason="does not fit",
+        mfu=0.354,
+        ends=lambda name: (days, days),
+    )
 
 
 def key(system="new", precision="bf16", kind="public", model="m"):
@@ -199,9 +231,16 @@ def test_what_8_bits_bring_by_hand():
     }
     first, second = train_table.gains(found, HEAD).to_dict("records")
     assert first == {
-        "system": "new", "wide_in": "BF16", "wide_flop_per_s": 200e12, "wide_days": 12.0, "narrow_in": "FP8",
-        "narrow_flop_per_s": 500e12, "narrow_days": 8.0, "peak_ratio": 2.5, "speedup": 1.5,
-    }  # fmt: skip
+        "system": "new",
+        "wide_in": "BF16",
+        "wide_flop_per_s": 200e12,
+        "wide_days": 12.0,
+        "narrow_in": "FP8",
+        "narrow_flop_per_s": 500e12,
+        "narrow_days": 8.0,
+        "peak_ratio": 2.5,
+        "speedup": 1.5,
+    }
     assert (second["system"], second["wide_days"]) == ("old", 9.0)
     np.testing.assert_equal([second[name] for name in ("narrow_days", "peak_ratio", "speedup")], [np.nan] * 3)
 
@@ -267,15 +306,25 @@ def test_what_moves_a_run(monkeypatch):
         "* **Experts of m that fill unevenly**, a rank with 1.5 times the mean: +50% time.",
         "* **Experts of n that fill unevenly**, a rank with 1.5 times the mean: full.",
     ]
-    how = {"precision": "bf16", "efficiencies": "public", "zero": (1, 3), "recompute": ("none", "full"), "best": 2,
-           "model": "m"}  # fmt: skip
+    how = {
+        "precision": "bf16",
+        "efficiencies": "public",
+        "zero": (1, 3),
+        "recompute": ("none", "full"),
+        "best": 2,
+        "model": "m",
+    }
     assert asked == [
         how | {"chips": chips, "global_batch": batch}
         for chips, batch in ((72, 7), (144, 7), (432, 7), (864, 7), (210.0, 3), (210.0, 14))
     ]
     few = train_table.moves({key(): made(chips=72.0)}, HEAD, {"global_batch": 1}, 72.0)
     assert [line.split("**")[1] for line in few.splitlines()][:-2] == [
-        "72 chips", "288 chips", "1 sequences a step", "2 sequences a step"]  # fmt: skip
+        "72 chips",
+        "288 chips",
+        "1 sequences a step",
+        "2 sequences a step",
+    ]
 
 
 def test_days_of_a_run_or_why_it_has_none():
@@ -320,15 +369,29 @@ def test_policies_that_keep_other_bytes(monkeypatch):
     step = SimpleNamespace(precision="bf16", sequence_parallel=True, global_batch=64.0, seq=512.0)
     run = SimpleNamespace(step=step, stack="e", model="m", system="s", mapping="x")
     table = train_table.memory(run)
-    words = ["ZeRO 0, nothing again", "ZeRO 0, scores again", "ZeRO 0, layers again", "ZeRO 1, nothing again",
-             "ZeRO 1, scores again", "ZeRO 1, layers again", "ZeRO 3, nothing again"]  # fmt: skip
+    words = [
+        "ZeRO 0, nothing again",
+        "ZeRO 0, scores again",
+        "ZeRO 0, layers again",
+        "ZeRO 1, nothing again",
+        "ZeRO 1, scores again",
+        "ZeRO 1, layers again",
+        "ZeRO 3, nothing again",
+    ]
     assert table.of.drop_duplicates().tolist() == words
     assert table.most[:: len(train_table.STORED)].tolist() == [2.0] * 3 + [3.0] * 3 + [5.0]
     assert table.kind[: len(train_table.STORED)].tolist() == list(train_table.STORED.values())
     assert (table.capacity_bytes == 80.0).all()
     assert (table.stored_bytes == 0.5).all()
-    assert asked[0] == {"precision": "bf16", "sequence_parallel": True, "global_batch": 64, "seq": 512,
-                        "efficiencies": "e", "zero": 0, "recompute": "none"}  # fmt: skip
+    assert asked[0] == {
+        "precision": "bf16",
+        "sequence_parallel": True,
+        "global_batch": 64,
+        "seq": 512,
+        "efficiencies": "e",
+        "zero": 0,
+        "recompute": "none",
+    }
     assert len(asked) == 9
 
 
@@ -349,15 +412,32 @@ def test_constraints_in_words():
 
 def test_budgets_and_dollars_in_words():
     assert [train_words.budget(n) for n in (1e12, 999e9, 1e9, 2.5e8, 1e6, 999_000)] == [
-        "1T", "999B", "1B", "250M", "1M", "999,000"]  # fmt: skip
+        "1T",
+        "999B",
+        "1B",
+        "250M",
+        "1M",
+        "999,000",
+    ]
     assert [read_number("tokens", text) for text in ("2M", "3 b", "1.5t", "7", "2e+3")] == [2e6, 3e9, 1.5e12, 7.0, 2e3]
     assert train_words._usd(Spent(1e6, 0.5e6, 2e6, "measured")) == "1 million USD (0.5 to 2; measured)"
     assert train_words._usd(Spent(999_000.0, 5e5, 2e6, "measured")).startswith("1,000,000 USD (500,000 to")
 
 
 def test_a_step_in_words():
-    step = SimpleNamespace(tp=1, pp=2.0, dp=4.0, ep=1.0, cp=1.0, microbatches=1.0, micro_batch=3.0, interleave=1,
-                           sequence_parallel=False, zero=1, recompute="none")  # fmt: skip
+    step = SimpleNamespace(
+        tp=1,
+        pp=2.0,
+        dp=4.0,
+        ep=1.0,
+        cp=1.0,
+        microbatches=1.0,
+        micro_batch=3.0,
+        interleave=1,
+        sequence_parallel=False,
+        zero=1,
+        recompute="none",
+    )
     told = "PP 2 x DP 4, 1 micro-batch of 3, ZeRO 1, nothing again"
     assert train_run.in_words(step) == told
     more = {"tp": 8.0, "microbatches": 2.0, "interleave": 2.0, "recompute": "full"}
@@ -376,25 +456,58 @@ def a_run(days, mfu, low, high, **more):
 
 def test_days_at_stated_shares_by_hand(monkeypatch):
     """20 days at 30 % of the peak are 15 at 40 %, 12 at 50 % and 18.75 at 32 %; a band turns round with its share."""
-    row = SimpleNamespace(chip="c", about="dense", precision="bf16", values=(0.4, 0.32, 0.5), id="said",
-                          software="x", source="y")  # fmt: skip
+    row = SimpleNamespace(
+        chip="c", about="dense", precision="bf16", values=(0.4, 0.32, 0.5), id="said", software="x", source="y"
+    )
     others = [SimpleNamespace(**vars(row) | {name: "other"}) for name in ("chip", "about", "precision")]
     monkeypatch.setattr(trainings, "stated", lambda kind: (row, *others) if kind == "scenario" else ())
-    of = {"system": SimpleNamespace(chip=SimpleNamespace(id="c")), "model": SimpleNamespace(kind="dense"),
-          "precision": SimpleNamespace(compute="bf16"), "stack": SimpleNamespace(id="e")}  # fmt: skip
+    of = {
+        "system": SimpleNamespace(chip=SimpleNamespace(id="c")),
+        "model": SimpleNamespace(kind="dense"),
+        "precision": SimpleNamespace(compute="bf16"),
+        "stack": SimpleNamespace(id="e"),
+    }
     run = a_run(20.0, 0.3, 15.0, 24.0, days_at=lambda mfu: 20.0 * 0.3 / mfu, **of)
     own, said = trainings.at_stated_mfu(run).to_dict("records")
-    assert own == {"scenario": "derived", "software": "e", "mfu": 0.3, "mfu_low": 0.25, "mfu_high": pytest.approx(0.4),
-                   "days": 20.0, "days_low": 15.0, "days_high": 24.0, "source": ""}  # fmt: skip
-    assert said == {"scenario": "said", "software": "x", "mfu": 0.4, "mfu_low": 0.32, "mfu_high": 0.5, "source": "y",
-                    "days": pytest.approx(15.0), "days_low": pytest.approx(12.0), "days_high": 18.75}  # fmt: skip
+    assert own == {
+        "scenario": "derived",
+        "software": "e",
+        "mfu": 0.3,
+        "mfu_low": 0.25,
+        "mfu_high": pytest.approx(0.4),
+        "days": 20.0,
+        "days_low": 15.0,
+        "days_high": 24.0,
+        "source": "",
+    }
+    assert said == {
+        "scenario": "said",
+        "software": "x",
+        "mfu": 0.4,
+        "mfu_low": 0.32,
+        "mfu_high": 0.5,
+        "source": "y",
+        "days": pytest.approx(15.0),
+        "days_low": pytest.approx(12.0),
+        "days_high": 18.75,
+    }
 
 
 def test_what_published_runs_took_by_hand(monkeypatch):
     """Five days of 512 chips, at 3/5 of the peak; a printed half of it takes 6 days where 40 % takes 7.5."""
     peak = tm.system("hgx-h100").chip.peak("bf16")
-    told = {"model": "llama-3.1-8b", "system": "hgx-h100", "chips": "512", "precision": "bf16", "chip": "h100",
-            "mapping": "m", "source": "s", "locator": "l", "note": "n", "question": {"tokens": 7.0}}  # fmt: skip
+    told = {
+        "model": "llama-3.1-8b",
+        "system": "hgx-h100",
+        "chips": "512",
+        "precision": "bf16",
+        "chip": "h100",
+        "mapping": "m",
+        "source": "s",
+        "locator": "l",
+        "note": "n",
+        "question": {"tokens": 7.0},
+    }
     hours = SimpleNamespace(id="h", metric="chip_hours", values=(512 * 86_400 * 5.0,) * 3, **told)
     rate = SimpleNamespace(id="r", metric="flop_per_s_per_chip", values=(peak / 2,) * 3, **told)
     other = SimpleNamespace(**vars(rate) | {"model": "llama-3.1-405b"})
@@ -407,8 +520,16 @@ def test_what_published_runs_took_by_hand(monkeypatch):
     monkeypatch.setattr(trainings, "stated", lambda kind: (hours, rate, other) if kind == "run" else ())
     monkeypatch.setattr(trainings, "train_run", train_run)
     table = trainings.published("llama-3.1-8b", ["public"], 4096)
-    assert asked == [(("llama-3.1-8b", "hgx-h100"), {"chips": 512.0, "precision": "bf16", "efficiencies": "public",
-                                                     "tokens": 7.0})] * 2  # fmt: skip
+    assert (
+        asked
+        == [
+            (
+                ("llama-3.1-8b", "hgx-h100"),
+                {"chips": 512.0, "precision": "bf16", "efficiencies": "public", "tokens": 7.0},
+            )
+        ]
+        * 2
+    )
     columns = ["id", "chips", "mfu", "days", "days_on", "predicted_days", "predicted_days_low", "predicted_days_high"]
     first, second = table[columns].values.tolist()
     assert first[1:] == pytest.approx([512, 3 / 5, 5, 5 / 8, 7.5, 6.5, 9])

@@ -17,8 +17,21 @@ from trnmodel.evidence.readings import reading
 from trnmodel.evidence.rows import COLUMNS
 
 # 4 layers of 512, 1,000 words, 30 sequences of 128 tokens on 2 x 3 x 5 of 64 chips
-GPT = {"model": "gpt tiny", "layers": "4", "hidden": "512", "heads": "8", "vocabulary": "1000", "global_batch": "30",
-       "seq": "128", "tp": "2", "pp": "3", "dp": "5", "ep": "1", "cp": "1", "unit": ""}  # fmt: skip
+GPT = {
+    "model": "gpt tiny",
+    "layers": "4",
+    "hidden": "512",
+    "heads": "8",
+    "vocabulary": "1000",
+    "global_batch": "30",
+    "seq": "128",
+    "tp": "2",
+    "pp": "3",
+    "dp": "5",
+    "ep": "1",
+    "cp": "1",
+    "unit": "",
+}
 ALL, MODEL = (  # FLOP of a step with the layers computed again and without, as Megatron-LM counts them (SC21, eq. 3)
     factor * 30 * 128 * 4 * 512**2 * (1 + 128 / 6 / 512 + 1000 / head / 4 / 512)
     for factor, head in ((96, 16), (72, 12))
@@ -79,9 +92,15 @@ def test_a_run_is_asked_as_it_ran():
     case = next(case for case in runs.cases("finetune-trn1") if case.row.id == "finetune-494")
     r = case.row
     at = tm.Mapping(tp=int(r.tp), pp=int(r.pp), dp=int(r.dp), placement=("tp", "cp", "ep", "dp", "pp"))
-    ask = {"global_batch": int(r.global_batch), "seq": int(r.seq), "interleave": r.interleave, "zero": r.zero,
-           "precision": r.precision, "recompute": r.recompute,
-           "sequence_parallel": bool(r.sequence_parallel)}  # fmt: skip
+    ask = {
+        "global_batch": int(r.global_batch),
+        "seq": int(r.seq),
+        "interleave": r.interleave,
+        "zero": r.zero,
+        "precision": r.precision,
+        "recompute": r.recompute,
+        "sequence_parallel": bool(r.sequence_parallel),
+    }
     assert 0 < float(r.trainable_share) < 0.01
     room = runs.roomy(case.where) if r.micro_batch else case.where
     size = int(r.micro_batch) if r.micro_batch else None
@@ -96,11 +115,20 @@ def test_a_run_is_asked_as_it_ran():
 
 @pytest.mark.parametrize(
     ("group", "stack"),
-    [("a100-cluster", "megatron-2021"), ("a100", "megatron-2021"), ("korthikanti", "megatron-2021"),
-     ("sc21", "megatron-2021"), ("trn1-fp32", "neuronx-training"), ("finetune-trn2", "neuronx-training"),
-     ("b200", "megatron-core-b200"), ("h100-fp8", "megatron-core-hopper"), ("tpu", "megatron-core"),
-     ("zero3-2021", "deepspeed-2021"), ("mi325x", "megatron-core")],
-)  # fmt: skip
+    [
+        ("a100-cluster", "megatron-2021"),
+        ("a100", "megatron-2021"),
+        ("korthikanti", "megatron-2021"),
+        ("sc21", "megatron-2021"),
+        ("trn1-fp32", "neuronx-training"),
+        ("finetune-trn2", "neuronx-training"),
+        ("b200", "megatron-core-b200"),
+        ("h100-fp8", "megatron-core-hopper"),
+        ("tpu", "megatron-core"),
+        ("zero3-2021", "deepspeed-2021"),
+        ("mi325x", "megatron-core"),
+    ],
+)
 def test_the_stack_that_a_group_is_asked_with(group, stack):
     assert runs.stack_of(group) == stack
 
@@ -195,10 +223,21 @@ def test_what_is_written_of_a_stack(monkeypatch):
 
 
 ROW = dict.fromkeys(COLUMNS, "") | {
-    "kind": "inference-LLM", "phase": "decode", "source": "somebody's table", "date_or_sdk": "SDK 2.29", "lnc": "2",
-    "instance": "trn2.48xlarge", "workload": "Llama-3.1-8B", "batch": "3", "seq_len": "2048", "tp": "8",
-    "precision": "BF16", "metric": "TPOT p50", "value": "15", "unit": "ms",
-}  # fmt: skip
+    "kind": "inference-LLM",
+    "phase": "decode",
+    "source": "somebody's table",
+    "date_or_sdk": "SDK 2.29",
+    "lnc": "2",
+    "instance": "trn2.48xlarge",
+    "workload": "Llama-3.1-8B",
+    "batch": "3",
+    "seq_len": "2048",
+    "tp": "8",
+    "precision": "BF16",
+    "metric": "TPOT p50",
+    "value": "15",
+    "unit": "ms",
+}
 
 
 def of_regression(meaning, measured=1.0, **change):
@@ -211,8 +250,9 @@ def test_regressors_by_hand():
     """Llama 3.1 8B on 8 ranks of a quarter of a Trainium2: 0.725 TB/s and 166.75 TFLOP/s; 32 layers of 4,096."""
     weights = float(tm.model("llama-3.1-8b").weight_bytes_read(1, "bf16"))
     assert weights == pytest.approx(2 * (8_030_261_248 - 128_256 * 4096), rel=1e-3)
-    decode, prompt, alone = naive._design([of_regression("decode-step"), of_regression("prefill"),
-                                           of_regression("decode-throughput")])  # fmt: skip
+    decode, prompt, alone = naive._design(
+        [of_regression("decode-step"), of_regression("prefill"), of_regression("decode-throughput")]
+    )
     cache = 131_072 * 777 * 5 / 8 / 0.725e12
     work = 8_030_261_248 / 8 / 166.75e12
     at = weights / 8 / 0.725e12
@@ -232,8 +272,10 @@ def test_a_regression_finds_what_made_the_times():
     ]
     times = naive._design(of) @ [2, 3, 0, 0, 0, 1e-3]
     of = [replace(case, measured=time) for case, time in zip(of, times, strict=True)]
-    rates = [replace(case, reading=replace(case.reading, meaning="decode-throughput"), measured=3 / time)
-             for case, time in zip(of, times, strict=True)]  # fmt: skip
+    rates = [
+        replace(case, reading=replace(case.reading, meaning="decode-throughput"), measured=3 / time)
+        for case, time in zip(of, times, strict=True)
+    ]
     mixed = replace(of[0], reading=replace(of[0].reading, meaning="run-per-token"))
     found = naive.regression([*of[::2], *rates[1::2], mixed], [*of, mixed, *rates])
     assert np.isnan(found[12])
@@ -281,11 +323,16 @@ def test_a_printed_uptime_beside_the_model(cells, inside, lost_ratio, fair, monk
 
 @pytest.mark.parametrize(
     ("cells", "ranks"),
-    [({"tp": "8", "n_cores_used": "64"}, "8"), ({"n_cores_used": "64", "lnc": "2"}, "32"),
-     ({"n_cores_used": "64"}, "64"),
-     ({"n_cores_used": "7 cores", "lnc": "2"}, "3"), ({"n_cores_used": "64", "lnc": "0"}, "64"), ({}, ""),
-     ({"lnc": "2"}, "")],
-)  # fmt: skip
+    [
+        ({"tp": "8", "n_cores_used": "64"}, "8"),
+        ({"n_cores_used": "64", "lnc": "2"}, "32"),
+        ({"n_cores_used": "64"}, "64"),
+        ({"n_cores_used": "7 cores", "lnc": "2"}, "3"),
+        ({"n_cores_used": "64", "lnc": "0"}, "64"),
+        ({}, ""),
+        ({"lnc": "2"}, ""),
+    ],
+)
 def test_ranks_of_a_row_by_its_columns(cells, ranks):
     assert words._ranks(cells) == ranks
 

@@ -55,8 +55,21 @@ def test_constants():
     seconds = {"NS": "0.000000001", "US": "0.000001", "MS": "0.001", "MINUTE": "60", "HOUR": "3600", "DAY": "86400"}
     assert {name: getattr(units, name) for name in seconds} == {name: float(x) for name, x in seconds.items()}
     assert units.YEAR == 365 * 24 * 3600
-    zeros = {"KB": 3, "MB": 6, "GB": 9, "TB": 12, "GFLOP": 9, "TFLOP": 12, "PFLOP": 15, "EFLOP": 18, "KW": 3, "MW": 6,
-             "MILLION": 6, "BILLION": 9, "TRILLION": 12}  # fmt: skip
+    zeros = {
+        "KB": 3,
+        "MB": 6,
+        "GB": 9,
+        "TB": 12,
+        "GFLOP": 9,
+        "TFLOP": 12,
+        "PFLOP": 15,
+        "EFLOP": 18,
+        "KW": 3,
+        "MW": 6,
+        "MILLION": 6,
+        "BILLION": 9,
+        "TRILLION": 12,
+    }
     assert {name: f"{getattr(units, name):.0f}" for name in zeros} == {name: "1" + "0" * n for name, n in zeros.items()}
     doublings = {"KIB": 10, "MIB": 20, "GIB": 30, "TIB": 40}
     assert {name: math.log2(getattr(units, name)) for name in doublings} == doublings
@@ -64,8 +77,12 @@ def test_constants():
 
 
 PREFIXES = [
-    (96 * 2**30, "B", "96 GiB"), (2.9e12, "B/s", "2.9 TB/s"), (25e9, "B/s", "25 GB/s"),
-    (667e12, "FLOP/s", "667 TFLOP/s"), (2.4e9, "Hz", "2.4 GHz"), (1.3e-6, "s", "1.3 us"),
+    (96 * 2**30, "B", "96 GiB"),
+    (2.9e12, "B/s", "2.9 TB/s"),
+    (25e9, "B/s", "25 GB/s"),
+    (667e12, "FLOP/s", "667 TFLOP/s"),
+    (2.4e9, "Hz", "2.4 GHz"),
+    (1.3e-6, "s", "1.3 us"),
     *((x, "FLOP/s", text) for x, text in ((3e18, "3 EFLOP/s"), (999e15, "999 PFLOP/s"), (3e12, "3 TFLOP/s"))),
     *((x, "FLOP/s", text) for x, text in ((1e9, "1 GFLOP/s"), (999e6, "999,000,000 FLOP/s"))),
     *((x, "FLOP", text) for x, text in ((1e18, "1 EFLOP"), (1e15, "1 PFLOP"), (2e12, "2 TFLOP"), (3e9, "3 GFLOP"))),
@@ -78,8 +95,11 @@ PREFIXES = [
     *((x, "W", text) for x, text in ((1e6, "1 MW"), (1e3, "1 kW"), (999, "999 W"), (math.nan, "not published"))),
     *((x, "J", text) for x, text in ((2e6, "2 MJ"), (1e3, "1 kJ"), (1, "1 J"), (1e-3, "1 mJ"), (2e-6, "2 uJ"))),
     *((x, "J", text) for x, text in ((3e-9, "3 nJ"), (4e-12, "4 pJ"))),
-    (math.inf, "W", "inf W"), (-math.inf, "", "-inf"), (12345.678, "tokens", "12,350 tokens"), (1234.56, "", "1235"),
-]  # fmt: skip
+    (math.inf, "W", "inf W"),
+    (-math.inf, "", "-inf"),
+    (12345.678, "tokens", "12,350 tokens"),
+    (1234.56, "", "1235"),
+]
 
 
 @pytest.mark.parametrize(("value", "unit", "expected"), PREFIXES)
@@ -109,12 +129,21 @@ def test_spreads(values, unit, expected):
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("energy_j", "J"), ("j_per_token", "J a token"), ("power_w_per_chip", "W a chip"), ("clock_hz", "Hz"),
-        ("work_flop", "FLOP"), ("peak_flop_per_s", "FLOP/s"), ("flop_per_s_per_logical_core", "FLOP/s a logical core"),
-        ("usd_per_mtoken", "USD a mtoken"), ("cost_usd", "USD"), ("tokens_per_s", "tokens/s"), ("points_per_h", "/h"),
-        ("layers_per_stage", ""), ("seconds", ""),
+        ("energy_j", "J"),
+        ("j_per_token", "J a token"),
+        ("power_w_per_chip", "W a chip"),
+        ("clock_hz", "Hz"),
+        ("work_flop", "FLOP"),
+        ("peak_flop_per_s", "FLOP/s"),
+        ("flop_per_s_per_logical_core", "FLOP/s a logical core"),
+        ("usd_per_mtoken", "USD a mtoken"),
+        ("cost_usd", "USD"),
+        ("tokens_per_s", "tokens/s"),
+        ("points_per_h", "/h"),
+        ("layers_per_stage", ""),
+        ("seconds", ""),
     ],
-)  # fmt: skip
+)
 def test_units_of_names(name, expected):
     assert units.unit_of(name) == expected
 
@@ -143,11 +172,21 @@ def test_bands_in_words(ask, expected):
 @pytest.mark.parametrize(
     ("seconds", "expected"),
     [
-        (0, "0 s"), (1, "1 s"), (59, "59 s"), (60, "1 min"), (3599, "60 min"), (3600, "1 h"), (86399, "24 h"),
-        (86400, "1 day"), (2.5 * 86400, "2.5 days"), (365 * 86400 - 1, "360 days"), (365 * 86400, "1 year"),
-        (math.inf, "forever"), (math.nan, "nan s"),
+        (0, "0 s"),
+        (1, "1 s"),
+        (59, "59 s"),
+        (60, "1 min"),
+        (3599, "60 min"),
+        (3600, "1 h"),
+        (86399, "24 h"),
+        (86400, "1 day"),
+        (2.5 * 86400, "2.5 days"),
+        (365 * 86400 - 1, "360 days"),
+        (365 * 86400, "1 year"),
+        (math.inf, "forever"),
+        (math.nan, "nan s"),
     ],
-)  # fmt: skip
+)
 def test_durations(seconds, expected):
     assert units.format_duration(seconds) == expected
     with pytest.raises(ValueError, match="seconds=-1"):

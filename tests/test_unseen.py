@@ -7,20 +7,61 @@ import trnmodel as tm
 from trnmodel.evidence.rows import COLUMNS
 
 BLANK = dict.fromkeys(COLUMNS, "")
-MODEL = BLANK | {"kind": "inference-LLM", "instance": "trn2.48xlarge", "workload": "Llama-3.1-8B", "phase": "decode",
-                 "batch": "1", "seq_len": "2048", "tp": "8", "precision": "BF16", "value": "10", "unit": "ms",
-                 "source": "somebody's page"}  # fmt: skip
-SERVED = MODEL | {"kind": "inference-LLM-serving", "phase": "serving", "batch": "8", "input_len": "1024",
-                  "output_len": "256", "note": "concurrency 8"}  # fmt: skip
-KERNEL = BLANK | {"kind": "kernel", "phase": "kernel", "instance": "trn3pd98.3xlarge", "lnc": "2", "n_cores_used": "2",
-                  "value": "900", "unit": "us"}  # fmt: skip
+MODEL = BLANK | {
+    "kind": "inference-LLM",
+    "instance": "trn2.48xlarge",
+    "workload": "Llama-3.1-8B",
+    "phase": "decode",
+    "batch": "1",
+    "seq_len": "2048",
+    "tp": "8",
+    "precision": "BF16",
+    "value": "10",
+    "unit": "ms",
+    "source": "somebody's page",
+}
+SERVED = MODEL | {
+    "kind": "inference-LLM-serving",
+    "phase": "serving",
+    "batch": "8",
+    "input_len": "1024",
+    "output_len": "256",
+    "note": "concurrency 8",
+}
+KERNEL = BLANK | {
+    "kind": "kernel",
+    "phase": "kernel",
+    "instance": "trn3pd98.3xlarge",
+    "lnc": "2",
+    "n_cores_used": "2",
+    "value": "900",
+    "unit": "us",
+}
 NET = BLANK | {"kind": "collective", "instance": "trn2.48xlarge", "value": "500", "unit": "us"}
-ENCODER = BLANK | {"kind": "inference-encoder", "instance": "inf2.xlarge", "workload": "bert-base-uncased",
-                   "batch": "4", "seq_len": "128", "n_cores_used": "2", "value": "3", "unit": "ms"}  # fmt: skip
+ENCODER = BLANK | {
+    "kind": "inference-encoder",
+    "instance": "inf2.xlarge",
+    "workload": "bert-base-uncased",
+    "batch": "4",
+    "seq_len": "128",
+    "n_cores_used": "2",
+    "value": "3",
+    "unit": "ms",
+}
 PREFILL = MODEL | {"phase": "prefill"}
-JOB = BLANK | {"kind": "training", "phase": "train", "instance": "32x trn1.32xlarge", "workload": "Llama-3.1-70B",
-               "batch": "1024", "seq_len": "8192", "tp": "32", "pp": "8", "n_cores_used": "1024",
-               "precision": "BF16", "note": "microbatch=1"}  # fmt: skip
+JOB = BLANK | {
+    "kind": "training",
+    "phase": "train",
+    "instance": "32x trn1.32xlarge",
+    "workload": "Llama-3.1-70B",
+    "batch": "1024",
+    "seq_len": "8192",
+    "tp": "32",
+    "pp": "8",
+    "n_cores_used": "1024",
+    "precision": "BF16",
+    "note": "microbatch=1",
+}
 # what a row says, and the plain row of the same answer
 SAME = [
     (MODEL | {"metric": "TPOT p50 (ms)"}, MODEL | {"metric": "TPOT p50"}),
@@ -30,62 +71,109 @@ SAME = [
     (MODEL | {"metric": "TPOT (ms)", "unit": ""}, MODEL | {"metric": "TPOT"}),
     (MODEL | {"metric": "ITL", "precision": "bfloat16", "tp": "TP8"}, MODEL | {"metric": "TPOT"}),
     (MODEL | {"metric": "TPOT", "kind": "", "value": "12.1-14.2"}, MODEL | {"metric": "TPOT"}),
-    (MODEL | {"metric": "output tokens/s", "unit": "tok/sec"},
-     MODEL | {"metric": "throughput", "unit": "tokens/s"}),
+    (MODEL | {"metric": "output tokens/s", "unit": "tok/sec"}, MODEL | {"metric": "throughput", "unit": "tokens/s"}),
     (MODEL | {"metric": "throughput (tok/s)", "unit": "tps"}, MODEL | {"metric": "throughput", "unit": "tokens/s"}),
     (PREFILL | {"metric": "time to first token"}, PREFILL | {"metric": "TTFT"}),
     (PREFILL | {"metric": "prefill time", "unit": "milliseconds"}, PREFILL | {"metric": "TTFT"}),
-    (PREFILL | {"metric": "prompt throughput", "unit": "tokens/s"},
-     PREFILL | {"metric": "prefill throughput", "unit": "tokens/s"}),
-    (MODEL | {"metric": "end-to-end latency", "phase": "end-to-end", "output_len": "64"},
-     MODEL | {"metric": "e2e latency", "phase": "e2e", "output_len": "64"}),
+    (
+        PREFILL | {"metric": "prompt throughput", "unit": "tokens/s"},
+        PREFILL | {"metric": "prefill throughput", "unit": "tokens/s"},
+    ),
+    (
+        MODEL | {"metric": "end-to-end latency", "phase": "end-to-end", "output_len": "64"},
+        MODEL | {"metric": "e2e latency", "phase": "e2e", "output_len": "64"},
+    ),
     (SERVED | {"metric": "p50 latency", "unit": "s"}, SERVED | {"metric": "latency p50", "unit": "s"}),
     (SERVED | {"metric": "median TPOT"}, SERVED | {"metric": "TPOT median"}),
-    (SERVED | {"metric": "output token throughput", "unit": "tok/s", "kind": "LLM serving"},
-     SERVED | {"metric": "throughput (output)", "unit": "tok/s"}),
-    (SERVED | {"metric": "request throughput", "unit": "requests/s"},
-     SERVED | {"metric": "requests per second", "unit": "req/s"}),
-    (KERNEL | {"metric": "latency p50 (us)", "workload": "GEMM M=2048 N=1024 K=4096"},
-     KERNEL | {"metric": "latency", "workload": "matmul 2048x4096x1024"}),
-    (KERNEL | {"metric": "kernel time", "workload": "matmul M2048 K4096 N1024 bf16"},
-     KERNEL | {"metric": "latency", "workload": "matmul 2048x4096x1024"}),
-    (KERNEL | {"metric": "TFLOP/s", "workload": "nki matmul 2048 x 4096 x 1024", "unit": "TFLOP/s"},
-     KERNEL | {"metric": "achieved TFLOPS", "workload": "matmul 2048x4096x1024", "unit": "TFLOPS"}),
-    (KERNEL | {"metric": "p50 latency", "workload": "flash attention 32 heads d128 S4096"},
-     KERNEL | {"metric": "latency", "workload": "SDPA prefill 32/32 heads d128 B1 S4096"}),
-    (NET | {"metric": "bus bandwidth (GB/s)", "workload": "AllReduce 1GB, 64 ranks", "unit": "GBps"},
-     NET | {"metric": "busbw", "workload": "all_reduce 1GB, 64 ranks", "unit": "GB/s"}),
-    (NET | {"metric": "latency p50", "workload": "reduce-scatter 16 MiB over 64 ranks"},
-     NET | {"metric": "time", "workload": "reduce_scatter 16MB, 64 ranks"}),
-    (NET | {"metric": "avg time (us)", "workload": "AlltoAll 64 ranks 1MB"},
-     NET | {"metric": "time", "workload": "all_to_all 1MB, 64 ranks"}),
+    (
+        SERVED | {"metric": "output token throughput", "unit": "tok/s", "kind": "LLM serving"},
+        SERVED | {"metric": "throughput (output)", "unit": "tok/s"},
+    ),
+    (
+        SERVED | {"metric": "request throughput", "unit": "requests/s"},
+        SERVED | {"metric": "requests per second", "unit": "req/s"},
+    ),
+    (
+        KERNEL | {"metric": "latency p50 (us)", "workload": "GEMM M=2048 N=1024 K=4096"},
+        KERNEL | {"metric": "latency", "workload": "matmul 2048x4096x1024"},
+    ),
+    (
+        KERNEL | {"metric": "kernel time", "workload": "matmul M2048 K4096 N1024 bf16"},
+        KERNEL | {"metric": "latency", "workload": "matmul 2048x4096x1024"},
+    ),
+    (
+        KERNEL | {"metric": "TFLOP/s", "workload": "nki matmul 2048 x 4096 x 1024", "unit": "TFLOP/s"},
+        KERNEL | {"metric": "achieved TFLOPS", "workload": "matmul 2048x4096x1024", "unit": "TFLOPS"},
+    ),
+    (
+        KERNEL | {"metric": "p50 latency", "workload": "flash attention 32 heads d128 S4096"},
+        KERNEL | {"metric": "latency", "workload": "SDPA prefill 32/32 heads d128 B1 S4096"},
+    ),
+    (
+        NET | {"metric": "bus bandwidth (GB/s)", "workload": "AllReduce 1GB, 64 ranks", "unit": "GBps"},
+        NET | {"metric": "busbw", "workload": "all_reduce 1GB, 64 ranks", "unit": "GB/s"},
+    ),
+    (
+        NET | {"metric": "latency p50", "workload": "reduce-scatter 16 MiB over 64 ranks"},
+        NET | {"metric": "time", "workload": "reduce_scatter 16MB, 64 ranks"},
+    ),
+    (
+        NET | {"metric": "avg time (us)", "workload": "AlltoAll 64 ranks 1MB"},
+        NET | {"metric": "time", "workload": "all_to_all 1MB, 64 ranks"},
+    ),
     (ENCODER | {"metric": "p50 latency", "kind": "encoder"}, ENCODER | {"metric": "latency p50"}),
     (ENCODER | {"metric": "sentences/s", "unit": "sentences/s"}, ENCODER | {"metric": "throughput", "unit": "inf/s"}),
-    (ENCODER | {"metric": "queries per second", "unit": "qps", "kind": "embedding"},
-     ENCODER | {"metric": "throughput", "unit": "inf/s"}),
-    (MODEL | {"metric": "Time per output token \u2013 p50", "workload": "Llama\u20113.1\u20118B"},
-     MODEL | {"metric": "TPOT p50"}),
-    (MODEL | {"metric": "ms/token", "unit": "ms/token", "workload": "Llama 3.1 8B Instruct"},
-     MODEL | {"metric": "TPOT"}),
+    (
+        ENCODER | {"metric": "queries per second", "unit": "qps", "kind": "embedding"},
+        ENCODER | {"metric": "throughput", "unit": "inf/s"},
+    ),
+    (
+        MODEL | {"metric": "Time per output token \u2013 p50", "workload": "Llama\u20113.1\u20118B"},
+        MODEL | {"metric": "TPOT p50"},
+    ),
+    (
+        MODEL | {"metric": "ms/token", "unit": "ms/token", "workload": "Llama 3.1 8B Instruct"},
+        MODEL | {"metric": "TPOT"},
+    ),
     (MODEL | {"metric": "token gen latency", "kind": "LLM", "phase": "token generation"}, MODEL | {"metric": "TPOT"}),
-    (MODEL | {"metric": "output tok/s/user", "unit": "tok/s/user"},
-     MODEL | {"metric": "speed of a user", "unit": "tokens/s"}),
+    (
+        MODEL | {"metric": "output tok/s/user", "unit": "tok/s/user"},
+        MODEL | {"metric": "speed of a user", "unit": "tokens/s"},
+    ),
     (PREFILL | {"metric": "CTE latency (p50)", "unit": "millisec"}, PREFILL | {"metric": "TTFT"}),
-    (PREFILL | {"metric": "prefill tok/s", "unit": "tok/s"},
-     PREFILL | {"metric": "prefill throughput", "unit": "tokens/s"}),
+    (
+        PREFILL | {"metric": "prefill tok/s", "unit": "tok/s"},
+        PREFILL | {"metric": "prefill throughput", "unit": "tokens/s"},
+    ),
     (SERVED | {"metric": "p50 of a served request"}, SERVED | {"metric": "latency p50"}),
     (SERVED | {"metric": "p50 request latency"}, SERVED | {"metric": "latency p50"}),
-    (NET | {"metric": "bus_bw", "kind": "nccom-test", "workload": "All-to-all: 16 MB x 64 ranks", "unit": "GB/s"},
-     NET | {"metric": "busbw", "workload": "all_to_all 16MB, 64 ranks", "unit": "GB/s"}),
-    (NET | {"metric": "latency", "workload": "reduce_scatter, 64 ranks, 64MB"},
-     NET | {"metric": "time", "workload": "reduce_scatter 64MB, 64 ranks"}),
-    (NET | {"metric": "time", "workload": "all_reduce 1MB", "lnc": "2", "n_cores_used": "128"},
-     NET | {"metric": "time", "workload": "all_reduce 1MB, 64 ranks", "lnc": "2"}),
-    (KERNEL | {"metric": "time (\u00b5s)", "kind": "NKI kernel", "workload": "gemm m=1024, n=4096, k=2048",
-               "unit": "\u00b5s"}, KERNEL | {"metric": "latency", "workload": "matmul 1024x2048x4096"}),
-    (KERNEL | {"metric": "latency", "workload": "flash attention fwd, B=2 S=4096, 16 heads d128"},
-     KERNEL | {"metric": "latency", "workload": "SDPA prefill 16/16 heads d128 B2 S4096"}),
-]  # fmt: skip
+    (
+        NET | {"metric": "bus_bw", "kind": "nccom-test", "workload": "All-to-all: 16 MB x 64 ranks", "unit": "GB/s"},
+        NET | {"metric": "busbw", "workload": "all_to_all 16MB, 64 ranks", "unit": "GB/s"},
+    ),
+    (
+        NET | {"metric": "latency", "workload": "reduce_scatter, 64 ranks, 64MB"},
+        NET | {"metric": "time", "workload": "reduce_scatter 64MB, 64 ranks"},
+    ),
+    (
+        NET | {"metric": "time", "workload": "all_reduce 1MB", "lnc": "2", "n_cores_used": "128"},
+        NET | {"metric": "time", "workload": "all_reduce 1MB, 64 ranks", "lnc": "2"},
+    ),
+    (
+        KERNEL
+        | {
+            "metric": "time (\u00b5s)",
+            "kind": "NKI kernel",
+            "workload": "gemm m=1024, n=4096, k=2048",
+            "unit": "\u00b5s",
+        },
+        KERNEL | {"metric": "latency", "workload": "matmul 1024x2048x4096"},
+    ),
+    (
+        KERNEL | {"metric": "latency", "workload": "flash attention fwd, B=2 S=4096, 16 heads d128"},
+        KERNEL | {"metric": "latency", "workload": "SDPA prefill 16/16 heads d128 B2 S4096"},
+    ),
+]
 MACHINES = ["trn3pd98.3xlarge", "trn2.48xlarge (trn2, TP64)", "4x trn1.32xlarge", "trn3.48xlarge", "Trn2 UltraServer"]
 MACHINES += ["AWS Inferentia2 (inf2.48xlarge)", "trn2u.48xlarge", "NVIDIA H100 SXM", "8x H200", "p5.48xlarge"]
 UNREAD = [
@@ -218,8 +306,10 @@ def test_training_rows():
 
 def test_adapters_train_faster_than_all_weights():
     """No gradients of the weights: of three passes one goes, so that a step takes two thirds at best."""
-    rows = [JOB | {"workload": name, "metric": "step time", "unit": "s", "value": "9"}
-            for name in ("Llama-3.1-8B LoRA r16 SFT", "Llama-3.1-8B full fine-tune")]  # fmt: skip
+    rows = [
+        JOB | {"workload": name, "metric": "step time", "unit": "s", "value": "9"}
+        for name in ("Llama-3.1-8B LoRA r16 SFT", "Llama-3.1-8B full fine-tune")
+    ]
     adapters, full = tm.validate(pd.DataFrame(rows)).predicted
     assert 0.6 < adapters / full < 1
 

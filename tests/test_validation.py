@@ -87,10 +87,21 @@ def test_shipped_efficiencies_are_those_of_the_fit(tmp_path):
 
 def test_weights_that_are_inputs_of_a_traced_graph_stay_wide():
     """T5 on NeuronX Distributed: the page says FP32 with BF16 products; its weights move as FP32."""
-    t5 = {"source": "aws-neuron-sdk general/benchmarks/inf2/latency_data_encoder_decoder.csv",
-          "date_or_sdk": "2024-04-11 (first seen); SDK 2.18.0", "instance": "inf2.24xlarge", "lnc": "",
-          "workload": "t5-3b", "tp": "8", "n_cores_used": "8", "metric": "latency per token p50", "input_len": "128",
-          "output_len": "84", "seq_len": "128", "phase": "decode", "value": "9.25"}  # fmt: skip
+    t5 = {
+        "source": "aws-neuron-sdk general/benchmarks/inf2/latency_data_encoder_decoder.csv",
+        "date_or_sdk": "2024-04-11 (first seen); SDK 2.18.0",
+        "instance": "inf2.24xlarge",
+        "lnc": "",
+        "workload": "t5-3b",
+        "tp": "8",
+        "n_cores_used": "8",
+        "metric": "latency per token p50",
+        "input_len": "128",
+        "output_len": "84",
+        "seq_len": "128",
+        "phase": "decode",
+        "value": "9.25",
+    }
     wide = one(**t5, precision="FP32; autocast Matmult-BF16")
     assert wide.skipped == ""
     assert -0.35 < wide.error < 0
@@ -140,9 +151,16 @@ def test_a_duplicate_page_counts_once(table):
 
 def test_compiled_batch_runs():
     """Seed-OSS compiled for 120 takes as long with 40 as with 120 active; the note says which batch is compiled."""
-    seed = {"source": "Seed-OSS-36B-Instruct on Trainium2", "workload": "Seed-OSS-36B-Instruct", "tp": "8",
-            "seq_len": "1536",
-            "input_len": "1000", "output_len": "500", "metric": "ITL median", "n_cores_used": "16"}  # fmt: skip
+    seed = {
+        "source": "Seed-OSS-36B-Instruct on Trainium2",
+        "workload": "Seed-OSS-36B-Instruct",
+        "tp": "8",
+        "seq_len": "1536",
+        "input_len": "1000",
+        "output_len": "500",
+        "metric": "ITL median",
+        "n_cores_used": "16",
+    }
     note = "max-num-seqs (compiled decode batch) 120, concurrency 40: ITL follows the compiled batch"
     assert one(**seed, batch="40", note=note).predicted == one(**seed, batch="120", note=note).predicted
     assert one(**seed, batch="1").predicted == one(**seed, batch="40").predicted
@@ -150,10 +168,17 @@ def test_compiled_batch_runs():
 
 def test_old_pages_divide_the_run_by_all_tokens():
     """8.66, 4.39 and 0.38 ms a token are one machine at three splits of the tokens."""
-    old = {"source": "aws-neuron-sdk general/benchmarks/inf2/latency_data_decoder.csv",
-           "date_or_sdk": "2024-02-13 (first seen); SDK 2.17.0",
-           "instance": "inf2.48xlarge", "lnc": "", "workload": "Llama-2-13b", "tp": "24", "n_cores_used": "24",
-           "metric": "latency per token p50", "phase": "decode (per token?) as printed"}  # fmt: skip
+    old = {
+        "source": "aws-neuron-sdk general/benchmarks/inf2/latency_data_decoder.csv",
+        "date_or_sdk": "2024-02-13 (first seen); SDK 2.17.0",
+        "instance": "inf2.48xlarge",
+        "lnc": "",
+        "workload": "Llama-2-13b",
+        "tp": "24",
+        "n_cores_used": "24",
+        "metric": "latency per token p50",
+        "phase": "decode (per token?) as printed",
+    }
     for given, out, value in ((128, 3968, 8.66), (1024, 1024, 4.39), (3968, 128, 0.38)):
         row = one(**old, input_len=str(given), output_len=str(out), seq_len=str(given + out), value=str(value))
         assert abs(row.error) < 0.15
@@ -169,11 +194,20 @@ def test_old_pages_divide_the_run_by_all_tokens():
         {"workload": "Qwen3-235B-A22B", "metric": "inter-token latency mean", "kind": "inference-LLM-serving"},
         {"instance": "trn3-nl72x2-pcie160", "metric": "ITL"},
         {"seq_len": "", "metric": "throughput", "phase": "e2e", "unit": "tokens/s"},
-        {"workload": "bert-large-uncased", "kind": "inference-encoder", "metric": "latency p50", "tp": "",
-         "instance": "inf2.xlarge",
-         "lnc": "", "n_cores_used": "2", "seq_len": "128", "input_len": "", "output_len": ""},
+        {
+            "workload": "bert-large-uncased",
+            "kind": "inference-encoder",
+            "metric": "latency p50",
+            "tp": "",
+            "instance": "inf2.xlarge",
+            "lnc": "",
+            "n_cores_used": "2",
+            "seq_len": "128",
+            "input_len": "",
+            "output_len": "",
+        },
     ],
-)  # fmt: skip
+)
 def test_unseen_rows_are_predicted(change):
     row = one(**change)
     assert row.skipped == ""

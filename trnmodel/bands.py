@@ -74,8 +74,11 @@ class Near:
 
     def measured(self, points: Mapping[str, Any]) -> NDArray:
         """Whether rows lie at a point, or on either side of it along one axis alone."""
-        axes = [(np.asarray(points[axis], dtype=float), column)
-                for axis, column in zip(AXES, self.values, strict=True) if axis in points]  # fmt: skip
+        axes = [
+            (np.asarray(points[axis], dtype=float), column)
+            for axis, column in zip(AXES, self.values, strict=True)
+            if axis in points
+        ]
         if not axes:
             return np.ones((), dtype=bool)
         shape = np.broadcast_shapes(*(x.shape for x, _ in axes))

@@ -437,8 +437,15 @@ def roofline(
         peak, stream = spec.peak(dtype), spec.hbm_bytes_per_s
         rate = float(trnmodel.roofline.attainable_flop_per_s(intensity, peak, stream))
         ridge = float(trnmodel.roofline.ridge_point_flop_per_byte(peak, stream))
-        row = {"chip": spec.id, "dtype": dtype, "intensity_flop_per_byte": intensity, "attainable_flop_per_s": rate,
-               "peak_flop_per_s": peak, "ridge_point_flop_per_byte": ridge, "basis": "ideal"}  # fmt: skip
+        row = {
+            "chip": spec.id,
+            "dtype": dtype,
+            "intensity_flop_per_byte": intensity,
+            "attainable_flop_per_s": rate,
+            "peak_flop_per_s": peak,
+            "ridge_point_flop_per_byte": ridge,
+            "basis": "ideal",
+        }
         bound = "memory" if intensity < ridge else "compute"
         line = f"{format_quantity(rate, 'FLOP/s', 3)} (ideal), {bound}-bound, {spec.id} in {dtype}"
         _print(ctx, f"{line}, ridge at {ridge:.3g} FLOP/byte", tidy([row]), as_json)

@@ -425,8 +425,10 @@ def alike(table: pd.DataFrame, mixed: bool = False) -> pd.DataFrame:
         kinds.setdefault(tuple(map(str, names)), set()).add(kind)
     if len(set(map(frozenset, kinds.values()))) > 1:
         found = ", ".join(f"{' and '.join(names)}: {' and '.join(sorted(some))}" for names, some in kinds.items())
-        raise ValueError(f"mixed=False: systems are on different kinds of stack ({found}); give them the same, such as "
-                         "efficiencies='ideal', or mixed=True")  # fmt: skip
+        raise ValueError(
+            f"mixed=False: systems are on different kinds of stack ({found}); give them the same, such as "
+            "efficiencies='ideal', or mixed=True"
+        )
     return table
 
 

@@ -121,8 +121,10 @@ def test_a_claim_has_ten_words_at_most(monkeypatch, found):
 
 def test_a_tie_is_told_by_its_quantiles():
     """Of a law that is even from 0.2 to 0.8: the middle, and 5 % of the width from both ends."""
-    even, below = (tm.sensitivity(lambda x, by=by: {"a": x - by}, {"x": (0.2, 0.8)}, 100_000,
-                                  distributions={"x": "uniform"}) for by in (0.0, 0.4))  # fmt: skip
+    even, below = (
+        tm.sensitivity(lambda x, by=by: {"a": x - by}, {"x": (0.2, 0.8)}, 100_000, distributions={"x": "uniform"})
+        for by in (0.0, 0.4)
+    )
     assert markets.tie_cell(even, "a") == "0.5 (0.23 to 0.77)"
     assert markets.tie_cell(below, "a") == "0.1 (0 to 0.37)"
     assert markets.tie_cell(even, "b", "too slow") == markets.tie_cell(None, "a", "too slow") == "too slow"

@@ -193,8 +193,12 @@ def test_the_page_lists_every_chapter_by_its_part(page):
 def lines(page):
     """Command lines of the page, of its texts and of what it prints."""
     texts = [*said(page), *(cell.source for cell in page.cells if cell.cell_type == "markdown")]
-    return [line for text in texts for block in re.findall(r"```console\n(.*?)\n```", text, re.DOTALL)
-            for line in block.splitlines()]  # fmt: skip
+    return [
+        line
+        for text in texts
+        for block in re.findall(r"```console\n(.*?)\n```", text, re.DOTALL)
+        for line in block.splitlines()
+    ]
 
 
 def test_every_line_of_the_page_answers(page):

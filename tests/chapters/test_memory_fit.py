@@ -252,8 +252,16 @@ def test_the_rows_of_a_footprint_by_hand():
     assert table.basis.tolist() == kinds * 2
     rows = printed.in_mib(table, "ranks 1-7")
     assert list(rows) == ["part", "measured [MiB]", "predicted [MiB]", "error", "basis", "use"]
-    names = ["total HBM", "weights", "KV cache", "model_shared_scratchpad", "collectives buffers", "dma_rings",
-             "model_code (NEFF)", "other"]  # fmt: skip
+    names = [
+        "total HBM",
+        "weights",
+        "KV cache",
+        "model_shared_scratchpad",
+        "collectives buffers",
+        "dma_rings",
+        "model_code (NEFF)",
+        "other",
+    ]
     assert rows.part.tolist() == names
     assert rows["measured [MiB]"].tolist() == [5600, 1948, 2048, 1024, 126, 220, 228, 7]
     ours = [15317 / 8 + 2048 + 1024 + 126 + 220 + 228, 15317 / 8, 2048, 1024, 126, 220, 228]
@@ -271,8 +279,11 @@ def test_whether_a_run_fits_by_hand(monkeypatch):
     run = next(r for r in printed._runs() if r.mapping[3])
     runs, answers = [replace(run, batch=float(n)) for n, _ in enumerate(cases)], [sizes for sizes, _ in cases]
     monkeypatch.setattr(printed, "_runs", lambda: runs)
-    monkeypatch.setattr(printed, "stored_bytes", lambda r, batch, context: SimpleNamespace(
-        **dict(zip(names, answers[runs.index(r)], strict=True))))  # fmt: skip
+    monkeypatch.setattr(
+        printed,
+        "stored_bytes",
+        lambda r, batch, context: SimpleNamespace(**dict(zip(names, answers[runs.index(r)], strict=True))),
+    )
     table = printed.what_ran()
     assert table.verdict.tolist() == [verdict for _, verdict in cases]
     assert table[list(names)].to_numpy().tolist() == [list(sizes) for sizes in answers]
@@ -286,7 +297,11 @@ def test_runs_are_of_neuron_chips_and_their_software_each_once():
     assert (table.context > 0).all()
     assert (table.context % 1 == 0).mean() > 0.99
     assert len({(r.model_id, r.where, r.mapping, *printed._size(r), str(r.precision)) for r in runs}) == len(runs)
-    sizes = [printed._size(replace(runs[0], **some)) for some in (
-        {"batch": 3.0, "compiled_batch": 5.0, "context": 7.0, "max_context": 11.0, "prompt": 2.0},
-        {"batch": 3.0, "compiled_batch": 5.0, "context": 7.0, "max_context": np.nan, "prompt": 13.0})]  # fmt: skip
+    sizes = [
+        printed._size(replace(runs[0], **some))
+        for some in (
+            {"batch": 3.0, "compiled_batch": 5.0, "context": 7.0, "max_context": 11.0, "prompt": 2.0},
+            {"batch": 3.0, "compiled_batch": 5.0, "context": 7.0, "max_context": np.nan, "prompt": 13.0},
+        )
+    ]
     assert sizes == [(5, 11), (5, 13)]

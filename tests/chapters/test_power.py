@@ -76,11 +76,19 @@ def test_a_gap_is_between_middles_whatever_the_bands():
     """1.2 against 1 joule: log 1.2 = 0.182 is more than the watts' 0.15 and less than the speed's 0.2."""
     import pandas as pd
 
-    names = {"wanted_tokens_per_s_per_user": 40.0, "software": "public", "server_j_per_token_low": 0.01,
-             "server_j_per_token_high": 9.0, "watts_below": 0.1, "watts_above": 0.05, "time_below": 0.1,
-             "time_above": 0.1}  # fmt: skip
-    table = pd.DataFrame([names | {"system": AIR, "server_j_per_token": 1.2},
-                          names | {"system": "hgx-h100", "server_j_per_token": 1.0}])  # fmt: skip
+    names = {
+        "wanted_tokens_per_s_per_user": 40.0,
+        "software": "public",
+        "server_j_per_token_low": 0.01,
+        "server_j_per_token_high": 9.0,
+        "watts_below": 0.1,
+        "watts_above": 0.05,
+        "time_below": 0.1,
+        "time_above": 0.1,
+    }
+    table = pd.DataFrame(
+        [names | {"system": AIR, "server_j_per_token": 1.2}, names | {"system": "hgx-h100", "server_j_per_token": 1.0}]
+    )
     best, others = joules.verdicts(table, 40.0, "public")
     assert (best.system, others) == ("hgx-h100", {AIR: "speed"})
     assert joules.verdicts(table, 50.0, "public") == (None, {})
@@ -156,8 +164,9 @@ def test_a_request_is_its_prompt_and_its_tokens(spent):
     )
     assert found.system.tolist() == [AIR, "hgx-h100"]
     for row in found.to_dict("records"):
-        prompt, token, whole = (float(row[f"{word} [J]"].split()[0]) for word in
-                                ("prompt token", "decoded token", "token with its prompt"))  # fmt: skip
+        prompt, token, whole = (
+            float(row[f"{word} [J]"].split()[0]) for word in ("prompt token", "decoded token", "token with its prompt")
+        )
         assert whole == pytest.approx(3.5 * prompt + token, rel=0.1)  # of two digits each
     made = lines.server_j_per_token.to_numpy()  # the same step: decode stands at the same context
     assert [float(x.split()[0]) for x in found["decoded token [J]"]] == pytest.approx(made, rel=0.05)
@@ -196,8 +205,11 @@ def test_draws_lie_within_the_band_and_around_the_value(spent):
     assert set(table.why) == {"", "too slow for a user", "no source has watts of this chip"}
     assert len(table) == 19 * spent.server_j_per_token.notna().sum() + spent.server_j_per_token.isna().sum()
     known = table[table.why == ""]
-    assert known.groupby(["system", "software"], sort=False).server_j_per_token.apply(
-        lambda cuts: cuts.is_monotonic_increasing).all()  # fmt: skip
+    assert (
+        known.groupby(["system", "software"], sort=False)
+        .server_j_per_token.apply(lambda cuts: cuts.is_monotonic_increasing)
+        .all()
+    )
 
 
 def test_the_error_of_a_time_is_what_moves_joules_most_by_hand(spent):

@@ -71,9 +71,13 @@ def test_above_one_no_software_ties(tied):
     assert table.loc[("8 x H200 SXM", "public"), "no software ties"] == ""
     assert (table["at 10000 tokens/s"] == "not as fast").all()
     beaten, others = contests.ahead(tied, SMALL, 20.0)
-    assert (beaten, others) == (sum(tied[(tied.system != SMALL) & (tied.wanted_tokens_per_s_per_user == 20)]
-                                    .share_of_ideal < tied[(tied.system == SMALL) & (tied.software == "hand-tuned")]
-                                    .share_of_ideal.iloc[0]), 6)  # fmt: skip
+    assert (beaten, others) == (
+        sum(
+            tied[(tied.system != SMALL) & (tied.wanted_tokens_per_s_per_user == 20)].share_of_ideal
+            < tied[(tied.system == SMALL) & (tied.software == "hand-tuned")].share_of_ideal.iloc[0]
+        ),
+        6,
+    )
 
 
 def test_only_the_systems_own_line_has_a_band(tied):

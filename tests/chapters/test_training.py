@@ -56,8 +56,16 @@ def test_all_of_a_level_stand_on_one_kind_of_software(found, head):
 
 def test_a_table_has_a_row_for_each_format_and_names_what_is_missing(found):
     table = tables.beside(found, DENSE).set_index(["system", "in"])
-    assert list(table.index) == [(GPU, "BF16"), (GPU, "FP8"), (AIR, "BF16"), (AIR, "MXFP8"), (OLD, "BF16"),
-                                 (OLD, "FP8"), (AMD, "BF16"), (AMD, "FP8")]  # fmt: skip
+    assert list(table.index) == [
+        (GPU, "BF16"),
+        (GPU, "FP8"),
+        (AIR, "BF16"),
+        (AIR, "MXFP8"),
+        (OLD, "BF16"),
+        (OLD, "FP8"),
+        (AMD, "BF16"),
+        (AMD, "FP8"),
+    ]
     assert table.public[AMD, "BF16"] == tables.NO_STACK
     low, value, high = sorted(float(x) for x in re.findall(r"[\d.]+", table.public[AIR, "BF16"]))
     assert table.public[AIR, "BF16"] == f"{value:g} ({low:g} to {high:g})"
@@ -138,8 +146,11 @@ def test_the_largest_micro_batch_fits_and_the_next_does_not(found, head):
     }
     most = table["ZeRO 1, layers again"]
     each = float(run.step.global_batch / (run.step.dp * run.step.ep))
-    fits = {n: bool(tm.train_step(DENSE, run.system, run.mapping, micro_batch=n, **ask).valid)
-            for n in range(1, int(each) + 1) if each % n == 0}  # fmt: skip
+    fits = {
+        n: bool(tm.train_step(DENSE, run.system, run.mapping, micro_batch=n, **ask).valid)
+        for n in range(1, int(each) + 1)
+        if each % n == 0
+    }
     assert most == max([n for n, there in fits.items() if there], default=0)
 
 
@@ -167,8 +178,13 @@ def test_claimed_efficiencies_by_hand(found):
     work = float(run.step.model_flop / (run.step.global_batch * run.step.seq)) * 1e12
     by_hand = work / (256 * 671e12 * 0.43) / 86400
     assert float(table.days["claimed, compiler"]) == pytest.approx(by_hand, rel=5e-3)
-    assert list(table.index) == ["derived, public software", "derived, hand-tuned software", "derived, ideal software",
-                                 "claimed, compiler", "claimed, hand-written kernels"]  # fmt: skip
+    assert list(table.index) == [
+        "derived, public software",
+        "derived, hand-tuned software",
+        "derived, ideal software",
+        "claimed, compiler",
+        "claimed, hand-written kernels",
+    ]
     assert not tables.claims(found, DENSE, GPU, "bf16").source.any()
     assert "(20 to 30)" in tables.claims(found, EXPERTS, AIR, "bf16").set_index("MFU of").MFU["claimed, compiler"]
 

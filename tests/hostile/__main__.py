@@ -88,9 +88,14 @@ def weighed(rng: np.random.Generator) -> list[tuple[Call, list[dict[str, str]]]]
 
 def sort(found: str) -> str:
     """The sort of a wrong answer."""
-    sorts = {"names no": "messages that do not name the argument", "accepted": "hostile values accepted",
-             "message": "messages too long or of several lines", "warning": "warnings", "more than": "slow",
-             "prints": "prints"}  # fmt: skip
+    sorts = {
+        "names no": "messages that do not name the argument",
+        "accepted": "hostile values accepted",
+        "message": "messages too long or of several lines",
+        "warning": "warnings",
+        "more than": "slow",
+        "prints": "prints",
+    }
     known = next((text for start, text in sorts.items() if found.startswith(start)), "")
     wrong_number = "silent wrong numbers" if " = " in found.split(":")[0] else "exceptions other than documented errors"
     return known or wrong_number

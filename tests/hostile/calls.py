@@ -456,14 +456,24 @@ def _methods() -> Iterator[Call]:
     yield _call("doors", "tm.chip('trainium2').moved", "values={'tdp_w': 500.0}", "table: values")
     yield _call("doors", "tm.system('trn3-nl32x2-pcie160').with_switch_trays", "trays=5", "integer: trays")
     fabric = "tm.topology('trn2.48xlarge')"
-    yield _call("doors", f"{fabric}.hop_histogram", "", "choice: metric scope",
-                "metric=['edges', 'intermediate'], scope=['world', 'rack']")  # fmt: skip
+    yield _call(
+        "doors",
+        f"{fabric}.hop_histogram",
+        "",
+        "choice: metric scope",
+        "metric=['edges', 'intermediate'], scope=['world', 'rack']",
+    )
     yield _call("doors", f"{fabric}.path", "one='chip0,0', other='chip2,2'", "choice: one other")
     yield _call("doors", f"{fabric}.injection_by_medium")
     for name in ("flow", "oversubscription"):
         yield _call("doors", f"{fabric}.{name}", "", "choice: scope", "scope=['world']")
-    yield _call("doors", f"{fabric}.all_to_all_bytes_per_s_per_pair", "", "choice: scope routing",
-                "scope=['world'], routing=['free', 'even', 'whole']")  # fmt: skip
+    yield _call(
+        "doors",
+        f"{fabric}.all_to_all_bytes_per_s_per_pair",
+        "",
+        "choice: scope routing",
+        "scope=['world'], routing=['free', 'even', 'whole']",
+    )
     yield _call("doors", f"{fabric}.without", "", "lanes: lanes; list: links switches switch_trays")
     answer = "tm.decode_step('llama-3.1-8b', 'trn2.48xlarge', batch=1, context=128)"
     yield _call("main", f"{answer}.require_valid")
@@ -482,15 +492,30 @@ def _transformer() -> Iterator[Call]:
             "number: tokens past; choice: attention logits",
             f"tokens={counts}, past={counts}, attention=['causal', 'full'], logits=['last', 'all', 'none']",
         )
-    yield _call("doors", f"{experts}.decode_flop", "context=2048", "number: context tokens source",
-                "context=[128, 4096, 131072], tokens=[1, 4]")  # fmt: skip
+    yield _call(
+        "doors",
+        f"{experts}.decode_flop",
+        "context=2048",
+        "number: context tokens source",
+        "context=[128, 4096, 131072], tokens=[1, 4]",
+    )
     yield _call("doors", f"{dense}.train_flop", "seq=2048", "number: seq; choice: attention", "seq=[128, 4096]")
     yield _call("doors", f"{dense}.kv_bytes_per_token", "", "choice: dtype", "dtype=['bf16', 'fp8', 'fp32']")
-    yield _call("doors", "tm.model('gpt-oss-20b').kv_bytes", "context=2048", "number: context source; choice: dtype",
-                f"context={counts}, dtype=['bf16', 'fp8']")  # fmt: skip
+    yield _call(
+        "doors",
+        "tm.model('gpt-oss-20b').kv_bytes",
+        "context=2048",
+        "number: context source; choice: dtype",
+        f"context={counts}, dtype=['bf16', 'fp8']",
+    )
     yield _call("doors", f"{dense}.state_bytes", "", "choice: dtype conv_dtype")
-    yield _call("doors", f"{experts}.weight_bytes", "", "object: precision; flag: prediction",
-                "precision=['bf16', 'fp8', 'mxfp4-moe'], prediction=[True, False]")  # fmt: skip
+    yield _call(
+        "doors",
+        f"{experts}.weight_bytes",
+        "",
+        "object: precision; flag: prediction",
+        "precision=['bf16', 'fp8', 'mxfp4-moe'], prediction=[True, False]",
+    )
     yield _call(
         "doors",
         f"{experts}.weight_bytes_read",
@@ -573,8 +598,13 @@ def _steps() -> Iterator[Call]:
         "batch=[1, 16], input_tokens=[100, 4000], output_tokens=[10, 1000], transfer_share=[0.5, 1],"
         "prefill_efficiencies=['ideal'], decode_efficiencies=['ideal'], mixed=[True]",
     )
-    yield _call("main", "tokens_per_step", "draft_tokens=4, acceptance=0.7", "number: draft_tokens; share: acceptance",
-                "draft_tokens=[0, 1, 4, 8], acceptance=[0, 0.3, 0.7, 1]")  # fmt: skip
+    yield _call(
+        "main",
+        "tokens_per_step",
+        "draft_tokens=4, acceptance=0.7",
+        "number: draft_tokens; share: acceptance",
+        "draft_tokens=[0, 1, 4, 8], acceptance=[0, 0.3, 0.7, 1]",
+    )
 
 
 def _pages() -> Iterator[Call]:
@@ -669,20 +699,30 @@ def _kernels() -> Iterator[Call]:
         f"{CHIPS}, moved_bytes=[1, 2**20, 2**33], row_bytes=[1, 512, 65536], transfers=[0, 1, 100], engines=[1, 16],"
         "queued=[0, 1], collective_bytes_per_s=[2e10]",
     )
-    yield _call("doors", "tm.kernel.host", "moved_bytes=1e9, stage_bytes_per_s=[7e9, 16e9]",
-                "number: moved_bytes; stages: stage_bytes_per_s; share: overlap",
-                "moved_bytes=[0, 1e9, 140e9], stage_bytes_per_s=[[7e9, 16e9], [1e9]], overlap=[0, 0.5, 1]")  # fmt: skip
+    yield _call(
+        "doors",
+        "tm.kernel.host",
+        "moved_bytes=1e9, stage_bytes_per_s=[7e9, 16e9]",
+        "number: moved_bytes; stages: stage_bytes_per_s; share: overlap",
+        "moved_bytes=[0, 1e9, 140e9], stage_bytes_per_s=[[7e9, 16e9], [1e9]], overlap=[0, 0.5, 1]",
+    )
     yield _call("doors", "tm.kernel.operators")
     yield _call("doors", "tm.kernel.operator", "op='softmax'", "choice: op")
-    yield _call("doors", "tm.kernel.smallest_contraction", "chip='trainium2'", "object: chip; choice: dtype engine",
-                f"{CHIPS}, engine=['vector', 'scalar']")  # fmt: skip
+    yield _call(
+        "doors",
+        "tm.kernel.smallest_contraction",
+        "chip='trainium2'",
+        "object: chip; choice: dtype engine",
+        f"{CHIPS}, engine=['vector', 'scalar']",
+    )
     changes = {f.name: "share-figure" for f in fields(tm.kernel.stack()) if f.type == "float"} | {"launch_s": "figure"}
     yield Call("tm.kernel.stack", "doors", {}, {"name": "object"} | changes, {}, also={"name": ("stack",)})
 
 
 def _shown() -> Iterator[Call]:
-    yield _call("doors", "tm.units.parse_number", "text='1-2'", "text: text", "text=['1,299', '~5', '2 to 3']",
-                any_number=True)  # fmt: skip
+    yield _call(
+        "doors", "tm.units.parse_number", "text='1-2'", "text: text", "text=['1,299', '~5', '2 to 3']", any_number=True
+    )
     yield _call(
         "doors",
         "tm.units.read_number",
@@ -693,20 +733,28 @@ def _shown() -> Iterator[Call]:
         any_number=True,
     )
     yield _call("doors", "tm.units.format_quantity", "value=1.0, unit='B'", "real: value; text: unit; whole: digits")
-    yield _call("doors", "tm.units.format_within", "value=1.0, low=0.5, high=2.0, unit='B', basis='measured'",
-                "real: value low high; text: unit basis")  # fmt: skip
+    yield _call(
+        "doors",
+        "tm.units.format_within",
+        "value=1.0, low=0.5, high=2.0, unit='B', basis='measured'",
+        "real: value low high; text: unit basis",
+    )
     yield _call("doors", "tm.units.format_digits", "value=1.0, digits=2", "real: value; whole: digits")
     drawn = {
-        "lines": (("x='intensity_flop_per_byte', y='attainable_flop_per_s', color='chip', dash='dtype', shape='dtype', "
-                  "choose='dtype'"),
-                  "choice: x y color dash shape choose; flag: log_x log_y;"),
+        "lines": (
+            (
+                "x='intensity_flop_per_byte', y='attainable_flop_per_s', color='chip', dash='dtype', shape='dtype', "
+                "choose='dtype'"
+            ),
+            "choice: x y color dash shape choose; flag: log_x log_y;",
+        ),
         "bars": ("x='chip', y='time_s', color='dtype'", "choice: x y color;"),
         "stacks": ("x='chip', y='time_s', color='dtype', limit='limit_s'", "choice: x y color limit;"),
         "spans": ("start='limit_s', end='time_s', y='chip', color='dtype'", "choice: start end y color;"),
         "ranges": ("x='time_s', y='chip', color='dtype'", "choice: x y color; flag: log_x;"),
         "scatter": ("x='time_s', y='limit_s', color='chip', label='dtype'", "choice: x y color label;"),
         "regions": ("x='tp', y='time_s', color='chip', panel='dtype'", "choice: x y color panel;"),
-    }  # fmt: skip
+    }
     for name, (base, kinds) in drawn.items():
         yield _call(
             "charts",
@@ -714,12 +762,24 @@ def _shown() -> Iterator[Call]:
             f"frame=frame(), caption='c', under='u', {base}",
             f"frame: frame; text: caption under; {kinds}",
         )
-    yield _call("charts", "tm.charts.roofline", "frame=peaks(), chosen={}, marker=1.0, caption='c', under='u'",
-                "frame: frame; models: chosen; one: marker; text: caption under")  # fmt: skip
-    yield _call("charts", "tm.charts.frontier", "frame=explored(), chosen={}, caption='c', under='u'",
-                "frame: frame; models: chosen; text: caption under")  # fmt: skip
-    yield _call("charts", "tm.charts.draws", "frame=rolled(), chosen={}, caption='c', under='u'",
-                "frame: frame; models: chosen; text: caption under")  # fmt: skip
+    yield _call(
+        "charts",
+        "tm.charts.roofline",
+        "frame=peaks(), chosen={}, marker=1.0, caption='c', under='u'",
+        "frame: frame; models: chosen; one: marker; text: caption under",
+    )
+    yield _call(
+        "charts",
+        "tm.charts.frontier",
+        "frame=explored(), chosen={}, caption='c', under='u'",
+        "frame: frame; models: chosen; text: caption under",
+    )
+    yield _call(
+        "charts",
+        "tm.charts.draws",
+        "frame=rolled(), chosen={}, caption='c', under='u'",
+        "frame: frame; models: chosen; text: caption under",
+    )
     yield _call(
         "charts",
         "tm.charts.table",
@@ -727,8 +787,12 @@ def _shown() -> Iterator[Call]:
         "any-frame: frame; text: caption download; flag: file_only",
     )
     yield _call("charts", "tm.charts.ours", "labels=['Trainium3 FP8']", "any: labels")
-    yield _call("charts", "tm.charts.topology", "nodes=nodes(), links=links(), caption='c', under='u'",
-                "frame: nodes links; frame-or-none: labels paths; text: caption under")  # fmt: skip
+    yield _call(
+        "charts",
+        "tm.charts.topology",
+        "nodes=nodes(), links=links(), caption='c', under='u'",
+        "frame: nodes links; frame-or-none: labels paths; text: caption under",
+    )
 
 
 @cache

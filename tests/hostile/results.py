@@ -53,8 +53,11 @@ def attributes(kind: type) -> list[str]:
 def methods(kind: type) -> dict[str, Callable]:
     """Public methods of a kind of object that this package defines, by name."""
     members = inspect.getmembers_static(kind, lambda item: isinstance(item, types.FunctionType | classmethod))
-    return {name: getattr(kind, name) for name, item in members
-            if name[0] != "_" and getattr(item, "__module__", "").startswith("trnmodel")}  # fmt: skip
+    return {
+        name: getattr(kind, name)
+        for name, item in members
+        if name[0] != "_" and getattr(item, "__module__", "").startswith("trnmodel")
+    }
 
 
 def _needs_nothing(method: Callable) -> bool:
@@ -72,8 +75,11 @@ def _inside(code: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield from ((f"{code}[{place}]", item) for place, item in enumerate(value[:MOST_ITEMS]))
     if ours(value):
         yield from ((f"{code}.{name}", getattr(value, name)) for name in attributes(type(value)))
-        yield from ((f"{code}.{name}()", getattr(value, name)())
-                    for name, method in methods(type(value)).items() if _needs_nothing(method))  # fmt: skip
+        yield from (
+            (f"{code}.{name}()", getattr(value, name)())
+            for name, method in methods(type(value)).items()
+            if _needs_nothing(method)
+        )
 
 
 @cache
@@ -107,10 +113,14 @@ METHODS: dict[str, tuple[str, str]] = {
     "Term.weights_read": ("tokens=4, expert_read='distinct'", "number: tokens; choice: expert_read"),
     "Choice.chip_s": ("resource='memory'", "choice: resource"),
     "Plan.reason": ("", "choice: c"),
-    "Effort.of": ("phase='decode', input_tokens=512, output_tokens=64",
-                  "choice: phase; one: input_tokens output_tokens"),
-    "Load.instances": ("request_chip_s=1.0, chips=8.0, sold_chips=16.0",
-                       "figure: request_chip_s chips; one: sold_chips"),
+    "Effort.of": (
+        "phase='decode', input_tokens=512, output_tokens=64",
+        "choice: phase; one: input_tokens output_tokens",
+    ),
+    "Load.instances": (
+        "request_chip_s=1.0, chips=8.0, sold_chips=16.0",
+        "figure: request_chip_s chips; one: sold_chips",
+    ),
     "TokenCost.chip_s": ("phase='decode'", "choice: phase"),
     "TokenCost.chip_s_ends": ("phase='decode'", "choice: phase"),
     "TokenCost.drawn_chip_s": ("drawn={}, phase='decode'", "table: drawn; choice: phase"),
@@ -119,8 +129,10 @@ METHODS: dict[str, tuple[str, str]] = {
     "TokenCost.uncertain": ("phase='decode'", "choice: phase"),
     "TokenCosts.break_even": ("against='trn2.3xlarge'", "choice: against"),
     "TokenCosts.card": ("against='trn2.3xlarge'", "choice: against"),
-    "TokenCosts.draws": ("software='public', phase='decode', draws=16, seed=1",
-                         "choice: software phase; integer: draws; whole: seed"),
+    "TokenCosts.draws": (
+        "software='public', phase='decode', draws=16, seed=1",
+        "choice: software phase; integer: draws; whole: seed",
+    ),
     "TokenCosts.of": ("software='public'", "choice: software"),
     "TokenCosts.priced": ("way='on-demand'", "any: way region"),
     "TokenCosts.ties": ("system='trn2.3xlarge', against='trn2.3xlarge'", "choice: system against"),
@@ -157,7 +169,7 @@ METHODS: dict[str, tuple[str, str]] = {
     "range": ("", "choice: name"),
     "to_frame": ("", "flag: bands"),
     "widths": ("", "choice: name; part: part"),
-}  # fmt: skip
+}
 
 
 def row(kind: type, name: str) -> tuple[str, str] | None:

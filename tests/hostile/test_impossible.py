@@ -135,8 +135,24 @@ def test_what_cannot_be_is_refused_or_invalid(row):
 def test_the_corpus_is_large_and_of_every_public_question():
     assert len(ROWS) >= 200
     assert all(row["why"] and row["verdict"] in ("refused", "invalid") for row in ROWS)
-    questions = {"decode_step", "prefill", "memory_fit", "serve", "plan", "token_cost", "goodput", "tco", "energy",
-                 "train_step", "train_run", "collective", "clos", "sensitivity", "system", "Mapping"}  # fmt: skip
+    questions = {
+        "decode_step",
+        "prefill",
+        "memory_fit",
+        "serve",
+        "plan",
+        "token_cost",
+        "goodput",
+        "tco",
+        "energy",
+        "train_step",
+        "train_run",
+        "collective",
+        "clos",
+        "sensitivity",
+        "system",
+        "Mapping",
+    }
     assert questions <= {row["call"] for row in ROWS}
 
 

@@ -11,8 +11,15 @@ from trnmodel.planner.worth import lane_usd
 RACK, OTHER = "trn2.48xlarge", "hgx-h100"
 SMALL, LARGE = "llama-3.2-1b", "llama-3.1-8b"
 ASK = {"tokens_per_s_per_user": 20.0, "input_tokens": 512, "output_tokens": 64}
-TRAIN = {"tokens": 1e12, "seq": 2048, "global_batch": 64, "batch_slack": 0.0, "recompute": ["none"], "zero": [1],
-         "sequence_parallel": [True]}  # fmt: skip
+TRAIN = {
+    "tokens": 1e12,
+    "seq": 2048,
+    "global_batch": 64,
+    "batch_slack": 0.0,
+    "recompute": ["none"],
+    "zero": [1],
+    "sequence_parallel": [True],
+}
 
 
 @cache
@@ -50,16 +57,20 @@ GIVES = {
 TAKES = {
     "tco(energy=)": ("Energy", RACK, False, lambda one: tm.tco(RACK, energy=one)),
     "tco(goodput=)": ("Goodput", RACK, False, lambda one: tm.tco(RACK, goodput=one)),
-    "tco(energy, goodput=)": (
-        "Goodput", RACK, True, lambda one: tm.tco(RACK, energy=tm.energy(step()), goodput=one)
-    ),
+    "tco(energy, goodput=)": ("Goodput", RACK, True, lambda one: tm.tco(RACK, energy=tm.energy(step()), goodput=one)),
     "tco(goodput, energy=)": (
-        "Energy", RACK, True, lambda one: tm.tco(RACK, goodput=tm.goodput(RACK, 8, model=SMALL), energy=one)
+        "Energy",
+        RACK,
+        True,
+        lambda one: tm.tco(RACK, goodput=tm.goodput(RACK, 8, model=SMALL), energy=one),
     ),
     "usd_per_mtoken": ("Step Energy", RACK, False, lambda one: tm.tco(RACK).usd_per_mtoken(one)),
     "mtoken_ends": ("Step Energy", RACK, False, lambda one: tm.tco(RACK).mtoken_ends(one)),
     "tco(energy).usd_per_mtoken": (
-        "Step Energy", RACK, True, lambda one: tm.tco(RACK, energy=tm.energy(step())).usd_per_mtoken(one)
+        "Step Energy",
+        RACK,
+        True,
+        lambda one: tm.tco(RACK, energy=tm.energy(step())).usd_per_mtoken(one),
     ),
     "token_cost(way=)": ("Cost Rent", RACK, True, lambda one: tm.token_cost(SMALL, RACK, way=one, **ASK)),
     "priced": ("Cost Rent", RACK, True, lambda one: tm.token_cost(SMALL, RACK, **ASK).priced(one)),
@@ -70,7 +81,7 @@ TAKES = {
     "renter_usd(way=)": ("Rent", OTHER, False, lambda one: run().renter_usd(one)),
     "energy": ("Step", RACK, False, tm.energy),
     "plan.reason": ("", RACK, False, lambda one: tm.plan(SMALL, RACK, **ASK).reason(one)),
-}  # fmt: skip
+}
 FREE = ("energy",)  # takes a step of any system: there is nothing else that it could differ from
 
 
@@ -120,10 +131,19 @@ def test_every_call_that_takes_a_result_is_among_the_pairs():
             if set(kinds) & set(words):
                 found.add((item.__name__, name))
     assert found == {
-        ("tco", "energy"), ("tco", "goodput"), ("usd_per_mtoken", "answer"), ("mtoken_ends", "answer"),
-        ("token_cost", "way"), ("rent", "way"), ("calendar_days", "useful"), ("owner_usd", "useful"),
-        ("renter_usd", "useful"), ("renter_usd", "way"), ("energy", "of"), ("reason", "c"),
-    }  # fmt: skip
+        ("tco", "energy"),
+        ("tco", "goodput"),
+        ("usd_per_mtoken", "answer"),
+        ("mtoken_ends", "answer"),
+        ("token_cost", "way"),
+        ("rent", "way"),
+        ("calendar_days", "useful"),
+        ("owner_usd", "useful"),
+        ("renter_usd", "useful"),
+        ("renter_usd", "way"),
+        ("energy", "of"),
+        ("reason", "c"),
+    }
 
 
 def test_a_job_of_other_chips_or_of_several_is_not_this_run_s():
@@ -138,8 +158,9 @@ def test_a_job_of_other_chips_or_of_several_is_not_this_run_s():
 
 def test_a_step_on_a_bare_chip_is_priced_on_systems_of_that_chip_alone():
     bare = tm.decode_step(SMALL, tm.chip("trainium2"), tm.Mapping(tp=8), batch=4, context=2048)
-    assert tm.tco(RACK).usd_per_mtoken(bare) == pytest.approx(float(tm.tco(RACK).usd_per_mtoken(1.0))
-                                                              / float(bare.tokens_per_s_per_chip))  # fmt: skip
+    assert tm.tco(RACK).usd_per_mtoken(bare) == pytest.approx(
+        float(tm.tco(RACK).usd_per_mtoken(1.0)) / float(bare.tokens_per_s_per_chip)
+    )
     with pytest.raises(ValueError, match=r"answer='Step of trainium2': .* h100"):
         tm.tco(OTHER).usd_per_mtoken(bare)
 

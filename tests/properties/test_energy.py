@@ -10,9 +10,23 @@ from trnmodel.formulas import energy as page
 
 SYSTEMS = ["trn2.48xlarge", "trn3-nl72x2-pcie160", "trn3-nl32x2-pcie160", "hgx-h100", "hgx-b200", "hgx-h200"]
 MODELS = ["llama-3.1-8b", "gpt-oss-120b", "qwen3-30b-a3b", "mixtral-8x7b"]
-FIGURES = ("chip_w", "server_w", "all_in_w", "facility_w", "site_w", "tdp_w", "bottom_up_w", "chip_j_per_token",
-           "server_j_per_token", "all_in_j_per_token", "facility_j_per_token", "chip_step_j", "chip_j_per_flop",
-           "tokens_per_s_per_site_mw", "chips_per_site_mw")  # fmt: skip
+FIGURES = (
+    "chip_w",
+    "server_w",
+    "all_in_w",
+    "facility_w",
+    "site_w",
+    "tdp_w",
+    "bottom_up_w",
+    "chip_j_per_token",
+    "server_j_per_token",
+    "all_in_j_per_token",
+    "facility_j_per_token",
+    "chip_step_j",
+    "chip_j_per_flop",
+    "tokens_per_s_per_site_mw",
+    "chips_per_site_mw",
+)
 
 
 def steps(seed, many=12):

@@ -100,8 +100,10 @@ def test_another_unit_of_time_gives_the_same_shares(scale):
     """Seconds or minutes: rates divided, times and sizes over rates multiplied."""
     slower = {name: getattr(FLEET, name) / scale for name in [*RATES, "checkpoint_bytes_per_s"]}
     slower |= {name: getattr(FLEET, name) * scale for name in ("restart_s", "swap_s", "repair_s")}
-    one, other = (tm.goodput("trn3-nl72x2-pcie160", 16_384, fleet=fleet, **ASKED)
-                  for fleet in (FLEET, replace(FLEET, ranges={}, **slower)))  # fmt: skip
+    one, other = (
+        tm.goodput("trn3-nl72x2-pcie160", 16_384, fleet=fleet, **ASKED)
+        for fleet in (FLEET, replace(FLEET, ranges={}, **slower))
+    )
     for part in LOSSES:
         assert getattr(other, f"{part}_lost") == pytest.approx(getattr(one, f"{part}_lost"), rel=1e-9, abs=1e-15)
     assert other.interval_s == pytest.approx(one.interval_s * scale, rel=1e-9)

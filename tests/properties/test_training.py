@@ -12,8 +12,13 @@ from trnmodel.planner.train_search import grid, space, told
 from trnmodel.steps.training_work import KINDS, PARTS
 
 DENSE, EXPERTS = "llama-3.1-8b", "qwen3-30b-a3b"
-JOBS = [(DENSE, "trn2-ultraserver", None), (EXPERTS, "hgx-a100", None), (DENSE, "hgx-h100", None),
-        (EXPERTS, "trn3-nl72x2-pcie160", "ideal"), ("bert-large-uncased", "trn1.32xlarge", None)]  # fmt: skip
+JOBS = [
+    (DENSE, "trn2-ultraserver", None),
+    (EXPERTS, "hgx-a100", None),
+    (DENSE, "hgx-h100", None),
+    (EXPERTS, "trn3-nl72x2-pcie160", "ideal"),
+    ("bert-large-uncased", "trn1.32xlarge", None),
+]
 WAYS = [("none", 0, True), ("selective", 1, True), ("full", 3, True), ("full", 1, False), ("none", 3, False)]
 PLACES = ("tp", "cp", "ep", "dp", "pp")
 
@@ -26,8 +31,12 @@ def drawn(model, rng, n):
     degrees = {name: 2.0 ** rng.integers(0, top, n) for name, top in powers.items()}
     micro = 2.0 ** rng.integers(0, 3, n)
     batch = micro * degrees["dp"] * degrees["ep"] * 2.0 ** rng.integers(0, 5, n)
-    asked = {"global_batch": batch, "micro_batch": micro, "seq": 2.0 ** rng.integers(longest - 3, longest + 1, n),
-             "interleave": np.where(degrees["pp"] > 1, 2.0 ** rng.integers(0, 2, n), 1.0)}  # fmt: skip
+    asked = {
+        "global_batch": batch,
+        "micro_batch": micro,
+        "seq": 2.0 ** rng.integers(longest - 3, longest + 1, n),
+        "interleave": np.where(degrees["pp"] > 1, 2.0 ** rng.integers(0, 2, n), 1.0),
+    }
     return degrees, asked
 
 
@@ -109,10 +118,20 @@ def test_more_work_takes_no_less(job):
     rng = np.random.default_rng(11)
     degrees, asked = drawn(job[0], rng, 1000)
     first = step(job, degrees, asked)
-    for more in ({"global_batch": 2 * asked["global_batch"]}, {"seq": 2 * asked["seq"]}, {"straggler": 0.1},
-                 {"gradient_bytes": 8.0}, {"optimizer_bytes": 24.0}, {"expert_imbalance": 1.5}):  # fmt: skip
-        found = step(job, degrees, asked | {name: x for name, x in more.items() if name in asked},
-                     **{name: x for name, x in more.items() if name not in asked})  # fmt: skip
+    for more in (
+        {"global_batch": 2 * asked["global_batch"]},
+        {"seq": 2 * asked["seq"]},
+        {"straggler": 0.1},
+        {"gradient_bytes": 8.0},
+        {"optimizer_bytes": 24.0},
+        {"expert_imbalance": 1.5},
+    ):
+        found = step(
+            job,
+            degrees,
+            asked | {name: x for name, x in more.items() if name in asked},
+            **{name: x for name, x in more.items() if name not in asked},
+        )
         both = first.valid & found.valid
         assert both.any()
         assert (found.time_s[both] >= first.time_s[both] * (1 - 1e-12)).all(), more
@@ -145,8 +164,10 @@ def logits_s(where, batch):
 
 def test_limits_of_recomputation_and_of_zero():
     ask = {"global_batch": 64, "seq": 2048, "count": 64}
-    ways = [tm.train_step(DENSE, "hgx-a100", tm.Mapping(tp=2, dp=32), recompute=way, **ask) for way in
-            ("none", "selective", "full")]  # fmt: skip
+    ways = [
+        tm.train_step(DENSE, "hgx-a100", tm.Mapping(tp=2, dp=32), recompute=way, **ask)
+        for way in ("none", "selective", "full")
+    ]
     for less, more in pairwise(ways):
         assert less.activation_bytes > more.activation_bytes
         assert less.recompute_s < more.recompute_s
@@ -185,6 +206,14 @@ def test_the_search_is_brute_force():
     assert table.loses_by[0] == ""
     for row in table.to_dict("records"):
         mapping = tm.Mapping(**{name: int(row[name]) for name in ("tp", "pp", "dp", "ep", "cp")}, placement=PLACES)
-        again = tm.train_step(DENSE, "hgx-a100", mapping, **ask, zero=row["zero"], recompute=row["recompute"],
-                              micro_batch=row["micro_batch"], interleave=row["interleave"])  # fmt: skip
+        again = tm.train_step(
+            DENSE,
+            "hgx-a100",
+            mapping,
+            **ask,
+            zero=row["zero"],
+            recompute=row["recompute"],
+            micro_batch=row["micro_batch"],
+            interleave=row["interleave"],
+        )
         assert float(again.time_s) == pytest.approx(row["time_s"], rel=1e-12)

@@ -36,8 +36,10 @@ def inherited(spec_type: type[Spec], chain: Iterable[str]) -> dict[str, Any]:
 def overlaid(older: Mapping[str, Any], newer: Mapping[str, Any]) -> dict[str, Any]:
     """Keyword arguments of a spec over those of what it builds on."""
     stated = {label.partition("[")[0] for label in newer["sources"]}
-    kept = {name: [label for label in older[name] if label.partition("[")[0] not in stated]
-            for name in ("sources", "ranges", "estimates")}  # fmt: skip
+    kept = {
+        name: [label for label in older[name] if label.partition("[")[0] not in stated]
+        for name in ("sources", "ranges", "estimates")
+    }
     merged = {name: {label: older[name][label] for label in kept[name]} | newer[name] for name in ("sources", "ranges")}
     return {**older, **newer, **merged, "estimates": newer["estimates"].union(kept["estimates"])}
 

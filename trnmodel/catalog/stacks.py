@@ -275,8 +275,12 @@ def find(chip: Chip, stack: str | Efficiencies | None, argument: str) -> Efficie
         quantity, what = own[folded(name)]
         name = getattr(chip, quantity)
         if not name:
-            refuse(argument, stack, f"{chip.id} has no {what}; give one, such as 'ideal', or add a row of "
-                   f"{chip.id},{quantity} to data/facts/efficiencies.csv")  # fmt: skip
+            refuse(
+                argument,
+                stack,
+                f"{chip.id} has no {what}; give one, such as 'ideal', or add a row of "
+                f"{chip.id},{quantity} to data/facts/efficiencies.csv",
+            )
     found = IDEAL if folded(name) == "ideal" else _stack(load.resolve("stack", name, argument))
     if not found.sources and found is not IDEAL:
         why = f"a way of writing kernels, for tm.kernel, or data/facts/efficiencies.csv has no row of {found.id}"

@@ -33,9 +33,18 @@ MOST_SWITCH_TRAYS = 100  # of a rack; the tallest racks have about 50 units
 MOST_LANES = 2**20  # of a chip; a rate is below the largest number by this
 NEEDED = {
     "torus": ("torus_shape",),
-    "planes": ("racks", "compute_trays_per_rack", "chips_per_tray", "plane_positions", "switch_trays_per_rack",
-               "switches_per_plane", "switch", "port_lanes", "lane_bytes_per_s_per_dir"),
-}  # fmt: skip
+    "planes": (
+        "racks",
+        "compute_trays_per_rack",
+        "chips_per_tray",
+        "plane_positions",
+        "switch_trays_per_rack",
+        "switches_per_plane",
+        "switch",
+        "port_lanes",
+        "lane_bytes_per_s_per_dir",
+    ),
+}
 Fabric = Literal["single", "switch", "mesh", "torus", "planes"]
 
 

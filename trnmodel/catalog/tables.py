@@ -18,12 +18,20 @@ NEEDED = {  # rows without which nothing can be asked of a part
     "chip": ("hbm_bytes", "hbm_bytes_per_s", "peak_flop_per_s"),
     "chip with NeuronCores": ("cores", "lnc_choices", "lnc_default"),
     "core": ("sbuf_bytes", "sbuf_partitions", "dma_engines", "dma_engine_bytes_per_s", "dma_start_s"),
-    "tensor": ("clock_hz", "array_rows", "max_stationary_cols", "max_moving_cols", "min_initiation_cycle",
-               "access_overhead_cycle", "fp32_cost_ratio", "peak_flop_per_s"),
+    "tensor": (
+        "clock_hz",
+        "array_rows",
+        "max_stationary_cols",
+        "max_moving_cols",
+        "min_initiation_cycle",
+        "access_overhead_cycle",
+        "fp32_cost_ratio",
+        "peak_flop_per_s",
+    ),
     "vector": ("clock_hz", "elements_per_cycle", "access_overhead_cycle"),
     "scalar": ("clock_hz", "elements_per_cycle", "access_overhead_cycle"),
     "gpsimd": ("clock_hz", "access_overhead_cycle"),
-}  # fmt: skip
+}
 
 
 class DataError(ValueError):

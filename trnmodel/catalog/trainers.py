@@ -140,7 +140,11 @@ def trainer(chip: Chip, stack: str | Trainer | None = None, argument: str = "eff
     if name in CHIPS_OWN:
         own = CHIPS_OWN[name]
         if not getattr(chip, own):
-            refuse(argument, stack, f"{chip.id} has no {name} training stack; give one of {', '.join(trainers())}, or "
-                   f"add a row of {chip.id},{own} to data/facts/training.csv")  # fmt: skip
+            refuse(
+                argument,
+                stack,
+                f"{chip.id} has no {name} training stack; give one of {', '.join(trainers())}, or "
+                f"add a row of {chip.id},{own} to data/facts/training.csv",
+            )
         name = getattr(chip, own)
     return built(Trainer, load.resolve("trainer", name, argument))

@@ -21,8 +21,18 @@ FORMATS = ("bf16", "fp8", "mxfp8", "w4a8")  # precisions that chapters set besid
 LANE_MAP = "trn3-nl72x2-aws-lanes"  # NL72x2 with the lanes that AWS prints, not those that the deep dive counts
 
 
-def card(number: float | Sequence[float] | str, of: str, *, unit: str = "", mark: str, proof: str,
-         rival: str = "", rank: str = "Beside it", alone: str = "", more: str = "") -> str:  # fmt: skip
+def card(
+    number: float | Sequence[float] | str,
+    of: str,
+    *,
+    unit: str = "",
+    mark: str,
+    proof: str,
+    rival: str = "",
+    rank: str = "Beside it",
+    alone: str = "",
+    more: str = "",
+) -> str:
     """The card that a chapter opens with, in Markdown: its number, what comes next to it, where the proof stands.
 
     `number` is a figure of `of` in a base unit or words (`format_within`), with low and high where it has a band, or a

@@ -132,8 +132,11 @@ def answer(head: TokenCosts, system: str, table: pd.DataFrame, called: Mapping[s
     value, low, high = figures[one.stack_kind]
     wide = np.isfinite(value) and not np.isfinite(high)
     return card(
-        f"{format_digits(value, 2)} {unit}, {format_digits(low, 2)} to out of reach" if wide
-        else figures[one.stack_kind] if np.isfinite(value) else "no cost",
+        f"{format_digits(value, 2)} {unit}, {format_digits(low, 2)} to out of reach"
+        if wide
+        else figures[one.stack_kind]
+        if np.isfinite(value)
+        else "no cost",
         f"{what}{'' if np.isfinite(value) else f': {one.reason}'}; {also}. Rent: {one.price_told()}",
         unit=unit,
         mark=str(one.basis),
@@ -144,7 +147,7 @@ def answer(head: TokenCosts, system: str, table: pd.DataFrame, called: Mapping[s
         more=_unpriced(table, called)
         + "An owner's cost follows the renter's. A band joins that of the price and that of the software.\n\n"
         + ledger.rests_on(*dict.fromkeys(line.stack.id for line in lines.values() if line.stack_kind != "ideal")),
-    )  # fmt: skip
+    )
 
 
 def _figure(figures: list[float], line: TokenCost) -> str:

@@ -75,20 +75,25 @@ def percent(job: Goodput, basis: str = "") -> str:
 def losses(found: Jobs) -> pd.DataFrame:
     """Where the time of all chips goes: of, part, time_share, which sum to 1 for each `of`."""
     short = {key: f"{key[0].replace('Trainium', 'Trn')}, {HOW[key[1]].split()[1]}" for key in found}
-    rows = [{"of": short[key], "part": word, "time_share": float(getattr(job, field))}
-            for key, job in found.items() for field, word in PARTS.items()]  # fmt: skip
+    rows = [
+        {"of": short[key], "part": word, "time_share": float(getattr(job, field))}
+        for key, job in found.items()
+        for field, word in PARTS.items()
+    ]
     return tidy(rows)
 
 
 def beside(found: Jobs) -> pd.DataFrame:
     """Each job in a row: goodput with band, time between interruptions and checkpoints, spares, what is out."""
-    return tidy([
-        {"system": name, "with": HOW[swap], "useful share of the time": percent(job)}
-        | {"between interruptions": format_duration(float(job.mtbf_s))}
-        | {"between checkpoints": format_duration(float(job.interval_s))}
-        | {"spare chips": float(job.spare_chips), "out together": counted(job.unit_chips, "chip")}
-        for (name, swap), job in found.items()
-    ])  # fmt: skip
+    return tidy(
+        [
+            {"system": name, "with": HOW[swap], "useful share of the time": percent(job)}
+            | {"between interruptions": format_duration(float(job.mtbf_s))}
+            | {"between checkpoints": format_duration(float(job.interval_s))}
+            | {"spare chips": float(job.spare_chips), "out together": counted(job.unit_chips, "chip")}
+            for (name, swap), job in found.items()
+        ]
+    )
 
 
 def rules(job: Goodput) -> pd.DataFrame:
@@ -147,11 +152,13 @@ def standing_by(spec: System, fleet: Fleet, sizes: Iterable[float], model: str) 
     def told(job: Goodput) -> str:
         return f"{counted(float(job.spare_chips), 'chip')}, {format_digits(100 * float(job.spare_lost), 2)}%"
 
-    return tidy([
-        {"chips of the job": float(chips)}
-        | {f"spares, {HOW[way]}": told(goodput(spec, chips, model=model, swap=way, fleet=fleet)) for way in SWAPS}
-        for chips in sizes
-    ])  # fmt: skip
+    return tidy(
+        [
+            {"chips of the job": float(chips)}
+            | {f"spares, {HOW[way]}": told(goodput(spec, chips, model=model, swap=way, fleet=fleet)) for way in SWAPS}
+            for chips in sizes
+        ]
+    )
 
 
 def served(systems: Mapping[str, str], chips: float, count: int, needed: int, fleet: Fleet) -> pd.DataFrame:

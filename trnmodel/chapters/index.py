@@ -119,8 +119,9 @@ def _spent(row: dict[str, Any]) -> str:
     if not row["energy_basis"]:
         return "no watts known"
     ends = ("", "_low", "_high")
-    joules, kilowatts = ([row[f"{name}{end}"] / unit for end in ends]
-                         for name, unit in (("server_j_per_token", 1.0), ("server_w", KW)))  # fmt: skip
+    joules, kilowatts = (
+        [row[f"{name}{end}"] / unit for end in ends] for name, unit in (("server_j_per_token", 1.0), ("server_w", KW))
+    )
     return f"{format_within(*joules, 'J a token', row['energy_basis'])}; {format_within(*kilowatts, 'kW')}"
 
 

@@ -17,9 +17,14 @@ from trnmodel.kernels.engines import KernelTime
 from trnmodel.result import tidy
 
 ENGINES = {
-    "TensorE": "tensor_s", "VectorE": "vector_s", "ScalarE": "scalar_s", "GPSIMD": "gpsimd_s", "DMA in": "load_s",
-    "DMA out": "store_s", "fixed cost": "fixed_s",
-}  # fmt: skip
+    "TensorE": "tensor_s",
+    "VectorE": "vector_s",
+    "ScalarE": "scalar_s",
+    "GPSIMD": "gpsimd_s",
+    "DMA in": "load_s",
+    "DMA out": "store_s",
+    "fixed cost": "fixed_s",
+}
 TIERS = {"roofline": "roofline_s", "tile bound": "tile_s", "tuned kernel": "time_s", "engines in a row": "upper_s"}
 COPIES = {"vector": "VectorE", "scalar": "ScalarE"}
 

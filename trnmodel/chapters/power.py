@@ -50,8 +50,10 @@ def beside(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 def _said(found: Mapping[str, tuple[pd.Series | None, dict[str, str]]], system: str) -> str:
     """What would put a system first, by kind of software."""
-    words = {kind: "is" if best is not None and best.system == system else others.get(system)
-             for kind, (best, others) in found.items()}  # fmt: skip
+    words = {
+        kind: "is" if best is not None and best.system == system else others.get(system)
+        for kind, (best, others) in found.items()
+    }
     return ", ".join(f"{kind}: {word}" for kind, word in words.items() if word)
 
 

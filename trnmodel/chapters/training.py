@@ -84,14 +84,23 @@ def formats(gained: pd.DataFrame) -> pd.DataFrame:
 
 def losing(run: TrainRun) -> pd.DataFrame:
     """The best sets of degrees: days, MFU, memory, by how much they lose and by which part of a step."""
-    return pd.DataFrame([
-        {"mapping": degrees(row), "sequences at once": f"{row['micro_batch']:.0f}",
-         "parts a stage": f"{row['interleave']:.0f}", "policy": f"ZeRO {row['zero']}, {AGAIN[row['recompute']]}",
-         "MFU": f"{row['mfu']:.1%}", "memory [GiB]": format_digits(row["memory_bytes_per_rank"] / GIB, 3),
-         "days": format_digits(float(run.days) * (1 + run.behind(row)), 3),
-         "loses": f"{run.behind(row):.1%}, most by {PARTS.get(row['loses_by'] + '_s', 'nothing')}" if place else ""}
-        for place, row in enumerate(run.table.to_dict("records"))
-    ])  # fmt: skip
+    return pd.DataFrame(
+        [
+            {
+                "mapping": degrees(row),
+                "sequences at once": f"{row['micro_batch']:.0f}",
+                "parts a stage": f"{row['interleave']:.0f}",
+                "policy": f"ZeRO {row['zero']}, {AGAIN[row['recompute']]}",
+                "MFU": f"{row['mfu']:.1%}",
+                "memory [GiB]": format_digits(row["memory_bytes_per_rank"] / GIB, 3),
+                "days": format_digits(float(run.days) * (1 + run.behind(row)), 3),
+                "loses": f"{run.behind(row):.1%}, most by {PARTS.get(row['loses_by'] + '_s', 'nothing')}"
+                if place
+                else "",
+            }
+            for place, row in enumerate(run.table.to_dict("records"))
+        ]
+    )
 
 
 def binding(run: TrainRun) -> pd.DataFrame:
@@ -114,11 +123,18 @@ def claims(found: Runs, model: str, system: str, precision: str) -> pd.DataFrame
     lines = [(f"derived, {kind} software", table.iloc[0]) for kind, table in tables.items()]
     for table in [*tables.values()][:1]:
         lines += [(f"claimed, {row.software}", row) for _, row in table.iloc[1:].iterrows()]
-    return pd.DataFrame([
-        {"model": model, "MFU of": word, "MFU": in_percent(row.mfu, row.mfu_low, row.mfu_high),
-         "days": banded(row.days, row.days_low, row.days_high), "source": row.source}
-        for word, row in lines
-    ])  # fmt: skip
+    return pd.DataFrame(
+        [
+            {
+                "model": model,
+                "MFU of": word,
+                "MFU": in_percent(row.mfu, row.mfu_low, row.mfu_high),
+                "days": banded(row.days, row.days_low, row.days_high),
+                "source": row.source,
+            }
+            for word, row in lines
+        ]
+    )
 
 
 def verdicts(found: Runs, models: Iterable[str], system: str, precision: str) -> str:

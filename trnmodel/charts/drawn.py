@@ -61,10 +61,12 @@ def draws(frame: pd.DataFrame, chosen: Mapping[str, Any], *, caption: str, under
     layers = [
         curve.transform_filter("datum.beside == beside").mark_line(color=GREY, strokeWidth=1).encode(**place),
         mine.mark_line(strokeWidth=3, strokeDash=dash).encode(**place, color=alt.Color(**colour)),
-        mine.transform_filter(" || ".join(cuts.values())).mark_point(filled=True, opacity=1, size=70).encode(
-            **place, color=alt.Color(**colour)),
-        alt.layer(_words(one, told, BELOW, 18), _words(one, rest, BELOW + 26)), _missing(kept),
-    ]  # fmt: skip
+        mine.transform_filter(" || ".join(cuts.values()))
+        .mark_point(filled=True, opacity=1, size=70)
+        .encode(**place, color=alt.Color(**colour)),
+        alt.layer(_words(one, told, BELOW, 18), _words(one, rest, BELOW + 26)),
+        _missing(kept),
+    ]
     params = [_select(name, options[name], chosen) for name in DRAWN] + [alt.param(name="of", expr=_code(options))]
     params += [alt.param(name="beside", expr=_code(dict(list(options.items())[1:])))]
     return _finished(alt.layer(*layers).add_params(*params), caption, under)

@@ -84,8 +84,15 @@ def frontier(frame: pd.DataFrame, chosen: Mapping[str, Any], *, caption: str, un
     colour, dash = _looks(options["system"])
     own = place | {"color": alt.Color(**colour)}
     slider = alt.binding_range(min=1, max=most, step=1, name="Point, from the slowest for a user ")
-    pick = alt.selection_point(name="pick", fields=["n"], on="path:pointerover", nearest=True, clear=False,
-                               value=[{"n": (1 + most) // 2}], bind={"n": slider})  # fmt: skip
+    pick = alt.selection_point(
+        name="pick",
+        fields=["n"],
+        on="path:pointerover",
+        nearest=True,
+        clear=False,
+        value=[{"n": (1 + most) // 2}],
+        bind={"n": slider},
+    )
     points = curve.mark_point(filled=True, opacity=1, size=70, strokeWidth=1.8)
     hollow = alt.condition(f"datum.ground == {BASES.index(language.LOOSE)}", alt.value(0), alt.value(1))
     layers = [
@@ -412,8 +419,10 @@ def _roofs(peaks: pd.DataFrame, most: float) -> pd.DataFrame:
 def _table(peaks: pd.DataFrame, options: Mapping[str, Sequence[Any]]) -> str:
     """What is known of each chip in each format, as an expression; null where it has no peak."""
     units = {"peak_flop_per_s": TFLOP, "hbm_bytes_per_s": TB}
-    rows = {key: [float(f"{row[name] / units.get(name, 1):.6g}") for name in ROOF]
-            for key, row in peaks.set_index(list(ROOFS)).iterrows()}  # fmt: skip
+    rows = {
+        key: [float(f"{row[name] / units.get(name, 1):.6g}") for name in ROOF]
+        for key, row in peaks.set_index(list(ROOFS)).iterrows()
+    }
     return json.dumps([[rows.get((chip, dtype)) for dtype in options["dtype"]] for chip in options["chip"]])
 
 

@@ -179,8 +179,10 @@ def left_out_rows(split: str = LEFT_OUT) -> pd.DataFrame:
     column = "chip_left_out_error" if split == CHIP else "model_left_out_error"
     others = shipped(comparators.RESIDUALS)
     others = others.assign(error=others[column].fillna(others.chip_left_out_error))
-    own = [rows[rows.split.isin([split, LEFT_OUT] if path == KERNEL_RESIDUALS else [split])]
-           for path, rows in ((path, shipped(path)) for path in FILES)]  # fmt: skip
+    own = [
+        rows[rows.split.isin([split, LEFT_OUT] if path == KERNEL_RESIDUALS else [split])]
+        for path, rows in ((path, shipped(path)) for path in FILES)
+    ]
     table = pd.concat([*own, shipped(OTHER_RESIDUALS), others], ignore_index=True)
     table = table[np.isfinite(table.error)]
     sign = np.where([is_rate(meaning) for meaning in table.meaning], -1.0, 1.0)

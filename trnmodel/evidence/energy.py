@@ -132,8 +132,15 @@ def _step(row: Row, stack: str | None) -> Step:
     context = float(row.input_tokens or 0) + float(row.output_tokens or 0) / 2
     precision = PRESETS.get(row.precision, row.precision)
     degrees = Degrees(tp=row.tp, pp=row.pp, ep=row.ep)
-    return decode_step(row.alias, _roomy(row.chip), degrees, batch=max(row.batch, 1.0), context=max(context, 1.0),
-                       precision=precision, efficiencies=stack)  # fmt: skip
+    return decode_step(
+        row.alias,
+        _roomy(row.chip),
+        degrees,
+        batch=max(row.batch, 1.0),
+        context=max(context, 1.0),
+        precision=precision,
+        efficiencies=stack,
+    )
 
 
 def _case(row: Row) -> Case:
@@ -146,8 +153,13 @@ def _case(row: Row) -> Case:
     if row.alias:
         step = _step(row, "ideal")
         own_s = float(_step(row, None).time_s)
-        return Case(row, chip, step.precision.compute,
-                    Amounts(time_s, step.work_flop_per_rank, step.moved_bytes_per_rank, *apart), own_s)  # fmt: skip
+        return Case(
+            row,
+            chip,
+            step.precision.compute,
+            Amounts(time_s, step.work_flop_per_rank, step.moved_bytes_per_rank, *apart),
+            own_s,
+        )
     dtype = load.precision(PRESETS.get(row.precision, row.precision))
     flop = 2 * float(row.active_b or row.params_b) * BILLION * row.batch / row.n_gpus
     moved = row.params_b * BILLION * dtype.storage_bytes("weights") / row.n_gpus
@@ -231,11 +243,22 @@ def accuracy() -> pd.DataFrame:
     tdp_w = np.array([case.chip.tdp_w for case in of], dtype=float)
     bottom_w = np.array([_bottom_up_w(case) for case in of])
     slower = np.array([case.own_s / float(case.amounts.time_s) for case in of])
-    against = {"error": watts, "own_error": own_w * slower, "share_error": SHARE * tdp_w,
-               "tdp_error": tdp_w, "bottom_up_error": bottom_w}  # fmt: skip
-    names = {"model": [c.model for c in of], "chip": [c.chip.id for c in of], "batch": [c.row.batch for c in of],
-             "remark": [c.row.remark for c in of], "steady": [c.steady for c in of], "measured_w": measured_w,
-             "j_per_token": measured_w * [c.row.n_gpus / c.row.tokens_per_s for c in of]}  # fmt: skip
+    against = {
+        "error": watts,
+        "own_error": own_w * slower,
+        "share_error": SHARE * tdp_w,
+        "tdp_error": tdp_w,
+        "bottom_up_error": bottom_w,
+    }
+    names = {
+        "model": [c.model for c in of],
+        "chip": [c.chip.id for c in of],
+        "batch": [c.row.batch for c in of],
+        "remark": [c.row.remark for c in of],
+        "steady": [c.steady for c in of],
+        "measured_w": measured_w,
+        "j_per_token": measured_w * [c.row.n_gpus / c.row.tokens_per_s for c in of],
+    }
     return pd.DataFrame(names | {name: found / measured_w - 1 for name, found in against.items()})
 
 
@@ -285,8 +308,16 @@ def server_errors() -> pd.DataFrame:
 
     of = servers()
     found = search.left_out(of, lambda one: one.what, lambda train, test: server_kw(test, fit_servers(train)))
-    rows = [{"what": one.what, "kind": one.kind, "measured_kw": one.power_kw, "predicted_kw": kw,
-             "error": kw / one.power_kw - 1} for one, kw in zip(of, found, strict=True)]  # fmt: skip
+    rows = [
+        {
+            "what": one.what,
+            "kind": one.kind,
+            "measured_kw": one.power_kw,
+            "predicted_kw": kw,
+            "error": kw / one.power_kw - 1,
+        }
+        for one, kw in zip(of, found, strict=True)
+    ]
     return pd.DataFrame(rows)
 
 

@@ -115,8 +115,10 @@ def cases(rows: pd.DataFrame | str | Path, group: str) -> list[Case]:
     of_all = min if group in FASTEST else np.median
     votes = [float(of_all([case.measured for case in some])) for some in alike.values()]
     weights = [max(case.weight for case in some) for some in alike.values()]
-    return [replace(some[0], measured=measured, weight=weight)
-            for some, measured, weight in zip(alike.values(), votes, weights, strict=True)]  # fmt: skip
+    return [
+        replace(some[0], measured=measured, weight=weight)
+        for some, measured, weight in zip(alike.values(), votes, weights, strict=True)
+    ]
 
 
 def tuned(values: Mapping[Parameter, float]) -> Tune:

@@ -101,9 +101,19 @@ def _row(case: Case, group: str) -> tuple[float, ...] | None:
     tokens = min(r.compiled_batch, most)
     selects = stack.expert_read == "per_token" and float(d.ep * d.moe_ep) == 1
     own_layers = m.layers if stack.dense_layer_s else 0
-    return (measured_s, float(step.time_s) - sum(own), float(own_layers), float(m.expert_layers), ranks,
-            ranks * site(machine(r), r.mapping[3]).lnc, tokens, tokens * m.top_k, float(m.top_k),
-            selects, float("async" in str(r.stack)))  # fmt: skip
+    return (
+        measured_s,
+        float(step.time_s) - sum(own),
+        float(own_layers),
+        float(m.expert_layers),
+        ranks,
+        ranks * site(machine(r), r.mapping[3]).lnc,
+        tokens,
+        tokens * m.top_k,
+        float(m.top_k),
+        selects,
+        float("async" in str(r.stack)),
+    )
 
 
 def chosen_inside(of: Sequence[Case], group: str) -> NDArray:

@@ -31,8 +31,12 @@ WHOLE = ("n_cores_used", "lnc", "tp", "pp", "dp")
 MOST = 2**40  # tokens, sequences or ranks of a row
 TIMES = {"s": 1.0, "sec": 1.0, "seconds": 1.0, "ms": MS, "us": US, "min": MINUTE, "h": HOUR, "hours": HOUR}
 PER = {"s": 1.0, "min": 1 / MINUTE, "h": 1 / HOUR}
-TOKENS = {f"{many}{name}/{per}": size * rate for many, size in {"": 1.0, "k": 1e3, "M": 1e6}.items()
-          for name in ("tokens", "tok") for per, rate in PER.items()}  # fmt: skip
+TOKENS = {
+    f"{many}{name}/{per}": size * rate
+    for many, size in {"": 1.0, "k": 1e3, "M": 1e6}.items()
+    for name in ("tokens", "tok")
+    for per, rate in PER.items()
+}
 REQUESTS = {f"req/{per}": rate for per, rate in PER.items()}
 SEQUENCES = {f"{name}/{per}": rate for name in ("inf", "sequences", "samples", "seq") for per, rate in PER.items()}
 SEQUENCES |= REQUESTS

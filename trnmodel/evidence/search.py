@@ -99,8 +99,10 @@ def room(names: Iterable[str], first: ArrayLike) -> NDArray:
     >>> room(["layer_s", "bubble_overlap"], [1e-5, 1.0]).tolist()
     [3.0, -0.0]
     """
-    ends = [-np.log(value) if name.endswith(("share", "overlap")) else np.inf
-            for name, value in zip(names, np.asarray(first, dtype=float), strict=True)]  # fmt: skip
+    ends = [
+        -np.log(value) if name.endswith(("share", "overlap")) else np.inf
+        for name, value in zip(names, np.asarray(first, dtype=float), strict=True)
+    ]
     return np.minimum(ends, LARGEST)
 
 

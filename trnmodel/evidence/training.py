@@ -162,8 +162,14 @@ def _model(name: str, layers: str, hidden: str, heads: str, vocabulary: str) -> 
     taken 57 GiB, with one it takes 100, and 104 were measured.
     """
     if hidden:
-        values = {"model_type": "gpt2", "n_embd": int(hidden), "n_head": int(heads), "n_layer": int(layers),
-                  "n_positions": 2048, "vocab_size": int(vocabulary)}  # fmt: skip
+        values = {
+            "model_type": "gpt2",
+            "n_embd": int(hidden),
+            "n_head": int(heads),
+            "n_layer": int(layers),
+            "n_positions": 2048,
+            "vocab_size": int(vocabulary),
+        }
         return from_values(values, name.replace(" ", "-").lower())
     if layers:
         values = dict(read_json(MODELS / catalog()[name].file)) | {"num_hidden_layers": int(layers)}
@@ -331,14 +337,23 @@ def accuracy(group: str) -> pd.DataFrame:
     times = np.array([float(step.time_s) for step in steps])
     took = np.array([case.measured_s for case in of])
     inside, outside = constant_mfu(of)
-    return pd.DataFrame({
-        "id": [case.row.id for case in of], "model": [case.name for case in of],
-        **{name: [int(getattr(case.row, name)) for case in of] for name in ("tp", "pp", "dp", "ep", "cp")},
-        "recompute": [case.row.recompute for case in of], "measured_s": took, "predicted_s": times,
-        "error": times / took - 1, "left_out_error": [left_out_errors().get(case.row.id, np.nan) for case in of],
-        "mfu_error": inside, "mfu_left_out_error": outside, "mfu_carried_error": carried_mfu(group),
-        "mfu": [float(step.mfu) for step in steps],
-        "note": [case.row.note for case in of]})  # fmt: skip
+    return pd.DataFrame(
+        {
+            "id": [case.row.id for case in of],
+            "model": [case.name for case in of],
+            **{name: [int(getattr(case.row, name)) for case in of] for name in ("tp", "pp", "dp", "ep", "cp")},
+            "recompute": [case.row.recompute for case in of],
+            "measured_s": took,
+            "predicted_s": times,
+            "error": times / took - 1,
+            "left_out_error": [left_out_errors().get(case.row.id, np.nan) for case in of],
+            "mfu_error": inside,
+            "mfu_left_out_error": outside,
+            "mfu_carried_error": carried_mfu(group),
+            "mfu": [float(step.mfu) for step in steps],
+            "note": [case.row.note for case in of],
+        }
+    )
 
 
 ERRORS = {
@@ -353,8 +368,13 @@ ERRORS = {
 def _summary(group: str) -> dict[str, Any]:
     """The line of a group."""
     found = accuracy(group)
-    line: dict[str, Any] = {"group": group, "stack": stack_of(group), "cases": len(found),
-                            "models": found.model.nunique(), "fitted": group in GROUPS.values()}  # fmt: skip
+    line: dict[str, Any] = {
+        "group": group,
+        "stack": stack_of(group),
+        "cases": len(found),
+        "models": found.model.nunique(),
+        "fitted": group in GROUPS.values(),
+    }
     for name, column in ERRORS.items():
         errors = np.abs(found[column].to_numpy())
         known = errors[np.isfinite(errors)]
@@ -399,10 +419,20 @@ def aside() -> pd.DataFrame:
     """
     import pandas as pd
 
-    return pd.DataFrame([
-        {"id": row.id, "group": row.group, "model": row.model, "source": row.source,
-         "measured": f"{row.metric} {row.value} {row.unit}", "reason": row.note}
-        for row in rows() if row.use == "aside"])  # fmt: skip
+    return pd.DataFrame(
+        [
+            {
+                "id": row.id,
+                "group": row.group,
+                "model": row.model,
+                "source": row.source,
+                "measured": f"{row.metric} {row.value} {row.unit}",
+                "reason": row.note,
+            }
+            for row in rows()
+            if row.use == "aside"
+        ]
+    )
 
 
 def _ends(name: str, values: NDArray) -> str:

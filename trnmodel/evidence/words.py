@@ -85,9 +85,11 @@ def reachable() -> list[dict[str, str]]:
     kinds = ("inference-LLM", "inference-LLM-serving", "inference-encoder", "kernel", "collective", "training")
     return [
         {"kind": kind, "phase": phase, one.cell: one.becomes}
-        for one, pattern, _, _ in _spellings() for kind in kinds for phase in ("", "prefill", "decode")
+        for one, pattern, _, _ in _spellings()
+        for kind in kinds
+        for phase in ("", "prefill", "decode")
         if pattern.search(kind) and one.cell not in ("kind", "phase")
-    ]  # fmt: skip
+    ]
 
 
 def spelt(row: Mapping[str, str]) -> dict[str, str]:

@@ -78,8 +78,16 @@ def labels(system: str | System) -> pd.DataFrame:
         mirrored = [0.0, 2 * middle]
         rows += [(f"Rack {side + 1}", abs(mirrored[side] - 0.4 * middle), trays + 0.3, 0) for side in sides]
         rows += [(f"tray {tray + 1}", middle, tray + 0.5, 0) for tray in range(trays)]
-        rows += [(f"plane {plane + 1}", mirrored[side] + (1.2 if side else -1.2), (trays - 1) * (plane + 0.55) / planes,
-                  90 if side else 270) for side in sides for plane in range(planes)]  # fmt: skip
+        rows += [
+            (
+                f"plane {plane + 1}",
+                mirrored[side] + (1.2 if side else -1.2),
+                (trays - 1) * (plane + 0.55) / planes,
+                90 if side else 270,
+            )
+            for side in sides
+            for plane in range(planes)
+        ]
     return pd.DataFrame(rows, columns=["text", "x", "y", "angle"])
 
 

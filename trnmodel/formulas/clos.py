@@ -360,7 +360,18 @@ def _sizes(
         (ports_per_nic != np.floor(ports_per_nic)) | (ports_per_nic < 1) | (nics_per_rack < 1),
         nics > max_nics,
     )
-    sizes = {"radix": r, "tor_radix": tor_radix, "down_ports": down, "rails": up, "ports_per_nic": ports_per_nic,
-             "nics_per_rack": nics_per_rack, "racks_per_pod": racks_per_pod, "max_pods": max_pods, "chips": chips,
-             "nics": nics, "racks": racks, "pods": np.ceil(racks / racks_per_pod)}  # fmt: skip
+    sizes = {
+        "radix": r,
+        "tor_radix": tor_radix,
+        "down_ports": down,
+        "rails": up,
+        "ports_per_nic": ports_per_nic,
+        "nics_per_rack": nics_per_rack,
+        "racks_per_pod": racks_per_pod,
+        "max_pods": max_pods,
+        "chips": chips,
+        "nics": nics,
+        "racks": racks,
+        "pods": np.ceil(racks / racks_per_pod),
+    }
     return sizes, impossible

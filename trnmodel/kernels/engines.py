@@ -269,9 +269,15 @@ class Device:
         unit, share = getattr(self.core, engine), np.ceil(np.divide(rows, self.lnc))
         width = elements_per_cycle(unit, dtype) if per_cycle is None else per_cycle
         cycles = neuroncore.lane_cycles(
-            share, columns, width, self.core.sbuf_partitions, passes, self.core.tensor.max_moving_cols,
-            published(unit.min_initiation_cycle, 0.0), unit.access_overhead_cycle,
-        )  # fmt: skip
+            share,
+            columns,
+            width,
+            self.core.sbuf_partitions,
+            passes,
+            self.core.tensor.max_moving_cols,
+            published(unit.min_initiation_cycle, 0.0),
+            unit.access_overhead_cycle,
+        )
         return np.where(np.equal(passes, 0), 0.0, cycles / unit.clock_hz)
 
     def dma_s(self, moved_bytes: Numeric, row_bytes: Numeric, share: Numeric) -> NDArray:

@@ -376,8 +376,9 @@ def dma(
     core = where.core
     most = HUGE if np.any(np.isnan(core.dma_engines)) else float(np.min(core.dma_engines))
     used = np.asarray(core.dma_engines) if engines is None else numbers("engines", engines, 1, most)
-    together(moved_bytes=moved_bytes, row_bytes=row_bytes, transfers=transfers, queued=queued, engines=used,
-             **where.shapes)  # fmt: skip
+    together(
+        moved_bytes=moved_bytes, row_bytes=row_bytes, transfers=transfers, queued=queued, engines=used, **where.shapes
+    )
     alone = memory.dma_share(row_bytes, core.dma_linear_bytes) * core.dma_engine_bytes_per_s
     streams = memory.transfer_s(moved_bytes, alone * used * where.lnc)
     busy = np.maximum(streams, where.dma_s(moved_bytes, row_bytes, where.stack.load_share))
@@ -416,7 +417,6 @@ def host(moved_bytes: Numeric, stage_bytes_per_s: Sequence[Numeric], overlap: Nu
     listed = stage_bytes_per_s.tolist() if isinstance(stage_bytes_per_s, np.ndarray) else stage_bytes_per_s
     if not isinstance(listed, list | tuple) or not listed:
         refuse("stage_bytes_per_s", stage_bytes_per_s, "allowed is a list of bandwidths")
-    rates = {f"stage_bytes_per_s[{i}]": numbers(f"stage_bytes_per_s[{i}]", rate, TINY)
-             for i, rate in enumerate(listed)}  # fmt: skip
+    rates = {f"stage_bytes_per_s[{i}]": numbers(f"stage_bytes_per_s[{i}]", rate, TINY) for i, rate in enumerate(listed)}
     together(moved_bytes=moved_bytes, overlap=overlap, **rates)
     return memory.staged_s(moved_bytes, np.stack(np.broadcast_arrays(*rates.values()), axis=-1), overlap)[()]

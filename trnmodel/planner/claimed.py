@@ -100,10 +100,15 @@ def _implied(spans: Sequence[dict], new_w: tuple[float, float], old_w: tuple[flo
     low = power_ratio(speed[0], work[1]) * old_w[0] if agree else np.nan
     high = (power_ratio(speed[1], work[0]) if work[0] else np.inf) * old_w[1] if agree else np.nan
     return {
-        "speed_low": speed[0], "speed_high": speed[1], "efficiency_low": work[0], "efficiency_high": work[1],
-        "chip_w_low": low, "chip_w_high": high, "agree": agree,
+        "speed_low": speed[0],
+        "speed_high": speed[1],
+        "efficiency_low": work[0],
+        "efficiency_high": work[1],
+        "chip_w_low": low,
+        "chip_w_high": high,
+        "agree": agree,
         "meets_tdp": agree and low <= new_w[1] and high >= new_w[0],
-    }  # fmt: skip
+    }
 
 
 def largest(sets: pd.DataFrame) -> pd.DataFrame:
@@ -146,9 +151,15 @@ def region(sets: pd.DataFrame, system: str | System, before: str | System) -> pd
     speed, work = (x.ravel() for x in np.meshgrid(_axis(single, "speed", 3.5), _axis(single, "efficiency", 6.0)))
     held = np.zeros(speed.shape, dtype=int)
     for one in single.itertuples():
-        held += (one.speed_low <= speed) & (speed <= one.speed_high) & (one.efficiency_low <= work) & (
-            work <= one.efficiency_high)  # fmt: skip
+        held += (
+            (one.speed_low <= speed)
+            & (speed <= one.speed_high)
+            & (one.efficiency_low <= work)
+            & (work <= one.efficiency_high)
+        )
     ratio = power_ratio(speed, work)
     meets = (ratio * old_w[0] <= new_w[1]) & (ratio * old_w[1] >= new_w[0])
-    return tidy({"speed_ratio": s, "efficiency_ratio": w, "held": n, "meets_tdp": m}
-                for s, w, n, m in zip(speed, work, held, meets, strict=True))  # fmt: skip
+    return tidy(
+        {"speed_ratio": s, "efficiency_ratio": w, "held": n, "meets_tdp": m}
+        for s, w, n, m in zip(speed, work, held, meets, strict=True)
+    )

@@ -238,8 +238,12 @@ class Cost(Grounded):
         return np.asarray(self.ask(**given | moved)["useful_usd_per_h"])
 
 
-BREAK_EVENS = {"chip_usd": (1e3, 1e4), "tdp_w": (100.0, 1000.0), "switch_usd_per_lane": (1.0, 100.0),
-               "server_usd": (1e3, 1e5)}  # fmt: skip
+BREAK_EVENS = {
+    "chip_usd": (1e3, 1e4),
+    "tdp_w": (100.0, 1000.0),
+    "switch_usd_per_lane": (1.0, 100.0),
+    "server_usd": (1e3, 1e5),
+}
 
 
 DRAWN = {"prices": Prices, "owner": Owner, "power": Power}
@@ -311,10 +315,14 @@ def _hour(spec: System, p: Prices, who: Owner, power: Power, site: Facility, inp
     found = {"capital_usd": server + net, **watts, **hourly, "usd_per_h": usd, "useful_usd_per_h": useful}
     whole = np.isnan(parts["server as sold"]) if "server as sold" in parts else False
     mask = reason_mask(
-        whole, np.isnan(server) & ~np.asarray(whole) & ~np.isnan(tdp_w), np.isnan(net), _unknown(all_in, mean),
-        _unknown(*terms, who.operations_share), np.isnan(_site(1.0, who)),
+        whole,
+        np.isnan(server) & ~np.asarray(whole) & ~np.isnan(tdp_w),
+        np.isnan(net),
+        _unknown(all_in, mean),
+        _unknown(*terms, who.operations_share),
+        np.isnan(_site(1.0, who)),
         _unknown(who.electricity_usd_per_j, site.annual_pue),
-    )  # fmt: skip
+    )
     return blank(mask, **found) | {"parts_usd": parts, "reason_mask": mask}
 
 

@@ -145,10 +145,19 @@ def price_list(prices: Prices, owner: Owner, named: Iterable[str] = ()) -> pd.Da
             about = known.get(name.partition("[")[0], REBATE)
             if not np.isnan(value):
                 used = sorted({load.facts_rows()[i].source for i in spec.sources.get(name, ())})
-                rows.append({"name": name, "value": value, "value_low": low, "value_high": high, "unit": about.unit_si,
-                             "meaning": about.description, "given": name in mine,
-                             "estimate": name in spec.estimates and name not in mine,
-                             "sources": "" if name in mine else "; ".join(used)})  # fmt: skip
+                rows.append(
+                    {
+                        "name": name,
+                        "value": value,
+                        "value_low": low,
+                        "value_high": high,
+                        "unit": about.unit_si,
+                        "meaning": about.description,
+                        "given": name in mine,
+                        "estimate": name in spec.estimates and name not in mine,
+                        "sources": "" if name in mine else "; ".join(used),
+                    }
+                )
     return tidy(rows)
 
 

@@ -404,8 +404,10 @@ class Plan(Card):
         for name, why in self.why.items():
             if not after or name != after.system.id:
                 groups.setdefault(why, []).append(name)
-        told = [", ".join(names[:TOLD]) + (f" and {len(names) - TOLD} more" if len(names) > TOLD else "") + f" {why}"
-                for why, names in groups.items()]  # fmt: skip
+        told = [
+            ", ".join(names[:TOLD]) + (f" and {len(names) - TOLD} more" if len(names) > TOLD else "") + f" {why}"
+            for why, names in groups.items()
+        ]
         more = sum(map(len, list(groups.values())[TOLD:]))
         return ["others: " + "; ".join([*told[:TOLD], *([f"{more} more"] if more else [])])] if told else []
 
@@ -419,8 +421,10 @@ class Plan(Card):
         roles = [("system" if i else "best", c) for i, c in enumerate(self.choices)]
         roles += [("mapping", c) for c in self.second] + [("beside", c) for c in self.beside]
         why = self.why
-        rows = [c.to_frame(bands).assign(role=role, why=why.get(c.system.id, "") if role == "system" else "")
-                for role, c in roles]  # fmt: skip
+        rows = [
+            c.to_frame(bands).assign(role=role, why=why.get(c.system.id, "") if role == "system" else "")
+            for role, c in roles
+        ]
         none = [{"system": name, "role": "refused", "why": told, "valid": False} for name, told in self.refused.items()]
         rows += [pd.DataFrame(none)] if none else []
         return pd.concat(rows, ignore_index=True)

@@ -141,10 +141,13 @@ class Energy(Judged):
         """
         water = page.water_l(self.server_j_per_token, self.facility.water_l_per_j) * MW
         rows = [
-            {"region": region, "carbon_kg_per_mtoken": page.carbon_kg(self.facility_j_per_token, each) * MW,
-             "water_l_per_mtoken": water}
+            {
+                "region": region,
+                "carbon_kg_per_mtoken": page.carbon_kg(self.facility_j_per_token, each) * MW,
+                "water_l_per_mtoken": water,
+            }
             for region, each in self.facility.carbon_kg_per_j.items()
-        ]  # fmt: skip
+        ]
         return tidy(rows)
 
     def by_boundary(self) -> pd.DataFrame:
@@ -236,8 +239,10 @@ def chip_watts(a: Amounts, chip: Chip, dtype: str, power: Power, end: int) -> Nu
     watts = page.chip_w(tdp_w, idle, compute + hbm)
     watts = np.minimum(watts * np.exp(side * power.chip_width), tdp_w)
     dynamic = watts - tdp_w * idle
-    medium = [np.where(mask, pick(power, "byte_j", name), 0.0)
-              for mask, name in ((a.within, "backplane"), (a.beyond, "network"))]  # fmt: skip
+    medium = [
+        np.where(mask, pick(power, "byte_j", name), 0.0)
+        for mask, name in ((a.within, "backplane"), (a.beyond, "network"))
+    ]
     parts = {
         "static_w": pick(power, "static_share") * tdp_w,
         "operations_w": page.moved_w(a.flop, a.time_s, pick(power, "flop_j", dtype)),
@@ -251,10 +256,11 @@ def chip_watts(a: Amounts, chip: Chip, dtype: str, power: Power, end: int) -> Nu
         "hbm_w": page.part_w(dynamic, hbm, compute + hbm),
         "chip_w": watts,
         **parts,
-        "bottom_up_w": page.capped_w(parts["operations_w"] + parts["memory_w"] + parts["links_w"], parts["static_w"],
-                                     tdp_w),
+        "bottom_up_w": page.capped_w(
+            parts["operations_w"] + parts["memory_w"] + parts["links_w"], parts["static_w"], tdp_w
+        ),
         "tdp_w": tdp_w,
-    }  # fmt: skip
+    }
 
 
 def _around(inside: Numbers, chip: Chip, power: Power, site: Facility, end: int) -> Numbers:
@@ -383,10 +389,14 @@ def _blended(prefill: Energy, decode: Energy, input_tokens: NDArray, output_toke
     names = [f"{boundary}_j_per_token" for boundary in BOUNDARIES]
     each = {name: getattr(prefill, name) * input_tokens / output_tokens + getattr(decode, name) for name in names}
     return RequestEnergy(
-        prefill=prefill, decode=decode, input_tokens=input_tokens, output_tokens=output_tokens, **each,
+        prefill=prefill,
+        decode=decode,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        **each,
         reason_mask=prefill.reason_mask | decode.reason_mask,
         judge=lambda: weakest({"prefill": prefill.judge(), "decode": decode.judge()}),
-    )  # fmt: skip
+    )
 
 
 def energy(

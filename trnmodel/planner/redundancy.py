@@ -178,6 +178,9 @@ def idled(system: str | System) -> pd.DataFrame:
         stops = name == "one chip" or left == 0
         idle = {f"idle_{swap}": unit_chips(net.system, swap) for swap in SWAPS}
         idle["idle_hot"] *= stops or name == "one pcb switch"  # it sits on the tray
-        rows.append({"system": net.system.id, "failure": name, "left": left, "covered": left == 1 and not stops}
-                    | {"chips": len(net.chips)} | idle)  # fmt: skip
+        rows.append(
+            {"system": net.system.id, "failure": name, "left": left, "covered": left == 1 and not stops}
+            | {"chips": len(net.chips)}
+            | idle
+        )
     return tidy(rows)

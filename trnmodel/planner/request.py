@@ -76,8 +76,10 @@ def grid(asked: Request, spec: System, e: Efficiencies, precision: Precision) ->
     fits = step.valid & fit.valid & first.valid
     together = first if np.all(step.ep == 1) else asked.prefill(spec, mapping, e, precision, batch=mapping.ep)
     full = full_requests_per_s(step.batch, asked.output, step.time_s, together.time_s / mapping.ep)
-    need, have = (np.broadcast_to(x * mapping.ranks / GIB, fits.shape)
-                  for x in (fit.first_rank_total_bytes, fit.first_rank_capacity_bytes))  # fmt: skip
+    need, have = (
+        np.broadcast_to(x * mapping.ranks / GIB, fits.shape)
+        for x in (fit.first_rank_total_bytes, fit.first_rank_capacity_bytes)
+    )
     served = step.occupied_chips, step.occupied_chips / full, step.tokens_per_s_per_user, step.tokens_per_s_per_chip
     why = np.broadcast_to(np.asarray(step.reason, dtype=object), fits.shape)
     return Grid(step.tp, step.ep, step.batch, *served, fits, need, have, why)

@@ -227,8 +227,11 @@ class TrainRun(Grounded):
             **{f"ZeRO {z} only": (ways["zero"] == z) | alone for z in np.unique(ways["zero"]).tolist()},
             "one sequence a micro-batch": cuts["micro_batch"] == 1,
         }
-        rows = [self._constrained(name, "imposed", found, mask) for name, mask in imposed.items()
-                if mask.any() and not mask.all()]  # fmt: skip
+        rows = [
+            self._constrained(name, "imposed", found, mask)
+            for name, mask in imposed.items()
+            if mask.any() and not mask.all()
+        ]
         free = found.again(roomy(found.where))
         return tidy([*rows, self._constrained("memory sets no limit", "lifted", free, True)])
 
@@ -366,17 +369,39 @@ def train_run(
     seq = int(min(SEQ, most_tokens(chosen))) if seq is None else integer("seq", seq)
     refuse_longer(chosen, "seq", seq)
     batch = max(BATCH_TOKENS // seq, 1) if global_batch is None else integer("global_batch", global_batch, 1, MOST)
-    found = space(chosen, where, global_batch=batch, recompute=recompute, zero=zero, most_context=most_context,
-                  sequence_parallel=sequence_parallel, slack=number("batch_slack", batch_slack, 0.0, 1.0), seq=seq,
-                  precision=precision, efficiencies=efficiencies)  # fmt: skip
+    found = space(
+        chosen,
+        where,
+        global_batch=batch,
+        recompute=recompute,
+        zero=zero,
+        most_context=most_context,
+        sequence_parallel=sequence_parallel,
+        slack=number("batch_slack", batch_slack, 0.0, 1.0),
+        seq=seq,
+        precision=precision,
+        efficiencies=efficiencies,
+    )
     places = found.different(integer("best", best))
     place = places[0] if places else int(found.memory_bytes.argmin())
     step = found.step(place)
     width = cache(lambda: step.widths("time_s"))
     return TrainRun(
-        model=chosen, system=where, precision=step.precision, stack=step.stack, tokens=budget,
-        chips=float(where.chips), days=step.run_s(budget) / DAY, mfu=step.mfu, hfu=step.hfu,
-        chip_hours=step.run_s(budget) * where.chips / HOUR, mapping=found.ask(place)["mapping"], step=step,
-        table=tabled(found, places), space=found, reason_mask=step.reason_mask, judge=step.judge,
+        model=chosen,
+        system=where,
+        precision=step.precision,
+        stack=step.stack,
+        tokens=budget,
+        chips=float(where.chips),
+        days=step.run_s(budget) / DAY,
+        mfu=step.mfu,
+        hfu=step.hfu,
+        chip_hours=step.run_s(budget) * where.chips / HOUR,
+        mapping=found.ask(place)["mapping"],
+        step=step,
+        table=tabled(found, places),
+        space=found,
+        reason_mask=step.reason_mask,
+        judge=step.judge,
         spread=lambda name: width(),
-    )  # fmt: skip
+    )

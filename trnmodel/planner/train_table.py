@@ -152,8 +152,11 @@ def parts(found: Mapping[str, TrainRun]) -> pd.DataFrame:
     """Where the days of runs go, by part of a step: of, part, run_days; what is nowhere is left out."""
     import pandas as pd
 
-    shares = [(name, word, float(getattr(run.step, field) / run.step.time_s * run.days))
-              for name, run in found.items() for field, word in PARTS.items()]  # fmt: skip
+    shares = [
+        (name, word, float(getattr(run.step, field) / run.step.time_s * run.days))
+        for name, run in found.items()
+        for field, word in PARTS.items()
+    ]
     table = pd.DataFrame(shares, columns=["of", "part", "run_days"])
     return table[table.groupby("part").run_days.transform("max") > 0].reset_index(drop=True)
 
@@ -190,8 +193,10 @@ def memory(run: TrainRun) -> pd.DataFrame:
     lines = []
     for word, step, most in _policies(run):
         room = {"capacity_bytes": float(step.capacity_bytes), "most": most}
-        lines += [{"of": word, "kind": told, "stored_bytes": float(getattr(step, kind))} | room
-                  for kind, told in STORED.items()]  # fmt: skip
+        lines += [
+            {"of": word, "kind": told, "stored_bytes": float(getattr(step, kind))} | room
+            for kind, told in STORED.items()
+        ]
     return pd.DataFrame(lines)
 
 

@@ -105,10 +105,14 @@ def frame(run: TrainRun, owner: str = "hyperscaler", way: str = "capacity-block"
     if not run.valid:
         return own.assign(what="run")
     useful = run.goodput()
-    spent = {"calendar_days": run.calendar_days(useful), "owner_usd": run.owner_usd(owner, useful),
-             "renter_usd": run.renter_usd(way, useful=useful)}  # fmt: skip
+    spent = {
+        "calendar_days": run.calendar_days(useful),
+        "owner_usd": run.owner_usd(owner, useful),
+        "renter_usd": run.renter_usd(way, useful=useful),
+    }
     ends = {"": "value", "_low": "low", "_high": "high", "_why": "why"}
     more = {f"{name}{end}": getattr(one, field) for name, one in spent.items() for end, field in ends.items()}
     first = tidy([run.table.iloc[0].to_dict() | own.iloc[0].to_dict() | more])
-    return stacked({"run": first, "degrees": run.table, "constraint": run.constraints(),
-                    "stated MFU": at_stated_mfu(run)}, "what")  # fmt: skip
+    return stacked(
+        {"run": first, "degrees": run.table, "constraint": run.constraints(), "stated MFU": at_stated_mfu(run)}, "what"
+    )

@@ -155,8 +155,21 @@ def published(model: str, stacks: Iterable[str] = STACKS[:2], chips: float = 819
         days = float(run.days_at(value / peak)) if row.metric == "flop_per_s_per_chip" else value / count / DAY
         low, high = map(float, run.ends("days"))
         told = {"source": row.source, "locator": row.locator, "note": row.note}
-        rows.append({"id": row.id, "chip": row.chip, "chips": count, "precision": row.precision, "mapping": row.mapping,
-                     "mfu": float(run.mfu * run.days) / days, "days": days, "days_on": days * count / chips,
-                     "stack_kind": stack, "predicted_days": float(run.days), "predicted_days_low": low,
-                     "predicted_days_high": high, **told})  # fmt: skip
+        rows.append(
+            {
+                "id": row.id,
+                "chip": row.chip,
+                "chips": count,
+                "precision": row.precision,
+                "mapping": row.mapping,
+                "mfu": float(run.mfu * run.days) / days,
+                "days": days,
+                "days_on": days * count / chips,
+                "stack_kind": stack,
+                "predicted_days": float(run.days),
+                "predicted_days_low": low,
+                "predicted_days_high": high,
+                **told,
+            }
+        )
     return tidy(rows)

@@ -19,10 +19,32 @@ from trnmodel.planner.cost import MONTHS, PERIOD_H, Cost
 if TYPE_CHECKING:
     from openpyxl.worksheet.worksheet import Worksheet
 
-OWNED = ("rate_per_year", "life_years", "lost_share", "build_usd_per_w", "build_years", "colocation_usd_per_w_h",
-         "electricity_usd_per_j", "operations_share")  # fmt: skip
-COLUMNS = ("input", "value", "low", "high", "unit", "printed", "printed unit", "currency", "region", "date",
-           "source", "locator", "confidence", "note")  # fmt: skip
+OWNED = (
+    "rate_per_year",
+    "life_years",
+    "lost_share",
+    "build_usd_per_w",
+    "build_years",
+    "colocation_usd_per_w_h",
+    "electricity_usd_per_j",
+    "operations_share",
+)
+COLUMNS = (
+    "input",
+    "value",
+    "low",
+    "high",
+    "unit",
+    "printed",
+    "printed unit",
+    "currency",
+    "region",
+    "date",
+    "source",
+    "locator",
+    "confidence",
+    "note",
+)
 PARTS: Mapping[str, str] = {
     "server as sold": "{server_usd_per_chip}*10^(-{decades_per_year}*({money_year}-{server_year}))*{market_ratio}",
     "HBM": "{hbm_bytes}*{hbm_usd_per_byte}",
@@ -41,8 +63,10 @@ PARTS: Mapping[str, str] = {
     "scale-out optics": "{optics_bytes_per_s}*{optics_usd_per_bytes_per_s}",
     "scale-out cables": "{network_cables}*{aec_usd}*(1-{aec_rebate})",
 }
-GIVEN = {"HBM": "{chip_usd}*{hbm_share}/{chip_markup}",
-         "logic, package and margin": "{chip_usd}*(1-{hbm_share}/{chip_markup})"}  # fmt: skip
+GIVEN = {
+    "HBM": "{chip_usd}*{hbm_share}/{chip_markup}",
+    "logic, package and margin": "{chip_usd}*(1-{hbm_share}/{chip_markup})",
+}
 NOT_PRINTED = {"retimers": "{retimers_per_chip}", "cpu_nics": "{host_cpus}*{nics_per_cpu}"}
 PAYMENT = "PMT({rate_per_year}/{months},{life_years}*{months},-{of},(1-{lost_share})*{of})/{period_h}"
 BUILT = "PMT({rate_per_year}/{months},{build_years}*{months},-{all_in}*{build_usd_per_w})/{period_h}"
@@ -73,21 +97,37 @@ class Row(NamedTuple):
 def _machine(cost: Cost, tokens_per_s: float) -> Iterator[Row]:
     """Numbers of the machine and of its use, which no row of prices has."""
     spec, cluster = cost.system, cost.owner.cluster_chips
-    named = {"tdp_w": (cost.tdp_w, "W"), "all_in_ratio": (cost.all_in_w / cost.tdp_w, "1"),
-             "mean_ratio": (cost.mean_w / cost.all_in_w, "1"), "annual_pue": (cost.facility.annual_pue, "1"),
-             "utilisation": (cost.utilisation, "1"), "goodput": (cost.goodput, "1"),
-             "tokens_per_s_per_chip": (tokens_per_s, "token/s"), "months": (MONTHS, "1"),
-             "period_h": (PERIOD_H, "h"), "hours_per_year": (page.HOURS_PER_YEAR, "h")}  # fmt: skip
+    named = {
+        "tdp_w": (cost.tdp_w, "W"),
+        "all_in_ratio": (cost.all_in_w / cost.tdp_w, "1"),
+        "mean_ratio": (cost.mean_w / cost.all_in_w, "1"),
+        "annual_pue": (cost.facility.annual_pue, "1"),
+        "utilisation": (cost.utilisation, "1"),
+        "goodput": (cost.goodput, "1"),
+        "tokens_per_s_per_chip": (tokens_per_s, "token/s"),
+        "months": (MONTHS, "1"),
+        "period_h": (PERIOD_H, "h"),
+        "hours_per_year": (page.HOURS_PER_YEAR, "h"),
+    }
     net = bill.network(spec, cost.prices, cluster)
-    named |= {"network_bytes_per_s": (net["switch_bytes_per_s"], "B/s"), "network_cables": (net["cables"], "1"),
-              "optics_bytes_per_s": (net["optics_bytes_per_s"], "B/s")}  # fmt: skip
+    named |= {
+        "network_bytes_per_s": (net["switch_bytes_per_s"], "B/s"),
+        "network_cables": (net["cables"], "1"),
+        "optics_bytes_per_s": (net["optics_bytes_per_s"], "B/s"),
+    }
     if "HBM" in cost.parts_usd:
         n = bill.counts(spec)
         named |= {f"{kind}_switch_lanes": (n[f"{kind} switches"], "1") for kind in ("rack", "board")}
-        named |= {"copper_cables": (n["copper cables"], "1"), "active_cables": (n["active cables"], "1"),
-                  "host_cpus": (n["host CPUs"], "1"), "hbm_bytes": (spec.chip.hbm_bytes, "B"),
-                  "retimers": (n["retimers"], "1"), "nics": (n["NICs"], "1"), "cpu_nics": (n["NICs of CPUs"], "1"),
-                  "nic_bytes_per_s": (spec.nic_bytes_per_s_per_dir, "B/s")}  # fmt: skip
+        named |= {
+            "copper_cables": (n["copper cables"], "1"),
+            "active_cables": (n["active cables"], "1"),
+            "host_cpus": (n["host CPUs"], "1"),
+            "hbm_bytes": (spec.chip.hbm_bytes, "B"),
+            "retimers": (n["retimers"], "1"),
+            "nics": (n["NICs"], "1"),
+            "cpu_nics": (n["NICs of CPUs"], "1"),
+            "nic_bytes_per_s": (spec.nic_bytes_per_s_per_dir, "B/s"),
+        }
     for name, (value, unit) in named.items():
         if np.all(np.isfinite(value)):
             yield Row(name, float(value), unit)
@@ -122,8 +162,18 @@ def _cells(row: Row) -> list[Any]:
     if not np.isclose(load.value_si(fact)[0], row.value, rtol=1e-9):  # given with the call
         return [*first, *[""] * (len(COLUMNS) - len(first))]
     said = priced.dated(fact)
-    return [*first, fact.value_printed, fact.unit_printed, said.currency, said.region, said.date, fact.source,
-            fact.locator, fact.confidence, said.note]  # fmt: skip
+    return [
+        *first,
+        fact.value_printed,
+        fact.unit_printed,
+        said.currency,
+        said.region,
+        said.date,
+        fact.source,
+        fact.locator,
+        fact.confidence,
+        said.note,
+    ]
 
 
 def _put(sheet: Worksheet, rows: list[list[Any]]) -> None:

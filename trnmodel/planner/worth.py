@@ -148,8 +148,15 @@ def against_printed(system: str | System) -> pd.DataFrame:
         year, month = map(int, priced.dated(fact).date.split("-"))
         then = replace(priced.prices(), money_year=year + (month - 0.5) / MONTHS)
         found = float(tco(spec, owner=kind, prices=then).usd_per_h)
-        rows.append({"system": spec.id, "owner": kind, "usd_per_h": found, "printed_usd_per_h": printed,
-                     "error": found / printed - 1})  # fmt: skip
+        rows.append(
+            {
+                "system": spec.id,
+                "owner": kind,
+                "usd_per_h": found,
+                "printed_usd_per_h": printed,
+                "error": found / printed - 1,
+            }
+        )
     return tidy(rows)
 
 

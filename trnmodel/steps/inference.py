@@ -236,8 +236,17 @@ def decode_step(
     mapping = NO_DEGREES if mapping is None else mapping
     s = setting(model, system, mapping, precision, efficiencies, "decode")
     overlaps = _overlaps(s, compute_memory_overlap, network_overlap)
-    given = fitting(mapping, s.spec_shapes, batch=batch, context=context, new_tokens=new_tokens, max_context=longest,
-                    expert_imbalance=imbalance, compiled_batch=slots, **overlaps)  # fmt: skip
+    given = fitting(
+        mapping,
+        s.spec_shapes,
+        batch=batch,
+        context=context,
+        new_tokens=new_tokens,
+        max_context=longest,
+        expert_imbalance=imbalance,
+        compiled_batch=slots,
+        **overlaps,
+    )
     given["tokens"] = given.pop("context")
     _holds("max_context", max_context, longest, context, "the tokens of context")
     _holds("compiled_batch", compiled_batch, slots, batch, "the sequences of batch")
@@ -309,8 +318,16 @@ def prefill(
     mapping = NO_DEGREES if mapping is None else mapping
     s = setting(model, system, mapping, precision, efficiencies, "prefill")
     overlaps = _overlaps(s, compute_memory_overlap, network_overlap)
-    given = fitting(mapping, s.spec_shapes, batch=batch, input_tokens=tokens, past=past, expert_imbalance=imbalance,
-                    max_context=longest, **overlaps)  # fmt: skip
+    given = fitting(
+        mapping,
+        s.spec_shapes,
+        batch=batch,
+        input_tokens=tokens,
+        past=past,
+        expert_imbalance=imbalance,
+        max_context=longest,
+        **overlaps,
+    )
     given["tokens"] = given.pop("input_tokens")
     _holds("max_context", max_context, longest, past + tokens, "the tokens of past and input_tokens together")
     return _step(_prefilled, s, mapping, given, flag("breakdown", breakdown))

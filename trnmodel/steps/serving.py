@@ -193,11 +193,13 @@ def serve(
     mapping = Mapping() if mapping is None else _mapping("mapping", mapping)
     asked = {
         "requests_per_s": numbers("requests_per_s", requests_per_s, TINY),
-        **{name: numbers(name, value, 1) for name, value in
-           (("input_tokens", input_tokens), ("output_tokens", output_tokens))},
+        **{
+            name: numbers(name, value, 1)
+            for name, value in (("input_tokens", input_tokens), ("output_tokens", output_tokens))
+        },
         "max_batch": numbers("max_batch", max_batch, 1, whole=True),
         "prefix_share": share("prefix_share", prefix_share),
-    }  # fmt: skip
+    }
     draft = (
         numbers("draft_tokens", draft_tokens, whole=True),
         share("acceptance", acceptance),
