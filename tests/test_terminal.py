@@ -133,10 +133,16 @@ def options():
         for one in command.params:
             listed = name in ("systems", "models", "stacks")  # whose text matches nothing at worst
             if not (listed or one.is_eager or getattr(one, "is_bool_flag", False) or one.name == "help"):
-                yield pytest.param(name, one, id=f"{name} {terminal.flag(one)}")
+                yield name, one
 
 
-@pytest.mark.parametrize(("name", "one"), list(options()))
+def cases():
+    """Every flag; each third one in `make test`, the others in `make test-all`."""
+    for n, (name, one) in enumerate(options()):
+        yield pytest.param(name, one, id=f"{name} {terminal.flag(one)}", marks=[pytest.mark.slow] if n % 3 else [])
+
+
+@pytest.mark.parametrize(("name", "one"), list(cases()))
 def test_a_hostile_value_is_refused_by_the_flag_that_was_typed(name, one, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     flag, base = terminal.flag(one), BASE[name]

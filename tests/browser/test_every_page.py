@@ -83,6 +83,7 @@ def visit(page, url):
     return page
 
 
+@pytest.mark.few("chip-roofline", "cost", "index", "rack", "serving", "software", "torus-or-switch")
 def test_a_page_keeps_its_policy_while_its_charts_name_data_and_its_controls_work(guarded, folder, slug):
     page = visit(guarded, f"{folder}/{slug if slug == 'index' else f'chapters/{slug}'}.html")
     charts = page.evaluate(HOVER, ".trn-chart")

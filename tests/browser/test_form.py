@@ -109,6 +109,7 @@ def test_a_page_is_there_within_two_seconds(site, base, open_page, capsys):
     assert {name: told[name] for name, (work, _) in took.items() if work > LONGEST_S} == {}
 
 
+@pytest.mark.few("accuracy", "cost", "index", "memory-fit", "power", "rack", "serving", "training")
 def test_nothing_is_wider_than_a_phone(site, folder, open_page, slug):
     page = visit(open_page(), f"{folder}/chapters/{slug}.html", PHONE)
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
