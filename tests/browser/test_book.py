@@ -24,7 +24,8 @@ def visit(page, url):
     return page
 
 
-@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
+@pytest.mark.slow  # the tests below open every chapter in light, once
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_page_loads_and_every_chart_is_drawn_and_half_of_the_chapters_are_short(
     site, request, open_page, scheme, capsys
 ):

@@ -109,7 +109,7 @@ def test_a_page_is_there_within_two_seconds(site, base, open_page, capsys):
     assert {name: told[name] for name, (work, _) in took.items() if work > LONGEST_S} == {}
 
 
-@pytest.mark.few("accuracy", "cost", "index", "memory-fit", "power", "rack", "serving", "training")
+@pytest.mark.few("index", "rack", "serving")
 def test_nothing_is_wider_than_a_phone(site, folder, open_page, slug):
     page = visit(open_page(), f"{folder}/chapters/{slug}.html", PHONE)
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
@@ -174,6 +174,7 @@ def test_headings_stand_below_the_title(desk):
     assert max(parts, default=0) < min(sections)
 
 
+@pytest.mark.slow
 def test_chapters_are_numbered_and_link_to_each_other(site, base, open_page, slugs):
     page = visit(open_page(), f"{base}/index.html")
     listed = page.locator("nav.bd-links a[href*='chapters/']").all_inner_texts()
