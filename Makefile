@@ -46,20 +46,20 @@ test: .venv ## at most ten minutes: lint, types, book, and every test that is no
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/trnmodel book
-	$(BIN)/pytest $(PARALLEL) $(QUICK) --ignore=tests/browser
+	$(BIN)/pytest $(PARALLEL) $(QUICK) --ignore=tests/book/browser
 	$(NBVAL) $(NBVAL_QUICK)
-	$(BIN)/pytest $(PARALLEL) $(QUICK) tests/browser
+	$(BIN)/pytest $(PARALLEL) $(QUICK) tests/book/browser
 	$(SAY_SECONDS)
 
 test-slow: .venv ## the tests that are marked slow, and the committed notebooks that `make test` does not execute by nbval
 	$(BIN)/trnmodel book
-	$(BIN)/pytest $(PARALLEL) -m slow --ignore=tests/browser
+	$(BIN)/pytest $(PARALLEL) -m slow --ignore=tests/book/browser
 	$(NBVAL) $(NBVAL_REST)
-	$(BIN)/pytest $(PARALLEL) -m slow tests/browser
+	$(BIN)/pytest $(PARALLEL) -m slow tests/book/browser
 	$(SAY_SECONDS)
 
 test-restricted: .venv ## what a CPU without wide vectors could change: the tests of numbers, and the same bytes of the book
-	$(RESTRICTED) $(BIN)/pytest $(PARALLEL) -m "not one_cpu" --ignore=tests/browser
+	$(RESTRICTED) $(BIN)/pytest $(PARALLEL) -m "not one_cpu" --ignore=tests/book/browser
 	$(BIN)/trnmodel book
 	$(RESTRICTED) $(BIN)/trnmodel book -o build/restricted
 	diff -rq build/html build/restricted/html

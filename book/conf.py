@@ -7,10 +7,11 @@ from pathlib import Path
 
 import vl_convert
 from docutils import nodes
+from sphinx import addnodes
 from sphinx.util.nodes import make_refnode
 
-from trnmodel.charts.language import named
-from trnmodel.report import materials, policy
+from trnbook.charts.language import named
+from trnbook.report import entries, materials, policy
 
 project = "trnmodel"
 author = "The trnmodel authors"
@@ -18,7 +19,21 @@ copyright = "The trnmodel authors, Apache-2.0"
 release = metadata.version("trnmodel")
 
 extensions = ["myst_nb", "sphinx_design", "sphinx_copybutton", "sphinx.ext.mathjax"]
+extensions += [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.viewcode",
+    "numpydoc",
+    "trnbook.report.entries",
+]
 exclude_patterns = ["_static"]
+autodoc_typehints = "none"  # the list of parameters has them
+autosummary_generate = False  # the pages are written by topic
+numpydoc_show_class_members = False
+VALIDATION = entries.validation(Path(__file__).parents[1] / "pyproject.toml")
+numpydoc_validation_checks, numpydoc_validation_exclude = VALIDATION["checks"], VALIDATION["exclude"]
+python_maximum_signature_line_length = 60
+viewcode_line_numbers = True
 nb_execution_mode = "off"
 nb_merge_streams = True
 nb_render_markdown_format = "gfm"  # with tables
@@ -82,6 +97,7 @@ def finish(app, exception):
 
 
 GLOSSARY = "glossary"
+REFERENCE = f"{entries.FOLDER}/"  # its pages call systems by their ids
 COMMON = {"graph", "window", "stack", "static", "model left out"}  # terms that mostly mean what they mean everywhere
 OWN_PAGE = re.compile(r"\[(?P<words>.+)\]\((?P<page>[\w/-]+)\.ipynb#(?P<section>[\w-]+)\)")
 
@@ -129,6 +145,7 @@ HTML_HEADING = re.compile(r"(?<=>)[^<]+(?=</th>)")
 LOCATOR = re.compile(r"\bL(\d{2,})(?:-(\d+))?\b")  # of a saved text, as tables cite it
 CODE = (nodes.literal, nodes.raw, nodes.FixedTextElement, nodes.math)
 CLOSED = (nodes.reference, nodes.literal, nodes.title, nodes.raw, nodes.FixedTextElement, nodes.math, nodes.thead)
+CLOSED += (addnodes.desc_signature, nodes.term, nodes.field_name, nodes.classifier)
 
 
 def mark_terms(app, doctree):
@@ -207,7 +224,7 @@ def link_words(app, doctree, docname):
     """Link "chapter 4" to the fourth chapter, a term to its page at first use, a metric in each heading of a table."""
     linker = Linker(app, docname)
     link_proof(linker, doctree)
-    for text in [] if docname == GLOSSARY else list(doctree.findall(nodes.Text)):
+    for text in [] if docname == GLOSSARY or docname.startswith(REFERENCE) else list(doctree.findall(nodes.Text)):
         if not within(text, CODE) and (told := person(text.astext())) != text.astext():
             text.parent.replace(text, nodes.Text(told))
     for text in list(doctree.findall(nodes.Text)):

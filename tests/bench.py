@@ -112,7 +112,7 @@ def drawn() -> Iterator[Case]:
 
 def training() -> Iterator[Case]:
     """A step of GPT-3, a million of them, and the search of 64 GPUs."""
-    from trnmodel.planner.train_search import space, told
+    from trnmodel.search.train_search import space, told
 
     cluster, rng = tm.system("hgx-a100", count=512), np.random.default_rng(1)
     degrees = {name: 2.0 ** rng.integers(0, top, MILLION) for name, top in (("tp", 4), ("pp", 6), ("dp", 6))}
@@ -123,7 +123,7 @@ def training() -> Iterator[Case]:
     yield Case("train step", lambda: tm.train_step("gpt3-175b", cluster, one, **ask), 3e-4, 200)
     yield Case("1e6 train steps", lambda: tm.train_step("gpt3-175b", cluster, many, **ask, **sizes), 1.0)
     wide = {"recompute": ("none", "selective", "full"), "zero": range(4), "sequence_parallel": (True, False)}
-    wide |= {"most_context": 64}
+    wide |= {"max_cp": 64}
     few, model = tm.system("hgx-a100", count=8), tm.model("gpt3-175b")
 
     def search() -> None:
@@ -162,7 +162,7 @@ def more() -> Iterator[Case]:
 
 def hostile_file() -> str:
     """What reading a file of nothing but brackets says."""
-    from trnmodel import report
+    from trnbook import report
 
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
         Path(file.name).write_text("batch: " + "[" * 60_000)
@@ -189,7 +189,7 @@ def spent_s() -> float:
 
 def book() -> Iterator[bool]:
     """CPU seconds of each chapter of the book, its kernel among them, and of a book that is made."""
-    from trnmodel import report
+    from trnbook import report
 
     with tempfile.TemporaryDirectory() as folder:
         for chapter in report.notebooks():

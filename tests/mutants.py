@@ -1,9 +1,10 @@
 """Break the package in one place at a time, and see whether a test notices: `make mutants`.
 
-A mutant is one number, operator, comparison or truth value changed in a room below `chapters`; which ones is drawn by
-the commit. Tests that reach the changed function run first, from its fastest; then whole files that reach it; last the
-chapters, each held to the bytes that are committed, which is told apart. Mutants that no test can kill stand in
-`tests/equivalent.csv` with the reason.
+A mutant is one number, operator, comparison or truth value changed in a room of the library or in the lab; which ones
+is drawn by the commit. Tests that reach the changed function run first, from its fastest; then whole files that reach
+it; last the chapters, each held to the bytes that are committed, which is told apart. Mutants that no test can kill
+stand in `tests/equivalent.csv` with the reason: a row names the function, the change, and which of several such
+changes it is.
 """
 
 from __future__ import annotations
@@ -23,19 +24,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = "units arguments result formulas catalog fabric models steps kernels planner evidence".split()
+ROOMS = """units arguments quantities declared calls result formulas catalog bands fabric models steps kernels serving
+    power reliability training cost search evidence""".split()
 ELSEWHERE = ("browser", "notebooks", "test_killed.py", "test_report.py")  # of pages and processes
-CHAPTERS = "tests/notebooks/test_chapters.py::test_a_run_ends_with_the_committed_notebook_and_digest"
+CHAPTERS = "tests/book/notebooks/test_chapters.py::test_a_run_ends_with_the_committed_notebook_and_digest"
 CHAPTERS_S = 120.0
 QUIETLY = ["-q", "-p", "no:cacheprovider", "--no-header", "--tb=no"]
 LARGE = "altair msgspec networkx pandas scipy.optimize scipy.sparse.csgraph tqdm.auto yaml".split()
@@ -81,6 +83,7 @@ class Mutant:
     end: int
     text: bytes
     source: bytes = field(repr=False)
+    place: int = 0  # among the same changes of the function, from 1
 
     @property
     def applied(self) -> bytes:
@@ -90,6 +93,11 @@ class Mutant:
     def lines(self) -> tuple[str, str]:
         """The line before and after."""
         return tuple(text.decode().splitlines()[self.line - 1].strip() for text in (self.source, self.applied))
+
+    @property
+    def change(self) -> tuple[str, str, str, str]:
+        """The file, the function, and which text becomes which."""
+        return self.file, self.function.strip("."), self.source[self.start : self.end].decode(), self.text.decode()
 
 
 def _quiet(node: ast.AST) -> bool:
@@ -144,7 +152,13 @@ class Source:
             yield Mutant(self.file, line, function, place, place + len(old), new.encode(), self.text)
 
     def mutants(self) -> Iterator[Mutant]:
-        """Every change of the file."""
+        """Every change of the file, counted among the same changes of its function."""
+        seen: Counter[tuple[str, str, str, str]] = Counter()
+        for mutant in self._changes():
+            seen[mutant.change] += 1
+            yield replace(mutant, place=seen[mutant.change])
+
+    def _changes(self) -> Iterator[Mutant]:
         for node, function in computed(ast.parse(self.text)):
             if isinstance(node, ast.Constant) and (text := _replaced(node.value)):
                 yield Mutant(self.file, node.lineno, function, *self.at(node), text.encode(), self.text)
@@ -166,15 +180,19 @@ def _operations(node: ast.AST) -> list[tuple[ast.AST, ast.AST, ast.AST]]:
 
 
 def package() -> list[str]:
+    """Return the files that are broken: the rooms of the library, and the lab."""
     paths = [path.relative_to(ROOT) for path in sorted((ROOT / "trnmodel").rglob("*.py"))]
-    return [str(path) for path in paths if path.with_suffix("").parts[1] in ROOMS]
+    lab = [path.relative_to(ROOT) for path in sorted((ROOT / "data" / "trnlab").rglob("*.py"))]
+    return [str(path) for path in [*(path for path in paths if path.with_suffix("").parts[1] in ROOMS), *lab]]
 
 
 def reach(file: str) -> dict[str, dict]:
     """Run one test file: seconds of each test, and the functions that each reaches."""
     import coverage
 
-    cover = coverage.Coverage(data_file=None, include=[str(ROOT / "trnmodel/*")], messages=False)
+    cover = coverage.Coverage(
+        data_file=None, include=[str(ROOT / "trnmodel/*"), str(ROOT / "data/trnlab/*")], messages=False
+    )
     seconds: dict[str, float] = defaultdict(float)
 
     class Contexts:
@@ -202,7 +220,7 @@ def reach_map(path: Path) -> dict[str, dict]:
     """What each test file reaches, from `path` where it was written before."""
     known = json.loads(path.read_text()) if path.is_file() else {}
     tests = [p.relative_to(ROOT) for p in sorted((ROOT / "tests").rglob("test_*.py"))]
-    for file in [*package(), *(str(p) for p in tests if p.parts[1] not in ELSEWHERE)]:
+    for file in [*package(), *(str(p) for p in tests if not {*p.parts} & {*ELSEWHERE})]:
         digest = hashlib.sha256((ROOT / file).read_bytes()).hexdigest()
         if known.get(file, {}).get("digest") != digest:
             print("reaching", file, flush=True)
@@ -250,8 +268,13 @@ class Tree:
         log = self.root / "build.log"
         if not (child := os.fork()):
             os.chdir(self.root)
-            sys.path.insert(0, str(self.root))
-            os.environ |= {"PYTHONPATH": str(self.root), "PYTHONWARNINGS": "ignore::SyntaxWarning", "COLUMNS": "999"}
+            roots = [str(self.root / folder) for folder in (".", "book", "data")]
+            sys.path[:0] = roots
+            os.environ |= {
+                "PYTHONPATH": os.pathsep.join(roots),
+                "PYTHONWARNINGS": "ignore::SyntaxWarning",
+                "COLUMNS": "999",
+            }
             with log.open("wb") as stream:
                 os.dup2(stream.fileno(), 1), os.dup2(stream.fileno(), 2)
             os._exit(pytest.main([*QUIETLY, "-x", *tests, *broken]))
@@ -299,11 +322,11 @@ def verdicts(
 ) -> Iterator[tuple[Mutant, str]]:
     """What becomes of each mutant, in trees that are copies of this one."""
     with (ROOT / "tests" / "equivalent.csv").open(newline="") as stream:
-        excused = {(row["file"], row["before"], row["after"]) for row in csv.DictReader(stream)}
+        excused = {tuple(row.values())[:-1] for row in csv.DictReader(stream)}  # all but the reason
     trees: queue.SimpleQueue[Tree] = queue.SimpleQueue()
 
     def one(mutant: Mutant) -> tuple[Mutant, str]:
-        if (mutant.file, *mutant.lines) in excused:
+        if (*mutant.change, str(mutant.place)) in excused:
             return mutant, "equivalent"
         tree = trees.get()
         killer = tree.judge(mutant, known, patience_s)

@@ -7,24 +7,34 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).resolve().parents[1] / "trnmodel"
-MODULES = sorted(PACKAGE.rglob("*.py"))
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE, BOOK, LAB = ROOT / "trnmodel", ROOT / "book" / "trnbook", ROOT / "data" / "trnlab"
+MODULES = sorted(path for package in (PACKAGE, BOOK, LAB) for path in package.rglob("*.py"))
 
 LEVELS = [
-    ["trnmodel.units", "trnmodel.arguments", "trnmodel.result"],
+    ["trnmodel.units", "trnmodel.arguments", "trnmodel.declared", "trnmodel.quantities", "trnmodel.result"],
     ["trnmodel.formulas", "trnmodel.catalog"],
     ["trnmodel.bands"],
     ["trnmodel.fabric", "trnmodel.models"],
     ["trnmodel.steps", "trnmodel.kernels"],
-    ["trnmodel.planner"],
+    ["trnmodel.serving", "trnmodel.power", "trnmodel.reliability", "trnmodel.training"],
+    ["trnmodel.cost"],
+    ["trnmodel.search"],
     ["trnmodel.evidence"],
-    ["trnmodel.charts", "trnmodel.bookmime"],
-    ["trnmodel.chapters", "trnmodel.report", "trnmodel.cli"],
+    ["trnmodel.calls"],
+    ["trnmodel.cli"],
+    ["trnbook.charts", "trnlab"],
+    ["trnbook.shared"],
+    ["trnbook.chapters", "trnbook.report", "trnbook.commands"],
 ]
 
 
+FACES = {"trnmodel", "trnbook", "trnlab"}
+
+
 def dotted(path):
-    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    home = next(package.parent for package in (PACKAGE, BOOK, LAB) if path.is_relative_to(package))
+    parts = path.relative_to(home).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
@@ -46,8 +56,8 @@ def imported(tree):
 
 @cache
 def checked_imports():
-    trees = {dotted(path): ast.parse(path.read_text()) for path in MODULES if dotted(path) != "trnmodel"}
-    return [(here, name) for here, tree in trees.items() for name in imported(tree) if name.startswith("trnmodel.")]
+    trees = {dotted(path): ast.parse(path.read_text()) for path in MODULES if dotted(path) not in FACES}
+    return [(here, name) for here, tree in trees.items() for name in imported(tree) if name.partition(".")[0] in FACES]
 
 
 def test_imports_point_down():
@@ -64,34 +74,57 @@ def room(module):
 
 
 def test_rooms_of_one_floor_do_not_know_each_other():
-    ground, face = LEVELS[0], {"trnmodel.cli", "trnmodel.report"}  # the terminal runs reports
+    ground, face = LEVELS[0], {"trnbook.commands", "trnbook.report"}  # the commands run reports
     asked = {(room(here), room(name)) for here, name in checked_imports() if {room(here), room(name)} != face}
     floors = [names for names in LEVELS if names is not ground]
     assert sorted((a, b) for a, b in asked for names in floors if a != b and {a, b} <= set(names)) == []
 
 
-SHARED = {"trnmodel.chapters.common", "trnmodel.chapters.guard"}
+def test_the_library_knows_neither_book_nor_lab_and_these_two_do_not_know_each_other():
+    forbidden = {("trnmodel", "trnbook"), ("trnmodel", "trnlab"), ("trnlab", "trnbook"), ("trnbook", "trnlab")}
+    pairs = {(here, name) for here, name in checked_imports()}
+    assert not [pair for pair in pairs if tuple(one.partition(".")[0] for one in pair) in forbidden]
 
 
-def test_a_chapter_is_three_files_of_one_name(root):
-    """Notebook `torus-or-switch`, module `torus_or_switch`, test `test_torus_or_switch`; else `common` and `guard`."""
-    notebooks = {path.stem.replace("-", "_") for path in (root / "notebooks" / "py").glob("*.py")}
-    modules = {path.stem for path in (PACKAGE / "chapters").glob("*.py")} - {"__init__", "common", "guard"}
-    tests = {path.stem.removeprefix("test_") for path in (root / "tests" / "chapters").glob("test_*.py")}
-    assert modules == notebooks == tests - {"doors", "guard"}
-
-
-def test_no_chapter_knows_another_and_nothing_else_knows_any():
-    modules = {dotted(path) for path in MODULES if room(dotted(path)) == "trnmodel.chapters"}
-    asked = {(here, name) for here, name in checked_imports() if name in modules - {"trnmodel.chapters"}}
-    assert {here for here, _ in asked} <= modules
-    assert {name for _, name in asked} <= SHARED
-
-
-def test_a_notebook_asks_its_own_module(root):
+def test_a_notebook_reads_the_lab_s_tables_and_imports_none_of_its_modules(root):
     for path in (root / "notebooks" / "py").glob("*.py"):
-        asked = set(re.findall(r"from trnmodel\.chapters import (.*)", path.read_text()))
-        assert asked <= {"common, guard", "guard", f"{path.stem.replace('-', '_')} as tables"}, path.name
+        assert "trnlab" not in {name.partition(".")[0] for name in imported(ast.parse(path.read_text()))}, path.name
+
+
+SHARED = {"trnbook.chapters.common", "trnbook.chapters.guard"}
+
+
+def slugs(root):
+    return {path.stem.replace("-", "_") for path in (root / "notebooks" / "py").glob("*.py")}
+
+
+def chapter_of(module, root):
+    """The chapter whose tables a module makes: `cost` of `trnbook.chapters.cost_comparison`, the longest that fits."""
+    name = module.rpartition(".")[2]
+    return max((slug for slug in slugs(root) if f"{name}_".startswith(f"{slug}_")), key=len, default=None)
+
+
+def test_a_chapter_has_a_notebook_a_module_and_a_test_of_one_name(root):
+    """Notebook `torus-or-switch`, module `torus_or_switch`, test `test_torus_or_switch`; more modules begin so."""
+    modules = {path.stem for path in (BOOK / "chapters").glob("*.py")} - {"__init__", "common", "guard"}
+    tests = {path.stem.removeprefix("test_") for path in (root / "tests" / "book" / "chapters").glob("test_*.py")}
+    assert slugs(root) == tests - {"guard", "refused_arguments"}
+    assert slugs(root) <= modules
+    assert not [name for name in modules if chapter_of(name, root) is None]
+
+
+def test_no_chapter_knows_another_and_nothing_else_knows_any(root):
+    modules = {dotted(path) for path in MODULES if room(dotted(path)) == "trnbook.chapters"}
+    asked = {(here, name) for here, name in checked_imports() if name in modules - {"trnbook.chapters"}}
+    assert {here for here, _ in asked} <= modules
+    assert not [pair for pair in asked if pair[1] not in SHARED and len({chapter_of(one, root) for one in pair}) > 1]
+
+
+def test_a_notebook_asks_its_own_modules(root):
+    for path in (root / "notebooks" / "py").glob("*.py"):
+        asked = {name for name in imported(ast.parse(path.read_text())) if name.startswith("trnbook.chapters.")}
+        modules = {".".join(name.split(".")[:3]) for name in asked} - SHARED
+        assert {chapter_of(name, root) for name in modules} <= {path.stem.replace("-", "_")}, path.name
 
 
 def test_one_notation_helper():
@@ -105,7 +138,7 @@ def test_one_notation_helper():
 
 
 def test_every_module_has_a_room():
-    homeless = [dotted(path) for path in MODULES if dotted(path) != "trnmodel" and level(dotted(path)) is None]
+    homeless = [dotted(path) for path in MODULES if dotted(path) not in FACES and level(dotted(path)) is None]
     assert not homeless
 
 
@@ -121,7 +154,14 @@ def test_formula_pages_know_no_spec_and_no_other_page():
                 for name in ([a.name for a in node.names] if isinstance(node, ast.Import) else [node.module])
             }
             - allowed
-            - {"trnmodel.units", "trnmodel.arguments", "trnmodel.result", "dataclasses", "trnmodel"}
+            - {
+                "trnmodel.units",
+                "trnmodel.arguments",
+                "trnmodel.declared",
+                "trnmodel.result",
+                "dataclasses",
+                "trnmodel",
+            }
         )
         assert not foreign, f"{path.name} imports {foreign}"
 
@@ -170,19 +210,16 @@ LOOKED_UP = {  # below the chapters: what still asks data by name, and why it is
     "trnmodel.fabric.scaleout.distances": "fibre and optics, which no system has as parts yet",
     "trnmodel.fabric.scaleout.nic": "ports and modules of AWS's network, which no system has as parts yet",
     "trnmodel.fabric.scaleout.switch_bits_per_s": "which switches are offered",
-    "trnmodel.planner.placements._exposed": "to be read off the chip: Chip.hop_s",
     "trnmodel.fabric.what_if._printed": "what sources print, beside what the graph counts",
     "trnmodel.fabric.what_if._verdict": "what sources print, beside what the graph counts",
     "trnmodel.fabric.what_if.assumptions": "other readings of the sources",
-    "trnmodel.planner.given.price_list": "which source a price has, beside its value",
-    "trnmodel.planner.trainings.stated": "what sources print of runs, beside what is computed",
-    "trnmodel.planner.workbook._cells": "what a source prints of a price, where and when, beside its value",
-    "trnmodel.planner.worth.against_printed": "what sources print, beside what is computed",
+    "trnmodel.search.trainings.stated": "what sources print of runs, beside what is computed",
+    "trnmodel.cost.workbook._cells": "what a source prints of a price, where and when, beside its value",
     "trnmodel.kernels.engines._operators": "which operators there are",
     "trnmodel.kernels.engines.stacks": "which stacks there are",
 }
 ASKED = {"value", "fact_in_force", "facts_rows", "facts", "entities", "stated", "read_csv", "borrowed"}
-ROOMS = ("formulas", "fabric", "steps", "kernels", "planner")
+ROOMS = "formulas fabric steps kernels serving power reliability training cost search".split()
 
 
 def lookups(path):

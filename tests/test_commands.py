@@ -1,7 +1,8 @@
 """Every command and snippet that README, documents and book print does what it says.
 
 Commands of the package run here, in this process and in an empty folder. `trnmodel run` is parsed and its parameters
-are checked, but nothing is executed: tests/notebooks executes chapters. Targets of make, modules and extras must exist.
+are checked, but nothing is executed: tests/book/notebooks executes chapters. Targets of make, modules and extras must
+exist.
 """
 
 import ast
@@ -14,9 +15,10 @@ import tomllib
 import pytest
 from typer.testing import CliRunner
 
-from trnmodel import cli
+from trnbook import report
+from trnbook.report import chapter
+from trnmodel.cli import app as cli
 from trnmodel.models.shipped import MODELS, catalog
-from trnmodel.report import chapter
 
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"(?:(?<=\n\n)|\A)(?: {4}[^\n]*(?:\n|\Z))+")
@@ -62,7 +64,7 @@ def here(root, tmp_path, monkeypatch):
     (tmp_path / "data").symlink_to(root / "data")
     (tmp_path / "path" / "to").mkdir(parents=True)
     shutil.copy(MODELS / catalog()["qwen3-30b-a3b"].file, tmp_path / "path" / "to" / "config.json")
-    monkeypatch.setattr(cli.report, "run", lambda *asked: [])
+    monkeypatch.setattr(report, "run", lambda *asked: [])
     monkeypatch.chdir(tmp_path)
     return root
 
@@ -76,7 +78,9 @@ def judge(root, command, whole=True):
             assert all(re.fullmatch(r"[A-Z]+=\S+", word) for word in assigned), command
         case ["python", "-m", module]:
             found = importlib.util.find_spec(module) if module.startswith("trnmodel") else None
-            assert found or list(root.glob(f"{module.replace('.', '/')}*")), command
+            assert found or any(
+                list((root / home).glob(f"{module.replace('.', '/')}*")) for home in ("", "book", "data")
+            ), command
         case ["pip", "install", wanted]:
             extras = tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"]
             assert set(re.findall(r"[\w-]+", wanted.partition("[")[2])) <= set(extras), command

@@ -10,23 +10,30 @@ import tomllib
 import pytest
 
 RUN = {  # used without an import: where, and the word that says so
-    "ipykernel": ("trnmodel/report/kernels.py", "ipykernel_launcher"),
+    "ipykernel": ("book/trnbook/report/kernels.py", "ipykernel_launcher"),
     "myst-nb": ("book/conf.py", '"myst_nb"'),
     "sphinx-book-theme": ("book/conf.py", '"sphinx_book_theme"'),
     "sphinx-copybutton": ("book/conf.py", '"sphinx_copybutton"'),
     "sphinx-design": ("book/conf.py", '"sphinx_design"'),
     "font-source-sans-pro": ("book/conf.py", '"font-source-sans-pro"'),
     "sphinx-mathjax-offline": ("book/conf.py", '"sphinx-mathjax-offline"'),
-    "ipywidgets": ("trnmodel/planner/sweep.py", "tqdm.auto"),  # whose bar is a widget in Lab
+    "ipywidgets": ("trnmodel/search/sweep.py", "tqdm.auto"),  # whose bar is a widget in Lab
     "jupyterlab": ("Makefile", "jupyter lab"),
     "jupyterlab-myst": ("pyproject.toml", "jupyterlab-myst"),  # Lab finds it by itself
     "mypy": ("Makefile", "(BIN)/mypy"),
     "pytest-xdist": ("Makefile", "-n auto"),
     "ruff": ("Makefile", "ruff check"),
     "nbval": ("Makefile", "--nbval"),
-    "fastparquet": ("tests/test_parquet.py", "to_parquet"),  # pandas finds it by itself
+    "fastparquet": ("tests/library/test_parquet.py", "to_parquet"),  # pandas finds it by itself
 }
-OF_THE_BOOK = {"cyclonedx-python-lib", "docutils", "packageurl-python"}  # imported when Sphinx builds the book
+PACKAGES = ("trnmodel", "book/trnbook", "data/trnlab")
+OF_THE_LIBRARY = set("numpy scipy pandas networkx pyyaml msgspec typer tqdm openpyxl".split())
+OF_THE_BOOK = {
+    "cyclonedx-python-lib",
+    "docutils",
+    "packageurl-python",
+    "sphinx",
+}  # imported when Sphinx builds the book
 
 
 def plain(name):
@@ -43,8 +50,8 @@ def names(requirements):
 
 
 def calls(root):
-    """Every call in the package and the chapters: its file and line, the name called, and its keywords."""
-    for folder in ("trnmodel", "notebooks/py"):
+    """Every call in the packages and the chapters: its file and line, the name called, and its keywords."""
+    for folder in (*PACKAGES, "notebooks/py"):
         for path in sorted((root / folder).rglob("*.py")):
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name):
@@ -62,7 +69,7 @@ def imported(root, folder):
                 modules |= {alias.name.partition(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 modules.add(node.module.partition(".")[0])
-    own = {path.stem for path in root.glob("tests/**/*.py")} | {"trnmodel", "tests"}
+    own = {path.stem for path in root.glob("tests/**/*.py")} | {"trnmodel", "trnbook", "trnlab", "tests", "hostile"}
     foreign = modules - sys.stdlib_module_names - own
     return {plain(owners[module][0]) for module in foreign}
 
@@ -72,14 +79,15 @@ def test_what_is_imported_is_declared(root, project):
     extras = set().union(*map(names, project["optional-dependencies"].values()))
     book = names(project["optional-dependencies"]["book"])
     assert book >= OF_THE_BOOK
-    allowed = {"trnmodel": needed | OF_THE_BOOK, "notebooks/py": needed, "book/conf.py": needed | book}
+    allowed = {"trnmodel": OF_THE_LIBRARY, "data/trnlab": OF_THE_LIBRARY, "book/trnbook": needed | OF_THE_BOOK}
+    allowed |= {"notebooks/py": needed, "book/conf.py": needed | book}
     for folder, declared in (allowed | {"tests": needed | extras}).items():
         undeclared = imported(root, folder) - declared
         assert not undeclared, folder
 
 
 def test_what_is_declared_is_used(root, project):
-    used = set().union(*(imported(root, folder) for folder in ("trnmodel", "notebooks/py", "book/conf.py", "tests")))
+    used = set().union(*(imported(root, folder) for folder in (*PACKAGES, "notebooks/py", "book/conf.py", "tests")))
     declared = names(project["dependencies"]).union(*map(names, project["optional-dependencies"].values()))
     assert declared - used == set(RUN)
     for file, word in RUN.values():

@@ -10,12 +10,16 @@ import pytest
 
 import trnmodel as tm
 import trnmodel.formulas
+from trnbook.chapters import cost_value as worth
+from trnbook.chapters import memory as hbm
+from trnbook.chapters import power_claims as claimed
+from trnbook.chapters import power_rack as rack_power
+from trnbook.chapters import scale_out
+from trnbook.shared import placements
 from trnmodel.catalog.stacks import IDEAL
-from trnmodel.chapters import memory as hbm
-from trnmodel.chapters import scale_out
 from trnmodel.fabric import scaleout
-from trnmodel.planner import claimed, goodput, placements, rack_power, worth
-from trnmodel.steps.serving import disaggregate
+from trnmodel.reliability import goodput
+from trnmodel.serving.server import disaggregate
 
 OTHERS = {"collectives", "tiers", "exchanges", "bounds", "bands"}  # run by `tm.collective(algorithm=)`; asked for ends
 EXPERTS, DENSE, CHUNKED = "qwen3-30b-a3b", "llama-3.1-8b", "llama-4-scout"

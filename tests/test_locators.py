@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from trnbook.chapters.cost_stated import stated
+from trnbook.shared.ledger import Contradiction
 from trnmodel.catalog import load
 from trnmodel.catalog.systems import bases, systems
-from trnmodel.evidence.ledger import Contradiction
-from trnmodel.evidence.stated import stated
 
 GOLDEN = Path(__file__).parent / "golden" / "cited_lines.csv"
 TEXTS = Path(os.environ.get("TRNMODEL_SOURCES", Path(__file__).parents[2] / "shared" / "sources"))

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).resolve().parents[1] / "trnmodel"
-MODULES = sorted(PACKAGE.rglob("*.py"))
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = [ROOT / "trnmodel", ROOT / "book" / "trnbook", ROOT / "data" / "trnlab"]
+MODULES = sorted(path for package in PACKAGES for path in package.rglob("*.py"))
 TOO_WIDE = {"Exception", "BaseException"}
 
 
@@ -56,7 +57,7 @@ def managers(tree):
             yield from (node.lineno for _ in yields[:1])
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_nothing_catches_everything_or_translates_errors(path):
     tree = ast.parse(path.read_text(encoding="utf-8"))
     assert list(catch_alls(tree)) == []

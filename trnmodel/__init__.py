@@ -1,6 +1,8 @@
 """Analytical performance models of AWS Trainium, with a source behind every number.
 
-The public names load when they are first used; `import trnmodel` itself imports nothing but the tables below.
+`import trnmodel as tm` imports none of its modules: a public name such as `tm.decode_step` loads the module that
+defines it when it is first used. `_HOMES` lists the names by module. `tm.kernel`, `tm.roofline` and `tm.units` are
+modules.
 """
 
 from __future__ import annotations
@@ -10,37 +12,41 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-_HOMES = {
+_HOMES = {  # module that defines public names, with these names
     "trnmodel.catalog.fleets": ("Fleet", "fleet"),
     "trnmodel.catalog.rents": ("Rent", "rent"),
     "trnmodel.catalog.load": ("chip", "facts", "names_table"),
     "trnmodel.catalog.prices": ("Owner", "Prices", "owner", "prices"),
     "trnmodel.catalog.specs": ("Chip", "Core", "Engine", "Precision"),
     "trnmodel.catalog.systems": ("System", "system", "systems"),
-    "trnmodel.fabric.collectives": ("collective",),
+    "trnmodel.fabric.collectives": ("Collective", "collective"),
     "trnmodel.fabric.graph": ("Topology", "topology"),
     "trnmodel.formulas.clos": ("clos",),
+    "trnmodel.calls": ("schema",),
     "trnmodel.evidence.fit": ("calibrate",),
-    "trnmodel.planner.cost": ("tco",),
-    "trnmodel.planner.goodput": ("goodput",),
-    "trnmodel.planner.plan": ("plan",),
-    "trnmodel.planner.power": ("energy",),
-    "trnmodel.planner.rent": ("token_cost",),
-    "trnmodel.planner.sensitivity": ("sensitivity",),
-    "trnmodel.planner.sweep": ("sweep",),
-    "trnmodel.planner.train_run": ("train_run",),
+    "trnmodel.cost.tco": ("Cost", "tco"),
+    "trnmodel.reliability.goodput": ("Goodput", "goodput"),
+    "trnmodel.search.plan": ("Plan", "plan"),
+    "trnmodel.power.energy": ("Energy", "RequestEnergy", "energy"),
+    "trnmodel.kernels.engines": ("KernelTime",),
+    "trnmodel.search.chip_seconds": ("TokenCost",),
+    "trnmodel.search.token_cost": ("TokenCosts", "token_cost"),
+    "trnmodel.search.sensitivity": ("Sensitivity", "sensitivity"),
+    "trnmodel.search.sweep": ("sweep",),
+    "trnmodel.search.train_run": ("TrainRun", "train_run"),
     "trnmodel.evidence.score": ("validate", "validation"),
     "trnmodel.catalog.stacks": ("efficiencies",),
+    "trnmodel.steps.answers": ("MemoryFit", "Step"),
+    "trnmodel.steps.deployment": ("Deployment",),
     "trnmodel.steps.inference": ("decode_step", "memory_fit", "prefill"),
-    "trnmodel.steps.legal": ("legal",),
+    "trnmodel.steps.legal": ("Legality", "legal"),
     "trnmodel.steps.mapping": ("Mapping",),
-    "trnmodel.steps.serving": ("serve",),
-    "trnmodel.steps.training": ("train_step",),
+    "trnmodel.serving.server": ("Serving", "serve"),
+    "trnmodel.training.step": ("TrainStep", "train_step"),
     "trnmodel.models.transformer": ("Transformer", "model", "model_ids"),
 }
 _NAMES = {name: home for home, names in _HOMES.items() for name in names}
-_MODULES = {
-    "charts": "trnmodel.charts",
+_MODULES = {  # public name of a module, with its path
     "kernel": "trnmodel.kernels.kernel",
     "roofline": "trnmodel.formulas.roofline",
     "units": "trnmodel.units",
@@ -50,6 +56,7 @@ __all__ = ["__version__", *sorted(_NAMES), *sorted(_MODULES)]  # noqa: PLE0604
 
 
 def __getattr__(name: str) -> Any:
+    """Return a public name, whose module loads now."""
     if name in _MODULES:
         return import_module(_MODULES[name])
     if name in _NAMES:
@@ -58,4 +65,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
+    """Return the public names, loaded or not."""
     return __all__

@@ -11,7 +11,7 @@ import difflib
 import reprlib
 from collections.abc import Collection, Iterable, Mapping
 from types import UnionType
-from typing import Any, NoReturn, TypeVar, overload
+from typing import Any, Generic, NoReturn, TypeVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,7 +33,7 @@ class UnanswerableError(ValueError):
     """A chapter has no answer for its parameters; the message says in one line why."""
 
     def _render_traceback_(self) -> list[str]:
-        """What IPython shows of it."""
+        """Return the line that IPython shows in place of a traceback."""
         return [f"This chapter cannot answer: {self}"]
 
 
@@ -41,8 +41,45 @@ class ImpossibleError(UnanswerableError):
     """The parameters of a chapter are valid, and nothing satisfies them; the message says in one line why."""
 
 
+class Same(Generic[T]):
+    """An object as a key of a cache: equal to itself alone, whatever its fields are."""
+
+    __slots__ = ("it",)
+
+    def __init__(self, it: T) -> None:
+        self.it = it
+
+    def __hash__(self) -> int:
+        return id(self.it)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and other.it is self.it
+
+
+def key_of(value: T) -> T | Same[T]:
+    """Return an argument as a key of a cache: None and an id as they are, an object as `Same`.
+
+    Examples
+    --------
+    >>> key_of("bf16"), key_of([1]) == key_of([1])
+    ('bf16', False)
+    """
+    return value if value is None or type(value) is str else Same(value)
+
+
+def of_key(key: Any) -> Any:
+    """Return the argument that a key was made of.
+
+    Examples
+    --------
+    >>> of_key(key_of([1])), of_key(key_of("bf16"))
+    ([1], 'bf16')
+    """
+    return key.it if isinstance(key, Same) else key
+
+
 def shown(value: Any) -> str:
-    """A value as an error message shows it: on one line, cut to 80 characters.
+    """Return a value as an error message shows it: on one line, cut to 80 characters.
 
     Examples
     --------
@@ -50,7 +87,8 @@ def shown(value: Any) -> str:
     (80, '[1.0, None]', '0.5', 'int with a whole number of too many digits')
     """
     try:
-        text = _REPR.repr(value.item() if isinstance(value, np.generic) else value)
+        plain = type(value) is np.ndarray and not value.ndim and value.dtype == float
+        text = f"{value:.15g}" if plain else _REPR.repr(value.item() if isinstance(value, np.generic) else value)
     except ValueError:  # Python refuses to print whole numbers of thousands of digits
         text = f"{type(value).__name__} with a whole number of too many digits"
     return " ".join(text.split())[:SHOWN]
@@ -69,7 +107,7 @@ def refuse(name: str, value: Any, allowed: str) -> NoReturn:
 
 
 def _array(value: Any) -> NDArray | None:
-    """A number or an array of numbers as floats; None for anything else."""
+    """Return a number or an array of numbers as floats, and None for anything else."""
     if isinstance(value, np.ma.MaskedArray | bytes | bytearray | memoryview):
         return None
     if isinstance(value, range) and value and abs(value[-1] - value[0]) > LONGEST_RANGE:
@@ -95,7 +133,7 @@ def _plain(value: Any) -> float | None:
 def numbers(
     name: str, value: Any, low: float = 0.0, high: float = HUGE, *, whole: bool = False, unknown: bool = False
 ) -> NDArray:
-    """A number or an array of numbers from `low` to `high` as floats.
+    """Return a number or an array of numbers from `low` to `high` as floats.
 
     Sizes between 0 and 1e-30 are refused, for quotients of them overflow. `unknown` lets NaN pass, where a figure may
     not be published and the answer is NaN with it.
@@ -135,14 +173,14 @@ def number(name: str, value: Any, low: float = 0.0, high: float = HUGE, *, unkno
     >>> number("tdp_w", 500), number("hop_s", np.float64(1e-6))
     (500.0, 1e-06)
     """
-    found = numbers(name, value, low, high, unknown=unknown)
-    if found.ndim:
+    array = numbers(name, value, low, high, unknown=unknown)
+    if array.ndim:
         refuse(name, value, "allowed is one number")
-    return float(found)
+    return float(array)
 
 
 def share(name: str, value: Any, low: float = 0.0) -> NDArray:
-    """A share from 0 (or `low`) to 1, or an array of them."""
+    """Return a share from 0 (or `low`) to 1, or an array of shares."""
     return numbers(name, value, low, 1.0)
 
 
@@ -165,14 +203,14 @@ def integer(name: str, value: Any, low: int = 1, high: int = 2**53) -> int:
     >>> integer("count", 2.0), integer("lnc", np.int64(4))
     (2, 4)
     """
-    found = numbers(name, value, low, high, whole=True)
-    if found.ndim:
+    array = numbers(name, value, low, high, whole=True)
+    if array.ndim:
         refuse(name, value, f"allowed is one whole number from {low} to {high}")
-    return int(found)
+    return int(array)
 
 
 def flag(name: str, value: Any) -> bool:
-    """True or False."""
+    """Return True or False; refuse everything else."""
     if not isinstance(value, bool | np.bool_):
         refuse(name, value, "allowed are True and False")
     return bool(value)
@@ -206,11 +244,28 @@ def choice(name: str, value: Any, allowed: Collection[str]) -> str:
     return value
 
 
-def nearest(name: str, choices: Iterable[object]) -> list[str]:
-    """The choices nearest to a misspelt name, best first, or the shortest few where none is near."""
-    folded = {str(choice).lower(): str(choice) for choice in choices}
-    close = difflib.get_close_matches(str(name)[: 3 * SHOWN].lower(), list(folded), n=4, cutoff=0.5)
-    return [folded[key] for key in close] or sorted(sorted(folded.values()), key=len)[:8]
+def nearest(name: object, choices: Iterable[object], least: float = 0.5, count: int = 4) -> list[str]:
+    """Return the choices most like a misspelt name, best first, or the shortest few where none is like it.
+
+    Choices that begin with the name come first; the others follow by the share of letters that they have in common
+    with it, down to `least`. Case does not count.
+
+    Examples
+    --------
+    >>> nearest("trainium", ["trn2", "TRAINIUM3", "h100"]), nearest("tyme_s", ["time_s", "batch"])
+    (['TRAINIUM3', 'trn2'], ['time_s'])
+    """
+    typed = str(name)[: 3 * SHOWN].lower()
+    matcher = difflib.SequenceMatcher(b=typed)
+    likeness: dict[str, tuple[bool, float]] = {}
+    for choice in map(str, choices):
+        matcher.set_seq1(choice.lower())
+        begins = bool(typed) and choice.lower().startswith(typed)
+        if begins or (matcher.real_quick_ratio() >= least and matcher.quick_ratio() >= least):
+            likeness[choice] = begins, matcher.ratio()
+    close = [choice for choice, (begins, ratio) in likeness.items() if begins or ratio >= least]
+    shortest = sorted(sorted(map(str, choices)), key=len)[: 2 * count]
+    return sorted(close, key=likeness.__getitem__, reverse=True)[:count] or shortest
 
 
 def one_of(name: str, value: Any, known: Collection[str], what: str) -> str:
@@ -229,7 +284,7 @@ def one_of(name: str, value: Any, known: Collection[str], what: str) -> str:
 
 
 def chosen(name: str, value: Any, table: Mapping[str, T]) -> T:
-    """What a table holds for one of its words."""
+    """Return the value that a table holds for one of its keys."""
     return table[choice(name, value, table)]
 
 
@@ -238,7 +293,7 @@ def instance(name: str, value: Any, kind: type[T], allowed: str) -> T: ...
 @overload
 def instance(name: str, value: Any, kind: UnionType | tuple[type, ...], allowed: str) -> Any: ...
 def instance(name: str, value: Any, kind: Any, allowed: str) -> Any:
-    """An object of a type, or of one of some; `allowed` says in words what is."""
+    """Return an object of one of the allowed types; `allowed` describes them in the error message."""
     if not isinstance(value, kind):
         refuse(name, value, f"allowed is {allowed}")
     return value
@@ -256,10 +311,10 @@ def listed(name: str, values: Any, kind: type | tuple[type, ...] = object) -> li
     ValueError: dtypes='bf16': allowed is a list of at least one
     """
     several = isinstance(values, Iterable) and not isinstance(values, str | bytes) and getattr(values, "shape", 1) != ()
-    found = list(values) if several else []
-    if not found or not all(isinstance(item, kind) for item in found):
+    items = list(values) if several else []
+    if not items or not all(isinstance(item, kind) for item in items):
         refuse(name, values, "allowed is a list of at least one")
-    return found
+    return items
 
 
 def integers(name: str, values: Any, low: int = 1) -> list[int]:
@@ -285,11 +340,11 @@ def together(**arrays: ArrayLike) -> None:
     largest: dict[int, tuple[str, int]] = {}
     for name, array in arrays.items():
         for axis, size in enumerate(reversed(np.shape(array))):
-            other, found = largest.get(axis, (name, 1))
-            if size not in (1, found) and found != 1:
+            other, known = largest.get(axis, (name, 1))
+            if size not in (1, known) and known != 1:
                 raise ValueError(
                     f"{name} of shape {np.shape(array)} does not fit {other} of shape {np.shape(arrays[other])}: "
                     "sizes must be equal, or one of them 1"
                 )
-            if found == 1:
+            if known == 1:
                 largest[axis] = name, size

@@ -18,7 +18,7 @@ from trnmodel.catalog.bands import AXES, Width, outliers, read
 from trnmodel.catalog.specs import Chip, Spec
 from trnmodel.catalog.stacks import Efficiencies, Part, basis
 from trnmodel.formulas.bands import grown_width, joint_width, octaves_outside
-from trnmodel.result import Basis, words
+from trnmodel.result import Basis, text_of
 from trnmodel.units import BILLION, format_digits
 
 NAMES: Mapping[str, tuple[str, ...]] = {
@@ -30,9 +30,9 @@ STEPS = ("ranks", "batch", "length", "active parameters")
 # decode beyond them is off by no more than inside. For how many octaves that holds is a judgement.
 FREE = {"ranks": 3.0, "size": 3.0}
 MOST = 2 * 10**6  # comparisons of points with rows at a time
-FEW = 20_000  # answers of stacks with a value at an end each, up to which they are asked at once
+FEW = 20_000  # answers of stacks with a value at an end each, up to which they are computed at once
 STEP = 1.01  # ratio up to which two values of an axis are one
-# What may have no row of its own, the nearest case first. Each counts as two octaves, the step from one generation to
+# Which of them may have no rows, the nearest case first. Each counts as two octaves, the step from one generation to
 # the next: Trainium1 to Trainium2 is 1.8 in the rate of HBM (0.82 to 2.9 TB/s) and 1.8 in the peak (190 to 667 TFLOP/s
 # of BF16); a stack or a kind of model without rows is taken to be as far, which is an assumption.
 ABSENT_OCTAVES = 2.0
@@ -52,28 +52,28 @@ class Near:
 
     @property
     def away(self) -> float:
-        """Octaves for what there is no row of."""
+        """Octaves that count for a kind, chip or stack without rows."""
         return ABSENT_OCTAVES * len(self.absent)
 
     def octaves(self, points: Mapping[str, Any]) -> tuple[NDArray, NDArray, list[str]]:
-        """Doublings outside the rows, the bits of the axes that leave them, and what each bit says."""
-        distance, mask, said = np.zeros(()), np.zeros((), dtype=int), list[str]()
+        """Return the octaves from the rows to points, a mask of the axes that leave the rows, and its reasons."""
+        distance, mask, reasons = np.zeros(()), np.zeros((), dtype=int), list[str]()
         for axis, name, column in zip(AXES, self.names, self.values, strict=True):
             known = column[np.isfinite(column)]
             if axis not in points or not known.size:
                 continue
             low, high, x = known.min(), known.max(), np.clip(points[axis], 1.0, 1e30)
-            away = octaves_outside(x, low / STEP, high * STEP)
-            away = np.where(away > 0, away + log2(STEP), 0.0)
+            outside = octaves_outside(x, low / STEP, high * STEP)
+            outside = np.where(outside > 0, outside + log2(STEP), 0.0)
             for end, beyond in ((high, x > high), (low, x < low)):
-                mask = mask | (beyond & (away > 0)) * 2 ** len(said)
+                mask = mask | (beyond & (outside > 0)) * 2 ** len(reasons)
                 at = f"{end / BILLION:.3g} billion" if end >= BILLION else format_digits(end, 4)
-                said.append(f"{name}: its rows {'end' if end is high else 'begin'} at {at}")
-            distance = distance + np.maximum(away - FREE.get(axis, 0.0), 0.0)
-        return distance, mask, said
+                reasons.append(f"{name}: its rows {'end' if end is high else 'begin'} at {at}")
+            distance = distance + np.maximum(outside - FREE.get(axis, 0.0), 0.0)
+        return distance, mask, reasons
 
     def measured(self, points: Mapping[str, Any]) -> NDArray:
-        """Whether rows lie at a point, or on either side of it along one axis alone."""
+        """Return whether rows lie at a point, or on both sides of it along one axis alone."""
         axes = [
             (np.asarray(points[axis], dtype=float), column)
             for axis, column in zip(AXES, self.values, strict=True)
@@ -104,17 +104,17 @@ class Rows:
         self.widths, self._near = widths, dict[tuple[str, ...], Near]()
 
     def near(self, part: str, kind: str, chip: str, stack: str) -> Near:
-        """The rows nearest to a question: of its own kind, chip and stack, else without what there is no row of."""
+        """Return the rows of the same kind, chip and stack as a question, or the nearest ones where it has none."""
         key = (part, kind, chip, stack)
         if key not in self._near:
             self._near[key] = self._nearest(*key)
         return self._near[key]
 
     def _nearest(self, part: str, kind: str, chip: str, stack: str) -> Near:
-        asked = {"kind": kind, "chip": chip, "stack": stack}
+        question = {"kind": kind, "chip": chip, "stack": stack}
         of_part = self.labels["part"] == part
         for absent in ABSENT:
-            same = [self.labels[name] == value for name, value in asked.items() if name not in absent]
+            same = [self.labels[name] == value for name, value in question.items() if name not in absent]
             here = np.logical_and.reduce([of_part, *same])
             if here.any():
                 names, counts = np.unique(self.labels["group"][here].astype(str), return_counts=True)
@@ -134,7 +134,7 @@ def _shipped() -> Rows:
 
 @lru_cache(maxsize=2048)
 def near(part: str, kind: str, chip: str, stack: str) -> Near:
-    """The rows of `data/` that are nearest to a question.
+    """Return the rows of `data/` that are nearest to a question.
 
     Examples
     --------
@@ -145,17 +145,17 @@ def near(part: str, kind: str, chip: str, stack: str) -> Near:
 
 
 def lacks(here: Near, part: str, kind: str, chip: str, stack: str) -> list[str]:
-    """What there is no row of, in words."""
-    told = {"kind": f"model: no {part} row" + ("" if kind == part else f" of {kind} models")}
-    told["chip"] = f"chip: no {part} row" + ("" if "stack" in here.absent else f" of {stack}") + f" on {chip}"
-    told["stack"] = f"stack: no {part} row of {stack}" + ("" if "chip" in here.absent else f" on {chip}")
-    return [text for name, text in told.items() if name in here.absent]
+    """Return the reasons why no measured row has the kind, chip or stack of a question."""
+    reasons = {"kind": f"model: no {part} row" + ("" if kind == part else f" of {kind} models")}
+    reasons["chip"] = f"chip: no {part} row" + ("" if "stack" in here.absent else f" of {stack}") + f" on {chip}"
+    reasons["stack"] = f"stack: no {part} row of {stack}" + ("" if "chip" in here.absent else f" on {chip}")
+    return [text for name, text in reasons.items() if name in here.absent]
 
 
 def judged(here: Near, points: Mapping[str, Any], before: Iterable[str] = (), lacks: Iterable[str] = ()) -> Basis:
     """Word, reason and half-width of points by the rows near them; `before` are reasons that hold for all points.
 
-    A reason begins with what it is about ("chip: ..."): of two about one thing the first is told.
+    A reason begins with what it is about ("chip: ..."): of two reasons about one thing the first is used.
 
     Examples
     --------
@@ -167,16 +167,16 @@ def judged(here: Near, points: Mapping[str, Any], before: Iterable[str] = (), la
     reasons = list(before)
     about = {reason.partition(":")[0] for reason in reasons}
     reasons += [reason for reason in lacks if reason.partition(":")[0] not in about]
-    distance, mask, said = here.octaves(points)
+    distance, mask, axis_reasons = here.octaves(points)
     away = ABSENT_OCTAVES * len({reason.partition(":")[0] for reason in reasons})
     width = grown_width(here.width, distance + away)
     tails = None
     if here.tails is not None and not any(reason.startswith("chip:") for reason in reasons):
         tails = grown_width(here.tails[0], distance + away), grown_width(here.tails[1], distance + away)
-    beyond = words(mask, tuple(said))
+    beyond = text_of(mask, tuple(axis_reasons))
     if reasons:
-        told = "; ".join(reasons)
-        beyond = np.frompyfunc(lambda text: f"{told}; {text}" if text else told, 1, 1)(beyond)
+        before_text = "; ".join(reasons)
+        beyond = np.frompyfunc(lambda text: f"{before_text}; {text}" if text else before_text, 1, 1)(beyond)
         return Basis(np.full(np.shape(mask), "extrapolated", dtype=object)[()], beyond, width, tails)
     inside = np.where(here.measured(points), "measured", "interpolated")
     return Basis(np.where(np.equal(mask, 0), inside, "extrapolated").astype(object)[()], beyond, width, tails)
@@ -185,14 +185,14 @@ def judged(here: Near, points: Mapping[str, Any], before: Iterable[str] = (), la
 shipped_outliers = cache(outliers)
 
 
-def contradicted(found: Basis, part: str, kind: str, chip: str, stack: str, points: Mapping[str, Any]) -> Basis:
-    """Call points extrapolated at which a measured row lies outside the band, with the id of the row.
+def contradicted(basis: Basis, part: str, kind: str, chip: str, stack: str, points: Mapping[str, Any]) -> Basis:
+    """Return a basis that is extrapolated where a measured row contradicts the band, with the id of the row.
 
     A row is at a point if it has a value within 1 % on each axis that is asked, and none on the others. The width of
     the band stays that of the rows. What is extrapolated anyway keeps its reasons alone.
     """
-    firm = np.not_equal(found.word, "extrapolated")
-    word, reason = np.asarray(found.word, dtype=object), np.asarray(found.reason, dtype=object)
+    firm = np.not_equal(basis.word, "extrapolated")
+    word, reason = np.asarray(basis.word, dtype=object), np.asarray(basis.reason, dtype=object)
     for row, place in shipped_outliers().get((part, kind, chip, stack), {}).items():
         if place.keys() == points.keys():
             here = np.logical_and.reduce(
@@ -202,13 +202,13 @@ def contradicted(found: Basis, part: str, kind: str, chip: str, stack: str, poin
                 more = np.where(reason == "", "", "; ") + reason
                 word = np.where(here & firm, "extrapolated", word)
                 reason = np.where(here & firm, f"contradicted by row {row}" + more, reason)
-    return found._replace(word=word[()], reason=reason[()])
+    return basis._replace(word=word[()], reason=reason[()])
 
 
 def stack_basis(e: Efficiencies, chip: Chip, lnc: int, part: str, kind: str, points: Mapping[str, Any]) -> Basis:
     """Return what an answer of a stack on a chip rests on at each point: its rows, and those that contradict it."""
-    found = rows_basis(e, chip, lnc, part, kind, points)
-    return contradicted(found, part, kind, chip.id, e.id, points) if np.any(found.word != "ideal") else found
+    of_rows = rows_basis(e, chip, lnc, part, kind, points)
+    return contradicted(of_rows, part, kind, chip.id, e.id, points) if np.any(of_rows.word != "ideal") else of_rows
 
 
 def rows_basis(e: Efficiencies, chip: Chip, lnc: int, part: str, kind: str, points: Mapping[str, Any]) -> Basis:
@@ -239,13 +239,13 @@ def plain_rows_basis(part: str, chip: str, stack: str, points: Mapping[str, Any]
 
 @lru_cache(maxsize=4096)
 def _moved(e: Spec, name: str, value: float) -> Spec:
-    """A stack or fleet with another value; one object, whose settings are kept."""
+    """Return a stack or fleet with one other value; the same object each time, as results are cached by object."""
     return e.moved({name: value})
 
 
 @lru_cache(maxsize=256)
 def variants(e: Spec, moves: tuple[tuple[tuple[str, float], ...], ...], dimensions: int) -> Any:
-    """A spec with other values by each of `moves`, on an axis before so many; one object, whose wires are kept.
+    """Return a spec whose values are arrays over `moves`, with that axis in front of `dimensions` others.
 
     Examples
     --------
@@ -259,32 +259,32 @@ def variants(e: Spec, moves: tuple[tuple[tuple[str, float], ...], ...], dimensio
 
 
 def ranged(e: Spec, ask: Callable[[Any], NDArray], at_once: bool = False) -> tuple[NDArray, NDArray]:
-    """Half-widths below and above that the ranges of a spec's values give an answer, each value moved by itself.
+    """Return the half-widths below and above that the ranges of a spec's values give an answer, each value moved alone.
 
-    What can ask a spec that holds arrays may have few answers `at_once`.
+    With `at_once`, a few answers are computed in one call, of a spec that holds arrays.
     """
     middle, ranges = np.asarray(ask(e)), e.open_ranges
     shape = (len(ranges), 2, *middle.shape)
     if at_once and 0 < np.prod(shape) <= FEW:
         moves = tuple(((name, end),) for name, ends in ranges.items() for end in ends)
         every = np.asarray(ask(variants(e, moves, middle.ndim)))
-        found: Iterable = np.broadcast_to(every, (2 * len(ranges), *middle.shape)).reshape(shape)
+        answers: Iterable = np.broadcast_to(every, (2 * len(ranges), *middle.shape)).reshape(shape)
     else:
-        found = ([ask(_moved(e, name, end)) for end in ends] for name, ends in ranges.items())
+        answers = ([ask(_moved(e, name, end)) for end in ends] for name, ends in ranges.items())
     below, above = np.zeros(middle.shape), np.zeros(middle.shape)
-    for ends in found:
+    for ends in answers:
         moved = [np.log(np.asarray(end) / middle) for end in ends]
         below = joint_width(below, np.maximum(0.0, -np.minimum(*moved)))
         above = joint_width(above, np.maximum(0.0, np.maximum(*moved)))
     return below, above
 
 
-def spread(found: Basis, e: Spec, ask: Callable[[Any], NDArray], at_once: bool = False) -> tuple[NDArray, NDArray]:
-    """Half-widths below and above of answers: those of their rows, and outside of these the ranges of the stack's too.
+def spread(basis: Basis, e: Spec, ask: Callable[[Any], NDArray], at_once: bool = False) -> tuple[NDArray, NDArray]:
+    """Return the half-widths below and above of answers, from their rows and, outside these, from the stack's ranges.
 
     Inside, what a range says is part of the errors that were left out.
     """
-    outside = np.equal(found.word, "extrapolated")
+    outside = np.equal(basis.word, "extrapolated")
     below, above = ranged(e, ask, at_once) if np.any(outside) else (np.zeros(()), np.zeros(()))
-    low, high = found.sides
+    low, high = basis.sides
     return joint_width(low, np.where(outside, below, 0.0)), joint_width(high, np.where(outside, above, 0.0))

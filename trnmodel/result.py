@@ -25,13 +25,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trnmodel.arguments import choice, flag, number, one_of, refuse, text
-from trnmodel.units import format_within, spoken, spread_of, unit_of
+from trnmodel.quantities import Quantity, quantity
+from trnmodel.units import format_figure, format_within, spread_of, title_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-SCALES = 1e-18, 1e18  # of units in which a figure is told
-CARD_LINES, CARD_WIDTH = 6, 118
+SCALES = 1e-18, 1e18  # of units in which a figure is printed
+CARD_LINES, CARD_WIDTH = 8, 118
 JUDGED = 4096  # points up to which a card says what they rest on
 BASES = ("measured", "interpolated", "extrapolated", "ideal")  # from the firmest ground on
 
@@ -49,7 +50,7 @@ def reason_mask(*impossible: ArrayLike) -> NDArray:
 
 
 def blank(mask: ArrayLike, **numbers: ArrayLike) -> dict[str, NDArray]:
-    """Give the numbers back with NaN wherever the mask is not 0.
+    """Return the numbers with NaN wherever the mask is not 0.
 
     Examples
     --------
@@ -59,12 +60,12 @@ def blank(mask: ArrayLike, **numbers: ArrayLike) -> dict[str, NDArray]:
     return {name: np.where(np.equal(mask, 0), value, np.nan)[()] for name, value in numbers.items()}
 
 
-def words(mask: ArrayLike, names: tuple[str, ...]) -> NDArray | str:
+def text_of(mask: ArrayLike, names: tuple[str, ...]) -> NDArray | str:
     """Text of a bit mask: the names of its bits joined by "; ", empty for 0; one text for one point.
 
     Examples
     --------
-    >>> words(3, ("too big", "too slow"))
+    >>> text_of(3, ("too big", "too slow"))
     'too big; too slow'
     """
     masks, places = np.unique(np.asarray(mask), return_inverse=True)
@@ -108,7 +109,7 @@ class Card:
     __slots__ = ()
 
     def card(self) -> list[str]:
-        """The answer on a few lines."""
+        """Return the answer on a few lines."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -136,7 +137,7 @@ class Result(Card):
         return "\n  ".join(self.card())
 
     def card(self) -> list[str]:
-        """The result on a few lines: the answer with unit, band and basis first, then what it was asked and made of.
+        """Return the result on a few lines: the answer with unit, band and basis, then what it was asked and made of.
 
         Examples
         --------
@@ -145,41 +146,25 @@ class Result(Card):
         >>> for line in tm.decode_step("llama-3.1-8b", "trn1.32xlarge", tm.Mapping(tp=2), **ask).card()[:2]:
         ...     print(line)
         Step: time 18.63 ms (ideal)
-        stack ideal, model llama-3.1-8b, system trn1.32xlarge, bound memory
+        software stack: ideal, model: llama-3.1-8b, system: trn1.32xlarge, bound by: memory
         """
         points, bad = np.size(self.reason_mask), int(np.count_nonzero(self.reason_mask))
         parts = [", ".join([*([f"{points} points"] if points > 1 else []), *self._answer()])]
         if bad:
             why = "; ".join(sorted(set(np.ravel(self.reason)) - {""}))
             parts.append(f"{bad} cannot exist: {why}" if points > 1 else f"cannot exist: {why}")
-        head = f"{type(self).__name__}: {'; '.join(filter(None, parts))}"
-        rows = [row for line in self._told() for row in wrap(", ".join(line), CARD_WIDTH)]
-        if len(rows) >= CARD_LINES:
-            rows[CARD_LINES - 2] = shorten(rows[CARD_LINES - 2], CARD_WIDTH - 4, placeholder="") + " ..."
-        return [shorten(head, 2 * CARD_WIDTH, placeholder=" ..."), *rows[: CARD_LINES - 1]]
+        head = ": ".join(filter(None, (type(self).__name__, "; ".join(filter(None, parts)))))
+        return card_of(head, self._described())
 
     def _answer(self) -> list[str]:
-        """The main figure in words; a result that has none says nothing."""
+        """Return the main figure in words; a result that has none says nothing."""
         return []
 
-    def _told(self) -> tuple[list[str], list[str], list[str]]:
-        """Fields and the class's own properties in words: what is text, numbers without a unit, figures with one."""
+    def _described(self) -> tuple[list[str], list[str], list[str]]:
+        """Print fields and the class's own properties: what is text, numbers without a unit, figures with one."""
         names = [field.name for field in fields(self) if field.name != "reason_mask"]
         names += [name for name, item in vars(type(self)).items() if isinstance(item, property) and name[0] != "_"]
-        told: tuple[list[str], list[str], list[str]] = ([], [], [])
-        for name in names:
-            cell, unit = _cells(getattr(self, name)), unit_of(name)
-            if cell is None or not cell.size or name == getattr(self, "FIGURE", ""):
-                continue
-            if cell.dtype == object:
-                several = list(dict.fromkeys(map(str, cell.flat)))
-                text = ", ".join(several[:3]) + (" ..." if len(several) > 3 else "")
-            else:
-                known = np.unique(cell[cell == cell]).astype(float).tolist()
-                text = spread_of(known, unit, 3 if unit else 9 if all(x % 1 == 0 for x in known) else 4)
-            if text not in ("", "none"):
-                told[0 if cell.dtype == object else 2 if unit else 1].append(f"{spoken(name)} {text}".strip())
-        return told
+        return describe(self, [name for name in names if name != getattr(self, "FIGURE", "")])
 
     @property
     def valid(self) -> NDArray:
@@ -189,10 +174,10 @@ class Result(Card):
     @property
     def reason(self) -> NDArray | str:
         """Why each point cannot exist; empty where it can."""
-        return words(self.reason_mask, self.REASONS)
+        return text_of(self.reason_mask, self.REASONS)
 
     def require_valid(self) -> Self:
-        """Give the result back, or raise ValueError with the reasons if any point cannot exist."""
+        """Return the result, or raise ValueError with the reasons if any point cannot exist."""
         if not np.all(self.valid):
             bad = np.count_nonzero(~np.asarray(self.valid))
             reasons = sorted(set(np.ravel(self.reason)) - {""})
@@ -211,8 +196,8 @@ class Result(Card):
 
         bands = flag("bands", bands)
         names = [name for name in _columns(_kind(self)) if bands or name not in self.ON_DEMAND]
-        found = {name: _cells(getattr(self, name)) for name in names}
-        cells = {name: cell for name, cell in found.items() if cell is not None}
+        columns = {name: _cells(getattr(self, name)) for name in names}
+        cells = {name: cell for name, cell in columns.items() if cell is not None}
         shape = np.broadcast_shapes(*(cell.shape for cell in cells.values()))
         return pd.DataFrame({name: np.broadcast_to(cell, shape).ravel() for name, cell in cells.items()})
 
@@ -236,7 +221,7 @@ class Basis(NamedTuple):
 
 
 def weakest(parts: Mapping[str, Basis]) -> Basis:
-    """The basis of what is made of parts: that of its weakest part, with the reasons of each and the widest width.
+    """Return the basis of what is made of parts: that of the weakest, with the reasons of each and the widest width.
 
     Examples
     --------
@@ -246,51 +231,53 @@ def weakest(parts: Mapping[str, Basis]) -> Basis:
     places = [np.vectorize(BASES.index)(part.word) for part in parts.values()]
     word = np.asarray(BASES, dtype=object)[np.max(np.broadcast_arrays(*places), axis=0)]
     reasons = [np.asarray(part.reason, dtype=object) for part in parts.values()]
-    told = np.vectorize(_told(tuple(parts)), otypes=[object])(*reasons)[()]
+    reason = np.vectorize(_joined(tuple(parts)), otypes=[object])(*reasons)[()]
     width, *tails = (
         np.max(np.broadcast_arrays(*some), axis=0)[()]
         for some in zip(*((part.width, *part.sides) for part in parts.values()), strict=True)
     )
     even = all(part.tails is None for part in parts.values())
-    return Basis(word, told, width, None if even else (tails[0], tails[1]))
+    return Basis(word, reason, width, None if even else (tails[0], tails[1]))
 
 
-def _told(names: tuple[str, ...]) -> Callable[..., str]:
-    """Joins reasons, once where all parts have the same."""
+def _joined(names: tuple[str, ...]) -> Callable[..., str]:
+    """Return a function that joins reasons, once where all parts have the same."""
 
-    def told(*reasons: str) -> str:
+    def join(*reasons: str) -> str:
         if len(set(reasons)) == 1:
             return reasons[0]
         return "; ".join(f"{name} {reason}" for name, reason in zip(names, reasons, strict=True) if reason)
 
-    return told
+    return join
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Grounded(Result):
-    """Base of every result that says what it rests on: `judge`, which its maker hands in, does when it is asked.
+    """Base of every result that says what it rests on, and how far a measurement may lie from it.
 
-    `spread` gives the half-widths below and above of a figure's logarithm, where they are not the basis' own; `low` and
-    `high` are those ends of the class's `FIGURE`, found when they are asked for. `UNBANDED` are numbers without a band:
-    what the question set, and what only follows from that. `PARTS` are other parts of the measured rows whose widths a
-    class can give.
+    A class answers both when it is asked, from the question that it holds: `judge` gives the basis, `_widths` the
+    half-widths below and above of a figure's logarithm where they are not those of the basis. `low` and `high` are the
+    ends of the class's `FIGURE`. `UNBANDED` are numbers without a band: what the question set, and what only follows
+    from that. `PARTS` are other parts of the measured rows whose widths a class can give.
     """
 
     FIGURE: ClassVar[str] = "time_s"
     PARTS: ClassVar[tuple[str, ...]] = ()
     ON_DEMAND: ClassVar[tuple[str, ...]] = ("low", "high")
-    judge: Callable[..., Basis]
-    spread: Callable[..., tuple[NDArray, NDArray]] | None = None
+
+    def judge(self) -> Basis:
+        """Return what the numbers rest on, with its reason and widths."""
+        raise NotImplementedError
 
     def ground(self) -> str:
-        """The basis of one point as a sentence tells it: the word, with the reason where there is one.
+        """Return the basis of one point as a sentence tells it: the word, with the reason where there is one.
 
         Raises ValueError for a result of several points: each has its own in `basis` and `basis_reason`.
         """
-        found = self.judge()
-        if np.size(found.word) > 1:
-            raise ValueError(f"ground() tells of one point, not of {np.size(found.word)}; `basis` has that of each")
-        return f"{found.word} ({found.reason})" if found.reason else f"{found.word}"
+        basis = self.judge()
+        if np.size(basis.word) > 1:
+            raise ValueError(f"ground() tells of one point, not of {np.size(basis.word)}; `basis` has that of each")
+        return f"{basis.word} ({basis.reason})" if basis.reason else f"{basis.word}"
 
     @property
     def basis(self) -> NDArray | str:
@@ -344,21 +331,23 @@ class Grounded(Result):
             return self._widths(name, part=part)
         return self._widths(name)
 
-    def _widths(self, name: str, **about: str) -> tuple[Any, Any]:
-        """Half-widths of a figure whose name is checked."""
-        return self.spread(name, **about) if self.spread else self.judge().sides
+    def _widths(self, name: str, part: str = "") -> tuple[Any, Any]:
+        """Return the half-widths of a figure whose name is checked."""
+        return self.judge().sides
 
     def _answer(self) -> list[str]:
-        """The class's figure with its interval for one point, else its range; and what it rests on."""
-        value, unit = np.asarray(getattr(self, self.FIGURE)), unit_of(self.FIGURE)
+        """Return the class's figure with its interval for one point, else its range; and what it rests on."""
+        value, called = np.asarray(getattr(self, self.FIGURE)), _quantity(_kind(self), self.FIGURE)
         if np.all(value != value):
             return []
-        word, basis = spoken(self.FIGURE), ""
+        title, basis = in_sentence(called.title), ""
         if value.size <= JUDGED:
             basis = ", ".join(sorted(set(np.ravel(self.basis)), key=BASES.index))
         if value.size == 1:
-            return [f"{word} {self.in_words(self.FIGURE, unit, basis)}".strip()]
-        return [f"{word} {spread_of(value[value == value].tolist(), unit)}", *([basis] if basis else [])]
+            low, high = (float(end) for end in self.ends(self.FIGURE))
+            return [f"{title} {format_figure(float(value), low, high, called.unit, basis, title)}"]
+        spread = spread_of(value[value == value].tolist(), called.unit, title=title)
+        return [f"{title} {spread}", *([basis] if basis else [])]
 
     def ends(self, name: str) -> tuple[NDArray, NDArray]:
         """Low and high of a time, a size or a rate of the result: nine of ten measurements are to lie between them.
@@ -377,12 +366,12 @@ class Grounded(Result):
         return value * np.exp(-below), value * np.exp(above)
 
     def banded(self, name: str) -> dict[str, Any]:
-        """A figure with its ends as columns of a table: `name`, `name`_low, `name`_high."""
+        """Return a figure with its ends as columns of a table: `name`, and it with `_low` and `_high` after it."""
         low, high = self.ends(name)
         return {name: self.figure(name), f"{name}_low": low, f"{name}_high": high}
 
     def in_words(self, name: str, unit: str = "", basis: str = "", scale: float = 1.0) -> str:
-        """A figure of one point with its band, in a unit that is `scale` of its own."""
+        """Return a figure of one point with its band, in a unit that is `scale` of its own."""
         scale, unit, basis = number("scale", scale, *SCALES), text("unit", unit), text("basis", basis)
         figure, ends = self.figure(name), self.ends(name)
         if np.size(figure) > 1:
@@ -404,7 +393,7 @@ class Judged(Grounded):
 
 
 def alike(table: pd.DataFrame, mixed: bool = False) -> pd.DataFrame:
-    """Give a table back; ValueError where systems stand in it on different kinds of stack, unless they may be `mixed`.
+    """Return a table; raise ValueError where its systems are on different kinds of stack, unless they may be `mixed`.
 
     A system is what a column ending in "system" names; two kinds of stack are a comparison as long as every system has
     both.
@@ -424,17 +413,80 @@ def alike(table: pd.DataFrame, mixed: bool = False) -> pd.DataFrame:
     for *names, kind in table[[*who, "stack_kind"]].drop_duplicates().itertuples(index=False):
         kinds.setdefault(tuple(map(str, names)), set()).add(kind)
     if len(set(map(frozenset, kinds.values()))) > 1:
-        found = ", ".join(f"{' and '.join(names)}: {' and '.join(sorted(some))}" for names, some in kinds.items())
+        stacks = ", ".join(f"{' and '.join(names)}: {' and '.join(sorted(some))}" for names, some in kinds.items())
         raise ValueError(
-            f"mixed=False: systems are on different kinds of stack ({found}); give them the same, such as "
+            f"mixed=False: systems are on different kinds of stack ({stacks}); give them the same, such as "
             "efficiencies='ideal', or mixed=True"
         )
     return table
 
 
-def _kind(result: Result) -> Any:
-    """The class of a result, as a key."""
+def _kind(result: Any) -> Any:
+    """Return the class of a result, as a key."""
     return type(result)
+
+
+@cache
+def _quantity(kind: Any, name: str) -> Quantity:
+    """Return what a field of a kind of result is called."""
+    called = quantity(name, *(base.__name__ for base in kind.__mro__))
+    return called if called.title else called._replace(title=title_of(name))
+
+
+def card_of(head: str, lines: Iterable[list[str]]) -> list[str]:
+    """Return a card of at most `CARD_LINES` lines: its head, then the items of each list."""
+    rows = [row for items in lines for row in _wrapped(items)]
+    if len(rows) >= CARD_LINES:
+        rows[CARD_LINES - 2] = shorten(rows[CARD_LINES - 2], CARD_WIDTH - 4, placeholder="") + " ..."
+    return [shorten(head, 2 * CARD_WIDTH, placeholder=" ..."), *rows[: CARD_LINES - 1]]
+
+
+def describe(thing: Any, names: Iterable[str]) -> tuple[list[str], list[str], list[str]]:
+    """Print the named fields of a result or a spec: what is text, numbers without a unit, figures with one."""
+    lines: tuple[list[str], list[str], list[str]] = ([], [], [])
+    for name in names:
+        value, called = getattr(thing, name), _quantity(_kind(thing), name)
+        cell = _cells(value)
+        if isinstance(value, Mapping) and not isinstance(thing, Result):
+            texts = {key: _print_cells(np.asarray(one), called) for key, one in value.items() if _is_number(one)}
+            pairs = (f"{shown} in {key}" if key else shown for key, shown in texts.items() if shown)
+            text, kind = ", ".join(pair.replace(" ", "\xa0") for pair in pairs), "f"
+        elif cell is not None and cell.size:
+            text, kind = _print_cells(cell, called), cell.dtype.kind
+        else:
+            continue
+        if text and text not in (name, "-"):
+            place = 0 if kind in "Ob" else 2 if called.unit else 1
+            lines[place].append(f"{in_sentence(called.title)}: {text}")
+    return lines
+
+
+def _wrapped(items: list[str]) -> list[str]:
+    """Return items as lines of a card; one of up to half a line is not broken."""
+    whole = (item.replace(" ", "\xa0") if len(item) <= CARD_WIDTH // 2 else item for item in items)
+    return [row.replace("\xa0", " ") for row in wrap(", ".join(whole), CARD_WIDTH, break_on_hyphens=False)]
+
+
+def in_sentence(title: str) -> str:
+    """Return a title as it stands inside a sentence: small, unless it is a name or an abbreviation.
+
+    >>> in_sentence("Time to first token"), in_sentence("TTFT, median"), in_sentence("Young's interval")
+    ('time to first token', 'TTFT, median', "Young's interval")
+    """
+    first = title.partition(" ")[0]
+    return title if first.endswith("'s") or first[1:] != first[1:].lower() else title[:1].lower() + title[1:]
+
+
+def _print_cells(cells: NDArray, called: Quantity) -> str:
+    """Print the values of a field: one, or the first of several, or the least and the most; empty for none."""
+    if cells.dtype.kind == "b":
+        return " and ".join(dict.fromkeys("yes" if cell else "no" for cell in cells.flat))
+    if cells.dtype == object:
+        texts = [text for text in dict.fromkeys(map(str, cells.flat)) if text]
+        return ", ".join(texts[:3]) + (" ..." if len(texts) > 3 else "")
+    known = np.unique(cells[cells == cells]).astype(float).tolist()
+    digits = 3 if called.unit else 9 if all(x % 1 == 0 for x in known) else 4
+    return spread_of(known, called.unit, digits, called.title) if known else ""
 
 
 @cache

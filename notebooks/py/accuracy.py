@@ -21,17 +21,19 @@ within_share: float = 0.25
 import numpy as np
 from IPython.display import Markdown
 
-from trnmodel import charts
-from trnmodel.chapters import accuracy as tables
-from trnmodel.chapters import common, guard
-from trnmodel.evidence import accuracy, comparators, score, table
+import trnmodel as tm
+from trnbook import charts
+from trnbook.chapters import accuracy as tables
+from trnbook.chapters import common, guard
+from trnmodel.evidence import score
+from trnmodel.evidence import tables as evidence
 from trnmodel.units import format_quantity
 
-guard.one_of(accuracy.GROUPS.values(), group=group)
-guard.one_of(accuracy.GROUPS.values(), second_group=second_group)
+guard.one_of(evidence.GROUPS.values(), group=group)
+guard.one_of(evidence.GROUPS.values(), second_group=second_group)
 guard.need(group != second_group, f"second_group = {second_group!r} must be another one than group")
 guard.within(1e-3, 10.0, within_share=within_share)
-errors, judged = table.written(), table.judged()
+errors, judged = evidence.accuracy(), evidence.judged()
 card, tally, missing = tables.answers(errors), tables.counts(judged), tables.missed(errors)
 by_question = card.set_index("question")
 NAMED = {"naive_median": "naive_median_error", "noise": "noise_median_error", "ideal_median": "ideal_median_error"}
@@ -162,8 +164,8 @@ Markdown(
 
 # %%
 left = tables.splits(errors)
-chips = left[left.split == accuracy.CHIP].set_index("group").error
-models = left[left.split == accuracy.LEFT_OUT].set_index("group").error
+chips = left[left.split == evidence.CHIP].set_index("group").error
+models = left[left.split == evidence.LEFT_OUT].set_index("group").error
 hardest = (chips / models).idxmax()
 costs = f"{chips[hardest]:.0%} instead of {models[hardest]:.0%}"
 charts.ranges(
@@ -178,7 +180,7 @@ charts.ranges(
 )
 
 # %% tags=["hide-input"]
-apart = errors[errors.split == accuracy.FAMILY]
+apart = errors[errors.split == evidence.FAMILY]
 said_of = [f"{row.group} {row.median_error:.0%} over {row.cases}" for row in apart.itertuples()]
 Markdown(
     "**A machine that the fit has not seen.** Fitted on Trn1 and Inf2 alone, asked about Trn2 on the stacks that ran on both, which is "
@@ -228,7 +230,7 @@ charts.table(
 
 # %%
 widths = tables.intervals(errors)
-fitted = widths[widths.group.isin(accuracy.GROUPS.values())]
+fitted = widths[widths.group.isin(evidence.GROUPS.values())]
 wins = (fitted.score < fitted.constant_score).sum()
 inside = np.average(fitted.coverage, weights=fitted.cases)
 charts.ranges(
@@ -247,9 +249,11 @@ charts.table(widths, caption="Coverage, width and score by group and split", dow
 # ## Where it is furthest off
 
 # %%
-regimes = {name: table.by_regime(name) for name in dict.fromkeys((group, second_group))}
-several = {name: found[found.configurations > 2] for name, found in regimes.items()}  # what one row says is no regime
-far = {name: found.loc[found.error.abs().idxmax()] for name, found in several.items()}
+regimes = {name: evidence.table("errors_by_regime", group=name) for name in dict.fromkeys((group, second_group))}
+several = {
+    name: errors[errors.configurations > 2] for name, errors in regimes.items()
+}  # what one row says is no regime
+far = {name: errors.loc[errors.error.abs().idxmax()] for name, errors in several.items()}
 
 
 def regimes_of(name):
@@ -260,7 +264,7 @@ def regimes_of(name):
         x="error",
         y="regime",
         caption=f"Furthest off: {at.regime}, {at.error:+.0%}",
-        under=f"{name}; that regime has {common.counted(at.configurations, 'configuration')}",
+        under=f"{name}; that regime has {tm.units.counted(at.configurations, 'configuration')}",
     )
 
 
@@ -270,11 +274,11 @@ regimes_of(group)
 regimes_of(second_group)
 
 # %%
-sources = table.by_source(group)
+sources = evidence.table("errors_by_source", group=group)
 first = sources.iloc[0]
 charts.table(
     sources,
-    caption=f"{first.share:.0%} of the error of {group} sits in {common.counted(first.configurations, 'configuration')} of one source",
+    caption=f"{first.share:.0%} of the error of {group} sits in {tm.units.counted(first.configurations, 'configuration')} of one source",
     download="by-source",
 )
 
@@ -282,7 +286,7 @@ charts.table(
 # ## Check: predicted against measured
 
 # %%
-seen = table.points(judged)
+seen = evidence.table("measured_times")
 within = (seen.predicted_s / seen.measured_s - 1).abs() < within_share
 charts.scatter(
     seen,
@@ -296,7 +300,7 @@ charts.scatter(
 
 # %%
 assert tally["aside_share"] <= 0.05
-assert {*card.question} >= {*accuracy.GROUPS.values()}
+assert {*card.question} >= {*evidence.GROUPS.values()}
 assert (seen.measured_s > 0).all()
 
 # %% [markdown]
@@ -305,10 +309,10 @@ assert (seen.measured_s > 0).all()
 # The same machinery with nothing lost, asked about GPUs and TPUs: a bound that no measured time should beat.
 
 # %%
-foreign = comparators.comparators()
-bounds = comparators.others(foreign)
+foreign = evidence.table("other_chips", software="ideal")
+bounds = evidence.table("other_chips_bounds")
 assert (bounds.quartile_high <= 1).all(), "a measured time beats the ideal machine"
-fitted_to = {by: comparators.others_fitted(by) for by in ("where", "model")}
+fitted_to = {by: evidence.table(f"other_chips_by_{of}") for by, of in {"where": "chip", "model": "model"}.items()}
 every = fitted_to["where"].iloc[-1]
 charts.table(
     fitted_to["where"].rename(columns=NAMED),
@@ -318,7 +322,7 @@ charts.table(
 )
 
 # %%
-networks = comparators.others_fitted("where", comparators.ALL_REDUCE)
+networks = evidence.table("other_chips_all_reduce")
 hard = networks.iloc[:-1].sort_values("chip_left_out_median", kind="stable").iloc[-1]
 charts.table(
     networks.rename(columns=NAMED),

@@ -36,12 +36,12 @@ interactivity_tokens_per_s: list[float] = [20.0, 50.0]
 from IPython.display import Markdown
 
 import trnmodel as tm
-from trnmodel import charts
+from trnbook import charts
+from trnbook.chapters import beside_gpus as tables
+from trnbook.chapters import common, guard
+from trnbook.shared import ledger
+from trnbook.shared.software_kinds import names as short_names
 from trnmodel.catalog.stacks import KINDS, kinds
-from trnmodel.chapters import beside_gpus as tables
-from trnmodel.chapters import common, guard
-from trnmodel.evidence import ledger
-from trnmodel.planner.software import names as short_names
 from trnmodel.units import GIB, format_quantity
 
 spec = tm.system(system)
@@ -84,15 +84,15 @@ def ahead_of(name, kind):
 
 def said(name):
     """What a chip of the reference yields, and what share that is of the best of the others on the same kind of stack."""
-    words = []
+    pieces = []
     for kind in own_kinds:
         rate = answers[name][f"{kind.replace('-', '_')}_tokens_per_s_per_chip"]
         best = best_of(name, kind)
-        beside = (
+        rivals_ahead = (
             f", {rate[spec.id] / rate[best]:.2g} times that of {called[best]}" if best and rate[spec.id] > 0 else ""
         )
-        words.append(f"{kind} {tables.yield_in_words(answers[name].loc[spec.id], kind)}{beside}")
-    return f"{name}: {'; '.join(words)}"
+        pieces.append(f"{kind} {tables.describe_yield(answers[name].loc[spec.id], kind)}{rivals_ahead}")
+    return f"{name}: {'; '.join(pieces)}"
 
 
 called, own_kinds = short_names(everyone), [kind for kind in reversed(KINDS) if kind in kinds(spec.chip)]
@@ -102,20 +102,20 @@ reached = [
     for kind in own_kinds
     if answers[name].loc[spec.id, f"{kind.replace('-', '_')}_tokens_per_s_per_chip"] > 0
 ]
-asked, kind = reached[0] if reached else (m.id, own_kinds[0])
-best = best_of(asked, kind)
-number, mark = tables.for_card(answers[asked].loc[spec.id], kind)
+question, kind = reached[0] if reached else (m.id, own_kinds[0])
+best = best_of(question, kind)
+number, mark = tables.for_card(answers[question].loc[spec.id], kind)
 
 
 share = answers[m.id].measured_share[spec.id]
 Markdown(
     common.card(
         number,
-        f"{called[spec.id]}, {asked} on {kind} software at {speed:,g} tokens/s for each user",
+        f"{called[spec.id]}, {question} on {kind} software at {speed:,g} tokens/s for each user",
         unit="tokens/s a chip",
         mark=mark,
-        rival=f"{called[best]} with {tables.yield_in_words(answers[asked].loc[best], kind)}" if best else "",
-        rank="Ahead of it" if best in ahead_of(asked, kind) else "Next best",
+        rival=f"{called[best]} with {tables.describe_yield(answers[question].loc[best], kind)}" if best else "",
+        rank="Ahead of it" if best in ahead_of(question, kind) else "Next best",
         alone="" if best else f"no other system reaches the speed on {kind} software",
         proof="Check: what is published about chips of others",
         more=f"Of {'. Of '.join(said(name) for name in dict.fromkeys([m.id, experts_m.id]))}. The kinds do not mix: a public stack is "
@@ -151,9 +151,7 @@ charts.table(
 
 # %% tags=["hide-input"]
 charts.table(
-    common.notation(
-        common.of_spec(spec.chip, {"hbm_bytes": "M", "hbm_bytes_per_s": "b", "scaleup_bytes_per_s_per_dir": "B"})
-    ),
+    common.notation(common.of_spec(spec.chip, ["hbm_bytes", "hbm_bytes_per_s", "scaleup_bytes_per_s_per_dir"])),
     caption=f"What this chapter calls things, with the values of {spec.chip.name}",
     download="notation",
 )
@@ -223,8 +221,8 @@ def drawn(one):
     at = equal[one.id]
     best = at[(at.wanted_tokens_per_s_per_user == speed) & at.times.notna()]
     ahead = {kind: ((rows.times > 1).sum(), len(rows) - 1) for kind, rows in best.groupby("software", sort=False)}
-    words = ", ".join(f"{count} of {reach} on {kind} stacks" for kind, (count, reach) in ahead.items())
-    said = f"{called[spec.id]} is behind {words}" if words else f"{called[spec.id]} does not reach it"
+    pieces = ", ".join(f"{count} of {reach} on {kind} stacks" for kind, (count, reach) in ahead.items())
+    said = f"{called[spec.id]} is behind {pieces}" if pieces else f"{called[spec.id]} does not reach it"
     leading = next((kind for kind in reversed(KINDS) if kind in ahead), "")
     count, reach = ahead.get(leading, (0, 0))
     front = served[one.id].assign(rank=served[one.id].software.map(["public", "hand-tuned", "ideal"].index))

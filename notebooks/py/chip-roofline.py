@@ -22,12 +22,12 @@ import numpy as np
 from IPython.display import Markdown
 
 import trnmodel as tm
-from trnmodel import charts
+from trnbook import charts
+from trnbook.chapters import chip_roofline as tables
+from trnbook.chapters import chip_roofline_printed as printed
+from trnbook.chapters import common, guard
+from trnbook.shared import ledger
 from trnmodel.catalog import load
-from trnmodel.chapters import chip_roofline as tables
-from trnmodel.chapters import common, guard
-from trnmodel.evidence import chips_printed as printed
-from trnmodel.evidence import ledger
 from trnmodel.units import TB, TFLOP, format_quantity, format_within
 
 GENERATIONS = ["trainium1", "trainium2", "trainium3"]
@@ -47,7 +47,7 @@ guess = charts.ours([row["dtype"].upper() for row in (lowest, fastest) if row.es
 edges = ["ridge_flop_per_byte", "ridge_flop_per_byte_low", "ridge_flop_per_byte_high"]
 known = [name for name in comparators if lowest["dtype"] in tm.chip(name).peak_flop_per_s]
 others = common.peaks(known, [lowest["dtype"]]).sort_values("ridge_flop_per_byte", kind="stable") if known else []
-beside = [f"{row.chip} {format_within(*row[edges].round())}" for _, row in others.iterrows()] if known else []
+rivals = [f"{row.chip} {format_within(*row[edges].round())}" for _, row in others.iterrows()] if known else []
 Markdown(
     common.card(
         tuple(lowest[edges].round()),
@@ -59,8 +59,8 @@ Markdown(
         ),
         unit="FLOP a byte",
         mark="ideal",
-        rival=f"{'; '.join(beside)} in {lowest['dtype'].upper()}" if beside else "",
-        alone="" if beside else f"no chip beside it has a printed peak in {lowest['dtype'].upper()}",
+        rival=f"{'; '.join(rivals)} in {lowest['dtype'].upper()}" if rivals else "",
+        alone="" if rivals else f"no chip beside it has a printed peak in {lowest['dtype'].upper()}",
         proof="Check: numbers that are not ours",
         more=f"{spec.name} multiplies at {format_quantity(fastest.peak_flop_per_s, 'FLOP/s')} in {fastest['dtype'].upper()} and reads "
         f"{format_quantity(spec.hbm_bytes_per_s, 'B/s')}. A decode step uses a weight for two FLOP per sequence of the batch, far to the "
@@ -300,7 +300,7 @@ charts.table(
 
 # %%
 totals = printed.printed_totals()
-named = tables.in_words(totals)
+named = tables.with_units(totals)
 charts.table(named, caption="Chips x per-chip value against the printed total", download="totals")
 
 # %% tags=["hide-input"]

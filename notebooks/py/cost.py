@@ -23,7 +23,7 @@ system: str = "trn3-nl72x2-pcie160"
 air_system: str = "trn3-nl32x2-pcie160"
 torus_system: str = "trn3-nl32x2-torus"
 systems: list[str] = ["hgx-h100", "hgx-h200", "hgx-b200", "gb200-nvl72", "mi355x-8"]
-way: str = "capacity-block"
+pricing: str = "capacity-block"
 region: str = ""
 owner: str = "hyperscaler"
 prices: list[str] = []
@@ -37,20 +37,36 @@ import pandas as pd
 from IPython.display import Markdown
 
 import trnmodel as tm
-from trnmodel import charts
+from trnbook import charts
+from trnbook.chapters import (
+    common,
+    cost_sentences,
+    guard,
+)
+from trnbook.chapters import cost as tables
+from trnbook.chapters import (
+    cost_comparison as markets,
+)
+from trnbook.chapters import (
+    cost_inputs as inputs,
+)
+from trnbook.chapters import (
+    cost_owners as owned,
+)
+from trnbook.chapters import (
+    cost_value as value,
+)
+from trnbook.chapters.cost_stated import stated
+from trnbook.chapters.cost_whatif import grid, what_if
+from trnbook.shared import software_kinds
 from trnmodel.catalog import load as data
 from trnmodel.catalog import rents
-from trnmodel.chapters import common, guard
-from trnmodel.chapters import cost as tables
-from trnmodel.charts.whatif import grid, what_if
-from trnmodel.evidence.stated import stated
-from trnmodel.planner import cost_words, given, markets, owned, software, worth
 from trnmodel.units import format_within
 
 m, experts_m, spec, rented = tm.model(model), tm.model(experts_model), tm.system(system), tm.system(rented_system)
 air, torus = tm.system(air_system), tm.system(torus_system)
 guard.generates(model=m, experts_model=experts_m)
-guard.one_of(rents.WAYS, way=way)
+guard.one_of(rents.PRICINGS, pricing=pricing)
 guard.one_of(
     [name for name, entity in data.entities().items() if entity.kind == "owner" and name != "owner"], owner=owner
 )
@@ -61,15 +77,15 @@ guard.within(1e-3, 1, duty=duty)
 mine = tables.own_prices(prices, owner)
 tables.place(region)
 guard.within(0, 1e6, spare_instances=spare_instances)
-asked = list({one.id: one for one in (rented, air, spec, torus, *map(tm.system, systems))}.values())
+specs = list({one.id: one for one in (rented, air, spec, torus, *map(tm.system, systems))}.values())
 speeds, lengths = sorted(set(tokens_per_s_per_user)), {"input_tokens": input_tokens, "output_tokens": output_tokens}
 load = {"requests_per_s": requests_per_s, "duty": duty, "spare_instances": spare_instances}
-middle, called = markets.middle_of(speeds), software.names([one.id for one in asked])
-found = markets.asked([m, experts_m], asked, speeds, mine, (way, region or None), load, **lengths)
-hours = owned.hours(asked, owner=mine.owner, prices=mine.prices)
-owned_found = {key: one.priced(hours) for key, one in found.items()}
-rent, own = markets.table_of(found), markets.table_of(owned_found)
-head, owned_head = found[m.id, middle], owned_found[m.id, middle]
+middle, called = markets.middle_of(speeds), software_kinds.names([one.id for one in specs])
+at_rents = markets.cost_grid([m, experts_m], specs, speeds, mine, (pricing, region or None), load, **lengths)
+hours = owned.hours(specs, owner=mine.owner, prices=mine.prices)
+at_owners = {key: one.priced(hours) for key, one in at_rents.items()}
+rent, own = markets.table_of(at_rents), markets.table_of(at_owners)
+head, owned_head = at_rents[m.id, middle], at_owners[m.id, middle]
 long = f"{input_tokens:,} tokens in and {output_tokens:,} out"
 
 # %% tags=["hide-input"]
@@ -88,10 +104,10 @@ if len(shown):
         color="software",
         log_x=True,
         caption=markets.claim(head, called),
-        under=f"{m.id}, {long}, {middle:,.15g} tokens/s for each user, rented by {way}; bars that end at the right are out of reach",
+        under=f"{m.id}, {long}, {middle:,.15g} tokens/s for each user, rented by {pricing}; bars that end at the right are out of reach",
     )
 else:
-    view = Markdown(f"No system of these has a price by {way}{f' in {region}' if region else ''} and is as fast.")
+    view = Markdown(f"No system of these has a price by {pricing}{f' in {region}' if region else ''} and is as fast.")
 view
 
 # %% [markdown]
@@ -108,12 +124,12 @@ charts.table(common.notation(tables.SYMBOLS, "from"), caption="What this chapter
 # %% tags=["hide-input"]
 Markdown(
     f"A system leads where it is the cheapest in {markets.LEAD:.0%} of {owned.DRAWS:,} draws; else the order is open.\n\n"
-    + markets.order_words(found, called)
+    + markets.describe_order(at_rents, called)
 )
 
 # %% tags=["hide-input"]
 charts.table(
-    markets.beside(rent),
+    markets.compare(rent),
     caption="USD a million tokens to the one who rents, by software; at which price of a chip-hour each were level with the least",
     download="rent",
 )
@@ -129,8 +145,8 @@ charts.table(rent.replace(np.inf, np.nan), caption="The same, row by row", downl
 
 # %% tags=["hide-input"]
 charts.table(
-    tables.rents_table(asked, way, region or None, mine),
-    caption=f"Published prices by {way}{f' in {region}' if region else ''}, of a chip and of what it has",
+    tables.rents_table(specs, pricing, region or None, mine),
+    caption=f"Published prices by {pricing}{f' in {region}' if region else ''}, of a chip and of what it has",
     download="hours",
 )
 
@@ -153,7 +169,7 @@ charts.table(
 
 # %% tags=["hide-input"]
 Markdown(
-    cost_words.by_hand(shown_line, called) if shown_line else "No cost to work out by hand: no price, or too slow."
+    cost_sentences.by_hand(shown_line, called) if shown_line else "No cost to work out by hand: no price, or too slow."
 )
 
 # %% [markdown]
@@ -163,13 +179,13 @@ Markdown(
 
 # %% tags=["hide-input"]
 charts.table(
-    cost_words.loaded(head),
-    caption=f"{requests_per_s:g} requests/s in {duty:.0%} of the time, {common.counted(spare_instances, 'instance')} to spare: USD a million tokens of {m.id}",
+    cost_sentences.loaded(head),
+    caption=f"{requests_per_s:g} requests/s in {duty:.0%} of the time, {tm.units.counted(spare_instances, 'instance')} to spare: USD a million tokens of {m.id}",
     download="load",
 )
 
 # %% tags=["hide-input"]
-Markdown(cost_words.hosted(found, called, rented.id))
+Markdown(cost_sentences.hosted(at_rents, called, rented.id))
 
 # %% [markdown]
 # ## At what rent does it tie?
@@ -177,7 +193,7 @@ Markdown(cost_words.hosted(found, called, rented.id))
 # Where nobody publishes a price, what it may be is the answer. A tie needs no secret number, only throughput on equal software.
 
 # %% tags=["hide-input"]
-line = markets.curve(found, m.id, spec.id)
+line = markets.curve(at_rents, m.id, spec.id)
 if len(line):
     view = charts.lines(
         tables.bounded(line).sort_values("software", key=lambda one: one == "public", kind="stable"),
@@ -188,17 +204,17 @@ if len(line):
         log_x=True,
         log_y=True,
         caption=f"{called[spec.id]} ties at these rents",
-        under=f"{m.id}, {long}; each line is the rent of a chip-hour at which a token costs what it costs on that system ({way})",
+        under=f"{m.id}, {long}; each line is the rent of a chip-hour at which a token costs what it costs on that system ({pricing})",
     )
 else:
     view = Markdown(f"No system with a price is as fast, so that nothing ties with {called[spec.id]}.")
 view
 
 # %% tags=["hide-input"]
-told = cost_words.ties_told(found, spec.id)
-if len(told):
+tie_prices = cost_sentences.tie_table(at_rents, spec.id)
+if len(tie_prices):
     view = charts.table(
-        told,
+        tie_prices,
         caption=f"USD a chip-hour at which {called[spec.id]} ties with each that has a price",
         download="ties",
     )
@@ -248,7 +264,7 @@ charts.table(
 )
 
 # %% tags=["hide-input"]
-Markdown(cost_words.hour_by_hand(hours[spec.id], called[spec.id]))
+Markdown(cost_sentences.hour_by_hand(hours[spec.id], called[spec.id]))
 
 # %% tags=["hide-input"]
 owners = tables.drawable(own[(own.model == m.id) & (own.wanted_tokens_per_s_per_user == middle)])
@@ -268,7 +284,7 @@ view
 
 # %% tags=["hide-input"]
 charts.table(
-    markets.beside(own),
+    markets.compare(own),
     caption=f"USD a million tokens to a {owner} who owns the chips, by software; at which hour's cost each were level with the least",
     download="own",
 )
@@ -276,12 +292,12 @@ charts.table(
 # %% tags=["hide-input"]
 Markdown(
     "Prices, watts, rates and steps are drawn together, the same draws for all:\n\n"
-    + markets.order_words(owned_found, called)
+    + markets.describe_order(at_owners, called)
 )
 
 # %% tags=["hide-input"]
 charts.table(
-    markets.cheaper(owned_found, spec.id),
+    markets.cheaper(at_owners, spec.id),
     caption=f"{called[spec.id]} is cheaper to its owner in so many of {owned.DRAWS:,} common draws",
     download="cheaper",
 )
@@ -292,8 +308,8 @@ charts.table(
 # The owner's hour is linear in the price of the package and in its watts: each has one value at which a token costs what a rival's does.
 
 # %% tags=["hide-input"]
-first = {key: one for key, one in owned_found.items() if key[0] == m.id}
-others = [one.id for one in asked if one.chip.id != spec.chip.id] or [one.id for one in asked if one.id != spec.id]
+first = {key: one for key, one in at_owners.items() if key[0] == m.id}
+others = [one.id for one in specs if one.chip.id != spec.chip.id] or [one.id for one in specs if one.id != spec.id]
 if tables.movable(hours[spec.id]):
     view = charts.table(
         markets.ties(first, spec.id, "chip_usd", others),
@@ -327,9 +343,9 @@ if (
     and bool(np.all(hours[torus.id].valid))
     and air.id != torus.id
 ):
-    told = markets.ties(owned_found, air.id, "switch_usd_per_lane", [torus.id])
+    tie_prices = markets.ties(at_owners, air.id, "switch_usd_per_lane", [torus.id])
     view = charts.table(
-        told.drop(columns="against"),
+        tie_prices.drop(columns="against"),
         caption=f"USD a lane at which {called[air.id]} gives a token for what {called[torus.id]} does; {format_within(mine.prices.switch_usd_per_lane, *mine.prices.range('switch_usd_per_lane'))} is our estimate",
         download="lanes",
     )
@@ -345,13 +361,15 @@ view
 
 # %% tags=["hide-input"]
 Markdown(
-    cost_words.early_words(hours[air.id], markets.early(hours[air.id]), called[air.id])
+    cost_sentences.early_delivery(hours[air.id], markets.early(hours[air.id]), called[air.id])
     if bool(np.all(hours[air.id].valid))
     else f"An hour of {called[air.id]} has no cost: {hours[air.id].reason}."
 )
 
 # %% tags=["hide-input"]
-Markdown(cost_words.wait_words(markets.waiting(owned_found, hours[air.id], spec.id), called[air.id], called[spec.id]))
+Markdown(
+    cost_sentences.waiting_time(markets.waiting(at_owners, hours[air.id], spec.id), called[air.id], called[spec.id])
+)
 
 # %% [markdown]
 # ## Supply, customers, time to market
@@ -369,7 +387,7 @@ charts.table(said, caption="What is stated", download="stated")
 # the last system nothing was chosen.
 
 # %% tags=["hide-input"]
-check = pd.concat([worth.against_printed(name) for name in tables.CHECKED], ignore_index=True)
+check = pd.concat([value.against_printed(name) for name in tables.CHECKED], ignore_index=True)
 eight = check[check.system.isin(tables.CHECKED[:-1])]
 called_check = tm.system(tables.CHECKED[-1]).name
 worst, blind = eight.loc[eight.error.abs().idxmax()], check.drop(eight.index)
@@ -399,7 +417,7 @@ kind = next(
 )
 draws = markets.drawn(owned_head, kind)
 draws = draws if draws is not None and spec.id in draws.values else None
-bars = cost_words.tornado(draws, spec.id) if draws is not None else ()
+bars = cost_sentences.tornado(draws, spec.id) if draws is not None else ()
 if len(bars):
     view = charts.ranges(
         bars,
@@ -421,7 +439,7 @@ view
 # %% tags=["hide-input"]
 cases = {
     f"{name}, {speed:,.15g} tokens/s a user": own[(own.model == name) & (own.wanted_tokens_per_s_per_user == speed)]
-    for name, speed in found
+    for name, speed in at_rents
 }
 rows = grid(cases, {name: owned.as_line(cost) for name, cost in hours.items() if bool(np.all(cost.valid))})
 movable = [one.id for one in (spec, air, torus, rented) if tables.movable(hours[one.id]) and one.id in set(rows.system)]
@@ -443,7 +461,7 @@ view
 
 # %% tags=["hide-input"]
 charts.table(
-    given.price_list(mine.prices, mine.owner, mine.named),
+    inputs.price_list(mine.prices, mine.owner, mine.named),
     caption=f"What the owner's cost takes; given with the call: {', '.join(mine.named) if 0 < len(mine.named) < 5 else len(mine.named) or 'nothing'}",
     download="rates",
 )
@@ -492,7 +510,7 @@ charts.table(
 # ## Sources
 
 # %% tags=["hide-input"]
-used = tables.sources(asked, way, region or None, mine) | set(said.source) | {"inferencex-owners"}
+used = tables.sources(specs, pricing, region or None, mine) | set(said.source) | {"inferencex-owners"}
 charts.table(
     common.bibliography(used - {"project"}), caption="Sources of the figures in this chapter", download="sources"
 )

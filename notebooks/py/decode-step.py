@@ -28,12 +28,12 @@ import numpy as np
 from IPython.display import Markdown
 
 import trnmodel as tm
-from trnmodel import charts
+from trnbook import charts
+from trnbook.chapters import common, guard
+from trnbook.chapters import decode_step as tables
+from trnbook.shared import ledger, software_kinds
 from trnmodel.catalog.stacks import KINDS
-from trnmodel.chapters import common, guard
-from trnmodel.chapters import decode_step as tables
-from trnmodel.evidence import accuracy, ledger, table
-from trnmodel.planner import software
+from trnmodel.evidence import tables as evidence
 from trnmodel.steps.deployment import Deployment
 from trnmodel.units import GB, MS, counted, format_digits, format_quantity, format_within
 
@@ -57,7 +57,7 @@ called, used = spec.name, ours.e.id
 kind = f"{ours.e.kind} software" + (f" ({used})" if used != ours.e.kind else "")
 degrees = f"TP {tp}" + (f", EP {ep}" if ep > 1 else "")
 where = f"{m.id} in {precision.upper()}, {degrees} on {called}"
-asked = f"{where}, {counted(batch, 'sequence')} at a context of {context:,}"
+question = f"{where}, {counted(batch, 'sequence')} at a context of {context:,}"
 parts = tables.anatomy(ours, batch, context)
 others = tables.changes(ours, batch, context, input_tokens)
 stacks = others[others.changed.str.endswith("software") & (others.step_s < float(step.time_s))]
@@ -81,7 +81,7 @@ first_token = format_within(prompt.time_s, *prompt.ends("time_s"), "s", prompt.b
 Markdown(
     common.card(
         [float(x) for x in (step.time_s, *step.ends("time_s"))],
-        f"a decode step of {asked}, on {kind}; {users} for each user",
+        f"a decode step of {question}, on {kind}; {users} for each user",
         unit="s",
         mark=str(step.basis),
         rival="; ".join(rivals),
@@ -103,7 +103,7 @@ charts.bars(
     y="time_s",
     color="software",
     caption=f"{longest.part.capitalize()} takes {format_quantity(longest.time_s, 's', 2)} of a step of {format_quantity(float(step.time_s), 's', 2)}",
-    under=f"{asked}; each resource by itself, they overlap",
+    under=f"{question}; each resource by itself, they overlap",
 )
 
 # %%
@@ -161,7 +161,7 @@ charts.table(
 
 # %%
 if used != "ideal":
-    lost = software.waterfall(
+    lost = software_kinds.waterfall(
         m, spec, mapping, ["ideal", stack], batch=batch, context=context, max_context=context, precision=precision
     )
     most = lost.iloc[1:].loc[lambda bars: bars.bar_s.idxmax()]
@@ -170,7 +170,7 @@ if used != "ideal":
         x="mechanism",
         y="time_s",
         caption=f"Most is lost to {'the launch' if most.mechanism == 'the step' else most.mechanism}: {format_quantity(most.bar_s, 's', 2)}",
-        under=f"{asked}; bars add up to {format_quantity(float(step.time_s), 's', 3)}, whiskers are the ranges of the constants",
+        under=f"{question}; bars add up to {format_quantity(float(step.time_s), 's', 3)}, whiskers are the ranges of the constants",
     )
 else:
     shown = Markdown("The stack is the ideal one: it loses nothing.")
@@ -322,8 +322,8 @@ Markdown(
 # %% tags=["hide-input"]
 experts = m.kind in ("expert", "hybrid")
 groups = ("MoE and hybrid decode", "TTFT of MoE and hybrids") if experts else ("dense decode", "TTFT")
-measured = table.written().set_index(["group", "split"])
-unseen = {group: measured.loc[group, accuracy.LEFT_OUT] for group in groups}
+measured = evidence.accuracy().set_index(["group", "split"])
+unseen = {group: measured.loc[group, evidence.LEFT_OUT] for group in groups}
 Markdown(
     "\n\n".join(
         f"**{group[0].upper()}{group[1:]}: median error {one.median_error:.0%}, nine in ten within {one.p90_error:.0%}**, over {one.cases:.0f} configurations of "
@@ -343,7 +343,7 @@ assert all(one.median_error < one.naive_median for one in unseen.values())
 # %%
 charts.table(
     others,
-    caption=f"Nothing and one thing changed of {asked}, {used}",
+    caption=f"Nothing and one thing changed of {question}, {used}",
     download="changes",
 )
 

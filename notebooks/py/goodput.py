@@ -27,16 +27,16 @@ import numpy as np
 from IPython.display import Markdown
 
 import trnmodel as tm
-from trnmodel import charts
+from trnbook import charts
+from trnbook.chapters import common, guard
+from trnbook.chapters import goodput as tables
+from trnbook.chapters import goodput_uptimes as uptimes
+from trnbook.shared import fabrics as compare
+from trnbook.shared import ledger, software_kinds
 from trnmodel.catalog import load
-from trnmodel.chapters import common, guard
-from trnmodel.chapters import goodput as tables
-from trnmodel.evidence import ledger, uptimes
-from trnmodel.fabric import compare
 from trnmodel.formulas import spares
-from trnmodel.planner import software
-from trnmodel.planner.goodput import limping
-from trnmodel.planner.redundancy import SWAPS, guards, lane_pair
+from trnmodel.reliability.goodput import limping
+from trnmodel.reliability.redundancy import SWAPS, guards, lane_pair
 from trnmodel.units import DAY, HOUR, MINUTE, TB, format_digits, format_duration, format_within
 
 spec, m = tm.system(system), tm.model(model)
@@ -44,25 +44,29 @@ guard.one_of(SWAPS, swap=swap)
 guard.one_of([name for name, entity in load.entities().items() if entity.kind == "fleet"], fleet=fleet)
 guard.within(1, 1e6, chips=chips, replica_chips=replica_chips, replicas=replicas, replicas_needed=replicas_needed)
 guard.need(replicas_needed <= replicas, f"replicas_needed = {replicas_needed} is more than replicas = {replicas}")
-asked = list(dict.fromkeys([spec.id, *(tm.system(name).id for name in systems)]))
-for name in asked:
+names = list(dict.fromkeys([spec.id, *(tm.system(name).id for name in systems)]))
+for name in names:
     guard.links(**{"system" if name == spec.id else "systems": tm.system(name)})
-those, ask, called = tm.fleet(fleet), {"chips": chips, "model": m, "fleet": tm.fleet(fleet)}, software.names(asked)
-found = tables.jobs(asked, called, **ask)
-here, other_way = called[spec.id], next(word for word in SWAPS if word != swap)
-job, otherwise = found[here, swap], found[here, other_way]
+those, ask, called = (
+    tm.fleet(fleet),
+    {"chips": chips, "model": m, "fleet": tm.fleet(fleet)},
+    software_kinds.names(names),
+)
+goodputs = tables.jobs(names, called, **ask)
+here, other_swap = called[spec.id], next(word for word in SWAPS if word != swap)
+job, otherwise = goodputs[here, swap], goodputs[here, other_swap]
 how = tables.HOW
 
 # %% tags=["hide-input"]
-others = [(one.goodput, name, one) for (name, way), one in found.items() if way == swap and name != here]
+others = [(one.goodput, name, one) for (name, policy), one in goodputs.items() if policy == swap and name != here]
 shares = [100 * float(end) for end in (job.goodput, job.low, job.high)]
 mapped = {tm.system(one).name: tm.goodput(one, swap=swap, **ask) for one in compare.lane_maps(spec)}
 _, next_best, best = max(others, key=lambda one: one[0]) if others else (None, "", None)
 Markdown(
     common.card(
         shares if tables.percent(job)[0].isdigit() else tables.percent(job),
-        f"of the time of all chips is work that is kept, in training {m.id} on {common.counted(chips, 'chip')} of {here}, {how[swap]}, "
-        f"{format_duration(float(job.mtbf_s))} between interruptions; with {how[other_way]} it is {tables.percent(otherwise)}",
+        f"of the time of all chips is work that is kept, in training {m.id} on {tm.units.counted(chips, 'chip')} of {here}, {how[swap]}, "
+        f"{format_duration(float(job.mtbf_s))} between interruptions; with {how[other_swap]} it is {tables.percent(otherwise)}",
         unit="%",
         mark=str(job.basis),
         rival=f"{next_best} with {tables.percent(best, str(best.basis))}, {format_duration(float(best.mtbf_s))} between interruptions"
@@ -100,7 +104,7 @@ Markdown(
 )
 
 # %% tags=["hide-input"]
-lost = tables.losses(found)
+lost = tables.losses(goodputs)
 assert np.allclose(lost.groupby("of").time_share.sum(), 1)
 largest = max(list(tables.PARTS)[1:], key=lambda name: float(getattr(job, name)))
 charts.stacks(
@@ -109,12 +113,12 @@ charts.stacks(
     y="time_share",
     color="part",
     caption=f"Most is lost to {tables.PARTS[largest].split(' that')[0]}: {format_digits(100 * float(getattr(job, largest)), 2)}% on {here}",
-    under=f"{m.id} on {common.counted(chips, 'chip')}, fleet {fleet}; a bar is all chips all the time, its parts sum to 1 (extrapolated)",
+    under=f"{m.id} on {tm.units.counted(chips, 'chip')}, fleet {fleet}; a bar is all chips all the time, its parts sum to 1 (extrapolated)",
 )
 
 # %% tags=["hide-input"]
 charts.table(
-    tables.beside(found),
+    tables.compare(goodputs),
     caption="The same as figures, with bands; between checkpoints is the best interval",
     download="beside",
 )
@@ -140,7 +144,7 @@ own, rate = chips * those.interruptions_per_chip_s, float(1 / job.mtbf_s)
 product = (1 - float(job.spare_lost)) * float(job.ready_share) * float(job.useful_share) * float(job.speed)
 assert np.isclose(product, float(job.goodput))
 Markdown(
-    f"**By hand.** Eight chips have {those.interruptions_per_chip_s * 8 * 1000 * DAY:.2f} interruptions in 1,000 days, {common.counted(chips, 'chip')} one in {format_duration(1 / own)}; "
+    f"**By hand.** Eight chips have {those.interruptions_per_chip_s * 8 * 1000 * DAY:.2f} interruptions in 1,000 days, {tm.units.counted(chips, 'chip')} one in {format_duration(1 / own)}; "
     f"{f'links and switches that nothing stands in for have one in {format_duration(1 / (rate - own))}, ' if rate > own * 1.0001 else ''}so that the job is interrupted every "
     f"{format_duration(float(job.mtbf_s))}. It restarts in {those.restart_s / MINUTE:.1f} min: 1 - exp(-{those.restart_s / MINUTE:.1f} / {format_digits(float(job.mtbf_s) / MINUTE, 3)}) = "
     f"{1 - float(job.running_share):.1%} of its time. All together (1 - {float(job.spare_lost):.4f}) x {float(job.ready_share):.4f} x {float(job.useful_share):.4f} x "
@@ -183,7 +187,7 @@ charts.table(
 
 # %% tags=["hide-input"]
 curve = tables.over_intervals(job, m)
-at = curve[curve.of == common.counted(chips, "chip")]
+at = curve[curve.of == tm.units.counted(chips, "chip")]
 off = [
     float(np.interp(k * float(job.interval_s) / MINUTE, at.interval_min, at.lost_share) - at.lost_share.min())
     for k in (2, 10)
@@ -197,7 +201,7 @@ charts.lines(
     caption=f"Twice the best interval costs {format_digits(100 * off[0], 1)}%, ten times {format_digits(100 * off[1], 2)}%"
     if off[0] > 1e-4
     else "The interval hardly matters here",
-    under=f"{m.id} on {here}, {how[swap]}; without spares and slow racks. The best for {common.counted(chips, 'chip')} is {format_duration(float(job.interval_s))}",
+    under=f"{m.id} on {here}, {how[swap]}; without spares and slow racks. The best for {tm.units.counted(chips, 'chip')} is {format_duration(float(job.interval_s))}",
 )
 
 # %% [markdown]
@@ -207,7 +211,7 @@ charts.lines(
 # sends or of an all-to-all in its rack or domain. With racks drained, each of these empties a rack.
 
 # %% tags=["hide-input"]
-parts = tables.idle([name for name in asked if tm.system(name).domain_chips > 1], called)
+parts = tables.idle([name for name in names if tm.system(name).domain_chips > 1], called)
 if len(parts):
     view = charts.table(
         parts, caption="What one failed part takes, while trays are swapped in a running rack", download="idle"
@@ -226,22 +230,22 @@ view
 pair = lane_pair(spec)
 low, high = (end * 1e6 * HOUR for end in those.range("link_failures_per_s"))
 if pair:
-    ways = {"spare lanes": (pair[1], "hot"), "no spare lanes": (pair[0], "hot"), "racks drained": (pair[1], "drain")}
-    swept = tables.swept(ways, "link_failures_per_s", np.geomspace(low / 10, high * 10, 25) / 1e6 / HOUR, **ask)
+    cases = {"spare lanes": (pair[1], "hot"), "no spare lanes": (pair[0], "hot"), "racks drained": (pair[1], "drain")}
+    swept = tables.swept(cases, "link_failures_per_s", np.geomspace(low / 10, high * 10, 25) / 1e6 / HOUR, **ask)
     swept = swept.assign(link_failures=swept.link_failures_per_s * 1e6 * HOUR)
     ends = {
         name: np.interp([low, those.link_failures_per_s * 1e6 * HOUR, high], one.link_failures, one.goodput)
         for name, one in swept.groupby("of")
     }
-    worth = 100 * (ends["spare lanes"] - ends["no spare lanes"])
+    gains = 100 * (ends["spare lanes"] - ends["no spare lanes"])
     view = charts.lines(
         swept,
         x="link_failures",
         y="goodput",
         color="of",
         log_x=True,
-        caption=f"{spec.scaleup_lanes_redundant:g} spare lanes are worth {format_digits(min(worth), 2)} to {format_digits(max(worth), 2)} points",
-        under=f"{m.id} on {common.counted(chips, 'chip')} of {here}, spare lanes with and without switches at their ends; our range of a link is {format_digits(low, 2)} to {format_digits(high, 2)} (estimate, D)",
+        caption=f"{spec.scaleup_lanes_redundant:g} spare lanes are worth {format_digits(min(gains), 2)} to {format_digits(max(gains), 2)} points",
+        under=f"{m.id} on {tm.units.counted(chips, 'chip')} of {here}, spare lanes with and without switches at their ends; our range of a link is {format_digits(low, 2)} to {format_digits(high, 2)} (estimate, D)",
     )
 else:
     view = Markdown(f"{here} has no spare backplane lanes, or no switches at their ends.")
@@ -250,11 +254,11 @@ view
 # %% tags=["hide-input"]
 first = (guards(pair[1]) if pair else guards(spec))[:1]
 Markdown(
-    f"At our middle rate of {format_digits(those.link_failures_per_s * 1e6 * HOUR, 2)} failures in a million hours of a link they are worth {format_digits(worth[1], 2)} points of the time: "
+    f"At our middle rate of {format_digits(those.link_failures_per_s * 1e6 * HOUR, 2)} failures in a million hours of a link they are worth {format_digits(gains[1], 2)} points of the time: "
     f"{format_digits(100 * ends['no spare lanes'][1], 3)}% without, {format_digits(100 * ends['spare lanes'][1], 3)}% with them. "
-    f"A {first[0].name} with its {common.counted(first[0].links, 'link')} is one of {first[0].parts}, of which {first[0].spares} may be out. "
+    f"A {first[0].name} with its {tm.units.counted(first[0].links, 'link')} is one of {first[0].parts}, of which {first[0].spares} may be out. "
     + (
-        f"{here} as it is has no switches at the ends of its spare lanes; it stands at {tables.percent(found[here, 'hot'])} with trays swapped."
+        f"{here} as it is has no switches at the ends of its spare lanes; it stands at {tables.percent(goodputs[here, 'hot'])} with trays swapped."
         if guards(spec)[:1] != first
         else ""
     )
@@ -269,10 +273,10 @@ Markdown(
 
 # %% tags=["hide-input"]
 hours = np.geomspace(0.1, 240, 31)
-repairs = tables.swept({word: (spec, way) for way, word in how.items()}, "repair_s", hours * HOUR, **ask)
+repairs = tables.swept({word: (spec, policy) for policy, word in how.items()}, "repair_s", hours * HOUR, **ask)
 repairs = repairs.assign(repair_h=repairs.repair_s / HOUR)
 drained = repairs[repairs.of == how["drain"]]
-level = drained.repair_h[drained.goodput >= float(found[here, "hot"].goodput)]
+level = drained.repair_h[drained.goodput >= float(goodputs[here, "hot"].goodput)]
 charts.lines(
     repairs,
     x="repair_h",
@@ -282,13 +286,13 @@ charts.lines(
     caption=f"Draining is level up to a repair of {format_duration(level.max() * HOUR)}"
     if len(level)
     else "Draining loses more however quick the repair",
-    under=f"{m.id} on {common.counted(chips, 'chip')} of {here}; a swap takes {format_duration(those.swap_s)}, a repair {' to '.join(format_duration(end) for end in those.range('repair_s'))} (estimates, D)",
+    under=f"{m.id} on {tm.units.counted(chips, 'chip')} of {here}; a swap takes {format_duration(those.swap_s)}, a repair {' to '.join(format_duration(end) for end in those.range('repair_s'))} (estimates, D)",
 )
 
 # %% tags=["hide-input"]
-hot, drain = found[here, "hot"], found[here, "drain"]
+hot, drain = goodputs[here, "hot"], goodputs[here, "drain"]
 Markdown(
-    f"Swapping a tray takes {common.counted(hot.unit_chips, 'chip')} out for {format_duration(those.swap_s)}, draining takes {common.counted(drain.unit_chips, 'chip')} for "
+    f"Swapping a tray takes {tm.units.counted(hot.failure_domain_chips, 'chip')} out for {format_duration(those.swap_s)}, draining takes {tm.units.counted(drain.failure_domain_chips, 'chip')} for "
     f"{format_duration(those.repair_s)}"
     + (" and does so for a link that a spare covers" if any(one.spares for one in guards(spec)) else "")
     + (
@@ -296,7 +300,7 @@ Markdown(
         if hot.mtbf_s > 1.1 * drain.mtbf_s
         else ", and the job stops about as often"
     )
-    + f". Beside the job stand {common.counted(float(drain.spare_chips), 'chip')} with racks drained, {common.counted(float(hot.spare_chips), 'chip')} with trays swapped. Drained it makes "
+    + f". Beside the job stand {tm.units.counted(float(drain.spare_chips), 'chip')} with racks drained, {tm.units.counted(float(hot.spare_chips), 'chip')} with trays swapped. Drained it makes "
     f"{tables.percent(drain)}, swapped {tables.percent(hot)}."
     + (
         " Draining for every link is the worst case; a rack that is left to limp until its next repair lies between."
@@ -313,10 +317,10 @@ Markdown(
 # %% tags=["hide-input"]
 away = own * those.repaired_share * those.swap_s
 needed = float(spares.spares_needed(away, those.ready_share))
-assert needed * hot.unit_chips == float(hot.spare_chips)
+assert needed * hot.failure_domain_chips == float(hot.spare_chips)
 Markdown(
     f"**By hand.** With trays swapped one chip in {format_duration(1 / own)} stops, {those.repaired_share:.0%} of them are taken out for {format_duration(those.swap_s)}: "
-    f"{format_digits(away, 2)} trays at a time. {those.ready_share:.1%} of the time {common.counted(needed, 'spare')} {'is' if needed == 1 else 'are'} enough: {common.counted(needed * hot.unit_chips, 'chip')}, "
+    f"{format_digits(away, 2)} trays at a time. {those.ready_share:.1%} of the time {tm.units.counted(needed, 'spare')} {'is' if needed == 1 else 'are'} enough: {tm.units.counted(needed * hot.failure_domain_chips, 'chip')}, "
     f"{format_digits(100 * float(hot.spare_lost), 2)}% of all."
 )
 
@@ -338,10 +342,10 @@ charts.table(
 limps = limping(spec, those, chips)
 assert not len(limps) or np.isclose(limps.speed.prod(), float(hot.speed))
 if len(limps):
-    told = {name: limps[name].map("{:.2%}".format) for name in ("any", "left", "speed")}
+    medians = {name: limps[name].map("{:.2%}".format) for name in ("any", "left", "speed")}
     view = charts.table(
         limps.drop(columns="in_group")
-        .assign(**told)
+        .assign(**medians)
         .rename(columns={"any": "time that any limps", "left": "rate that is left", "speed": "mean speed"}),
         caption=f"The job runs at {float(hot.speed):.1%} of its speed for racks that limp ({here}, trays swapped)",
         download="limping",
@@ -359,7 +363,7 @@ Markdown(
         if worst is not None and those.exposed_share < 1 and worst.left
         else ""
     )
-    + f"Chips that are merely unequal do it too: where steps vary by 1% from chip to chip, the slowest of {common.counted(chips, 'chip')} takes {float(spares.slowest_of(chips, 0.01)) - 1:.1%} longer than the mean (`step_spread`; 0 here)."
+    + f"Chips that are merely unequal do it too: where steps vary by 1% from chip to chip, the slowest of {tm.units.counted(chips, 'chip')} takes {float(spares.slowest_of(chips, 0.01)) - 1:.1%} longer than the mean (`step_spread`; 0 here)."
 )
 
 # %% [markdown]
@@ -370,7 +374,7 @@ Markdown(
 # %% tags=["hide-input"]
 charts.table(
     tables.served(called, replica_chips, replicas, replicas_needed, those),
-    caption=f"Hours a year that a replica of {common.counted(replica_chips, 'chip')} is away: median of draws, 5th to 95th percentile",
+    caption=f"Hours a year that a replica of {tm.units.counted(replica_chips, 'chip')} is away: median of draws, 5th to 95th percentile",
     download="replicas",
 )
 
@@ -437,22 +441,26 @@ if len(bars):
         y="which",
         log_x=True,
         caption=f"Most hangs on the {bars.which[0]}",
-        under=f"{m.id} on {common.counted(chips, 'chip')} of {here}, {how[swap]}; each input from its 5th to its 95th percentile, the others at their values",
+        under=f"{m.id} on {tm.units.counted(chips, 'chip')} of {here}, {how[swap]}; each input from its 5th to its 95th percentile, the others at their values",
     )
 else:
     view = Markdown("No input of this fleet has a range.")
 view
 
 # %% tags=["hide-input"]
-told = tables.told(draws)
+medians = tables.describe_draws(draws)
 wins = draws.wins().set_index("answer").wins.drop("spare lanes", errors="ignore")
 few, many = (tm.goodput(spec, max(chips * k, 1), swap=swap, model=m, fleet=those) for k in (0.25, 4))
 Markdown(
-    f"* **Drawn {draws.draws:,} times** {here} makes {told[here]}"
-    + "".join(f", {name} {text}" for name, text in told.items() if name not in (here, "spare lanes"))
+    f"* **Drawn {draws.draws:,} times** {here} makes {medians[here]}"
+    + "".join(f", {name} {text}" for name, text in medians.items() if name not in (here, "spare lanes"))
     + (f"; {wins.idxmax()} is first in {wins.max():.0%} of the draws" if len(wins) > 1 else "")
     + ". Rates and times are drawn evenly over factors, so that most draws lose less than the middle of the ends does.\n"
-    + (f"* **Spare lanes** are worth {told['spare lanes'].replace('%', '')} points in these draws.\n" if pair else "")
+    + (
+        f"* **Spare lanes** are worth {medians['spare lanes'].replace('%', '')} points in these draws.\n"
+        if pair
+        else ""
+    )
     + "".join(
         f"* **AWS's own lane map**, with {f'{one.system.scaleup_lanes_redundant:g}' if one.system.scaleup_lanes_redundant else 'no'} spare lanes a chip: {name} makes {tables.percent(one)}.\n"
         for name, one in mapped.items()

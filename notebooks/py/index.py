@@ -28,12 +28,12 @@ output_tokens: int = 512
 from IPython.display import Markdown
 
 import trnmodel as tm
-from trnmodel import charts
-from trnmodel.chapters import guard
-from trnmodel.chapters import index as tables
-from trnmodel.fabric import drawing
-from trnmodel.planner import cover
-from trnmodel.report.chapter import called
+from trnbook import charts
+from trnbook.chapters import guard
+from trnbook.chapters import index as tables
+from trnbook.chapters import index_cover as cover
+from trnbook.report.chapter import called
+from trnbook.shared import rack_drawing as drawing
 
 spec = tm.system(system)
 guard.links(system=spec)
@@ -47,8 +47,8 @@ for name in models:
     guard.generates(model=tm.model(name))
     guard.spans(input_tokens + output_tokens, model=tm.model(name))
 
-found = cover.answers(models, tokens_per_s_per_user, **lengths)
-Markdown(tables.headline(found, dense_model, **lengths))
+table = cover.answers(models, tokens_per_s_per_user, **lengths)
+Markdown(tables.headline(table, dense_model, **lengths))
 
 # %% tags=["hide-input"]
 nodes, links = drawing.drawing(spec)
@@ -67,17 +67,17 @@ charts.topology(
 # %% tags=["hide-input"]
 Markdown(
     f"The best of all Trainium systems for {input_tokens:,} tokens in and {output_tokens:,} out, on public software; beside it what "
-    f"hand-tuned and ideal software would do there.\n\n{tables.answers(found, called)}"
+    f"hand-tuned and ideal software would do there.\n\n{tables.answers(table, called)}"
 )
 
 # %% tags=["hide-input"]
 charts.table(
-    found, caption="The same with runner-up and the command that serves it", download="answers", file_only=True
+    table, caption="The same with runner-up and the command that serves it", download="answers", file_only=True
 )
 
 # %% tags=["hide-input"]
 Markdown(
-    f"A trillion tokens of training in BF16 on the best of all mappings, nothing lost; {called('training')} has failures, 8 bits and dollars.\n\n{tables.trainings(found)}"
+    f"A trillion tokens of training in BF16 on the best of all mappings, nothing lost; {called('training')} has failures, 8 bits and dollars.\n\n{tables.trainings(table)}"
 )
 
 # %% tags=["hide-input"]

@@ -25,12 +25,12 @@ import numpy as np
 from IPython.display import Markdown
 
 import trnmodel as tm
-from trnmodel import charts
-from trnmodel.chapters import common, guard
-from trnmodel.chapters import memory_fit as tables
-from trnmodel.evidence import footprints as printed
-from trnmodel.evidence import ledger
-from trnmodel.planner import sizing
+from trnbook import charts
+from trnbook.chapters import common, guard
+from trnbook.chapters import memory_fit as tables
+from trnbook.chapters import memory_fit_printed as printed
+from trnbook.shared import ledger
+from trnmodel.search import sizing
 from trnmodel.steps.deployment import Deployment
 from trnmodel.steps.rank import site
 from trnmodel.units import MIB, format_quantity, format_within
@@ -49,34 +49,34 @@ guard.within(1, 1e6, batch=batch)
 d = Deployment(model=m, system=spec.id, mapping=tm.Mapping(tp=tp, lnc=lnc), precision=precision)
 degrees = [int(n) for n in tp * 2.0 ** np.arange(-2, 3) if n >= 1 and n <= ranks]
 contexts = 2.0 ** np.arange(7, int(np.log2(m.max_context)) + 1)
-found, core = d.fit(batch, context), site(spec, lnc)
+fitted, core = d.fit(batch, context), site(spec, lnc)
 
 # %% tags=["hide-input"]
-first_of = (found.first_rank_total_bytes, *found.ends("first_rank_total_bytes"))
+first_of = (fitted.first_rank_total_bytes, *fitted.ends("first_rank_total_bytes"))
 near = [
     n for n in (max((n for n in degrees if n < tp), default=0), min((n for n in degrees if n > tp), default=0)) if n
 ]
-beside = [f"TP {n} {tables.verdict(d.fit(batch, context, tp=n))}" for n in near]
+rivals = [f"TP {n} {tables.verdict(d.fit(batch, context, tp=n))}" for n in near]
 bank = f" Up to {core.ranks_per_bank:g} ranks share a bank of {format_quantity(core.hbm_bytes, 'B', 3)}; the first has what the others leave of it."
 Markdown(
     common.card(
-        tuple(map(float, first_of)) if found.valid else tables.verdict(found),
-        f"what {f'the first of {tp} ranks' if tp > 1 else 'the one rank'} of {spec.name} ({core.words}) stores of {m.id} in {precision.upper()} with "
-        f"{common.counted(batch, 'sequence')} of up to {context:,} tokens"
+        tuple(map(float, first_of)) if fitted.valid else tables.verdict(fitted),
+        f"what {f'the first of {tp} ranks' if tp > 1 else 'the one rank'} of {spec.name} ({core.description}) stores of {m.id} in {precision.upper()} with "
+        f"{tm.units.counted(batch, 'sequence')} of up to {context:,} tokens"
         + (
-            f"; it has {format_quantity(float(found.first_rank_capacity_bytes), 'B', 3)}, so it fits"
-            if found.valid
+            f"; it has {format_quantity(float(fitted.first_rank_capacity_bytes), 'B', 3)}, so it fits"
+            if fitted.valid
             else ""
         ),
         unit="B",
-        mark=found.basis,
-        rival="; ".join(beside),
-        alone="" if beside else f"{spec.name} has no other TP to give",
+        mark=fitted.basis,
+        rival="; ".join(rivals),
+        alone="" if rivals else f"{spec.name} has no other TP to give",
         proof="Check: measured footprints, runs that fitted, capacities of others",
-        more=f"An ordinary rank stores {format_within(found.total_bytes, found.low, found.high, 'B')}, of which weights are "
-        f"{float(found.weight_bytes / found.total_bytes):.0%} and the cache {float(found.cache_bytes / found.total_bytes):.0%}."
-        f"{bank if core.ranks_per_bank > 1 else ''} What {found.stack.id} takes beside weights and cache is {found.ground()}.\n\n"
-        + ledger.rests_on(found.stack.id),
+        more=f"An ordinary rank stores {format_within(fitted.total_bytes, fitted.low, fitted.high, 'B')}, of which weights are "
+        f"{float(fitted.weight_bytes / fitted.total_bytes):.0%} and the cache {float(fitted.cache_bytes / fitted.total_bytes):.0%}."
+        f"{bank if core.ranks_per_bank > 1 else ''} What {fitted.stack.id} takes beside weights and cache is {fitted.ground()}.\n\n"
+        + ledger.rests_on(fitted.stack.id),
     )
 )
 
@@ -121,10 +121,10 @@ charts.stacks(
     y="stored_bytes",
     color="kind",
     limit="capacity_bytes",
-    caption=f"The first rank fills {float(found.first_rank_total_bytes / found.first_rank_capacity_bytes):.0%} of its memory"
-    if found.valid
-    else f"The first rank {tables.verdict(found)}",
-    under=f"{m.id} on {spec.id}, TP {tp}{elsewhere if found.valid else ''}; the stroke is all there is",
+    caption=f"The first rank fills {float(fitted.first_rank_total_bytes / fitted.first_rank_capacity_bytes):.0%} of its memory"
+    if fitted.valid
+    else f"The first rank {tables.verdict(fitted)}",
+    under=f"{m.id} on {spec.id}, TP {tp}{elsewhere if fitted.valid else ''}; the stroke is all there is",
 )
 
 # %%
@@ -146,7 +146,7 @@ charts.stacks(
     y="stored_bytes",
     color="kind",
     limit="capacity_bytes",
-    caption=f"{int(verdicts.sum())} of {common.counted(len(verdicts), 'cut')} of the chips fit"
+    caption=f"{int(verdicts.sum())} of {tm.units.counted(len(verdicts), 'cut')} of the chips fit"
     if verdicts.any()
     else "No cut of the chips into ranks fits",
     under="first rank of the same chips: "
@@ -155,7 +155,7 @@ charts.stacks(
 )
 
 # %%
-to_come = [site(spec, size).words for size in spec.chip.lnc_announced]
+to_come = [site(spec, size).description for size in spec.chip.lnc_announced]
 charts.table(
     cut, caption="; ".join(["The same chips at each LNC, and whether each rank fits", *to_come]), download="lnc"
 )
@@ -226,7 +226,7 @@ charts.lines(
     shape="precision",
     log_x=True,
     log_y=True,
-    caption=f"{spec.id} holds {common.counted(at.max(), 'sequence')} in {at.idxmax().upper()}"
+    caption=f"{spec.id} holds {tm.units.counted(at.max(), 'sequence')} in {at.idxmax().upper()}"
     if at.max() > 0
     else f"{spec.id} holds no such sequence",
     under=f"{contexts[contexts <= context][-1]:,.0f} tokens each, on as many chips: "
@@ -263,8 +263,8 @@ charts.ranges(
     y="model",
     color="system",
     log_x=True,
-    caption=f"{most.model} takes up to {common.counted(most.chips, 'chip')}",
-    under=f"{common.counted(batch, 'sequence')} of {context:,} tokens in BF16, that many on {most.system}; a bar starts where bytes alone would fit",
+    caption=f"{most.model} takes up to {tm.units.counted(most.chips, 'chip')}",
+    under=f"{tm.units.counted(batch, 'sequence')} of {context:,} tokens in BF16, that many on {most.system}; a bar starts where bytes alone would fit",
 ) if len(shown) else Markdown("**None of these models fits any of these systems in BF16.**")
 
 # %%
@@ -295,7 +295,7 @@ pads = tables.scratchpads(d, 128.0 * 2.0 ** np.arange(0, np.floor(np.log2(m.max_
 page = float(d.fit(1, 128, 128).scratchpad_bytes)
 charts.lines(
     pads,
-    x="prompt_tokens",
+    x="input_tokens",
     y="scratchpad_bytes",
     color="held",
     log_x=True,
@@ -338,7 +338,7 @@ Markdown(
 * **The first rank is fuller.** One library kept tables and head whole on it, {format_quantity(d.e.first_rank_bytes, "B", 3)} more. It decides.
 * **A rank's memory ends at its own.** The compiler refuses a graph that does not fit, however empty other ranks are. At LNC 1 two
   cores share a bank, and one may take what the other counted on: half of it each is a share, not a limit.
-* **The cache's length is compiled.** So vLLM Neuron gives it no more than {cap:.0%} of the budget by default: {common.counted(allowed.iloc[1], "sequence")} here
+* **The cache's length is compiled.** So vLLM Neuron gives it no more than {cap:.0%} of the budget by default: {tm.units.counted(allowed.iloc[1], "sequence")} here
   {f"instead of {allowed.iloc[0]:,.0f}" if allowed.iloc[1] < allowed.iloc[0] else "with it and without"}.
 * **Scratchpad comes in pages**: {format_quantity(runtime_page, "B", 3)} by the runtime's default, {format_quantity(page, "B", 4)} where it was measured. A
   variable larger than a page gets memory of its own beside it.
@@ -392,11 +392,11 @@ charts.table(odd, caption=f"Runs that the model says do not fit: {len(odd)} of {
 
 # %% tags=["hide-input"]
 fill = ran.first_rank_total_bytes / ran.first_rank_capacity_bytes
-beside = ran[(ran.first_rank_total_bytes > ran.capacity_bytes) & (ran.verdict == printed.FITS)]
+sharing = ran[(ran.first_rank_total_bytes > ran.capacity_bytes) & (ran.verdict == printed.FITS)]
 tight, beyond = (ran[ran.verdict == name] for name in (printed.TIGHT, printed.TOO_LARGE))
 Markdown(
     f"{(ran.verdict == printed.FITS).sum()} of {len(ran)} fit. The check only bites where memory is nearly full: {(fill > 0.7).sum()} runs are "
-    f"predicted to fill more than 70 %. {len(beside)} ({', '.join(beside.model)}) {'fits' if len(beside) == 1 else 'fit'} because ranks at LNC 1 share "
+    f"predicted to fill more than 70 %. {len(sharing)} ({', '.join(sharing.model)}) {'fits' if len(sharing) == 1 else 'fit'} because ranks at LNC 1 share "
     f"a bank: half of it would not do. In {len(tight)} an ordinary rank fits and the first does not ({', '.join(sorted(set(tight.model)))}): the "
     f"constant extra, measured with another library, is too large for them. {len(beyond)} rows ({', '.join(sorted(set(beyond.model)))} with a batch of 256 and 2,048 tokens) "
     "cannot be what they say: the cache alone is several times all memory of the ranks that the row names."

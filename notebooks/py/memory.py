@@ -23,11 +23,13 @@ import numpy as np
 from IPython.display import Markdown
 
 import trnmodel as tm
-from trnmodel import charts
+from trnbook import charts
+from trnbook.chapters import common, guard
+from trnbook.chapters import memory as tables
+from trnbook.shared import kernels
 from trnmodel.catalog import load
-from trnmodel.chapters import common, guard
-from trnmodel.chapters import memory as tables
-from trnmodel.evidence import kernels, score
+from trnmodel.evidence import score
+from trnmodel.evidence import tables as evidence
 from trnmodel.formulas import memory
 from trnmodel.units import MIB, TB, format_digits, format_quantity, format_within
 
@@ -36,19 +38,19 @@ spec, m = tm.chip(chip), tm.model(model)
 guard.neuroncore(chip=spec)
 guard.above_zero(row_bytes=row_bytes, storage_bytes_per_s=storage_bytes_per_s)
 weights = float(m.weight_bytes_read(1, precision))
-profiles = kernels.profiles("decode")
-reached = tables.share_of_door(profiles)
+profiles = evidence.table("profiles", phase="decode")
+reached = tables.share_of_read_limit(profiles)
 levels = tables.decode_levels(spec, weights, reached)
 
 # %% tags=["hide-input"]
-hbm, door, _ = (format_quantity(rate, "B/s", 3) for rate in levels.bandwidth_bytes_per_s)
+hbm, limit, _ = (format_quantity(rate, "B/s", 3) for rate in levels.bandwidth_bytes_per_s)
 low, high = (format_quantity(end, "B/s") for end in spec.range("hbm_bytes_per_s"))
 narrow = levels.bandwidth_bytes_per_s[1] < levels.bandwidth_bytes_per_s[0]
 band = np.array([1, *(profiles.mbu / profiles.mbu_predicted).quantile([0.05, 0.95]) / reached])
 theirs = f"AWS prints {format_quantity(spec.dma_bytes_per_s, 'B/s')}" if spec.dma_bytes_per_s > 0 else "no rate printed"
 others = [tm.chip(name) for name in GENERATIONS if name != spec.id]
-beside = {one.name: tables.decode_levels(one, weights, reached).bandwidth_bytes_per_s[2] for one in others}
-fastest = max(beside, key=beside.get)
+rivals = {one.name: tables.decode_levels(one, weights, reached).bandwidth_bytes_per_s[2] for one in others}
+fastest = max(rivals, key=rivals.get)
 speeds = [format_digits(rate, 3) for rate in levels.tokens_per_s[:2]] + [format_within(*levels.tokens_per_s[2] * band)]
 Markdown(
     common.card(
@@ -61,11 +63,11 @@ Markdown(
         ),
         unit="B/s",
         mark="measured" if spec.id == tables.PROFILED else "extrapolated",
-        rival=f"{fastest} {format_within(*beside[fastest] * band, 'B/s')}",
-        rank="Ahead of it" if beside[fastest] > levels.bandwidth_bytes_per_s[2] else "Next best",
+        rival=f"{fastest} {format_within(*rivals[fastest] * band, 'B/s')}",
+        rank="Ahead of it" if rivals[fastest] > levels.bandwidth_bytes_per_s[2] else "Next best",
         proof="Check: bytes and bandwidth that a profiler counted",
         more=f"HBM gives {hbm} as printed{f' (sources leave {low} to {high} open)' if low != high else ''}, the DMA engines of the cores "
-        f"{f'pass {door}' if narrow else 'pass all of it'} ({theirs}). For {m.id} in {precision.upper()}, "
+        f"{f'pass {limit}' if narrow else 'pass all of it'} ({theirs}). For {m.id} in {precision.upper()}, "
         f"{format_quantity(weights, 'B', 3)} a step, HBM, engines and decoding allow {', '.join(speeds[:2])} and {speeds[2]} tokens a second for one sequence.",
     )
 )
@@ -123,9 +125,9 @@ charts.table(
 # figure for all, in which inline compression or computation counts. The narrower of HBM and engines is the door.
 
 # %%
-doors = ["chip", "dma_bytes_per_s", "printed_dma_bytes_per_s", "printed_bytes_per_s", "door_bytes_per_s", "door_share"]
+limits = ["chip", "dma_bytes_per_s", "printed_dma_bytes_per_s", "printed_bytes_per_s", "door_bytes_per_s", "door_share"]
 charts.table(
-    pinned[doors],
+    pinned[limits],
     caption="DMA engines at the rate that they reach, as AWS prints them for the chip, and the share of HBM that passes",
     download="doors",
 )
@@ -292,7 +294,7 @@ Markdown(
 # compiled graph reached:
 
 # %%
-prefill = kernels.profiles("prefill")
+prefill = evidence.table("profiles", phase="prefill")
 charts.table(
     prefill[["model", "tokens", "read_bytes_error", "mfu", "mfu_predicted", "mbu", "mbu_predicted"]],
     caption="Prefill: error of the bytes, MFU and MBU measured, and what tuned kernels would reach",
@@ -300,7 +302,7 @@ charts.table(
 )
 
 # %%
-transfers = kernels.comparison(["dma", "memory", "bytes"])
+transfers = evidence.table("kernels").query("group in ('dma', 'memory', 'bytes')")
 moved = kernels.side_by_side(transfers, "bytes")
 charts.table(moved, caption="HBM bytes of kernels: counted by the profiler, and by blocking", download="bytes")
 

@@ -29,11 +29,11 @@ import numpy as np
 from IPython.display import Markdown
 
 import trnmodel as tm
-from trnmodel import charts
+from trnbook import charts
+from trnbook.chapters import common, guard
+from trnbook.chapters import metrics as tables
+from trnbook.shared import ledger
 from trnmodel.catalog.stacks import stacks
-from trnmodel.chapters import common, guard
-from trnmodel.chapters import metrics as tables
-from trnmodel.evidence import ledger
 from trnmodel.steps.deployment import Deployment
 from trnmodel.units import format_quantity
 
@@ -63,13 +63,13 @@ def time(seconds):
 
 
 # %% tags=["hide-input"]
-found = tables.tools(s)
+by_tool = tables.tools(s)
 per_token = {name: tables.COUNTS[name][1](s) for name in ("rest / (n - 1)", "whole / n", "gaps")}
 basis = ours.basis(len(sent_s), input_tokens, context)
 Markdown(
     common.card(
         time(per_token["rest / (n - 1)"]),
-        f"a token of an answer, after the first, in a stream of {common.counted(len(sent_s), 'request')}, as this book, vLLM, AIPerf and MLPerf count (TPOT)",
+        f"a token of an answer, after the first, in a stream of {tm.units.counted(len(sent_s), 'request')}, as this book, vLLM, AIPerf and MLPerf count (TPOT)",
         mark=str(basis),
         rival=f"{time(per_token['whole / n'])} as LLMPerf counts, with the wait for the first of {output_tokens} tokens in",
         proof="Check: what AWS printed",
@@ -110,8 +110,8 @@ charts.spans(
     end="end_s",
     y="request",
     color="part",
-    caption=f"{common.counted(len(sent_s), 'request')}: queue, prompt, then a token a step",
-    under=f"{m.id} in {precision.upper()} on {common.counted(int(chips), 'chip')} of {spec.name}, prompts of {input_tokens:,} tokens",
+    caption=f"{tm.units.counted(len(sent_s), 'request')}: queue, prompt, then a token a step",
+    under=f"{m.id} in {precision.upper()} on {tm.units.counted(int(chips), 'chip')} of {spec.name}, prompts of {input_tokens:,} tokens",
 )
 
 # %% [markdown]
@@ -131,7 +131,7 @@ charts.table(
 # One run of the machine that makes one token for every sequence of the batch. It knows nothing of users: `tm.decode_step(...).time_s`.
 
 # %%
-Markdown(f"Here: {time(step.time_s.flat[-1])} for {common.counted(len(sent_s), 'sequence')}.")
+Markdown(f"Here: {time(step.time_s.flat[-1])} for {tm.units.counted(len(sent_s), 'sequence')}.")
 
 # %% [markdown]
 # ### TTFT
@@ -153,7 +153,7 @@ Markdown(f"**By hand**, {first}: {time(s.token_s[0, 0])} - {time(s.sent_s[0])} =
 # %%
 gaps = tables.itl_s(s)[0]
 Markdown(
-    f"**By hand**, {first}: {common.counted(len(gaps), 'gap')}, shortest {time(gaps.min())}, longest {time(gaps.max())}."
+    f"**By hand**, {first}: {tm.units.counted(len(gaps), 'gap')}, shortest {time(gaps.min())}, longest {time(gaps.max())}."
 )
 
 # %% [markdown]
@@ -214,10 +214,10 @@ Markdown(
 # Requests a second that keep every limit, here on TTFT and on TPOT. A request that misses one counts nothing.
 
 # %%
-kept = tables.in_time(s, most_ttft_s, most_tpot_s)
+in_time = tables.in_time(s, most_ttft_s, most_tpot_s)
 Markdown(
-    f"**By hand**, TTFT to {time(most_ttft_s)} and TPOT to {time(most_tpot_s)}: {kept.sum()} of {common.counted(len(kept), 'request')} in "
-    f"{time(tables.duration_s(s))}, {kept.sum() / tables.duration_s(s):.2f} a second."
+    f"**By hand**, TTFT to {time(most_ttft_s)} and TPOT to {time(most_tpot_s)}: {in_time.sum()} of {tm.units.counted(len(in_time), 'request')} in "
+    f"{time(tables.duration_s(s))}, {in_time.sum() / tables.duration_s(s):.2f} a second."
 )
 
 # %% [markdown]
@@ -226,7 +226,7 @@ Markdown(
 # The same stream as each tool would print it, mean over requests:
 
 # %%
-charts.table(found, caption="What tools call it, what they count, and what that is here", download="tools")
+charts.table(by_tool, caption="What tools call it, what they count, and what that is here", download="tools")
 
 # %% [markdown]
 # *Inter-token latency* is thus TPOT in AIPerf and GenAI-Perf, the mean of single gaps in vLLM, and the whole request in LLMPerf. A gap

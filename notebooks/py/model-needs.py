@@ -24,11 +24,11 @@ import numpy as np
 from IPython.display import Markdown
 
 import trnmodel as tm
-from trnmodel import charts
+from trnbook import charts
+from trnbook.chapters import common, guard
+from trnbook.chapters import model_needs as tables
+from trnbook.shared import ledger as printed
 from trnmodel.catalog import load
-from trnmodel.chapters import common, guard
-from trnmodel.chapters import model_needs as tables
-from trnmodel.evidence import ledger as printed
 from trnmodel.units import BILLION, format_digits, format_quantity
 
 GENERATIONS = ["trainium1", "trainium2", "trainium3"]
@@ -72,8 +72,8 @@ Markdown(
         alone="" if len(smaller) else f"no format of {', '.join(FORMATS).upper()} stores less",
         proof="Check: figures that are not ours",
         more=f"A token leaves {format_quantity(m.kv_bytes_per_token(dtypes.kv), 'B', 3)} in the cache. Reading a prompt of "
-        f"{common.counted(input_tokens, 'token')} takes {format_quantity(whole.flop['prefill'], 'FLOP', 3)}, {format_digits(intensity['prefill'], 3)} for each byte "
-        f"of weights and cache; a decode step for {common.counted(batch, 'sequence')} {format_quantity(whole.flop['decode'], 'FLOP', 3)}, "
+        f"{tm.units.counted(input_tokens, 'token')} takes {format_quantity(whole.flop['prefill'], 'FLOP', 3)}, {format_digits(intensity['prefill'], 3)} for each byte "
+        f"of weights and cache; a decode step for {tm.units.counted(batch, 'sequence')} {format_quantity(whole.flop['decode'], 'FLOP', 3)}, "
         f"{format_digits(intensity['decode'], 2)} for each byte.",
     )
 )
@@ -159,7 +159,7 @@ charts.ranges(
     color="of",
     log_x=True,
     caption=f"Prefill does {format_digits(intensity['prefill'], 3)} FLOP a byte, decode {format_digits(intensity['decode'], 2)}",
-    under=f"{m.id} in {precision.upper()} as a whole: a prompt of {common.counted(input_tokens, 'token')}, decode at batch {batch:,}"
+    under=f"{m.id} in {precision.upper()} as a whole: a prompt of {tm.units.counted(input_tokens, 'token')}, decode at batch {batch:,}"
     + charts.ours(against.what[against.estimate]),
 )
 
@@ -222,9 +222,9 @@ charts.table(counted, caption="Work of a prefill by what is counted", download="
 # **By hand.** Llama-3.1-70B: 80 layers x 2 x 8 heads x 128 x 2 B = 327,680 B a token. DeepSeek-V3: 61 x (512 + 64) x 2 B = 70,272 B.
 
 # %%
-kept = [tm.model(name).kv_bytes_per_token() for name in ("llama-3.1-70b", "deepseek-v3")]
-assert kept == [80 * 2 * 8 * 128 * 2, 61 * (512 + 64) * 2]
-" and ".join(f"{bytes_:,.0f} B" for bytes_ in kept)
+token_bytes = [tm.model(name).kv_bytes_per_token() for name in ("llama-3.1-70b", "deepseek-v3")]
+assert token_bytes == [80 * 2 * 8 * 128 * 2, 61 * (512 + 64) * 2]
+" and ".join(f"{bytes_:,.0f} B" for bytes_ in token_bytes)
 
 # %%
 grown = tables.caches(kinds, 2.0 ** np.arange(8, 18), dtypes.kv)

@@ -23,10 +23,12 @@ import numpy as np
 from IPython.display import Markdown
 
 import trnmodel as tm
-from trnmodel import charts
-from trnmodel.chapters import common, guard
-from trnmodel.chapters import neuroncore as tables
-from trnmodel.evidence import kernels, ledger, score
+from trnbook import charts
+from trnbook.chapters import common, guard
+from trnbook.chapters import neuroncore as tables
+from trnbook.shared import kernels, ledger
+from trnmodel.evidence import score
+from trnmodel.evidence import tables as evidence
 from trnmodel.units import KIB, US, format_quantity, format_within
 
 GENERATIONS = ["trainium1", "trainium2", "trainium3"]
@@ -126,7 +128,11 @@ tiles = 16 * 16 * 4
 lone = tiles * second.tensor.max_moving_cols / second.tensor.clock_hz
 busy = tiles * (second.tensor.max_moving_cols + second.tensor.access_overhead_cycle) / second.tensor.clock_hz
 waits = (1 - nki.overlap_evict) * float(cube.vector_s)
-runs = kernels.comparison([kernels.TUNED]).query("chip == 'trainium2' and kernel.str.contains('2048')").measured
+runs = (
+    evidence.table("kernels")
+    .query("group == 'tuned-nki' and chip == 'trainium2' and kernel.str.contains('2048')")
+    .measured
+)
 Markdown(
     f"**By hand.** A BF16 product of side 2,048 on Trainium2 is 16 x 16 x 4 = {tiles:,} instructions of "
     f"{second.tensor.max_moving_cols:.0f} + {second.tensor.access_overhead_cycle:.0f} cycles at "
@@ -192,13 +198,13 @@ charts.lines(
 # %% tags=["hide-input"]
 at = tables.by_rows(chip, [m], n, k, dtype).share[0]
 tiles = int(np.ceil(m / 128))
-measured = kernels.comparison(["framework-compile"])
+measured = evidence.table("kernels").query("group == 'framework-compile'")
 slow = measured[measured.kernel.str.contains("M=1590")]
 padded = tiles * 128 / m
 more = f"{padded - 1:.1%} more than" if padded < 2 else f"{padded:,.0f} times what"
 Markdown(
-    f"{common.counted(m, 'row')} {'is' if m == 1 else 'are'} {f'{m / 128:.3g} tiles' if m > 128 else f'{m / 128:.1%} of a tile'} of 128: with the rows stationary the array "
-    f"runs {common.counted(tiles, 'tile')}, {more} it must. With the rows moving only the last, short instruction loses, and the tiles reach {reached_of(at)} of the "
+    f"{tm.units.counted(m, 'row')} {'is' if m == 1 else 'are'} {f'{m / 128:.3g} tiles' if m > 128 else f'{m / 128:.1%} of a tile'} of 128: with the rows stationary the array "
+    f"runs {tm.units.counted(tiles, 'tile')}, {more} it must. With the rows moving only the last, short instruction loses, and the tiles reach {reached_of(at)} of the "
     f"full-tile rate.{' Padding is not the reason, then.' if padded < 1.5 else ''} The measured products with M = 1,590 take "
     f"{(slow.measured / slow.tile_s).min():.1f} to {(slow.measured / slow.tile_s).max():.1f} times their tile bound because a "
     f"call costs {format_quantity(tm.kernel.stack('stack-torch-compile-beta2').launch_s, 's', 2)} and its transfers hide behind "
@@ -317,7 +323,7 @@ charts.table(
 # ## Three tiers: roofline, tiles, what the path reaches
 
 # %%
-tiers = kernels.tiers().groupby(["group", "tier"], sort=False).share.median().reset_index()
+tiers = evidence.table("kernel_tiers").groupby(["group", "tier"], sort=False).share.median().reset_index()
 charts.bars(
     tiers,
     x="group",
@@ -335,8 +341,8 @@ charts.bars(
 # TensorE was not active, grows with the output and not with the contraction: it is fill and waits for copies.
 
 # %% tags=["hide-input"]
-swept = kernels.products()
-by_shape = kernels.product_accuracy()
+swept = evidence.table("products")
+by_shape = evidence.table("product_errors")
 named = {
     "blind_error": "before its rows were read",
     "error": "with their constants",
@@ -388,7 +394,7 @@ Markdown(
 # ## Check: kernels that others measured
 
 # %%
-table = kernels.comparison()
+table = evidence.table("kernels")
 timed = kernels.side_by_side(table, "time")
 charts.table(
     timed, caption="Every kernel with a usable time, and the signed error", download="kernel-times", file_only=True
@@ -403,7 +409,7 @@ charts.table(score.summary(table, "group"), caption="Error by group", download="
 
 # %% tags=["hide-input"]
 errors = score.summary(table, "group").set_index("group")
-held_out = {group: kernels.leave_one_out(group).error.abs().median() for group in kernels.KERNELS}
+held_out = {group: evidence.table("kernels_left_out", group=group).error.abs().median() for group in evidence.KERNELS}
 Markdown(
     f"Tuned NKI matrix multiplies in BF16, FP16 and MXFP8: median absolute error "
     f"**{errors.median_error['tuned-nki']:.1%}** over {errors.cases['tuned-nki']} rows, whose own times fitted none of the "

@@ -32,16 +32,16 @@ import pandas as pd
 from IPython.display import Markdown
 
 import trnmodel as tm
-from trnmodel import charts
+from trnbook import charts
+from trnbook.chapters import common, guard
+from trnbook.chapters import power as tables
+from trnbook.chapters import power_joules as joules
+from trnbook.chapters.power_claims import claim_sets, largest, region
+from trnbook.chapters.power_rack import compare, rack_power
+from trnbook.shared import ledger, software_kinds
 from trnmodel.catalog import facilities, load
-from trnmodel.chapters import common, guard
-from trnmodel.chapters import power as tables
-from trnmodel.evidence import energy as measured
-from trnmodel.evidence import ledger
-from trnmodel.planner import joules, software
-from trnmodel.planner.claimed import claim_sets, largest, region
-from trnmodel.planner.power import one_at_a_time
-from trnmodel.planner.rack_power import beside, rack_power
+from trnmodel.evidence import tables as evidence
+from trnmodel.power.energy import one_at_a_time
 from trnmodel.units import KW, MW, TB, TFLOP, format_digits, format_within
 
 m, experts_m, spec, air = tm.model(model), tm.model(experts_model), tm.system(system), tm.system(air_system)
@@ -53,33 +53,33 @@ guard.within(1, context, output_tokens=output_tokens)
 guard.spans(context, model=m, experts_model=experts_m)
 guard.within(1e-3, 1e6, tokens_per_s_per_user=tokens_per_s_per_user)
 guard.within(0.02, 0.5, claim_tolerance=claim_tolerance)
-given = facilities.assumed(assume)
-spec, air = (joules.machine(one, given) for one in (spec, air))
+assumed = facilities.assumed(assume)
+spec, air = (joules.machine(one, assumed) for one in (spec, air))
 chip, place, air_place = (
     spec.chip,
-    *(facilities.with_given(facilities.facility(name), given) for name in (site, air_site)),
+    *(facilities.with_assumptions(facilities.facility(name), assumed) for name in (site, air_site)),
 )
-asked = list(dict.fromkeys([spec.id, air.id, *(tm.system(name).id for name in systems)]))
+names = list(dict.fromkeys([spec.id, air.id, *(tm.system(name).id for name in systems)]))
 speeds = sorted(set(tokens_per_s_per_user))
 slow, fast = speeds[0], speeds[-1]
-called = software.names(asked)
-machines = [joules.machine(name, given) for name in asked]
+called = software_kinds.names(names)
+machines = [joules.machine(name, assumed) for name in names]
 known = {
     one.id for spec_ in machines for one in (spec_.chip, facilities.power(spec_.chip), facilities.parts(spec_.cooling))
 }
-guard.one_of(sorted(known | {site, air_site}), **{f"assume: {name}": name for name in given})
-spent = {one.id: joules.joules(one, asked, speeds, context, given) for one in (m, experts_m)}
+guard.one_of(sorted(known | {site, air_site}), **{f"assume: {name}": name for name in assumed})
+spent = {one.id: joules.joules(one, names, speeds, context, assumed) for one in (m, experts_m)}
 table = spent[m.id]
 line, air_line = (joules.line_of(table, slow, one.id) for one in (spec, air))
-for name, one, found in (("system", spec, line), ("air_system", air, air_line)):
+for name, one, reached in (("system", spec, line), ("air_system", air, air_line)):
     guard.need(
-        found is not None,
+        reached is not None,
         f"{name} = {one.id!r}: no software serves {m.id} at {slow:g} tokens/s a user with known watts",
     )
 e, air_e = (
-    joules.point(m, one, context, given, facility=where) for one, where in ((line, place), (air_line, air_place))
+    joules.point(m, one, context, assumed, facility=where) for one, where in ((line, place), (air_line, air_place))
 )
-power = facilities.with_given(facilities.power(chip), given)
+power = facilities.with_assumptions(facilities.power(chip), assumed)
 
 # %% tags=["hide-input"]
 kind = line.software
@@ -101,9 +101,9 @@ Markdown(
         rank="Ahead of it" if best is not None and bool(best[joules.SPENT[0]] < line[joules.SPENT[0]]) else "Next best",
         alone="" if best is not None else f"no other system of these is as fast on {kind} software",
         proof="Check: joules and watts that were measured",
-        more=(f"**Given with this run: {'; '.join(assume)}.** " if assume else "")
+        more=(f"**Assumptions with this run: {'; '.join(assume)}.** " if assume else "")
         + (
-            f"**AWS has not published a watt of any chip.** Shares of the TDP are those of GPUs, and the TDP of {chip.name} is {'given' if 'tdp_w' in given.get(chip.id, {}) else 'a reading of ours'}. "
+            f"**AWS has not published a watt of any chip.** Shares of the TDP are those of GPUs, and the TDP of {chip.name} is {'given' if 'tdp_w' in assumed.get(chip.id, {}) else 'a reading of ours'}. "
             if chip.core is not None
             else ""
         )
@@ -133,7 +133,7 @@ charts.ranges(
 
 # %% tags=["hide-input"]
 charts.table(
-    tables.beside(spent),
+    tables.compare(spent),
     caption="J a token at the server with bands, and what within its band would put a system first: its watts or its speed, by itself or both "
     "together",
     download="joules",
@@ -180,7 +180,7 @@ charts.table(
 # are power over rate: a chip at twice the watts and three times the tokens wins.
 
 # %% tags=["hide-input"]
-Markdown(tables.order_words(spent, speeds, called))
+Markdown(tables.describe_order(spent, speeds, called))
 
 # %% [markdown]
 # A chip of the same kind in another rack has the same watts, so that its bands move together and flip nothing.
@@ -193,7 +193,7 @@ Markdown(tables.order_words(spent, speeds, called))
 charts.table(
     tables.requests(
         {
-            called[one["system"]]: joules.request(m, one, context, output_tokens, given)
+            called[one["system"]]: joules.request(m, one, context, output_tokens, assumed)
             for one in same.to_dict("records")
         }
     ),
@@ -213,7 +213,7 @@ charts.table(
 # bottom, static power and the energy of every operation and byte add up, $P = P_0 + \sum n\,e/t$, at most the TDP.
 
 # %% tags=["hide-input"]
-there = {called[one.system]: joules.point(m, one, context, given) for _, one in same.iterrows()}
+there = {called[one.system]: joules.point(m, one, context, assumed) for _, one in same.iterrows()}
 piled = tables.parts(there)
 idle = piled[piled.part == "idle"]
 charts.stacks(
@@ -249,7 +249,7 @@ Markdown(
 
 # %% tags=["hide-input"]
 charts.table(
-    tables.both_ways(e),
+    tables.two_estimates(e),
     caption=f"{chip.name} in that step, from shares of its TDP and from energies of operations and bytes (extrapolated; our estimate, confidence D)",
     download="parts",
 )
@@ -337,15 +337,15 @@ charts.table(
 racks = {
     called[one.id]: rack_power(
         one,
-        parts=facilities.with_given(facilities.parts(one.cooling), given),
-        power=facilities.with_given(facilities.power(one.chip), given),
+        parts=facilities.with_assumptions(facilities.parts(one.cooling), assumed),
+        power=facilities.with_assumptions(facilities.power(one.chip), assumed),
     )
     for one in dict.fromkeys([air, spec])
     if not np.isnan(one.racks)
 }
 if racks:
     view = charts.ranges(
-        beside(racks)
+        compare(racks)
         .dropna(subset="chip_w")[["of", "part", "chip_w", "chip_w_low", "chip_w_high"]]
         .assign(basis="extrapolated"),
         x="chip_w",
@@ -369,16 +369,18 @@ charts.table(
 )
 
 # %% tags=["hide-input"]
-told = []
+lines = []
 for name, one in racks.items():
     lanes, each = one.numbers["switches_w"], float(one.switches_w)
     if each:
-        told.append(f"{name}: {lanes:,.0f} lanes x {each / lanes:.3f} W = {each / KW:.1f} kW of switches")
+        lines.append(f"{name}: {lanes:,.0f} lanes x {each / lanes:.3f} W = {each / KW:.1f} kW of switches")
     if not np.isnan(one.cooling_w):
-        told.append(f"{float(one.cooling_w / one.chips):,.0f} W a chip for fans and pumps" + f" ({one.system.cooling})")
+        lines.append(
+            f"{float(one.cooling_w / one.chips):,.0f} W a chip for fans and pumps" + f" ({one.system.cooling})"
+        )
 a, b = (racks.get(called[one.id]) for one in (air, spec))
 Markdown(
-    (f"**By hand.** {'; '.join(told)}. " if told else "")
+    (f"**By hand.** {'; '.join(lines)}. " if lines else "")
     + (
         f"A chip with its part of the rack draws {abs(float(a.counted_w / a.chips / b.counted_w * b.chips) - 1):.0%} {'less' if a.counted_w / a.chips < b.counted_w / b.chips else 'more'} in {called[air.id]} than in {called[spec.id]}. "
         f"{'An analyst who counted them, in the deep dive, finds the two very similar too. ' if {air.id, spec.id} == {'trn3-nl32x2-pcie160', 'trn3-nl72x2-pcie160'} else ''}"
@@ -443,11 +445,11 @@ sets = claim_sets(tolerance=claim_tolerance)
 area, agreeing = region(sets, *pair), largest(sets)
 met = agreeing[agreeing.meets_tdp]
 most, count = int(area.held.max()), int((~sets.claims.str.contains("+", regex=False)).sum())
-words = f"{most} of {count} claims hold"
+holding = f"{most} of {count} claims hold"
 charts.regions(
     area.assign(
         which=np.select(
-            [area.held < most, area.meets_tdp], ["fewer hold", f"{words}, watts fit"], f"{words}, watts do not"
+            [area.held < most, area.meets_tdp], ["fewer hold", f"{holding}, watts fit"], f"{holding}, watts do not"
         )
     ),
     x="speed_ratio",
@@ -515,10 +517,10 @@ charts.table(
 # row left out; printed watts are what is predicted. The rate is the printed one; the last column takes the package's own.
 
 # %% tags=["hide-input"]
-errors = measured.accuracy()
+errors = evidence.table("energy_errors")
 steady = errors[errors.steady]
 charts.table(
-    measured.by_chip(errors),
+    evidence.table("energy_by_chip"),
     caption=f"Joules a token of GPUs, model left out: median error {errors.error.abs().median():.0%} over {len(errors)} configurations",
     download="joules-measured",
 )
@@ -527,12 +529,12 @@ charts.table(
 assert steady.error.abs().median() < steady.share_error.abs().median() < steady.tdp_error.abs().median()
 Markdown(
     f"**In steady state the median error is {steady.error.abs().median():.0%}, the mean {steady.error.abs().mean():.0%}**, over {len(steady)} configurations of "
-    f"{steady.model.nunique()} models. {measured.SHARE:g} of the TDP for every chip and run gives {steady.share_error.abs().median():.0%}, the TDP "
+    f"{steady.model.nunique()} models. {evidence.TDP_SHARE:g} of the TDP for every chip and run gives {steady.share_error.abs().median():.0%}, the TDP "
     f"{steady.tdp_error.abs().median():.0%}, energies of operations and bytes from the bottom {steady.bottom_up_error.abs().median():.0%}."
 )
 
 # %% tags=["hide-input"]
-walls = measured.server_errors()
+walls = evidence.table("energy_servers")
 worst = walls.loc[walls.error.abs().idxmax()]
 charts.table(
     walls.rename(columns={"measured_kw": "measured [kW]", "predicted_kw": "predicted [kW]"}),
@@ -556,7 +558,7 @@ charts.ranges(
 )
 
 # %% tags=["hide-input"]
-rolled = joules.quantiles(m, table, context, given=given)
+rolled = joules.quantiles(m, table, context, assumed=assumed)
 mid = rolled[
     (rolled.wanted_tokens_per_s_per_user == slow) & (rolled.software == kind) & np.isclose(rolled.share_of_draws, 0.5)
 ].set_index("system")[joules.SPENT[0]]
@@ -581,7 +583,7 @@ Markdown(
         else ""
     )
     + "* **The software**: "
-    + ", ".join(f"{software.in_band(*one[joules.SPENT])} J {one.software}" for _, one in own.iterrows())
+    + ", ".join(f"{software_kinds.in_band(*one[joules.SPENT])} J {one.software}" for _, one in own.iterrows())
     + f".\n* **Which watts are open**: the TDP of {chip.name} is {' to '.join(format_digits(x, 4) for x in dict.fromkeys(facilities.ends(chip, 'tdp_w')))} W"
     + ("; AWS prints none.\n" if chip.core is not None else ".\n")
     + "* **The boundary**: the table above."
@@ -629,12 +631,12 @@ Markdown(
 # ## Sources
 
 # %% tags=["hide-input"]
-used = tables.fact_sources(
+used = load.fact_sources(
     power, place, facilities.facility(air_site), facilities.claims(), *map(facilities.parts, ("air", "liquid"))
 )
 used |= {load.facts_rows()[fact_id].source for fact_id in chip.sources.get("tdp_w", ())}
 charts.table(
-    common.bibliography(used | {row.source for row in measured.servers() if row.source in load.sources()}),
+    common.bibliography(used | (evidence.sources("energy_servers") & {*load.sources()})),
     caption="Sources of the figures in this chapter",
     download="sources",
 )

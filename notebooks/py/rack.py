@@ -14,24 +14,23 @@
 
 # %% tags=["parameters"]
 system: str = "trn3-nl72x2-pcie160"
-beside: str = "trn2-ultraserver"
+compared_system: str = "trn2-ultraserver"
 
 # %% tags=["hide-input"]
 from IPython.display import Markdown
 
 import trnmodel as tm
-from trnmodel import charts
-from trnmodel.catalog import load
-from trnmodel.chapters import common, guard
-from trnmodel.chapters import rack as tables
-from trnmodel.charts import language
-from trnmodel.evidence import ledger
-from trnmodel.fabric import compare
+from trnbook import charts
+from trnbook.chapters import common, guard
+from trnbook.chapters import rack as tables
+from trnbook.charts import language
+from trnbook.shared import fabrics as compare
+from trnbook.shared import ledger, rack_drawing
 from trnmodel.fabric import what_if as audit
 from trnmodel.units import GB
 
-spec, other = tm.system(system), tm.system(beside)
-guard.links(system=spec, beside=other)
+spec, other = tm.system(system), tm.system(compared_system)
+guard.links(system=spec, compared_system=other)
 net = tm.topology(spec)
 switches = sum(net.switch_counts.values())
 TORUS = ["trn1.32xlarge", "trn2.48xlarge", "trn2-ultraserver", "trn3-nl16-torus", "trn3-nl32x2-torus"]
@@ -46,10 +45,10 @@ Markdown(
     common.card(
         spec.domain_chips,
         f"in {spec.name}, with {f'{switches:,} switches' if switches else 'no switch'}{''.join(also)} and "
-        f"{common.counted(net.graph.number_of_edges(), 'link')}, all counted on its graph",
+        f"{tm.units.counted(net.graph.number_of_edges(), 'link')}, all counted on its graph",
         unit="chips" if spec.domain_chips > 1 else "chip",
         mark="ideal",
-        rival=f"{other.name} with {common.counted(other.domain_chips, 'chip')}",
+        rival=f"{other.name} with {tm.units.counted(other.domain_chips, 'chip')}",
         proof="Check: counts that are not ours",
         more=(
             f"Each chip sends one way into the scale-up fabric {tables.by_medium(net)}{''.join(sends)}.\n\n"
@@ -105,11 +104,11 @@ assert counted == [144 * 8, 88 * 8]
 # rack of NL72x2 has 18 trays of four chips, 72; the 64 that the text once gives it are the chips of both racks of NL32x2.
 
 # %%
-nodes, links = tables.drawing(spec)
+nodes, links = rack_drawing.drawing(spec)
 charts.topology(
     nodes,
     links,
-    caption=f"{common.counted(spec.domain_chips, 'chip')}, {f'{switches} switches' if switches else 'no switch'}, and every link",
+    caption=f"{tm.units.counted(spec.domain_chips, 'chip')}, {f'{switches} switches' if switches else 'no switch'}, and every link",
     under=spec.name,
 )
 
@@ -121,13 +120,16 @@ charts.table(composition, caption=f"Parts of {spec.name}, counted on the graph",
 # ## Torus and switched, drawn
 
 # %%
-other_nodes, other_links = tables.drawing(other)
+other_nodes, other_links = rack_drawing.drawing(other)
 charts.topology(
-    other_nodes, other_links, caption=f"{common.counted(other.domain_chips, 'chip')}, and every link", under=other.name
+    other_nodes,
+    other_links,
+    caption=f"{tm.units.counted(other.domain_chips, 'chip')}, and every link",
+    under=other.name,
 )
 
 # %%
-small_nodes, small_links = tables.drawing("trn3-nl32x2-pcie160")
+small_nodes, small_links = rack_drawing.drawing("trn3-nl32x2-pcie160")
 charts.topology(
     small_nodes, small_links, caption="Two chips a tray on two planes", under="NL32x2 with 160-lane switches"
 )
@@ -160,7 +162,7 @@ charts.bars(
 charts.table(tables.names(), caption="What each system is called, and by whom", download="names")
 
 # %% tags=["hide-output"]
-known = load.names_table()
+known = tm.names_table()
 charts.table(
     known[known.id.str.startswith(("trn", "inf"))],
     caption="Every name with its source",

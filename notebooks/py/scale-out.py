@@ -25,12 +25,12 @@ import pandas as pd
 from IPython.display import Markdown
 
 import trnmodel as tm
-from trnmodel import charts
-from trnmodel.chapters import common, guard
-from trnmodel.chapters import scale_out as tables
-from trnmodel.evidence import ledger, networks_printed
+from trnbook import charts
+from trnbook.chapters import common, guard
+from trnbook.chapters import scale_out as tables
+from trnbook.chapters import scale_out_printed as networks_printed
+from trnbook.shared import ledger
 from trnmodel.fabric import scaleout
-from trnmodel.formulas import clos as page
 from trnmodel.units import GBIT, format_digits, format_quantity, format_within
 
 spec, senders = tm.system(system), [tm.model(name) for name in models]
@@ -57,7 +57,7 @@ NEIGHBOURS = [
 
 # %% tags=["hide-input"]
 largest = scaleout.networks(spec)
-first, ways = largest.iloc[0], scaleout.distances(spec)
+first, paths = largest.iloc[0], scaleout.distances(spec)
 rate, shared = spec.scaleout_bytes_per_s_per_dir, scaleout.by_rack(system)
 whole = [
     f" With a pair for each of its own racks of {row.chips_per_pair:.0f} it is {row.chips:,.0f}, "
@@ -74,9 +74,9 @@ Markdown(
         rival=f"{largest.leaf_and_spine[1]} switches, in leaf and spine alone, reach {largest.chips[1] / first.chips:.0f} times as many",
         proof="Check: numbers that are not ours",
         more=f"Each has {rate / GBIT:g} Gb/s and is at most five switches, some "
-        f"{format_within(ways.latency_s[2], ways.latency_s_low[2], ways.latency_s_high[2], 's')}, from any other.{''.join(whole)} Beyond the "
-        f"building the fibre rules: {format_quantity(ways.fibre_s[5], 's', 3)} one way at the {ways.distance_m[5] / 1000:.0f} km of ZR "
-        f"optics, and the chip keeps {format_quantity(ways.in_flight_bytes[5], 'B', 3)} in flight to fill it.\n\n"
+        f"{format_within(paths.latency_s[2], paths.latency_s_low[2], paths.latency_s_high[2], 's')}, from any other.{''.join(whole)} Beyond the "
+        f"building the fibre rules: {format_quantity(paths.fibre_s[5], 's', 3)} one way at the {paths.distance_m[5] / 1000:.0f} km of ZR "
+        f"optics, and the chip keeps {format_quantity(paths.in_flight_bytes[5], 'B', 3)} in flight to fill it.\n\n"
         + ledger.rests_on(f"{scaleout.AWS}/nic_s/project"),
     )
 )
@@ -110,7 +110,7 @@ charts.table(
 
 # %%
 by_hand = {(100e9, 2): 128**2 / 2, (100e9, 3): 128**3 / 4, (400e9, 2): 32**2 / 2}
-ends = [float(page.clos(switch_bits_per_s=12.8e12, port_bits_per_s=p, layers=n).endpoints) for p, n in by_hand]
+ends = [float(tm.clos(switch_bits_per_s=12.8e12, port_bits_per_s=p, layers=n).endpoints) for p, n in by_hand]
 assert ends == list(by_hand.values())
 ", ".join(f"{count:,.0f}" for count in ends)
 
@@ -192,18 +192,18 @@ charts.bars(
     x="switch",
     y="optics_per_chip",
     color="port",
-    caption=f"{common.counted(cluster_chips, 'chip')} need {needed.min():.0f} to {needed.max():.0f} layers"
+    caption=f"{tm.units.counted(cluster_chips, 'chip')} need {needed.min():.0f} to {needed.max():.0f} layers"
     if needed.nunique() > 1
-    else f"{common.counted(cluster_chips, 'chip')} need as many layers with any ports"
+    else f"{tm.units.counted(cluster_chips, 'chip')} need as many layers with any ports"
     if len(needed)
-    else f"{common.counted(cluster_chips, 'chip')} are beyond {first.leaf_and_spine} switches",
+    else f"{tm.units.counted(cluster_chips, 'chip')} are beyond {first.leaf_and_spine} switches",
     under=f"on {first.leaf_and_spine} switches: "
     + (", ".join(f"{layers:.0f} layers with {port} ports" for port, layers in needed.items()) or "out of reach"),
 )
 
 # %%
 charts.table(
-    choice, caption=f"A cluster of {common.counted(cluster_chips, 'chip')} in each port size", download="port-choice"
+    choice, caption=f"A cluster of {tm.units.counted(cluster_chips, 'chip')} in each port size", download="port-choice"
 )
 
 # %% tags=["hide-input"]
@@ -213,7 +213,7 @@ Markdown(
     (
         f"On {first.leaf_and_spine} switches the cluster takes "
         + ", ".join(
-            f"{common.counted(round(optics, 1), 'module a chip')} with {port} ports" for port, optics in small.items()
+            f"{tm.units.counted(round(optics, 1), 'module a chip')} with {port} ports" for port, optics in small.items()
         )
         if len(small)
         else f"On {first.leaf_and_spine} switches no network reaches so many"
@@ -229,7 +229,7 @@ Markdown(
 
 # %%
 charts.ranges(
-    ways,
+    paths,
     x="latency_s",
     y="way",
     log_x=True,
@@ -240,7 +240,7 @@ charts.ranges(
 # %%
 columns = "way switch_hops fibre_s latency_s latency_s_low latency_s_high in_flight_bytes".split()
 charts.table(
-    ways[columns], caption="One way through the empty network, and what one chip keeps in flight", download="ways"
+    paths[columns], caption="One way through the empty network, and what one chip keeps in flight", download="ways"
 )
 
 # %% [markdown]
@@ -273,7 +273,7 @@ claim = (
     "Sending the KV cache takes at most "
     + ", ".join(f"{row.send_over_prefill:.1%} of a prefill on {row.stack} ({row.model})" for row in worst.itertuples())
     if len(fits)
-    else f"None of these models fits {common.counted(used_chips, 'chip')}"
+    else f"None of these models fits {tm.units.counted(used_chips, 'chip')}"
 )
 charts.lines(
     fits,
@@ -284,14 +284,14 @@ charts.lines(
     log_x=True,
     log_y=True,
     caption=f"Sending the cache takes at most {fits.send_over_prefill.max():.1%} of a prefill",
-    under=f"{precision}, from {common.counted(used_chips, 'chip')}; {claim[:1].lower()}{claim[1:]}",
+    under=f"{precision}, from {tm.units.counted(used_chips, 'chip')}; {claim[:1].lower()}{claim[1:]}",
 ) if len(fits) else Markdown(f"**{claim}** in {precision}.")
 
 # %% tags=["hide-output"]
 shown = "model input_tokens chips stack basis kv_bytes prefill_s send_s hidden late_s late_whole_s".split()
 charts.table(
     moved[shown],
-    caption=f"KV transfer from {common.counted(used_chips, 'chip')}, in {precision}: sent layer by layer, or whole after prefill",
+    caption=f"KV transfer from {tm.units.counted(used_chips, 'chip')}, in {precision}: sent layer by layer, or whole after prefill",
     download="kv",
 )
 
@@ -315,7 +315,7 @@ charts.table(
 
 # %% tags=["hide-input"]
 Markdown(
-    f"From {common.counted(used_chips, 'chip')} of {spec.name} in {precision} the network could be "
+    f"From {tm.units.counted(used_chips, 'chip')} of {spec.name} in {precision} the network could be "
     + " and ".join(
         f"{format_digits(1 / row.send_over_prefill, 2)} times slower on {row.stack}" for row in worst.itertuples()
     )
@@ -333,10 +333,10 @@ Markdown(
 # ## Scale-out beside scale-up
 
 # %%
-beside = tables.rates(dict.fromkeys([spec.id, *NEIGHBOURS]))
-ratio, fast = beside.scaleup_over_scaleout, beside.set_index("system").scaleup_over_scaleout
+speeds = tables.rates(dict.fromkeys([spec.id, *NEIGHBOURS]))
+ratio, fast = speeds.scaleup_over_scaleout, speeds.set_index("system").scaleup_over_scaleout
 charts.bars(
-    beside,
+    speeds,
     x="system",
     y="scaleup_over_scaleout",
     caption=f"Scale-up sends {ratio.min():.0f} to {ratio.max():.0f} times scale-out's rate",
@@ -345,7 +345,7 @@ charts.bars(
 
 # %%
 charts.table(
-    beside.drop(columns=["nic_bytes_per_s_per_dir"]),
+    speeds.drop(columns=["nic_bytes_per_s_per_dir"]),
     caption="Rates of one chip, one way, and of its whole scale-up domain",
     download="rates",
 )
@@ -382,8 +382,7 @@ Markdown(
 
 # %%
 one, four = (
-    page.clos(switch_bits_per_s=12.8e12, port_bits_per_s=100e9, nic_bits_per_s=400e9, layers=2, planes=n)
-    for n in (1, 4)
+    tm.clos(switch_bits_per_s=12.8e12, port_bits_per_s=100e9, nic_bits_per_s=400e9, layers=2, planes=n) for n in (1, 4)
 )
 planes = pd.DataFrame(
     {"planes": [1, 4], "gpus": [one.max_chips, four.max_chips], "switches": [one.switches, four.switches]}

@@ -31,13 +31,15 @@ import numpy as np
 from IPython.display import Markdown
 
 import trnmodel as tm
-from trnmodel import charts
+from trnbook import charts
+from trnbook.chapters import common, guard
+from trnbook.chapters import serving as tables
+from trnbook.chapters import serving_explorer as explore
+from trnbook.shared import ledger, software_kinds
+from trnbook.shared.fabrics import capacities
 from trnmodel.catalog.stacks import KINDS
-from trnmodel.chapters import common, guard
-from trnmodel.chapters import serving as tables
-from trnmodel.evidence import accuracy, ledger, table
-from trnmodel.fabric.compare import capacities
-from trnmodel.planner import deployments, explore, software
+from trnmodel.evidence import tables as evidence
+from trnmodel.search import deployments
 from trnmodel.steps.deployment import Deployment
 from trnmodel.units import GB, MS, counted, format_digits, format_quantity, format_within
 
@@ -70,7 +72,7 @@ speeds = sorted(set(interactivity_tokens_per_s))
 
 # %% tags=["hide-input"]
 systems = [*(name for name in FAMILY if tm.system(name).chip.id != spec.chip.id), spec.id]
-called = software.names(dict.fromkeys([*systems, *RACKS, *(one.id for one in prefill_specs)]))
+called = software_kinds.names(dict.fromkeys([*systems, *RACKS, *(one.id for one in prefill_specs)]))
 best = tables.fronts(ours, systems, context)
 none = tables.refused(ours, best, systems, input_tokens=input_tokens, output_tokens=output_tokens)
 equal = deployments.at_interactivity(best, speeds)
@@ -87,12 +89,12 @@ filled = {
 }
 t_step = ours.decode(batch=batch, context=input_tokens + output_tokens / 2, max_context=context)
 where = f"{m.id} in {precision.upper()}"
-rival = tables.in_words(after, called, bool(len(ranked))) if after is not None else ""
-first = f"{called[top.system]}, {tables.degrees(top)}" if len(ranked) else tables.in_words(top, called, False)
+rival = tables.describe_line(after, called, bool(len(ranked))) if after is not None else ""
+first = f"{called[top.system]}, {tables.degrees(top)}" if len(ranked) else tables.describe_line(top, called, False)
 each = f"every user at {speeds[0]:,g} tokens/s or more"
 Markdown(
     common.card(
-        [float(top[name]) for name in software.YIELD] if len(ranked) else "out of reach",
+        [float(top[name]) for name in software_kinds.YIELD] if len(ranked) else "out of reach",
         f"{m.id} in {top.precision.upper()}, {each}, at a context of {context:,}: {first}",
         unit="tokens/s a chip" if len(ranked) else "",
         mark=str(top.basis),
@@ -453,9 +455,9 @@ charts.table(
 # [How wrong are we?](accuracy.ipynb) asks every published measurement that we found.
 
 # %% tags=["hide-input"]
-measured = table.written().set_index(["group", "split"])
-unseen = measured.loc["TPOT under load", accuracy.LEFT_OUT]
-runs = {group: measured.loc[group, accuracy.OUTSIDE] for group in ("serving, throughput", "serving, TTFT in a queue")}
+measured = evidence.accuracy().set_index(["group", "split"])
+unseen = measured.loc["TPOT under load", evidence.LEFT_OUT]
+runs = {group: measured.loc[group, evidence.OUTSIDE] for group in ("serving, throughput", "serving, TTFT in a queue")}
 Markdown(
     f"**Time per token under load: median error {unseen.median_error:.0%}, nine in ten within {unseen.p90_error:.0%}**, over "
     f"{unseen.cases:.0f} configurations of {unseen.models:.0f} models left out of the fit; a regression on bytes, FLOP and traffic has "

@@ -27,13 +27,15 @@ import numpy as np
 from IPython.display import Markdown
 
 import trnmodel as tm
-from trnmodel import charts
+from trnbook import charts
+from trnbook.chapters import common, guard
+from trnbook.chapters import software as tables
+from trnbook.chapters import software_break_even as break_even
+from trnbook.shared import ledger, software_kinds
 from trnmodel.catalog.stacks import KINDS, kinds
-from trnmodel.chapters import common, guard
-from trnmodel.chapters import software as tables
-from trnmodel.evidence import ledger, wide_experts
+from trnmodel.evidence import tables as evidence
 from trnmodel.models import synthetic
-from trnmodel.planner import contests, deployments, software
+from trnmodel.search import deployments
 from trnmodel.units import MS, format_digits, format_quantity
 
 PRECISIONS = ["mxfp8", "fp8", "bf16"]
@@ -56,41 +58,41 @@ guard.spans(context, model=m, experts_model=experts_m)
 guard.within(1e-3, 1e6, tokens_per_s_per_user=tokens_per_s_per_user)
 speeds = sorted(set(tokens_per_s_per_user))
 slow, fast = speeds[0], speeds[-1]
-experts = software.answers(experts_m, trn, speeds, context, PRECISIONS)
-dense = software.answers(m, [system, *rivals], speeds, context, PRECISIONS)
+experts = software_kinds.answers(experts_m, trn, speeds, context, PRECISIONS)
+dense = software_kinds.answers(m, [system, *rivals], speeds, context, PRECISIONS)
 falls = {}
 for name, one, table in (("experts_model", experts_m, experts), ("model", m, dense)):
     ask = {"context": context, "precision": deployments.formats([system], PRECISIONS)[system]}
-    where = software.shared_point(one, system, table, **ask)
+    where = software_kinds.shared_point(one, system, table, **ask)
     guard.need(where is not None, f"{name} = {one.id!r}: hand-tuned and public software share no step on {system}")
-    falls[name] = where, software.waterfall(one, system, where[0], batch=where[1], **ask)
+    falls[name] = where, software_kinds.waterfall(one, system, where[0], batch=where[1], **ask)
 
 # %% tags=["hide-input"]
-called = software.names([*trn, *rivals])
-public, tuned, ideal = (software.line(experts, slow, system, kind) for kind in software.ORDER)
+called = software_kinds.names([*trn, *rivals])
+public, tuned, ideal = (software_kinds.line(experts, slow, system, kind) for kind in software_kinds.ORDER)
 others = experts[(experts.wanted_tokens_per_s_per_user == slow) & (experts.software == "hand-tuned")]
 best = others[others.system != system].nlargest(1, "tokens_per_s_per_chip").iloc[0] if len(trn) > 1 else None
 cost = ideal.tokens_per_s_per_chip / public.tokens_per_s_per_chip if public.tokens_per_s_per_chip else np.inf
-least, most = (ideal.tokens_per_s_per_chip / end if end else np.inf for end in public[software.YIELD[:0:-1]])
-mine = {kind: software.line(dense, slow, system, kind) for kind in software.ORDER}
-asked = sorted({*np.arange(10.0, 201.0, 10.0), *speeds})
-tied = {one.id: contests.ties(one, system, rivals[:2], asked, context, PRECISIONS) for one in (m, experts_m)}
-told = f"{experts_m.id} on {called[system]} at {slow:g} tokens/s for each user makes so much less a chip on public software than on ideal"
+least, most = (ideal.tokens_per_s_per_chip / end if end else np.inf for end in public[software_kinds.YIELD[:0:-1]])
+mine = {kind: software_kinds.line(dense, slow, system, kind) for kind in software_kinds.ORDER}
+targets = sorted({*np.arange(10.0, 201.0, 10.0), *speeds})
+tied = {one.id: break_even.ties(one, system, rivals[:2], targets, context, PRECISIONS) for one in (m, experts_m)}
+claimed = f"{experts_m.id} on {called[system]} at {slow:g} tokens/s for each user makes so much less a chip on public software than on ideal"
 Markdown(
     common.card(
         "everything" if cost == np.inf else (cost, least, most) if most < np.inf else f"{format_digits(cost, 2)} times",
-        told + (f"; by its band {format_digits(least, 2)} times or more" if least < np.inf == most else ""),
+        claimed + (f"; by its band {format_digits(least, 2)} times or more" if least < np.inf == most else ""),
         unit="times",
         mark=public.basis,
-        rival=software.in_words(tuned),
+        rival=software_kinds.describe_line(tuned),
         proof="Check: runs that were published",
-        more=f"It makes {software.in_words(public)}, {software.in_words(ideal)}. What holds public software back: {public.reason}; hand-tuned: {tuned.reason}. "
+        more=f"It makes {software_kinds.describe_line(public)}, {software_kinds.describe_line(ideal)}. What holds public software back: {public.reason}; hand-tuned: {tuned.reason}. "
         + (
-            f"{'Ahead of it' if best.tokens_per_s_per_chip > tuned.tokens_per_s_per_chip else 'Runner-up'}, hand-tuned: {called[best.system]} with {software.in_band(*best[software.YIELD])}. "
+            f"{'Ahead of it' if best.tokens_per_s_per_chip > tuned.tokens_per_s_per_chip else 'Runner-up'}, hand-tuned: {called[best.system]} with {software_kinds.in_band(*best[software_kinds.YIELD])}. "
             if best is not None
             else ""
         )
-        + f"{m.id} there: {'; '.join(software.in_words(one) for one in mine.values())}. The bands: of public software the 90 % interval of "
+        + f"{m.id} there: {'; '.join(software_kinds.describe_line(one) for one in mine.values())}. The bands: of public software the 90 % interval of "
         f"its step, of hand-tuned the ranges of its parts.\n\n"
         + ledger.rests_on(
             *ledger.estimated(spec.chip, "hop_s"), *ledger.estimated(spec, "switch_s"), public.stack, tuned.stack
@@ -101,28 +103,28 @@ Markdown(
 # %% tags=["hide-input"]
 slowest = experts[experts.wanted_tokens_per_s_per_user == slow]
 charts.ranges(
-    slowest.loc[slowest.tokens_per_s_per_chip > 0, [*software.YIELD, "software", "basis"]].assign(
+    slowest.loc[slowest.tokens_per_s_per_chip > 0, [*software_kinds.YIELD, "software", "basis"]].assign(
         of=slowest.system.map(called)
     ),
     x="tokens_per_s_per_chip",
     y="of",
     color="software",
-    caption=software.decides(slowest),
+    caption=software_kinds.decides(slowest),
     under=f"{experts_m.id}, context {context}, {slow:g} tokens/s for each user",
 )
 
 # %% tags=["hide-input"]
 charts.table(
-    software.side_by_side(experts),
-    caption=f"{experts_m.id}, tokens/s a chip with bands: at {slow:g} tokens/s a user {software.in_words(tuned)}, {called[system]}",
+    software_kinds.side_by_side(experts),
+    caption=f"{experts_m.id}, tokens/s a chip with bands: at {slow:g} tokens/s a user {software_kinds.describe_line(tuned)}, {called[system]}",
     download="answer-experts",
 )
 
 # %% tags=["hide-input"]
 charts.table(
-    software.side_by_side(dense),
+    software_kinds.side_by_side(dense),
     caption=f"{m.id}, tokens/s a chip with bands, in the first of {', '.join(PRECISIONS)} that a chip computes: at {slow:g} tokens/s a user "
-    f"{software.in_words(mine['hand-tuned'])}, {called[system]}",
+    f"{software_kinds.describe_line(mine['hand-tuned'])}, {called[system]}",
     download="answer-dense",
 )
 
@@ -132,7 +134,7 @@ charts.table(
 # %% tags=["hide-input"]
 charts.table(
     common.notation(
-        common.of_spec(spec.chip, {"hbm_bytes_per_s": "b", "hbm_bytes": "M", "hop_s": "alpha", "cores": "n"}),
+        common.of_spec(spec.chip, ["hbm_bytes_per_s", "hbm_bytes", "hop_s", "cores"]),
     ),
     caption=f"What this chapter calls things, for {spec.chip.name}",
     download="notation",
@@ -202,7 +204,7 @@ falls_of(m, "model")
 # %% tags=["hide-input"]
 def ties_of(one):
     """The chart of a model: rivals on each software over the band of the system's own."""
-    beaten, others = contests.ahead(tied[one.id], system, slow)
+    beaten, others = break_even.ahead(tied[one.id], system, slow)
     return charts.lines(
         tables.tie_lines(tied[one.id], system),
         x="wanted_tokens_per_s_per_user",
@@ -221,7 +223,7 @@ ties_of(m)
 ties_of(experts_m)
 
 # %% tags=["hide-input"]
-tie = contests.tie_table(tied, system, list(dict.fromkeys([slow, fast])))
+tie = break_even.tie_table(tied, system, list(dict.fromkeys([slow, fast])))
 own = tie[tie.whose == "its own"].drop(columns=["whose", "software", "no software ties"])
 charts.table(
     tie[tie.whose != "its own"],
@@ -244,20 +246,20 @@ charts.table(
 pair = (system, larger_system)
 precision = deployments.formats([system], PRECISIONS)[system]
 over = sorted({10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 80.0, 100.0, 150.0, *speeds})
-won = contests.domains(tables.SIZES, over, pair, base=grown_from, context=context, precision=precision)
+won = break_even.domains(tables.SIZES, over, pair, base=grown_from, context=context, precision=precision)
 firsts = {kind: tables.pays_from(won, kind) for kind in ("hand-tuned", "ideal")}
 tables.domain_map(
     won[won.software == "hand-tuned"],
-    caption=f"Hand-tuned, the larger domain pays: {tables.first_words(firsts['hand-tuned'], [slow])}",
+    caption=f"Hand-tuned, the larger domain pays: {tables.describe_sizes(firsts['hand-tuned'], [slow])}",
     under=f"{called[larger_system]} over {called[system]}, tokens/s a chip, {precision}, context {context}; lines: the text's 2T to 3T and 4T; extrapolated. "
-    f"Pays ({tables.PAYS_AT:g} times): {tables.first_words(firsts['hand-tuned'], speeds)}",
+    f"Pays ({tables.PAYS_AT:g} times): {tables.describe_sizes(firsts['hand-tuned'], speeds)}",
 )
 
 # %% tags=["hide-input"]
 tables.domain_map(
     won[won.software == "ideal"],
-    caption=f"With nothing lost it pays: {tables.first_words(firsts['ideal'], [slow])}",
-    under=f"As above, nothing lost. Pays ({tables.PAYS_AT:g} times): {tables.first_words(firsts['ideal'], speeds)}",
+    caption=f"With nothing lost it pays: {tables.describe_sizes(firsts['ideal'], [slow])}",
+    under=f"As above, nothing lost. Pays ({tables.PAYS_AT:g} times): {tables.describe_sizes(firsts['ideal'], speeds)}",
 )
 
 # %% tags=["hide-input"]
@@ -291,7 +293,7 @@ charts.table(
     + "".join(f": {one[2]}, {one[3]} and {one[4]}" for one in flips.itertuples())
     + (
         ""
-        if contests.fewer_lanes(system) is not tm.system(system)
+        if break_even.fewer_lanes(system) is not tm.system(system)
         else f"; no text counts the lanes of {called[system]} otherwise"
     )
     + "; hand-tuned software, extrapolated",
@@ -306,7 +308,7 @@ charts.table(
 # for the one left out:
 
 # %% tags=["hide-input"]
-wide = wide_experts.brackets()
+wide = evidence.table("wide_experts")
 missed, off = wide[~wide.inside], (wide.centre_s / wide.measured_s - 1).abs()
 steps = wide.what == "step"
 shown = "hardware model what measured_s centre_s low_s high_s inside missing".split()
@@ -376,16 +378,16 @@ Markdown(
 # [Which switch tray, and does it matter?](switch-tray.ipynb).
 
 # %% tags=["hide-input"]
-told = "wanted_tokens_per_s_per_user system software tokens_per_s_per_chip tokens_per_s_per_chip_low tokens_per_s_per_chip_high basis tp ep batch reason".split()
+columns = "wanted_tokens_per_s_per_user system software tokens_per_s_per_chip tokens_per_s_per_chip_low tokens_per_s_per_chip_high basis tp ep batch reason".split()
 charts.table(
-    experts[told],
+    experts[columns],
     caption=f"{experts_m.id}: tokens/s a chip on three kinds of software, and the largest thing between each and the ideal",
     download="three-experts",
 )
 
 # %% tags=["hide-input"]
 charts.table(
-    dense[[*told[:3], "precision", *told[3:]]],
+    dense[[*columns[:3], "precision", *columns[3:]]],
     caption=f"{m.id} on Trainium and on chips of others, each in the narrowest format that it computes",
     download="three-dense",
 )

@@ -27,14 +27,12 @@ import pandas as pd
 from IPython.display import Markdown
 
 import trnmodel as tm
-from trnmodel import charts
-from trnmodel.chapters import common, guard
-from trnmodel.chapters import switch_tray as tables
-from trnmodel.evidence import ledger
-from trnmodel.fabric import compare
+from trnbook import charts
+from trnbook.chapters import common, guard
+from trnbook.chapters import switch_tray as tables
+from trnbook.shared import domain_sizes, ledger, placements, software_kinds
+from trnbook.shared import fabrics as compare
 from trnmodel.models import synthetic as synthetic_models
-from trnmodel.planner import domain_sizes, placements
-from trnmodel.planner import software as software_kinds
 from trnmodel.units import BILLION, GIB, TRILLION, format_quantity, format_within
 
 spec, m, base = tm.system(system), tm.model(model), tm.model(grown_from)
@@ -71,7 +69,7 @@ steps = experts[experts.tokens_per_chip == tokens_per_chip].set_index(["system",
 unhindered = placements.exchanges(m, free, [tokens_per_chip]).set_index(["system", "experts_over"]).step_s
 saved = unhindered[first, "rack"] - unhindered[last, "rack"]
 reach = rates[rates.scope == "rack"].set_index("system").all_to_all_bytes_per_s
-spread, ranked = reach[trays], tables.rank_words(first)
+spread, ranked = reach[trays], tables.describe_rank(first)
 called = {name: tm.system(name).name for name in fabrics}
 by_map = "".join(
     f" By AWS's own lane map ({called[name]}) it is {format_quantity(reach[name], 'B/s', 3)} and {format_quantity(steps[name, 'rack'], 's', 3)}."
@@ -91,7 +89,7 @@ Markdown(
         proof="Check: numbers that are not ours",
         more=f"For bandwidth the tray does not matter: {f'the trays differ by {apart:.1%}, ' if apart > 5e-4 else ''}with any of them a chip has "
         f"{format_quantity(spread.mean(), 'B/s', 3)} of all-to-all in its rack, because the lanes of the chips are the same. With "
-        f"{common.counted(tokens_per_chip, 'token a chip')} the experts' traffic of one decode step of {m.id} falls from "
+        f"{tm.units.counted(tokens_per_chip, 'token a chip')} the experts' traffic of one decode step of {m.id} falls from "
         f"{format_quantity(steps[first, 'rack'], 's', 3)} to {format_quantity(steps[last, 'rack'], 's', 3)}.{by_map}"
         + (
             ""
@@ -203,7 +201,7 @@ charts.lines(
     log_x=True,
     log_y=True,
     caption=f"The first tray takes {steps[first, 'rack'] / steps[last, 'rack']:.2f} times the last's time",
-    under=f"dispatch and combine of {m.id} over a rack, {common.counted(tokens_per_chip, 'token a chip')}: {first} over {last}"
+    under=f"dispatch and combine of {m.id} over a rack, {tm.units.counted(tokens_per_chip, 'token a chip')}: {first} over {last}"
     + "".join(f", {name} {steps[name, 'rack'] / steps[last, 'rack']:.2f} times" for name in maps)
     + f" ({ranked})",
 )
@@ -212,7 +210,7 @@ charts.lines(
 table = in_rack.set_index(["tokens_per_chip", "system"]).step_s.unstack()
 few, many = table.iloc[0], table.iloc[-1]
 Markdown(
-    f"At {common.counted(table.index[0], 'token a chip')} the ratio is {few[first] / few[last]:.2f}, at {table.index[-1]:g} it is "
+    f"At {tm.units.counted(table.index[0], 'token a chip')} the ratio is {few[first] / few[last]:.2f}, at {table.index[-1]:g} it is "
     f"{many[first] / many[last]:.2f}: the tray is worth most where latency rules, and next to nothing where a step carries many "
     "tokens, as in prefill and training. "
     + " ".join(
@@ -222,7 +220,7 @@ Markdown(
         if mean[name] < mean[first]
     )
     + "".join(
-        f" With AWS's own lanes a step takes {few[name] / few[first]:.2f} times as long as on {called[first]} at {common.counted(table.index[0], 'token a chip')} "
+        f" With AWS's own lanes a step takes {few[name] / few[first]:.2f} times as long as on {called[first]} at {tm.units.counted(table.index[0], 'token a chip')} "
         f"and {many[name] / many[first]:.2f} times at {table.index[-1]:g}: with many tokens the lanes count and the tray does not."
         for name in maps
     )
@@ -241,7 +239,7 @@ charts.table(
     three[
         "wanted_tokens_per_s_per_user system software tokens_per_s_per_chip tokens_per_s_per_chip_low tokens_per_s_per_chip_high basis tp ep batch reason".split()
     ],
-    caption=f"{m.id}, at {fast:g} tokens/s a user. {software_kinds.told(three, fast, small)}. {software_kinds.told(three, fast, large)}",
+    caption=f"{m.id}, at {fast:g} tokens/s a user. {software_kinds.describe(three, fast, small)}. {software_kinds.describe(three, fast, large)}",
     download="three-experts",
     file_only=True,
 )
@@ -315,7 +313,7 @@ charts.bars(
     y="layer_s",
     color="system",
     caption=f"Over both racks: {times[large, 'world'] / times[large, 'rack']:.2f} times the time in one",
-    under=f"dispatch and combine of a layer, {common.counted(tokens_per_chip, 'token a chip')}, on {large}; the torus "
+    under=f"dispatch and combine of a layer, {tm.units.counted(tokens_per_chip, 'token a chip')}, on {large}; the torus "
     f"{times['trn3-nl32x2-torus', 'world'] / times['trn3-nl32x2-torus', 'rack']:.2f} times"
     + "".join(f", {name} {times[name, 'world'] / times[name, 'rack']:.2f} times" for name in maps)
     + f" ({ranked})",
@@ -332,7 +330,7 @@ charts.bars(
     y="busy_s",
     color="part",
     caption=f"{step_of.idxmin()} is fastest, {step_of.idxmax()} slowest",
-    under=f"{large}, {common.counted(tokens_per_chip, 'sequence a chip')} of {context:,.0f} tokens, {precision}, ideal software: "
+    under=f"{large}, {tm.units.counted(tokens_per_chip, 'sequence a chip')} of {context:,.0f} tokens, {precision}, ideal software: "
     f"{format_quantity(step_of.min(), 's', 3)} and {format_quantity(step_of.max(), 's', 3)} a step; {ranked}",
 )
 
@@ -484,7 +482,7 @@ charts.table(
 
 # %% tags=["hide-input"]
 decided = judged[judged.verdict != "no rate"]
-mine, asked = decided[decided.software == software], (judged.software == software).sum()
+mine, n_cases = decided[decided.software == software], (judged.software == software).sum()
 by_rule = mine.groupby(["precision", "context", "tokens_per_s_per_user"]).verdict.nunique()
 by_stack = decided.groupby(["precision", "context", "tokens_per_s_per_user", "rule"]).verdict.nunique()
 agreeing = mine[mine.verdict == "agrees"].groupby(["precision", "tokens_per_s_per_user"]).size()
@@ -493,7 +491,7 @@ Markdown(
     f"**The verdict depends on the bytes of a weight, on the rate promised and on the software, less on how the model grows.** With the "
     f"ideal stack and its network in the open the claim "
     f"holds in {(mine.verdict == 'agrees').sum()} of the {len(mine)} cases that are decided"
-    + (f" ({asked - len(mine)} are not)" if asked > len(mine) else "")
+    + (f" ({n_cases - len(mine)} are not)" if n_cases > len(mine) else "")
     + f": {where or 'none'}. At faster rates NL72x2 pays for smaller models "
     f"already, with fewer bits at slow rates only for larger ones: the border is where the weights no longer stream in a "
     f"token's time, or no longer fit. The rule of growth changes a decided verdict in {(by_rule > 1).sum()} of {len(by_rule)} cases, the "

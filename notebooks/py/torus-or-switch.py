@@ -24,12 +24,14 @@ import numpy as np
 from IPython.display import Markdown
 
 import trnmodel as tm
-from trnmodel import charts
-from trnmodel.chapters import common, guard
-from trnmodel.chapters import torus_or_switch as tables
-from trnmodel.evidence import collective_fits, ledger, score
-from trnmodel.fabric import build, compare, flow, what_if
-from trnmodel.planner import placements
+from trnbook import charts
+from trnbook.chapters import common, guard
+from trnbook.chapters import torus_or_switch as tables
+from trnbook.shared import fabrics as compare
+from trnbook.shared import ledger, placements
+from trnmodel.evidence import score
+from trnmodel.evidence import tables as evidence
+from trnmodel.fabric import build, flow, what_if
 from trnmodel.units import GB, KIB, MIB, format_quantity
 
 spec, torus, m = tm.system(system), tm.system(torus_system), tm.model(model)
@@ -49,7 +51,7 @@ everyone = list({it.id: it for it in [*map(tm.system, FAMILY), *series]}.values(
 rates = compare.capacities(everyone)
 slots, bound = (rates.set_index(["system", "scope"])[name] for name in ("all_to_all_bytes_per_s", "bound"))
 gains = tables.gains(spec, torus)
-missed = collective_fits.misses()
+missed = evidence.table("collective_misses")
 off = missed.groupby("system").ratio.median()
 ours = ", ".join(tables.estimated(series))
 Markdown(
@@ -60,9 +62,9 @@ Markdown(
         unit="times",
         mark="ideal",
         rival=f"{torus.name} with {format_quantity(slots[torus.id, 'rack'], 'B/s', 3)} of each chip in its rack against "
-        f"{format_quantity(slots[spec.id, 'rack'], 'B/s', 3)}; over the whole domain it is {tables.in_words(gains, 'world')}",
+        f"{format_quantity(slots[spec.id, 'rack'], 'B/s', 3)}; over the whole domain it is {tables.describe_gains(gains, 'world')}",
         proof="Check: numbers that are not ours",
-        more=f"In the rack it is {tables.in_words(gains, 'rack')}. Over all {common.counted(spec.domain_chips, 'chip')} it is "
+        more=f"In the rack it is {tables.describe_gains(gains, 'rack')}. Over all {tm.units.counted(spec.domain_chips, 'chip')} it is "
         f"{format_quantity(slots[spec.id, 'world'], 'B/s', 3)} against {format_quantity(slots[torus.id, 'world'], 'B/s', 3)}, and what "
         f"bounds there are the {bound[spec.id, 'world']} links. Ideal are the links alone, free to take any path"
         f"{f' (the rate of a link is our estimate, D, in {ours})' if ours else ''}; published runs of collectives take {off.min():.0f} to "
@@ -116,7 +118,7 @@ charts.bars(
     y="all_to_all_bytes_per_s",
     color="system",
     caption=f"All-to-all: {gains.rack[0]:.2f} times in a rack, {gains.world[0]:.2f} over the domain",
-    under=f"{spec.id} over {torus.id}: {tables.in_words(gains, 'rack')} in a rack, {tables.in_words(gains, 'world')} over the domain; ideal",
+    under=f"{spec.id} over {torus.id}: {tables.describe_gains(gains, 'rack')} in a rack, {tables.describe_gains(gains, 'world')} over the domain; ideal",
 )
 
 # %%
@@ -258,7 +260,7 @@ charts.lines(
     log_x=True,
     log_y=True,
     caption=f"Dispatch and combine take {format_quantity(here_s.min(), 's', 2)} to {format_quantity(here_s.max(), 's', 2)}",
-    under=f"a decode step of {m.id}, experts over a rack, {common.counted(tokens_per_chip, 'token a chip')}: {inside}",
+    under=f"a decode step of {m.id}, experts over a rack, {tm.units.counted(tokens_per_chip, 'token a chip')}: {inside}",
 )
 
 # %%
@@ -266,7 +268,7 @@ shown = "system experts_over chips dispatch_bytes layer_s step_s latency_share".
 lnc = "; one rank a chip, an LNC that AWS has announced and the SDK does not allow" if placed.announced.any() else ""
 charts.table(
     placed[shown],
-    caption=f"Dispatch and combine of one decode step of {m.id}, {common.counted(tokens_per_chip, 'token a chip')}; the share of latency is what "
+    caption=f"Dispatch and combine of one decode step of {m.id}, {tm.units.counted(tokens_per_chip, 'token a chip')}; the share of latency is what "
     f"empty messages take by the same algorithm{lnc}",
     download="experts",
 )
@@ -345,12 +347,12 @@ Markdown(
 # its ends well; where the largest is left out nothing is left that says what the rate is.
 
 # %%
-runs = collective_fits.fits()
+runs = evidence.table("collective_fits")
 charts.table(runs, caption="Floor and bus bandwidth of each published run, with its worst row", download="runs")
 
 # %%
 charts.lines(
-    collective_fits.curves(),
+    evidence.table("collective_curves"),
     x="message_bytes",
     y="busbw_bytes_per_s",
     color="series",
@@ -362,14 +364,14 @@ charts.lines(
 )
 
 # %%
-reached = collective_fits.shares()
+reached = evidence.table("collective_shares")
 charts.table(reached, caption="What a run reaches of the modelled fabric, were it this system", download="shares")
 
 # %% tags=["hide-input"]
 elsewhere = reached[(reached.share > 1) & (reached.system == "trn1.32xlarge")]
 two = reached[(reached.series == "allr-64-two-nodes") & (reached.system == "trn1.32xlarge")].iloc[0]
-kept = collective_fits.contract()
-rates_printed = collective_fits.recomputed()
+contract_rows = evidence.table("collective_contract")
+rates_printed = evidence.table("collective_recomputed")
 gib = ", ".join(sorted(rates_printed[rates_printed.unit == "GiB/s"].series.unique()))
 Markdown(
     f"Nothing may reach more than its fabric, so {', '.join(elsewhere.series)} cannot be Trn1. Two servers of 32 ranks each are "
@@ -382,13 +384,13 @@ Markdown(
 # %%
 charts.table(
     score.reasons(score.excluded(score.shipped("collective")))[["reason", "rows"]],
-    caption=f"{(kept.use == '').sum()} of {len(kept)} rows set aside, and why",
+    caption=f"{(contract_rows.use == '').sum()} of {len(contract_rows)} rows set aside, and why",
     download="set-aside",
 )
 
 # %%
 charts.table(
-    kept.drop(columns="note"), caption="Every row and what it is used for", download="contract", file_only=True
+    contract_rows.drop(columns="note"), caption="Every row and what it is used for", download="contract", file_only=True
 )
 
 # %% [markdown]
@@ -397,7 +399,7 @@ charts.table(
 # (`graph_barrier_s`), and a pair of ranks pays none.
 
 # %%
-barriers = collective_fits.barriers()
+barriers = evidence.table("collective_barriers")
 assert barriers.error.abs().max() < 0.03
 charts.table(
     barriers,

@@ -26,7 +26,7 @@ systems: list[str] = ["trn2-ultraserver", "trn3-nl32x2-pcie160", "hgx-h100", "gb
 chips: int = 8192
 precision: str = "bf16"
 owner: str = "hyperscaler"
-way: str = "capacity-block"
+pricing: str = "capacity-block"
 
 # %% tags=["hide-input"]
 import numpy as np
@@ -34,22 +34,23 @@ import pandas as pd
 from IPython.display import Markdown
 
 import trnmodel as tm
-from trnmodel import charts
+from trnbook import charts
+from trnbook.chapters import common, guard
+from trnbook.chapters import training as tables
+from trnbook.chapters import training_table as train_table
+from trnbook.shared import ledger, software_kinds
 from trnmodel.catalog import load, rents
-from trnmodel.chapters import common, guard
-from trnmodel.chapters import training as tables
-from trnmodel.evidence import ledger, training
-from trnmodel.planner import software, train_table
-from trnmodel.planner.train_run import degrees
-from trnmodel.planner.train_words import budget as said
-from trnmodel.planner.trainings import published
+from trnmodel.evidence import tables as evidence
+from trnmodel.search.train_report import budget as said
+from trnmodel.search.train_run import degrees
+from trnmodel.search.trainings import published
 from trnmodel.units import DAY, GIB, TFLOP, format_digits
 
 spec, m, experts_m = tm.system(system), tm.model(model), tm.model(experts_model)
-asked = list(dict.fromkeys([spec.id, *(tm.system(name).id for name in systems)]))
+names = list(dict.fromkeys([spec.id, *(tm.system(name).id for name in systems)]))
 owners = [name for name, entity in load.entities().items() if entity.kind == "owner" and name != "owner"]
 guard.one_of(owners, owner=owner)
-guard.one_of(rents.WAYS, way=way)
+guard.one_of(rents.PRICINGS, pricing=pricing)
 guard.within(1, 1e18, tokens=tokens, experts_tokens=experts_tokens)
 guard.within(1, 1e7, chips=chips, seq=seq, experts_seq=experts_seq)
 guard.within(1, 1e9, global_batch=global_batch, experts_global_batch=experts_global_batch)
@@ -64,30 +65,30 @@ guard.computes(spec.chip, precision=precision)
 guard.need(m.id != experts_m.id, f"experts_model = {experts_m.id!r} is the other model too")
 sizes = {"tokens": tokens, "seq": seq, "global_batch": global_batch}
 experts_sizes = {"tokens": experts_tokens, "seq": experts_seq, "global_batch": experts_global_batch}
-found = train_table.runs(
-    {m.id: {"model": m} | sizes, experts_m.id: {"model": experts_m} | experts_sizes}, asked, precision, chips
+by_key = train_table.runs(
+    {m.id: {"model": m} | sizes, experts_m.id: {"model": experts_m} | experts_sizes}, names, precision, chips
 )
-run = train_table.whole(found, m.id, {"model": m} | sizes, spec.id, precision, chips)
-head = next(key for key in found if key[:3] == (m.id, spec.id, precision))
-found[head] = run
-called = software.names(asked)
+run = train_table.whole(by_key, m.id, {"model": m} | sizes, spec.id, precision, chips)
+head = next(key for key in by_key if key[:3] == (m.id, spec.id, precision))
+by_key[head] = run
+called = software_kinds.names(names)
 here, step, wide = called[spec.id], run.step, precision.upper()
-size, work = common.counted(run.chips, "chip"), f"{m.id} over {said(tokens)} tokens"
+size, work = tm.units.counted(run.chips, "chip"), f"{m.id} over {said(tokens)} tokens"
 
 # %% tags=["hide-input"]
-peers = train_table.level(found, head)
+peers = train_table.level(by_key, head)
 rest = sorted((float(one.days), name) for name, one in peers.items() if name != spec.id)
 best = peers[rest[0][1]] if rest else None
-kinds = {kind: train_table.days(found.get(head._replace(kind=kind))) for kind in tables.STACKS if kind != head.kind}
+kinds = {kind: train_table.days(by_key.get(head._replace(kind=kind))) for kind in tables.STACKS if kind != head.kind}
 eight = next(
-    (key for key in found if key[:2] == head[:2] and key.kind == head.kind and key.precision != precision), None
+    (key for key in by_key if key[:2] == head[:2] and key.kind == head.kind and key.precision != precision), None
 )
 Markdown(
     common.card(
         [float(run.days), *map(float, run.ends("days"))],
         f"{work} in {wide} on {size} of {here} with nothing lost, on {head.kind} software at an MFU of {float(run.mfu):.0%}; "
-        + "; ".join(f"{kind} {told}" for kind, told in kinds.items())
-        + (f"; in {eight.precision.upper()} {train_table.days(found[eight])}" if eight else ""),
+        + "; ".join(f"{kind} {text}" for kind, text in kinds.items())
+        + (f"; in {eight.precision.upper()} {train_table.days(by_key[eight])}" if eight else ""),
         unit="days",
         mark=str(run.basis),
         rival=f"{called[rest[0][1]]} with {best.told()}" if best else "",
@@ -104,14 +105,14 @@ Markdown(
         + "\n\n"
         + ledger.rests_on(
             *dict.fromkeys(
-                one.stack.id for key, one in found.items() if key[0] == m.id and (key.system == spec.id or one is best)
+                one.stack.id for key, one in by_key.items() if key[0] == m.id and (key.system == spec.id or one is best)
             )
         ),
     )
 )
 
 # %% tags=["hide-input"]
-every = train_table.rows(found)
+every = train_table.rows(by_key)
 shown = every[(every.model == m.id) & (every.precision == precision)].dropna(subset="run_days")
 spread = shown.groupby("system").run_days.agg(["min", "max"])
 charts.ranges(
@@ -125,7 +126,7 @@ charts.ranges(
 )
 
 # %% tags=["hide-input"]
-twin = train_table.level(found, head._replace(model=experts_m.id))
+twin = train_table.level(by_key, head._replace(model=experts_m.id))
 Markdown(
     f"**{experts_m.id} over {said(experts_tokens)} tokens** takes, on the same chips and software in {wide}, "
     + "; ".join(f"{train_table.days(one)} days on {called[name]}" for name, one in twin.items())
@@ -136,14 +137,14 @@ Markdown(
 
 # %% tags=["hide-input"]
 charts.table(
-    tables.beside(found, m.id),
+    tables.compare(by_key, m.id),
     caption=f"Days of {work}; MFU, mapping and what takes longest on the first software that runs",
     download="days",
 )
 
 # %% tags=["hide-input"]
 charts.table(
-    tables.beside(found, experts_m.id),
+    tables.compare(by_key, experts_m.id),
     caption=f"The same of {experts_m.id} over {said(experts_tokens)} tokens",
     download="days-experts",
 )
@@ -198,7 +199,7 @@ Markdown(
 # Products take as long as the peak of their format lets them. Scores, norms, the optimizer and what is exchanged stay wider, so that a step gains less than its peak.
 
 # %% tags=["hide-input"]
-formats = train_table.gains(found, head)
+formats = train_table.gains(by_key, head)
 mine = formats[formats.system == spec.id].iloc[0]
 charts.table(
     tables.formats(formats),
@@ -210,12 +211,12 @@ charts.table(
 
 # %% tags=["hide-input"]
 older = next(
-    (name for name in asked if train_table.elder(tm.system(name), spec) and train_table.level(found, head).get(name)),
+    (name for name in names if train_table.elder(tm.system(name), spec) and train_table.level(by_key, head).get(name)),
     "",
 )
 Markdown(
     (
-        train_table.why_little(found, head, older, called)
+        train_table.why_little(by_key, head, older, called)
         if older
         else f"No older Trainium of these runs it in {wide} beside {here}."
     )
@@ -273,7 +274,7 @@ charts.table(
 
 # %% tags=["hide-input"]
 piled = train_table.parts({called[name]: one for name, one in peers.items()})
-share = piled[piled.of == here].set_index("part").run_days / float(found[head].days)
+share = piled[piled.of == here].set_index("part").run_days / float(by_key[head].days)
 assert np.isclose(share.sum(), 1)
 lost = share.drop(["forward", "backward"]).sort_values(ascending=False, kind="stable")
 charts.stacks(
@@ -325,7 +326,7 @@ charts.table(
 
 # %% tags=["hide-input"]
 claimed = pd.concat(
-    [tables.claims(found, name, spec.id, precision) for name in (m.id, experts_m.id)], ignore_index=True
+    [tables.claims(by_key, name, spec.id, precision) for name in (m.id, experts_m.id)], ignore_index=True
 )
 charts.table(
     claimed,
@@ -337,7 +338,7 @@ charts.table(
 
 # %% tags=["hide-input"]
 Markdown(
-    tables.verdicts(found, (m.id, experts_m.id), spec.id, precision)
+    tables.verdicts(by_key, (m.id, experts_m.id), spec.id, precision)
     or f"Nobody claims an MFU of {spec.chip.name} in {wide}."
 )
 
@@ -348,8 +349,8 @@ Markdown(
 
 # %% tags=["hide-input"]
 charts.table(
-    tables.spent({called[name]: one for name, one in peers.items()}, owner, way),
-    caption=f"{work} with failures, rented by {way} or owned by a {owner}",
+    tables.spent({called[name]: one for name, one in peers.items()}, owner, pricing),
+    caption=f"{work} with failures, rented by {pricing} or owned by a {owner}",
     download="spent",
 )
 
@@ -360,7 +361,7 @@ charts.table(
 # software was fitted to.
 
 # %% tags=["hide-input"]
-errors, unused = training.table(), training.aside()
+errors, unused = evidence.table("training_errors"), evidence.table("training_aside")
 aimed = errors[errors.met.notna()]
 charts.table(
     tables.accuracy(errors),
@@ -380,7 +381,7 @@ Markdown(tables.trusted(errors, unused, printed))
 # ## What moves the answer
 
 # %% tags=["hide-input"]
-Markdown(train_table.moves(found, head, {"model": m} | sizes, chips))
+Markdown(train_table.moves(by_key, head, {"model": m} | sizes, chips))
 
 # %% [markdown]
 # ## What is left out
@@ -423,7 +424,7 @@ Markdown(train_table.moves(found, head, {"model": m} | sizes, chips))
 
 # %% tags=["hide-input"]
 used = {"trainium3-deep-dive"} | set(claimed.source) | (set(printed.source) if len(printed) else set())
-used |= {row.source for row in training.rows() if row.use != "aside"}
+used |= evidence.sources("training", without="aside")
 charts.table(
     common.bibliography(used & set(load.sources()) - {"project"}),
     caption="Sources of the figures in this chapter",

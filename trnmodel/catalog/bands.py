@@ -1,8 +1,8 @@
 """The files of intervals: widths of left-out errors by group, and every configuration that was measured.
 
-`python -m trnmodel.evidence.accuracy` writes `data/evidence/bands.csv`, a line for each group, and
+`python -m trnlab.accuracy` writes `data/evidence/bands.csv`, a line for each group, and
 `data/evidence/hulls.csv`, a line for each configuration; `trnmodel.bands` judges questions by them. `python -m
-trnmodel.evidence.outliers` writes `data/evidence/outliers.csv`, the measured rows that lie outside the band of their
+trnlab.outliers` writes `data/evidence/outliers.csv`, the measured rows that lie outside the band of their
 own configuration.
 """
 
@@ -67,16 +67,16 @@ class Outlier(msgspec.Struct, frozen=True):
 
 def outliers() -> dict[tuple[str, str, str, str], dict[str, dict[str, float]]]:
     """Read the outliers: by part, kind of model, chip and stack, the place of each row on the axes where it has one."""
-    found: dict[tuple[str, str, str, str], dict[str, dict[str, float]]] = {}
+    places: dict[tuple[str, str, str, str], dict[str, dict[str, float]]] = {}
     for row in read_csv(OUTLIERS, Outlier):
         place = {axis: float(getattr(row, axis)) for axis in AXES if getattr(row, axis)}
-        found.setdefault((row.part, row.kind, row.chip, row.stack), {})[row.id] = place
-    return found
+        places.setdefault((row.part, row.kind, row.chip, row.stack), {})[row.id] = place
+    return places
 
 
 def read() -> tuple[dict[str, NDArray], NDArray, dict[str, Width]]:
-    """The configurations side by side, by label and by axis, and the widths of groups."""
-    found = read_csv(HULLS, Row)
-    labels = {name: np.array([getattr(row, name) for row in found], dtype=object) for name in LABELS}
-    values = np.array([[float(getattr(row, axis) or nan) for row in found] for axis in AXES])
+    """Return the configurations side by side, by label and by axis, and the widths of groups."""
+    rows = read_csv(HULLS, Row)
+    labels = {name: np.array([getattr(row, name) for row in rows], dtype=object) for name in LABELS}
+    values = np.array([[float(getattr(row, axis) or nan) for row in rows] for axis in AXES])
     return labels, values, {one.group: one for one in read_csv(BANDS, Width)}

@@ -1,4 +1,4 @@
-"""What watts follow from beside a chip's own figures: shares of activity, energies of operations, servers, sites.
+"""Power beyond a chip's own figures: shares of activity, energies of operations, servers, racks and sites.
 
 Shares stand for a vendor, energies of operations for a node of logic (`Power`); PUE, carbon and water for a site
 (`Facility`). Nobody has published a watt of an AWS chip: its shares are those of GPUs, with wider ranges.
@@ -9,12 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from trnmodel.arguments import number, refuse
-from trnmodel.catalog import load
-from trnmodel.catalog.lineage import built, named
+from trnmodel.catalog import reader
 from trnmodel.catalog.specs import NAN, Chip, Spec, mapping_field
 
 S = TypeVar("S", bound=Spec)
@@ -46,7 +45,7 @@ class Power(Spec):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Parts(Spec):
-    """What stands in a rack beside its chips: watts of one by part, shares for fans and pumps and for power shelves."""
+    """Parts of a rack other than its chips: watts of one by part, shares for fans and pumps and for power shelves."""
 
     part_w: Mapping[str, float] = mapping_field()
     cooling_share: float = NAN
@@ -68,8 +67,9 @@ def ends(spec: Spec, name: str, key: str = "") -> Ends:
 
     Examples
     --------
+    >>> import trnmodel as tm
     >>> from dataclasses import replace
-    >>> chip = load.chip("trainium3")
+    >>> chip = tm.chip("trainium3")
     >>> ends(chip, "tdp_w"), ends(replace(chip, tdp_w=600.0), "tdp_w")
     ((700.0, 1000.0), (600.0, 600.0))
     """
@@ -79,27 +79,28 @@ def ends(spec: Spec, name: str, key: str = "") -> Ends:
 
 @lru_cache(maxsize=64)
 def _power(kind: str, process: str) -> Power:
-    """Shares of a kind of chip, with energies of operations at the node that the text of a process names, if any."""
-    found, size = built(Power, kind), re.search(r"\d+", process)
+    """Return the shares of a kind of chip, with energies of operations at the node that its process names, if any."""
+    shares, size = reader.spec(Power, kind), re.search(r"\d+", process)
     near = [node for node in NODES if size and int(size[0]) <= node]
     if not near:
-        return found
-    node = Power(**load.assemble(Power, f"node-{near[0]}nm"))
+        return shares
+    node = reader.spec(Power, f"node-{near[0]}nm")
     return replace(
-        found,
+        shares,
         flop_j=node.flop_j,
-        sources={**found.sources, **node.sources},
-        ranges={**found.ranges, **node.ranges},
-        estimates=found.estimates | node.estimates,
+        sources={**shares.sources, **node.sources},
+        ranges={**shares.ranges, **node.ranges},
+        estimates=shares.estimates | node.estimates,
     )
 
 
 def power(chip: Chip) -> Power:
-    """How watts of a chip follow from what it does: shares of its kind of chip, energies of its node of logic.
+    """Return how a chip's power follows from its activity: shares of its kind of chip, energies of its logic node.
 
     Examples
     --------
-    >>> found = power(load.chip("trainium2"))
+    >>> import trnmodel as tm
+    >>> found = power(tm.chip("trainium2"))
     >>> found.id, f"{found.flop_j['bf16']:.4g}", found.range("host_w_per_chip")
     ('neuron-power', '6.475e-13', (113.2, 226.5))
     """
@@ -107,21 +108,21 @@ def power(chip: Chip) -> Power:
 
 
 def parts(cooling: str) -> Parts:
-    """What stands in a rack beside its chips, by how it is cooled; without a word for that nothing is said of fans.
+    """Return the parts of a rack other than its chips, by how it is cooled; unknown cooling has no fans or pumps.
 
     Examples
     --------
     >>> parts("air").range("cooling_share"), parts("liquid").range("part_w[retimer]")
     ((0.049, 0.15), (11.0, 13.0))
     """
-    return built(Parts, f"rack-{cooling}" if cooling else "rack-parts")
+    return reader.spec(Parts, f"rack-{cooling}" if cooling else "rack-parts")
 
 
-Given = Mapping[str, Mapping[str, float]]
+Assumptions = Mapping[str, Mapping[str, float]]
 
 
-def assumed(items: Iterable[str]) -> Given:
-    """Numbers that a reader gives in place of data, by id of a spec and name of a field.
+def assumed(items: Iterable[str]) -> Assumptions:
+    """Return the numbers that a reader assumes in place of data, by id of a spec and name of a field.
 
     Raises ValueError for what does not read as "id.field=number".
 
@@ -130,51 +131,51 @@ def assumed(items: Iterable[str]) -> Given:
     >>> assumed(["trainium3.tdp_w=700", "aws-air.peak_pue = 1.3", "rack-air.part_w[NIC]=40"])
     {'trainium3': {'tdp_w': 700.0}, 'aws-air': {'peak_pue': 1.3}, 'rack-air': {'part_w[NIC]': 40.0}}
     """
-    found: dict[str, dict[str, float]] = {}
+    assumptions: dict[str, dict[str, float]] = {}
     for item in items:
         read = re.fullmatch(r"\s*([^.\s]+)\.([^=\s][^=]*?)\s*=\s*([-+]?\d+\.?\d*(?:[eE][-+]?\d+)?)\s*", item)
         if read is None:
             refuse("assume", item, 'allowed is an id, a field and a number, such as "trainium3.tdp_w=700"')
-        found.setdefault(read[1], {})[read[2]] = number(f"assume: {item}", float(read[3]))
-    return found
+        assumptions.setdefault(read[1], {})[read[2]] = number(f"assume: {item}", float(read[3]))
+    return assumptions
 
 
-def with_given(spec: S, given: Given) -> S:
-    """A spec with the numbers that are given for its id, which are decided: their ranges go.
+def with_assumptions(spec: S, assumptions: Assumptions) -> S:
+    """Return a spec with the numbers that a reader assumes for its id; their ranges no longer apply.
 
     Examples
     --------
-    >>> chip = with_given(load.chip("trainium3"), {"trainium3": {"tdp_w": 800.0}})
+    >>> import trnmodel as tm
+    >>> chip = with_assumptions(tm.chip("trainium3"), {"trainium3": {"tdp_w": 800.0}})
     >>> chip.tdp_w, ends(chip, "tdp_w")
     (800.0, (800.0, 800.0))
     """
-    own = given.get(spec.id, {})
+    own = assumptions.get(spec.id, {})
     left = {name: pair for name, pair in spec.ranges.items() if name not in own}
     return replace(spec.moved(own), ranges=left) if own else spec
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Claims(Spec):
-    """What a vendor claims of a system against another, by what is compared."""
+    """Claims of a vendor about a system against another one, by what is compared."""
 
     claimed_ratio: Mapping[str, float] = mapping_field()
     claimed_cut: Mapping[str, float] = mapping_field()
 
 
-@cache
 def claims(system: str = "trn3-nl72x2-pcie160") -> Claims:
-    """What AWS and the press claim of a system against the one before it.
+    """Return what AWS and the press claim of a system against the one before it.
 
     Examples
     --------
     >>> sorted(claims().claimed_ratio.items())
     [('efficiency', 4.0), ('peak compute', 4.4), ('speed', 3.0), ('tokens per MW', 5.0)]
     """
-    return Claims(**load.assemble(Claims, system))
+    return reader.spec(Claims, system)
 
 
 def facility(name: str | Facility) -> Facility:
-    """A site by id; a `Facility` is given back as it is.
+    """Return a site by id; a `Facility` is returned as it is.
 
     Raises ValueError with the nearest ids for an unknown one.
 
@@ -183,4 +184,4 @@ def facility(name: str | Facility) -> Facility:
     >>> facility("aws-air").annual_pue, facility("aws-chilled").peak_pue
     (1.14, 1.5)
     """
-    return named(Facility, name, "facility")
+    return reader.find(Facility, "facility", name)

@@ -1,4 +1,4 @@
-"""What fails in a fleet of chips, how often and for how long; and how uncertain numbers of any spec are drawn."""
+"""Failures of a fleet of chips, how often they come and how long they last; and how uncertain numbers are drawn."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Literal, get_args
 import msgspec
 
 from trnmodel.arguments import choice
-from trnmodel.catalog import load
-from trnmodel.catalog.lineage import named
+from trnmodel.catalog import load, reader
 from trnmodel.catalog.specs import Spec, mapping_field
+from trnmodel.declared import Named, declare
 
 Distribution = Literal["uniform", "triangular", "loguniform"]
 DISTRIBUTIONS = get_args(Distribution)
@@ -66,8 +66,9 @@ class Fleet(Spec):
         return {part: count / sum(counts.values()) for part, count in counts.items()}
 
 
+@declare(name=Named("a fleet, whose failures count"))
 def fleet(name: str | Fleet = "borrowed") -> Fleet:
-    """A fleet by id or name; a `Fleet` is given back as it is.
+    """Return a fleet by id or name; a `Fleet` is returned as it is.
 
     Parameters
     ----------
@@ -91,7 +92,7 @@ def fleet(name: str | Fleet = "borrowed") -> Fleet:
     >>> round(tm.fleet("llama-3-h100").interruptions_per_chip_s * 16_384 * 54 * tm.units.DAY, 6)
     419.0
     """
-    return named(Fleet, name, "fleet")
+    return reader.find(Fleet, "fleet", name)
 
 
 @cache
@@ -99,14 +100,14 @@ def _drawn() -> list[Drawn]:
     return load.read_csv(load.DATA / "lists" / "distributions.csv", Drawn)
 
 
-def distribution(name: str, given: Mapping[str, str] | None = None) -> str:
-    """How an uncertain number is drawn: as `given` by name, else by the first pattern of data that its name matches.
+def distribution(name: str, chosen: Mapping[str, str] | None = None) -> str:
+    """Return how an uncertain number is drawn: as `chosen`, else by the first pattern of data that its name matches.
 
     Examples
     --------
     >>> distribution("restart_s"), distribution("fleet.exposed_share"), distribution("x", {"x": "uniform"})
     ('loguniform', 'uniform', 'uniform')
     """
-    if given and name in given:
-        return choice(f"distributions[{name!r}]", given[name], DISTRIBUTIONS)
+    if chosen and name in chosen:
+        return choice(f"distributions[{name!r}]", chosen[name], DISTRIBUTIONS)
     return next(row.distribution for row in _drawn() if fnmatch(name, row.pattern))

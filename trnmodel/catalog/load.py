@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -42,24 +41,23 @@ from trnmodel.catalog.tables import (
     read_yaml,
     with_needed,
 )
+from trnmodel.declared import CHIP, declare
+from trnmodel.quantities import DATA as DATA
 from trnmodel.units import parse_number
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_PACKAGE = Path(__file__).resolve().parents[1]
-DATA = _PACKAGE / "data" if (_PACKAGE / "data").is_dir() else _PACKAGE.parent / "data"
-
 
 @cache
 def units() -> dict[str, Unit]:
-    """The closed list of printed units."""
+    """Return the closed list of printed units."""
     return by_id(read_csv(DATA / "lists" / "units.csv", Unit), "unit_printed", "units.csv")
 
 
 @cache
 def quantities() -> dict[str, Quantity]:
-    """The closed list of quantities, each with its base unit."""
+    """Return the closed list of quantities, each with its base unit."""
     return by_id(read_csv(DATA / "lists" / "quantities.csv", Quantity), "quantity", "quantities.csv")
 
 
@@ -90,7 +88,7 @@ def names_table() -> pd.DataFrame:
     Returns
     -------
     names : pandas.DataFrame
-        alias, id, kind (aws, instance, codename, nl, short, vendor; typed: as people type it), source, locator.
+        Columns alias, id, kind (aws, instance, codename, nl, short, vendor; typed: as people type it), source, locator.
 
     Examples
     --------
@@ -161,18 +159,18 @@ def decisions() -> list[Decision]:
 
 @cache
 def _decided() -> dict[Key, Ruled]:
-    """The fact in force for each key."""
+    """Return the fact in force for each key."""
     return rulings.decide(facts_rows(), decisions(), value_si)
 
 
 @cache
 def _of(entity: str) -> dict[str, dict[str, Ruled]]:
-    """What is in force about an entity: quantity -> qualifier -> ruling."""
-    found: dict[str, dict[str, Ruled]] = defaultdict(dict)
+    """Return the facts in force about an entity, by quantity and qualifier."""
+    about: dict[str, dict[str, Ruled]] = defaultdict(dict)
     for (owner, quantity, qualifier), ruled in _decided().items():
         if owner == entity:
-            found[quantity][qualifier] = ruled
-    return found
+            about[quantity][qualifier] = ruled
+    return about
 
 
 @cache
@@ -208,7 +206,8 @@ def facts() -> pd.DataFrame:
     Returns
     -------
     facts : pandas.DataFrame
-        id, entity, quantity, qualifier, value_printed, unit_printed, value_si, unit_si, source, locator, confidence
+        Columns id, entity, quantity, qualifier, value_printed, unit_printed, value_si, unit_si, source, locator,
+        confidence
         (A vendor specification, B vendor talk or page, C measured or reported by others, D our estimate), status
         (chosen, rejected, open), reason, and the low/high pair of a printed range.
 
@@ -223,7 +222,7 @@ def facts() -> pd.DataFrame:
 
 
 def value(entity: str, quantity: str, qualifier: str = "") -> float:
-    """The value in force of one fact, in base units.
+    """Return the value in force of one fact, in base units.
 
     Raises ValueError naming the nearest keys where there is none.
 
@@ -236,11 +235,11 @@ def value(entity: str, quantity: str, qualifier: str = "") -> float:
 
 
 def fact_in_force(entity: str, quantity: str, qualifier: str = "") -> tuple[Fact, float, tuple[float, float]]:
-    """The fact in force for a key, its value in base units, and its low/high pair (equal where decided)."""
+    """Return the fact in force for a key, its value in base units, and its low/high pair (equal where decided)."""
     key = (entity, quantity, qualifier)
     if not (isinstance(entity, str) and isinstance(quantity, str) and isinstance(qualifier, str)):
-        for name, given in zip(("entity", "quantity", "qualifier"), key, strict=True):
-            instance(name, given, str, "text")
+        for name, part in zip(("entity", "quantity", "qualifier"), key, strict=True):
+            instance(name, part, str, "text")
     if key not in _decided():
         wanted = label((entity[:SHOWN], quantity[:SHOWN], qualifier[:SHOWN]))
         raise ValueError(f"no fact for {wanted}; nearest: {nearest(wanted, map(label, _decided()))}")
@@ -279,22 +278,22 @@ def ids_by_name(kind: str) -> dict[str, str]:
     return index(own + named, f"names.csv, {kind}")
 
 
-def assemble(spec_type: type[Spec], entity: str, **given: Any) -> dict:
+def assemble(spec_type: type[Spec], entity: str, **parts: Any) -> dict:
     """Keyword arguments of a spec, read from the facts in force about an entity.
 
     A field takes the quantity of its own name: a mapping collects the qualifiers, text is the printed text, a tuple the
     whole numbers printed under any qualifier, and a number the fact without a qualifier.
     """
-    kwargs: dict = {"id": entity, "name": entity_row(entity).name, **given}
+    kwargs: dict = {"id": entity, "name": entity_row(entity).name, **parts}
     used: dict[str, Ruled] = {}
     for spec_field in fields(spec_type):
         kind = str(spec_field.type).partition("[")[0]
-        found = _of(entity).get(spec_field.name, {})
+        stated = _of(entity).get(spec_field.name, {})
         if kind not in ("Mapping", "tuple"):
-            found = {qualifier: ruled for qualifier, ruled in found.items() if not qualifier}
-        if found and spec_field.name not in given:
-            kwargs[spec_field.name] = _field_value(kind, found)
-            used.update({f"{spec_field.name}[{q}]" if q else spec_field.name: ruled for q, ruled in found.items()})
+            stated = {qualifier: ruled for qualifier, ruled in stated.items() if not qualifier}
+        if stated and spec_field.name not in parts:
+            kwargs[spec_field.name] = _field_value(kind, stated)
+            used.update({f"{spec_field.name}[{q}]" if q else spec_field.name: ruled for q, ruled in stated.items()})
     return kwargs | {
         "sources": MappingProxyType({name: (ruled.fact.id,) for name, ruled in used.items()}),
         "ranges": MappingProxyType({name: ruled.spread for name, ruled in used.items() if ruled.spread}),
@@ -303,7 +302,7 @@ def assemble(spec_type: type[Spec], entity: str, **given: Any) -> dict:
 
 
 def entity_row(entity: str) -> Entity:
-    """An entity that a cell of `data/` names; DataError where it has no row."""
+    """Return an entity that a cell of `data/` names; DataError where it has no row."""
     if entity not in entities():
         raise DataError(f"data/lists/entities.csv: no row of {entity}")
     return entities()[entity]
@@ -314,11 +313,11 @@ def borrowed(kwargs: dict, owners: Mapping[str, tuple[str, str]]) -> dict:
     values, sourced, ranges = {}, dict(kwargs["sources"]), dict(kwargs["ranges"])
     for name, (owner, quantity) in owners.items():
         if owner and name not in kwargs:
-            found = _of(owner).get(quantity, {})
-            if not found:
+            stated = _of(owner).get(quantity, {})
+            if not stated:
                 fact_in_force(owner, quantity)  # says what there is
-            values[name] = _field_value("float" if "" in found else "Mapping", found)
-            for qualifier, ruled in found.items():
+            values[name] = _field_value("float" if "" in stated else "Mapping", stated)
+            for qualifier, ruled in stated.items():
                 label_ = f"{name}[{qualifier}]" if qualifier else name
                 sourced[label_] = (ruled.fact.id,)
                 if ruled.spread:
@@ -326,18 +325,18 @@ def borrowed(kwargs: dict, owners: Mapping[str, tuple[str, str]]) -> dict:
     return kwargs | values | {"sources": MappingProxyType(sourced), "ranges": MappingProxyType(ranges)}
 
 
-def _field_value(kind: str, found: dict[str, Ruled]) -> Any:
+def _field_value(kind: str, stated: dict[str, Ruled]) -> Any:
     if kind == "Mapping":
-        return MappingProxyType({key: _number_or_words(ruled.fact) for key, ruled in sorted(found.items())})
+        return MappingProxyType({key: _number_or_text(ruled.fact) for key, ruled in sorted(stated.items())})
     if kind == "tuple":
-        printed = " ".join(ruled.fact.value_printed for _, ruled in sorted(found.items()))
+        printed = " ".join(ruled.fact.value_printed for _, ruled in sorted(stated.items()))
         return tuple(int(number) for number in re.findall(r"\d+", printed))
-    fact = found[""].fact
+    fact = stated[""].fact
     number = {"int": int, "float": float}.get(kind)
     return number(value_si(fact)[0]) if number else fact.value_printed
 
 
-def _number_or_words(fact: Fact) -> float | tuple[str, ...]:
+def _number_or_text(fact: Fact) -> float | tuple[str, ...]:
     return tuple(fact.value_printed.split()) if units()[fact.unit_printed].unit_si == "text" else value_si(fact)[0]
 
 
@@ -351,8 +350,9 @@ def _core(entity: str) -> Core:
     return Core(**borrowed(kwargs, {"dma_linear_bytes": ("neuron-dma", "dma_linear_bytes")}))
 
 
+@declare(name=CHIP)
 def chip(name: str | Chip) -> Chip:
-    """A chip by id or by any name of the table of names; a `Chip` is given back as it is.
+    """Return a chip by id or by any name of the table of names; a `Chip` is returned as it is.
 
     Parameters
     ----------
@@ -397,7 +397,7 @@ def _chip(chip_id: str) -> Chip:
 
 
 def _scaled(base: Chip, kwargs: dict) -> dict:
-    """A roadmap chip: its base times the announced ratios, in the base's cores; what nobody announced is unknown."""
+    """Return the arguments of a roadmap chip: figures of its base times the announced ratios; others are unknown."""
     known = {name: getattr(base, name) for name in ("cores", "lnc_choices", "lnc_announced", "lnc_default")} | kwargs
     ranges, sourced = dict(kwargs["ranges"]), dict(kwargs["sources"])
     for qualifier, (fact, spread) in _of(kwargs["id"])["ratio_to_base"].items():
@@ -439,7 +439,7 @@ def precisions() -> dict[str, Precision]:
 
 
 def precision(name: str | Precision) -> Precision:
-    """A precision by preset name; a `Precision` is given back as it is.
+    """Return a precision by preset name; a `Precision` is returned as it is.
 
     Raises ValueError with the two nearest presets for an unknown name.
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 
-from trnmodel.arguments import SHOWN, instance, shown
+from trnmodel.arguments import SHOWN, instance, nearest, shown
 from trnmodel.catalog.tables import DataError
 
 NEAREST = 2
@@ -42,22 +41,17 @@ def index(ids_by_name: Iterable[tuple[str, str]], place: str) -> dict[str, str]:
     return ids
 
 
-def nearest(name: str, ids: Mapping[str, str]) -> list[str]:
-    """Return the two ids with a name most like this one: names that begin with it first, then by common letters.
+def nearest_ids(name: str, ids: Mapping[str, str]) -> list[str]:
+    """Return the two ids with a name most like this one, as `arguments.nearest` finds names.
 
     Examples
     --------
-    >>> nearest("trainium", {"trainium2": "trainium2", "trn2": "trainium2", "h100": "h100", "trainium3": "trainium3"})
+    >>> ids = {"trainium2": "trainium2", "trn2": "trainium2", "h100": "h100", "trainium3": "trainium3"}
+    >>> nearest_ids("trainium", ids)
     ['trainium2', 'trainium3']
     """
-    typed = folded(name[: 3 * SHOWN])
-    matcher = difflib.SequenceMatcher(b=typed)
-    likeness: dict[str, tuple[bool, float]] = {}
-    for known, meant in ids.items():
-        matcher.set_seq1(known)
-        here = bool(typed) and known.startswith(typed), matcher.ratio()
-        likeness[meant] = max(here, likeness.get(meant, here))
-    return sorted(likeness, key=lambda meant: likeness[meant], reverse=True)[:NEAREST]
+    like = nearest(folded(name[: 3 * SHOWN]), ids, least=0.0, count=len(ids))
+    return list(dict.fromkeys(ids[one] for one in like))[:NEAREST]
 
 
 def resolve(argument: str, name: str, ids: Mapping[str, str]) -> str:
@@ -70,5 +64,5 @@ def resolve(argument: str, name: str, ids: Mapping[str, str]) -> str:
     """
     known = ids.get(folded(instance(argument, name, str, "an id or a name")))
     if known is None:
-        raise ValueError(f"{argument}={shown(name)} is unknown; nearest: {', '.join(nearest(name, ids))}")
+        raise ValueError(f"{argument}={shown(name)} is unknown; nearest: {', '.join(nearest_ids(name, ids))}")
     return known

@@ -1,4 +1,4 @@
-"""What parts and servers cost, what capital, buildings and electricity cost their owner, and warrants of suppliers.
+"""Prices of parts and servers, what capital, buildings and electricity cost their owner, and warrants of suppliers.
 
 A row of `data/facts/prices.csv` names its currency, region and date at the head of its note. What no source prices is a
 range whose formula stands in its row; what has not even that is unknown, and an answer that needs it is refused.
@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from trnmodel.arguments import refuse
-from trnmodel.catalog.lineage import built, named
+from trnmodel.catalog import reader
 from trnmodel.catalog.specs import NAN, Spec, mapping_field
 from trnmodel.catalog.tables import DataError, Fact
+from trnmodel.declared import Named, declare
 
 _DATED = re.compile(r"(USD), ([^,]+), (\d{4}[^;]*)(?:; (.*))?$")
 
@@ -66,6 +67,18 @@ class Owner(Spec):
     """
 
     COUNTS = frozenset({"cluster_chips"})
+    SHOWN = (
+        "facility",
+        "rate_per_year",
+        "life_years",
+        "lost_share",
+        "build_usd_per_w",
+        "build_years",
+        "electricity_usd_per_j",
+        "operations_share",
+        "mean_load_share",
+        "cluster_chips",
+    )
 
     rate_per_year: float = NAN
     life_years: float = NAN
@@ -120,14 +133,19 @@ def dated(fact: Fact) -> Dated:
     >>> dated(load.facts_rows()["prices/server_usd_per_chip:hgx-h100/epoch-hardware-purchases"])[:3]
     ('USD', 'US', '2025-01-31')
     """
-    found = _DATED.match(fact.note)
-    if not found:
+    match = _DATED.match(fact.note)
+    if not match:
         raise DataError(f"{fact.id}: column note: allowed is a currency, a region and a date, then the note")
-    return Dated(*(part or "" for part in found.groups()))
+    return Dated(*(part or "" for part in match.groups()))
 
 
 def prices() -> Prices:
-    """The prices of parts and servers in force.
+    """Return the prices of parts and servers in force.
+
+    Returns
+    -------
+    prices : Prices
+        Dollars of chips, servers, switches, cables and retimers, each with its sources; NaN where nobody prints one.
 
     Examples
     --------
@@ -135,28 +153,39 @@ def prices() -> Prices:
     >>> found.server_usd_per_chip["hgx-h100"], found.range("retimer_usd")
     (31904.63, (54.0, 108.0))
     """
-    return built(Prices, "prices")
+    return reader.spec(Prices, "prices")
 
 
+@declare(name=Named("an owner"))
 def owner(name: str | Owner = "hyperscaler") -> Owner:
-    """An owner by id: "hyperscaler", who builds, or "neocloud", who rents its building; an `Owner` is given back.
+    """Return an owner by id: a "hyperscaler" builds, a "neocloud" rents its building. An `Owner` is returned as it is.
 
     Raises ValueError with the nearest ids for an unknown one.
+
+    Parameters
+    ----------
+    name : str or Owner
+        Id of the owner, or the owner. [-]
+
+    Returns
+    -------
+    owner : Owner
+        Cost of capital, lives, building, electricity and operations, each with its sources.
 
     Examples
     --------
     >>> owner().life_years, owner("neocloud").facility
     (5.5, 'colocation')
     """
-    return named(Owner, name, "owner")
+    return reader.find(Owner, "owner", name)
 
 
 def warrant(name: str | Warrant) -> Warrant:
-    """A warrant by id: "astera-2022", "astera-2026", "credo"; a `Warrant` is given back as it is.
+    """Return a warrant by id: "astera-2022", "astera-2026", "credo"; a `Warrant` is returned as it is.
 
     Examples
     --------
     >>> warrant("astera-2022").strike_usd, warrant("credo").printed_rebate
     (20.34, 1.0)
     """
-    return named(Warrant, name, "warrant")
+    return reader.find(Warrant, "warrant", name)

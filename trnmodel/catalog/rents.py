@@ -1,4 +1,4 @@
-"""What an hour of a chip costs the one who rents it, and a token of a hosted model: published prices with their dates.
+"""Published prices, with their dates, of an hour of a rented chip and of a token of a hosted model.
 
 A row of `data/facts/rents.csv` says in its qualifier how something is rented, where or from whom, and when that was
 read. All rows are kept; the newest of each place are in force. A price that nobody publishes is unknown, and not zero.
@@ -16,17 +16,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from numpy.typing import ArrayLike
 
 from trnmodel.arguments import TINY, choice, instance, numbers, refuse, text
-from trnmodel.catalog import load
+from trnmodel.catalog import load, reader
 from trnmodel.catalog.specs import NAN, Chip, Spec
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.catalog.tables import DataError, Fact
+from trnmodel.declared import SYSTEM, Checked, declare
 from trnmodel.units import PFLOP, TB
 
 if TYPE_CHECKING:
     import pandas as pd
 
-WAYS = {
+PRICINGS = {
     "on-demand": "by the hour from its cloud",
     "capacity-block": "AWS, a fixed time ahead",
     "reserved": "AWS, a term that is not printed",
@@ -47,7 +48,7 @@ class Price(NamedTuple):
     """A published price of an hour of one chip, at one place; `chips` are rented together."""
 
     entity: str
-    way: str
+    pricing: str
     place: str
     printed_date: str
     low: float
@@ -63,7 +64,7 @@ class Price(NamedTuple):
 
 
 def day_of(printed: str) -> date:
-    """A date as printed: of a month or a year the first day, of none the earliest of all.
+    """Return a printed date: the first day of a month or a year, and the earliest of all dates where none is printed.
 
     Examples
     --------
@@ -85,45 +86,45 @@ def _sold_chips(entity: str) -> int:
 @cache
 def prices() -> tuple[Price, ...]:
     """Every published price, one for each place that its row names, as the rows stand in `data/`."""
-    found = []
-    for fact in load.facts_rows().values():
-        if fact.quantity not in (INSTANCE, CHIP):
-            continue
-        way, _, rest = fact.qualifier.partition(" ")
+    rows = []
+    for fact in reader.facts_of(INSTANCE, CHIP):
+        pricing, _, rest = fact.qualifier.partition(" ")
         places, _, printed = rest.partition(" ")
-        if way not in WAYS or not places:
-            raise DataError(f"{fact.id}: column qualifier: allowed is a way of {', '.join(WAYS)}, places and a date")
+        if pricing not in PRICINGS or not places:
+            raise DataError(
+                f"{fact.id}: column qualifier: allowed is a pricing ({', '.join(PRICINGS)}), places and a date"
+            )
         chips = 1 if fact.quantity == CHIP else _sold_chips(fact.entity)
         value, low, high = (end / chips for end in load.value_si(fact))
-        found += [Price(fact.entity, way, at, printed, low, value, high, chips, fact) for at in places.split(",")]
+        rows += [Price(fact.entity, pricing, at, printed, low, value, high, chips, fact) for at in places.split(",")]
         day_of(printed)
-    return tuple(found)
+    return tuple(rows)
 
 
 def newest() -> date:
-    """The newest date of the prices, from which ages are counted unless a call says another."""
+    """Return the newest date of the prices, from which ages are counted unless a call says another."""
     hosted_dates = [one.day for one in _hosted_rows()]
     return max([price.day for price in prices()] + hosted_dates)
 
 
-def in_force(found: Iterable[Price]) -> list[Price]:
-    """The newest prices of one thing for each place: without those of a year before the newest of all.
+def in_force(prices: Iterable[Price]) -> list[Price]:
+    """Return the newest price for each place, without prices that are a year older than the newest of all.
 
-    A price of an unnamed place gives way to any newer one of the same instance.
+    A price of an unnamed place is replaced by any newer one of the same instance.
     """
-    kept = list(found)
-    last = max((price.day for price in kept), default=date.min)
-    kept = [price for price in kept if (last - price.day).days <= CURRENT_DAYS]
+    current = list(prices)
+    last = max((price.day for price in current), default=date.min)
+    current = [price for price in current if (last - price.day).days <= CURRENT_DAYS]
 
     def replaced(old: Price) -> bool:
-        newer = (new for new in kept if new.entity == old.entity and new.day > old.day)
+        newer = (new for new in current if new.entity == old.entity and new.day > old.day)
         return any(new.place == old.place or old.place.startswith(NOWHERE) for new in newer)
 
-    return [price for price in kept if not replaced(price)]
+    return [price for price in current if not replaced(price)]
 
 
 def _of(spec: System) -> list[Price]:
-    """Prices of whole systems of a kind, or of its chips from sellers by the chip."""
+    """Return the prices of a whole system, and of its chips where they are sold one by one."""
     own = {name for name, row in load.entities().items() if row.kind == "instance" and row.base == spec.id}
     whole = {spec.id} | {name for name in own if _sold_chips(name) == spec.domain_chips}
     chip = spec.chip.id if spec.chip.core is None else ""
@@ -132,16 +133,17 @@ def _of(spec: System) -> list[Price]:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Rent(Spec):
-    """What an hour of one chip of a system costs by a way of renting; NaN, with a reason in `why`, where unpublished.
+    """Price of an hour of one chip of a system under a pricing; NaN, with a reason in `why`, where unpublished.
 
     `.ranges` holds the lowest and the highest price in force, of which the value is the median; `date` is that of the
     oldest. `sold_chips` are rented together. A price of your own: `replace(rent, usd_per_chip_h=2.0, ranges={})`.
     """
 
     COUNTS = frozenset({"sold_chips"})
+    SHOWN = ("chip", "pricing", "date", "why", "sold_chips", "usd_per_chip_h")
 
     chip: Chip
-    way: str = ""
+    pricing: str = ""
     usd_per_chip_h: float = NAN
     sold_chips: float = 1
     date: str = ""
@@ -163,39 +165,49 @@ class Rent(Spec):
         return float((until - day_of(self.date)).days) if self.date not in ("", NEVER) else NAN
 
     def rates(self, at: str | None = None) -> pd.DataFrame:
-        """What is paid for an hour of a chip, of each PFLOP/s by dtype, and of a TB/s, with low and high.
+        """Return the price of an hour of a chip, of each PFLOP/s by dtype, and of a TB/s of HBM, with low and high.
 
         Returns
         -------
         table : pandas.DataFrame
-            of, usd_per_h with `_low` and `_high`, way, date, age_days, confidence.
+            of, usd_per_h with `_low` and `_high`, pricing, date, age_days, confidence.
         """
         import pandas as pd
 
-        worth = {"chip": 1.0} | {f"PFLOP/s {dtype}": peak / PFLOP for dtype, peak in self.chip.peak_flop_per_s.items()}
-        worth |= {"TB/s": self.chip.hbm_bytes_per_s / TB}
+        units = {"chip": 1.0} | {f"PFLOP/s {dtype}": peak / PFLOP for dtype, peak in self.chip.peak_flop_per_s.items()}
+        units |= {"TB/s": self.chip.hbm_bytes_per_s / TB}
         low, high = self.range("usd_per_chip_h")
-        rows = [(name, self.usd_per_chip_h / one, low / one, high / one) for name, one in worth.items()]
-        told = {"way": self.way, "date": self.date, "age_days": self.age_days(at), "confidence": self.confidence}
-        return pd.DataFrame(rows, columns=["of", "usd_per_h", "usd_per_h_low", "usd_per_h_high"]).assign(**told)
+        rows = [(name, self.usd_per_chip_h / one, low / one, high / one) for name, one in units.items()]
+        price = {
+            "pricing": self.pricing,
+            "date": self.date,
+            "age_days": self.age_days(at),
+            "confidence": self.confidence,
+        }
+        return pd.DataFrame(rows, columns=["of", "usd_per_h", "usd_per_h_low", "usd_per_h_high"]).assign(**price)
 
 
-def _date(name: str, given: str) -> date:
+def _date(name: str, value: str) -> date:
     try:
-        return date.fromisoformat(text(name, given))
+        return date.fromisoformat(text(name, value))
     except ValueError:
-        refuse(name, given, 'allowed are dates such as "2026-11-22"')
+        refuse(name, value, 'allowed are dates such as "2026-11-22"')
 
 
-def rent(system: str | System, way: str | Rent = "capacity-block", region: str | None = None) -> Rent:
-    """What an hour of a chip of a system costs by a way of renting; a `Rent` is given back as it is.
+@declare(
+    system=SYSTEM,
+    pricing=Checked("one of the pricings, or a Rent", {"enum": [*PRICINGS]}),
+    region=Checked("a region or seller that a published price names", {"type": "string"}),
+)
+def rent(system: str | System, pricing: str | Rent = "capacity-block", region: str | None = None) -> Rent:
+    """Return the price of an hour of a chip of a system under a pricing; a `Rent` is returned as it is.
 
     Parameters
     ----------
     system : str or System
         What is rented, whole. [-]
-    way : str or Rent
-        "capacity-block" (the one way in which AWS sells both Trainium2 and GPUs), "on-demand", "reserved",
+    pricing : str or Rent
+        "capacity-block" (the only pricing under which AWS sells both Trainium2 and GPUs), "on-demand", "reserved",
         "reserved-1y", "reserved-3y", "spot", "sagemaker", "market", "market-1y" or "market-3y". [-]
     region : str, optional
         Where: a region, or a seller; all of them where none is named. [-]
@@ -208,7 +220,7 @@ def rent(system: str | System, way: str | Rent = "capacity-block", region: str |
     Raises
     ------
     ValueError
-        Unknown system or way; a place that no price names.
+        Unknown system or pricing; a place that no price names.
 
     Notes
     -----
@@ -222,39 +234,46 @@ def rent(system: str | System, way: str | Rent = "capacity-block", region: str |
     >>> one.usd_per_chip_h, one.sold_chips, one.date
     (6.88, 8.0, '2026-07-20')
     >>> tm.rent("trn3-nl72x2-pcie160").why
-    'no price is published of trn3-nl72x2-pcie160 by any way of renting'
+    'no price is published of trn3-nl72x2-pcie160 under any pricing'
     """
     spec = read_system(system)
-    if isinstance(way, Rent):
-        if way.chip.id != spec.chip.id:
-            refuse("way", way.id, f"it is the price of {way.chip.id}, and {spec.id} has chips {spec.chip.id}")
-        return way
-    way = choice("way", way, WAYS)
+    if isinstance(pricing, Rent):
+        if pricing.chip.id != spec.chip.id:
+            refuse(
+                "pricing", pricing.id, f"it is the price of {pricing.chip.id}, and {spec.id} has chips {spec.chip.id}"
+            )
+        return pricing
+    pricing = choice("pricing", pricing, PRICINGS)
     there = _of(spec)
-    found = in_force(price for price in there if price.way == way)
+    current = in_force(price for price in there if price.pricing == pricing)
     if region is not None:
         place = _known_place(region)
-        found = [price for price in found if price.place.startswith(place)]
-    told: dict[str, Any] = {"id": f"{spec.id}-{way}", "name": f"{spec.name} ({way})", "chip": spec.chip, "way": way}
-    if not found:
-        return Rent(**told, sold_chips=spec.domain_chips, why=_why(spec, way, region, there))
-    values = sorted({price.value for price in found})
-    low, high = min(price.low for price in found), max(price.high for price in found)
-    oldest = min(found, key=lambda price: price.day)
+        current = [price for price in current if price.place.startswith(place)]
+    described: dict[str, Any] = {
+        "id": f"{spec.id}-{pricing}",
+        "name": f"{spec.name} ({pricing})",
+        "chip": spec.chip,
+        "pricing": pricing,
+    }
+    if not current:
+        return Rent(**described, sold_chips=spec.domain_chips, why=_why(spec, pricing, region, there))
+    values = sorted({price.value for price in current})
+    low, high = min(price.low for price in current), max(price.high for price in current)
+    oldest = min(current, key=lambda price: price.day)
     return Rent(
-        **told,
+        **described,
         usd_per_chip_h=float(median(values)),
-        sold_chips=max(price.chips for price in found),
+        sold_chips=max(price.chips for price in current),
         date=oldest.printed_date,
-        places=frozenset(price.place for price in found),
-        confidence=max(price.fact.confidence for price in found),
-        sources={"usd_per_chip_h": tuple(sorted({price.fact.id for price in found}))},
+        places=frozenset(price.place for price in current),
+        confidence=max(price.fact.confidence for price in current),
+        sources={"usd_per_chip_h": tuple(sorted({price.fact.id for price in current}))},
         ranges={"usd_per_chip_h": (low, high)} if low < high else {},
     )
 
 
 def own(system: str | System, usd_per_chip_h: ArrayLike, ends: tuple[float, float] | None = None) -> Rent:
-    """A price of your own of an hour of a chip of a system, with a low and a high where it is open.
+    """Return a price of your own of an hour of a chip of a system, with a low and a high where it is open.
 
     Examples
     --------
@@ -264,21 +283,21 @@ def own(system: str | System, usd_per_chip_h: ArrayLike, ends: tuple[float, floa
     spec = read_system(system)
     price: Any = numbers("usd_per_chip_h", usd_per_chip_h, TINY)
     ranges = {} if ends is None else {"usd_per_chip_h": ends}
-    told: dict[str, Any] = {
+    described: dict[str, Any] = {
         "id": f"{spec.id}-own",
         "chip": spec.chip,
-        "way": "own price",
+        "pricing": "own price",
         "sold_chips": spec.domain_chips,
     }
-    return Rent(**told, usd_per_chip_h=price if price.ndim else float(price), ranges=ranges)
+    return Rent(**described, usd_per_chip_h=price if price.ndim else float(price), ranges=ranges)
 
 
-def _why(spec: System, way: str, region: str | None, there: list[Price]) -> str:
-    ways = [one for one in WAYS if any(price.way == one for price in there)]
-    if not ways:
-        return f"no price is published of {spec.id} by any way of renting"
-    where = f" in {region}" if region is not None and way in ways else ""
-    return f"no price is published of {spec.id} by {way}{where}; published: {', '.join(ways)}"
+def _why(spec: System, pricing: str, region: str | None, there: list[Price]) -> str:
+    pricings = [one for one in PRICINGS if any(price.pricing == one for price in there)]
+    if not pricings:
+        return f"no price is published of {spec.id} under any pricing"
+    where = f" in {region}" if region is not None and pricing in pricings else ""
+    return f"no price is published of {spec.id} by {pricing}{where}; published: {', '.join(pricings)}"
 
 
 def price_table(at: str | None = None) -> pd.DataFrame:
@@ -287,13 +306,13 @@ def price_table(at: str | None = None) -> pd.DataFrame:
     Returns
     -------
     table : pandas.DataFrame
-        entity, way, place, date, age_days, usd_per_chip_h with `_low` and `_high`, chips, currency, in_force (among
+        entity, pricing, place, date, age_days, usd_per_chip_h with `_low` and `_high`, chips, currency, in_force (among
         prices of the same entity), source, locator, confidence, note.
 
     Examples
     --------
     >>> table = price_table("2026-11-22")
-    >>> table[(table.entity == "p5.48xlarge") & (table.way == "on-demand") & table.in_force].usd_per_chip_h.tolist()
+    >>> table[(table.entity == "p5.48xlarge") & (table.pricing == "on-demand") & table.in_force].usd_per_chip_h.tolist()
     [6.88]
     """
     import pandas as pd
@@ -301,14 +320,14 @@ def price_table(at: str | None = None) -> pd.DataFrame:
     until = newest() if at is None else _date("at", at)
     groups: dict[tuple[str, str], list[Price]] = {}
     for price in prices():
-        groups.setdefault((price.entity, price.way), []).append(price)
+        groups.setdefault((price.entity, price.pricing), []).append(price)
     current = {id(price) for some in groups.values() for price in in_force(some)}
     rows = list[dict[str, Any]]()
     for one in prices():
         age = (until - one.day).days if one.printed_date != NEVER else NAN
         row: dict[str, Any] = {
             "entity": one.entity,
-            "way": one.way,
+            "pricing": one.pricing,
             "place": one.place,
             "date": one.printed_date,
             "age_days": age,
@@ -321,15 +340,15 @@ def price_table(at: str | None = None) -> pd.DataFrame:
 
 
 def published(
-    systems: Iterable[str | System] | None = None, way: str | None = None, region: str | None = None
+    systems: Iterable[str | System] | None = None, pricing: str | None = None, region: str | None = None
 ) -> pd.DataFrame:
-    """Return the rows of `price_table` for some systems, one way of renting, and one region or seller.
+    """Return the rows of `price_table` for some systems, one pricing, and one region or seller.
 
     Parameters
     ----------
     systems : list of str or System, optional
         Prices of these, and of their chips where they are sold by the chip. Default: everything. [-]
-    way : str, optional
+    pricing : str, optional
         As of `rent`. [-]
     region : str, optional
         What the name of the region or seller begins with, as of `rent`. [-]
@@ -343,8 +362,8 @@ def published(
     if systems is not None:
         sold = {price.entity for one in systems for price in _of(read_system(one))}
         table = table[table.entity.isin(sold)]
-    if way is not None:
-        table = table[table.way == choice("way", way, WAYS)]
+    if pricing is not None:
+        table = table[table.pricing == choice("pricing", pricing, PRICINGS)]
     if region is not None:
         place = _known_place(region)
         table = table[[one.startswith(place) for one in table.place]]
@@ -374,7 +393,7 @@ class Hosted(NamedTuple):
         return day_of(self.printed_date)
 
     def usd_per_token(self, input_tokens: float, output_tokens: float) -> float:
-        """Mean price of the tokens of a request. [USD/token]"""
+        """Mean price of the tokens of a request [USD/token]."""
         paid = input_tokens * self.input_usd_per_token + output_tokens * self.output_usd_per_token
         return paid / (input_tokens + output_tokens)
 
@@ -383,26 +402,26 @@ class Hosted(NamedTuple):
 def _hosted_rows(model: str = "") -> tuple[Hosted, ...]:
     names = ("api_input_usd_per_token", "api_output_usd_per_token")
     of: dict[tuple[str, str, str], dict[str, Fact]] = {}
-    for fact in load.facts_rows().values():
-        if fact.quantity in names and fact.entity.endswith(model):
+    for fact in reader.facts_of(*names):
+        if fact.entity.endswith(model):
             of.setdefault((fact.entity, fact.qualifier, fact.source), {})[fact.quantity] = fact
     rows = []
     for (_, qualifier, source), pair in of.items():
         seller, _, printed = qualifier.partition(" ")
-        given, made = (load.value_si(pair[name])[0] for name in names)
-        rows.append(Hosted(seller, printed, given, made, source))
+        input_price, output_price = (load.value_si(pair[name])[0] for name in names)
+        rows.append(Hosted(seller, printed, input_price, output_price, source))
     return tuple(rows)
 
 
 def hosted(model: str) -> list[Hosted]:
-    """The newest price of each seller of a model by the token, the newest first; empty where none is known.
+    """Return the newest price of each seller of a model by the token, the newest first; empty where none is known.
 
     Examples
     --------
     >>> [(one.seller, round(one.usd_per_token(3, 1) * 1e6, 3)) for one in hosted("llama-3.3-70b")]
     [('deepinfra', 0.155), ('tera', 0.72)]
     """
-    found: dict[str, Hosted] = {}
+    latest: dict[str, Hosted] = {}
     for one in sorted(_hosted_rows(f"api-{instance('model', model, str, 'the id of a model')}"), key=lambda h: h.day):
-        found[one.seller] = one
-    return sorted(found.values(), key=lambda one: one.day, reverse=True)
+        latest[one.seller] = one
+    return sorted(latest.values(), key=lambda one: one.day, reverse=True)

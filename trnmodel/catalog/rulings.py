@@ -21,7 +21,7 @@ class Ruled(NamedTuple):
 
 
 def label(key: Key) -> str:
-    """A key as text: "trainium2/peak_flop_per_s[bf16]"."""
+    """Return a key as text: "trainium2/peak_flop_per_s[bf16]"."""
     entity, quantity, qualifier = key
     return f"{entity}/{quantity}[{qualifier}]"
 
@@ -53,7 +53,7 @@ def check(decisions: list[Decision], facts: dict[str, Fact]) -> None:
 
 
 def decide(facts: dict[str, Fact], decisions: list[Decision], value_si: ValueSI) -> dict[Key, Ruled]:
-    """The fact in force for each key; raises DataError where sources disagree and no decision speaks."""
+    """Return the fact in force for each key; raises DataError where sources disagree and no decision speaks."""
     rulings = {key: item for item in decisions for key in item.keys}
 
     def reading(fact: Fact) -> float | str:

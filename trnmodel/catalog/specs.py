@@ -1,4 +1,4 @@
-"""Frozen specs in base units: what a chip is made of, and what a precision means.
+"""Frozen specs in base units: chips with their cores and engines, and precisions.
 
 A field's name is the name of the quantity in `data/facts`; a mapping's key is the fact's qualifier (a dtype). What a
 field may hold follows from its annotation, its name and its default, and is checked when a spec is made. A number may
@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_
 import numpy as np
 
 from trnmodel.arguments import HUGE, TINY, choice, flag, instance, integer, label, number, numbers, refuse, text
+from trnmodel.result import card_of, describe
 
 NAN = math.nan
 ROUNDING = 1e-9
@@ -28,7 +29,7 @@ Check = Callable[[str, Any], Any]
 
 
 def published(value: Any, otherwise: Any) -> Any:
-    """A figure where it is published, another one where it is not.
+    """Return a figure where it is published, another one where it is not.
 
     Examples
     --------
@@ -41,12 +42,12 @@ def published(value: Any, otherwise: Any) -> Any:
 
 
 def mapping_field(**more: Any) -> Any:
-    """A field whose default is an empty read-only mapping."""
+    """Return a field whose default is an empty read-only mapping."""
     return field(default_factory=lambda: MappingProxyType({}), **more)
 
 
 def _number_check(spec_field: Field) -> Check:
-    """What a number may be: rates, sizes and shares are above zero; times, overlaps and what is 0 by default may be 0.
+    """Return the check of a number: rates, sizes and shares are above 0; times, overlaps and defaults of 0 may be 0.
 
     A share and an overlap end at 1. "Not published" and "no limit" are allowed where they are the default.
     """
@@ -73,19 +74,19 @@ def _number_check(spec_field: Field) -> Check:
 
 
 def _one(item: Check) -> Check:
-    """The check of one number that may not be an array."""
+    """Return the check of one number that may not be an array."""
 
     def check(label: str, value: Any) -> Any:
-        found = item(label, value)
-        if np.ndim(found):
+        checked = item(label, value)
+        if np.ndim(checked):
             refuse(label, value, "allowed is one number, for it shapes the machine")
-        return found
+        return checked
 
     return check
 
 
 def _items_check(kind: type, item: Check) -> Check:
-    """A tuple or a set of checked items."""
+    """Return the check of a tuple or a set, by the check of its items."""
 
     def check(label: str, value: Any) -> Any:
         if not isinstance(value, tuple | list | set | frozenset):
@@ -96,7 +97,7 @@ def _items_check(kind: type, item: Check) -> Check:
 
 
 def _mapping_check(item: Check) -> Check:
-    """A read-only mapping from words to checked items."""
+    """Return the check of a mapping from words, by the check of its items; a checked mapping is read-only."""
 
     def check(label: str, value: Any) -> Any:
         known = instance(label, value, Mapping, "a mapping from words")
@@ -113,7 +114,7 @@ def _pair(label: str, value: Any) -> tuple[float, float]:
 
 
 def _check(spec_field: Field, hint: Any, counts: frozenset[str]) -> Check:
-    """The check of a field, by its annotation."""
+    """Return the check of a field, by its annotation."""
     kind, inner = get_origin(hint), get_args(hint)
     one_number = _number_check(spec_field)
     if spec_field.name in counts:
@@ -135,16 +136,16 @@ def _check(spec_field: Field, hint: Any, counts: frozenset[str]) -> Check:
         items = one_number if inner[1] is float else _pair if pairs else _items_check(tuple, text)
         return _mapping_check(items)
     wanted = inner or (hint,)
-    words = " or ".join("None" if one is type(None) else one.__name__ for one in wanted)
-    return lambda label, value: instance(label, value, wanted, words)
+    allowed = " or ".join("None" if one is type(None) else one.__name__ for one in wanted)
+    return lambda label, value: instance(label, value, wanted, allowed)
 
 
 @cache
 def _checks(spec_type: type[Any]) -> tuple[tuple[str, Check], ...]:
-    """The checks of a kind of spec, by field."""
+    """Return the checks of a kind of spec, by field."""
     hints = get_type_hints(spec_type)
     counts = spec_type.COUNTS
-    return tuple((found.name, _check(found, hints[found.name], counts)) for found in fields(spec_type))
+    return tuple((one.name, _check(one, hints[one.name], counts)) for one in fields(spec_type))
 
 
 def _shape(value: Any) -> tuple[int, ...]:
@@ -166,10 +167,14 @@ def _same(one: Any, other: Any) -> bool:
 class Spec:
     """What every spec has: an id, a printed name and the provenance of its fields.
 
-    `COUNTS` are the numbers that shape a graph, a rank or a bill of parts: they are never arrays.
+    `COUNTS` are the numbers that shape a graph, a rank or a bill of parts: they are never arrays. `JOINED` are the
+    mappings that an entity and its base state together, key by key. `SHOWN` are the fields that a printed spec shows;
+    where it is empty, a spec prints as the call that makes it.
     """
 
     COUNTS: ClassVar[frozenset[str]] = frozenset()
+    JOINED: ClassVar[frozenset[str]] = frozenset()
+    SHOWN: ClassVar[tuple[str, ...]] = ()
 
     id: str
     name: str = ""
@@ -177,11 +182,25 @@ class Spec:
     ranges: Mapping[str, tuple[float, float]] = mapping_field(repr=False, compare=False)
     estimates: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
 
+    def __init_subclass__(cls, **more: Any) -> None:
+        if vars(cls).get("SHOWN"):  # before the dataclass writes a form of its own
+            cls.__repr__ = Spec._printed  # type: ignore[assignment, method-assign]
+
+    def _printed(self) -> str:
+        """Return the name and the id of a spec, then what is published of the fields that it shows."""
+        head = f"{type(self).__name__}: {self.id if self.name in ('', self.id) else f'{self.name} ({self.id})'}"
+        return "\n  ".join(card_of(head, describe(self, self.SHOWN)))
+
     def __post_init__(self) -> None:
         label("id", self.id)
         kind: Any = type(self)
         for name, check in _checks(kind):
             object.__setattr__(self, name, check(f"{self.id}: {name}", getattr(self, name)))
+
+    @classmethod
+    def _taken_over(cls, older: Mapping[str, Any], newer: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what an entity takes over from its base: all of it, unless a kind of spec says otherwise."""
+        return older
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
@@ -210,14 +229,14 @@ class Spec:
         return hash((type(self), self.id))
 
     def at(self, name: str) -> Any:
-        """A number by field ("hbm_bytes_per_s"), or by field and key ("peak_flop_per_s[bf16]")."""
+        """Return a number by field ("hbm_bytes_per_s"), or by field and key ("peak_flop_per_s[bf16]")."""
         value = _held(self, text("name", name))
         if not isinstance(value, int | float | np.ndarray):
             refuse("name", name, f'allowed is a number of {self.id}, such as "hbm_bytes" or "peak_flop_per_s[bf16]"')
         return value
 
     def moved(self, values: Mapping[str, Any]) -> Self:
-        """The same spec with other numbers, named as `at` names them: `chip.moved({"peak_flop_per_s[bf16]": 6e14})`."""
+        """Return the spec with other numbers, named as in `at`: `chip.moved({"peak_flop_per_s[bf16]": 6e14})`."""
         changes: dict[str, Any] = {}
         for which, value in instance("values", values, Mapping, "a mapping of names to numbers").items():
             if not isinstance(which, str) or not isinstance(_held(self, which), int | float | np.ndarray):
@@ -229,8 +248,8 @@ class Spec:
     @cached_property
     def open_ranges(self) -> dict[str, tuple[float, float]]:
         """Low and high of numbers that are open; a range that does not hold its value is of what the value replaced."""
-        found = ((name, ends, _held(self, name)) for name, ends in self.ranges.items())
-        return {name: ends for name, ends, value in found if isinstance(value, float) and ends[0] <= value <= ends[1]}
+        held = ((name, ends, _held(self, name)) for name, ends in self.ranges.items())
+        return {name: ends for name, ends, value in held if isinstance(value, float) and ends[0] <= value <= ends[1]}
 
     def range(self, name: str) -> tuple[Any, Any]:
         """Low and high of a field, named as `at` names it; equal where decided."""
@@ -238,7 +257,7 @@ class Spec:
 
 
 def _held(spec: Spec, which: str) -> Any:
-    """What a field holds, or its mapping under a key; None where there is neither."""
+    """Return what a field holds, or its mapping under a key; None where there is neither."""
     name, _, key = which.removesuffix("]").partition("[")
     value = vars(spec).get(name)
     return value.get(key) if isinstance(value, Mapping) else value if not key else None
@@ -246,8 +265,8 @@ def _held(spec: Spec, which: str) -> Any:
 
 def shapes(**specs: Spec | None) -> dict[str, np.ndarray]:
     """Stand-ins with the shapes of the specs that hold arrays, by argument, for `arguments.together`."""
-    found = {name: () if spec is None else spec.shape for name, spec in specs.items()}
-    return {name: np.broadcast_to(0.0, shape) for name, shape in found.items() if shape}
+    by_argument = {name: () if spec is None else spec.shape for name, spec in specs.items()}
+    return {name: np.broadcast_to(0.0, shape) for name, shape in by_argument.items() if shape}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -324,6 +343,19 @@ class Chip(Spec):
     """
 
     COUNTS = frozenset({"cores", "hbm_bank_cores", "scaleup_domain_chips"})
+    SHOWN = (
+        "vendor",
+        "core",
+        "cores",
+        "peak_flop_per_s",
+        "hbm_bytes",
+        "hbm_bytes_per_s",
+        "scaleup_bytes_per_s_per_dir",
+        "scaleout_bytes_per_s_per_dir",
+        "tdp_w",
+        "default_stack",
+        "training_stack",
+    )
 
     vendor: str = ""
     core: Core | None = None
@@ -378,7 +410,7 @@ class Chip(Spec):
             refuse(f"{self.id}: lnc_default", self.lnc_default, f"allowed are its lnc_choices, {self.lnc_choices}")
 
     def peak(self, dtype: str, sparse: bool = False) -> float:
-        """Peak of the whole chip at a compute dtype. [FLOP/s]
+        """Peak of the whole chip at a compute dtype [FLOP/s].
 
         Raises ValueError, naming the dtypes that have a printed peak, where this one has none.
         """
@@ -436,12 +468,12 @@ class Precision:
             object.__setattr__(self, "experts", self.weights)
         text("name", self.name)
         for part in ("weights", "experts", "kv", "activations", "compute", "attention"):
-            given = getattr(self, part)
-            dtype = dtype_aliases().get(given, given) if isinstance(given, str) else given
+            dtype_name = getattr(self, part)
+            dtype = dtype_aliases().get(dtype_name, dtype_name) if isinstance(dtype_name, str) else dtype_name
             object.__setattr__(self, part, choice(part, dtype, dtypes()))
 
     def storage_bytes(self, part: str) -> float:
-        """Bytes of one element of `part` ("weights", "experts", "kv", "activations"), block scales included. [B]"""
+        """Bytes of one element of `part` ("weights", "experts", "kv", "activations"), block scales included [B]."""
         from trnmodel.catalog.load import dtypes
 
         return dtypes()[getattr(self, choice("part", part, STORED))]

@@ -1,20 +1,19 @@
-"""What a software stack makes of a chip: named efficiencies, overheads and policies, each a row of `data/`."""
+"""Software stacks for inference: named efficiencies, overheads and policies, each a row of `data/`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
-from functools import cache
+from dataclasses import dataclass, fields
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from trnmodel.arguments import instance, one_of, refuse
-from trnmodel.catalog import load
-from trnmodel.catalog.lineage import overlaid
-from trnmodel.catalog.names import folded
+from trnmodel.catalog import load, reader
+from trnmodel.catalog.names import folded, resolve
 from trnmodel.catalog.specs import Chip, Spec, mapping_field
+from trnmodel.declared import CHIP, STACK, declare
 from trnmodel.result import Basis
 
 if TYPE_CHECKING:
@@ -31,6 +30,7 @@ ExpertSplit = Literal["cut", "whole", "divide"]
 TensorDegrees = Literal["any", "supported"]  # of those that a chip lists
 Kind = Literal["ideal", "hand-tuned", "public", "given"]
 Construction = Literal["fitted", "parts"]
+CHIP_FIELDS = {"public": "default_stack", "hand-tuned": "hand_tuned_stack"}  # fields of a chip, by word
 KINDS: dict[str, str | None] = {"ideal": "ideal", "hand-tuned": "hand-tuned", "public": None}  # what a call names
 Part = Literal["decode", "prefill", "memory"]
 
@@ -47,6 +47,8 @@ class Efficiencies(Spec):
     `head_split`, `expert_split` and `tensor_degrees` say what is legal; `steps.legal` reads them.
     `measured_as` names the stack whose rows speak of one that differs in what is legal alone.
     """
+
+    JOINED = frozenset({"fitted_on"})
 
     weight_stream_share: float = 1.0
     kv_stream_share: float = 1.0
@@ -116,7 +118,7 @@ class Efficiencies(Spec):
 
     @property
     def kind(self) -> Kind:
-        """Whether it loses nothing, is put together by hand, is public software (or it, changed), or is a caller's."""
+        """Kind of the stack: ideal, a hand-tuned scenario, public software (values may be changed), or a caller's."""
         if self is IDEAL or not any(_differing(self, IDEAL)):
             return "ideal"
         if self.construction == "parts":
@@ -125,20 +127,26 @@ class Efficiencies(Spec):
 
     @property
     def word(self) -> str | None:
-        """What asks any chip for this kind of stack; None, the public one, for what is given too."""
+        """Word that a call uses for this kind of stack; None means the public one, and a caller's stack has it too."""
         return KINDS.get(self.kind)
 
     @property
     def rows_of(self) -> str:
-        """The stack whose measured rows speak of it: itself, unless its rows are counted with those of another."""
+        """Id of the stack whose measured rows count for this one: itself, unless `measured_as` names another."""
         return self.measured_as or self.id
+
+    @classmethod
+    def _taken_over(cls, older: Mapping[str, Any], newer: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what a stack takes over from its base, with ranges that its `range_factor` widens."""
+        wide = _widened(older, *newer["ranges"].get("range_factor", (1.0, 1.0)))
+        return {**older, "ranges": {**older["ranges"], **wide}, "estimates": older["estimates"] | wide.keys()}
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.prefill_experts == "blocks" and not np.all(np.greater_equal(self.expert_block_tokens, 1)):
             refuse(f"{self.id}: expert_block_tokens", self.expert_block_tokens, "allowed are numbers from 1 for blocks")
         if self.measured_as:
-            one_of(f"{self.id}: measured_as", self.measured_as, _stack_ids(), "the id of a stack")
+            one_of(f"{self.id}: measured_as", self.measured_as, reader.ids("stack"), "the id of a stack")
 
 
 IDEAL = Efficiencies(id="ideal", name="ideal: nothing lost, nothing padded")
@@ -157,36 +165,15 @@ def _differing(e: Efficiencies, other: Efficiencies) -> Iterator[str]:
     return (name for name in named if not np.array_equal(getattr(e, name), getattr(other, name)))
 
 
-@cache
-def _stack_ids() -> tuple[str, ...]:
-    """Ids of the rows of stacks."""
-    return tuple(entity.id for entity in load.entities().values() if entity.kind == "stack")
-
-
-@cache
-def _stack(stack: str) -> Efficiencies:
-    """A stack with what it inherits from the stack that its entity row names as its base.
-
-    A value of its own has the range of its own row, or none: that of the base is about another value.
-    """
-    base = load.entities()[stack].base
-    older = _stack(base) if base else IDEAL
-    own = load.assemble(Efficiencies, stack)
-    wide = _widened(older, *own["ranges"].get("range_factor", (1.0, 1.0)))
-    taken = {"sources": {}, "ranges": {**older.ranges, **wide}, "estimates": older.estimates | wide.keys()}
-    parts = {name: {**getattr(older, name), **own.get(name, {})} for name in ("sources", "fitted_on")}  # by part
-    return replace(older, **overlaid(taken, own) | parts)
-
-
-def _widened(e: Efficiencies, low: float, high: float) -> dict[str, tuple[float, float]]:
-    """Ranges of the constants of a stack, from `low` to `high` times each; a share ends at 1."""
-    values = {name: getattr(e, name) for name in VALUES if low < high and name in e.sources}
+def _widened(arguments: Mapping[str, Any], low: float, high: float) -> dict[str, tuple[float, float]]:
+    """Return the ranges of the constants of a stack, from `low` to `high` times each; a share ends at 1."""
+    values = {name: arguments[name] for name in VALUES if low < high and name in arguments["sources"]}
     tops = {name: 1.0 if "share" in name or "overlap" in name else inf for name in values}
     return {name: (low * v, min(high * v, tops[name])) for name, v in values.items() if isinstance(v, float) and v}
 
 
 def kinds(chip: Chip) -> dict[str, str | None]:
-    """The kinds of stack that a chip has rows for, each with the word that a call names it by.
+    """Return the kinds of stack that a chip has rows for, each with the word that a call names it by.
 
     Examples
     --------
@@ -200,7 +187,7 @@ def kinds(chip: Chip) -> dict[str, str | None]:
 
 def stacks() -> list[str]:
     """Ids of all software stacks of `data/`, the ideal one first; ways of writing kernels are `tm.kernel.stack`'s."""
-    return ["ideal", *(name for name in _stack_ids() if _stack(name).sources)]
+    return ["ideal", *(name for name in reader.ids("stack") if reader.spec(Efficiencies, name).sources)]
 
 
 def stack_table() -> pd.DataFrame:
@@ -216,8 +203,8 @@ def stack_table() -> pd.DataFrame:
     >>> stack_table().set_index("id").public_on["vllm-neuron-2026"]
     'trainium2 trainium3'
     """
-    every = [IDEAL, *(_stack(name) for name in stacks()[1:])]
-    return table_of(every, "default_stack", "hand_tuned_stack")
+    every = [IDEAL, *(reader.spec(Efficiencies, name) for name in stacks()[1:])]
+    return table_of(every, *CHIP_FIELDS.values())
 
 
 def table_of(specs: Iterable[Spec], public: str, hand_tuned: str) -> pd.DataFrame:
@@ -234,8 +221,9 @@ def table_of(specs: Iterable[Spec], public: str, hand_tuned: str) -> pd.DataFram
     return pd.DataFrame(rows)
 
 
+@declare(chip=CHIP, stack=STACK)
 def efficiencies(chip: str | Chip, stack: str | Efficiencies | None = None) -> Efficiencies:
-    """The frozen set of efficiencies, overheads and policies of a software stack, with their sources.
+    """Return the frozen set of efficiencies, overheads and policies of a software stack, with their sources.
 
     Parameters
     ----------
@@ -243,7 +231,7 @@ def efficiencies(chip: str | Chip, stack: str | Efficiencies | None = None) -> E
         Decides the stack where none is named. [-]
     stack : str or Efficiencies, optional
         "public" (the chip's own, the default), "hand-tuned" (the chip's own scenario), "ideal", the id or name of a
-        stack, or a set, which is given back as it is. [-]
+        stack, or a set, which is returned as it is. [-]
 
     Returns
     -------
@@ -266,30 +254,52 @@ def efficiencies(chip: str | Chip, stack: str | Efficiencies | None = None) -> E
 
 
 def find(chip: Chip, stack: str | Efficiencies | None, argument: str) -> Efficiencies:
-    """A stack by id, or the chip's own, for an `argument` of a call."""
+    """Return the stack that an `argument` of a call names: by a word, by id, or as an object; None is "public"."""
     if isinstance(stack, Efficiencies):
         return stack
-    own = {"public": ("default_stack", "default stack"), "handtuned": ("hand_tuned_stack", "hand-tuned stack")}
-    name = "public" if stack is None else instance(argument, stack, str, "an id or Efficiencies")
-    if folded(name) in own:
-        quantity, what = own[folded(name)]
-        name = getattr(chip, quantity)
-        if not name:
-            refuse(
-                argument,
-                stack,
-                f"{chip.id} has no {what}; give one, such as 'ideal', or add a row of "
-                f"{chip.id},{quantity} to data/facts/efficiencies.csv",
-            )
-    found = IDEAL if folded(name) == "ideal" else _stack(load.resolve("stack", name, argument))
-    if not found.sources and found is not IDEAL:
-        why = f"a way of writing kernels, for tm.kernel, or data/facts/efficiencies.csv has no row of {found.id}"
+    instance(argument, "" if stack is None else stack, str, "the id of a stack, or a stack itself")
+    name = stack_id(chip, stack, argument, "stack", CHIP_FIELDS)
+    if name == "ideal":
+        return IDEAL
+    e = reader.find(Efficiencies, "stack", name, argument)
+    if not e.sources:
+        why = f"it is a stack of kernels, for tm.kernel, or data/facts/efficiencies.csv has no row of {e.id}"
         refuse(argument, name, f"{why}; allowed are {', '.join(stacks())}")
-    return found
+    return e
+
+
+FACTS_OF = {"stack": "efficiencies.csv", "trainer": "training.csv"}  # where these fields have their rows
+
+
+def stack_id(chip: Chip, stack: str | None, argument: str, kind: str, chips_own: Mapping[str, str]) -> str:
+    """Return the id of the stack of inference or of training that an `argument` of a call names on a chip.
+
+    "public", which None stands for, and "hand-tuned" are the chip's own, in the fields `chips_own`; "ideal" is an id.
+    Raises ValueError with the nearest names for any other word that is no id or name of a `kind` ("stack" or
+    "trainer"), and where the chip has no such stack.
+
+    Examples
+    --------
+    >>> stack_id(load.chip("trainium3"), "Hand Tuned", "efficiencies", "stack", CHIP_FIELDS)
+    'hand-tuned-neuron'
+    >>> stack_id(load.chip("trainium3"), "publik", "efficiencies", "stack", CHIP_FIELDS)
+    Traceback (most recent call last):
+    ValueError: efficiencies='publik' is unknown; nearest: public, ...
+    """
+    words = {folded(word): word for word in ("ideal", *chips_own)}
+    one = resolve(argument, "public" if stack is None else stack, words | load.ids_by_name(kind))
+    if one not in chips_own:
+        return one
+    own: str = getattr(chip, chips_own[one])
+    if not own:
+        what = "training stack" if kind == "trainer" else "stack"
+        where = f"add a row of {chip.id},{chips_own[one]} to data/facts/{FACTS_OF[kind]}"
+        refuse(argument, stack, f"{chip.id} has no {one} {what}; name another one, such as 'ideal', or {where}")
+    return own
 
 
 def basis(e: Efficiencies, chip: Chip, lnc: int, part: Part) -> Basis:
-    """What an answer of a stack on a chip rests on: "measured" where its constants were fitted on rows of that chip.
+    """Return the basis of an answer of a stack on a chip: "measured" if its constants were fitted on rows of that chip.
 
     Anything else is extrapolated along the axis that the reason names, or ideal.
 
@@ -305,7 +315,9 @@ def basis(e: Efficiencies, chip: Chip, lnc: int, part: Part) -> Basis:
     on = sorted(e.fitted_on.get(part, ()))
     if e.kind == "ideal":
         return Basis("ideal", "; ".join(reasons))
-    changed = list(_differing(e, _stack(e.id))) if e.id in stacks()[1:] else [f"{e.id} is none of data/"]
+    changed = (
+        list(_differing(e, reader.spec(Efficiencies, e.id))) if e.id in stacks()[1:] else [f"{e.id} is none of data/"]
+    )
     if changed:
         reasons.append(f"stack: given with the call ({', '.join(changed)})")
     if e.kind == "hand-tuned":
@@ -340,8 +352,8 @@ def fitted_resources(e: Efficiencies, chip: Chip, part: Part) -> tuple[str, ...]
         return ()
     other = "prefill" if part == "decode" else "decode"
     own = [name for name in _differing(e, IDEAL) if name in e.estimates and not name.startswith(other)]
-    found = set()
+    resources = set()
     for name in own:
         named = [resource for resource, stems in RESOURCE_OF.items() if any(stem in name for stem in stems)]
-        found |= set(named or (["overhead"] if name.endswith("_s") else []))
-    return tuple(sorted(found))
+        resources |= set(named or (["overhead"] if name.endswith("_s") else []))
+    return tuple(sorted(resources))

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 import numpy as np
 
-from trnmodel.arguments import HUGE, MOST_CHIPS, instance, integer, numbers, refuse
-from trnmodel.catalog import load
-from trnmodel.catalog.lineage import inherited
-from trnmodel.catalog.names import nearest
+from trnmodel.arguments import HUGE, MOST_CHIPS, Same, instance, integer, numbers, refuse
+from trnmodel.catalog import load, reader
+from trnmodel.catalog.names import folded, nearest_ids
 from trnmodel.catalog.specs import NAN, Chip, Spec, mapping_field, published
+from trnmodel.declared import SYSTEM, Integer, declare
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -85,6 +85,17 @@ class System(Spec):
         backplanes scaleup_lanes scaleup_lanes_redundant
         port_lanes switch_trays_per_rack switches_per_plane pcb_switches_per_tray""".split()
     )
+    SHOWN = (
+        "chip",
+        "fabric",
+        "cooling",
+        "domain_chips",
+        "count",
+        "racks",
+        "scaleup_bytes_per_s_per_dir",
+        "network_bytes_per_s_per_dir",
+        "host_bytes",
+    )
 
     chip: Chip
     fabric: Fabric
@@ -132,8 +143,8 @@ class System(Spec):
     def __post_init__(self) -> None:
         for name in ("switch", "pcb_switch"):
             if isinstance(getattr(self, name), str):
-                found = load.resolve("link", getattr(self, name), f"{self.id}: {name}")
-                object.__setattr__(self, name, switch(found))
+                switch_id = load.resolve("link", getattr(self, name), f"{self.id}: {name}")
+                object.__setattr__(self, name, switch(switch_id))
         super().__post_init__()
         instance(f"{self.id}: chip", self.chip, Chip, "a Chip")
         lane = self.lane_bytes_per_s_per_dir
@@ -175,12 +186,12 @@ class System(Spec):
 
     @property
     def hbm_bytes(self) -> float:
-        """HBM of all chips. [B]"""
+        """HBM of all chips [B]."""
         return self.chips * self.chip.hbm_bytes
 
     @property
     def hbm_bytes_per_s(self) -> float:
-        """HBM bandwidth of all chips. [B/s]"""
+        """HBM bandwidth of all chips [B/s]."""
         return self.chips * self.chip.hbm_bytes_per_s
 
     @property
@@ -196,7 +207,7 @@ class System(Spec):
 
     @property
     def scaleout_bytes_per_s_per_dir(self) -> float:
-        """EFA rate of one chip. [B/s]"""
+        """EFA rate of one chip [B/s]."""
         per_chip = self.network_bytes_per_s_per_dir / self.domain_chips
         return published(per_chip, self.chip.scaleout_bytes_per_s_per_dir)
 
@@ -212,7 +223,7 @@ class System(Spec):
         return self.compute_trays * self.cpu_nics_per_compute_tray + in_cpu_trays or NAN
 
     def with_switch_trays(self, trays: int) -> System:
-        """The same system with more or fewer switch trays a rack, each tray holding what it holds now.
+        """Return the same system with more or fewer switch trays a rack, each tray holding what it holds now.
 
         A fifth tray in the NL32x2 rack makes its redundant backplane lanes useful.
         """
@@ -223,10 +234,14 @@ class System(Spec):
         return replace(self, switch_trays_per_rack=float(wanted), switches_per_plane=per_plane)
 
 
-@cache
+def chip_of(where: System | Chip) -> Chip:
+    """Return the chip of a system, or the bare chip."""
+    return where if isinstance(where, Chip) else where.chip
+
+
 def switch(name: str) -> Switch:
-    """A switch chip by id, e.g. "scorpio-x-160"."""
-    return Switch(**load.assemble(Switch, load.resolve("link", name)))
+    """Return a switch chip by id, e.g. "scorpio-x-160"."""
+    return reader.find(Switch, "link", name)
 
 
 @cache
@@ -239,15 +254,14 @@ def _rows() -> dict[str, Row]:
     return rows
 
 
-def bases(system_id: str) -> list[str]:
-    """A system and those that it inherits facts from, the most general first."""
-    base = _rows()[system_id].base
-    return [*(bases(base) if base else []), system_id]
+def bases(system_id: str) -> tuple[str, ...]:
+    """Return a system and those that it inherits facts from, the most general last."""
+    return reader.ancestry(system_id, {row.id: row.base for row in _rows().values()})
 
 
 def _chips(system_id: str) -> float:
     """Chips of one domain: printed for the system or the nearest of its bases, else for the chip."""
-    for entity in reversed(bases(system_id)):
+    for entity in bases(system_id):
         if load.stated(entity, "chips"):
             return load.value(entity, "chips")
     if not load.stated(_rows()[system_id].chip, "scaleup_domain_chips"):
@@ -258,7 +272,7 @@ def _chips(system_id: str) -> float:
 @cache
 def _system(system_id: str) -> System:
     row = _rows()[system_id]
-    kwargs = inherited(System, (row.chip, *bases(system_id)))
+    kwargs = reader.inherited(System, (row.chip, *reversed(bases(system_id))))
     kwargs |= {"fabric": row.fabric, "domain_chips": int(_chips(system_id))}
     chip = load.chip(row.chip)
     owners = {"lane_bytes_per_s_per_dir": (kwargs.get("lane_id", ""), "scaleup_bytes_per_s_per_dir")}
@@ -276,20 +290,27 @@ def _system(system_id: str) -> System:
 
 
 def find(name: str | System, argument: str) -> System:
-    """A system by id or name for an `argument` of a call."""
+    """Return a system by id or name for an `argument` of a call."""
     if isinstance(name, System):
         return name
+    return _named(name, argument) if type(name) is str else _named.__wrapped__(name, argument)
+
+
+@lru_cache(maxsize=512)
+def _named(name: str, argument: str) -> System:
+    """Return the system that a name means, looked up once."""
     rows = _rows()  # which checks them
     system_id = load.resolve("system", name, argument)
     if system_id not in rows:
-        near = ", ".join(nearest(name, {one: one for one in systems()}))
+        near = ", ".join(nearest_ids(name, {folded(one): one for one in systems()}))
         what = f"data/systems/systems.csv has no row of {system_id}"
         raise ValueError(f"{argument}={name!r} is no scale-up domain, {what}; nearest: {near}")
     return _system(system_id)
 
 
+@declare(name=SYSTEM, count=Integer())
 def system(name: str | System, count: int = 1) -> System:
-    """A system by id or by any name of the table of names; a `System` is given back as it is.
+    """Return a system by id or by any name of the table of names; a `System` is returned as it is.
 
     Parameters
     ----------
@@ -316,21 +337,23 @@ def system(name: str | System, count: int = 1) -> System:
     >>> system("trn2.48xlarge", count=4).chips
     64
     """
-    found = find(name, "system")
-    if type(count) is int and count == 1:
-        return found
-    return joined(found, integer("count", count))
+    one = find(name, "system")
+    return one if count == 1 else joined(one, count)
+
+
+def joined(one: System, count: int) -> System:
+    """Return so many domains of a system: one object for each number, by which all that is resolved of it is saved."""
+    return _joined(Same(one), count)
 
 
 @lru_cache(maxsize=256)
-def joined(one: System, count: int) -> System:
-    """So many domains of a system; one object for each number, by which what is resolved of it is kept."""
-    return replace(one, count=integer("count", count, 1, MOST_CHIPS))
+def _joined(one: Same[System], count: int) -> System:
+    return replace(one.it, count=integer("count", count, 1, MOST_CHIPS))
 
 
 @lru_cache(maxsize=256)
 def roomy(one: System) -> System:
-    """The same system of chips whose memory sets no limit.
+    """Return the same system of chips whose memory sets no limit.
 
     Examples
     --------
@@ -378,5 +401,16 @@ def system_table() -> pd.DataFrame:
 
 
 def systems() -> list[str]:
-    """Ids of all systems of the catalog."""
+    """Ids of all systems of the catalog.
+
+    Returns
+    -------
+    ids : list of str
+        What `tm.system` takes, in the order of the catalog.
+
+    Examples
+    --------
+    >>> "trn2.48xlarge" in systems()
+    True
+    """
     return [row for row in _rows() if load.entities()[row].kind == "system"]

@@ -240,7 +240,7 @@ def check_listed(row: Any, place: str, lists: dict[str, Any]) -> None:
 
 
 def with_needed(kwargs: dict, part: str) -> dict:
-    """The keyword arguments of a spec; DataError where a row is missing that its kind of part needs."""
+    """Return the keyword arguments of a spec; DataError where a row is missing that its kind of part needs."""
     absent = [name for name in NEEDED[part] if name not in kwargs]
     if absent:
         raise DataError(f"data/facts/*.csv: no row of {kwargs['id']}, {absent[0]}, which a {part} needs")

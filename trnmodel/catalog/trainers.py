@@ -1,4 +1,4 @@
-"""What training software makes of a chip: shares of its rates, fixed times, what hides behind what, policies."""
+"""Software stacks for training: shares of a chip's rates, fixed times, overlaps and policies."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from trnmodel.arguments import instance, refuse
-from trnmodel.catalog import load
-from trnmodel.catalog.lineage import built
-from trnmodel.catalog.names import folded
+from trnmodel.catalog import reader
 from trnmodel.catalog.specs import Chip, Spec, mapping_field
-from trnmodel.catalog.stacks import Construction, ExpertSplit, HeadSplit, Kind, KvHeads, table_of
+from trnmodel.catalog.stacks import Construction, ExpertSplit, HeadSplit, Kind, KvHeads, stack_id, table_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,7 +66,7 @@ class Trainer(Spec):
 
     @property
     def kind(self) -> Kind:
-        """Whether it loses nothing, is a scenario of parts, is of data, or is a caller's."""
+        """Kind of the stack: ideal, a hand-tuned scenario, public software, or a caller's."""
         if self is IDEAL:
             return "ideal"
         if self.construction == "parts":
@@ -91,17 +89,18 @@ def shipped(e: Trainer) -> bool:
 
     Examples
     --------
+    >>> import trnmodel as tm
     >>> from dataclasses import replace
-    >>> own = trainer(load.chip("a100"))
+    >>> own = trainer(tm.chip("a100"))
     >>> shipped(own), shipped(replace(own, matmul_share=0.9)), shipped(IDEAL)
     (True, False, False)
     """
-    return e.id in trainers()[1:] and built(Trainer, e.id) is e
+    return e.id in trainers()[1:] and reader.spec(Trainer, e.id) is e
 
 
 def trainers() -> list[str]:
     """Ids of all training stacks of `data/`, the ideal one first."""
-    return ["ideal", *(entity.id for entity in load.entities().values() if entity.kind == "trainer")]
+    return ["ideal", *reader.ids("trainer")]
 
 
 def trainer_table() -> pd.DataFrame:
@@ -112,39 +111,28 @@ def trainer_table() -> pd.DataFrame:
     >>> trainer_table().set_index("id").public_on["megatron-2021"]
     'a100'
     """
-    return table_of([IDEAL, *(built(Trainer, name) for name in trainers()[1:])], *CHIPS_OWN.values())
+    return table_of([IDEAL, *(reader.spec(Trainer, name) for name in trainers()[1:])], *CHIP_FIELDS.values())
 
 
-CHIPS_OWN = {"public": "training_stack", "hand-tuned": "hand_tuned_training_stack"}  # fields of a chip, by word
+CHIP_FIELDS = {"public": "training_stack", "hand-tuned": "hand_tuned_training_stack"}  # fields of a chip, by word
 
 
 def trainer(chip: Chip, stack: str | Trainer | None = None, argument: str = "efficiencies") -> Trainer:
-    """A training stack: the chip's own "public" (the default) or "hand-tuned" one, "ideal", or one by id.
+    """Return a training stack: the chip's own "public" (the default) or "hand-tuned" one, "ideal", or one by id.
 
-    A `Trainer` is given back as it is. Raises ValueError for an unknown id, and where the chip has no such stack.
+    A `Trainer` is returned as it is. Raises ValueError for an unknown id, and where the chip has no such stack.
 
     Examples
     --------
-    >>> trainer(load.chip("a100")).id, trainer(load.chip("trainium1"), "ideal").matmul_share
+    >>> import trnmodel as tm
+    >>> trainer(tm.chip("a100")).id, trainer(tm.chip("trainium1"), "ideal").matmul_share
     ('megatron-2021', 1.0)
-    >>> tuned = trainer(load.chip("trainium3"), "hand-tuned")
+    >>> tuned = trainer(tm.chip("trainium3"), "hand-tuned")
     >>> tuned.kind, tuned.range("matmul_share")[1]
     ('hand-tuned', 0.911)
     """
     if isinstance(stack, Trainer):
         return stack
-    name = instance(argument, "public" if stack is None else stack, str, "an id or a Trainer")
-    name = {folded(word): word for word in ("ideal", *CHIPS_OWN)}.get(folded(name), name)
-    if name == "ideal":
-        return IDEAL
-    if name in CHIPS_OWN:
-        own = CHIPS_OWN[name]
-        if not getattr(chip, own):
-            refuse(
-                argument,
-                stack,
-                f"{chip.id} has no {name} training stack; give one of {', '.join(trainers())}, or "
-                f"add a row of {chip.id},{own} to data/facts/training.csv",
-            )
-        name = getattr(chip, own)
-    return built(Trainer, load.resolve("trainer", name, argument))
+    instance(argument, "" if stack is None else stack, str, "the id of a training stack, or a training stack itself")
+    name = stack_id(chip, stack, argument, "trainer", CHIP_FIELDS)
+    return IDEAL if name == "ideal" else reader.find(Trainer, "trainer", name, argument)

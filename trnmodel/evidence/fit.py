@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from trnmodel.arguments import choice, listed
 from trnmodel.catalog.load import DATA, read_csv, value
 from trnmodel.catalog.specs import Spec
+from trnmodel.declared import Checked, declare
 from trnmodel.evidence import search
 from trnmodel.evidence.grounds import document, grounds
 from trnmodel.evidence.questions import predict
@@ -82,7 +83,7 @@ class Case:
 
 @cache
 def parameters(group: str) -> tuple[Parameter, ...]:
-    """What a group of rows fits."""
+    """Return what a group of rows fits."""
     rows = [row for row in read_csv(DATA / "evidence" / "calibration.csv", Parameter) if row.group == group]
     if not rows:
         raise ValueError(f"group={group!r}: allowed are {sorted(GROUPS)}")
@@ -105,7 +106,7 @@ def readable(rows: Iterable[Mapping[str, str]]) -> Iterator[Case]:
 
 
 def cases(rows: pd.DataFrame | str | Path, group: str) -> list[Case]:
-    """Unique configurations of a group: rows of one configuration become one case with their median."""
+    """Return unique configurations of a group: rows of one configuration become one case with their median."""
     choice("group", group, GROUPS)
     alike: dict[str, list[Case]] = defaultdict(list)
     for case in readable(read_rows(rows)):
@@ -122,7 +123,7 @@ def cases(rows: pd.DataFrame | str | Path, group: str) -> list[Case]:
 
 
 def tuned(values: Mapping[Parameter, float]) -> Tune:
-    """A change of the stacks whose own rows the parameters are; stacks that override them keep theirs."""
+    """Return a change of the stacks whose own rows the parameters are; stacks that override them keep theirs."""
     seen: dict[int, tuple[Spec, Spec]] = {}
 
     def tune(e: Spec) -> Spec:
@@ -186,7 +187,7 @@ def _moved_by(case: Case, names: Sequence[Parameter]) -> list[int]:
 
 
 def _fit_all(of: Mapping[str, Sequence[Case]]) -> dict[Parameter, float]:
-    """Groups fitted in turn, each with what the others found, until no value moves in the digits that are kept."""
+    """Fit groups in turn, each with the values of the others, until no value moves in the digits that are written."""
     found: dict[Parameter, float] = {}
     for _ in range(MOST_ROUNDS):
         before = dict(found)
@@ -211,7 +212,7 @@ def fitted_errors(group: str) -> Callable[[list[Case], list[Case]], NDArray]:
 
 
 def labels(of: Sequence[Case]) -> dict[str, list]:
-    """What was asked of each case, for a table."""
+    """Return what was asked of each case, for a table."""
     return {
         "meaning": [case.reading.meaning for case in of],
         "model": [case.model for case in of],
@@ -227,6 +228,11 @@ def labels(of: Sequence[Case]) -> dict[str, list]:
     }
 
 
+@declare(
+    passes_on=True,
+    rows=Checked("a table of measurements, or the path of its CSV file", {"type": "string"}),
+    groups=Checked("groups of rows, one or several", {"enum": [*GROUPS]}),
+)
 def calibrate(rows: pd.DataFrame | str | Path, groups: str | Iterable[str] = GROUPS) -> pd.DataFrame:
     """Efficiencies fitted to the given rows, beside those in force; several groups until none moves the others.
 
@@ -241,12 +247,18 @@ def calibrate(rows: pd.DataFrame | str | Path, groups: str | Iterable[str] = GRO
     Returns
     -------
     table : pandas.DataFrame
-        group, owner (stack), quantity, in_force, fitted, cases; no line for a group without rows. [-]
+        Columns group, owner (stack), quantity, in_force, fitted, cases; no line for a group without rows. [-]
 
     Raises
     ------
     ValueError
         An unknown group, or rows that are no such table.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> calibrate(pd.DataFrame(columns=["instance", "workload", "metric", "value", "unit"])).empty
+    True
     """
     import pandas as pd
 

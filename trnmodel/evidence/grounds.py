@@ -48,7 +48,7 @@ ALONE = ("one-prefill", "batch-prefill", "queued-prefill", "burst-prefill")  # p
 
 
 def document(source: str) -> str:
-    """What a source is beside its version: the page or the pull request.
+    """Return what a source is beside its version: the page or the pull request.
 
     Examples
     --------
@@ -59,7 +59,7 @@ def document(source: str) -> str:
 
 
 def part(meaning: str) -> str:
-    """The part of a model that a meaning is about.
+    """Return the part of a model that a meaning is about.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def where(r: Reading) -> dict[str, str]:
 
 @lru_cache(maxsize=65536)
 def sizes(r: Reading) -> dict[str, float]:
-    """A reading's place on the axes; NaN where it has none."""
+    """Return a reading's place on the axes; NaN where it has none."""
     about = part(r.meaning)
     if about == "kernel":
         answer = kernel_answer(r)
@@ -137,7 +137,7 @@ def basis_of(r: Reading) -> Basis:
 
 @lru_cache(maxsize=65536)
 def banded(r: Reading) -> tuple[float, float, float, str, str]:
-    """What the model gives, the ends of its 90 % interval, and what it rests on: a word and its reason."""
+    """Return what the model gives, the ends of its 90 % interval, and what it rests on: a word and its reason."""
     plain = predict(r)
     if where(r)["part"] == TRAINING:
         step = training(r)

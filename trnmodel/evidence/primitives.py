@@ -21,13 +21,13 @@ MATRIX_BYTES = 2.0  # an element of a BF16 matrix, where a row names rows and co
 
 
 def bare_chip(r: Reading) -> Chip:
-    """The chip of a reading, whatever the system around it."""
+    """Return the chip of a reading, whatever the system around it."""
     where = machine(r)
     return where.chip if isinstance(where, System) else where
 
 
 def kernel_answer(r: Reading, tune: Tune | None = None) -> kernel.KernelTime:
-    """The kernel of a reading by `tm.kernel`; raises UnreadableRowError where the row names none."""
+    """Return the kernel of a reading by `tm.kernel`; raises UnreadableRowError where the row names none."""
     given: dict[str, Any] = {name: value for name, value in r.asked if name not in FRAME}
     call = dict(r.asked).get("kernel")
     if call not in CALLS:
@@ -45,7 +45,7 @@ def _kernel(figure: Callable[[kernel.KernelTime], Any]) -> Callable[[Reading, Tu
 
 
 def _kernel_mfu(r: Reading, tune: Tune | None) -> float:
-    """The share of the peak that the rules name for the source, or of that of the rank's cores."""
+    """Return the share of the peak that the rules name for the source, or of that of the rank's cores."""
     answer, core = kernel_answer(r, tune), bare_chip(r).core
     assert core is not None  # the kernel has run on it
     own = core.tensor.peak_flop_per_s[answer.dtype] * (r.mapping[3] or 1)
@@ -71,7 +71,7 @@ def _collective(r: Reading) -> Collective:
 
 
 def in_step_s(r: Reading, tune: Tune | None, kind: str, message_bytes: float, ranks: float) -> float:
-    """A message as a step of the reading's stack sends it."""
+    """Return a message as a step of the reading's stack sends it."""
     return float(collective(kind, message_bytes, machine(r), ranks=ranks, efficiencies=stack_of(r, tune)).time_s)
 
 
@@ -85,7 +85,7 @@ def _algbw(r: Reading) -> float:
 
 
 def _graph_s(r: Reading) -> float:
-    """The barrier that a graph pays once, which holds its first collective, and those that follow."""
+    """Return the barrier that a graph pays once, which holds its first collective, and those that follow."""
     _, ranks, _ = message(r)
     runtime = RUNTIMES.get(r.where[:4])
     if runtime is None:

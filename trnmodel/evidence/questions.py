@@ -21,14 +21,13 @@ from trnmodel.steps.inference import MemoryFit, Step, decode_step, memory_fit, p
 from trnmodel.steps.legal import reaching, running
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
-from trnmodel.steps.training import PLACEMENT, train_step
-from trnmodel.steps.training_answer import TrainStep
+from trnmodel.training.step import PLACEMENT, TrainStep, train_step
 
 MICRO = (1, 2, 4, 8, 16, 32)  # sizes of a micro-batch that are tried
 
 
 def _asked(r: Reading, tune: Tune | None, longest: float, phase: Phase) -> dict[str, Any]:
-    """What every question of a reading is asked with: a run that was measured has been legal."""
+    """Return what every question of a reading is asked with: a run that was measured has been legal."""
     where, chosen, at = machine(r), reaching(model(r.model), longest), r.degrees
     stack = running(chosen, site(where, at.lnc), at, stack_of(r, tune), phase)
     return {"model": chosen, "system": where, "mapping": at, "precision": r.precision, "efficiencies": stack}
@@ -72,7 +71,7 @@ def _output(r: Reading) -> float:
 
 
 def _stalled_step_s(r: Reading, tune: Tune | None) -> float:
-    """A decode step plus its part of the prefills of the other requests, one an output length, on one machine.
+    """Return a decode step plus its part of the prefills of the other requests, one an output length, on one machine.
 
     In a closed loop of `waves` requests a slot, half of those that start together are not stalled by each other.
     """
@@ -83,7 +82,7 @@ def _stalled_step_s(r: Reading, tune: Tune | None) -> float:
 
 
 def _first_token_s(r: Reading, tune: Tune | None) -> float:
-    """A prefill; in a closed loop also half the prefills of a first wave that waits for itself, and half a step."""
+    """Return a prefill; in a closed loop also half the prefills of a first wave, and half a step."""
     if not r.waves:
         return _one_prefill_s(r, tune)
     waiting = 1 + max(r.batch - 1, 0.0) / 2 / r.waves
@@ -113,7 +112,7 @@ def _total(r: Reading, tune: Tune | None) -> float:
 
 
 def stored_bytes(r: Reading, batch: float, context: float, tune: Tune | None = None) -> MemoryFit:
-    """What a rank of a reading stores, by kind."""
+    """Return what a rank of a reading stores, by kind."""
     phase: Phase = "decode" if model(r.model).generates else "prefill"
     return memory_fit(**_asked(r, tune, context, phase), batch=batch, context=context)
 
@@ -167,7 +166,7 @@ def fastest_micro_batch(model: str | Transformer, where: str | System | Chip, at
 
 
 def training(r: Reading) -> TrainStep:
-    """A step of training: where the row prints no micro-batch, the fastest of those that fit.
+    """Return a step of training: where the row prints no micro-batch, the fastest of those that fit.
 
     A batch of fewer sequences than replicas is that of one replica. What is computed again, how states are shared out
     and whether the sequence is cut between matrices are as `tm.train_step` has them.
@@ -240,7 +239,7 @@ QUESTIONS: Mapping[str, Callable[[Reading, Tune | None], float]] = {
 
 
 def predict(r: Reading, tune: Tune | None = None) -> float:
-    """What the model gives for a reading, in base units; raises UnreadableRowError with the reason for none."""
+    """Return what the model gives for a reading, in base units; raises UnreadableRowError with the reason for none."""
     try:
         value = QUESTIONS[r.meaning](r, tune)
         if r.percentile == "99" and r.meaning.endswith(("step", "prefill", "token", "forward", "latency")):

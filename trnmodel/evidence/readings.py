@@ -156,14 +156,14 @@ def _machine(where: str, hbm_bytes_per_s: float, layers: int) -> System | Chip:
 
 
 def machine(r: Reading) -> System | Chip:
-    """The system of a reading, or a bare chip: with the HBM that a rule gives it, and for one layer, room for all."""
+    """Return the system of a reading, or a bare chip, with the HBM that a rule gives it; one layer has room for all."""
     given = dict(r.asked)
     layers = read_model(r.model).n_layers if "one_layer" in given else 0
     return _machine(r.where, float(given.get("hbm_bytes_per_s", 0)), layers)
 
 
 def joined(r: Reading, ranks: float) -> System | Chip:
-    """The machine of a reading, or as many as its row names where one has too few ranks."""
+    """Return the machine of a reading, or as many as its row names where one has too few ranks."""
     where = machine(r)
     if isinstance(where, Chip) or r.machines == 1:
         return where
@@ -171,7 +171,7 @@ def joined(r: Reading, ranks: float) -> System | Chip:
 
 
 def stack_of(r: Reading, tune: Tune | None = None) -> Efficiencies:
-    """The stack of a reading on its machine, changed where one asks for it."""
+    """Return the stack of a reading on its machine, changed where one asks for it."""
     where = machine(r)
     chosen = efficiencies(where if isinstance(where, Chip) else where.chip, r.stack or None)
     return instance("tune", tune(chosen), Efficiencies, "a change of a stack") if tune else chosen
@@ -185,7 +185,7 @@ def aliases() -> tuple[tuple[re.Pattern, str], ...]:
 
 
 def model_of(workload: str, models: Mapping[str, Any] | None = None) -> Any:
-    """The model that a workload name means: one that the caller gives, one of the table, or one of the catalog."""
+    """Return the model that a workload name means: of the caller, of the table, or of the catalog."""
     return models[workload] if models and workload in models else _known_model(workload)
 
 
@@ -202,7 +202,7 @@ def _known_model(workload: str) -> str:
 
 
 def counts(row: Mapping[str, str]) -> dict[str, float]:
-    """The numbers of a row's shapes, NaN for a blank cell; raises UnreadableRowError naming the column of any other."""
+    """Return the numbers of a row's shapes, NaN for a blank cell; raise UnreadableRowError for any other text."""
     found = {}
     for name in COUNTS:
         cell = re.sub(rf"^{name}[ =]*(?=\d)|(?<=\d) ?(ranks?|cores?|chips?)$", "", row[name], flags=re.I)  # "TP8"
@@ -219,7 +219,7 @@ def _first(*values: float) -> float:
 
 
 def _length(policy: str, n: Mapping[str, float], fallback: float) -> float:
-    """A length by a rule's policy: "seq", "input", "median" or "middle" of the output, a number; else the fallback."""
+    """Return a length by a rule's policy: "seq", "input", "median" or "middle" of the output, or a number."""
     known = {
         "seq": n["seq_len"],
         "input": n["input_len"],
@@ -291,7 +291,7 @@ def _printed_precision(printed: str) -> Precision:
 
 
 def _precision(preset: str, printed: str) -> Precision:
-    """What a rule says ("int8+int8" names the cache's dtype too), or what the row prints."""
+    """Return what a rule says ("int8+int8" names the cache's dtype too), or what the row prints."""
     if not preset:
         return _printed_precision(printed)
     if preset == "fp32-autocast":
@@ -317,20 +317,20 @@ def _machines(instance: str) -> int:
 
 
 def _instance(name: str) -> str:
-    """An instance by its name, or by family and size where one of the catalogue has both ("trn3.48xlarge")."""
+    """Return an instance by its name, or by family and size where one of the catalogue has both ("trn3.48xlarge")."""
     family, _, size = name.partition(".")
     known = [one for one in systems() if one.startswith(family) and one.endswith(f".{size}")]
     return known[0] if len(known) == 1 and re.fullmatch(r"[a-z]+\d+", family) and name not in known else name
 
 
 def _units(meaning: str) -> Mapping[str, float]:
-    """The units of a meaning, with their sizes."""
+    """Return the units of a meaning, with their sizes."""
     fits = [units for end, units in UNITS.items() if meaning.endswith(end) or meaning.startswith(end)]
     return fits[0] if fits else TIMES
 
 
 def _meaning(question: str, row: Mapping[str, str]) -> str:
-    """The question of a row, by what its unit is of and what it is shared out over: tokens, a user, a chip."""
+    """Return the question of a row, by what its unit is of and what it is shared out over: tokens, a user, a chip."""
     unit, words = row["unit"], f"{row['metric']} {row['unit']}"
     if question in BY_TOKENS and "tok" in unit:
         question = BY_TOKENS[question]
@@ -358,7 +358,7 @@ def is_rate(meaning: str) -> bool:
 
 
 def _scale(meaning: str, row: Mapping[str, str], override: str) -> float:
-    """Base units in the unit of a row, which must be one of its meaning; an override "MB=MiB" says what one means.
+    """Return base units in the unit of a row, which must be one of its meaning; "MB=MiB" overrides one.
 
     Where the unit is blank the metric may name it: "TPOT (ms)".
     """
@@ -391,7 +391,7 @@ def asked(arguments: Mapping[str, str]) -> tuple[tuple[str, float | str], ...]:
 def reading(
     row: Mapping[str, str], models: Mapping[str, Any] | None = None, decided: Decision | None = None
 ) -> Reading:
-    """What a row means; raises UnreadableRowError with the reason for a row that cannot be predicted."""
+    """Return what a row means; raises UnreadableRowError with the reason for a row that cannot be predicted."""
     for name in COLUMNS:
         if len(row[name]) > LONGEST_CELL:
             raise UnreadableRowError(f"{name}: a cell of {len(row[name])} characters; allowed are {LONGEST_CELL}")

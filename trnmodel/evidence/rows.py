@@ -45,7 +45,7 @@ class UnreadableRowError(ValueError):
 
 
 def number(text: Any) -> float:
-    """A number as the tables print it: "~200", "1500±150", "4k (~4096)", "17-19" (its midpoint); NaN for none.
+    """Return a number as the tables print it: "~200", "1500±150", "4k (~4096)", "17-19" (its midpoint); NaN for none.
 
     Commas part thousands; what is no such number, runs backwards or is beyond 1e30 is NaN too.
 
@@ -69,7 +69,7 @@ def _printed(printed: str) -> float:
 
 
 def tokens(cell: str) -> float:
-    """A length as the tables print it: a number, a bucket, or thousands of 1,024 ("4k"); NaN for none.
+    """Return a length as the tables print it: a number, a bucket, or thousands of 1,024 ("4k"); NaN for none.
 
     Examples
     --------
@@ -82,14 +82,14 @@ def tokens(cell: str) -> float:
 
 
 def _bounded(printed: str) -> float:
-    """The middle of a printed number or range; NaN where either end is none, or none that a row can have."""
+    """Return the middle of a printed number or range; NaN where either end is none, or none that a row can have."""
     value, low, high = parse_number(printed)
     odd_commas = re.search(r",(?!\d{3}(?!\d))", printed)
     return value if -HUGE <= low <= high <= HUGE and not odd_commas else math.nan
 
 
 def text(cell: Any) -> str:
-    """A cell as the rules read it: whole numbers without a point, nothing for a blank, "<list>" for a list.
+    """Return a cell as the rules read it: whole numbers without a point, nothing for a blank, "<list>" for a list.
 
     Examples
     --------
@@ -107,7 +107,7 @@ def text(cell: Any) -> str:
 
 
 def row_id(row: Mapping[str, str]) -> str:
-    """An id that follows from what a row is: from all its cells but the value, so that a corrected value keeps it.
+    """Return an id that follows from what a row is: from all its cells but the value.
 
     Examples
     --------
@@ -118,7 +118,7 @@ def row_id(row: Mapping[str, str]) -> str:
 
 
 def _content(path: Path) -> str:
-    """The text of a regular file of at most 64 MiB; bytes that are no UTF-8 become replacement characters."""
+    """Return the text of a regular file of at most 64 MiB; bytes that are no UTF-8 become replacement characters."""
     allowed = f"allowed is a readable CSV file, a regular one of at most {MAX_FILE_BYTES // MIB} MiB"
     try:
         if not path.is_file():
@@ -136,19 +136,19 @@ def _content(path: Path) -> str:
 
 
 def _column(name: str) -> str:
-    """A column by the name of the format, whatever its case and the blanks around it; any other as it is."""
+    """Return a column by the name of the format, whatever its case and the blanks around it; any other as it is."""
     known = name.strip().lower()
     return known if known in COLUMNS else name
 
 
 def _separator(content: str) -> str:
-    """What parts the columns of a header: the one of comma, semicolon and tab that parts most columns of the format."""
+    """Return what parts the columns of a header: comma, semicolon or tab, whichever parts most of them."""
     first = content.partition("\n")[0].replace('"', "")
     return max(",;\t", key=lambda one: len({_column(name) for name in first.split(one)} & set(COLUMNS)))
 
 
 def _from_csv(path: Path) -> pd.DataFrame:
-    """The rows of a CSV file, cells as text, parted by commas, semicolons or tabs; a short row ends in blank cells."""
+    """Return the rows of a CSV file as text, parted by commas, semicolons or tabs; a short row ends in blank cells."""
     import pandas as pd
 
     content = _content(path)
@@ -172,14 +172,14 @@ def _from_csv(path: Path) -> pd.DataFrame:
 
 
 def published() -> pd.DataFrame:
-    """The tables of published measurements of Trainium and Inferentia, one below the other, as text."""
+    """Return the tables of published measurements of Trainium and Inferentia, one below the other, as text."""
     import pandas as pd
 
     return pd.DataFrame([row for path in (MEASURED, LATER, PRODUCTS) for row in read_rows(path)])
 
 
 def read_table(rows: pd.DataFrame | str | Path) -> pd.DataFrame:
-    """The rows as a DataFrame, refused with one clear error where they are not such a table."""
+    """Return the rows as a DataFrame, refused with one clear error where they are not such a table."""
     import pandas as pd
 
     if isinstance(rows, (str, Path)):
@@ -200,7 +200,7 @@ def read_table(rows: pd.DataFrame | str | Path) -> pd.DataFrame:
 
 
 def _products(table: pd.DataFrame) -> pd.DataFrame:
-    """A table of matrix products with their counters as rows of measured times; any other table as it is.
+    """Return a table of matrix products with their counters as rows of measured times; any other table as it is.
 
     Such a table has `instance`, `m`, `n`, `k` and `time_us`, and no workload and no value: a product of m x k by k x n,
     on one logical core of `lnc` physical ones, in `dtype`. Its own columns stay.
@@ -227,7 +227,7 @@ def _products(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def texts(table: pd.DataFrame) -> list[dict[str, str]]:
-    """The rows of a table as texts by column, each with its id; a column that is missing is blank."""
+    """Return the rows of a table as texts by column, each with its id; a column that is missing is blank."""
     names = ("id", *COLUMNS)
     cells = [table[name].tolist() if name in table.columns else [""] * len(table) for name in names]
     found = [dict(zip(names, map(text, row), strict=True)) for row in zip(*cells, strict=True)]
@@ -263,12 +263,12 @@ def put_fitted(path: Path, values: Mapping[tuple[str, str], str]) -> None:
 
 
 def wide_rows() -> list[dict[str, str]]:
-    """The rows of other chips once more, as the kind that is asked of the hand-tuned scenario."""
+    """Return the rows of other chips once more, as the kind that is asked of the hand-tuned scenario."""
     return [row | {"kind": WIDE} for row in read_rows(COMPARATORS)]
 
 
 def measure(row: Mapping[str, str]) -> float:
-    """The measured value of a row, in the row's unit; raises UnreadableRowError for none."""
+    """Return the measured value of a row, in the row's unit; raises UnreadableRowError for none."""
     measured = number(row["value"])
     if not measured >= TINY:
         raise UnreadableRowError(f"value {shown(row['value'])} is no positive number")

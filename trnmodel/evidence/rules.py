@@ -77,7 +77,7 @@ class Ready:
 
 
 def ready(rule: Rule) -> Ready:
-    """A rule made ready to match; raises DataError naming the rule and the cell that is none."""
+    """Return a rule made ready to match; raises DataError naming the rule and the cell that is none."""
     try:
         patterns = [(name, re.compile(getattr(rule, name), re.I)) for name in MATCHED if getattr(rule, name)]
         arguments = [pair.split("=", 1) for pair in rule.arguments.split()]
@@ -88,7 +88,7 @@ def ready(rule: Rule) -> Ready:
 
 @cache
 def rules() -> tuple[Ready, ...]:
-    """The rules that are shipped, in order."""
+    """Return the rules that are shipped, in order."""
     rows = read_csv(DATA / "evidence" / "rules.csv", Rule)
     names = [rule.rule for rule in rows]
     if twice := sorted({name for name in names if names.count(name) > 1}):
@@ -98,13 +98,13 @@ def rules() -> tuple[Ready, ...]:
 
 @lru_cache(maxsize=256)
 def _of_kind(kind: str) -> tuple[Ready, ...]:
-    """The shipped rules that rows of a kind may match."""
+    """Return the shipped rules that rows of a kind may match."""
     first = MATCHED[0]
     return tuple(one for one in rules() if all(name != first or pattern.search(kind) for name, pattern in one.patterns))
 
 
 def bare_name(workload: str) -> str:
-    """A workload's name without the publisher in front."""
+    """Return a workload's name without the publisher in front."""
     return PUBLISHER.sub("", plain(workload).strip())
 
 
@@ -126,7 +126,7 @@ def matched(row: Mapping[str, str]) -> list[tuple[Ready, dict[str, str]]]:
 
 
 def decide(row: Mapping[str, str]) -> Decision:
-    """What the rules say of a row; where several match, the later ones override what they fill.
+    """Return what the rules say of a row; where several match, the later ones override what they fill.
 
     A row that none gives a meaning, or whose workload names nothing, is read once more in the rules' own words.
     """
@@ -135,7 +135,7 @@ def decide(row: Mapping[str, str]) -> Decision:
 
 @lru_cache(maxsize=2**13)  # more than there are rows in `data/evidence`
 def _decide(cells: tuple[str, ...]) -> Decision:
-    """What the rules say of the cells that have a say, each row of many fits once."""
+    """Return what the rules say of the cells that have a say, each row of many fits once."""
     row = dict(zip(DECIDING, cells, strict=True))
     found = _decided(row)
     start = found.question.partition("-")[0]

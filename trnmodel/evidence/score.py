@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trnmodel.arguments import refuse, shown
+from trnmodel.declared import Checked, declare
 from trnmodel.evidence.grounds import banded, where
 from trnmodel.evidence.readings import Reading, reading
 from trnmodel.evidence.rows import MEASURED, UnreadableRowError, measure, published, read_table, text, texts
@@ -31,7 +32,7 @@ LINES = ("fit", "rate", "null", "network")  # uses of rows that are no predictio
 
 
 def read_models(models: Mapping[str, Any] | None) -> dict[str, Transformer]:
-    """The models that a caller gives by workload name, each read once."""
+    """Return the models that a caller gives by workload name, each read once."""
     found = {}
     for name, value in ({} if models is None else _named(models)).items():
         try:
@@ -48,7 +49,7 @@ def _named(models: Any) -> Mapping[str, Any]:
 
 
 def configuration(r: Reading, predicted: float) -> str:
-    """A key that rows share which are one question: the same machine, stack, model, batch, meaning and answer."""
+    """Return a key that rows of one question share: the same machine, stack, model, batch, meaning and answer."""
     question = (
         r.meaning,
         r.where,
@@ -92,6 +93,11 @@ def _judge(row: dict[str, str], models: Mapping[str, Any] | None) -> dict[str, A
     }
 
 
+@declare(
+    passes_on=True,
+    rows=Checked("a table of measurements, or the path of its CSV file", {"type": "string"}),
+    models=Checked("a mapping of names to models of your own", {"type": "object"}),
+)
 def validate(rows: pd.DataFrame | str | Path, models: Mapping[str, Any] | None = None) -> pd.DataFrame:
     """Predict measured rows from their own columns: steps of models, kernels, collectives, encoders, footprints.
 
@@ -120,6 +126,14 @@ def validate(rows: pd.DataFrame | str | Path, models: Mapping[str, Any] | None =
     ------
     ValueError
         What is given is no such table, or one of the models is none.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> row = {"instance": "trn2.48xlarge", "workload": "nobody's model", "metric": "tpot", "value": 10, "unit": "ms"}
+    >>> table = validate(pd.DataFrame([row]))
+    >>> bool(table.skipped[0])
+    True
     """
     import pandas as pd
 
@@ -133,7 +147,7 @@ def validate(rows: pd.DataFrame | str | Path, models: Mapping[str, Any] | None =
 
 
 def shipped(kind: str) -> pd.DataFrame:
-    """The shipped measurements of one kind through `validate`.
+    """Return the shipped measurements of one kind through `validate`.
 
     Examples
     --------
@@ -146,18 +160,25 @@ def shipped(kind: str) -> pd.DataFrame:
 
 
 def validation() -> pd.DataFrame:
-    """The shipped measurements through `validate`, with the group that a split keeps together.
+    """Return the shipped measurements through `validate`, with the group that a split keeps together.
 
     Returns
     -------
     table : pandas.DataFrame
         As `validate` gives it, with `group`: kind, model and system family. Splits are by group, never by row.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> table = tm.validation()
+    >>> {"predicted", "error", "low", "high", "group"} <= set(table)
+    True
     """
     return grouped(validate(published()))
 
 
 def grouped(table: pd.DataFrame) -> pd.DataFrame:
-    """A judged table with the group of each row: kind, model and system family."""
+    """Return a judged table with the group of each row: kind, model and system family."""
     family = table["instance"].str.extract(r"^([a-z]+[0-9]+)", expand=False).fillna("")
     names = table["model"].where(table["model"] != "", table["workload"])
     return table.assign(group=table["kind"] + "/" + names + "/" + family)
@@ -195,7 +216,7 @@ def summary(table: pd.DataFrame, by: str) -> pd.DataFrame:
 
 
 def excluded(table: pd.DataFrame) -> pd.DataFrame:
-    """The one table of exclusions: every row that does not count, where it is from, what it says, and why.
+    """Return the one table of exclusions: every row that does not count, where it is from, what it says, and why.
 
     A row that is no prediction but has a use of its own (a point of a run's line, a printed rate) is none of them.
     """

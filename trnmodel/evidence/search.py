@@ -16,7 +16,7 @@ LARGEST = 3.0  # change of a logarithm
 
 
 def line(x: ArrayLike, y: ArrayLike, weights: ArrayLike = 1.0) -> tuple[float, float]:
-    r"""Base and slope of the line through points by weighted least squares: two unknowns, two normal equations.
+    r"""Return base and slope of the line through points by weighted least squares: two unknowns, two normal equations.
 
     .. math:: s = \frac{\sum w (x - \bar x)(y - \bar y)}{\sum w (x - \bar x)^2}, \qquad b = \bar y - s \bar x
 
@@ -107,7 +107,7 @@ def room(names: Iterable[str], first: ArrayLike) -> NDArray:
 
 
 def left_out(of: Sequence[T], name: Callable[[T], Hashable], errors: Callable[[list[T], list[T]], Iterable]) -> NDArray:
-    """The one leave-out: errors of each case by what was learned from the cases of all other names.
+    """Return the one leave-out: errors of each case by what was learned from the cases of all other names.
 
     `errors(train, test)` learns from the first and gives the errors of the second, or a row of figures for each.
     """

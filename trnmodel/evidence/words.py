@@ -60,7 +60,7 @@ class Spelling(msgspec.Struct, frozen=True):
 
 @cache
 def _spellings() -> tuple[tuple[Spelling, re.Pattern, re.Pattern, re.Pattern], ...]:
-    """The shipped spellings with their patterns."""
+    """Return the shipped spellings with their patterns."""
     rows = read_csv(DATA / "evidence" / "spellings.csv", Spelling)
     return tuple(
         (one, re.compile(one.kind, re.I), re.compile(one.phase, re.I), re.compile(one.pattern, re.I)) for one in rows
@@ -68,7 +68,7 @@ def _spellings() -> tuple[tuple[Spelling, re.Pattern, re.Pattern, re.Pattern], .
 
 
 def plain(cell: str) -> str:
-    """A text with one hyphen, one kind of blank and no width: as keyboards write it.
+    """Return a text with one hyphen, one kind of blank and no width: as keyboards write it.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def reachable() -> list[dict[str, str]]:
 
 
 def spelt(row: Mapping[str, str]) -> dict[str, str]:
-    """A row in the words of the rules: kind, phase, metric, unit and workload as others write them.
+    """Return a row in the words of the rules: kind, phase, metric, unit and workload as others write them.
 
     Examples
     --------
@@ -115,13 +115,13 @@ def spelt(row: Mapping[str, str]) -> dict[str, str]:
 
 
 def _ranks(row: Mapping[str, str]) -> str:
-    """The ranks of a row by its columns: those of a group, else the cores that it names over those of a logical one."""
+    """Return the ranks of a row by its columns: those of a group, else its cores over those of a logical one."""
     cores, logical = (re.match(r"\d{1,6}", row.get(name, "")) for name in ("n_cores_used", "lnc"))
     return row.get("tp", "") or (f"{int(cores[0]) // max(int(logical[0]) if logical else 1, 1)}" if cores else "")
 
 
 def _collective(workload: str, note: str, ranks: str = "") -> str:
-    """A collective with its kind, ranks and bytes wherever they stand: "all_reduce 64 ranks size=1048576B".
+    """Return a collective with its kind, ranks and bytes wherever they stand: "all_reduce 64 ranks size=1048576B".
 
     Examples
     --------
@@ -145,7 +145,7 @@ def _collective(workload: str, note: str, ranks: str = "") -> str:
 
 
 def _attention(workload: str) -> str:
-    """An attention kernel with heads, head size, batch and length in the order of the rules.
+    """Return an attention kernel with heads, head size, batch and length in the order of the rules.
 
     Examples
     --------

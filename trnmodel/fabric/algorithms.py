@@ -8,11 +8,12 @@ from operator import attrgetter
 import numpy as np
 from numpy.typing import NDArray
 
+from trnmodel.arguments import Same
 from trnmodel.catalog.specs import published
 from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.systems import System
 from trnmodel.fabric import build
-from trnmodel.fabric.groups import Group, Same, fabric, farthest_s
+from trnmodel.fabric.groups import Group, fabric, farthest_s
 from trnmodel.formulas import collectives, exchanges, tiers
 from trnmodel.units import Numeric
 
@@ -29,7 +30,7 @@ FORMULAS: dict[str, Rates] = {  # of tiers one after the other, each by one step
 
 
 def _tiered(name: str) -> Algorithm:
-    """The same algorithm on every tier, one tier after the other."""
+    """Return the algorithm that runs the same steps on every tier, one tier after the other."""
 
     def time_s(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
         steps = (name,) * len(p.levels)
@@ -39,7 +40,7 @@ def _tiered(name: str) -> Algorithm:
 
 
 def _multiport_bucket(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
-    """All axes of a whole torus at once, after an exchange on the chip."""
+    """Return the time over all axes of a whole torus at once, after an exchange on the chip."""
     axes = [place for place, level in enumerate(p.levels) if level.name in build.AXES]
     if not axes or axes[-1] + 1 != len(p.levels):
         return np.full(p.ranks.shape, np.nan)
@@ -51,7 +52,7 @@ def _multiport_bucket(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
 
 
 def _inside_s(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
-    """What the ranks of a chip send each other before and after anything leaves it."""
+    """Return the time in which the ranks of a chip exchange before and after anything leaves the chip."""
     if not p.on_chip:
         return np.zeros(())
     inside = tiers.hierarchical_s(kind, ("one_shot",), message_bytes, (p.local,), (p.alphas[0],), (p.rates[0],))
@@ -59,9 +60,9 @@ def _inside_s(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
 
 
 def _tiers_at_once(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
-    """Parts of the buffer in all orders over the tiers of switched racks, so that all of them work at once.
+    """Return the time of parts of the buffer in all orders over the tiers of switched racks, all of which work at once.
 
-    Over a part of a torus too, round whose axes they go in rings; a whole one has its `multiport_bucket`.
+    On a part of a torus the parts go round its axes in rings; a whole torus has its `multiport_bucket`.
     """
     axes = [level.name in build.AXES for level in p.levels]
     outer = [place for place, level in enumerate(p.levels) if axes[place] or level.name in SWITCHED]
@@ -79,7 +80,10 @@ def _phased(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
 
 
 def _direct(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
-    """Every pair of chips at the fabric's all-to-all capacity; for ranks on all chips of a rack or of the domain."""
+    """Return the time of every pair of chips at the fabric's all-to-all capacity.
+
+    It holds for ranks on all chips of a rack or of the domain.
+    """
     if not isinstance(p.where, System) or p.where.fabric == "single":
         return np.full(p.ranks.shape, np.nan)
     alpha = np.zeros(p.ranks.shape)
@@ -92,18 +96,18 @@ def _direct(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
 
 
 def _whole_scopes(p: Group) -> list[tuple[str, NDArray]]:
-    """A rack and the domain, of more than a chip, with where ranks are on all chips of it, all groups of a chip too."""
+    """Return the scopes "rack" and "world" of more than one chip, with where ranks and groups fill all chips of it."""
     where = p.where
     assert isinstance(where, System)
     sizes = {"rack": where.domain_chips / max(where.racks, 1), "world": where.domain_chips}
-    found = [(scope, (p.chips == size) & (p.stride == p.groups)) for scope, size in sizes.items() if size > 1]
-    return [(scope, here) for scope, here in found if np.any(here)]
+    whole = [(scope, (p.chips == size) & (p.stride == p.groups)) for scope, size in sizes.items() if size > 1]
+    return [(scope, here) for scope, here in whole if np.any(here)]
 
 
 def between_chips_s(message_bytes: NDArray, p: Group) -> NDArray:
-    """Time of an all-to-all's bytes between chips at the capacity that a flow finds; NaN but on whole racks, domains.
+    """Return the time of an all-to-all's bytes between chips at the capacity that a flow finds.
 
-    Traffic of a rack stays in it.
+    It is NaN where the ranks do not fill a whole rack or domain. Traffic of a rack stays in the rack.
     """
     pair = np.full(p.ranks.shape, np.nan)
     if isinstance(p.where, System) and p.where.fabric != "single":
@@ -117,7 +121,10 @@ def _pair_bytes_per_s(key: Same, scope: str) -> Numeric:
 
 
 def _one_by_one(formula: Callable[..., NDArray]) -> Algorithm:
-    """One tier after the other, outermost first; a chip's link serves the one rank that sends."""
+    """Return the algorithm that runs a formula on one tier after the other, outermost first.
+
+    A chip's link serves the one rank that sends.
+    """
 
     def time_s(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
         total = np.zeros(())
@@ -130,7 +137,7 @@ def _one_by_one(formula: Callable[..., NDArray]) -> Algorithm:
 
 
 def _p2p(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
-    """To the farthest rank: one hop of every tier that the ranks span, at the rate of the slowest."""
+    """Return the time to the farthest rank: one hop of every tier that the ranks span, at the slowest tier's rate."""
     hops, slowest = np.zeros(()), np.full(p.ranks.shape, np.inf)
     for level, count, rate, alpha in zip(p.levels, p.counts, p.rates, p.alphas, strict=True):
         alone = rate * (1 if level.name == "chip" else p.local)
@@ -141,21 +148,24 @@ def _p2p(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
 
 
 def _alone(formula: Callable[..., NDArray], rates: Rates, takes_kind: bool = False) -> Algorithm:
-    """A formula of equal ranks on a fabric of one tier; NaN where ranks span more."""
+    """Return the algorithm of equal ranks on a fabric of one tier; its time is NaN where ranks span more tiers."""
 
     def time_s(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
         spans = sum(np.asarray(count > 1, dtype=int) for count in p.counts)
         total = np.where(spans > 1, np.nan, 0.0)
         for count, rate, alpha in zip(p.counts, rates(p), p.alphas, strict=True):
-            given = (kind,) if takes_kind else ()
-            total = total + formula(*given, message_bytes, count, alpha, rate)
+            kinds = (kind,) if takes_kind else ()
+            total = total + formula(*kinds, message_bytes, count, alpha, rate)
         return total
 
     return time_s
 
 
 def _neuron(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
-    """As the collectives library picks by message: mesh, recursive doubling and halving, KangaRing (here: rings)."""
+    """Return the time of what the collectives library picks by message.
+
+    It picks mesh, recursive doubling and halving, or KangaRing (here: rings).
+    """
     limits = [p.chip.algorithm_max_bytes.get(name, np.inf) for name in ("mesh", "rdh")]
     small, middle, large = (REDUCING[name](kind, message_bytes, p) for name in ("one_shot", "halving_doubling", "ring"))
     middle = np.where(np.isnan(middle), large, middle)
@@ -167,39 +177,62 @@ IN_GRAPH = {
     "doubling": (exchanges.in_graph_doubling_s, "rdh_traffic_ratio"),
     "ring": (exchanges.in_graph_ring_s, "ring_traffic_ratio"),
 }
-SHOTS: dict[str, Callable[[NDArray], NDArray]] = {  # buffers that a rank of some sends in a kernel of its own
-    "one_shot": lambda n: n - 1,
-    "two_shot": lambda n: 2 * (n - 1) / n,
+
+
+def _one_shot_buffers(n: NDArray) -> NDArray:
+    """Return how many buffers a rank of n sends where each rank sends its buffer to all others."""
+    return n - 1
+
+
+def _two_shot_buffers(n: NDArray) -> NDArray:
+    """Return how many buffers a rank of n sends in a reduce-scatter and an all-gather."""
+    return 2 * (n - 1) / n
+
+
+SHOTS: dict[str, Callable[[NDArray], NDArray]] = {  # kernels that read each other's memory
+    "one_shot": _one_shot_buffers,
+    "two_shot": _two_shot_buffers,
 }
 
 
 def in_graph(e: Efficiencies) -> dict[str, Algorithm]:
-    """The all-reduces that a software stack has in its graphs, with the constants that were fitted to it.
+    """Return the all-reduces that a software stack has in its graphs, with the constants that were fitted to it.
 
     Each runs at any size, and the fastest is taken, so that no more bytes take less time. Kernels that read each
     other's memory end at the scale-up domain: beyond it a library runs tier by tier, each step in the stack's `hop_s`.
     """
+    names = e.in_graph.split()
+    timed = {f"in_graph_{name}": _shot(e, name) if name in SHOTS else _fitted(e, name) for name in names}
+    library = {name: _where(True, REDUCING[name]) for name in FORMULAS}
+    return timed | library if SHOTS.keys() & set(names) else timed
 
-    def timed(name: str) -> Algorithm:
-        if name in SHOTS:
-            start, rate = getattr(e, f"{name}_s"), getattr(e, f"{name}_rate_share")
-            beside = start, e.shot_rank_s, e.shot_copies
-            kernel = exchanges.kernel_all_reduce_s
-            return _where(False, lambda kind, m, p: kernel(m, p.ranks, SHOTS[name](p.ranks), *beside, rate * p.links))
-        formula, ratio = IN_GRAPH[name][0], getattr(e, IN_GRAPH[name][1])
-        first = exchanges.within_chip_s
-        return lambda kind, m, p: (
-            formula(m, p.ranks, p.local, e.hop_s, p.links, ratio) + first(m, p.local, p.chip.intra_chip_bytes_per_s)
+
+def _shot(e: Efficiencies, name: str) -> Algorithm:
+    """Return the all-reduce of a kernel whose ranks read each other's memory, within the scale-up domain."""
+    start, rate, buffers = getattr(e, f"{name}_s"), getattr(e, f"{name}_rate_share"), SHOTS[name]
+
+    def time_s(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
+        sent = buffers(p.ranks)
+        return exchanges.kernel_all_reduce_s(
+            message_bytes, p.ranks, sent, start, e.shot_rank_s, e.shot_copies, rate * p.links
         )
 
-    names = e.in_graph.split()
-    found = {f"in_graph_{name}": timed(name) for name in names}
-    library = {name: _where(True, REDUCING[name]) for name in FORMULAS}
-    return found | library if SHOTS.keys() & set(names) else found
+    return _where(False, time_s)
+
+
+def _fitted(e: Efficiencies, name: str) -> Algorithm:
+    """Return an all-reduce in the graph whose step and traffic were fitted to the stack."""
+    formula, ratio = IN_GRAPH[name][0], getattr(e, IN_GRAPH[name][1])
+
+    def time_s(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
+        inside = exchanges.within_chip_s(message_bytes, p.local, p.chip.intra_chip_bytes_per_s)
+        return formula(message_bytes, p.ranks, p.local, e.hop_s, p.links, ratio) + inside
+
+    return time_s
 
 
 def _where(beyond: bool, algorithm: Algorithm) -> Algorithm:
-    """The algorithm in groups that do, or do not, reach beyond the scale-up domain; elsewhere none."""
+    """Return the algorithm that runs only in groups that do, or do not, reach beyond the scale-up domain."""
 
     def time_s(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
         leaves = [count > 1 for level, count in zip(p.levels, p.counts, strict=True) if level.name == "scale-out"]

@@ -29,18 +29,18 @@ LARGEST_WORK = 2**21  # links times chips; what a flow between all pairs takes
 
 
 def letter(position: int) -> str:
-    """The deep dive's letter of a chip's place on its tray."""
+    """Return the deep dive's letter of a chip's place on its tray."""
     return chr(ord("A") + position)
 
 
 def plane_of(system: System) -> dict[str, int]:
-    """Plane of each tray position: "A C|B D" is two planes."""
+    """Return the plane of each tray position: "A C|B D" is two planes."""
     groups = system.plane_positions.split("|")
     return {position: plane for plane, group in enumerate(groups) for position in group.split()}
 
 
 def link_rates(system: System) -> list[Any]:
-    """Rate of one link of each torus axis, one way. [B/s]
+    """Return the rate of one link of each torus axis, one way, in B/s.
 
     A chip's sum over its neighbours, of the instance and of the UltraServer apart, is shared out evenly.
     """
@@ -55,9 +55,10 @@ def link_rates(system: System) -> list[Any]:
 
 
 def unit_rates(system: System) -> list[Any]:
-    """What the links of a fabric are multiples of, one way: a lane, a link of each torus axis, a link of a chip. [B/s]
+    """Return the rates of which links are multiples, one way, in B/s.
 
-    Raises ValueError where the rate is not published.
+    They are those of a lane, of a link of each torus axis, or of a link of a chip. Raises ValueError where the rate is
+    not published.
     """
     if system.fabric == "planes":
         rates: list[Any] = [system.lane_bytes_per_s_per_dir]
@@ -73,13 +74,13 @@ def unit_rates(system: System) -> list[Any]:
 
 
 def dressed(graph: nx.Graph, system: System) -> nx.Graph:
-    """The graph with the rates of a system on its links, and on a torus the lanes that make up the rate."""
-    rates, found = unit_rates(system), graph.copy()
-    for *_, data in found.edges(data=True):
+    """Return the graph with the rates of a system on its links, and on a torus the lanes that make up the rate."""
+    rates, rated = unit_rates(system), graph.copy()
+    for *_, data in rated.edges(data=True):
         data["bytes_per_s_per_dir"] = data["bytes_per_s_per_dir"] * rates[data.pop("rate")]
         if system.fabric == "torus":
             data["lanes"] = data["bytes_per_s_per_dir"] / system.lane_bytes_per_s_per_dir
-    return found
+    return rated
 
 
 def _whole(number: float, default: int) -> int:
@@ -123,7 +124,7 @@ def _mesh(graph: nx.Graph, system: System) -> None:
 
 
 def chip_name(rack: int, tray: int, position: str) -> str:
-    """Name of a chip of a rack system: rack and tray from 0, position "A", "B", ..."""
+    """Return the name of a chip of a rack system: rack and tray count from 0, positions are "A", "B", ... ."""
     return f"rack{rack}/tray{tray}/{position}"
 
 
@@ -203,9 +204,9 @@ def check(system: System, graph: nx.Graph) -> None:
         A switch has more lanes or links than its data sheet, a chip's lanes do not sum to the printed ones, or the
         chips are not as many as the domain has.
     """
-    found = sum(kind == "chip" for _, kind in graph.nodes(data="kind"))
-    if found != system.domain_chips:
-        raise ValueError(f"{system.id}: {found} chips in trays and planes, domain_chips={system.domain_chips}")
+    chips = sum(kind == "chip" for _, kind in graph.nodes(data="kind"))
+    if chips != system.domain_chips:
+        raise ValueError(f"{system.id}: {chips} chips in trays and planes, domain_chips={system.domain_chips}")
     for node, data in graph.nodes(data=True):
         if data["kind"] == "switch" and "part" in data:
             _check_switch(system, graph, node)
@@ -264,7 +265,7 @@ _BUILDERS = {"torus": _torus, "switch": _star, "mesh": _mesh, "planes": _planes}
 
 
 def build(system: System) -> nx.Graph:
-    """The checked graph of one scale-up domain at unit rates."""
+    """Build and check the graph of one scale-up domain at unit rates."""
     import networkx as nx
 
     _check_size(system)

@@ -1,43 +1,67 @@
-"""THE collective engine: what a message takes on a group of ranks, by the fastest algorithm that may carry it.
+"""The collective engine: the time of a message on a group of ranks, by the fastest algorithm that may carry it.
 
-A message takes an algorithm on the tiers of its group. Most are lines in the message (a start-up and a time a byte),
-kept for each group; the engine takes the least. `tm.collective` and the network time of steps come from `times_s`.
+A message's time is an algorithm on the tiers that its group spans. Most algorithms are lines in the message (a start-up
+and a time per byte), which are stored for each group; the engine takes the least. `tm.collective` and the network time
+of steps come from it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.arguments import HUGE, TINY, choice, numbers, refuse, share, together
+from trnmodel.arguments import TINY, Same, choice, numbers, refuse, share, together
 from trnmodel.bands import plain_basis
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import Chip, shapes
 from trnmodel.catalog.stacks import IDEAL, Efficiencies
 from trnmodel.catalog.stacks import find as find_stack
-from trnmodel.catalog.systems import System
+from trnmodel.catalog.systems import System, chip_of
 from trnmodel.catalog.systems import system as find_system
+from trnmodel.declared import MACHINE, STACK, Checked, Integer, Named, Numbers, Word, declare
 from trnmodel.fabric.algorithms import ALGORITHMS, CONVEX, CURVED, POLICIES, Algorithm, in_graph
-from trnmodel.fabric.groups import SPECS, Group, Same, chip_of, hierarchy, place
+from trnmodel.fabric.groups import SPECS, Group, hierarchy, place
 from trnmodel.fabric.limits import hbm_s, lower_bound_s
 from trnmodel.formulas.bounds import busbw_bytes_per_s
-from trnmodel.result import Grounded, blank, reason_mask
+from trnmodel.result import Basis, Grounded, blank, reason_mask
 from trnmodel.units import Numeric
 
 Value = NDArray | float
 Placed = tuple[Value, Value, int]  # ranks, their stride and the logical core
-WIRES = 4096  # of one fabric and stack that are kept
+WIRES = 4096  # of one fabric and stack that are stored
 BUFFERS = ("sbuf", "hbm")
+MOST_CHIPS_OF_A_GROUP = 1e27  # of up to a thousand ranks each, beyond which no number goes
 NEVER = ((np.nan, np.nan),)  # the line of what cannot run
 FAR_BYTES = 2.0**60  # where a line's slope is read off
 MOST_BYTES = 1e24  # at which an algorithm is tried
 TOUCHES = 1e-13  # share of a time, up to which a line touches a curve
 TIED = 1e-12  # share of a time, up to which the first of two algorithms is named
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class CollectiveQuestion:
+    """What a call of `collective` asks, with names resolved, numbers checked and defaults filled in.
+
+    No `efficiencies` are a call from the host; an `alpha_s` of None is the documented latency of each tier.
+    """
+
+    kind: str
+    message_bytes: NDArray
+    system: System | Chip
+    ranks: NDArray
+    algorithm: str
+    alpha_s: Numeric | None
+    lnc: int
+    stride: NDArray
+    floor_s: NDArray
+    rate_share: NDArray
+    buffers: str
+    efficiencies: Efficiencies | None
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -57,6 +81,12 @@ class Collective(Grounded):
     algorithm: NDArray | str
     time_s: NDArray
     lower_bound_s: NDArray
+    question: CollectiveQuestion
+
+    def judge(self) -> Basis:
+        """Return what the times rest on: measured collectives of the chip."""
+        points = {"ranks": self.ranks, "size": np.maximum(self.message_bytes, 1.0)}
+        return plain_basis("collective", chip_of(self.system).id, "", points)
 
     @property
     def busbw_bytes_per_s(self) -> NDArray:
@@ -67,27 +97,36 @@ class Collective(Grounded):
 
 
 def candidates(kind: str, e: Efficiencies | None = None, algorithm: str = "best") -> dict[str, Algorithm]:
-    """The algorithms of which the fastest is taken: one by name, a fitted stack's in-graph ones, or all."""
+    """Return the algorithms of which the fastest is taken: one by name, a fitted stack's in-graph ones, or all."""
     if algorithm != "best":
         return {algorithm: ALGORITHMS[kind][algorithm]}
-    free = {name: found for name, found in ALGORITHMS[kind].items() if name not in POLICIES}
-    if e is None or kind != "all_reduce" or not np.any(e.hop_s):
+    free = {name: formula for name, formula in ALGORITHMS[kind].items() if name not in POLICIES}
+    if e is None or not _runs_in_graph(kind, e, algorithm):
         return free
     if np.all(e.hop_s):
         return in_graph(e)
     fitted = np.not_equal(e.hop_s, 0)
     parts = (free, ~fitted), (in_graph(e), fitted)
-    return {name: _only(algorithm, here) for found, here in parts for name, algorithm in found.items()}
+    return {name: _only(formula, here) for formulas, here in parts for name, formula in formulas.items()}
+
+
+def _runs_in_graph(kind: str, e: Efficiencies | None, algorithm: str) -> bool:
+    """Whether in-graph algorithms of a fitted stack are candidates."""
+    return algorithm == "best" and kind == "all_reduce" and e is not None and bool(np.any(e.hop_s))
 
 
 def _only(algorithm: Algorithm, here: NDArray) -> Algorithm:
-    """The algorithm where it is a candidate, elsewhere none."""
-    return lambda kind, m, p: np.where(here, algorithm(kind, m, p), np.nan)
+    """Return the algorithm where it is a candidate; elsewhere it cannot run."""
+
+    def time_s(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
+        return np.where(here, algorithm(kind, message_bytes, p), np.nan)
+
+    return time_s
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Wire:
-    """A group on the tiers of a fabric with its algorithms: lines by their start-up and time a byte, then curves.
+    """A group on the tiers of a fabric with its algorithms: lines by their start-up and time per byte, then curves.
 
     `least` are those that no other stays below everywhere. No fitted exchange beats its `floor`, which has no start-up.
     """
@@ -102,7 +141,7 @@ class Wire:
     floor: Wire | None = None
 
     def times_s(self, kind: str, message_bytes: NDArray) -> NDArray:
-        """Time by the fastest algorithm that can run; NaN where none can. [s]"""
+        """Return the time by the fastest algorithm that can run, in seconds; NaN where none can."""
         best: Any = np.nan
         for start, slope in self.least:
             best = np.fmin(best, start + slope * message_bytes)
@@ -118,7 +157,10 @@ class Wire:
         return [replace(self, start_s=a, s_per_byte=b, least=_least(a, b), floor=floor) for a, b, floor in lines]
 
     def each_s(self, kind: str, m: NDArray) -> NDArray:
-        """Times of all algorithms, in the order of their names, on a last axis; NaN where one cannot run. [s]"""
+        """Return the times of all algorithms in seconds, on a last axis in the order of their names.
+
+        A time is NaN where an algorithm cannot run.
+        """
         lines = self.start_s + self.s_per_byte * m[..., None]
         lines = np.maximum(lines, self.floor.times_s(kind, m)[..., None]) if self.floor else lines
         if not self.curved:
@@ -135,34 +177,35 @@ def _wire(
     algorithm: str,
     placed: Placed,
     alpha_s: Numeric | None,
-    ideal: Callable[[], Wire] | None = None,
+    ideal: Wire | None = None,
 ) -> Wire:
-    """The wire of ranks, their stride and the logical core; all but curves are read off at two messages.
+    """Lay the wire of ranks, their stride and the logical core; all but curves are read off at two messages.
 
-    `ideal` returns the wire of the same ranks without start-ups, where a cache may hold it for all stacks.
+    `ideal` is the wire of the same ranks without start-ups, where a cache holds it for all stacks.
     """
     ranks, stride, lnc = placed
     group = place(where, np.asarray(ranks), np.asarray(stride), lnc, alpha_s, launched=e is None)
     if e is None and alpha_s is None and group.alpha_is_unknown:
         _refuse_unknown_latency(where)
-    found, straight = candidates(kind, e, algorithm), {}
+    formulas, straight = candidates(kind, e, algorithm), {}
     alone = not any(np.asarray(x).shape for x in (ranks, stride, alpha_s)) and where.shape == () == (e or IDEAL).shape
-    for name, formula in found.items():
+    for name, formula in formulas.items():
         line = _line(formula, kind, group, alone)
         if name not in CURVED or (name in CONVEX and _touches(line, formula, kind, group)):
             straight[name] = line
-    curved = tuple(formula for name, formula in found.items() if name not in straight)
+    curved = tuple(formula for name, formula in formulas.items() if name not in straight)
     every = np.broadcast_arrays(*(x for line in straight.values() for x in line))
     start, slope = (np.stack(every[i::2], -1) if every else np.zeros((0,)) for i in (0, 1))
-    names = (*straight, *(name for name in found if name not in straight))
+    names = (*straight, *(name for name in formulas if name not in straight))
     unknown = group.alpha_is_unknown and not names[0].startswith("in_graph")
-    ideal = ideal or partial(_wire, where, IDEAL, kind, "best", placed, 0.0)
-    floor = ideal() if any("in_graph" in name for name in found) else None
+    floor = None
+    if _runs_in_graph(kind, e, algorithm):
+        floor = ideal or _wire(where, IDEAL, kind, "best", placed, 0.0)
     return Wire(group, names, start, slope, curved, _least(start, slope), unknown, floor)
 
 
 def _refuse_unknown_latency(where: System | Chip) -> NoReturn:
-    """Raise ValueError with the row that lacks: the latency of a chip's hop, or that of the scale-out network."""
+    """Raise ValueError with the row that is missing: the latency of a chip's hop, or of the scale-out network."""
     chip = chip_of(where)
     lacking = f"{chip.id},hop_s" if np.any(np.isnan(chip.hop_s)) else f"{where.id},scaleout_hop_s"
     why = f"no hop latency is published for {where.id}, data/facts has no row of {lacking}"
@@ -170,32 +213,36 @@ def _refuse_unknown_latency(where: System | Chip) -> NoReturn:
 
 
 def _line(formula: Algorithm, kind: str, group: Group, alone: bool) -> tuple[NDArray, NDArray]:
-    """Start-up and time a byte of a formula that is a line in the message, for one group alone or many. [s], [s/B]"""
+    """Return start-up in s and time per byte in s/B of a formula that is a line in the message.
+
+    `alone` is whether there is one group, not an array of them.
+    """
     m = np.array([0.0, FAR_BYTES])
     start, far = np.broadcast_to(formula(kind, m, group), 2) if alone else (formula(kind, x, group) for x in m)
     return start, (far - start) / FAR_BYTES
 
 
 def _touches(line: tuple[NDArray, NDArray], formula: Algorithm, kind: str, group: Group) -> bool:
-    """Whether a formula that is the largest of some lines is that one: it then touches it in between, and everywhere.
+    """Tell whether a formula that is the largest of some lines is this one: then it touches it everywhere.
 
     It is tried where the start-up takes as long as the bytes, where no difference is lost.
     """
     start, slope = line
     between = np.where(start < slope * MOST_BYTES, start / np.maximum(slope, TINY), MOST_BYTES)
-    found = formula(kind, between, group)
-    return bool(np.all(np.isnan(found) | (np.abs(found - start - slope * between) <= TOUCHES * found)))
+    times_s = formula(kind, between, group)
+    return bool(np.all(np.isnan(times_s) | (np.abs(times_s - start - slope * between) <= TOUCHES * times_s)))
 
 
 @lru_cache(maxsize=SPECS)
 def _wires(where: Same, stack: Same) -> Callable[[str, str, float, float, int], Wire]:
-    """The wires of a fabric and a stack, each by kind, algorithm, ranks, stride and logical core."""
+    """Return the cache of wires of a fabric and a stack, by kind, algorithm, ranks, stride and logical core."""
     e = stack.it
 
     @lru_cache(maxsize=WIRES)
     def wire(kind: str, algorithm: str, ranks: float, stride: float, lnc: int) -> Wire:
-        placed = ranks, stride, lnc
-        ideal = partial(_wires(where, Same(IDEAL)), kind, "best", *placed)
+        placed, ideal = (ranks, stride, lnc), None
+        if _runs_in_graph(kind, e, algorithm):
+            ideal = _wires(where, Same(IDEAL))(kind, "best", *placed)
         return _wire(where.it, e, kind, algorithm, placed, own_alpha_s(e, where.it), ideal)
 
     return wire
@@ -203,7 +250,7 @@ def _wires(where: Same, stack: Same) -> Callable[[str, str, float, float, int], 
 
 @lru_cache(maxsize=SPECS)
 def _bounds(where: Same) -> Callable[[str, float, float, int], NDArray]:
-    """The bounds of a fabric's groups, lines through nothing, by kind, ranks, stride and logical core. [s/B]"""
+    """Return the cache of bounds of a fabric's groups in s/B, by kind, ranks, stride and logical core."""
 
     @lru_cache(maxsize=WIRES)
     def bound(kind: str, ranks: float, stride: float, lnc: int) -> NDArray:
@@ -213,18 +260,21 @@ def _bounds(where: Same) -> Callable[[str, float, float, int], NDArray]:
 
 
 def _least(start_s: NDArray, s_per_byte: NDArray) -> tuple[tuple[Value, Value], ...]:
-    """The lines that no other stays below everywhere, or all of an array of specs; a NaN where no algorithm can run."""
+    """Return the lines that no other line undercuts everywhere, or all lines of an array of specs.
+
+    The only line is NaN where no algorithm can run.
+    """
     if start_s.ndim > 1:
         return tuple(zip(np.moveaxis(start_s, -1, 0), np.moveaxis(s_per_byte, -1, 0), strict=True)) or NEVER
     lines = {pair for pair in zip(start_s.tolist(), s_per_byte.tolist(), strict=True) if not np.isnan(pair).any()}
-    kept = [a for a in lines if not any(b != a and b[0] <= a[0] and b[1] <= a[1] for b in lines)]
-    return tuple(sorted(kept)) or NEVER
+    lowest = [a for a in lines if not any(b != a and b[0] <= a[0] and b[1] <= a[1] for b in lines)]
+    return tuple(sorted(lowest)) or NEVER
 
 
 def own_alpha_s(e: Efficiencies | None, where: System | Chip) -> Numeric | None:
-    """The latency that a stack brings: none on the ideal one, its own where none is documented for the fabric. [s]
+    """Return the latency that a stack brings, in seconds; None, or NaN for one of several, is the documented one.
 
-    None, or NaN for one of several, is the documented one.
+    The ideal stack has no latency. Another stack has its own where none is documented for the fabric.
     """
     if e is None or (np.all(e.hop_s) and chip_of(where).core is not None):
         return None
@@ -255,10 +305,10 @@ def times_s(
     e: Efficiencies | None,
     index: NDArray | None = None,
 ) -> NDArray:
-    """Time of one message in a group by the fastest algorithm of a stack; one rank takes none. [s]
+    """Return the time in seconds of one message in a group by the fastest algorithm of a stack; 0 for one rank.
 
-    Groups of different sizes are few, however many points there are: each is placed on its tiers once. Where `index`
-    is given, it says which of the groups each message goes to.
+    Groups of different sizes are few, however many points there are: each is placed on its tiers once. An `index` says
+    which of the groups each message goes to.
     """
     e = _speaking(e)
     if np.ndim(ranks) == 0 and np.ndim(stride) == 0:
@@ -267,8 +317,8 @@ def times_s(
     every, steps = np.broadcast_arrays(ranks, stride)
     plain = where.shape == () == (e or IDEAL).shape
     if plain and message_bytes.ndim == 0:
-        found = _at_once_s(kind, message_bytes, where, every + 1j * steps, lnc, e)
-        return found if index is None else found[index]
+        of_groups_s = _at_once_s(kind, message_bytes, where, every + 1j * steps, lnc, e)
+        return of_groups_s if index is None else of_groups_s[index]
     places: dict[tuple[float, float], int] = {}
     number = [places.setdefault(pair, len(places)) for pair in zip(every.flat, steps.flat, strict=True)]
     wires = _apart(kind, Same(where), Same(e), lnc, [*places])
@@ -279,29 +329,30 @@ def times_s(
 def _at_once_s(
     kind: str, message_bytes: NDArray, where: System | Chip, placed: NDArray, lnc: int, e: Efficiencies | None
 ) -> NDArray:
-    """Times of one message in many groups of ranks + i stride: one wire is laid for all that differ."""
+    """Return the times of one message in many groups of ranks + i stride; one wire is laid for all that differ."""
     pairs, index = np.unique(placed, return_inverse=True)
-    found, several = np.zeros(pairs.size), pairs.real > 1
+    times, several = np.zeros(pairs.size), pairs.real > 1
     wire = _wires_of_many(kind, Same(where), Same(e), lnc, pairs[several].tobytes())
-    found[several] = wire.times_s(kind, message_bytes)
-    return found[index].reshape(placed.shape)
+    times[several] = wire.times_s(kind, message_bytes)
+    return times[index].reshape(placed.shape)
 
 
 @lru_cache(maxsize=SPECS)
 def _wires_of_many(kind: str, where: Same, stack: Same, lnc: int, pairs: bytes) -> Wire:
+    """Lay the wires of many groups at once; `pairs` are the bytes of their complex ranks + i stride."""
     ranks, stride = np.frombuffer(pairs).reshape(-1, 2).T
-    ideal = partial(_wires_of_many, kind, where, Same(IDEAL), lnc, pairs)
+    ideal = _wires_of_many(kind, where, Same(IDEAL), lnc, pairs) if _runs_in_graph(kind, stack.it, "best") else None
     return _wire(where.it, stack.it, kind, "best", (ranks, stride, lnc), own_alpha_s(stack.it, where.it), ideal)
 
 
 @lru_cache(maxsize=SPECS)
 def _laid(kind: str, where: Same, stack: Same, lnc: int) -> dict[tuple[float, float], Wire | None]:
-    """The wires of groups that have been placed so far, by their ranks and stride; `_apart` fills it."""
+    """Return the wires of groups that have been placed so far, by ranks and stride; `_apart` adds to it."""
     return {}
 
 
 def _apart(kind: str, where: Same, stack: Same, lnc: int, groups: list[tuple[float, float]]) -> list[Wire | None]:
-    """The wires of groups by their ranks and stride, none for one rank; a group is placed once for all questions."""
+    """Return the wires of groups by ranks and stride, None for one rank; a group is placed once for all questions."""
     laid = _laid(kind, where, stack, lnc)
     new = [group for group in groups if group not in laid]
     if not new:
@@ -313,13 +364,13 @@ def _apart(kind: str, where: Same, stack: Same, lnc: int, groups: list[tuple[flo
 
 
 def _placed(kind: str, where: Same, stack: Same, lnc: int, groups: list[tuple[float, float]]) -> list[Wire | None]:
-    """The wires of groups that differ, laid at once where all of them are lines of numbers."""
+    """Lay the wires of groups that differ, at once where all of them are lines of numbers."""
     several = [group for group in groups if group[0] > 1]
     if where.it.shape == () == (stack.it or IDEAL).shape and several:
         many = _wires_of_many(kind, where, stack, lnc, np.array(several, dtype=float).tobytes())
         if not (many.curved or (many.floor and many.floor.curved)):
-            found = iter(many.apart)
-            return [next(found) if n > 1 else None for n, _ in groups]
+            parts = iter(many.apart)
+            return [next(parts) if n > 1 else None for n, _ in groups]
     one = _wires(where, stack)
     return [one(kind, "best", float(n), float(step), lnc) if n > 1 else None for n, step in groups]
 
@@ -327,7 +378,7 @@ def _placed(kind: str, where: Same, stack: Same, lnc: int, groups: list[tuple[fl
 def _spread_over_specs_s(
     kind: str, wires: list[Wire | None], which: NDArray, message_bytes: NDArray, index: NDArray | None
 ) -> NDArray:
-    """The same where a wire has a line for each of an array of specs."""
+    """Return the same times where a wire has a line for each of an array of specs."""
     which, best = which if index is None else which.take(index, mode="clip"), np.array(np.nan)
     for number, wire in enumerate(wires):
         own = wire.times_s(kind, message_bytes) if wire else 0.0 * message_bytes
@@ -338,7 +389,7 @@ def _spread_over_specs_s(
 def _spread_s(
     kind: str, wires: list[Wire | None], which: NDArray, message_bytes: NDArray, index: NDArray | None
 ) -> NDArray:
-    """Times of messages of which each goes to one of some groups; a group of one rank has no wire."""
+    """Return the times of messages of which each goes to one of some groups; a group of one rank has no wire."""
 
     def each(values: NDArray) -> NDArray:
         return values[which] if index is None else values[which].take(index, mode="clip")
@@ -355,6 +406,21 @@ def _spread_s(
     return np.maximum(best, _spread_s(kind, floors, which, message_bytes, index)) if any(floors) else best
 
 
+@declare(
+    kind=Named("a kind of collective"),
+    message_bytes=Numbers(),
+    system=MACHINE,
+    ranks=Numbers(1, whole=True),
+    algorithm=Checked("best, or the name of an algorithm of the kind", {"type": "string"}),
+    alpha_s=Numbers(),
+    lnc=Integer(),
+    stride=Numbers(1, whole=True),
+    floor_s=Numbers(),
+    rate_share=Numbers(TINY, 1),
+    buffers=Word(BUFFERS),
+    chips=Numbers(1, MOST_CHIPS_OF_A_GROUP, whole=True),
+    efficiencies=STACK,
+)
 def collective(
     kind: str,
     message_bytes: Numeric,
@@ -402,10 +468,11 @@ def collective(
         Where data waits between steps: "sbuf" leaves the links alone to bound, "hbm" adds the reads and writes of HBM
         that AWS documents for rings and KangaRing. [-]
     chips : numeric, optional
-        Whole chips that take part, instead of `ranks`. [-]
+        Whole chips that take part with all their ranks, instead of `ranks`. [-]
     efficiencies : str or Efficiencies, optional
-        A software stack whose steps send this message: its in-graph all-reduces, its latency ("ideal" has none).
-        Default: a call from the host, with documented latencies and a chip's own `intra_chip_bytes_per_s`. [-]
+        Software stack whose steps send this message, with its in-graph all-reduces and its latency: "public" (the
+        chip's own), "hand-tuned", "ideal" (no latency), an id, or an object. Default: a call from the host, with
+        documented latencies and a chip's own `intra_chip_bytes_per_s`. [-]
 
     Returns
     -------
@@ -433,43 +500,60 @@ def collective(
     where = system if isinstance(system, Chip) else find_system(system)
     chip = chip_of(where)
     e, lnc = None if efficiencies is None else find_stack(chip, efficiencies, "efficiencies"), chip.logical(lnc)
-    given = _given(where, lnc, message_bytes, ranks, chips, stride)
+    sizes = _sizes(where, lnc, message_bytes, ranks, chips, stride)
     own_floor, own_share = (chip.collective_floor_s, chip.collective_rate_share) if e is None else (0.0, 1.0)
-    given["floor_s"] = numbers("floor_s", own_floor if floor_s is None else floor_s)
-    given["rate_share"] = share("rate_share", own_share if rate_share is None else rate_share, TINY)
-    alpha: Any = own_alpha_s(e, where) if alpha_s is None else numbers("alpha_s", alpha_s)
-    together(**given, alpha_s=np.zeros(np.shape(alpha)), **shapes(system=where, efficiencies=e))
-    m, n, step, floor, reached = np.broadcast_arrays(*given.values())
-    if alpha_s is None and not given["ranks"].ndim and not given["stride"].ndim:
-        placed = float(given["ranks"]), float(given["stride"]), lnc
-        wire, bound = _wires(Same(where), Same(e))(kind, algorithm, *placed), _bounds(Same(where))(kind, *placed) * m
+    sizes["floor_s"] = numbers("floor_s", own_floor) if floor_s is None else np.asarray(floor_s)
+    sizes["rate_share"] = share("rate_share", own_share, TINY) if rate_share is None else np.asarray(rate_share)
+    alpha: Any = own_alpha_s(e, where) if alpha_s is None else alpha_s
+    together(**sizes, alpha_s=np.zeros(np.shape(alpha)), **shapes(system=where, efficiencies=e))
+    question = CollectiveQuestion(
+        kind=kind,
+        system=where,
+        algorithm=algorithm,
+        alpha_s=None if alpha_s is None else alpha,
+        lnc=lnc,
+        buffers=buffers,
+        efficiencies=e,
+        **sizes,
+    )
+    return _timed(question)
+
+
+def _timed(q: CollectiveQuestion) -> Collective:
+    """Return the answer to a checked question."""
+    kind, where, e, lnc = q.kind, q.system, q.efficiencies, q.lnc
+    alpha = own_alpha_s(e, where) if q.alpha_s is None else q.alpha_s
+    m, n, step, floor, reached = np.broadcast_arrays(q.message_bytes, q.ranks, q.stride, q.floor_s, q.rate_share)
+    if q.alpha_s is None and not q.ranks.ndim and not q.stride.ndim:
+        placed = float(q.ranks), float(q.stride), lnc
+        wire, bound = _wires(Same(where), Same(e))(kind, q.algorithm, *placed), _bounds(Same(where))(kind, *placed) * m
     else:
-        wire = _wire(where, e, kind, algorithm, (n, step, lnc), alpha)
+        wire = _wire(where, e, kind, q.algorithm, (n, step, lnc), alpha)
         bound = lower_bound_s(kind, m, wire.group)
     group, names, times = wire.group, wire.names, wire.each_s(kind, m / reached)
     if alpha is None and wire.latency_is_unknown:
         _refuse_unknown_latency(where)
-    if choice("buffers", buffers, BUFFERS) == "hbm":
-        held = np.broadcast_arrays(*(hbm_s(kind, name, m, group) for name in names))
-        times = np.maximum(times, np.stack(held, -1))
+    if q.buffers == "hbm":
+        bounds_s = np.broadcast_arrays(*(hbm_s(kind, name, m, group) for name in names))
+        times = np.maximum(times, np.stack(bounds_s, -1))
     least = np.fmin.reduce(times, axis=-1)
     fastest = np.argmax(times <= least[..., None] * (1 + TIED), axis=-1)
     time = np.where(n > 1, least + floor, 0.0)
     mask = reason_mask(n * step > group.total, np.isnan(time))
     answered: dict[str, Any] = blank(mask, time_s=time, lower_bound_s=bound)
     return Collective(
-        judge=partial(plain_basis, "collective", chip.id, "", {"ranks": n, "size": np.maximum(m, 1.0)}),
         kind=kind,
         system=where,
         ranks=n,
         message_bytes=m,
         algorithm=np.asarray(names, dtype=object)[fastest],
         **answered,
+        question=q,
         reason_mask=mask,
     )
 
 
-def _given(
+def _sizes(
     where: System | Chip,
     lnc: int,
     message_bytes: Numeric,
@@ -477,16 +561,16 @@ def _given(
     chips: Numeric | None,
     stride: Numeric,
 ) -> dict[str, NDArray]:
-    """Message, ranks and stride of a call, checked; `chips` are ranks by the chipful, none given is all there are."""
+    """Check the message, ranks and stride of a call; `chips` stand for all ranks on them, the default is all ranks."""
     levels = hierarchy(Same(where), lnc)
-    step = numbers("stride", stride, 1, whole=True)
+    step = np.asarray(stride)
     if ranks is not None and chips is not None:
         refuse("chips", chips, "allowed is one of ranks and chips")
     if chips is not None:
         per_chip = levels[0].size if levels and levels[0].name == "chip" else 1.0
-        every = numbers("chips", chips, 1, HUGE / per_chip, whole=True) * per_chip
+        every = np.asarray(chips) * per_chip
     elif ranks is not None or isinstance(where, Chip):
         every = numbers("ranks", ranks, 1, whole=True)
     else:
         every = np.maximum(np.floor(np.prod([level.size for level in levels]) / step), 1)
-    return {"message_bytes": numbers("message_bytes", message_bytes), "ranks": every, "stride": step}
+    return {"message_bytes": np.asarray(message_bytes), "ranks": every, "stride": step}

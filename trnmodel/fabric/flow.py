@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import permutations
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     import networkx as nx
     from scipy.sparse import csr_array
 
-NETS = 64  # of which flows are kept
+NETS = 64  # of which flows are stored
 LARGE, LARGEST = 10_000, 2**15  # unknowns: from where interior points are faster, and where it is no longer seconds
 
 
@@ -29,7 +30,7 @@ LARGE, LARGEST = 10_000, 2**15  # unknowns: from where interior points are faste
 class Arcs:
     """Directed arcs of a graph, twin switches merged: equal links to the same chips carry equal shares.
 
-    Two are equal where they have the same arcs, whatever the nodes are called: racks that are alike are solved once.
+    Two are equal where they have the same arcs, whatever the names of nodes: racks that are alike are solved once.
     """
 
     nodes: list
@@ -64,7 +65,7 @@ class Flow:
 
 
 def chip_nodes(graph: nx.Graph) -> list:
-    """The chips of a graph, in order of insertion."""
+    """Return the chips of a graph, in order of insertion."""
     return [node for node, kind in graph.nodes(data="kind") if kind == "chip"]
 
 
@@ -73,7 +74,7 @@ def _live_edges(graph: nx.Graph) -> Iterator[tuple]:
 
 
 def arcs(graph: nx.Graph) -> Arcs:
-    """Directed arcs of a graph with twin switches merged into one of the summed capacity.
+    """Return the directed arcs of a graph with twin switches merged into one of the summed capacity.
 
     Switches with the same neighbours over the same links are interchangeable, so a flow through the merged switch
     splits evenly over them: the maximum concurrent flow is unchanged.
@@ -100,7 +101,7 @@ def arcs(graph: nx.Graph) -> Arcs:
 
 
 def hop_matrix(graph: nx.Graph, sources: list | None = None) -> NDArray:
-    """Edges of the shortest path from each source chip to every chip; infinite where there is none. [-]"""
+    """Return the edges of the shortest path from each source chip to every chip; infinite where there is none."""
     from scipy.sparse import coo_array
 
     index = {node: number for number, node in enumerate(graph)}
@@ -112,14 +113,14 @@ def hop_matrix(graph: nx.Graph, sources: list | None = None) -> NDArray:
 
 
 def _hops(adjacency: Any, starts: list[int]) -> NDArray:
-    """Edges of the shortest paths from these nodes to all; infinite where there is none."""
+    """Return the edges of the shortest paths from these nodes to all; infinite where there is none."""
     from scipy.sparse.csgraph import dijkstra
 
     return dijkstra(adjacency, directed=False, unweighted=True, indices=starts)
 
 
 def even_split(graph: nx.Graph) -> float:
-    r"""Rate of all ordered pairs of chips at once where every hop splits a pair over all that lead on (ECMP). [B/s]
+    r"""Return the rate in B/s of all ordered pairs of chips where every hop splits a pair over all that lead on (ECMP).
 
     .. math:: \lambda = \min_a c_a / \ell_a, \quad
               \ell_{uv} = \sum_t f_{ut} / n_{ut}, \quad f_{vt} = 1 + \sum_u f_{ut} / n_{ut}
@@ -127,7 +128,7 @@ def even_split(graph: nx.Graph) -> float:
     Load l of arc (u, v) for one unit a pair, over the chips t to which v is one hop nearer than u; n counts such
     neighbours of u, f is what stands at a node for t: a chip's own unit, and what it forwards.
 
-    Assumes shortest ways by hops, shares that are equal whatever the links carry, and flows that can be split at will.
+    Assumes shortest paths by hops, shares that are equal whatever the links carry, and flows that can be split at will.
     Never above `concurrent_flow`; 0 where failures have cut chips off, NaN for one chip.
 
     References
@@ -153,7 +154,7 @@ def even_split(graph: nx.Graph) -> float:
 
 
 def whole_paths(graph: nx.Graph, bound: Flow) -> float:
-    r"""Most that each ordered pair may have of that flow where it takes one path whole, dealt out at best. [B/s]
+    r"""Return the most, in B/s, that each ordered pair may have of a flow where it takes one path whole.
 
     .. math:: \lambda_1 \le \max_a \frac{c_a}{\lceil c_a / \lambda \rceil}
 
@@ -166,7 +167,7 @@ def whole_paths(graph: nx.Graph, bound: Flow) -> float:
 
 
 def path_switches(graph: nx.Graph) -> NDArray:
-    """Fewest switches on the way from chip to chip, if at most 1, 2, ... chips send; infinite where none is. [-]
+    """Return the fewest switches between chips where at most 1, 2, ... chips send; infinite where no path is.
 
     Switches join chips only: what a chip sends reaches the next one directly, or through one switch.
     """
@@ -182,46 +183,48 @@ def path_switches(graph: nx.Graph) -> NDArray:
     for chips in behind.values():
         step[np.ix_(chips, chips)] = np.minimum(step[np.ix_(chips, chips)], 1.0)
     np.fill_diagonal(step, 0.0)
-    found = [step]
+    fewest = [step]
     while True:
-        further = found[-1]
+        further = fewest[-1]
         for middle in range(len(index)):
-            further = np.minimum(further, found[-1][:, [middle]] + step[middle])
-        if np.array_equal(further, found[-1]):
-            return np.stack(found)
-        found.append(further)
+            further = np.minimum(further, fewest[-1][:, [middle]] + step[middle])
+        if np.array_equal(further, fewest[-1]):
+            return np.stack(fewest)
+        fewest.append(further)
 
 
 def latency_matrix(switches: NDArray, chip_s: float, switch_s: float) -> NDArray:
-    """Least latency of one way between all chips: one start at the sender, one more at each chip that forwards. [s]
+    """Return the least latency of one direction between all chips, in seconds.
+
+    The sender takes one start, and each chip that forwards takes one more.
 
     `switches` are the fewest on the way by how many chips send, as `path_switches` has them.
     """
     sending = np.arange(1, len(switches) + 1)[:, None, None]
     there = np.isfinite(switches)
-    found = np.min(np.where(there, sending * chip_s + np.where(there, switches, 0.0) * switch_s, np.inf), axis=0)
-    np.fill_diagonal(found, 0.0)
-    return found
+    least_s = np.min(np.where(there, sending * chip_s + np.where(there, switches, 0.0) * switch_s, np.inf), axis=0)
+    np.fill_diagonal(least_s, 0.0)
+    return least_s
 
 
 def cut_bytes_per_s_per_dir(graph: nx.Graph, inside: Set) -> float:
-    """Capacity, one way, between a set of chips and the rest. [B/s]
+    """Return the capacity, one way, between a set of chips and the rest, in B/s.
 
     A switch may stand on either side, whichever cuts less; switches join chips only, so each chooses alone.
     """
     crossing, chips = 0.0, set(chip_nodes(graph))
-    sides: dict[Any, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    sides: dict[Any, list[float]] = {}
     for u, v, data in _live_edges(graph):
         chip, other = (u, v) if u in chips else (v, u)
         if other not in chips:
-            sides[other][chip in inside] += data["bytes_per_s_per_dir"]
+            sides.setdefault(other, [0.0, 0.0])[chip in inside] += data["bytes_per_s_per_dir"]
         elif (chip in inside) != (other in inside):
             crossing += data["bytes_per_s_per_dir"]
     return crossing + sum(min(pair) for pair in sides.values())
 
 
 def bisection(graph: nx.Graph, keys: tuple[str, ...]) -> tuple[float, frozenset]:
-    """The smallest cut among the balanced partitions that follow the build: racks, trays, positions, planes, axes.
+    """Return the smallest cut among balanced partitions that follow the build: racks, trays, positions, planes, axes.
 
     Every order of the `keys` (node attributes) sorts the chips; the first half stands against the second. This is an
     upper bound of the true bisection; `Topology.bisection_is_exact` says where a flow proves it.
@@ -233,11 +236,11 @@ def bisection(graph: nx.Graph, keys: tuple[str, ...]) -> tuple[float, frozenset]
         ranked = [chip for *_, chip in sorted(zip(*order, range(len(chips)), chips, strict=True))]
         halves.setdefault(frozenset(ranked[: len(chips) // 2]))
     cuts = [(cut_bytes_per_s_per_dir(graph, inside), inside) for inside in halves]
-    return min(cuts, key=lambda found: found[0])
+    return min(cuts, key=itemgetter(0))
 
 
 def torus_bytes_per_s_per_pair(shape: tuple[int, ...], link_bytes_per_s_per_dir: Iterable[NDArray | float]) -> NDArray:
-    r"""Maximum concurrent uniform flow per ordered pair on an intact torus. [B/s]
+    r"""Return the maximum concurrent uniform flow per ordered pair on an intact torus, in B/s.
 
     .. math:: \lambda = \min_i \frac{n_i B_i}{N \bar d_i}, \quad \bar d_i = \lfloor k_i^2/4 \rfloor / k_i
 
@@ -320,7 +323,7 @@ def _optimum(net: Arcs) -> Flow:
 
 
 def full_concurrent_flow(graph: nx.Graph) -> Flow:
-    """The same optimum from the whole LP, one unknown for each source and arc; for small graphs."""
+    """Return the same optimum from the whole LP, with one unknown for each source and arc; for small graphs."""
     net = arcs(graph)
     sources = len(net.chips)
     node, arc = (np.arange(size * sources).reshape(size, sources) for size in (len(net.nodes), len(net.tail)))

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from trnmodel.arguments import choice, instance, integer, refuse, shown, text
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as find_system
+from trnmodel.declared import SYSTEM, declare
 from trnmodel.fabric import build, flow
 from trnmodel.fabric.flow import Flow
 from trnmodel.fabric.wiring import LARGEST_LP, SCOPES, Wiring, cut, injection, pair, solved, wiring
@@ -60,14 +61,14 @@ class Topology:
         return rates[0], ratios, np.broadcast_to(np.reshape(row, () if same else rates[0].shape), rates[0].shape)
 
     def _scaled(self, answer: Callable[..., float], *more: Any) -> Any:
-        """What an answer at unit rates is at the system's: one for all rates that stand in one ratio."""
+        """Scale an answer at unit rates to the system's: one answer for all rates that stand in one ratio."""
         unit, ratios, row = self._rates
         at_unit = np.array([answer(self.wiring, tuple(map(float, ratio)), *more) for ratio in ratios])
-        found = at_unit[row] * unit
-        return found if found.ndim else float(found)
+        scaled = at_unit[row] * unit
+        return scaled if scaled.ndim else float(scaled)
 
     def hop_histogram(self, metric: str = "edges", scope: str = "world") -> dict[int, int]:
-        """Unordered pairs of chips by distance.
+        """Return the unordered pairs of chips by distance.
 
         Parameters
         ----------
@@ -89,17 +90,17 @@ class Topology:
 
     @property
     def diameter(self) -> float:
-        """Edges between the two chips farthest apart; 0 for a single chip. [-]"""
+        """Edges between the two chips farthest apart; 0 for a single chip."""
         return max(self.hop_histogram(), default=0)
 
     @property
     def mean_hops(self) -> float:
-        """Mean edges over all pairs. [-]"""
+        """Mean edges over all pairs."""
         histogram = self.hop_histogram()
         return sum(h * n for h, n in histogram.items()) / max(sum(histogram.values()), 1)
 
     def path(self, one: str, other: str) -> list[str]:
-        """One of the shortest paths between two chips, both ends named.
+        """Return one of the shortest paths between two chips, with both ends.
 
         Raises ValueError where one of them is no chip, or where failures have cut them off from each other.
         """
@@ -108,24 +109,28 @@ class Topology:
         for name, chip in (("one", one), ("other", other)):
             if text(name, chip) not in self.graph:
                 refuse(name, chip, f"{self.system.id} has no such chip; the first is {self.chips[0]}")
-        live = nx.subgraph_view(self.graph, filter_edge=lambda u, v: self.graph[u][v]["bytes_per_s_per_dir"] > 0)
+        live = nx.subgraph_view(self.graph, filter_edge=self._carries)
         if not nx.has_path(live, one, other):
             refuse("other", other, f"nothing joins it to {one}")
         return nx.shortest_path(live, one, other)
 
+    def _carries(self, one: str, other: str) -> bool:
+        """Tell whether a link carries anything; spare links that idle do not."""
+        return self.graph[one][other]["bytes_per_s_per_dir"] > 0
+
     def injection_by_medium(self) -> dict[str, Any]:
-        """Rate at which the weakest chip can send over each medium. [B/s]"""
+        """Return the rate at which the weakest chip can send over each medium, in B/s."""
         media = dict.fromkeys(d["medium"] for chip in self.chips for d in self.wiring.graph[chip].values())
         return {medium: self._scaled(injection, "world", medium) for medium in media}
 
     @property
     def injection_bytes_per_s_per_dir(self) -> Any:
-        """Rate at which the weakest chip can send over all its links. [B/s]"""
+        """Rate at which the weakest chip can send over all its links [B/s]."""
         return self._scaled(injection, "world", "")
 
     @property
     def bisection_bytes_per_s_per_dir(self) -> Any:
-        """Capacity between two halves of the chips, one way: the least over partitions along the build. [B/s]"""
+        """Capacity between two halves of the chips, one way: the least over partitions along the build [B/s]."""
         torus = self.system.fabric == "torus"
         keys = tuple(build.AXES[: len(self.system.torus_shape)]) if torus else ("rack", "tray", "plane", "position")
         return self._scaled(cut, keys)
@@ -138,7 +143,7 @@ class Topology:
         return bool(np.all(np.isclose(needed, self.bisection_bytes_per_s_per_dir)))
 
     def flow(self, scope: str = "world") -> Flow:
-        """Maximum concurrent uniform flow, with the media that bound it; of the slowest rack for scope "rack"."""
+        """Return the maximum concurrent uniform flow, with the media that bound it; of the slowest rack for "rack"."""
         choice("scope", scope, SCOPES)
         ratios = self._rates[1]
         if self._large_torus:
@@ -146,11 +151,11 @@ class Topology:
         if len(ratios) > 1:
             rates = dict(self.system.scaleup_bytes_per_s_per_dir)
             refuse(f"{self.system.id}: scaleup_bytes_per_s_per_dir", rates, "a flow has one ratio between its rates")
-        found = solved(self.wiring, tuple(map(float, ratios[0])), scope)
-        return replace(found, bytes_per_s_per_pair=self.all_to_all_bytes_per_s_per_pair(scope))
+        at_unit = solved(self.wiring, tuple(map(float, ratios[0])), scope)
+        return replace(at_unit, bytes_per_s_per_pair=self.all_to_all_bytes_per_s_per_pair(scope))
 
     def all_to_all_bytes_per_s_per_pair(self, scope: str = "world", routing: str = "free") -> Any:
-        """Rate that all ordered pairs of chips sustain at once, chips forwarding for each other. [B/s]
+        """Return the rate in B/s that all ordered pairs of chips sustain at once, chips forwarding for each other.
 
         Parameters
         ----------
@@ -164,8 +169,8 @@ class Topology:
         choice("scope", scope, SCOPES), choice("routing", routing, ROUTINGS)
         whole_torus = self._whole_torus and scope == "world" and routing != "whole"
         if self._large_torus or whole_torus:
-            found = flow.torus_bytes_per_s_per_pair(self.system.torus_shape, build.link_rates(self.system))
-            return found if found.ndim else float(found)
+            rate = flow.torus_bytes_per_s_per_pair(self.system.torus_shape, build.link_rates(self.system))
+            return rate if rate.ndim else float(rate)
         return self._scaled(pair, scope, routing)
 
     @property
@@ -173,7 +178,7 @@ class Topology:
         return self.intact and self.system.fabric == "torus"
 
     def oversubscription(self, scope: str = "world") -> Any:
-        """What a chip can inject over what all-to-all lets it deliver; 1 on a non-blocking switch. [-]
+        """Return what a chip can inject over what all-to-all lets it deliver; 1 on a non-blocking switch.
 
         All lanes count, those too that reach one neighbour alone; `compare.tiers` takes each tier for itself. Infinite
         where failures have cut chips off; NaN for a single chip.
@@ -181,9 +186,13 @@ class Topology:
         chips = len(flow.chip_nodes(self.wiring.scope(choice("scope", scope, SCOPES))[0]))
         delivered = self.all_to_all_bytes_per_s_per_pair(scope) * (chips - 1)
         with np.errstate(divide="ignore", invalid="ignore"):
-            found = np.divide(self._scaled(injection, scope, ""), delivered)
-        found = np.where(np.equal(delivered, 0), math.inf, found)
-        return found if found.ndim else float(found)
+            ratio = np.divide(self._scaled(injection, scope, ""), delivered)
+        ratio = np.where(np.equal(delivered, 0), math.inf, ratio)
+        return ratio if ratio.ndim else float(ratio)
+
+    def __repr__(self) -> str:
+        switches = ", ".join(f"{count:,} {medium} switches" for medium, count in sorted(self.switch_counts.items()))
+        return f"Topology of {self.system.id}: {', '.join(filter(None, (f'{len(self.chips):,} chips', switches)))}"
 
     @property
     def switch_counts(self) -> Counter[str]:
@@ -197,7 +206,7 @@ class Topology:
         switches: Collection[str] = (),
         switch_trays: Collection[tuple[int, int]] = (),
     ) -> Topology:
-        """The same fabric after failures; spare links take over where there are any.
+        """Return the same fabric after failures; spare links take over where there are any.
 
         Parameters
         ----------
@@ -244,28 +253,30 @@ class Topology:
         return node
 
     def _in_trays(self, trays: Collection[tuple[int, int]]) -> list[str]:
-        found: dict[tuple[int, int], list[str]] = {}
+        """Return the switches in trays by rack and tray; raises ValueError for a tray that is not there."""
+        switches: dict[tuple[int, int], list[str]] = {}
         for tray in _listed("switch_trays", trays):
             if not isinstance(tray, tuple | list) or len(tray) != 2:
                 refuse("switch_trays", tray, "allowed are pairs of a rack and a tray, from 0")
-            found[integer("switch_trays", tray[0], 0), integer("switch_trays", tray[1], 0)] = []
+            switches[integer("switch_trays", tray[0], 0), integer("switch_trays", tray[1], 0)] = []
         for node, data in self.graph.nodes(data=True):
-            if data.get("medium") == "backplane" and (data["rack"], data["tray"]) in found:
-                found[data["rack"], data["tray"]].append(node)
-        if not all(found.values()):
-            refuse("switch_trays", [*found], f"{self.system.id} has no such tray (rack, tray), from 0")
-        return [node for nodes in found.values() for node in nodes]
+            if data.get("medium") == "backplane" and (data["rack"], data["tray"]) in switches:
+                switches[data["rack"], data["tray"]].append(node)
+        if not all(switches.values()):
+            refuse("switch_trays", [*switches], f"{self.system.id} has no such tray (rack, tray), from 0")
+        return [node for nodes in switches.values() for node in nodes]
 
 
 def _listed(name: str, items: Any) -> Collection:
-    """What was given as a list of things; a text, a mapping and an array of numbers are none."""
+    """Return a list of things as it is; a text, a mapping and an array of numbers are refused."""
     if isinstance(items, str | bytes | Mapping | np.ndarray) or not isinstance(items, Collection):
         refuse(name, items, "allowed is a list")
     return items
 
 
+@declare(system=SYSTEM)
 def topology(system: str | System) -> Topology:
-    """The scale-up fabric of one domain of a system, checked against its switches and lanes.
+    """Return the scale-up fabric of one domain of a system, checked against its switches and lanes.
 
     Parameters
     ----------

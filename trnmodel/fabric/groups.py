@@ -1,25 +1,24 @@
-"""Groups of ranks on a fabric: its tiers, and how every so-many-th rank lies over them."""
+"""Groups of ranks on a fabric: its tiers, and how every `stride`-th rank lies over them."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trnmodel.arguments import Same
 from trnmodel.catalog.specs import Chip, published
-from trnmodel.catalog.systems import System
+from trnmodel.catalog.systems import System, chip_of
 from trnmodel.fabric import build, graph
 from trnmodel.fabric.wiring import longest_s, wiring
 from trnmodel.formulas import tiers
 from trnmodel.units import Numeric
 
-T = TypeVar("T")
 MEDIA = ("pcb", "backplane", "cross-rack")  # of a switched rack's tiers: tray, rack, pair
-SPECS = 256  # of which the tiers are kept
+SPECS = 256  # of which the tiers are stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,35 +32,15 @@ class Tier:
     alpha_s: NDArray | float
 
 
-class Same(Generic[T]):
-    """A spec as a key of a cache: equal to itself alone."""
-
-    __slots__ = ("it",)
-
-    def __init__(self, it: T) -> None:
-        self.it = it
-
-    def __hash__(self) -> int:
-        return id(self.it)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and other.it is self.it
-
-
-def chip_of(where: System | Chip) -> Chip:
-    """The chip of a system, or the bare chip."""
-    return where if isinstance(where, Chip) else where.chip
-
-
 @lru_cache(maxsize=SPECS)
 def fabric(key: Same[System]) -> graph.Topology:
-    """The graph of a system's scale-up fabric."""
+    """Return the graph of a system's scale-up fabric."""
     return graph.topology(key.it)
 
 
 @lru_cache(maxsize=SPECS)
 def hierarchy(key: Same[System | Chip], lnc: int) -> tuple[Tier, ...]:
-    """Tiers of a system, innermost first: ranks of a chip, the scale-up fabric, scale-out.
+    """Return the tiers of a system, innermost first: ranks of a chip, the scale-up fabric, scale-out.
 
     A torus axis is a ring that sends both ways while it is closed, one way while ranks fill only a part of it. The
     latency of a step is that of a NeuronLink hop as AWS documents it and of the switches on the way; of EFA beyond the
@@ -70,21 +49,21 @@ def hierarchy(key: Same[System | Chip], lnc: int) -> tuple[Tier, ...]:
     """
     where = key.it
     chip = chip_of(where)
-    found = []
+    levels = []
     if chip.core is not None:
         core_rate = chip.core.dma_engines * chip.core.dma_engine_bytes_per_s * chip.cores
-        found.append(Tier("chip", chip.cores / lnc, core_rate, core_rate, chip.hop_s))
-    found += _scaleup(where)
+        levels.append(Tier("chip", chip.cores / lnc, core_rate, core_rate, chip.hop_s))
+    levels += _scaleup(where)
     far = where.scaleout_bytes_per_s_per_dir
     if isinstance(where, Chip) or where.count > 1:
         far_s = where.scaleout_hop_s if isinstance(where, System) else chip.hop_s if chip.core else math.nan
         reach = published(far, chip.scaleup_bytes_per_s_per_dir)
-        found.append(Tier("scale-out", where.count if isinstance(where, System) else math.inf, reach, reach, far_s))
-    return tuple(found)
+        levels.append(Tier("scale-out", where.count if isinstance(where, System) else math.inf, reach, reach, far_s))
+    return tuple(levels)
 
 
 def _scaleup(where: System | Chip) -> list[Tier]:
-    """Scale-up tiers: axes of a torus, tray, rack and pair of switched racks, or one domain."""
+    """Return the scale-up tiers: axes of a torus, tray, rack and pair of switched racks, or one domain."""
     if isinstance(where, Chip):
         rate = published(where.scaleup_bytes_per_s_per_dir, where.scaleout_bytes_per_s_per_dir)
         size = 1.0 if math.isnan(where.scaleup_domain_chips) else where.scaleup_domain_chips
@@ -99,21 +78,23 @@ def _scaleup(where: System | Chip) -> list[Tier]:
         media = fabric(key).injection_by_medium()
         sizes = (where.chips_per_tray, where.compute_trays_per_rack, where.racks)
         latencies = [longest_s(routes, hop, published(where.switch_s, 0.0)) for routes in wiring(where).place_routes]
-        found = zip(("tray", "rack", "pair"), sizes, MEDIA, latencies, strict=True)
-        return [Tier(name, size, media[over], media[over], alpha) for name, size, over, alpha in found if over in media]
+        tiered = zip(("tray", "rack", "pair"), sizes, MEDIA, latencies, strict=True)
+        return [
+            Tier(name, size, media[over], media[over], alpha) for name, size, over, alpha in tiered if over in media
+        ]
     rate = fabric(key).injection_bytes_per_s_per_dir
     return [Tier("domain", where.domain_chips, rate, rate, hop)]
 
 
 @lru_cache(maxsize=SPECS)
 def farthest_s(key: Same[System], scope: str) -> NDArray:
-    """Latency between the two chips of a rack, or of the domain, that are farthest apart; NaN for other vendors."""
+    """Return the latency between the two farthest chips of a rack or of the domain; NaN for other vendors."""
     where = key.it
     return longest_s(wiring(where).farthest_routes(scope), where.chip.hop_s, published(where.switch_s, 0.0))
 
 
 def chip_links(where: System | Chip) -> float:
-    """Scale-up bandwidth of a chip in one direction: the lanes or links of its system, or as published for the chip."""
+    """Return the scale-up bandwidth of a chip one way: lanes or links of its system, or as published for the chip."""
     if isinstance(where, System) and where.fabric == "planes":
         return fabric(Same(where)).injection_bytes_per_s_per_dir
     if isinstance(where, System) and where.scaleup_bytes_per_s_per_dir:
@@ -167,7 +148,7 @@ class Group:
 
     @property
     def links(self) -> NDArray:
-        """What a chip sends for this group, into the tiers that it spans. [B/s]
+        """What a chip sends for this group, into the tiers that it spans [B/s].
 
         Beyond the scale-up domain it is the scale-out rate. On a bare chip groups that lie in between share the rate.
         """
@@ -196,8 +177,7 @@ class Group:
     def exchange_rates(self) -> tuple[NDArray, ...]:
         """Rates when ranks swap halves in pairs: one link of a torus axis at a time."""
         tiered = zip(self.levels, self.full, self.rates, strict=True)
-        one_link = lambda level: np.minimum(1.0, level.open_bytes_per_s_per_dir / level.bytes_per_s_per_dir)  # noqa: E731
-        return tuple(rate * np.where(full, one_link(level), 1.0) for level, full, rate in tiered)
+        return tuple(rate * np.where(full, _one_link(level), 1.0) for level, full, rate in tiered)
 
     @property
     def tier_bytes_per_s(self) -> NDArray:
@@ -207,15 +187,20 @@ class Group:
         return np.where(self.chips > 1, sum(used), np.inf)
 
 
+def _one_link(level: Tier) -> NDArray:
+    """Return the share of a tier's rate that one link of a ring carries, at most all of it."""
+    return np.minimum(1.0, level.open_bytes_per_s_per_dir / level.bytes_per_s_per_dir)
+
+
 def _forwarded(level: Tier, count: NDArray, full: NDArray, rate: NDArray) -> NDArray:
-    """A rank's rate on a torus axis of which each link carries what its neighbours forward.
+    """Return a rank's rate on a torus axis of which each link carries what its neighbours forward.
 
     The middle link of a line bears twice what each link of a closed ring does, whose ties go half each way round.
     """
     closed = full & (count > 2)
-    one_way = rate * np.where(closed, level.open_bytes_per_s_per_dir / level.bytes_per_s_per_dir, 1.0)
-    load_ = tiers.ring_link_load(np.maximum(count, 2)) * np.where(closed, 1, 2)
-    return one_way * np.maximum(count - 1, 1) / (np.maximum(count, 2) * load_)
+    rate_per_dir = rate * np.where(closed, level.open_bytes_per_s_per_dir / level.bytes_per_s_per_dir, 1.0)
+    link_load = tiers.ring_link_load(np.maximum(count, 2)) * np.where(closed, 1, 2)
+    return rate_per_dir * np.maximum(count - 1, 1) / (np.maximum(count, 2) * link_load)
 
 
 def place(
@@ -226,7 +211,7 @@ def place(
     alpha_s: Numeric | None = None,
     launched: bool = False,
 ) -> Group:
-    """Every `stride`-th rank from the first on; the groups between run at the same time and share chips and links.
+    """Lay every `stride`-th rank on its tiers; the groups between run at the same time and share chips and links.
 
     Ranks that do not fill their tiers evenly are laid as the next larger number that does, the rest on the outermost. A
     latency of NaN is that of each tier. A group within one chip that a host has `launched` reaches the chip's
@@ -234,7 +219,7 @@ def place(
     """
     levels = hierarchy(Same(where), chip_of(where).logical(lnc)) or (Tier("chip", 1.0, np.inf, np.inf, 0.0),)
     on_chip = np.minimum(ranks * stride, levels[0].size) if levels[0].name == "chip" else np.ones_like(ranks)
-    left, skip, found = ranks, stride, []
+    left, skip, placed = ranks, stride, []
     for level in levels:
         inside = np.minimum(skip, level.size)
         count = left if level is levels[-1] else np.minimum(left, np.floor(level.size / inside))
@@ -245,7 +230,7 @@ def place(
         sharing = level.size if level.name == "chip" else on_chip * (inside if level.name in build.AXES else 1)
         alpha = level.alpha_s if alpha_s is None else published(alpha_s, level.alpha_s)
         alpha = np.where(np.isnan(alpha) & (count <= 1), 0.0, alpha)  # no step is taken on a tier of one
-        found.append((count, full, rate / sharing, np.asarray(alpha, float)))
+        placed.append((count, full, rate / sharing, np.asarray(alpha, float)))
         left, skip = np.ceil(left / count), np.ceil(skip / inside)
-    counts, whole, rates, alphas = zip(*found, strict=True)
+    counts, whole, rates, alphas = zip(*placed, strict=True)
     return Group(where, levels, counts, whole, rates, alphas, ranks, stride, alpha_s)

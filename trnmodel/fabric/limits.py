@@ -12,7 +12,7 @@ from trnmodel.formulas.bounds import cut_bound_s
 
 
 def hbm_s(kind: str, algorithm: str, message_bytes: NDArray, p: Group) -> NDArray:
-    """Time in which a rank's share of HBM takes the reads and writes of a collective."""
+    """Return the time in which a rank's share of HBM takes the reads and writes of a collective."""
     if not p.on_chip:
         refuse("buffers", "hbm", f"accesses are documented for Neuron chips only, not for {p.chip.id}")
     passes = {"all_reduce": ("reduce_scatter", "all_gather"), "reduce_scatter": ("reduce_scatter",)}
@@ -28,7 +28,7 @@ def hbm_s(kind: str, algorithm: str, message_bytes: NDArray, p: Group) -> NDArra
 
 
 def lower_bound_s(kind: str, message_bytes: NDArray, p: Group) -> NDArray:
-    """The largest over the cuts at rank, chip, tray, rack, pair, ... of the bytes that must cross over the cut's rate.
+    """Return the largest bound of the cuts at rank, chip, tray, rack, pair: bytes that must cross over the cut's rate.
 
     Groups that run side by side share a unit's links, but a rank's own. An all-to-all of whole racks or domains is also
     held by what a flow carries between their chips.

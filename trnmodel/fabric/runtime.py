@@ -13,7 +13,7 @@ RUNTIMES = {"trn1": "neuron-runtime-trn1", "trn2": "neuron-runtime-trn2"}
 
 
 def graph_barrier_s(ranks: Numeric, runtime: str = "neuron-runtime-trn2") -> NDArray:
-    r"""Fixed cost of executing a graph that holds a collective, however many it holds: the runtime's barrier.
+    r"""Return the fixed cost of a graph that holds collectives, however many: the runtime's barrier.
 
     .. math:: t = t_0 + t_1\log_2 n \quad (n > 2)
 

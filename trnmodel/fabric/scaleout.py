@@ -1,10 +1,11 @@
-"""The scale-out network of a system: its NICs on Clos networks of the switches on offer, and the ways through them."""
+"""The scale-out network of a system: its NICs on Clos networks of the switches on offer, and the routes through it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
 from functools import cache
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,24 +27,24 @@ BITS = 8  # of a byte
 
 
 def tera(bits_per_s: float) -> str:
-    """A switch by its capacity: "12.8T"."""
+    """Return the name of a switch by its capacity: "12.8T"."""
     return f"{bits_per_s / BITS / TBIT:g}T"
 
 
 def giga(bits_per_s: float) -> str:
-    """A port by its rate: "100G"."""
+    """Return the name of a port by its rate: "100G"."""
     return f"{bits_per_s / BITS / GBIT:g}G"
 
 
 @cache
 def switch_bits_per_s() -> NDArray:
-    """Capacities of the switches on offer, in ascending order. [bit/s]"""
+    """Return the capacities of the switches on offer in bit/s, in ascending order."""
     facts = [fact for fact in load.facts_rows().values() if fact.quantity == "switch_bytes_per_s_per_dir"]
     return np.array(sorted(load.value_si(fact)[0] * BITS for fact in facts))
 
 
 def _connected(system: str | System) -> System:
-    """A system whose chips have a scale-out rate; raises ValueError for one of which none is published."""
+    """Return a system whose chips have a scale-out rate; raises ValueError where none is published."""
     spec = systems.system(system)
     if math.isnan(spec.scaleout_bytes_per_s_per_dir):
         refuse("system", spec.id, "no scale-out rate of it is published")
@@ -51,7 +52,7 @@ def _connected(system: str | System) -> System:
 
 
 def nic(system: str | System) -> dict[str, Any]:
-    """How a system's chips meet the network: rate and ports of a NIC, planes, chips that share it, for `clos`.
+    """Return how a system's chips meet the network: rate and ports of a NIC, planes, chips that share it, for `clos`.
 
     Where no source says what one NIC carries, it is taken to have one logical port in each plane.
 
@@ -73,7 +74,7 @@ def nic(system: str | System) -> dict[str, Any]:
 
 
 def networks(system: str | System) -> pd.DataFrame:
-    """A system's full network of three layers for each leaf and spine switch on offer, over the smallest top of rack.
+    """Return a system's full network of three layers for each leaf and spine switch, over the smallest top of rack.
 
     Parameters
     ----------
@@ -104,15 +105,15 @@ def networks(system: str | System) -> pd.DataFrame:
 
 
 def by_rack(system: str | System) -> pd.DataFrame:
-    """How far three layers of the smallest switch reach, by the chips that share a pair of tops of rack.
+    """Return how far three layers of the smallest switch reach, by the chips that share a pair of tops of rack.
 
     Half of a top of rack's ports go down where nothing is oversubscribed; a rack has the chips that it has.
 
     Returns
     -------
     table : pandas.DataFrame
-        under, chips_per_pair, down_ports and up_ports of one top of rack, oversubscription, chips, and the ports beside
-        that the NICs of as many chips' CPUs would take, NaN where nobody says.
+        under, chips_per_pair, down_ports and up_ports of one top of rack, oversubscription, chips, and cpu_ports: the
+        ports that the NICs of these chips' CPUs would take besides, NaN where no source says.
 
     Examples
     --------
@@ -135,7 +136,7 @@ def by_rack(system: str | System) -> pd.DataFrame:
 
 
 def port_choice(system: str | System, chips: float, port_bits_per_s: Iterable[float]) -> pd.DataFrame:
-    """What a cluster of that many chips takes in each port size: layers needed, switches and modules a chip.
+    """Return what a cluster of `chips` takes in each port size: layers needed, switches and modules per chip.
 
     The modules are the same in every row, so a smaller port means a cable that fans out, not another module.
 
@@ -154,9 +155,9 @@ def port_choice(system: str | System, chips: float, port_bits_per_s: Iterable[fl
     attach, rows, chips = nic(system), [], number("chips", chips, 1)
     for port in np.ravel(numbers("port_bits_per_s", port_bits_per_s, 1)).tolist():
         planes = attach["planes"] if attach["nic_bits_per_s"] >= attach["planes"] * port else 1
-        given = attach | {"port_bits_per_s": port, "planes": planes, "switch_bits_per_s": switch_bits_per_s()}
-        two, three = (network.clos(layers=n, chips=chips, **given) for n in (2, 3))
-        full = [network.clos(layers=n, **given).max_chips for n in (2, 3)]
+        clos = attach | {"port_bits_per_s": port, "planes": planes, "switch_bits_per_s": switch_bits_per_s()}
+        two, three = (network.clos(layers=n, chips=chips, **clos) for n in (2, 3))
+        full = [network.clos(layers=n, **clos).max_chips for n in (2, 3)]
         sizes = {
             f"{part}_per_chip": [getattr(n, part) / n.chips for n in (two, three)] for part in ("switches", "optics")
         }
@@ -174,7 +175,7 @@ def port_choice(system: str | System, chips: float, port_bits_per_s: Iterable[fl
 
 
 def distances(system: str | System) -> pd.DataFrame:
-    """Latency of one way through the network, from the same rack to a building as far as each optical module drives.
+    """Return the latency of one direction through the network, from the same rack to the reach of each optical module.
 
     Returns
     -------
@@ -184,22 +185,22 @@ def distances(system: str | System) -> pd.DataFrame:
 
     Examples
     --------
-    >>> ways = distances("trn3-nl72x2-pcie160").set_index("way")
-    >>> round(float(ways.fibre_s["building, 400G ZR"]) * 1e3, 3)
+    >>> routes = distances("trn3-nl72x2-pcie160").set_index("way")
+    >>> round(float(routes.fibre_s["building, 400G ZR"]) * 1e3, 3)
     0.588
     """
     import pandas as pd
 
     spec, facts = _connected(system), load.facts_rows().values()
     reach = {fact.entity: load.value_si(fact)[0] for fact in facts if fact.quantity == "reach_m"}
-    ways = [("same top of rack", 1, 0.0), ("same pod", 3, 0.0), ("other pod", 5, 0.0)]
+    routes = [("same top of rack", 1, 0.0), ("same pod", 3, 0.0), ("other pod", 5, 0.0)]
     # spine to spine: one more switch than between pods
-    ways += [
+    routes += [
         (f"building, {load.entities()[optics].name.removesuffix(' optics')}", 6, metres)
-        for optics, metres in sorted(reach.items(), key=lambda item: item[1])
+        for optics, metres in sorted(reach.items(), key=itemgetter(1))
         if optics != "optics-dr4"
     ]
-    table = pd.DataFrame(ways, columns=["way", "switch_hops", "distance_m"])
+    table = pd.DataFrame(routes, columns=["way", "switch_hops", "distance_m"])
     table["fibre_s"] = fibre = transit.fibre_delay_s(table.distance_m.to_numpy(), load.value(FIBRE, "group_index"))
     spreads = ((fact[1], *fact[2]) for fact in (load.fact_in_force(AWS, name) for name in ("switch_s", "nic_s")))
     for end, switch_s, nic_s in zip(("", "_low", "_high"), *spreads, strict=True):
@@ -209,7 +210,7 @@ def distances(system: str | System) -> pd.DataFrame:
 
 
 def parts_per_chip(system: str | System, chips: float) -> dict[str, float]:
-    """What a chip has of the network that joins so many: switch capacity, optics and copper ends, by rate.
+    """Return a chip's part of the network that joins `chips`: switch capacity, optics and copper ends, by rate.
 
     Two layers where they reach, else three; of the switches on offer the leaf and spine with the least capacity in all.
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Assumption(msgspec.Struct, frozen=True):
-    """A line of `data/systems/fabric_assumptions.csv`: another reading of a silent or contradictory text."""
+    """A row of `data/systems/fabric_assumptions.csv`: another reading of a silent or contradictory source."""
 
     id: str
     systems: str
@@ -37,7 +37,7 @@ class Assumption(msgspec.Struct, frozen=True):
 
 
 def parts(system: str | System) -> dict[str, tuple[float, str]]:
-    """Bill of materials of one scale-up domain, each part with the arithmetic that counted it.
+    """Return the bill of materials of one scale-up domain, each part with the arithmetic that counted it.
 
     Chips, switches, lanes and links are counted on the graph; the rest is trays times what a tray holds. A domain may
     be half a rack; of one whose racks no source counts, the chips per rack are not known.
@@ -63,7 +63,7 @@ def parts(system: str | System) -> dict[str, tuple[float, str]]:
         **_lanes(net),
         **(_switches(net, racks) if spec.fabric == "planes" else {}),
     }
-    return {part: found for part, found in counted.items() if not math.isnan(found[0])}
+    return {part: count for part, count in counted.items() if not math.isnan(count[0])}
 
 
 def _lanes(net: Topology) -> dict[str, tuple[float, str]]:
@@ -111,7 +111,7 @@ def _switches(net: Topology, racks: int) -> dict[str, tuple[float, str]]:
 
 
 def _agrees(counted: float, printed: str) -> bool:
-    """Whether a count equals what is printed, to the digits printed where it says "about"."""
+    """Tell whether a count equals what is printed, to the digits printed where the source says "about"."""
     value = load.parse_number(printed)[0]
     digits = len(printed.strip("~").replace(",", "").rstrip("0"))
     rounded = float(f"{counted:.{max(digits, 1) - 1}e}") if printed.startswith("~") else counted
@@ -119,10 +119,10 @@ def _agrees(counted: float, printed: str) -> bool:
 
 
 def _printed(system_id: str, *quantities: str) -> dict[str, load.Fact]:
-    """The facts of these quantities by qualifier, the system's own before those of its bases."""
-    chain = bases(system_id)
-    found = [fact for fact in load.facts_rows().values() if fact.quantity in quantities and fact.entity in chain]
-    return {fact.qualifier: fact for fact in sorted(found, key=lambda fact: chain.index(fact.entity))}
+    """Return the facts of these quantities by qualifier, the system's own before those of its bases."""
+    chain = bases(system_id)[::-1]
+    facts = [fact for fact in load.facts_rows().values() if fact.quantity in quantities and fact.entity in chain]
+    return {fact.qualifier: fact for fact in sorted(facts, key=lambda fact: chain.index(fact.entity))}
 
 
 def _verdict(system_id: str, counted: float, fact: load.Fact) -> str:
@@ -151,7 +151,7 @@ def _as_printed(fact: load.Fact) -> str:
 
 
 def parts_table(system: str | System) -> pd.DataFrame:
-    """Counted parts beside printed ones, with the verdict.
+    """Return counted parts next to printed ones, with the verdict.
 
     Returns
     -------
@@ -164,7 +164,7 @@ def parts_table(system: str | System) -> pd.DataFrame:
 
 
 def paths(net: Topology) -> dict[str, list[str]]:
-    """Nodes on the deep dive's paths A, B and C, those that a rack has; none in a torus.
+    """Return the nodes on the deep dive's paths A, B and C, those that a rack has; none in a torus.
 
     Examples
     --------
@@ -180,10 +180,11 @@ def paths(net: Topology) -> dict[str, list[str]]:
 
 
 def hops_table(system: str | System) -> pd.DataFrame:
-    """The deep dive's paths A, B and C and the farthest pair of a rack, in intermediate hops, beside the printed ones.
+    """Return intermediate hops of the deep dive's paths A, B and C and of the farthest pair, next to the printed ones.
 
     Path A ends at the same letter of the next tray, B at the letter half a tray further, C there in the other rack; a
-    torus has no such paths. Where a text says how chips are connected and prints no number, the verdict is "inferred".
+    torus has no such paths. Where a source says how chips are connected and prints no number, the verdict is
+    "inferred".
     """
     net = topology(system)
     counted = {f"path {name}": (len(path) - 2.0, " > ".join(path)) for name, path in paths(net).items()}
@@ -193,7 +194,7 @@ def hops_table(system: str | System) -> pd.DataFrame:
 
 
 def capacities(net: Topology) -> dict[str, float]:
-    """What a fabric carries: the numbers that failures are judged by. [B/s]"""
+    """Return the rates in B/s that a fabric carries, by which failures are judged."""
     return {
         "injection_bytes_per_s_per_dir": net.injection_bytes_per_s_per_dir,
         "bisection_bytes_per_s_per_dir": net.bisection_bytes_per_s_per_dir,
@@ -203,7 +204,7 @@ def capacities(net: Topology) -> dict[str, float]:
 
 
 def metrics(net: Topology) -> dict[str, float]:
-    """The numbers that assumptions are judged by. [-] or [B/s]"""
+    """Return the counts and the rates in B/s by which assumptions are judged."""
     return {
         "switches": float(sum(net.switch_counts.values())),
         "diameter": net.diameter,
@@ -215,12 +216,12 @@ def metrics(net: Topology) -> dict[str, float]:
 
 @cache
 def assumptions() -> list[Assumption]:
-    """Other readings of the sources, from `data/systems/fabric_assumptions.csv`."""
+    """Return other readings of the sources, from `data/systems/fabric_assumptions.csv`."""
     return load.read_csv(load.DATA / "systems" / "fabric_assumptions.csv", Assumption)
 
 
 def altered(system: System, change: str) -> System:
-    """A system with fields replaced as an assumption's `change` says: "field=value; field[key]=value"."""
+    """Return a system with fields replaced as an assumption's `change` says: "field=value; field[key]=value"."""
     fields: dict = {}
     for label, text in (part.strip().split("=") for part in change.split(";")):
         name, _, key = label.rstrip("]").partition("[")
@@ -231,7 +232,7 @@ def altered(system: System, change: str) -> System:
 
 
 def alternatives(system: str | System) -> dict[str, System]:
-    """A system by each other reading that concerns it; the id of the reading names it.
+    """Return a system by each other reading that concerns it; the id of the reading names it.
 
     Examples
     --------
@@ -244,7 +245,7 @@ def alternatives(system: str | System) -> dict[str, System]:
 
 
 def failures(net: Topology) -> dict[str, Topology]:
-    """The fabric after one failure of each kind that it can have, by name."""
+    """Return the fabric after one failure of each kind that it can have, by name."""
     chip = net.chips[0]
     cases: dict[str, dict] = {}
     for other, data in net.graph[chip].items():
@@ -259,7 +260,7 @@ def failures(net: Topology) -> dict[str, Topology]:
 
 
 def lost(names: Iterable[str | System]) -> pd.DataFrame:
-    """Share of a rack's all-to-all that one lost part leaves: a row a failure, a column a system.
+    """Return the share of a rack's all-to-all that one lost part leaves: a row per failure, a column per system.
 
     1 where a spare takes over; NaN where a system has no such part.
 
@@ -281,7 +282,9 @@ def lost(names: Iterable[str | System]) -> pd.DataFrame:
 
 
 def shares_left(system: str | System) -> pd.DataFrame:
-    """What one lost part leaves of each capacity: a row a failure, a column a capacity, 1 where nothing is lost.
+    """Return the share of each capacity that one lost part leaves: a row per failure, a column per capacity.
+
+    The share is 1 where nothing is lost.
 
     Examples
     --------
@@ -301,7 +304,7 @@ def shares_left(system: str | System) -> pd.DataFrame:
 
 
 def readings(system: str | System) -> pd.DataFrame:
-    """Other readings of the text, and which metrics they change by how much.
+    """Return other readings of the sources, and which metrics they change by how much.
 
     Examples
     --------

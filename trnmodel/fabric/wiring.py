@@ -1,4 +1,4 @@
-"""A fabric at unit rates: what follows from its graph alone, kept for all machines of one layout.
+"""A fabric at unit rates: what follows from its graph alone, stored once for all machines of one layout.
 
 Every link carries a number of lanes, or is one link of its torus axis or chip; what a lane or such a link carries is a
 rate of the system, and may be an array. Flows, cuts and hops are solved here, at rates that are numbers, and scaled by
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from trnmodel.arguments import choice, number, refuse
 from trnmodel.catalog.systems import System
 from trnmodel.fabric import build, flow
 
-LAYOUTS, SOLVED = 64, 256  # of which graphs and answers are kept
+LAYOUTS, SOLVED = 64, 256  # of which graphs and answers are stored
 LARGEST_LP = 256  # chips; beyond it an intact torus answers in closed form
 LAYOUT = """fabric domain_chips torus_shape racks compute_trays_per_rack chips_per_tray scaleup_lanes
     scaleup_lanes_redundant port_lanes plane_positions switch_trays_per_rack switches_per_plane switch
@@ -58,13 +59,13 @@ class Wiring:
         return flow.path_switches(self.graph)
 
     def _routes(self, pairs: NDArray) -> tuple[tuple[Route, ...], ...]:
-        """The ways between these pairs of chips: of each kind of pair those that no other way undercuts."""
+        """Return the routes between these pairs of chips: of each kind of pair those that no other undercuts."""
         kinds = np.unique(self.path_switches[:, pairs], axis=1).T
         return tuple(tuple(_undercut(kind)) for kind in kinds)
 
     @cached_property
     def place_routes(self) -> tuple[tuple[tuple[Route, ...], ...], ...]:
-        """Ways between chips that differ in one alone: position in a tray, tray, rack."""
+        """Routes between chips that differ in one alone: position in a tray, tray, rack."""
         nodes = self.graph.nodes
         place = np.array([[nodes[chip][name] for name in PLACES] for chip in self.chips], dtype=object)
         differ = place[:, None] != place
@@ -72,7 +73,7 @@ class Wiring:
         return tuple(self._routes(differ[..., axis] & alone) for axis in range(len(PLACES)))
 
     def farthest_routes(self, scope: str) -> tuple[tuple[Route, ...], ...]:
-        """Ways between the chips of a rack, or of the domain."""
+        """Return the routes between the chips of a rack, or of the domain."""
         choice("scope", scope, SCOPES)
         if not any(kind == "switch" for _, kind in self.graph.nodes(data="kind")):
             within = self.hops[:, self.racks == self.racks[0]] if scope == "rack" else self.hops
@@ -81,7 +82,7 @@ class Wiring:
         return self._routes(apart & (self.racks[:, None] == self.racks) if scope == "rack" else apart)
 
     def scope(self, scope: str, ratios: Ratios = ()) -> list[Any]:
-        """The graph, or those of its racks, with links in these ratios."""
+        """Return the graph, or those of its racks, with links in these ratios."""
         choice("scope", scope, SCOPES)
         if not isinstance(ratios, tuple):
             refuse("ratios", ratios, "allowed is a tuple of one ratio for each rate of the system")
@@ -97,7 +98,7 @@ class Wiring:
 
 
 def _undercut(switches: NDArray) -> Iterator[Route]:
-    """Ways of one pair by the chips that send, those alone that have fewer switches than shorter ones."""
+    """Yield the routes of one pair by the chips that send; a longer one only where it has fewer switches."""
     fewest = np.inf
     for hops, count in enumerate(switches, start=1):
         if count < fewest:
@@ -106,19 +107,19 @@ def _undercut(switches: NDArray) -> Iterator[Route]:
 
 
 def _in_ratio(graph: Any, ratios: Ratios) -> Any:
-    found = graph.copy()
-    for *_, data in found.edges(data=True):
+    scaled = graph.copy()
+    for *_, data in scaled.edges(data=True):
         data["bytes_per_s_per_dir"] *= ratios[data["rate"]]
-    return found
+    return scaled
 
 
 def longest_s(routes: tuple[tuple[Route, ...], ...], hop_s: ArrayLike, switch_s: ArrayLike) -> NDArray:
-    """Latency between the two chips that are farthest apart, by the fastest way; nothing for one chip. [s]"""
+    """Return the latency in s between the two farthest chips, by the fastest route; 0 for one chip."""
     hop, switch = np.asarray(hop_s, dtype=float), np.asarray(switch_s, dtype=float)
-    found = np.zeros(np.broadcast_shapes(hop.shape, switch.shape))
-    for ways in routes:
-        found = np.maximum(found, np.minimum.reduce([hops * hop + count * switch for hops, count in ways]))
-    return found
+    longest = np.zeros(np.broadcast_shapes(hop.shape, switch.shape))
+    for of_pair in routes:
+        longest = np.maximum(longest, np.minimum.reduce([hops * hop + count * switch for hops, count in of_pair]))
+    return longest
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ class Layout:
 
 
 def wiring(system: System) -> Wiring:
-    """The checked graph of a system at unit rates, built once for all systems of its layout."""
+    """Return the checked graph of a system at unit rates, built once for all systems of its layout."""
     shaping = (getattr(system, name) for name in LAYOUT)
     key = tuple(frozenset(value.items()) if hasattr(value, "items") else value for value in shaping)
     return _wired(Layout(key, system))
@@ -144,14 +145,14 @@ def _wired(layout: Layout) -> Wiring:
 
 @lru_cache(maxsize=SOLVED)
 def solved(wired: Wiring, ratios: Ratios, scope: str) -> flow.Flow:
-    """Maximum concurrent uniform flow at rates in these ratios; of the slowest rack for scope "rack"."""
+    """Return the maximum concurrent uniform flow at rates in these ratios; of the slowest rack for scope "rack"."""
     flows = map(flow.concurrent_flow, wired.scope(scope, ratios))
-    return min(flows, key=lambda found: found.bytes_per_s_per_pair)
+    return min(flows, key=attrgetter("bytes_per_s_per_pair"))
 
 
 @lru_cache(maxsize=SOLVED)
 def pair(wired: Wiring, ratios: Ratios, scope: str, routing: str) -> float:
-    """Rate of every ordered pair of chips at once, by how pairs are routed; of the slowest rack for scope "rack"."""
+    """Return the rate of every ordered pair of chips at once by `routing`; of the slowest rack for scope "rack"."""
     if routing == "even":
         return min(map(flow.even_split, wired.scope(scope, ratios)))
     bound = solved(wired, ratios, scope)
@@ -160,13 +161,13 @@ def pair(wired: Wiring, ratios: Ratios, scope: str, routing: str) -> float:
 
 @lru_cache(maxsize=SOLVED)
 def cut(wired: Wiring, ratios: Ratios, keys: tuple[str, ...]) -> float:
-    """The smallest balanced cut along the build."""
+    """Return the smallest balanced cut along the build."""
     return flow.bisection(wired.scope("world", ratios)[0], keys)[0]
 
 
 @lru_cache(maxsize=SOLVED)
 def injection(wired: Wiring, ratios: Ratios, scope: str, medium: str) -> float:
-    """What the weakest chip of the domain, or of the first rack, can send over a medium, or over all for none."""
+    """Return what the weakest chip of the domain or of the first rack can send over a medium; "" is all media."""
     graph = wired.scope(scope, ratios)[0]
     links = ([d for d in graph[chip].values() if medium in ("", d["medium"])] for chip in flow.chip_nodes(graph))
-    return min(float(sum(data["bytes_per_s_per_dir"] for data in found)) for found in links)
+    return min(float(sum(data["bytes_per_s_per_dir"] for data in of_chip)) for of_chip in links)

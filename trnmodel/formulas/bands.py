@@ -228,9 +228,9 @@ def joint_width(*widths: Numeric) -> NDArray:
     >>> float(joint_width(0.3, 0.4))
     0.5
     """
-    given = [numbers(f"widths[{i}]", w, unknown=True) for i, w in enumerate(widths)]
-    together(**{f"widths[{i}]": w for i, w in enumerate(given)})
-    return np.sqrt(np.sum([w**2 for w in np.broadcast_arrays(*given)], axis=0))[()]
+    terms = [numbers(f"widths[{i}]", w, unknown=True) for i, w in enumerate(widths)]
+    together(**{f"widths[{i}]": w for i, w in enumerate(terms)})
+    return np.sqrt(np.sum([w**2 for w in np.broadcast_arrays(*terms)], axis=0))[()]
 
 
 def interval_score(

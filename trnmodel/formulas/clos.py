@@ -1,44 +1,51 @@
 """Folded Clos networks: how many chips they reach, of what parts they are made, how far and how fast they carry.
 
-An endpoint is one logical port of a NIC. The first switch layer is called top of rack; in a rail-optimised network it
-is the leaf, and its "rack" is the group of servers that share it. Two layers are top of rack and spine; three have
-leaves between. A plane is a network of its own: a NIC has the same number of ports in each, and dual top of rack is two
-planes. Within a plane, uplink i of every top of rack goes to leaf i of its pod and on to that leaf's spines: a rail.
+`clos` sizes a network and returns a `Clos`; `radix` and `tor_ports` are the two formulas that it is made of.
+
+The first layer of switches is called top of rack, the last one spine. Two layers have only these; three layers have
+leaves between them. The racks below the same leaves are a pod, so a network of two layers is one pod. (In a
+rail-optimised network the first switch is called leaf, and a "rack" is the group of servers that share it.) An endpoint
+is one logical port of a NIC. A NIC may be split over several planes, separate networks in each of which it has the same
+number of ports; dual top of rack is two planes. Within a plane, uplink i of every top of rack goes to leaf i of its pod
+and on to the spines of that leaf: a rail.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.arguments import TINY, choice, numbers, together
+from trnmodel.arguments import TINY, numbers, together
+from trnmodel.declared import Numbers, Word, declare
 from trnmodel.result import Result, blank, reason_mask
-from trnmodel.units import GB, GBIT, Numeric
+from trnmodel.units import GB, GBIT, Numeric, spread_of
 
 BYTES_PER_BIT = GBIT / GB
-MOST_PLANES = 1e6
+MOST_PLANES = 1e6  # that a question may ask for
 
 
-def _clean(x: Numeric) -> NDArray:
-    """Forgive the last bits of a quotient that ought to be whole, before it is rounded up or down."""
+def _cleaned(x: Numeric) -> NDArray:
+    """Round to nine decimals, so that a quotient that ought to be whole is so before it is rounded up or down."""
     return np.round(np.asarray(x), 9)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Clos(Result):
-    """A sized network: the arguments of `clos`, then its racks and pods; counts of parts are of all planes together.
+    """A network as `clos` sizes it: the question, the size of a full network, and what of it is in use.
+
+    Counts of switches, links, cables and optical modules are of all planes together.
 
     Attributes
     ----------
     switch_bits_per_s, tor_bits_per_s, port_bits_per_s, nic_bits_per_s, module_bits_per_s : numeric
-        Rates as given. [bit/s]
+        Rates of the question. [bit/s]
     layers, planes, chips_per_nic : numeric
-        As given. [-]
+        Counts of the question. [-]
     endpoint_medium : str
-        As given.
+        Cable of the question.
     radix, tor_radix : numeric
         Ports of a leaf or spine switch, and of a top of rack. [-]
     down_ports, rails : numeric
@@ -48,7 +55,7 @@ class Clos(Result):
     nics_per_rack, racks_per_pod, max_pods : numeric
         Size of a full rack, a full pod and the full network; two layers make one pod. [-]
     chips, nics, racks, pods : numeric
-        What is connected. [-]
+        Chips and NICs that are connected, and racks and pods that have any of them. [-]
     """
 
     REASONS: ClassVar[tuple[str, ...]] = (
@@ -79,104 +86,111 @@ class Clos(Result):
     racks: NDArray
     pods: NDArray
 
+    def _answer(self) -> list[str]:
+        """Print the chips and the switches of the networks that can exist."""
+        if not np.any(self.valid):
+            return []
+        chips, switches = (spread_of(np.ravel(count).tolist(), "", 9) for count in (self.chips, self.switches))
+        return [f"{chips} chips on {switches} switches"]
+
     @property
     def endpoints(self) -> NDArray:
-        """Endpoints of one full plane: the largest number of NICs where each has one port a plane. [-]"""
+        """Endpoints of one full plane: the most NICs where each has one port per plane [-]."""
         return self.down_ports * self.racks_per_pod * self.max_pods
 
     @property
     def max_chips(self) -> NDArray:
-        """Chips of the full network. [-]"""
+        """Chips of the full network [-]."""
         return self.chips_per_pod * self.max_pods
 
     @property
     def chips_per_rack(self) -> NDArray:
-        """Chips of a full rack. [-]"""
+        """Chips of a full rack [-]."""
         return self.nics_per_rack * self.chips_per_nic
 
     @property
     def chips_per_pod(self) -> NDArray:
-        """Chips of a full pod. [-]"""
+        """Chips of a full pod [-]."""
         return self.chips_per_rack * self.racks_per_pod
 
     @property
     def oversubscription(self) -> NDArray:
-        """Down ports over up ports of a top of rack, in whole ports. [-]"""
+        """Down ports over up ports of a top of rack, in whole ports [-]."""
         return self.down_ports / self.rails
 
     @property
     def tor_switches(self) -> NDArray:
-        """First-layer switches. [-]"""
+        """First-layer switches [-]."""
         return self.planes * self.racks
 
     @property
     def leaf_switches(self) -> NDArray:
-        """Switches between top of rack and spine; a started pod has all of its own. [-]"""
+        """Switches between top of rack and spine; a pod with any rack has all its leaves [-]."""
         return self.planes * self.pods * self.rails * (self.layers == 3)
 
     @property
     def spine_switches(self) -> NDArray:
-        """Top-layer switches, by the ports in use. [-]"""
+        """Top-layer switches, by the ports in use [-]."""
         return self.planes * np.ceil(self.spine_links / self.planes / self.radix)
 
     @property
     def switches(self) -> NDArray:
-        """All switches. [-]"""
+        """All switches [-]."""
         return self.tor_switches + self.leaf_switches + self.spine_switches
 
     @property
     def endpoint_links(self) -> NDArray:
-        """Logical links between NICs and switches. [-]"""
+        """Logical links between NICs and switches [-]."""
         return self.nics * self.ports_per_nic * self.planes
 
     @property
     def spine_links(self) -> NDArray:
-        """Logical links into the spine. [-]"""
+        """Logical links into the spine [-]."""
         return np.where(self.layers == 3, self.leaf_switches * np.floor(self.radix / 2), self.tor_switches * self.rails)
 
     @property
     def fabric_links(self) -> NDArray:
-        """Logical links among switches. [-]"""
+        """Logical links among switches [-]."""
         return self.spine_links + self.tor_switches * self.rails * (self.layers == 3)
 
     @property
     def links(self) -> NDArray:
-        """All logical links. [-]"""
+        """All logical links [-]."""
         return self.endpoint_links + self.fabric_links
 
     @property
     def endpoint_cables(self) -> NDArray:
-        """Cables between NICs and switches, each as wide as a module. [-]"""
-        return np.ceil(_clean(self.endpoint_links * self.port_bits_per_s / self.module_bits_per_s))
+        """Cables between NICs and switches, each as wide as a module [-]."""
+        return np.ceil(_cleaned(self.endpoint_links * self.port_bits_per_s / self.module_bits_per_s))
 
     @property
     def fabric_cables(self) -> NDArray:
-        """Cables among switches, each as wide as a module. [-]"""
-        return np.ceil(_clean(self.fabric_links * self.port_bits_per_s / self.module_bits_per_s))
+        """Cables among switches, each as wide as a module [-]."""
+        return np.ceil(_cleaned(self.fabric_links * self.port_bits_per_s / self.module_bits_per_s))
 
     @property
     def cables(self) -> NDArray:
-        """All cables. [-]"""
+        """All cables [-]."""
         return self.endpoint_cables + self.fabric_cables
 
     @property
     def optics(self) -> NDArray:
-        """Optical modules, one at each end of an optical cable; cables among switches are optical. [-]"""
+        """Optical modules, one at each end of an optical cable; cables among switches are optical [-]."""
         return 2 * (self.fabric_cables + self.endpoint_cables * (self.endpoint_medium == "optical"))
 
     @property
     def switch_hops(self) -> NDArray:
-        """Switches on the longest path. [-]"""
+        """Switches on the longest path [-]."""
         return np.where(self.valid, 2 * self.layers - 1, np.nan)[()]
 
     @property
     def chip_bytes_per_s_per_dir(self) -> NDArray:
-        """Rate of one chip within its rack when all chips send. [B/s]"""
+        """Rate of one chip within its rack when all chips send [B/s]."""
         return np.where(self.valid, self.nic_bits_per_s / self.chips_per_nic * BYTES_PER_BIT, np.nan)[()]
 
     @property
     def chip_bytes_per_s_per_dir_across_racks(self) -> NDArray:
-        """Rate of one chip to other racks when all chips send. [B/s]"""
+        """Rate of one chip to other racks when all chips send [B/s]."""
         return self.chip_bytes_per_s_per_dir / np.maximum(1, self.oversubscription)
 
 
@@ -207,7 +221,7 @@ def radix(switch_bits_per_s: Numeric, port_bits_per_s: Numeric) -> NDArray:
     64.0
     """
     switch = numbers("switch_bits_per_s", switch_bits_per_s, TINY)
-    return np.floor(_clean(switch / numbers("port_bits_per_s", port_bits_per_s, TINY)))
+    return np.floor(_cleaned(switch / numbers("port_bits_per_s", port_bits_per_s, TINY)))
 
 
 def tor_ports(tor_radix: Numeric, oversubscription: Numeric) -> tuple[NDArray, NDArray]:
@@ -239,10 +253,23 @@ def tor_ports(tor_radix: Numeric, oversubscription: Numeric) -> tuple[NDArray, N
     [96.0, 32.0]
     """
     ratio = numbers("oversubscription", oversubscription, TINY)
-    up = np.floor(_clean(numbers("tor_radix", tor_radix) / (1.0 + ratio)))
-    return np.floor(_clean(ratio * up)), up
+    up = np.floor(_cleaned(numbers("tor_radix", tor_radix) / (1.0 + ratio)))
+    return np.floor(_cleaned(ratio * up)), up
 
 
+@declare(
+    switch_bits_per_s=Numbers(TINY),
+    port_bits_per_s=Numbers(TINY),
+    layers=Numbers(2, 3, whole=True),
+    tor_bits_per_s=Numbers(TINY),
+    oversubscription=Numbers(TINY),
+    nic_bits_per_s=Numbers(TINY),
+    planes=Numbers(1, MOST_PLANES, whole=True),
+    chips_per_nic=Numbers(TINY),
+    module_bits_per_s=Numbers(TINY),
+    endpoint_medium=Word(("copper", "optical")),
+    chips=Numbers(1, whole=True),
+)
 def clos(
     *,
     switch_bits_per_s: Numeric,
@@ -280,9 +307,9 @@ def clos(
     chips_per_nic : numeric
         Chips that share a NIC. [-]
     module_bits_per_s : numeric, optional
-        Rate of an optical module or cable, which bundles ports; by default that of a port. [bit/s]
+        Rate of an optical module or cable, which may bundle several ports; by default that of a port. [bit/s]
     endpoint_medium : {"copper", "optical"}
-        Cables between NICs and the first layer; copper is what a top of rack is for [2]_, line 457.
+        Cables between NICs and the first layer; a switch at the top of the rack allows copper [2]_, line 457.
     chips : numeric, optional
         Chips to connect; by default all that the network reaches. [-]
 
@@ -293,8 +320,8 @@ def clos(
 
     Notes
     -----
-    Assumes: one link between a switch and each of its neighbours; a started pod has all its leaves; spines are counted
-    by the ports in use. Leaves are not oversubscribed.
+    Assumes: one link between a switch and each of its neighbours; a pod with any rack has all its leaves; spines are
+    counted by the ports in use. Leaves are not oversubscribed.
     Limits: one switch type, o = 1 gives r^2/2 and r^3/4 endpoints.
 
     References
@@ -307,28 +334,24 @@ def clos(
     >>> float(clos(switch_bits_per_s=12.8e12, port_bits_per_s=100e9, layers=3).endpoints)
     524288.0
     """
-    counts = {"layers": numbers("layers", layers, 2, 3, whole=True)}
-    counts["planes"] = numbers("planes", planes, 1, MOST_PLANES, whole=True)
-    port = numbers("port_bits_per_s", port_bits_per_s, TINY)
-    together(port_bits_per_s=port, planes=counts["planes"])
-    rates = {
+    port = port_bits_per_s
+    together(port_bits_per_s=port, planes=planes)
+    inputs: dict[str, Any] = {
         "switch_bits_per_s": switch_bits_per_s,
         "tor_bits_per_s": switch_bits_per_s if tor_bits_per_s is None else tor_bits_per_s,
         "port_bits_per_s": port,
-        "nic_bits_per_s": port * counts["planes"] if nic_bits_per_s is None else nic_bits_per_s,
+        "nic_bits_per_s": np.multiply(port, planes) if nic_bits_per_s is None else nic_bits_per_s,
         "module_bits_per_s": port if module_bits_per_s is None else module_bits_per_s,
+        "layers": layers,
+        "planes": planes,
+        "chips_per_nic": chips_per_nic,
     }
-    given = {name: numbers(name, value, TINY) for name, value in rates.items()} | counts
-    given["chips_per_nic"] = numbers("chips_per_nic", chips_per_nic, TINY)
-    ratio = numbers("oversubscription", oversubscription, TINY)
-    wanted = None if chips is None else numbers("chips", chips, 1, whole=True)
-    choice("endpoint_medium", endpoint_medium, ("copper", "optical"))
-    given = {name: value[()] for name, value in given.items()}
-    together(**given, oversubscription=ratio, **({} if wanted is None else {"chips": wanted}))
+    inputs = {name: value[()] for name, value in inputs.items()}
+    together(**inputs, oversubscription=oversubscription, **({} if chips is None else {"chips": chips}))
     with np.errstate(divide="ignore", invalid="ignore"):
-        sizes, impossible = _sizes(ratio, wanted, **given)
+        sizes, impossible = _sizes(np.asarray(oversubscription), chips, **inputs)
     sizes = blank(impossible, **sizes)
-    return Clos(**given, endpoint_medium=endpoint_medium, **sizes, reason_mask=impossible)
+    return Clos(**inputs, endpoint_medium=endpoint_medium, **sizes, reason_mask=impossible)
 
 
 def _sizes(
@@ -344,15 +367,15 @@ def _sizes(
     planes: NDArray,
     chips_per_nic: NDArray,
 ) -> tuple[dict[str, NDArray], NDArray]:
-    """Sizes of rack, pod and network, what is in use of them, and why they cannot be."""
+    """Return sizes of a full rack, pod and network, counts in use, and the bits of `Clos.REASONS` that hold."""
     r, tor_radix = radix(switch_bits_per_s, port_bits_per_s), radix(tor_bits_per_s, port_bits_per_s)
     down, up = tor_ports(tor_radix, oversubscription)
-    ports_per_nic = _clean(nic_bits_per_s / (port_bits_per_s * planes))
+    ports_per_nic = _cleaned(nic_bits_per_s / (port_bits_per_s * planes))
     nics_per_rack = np.floor(down / ports_per_nic)
     racks_per_pod, max_pods = np.where(layers == 3, np.floor(r / 2), r), np.where(layers == 3, r, 1)
     max_nics = nics_per_rack * racks_per_pod * max_pods
     chips = max_nics * chips_per_nic if chips is None else chips
-    nics = np.ceil(_clean(np.divide(chips, chips_per_nic)))
+    nics = np.ceil(_cleaned(np.divide(chips, chips_per_nic)))
     racks = np.ceil(nics / nics_per_rack)
     impossible = reason_mask(
         np.minimum(r, tor_radix) < 2,

@@ -65,7 +65,7 @@ def chip_w(tdp_w: Numeric, idle_share: Numeric, activity: Numeric) -> NDArray:
 
     References
     ----------
-    .. [1] Watts of GPUs by model and batch: data/evidence/energy.csv, fitted by `trnmodel.evidence.energy`.
+    .. [1] Watts of GPUs by model and batch: data/evidence/energy.csv, fitted by `trnlab.energy`.
 
     Examples
     --------

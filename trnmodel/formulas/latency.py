@@ -170,7 +170,7 @@ def late_tpot_s(
 
 
 def in_flight(requests_per_s: Numeric, output_tokens: Numeric, step_s: Numeric, yielded: Numeric) -> NDArray:
-    r"""Requests that decode at once, by Little's law.
+    r"""Return the requests that decode at once, by Little's law.
 
     .. math:: n = \lambda\,o\,t_{step} / E'
 

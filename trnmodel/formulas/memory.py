@@ -40,7 +40,7 @@ def hbm_bytes_per_s(pin_bytes_per_s: Numeric, stack_pins: Numeric, stacks: Numer
 
 
 def share_per_logical_core(total: Numeric, cores: Numeric, lnc: Numeric) -> NDArray:
-    r"""What one logical NeuronCore has of a chip's capacity or bandwidth.
+    r"""Return the share of one logical NeuronCore in a chip's capacity or bandwidth.
 
     .. math:: x_l = x\,l / n
 
@@ -393,7 +393,7 @@ def paged_bytes(needed_bytes: Numeric, page_bytes: Numeric) -> NDArray:
 def spill_s(
     layers: Numeric, prompts: Numeric, held_bytes: Numeric, sbuf_bytes: Numeric, spill_bytes_per_s: Numeric
 ) -> NDArray:
-    r"""What software pays that moves a batch beyond SBUF once in each layer for each further prompt.
+    r"""Return the time of moving a batch that exceeds SBUF once in each layer for each further prompt.
 
     .. math:: t = L\,(B - 1)\,\max(Q - S, 0) / b
 

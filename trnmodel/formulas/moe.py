@@ -11,7 +11,7 @@ from trnmodel.units import Numeric
 
 
 def distinct_experts(n_experts: Numeric, top_k: Numeric, tokens: Numeric) -> NDArray:
-    r"""Expected number of different experts that a batch of tokens routes to.
+    r"""Return the expected number of different experts that a batch of tokens routes to.
 
     .. math:: D = E\,\bigl(1 - (1 - k/E)^B\bigr)
 
@@ -127,7 +127,7 @@ def expert_blocks(n_experts: Numeric, top_k: Numeric, tokens: Numeric, block_tok
 
 
 def distinct_destinations(n_experts: Numeric, top_k: Numeric, n_groups: Numeric) -> NDArray:
-    r"""Expected number of groups (ranks, chips, racks) among which one token's experts lie.
+    r"""Return the expected number of groups (ranks, chips, racks) among which one token's experts lie.
 
     .. math:: d = G\,\Bigl(1 - \prod_{i=0}^{k-1} \frac{E - E/G - i}{E - i}\Bigr)
 
@@ -227,7 +227,7 @@ def block_read_share(blocks: Numeric, n_experts: Numeric) -> NDArray:
 def routing_s(
     layers: Numeric, core_s: Numeric, cores: Numeric, tokens: Numeric, n_experts: Numeric, top_k: Numeric, selects: Any
 ) -> NDArray:
-    r"""What routing, selection and waiting for the slowest core add to a decode step with experts.
+    r"""Return the time that routing, selection and waiting for the slowest core add to a decode step with experts.
 
     .. math:: t = M\,t_0 \log_2(2 n)\,g^{1/4}, \quad g = \min(B k,\, E) \text{ where experts are selected, else } k
 
@@ -269,7 +269,7 @@ def routing_s(
 
 
 def dispatched_bytes(buffer_bytes: Numeric, top_k: Numeric, tp: Numeric, imbalance: Numeric) -> NDArray:
-    r"""What a rank sends in one all-to-all to its tokens' experts, or back: each token once for each of its experts.
+    r"""Return the bytes that a rank sends in one all-to-all to its tokens' experts, or back: once for each expert.
 
     .. math:: m = \phi\,k\,m_0 / n
 

@@ -18,7 +18,7 @@ SERIES_BELOW = 1e-2  # of p: there the series of W is exact to 1e-15, and 1 + W 
 
 
 def _over(one: Numeric, other: Numeric) -> NDArray:
-    """A quotient that is infinite where the divisor is 0."""
+    """Return a quotient that is infinite where the divisor is 0."""
     with np.errstate(divide="ignore"):
         return np.divide(one, other)
 
@@ -59,7 +59,7 @@ def mtbf_s(counts: tuple[Numeric, ...], failures_per_s: tuple[Numeric, ...]) -> 
 
 
 def young_interval_s(write_s: Numeric, failures_per_s: Numeric) -> NDArray:
-    r"""Useful time between checkpoints by Young.
+    r"""Return the useful time between checkpoints by Young.
 
     .. math:: \tau = \sqrt{2 \delta / \lambda}
 
@@ -92,7 +92,7 @@ def young_interval_s(write_s: Numeric, failures_per_s: Numeric) -> NDArray:
 
 
 def daly_interval_s(write_s: Numeric, failures_per_s: Numeric, order: str = "higher") -> NDArray:
-    r"""Useful time between checkpoints by Daly.
+    r"""Return the useful time between checkpoints by Daly.
 
     .. math::
         \tau_1 = \sqrt{2 \delta M} - \delta,\quad
@@ -136,7 +136,7 @@ def daly_interval_s(write_s: Numeric, failures_per_s: Numeric, order: str = "hig
 
 
 def best_interval_s(write_s: Numeric, failures_per_s: Numeric) -> NDArray:
-    r"""Useful time between checkpoints at which a job takes least time.
+    r"""Return the useful time between checkpoints at which a job takes least time.
 
     .. math:: \tau = \frac{1}{\lambda} \left[1 + W_0\left(-e^{-1-\lambda\delta}\right)\right]
 
@@ -172,12 +172,12 @@ def best_interval_s(write_s: Numeric, failures_per_s: Numeric) -> NDArray:
     p = np.sqrt(-2 * np.expm1(-x))
     near = p * (1 - p * (1 / 3 - p * (11 / 72 - p * (43 / 540 - p * (769 / 17280 - p * 221 / 8505)))))
     with np.errstate(invalid="ignore"):
-        found = np.where(p < SERIES_BELOW, near, 1 + special.lambertw(-np.exp(-1 - x)).real) * _over(1.0, rate)
-    return np.where(rate > 0, found, np.where(write > 0, np.inf, 0.0))[()]
+        interval_s = np.where(p < SERIES_BELOW, near, 1 + special.lambertw(-np.exp(-1 - x)).real) * _over(1.0, rate)
+    return np.where(rate > 0, interval_s, np.where(write > 0, np.inf, 0.0))[()]
 
 
 def time_shares(interval_s: Numeric, write_s: Numeric, restart_s: Numeric, failures_per_s: Numeric) -> tuple:
-    r"""What the time of a job goes to that writes checkpoints and begins again at the last one after a failure.
+    r"""Return the shares of time of a job that writes checkpoints and restarts from the last one after a failure.
 
     .. math::
         u = e^{-\lambda R}\, \frac{\tau}{\tau + \delta}\, \frac{x}{e^x - 1},\quad
@@ -221,9 +221,14 @@ def time_shares(interval_s: Numeric, write_s: Numeric, restart_s: Numeric, failu
     up = np.exp(-rate * restart)
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         x = np.where(rate > 0, rate * (interval + write), 0.0)
-        kept = np.where(x > 0, np.where(np.isinf(x), 0.0, x / np.expm1(x)), 1.0)
+        saved_share = np.where(x > 0, np.where(np.isinf(x), 0.0, x / np.expm1(x)), 1.0)
         writes = np.where(write > 0, 1 / (1 + interval / write), 0.0)
-    parts = up * kept * (1 - writes), up * kept * writes, -np.expm1(-rate * restart), up * (1 - kept)
+    parts = (
+        up * saved_share * (1 - writes),
+        up * saved_share * writes,
+        -np.expm1(-rate * restart),
+        up * (1 - saved_share),
+    )
     return tuple(map(flushed, parts))
 
 
@@ -270,7 +275,7 @@ def ettr(interval_s: Numeric, write_s: Numeric, restart_s: Numeric, failures_per
 
 
 def goodput(spare: Numeric, ready: Numeric, useful: Numeric, speed: Numeric) -> NDArray:
-    r"""Useful share of the time of all chips, those that stand by too.
+    r"""Return the useful share of the time of all chips, those that stand by too.
 
     .. math:: G = (1 - s)\, A\, u\, v
 
@@ -299,5 +304,5 @@ def goodput(spare: Numeric, ready: Numeric, useful: Numeric, speed: Numeric) -> 
     >>> round(float(goodput(0.02, 0.99, 0.95, 0.97)), 4)
     0.894
     """
-    kept = (1 - share("spare", spare)) * share("ready", ready)
-    return kept * share("useful", useful) * share("speed", speed)
+    working = (1 - share("spare", spare)) * share("ready", ready)
+    return working * share("useful", useful) * share("speed", speed)

@@ -10,7 +10,7 @@ from trnmodel.units import Numeric
 
 
 def _rates(peak_flop_per_s: Numeric, bandwidth_bytes_per_s: Numeric) -> tuple[NDArray, NDArray]:
-    """A peak and bandwidths, checked; a chip may lack either in print, and the answer with it."""
+    """Return a peak and bandwidths, checked; a chip may lack either in print, and the answer with it."""
     peak = numbers("peak_flop_per_s", peak_flop_per_s, TINY, unknown=True)
     return peak, numbers("bandwidth_bytes_per_s", bandwidth_bytes_per_s, TINY, unknown=True)
 

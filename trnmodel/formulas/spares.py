@@ -190,7 +190,7 @@ def ready_share(expected_out: Numeric, spares: Numeric) -> NDArray:
 
 
 def spares_needed(expected_out: Numeric, ready: Numeric) -> NDArray:
-    r"""The fewest spare units with which enough work for a share of time: the quantile of Poisson's law.
+    r"""Return the fewest spare units with which enough work for a share of time: the quantile of Poisson's law.
 
     .. math:: s = \min \{ s : e^{-\mu} \sum_{i=0}^{s} \mu^i / i! \ge A \}
 

@@ -53,7 +53,7 @@ def compiled_tokens(tokens: Numeric, longest: Numeric, smallest: Numeric, policy
 
 
 def graphs_s(expert_layers: Numeric, graph_layers: Numeric, ranks: Numeric, doubling_s: Numeric) -> NDArray:
-    r"""What the ranks of a step wait for each other where it runs as several compiled graphs, one after another.
+    r"""Return the time that ranks wait for each other in a step of several compiled graphs, one after another.
 
     .. math:: t = \max(\lceil M / g \rceil,\, 1)\; t_0 \log_2 n
 
@@ -190,7 +190,7 @@ def kv_heads_per_rank(heads: Numeric, kv_heads: Numeric, tp: Numeric, policy: st
 
 
 def visible_tokens(context: Numeric, window: Numeric, kind: str) -> NDArray:
-    r"""Cached tokens that a query at the end of a context needs.
+    r"""Return the cached tokens that a query at the end of a context needs.
 
     .. math:: v = C,\quad \min(C, w) \text{ (sliding, sparse)},\quad (C - 1) \bmod w + 1 \text{ (chunked)}
 
@@ -221,8 +221,8 @@ def visible_tokens(context: Numeric, window: Numeric, kind: str) -> NDArray:
     return np.asarray(context)[()]
 
 
-def kept_tokens(context: Numeric, window: Numeric, kind: str) -> NDArray:
-    r"""Cached tokens that a sequence ever needs at once on its way to a context.
+def cached_tokens(context: Numeric, window: Numeric, kind: str) -> NDArray:
+    r"""Return the most cached tokens that a sequence needs at once before it reaches a context.
 
     .. math:: v = C,\quad \min(C, w) \text{ (sliding, chunked)}
 
@@ -242,10 +242,137 @@ def kept_tokens(context: Numeric, window: Numeric, kind: str) -> NDArray:
 
     Examples
     --------
-    >>> [float(kept_tokens(100, 32, kind)) for kind in ("causal", "sliding", "chunked")]
+    >>> [float(cached_tokens(100, 32, kind)) for kind in ("causal", "sliding", "chunked")]
     [100.0, 32.0, 32.0]
     """
     return np.minimum(context, window) if kind in ("sliding", "chunked") else np.asarray(context)[()]
+
+
+def score_elements(queries: Numeric, keys: Numeric, causal: Numeric) -> NDArray:
+    r"""Score elements that attention needs: all, or those that a causal mask keeps.
+
+    .. math:: s = Q K - c\,\frac{Q (Q - 1)}{2}, \quad K \ge Q
+
+    Parameters
+    ----------
+    queries : numeric
+        Query tokens, Q; they are the last of the keys. [-]
+    keys : numeric
+        Key tokens, K. [-]
+    causal : numeric
+        1 where the elements above the diagonal are skipped, 0 where all are computed, c. [-]
+
+    Returns
+    -------
+    elements : numeric
+        Elements of the score matrix, s. [-]
+
+    Notes
+    -----
+    Limits: Q = 1 gives K whatever the mask.
+
+    Examples
+    --------
+    >>> float(score_elements(4, 4, 1)), float(score_elements(4, 4, 0))
+    (10.0, 16.0)
+    """
+    return np.multiply(queries, keys) - np.multiply(causal, np.multiply(queries, np.subtract(queries, 1))) / 2
+
+
+def window_score_elements(queries: Numeric, keys: Numeric, window: Numeric) -> NDArray:
+    r"""Score elements of causal attention that sees no farther back than a window.
+
+    .. math:: s = s_c(g,\, K - Q + g) + (Q - g)\,w, \quad g = \min(\max(w - (K - Q), 0), Q)
+
+    Parameters
+    ----------
+    queries : numeric
+        Query tokens, Q; they are the last of the keys. [-]
+    keys : numeric
+        Key tokens, K. [-]
+    window : numeric
+        Keys that a query sees at most, itself among them, w. [-]
+
+    Returns
+    -------
+    elements : numeric
+        Elements of the score matrix, s; s_c are those of `score_elements`, causal. [-]
+
+    Examples
+    --------
+    >>> float(window_score_elements(4, 6, 4)), float(window_score_elements(4, 4, 9))
+    (15.0, 10.0)
+    """
+    past = np.subtract(keys, queries)
+    growing = np.clip(np.subtract(window, past), 0, queries)
+    return score_elements(growing, growing + past, 1) + np.subtract(queries, growing) * window
+
+
+def chunk_score_elements(tokens: Numeric, chunk: Numeric) -> NDArray:
+    r"""Score elements of causal attention within chunks, from the start of a chunk on.
+
+    .. math:: s = \lfloor T / w \rfloor\,s_c(w, w) + s_c(T \bmod w,\, T \bmod w)
+
+    Parameters
+    ----------
+    tokens : numeric
+        Tokens, T. [-]
+    chunk : numeric
+        Tokens of a chunk, w. [-]
+
+    Returns
+    -------
+    elements : numeric
+        Elements of the score matrix, s; s_c are those of `score_elements`, causal. [-]
+
+    Examples
+    --------
+    >>> float(chunk_score_elements(5, 4))
+    11.0
+    """
+    whole, rest = np.divmod(tokens, chunk)
+    return whole * score_elements(chunk, chunk, 1) + score_elements(rest, rest, 1)
+
+
+def attended_pairs(tokens: Numeric, past: Numeric, window: Numeric, kind: str, causal: bool) -> NDArray:
+    r"""Return the query-key pairs that new tokens have with each other and with cached ones.
+
+    .. math:: s = s_c(T, P + T), \quad s_w(T, P + T) \text{ (sliding, sparse)}, \quad
+              s_k(P \bmod w + T) - s_k(P \bmod w) \text{ (chunked)}, \quad T (P + T) \text{ (all)}
+
+    Parameters
+    ----------
+    tokens : numeric
+        New tokens, T. [-]
+    past : numeric
+        Cached tokens before them, P. [-]
+    window : numeric
+        Tokens of a window or of a chunk, w. [-]
+    kind : {"causal", "sliding", "chunked", "sparse", "bidirectional", "cross"}
+        Which keys a query attends to.
+    causal : bool
+        Whether masked pairs are left out; all pairs count where they are computed.
+
+    Returns
+    -------
+    pairs : numeric
+        Query-key pairs, s: those of `score_elements`, `window_score_elements` or `chunk_score_elements`. [-]
+
+    Examples
+    --------
+    >>> [float(attended_pairs(4, 2, 3, kind, True)) for kind in ("causal", "sliding", "chunked", "bidirectional")]
+    [18.0, 12.0, 9.0, 24.0]
+    """
+    keys = np.add(past, tokens)
+    if not causal or kind in ("bidirectional", "cross"):
+        return score_elements(tokens, keys, 0)
+    if kind in ("sliding", "sparse"):
+        return window_score_elements(tokens, keys, window)
+    if kind == "chunked":
+        before = np.mod(past, window)
+        both = (chunk_score_elements(end, window) for end in (before + tokens, before))
+        return np.subtract(*both)
+    return score_elements(tokens, keys, 1)
 
 
 def work_flop(row_flop: Numeric, rows: Numeric, logit_flop: Numeric, logits: Numeric) -> NDArray:
@@ -394,7 +521,7 @@ def overlapped_s(first_s: Numeric, second_s: Numeric, overlap: Numeric) -> NDArr
 
 
 def left_in_bank_bytes(bank_bytes: Numeric, sharing: Numeric, stored_bytes: Numeric) -> NDArray:
-    r"""What a bank has for one rank when the others that reach it store alike.
+    r"""Return the memory that a bank has for one rank when the others that reach it store alike.
 
     .. math:: M_1 = M - (n - 1)\,m
 

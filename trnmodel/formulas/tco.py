@@ -237,10 +237,10 @@ def useful_usd_per_h(usd_per_h: Numeric, shares: tuple[Numeric, ...]) -> NDArray
     >>> float(useful_usd_per_h(1.5, (0.8, 0.75)))
     2.5
     """
-    found = np.asarray(usd_per_h, dtype=float)
+    cost = np.asarray(usd_per_h, dtype=float)
     for share in shares:
-        found = found / share
-    return np.asarray(found)
+        cost = cost / share
+    return np.asarray(cost)
 
 
 def usd_per_mtoken(usd_per_h: Numeric, tokens_per_s: Numeric) -> NDArray:
@@ -323,7 +323,7 @@ def grossed_up_usd(part_usd: Numeric, share: Numeric) -> NDArray:
 
 
 def aged_usd(price_usd: Numeric, decades_per_year: Numeric, years: Numeric) -> NDArray:
-    r"""What the same performance costs some years on.
+    r"""Return the price of the same performance some years later.
 
     .. math:: P(t) = P\, 10^{-g t}
 
@@ -354,7 +354,7 @@ def aged_usd(price_usd: Numeric, decades_per_year: Numeric, years: Numeric) -> N
 
 
 def replacement_usd_per_h(price_usd: Numeric, decades_per_year: Numeric) -> NDArray:
-    r"""What a chip loses of its worth in the first hour, as new ones become cheaper.
+    r"""Return the value that a chip loses in its first hour, as new chips become cheaper.
 
     .. math:: c = P\, g \ln 10 / 8766
 

@@ -30,10 +30,10 @@ def _checked(ranks: Tuple, **rates: Tuple) -> tuple[list[NDArray], ...]:
     for name, entries in {"ranks": ranks, **rates}.items():
         if not isinstance(entries, tuple) or len(entries) != len(ranks) or not ranks:
             refuse(name, entries, "allowed is a tuple with one entry a tier, as many as ranks has")
-    found = [[numbers("ranks", k, 1, whole=True) for k in ranks]]
+    checked = [[numbers("ranks", k, 1, whole=True) for k in ranks]]
     for name, entries in rates.items():
-        found.append([numbers(name, entry, 0.0 if name == "alpha_s" else TINY, unknown=True) for entry in entries])
-    return tuple(found)
+        checked.append([numbers(name, entry, 0.0 if name == "alpha_s" else TINY, unknown=True) for entry in entries])
+    return tuple(checked)
 
 
 def _log2_whole(k: NDArray) -> NDArray:

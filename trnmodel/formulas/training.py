@@ -10,7 +10,7 @@ from trnmodel.units import Numeric
 RECOMPUTES = ("none", "selective", "full")
 
 
-def kept_bytes(
+def saved_activation_bytes(
     tokens: Numeric,
     whole_bytes: Numeric,
     cut_bytes: Numeric,
@@ -46,7 +46,7 @@ def kept_bytes(
 
     Returns
     -------
-    kept : numeric
+    saved : numeric
         Of one layer on one rank, A. [B]
 
     Notes
@@ -60,13 +60,13 @@ def kept_bytes(
     Examples
     --------
     >>> h, a, s = 12288, 96, 2048
-    >>> float(kept_bytes(s, 10 * h, 24 * h, 5 * a * s, 2 * h, 8, 8, "selective"))
+    >>> float(saved_activation_bytes(s, 10 * h, 24 * h, 5 * a * s, 2 * h, 8, 8, "selective"))
     106954752.0
     """
     if recompute == "full":
         return np.divide(tokens * entry_bytes, outer_tp)
-    kept = np.divide(whole_bytes, outer_tp) + np.divide(cut_bytes, tp)
-    return tokens * (kept if recompute == "selective" else kept + np.divide(score_bytes, tp))
+    saved = np.divide(whole_bytes, outer_tp) + np.divide(cut_bytes, tp)
+    return tokens * (saved if recompute == "selective" else saved + np.divide(score_bytes, tp))
 
 
 def in_flight(microbatches: Numeric, stages: Numeric, interleave: Numeric) -> NDArray:
@@ -121,7 +121,7 @@ def edge_bytes(tokens: Numeric, hidden: Numeric, vocabulary: Numeric, tp: Numeri
 
     Returns
     -------
-    kept : numeric
+    saved : numeric
         Of the first stage, A. [B]
 
     References
@@ -138,7 +138,7 @@ def edge_bytes(tokens: Numeric, hidden: Numeric, vocabulary: Numeric, tp: Numeri
 
 
 def state_bytes(params: Numeric, each_bytes: Numeric, ranks: Numeric) -> NDArray:
-    r"""A state of parameters on a rank, cut over ranks that would all hold it otherwise (ZeRO).
+    r"""Return a state of parameters on a rank, cut over ranks that would all hold it otherwise (ZeRO).
 
     .. math:: M = \frac{\Psi k}{N}
 
@@ -206,7 +206,7 @@ def bubble_s(stage_s: Numeric, stages: Numeric, interleave: Numeric) -> NDArray:
 
 
 def exposed_s(network_s: Numeric, work_s: Numeric, overlap: Numeric) -> NDArray:
-    r"""What of an exchange does not hide behind work.
+    r"""Return the part of an exchange's time that work does not hide.
 
     .. math:: t_x = t_n - o \min(t_n, t_w)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from functools import cache, partial
+from functools import cache
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -14,16 +14,21 @@ from trnmodel.arguments import choice, chosen, instance, numbers, refuse, share
 from trnmodel.bands import plain_basis
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import NAN, Chip, Core, Engine, Spec, mapping_field, published, shapes
+from trnmodel.declared import Checked, Named, Number, declare
 from trnmodel.formulas import memory, neuroncore
-from trnmodel.result import Grounded, blank, reason_mask, words
+from trnmodel.result import Basis, Grounded, blank, reason_mask, text_of
 from trnmodel.units import Numeric
 
 PAIRS = ("load", "store", "vector", "scalar", "gpsimd", "evict")
+OVERLAP = Checked(
+    "a mapping from pairs of resources to shares from 0 to 1",
+    {"type": "object", "properties": dict.fromkeys(PAIRS, Number(0, 1).schema()), "additionalProperties": False},
+)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class KernelStack(Spec):
-    """What a way of writing kernels makes of the chip: fixed costs, shares of bandwidth, overlap with TensorE.
+    """What a style of writing kernels makes of the chip: fixed costs, shares of bandwidth, overlap with TensorE.
 
     `overlap_load` is the overlap assumed for the pair TensorE and DMA in, `overlap_store` for TensorE and DMA out,
     `overlap_vector`, `overlap_scalar` and `overlap_gpsimd` for TensorE and that engine, `overlap_evict` for TensorE and
@@ -65,7 +70,17 @@ def _operators() -> dict[str, Operator]:
 
 
 def operator(op: str) -> Operator:
-    """An operator of `data/` by its name there.
+    """Return an operator of `data/` by its name.
+
+    Parameters
+    ----------
+    op : str
+        Name of the operator, such as "rmsnorm". [-]
+
+    Returns
+    -------
+    operator : Operator
+        Passes of each engine over an element, and reads and writes of HBM. [-]
 
     Examples
     --------
@@ -77,6 +92,11 @@ def operator(op: str) -> Operator:
 
 def operators() -> list[str]:
     """Operators that read their operand from HBM: those that `tm.kernel.elementwise` times.
+
+    Returns
+    -------
+    names : list of str
+        Names that `op` may be. [-]
 
     Examples
     --------
@@ -97,22 +117,40 @@ def stacks() -> list[str]:
     return [name for name in listed if _stack(name).sources]
 
 
+@declare(name=Named("the way in which a kernel is written"), changes=Checked("values of the stack, by name"))
 def stack(name: str | KernelStack = "stack-nki", **changes: Any) -> KernelStack:
-    """A kernel stack by id, with any of its values replaced; a `KernelStack` is given back as it is.
+    """Return a kernel stack by id, with any of its values replaced; a `KernelStack` is returned as it is.
+
+    Parameters
+    ----------
+    name : str or KernelStack
+        Id of the way in which kernels are written. [-]
+    **changes : float
+        Values in place of those of the stack, by their names. [-]
+
+    Returns
+    -------
+    stack : KernelStack
+        Overlaps, overheads and rates of kernels that are written so. [-]
+
+    Raises
+    ------
+    ValueError
+        An unknown stack, one that says nothing about kernels, or a change of no value of it.
 
     Examples
     --------
     >>> stack("stack-nki").overlap_load, stack("stack-nki", overlap_load=0.0).overlap_load
     (1.0, 0.0)
     """
-    given = instance("stack", name, str | KernelStack, "an id or a KernelStack")
-    found = given if isinstance(given, KernelStack) else _stack(load.resolve("stack", given))
-    if isinstance(given, str) and not found.sources:
+    request = instance("stack", name, str | KernelStack, "an id or a KernelStack")
+    result = request if isinstance(request, KernelStack) else _stack(load.resolve("stack", request))
+    if isinstance(request, str) and not result.sources:
         refuse("stack", name, f"says nothing about kernels; allowed are {', '.join(stacks())}")
     values = {spec_field.name for spec_field in fields(KernelStack)} - {spec_field.name for spec_field in fields(Spec)}
     for change in changes:
         choice("change", change, values)
-    return replace(found, **changes) if changes else found
+    return replace(result, **changes) if changes else result
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -159,6 +197,11 @@ class KernelTime(Grounded):
     store_s: NDArray
     fixed_s: NDArray
 
+    def judge(self) -> Basis:
+        """Return what the time rests on: kernels of the chip that were written the same way."""
+        points = {"ranks": self.lnc, "size": self.hbm_read_bytes + self.hbm_write_bytes}
+        return plain_basis("kernel", self.chip.id, self.stack, points)
+
     @property
     def _binding(self) -> NDArray:
         parts = (self.tensor_s, self.vector_s, self.scalar_s, self.gpsimd_s, self.load_s + self.store_s, self.fixed_s)
@@ -167,16 +210,16 @@ class KernelTime(Grounded):
     @property
     def bound(self) -> NDArray | str:
         """The engine that is busy longest, or the fixed cost where that is longer."""
-        return words(self._binding, self.BOUNDS)
+        return text_of(self._binding, self.BOUNDS)
 
     @property
     def hint(self) -> NDArray | str:
         """What to change first."""
-        return words(self._binding, self.HINTS)
+        return text_of(self._binding, self.HINTS)
 
     @property
     def flop_per_s(self) -> NDArray:
-        """Rate that the kernel reaches. [FLOP/s]"""
+        """Rate that the kernel reaches [FLOP/s]."""
         return self.flop / np.where(np.equal(self.time_s, 0), 1.0, self.time_s)[()]
 
 
@@ -223,7 +266,7 @@ class Device:
 
     @property
     def shapes(self) -> dict[str, Numeric]:
-        """What else of a call may be an array."""
+        """Other arguments and figures that may be arrays."""
         overlaps = {f"overlap_{pair}": getattr(self.stack, f"overlap_{pair}") for pair in PAIRS}
         specs = shapes(chip=self.chip, core=self.core, stack=self.stack)
         return {"collective_bytes_per_s": self.collective_bytes_per_s, **overlaps, **specs}
@@ -235,12 +278,12 @@ class Device:
 
     @property
     def bandwidth_bytes_per_s(self) -> NDArray:
-        """What DMA engines and HBM leave to the kernel."""
+        """Bandwidth that DMA engines and HBM leave to the kernel."""
         engines = self.lnc * self.core.dma_engines * self.core.dma_engine_bytes_per_s
         return memory.bandwidth_left_bytes_per_s(engines, self.hbm_bytes_per_s, self.collective_bytes_per_s)
 
     def array(self, dtype: str, compression: Numeric = 1, split: Numeric = 1) -> Array:
-        """The systolic array for a dtype; ValueError for what it cannot do."""
+        """Return the systolic array for a dtype; ValueError for what it cannot do."""
         engine, peaks = self.core.tensor, self.core.tensor.peak_flop_per_s
         if not isinstance(dtype, str) or dtype not in peaks:
             refuse("dtype", dtype, f"{self.core.id} multiplies in {', '.join(sorted(peaks))}")
@@ -290,7 +333,7 @@ class Device:
         return np.divide(moved_bytes, self.hbm_bytes_per_s)
 
     def roofline_s(self, dtype: str, flop: Numeric, moved_bytes: Numeric, compression: Numeric = 1) -> NDArray:
-        """The larger of FLOP over the printed peak and bytes over the printed bandwidth."""
+        """Return the larger of FLOP over the printed peak and bytes over the printed bandwidth."""
         peak = np.multiply(self.core.tensor.peak_flop_per_s[dtype] * self.lnc, compression)
         return np.maximum(np.divide(flop, peak), self.floor_s(moved_bytes))
 
@@ -313,7 +356,7 @@ def device(
     collective_bytes_per_s: Numeric,
     overlap: Mapping[str, Numeric] | None,
 ) -> Device:
-    """A logical core of `lnc` physical ones; ValueError for a chip without NeuronCores or an LNC that it has not."""
+    """Return a logical core of `lnc` physical ones; ValueError where the chip has no NeuronCore or not that LNC."""
     chip = load.chip(chip)
     if chip.core is None:
         refuse("chip", chip.id, "kernel times need a NeuronCore, which it has not")
@@ -321,8 +364,8 @@ def device(
     sustained = chip.all_core_share if choice("cores", cores, ("one", "all")) == "all" else 1.0
     if np.any(np.isnan(sustained)):
         refuse("cores", cores, f"no all_core_share is known of {chip.id}")
-    given = instance("overlap", {} if overlap is None else overlap, Mapping, "a mapping from pairs to shares")
-    changes = {f"overlap_{choice('overlap', pair, PAIRS)}": share(f"overlap[{pair}]", given[pair]) for pair in given}
+    shares = instance("overlap", {} if overlap is None else overlap, Mapping, "a mapping from pairs to shares")
+    changes = {f"overlap_{choice('overlap', pair, PAIRS)}": share(f"overlap[{pair}]", shares[pair]) for pair in shares}
     return Device(chip, chip.core, stack(stack_, **changes), chip.logical(lnc), sustained, collective_bytes_per_s)
 
 
@@ -354,10 +397,7 @@ def finish(
     choked = np.broadcast_to(np.equal(where.bandwidth_bytes_per_s, 0), fixed.shape)
     mask = reason_mask(choked, np.isnan(sum(map(np.asarray, times.values()))) & ~choked)
     plain: dict[str, Any] = {name: np.asarray(value)[()] for name, value in columns.items()}
-    points = {"ranks": where.lnc, "size": plain["hbm_read_bytes"] + plain["hbm_write_bytes"]}
-    judge = partial(plain_basis, "kernel", where.chip.id, parts.id, points)
     own: dict[str, Any] = {
-        "judge": judge,
         "op": op,
         "chip": where.chip,
         "dtype": dtype,

@@ -13,11 +13,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.arguments import HUGE, TINY, choice, chosen, numbers, refuse, share, shown, together
+from trnmodel.arguments import HUGE, TINY, choice, chosen, numbers, refuse, shown, together
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import Chip
-from trnmodel.formulas import memory, neuroncore
+from trnmodel.declared import CHIP, Checked, Integer, Named, Numbers, Word, declare
+from trnmodel.formulas import memory, step
 from trnmodel.kernels.engines import (
+    OVERLAP,
     Array,
     Device,
     KernelStack,
@@ -88,6 +90,24 @@ def _exponential(where: Device, exponential: str | None) -> tuple[str, float]:
     return engine.removeprefix("fast-"), plain * ratio
 
 
+@declare(
+    chip=CHIP,
+    queries=Numbers(1),
+    keys=Numbers(1),
+    heads=Numbers(1),
+    kv_heads=Numbers(1),
+    head_size=Numbers(1),
+    dtype=Word(load.dtypes),
+    causal=Numbers(0, 1),
+    kv_dtype=Word(load.dtypes),
+    exponential=Word(EXPONENTIAL),
+    transpose=Word(TRANSPOSE[:3]),
+    stack=Named("the way in which a kernel is written"),
+    lnc=Integer(),
+    cores=Word(("one", "all")),
+    collective_bytes_per_s=Numbers(),
+    overlap=OVERLAP,
+)
 def attention(
     chip: str | Chip,
     queries: Numeric,
@@ -167,7 +187,7 @@ def attention(
     choice("transpose", transpose, TRANSPOSE[:3])
     array, engine = where.array(dtype), where.core.tensor
     rows = np.multiply(queries, heads) / np.asarray(kv_heads)  # query rows that share a KV head
-    needed = neuroncore.score_elements(queries, keys, causal)
+    needed = step.score_elements(queries, keys, causal)
     everything = np.multiply(queries, keys)
     share = np.minimum(everything, needed + causal * np.multiply(queries, engine.max_moving_cols) / 2) / everything
     work = share * np.ceil(np.divide(kv_heads, where.lnc))
@@ -194,16 +214,16 @@ def attention(
     )
 
 
-def _score_sizes(*given: Numeric) -> dict[str, NDArray]:
-    """Checked sizes of attention by name; causal queries are the last of the keys, and groups of heads are whole."""
+def _score_sizes(*arguments: Numeric) -> dict[str, NDArray]:
+    """Return checked sizes of attention by name; causal queries are the last keys, and groups of heads are whole."""
     names = ("queries", "keys", "heads", "kv_heads", "head_size", "causal")
     bounds = [(1, HUGE)] * 5 + [(0, 1)]
-    sizes = {name: numbers(name, value, *ends) for name, value, ends in zip(names, given, bounds, strict=True)}
+    sizes = {name: numbers(name, value, *ends) for name, value, ends in zip(names, arguments, bounds, strict=True)}
     together(**sizes)
     if np.any((sizes["causal"] > 0) & (sizes["queries"] > sizes["keys"])):
-        refuse("queries", given[0], f"allowed are at most as many as keys={shown(given[1])} where causal")
+        refuse("queries", arguments[0], f"allowed are at most as many as keys={shown(arguments[1])} where causal")
     if np.any(sizes["heads"] % sizes["kv_heads"]):
-        refuse("kv_heads", given[3], f"must divide heads={shown(given[2])}")
+        refuse("kv_heads", arguments[3], f"must divide heads={shown(arguments[2])}")
     return sizes
 
 
@@ -236,6 +256,19 @@ def _passes(op: Operator, engine: str) -> Numeric:
     return getattr(op, f"{engine}_passes").get("", 0.0)
 
 
+@declare(
+    chip=CHIP,
+    op=Checked("the name of an operator, or an Operator", {"type": "string"}),
+    rows=Numbers(1),
+    columns=Numbers(1),
+    dtype=Word(load.dtypes),
+    hbm=Numbers(0, 1),
+    exponential=Word(EXPONENTIAL),
+    stack=Named("the way in which a kernel is written"),
+    lnc=Integer(),
+    collective_bytes_per_s=Numbers(),
+    overlap=OVERLAP,
+)
 def elementwise(
     chip: str | Chip,
     op: str | Operator,
@@ -288,8 +321,6 @@ def elementwise(
     >>> tm.kernel.elementwise("trainium3", "rmsnorm", 4096, 8192).bound
     'DMA'
     """
-    rows, columns = numbers("rows", rows, 1), numbers("columns", columns, 1)
-    hbm = share("hbm", hbm)
     own = op if isinstance(op, Operator) else operator(choice("op", op, operators()))
     element_bytes = chosen("dtype", dtype, load.dtypes())
     where = device(chip, stack, lnc, "one", collective_bytes_per_s, overlap)
@@ -324,6 +355,17 @@ def elementwise(
     )
 
 
+@declare(
+    chip=CHIP,
+    moved_bytes=Numbers(),
+    row_bytes=Numbers(TINY),
+    transfers=Numbers(),
+    queued=Numbers(0, 1),
+    engines=Checked("numbers from 1 to the DMA engines of a core", Numbers(1).schema()),
+    stack=Named("the way in which a kernel is written"),
+    lnc=Integer(),
+    collective_bytes_per_s=Numbers(),
+)
 def dma(
     chip: str | Chip,
     moved_bytes: Numeric,
@@ -370,8 +412,6 @@ def dma(
     >>> bool(tm.kernel.dma("trainium2", 2**20, 128).time_s > tm.kernel.dma("trainium2", 2**20, 8192).time_s)
     True
     """
-    moved_bytes, row_bytes = numbers("moved_bytes", moved_bytes), numbers("row_bytes", row_bytes, TINY)
-    transfers, queued = numbers("transfers", transfers), share("queued", queued)
     where = device(chip, stack, lnc, "one", collective_bytes_per_s, None)
     core = where.core
     most = HUGE if np.any(np.isnan(core.dma_engines)) else float(np.min(core.dma_engines))
@@ -385,11 +425,16 @@ def dma(
     waits = queued * np.minimum(transfers, 1.0) + np.subtract(1.0, queued) * transfers
     floor = where.floor_s(moved_bytes)
     moved = {"flop": 0.0 * floor, "hbm_read_bytes": moved_bytes, "hbm_write_bytes": 0.0 * floor}
-    asked = {"moved_bytes": moved_bytes, "row_bytes": row_bytes, "transfers": transfers}
+    transfer = {"moved_bytes": moved_bytes, "row_bytes": row_bytes, "transfers": transfers}
     parts = {"load": busy, "fixed": waits * core.dma_start_s}
-    return finish(TransferTime, where, "dma", "-", parts, roofline_s=floor, tile_s=floor, **moved, **asked)
+    return finish(TransferTime, where, "dma", "-", parts, roofline_s=floor, tile_s=floor, **moved, **transfer)
 
 
+@declare(
+    moved_bytes=Numbers(),
+    stage_bytes_per_s=Checked("a list of bandwidths, above 0", {"type": "array", "minItems": 1}),
+    overlap=Numbers(0, 1),
+)
 def host(moved_bytes: Numeric, stage_bytes_per_s: Sequence[Numeric], overlap: Numeric = 1.0) -> NDArray:
     """Time to load weights from storage, or to write a checkpoint, through stages such as NVMe or ENA, host and PCIe.
 
@@ -413,7 +458,6 @@ def host(moved_bytes: Numeric, stage_bytes_per_s: Sequence[Numeric], overlap: Nu
     >>> float(tm.kernel.host(140e9, [7e9, 16e9]))
     20.0
     """
-    moved_bytes, overlap = numbers("moved_bytes", moved_bytes), share("overlap", overlap)
     listed = stage_bytes_per_s.tolist() if isinstance(stage_bytes_per_s, np.ndarray) else stage_bytes_per_s
     if not isinstance(listed, list | tuple) or not listed:
         refuse("stage_bytes_per_s", stage_bytes_per_s, "allowed is a list of bandwidths")

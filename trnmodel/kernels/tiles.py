@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.arguments import choice, chosen, numbers, refuse, together
+from trnmodel.arguments import choice, chosen, refuse, together
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import Chip
+from trnmodel.declared import CHIP, Checked, Integer, Named, Numbers, Word, declare
 from trnmodel.formulas import memory, neuroncore
-from trnmodel.kernels.engines import Array, Device, KernelStack, KernelTime, Numeric, device, finish, operator
+from trnmodel.kernels.engines import OVERLAP, Array, Device, KernelStack, KernelTime, Numeric, device, finish, operator
 
 TRANSPOSE = ("none", "tensor", "background", "dma")
 GATHER = ("none", "dereference", "rows", "permute")
@@ -133,13 +135,35 @@ def _evict_s(where: Device, m: Numeric, n: Numeric) -> NDArray:
 
 
 def _waits(where: Device, array: Array, m: Numeric, n: Numeric, k: Numeric, buffering: str) -> Numeric:
-    """Waits for a semaphore that nothing hides."""
+    """Return how many waits for a semaphore nothing hides."""
     moving, count = array.engine.max_moving_cols, neuroncore.tile_count
     tiles = np.minimum(*(count(a, array.columns) * count(b, moving) for a, b in ((m, n), (n, m)))) / where.lnc
     waits = {"double": 0.0, "tile": tiles, "none": tiles * count(k, array.rows)}
     return chosen("buffering", buffering, waits)
 
 
+@declare(
+    chip=CHIP,
+    m=Numbers(1),
+    n=Numbers(1),
+    k=Numbers(1),
+    dtype=Checked("a dtype that TensorE has a peak for", {"type": "string"}),
+    stack=Named("the way in which a kernel is written"),
+    lnc=Integer(),
+    cores=Word(("one", "all")),
+    groups=Numbers(1),
+    weight_dtype=Word(load.dtypes),
+    output_dtype=Word(load.dtypes),
+    compression=Numbers(1),
+    split=Numbers(1),
+    transpose=Word(TRANSPOSE),
+    gather=Word(GATHER),
+    buffering=Checked("double, tile or none", {"type": "string"}),
+    block_rows=Numbers(1),
+    block_columns=Numbers(1),
+    collective_bytes_per_s=Numbers(),
+    overlap=OVERLAP,
+)
 def matmul(
     chip: str | Chip,
     m: Numeric,
@@ -225,17 +249,16 @@ def matmul(
     >>> answer.bound, bool(answer.time_s > answer.roofline_s)
     ('TensorE', True)
     """
-    given = {"m": m, "n": n, "k": k, "groups": groups, "compression": compression, "split": split}
-    sizes = {name: numbers(name, size, 1) for name, size in given.items()}
+    sizes: dict[str, Any] = {"m": m, "n": n, "k": k, "groups": groups, "compression": compression, "split": split}
     blocks = _block_sides(block_rows, block_columns)
     where = device(chip, stack, lnc, cores, collective_bytes_per_s, overlap)
     together(**sizes, **blocks, **where.shapes)
     m, n, k, groups, compression, _ = sizes.values()
-    array = where.array(dtype, given["compression"], given["split"])
+    array = where.array(dtype, compression, split)
     weight_dtype = dtype if weight_dtype is None else weight_dtype
     output_dtype = ("fp32" if dtype == "fp32" else "bf16") if output_dtype is None else output_dtype
     stored = {"dtype": dtype, "weight_dtype": weight_dtype, "output_dtype": output_dtype}
-    left_size, weight_size, out_size = (chosen(name, given, load.dtypes()) for name, given in stored.items())
+    left_size, weight_size, out_size = (chosen(name, dtype_, load.dtypes()) for name, dtype_ in stored.items())
     element_bytes = (left_size, weight_size / compression, out_size)
     cycles, least = array.cheapest(m, n, k, where.lnc)
     cycles, keep = turned(where, array, transpose, m, k, cycles)
@@ -257,28 +280,52 @@ def matmul(
 
 def _block_sides(block_rows: Numeric | None, block_columns: Numeric | None) -> dict[str, NDArray]:
     """Both sides of an output block, or neither."""
-    given = {"block_rows": block_rows, "block_columns": block_columns}
-    absent = [name for name, side in given.items() if side is None]
+    sides = {"block_rows": block_rows, "block_columns": block_columns}
+    absent = [name for name, side in sides.items() if side is None]
     if len(absent) == 1:
-        refuse(absent[0], None, "must be given where the other side of the block is")
-    return {} if absent else {name: numbers(name, side, 1) for name, side in given.items()}
+        other = next(name for name in sides if name != absent[0])
+        refuse(absent[0], None, f"must be set where {other} is, the other side of the block")
+    return {} if absent else {name: np.asarray(side) for name, side in sides.items()}
 
 
+@declare(
+    chip=CHIP,
+    dtype=Checked("a dtype that TensorE has a peak for", {"type": "string"}),
+    engine=Word(("vector", "scalar")),
+)
 def smallest_contraction(chip: str | Chip, dtype: str = "bf16", engine: str = "vector") -> NDArray:
     """Contraction from which TensorE, not the copy of results out of PSUM, bounds a product of full tiles.
+
+    Parameters
+    ----------
+    chip : str or Chip
+        Id, name or object. [-]
+    dtype : str
+        Dtype of the product. [-]
+    engine : str
+        "vector" or "scalar", which copies results out of PSUM. [-]
+
+    Returns
+    -------
+    contraction : numeric
+        Length of the contraction, k. [-]
+
+    Raises
+    ------
+    ValueError
+        An unknown chip, dtype or engine, or a chip whose figures of the engine are not published.
 
     Examples
     --------
     >>> float(smallest_contraction("trainium1"))
     384.0
     """
-    choice("engine", engine, ("vector", "scalar"))
     where = device(chip, "stack-nki", 1, "one", 0.0, None)
     array, clock_hz = where.array(dtype), getattr(where.core, engine).clock_hz
     moving = array.engine.max_moving_cols
     copy_cycles = where.lanes_s(engine, array.columns, moving, 1, "fp32") * clock_hz
     instruction = moving + array.overhead_cycle
-    found = neuroncore.hiding_contraction(copy_cycles, clock_hz, instruction, array.engine.clock_hz, array.rows)
-    if np.any(np.isnan(found)):
+    contraction = neuroncore.hiding_contraction(copy_cycles, clock_hz, instruction, array.engine.clock_hz, array.rows)
+    if np.any(np.isnan(contraction)):
         refuse("chip", where.chip.id, f"the figures of its {engine} engine are not published")
-    return found[()]
+    return contraction[()]

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 from trnmodel.models.config import Fields
 from trnmodel.models.encoders import bert, t5
-from trnmodel.models.experts import every_layer_experts, leading_dense_experts, qwen_experts
+from trnmodel.models.experts import (
+    biased_experts,
+    corrected_experts,
+    every_layer_experts,
+    leading_dense_experts,
+    qwen_experts,
+)
 from trnmodel.models.families import Decoder, Plan, decoder
 from trnmodel.models.sparse import deepseek_sparse, glm5_next
 from trnmodel.models.special import (
@@ -50,7 +55,7 @@ DECODERS = {
     "qwen2": QWEN,
     "qwen3": replace(QWEN, qkv_bias="attention_bias", out_bias="attention_bias", qk_norm="head"),
     "qwen3_moe": replace(BIASED, qk_norm="head", window="all", window_if="use_sliding_window", ffn=qwen_experts),
-    "gpt_oss": replace(GEMMA, sinks=True, ffn=partial(every_layer_experts, bias=True)),
+    "gpt_oss": replace(GEMMA, sinks=True, ffn=biased_experts),
     "minimax_m2": Decoder(qk_norm="width", ffn=every_layer_experts),
     "glm": Decoder(qkv_bias="attention_bias"),
     "glm4": Decoder(qkv_bias="attention_bias", norms=4),
@@ -70,25 +75,34 @@ DECODERS = {
     "xglm": replace(GPT2, positions=None),
     "starcoder2": replace(NEOX, qkv_bias="use_bias", out_bias="use_bias", mlp_bias="use_bias", window="all"),
     "phi": replace(GPT2, positions=None, head_bias=True, norms=1, qk_norm="layer", qk_norm_if="qk_layernorm"),
-    "afmoe": Decoder(
-        norms=4, qk_norm="head", window="pattern", out_gate=True, ffn=partial(leading_dense_experts, correction=True)
-    ),
+    "afmoe": Decoder(norms=4, qk_norm="head", window="pattern", out_gate=True, ffn=corrected_experts),
     **dict.fromkeys(
         ("glm4_moe", "glm4v_moe_text"),
         Decoder(qkv_bias="attention_bias", qk_norm="head", qk_norm_if="use_qk_norm", ffn=leading_dense_experts),
     ),
 }
 
+
+def plain_decoder(f: Fields) -> Plan:
+    """Return a decoder that differs from others in its traits alone."""
+    return decoder(f, DECODERS[f.model_type])
+
+
+def sparse_hybrid(f: Fields) -> Plan:
+    """Return a hybrid of linear and softmax attention with experts."""
+    return linear_hybrid(f, ffn=qwen_experts)
+
+
 ARCHITECTURES: dict[str, Callable[[Fields], Plan]] = {
-    **{model_type: partial(decoder, traits=traits) for model_type, traits in DECODERS.items()},
+    **dict.fromkeys(DECODERS, plain_decoder),
     **dict.fromkeys(("deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe_lite"), deepseek),
     **dict.fromkeys(("deepseek_v32", "glm_moe_dsa"), deepseek_sparse),
     "glm5_next_text": glm5_next,
     "mimo_v2_flash": mimo_v2,
     "llama4_text": llama4,
-    "qwen3_next": partial(linear_hybrid, ffn=qwen_experts),
+    "qwen3_next": sparse_hybrid,
     "qwen3_5_text": linear_hybrid,
-    "qwen3_5_moe_text": partial(linear_hybrid, ffn=qwen_experts),
+    "qwen3_5_moe_text": sparse_hybrid,
     "gemma4_text": gemma4,
     "jamba": jamba,
     "nemotron_h": nemotron_h,

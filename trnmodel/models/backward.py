@@ -1,4 +1,4 @@
-"""What the layers of a model keep for the backward pass: elements of a token, by how tensor parallelism cuts them."""
+"""Activations that layers save for the backward pass: elements per token, by how tensor parallelism cuts them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trnmodel.models.transformer import Transformer
 GROUPS = 2  # halves of a layer, each with a norm and its input
 
 
-class Kept(NamedTuple):
+class Saved(NamedTuple):
     """Elements that a token leaves in all layers, and score heads by their attention.
 
     `whole` are inputs of norms and of matrices and small latents, `cut` what heads and columns cut, `routed` the same
@@ -27,7 +27,7 @@ class Kept(NamedTuple):
 
 
 def _elements(part: Part) -> int:
-    """What a part adds: its output, or its input where rows are cut, whose output goes on whole."""
+    """Return what a part saves: its output, or its input where rows are cut, whose output goes on whole."""
     if not part.rows or not part.cols:
         return 0
     inner = part.shard == "rows" or (part.group == "experts" and "down" in part.name)
@@ -35,23 +35,23 @@ def _elements(part: Part) -> int:
 
 
 @lru_cache(maxsize=256)
-def kept(model: Transformer) -> Kept:
-    """What one token leaves in all layers of a model.
+def saved(model: Transformer) -> Saved:
+    """Return what one token saves in all layers of a model.
 
     Examples
     --------
     >>> import trnmodel as tm
-    >>> one = kept(tm.model("llama-3.1-8b"))
+    >>> one = saved(tm.model("llama-3.1-8b"))
     >>> (one.whole + one.cut) / 32
     69632.0
     """
-    found = dict.fromkeys(("whole", "cut", "routed", "masked"), 0)
+    elements = dict.fromkeys(("whole", "cut", "routed", "masked"), 0)
     scores: list[tuple[Attention, int]] = []
     for layer in (layer for layer in model.layers if "prefill" in layer.phases):
-        found["whole"] += 2 * layer.count * GROUPS * model.hidden_size
-        found["masked"] += layer.count * GROUPS * model.hidden_size
+        elements["whole"] += 2 * layer.count * GROUPS * model.hidden_size
+        elements["masked"] += layer.count * GROUPS * model.hidden_size
         for part in layer.parts:
             name = "routed" if part.group == "experts" else "whole" if part.shard == "none" else "cut"
-            found[name] += layer.count * _elements(part)
+            elements[name] += layer.count * _elements(part)
         scores += [(a, layer.count * a.heads) for a in layer.attentions]
-    return Kept(**found, scores=tuple(scores))
+    return Saved(**elements, scores=tuple(scores))

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import numpy as np
 from numpy.typing import NDArray
 
 from trnmodel.arguments import HUGE, flag, numbers, together
-from trnmodel.formulas import neuroncore
-from trnmodel.formulas.step import kept_tokens, visible_tokens
+from trnmodel.formulas.step import attended_pairs, cached_tokens, visible_tokens
 from trnmodel.units import Numeric
 
 Group = Literal["embedding", "mixer", "ffn", "experts", "router", "norm", "head"]
@@ -70,13 +68,13 @@ class Part:
 
     @property
     def flop_per_token(self) -> int:
-        """Work of one token. [FLOP]"""
+        """Work of one token [FLOP]."""
         return 0 if self.lookup else FLOP_PER_MAC * self.active * self.rows * self.cols
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attention:
-    """Attention of one layer: who sees whom, by how many heads, and what stays in the cache.
+    """Attention of one layer: which tokens see which, by how many heads, and what stays in the cache.
 
     With a latent (MLA) the cache holds `latent_dim` elements a token, of which `latent_value_dim` are the value; decode
     works on them directly (absorbed), prefill expands them to heads. Sparse attention reads `window` selected tokens
@@ -100,7 +98,7 @@ class Attention:
         return self.latent_dim or self.kv_heads * (self.qk_dim + self.v_dim)
 
     def flop_per_pair(self, absorbed: bool) -> int:
-        """Work of one query with one key and value, over all heads. [FLOP]"""
+        """Return the work of one query with one key and value, over all heads [FLOP]."""
         dims = (
             self.latent_dim + self.latent_value_dim
             if flag("absorbed", absorbed) and self.latent_dim
@@ -109,27 +107,18 @@ class Attention:
         return FLOP_PER_MAC * self.heads * dims
 
     def visible(self, context: Numeric) -> NDArray:
-        """Cached tokens that a query at the end of `context` tokens needs."""
+        """Return the cached tokens that a query at the end of `context` tokens needs."""
         return visible_tokens(numbers("context", context, high=FARTHEST), self.window, self.kind)
 
-    def kept(self, context: Numeric) -> NDArray:
-        """Cached tokens that a sequence ever needs at once on its way to `context` tokens."""
-        return kept_tokens(numbers("context", context, high=FARTHEST), self.window, self.kind)
+    def cached_tokens(self, context: Numeric) -> NDArray:
+        """Return the most cached tokens that a sequence needs at once until it has `context` tokens."""
+        return cached_tokens(numbers("context", context, high=FARTHEST), self.window, self.kind)
 
     def pairs(self, tokens: Numeric, past: Numeric, causal: bool) -> NDArray:
-        """Query-key pairs of `tokens` new tokens after `past` cached ones; all of them where not causal."""
+        """Return the query-key pairs of `tokens` new tokens after `past` cached ones; all of them where not causal."""
         tokens, past = numbers("tokens", tokens, high=FARTHEST), numbers("past", past)
         together(tokens=tokens, past=past)
-        keys = np.add(past, tokens)
-        if not flag("causal", causal) or self.kind in ("bidirectional", "cross"):
-            return neuroncore.score_elements(tokens, keys, 0)
-        if self.kind in ("sliding", "sparse"):
-            return neuroncore.window_score_elements(tokens, keys, self.window)
-        if self.kind == "chunked":
-            before = np.mod(past, self.window)
-            both = (neuroncore.chunk_score_elements(end, self.window) for end in (before + tokens, before))
-            return np.subtract(*both)
-        return neuroncore.score_elements(tokens, keys, 1)
+        return attended_pairs(tokens, past, self.window, self.kind, flag("causal", causal))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +132,7 @@ class Recurrence:
 
     @property
     def flop_per_token(self) -> int:
-        """Multiply-accumulates on the state, step by step; decays and gates are elementwise and left out. [FLOP]"""
+        """Multiply-accumulates on the state, step by step; decays and gates are elementwise and left out [FLOP]."""
         return FLOP_PER_MAC * STATE_MACS[self.kind] * self.state_elements
 
 
@@ -182,13 +171,13 @@ class Mixer:
 
 
 def token_table(vocabulary: int, width: int, shared: bool = False) -> Part:
-    """The rows that tokens look up; `shared` where they are stored as the head."""
+    """Return the table of rows that tokens look up; it is `shared` where the head stores it."""
     table = Part(name="embedding", group="embedding", rows=vocabulary, cols=width, store="wide", shard="vocabulary")
     return replace(table, shared=shared)
 
 
 def vocabulary_head(width: int, vocabulary: int, biases: int = 0) -> Part:
-    """The matrix from a row to its logits, each with so many biases."""
+    """Return the matrix from a row to its logits, each of which has a number of `biases`."""
     head = Part(name="head", group="head", rows=width, cols=vocabulary, store="wide", shard="vocabulary")
     return replace(head, extra=vocabulary * biases)
 
@@ -315,7 +304,7 @@ def gated_delta(hidden: int, k_heads: int, k_dim: int, v_heads: int, v_dim: int,
 def dense_ffn(
     hidden: int, inner: int, *, gated: bool, bias: bool = False, loose: int = 0, name: str = ""
 ) -> tuple[Part, ...]:
-    """A feed-forward block of two matrices, or of three where gated."""
+    """Return a feed-forward block of two matrices, or of three where gated."""
     up_cols = inner * (2 if gated else 1)
     return (
         Part(name=f"{name}up", group="ffn", rows=hidden, cols=up_cols, extra=up_cols * bias + loose, shard="columns"),
@@ -337,7 +326,7 @@ def expert_ffn(
     latent: int | None = None,
     shared_bias: bool = False,
 ) -> tuple[Part, ...]:
-    """A router, `experts` feed-forward blocks of which a token uses `top_k`, and a shared block beside them."""
+    """Return a router, `experts` feed-forward blocks of which a token uses `top_k`, and a shared block."""
     width = latent or hidden
     routed = [
         replace(part, name=f"expert_{part.name}", group="experts", copies=experts, active=top_k, store="experts")

@@ -14,7 +14,7 @@ import stat
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from itertools import accumulate
 from pathlib import Path
 from types import MappingProxyType
@@ -61,7 +61,7 @@ class DefaultRow(msgspec.Struct, frozen=True):
 
 @cache
 def defaults() -> Mapping[str, Mapping[str, Any]]:
-    """Defaults of every known architecture by model_type."""
+    """Return the defaults of every known architecture by model_type."""
     table: dict[str, dict[str, Any]] = defaultdict(dict)
     for row in read_csv(DATA / "models" / "defaults.csv", DefaultRow):
         table[row.model_type][row.key] = row.value if row.key == "class" else json.loads(row.value)
@@ -69,7 +69,7 @@ def defaults() -> Mapping[str, Mapping[str, Any]]:
 
 
 def printed(path: Path) -> str:
-    """A path as messages show it: on one line, its end where it is long."""
+    """Return a path as messages show it: on one line, its end where it is long."""
     line = "".join(letter if letter.isprintable() else "?" for letter in str(path))
     return line if len(line) <= MAX_ORIGIN else f"...{line[-MAX_ORIGIN:]}"
 
@@ -93,12 +93,12 @@ def _constant(origin: str, token: str) -> float:
 
 
 def _whole(digits: str) -> int | float:
-    """A whole number; one that no key takes and that Python would not print is as good as infinite."""
+    """Return a whole number; one that no key takes and that Python would not print is infinite."""
     return int(digits) if len(digits) <= MAX_DIGITS else math.inf
 
 
 def _content(path: Path, origin: str) -> bytes:
-    """The bytes of a regular file of a reasonable size; of a folder, of the configuration in it."""
+    """Return the bytes of a regular file of a reasonable size, or of the configuration in a folder."""
     try:
         path = path / "config.json" if stat.S_ISDIR(path.stat().st_mode) else path
         state = path.stat()
@@ -120,13 +120,13 @@ def _content(path: Path, origin: str) -> bytes:
 
 
 def _depth(content: bytes) -> int:
-    """How deeply lists and objects of a JSON text are nested."""
+    """Return how deeply lists and objects of a JSON text are nested."""
     brackets = _QUOTED.sub(b"", content).translate(None, _NO_BRACKETS)
     return max(accumulate(map(_LEVEL.__getitem__, brackets)), default=0)
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file, or one ValueError that says why not."""
+    """Return the object in a JSON file; raise one ValueError that says why not."""
     origin = printed(path)
     content = _content(path, origin)
     if _depth(content) > MAX_DEPTH:
@@ -134,8 +134,8 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         values = json.loads(
             content.decode("utf-8"),
-            object_pairs_hook=lambda pairs: _pairs(origin, pairs),
-            parse_constant=lambda token: _constant(origin, token),
+            object_pairs_hook=partial(_pairs, origin),
+            parse_constant=partial(_constant, origin),
             parse_int=_whole,
         )
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
@@ -160,23 +160,23 @@ class Fields:
         _refuse(self.origin, key, self.raw(key) if value is _MISSING else value, allowed)
 
     def raw(self, keys: str) -> Any:
-        """The value of a key; where it is absent the architecture's default; None where it is null or unknown."""
+        """Return the value of a key or the architecture's default; None where it is null or unknown."""
         names = keys.split("|")
-        found = {name: self.values[name] for name in names if self.values.get(name) is not None}
-        if len(found) > 1 and len({json.dumps(value) for value in found.values()}) > 1:
-            _refuse(self.origin, "|".join(found), list(found.values()), "the keys name one quantity and disagree")
-        if found or any(name in self.values for name in names):
-            return next(iter(found.values()), None)
+        values = {name: self.values[name] for name in names if self.values.get(name) is not None}
+        if len(values) > 1 and len({json.dumps(value) for value in values.values()}) > 1:
+            _refuse(self.origin, "|".join(values), list(values.values()), "the keys name one quantity and disagree")
+        if values or any(name in self.values for name in names):
+            return next(iter(values.values()), None)
         return next((self.defaults[name] for name in names if name in self.defaults), None)
 
     def name(self, keys: str) -> str:
-        """The key of a quantity that the file uses."""
+        """Return the key of a quantity that the file uses."""
         names = keys.split("|")
-        given = [name for name in names if name in self.values]
-        return next((name for name in given if self.values[name] is not None), (given or names)[0])
+        present = [name for name in names if name in self.values]
+        return next((name for name in present if self.values[name] is not None), (present or names)[0])
 
     def optional(self, keys: str, high: int = MAX_WIDTH, low: int = 1) -> int | None:
-        """A whole number from low to high, or None where the file and the architecture give none."""
+        """Return a whole number from low to high, or None where neither file nor architecture has one."""
         value = self.raw(keys)
         if value is None:
             return None
@@ -185,28 +185,28 @@ class Fields:
         return value
 
     def integer(self, keys: str, high: int = MAX_WIDTH, low: int = 1) -> int:
-        """A whole number that the file must give (or the architecture fixes)."""
+        """Return a whole number that the file must have, or that the architecture fixes."""
         value = self.optional(keys, high, low)
         if value is None:
             self.refuse(self.name(keys), f"missing; needed is a whole number from {low} to {high}", None)
         return value
 
     def flag(self, keys: str) -> bool:
-        """True or false; false where neither file nor architecture says."""
+        """Return true or false; false where neither file nor architecture says."""
         value = self.raw(keys)
         if value is not None and not isinstance(value, bool):
             self.refuse(self.name(keys), "allowed are true and false", value)
         return bool(value)
 
     def text(self, key: str, choices: Iterable[str]) -> str:
-        """One of a closed list of words."""
+        """Return one of a closed list of words."""
         value, allowed = self.raw(key), sorted(choices)
         if not isinstance(value, str) or value not in allowed:
             self.refuse(key, f"allowed are {allowed}", value)
         return value
 
-    def words(self, keys: str, choices: Iterable[str], length: int | None = None) -> tuple[str, ...] | None:
-        """A list of words, one for each layer, or None where it is absent."""
+    def texts(self, keys: str, choices: Iterable[str], length: int | None = None) -> tuple[str, ...] | None:
+        """Return a list of words, one for each layer, or None where it is absent."""
         value, allowed = self.raw(keys), sorted(choices)
         if value is None:
             return None
@@ -217,7 +217,7 @@ class Fields:
         return tuple(value)
 
     def layer_numbers(self, key: str, n_layers: int) -> frozenset[int] | None:
-        """A list of layer indices, or None where it is absent."""
+        """Return a list of layer indices, or None where it is absent."""
         value = self.raw(key)
         if value is None:
             return None
@@ -239,7 +239,7 @@ def _class_names(values: Mapping[str, Any], origin: str) -> list[str]:
 
 
 def _parted(name: str) -> tuple[str, str] | None:
-    """Family and task of a class name: "LlamaForCausalLM" is ("Llama", "ForCausalLM")."""
+    """Return family and task of a class name: "LlamaForCausalLM" is ("Llama", "ForCausalLM")."""
     task = _TASK.search(name, 1)
     starts = [task.start()] if task else []
     starts += [len(name) - len(ending) for ending in _ENDINGS if name.endswith(ending) and name != ending]
@@ -247,7 +247,7 @@ def _parted(name: str) -> tuple[str, str] | None:
 
 
 def _architecture(values: Mapping[str, Any], origin: str, outer: Mapping[str, Any]) -> tuple[str, str]:
-    """model_type and task ("ForCausalLM", "Model") of a configuration; both must be known and agree."""
+    """Return model_type and task ("ForCausalLM", "Model") of a configuration; both must be known and agree."""
     named = _class_names(values, origin) or _class_names(outer, origin)
     classes = [parted for name in named if (parted := _parted(name))]
     model_type = values.get("model_type")
@@ -261,9 +261,9 @@ def _architecture(values: Mapping[str, Any], origin: str, outer: Mapping[str, An
         task = classes[0][1] if classes else "ForCausalLM"
         near = json.dumps({"model_type": known[0], "architectures": [defaults()[known[0]]["class"] + task]})
         by_class = model_type is None and named
-        asked = f"architectures={shown(named)}" if by_class else f"model_type={shown(model_type)}"
+        unknown = f"architectures={shown(named)}" if by_class else f"model_type={shown(model_type)}"
         raise ValueError(
-            f"{origin}: {asked}: not an architecture that trnmodel knows; nearest are {', '.join(known)}. "
+            f"{origin}: {unknown}: not an architecture that trnmodel knows; nearest are {', '.join(known)}. "
             f"If its layers are built as those of {known[0]}, write this into a copy of the file: {near[1:-1]}"
         )
     own = defaults()[model_type]["class"]
@@ -275,7 +275,7 @@ def _architecture(values: Mapping[str, Any], origin: str, outer: Mapping[str, An
 
 
 def read_fields(values: Mapping[str, Any], origin: str) -> Fields:
-    """Checked access to a parsed configuration; of a multimodal file, to its language model."""
+    """Return checked access to a parsed configuration; of a multimodal file, to its language model."""
     inner = values.get("text_config")
     if inner is not None and not isinstance(inner, dict):
         _refuse(origin, "text_config", inner, "allowed is an object")

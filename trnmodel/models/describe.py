@@ -29,7 +29,7 @@ _WINDOWS = {"sliding": "window", "chunked": "chunks of", "sparse": "top"}
 
 
 def attention_kind(model: str | Transformer) -> str:
-    """The kinds of attention and recurrence of the layers that decode, in few words.
+    """Return the kinds of attention and recurrence of the layers that decode, in few words.
 
     Examples
     --------

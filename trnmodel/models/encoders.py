@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 from trnmodel.models.blocks import (
     Attention,
@@ -37,30 +35,26 @@ def _dense_head(name: str, hidden: int, cols: int) -> Part:
     return Part(name=name, group="head", rows=hidden, cols=cols, extra=cols, store="wide")
 
 
+LANGUAGE_TASKS = ("", "ForMaskedLM", "ForCausalLM", "LMHeadModel")
+CLASS_TASKS = ("ForTokenClassification", "ForQuestionAnswering")  # of every token
+TASKS = (*LANGUAGE_TASKS, *CLASS_TASKS, "ForPreTraining", "Model", "ForSequenceClassification")
+
+
 def _task_head(f: Fields, hidden: int, width: int, vocabulary: int) -> tuple[Part, ...]:
-    """The head of the class that the file names; masked-language modelling where it names none."""
+    """Return the head of the class that the file names; masked-language modelling where it names none."""
+    if f.task not in TASKS:
+        f.refuse("architectures", f"allowed endings are {sorted(filter(None, TASKS))}")
     pooler = _dense_head("pooler", hidden, hidden)
-    language = partial(_vocabulary_head, f, hidden, width, vocabulary)
-
-    def pretraining() -> tuple[Part, ...]:
-        if f.model_type == "electra":  # a discriminator
-            return (pooler, _dense_head("classifier", hidden, 1))
-        return (pooler, *language(), _dense_head("classifier", hidden, 2))
-
-    heads: dict[str, Callable[[], tuple[Part, ...]]] = {
-        "": language,
-        "ForMaskedLM": language,
-        "ForCausalLM": language,
-        "LMHeadModel": language,
-        "ForPreTraining": pretraining,
-        "Model": lambda: (pooler,) if f.model_type in POOLED else (),
-        "ForSequenceClassification": lambda: (pooler, _dense_head("classifier", hidden, class_count(f))),
-        "ForTokenClassification": lambda: (_dense_head("classifier", hidden, class_count(f)),),
-        "ForQuestionAnswering": lambda: (_dense_head("classifier", hidden, class_count(f)),),
-    }
-    if f.task not in heads:
-        f.refuse("architectures", f"allowed endings are {sorted(filter(None, heads))}")
-    return heads[f.task]()
+    if f.task in LANGUAGE_TASKS:
+        return _vocabulary_head(f, hidden, width, vocabulary)
+    if f.task == "ForPreTraining" and f.model_type == "electra":  # a discriminator
+        return (pooler, _dense_head("classifier", hidden, 1))
+    if f.task == "ForPreTraining":
+        return (pooler, *_vocabulary_head(f, hidden, width, vocabulary), _dense_head("classifier", hidden, 2))
+    if f.task == "Model":
+        return (pooler,) if f.model_type in POOLED else ()
+    classifier = _dense_head("classifier", hidden, class_count(f))
+    return (classifier,) if f.task in CLASS_TASKS else (pooler, classifier)
 
 
 def _encoder_layers(f: Fields, hidden: int) -> Layer:

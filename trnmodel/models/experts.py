@@ -18,13 +18,18 @@ def expert_counts(f: Fields) -> tuple[int, int]:
 
 
 def every_layer_experts(f: Fields, n: int, bias: bool = False) -> list[tuple[Part, ...]]:
-    """Experts in every layer, as wide as the file's feed-forward block."""
+    """Return experts in every layer, as wide as the file's feed-forward block."""
     experts, top_k = expert_counts(f)
     return [expert_ffn(hidden_size(f), f.integer(INNER), experts, top_k, bias=bias)] * n
 
 
+def biased_experts(f: Fields, n: int) -> list[tuple[Part, ...]]:
+    """Return experts in every layer whose matrices have biases."""
+    return every_layer_experts(f, n, bias=True)
+
+
 def qwen_experts(f: Fields, n: int) -> list[tuple[Part, ...]]:
-    """Experts in all layers but those that the file lists or steps over; a shared block has a gate."""
+    """Return experts in all layers but those that the file lists or steps over; a shared block has a gate."""
     experts, top_k = expert_counts(f)
     shared = f.optional("shared_expert_intermediate_size", low=0) or 0
     sparse = expert_ffn(
@@ -43,7 +48,7 @@ def qwen_experts(f: Fields, n: int) -> list[tuple[Part, ...]]:
 
 
 def leading_dense_experts(f: Fields, n: int, correction: bool = False) -> list[tuple[Part, ...]]:
-    """Dense layers first, then experts with a shared block."""
+    """Return dense layers first, then experts with a shared block."""
     experts, top_k = expert_counts(f)
     inner = f.integer("moe_intermediate_size")
     shared = inner * (f.optional("n_shared_experts|num_shared_experts", MAX_EXPERTS, 0) or 0)
@@ -53,13 +58,18 @@ def leading_dense_experts(f: Fields, n: int, correction: bool = False) -> list[t
         f.refuse(f.name(FIRST_DENSE), f"more than the {n} layers of {f.name(LAYERS)}", first)
     step = f.optional("moe_layer_freq", MAX_LAYERS) or 1
     rule = ["sparse" if i >= first and i % step == 0 else "dense" for i in range(n)]
-    types = f.words("mlp_layer_types", ("dense", "sparse"), n) or rule
+    types = f.texts("mlp_layer_types", ("dense", "sparse"), n) or rule
     dense = dense_block(f, Decoder(mlp_bias="mlp_bias")) if "dense" in types else ()
     return [sparse if kind == "sparse" else dense for kind in types]
 
 
+def corrected_experts(f: Fields, n: int) -> list[tuple[Part, ...]]:
+    """Return dense layers first, then experts whose router has a correction for each expert."""
+    return leading_dense_experts(f, n, correction=True)
+
+
 def llama4_experts(f: Fields, n: int) -> list[tuple[Part, ...]]:
-    """Experts every so many layers, with a shared block of their width; wider dense blocks between."""
+    """Return experts in every n-th layer, with a shared block of their width, and wider dense blocks between."""
     experts, top_k = expert_counts(f)
     inner = f.integer("intermediate_size")
     sparse = expert_ffn(hidden_size(f), inner, experts, top_k, shared_inner=inner)

@@ -1,4 +1,4 @@
-"""Which layers an architecture has: one function for each way in which public model families are built.
+"""Layers of the architectures: one function for each kind of public model family.
 
 What the code of an architecture fixes is written here; what a file says is read from the file; what a file leaves
 out comes from `data/models/defaults.csv`.
@@ -122,9 +122,9 @@ def head_counts(f: Fields, width_key: str = "head_dim") -> tuple[int, int, int]:
 
 
 def layer_types(f: Fields, window: str) -> tuple[str, ...]:
-    """The attention of every layer: as listed, else by the architecture's rule."""
+    """Return the attention of every layer: as listed, else by the architecture's rule."""
     n = layer_count(f)
-    listed = f.words("layer_types", SOFTMAX_TYPES, n)
+    listed = f.texts("layer_types", SOFTMAX_TYPES, n)
     if listed is not None:
         return listed
     sliding = f.optional("sliding_window", MAX_TOKENS) is not None
@@ -170,13 +170,13 @@ def class_count(f: Fields) -> int:
 
 
 def learned_positions(f: Fields, beyond: int, width: int) -> Part:
-    """A table of learned positions."""
+    """Return a table of learned positions."""
     rows = f.integer(POSITIONS, MAX_TABLE) + beyond
     return Part(name="positions", group="embedding", rows=rows, cols=width, store="wide")
 
 
 def qk_norm_params(kind: str, heads: int, kv_heads: int, head_dim: int) -> int:
-    """Parameters of the norms on queries and keys of one layer."""
+    """Return the parameters of the norms on queries and keys of one layer."""
     return {
         "": 0,
         "head": 2 * head_dim,
@@ -187,7 +187,7 @@ def qk_norm_params(kind: str, heads: int, kv_heads: int, head_dim: int) -> int:
 
 
 def decoder(f: Fields, traits: Decoder) -> Plan:
-    """A decoder with softmax attention in every layer."""
+    """Return a decoder with softmax attention in every layer."""
     hidden, n = hidden_size(f), layer_count(f)
     heads, kv_heads, head_dim = head_counts(f)
     qk_norm = traits.qk_norm if not traits.qk_norm_if or f.flag(traits.qk_norm_if) else ""
@@ -222,7 +222,10 @@ def plan_of(
     outer: tuple[Part, ...] | None = None,
     predicts: Mixer | None = None,
 ) -> Plan:
-    """A plan from the mixer and the feed-forward block of each layer; a checkpoint may predict with a mixer more."""
+    """Return a plan from the mixer and the feed-forward block of each layer.
+
+    A checkpoint may have one more mixer, which `predicts` further tokens.
+    """
     hidden = hidden_size(f)
     return Plan(
         hidden_size=hidden,
@@ -235,7 +238,7 @@ def plan_of(
 
 
 def dense_block(f: Fields, traits: Decoder, keys: str = INNER) -> tuple[Part, ...]:
-    """The dense feed-forward block."""
+    """Return the dense feed-forward block."""
     hidden = hidden_size(f)
     inner = f.optional(keys) if traits.four_wide else f.integer(keys)
     return dense_ffn(
@@ -244,7 +247,7 @@ def dense_block(f: Fields, traits: Decoder, keys: str = INNER) -> tuple[Part, ..
 
 
 def prediction_layers(f: Fields, mixer: Mixer, ffn: tuple[Part, ...], norm: Part) -> tuple[Layer, ...]:
-    """Multi-token-prediction layers of a checkpoint, with their own embedding and head; no part of the model proper."""
+    """Return multi-token-prediction layers of a checkpoint, with their own embedding and head; the model is without."""
     depth = f.optional("num_nextn_predict_layers", MAX_LAYERS, 0) or 0
     if not depth:
         return ()

@@ -38,12 +38,12 @@ class Operator:
 
 
 def logit_rows(tokens: NDArray, logits: str) -> NDArray:
-    """Rows that the head turns into logits."""
+    """Return the rows that the head turns into logits."""
     return {"last": np.minimum(tokens, 1), "all": tokens, "none": np.zeros(())}[logits]
 
 
 def element_bytes(dtype: str, name: str = "dtype") -> float:
-    """Bytes of one element in storage; `name` is what the caller calls the dtype. [B]"""
+    """Return the bytes of one element in storage; `name` is that of the caller's argument."""
     return chosen(name, dtype, load.dtypes())
 
 
@@ -61,18 +61,21 @@ class Step:
     expert_read: str
 
     def pairs(self, a: Attention) -> NDArray:
-        """Query-key pairs of one sequence."""
+        """Return the query-key pairs of one sequence."""
         return self.tokens * self.source if a.kind == "cross" else a.pairs(self.tokens, self.past, self.causal)
 
     def seen(self, a: Attention) -> NDArray:
-        """Cached tokens that one sequence reads: a prefill what was cached before, a decode step its own tokens too."""
+        """Return the cached tokens that one sequence reads.
+
+        A prefill reads what was cached before, a decode step its own tokens too.
+        """
         if a.kind == "cross":
             return self.source
         return a.visible(self.past + self.tokens) if self.absorbed else a.visible(self.past + 1) - 1
 
 
 def operator(term: Term, step: Step) -> Operator:
-    """A term's work and bytes for the batch and the tokens of a step."""
+    """Return a term's work and bytes for the batch and the tokens of a step."""
     rows = step.batch * step.tokens
     logits = step.batch * logit_rows(step.tokens, step.logits)
     a, nothing = term.attention, np.zeros(rows.shape)

@@ -27,7 +27,7 @@ class ModelRow(msgspec.Struct, frozen=True):
 
 @cache
 def catalog() -> dict[str, ModelRow]:
-    """Shipped models by id."""
+    """Return the rows of shipped models by id."""
     return {row.id: row for row in read_csv(DATA / "models" / "models.csv", ModelRow)}
 
 

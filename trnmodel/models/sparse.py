@@ -27,10 +27,10 @@ def latent(f: Fields) -> Mixer:
 
 
 def selected(f: Fields, indexes: bool) -> Mixer:
-    """Latent attention to the `index_topk` tokens that an indexer scores highest; a layer may share another's choice.
+    """Return latent attention to the `index_topk` tokens that an indexer scores highest; a layer may share an index.
 
     The indexer scores every cached token: `index_n_heads` queries from the low rank of the queries against one key a
-    token, which it caches beside the latent; keys are counted one a token also where a file pools them.
+    token, which it caches with the latent; one key per token is counted also where a file pools them.
     """
     plain = latent(f)
     assert plain.attention
@@ -50,12 +50,12 @@ def selected(f: Fields, indexes: bool) -> Mixer:
 
 
 def _indexers(f: Fields, n: int) -> tuple[str, ...]:
-    """Which layers have an indexer of their own: as listed, else every so many after the first ones."""
+    """Return which layers have their own indexer: as listed, else at regular distances after the first ones."""
     step = f.optional("index_topk_freq", MAX_LAYERS) or 1
     offset = f.optional("index_skip_topk_offset", MAX_LAYERS, 0)
     first = 2 if offset is None else offset
     rule = tuple("shared" if max(i - first + 1, 0) % step else "full" for i in range(n))
-    return f.words("indexer_types", INDEXERS, n) or rule
+    return f.texts("indexer_types", INDEXERS, n) or rule
 
 
 def deepseek_sparse(f: Fields) -> Plan:
@@ -90,7 +90,7 @@ def glm5_next(f: Fields) -> Plan:
     Its hyper-connections (four residual streams) are left out: below 0.1 % of parameters and work.
     """
     hidden, n = hidden_size(f), layer_count(f)
-    types = f.words("layer_types", ("linear_attention", SPARSE), n)
+    types = f.texts("layer_types", ("linear_attention", SPARSE), n)
     inner = f.raw("linear_attn_config")
     if types is None:
         f.refuse("layer_types", f"missing; needed is a list of {n} words", None)

@@ -63,7 +63,7 @@ def llama4(f: Fields) -> Plan:
     n = layer_count(f)
     heads, kv_heads, head_dim = head_counts(f)
     rule = tuple("chunked_attention" if mark else "full_attention" for mark in _rotary_marks(f, n))
-    types = f.words("layer_types", ("chunked_attention", "full_attention"), n) or rule
+    types = f.texts("layer_types", ("chunked_attention", "full_attention"), n) or rule
     bias = f.flag("attention_bias")
     mixers = {
         kind: grouped_attention(
@@ -81,7 +81,7 @@ def deepseek(f: Fields) -> Plan:
 
 
 def _marks(f: Fields, key: str, n: int) -> list[int]:
-    """A list of 0 or 1 for each layer, which the file must give."""
+    """Return a list of 0 or 1 for each layer, which the file must have."""
     listed = f.raw(key)
     whole = isinstance(listed, list) and len(listed) == n
     if not whole or not all(type(mark) is int and mark in (0, 1) for mark in listed):
@@ -90,7 +90,7 @@ def _marks(f: Fields, key: str, n: int) -> list[int]:
 
 
 def _mimo_attention(f: Fields, slides: bool) -> Mixer:
-    """A windowed layer has heads of its own, and a sink for each; keys are wider than values."""
+    """Return the attention of a layer; a windowed one has its own heads and sinks, and keys wider than values."""
     own = "swa_" if slides else ""
     attention = Attention(
         kind="sliding" if slides else "causal",
@@ -123,7 +123,7 @@ def linear_hybrid(f: Fields, ffn: Callable[[Fields, int], Sequence[tuple[Part, .
     heads, kv_heads, head_dim = head_counts(f)
     period = f.integer("full_attention_interval", MAX_LAYERS)
     rule = tuple("linear_attention" if (i + 1) % period else "full_attention" for i in range(n))
-    types = f.words("layer_types", ("full_attention", "linear_attention"), n) or rule
+    types = f.texts("layer_types", ("full_attention", "linear_attention"), n) or rule
     bias = f.flag("attention_bias")
     softmax = grouped_attention(
         hidden,
@@ -214,7 +214,7 @@ def jamba(f: Fields) -> Plan:
 
 
 def _block_pattern(f: Fields) -> list[str]:
-    """The single block of each layer, from a list of words or a pattern of letters."""
+    """Return the single block of each layer, from a list of words or a pattern of letters."""
     n = f.optional(LAYERS, MAX_LAYERS)
     listed = f.raw(BLOCKS)
     pattern = listed if listed is not None else f.raw("hybrid_override_pattern")
@@ -230,15 +230,20 @@ def _block_pattern(f: Fields) -> list[str]:
 def nemotron_h(f: Fields) -> Plan:
     """Nemotron-H: one block a layer, Mamba-2 or attention or feed-forward or experts."""
     blocks = _block_pattern(f)
-    build: dict[str, Callable[[], tuple[Mixer | None, tuple[Part, ...]]]] = {
-        "linear_attention": lambda: (_nemotron_mamba(f), ()),
-        "full_attention": lambda: (_nemotron_attention(f), ()),
-        "mlp": lambda: (None, dense_block(f, Decoder(gated_mlp=False, mlp_bias="mlp_bias"))),
-        "moe": lambda: (None, _nemotron_experts(f)),
-    }
-    made = {block: build[block]() for block in set(blocks)}
+    made = {block: _nemotron_block(f, block) for block in set(blocks)}
     mixers, ffns = zip(*(made[block] for block in blocks), strict=True)
     return plan_of(f, mixers, ffns, norms(1, hidden_size(f)))
+
+
+def _nemotron_block(f: Fields, block: str) -> tuple[Mixer | None, tuple[Part, ...]]:
+    """Return the mixer or the feed-forward block of a layer that has one of them."""
+    if block == "linear_attention":
+        return _nemotron_mamba(f), ()
+    if block == "full_attention":
+        return _nemotron_attention(f), ()
+    if block == "moe":
+        return None, _nemotron_experts(f)
+    return None, dense_block(f, Decoder(gated_mlp=False, mlp_bias="mlp_bias"))
 
 
 def _nemotron_attention(f: Fields) -> Mixer:

@@ -42,13 +42,13 @@ class Growth(msgspec.Struct, frozen=True):
 
 @cache
 def growth() -> Mapping[str, tuple[Growth, ...]]:
-    """The rules of the synthetic family, ours alone: the public models are two."""
+    """Return the rules of the synthetic family, which are our own; they rest on two public models."""
     rows = load.read_csv(load.DATA / "models" / "synthetic_models.csv", Growth)
     return {rule: tuple(row for row in rows if row.rule == rule) for rule in dict.fromkeys(row.rule for row in rows)}
 
 
 def synthetic(total_params: float, rule: str = "together", base: str = "deepseek-v3") -> Transformer:
-    """A mixture of experts of about so many parameters, grown from a public one by a rule of ours.
+    """Return a mixture of experts of about `total_params`, grown from a public one by a rule of our own.
 
     Every key with a power is the base's times the growth of the parameters to that power; the solved key takes what is
     left, as parameters are linear in it.
@@ -81,7 +81,7 @@ def _grown(total_params: float, rule: str, rows: tuple[Growth, ...], start: Tran
 
 
 def from_values(values: Mapping[str, Any], model_id: str) -> Transformer:
-    """A configuration through the package's own reader of files."""
+    """Return the model of a configuration, read as a file is."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / f"{model_id}.json"
         path.write_text(json.dumps(values))
@@ -93,7 +93,7 @@ def _rounded(value: float, multiple: int) -> int:
 
 
 def family(rules: Iterable[str], sizes: Iterable[float], base: str = "deepseek-v3") -> pd.DataFrame:
-    """What the synthetic models are made of.
+    """Return the layers, widths and experts of the synthetic models.
 
     Returns
     -------
@@ -115,7 +115,7 @@ def family(rules: Iterable[str], sizes: Iterable[float], base: str = "deepseek-v
 
 @cache
 def bases() -> list[str]:
-    """Shipped models that every rule can grow.
+    """Return the shipped models that every rule can grow.
 
     Examples
     --------

@@ -70,7 +70,7 @@ class Term:
         return f"{self.layer}: {self.name}" if self.layer else self.name
 
     def weights_read(self, tokens: NDArray, expert_read: str) -> NDArray:
-        """Weights that a pass over `tokens` tokens reads, with a row of a table for each of them. [B]"""
+        """Return the weights that a pass over `tokens` tokens reads, with a row of a table for each of them [B]."""
         tokens = numbers("tokens", tokens, high=FARTHEST)
         weights: NDArray | float = self.read_bytes
         choice("expert_read", expert_read, EXPERT_READS)
@@ -84,7 +84,7 @@ SUMMED = tuple(f.name for f in fields(Term) if f.name == "layers" or f.name.ends
 
 
 def cut_of(part: Part, layer: Layer | None) -> Cut:
-    """How tensor and expert parallelism cut a part of a layer."""
+    """Return how tensor and expert parallelism cut a part of a layer."""
     if part.group == "experts":
         inner = part.rows if "down" in part.name else part.cols
         return Cut("experts", experts=part.copies, active=part.active, inner=inner)
@@ -99,7 +99,7 @@ def cut_of(part: Part, layer: Layer | None) -> Cut:
 
 
 def _matrix(part: Part, layer: Layer | None, runs: int, stored: int, precision: Precision) -> Term:
-    """The term of a matrix or of a table, that runs in `runs` layers and is stored for `stored`."""
+    """Return the term of a matrix or of a table that runs in `runs` layers and is stored for `stored`."""
     wide = precision.storage_bytes("activations")
     width = wide if part.store == "wide" else precision.storage_bytes(part.store)
     loose = part.copies * part.extra * wide
@@ -122,7 +122,7 @@ def _matrix(part: Part, layer: Layer | None, runs: int, stored: int, precision: 
 
 
 def _core(a: Attention, layer: Layer, absorbed: bool, precision: Precision) -> Term:
-    """The term of scores and weighted values."""
+    """Return the term of scores and weighted values."""
     return Term(
         layer=layer.name,
         name=f"{a.kind} attention",
@@ -137,7 +137,7 @@ def _core(a: Attention, layer: Layer, absorbed: bool, precision: Precision) -> T
 
 
 def _scan(layer: Layer, precision: Precision) -> Term:
-    """The term of a recurrent state, which is read and written once a pass, kept in FP32."""
+    """Return the term of a recurrent state in FP32, which a pass reads and writes once."""
     r = layer.recurrence
     assert r is not None
     state = r.state_elements * read_precision("fp32").storage_bytes("kv")
@@ -153,7 +153,7 @@ def _scan(layer: Layer, precision: Precision) -> Term:
 
 
 def account(layers: Iterable[Layer], outer: Iterable[Part], precision: Precision, phase: Phase) -> Iterator[Term]:
-    """The terms of layers and of parts outside of them; what does not run in the phase is stored all the same."""
+    """Yield the terms of layers and of parts outside of them; what does not run in the phase is stored too."""
     for layer in layers:
         for part in layer.parts:
             runs = layer.count if phase in part.phases and phase in layer.phases else 0
@@ -164,10 +164,10 @@ def account(layers: Iterable[Layer], outer: Iterable[Part], precision: Precision
     yield from (_scan(layer, precision) for layer in running if layer.recurrence)
 
 
-def alike(found: Iterable[Term]) -> tuple[Term, ...]:
-    """Sums of the terms that every rank cuts and runs alike."""
+def alike(terms: Iterable[Term]) -> tuple[Term, ...]:
+    """Return the sums of the terms that every rank cuts and runs alike."""
     sums: dict[tuple, Term] = {}
-    for term in found:
+    for term in terms:
         key = (term.kind, term.cut, term.attention)
         if key in sums:
             sums[key] = replace(sums[key], **{name: getattr(sums[key], name) + getattr(term, name) for name in SUMMED})
@@ -192,13 +192,13 @@ class Outline:
 
 
 def _row_cut_groups(layer: Layer) -> int:
-    """All-reduces that a layer needs: one behind its mixer, one behind its feed-forward part."""
+    """Return the all-reduces that a layer needs: one behind its mixer, one behind its feed-forward part."""
     groups = {"mixer" if part.group == "mixer" else "ffn" for part in layer.parts if part.shard in ("rows", "experts")}
     return len(groups)
 
 
 def outline(layers: Iterable[Layer], hidden: int, vocabulary: int, phase: Phase) -> Outline:
-    """Layers, widths and experts of a model in a phase."""
+    """Return the layers, widths and experts of a model in a phase."""
     running = [layer for layer in layers if phase in layer.phases]
     moe = [(layer, part) for layer in running for part in layer.parts if part.group == "experts"]
     return Outline(

@@ -15,6 +15,7 @@ from trnmodel.arguments import choice, flag, instance, integer, label, numbers, 
 from trnmodel.catalog import load
 from trnmodel.catalog.names import resolve
 from trnmodel.catalog.specs import Precision
+from trnmodel.declared import MODEL, Named, declare
 from trnmodel.formulas.step import work_flop
 from trnmodel.models import operators as op
 from trnmodel.models.architectures import ARCHITECTURES
@@ -118,25 +119,25 @@ class Transformer:
         return sum(part.params for part in self.outer if part.name == "embedding")
 
     def terms(self, precision: str | Precision = "bf16", phase: Phase = "decode") -> tuple[Term, ...]:
-        """The account of the model's work in a precision and a phase, one term an operator of a kind of layer."""
+        """Return the account of the model's work in a precision and a phase: a term per operator of a kind of layer."""
         return _account(self, load.precision(precision), choice("phase", phase, op.PHASES))[0]
 
     def summed_terms(self, precision: str | Precision = "bf16", phase: Phase = "decode") -> tuple[Term, ...]:
-        """The same account with alike terms summed."""
+        """Return the same account with alike terms summed."""
         return _account(self, load.precision(precision), choice("phase", phase, op.PHASES))[1]
 
     def attentions(self, phase: Phase = "decode") -> list[Attention]:
-        """The kinds of attention that run in a phase."""
+        """Return the kinds of attention that run in a phase."""
         return [term.attention for term in self.summed_terms(phase=phase) if term.attention]
 
     def outline(self, phase: Phase = "decode") -> Outline:
-        """Layers, widths and experts in a phase."""
+        """Return the layers, widths and experts in a phase."""
         return _outline(self, choice("phase", phase, op.PHASES))
 
     def prefill_flop(
         self, tokens: Numeric, past: Numeric = 0, attention: str = "causal", logits: str = "last"
     ) -> NDArray:
-        """Work of `tokens` new tokens of one sequence. [FLOP]
+        """Return the work of `tokens` new tokens of one sequence [FLOP].
 
         Parameters
         ----------
@@ -172,7 +173,7 @@ class Transformer:
         return work[()]
 
     def decode_flop(self, context: Numeric, tokens: Numeric = 1, source: Numeric = 0) -> NDArray:
-        """Work of one decode step of one sequence, all its logits included. [FLOP]
+        """Return the work of one decode step of one sequence, all its logits included [FLOP].
 
         Parameters
         ----------
@@ -195,20 +196,20 @@ class Transformer:
         """
         self._require_decoder()
         tokens, source = numbers("tokens", tokens, 1), numbers("source", source)
-        asked, context = context, numbers("context", context, 1)
-        together(context=context, tokens=tokens, source=source)
-        if not np.all(context >= tokens):
-            refuse("context", asked, f"must count the new tokens, tokens={shown(tokens.tolist())}")
-        work = np.zeros(np.broadcast_shapes(tokens.shape, context.shape, source.shape))
+        ends = numbers("context", context, 1)
+        together(context=ends, tokens=tokens, source=source)
+        if not np.all(ends >= tokens):
+            refuse("context", context, f"must count the new tokens, tokens={shown(tokens.tolist())}")
+        work = np.zeros(np.broadcast_shapes(tokens.shape, ends.shape, source.shape))
         for term in self.summed_terms(phase="decode"):
             a, pairs = term.attention, np.zeros(())
             if a:
-                pairs = tokens * source if a.kind == "cross" else a.pairs(tokens, context - tokens, causal=True)
+                pairs = tokens * source if a.kind == "cross" else a.pairs(tokens, ends - tokens, causal=True)
             work = work + work_flop(term.row_flop, tokens, term.logit_flop, tokens) + term.pair_flop * pairs
         return work[()]
 
     def train_flop(self, seq: Numeric, attention: str = "full") -> NDArray:
-        """Work of forward and backward over a sequence of `seq` tokens, all logits. [FLOP]
+        """Return the work of forward and backward over a sequence of `seq` tokens, all logits [FLOP].
 
         Attention is "full" as Megatron-LM defines MFU, or "causal"; recomputation is no model work.
         """
@@ -222,17 +223,17 @@ class Transformer:
             raise ValueError(f"{self.id}: an encoder ({self.architecture}) has no decode step")
 
     def kv_bytes_per_token(self, dtype: str = "bf16") -> float:
-        """Cache that one generated token adds over all layers, before any window is full. [B]"""
+        """Return the cache that one generated token adds over all layers, before any window is full [B]."""
         return sum(t.cached_bytes for t, a in self._cached(dtype) if a.kind != "cross")
 
     def _cached(self, dtype: str) -> list[tuple[Term, Attention]]:
-        """The terms that keep a cache of a dtype, with their attention."""
+        """Return the terms that have a cache of a dtype, with their attention."""
         element_bytes(dtype)
-        found = self.summed_terms(replace(load.precision("bf16"), kv=dtype))
-        return [(t, t.attention) for t in found if t.attention]
+        terms = self.summed_terms(replace(load.precision("bf16"), kv=dtype))
+        return [(t, t.attention) for t in terms if t.attention]
 
     def kv_bytes(self, context: Numeric, dtype: str = "bf16", source: Numeric = 0) -> NDArray:
-        """Cache of one sequence, windows and latents honoured; recurrent states are in `state_bytes`. [B]
+        """Return the cache of one sequence, windows and latents honoured; recurrent states are in `state_bytes` [B].
 
         Parameters
         ----------
@@ -251,20 +252,20 @@ class Transformer:
         """
         context, source = numbers("context", context), numbers("source", source)
         together(context=context, source=source)
-        found = np.zeros(np.broadcast_shapes(context.shape, source.shape))
+        cache = np.zeros(np.broadcast_shapes(context.shape, source.shape))
         for t, a in self._cached(dtype):
-            found = found + t.cached_bytes * (source if a.kind == "cross" else a.kept(context))
-        return found[()]
+            cache = cache + t.cached_bytes * (source if a.kind == "cross" else a.cached_tokens(context))
+        return cache[()]
 
     def state_bytes(self, dtype: str = "fp32", conv_dtype: str = "bf16") -> float:
-        """Recurrent states and convolution tails of one sequence, whatever its length. [B]"""
+        """Return the recurrent states and convolution tails of one sequence, whatever its length [B]."""
         kinds = [(layer.count, layer.recurrence) for layer in self.layers if layer.recurrence]
         state = sum(count * recurrence.state_elements for count, recurrence in kinds)
         tail = sum(count * recurrence.conv_elements for count, recurrence in kinds)
         return state * element_bytes(dtype) + tail * element_bytes(conv_dtype, "conv_dtype")
 
     def weight_bytes(self, precision: str | Precision = "bf16", prediction: bool = False) -> float:
-        """All weights in storage. [B]
+        """Return all weights in storage [B].
 
         Matrices have the precision's format; head, tables, routers, norms and biases stay as wide as activations.
         `prediction` adds the multi-token-prediction layers that a checkpoint may hold.
@@ -287,7 +288,7 @@ class Transformer:
         expert_read: ExpertRead = "distinct",
         phase: Phase | None = None,
     ) -> NDArray:
-        """Weights that one step over `batch` tokens reads, with a row of the token table for each of them. [B]
+        """Return the weights that a step over `batch` tokens reads, with a row of the token table for each of them [B].
 
         Parameters
         ----------
@@ -328,15 +329,15 @@ class Transformer:
         attention: str = "causal",
         logits: str = "all",
     ) -> tuple[Operator, ...]:
-        """Every operator of a step, each over its layers, the batch and the new tokens of each sequence.
+        """Return every operator of a step, each over its layers, the batch and the new tokens of each sequence.
 
         A decode step at context c has past = c - tokens. The sums are the figures of `prefill_flop` or `decode_flop`,
         `weight_bytes_read` and `kv_bytes`; activation bytes are inputs and outputs of each matrix, unfused.
         """
         if choice("phase", phase, op.PHASES) == "decode":
             self._require_decoder()
-        given = {"batch": batch, "tokens": tokens, "past": past, "source": source}
-        sizes = {name: numbers(name, value) for name, value in given.items()}
+        named = {"batch": batch, "tokens": tokens, "past": past, "source": source}
+        sizes = {name: numbers(name, value) for name, value in named.items()}
         together(**sizes)
         step = op.Step(
             **sizes,
@@ -350,9 +351,9 @@ class Transformer:
 
 @lru_cache(maxsize=512)
 def _account(model: Transformer, precision: Precision, phase: Phase) -> tuple[tuple[Term, ...], tuple[Term, ...]]:
-    """The terms of a model, and their sums."""
-    found = tuple(account(model.layers, model.outer, precision, phase))
-    return found, alike(found)
+    """Return the terms of a model, and their sums."""
+    terms = tuple(account(model.layers, model.outer, precision, phase))
+    return terms, alike(terms)
 
 
 @lru_cache(maxsize=512)
@@ -361,7 +362,18 @@ def _outline(model: Transformer, phase: Phase) -> Outline:
 
 
 def model_ids() -> list[str]:
-    """Ids of all shipped models."""
+    """Return the ids of all shipped models.
+
+    Returns
+    -------
+    ids : list of str
+        What `tm.model` takes beside paths and other names, in the order of the catalog.
+
+    Examples
+    --------
+    >>> "llama-3.1-8b" in model_ids()
+    True
+    """
     return list(catalog())
 
 
@@ -374,9 +386,9 @@ def _read(path: Path, model_id: str = "") -> Transformer:
     values = read_json(path)
     config = read_fields(values, printed(path))
     plan = ARCHITECTURES[config.model_type](config)
-    found = {one.name: getattr(plan, one.name) for one in fields(plan)}
+    parts = {one.name: getattr(plan, one.name) for one in fields(plan)}
     name, place = (model_id, "") if model_id else (_own_id(path, values.get("_name_or_path")), str(path))
-    return Transformer(id=name, architecture=config.model_type, path=place, **found)
+    return Transformer(id=name, architecture=config.model_type, path=place, **parts)
 
 
 def _own_id(path: Path, name: object) -> str:
@@ -405,15 +417,16 @@ def _is_folder(name: str) -> bool:
         return False
 
 
-def model(name: str | Path | Transformer, called: str | None = None) -> Transformer:
-    """A model by id, by any of its names, or from a Hugging Face `config.json`; a `Transformer` is given back as it is.
+@declare(source=MODEL, name=Named("the model, as it is to be called"))
+def model(source: str | Path | Transformer, name: str | None = None) -> Transformer:
+    """Return a model by id, by any of its names, or from a Hugging Face `config.json`; a `Transformer` stays as it is.
 
     Parameters
     ----------
-    name : str, Path or Transformer
+    source : str, Path or Transformer
         "llama-3.1-70b", "Qwen/Qwen3-32B", "path/to/config.json" or a folder that holds one. [-]
-    called : str, optional
-        What a model that is read from a file is called; default its `_name_or_path`, or the name of its file or folder.
+    name : str, optional
+        Name of a model that is read from a file; default its `_name_or_path`, or the name of its file or folder. [-]
 
     Returns
     -------
@@ -431,22 +444,22 @@ def model(name: str | Path | Transformer, called: str | None = None) -> Transfor
     >>> tm.model("meta-llama/Llama-3.1-70B").total_params
     70553706496
     """
-    if called is not None:
-        return _renamed(model(name), called)
-    if isinstance(name, Transformer):
-        return name
-    asked = str(instance("model", name, str | Path, "an id, a name or the path of a config.json"))
-    if isinstance(name, str) and (shipped := known(name)):
+    if name is not None:
+        return _renamed(model(source), name)
+    if isinstance(source, Transformer):
+        return source
+    place = str(instance("model", source, str | Path, "an id, a name or the path of a config.json"))
+    if isinstance(source, str) and (shipped := known(source)):
         return _shipped(shipped)
-    if isinstance(name, Path) or asked.endswith(".json") or _is_folder(asked):
-        return _read(Path(asked))
-    return _shipped(resolve("model", asked, aliases()))
+    if isinstance(source, Path) or place.endswith(".json") or _is_folder(place):
+        return _read(Path(place))
+    return _shipped(resolve("model", place, aliases()))
 
 
-def _renamed(own: Transformer, called: object) -> Transformer:
+def _renamed(own: Transformer, name: object) -> Transformer:
     """Return a model of the user's own with another id; a shipped model keeps its own."""
     if not own.path:
-        refuse("called", called, f"{own.id} is a shipped model, which keeps its name")
-    if not isinstance(called, str) or plain_id(called) != called or not called:
-        refuse("called", called, f"allowed are up to {LONGEST_ID} letters, digits, '.', '_' and '-'")
-    return replace(own, id=called)
+        refuse("name", name, f"{own.id} is a shipped model, which keeps its name")
+    if not isinstance(name, str) or plain_id(name) != name or not name:
+        refuse("name", name, f"allowed are up to {LONGEST_ID} letters, digits, '.', '_' and '-'")
+    return replace(own, id=name)

@@ -1,12 +1,11 @@
-"""What questions of inference give back: a step with its times, and what a rank stores."""
+"""Results of inference: a step with its times, and what a rank stores."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from collections.abc import Mapping as Lines
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +14,10 @@ from trnmodel.catalog.specs import Chip, Precision
 from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.systems import System
 from trnmodel.models.transformer import Transformer
-from trnmodel.result import Judged
-from trnmodel.steps.assemble import WAYS, Line
+from trnmodel.result import Basis, Judged
+from trnmodel.steps.assemble import Line, Message
 from trnmodel.steps.legal import RULES
-from trnmodel.steps.messages import Message
+from trnmodel.steps.questions import MemoryQuestion, StepQuestion
 
 RESOURCES = ("compute", "memory", "network", "overhead")
 REASONS = (
@@ -27,6 +26,11 @@ REASONS = (
     "does not fit in memory",
     "the first rank, which holds more, does not fit in memory",
 )
+
+
+def _no_lines() -> Lines[str, Line]:
+    """Return a breakdown without lines."""
+    return MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -67,10 +71,31 @@ class Step(Judged):
     work_flop_per_rank: NDArray
     moved_bytes_per_rank: NDArray
     memory_bytes_per_rank: NDArray
-    fitted: Callable[[], tuple[str, ...]]
-    send: Callable[[], tuple[Message, ...]]
-    run: Callable[[], NDArray | float]
-    operators: Lines[str, Line] = field(default_factory=lambda: MappingProxyType({}))
+    question: StepQuestion
+    operators: Lines[str, Line] = field(default_factory=_no_lines)
+
+    def judge(self) -> Basis:
+        """Return what the step rests on, with its reason and widths."""
+        return self.question.basis()
+
+    def _widths(self, name: str, part: str = "") -> tuple[Any, Any]:
+        """Half-widths of the time, which all figures of a part have."""
+        return self.question.widths(part)
+
+    def breakdown(self) -> Lines[str, Line]:
+        """Return each operator, exchange and cost with its time by resource; by resource the lines add up.
+
+        `operators` holds the same lines where the call had `breakdown=True`.
+
+        Examples
+        --------
+        >>> import trnmodel as tm
+        >>> step = tm.decode_step("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=8), batch=4, context=2048)
+        >>> lines = step.breakdown()
+        >>> abs(sum(float(line.memory_s) for line in lines.values()) / float(step.memory_s) - 1) < 1e-9
+        True
+        """
+        return MappingProxyType(self.question.breakdown())
 
     @property
     def occupied_chips(self) -> NDArray:
@@ -79,13 +104,13 @@ class Step(Judged):
 
     @property
     def tokens_per_s_per_chip(self) -> NDArray:
-        """Tokens of all replicas over the chips that they occupy. [token/s]"""
+        """Tokens of all replicas over the chips that they occupy [token/s]."""
         return self.tokens_per_s / self.occupied_chips
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """What a rank sends in the step."""
-        return self.send()
+        """Collectives that a rank takes part in during the step."""
+        return self.question.messages()
 
     @property
     def experts(self) -> NDArray | str:
@@ -94,22 +119,24 @@ class Step(Judged):
         Blocks of a static graph hold the worst distribution; few tokens that fill one are then more work than all
         experts would be, and cost less in chunks that fill none. Empty for a model without experts.
         """
-        return np.asarray(WAYS, dtype=object)[np.asarray(self.run(), dtype=int)]
+        return self.question.experts()
 
     @property
     def lower_s(self) -> NDArray:
-        """Time where everything overlaps. [s]"""
+        """Time where everything overlaps [s]."""
         return np.maximum(np.maximum(self.compute_s, self.memory_s), self.network_s) + self.overhead_s
 
     @property
     def upper_s(self) -> NDArray:
-        """Time where nothing overlaps. [s]"""
+        """Time where nothing overlaps [s]."""
         return self.compute_s + self.memory_s + (self.network_s + self.overhead_s)
 
     @property
     def measured_share(self) -> NDArray:
         """Share of its time, resource by resource, that rests on constants fitted to rows of its chip."""
-        return sum((getattr(self, f"{name}_s") for name in self.fitted()), np.zeros(())) / self.upper_s
+        return (
+            sum((getattr(self, f"{name}_s") for name in self.question.fitted_resources()), np.zeros(())) / self.upper_s
+        )
 
     @property
     def bound(self) -> NDArray | str:
@@ -146,8 +173,17 @@ class MemoryFit(Judged):
     first_rank_total_bytes: NDArray
     capacity_bytes: NDArray
     first_rank_capacity_bytes: NDArray
+    question: MemoryQuestion
+
+    def judge(self) -> Basis:
+        """Return what the sizes rest on, with its reason and widths."""
+        return self.question.basis()
+
+    def _widths(self, name: str, part: str = "") -> tuple[Any, Any]:
+        """Half-widths of all bytes, which each kind has."""
+        return self.question.widths()
 
     @property
     def room_bytes(self) -> NDArray:
-        """What the first rank has left, or lacks; more sequences take from it evenly."""
+        """Bytes that the first rank has left, or lacks; more sequences take from it evenly."""
         return self.first_rank_capacity_bytes - self.first_rank_total_bytes

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from collections.abc import Mapping as Lines
-from functools import cache
+from collections.abc import Iterable
+from collections.abc import Mapping as Costs
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
@@ -13,10 +12,11 @@ from numpy.typing import NDArray
 from trnmodel.arguments import choice
 from trnmodel.catalog.load import dtypes
 from trnmodel.catalog.stacks import PrefillExperts
+from trnmodel.fabric.collectives import times_s
 from trnmodel.formulas import memory, moe, step
+from trnmodel.formulas.moe import dispatched_bytes
+from trnmodel.formulas.step import buffer_bytes
 from trnmodel.models.blocks import Attention
-from trnmodel.models.terms import Cut
-from trnmodel.steps.messages import message_s, messages
 from trnmodel.steps.setting import Burden, Setting
 from trnmodel.units import Numeric
 
@@ -39,65 +39,89 @@ def bucket(tokens: NDArray, policy: str, maximum: Numeric | None = None) -> NDAr
     return step.compiled_tokens(tokens, maximum, FIRST_BUCKET, policy)
 
 
-# how a step runs its experts: a planner reads here why a point costs more than its neighbour
-WAYS = ("", "needed", "selected", "all", "blocks", "blocks, more work than all")
-NEEDED, SELECTED, ALL, BLOCKS, FORCED = range(1, len(WAYS))
+# How a step runs its experts: from it a reader learns why a point takes longer than its neighbour.
+EXPERT_EXECUTIONS = ("", "needed", "selected", "all", "blocks", "blocks, more work than all")
+NEEDED, SELECTED, ALL, BLOCKS, FORCED = range(1, len(EXPERT_EXECUTIONS))
+ExpertKind = tuple[int, int]  # experts, and how many of them a token takes
 
 
-class Seen(NamedTuple):
-    """What one kind of attention meets in a step on a rank, its share of heads aside."""
+class Attended(NamedTuple):
+    """Query-key pairs of one kind of attention in a step on a rank, and cached tokens that it reads and writes.
+
+    The rank's share of heads is not in them.
+    """
 
     pairs: NDArray
     cached_tokens: NDArray
 
 
-class Ask(NamedTuple):
-    """What a step asks of a rank: rows of its own, rows for its experts, rows of logits, sequences, attention.
+class ExpertUse(NamedTuple):
+    """Work on a kind of experts over that of the routed rows, and the share of the rank's experts that is read."""
 
-    `seen` gives pairs, and cached tokens read and written; `experts` the work on a kind of experts over that of the
-    routed rows, and the share of them that is read; `way` is how they run, a place in `WAYS`. `spent` are costs that no
-    term has, by name: bytes and seconds.
+    work: Numeric
+    read: NDArray
+
+
+class RankWork(NamedTuple):
+    """Work of a step on one rank: its rows, rows for its experts, rows of logits, and its sequences.
+
+    `attended` is by kind of attention, `experts` by kind of experts. `expert_execution` is how experts run, a place in
+    `EXPERT_EXECUTIONS`. `costs` are bytes and seconds that no term has, by name.
     """
 
     rows: NDArray
     routed: NDArray
     logits: NDArray
     sequences: NDArray
-    imbalance: Numeric
-    seen: Callable[[Attention], Seen]
-    experts: Callable[[Cut], tuple[Numeric, NDArray]]
-    way: Numeric
-    spent: Lines[str, tuple[Numeric, Numeric]]
+    expert_imbalance: Numeric
+    attended: dict[Attention, Attended]
+    experts: dict[ExpertKind, ExpertUse]
+    expert_execution: Numeric
+    costs: Costs[str, tuple[Numeric, Numeric]]
 
 
-def _run_experts(
-    s: Setting, routed: NDArray, policy: str
-) -> tuple[Callable[[Cut], tuple[Numeric, NDArray]], NDArray, Numeric]:
-    """Work and reads of a kind of experts in a decode step, whether experts of each token are selected, and the way.
+def _attentions(s: Setting) -> dict[Attention, None]:
+    """Return the kinds of attention of a model, in order."""
+    return dict.fromkeys(b.attention for b in s.burdens if b.attention)
+
+
+def _expert_kinds(s: Setting) -> dict[ExpertKind, None]:
+    """Return the kinds of experts of a model, in order."""
+    return dict.fromkeys((b.cut.experts, b.cut.active) for b in s.burdens if b.kind == "experts")
+
+
+def _decode_experts(s: Setting, kind: ExpertKind, routed: NDArray, expert_read: str, selects: Numeric) -> ExpertUse:
+    """Return work and reads of a kind of experts in a decode step.
 
     It reads each expert that is needed once ("distinct"); or selects each token's experts ("per_token"), gathering
     their weights, at most all of them, as long as these are fewer than all and no ranks hold whole experts; else, and
     where it selects none ("all"), all experts of a rank run on all tokens, which is E/k times the work.
     """
-    selects = (policy == "per_token") & np.equal(s.degrees.expert_groups, 1)
-
-    def experts(cut: Cut) -> tuple[Numeric, NDArray]:
-        read = moe.experts_read(cut.experts, cut.active, routed, policy) / cut.experts
-        if policy == "distinct":
-            return 1.0, read
-        gathers, reads = selects & (read < 1), np.minimum(read * s.e.expert_gather_reads, 1.0)
-        return np.where(gathers, 1.0, cut.experts / cut.active), np.where(gathers, reads, 1.0)
-
-    if policy == "distinct" or not s.outline.experts:
-        return experts, selects, NEEDED * bool(s.outline.experts)
-    few = selects & (moe.experts_read(s.outline.experts, s.outline.top_k, routed, policy) < s.outline.experts)
-    return experts, selects, np.where(few, SELECTED, ALL)
+    experts, active = kind
+    read = moe.experts_read(experts, active, routed, expert_read) / experts
+    if expert_read == "distinct":
+        return ExpertUse(1.0, read)
+    gathers, reads = selects & (read < 1), np.minimum(read * s.e.expert_gather_reads, 1.0)
+    return ExpertUse(np.where(gathers, 1.0, experts / active), np.where(gathers, reads, 1.0))
 
 
-def decode_ask(
-    s: Setting, batch: NDArray, context: NDArray, new_tokens: NDArray, expert_read: str | None, imbalance: Numeric
-) -> Ask:
-    """What a decode step over `batch` sequences with `context` cached tokens asks of one rank.
+def _decode_execution(s: Setting, routed: NDArray, expert_read: str, selects: Any) -> Numeric:
+    """Return how a decode step runs its experts, a place in `EXPERT_EXECUTIONS`."""
+    if expert_read == "distinct" or not s.outline.experts:
+        return NEEDED * bool(s.outline.experts)
+    few = selects & (moe.experts_read(s.outline.experts, s.outline.top_k, routed, expert_read) < s.outline.experts)
+    return np.where(few, SELECTED, ALL)
+
+
+def decode_work(
+    s: Setting,
+    batch: NDArray,
+    context: NDArray,
+    new_tokens: NDArray,
+    expert_read: str | None,
+    expert_imbalance: Numeric,
+) -> RankWork:
+    """Return the work on one rank of a decode step over `batch` sequences with `context` cached tokens.
 
     A pipeline is kept full by as many micro-batches as it has stages, none of less than a sequence.
     """
@@ -109,17 +133,19 @@ def decode_ask(
     passes: Numeric = 1.0
     if s.at.ranks_per_bank > 1:
         passes = np.where(replica > 1, e.lone_core_cache_passes, 1.0)
-
-    def seen(a: Attention) -> Seen:
+    attended: dict[Attention, Attended] = {}
+    for a in _attentions(s):
         keys = step.visible_tokens(local, a.window, a.kind)
-        return Seen(rows * keys, passes * sequences * keys + rows)
-
-    experts, selects, way = _run_experts(s, routed, expert_read or e.expert_read)
+        attended[a] = Attended(rows * keys, passes * sequences * keys + rows)
+    read = expert_read or e.expert_read
+    selects = (read == "per_token") & np.equal(d.expert_groups, 1)
+    experts = {kind: _decode_experts(s, kind, routed, read, selects) for kind in _expert_kinds(s)}
+    execution = _decode_execution(s, routed, read, selects)
     routing_s: Numeric = 0.0
     if c.experts:
         cores = d.tp * d.ep * s.at.lnc
         routing_s = moe.routing_s(c.expert_layers, e.expert_core_s, cores, routed, c.experts, c.top_k, selects)
-    spent: dict[str, tuple[Numeric, Numeric]] = {
+    costs: dict[str, tuple[Numeric, Numeric]] = {
         "expert routing": (0.0, routing_s),
         "logits to the host": (0.0, memory.transfer_s(rows * c.vocabulary * LOGIT_BYTES, e.host_logit_bytes_per_s)),
         "weights to another format": (0.0, _converted_s(s, experts)),
@@ -130,11 +156,11 @@ def decode_ask(
         "experts one after another": (0.0, c.expert_layers * e.expert_serial_s),
         "step": (0.0, e.step_overhead_s + e.server_step_s),
     }
-    return Ask(rows, routed, rows, sequences, imbalance, seen, experts, way, spent)
+    return RankWork(rows, routed, rows, sequences, expert_imbalance, attended, experts, execution, costs)
 
 
-def _converted_s(s: Setting, experts: Callable[[Cut], tuple[Numeric, NDArray]]) -> Numeric:
-    """Passes over the weights that a rank takes from their stored format to another in a step.
+def _converted_s(s: Setting, experts: dict[ExpertKind, ExpertUse]) -> Numeric:
+    """Time in which a rank takes weights from their stored format to another in a step [s].
 
     Experts that are stored narrower than activations are widened, other weights that are stored wider than products
     take them are cast.
@@ -143,27 +169,36 @@ def _converted_s(s: Setting, experts: Callable[[Cut], tuple[Numeric, NDArray]]) 
     if not np.any(passes):
         return 0.0
     narrow, wide = (s.precision.storage_bytes(part) for part in ("experts", "weights"))
-    found: list[Numeric] = []
+    elements: list[Numeric] = []
     for b in s.burdens:
         if b.kind == "experts" and narrow < s.wide_bytes:
-            found.append(b.read_bytes * experts(b.cut)[1] / narrow)
+            elements.append(b.read_bytes * experts[b.cut.experts, b.cut.active].read / narrow)
         elif b.kind != "experts" and wide > dtypes()[s.precision.compute]:
-            found.append(b.read_bytes / wide)
-    return total(found) * passes / s.rates.elements_per_s
+            elements.append(b.read_bytes / wide)
+    return total(elements) * passes / s.rates.elements_per_s
 
 
-def _expert_blocks(s: Setting, experts: int, top_k: int, tokens: NDArray) -> tuple[Numeric, NDArray, Numeric, Numeric]:
-    """How a rank prefills its experts: work over that of the routed tokens, passes over its experts, blocks, the way.
+class ExpertBlocks(NamedTuple):
+    """How a rank prefills a kind of experts: use of them, blocks of tokens, and a place in `EXPERT_EXECUTIONS`."""
+
+    use: ExpertUse
+    blocks: Numeric
+    execution: Numeric
+
+
+def _expert_blocks(s: Setting, kind: ExpertKind, tokens: NDArray) -> ExpertBlocks:
+    """Return how a rank prefills a kind of experts: work over that of the routed tokens, passes, and blocks.
 
     Blocks of a static graph run full whether tokens fill them or not, each with the weights of its expert; tokens too
     few for one block go through all experts, or fill one up where that is less. Expert-parallel ranks share out the
     tokens evenly.
     """
-    e = s.e
+    e, (experts, top_k) = s.e, kind
     if choice("prefill_experts", e.prefill_experts, PREFILL_EXPERTS) == "routed":
-        return 1.0, moe.experts_read(experts, top_k, tokens, "distinct") / experts, 0.0, NEEDED
+        needed = moe.experts_read(experts, top_k, tokens, "distinct")
+        return ExpertBlocks(ExpertUse(1.0, needed / experts), 0.0, NEEDED)
     if e.prefill_experts == "all":
-        return experts / top_k, np.ones(()), 0.0, ALL
+        return ExpertBlocks(ExpertUse(experts / top_k, np.ones(())), 0.0, ALL)
     d = s.degrees
     local, own = np.ceil(experts / d.expert_groups), tokens / d.ep
     routed = own * top_k
@@ -171,33 +206,30 @@ def _expert_blocks(s: Setting, experts: int, top_k: int, tokens: NDArray) -> tup
     less = needed * e.expert_block_tokens < own * experts / d.moe_ep
     blocks = np.where((routed >= e.expert_block_tokens) | less, needed, 0)
     work = moe.block_work_ratio(blocks, e.expert_block_tokens, routed / d.moe_ep, experts, top_k)
-    way = np.where(blocks > 0, np.where(less, BLOCKS, FORCED), ALL)
-    return work, moe.block_read_share(blocks, local), blocks, way
+    execution = np.where(blocks > 0, np.where(less, BLOCKS, FORCED), ALL)
+    return ExpertBlocks(ExpertUse(work, moe.block_read_share(blocks, local)), blocks, execution)
 
 
-def prefill_ask(s: Setting, batch: NDArray, tokens: NDArray, past: NDArray, imbalance: Numeric) -> Ask:
-    """What a prefill of `batch` prompts of `tokens` tokens after `past` cached ones asks of one rank."""
+def prefill_work(
+    s: Setting, batch: NDArray, input_tokens: NDArray, past: NDArray, expert_imbalance: Numeric
+) -> RankWork:
+    """Return the work on one rank of a prefill of `batch` prompts of `input_tokens` tokens after `past` cached ones."""
     c, d, e = s.outline, s.degrees, s.e
     sequences = step.own_sequences(batch, d.ep)
-    rows, routed = sequences * tokens / d.cp, batch * tokens / d.cp
-
-    def seen(a: Attention) -> Seen:
-        pairs = sequences * a.pairs(tokens, past, True) / d.cp
-        return Seen(pairs, sequences * (a.visible(past) + a.kept(tokens)) / d.cp)
-
-    @cache
-    def laid(experts: int, top_k: int) -> tuple[Numeric, NDArray, Numeric, Numeric]:
-        return _expert_blocks(s, experts, top_k, routed)
-
-    def experts(cut: Cut) -> tuple[Numeric, NDArray]:
-        return laid(cut.experts, cut.active)[:2]
-
+    rows, routed = sequences * input_tokens / d.cp, batch * input_tokens / d.cp
+    attended: dict[Attention, Attended] = {}
+    for a in _attentions(s):
+        pairs = sequences * step.attended_pairs(input_tokens, past, a.window, a.kind, True) / d.cp
+        attended[a] = Attended(pairs, sequences * (a.visible(past) + a.cached_tokens(input_tokens)) / d.cp)
+    blocks_of = {kind: _expert_blocks(s, kind, routed) for kind in _expert_kinds(s)}
+    experts = {kind: some.use for kind, some in blocks_of.items()}
     blocks: Numeric = 0.0
     spill_s: Numeric = 0.0
-    way: Numeric = 0
+    execution: Numeric = 0
     if c.experts:
-        blocks, way = laid(c.experts, c.top_k)[2:]
-        blocks = blocks * c.expert_layers
+        kind = (c.experts, c.top_k)
+        some = blocks_of[kind] if kind in blocks_of else _expert_blocks(s, kind, routed)
+        execution, blocks = some.execution, some.blocks * c.expert_layers
     held = step.buffer_bytes(rows, c.hidden, s.wide_bytes)
     if s.at.chip.core is not None and not np.all(np.isinf(e.prefill_spill_bytes_per_s)):
         sbuf = s.at.chip.core.sbuf_bytes * s.at.lnc
@@ -205,18 +237,79 @@ def prefill_ask(s: Setting, batch: NDArray, tokens: NDArray, past: NDArray, imba
     scores: Numeric = 0.0
     if np.any(e.score_passes):
         heads = total([b.layers * b.attention.heads * b.head_share for b in s.burdens if b.attention])
-        scores = e.score_passes * SCORE_BYTES * heads * rows * (past + tokens)
+        scores = e.score_passes * SCORE_BYTES * heads * rows * (past + input_tokens)
     moved = step.buffer_bytes(blocks * e.expert_block_tokens, c.hidden, s.wide_bytes)
-    spent: dict[str, tuple[Numeric, Numeric]] = {
+    costs: dict[str, tuple[Numeric, Numeric]] = {
         "expert blocks": (BLOCK_PASSES * moved, blocks * e.expert_block_s),
         "weights to another format": (0.0, _converted_s(s, experts)),
         "scores": (0.0, scores / s.rates.weight_bytes_per_s),  # between two products, which wait for them
         "spills": (0.0, spill_s),
         "layers": (0.0, c.layers * (e.layer_s + e.prefill_layer_s)),
-        "recurrence": (0.0, c.recurrent_layers * tokens / d.cp * e.recurrent_token_s),
+        "recurrence": (0.0, c.recurrent_layers * input_tokens / d.cp * e.recurrent_token_s),
         "step": (0.0, e.prefill_overhead_s + e.server_step_s),
     }
-    return Ask(rows, routed, sequences, sequences, imbalance, seen, experts, way, spent)
+    return RankWork(rows, routed, sequences, sequences, expert_imbalance, attended, experts, execution, costs)
+
+
+class Message(NamedTuple):
+    """Collectives of one kind in one step: the full buffer of each, how many, and the group that runs them."""
+
+    name: str
+    kind: str
+    group: str
+    message_bytes: NDArray
+    count: Numeric
+
+
+def _context(s: Setting, b: Burden, rows: NDArray) -> Message:
+    """Return the exchange of context parallelism for one kind of attention.
+
+    Decode sums up partial outputs of all heads. Prefill passes keys and values round ("ring"), or exchanges sequences
+    for heads of queries, keys, values and outputs ("ulysses").
+    """
+    a, layers = b.attention, float(b.layers)
+    assert a is not None
+    if s.phase == "decode":
+        partial = buffer_bytes(rows, a.heads * b.head_share * (a.latent_value_dim or a.v_dim), s.wide_bytes)
+        return Message(f"partial outputs of {b.name}", "all_reduce", "cp", partial, layers)
+    if s.e.context_exchange == "ulysses":
+        heads = a.heads * b.head_share + a.kv_heads * b.kv_share
+        around = buffer_bytes(rows, heads * (a.qk_dim + a.v_dim), s.wide_bytes)
+        return Message(f"heads of {b.name}", "all_to_all", "cp", around, layers)
+    passed = buffer_bytes(rows, a.cached_elements * b.kv_share, s.wide_bytes)
+    return Message(f"keys and values of {b.name}", "p2p", "cp", passed, layers * (s.degrees.cp - 1))
+
+
+def messages(s: Setting, rows: NDArray, logits: NDArray, expert_imbalance: Numeric) -> tuple[Message, ...]:
+    """Return what a rank sends in a forward step over `rows` rows of its own, `logits` of them with logits.
+
+    The all-reduces of TP, two a layer (sequence parallelism moves the same bytes); the logits, where a stack gathers
+    them; the boundaries of PP; dispatch and combine of experts, of which each TP rank carries its share of the width;
+    the exchange of CP.
+    """
+    c, d = s.outline, s.degrees
+    buffer = buffer_bytes(rows, c.hidden, s.wide_bytes)
+    exchanges = []
+    if "tp" in s.parted:
+        exchanges.append(Message("row-parallel outputs", "all_reduce", "tp", buffer, float(c.all_reduces)))
+        if s.gathers_logits:
+            gathered = buffer_bytes(logits, c.vocabulary, s.wide_bytes)
+            exchanges.append(Message("logits", "all_gather", "tp", gathered, s.e.logit_gathers))
+    if "pp" in s.parted:
+        exchanges.append(Message("stage boundary", "p2p", "pp", buffer, d.pp - 1))
+    if "ep" in s.parted and c.experts:
+        sent = dispatched_bytes(buffer, c.top_k, d.tp, expert_imbalance) * s.e.dispatch_traffic_ratio
+        exchanges.append(Message("expert dispatch and combine", "all_to_all", "ep", sent, 2.0 * c.expert_layers))
+    if "cp" in s.parted:
+        exchanges += [_context(s, b, rows) for b in s.burdens if b.attention]
+    return tuple(exchanges)
+
+
+def message_s(s: Setting, message: Message) -> NDArray:
+    """Time of all collectives of a message, each as `tm.collective` has it [s]."""
+    ranks, stride = s.teams[message.group]
+    sizes = message.message_bytes
+    return message.count * times_s(message.kind, sizes, s.at.where, ranks, stride, s.at.lnc, s.e, s.index)
 
 
 class Load(NamedTuple):
@@ -230,35 +323,35 @@ class Load(NamedTuple):
     moved_bytes: Numeric
 
 
-def _attention_load(b: Burden, s: Setting, ask: Ask) -> Load:
-    """Scores and weighted values beside the cache."""
+def _attention_load(b: Burden, s: Setting, work: RankWork) -> Load:
+    """Return what scores and weighted values cost, and the traffic of the cache."""
     assert b.attention is not None
-    r, seen = s.rates, ask.seen(b.attention)
-    flop, moved = b.pair_flop * seen.pairs, b.cached_bytes * seen.cached_tokens
+    r, attended = s.rates, work.attended[b.attention]
+    flop, moved = b.pair_flop * attended.pairs, b.cached_bytes * attended.cached_tokens
     return Load(0.0, 0.0, flop / r.pair_flop_per_s, moved / r.cache_bytes_per_s, flop, moved)
 
 
-def load(b: Burden, s: Setting, ask: Ask) -> Load:
-    """What a rank's share of a term costs it: work and bytes over the rank's rates."""
+def load(b: Burden, s: Setting, work: RankWork) -> Load:
+    """Return what a rank's share of a term costs it: work and bytes over the rank's rates."""
     r = s.rates
     if b.kind == "attention":
-        return _attention_load(b, s, ask)
+        return _attention_load(b, s, work)
     if b.kind == "experts":
-        work, read = ask.experts(b.cut)
-        flop = b.row_flop * ask.routed * ask.imbalance * work
-        moved = b.read_bytes * read * ask.imbalance
+        use = work.experts[b.cut.experts, b.cut.active]
+        flop = b.row_flop * work.routed * work.expert_imbalance * use.work
+        moved = b.read_bytes * use.read * work.expert_imbalance
         return Load(flop / r.linear_flop_per_s, moved / r.weight_bytes_per_s, 0.0, 0.0, flop, moved)
-    flop = step.work_flop(b.row_flop, ask.rows, b.logit_flop, ask.logits)
-    moved = step.read_bytes(b.read_bytes, b.row_bytes, ask.rows)
+    flop = step.work_flop(b.row_flop, work.rows, b.logit_flop, work.logits)
+    moved = step.read_bytes(b.read_bytes, b.row_bytes, work.rows)
     linear_s, weights_s = flop / r.linear_flop_per_s, moved / r.weight_bytes_per_s
     if b.kind == "matrix":
         return Load(linear_s, weights_s, 0.0, 0.0, flop, moved)
-    state = 2 * b.state_bytes * ask.sequences  # read and written
+    state = 2 * b.state_bytes * work.sequences  # read and written
     return Load(linear_s, weights_s, 0.0, state / r.state_bytes_per_s, flop, moved + state)
 
 
 def total(parts: Iterable[Numeric]) -> NDArray:
-    """The sum of some parts, without those that are nothing."""
+    """Return the sum of some parts, without those that are nothing."""
     whole: Any = None
     for part in parts:
         if type(part) is not float or part:
@@ -266,21 +359,23 @@ def total(parts: Iterable[Numeric]) -> NDArray:
     return np.zeros(())[()] if whole is None else whole
 
 
-def assemble(s: Setting, ask: Ask, overlaps: tuple[Numeric, Numeric]) -> dict[str, NDArray]:
+def assemble(
+    s: Setting, work: RankWork, compute_memory_overlap: Numeric, network_overlap: Numeric
+) -> dict[str, NDArray]:
     """Resource times of a step, and the step time that they overlap to."""
-    inner, outer = overlaps
-    loads = [load(b, s, ask) for b in s.burdens]
+    loads = [load(b, s, work) for b in s.burdens]
     linear_s, weights_s, attend_s, cache_s, flop, moved = map(total, zip(*loads, strict=True))
-    gathered, overhead = map(total, zip(*ask.spent.values(), strict=True))
+    gathered, overhead = map(total, zip(*work.costs.values(), strict=True))
     weights_s, moved = total((weights_s, gathered / s.rates.weight_bytes_per_s)), total((moved, gathered))
-    network = total([message_s(s, message) for message in messages(s, ask.rows, ask.logits, ask.imbalance)])
+    network = total([message_s(s, message) for message in messages(s, work.rows, work.logits, work.expert_imbalance)])
     compute, resident = linear_s + attend_s, weights_s + cache_s
-    device_s = step.overlapped_s(compute, resident, inner)
+    device_s = step.overlapped_s(compute, resident, compute_memory_overlap)
     if s.phases_wait:
-        apart_s = step.overlapped_s(linear_s, weights_s, inner) + step.overlapped_s(attend_s, cache_s, inner)
+        linear = step.overlapped_s(linear_s, weights_s, compute_memory_overlap)
+        apart_s = linear + step.overlapped_s(attend_s, cache_s, compute_memory_overlap)
         device_s = step.phased_s(device_s, apart_s, s.e.phase_overlap)
     return {
-        "time_s": step.overlapped_s(device_s, network, outer) + overhead,
+        "time_s": step.overlapped_s(device_s, network, network_overlap) + overhead,
         "compute_s": compute,
         "memory_s": resident,
         "network_s": network,
@@ -291,7 +386,7 @@ def assemble(s: Setting, ask: Ask, overlaps: tuple[Numeric, Numeric]) -> dict[st
 
 
 class Line(NamedTuple):
-    """A line of a step's breakdown: what one operator, one exchange or one cost takes of each resource, in s."""
+    """Line of a step's breakdown: the time of one operator, one exchange or one cost by resource, in s."""
 
     compute_s: Numeric
     memory_s: Numeric
@@ -299,34 +394,34 @@ class Line(NamedTuple):
     overhead_s: Numeric
 
 
-def breakdown(s: Setting, ask: Ask) -> dict[str, Line]:
-    """Every line of a step; by resource the lines add up to the step's times, which then overlap."""
-    found: dict[str, Line] = {}
+def lines_of(s: Setting, work: RankWork) -> dict[str, Line]:
+    """Return every line of a step; by resource the lines add up to the step's times, which then overlap."""
+    lines: dict[str, Line] = {}
 
     def add(name: str, line: Line) -> None:  # kinds of layers may share a name
-        before = found.get(name, Line(0.0, 0.0, 0.0, 0.0))
-        found[name] = Line(*(one + more for one, more in zip(before, line, strict=True)))
+        before = lines.get(name, Line(0.0, 0.0, 0.0, 0.0))
+        lines[name] = Line(*(one + more for one, more in zip(before, line, strict=True)))
 
     for b in s.listed.burdens:
-        one = load(b, s, ask)
+        one = load(b, s, work)
         add(b.name, Line(one.linear_s + one.attend_s, one.weights_s + one.cache_s, 0.0, 0.0))
-    for name, (moved, seconds) in ask.spent.items():
+    for name, (moved, seconds) in work.costs.items():
         add(name, Line(0.0, moved / s.rates.weight_bytes_per_s, 0.0, seconds))
-    for message in messages(s, ask.rows, ask.logits, ask.imbalance):
+    for message in messages(s, work.rows, work.logits, work.expert_imbalance):
         add(message.name, Line(0.0, 0.0, message_s(s, message), 0.0))
-    return found
+    return lines
 
 
-def stored_kinds(s: Setting, batch: NDArray, context: NDArray, prompt: NDArray) -> dict[str, NDArray]:
-    """Stored bytes of an ordinary rank, by kind: the fullest stage's weights, an even part of the cache."""
+def stored_kinds(s: Setting, batch: NDArray, context: NDArray, input_tokens: NDArray) -> dict[str, NDArray]:
+    """Return stored bytes of an ordinary rank, by kind: the fullest stage's weights, an even part of the cache."""
     c, d, stored = s.outline, s.degrees, s.stored
     sequences, local = step.own_sequences(batch, d.ep), context / d.cp
     cached: Numeric = 0.0
     for b in s.burdens:
-        kept = step.kept_tokens(local, b.attention.window, b.attention.kind) if b.attention else 0.0
+        tokens = step.cached_tokens(local, b.attention.window, b.attention.kind) if b.attention else 0.0
         if b.kind in ("attention", "state"):
-            cached = cached + memory.cached_bytes(b.cached_bytes, kept, b.state_bytes, sequences)
-    activations = memory.activation_bytes(prompt / d.cp, c.widest, c.hidden, s.wide_bytes, d.tp)
+            cached = cached + memory.cached_bytes(b.cached_bytes, tokens, b.state_bytes, sequences)
+    activations = memory.activation_bytes(input_tokens / d.cp, c.widest, c.hidden, s.wide_bytes, d.tp)
     return {
         "weight_bytes": stored.weight_bytes,
         "cache_bytes": np.divide(cached, d.pp),

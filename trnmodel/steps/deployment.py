@@ -1,31 +1,55 @@
-"""A deployment: a model on a system with a mapping, a precision and a stack, asked one question after another."""
+"""A deployment: a model on a system with a mapping, a precision and a stack, for one question after another."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
+from trnmodel.arguments import instance, number
+from trnmodel.catalog import load
+from trnmodel.catalog.specs import Precision
 from trnmodel.catalog.stacks import IDEAL, Efficiencies, efficiencies
+from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.models.transformer import Transformer
+from trnmodel.models.transformer import model as read_model
 from trnmodel.result import weakest
 from trnmodel.steps.inference import MemoryFit, Step, decode_step, memory_fit, prefill
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
+from trnmodel.units import Numeric
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """A model on a system: mapping, precision and software stack, asked the same questions one after another."""
+    """A model on a system: mapping, precision and software stack, for several questions one after another.
+
+    `batch` are the sequences of a replica that decode together, where a plan chose them; `replicas` of the mapping
+    stand side by side, and `spares` are replicas that stand by. Raises ValueError for an unknown name, a wrong type or
+    a number out of its range.
+    """
 
     model: str | Transformer
-    system: str
+    system: str | System
     mapping: Degrees
-    precision: str = "bf16"
+    precision: str | Precision = "bf16"
     stack: str | Efficiencies | None = None
+    batch: float | None = None
+    replicas: float = 1.0
+    spares: float = 0.0
+
+    def __post_init__(self) -> None:
+        read_model(self.model)
+        spec = read_system(instance("system", self.system, str | System, "an id or a System"))
+        instance("mapping", self.mapping, Degrees, "a Mapping")
+        load.precision(self.precision)
+        efficiencies(spec.chip, self.stack)
+        if self.batch is not None:
+            number("batch", self.batch, 1)
+        number("replicas", self.replicas)  # 0 where one takes more than a system
+        number("spares", self.spares)
 
     @property
     def e(self) -> Efficiencies:
@@ -35,14 +59,14 @@ class Deployment:
     @property
     def ask(self) -> dict[str, Any]:
         """Arguments that every call takes."""
-        names = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "stack"}
-        return names | {"efficiencies": self.e}
+        names = "model", "system", "mapping", "precision"
+        return {name: getattr(self, name) for name in names} | {"efficiencies": self.e}
 
     def basis(self, batch: float, input_tokens: float, context: float) -> str:
-        """What its times rest on: the weaker of a prefill and of a decode step."""
+        """Return what its times rest on at one point: the weaker basis of a prefill and of a decode step."""
         steps = {
-            "prefill": self.prefill(input_tokens=input_tokens),
-            "decode": self.decode(batch=batch, context=context),
+            "prefill": self.prefill(input_tokens=number("input_tokens", input_tokens, 1)),
+            "decode": self.decode(batch=number("batch", batch, 1), context=number("context", context, 1)),
         }
         return str(weakest({part: step.judge() for part, step in steps.items()}).word)
 
@@ -51,20 +75,80 @@ class Deployment:
         """The same with nothing lost and nothing padded."""
         return replace(self, stack=IDEAL)
 
-    def decode(self, **question: Any) -> Step:
-        """A decode step."""
-        return decode_step(**self.ask, **question)
+    def decode(
+        self,
+        *,
+        batch: Numeric,
+        context: Numeric,
+        max_context: Numeric | None = None,
+        compiled_batch: Numeric | None = None,
+        expert_read: str | None = None,
+        expert_imbalance: Numeric = 1.0,
+        compute_memory_overlap: Numeric | None = None,
+        network_overlap: Numeric | None = None,
+        new_tokens: Numeric = 1,
+        breakdown: bool = False,
+    ) -> Step:
+        """Return a decode step; the arguments are those of `tm.decode_step`."""
+        return decode_step(
+            **self.ask,
+            batch=batch,
+            context=context,
+            max_context=max_context,
+            compiled_batch=compiled_batch,
+            expert_read=expert_read,
+            expert_imbalance=expert_imbalance,
+            compute_memory_overlap=compute_memory_overlap,
+            network_overlap=network_overlap,
+            new_tokens=new_tokens,
+            breakdown=breakdown,
+        )
 
-    def prefill(self, **question: Any) -> Step:
-        """A prefill."""
-        return prefill(**self.ask, **question)
+    def prefill(
+        self,
+        *,
+        input_tokens: Numeric,
+        batch: Numeric = 1,
+        past: Numeric = 0,
+        max_context: Numeric | None = None,
+        expert_imbalance: Numeric = 1.0,
+        compute_memory_overlap: Numeric | None = None,
+        network_overlap: Numeric | None = None,
+        breakdown: bool = False,
+    ) -> Step:
+        """Return a prefill; the arguments are those of `tm.prefill`."""
+        return prefill(
+            **self.ask,
+            batch=batch,
+            input_tokens=input_tokens,
+            past=past,
+            max_context=max_context,
+            expert_imbalance=expert_imbalance,
+            compute_memory_overlap=compute_memory_overlap,
+            network_overlap=network_overlap,
+            breakdown=breakdown,
+        )
 
-    def fit(self, batch: ArrayLike, context: ArrayLike, prompt: ArrayLike | None = None, **degrees: Any) -> MemoryFit:
-        """Memory of a rank, with other degrees where given."""
-        mapping = replace(self.mapping, **degrees)
-        return memory_fit(**self.ask | {"mapping": mapping}, batch=batch, context=context, prompt_tokens=prompt)
+    def fit(
+        self,
+        batch: Numeric,
+        context: Numeric,
+        input_tokens: Numeric | None = None,
+        *,
+        tp: Numeric | None = None,
+        pp: Numeric | None = None,
+        dp: Numeric | None = None,
+        ep: Numeric | None = None,
+        cp: Numeric | None = None,
+    ) -> MemoryFit:
+        """Return the memory of a rank, as of `tm.memory_fit`; a degree that is passed replaces that of the mapping."""
+        degrees = {"tp": tp, "pp": pp, "dp": dp, "ep": ep, "cp": cp}
+        changed: dict[str, Any] = {name: degree for name, degree in degrees.items() if degree is not None}
+        mapping = replace(self.mapping, **changed)
+        return memory_fit(**self.ask | {"mapping": mapping}, batch=batch, context=context, input_tokens=input_tokens)
 
     @property
     def chips(self) -> float:
-        """Chips of the deployment, all its replicas."""
-        return float(np.ceil(self.mapping.ranks / site(self.system, self.mapping.lnc).ranks_per_chip))
+        """Chips of the deployment, of all its replicas and spares."""
+        each = float(np.ceil(self.mapping.ranks / site(self.system, self.mapping.lnc).ranks_per_chip))
+        return each * (self.replicas + self.spares)

@@ -2,53 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache, partial
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.arguments import choice, flag, numbers, refuse, share
+from trnmodel.arguments import refuse, share
 from trnmodel.catalog.specs import Chip, Precision
-from trnmodel.catalog.stacks import Efficiencies, fitted_resources
+from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.systems import System
-from trnmodel.formulas.step import left_in_bank_bytes
+from trnmodel.declared import MACHINE, MODEL, PRECISION, STACK, Flag, Numbers, Word, declare
 from trnmodel.models.blocks import Phase
 from trnmodel.models.operators import EXPERT_READS
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.steps.answers import MemoryFit, Step
-from trnmodel.steps.assemble import (
-    Ask,
-    assemble,
-    bucket,
-    decode_ask,
-    prefill_ask,
-    stored_kinds,
-    total,
-)
-from trnmodel.steps.assemble import (
-    breakdown as lines_of,
-)
-from trnmodel.steps.ground import basis_of, of_any_figure, spread_of
-from trnmodel.steps.legal import RULES, of_lengths
-from trnmodel.steps.mapping import Mapping
-from trnmodel.steps.messages import Message, messages
-from trnmodel.steps.pieces import Answer, Arrays, fitting, in_pieces
+from trnmodel.steps.mapping import MAPPING, Mapping
+from trnmodel.steps.pieces import Arrays, fitting, in_pieces
+from trnmodel.steps.questions import DecodeQuestion, MemoryQuestion, PrefillQuestion, StepQuestion
 from trnmodel.steps.setting import NO_DEGREES, Setting, setting
 from trnmodel.units import Numeric
 
-UNKNOWN, TOO_LARGE, FIRST_TOO_LARGE = (2 ** (len(RULES) + bit) for bit in range(3))
 
-
-Asked = tuple[NDArray, Ask, NDArray, NDArray | float]  # compiled tokens, what is asked, stored bytes, tokens made
-Question = Callable[[Setting, Arrays], Asked]
-
-
-def _step(asked: Question, s: Setting, mapping: Mapping, given: Arrays, lines: bool) -> Step:
-    """The result of a step, of which `asked` says what it asks of a rank."""
-    work = partial(_numbers, asked)
+def _step(question: StepQuestion, tokens: NDArray, breakdown: bool) -> Step:
+    """Return the result of a step over so many tokens, with its lines where a breakdown is wanted."""
+    s, mapping = question.setting, question.mapping
     return Step(
         model=s.model,
         system=s.system,
@@ -60,90 +39,43 @@ def _step(asked: Question, s: Setting, mapping: Mapping, given: Arrays, lines: b
         ep=mapping.ep,
         cp=mapping.cp,
         ranks_per_chip=s.at.ranks_per_chip,
-        batch=given["batch"],
-        tokens=given["tokens"],
-        judge=partial(basis_of, s, given),
-        spread=partial(of_any_figure, cache(partial(spread_of, s, mapping, given, work, "time_s")), ""),
-        fitted=partial(fitted_resources, s.e, s.at.chip, s.phase),
-        send=partial(_messages, asked, s, given),
-        run=partial(_way, asked, s, given),
-        operators=MappingProxyType(lines_of(s.everywhere, asked(s.everywhere, given)[1]) if lines else {}),
-        **in_pieces(work, s, given),
+        batch=question.batch,
+        tokens=tokens,
+        question=question,
+        operators=MappingProxyType(question.breakdown() if breakdown else {}),
+        **in_pieces(question),
     )
 
 
-def _numbers(asked: Question, s: Setting, given: Arrays) -> Answer:
-    """Every number of a step, and why it cannot exist."""
-    compiled, ask, memory, made = asked(s, given)
-    times = assemble(s, ask, (given["compute_memory_overlap"], given["network_overlap"]))
-    time_s = times["time_s"]
-    rate = made / time_s
-    numbers = times | {
-        "tokens_per_s": given["batch"] * s.degrees.dp * rate,
-        "tokens_per_s_per_user": rate,
-        "memory_bytes_per_rank": memory,
-    }
-    mask = _illegal(s, given) | np.isnan(time_s) * UNKNOWN | (memory > s.hbm_bytes / s.sharing) * TOO_LARGE
-    return Answer(numbers, {"compiled_tokens": compiled, "reason_mask": mask})
-
-
-def _illegal(s: Setting, given: Arrays) -> NDArray:
-    """Bits of the rules that a point breaks: those of its mapping, and those of its longest sequence."""
-    tokens = given["context"] if "context" in given else given["tokens"]
-    if "past" in given:
-        tokens = tokens + given["past"]
-    if "max_context" in given:
-        tokens = np.maximum(tokens, given["max_context"])
-    return s.illegal | of_lengths(s.model, s.degrees.cp, tokens)
-
-
-def _messages(asked: Question, s: Setting, given: Arrays) -> tuple[Message, ...]:
-    here = s.everywhere
-    _, ask, _, _ = asked(here, given)
-    return messages(here, ask.rows, ask.logits, ask.imbalance)
-
-
-def _way(asked: Question, s: Setting, given: Arrays) -> NDArray | float:
-    return asked(s.everywhere, given)[1].way
-
-
 def _overlaps(s: Setting, compute_memory: Numeric | None, network: Numeric | None) -> Arrays:
-    inner = s.e.compute_memory_overlap if compute_memory is None else compute_memory
-    outer = s.e.network_overlap if network is None else network
-    return {
-        "compute_memory_overlap": share("compute_memory_overlap", inner),
-        "network_overlap": share("network_overlap", outer),
-    }
+    inner = share("compute_memory_overlap", s.e.compute_memory_overlap) if compute_memory is None else compute_memory
+    outer = share("network_overlap", s.e.network_overlap) if network is None else network
+    return {"compute_memory_overlap": np.asarray(inner), "network_overlap": np.asarray(outer)}
 
 
-def _optional(name: str, value: Numeric | None) -> NDArray | None:
-    return None if value is None else numbers(name, value, 1)
-
-
-def _holds(name: str, value: Numeric | None, most: Numeric | None, least: Numeric, what: str) -> None:
+def _holds(name: str, most: Numeric | None, least: Numeric, what: str) -> None:
     """Refuse a size that graphs are compiled for where it is below what they have to hold."""
     if most is not None and np.any(np.less(most, least)):
-        refuse(name, value, f"allowed are at least {what}")
+        refuse(name, most, f"allowed are at least {what}")
 
 
-def _decoded(expert_read: str | None, s: Setting, given: Arrays) -> Asked:
-    """What a decode step asks of a rank, at the compiled length, with its cache as long as it may get."""
-    compiled = bucket(given["tokens"], s.e.context_bucket, given.get("max_context"))
-    runs = np.maximum(given["batch"], given["compiled_batch"]) if "compiled_batch" in given else given["batch"]
-    ask = decode_ask(s, runs, compiled, given["new_tokens"], expert_read, given["expert_imbalance"])
-    longest = np.maximum(compiled, given["max_context"]) if "max_context" in given else compiled
-    stored = stored_kinds(s, runs, longest, runs * given["new_tokens"])
-    return compiled, ask, total(stored.values()), np.float64(1)
-
-
-def _prefilled(s: Setting, given: Arrays) -> Asked:
-    """What a prefill asks of a rank, at the compiled length."""
-    batch, past = given["batch"], given["past"]
-    compiled = bucket(given["tokens"], s.e.prompt_bucket, given.get("max_context"))
-    ask = prefill_ask(s, batch, compiled, past, given["expert_imbalance"])
-    return compiled, ask, total(stored_kinds(s, batch, compiled + past, batch * compiled).values()), given["tokens"]
-
-
+@declare(
+    model=MODEL,
+    system=MACHINE,
+    mapping=MAPPING,
+    batch=Numbers(1),
+    context=Numbers(1),
+    precision=PRECISION,
+    efficiencies=STACK,
+    max_context=Numbers(1),
+    compiled_batch=Numbers(1, whole=True),
+    expert_read=Word(EXPERT_READS),
+    expert_imbalance=Numbers(1),
+    compute_memory_overlap=Numbers(0, 1),
+    network_overlap=Numbers(0, 1),
+    new_tokens=Numbers(1, whole=True),
+    breakdown=Flag(),
+)
 def decode_step(
     model: str | Transformer,
     system: str | System | Chip,
@@ -166,7 +98,8 @@ def decode_step(
 
     .. math:: t = \max(t_c, t_w) + \max(t_s, t_{kv}) + t_{net} + t_0
 
-    compute t_c against weights t_w, softmax t_s against the cache t_kv, where the stack overlaps each pair fully.
+    Compute :math:`t_c` overlaps with reading the weights, :math:`t_w`, and the scores :math:`t_s` overlap with reading
+    the cache, :math:`t_{kv}`. The formula is that of a stack that overlaps each pair fully.
 
     Parameters
     ----------
@@ -224,37 +157,42 @@ def decode_step(
     >>> round(float(step.memory_s) * 1e3, 3), step.bound
     (18.632, 'memory')
     """
-    batch, context = numbers("batch", batch, 1), numbers("context", context, 1)
-    new_tokens, imbalance = (
-        numbers("new_tokens", new_tokens, 1, whole=True),
-        numbers("expert_imbalance", expert_imbalance, 1),
-    )
-    longest = _optional("max_context", max_context)
-    slots = None if compiled_batch is None else numbers("compiled_batch", compiled_batch, 1, whole=True)
-    if expert_read is not None:
-        choice("expert_read", expert_read, EXPERT_READS)
     mapping = NO_DEGREES if mapping is None else mapping
     s = setting(model, system, mapping, precision, efficiencies, "decode")
-    overlaps = _overlaps(s, compute_memory_overlap, network_overlap)
-    given = fitting(
+    sizes: dict[str, Any] = fitting(
         mapping,
         s.spec_shapes,
         batch=batch,
         context=context,
         new_tokens=new_tokens,
-        max_context=longest,
-        expert_imbalance=imbalance,
-        compiled_batch=slots,
-        **overlaps,
+        max_context=max_context,
+        expert_imbalance=expert_imbalance,
+        compiled_batch=compiled_batch,
+        **_overlaps(s, compute_memory_overlap, network_overlap),
     )
-    given["tokens"] = given.pop("context")
-    _holds("max_context", max_context, longest, context, "the tokens of context")
-    _holds("compiled_batch", compiled_batch, slots, batch, "the sequences of batch")
-    if (given["tokens"] < given["new_tokens"]).any():
-        refuse("new_tokens", new_tokens[()], "allowed are at most those of context, which counts them")
-    return _step(partial(_decoded, expert_read), s, mapping, given, flag("breakdown", breakdown))
+    question = DecodeQuestion(setting=s, mapping=mapping, expert_read=expert_read, **sizes)
+    _holds("max_context", max_context, context, "the tokens of context")
+    _holds("compiled_batch", compiled_batch, batch, "the sequences of batch")
+    if (question.context < question.new_tokens).any():
+        refuse("new_tokens", new_tokens, "allowed are at most those of context, which counts them")
+    return _step(question, question.context, breakdown)
 
 
+@declare(
+    model=MODEL,
+    system=MACHINE,
+    mapping=MAPPING,
+    batch=Numbers(1),
+    input_tokens=Numbers(1),
+    past=Numbers(),
+    precision=PRECISION,
+    efficiencies=STACK,
+    max_context=Numbers(1),
+    expert_imbalance=Numbers(1),
+    compute_memory_overlap=Numbers(0, 1),
+    network_overlap=Numbers(0, 1),
+    breakdown=Flag(),
+)
 def prefill(
     model: str | Transformer,
     system: str | System | Chip,
@@ -275,15 +213,19 @@ def prefill(
 
     Parameters
     ----------
-    model, system, mapping, precision, efficiencies, max_context, expert_imbalance
+    model, system, mapping, precision, efficiencies : str or object
         As in `decode_step`. [-]
+    max_context, expert_imbalance : numeric
+        As in `decode_step`. [token, -]
     batch : numeric
         Prompts of a replica that run in one execution. [-]
     input_tokens : numeric
         New tokens of each prompt; the stack pads them to its bucket. [token]
     past : numeric
         Tokens of each prompt that are cached already: earlier chunks, or a shared prefix. [token]
-    compute_memory_overlap, network_overlap, breakdown
+    compute_memory_overlap, network_overlap : numeric, optional
+        As in `decode_step`. [-]
+    breakdown : bool
         As in `decode_step`. [-]
 
     Returns
@@ -313,26 +255,34 @@ def prefill(
     >>> step.bound
     'compute'
     """
-    batch, tokens, past = numbers("batch", batch, 1), numbers("input_tokens", input_tokens, 1), numbers("past", past)
-    imbalance, longest = numbers("expert_imbalance", expert_imbalance, 1), _optional("max_context", max_context)
     mapping = NO_DEGREES if mapping is None else mapping
     s = setting(model, system, mapping, precision, efficiencies, "prefill")
-    overlaps = _overlaps(s, compute_memory_overlap, network_overlap)
-    given = fitting(
+    sizes: dict[str, Any] = fitting(
         mapping,
         s.spec_shapes,
         batch=batch,
-        input_tokens=tokens,
+        input_tokens=input_tokens,
         past=past,
-        expert_imbalance=imbalance,
-        max_context=longest,
-        **overlaps,
+        expert_imbalance=expert_imbalance,
+        max_context=max_context,
+        **_overlaps(s, compute_memory_overlap, network_overlap),
     )
-    given["tokens"] = given.pop("input_tokens")
-    _holds("max_context", max_context, longest, past + tokens, "the tokens of past and input_tokens together")
-    return _step(_prefilled, s, mapping, given, flag("breakdown", breakdown))
+    question = PrefillQuestion(setting=s, mapping=mapping, **sizes)
+    context = np.add(past, input_tokens)
+    _holds("max_context", max_context, context, "the tokens of past and input_tokens together")
+    return _step(question, question.input_tokens, breakdown)
 
 
+@declare(
+    model=MODEL,
+    system=MACHINE,
+    mapping=MAPPING,
+    batch=Numbers(1),
+    context=Numbers(1),
+    input_tokens=Numbers(1),
+    precision=PRECISION,
+    efficiencies=STACK,
+)
 def memory_fit(
     model: str | Transformer,
     system: str | System | Chip,
@@ -340,7 +290,7 @@ def memory_fit(
     *,
     batch: Numeric,
     context: Numeric,
-    prompt_tokens: Numeric | None = None,
+    input_tokens: Numeric | None = None,
     precision: str | Precision = "bf16",
     efficiencies: str | Efficiencies | None = None,
 ) -> MemoryFit:
@@ -348,13 +298,13 @@ def memory_fit(
 
     Parameters
     ----------
-    model, system, mapping, precision, efficiencies
+    model, system, mapping, precision, efficiencies : str or object
         As in `decode_step`. [-]
     batch : numeric
         Sequences that the cache is sized for. [-]
     context : numeric
         Longest context of a sequence. [token]
-    prompt_tokens : numeric, optional
+    input_tokens : numeric, optional
         Tokens of the largest prefill execution; default `context`. [token]
 
     Returns
@@ -362,45 +312,39 @@ def memory_fit(
     fit : MemoryFit
         Weights, cache, scratchpad (activations, in whole pages), collective buffers, DMA rings and code of one rank.
 
+    Raises
+    ------
+    ValueError
+        An argument is out of its range, or the chip has no default stack and none is named.
+
     Notes
     -----
     Ranks fill cores one after another. Where several reach a bank, at LNC 1, what one stores the others cannot.
     The first rank of a server holds more than the others, as measured with one library: `first_rank_total_bytes`.
     Steps are judged by the ordinary rank alone, so that a point can have a time and be refused here, with that reason.
     A point that does not fit keeps its numbers, so that one can see by how much.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> fit = tm.memory_fit("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=8), batch=4, context=8192)
+    >>> bool(fit.valid), bool(fit.total_bytes < fit.capacity_bytes)
+    (True, True)
     """
-    batch, context = numbers("batch", batch, 1), numbers("context", context, 1)
     mapping = NO_DEGREES if mapping is None else mapping
-    prompt, model = _optional("prompt_tokens", prompt_tokens), read_model(model)
+    model = read_model(model)
     phase: Phase = "decode" if model.generates else "prefill"
     s = setting(model, system, mapping, precision, efficiencies, phase, timed=False)
-    given = fitting(mapping, s.spec_shapes, batch=batch, context=context, prompt_tokens=prompt)
-    if prompt is not None and np.any(prompt > context):
-        refuse("prompt_tokens", prompt_tokens, "allowed are at most the tokens of context, which holds the prompt")
+    sizes: dict[str, Any] = fitting(mapping, s.spec_shapes, batch=batch, context=context, input_tokens=input_tokens)
+    if input_tokens is not None and np.any(np.greater(input_tokens, context)):
+        refuse("input_tokens", input_tokens, "allowed are at most the tokens of context, which holds the prompt")
+    question = MemoryQuestion(setting=s.storing, mapping=mapping, **sizes)
     return MemoryFit(
         system=s.system,
         stack=s.e,
-        judge=partial(basis_of, s, given, "memory"),
-        spread=partial(of_any_figure, cache(partial(spread_of, s, mapping, given, _fit, "total_bytes")), "memory"),
         tp=mapping.tp,
         batch=batch,
         context=context,
-        **in_pieces(_fit, s.storing, given),
+        question=question,
+        **in_pieces(question),
     )
-
-
-def _fit(s: Setting, given: Arrays) -> Answer:
-    """Stored bytes by kind, and whether they fit; a point that does not fit keeps them."""
-    kinds = stored_kinds(s, given["batch"], given["context"], given.get("prompt_tokens", given["context"]))
-    whole = total(kinds.values())
-    first, even = whole + s.e.first_rank_bytes, s.hbm_bytes / s.sharing
-    left = left_in_bank_bytes(s.hbm_bytes, s.sharing, whole)
-    mask = (
-        _illegal(s, given)
-        | np.isnan(s.hbm_bytes) * UNKNOWN
-        | (whole > even) * TOO_LARGE
-        | (first > left) * FIRST_TOO_LARGE
-    )
-    totals = {"total_bytes": whole, "first_rank_total_bytes": first}
-    room = {"capacity_bytes": np.asarray(even), "first_rank_capacity_bytes": np.asarray(left)}
-    return Answer({}, {**kinds, **totals, **room, "reason_mask": mask})

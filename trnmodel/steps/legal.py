@@ -1,4 +1,4 @@
-"""Whether software runs a model on a system as a mapping and lengths ask: the one function that everything asks.
+"""Rules by which software runs a model on a system with a mapping and lengths, or refuses to.
 
 Rules of a stack are fields of it (`head_split`, `expert_split`, `tensor_degrees`, `sequence_parts`), each a row of
 `data/` with its source. What no software can do is the same for all: more ranks than there are, a stage without a
@@ -15,16 +15,17 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.arguments import flag, instance, numbers, refuse, together
+from trnmodel.arguments import refuse, together
 from trnmodel.catalog.specs import Chip
 from trnmodel.catalog.stacks import Efficiencies, find
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.trainers import Trainer, trainer
+from trnmodel.declared import MACHINE, MODEL, STACK, Flag, Numbers, declare
 from trnmodel.models.blocks import Phase
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.result import Result, reason_mask
-from trnmodel.steps.mapping import CUTS, Mapping
+from trnmodel.steps.mapping import CUTS, MAPPING, Mapping
 from trnmodel.steps.rank import Site, site
 from trnmodel.units import Numeric
 
@@ -88,7 +89,7 @@ def of_mapping(model: Transformer, at: Site, mapping: Mapping, e: Efficiencies |
 
 
 def _any(conditions: list[NDArray]) -> NDArray:
-    """Whether any of some conditions holds, for each degree."""
+    """Return whether any of some conditions holds, for each degree."""
     return np.any(np.stack(conditions), axis=0) if conditions else np.asarray(False)
 
 
@@ -108,7 +109,7 @@ def of_lengths(model: Transformer, cp: Numeric, tokens: Numeric, parts: float = 
 
 
 def reaching(model: Transformer, tokens: float) -> Transformer:
-    """A model with positions for so many tokens: a run that was measured had them, its configuration changed.
+    """Return a model with positions for that many tokens: a run that was measured had them, its configuration changed.
 
     Transformers NeuronX and Megatron-LM take their number as an argument, vLLM from a scaling of RoPE.
     """
@@ -116,7 +117,7 @@ def reaching(model: Transformer, tokens: float) -> Transformer:
 
 
 def running(model: Transformer, at: Site, mapping: Mapping, e: Stack, phase: Phase) -> Stack:
-    """A stack, without its rules where they refuse a mapping: a run that was measured was legal for its software.
+    """Return a stack, without its rules where they refuse a mapping; a measured run was legal for its software.
 
     Such a run is of another release or library, which the stack stands for.
     """
@@ -128,11 +129,12 @@ def running(model: Transformer, at: Site, mapping: Mapping, e: Stack, phase: Pha
 
 @lru_cache(maxsize=64)
 def _with_positions(model: Transformer, tokens: int) -> Transformer:
+    """Return a model with a longest context of `tokens`."""
     return replace(model, max_context=tokens)
 
 
 def longer(model: Transformer, tokens: float) -> str:
-    """Why a sequence is longer than the model allows, in words; empty where it is not."""
+    """Text that says why a sequence is longer than the model allows; empty where it is not."""
     return f"{model.id} has contexts of up to {model.max_context:,} tokens" if of_lengths(model, 1, tokens) else ""
 
 
@@ -156,25 +158,30 @@ class Legality(Result):
     dp: NDArray
     ep: NDArray
     cp: NDArray
-    tokens: NDArray
+    context: NDArray
+
+    def _answer(self) -> list[str]:
+        """Print that the software runs it, where it runs every point."""
+        return ["the software runs it"] if np.all(self.valid) else []
 
 
+@declare(model=MODEL, system=MACHINE, mapping=MAPPING, context=Numbers(1), efficiencies=STACK, training=Flag())
 def legal(
     model: str | Transformer,
     system: str | System | Chip,
     mapping: Mapping | None = None,
     *,
-    tokens: Numeric = 1,
+    context: Numeric = 1,
     efficiencies: str | Efficiencies | Trainer | None = None,
     training: bool = False,
 ) -> Legality:
-    """Whether a stack runs a model on a system with a mapping and a length, and why not.
+    """Return whether a stack runs a model on a system with a mapping and a context, and why not.
 
     Parameters
     ----------
-    model, system, mapping
+    model, system, mapping : str or object
         As in `decode_step`. [-]
-    tokens : numeric
+    context : numeric
         Tokens of the longest sequence: prompt and answer together, or those of a training sequence. [token]
     efficiencies : str or Efficiencies or Trainer, optional
         Software stack, or training stack where `training` is set; default the chip's own. [-]
@@ -199,24 +206,22 @@ def legal(
     Examples
     --------
     >>> import trnmodel as tm
-    >>> found = legal("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=[8, 61]), tokens=4096)
-    >>> found.valid.tolist(), "heads" in found.reason[1]
+    >>> result = legal("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=[8, 61]), context=4096)
+    >>> result.valid.tolist(), "heads" in result.reason[1]
     ([True, False], True)
     >>> bool(legal("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=61), efficiencies="ideal").valid)
     True
     """
-    chosen, at_most = read_model(model), numbers("tokens", tokens, 1)
-    mapping = (
-        Mapping() if mapping is None else instance("mapping", mapping, Mapping, "a Mapping, such as Mapping(tp=8)")
-    )
-    together(**{f"mapping.{name}": getattr(mapping, name) for name in CUTS}, tokens=at_most)
+    chosen, longest = read_model(model), np.asarray(context)
+    mapping = Mapping() if mapping is None else mapping
+    together(**{f"mapping.{name}": getattr(mapping, name) for name in CUTS}, context=longest)
     at = site(system, mapping.lnc)
-    phase: Phase = "decode" if chosen.generates and not flag("training", training) else "prefill"
+    phase: Phase = "decode" if chosen.generates and not training else "prefill"
     stack: Any = efficiencies
     e: Any = (trainer if training else find)(at.chip, stack, "efficiencies")
     parts = e.sequence_parts if training else 0.0
-    mask = of_mapping(chosen, at, mapping, e, phase) | of_lengths(chosen, mapping.cp, at_most, parts)
+    mask = of_mapping(chosen, at, mapping, e, phase) | of_lengths(chosen, mapping.cp, longest, parts)
     degrees = {name: getattr(mapping, name)[()] for name in ("tp", "pp", "dp", "ep", "cp")}
-    shape = np.broadcast_shapes(at_most.shape, *(getattr(mapping, name).shape for name in CUTS))
+    shape = np.broadcast_shapes(longest.shape, *(getattr(mapping, name).shape for name in CUTS))
     mask = np.broadcast_to(mask, shape)[()]
-    return Legality(model=chosen, system=at.where, stack=e, **degrees, tokens=at_most[()], reason_mask=mask)
+    return Legality(model=chosen, system=at.where, stack=e, **degrees, context=longest[()], reason_mask=mask)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,27 +12,29 @@ from numpy.typing import NDArray
 
 from trnmodel.arguments import choice, integer, numbers, refuse, together
 from trnmodel.catalog.specs import Precision
+from trnmodel.declared import Integer, Object
 from trnmodel.formulas.neuroncore import tile_count
 from trnmodel.formulas.step import fullest_share, kv_heads_per_rank
 from trnmodel.models.blocks import Phase
 from trnmodel.models.terms import Cut, Term
 from trnmodel.models.transformer import Transformer
-from trnmodel.steps.numbering import numbered
 from trnmodel.units import Numeric
 
 Key = tuple[tuple[float, float, float, float, float, float], int | None, tuple[str, ...]]
 DEGREES = ("tp", "pp", "dp", "ep", "cp")
 CUTS = (*DEGREES, "moe_ep")
+TABLE = 2**20  # numbers up to it are told apart by a table
+BLOCK = 2**16  # numbers that are looked up at once
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Mapping:
     """Degrees of parallelism and the order in which they fill the fabric, innermost tier first.
 
     A rank is one logical NeuronCore of `lnc` physical ones, or one GPU. Degrees multiply to ranks. `dp` makes replicas.
     Inside a replica `ep` ranks share out experts, and sequences between them; `cp` cuts a sequence; `tp` cuts heads,
-    columns, experts and the vocabulary; `pp` cuts the layers. `moe_ep` is no degree of its own: so many groups of the
-    `tp` ranks hold whole experts, each a part of them. `key` tells mappings of scalar degrees apart.
+    columns, experts and the vocabulary; `pp` cuts the layers. `moe_ep` is no degree by itself: that many groups
+    of the `tp` ranks hold whole experts, each a part of them. `key` tells mappings of scalar degrees apart.
 
     Examples
     --------
@@ -60,8 +63,8 @@ class Mapping:
         if np.any(self.tp % self.moe_ep):
             refuse("moe_ep", self.moe_ep.tolist(), f"allowed are divisors of tp={self.tp.tolist()}")
         order = self.placement
-        words = isinstance(order, tuple | list) and all(isinstance(name, str) for name in order)
-        if not words or sorted(order) != sorted(DEGREES):
+        are_names = isinstance(order, tuple | list) and all(isinstance(name, str) for name in order)
+        if not are_names or sorted(order) != sorted(DEGREES):
             refuse("placement", order, f"allowed are orders of {DEGREES}")
         object.__setattr__(self, "placement", tuple(order))
         if self.lnc is not None:
@@ -70,6 +73,22 @@ class Mapping:
         key = (degrees, self.lnc, self.placement) if len(degrees) == len(CUTS) else None
         object.__setattr__(self, "key", key)
 
+    def __repr__(self) -> str:
+        """Print the call that makes it, without what is the default.
+
+        Examples
+        --------
+        >>> Mapping(tp=[8, 16], dp=2, lnc=1)
+        Mapping(tp=[8, 16], dp=2, lnc=1)
+        """
+        degrees = {name: getattr(self, name) for name in CUTS}
+        texts = {name: np.vectorize(int, otypes=[object])(x).tolist() for name, x in degrees.items() if np.any(x != 1)}
+        if self.lnc is not None:
+            texts["lnc"] = self.lnc
+        if self.placement != ("tp", "cp", "ep", "pp", "dp"):
+            texts["placement"] = self.placement
+        return f"Mapping({', '.join(f'{name}={value}' for name, value in texts.items())})"
+
     @property
     def size(self) -> int:
         """Mappings that its arrays make."""
@@ -77,15 +96,15 @@ class Mapping:
 
     @property
     def different(self) -> tuple[Mapping, NDArray]:
-        """Each combination of degrees once, and which of them each place has; found once."""
-        found = self._different
-        if found is None:
+        """Each combination of degrees once, and which of them each place has; computed once."""
+        different = self._different
+        if different is None:
             degrees = np.broadcast_arrays(*(getattr(self, name) for name in CUTS))
             number, first = numbered(degrees)
             each: dict[str, Any] = {name: x.flat[first] for name, x in zip(CUTS, degrees, strict=True)}
-            found = replace(self, **each), number
-            object.__setattr__(self, "_different", found)
-        return found
+            different = replace(self, **each), number
+            object.__setattr__(self, "_different", different)
+        return different
 
     @property
     def parted(self) -> frozenset[str]:
@@ -110,6 +129,14 @@ class Mapping:
         return stride, stride * getattr(self, name)
 
 
+_DEGREE = {"anyOf": [Integer().schema(), {"type": "array", "items": Integer().schema(), "minItems": 1}]}
+_FIELDS = dict.fromkeys(CUTS, _DEGREE) | {
+    "lnc": Integer().schema(),
+    "placement": {"type": "array", "items": {"enum": [*DEGREES]}},
+}
+MAPPING = Object(Mapping, "a Mapping, such as Mapping(tp=8)", {"type": "object", "properties": _FIELDS})
+
+
 def _held(whole: Numeric, ranks: Numeric, policy: str) -> NDArray:
     """Share of `whole` units that the fullest of `ranks` holds; "even" cuts through units."""
     return 1 / np.asarray(ranks) if policy == "even" else fullest_share(whole, ranks)
@@ -125,7 +152,7 @@ class Held:
 
 
 def _padding(cut: Cut, tp: NDArray, tile: Numeric) -> NDArray:
-    """Columns that a matrix engine of `tile` columns works on over those that an expert's shard has."""
+    """Ratio of the columns that a matrix engine of `tile` columns works on to those that an expert's shard has."""
     if not cut.inner:
         return np.ones_like(tp)
     width = cut.inner / tp
@@ -140,7 +167,7 @@ def _cached(cut: Cut, tp: NDArray, policy: str) -> NDArray:
 
 
 def hold(term: Term, mapping: Mapping, policy: str = "even", tile: Numeric = 0.0) -> Held:
-    """What a rank has of a term that is cut over `tp` and `ep` ranks, layers over `pp`, experts whole over `moe_ep`.
+    """Return what a rank has of a term that `tp` and `ep` cut, layers cut by `pp`, whole experts shared by `moe_ep`.
 
     Work and traffic are those of a whole pass through all stages; stored is what the fullest stage holds. A part that
     nobody may cut is whole on every rank. With a `tile` the shards of experts are computed in whole tiles.
@@ -166,5 +193,50 @@ def hold(term: Term, mapping: Mapping, policy: str = "even", tile: Numeric = 0.0
 def shard(
     model: Transformer, mapping: Mapping, precision: Precision, phase: Phase, policy: str, tile: Numeric = 0.0
 ) -> tuple[Held, ...]:
-    """What the fullest rank has of a model, alike terms summed."""
+    """Return what the fullest rank has of a model, alike terms summed."""
     return tuple(hold(term, mapping, policy, tile) for term in model.summed_terms(precision, phase))
+
+
+def numbered(arrays: Iterable[NDArray]) -> tuple[NDArray, NDArray]:
+    """Return the number of the combination that each place of some arrays of whole numbers has, and where each occurs.
+
+    Examples
+    --------
+    >>> number, first = numbered([np.array([8.0, 8.0, 4.0]), np.array([1.0, 1.0, 2.0])])
+    >>> number.tolist(), first.tolist()
+    ([1, 1, 0], [2, 1])
+    """
+    arrays = np.broadcast_arrays(*arrays)
+    shape, size = arrays[0].shape, arrays[0].size
+    varying = [x.ravel() for x in arrays if x.min() < x.max()]
+    ranks = [_ranks(x) for x in varying if x.max() < TABLE]
+    count = math.prod(int(table[-1]) + 1 for table in ranks)
+    if len(ranks) < len(varying) or count > TABLE:
+        flat = np.stack([x.ravel() for x in arrays])
+        _, first, number = np.unique(flat, axis=1, return_index=True, return_inverse=True)
+        return number.reshape(shape), first
+    number, places = np.empty(size, dtype=np.int32), np.full(count, -1)
+    for block in _blocks(size):
+        key = np.zeros(block.stop - block.start, dtype=np.intp)
+        for x, table in zip(varying, ranks, strict=True):
+            key = key * (table[-1] + 1) + table.take(x[block].astype(np.intp), mode="clip")
+        number[block], places[key] = key, np.arange(block.start, block.start + key.size)
+    occurs = places >= 0
+    if not occurs.all():
+        table = np.cumsum(occurs, dtype=np.int32) - np.int32(1)
+        for block in _blocks(size):
+            number[block] = table.take(number[block], mode="clip")
+    return number.reshape(shape), places[occurs]
+
+
+def _blocks(size: int) -> Iterator[slice]:
+    """Yield the places that are looked up at once."""
+    return (slice(start, min(start + BLOCK, size)) for start in range(0, size, BLOCK))
+
+
+def _ranks(numbers: NDArray) -> NDArray:
+    """Return for each whole number up to the largest of some, how many smaller ones are among them."""
+    occurs = np.zeros(int(numbers.max()) + 1, dtype=bool)
+    for block in _blocks(numbers.size):
+        occurs[numbers[block].astype(np.intp)] = True
+    return np.cumsum(occurs) - 1

@@ -1,4 +1,4 @@
-"""One rank of a system: what it computes, moves and says in a second."""
+"""One rank of a system: its peaks, memory and bandwidth."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.arguments import instance, integer
+from trnmodel.arguments import Same, instance, integer
 from trnmodel.catalog.specs import Chip
-from trnmodel.catalog.systems import System, find
-from trnmodel.fabric.groups import Same, chip_of
+from trnmodel.catalog.systems import System, chip_of, find
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,19 +34,19 @@ class Site:
         return self.lnc not in self.chip.lnc_choices
 
     @property
-    def words(self) -> str:
-        """How a caption names the logical core.
+    def description(self) -> str:
+        """Text that names the logical core in a caption.
 
         Examples
         --------
-        >>> site("trn2.48xlarge").words, site("trn3-nl32x2-pcie160", 8).words
+        >>> site("trn2.48xlarge").description, site("trn3-nl32x2-pcie160", 8).description
         ('LNC 2', 'LNC 8, which is announced and which the SDK of today does not allow')
         """
         to_come = ", which is announced and which the SDK of today does not allow"
         return f"LNC {self.lnc}{to_come if self.announced else ''}"
 
     def sharing(self, ranks: NDArray) -> NDArray | float:
-        """Ranks that store in one bank, where there are so many of them in a row."""
+        """Return how many of the ranks, which lie in a row, store in one bank."""
         return np.minimum(self.ranks_per_bank, ranks)[()]
 
     @property
@@ -72,7 +71,7 @@ class Site:
 
 
 def site(where: str | System | Chip, lnc: int | None = None, argument: str = "system") -> Site:
-    """The rank of a system, or of a bare chip of which there are as many as wanted.
+    """Return the rank of a system, or of a bare chip of which there are as many as wanted.
 
     Raises ValueError for an unknown system, naming the `argument`, or where the chip does not allow the logical core.
     """

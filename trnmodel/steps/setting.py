@@ -1,8 +1,13 @@
-"""What a step depends on besides batch and lengths: what a rank has, does in a second and stores, resolved once."""
+"""Everything that a step depends on besides batch and lengths, resolved once: shares, rates and stored bytes.
+
+`setting` turns a question's model, system, mapping, precision and stack into a `Setting`, and saves those of scalar
+degrees. A `Setting` holds the rank (`at`), its rates, the bytes that it stores whatever the batch is, and a `Burden`
+for each sort of term: what the fullest rank has to do of it. `trnmodel.steps.assemble` makes times of it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -10,12 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.arguments import instance, refuse
+from trnmodel.arguments import Same, instance, refuse
 from trnmodel.catalog.load import precision as read_precision
 from trnmodel.catalog.specs import Chip, Precision, shapes
 from trnmodel.catalog.stacks import Efficiencies, find
 from trnmodel.catalog.systems import System
-from trnmodel.fabric.groups import Same
 from trnmodel.formulas.memory import stream_bytes_per_s
 from trnmodel.formulas.step import fullest_share
 from trnmodel.models.blocks import Attention, Phase
@@ -25,11 +29,12 @@ from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.steps.legal import of_mapping
 from trnmodel.steps.mapping import CUTS, DEGREES, Held, Key, Mapping, hold, shard
+from trnmodel.steps.pieces import Piece
 from trnmodel.steps.rank import Site, site
 from trnmodel.units import Numeric
 
-SETTINGS = 512  # that are kept, with their machines
-FEW = 4096  # arrays of more degrees are resolved once for each that differs
+SETTINGS = 512  # that are saved
+FEW = 4096  # mappings up to which each is resolved; of more, those that differ are resolved once
 
 
 class Degrees(NamedTuple):
@@ -49,9 +54,9 @@ class Degrees(NamedTuple):
 
 
 class Burden(NamedTuple):
-    """Alike terms times the share of them that the fullest rank has.
+    """Sum of alike terms, times the share of them that the fullest rank has: its FLOP and bytes per row or pair.
 
-    `head_share` and `kv_share` are what it has of an attention's heads and of its KV heads.
+    `head_share` and `kv_share` are the shares of an attention's heads and of its KV heads that the rank has.
     """
 
     kind: str
@@ -71,7 +76,7 @@ class Burden(NamedTuple):
 
 
 def burden(h: Held) -> Burden:
-    """A term times a rank's shares of it; what the term has not stays one zero."""
+    """Return a term times a rank's shares of it; a number that is 0 in the term stays a plain 0."""
     t = h.term
     shared = {
         **dict.fromkeys(("row_flop", "logit_flop", "pair_flop"), h.work),
@@ -82,10 +87,10 @@ def burden(h: Held) -> Burden:
     return Burden(t.kind, t.label, t.cut, t.attention, t.layers, *numbers, *shares)
 
 
-def _summed(found: Iterable[Burden]) -> tuple[Burden, ...]:
-    """Sums of what meets the same rows at the same rates: matrices, experts of one kind, each kind of attention."""
+def _summed(burdens: Iterable[Burden]) -> tuple[Burden, ...]:
+    """Add up terms that meet the same rows at the same rates: matrices, experts of one kind, each kind of attention."""
     sums: dict[Any, Burden] = {}
-    for b in found:
+    for b in burdens:
         key = b.attention or ((b.cut.experts, b.cut.active) if b.kind == "experts" else "")
         first = sums.get(key)
         if first:
@@ -98,7 +103,7 @@ def _summed(found: Iterable[Burden]) -> tuple[Burden, ...]:
 
 
 class Rates(NamedTuple):
-    """What a rank does in a second: FLOP of matrices and of attention, bytes of weights, cache and states, elements."""
+    """Rates of a rank: FLOP of matrices and of attention, bytes of weights, cache and states, elements."""
 
     linear_flop_per_s: Numeric
     pair_flop_per_s: Numeric
@@ -117,6 +122,16 @@ class Stored(NamedTuple):
     code_bytes: NDArray
 
 
+class Points(NamedTuple):
+    """Number of the mapping that each point has."""
+
+    places: NDArray
+
+    def of(self, x: NDArray) -> Any:
+        """Return the value of each point's mapping; one number where all mappings have the same."""
+        return x[0] if (x == x[0]).all() else x.take(self.places, mode="clip")
+
+
 class Team(NamedTuple):
     """A rank's group along one degree: how many ranks, and the stride from one to the next."""
 
@@ -128,9 +143,10 @@ class Team(NamedTuple):
 class Setting:
     """Everything that a step depends on besides batch and lengths, resolved once.
 
-    Arrays have a place for each mapping. Where `index` is given, it says which of them each point has. `parted` are the
-    degrees that cut anything, `illegal` the rules that each mapping breaks. Ranks fill cores in a row, so that
-    `sharing` of them store in the `hbm_bytes` of a bank.
+    Arrays have a place for each mapping. Where there are many points and few mappings, arrays have a place for each
+    mapping that differs, and `index` is the number of each point's mapping. `at` is the rank, `e` its software,
+    `parted` are the degrees above 1, and `illegal` is a bit mask of the rules (`legal.RULES`) that each mapping breaks.
+    Ranks fill neighbouring cores, so that `sharing` of them store in the `hbm_bytes` of one bank.
     """
 
     model: Transformer
@@ -156,11 +172,11 @@ class Setting:
     spec_shapes: dict[str, NDArray]
     index: NDArray | None = None
 
-    def picked(self, pick: Callable[[NDArray], NDArray], **changes: Any) -> Setting:
-        """The same setting with another choice of the mappings that its arrays hold."""
+    def picked(self, points: Piece | Points, **changes: Any) -> Setting:
+        """Return the setting with other places in its arrays: those of a piece, or one for each point."""
 
         def one(x: Any) -> Any:
-            return pick(x) if np.ndim(x) else x
+            return points.of(x) if np.ndim(x) else x
 
         def each(values: Any) -> Any:
             return type(values)(*(one(x) if isinstance(x, np.ndarray) else x for x in values))
@@ -176,15 +192,15 @@ class Setting:
         )
 
     def at_points(self, index: NDArray) -> Setting:
-        """The setting with a place for each point; groups stay listed once for each mapping."""
-        here = self.picked(lambda x: x[0] if (x == x[0]).all() else x.take(index, mode="clip"), index=index)
+        """Return the setting with a place for each point; groups stay listed once for each mapping."""
+        here = self.picked(Points(index), index=index)
         return replace(here, illegal=self.illegal.take(index, mode="clip"))
 
-    def cut(self, part: Callable[[Any], Any]) -> Setting:
-        """The setting of a part of all points."""
+    def cut(self, piece: Piece) -> Setting:
+        """Return the setting of a piece of all points."""
         if self.index is not None:
-            return self.at_points(part(self.index).astype(np.intp))  # which NumPy would do for each array
-        return self.picked(part, teams={name: Team(*map(part, team)) for name, team in self.teams.items()})
+            return self.at_points(piece.of(self.index).astype(np.intp))  # which NumPy would do for each array
+        return self.picked(piece, teams={name: Team(*map(piece.of, team)) for name, team in self.teams.items()})
 
     @property
     def places(self) -> tuple[Any, ...]:
@@ -198,18 +214,18 @@ class Setting:
 
     @property
     def storing(self) -> Setting:
-        """The same with what fills memory alone."""
-        kept = (b for b in self.burdens if b.kind in ("attention", "state"))
+        """The setting for memory alone: burdens of what is cached, without the work."""
+        cached = (b for b in self.burdens if b.kind in ("attention", "state"))
         names = ("row_flop", "logit_flop", "pair_flop", "read_bytes", "row_bytes", "head_share")
         empty: dict[str, Any] = dict.fromkeys(names, 0.0)
-        return replace(self, burdens=tuple(b._replace(**empty) for b in kept))
+        return replace(self, burdens=tuple(b._replace(**empty) for b in cached))
 
     @property
     def listed(self) -> Setting:
-        """The same with every term by itself, to be listed in a breakdown."""
+        """The setting with a burden for each term by itself, to be listed in a breakdown."""
         terms = (term for term in self.model.terms(self.precision, self.phase) if term.layers)
-        found = (hold(term, self.mapping, self.e.kv_head_policy, self.e.expert_tile_columns) for term in terms)
-        return replace(self, burdens=tuple(burden(h) for h in found)).everywhere
+        shares = (hold(term, self.mapping, self.e.kv_head_policy, self.e.expert_tile_columns) for term in terms)
+        return replace(self, burdens=tuple(burden(h) for h in shares)).everywhere
 
 
 def setting(
@@ -221,29 +237,32 @@ def setting(
     phase: Phase,
     timed: bool = True,
 ) -> Setting:
-    """Model, rank, stack and shares of a question, from ids or objects; memory alone asks for no rates."""
+    """Return the setting of a question, from ids or objects; that of scalar degrees is resolved once and saved.
+
+    `timed` is False where the question is about memory alone, which needs no rates.
+    """
     instance("mapping", mapping, Mapping, "a Mapping, such as Mapping(tp=8)")
     named = type(model) is str and known(model)  # a file may have changed since
-    asked = (model if named else read_model(model), system, precision, stack)
-    if mapping.key:
-        return _kept(tuple(x if x is None or type(x) is str else Same(x) for x in asked), phase, timed, mapping.key)
-    return _resolved(asked, phase, timed, mapping)
+    specs = (model if named else read_model(model), system, precision, stack)
+    if mapping.key:  # scalar degrees
+        return _saved(tuple(x if x is None or type(x) is str else Same(x) for x in specs), phase, timed, mapping.key)
+    return _resolved(specs, phase, timed, mapping)
 
 
 NO_DEGREES, NO_RATES = Mapping(), Rates(*[np.nan] * len(Rates._fields))
 
 
 @lru_cache(maxsize=SETTINGS)
-def _kept(asked: tuple[str | Same | None, ...], phase: Phase, timed: bool, key: Key) -> Setting:
-    """The setting of scalar degrees, resolved once."""
-    degrees, lnc, order = key
-    own = tuple(x.it if isinstance(x, Same) else x for x in asked)
-    return _resolved(own, phase, timed, Mapping(*degrees, lnc=lnc, placement=order))
+def _saved(specs: tuple[str | Same | None, ...], phase: Phase, timed: bool, key: Key) -> Setting:
+    """Return the setting of scalar degrees; `Same` compares objects by identity, so that they can be keys."""
+    degrees, lnc, placement = key
+    resolvable = tuple(x.it if isinstance(x, Same) else x for x in specs)
+    return _resolved(resolvable, phase, timed, Mapping(*degrees, lnc=lnc, placement=placement))
 
 
-def _resolved(asked: tuple[Any, ...], phase: Phase, timed: bool, mapping: Mapping) -> Setting:
-    """The setting of a model, a system, a precision and a stack."""
-    model, system, precision, stack = asked
+def _resolved(specs: tuple[Any, ...], phase: Phase, timed: bool, mapping: Mapping) -> Setting:
+    """Return the setting of a model, a system, a precision and a stack."""
+    model, system, precision, stack = specs
     at = site(system, mapping.lnc)
     chosen, dtypes, e = read_model(model), read_precision(precision), find(at.chip, stack, "efficiencies")
     mapping, index = _different(mapping, at, e)
@@ -278,19 +297,19 @@ def _resolved(asked: tuple[Any, ...], phase: Phase, timed: bool, mapping: Mappin
 
 
 def plain(value: Any) -> Any:
-    """An array of no dimensions as a number, with which arithmetic is faster."""
+    """Return an array of no dimensions as a NumPy scalar, with which arithmetic is faster; anything else as it is."""
     return value[()] if isinstance(value, np.ndarray) else value
 
 
 def _different(mapping: Mapping, at: Site, e: Efficiencies) -> tuple[Mapping, NDArray | None]:
-    """Each mapping once and which of them each point has, where there are many points and few that differ."""
+    """Return each mapping once and which of them each point has, where there are many points and few that differ."""
     if mapping.size <= FEW or at.where.shape or e.shape:
         return mapping, None
     return mapping.different
 
 
 def _rates(at: Site, e: Efficiencies, precision: Precision, phase: str) -> Rates:
-    """Printed peaks and bandwidth of a rank, times the shares that the stack reaches in this phase.
+    """Return printed peaks and bandwidth of a rank, times the shares that the stack reaches in this phase.
 
     In prefill attention reaches no larger share of the peak than linear layers do.
     """
@@ -309,6 +328,7 @@ def _rates(at: Site, e: Efficiencies, precision: Precision, phase: str) -> Rates
 
 
 def _stored(held: Iterable[Held], mapping: Mapping, outline: Outline, e: Efficiencies) -> Stored:
+    """Return the bytes that the fullest rank stores whatever the batch is."""
     layers = np.ceil(outline.layers / mapping.pp)
     return Stored(
         sum(h.term.stored_bytes * h.stored for h in held) * fullest_share(outline.layers, mapping.pp),

@@ -1,0 +1,92 @@
+"""Compare published uptimes of training jobs with the model's prediction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+import numpy as np
+
+from trnmodel.catalog import load
+from trnmodel.catalog.fleets import Fleet
+from trnmodel.reliability.goodput import goodput
+from trnmodel.result import tidy
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ROWS = load.DATA / "evidence" / "uptimes.csv"
+LARGE = 4096  # chips; from here interruptions are in proportion to chips, by the facts of RSC-1
+
+
+class Uptime(msgspec.Struct, frozen=True):
+    """A line of `data/evidence/uptimes.csv`: a job, what was printed of it, and the model that stands for its own.
+
+    `measure` is "running" (the job is up), "useful" (its work is kept too) or "by hand" (up, with people who restart);
+    `used_for` names the number of the borrowed fleet that was inferred from the same job.
+    """
+
+    what: str
+    system: str
+    chips: float
+    model: str
+    measure: Literal["running", "useful", "by hand"]
+    share: float
+    printed: str
+    used_for: str
+    source: str
+    locator: str
+    confidence: str
+    note: str
+
+
+def rows() -> list[Uptime]:
+    """Return the published jobs."""
+    return load.read_csv(ROWS, Uptime)
+
+
+def uptimes(fleet: str | Fleet = "borrowed") -> pd.DataFrame:
+    """Compare the printed share of useful time of each published job with the model's; none was fitted.
+
+    Parameters
+    ----------
+    fleet : str or Fleet
+        What fails, how often and for how long. [-]
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        what, chips, measure, printed, share, predicted with `_low` and `_high`, inside (the printed share lies within,
+        or a printed "over" below the high end), lost_ratio (predicted over printed loss, NaN for an "over"), fair (a
+        prediction: as many chips as rates are known for, restarts without people, nothing of the fleet from it).
+
+    Examples
+    --------
+    >>> bool(uptimes().set_index("what").inside["HLAT, restarts by itself"])
+    True
+    """
+    lines = []
+    for row in rows():
+        job = goodput(row.system, row.chips, model=row.model, fleet=fleet)
+        name = "useful_share" if row.measure == "useful" else "running_share"
+        value, (low, high) = float(getattr(job, name)), map(float, job.ends(name))
+        line = {"what": row.what, "chips": row.chips, "measure": row.measure, "printed": row.printed}
+        line |= {"share": row.share, "predicted": value, "predicted_low": low, "predicted_high": high}
+        bound = row.printed.startswith("over ")
+        line |= {"inside": (bound or low <= row.share) and row.share <= high}
+        line |= {"lost_ratio": np.nan if bound else (1 - value) / (1 - row.share)}
+        lines.append(line | {"fair": row.chips >= LARGE and row.measure != "by hand" and not row.used_for})
+    return tidy(lines)
+
+
+def restart_implied_s(row: Uptime, fleet: str | Fleet = "borrowed") -> float:
+    """Time in seconds from a failure to the next step that explains the printed share: -ln(share) x MTBF.
+
+    Examples
+    --------
+    >>> by_hand = rows()[1]
+    >>> 1.5 < restart_implied_s(by_hand) / 3600 < 6
+    True
+    """
+    job = goodput(row.system, row.chips, model=row.model, fleet=fleet)
+    return float(-np.log(row.share) * job.mtbf_s)

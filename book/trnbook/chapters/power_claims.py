@@ -1,0 +1,165 @@
+"""A vendor's claims of speed and of efficiency: which can be true together, and what watts they imply."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trnmodel.arguments import number
+from trnmodel.catalog import facilities
+from trnmodel.catalog.facilities import ends
+from trnmodel.catalog.systems import System
+from trnmodel.catalog.systems import find as find_system
+from trnmodel.formulas.energy import power_ratio
+from trnmodel.result import tidy
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# a claim is a ratio of speed per chip or of work per joule, as printed, at least or at most that
+CLAIMS = {
+    "peak compute": ("speed", "as printed"),
+    "speed": ("speed", "at most"),
+    "efficiency": ("efficiency", "as printed"),
+    "tokens per MW": ("efficiency", "at least"),
+    "power for equal work": ("efficiency", "as printed"),
+}
+
+
+def _span(name: str, ratio: float, tolerance: float) -> dict[str, tuple[float, float]]:
+    """Return the ranges of speed and efficiency that a claim allows; the one it is silent on is open."""
+    what, how = CLAIMS[name]
+    low, high = ratio * (1 - tolerance), ratio * (1 + tolerance)
+    own = {"as printed": (low, high), "at least": (ratio, np.inf), "at most": (0.0, ratio)}[how]
+    return {"speed": (0.0, np.inf), "efficiency": (0.0, np.inf)} | {what: own}
+
+
+def claim_sets(
+    system: str | System = "trn3-nl72x2-pcie160",
+    before: str | System = "trn2-ultraserver",
+    *,
+    tolerance: float = 0.1,
+    claims: facilities.Claims | None = None,
+) -> pd.DataFrame:
+    """Return which sets of claims of speed and efficiency can be true together, and the watts each implies.
+
+    Parameters
+    ----------
+    system, before : str or System
+        The system of the claims, and the one that it is compared with. [-]
+    tolerance : float
+        Relative tolerance of a printed ratio. [-]
+    claims : Claims, optional
+        Ratios; default what AWS and the press print. [-]
+
+    Returns
+    -------
+    sets : pandas.DataFrame
+        One row per set: the claims, low and high of the implied speed per chip, work per joule and watts per chip,
+        whether the claims agree, and whether the watts meet the TDP of the chip. [-]
+
+    Notes
+    -----
+    Compute is claimed of whole systems, and divided by their numbers of chips. A cut of power for equal work is
+    1 / (1 - cut) times the work for each joule. Speed over efficiency is the ratio of power, which is held against the
+    range of TDP of both chips; where a side is open, so are the watts.
+
+    Examples
+    --------
+    >>> sets = claim_sets().set_index("claims")
+    >>> bool(sets.agree["efficiency + power for equal work"]), bool(sets.agree["peak compute + efficiency"])
+    (False, True)
+    """
+    new, old = (find_system(where, "system") for where in (system, before))
+    tolerance = number("tolerance", tolerance, 0.0, 1.0)
+    said = facilities.claims() if claims is None else claims
+    per_chip = new.domain_chips * new.count / (old.domain_chips * old.count)
+    ratios = {name: ratio / (per_chip if name == "peak compute" else 1.0) for name, ratio in said.claimed_ratio.items()}
+    ratios |= {name: 1 / (1 - cut) for name, cut in said.claimed_cut.items()}
+    names = [name for name in CLAIMS if name in ratios]
+    rows = []
+    for size in range(1, len(names) + 1):
+        for some in itertools.combinations(names, size):
+            spans = [_span(name, ratios[name], tolerance) for name in some]
+            rows.append(
+                {"claims": " + ".join(some)} | _implied(spans, ends(new.chip, "tdp_w"), ends(old.chip, "tdp_w"))
+            )
+    return tidy(rows)
+
+
+def _implied(spans: Sequence[dict], new_w: tuple[float, float], old_w: tuple[float, float]) -> dict[str, Any]:
+    """Return where the ranges of claims meet, and the watts per chip that follow from the older chip's watts."""
+    speed, work = (
+        (max(span[what][0] for span in spans), min(span[what][1] for span in spans)) for what in ("speed", "efficiency")
+    )
+    agree = speed[0] <= speed[1] and work[0] <= work[1]
+    low = power_ratio(speed[0], work[1]) * old_w[0] if agree else np.nan
+    high = (power_ratio(speed[1], work[0]) if work[0] else np.inf) * old_w[1] if agree else np.nan
+    return {
+        "speed_low": speed[0],
+        "speed_high": speed[1],
+        "efficiency_low": work[0],
+        "efficiency_high": work[1],
+        "chip_w_low": low,
+        "chip_w_high": high,
+        "agree": agree,
+        "meets_tdp": agree and low <= new_w[1] and high >= new_w[0],
+    }
+
+
+def largest(sets: pd.DataFrame) -> pd.DataFrame:
+    """Return the consistent sets of claims that no larger consistent set contains.
+
+    Examples
+    --------
+    >>> largest(claim_sets()).claims.tolist()[-1]
+    'peak compute + speed + power for equal work'
+    """
+    agree = [set(claims.split(" + ")) for claims in sets.claims[sets.agree]]
+    inside = sets.claims.map(lambda one: any(set(one.split(" + ")) < other for other in agree))
+    return sets[sets.agree & ~inside]
+
+
+def _axis(single: pd.DataFrame, name: str, end: float) -> NDArray:
+    """Return the grid of a ratio: every half up to an end, and the middles of the ranges of claims."""
+    sides = [(low, high) for low, high in zip(single[f"{name}_low"], single[f"{name}_high"], strict=True)]
+    middles = [(low + high) / 2 if low and np.isfinite(high) else low or high for low, high in sides]
+    return np.unique(np.round([*np.arange(0.5, end + 0.5, 0.5), *(x for x in middles if np.isfinite(x))], 2))
+
+
+def region(sets: pd.DataFrame, system: str | System, before: str | System) -> pd.DataFrame:
+    """Return how many claims hold over speed and work per joule, and whether the watts meet the TDP.
+
+    Returns
+    -------
+    points : pandas.DataFrame
+        speed_ratio, efficiency_ratio, held (single claims that hold there) and meets_tdp (whether the watts that both
+        imply meet the TDP of the chip). [-]
+
+    Examples
+    --------
+    >>> points = region(claim_sets(), "trn3-nl72x2-pcie160", "trn2-ultraserver")
+    >>> int(points.held.max()), bool(points[points.held == 3].meets_tdp.all())
+    (3, False)
+    """
+    new_w, old_w = (ends(find_system(where, "system").chip, "tdp_w") for where in (system, before))
+    single = sets[~sets.claims.str.contains("+", regex=False)]
+    speed, work = (x.ravel() for x in np.meshgrid(_axis(single, "speed", 3.5), _axis(single, "efficiency", 6.0)))
+    held = np.zeros(speed.shape, dtype=int)
+    for one in single.itertuples():
+        held += (
+            (one.speed_low <= speed)
+            & (speed <= one.speed_high)
+            & (one.efficiency_low <= work)
+            & (work <= one.efficiency_high)
+        )
+    ratio = power_ratio(speed, work)
+    meets = (ratio * old_w[0] <= new_w[1]) & (ratio * old_w[1] >= new_w[0])
+    return tidy(
+        {"speed_ratio": s, "efficiency_ratio": w, "held": n, "meets_tdp": m}
+        for s, w, n, m in zip(speed, work, held, meets, strict=True)
+    )

@@ -1,0 +1,194 @@
+"""The share of ideal at which two chips tie, which of two domains wins by software, and other lane counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from trnbook.shared.software_kinds import CONTEXT, band, names, spread, tried
+from trnmodel.arguments import TINY, listed, number, numbers
+from trnmodel.catalog.stacks import KINDS, find
+from trnmodel.catalog.stacks import kinds as stacks_of
+from trnmodel.catalog.systems import System
+from trnmodel.catalog.systems import system as read_system
+from trnmodel.fabric import what_if
+from trnmodel.models.synthetic import synthetic
+from trnmodel.models.transformer import Transformer
+from trnmodel.result import tidy
+from trnmodel.search.deployments import formats
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SHARES = ["share_of_ideal", "share_of_ideal_low", "share_of_ideal_high"]
+LEAST = 1e-3  # tokens/s per chip that replace 0 in a ratio
+LANES = {"trn3-nl32x2-pcie160": "aws-lanes-32", "trn3-nl72x2-pcie160": "trn3-nl72x2-aws-lanes"}
+
+
+def yields(
+    model: Any, system: str | System, kind: str, tokens_per_s_per_user: ArrayLike, context: float, precision: str
+) -> NDArray:
+    """Return the most tokens/s per chip at each speed per user; of hand-tuned software, a row per variant.
+
+    Examples
+    --------
+    >>> yields("llama-3.1-8b", "hgx-h200", "ideal", [1.0, 1e9], 4096, "fp8").round().tolist()
+    [[8874.0, 0.0]]
+    """
+    spec, wanted = read_system(system), np.ravel(numbers("tokens_per_s_per_user", tokens_per_s_per_user, TINY))
+    e = find(spec.chip, KINDS[kind], "efficiencies")
+    return tried(model, spec, spread(e) if kind == "hand-tuned" else e, context, precision).yields(wanted)
+
+
+def ties(
+    model: str | Transformer,
+    system: str,
+    rivals: Iterable[str],
+    tokens_per_s_per_user: Iterable[float],
+    context: float = CONTEXT,
+    precisions: Sequence[str] = ("mxfp8", "fp8", "bf16"),
+) -> pd.DataFrame:
+    r"""Return the share of its ideal yield that a system must reach to tie with each rival.
+
+    .. math:: x(v) = y_{rival}(v) / y_{ideal}(v)
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        wanted_tokens_per_s_per_user (v), system, software, tokens_per_s_per_chip (y), share_of_ideal (x; NaN where the
+        rival is not as fast, infinite where only it is) with `_low` and `_high` for hand-tuned software; the system's
+        own lines say what it reaches. [-]
+
+    Examples
+    --------
+    >>> table = ties("llama-3.1-8b", "trn3-nl32x2-pcie160", ["hgx-h200"], [50.0])
+    >>> table.software.tolist(), bool(table.share_of_ideal.iloc[0] == 1)
+    (['ideal', 'hand-tuned', 'public', 'ideal', 'hand-tuned', 'public'], True)
+    """
+    speeds, rows = np.ravel(numbers("tokens_per_s_per_user", tokens_per_s_per_user, TINY)), list[dict[str, Any]]()
+    wanted = formats([system, *listed("rivals", rivals)], precisions)
+    whole = yields(model, system, "ideal", speeds, context, wanted[system])[0]
+    for name, precision in wanted.items():
+        for kind in stacks_of(read_system(name).chip):
+            made = yields(model, name, kind, speeds, context, precision)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                share, *ends = (np.where(x > 0, x / whole, np.nan) for x in (made[0], *np.maximum(band(made), 0)))
+            line = {"wanted_tokens_per_s_per_user": speeds, "system": name, "software": kind}
+            line |= {"precision": precision, "tokens_per_s_per_chip": made[0], "share_of_ideal": share}
+            known = [np.nan_to_num(end) if kind == "hand-tuned" else np.full(speeds.shape, np.nan) for end in ends]
+            rows.append(line | dict(zip(SHARES[1:], known, strict=True)))
+    return tidy(rows)
+
+
+def tie_table(tables: Mapping[str, pd.DataFrame], system: str, speeds: Sequence[float]) -> pd.DataFrame:
+    """Format `ties` by model: the share that the system itself reaches, and the share at a tie.
+
+    Examples
+    --------
+    >>> found = {"llama-3.1-8b": ties("llama-3.1-8b", "trn3-nl32x2-pcie160", ["gb200-nvl72"], [50.0])}
+    >>> tie_table(found, "trn3-nl32x2-pcie160", [50.0]).software.tolist()
+    ['hand-tuned', 'ideal', 'hand-tuned', 'public']
+    """
+    import pandas as pd
+
+    rows = []
+    for model, table in tables.items():
+        called = names(dict.fromkeys(table.system)) | {system: "its own"}
+        for (name, kind), lines in table.groupby(["system", "software"], sort=False):
+            if name == system and kind != "hand-tuned":
+                continue
+            at = lines.set_index("wanted_tokens_per_s_per_user").loc[list(speeds)]
+            beyond = lines.wanted_tokens_per_s_per_user[lines.share_of_ideal > 1]
+            row = {"model": model, "whose": called[name], "software": kind}
+            row |= {f"at {v:g} tokens/s": _share(*at.loc[v, SHARES]) for v in speeds}
+            row["no software ties"] = f"{beyond.min():g} to {beyond.max():g} tokens/s" if len(beyond) else ""
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _share(share: float, low: float, high: float) -> str:
+    """Format a share with its band; NaN means not fast enough."""
+    if np.isnan(share):
+        return "not as fast"
+    return f"{share:.2f}" + (f" ({low:.2f} to {high:.2f})" if high > low else "")
+
+
+def ahead(table: pd.DataFrame, system: str, speed: float) -> tuple[int, int]:
+    """Count the rivals' kinds of software that a system's hand-tuned software beats at a speed, and all of them."""
+    at = table[table.wanted_tokens_per_s_per_user == speed].fillna({"share_of_ideal": 0.0})
+    own = at[(at.system == system) & (at.software == "hand-tuned")].share_of_ideal.iloc[0]
+    others = at[at.system != system].share_of_ideal
+    return int((others < own).sum()), len(others)
+
+
+def domains(
+    total_params: Iterable[float],
+    tokens_per_s_per_user: Iterable[float],
+    pair: tuple[str | System, str | System],
+    *,
+    base: str = "deepseek-v3",
+    rule: str = "together",
+    context: float = CONTEXT,
+    precision: str = "mxfp8",
+    kinds: Sequence[str] = ("hand-tuned", "ideal"),
+) -> pd.DataFrame:
+    """Return the yield of a larger domain over a smaller one, over the model's size and the speed per user.
+
+    Parameters
+    ----------
+    total_params : iterable of float
+        Of models grown from `base` by `rule` of `models.synthetic`. [-]
+    tokens_per_s_per_user : iterable of float
+        Lowest speed per user. [token/s]
+    pair : tuple
+        The smaller system and the larger one. [-]
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        rule, total_params, precision, context, software, tokens_per_s_per_user, ratio (NaN where neither is as fast,
+        infinite where only the larger is), small_ and large_tokens_per_s_per_chip, ratio_low, ratio_high, sure (whether
+        the band leaves 1 out). `domain_sizes.verdicts` takes it. [-]
+
+    Notes
+    -----
+    Both run the same software, so the ends of a part's range move both; the band is of the ratio's logarithm.
+
+    Examples
+    --------
+    >>> table = domains([671026404352], [50.0], ("trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160"), kinds=["ideal"])
+    >>> table.ratio.tolist()
+    [1.0]
+    """
+    speeds, rows = np.ravel(numbers("tokens_per_s_per_user", tokens_per_s_per_user, TINY)), list[dict[str, Any]]()
+    context = number("context", context, 1)
+    for size, kind in product(np.ravel(numbers("total_params", total_params)).tolist(), listed("kinds", kinds)):
+        model = synthetic(size, rule, base)
+        small, large = (yields(model, one, kind, speeds, context, precision) for one in pair)
+        logs = np.log(np.maximum(large, LEAST) / np.maximum(small, LEAST))
+        low, high = band(logs)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            line = {"rule": rule, "total_params": size, "precision": precision, "context": context, "software": kind}
+            line |= {"tokens_per_s_per_user": speeds, "ratio": large[0] / small[0]}
+        line |= {"small_tokens_per_s_per_chip": small[0], "large_tokens_per_s_per_chip": large[0]}
+        sure = ~((low < 0) & (high > 0)) & ~np.isnan(line["ratio"])
+        rows.append(line | {"ratio_low": np.exp(low), "ratio_high": np.exp(high), "sure": sure})
+    return tidy(rows)
+
+
+def fewer_lanes(system: str | System) -> System:
+    """Return a system with the lanes of AWS's page, not the deep dive's; itself if neither counts them.
+
+    Examples
+    --------
+    >>> rates = {name: fewer_lanes(name).id for name in ("trn3-nl72x2-pcie160", "trn3-nl32x2-torus")}
+    >>> rates["trn3-nl72x2-pcie160"], rates["trn3-nl32x2-torus"]
+    ('trn3-nl72x2-aws-lanes', 'trn3-nl32x2-torus')
+    """
+    spec = read_system(system)
+    name = LANES.get(spec.id, spec.id)
+    return what_if.alternatives(spec).get(name) or read_system(name)

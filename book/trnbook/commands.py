@@ -1,0 +1,94 @@
+"""The book's commands: run a chapter with parameters, list the chapters, build the book, refresh the notebooks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trnbook import report
+from trnmodel.cli.shell import plain_errors, say
+
+OutDir = Annotated[str, typer.Option("-o", "--out-dir", metavar="FOLDER", help="Folder for what is made.")]
+
+
+def _folder(text: str) -> Path:
+    if not text.strip():
+        raise report.InputError("-o: an empty name is no folder; the one you are in is .")
+    return Path(text)
+
+
+def _pairs(assignments: list[str]) -> dict[str, str]:
+    """`name=value` texts as a dict."""
+    for text in assignments:
+        if "=" not in text:
+            raise report.InputError(f"-p {text}: expected name=value")
+    return {name.strip(): value for name, _, value in (text.partition("=") for text in assignments)}
+
+
+def _complete(incomplete: str) -> list[str]:
+    """Complete the name of a chapter."""
+    return [slug for slug in report.notebooks() if slug.startswith(incomplete)]
+
+
+def run(
+    chapter: Annotated[
+        str,
+        typer.Argument(
+            metavar="CHAPTER",
+            help="A chapter as `trnmodel list` prints it.",
+            autocompletion=_complete,
+        ),
+    ],
+    parameter: Annotated[list[str], typer.Option("-p", "--parameter", metavar="NAME=VALUE")] = [],  # noqa: B006
+    file: Annotated[Path | None, typer.Option("-f", "--file", help="YAML mapping of parameters; -p wins.")] = None,
+    out_dir: OutDir = "reports",
+    page: Annotated[bool, typer.Option(help="Make an HTML page of it too.")] = True,
+) -> None:
+    """Execute a chapter with your parameters into a report of your own.
+
+    The report is FOLDER/CHAPTER.ipynb, with a page in FOLDER/CHAPTER/. It is made again only when something that it
+    is made from has changed. One with other parameters in its place is replaced, which is said; name another folder to
+    keep both. One run at a time may write into a folder.
+    """
+    with plain_errors():
+        folder = _folder(out_dir)
+        parameters = (report.read_parameters(file) if file else {}) | _pairs(parameter)
+        report.check_parameters(chapter, parameters)
+        with report.claimed(folder):
+            if page:
+                report.require_place(folder / chapter)
+            for outcome in report.run([chapter], parameters, folder):
+                say(f"{outcome.path}{'' if outcome.ran else ' (up to date)'}")
+                if outcome.replaced:
+                    former = ", ".join(f"{name} = {value!r}" for name, value in outcome.replaced.items())
+                    say(f"it replaces a report with {former}; -o FOLDER keeps both", error=True)
+                html = report.build_page(outcome.path) if page else None
+                if html:
+                    say(html)
+
+
+def list_chapters() -> None:
+    """List the chapters and their parameters with types and defaults."""
+    with plain_errors():
+        for slug in report.notebooks():
+            say(slug)
+            for name, declared in report.parameters(slug).items():
+                say(f"    {name + ': ' + declared.type_name:<40} = {declared.default!r}")
+
+
+def book(
+    out_dir: OutDir = "build",
+    pdf: Annotated[bool, typer.Option("--pdf", help="Print the book to one PDF instead.")] = False,
+) -> None:
+    """Execute the chapters that changed and build the book into FOLDER/html; the old one stays until it is whole."""
+    with plain_errors():
+        say(report.build_book(_folder(out_dir), pdf=pdf))
+
+
+def notebooks(out_dir: OutDir = "build") -> None:
+    """Execute the chapters with their defaults and refresh the committed notebooks."""
+    with plain_errors():
+        for path in report.write_reference_notebooks(_folder(out_dir)):
+            say(path)

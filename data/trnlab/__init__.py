@@ -1,0 +1,1 @@
+"""The lab: fits constants, measures errors and writes rows of `data/`."""

@@ -1,0 +1,190 @@
+"""How well serving is predicted: errors by group and split, and by regime.
+
+Fits without a model take some ten minutes, so their errors are rows of `data/evidence/residuals.csv`. `python -m
+trnlab.accuracy` writes them anew; a test checks that they are those of the shipped efficiencies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trnlab import comparators, coverage, forms
+from trnlab.naive import regression
+from trnmodel.catalog.load import DATA
+from trnmodel.evidence.fit import MEANINGS, Case, cases, fitted_errors, labels, log_errors, readable
+from trnmodel.evidence.readings import is_rate
+from trnmodel.evidence.rows import (
+    COLLECTIVES,
+    COMPARATORS,
+    LATER,
+    MEASURED,
+    PRODUCTS,
+    SIDES,
+    published,
+    read_rows,
+    save,
+    texts,
+)
+from trnmodel.evidence.rules import PLAIN, check
+from trnmodel.evidence.score import counted, validation
+from trnmodel.evidence.search import left_out
+from trnmodel.evidence.tables import BY, CHIP, FAMILY, FITTED, KERNELS, LEFT_OUT, OUTSIDE, SOURCE
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+RESIDUALS, KERNEL_RESIDUALS, OTHER_RESIDUALS = (
+    DATA / "evidence" / f"residuals{of}.csv" for of in ("", "_kernels", "_outside")
+)
+FILES: Mapping[Path, tuple[str, ...]] = {RESIDUALS: tuple(MEANINGS), KERNEL_RESIDUALS: KERNELS}
+INSIDE = "model left out, form chosen inside"  # of the rows that the tried forms move
+LEAVING: Mapping[str, Callable[[Case], str]] = {
+    LEFT_OUT: lambda case: case.model,
+    CHIP: lambda case: case.family,
+    SOURCE: lambda case: case.source,
+}
+UNFITTED = (
+    "prefill, profiled MFU",
+    "prefill, throughput",
+    "encoders, throughput",
+    "decode, bytes read",
+    "decode, share of HBM",
+    "whole static runs",
+    "TTFT of a burst",
+    "serving, throughput",
+    "serving, latency of a request",
+    "serving, TTFT in a queue",
+    "memory footprint",
+)  # uses that rules give rows, in the order of the table
+SAME = "constants from these rows"
+UNSTATED, PRODUCTS_USE = "platform not stated", "tuned-gemm"
+
+
+def _errors(of: Sequence[Case], group: str) -> Iterator[tuple[str, NDArray, NDArray | float]]:
+    """Errors of a group's cases by split, and those of the naive regression; NaN for cases that a split is not of."""
+    errors, regressed = fitted_errors(group), group in MEANINGS
+    yield FITTED, np.expm1(log_errors(of)), regression(of, of) if regressed else np.nan
+    for split, name in LEAVING.items():
+        if len(set(map(name, of))) > 1 and (regressed or split == LEFT_OUT):
+            rival = left_out(of, name, regression) if regressed and split == LEFT_OUT else np.nan
+            yield split, left_out(of, name, errors), rival
+    if group in forms.FORMS:
+        yield INSIDE, forms.chosen_inside(of, group), np.nan
+    seen = [case for case in of if case.family in ("trn1", "inf2")]
+    both = {case.reading.stack for case in seen}
+    later = [i for i, case in enumerate(of) if case.family == "trn2" and case.reading.stack in both]
+    if regressed and later:
+        test, found = [of[i] for i in later], np.full((2, len(of)), np.nan)
+        found[:, later] = errors(seen, test), regression(seen, test)
+        yield FAMILY, *found
+
+
+def residuals(groups: Iterable[str] = MEANINGS) -> pd.DataFrame:
+    """Errors of every unique configuration as fitted, with its model left out, and of Trn2 from Trn1 and Inf2.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        split, group, meaning, model, where, stack, shapes, measured (in s, or 1/s), error, naive_error. [-]
+    """
+    import pandas as pd
+
+    frames, rows = [], published()
+    for group in groups:
+        of = cases(rows, group)
+        asked = {"group": group, **labels(of)}
+        for split, error, naive in _errors(of, group):
+            table = pd.DataFrame({"split": split, **asked, "error": error, "naive_error": naive})
+            frames.append(table.dropna(subset="error"))
+    return pd.concat(frames, ignore_index=True)
+
+
+def outside() -> pd.DataFrame:
+    """Errors of configurations that no constant is fitted to, by what they are used for.
+
+    Products of Trainium3 have constants of their own, so that theirs are the errors with their file left out. Rows
+    whose platform is not stated say nothing of one.
+    """
+    import pandas as pd
+
+    rows = counted(validation())
+    rows = rows[~rows.use.isin([PLAIN, "model", UNSTATED, *KERNELS])]
+    of = list(readable(texts(rows)))
+    table = pd.DataFrame({**labels(of), "use": rows.use.to_numpy(), "error": rows.error.to_numpy()})
+    left = _left_products()
+    shapes = [tuple(float(dict(case.reading.asked).get(name, 0)) for name in SIDES) for case in of]
+    found = [left.get(shape, float(error)) for shape, error in zip(shapes, table.error, strict=True)]
+    table["error"] = np.where(table.use == PRODUCTS_USE, found, table.error)
+    named = table.part.isin(["kernel", "collective"])
+    by_stack = (table.part + ", " + table["on"]).str.removesuffix(", ")
+    return table.assign(split=OUTSIDE, group=by_stack.where(named, rows.use.to_numpy()))
+
+
+def _left_products() -> dict[tuple[float, ...], float]:
+    """Error of each product of Trainium3, by its sides, under constants fitted to the other files."""
+    from trnlab.kernels import product_accuracy
+
+    table = product_accuracy()
+    return dict(zip(zip(*(table[name] for name in SIDES), strict=True), table.left_out_error, strict=True))
+
+
+def shipped(path: Path = RESIDUALS) -> pd.DataFrame:
+    """Return the rows of `data/evidence/residuals.csv`, or of that of kernels."""
+    import pandas as pd
+
+    return pd.read_csv(path)
+
+
+def write() -> None:
+    """Compute all residuals anew and write them, six significant digits each; rules that match nothing are refused."""
+    check(row for path in (MEASURED, LATER, COMPARATORS, COLLECTIVES, PRODUCTS) for row in read_rows(path))
+    for path, groups in FILES.items():
+        save(residuals(groups), path)
+    write_bands()
+
+
+def write_bands() -> None:
+    """Write what follows from the errors as they are shipped: those outside the fits, widths, what was measured."""
+    save(outside(), OTHER_RESIDUALS)
+    coverage.write(left_out_rows())
+
+
+def left_out_rows(split: str = LEFT_OUT) -> pd.DataFrame:
+    """Errors of configurations under a fit without them, where there is one, as logarithms of times.
+
+    Ours and other chips'; of a rate the sign is turned.
+
+    Parameters
+    ----------
+    split : str
+        "model left out", "chip left out" or "source left out". [-]
+    """
+    import pandas as pd
+
+    column = "chip_left_out_error" if split == CHIP else "model_left_out_error"
+    others = shipped(comparators.RESIDUALS)
+    others = others.assign(error=others[column].fillna(others.chip_left_out_error))
+    own = [
+        rows[rows.split.isin([split, LEFT_OUT] if path == KERNEL_RESIDUALS else [split])]
+        for path, rows in ((path, shipped(path)) for path in FILES)
+    ]
+    table = pd.concat([*own, shipped(OTHER_RESIDUALS), others], ignore_index=True)
+    table = table[np.isfinite(table.error)]
+    sign = np.where([is_rate(meaning) for meaning in table.meaning], -1.0, 1.0)
+    table = table.assign(log_error=sign * np.log1p(table.error)).reset_index(drop=True)
+    pools = list(map(coverage.pool_of, table.group, table.part))
+    return table.assign(pool=pools, octaves=coverage.away(table, "model"))
+
+
+def held(split: str = LEFT_OUT) -> pd.DataFrame:
+    """Left-out errors of a split with the interval that all others give each, and a constant one: `coverage.held`."""
+    return coverage.held(left_out_rows(split), BY[split])
+
+
+if __name__ == "__main__":
+    write()

@@ -1,0 +1,284 @@
+"""Collectives against measurements that are not ours: a floor and a rate for each published run, and the barrier."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trnmodel.catalog import load, systems
+from trnmodel.catalog.systems import System
+from trnmodel.evidence.readings import TIMES, asked
+from trnmodel.evidence.rows import MEASURED, number, read_rows
+from trnmodel.evidence.rules import decide
+from trnmodel.evidence.search import left_out, line
+from trnmodel.fabric.collectives import collective
+from trnmodel.fabric.runtime import RUNTIMES, graph_barrier_s
+from trnmodel.formulas.bounds import busbw_factor
+from trnmodel.result import tidy
+from trnmodel.units import GB, GIB, MS, US
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MACHINES = ("trn1.32xlarge", "trn2.48xlarge")  # that could have made the published runs
+LARGE = (GB, 10 * GB)  # two messages far beyond every latency: their difference is the rate
+
+
+def contract() -> pd.DataFrame:
+    """Every measured collective row with what it is used for, or the reason why it is set aside.
+
+    Examples
+    --------
+    >>> rows = contract()
+    >>> bool(((rows.use == "") == (rows.reason != "")).all())
+    True
+    """
+    import pandas as pd
+
+    kept = ("id", "source", "date_or_sdk", "instance", "workload", "metric", "unit", "note")
+    told, lines = ("kind", "ranks", "message_bytes"), []
+    for row in read_rows(MEASURED):
+        if row["kind"] == "collective":
+            d = decide(row)
+            given = dict(asked(d.arguments))
+            line: dict[str, Any] = {name: row[name] for name in kept} | {"use": d.use}
+            line |= {"series": d.arguments.get("series", ""), **{name: given.get(name, np.nan) for name in told}}
+            lines.append(line | {"value": number(row["value"]), "reason": d.reason})
+    return pd.DataFrame(lines)
+
+
+def _timed(use: str) -> pd.DataFrame:
+    rows = contract()
+    rows = rows[rows.use == use]
+    return rows.assign(time_s=rows.value * rows.unit.map(TIMES))
+
+
+def recomputed() -> pd.DataFrame:
+    """Return printed rates beside those of bytes and microseconds, in the unit that the run really printed.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        series, metric, message_bytes, printed, as_gb, as_gib, unit ("GB/s" or "GiB/s", whichever the run's own times
+        give) and error of the printed figure in that unit, with its rounding.
+
+    Examples
+    --------
+    >>> recomputed().groupby("unit").series.unique().map(len).to_dict()
+    {'GB/s': 6, 'GiB/s': 3}
+    """
+    rows = contract()
+    rates = rows[rows.use == "rate"]
+    times = rows[rows.metric.isin(["time", "time:avg"])]
+    keys = [rates.source.str.split(" @").str[0], times.source.str.split(" @").str[0]]
+    time = dict(zip(zip(keys[1], times.workload, strict=True), times.value * US, strict=True))
+    seconds = np.array([time[key] for key in zip(keys[0], rates.workload, strict=True)])
+    rate = rates.message_bytes / seconds * np.where(rates.metric == "busbw", _factors(rates), 1.0)
+    table = rates[["series", "metric", "message_bytes"]].assign(printed=rates.value, as_gb=rate / GB, as_gib=rate / GIB)
+    off = {unit: (table[column] - table.printed).abs() for unit, column in (("GB/s", "as_gb"), ("GiB/s", "as_gib"))}
+    sums = {unit: each.groupby(table.series).sum() for unit, each in off.items()}
+    unit = np.where(table.series.map(sums["GB/s"] <= sums["GiB/s"]), "GB/s", "GiB/s")
+    shown = np.where(unit == "GB/s", table.as_gb, table.as_gib)
+    return table.assign(unit=unit, error=shown / table.printed - 1).reset_index(drop=True)
+
+
+def _line(wire_bytes: NDArray, time_s: NDArray) -> tuple[float, float]:
+    """Floor and rate of t = floor + wire / rate, by relative least squares."""
+    floor, slope = line(wire_bytes, time_s, time_s**-2)
+    return floor, 1 / slope
+
+
+def _factors(rows: pd.DataFrame) -> NDArray:
+    return np.array([float(busbw_factor(k, n)) for k, n in zip(rows.kind, rows.ranks, strict=True)])
+
+
+def _wire_bytes(rows: pd.DataFrame) -> NDArray:
+    return rows.message_bytes.to_numpy() * _factors(rows)
+
+
+def points() -> pd.DataFrame:
+    """Each measured time with the line of its own run, and with that line fitted to the run's other sizes.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        series, kind, ranks, message_bytes, time_s, fitted_s, error, left_out_error (NaN where two sizes are all).
+    """
+    import pandas as pd
+
+    frames = []
+    for _, run in _timed("fit").groupby("series", sort=False):
+        wire, time = _wire_bytes(run), run.time_s.to_numpy()
+        floor, rate = _line(wire, time)
+        sized = list(zip(run.message_bytes, wire, time, strict=True))
+        left = left_out(sized, lambda point: point[0], _line_errors)
+        fitted = floor + wire / rate
+        kept = run[["series", "kind", "ranks", "message_bytes", "time_s"]]
+        frames.append(kept.assign(fitted_s=fitted, error=fitted / time - 1, left_out_error=left))
+    return pd.concat(frames, ignore_index=True)
+
+
+def _line_errors(train: list[tuple], test: list[tuple]) -> NDArray:
+    """Errors of (bytes, bytes on the wire, time) under the line of others; NaN where those have one size alone."""
+    if len({size for size, _, _ in train}) < 2:
+        return np.full(len(test), np.nan)
+    floor, rate = _line(*(np.array(column) for column in list(zip(*train, strict=True))[1:]))
+    return np.array([(floor + wire / rate) / time - 1 for _, wire, time in test])
+
+
+def fits() -> pd.DataFrame:
+    """Floor and bus bandwidth of each published run, with the spread of its rows.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        series, kind, ranks, sizes, floor_s, busbw_bytes_per_s, crossover_bytes (where floor and transfer are alike),
+        worst_error and worst_left_out_error (NaN where two sizes are all).
+
+    Examples
+    --------
+    >>> round(float(fits().set_index("series").floor_s["allg-32"]) * 1e6, 1)
+    6.2
+    """
+    import pandas as pd
+
+    lines = []
+    for (name, kind, ranks), run in points().groupby(["series", "kind", "ranks"], sort=False):
+        floor, rate = _line(_wire_bytes(run), run.time_s.to_numpy())
+        sizes = run.message_bytes.nunique()
+        line = {"series": name, "kind": kind, "ranks": ranks, "sizes": sizes, "floor_s": floor}
+        line |= {"busbw_bytes_per_s": rate, "crossover_bytes": floor * rate / float(busbw_factor(kind, ranks))}
+        line |= {"worst_error": run.error.abs().max() if sizes > 2 else np.nan}
+        lines.append(line | {"worst_left_out_error": run.left_out_error.abs().max()})
+    return pd.DataFrame(lines)
+
+
+def curves() -> pd.DataFrame:
+    """Bus bandwidth over the message, measured and as the run's two constants give it.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        series, message_bytes, what ("measured" or "two constants"), busbw_bytes_per_s.
+    """
+    import pandas as pd
+
+    measured = points()
+    wire = _wire_bytes(measured)
+    frames = [
+        measured[["series", "message_bytes"]].assign(what=what, busbw_bytes_per_s=wire / measured[column])
+        for what, column in (("measured", "time_s"), ("two constants", "fitted_s"))
+    ]
+    return pd.concat(frames, ignore_index=True)
+
+
+def _machines(series: str) -> list[System]:
+    """Return the systems that could have made a run: of two servers where it ran on two."""
+    return [systems.system(name, count=2 if "two-nodes" in series else 1) for name in MACHINES]
+
+
+def misses() -> pd.DataFrame:
+    """Each measured time over what `tm.collective` says without a constant of the run, on each system it could be of.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        series, system, message_bytes, time_s, predicted_s, ratio (measured over predicted).
+
+    Examples
+    --------
+    >>> round(float(misses().groupby("system").ratio.median()["trn1.32xlarge"]), 1)
+    5.7
+    """
+    rows = []
+    for (series, kind, ranks), run in points().groupby(["series", "kind", "ranks"], sort=False):
+        for where in _machines(series):
+            found = collective(kind, run.message_bytes.to_numpy(), where, ranks=ranks)
+            if np.all(found.valid):
+                times = {"time_s": run.time_s, "predicted_s": found.time_s, "ratio": run.time_s / found.time_s}
+                rows.append({"series": series, "system": where.id, "message_bytes": run.message_bytes, **times})
+    return tidy(rows)
+
+
+def shares() -> pd.DataFrame:
+    """Return what each run reaches of the modelled fabric, on each system that could have been its machine.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        series, system (of two servers where the run had two), model_bytes_per_s and model_floor_s (`tm.collective`,
+        best algorithm), share of the rate, floor_ratio. A share above one says that it was another machine.
+    """
+    import pandas as pd
+
+    lines = []
+    for run in fits().itertuples():
+        for where in _machines(run.series):
+            big = collective(run.kind, LARGE, where, ranks=run.ranks)
+            if not np.all(big.valid):
+                continue
+            rate = float(busbw_factor(run.kind, run.ranks)) * np.diff(LARGE)[0] / np.diff(big.time_s)[0]
+            floor = float(collective(run.kind, 0.0, where, ranks=run.ranks).time_s)
+            lines.append(
+                {
+                    "series": run.series,
+                    "system": where.id,
+                    "model_bytes_per_s": rate,
+                    "share": run.busbw_bytes_per_s / rate,
+                    "model_floor_s": floor,
+                    "floor_ratio": run.floor_s / floor,
+                }
+            )
+    return pd.DataFrame(lines)
+
+
+def barriers() -> pd.DataFrame:
+    """Graphs with no, one and twelve all-reduces of 32 KiB: what the graph pays once, and what each collective adds.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        runtime, ranks, without_s, one_s, twelve_s, each_s (of the eleven further ones), model_s (`graph_barrier_s`),
+        error.
+    """
+    import pandas as pd
+
+    others = {use: _timed(use).set_index(["series", "ranks"]).time_s for use in ("null", "twelve")}
+    lines = []
+    for row in _timed("one").itertuples():
+        twelve = float(others["twelve"][row.series, row.ranks])
+        model = float(graph_barrier_s(row.ranks, RUNTIMES[row.series]))
+        lines.append(
+            {
+                "runtime": row.series,
+                "ranks": row.ranks,
+                "without_s": float(others["null"][row.series, row.ranks]),
+                "one_s": row.time_s,
+                "twelve_s": twelve,
+                "each_s": (twelve - row.time_s) / 11,
+                "model_s": model,
+                "error": model / row.time_s - 1,
+            }
+        )
+    return pd.DataFrame(lines)
+
+
+def barrier_line(runtime: str) -> tuple[float, float]:
+    """Return base and step of t = base + step log2(ranks), in seconds, fitted to graphs of more than two ranks."""
+    facts = [f for f in load.facts_rows().values() if f.quantity == "graph_with_collective_s" and f.entity == runtime]
+    points_ = {float(fact.qualifier): load.value_si(fact)[0] for fact in facts if float(fact.qualifier) > 2}
+    return line(np.log2([*points_]), [*points_.values()])
+
+
+def fitted_facts() -> dict[str, str]:
+    """Return what `data/facts/collectives.csv` must print: id of each fitted fact and its value, to four digits."""
+    found = {}
+    for run in fits().itertuples():
+        found[f"nccom-test/collective_floor_s:{run.series}/project"] = f"{run.floor_s / US:.4g}"
+        found[f"nccom-test/collective_busbw_bytes_per_s:{run.series}/project"] = f"{run.busbw_bytes_per_s / GB:.4g}"
+    for runtime in RUNTIMES.values():
+        for part, value in zip(("base", "step"), barrier_line(runtime), strict=True):
+            found[f"{runtime}/graph_barrier_{part}_s/project"] = f"{value / MS:.4g}"
+    return found

@@ -1,0 +1,470 @@
+"""Steps of training that were measured beside what the model gives, with the model of a row left out.
+
+Fitted are a few shares and fixed times of each training stack, on the rows of its group; other groups are predicted.
+`python -m trnlab.training` writes them into `data/facts/training.csv`, and the errors of runs whose model
+was left out into `data/evidence/training_left_out.csv`.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from trnmodel.catalog import load
+from trnmodel.catalog.systems import System, roomy
+from trnmodel.catalog.systems import system as read_system
+from trnmodel.catalog.trainers import Trainer, trainer
+from trnmodel.evidence import search
+from trnmodel.evidence.questions import fastest_micro_batch
+from trnmodel.evidence.rows import put_fitted, save
+from trnmodel.formulas.training import megatron_flop
+from trnmodel.models.config import read_json
+from trnmodel.models.shipped import MODELS, catalog
+from trnmodel.models.synthetic import from_values
+from trnmodel.models.transformer import Transformer
+from trnmodel.models.transformer import model as read_model
+from trnmodel.steps.legal import reaching
+from trnmodel.steps.mapping import Mapping as Degrees
+from trnmodel.training.step import PLACEMENT, TrainStep, train_step
+from trnmodel.units import BILLION, DAY, GBIT, TRILLION
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ROWS = load.DATA / "evidence" / "training.csv"
+LEFT_OUT = load.DATA / "evidence" / "training_left_out.csv"
+FACTS = load.DATA / "facts" / "training.csv"
+GROUPS = {  # on whose rows a stack is fitted
+    "megatron-2021": "a100-cluster",
+    "neuronx-training": "trn1",
+    "megatron-core-b200": "b200",
+    "deepspeed-2021": "zero3-2021",
+}
+FITTED = {
+    "megatron-2021": ("matmul_share", "stream_share", "scaleout_share", "layer_s"),
+    "megatron-core-b200": ("matmul_share", "stream_share"),
+    "neuronx-training": ("matmul_share", "scaleout_share", "layer_s", "step_s"),
+    "deepspeed-2021": ("scaleout_share", "dp_overlap"),
+}
+STACKS = {  # of groups that are predicted, by the beginning of their names; TPUs and MI325X have no stack of their own
+    "h100": "megatron-core-hopper",
+    "h200": "megatron-core-hopper",
+    "tpu": "megatron-core",
+    "mi325x": "megatron-core",
+    "finetune": "neuronx-training",
+}
+TARGETS = {  # of issue 16: a column of the table, and what it is to stay below
+    "korthikanti": {"mean": 0.03},
+    "sc21": {"mean": 0.08},
+    "a100-cluster": {"left_out_mean": 0.10, "left_out_median": 0.06},
+    "trn1": {"left_out_median": 0.07},
+}
+SHORT_S = 2.0  # only steps as short as this tell of the fixed time of a step: without one it is none
+QUANTILE = 0.9
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A line of `data/evidence/training.csv`: a run with what was measured of a step.
+
+    `model` is an id of ours, of which `layers` may say how many ran, or a GPT of printed widths. `trainable_share` is
+    that of LoRA, empty where all is trained. `use` is "fit", "predict", or "aside" with the reason in `note`.
+    """
+
+    id: str
+    group: str
+    use: Literal["fit", "predict", "aside"]
+    source: str
+    locator: str
+    model: str
+    layers: str
+    hidden: str
+    heads: str
+    vocabulary: str
+    system: str
+    count: int
+    scaleout_gbit_per_s: str
+    tp: str
+    pp: str
+    dp: str
+    ep: str
+    cp: str
+    global_batch: str
+    seq: str
+    micro_batch: str
+    interleave: int
+    recompute: Literal["none", "selective", "full"]
+    zero: int
+    sequence_parallel: int
+    precision: str
+    trainable_share: str
+    metric: str
+    value: str
+    unit: str
+    note: str
+
+
+class Case(NamedTuple):
+    """A run as a question, with the time that one of its steps took."""
+
+    row: Row
+    model: Transformer
+    where: System
+    measured_s: float
+
+    @property
+    def name(self) -> str:
+        """What is left out together: a model of one size, whatever its depth or software."""
+        return self.row.model
+
+    @property
+    def degrees(self) -> Degrees:
+        """Degrees, placed as Megatron-LM places them."""
+        r = self.row
+        return _degrees(int(r.tp), int(r.pp), int(r.dp), int(r.ep), int(r.cp))
+
+    def step(self, e: Trainer | str | None = None) -> TrainStep:
+        """Return the step; where no size of a micro-batch is printed, the fastest that fits."""
+        r = self.row
+        ask: dict[str, Any] = {
+            "global_batch": int(r.global_batch),
+            "seq": int(r.seq),
+            "interleave": r.interleave,
+            "precision": r.precision,
+            "recompute": r.recompute,
+            "zero": r.zero,
+            "sequence_parallel": bool(r.sequence_parallel),
+            "trainable_share": float(r.trainable_share or 1),
+            "efficiencies": e,
+        }
+        where = roomy(self.where) if r.micro_batch else self.where  # a run that was measured did fit
+        size = int(r.micro_batch or fastest_micro_batch(self.model, where, self.degrees, **ask))
+        return train_step(self.model, where, self.degrees, micro_batch=size, **ask)
+
+
+@cache
+def _degrees(tp: int, pp: int, dp: int, ep: int, cp: int) -> Degrees:
+    return Degrees(tp=tp, pp=pp, dp=dp, ep=ep, cp=cp, placement=PLACEMENT)
+
+
+@cache
+def _model(name: str, layers: str, hidden: str, heads: str, vocabulary: str) -> Transformer:
+    """Return a model of the catalog, as deep as it ran, or a GPT of printed widths.
+
+    Of the layers before the experts a cut model keeps one: with all three of DeepSeek-V3 the run on B200 would have
+    taken 57 GiB, with one it takes 100, and 104 were measured.
+    """
+    if hidden:
+        values = {
+            "model_type": "gpt2",
+            "n_embd": int(hidden),
+            "n_head": int(heads),
+            "n_layer": int(layers),
+            "n_positions": 2048,
+            "vocab_size": int(vocabulary),
+        }
+        return from_values(values, name.replace(" ", "-").lower())
+    if layers:
+        values = dict(read_json(MODELS / catalog()[name].file)) | {"num_hidden_layers": int(layers)}
+        if values.get("first_k_dense_replace"):
+            values["first_k_dense_replace"] = 1
+        return from_values(values, f"{name}-{layers}-layers")
+    return read_model(name)
+
+
+@cache
+def _where(system: str, count: int, gbit_per_s: str) -> System:
+    found = read_system(system, count)
+    return replace(found, network_bytes_per_s_per_dir=float(gbit_per_s) * GBIT) if gbit_per_s else found
+
+
+def _gpt_flop(row: Row, recompute: str) -> float:
+    """Work of a step of a GPT as Megatron-LM counts it."""
+    layers, hidden, vocabulary = (float(x) for x in (row.layers, row.hidden, row.vocabulary))
+    return float(megatron_flop(float(row.global_batch), float(row.seq), layers, hidden, vocabulary, recompute))
+
+
+def measured_s(row: Row, model: Transformer, where: System) -> float:
+    """Time of a step, from what is printed: rates, FLOP/s, MFU over the printed peak of BF16, days of 300B tokens.
+
+    FLOP count the whole square of attention, as Megatron-LM's do. A rate of one chip goes by the chips that the degrees
+    occupy, of which a pod may have more.
+    """
+    value, sequences, seq = float(row.value), float(row.global_batch), float(row.seq)
+    ranks = int(row.tp) * int(row.pp) * int(row.dp) * int(row.ep) * int(row.cp)
+    chips = min(where.chips, ranks)
+    if row.metric == "iteration_time":
+        return value
+    if row.metric == "throughput":
+        return sequences / value if row.unit == "seq/s" else sequences * seq / value
+    if row.metric == "tokens_per_s_per_chip":
+        return sequences * seq / (value * chips)
+    if row.metric == "time_for_tokens":
+        return value * DAY * sequences * seq / (300 * BILLION)
+    if row.metric == "mfu":
+        value *= where.chip.peak("bf16") / TRILLION
+    if not row.hidden:
+        return sequences * float(model.train_flop(seq, "full")) / (value * TRILLION * chips)
+    return _gpt_flop(row, "full" if row.metric == "flop_per_s_per_gpu" else "none") / (value * TRILLION * chips)
+
+
+@cache
+def rows() -> tuple[Row, ...]:
+    """All runs."""
+    return tuple(load.read_csv(ROWS, Row))
+
+
+@cache
+def cases(group: str = "") -> tuple[Case, ...]:
+    """Return runs that are asked for, of one group or of all."""
+    found = []
+    for row in rows():
+        if row.use == "aside" or group not in ("", row.group):
+            continue
+        where = _where(row.system, row.count, row.scaleout_gbit_per_s)
+        model = reaching(_model(row.model, row.layers, row.hidden, row.heads, row.vocabulary), float(row.seq))
+        found.append(Case(row, model, where, measured_s(row, model, where)))
+    return tuple(found)
+
+
+def stack_of(group: str) -> str:
+    """Return the stack that a group is asked with."""
+    for stack, own in GROUPS.items():
+        if group.startswith(own.removesuffix("-cluster")):
+            return stack
+    return next((stack for name, stack in STACKS.items() if group.startswith(name)), "megatron-2021")
+
+
+def log_errors(of: Iterable[Case], e: Trainer | str) -> NDArray:
+    """Logarithms of predicted over measured."""
+    return np.log([float(case.step(e).time_s) / case.measured_s for case in of])
+
+
+def fit(of: Sequence[Case], e: Trainer, names: Sequence[str]) -> Trainer:
+    """Return a stack with the constants that fit some runs best; a share ends at 1."""
+    if "step_s" in names and min(case.measured_s for case in of) > SHORT_S:
+        e, names = replace(e, step_s=0.0), [name for name in names if name != "step_s"]
+    first = np.array([getattr(e, name) for name in names], dtype=float)
+
+    def errors(values: NDArray) -> NDArray:
+        return log_errors(of, _with(e, names, values))
+
+    return _with(e, names, search.constants(errors, first, high=search.room(names, first)))
+
+
+def _with(e: Trainer, names: Sequence[str], values: NDArray) -> Trainer:
+    moved: dict[str, Any] = {name: float(value) for name, value in zip(names, values, strict=True)}
+    return replace(e, **moved)
+
+
+@cache
+def without_model(stack: str) -> NDArray:
+    """Return a row for each of a stack's runs: its error and the constants by a fit that did not see its model."""
+    of, names = cases(GROUPS[stack]), FITTED[stack]
+    e = trainer(of[0].where.chip, stack)
+
+    def learned(train: list[Case], test: list[Case]) -> list[NDArray]:
+        found = fit(train, e, names)
+        constants = [getattr(found, name) for name in names]
+        return [np.array([error, *constants]) for error in np.expm1(log_errors(test, found))]
+
+    return search.left_out(of, lambda case: case.name, learned)
+
+
+@cache
+def _share(case: Case) -> float:
+    step = case.step("ideal")
+    peak = float(step.peak_flop_per_s * step.chips * step.ranks_per_chip)
+    return float(step.model_flop) / case.measured_s / peak
+
+
+def _shares(of: Sequence[Case]) -> NDArray:
+    """MFU of runs as measured."""
+    return np.array([_share(case) for case in of])
+
+
+def constant_mfu(of: Sequence[Case]) -> tuple[NDArray, NDArray]:
+    """Errors of the rival, one share of the peak for all runs: as fitted to them, and with the model left out.
+
+    Where there is one model, the latter are NaN.
+    """
+    shares = _shares(of)
+
+    def learned(train: list[int], test: list[int]) -> NDArray:
+        return shares[test] / (np.exp(np.median(np.log(shares[train]))) if train else np.nan) - 1
+
+    every = list(range(len(of)))
+    return learned(every, every), search.left_out(every, lambda i: of[i].name, learned)
+
+
+def carried_mfu(group: str) -> NDArray:
+    """Errors of the rival that has not seen a group: the MFU of the runs that its stack, or the base of that, fits."""
+    stack = stack_of(group)
+    while stack not in GROUPS:
+        stack = load.entities()[stack].base
+    known = _shares(cases(GROUPS[stack]))
+    return _shares(cases(group)) / np.exp(np.median(np.log(known))) - 1
+
+
+@cache
+def left_out_errors() -> dict[str, float]:
+    """Errors by id, of fits that did not see the model of the run, as they were last written."""
+    with LEFT_OUT.open(newline="") as file:
+        return {row["id"]: float(row["left_out_error"]) for row in csv.DictReader(file)}
+
+
+def accuracy(group: str) -> pd.DataFrame:
+    """Return runs of a group with errors as shipped, with the model left out, and of the rival.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        id, model, degrees, measured and predicted time, error, left_out_error (NaN where the group is predicted), and
+        errors of one MFU for all: in sample, left out (NaN where there is one model), and carried over from the runs
+        that the stack was fitted to. [-]
+    """
+    import pandas as pd
+
+    of, stack = cases(group), stack_of(group)
+    steps = [case.step(trainer(case.where.chip, stack)) for case in of]
+    times = np.array([float(step.time_s) for step in steps])
+    took = np.array([case.measured_s for case in of])
+    inside, outside = constant_mfu(of)
+    return pd.DataFrame(
+        {
+            "id": [case.row.id for case in of],
+            "model": [case.name for case in of],
+            **{name: [int(getattr(case.row, name)) for case in of] for name in ("tp", "pp", "dp", "ep", "cp")},
+            "recompute": [case.row.recompute for case in of],
+            "measured_s": took,
+            "predicted_s": times,
+            "error": times / took - 1,
+            "left_out_error": [left_out_errors().get(case.row.id, np.nan) for case in of],
+            "mfu_error": inside,
+            "mfu_left_out_error": outside,
+            "mfu_carried_error": carried_mfu(group),
+            "mfu": [float(step.mfu) for step in steps],
+            "note": [case.row.note for case in of],
+        }
+    )
+
+
+ERRORS = {
+    "": "error",
+    "left_out_": "left_out_error",
+    "rival_": "mfu_error",
+    "rival_left_out_": "mfu_left_out_error",
+    "rival_carried_": "mfu_carried_error",
+}
+
+
+def _summary(group: str) -> dict[str, Any]:
+    """Return the line of a group."""
+    found = accuracy(group)
+    line: dict[str, Any] = {
+        "group": group,
+        "stack": stack_of(group),
+        "cases": len(found),
+        "models": found.model.nunique(),
+        "fitted": group in GROUPS.values(),
+    }
+    for name, column in ERRORS.items():
+        errors = np.abs(found[column].to_numpy())
+        known = errors[np.isfinite(errors)]
+        line |= {f"{name}{how.__name__}": float(how(known)) if known.size else np.nan for how in (np.mean, np.median)}
+    wanted = TARGETS.get(group, {})
+    line["target"] = ", ".join(f"{name.replace('_', ' ')} under {100 * value:g} %" for name, value in wanted.items())
+    line["met"] = all(line[name] < value for name, value in wanted.items()) if wanted else None
+    line["aside"] = sum(row.use == "aside" and row.group == group for row in rows())
+    return line
+
+
+def table() -> pd.DataFrame:
+    """Absolute errors by group beside those of the rival, one MFU for all runs of the group, and the issue's targets.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        group, stack, cases, models, fitted (whether the stack was fitted to these runs), mean and median as shipped,
+        left_out_mean and left_out_median (the model of a run left out of the fit; NaN where nothing was fitted),
+        rival_mean, rival_median, the same of rival_left_out and of rival_carried (which has not seen a group that is
+        predicted: the MFU of the runs that its stack was fitted to), target in words, met (None without a
+        target), and aside (runs of the group that are set aside). [-]
+
+    Examples
+    --------
+    >>> found = table().set_index("group")
+    >>> int(found.cases["a100-cluster"]), found.target["sc21"], bool(found.met["sc21"])
+    (45, 'mean under 8 %', True)
+    """
+    import pandas as pd
+
+    return pd.DataFrame([_summary(group) for group in dict.fromkeys(case.row.group for case in cases())])
+
+
+def aside() -> pd.DataFrame:
+    """Return runs that are set aside: id, group, model, source, what was measured, and the reason.
+
+    Examples
+    --------
+    >>> bool((aside().reason != "").all())
+    True
+    """
+    import pandas as pd
+
+    return pd.DataFrame(
+        [
+            {
+                "id": row.id,
+                "group": row.group,
+                "model": row.model,
+                "source": row.source,
+                "measured": f"{row.metric} {row.value} {row.unit}",
+                "reason": row.note,
+            }
+            for row in rows()
+            if row.use == "aside"
+        ]
+    )
+
+
+def _ends(name: str, values: NDArray) -> str:
+    """Return the first of some values in the middle of a range as wide as the others go; a share ends at 1."""
+    middle = values[0]
+    half = min(float(np.abs(values - middle).max()), middle)
+    if name.endswith(("share", "overlap")):
+        half = min(half, 1 - middle)
+    return f"{middle - half:.6g}-{middle + half:.6g}" if half else f"{middle:.4g}"
+
+
+def calibrated(stacks: Iterable[str] = tuple(GROUPS)) -> dict[tuple[str, str], str]:
+    """Every fitted value by stack and quantity, with the range of the fits in which a model is left out."""
+    found: dict[tuple[str, str], str] = {}
+    for stack in stacks:
+        of, (errors, *without) = cases(GROUPS[stack]), without_model(stack).T
+        best = fit(of, trainer(of[0].where.chip, stack), FITTED[stack])
+        for name, values in zip(FITTED[stack], without, strict=True):
+            found[stack, name] = _ends(name, np.array([getattr(best, name), *values]))
+        found[stack, "width"] = f"{np.quantile(np.abs(np.log1p(errors)), QUANTILE):.4g}"
+        found[stack, "fitted_chips"] = f"{max(case.where.chips for case in of)}"
+    return found
+
+
+def write() -> None:
+    """Put fitted values into their rows, and errors of what was left out into a file."""
+    import pandas as pd
+
+    put_fitted(FACTS, calibrated())
+    ids = [case.row.id for group in GROUPS.values() for case in cases(group)]
+    errors = np.concatenate([without_model(stack)[:, 0] for stack in GROUPS])
+    save(pd.DataFrame({"id": ids, "left_out_error": errors}), LEFT_OUT, "%.4f")
+
+
+if __name__ == "__main__":
+    write()

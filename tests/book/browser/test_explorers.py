@@ -1,0 +1,377 @@
+"""The explorers in a page from a folder: choose, point, read the number, and find it again in the package."""
+
+import math
+import re
+
+import pytest
+
+import trnmodel as tm
+from trnbook.chapters import power_joules as joules
+from trnbook.report import parameters
+from trnmodel.catalog import load
+from trnmodel.catalog.stacks import KINDS
+from trnmodel.catalog.systems import systems
+
+MOST_BYTES = 300_000
+PHONE = {"width": 390, "height": 844}
+TOLD = "nodes => nodes.map(node => node.getAttribute('aria-label'))"
+LABELS = {name: tm.system(name).name for name in systems()}
+CASES = [
+    ("llama-3.1-8b", "trn1.32xlarge", "public", "BF16", "32,768"),
+    ("deepseek-v3", "trn3-nl72x2-pcie160", "hand-tuned", "MXFP8", "4,096"),
+    ("deepseek-v3", "trn2-ultraserver", "ideal", "FP8", "32,768"),
+]
+
+
+def explorer(open_page, site, slug, control, size=None):
+    """A page and its explorer: the chart with that control."""
+    page = open_page()
+    if size:
+        page.set_viewport_size(size)
+    page.goto(f"{site.as_uri()}/chapters/{slug}.html")
+    chart = page.locator(f".trn-chart:has(select[name={control}])")
+    chart.locator("svg.marks").wait_for()
+    chart.scroll_into_view_if_needed()
+    return page, chart
+
+
+@pytest.fixture
+def frontier(open_page, site):
+    return explorer(open_page, site, "serving", "stack_kind")
+
+
+@pytest.fixture
+def roofline(open_page, site):
+    return explorer(open_page, site, "chip-roofline", "chip")
+
+
+def choose(chart, **options):
+    for name, label in options.items():
+        chart.locator(f"select[name={name}]").select_option(label=LABELS.get(label, label))
+
+
+def told(chart, word):
+    """What a screen reader reads of the lines that hold a word; waits until there are some."""
+    lines = chart.locator(f"svg.marks [aria-roledescription='text mark'][aria-label*='{word}']")
+    lines.first.wait_for()
+    return lines.evaluate_all(TOLD)
+
+
+def number(text):
+    return float(text.replace(",", ""))
+
+
+def shows(text, value, digits=2):
+    """Whether a printed number is a value at so many digits, of a grid with four."""
+    unit = 10 ** (math.floor(math.log10(value)) - digits + 1)
+    return abs(number(text) - value) <= 0.5 * unit + 1e-3 * value
+
+
+def point(chart):
+    """The numbers of the point chosen, by name."""
+    (head,) = (text for text in told(chart, "a chip") if "\n" not in text and text[0].isdigit())
+    (rest,) = told(chart, "tokens/s for a user")
+    band, joules, dollars, user, mapping, step = rest.split("\n")
+    found = re.fullmatch(r"TP ([\d,]+)(?: x EP ([\d,]+))?, batch ([\d,]+) on ([\d,]+) chips?", mapping)
+    tp, ep, batch, chips = (number(one or "1") for one in found.groups())
+    parts = chart.locator("svg.marks [aria-roledescription='text mark'][aria-label$=' ms']").evaluate_all(TOLD)
+    low, high, basis = re.fullmatch(r"(?:([\d.,]+) to ([\d.,]+), )?(\w+)", band).groups()
+    parts = [text.split()[-2] for text in parts]
+    read = {
+        "chip": head.split()[0],
+        "joules": joules,
+        "dollars": dollars,
+        "low": low,
+        "high": high,
+        "basis": basis,
+        "user": user.split()[0],
+        "step": step.split()[1],
+    }
+    return read | {"tp": tp, "ep": ep, "batch": batch, "chips": chips, "parts": parts}
+
+
+def assert_is_a_step(read, model, system, kind, precision, context):
+    """A point that was read is the step of its mapping."""
+    ask = {"batch": read["batch"], "context": number(context), "precision": precision.lower()}
+    mapping = tm.Mapping(tp=read["tp"], ep=read["ep"])
+    step = tm.decode_step(model, system, mapping, efficiencies=KINDS[kind], **ask).require_valid()
+    digits = 2 if read["low"] else 3
+    low, high = (float(end) / read["chips"] for end in step.ends("tokens_per_s"))
+    assert read["chips"] == float(step.occupied_chips)
+    assert read["basis"] == str(step.basis)
+    assert shows(read["chip"], float(step.tokens_per_s_per_chip), digits)
+    assert shows(read["user"], float(step.tokens_per_s_per_user), digits)
+    e = tm.energy(step)
+    if e.valid:
+        figure, unit = read["joules"].split(" ", 1)
+        assert unit == "J a token at the server"
+        assert shows(figure, float(e.server_j_per_token))
+    else:
+        assert read["joules"] == "No source has watts of this chip"
+    cost = tm.tco(system)
+    if cost.valid:
+        figure, unit = read["dollars"].split(" ", 1)
+        assert unit == "USD a million tokens (owner)"
+        assert shows(figure, float(cost.usd_per_mtoken(step)))
+    else:
+        assert read["dollars"] == "No source prices this system"
+    assert shows(read["step"], 1e3 * float(step.time_s), digits)
+    times = [1e3 * float(getattr(step, f"{name}_s")) for name in ("compute", "memory", "network", "overhead")]
+    assert all(
+        shows(text, time, digits) if time else text == "0.00" for text, time in zip(read["parts"], times, strict=True)
+    )
+    assert not read["low"] or (shows(read["low"], low) and shows(read["high"], high))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_chosen_and_slid_to_is_a_decode_step(frontier, case):
+    page, chart = frontier
+    choose(chart, **dict(zip(("model", "system", "stack_kind", "precision", "context"), case, strict=True)))
+    slider = chart.locator("input[type=range]")
+    seen = []
+    for key in ("Home", "ArrowRight", "End"):
+        slider.press(key)
+        page.wait_for_timeout(100)
+        seen.append(point(chart))
+        assert_is_a_step(seen[-1], *case)
+    users = [number(read["user"]) for read in seen]
+    assert users == sorted(users)
+    assert users[0] < users[2]
+
+
+def test_a_pointer_chooses_the_nearest_point_and_moves_the_slider(frontier):
+    page, chart = frontier
+    slider, points = chart.locator("input[type=range]"), chart.locator("svg.marks .mark-symbol path")
+    n = int(slider.get_attribute("max"))
+    for i in (0, n - 1, n // 3):
+        box = points.nth(i).bounding_box()
+        page.mouse.move(box["x"] + 9, box["y"] + 14)
+        page.wait_for_function("([s, n]) => s.value == n", arg=[slider.element_handle(), i + 1])
+        label = points.nth(i).get_attribute("aria-label")
+        user, chip = (number(one) for one in re.findall(r": ([\d.]+)", label)[:2])
+        read = point(chart)
+        assert shows(read["user"], user)
+        assert shows(read["chip"], chip)
+    page.mouse.move(1, 1)  # what was chosen stays
+    assert point(chart) == read
+
+
+@pytest.mark.parametrize("case", CASES[1:])
+def test_the_axis_of_joules_is_the_energy_of_the_step(frontier, case):
+    page, chart = frontier
+    choose(chart, **dict(zip(("model", "system", "stack_kind", "precision", "context"), case, strict=True)))
+    chart.locator("input[type=range]").press("Home")
+    page.wait_for_timeout(100)
+    made = point(chart)
+    choose(chart, measure="J a token")
+    page.wait_for_timeout(300)
+    assert told(chart, "Energy per token at the server [J]")
+    points = chart.locator("svg.marks .mark-symbol path")
+    box = points.nth(0).bounding_box()
+    page.mouse.move(box["x"] + 9, box["y"] + 12)
+    page.wait_for_timeout(200)
+    (head,) = (text for text in told(chart, "J a token at the server") if "\n" not in text)
+    band, yielded, _, user, *_ = told(chart, "tokens/s for a user")[0].split("\n")
+    model, system, kind, precision, context = case
+    ask = {"batch": made["batch"], "context": number(context), "precision": precision.lower()}
+    mapping = tm.Mapping(tp=made["tp"], ep=made["ep"])
+    e = tm.energy(tm.decode_step(model, system, mapping, efficiencies=KINDS[kind], **ask))
+    assert (yielded.split()[0], user.split()[0]) == (made["chip"], made["user"])
+    assert shows(head.split()[0], float(e.server_j_per_token))
+    low, high, basis = re.fullmatch(r"([\d.,]+) to ([\d.,]+), (\w+)", band).groups()
+    ends = map(float, e.ends("server_j_per_token"))
+    assert all(shows(text, end) for text, end in zip((low, high), ends, strict=True))
+    assert basis == e.basis
+
+
+@pytest.mark.parametrize("case", CASES[1:])
+def test_the_axis_of_dollars_is_the_owners_cost_of_the_step(frontier, case):
+    page, chart = frontier
+    choose(chart, **dict(zip(("model", "system", "stack_kind", "precision", "context"), case, strict=True)))
+    chart.locator("input[type=range]").press("Home")
+    page.wait_for_timeout(100)
+    made = point(chart)
+    choose(chart, measure="USD a million tokens")
+    page.wait_for_timeout(300)
+    assert told(chart, "Cost of a million tokens to an owner [USD]")
+    (head,) = (text for text in told(chart, "USD a million tokens (owner)") if "\n" not in text)
+    band, yielded, spent, *_ = told(chart, "tokens/s for a user")[0].split("\n")
+    model, system, kind, precision, context = case
+    ask = {"batch": made["batch"], "context": number(context), "precision": precision.lower()}
+    step = tm.decode_step(model, system, tm.Mapping(tp=made["tp"], ep=made["ep"]), efficiencies=KINDS[kind], **ask)
+    cost = tm.tco(system)
+    assert (yielded.split()[0], spent) == (made["chip"], made["joules"])
+    assert shows(head.split()[0], float(cost.usd_per_mtoken(step)))
+    low, high, basis = re.fullmatch(r"([\d.,]+) to ([\d.,]+), (\w+)", band).groups()
+    assert all(shows(text, float(end)) for text, end in zip((low, high), cost.mtoken_ends(step), strict=True))
+    assert basis == "extrapolated"
+
+
+def test_a_chip_without_watts_or_price_says_so_on_their_axes(frontier):
+    _, chart = frontier
+    choose(chart, model="llama-3.1-8b", system="trn1.32xlarge", stack_kind="public", precision="BF16", context="4,096")
+    assert point(chart)["joules"] == "No source has watts of this chip"
+    choose(chart, measure="J a token")
+    assert told(chart, "No source has watts") == ["No source has watts of this chip"]
+    assert chart.locator("svg.marks .mark-symbol path").count() == 0
+    choose(chart, measure="USD a million tokens")
+    assert told(chart, "No source prices") == ["No source prices this system"]
+    assert chart.locator("svg.marks .mark-symbol path").count() == 0
+    choose(chart, measure="tokens/s a chip")
+    assert chart.locator("svg.marks .mark-symbol path").count() > 0
+
+
+def test_the_keyboard_alone_asks_another_question(frontier):
+    page, chart = frontier
+    before, last = point(chart), chart.locator("select[name=system] option").last.inner_text()
+    chart.locator("select[name=model]").focus()
+    for key in ("Home", "Tab", "End", "Tab", "End"):
+        page.keyboard.press(key)
+    page.wait_for_timeout(200)
+    after = point(chart)
+    assert (before["basis"], after["basis"]) == ("interpolated", "ideal")
+    (system,) = (name for name in LABELS if LABELS[name] == last)
+    assert_is_a_step(after, "llama-3.1-8b", system, "ideal", "BF16", "4,096")
+
+
+def test_what_cannot_be_says_so_in_words(frontier):
+    """671 billion weights of two bytes are 1,250 GiB; sixteen chips of 32 GiB hold 512."""
+    _, chart = frontier
+    choose(chart, model="deepseek-v3", system="trn1.32xlarge", stack_kind="ideal")
+    assert " ".join(told(chart, "GiB")[0].split()) == "Does not fit: 1,250 of 512 GiB"
+    assert chart.locator("svg.marks .mark-symbol path").count() == 0
+    assert chart.locator("svg.marks [aria-label*='tokens/s a chip']").count() == 0
+    choose(chart, precision="FP8")
+    assert " ".join(told(chart, "not in fp8")[0].split()).startswith(f"{tm.chip('trainium1').name} multiplies in bf16")
+    choose(chart, system="trn2.48xlarge")
+    assert_is_a_step(point(chart), "deepseek-v3", "trn2.48xlarge", "ideal", "FP8", "4,096")
+
+
+def test_the_grid_is_small(frontier):
+    _, chart = frontier
+    assert len(chart.locator("script").text_content().encode()) < MOST_BYTES
+
+
+@pytest.mark.parametrize(
+    ("chapter", "control"),
+    [("serving", "stack_kind"), ("chip-roofline", "chip"), ("power", "wanted_tokens_per_s_per_user")],
+)
+def test_an_explorer_fits_a_phone(open_page, site, chapter, control):
+    page, chart = explorer(open_page, site, chapter, control, PHONE)
+    page.wait_for_timeout(500)
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    rights = "nodes => Math.max(...nodes.map(node => node.getBoundingClientRect().right))"
+    assert chart.locator("svg.marks text, select, input").evaluate_all(rights) <= PHONE["width"] - 10
+    texts = chart.locator("svg.marks text").all_text_contents()
+    assert not [text for text in texts if "\N{HORIZONTAL ELLIPSIS}" in text]
+
+
+def test_the_read_outs_are_in_the_tree_of_a_screen_reader(frontier):
+    page, _ = frontier
+    nodes = page.context.new_cdp_session(page).send("Accessibility.getFullAXTree")["nodes"]
+    names = [node["name"]["value"] for node in nodes if not node["ignored"] and node.get("name", {}).get("value")]
+    for word in ("tokens/s a chip", "tokens/s for a user", "Software", "Point, from the slowest"):
+        assert any(word in name for name in names), word
+
+
+def roof(chart):
+    """Rate, intensity, side and ridge point as they are read."""
+    (head,) = (text for text in told(chart, " TFLOP/s") if "\n" not in text)
+    at, side, ridge, peak, hbm = told(chart, "HBM")[0].split("\n")
+    numbers = [number(re.search(r"[\d.,]+\d|\d", text)[0]) for text in (head, at, ridge, peak, hbm)]
+    return dict(zip(("rate", "at", "ridge", "peak", "hbm"), numbers, strict=True)) | {"side": side}
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("Trainium2", "fp8"), ("H100 SXM", "bf16"), ("Trainium3", "mxfp8")])
+def test_the_roof_is_that_of_the_package_on_both_sides_of_the_ridge(roofline, name, dtype):
+    page, chart = roofline
+    choose(chart, chip=name, dtype=dtype.upper())
+    (spec,) = [one for one in map(tm.chip, load.chips()) if one.name == name]
+    peak, bandwidth = spec.peak(dtype), spec.hbm_bytes_per_s
+    ridge = float(tm.roofline.ridge_point_flop_per_byte(peak, bandwidth))
+    slider = chart.locator("input[type=range]")
+    below = math.floor(100 * math.log10(ridge)) / 100
+    for power, side in ((2.0, "memory"), (below, "memory"), (below + 0.01, "compute"), (3.0, "compute")):
+        slider.fill(f"{power:.2f}")
+        page.wait_for_timeout(100)
+        read, intensity = roof(chart), 10 ** round(power, 2)
+        rate = float(tm.roofline.attainable_flop_per_s(intensity, peak, bandwidth))
+        assert read["at"] == pytest.approx(intensity, rel=1e-3)
+        assert read["side"].startswith(f"{side}-bound")
+        assert read["rate"] == pytest.approx(rate / 1e12, rel=1e-3)
+        assert read["ridge"] == pytest.approx(ridge, rel=5e-3)
+        assert (read["peak"], read["hbm"]) == pytest.approx((peak / 1e12, bandwidth / 1e12), rel=1e-3)
+
+
+def test_the_slider_stands_where_the_intensity_is_on_the_axis(roofline):
+    """Each step of the slider is a step of the same length along the logarithmic axis."""
+    page, chart = roofline
+    slider = chart.locator("input[type=range]")
+    share = "s => (s.value - s.min) / (s.max - s.min)"
+    for power in ("0.5", "1", "1.5", "2", "2.5", "3"):
+        slider.fill(power)
+        page.wait_for_timeout(100)
+        rule = chart.locator("svg.marks .mark-rule line:not([stroke-width='0'])").last.bounding_box()
+        left, width = chart.evaluate("""chart => {
+            const { left } = chart.querySelector('svg .role-frame > g > path.background').getBoundingClientRect();
+            return [left, chart.vegaView.width()];
+        }""")
+        assert (rule["x"] - left) / width == pytest.approx(slider.evaluate(share), abs=0.01)
+
+
+def test_arrows_move_the_intensity_by_a_hundredth_of_a_power_and_a_pointer_sets_it(roofline):
+    page, chart = roofline
+    slider = chart.locator("input[type=range]")
+    slider.fill("2")
+    slider.press("ArrowRight")
+    page.wait_for_timeout(100)
+    assert roof(chart)["at"] == pytest.approx(10**2.01, rel=1e-3)
+    assert "2.01" in chart.locator(".vega-bind:has(input[type=range])").inner_text()
+    box = chart.locator("svg.marks").bounding_box()
+    page.mouse.move(box["x"] + box["width"] - 60, box["y"] + 150)
+    page.wait_for_function("s => s.value > 3", arg=slider.element_handle())
+    assert roof(chart)["side"].startswith("compute")
+
+
+def test_a_chip_without_the_format_says_so(roofline):
+    _, chart = roofline
+    choose(chart, chip=tm.chip("trainium1").name, dtype="MXFP8")
+    assert told(chart, "no peak") == ["The chip has no peak in this format"]
+    assert chart.locator("svg.marks [aria-label$='TFLOP/s']").count() == 0
+
+
+def test_draws_of_a_system_at_a_speed_are_its_quantiles(open_page, site):
+    page, chart = explorer(open_page, site, "power", "wanted_tokens_per_s_per_user")
+    name, speed, kind = "hgx-h200", 50.0, "public"
+    choose(chart, system=name, wanted_tokens_per_s_per_user="50", software=kind)
+    page.wait_for_timeout(300)
+    line = joules.line_of(joules.joules("llama-3.3-70b", [name], [speed], 4096), speed, name)
+    assert line.software == kind
+    cuts = joules.drawn("llama-3.3-70b", line, 4096).percentiles().iloc[0]
+    (median,) = told(chart, "the median")
+    (band,) = told(chart, "nine of ten draws")
+    assert shows(median.split()[0], cuts.p50)
+    assert all(shows(text, cuts[p]) for text, p in zip(re.findall(r"[\d.]+", band), ("p5", "p95"), strict=True))
+    choose(chart, system="trn2-ultraserver", wanted_tokens_per_s_per_user="50", software="public")
+    assert median not in told(chart, " ")
+
+
+def test_price_watts_and_share_of_ideal_move_what_a_token_costs(open_page, site):
+    """At all of ideal a token costs an owner's hour times its chip-seconds on ideal software."""
+    _, chart = explorer(open_page, site, "cost", "own")
+    given = {name: one.default for name, one in parameters("cost").items()}
+    ask = {name: given[name] for name in ("input_tokens", "output_tokens")}
+    ask["tokens_per_s_per_user"] = given["tokens_per_s_per_user"][0]
+    ideal = float(tm.token_cost(given["model"], given["system"], **ask)[given["system"], "ideal"].chip_s()[2])
+    sliders = {name: chart.locator(f"input[type=range][name={name}]") for name in ("price", "watts", "share")}
+    sliders["share"].press("End")
+    for key in ("Home", "End"):
+        for name in ("price", "watts"):
+            sliders[name].press(key)
+        usd, watts = (float(sliders[name].input_value()) for name in ("price", "watts"))
+        cost = tm.tco(given["system"], owner=given["owner"], chip_usd=max(usd, 1e-6), tdp_w=watts)
+        wanted = float(cost.useful_usd_per_h) * ideal / 3.6e-3
+        chart.page.wait_for_timeout(300)
+        (head,) = told(chart, "USD a million tokens")
+        assert shows(head.split()[0], wanted)
+        assert "at 100% of ideal" in told(chart, "of ideal")[0]

@@ -1,0 +1,153 @@
+"""Tables of chapter 4: counted against printed, names, failures and readings."""
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from trnbook.chapters import rack
+from trnbook.shared import fabrics as compare
+from trnmodel.fabric import flow, what_if
+from trnmodel.fabric.graph import topology
+from trnmodel.units import GB
+
+SWITCHED = ["trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160", "trn3-nl72x2-pex90144", "trn3-nl32x2-pcie320"]
+
+
+def test_printed_counts_of_the_deep_dive():
+    """L393, L322, L327, L229, L189: cables, switches, ports, CPUs and chips, as printed and as counted on the graph."""
+    table = rack.verdicts([*SWITCHED, "trn2-ultraserver"]).set_index(["system", "part"])
+    agreed = table.counted[table.verdict == "agrees"]
+    assert agreed["trn3-nl72x2-pcie160", "switches"] == 368
+    assert agreed["trn3-nl72x2-pcie160", "copper cables"] == 11_520
+    assert agreed["trn3-nl32x2-pcie160", "copper cables"] == 5120
+    assert agreed["trn2-ultraserver", "copper cables"] == 6144
+    assert agreed["trn3-nl72x2-pcie160", "host CPUs"] == 36
+
+
+def test_disagreements_of_the_text_are_marked():
+    """L401 64 chips a rack against 18 x 4; L314 less than 10 % against 16/64; L349 ports of the PEX90144 swapped."""
+    table = rack.verdicts(SWITCHED)
+    wrong = table[table.verdict == "disagrees"].drop_duplicates("part").set_index("part").counted
+    assert wrong["chips per rack"] == 72
+    assert wrong["cross-rack share of backplane"] == pytest.approx(0.25)
+    assert (wrong["x8 ports of a rack switch"], wrong["x4 ports of a rack switch"]) == (18, 36)
+
+
+def test_names_of_a_rack():
+    names = rack.names().set_index("system")
+    assert names.codename["trn3-nl32x2-pcie160"] == "Teton3 PDS"
+    assert "Trn3 Gen2 UltraServer" in names.AWS["trn3-nl72x2-pcie160"]
+    assert "Trainium3 NL72x2 Switched" in names["by topology"]["trn3-nl72x2-pcie160"]
+
+
+def test_spares_take_over():
+    """L275-279: redundant backplane lanes; none on the board or between rack."""
+    left = what_if.shares_left("trn3-nl72x2-pcie160").set_index("failure")
+    assert (left.loc[["one backplane lane", "one backplane switch", "one switch tray"]] == 1).all(axis=None)
+    assert left.injection["one pcb lane"] == pytest.approx(1 - 4 / 144)  # a x8 port that lost a lane trains to x4
+    assert left.all_to_all["one cross-rack link"] == pytest.approx(71 / 72)
+
+
+def test_a_pulled_tray_of_nl32x2():
+    """L193: four trays, a quarter of the lanes each; a fifth takes the redundant ones. L275: NL72x2 has spares.
+
+    AWS's page names no spare lane: ten trays of one switch each, five to a plane. Half the chips lose a fifth of their
+    lanes, and what they cannot send goes over their neighbours: a tenth.
+    """
+    small, mapped = "trn3-nl32x2-pcie160", "trn3-nl72x2-aws-lanes"
+    fifth = what_if.alternatives(small)["fifth-switch-tray"]
+    lost = what_if.lost(["trn3-nl72x2-pcie160", small, fifth, mapped]).set_index("failure").loc["one switch tray"]
+    assert lost.to_dict() == pytest.approx({"trn3-nl72x2-pcie160": 1, small: 3 / 4, fifth.id: 1, mapped: 1 - 1 / 10})
+    assert what_if.shares_left(small).set_index("failure").rack_all_to_all["one switch tray"] == lost[small]
+    assert what_if.parts(small)["retimers"][0] == 32 * 4  # L201
+    assert what_if.parts("trn3-nl72x2-pcie160")["retimers"][0] == 36 * 6  # L235
+
+
+def test_a_failure_that_a_system_cannot_have_is_no_share():
+    lost = what_if.lost(["trn2-ultraserver", "trn3-nl32x2-pcie160"]).set_index("failure")
+    assert np.isnan(lost["trn2-ultraserver"]["one switch tray"])
+    assert np.isnan(lost["trn3-nl32x2-pcie160"]["one aec link"])
+
+
+def test_both_lane_maps_of_a_rack():
+    """Switches by AWS's map: 18 boards of four and ten trays of one in each of two racks; 88 lanes of 8 GB/s."""
+    (mapped,) = compare.lane_maps("trn3-nl72x2-pcie320")
+    row = rack.fabrics([mapped]).iloc[0]
+    assert (row.switches, row.injection_bytes_per_s_per_dir) == (2 * (18 * 4 + 10), 704 * GB)
+    assert (
+        compare.lane_maps(mapped)
+        == compare.lane_maps("trn2-ultraserver")
+        == compare.lane_maps("trn3-nl32x2-pcie160")
+        == []
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["164 (our estimate, D)", "704 GB/s", "75%", "128 in Trainium3 NL32x2 Switched", "fifth-switch-tray"]
+)
+def test_the_executed_chapter_shows_both_lane_maps_and_both_failures(root, text):
+    assert text in (root / "notebooks" / "rack.ipynb").read_text()
+
+
+def test_torus_reading_halves_the_third_dimension():
+    readings = what_if.readings("trn3-nl32x2-torus").set_index("assumption")
+    assert "all to all per pair x 0.5" in readings.changes["trn3-torus-144"]
+
+
+def idle_switches(net):
+    """Rack switches whose links all idle, as {(rack, plane): positions}; no switch idles for some chips alone."""
+    found = {}
+    for node, data in net.graph.nodes(data=True):
+        if data.get("medium") == "backplane":
+            live = {link["bytes_per_s_per_dir"] > 0 for link in net.graph[node].values()}
+            assert len(live) == 1
+            if live == {False}:
+                found.setdefault((data["rack"], data["plane"]), []).append(data["position"])
+    return found
+
+
+def test_which_switches_are_spare():
+    """L275-279: 64 of a chip's 80 backplane lanes are active, x8 to each switch: the first 8 of a plane.
+
+    A switch that fails, or stands behind a broken link, changes places with the first spare of its own plane and rack.
+    """
+    net = topology("trn3-nl72x2-pcie160")
+    planes = [(rack, plane) for rack in (0, 1) for plane in range(4)]
+    assert idle_switches(net) == {key: [8, 9] for key in planes}
+    # switch 3 is gone: 8 takes over, 9 remains
+    lost = net.without(switches=["rack0/plane1/switch3"])
+    assert idle_switches(lost) == {key: [8, 9] for key in planes} | {(0, 1): [9]}
+    # switch 2 has a broken link: it idles for all chips of its plane
+    broken = net.without(links=[("rack1/tray5/A", "rack1/plane0/switch2")])
+    assert idle_switches(broken) == {key: [8, 9] for key in planes} | {(1, 0): [2, 9]}
+    # 10 trays hold 40 switches, one of each plane: the first tray holds those of position 0, and 8 takes over
+    pulled = net.without(switch_trays=[(0, 0)])
+    assert {node for node in net.graph if node not in pulled.graph} == {f"rack0/plane{n}/switch0" for n in range(4)}
+    assert idle_switches(pulled) == {(rack, plane): [8, 9] if rack else [9] for rack, plane in planes}
+
+
+def test_idle_switches_before_and_between_chips_move_nothing():
+    """Three chips on one switch of rate 1, two spares that idle: 1 / 2 to each of two others, over one switch."""
+    graph = nx.Graph()
+    kinds = {"s0": "switch", "a": "chip", "s1": "switch", "s2": "switch", "b": "chip", "c": "chip"}
+    for node, kind in kinds.items():
+        graph.add_node(node, kind=kind)
+    for chip in "abc":
+        for switch, rate in (("s0", 0.0), ("s1", 1.0), ("s2", 0.0)):
+            graph.add_edge(chip, switch, bytes_per_s_per_dir=rate, medium="backplane")
+    arcs = flow.arcs(graph)
+    assert [arcs.nodes[place] for place in arcs.chips] == flow.chip_nodes(graph) == ["a", "b", "c"]
+    assert flow.concurrent_flow(graph).bytes_per_s_per_pair == pytest.approx(1 / 2)
+    assert flow.full_concurrent_flow(graph).bytes_per_s_per_pair == pytest.approx(1 / 2)
+    apart = 1 - np.eye(3)
+    np.testing.assert_array_equal(flow.hop_matrix(graph), 2 * apart)
+    np.testing.assert_array_equal(flow.hop_matrix(graph, ["b"]), 2 * apart[1:2])
+    np.testing.assert_allclose(flow.latency_matrix(flow.path_switches(graph), 3.0, 0.5), (3.0 + 0.5) * apart)
+    assert flow.cut_bytes_per_s_per_dir(graph, {"b"}) == 1.0
+
+
+@pytest.mark.parametrize("name", ["trn3-nl72x2-pcie160", "trn3-nl32x2-pcie320", "gb200-nvl72", "trn2.48xlarge"])
+def test_chips_keep_their_places_in_the_flow(name):
+    graph = topology(name).graph
+    arcs = flow.arcs(graph)
+    assert [arcs.nodes[place] for place in arcs.chips] == flow.chip_nodes(graph)

@@ -1,0 +1,172 @@
+"""What software costs, as its chapter tells it: order, digits, ties, maps and lanes, with arithmetic by hand."""
+
+import numpy as np
+import pytest
+
+import trnmodel as tm
+from trnbook import report
+from trnbook.chapters import software as tables
+from trnbook.chapters import software_break_even as contests
+from trnbook.shared import software_kinds
+from trnmodel.units import GB, TRILLION
+
+SMALL, LARGE, TORUS = "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160", "trn3-nl32x2-torus"
+LLAMA, EIGHT_BITS = "llama-3.3-70b", ("mxfp8", "fp8", "bf16")
+
+
+@pytest.fixture(scope="module")
+def dense():
+    return software_kinds.answers(LLAMA, [SMALL, "hgx-h200"], [20.0, 1e4])
+
+
+@pytest.fixture(scope="module")
+def tied():
+    return contests.ties(LLAMA, SMALL, ["hgx-h200", "gb200-nvl72"], [20.0, 50.0, 1e4])
+
+
+@pytest.fixture(scope="module")
+def won():
+    return contests.domains([671026404352, 8 * TRILLION], [10.0, 50.0, 1e6], (SMALL, LARGE))
+
+
+def test_a_row_a_speed_and_system_with_the_band_in_its_digits(dense):
+    table = tables.software_kinds.side_by_side(dense)
+    assert len(table) == 4
+    assert table.system.tolist()[:2] == ["Trainium3 NL32x2 Switched", "8 x H200 SXM"]
+    first, line = table.iloc[0], software_kinds.line(dense, 20.0, SMALL, "hand-tuned")
+    assert first["hand-tuned"] == software_kinds.in_band(*line[software_kinds.YIELD])
+    assert (table.public.iloc[2:] == "none").all()  # 1e4 tokens/s: 80 layers of 140 us alone are 11 ms
+    assert table["public loses to"].iloc[2].startswith("at most ")
+
+
+def test_racks_that_differ_in_their_switches_alone_have_names_of_their_own():
+    assert list(software_kinds.names([SMALL, TORUS]).values()) == [
+        "Trainium3 NL32x2 Switched",
+        "Trainium3 NL32x2 3D Torus",
+    ]
+    assert len(set(software_kinds.names([SMALL, "trn3-nl32x2-pcie320"]).values())) == 2
+
+
+def test_bars_begin_where_the_last_ended():
+    fall = software_kinds.waterfall(LLAMA, SMALL, tm.Mapping(tp=16), batch=32, context=4096, precision="mxfp8")
+    drawn = tables.bars(fall)
+    assert drawn.which.is_unique
+    assert (drawn.step_s_high - drawn.step_s_low).tolist() == pytest.approx(fall.bar_s.abs().tolist())
+    assert "to hand-tuned most is added by layers, 6.4 ms (3.4 to 9.3)" in tables.largest(fall)  # 80 x 79.5 us
+
+
+def test_the_share_that_ties_is_a_ratio_of_yields(tied):
+    own = software_kinds.answers(LLAMA, [SMALL], [20.0])
+    rival = software_kinds.answers(LLAMA, ["gb200-nvl72"], [20.0])
+    ideal = software_kinds.line(own, 20.0, SMALL, "ideal").tokens_per_s_per_chip
+    for kind in software_kinds.ORDER:
+        at = tied[(tied.system == "gb200-nvl72") & (tied.software == kind)].iloc[0]
+        made = software_kinds.line(rival, 20.0, "gb200-nvl72", kind).tokens_per_s_per_chip
+        assert at.share_of_ideal == pytest.approx(made / ideal)
+    hand = tied[(tied.system == SMALL) & (tied.software == "hand-tuned")].iloc[0]
+    line = software_kinds.line(own, 20.0, SMALL, "hand-tuned")
+    assert [*hand[contests.SHARES]] == pytest.approx([line[name] / ideal for name in software_kinds.YIELD])
+
+
+def test_above_one_no_software_ties(tied):
+    """GB200 reads 8 TB/s and Trainium3 4.9: ideally it makes more at any speed that both reach."""
+    table = contests.tie_table({LLAMA: tied}, SMALL, [20.0, 1e4]).set_index(["whose", "software"])
+    assert table.loc[("GB200 NVL72", "ideal"), "no software ties"] == "20 to 50 tokens/s"
+    assert table.loc[("8 x H200 SXM", "public"), "no software ties"] == ""
+    assert (table["at 10000 tokens/s"] == "not as fast").all()
+    beaten, others = contests.ahead(tied, SMALL, 20.0)
+    assert (beaten, others) == (
+        sum(
+            tied[(tied.system != SMALL) & (tied.wanted_tokens_per_s_per_user == 20)].share_of_ideal
+            < tied[(tied.system == SMALL) & (tied.software == "hand-tuned")].share_of_ideal.iloc[0]
+        ),
+        6,
+    )
+
+
+def test_only_the_systems_own_line_has_a_band(tied):
+    drawn = tables.tie_lines(tied, SMALL)
+    banded = drawn[drawn.share_of_ideal_low.notna()]
+    assert set(banded.system) == {"Trainium3"}
+    assert set(banded.software) == {"hand-tuned"}
+    assert (drawn.share_of_ideal >= tables.SHOWN).all()
+
+
+def test_the_map_asks_the_question_of_the_table(won):
+    """A model of DeepSeek-V3's size is DeepSeek-V3: the ratio is that of the answers of the chapter on switch trays."""
+    asked = software_kinds.answers("deepseek-v3", [SMALL, LARGE], [50.0])
+    for kind in ("hand-tuned", "ideal"):
+        made = [software_kinds.line(asked, 50.0, name, kind).tokens_per_s_per_chip for name in (SMALL, LARGE)]
+        at = won[(won.software == kind) & (won.total_params < TRILLION) & (won.tokens_per_s_per_user == 50)].iloc[0]
+        assert at.ratio == pytest.approx(made[1] / made[0])
+        assert at.ratio_low <= at.ratio <= at.ratio_high
+    assert won[won.tokens_per_s_per_user == 1e6].ratio.isna().all()
+    assert not won[won.tokens_per_s_per_user == 1e6].sure.any()
+
+
+def test_what_no_longer_streams_pays_on_the_ideal_machine(won):
+    """8T in MXFP8 are 8.25 TB: at 50 tokens/s 64 chips of 4.9 TB/s stream 6.3 TB, 144 of them 14.1."""
+    ideal = won[(won.software == "ideal") & (won.tokens_per_s_per_user == 50)].set_index("total_params").ratio
+    assert ideal.iloc[0] == 1
+    assert ideal.iloc[-1] > 5
+
+
+def test_the_texts_lines_are_drawn_and_only_what_straddles_one_is_hatched(won):
+    spec = tables.domain_map(won[won.software == "hand-tuned"], caption="A claim", under="below").to_dict()
+    texts = [layer["mark"].get("text") for layer in spec["layer"] if layer["mark"]["type"] == "text"]
+    assert texts == ["text: enough", "text: pays"]
+    assert sum(layer["mark"]["type"] == "rule" for layer in spec["layer"]) == 3
+    hatched = spec["datasets"][spec["layer"][1]["data"]["name"]]
+    straddles = (won.ratio_low < 1) & (won.ratio_high > 1) & won.ratio.notna() & (won.software == "hand-tuned")
+    assert len(hatched) == straddles.sum()
+
+
+def test_the_lanes_of_both_texts():
+    """AWS prints 256 + 320 + 128 GB/s, the deep dive 144 lanes of 8 GB/s; a torus keeps its links."""
+    fewer = [contests.fewer_lanes(name) for name in (SMALL, LARGE, TORUS, "hgx-h200")]
+    rates = [tm.topology(spec).injection_bytes_per_s_per_dir / GB for spec in fewer[:2]]
+    assert rates == pytest.approx([704, 704])
+    assert [spec.id for spec in fewer[2:]] == [TORUS, "hgx-h200"]
+    used = [tm.topology(name).injection_bytes_per_s_per_dir / GB for name in (SMALL, LARGE)]
+    assert used == pytest.approx([1152, 1152])
+
+
+def test_a_conclusion_flips_where_it_holds_by_one_count_of_lanes_alone():
+    ask = {"speeds": [20.0, 50.0], "context": 4096, "precisions": EIGHT_BITS}
+    both = {"experts": "deepseek-v3", "dense": LLAMA}
+    table = tables.conclusions(both, (SMALL, LARGE), TORUS, ["hgx-h200"], **ask)
+    known = {report.chapter.read(slug).cells[0].source.strip("# ") for slug in report.chapters()}
+    assert set(table.chapter) <= known
+    inside = table.iloc[0]
+    assert (inside["at 1,152 GB/s a chip"], inside["at 704 GB/s a chip"]) == ("2.13 times", "1.33 times")
+    assert not inside.flips  # 64 x 8 / (40 x 8) of the same lanes: still more than the torus
+    assert table.flips.dtype == bool
+    wide = software_kinds.answers("deepseek-v3", [SMALL, TORUS], [50.0])
+    made = [software_kinds.line(wide, 50.0, name, "hand-tuned").tokens_per_s_per_chip for name in (SMALL, TORUS)]
+    said = table[table.conclusion == "at 50 tokens/s a user switches yield more than the torus"].iloc[0]
+    assert said["at 1,152 GB/s a chip"] == f"{made[0] / made[1]:.3g} times"
+
+
+def test_a_system_that_no_text_counts_otherwise_flips_nothing():
+    ask = {"speeds": [20.0], "context": 1024, "precisions": ("bf16",)}
+    pair = ("trn2-ultraserver", "trn2-ultraserver")
+    both = {"experts": "mixtral-8x7b-v0.1", "dense": "llama-3.1-8b"}
+    table = tables.conclusions(both, pair, "trn2-ultraserver", ["hgx-h100"], **ask)
+    assert not table.flips.any()
+
+
+def test_first_sizes_in_words():
+    table = contests.domains(np.array([0.5, 8]) * TRILLION, [50.0], (SMALL, LARGE), kinds=["ideal"])
+    first = tables.pays_from(table, "ideal")
+    assert tables.describe_sizes(first, [50.0]) == "from 8T at 50 tokens/s"
+    assert tables.agreeing(first) in ("50 tokens/s a user", "no speed of these")
+
+
+def test_systems_of_two_generations_are_compared_in_a_format_that_both_compute():
+    """Trainium2 computes no MXFP8, Trainium3 does; `run software -p system=trn2-ultraserver` ended in an error."""
+    pair, torus = ("trn2-ultraserver", "trn3-nl72x2-pcie160"), "trn3-nl32x2-torus"
+    models = {"experts": tm.model("qwen3-30b-a3b"), "dense": tm.model("llama-3.1-8b")}
+    ask = {"speeds": [20.0], "context": 4096, "precisions": ["mxfp8", "fp8", "bf16"]}
+    lanes = tables.conclusions(models, pair, torus, ["hgx-h200"], **ask)
+    assert len(lanes) > 5
+    assert not lanes.iloc[:, 2:4].isna().any().any()

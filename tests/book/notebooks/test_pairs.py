@@ -1,0 +1,367 @@
+"""Each chapter with other parameters: it answers, or with pairs of odd ones refuses in a line, and says nothing odd.
+
+The cells run in this process, without a kernel. Of each chapter's values every pair stands in at least one case.
+"""
+
+import ast
+import itertools
+import json
+import os
+
+import pytest
+from typer.testing import CliRunner
+
+from trnbook.chapters import serving_explorer as explore
+from trnbook.report import InputError, chapter, check_parameters, notebooks, parameters
+from trnmodel.arguments import UnanswerableError
+from trnmodel.cli import app as cli
+from trnmodel.models.shipped import MODELS, catalog
+
+OWN = "an own config.json"
+OTHER = {
+    "accuracy": {"group": "encoders, latency", "second_group": "TPOT under load", "within_share": 0.1},
+    "beside-gpus": {
+        "system": "trn1.32xlarge",
+        "systems": ["trn3pd98.3xlarge", "hgx-a100", "tpu-v5e-pod"],
+        "model": "llama-3.1-8b",
+        "experts_model": "mixtral-8x7b-v0.1",
+        "precisions": ["bf16"],
+        "input_tokens": 512,
+        "output_tokens": 64,
+        "interactivity_tokens_per_s": [1000.0],
+    },
+    "chip-roofline": {"chip": "trainium2", "comparators": ["a100"], "intensity_flop_per_byte": 40.0},
+    "cost": {
+        "model": "llama-3.1-8b",
+        "experts_model": "qwen3-30b-a3b",
+        "tokens_per_s_per_user": [40.0],
+        "input_tokens": 1024,
+        "output_tokens": 256,
+        "rented_system": "trn1.32xlarge",
+        "system": "trn3-nl32x2-pcie160",
+        "air_system": "trn2.48xlarge",
+        "torus_system": "trn2-ultraserver",
+        "systems": ["hgx-h100", "tpu-v6e-pod"],
+        "pricing": "on-demand",
+        "region": "us-east-1",
+        "owner": "neocloud",
+        "prices": ["rent[trn3-nl32x2-pcie160]=3", "chip_usd[trainium3]=5000:8000:12000", "rate_per_year=0.1"],
+        "requests_per_s": 50.0,
+        "duty": 1.0,
+        "spare_instances": 0,
+    },
+    "decode-step": {
+        "model": "deepseek-v3",
+        "system": "trn3-nl72x2-pcie160",
+        "precision": "mxfp8",
+        "tp": 4,
+        "ep": 64,
+        "batch": 512,
+    },
+    "goodput": {
+        "system": "trn3-nl32x2-pcie160",
+        "systems": ["trn3-nl72x2-aws-lanes", "hgx-h200"],
+        "chips": 1000,
+        "model": "deepseek-v3",
+        "swap": "drain",
+        "fleet": "rsc-2-a100",
+        "replica_chips": 64,
+        "replicas": 3,
+        "replicas_needed": 1,
+    },
+    "metrics": {
+        "model": "llama-3.1-8b",
+        "system": "trn1.32xlarge",
+        "tp": 8,
+        "input_tokens": 512,
+        "output_tokens": 4,
+        "sent_s": [0.0],
+        "most_ttft_s": 0.01,
+    },
+    "neuroncore": {"chip": "trainium3", "m": 4096, "n": 4096, "k": 512, "dtype": "mxfp8"},
+    "power": {
+        "model": "llama-3.1-8b",
+        "experts_model": "qwen3-30b-a3b",
+        "system": "trn2-ultraserver",
+        "site": "aws-air",
+        "air_system": "hgx-h200",
+        "air_site": "aws-chilled",
+        "systems": ["hgx-h100"],
+        "context": 2048,
+        "tokens_per_s_per_user": [40.0],
+        "claim_tolerance": 0.25,
+    },
+    "scale-out": {"system": "trn2-ultraserver", "models": ["llama-3.1-8b"], "cluster_chips": 4096},
+    "torus-or-switch": {"system": "trn3-nl72x2-pcie160", "model": "kimi-k2-instruct", "tokens_per_chip": 8.0},
+    "training": {
+        "model": "qwen3-30b-a3b",
+        "tokens": 1e11,
+        "seq": 4096,
+        "global_batch": 512,
+        "experts_model": "llama-3.1-8b",
+        "experts_tokens": 1e12,
+        "experts_seq": 2048,
+        "experts_global_batch": 1024,
+        "system": "trn2.48xlarge",
+        "systems": ["hgx-h200", "trn1.32xlarge"],
+        "chips": 256,
+        "owner": "neocloud",
+        "pricing": "on-demand",
+    },
+    "switch-tray": {"system": "trn3-nl32x2-pcie160", "model": "kimi-k2-instruct", "tokens_per_chip": 32.0},
+    "serving": {
+        "model": "deepseek-v3",
+        "system": "trn3-nl72x2-pcie160",
+        "precision": "mxfp8",
+        "tp": 4,
+        "ep": 64,
+        "batch": 512,
+        "experts_model": "kimi-k2-instruct",
+        "prefill_systems": ["trn3-nl32x2-pcie160"],
+    },
+    "software": {
+        "system": "trn2-ultraserver",
+        "larger_system": "trn3-nl72x2-aws-lanes",
+        "torus_system": "trn2.48xlarge",
+        "rivals": ["hgx-h100"],
+        "experts_model": "qwen3-30b-a3b",
+        "model": "llama-3.1-8b",
+        "grown_from": "kimi-k2-instruct",
+        "context": 1024,
+        "tokens_per_s_per_user": [5.0, 200.0, 1e5],
+    },
+    "model-needs": {
+        "model": "llama-3.1-8b",
+        "precision": "bf16",
+        "input_tokens": 512,
+        "output_tokens": 128,
+        "batch": 8,
+    },
+    "index": {
+        "system": "trn2-ultraserver",
+        "small_model": "qwen3-8b",
+        "dense_model": "llama-3.1-405b",
+        "experts_model": "qwen3-30b-a3b",
+        "tokens_per_s_per_user": [5.0, 1e5],
+        "experts_tokens_per_s_per_user": 100.0,
+        "input_tokens": 512,
+        "output_tokens": 64,
+    },
+    "memory-fit": {
+        "model": "deepseek-v3",
+        "system": "trn3-nl32x2-pcie160",
+        "precision": "fp8",
+        "tp": 64,
+        "lnc": 1,
+        "batch": 64,
+        "context": 4096,
+    },
+    "rack": {"system": "trn3-nl32x2-torus", "compared_system": "inf2.48xlarge"},
+    "memory": {
+        "chip": "trainium2",
+        "model": "llama-3.1-70b",
+        "precision": "fp8",
+        "row_bytes": 4096.0,
+        "storage_bytes_per_s": 8e9,
+    },
+}
+FAMILIES = ["llama-3.1-8b", "deepseek-v3", "gpt-oss-120b", OWN]
+SYSTEMS = ["trn1.32xlarge", "trn2-ultraserver", "trn3-nl32x2-torus", "trn3-nl72x2-pcie160", "inf2.48xlarge"]
+LENGTHS = {"input_tokens": [128, 8192, 100_000], "output_tokens": [1, 1024]}
+CHIPS = ["trainium1", "trainium2", "trainium3"]
+VALUES = {
+    "accuracy": {"group": ["dense decode", "TTFT"], "within_share": [0.01, 0.5]},
+    "software": {"context": [512, 65_536], "model": ["llama-3.1-8b", OWN], "experts_model": [OWN]},
+    "beside-gpus": {"model": ["llama-3.1-8b", OWN], "system": ["trn2.48xlarge", "trn3-nl32x2-torus"]},
+    "chip-roofline": {"chip": CHIPS, "intensity_flop_per_byte": [1.0, 1e5], "comparators": [["h200"], ["mi355x"]]},
+    "cost": {
+        "model": ["llama-3.1-8b", OWN],
+        "experts_model": [OWN],
+        "system": ["trn2-ultraserver", "hgx-h200"],
+        "air_system": ["hgx-h200"],
+        "torus_system": ["hgx-h200"],
+        "rented_system": ["hgx-h200"],
+        "systems": [["hgx-h200"]],
+        "tokens_per_s_per_user": [[20.0], [1e6]],
+        "pricing": ["market-3y"],
+    },
+    "decode-step": {
+        "model": FAMILIES,
+        "system": SYSTEMS,
+        "tp": [1, 32],
+        "precision": ["bf16", "fp8"],
+        "batch": [1, 64],
+    }
+    | LENGTHS,
+    "goodput": {
+        "system": ["trn3-nl32x2-torus", "trn3-nl32x2-pcie160", "inf2.48xlarge"],
+        "systems": [["hgx-h200"]],
+        "chips": [1, 65_536],
+        "model": [OWN],
+        "swap": ["drain"],
+        "fleet": ["llama-3-h100"],
+    },
+    "index": {
+        "experts_model": [OWN],
+        "tokens_per_s_per_user": [[1e6]],
+        "system": ["trn1.32xlarge", "trn3-nl32x2-pcie160"],
+        "input_tokens": [100_000],
+    },
+    "memory": {"chip": CHIPS, "model": FAMILIES, "precision": ["bf16", "fp8"], "row_bytes": [2.0, 65536.0]},
+    "memory-fit": {
+        "model": FAMILIES,
+        "system": SYSTEMS,
+        "tp": [1, 64],
+        "context": [512, 131_072],
+        "batch": [1, 256],
+    },
+    "metrics": {"model": ["llama-3.1-8b", OWN], "sent_s": [[0.0], [5.0, 0.0, 0.0, 9.0]], "output_tokens": [2, 300]},
+    "model-needs": {"model": FAMILIES, "precision": ["bf16", "mxfp8"], "batch": [1, 512]} | LENGTHS,
+    "neuroncore": {"chip": ["trainium1", "trainium3"], "m": [1, 8192], "k": [1, 128], "dtype": ["bf16", "fp32"]},
+    "power": {
+        "model": ["llama-3.1-8b", OWN],
+        "system": ["trn1.32xlarge", "hgx-h100"],
+        "tokens_per_s_per_user": [[1e4]],
+    },
+    "rack": {
+        "system": ["trn2-ultraserver", "trn3-nl32x2-pcie160"],
+        "compared_system": ["trn1.32xlarge", "trn2.48xlarge"],
+    },
+    "scale-out": {
+        "system": SYSTEMS,
+        "models": [["llama-3.1-8b"], ["deepseek-v3", OWN]],
+        "precision": ["bf16", "fp8"],
+        "cluster_chips": [128, 100_000],
+    },
+    "serving": {
+        "model": [OWN],
+        "system": ["trn1.32xlarge", "trn3-nl72x2-pcie160"],
+        "tp": [16],
+        "input_tokens": [8192, 128],
+        "output_tokens": [1024, 1],
+    },
+    "switch-tray": {"system": ["trn3-nl32x2-pcie160"], "model": [OWN], "tokens_per_chip": [1.0]},
+    "training": {
+        "model": ["llama-3.1-8b", OWN],
+        "system": ["hgx-b200", "trn3-nl32x2-torus", "inf2.48xlarge"],
+        "chips": [576, 8192],
+        "precision": ["mxfp8", "fp8"],
+        "tokens": [1.0, 1e12],
+    },
+    "torus-or-switch": {"system": ["trn3-nl72x2-pcie160"], "model": [OWN, "mixtral-8x7b-v0.1"]},
+}
+
+
+def cover(values):
+    """Cases in which each pair of values of two parameters stands once or more, by greed."""
+    names = list(values)
+    cases = [dict(zip(names, case, strict=True)) for case in itertools.product(*values.values())]
+    left = {pair for case in cases for pair in pairs(case)}
+    if len(names) < 2:
+        yield from cases
+    while left:
+        best = max(cases, key=lambda case: len(left & pairs(case)))
+        left -= pairs(best)
+        yield best
+
+
+def pairs(case):
+    return {repr(pair) for pair in itertools.combinations(case.items(), 2)}
+
+
+CASES = [(slug, case) for slug in notebooks() for case in cover(VALUES.get(slug, {}))]
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    """A folder of our own with the configuration of a mixture of experts."""
+    folder = tmp_path_factory.mktemp("models") / "our-experts"
+    folder.mkdir()
+    (folder / "config.json").write_bytes((MODELS / catalog()["qwen3-30b-a3b"].file).read_bytes())
+    return os.fspath(folder)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _lines_of_an_explorer_once():
+    """Most lines of an explorer are of no parameter of a chapter: each is asked for once, whichever case asks."""
+    whole, made = explore._line, {}
+
+    def once(points, m, spec, *question):
+        key = (points, m.id, spec.id, *question)
+        if key not in made:
+            made[key] = whole(points, m, spec, *question)
+        return dict(made[key])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(explore, "_line", once)
+        yield
+
+
+def results(slug, given):
+    """What the cells of a chapter end with, run here."""
+    scope = {"__name__": "chapter"}
+    for cell in chapter.read(slug).cells:
+        if cell.cell_type == "code" and (body := ast.parse(cell.source).body):
+            last = body.pop() if isinstance(body[-1], ast.Expr) else None
+            exec(compile(ast.Module(body, []), slug, "exec"), scope)
+            if last is not None:
+                yield eval(compile(ast.Expression(last.value), slug, "eval"), scope)
+            if "parameters" in cell.metadata.get("tags", []):
+                scope |= given
+
+
+def text(result):
+    """The sentence of a result: a text, or the caption and title of a chart or table."""
+    if hasattr(result, "caption"):
+        return result.caption
+    if hasattr(result, "to_dict") and hasattr(result, "usermeta"):
+        return result.to_dict()["description"]
+    return result.data if isinstance(getattr(result, "data", None), str) else ""
+
+
+def test_there_are_few_cases_and_no_chapter_is_missing():
+    assert len(CASES) <= 150
+    assert {slug for slug, _ in CASES} == set(notebooks())
+
+
+@pytest.mark.few("chip-roofline", "cost", "decode-step", "index", "memory-fit", "rack", "serving", "training")
+def test_a_chapter_answers_with_other_parameters(slug, oddities):
+    """And what it ends with can be shown."""
+    declared = parameters(slug)
+    assert all(declared[name].default != value for name, value in OTHER[slug].items())
+    found = list(results(slug, check_parameters(slug, OTHER[slug])))
+    assert all(result._repr_html_() for result in found if hasattr(result, "caption"))
+    said = [text(result) for result in found]
+    assert sum(map(bool, said)) > 5
+    assert oddities(said) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "case"), CASES, ids=[f"{slug}-{n}" for n, (slug, _) in enumerate(CASES)])
+def test_a_chapter_answers_or_refuses_and_says_nothing_odd(name, case, own, oddities):
+    def named(value):
+        return [named(item) for item in value] if isinstance(value, list) else own if value == OWN else value
+
+    said = []
+    try:
+        given = check_parameters(name, {key: named(value) for key, value in case.items()})
+        said.extend(text(result) for result in results(name, given))
+    except (InputError, UnanswerableError) as refusal:
+        said.append(str(refusal))
+        assert "\n" not in said[-1]
+    assert oddities(said) == []
+    assert not [sentence for sentence in said if own.rpartition("/")[0] in sentence], "a model goes by its name"
+
+
+@pytest.mark.slow
+def test_a_chapter_runs_by_its_command_with_other_parameters(slug, tmp_path):
+    """In a kernel, with each parameter as it is typed; the report says what it was made with."""
+    typed = {
+        name: ",".join(map(str, value)) if isinstance(value, list) else value for name, value in OTHER[slug].items()
+    }
+    words = [word for name, value in typed.items() for word in ("-p", f"{name}={value}")]
+    done = CliRunner().invoke(cli.app, ["run", slug, *words, "--no-page", "-o", os.fspath(tmp_path)])
+    assert done.exit_code == 0, done.output
+    report = json.loads((tmp_path / f"{slug}.ipynb").read_bytes())
+    assert report["metadata"]["trnmodel"]["parameters"] == OTHER[slug]
+    assert not [out for cell in report["cells"] for out in cell.get("outputs", ()) if out["output_type"] == "error"]

@@ -1,0 +1,360 @@
+"""Small functions of the chapters at values that are worked out by hand, each on both sides of where it turns."""
+
+import inspect
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import trnmodel as tm
+from trnbook.chapters import (
+    cost_comparison as markets,
+)
+from trnbook.chapters import (
+    cost_sentences,
+)
+from trnbook.chapters import (
+    index_cover as cover,
+)
+from trnbook.chapters import (
+    power_claims as claimed,
+)
+from trnbook.chapters import (
+    power_joules as joules,
+)
+from trnbook.chapters import (
+    power_rack as rack_power,
+)
+from trnbook.chapters import (
+    software_break_even as contests,
+)
+from trnbook.shared import domain_sizes, placements, software_kinds
+from trnmodel.catalog import facilities
+from trnmodel.search import deployments
+from trnmodel.steps.deployment import Deployment
+
+AIR, WIDE, TRN2 = "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160", "trn2.48xlarge"
+
+
+def place(model, system, mapping, precision, stack):
+    return Deployment(model=model, system=system, mapping=mapping, precision=precision, stack=stack)
+
+
+def test_shares_of_a_rival_by_hand(monkeypatch):
+    """An ideal yield of 200: 50 are a quarter; where the rival makes nothing there is none, where only it does, inf."""
+    made = {("a", "ideal"): [[200.0, 200.0, 0.0, 2.0]], ("a", "public"): [[50.0, 0.5, 7.0, 1.0]]}
+    made |= {("a", "hand-tuned"): [[50.0, 0.0, 7.0, 0.5], [40.0, 0.0, 7.0, 0.4], [80.0, 0.0, 7.0, 0.8]]}
+    monkeypatch.setattr(contests, "yields", lambda m, name, kind, *more: np.array(made["a", kind]))
+    monkeypatch.setattr(contests, "stacks_of", lambda chip: ["ideal", "hand-tuned", "public"])
+    table = contests.ties("llama-3.1-8b", AIR, ["hgx-h200"], [10.0, 20.0, 30.0, 40.0])
+    table = table[table.system == AIR].set_index("software")
+    assert table.share_of_ideal["public"].tolist() == [0.25, 0.0025, np.inf, 0.5]
+    np.testing.assert_equal(table.share_of_ideal["hand-tuned"].to_numpy(), [0.25, np.nan, np.inf, 0.25])
+    for place in (0, 3):
+        low, high = (table[f"share_of_ideal_{end}"]["hand-tuned"].iloc[place] for end in ("low", "high"))
+        assert (low, high) == (pytest.approx(40 / 200), pytest.approx(80 / 200))
+    assert table.share_of_ideal_low["public"].isna().all()
+
+
+def test_a_larger_domain_is_surely_better_where_its_band_leaves_1_out(monkeypatch):
+    """Yields of 100 against 150, 100 and 90; moved together they stay apart, to one side or on both."""
+    pair = [[[100.0, 100.0, 0.0, 0.0, 100.0], [80.0, 80.0, 0.0, 0.0, 100.0], [100.0, 100.0, 0.0, 0.0, 100.0]]]
+    pair += [[[150.0, 100.0, 0.0, 0.5, 100.0], [160.0, 80.0, 0.0, 0.5, 90.0], [150.0, 110.0, 0.0, 0.5, 200.0]]]
+    found = iter(map(np.array, pair))
+    monkeypatch.setattr(contests, "yields", lambda *asked: next(found))
+    speeds = [10.0, 20.0, 30.0, 40.0, 50.0]
+    table = contests.domains([671026404352], speeds, (AIR, WIDE), kinds=["ideal"], context=1)
+    np.testing.assert_equal(table.ratio.to_numpy(), [1.5, 1.0, np.nan, np.inf, 1.0])
+    np.testing.assert_allclose(table.ratio_low, [1.5, 1.0, 1.0, 500.0, 0.9])  # 0.5 tokens/s over a thousandth
+    np.testing.assert_allclose(table.ratio_high, [2.0, 1.1, 1.0, 500.0, 2.0])
+    assert table.sure.tolist() == [True, True, False, True, False]
+    with pytest.raises(ValueError, match="context="):
+        contests.domains([671026404352], speeds, (AIR, WIDE), kinds=["ideal"], context=0.9)
+
+
+def test_hand_tuned_software_is_asked_in_all_its_variants(monkeypatch):
+    found = lambda model, spec, e, *more: SimpleNamespace(yields=lambda wanted: (e, wanted.tolist()))  # noqa: E731
+    monkeypatch.setattr(contests, "tried", found)
+    monkeypatch.setattr(contests, "spread", lambda e: f"all of {e.id}")
+    told = {kind: contests.yields("m", AIR, kind, 20.0, 4096, "bf16")[0] for kind in ("hand-tuned", "ideal", "public")}
+    assert told["hand-tuned"] == "all of hand-tuned-neuron"
+    assert [told[kind].kind for kind in ("ideal", "public")] == ["ideal", "public"]
+
+
+def test_whom_a_share_is_ahead_of():
+    """At 20 tokens/s 0.5 is ahead of 0.4 and of one that is not as fast, not of as much and not of 0.6."""
+    rows = [("a", "hand-tuned", 0.5), ("a", "public", 0.45), ("b", "ideal", 0.6), ("b", "hand-tuned", 0.4)]
+    rows += [("b", "public", np.nan), ("c", "hand-tuned", 0.5)]
+    table = pd.DataFrame(rows, columns=["system", "software", "share_of_ideal"])
+    both = [table.assign(wanted_tokens_per_s_per_user=speed) for speed in (20.0, 50.0)]
+    assert contests.ahead(pd.concat(both), "a", 20.0) == (2, 4)
+    assert contests._share(0.5, 0.5, 0.5) == "0.50"
+    assert contests._share(0.5, 0.25, 0.75) == "0.50 (0.25 to 0.75)"
+    assert contests._share(np.nan, 0.0, 0.0) == "not as fast"
+
+
+def test_a_band_is_the_root_of_squares_of_what_moves_each_way():
+    """10 moved by 3 down and 4 up, by 4 down and nothing up: 10 - 5 and 10 + 4; both ends up are no way down."""
+    assert [float(end[0]) for end in software_kinds.band(np.array([[10.0], [7.0], [14.0], [6.0], [10.0]]))] == [
+        5.0,
+        14.0,
+    ]
+    assert [float(end[0]) for end in software_kinds.band(np.array([[10.0], [13.0], [12.0]]))] == [10.0, 13.0]
+    assert [float(end[0]) for end in software_kinds.band(np.array([[10.0], [7.0], [8.0]]))] == [7.0, 10.0]
+
+
+def test_software_and_racks_are_compared_where_anything_is_made():
+    rows = [("a", "ideal", 60.0), ("a", "hand-tuned", 30.0), ("a", "public", 0.0), ("b", "ideal", 50.0)]
+    rows += [("b", "hand-tuned", 20.0), ("b", "public", 10.0)]
+    table = pd.DataFrame(rows, columns=["system", "software", "tokens_per_s_per_chip"])
+    assert software_kinds.decides(table) == "Software moves the yield 5 times, racks 1.5 times"
+
+
+def test_what_cannot_be_yields_nothing():
+    found = software_kinds.tried("llama-3.3-70b", "hgx-h200", tm.efficiencies("h200", "ideal"), 65_536, "bf16")
+    step = deployments.tried("llama-3.3-70b", "hgx-h200", context=65_536, precision="bf16", efficiencies="ideal")
+    assert not np.all(step.valid)
+    gone = ~step.valid.reshape(found.each.shape)
+    assert set(found.each[gone]) == set(found.user[gone]) == {0.0}
+
+
+class Hosts:
+    """Costs that know sellers by the token."""
+
+    def __init__(self, *rows):
+        columns = "seller date system software api_usd_per_mtoken break_even_utilisation".split()
+        self.table = pd.DataFrame(rows, columns=columns)
+
+    def hosted(self):
+        return self.table
+
+
+def test_hosted_models_are_told_once_for_the_system_that_is_asked():
+    rows = [("api", "2026-01-02", "x", "ideal", 0.5, 0.314), ("api", "2026-01-02", "x", "public", 0.5, 1.01)]
+    rows += [("api", "2026-01-02", "y", "ideal", 0.5, 0.9)]
+    found = {("m", 20.0): Hosts(*rows), ("m", 50.0): Hosts(*rows), ("n", 20.0): Hosts()}
+    said = cost_sentences.hosted(found, {"x": "X"}, "x")
+    assert said == (
+        "* **m by api** (2026-01-02): 0.5 USD a million tokens of these requests. X at 20 tokens/s a user costs less "
+        "where it is full in this share of its hours: ideal 31%, public never."
+    )
+    assert cost_sentences.hosted({("n", 20.0): Hosts()}, {}, "x") == "No price of these models by the token is known."
+
+
+def test_an_hour_by_hand_counts_what_is_left_at_the_end():
+    """At no interest over 50 months, 40 % lost: 0.4 C / 50 a month, and C x rate has no part in it."""
+    who = tm.owner("hyperscaler").moved({"rate_per_year": 0.12, "life_years": 50 / 12, "lost_share": 0.4})
+    hour = tm.tco(AIR, owner=who)
+    said, capital = cost_sentences.hour_by_hand(hour, "three"), float(hour.capital_usd)
+    growth = 1.01**50
+    month = (capital - 0.6 * capital / growth) * 0.01 * growth / (growth - 1)
+    assert f"{capital:,.0f} USD over 50 months at 1.00% a month, of which 60% is left at the end: {month:,.0f}" in said
+    whole = cost_sentences.hour_by_hand(tm.tco(AIR, owner=who.moved({"lost_share": 1.0})), "three")
+    assert "is left" not in whole
+
+
+def test_a_bar_of_a_cost_is_one_that_moves_a_thousandth_of_it():
+    table = pd.DataFrame(
+        {
+            "input": [f"{name}.pue" for name in ("prices", "power", "a-stack", "b")],
+            "swing": [9.0, np.inf, 0.009, 0.02],
+            "answer_low": [14.0, 1.0, 10.0, 10.0],
+            "answer_high": [5.0, 1.0, 10.0, 10.02],
+        }
+    )
+    draws = SimpleNamespace(tornado=lambda answer: table, bars={"x": np.array([10.0, 1.0])})
+    found = cost_sentences.tornado(draws, "x")
+    assert found.which.tolist() == ["pue", "how good b.pue is"]
+    assert found.iloc[0, 1:].tolist() == [10.0, 5.0, 14.0, "extrapolated"]
+    many = pd.concat([table.iloc[:1]] * 11)
+    assert len(cost_sentences.tornado(SimpleNamespace(tornado=lambda answer: many, bars=draws.bars), "x")) == 10
+
+
+def test_a_curve_has_a_row_for_each_tie_that_there_is(monkeypatch):
+    columns = {"break_even_usd_per_chip_h": [np.nan, 2.0], "break_even_usd_per_chip_h_low": [np.nan, 1.0]}
+    monkeypatch.setattr(markets, "level_rents", lambda found, system: pd.DataFrame(columns))
+    table = markets.curve({}, "m", "x")
+    assert table.to_dict("list") == {"tie_usd_per_h": [2.0], "tie_usd_per_h_low": [1.0]}
+    monkeypatch.setattr(markets, "level_rents", lambda found, system: pd.DataFrame())
+    assert markets.curve({}, "m", "x").empty
+
+
+def test_twins_are_a_chip_and_its_like_in_the_other_rack():
+    """Two ranks, one chip of each rack of 32, eight cores of a chip in four ranks: every 128th rank."""
+    table = placements.exchanges("deepseek-v3", [AIR], [16])
+    twins = table[table.experts_over == "twins"].iloc[0]
+    site = tm.system(AIR)
+    lnc = max(site.chip.lnc_choices + site.chip.lnc_announced)
+    per_chip = 8 / lnc
+    # of 8 experts of 256 on two chips each holds one with 1 - (128 over 8) / (256 over 8): 2 x 0.99626 copies
+    copies = 2 * (1 - np.prod([(128 - k) / (256 - k) for k in range(8)]))
+    seconds = [
+        tm.collective("all_to_all", width * 16 * copies * 7168 / per_chip, AIR, ranks=2, stride=32 * per_chip, lnc=lnc)
+        for width in (1, 2)
+    ]
+    assert twins.layer_s == pytest.approx(sum(float(one.time_s) for one in seconds), rel=1e-9)
+
+
+def test_placements_of_a_domain_in_words():
+    """The first order nests TP inside the experts, the other the experts inside."""
+    table = domain_sizes.placed(tm.system(AIR))
+    orders = [order[0] for order in domain_sizes.ORDERS]
+    assert table.inner.drop_duplicates().tolist() == orders
+    assert (table.ep * table.tp * table.cp * table.dp == 64).all()
+
+
+@pytest.mark.parametrize(("name", "value"), [("contexts", [0.5]), ("sizes", [-1.0]), ("rates", [-1.0])])
+def test_sizes_and_contexts_out_of_range_are_refused(name, value):
+    ask = {"sizes": [1e12], "rates": [20.0], "contexts": [1.0], "precisions": ["bf16"]} | {name: value}
+    with pytest.raises(ValueError, match=f"{name}="):
+        domain_sizes.ratios(["experts"], **ask)
+
+
+def test_a_context_of_one_token_has_an_answer():
+    table = domain_sizes.ratios(["experts"], [1e12], rates=[20.0], contexts=[1.0], precisions=["bf16"])
+    assert table.ratio.notna().all()
+
+
+def test_a_band_that_ends_at_1_is_on_one_side(monkeypatch):
+    """100 against 90, together 80 against 80: the ratio is 0.9 to 1.0, surely no better."""
+    found = iter(map(np.array, ([[100.0], [80.0], [100.0]], [[90.0], [80.0], [90.0]])))
+    monkeypatch.setattr(contests, "yields", lambda *asked: next(found))
+    table = contests.domains([671026404352], [10.0], (AIR, WIDE), kinds=["ideal"]).iloc[0]
+    assert (table.ratio, table.ratio_high, table.sure) == (0.9, 1.0, True)
+
+
+def test_watts_that_two_claims_imply_meet_a_tdp_or_not():
+    """Were Trainium2 of 500 W: times 1.4 it is 700 W, times 2 1,000, the ends of Trainium3; both hold."""
+    before = tm.system("trn2-ultraserver")
+    before = replace(before, chip=replace(before.chip, tdp_w=500.0, ranges={}))
+    points = claimed.region(claimed.claim_sets(), WIDE, before)
+    assert facilities.ends(tm.system(WIDE).chip, "tdp_w") == (700, 1000)
+    ratio = points.speed_ratio / points.efficiency_ratio
+    np.testing.assert_array_equal(points.meets_tdp, (ratio >= 1.4) & (ratio <= 2.0))
+    halves = np.arange(0.5, 7, 0.5)
+    assert set(halves[:7]) <= set(points.speed_ratio)
+    assert set(halves[:12]) <= set(points.efficiency_ratio)
+    assert (points.speed_ratio.max(), points.efficiency_ratio.max()) == (3.5, 6.0)
+    pd.testing.assert_frame_equal(claimed.claim_sets(), claimed.claim_sets(tolerance=0.1))  # a tenth either way
+
+
+def test_no_software_ties_beyond_all_of_the_ideal_yield():
+    rows = [(10.0, 1.0), (20.0, 1.25), (30.0, 1.5)]
+    table = pd.DataFrame(rows, columns=["wanted_tokens_per_s_per_user", "share_of_ideal"])
+    table = table.assign(system="hgx-h200", software="public", share_of_ideal_low=np.nan, share_of_ideal_high=np.nan)
+    found = contests.tie_table({"m": table}, AIR, [10.0, 20.0]).iloc[0]
+    assert found["no software ties"] == "20 to 30 tokens/s"
+    assert (found["at 10 tokens/s"], found["at 20 tokens/s"]) == ("1.00", "1.25")
+
+
+def waits(*highs):
+    rows = [
+        {"model": "m", "wanted_tokens_per_s_per_user": 20.0, "public": 0.04, "public_low": 0.0, "public_high": high}
+        for high in highs
+    ]
+    return pd.DataFrame(rows).assign(**{"hand-tuned": np.nan, "ideal": np.nan})
+
+
+def test_what_is_worth_no_wait_is_told_with_the_most_that_it_may_be():
+    said = cost_sentences.waiting_time(waits(0.04, 0.01), "A", "B")
+    assert "in 2 of 2 cases no time, since a token of B is no cheaper." in said
+    assert "no cheaper (at the 95th percentile of the draws up to 0.05 months)" in cost_sentences.waiting_time(
+        waits(0.04, 0.05), "A", "B"
+    )
+
+
+def test_energy_of_an_answer_is_that_of_its_step_and_power_that_of_its_chips():
+    best = tm.plan(
+        "llama-3.3-70b", "hgx-h200", precision="bf16", tokens_per_s_per_user=20, input_tokens=512, output_tokens=128
+    ).best
+    told, e = cover._spent(best), tm.energy(best.step)
+    assert best.chips > 1
+    assert told["server_j_per_token"] == float(e.server_j_per_token)
+    assert told["server_w"] == float(e.server_w) * best.chips
+    low, high = e.ends("server_w")
+    assert (told["server_w_low"], told["server_w_high"]) == (float(low) * best.chips, float(high) * best.chips)
+
+
+def test_the_first_page_asks_for_prompts_of_4096_and_answers_of_512():
+    asked = inspect.signature(cover.answers).parameters
+    assert (asked["input_tokens"].default, asked["output_tokens"].default) == (4096, 512)
+    assert asked["tokens_per_s_per_user"].default == (20.0, 50.0)
+    of_software = inspect.signature(software_kinds.answers).parameters
+    assert [of_software[name].default for name in ("tokens_per_s_per_user", "context")] == [(20.0, 50.0), 4096.0]
+
+
+def test_throughput_between_batches_is_linear_in_the_speed():
+    """30, 20, 10 tokens/s a user make 1, 4, 9 a chip; a fourth batch does not fit. 25 lies at 2.5, below 10 is 9."""
+    user, chip = np.array([[30.0, 20.0, 10.0, np.nan]]), np.array([[1.0, 4.0, 9.0, np.nan]])
+    found = domain_sizes._at(np.array([40.0, 30.0, 25.0, 20.0, 12.0, 10.0, 5.0]), user, chip)
+    assert found[0].tolist() == [0, 1, 2.5, 4, 8, 9, 9]
+    none = np.full((1, 4), np.nan)
+    assert domain_sizes._at(np.array([1.0]), none, none).tolist() == [[0]]
+
+
+def test_verdicts_stand_in_the_order_of_their_cases():
+    sizes = [3e12, 4e12]
+    rows = [
+        (name, size, ratio)
+        for name, ratios in (("z", (1.0, 2.0)), ("a", (2.0, 2.0)))
+        for size, ratio in zip(sizes, ratios, strict=True)
+    ]
+    table = pd.DataFrame(rows, columns=["software", "total_params", "ratio"])
+    table = table.assign(precision="x", context=1, tokens_per_s_per_user=1, rule="x")
+    found = domain_sizes.verdicts(table, 1.1, 3e12, 4e12)
+    assert found[["software", "verdict"]].values.tolist() == [["z", "agrees"], ["a", "earlier"]]
+    assert found.pays_from_params.tolist() == [4e12, 3e12]
+    pd.testing.assert_frame_equal(found, domain_sizes.verdicts(table, 2.0, 3e12, 4e12))  # twice is at least twice
+    assert domain_sizes.verdicts(table, 2.01, 3e12, 4e12).verdict.tolist() == ["later", "later"]
+    at = domain_sizes.verdicts(table, 1.1, 2.9e12, 3e12)
+    assert at.verdict.tolist() == ["later", "agrees"]  # from 3e12 on, which counts
+
+
+def test_walls_of_a_domain_by_hand():
+    """Two bytes a parameter: HBM over 2, and what is streamed in a 40th of a second over 2."""
+    spec = tm.system(AIR)
+    streamed, held = 64 * spec.chip.hbm_bytes_per_s, 64 * spec.chip.hbm_bytes
+    (row,) = domain_sizes.walls([AIR], ["bf16"], [40]).itertuples(index=False)
+    assert row[:3] == (AIR, "bf16", 40)
+    assert row[3:] == pytest.approx((streamed / 40 / 2, held / 2))
+    (row,) = domain_sizes.capacity(["llama-3.1-8b"], [AIR], ["bf16"]).itertuples(index=False)
+    weights = tm.model("llama-3.1-8b").total_params * 2
+    assert row[1:] == pytest.approx((weights / 2, "bf16", AIR, weights, held, weights / held * 2, weights / held))
+
+
+def test_joules_of_others_beside_the_least():
+    """2 J against 1 J: 0.69 of a logarithm; watts of 0.3 and 0.4 make it up by themselves, times of 0.2 do not."""
+    beside = {"watts_below": 0.3, "watts_above": 0.4, "time_below": 0.1, "time_above": 0.1}
+    rows = [("gb200-nvl72", 1.0), ("hgx-h200", 2.0), ("hgx-b200", 2.1), ("mi355x-8", 1.0)]
+    table = pd.DataFrame(rows, columns=["system", joules.SPENT[0]]).assign(
+        wanted_tokens_per_s_per_user=20.0, software="public", **beside
+    )
+    best, told = joules.verdicts(table, 20.0, "public")
+    assert best.system == "gb200-nvl72"
+    assert told == {"hgx-h200": "watts", "hgx-b200": "both together", "mi355x-8": "level"}
+    assert joules.verdicts(table, 50.0, "public") == (None, {})
+    assert joules.moved_by(joules.LEVEL, beside | {"system": TRN2}, beside | {"system": TRN2}) == "nothing"
+
+
+def test_a_tie_that_may_be_nothing_or_less():
+    """A median of 2 with ends 0 and 5; one of 0 with an end of 3; one below 0 at both ends."""
+
+    def draws(*values):
+        return SimpleNamespace(
+            values={"x": 0},
+            percentiles=lambda: pd.DataFrame([("x", *values)], columns=["answer", "p5", "p50", "p95"]),
+        )
+
+    cells = [markets.tie_cell(draws(*ends), "x") for ends in ((0.0, 2.0, 5.0), (-1.0, 0.0, 3.0), (-3.0, -2.0, 0.0))]
+    assert cells == ["2 (0 to 5)", "none (to 3)", "none"]
+    assert markets.tie_cell(draws(1.0, 2.0, 5.0), "x") == "2 (1 to 5)"
+    assert markets.tie_cell(None, "x", "too slow") == "too slow"
+
+
+def test_a_rack_may_draw_all_that_is_provisioned(monkeypatch):
+    whole = rack_power._watts
+    for left, fits in ((0.0, True), (-1e-9, False)):
+        monkeypatch.setattr(rack_power, "_watts", lambda *asked, left=left: whole(*asked) | {"unnamed_w": left})
+        assert bool(rack_power.rack_power(AIR).valid) is fits

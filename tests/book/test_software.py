@@ -1,0 +1,291 @@
+"""Three kinds of software: their order, their bands, the bars between them, one answer wherever it is asked."""
+
+import base64
+import io
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import trnmodel as tm
+from trnbook.shared import software_kinds
+from trnmodel.catalog.stacks import KINDS, VALUES, efficiencies
+from trnmodel.fabric.collectives import SPOKEN
+from trnmodel.search import deployments
+
+FABRIC = Path(software_kinds.__file__).parents[1] / "fabric"
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+DENSE = ("trn3-nl32x2-pcie160", "hgx-h200", "gb200-nvl72", "mi355x-8")
+# of the time of a step and of a prompt nothing: what is stored, what a percentile is of a median, how it was made
+STORED = (
+    *("scratchpad_page_bytes", "collective_buffer_bytes", "code_bytes_per_layer", "ring_bytes_per_layer"),
+    *("first_rank_bytes", "p99_over_p50", "construction"),
+)
+LLAMA, TP16 = "llama-3.1-70b", tm.Mapping(tp=16)
+ASK = {"batch": 32, "context": 4096, "precision": "fp8"}
+
+
+@pytest.fixture(scope="module")
+def experts():
+    return software_kinds.answers("deepseek-v3")
+
+
+@pytest.fixture(scope="module")
+def dense():
+    return software_kinds.answers(LLAMA, DENSE)
+
+
+def by_kind(table):
+    keys = ["wanted_tokens_per_s_per_user", "system"]
+    return table.set_index([*keys, "software"]).tokens_per_s_per_chip.unstack()
+
+
+@pytest.mark.parametrize("which", ["experts", "dense"])
+def test_public_hand_tuned_ideal_in_that_order(which, request):
+    table = request.getfixturevalue(which)
+    wide = by_kind(table)
+    assert len(wide) == len(set(table.system)) * 2
+    assert (wide.public <= wide["hand-tuned"]).all()
+    assert (wide["hand-tuned"] <= wide.ideal).all()
+    assert (wide.loc[20.0] >= wide.loc[50.0]).all(axis=None)  # faster for a user is never more a chip
+    inside = table.tokens_per_s_per_chip.between(table.tokens_per_s_per_chip_low, table.tokens_per_s_per_chip_high)
+    assert inside.all()
+    hand = table[table.software == "hand-tuned"]
+    assert (hand.basis == "extrapolated").all()
+    assert hand.basis_reason.str.contains("parts that were measured elsewhere").all()
+    assert (hand.tokens_per_s_per_chip_low < hand.tokens_per_s_per_chip).all()
+    assert table.reason.str.len().min() > 10
+
+
+def test_the_gap_of_experts_is_the_softwares(experts):
+    """500-fold between ideal and public at 50 tokens/s; hand-tuned lies within 10 of the ideal, far from the public."""
+    wide = by_kind(experts).loc[50.0]
+    assert (wide.ideal / wide["hand-tuned"] < 10).all()
+    assert (wide["hand-tuned"] / wide.public > 5).all()
+
+
+def test_hand_tuned_is_plausible_beside_the_published_run(experts):
+    """1,850 tokens/s a GPU at 21 a user on H800 (1.98 PFLOP/s of FP8, 3.35 TB/s): Trn3 has 1.3 to 1.5 of each."""
+    at = experts[(experts.software == "hand-tuned") & (experts.wanted_tokens_per_s_per_user == 20)]
+    ratio = at.tokens_per_s_per_chip / 1850
+    assert ratio.between(1.0, 3.0).all()
+
+
+def test_the_yield_is_that_of_the_frontier(dense):
+    line = dense[(dense.system == "hgx-h200") & (dense.software == "public")].iloc[0]
+    front = deployments.frontiers(LLAMA, ["hgx-h200"], software_kinds.CONTEXT, [line.precision])
+    best = deployments.at_interactivity(front, [line.wanted_tokens_per_s_per_user]).iloc[0]
+    assert best.tokens_per_s_per_chip == pytest.approx(line.tokens_per_s_per_chip)
+
+
+def test_bars_add_up_and_each_is_one_step_of_another_stack():
+    bars = software_kinds.waterfall(LLAMA, "trn3-nl32x2-pcie160", TP16, **ASK)
+    for kind, word in KINDS.items():
+        end = bars[bars.software == kind].end_s.iloc[-1]
+        step = tm.decode_step(LLAMA, "trn3-nl32x2-pcie160", TP16, efficiencies=word, **ASK)
+        assert end == pytest.approx(float(step.time_s), rel=1e-12)
+    assert bars.end_s.iloc[:-1].tolist() == bars.start_s.iloc[1:].tolist()
+    layers = bars[(bars.software == "hand-tuned") & (bars.mechanism == "layers")].iloc[0]
+    assert layers.bar_s == pytest.approx(80 * (43e-6 + 116e-6) / 2)  # 80 layers of the row's middle
+    assert layers.bar_s_low == pytest.approx(80 * 43e-6)
+    assert "routing of experts" not in set(bars.mechanism)  # a dense model has none, and a bar of nothing is none
+
+
+def test_every_value_of_a_stack_is_in_one_mechanism_or_stored():
+    listed = [name for names in software_kinds.MECHANISMS.values() for name in names]
+    rules = ("head_split", "expert_split", "tensor_degrees", "measured_as")  # of what is legal, and whose rows
+    assert sorted([*listed, *STORED, *rules]) == sorted(VALUES)
+
+
+MOVED = {  # another value of what is no number; a service, not a step, asks for the bucket of a batch
+    "kv_head_policy": "multi-head",
+    "expert_read": "all",
+    "context_bucket": "maximum",
+    "prompt_bucket": "power-of-two",
+    "batch_bucket": None,
+    "in_graph": "one_shot two_shot",
+    "context_exchange": "ulysses",
+    "construction": "parts",
+    "prefill_experts": "all",
+}
+GROUNDS = {  # stacks beside which a value acts, asked in turn
+    "public": (None, "trn2.48xlarge", "mixtral-8x7b-v0.1", "bf16"),
+    "another": ("nxd-inference", "trn1.32xlarge", "mixtral-8x7b-v0.1", "bf16"),
+    "dense": ("vllm-neuron-2026", "trn2.48xlarge", "llama-3.1-8b", "bf16"),
+    "lone": ("vllm-neuron-2026", "trn2.48xlarge", "llama-3.2-1b", "bf16"),
+    "full": ("vllm-neuron-2026", "trn2.48xlarge", "llama-3.2-1b", "bf16"),
+    "alone": (None, "trn2.48xlarge", "mixtral-8x7b-v0.1", "bf16"),
+    "cut": ("vllm-neuron-2026", "trn2.48xlarge", "llama-3.1-8b", "bf16"),
+    "GPU": (None, "hgx-h200", "mixtral-8x7b-v0.1", "fp8"),
+    "wide": ("hand-tuned", "trn3-nl32x2-pcie160", "deepseek-v3", "mxfp8"),
+    "recurrent": ("vllm-neuron-2026", "trn2.48xlarge", "qwen3.6-27b", "bf16"),
+    "graphs": ("kiln-nki", "trn2.48xlarge", "mixtral-8x7b-v0.1", "bf16"),
+}
+MAPPINGS = {
+    "another": tm.Mapping(tp=16),
+    "lone": tm.Mapping(tp=2, lnc=1),
+    "wide": tm.Mapping(tp=4, ep=8),
+    "cut": tm.Mapping(tp=4, cp=2),
+}
+BATCHES = {"full": 1024, "alone": 1}
+
+
+def times(name, moved=None):
+    """A decode step and a prompt on a ground, with one value moved."""
+    stack, system, model, precision = GROUNDS[name]
+    e = efficiencies(tm.system(system).chip, stack)
+    e = e if moved is None else replace(e, ranges={}, **{moved: other(e, moved)})
+    ask = {"model": model, "system": system, "mapping": MAPPINGS.get(name, tm.Mapping(tp=8)), "precision": precision}
+    step = tm.decode_step(batch=BATCHES.get(name, 16), context=3000, max_context=4096, efficiencies=e, **ask)
+    prompt = tm.prefill(batch=8 if name == "another" else 1, input_tokens=3000, max_context=8192, efficiencies=e, **ask)
+    return float(step.require_valid().time_s), float(prompt.require_valid().time_s)
+
+
+def other(e, name):
+    """Another value of a field than a stack's own."""
+    value = getattr(e, name)
+    if name in MOVED:
+        return MOVED[name]
+    if "share" in name or "overlap" in name:
+        return value / 2 if value else 0.5
+    if name.endswith("ratio"):
+        return value / 20
+    return 1e9 if value == np.inf else (value * 2 if value else {"_s": 1e-3}.get(name[-2:], 8.0))
+
+
+@pytest.fixture(scope="module")
+def unmoved():
+    return {name: times(name) for name in GROUNDS}
+
+
+@pytest.mark.parametrize("field", [name for names in software_kinds.MECHANISMS.values() for name in names])
+def test_what_is_in_a_mechanism_takes_time(field, unmoved):
+    if MOVED.get(field, "") is None:
+        return
+    assert any(times(name, field) != unmoved[name] for name in GROUNDS if other_than(name, field))
+
+
+def other_than(name, field):
+    stack, system, *_ = GROUNDS[name]
+    e = efficiencies(tm.system(system).chip, stack)
+    return getattr(e, field) != other(e, field)
+
+
+@pytest.mark.parametrize("field", STORED)
+def test_what_is_stored_takes_no_time(field, unmoved):
+    assert all(times(name, field) == unmoved[name] for name in GROUNDS)
+
+
+def test_steps_twice_as_slow_yield_half_of_what_twice_the_speed_does():
+    found = software_kinds.tried(LLAMA, "hgx-h200", efficiencies("h200"), 4096, "fp8")
+    speeds = np.array([10.0, 20.0, 40.0, 1e6])
+    assert found.yields(speeds, 2.0) == pytest.approx(found.yields(2 * speeds) / 2)
+    assert (np.diff(found.yields(speeds)[0]) <= 0).all()
+    assert found.yields(speeds)[0, -1] == 0
+    assert found.user[0, found.place(1e6)] == found.user.max()
+
+
+def test_ends_are_those_of_one_mechanism_after_another():
+    """Five mechanisms of the scenario on Trainium3 have ranges; each row of the spread is one call at an end."""
+    e = efficiencies("trainium3", "hand-tuned")
+    every = software_kinds.spread(e)
+    assert every.shape == (9, 1, 1)
+    speeds, ask = np.array([50.0]), ("trn3-nl32x2-pcie160", 4096, "mxfp8")
+    yields = software_kinds.tried(LLAMA, ask[0], every, *ask[1:]).yields(speeds)
+    slow = replace(e, layer_s=e.ranges["layer_s"][1])
+    assert yields[4] == pytest.approx(software_kinds.tried(LLAMA, ask[0], slow, *ask[1:]).yields(speeds)[0])
+    low, high = software_kinds.band(yields)
+    down = np.minimum(yields[1:].reshape(4, 2, 1) - yields[0], 0).min(axis=1)
+    assert yields[0] - low == pytest.approx(np.sqrt((down**2).sum(axis=0)))
+    assert high > yields[0]
+
+
+def test_a_range_that_does_not_hold_its_value_moves_nothing():
+    """What a caller replaces has no range, though the spec still carries that of the value before."""
+    e = efficiencies("trainium3", "hand-tuned")
+    odd = {"step_overhead_s": (2e-3, 5e-3)}
+    assert software_kinds.spread(replace(e, ranges=odd)).shape == ()
+    assert software_kinds.spread(replace(e, step_overhead_s=3e-3, ranges=odd)).step_overhead_s.ravel().tolist() == [
+        3e-3,
+        2e-3,
+        5e-3,
+    ]
+    assert software_kinds.spread(e).shape == (9, 1, 1)  # the same values with their own ranges
+
+
+def test_what_exchanges_take_from_a_stack_is_all_listed():
+    """Stacks that send alike share their wires, so that a field which the fabric reads must be listed."""
+    read = {name for path in FABRIC.glob("*.py") for name in re.findall(r"\be\.([a-z_0-9]+)", path.read_text())}
+    assert read - {"shape", "id"} <= set(SPOKEN)
+    shots = {f"{kind}_shot_{what}" for kind in ("one", "two") for what in ("s", "rate_share")}
+    ratios = {f"{kind}_traffic_ratio" for kind in ("mesh", "rdh", "ring")}
+    assert shots | ratios <= set(SPOKEN) <= set(VALUES)
+
+
+def test_a_speed_that_nothing_reaches_says_so():
+    table = software_kinds.answers(LLAMA, ["trn2.48xlarge"], [1e5])
+    assert (table.tokens_per_s_per_chip == 0).all()
+    assert table.reason.str.contains(r"at most \d+ tokens/s").all()
+    assert table.tp.isna().all()
+
+
+def download(slug, name):
+    """The table behind a link of an executed chapter, all rows of it."""
+    cells = json.loads((NOTEBOOKS / f"{slug}.ipynb").read_text())["cells"]
+    html = (
+        "".join(out["data"].get("text/html", "")) for cell in cells for out in cell.get("outputs", ()) if "data" in out
+    )
+    (found,) = (match for text in html for match in re.findall(rf'download="{name}.csv" href="[^,]*,([^"]*)"', text))
+    return pd.read_csv(io.StringIO(base64.b64decode(found).decode()))
+
+
+def test_chapters_print_one_answer(experts):
+    """The chapters on trays and on software, and this very call: the same lines, to the six digits that are printed."""
+    tray, cost = (download(slug, "three-experts") for slug in ("switch-tray", "software"))
+    pd.testing.assert_frame_equal(tray, cost)
+    ours = experts[list(cost)]
+    assert cost.tokens_per_s_per_chip.tolist() == pytest.approx(ours.tokens_per_s_per_chip.tolist(), rel=1e-5)
+    assert cost[["system", "software", "reason"]].equals(ours[["system", "software", "reason"]])
+
+
+def test_the_chapter_on_serving_says_of_public_software_what_the_answers_say(experts):
+    """Its frontier of the racks, read at 20 tokens/s a user, is asked at the same context."""
+    served = download("serving", "experts")
+    public = experts[experts.software == "public"].set_index(["wanted_tokens_per_s_per_user", "system"])
+    both = served[served.wanted_tokens_per_s_per_user.isin(software_kinds.SPEEDS)]
+    both = both[both.system.isin(software_kinds.EXPERTS)]
+    assert len(both) >= 3
+    for line in both.itertuples():
+        expected = public.tokens_per_s_per_chip[line.wanted_tokens_per_s_per_user, line.system]
+        assert line.tokens_per_s_per_chip == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_shared_point_is_the_tuned_batch_or_the_half_of_it_that_has_room():
+    line = {"system": "trn2.48xlarge", "software": "hand-tuned", "tokens_per_s_per_chip": 1.0, "tp": 8, "ep": 1}
+    ask = {"context": 2048, "precision": "bf16"}
+    for batch, has_room in ((4.0, True), (2.0**20, False)):
+        table = pd.DataFrame([line | {"batch": batch}])
+        mapping, found = software_kinds.shared_point("llama-3.1-8b", line["system"], table, **ask)
+        assert (float(mapping.tp), found == batch) == (8, has_room)
+        fits = tm.decode_step("llama-3.1-8b", line["system"], mapping, batch=[found, 2 * found], **ask).valid
+        assert fits.tolist() == [True, has_room]
+
+
+def test_yields_and_places_of_a_search_by_hand():
+    """Two variants of three points: what is exactly as fast as asked counts, and slower steps yield less."""
+    each, user = np.array([[30.0, 20.0, 7.0], [33.0, 22.0, 5.0]]), np.array([[5.0, 11.0, 13.0], [6.0, 10.0, 17.0]])
+    found = software_kinds.Tried(each, user, *np.ones((3, 3)))
+    assert found.yields(np.array([5.0, 11.0, 12.0, 18.0])).tolist() == [[30, 20, 7, 0], [33, 5, 5, 0]]
+    assert found.yields(np.array([5.0, 6.0]), 2.0).tolist() == [[20 / 2, 7 / 2], [22 / 2, 5 / 2]]
+    assert [found.place(speed) for speed in (5.0, 11.0, 12.0, 18.0)] == [0, 1, 2, 2]
+
+
+def test_band_adds_up_the_squares_of_mechanisms_each_way():
+    """Mechanisms move 10 by -3/+4 and -4/+2, and 20 by +1/+2 and 0/-5: a side that no end reaches adds nothing."""
+    low, high = software_kinds.band(np.array([[10.0, 20.0], [7.0, 21.0], [14.0, 22.0], [6.0, 20.0], [12.0, 15.0]]))
+    assert low.tolist() == [10 - 5, 20 - 5]
+    assert high == pytest.approx([10 + 20**0.5, 20 + 2], rel=1e-15)

@@ -1,0 +1,238 @@
+"""Serving worked out by hand: a machine of endless rates, on which steps and prompts take what the stack says."""
+
+from dataclasses import replace
+from math import log, sqrt
+
+import numpy as np
+import pytest
+
+import trnmodel as tm
+from trnmodel.catalog.stacks import IDEAL
+from trnmodel.serving.server import disaggregate
+
+CHIP = replace(tm.chip("h100"), peak_flop_per_s={"bf16": 1e28}, hbm_bytes_per_s=1e28, hbm_bytes=1e18)
+STACK = replace(IDEAL, id="mine", prefill_overhead_s=1.5, step_overhead_s=0.02, sequence_s=0.004)
+ASK = {"model": "llama-3.1-8b", "system": CHIP, "input_tokens": 1000, "output_tokens": 500, "max_batch": 64}
+Z99 = 2.3263478740408408
+
+
+def serve(rate, **more):
+    return tm.serve(**ASK | {"requests_per_s": rate, "efficiencies": STACK} | more)
+
+
+def holds(found, expected):
+    assert {name: float(getattr(found, name)) for name in expected} == pytest.approx(expected, rel=1e-9)
+
+
+def test_requests_of_two_replicas():
+    """Each takes 0.1 requests/s: 15 % of its time are prompts, and n = 50 (0.02 + 0.004 n) / 0.85 = 1 / 0.65 decode."""
+    step_s = 0.02 + 0.004 / 0.65
+    tpot_s = step_s / 0.85
+    first_s = 1.5 + step_s / 2
+    holds(
+        serve(0.2, mapping=tm.Mapping(dp=2)),
+        {
+            "requests_per_s": 0.2,
+            "batch": 1 / 0.65,
+            "step_s": step_s,
+            "prefill_s": 1.5,
+            "tokens_per_step": 1,
+            "prefill_utilisation": 0.15,
+            "ttft_p50_s": first_s,  # a queue of 15 % is empty more often than not
+            "ttft_p99_s": first_s + 1.5 / (2 * 0.85) * log(15),
+            "tpot_mean_s": tpot_s,
+            "tpot_p99_s": tpot_s + 1.5 * Z99 * sqrt(0.1 * 500 * tpot_s) / 500,
+            "request_s": first_s + 499 * tpot_s,
+            "tokens_per_s": 100,
+            "tokens_per_s_per_user": 0.85 / step_s,
+            "tokens_per_s_per_chip": 50,
+        },
+    )
+
+
+def test_chunks_behind_a_prefix_with_a_draft():
+    """750 tokens after 250 in chunks of 200 are 4; a draft of 3, each accepted half the time, yields 1.875 tokens."""
+    batch = 50 * 0.023 / 0.55  # n = 50 (0.02 + 3 x 0.001 + 0.004 n) / (0.4 x 1.875)
+    step_s, worth = 0.023 + 0.004 * batch, 0.75
+    first_s = 6 + 3.5 * step_s
+    draft = {"draft_tokens": 3, "acceptance": 0.5, "draft_step_s": 0.001}
+    holds(
+        serve(0.1, prefix_share=0.25, chunk_tokens=200, **draft),
+        {
+            "batch": batch,
+            "step_s": step_s,
+            "prefill_s": 6,
+            "tokens_per_step": 1.875,
+            "prefill_utilisation": 0.6,
+            "ttft_p50_s": first_s + 6 / (2 * 0.4) * log(0.6 / 0.5),
+            "ttft_p99_s": first_s + 6 / (2 * 0.4) * log(60),
+            "tpot_mean_s": step_s / worth,
+            "request_s": first_s + 6 / (2 * 0.4) * log(0.6 / 0.5) + 499 * step_s / worth,
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "batch", "step_s"),
+    [
+        ({"compiled": True}, 50 * 0.276 / 0.85, 0.02 + 64 * 0.004),
+        ({"compiled": False}, 1 / 0.65, 0.02 + 0.004 / 0.65),
+        ({"efficiencies": replace(STACK, batch_bucket="maximum")}, 50 * 0.276 / 0.85, 0.276),
+        ({"efficiencies": replace(STACK, batch_bucket="power-of-two")}, 50 * 0.028 / 0.85, 0.028),  # 1.6 run as 2
+        ({"efficiencies": replace(STACK, batch_bucket="maximum"), "compiled": False}, 1 / 0.65, 0.02 + 0.004 / 0.65),
+        ({"output_tokens": 50, "efficiencies": replace(STACK, batch_bucket="power-of-two")}, 5 * 0.024 / 0.85, 0.024),
+        ({"output_tokens": 50}, 5 * 0.024 / 0.85, 0.024),  # 0.14 in flight, and a step runs one
+    ],
+)
+def test_a_step_runs_what_is_compiled(more, batch, step_s):
+    holds(serve(0.1, **more), {"batch": batch, "step_s": step_s, "tpot_mean_s": step_s / 0.85})
+
+
+def test_what_cannot_be_served_says_why():
+    """Prompts of 0.5 s take half of the time at one a second; 16 tokens of 0.25 s each then keep 8 in flight."""
+    e = replace(IDEAL, id="mine", prefill_overhead_s=0.5, step_overhead_s=0.25)
+    ask = {"input_tokens": 1, "output_tokens": 16, "efficiencies": e}
+    for compiled in (True, False):
+        found = serve([1, 1, 2], max_batch=[8, 7, 64], compiled=compiled, **ask)
+        assert found.reason.tolist() == [
+            "",
+            "more requests in flight than the largest batch",
+            "prompts arrive faster than they are prefilled",
+        ]
+    assert found.batch[0] == pytest.approx(8, rel=1e-9)
+    late = serve(0.25, max_batch=8, batching="static", **ask | {"output_tokens": 127})  # runs of 32 s, 8 in each
+    assert late.reason == "prompts arrive faster than they are prefilled"
+    small = serve(0.1, system=replace(CHIP, hbm_bytes=1e10))
+    assert "does not fit in memory" in small.reason
+
+
+def test_batches_that_fill_up():
+    """8 requests at 0.1/s: the first waits 70 s, the last not at all; a run takes 1.5 s and 499 steps of 0.052 s."""
+    run_s = 1.5 + 499 * 0.052
+    busy = 0.1 * run_s / 8
+    holds(
+        serve(0.1, max_batch=8, batching="static"),
+        {
+            "batch": 8,
+            "step_s": 0.052,
+            "prefill_s": 1.5,
+            "tokens_per_step": 1,
+            "prefill_utilisation": busy,
+            "ttft_p50_s": 1.5 + 35,
+            "ttft_p99_s": 1.5 + 0.99 * 70 + run_s / (2 * (1 - busy)) * log(busy / 0.01),
+            "tpot_mean_s": 0.052,
+            "tpot_p99_s": 0.052,
+            "request_s": 1.5 + 35 + 499 * 0.052,
+            "tokens_per_s": 50,
+        },
+    )
+
+
+def test_the_context_of_a_step_is_half_way():
+    """KV of 131,072 B a token at 1e6 B/s: a step reads prompt and half of the output, and writes its own token."""
+    slow = replace(STACK, kv_stream_bytes_per_s=1e6, sequence_s=0.0)
+    for more in ({"batching": "static"}, {"compiled": True}):
+        found = serve(1e-9, max_batch=2, efficiencies=slow, **more)
+        assert float(found.step_s) == pytest.approx(0.02 + 2 * 1251 * 131_072 / 1e6, rel=1e-9)
+
+
+def test_prefill_and_decode_on_machines_of_their_own():
+    """2 chips of 1 GB/s send 131,072 B a token to one of 3 GB/s, at half of the slower rate; 8 at once decode."""
+    first, then = (replace(CHIP, scaleout_bytes_per_s_per_dir=rate) for rate in (1e9, 3e9))
+    ask = {"batch": 8, "input_tokens": 1000, "output_tokens": 500, "transfer_share": 0.5}
+    stacks = {"prefill_efficiencies": STACK, "decode_efficiencies": STACK}
+    found = disaggregate("llama-3.1-8b", first, tm.Mapping(tp=2), then, tm.Mapping(), **ask, **stacks)
+    ratio, sent_s = float(found.prefill_s) * 8 / (500 * 0.052), 131_072_000 / 1e9
+    holds(
+        found,
+        {
+            "step_s": 0.052,
+            "transfer_bytes": 131_072_000,
+            "transfer_s": sent_s,
+            "ttft_s": float(found.prefill_s) + sent_s + 0.052,
+            "prefill_replicas_per_decode_replica": ratio,
+            "prefill_chips_per_decode_chip": 2 * ratio,
+            "requests_per_s_per_decode_replica": 8 / (500 * 0.052),
+            "tokens_per_s_per_chip": 8 / 0.052 / (1 + 2 * ratio),
+        },
+    )
+    assert 1.5 < found.prefill_s < 1.6
+    assert found.stack_kind == "given"
+    with pytest.raises(ValueError, match="different kinds of stack"):
+        disaggregate(
+            "llama-3.1-8b", first, tm.Mapping(), then, tm.Mapping(), **ask, **stacks | {"decode_efficiencies": "ideal"}
+        )
+    small = replace(CHIP, hbm_bytes=1e10)
+    for sides, reason in (((small, CHIP), "prefill"), ((CHIP, small), "decode")):
+        pair = disaggregate("llama-3.1-8b", sides[0], tm.Mapping(), sides[1], tm.Mapping(), **ask, **stacks)
+        assert pair.reason == f"{reason} cannot exist"
+
+
+def test_a_draft_is_shorter_than_what_it_drafts():
+    for name in ("input_tokens", "output_tokens"):
+        assert serve(0.01, draft_tokens=4, acceptance=0.5, **{name: 5}).valid
+        with pytest.raises(ValueError, match="draft_tokens=5: allowed are fewer than"):
+            serve(0.01, draft_tokens=5, acceptance=0.5, **{name: 5})
+    assert np.isfinite(serve(0.01, prefix_share=1.0).prefill_s)  # a token of the prompt is new all the same
+
+
+def test_what_cannot_be_says_so_alone():
+    """A model that no rank holds is not one whose prompts arrive too fast."""
+    ask = {"requests_per_s": 0.01, "input_tokens": 128, "output_tokens": 16, "max_batch": 4}
+    for chunked in ({}, {"chunk_tokens": 64}):
+        found = tm.serve("llama-3.3-70b", "trn2.48xlarge", tm.Mapping(tp=1), **ask, **chunked)
+        assert not found.valid
+        assert "prompts" not in str(found.reason)
+
+
+def test_a_draft_that_costs_nothing_and_is_never_accepted():
+    """It yields the one token of the step, which takes no longer for it."""
+    for more in ({"draft_tokens": 3}, {"draft_tokens": 3, "acceptance": 0.0, "draft_step_s": 0.0}):
+        found = serve(1e-9, **more)
+        holds(found, {"tokens_per_step": 1, "step_s": 0.024})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("chunk_tokens", [1, 2, 3]),
+        ("max_context", [1500, 1600, 1700]),
+        ("draft_tokens", [0, 1, 2]),
+        ("acceptance", [0.1, 0.2, 0.3]),
+        ("draft_step_s", [1, 2, 3]),
+    ],
+)
+def test_arrays_that_do_not_fit_are_named(name, value):
+    with pytest.raises(ValueError, match=rf"{name} of shape \(3,\) does not fit|does not fit {name} of shape \(3,\)"):
+        serve([0.1, 0.2], **{name: value})
+
+
+def test_a_prompt_reads_what_is_cached_before_each_chunk():
+    """750 tokens after 250 in 4 chunks of 200: half way 525 are cached. 131,072 B of each pass at 1 MB/s.
+
+    A prompt whose prefix is all there has one token; a step reads 1,000, it and 250 of the output, and writes one.
+    """
+    slow, token_s = replace(STACK, kv_stream_bytes_per_s=1e6, sequence_s=0.0), 131_072 / 1e6
+    found = serve(1e-9, efficiencies=slow, prefix_share=0.25, chunk_tokens=200)
+    assert float(found.prefill_s) == pytest.approx(4 * (1.5 + (525 + 200) * token_s), rel=1e-9)
+    found = serve(1e-9, efficiencies=slow, prefix_share=1.0)
+    assert float(found.prefill_s) == pytest.approx(1.5 + 1001 * token_s, rel=1e-9)
+    assert float(found.step_s) == pytest.approx(0.02 + 1252 * token_s, rel=1e-9)
+    first, ask = (
+        {"prefill_efficiencies": slow, "decode_efficiencies": slow},
+        {"input_tokens": 1000, "output_tokens": 500},
+    )
+    apart = disaggregate("llama-3.1-8b", CHIP, tm.Mapping(), CHIP, tm.Mapping(), batch=2, **first, **ask)
+    assert float(apart.step_s) == pytest.approx(0.02 + 2 * 1251 * token_s, rel=1e-9)
+
+
+@pytest.mark.parametrize("batching", ["continuous", "static"])
+def test_steps_that_fit_do_not_help_prompts_that_do_not(batching):
+    """A prompt's activations take more memory than the cache of its output, which alone a step has more."""
+    ask = {"efficiencies": IDEAL, "max_context": 1500}
+    step = tm.decode_step("llama-3.1-8b", CHIP, batch=1, context=1250, **ask)
+    prompt = tm.prefill("llama-3.1-8b", CHIP, input_tokens=1000, **ask)
+    between = float(step.memory_bytes_per_rank + prompt.memory_bytes_per_rank) / 2
+    assert step.memory_bytes_per_rank < between
+    found = serve(0.1, system=replace(CHIP, hbm_bytes=between), max_batch=1, batching=batching, efficiencies=IDEAL)
+    assert found.reason == "does not fit in memory"

@@ -1,0 +1,498 @@
+"""The command line: one command for each question."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+import typer
+
+import trnmodel
+from trnmodel.cli import answers, terminal
+from trnmodel.cli.plugins import Commands
+from trnmodel.cli.questions import question
+from trnmodel.cli.shell import plain_errors, say
+from trnmodel.cli.terminal import Status
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    add_completion=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    epilog=terminal.EPILOG,
+)
+NUMBER: dict[str, Any] = {"parser": str, "callback": terminal.number, "metavar": "NUMBER"}
+WHOLE: dict[str, Any] = {"parser": str, "callback": terminal.whole, "metavar": "NUMBER"}
+
+
+def _name(kind: str, **more: Any) -> dict[str, Any]:
+    """Return the settings of a parameter that takes the name of a catalogue entry."""
+    return {"callback": terminal.identifier(kind), "autocompletion": terminal.complete(kind), **more}
+
+
+Model = Annotated[
+    str,
+    typer.Argument(metavar="MODEL", help="Id or name of a model, or the path of a config.json.", **_name("model")),
+]
+ModelName = Annotated[str | None, typer.Option("--name", help="Name of a model of your own, from a file.")]
+Where = Annotated[
+    str, typer.Argument(metavar="SYSTEM", help="Id or name of a system, such as trn2.48xlarge.", **_name("system"))
+]
+In = Annotated[float, typer.Option("--in", help="Tokens of a prompt.", **NUMBER)]
+Out = Annotated[float, typer.Option("--out", help="Tokens of an answer.", **NUMBER)]
+Batch = Annotated[float, typer.Option(**NUMBER)]
+Context = Annotated[float, typer.Option(**NUMBER)]
+Speed = Annotated[float, typer.Option(help="Tokens/s that each user gets at least.", **NUMBER)]
+Tp = Annotated[int, typer.Option(help="Tensor-parallel ranks.", **WHOLE)]
+Ep = Annotated[int, typer.Option(help="Expert-parallel ranks.", **WHOLE)]
+Dtypes = Annotated[str, typer.Option("--precision", help="bf16, fp8, mxfp8, ...", **_name("precision"))]
+BestDtypes = Annotated[
+    str | None, typer.Option("--precision", help="Default the best of bf16, fp8 and mxfp8.", **_name("precision"))
+]
+Stack = Annotated[
+    str | None,
+    typer.Option(help="Software: public (default), hand-tuned, ideal, or an id.", **_name("stack")),
+]
+Trainer = Annotated[
+    str | None,
+    typer.Option(
+        "--stack", help="Training software: public (default), hand-tuned, ideal, or an id.", **_name("trainer")
+    ),
+]
+PRICINGS: dict[str, Any] = {"callback": terminal.word("pricing"), "autocompletion": terminal.complete("pricing")}
+Pricing = Annotated[str, typer.Option(help="How it is rented: on-demand, capacity-block, market, ...", **PRICINGS)]
+Owner = Annotated[
+    str, typer.Option(help="Who owns in the lines of dollars: hyperscaler or neocloud.", **_name("owner"))
+]
+Json = Annotated[bool, typer.Option("--json", help="Print every figure, as JSON.")]
+Filter = Annotated[str, typer.Argument(metavar="TEXT", help="Only those of which an id or a name holds this text.")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"trnmodel {trnmodel.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Trainium from first principles: how fast, on how many chips, with a source behind every number."""
+
+
+def _rows(frame: Any) -> Any:
+    """Rows of a table as JSON, in which nothing is NaN."""
+    return json.loads(frame.to_json(orient="records", double_precision=12))
+
+
+def _print_names(ctx: typer.Context, as_json: bool) -> None:
+    """Print what names were read as; beside JSON where errors are printed."""
+    for sentence in terminal.read_as(ctx):
+        say(sentence, error=as_json)
+
+
+def _print(ctx: typer.Context, line: str, frame: Any, as_json: bool, results: Iterable[Any] | None = None) -> None:
+    """Print the answer on lines, or the rows of its table as JSON; end with status 3 where none of `results` can exist.
+
+    Names that were read as others come first.
+    """
+    _print_names(ctx, as_json)
+    if as_json:
+        rows = _rows(frame)
+        typer.echo(json.dumps(rows[0] if len(rows) == 1 else rows, indent=2))
+    else:
+        say(line)
+    if results is not None and not any(one.valid.any() for one in results):
+        raise typer.Exit(Status.IMPOSSIBLE)
+
+
+@app.command(cls=question("plan"))
+def plan(
+    ctx: typer.Context,
+    model: Model,
+    speed: Speed,
+    prompt: In,
+    output: Out,
+    system: Annotated[
+        list[str], typer.Option(help="A system; several times for several. Default all Trainium.", **_name("system"))
+    ] = [],  # noqa: B006
+    precision: BestDtypes = None,
+    stack: Stack = None,
+    name: ModelName = None,
+    as_json: Json = False,
+) -> None:
+    """Find the best system, precision, mapping and batch to serve a model at a given speed per user."""
+    with plain_errors(ctx, systems="system"):
+        ask = {"tokens_per_s_per_user": speed, "input_tokens": prompt, "output_tokens": output}
+        result = trnmodel.plan(
+            trnmodel.model(model, name), system or None, precision=precision, efficiencies=stack, **ask
+        )
+        frame = result.to_frame(bands=as_json)
+        frame = frame.assign(command=[result.command, *[""] * (len(frame) - 1)])
+        _print(ctx, "\n".join(result.card()), frame, as_json, result.choices)
+
+
+@app.command(cls=question("decode_step"))
+def decode(
+    ctx: typer.Context,
+    model: Model,
+    system: Where,
+    tp: Tp = 1,
+    ep: Ep = 1,
+    batch: Batch = 1,
+    context: Context = 4096,
+    precision: Dtypes = "bf16",
+    stack: Stack = None,
+    name: ModelName = None,
+    as_json: Json = False,
+) -> None:
+    """Time of one decode step."""
+    with plain_errors(ctx):
+        ask = {"batch": batch, "context": context, "precision": precision, "efficiencies": stack}
+        result = trnmodel.decode_step(trnmodel.model(model, name), system, trnmodel.Mapping(tp=tp, ep=ep), **ask)
+        _print(ctx, answers.rated(result), result.to_frame(bands=True), as_json, [result])
+
+
+@app.command(cls=question("decode_step"))
+def power(
+    ctx: typer.Context,
+    model: Model,
+    system: Where,
+    tp: Tp = 1,
+    ep: Ep = 1,
+    batch: Batch = 1,
+    context: Context = 4096,
+    precision: Dtypes = "bf16",
+    stack: Stack = None,
+    facility: Annotated[
+        str, typer.Option(help="Site, for its PUE: aws-air or aws-chilled.", **_name("facility"))
+    ] = "aws-air",
+    name: ModelName = None,
+    as_json: Json = False,
+) -> None:
+    """J/token of a decode step at the server, and W per chip."""
+    with plain_errors(ctx):
+        ask = {"batch": batch, "context": context, "precision": precision, "efficiencies": stack}
+        step = trnmodel.decode_step(trnmodel.model(model, name), system, trnmodel.Mapping(tp=tp, ep=ep), **ask)
+        result = trnmodel.energy(step, facility=facility)
+        line = answers.spent(result) if step.valid else answers.rated(step)
+        _print(ctx, line, result.to_frame(bands=True), as_json, [result])
+
+
+@app.command(cls=question("goodput"))
+def goodput(
+    ctx: typer.Context,
+    model: Model,
+    system: Where,
+    chips: Annotated[
+        float | None, typer.Option(help="Chips of the job; default those of one system.", **NUMBER)
+    ] = None,
+    swap: Annotated[
+        str, typer.Option(help="hot: trays are swapped while the rack runs; drain: it is emptied.")
+    ] = "hot",
+    spares: Annotated[
+        float | None, typer.Option(help="Chips that stand by; default the fewest that do.", **NUMBER)
+    ] = None,
+    interval: Annotated[
+        float | None, typer.Option(help="Seconds between checkpoints; default the best.", **NUMBER)
+    ] = None,
+    fleet: Annotated[
+        str, typer.Option(help="What fails: borrowed, llama-3-h100, rsc-1-a100, ...", **_name("fleet"))
+    ] = "borrowed",
+    name: ModelName = None,
+    as_json: Json = False,
+) -> None:
+    """Share of chip time that a training job uses well, and the largest loss."""
+    with plain_errors(ctx):
+        ask = {
+            "model": trnmodel.model(model, name),
+            "swap": swap,
+            "spare_chips": spares,
+            "interval_s": interval,
+            "fleet": fleet,
+        }
+        result = trnmodel.goodput(system, chips, **ask)
+        _print(ctx, answers.useful(result), result.to_frame(bands=True), as_json, [result])
+
+
+@app.command(cls=question("train_run"))
+def train(
+    ctx: typer.Context,
+    model: Model,
+    system: Where,
+    tokens: Annotated[float, typer.Option(help="Tokens to be seen: 15T, 300B, 1e12.", **NUMBER)],
+    chips: Annotated[int, typer.Option(help="Chips of the job, in whole scale-up domains.", **WHOLE)] = 8192,
+    seq: Annotated[int | None, typer.Option(help="Tokens of a sequence; default 8192.", **WHOLE)] = None,
+    batch: Annotated[
+        int | None, typer.Option(help="Sequences of a step; default as many as hold 16 Mi tokens.", **WHOLE)
+    ] = None,
+    precision: Dtypes = "bf16",
+    stack: Trainer = None,
+    owner: Owner = "hyperscaler",
+    pricing: Pricing = "capacity-block",
+    name: ModelName = None,
+    as_json: Json = False,
+) -> None:
+    """Days of a training run on the best mapping: what bounds it, what loses, what constraints cost, and dollars."""
+    from trnmodel.search import train_report
+
+    with plain_errors(ctx):
+        ask: dict[str, Any] = {
+            "tokens": tokens,
+            "chips": chips,
+            "seq": seq,
+            "global_batch": batch,
+        }
+        run = trnmodel.train_run(trnmodel.model(model, name), system, precision=precision, efficiencies=stack, **ask)
+        lines = [] if as_json else train_report.lines(run, owner, pricing)
+        _print(ctx, "\n".join(lines), train_report.frame(run, owner, pricing) if as_json else None, as_json, [run])
+
+
+@app.command(cls=question("token_cost"))
+def cost(
+    ctx: typer.Context,
+    model: Model,
+    system: Annotated[
+        list[str],
+        typer.Argument(metavar="SYSTEM...", help="What is rented; of several, beside each other.", **_name("system")),
+    ],
+    speed: Speed,
+    prompt: In,
+    output: Out,
+    pricing: Pricing = "capacity-block",
+    price: Annotated[float | None, typer.Option(help="Your own price per chip-hour instead, in USD.", **NUMBER)] = None,
+    region: Annotated[str | None, typer.Option(help="Region or seller; default all that are published.")] = None,
+    owner: Owner = "hyperscaler",
+    against: Annotated[
+        str | None, typer.Option(help="System whose cost the others are to tie with.", **_name("system"))
+    ] = None,
+    requests: Annotated[
+        float | None, typer.Option(help="Requests/s; default what whole instances serve.", **NUMBER)
+    ] = None,
+    duty: Annotated[float, typer.Option(**NUMBER)] = 1.0,
+    spares: Annotated[int, typer.Option(**WHOLE)] = 0,
+    precision: BestDtypes = None,
+    name: ModelName = None,
+    as_json: Json = False,
+) -> None:
+    """Cost per million tokens for a renter and for an owner, by kind of software, and break-even prices."""
+    from trnmodel.result import stacked
+
+    with plain_errors(ctx, systems="system", **({} if price is None else {"pricing": "price"})):
+        ask = {"tokens_per_s_per_user": speed, "input_tokens": prompt, "output_tokens": output, "precision": precision}
+        ask |= {"requests_per_s": requests, "duty": duty, "spare_instances": spares, "region": region}
+        result = trnmodel.token_cost(
+            trnmodel.model(model, name), system, pricing=pricing if price is None else price, **ask
+        )
+        owned = result.priced({name: trnmodel.tco(name, owner=owner) for name in result.systems})
+        lines = [*result.card(against), *(line for name in owned.systems for line in owned.told(name))]
+        frame = stacked({"renter": result.to_frame(as_json), "owner": owned.to_frame(as_json)}, "who")
+        _print(ctx, "\n".join(lines), frame, as_json, [*result.lines, *owned.lines])
+
+
+@app.command(cls=question("prefill"))
+def prefill(
+    ctx: typer.Context,
+    model: Model,
+    system: Where,
+    prompt: In,
+    tp: Tp = 1,
+    ep: Ep = 1,
+    batch: Batch = 1,
+    precision: Dtypes = "bf16",
+    stack: Stack = None,
+    name: ModelName = None,
+    as_json: Json = False,
+) -> None:
+    """Time of a prefill: until the first token, without a queue."""
+    with plain_errors(ctx):
+        ask = {"batch": batch, "input_tokens": prompt, "precision": precision, "efficiencies": stack}
+        result = trnmodel.prefill(trnmodel.model(model, name), system, trnmodel.Mapping(tp=tp, ep=ep), **ask)
+        _print(ctx, answers.rated(result), result.to_frame(bands=True), as_json, [result])
+
+
+@app.command(cls=question("memory_fit"))
+def fit(
+    ctx: typer.Context,
+    model: Model,
+    system: Where,
+    tp: Tp = 1,
+    ep: Ep = 1,
+    batch: Batch = 1,
+    context: Context = 4096,
+    precision: Dtypes = "bf16",
+    stack: Stack = None,
+    name: ModelName = None,
+    as_json: Json = False,
+) -> None:
+    """Bytes that a rank stores, and whether they fit."""
+    with plain_errors(ctx):
+        ask = {"batch": batch, "context": context, "precision": precision, "efficiencies": stack}
+        own, mapping = trnmodel.model(model, name), trnmodel.Mapping(tp=tp, ep=ep)
+        result = trnmodel.memory_fit(own, system, mapping, **ask)
+        _print(ctx, answers.fitting(result, own, mapping), result.to_frame(bands=True), as_json, [result])
+
+
+@app.command(cls=question("collective"))
+def collective(
+    ctx: typer.Context,
+    kind: Annotated[
+        str,
+        typer.Argument(
+            metavar="KIND",
+            help="all_reduce, all_gather, reduce_scatter, all_to_all, broadcast or p2p.",
+            **_name("collective"),
+        ),
+    ],
+    size: Annotated[
+        float,
+        typer.Argument(
+            metavar="BYTES", help="The full buffer on a rank: 64MB, 1GiB, 65536.", parser=str, callback=terminal.size
+        ),
+    ],
+    system: Where,
+    ranks: Annotated[int | None, typer.Option(help="Ranks; default all.", **WHOLE)] = None,
+    chips: Annotated[int | None, typer.Option(help="Whole chips instead of ranks.", **WHOLE)] = None,
+    algorithm: Annotated[str, typer.Option(help="One by name; default the fastest.")] = "best",
+    as_json: Json = False,
+) -> None:
+    """Time of a collective and its bus bandwidth."""
+    with plain_errors(ctx):
+        result = trnmodel.collective(kind, size, system, ranks=ranks, chips=chips, algorithm=algorithm)
+        line = f"{result.card()[0].removeprefix('Collective: ')}, busbw {result.in_words('busbw_bytes_per_s', 'B/s')}"
+        _print(ctx, f"{line}, algorithm {result.algorithm}", result.to_frame(bands=True), as_json, [result])
+
+
+@app.command()
+def roofline(
+    ctx: typer.Context,
+    chip: Annotated[str, typer.Argument(metavar="CHIP", help="Id or name of a chip.", **_name("chip"))],
+    intensity: Annotated[float, typer.Option(help="FLOP for each byte of HBM.", **NUMBER)],
+    dtype: Annotated[str, typer.Option(help="Of the matrices.", autocompletion=terminal.complete("dtype"))] = "bf16",
+    as_json: Json = False,
+) -> None:
+    """Rate that a chip's printed peak and HBM bandwidth allow: nothing is lost."""
+    with plain_errors(ctx):
+        from trnmodel.result import tidy
+        from trnmodel.units import format_quantity
+
+        spec = trnmodel.chip(chip)
+        peak, stream = spec.peak(dtype), spec.hbm_bytes_per_s
+        rate = float(trnmodel.roofline.attainable_flop_per_s(intensity, peak, stream))
+        ridge = float(trnmodel.roofline.ridge_point_flop_per_byte(peak, stream))
+        row = {
+            "chip": spec.id,
+            "dtype": dtype,
+            "intensity_flop_per_byte": intensity,
+            "attainable_flop_per_s": rate,
+            "peak_flop_per_s": peak,
+            "ridge_point_flop_per_byte": ridge,
+            "basis": "ideal",
+        }
+        bound = "memory" if intensity < ridge else "compute"
+        line = f"{format_quantity(rate, 'FLOP/s', 3)} (ideal), {bound}-bound, {spec.id} in {dtype}"
+        _print(ctx, f"{line}, ridge at {ridge:.3g} FLOP/byte", tidy([row]), as_json)
+
+
+@app.command()
+def schema(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Public call of the library, such as decode_step.")],
+) -> None:
+    """Print the JSON Schema of a question: what each argument of a public call is, its unit and what it allows."""
+    with plain_errors(ctx):
+        typer.echo(json.dumps(trnmodel.schema(name), indent=2))
+
+
+def _list(frame: Any, shown: Any, as_json: bool, what: str) -> None:
+    """Print a table of things to choose from, every column as JSON; end with status 3 where none is left."""
+    if as_json:
+        typer.echo(json.dumps(_rows(frame), indent=2))
+    elif len(frame):
+        say(terminal.columns(shown(frame)))
+    else:
+        say(f"There are no such {what}.", error=True)
+    if not len(frame):
+        raise typer.Exit(Status.IMPOSSIBLE)
+
+
+@app.command()
+def systems(text: Filter = "", as_json: Json = False) -> None:
+    """List the systems: chips, fabric, memory and other names."""
+    from trnmodel.catalog.systems import system_table
+    from trnmodel.units import format_quantity
+
+    def shown(frame: Any) -> Any:
+        memory = [format_quantity(float(size), "B", 3) for size in frame.hbm_bytes]
+        return frame[["id", "chips", "chip", "fabric"]].assign(HBM=memory, names=frame.names)
+
+    with plain_errors():
+        _list(terminal.holding(system_table(), text), shown, as_json, "systems")
+
+
+@app.command()
+def models(text: Filter = "", as_json: Json = False) -> None:
+    """List the models: parameters, longest context and kinds of attention."""
+    from trnmodel.models.describe import model_table
+    from trnmodel.units import BILLION
+
+    def shown(frame: Any) -> Any:
+        sizes = {"parameters": frame.total_params, "active": frame.active_params}
+        billions = {name: [f"{size / BILLION:,.1f}B" for size in column] for name, column in sizes.items()}
+        longest = [f"{tokens:,}" if tokens else "not stated" for tokens in frame.max_context]
+        return frame[["id", "publisher"]].assign(**billions, context=longest, attention=frame.attention)
+
+    with plain_errors():
+        _list(terminal.holding(model_table(), text), shown, as_json, "models")
+
+
+@app.command()
+def stacks(text: Filter = "", as_json: Json = False) -> None:
+    """List the software stacks, of inference and of training, and the chips whose default each is."""
+    from trnmodel.catalog.stacks import stack_table
+    from trnmodel.catalog.trainers import trainer_table
+    from trnmodel.result import stacked
+
+    def shown(frame: Any) -> Any:
+        return frame[["id", "use", "kind"]].assign(
+            **{"default on": frame.public_on + frame.hand_tuned_on, "name": frame.name}
+        )
+
+    with plain_errors():
+        every = stacked({"inference": stack_table(), "training": trainer_table()}, "use")
+        _list(terminal.holding(every, text), shown, as_json, "stacks")
+
+
+@app.command()
+def prices(
+    ctx: typer.Context,
+    system: Annotated[
+        list[str], typer.Argument(metavar="[SYSTEM]...", help="Default every system.", **_name("system"))
+    ] = [],  # noqa: B006
+    pricing: Annotated[str | None, typer.Option(help="One pricing; default all.", **PRICINGS)] = None,
+    region: Annotated[str | None, typer.Option(help="One region or seller; default all.")] = None,
+    superseded: Annotated[bool, typer.Option("--all", help="Prices too that are no longer in force.")] = False,
+    as_json: Json = False,
+) -> None:
+    """List the published prices of a chip-hour: pricing, region or seller, and date."""
+    from trnmodel.catalog.rents import published
+    from trnmodel.units import format_digits
+
+    def shown(frame: Any) -> Any:
+        usd = [format_digits(float(price), 4) for price in frame.usd_per_chip_h]
+        table = frame[["entity", "pricing", "place", "date"]].rename(columns={"place": "region or seller"})
+        return table.assign(**{"$ per chip-hour": usd, "source": frame.source})
+
+    with plain_errors(ctx):
+        table = published(system or None, pricing, region)
+        _print_names(ctx, as_json)
+        _list(table if superseded else table[table.in_force], shown, as_json, "published prices")
+
+
+for command in app.registered_commands:
+    command.epilog = terminal.EPILOG

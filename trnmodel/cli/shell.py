@@ -1,0 +1,50 @@
+"""What every command of the terminal does: says lines, ends with one line and a status where input is refused."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+
+from trnmodel.cli import terminal
+from trnmodel.cli.errors import ChapterError, InputError, NoAnswerError, printable
+from trnmodel.cli.terminal import Status
+
+MAX_ERROR = 1000
+
+
+def say(text: object, *, error: bool = False) -> None:
+    """Print lines of which a terminal obeys nothing but their ends; those of errors up to 1,000 letters long."""
+    lines = (printable(line) for line in str(text).split("\n"))
+    typer.echo("\n".join(line[:MAX_ERROR] if error else line for line in lines), err=error)
+
+
+@contextmanager
+def plain_errors(ctx: typer.Context | None = None, **renamed: str) -> Iterator[None]:
+    """End with one line and a status of `terminal.Status` for input that is refused, a failure, or an interrupt.
+
+    With the context of a question, what the library refuses is told by the flags of its command; `renamed` names the
+    parameters behind arguments that only this command calls otherwise.
+    """
+    former = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    refused = ValueError if ctx else InputError
+    try:
+        yield
+    except ChapterError as error:
+        status, text = Status.FAULT, str(error)
+    except BrokenPipeError:
+        raise  # the reader has left; typer ends quietly
+    except (refused, OSError) as error:
+        text = " ".join(str(error).split())
+        text = terminal.in_flags(text, ctx.command.params, renamed) if ctx else text
+        status = Status.IMPOSSIBLE if isinstance(error, NoAnswerError) else Status.REFUSED
+    except KeyboardInterrupt:
+        status, text = Status.INTERRUPTED, "interrupted; the same command goes on from here"
+    else:
+        return
+    finally:
+        signal.signal(signal.SIGTERM, former)
+    say(text, error=True)
+    raise typer.Exit(status)

@@ -1,0 +1,1 @@
+"""Watts and joules of a step, of a server and of a site."""

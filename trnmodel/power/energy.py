@@ -1,0 +1,504 @@
+"""Watts and joules of a step at the boundaries of chip, server and facility, each with its 90 % interval."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from trnmodel.arguments import refuse, together
+from trnmodel.catalog import facilities
+from trnmodel.catalog.facilities import Facility, Power, ends
+from trnmodel.catalog.specs import Chip, Spec, published
+from trnmodel.catalog.systems import System, chip_of
+from trnmodel.declared import Named, Numbers, Object, declare
+from trnmodel.formulas import energy as page
+from trnmodel.formulas.bounds import busbw_factor
+from trnmodel.models.transformer import Transformer
+from trnmodel.result import Basis, Grounded, Judged, blank, tidy, weakest
+from trnmodel.steps.answers import Step
+from trnmodel.steps.deployment import Deployment
+from trnmodel.units import MW
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+BOUNDARIES = ("chip", "server", "all_in", "facility")
+NO_WATTS = "no source has watts of the chip, not even as an estimate"
+LOW, MIDDLE, HIGH = range(3)
+Figures = dict[str, Any]
+
+
+class Amounts(NamedTuple):
+    """Work of one chip in a step: time, FLOP, bytes moved and sent, and over which medium the sent bytes go."""
+
+    time_s: NDArray
+    flop: NDArray
+    moved_bytes: NDArray
+    sent_bytes: NDArray
+    within: NDArray
+    beyond: NDArray
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class EnergyQuestion:
+    """Inputs of an energy; `power` is None where the shares and energies of the chip's vendor and node count."""
+
+    step: Step
+    facility: Facility
+    power: Power | None
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Energy(Judged):
+    """Power per chip while a step runs, and energy per token, per step and per FLOP.
+
+    Each chip carries its share of the server and the facility. `chip_w` follows from shares of TDP that were fitted to
+    the measured joules of GPUs; its parts are `idle_w`, `compute_w` and `hbm_w`. Two other estimates can be compared
+    with it: `tdp_w` (top-down), and `bottom_up_w`, the sum of `static_w`, `operations_w`, `memory_w` and `links_w`,
+    which the TDP caps. `server_w` and `facility_w` (annual PUE) are means over the step, and energy follows from them;
+    `all_in_w` and `site_w` (peak PUE) are provisioned power, and capacity follows from them.
+    """
+
+    REASONS: ClassVar[tuple[str, ...]] = (*Step.REASONS, NO_WATTS)
+    FIGURE: ClassVar[str] = "server_j_per_token"
+    UNBANDED: ClassVar[tuple[str, ...]] = ("chips", "flop_per_chip")
+
+    step: Step
+    system: System | Chip
+    facility: Facility
+    time_s: NDArray
+    tokens_per_s_per_chip: NDArray
+    chips: NDArray
+    flop_per_chip: NDArray
+    compute_utilisation: NDArray
+    hbm_utilisation: NDArray
+    idle_w: NDArray
+    compute_w: NDArray
+    hbm_w: NDArray
+    chip_w: NDArray
+    static_w: NDArray
+    operations_w: NDArray
+    memory_w: NDArray
+    links_w: NDArray
+    bottom_up_w: NDArray
+    tdp_w: NDArray
+    server_w: NDArray
+    all_in_w: NDArray
+    facility_w: NDArray
+    site_w: NDArray
+    question: EnergyQuestion
+
+    @property
+    def model(self) -> Transformer:
+        """Model of the step."""
+        return self.step.model
+
+    @property
+    def chip_j_per_token(self) -> NDArray:
+        """Energy per token at the boundary of the chip [J]."""
+        return page.energy_j(self.chip_w, self.tokens_per_s_per_chip)
+
+    @property
+    def server_j_per_token(self) -> NDArray:
+        """Energy per token at the boundary of the server [J]."""
+        return page.energy_j(self.server_w, self.tokens_per_s_per_chip)
+
+    @property
+    def all_in_j_per_token(self) -> NDArray:
+        """Energy per token if the IT equipment drew all of its provisioned power [J]."""
+        return page.energy_j(self.all_in_w, self.tokens_per_s_per_chip)
+
+    @property
+    def facility_j_per_token(self) -> NDArray:
+        """Energy per token at the boundary of the facility, with its annual PUE [J]."""
+        return page.energy_j(self.facility_w, self.tokens_per_s_per_chip)
+
+    @property
+    def chip_step_j(self) -> NDArray:
+        """Energy of a step in all of its chips [J]."""
+        return page.energy_j(self.chip_w * self.chips, 1 / self.time_s)
+
+    @property
+    def chip_j_per_flop(self) -> NDArray:
+        """Energy per executed FLOP in the chip [J]."""
+        return page.energy_j(self.chip_w, self.flop_per_chip / self.time_s)
+
+    @property
+    def tokens_per_s_per_site_mw(self) -> NDArray:
+        """Throughput per megawatt of the site, whose chips are limited by peak PUE and provisioned power [token/s]."""
+        return page.tokens_per_s_per_mw(self.tokens_per_s_per_chip, self.site_w)
+
+    @property
+    def chips_per_site_mw(self) -> NDArray:
+        """Chips per megawatt of the site: IT power on the hottest day over the provisioned power per chip."""
+        return page.it_w(MW, self.facility.peak_pue) / self.all_in_w
+
+    def footprint(self) -> pd.DataFrame:
+        """Return carbon (SCI, operation alone) and water per million tokens by region.
+
+        Carbon is counted at the boundary of the facility, water at the boundary of the server.
+
+        Examples
+        --------
+        >>> import trnmodel as tm
+        >>> step = tm.decode_step("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=8), batch=16, context=2048)
+        >>> list(tm.energy(step).footprint())
+        ['region', 'carbon_kg_per_mtoken', 'water_l_per_mtoken']
+        """
+        water = page.water_l(self.server_j_per_token, self.facility.water_l_per_j) * MW
+        rows = [
+            {
+                "region": region,
+                "carbon_kg_per_mtoken": page.carbon_kg(self.facility_j_per_token, each) * MW,
+                "water_l_per_mtoken": water,
+            }
+            for region, each in self.facility.carbon_kg_per_j.items()
+        ]
+        return tidy(rows)
+
+    def by_boundary(self) -> pd.DataFrame:
+        """Return power per chip and energy per token at each boundary, with low and high ends.
+
+        Examples
+        --------
+        >>> import trnmodel as tm
+        >>> step = tm.decode_step("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=8), batch=16, context=2048)
+        >>> list(tm.energy(step).by_boundary().boundary)
+        ['chip', 'server', 'all_in', 'facility']
+        """
+        rows = []
+        for boundary in BOUNDARIES:
+            row: Figures = {"boundary": boundary}
+            for name in ("w", "j_per_token"):
+                figure = f"{boundary}_{name}"
+                low, high = self.ends(figure)
+                row |= {f"{name}_low": low, name: getattr(self, figure), f"{name}_high": high}
+            rows.append(row)
+        return tidy(rows)
+
+    def watts_at_ends(self) -> tuple[Figures, Figures]:
+        """Return the watts of every part and boundary with all inputs at their low and at their high ends."""
+        work = _amounts(self.step)
+        return _watts_at(self.question, work, LOW), _watts_at(self.question, work, HIGH)
+
+    def judge(self) -> Basis:
+        """Return the weaker of the step's basis and the basis of the watts."""
+        return weakest({"time": self.step.judge(), "watts": _watts_basis(self.question)})
+
+    def _widths(self, name: str, part: str = "") -> tuple[Any, Any]:
+        """Return the half-widths of a figure: watts by the ends of their inputs; joules have those of the time too."""
+        if name in ("time_s", "tokens_per_s_per_chip"):
+            return self.step.widths("time_s")
+        watts = "site_w" if "site_mw" in name else re.sub(r"(_step)?_j(_per_.*)?$", "_w", name)
+        value, *ends = getattr(self, watts), *(at_end[watts] for at_end in self.watts_at_ends())
+        zero = np.equal(value, 0)  # of links that carry nothing
+        below, above = (np.abs(np.log(np.where(zero, 1.0, end) / np.where(zero, 1.0, value))) for end in ends)
+        if name == "chips_per_site_mw":
+            return above, below
+        if watts == name:
+            return below, above
+        slow = self.step.widths("time_s")
+        return np.hypot(below, slow[0]), np.hypot(above, slow[1])
+
+
+def _sent(step: Step) -> NDArray:
+    """Return the least bytes that a rank sends in a step: the share of each message that any algorithm sends."""
+    parts = [
+        busbw_factor(message.kind, getattr(step, message.group)) * message.message_bytes * message.count
+        for message in step.messages
+    ]
+    return np.asarray(sum(parts)) if parts else np.zeros(())
+
+
+def _amounts(step: Step) -> Amounts:
+    """Return the work of one chip in a step, which is that of its ranks, and the medium of its messages."""
+    where = step.system
+    domain = where.domain_chips if isinstance(where, System) else published(where.scaleup_domain_chips, 1.0)
+    ranks = step.tp * step.pp * step.ep * step.cp
+    here = np.minimum(ranks * step.dp, step.ranks_per_chip)
+    chips = np.ceil(ranks / step.ranks_per_chip)
+    sent = _sent(step) * here
+    return Amounts(
+        step.time_s,
+        step.work_flop_per_rank * here,
+        step.moved_bytes_per_rank * here,
+        sent,
+        (chips > 1) & (chips <= domain),
+        chips > domain,
+    )
+
+
+def value_at(end: int, spec: Spec, name: str, key: str = "") -> Any:
+    """Return a field of a spec in the middle, or its low or high end; NaN where a mapping lacks the key."""
+    mapping = getattr(spec, name) if key else None
+    if mapping is not None and key not in mapping:
+        return np.nan
+    value = mapping[key] if mapping is not None else getattr(spec, name)
+    low, high = ends(spec, name, key)
+    return (low, value, high)[end]
+
+
+def chip_watts(work: Amounts, chip: Chip, dtype: str, power: Power, end: int) -> Figures:
+    """Return the power inside the boundary of a chip: by shares of its TDP, and bottom-up."""
+    side = end - MIDDLE
+    tdp_w = value_at(end, chip, "tdp_w")
+    idle = published(chip.idle_share, value_at(end, power, "idle_share"))
+    used = {
+        "compute_utilisation": page.utilisation(work.flop, work.time_s, chip.peak(dtype)),
+        "hbm_utilisation": page.utilisation(work.moved_bytes, work.time_s, chip.hbm_bytes_per_s),
+    }
+    compute, hbm = used["compute_utilisation"] * power.compute_activity, used["hbm_utilisation"] * power.hbm_activity
+    watts = page.chip_w(tdp_w, idle, compute + hbm)
+    watts = np.minimum(watts * np.exp(side * power.chip_width), tdp_w)
+    dynamic = watts - tdp_w * idle
+    medium = [
+        np.where(mask, value_at(end, power, "byte_j", name), 0.0)
+        for mask, name in ((work.within, "backplane"), (work.beyond, "network"))
+    ]
+    parts = {
+        "static_w": value_at(end, power, "static_share") * tdp_w,
+        "operations_w": page.moved_w(work.flop, work.time_s, value_at(end, power, "flop_j", dtype)),
+        "memory_w": page.moved_w(
+            work.moved_bytes,
+            work.time_s,
+            value_at(end, power, "byte_j", "hbm") + value_at(end, power, "byte_j", "sbuf"),
+        ),
+        "links_w": page.moved_w(work.sent_bytes, work.time_s, sum(medium)),
+    }
+    return {
+        **used,
+        "idle_w": tdp_w * idle,
+        "compute_w": page.part_w(dynamic, compute, compute + hbm),
+        "hbm_w": page.part_w(dynamic, hbm, compute + hbm),
+        "chip_w": watts,
+        **parts,
+        "bottom_up_w": page.capped_w(
+            parts["operations_w"] + parts["memory_w"] + parts["links_w"], parts["static_w"], tdp_w
+        ),
+        "tdp_w": tdp_w,
+    }
+
+
+def _around(inside: Figures, chip: Chip, power: Power, site: Facility, end: int) -> Figures:
+    """Return the power of server, provisioned IT and site per chip."""
+    side = end - MIDDLE
+    server = page.server_w(inside["chip_w"], power.server_ratio, value_at(end, power, "host_w_per_chip"))
+    server = server * np.exp(side * power.server_width)
+    all_in = published(chip.all_in_w, inside["tdp_w"] * value_at(end, power, "all_in_ratio"))
+    return {
+        "server_w": server,
+        "all_in_w": all_in,
+        "facility_w": page.facility_w(server, value_at(end, site, "annual_pue")),
+        "site_w": page.facility_w(all_in, value_at(end, site, "peak_pue")),
+    }
+
+
+def _watts_basis(question: EnergyQuestion) -> Basis:
+    """Return the basis of the watts: measured where the chip has an idle share fitted to its own rows."""
+    chip = chip_of(question.step.system)
+    if question.power is not None:
+        return Basis("extrapolated", "power: shares and energies are given with the call")
+    if "idle_share" not in chip.sources or "idle_share" not in chip.estimates:
+        reason = "none is published" if chip.core is not None else "no row has any"
+        return Basis("extrapolated", f"chip: watts of {chip.id} are those of other chips, for {reason}")
+    return Basis("measured")
+
+
+def _watts_at(question: EnergyQuestion, work: Amounts, end: int) -> Figures:
+    """Return the watts of every part and boundary with all inputs at one end."""
+    chip = chip_of(question.step.system)
+    power = facilities.power(chip) if question.power is None else question.power
+    inside = chip_watts(work, chip, question.step.precision.compute, power, end)
+    return inside | _around(inside, chip, power, question.facility, end)
+
+
+def _of_step(step: Step, facility: Facility, power: Power | None) -> Energy:
+    """Return the energy of a step, from checked inputs."""
+    question, work = EnergyQuestion(step=step, facility=facility, power=power), _amounts(step)
+    watts = _watts_at(question, work, MIDDLE)
+    unknown = np.isnan(watts["tdp_w"]) * 2 ** len(Step.REASONS)
+    mask = step.reason_mask | unknown
+    rates = {"time_s": step.time_s, "tokens_per_s_per_chip": step.tokens_per_s_per_chip}
+    figures: Figures = blank(mask, flop_per_chip=work.flop, **rates, **watts)
+    return Energy(
+        step=step,
+        system=step.system,
+        stack=step.stack,
+        facility=facility,
+        chips=step.occupied_chips,
+        **figures,
+        reason_mask=mask,
+        question=question,
+    )
+
+
+def one_at_a_time(energy: Energy, power: Power | None = None) -> pd.DataFrame:
+    """Return energy per token at the server with each open input at its low and its high end, the widest first.
+
+    Parameters
+    ----------
+    energy : Energy
+        Energy of one point. [-]
+    power : Power, optional
+        The `power` with which `energy` was computed; default that of its chip. [-]
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        which, server_j_per_token with `_low` and `_high`; an input without a range is left out. [-]
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> step = tm.decode_step("llama-3.1-8b", "hgx-h100", tm.Mapping(tp=1), batch=64, context=2048)
+    >>> one_at_a_time(tm.energy(step)).which.tolist()
+    ['time of the step', 'error of the fit']
+    """
+    chip, value = chip_of(energy.step.system), float(energy.server_j_per_token)
+    power = facilities.power(chip) if power is None else power
+    tdp_w, idle, host = ends(chip, "tdp_w"), ends(power, "idle_share"), ends(power, "host_w_per_chip")
+    joules = {"TDP of the chip": [_with_inputs(energy, replace(chip, tdp_w=float(end)), power) for end in tdp_w]}
+    if np.isnan(published(chip.idle_share, np.nan)):
+        joules["idle share"] = [_with_inputs(energy, chip, replace(power, idle_share=float(end))) for end in idle]
+    joules["host"] = [_with_inputs(energy, chip, replace(power, host_w_per_chip=float(end))) for end in host]
+    off = np.minimum(np.exp(np.array([-1, 1]) * power.chip_width) * energy.chip_w, energy.tdp_w) - energy.chip_w
+    joules["error of the fit"] = (value * (1 + power.server_ratio * off / energy.server_w)).tolist()
+    slow, fast = (float(width) for width in energy.step.widths("time_s"))
+    joules["time of the step"] = [value * np.exp(-slow), value * np.exp(fast)]
+    names = ("server_j_per_token", "server_j_per_token_low", "server_j_per_token_high")
+    rows = [
+        {"which": which} | dict(zip(names, (value, low, high), strict=True))
+        for which, (low, high) in joules.items()
+        if low < high
+    ]
+    return tidy(sorted(rows, key=lambda row: row[names[1]] - row[names[2]]))
+
+
+def _with_inputs(energy: Energy, chip: Chip, power: Power) -> float:
+    """Return the energy per token at the server with another chip and other shares [J]."""
+    where = energy.step.system
+    system = replace(where, chip=chip) if isinstance(where, System) else chip
+    return float(_of_step(replace(energy.step, system=system), energy.facility, power).server_j_per_token)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class RequestEnergy(Grounded):
+    """Energy per generated token of a request: its prefill, and decode steps at the mean length of its context."""
+
+    REASONS: ClassVar[tuple[str, ...]] = Energy.REASONS
+    FIGURE: ClassVar[str] = "server_j_per_token"
+    UNBANDED: ClassVar[tuple[str, ...]] = ("input_tokens", "output_tokens")
+
+    prefill: Energy
+    decode: Energy
+    input_tokens: NDArray
+    output_tokens: NDArray
+    chip_j_per_token: NDArray
+    server_j_per_token: NDArray
+    all_in_j_per_token: NDArray
+    facility_j_per_token: NDArray
+
+    def judge(self) -> Basis:
+        """Return the weaker basis of prefill and decode."""
+        return weakest({"prefill": self.prefill.judge(), "decode": self.decode.judge()})
+
+    def _widths(self, name: str, part: str = "") -> tuple[Any, Any]:
+        """Return the wider half-widths of prefill and decode, since the same inputs move both."""
+        parts = self.prefill.widths(name), self.decode.widths(name)
+        below, above = (np.maximum(*sides) for sides in zip(*parts, strict=True))
+        return below, above
+
+
+def _of_request(prefill: Energy, decode: Energy, input_tokens: NDArray, output_tokens: NDArray) -> RequestEnergy:
+    """Return the energy of a request from those of its prefill and of its decode steps."""
+    names = [f"{boundary}_j_per_token" for boundary in BOUNDARIES]
+    each = {name: getattr(prefill, name) * input_tokens / output_tokens + getattr(decode, name) for name in names}
+    return RequestEnergy(
+        prefill=prefill,
+        decode=decode,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        **each,
+        reason_mask=prefill.reason_mask | decode.reason_mask,
+    )
+
+
+@declare(
+    passes_on=True,
+    step=Object(Step | Deployment, "a step of tm.decode_step or tm.prefill, or a Deployment"),
+    facility=Named("a facility"),
+    power=Object(Power, "a Power, such as catalog.facilities.power(chip)"),
+    batch=Numbers(1),
+    input_tokens=Numbers(1),
+    output_tokens=Numbers(1),
+)
+def energy(
+    step: Step | Deployment,
+    *,
+    facility: str | Facility = "aws-air",
+    power: Power | None = None,
+    batch: ArrayLike | None = None,
+    input_tokens: ArrayLike | None = None,
+    output_tokens: ArrayLike | None = None,
+) -> Energy | RequestEnergy:
+    r"""Return power by boundary while a step runs, and energy per token, with their 90 % intervals.
+
+    .. math:: P = P_{TDP} \bigl(i + (1 - i) \tanh(a_f u_f + a_m u_m)\bigr), \qquad E = P / r
+
+    Parameters
+    ----------
+    step : Step or Deployment
+        A result of `tm.decode_step` or `tm.prefill`; or a deployment, for the energy of a request to it. [-]
+    facility : str or Facility
+        Site: its PUE, carbon and water; "aws-air" or "aws-chilled". [-]
+    power : Power, optional
+        Shares, energies of operations and server; default those of the chip's vendor and node. [-]
+    batch, input_tokens, output_tokens : numeric, optional
+        Request to a deployment: sequences that decode together, tokens in and tokens out. [-]
+
+    Returns
+    -------
+    energy : Energy or RequestEnergy
+        Power per chip at each boundary and energy per token; `ends(name)` is the interval of each figure. [-]
+
+    Raises
+    ------
+    ValueError
+        Neither a step nor a deployment, a deployment without a request, or an unknown site.
+
+    Notes
+    -----
+    The shares are fitted to GPUs at the boundary of the chip; for other chips they are an assumption. The interval
+    moves TDP, idle share, host and PUE to their ends at once, and adds the error of left-out models and the step's own
+    interval. No power of an AWS chip has been published. `tdp_w` of the system's chip, and any field of `power` and of
+    `facility`, may be replaced, also by arrays.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> shape = {"batch": 64, "context": 2048, "precision": "fp8"}
+    >>> result = tm.energy(tm.decode_step("llama-3.1-70b", "hgx-h100", tm.Mapping(tp=4), **shape))
+    >>> parts = result.idle_w + result.compute_w + result.hbm_w
+    >>> bool(abs(parts - result.chip_w) < 1e-9), bool(result.chip_w < result.server_w < result.facility_w)
+    (True, True)
+    """
+    site = facilities.facility(facility)
+    request = {"batch": batch, "input_tokens": input_tokens, "output_tokens": output_tokens}
+    if isinstance(step, Step):
+        for name, value in request.items():
+            if value is not None:
+                refuse(name, value, "allowed with a Deployment alone: a step has its own")
+        return _of_step(step, site, power)
+    if batch is None or input_tokens is None or output_tokens is None:
+        missing = next(name for name, value in request.items() if value is None)
+        refuse(missing, None, "allowed are numbers from 1 to 1e+30, of which a Deployment has none by itself")
+    together(batch=batch, input_tokens=input_tokens, output_tokens=output_tokens)
+    prompts = np.maximum(step.mapping.ep, 1)  # a prompt is not cut: fewer would leave ranks without one
+    prefill = step.prefill(batch=prompts, input_tokens=input_tokens)
+    decode = step.decode(batch=batch, context=np.add(input_tokens, np.divide(output_tokens, 2)))
+    energies = _of_step(prefill, site, power), _of_step(decode, site, power)
+    return _of_request(*energies, np.asarray(input_tokens), np.asarray(output_tokens))

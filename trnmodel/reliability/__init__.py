@@ -1,0 +1,1 @@
+"""Goodput: the useful share of a job's time under failures, spares and checkpoints."""

@@ -1,0 +1,1 @@
+"""Searches over mappings, batches, precisions and systems, and what is read off them."""

@@ -1,0 +1,125 @@
+"""A training run in words: the answer first, then what loses, what constraints cost, days on the calendar, dollars."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trnmodel.result import stacked, tidy
+from trnmodel.search.train_run import Spent, TrainRun
+from trnmodel.search.trainings import at_stated_mfu
+from trnmodel.units import BILLION, MILLION, TRILLION, format_digits, format_quantity, format_within
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SCALES = {"T": TRILLION, "B": BILLION, "M": MILLION}
+COST, FREE, NEVER = (
+    "constraints that change the days",
+    "constraints that cost nothing",
+    "constraints that nothing meets",
+)
+COSTLY = 0.005  # share of the days from which on a constraint is told with a number
+
+
+def budget(tokens: float) -> str:
+    """Return a number of tokens in short form.
+
+    Examples
+    --------
+    >>> budget(15e12), budget(3e11)
+    ('15T', '300B')
+    """
+    found = next(((letter, scale) for letter, scale in SCALES.items() if tokens >= scale), ("", 1.0))
+    return f"{format_digits(tokens / found[1], 3)}{found[0]}"
+
+
+def lines(run: TrainRun, owner: str = "hyperscaler", pricing: str = "capacity-block") -> list[str]:
+    """Return the run as lines of text; for one that fits nowhere, the memory that it lacks.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> told = lines(tm.train_run("llama-3.1-8b", "hgx-h100", tokens=15e12, chips=1024))
+    >>> told[0].partition(": ")[0], [line.partition(":")[0] for line in told[3:6]]
+    ('llama-3.1-8b, 15T tokens on 1,024 chips of hgx-h100', ['memory', 'software', 'next'])
+    """
+    head = f"{run.model.id}, {budget(run.tokens)} tokens on {run.chips:,.0f} chips of {run.system.id}"
+    step = run.step
+    held, room = (format_quantity(float(x), "B", 3) for x in (step.memory_bytes_per_rank, step.capacity_bytes))
+    if not run.valid:
+        lacks = format_quantity(run.missing_bytes, "B", 3)
+        return [f"{head}: {run.reason}", f"least memory: {run.words}: {held} of {room} per rank, {lacks} too much"]
+    peak = format_quantity(step.peak_flop_per_s * step.ranks_per_chip, "FLOP/s", 4)
+    shares = f"MFU {100 * run.mfu:.3g} %, HFU {100 * run.hfu:.3g} % of {peak} per chip in {run.precision.compute}"
+    return [
+        f"{head}: {run.told()}",
+        f"mapping: {run.words}, {float(step.global_batch):,.0f} sequences of {float(step.seq):,.0f} tokens per step",
+        f"bound: {run.bound} takes most of a step of {format_quantity(float(step.time_s), 's', 3)}; {shares}",
+        f"memory: fits, {held} of {room} per rank",
+        f"software: {run.stack.id} ({run.stack.kind}); {run.basis_reason or run.basis}",
+        *([f"next: {'; '.join(run.next())}"] if run.next() else []),
+        *_constraints(run),
+        *_stated(run),
+        *_spent(run, owner, pricing),
+    ]
+
+
+def _constraints(run: TrainRun) -> list[str]:
+    told: dict[str, list[str]] = {name: [] for name in (COST, FREE, NEVER)}
+    for row in run.constraints().to_dict("records"):
+        off = abs(row["cost"] - 1) >= COSTLY
+        kind = NEVER if row["cost"] != row["cost"] else COST if off else FREE
+        told[kind].append(f"{row['constraint']} x{format_digits(row['cost'], 3)}" if off else row["constraint"])
+    return [f"{kind}: {', '.join(some)}" for kind, some in told.items() if some]
+
+
+def _stated(run: TrainRun) -> list[str]:
+    rows = at_stated_mfu(run).iloc[1:].to_dict("records")
+    told = []
+    for row in rows:
+        days = format_within(row["days"], row["days_low"], row["days_high"], "days")
+        told.append(f"{days} at {100 * row['mfu']:.3g} % ({row['software']})")
+    return [f"at the MFU that sources state: {', '.join(told)}"] if told else []
+
+
+def _spent(run: TrainRun, owner: str, pricing: str) -> list[str]:
+    useful = run.goodput()
+    share = format_digits(100 * float(useful.goodput), 3)
+    return [
+        f"calendar: {run.calendar_days(useful).told('days')}, {share} % of the time of chips and spares is useful",
+        f"owned by a {owner}: {_usd(run.owner_usd(owner, useful))}",
+        f"rented ({pricing}): {_usd(run.renter_usd(pricing, useful=useful))}",
+    ]
+
+
+def _usd(one: Spent) -> str:
+    if one.why:
+        return one.why
+    return f"${one.told('million', MILLION) if one.value >= MILLION else one.told('')}"
+
+
+def frame(run: TrainRun, owner: str = "hyperscaler", pricing: str = "capacity-block") -> pd.DataFrame:
+    """Every figure as rows: the run, the best sets of degrees, what constraints cost, days at stated MFUs.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> table = frame(tm.train_run("llama-3.1-8b", "hgx-h100", tokens=15e12, chips=1024))
+    >>> sorted(set(table.what))
+    ['constraint', 'degrees', 'run', 'stated MFU']
+    """
+    own = run.to_frame(bands=True).assign(mapping=run.words, chip_peak=float(run.step.peak_flop_per_s))
+    if not run.valid:
+        return own.assign(what="run")
+    useful = run.goodput()
+    spent = {
+        "calendar_days": run.calendar_days(useful),
+        "owner_usd": run.owner_usd(owner, useful),
+        "renter_usd": run.renter_usd(pricing, useful=useful),
+    }
+    ends = {"": "value", "_low": "low", "_high": "high", "_why": "why"}
+    more = {f"{name}{end}": getattr(one, field) for name, one in spent.items() for end, field in ends.items()}
+    first = tidy([run.table.iloc[0].to_dict() | own.iloc[0].to_dict() | more])
+    return stacked(
+        {"run": first, "degrees": run.table, "constraint": run.constraints(), "stated MFU": at_stated_mfu(run)}, "what"
+    )

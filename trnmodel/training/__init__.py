@@ -1,0 +1,1 @@
+"""A training step: micro-batches through stages, what waits, and what is stored."""
