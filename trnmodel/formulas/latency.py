@@ -339,3 +339,11 @@ def replicas_ratio(prefill_s: Numeric, batch: Numeric, output_tokens: Numeric, s
     2.0
     """
     return np.multiply(prefill_s, batch) / (np.multiply(output_tokens, step_s))
+
+
+def full_requests_per_s(batch, output_tokens, step_s, yielded, prompt_s):
+    return batch / (output_tokens * np.asarray(step_s) / yielded + np.asarray(batch) * prompt_s)
+
+
+def prompt_latency_s(alone_s, together_s, utilisation):
+    return alone_s + np.multiply(utilisation, together_s - alone_s)

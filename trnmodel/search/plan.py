@@ -1,38 +1,36 @@
-"""The sizing call: which system, precision, mapping and batch yield most at a user's speed, and why the others lose."""
+"""The sizing call: which system, precision, option, mapping and batch make most of a request, and why the others lose."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.arguments import TINY, Same, choice, instance, listed, refuse
+from trnmodel.arguments import instance, listed, refuse
 from trnmodel.catalog import load
 from trnmodel.catalog import systems as catalog_systems
+from trnmodel.catalog.options import Option, options
 from trnmodel.catalog.specs import Precision
-from trnmodel.catalog.stacks import Efficiencies, find
+from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.stacks import kinds as stacks_of
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import find as find_system
 from trnmodel.catalog.systems import system as read_system
-from trnmodel.declared import MODEL, PRECISION, SEVERAL, STACK, Checked, Number, declare
+from trnmodel.declared import MODEL, PRECISION, SEVERAL, STACK, Checked, Object, declare
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.quantities import quantity
-from trnmodel.result import Basis, Card, Judged, reason_mask
-from trnmodel.search.deployments import computes, full_requests_per_s
+from trnmodel.result import Card
+from trnmodel.search.choice import SHARES, Choice, Point, chosen
+from trnmodel.search.grid import Grid, Question, computes, grid
 from trnmodel.search.launch import command, runs
-from trnmodel.search.objective import TOKENS, Objective
-from trnmodel.search.request import Request, alone, grid
-from trnmodel.steps.answers import RESOURCES, Step
+from trnmodel.serving.account import load_of, made_per_chip, ttft_s
+from trnmodel.serving.request import Request, one_request
 from trnmodel.steps.deployment import Deployment
-from trnmodel.steps.ground import joint_basis
 from trnmodel.steps.legal import refuse_longer
-from trnmodel.steps.mapping import Mapping as Degrees
-from trnmodel.steps.rank import site
 from trnmodel.units import format_digits, spread_of
 
 if TYPE_CHECKING:
@@ -44,139 +42,40 @@ SAME = f"the same within {TIED:.0%}".replace("%", " %")
 TOLD = 3  # reasons why systems lose that a card tells, and systems that it names with each
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Choice(Judged):
-    """One replica on one system and software stack, at the precision, mapping and batch with the most throughput.
-
-    `step` and `first` are the decode step and the prefill that its numbers are read from. A choice that is too slow for
-    the user is not valid and keeps its numbers, those of its fastest point, so that one can see by how much.
-    """
-
-    REASONS: ClassVar[tuple[str, ...]] = ("too slow for a user at any batch",)
-    FIGURE: ClassVar[str] = "tokens_per_s_per_chip"
-    UNBANDED: ClassVar[tuple[str, ...]] = ("lnc", "tp", "ep", "batch", "chips", "instances", "replicas_per_instance")
-
-    system: System
-    stack: Efficiencies
-    dtypes: Precision
-    lnc: int
-    tp: float
-    ep: float
-    batch: float
-    chips: float
-    instances: float
-    replicas_per_instance: float
-    tokens_per_s_per_user: float
-    tokens_per_s_per_chip: float
-    with_prompts_tokens_per_s_per_chip: float
-    ttft_s: float
-    step: Step
-    first: Step
-
-    def judge(self) -> Basis:
-        """Return the weaker basis of its prefill and its decode step."""
-        return joint_basis(self.first, self.step)
-
-    def _widths(self, name: str, part: str = "") -> tuple[NDArray, NDArray]:
-        """Return the half-widths of the prefill, of the step, or the wider of both for a figure that holds both."""
-        parts = {"ttft_s": [self.first]}.get(name, [self.step])
-        if name.startswith("with_prompts"):
-            parts = [self.step, self.first]
-        below, above = zip(*(part.widths("time_s") for part in parts), strict=True)
-        return np.max(below, axis=0), np.max(above, axis=0)
-
-    @property
-    def deployment(self) -> Deployment:
-        """The chosen point as a deployment, with as many replicas as one system holds."""
-        return Deployment(
-            model=self.step.model,
-            system=self.system,
-            mapping=Degrees(tp=self.tp, ep=self.ep, lnc=self.lnc),
-            precision=self.dtypes,
-            stack=self.stack,
-            batch=self.batch,
-            replicas=self.replicas_per_instance,
-        )
-
-    @property
-    def precision(self) -> str:
-        """The name of its precision."""
-        return self.dtypes.name
-
-    @property
-    def mapping(self) -> str:
-        """Precision, degrees and batch in words."""
-        ep = f" x EP {self.ep:g}" if self.ep > 1 else ""
-        return f"{self.precision}, TP {self.tp:g}{ep}, LNC {self.lnc}, batch {self.batch:g}"
-
-    @property
-    def merit(self) -> float:
-        """What orders choices: throughput a chip of those that are fast enough, the user's speed of the others."""
-        return self.tokens_per_s_per_chip if self.valid else self.tokens_per_s_per_user
-
-    def chip_s(self, resource: str) -> float:
-        """Return the chip time [s] that a resource takes per token by itself."""
-        choice("resource", resource, RESOURCES)
-        return float(getattr(self.step, f"{resource}_s")) * self.chips / self.batch
-
-
-class _Ask(NamedTuple):
-    """Inputs of the search on each system."""
-
-    request: Request
-    wanted: float
-    precisions: tuple[Precision, ...]
-    objective: Objective = TOKENS
-
-
-class _Point(NamedTuple):
-    """A point of the grid; `rank` is higher where it is better: it fits, it is fast enough, then by what it does."""
-
-    rank: tuple[int, float]
-    precision: Precision
-    tp: float
-    ep: float
-    batch: float
-    why: str
-
-
 @declare(
     model=MODEL,
+    request=Object(Request, "a Request"),
     systems=Checked("ids or names of systems, one or several", SEVERAL),
-    tokens_per_s_per_user=Number(TINY),
-    input_tokens=Number(1),
-    output_tokens=Number(1),
     precision=PRECISION,
     efficiencies=STACK,
 )
 def plan(
     model: str | Transformer,
+    request: Request,
     systems: str | System | Iterable[str | System] | None = None,
     *,
-    tokens_per_s_per_user: float,
-    input_tokens: float,
-    output_tokens: float,
     precision: str | Precision | None = None,
     efficiencies: str | Efficiencies | None = None,
 ) -> Plan:
-    r"""Return the best deployment of a model where every user gets at least a given number of tokens per second.
+    r"""Return the deployment that makes most of a request on each chip that is paid for, with the promises kept.
 
-    .. math:: \max_{system,\,precision,\,TP,\,EP,\,B} \frac{B}{n\,t(B)} \quad\text{where}\quad \frac{1}{t(B)} \ge v
+    .. math:: \max_{system,\,precision,\,option,\,mapping,\,B} \frac{\lambda\,o}{n_{paid}}
+        \quad\text{where}\quad \frac{1}{\tau(\lambda)} \ge v
 
     Parameters
     ----------
     model : str or Transformer
         Id, name, path of an own config.json, or object. [-]
+    request : Request
+        Prompt, answer and promises; one request, no array. Without a rate, each replica runs at the largest load at
+        which the promises hold. [-]
     systems : str or System, or several of them, optional
-        Default every system of Trainium chips in the catalog, the alternatives of its racks among them. [-]
-    tokens_per_s_per_user : float
-        Speed v that each user has at least: one over a decode step at the mean context. [token/s]
-    input_tokens, output_tokens : float
-        Of one request; steps are at input and half of the output, memory and graphs at both. [token]
+        Default the systems of Trainium chips that can be rented or were announced. [-]
     precision : str or Precision, optional
         Default the best of BF16, FP8 and MXFP8 that the chip computes in; 4 bits only where they are named. [-]
     efficiencies : str or Efficiencies, optional
-        Software stack; default each chip's public one, with hand-tuned and ideal beside the best. [-]
+        Software stack; default each chip's public one with the best of its documented options, and hand-tuned and
+        ideal beside the best. [-]
 
     Returns
     -------
@@ -192,66 +91,73 @@ def plan(
     Notes
     -----
     TP and EP are powers of two, TP also what else the runtime supports (24 on Inferentia2), batches those of
-    `deployments.tried`; what the stack refuses (`tm.legal`) does not count. A point counts if weights, cache and one
-    prompt fit all ranks, the first one too. Throughput is that of decoding alone;
-    `with_prompts_tokens_per_s_per_chip` is what remains where the same chips prefill prompts, one a group of EP at
-    once. TTFT is the prefill of one prompt, without a queue. Systems within 1 % of the best do the same: of those with
-    the fewest chips the first of the catalog is named, in whatever order they are given.
+    `grid.PER_RANK`; what the stack refuses (`tm.legal`) does not count. A point counts if weights, cache and a prompt
+    for each attention group fit all ranks, the first one too. Prompts and decode steps share the chips. Chips that a
+    mapping leaves idle in a system are paid. Systems within 1 % of the best do the same: of those the one that can be
+    bought comes first, then the one with the fewest chips, then the first of the catalog.
 
     Examples
     --------
-    >>> ask = {"tokens_per_s_per_user": 50, "input_tokens": 1024, "output_tokens": 256}
-    >>> found = plan("llama-3.1-8b", "trn2.48xlarge", **ask)
-    >>> found.reached, bool(found.best.tokens_per_s_per_user >= 50), found.best.stack.kind
-    (True, True, 'public')
+    >>> import trnmodel as tm
+    >>> best = plan("llama-3.1-8b", tm.Request(1024, 256, tokens_per_s_per_user=50), "trn2.48xlarge").best
+    >>> bool(best.tokens_per_s_per_user >= 50), best.stack.kind, bool(0 < best.chance <= 1)
+    (True, 'public', True)
     """
-    ask = _asked(read_model(model), tokens_per_s_per_user, input_tokens, output_tokens, precision)
+    q = _asked(read_model(model), one_request("request", request), precision)
     specs = sorted(asked_systems(systems), key=_catalog_order)
-    if not any(_computed(ask, spec) for spec in specs):
+    if not any(_computed(q, spec) for spec in specs):
         peaks = sorted({dtype for spec in specs for dtype in spec.chip.peak_flop_per_s})
         refuse("precision", precision, f"no chip asked computes in it; they compute in {', '.join(peaks)}")
-    stacks = {spec.id: find(spec.chip, efficiencies, "efficiencies") for spec in specs}
-    for spec in specs:
-        if not runs(stacks[spec.id], spec.chip):
-            refuse("efficiencies", efficiencies, f"{stacks[spec.id].id} does not run on {spec.chip.id} of {spec.id}")
-    points = {spec.id: _points(ask, spec, stacks[spec.id]) for spec in specs}
+    points = {spec.id: _points(q, spec, _options(q, spec, efficiencies)) for spec in specs}
     fitting = [spec for spec in specs if any(point.rank[0] for point in points[spec.id])]
-    choices = _ordered([_chosen(ask, spec, stacks[spec.id], points[spec.id][0]) for spec in fitting])
+    choices = _ordered([chosen(points[spec.id][0]) for spec in fitting])
     second, beside = list[Choice](), list[Choice]()
     if choices:
         spec = choices[0].system
-        second = [_chosen(ask, spec, stacks[spec.id], point) for point in points[spec.id][1:2] if point.rank[0]]
+        second = [chosen(point) for point in points[spec.id][1:2] if point.rank[0]]
         words = {} if efficiencies is not None else stacks_of(spec.chip)
-        for e in (find(spec.chip, words[kind], "efficiencies") for kind in ("hand-tuned", "ideal") if kind in words):
-            beside += [_chosen(ask, spec, e, point) for point in _points(ask, spec, e)[:1] if point.rank[0]]
+        for kind in (kind for kind in ("hand-tuned", "ideal") if kind in words):
+            others = _points(q, spec, options(spec.chip, q.model, words[kind]))
+            beside += [chosen(point) for point in others[:1] if point.rank[0]]
     missing = {spec.id: f"computes in {', '.join(spec.chip.peak_flop_per_s)} alone" for spec in specs}
-    whys = {i: found[0].why if found else missing[i] for i, found in points.items()}
+    whys = {i: some[0].why if some else missing[i] for i, some in points.items()}
     refused = {i: why for i, why in whys.items() if i not in {spec.id for spec in fitting}}
-    return Plan(ask.request.model, ask.wanted, *ask.request[1:], tuple(choices), tuple(second), refused, tuple(beside))
+    return Plan(q.model, q.request, tuple(choices), tuple(second), refused, tuple(beside))
 
 
-def served(
-    model: Transformer,
-    spec: System,
-    e: Efficiencies,
-    *,
-    tokens_per_s_per_user: float,
-    input_tokens: float,
-    output_tokens: float,
-    precision: str | Precision | None,
-    objective: Objective,
+def best_choice(
+    model: Transformer, request: Request, spec: System, efficiencies: Any, precision: str | Precision | None
 ) -> Choice | None:
-    """Return the choice on one system with the highest objective; None where nothing fits."""
-    ask = _asked(model, tokens_per_s_per_user, input_tokens, output_tokens, precision)._replace(objective=objective)
-    best = _points(ask, spec, e)[0]
-    return _chosen(ask, spec, e, best) if best.rank[0] else None
+    """Return the choice of one system for a request; None where nothing fits or its chip lacks the precision."""
+    q = _asked(model, request, precision)
+    points = _points(q, spec, _options(q, spec, efficiencies))
+    return chosen(points[0]) if points and points[0].rank[0] else None
 
 
-def _asked(model: Transformer, wanted: float, given: float, output: float, precision: Any) -> _Ask:
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The question that each system is asked."""
+
+    model: Transformer
+    request: Request
+    precisions: tuple[Precision, ...]
+
+
+def _asked(model: Transformer, request: Request, precision: Any) -> _Asked:
     """Return the question, with lengths that the model has."""
-    refuse_longer(model, "input_tokens + output_tokens", given + output)
-    names = PRECISIONS if precision is None else (precision,)
-    return _Ask(Request(model, given, output), wanted, tuple(map(load.precision, names)))
+    refuse_longer(model, "input_tokens + output_tokens", float(request.longest_context))
+    return _Asked(model, request, tuple(map(load.precision, PRECISIONS if precision is None else (precision,))))
+
+
+def _options(q: _Asked, spec: System, efficiencies: Any) -> tuple[Option, ...]:
+    """Return the software options of a system; refuse a stack of another maker's software."""
+    some = options(spec.chip, q.model, efficiencies)
+    for option in some:
+        if not runs(option.efficiencies, spec.chip):
+            refuse(
+                "efficiencies", efficiencies, f"{option.efficiencies.id} does not run on {spec.chip.id} of {spec.id}"
+            )
+    return some
 
 
 def asked_systems(systems: Any) -> list[System]:
@@ -273,66 +179,51 @@ def _catalog_order(spec: System) -> tuple[int, str]:
     return (ids.index(spec.id) if spec.id in ids else len(ids)), spec.id
 
 
-def _computed(ask: _Ask, spec: System) -> list[Precision]:
+def _computed(q: _Asked, spec: System) -> list[Precision]:
     """Return the requested precisions in whose compute dtype a system's chip has a peak."""
-    return [one for one in ask.precisions if computes(spec, one)]
+    return [one for one in q.precisions if computes(spec, one)]
 
 
-def _points(ask: _Ask, spec: System, e: Efficiencies) -> list[_Point]:
-    """Return the points of the two best mappings of each precision on a system, the best first."""
-    found = [point for one in _computed(ask, spec) for point in _searched(ask, spec, e, one)]
-    return sorted(found, key=lambda point: point.rank, reverse=True)
+def _points(q: _Asked, spec: System, some: Iterable[Option]) -> list[Point]:
+    """Return the points of the two best mappings of each precision and option on a system, the best first."""
+    questions = [Question(q.model, q.request, spec, option, one) for option in some for one in _computed(q, spec)]
+    return sorted((point for one in questions for point in _searched(one)), key=lambda point: point.rank, reverse=True)
 
 
-def _searched(ask: _Ask, spec: System, e: Efficiencies, precision: Precision) -> list[_Point]:
-    """Return the best batch of the two best mappings of a precision."""
-    g, points = grid(ask.request, spec, e, precision), []
-    made = ask.objective.values(g)
-    fast = g.fits & (g.tokens_per_s_per_user >= ask.wanted)
-    level = np.where(fast, 2, g.fits)
-    worth = np.where(fast, made, np.where(g.fits, g.tokens_per_s_per_user, -g.need / g.have))
-    batch = np.lexsort((worth, level), axis=0)[-1]  # the best one of each mapping
-    tops = (np.take_along_axis(x, batch[None], 0)[0] for x in (worth, level))
-    for place in np.lexsort(tuple(tops))[:-3:-1]:
-        at = batch[place], place
-        why = f"does not fit: {format_digits(g.need[at], 3)} of {format_digits(g.have[at], 3)} GiB"
-        rank, degrees = (int(level[at]), float(worth[at])), (float(g.tp[place]), float(g.ep[place]))
-        why = why if g.need[at] > g.have[at] else str(g.why[at])
-        points.append(_Point(rank, precision, *degrees, float(g.batch[at]), why))
-    return points
+def _searched(q: Question) -> list[Point]:
+    """Return the best batch of the two best mappings of a precision and an option.
+
+    Points that keep the promises come first, by what they make of a paid chip; then those that fit, by how near they
+    come to the promises on an empty server.
+    """
+    g = grid(q)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        rate = np.where(g.fits, load_of(g.times, q.request)["requests_per_s_per_replica"], np.nan)
+        made = made_per_chip(q.request, q.system, rate, g.chips)
+        near = np.minimum(q.request.most_tpot_s / g.times.decode_s, 1.0) + 1e-6 / g.times.decode_s
+        if q.request.ttft_s is not None:
+            near = near + np.minimum(q.request.ttft_s / ttft_s(g.times, 0.0, q.request.ttft_quantile), 1.0)
+    kept = np.isfinite(made)
+    level = np.where(kept, 2, g.fits)
+    merit = np.where(kept, made, np.where(g.fits, near, -g.need / g.have))
+    batch = np.lexsort((merit, level), axis=0)[-1]  # the best one of each mapping
+    tops = [np.take_along_axis(x, batch[None], 0)[0] for x in (merit, level)]
+    return [_point(q, g, (batch[place], place), level, merit) for place in np.lexsort(tuple(tops))[:-3:-1]]
 
 
-def _chosen(ask: _Ask, spec: System, e: Efficiencies, point: _Point) -> Choice:
-    """Return a point of the grid as a choice, with its own step and prefill."""
-    step, first, prompt_s = alone(ask.request, Same(spec), Same(e), *point[1:5])
-    full = full_requests_per_s(point.batch, ask.request.output, step.time_s, prompt_s)
-    chips = float(step.occupied_chips)
-    return Choice(
-        system=spec,
-        stack=e,
-        dtypes=point.precision,
-        lnc=site(spec).lnc,
-        tp=point.tp,
-        ep=point.ep,
-        batch=point.batch,
-        chips=chips,
-        instances=float(np.ceil(chips / spec.chips)),
-        replicas_per_instance=float(spec.chips // chips),
-        tokens_per_s_per_user=float(step.tokens_per_s_per_user),
-        tokens_per_s_per_chip=float(step.tokens_per_s_per_chip),
-        with_prompts_tokens_per_s_per_chip=float(full * ask.request.output / chips),
-        ttft_s=float(first.time_s),
-        step=step,
-        first=first,
-        reason_mask=reason_mask(float(step.tokens_per_s_per_user) < ask.wanted),
-    )
+def _point(q: Question, g: Grid, at: tuple[Any, Any], level: NDArray, merit: NDArray) -> Point:
+    """Return one place of a grid as a point."""
+    degrees = (float(x[at[1]]) for x in (g.mapping.tp, g.mapping.ep, g.mapping.pp, g.mapping.cp))
+    need, have = g.need[at], g.have[at]
+    why = f"does not fit: {format_digits(need, 3)} of {format_digits(have, 3)} GiB" if need > have else str(g.why[at])
+    return Point((int(level[at]), float(merit[at])), q, *degrees, float(g.times.batch[at]), why)
 
 
 def _ordered(choices: list[Choice]) -> list[Choice]:
-    """Return the choices, the best first; ties go to the fewest chips and then to the order of the catalog."""
-    found = sorted(choices, key=lambda c: (not c.valid, -c.merit))
-    same = [c for c in choices if _same(c, found[0])]
-    return sorted(same, key=lambda c: c.chips) + [c for c in found if not _same(c, found[0])]
+    """Return the choices, the best first; ties go to what can be bought, to the fewest chips, then to the catalog."""
+    ranked = sorted(choices, key=lambda c: (not c.valid, -c.merit))
+    same = [c for c in choices if _same(c, ranked[0])]
+    return sorted(same, key=lambda c: c.chips) + [c for c in ranked if not _same(c, ranked[0])]
 
 
 def _same(c: Choice, best: Choice) -> bool:
@@ -353,9 +244,7 @@ class Plan(Card):
     """
 
     model: Transformer
-    tokens_per_s_per_user: float
-    input_tokens: float
-    output_tokens: float
+    request: Request
     choices: tuple[Choice, ...]
     second: tuple[Choice, ...]
     refused: Mapping[str, str]
@@ -401,8 +290,8 @@ class Plan(Card):
         if c in self.choices and _same(c, best):
             return SAME
         if not c.valid:
-            return f"too slow: at most {_in_unit(c, 'tokens_per_s_per_user')}"
-        more = {name: c.chip_s(name) - best.chip_s(name) for name in RESOURCES}
+            return f"{c.reason}: at most {_in_unit(c, 'tokens_per_s_per_user')}"
+        more = {name: c.chip_s(name) - best.chip_s(name) for name in SHARES}
         most = max(more, key=more.__getitem__)
         digits = 2 if more[most] > 0.05 * best.chip_s(most) else 4
         times = [spread_of([one.chip_s(most)], "s", digits) for one in (c, best)]
@@ -416,28 +305,22 @@ class Plan(Card):
         c = self.best
         if not c or not c.valid:
             return ""
-        longest = self.input_tokens + self.output_tokens
+        longest = float(self.request.longest_context)
         return command(self.model, c.stack, c.step, c.first, c.dtypes, c.lnc, longest)
 
     def card(self) -> list[str]:
         """Return six lines: the best, its mapping, other software, the runner-up, why others lose, and the command."""
         c, after = self.best, self.runner_up
-        lengths = f"{self.input_tokens:,.0f} tokens in and {self.output_tokens:,.0f} out"
-        request = f"{self.model.id} at {self.tokens_per_s_per_user:,g} tokens/s per user, {lengths}"
+        request = f"{self.model.id}, {self.request.describe()}"
         if not c:
             return [f"{request}: fits on no system", *self._others(after)]
-        speed = _in_unit(c, "tokens_per_s_per_user")
         answer = _in_unit(c, c.FIGURE, str(c.basis))
         if not c.valid:
-            answer = f"too slow, at most {_in_unit(c, 'tokens_per_s_per_user', str(c.basis))}"
-        lines = [f"{request}: {answer} on {c.system.id} with {c.stack.kind} software"]
-        lines.append(
-            f"mapping: {c.mapping}, {c.chips:g} of {c.system.chips} chips; {speed}, "
-            f"first token after {c.in_words('ttft_s', 's')}, "
-            f"{_in_unit(c, 'with_prompts_tokens_per_s_per_chip')} if the same chips prefill the prompts"
-        )
+            answer = f"{c.reason}, at most {_in_unit(c, 'tokens_per_s_per_user', str(c.basis))}"
+        lines = [f"{request}: {answer} on {c.system.id} with {c.stack.kind} software, {_chance(c)}"]
+        lines.append(f"mapping: {c.mapping}, {c.chips:g} of {c.system.chips} chips; {_loaded(c)}")
         if self.beside:
-            others = [f"{b.stack.kind} {_in_unit(b, b.FIGURE) if b.valid else 'too slow'}" for b in self.beside]
+            others = [f"{b.stack.kind} {_in_unit(b, b.FIGURE) if b.valid else b.reason}" for b in self.beside]
             lines.append(f"other software on it: {', '.join(others)}")
         if after:
             answer = _in_unit(after, after.FIGURE) + ", " if after.valid else ""
@@ -475,3 +358,21 @@ class Plan(Card):
         none = [{"system": name, "role": "refused", "why": told, "valid": False} for name, told in self.refused.items()]
         rows += [pd.DataFrame(none)] if none else []
         return pd.concat(rows, ignore_index=True)
+
+
+def _chance(c: Choice) -> str:
+    """Return the chance that the promises are kept, in words."""
+    return f"the promise holds in {format_digits(100 * c.chance, 2)} % of the draws"
+
+
+def _loaded(c: Choice) -> str:
+    """Return the figures of a choice beside its throughput, in words."""
+    first = c.in_words("ttft_s", "s")
+    if not c.valid:
+        return f"first token after {first} on an empty server"
+    share = format_digits(100 * c.prefill_utilisation, 2)
+    decode = _in_unit(c, "decode_tokens_per_s_per_chip")
+    return (
+        f"{_in_unit(c, 'tokens_per_s_per_user')}, first token after {first} "
+        f"({c.question.request.ttft_percentile:g}th percentile); prompts take {share} % of the time; decoding alone {decode}"
+    )

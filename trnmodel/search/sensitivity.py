@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from trnmodel.arguments import flag, instance, listed, number, numbers, one_of, refuse, shown, text
 from trnmodel.catalog.fleets import distribution
 from trnmodel.catalog.specs import Spec
+from trnmodel.draws import uniform_draws
 from trnmodel.declared import Checked, Integer, Object, declare
 from trnmodel.result import Grounded, Result, stacked, tidy
 
@@ -49,20 +49,6 @@ class Uncertain(NamedTuple):
         up, down = self.value - self.low, self.high - self.value
         rising = self.low + np.sqrt(share * width * up)
         return np.where(share * width < up, rising, self.high - np.sqrt((1 - share) * width * down))
-
-
-def uniform_draws(name: str, draws: int, seed: int = 0) -> NDArray:
-    """Draws of an input between 0 and 1. Its name and the seed decide them, and not what else is drawn.
-
-    PCG64 gives whole numbers, of which the upper 53 bits count: the same on every machine and with every NumPy.
-
-    Examples
-    --------
-    >>> bool(np.all(uniform_draws("restart_s", 3) == uniform_draws("restart_s", 5)[:3]))
-    True
-    """
-    bits = np.random.PCG64(np.random.SeedSequence([seed, zlib.crc32(name.encode())]))
-    return (bits.random_raw(draws) >> np.uint64(11)) * 2.0**-53
 
 
 def _uncertain(label: str, low: float, value: float, high: float, given: Mapping[str, str]) -> Uncertain:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,13 +14,16 @@ from trnmodel.catalog.load import precision as read_precision
 from trnmodel.catalog.specs import Chip, Precision, published
 from trnmodel.catalog.stacks import Efficiencies, find
 from trnmodel.catalog.systems import System
-from trnmodel.declared import MACHINE, MODEL, PRECISION, STACK, Flag, Numbers, Word, declare
+from trnmodel.declared import MACHINE, MODEL, PRECISION, STACK, Flag, Numbers, Object, Word, declare
 from trnmodel.fabric.groups import chip_links
 from trnmodel.formulas import latency, memory
 from trnmodel.formulas.step import compiled_tokens
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.result import Basis, Judged, alike, blank, reason_mask, tidy
+from trnmodel.serving import account
+from trnmodel.serving.account import ROUNDING, TOO_LATE, TOO_SLOW, Load, Times
+from trnmodel.serving.request import Request
 from trnmodel.steps.ground import joint_basis, joint_spread
 from trnmodel.steps.inference import Step, decode_step, prefill
 from trnmodel.steps.legal import of_lengths
@@ -34,6 +37,8 @@ SEARCH_STEPS = 40
 SERVE_REASONS = (
     "prompts arrive faster than they are prefilled",
     "more requests in flight than the largest batch",
+    TOO_SLOW,
+    TOO_LATE,
     *Step.REASONS,
 )
 
@@ -50,12 +55,9 @@ class ServingQuestion:
     mapping: Mapping
     precision: Precision
     efficiencies: Efficiencies
-    requests_per_s: NDArray
-    input_tokens: NDArray
-    output_tokens: NDArray
+    request: Request
     max_batch: NDArray
     max_context: NDArray
-    prefix_share: NDArray
     batching: str
     compiled: bool | None
     chunk_tokens: NDArray | None
@@ -70,9 +72,15 @@ class ServingQuestion:
         return {name: getattr(self, name) for name in names}
 
     @property
-    def replica_requests_per_s(self) -> NDArray:
-        """Requests that arrive at one replica [1/s]."""
-        return self.requests_per_s / self.mapping.dp
+    def replica_request(self) -> Request:
+        """The request as one replica sees it, with its share of the rate."""
+        rate = self.request.requests_per_s
+        return self.request if rate is None else replace(self.request, requests_per_s=rate / self.mapping.dp)
+
+    @property
+    def groups(self) -> NDArray:
+        """Prompts that a replica prefills at once at saturation: one for each attention group and pipeline stage."""
+        return self.mapping.ep * self.mapping.pp
 
     @property
     def batch_bucket(self) -> str:
@@ -86,7 +94,8 @@ class ServingQuestion:
 class Serving(Judged):
     """Steady serving of one mapping, all replicas together; times are of one request.
 
-    `batch` is the mean number of requests that decode at once in a replica. TPOT holds the stalls by prefills of other
+    `batch` is the mean number of requests that decode at once in a replica; `ttft_s` is the TTFT at the percentile that
+    the request names. Chips that a mapping leaves idle in a system count in `tokens_per_s_per_chip`. TPOT holds the stalls by prefills of other
     requests; ITL (`step_s` over the tokens of a step) does not.
     """
 
@@ -103,6 +112,7 @@ class Serving(Judged):
     prefill_utilisation: NDArray
     ttft_p50_s: NDArray
     ttft_p99_s: NDArray
+    ttft_s: NDArray
     tpot_mean_s: NDArray
     tpot_p99_s: NDArray
     request_s: NDArray
@@ -116,6 +126,13 @@ class Serving(Judged):
     def judge(self) -> Basis:
         """Return what the times rest on: the weaker of the prefill and the decode step."""
         return joint_basis(self.prefill_step, self.decode_step)
+
+    @property
+    def keeps_promise(self) -> NDArray:
+        """Whether the mean speed and the first token are what the request promises."""
+        limit = np.inf if self.question.request.ttft_s is None else self.question.request.ttft_s
+        on_time = np.asarray(self.ttft_s) <= limit * (1 + ROUNDING)
+        return on_time & (np.asarray(self.tpot_mean_s) <= self.question.request.most_tpot_s * (1 + ROUNDING))
 
     def _widths(self, name: str, part: str = "") -> tuple[Any, Any]:
         """Return the half-widths of a figure, those of measured servers under load included."""
@@ -197,21 +214,42 @@ def tokens_per_step(draft_tokens: Numeric, acceptance: Numeric) -> NDArray:
     return latency.tokens_per_step(d, a)
 
 
-def _in_flight(q: ServingQuestion, in_flight_at: Callable[[NDArray], NDArray]) -> NDArray:
-    """Return the requests that decode at once in a replica, infinite where the largest batch does not serve them.
+def _in_flight(q: ServingQuestion, rate: Numeric, times_at: Callable[[NDArray], Times]) -> NDArray:
+    """Return the sequences in flight of a replica at a rate, by Little's law; infinite beyond the largest batch.
 
-    `in_flight_at` is how many requests steps of a batch hold, by Little's law. Where steps run what is active, the
-    batch is the one that holds as many requests as it has.
+    Where steps run what is active, the batch is the one that holds as many sequences as it has.
     """
+    output = q.request.output_tokens
     if q.batch_bucket == "maximum":
-        return in_flight_at(np.ones(()))
-    top = q.max_batch
-    low, high = np.zeros(np.shape(top)), top.astype(float)
+        return account.under(times_at(q.max_batch), rate, output).in_flight
+
+    def more_come(batch: NDArray) -> NDArray:
+        return account.under(times_at(batch), rate, output).in_flight > batch
+
+    return np.where(more_come(q.max_batch), np.inf, _largest(q, more_come))
+
+
+def _full(q: ServingQuestion, times_at: Callable[[NDArray], Times]) -> NDArray:
+    """Return the most sequences in flight, up to the largest batch, at which a full batch keeps the promises."""
+    if q.batch_bucket == "maximum":
+        return q.max_batch
+
+    def holds(batch: NDArray) -> NDArray:
+        return np.isfinite(account.planned_requests_per_s(times_at(batch), q.replica_request))
+
+    least = np.minimum(1.0, q.max_batch)
+    return np.where(holds(q.max_batch), q.max_batch, np.maximum(np.floor(_largest(q, holds)), least))
+
+
+def _largest(q: ServingQuestion, holds: Callable[[NDArray], NDArray]) -> NDArray:
+    """Return the largest batch up to which a condition holds that holds for small ones."""
+    top = np.asarray(q.max_batch, dtype=float)
+    low, high = np.zeros(top.shape), top
     for _ in range(SEARCH_STEPS):
         middle = (low + high) / 2
-        more_wanted = in_flight_at(middle) > middle
-        low, high = np.where(more_wanted, middle, low), np.where(more_wanted, high, middle)
-    return np.where(in_flight_at(np.asarray(top, dtype=float)) > top, np.inf, high)
+        true = holds(middle)
+        low, high = np.where(true, middle, low), np.where(true, high, middle)
+    return low
 
 
 def _step_batch(q: ServingQuestion, batch: NDArray) -> NDArray:
@@ -222,11 +260,9 @@ def _step_batch(q: ServingQuestion, batch: NDArray) -> NDArray:
 
 @declare(
     model=MODEL,
+    request=Object(Request, "a Request"),
     system=MACHINE,
     mapping=MAPPING,
-    requests_per_s=Numbers(TINY),
-    input_tokens=Numbers(1),
-    output_tokens=Numbers(1),
     max_batch=Numbers(1, whole=True),
     max_context=Numbers(1),
     precision=PRECISION,
@@ -234,19 +270,16 @@ def _step_batch(q: ServingQuestion, batch: NDArray) -> NDArray:
     batching=Word(BATCHING),
     compiled=Flag(),
     chunk_tokens=Numbers(1, whole=True),
-    prefix_share=Numbers(0, 1),
     draft_tokens=Numbers(whole=True),
     acceptance=Numbers(0, 1),
     draft_step_s=Numbers(),
 )
 def serve(
     model: str | Transformer,
+    request: Request,
     system: str | System | Chip,
     mapping: Mapping | None = None,
     *,
-    requests_per_s: Numeric,
-    input_tokens: Numeric,
-    output_tokens: Numeric,
     max_batch: Numeric,
     max_context: Numeric | None = None,
     precision: str | Precision = "bf16",
@@ -254,26 +287,23 @@ def serve(
     batching: str = "continuous",
     compiled: bool | None = None,
     chunk_tokens: Numeric | None = None,
-    prefix_share: Numeric = 0.0,
     draft_tokens: Numeric = 0,
     acceptance: Numeric = 0.0,
     draft_step_s: Numeric = 0.0,
 ) -> Serving:
-    r"""Steady serving under a request rate.
+    r"""Steady serving of a request at its rate, or at the largest load at which its promises hold.
 
     .. math:: \tau = \frac{t_{step}(B)}{E\,(1 - \lambda P)}, \qquad n = \lambda\, o\, \tau
 
-    A replica prefills one prompt after another and decodes in the time that is left (continuous batching); n requests
-    decode at once.
+    A replica prefills prompts and decodes in the time that is left (continuous batching); n requests decode at once.
 
     Parameters
     ----------
     model, system, mapping, precision, efficiencies : str or object
         As in `decode_step`; `dp` replicas share the requests evenly. [-]
-    requests_per_s : numeric
-        Requests that arrive at all replicas together. [1/s]
-    input_tokens, output_tokens : numeric
-        Of one request. [token]
+    request : Request
+        Lengths, promises and rate, each a number or an array. Without a rate the load is the largest at which the
+        promises hold and the batch is full at most. [-]
     max_batch : numeric
         Largest batch of a replica; the compiled one where batches are compiled. [-]
     max_context : numeric, optional
@@ -285,15 +315,13 @@ def serve(
         graphs do, serving stacks of GPUs and the ideal one run what is active. [-]
     chunk_tokens : numeric, optional
         Size of the chunks of a prefill, one before each decode step; default the whole prompt at once. [token]
-    prefix_share : numeric
-        Share of the prompt whose cache is there already. [-]
     draft_tokens, acceptance, draft_step_s : numeric
         Speculation: tokens of a draft, chance that each is accepted, and the time of one draft step. [-, -, s]
 
     Returns
     -------
     serving : Serving
-        Arrays of the broadcast shape. [-]
+        Arrays of the broadcast shape; `keeps_promise` says where the request's promises hold. [-]
 
     Raises
     ------
@@ -302,53 +330,56 @@ def serve(
 
     Notes
     -----
-    Assumes Poisson arrivals; prompts queue for the prefill with fixed service times (M/D/1, exponential tail).
+    Assumes Poisson arrivals; prompts queue for the prefill with fixed service times (M/D/1, exponential tail). Where
+    attention is data-parallel, each group prefills a prompt of its own at saturation (`serving.account`).
 
     Examples
     --------
     >>> import trnmodel as tm
-    >>> ask = {"requests_per_s": 1, "input_tokens": 1024, "output_tokens": 256, "max_batch": 16}
-    >>> serving = tm.serve("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=8), **ask)
+    >>> request = tm.Request(1024, 256, requests_per_s=1)
+    >>> serving = tm.serve("llama-3.1-8b", request, "trn2.48xlarge", tm.Mapping(tp=8), max_batch=16)
     >>> bool(serving.valid), bool(serving.ttft_p99_s > serving.ttft_p50_s)
     (True, True)
     """
     mapping = Mapping() if mapping is None else mapping
-    counts: dict[str, Any] = {
-        "requests_per_s": requests_per_s,
-        "input_tokens": input_tokens,
-        "output_tokens": output_tokens,
-        "max_batch": max_batch,
-        "prefix_share": prefix_share,
-    }
     draft: dict[str, Any] = {
         "draft_tokens": draft_tokens,
         "acceptance": acceptance,
         "draft_step_s": draft_step_s,
     }
-    ends = input_tokens, output_tokens
     named = {"chunk_tokens": chunk_tokens, "max_context": max_context}
     optional = {name: x for name, x in named.items() if x is not None}
     degrees = {f"mapping.{name}": getattr(mapping, name) for name in CUTS}
-    together(**degrees, **draft, **counts, **optional)
-    if max_context is not None and np.any(np.less(max_context, np.add(*ends))):
+    together(**degrees, **draft, **_stated(request), max_batch=max_batch, **optional)
+    if max_context is not None and np.any(np.less(max_context, request.longest_context)):
         refuse("max_context", max_context, "allowed are at least input_tokens and output_tokens together")
-    if np.any(np.greater_equal(draft_tokens, np.minimum(*ends))):
+    if np.any(np.greater_equal(draft_tokens, np.minimum(request.input_tokens, request.output_tokens))):
         refuse("draft_tokens", draft_tokens, "allowed are fewer than input_tokens and output_tokens")
     at = site(system, mapping.lnc)
-    asks: dict[str, Any] = dict(zip(counts, np.broadcast_arrays(*counts.values()), strict=True)) | draft
     question = ServingQuestion(
         system=at.where,
         mapping=mapping,
         efficiencies=find(at.chip, efficiencies, "efficiencies"),
-        max_context=np.add(*ends) if max_context is None else np.asarray(max_context),
+        request=request,
+        max_batch=np.asarray(max_batch),
+        max_context=np.asarray(request.longest_context if max_context is None else max_context),
         compiled=compiled,
         batching=batching,
         chunk_tokens=None if chunk_tokens is None else np.asarray(chunk_tokens),
         model=read_model(model),
         precision=read_precision(precision),
-        **asks,
+        **draft,
     )
-    return _static(question) if question.batching == "static" else _continuous(question)
+    if question.batching == "continuous":
+        return _continuous(question)
+    if request.requests_per_s is None:
+        refuse("batching", batching, "allowed with a request that states requests_per_s: a static batch waits to fill")
+    return _static(question)
+
+
+def _stated(request: Request) -> dict[str, Any]:
+    """Return the numbers that a request states, by name."""
+    return {one.name: getattr(request, one.name) for one in fields(request) if getattr(request, one.name) is not None}
 
 
 def _mapping(name: str, value: Mapping) -> Mapping:
@@ -356,33 +387,63 @@ def _mapping(name: str, value: Mapping) -> Mapping:
 
 
 def _continuous(q: ServingQuestion) -> Serving:
-    """Return a server that takes prompts one after another and runs decode steps in the time that they leave."""
-    rate, output = q.replica_requests_per_s, q.output_tokens
-    past, new = q.input_tokens * q.prefix_share, np.maximum(q.input_tokens * (1 - q.prefix_share), 1.0)
-    yielded, context = tokens_per_step(q.draft_tokens, q.acceptance), past + new + output / 2
+    """Return a server whose prompts stall the decode steps, at the rate of its requests or at the planned load."""
+    request = q.replica_request
+    first, step_at, times_at = _server(q)
+    planned = request.requests_per_s is None
+    batch = _full(q, times_at) if planned else _in_flight(q, request.requests_per_s, times_at)
+    times = times_at(batch)
+    rate = account.planned_requests_per_s(times, request) if planned else np.asarray(request.requests_per_s)
+    load = account.under(times, rate, request.output_tokens)
+    mask = _of_load(q, times, load, rate, batch)
+    step = step_at(batch)
+    mask = mask | _of_steps(q, first, step, np.asarray(request.longest_context))
+    figures = {"step_s": times.step_s, "prefill_s": times.alone_s, "tpot_mean_s": load.tpot_s}
+    figures |= {"prefill_utilisation": load.utilisation}
+    figures["tpot_p99_s"] = latency.late_tpot_s(load.tpot_s, times.prompt_s, rate, request.output_tokens, NORMAL_99)
+    quantiles = {"ttft_p50_s": 0.5, "ttft_p99_s": 0.99, "ttft_s": request.ttft_quantile}
+    figures |= {name: account.ttft_s(times, load.utilisation, at) for name, at in quantiles.items()}
+    more = {"batch": load.in_flight, "tokens_per_step": times.tokens_per_step}
+    return _serving(q, (first, step), mask, rate, **more, **figures)
+
+
+def _server(q: ServingQuestion) -> tuple[Step, Callable[[NDArray], Step], Callable[[NDArray], Times]]:
+    """Return a prompt by itself, and the decode step and the times of a replica by the sequences in flight."""
+    request = q.request
+    new, past = request.new_tokens, request.past_tokens
     length = new if q.chunk_tokens is None else np.minimum(q.chunk_tokens, new)
-    pieces = np.ceil(new / length)
-    piece = prefill(input_tokens=length, past=past + (new - length) / 2, **q.of_steps)
-    prompt_s = piece.time_s * pieces
-    busy = latency.utilisation(rate, prompt_s)
-    free_tokens = latency.free_yield(busy, yielded)
+    chunks = np.ceil(new / length)
+    ask: dict[str, Any] = {"input_tokens": length, "past": past + (new - length) / 2, **q.of_steps}
+    alone = prefill(**ask)
+    together = alone if np.all(q.groups == 1) else prefill(batch=q.groups, **ask)
 
-    def decode(batch: NDArray) -> Step:
-        return decode_step(batch=_step_batch(q, batch), context=context, new_tokens=q.draft_tokens + 1, **q.of_steps)
+    def step_at(batch: NDArray) -> Step:
+        ran = _step_batch(q, batch)
+        return decode_step(batch=ran, context=request.mean_context, new_tokens=q.draft_tokens + 1, **q.of_steps)
 
-    def in_flight_at(batch: NDArray) -> NDArray:
-        return latency.in_flight(rate, output, decode(batch).time_s + q.draft_tokens * q.draft_step_s, free_tokens)
+    def times_at(batch: NDArray) -> Times:
+        return Times(
+            batch=q.max_batch if q.batch_bucket == "maximum" else np.clip(batch, 0.0, q.max_batch),
+            step_s=step_at(batch).time_s + q.draft_tokens * q.draft_step_s,
+            tokens_per_step=tokens_per_step(q.draft_tokens, q.acceptance),
+            alone_s=alone.time_s * chunks,
+            together_s=together.time_s * chunks,
+            groups=q.groups,
+            chunks=chunks,
+            compiled=q.batch_bucket == "maximum",
+        )
 
-    batch = _in_flight(q, in_flight_at)
-    step = decode(batch)
-    step_s = step.time_s + q.draft_tokens * q.draft_step_s
-    tpot = latency.tpot_s(step_s, free_tokens)
-    mask = reason_mask(busy >= 1, ~(batch <= q.max_batch) & (busy < 1)) | _of_steps(q, piece, step, past + new + output)
-    times = {"step_s": step_s, "prefill_s": prompt_s, "tpot_mean_s": tpot, "prefill_utilisation": busy}
-    times["tpot_p99_s"] = latency.late_tpot_s(tpot, prompt_s, rate, output, NORMAL_99)
-    first = latency.first_token_s(prompt_s, pieces, step_s)
-    times |= _first_tokens(first, first, busy, prompt_s)
-    return _serving(q, (piece, step), mask, batch=batch, tokens_per_step=yielded, **times)
+    return alone, step_at, times_at
+
+
+def _of_load(q: ServingQuestion, times: Times, load: Load, rate: NDArray, batch: NDArray) -> NDArray:
+    """Return why a load cannot be, as bits of a serving's reasons."""
+    if q.request.requests_per_s is None:
+        none, slow = np.isnan(rate), times.decode_s > q.request.most_tpot_s
+        return reason_mask(False, False, none & slow, none & ~slow)
+    late = load.utilisation >= 1
+    many = ~(np.minimum(load.in_flight, batch) <= q.max_batch) | ~(load.in_flight <= q.max_batch * (1 + ROUNDING))
+    return reason_mask(late, many & ~late)
 
 
 def _of_steps(q: ServingQuestion, first: Step, step: Step, tokens: NDArray) -> NDArray:
@@ -391,48 +452,38 @@ def _of_steps(q: ServingQuestion, first: Step, step: Step, tokens: NDArray) -> N
     return masks << SERVE_REASONS.index(Step.REASONS[0])
 
 
-def _first_tokens(median_s: NDArray, late_s: NDArray, busy: NDArray, service_s: NDArray) -> dict[str, NDArray]:
-    """Median and 99th percentile of TTFT: what every request takes, plus the wait in the queue."""
-    return {
-        "ttft_p50_s": median_s + latency.waiting_s(busy, service_s, 0.5),
-        "ttft_p99_s": late_s + latency.waiting_s(busy, service_s, 0.99),
-    }
-
-
-def _serving(q: ServingQuestion, steps: tuple[Step, Step], mask: NDArray, **times: NDArray) -> Serving:
+def _serving(q: ServingQuestion, steps: tuple[Step, Step], mask: NDArray, rate: NDArray, **times: NDArray) -> Serving:
     """Return a serving with the rates of all replicas and the time of a request, from the times of its parts."""
     first, step = steps
-    rate, output = q.replica_requests_per_s, q.output_tokens
+    output = q.request.output_tokens
     made = rate * q.mapping.dp * output
+    paid = account.paid_chips(q.system, step.occupied_chips)
     times |= {
+        "requests_per_s": rate * q.mapping.dp,
         "request_s": latency.request_s(times["ttft_p50_s"], times["tpot_mean_s"], output),
         "tokens_per_s": made,
         "tokens_per_s_per_user": 1 / times["tpot_mean_s"],
-        "tokens_per_s_per_chip": made / step.occupied_chips,
+        "tokens_per_s_per_chip": made / paid,
     }
     fields: dict[str, Any] = {"system": step.system, "stack": step.stack} | blank(mask, **times)
-    return Serving(
-        requests_per_s=rate * q.mapping.dp,
-        **fields,
-        question=q,
-        prefill_step=first,
-        decode_step=step,
-        reason_mask=mask,
-    )
+    return Serving(**fields, question=q, prefill_step=first, decode_step=step, reason_mask=mask)
 
 
 def _static(q: ServingQuestion) -> Serving:
     """Return a server whose batches fill up, start together and end together."""
-    rate, output, top = q.replica_requests_per_s, q.output_tokens, q.max_batch
-    first = prefill(batch=top, input_tokens=q.input_tokens, **q.of_steps)
-    step = decode_step(batch=top, context=q.input_tokens + output / 2, **q.of_steps)
+    request, top = q.replica_request, q.max_batch
+    rate, output = np.asarray(request.requests_per_s), request.output_tokens
+    ask: dict[str, Any] = {"input_tokens": request.new_tokens, "past": request.past_tokens, **q.of_steps}
+    first = prefill(batch=top, **ask)
+    step = decode_step(batch=top, context=request.mean_context, **q.of_steps)
     run_s = latency.request_s(first.time_s, step.time_s, output)
     busy, filling_s = latency.utilisation(rate, run_s, top), latency.filling_s(top, rate)
     times = {"step_s": step.time_s, "prefill_s": first.time_s, "tpot_mean_s": step.time_s, "tpot_p99_s": step.time_s}
-    times |= _first_tokens(first.time_s + filling_s * 0.5, first.time_s + filling_s * 0.99, busy, run_s)
-    mask = reason_mask(busy >= 1) | _of_steps(q, first, step, q.input_tokens + output)
+    for name, quantile in {"ttft_p50_s": 0.5, "ttft_p99_s": 0.99, "ttft_s": request.ttft_quantile}.items():
+        times[name] = first.time_s + filling_s * quantile + latency.waiting_s(busy, run_s, quantile)
+    mask = reason_mask(busy >= 1) | _of_steps(q, first, step, np.asarray(request.longest_context))
     more = {"batch": top, "tokens_per_step": np.ones(()), "prefill_utilisation": busy}
-    return _serving(q, (first, step), mask, **more, **times)
+    return _serving(q, (first, step), mask, rate, **more, **times)
 
 
 def disaggregate(

@@ -1,0 +1,84 @@
+"""Common draws of what nobody knows of a stack's steps: the same for all systems with the same software and chip."""
+
+from __future__ import annotations
+
+import zlib
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri
+
+from trnmodel.catalog.specs import Chip
+from trnmodel.catalog.stacks import Efficiencies
+from trnmodel.catalog.systems import System, chip_of
+
+DRAWS = 1000
+ENDS = (5.0, 95.0)  # percentiles of a band
+TAIL = float(ndtri(0.95))  # standard deviations at the end of a 90 % interval
+
+
+def uniform_draws(name: str, draws: int, seed: int = 0) -> NDArray:
+    """Draws of an input between 0 and 1. Its name and the seed decide them, and not what else is drawn.
+
+    PCG64 gives whole numbers, of which the upper 53 bits count: the same on every machine and with every NumPy.
+
+    Examples
+    --------
+    >>> bool(np.all(uniform_draws("restart_s", 3) == uniform_draws("restart_s", 5)[:3]))
+    True
+    """
+    bits = np.random.PCG64(np.random.SeedSequence([seed, zlib.crc32(name.encode())]))
+    return (bits.random_raw(draws) >> np.uint64(11)) * 2.0**-53
+
+
+def cause(e: Efficiencies, system: System | Chip, phase: str) -> str:
+    """Return the name of what is drawn: a stack on a chip in a phase; all chips share that of a hand-tuned stack.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> cause(tm.efficiencies("trainium3"), tm.system("trn3-nl16-torus"), "decode")
+    'decode of vllm-neuron-2026 on trainium3'
+    """
+    where = "" if e.kind == "hand-tuned" else f" on {chip_of(system).id}"
+    return f"{phase} of {e.rows_of}{where}"
+
+
+@lru_cache(maxsize=1024)
+def deviations(name: str, draws: int = DRAWS) -> NDArray:
+    """Return standard deviations of a cause, one in each of as many equal shares of the normal distribution.
+
+    The name alone decides the order, so that whatever shares a cause shares its draws.
+
+    Examples
+    --------
+    >>> z = deviations("decode of vllm-neuron-2026 on trainium3")
+    >>> len(z), bool(abs(z.mean()) < 1e-12), round(float(z.std()), 2)
+    (1000, True, 1.0)
+    """
+    z = ndtri((np.argsort(uniform_draws(name, draws), kind="stable") + 0.5) / draws)
+    z.setflags(write=False)
+    return z
+
+
+def stretch(z: ArrayLike, below: Any, above: Any) -> NDArray:
+    """Return the factor of a time whose 90 % interval has these half-widths, at so many standard deviations.
+
+    Examples
+    --------
+    >>> stretch([-TAIL, 0.0, TAIL], 0.1, np.log(2.0)).round(6).tolist()
+    [0.904837, 1.0, 2.0]
+    """
+    at = np.asarray(z, dtype=float) / TAIL
+    return np.exp(np.where(at < 0, at * below, at * above))
+
+
+def range_of(values: NDArray) -> tuple[float, float]:
+    """Return the ends of the 90 % range of the draws that keep the promise; NaN where none does."""
+    some = values[np.isfinite(values)]
+    if not some.size:
+        return np.nan, np.nan
+    low, high = np.percentile(some, ENDS)
+    return float(low), float(high)

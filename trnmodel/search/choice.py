@@ -1,0 +1,237 @@
+"""The best point of one system for a request, with the range over what nobody knows of its software, and the chance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trnmodel.catalog.options import Option
+from trnmodel.catalog.specs import Precision
+from trnmodel.catalog.stacks import Efficiencies
+from trnmodel.catalog.systems import System
+from trnmodel.result import Basis, Judged, reason_mask
+from trnmodel.search.grid import Question
+from trnmodel.serving import account
+from trnmodel.serving.account import PER_RANK, TOO_LATE, TOO_SLOW, Column, Times, made_per_chip, paid_chips
+from trnmodel.steps.answers import RESOURCES, Step
+from trnmodel.steps.deployment import Deployment
+from trnmodel.steps.ground import joint_basis
+from trnmodel.steps.mapping import Mapping as Degrees
+from trnmodel.steps.rank import site
+
+
+class Point(NamedTuple):
+    """A point of the grid: where it is, and how it ranks: it fits, it keeps the promises, then by what it makes."""
+
+    rank: tuple[int, float]
+    question: Question
+    tp: float
+    ep: float
+    pp: float
+    cp: float
+    batch: float
+    why: str
+
+    @property
+    def mapping(self) -> Degrees:
+        """Its degrees."""
+        return Degrees(tp=self.tp, ep=self.ep, pp=self.pp, cp=self.cp, lnc=self.question.option.lnc)
+
+
+def column(q: Question, mapping: Degrees) -> Column:
+    """Return all batches of a mapping with what is uncertain of their times."""
+    steps = q.steps(mapping, PER_RANK * mapping.ep)
+    widths = steps.step.widths("time_s"), steps.together.widths("time_s")
+    return Column(q.request, q.system, q.times(steps), steps.valid, steps.step.occupied_chips, *widths)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Choice(Judged):
+    """One replica on one system at the precision, software option, mapping and batch that make most for a request.
+
+    Figures are those at the planned load, with prompts counted; `decode_tokens_per_s_per_chip` is of decoding alone.
+    The band of a figure at the load is a range over draws of what nobody knows of the software, in which the mapping
+    stays and the number of sequences in flight adapts, so that the promises hold; `chance` is the share of draws in
+    which some number keeps them. `step`, `first` and `together` are the steps that the numbers are read from. A choice
+    that breaks a promise is not valid, and keeps the speed and the first token of an empty server.
+    """
+
+    REASONS: ClassVar[tuple[str, ...]] = (TOO_SLOW, TOO_LATE)
+    FIGURE: ClassVar[str] = "tokens_per_s_per_chip"
+    UNBANDED: ClassVar[tuple[str, ...]] = (
+        *("lnc", "tp", "ep", "pp", "cp", "batch", "chips", "paid_chips", "instances", "replicas_per_instance"),
+        "chance",
+    )
+
+    question: Question
+    stack: Efficiencies
+    tp: float
+    ep: float
+    pp: float
+    cp: float
+    batch: float
+    chips: float
+    paid_chips: float
+    requests_per_s_per_replica: float
+    request_chip_s: float
+    prompt_chip_s: float
+    tokens_per_s_per_user: float
+    tokens_per_s_per_chip: float
+    decode_tokens_per_s_per_chip: float
+    sequences_in_flight: float
+    prefill_utilisation: float
+    ttft_s: float
+    prefill_s: float
+    step: Step
+    first: Step
+    together: Step
+    times: Times
+
+    @property
+    def system(self) -> System:
+        """System that it runs on."""
+        return self.question.system
+
+    @property
+    def option(self) -> Option:
+        """Software option that it runs with."""
+        return self.question.option
+
+    @property
+    def dtypes(self) -> Precision:
+        """Its precision."""
+        return self.question.precision
+
+    @property
+    def precision(self) -> str:
+        """The name of its precision."""
+        return self.dtypes.name
+
+    @property
+    def lnc(self) -> int:
+        """Physical cores of a rank."""
+        return site(self.system, self.option.lnc).lnc
+
+    @property
+    def instances(self) -> float:
+        """Systems that a replica takes."""
+        return float(np.ceil(self.chips / self.system.chips))
+
+    @property
+    def replicas_per_instance(self) -> float:
+        """Replicas that a system holds."""
+        return float(self.system.chips // self.chips)
+
+    @property
+    def degrees(self) -> Degrees:
+        """Its degrees of parallelism."""
+        return Degrees(tp=self.tp, ep=self.ep, pp=self.pp, cp=self.cp, lnc=self.lnc)
+
+    @property
+    def deployment(self) -> Deployment:
+        """The chosen point as a deployment, with as many replicas as one system holds."""
+        return Deployment(
+            model=self.step.model,
+            system=self.system,
+            mapping=self.degrees,
+            precision=self.dtypes,
+            stack=self.stack,
+            batch=self.batch,
+            replicas=self.replicas_per_instance,
+        )
+
+    @property
+    def mapping(self) -> str:
+        """Precision, degrees, batch and software option in words."""
+        degrees = "".join(
+            f" x {name} {x:g}" for name, x in zip(("EP", "PP", "CP"), (self.ep, self.pp, self.cp)) if x > 1
+        )
+        option = f", {self.option.name}" if self.option.name else ""
+        return f"{self.precision}, TP {self.tp:g}{degrees}, LNC {self.lnc}, batch {self.batch:g}{option}"
+
+    @cached_property
+    def column(self) -> Column:
+        """All batches of its mapping."""
+        return column(self.question, self.degrees)
+
+    @cached_property
+    def drawn(self) -> Mapping[str, NDArray]:
+        """Its figures at the load in each of the common draws; NaN where the promise cannot be kept."""
+        return self.column.drawn(self.stack)
+
+    @property
+    def chance(self) -> float:
+        """Share of the draws in which some number of sequences keeps the promises."""
+        return float(np.mean(np.isfinite(self.drawn[self.FIGURE])))
+
+    def judge(self) -> Basis:
+        """Return the weaker basis of its prompts and its decode step; a borrowed option is extrapolated."""
+        basis = joint_basis(self.first, self.step)
+        if not self.option.borrowed or basis.word == "ideal":
+            return basis
+        reason = "; ".join(filter(None, (f"option: {self.option.borrowed}", str(basis.reason))))
+        return basis._replace(word="extrapolated", reason=reason)
+
+    def _widths(self, name: str, part: str = "") -> tuple[Any, Any]:
+        """Return the half-widths of the range over the draws, or of the prompt or the step of a figure without load."""
+        if name in account.FIGURES and self.valid:
+            return account.draw_widths(name, getattr(self, name), self.drawn)
+        return (self.first if name in ("ttft_s", "prefill_s") else self.step).widths("time_s")
+
+    @property
+    def merit(self) -> float:
+        """What orders choices: tokens a second a paid chip of those that keep the promises, the speed of the others."""
+        return self.tokens_per_s_per_chip if self.valid else self.tokens_per_s_per_user
+
+    def chip_s(self, resource: str) -> float:
+        """Return the paid chip time [s] that a resource takes per generated token; "prompts" is a resource too."""
+        if resource == "prompts":
+            return float(self.times.prompt_s * self.paid_chips / self.question.request.output_tokens)
+        made = float(self.batch * self.times.tokens_per_step)
+        return float(getattr(self.step, f"{resource}_s")) * self.paid_chips / made
+
+
+SHARES = (*RESOURCES, "prompts")  # what a generated token takes chip time of
+
+
+def chosen(point: Point) -> Choice:
+    """Return a point of the grid as a choice, with its own steps and figures."""
+    q = point.question
+    steps = q.steps(point.mapping, np.asarray(point.batch))
+    times, request = q.times(steps), q.request
+    chips = float(steps.step.occupied_chips)
+    paid = float(paid_chips(q.system, np.asarray(chips)))
+    figures = {name: float(x) for name, x in account.load_of(times, request).items()}
+    kept = np.isfinite(figures["requests_per_s_per_replica"])
+    empty_ttft = float(account.ttft_s(times, 0.0, request.ttft_quantile))
+    if not kept:
+        figures |= {"tokens_per_s_per_user": 1 / float(times.decode_s), "ttft_s": empty_ttft}
+    slow = not kept and float(times.decode_s) > float(request.most_tpot_s)
+    made = made_per_chip(request, q.system, np.asarray(figures["requests_per_s_per_replica"]), np.asarray(chips))
+    return Choice(
+        question=q,
+        stack=q.option.efficiencies,
+        tp=point.tp,
+        ep=point.ep,
+        pp=point.pp,
+        cp=point.cp,
+        batch=point.batch,
+        chips=chips,
+        paid_chips=paid,
+        request_chip_s=float(request.output_tokens / made),
+        prompt_chip_s=float(times.prompt_s) * paid,
+        tokens_per_s_per_chip=float(made),
+        decode_tokens_per_s_per_chip=float(times.batch / times.decode_s) / chips,
+        prefill_s=float(steps.alone.time_s),
+        step=steps.step,
+        first=steps.alone,
+        together=steps.together,
+        times=times,
+        reason_mask=reason_mask(slow, not kept and not slow),
+        **figures,
+    )

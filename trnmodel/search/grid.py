@@ -1,0 +1,190 @@
+"""The one grid of all searches: mappings, batches and software options of a model on a system, for one request."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trnmodel.arguments import Same
+from trnmodel.catalog import load
+from trnmodel.catalog.options import Option
+from trnmodel.catalog.specs import Precision
+from trnmodel.catalog.systems import System
+from trnmodel.catalog.systems import system as read_system
+from trnmodel.formulas.latency import tokens_per_step
+from trnmodel.models.transformer import Transformer
+from trnmodel.models.transformer import model as read_model
+from trnmodel.serving.account import PER_RANK, Times, paid_chips
+from trnmodel.serving.drafts import draft_step_s
+from trnmodel.serving.request import Request
+from trnmodel.steps.answers import Step
+from trnmodel.steps.inference import decode_step, memory_fit, prefill
+from trnmodel.steps.mapping import Mapping as Degrees
+from trnmodel.steps.rank import site
+from trnmodel.units import GIB
+
+GRIDS = 512  # that are kept: a search at another speed or price reads the same times
+PIPELINES, CUTS = (1.0, 2.0, 4.0, 8.0), (1.0, 2.0, 4.0, 8.0)  # degrees of PP and of CP that are tried
+
+
+def _powers(ranks: float) -> NDArray:
+    """Powers of two up to a number of ranks."""
+    return np.exp2(np.arange(np.floor(np.log2(ranks)) + 1))
+
+
+def tensor_degrees(system: str | System) -> NDArray:
+    """Degrees of TP that are tried: powers of two, and what else the chip's runtime supports, up to all ranks.
+
+    Examples
+    --------
+    >>> tensor_degrees("inf2.48xlarge").tolist()
+    [1.0, 2.0, 4.0, 8.0, 16.0, 24.0]
+    """
+    at = site(system)
+    ranks = at.chips * at.ranks_per_chip
+    more = [degree for degree in at.chip.tensor_degrees if degree <= ranks]
+    return np.union1d(_powers(ranks), more)
+
+
+def expert_degrees(system: str | System, model: str | Transformer) -> NDArray:
+    """Powers of two of EP, up to the experts of the model; 1 alone for a dense one."""
+    at = site(system)
+    return _powers(min(at.chips * at.ranks_per_chip, max(read_model(model).outline().experts, 1)))
+
+
+def mappings(system: str | System, model: str | Transformer, lnc: int | None = None) -> Degrees:
+    """Return all mappings that are tried: degrees of TP, EP, PP and CP whose product the system has ranks for."""
+    axes = tensor_degrees(system), expert_degrees(system, model), PIPELINES, CUTS
+    tp, ep, pp, cp = (x.ravel() for x in np.meshgrid(*axes, indexing="ij"))
+    at = site(system, lnc)
+    here = tp * ep * pp * cp <= at.chips * at.ranks_per_chip
+    return Degrees(tp=tp[here], ep=ep[here], pp=pp[here], cp=cp[here], lnc=lnc)
+
+
+def computes(system: str | System, precision: str | Precision) -> bool:
+    """Whether a system's chip has a peak in the compute dtype of a precision."""
+    return load.precision(precision).compute in read_system(system).chip.peak_flop_per_s
+
+
+class Question(NamedTuple):
+    """What a grid is asked: all that moves its times, and no price."""
+
+    model: Transformer
+    request: Request
+    system: System
+    option: Option
+    precision: Precision
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """Arguments that every step of it shares, by name."""
+        return {
+            "precision": self.precision,
+            "efficiencies": self.option.efficiencies,
+            "max_context": self.request.longest_context,
+        }
+
+    def decode(self, mapping: Degrees, batch: Any) -> Step:
+        """Return the decode step at the mean context, with a graph and a cache for the longest one."""
+        more: dict[str, Any] = {"context": self.request.mean_context, "new_tokens": self.option.draft_tokens + 1}
+        return decode_step(self.model, self.system, mapping, batch=batch, **more, **self.asked)
+
+    def prefill(self, mapping: Degrees, prompts: Any = 1) -> Step:
+        """Return the prefill of so many prompts at once."""
+        more: dict[str, Any] = {"input_tokens": self.request.new_tokens, "past": self.request.past_tokens}
+        return prefill(self.model, self.system, mapping, batch=prompts, **more, **self.asked)
+
+    def steps(self, mapping: Degrees, batch: Any) -> Steps:
+        """Return the steps of a server at batches and mappings, and whether a replica stores what they need."""
+        groups = mapping.ep * mapping.pp
+        alone = self.prefill(mapping)
+        together = alone if np.all(groups == 1) else self.prefill(mapping, groups)
+        fit = memory_fit(
+            self.model,
+            self.system,
+            mapping,
+            batch=batch,
+            context=self.request.longest_context,
+            input_tokens=self.request.new_tokens,
+            precision=self.precision,
+            efficiencies=self.option.efficiencies,
+        )
+        step = self.decode(mapping, batch)
+        drafts_s = draft_step_s(self.option, self.model, self.system, mapping, self.precision, batch, self.request)
+        return Steps(step, alone, together, drafts_s, fit)
+
+    def times(self, steps: Steps) -> Times:
+        """Return the times of a replica, from its steps."""
+        e, mapping = self.option.efficiencies, steps.alone
+        return Times(
+            batch=steps.step.batch,
+            step_s=steps.step.time_s + steps.drafts_s,
+            tokens_per_step=tokens_per_step(self.option.draft_tokens, self.option.acceptance),
+            alone_s=steps.alone.time_s,
+            together_s=steps.together.time_s,
+            groups=mapping.ep * mapping.pp,
+            chunks=np.ones(()),
+            compiled=e.batch_bucket == "maximum",
+        )
+
+
+class Steps(NamedTuple):
+    """The decode step, one prompt, one prompt in each group, the drafts of a step, and what a rank stores."""
+
+    step: Step
+    alone: Step
+    together: Step
+    drafts_s: Any
+    fit: Any
+
+    @property
+    def valid(self) -> NDArray:
+        """Whether a replica holds its weights, its cache and its own prompts, and runs them."""
+        return self.step.valid & self.fit.valid & self.alone.valid & self.together.valid
+
+
+class Grid(NamedTuple):
+    """All batches (first axis) and mappings of a question: what they do under no promise but that of a full batch.
+
+    `fits` is whether a point can exist, `need` and `have` are GiB of the first rank's replica, `why` names what else
+    makes a point impossible. `paid_chips` are those of a replica, its part of idle ones of the domain among them.
+    """
+
+    mapping: Degrees
+    times: Times
+    chips: NDArray
+    paid_chips: NDArray
+    fits: NDArray
+    need: NDArray
+    have: NDArray
+    why: NDArray
+
+
+@lru_cache(maxsize=GRIDS)
+def _grid(
+    model: Same[Transformer], system: Same[System], option: Same[Option], precision: Precision, request: Request
+) -> Grid:
+    q = Question(model.it, request, system.it, option.it, precision)
+    mapping = mappings(q.system, q.model, q.option.lnc)
+    batch = PER_RANK[:, None] * mapping.ep
+    steps = q.steps(mapping, batch)
+    need, have = (
+        np.broadcast_to(x * mapping.ranks / GIB, steps.valid.shape)
+        for x in (steps.fit.first_rank_total_bytes, steps.fit.first_rank_capacity_bytes)
+    )
+    chips = steps.step.occupied_chips
+    why = np.broadcast_to(np.asarray(steps.step.reason, dtype=object), steps.valid.shape)
+    return Grid(mapping, q.times(steps), chips, paid_chips(q.system, chips), steps.valid, need, have, why)
+
+
+def grid(q: Question) -> Grid:
+    """Return all batches and mappings of a question at once; kept, since a search at another price reads the same."""
+    return _grid(Same(q.model), Same(q.system), Same(q.option), q.precision, _without_promise(q.request))
+
+
+def _without_promise(request: Request) -> Request:
+    """Return the request with its lengths alone, on which times depend."""
+    return Request(request.input_tokens, request.output_tokens, prefix_share=request.prefix_share)

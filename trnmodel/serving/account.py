@@ -1,0 +1,223 @@
+"""One account of a server: decode steps and prompts on the same chips, and the load at which the promises hold.
+
+A replica decodes `batch` sequences at once. A prompt that arrives stops the decode steps while it is prefilled, whole
+or in chunks. With expert parallelism, attention is data-parallel: at saturation each attention group prefills a prompt of
+its own at the same time, so that a prompt takes the time of one in each group over the number of groups. Everything
+that speaks of capacity, of TTFT, of stalls, of joules of a request or of dollars reads this account.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trnmodel.catalog.specs import Chip
+from trnmodel.catalog.stacks import Efficiencies
+from trnmodel.catalog.systems import System
+from trnmodel.draws import cause, deviations, range_of, stretch
+from trnmodel.formulas import latency
+from trnmodel.serving.request import Request
+from trnmodel.units import Numeric
+
+SEARCH_STEPS = 40
+ROUNDING = 1e-12
+TOO_SLOW, TOO_LATE = "too slow for a user at any load", "the first token comes too late at any load"
+PER_RANK = np.unique(np.round(np.exp2(np.arange(0.0, 11.25, 0.25))))  # sequences of a rank of EP that are tried
+FIGURES = (  # of a server at its planned load, which the draws move
+    *("tokens_per_s_per_chip", "tokens_per_s_per_user", "requests_per_s_per_replica", "ttft_s"),
+    *("sequences_in_flight", "prefill_utilisation", "request_chip_s", "prompt_chip_s"),
+)
+
+
+class Times(NamedTuple):
+    """Times of a replica: a decode step of `batch` sequences, and prompts of `groups` attention groups.
+
+    `step_s` holds the drafts of a step, which makes `tokens_per_step` of each sequence. `alone_s` is one prompt by
+    itself, `together_s` one in each group at once, each in so many `chunks`. `compiled` says whether a step takes as
+    long whatever is active.
+    """
+
+    batch: NDArray
+    step_s: NDArray
+    tokens_per_step: NDArray
+    alone_s: NDArray
+    together_s: NDArray
+    groups: NDArray
+    chunks: NDArray
+    compiled: bool
+
+    def stretched(self, steps: Numeric, prompts: Numeric) -> Times:
+        """Return the times where steps and prompts take so many times as long."""
+        return self._replace(
+            step_s=self.step_s * steps, alone_s=self.alone_s * prompts, together_s=self.together_s * prompts
+        )
+
+    @property
+    def prompt_s(self) -> NDArray:
+        """Time of the replica that a prompt takes at saturation [s]."""
+        return self.together_s / self.groups
+
+    @property
+    def decode_s(self) -> NDArray:
+        """Time between the tokens of a sequence where no prompt stalls it [s/token]."""
+        return self.step_s / self.tokens_per_step
+
+
+class Load(NamedTuple):
+    """What a replica does under a load: TPOT with stalls, sequences in flight, and the share of time of prompts."""
+
+    requests_per_s: NDArray
+    tpot_s: NDArray
+    in_flight: NDArray
+    utilisation: NDArray
+
+
+def full_requests_per_s(times: Times, output_tokens: Numeric) -> NDArray:
+    """Return the load that keeps the whole batch busy [1/s]; see `formulas.latency.full_requests_per_s`."""
+    return latency.full_requests_per_s(times.batch, output_tokens, times.step_s, times.tokens_per_step, times.prompt_s)
+
+
+def under(times: Times, requests_per_s: Numeric, output_tokens: Numeric) -> Load:
+    """Return what a replica does under a load, where a step takes the time that `times` has."""
+    busy = latency.utilisation(requests_per_s, times.prompt_s)
+    free = latency.free_yield(busy, times.tokens_per_step)
+    tpot = latency.tpot_s(times.step_s, free)
+    return Load(np.asarray(requests_per_s), tpot, np.multiply(requests_per_s, output_tokens) * tpot, busy)
+
+
+def ttft_s(times: Times, utilisation: Numeric, quantile: Numeric) -> NDArray:
+    """Return the quantile of the time to the first token: the wait, the prompt, and the steps between its chunks [s]."""
+    own = latency.prompt_latency_s(times.alone_s, times.together_s, utilisation)
+    first = latency.first_token_s(own, times.chunks, times.step_s)
+    return first + latency.waiting_s(utilisation, times.together_s, quantile)
+
+
+def _utilisation_within(times: Times, limit_s: Numeric, quantile: Numeric) -> NDArray:
+    """Return the largest share of time of prompts at which the TTFT limit holds; negative where none does."""
+    shape = np.broadcast_shapes(np.shape(limit_s), np.shape(times.step_s), np.shape(times.together_s))
+    low, high = np.zeros(shape), np.ones(shape)
+    for _ in range(SEARCH_STEPS):
+        middle = (low + high) / 2
+        holds = ttft_s(times, middle, quantile) <= limit_s
+        low, high = np.where(holds, middle, low), np.where(holds, high, middle)
+    return np.where(ttft_s(times, 0.0, quantile) <= limit_s, low, -1.0)
+
+
+def planned_requests_per_s(times: Times, request: Request) -> NDArray:
+    """Return the largest load of a replica at which every promise holds [1/s]; NaN where none does.
+
+    A graph of a compiled batch takes its time whatever is active, so that a load below a full batch can keep a promise
+    that the full batch breaks. A step that takes what is active is full at its batch, and a smaller batch is another
+    point of the search.
+    """
+    full = full_requests_per_s(times, request.output_tokens)
+    most = full
+    if times.compiled:
+        slack = 1 - times.decode_s / request.most_tpot_s
+        most = np.minimum(most, slack / times.prompt_s)
+    if request.ttft_s is not None:
+        busy = _utilisation_within(times, request.ttft_s, request.ttft_quantile)
+        most = np.minimum(most, busy / times.prompt_s)
+    kept = most > 0
+    if not times.compiled:
+        kept &= (most >= full) & (
+            under(times, full, request.output_tokens).tpot_s <= request.most_tpot_s * (1 + ROUNDING)
+        )
+    return np.where(kept, most, np.nan)
+
+
+def load_of(times: Times, request: Request) -> dict[str, Any]:
+    """Return the figures of a replica at its planned load, by name; NaN where no load keeps the promises."""
+    rate = planned_requests_per_s(times, request)
+    load = under(times, rate, request.output_tokens)
+    return {
+        "requests_per_s_per_replica": rate,
+        "tokens_per_s_per_user": 1 / load.tpot_s,
+        "sequences_in_flight": load.in_flight,
+        "prefill_utilisation": load.utilisation,
+        "ttft_s": ttft_s(times, load.utilisation, request.ttft_quantile),
+    }
+
+
+def paid_chips(system: System | Chip, chips: NDArray) -> NDArray:
+    """Chips of whole systems that are paid for a replica: its own, and its part of those that a system leaves idle.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> paid_chips(tm.system("trn3-nl72x2-pcie160"), np.array([1.0, 64.0, 128.0])).tolist()
+    [1.0, 72.0, 144.0]
+    """
+    if isinstance(system, Chip):
+        return chips
+    fitting = np.floor(system.chips / chips)
+    return np.where(fitting >= 1, system.chips / np.maximum(fitting, 1), np.ceil(chips / system.chips) * system.chips)
+
+
+def made_per_chip(request: Request, system: System | Chip, requests_per_s: NDArray, chips: NDArray) -> NDArray:
+    """Return generated tokens per second for each chip that is paid for: the objective of every search.
+
+    Without a rate replicas fill whole systems; with one, the fewest whole systems that serve it are paid.
+    """
+    if request.requests_per_s is None or isinstance(system, Chip):
+        return requests_per_s * request.output_tokens / paid_chips(system, chips)
+    fitting = np.floor(system.chips / chips)
+    replicas = np.ceil(request.requests_per_s / requests_per_s * (1 - ROUNDING))
+    whole = np.where(fitting >= 1, np.ceil(replicas / np.maximum(fitting, 1)), replicas * np.ceil(chips / system.chips))
+    return request.requests_per_s * request.output_tokens / (whole * system.chips)
+
+
+class Column(NamedTuple):
+    """All batches of one mapping for a request, with half-widths of the logarithms of its steps and of its prompts."""
+
+    request: Request
+    system: System | Chip
+    times: Times
+    fits: NDArray
+    chips: NDArray
+    step_widths: tuple[Any, Any]
+    prompt_widths: tuple[Any, Any]
+
+    def replay(self, steps: Numeric, prompts: Numeric) -> dict[str, NDArray]:
+        """Return the figures of the best number of sequences, where steps and prompts deviate from what is predicted.
+
+        Parameters
+        ----------
+        steps, prompts : numeric
+            Standard deviations of the logarithm of the times, one for each draw. [-]
+
+        Returns
+        -------
+        figures : dict
+            Those of `FIGURES` by name; NaN in a draw in which no number of sequences keeps the promises. [-]
+        """
+        deviations = (np.asarray(z, float)[..., None] for z in (steps, prompts))
+        factors = map(stretch, deviations, *zip(self.step_widths, self.prompt_widths, strict=True))
+        times = self.times.stretched(*factors)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            figures = load_of(times, self.request)
+            rate = np.where(self.fits, figures["requests_per_s_per_replica"], np.nan)
+            made = made_per_chip(self.request, self.system, rate, self.chips)
+            prompts_chip_s = times.prompt_s * paid_chips(self.system, self.chips)
+            request_chip_s = self.request.output_tokens / made
+        best = np.argmax(np.nan_to_num(made, nan=-1.0), axis=-1)[..., None]
+        figures |= {"tokens_per_s_per_chip": made, "prompt_chip_s": prompts_chip_s, "request_chip_s": request_chip_s}
+        shape = made.shape
+        at_best = {name: np.take_along_axis(np.broadcast_to(x, shape), best, -1)[..., 0] for name, x in figures.items()}
+        kept = np.isfinite(at_best["tokens_per_s_per_chip"])
+        return {name: np.where(kept, x, np.nan) for name, x in at_best.items()}
+
+    def drawn(self, e: Efficiencies) -> dict[str, NDArray]:
+        """Return the figures in each of the common draws of what nobody knows of a stack on the chip."""
+        return self.replay(*(deviations(cause(e, self.system, phase)) for phase in ("decode", "prefill")))
+
+
+def draw_widths(name: str, value: float, drawn: Mapping[str, NDArray]) -> tuple[NDArray, NDArray]:
+    """Return the half-widths of a figure around its value, from the range of the draws that keep the promises."""
+    low, high = range_of(drawn[name])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ends = np.maximum(np.log(value / low), 0.0), np.maximum(np.log(high / value), 0.0)
+    return (ends[1], ends[0]) if "per_s" in name else ends
