@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from trnmodel.catalog.specs import Precision
 from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.systems import System
 from trnmodel.result import Basis, Judged, reason_mask
-from trnmodel.search.grid import Question
+from trnmodel.search.grid import Point, Question
 from trnmodel.serving import account
 from trnmodel.serving.account import PER_RANK, TOO_LATE, TOO_SLOW, Column, Times, made_per_chip, paid_chips
 from trnmodel.steps.answers import RESOURCES, Step
@@ -23,24 +23,6 @@ from trnmodel.steps.deployment import Deployment
 from trnmodel.steps.ground import joint_basis
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
-
-
-class Point(NamedTuple):
-    """A point of the grid: where it is, and how it ranks: it fits, it keeps the promises, then by what it makes."""
-
-    rank: tuple[int, float]
-    question: Question
-    tp: float
-    ep: float
-    pp: float
-    cp: float
-    batch: float
-    why: str
-
-    @property
-    def mapping(self) -> Degrees:
-        """Its degrees."""
-        return Degrees(tp=self.tp, ep=self.ep, pp=self.pp, cp=self.cp, lnc=self.question.option.lnc)
 
 
 def column(q: Question, mapping: Degrees) -> Column:
@@ -148,9 +130,8 @@ class Choice(Judged):
     @property
     def mapping(self) -> str:
         """Precision, degrees, batch and software option in words."""
-        degrees = "".join(
-            f" x {name} {x:g}" for name, x in zip(("EP", "PP", "CP"), (self.ep, self.pp, self.cp)) if x > 1
-        )
+        more = {"EP": self.ep, "PP": self.pp, "CP": self.cp}
+        degrees = "".join(f" x {name} {x:g}" for name, x in more.items() if x > 1)
         option = f", {self.option.name}" if self.option.name else ""
         return f"{self.precision}, TP {self.tp:g}{degrees}, LNC {self.lnc}, batch {self.batch:g}{option}"
 

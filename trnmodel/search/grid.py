@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from trnmodel.arguments import Same
 from trnmodel.catalog import load
 from trnmodel.catalog.options import Option
+from trnmodel.catalog.reader import lineage
 from trnmodel.catalog.specs import Precision
+from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.formulas.latency import tokens_per_step
@@ -24,7 +26,7 @@ from trnmodel.steps.answers import Step
 from trnmodel.steps.inference import decode_step, memory_fit, prefill
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
-from trnmodel.units import GIB
+from trnmodel.units import GIB, format_digits
 
 GRIDS = 512  # that are kept: a search at another speed or price reads the same times
 PIPELINES, CUTS = (1.0, 2.0, 4.0, 8.0), (1.0, 2.0, 4.0, 8.0)  # degrees of PP and of CP that are tried
@@ -55,9 +57,14 @@ def expert_degrees(system: str | System, model: str | Transformer) -> NDArray:
     return _powers(min(at.chips * at.ranks_per_chip, max(read_model(model).outline().experts, 1)))
 
 
-def mappings(system: str | System, model: str | Transformer, lnc: int | None = None) -> Degrees:
+def more_degrees(e: Efficiencies) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return the degrees of PP and of CP that are tried: Neuron's servers document neither for decoding."""
+    return ((1.0,), (1.0,)) if e.kind == "public" and "neuron-stack" in lineage(e.id) else (PIPELINES, CUTS)
+
+
+def mappings(system: str | System, model: str | Transformer, e: Efficiencies, lnc: int | None = None) -> Degrees:
     """Return all mappings that are tried: degrees of TP, EP, PP and CP whose product the system has ranks for."""
-    axes = tensor_degrees(system), expert_degrees(system, model), PIPELINES, CUTS
+    axes = tensor_degrees(system), expert_degrees(system, model), *more_degrees(e)
     tp, ep, pp, cp = (x.ravel() for x in np.meshgrid(*axes, indexing="ij"))
     at = site(system, lnc)
     here = tp * ep * pp * cp <= at.chips * at.ranks_per_chip
@@ -146,6 +153,24 @@ class Steps(NamedTuple):
         return self.step.valid & self.fit.valid & self.alone.valid & self.together.valid
 
 
+class Point(NamedTuple):
+    """A point of the grid: where it is, and how it ranks: it fits, it keeps the promises, then by what it makes."""
+
+    rank: tuple[int, float]
+    question: Question
+    tp: float
+    ep: float
+    pp: float
+    cp: float
+    batch: float
+    why: str
+
+    @property
+    def mapping(self) -> Degrees:
+        """Its degrees."""
+        return Degrees(tp=self.tp, ep=self.ep, pp=self.pp, cp=self.cp, lnc=self.question.option.lnc)
+
+
 class Grid(NamedTuple):
     """All batches (first axis) and mappings of a question: what they do under no promise but that of a full batch.
 
@@ -162,13 +187,21 @@ class Grid(NamedTuple):
     have: NDArray
     why: NDArray
 
+    def point(self, q: Question, at: tuple[Any, Any], merit: float, level: int = 2) -> Point:
+        """Return one place (a batch and a mapping) as a point of a question, with its rank."""
+        degrees = (float(x[at[1]]) for x in (self.mapping.tp, self.mapping.ep, self.mapping.pp, self.mapping.cp))
+        need, have = self.need[at], self.have[at]
+        why = f"does not fit: {format_digits(need, 3)} of {format_digits(have, 3)} GiB"
+        why = why if need > have else str(self.why[at])
+        return Point((level, merit), q, *degrees, float(self.times.batch[at]), why)
+
 
 @lru_cache(maxsize=GRIDS)
 def _grid(
     model: Same[Transformer], system: Same[System], option: Same[Option], precision: Precision, request: Request
 ) -> Grid:
     q = Question(model.it, request, system.it, option.it, precision)
-    mapping = mappings(q.system, q.model, q.option.lnc)
+    mapping = mappings(q.system, q.model, q.option.efficiencies, q.option.lnc)
     batch = PER_RANK[:, None] * mapping.ep
     steps = q.steps(mapping, batch)
     need, have = (

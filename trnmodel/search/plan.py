@@ -1,4 +1,4 @@
-"""The sizing call: which system, precision, option, mapping and batch make most of a request, and why the others lose."""
+"""The sizing call: which system, precision, option and mapping make most of a request, and why the others lose."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trnmodel.arguments import instance, listed, refuse
 from trnmodel.catalog import load
@@ -25,7 +24,7 @@ from trnmodel.models.transformer import model as read_model
 from trnmodel.quantities import quantity
 from trnmodel.result import Card
 from trnmodel.search.choice import SHARES, Choice, Point, chosen
-from trnmodel.search.grid import Grid, Question, computes, grid
+from trnmodel.search.grid import Question, computes, grid
 from trnmodel.search.launch import command, runs
 from trnmodel.serving.account import load_of, made_per_chip, ttft_s
 from trnmodel.serving.request import Request, one_request
@@ -208,15 +207,8 @@ def _searched(q: Question) -> list[Point]:
     merit = np.where(kept, made, np.where(g.fits, near, -g.need / g.have))
     batch = np.lexsort((merit, level), axis=0)[-1]  # the best one of each mapping
     tops = [np.take_along_axis(x, batch[None], 0)[0] for x in (merit, level)]
-    return [_point(q, g, (batch[place], place), level, merit) for place in np.lexsort(tuple(tops))[:-3:-1]]
-
-
-def _point(q: Question, g: Grid, at: tuple[Any, Any], level: NDArray, merit: NDArray) -> Point:
-    """Return one place of a grid as a point."""
-    degrees = (float(x[at[1]]) for x in (g.mapping.tp, g.mapping.ep, g.mapping.pp, g.mapping.cp))
-    need, have = g.need[at], g.have[at]
-    why = f"does not fit: {format_digits(need, 3)} of {format_digits(have, 3)} GiB" if need > have else str(g.why[at])
-    return Point((int(level[at]), float(merit[at])), q, *degrees, float(g.times.batch[at]), why)
+    places = ((batch[place], place) for place in np.lexsort(tuple(tops))[:-3:-1])
+    return [g.point(q, at, float(merit[at]), int(level[at])) for at in places]
 
 
 def _ordered(choices: list[Choice]) -> list[Choice]:
@@ -374,5 +366,6 @@ def _loaded(c: Choice) -> str:
     decode = _in_unit(c, "decode_tokens_per_s_per_chip")
     return (
         f"{_in_unit(c, 'tokens_per_s_per_user')}, first token after {first} "
-        f"({c.question.request.ttft_percentile:g}th percentile); prompts take {share} % of the time; decoding alone {decode}"
+        f"({c.question.request.ttft_percentile:g}th percentile); prompts take {share} % of the time; "
+        f"decoding alone {decode}"
     )

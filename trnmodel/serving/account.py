@@ -123,9 +123,8 @@ def planned_requests_per_s(times: Times, request: Request) -> NDArray:
         most = np.minimum(most, busy / times.prompt_s)
     kept = most > 0
     if not times.compiled:
-        kept &= (most >= full) & (
-            under(times, full, request.output_tokens).tpot_s <= request.most_tpot_s * (1 + ROUNDING)
-        )
+        full_tpot_s = under(times, full, request.output_tokens).tpot_s
+        kept = kept & (most >= full * (1 - ROUNDING)) & (full_tpot_s <= request.most_tpot_s * (1 + ROUNDING))
     return np.where(kept, most, np.nan)
 
 
