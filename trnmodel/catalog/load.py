@@ -282,7 +282,7 @@ def assemble(spec_type: type[Spec], entity: str, **parts: Any) -> dict:
     """Keyword arguments of a spec, read from the facts in force about an entity.
 
     A field takes the quantity of its own name: a mapping collects the qualifiers, text is the printed text, a tuple the
-    whole numbers printed under any qualifier, and a number the fact without a qualifier.
+    whole numbers printed under any qualifier, a set the printed words, and a number the fact without a qualifier.
     """
     kwargs: dict = {"id": entity, "name": entity_row(entity).name, **parts}
     used: dict[str, Ruled] = {}
@@ -332,6 +332,8 @@ def _field_value(kind: str, stated: dict[str, Ruled]) -> Any:
         printed = " ".join(ruled.fact.value_printed for _, ruled in sorted(stated.items()))
         return tuple(int(number) for number in re.findall(r"\d+", printed))
     fact = stated[""].fact
+    if kind == "frozenset":
+        return frozenset(fact.value_printed.split())
     number = {"int": int, "float": float}.get(kind)
     return number(value_si(fact)[0]) if number else fact.value_printed
 

@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 
 from trnmodel.units import Numeric
 
+BISECTIONS = 60  # halvings until a share of 1 is down to the rounding of a float
+
 
 def tokens_per_step(draft_tokens: Numeric, acceptance: Numeric) -> NDArray:
     r"""Tokens that a verified draft yields in one step, the verifier's own token included.
@@ -42,6 +44,43 @@ def tokens_per_step(draft_tokens: Numeric, acceptance: Numeric) -> NDArray:
     longest, certain = np.add(draft_tokens, 1), np.equal(acceptance, 1)
     refused = np.where(certain, 1, np.subtract(1, acceptance))
     return np.where(certain, longest, (1 - np.power(acceptance, longest)) / refused)
+
+
+def acceptance(draft_tokens: Numeric, yielded: Numeric) -> NDArray:
+    r"""Return the chance that a drafted token is accepted, from the tokens that a step was measured to yield.
+
+    .. math:: a: \quad \frac{1 - a^{d+1}}{1 - a} = E
+
+    Parameters
+    ----------
+    draft_tokens : numeric
+        Tokens of a draft, d. [-]
+    yielded : numeric
+        Tokens that a step yields, the verifier's own included, E; from 1 to d + 1. [-]
+
+    Returns
+    -------
+    chance : numeric
+        Chance that each drafted token is accepted, a; 0 for a draft of no tokens. [-]
+
+    Notes
+    -----
+    The inverse of `tokens_per_step`, by bisection: E grows with a. Assumes, as that does, that each token is accepted
+    or not whatever the others are; the chance that is printed for the first token alone is another one.
+
+    Examples
+    --------
+    >>> round(float(acceptance(3, 1.875)), 9), float(acceptance(4, 5.0)), float(acceptance(0, 1.0))
+    (0.5, 1.0, 0.0)
+    """
+    shape = np.broadcast_shapes(np.shape(draft_tokens), np.shape(yielded))
+    low, high = np.zeros(shape), np.ones(shape)
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        less = tokens_per_step(draft_tokens, middle) < yielded
+        low, high = np.where(less, middle, low), np.where(less, high, middle)
+    certain = np.equal(yielded, np.add(draft_tokens, 1)) & np.greater(draft_tokens, 0)
+    return np.where(certain, 1.0, np.where(np.greater(yielded, 1), high, 0.0))
 
 
 def waiting_s(utilisation: Numeric, service_s: Numeric, quantile: Numeric) -> NDArray:

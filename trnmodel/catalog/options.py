@@ -1,0 +1,272 @@
+"""Documented options of serving software: asynchronous steps and speculation, each a row of `data/` with its source.
+
+"Public" software means the best configuration that is documented for a generation of chips, an engine's release and an
+architecture: named in the documentation of the vendor or the engine, or in a measured row together with its settings.
+A search tries each option and says which one won. An option without published tokens per step is not listed, for
+nobody knows what it gains. The rule is the same for Trainium and for GPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from trnmodel.arguments import refuse
+from trnmodel.catalog import load, reader, stacks
+from trnmodel.catalog.names import folded, nearest_ids
+from trnmodel.catalog.specs import NAN, Chip, Spec
+from trnmodel.catalog.stacks import IDEAL, Efficiencies
+from trnmodel.formulas import latency
+from trnmodel.result import Basis, weakest
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Drafting = Literal["none", "head", "mtp", "model", "included"]
+ANY = "any"
+ALLOWED = '"public", "hand-tuned", "ideal", the id of a stack or of an option, a list of these, or a set'
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Option(Spec):
+    """A way to run a software stack: the stack, and the tokens that a draft proposes in each step, if there is one.
+
+    `drafting` says what proposes them: "head" is one decoder layer trained beside the model (EAGLE), "mtp" the layer of
+    the checkpoint, "model" the smaller `draft_model`. Where it is "included", nobody printed how many tokens are
+    accepted: `tokens_per_step` is then the printed gain, tokens in the time of a plain step, and the drafts cost no
+    more. `step_extra_s` is what a step with its drafts took beyond a plain one where it was measured, at
+    `measured_batch` sequences. `covers` are ids of models, or "any". `borrowed` says from which chip an option is
+    taken over, and is empty where it is documented and measured on the chip that was asked for.
+    """
+
+    SHOWN = ("engine", "base_stack", "drafting", "draft_model", "draft_tokens", "tokens_per_step", "lnc", "borrowed")
+
+    efficiencies: Efficiencies = IDEAL
+    base_stack: str = ""
+    engine: str = ""
+    documented_on: frozenset[str] = frozenset()
+    measured_on: frozenset[str] = frozenset()
+    covers: frozenset[str] = frozenset()
+    drafting: Drafting = "none"
+    draft_model: str = ""
+    draft_tokens: int = 0
+    tokens_per_step: float = 1.0
+    step_extra_s: float = 0.0
+    measured_batch: float = NAN
+    lnc: int = 0
+    borrowed: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not np.all((self.tokens_per_step >= 1) & np.less_equal(self.tokens_per_step, self.draft_tokens + 1)):
+            refuse(
+                f"{self.id}: tokens_per_step",
+                self.tokens_per_step,
+                f"allowed are numbers from 1 to {self.draft_tokens + 1}, the tokens that a step verifies",
+            )
+        if bool(self.draft_tokens) is not (self.drafting != "none"):
+            refuse(f"{self.id}: drafting", self.drafting, "allowed is none without draft_tokens, and a kind with them")
+        if self.drafting == "model" and not self.draft_model:
+            refuse(f"{self.id}: draft_model", self.draft_model, "allowed is the id of a model that drafts")
+
+    @cached_property
+    def acceptance(self) -> float:
+        """Chance that a drafted token is accepted at which a step yields the measured tokens [-]."""
+        return float(latency.acceptance(self.draft_tokens, self.tokens_per_step))
+
+    @property
+    def speculates(self) -> bool:
+        """Whether a draft proposes tokens."""
+        return self.draft_tokens > 0
+
+    def basis(self, of_steps: Basis) -> Basis:
+        """Return what a rate with this option rests on: the steps, and where the option is borrowed or drafts, less.
+
+        Drafts were measured at one number of sequences and are in no fit, so that their gain is extrapolated.
+
+        Examples
+        --------
+        >>> from trnmodel.catalog.load import chip
+        >>> eagle = options(chip("trainium3"), "llama-3.1-8b")[-1]
+        >>> eagle.basis(Basis("measured")).word, eagle.borrowed
+        ('extrapolated', 'its tokens per step were measured on trainium2')
+        """
+        reasons = [f"option: {self.borrowed}"] if self.borrowed else []
+        if self.speculates:
+            at = "" if np.isnan(self.measured_batch) else f" at {self.measured_batch:.15g} sequences"
+            reasons.append(f"option: {self.id} was measured{at}")
+        if not reasons:
+            return of_steps
+        return weakest({"steps": of_steps, "software": Basis("extrapolated", "; ".join(reasons))})
+
+
+def plain(e: Efficiencies) -> Option:
+    """Return the option of a stack as it is, without drafts.
+
+    Examples
+    --------
+    >>> plain(IDEAL).tokens_per_step, plain(IDEAL).acceptance
+    (1.0, 0.0)
+    """
+    return Option(id=e.id, name=e.name, efficiencies=e, base_stack=e.id)
+
+
+@cache
+def _option(entity: str) -> Option:
+    arguments = reader.inherited(Option, reversed(reader.lineage(entity)))
+    stack = arguments.get("base_stack", "")
+    if stack not in stacks.stacks():
+        refuse(f"{entity}: base_stack", stack, f"allowed are {', '.join(stacks.stacks())}")
+    return Option(**arguments, efficiencies=reader.spec(Efficiencies, stack))
+
+
+@cache
+def documented() -> tuple[Option, ...]:
+    """Every option of `data/`, in its order.
+
+    Examples
+    --------
+    >>> documented()[0].id, documented()[0].efficiencies.id
+    ('neuron-async', 'vllm-neuron-2026-async')
+    """
+    return tuple(_option(entity) for entity in reader.ids("option"))
+
+
+def _runs(option: Option, chip: Chip) -> bool:
+    """Whether an option belongs to a chip's own engine: it builds on the chip's public stack, of the same vendor."""
+    vendors = {load.chip(one).vendor for one in option.documented_on}
+    return chip.vendor in vendors and chip.default_stack in reader.lineage(option.base_stack)
+
+
+def _for(option: Option, chip: Chip) -> Option:
+    """Return an option on a chip, marked where it was documented or measured on another one."""
+    why = ""
+    if chip.id not in option.documented_on:
+        why = f"documented on {', '.join(sorted(option.documented_on))}"
+    elif option.measured_on and chip.id not in option.measured_on:
+        why = f"its tokens per step were measured on {', '.join(sorted(option.measured_on))}"
+    return replace(option, borrowed=why) if why else option
+
+
+def public(chip: Chip, model: str) -> tuple[Option, ...]:
+    """Return the options of public software on a chip for a model: the plain stack, those documented, those borrowed.
+
+    Raises ValueError where the chip has no public stack.
+
+    Examples
+    --------
+    >>> [option.id for option in public(load.chip("trainium2"), "llama-3.3-70b")]
+    ['vllm-neuron-2026', 'neuron-async', 'neuron-fused-draft-llama-3.3-70b']
+    """
+    fitting = [one for one in documented() if one.covers & {ANY, model} and _runs(one, chip)]
+    own = [one for one in fitting if chip.id in one.documented_on]
+    others = [one for one in fitting if chip.id not in one.documented_on]
+    first = plain(stacks.find(chip, None, "efficiencies"))
+    return (first, *(_for(one, chip) for one in own + others))
+
+
+def _names() -> dict[str, str]:
+    """Return the ids of all options by their folded id and name."""
+    return {folded(name): one.id for one in documented() for name in (one.id, one.name)}
+
+
+def options(
+    chip: str | Chip, model: str, efficiencies: str | Efficiencies | Sequence[str] | None = None
+) -> tuple[Option, ...]:
+    """Return the software options that a search tries on a chip for a model.
+
+    Parameters
+    ----------
+    chip : str or Chip
+        Id, name or object. [-]
+    model : str
+        Id of the model; an option covers models by id, or any. [-]
+    efficiencies : str or Efficiencies or list of str, optional
+        "public" (the default): the chip's own stack first, then every option that is documented for the chip and the
+        model, then those that its engine has on other generations of the vendor, marked as borrowed. "ideal",
+        "hand-tuned", the id of a stack, or a set: that one alone. The ids of one option or several: those. [-]
+
+    Returns
+    -------
+    options : tuple of Option
+        At least one.
+
+    Raises
+    ------
+    ValueError
+        An unknown name (the message lists the nearest); an option that is not one of the chip and the model; a chip
+        without a public stack where none is named.
+
+    Examples
+    --------
+    >>> [one.id for one in options("trainium3", "llama-3.3-70b")]
+    ['vllm-neuron-2026', 'neuron-async', 'neuron-fused-draft-llama-3.3-70b']
+    >>> options("trainium3", "llama-3.3-70b")[-1].borrowed
+    'documented on trainium2'
+    >>> [one.id for one in options("h200", "deepseek-v3", "sglang-mtp3")]
+    ['sglang-mtp3']
+    """
+    where = load.chip(chip)
+    several = isinstance(efficiencies, list | tuple) and len(efficiencies) > 0
+    names: Any = efficiencies if several else [efficiencies]
+    tried = [one for name in names for one in _chosen(where, model, name)]
+    return tuple({one.id: one for one in tried}.values())
+
+
+def _chosen(chip: Chip, model: str, name: str | Efficiencies | None) -> tuple[Option, ...]:
+    """Return the options that one name means."""
+    if name is None or (isinstance(name, str) and folded(name) == "public"):
+        return public(chip, model)
+    if isinstance(name, Efficiencies):
+        return (plain(name),)
+    if not isinstance(name, str):
+        refuse("efficiencies", name, f"allowed are {ALLOWED}")
+    known = _names()
+    if folded(name) in known:
+        return (_named(chip, model, known[folded(name)]),)
+    words = known | {folded(word): word for word in (*stacks.CHIP_FIELDS, *stacks.stacks())}
+    words |= load.ids_by_name("stack")
+    if folded(name) not in words:
+        refuse("efficiencies", name, f"unknown; nearest: {', '.join(nearest_ids(name, words))}")
+    return (plain(stacks.find(chip, name, "efficiencies")),)
+
+
+def _named(chip: Chip, model: str, option_id: str) -> Option:
+    """Return an option that was named, where its engine runs on the chip and it covers the model."""
+    here = public(chip, model)[1:]
+    for one in here:
+        if one.id == option_id:
+            return one
+    option = _option(option_id)
+    what = f"it is documented for {', '.join(sorted(option.covers))} on {', '.join(sorted(option.documented_on))}"
+    allowed = ", ".join(["public", *(one.id for one in here)])
+    refuse("efficiencies", option_id, f"{what}; allowed for {model} on {chip.id} are {allowed}")
+
+
+def option_table() -> pd.DataFrame:
+    """Return every documented option with what it gains and the sources of its figures.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        id, name, engine, documented_on, covers, base_stack, drafting, draft_tokens, tokens_per_step, acceptance,
+        step_extra_s, measured_batch, lnc, sources.
+
+    Examples
+    --------
+    >>> option_table().set_index("id").tokens_per_step["trtllm-mtp3"]
+    2.82
+    """
+    import pandas as pd
+
+    names = ("id", "name", "engine", "base_stack", "drafting", "draft_tokens", "tokens_per_step", "acceptance")
+    rows = []
+    for one in documented():
+        row = {name: getattr(one, name) for name in (*names, "step_extra_s", "measured_batch", "lnc")}
+        row |= {name: " ".join(sorted(getattr(one, name))) for name in ("documented_on", "measured_on", "covers")}
+        rows.append(row | {"sources": " ".join(sorted(load.fact_sources(one)))})
+    return pd.DataFrame(rows)
