@@ -80,8 +80,10 @@ def test_logical_core_has_its_share():
 
 def test_activations_and_pages_by_hand():
     # 8,192 tokens of Llama-3.1-8B at TP 8: 14,336 x 2 B / 8 and twice 4,096 x 2 B a token, in pages of 1 MiB
-    needed = memory.activation_bytes(8192, 2 * 14336, 4096, 2, 8)
+    needed = memory.activation_bytes(8192, 8192, 2 * 14336, 4096, 2, 8)
     assert needed == 8192 * (2 * 14336 * 2 / 8 + 2 * 4096 * 2)
+    # of four attention groups with 8,192 tokens each: the inner activation is of one group, the exchange of all four
+    assert memory.activation_bytes(8192, 4 * 8192, 2 * 14336, 4096, 2, 8) == needed + 3 * 8192 * 2 * 4096 * 2
     assert memory.paged_bytes(needed + 1, 2**20) == needed + 2**20
     assert memory.paged_bytes(np.array([5.0, 5.0]), np.array([0.0, 4.0])).tolist() == [5.0, 8.0]
 

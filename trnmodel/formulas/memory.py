@@ -332,15 +332,19 @@ def cached_bytes(token_bytes: Numeric, tokens: Numeric, state_bytes: Numeric, se
     return sequences * (token_bytes * tokens + state_bytes)
 
 
-def activation_bytes(tokens: Numeric, inner: Numeric, hidden: Numeric, element_bytes: Numeric, tp: Numeric) -> NDArray:
+def activation_bytes(
+    tokens: Numeric, routed: Numeric, inner: Numeric, hidden: Numeric, element_bytes: Numeric, tp: Numeric
+) -> NDArray:
     r"""Activations that a rank holds at once: the widest inner one, cut over ranks, and two of the hidden size.
 
-    .. math:: Q = T s\,(i / n + 2 h)
+    .. math:: Q = s\,(T\,i / n + 2\,T'\,h)
 
     Parameters
     ----------
     tokens : numeric
-        Tokens of a rank, T. [-]
+        Tokens of the rank's attention group, T. [-]
+    routed : numeric
+        Tokens of all attention groups, which its experts take in and give back, T'; T where there is one group. [-]
     inner : numeric
         Elements of the widest layer, i. [-]
     hidden : numeric
@@ -355,12 +359,22 @@ def activation_bytes(tokens: Numeric, inner: Numeric, hidden: Numeric, element_b
     held_bytes : numeric
         Activations, Q. [B]
 
+    Notes
+    -----
+    Assumes: layers run one after another and reuse the same memory; buffers of an exchange have room for any routing,
+    since compiled graphs have one shape and software that gathers tokens holds all of them. What lies between the two
+    matrices of an expert comes in blocks, which are no larger than the widest inner activation.
+
+    References
+    ----------
+    .. [1] AWS Neuron, vLLM Neuron, expert parallelism (tokens are gathered from all data-parallel groups).
+
     Examples
     --------
-    >>> float(activation_bytes(4, 16, 2, 2.0, 8))
-    48.0
+    >>> float(activation_bytes(4, 4, 16, 2, 2.0, 8)), float(activation_bytes(4, 12, 16, 2, 2.0, 8))
+    (48.0, 112.0)
     """
-    return tokens * inner * element_bytes / tp + 2 * tokens * hidden * element_bytes
+    return tokens * inner * element_bytes / tp + 2 * routed * hidden * element_bytes
 
 
 def paged_bytes(needed_bytes: Numeric, page_bytes: Numeric) -> NDArray:

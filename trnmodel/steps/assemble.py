@@ -412,8 +412,21 @@ def lines_of(s: Setting, work: RankWork) -> dict[str, Line]:
     return lines
 
 
-def stored_kinds(s: Setting, batch: NDArray, context: NDArray, input_tokens: NDArray) -> dict[str, NDArray]:
-    """Return stored bytes of an ordinary rank, by kind: the fullest stage's weights, an even part of the cache."""
+def prefilled_tokens(s: Setting, prompts: NDArray, input_tokens: NDArray) -> tuple[NDArray, NDArray]:
+    """Return the tokens of an execution that prefills so many prompts: those of a rank's attention group, and all.
+
+    Attention groups share out the prompts but cut none.
+    """
+    return step.own_sequences(prompts, s.degrees.ep) * input_tokens, prompts * input_tokens
+
+
+def stored_kinds(
+    s: Setting, batch: NDArray, context: NDArray, own_tokens: NDArray, all_tokens: NDArray
+) -> dict[str, NDArray]:
+    """Return stored bytes of an ordinary rank, by kind: the fullest stage's weights, an even part of the cache.
+
+    Its largest execution takes in `own_tokens` of the rank's attention group, and `all_tokens` of all groups.
+    """
     c, d, stored = s.outline, s.degrees, s.stored
     sequences, local = step.own_sequences(batch, d.ep), context / d.cp
     cached: Numeric = 0.0
@@ -421,7 +434,7 @@ def stored_kinds(s: Setting, batch: NDArray, context: NDArray, input_tokens: NDA
         tokens = step.cached_tokens(local, b.attention.window, b.attention.kind) if b.attention else 0.0
         if b.kind in ("attention", "state"):
             cached = cached + memory.cached_bytes(b.cached_bytes, tokens, b.state_bytes, sequences)
-    activations = memory.activation_bytes(input_tokens / d.cp, c.widest, c.hidden, s.wide_bytes, d.tp)
+    activations = memory.activation_bytes(own_tokens / d.cp, all_tokens / d.cp, c.widest, c.hidden, s.wide_bytes, d.tp)
     return {
         "weight_bytes": stored.weight_bytes,
         "cache_bytes": np.divide(cached, d.pp),

@@ -135,6 +135,7 @@ class Deployment:
         context: Numeric,
         input_tokens: Numeric | None = None,
         *,
+        prompts: Numeric = 1,
         tp: Numeric | None = None,
         pp: Numeric | None = None,
         dp: Numeric | None = None,
@@ -145,7 +146,8 @@ class Deployment:
         degrees = {"tp": tp, "pp": pp, "dp": dp, "ep": ep, "cp": cp}
         changed: dict[str, Any] = {name: degree for name, degree in degrees.items() if degree is not None}
         mapping = replace(self.mapping, **changed)
-        return memory_fit(**self.ask | {"mapping": mapping}, batch=batch, context=context, input_tokens=input_tokens)
+        sizes: dict[str, Any] = {"batch": batch, "context": context, "input_tokens": input_tokens, "prompts": prompts}
+        return memory_fit(**self.ask | {"mapping": mapping}, **sizes)
 
     @property
     def chips(self) -> float:

@@ -280,6 +280,7 @@ def prefill(
     batch=Numbers(1),
     context=Numbers(1),
     input_tokens=Numbers(1),
+    prompts=Numbers(1),
     precision=PRECISION,
     efficiencies=STACK,
 )
@@ -291,6 +292,7 @@ def memory_fit(
     batch: Numeric,
     context: Numeric,
     input_tokens: Numeric | None = None,
+    prompts: Numeric = 1,
     precision: str | Precision = "bf16",
     efficiencies: str | Efficiencies | None = None,
 ) -> MemoryFit:
@@ -305,7 +307,10 @@ def memory_fit(
     context : numeric
         Longest context of a sequence. [token]
     input_tokens : numeric, optional
-        Tokens of the largest prefill execution; default `context`. [token]
+        New tokens of each prompt in the largest prefill execution; default `context`. [token]
+    prompts : numeric
+        Prompts of a replica that are prefilled in one execution, as `batch` of `prefill`; with data-parallel attention
+        `mapping.ep` is one for each attention group. [-]
 
     Returns
     -------
@@ -323,6 +328,8 @@ def memory_fit(
     The first rank of a server holds more than the others, as measured with one library: `first_rank_total_bytes`.
     Steps are judged by the ordinary rank alone, so that a point can have a time and be refused here, with that reason.
     A point that does not fit keeps its numbers, so that one can see by how much.
+    In attention a rank holds the prompts of its own group alone. Experts take in the tokens of all groups, and a rank
+    has room for all of them, since any of them may be routed to it.
 
     Examples
     --------
@@ -330,14 +337,22 @@ def memory_fit(
     >>> fit = tm.memory_fit("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=8), batch=4, context=8192)
     >>> bool(fit.valid), bool(fit.total_bytes < fit.capacity_bytes)
     (True, True)
+    >>> ask = {"batch": 64, "context": 8192, "input_tokens": 4096, "prompts": [1, 4]}
+    >>> one, four = tm.memory_fit("qwen3-30b-a3b", "hgx-h200", tm.Mapping(tp=2, ep=4), **ask).scratchpad_bytes
+    >>> float(four - one) == 2 * 3 * 4096 * 2048 * 2  # three more prompts in two BF16 buffers of the hidden size
+    True
     """
     mapping = NO_DEGREES if mapping is None else mapping
     model = read_model(model)
     phase: Phase = "decode" if model.generates else "prefill"
     s = setting(model, system, mapping, precision, efficiencies, phase, timed=False)
-    sizes: dict[str, Any] = fitting(mapping, s.spec_shapes, batch=batch, context=context, input_tokens=input_tokens)
+    sizes: dict[str, Any] = fitting(
+        mapping, s.spec_shapes, batch=batch, context=context, input_tokens=input_tokens, prompts=prompts
+    )
     if input_tokens is not None and np.any(np.greater(input_tokens, context)):
         refuse("input_tokens", input_tokens, "allowed are at most the tokens of context, which holds the prompt")
+    if np.any(np.greater(prompts, batch)):
+        refuse("prompts", prompts, "allowed are at most the sequences of batch, whose cache they fill")
     question = MemoryQuestion(setting=s.storing, mapping=mapping, **sizes)
     return MemoryFit(
         system=s.system,

@@ -31,6 +31,7 @@ from trnmodel.steps.assemble import (
     lines_of,
     messages,
     prefill_work,
+    prefilled_tokens,
     stored_kinds,
     total,
 )
@@ -265,7 +266,8 @@ class DecodeQuestion(StepQuestion):
         context = bucket(self.context, s.e.context_bucket, self.max_context)
         work = decode_work(s, batch, context, self.new_tokens, self.expert_read, self.expert_imbalance)
         longest = context if self.max_context is None else np.maximum(context, self.max_context)
-        stored = stored_kinds(s, batch, longest, batch * self.new_tokens)
+        new = batch * self.new_tokens
+        stored = stored_kinds(s, batch, longest, new, new)
         return StepWork(context, work, total(stored.values()), np.float64(1))
 
 
@@ -296,7 +298,7 @@ class PrefillQuestion(StepQuestion):
         s, batch, past = self.setting, self.batch, self.past
         input_tokens = bucket(self.input_tokens, s.e.prompt_bucket, self.max_context)
         work = prefill_work(s, batch, input_tokens, past, self.expert_imbalance)
-        stored = stored_kinds(s, batch, input_tokens + past, batch * input_tokens)
+        stored = stored_kinds(s, batch, input_tokens + past, *prefilled_tokens(s, batch, input_tokens))
         return StepWork(input_tokens, work, total(stored.values()), self.input_tokens)
 
 
@@ -304,11 +306,12 @@ class PrefillQuestion(StepQuestion):
 class MemoryQuestion(InferenceQuestion):
     """What was asked of a rank's memory."""
 
-    SIZES: ClassVar[tuple[str, ...]] = ("batch", "context", "input_tokens")
+    SIZES: ClassVar[tuple[str, ...]] = ("batch", "context", "input_tokens", "prompts")
     TIMED: ClassVar[bool] = False
 
     context: NDArray
     input_tokens: NDArray | None = None
+    prompts: NDArray
 
     def longest(self) -> NDArray:
         """Return the longest sequence [token]."""
@@ -318,7 +321,7 @@ class MemoryQuestion(InferenceQuestion):
         """Return stored bytes by kind, and whether they fit; a point that does not fit keeps them."""
         s = self.setting
         input_tokens = self.context if self.input_tokens is None else self.input_tokens
-        kinds = stored_kinds(s, self.batch, self.context, input_tokens)
+        kinds = stored_kinds(s, self.batch, self.context, *prefilled_tokens(s, self.prompts, input_tokens))
         whole = total(kinds.values())
         first, even = whole + s.e.first_rank_bytes, s.hbm_bytes / s.sharing
         left = left_in_bank_bytes(s.hbm_bytes, s.sharing, whole)

@@ -544,7 +544,7 @@ def _steps() -> Iterator[Call]:
         "tm.memory_fit",
         f"{STEP}, batch=4, context=2048",
         "",
-        f"{PLACES}, {ASKED}, {shape}, batch=[1, 4, 64], input_tokens=[128, 2048]",
+        f"{PLACES}, {ASKED}, {shape}, batch=[1, 4, 64], input_tokens=[128, 2048], prompts=[1, 4]",
         misfit=mixed,
     )
     yield _call(

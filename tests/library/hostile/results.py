@@ -130,7 +130,7 @@ METHODS: dict[str, tuple[str, str]] = {
     ),
     "Deployment.fit": (
         "batch=4, context=2048",
-        "from1: batch context input_tokens; count: tp pp dp ep cp",
+        "from1: batch context input_tokens prompts; count: tp pp dp ep cp",
     ),
     "ChipSeconds.of": (
         "phase='decode', input_tokens=512, output_tokens=64",
