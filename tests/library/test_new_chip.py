@@ -58,6 +58,7 @@ PRINTED = [  # entity, quantity, qualifier, value, unit
     (CHIP, "hbm_bytes_per_s", "", "6", "TB/s"),
     (CHIP, "default_stack", "", STACK, "text"),
     (SYSTEM, "chips", "", "16", "1"),
+    (SYSTEM, "status", "", "announced", "text"),
     (SYSTEM, "torus_shape", "", "4 4", "text"),
     (SYSTEM, "scaleup_bytes_per_s_per_dir", "", "800", "GB/s"),
     (STACK, "weight_stream_share", "", "0.7", "1"),

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
 import numpy as np
@@ -46,6 +46,10 @@ NEEDED = {
     ),
 }
 Fabric = Literal["single", "switch", "mesh", "torus", "planes"]
+Status = Literal["for rent", "announced", "analyst", "our reading", "custom"]
+AVAILABILITY: tuple[Status, ...] = get_args(Status)  # what can be had first comes first; "custom" is of a caller
+OFFERED: tuple[Status, ...] = ("for rent", "announced")  # by its cloud or its vendor
+NOT_INHERITED = frozenset({"status", "alternative_of"})
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -77,6 +81,9 @@ class System(Spec):
     Counts are for one domain unless the name says per rack or per tray. `scaleup_lanes` are active lanes of one chip by
     medium; redundant ones are all on the backplane. `scaleup_bytes_per_s_per_dir` is a torus chip's sum over its
     neighbours, within the instance and across the UltraServer apart. A switch may be given by its id.
+
+    `status` is what a buyer can get (`AVAILABILITY`); a system made by a caller is "custom". `alternative_of` is the id
+    of the system of which this one is another reading or another build; it is empty for that system itself.
     """
 
     COUNTS = frozenset(
@@ -89,6 +96,8 @@ class System(Spec):
         "chip",
         "fabric",
         "cooling",
+        "status",
+        "alternative_of",
         "domain_chips",
         "count",
         "racks",
@@ -101,6 +110,8 @@ class System(Spec):
     fabric: Fabric
     domain_chips: int
     count: int = 1
+    status: Status = "custom"
+    alternative_of: str = ""
     vcpus: float = NAN
     host_bytes: float = NAN
     nvme_bytes: float = NAN
@@ -149,11 +160,29 @@ class System(Spec):
         instance(f"{self.id}: chip", self.chip, Chip, "a Chip")
         lane = self.lane_bytes_per_s_per_dir
         numbers(f"{self.id}: lane_bytes_per_s_per_dir", lane, high=HUGE / MOST_LANES, unknown=True)
+        self._check_alternative()
         self._check_fabric()
         counted = math.prod(self.torus_shape) if self.fabric == "torus" else self._chips_in_trays()
         if counted and counted != self.domain_chips:
             shape = "torus_shape" if self.fabric == "torus" else "racks x compute_trays_per_rack x chips_per_tray"
             refuse(f"{self.id}: domain_chips", self.domain_chips, f"{counted:g} chips by {shape}")
+
+    @classmethod
+    def _taken_over(cls, older: Mapping[str, Any], newer: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what a system takes over from its base: all but what a buyer can get, which each system states."""
+        values = {name: value for name, value in older.items() if name not in NOT_INHERITED}
+        sources = {label: ids for label, ids in older["sources"].items() if label not in NOT_INHERITED}
+        return {**values, "sources": sources, "estimates": older["estimates"] - NOT_INHERITED}
+
+    def _check_alternative(self) -> None:
+        """Refuse a primary system that is unknown, that is this one, or that is another one's alternative."""
+        if not self.alternative_of:
+            return
+        primary = load.resolve("system", self.alternative_of, f"{self.id}: alternative_of")
+        if primary == self.id or load.stated(primary, "alternative_of"):
+            why = "is this system itself" if primary == self.id else "is an alternative of another system itself"
+            refuse(f"{self.id}: alternative_of", self.alternative_of, f"{primary} {why}; allowed is a primary system")
+        object.__setattr__(self, "alternative_of", primary)
 
     def _check_fabric(self) -> None:
         """Refuse a composition from which its kind of fabric cannot be built."""
@@ -283,6 +312,8 @@ def _system(system_id: str) -> System:
         printed = load.fact_in_force(row.chip, "pod_shape")[0]
         kwargs["torus_shape"] = tuple(int(size) for size in printed.value_printed.split("x"))
         kwargs["sources"] = MappingProxyType(dict(kwargs["sources"]) | {"torus_shape": (printed.id,)})
+    if "status" not in kwargs:
+        raise load.DataError(f"data/facts/availability.csv: no row of {system_id}, status")
     try:
         return System(**kwargs)
     except ValueError as error:
@@ -369,7 +400,8 @@ def system_table() -> pd.DataFrame:
     Returns
     -------
     systems : pandas.DataFrame
-        id, name, chip, chips, fabric, racks, hbm_bytes (of all chips), names (of the table of names, with semicolons).
+        id, name, chip, chips, fabric, racks, hbm_bytes (of all chips), status, alternative_of, names (of the table of
+        names, with semicolons).
 
     Examples
     --------
@@ -394,6 +426,8 @@ def system_table() -> pd.DataFrame:
                 "fabric": one.fabric,
                 "racks": one.racks,
                 "hbm_bytes": one.chips * one.chip.hbm_bytes,
+                "status": one.status,
+                "alternative_of": one.alternative_of,
                 "names": "; ".join(called.get(name, [])),
             }
         )
@@ -414,3 +448,31 @@ def systems() -> list[str]:
     True
     """
     return [row for row in _rows() if load.entities()[row].kind == "system"]
+
+
+def on_offer() -> list[str]:
+    """Return the Trainium systems that a buyer can rent or that AWS announced, without their alternatives.
+
+    A plan considers them where no system is named; they stand in the order of the catalog.
+
+    Examples
+    --------
+    >>> on_offer()[:3], "trn3-nl72x2-ualink" in on_offer()
+    (['trn1.2xlarge', 'trn1.32xlarge', 'trn1n.32xlarge'], False)
+    """
+    primary = [one for one in map(_system, systems()) if not one.alternative_of]
+    return [one.id for one in primary if one.chip.id.startswith("trainium") and one.status in OFFERED]
+
+
+def alternatives(system_id: str) -> list[str]:
+    """Return the ids of other readings and builds of a system; the primary one leads where an alternative is named.
+
+    Examples
+    --------
+    >>> alternatives("trn3-nl72x2-aws-lanes"), alternatives("trn2.48xlarge")
+    (['trn3-nl72x2-pcie160', 'trn3-nl72x2-pex90144'], [])
+    """
+    one = find(system_id, "system_id")
+    primary = one.alternative_of or one.id
+    alike = [primary, *(name for name in systems() if _system(name).alternative_of == primary)]
+    return [name for name in alike if name != one.id]
