@@ -97,7 +97,7 @@ class Choice(Judged):
     @property
     def lnc(self) -> int:
         """Physical cores of a rank."""
-        return site(self.system, self.option.lnc).lnc
+        return site(self.system, self.option.lnc or None).lnc
 
     @property
     def instances(self) -> float:
@@ -112,7 +112,7 @@ class Choice(Judged):
     @property
     def degrees(self) -> Degrees:
         """Its degrees of parallelism."""
-        return Degrees(tp=self.tp, ep=self.ep, pp=self.pp, cp=self.cp, lnc=self.lnc)
+        return Degrees(tp=self.tp, ep=self.ep, pp=self.pp, cp=self.cp, lnc=self.option.lnc or None)
 
     @property
     def deployment(self) -> Deployment:
@@ -132,7 +132,7 @@ class Choice(Judged):
         """Precision, degrees, batch and software option in words."""
         more = {"EP": self.ep, "PP": self.pp, "CP": self.cp}
         degrees = "".join(f" x {name} {x:g}" for name, x in more.items() if x > 1)
-        option = f", {self.option.name}" if self.option.name else ""
+        option = f", {self.option.name}" if self.option.id != self.stack.id else ""
         return f"{self.precision}, TP {self.tp:g}{degrees}, LNC {self.lnc}, batch {self.batch:g}{option}"
 
     @cached_property
@@ -152,11 +152,7 @@ class Choice(Judged):
 
     def judge(self) -> Basis:
         """Return the weaker basis of its prompts and its decode step; a borrowed option is extrapolated."""
-        basis = joint_basis(self.first, self.step)
-        if not self.option.borrowed or basis.word == "ideal":
-            return basis
-        reason = "; ".join(filter(None, (f"option: {self.option.borrowed}", str(basis.reason))))
-        return basis._replace(word="extrapolated", reason=reason)
+        return self.option.basis(joint_basis(self.first, self.step))
 
     def _widths(self, name: str, part: str = "") -> tuple[Any, Any]:
         """Return the half-widths of the range over the draws, or of the prompt or the step of a figure without load."""

@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from trnmodel.arguments import TINY, UnanswerableError, listed, numbers
 from trnmodel.catalog import load
-from trnmodel.catalog.options import options
 from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
@@ -19,7 +18,7 @@ from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.result import alike
 from trnmodel.search.choice import Choice, Point, chosen
-from trnmodel.search.grid import Grid, Question, computes, grid
+from trnmodel.search.grid import Grid, Question, computes, grid, options_of
 from trnmodel.serving.account import load_of, made_per_chip
 from trnmodel.serving.request import Request, one_request
 
@@ -89,7 +88,7 @@ def best_at(
     speeds = np.ravel(numbers("tokens_per_s_per_user", tokens_per_s_per_user, TINY))
     questions = [
         Question(chosen_model, request, where, option, load.precision(one))
-        for option in options(where.chip, chosen_model, efficiencies)
+        for option in options_of(where, chosen_model, efficiencies)
         for one in precisions
         if computes(where, one)
     ]

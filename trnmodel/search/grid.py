@@ -8,19 +8,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.arguments import Same
+from trnmodel.arguments import Same, key_of
 from trnmodel.catalog import load
-from trnmodel.catalog.options import Option
+from trnmodel.catalog.options import Option, options
 from trnmodel.catalog.reader import lineage
-from trnmodel.catalog.specs import Precision
+from trnmodel.catalog.specs import Chip, Precision
 from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
-from trnmodel.formulas.latency import tokens_per_step
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.serving.account import PER_RANK, Times, paid_chips
-from trnmodel.serving.drafts import draft_step_s
+from trnmodel.serving.drafts import drafting_s
 from trnmodel.serving.request import Request
 from trnmodel.steps.answers import Step
 from trnmodel.steps.inference import decode_step, memory_fit, prefill
@@ -76,6 +75,17 @@ def computes(system: str | System, precision: str | Precision) -> bool:
     return load.precision(precision).compute in read_system(system).chip.peak_flop_per_s
 
 
+@lru_cache(maxsize=GRIDS)
+def _kept_options(chip: Same[Chip], model: str, efficiencies: Any) -> tuple[Option, ...]:
+    return options(chip.it, model, efficiencies.it if isinstance(efficiencies, Same) else efficiencies)
+
+
+def options_of(system: System, model: Transformer, efficiencies: Any = None) -> tuple[Option, ...]:
+    """Return the software options that a search tries on a system; the same objects for the same question."""
+    some = tuple(efficiencies) if isinstance(efficiencies, list) else efficiencies
+    return _kept_options(Same(system.chip), model.id, some if isinstance(some, tuple) else key_of(some))
+
+
 class Question(NamedTuple):
     """What a grid is asked: all that moves its times, and no price."""
 
@@ -116,12 +126,12 @@ class Question(NamedTuple):
             batch=batch,
             context=self.request.longest_context,
             input_tokens=self.request.new_tokens,
+            prompts=np.minimum(groups, batch),
             precision=self.precision,
             efficiencies=self.option.efficiencies,
         )
         step = self.decode(mapping, batch)
-        drafts_s = draft_step_s(self.option, self.model, self.system, mapping, self.precision, batch, self.request)
-        return Steps(step, alone, together, drafts_s, fit)
+        return Steps(step, alone, together, drafting_s(self.option, step), fit)
 
     def times(self, steps: Steps) -> Times:
         """Return the times of a replica, from its steps."""
@@ -129,7 +139,7 @@ class Question(NamedTuple):
         return Times(
             batch=steps.step.batch,
             step_s=steps.step.time_s + steps.drafts_s,
-            tokens_per_step=tokens_per_step(self.option.draft_tokens, self.option.acceptance),
+            tokens_per_step=np.asarray(self.option.tokens_per_step),
             alone_s=steps.alone.time_s,
             together_s=steps.together.time_s,
             groups=mapping.ep * mapping.pp,
@@ -168,7 +178,7 @@ class Point(NamedTuple):
     @property
     def mapping(self) -> Degrees:
         """Its degrees."""
-        return Degrees(tp=self.tp, ep=self.ep, pp=self.pp, cp=self.cp, lnc=self.question.option.lnc)
+        return Degrees(tp=self.tp, ep=self.ep, pp=self.pp, cp=self.cp, lnc=self.question.option.lnc or None)
 
 
 class Grid(NamedTuple):
@@ -201,7 +211,7 @@ def _grid(
     model: Same[Transformer], system: Same[System], option: Same[Option], precision: Precision, request: Request
 ) -> Grid:
     q = Question(model.it, request, system.it, option.it, precision)
-    mapping = mappings(q.system, q.model, q.option.efficiencies, q.option.lnc)
+    mapping = mappings(q.system, q.model, q.option.efficiencies, q.option.lnc or None)
     batch = PER_RANK[:, None] * mapping.ep
     steps = q.steps(mapping, batch)
     need, have = (

@@ -11,11 +11,11 @@ import numpy as np
 from trnmodel.arguments import instance, listed, refuse
 from trnmodel.catalog import load
 from trnmodel.catalog import systems as catalog_systems
-from trnmodel.catalog.options import Option, options
+from trnmodel.catalog.options import Option
 from trnmodel.catalog.specs import Precision
 from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.stacks import kinds as stacks_of
-from trnmodel.catalog.systems import System
+from trnmodel.catalog.systems import AVAILABILITY, System
 from trnmodel.catalog.systems import find as find_system
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.declared import MODEL, PRECISION, SEVERAL, STACK, Checked, Object, declare
@@ -24,7 +24,7 @@ from trnmodel.models.transformer import model as read_model
 from trnmodel.quantities import quantity
 from trnmodel.result import Card
 from trnmodel.search.choice import SHARES, Choice, Point, chosen
-from trnmodel.search.grid import Question, computes, grid
+from trnmodel.search.grid import Question, computes, grid, options_of
 from trnmodel.search.launch import command, runs
 from trnmodel.serving.account import load_of, made_per_chip, ttft_s
 from trnmodel.serving.request import Request, one_request
@@ -116,7 +116,7 @@ def plan(
         second = [chosen(point) for point in points[spec.id][1:2] if point.rank[0]]
         words = {} if efficiencies is not None else stacks_of(spec.chip)
         for kind in (kind for kind in ("hand-tuned", "ideal") if kind in words):
-            others = _points(q, spec, options(spec.chip, q.model, words[kind]))
+            others = _points(q, spec, options_of(spec, q.model, words[kind]))
             beside += [chosen(point) for point in others[:1] if point.rank[0]]
     missing = {spec.id: f"computes in {', '.join(spec.chip.peak_flop_per_s)} alone" for spec in specs}
     whys = {i: some[0].why if some else missing[i] for i, some in points.items()}
@@ -150,7 +150,7 @@ def _asked(model: Transformer, request: Request, precision: Any) -> _Asked:
 
 def _options(q: _Asked, spec: System, efficiencies: Any) -> tuple[Option, ...]:
     """Return the software options of a system; refuse a stack of another maker's software."""
-    some = options(spec.chip, q.model, efficiencies)
+    some = options_of(spec, q.model, efficiencies)
     for option in some:
         if not runs(option.efficiencies, spec.chip):
             refuse(
@@ -160,9 +160,9 @@ def _options(q: _Asked, spec: System, efficiencies: Any) -> tuple[Option, ...]:
 
 
 def asked_systems(systems: Any) -> list[System]:
-    """Return the systems asked for in the order given, each once; all of Trainium chips where none is named."""
+    """Return the systems asked for in the order given, each once; Trainium's on offer where none is named."""
     if systems is None:
-        return [one for one in map(read_system, catalog_systems.systems()) if one.chip.id.startswith("trainium")]
+        return [read_system(name) for name in catalog_systems.on_offer()]
     several = listed("systems", systems) if np.iterable(systems) and not isinstance(systems, str) else [systems]
     found = [find_system(instance("systems", one, str | System, "an id or a System"), "systems") for one in several]
     by_id = {one.id: one for one in found}
@@ -215,7 +215,13 @@ def _ordered(choices: list[Choice]) -> list[Choice]:
     """Return the choices, the best first; ties go to what can be bought, to the fewest chips, then to the catalog."""
     ranked = sorted(choices, key=lambda c: (not c.valid, -c.merit))
     same = [c for c in choices if _same(c, ranked[0])]
-    return sorted(same, key=lambda c: c.chips) + [c for c in ranked if not _same(c, ranked[0])]
+    first = sorted(same, key=lambda c: (AVAILABILITY.index(c.system.status), bool(c.system.alternative_of), c.chips))
+    return first + [c for c in ranked if not _same(c, ranked[0])]
+
+
+def _primary(c: Choice) -> str:
+    """Return the id of the system that a choice is a reading of."""
+    return c.system.alternative_of or c.system.id
 
 
 def _same(c: Choice, best: Choice) -> bool:
@@ -264,8 +270,9 @@ class Plan(Card):
 
     @property
     def runner_up(self) -> Choice | None:
-        """The next system, one that does not do the same first; the next mapping where no other system fits."""
-        rest = sorted(self.choices[1:], key=lambda c: _same(c, self.choices[0]))
+        """The next system that is no other reading of the best, one that does not tie first; else the next mapping."""
+        rivals = [c for c in self.choices[1:] if _primary(c) != _primary(self.choices[0])]
+        rest = sorted(rivals, key=lambda c: _same(c, self.choices[0]))
         return next(iter([*rest, *self.second]), None)
 
     @property
@@ -279,8 +286,9 @@ class Plan(Card):
         if not any(c is one for one in (*self.choices, *self.second, *self.beside)):
             refuse("c", f"Choice of {c.step.model.id} on {c.system.id}", "allowed is a Choice of this plan")
         best = self.choices[0]
+        alike = f"another reading of {_primary(best)}: " if c is not best and _primary(c) == _primary(best) else ""
         if c in self.choices and _same(c, best):
-            return SAME
+            return alike + SAME
         if not c.valid:
             return f"{c.reason}: at most {_in_unit(c, 'tokens_per_s_per_user')}"
         more = {name: c.chip_s(name) - best.chip_s(name) for name in SHARES}

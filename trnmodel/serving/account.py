@@ -1,8 +1,8 @@
 """One account of a server: decode steps and prompts on the same chips, and the load at which the promises hold.
 
 A replica decodes `batch` sequences at once. A prompt that arrives stops the decode steps while it is prefilled, whole
-or in chunks. With expert parallelism, attention is data-parallel: at saturation each attention group prefills a prompt of
-its own at the same time, so that a prompt takes the time of one in each group over the number of groups. Everything
+or in chunks. With expert parallelism, attention is data-parallel: at saturation each attention group prefills a prompt
+of its own at the same time, so that a prompt takes the time of one in each group over the number of groups. Everything
 that speaks of capacity, of TTFT, of stalls, of joules of a request or of dollars reads this account.
 """
 
@@ -89,7 +89,7 @@ def under(times: Times, requests_per_s: Numeric, output_tokens: Numeric) -> Load
 
 
 def ttft_s(times: Times, utilisation: Numeric, quantile: Numeric) -> NDArray:
-    """Return the quantile of the time to the first token: the wait, the prompt, and the steps between its chunks [s]."""
+    """Return a quantile of the time to the first token: the wait, the prompt, and the steps between its chunks [s]."""
     own = latency.prompt_latency_s(times.alone_s, times.together_s, utilisation)
     first = latency.first_token_s(own, times.chunks, times.step_s)
     return first + latency.waiting_s(utilisation, times.together_s, quantile)

@@ -95,8 +95,8 @@ class Serving(Judged):
     """Steady serving of one mapping, all replicas together; times are of one request.
 
     `batch` is the mean number of requests that decode at once in a replica; `ttft_s` is the TTFT at the percentile that
-    the request names. Chips that a mapping leaves idle in a system count in `tokens_per_s_per_chip`. TPOT holds the stalls by prefills of other
-    requests; ITL (`step_s` over the tokens of a step) does not.
+    the request names. TPOT holds the stalls by prefills of other requests; ITL (`step_s` over the tokens of a step)
+    does not. Chips that a mapping leaves idle in a system count in `tokens_per_s_per_chip`.
     """
 
     REASONS: ClassVar[tuple[str, ...]] = SERVE_REASONS
