@@ -14,10 +14,11 @@ MODULES = sorted(path for package in (PACKAGE, BOOK, LAB) for path in package.rg
 LEVELS = [
     ["trnmodel.units", "trnmodel.arguments", "trnmodel.declared", "trnmodel.quantities", "trnmodel.result"],
     ["trnmodel.formulas", "trnmodel.catalog"],
-    ["trnmodel.bands"],
+    ["trnmodel.bands", "trnmodel.draws"],
     ["trnmodel.fabric", "trnmodel.models"],
     ["trnmodel.steps", "trnmodel.kernels"],
-    ["trnmodel.serving", "trnmodel.power", "trnmodel.reliability", "trnmodel.training"],
+    ["trnmodel.serving", "trnmodel.reliability", "trnmodel.training"],
+    ["trnmodel.power"],
     ["trnmodel.cost"],
     ["trnmodel.search"],
     ["trnmodel.evidence"],

@@ -41,7 +41,7 @@ _HOMES = {  # module that defines public names, with these names
     "trnmodel.steps.inference": ("decode_step", "memory_fit", "prefill"),
     "trnmodel.steps.legal": ("Legality", "legal"),
     "trnmodel.steps.mapping": ("Mapping",),
-    "trnmodel.serving.request": ("Request",),
+    "trnmodel.steps.request": ("Request",),
     "trnmodel.serving.server": ("Serving", "serve"),
     "trnmodel.training.step": ("TrainStep", "train_step"),
     "trnmodel.models.transformer": ("Transformer", "model", "model_ids"),

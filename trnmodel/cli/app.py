@@ -44,7 +44,17 @@ In = Annotated[float, typer.Option("--in", help="Tokens of a prompt.", **NUMBER)
 Out = Annotated[float, typer.Option("--out", help="Tokens of an answer.", **NUMBER)]
 Batch = Annotated[float, typer.Option(**NUMBER)]
 Context = Annotated[float, typer.Option(**NUMBER)]
-Speed = Annotated[float, typer.Option(help="Tokens/s that each user gets at least.", **NUMBER)]
+Speed = Annotated[
+    float, typer.Option(help="Tokens/s that each user gets at least, prompts of others counted.", **NUMBER)
+]
+Ttft = Annotated[float | None, typer.Option(help="Longest time to the first token, in seconds.", **NUMBER)]
+Percentile = Annotated[
+    float, typer.Option(help="Requests for which the limit of the first token holds, in %.", **NUMBER)
+]
+Prefix = Annotated[float, typer.Option(help="Share of the prompt that is cached already, 0 to 1.", **NUMBER)]
+Requests = Annotated[
+    float | None, typer.Option(help="Requests/s that arrive; default as many as the promises allow.", **NUMBER)
+]
 Tp = Annotated[int, typer.Option(help="Tensor-parallel ranks.", **WHOLE)]
 Ep = Annotated[int, typer.Option(help="Expert-parallel ranks.", **WHOLE)]
 Dtypes = Annotated[str, typer.Option("--precision", help="bf16, fp8, mxfp8, ...", **_name("precision"))]
@@ -118,8 +128,16 @@ def plan(
     speed: Speed,
     prompt: In,
     output: Out,
+    ttft: Ttft = None,
+    percentile: Percentile = 99.0,
+    prefix: Prefix = 0.0,
+    requests: Requests = None,
     system: Annotated[
-        list[str], typer.Option(help="A system; several times for several. Default all Trainium.", **_name("system"))
+        list[str],
+        typer.Option(
+            help="A system; several times for several. Default Trainium's that are for rent or announced.",
+            **_name("system"),
+        ),
     ] = [],  # noqa: B006
     precision: BestDtypes = None,
     stack: Stack = None,
@@ -128,10 +146,9 @@ def plan(
 ) -> None:
     """Find the best system, precision, mapping and batch to serve a model at a given speed per user."""
     with plain_errors(ctx, systems="system"):
-        ask = {"tokens_per_s_per_user": speed, "input_tokens": prompt, "output_tokens": output}
-        result = trnmodel.plan(
-            trnmodel.model(model, name), system or None, precision=precision, efficiencies=stack, **ask
-        )
+        request = trnmodel.Request(prompt, output, speed, ttft, percentile, prefix, requests)
+        own = trnmodel.model(model, name)
+        result = trnmodel.plan(own, request, system or None, precision=precision, efficiencies=stack)
         frame = result.to_frame(bands=as_json)
         frame = frame.assign(command=[result.command, *[""] * (len(frame) - 1)])
         _print(ctx, "\n".join(result.card()), frame, as_json, result.choices)

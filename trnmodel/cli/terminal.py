@@ -42,11 +42,14 @@ ARGUMENTS = {
     "interval_s": "interval",
     "message_bytes": "size",
     "output_tokens": "output",
+    "prefix_share": "prefix",
     "requests_per_s": "requests",
     "spare_chips": "spares",
     "spare_instances": "spares",
     "systems": "system",
     "tokens_per_s_per_user": "speed",
+    "ttft_percentile": "percentile",
+    "ttft_s": "ttft",
 }
 STACK_KINDS = ("public", "hand-tuned", "ideal")
 NAMES = ["id", "name", "names"]  # columns of a table that hold names

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trnmodel.arguments import refuse, together
+from trnmodel.arguments import refuse
 from trnmodel.catalog import facilities
 from trnmodel.catalog.facilities import Facility, Power, ends
 from trnmodel.catalog.specs import Chip, Spec, published
@@ -19,9 +19,11 @@ from trnmodel.formulas import energy as page
 from trnmodel.formulas.bounds import busbw_factor
 from trnmodel.models.transformer import Transformer
 from trnmodel.result import Basis, Grounded, Judged, blank, tidy, weakest
+from trnmodel.serving.server import Serving, serve
 from trnmodel.steps.answers import Step
 from trnmodel.steps.deployment import Deployment
-from trnmodel.units import MW
+from trnmodel.steps.request import Request
+from trnmodel.units import MW, Numeric
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -387,16 +389,21 @@ def _with_inputs(energy: Energy, chip: Chip, power: Power) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class RequestEnergy(Grounded):
-    """Energy per generated token of a request: its prefill, and decode steps at the mean length of its context."""
+    """Energy per generated token of a request, with its prompt, at the load of a server.
+
+    `prefill` and `decode` are the energies of the steps that the server runs; `prefill_j_share` is the part of the
+    joules at the server that prompts take. Chips that a mapping leaves idle draw nothing here.
+    """
 
     REASONS: ClassVar[tuple[str, ...]] = Energy.REASONS
     FIGURE: ClassVar[str] = "server_j_per_token"
-    UNBANDED: ClassVar[tuple[str, ...]] = ("input_tokens", "output_tokens")
+    UNBANDED: ClassVar[tuple[str, ...]] = ("input_tokens", "output_tokens", "prefill_j_share")
 
     prefill: Energy
     decode: Energy
     input_tokens: NDArray
     output_tokens: NDArray
+    prefill_j_share: NDArray
     chip_j_per_token: NDArray
     server_j_per_token: NDArray
     all_in_j_per_token: NDArray
@@ -413,37 +420,72 @@ class RequestEnergy(Grounded):
         return below, above
 
 
-def _of_request(prefill: Energy, decode: Energy, input_tokens: NDArray, output_tokens: NDArray) -> RequestEnergy:
-    """Return the energy of a request from those of its prefill and of its decode steps."""
-    names = [f"{boundary}_j_per_token" for boundary in BOUNDARIES]
-    each = {name: getattr(prefill, name) * input_tokens / output_tokens + getattr(decode, name) for name in names}
+def of_request(
+    prefill: Step,
+    decode: Step,
+    request: Request,
+    *,
+    prompt_s: Numeric,
+    decode_s_per_token: Numeric,
+    facility: Facility,
+    power: Power | None = None,
+) -> RequestEnergy:
+    r"""Return the energy of a request from the time that a replica spends on its prompt and on its tokens.
+
+    .. math:: E = \frac{n}{o} (P_{prefill}\,t_{prompt} + P_{decode}\,o\,t_{token})
+
+    Parameters
+    ----------
+    prefill, decode : Step
+        Steps that the replica runs: prompts as at saturation, and its decode steps. [-]
+    request : Request
+        Lengths of the prompt and the answer, o. [-]
+    prompt_s, decode_s_per_token : numeric
+        Time of the replica that a prompt takes, and that a generated token takes. [s]
+    facility, power : Facility, Power
+        As in `energy`. [-]
+    """
+    first, later = (_of_step(step, facility, power) for step in (prefill, decode))
+    output = np.asarray(request.output_tokens)
+    seconds = prefill.occupied_chips * prompt_s / output, decode.occupied_chips * decode_s_per_token
+    watts = {name: (getattr(first, f"{name}_w"), getattr(later, f"{name}_w")) for name in BOUNDARIES}
+    parts = {name: (both[0] * seconds[0], both[1] * seconds[1]) for name, both in watts.items()}
+    each: dict[str, Any] = {f"{name}_j_per_token": sum(both) for name, both in parts.items()}
     return RequestEnergy(
-        prefill=prefill,
-        decode=decode,
-        input_tokens=input_tokens,
-        output_tokens=output_tokens,
+        prefill=first,
+        decode=later,
+        input_tokens=np.asarray(request.input_tokens),
+        output_tokens=output,
+        prefill_j_share=parts["server"][0] / each["server_j_per_token"],
         **each,
-        reason_mask=prefill.reason_mask | decode.reason_mask,
+        reason_mask=first.reason_mask | later.reason_mask,
     )
+
+
+def _of_serving(serving: Serving, facility: Facility, power: Power | None) -> RequestEnergy:
+    """Return the energy of a request to a server at its load."""
+    q, rate = serving.question, serving.requests_per_s / serving.question.mapping.dp
+    busy, dp = serving.prefill_utilisation, serving.question.mapping.dp
+    first, step = serving.full_prefill_step, serving.decode_step
+    more = {"prompt_s": busy / rate / dp, "decode_s_per_token": (1 - busy) / (rate * q.request.output_tokens) / dp}
+    return of_request(first, step, q.request, facility=facility, power=power, **more)
 
 
 @declare(
     passes_on=True,
-    step=Object(Step | Deployment, "a step of tm.decode_step or tm.prefill, or a Deployment"),
+    step=Object(Step | Serving | Deployment, "a step of tm.decode_step or tm.prefill, a Serving, or a Deployment"),
     facility=Named("a facility"),
     power=Object(Power, "a Power, such as catalog.facilities.power(chip)"),
-    batch=Numbers(1),
-    input_tokens=Numbers(1),
-    output_tokens=Numbers(1),
+    request=Object(Request, "a Request"),
+    batch=Numbers(1, whole=True),
 )
 def energy(
-    step: Step | Deployment,
+    step: Step | Serving | Deployment,
     *,
     facility: str | Facility = "aws-air",
     power: Power | None = None,
+    request: Request | None = None,
     batch: ArrayLike | None = None,
-    input_tokens: ArrayLike | None = None,
-    output_tokens: ArrayLike | None = None,
 ) -> Energy | RequestEnergy:
     r"""Return power by boundary while a step runs, and energy per token, with their 90 % intervals.
 
@@ -451,14 +493,17 @@ def energy(
 
     Parameters
     ----------
-    step : Step or Deployment
-        A result of `tm.decode_step` or `tm.prefill`; or a deployment, for the energy of a request to it. [-]
+    step : Step, Serving or Deployment
+        A result of `tm.decode_step` or `tm.prefill`; of `tm.serve`, for the energy of a request at its load; or a
+        deployment, for the energy of a request to it. [-]
     facility : str or Facility
         Site: its PUE, carbon and water; "aws-air" or "aws-chilled". [-]
     power : Power, optional
         Shares, energies of operations and server; default those of the chip's vendor and node. [-]
-    batch, input_tokens, output_tokens : numeric, optional
-        Request to a deployment: sequences that decode together, tokens in and tokens out. [-]
+    request : Request, optional
+        Request to a deployment, at its rate or at the largest load at which its promises hold. [-]
+    batch : numeric, optional
+        Largest batch of a replica of a deployment. [-]
 
     Returns
     -------
@@ -487,18 +532,17 @@ def energy(
     (True, True)
     """
     site = facilities.facility(facility)
-    request = {"batch": batch, "input_tokens": input_tokens, "output_tokens": output_tokens}
-    if isinstance(step, Step):
-        for name, value in request.items():
+    stated = {"request": request, "batch": batch}
+    if not isinstance(step, Deployment):
+        for name, value in stated.items():
             if value is not None:
-                refuse(name, value, "allowed with a Deployment alone: a step has its own")
-        return _of_step(step, site, power)
-    if batch is None or input_tokens is None or output_tokens is None:
-        missing = next(name for name, value in request.items() if value is None)
-        refuse(missing, None, "allowed are numbers from 1 to 1e+30, of which a Deployment has none by itself")
-    together(batch=batch, input_tokens=input_tokens, output_tokens=output_tokens)
-    prompts = np.maximum(step.mapping.ep, 1)  # a prompt is not cut: fewer would leave ranks without one
-    prefill = step.prefill(batch=prompts, input_tokens=input_tokens)
-    decode = step.decode(batch=batch, context=np.add(input_tokens, np.divide(output_tokens, 2)))
-    energies = _of_step(prefill, site, power), _of_step(decode, site, power)
-    return _of_request(*energies, np.asarray(input_tokens), np.asarray(output_tokens))
+                refuse(name, value, "allowed with a Deployment alone: a step and a Serving have their own")
+        return _of_step(step, site, power) if isinstance(step, Step) else _of_serving(step, site, power)
+    if request is None or batch is None:
+        refuse("request" if request is None else "batch", None, "a Deployment needs a Request and a batch from 1")
+    return _of_serving(serve(step.model, request, step.system, step.mapping, **_served(step, batch)), site, power)
+
+
+def _served(d: Deployment, batch: ArrayLike) -> dict[str, Any]:
+    """Return what `serve` is asked of a deployment, beside its request."""
+    return {"max_batch": batch, "precision": d.precision, "efficiencies": d.e}

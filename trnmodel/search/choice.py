@@ -10,10 +10,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from trnmodel.catalog.facilities import Facility, Power
+from trnmodel.catalog.facilities import facility as read_facility
 from trnmodel.catalog.options import Option
 from trnmodel.catalog.specs import Precision
 from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.systems import System
+from trnmodel.power.energy import RequestEnergy, of_request
 from trnmodel.result import Basis, Judged, reason_mask
 from trnmodel.search.grid import Point, Question
 from trnmodel.serving import account
@@ -159,6 +162,19 @@ class Choice(Judged):
         if name in account.FIGURES and self.valid:
             return account.draw_widths(name, getattr(self, name), self.drawn)
         return (self.first if name in ("ttft_s", "prefill_s") else self.step).widths("time_s")
+
+    def energy(self, facility: str | Facility = "aws-air", power: Power | None = None) -> RequestEnergy:
+        """Return the energy of a request at the planned load, as `tm.energy` gives it for a server."""
+        tokens_per_s = self.requests_per_s_per_replica * self.question.request.output_tokens
+        return of_request(
+            self.together,
+            self.step,
+            self.question.request,
+            prompt_s=self.times.prompt_s,
+            decode_s_per_token=(1 - self.prefill_utilisation) / tokens_per_s,
+            facility=read_facility(facility),
+            power=power,
+        )
 
     @property
     def merit(self) -> float:

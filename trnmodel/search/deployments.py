@@ -15,12 +15,12 @@ from trnmodel.models.transformer import Transformer
 from trnmodel.result import stacked, tidy
 from trnmodel.search.grid import computes, tensor_degrees
 from trnmodel.serving.account import paid_chips
-from trnmodel.serving.request import Request
 from trnmodel.serving.server import disaggregate, tokens_per_step
 from trnmodel.steps.deployment import Deployment
 from trnmodel.steps.ground import joint_basis
 from trnmodel.steps.legal import legal
 from trnmodel.steps.mapping import Mapping as Degrees
+from trnmodel.steps.request import Request
 
 if TYPE_CHECKING:
     import pandas as pd

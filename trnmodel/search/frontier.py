@@ -20,7 +20,7 @@ from trnmodel.result import alike
 from trnmodel.search.choice import Choice, Point, chosen
 from trnmodel.search.grid import Grid, Question, computes, grid, options_of
 from trnmodel.serving.account import load_of, made_per_chip
-from trnmodel.serving.request import Request, one_request
+from trnmodel.steps.request import Request, one_request
 
 if TYPE_CHECKING:
     import pandas as pd

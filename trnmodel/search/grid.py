@@ -20,11 +20,11 @@ from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.serving.account import PER_RANK, Times, paid_chips
 from trnmodel.serving.drafts import drafting_s
-from trnmodel.serving.request import Request
 from trnmodel.steps.answers import Step
 from trnmodel.steps.inference import decode_step, memory_fit, prefill
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
+from trnmodel.steps.request import Request
 from trnmodel.units import GIB, format_digits
 
 GRIDS = 512  # that are kept: a search at another speed or price reads the same times

@@ -27,9 +27,9 @@ from trnmodel.search.choice import SHARES, Choice, Point, chosen
 from trnmodel.search.grid import Question, computes, grid, options_of
 from trnmodel.search.launch import command, runs
 from trnmodel.serving.account import load_of, made_per_chip, ttft_s
-from trnmodel.serving.request import Request, one_request
 from trnmodel.steps.deployment import Deployment
 from trnmodel.steps.legal import refuse_longer
+from trnmodel.steps.request import Request, one_request
 from trnmodel.units import format_digits, spread_of
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from trnmodel.arguments import flag, instance, listed, number, numbers, one_of, refuse, shown, text
 from trnmodel.catalog.fleets import distribution
 from trnmodel.catalog.specs import Spec
-from trnmodel.draws import uniform_draws
 from trnmodel.declared import Checked, Integer, Object, declare
+from trnmodel.draws import uniform_draws
 from trnmodel.result import Grounded, Result, stacked, tidy
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.systems import System
 from trnmodel.draws import cause, deviations, range_of, stretch
 from trnmodel.formulas import latency
-from trnmodel.serving.request import Request
+from trnmodel.steps.request import Request
 from trnmodel.units import Numeric
 
 SEARCH_STEPS = 40

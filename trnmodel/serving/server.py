@@ -23,12 +23,12 @@ from trnmodel.models.transformer import model as read_model
 from trnmodel.result import Basis, Judged, alike, blank, reason_mask, tidy
 from trnmodel.serving import account
 from trnmodel.serving.account import ROUNDING, TOO_LATE, TOO_SLOW, Load, Times
-from trnmodel.serving.request import Request
 from trnmodel.steps.ground import joint_basis, joint_spread
 from trnmodel.steps.inference import Step, decode_step, prefill
 from trnmodel.steps.legal import of_lengths
 from trnmodel.steps.mapping import CUTS, MAPPING, Mapping
 from trnmodel.steps.rank import Site, site
+from trnmodel.steps.request import Request
 from trnmodel.units import Numeric
 
 BATCHING = ("continuous", "static")
@@ -121,6 +121,7 @@ class Serving(Judged):
     tokens_per_s_per_chip: NDArray
     question: ServingQuestion
     prefill_step: Step
+    full_prefill_step: Step
     decode_step: Step
 
     def judge(self) -> Basis:
@@ -389,7 +390,7 @@ def _mapping(name: str, value: Mapping) -> Mapping:
 def _continuous(q: ServingQuestion) -> Serving:
     """Return a server whose prompts stall the decode steps, at the rate of its requests or at the planned load."""
     request = q.replica_request
-    first, step_at, times_at = _server(q)
+    alone, together, step_at, times_at = _server(q)
     planned = request.requests_per_s is None
     batch = _full(q, times_at) if planned else _in_flight(q, request.requests_per_s, times_at)
     times = times_at(batch)
@@ -397,18 +398,18 @@ def _continuous(q: ServingQuestion) -> Serving:
     load = account.under(times, rate, request.output_tokens)
     mask = _of_load(q, times, load, rate, batch)
     step = step_at(batch)
-    mask = mask | _of_steps(q, first, step, np.asarray(request.longest_context))
+    mask = mask | _of_steps(q, together, step, np.asarray(request.longest_context))
     figures = {"step_s": times.step_s, "prefill_s": times.alone_s, "tpot_mean_s": load.tpot_s}
     figures |= {"prefill_utilisation": load.utilisation}
     figures["tpot_p99_s"] = latency.late_tpot_s(load.tpot_s, times.prompt_s, rate, request.output_tokens, NORMAL_99)
     quantiles = {"ttft_p50_s": 0.5, "ttft_p99_s": 0.99, "ttft_s": request.ttft_quantile}
     figures |= {name: account.ttft_s(times, load.utilisation, at) for name, at in quantiles.items()}
     more = {"batch": load.in_flight, "tokens_per_step": times.tokens_per_step}
-    return _serving(q, (first, step), mask, rate, **more, **figures)
+    return _serving(q, (alone, together, step), mask, rate, **more, **figures)
 
 
-def _server(q: ServingQuestion) -> tuple[Step, Callable[[NDArray], Step], Callable[[NDArray], Times]]:
-    """Return a prompt by itself, and the decode step and the times of a replica by the sequences in flight."""
+def _server(q: ServingQuestion) -> tuple[Step, Step, Callable[[NDArray], Step], Callable[[NDArray], Times]]:
+    """Return a prompt by itself, one in each group, and the decode step and times of a replica by sequences."""
     request = q.request
     new, past = request.new_tokens, request.past_tokens
     length = new if q.chunk_tokens is None else np.minimum(q.chunk_tokens, new)
@@ -433,7 +434,7 @@ def _server(q: ServingQuestion) -> tuple[Step, Callable[[NDArray], Step], Callab
             compiled=q.batch_bucket == "maximum",
         )
 
-    return alone, step_at, times_at
+    return alone, together, step_at, times_at
 
 
 def _of_load(q: ServingQuestion, times: Times, load: Load, rate: NDArray, batch: NDArray) -> NDArray:
@@ -452,9 +453,11 @@ def _of_steps(q: ServingQuestion, first: Step, step: Step, tokens: NDArray) -> N
     return masks << SERVE_REASONS.index(Step.REASONS[0])
 
 
-def _serving(q: ServingQuestion, steps: tuple[Step, Step], mask: NDArray, rate: NDArray, **times: NDArray) -> Serving:
+def _serving(
+    q: ServingQuestion, steps: tuple[Step, Step, Step], mask: NDArray, rate: NDArray, **times: NDArray
+) -> Serving:
     """Return a serving with the rates of all replicas and the time of a request, from the times of its parts."""
-    first, step = steps
+    first, full, step = steps
     output = q.request.output_tokens
     made = rate * q.mapping.dp * output
     paid = account.paid_chips(q.system, step.occupied_chips)
@@ -466,7 +469,7 @@ def _serving(q: ServingQuestion, steps: tuple[Step, Step], mask: NDArray, rate: 
         "tokens_per_s_per_chip": made / paid,
     }
     fields: dict[str, Any] = {"system": step.system, "stack": step.stack} | blank(mask, **times)
-    return Serving(**fields, question=q, prefill_step=first, decode_step=step, reason_mask=mask)
+    return Serving(**fields, question=q, prefill_step=first, full_prefill_step=full, decode_step=step, reason_mask=mask)
 
 
 def _static(q: ServingQuestion) -> Serving:
@@ -483,7 +486,7 @@ def _static(q: ServingQuestion) -> Serving:
         times[name] = first.time_s + filling_s * quantile + latency.waiting_s(busy, run_s, quantile)
     mask = reason_mask(busy >= 1) | _of_steps(q, first, step, np.asarray(request.longest_context))
     more = {"batch": top, "tokens_per_step": np.ones(()), "prefill_utilisation": busy}
-    return _serving(q, (first, step), mask, rate, **more, **times)
+    return _serving(q, (first, first, step), mask, rate, **more, **times)
 
 
 def disaggregate(
