@@ -13,6 +13,7 @@ from trnmodel.arguments import UnanswerableError, integers, listed, number, numb
 from trnmodel.catalog import load
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
+from trnmodel.formulas import latency
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.result import alike, stacked, tidy
@@ -205,14 +206,6 @@ MODES: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def full_requests_per_s(batch: ArrayLike, output_tokens: float, step_s: ArrayLike, prefill_s: ArrayLike) -> NDArray:
-    r"""Return the requests per second that fill a replica which prefills one prompt at a time between its steps.
-
-    .. math:: \lambda = \frac{B}{o\,t(B) + B\,P}
-    """
-    return batch / (output_tokens * np.asarray(step_s) + np.asarray(batch) * np.asarray(prefill_s))
-
-
 def saturation(d: Deployment, max_batch: float, input_tokens: float, output_tokens: float) -> pd.DataFrame:
     r"""Return the rates that fill each mode of batching: requests/s, tokens/s, and tokens/s per chip.
 
@@ -231,7 +224,7 @@ def saturation(d: Deployment, max_batch: float, input_tokens: float, output_toke
     step_s = np.array([step.time_s, step.high, step.low])
     one_s, all_s = np.array([prompt.time_s, prompt.high, prompt.low]).T
     full = {
-        "continuous": full_requests_per_s(max_batch, output_tokens, step_s, one_s),
+        "continuous": latency.full_requests_per_s(max_batch, output_tokens, step_s, 1.0, one_s),
         "static": max_batch / (all_s + (output_tokens - 1) * step_s),
     }
     ends = np.array([d.mapping.dp * full[how["batching"]] for how in MODES.values()]).T

@@ -19,11 +19,12 @@ from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import find as find_system
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.declared import MODEL, PRECISION, SEVERAL, STACK, Checked, Number, declare
+from trnmodel.formulas.latency import full_requests_per_s
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.quantities import quantity
 from trnmodel.result import Basis, Card, Judged, reason_mask
-from trnmodel.search.deployments import computes, full_requests_per_s
+from trnmodel.search.deployments import computes
 from trnmodel.search.launch import command, runs
 from trnmodel.search.objective import TOKENS, Objective
 from trnmodel.search.request import Request, alone, grid
@@ -305,7 +306,7 @@ def _searched(ask: _Ask, spec: System, e: Efficiencies, precision: Precision) ->
 def _chosen(ask: _Ask, spec: System, e: Efficiencies, point: _Point) -> Choice:
     """Return a point of the grid as a choice, with its own step and prefill."""
     step, first, prompt_s = alone(ask.request, Same(spec), Same(e), *point[1:5])
-    full = full_requests_per_s(point.batch, ask.request.output, step.time_s, prompt_s)
+    full = full_requests_per_s(point.batch, ask.request.output, step.time_s, 1.0, prompt_s)
     chips = float(step.occupied_chips)
     return Choice(
         system=spec,

@@ -12,8 +12,9 @@ from trnmodel.arguments import Same
 from trnmodel.catalog.specs import Precision
 from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.systems import System
+from trnmodel.formulas.latency import full_requests_per_s
 from trnmodel.models.transformer import Transformer
-from trnmodel.search.deployments import full_requests_per_s, tried
+from trnmodel.search.deployments import tried
 from trnmodel.steps.answers import Step
 from trnmodel.steps.inference import decode_step, memory_fit, prefill
 from trnmodel.steps.mapping import Mapping as Degrees
@@ -75,7 +76,7 @@ def grid(asked: Request, spec: System, e: Efficiencies, precision: Precision) ->
     fit, first = memory_fit(asked.model, spec, mapping, **more), asked.prefill(spec, mapping, e, precision)
     fits = step.valid & fit.valid & first.valid
     together = first if np.all(step.ep == 1) else asked.prefill(spec, mapping, e, precision, batch=mapping.ep)
-    full = full_requests_per_s(step.batch, asked.output, step.time_s, together.time_s / mapping.ep)
+    full = full_requests_per_s(step.batch, asked.output, step.time_s, 1.0, together.time_s / mapping.ep)
     need, have = (
         np.broadcast_to(x * mapping.ranks / GIB, fits.shape)
         for x in (fit.first_rank_total_bytes, fit.first_rank_capacity_bytes)
