@@ -47,3 +47,76 @@ def test_static_batches_fill_and_run():
     assert latency.filling_s(9, 4.0) == 2
     assert latency.utilisation(4.0, 2.0, 16) == 0.5
     assert latency.replicas_ratio(0.5, 64, 256, 0.125) == 1
+
+
+LOAD = {
+    "batch": st.floats(1, 4096),
+    "output_tokens": st.floats(1, 1e5),
+    "step_s": st.floats(1e-4, 10),
+    "yielded": st.floats(1, 8),
+    "prompt_s": st.floats(0, 100),
+}
+
+
+def test_full_load_by_hand():
+    # 16 requests of 100 tokens in steps of 40 ms that yield 2 take 2 s to decode, and 16 prompts of 0.25 s take 4 s
+    assert latency.full_requests_per_s(16, 100, 0.04, 2, 0.25) == pytest.approx(16 / (2 + 4))
+    # a token takes 20 ms of its own and 16 x 0.25 / 100 = 40 ms of stalls
+    assert latency.full_tpot_s(16, 100, 0.04, 2, 0.25) == pytest.approx(0.06)
+    assert latency.full_requests_per_s(16, 100, 0.04, 2, [0.0, 0.25]) == pytest.approx([8, 8 / 3])
+
+
+@given(**LOAD)
+def test_full_load_is_one_account(batch, output_tokens, step_s, yielded, prompt_s):
+    """What prompts leave of the time is left to decoding, and the requests in flight are the batch, by Little's law."""
+    ask = batch, output_tokens, step_s, yielded, prompt_s
+    rate, tpot = latency.full_requests_per_s(*ask), latency.full_tpot_s(*ask)
+    left = (output_tokens * step_s / yielded) / (output_tokens * step_s / yielded + batch * prompt_s)
+    assert 1 - latency.utilisation(rate, prompt_s) == pytest.approx(left, abs=1e-12)
+    if left > 1e-3:  # below, 1 - lambda P loses digits
+        assert tpot == pytest.approx(latency.tpot_s(step_s, latency.free_yield(rate * prompt_s, yielded)), rel=1e-9)
+    assert rate * output_tokens * tpot == pytest.approx(batch)
+
+
+# A Trn2 engine of the Kiln server (kiln-prices): GLM-5.3-Flash, 32 ranks in 4 attention groups, answers of 256 tokens,
+# prompts of 8,192 in executions of 4,096, which are 1,024 of each group; two engines share the clients.
+# Per engine: clients, execution [s], decode step alone [s]; for both: inter-token latency [s], output [token/s].
+KILN = [(64, 0.888, 0.07852, 0.506, 229.5), (128, 0.899, 0.10495, 0.966, 243.9)]
+
+
+@pytest.mark.parametrize(("clients", "execution_s", "step_s", "measured_itl_s", "measured_tokens_per_s"), KILN)
+def test_a_measured_server_prefills_a_prompt_in_each_group(
+    clients, execution_s, step_s, measured_itl_s, measured_tokens_per_s
+):
+    """A prompt takes 8 executions, and 4 prompts share them: 128 x 2 x 0.899 / 256 = 0.899 s of stalls a token."""
+    executions = 8192 / 1024
+    together_s = executions * execution_s / 4
+    tpot = latency.full_tpot_s(clients, 256, step_s, 1, together_s)
+    assert tpot == pytest.approx(measured_itl_s, rel=0.06)
+    rate = latency.full_requests_per_s(clients, 256, step_s, 1, together_s)
+    assert 2 * 256 * rate == pytest.approx(measured_tokens_per_s, rel=0.08)
+    # one prompt at a time on all ranks, the other groups idle, would stall a token more than three times as long
+    assert latency.full_tpot_s(clients, 256, step_s, 1, executions * execution_s) > 3 * measured_itl_s
+
+
+def test_a_prompt_meets_the_prompts_of_other_groups():
+    # 1.07 s alone, 1.57 s with one in each group: half way at half load
+    assert latency.prompt_latency_s(1.07, 1.57, [0, 0.5, 1]) == pytest.approx([1.07, 1.32, 1.57])
+    assert latency.prompt_latency_s(1.07, 1.07, 0.7) == 1.07
+
+
+@given(st.floats(1e-3, 1e3), st.floats(1e-3, 1e3), st.floats(0.5, 0.999))
+def test_the_largest_utilisation_for_a_wait(wait_s, service_s, quantile):
+    share = latency.utilisation_for_wait(wait_s, service_s, quantile)
+    assert 1 - quantile <= share <= 1
+    if share < 1 - 1e-6:
+        assert latency.waiting_s(share, service_s, quantile) == pytest.approx(wait_s, rel=1e-6)
+    assert latency.utilisation_for_wait(2 * wait_s, service_s, quantile) >= share
+    assert latency.waiting_s(np.minimum(share * 1.001, 1), service_s, quantile) > wait_s * (1 - 1e-9)
+
+
+def test_utilisation_at_its_ends():
+    ends = latency.utilisation_for_wait(np.array([-1.0, 0.0, 1e30, np.inf, np.nan]), 2.0, 0.99)
+    assert ends == pytest.approx([0.0, 0.01, 1.0, 1.0, np.nan], nan_ok=True)
+    # half busy, service of 2 s: the 99th percentile waits 2 ln 50 = 7.824 s, so that 7.824 s allow half
+    assert latency.utilisation_for_wait(2 * np.log(50), 2.0, 0.99) == pytest.approx(0.5)

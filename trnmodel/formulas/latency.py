@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from trnmodel.units import Numeric
 
@@ -380,9 +381,164 @@ def replicas_ratio(prefill_s: Numeric, batch: Numeric, output_tokens: Numeric, s
     return np.multiply(prefill_s, batch) / (np.multiply(output_tokens, step_s))
 
 
-def full_requests_per_s(batch, output_tokens, step_s, yielded, prompt_s):
-    return batch / (output_tokens * np.asarray(step_s) / yielded + np.asarray(batch) * prompt_s)
+def full_requests_per_s(
+    batch: Numeric, output_tokens: Numeric, step_s: Numeric, yielded: Numeric, prompt_s: Numeric
+) -> NDArray:
+    r"""Return the requests per second that fill a replica which decodes and runs its prompts on the same ranks.
+
+    .. math:: \lambda = \frac{B}{o\,t_{step} / E + B\,P}
+
+    Parameters
+    ----------
+    batch : numeric
+        Sequences that decode at once, B. [-]
+    output_tokens : numeric
+        Tokens of a request, o. [-]
+    step_s : numeric
+        Decode step of all of them with its drafts, t_step. [s]
+    yielded : numeric
+        Tokens of a step, E. [-]
+    prompt_s : numeric
+        Time that all ranks of the replica spend on one prompt, P; where its attention groups prefill one prompt each
+        at once, the time of that execution over their number. [s]
+
+    Returns
+    -------
+    requests_per_s : numeric
+        Requests of the replica, lambda. [1/s]
+
+    Notes
+    -----
+    Assumes: a sequence that ends is followed by the next prompt at once, prompts come often enough that no attention
+    group waits for one, and decode steps stand still while prompts run. While B requests decode o tokens each, which
+    takes o t / E, the prompts of the B requests that follow them take B P. Limits: P = 0 gives decoding alone, B E / (o
+    t); t -> 0 gives 1 / P.
+
+    References
+    ----------
+    .. [1] J. D. C. Little, A proof for the queuing formula L = lambda W, Operations Research 9(3), 1961.
+
+    Examples
+    --------
+    >>> float(full_requests_per_s(16, 100, 0.04, 1, 0.25)), float(full_requests_per_s(16, 100, 0.04, 2, 0.0))
+    (2.0, 8.0)
+    """
+    decoding_s = np.multiply(output_tokens, step_s) / yielded
+    return batch / (decoding_s + np.asarray(batch) * np.asarray(prompt_s))
 
 
-def prompt_latency_s(alone_s, together_s, utilisation):
-    return alone_s + np.multiply(utilisation, together_s - alone_s)
+def full_tpot_s(
+    batch: Numeric, output_tokens: Numeric, step_s: Numeric, yielded: Numeric, prompt_s: Numeric
+) -> NDArray:
+    r"""Mean time of a token of a request at the load that fills a replica, its stalls by prompts of others included.
+
+    .. math:: \tau = \frac{t_{step}}{E} + \frac{B\,P}{o} = \frac{t_{step} / E}{1 - \lambda P}
+
+    Parameters
+    ----------
+    batch : numeric
+        Sequences that decode at once, B. [-]
+    output_tokens : numeric
+        Tokens of a request, o. [-]
+    step_s : numeric
+        Decode step of all of them with its drafts, t_step. [s]
+    yielded : numeric
+        Tokens of a step, E. [-]
+    prompt_s : numeric
+        Time that all ranks of the replica spend on one prompt, P. [s]
+
+    Returns
+    -------
+    time_s : numeric
+        Time per output token, tau. [s]
+
+    Notes
+    -----
+    The second form is that of any load below: with lambda = B / (o t / E + B P), `full_requests_per_s`, what prompts
+    leave is 1 - lambda P = (o t / E) / (o t / E + B P), and t / E over it is the first form. By Little's law
+    lambda o tau = B.
+
+    Examples
+    --------
+    >>> float(full_tpot_s(16, 100, 0.04, 1, 0.25)), float(tpot_s(0.04, free_yield(2.0 * 0.25, 1)))
+    (0.08, 0.08)
+    """
+    stall_s = np.multiply(batch, prompt_s) / np.asarray(output_tokens)
+    return tpot_s(step_s, yielded) + stall_s
+
+
+def prompt_latency_s(alone_s: Numeric, together_s: Numeric, utilisation: Numeric) -> NDArray:
+    r"""Time of the prefill that a prompt meets where attention groups prefill a prompt each.
+
+    .. math:: t = t_1 + \rho\,(t_n - t_1)
+
+    Parameters
+    ----------
+    alone_s : numeric
+        Prefill of one prompt while the other groups have none, t1. [s]
+    together_s : numeric
+        Prefill of one prompt in each group at once, tn. [s]
+    utilisation : numeric
+        Share of the time that prompts take, rho. [-]
+
+    Returns
+    -------
+    time_s : numeric
+        Time, t. [s]
+
+    Notes
+    -----
+    Assumes: another group has a prompt as often as prompts occupy the replica. Limits: at low load a prompt has its own
+    latency, at saturation that of all groups' prompts together. One group gives t1 at any load.
+
+    Examples
+    --------
+    >>> prompt_latency_s(0.25, 0.5, np.array([0.0, 0.5, 1.0])).tolist()
+    [0.25, 0.375, 0.5]
+    """
+    return alone_s + np.multiply(utilisation, np.subtract(together_s, alone_s))
+
+
+def utilisation_for_wait(wait_s: Numeric, service_s: Numeric, quantile: Numeric) -> NDArray:
+    r"""Return the largest utilisation at which a quantile of the wait is no longer than allowed: `waiting_s` inverted.
+
+    .. math:: \rho = \omega\bigl(a + \ln(a\,(1 - q))\bigr) / a, \quad a = 2\,W / s, \quad
+        \omega(x) + \ln \omega(x) = x
+
+    Parameters
+    ----------
+    wait_s : numeric
+        Longest wait that is allowed, W. [s]
+    service_s : numeric
+        Service time, s, above 0. [s]
+    quantile : numeric
+        Share of the requests that wait no longer, q, below 1. [-]
+
+    Returns
+    -------
+    share : numeric
+        Utilisation, rho: 1 - q where no wait is allowed, 0 where even that is too long (W < 0). [-]
+
+    Notes
+    -----
+    Assumes: Poisson arrivals and a fixed service time, as `waiting_s`. Multiplied by 2 (1 - rho) / s, the quantile of
+    the wait is ln(rho) + a rho = a + ln(1 - q), and a rho is the Wright omega function of the right side plus ln(a).
+    Limits: W -> 0 gives 1 - q, W -> inf gives 1.
+
+    References
+    ----------
+    .. [1] R. M. Corless, D. J. Jeffrey, The Wright omega function, AISC-Calculemus 2002.
+
+    Examples
+    --------
+    >>> share = utilisation_for_wait(3.0, 1.0, 0.99)
+    >>> round(float(share), 4), round(float(waiting_s(share, 1.0, 0.99)), 9)
+    (0.3896, 3.0)
+    >>> utilisation_for_wait(np.array([-1.0, 0.0]), 1.0, 0.75).round(6).tolist()
+    [0.0, 0.25]
+    """
+    late = np.subtract(1, quantile)
+    services = np.divide(np.multiply(2, wait_s), service_s)
+    some = np.clip(services, np.finfo(float).tiny, 1 / np.finfo(float).eps)
+    busy = special.wrightomega(some + np.log(some) + np.log(late)) / some
+    return np.where(services < 0, 0.0 * busy, np.clip(busy, late, 1.0))
