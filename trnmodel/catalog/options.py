@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -20,7 +20,6 @@ from trnmodel.catalog import load, reader, stacks
 from trnmodel.catalog.names import folded, nearest_ids
 from trnmodel.catalog.specs import NAN, Chip, Spec
 from trnmodel.catalog.stacks import IDEAL, Efficiencies
-from trnmodel.formulas import latency
 from trnmodel.result import Basis, weakest
 
 if TYPE_CHECKING:
@@ -73,11 +72,6 @@ class Option(Spec):
         if self.drafting == "model" and not self.draft_model:
             refuse(f"{self.id}: draft_model", self.draft_model, "allowed is the id of a model that drafts")
 
-    @cached_property
-    def acceptance(self) -> float:
-        """Chance that a drafted token is accepted at which a step yields the measured tokens [-]."""
-        return float(latency.acceptance(self.draft_tokens, self.tokens_per_step))
-
     @property
     def speculates(self) -> bool:
         """Whether a draft proposes tokens."""
@@ -109,8 +103,8 @@ def plain(e: Efficiencies) -> Option:
 
     Examples
     --------
-    >>> plain(IDEAL).tokens_per_step, plain(IDEAL).acceptance
-    (1.0, 0.0)
+    >>> plain(IDEAL).tokens_per_step, plain(IDEAL).speculates
+    (1.0, False)
     """
     return Option(id=e.id, name=e.name, efficiencies=e, base_stack=e.id)
 
@@ -237,14 +231,13 @@ def _chosen(chip: Chip, model: str, name: str | Efficiencies | None) -> tuple[Op
 
 def _named(chip: Chip, model: str, option_id: str) -> Option:
     """Return an option that was named, where its engine runs on the chip and it covers the model."""
-    here = public(chip, model)[1:]
-    for one in here:
-        if one.id == option_id:
-            return one
+    here = {one.id: one for one in public(chip, model)[1:]}
+    if option_id in here:
+        return here[option_id]
     option = _option(option_id)
     what = f"it is documented for {', '.join(sorted(option.covers))} on {', '.join(sorted(option.documented_on))}"
-    allowed = ", ".join(["public", *(one.id for one in here)])
-    refuse("efficiencies", option_id, f"{what}; allowed for {model} on {chip.id} are {allowed}")
+    allowed = ", ".join(["public", *here])
+    return refuse("efficiencies", option_id, f"{what}; allowed for {model} on {chip.id} are {allowed}")
 
 
 def option_table() -> pd.DataFrame:
@@ -253,8 +246,8 @@ def option_table() -> pd.DataFrame:
     Returns
     -------
     table : pandas.DataFrame
-        id, name, engine, documented_on, covers, base_stack, drafting, draft_tokens, tokens_per_step, acceptance,
-        step_extra_s, measured_batch, lnc, sources.
+        id, name, engine, base_stack, drafting, draft_tokens, tokens_per_step, step_extra_s, measured_batch, lnc,
+        documented_on, measured_on, covers, sources.
 
     Examples
     --------
@@ -263,7 +256,7 @@ def option_table() -> pd.DataFrame:
     """
     import pandas as pd
 
-    names = ("id", "name", "engine", "base_stack", "drafting", "draft_tokens", "tokens_per_step", "acceptance")
+    names = ("id", "name", "engine", "base_stack", "drafting", "draft_tokens", "tokens_per_step")
     rows = []
     for one in documented():
         row = {name: getattr(one, name) for name in (*names, "step_extra_s", "measured_batch", "lnc")}
