@@ -16,9 +16,11 @@ from trnbook.chapters import power_claims as claimed
 from trnbook.chapters import power_rack as rack_power
 from trnbook.chapters import scale_out
 from trnbook.shared import placements
+from trnmodel.catalog.options import documented
 from trnmodel.catalog.stacks import IDEAL
 from trnmodel.fabric import scaleout
 from trnmodel.reliability import goodput
+from trnmodel.serving.drafts import acceptance
 from trnmodel.serving.server import disaggregate
 
 OTHERS = {"collectives", "tiers", "exchanges", "bounds", "bands"}  # run by `tm.collective(algorithm=)`; asked for ends
@@ -46,6 +48,7 @@ def requests():
         tm.serve(DENSE, "trn2.48xlarge", tm.Mapping(tp=4), batching=batching, **SERVED)
     two = "trn2.48xlarge", tm.Mapping(tp=4)
     disaggregate(DENSE, *two, *two, batch=4, input_tokens=512, output_tokens=64)
+    acceptance(documented()[1])
 
 
 def kernels():

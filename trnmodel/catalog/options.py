@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from trnmodel.arguments import refuse
+from trnmodel.arguments import instance, refuse
 from trnmodel.catalog import load, reader, stacks
-from trnmodel.catalog.names import folded, nearest_ids
+from trnmodel.catalog.names import folded, resolve
 from trnmodel.catalog.specs import NAN, Chip, Spec
 from trnmodel.catalog.stacks import IDEAL, Efficiencies
 from trnmodel.result import Basis, weakest
@@ -163,9 +163,11 @@ def public(chip: Chip, model: str) -> tuple[Option, ...]:
     return (first, *(_for(one, chip) for one in own + others))
 
 
+@cache
 def _names() -> dict[str, str]:
-    """Return the ids of all options by their folded id and name."""
-    return {folded(name): one.id for one in documented() for name in (one.id, one.name)}
+    """Return what each folded name means: a word, the id of a stack, or the id of an option."""
+    words = {folded(word): word for word in (*stacks.CHIP_FIELDS, "ideal")}
+    return words | load.ids_by_name("stack") | load.ids_by_name("option")
 
 
 def options(
@@ -206,27 +208,20 @@ def options(
     """
     where = load.chip(chip)
     several = isinstance(efficiencies, list | tuple) and len(efficiencies) > 0
-    names: Any = efficiencies if several else [efficiencies]
-    tried = [one for name in names for one in _chosen(where, model, name)]
-    return tuple({one.id: one for one in tried}.values())
+    names: Any = efficiencies if several else ["public" if efficiencies is None else efficiencies]
+    return tuple(dict.fromkeys(one for name in names for one in _chosen(where, model, name)))
 
 
-def _chosen(chip: Chip, model: str, name: str | Efficiencies | None) -> tuple[Option, ...]:
+def _chosen(chip: Chip, model: str, name: str | Efficiencies) -> tuple[Option, ...]:
     """Return the options that one name means."""
-    if name is None or (isinstance(name, str) and folded(name) == "public"):
-        return public(chip, model)
     if isinstance(name, Efficiencies):
         return (plain(name),)
-    if not isinstance(name, str):
-        refuse("efficiencies", name, f"allowed are {ALLOWED}")
-    known = _names()
-    if folded(name) in known:
-        return (_named(chip, model, known[folded(name)]),)
-    words = known | {folded(word): word for word in (*stacks.CHIP_FIELDS, *stacks.stacks())}
-    words |= load.ids_by_name("stack")
-    if folded(name) not in words:
-        refuse("efficiencies", name, f"unknown; nearest: {', '.join(nearest_ids(name, words))}")
-    return (plain(stacks.find(chip, name, "efficiencies")),)
+    one = resolve("efficiencies", instance("efficiencies", name, str, ALLOWED), _names())
+    if one == "public":
+        return public(chip, model)
+    if one in reader.ids("option"):
+        return (_named(chip, model, one),)
+    return (plain(stacks.find(chip, one, "efficiencies")),)
 
 
 def _named(chip: Chip, model: str, option_id: str) -> Option:
@@ -251,8 +246,8 @@ def option_table() -> pd.DataFrame:
 
     Examples
     --------
-    >>> option_table().set_index("id").tokens_per_step["trtllm-mtp3"]
-    2.82
+    >>> option_table().set_index("id").drafting["trtllm-mtp3"]
+    'mtp'
     """
     import pandas as pd
 
