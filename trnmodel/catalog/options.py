@@ -166,8 +166,8 @@ def public(chip: Chip, model: str) -> tuple[Option, ...]:
 @cache
 def _names() -> dict[str, str]:
     """Return what each folded name means: a word, the id of a stack, or the id of an option."""
-    words = {folded(word): word for word in (*stacks.CHIP_FIELDS, "ideal")}
-    return words | load.ids_by_name("stack") | load.ids_by_name("option")
+    kinds = {folded(kind): kind for kind in (*stacks.CHIP_FIELDS, "ideal")}
+    return kinds | load.ids_by_name("stack") | load.ids_by_name("option")
 
 
 def options(
