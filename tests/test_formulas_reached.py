@@ -16,9 +16,11 @@ from trnbook.chapters import power_claims as claimed
 from trnbook.chapters import power_rack as rack_power
 from trnbook.chapters import scale_out
 from trnbook.shared import placements
+from trnmodel.catalog.options import documented
 from trnmodel.catalog.stacks import IDEAL
 from trnmodel.fabric import scaleout
 from trnmodel.reliability import goodput
+from trnmodel.serving.drafts import acceptance
 from trnmodel.serving.server import disaggregate
 
 OTHERS = {"collectives", "tiers", "exchanges", "bounds", "bands"}  # run by `tm.collective(algorithm=)`; asked for ends
@@ -49,6 +51,7 @@ def requests():
     disaggregate(DENSE, *two, *two, batch=4, input_tokens=512, output_tokens=64)
     small = {"input_tokens": 512, "output_tokens": 64}
     tm.plan("llama-3.2-1b", systems="trn2.3xlarge", tokens_per_s_per_user=20.0, **small)
+    acceptance(documented()[1])
 
 
 def kernels():

@@ -8,6 +8,7 @@ import pytest
 
 import trnmodel
 import trnmodel as tm
+from trnmodel.catalog.options import options
 from trnmodel.catalog.stacks import Efficiencies, find
 from trnmodel.catalog.trainers import Trainer, trainer
 from trnmodel.search import train_search
@@ -41,6 +42,7 @@ CALLS = {
     "tm.efficiencies": (tm.efficiencies, {"chip": "trainium2"}),
 }
 PASS_ON = {train_search.grid, rank.rank}  # what the calls of training take, inside of these
+PASS_ON |= {options}  # takes options too, and lists of them: `test_options.py`
 WORDS = ("public", "hand-tuned", "ideal")
 
 

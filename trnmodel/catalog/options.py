@@ -10,17 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from trnmodel.arguments import refuse
+from trnmodel.arguments import instance, refuse
 from trnmodel.catalog import load, reader, stacks
-from trnmodel.catalog.names import folded, nearest_ids
+from trnmodel.catalog.names import folded, resolve
 from trnmodel.catalog.specs import NAN, Chip, Spec
 from trnmodel.catalog.stacks import IDEAL, Efficiencies
-from trnmodel.formulas import latency
 from trnmodel.result import Basis, weakest
 
 if TYPE_CHECKING:
@@ -73,11 +72,6 @@ class Option(Spec):
         if self.drafting == "model" and not self.draft_model:
             refuse(f"{self.id}: draft_model", self.draft_model, "allowed is the id of a model that drafts")
 
-    @cached_property
-    def acceptance(self) -> float:
-        """Chance that a drafted token is accepted at which a step yields the measured tokens [-]."""
-        return float(latency.acceptance(self.draft_tokens, self.tokens_per_step))
-
     @property
     def speculates(self) -> bool:
         """Whether a draft proposes tokens."""
@@ -109,8 +103,8 @@ def plain(e: Efficiencies) -> Option:
 
     Examples
     --------
-    >>> plain(IDEAL).tokens_per_step, plain(IDEAL).acceptance
-    (1.0, 0.0)
+    >>> plain(IDEAL).tokens_per_step, plain(IDEAL).speculates
+    (1.0, False)
     """
     return Option(id=e.id, name=e.name, efficiencies=e, base_stack=e.id)
 
@@ -169,9 +163,11 @@ def public(chip: Chip, model: str) -> tuple[Option, ...]:
     return (first, *(_for(one, chip) for one in own + others))
 
 
+@cache
 def _names() -> dict[str, str]:
-    """Return the ids of all options by their folded id and name."""
-    return {folded(name): one.id for one in documented() for name in (one.id, one.name)}
+    """Return what each folded name means: a word, the id of a stack, or the id of an option."""
+    kinds = {folded(kind): kind for kind in (*stacks.CHIP_FIELDS, "ideal")}
+    return kinds | load.ids_by_name("stack") | load.ids_by_name("option")
 
 
 def options(
@@ -212,39 +208,31 @@ def options(
     """
     where = load.chip(chip)
     several = isinstance(efficiencies, list | tuple) and len(efficiencies) > 0
-    names: Any = efficiencies if several else [efficiencies]
-    tried = [one for name in names for one in _chosen(where, model, name)]
-    return tuple({one.id: one for one in tried}.values())
+    names: Any = efficiencies if several else ["public" if efficiencies is None else efficiencies]
+    return tuple(dict.fromkeys(one for name in names for one in _chosen(where, model, name)))
 
 
-def _chosen(chip: Chip, model: str, name: str | Efficiencies | None) -> tuple[Option, ...]:
+def _chosen(chip: Chip, model: str, name: str | Efficiencies) -> tuple[Option, ...]:
     """Return the options that one name means."""
-    if name is None or (isinstance(name, str) and folded(name) == "public"):
-        return public(chip, model)
     if isinstance(name, Efficiencies):
         return (plain(name),)
-    if not isinstance(name, str):
-        refuse("efficiencies", name, f"allowed are {ALLOWED}")
-    known = _names()
-    if folded(name) in known:
-        return (_named(chip, model, known[folded(name)]),)
-    words = known | {folded(word): word for word in (*stacks.CHIP_FIELDS, *stacks.stacks())}
-    words |= load.ids_by_name("stack")
-    if folded(name) not in words:
-        refuse("efficiencies", name, f"unknown; nearest: {', '.join(nearest_ids(name, words))}")
-    return (plain(stacks.find(chip, name, "efficiencies")),)
+    one = resolve("efficiencies", instance("efficiencies", name, str, ALLOWED), _names())
+    if one == "public":
+        return public(chip, model)
+    if one in reader.ids("option"):
+        return (_named(chip, model, one),)
+    return (plain(stacks.find(chip, one, "efficiencies")),)
 
 
 def _named(chip: Chip, model: str, option_id: str) -> Option:
     """Return an option that was named, where its engine runs on the chip and it covers the model."""
-    here = public(chip, model)[1:]
-    for one in here:
-        if one.id == option_id:
-            return one
+    here = {one.id: one for one in public(chip, model)[1:]}
+    if option_id in here:
+        return here[option_id]
     option = _option(option_id)
     what = f"it is documented for {', '.join(sorted(option.covers))} on {', '.join(sorted(option.documented_on))}"
-    allowed = ", ".join(["public", *(one.id for one in here)])
-    refuse("efficiencies", option_id, f"{what}; allowed for {model} on {chip.id} are {allowed}")
+    allowed = ", ".join(["public", *here])
+    return refuse("efficiencies", option_id, f"{what}; allowed for {model} on {chip.id} are {allowed}")
 
 
 def option_table() -> pd.DataFrame:
@@ -253,17 +241,17 @@ def option_table() -> pd.DataFrame:
     Returns
     -------
     table : pandas.DataFrame
-        id, name, engine, documented_on, covers, base_stack, drafting, draft_tokens, tokens_per_step, acceptance,
-        step_extra_s, measured_batch, lnc, sources.
+        id, name, engine, base_stack, drafting, draft_tokens, tokens_per_step, step_extra_s, measured_batch, lnc,
+        documented_on, measured_on, covers, sources.
 
     Examples
     --------
-    >>> option_table().set_index("id").tokens_per_step["trtllm-mtp3"]
-    2.82
+    >>> option_table().set_index("id").drafting["trtllm-mtp3"]
+    'mtp'
     """
     import pandas as pd
 
-    names = ("id", "name", "engine", "base_stack", "drafting", "draft_tokens", "tokens_per_step", "acceptance")
+    names = ("id", "name", "engine", "base_stack", "drafting", "draft_tokens", "tokens_per_step")
     rows = []
     for one in documented():
         row = {name: getattr(one, name) for name in (*names, "step_extra_s", "measured_batch", "lnc")}

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from trnmodel.catalog.options import Option
 from trnmodel.catalog.stacks import Efficiencies
+from trnmodel.formulas import latency
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.steps.answers import Step
@@ -24,6 +25,18 @@ from trnmodel.steps.inference import decode_step
 from trnmodel.steps.legal import legal
 from trnmodel.steps.mapping import Mapping
 from trnmodel.steps.questions import DecodeQuestion
+
+
+def acceptance(option: Option) -> float:
+    """Return the chance that a drafted token is accepted at which a step yields the measured tokens [-].
+
+    Examples
+    --------
+    >>> from trnmodel.catalog.options import options
+    >>> round(acceptance(options("b200", "deepseek-r1", "trtllm-mtp1")[0]), 9)
+    0.92
+    """
+    return float(latency.acceptance(option.draft_tokens, option.tokens_per_step))
 
 
 @lru_cache(maxsize=64)
@@ -92,15 +105,14 @@ def draft_step(option: Option, step: Step) -> Step:
     q = step.question
     assert isinstance(q, DecodeQuestion)
     ask: dict[str, Any] = {"precision": q.precision, "efficiencies": _inside_a_step(q.efficiencies)}
-    context = np.maximum(q.context, 1)
     if option.drafting == "model":
         small = read_model(option.draft_model)
         mapping = Mapping(tp=smaller_group(small, q), lnc=q.mapping.lnc)
         return decode_step(
-            small, q.system, mapping, batch=np.maximum(q.batch / q.mapping.ep, 1), context=context, **ask
+            small, q.system, mapping, batch=np.maximum(q.batch / q.mapping.ep, 1), context=q.context, **ask
         )
     head = head_of(q.model, option.drafting)
-    return decode_step(head, q.system, replace(q.mapping, pp=1), batch=q.batch, context=context, **ask)
+    return decode_step(head, q.system, replace(q.mapping, pp=1), batch=q.batch, context=q.context, **ask)
 
 
 def drafting_s(option: Option, step: Step) -> NDArray:

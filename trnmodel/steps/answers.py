@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping as Lines
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trnmodel.arguments import TINY
 from trnmodel.catalog.specs import Chip, Precision
 from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.systems import System
@@ -144,6 +145,72 @@ class Step(Judged):
         times = np.stack(np.broadcast_arrays(self.compute_s, self.memory_s, self.network_s, self.overhead_s))
         names = np.asarray([*RESOURCES, ""], dtype=object)
         return names[np.where(np.isnan(times).any(axis=0), len(RESOURCES), times.argmax(axis=0))]
+
+
+_OF_EITHER_PHASE: dict[str, tuple[str, ...]] = {
+    "expert routing": ("expert_core_s",),
+    "logits to the host": ("host_logit_bytes_per_s",),
+    "weights to another format": ("dequantise_passes",),
+    "layers without experts": ("dense_layer_s",),
+    "graphs": ("graph_doubling_s",),
+    "sequences": ("sequence_s",),
+    "experts one after another": ("expert_serial_s",),
+    "expert blocks": ("expert_block_s",),
+    "spills": ("prefill_spill_bytes_per_s",),
+    "recurrence": ("recurrent_token_s",),
+}
+_OF_DECODE: dict[str, tuple[str, ...]] = {"layers": ("layer_s",), "step": ("step_overhead_s", "server_step_s")}
+_OF_PREFILL: dict[str, tuple[str, ...]] = {"layers": ("layer_s", "prefill_layer_s"), "step": ("prefill_overhead_s", "server_step_s")}
+COST_CONSTANTS = {  # constants of a stack that a line of costs is made of, by phase
+    "decode": _OF_EITHER_PHASE | _OF_DECODE,
+    "prefill": _OF_EITHER_PHASE | _OF_PREFILL,
+}
+DOMINANT = 0.5
+
+
+class Dominant(NamedTuple):
+    """Constant of a stack that makes up most of a step, empty where none does, and the largest share that one has."""
+
+    name: NDArray | str
+    share: NDArray
+
+
+def dominant_constant(step: Step) -> Dominant:
+    """Return the one fitted constant that makes up over half of a step's time, and its share of it.
+
+    Such a step says more about the fit than about the machine: bandwidth and peaks move the rest alone.
+
+    Parameters
+    ----------
+    step : Step
+        A decode step or a prefill. [-]
+
+    Returns
+    -------
+    dominant : Dominant
+        `name` of the field of the stack, empty where no constant has over half; `share` of the one that has most. [-]
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> ask = {"batch": 1, "context": 10750, "efficiencies": "vllm-neuron-2026"}
+    >>> name, share = dominant_constant(tm.decode_step("llama-3.3-70b", "trn2.48xlarge", tm.Mapping(tp=64), **ask))
+    >>> name, round(float(share), 2)
+    ('dense_layer_s', 0.68)
+    """
+    lines = step.breakdown()
+    shares: dict[str, Any] = {"": np.zeros(np.shape(step.time_s))}
+    for line, names in COST_CONSTANTS[step.question.phase].items():
+        if line not in lines:
+            continue
+        values = {name: getattr(step.stack, name) for name in names}
+        for name, value in values.items():
+            part = 1.0 if len(values) == 1 else np.divide(value, np.maximum(sum(values.values()), TINY))
+            shares[name] = lines[line].overhead_s * part / step.time_s
+    every = np.stack(np.broadcast_arrays(*shares.values()))
+    share = every.max(axis=0)
+    place = np.where(share > DOMINANT, every.argmax(axis=0), 0)
+    return Dominant(np.asarray([*shares], dtype=object)[place], share[()])
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
