@@ -166,6 +166,22 @@ def test_a_missing_fact_is_named(rows, missing):
     assert missing[1] in str(error.value) or missing[0] == STACK  # whose last row is gone
 
 
+@pytest.mark.parametrize(
+    ("quantity", "value", "words"),
+    [
+        ("status", "sold out", "status='sold out': allowed are analyst, announced, custom, for rent, our reading"),
+        ("alternative_of", "trn9", "alternative_of='trn9' is unknown; nearest"),
+        ("alternative_of", "trn3-nl72x2-aws-lanes", "trn3-nl72x2-aws-lanes is an alternative of another system itself"),
+        ("alternative_of", SYSTEM, f"{SYSTEM} is this system itself"),
+    ],
+)
+def test_a_row_with_no_status_or_no_primary_system_is_named(rows, quantity, value, words):
+    left = [row for row in (*PRINTED, *MORE) if row[:2] != (SYSTEM, quantity)]
+    rows(facts=[*left, (SYSTEM, quantity, "", value, "text")])
+    with pytest.raises(ValueError, match=rf"data/facts/\*\.csv: rows of {SYSTEM}: .*{words}"):
+        tm.system(SYSTEM)
+
+
 def test_a_missing_system_is_named(rows):
     rows(systems=[])
     with pytest.raises(ValueError, match=rf"data/systems/systems\.csv has no row of {SYSTEM}"):

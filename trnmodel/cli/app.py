@@ -440,13 +440,13 @@ def _list(frame: Any, shown: Any, as_json: bool, what: str) -> None:
 
 @app.command()
 def systems(text: Filter = "", as_json: Json = False) -> None:
-    """List the systems: chips, fabric, memory and other names."""
+    """List the systems: chips, fabric, whether they can be rented, memory and other names."""
     from trnmodel.catalog.systems import system_table
     from trnmodel.units import format_quantity
 
     def shown(frame: Any) -> Any:
         memory = [format_quantity(float(size), "B", 3) for size in frame.hbm_bytes]
-        return frame[["id", "chips", "chip", "fabric"]].assign(HBM=memory, names=frame.names)
+        return frame[["id", "chips", "chip", "fabric", "status"]].assign(HBM=memory, names=frame.names)
 
     with plain_errors():
         _list(terminal.holding(system_table(), text), shown, as_json, "systems")
