@@ -183,8 +183,8 @@ def options(
         Id of the model; an option covers models by id, or any. [-]
     efficiencies : str or Efficiencies or list of str, optional
         "public" (the default): the chip's own stack first, then every option that is documented for the chip and the
-        model, then those that its engine has on other generations of the vendor, marked as borrowed. "ideal",
-        "hand-tuned", the id of a stack, or a set: that one alone. The ids of one option or several: those. [-]
+        model, then those that its engine has on other generations of the vendor, marked as borrowed. "ideal" and
+        "hand-tuned": that stack, and the drafts of these options on it. The id of a stack, or a set: that one alone. The ids of one option or several: those. [-]
 
     Returns
     -------
@@ -214,6 +214,8 @@ def options(
 
 def _chosen(chip: Chip, model: str, name: str | Efficiencies) -> tuple[Option, ...]:
     """Return the options that one name means."""
+    if isinstance(name, Option):
+        return (name,)
     if isinstance(name, Efficiencies):
         return (plain(name),)
     one = resolve("efficiencies", instance("efficiencies", name, str, ALLOWED), _names())
@@ -221,7 +223,22 @@ def _chosen(chip: Chip, model: str, name: str | Efficiencies) -> tuple[Option, .
         return public(chip, model)
     if one in reader.ids("option"):
         return (_named(chip, model, one),)
-    return (plain(stacks.find(chip, one, "efficiencies")),)
+    e = stacks.find(chip, one, "efficiencies")
+    return (plain(e), *(_drafted(option, e) for option in _drafts(chip, model) if one in ("ideal", "hand-tuned")))
+
+
+def _drafts(chip: Chip, model: str) -> tuple[Option, ...]:
+    """Return the options of a chip's public software that draft; none where it has no public software."""
+    return tuple(one for one in public(chip, model) if one.speculates) if chip.default_stack else ()
+
+
+def _drafted(option: Option, e: Efficiencies) -> Option:
+    """Return the drafts of an option on another stack: a model accepts as many tokens, and steps lose what `e` loses.
+
+    What a measured step lost to the public host is left out with that host.
+    """
+    borrowed = option.borrowed or "its drafts were measured on public software"
+    return replace(option, efficiencies=e, base_stack=e.id, step_extra_s=0.0, borrowed=borrowed)
 
 
 def _named(chip: Chip, model: str, option_id: str) -> Option:

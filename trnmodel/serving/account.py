@@ -123,7 +123,8 @@ def planned_requests_per_s(times: Times, request: Request) -> NDArray:
         most = np.minimum(most, busy / times.prompt_s)
     kept = most > 0
     if not times.compiled:
-        full_tpot_s = under(times, full, request.output_tokens).tpot_s
+        output = request.output_tokens
+        full_tpot_s = latency.full_tpot_s(times.batch, output, times.step_s, times.tokens_per_step, times.prompt_s)
         kept = kept & (most >= full * (1 - ROUNDING)) & (full_tpot_s <= request.most_tpot_s * (1 + ROUNDING))
     return np.where(kept, most, np.nan)
 

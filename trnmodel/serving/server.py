@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from trnmodel.arguments import TINY, flag, instance, numbers, refuse, share, together
 from trnmodel.catalog.load import precision as read_precision
+from trnmodel.catalog.options import Option, options
 from trnmodel.catalog.specs import Chip, Precision, published
 from trnmodel.catalog.stacks import Efficiencies, find
 from trnmodel.catalog.systems import System
@@ -23,6 +24,7 @@ from trnmodel.models.transformer import model as read_model
 from trnmodel.result import Basis, Judged, alike, blank, reason_mask, tidy
 from trnmodel.serving import account
 from trnmodel.serving.account import ROUNDING, TOO_LATE, TOO_SLOW, Load, Times
+from trnmodel.serving.drafts import drafting_s
 from trnmodel.steps.ground import joint_basis, joint_spread
 from trnmodel.steps.inference import Step, decode_step, prefill
 from trnmodel.steps.legal import of_lengths
@@ -54,7 +56,7 @@ class ServingQuestion:
     system: System | Chip
     mapping: Mapping
     precision: Precision
-    efficiencies: Efficiencies
+    option: Option
     request: Request
     max_batch: NDArray
     max_context: NDArray
@@ -64,6 +66,11 @@ class ServingQuestion:
     draft_tokens: NDArray
     acceptance: NDArray
     draft_step_s: NDArray
+
+    @property
+    def efficiencies(self) -> Efficiencies:
+        """Software stack of the option."""
+        return self.option.efficiencies
 
     @property
     def of_steps(self) -> dict[str, Any]:
@@ -126,7 +133,7 @@ class Serving(Judged):
 
     def judge(self) -> Basis:
         """Return what the times rest on: the weaker of the prefill and the decode step."""
-        return joint_basis(self.prefill_step, self.decode_step)
+        return self.question.option.basis(joint_basis(self.prefill_step, self.decode_step))
 
     @property
     def keeps_promise(self) -> NDArray:
@@ -301,7 +308,8 @@ def serve(
     Parameters
     ----------
     model, system, mapping, precision, efficiencies : str or object
-        As in `decode_step`; `dp` replicas share the requests evenly. [-]
+        As in `decode_step`; `dp` replicas share the requests evenly. `efficiencies` may name a documented option, such
+        as "neuron-async". [-]
     request : Request
         Lengths, promises and rate, each a number or an array. Without a rate the load is the largest at which the
         promises hold and the batch is full at most. [-]
@@ -356,18 +364,18 @@ def serve(
         refuse("max_context", max_context, "allowed are at least input_tokens and output_tokens together")
     if np.any(np.greater_equal(draft_tokens, np.minimum(request.input_tokens, request.output_tokens))):
         refuse("draft_tokens", draft_tokens, "allowed are fewer than input_tokens and output_tokens")
-    at = site(system, mapping.lnc)
+    at, chosen = site(system, mapping.lnc), read_model(model)
     question = ServingQuestion(
         system=at.where,
         mapping=mapping,
-        efficiencies=find(at.chip, efficiencies, "efficiencies"),
+        option=_option(at.chip, chosen, efficiencies, draft_tokens),
         request=request,
         max_batch=np.asarray(max_batch),
         max_context=np.asarray(request.longest_context if max_context is None else max_context),
         compiled=compiled,
         batching=batching,
         chunk_tokens=None if chunk_tokens is None else np.asarray(chunk_tokens),
-        model=read_model(model),
+        model=chosen,
         precision=read_precision(precision),
         **draft,
     )
@@ -376,6 +384,14 @@ def serve(
     if request.requests_per_s is None:
         refuse("batching", batching, "allowed with a request that states requests_per_s: a static batch waits to fill")
     return _static(question)
+
+
+def _option(chip: Chip, model: Transformer, efficiencies: Any, draft_tokens: Numeric) -> Option:
+    """Return the software option that is asked for: one by id, or a stack as it is."""
+    option = options(chip, model.id, efficiencies)[0]
+    if option.speculates and np.any(draft_tokens):
+        refuse("draft_tokens", draft_tokens, f"allowed is 0 with {option.id}, which has drafts of its own")
+    return option
 
 
 def _stated(request: Request) -> dict[str, Any]:
@@ -420,13 +436,17 @@ def _server(q: ServingQuestion) -> tuple[Step, Step, Callable[[NDArray], Step], 
 
     def step_at(batch: NDArray) -> Step:
         ran = _step_batch(q, batch)
-        return decode_step(batch=ran, context=request.mean_context, new_tokens=q.draft_tokens + 1, **q.of_steps)
+        new_tokens = q.option.draft_tokens + q.draft_tokens + 1
+        return decode_step(batch=ran, context=request.mean_context, new_tokens=new_tokens, **q.of_steps)
 
     def times_at(batch: NDArray) -> Times:
+        step = step_at(batch)
+        drafts_s = drafting_s(q.option, step) + q.draft_tokens * q.draft_step_s
+        yielded = tokens_per_step(q.draft_tokens, q.acceptance)
         return Times(
             batch=q.max_batch if q.batch_bucket == "maximum" else np.clip(batch, 0.0, q.max_batch),
-            step_s=step_at(batch).time_s + q.draft_tokens * q.draft_step_s,
-            tokens_per_step=tokens_per_step(q.draft_tokens, q.acceptance),
+            step_s=step.time_s + drafts_s,
+            tokens_per_step=yielded * q.option.tokens_per_step,
             alone_s=alone.time_s * chunks,
             together_s=together.time_s * chunks,
             groups=q.groups,
