@@ -54,10 +54,11 @@ def _best(q: Question, speeds: NDArray) -> list[tuple[float, Point] | None]:
     """Return the best point of a question at each speed, with what it makes; None where no point keeps the promise."""
     g = grid(q)
     made = made_at(g, q, speeds)
-    places = np.nan_to_num(made.reshape(len(speeds), -1), nan=-1.0).argmax(axis=1)
+    columns = np.nan_to_num(made.swapaxes(1, 2), nan=-1.0).reshape(len(speeds), -1)
+    places = columns.shape[1] - 1 - columns[:, ::-1].argmax(axis=1)  # of equal ones the last, as in `plan`
     answers = list[tuple[float, Point] | None]()
     for speed, at, each in zip(speeds, places, made, strict=True):
-        row, place = np.unravel_index(at, each.shape)
+        place, row = np.unravel_index(at, each.T.shape)
         if np.isnan(each[row, place]):
             answers.append(None)
             continue

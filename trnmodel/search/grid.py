@@ -66,7 +66,8 @@ def mappings(system: str | System, model: str | Transformer, e: Efficiencies, ln
     axes = tensor_degrees(system), expert_degrees(system, model), *more_degrees(e)
     tp, ep, pp, cp = (x.ravel() for x in np.meshgrid(*axes, indexing="ij"))
     at = site(system, lnc)
-    here = tp * ep * pp * cp <= at.chips * at.ranks_per_chip
+    linked = at.chips if not np.isnan(at.chip.scaleup_bytes_per_s_per_dir) else 1  # of unpublished links nobody knows
+    here = tp * ep * pp * cp <= linked * at.ranks_per_chip
     return Degrees(tp=tp[here], ep=ep[here], pp=pp[here], cp=cp[here], lnc=lnc)
 
 
