@@ -300,6 +300,10 @@ def test_lists_hold_everything_and_filter():
     assert round(sizes["deepseek-v3"] / 1e9) == 671  # as its publisher prints it
     chips = {row["id"]: row["chips"] for row in rows["systems"]}
     assert (chips["trn2.48xlarge"], chips["gb200-nvl72"], chips["trn3-nl72x2-pcie160"]) == (16, 72, 144)
+    status = {row["id"]: (row["status"], row["alternative_of"]) for row in rows["systems"]}
+    assert status["trn2.48xlarge"] == ("for rent", "")
+    assert status["trn3-nl72x2-aws-lanes"] == ("our reading", "trn3-nl72x2-pcie160")
+    assert "our reading" in call("systems", "aws-lanes")[1]
     some = json.loads(call("models", "Llama 3.3", "--json")[1])
     assert [row["id"] for row in some] == ["llama-3.3-70b"]
     one = json.loads(call("prices", "trn2", "--pricing", "capacity-block", "--region", "us-east-2", "--json")[1])
