@@ -160,7 +160,10 @@ _OF_EITHER_PHASE: dict[str, tuple[str, ...]] = {
     "recurrence": ("recurrent_token_s",),
 }
 _OF_DECODE: dict[str, tuple[str, ...]] = {"layers": ("layer_s",), "step": ("step_overhead_s", "server_step_s")}
-_OF_PREFILL: dict[str, tuple[str, ...]] = {"layers": ("layer_s", "prefill_layer_s"), "step": ("prefill_overhead_s", "server_step_s")}
+_OF_PREFILL: dict[str, tuple[str, ...]] = {
+    "layers": ("layer_s", "prefill_layer_s"),
+    "step": ("prefill_overhead_s", "server_step_s"),
+}
 COST_CONSTANTS = {  # constants of a stack that a line of costs is made of, by phase
     "decode": _OF_EITHER_PHASE | _OF_DECODE,
     "prefill": _OF_EITHER_PHASE | _OF_PREFILL,
