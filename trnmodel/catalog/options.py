@@ -20,6 +20,7 @@ from trnmodel.catalog import load, reader, stacks
 from trnmodel.catalog.names import folded, resolve
 from trnmodel.catalog.specs import NAN, Chip, Spec
 from trnmodel.catalog.stacks import IDEAL, Efficiencies
+from trnmodel.catalog.tables import DataError
 from trnmodel.result import Basis, weakest
 
 if TYPE_CHECKING:
@@ -120,11 +121,24 @@ def plain(e: Efficiencies) -> Option:
 
 @cache
 def _option(entity: str) -> Option:
+    """Return an option as its rows state it; DataError, naming the file, where they cannot be."""
     arguments = reader.inherited(Option, reversed(reader.lineage(entity)))
-    stack = arguments.get("base_stack", "")
+    stack, known = arguments.get("base_stack", ""), load.chips()
+    place = f"data/facts/options.csv ({entity})"
     if stack not in stacks.stacks():
-        refuse(f"{entity}: base_stack", stack, f"allowed are {', '.join(stacks.stacks())}")
-    return Option(**arguments, vendor=load.entity_row(entity).vendor, efficiencies=reader.spec(Efficiencies, stack))
+        raise DataError(f"{place}: base_stack {stack!r} is none of {', '.join(stacks.stacks())}")
+    for name in ("documented_on", "measured_on"):
+        if strange := sorted(arguments.get(name, frozenset()) - {*known}):
+            raise DataError(f"{place}: {name} {strange[0]!r} is no chip; chips are {', '.join(known)}")
+    if not arguments.get("documented_on") or not arguments.get("covers"):
+        raise DataError(f"{place}: no row says on which chips, and for which models, it is documented")
+    try:
+        option = Option(
+            **arguments, vendor=load.entity_row(entity).vendor, efficiencies=reader.spec(Efficiencies, stack)
+        )
+    except ValueError as error:
+        raise DataError(f"{place}: {error}") from None
+    return option
 
 
 @cache
