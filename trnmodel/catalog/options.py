@@ -20,6 +20,7 @@ from trnmodel.catalog import load, reader, stacks
 from trnmodel.catalog.names import folded, resolve
 from trnmodel.catalog.specs import NAN, Chip, Spec
 from trnmodel.catalog.stacks import IDEAL, Efficiencies
+from trnmodel.catalog.tables import DataError
 from trnmodel.result import Basis, weakest
 
 if TYPE_CHECKING:
@@ -32,20 +33,23 @@ ALLOWED = '"public", "hand-tuned", "ideal", the id of a stack or of an option, a
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Option(Spec):
-    """A way to run a software stack: the stack, and the tokens that a draft proposes in each step, if there is one.
+    """A stack with the tokens that a draft proposes in each step, if there is one.
 
     `drafting` says what proposes them: "head" is one decoder layer trained beside the model (EAGLE), "mtp" the layer of
-    the checkpoint, "model" the smaller `draft_model`. Where it is "included", nobody printed how many tokens are
-    accepted: `tokens_per_step` is then the printed gain, tokens in the time of a plain step, and the drafts cost no
-    more. `step_extra_s` is what a step with its drafts took beyond a plain one where it was measured, at
-    `measured_batch` sequences. `covers` are ids of models, or "any". `borrowed` says from which chip an option is
-    taken over, and is empty where it is documented and measured on the chip that was asked for.
+    the checkpoint, "model" the smaller `draft_model`. Where it is "included", the measured time holds the drafts, or
+    nobody printed how many tokens are accepted: `tokens_per_step` is then the printed gain, tokens in the time of a
+    plain step, and the drafts cost no more. A draft takes a pass for each token, or `draft_passes` where it is a tree.
+    `step_extra_s` is what a step with its drafts took beyond a plain one where it was measured, at `measured_batch`
+    sequences. `covers` are ids of models, or "any". `vendor` made the chips that the engine is for; it is empty of
+    software by others, which no other chip borrows. `borrowed` says from which chip an option is taken over, and is
+    empty where it is documented and measured on the chip that was asked for.
     """
 
     SHOWN = ("engine", "base_stack", "drafting", "draft_model", "draft_tokens", "tokens_per_step", "lnc", "borrowed")
 
     efficiencies: Efficiencies = IDEAL
     base_stack: str = ""
+    vendor: str = ""
     engine: str = ""
     documented_on: frozenset[str] = frozenset()
     measured_on: frozenset[str] = frozenset()
@@ -53,6 +57,7 @@ class Option(Spec):
     drafting: Drafting = "none"
     draft_model: str = ""
     draft_tokens: int = 0
+    draft_passes: int = 0
     tokens_per_step: float = 1.0
     step_extra_s: float = 0.0
     measured_batch: float = NAN
@@ -71,6 +76,11 @@ class Option(Spec):
             refuse(f"{self.id}: drafting", self.drafting, "allowed is none without draft_tokens, and a kind with them")
         if self.drafting == "model" and not self.draft_model:
             refuse(f"{self.id}: draft_model", self.draft_model, "allowed is the id of a model that drafts")
+
+    @property
+    def passes(self) -> int:
+        """Passes of the draft in a step."""
+        return self.draft_passes or self.draft_tokens
 
     @property
     def speculates(self) -> bool:
@@ -111,11 +121,24 @@ def plain(e: Efficiencies) -> Option:
 
 @cache
 def _option(entity: str) -> Option:
+    """Return an option as its rows state it; DataError, naming the file, where they cannot be."""
     arguments = reader.inherited(Option, reversed(reader.lineage(entity)))
-    stack = arguments.get("base_stack", "")
+    stack, known = arguments.get("base_stack", ""), load.chips()
+    place = f"data/facts/options.csv ({entity})"
     if stack not in stacks.stacks():
-        refuse(f"{entity}: base_stack", stack, f"allowed are {', '.join(stacks.stacks())}")
-    return Option(**arguments, efficiencies=reader.spec(Efficiencies, stack))
+        raise DataError(f"{place}: base_stack {stack!r} is none of {', '.join(stacks.stacks())}")
+    for name in ("documented_on", "measured_on"):
+        if strange := sorted(arguments.get(name, frozenset()) - {*known}):
+            raise DataError(f"{place}: {name} {strange[0]!r} is no chip; chips are {', '.join(known)}")
+    if not arguments.get("documented_on") or not arguments.get("covers"):
+        raise DataError(f"{place}: no row says on which chips, and for which models, it is documented")
+    try:
+        option = Option(
+            **arguments, vendor=load.entity_row(entity).vendor, efficiencies=reader.spec(Efficiencies, stack)
+        )
+    except ValueError as error:
+        raise DataError(f"{place}: {error}") from None
+    return option
 
 
 @cache
@@ -130,10 +153,9 @@ def documented() -> tuple[Option, ...]:
     return tuple(_option(entity) for entity in reader.ids("option"))
 
 
-def _runs(option: Option, chip: Chip) -> bool:
-    """Whether an option belongs to a chip's own engine: it builds on the chip's public stack, of the same vendor."""
-    vendors = {load.chip(one).vendor for one in option.documented_on}
-    return chip.vendor in vendors and chip.default_stack in reader.lineage(option.base_stack)
+def _is_own(option: Option, chip: Chip) -> bool:
+    """Whether an option of other chips is one of a chip's own engine: of its vendor, and on the chip's public stack."""
+    return chip.vendor == option.vendor and chip.default_stack in reader.lineage(option.base_stack)
 
 
 def _for(option: Option, chip: Chip) -> Option:
@@ -156,9 +178,9 @@ def public(chip: Chip, model: str) -> tuple[Option, ...]:
     >>> [option.id for option in public(load.chip("trainium2"), "llama-3.3-70b")]
     ['vllm-neuron-2026', 'neuron-async', 'neuron-fused-draft-llama-3.3-70b']
     """
-    fitting = [one for one in documented() if one.covers & {ANY, model} and _runs(one, chip)]
+    fitting = [one for one in documented() if one.covers & {ANY, model}]
     own = [one for one in fitting if chip.id in one.documented_on]
-    others = [one for one in fitting if chip.id not in one.documented_on]
+    others = [one for one in fitting if one not in own and _is_own(one, chip)]
     first = plain(stacks.find(chip, None, "efficiencies"))
     return (first, *(_for(one, chip) for one in own + others))
 

@@ -118,7 +118,7 @@ def draft_step(option: Option, step: Step) -> Step:
 def drafting_s(option: Option, step: Step) -> NDArray:
     r"""Time of all drafts of a decode step, which comes to the time of the step that verifies them.
 
-    .. math:: t = \max(d\,t_{draft},\; x - (t_{d+1} - t_1))
+    .. math:: t = \max(p\,t_{draft},\; x - (t_{d+1} - t_1))
 
     Parameters
     ----------
@@ -134,8 +134,9 @@ def drafting_s(option: Option, step: Step) -> NDArray:
 
     Notes
     -----
-    :math:`x` is the measured time of a step with its drafts beyond a plain step, :math:`t_1`, where one was printed. It
-    is a floor, measured at few sequences: it holds what the host does between draft and verification.
+    A draft takes :math:`p` passes. :math:`x` is the measured time of a step with its drafts beyond a plain step,
+    :math:`t_1`, where one was printed. It is a floor, measured at few sequences: it holds what the host does between
+    draft and verification.
 
     Examples
     --------
@@ -148,7 +149,7 @@ def drafting_s(option: Option, step: Step) -> NDArray:
     """
     if not option.speculates or option.drafting == "included":
         return np.zeros(np.shape(step.time_s))[()]
-    drafts_s = option.draft_tokens * draft_step(option, step).time_s
+    drafts_s = option.passes * draft_step(option, step).time_s
     if not option.step_extra_s:
         return drafts_s
     q: Any = step.question
