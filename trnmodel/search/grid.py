@@ -57,8 +57,13 @@ def expert_degrees(system: str | System, model: str | Transformer) -> NDArray:
 
 
 def more_degrees(e: Efficiencies) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return the degrees of PP and of CP that are tried: Neuron's servers document neither for decoding."""
-    return ((1.0,), (1.0,)) if e.kind == "public" and "neuron-stack" in lineage(e.id) else (PIPELINES, CUTS)
+    """Return the degrees of PP and of CP that are tried.
+
+    A plan is to be started: Neuron's servers document neither for decoding, those of GPUs pipelines alone.
+    """
+    if e.kind != "public":
+        return PIPELINES, CUTS
+    return ((1.0,) if "neuron-stack" in lineage(e.id) else PIPELINES), (1.0,)
 
 
 def mappings(system: str | System, model: str | Transformer, e: Efficiencies, lnc: int | None = None) -> Degrees:
