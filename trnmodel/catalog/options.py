@@ -104,7 +104,8 @@ class Option(Spec):
         """
         reasons = [f"option: {self.borrowed}"] if self.borrowed else []
         if self.speculates:
-            at = "" if np.isnan(self.measured_batch) else f" at {self.measured_batch:.15g} sequences"
+            many = self.measured_batch
+            at = "" if np.isnan(many) else f" at {many:.15g} sequence{'' if many == 1 else 's'}"
             reasons.append(f"option: {self.id} was measured{at}")
         if not reasons:
             return of_steps
