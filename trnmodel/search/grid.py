@@ -139,6 +139,10 @@ class Question(NamedTuple):
         step = self.decode(mapping, batch)
         return Steps(step, alone, together, drafting_s(self.option, step), fit)
 
+    def possible(self, steps: Steps) -> NDArray:
+        """Return whether a replica runs its steps and prompts, at as many sequences as documents name the option for."""
+        return steps.valid & (steps.step.batch <= self.option.most_sequences)
+
     def times(self, steps: Steps) -> Times:
         """Return the times of a replica, from its steps."""
         e, mapping = self.option.efficiencies, steps.alone
@@ -220,13 +224,14 @@ def _grid(
     mapping = mappings(q.system, q.model, q.option.efficiencies, q.option.lnc or None)
     batch = PER_RANK[:, None] * mapping.ep
     steps = q.steps(mapping, batch)
+    possible = q.possible(steps)
     need, have = (
-        np.broadcast_to(x * mapping.ranks / GIB, steps.valid.shape)
+        np.broadcast_to(x * mapping.ranks / GIB, possible.shape)
         for x in (steps.fit.first_rank_total_bytes, steps.fit.first_rank_capacity_bytes)
     )
     chips = steps.step.occupied_chips
-    why = np.broadcast_to(np.asarray(steps.step.reason, dtype=object), steps.valid.shape)
-    return Grid(mapping, q.times(steps), chips, paid_chips(q.system, chips), steps.valid, need, have, why)
+    why = np.broadcast_to(np.asarray(steps.step.reason, dtype=object), possible.shape)
+    return Grid(mapping, q.times(steps), chips, paid_chips(q.system, chips), possible, need, have, why)
 
 
 def grid(q: Question) -> Grid:
