@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.arguments import Same, key_of
+from trnmodel.arguments import Same, key_of, refuse
 from trnmodel.catalog import load
 from trnmodel.catalog.options import Option, options
 from trnmodel.catalog.reader import lineage
@@ -86,10 +86,19 @@ def _kept_options(chip: Same[Chip], model: str, efficiencies: Any) -> tuple[Opti
     return options(chip.it, model, efficiencies.it if isinstance(efficiencies, Same) else efficiencies)
 
 
-def options_of(system: System, model: Transformer, efficiencies: Any = None) -> tuple[Option, ...]:
-    """Return the software options that a search tries on a system; the same objects for the same question."""
+def options_of(system: System, model: Transformer, request: Request, efficiencies: Any = None) -> tuple[Option, ...]:
+    """Return the software options that a search tries on a system; the same objects for the same question.
+
+    Raises ValueError where an option that is named drafts no fewer tokens than the request has.
+    """
     some = tuple(efficiencies) if isinstance(efficiencies, list) else efficiencies
-    return _kept_options(Same(system.chip), model.id, some if isinstance(some, tuple) else key_of(some))
+    every = _kept_options(Same(system.chip), model.id, some if isinstance(some, tuple) else key_of(some))
+    shortest = min(float(request.new_tokens), float(request.output_tokens))
+    fitting = tuple(one for one in every if one.draft_tokens < shortest)
+    if not fitting:
+        allowed = f"it drafts {every[0].draft_tokens}; allowed are fewer than the {shortest:g} tokens of the request"
+        refuse("efficiencies", every[0].id, allowed)
+    return fitting
 
 
 class Question(NamedTuple):
