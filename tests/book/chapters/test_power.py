@@ -155,7 +155,8 @@ def test_a_request_is_its_prompt_and_its_tokens(spent):
     for row, line in zip(shown.to_dict("records"), lines.to_dict("records"), strict=True):
         e, choice = energies[row["system"]], line["choice"]
         prompt = 3.5 * float(e.prefill.server_j_per_token)
-        steps = float(e.decode.server_j_per_token) * choice.batch / choice.sequences_in_flight
+        longer = float(choice.times.step_s / choice.step.time_s)  # by its drafts, which draw what the step draws
+        steps = float(e.decode.server_j_per_token) * longer * choice.batch / choice.sequences_in_flight
         parts = [float(row[name].replace(",", "")) for name in ("its prompt [J]", "its decode steps [J]")]
         assert parts == pytest.approx([prompt, steps / choice.times.tokens_per_step], rel=0.006)
         assert float(row["together [J]"].split()[0]) == pytest.approx(sum(parts), rel=0.06)
@@ -221,7 +222,8 @@ def test_what_is_given_replaces_data_and_is_decided(spent):
     assert hot.chip_w == pytest.approx(2 * e.chip_w)
     assert hot.server_w == pytest.approx(1.029 * 2 * e.chip_w + 100)
     assert hot.ends("tdp_w") == pytest.approx((1700, 1700))
-    assert joules.drawn(MODEL, line, 500, given).percentiles().value[0] == pytest.approx(hot.server_j_per_token)
+    whole = joules.request(MODEL, line, given)
+    assert joules.drawn(MODEL, line, 500, given).percentiles().value[0] == pytest.approx(whole.server_j_per_token)
     site = facilities.with_assumptions(facilities.facility("aws-air"), facilities.assumed(["aws-air.peak_pue=2"]))
     assert site.peak_pue == 2
     lit = joules.joules(MODEL, ["trn1.32xlarge"], [40.0], REQUEST, facilities.assumed(["trainium1.tdp_w=210"]))
