@@ -66,8 +66,9 @@ charts.topology(
 
 # %% tags=["hide-input"]
 Markdown(
-    f"The best of all Trainium systems for {input_tokens:,} tokens in and {output_tokens:,} out, on public software; beside it what "
-    f"hand-tuned and ideal software would do there.\n\n{tables.answers(table, called)}"
+    f"The best Trainium system that is for rent or announced, for requests of {input_tokens:,} tokens in and {output_tokens:,} out, on the best "
+    f"documented public software; beside it what hand-tuned and ideal software would do there. Tokens are those of whole requests: the same chips "
+    f"run the prompts, and chips that a mapping leaves idle count.\n\n{tables.answers(table, called)}"
 )
 
 # %% tags=["hide-input"]
@@ -85,8 +86,9 @@ Markdown(
     f"Brackets hold 90 % bands. *Measured* rests on runs of that chip and software, *extrapolated* goes beyond them; {called('accuracy')} "
     "says how wrong such answers have been. Hand-tuned software is put together from parts that were measured somewhere and always "
     "extrapolated; ideal software loses nothing. A mapping is precision, degrees of parallelism, cores behind a rank, batch of a replica. "
-    f"Energy and power are of decode, the chips with their share of hosts and losses; AWS publishes no watts, so that {called('power')} "
-    "takes the shares of TDP of GPUs, and the brackets hold the ends of every such input at once. Cost is of generated tokens, to one who owns the chips, at "
+    f"The promise is the mean speed of a user with the prompts of others counted; the range is that of the draws of the software's uncertain times "
+    f"in which it is kept. Energy and power are of whole requests, the chips with their share of hosts and losses; AWS publishes no watts, so that {called('power')} "
+    "takes the shares of TDP of GPUs, and the brackets hold the ends of every such input at once. Cost is of generated tokens with their prompts paid, to one who owns the chips, at "
     f"capacity; prices of parts of Trainium are estimates of ours. {called('cost').capitalize()} has rents, and who wins."
 )
 

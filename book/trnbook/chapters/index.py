@@ -77,11 +77,14 @@ def _cells(row: dict[str, Any]) -> list[str]:
     made = figure("tokens_per_s_per_chip", basis=row["basis"])
     if not row["reached"]:
         made = f"out of reach: at most {format_digits(row['tokens_per_s_per_user'], 2)} per user ({row['basis']})"
+    elif row["chance"] < 1:
+        made += f", promise kept in {format_digits(100 * row['chance'], 2)} % of the draws"
     rates = {kind: figure(f"{kind.replace('-', '_')}_tokens_per_s_per_chip") for kind in KINDS[1:]}
     other = "; ".join(f"{kind} {rate}" for kind, rate in rates.items())
     how = f"{counted(row['chips'], 'chip')}: {row['mapping']}"
     after = [figure("ttft_s", "s", row["basis"]), _spent(row), _paid(row), other]
-    return [*head, tm.system(row["system"]).name, how, made, *after]
+    tied = f" (the same within 1 %: {row['ties']})" if row["ties"] else ""
+    return [*head, tm.system(row["system"]).name + tied, how, made, *after]
 
 
 def _paid(row: dict[str, Any]) -> str:
@@ -135,7 +138,7 @@ def questions(
     """
 
     def planned(model: str, pace: float, systems: Iterable[str] = (), stack: str | None = None) -> Plan:
-        return tm.plan(model, systems or None, tokens_per_s_per_user=pace, efficiencies=stack, **lengths)
+        return tm.plan(model, tm.Request(**lengths, tokens_per_s_per_user=pace), systems or None, efficiencies=stack)
 
     def line(model: str, pace: float, *systems: str) -> str:
         tokens = f"--in {lengths['input_tokens']} --out {lengths['output_tokens']}"
@@ -145,7 +148,7 @@ def questions(
     best, rivals = planned(dense, speed), (LARGEST["trainium3"], *RIVALS)
     public, tuned = (planned(experts, experts_speed, RACKS, kind) for kind in (None, "hand-tuned"))
     dense_question, experts_question = (
-        f"{it.model.id} at {it.tokens_per_s_per_user:g} tokens/s per user" for it in (best, public)
+        f"{it.model.id} at {it.request.tokens_per_s_per_user:g} tokens/s per user" for it in (best, public)
     )
     why = f"{_all_reduce()}. {called('torus-or-switch').capitalize()} says why."
     apart = f"{called('switch-tray').capitalize()} takes the racks apart."
@@ -167,7 +170,8 @@ def _made(c: Choice) -> str:
     """Format the yield of a choice with band and basis."""
     name, unit = (c.FIGURE, "tokens/s per chip") if c.valid else ("tokens_per_s_per_user", "tokens/s per user at most")
     low, high = map(float, c.ends(name))
-    return format_within(getattr(c, name), low, high, unit, str(c.basis))
+    chance = f", promise kept in {format_digits(100 * c.chance, 2)} % of the draws" if c.chance < 1 else ""
+    return format_within(getattr(c, name), low, high, unit, str(c.basis)) + chance
 
 
 def _best(plan: Plan) -> str:

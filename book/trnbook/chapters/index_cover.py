@@ -12,10 +12,11 @@ from trnmodel.arguments import TINY, listed, numbers
 from trnmodel.catalog.systems import System
 from trnmodel.cost.tco import tco
 from trnmodel.models.transformer import Transformer
-from trnmodel.power.energy import energy
 from trnmodel.result import tidy
 from trnmodel.search.plan import Choice, Plan, plan
+from trnmodel.search.token_cost import token_cost
 from trnmodel.search.train_run import train_run
+from trnmodel.steps.request import Request
 from trnmodel.units import TRILLION
 
 if TYPE_CHECKING:
@@ -45,10 +46,11 @@ def answers(
     -------
     table : pandas.DataFrame
         model, wanted_tokens_per_s_per_user, reached (whether any system is as fast), system, mapping (in words),
-        precision, tp, ep, batch, chips, tokens_per_s_per_user, tokens_per_s_per_chip and ttft_s with `_low` and
-        `_high`, basis, stack_kind, hand_tuned_ and ideal_tokens_per_s_per_chip on the same system (with their ends
-        too), server_j_per_token of its decode step and server_w of all its chips (with their ends, and energy_basis),
-        usd_per_mtoken, hand_tuned_ and ideal_usd_per_mtoken: what a million generated tokens cost who owns the chips,
+        precision, tp, ep, batch, chips, tokens_per_s_per_user, tokens_per_s_per_chip (of whole requests) and ttft_s
+        with `_low` and `_high`, chance that the promise is kept, ties, basis, stack_kind, hand_tuned_ and
+        ideal_tokens_per_s_per_chip on the same system (with their ends too), server_j_per_token of a request and
+        server_w of all chips of the replica (with their ends, and energy_basis), usd_per_mtoken, hand_tuned_ and
+        ideal_usd_per_mtoken: what a million generated tokens cost who owns the chips, their prompts paid,
         train_chips and train_days, hand_tuned_ and ideal_train_days (with their ends, and train_basis): how long a
         trillion tokens take in training in BF16 on whole domains of at least 1,152 chips,
         runner_up, why it loses, command; numbers of the fastest point where the speed is out of reach, NaN where the
@@ -61,11 +63,10 @@ def answers(
     ['llama-3.1-8b', 'trn2.48xlarge', 'public', 'trn2.48xlarge']
     """
     speeds = np.ravel(numbers("tokens_per_s_per_user", tokens_per_s_per_user, TINY)).tolist()
-    lengths: dict[str, Any] = {"input_tokens": input_tokens, "output_tokens": output_tokens}
     rows, known = [], dict[str, dict[str, Any]]()
     for model, speed in product(listed("models", models, (str, Transformer)), speeds):
-        result = plan(model, tokens_per_s_per_user=speed, **lengths, **question)
-        row = _row(result)
+        result = plan(model, Request(input_tokens, output_tokens, speed), **question)
+        row = _row(result, question.get("precision"))
         if (c := result.best) is not None:
             key = f"{result.model.id} {c.system.id}"
             known[key] = known.get(key) or _trained(result.model, c.system)
@@ -88,21 +89,21 @@ def _trained(model: Transformer, system: System) -> dict[str, Any]:
     return row
 
 
-def _row(result: Plan) -> dict[str, Any]:
+def _row(result: Plan, precision: Any) -> dict[str, Any]:
     """Return the best choice of a plan with its question and the answers of other software."""
-    question = {"model": result.model.id, "wanted_tokens_per_s_per_user": result.tokens_per_s_per_user}
+    question = {"model": result.model.id, "wanted_tokens_per_s_per_user": result.request.tokens_per_s_per_user}
     why = "; ".join(result.why.values())
     row: dict[str, Any] = question | {"reached": result.reached, "system": "", "basis": "", "why": why}
     c, after = result.best, result.runner_up
     if c is None:
         return row
-    names = ("precision", "tp", "ep", "batch", "chips", "tokens_per_s_per_user", "stack_kind")
+    names = ("precision", "tp", "ep", "batch", "chips", "tokens_per_s_per_user", "stack_kind", "chance")
     row |= {"system": c.system.id, "basis": str(c.basis), "mapping": c.mapping} | {
         name: getattr(c, name) for name in names
     }
     for name in ("tokens_per_s_per_chip", "ttft_s"):
         row |= c.banded(name)
-    row |= _spent(c) | _paid(c, *result.beside)
+    row |= _spent(c) | _paid(result, c, precision) | {"ties": ", ".join(result.same)}
     for one in result.beside:
         made = (one.tokens_per_s_per_chip, *one.ends(one.FIGURE)) if one.valid else NONE
         row |= _columns(f"{KINDS[one.stack.kind]}tokens_per_s_per_chip", made)
@@ -113,21 +114,29 @@ def _row(result: Plan) -> dict[str, Any]:
     }
 
 
-def _paid(c: Choice, *others: Choice) -> dict[str, Any]:
+def _paid(result: Plan, c: Choice, precision: Any) -> dict[str, Any]:
     """Return the owner's cost per million generated tokens on each kind of software, with its ends."""
-    cost, costs = tco(c.system), dict[str, Any]()
-    for one in (c, *others):
-        figures = (cost.usd_per_mtoken(one.step), *cost.mtoken_ends(one.step)) if one.valid else NONE
-        costs |= _columns(f"{'' if one is c else KINDS[one.stack.kind]}usd_per_mtoken", figures)
+    own = token_cost(result.model, result.request, c.system, pricing=tco(c.system), precision=precision)
+    costs = dict[str, Any]()
+    for line in own.lines:
+        name = "generated_usd_per_mtoken"
+        figures = (line.figure(name), *line.ends(name)) if np.all(line.valid) else NONE
+        costs |= _columns(f"{KINDS[line.stack_kind]}usd_per_mtoken", figures)
     return costs
 
 
 def _spent(c: Choice) -> dict[str, Any]:
-    """Return energy per token and power of the deployment at the server, with their ends."""
-    e = energy(c.step)
+    """Return energy per generated token of a request and power of the replica at the server, with their ends."""
+    if not c.valid:
+        return {"energy_basis": ""}
+    e = c.energy()
     columns: dict[str, Any] = {"energy_basis": str(e.basis) if e.valid else ""}
-    for name, many in (("server_j_per_token", 1.0), ("server_w", c.chips)):
-        columns |= _columns(name, (many * float(one) for one in (getattr(e, name), *e.ends(name))))
+    columns |= _columns("server_j_per_token", (e.server_j_per_token, *e.ends("server_j_per_token")))
+    watts = c.tokens_per_s_per_chip * c.paid_chips * float(e.server_j_per_token)
+    below, above = (
+        max(map(float, sides)) for sides in zip(*(x.widths("server_w") for x in (e.prefill, e.decode)), strict=True)
+    )
+    columns |= _columns("server_w", (watts, watts * np.exp(-below), watts * np.exp(above)))
     return columns
 
 
