@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from math import inf
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -40,7 +41,8 @@ class Option(Spec):
     nobody printed how many tokens are accepted: `tokens_per_step` is then the printed gain, tokens in the time of a
     plain step, and the drafts cost no more. A draft takes a pass for each token, or `draft_passes` where it is a tree.
     `step_extra_s` is what a step with its drafts took beyond a plain one where it was measured, at `measured_batch`
-    sequences. `covers` are ids of models, or "any". `vendor` made the chips that the engine is for; it is empty of
+    sequences; `most_sequences` are those of a replica that a document names with the option, and more is no public
+    configuration. `covers` are ids of models, or "any". `vendor` made the chips that the engine is for; it is empty of
     software by others, which no other chip borrows. `borrowed` says from which chip an option is taken over, and is
     empty where it is documented and measured on the chip that was asked for.
     """
@@ -61,6 +63,7 @@ class Option(Spec):
     tokens_per_step: float = 1.0
     step_extra_s: float = 0.0
     measured_batch: float = NAN
+    most_sequences: float = inf
     lnc: int = 0
     borrowed: str = ""
 
@@ -101,7 +104,8 @@ class Option(Spec):
         """
         reasons = [f"option: {self.borrowed}"] if self.borrowed else []
         if self.speculates:
-            at = "" if np.isnan(self.measured_batch) else f" at {self.measured_batch:.15g} sequences"
+            many = self.measured_batch
+            at = "" if np.isnan(many) else f" at {many:.15g} sequence{'' if many == 1 else 's'}"
             reasons.append(f"option: {self.id} was measured{at}")
         if not reasons:
             return of_steps
@@ -280,8 +284,8 @@ def option_table() -> pd.DataFrame:
     Returns
     -------
     table : pandas.DataFrame
-        id, name, engine, base_stack, drafting, draft_tokens, tokens_per_step, step_extra_s, measured_batch, lnc,
-        documented_on, measured_on, covers, sources.
+        id, name, engine, base_stack, drafting, draft_tokens, tokens_per_step, step_extra_s, measured_batch,
+        most_sequences, lnc, documented_on, measured_on, covers, sources.
 
     Examples
     --------
@@ -293,7 +297,7 @@ def option_table() -> pd.DataFrame:
     names = ("id", "name", "engine", "base_stack", "drafting", "draft_tokens", "tokens_per_step")
     rows = []
     for one in documented():
-        row = {name: getattr(one, name) for name in (*names, "step_extra_s", "measured_batch", "lnc")}
+        row = {name: getattr(one, name) for name in (*names, "step_extra_s", "measured_batch", "most_sequences", "lnc")}
         row |= {name: " ".join(sorted(getattr(one, name))) for name in ("documented_on", "measured_on", "covers")}
         rows.append(row | {"sources": " ".join(sorted(load.fact_sources(one)))})
     return pd.DataFrame(rows)

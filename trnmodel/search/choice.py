@@ -32,7 +32,7 @@ def column(q: Question, mapping: Degrees) -> Column:
     """Return all batches of a mapping with what is uncertain of their times."""
     steps = q.steps(mapping, PER_RANK * mapping.ep)
     widths = steps.step.widths("time_s"), steps.together.widths("time_s")
-    return Column(q.request, q.system, q.times(steps), steps.valid, steps.step.occupied_chips, *widths)
+    return Column(q.request, q.system, q.times(steps), q.possible(steps), steps.step.occupied_chips, *widths)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -89,7 +89,7 @@ def best_at(
     speeds = np.ravel(numbers("tokens_per_s_per_user", tokens_per_s_per_user, TINY))
     questions = [
         Question(chosen_model, request, where, option, load.precision(one))
-        for option in options_of(where, chosen_model, efficiencies)
+        for option in options_of(where, chosen_model, request, efficiencies)
         for one in precisions
         if computes(where, one)
     ]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.arguments import Same, key_of
+from trnmodel.arguments import Same, key_of, refuse
 from trnmodel.catalog import load
 from trnmodel.catalog.options import Option, options
 from trnmodel.catalog.reader import lineage
@@ -57,8 +57,13 @@ def expert_degrees(system: str | System, model: str | Transformer) -> NDArray:
 
 
 def more_degrees(e: Efficiencies) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return the degrees of PP and of CP that are tried: Neuron's servers document neither for decoding."""
-    return ((1.0,), (1.0,)) if e.kind == "public" and "neuron-stack" in lineage(e.id) else (PIPELINES, CUTS)
+    """Return the degrees of PP and of CP that are tried.
+
+    A plan is to be started: Neuron's servers document neither for decoding, those of GPUs pipelines alone.
+    """
+    if e.kind != "public":
+        return PIPELINES, CUTS
+    return ((1.0,) if "neuron-stack" in lineage(e.id) else PIPELINES), (1.0,)
 
 
 def mappings(system: str | System, model: str | Transformer, e: Efficiencies, lnc: int | None = None) -> Degrees:
@@ -81,10 +86,19 @@ def _kept_options(chip: Same[Chip], model: str, efficiencies: Any) -> tuple[Opti
     return options(chip.it, model, efficiencies.it if isinstance(efficiencies, Same) else efficiencies)
 
 
-def options_of(system: System, model: Transformer, efficiencies: Any = None) -> tuple[Option, ...]:
-    """Return the software options that a search tries on a system; the same objects for the same question."""
+def options_of(system: System, model: Transformer, request: Request, efficiencies: Any = None) -> tuple[Option, ...]:
+    """Return the software options that a search tries on a system; the same objects for the same question.
+
+    Raises ValueError where an option that is named drafts no fewer tokens than the request has.
+    """
     some = tuple(efficiencies) if isinstance(efficiencies, list) else efficiencies
-    return _kept_options(Same(system.chip), model.id, some if isinstance(some, tuple) else key_of(some))
+    every = _kept_options(Same(system.chip), model.id, some if isinstance(some, tuple) else key_of(some))
+    shortest = min(float(request.new_tokens), float(request.output_tokens))
+    fitting = tuple(one for one in every if one.draft_tokens < shortest)
+    if not fitting:
+        allowed = f"it drafts {every[0].draft_tokens}; allowed are fewer than the {shortest:g} tokens of the request"
+        refuse("efficiencies", every[0].id, allowed)
+    return fitting
 
 
 class Question(NamedTuple):
@@ -133,6 +147,10 @@ class Question(NamedTuple):
         )
         step = self.decode(mapping, batch)
         return Steps(step, alone, together, drafting_s(self.option, step), fit)
+
+    def possible(self, steps: Steps) -> NDArray:
+        """Return whether a replica runs its steps and prompts, at no more sequences than a document names."""
+        return steps.valid & (steps.step.batch <= self.option.most_sequences)
 
     def times(self, steps: Steps) -> Times:
         """Return the times of a replica, from its steps."""
@@ -215,13 +233,14 @@ def _grid(
     mapping = mappings(q.system, q.model, q.option.efficiencies, q.option.lnc or None)
     batch = PER_RANK[:, None] * mapping.ep
     steps = q.steps(mapping, batch)
+    possible = q.possible(steps)
     need, have = (
-        np.broadcast_to(x * mapping.ranks / GIB, steps.valid.shape)
+        np.broadcast_to(x * mapping.ranks / GIB, possible.shape)
         for x in (steps.fit.first_rank_total_bytes, steps.fit.first_rank_capacity_bytes)
     )
     chips = steps.step.occupied_chips
-    why = np.broadcast_to(np.asarray(steps.step.reason, dtype=object), steps.valid.shape)
-    return Grid(mapping, q.times(steps), chips, paid_chips(q.system, chips), steps.valid, need, have, why)
+    why = np.broadcast_to(np.asarray(steps.step.reason, dtype=object), possible.shape)
+    return Grid(mapping, q.times(steps), chips, paid_chips(q.system, chips), possible, need, have, why)
 
 
 def grid(q: Question) -> Grid:

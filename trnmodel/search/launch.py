@@ -48,6 +48,7 @@ def command(
     ep, prompt, context = int(step.ep), int(first.compiled_tokens), int(step.compiled_tokens)
     sequences, longest = int(step.batch) // ep, int(longest)
     words = ["vllm", "serve", shlex.quote(_served(model)), "--tensor-parallel-size", str(int(step.tp))]
+    words += ["--pipeline-parallel-size", str(int(step.pp))] if step.pp > 1 else []
     words += ["--data-parallel-size", str(ep), "--enable-expert-parallel"] if ep > 1 else []
     words += ["--max-model-len", str(longest), "--max-num-seqs", str(sequences)]
     words += ["--kv-cache-dtype", "fp8"] if load.dtypes()[dtypes.kv] == 1 else []

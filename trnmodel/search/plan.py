@@ -116,7 +116,7 @@ def plan(
         second = [chosen(point) for point in points[spec.id][1:2] if point.rank[0]]
         words = {} if efficiencies is not None else stacks_of(spec.chip)
         for kind in (kind for kind in ("hand-tuned", "ideal") if kind in words):
-            others = _points(q, spec, options_of(spec, q.model, words[kind]))
+            others = _points(q, spec, options_of(spec, q.model, q.request, words[kind]))
             beside += [chosen(point) for point in others[:1] if point.rank[0]]
     missing = {spec.id: f"computes in {', '.join(spec.chip.peak_flop_per_s)} alone" for spec in specs}
     whys = {i: some[0].why if some else missing[i] for i, some in points.items()}
@@ -150,7 +150,7 @@ def _asked(model: Transformer, request: Request, precision: Any) -> _Asked:
 
 def _options(q: _Asked, spec: System, efficiencies: Any) -> tuple[Option, ...]:
     """Return the software options of a system; refuse a stack of another maker's software."""
-    some = options_of(spec, q.model, efficiencies)
+    some = options_of(spec, q.model, q.request, efficiencies)
     for option in some:
         if not runs(option.efficiencies, spec.chip):
             refuse(
