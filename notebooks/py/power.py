@@ -188,12 +188,7 @@ Markdown(tables.describe_order(spent, speeds, called))
 
 # %% tags=["hide-input"]
 charts.table(
-    tables.requests(
-        {
-            called[one["system"]]: joules.request(m, one, assumed)
-            for one in same.to_dict("records")
-        }
-    ),
+    tables.requests({called[one["system"]]: joules.request(m, one, assumed) for one in same.to_dict("records")}),
     caption=f"{m.id}, {input_tokens:,} tokens in and {output_tokens:,} out, {slow:g} tokens/s for each user on {kind} software; step and FLOP at the chip",
     download="requests",
 )
