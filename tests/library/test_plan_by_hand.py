@@ -5,12 +5,12 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from trnmodel.search.objective import REQUESTS, TOKENS
+from trnmodel.search.request import Grid
 
 import trnmodel as tm
 from trnmodel.search import launch, request
 from trnmodel.search import plan as planner
-from trnmodel.search.objective import REQUESTS, TOKENS
-from trnmodel.search.request import Grid
 
 LIKE = dict.fromkeys(("compute", "memory", "network", "overhead"), 1.0)
 
