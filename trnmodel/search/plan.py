@@ -121,7 +121,15 @@ def plan(
     missing = {spec.id: lacking(spec) for spec in specs}
     whys = {i: some[0].why if some else missing[i] for i, some in points.items()}
     refused = {i: why for i, why in whys.items() if i not in {spec.id for spec in fitting}}
-    return Plan(q.model, q.request, tuple(choices), tuple(second), refused, tuple(beside))
+    gpus = _gpus(q) if systems is None and efficiencies is None else []
+    return Plan(q.model, q.request, tuple(choices), tuple(second), refused, tuple(beside), tuple(gpus))
+
+
+def _gpus(q: _Asked) -> list[Choice]:
+    """Return the choices of the GPU systems that can be rented, the best first: what a buyer could rent instead."""
+    specs = [read_system(name) for name in catalog_systems.gpus_for_rent()]
+    tops = [points[0] for spec in specs if (points := _points(q, spec, _options(q, spec, None)))]
+    return sorted((chosen(top) for top in tops if top.rank[0]), key=lambda c: (not c.valid, -c.merit))
 
 
 def best_choice(
@@ -267,7 +275,7 @@ class Plan(Card):
     """The answer to a sizing question: `choices` has one for each system that the model fits, the best first.
 
     `second` is the best system's next mapping, `refused` says why a system has no choice, `beside` are the best of the
-    other kinds of software on the best system.
+    other kinds of software on the best system, and `gpus`, where no system was named, those of GPUs that can be rented.
     """
 
     model: Transformer
@@ -276,6 +284,7 @@ class Plan(Card):
     second: tuple[Choice, ...]
     refused: Mapping[str, str]
     beside: tuple[Choice, ...]
+    gpus: tuple[Choice, ...] = ()
 
     @property
     def best(self) -> Choice | None:
@@ -312,7 +321,7 @@ class Plan(Card):
     def reason(self, c: Choice) -> str:
         """Return why a choice loses: its speed, or the resource that takes the most extra time per token."""
         instance("c", c, Choice, "a Choice of this plan")
-        if not any(c is one for one in (*self.choices, *self.second, *self.beside)):
+        if not any(c is one for one in (*self.choices, *self.second, *self.beside, *self.gpus)):
             refuse("c", f"Choice of {c.step.model.id} on {c.system.id}", "allowed is a Choice of this plan")
         best = self.choices[0]
         alike = f"another reading of {_primary(best)}: " if c is not best and _primary(c) == _primary(best) else ""
@@ -354,7 +363,7 @@ class Plan(Card):
         if after:
             answer = _in_unit(after, after.FIGURE) + ", " if after.valid else ""
             lines.append(f"runner-up: {after.system.id}, {after.mapping}; {answer}{self.reason(after)}")
-        return [*lines, *self._others(after), *([self.command] if self.command else [])]
+        return [*lines, *self._others(after), *_gpu_lines(self.gpus), *([self.command] if self.command else [])]
 
     def _others(self, after: Choice | None) -> list[str]:
         """Return why the other systems lose, with those of the same reason together."""
@@ -373,12 +382,13 @@ class Plan(Card):
     def to_frame(self, bands: bool = False) -> pd.DataFrame:
         """Return a row for each system, the best first, then the next mapping, other software, and unusable systems.
 
-        Columns are those of a `Choice`, with `role` ("best", "system", "mapping", "beside", "refused") and `why`.
+        Columns are those of a `Choice`, with `role` ("best", "system", "mapping", "beside", "gpu", "refused") and `why`.
         """
         import pandas as pd
 
         roles = [("system" if i else "best", c) for i, c in enumerate(self.choices)]
         roles += [("mapping", c) for c in self.second] + [("beside", c) for c in self.beside]
+        roles += [("gpu", c) for c in self.gpus]
         why = self.why
         rows = [
             c.to_frame(bands).assign(role=role, why=why.get(c.system.id, "") if role == "system" else "")
@@ -387,6 +397,17 @@ class Plan(Card):
         none = [{"system": name, "role": "refused", "why": told, "valid": False} for name, told in self.refused.items()]
         rows += [pd.DataFrame(none)] if none else []
         return pd.concat(rows, ignore_index=True)
+
+
+def _gpu_lines(gpus: tuple[Choice, ...]) -> list[str]:
+    """Return the best GPU systems that can be rented, on a line; nothing where none was asked."""
+    fast = [c for c in gpus if c.valid][:2]
+    if not fast:
+        return ["GPUs for rent: none keeps the promise"] if gpus else []
+    first, *more = fast
+    texts = [f"{first.system.id} {_in_unit(first, first.FIGURE, str(first.basis))}, {first.mapping}, {_chance(first)}"]
+    texts += [f"then {c.system.id} {_in_unit(c, c.FIGURE)}" for c in more]
+    return [f"GPUs for rent: {'; '.join(texts)}"]
 
 
 def _chance(c: Choice) -> str:
