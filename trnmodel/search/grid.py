@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from trnmodel.arguments import Same, key_of, refuse
 from trnmodel.catalog import load
-from trnmodel.catalog.options import Option, options
+from trnmodel.catalog.options import Option, options, plain
 from trnmodel.catalog.reader import lineage
 from trnmodel.catalog.specs import Chip, Precision
 from trnmodel.catalog.stacks import Efficiencies
@@ -20,7 +20,7 @@ from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.serving.account import PER_RANK, Times, paid_chips
 from trnmodel.serving.drafts import drafting_s
-from trnmodel.steps.answers import Step
+from trnmodel.steps.answers import MemoryFit, Step
 from trnmodel.steps.inference import decode_step, memory_fit, prefill
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
@@ -129,8 +129,8 @@ class Question(NamedTuple):
         more: dict[str, Any] = {"input_tokens": self.request.new_tokens, "past": self.request.past_tokens}
         return prefill(self.model, self.system, mapping, batch=prompts, **more, **self.asked)
 
-    def steps(self, mapping: Degrees, batch: Any) -> Steps:
-        """Return the steps of a server at batches and mappings, and whether a replica stores what they need."""
+    def prompts(self, mapping: Degrees, batch: Any) -> Prompts:
+        """Return one prompt, one in each group, and what a rank stores beside so many sequences."""
         groups = mapping.ep * mapping.pp
         alone = self.prefill(mapping)
         together = alone if np.all(groups == 1) else self.prefill(mapping, groups)
@@ -145,7 +145,12 @@ class Question(NamedTuple):
             precision=self.precision,
             efficiencies=self.option.efficiencies,
         )
+        return Prompts(alone, together, fit)
+
+    def steps(self, mapping: Degrees, batch: Any, prompts: Prompts | None = None) -> Steps:
+        """Return the steps of a server at batches and mappings; `prompts` are those of another option of the stack."""
         step = self.decode(mapping, batch)
+        alone, together, fit = prompts or self.prompts(mapping, batch)
         return Steps(step, alone, together, drafting_s(self.option, step), fit)
 
     def possible(self, steps: Steps) -> NDArray:
@@ -167,6 +172,14 @@ class Question(NamedTuple):
         )
 
 
+class Prompts(NamedTuple):
+    """One prompt, one prompt in each group, and what a rank stores: what the options of a stack share."""
+
+    alone: Step
+    together: Step
+    fit: MemoryFit
+
+
 class Steps(NamedTuple):
     """The decode step, one prompt, one prompt in each group, the drafts of a step, and what a rank stores."""
 
@@ -174,7 +187,7 @@ class Steps(NamedTuple):
     alone: Step
     together: Step
     drafts_s: Any
-    fit: Any
+    fit: MemoryFit
 
     @property
     def valid(self) -> NDArray:
@@ -191,7 +204,8 @@ class Point(NamedTuple):
     ep: float
     pp: float
     cp: float
-    batch: float
+    times: Times
+    chips: float
     why: str
 
     @property
@@ -222,23 +236,37 @@ class Grid(NamedTuple):
         need, have = self.need[at], self.have[at]
         why = f"does not fit: {format_digits(need, 3)} of {format_digits(have, 3)} GiB"
         why = why if need > have else str(self.why[at])
-        return Point((level, merit), q, *degrees, float(self.times.batch[at]), why)
+        return Point((level, merit), q, *degrees, self.times.at(self.fits.shape, at), float(self.chips[at[1]]), why)
+
+
+@lru_cache(maxsize=GRIDS)
+def _kept_prompts(
+    model: Same[Transformer],
+    system: Same[System],
+    e: Same[Efficiencies],
+    precision: Precision,
+    request: Request,
+    lnc: int | None,
+) -> tuple[Degrees, Prompts]:
+    """Return all mappings of a stack, with the prompts that its options share."""
+    mapping = mappings(system.it, model.it, e.it, lnc)
+    q = Question(model.it, request, system.it, plain(e.it), precision)
+    return mapping, q.prompts(mapping, PER_RANK[:, None] * mapping.ep)
 
 
 @lru_cache(maxsize=GRIDS)
 def _grid(
     model: Same[Transformer], system: Same[System], option: Same[Option], precision: Precision, request: Request
 ) -> Grid:
-    q = Question(model.it, request, system.it, option.it, precision)
-    mapping = mappings(q.system, q.model, q.option.efficiencies, q.option.lnc or None)
-    batch = PER_RANK[:, None] * mapping.ep
-    steps = q.steps(mapping, batch)
+    q, e = Question(model.it, request, system.it, option.it, precision), Same(option.it.efficiencies)
+    mapping, prompts = _kept_prompts(model, system, e, precision, request, option.it.lnc or None)
+    steps = q.steps(mapping, PER_RANK[:, None] * mapping.ep, prompts)
     possible = q.possible(steps)
     need, have = (
         np.broadcast_to(x * mapping.ranks / GIB, possible.shape)
         for x in (steps.fit.first_rank_total_bytes, steps.fit.first_rank_capacity_bytes)
     )
-    chips = steps.step.occupied_chips
+    chips = np.broadcast_to(steps.step.occupied_chips, mapping.ranks.shape)
     why = np.broadcast_to(np.asarray(steps.step.reason, dtype=object), possible.shape)
     return Grid(mapping, q.times(steps), chips, paid_chips(q.system, chips), possible, need, have, why)
 

@@ -380,9 +380,9 @@ class Plan(Card):
         return ["others: " + "; ".join([*reasons[:TOLD], *rest])] if reasons else []
 
     def to_frame(self, bands: bool = False) -> pd.DataFrame:
-        """Return a row for each system, the best first, then the next mapping, other software, and unusable systems.
+        """Return a row for each system, the best first, then the next mapping, other software, and unusable ones.
 
-        Columns are those of a `Choice`, with `role` ("best", "system", "mapping", "beside", "gpu", "refused") and `why`.
+        Columns are those of a `Choice`, `role` ("best", "system", "mapping", "beside", "gpu", "refused") and `why`.
         """
         import pandas as pd
 

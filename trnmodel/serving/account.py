@@ -55,6 +55,13 @@ class Times(NamedTuple):
             step_s=self.step_s * steps, alone_s=self.alone_s * prompts, together_s=self.together_s * prompts
         )
 
+    def at(self, shape: tuple[int, ...], place: tuple[Any, ...]) -> Times:
+        """Return the times at one place of their broadcast shape."""
+        parts = {
+            name: np.broadcast_to(getattr(self, name), shape)[place] for name in self._fields if name != "compiled"
+        }
+        return self._replace(**parts)
+
     @property
     def prompt_s(self) -> NDArray:
         """Time of the replica that a prompt takes at saturation [s]."""
