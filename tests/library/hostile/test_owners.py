@@ -71,17 +71,17 @@ TAKES = {
         True,
         lambda one: tm.tco(RACK, energy=tm.energy(step())).usd_per_mtoken(one),
     ),
-    "token_cost(pricing=)": ("Cost Rent", RACK, True, lambda one: tm.token_cost(SMALL, RACK, pricing=one, **ASK)),
-    "priced": ("Cost Rent", RACK, True, lambda one: tm.token_cost(SMALL, RACK, **ASK).priced(one)),
+    "token_cost(pricing=)": ("Cost Rent", RACK, True, lambda one: tm.token_cost(SMALL, ASK, RACK, pricing=one)),
+    "priced": ("Cost Rent", RACK, True, lambda one: tm.token_cost(SMALL, ASK, RACK).priced(one)),
     "rent(pricing=)": ("Rent", RACK, False, lambda one: tm.rent(RACK, one)),
     "calendar_days": ("Goodput", OTHER, True, lambda one: run().calendar_days(one)),
     "owner_usd(useful=)": ("Goodput", OTHER, True, lambda one: run().owner_usd(useful=one)),
     "renter_usd(useful=)": ("Goodput", OTHER, True, lambda one: run().renter_usd("market", useful=one)),
     "renter_usd(pricing=)": ("Rent", OTHER, False, lambda one: run().renter_usd(one)),
-    "energy": ("Step", RACK, False, tm.energy),
+    "energy": ("Step Serving", RACK, False, tm.energy),
     "plan.reason": ("", RACK, False, lambda one: tm.plan(SMALL, ASK, RACK).reason(one)),
 }
-FREE = ("energy",)  # takes a step of any system: there is nothing else that it could differ from
+FREE = ("energy",)  # takes a step or a server of any system: there is nothing else that it could differ from
 
 
 @pytest.mark.parametrize("taker", TAKES)
@@ -168,7 +168,7 @@ def test_racks_of_one_chip_are_not_one_rack():
     """The torus and the switched rack hold the same chip at other prices."""
     torus, switched = (f"trn3-nl32x2-{fabric}" for fabric in ("torus", "pcie160"))
     with pytest.raises(ValueError, match=f"pricing='Cost of {torus}': .* {switched}"):
-        tm.token_cost(SMALL, switched, pricing=tm.tco(torus), **ASK)
+        tm.token_cost(SMALL, ASK, switched, pricing=tm.tco(torus))
     with pytest.raises(ValueError, match=f"answer='Step of {torus}'"):
         tm.tco(switched).usd_per_mtoken(step(torus))
 
