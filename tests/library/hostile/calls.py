@@ -30,6 +30,7 @@ NOT_TYPED = {
     "Transformer": "made by tm.model",
     "MappingProxyType": "of the standard library",
     "Collective": "made by tm.collective",
+    "Comparison": "made by tm.compare",
     "Cost": "made by tm.tco",
     "Energy": "made by tm.energy",
     "Goodput": "made by tm.goodput",
@@ -323,6 +324,12 @@ def _roots() -> Iterator[Call]:
         "doors",
         "tm.plan",
         f"model='llama-3.1-8b', systems='trn2.3xlarge', {PROMISED}",
+        "object: systems",
+    )
+    yield _call(
+        "doors",
+        "tm.compare",
+        "model='llama-3.2-1b', request=tm.Request(512, 64), systems=['trn2.3xlarge', 'inf2.48xlarge'], speeds=[20.0]",
         "object: systems",
     )
     yield _call("doors", "tm.fleet", "name='llama-3-h100'", also={"name": ("fleet",)})
