@@ -21,6 +21,7 @@ from trnmodel.result import Basis, Judged, reason_mask
 from trnmodel.search.grid import Point, Question, Steps
 from trnmodel.serving import account
 from trnmodel.serving.account import PER_RANK, TOO_LATE, TOO_SLOW, Column, Times, made_per_chip, paid_chips
+from trnmodel.serving.server import LOAD_REASONS
 from trnmodel.steps.answers import RESOURCES, Step
 from trnmodel.steps.deployment import Deployment
 from trnmodel.steps.ground import joint_basis
@@ -191,6 +192,7 @@ class Choice(Judged):
             decode_s_per_token=(1 - self.prefill_utilisation) / tokens_per_s,
             facility=read_facility(facility),
             power=power,
+            load_mask=self.reason_mask << LOAD_REASONS.index(TOO_SLOW),
         )
 
     @property

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.arguments import Same, key_of, refuse
+from trnmodel.arguments import Same, key_of, of_key, refuse
 from trnmodel.catalog import load
 from trnmodel.catalog.options import Option, options, plain
 from trnmodel.catalog.reader import lineage
@@ -83,7 +83,8 @@ def computes(system: str | System, precision: str | Precision) -> bool:
 
 @lru_cache(maxsize=GRIDS)
 def _kept_options(chip: Same[Chip], model: str, efficiencies: Any) -> tuple[Option, ...]:
-    return options(chip.it, model, efficiencies.it if isinstance(efficiencies, Same) else efficiencies)
+    names = [of_key(one) for one in efficiencies] if isinstance(efficiencies, tuple) else of_key(efficiencies)
+    return options(chip.it, model, names)
 
 
 def options_of(system: System, model: Transformer, request: Request, efficiencies: Any = None) -> tuple[Option, ...]:
@@ -91,8 +92,10 @@ def options_of(system: System, model: Transformer, request: Request, efficiencie
 
     Raises ValueError where an option that is named drafts no fewer tokens than the request has.
     """
-    some = tuple(efficiencies) if isinstance(efficiencies, list) else efficiencies
-    every = _kept_options(Same(system.chip), model.id, some if isinstance(some, tuple) else key_of(some))
+    several = isinstance(efficiencies, list | tuple)
+    every = _kept_options(
+        Same(system.chip), model.id, tuple(map(key_of, efficiencies)) if several else key_of(efficiencies)
+    )
     shortest = min(float(request.new_tokens), float(request.output_tokens))
     fitting = tuple(one for one in every if one.draft_tokens < shortest)
     if not fitting:

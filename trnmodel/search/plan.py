@@ -171,7 +171,7 @@ class _Asked:
 
 def _asked(model: Transformer, request: Request, precision: Any) -> _Asked:
     """Return the question, with lengths that the model has."""
-    refuse_longer(model, "input_tokens + output_tokens", float(request.longest_context))
+    refuse_longer(model, "request", float(request.longest_context))
     return _Asked(model, request, tuple(map(load.precision, PRECISIONS if precision is None else (precision,))))
 
 

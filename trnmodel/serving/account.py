@@ -92,7 +92,8 @@ def under(times: Times, requests_per_s: Numeric, output_tokens: Numeric) -> Load
     busy = latency.utilisation(requests_per_s, times.prompt_s)
     free = latency.free_yield(busy, times.tokens_per_step)
     tpot = latency.tpot_s(times.step_s, free)
-    return Load(np.asarray(requests_per_s), tpot, np.multiply(requests_per_s, output_tokens) * tpot, busy)
+    many = latency.in_flight(requests_per_s, output_tokens, times.step_s, free)
+    return Load(np.asarray(requests_per_s), tpot, many, busy)
 
 
 def ttft_s(times: Times, utilisation: Numeric, quantile: Numeric) -> NDArray:
