@@ -306,7 +306,7 @@ class Plan(Card):
         if not c or not c.valid:
             return ""
         longest = float(self.request.longest_context)
-        return command(self.model, c.stack, c.step, c.first, c.dtypes, c.lnc, longest)
+        return command(self.model, c.option, c.step, c.first, c.dtypes, c.lnc, longest)
 
     def card(self) -> list[str]:
         """Return six lines: the best, its mapping, other software, the runner-up, why others lose, and the command."""
