@@ -20,7 +20,7 @@ site: str = "aws-chilled"
 air_system: str = "trn3-nl32x2-pcie160"
 air_site: str = "aws-air"
 systems: list[str] = ["trn2-ultraserver", "hgx-h200", "gb200-nvl72", "mi355x-8"]
-context: int = 4096
+input_tokens: int = 4096
 output_tokens: int = 512
 tokens_per_s_per_user: list[float] = [20.0, 50.0]
 claim_tolerance: float = 0.1
@@ -48,9 +48,8 @@ m, experts_m, spec, air = tm.model(model), tm.model(experts_model), tm.system(sy
 places = [name for name, entity in load.entities().items() if entity.kind == "facility"]
 guard.one_of(places, site=site, air_site=air_site)
 guard.generates(model=m, experts_model=experts_m)
-guard.within(2, 1e9, context=context)
-guard.within(1, context, output_tokens=output_tokens)
-guard.spans(context, model=m, experts_model=experts_m)
+guard.within(1, 1e9, input_tokens=input_tokens, output_tokens=output_tokens)
+guard.spans(input_tokens + output_tokens, model=m, experts_model=experts_m)
 guard.within(1e-3, 1e6, tokens_per_s_per_user=tokens_per_s_per_user)
 guard.within(0.02, 0.5, claim_tolerance=claim_tolerance)
 assumed = facilities.assumed(assume)
@@ -68,7 +67,8 @@ known = {
     one.id for spec_ in machines for one in (spec_.chip, facilities.power(spec_.chip), facilities.parts(spec_.cooling))
 }
 guard.one_of(sorted(known | {site, air_site}), **{f"assume: {name}": name for name in assumed})
-spent = {one.id: joules.joules(one, names, speeds, context, assumed) for one in (m, experts_m)}
+asked = tm.Request(input_tokens, output_tokens)
+spent = {one.id: joules.joules(one, names, speeds, asked, assumed) for one in (m, experts_m)}
 table = spent[m.id]
 line, air_line = (joules.line_of(table, slow, one.id) for one in (spec, air))
 for name, one, reached in (("system", spec, line), ("air_system", air, air_line)):
@@ -76,9 +76,7 @@ for name, one, reached in (("system", spec, line), ("air_system", air, air_line)
         reached is not None,
         f"{name} = {one.id!r}: no software serves {m.id} at {slow:g} tokens/s a user with known watts",
     )
-e, air_e = (
-    joules.point(m, one, context, assumed, facility=where) for one, where in ((line, place), (air_line, air_place))
-)
+e, air_e = (joules.point(m, one, assumed, facility=where) for one, where in ((line, place), (air_line, air_place)))
 power = facilities.with_assumptions(facilities.power(chip), assumed)
 
 # %% tags=["hide-input"]
@@ -86,13 +84,12 @@ kind = line.software
 same = table[(table.wanted_tokens_per_s_per_user == slow) & (table.software == kind)].dropna(subset=joules.SPENT[0])
 others = same[same.system != spec.id].sort_values(joules.SPENT[0], kind="stable")
 best = others.iloc[0] if len(others) else None
-low, high = map(float, e.ends("server_j_per_token"))
 shown = format_within(*line[joules.SPENT], "J a token") if best is not None else ""
 Markdown(
     common.card(
         line[joules.SPENT].tolist(),
-        f"a decode step of {m.id} in {line.precision.upper()} on {called[spec.id]}, counted at the server, {slow:g} tokens/s for each user on "
-        f"{kind} software ({format_within(float(e.server_w), *map(float, e.ends('server_w')), 'W')} for a chip and its share of the server)",
+        f"a generated token of {m.id} with its prompt in {line.precision.upper()} on {called[spec.id]}, counted at the server, {slow:g} tokens/s for each user on "
+        f"{kind} software ({format_within(float(e.server_w), *map(float, e.ends('server_w')), 'W')} for a chip and its share of the server while it decodes)",
         unit="J a token",
         mark=str(line.basis),
         rival=f"{called[best.system]} with {format_within(*best[joules.SPENT], 'J a token', str(best.basis))}"
@@ -128,7 +125,7 @@ charts.ranges(
     color="software",
     log_x=True,
     caption=tables.claim(at),
-    under=f"{m.id}, context {context:,}, {slow:g} tokens/s for each user, at the server; bands as in the answer",
+    under=f"{m.id}, {input_tokens:,} tokens in and {output_tokens:,} out, {slow:g} tokens/s for each user, at the server; bands as in the answer",
 )
 
 # %% tags=["hide-input"]
@@ -191,13 +188,8 @@ Markdown(tables.describe_order(spent, speeds, called))
 
 # %% tags=["hide-input"]
 charts.table(
-    tables.requests(
-        {
-            called[one["system"]]: joules.request(m, one, context, output_tokens, assumed)
-            for one in same.to_dict("records")
-        }
-    ),
-    caption=f"{m.id}, {context - output_tokens / 2:,.0f} tokens in and {output_tokens:,} out, {slow:g} tokens/s for each user on {kind} software; step and FLOP at the chip",
+    tables.requests({called[one["system"]]: joules.request(m, one, assumed) for one in same.to_dict("records")}),
+    caption=f"{m.id}, {input_tokens:,} tokens in and {output_tokens:,} out, {slow:g} tokens/s for each user on {kind} software; step and FLOP at the chip",
     download="requests",
 )
 
@@ -213,7 +205,7 @@ charts.table(
 # bottom, static power and the energy of every operation and byte add up, $P = P_0 + \sum n\,e/t$, at most the TDP.
 
 # %% tags=["hide-input"]
-there = {called[one.system]: joules.point(m, one, context, assumed) for _, one in same.iterrows()}
+there = {called[one.system]: joules.point(m, one, assumed) for _, one in same.iterrows()}
 piled = tables.parts(there)
 idle = piled[piled.part == "idle"]
 charts.stacks(
@@ -558,7 +550,7 @@ charts.ranges(
 )
 
 # %% tags=["hide-input"]
-rolled = joules.quantiles(m, table, context, assumed=assumed)
+rolled = joules.quantiles(m, table, assumed=assumed)
 mid = rolled[
     (rolled.wanted_tokens_per_s_per_user == slow) & (rolled.software == kind) & np.isclose(rolled.share_of_draws, 0.5)
 ].set_index("system")[joules.SPENT[0]]
@@ -566,7 +558,7 @@ charts.draws(
     rolled,
     {"system": spec.id, "wanted_tokens_per_s_per_user": slow, "software": kind},
     caption=f"Half of the draws lie under {format_digits(mid[spec.id], 2)} J",
-    under=f"all that is open drawn at once; {m.id}, context {context:,}, {called[spec.id]}; grey: other systems at the same speed and on the same software; choose below",
+    under=f"all that is open drawn at once; {m.id}, {input_tokens:,} tokens in and {output_tokens:,} out, {called[spec.id]}; grey: other systems at the same speed and on the same software; choose below",
 )
 
 # %% [markdown]
@@ -593,7 +585,7 @@ Markdown(
 # ## What is left out
 #
 # No watt of an AWS chip is published: one wall meter beside one run would replace most of this chapter. Energies from the bottom miss clocks, control
-# and regulators. The first tables are of decode alone; that of a request adds its prompt. Idle hours between requests, clocks that follow the
+# and regulators. Chips that a mapping leaves idle draw nothing here. Idle hours between requests, clocks that follow the
 # load, power caps, warm summers, embodied carbon, and the network beyond the server have no term.
 
 # %% [markdown]

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from trnmodel.search.objective import Load
 
 import trnmodel as tm
 from trnmodel.catalog import facilities
@@ -14,7 +15,6 @@ from trnmodel.catalog import prices as priced
 from trnmodel.catalog.systems import Switch
 from trnmodel.cost import bill
 from trnmodel.search import token_cost
-from trnmodel.search.objective import Load
 
 SOLD, RACK, TORUS = "hgx-h100", "trn3-nl72x2-pcie160", "trn3-nl32x2-torus"
 

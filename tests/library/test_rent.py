@@ -8,12 +8,12 @@ from datetime import date
 
 import numpy as np
 import pytest
+from trnmodel.search.objective import Load
 
 import trnmodel as tm
 from trnmodel.catalog import load, rents
 from trnmodel.catalog.tables import DataError, Fact
 from trnmodel.search.chip_seconds import PLACES, between
-from trnmodel.search.objective import Load
 from trnmodel.units import PFLOP
 
 MODEL = "llama-3.1-8b"

@@ -154,6 +154,52 @@ def plan(
         _print(ctx, "\n".join(result.card()), frame, as_json, result.choices)
 
 
+@app.command(cls=question("compare"))
+def compare(
+    ctx: typer.Context,
+    model: Model,
+    systems: Annotated[
+        list[str],
+        typer.Argument(metavar="SYSTEM...", help="Systems that stand beside each other.", **_name("system")),
+    ],
+    speed: Annotated[
+        list[float],
+        typer.Option(
+            help="Tokens/s that each user gets at least: one, or several with commas.",
+            parser=str,
+            callback=terminal.numbers,
+            metavar="NUMBER,...",
+        ),
+    ],
+    prompt: In,
+    output: Out,
+    ttft: Ttft = None,
+    percentile: Percentile = 99.0,
+    prefix: Prefix = 0.0,
+    requests: Requests = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(help="System that the others are compared with; default the leader.", **_name("system")),
+    ] = None,
+    precision: BestDtypes = None,
+    stack: Stack = None,
+    name: ModelName = None,
+    as_json: Json = False,
+) -> None:
+    """Put systems side by side for one request, in common draws: who leads, how sure that is, where the order flips."""
+    with plain_errors(ctx, speeds="speed"):
+        request = trnmodel.Request(prompt, output, None, ttft, percentile, prefix, requests)
+        ask: dict[str, Any] = {"speeds": speed, "precision": precision, "efficiencies": stack, "baseline": baseline}
+        result = trnmodel.compare(trnmodel.model(model, name), request, systems, **ask)
+        if not as_json:
+            _print(ctx, "\n".join(result.card()), None, as_json, result.lines)
+            return
+        _print_names(ctx, as_json)
+        typer.echo(json.dumps(answers.compared(result), indent=2))
+        if not any(one.valid for one in result.lines):
+            raise typer.Exit(Status.IMPOSSIBLE)
+
+
 @app.command(cls=question("decode_step"))
 def decode(
     ctx: typer.Context,
@@ -281,6 +327,9 @@ def cost(
     speed: Speed,
     prompt: In,
     output: Out,
+    ttft: Ttft = None,
+    percentile: Percentile = 99.0,
+    prefix: Prefix = 0.0,
     pricing: Pricing = "capacity-block",
     price: Annotated[float | None, typer.Option(help="Your own price per chip-hour instead, in USD.", **NUMBER)] = None,
     region: Annotated[str | None, typer.Option(help="Region or seller; default all that are published.")] = None,
@@ -288,9 +337,7 @@ def cost(
     against: Annotated[
         str | None, typer.Option(help="System whose cost the others are to tie with.", **_name("system"))
     ] = None,
-    requests: Annotated[
-        float | None, typer.Option(help="Requests/s; default what whole instances serve.", **NUMBER)
-    ] = None,
+    requests: Requests = None,
     duty: Annotated[float, typer.Option(**NUMBER)] = 1.0,
     spares: Annotated[int, typer.Option(**WHOLE)] = 0,
     precision: BestDtypes = None,
@@ -301,11 +348,10 @@ def cost(
     from trnmodel.result import stacked
 
     with plain_errors(ctx, systems="system", **({} if price is None else {"pricing": "price"})):
-        ask = {"tokens_per_s_per_user": speed, "input_tokens": prompt, "output_tokens": output, "precision": precision}
-        ask |= {"requests_per_s": requests, "duty": duty, "spare_instances": spares, "region": region}
-        result = trnmodel.token_cost(
-            trnmodel.model(model, name), system, pricing=pricing if price is None else price, **ask
-        )
+        request = trnmodel.Request(prompt, output, speed, ttft, percentile, prefix, requests)
+        ask = {"precision": precision, "duty": duty, "spare_instances": spares, "region": region}
+        ask |= {"pricing": pricing if price is None else price}
+        result = trnmodel.token_cost(trnmodel.model(model, name), request, system, **ask)
         owned = result.priced({name: trnmodel.tco(name, owner=owner) for name in result.systems})
         lines = [*result.card(against), *(line for name in owned.systems for line in owned.told(name))]
         frame = stacked({"renter": result.to_frame(as_json), "owner": owned.to_frame(as_json)}, "who")

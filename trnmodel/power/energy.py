@@ -392,7 +392,8 @@ class RequestEnergy(Grounded):
     """Energy per generated token of a request, with its prompt, at the load of a server.
 
     `prefill` and `decode` are the energies of the steps that the server runs; `prefill_j_share` is the part of the
-    joules at the server that prompts take. Chips that a mapping leaves idle draw nothing here.
+    joules at the server that prompts take, `prefill_chip_s_per_token` and `decode_chip_s_per_token` are the chip time
+    of either for each generated token. Chips that a mapping leaves idle draw nothing here.
     """
 
     REASONS: ClassVar[tuple[str, ...]] = Energy.REASONS
@@ -404,6 +405,8 @@ class RequestEnergy(Grounded):
     input_tokens: NDArray
     output_tokens: NDArray
     prefill_j_share: NDArray
+    prefill_chip_s_per_token: NDArray
+    decode_chip_s_per_token: NDArray
     chip_j_per_token: NDArray
     server_j_per_token: NDArray
     all_in_j_per_token: NDArray
@@ -456,6 +459,8 @@ def of_request(
         decode=later,
         input_tokens=np.asarray(request.input_tokens),
         output_tokens=output,
+        prefill_chip_s_per_token=np.asarray(seconds[0]),
+        decode_chip_s_per_token=np.asarray(seconds[1]),
         prefill_j_share=parts["server"][0] / each["server_j_per_token"],
         **each,
         reason_mask=first.reason_mask | later.reason_mask,

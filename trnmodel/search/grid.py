@@ -149,7 +149,7 @@ class Question(NamedTuple):
         return Steps(step, alone, together, drafting_s(self.option, step), fit)
 
     def possible(self, steps: Steps) -> NDArray:
-        """Return whether a replica runs its steps and prompts, at as many sequences as documents name the option for."""
+        """Return whether a replica runs its steps and prompts, at no more sequences than a document names."""
         return steps.valid & (steps.step.batch <= self.option.most_sequences)
 
     def times(self, steps: Steps) -> Times:

@@ -103,13 +103,13 @@ def plan(
     (True, 'public', True)
     """
     q = _asked(read_model(model), one_request("request", request), precision)
-    specs = sorted(asked_systems(systems), key=_catalog_order)
+    specs = sorted(asked_systems(systems), key=catalog_order)
     if not any(_computed(q, spec) for spec in specs):
         peaks = sorted({dtype for spec in specs for dtype in spec.chip.peak_flop_per_s})
         refuse("precision", precision, f"no chip asked computes in it; they compute in {', '.join(peaks)}")
     points = {spec.id: _points(q, spec, _options(q, spec, efficiencies)) for spec in specs}
     fitting = [spec for spec in specs if any(point.rank[0] for point in points[spec.id])]
-    choices = _ordered([chosen(points[spec.id][0]) for spec in fitting])
+    choices = ordered([chosen(points[spec.id][0]) for spec in fitting])
     second, beside = list[Choice](), list[Choice]()
     if choices:
         spec = choices[0].system
@@ -118,7 +118,7 @@ def plan(
         for kind in (kind for kind in ("hand-tuned", "ideal") if kind in words):
             others = _points(q, spec, options_of(spec, q.model, q.request, words[kind]))
             beside += [chosen(point) for point in others[:1] if point.rank[0]]
-    missing = {spec.id: f"computes in {', '.join(spec.chip.peak_flop_per_s)} alone" for spec in specs}
+    missing = {spec.id: lacking(spec) for spec in specs}
     whys = {i: some[0].why if some else missing[i] for i, some in points.items()}
     refused = {i: why for i, why in whys.items() if i not in {spec.id for spec in fitting}}
     return Plan(q.model, q.request, tuple(choices), tuple(second), refused, tuple(beside))
@@ -128,9 +128,28 @@ def best_choice(
     model: Transformer, request: Request, spec: System, efficiencies: Any, precision: str | Precision | None
 ) -> Choice | None:
     """Return the choice of one system for a request; None where nothing fits or its chip lacks the precision."""
-    q = _asked(model, request, precision)
-    points = _points(q, spec, _options(q, spec, efficiencies))
+    questions = questions_of(model, request, spec, efficiencies, precision)
+    points = _best_of(questions)
     return chosen(points[0]) if points and points[0].rank[0] else None
+
+
+def questions_of(
+    model: Transformer, request: Request, spec: System, efficiencies: Any, precision: str | Precision | None
+) -> list[Question]:
+    """Return the questions of a system: one for each of its software options and each precision that it computes in."""
+    q = _asked(model, request, precision)
+    return _questions(q, spec, _options(q, spec, efficiencies))
+
+
+def why_none(questions: list[Question], spec: System) -> str:
+    """Return why a system has no choice."""
+    points = _best_of(questions)
+    return points[0].why if points else lacking(spec)
+
+
+def lacking(spec: System) -> str:
+    """Return in which formats alone a chip computes."""
+    return f"computes in {', '.join(spec.chip.peak_flop_per_s)} alone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +191,7 @@ def asked_systems(systems: Any) -> list[System]:
     return list(by_id.values())
 
 
-def _catalog_order(spec: System) -> tuple[int, str]:
+def catalog_order(spec: System) -> tuple[int, str]:
     """Return the place of a system in the catalog; those of a caller follow by their id."""
     ids = catalog_systems.systems()
     return (ids.index(spec.id) if spec.id in ids else len(ids)), spec.id
@@ -183,9 +202,18 @@ def _computed(q: _Asked, spec: System) -> list[Precision]:
     return [one for one in q.precisions if computes(spec, one)]
 
 
+def _questions(q: _Asked, spec: System, some: Iterable[Option]) -> list[Question]:
+    """Return a question for each option and each precision that the system computes in."""
+    return [Question(q.model, q.request, spec, option, one) for option in some for one in _computed(q, spec)]
+
+
 def _points(q: _Asked, spec: System, some: Iterable[Option]) -> list[Point]:
     """Return the points of the two best mappings of each precision and option on a system, the best first."""
-    questions = [Question(q.model, q.request, spec, option, one) for option in some for one in _computed(q, spec)]
+    return _best_of(_questions(q, spec, some))
+
+
+def _best_of(questions: list[Question]) -> list[Point]:
+    """Return the points of the two best mappings of each question, the best first."""
     return sorted((point for one in questions for point in _searched(one)), key=lambda point: point.rank, reverse=True)
 
 
@@ -211,12 +239,12 @@ def _searched(q: Question) -> list[Point]:
     return [g.point(q, at, float(merit[at]), int(level[at])) for at in places]
 
 
-def _ordered(choices: list[Choice]) -> list[Choice]:
+def ordered(choices: list[Choice]) -> list[Choice]:
     """Return the choices, the best first; ties go to what can be bought, to the fewest chips, then to the catalog."""
     ranked = sorted(choices, key=lambda c: (not c.valid, -c.merit))
-    same = [c for c in choices if _same(c, ranked[0])]
-    first = sorted(same, key=lambda c: (AVAILABILITY.index(c.system.status), bool(c.system.alternative_of), c.chips))
-    return first + [c for c in ranked if not _same(c, ranked[0])]
+    tied = [c for c in choices if same(c, ranked[0])]
+    first = sorted(tied, key=lambda c: (AVAILABILITY.index(c.system.status), bool(c.system.alternative_of), c.chips))
+    return first + [c for c in ranked if not same(c, ranked[0])]
 
 
 def _primary(c: Choice) -> str:
@@ -224,7 +252,8 @@ def _primary(c: Choice) -> str:
     return c.system.alternative_of or c.system.id
 
 
-def _same(c: Choice, best: Choice) -> bool:
+def same(c: Choice, best: Choice) -> bool:
+    """Whether two choices tie: both keep the promise, or neither, and they are within `TIED` of each other."""
     return bool(c.valid) == bool(best.valid) and abs(c.merit / best.merit - 1) <= TIED
 
 
@@ -266,13 +295,13 @@ class Plan(Card):
     @property
     def same(self) -> list[str]:
         """Other systems that do what the best one does, within 1 %."""
-        return [c.system.id for c in self.choices[1:] if _same(c, self.choices[0])]
+        return [c.system.id for c in self.choices[1:] if same(c, self.choices[0])]
 
     @property
     def runner_up(self) -> Choice | None:
         """The next system that is no other reading of the best, one that does not tie first; else the next mapping."""
         rivals = [c for c in self.choices[1:] if _primary(c) != _primary(self.choices[0])]
-        rest = sorted(rivals, key=lambda c: _same(c, self.choices[0]))
+        rest = sorted(rivals, key=lambda c: same(c, self.choices[0]))
         return next(iter([*rest, *self.second]), None)
 
     @property
@@ -287,7 +316,7 @@ class Plan(Card):
             refuse("c", f"Choice of {c.step.model.id} on {c.system.id}", "allowed is a Choice of this plan")
         best = self.choices[0]
         alike = f"another reading of {_primary(best)}: " if c is not best and _primary(c) == _primary(best) else ""
-        if c in self.choices and _same(c, best):
+        if c in self.choices and same(c, best):
             return alike + SAME
         if not c.valid:
             return f"{c.reason}: at most {_in_unit(c, 'tokens_per_s_per_user')}"

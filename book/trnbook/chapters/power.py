@@ -159,12 +159,12 @@ def _ends_w(power: Power, which: str, rate: float) -> tuple[float, float, float]
 
 
 def requests(energies: Mapping[str, RequestEnergy]) -> pd.DataFrame:
-    """Return joules per prompt token, decoded token and token with its prompt, per step and per FLOP."""
-    titles = ("prompt token [J]", "decoded token [J]", "token with its prompt [J]")
+    """Return joules of a generated token: of its prompt, of its decode steps, and of both; per step and per FLOP."""
     rows = []
     for name, e in energies.items():
-        row: dict[str, Any] = {"system": name}
-        row |= {word: one.in_words(SPENT[0]) for word, one in zip(titles, (e.prefill, e.decode, e), strict=True)}
+        joules, share = float(e.server_j_per_token), float(e.prefill_j_share)
+        row: dict[str, Any] = {"system": name, "its prompt [J]": format_digits(joules * share, 3)}
+        row |= {"its decode steps [J]": format_digits(joules * (1 - share), 3), "together [J]": e.in_words(SPENT[0])}
         whole = {"decode step": e.decode.chip_step_j, "a FLOP": e.decode.chip_j_per_flop}
         rows.append(row | {word: format_quantity(float(joules), "J", 2) for word, joules in whole.items()})
     return pd.DataFrame(rows)

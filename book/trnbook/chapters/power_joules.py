@@ -13,16 +13,17 @@ from numpy.typing import NDArray
 from trnbook.shared import software_kinds
 from trnmodel.catalog import facilities
 from trnmodel.catalog.facilities import Assumptions
+from trnmodel.catalog.stacks import kinds as stacks_of
 from trnmodel.catalog.systems import System, chip_of
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.formulas import energy as page
 from trnmodel.models.transformer import Transformer
 from trnmodel.power.energy import Energy, RequestEnergy, energy
 from trnmodel.result import tidy
+from trnmodel.search.frontier import best_at, formats
 from trnmodel.search.sensitivity import Sensitivity, sensitivity
-from trnmodel.steps.deployment import Deployment
-from trnmodel.steps.inference import decode_step
-from trnmodel.steps.mapping import Mapping as Degrees
+from trnmodel.serving.server import serve
+from trnmodel.steps.request import Request
 
 PRECISIONS = ("mxfp8", "fp8", "bf16")
 LEVEL = 0.01  # log ratio below which joules count as equal
@@ -30,36 +31,20 @@ SHARES = np.linspace(5, 95, 19)  # percentiles of the draws
 SPENT = ["server_j_per_token", "server_j_per_token_low", "server_j_per_token_high"]
 
 
-def point(
-    model: str | Transformer, line: Mapping[str, Any], context: float, assumed: Assumptions | None = None, **site: Any
-) -> Energy:
-    """Return the energy of the decode step at a row of `answers`, with `assumed` numbers in place of data."""
-    mapping = Degrees(tp=line["tp"], ep=line["ep"])
-    ask = {"batch": line["batch"], "context": context, "precision": line["precision"], "efficiencies": line["stack"]}
+def request(model: Any, line: Mapping[str, Any], assumed: Assumptions | None = None, **site: Any) -> RequestEnergy:
+    """Return the energy of a request at a row of `joules`, with `assumed` numbers in place of data."""
     spec = machine(line["system"], assumed)
-    step = decode_step(model, spec, mapping, **ask)
-    power = facilities.power(spec.chip)
+    power, choice = facilities.power(spec.chip), line["choice"]
+    asked = {"precision": choice.precision, "efficiencies": choice.option, "max_batch": choice.batch}
+    served = serve(model, choice.question.request, spec, choice.degrees, **asked)
     if assumed and power.id in assumed:
         site = site | {"power": facilities.with_assumptions(power, assumed)}
-    return cast(Energy, energy(step, **site))
+    return cast(RequestEnergy, energy(served, **site))
 
 
-def request(
-    model: Any, line: Mapping[str, Any], context: float, output_tokens: float, assumed: Assumptions | None = None
-) -> RequestEnergy:
-    """Return the energy of a request at a row of `joules`, with the decode step at half of its output.
-
-    The batch of the line decodes together, so that a user has the speed of the line.
-    """
-    spec = machine(line["system"], assumed)
-    power, mapping = facilities.power(spec.chip), Degrees(tp=line["tp"], ep=line["ep"])
-    deployment = Deployment(
-        model=model, system=cast(Any, spec), mapping=mapping, precision=line["precision"], stack=line["stack"]
-    )
-    ask: dict[str, Any] = {"batch": line["batch"], "input_tokens": context - output_tokens / 2}
-    if assumed and power.id in assumed:
-        ask["power"] = facilities.with_assumptions(power, assumed)
-    return cast(RequestEnergy, energy(deployment, output_tokens=output_tokens, **ask))
+def point(model: Any, line: Mapping[str, Any], assumed: Assumptions | None = None, **site: Any) -> Energy:
+    """Return the energy of the decode step at a row of `joules`, with `assumed` numbers in place of data."""
+    return request(model, line, assumed, **site).decode
 
 
 def machine(system: str | System, assumed: Assumptions | None = None) -> System:
@@ -73,31 +58,44 @@ def joules(
     model: str | Transformer,
     systems: Iterable[str],
     speeds: Sequence[float],
-    context: float,
+    asked: Request,
     assumed: Assumptions | None = None,
 ) -> pd.DataFrame:
-    """Return `software_kinds.answers` with J/token and watts at the server; NaN where nothing is fast enough.
+    """Return J per generated token of a request at the server, by system, promised speed and kind of software.
 
     Returns
     -------
     table : pandas.DataFrame
-        The columns of `software_kinds.answers`, server_j_per_token with `_low` and `_high`, server_w, and half-widths
-        of the logarithm of watts and of time, each below and above. The point stays while its time moves within its
-        band. [-]
+        system, wanted_tokens_per_s_per_user, software, precision, tp, ep, batch, stack, choice (as the plan has it),
+        tokens_per_s_per_chip (0 where nothing keeps the promise), server_j_per_token with `_low` and `_high`, server_w
+        (the mean of a chip and its share of the server), half-widths of the logarithm of watts and of time, each below
+        and above, basis. Joules are NaN where nothing keeps the promise. [-]
     """
-    answers = software_kinds.answers(model, systems, speeds, context, PRECISIONS)
-    return tidy([line | _spent(model, line, context, assumed) for line in answers.to_dict("records")])
+    rows = list[dict[str, Any]]()
+    for name, precision in formats(systems, PRECISIONS).items():
+        for kind, word in stacks_of(read_system(name).chip).items():
+            choices = best_at(model, asked, name, speeds, [precision], word)
+            for speed, choice in zip(speeds, choices, strict=True):
+                line = {"system": name, "wanted_tokens_per_s_per_user": speed, "software": kind, "choice": choice}
+                rows.append(line | {"precision": precision} | _spent(model, line, assumed))
+    return pd.DataFrame(rows).sort_values("wanted_tokens_per_s_per_user", kind="stable", ignore_index=True)
 
 
-def _spent(
-    model: str | Transformer, line: Mapping[str, Any], context: float, assumed: Assumptions | None
-) -> dict[str, Any]:
+def _spent(model: str | Transformer, line: Mapping[str, Any], assumed: Assumptions | None) -> dict[str, Any]:
+    """Return the figures of a row of `joules`."""
     names = [*SPENT, "server_w", "watts_below", "watts_above", "time_below", "time_above"]
-    if not line["tokens_per_s_per_chip"]:
-        return dict.fromkeys(names, np.nan)
-    e = point(model, line, context, assumed)
-    figures = (e.server_j_per_token, *e.ends(SPENT[0]), e.server_w, *e.widths("server_w"), *e.step.widths("time_s"))
-    return dict(zip(names, map(float, figures), strict=True)) | {"basis": e.basis}
+    choice = line["choice"]
+    if choice is None:
+        return dict.fromkeys(names, np.nan) | {"tokens_per_s_per_chip": 0.0, "stack": "", "basis": ""}
+    e = request(model, line, assumed)
+    parts = (e.prefill, e.decode)
+    watts, times = (np.max([one.widths(name) for one in parts], axis=0) for name in ("server_w", "time_s"))
+    mean_w = e.server_j_per_token / (e.prefill_chip_s_per_token + e.decode_chip_s_per_token)
+    figures = dict(
+        zip(names, map(float, (e.server_j_per_token, *e.ends(SPENT[0]), mean_w, *watts, *times)), strict=True)
+    )
+    about = {name: getattr(choice, name) for name in ("tp", "ep", "batch", "tokens_per_s_per_chip")}
+    return figures | about | {"stack": choice.stack.id, "basis": str(e.basis)}
 
 
 def line_of(table: pd.DataFrame, speed: float, system: str) -> pd.Series | None:
@@ -140,40 +138,40 @@ def verdicts(table: pd.DataFrame, speed: float, kind: str) -> tuple[pd.Series | 
 
 
 def drawn(
-    model: str | Transformer,
-    line: Mapping[str, Any],
-    context: float,
-    draws: int = 4000,
-    assumed: Assumptions | None = None,
+    model: str | Transformer, line: Mapping[str, Any], draws: int = 4000, assumed: Assumptions | None = None
 ) -> Sensitivity:
     """Draw the joules per token at a row of `joules` with everything uncertain varied: TDP, shares, host, fit, time.
 
     A 90 % interval is drawn evenly over its logarithm, with the spread of a normal distribution of the same interval.
     Inputs that systems share have the same draws; the error of a time belongs to its chip.
     """
-    e = point(model, line, context, assumed)
-    chip, where = chip_of(e.system), e.step.system
+    e = request(model, line, assumed)
+    chip, where = chip_of(e.decode.system), e.decode.step.system
     power, time = facilities.with_assumptions(facilities.power(chip), assumed or {}), f"time of {chip.id}"
     tdp = f"tdp_w of {chip.id}"
     errors = {"fit": (power.chip_width,) * 2, "server": (power.server_width,) * 2}
     errors[time] = line["time_below"], line["time_above"]
     factors = {name: (np.exp(-float(low)), 1.0, np.exp(float(high))) for name, (low, high) in errors.items()}
     low, high = facilities.ends(chip, "tdp_w")
+    parts = ((e.prefill.step, e.prefill_chip_s_per_token), (e.decode.step, e.decode_chip_s_per_token))
 
     def j_per_token(power: facilities.Power, fit: NDArray, server: NDArray, **named: Any) -> NDArray:
         tdp_w, slower = named[tdp], named[time]
         hot = replace(chip, tdp_w=tdp_w)
         system = replace(where, chip=hot) if isinstance(where, System) else hot
-        moved = cast(Energy, energy(replace(e.step, system=system, time_s=e.step.time_s * slower), power=power))
-        watts = page.server_w(np.minimum(moved.chip_w * fit, tdp_w), power.server_ratio, power.host_w_per_chip)
-        return page.energy_j(watts * server, e.tokens_per_s_per_chip / slower)
+        joules = np.zeros(())
+        for step, chip_s in parts:
+            moved = cast(Energy, energy(replace(step, system=system, time_s=step.time_s * slower), power=power))
+            watts = page.server_w(np.minimum(moved.chip_w * fit, tdp_w), power.server_ratio, power.host_w_per_chip)
+            joules = joules + watts * server * chip_s * slower
+        return joules
 
     inputs = {"power": power, tdp: (low, chip.tdp_w, high)} | factors
     return sensitivity(j_per_token, inputs, draws, distributions=dict.fromkeys(factors, "loguniform"))
 
 
 def quantiles(
-    model: str | Transformer, table: pd.DataFrame, context: float, draws: int = 4000, assumed: Assumptions | None = None
+    model: str | Transformer, table: pd.DataFrame, draws: int = 4000, assumed: Assumptions | None = None
 ) -> pd.DataFrame:
     """Return quantiles of `drawn` for every row of `joules`; a row without an answer has the reason in `why`.
 
@@ -189,7 +187,7 @@ def quantiles(
             lost = "no source has watts of this chip" if line["tokens_per_s_per_chip"] else "too slow for a user"
             rows.append(who | {"why": lost})
             continue
-        percentiles = drawn(model, line, context, draws, assumed).percentiles(SHARES).iloc[0]
+        percentiles = drawn(model, line, draws, assumed).percentiles(SHARES).iloc[0]
         cuts = {"share_of_draws": SHARES / 100, SPENT[0]: [float(percentiles[f"p{share:g}"]) for share in SHARES]}
         rows.append(who | cuts | {"why": ""})
     names = ["system", "wanted_tokens_per_s_per_user", "software", "share_of_draws", SPENT[0], "why"]

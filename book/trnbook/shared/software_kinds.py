@@ -5,32 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
 from trnmodel.arguments import TINY, listed, numbers
-from trnmodel.bands import variants
 from trnmodel.catalog.stacks import KINDS, Efficiencies, basis, find
 from trnmodel.catalog.stacks import kinds as stacks_of
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.models.transformer import Transformer
+from trnmodel.models.transformer import model as read_model
 from trnmodel.result import tidy
-from trnmodel.search import deployments
-from trnmodel.search.deployments import formats
-from trnmodel.steps.inference import decode_step
+from trnmodel.search.choice import Choice
+from trnmodel.search.frontier import best_at, formats
+from trnmodel.search.plan import best_choice
+from trnmodel.steps.answers import RESOURCES
+from trnmodel.steps.inference import decode_step, prefill
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
-from trnmodel.units import format_digits, format_within
+from trnmodel.steps.request import Request
+from trnmodel.units import MS, format_digits, format_within
 
 if TYPE_CHECKING:
     import pandas as pd
 
 # the question that the chapters switch-tray and software share
 EXPERTS = ("trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160", "trn3-nl32x2-torus")
-SPEEDS, CONTEXT = (20.0, 50.0), 4096.0
+SPEEDS, REQUEST = (20.0, 50.0), Request(4096, 512)
 # what software adds to a step or a prompt, in the order of the bars, with the fields of a stack that hold it
 MECHANISMS: Mapping[str, tuple[str, ...]] = {
     "kernels": (
@@ -58,11 +61,13 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
     ),
 }
 ORDER = ("public", "hand-tuned", "ideal")
-POINT = ("tp", "ep", "batch")
+POINT = ("tp", "ep", "pp", "cp", "batch")
+PARTS = ("decode_tokens_per_s_per_chip", "prefill_utilisation")
 YIELD = ["tokens_per_s_per_chip", "tokens_per_s_per_chip_low", "tokens_per_s_per_chip_high"]
 COLUMNS = (
-    "wanted_tokens_per_s_per_user system software precision tp ep batch tokens_per_s_per_chip "
-    "tokens_per_s_per_chip_low tokens_per_s_per_chip_high stack basis basis_reason reason"
+    "promised_tokens_per_s_per_user system software option precision tp ep pp cp batch tokens_per_s_per_chip "
+    "tokens_per_s_per_chip_low tokens_per_s_per_chip_high chance decode_tokens_per_s_per_chip prefill_utilisation "
+    "stack basis basis_reason reason"
 )
 
 
@@ -75,19 +80,6 @@ def _ends(e: Efficiencies) -> dict[str, list[tuple[tuple[str, float], ...]]]:
         for mechanism, names in mine.items()
         if names
     }
-
-
-def spread(e: Efficiencies) -> Efficiencies:
-    """Return a stack as it is, then with one mechanism at a time at the ends of its ranges, on a first axis.
-
-    Examples
-    --------
-    >>> import trnmodel as tm
-    >>> e = spread(tm.efficiencies("trainium3", "hand-tuned"))
-    >>> e.shape, (e.layer_s.ravel() * 1e6).round(1).tolist()
-    ((9, 1, 1), [79.5, 79.5, 79.5, 43.0, 116.0, 79.5, 79.5, 79.5, 79.5])
-    """
-    return variants(e, ((), *(move for two in _ends(e).values() for move in two)), 2)
 
 
 def waterfall(
@@ -146,55 +138,23 @@ def waterfall(
     return bars[(bars.bar_s != 0) | (bars.bar_s_high != 0)].reset_index(drop=True)
 
 
-class Tried(NamedTuple):
-    """Decode steps of all powers of two of TP and EP and all batches, a row per variant of a stack.
-
-    `each` is tokens/s per working chip and `user` tokens/s per user, both 0 where the step does not exist; `tp`, `ep`
-    and `batch` have a value per column.
-    """
-
-    each: NDArray
-    user: NDArray
-    tp: NDArray
-    ep: NDArray
-    batch: NDArray
-
-    def yields(self, speeds: NDArray, slower: float = 1.0) -> NDArray:
-        """Return the most tokens/s per chip at each speed, with all steps slower by a factor; 0 if unreached."""
-        fast = np.where(self.user >= speeds[:, None, None] * slower, self.each, 0.0)
-        return fast.max(axis=2).T / slower
-
-    def place(self, speed: float) -> int:
-        """Return the column with the most tokens/s per chip at a speed, or the fastest if none reaches it."""
-        fast = np.where(self.user[0] >= speed, self.each[0], 0.0)
-        return int((fast if fast.any() else self.user[0]).argmax())
-
-
-def tried(model: Any, system: str | System, e: Efficiencies, context: float, precision: str) -> Tried:
-    """Return `deployments.tried` as yields: the search behind frontiers and plans.
+def choices(
+    model: str | Transformer,
+    request: Request,
+    system: str | System,
+    kind: str,
+    tokens_per_s_per_user: ArrayLike,
+    precision: str,
+) -> list[Choice | None]:
+    """Return the choice of a system on one kind of software at each promised speed; None where it is not reached.
 
     Examples
     --------
-    >>> import trnmodel as tm
-    >>> found = tried("llama-3.1-8b", "hgx-h200", tm.efficiencies("h200", "ideal"), 4096, "fp8")
-    >>> found.yields(np.array([1.0, 1e9])).round().tolist()
-    [[8874.0, 0.0]]
+    >>> slow, never = choices("llama-3.1-8b", Request(1024, 256), "hgx-h200", "ideal", [20.0, 1e9], "fp8")
+    >>> slow.stack.kind, never is None
+    ('ideal', True)
     """
-    step = deployments.tried(model, system, context=context, precision=precision, efficiencies=e)
-    shape = np.shape(step.batch)
-    each, user = (np.where(step.valid, x, 0.0) for x in (step.tokens_per_s_per_chip, step.tokens_per_s_per_user))
-    columns = (np.broadcast_to(x, shape).ravel() for x in (step.tp, step.ep, step.batch))
-    return Tried(each.reshape(-1, np.prod(shape)), user.reshape(-1, np.prod(shape)), *columns)
-
-
-def band(yields: NDArray) -> tuple[NDArray, NDArray]:
-    """Return low and high of the first row of yields or their logarithms; the other rows are variants.
-
-    One mechanism at a time moves to both ends of its ranges; the band is the root of the sum of squares on each side.
-    """
-    centre, moved = yields[0], (yields[1:] - yields[0]).reshape(-1, 2, *yields.shape[1:])
-    down, up = np.minimum(0, moved.min(axis=1, initial=0.0)), np.maximum(0, moved.max(axis=1, initial=0.0))
-    return centre - np.sqrt((down**2).sum(axis=0)), centre + np.sqrt((up**2).sum(axis=0))
+    return best_at(model, request, system, tokens_per_s_per_user, [precision], KINDS[kind])
 
 
 def in_band(value: float, low: float, high: float, basis: str = "") -> str:
@@ -222,7 +182,7 @@ def describe(table: pd.DataFrame, tokens_per_s_per_user: float, system: str) -> 
     >>> describe(table, 50.0, "hgx-h200").count("tokens/s a chip"), "hand-tuned" in describe(table, 50.0, "hgx-h200")
     (1, True)
     """
-    at = table[(table.wanted_tokens_per_s_per_user == tokens_per_s_per_user) & (table.system == system)]
+    at = table[(table.promised_tokens_per_s_per_user == tokens_per_s_per_user) & (table.system == system)]
     texts = [f"{in_band(*line[:3])} {line.software}" for line in at[[*YIELD, "software"]].itertuples(index=False)]
     return f"{read_system(system).name}: {', '.join(texts)} tokens/s a chip"
 
@@ -233,13 +193,14 @@ def names(systems: Iterable[str]) -> dict[str, str]:
 
 
 def side_by_side(table: pd.DataFrame) -> pd.DataFrame:
-    """Return `answers` with a row per speed and system: yields with bands, basis, what limits each."""
+    """Return `answers` with a row per speed and system: yields with bands, chance of public software, basis, limits."""
     rows = list[dict[str, Any]]()
-    for (speed, system), lines in table.groupby(["wanted_tokens_per_s_per_user", "system"], sort=False):
+    for (speed, system), lines in table.groupby(["promised_tokens_per_s_per_user", "system"], sort=False):
         at = lines.set_index("software")
         there = [kind for kind in ORDER if kind in at.index]
-        row: dict[str, Any] = {"wanted_tokens_per_s_per_user": speed, "of": read_system(system).name}
+        row: dict[str, Any] = {"promised_tokens_per_s_per_user": speed, "of": read_system(system).name}
         row |= {kind: in_band(*at.loc[kind, YIELD]) for kind in there}
+        row |= {"chance": at.chance["public"]} if "public" in there else {}
         row |= {"rests on": ", ".join(dict.fromkeys(at.basis[kind] for kind in there if kind != "ideal"))}
         row |= {f"{kind} loses to": at.reason[kind] for kind in there if kind != "ideal"}
         rows.append(row)
@@ -248,7 +209,7 @@ def side_by_side(table: pd.DataFrame) -> pd.DataFrame:
 
 def line(table: pd.DataFrame, speed: float, system: str, kind: str) -> pd.Series:
     """Return one row of `answers`."""
-    at = table[(table.wanted_tokens_per_s_per_user == speed) & (table.system == system) & (table.software == kind)]
+    at = table[(table.promised_tokens_per_s_per_user == speed) & (table.system == system) & (table.software == kind)]
     return at.iloc[0]
 
 
@@ -268,107 +229,121 @@ def decides(table: pd.DataFrame) -> str:
     return f"Software moves the yield {format_digits(kinds, 2)} times, racks {format_digits(racks, 2)} times"
 
 
-def reason(model: Any, system: str | System, mapping: Degrees, kind: str, **question: Any) -> str:
-    """Return what slows a decode step most: the largest bar between it and the ideal one.
+def reason(c: Choice) -> str:
+    """Return what takes most: on ideal software of all, on others of what they lose, the prompts of a step among it.
 
     Examples
     --------
-    >>> reason("llama-3.1-8b", "trn2.48xlarge", Degrees(tp=8), "hand-tuned", batch=8, context=2048)
-    'layers take 2.5 of 6.6 ms'
+    >>> [c] = choices("llama-3.1-8b", Request(2048, 256), "trn2.48xlarge", "hand-tuned", [50.0], "bf16")
+    >>> reason(c).endswith(" ms")
+    True
     """
-    if kind == "ideal":
-        step = decode_step(model, system, mapping, efficiencies="ideal", **question)
-        return f"{step.bound} takes longest of {float(step.time_s) * 1e3:.1f} ms"
-    bars = waterfall(model, system, mapping, ["ideal", kind], **question)
-    most = bars.iloc[1:].loc[lambda b: b.bar_s.idxmax()]
-    verb = "takes" if most.mechanism in ("attention", "routing of experts", "the step") else "take"
-    return f"{most.mechanism} {verb} {most.bar_s * 1e3:.1f} of {bars.end_s.iloc[-1] * 1e3:.1f} ms"
+    answers = float(c.batch * c.times.tokens_per_step / c.question.request.output_tokens)  # of each step
+    prompts_s = answers * float(c.times.prompt_s)
+    whole_s = float(c.times.step_s) + prompts_s
+    if c.stack.kind == "ideal":
+        parts = {name: float(getattr(c.step, f"{name}_s")) for name in RESOURCES} | {"prompts": prompts_s}
+        most = max(parts, key=parts.__getitem__)
+        return f"{most} {_takes(most)} longest of {whole_s / MS:.1f} ms"
+    request = c.question.request
+    ask: dict[str, Any] = {"precision": c.precision, "max_context": request.longest_context}
+    step = {"batch": c.batch, "context": request.mean_context, "new_tokens": c.option.draft_tokens + 1}
+    bars = waterfall(c.step.model, c.system, c.degrees, ["ideal", c.stack.id], **step, **ask)
+    lost = dict(zip(bars.mechanism.iloc[1:], bars.bar_s.iloc[1:], strict=True))
+    groups = float(c.times.groups)
+    new = {"input_tokens": request.new_tokens, "past": request.past_tokens}
+    ideal = prefill(c.step.model, c.system, c.degrees, batch=groups, efficiencies="ideal", **new, **ask)
+    lost["prompts"] = prompts_s - answers * float(ideal.time_s) / groups
+    most = max(lost, key=lost.__getitem__)
+    return f"{most} {_takes(most)} {lost[most] / MS:.1f} of {whole_s / MS:.1f} ms"
+
+
+def _takes(name: str) -> str:
+    """Return the verb after the name of a part."""
+    return "take" if name in ("kernels", "layers", "collectives", "prompts") else "takes"
 
 
 def answers(
     model: str | Transformer,
+    request: Request = REQUEST,
     systems: Iterable[str] = EXPERTS,
     tokens_per_s_per_user: Iterable[float] = SPEEDS,
-    context: float = CONTEXT,
     precisions: Sequence[str] = ("mxfp8", "fp8", "bf16"),
 ) -> pd.DataFrame:
-    """Return each system's tokens/s per chip on each kind of software at equal speed, with band and reason.
+    """Return what each system makes of a request on each kind of software at equal speed, with band and reason.
 
     Parameters
     ----------
+    request : Request
+        Its own speed does not count. [-]
     tokens_per_s_per_user : iterable of float
-        Lowest speed per user. [token/s]
-    context : float
-        Tokens in the cache. [token]
+        Promised speeds. [token/s]
     precisions : sequence of str
         Candidates; a system uses the first in which its chip computes. [-]
 
     Returns
     -------
     table : pandas.DataFrame
-        wanted_tokens_per_s_per_user, system, software, precision, tp, ep, batch, tokens_per_s_per_chip with `_low` and
-        `_high`, stack, basis, basis_reason, reason. A speed that no mapping reaches has yield 0 and a reason; a
-        kind of software without a row for the chip is left out. [-]
+        promised_tokens_per_s_per_user, system, software, option, precision, degrees, batch, tokens_per_s_per_chip (of
+        whole requests, per paid chip) with `_low` and `_high`, chance, decode_tokens_per_s_per_chip,
+        prefill_utilisation, stack, basis, basis_reason, reason. A speed that no mapping reaches has yield 0 and a
+        reason; a kind of software without a row for the chip is left out. [-]
 
     Notes
     -----
-    TP, EP and batch are those of the search in `deployments.frontiers`. For the band of hand-tuned software, each
-    mechanism of the stack moves to the ends of its ranges, the best point is searched again, and the squares are added
-    up. For public software the search is repeated with all steps at the ends of the step's 90 % interval. Ideal
-    software has no band.
+    These are the answers of `tm.plan` on one system and kind of software: band and chance are over the common draws, in
+    which the mapping stays and the number of sequences in flight adapts.
     """
-    speeds, rows = np.ravel(numbers("tokens_per_s_per_user", tokens_per_s_per_user, TINY)), list[dict[str, Any]]()
+    chosen_model, rows = read_model(model), list[dict[str, Any]]()
+    speeds = np.ravel(numbers("tokens_per_s_per_user", tokens_per_s_per_user, TINY)).tolist()
     for name, precision in formats(systems, precisions).items():
         spec = read_system(name)
         for kind, word in stacks_of(spec.chip).items():
-            e, ask = find(spec.chip, word, "efficiencies"), {"context": context, "precision": precision}
-            steps = tried(model, spec, spread(e) if kind == "hand-tuned" else e, context, precision)
-            yields = steps.yields(speeds)
-            ends = np.maximum(band(yields), 0.0).T.tolist()
-            for speed, made, parts in zip(speeds.tolist(), yields[0].tolist(), ends, strict=True):
-                line = {"wanted_tokens_per_s_per_user": speed, "system": spec.id, "software": kind}
-                line |= {"precision": precision, "stack": e.id, YIELD[0]: made}
-                columns, left_out = _line(model, spec, steps, speed, kind, ask | {"efficiencies": e})
-                low, high = left_out if kind == "public" else parts
-                rows.append(line | columns | dict(zip(YIELD[1:], (low, high), strict=True)))
+            reached = choices(chosen_model, request, spec, kind, speeds, precision)
+            for speed, c in zip(speeds, reached, strict=True):
+                line = {"promised_tokens_per_s_per_user": speed, "system": spec.id, "software": kind}
+                line |= {"precision": precision, "stack": find(spec.chip, word, "efficiencies").id}
+                promised = replace(request, tokens_per_s_per_user=speed)
+                rows.append(line | (_line(c) if c else _nothing(chosen_model, promised, spec, word, precision)))
     table = tidy(rows)[COLUMNS.split()]
-    return table.sort_values("wanted_tokens_per_s_per_user", kind="stable", ignore_index=True)
+    return table.sort_values("promised_tokens_per_s_per_user", kind="stable", ignore_index=True)
 
 
-def _line(
-    model: Any, spec: System, steps: Tried, speed: float, kind: str, ask: dict[str, Any]
-) -> tuple[dict[str, Any], tuple[float, ...]]:
-    """Return the best point at a speed with basis and reason, and yields at the ends of the step's interval."""
-    at = steps.place(speed)
-    mapping, batch = Degrees(tp=steps.tp[at], ep=steps.ep[at]), float(steps.batch[at])
-    step = decode_step(model, spec, mapping, batch=batch, **ask)
-    reached, fastest = steps.user[0, at] >= speed, steps.user[0].max()
-    line: dict[str, Any] = {"basis": step.basis, "basis_reason": step.basis_reason}
-    line |= {"tp": steps.tp[at], "ep": steps.ep[at], "batch": batch} if reached else dict.fromkeys(POINT, np.nan)
-    if not reached:
-        line["reason"] = f"at most {fastest:.0f} tokens/s" if fastest else "it does not fit"
-    else:
-        ask = {name: ask[name] for name in ("context", "precision")}
-        line["reason"] = reason(model, spec, mapping, kind, batch=batch, **ask)
-    if kind != "public" or not fastest:
-        return line, (0.0, 0.0)
-    slower = (float(end / step.time_s) for end in reversed(step.ends("time_s")))
-    return line, tuple(float(steps.yields(np.array([speed]), times)[0, 0]) for times in slower)
+def _line(c: Choice) -> dict[str, Any]:
+    """Return a choice as columns of `answers`."""
+    columns = {name: getattr(c, name) for name in (*POINT, "chance", *PARTS)} | c.banded(c.FIGURE)
+    return columns | {"stack": c.stack.id, "option": c.option.name, "reason": reason(c)} | _ground(c)
+
+
+def _ground(c: Choice) -> dict[str, Any]:
+    """Return what a choice rests on as columns of `answers`."""
+    return {"basis": str(c.basis), "basis_reason": str(c.basis_reason)}
+
+
+def _nothing(m: Transformer, request: Request, spec: System, word: str | None, precision: str) -> dict[str, Any]:
+    """Return the columns of a speed that is not reached, with the reason."""
+    line: dict[str, Any] = dict.fromkeys([*POINT, *PARTS], np.nan) | dict.fromkeys([*YIELD, "chance"], 0.0)
+    c = best_choice(m, request, spec, word, precision)
+    if c is None:
+        return line | {"option": "", "reason": "it does not fit", "basis": "", "basis_reason": ""}
+    return line | {"option": c.option.name, "reason": f"at most {c.tokens_per_s_per_user:.0f} tokens/s"} | _ground(c)
 
 
 def shared_point(
     model: str | Transformer, system: str, table: pd.DataFrame, **question: Any
 ) -> tuple[Degrees, float] | None:
-    """Return mapping and batch of the highest hand-tuned yield at the slowest speed of `answers`.
+    """Return mapping and batch of the highest yield at the slowest speed that hand-tuned and public software can run.
 
-    The batch is halved until it fits the public stack. The answer is None if it never fits, or if nothing is fast
-    enough.
+    It is the hand-tuned choice of `answers`, or the public one where public software has no such mapping. The batch is
+    halved until it fits the public stack. The answer is None if it never fits, or if nothing is fast enough.
     """
-    rows = table[(table.system == system) & (table.software == "hand-tuned") & (table.tokens_per_s_per_chip > 0)]
-    for line in rows.head(1).itertuples():
-        mapping = Degrees(tp=line.tp, ep=line.ep)
-        batch = line.ep * np.exp2(np.arange(np.log2(line.batch / line.ep) + 1))
-        fits = batch[decode_step(model, system, mapping, batch=batch, **question).valid]
-        if len(fits):
-            return mapping, float(fits.max())
+    there = table[(table.system == system) & (table.tokens_per_s_per_chip > 0)]
+    for kind in ("hand-tuned", "public"):
+        for line in there[there.software == kind].head(1).itertuples():
+            mapping = Degrees(tp=line.tp, ep=line.ep, pp=line.pp, cp=line.cp)
+            batch = line.ep * np.exp2(np.arange(np.log2(line.batch / line.ep) + 1))
+            batch = np.minimum(batch * line.batch / batch[-1], line.batch)
+            runs = decode_step(model, system, mapping, batch=batch, **question).valid
+            if runs.any():
+                return mapping, float(batch[runs].max())
     return None

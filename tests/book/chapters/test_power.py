@@ -11,18 +11,19 @@ from trnbook.chapters.power_rack import rack_power
 from trnmodel.catalog import facilities, load
 from trnmodel.power.energy import one_at_a_time
 
+REQUEST = tm.Request(1792, 512)
 MODEL, AIR, LIQUID = "llama-3.1-8b", "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160"
 
 
 @pytest.fixture(scope="module")
 def spent():
-    return joules.joules(MODEL, [AIR, "hgx-h100", "trn1.32xlarge"], [40.0, 1e5], 2048.0)
+    return joules.joules(MODEL, [AIR, "hgx-h100", "trn1.32xlarge"], [40.0, 1e5], REQUEST)
 
 
 @pytest.fixture(scope="module")
 def energies(spent):
     line = joules.line_of(spent, 40.0, AIR)
-    return {site: joules.point(MODEL, line, 2048.0, facility=site) for site in ("aws-air", "aws-chilled")}
+    return {site: joules.point(MODEL, line, facility=site) for site in ("aws-air", "aws-chilled")}
 
 
 def test_joules_are_watts_over_rate(spent):
@@ -98,12 +99,12 @@ def test_a_gap_is_between_middles_whatever_the_bands():
 def test_quantiles_stand_at_the_shares_of_their_draws(spent):
     """19 from 5 to 95 %, in order; the middle one is the median of the draws, and who has no answer says why."""
     public = spent[spent.software == "public"]
-    found = joules.quantiles(MODEL, public, 2048.0, draws=500)
+    found = joules.quantiles(MODEL, public, draws=500)
     one = found[found.system == AIR].dropna(subset="share_of_draws")
     np.testing.assert_allclose(one.share_of_draws, np.linspace(0.05, 0.95, 19), rtol=1e-12)
     assert (np.diff(one.server_j_per_token) > 0).all()
-    assert joules.drawn(MODEL, joules.line_of(public, 40.0, AIR), 2048.0).values["answer"].size == 4000
-    draws = joules.drawn(MODEL, joules.line_of(public, 40.0, AIR), 2048.0, 500).values["answer"]
+    assert joules.drawn(MODEL, joules.line_of(public, 40.0, AIR)).values["answer"].size == 4000
+    draws = joules.drawn(MODEL, joules.line_of(public, 40.0, AIR), 500).values["answer"]
     for share, spent_j in zip(one.share_of_draws, one.server_j_per_token, strict=True):
         assert (draws < spent_j).mean() == pytest.approx(share, abs=2 / 500)
     why = found[found.share_of_draws.isna()].set_index(["system", "wanted_tokens_per_s_per_user"]).why
@@ -146,19 +147,20 @@ def test_sources_are_in_the_bibliography():
 
 
 def test_a_request_is_its_prompt_and_its_tokens(spent):
-    """1,792 tokens of prompt for 512 made: 3.5 prompt tokens stand on each."""
+    """1,792 tokens of prompt for 512 made: 3.5 prompt tokens stand on each; decode steps fill the rest of the time."""
     lines = spent[spent.software == "public"].dropna(subset="server_j_per_token")
-    found = tables.requests(
-        {one["system"]: joules.request(MODEL, one, 2048.0, 512.0) for one in lines.to_dict("records")}
-    )
-    assert found.system.tolist() == [AIR, "hgx-h100"]
-    for row in found.to_dict("records"):
-        prompt, token, whole = (
-            float(row[f"{word} [J]"].split()[0]) for word in ("prompt token", "decoded token", "token with its prompt")
-        )
-        assert whole == pytest.approx(3.5 * prompt + token, rel=0.1)  # of two digits each
-    made = lines.server_j_per_token.to_numpy()  # the same step: decode stands at the same context
-    assert [float(x.split()[0]) for x in found["decoded token [J]"]] == pytest.approx(made, rel=0.05)
+    energies = {one["system"]: joules.request(MODEL, one) for one in lines.to_dict("records")}
+    shown = tables.requests(energies)
+    assert shown.system.tolist() == [AIR, "hgx-h100"]
+    for row, line in zip(shown.to_dict("records"), lines.to_dict("records"), strict=True):
+        e, choice = energies[row["system"]], line["choice"]
+        prompt = 3.5 * float(e.prefill.server_j_per_token)
+        longer = float(choice.times.step_s / choice.step.time_s)  # by its drafts, which draw what the step draws
+        steps = float(e.decode.server_j_per_token) * longer * choice.batch / choice.sequences_in_flight
+        parts = [float(row[name].replace(",", "")) for name in ("its prompt [J]", "its decode steps [J]")]
+        assert parts == pytest.approx([prompt, steps / choice.times.tokens_per_step], rel=0.006)
+        assert float(row["together [J]"].split()[0]) == pytest.approx(sum(parts), rel=0.06)
+        assert line["server_j_per_token"] == pytest.approx(float(choice.energy().server_j_per_token), rel=1e-9)
 
 
 def test_what_chips_are_made_of_by_hand():
@@ -185,12 +187,12 @@ def test_draws_lie_within_the_band_and_around_the_value(spent):
     """The band holds all ends at once; draws of ten inputs stay inside and lie around the value."""
     lines = spent[(spent.software == "public")].dropna(subset="server_j_per_token")
     for line in lines.to_dict("records"):
-        found = joules.drawn(MODEL, line, 2048.0, 2000)
+        found = joules.drawn(MODEL, line, 2000)
         p5, p50, p95 = found.percentiles().iloc[0][["p5", "p50", "p95"]]
         assert line["server_j_per_token_low"] < p5 < p50 < p95 < line["server_j_per_token_high"]
         assert p50 == pytest.approx(line["server_j_per_token"], rel=0.2)
         assert found.percentiles().value[0] == pytest.approx(line["server_j_per_token"], rel=1e-9)
-    table = joules.quantiles(MODEL, spent, 2048.0, 500)
+    table = joules.quantiles(MODEL, spent, 500)
     assert set(table.why) == {"", "too slow for a user", "no source has watts of this chip"}
     assert len(table) == 19 * spent.server_j_per_token.notna().sum() + spent.server_j_per_token.isna().sum()
     known = table[table.why == ""]
@@ -204,7 +206,7 @@ def test_draws_lie_within_the_band_and_around_the_value(spent):
 def test_the_error_of_a_time_is_what_moves_joules_most_by_hand(spent):
     """Joules follow the time of a step: at its ends they are off by a little less, for a slower chip draws less."""
     line = spent[(spent.software == "public") & (spent.system == "hgx-h100") & spent.server_j_per_token.notna()].iloc[0]
-    bars = joules.drawn(MODEL, line, 2048.0, 500).tornado().set_index("input")
+    bars = joules.drawn(MODEL, line, 500).tornado().set_index("input")
     bar, value = bars.loc["time of h100"], line["server_j_per_token"]
     assert value < bar.answer_high < value * bar.high
     assert value > bar.answer_low > value * bar.low
@@ -216,14 +218,15 @@ def test_what_is_given_replaces_data_and_is_decided(spent):
     """Twice the middle TDP of 850 W is twice the watts of the chip; its range is gone; a site and a host likewise."""
     given = facilities.assumed(["trainium3.tdp_w=1700", "neuron-power.host_w_per_chip=100"])
     line = joules.line_of(spent, 40.0, AIR)
-    e, hot = joules.point(MODEL, line, 2048.0), joules.point(MODEL, line, 2048.0, given)
+    e, hot = joules.point(MODEL, line), joules.point(MODEL, line, given)
     assert hot.chip_w == pytest.approx(2 * e.chip_w)
     assert hot.server_w == pytest.approx(1.029 * 2 * e.chip_w + 100)
     assert hot.ends("tdp_w") == pytest.approx((1700, 1700))
-    assert joules.drawn(MODEL, line, 2048.0, 500, given).percentiles().value[0] == pytest.approx(hot.server_j_per_token)
+    whole = joules.request(MODEL, line, given)
+    assert joules.drawn(MODEL, line, 500, given).percentiles().value[0] == pytest.approx(whole.server_j_per_token)
     site = facilities.with_assumptions(facilities.facility("aws-air"), facilities.assumed(["aws-air.peak_pue=2"]))
     assert site.peak_pue == 2
-    lit = joules.joules(MODEL, ["trn1.32xlarge"], [40.0], 2048.0, facilities.assumed(["trainium1.tdp_w=210"]))
+    lit = joules.joules(MODEL, ["trn1.32xlarge"], [40.0], REQUEST, facilities.assumed(["trainium1.tdp_w=210"]))
     assert lit.server_j_per_token.notna().any()
     for bad in ("tdp_w=3", "trainium3.tdp_w", "trainium3.tdp_w=x", "trainium3.tdp_w=1.2.3", ""):
         with pytest.raises(ValueError, match="assume"):
