@@ -13,7 +13,7 @@ from trnmodel.search import launch
 
 EVERY = {one.id: one for one in options.documented()}
 NEURON = {
-    "num_batched_tokens_buckets": [2048],
+    "num_batched_tokens_buckets": [2000],
     "num_seqs_buckets": [4],
     "on_device_sampling_config": {"all_greedy": True},
 }
@@ -49,7 +49,7 @@ def flags_of(command):
 
 
 def test_steps_are_asynchronous_where_the_plan_priced_them_so():
-    """Features guide L488-495: on by default, --no-async-scheduling turns it off; reference L371: the device samples."""
+    """Features guide L488-495: on by default, with a flag that turns it off; reference L371: the device samples."""
     plain, fast = options.public(tm.chip("trainium2"), "llama-3.1-8b")[:2]
     commands = [started(one, "trainium2", "llama-3.1-8b")[0] for one in (plain, fast)]
     assert ["--no-async-scheduling" in command for command in commands] == [True, False]
