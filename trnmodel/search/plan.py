@@ -23,14 +23,15 @@ from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.quantities import quantity
 from trnmodel.result import Card
+from trnmodel.search import plan_card
 from trnmodel.search.choice import SHARES, Choice, Point, chosen
 from trnmodel.search.grid import Question, computes, grid, options_of
-from trnmodel.search.launch import command, runs
-from trnmodel.serving.account import load_of, made_per_chip, ttft_s
+from trnmodel.search.launch import command, runs, undocumented
+from trnmodel.serving.account import TOO_LATE, load_of, made_per_chip, ttft_s
 from trnmodel.steps.deployment import Deployment
 from trnmodel.steps.legal import refuse_longer
 from trnmodel.steps.request import Request, one_request
-from trnmodel.units import format_digits, spread_of
+from trnmodel.units import spread_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 PRECISIONS = ("bf16", "fp8", "mxfp8")  # that are tried where none is named: 4 bits change what a model answers
 TIED = 0.01  # share of a yield, up to which two systems do the same
 SAME = f"the same within {TIED:.0%}".replace("%", " %")
-TOLD = 3  # reasons why systems lose that a card tells, and systems that it names with each
 
 
 @declare(
@@ -327,13 +327,16 @@ class Plan(Card):
         alike = f"another reading of {_primary(best)}: " if c is not best and _primary(c) == _primary(best) else ""
         if c in self.choices and same(c, best):
             return alike + SAME
+        if c.reason == TOO_LATE:
+            return f"{c.reason}: after {c.in_words('ttft_s', 's')} on an empty server"
         if not c.valid:
             return f"{c.reason}: at most {_in_unit(c, 'tokens_per_s_per_user')}"
         more = {name: c.chip_s(name) - best.chip_s(name) for name in SHARES}
         most = max(more, key=more.__getitem__)
         digits = 2 if more[most] > 0.05 * best.chip_s(most) else 4
         times = [spread_of([one.chip_s(most)], "s", digits) for one in (c, best)]
-        takes = f": {most} takes {times[0]} of chip time per token, not {times[1]}" if more[most] > 0 else ""
+        verb = "take" if most == "prompts" else "takes"
+        takes = f": {most} {verb} {times[0]} of chip time per token, not {times[1]}" if more[most] > 0 else ""
         overlap = " with overlapping bands" if c.high > best.low else ""
         return f"{1 - c.merit / best.merit:.0%} less{overlap}{takes}".replace("%", " %")
 
@@ -344,45 +347,25 @@ class Plan(Card):
         if not c or not c.valid:
             return ""
         longest = float(self.request.longest_context)
-        return command(self.model, c.stack, c.step, c.first, c.dtypes, c.lnc, longest)
+        return command(self.model, c.option, c.step, c.first, c.dtypes, c.lnc, longest)
+
+    @property
+    def no_command(self) -> str:
+        """Why no document gives a command for the best choice, with the page that documents it; else empty."""
+        c = self.best
+        if not c or not c.valid or c.stack.kind != "public":
+            return ""
+        return undocumented(c.option, c.step, c.dtypes)
 
     def card(self) -> list[str]:
-        """Return six lines: the best, its mapping, other software, the runner-up, why others lose, and the command."""
-        c, after = self.best, self.runner_up
-        request = f"{self.model.id}, {self.request.describe()}"
-        if not c:
-            return [f"{request}: fits on no system", *self._others(after)]
-        answer = _in_unit(c, c.FIGURE, str(c.basis))
-        if not c.valid:
-            answer = f"{c.reason}, at most {_in_unit(c, 'tokens_per_s_per_user', str(c.basis))}"
-        lines = [f"{request}: {answer} on {c.system.id} with {c.stack.kind} software, {_chance(c)}"]
-        lines.append(f"mapping: {c.mapping}, {c.chips:g} of {c.system.chips} chips; {_loaded(c)}")
-        if self.beside:
-            others = [f"{b.stack.kind} {_in_unit(b, b.FIGURE) if b.valid else b.reason}" for b in self.beside]
-            lines.append(f"other software on it: {', '.join(others)}")
-        if after:
-            answer = _in_unit(after, after.FIGURE) + ", " if after.valid else ""
-            lines.append(f"runner-up: {after.system.id}, {after.mapping}; {answer}{self.reason(after)}")
-        return [*lines, *self._others(after), *_gpu_lines(self.gpus), *([self.command] if self.command else [])]
-
-    def _others(self, after: Choice | None) -> list[str]:
-        """Return why the other systems lose, with those of the same reason together."""
-        groups: dict[str, list[str]] = {}
-        for name, why in self.why.items():
-            if not after or name != after.system.id:
-                groups.setdefault(why, []).append(name)
-        reasons = [
-            ", ".join(names[:TOLD]) + (f" and {len(names) - TOLD} more" if len(names) > TOLD else "") + f" ({why})"
-            for why, names in groups.items()
-        ]
-        more = sum(map(len, list(groups.values())[TOLD:]))
-        rest = [f"{more} more system{'s' if more > 1 else ''}"] if more else []
-        return ["others: " + "; ".join([*reasons[:TOLD], *rest])] if reasons else []
+        """Return at most ten lines: what to run, what it makes, how sure that is, what loses, and the command."""
+        return plan_card.lines(self)
 
     def to_frame(self, bands: bool = False) -> pd.DataFrame:
         """Return a row for each system, the best first, then the next mapping, other software, and unusable ones.
 
-        Columns are those of a `Choice`, `role` ("best", "system", "mapping", "beside", "gpu", "refused") and `why`.
+        Columns are those of a `Choice`, with `role` ("best", "system", "mapping", "beside", "gpu", "refused"), the id of
+        the `option`, the `status` of the system (what a buyer can get) and `why`.
         """
         import pandas as pd
 
@@ -391,39 +374,14 @@ class Plan(Card):
         roles += [("gpu", c) for c in self.gpus]
         why = self.why
         rows = [
-            c.to_frame(bands).assign(role=role, why=why.get(c.system.id, "") if role == "system" else "")
+            c.to_frame(bands).assign(
+                role=role,
+                option=c.option.id,
+                status=c.system.status,
+                why=why.get(c.system.id, "") if role == "system" else "",
+            )
             for role, c in roles
         ]
         none = [{"system": name, "role": "refused", "why": told, "valid": False} for name, told in self.refused.items()]
         rows += [pd.DataFrame(none)] if none else []
         return pd.concat(rows, ignore_index=True)
-
-
-def _gpu_lines(gpus: tuple[Choice, ...]) -> list[str]:
-    """Return the best GPU systems that can be rented, on a line; nothing where none was asked."""
-    fast = [c for c in gpus if c.valid][:2]
-    if not fast:
-        return ["GPUs for rent: none keeps the promise"] if gpus else []
-    first, *more = fast
-    texts = [f"{first.system.id} {_in_unit(first, first.FIGURE, str(first.basis))}, {first.mapping}, {_chance(first)}"]
-    texts += [f"then {c.system.id} {_in_unit(c, c.FIGURE)}" for c in more]
-    return [f"GPUs for rent: {'; '.join(texts)}"]
-
-
-def _chance(c: Choice) -> str:
-    """Return the chance that the promises are kept, in words."""
-    return f"the promise holds in {format_digits(100 * c.chance, 2)} % of the draws"
-
-
-def _loaded(c: Choice) -> str:
-    """Return the figures of a choice beside its throughput, in words."""
-    first = c.in_words("ttft_s", "s")
-    if not c.valid:
-        return f"first token after {first} on an empty server"
-    share = format_digits(100 * c.prefill_utilisation, 2)
-    decode = _in_unit(c, "decode_tokens_per_s_per_chip")
-    return (
-        f"{_in_unit(c, 'tokens_per_s_per_user')}, first token after {first} "
-        f"({c.question.request.ttft_percentile:g}th percentile); prompts take {share} % of the time; "
-        f"decoding alone {decode}"
-    )
