@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +16,7 @@ from trnmodel.catalog.systems import System, chip_of
 
 DRAWS = 1000
 ENDS = (5.0, 95.0)  # percentiles of a band
+SIDES: tuple[Literal["lower", "higher"], ...] = ("lower", "higher")  # a draw itself: rates and their times agree
 TAIL = float(ndtri(0.95))  # standard deviations at the end of a 90 % interval
 
 
@@ -46,11 +47,22 @@ def cause(e: Efficiencies, system: System | Chip, phase: str) -> str:
     return f"{phase} of {e.rows_of}{where}"
 
 
+def shares(name: str, draws: int = DRAWS) -> NDArray:
+    """Return draws of a cause between 0 and 1, one in the middle of each of as many equal shares.
+
+    The name alone decides the order, so that whatever shares a cause shares its draws.
+
+    Examples
+    --------
+    >>> np.sort(shares("prices.chip_markup", 4)).tolist()
+    [0.125, 0.375, 0.625, 0.875]
+    """
+    return (np.argsort(uniform_draws(name, draws), kind="stable") + 0.5) / draws
+
+
 @lru_cache(maxsize=1024)
 def deviations(name: str, draws: int = DRAWS) -> NDArray:
     """Return standard deviations of a cause, one in each of as many equal shares of the normal distribution.
-
-    The name alone decides the order, so that whatever shares a cause shares its draws.
 
     Examples
     --------
@@ -58,9 +70,20 @@ def deviations(name: str, draws: int = DRAWS) -> NDArray:
     >>> len(z), bool(abs(z.mean()) < 1e-12), round(float(z.std()), 2)
     (1000, True, 1.0)
     """
-    z = ndtri((np.argsort(uniform_draws(name, draws), kind="stable") + 0.5) / draws)
+    z = ndtri(shares(name, draws))
     z.setflags(write=False)
     return z
+
+
+def deviations_at(u: ArrayLike) -> NDArray:
+    """Return standard deviations at quantiles of the normal distribution; its two ends count as the last of a double.
+
+    Examples
+    --------
+    >>> deviations_at([0.05, 0.5]).round(3).tolist()
+    [-1.645, 0.0]
+    """
+    return ndtri(np.clip(np.asarray(u, dtype=float), 2.0**-54, 1 - 2.0**-53))
 
 
 def stretch(z: ArrayLike, below: Any, above: Any) -> NDArray:
@@ -80,5 +103,5 @@ def range_of(values: NDArray) -> tuple[float, float]:
     some = values[np.isfinite(values)]
     if not some.size:
         return np.nan, np.nan
-    low, high = np.percentile(some, ENDS)
+    low, high = (np.percentile(some, end, method=side) for end, side in zip(ENDS, SIDES, strict=True))
     return float(low), float(high)

@@ -335,6 +335,9 @@ def cost(
     speed: Speed,
     prompt: In,
     output: Out,
+    ttft: Ttft = None,
+    percentile: Percentile = 99.0,
+    prefix: Prefix = 0.0,
     pricing: Pricing = "capacity-block",
     price: Annotated[float | None, typer.Option(help="Your own price per chip-hour instead, in USD.", **NUMBER)] = None,
     region: Annotated[str | None, typer.Option(help="Region or seller; default all that are published.")] = None,
@@ -342,9 +345,7 @@ def cost(
     against: Annotated[
         str | None, typer.Option(help="System whose cost the others are to tie with.", **_name("system"))
     ] = None,
-    requests: Annotated[
-        float | None, typer.Option(help="Requests/s; default what whole instances serve.", **NUMBER)
-    ] = None,
+    requests: Requests = None,
     duty: Annotated[float, typer.Option(**NUMBER)] = 1.0,
     spares: Annotated[int, typer.Option(**WHOLE)] = 0,
     precision: BestDtypes = None,
@@ -355,11 +356,10 @@ def cost(
     from trnmodel.result import stacked
 
     with plain_errors(ctx, systems="system", **({} if price is None else {"pricing": "price"})):
-        ask = {"tokens_per_s_per_user": speed, "input_tokens": prompt, "output_tokens": output, "precision": precision}
-        ask |= {"requests_per_s": requests, "duty": duty, "spare_instances": spares, "region": region}
-        result = trnmodel.token_cost(
-            trnmodel.model(model, name), system, pricing=pricing if price is None else price, **ask
-        )
+        request = trnmodel.Request(prompt, output, speed, ttft, percentile, prefix, requests)
+        ask = {"precision": precision, "duty": duty, "spare_instances": spares, "region": region}
+        ask |= {"pricing": pricing if price is None else price}
+        result = trnmodel.token_cost(trnmodel.model(model, name), request, system, **ask)
         owned = result.priced({name: trnmodel.tco(name, owner=owner) for name in result.systems})
         lines = [*result.card(against), *(line for name in owned.systems for line in owned.told(name))]
         frame = stacked({"renter": result.to_frame(as_json), "owner": owned.to_frame(as_json)}, "who")

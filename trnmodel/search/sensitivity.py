@@ -13,7 +13,7 @@ from trnmodel.arguments import flag, instance, listed, number, numbers, one_of, 
 from trnmodel.catalog.fleets import distribution
 from trnmodel.catalog.specs import Spec
 from trnmodel.declared import Checked, Integer, Object, declare
-from trnmodel.draws import uniform_draws
+from trnmodel.draws import shares, uniform_draws
 from trnmodel.result import Grounded, Result, stacked, tidy
 
 if TYPE_CHECKING:
@@ -105,6 +105,12 @@ def _filled(inputs: Mapping[str, Any], values: Mapping[str, NDArray]) -> dict[st
         else:
             filled[name] = values[name]
     return filled
+
+
+def common_draws(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return inputs with their common draws in place of uncertain values: of these the bands of costs are made."""
+    values = {label: one.at(shares(label)) for label, one in spans(inputs).items()}
+    return _filled(inputs, values)
 
 
 def _answers(found: Any, points: int) -> dict[str, NDArray]:

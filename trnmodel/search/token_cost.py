@@ -1,4 +1,4 @@
-"""What a token costs the one who rents: a published price of a chip-hour over what `plan` finds at a user's speed."""
+"""What a token costs the one who rents: a price of a chip-hour times the paid chip-seconds of what `plan` chooses."""
 
 from __future__ import annotations
 
@@ -17,21 +17,19 @@ from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import find as find_system
 from trnmodel.cost.matching import same_owner
 from trnmodel.cost.tco import Cost
-from trnmodel.declared import MODEL, PRECISION, SEVERAL, Checked, Integer, Number, declare
+from trnmodel.declared import MODEL, PRECISION, SEVERAL, Checked, Integer, Number, Object, declare
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.result import Card, tidy
-from trnmodel.search.chip_seconds import TokenCost, TokenCostQuestion, cost_line, within
-from trnmodel.search.deployments import computes
-from trnmodel.search.objective import Load
+from trnmodel.search.chip_seconds import TokenCost, TokenCostQuestion, chosen, cost_line
+from trnmodel.search.grid import computes
 from trnmodel.search.plan import asked_systems
 from trnmodel.search.sensitivity import Sensitivity, sensitivity
-from trnmodel.units import BILLION, MILLION
+from trnmodel.steps.request import Request, one_request
+from trnmodel.units import MILLION, format_within
 
 if TYPE_CHECKING:
     import pandas as pd
-
-MOST_REQUESTS_PER_S = BILLION  # a judgement: one from every human being every ten seconds
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -45,8 +43,7 @@ class TokenCosts(Card):
         """Return the costs at other prices, as `token_cost` takes them; the search does not depend on prices."""
         prices = {one.system.id: _price(pricing, one.system, self.question.model, region) for one in self.lines}
         lines = [
-            cost_line(self.question, one.system, *prices[one.system.id], one.stack, (one.choice, one.chip_seconds))
-            for one in self.lines
+            cost_line(self.question, one.system, *prices[one.system.id], one.stack, one.choice) for one in self.lines
         ]
         return TokenCosts(self.question, tuple(lines))
 
@@ -86,13 +83,13 @@ class TokenCosts(Card):
         Parameters
         ----------
         against : str
-            One of the systems, which has a price c_0; s are chip-seconds of a request's mean token. [-]
+            One of the systems, which has a price c_0; s are paid chip-seconds of a request. [-]
 
         Returns
         -------
         table : pandas.DataFrame
-            system, against, software, break_even_usd_per_chip_h with `_low` and `_high` (the price and both throughputs
-            as independent causes), usd_per_chip_h (its own, NaN where none is published), basis, reason.
+            system, against, software, break_even_usd_per_chip_h with `_low` and `_high` (over common draws of the price
+            and of both kinds of software), usd_per_chip_h (its own, NaN where none is published), basis, reason.
 
         Raises
         ------
@@ -124,8 +121,8 @@ class TokenCosts(Card):
         Returns
         -------
         table : pandas.DataFrame
-            seller, date, source, api_usd_per_mtoken (as requests have prompts and answers), system, software,
-            break_even_utilisation with `_low` and `_high`: above 1 renting costs more even where it is always full.
+            seller, date, source, api_usd_per_mtoken (as requests have prompts and answers) and the same for each
+            generated token, api_generated_usd_per_mtoken, system, software, break_even_utilisation with `_low` and `_high`: above 1 renting costs more even where it is always full.
         """
         rows = list[dict[str, Any]]()
         for api in hosted(self.question.model.id):
@@ -133,7 +130,10 @@ class TokenCosts(Card):
                 asked = api.usd_per_token(one.input_tokens, one.output_tokens) * MILLION
                 row: dict[str, Any] = {"seller": api.seller, "date": api.printed_date, "source": api.source}
                 row |= {"api_usd_per_mtoken": asked, "system": one.system.id, "software": one.stack_kind}
-                low, high = one.ends(one.FIGURE)
+                row |= {
+                    "api_generated_usd_per_mtoken": asked * (one.input_tokens + one.output_tokens) / one.output_tokens
+                }
+                low, high = one.ends("blended_usd_per_mtoken")
                 row |= {"break_even_utilisation": one.blended_usd_per_mtoken / asked}
                 rows.append(
                     row | {"break_even_utilisation_low": low / asked, "break_even_utilisation_high": high / asked}
@@ -141,7 +141,7 @@ class TokenCosts(Card):
         return tidy(rows)
 
     def draws(
-        self, software: str = "hand-tuned", phase: str = "blended", draws: int = 10_000, seed: int = 0
+        self, software: str = "hand-tuned", phase: str = "generated", draws: int = 10_000, seed: int = 0
     ) -> Sensitivity:
         """Costs of the priced systems from common draws of prices and of what software makes of a chip.
 
@@ -150,7 +150,7 @@ class TokenCosts(Card):
         software : str
             Kind of software, the same of all. [-]
         phase : str
-            "prefill", "decode" or "blended". [-]
+            "generated", "prefill", "decode", "blended" or "at_load", as a `TokenCost` calls its costs. [-]
         draws, seed : int
             As of `tm.sensitivity`. [-]
 
@@ -162,18 +162,20 @@ class TokenCosts(Card):
         Notes
         -----
         Prices lie between the lowest and the highest in force. What nobody knows of a hand-tuned stack is one draw for
-        all systems on it; a public stack's errors are drawn for each chip. The ends of a band are the 5th and 95th
-        percentiles. A draw in which a system is too slow has no cost.
+        all systems on it, and one for its prompts; a public stack's errors are drawn for each chip. In each draw the
+        number of sequences in flight adapts, so that the promises hold. The ends of a band are the 5th and 95th
+        percentiles. A draw in which a system cannot keep the promises has no cost.
         """
         priced = [one for one in self.of(software) if np.all(one.valid)]
         if not priced:
             refuse("software", software, "no system has a price and is fast enough with it")
-        inputs = dict(item for one in priced for item in one.uncertain(phase).items())
+        inputs = dict(item for one in priced for item in one.uncertain().items())
+        even = dict.fromkeys((name for one in priced for name in one.causes() if name in inputs), "uniform")
 
         def ask(**drawn: Any) -> dict[str, NDArray]:
             return {one.system.id: one.drawn_usd_per_mtoken(drawn, phase) for one in priced}
 
-        return sensitivity(ask, inputs, draws, seed)
+        return sensitivity(ask, inputs, draws, seed, even)
 
     def told(self, system: str) -> list[str]:
         """Return the $ per million tokens of a system by kind of software, with its price; and those at the load."""
@@ -193,10 +195,8 @@ class TokenCosts(Card):
         Ties are with the system that is named `against`, else those of systems without a price with the first that has
         one.
         """
-        asked = self.question
-        speed = f"{asked.tokens_per_s_per_user:,g} tokens/s"
-        lengths = f"{asked.input_tokens:,.0f} tokens in and {asked.output_tokens:,.0f} out"
-        lines = [f"$ per million tokens of {asked.model.id}, {lengths}, at {speed} per user"]
+        q = self.question
+        lines = [f"$ per million generated tokens of {q.model.id}, prompts paid: {q.request.describe()}"]
         lines += [line for name in self.systems for line in self.told(name)]
         priced, other = self.with_price, None if against is None else self._id("against", against)
         ties = [name for name in self.systems if name != other and (other or name not in priced)]
@@ -204,9 +204,10 @@ class TokenCosts(Card):
             lines += [self._tied(name, other or priced[0]) for name in ties]
         table = self.hosted().drop_duplicates("seller") if priced else ()
         told = [
-            f"{one.api_usd_per_mtoken:.3g} by {one.seller} ({one.date})" for one in getattr(table, "itertuples", list)()
+            f"{one.api_generated_usd_per_mtoken:.3g} by {one.seller} ({one.date})"
+            for one in getattr(table, "itertuples", list)()
         ]
-        return [*lines, *([f"hosted APIs, $ per million tokens: {', '.join(told)}"] if told else [])]
+        return [*lines, *([f"hosted APIs, on the same requests: {', '.join(told)}"] if told else [])]
 
     def _id(self, argument: str, name: str) -> str:
         """Return the id of one of the requested systems, from any of its names."""
@@ -220,7 +221,7 @@ class TokenCosts(Card):
         for row in self.ties(system, against):
             mid, low, high = (float(np.mean(row[f"break_even_usd_per_chip_h{end}"])) for end in ("", "_low", "_high"))
             why = row["reason"] if "no price" in row["reason"] else "out of reach"
-            told.append(f"{row['software']} {within(mid, low, high) if np.isfinite(mid) else why}")
+            told.append(f"{row['software']} {format_within(mid, low, high) if np.isfinite(mid) else why}")
         return f"{system} ties with {against} at these $ per chip-hour: {', '.join(told)}"
 
     def to_frame(self, bands: bool = False) -> pd.DataFrame:
@@ -231,59 +232,49 @@ class TokenCosts(Card):
 
 
 def _tie(one: TokenCost, other: TokenCost) -> tuple[Any, Any, Any]:
-    """Price at which one ties with another, with its ends."""
-    (low, mid, high), (other_low, other_mid, other_high) = one.chip_s_ends(), other.chip_s_ends()
+    """Price at which one ties with another, with the ends of its range over the common draws."""
     if not (one.fast_enough and other.fast_enough):
         return np.nan, np.nan, np.nan
-    price = np.asarray(other.usd_per_chip_h)
-    ends = other.rent.open_ranges.get("usd_per_chip_h", (price, price))
-    down = np.sqrt(sum(np.log(x) ** 2 for x in (price / ends[0], other_mid / other_low, high / mid)))
-    up = np.sqrt(sum(np.log(x) ** 2 for x in (ends[1] / price, other_high / other_mid, mid / low)))
-    tie = price * other_mid / mid
-    return tie, tie * np.exp(-down), tie * np.exp(up)
+    times = other.chip_s() / one.chip_s()
+    below, above = other.joint_widths(times, other.common_chip_s() / one.common_chip_s())
+    tie = np.asarray(other.usd_per_chip_h) * times
+    return tie, tie * np.exp(-below), tie * np.exp(above)
 
 
 @declare(
     model=MODEL,
+    request=Object(Request, "a Request"),
     systems=Checked("ids or names of systems, one or several", SEVERAL),
-    tokens_per_s_per_user=Number(TINY),
-    input_tokens=Number(1),
-    output_tokens=Number(1),
     pricing=Checked("a pricing, a price of a chip-hour in USD, a Rent or a Cost, or a mapping of them by system"),
     region=Checked("a region or seller that a published price names", {"type": "string"}),
     precision=PRECISION,
-    requests_per_s=Number(TINY, MOST_REQUESTS_PER_S),
     duty=Number(TINY, 1),
     spare_instances=Integer(0, MOST_CHIPS),
 )
 def token_cost(
     model: str | Transformer,
+    request: Request,
     systems: str | System | Iterable[str | System],
     *,
-    tokens_per_s_per_user: float,
-    input_tokens: float,
-    output_tokens: float,
     pricing: str | float | Rent | Cost | Mapping[str, Any] = "capacity-block",
     region: str | None = None,
     precision: str | None = None,
-    requests_per_s: float | None = None,
     duty: float = 1.0,
     spare_instances: int = 0,
 ) -> TokenCosts:
-    r"""Return the cost of a million tokens to a renter, at equal speed for a user, on each kind of software.
+    r"""Return the cost of a million tokens to a renter, at equal promises to a user, on each kind of software.
 
-    .. math:: C = \frac{10^6}{3600}\,c\,\frac{i\,P + o\,D}{i + o}
+    .. math:: C = \frac{10^6}{3600}\,c\,\frac{R}{o}
 
     Parameters
     ----------
     model : str or Transformer
         Id, name, path of an own config.json, or object. [-]
+    request : Request
+        Prompt, answer of o tokens, and promises, as of `tm.plan`. With a rate, the fewest whole systems that serve it
+        are paid; without one, each replica runs at the largest load at which the promises hold. [-]
     systems : str or System, or several of them
         Systems that are rented. [-]
-    tokens_per_s_per_user : float
-        Speed that each user has at least, as of `tm.plan`. [token/s]
-    input_tokens, output_tokens : float
-        Of one request, i and o: they weigh the costs P of a prompt's token and D of a generated one. [token]
     pricing : str, float, Rent or Cost, or a mapping of them by system
         How it is rented, which gives the price c: see `tm.rent`; or a price of a chip-hour of your own, or what it
         costs its owner, of `tm.tco`. [USD/h]
@@ -291,10 +282,8 @@ def token_cost(
         Where, as of `tm.rent`. [-]
     precision : str, optional
         Default the best of BF16, FP8 and MXFP8 that the chip computes in. [-]
-    requests_per_s : float, optional
-        Load while there is one; default what the fewest instances that hold the model can serve. [request/s]
     duty : float
-        Share of the rented time in which that load is there; above 0. [-]
+        Share of the rented time in which the load is there; above 0. [-]
     spare_instances : int
         Instances that are rented and stand by. [-]
 
@@ -311,48 +300,44 @@ def token_cost(
 
     Notes
     -----
-    Decode and prompts take turns on the same chips. Of what `tm.plan` tries, the point counts that serves most whole
-    requests a chip, where `tm.plan` itself takes the one that decodes most. The band of the throughput looks for it
-    again with all steps as fast and as slow as the ends of theirs, at the speed asked for. A system whose
-    price nobody publishes has no cost; `.break_even` answers there too. Where a user is not served as fast, there is
-    none either.
+    R are the paid chip-seconds of a request (`request_chip_s`) of what `tm.plan` chooses on the system, with its prompt
+    and with the chips that wait. A band is the range over common draws of the software and, between the lowest and the
+    highest in force, of the price; only draws that keep the promises count, and `chance` is their share. A system whose
+    price nobody publishes has no cost; `.break_even` answers there too. Where a promise fails, there is none either.
 
     Examples
     --------
     >>> import trnmodel as tm
-    >>> ask = {"tokens_per_s_per_user": 20, "input_tokens": 1024, "output_tokens": 256}
-    >>> found = tm.token_cost("llama-3.1-8b", ["trn2.48xlarge", "trn3-nl72x2-pcie160"], **ask)
+    >>> request = tm.Request(1024, 256, tokens_per_s_per_user=20)
+    >>> found = tm.token_cost("llama-3.1-8b", request, ["trn2.48xlarge", "trn3-nl72x2-pcie160"])
     >>> one = found["trn2.48xlarge", "hand-tuned"]
-    >>> bool(one.low < one.blended_usd_per_mtoken < one.high), one.price_date
+    >>> bool(one.low < one.generated_usd_per_mtoken < one.high), one.price_date
     (True, '2026-07-22')
     >>> found["trn3-nl72x2-pcie160", "ideal"].reason
     'no price is published'
     >>> found.break_even("trn2.48xlarge").software.tolist()
     ['public', 'hand-tuned', 'ideal']
     """
-    load = Load(np.nan if requests_per_s is None else requests_per_s, duty, spare_instances)
     if systems is None:
         refuse("systems", systems, "allowed are systems")
     specs = asked_systems(systems)
     if precision is not None and not any(computes(spec, precision) for spec in specs):
         peaks = sorted({dtype for spec in specs for dtype in spec.chip.peak_flop_per_s})
         refuse("precision", precision, f"no chip asked computes in it; they compute in {', '.join(peaks)}")
-    question = TokenCostQuestion(
+    q = TokenCostQuestion(
         model=read_model(model),
-        tokens_per_s_per_user=tokens_per_s_per_user,
-        input_tokens=input_tokens,
-        output_tokens=output_tokens,
+        request=one_request("request", request),
         precision=precision,
-        load=load,
+        duty=duty,
+        spare_instances=spare_instances,
     )
     lines = []
     for spec in specs:
-        price = _price(pricing, spec, question.model, region)
-        words = stacks_of(spec.chip)
-        lines += [
-            cost_line(question, spec, *price, find(spec.chip, words[kind], "software")) for kind in reversed(words)
-        ]
-    return TokenCosts(question, tuple(lines))
+        price = _price(pricing, spec, q.model, region)
+        for word in reversed(stacks_of(spec.chip).values()):
+            stack = find(spec.chip, word, "software")
+            lines.append(cost_line(q, spec, *price, stack, chosen(q, spec, word)))
+    return TokenCosts(q, tuple(lines))
 
 
 def _owned(cost: Cost) -> Rent:
