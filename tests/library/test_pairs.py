@@ -181,7 +181,9 @@ def test_a_pair_is_the_account_of_disaggregate(plan):
             decode_efficiencies=c.stack,
             mixed=True,
         )
-        assert float(compared.prefill_replicas_per_decode_replica) == pytest.approx(c.prefill_replicas, rel=1e-9)
+        assert float(compared.prefill_replicas_per_decode_replica) == pytest.approx(
+            c.prefill_replicas_per_decode_replica, rel=1e-9
+        )
         assert float(compared.requests_per_s_per_decode_replica) == pytest.approx(c.requests_per_s_per_replica)
         assert float(compared.ttft_s) == pytest.approx(c.ttft_s, rel=1e-9)
 

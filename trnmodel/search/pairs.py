@@ -208,7 +208,7 @@ def best_pair(decodes: Iterable[Question], prefills: Iterable[Question]) -> Pair
 class Pair(Choice):
     """A choice whose prompts run on a separate pool: decode is as in `Choice`, `first` and `together` are of that pool.
 
-    `prefill_replicas` prefill for each decode replica, the number at which neither pool waits. `ttft_s` is the queue,
+    `prefill_replicas_per_decode_replica` is the number at which neither pool waits. `ttft_s` is the queue,
     the prompt, the transfer of its cache and a decode step; without a TTFT limit the queue has no bound and is not in
     it. `prefill_utilisation` is that of the prefill pool.
     """
@@ -216,7 +216,7 @@ class Pair(Choice):
     UNBANDED: ClassVar[tuple[str, ...]] = (
         *Choice.UNBANDED,
         *("prefill_tp", "prefill_ep", "prefill_pp", "prefill_cp", "prefill_chips", "prefill_paid_chips"),
-        *("prefill_replicas", "prefill_chips_per_decode_chip", "transfer_s", "transfer_bytes"),
+        *("prefill_replicas_per_decode_replica", "prefill_chips_per_decode_chip", "transfer_s", "transfer_bytes"),
     )
 
     prefill_question: Question
@@ -226,7 +226,7 @@ class Pair(Choice):
     prefill_cp: float
     prefill_chips: float
     prefill_paid_chips: float
-    prefill_replicas: float
+    prefill_replicas_per_decode_replica: float
     transfer_s: float
     transfer_bytes: float
 
@@ -244,7 +244,7 @@ class Pair(Choice):
     @property
     def prefill_chips_per_decode_chip(self) -> float:
         """Chips paid in the prefill pool for each that is paid in the decode pool."""
-        return self.prefill_replicas * self.prefill_paid_chips / self.paid_chips
+        return self.prefill_replicas_per_decode_replica * self.prefill_paid_chips / self.paid_chips
 
     @property
     def systems(self) -> tuple[System, ...]:
@@ -283,7 +283,7 @@ class Pair(Choice):
             Pool(self.system, slow.chips),
             Pool(self.prefill_system, fast.chips),
             np.asarray(self.transfer_s),
-            self.prefill_replicas,
+            self.prefill_replicas_per_decode_replica,
             slow.step.widths("time_s"),
             fast.step.widths("time_s"),
             (
@@ -337,7 +337,7 @@ def paired(best: Best) -> Pair:
         paid_chips=float(paid_chips(q.system, slow.chips)),
         prefill_chips=float(fast.chips),
         prefill_paid_chips=float(paid_chips(p.system, fast.chips)),
-        prefill_replicas=float(found.prefill_replicas),
+        prefill_replicas_per_decode_replica=float(found.prefill_replicas),
         requests_per_s_per_replica=float(found.requests_per_s),
         request_chip_s=whole,
         prompt_chip_s=float(parts[1]),

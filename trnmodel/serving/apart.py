@@ -132,8 +132,8 @@ class Columns(NamedTuple):
         at_best = {
             name: np.take_along_axis(np.broadcast_to(x, whole.shape), best, -1)[..., 0] for name, x in figures.items()
         }
-        kept = np.isfinite(at_best["tokens_per_s_per_chip"])
-        return {name: np.where(kept, x, np.nan) for name, x in at_best.items()}
+        holds = np.isfinite(at_best["tokens_per_s_per_chip"])
+        return {name: np.where(holds, x, np.nan) for name, x in at_best.items()}
 
     def drawn(self) -> dict[str, NDArray]:
         """Return the figures in each of the common draws of what nobody knows of both pools' software."""
