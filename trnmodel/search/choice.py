@@ -101,6 +101,16 @@ class Choice(Judged):
         return self.question.system
 
     @property
+    def systems(self) -> tuple[System, ...]:
+        """Systems that it runs on: in a `Pair` the one of its prompts comes second."""
+        return (self.system,)
+
+    @property
+    def place(self) -> str:
+        """Where it runs, in words."""
+        return self.system.id
+
+    @property
     def option(self) -> Option:
         """Software option that it runs with."""
         return self.question.option
@@ -203,7 +213,7 @@ class Choice(Judged):
     def chip_s(self, resource: str) -> float:
         """Return the paid chip time [s] that a resource takes per generated token; "prompts" is a resource too."""
         if resource == "prompts":
-            return float(self.times.prompt_s * self.paid_chips / self.question.request.output_tokens)
+            return self.prompt_chip_s / float(self.question.request.output_tokens)
         made = float(self.batch * self.times.tokens_per_step)
         return float(getattr(self.step, f"{resource}_s")) * self.paid_chips / made
 
