@@ -49,9 +49,7 @@ SURE = 0.995  # chance from which it is not printed
 TIED = 1.05  # ratio up to which the rounding of batches may decide
 
 
-def fronts(
-    d: Deployment, request: Request, systems: Iterable[str], tokens_per_s_per_user: ArrayLike
-) -> pd.DataFrame:
+def fronts(d: Deployment, request: Request, systems: Iterable[str], tokens_per_s_per_user: ArrayLike) -> pd.DataFrame:
     """Return frontiers of the systems that have the deployment's kind of software, in its precision or BF16."""
     names = [name for name in systems if d.e.kind in kinds(read_system(name).chip)]
     chosen = formats(names, [load.precision(d.precision).name, "bf16"])

@@ -124,7 +124,7 @@ def _line(c: Choice) -> dict[str, Any]:
 
 def _joules(some: Sequence[Choice]) -> list[dict[str, Any]]:
     """Return the joules of whole requests to choices with one software option, as `Choice.energy` has them."""
-    at = {name: np.array([getattr(c, name) for c in some]) for name in DEGREES}
+    at: dict[str, Any] = {name: np.array([getattr(c, name) for c in some]) for name in DEGREES}
     q, rate = some[0].question, np.array([c.requests_per_s_per_replica for c in some])
     steps = q.steps(Degrees(**at, lnc=q.option.lnc or None), np.array([c.batch for c in some]))
     prompt_s, busy = (np.array(x) for x in zip(*((c.times.prompt_s, c.prefill_utilisation) for c in some), strict=True))
