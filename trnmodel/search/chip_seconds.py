@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -303,6 +303,13 @@ class TokenCost(Judged):
     def chance_told(self) -> str:
         """Return the share of draws in which the promises hold, in words."""
         return f"the promise holds in {format_digits(100 * self.chance, 2)} % of the draws"
+
+
+def uncertain(lines: Iterable[TokenCost]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the uncertain inputs of several costs by name, and how those are drawn that are quantiles of software."""
+    some = list(lines)
+    inputs = dict(item for one in some for item in one.uncertain().items())
+    return inputs, dict.fromkeys((name for one in some for name in one.causes() if name in inputs), "uniform")
 
 
 def _price_of(spec: System) -> str:
