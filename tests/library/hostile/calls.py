@@ -330,8 +330,8 @@ def _roots() -> Iterator[Call]:
     yield _call(
         "doors",
         "tm.token_cost",
-        "model='llama-3.2-1b', systems='trn2.3xlarge', tokens_per_s_per_user=20.0, input_tokens=512, output_tokens=64",
-        "object: systems; any: pricing region",
+        "model='llama-3.2-1b', request=tm.Request(512, 64, tokens_per_s_per_user=20), systems='trn2.3xlarge'",
+        "object: systems request; any: pricing region",
     )
     yield _call("doors", "tm.owner", "name='neocloud'", also={"name": ("owner",)})
     yield _call(
