@@ -15,7 +15,7 @@ from trnmodel.catalog.systems import Switch
 from trnmodel.cost import bill
 from trnmodel.draws import DRAWS, range_of
 from trnmodel.search import token_cost
-from trnmodel.search.chip_seconds import TokenCost, TokenCostQuestion
+from trnmodel.search.chip_seconds import TokenCostQuestion
 
 SOLD, RACK, TORUS = "hgx-h100", "trn3-nl72x2-pcie160", "trn3-nl32x2-torus"
 
@@ -174,9 +174,7 @@ def line(system, software="ideal", why="", drawn=4.0, prices=3.0, **more):
         "load_told": lambda: "a load",
         "to_frame": lambda bands: pd.DataFrame({"x": [1]}),
     }
-    made = SimpleNamespace(**one | more)
-    made.joint_widths = lambda *figures: TokenCost.joint_widths(made, *figures)
-    return made
+    return SimpleNamespace(**one | more)
 
 
 REQUEST = tm.Request(300, 100, tokens_per_s_per_user=20)

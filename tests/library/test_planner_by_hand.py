@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from scipy import stats
 
 import trnmodel as tm
 from trnmodel.catalog import facilities

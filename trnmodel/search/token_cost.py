@@ -21,7 +21,7 @@ from trnmodel.declared import MODEL, PRECISION, SEVERAL, Checked, Integer, Numbe
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.result import Card, tidy
-from trnmodel.search.chip_seconds import TokenCost, TokenCostQuestion, chosen, cost_line, uncertain
+from trnmodel.search.chip_seconds import TokenCost, TokenCostQuestion, chosen, cost_line, joint_widths, uncertain
 from trnmodel.search.grid import computes
 from trnmodel.search.plan import asked_systems
 from trnmodel.search.sensitivity import Sensitivity, sensitivity
@@ -236,7 +236,7 @@ def _tie(one: TokenCost, other: TokenCost) -> tuple[Any, Any, Any]:
     if not (one.fast_enough and other.fast_enough):
         return np.nan, np.nan, np.nan
     times = other.chip_s() / one.chip_s()
-    below, above = other.joint_widths(times, other.common_chip_s() / one.common_chip_s())
+    below, above = joint_widths(other, times, other.common_chip_s() / one.common_chip_s())
     tie = np.asarray(other.usd_per_chip_h) * times
     return tie, tie * np.exp(-below), tie * np.exp(above)
 
