@@ -30,6 +30,7 @@ NOT_TYPED = {
     "Transformer": "made by tm.model",
     "MappingProxyType": "of the standard library",
     "Collective": "made by tm.collective",
+    "Comparison": "made by tm.compare",
     "Cost": "made by tm.tco",
     "Energy": "made by tm.energy",
     "Goodput": "made by tm.goodput",
@@ -317,6 +318,12 @@ def _roots() -> Iterator[Call]:
         "model='llama-3.1-8b', systems='trn2.3xlarge', tokens_per_s_per_user=20.0, input_tokens=512, output_tokens=64",
         "object: systems",
     )
+    yield _call(
+        "doors",
+        "tm.compare",
+        "model='llama-3.2-1b', request=tm.Request(512, 64), systems=['trn2.3xlarge', 'inf2.48xlarge'], speeds=[20.0]",
+        "object: systems",
+    )
     yield _call("doors", "tm.fleet", "name='llama-3-h100'", also={"name": ("fleet",)})
     yield _call(
         "doors",
@@ -330,8 +337,8 @@ def _roots() -> Iterator[Call]:
     yield _call(
         "doors",
         "tm.token_cost",
-        "model='llama-3.2-1b', request=tm.Request(512, 64, tokens_per_s_per_user=20), systems='trn2.3xlarge'",
-        "object: systems request; any: pricing region",
+        "model='llama-3.2-1b', systems='trn2.3xlarge', tokens_per_s_per_user=20.0, input_tokens=512, output_tokens=64",
+        "object: systems; any: pricing region",
     )
     yield _call("doors", "tm.owner", "name='neocloud'", also={"name": ("owner",)})
     yield _call(

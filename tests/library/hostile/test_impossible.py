@@ -35,7 +35,7 @@ BASES = {
     "decode_system='trn2.48xlarge', decode_mapping=tm.Mapping(tp=8), batch=4, input_tokens=1000, output_tokens=100",
     "tokens_per_step": "draft_tokens=4, acceptance=0.7",
     "plan": f"model='llama-3.1-8b', systems='trn2.3xlarge', {ASK}",
-    "token_cost": "model='llama-3.2-1b', request=tm.Request(512, 64, tokens_per_s_per_user=20), systems='trn2.3xlarge'",
+    "token_cost": f"model='llama-3.2-1b', systems='trn2.3xlarge', {ASK}",
     "goodput": "system='trn3-nl72x2-pcie160', chips=4096, model='llama-3.1-8b'",
     "tco": "system='trn3-nl32x2-pcie160'",
     "energy": "step=served(), batch=4, input_tokens=512, output_tokens=64",

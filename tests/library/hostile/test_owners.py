@@ -9,7 +9,7 @@ import trnmodel as tm
 
 RACK, OTHER = "trn2.48xlarge", "hgx-h100"
 SMALL, LARGE = "llama-3.2-1b", "llama-3.1-8b"
-REQUEST = tm.Request(512, 64, tokens_per_s_per_user=20.0)
+ASK = {"tokens_per_s_per_user": 20.0, "input_tokens": 512, "output_tokens": 64}
 TRAIN = {
     "tokens": 1e12,
     "seq": 2048,
@@ -42,10 +42,10 @@ GIVES = {
     "Goodput": lambda system, model: tm.goodput(system, 8, model=model),
     "Cost": lambda system, model: tm.tco(system, energy=tm.energy(step(system, model))),
     "Rent": lambda system, model: tm.rent(system, "on-demand"),
-    "TokenCosts": lambda system, model: tm.token_cost(model, REQUEST, system),
-    "TokenCost": lambda system, model: tm.token_cost(model, REQUEST, system).lines[0],
-    "Plan": lambda system, model: tm.plan(model, REQUEST, system),
-    "Choice": lambda system, model: tm.plan(model, REQUEST, system).best,
+    "TokenCosts": lambda system, model: tm.token_cost(model, system, **ASK),
+    "TokenCost": lambda system, model: tm.token_cost(model, system, **ASK).lines[0],
+    "Plan": lambda system, model: tm.plan(model, system, **ASK),
+    "Choice": lambda system, model: tm.plan(model, system, **ASK).best,
     "TrainStep": lambda system, model: tm.train_step(model, system, global_batch=8, seq=2048),
     "TrainRun": lambda system, model: run(OTHER, model),
     "Collective": lambda system, model: tm.collective("all_reduce", 2**20, RACK),
@@ -71,15 +71,15 @@ TAKES = {
         True,
         lambda one: tm.tco(RACK, energy=tm.energy(step())).usd_per_mtoken(one),
     ),
-    "token_cost(pricing=)": ("Cost Rent", RACK, True, lambda one: tm.token_cost(SMALL, REQUEST, RACK, pricing=one)),
-    "priced": ("Cost Rent", RACK, True, lambda one: tm.token_cost(SMALL, REQUEST, RACK).priced(one)),
+    "token_cost(pricing=)": ("Cost Rent", RACK, True, lambda one: tm.token_cost(SMALL, RACK, pricing=one, **ASK)),
+    "priced": ("Cost Rent", RACK, True, lambda one: tm.token_cost(SMALL, RACK, **ASK).priced(one)),
     "rent(pricing=)": ("Rent", RACK, False, lambda one: tm.rent(RACK, one)),
     "calendar_days": ("Goodput", OTHER, True, lambda one: run().calendar_days(one)),
     "owner_usd(useful=)": ("Goodput", OTHER, True, lambda one: run().owner_usd(useful=one)),
     "renter_usd(useful=)": ("Goodput", OTHER, True, lambda one: run().renter_usd("market", useful=one)),
     "renter_usd(pricing=)": ("Rent", OTHER, False, lambda one: run().renter_usd(one)),
     "energy": ("Step", RACK, False, tm.energy),
-    "plan.reason": ("", RACK, False, lambda one: tm.plan(SMALL, REQUEST, RACK).reason(one)),
+    "plan.reason": ("", RACK, False, lambda one: tm.plan(SMALL, RACK, **ASK).reason(one)),
 }
 FREE = ("energy",)  # takes a step of any system: there is nothing else that it could differ from
 
@@ -168,7 +168,7 @@ def test_racks_of_one_chip_are_not_one_rack():
     """The torus and the switched rack hold the same chip at other prices."""
     torus, switched = (f"trn3-nl32x2-{fabric}" for fabric in ("torus", "pcie160"))
     with pytest.raises(ValueError, match=f"pricing='Cost of {torus}': .* {switched}"):
-        tm.token_cost(SMALL, REQUEST, switched, pricing=tm.tco(torus))
+        tm.token_cost(SMALL, switched, pricing=tm.tco(torus), **ASK)
     with pytest.raises(ValueError, match=f"answer='Step of {torus}'"):
         tm.tco(switched).usd_per_mtoken(step(torus))
 
