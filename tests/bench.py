@@ -78,6 +78,59 @@ def steps() -> Iterator[Case]:
     yield Case("the same, arrays of degrees as full", lambda: decode_and_fit(*full), 1.0)
 
 
+class Banded(NamedTuple):
+    """A question whose band may take at most `BAND_TARGET` times as long as its value."""
+
+    name: str
+    ask: Callable[[], tm.result.Grounded]
+    times: int = 1
+
+
+BAND_TARGET = 3.0
+
+
+def banded(points: int = MILLION) -> Iterator[Banded]:
+    """Steps and hours of one point and of many."""
+    mapping, rng = tm.Mapping(tp=8), np.random.default_rng(0)
+    batch, context = rng.integers(1, 64, points).astype(float), rng.integers(128, 30_000, points).astype(float)
+    dollars = rng.uniform(2e3, 2e4, points // 10)
+    dense, experts = ("llama-3.1-8b", "trn2.48xlarge", mapping), ("qwen3-30b-a3b", "trn2.48xlarge", mapping)
+    rack = "trn3-nl72x2-pcie160"
+    yield Banded("decode step, dense", lambda: tm.decode_step(*dense, batch=8, context=4096), 50)
+    yield Banded("decode step, experts", lambda: tm.decode_step(*experts, batch=8, context=4096), 50)
+    yield Banded("prefill", lambda: tm.prefill(*dense, input_tokens=4096), 50)
+    yield Banded("hour of a rack", lambda: tm.tco(rack), 20)
+    yield Banded("1e6 decode steps", lambda: tm.decode_step(*dense, batch=batch, context=context))
+    yield Banded("1e6 prefills", lambda: tm.prefill(*dense, input_tokens=context))
+    yield Banded("1e5 hours of a rack", lambda: tm.tco(rack, chip_usd=dollars))
+    yield Banded("1e5 hours of a server", lambda: tm.tco("hgx-h100", server_usd=dollars))
+
+
+def band_s(case: Banded, repeats: int = 3) -> tuple[float, float]:
+    """Median CPU times of a value, and of the band of one that has none yet."""
+    case.ask().low  # noqa: B018 - warms caches
+    values, bands = list[float](), list[float]()
+    for _ in range(repeats):
+        start = time.process_time()
+        results = [case.ask() for _ in range(case.times)]
+        middle = time.process_time()
+        for result in results:
+            result.low  # noqa: B018
+        values.append((middle - start) / case.times)
+        bands.append((time.process_time() - middle) / case.times)
+    return statistics.median(values), statistics.median(bands)
+
+
+def bands() -> list[bool]:
+    """Print value, band and ratio of each question, the ratio beside its target; say which are met."""
+    met = []
+    for case in banded():
+        value, band = band_s(case)
+        what = f"band over value: {case.name}, {band * 1e3:.3g} / {value * 1e3:.3g} ms"
+        met.append(line(what, band / value, BAND_TARGET, ""))
+    return met
+
+
 def drawn() -> Iterator[Case]:
     """Draws of all that is uncertain."""
     from trnmodel.catalog import facilities
@@ -228,6 +281,8 @@ def main() -> int:
     if "--steps" in sys.argv:
         print(json.dumps({case.name: median_s(case) for case in steps()}))
         return 0
+    if "--bands" in sys.argv:
+        return int(not all(bands()))
     met = [line("import trnmodel", command_s("-c", "import trnmodel"), 0.15, "s")]
     met.append(line("trnmodel --version", command_s("-m", "trnmodel.cli", "--version"), 0.2, "s"))
     cases = [*steps()]
@@ -244,7 +299,7 @@ def main() -> int:
             ratio = statistics.median(old[name] / new[name] for old, new in rounds)
             met.append(line(f"rate over the base's: {name}", ratio, wanted, "", least=True))
     met += [line(case.name, median_s(case) * 1e3, case.target_s * 1e3, "ms") for case in more()]
-    met += [*book()]
+    met += [*bands(), *book()]
     return int(not all(met))
 
 

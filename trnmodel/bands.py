@@ -258,12 +258,16 @@ def variants(e: Spec, moves: tuple[tuple[tuple[str, float], ...], ...], dimensio
     return e.moved({name: np.reshape(each, (-1, *[1] * dimensions)) for name, each in values.items()})
 
 
-def ranged(e: Spec, ask: Callable[[Any], NDArray], at_once: bool = False) -> tuple[NDArray, NDArray]:
+def ranged(
+    e: Spec, ask: Callable[[Any], NDArray], at_once: bool = False, without: frozenset[str] = frozenset()
+) -> tuple[NDArray, NDArray]:
     """Return the half-widths below and above that the ranges of a spec's values give an answer, each value moved alone.
 
-    With `at_once`, a few answers are computed in one call, of a spec that holds arrays.
+    With `at_once`, a few answers are computed in one call, of a spec that holds arrays. Values `without` an effect on
+    the answer are not moved.
     """
-    middle, ranges = np.asarray(ask(e)), e.open_ranges
+    middle = np.asarray(ask(e))
+    ranges = {name: ends for name, ends in e.open_ranges.items() if name not in without}
     shape = (len(ranges), 2, *middle.shape)
     if at_once and 0 < np.prod(shape) <= FEW:
         moves = tuple(((name, end),) for name, ends in ranges.items() for end in ends)
@@ -279,12 +283,18 @@ def ranged(e: Spec, ask: Callable[[Any], NDArray], at_once: bool = False) -> tup
     return below, above
 
 
-def spread(basis: Basis, e: Spec, ask: Callable[[Any], NDArray], at_once: bool = False) -> tuple[NDArray, NDArray]:
+def spread(
+    basis: Basis,
+    e: Spec,
+    ask: Callable[[Any], NDArray],
+    at_once: bool = False,
+    without: frozenset[str] = frozenset(),
+) -> tuple[NDArray, NDArray]:
     """Return the half-widths below and above of answers, from their rows and, outside these, from the stack's ranges.
 
     Inside, what a range says is part of the errors that were left out.
     """
     outside = np.equal(basis.word, "extrapolated")
-    below, above = ranged(e, ask, at_once) if np.any(outside) else (np.zeros(()), np.zeros(()))
+    below, above = ranged(e, ask, at_once, without) if np.any(outside) else (np.zeros(()), np.zeros(()))
     low, high = basis.sides
     return joint_width(low, np.where(outside, below, 0.0)), joint_width(high, np.where(outside, above, 0.0))

@@ -19,7 +19,8 @@ rivals: list[str] = ["hgx-h200", "gb200-nvl72", "mi355x-8"]
 experts_model: str = "deepseek-v3"
 model: str = "llama-3.3-70b"
 grown_from: str = "deepseek-v3"
-context: int = 4096
+input_tokens: int = 4096
+output_tokens: int = 512
 tokens_per_s_per_user: list[float] = [20.0, 50.0]
 
 # %% tags=["hide-input"]
@@ -35,7 +36,7 @@ from trnbook.shared import ledger, software_kinds
 from trnmodel.catalog.stacks import KINDS, kinds
 from trnmodel.evidence import tables as evidence
 from trnmodel.models import synthetic
-from trnmodel.search import deployments
+from trnmodel.search import frontier
 from trnmodel.units import MS, format_digits, format_quantity
 
 PRECISIONS = ["mxfp8", "fp8", "bf16"]
@@ -53,16 +54,19 @@ guard.some(rivals=rivals)
 guard.generates(model=m, experts_model=experts_m)
 guard.routes(experts_model=experts_m)
 guard.one_of(synthetic.bases(), grown_from=grown_from)
-guard.within(1, 1e9, context=context)
-guard.spans(context, model=m, experts_model=experts_m)
+guard.within(1, 1e6, input_tokens=input_tokens, output_tokens=output_tokens)
+guard.spans(input_tokens + output_tokens, model=m, experts_model=experts_m)
 guard.within(1e-3, 1e6, tokens_per_s_per_user=tokens_per_s_per_user)
 speeds = sorted(set(tokens_per_s_per_user))
 slow, fast = speeds[0], speeds[-1]
-experts = software_kinds.answers(experts_m, trn, speeds, context, PRECISIONS)
-dense = software_kinds.answers(m, [system, *rivals], speeds, context, PRECISIONS)
+request = tm.Request(input_tokens, output_tokens)
+lengths = f"{input_tokens:,} tokens in and {output_tokens:,} out"
+experts = software_kinds.answers(experts_m, request, trn, speeds, PRECISIONS)
+dense = software_kinds.answers(m, request, [system, *rivals], speeds, PRECISIONS)
 falls = {}
 for name, one, table in (("experts_model", experts_m, experts), ("model", m, dense)):
-    ask = {"context": context, "precision": deployments.formats([system], PRECISIONS)[system]}
+    ask = {"context": request.mean_context, "max_context": request.longest_context}
+    ask["precision"] = frontier.formats([system], PRECISIONS)[system]
     where = software_kinds.shared_point(one, system, table, **ask)
     guard.need(where is not None, f"{name} = {one.id!r}: hand-tuned and public software share no step on {system}")
     falls[name] = where, software_kinds.waterfall(one, system, where[0], batch=where[1], **ask)
@@ -70,14 +74,14 @@ for name, one, table in (("experts_model", experts_m, experts), ("model", m, den
 # %% tags=["hide-input"]
 called = software_kinds.names([*trn, *rivals])
 public, tuned, ideal = (software_kinds.line(experts, slow, system, kind) for kind in software_kinds.ORDER)
-others = experts[(experts.wanted_tokens_per_s_per_user == slow) & (experts.software == "hand-tuned")]
+others = experts[(experts.promised_tokens_per_s_per_user == slow) & (experts.software == "hand-tuned")]
 best = others[others.system != system].nlargest(1, "tokens_per_s_per_chip").iloc[0] if len(trn) > 1 else None
 cost = ideal.tokens_per_s_per_chip / public.tokens_per_s_per_chip if public.tokens_per_s_per_chip else np.inf
 least, most = (ideal.tokens_per_s_per_chip / end if end else np.inf for end in public[software_kinds.YIELD[:0:-1]])
 mine = {kind: software_kinds.line(dense, slow, system, kind) for kind in software_kinds.ORDER}
-targets = sorted({*np.arange(10.0, 201.0, 10.0), *speeds})
-tied = {one.id: break_even.ties(one, system, rivals[:2], targets, context, PRECISIONS) for one in (m, experts_m)}
-claimed = f"{experts_m.id} on {called[system]} at {slow:g} tokens/s for each user makes so much less a chip on public software than on ideal"
+targets = sorted({10.0, 20.0, 30.0, 50.0, 70.0, 100.0, 150.0, *speeds})
+tied = {one.id: break_even.ties(one, system, rivals[:2], targets, request, PRECISIONS) for one in (m, experts_m)}
+claimed = f"{experts_m.id} on {called[system]}, {lengths}, at {slow:g} tokens/s promised to each user: how many times as much a chip makes on ideal software as on public software"
 Markdown(
     common.card(
         "everything" if cost == np.inf else (cost, least, most) if most < np.inf else f"{format_digits(cost, 2)} times",
@@ -92,8 +96,8 @@ Markdown(
             if best is not None
             else ""
         )
-        + f"{m.id} there: {'; '.join(software_kinds.describe_line(one) for one in mine.values())}. The bands: of public software the 90 % interval of "
-        f"its step, of hand-tuned the ranges of its parts.\n\n"
+        + f"{m.id} there: {'; '.join(software_kinds.describe_line(one) for one in mine.values())}. Each band is over draws of what "
+        f"nobody knows of the software, with the promise kept; {f'in {public.chance:.0%} of the draws public software keeps it' if public.chance else 'public software keeps it in none'}.\n\n"
         + ledger.rests_on(
             *ledger.estimated(spec.chip, "hop_s"), *ledger.estimated(spec, "switch_s"), public.stack, tuned.stack
         ),
@@ -101,7 +105,7 @@ Markdown(
 )
 
 # %% tags=["hide-input"]
-slowest = experts[experts.wanted_tokens_per_s_per_user == slow]
+slowest = experts[experts.promised_tokens_per_s_per_user == slow]
 charts.ranges(
     slowest.loc[slowest.tokens_per_s_per_chip > 0, [*software_kinds.YIELD, "software", "basis"]].assign(
         of=slowest.system.map(called)
@@ -110,20 +114,20 @@ charts.ranges(
     y="of",
     color="software",
     caption=software_kinds.decides(slowest),
-    under=f"{experts_m.id}, context {context}, {slow:g} tokens/s for each user",
+    under=f"{experts_m.id}, {lengths}, whole requests per paid chip, {slow:g} tokens/s promised to each user",
 )
 
 # %% tags=["hide-input"]
 charts.table(
     software_kinds.side_by_side(experts),
-    caption=f"{experts_m.id}, tokens/s a chip with bands: at {slow:g} tokens/s a user {software_kinds.describe_line(tuned)}, {called[system]}",
+    caption=f"{experts_m.id}, tokens/s per paid chip of whole requests, with bands: at {slow:g} tokens/s a user {software_kinds.describe_line(tuned)}, {called[system]}",
     download="answer-experts",
 )
 
 # %% tags=["hide-input"]
 charts.table(
     software_kinds.side_by_side(dense),
-    caption=f"{m.id}, tokens/s a chip with bands, in the first of {', '.join(PRECISIONS)} that a chip computes: at {slow:g} tokens/s a user "
+    caption=f"{m.id}, tokens/s per paid chip of whole requests, with bands, in the first of {', '.join(PRECISIONS)} that a chip computes: at {slow:g} tokens/s a user "
     f"{software_kinds.describe_line(mine['hand-tuned'])}, {called[system]}",
     download="answer-dense",
 )
@@ -149,9 +153,11 @@ charts.table(
 # only those experts read that tokens go to. Each part was measured somewhere, all of them together nowhere. On GPUs public is the
 # fitted vLLM, SGLang or TensorRT-LLM, hand-tuned the same construction with their kernels.
 #
-# Each system takes the TP, EP and batch that yield most a chip while every user gets the speed. The band of hand-tuned software moves
-# a mechanism at a time to the ends of its ranges, looks for the best point anew, and adds up squares; public software's is found
-# with all steps as slow and as fast as the ends of the step's 90 % interval.
+# Each system takes the mapping, the batch and the documented option of its software that make most of the request per chip that is paid
+# for, while every user gets the promised speed; prompts run on the same chips. The band is over a thousand draws of how slow steps and
+# prompts really are: the mapping stays, and the number of sequences in flight adapts so that the promise holds. The chance is the
+# share of draws in which some number of sequences keeps it. The tables also say what takes most of a step together with the prompts
+# that its tokens need. A decode step by itself takes
 #
 # $$ t_{tuned} = \frac{\max(t_c, t_w)}{\sigma} + L\,t_{layer} + L_e\,t_{route} + t_{net} $$
 #
@@ -169,8 +175,9 @@ f"{by_hand / MS:.1f} ms"
 #
 # The same step from the ideal stack to the hand-tuned one and on to the public one, a mechanism at a time: each bar is the difference of
 # two calls with the values of one mechanism replaced. A bar that goes back is something that the next stack has in another place: one
-# whose latency is fitted by the step has none by the layer. The point is the one at which hand-tuned software yields most, with the batch halved
-# until public software has room; public software has a better one of its own, which the tables take.
+# whose latency is fitted by the step has none by the layer. The bars are of the decode step alone, without prompts and drafts. The point is
+# the one at which hand-tuned software makes most of the request, with the batch halved until public software has room; public
+# software has a better one, which the tables take.
 
 
 # %% tags=["hide-input"]
@@ -182,7 +189,7 @@ def falls_of(one, name):
         tables.bars(fall),
         x="step_s",
         y="which",
-        caption=f"{one.id}: public software takes {last_s / first_s:.1f} times the ideal step",
+        caption=f"{one.id}: public software takes {last_s / first_s:.1f} times the ideal decode step",
         under=f"{called[system]}, TP {mapping.tp:g}{f', EP {mapping.ep:g}' if mapping.ep > 1 else ''}, batch {batch:,.0f}: "
         f"{format_quantity(first_s, 's', 3)} ideal; {tables.largest(fall)}",
     )
@@ -196,7 +203,7 @@ falls_of(m, "model")
 # %% [markdown]
 # ## What share of the ideal ties?
 #
-# Where a rival makes $y(v)$ tokens/s a chip at $v$ tokens/s for each user, a chip ties when its software reaches the share
+# Where a rival makes $y(v)$ tokens/s of whole requests per paid chip at $v$ tokens/s for each user, a chip ties when its software reaches the share
 # $x(v) = y(v)/y_{ideal}(v)$ of its own ideal. The band is what hand-tuned software reaches; a rival inside it is level, one above it
 # ahead, and above 1 no software ties.
 
@@ -207,13 +214,13 @@ def ties_of(one):
     beaten, others = break_even.ahead(tied[one.id], system, slow)
     return charts.lines(
         tables.tie_lines(tied[one.id], system),
-        x="wanted_tokens_per_s_per_user",
+        x="promised_tokens_per_s_per_user",
         y="share_of_ideal",
         color="system",
         dash="software",
         caption=f"{one.id}: hand-tuned {spec.chip.name} leads {beaten or 'none'} of {others}",
         under=f"rivals at {slow:g} tokens/s a user, each rival on each software; yield over the ideal one of {called[system]}: above 1 no "
-        f"software ties; band: what it reaches hand-tuned, by the ranges of its parts; a line ends below {tables.SHOWN:.0%}",
+        f"software ties; band: what it reaches hand-tuned, with the promise kept; a line ends below {tables.SHOWN:.0%}",
     )
 
 
@@ -227,7 +234,7 @@ tie = break_even.tie_table(tied, system, list(dict.fromkeys([slow, fast])))
 own = tie[tie.whose == "its own"].drop(columns=["whose", "software", "no software ties"])
 charts.table(
     tie[tie.whose != "its own"],
-    caption=f"Shares of ideal {called[system]} that tie (band: ranges of hand-tuned parts, extrapolated). Hand-tuned it reaches itself: "
+    caption=f"Shares of ideal {called[system]} that tie (band: with the promise kept, extrapolated). Hand-tuned it reaches itself: "
     + "; ".join(
         f"{one[0]} {', '.join(map(' '.join, zip(one[1:], own.columns[1:], strict=True)))}" for one in own.to_numpy()
     ),
@@ -240,18 +247,19 @@ charts.table(
 # The text says that the small domain is more than enough for mixtures of 2 to 3 trillion parameters in all, and that from 4 trillion
 # on the large one brings a meaningful benefit (the deep dive, in which the word trillion is missing once). Models grow from a public one by
 # rules of ours (confidence D): depth, widths and number of experts by the fourth root of the growth each. Cells are the yield of a chip of the
-# larger domain over one of the smaller; hatched where the band of that ratio holds 1. Both run the same software, so that a range moves both.
+# larger domain over one of the smaller; hatched where the band of that ratio holds 1. Both run the same software, so that a draw moves both. Chips that a
+# mapping leaves idle in a domain are paid: degrees are powers of two, so that 8 of 72 or 16 of 144 chips may stand idle.
 
 # %% tags=["hide-input"]
 pair = (system, larger_system)
-precision = deployments.formats([system], PRECISIONS)[system]
-over = sorted({10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 80.0, 100.0, 150.0, *speeds})
-won = break_even.domains(tables.SIZES, over, pair, base=grown_from, context=context, precision=precision)
+precision = frontier.formats([system], PRECISIONS)[system]
+over = sorted({10.0, 20.0, 30.0, 50.0, 80.0, 120.0, *speeds})
+won = break_even.domains(tables.SIZES, over, pair, request=request, base=grown_from, precision=precision)
 firsts = {kind: tables.pays_from(won, kind) for kind in ("hand-tuned", "ideal")}
 tables.domain_map(
     won[won.software == "hand-tuned"],
     caption=f"Hand-tuned, the larger domain pays: {tables.describe_sizes(firsts['hand-tuned'], [slow])}",
-    under=f"{called[larger_system]} over {called[system]}, tokens/s a chip, {precision}, context {context}; lines: the text's 2T to 3T and 4T; extrapolated. "
+    under=f"{called[larger_system]} over {called[system]}, tokens/s per paid chip, {precision}, {lengths}; lines: the text's 2T to 3T and 4T; extrapolated. "
     f"Pays ({tables.PAYS_AT:g} times): {tables.describe_sizes(firsts['hand-tuned'], speeds)}",
 )
 
@@ -283,7 +291,7 @@ lanes = tables.conclusions(
     torus_system,
     rivals[:2],
     speeds=speeds,
-    context=context,
+    request=request,
     precisions=PRECISIONS,
 )
 flips = lanes[lanes.flips]
@@ -337,7 +345,7 @@ Markdown(
 #
 # ## What is left out
 #
-# Prefill and queues (chapters 10 and 11); price and power; drafts; two half batches that hide each other's collectives; experts over several servers of eight GPUs,
+# A limit on the time to the first token ([How fast does it serve?](serving.ipynb)); price and power; two half batches that hide each other's collectives; experts over several servers of eight GPUs,
 # so that a mixture that fills eight of them barely has room there; degrees that are no powers of two, which the larger domain has more of.
 
 # %% [markdown]
@@ -378,10 +386,10 @@ Markdown(
 # [Which switch tray, and does it matter?](switch-tray.ipynb).
 
 # %% tags=["hide-input"]
-columns = "wanted_tokens_per_s_per_user system software tokens_per_s_per_chip tokens_per_s_per_chip_low tokens_per_s_per_chip_high basis tp ep batch reason".split()
+columns = "promised_tokens_per_s_per_user system software tokens_per_s_per_chip tokens_per_s_per_chip_low tokens_per_s_per_chip_high chance decode_tokens_per_s_per_chip basis option tp ep pp cp batch reason".split()
 charts.table(
     experts[columns],
-    caption=f"{experts_m.id}: tokens/s a chip on three kinds of software, and the largest thing between each and the ideal",
+    caption=f"{experts_m.id}: tokens/s per paid chip of whole requests on three kinds of software, decoding alone beside it, and the largest thing between each and the ideal",
     download="three-experts",
 )
 

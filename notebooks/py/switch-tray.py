@@ -233,11 +233,12 @@ Markdown(
 # [What does software cost?](software.ipynb), word for word, on software that loses nothing, on a hand-tuned scenario and on the public stack.
 
 # %%
-three = software_kinds.answers(m, context=min(software_kinds.CONTEXT, m.max_context))
+request = tm.Request(min(software_kinds.REQUEST.input_tokens, max(m.max_context - 512, 1)), 512)
+three = software_kinds.answers(m, request)
 slow, fast = software_kinds.SPEEDS
 charts.table(
     three[
-        "wanted_tokens_per_s_per_user system software tokens_per_s_per_chip tokens_per_s_per_chip_low tokens_per_s_per_chip_high basis tp ep batch reason".split()
+        "promised_tokens_per_s_per_user system software tokens_per_s_per_chip tokens_per_s_per_chip_low tokens_per_s_per_chip_high chance decode_tokens_per_s_per_chip basis option tp ep pp cp batch reason".split()
     ],
     caption=f"{m.id}, at {fast:g} tokens/s a user. {software_kinds.describe(three, fast, small)}. {software_kinds.describe(three, fast, large)}",
     download="three-experts",
@@ -245,7 +246,7 @@ charts.table(
 )
 
 # %% tags=["hide-input"]
-wide = three.set_index(["wanted_tokens_per_s_per_user", "software", "system"]).tokens_per_s_per_chip
+wide = three.set_index(["promised_tokens_per_s_per_user", "software", "system"]).tokens_per_s_per_chip
 gains = {
     f"{speed:g} tokens/s {kind}": wide[speed, kind, large] / wide[speed, kind, small]
     for speed in (slow, fast)

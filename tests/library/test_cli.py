@@ -35,9 +35,7 @@ def test_plan_prints_six_lines_and_its_table():
     assert "tokens/s per chip (" in lines[0]
     assert lines[5].startswith("NEURON_LOGICAL_NC_CONFIG=2 vllm serve")
     rows = json.loads(call(*PLAN, "--json")[1])
-    best = trnmodel.plan(
-        "llama-3.1-8b", "trn2.48xlarge", tokens_per_s_per_user=50, input_tokens=1024, output_tokens=256
-    )
+    best = trnmodel.plan("llama-3.1-8b", trnmodel.Request(1024, 256, tokens_per_s_per_user=50), "trn2.48xlarge")
     assert [row["role"] for row in rows] == ["best", "mapping", "beside", "beside"]
     assert rows[0]["tokens_per_s_per_chip"] == pytest.approx(best.best.tokens_per_s_per_chip)
     assert (rows[0]["command"], rows[1]["command"]) == (best.command, "")

@@ -11,7 +11,7 @@ from trnmodel.serving.server import disaggregate
 MODEL, NODE = "llama-3.1-8b", "trn2.48xlarge"
 HALF = tm.Mapping(tp=8)
 SWITCH = {"switch_bits_per_s": 51.2e12, "port_bits_per_s": 400e9}
-REQUEST = {"requests_per_s": 0.01, "input_tokens": 128, "output_tokens": 128, "max_batch": 8}
+STATED = {"input_tokens": 128, "output_tokens": 128, "requests_per_s": 0.01}
 SPLIT = (MODEL, NODE, HALF, NODE, HALF)
 SENT = {"batch": 1, "input_tokens": 128, "output_tokens": 128}
 
@@ -29,7 +29,8 @@ def _fit(**given):
 
 
 def _served(**given):
-    return tm.serve(MODEL, NODE, HALF, **REQUEST | given).step_s
+    request = tm.Request(**STATED | {name: given.pop(name) for name in STATED if name in given})
+    return tm.serve(MODEL, request, NODE, HALF, **{"max_batch": 8} | given).step_s
 
 
 DOORS = [

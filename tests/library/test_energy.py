@@ -232,17 +232,67 @@ def test_a_chip_without_any_watts_has_no_answer():
     assert np.isnan(found.server_j_per_token)
 
 
-def test_a_request_is_its_prefill_and_its_steps():
-    """1024 tokens in, 512 out: two tokens of prefill for each that is made."""
+def test_a_request_is_the_time_of_its_prompt_and_of_its_steps():
+    """A share u of the time is prompts. At r requests/s, 512 tokens each take u/r of prompts and (1 - u)/r of steps.
+
+    Joules are those of 8 chips, at the watts of either: (u P_prompts + (1 - u) P_steps) x 8 / (512 r) a token.
+    """
     many = Deployment(model="llama-3.1-70b", system="hgx-h100", mapping=tm.Mapping(tp=8))
-    found = tm.energy(many, batch=32, input_tokens=1024, output_tokens=512)
-    for name in ("chip_j_per_token", "facility_j_per_token"):
-        parts = 2 * getattr(found.prefill, name) + getattr(found.decode, name)
-        assert getattr(found, name) == pytest.approx(parts, rel=1e-12)
-    assert found.low < found.server_j_per_token < found.high
-    assert found.prefill.chip_w > found.decode.chip_w
+    request = tm.Request(1024, 512, requests_per_s=0.5)
+    served = tm.serve(many.model, request, many.system, many.mapping, max_batch=32)
+    busy = served.prefill_utilisation
+    assert 0.01 < busy < 0.5
+    for found in (tm.energy(many, request=request, batch=32), tm.energy(served)):
+        for name in BOUNDARIES:
+            watts = [getattr(part, f"{name}_w") for part in (found.prefill, found.decode)]
+            joules = (busy * watts[0] + (1 - busy) * watts[1]) * 8 / (512 * 0.5)
+            assert getattr(found, f"{name}_j_per_token") == pytest.approx(joules, rel=1e-12)
+        share = busy * found.prefill.server_w / (busy * found.prefill.server_w + (1 - busy) * found.decode.server_w)
+        assert found.prefill_j_share == pytest.approx(share, rel=1e-12)
+        assert found.low < found.server_j_per_token < found.high
+        assert found.prefill.chip_w > found.decode.chip_w
+
+
+def test_replicas_take_the_same_joules_a_token():
+    """Two replicas at twice the rate do twice of everything."""
+    one, two = (
+        tm.energy(
+            tm.serve(
+                "llama-3.1-8b",
+                tm.Request(1024, 256, requests_per_s=replicas),
+                "trn2.48xlarge",
+                tm.Mapping(tp=8, dp=replicas),
+                max_batch=16,
+            )
+        )
+        for replicas in (1, 2)
+    )
+    for name in BOUNDARIES:
+        assert getattr(two, f"{name}_j_per_token") == pytest.approx(getattr(one, f"{name}_j_per_token"), rel=1e-12)
+
+
+def test_the_energy_of_a_choice_is_that_of_a_server_at_its_planned_load():
+    """A server of the chosen mapping, whose largest batch is the chosen one, spends the same joules on a request."""
+    request = tm.Request(1024, 256, tokens_per_s_per_user=40)
+    choice = tm.plan("llama-3.1-8b", request, "hgx-h100").best
+    served = tm.serve(
+        "llama-3.1-8b",
+        request,
+        choice.system,
+        choice.degrees,
+        max_batch=choice.batch,
+        precision=choice.precision,
+        efficiencies=choice.option.id,
+    )
+    for name in BOUNDARIES:
+        figures = [getattr(one, f"{name}_j_per_token") for one in (choice.energy(), tm.energy(served))]
+        assert figures[0] == pytest.approx(float(figures[1]), rel=1e-9)
+
+
+def test_attention_groups_prefill_a_prompt_each():
+    """With 8 attention groups the prompts whose joules are counted come 8 at once."""
     experts = Deployment(model="qwen3-30b-a3b", system="hgx-h100", mapping=tm.Mapping(tp=1, ep=8))
-    wide = tm.energy(experts, batch=64, input_tokens=1024, output_tokens=512)
+    wide = tm.energy(experts, batch=64, request=tm.Request(1024, 512))
     assert wide.prefill.step.batch == 8
 
 

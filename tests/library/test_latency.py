@@ -103,20 +103,3 @@ def test_a_prompt_meets_the_prompts_of_other_groups():
     # 1.07 s alone, 1.57 s with one in each group: half way at half load
     assert latency.prompt_latency_s(1.07, 1.57, [0, 0.5, 1]) == pytest.approx([1.07, 1.32, 1.57])
     assert latency.prompt_latency_s(1.07, 1.07, 0.7) == 1.07
-
-
-@given(st.floats(1e-3, 1e3), st.floats(1e-3, 1e3), st.floats(0.5, 0.999))
-def test_the_largest_utilisation_for_a_wait(wait_s, service_s, quantile):
-    share = latency.utilisation_for_wait(wait_s, service_s, quantile)
-    assert 1 - quantile <= share <= 1
-    if share < 1 - 1e-6:
-        assert latency.waiting_s(share, service_s, quantile) == pytest.approx(wait_s, rel=1e-6)
-    assert latency.utilisation_for_wait(2 * wait_s, service_s, quantile) >= share
-    assert latency.waiting_s(np.minimum(share * 1.001, 1), service_s, quantile) > wait_s * (1 - 1e-9)
-
-
-def test_utilisation_at_its_ends():
-    ends = latency.utilisation_for_wait(np.array([-1.0, 0.0, 1e30, np.inf, np.nan]), 2.0, 0.99)
-    assert ends == pytest.approx([0.0, 0.01, 1.0, 1.0, np.nan], nan_ok=True)
-    # half busy, service of 2 s: the 99th percentile waits 2 ln 50 = 7.824 s, so that 7.824 s allow half
-    assert latency.utilisation_for_wait(2 * np.log(50), 2.0, 0.99) == pytest.approx(0.5)

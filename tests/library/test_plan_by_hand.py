@@ -164,7 +164,7 @@ def test_the_fewest_chips_of_those_that_do_the_same_come_first():
     """99.1 is within 1 % of 100 and 98.9 is not; a choice that is too slow comes after all that are not."""
     some = [choice("a", 98.9, chips=1.0), choice("b", 99.1, chips=2.0), choice("c", 100.0, chips=4.0)]
     some += [choice("d", 500.0, valid=False, chips=1.0), choice("e", 99.5, chips=4.0), choice("f", 600.0, valid=False)]
-    assert [c.system.id for c in planner._ordered(some)] == ["b", "c", "e", "a", "f", "d"]
+    assert [c.system.id for c in planner.ordered(some)] == ["b", "c", "e", "a", "f", "d"]
 
 
 @pytest.mark.parametrize(("given", "output"), [(131_071, 1), (1, 1), (1, 131_071)])

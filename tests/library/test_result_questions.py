@@ -19,7 +19,7 @@ def collective(**more):
 
 
 def serving(**more):
-    return tm.serve(**STEP, **LENGTHS | {"requests_per_s": [0.1, 2.0], "max_batch": 8} | more)
+    return tm.serve(**STEP, request=tm.Request(**LENGTHS, requests_per_s=[0.1, 2.0]), **{"max_batch": 8} | more)
 
 
 def apart():
@@ -62,11 +62,19 @@ def test_the_question_of_a_collective_asks_for_the_same_times(more):
 
 @pytest.mark.parametrize(
     "more",
-    [{}, {"batching": "static"}, {"compiled": False}, {"chunk_tokens": 256, "draft_tokens": 2, "acceptance": 0.5}],
+    [
+        {},
+        {"efficiencies": "neuron-async"},
+        {"batching": "static"},
+        {"compiled": False},
+        {"chunk_tokens": 256, "draft_tokens": 2, "acceptance": 0.5},
+    ],
 )
 def test_the_question_of_a_server_asks_for_the_same_times(more):
     first = serving(**more)
-    again = tm.serve(**{one.name: getattr(first.question, one.name) for one in fields(first.question)})
+    asked = {one.name: getattr(first.question, one.name) for one in fields(first.question)}
+    option = asked.pop("option")
+    again = tm.serve(**asked, efficiencies=option.id)
     assert all(np.array_equal(x, figures(again)[name], equal_nan=True) for name, x in figures(first).items())
 
 

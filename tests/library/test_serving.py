@@ -1,6 +1,6 @@
 """Serving worked out by hand: a machine of endless rates, on which steps and prompts take what the stack says."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from math import log, sqrt
 
 import numpy as np
@@ -12,12 +12,15 @@ from trnmodel.serving.server import disaggregate
 
 CHIP = replace(tm.chip("h100"), peak_flop_per_s={"bf16": 1e28}, hbm_bytes_per_s=1e28, hbm_bytes=1e18)
 STACK = replace(IDEAL, id="mine", prefill_overhead_s=1.5, step_overhead_s=0.02, sequence_s=0.004)
-ASK = {"model": "llama-3.1-8b", "system": CHIP, "input_tokens": 1000, "output_tokens": 500, "max_batch": 64}
+ASK = {"model": "llama-3.1-8b", "system": CHIP, "max_batch": 64}
+REQUEST = {"input_tokens": 1000, "output_tokens": 500}
+STATED = {one.name for one in fields(tm.Request)}
 Z99 = 2.3263478740408408
 
 
 def serve(rate, **more):
-    return tm.serve(**ASK | {"requests_per_s": rate, "efficiencies": STACK} | more)
+    stated = REQUEST | {name: more.pop(name) for name in STATED if name in more}
+    return tm.serve(**ASK | {"request": tm.Request(**stated, requests_per_s=rate), "efficiencies": STACK} | more)
 
 
 def holds(found, expected):
@@ -106,6 +109,60 @@ def test_what_cannot_be_served_says_why():
     assert "does not fit in memory" in small.reason
 
 
+def test_more_arrive_than_any_batch_can_hold():
+    """At 0.3/s n = 150 (0.02 + 0.004 n) / 0.55 = 5.5 + 1.09 n has no solution, though one sequence alone is fast.
+
+    At 0.25/s n = 125 (0.02 + 0.004 n) / 0.625 = 4 + 0.8 n = 20, which a largest batch of 20 holds and one of 19 does
+    not. Steps of one sequence that would take 0.024 s must not be taken for those of a full batch.
+    """
+    assert serve([0.3, 0.5]).reason.tolist() == ["more requests in flight than the largest batch"] * 2
+    found = serve(0.25, max_batch=[20, 64, 19])
+    assert found.reason.tolist() == ["", "", "more requests in flight than the largest batch"]
+    assert found.batch[:2] == pytest.approx([20, 20], rel=1e-6)
+
+
+def test_the_load_at_which_promises_hold():
+    """Without a rate a replica is full at 64: 500 steps of 0.276 s and 64 prompts of 1.5 s are 138 + 96 = 234 s.
+
+    With 2 tokens/s promised a token takes at most 0.5 s: B sequences take 0.02 + 0.004 B and B x 1.5 / 500 s of stalls,
+    0.02 + 0.007 B, so that 68 would do; with 5 tokens/s 25.7 would, and 25 are served.
+    """
+    full = serve(None)
+    holds(full, {"batch": 64, "requests_per_s": 64 / 234, "tpot_mean_s": 234 / 500, "prefill_utilisation": 96 / 234})
+    for speed, batch in ((2, 64), (5, 25)):
+        found = serve(None, tokens_per_s_per_user=speed)
+        holds(
+            found, {"batch": batch, "tpot_mean_s": 0.02 + 0.007 * batch, "tokens_per_s": batch / (0.02 + 0.007 * batch)}
+        )
+        assert found.keeps_promise
+    slow = serve(None, tokens_per_s_per_user=50)  # one sequence takes 0.027 s a token, more than 0.02
+    assert slow.reason == "too slow for a user at any load"
+    assert not slow.keeps_promise
+    late = serve(None, ttft_s=1.5)  # the prompt alone takes that, and half a step more
+    assert late.reason == "the first token comes too late at any load"
+
+
+def test_a_compiled_batch_is_filled_as_far_as_its_promises_hold():
+    """Steps of 64 take 0.276 s whatever is active. With 0.4 s a token, prompts take 1 - 0.276 / 0.4 = 31 % of the time.
+
+    That is 0.31 / 1.5 = 0.2067 requests/s, and 0.2067 x 500 x 0.4 = 41.3 sequences in flight.
+    """
+    found = serve(None, compiled=True, tokens_per_s_per_user=2.5)
+    holds(found, {"prefill_utilisation": 0.31, "requests_per_s": 0.31 / 1.5, "batch": 0.31 / 1.5 * 500 * 0.4})
+    assert found.keeps_promise
+
+
+def test_the_percentile_of_the_first_token():
+    """A queue of 15 % of prompts of 1.5 s: 10 % of them wait 1.5 / 1.7 ln(1.5) s or longer, one in 20 that of ln(3)."""
+    step_s = 0.02 + 0.004 / 0.65
+    for percentile, longer in ((90, 1.5), (95, 3), (99, 15), (50, 1)):
+        found = serve(0.1, ttft_s=100.0, ttft_percentile=percentile)
+        holds(found, {"ttft_s": 1.5 + step_s / 2 + 1.5 / 1.7 * log(longer)})
+        assert found.keeps_promise
+    assert not serve(0.1, ttft_s=1.5).keeps_promise  # at a rate that is stated the promise may break
+    assert serve(0.1, ttft_s=1.5).valid
+
+
 def test_batches_that_fill_up():
     """8 requests at 0.1/s: the first waits 70 s, the last not at all; a run takes 1.5 s and 499 steps of 0.052 s."""
     run_s = 1.5 + 499 * 0.052
@@ -178,9 +235,9 @@ def test_a_draft_is_shorter_than_what_it_drafts():
 
 def test_what_cannot_be_says_so_alone():
     """A model that no rank holds is not one whose prompts arrive too fast."""
-    ask = {"requests_per_s": 0.01, "input_tokens": 128, "output_tokens": 16, "max_batch": 4}
+    ask = tm.Request(128, 16, requests_per_s=0.01), "trn2.48xlarge", tm.Mapping(tp=1)
     for chunked in ({}, {"chunk_tokens": 64}):
-        found = tm.serve("llama-3.3-70b", "trn2.48xlarge", tm.Mapping(tp=1), **ask, **chunked)
+        found = tm.serve("llama-3.3-70b", *ask, max_batch=4, **chunked)
         assert not found.valid
         assert "prompts" not in str(found.reason)
 
@@ -210,14 +267,15 @@ def test_arrays_that_do_not_fit_are_named(name, value):
 def test_a_prompt_reads_what_is_cached_before_each_chunk():
     """750 tokens after 250 in 4 chunks of 200: half way 525 are cached. 131,072 B of each pass at 1 MB/s.
 
-    A prompt whose prefix is all there has one token; a step reads 1,000, it and 250 of the output, and writes one.
+    Of a prompt whose prefix is all there the last token is computed, after the 999 before it. A step reads 1,000 and
+    250 of the output, and writes one.
     """
     slow, token_s = replace(STACK, kv_stream_bytes_per_s=1e6, sequence_s=0.0), 131_072 / 1e6
     found = serve(1e-9, efficiencies=slow, prefix_share=0.25, chunk_tokens=200)
     assert float(found.prefill_s) == pytest.approx(4 * (1.5 + (525 + 200) * token_s), rel=1e-9)
     found = serve(1e-9, efficiencies=slow, prefix_share=1.0)
-    assert float(found.prefill_s) == pytest.approx(1.5 + 1001 * token_s, rel=1e-9)
-    assert float(found.step_s) == pytest.approx(0.02 + 1252 * token_s, rel=1e-9)
+    assert float(found.prefill_s) == pytest.approx(1.5 + 1000 * token_s, rel=1e-9)
+    assert float(found.step_s) == pytest.approx(0.02 + 1251 * token_s, rel=1e-9)
     first, ask = (
         {"prefill_efficiencies": slow, "decode_efficiencies": slow},
         {"input_tokens": 1000, "output_tokens": 500},

@@ -142,7 +142,7 @@ def test_systems_that_do_the_same_are_within_a_hundredth(monkeypatch):
         (0.9, True, False),
         (2.0, False, False),
     ):
-        assert plan._same(one(merit, valid), one(2.0)) is same
+        assert plan.same(one(merit, valid), one(2.0)) is same
 
 
 def test_constraints_in_words():

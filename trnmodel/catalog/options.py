@@ -210,7 +210,8 @@ def options(
     efficiencies : str or Efficiencies or list of str, optional
         "public" (the default): the chip's own stack first, then every option that is documented for the chip and the
         model, then those that its engine has on other generations of the vendor, marked as borrowed. "ideal" and
-        "hand-tuned": that stack, and the drafts of these options on it. The id of a stack, or a set: that one alone. The ids of one option or several: those. [-]
+        "hand-tuned": that stack, and the drafts of these options on it. The id of a stack, or a set: that one alone.
+        The ids of one option or several: those. [-]
 
     Returns
     -------

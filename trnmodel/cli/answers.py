@@ -80,3 +80,16 @@ def useful(result: Any) -> str:
     stops = format_duration(float(result.mtbf_s))
     rhythm = "never interrupted" if stops == "forever" else f"{stops} between interruptions"
     return f"{text} of the time is {word}, {rhythm}, {part} takes most ({format_digits(100 * share, 2)}%)"
+
+
+def compared(result: Any) -> dict[str, Any]:
+    """Return a comparison for JSON: a row for each speed and system, the shares of the draws, and the flips."""
+    import json
+
+    rows = json.loads(result.to_frame(bands=True).to_json(orient="records", double_precision=12))
+    draws = [
+        {"promised_tokens_per_s_per_user": speed, "leader": result.leader[speed], "ties": result.ties[speed]}
+        | result.leads[speed]._asdict()
+        for speed in result.speeds
+    ]
+    return {"lines": rows, "draws": draws, "flips": [flip._asdict() for flip in result.flips]}

@@ -154,6 +154,52 @@ def plan(
         _print(ctx, "\n".join(result.card()), frame, as_json, result.choices)
 
 
+@app.command(cls=question("compare"))
+def compare(
+    ctx: typer.Context,
+    model: Model,
+    systems: Annotated[
+        list[str],
+        typer.Argument(metavar="SYSTEM...", help="Systems that stand beside each other.", **_name("system")),
+    ],
+    speed: Annotated[
+        list[float],
+        typer.Option(
+            help="Tokens/s that each user gets at least: one, or several with commas.",
+            parser=str,
+            callback=terminal.numbers,
+            metavar="NUMBER,...",
+        ),
+    ],
+    prompt: In,
+    output: Out,
+    ttft: Ttft = None,
+    percentile: Percentile = 99.0,
+    prefix: Prefix = 0.0,
+    requests: Requests = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(help="System that the others are compared with; default the leader.", **_name("system")),
+    ] = None,
+    precision: BestDtypes = None,
+    stack: Stack = None,
+    name: ModelName = None,
+    as_json: Json = False,
+) -> None:
+    """Put systems side by side for one request, in common draws: who leads, how sure that is, where the order flips."""
+    with plain_errors(ctx, speeds="speed"):
+        request = trnmodel.Request(prompt, output, None, ttft, percentile, prefix, requests)
+        ask: dict[str, Any] = {"speeds": speed, "precision": precision, "efficiencies": stack, "baseline": baseline}
+        result = trnmodel.compare(trnmodel.model(model, name), request, systems, **ask)
+        if not as_json:
+            _print(ctx, "\n".join(result.card()), None, as_json, result.lines)
+            return
+        _print_names(ctx, as_json)
+        typer.echo(json.dumps(answers.compared(result), indent=2))
+        if not any(one.valid for one in result.lines):
+            raise typer.Exit(Status.IMPOSSIBLE)
+
+
 @app.command(cls=question("decode_step"))
 def decode(
     ctx: typer.Context,

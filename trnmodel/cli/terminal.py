@@ -45,6 +45,7 @@ ARGUMENTS = {
     "prefix_share": "prefix",
     "requests_per_s": "requests",
     "spare_chips": "spares",
+    "speeds": "speed",
     "spare_instances": "spares",
     "systems": "system",
     "tokens_per_s_per_user": "speed",
@@ -97,6 +98,16 @@ def number(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> Any:
     from trnmodel.units import read_number
 
     return value if value is None or ctx.resilient_parsing else _read(param, value, read_number)
+
+
+def numbers(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> Any:
+    """Read numbers that commas separate, from each text of a list."""
+    from trnmodel.units import read_number
+
+    def read(name: str, text: str) -> list[float]:
+        return [read_number(name, one.strip()) for one in text.split(",")]
+
+    return value if ctx.resilient_parsing else [x for some in _read(param, value, read) for x in some]
 
 
 def whole(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> Any:

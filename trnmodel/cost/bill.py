@@ -41,6 +41,7 @@ PRICED: Mapping[str, tuple[str, ...]] = {
     "scale-out optics": ("optics_usd_per_bytes_per_s",),
     "scale-out cables": ("aec_usd",),
 }  # the prices that each part takes
+FEW = 8  # rates up to which each has its own parts
 UNKNOWN = np.asarray(math.nan)
 Lines = dict[str, NDArray]
 
@@ -93,12 +94,12 @@ def joined(system: System, rate: float, chips: float) -> Mapping[str, float]:
 def network(system: System, prices: Prices, chips: float) -> Mapping[str, Any]:
     """Return the network parts per chip, for each rate of its chips where there are several.
 
-    A rate that is read from the prices has a range: the parts are those of its lowest value, in proportion.
+    A rate that is read from the prices has a range: of many values, the parts are those of the lowest, in proportion.
     """
     rates, ratio = np.asarray(system.scaleout_bytes_per_s_per_dir), np.ones(())
     if np.all(np.isnan(rates)) and system.id in prices.scaleout_bytes_per_s_per_dir:
         assumed = np.asarray(prices.scaleout_bytes_per_s_per_dir[system.id])
-        rates = np.asarray(assumed.min())
+        rates = assumed if np.unique(assumed).size <= FEW else np.asarray(assumed.min())
         ratio = assumed / rates
     several, at = np.unique(rates, return_inverse=True)
     parts = [joined(system, float(one), chips) for one in several]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trnmodel.arguments import TINY, choice, instance, numbers, refuse, share, together
-from trnmodel.bands import ranged
 from trnmodel.catalog import facilities
 from trnmodel.catalog import prices as priced
 from trnmodel.catalog.facilities import Facility, Power
@@ -19,7 +19,7 @@ from trnmodel.catalog.prices import Owner, Prices
 from trnmodel.catalog.specs import published, shapes
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
-from trnmodel.cost import bill
+from trnmodel.cost import bill, ends
 from trnmodel.cost.matching import same_owner
 from trnmodel.declared import SYSTEM, Checked, Named, Numbers, Object, declare
 from trnmodel.formulas import energy as joules
@@ -60,6 +60,11 @@ class CostQuestion:
     server_usd: NDArray | None
     switch_usd_per_lane: NDArray | None
     tdp_w: NDArray | None
+
+    @property
+    def own_w(self) -> Any:
+        """Provisioned power that is published of the chip; NaN where the call has another TDP."""
+        return self.system.chip.all_in_w if self.tdp_w is None else np.nan
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -116,7 +121,9 @@ class Cost(Grounded):
 
     def _widths(self, name: str, part: str = "") -> tuple[Any, Any]:
         """Return the half-widths that all open inputs give a figure or a part of the bill."""
-        return _half_widths(self.question)[name]
+        shape = np.shape(self.figure(name))
+        below, above = (np.broadcast_to(side, shape) for side in _half_widths(self.question, name))
+        return below[()], above[()]
 
     def recompute(self, **changes: Any) -> dict[str, Any]:
         """Return the figures of the hour with other inputs.
@@ -227,10 +234,10 @@ class Cost(Grounded):
         rows = []
         for part, usd in self.parts_usd.items():
             below, above = self.widths(part)
-            ends = {"usd_low": (usd * np.exp(-below))[()], "usd": usd[()], "usd_high": (usd * np.exp(above))[()]}
+            band = {"usd_low": (usd * np.exp(-below))[()], "usd": usd[()], "usd_high": (usd * np.exp(above))[()]}
             prices = [f"{name}[{self.system.id}]" if name in bill.BY_SYSTEM else name for name in bill.PRICED[part]]
             estimate = not self.prices.estimates.isdisjoint(prices)
-            rows.append({"part": part, **ends, "share": usd / self.capital_usd, "estimate": estimate})
+            rows.append({"part": part, **band, "share": usd / self.capital_usd, "estimate": estimate})
         return tidy(rows)
 
     def by_part(self) -> pd.DataFrame:
@@ -240,8 +247,8 @@ class Cost(Grounded):
             name = f"{part}_usd_per_h"
             low, high = self.ends(name)
             value = getattr(self, name)
-            ends = {"usd_per_h_low": low, "usd_per_h": value, "usd_per_h_high": high}
-            rows.append({"part": part, **ends, "share": value / self.usd_per_h})
+            band = {"usd_per_h_low": low, "usd_per_h": value, "usd_per_h_high": high}
+            rows.append({"part": part, **band, "share": value / self.usd_per_h})
         return tidy(rows)
 
     def break_even(self, which: str, *, useful_usd_per_h: ArrayLike) -> NDArray:
@@ -325,7 +332,7 @@ def _drawn(name: str, value: Any) -> Any:
     return numbers(place, value, TINY) if kind is None else instance(place, value, kind, kind.__name__)
 
 
-def _prices(question: CostQuestion) -> Prices:
+def _prices(question: Any) -> Any:
     """Return the prices, with those of the call in place of the ones of data."""
     p, spec, changes = question.prices, question.system, dict[str, Any]()
     if question.chip_usd is not None:
@@ -336,13 +343,19 @@ def _prices(question: CostQuestion) -> Prices:
         changes["market_ratio"] = 1.0
     if question.switch_usd_per_lane is not None:
         changes["switch_usd_per_lane"] = question.switch_usd_per_lane
-    return replace(p, **changes) if changes else p
+    if isinstance(p, Prices):
+        return replace(p, **changes) if changes else p
+    return SimpleNamespace(**(vars(p) | changes))
 
 
-def _watts(question: CostQuestion, tdp_w: Any) -> tuple[Any, Any]:
+def _tdp_w(question: Any) -> Any:
+    """Return the TDP of the call, or that of the chip."""
+    return question.system.chip.tdp_w if question.tdp_w is None else question.tdp_w
+
+
+def _watts(question: Any, tdp_w: Any) -> tuple[Any, Any]:
     """Return the IT power that is provisioned per chip, and the mean power that a chip draws."""
-    own = question.system.chip.all_in_w if question.tdp_w is None else np.nan
-    all_in = published(own, tdp_w * question.power.all_in_ratio)
+    all_in = published(question.own_w, tdp_w * question.power.all_in_ratio)
     mean = question.mean_w
     return all_in, all_in * question.owner.mean_load_share if mean is None else mean
 
@@ -360,10 +373,9 @@ def _unknown(*values: Any) -> NDArray:
     return np.isnan(sum(values))
 
 
-def _hour(question: CostQuestion) -> dict[str, Any]:
+def _hour(question: Any) -> dict[str, Any]:
     """Return the figures of a `Cost`."""
-    owner, facility, chip = question.owner, question.facility, question.system.chip
-    tdp_w = chip.tdp_w if question.tdp_w is None else question.tdp_w
+    owner, facility, tdp_w = question.owner, question.facility, _tdp_w(question)
     all_in, mean = _watts(question, tdp_w)
     parts = bill.lines(question.system, _prices(question), tdp_w, owner.cluster_chips)
     net = sum(parts[name] for name in bill.NETWORK)
@@ -537,36 +549,56 @@ def _ends(question: CostQuestion) -> dict[str, tuple[Any, Any]]:
     return inputs
 
 
-def _stacked(question: CostQuestion) -> tuple[list[str], NDArray]:
-    """Return the names of all figures and parts of the bill, and their values in rows."""
+def _flat(question: Any) -> dict[str, Any]:
+    """Return all figures and the parts of the bill, by name."""
     result = _hour(question)
-    figures = {name: value for name, value in result.items() if name not in ("parts_usd", "reason_mask")}
-    figures |= result["parts_usd"]
-    return list(figures), np.stack(np.broadcast_arrays(*figures.values()))
+    return {name: x for name, x in result.items() if name not in ("parts_usd", "reason_mask")} | result["parts_usd"]
 
 
 @lru_cache(maxsize=256)
-def _half_widths(question: CostQuestion) -> dict[str, tuple[NDArray, NDArray]]:
-    """Return the half-widths of each figure and part, with each open input moved by itself.
+def _lines(question: CostQuestion) -> ends.Lines:
+    """Return the hour at both ends of each open input, of specs that hold no arrays."""
+    moved = ends.moves(question, {"tdp_w": _ends(question).get("tdp_w", (0.0, 0.0))})
+    known = {name: getattr(question, name) for name in BREAK_EVENS} | {"own_w": question.own_w}
+    known |= {"tdp_w": _tdp_w(question), "mean_w": question.mean_w, "goodput": 1.0, "utilisation": 1.0}
+    return ends.lines(question, moved, _flat, known)
+
+
+@lru_cache(maxsize=1024)
+def _half_widths(question: CostQuestion, name: str) -> tuple[NDArray, NDArray]:
+    """Return the half-widths of a figure or a part, with each open input moved by itself.
 
     A part that the rack does not have is 0 without a width.
     """
-    names, middle = _stacked(question)
-    with np.errstate(invalid="ignore"):  # 0 over 0
-        pairs = [_of_spec(question, name) for name in ("prices", "owner", "power")]
-        for name, (low, high) in _ends(question).items():
-            if np.any(np.less(low, high)):
-                logs = [np.log(_stacked(replace(question, **{name: end}))[1] / middle) for end in (low, high)]
-                pairs.append((np.maximum(0.0, -np.minimum(*logs)), np.maximum(0.0, np.maximum(*logs))))
-        sides = (joint_width(*(pair[side] for pair in pairs)) for side in (0, 1))
-        below, above = (np.where(middle == 0, 0.0, width) for width in sides)
-    return dict(zip(names, zip(below, above, strict=True), strict=True))
+    open_ends = _ends(question)
+    if ends.holds_arrays(question, ends.moves(question, open_ends)):
+        return _one_at_a_time(question, name)
+    lines, more = _lines(question), []
+    if "mean_w" in open_ends:
+        more = [(len(lines.away) - 1, tuple(end - question.mean_w for end in open_ends["mean_w"]))]
+    return _with_goodput(question, name, ends.widths(lines, name, more))
 
 
-def _of_spec(question: CostQuestion, name: str) -> tuple[NDArray, NDArray]:
-    """Return the half-widths that the open fields of one spec of the question give all figures."""
+def _with_goodput(question: CostQuestion, name: str, widths: tuple[Any, Any]) -> tuple[NDArray, NDArray]:
+    """Return half-widths with those of a job's goodput, by which the hour is divided."""
+    if name != "useful_usd_per_h" or question.job is None:
+        return widths
+    low, high = (np.asarray(end) for end in _ends(question)["goodput"])
+    own = ends.joint(1 / np.stack(np.broadcast_arrays(low, high)), np.asarray(1 / question.goodput))
+    return joint_width(widths[0], own[0]), joint_width(widths[1], own[1])
 
-    def figures(spec: Any) -> NDArray:
-        return _stacked(replace(question, **{name: spec}))[1]
 
-    return ranged(getattr(question, name), figures)
+def _one_at_a_time(question: CostQuestion, name: str) -> tuple[NDArray, NDArray]:
+    """Return the half-widths where specs hold arrays: the hour is asked again for each end."""
+    middle, answers = np.asarray(_flat(question)[name]), list[NDArray]()
+    for which, field, pair in ends.moves(question, _ends(question)):
+        for end in pair:
+            moved = ends.with_values(getattr(question, which), {field: end}) if field else end
+            answers.append(np.asarray(_flat(_asked(question, which, moved))[name]))
+    every = np.broadcast_arrays(middle, *answers)
+    return ends.joint(np.stack(every)[1:], every[0])
+
+
+def _asked(question: CostQuestion, which: str, value: Any) -> CostQuestion:
+    """Return the question with another spec or number."""
+    return replace(question, **{which: value})

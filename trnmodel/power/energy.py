@@ -392,8 +392,8 @@ class RequestEnergy(Grounded):
     """Energy per generated token of a request, with its prompt, at the load of a server.
 
     `prefill` and `decode` are the energies of the steps that the server runs; `prefill_j_share` is the part of the
-    joules at the server that prompts take, `prefill_chip_s_per_token` and `decode_chip_s_per_token` are the chip time of
-    either for each generated token. Chips that a mapping leaves idle draw nothing here.
+    joules at the server that prompts take, `prefill_chip_s_per_token` and `decode_chip_s_per_token` are the chip time
+    of either for each generated token. Chips that a mapping leaves idle draw nothing here.
     """
 
     REASONS: ClassVar[tuple[str, ...]] = Energy.REASONS

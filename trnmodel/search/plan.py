@@ -103,13 +103,13 @@ def plan(
     (True, 'public', True)
     """
     q = _asked(read_model(model), one_request("request", request), precision)
-    specs = sorted(asked_systems(systems), key=_catalog_order)
+    specs = sorted(asked_systems(systems), key=catalog_order)
     if not any(_computed(q, spec) for spec in specs):
         peaks = sorted({dtype for spec in specs for dtype in spec.chip.peak_flop_per_s})
         refuse("precision", precision, f"no chip asked computes in it; they compute in {', '.join(peaks)}")
     points = {spec.id: _points(q, spec, _options(q, spec, efficiencies)) for spec in specs}
     fitting = [spec for spec in specs if any(point.rank[0] for point in points[spec.id])]
-    choices = _ordered([chosen(points[spec.id][0]) for spec in fitting])
+    choices = ordered([chosen(points[spec.id][0]) for spec in fitting])
     second, beside = list[Choice](), list[Choice]()
     if choices:
         spec = choices[0].system
@@ -118,19 +118,46 @@ def plan(
         for kind in (kind for kind in ("hand-tuned", "ideal") if kind in words):
             others = _points(q, spec, options_of(spec, q.model, q.request, words[kind]))
             beside += [chosen(point) for point in others[:1] if point.rank[0]]
-    missing = {spec.id: f"computes in {', '.join(spec.chip.peak_flop_per_s)} alone" for spec in specs}
+    missing = {spec.id: lacking(spec) for spec in specs}
     whys = {i: some[0].why if some else missing[i] for i, some in points.items()}
     refused = {i: why for i, why in whys.items() if i not in {spec.id for spec in fitting}}
-    return Plan(q.model, q.request, tuple(choices), tuple(second), refused, tuple(beside))
+    gpus = _gpus(q) if systems is None and efficiencies is None else []
+    return Plan(q.model, q.request, tuple(choices), tuple(second), refused, tuple(beside), tuple(gpus))
+
+
+def _gpus(q: _Asked) -> list[Choice]:
+    """Return the choices of the GPU systems that can be rented, the best first: what a buyer could rent instead."""
+    specs = [read_system(name) for name in catalog_systems.gpus_for_rent()]
+    tops = [points[0] for spec in specs if (points := _points(q, spec, _options(q, spec, None)))]
+    return sorted((chosen(top) for top in tops if top.rank[0]), key=lambda c: (not c.valid, -c.merit))
 
 
 def best_choice(
     model: Transformer, request: Request, spec: System, efficiencies: Any, precision: str | Precision | None
 ) -> Choice | None:
     """Return the choice of one system for a request; None where nothing fits or its chip lacks the precision."""
-    q = _asked(model, request, precision)
-    points = _points(q, spec, _options(q, spec, efficiencies))
+    questions = questions_of(model, request, spec, efficiencies, precision)
+    points = _best_of(questions)
     return chosen(points[0]) if points and points[0].rank[0] else None
+
+
+def questions_of(
+    model: Transformer, request: Request, spec: System, efficiencies: Any, precision: str | Precision | None
+) -> list[Question]:
+    """Return the questions of a system: one for each of its software options and each precision that it computes in."""
+    q = _asked(model, request, precision)
+    return _questions(q, spec, _options(q, spec, efficiencies))
+
+
+def why_none(questions: list[Question], spec: System) -> str:
+    """Return why a system has no choice."""
+    points = _best_of(questions)
+    return points[0].why if points else lacking(spec)
+
+
+def lacking(spec: System) -> str:
+    """Return in which formats alone a chip computes."""
+    return f"computes in {', '.join(spec.chip.peak_flop_per_s)} alone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +199,7 @@ def asked_systems(systems: Any) -> list[System]:
     return list(by_id.values())
 
 
-def _catalog_order(spec: System) -> tuple[int, str]:
+def catalog_order(spec: System) -> tuple[int, str]:
     """Return the place of a system in the catalog; those of a caller follow by their id."""
     ids = catalog_systems.systems()
     return (ids.index(spec.id) if spec.id in ids else len(ids)), spec.id
@@ -183,9 +210,18 @@ def _computed(q: _Asked, spec: System) -> list[Precision]:
     return [one for one in q.precisions if computes(spec, one)]
 
 
+def _questions(q: _Asked, spec: System, some: Iterable[Option]) -> list[Question]:
+    """Return a question for each option and each precision that the system computes in."""
+    return [Question(q.model, q.request, spec, option, one) for option in some for one in _computed(q, spec)]
+
+
 def _points(q: _Asked, spec: System, some: Iterable[Option]) -> list[Point]:
     """Return the points of the two best mappings of each precision and option on a system, the best first."""
-    questions = [Question(q.model, q.request, spec, option, one) for option in some for one in _computed(q, spec)]
+    return _best_of(_questions(q, spec, some))
+
+
+def _best_of(questions: list[Question]) -> list[Point]:
+    """Return the points of the two best mappings of each question, the best first."""
     return sorted((point for one in questions for point in _searched(one)), key=lambda point: point.rank, reverse=True)
 
 
@@ -211,12 +247,12 @@ def _searched(q: Question) -> list[Point]:
     return [g.point(q, at, float(merit[at]), int(level[at])) for at in places]
 
 
-def _ordered(choices: list[Choice]) -> list[Choice]:
+def ordered(choices: list[Choice]) -> list[Choice]:
     """Return the choices, the best first; ties go to what can be bought, to the fewest chips, then to the catalog."""
     ranked = sorted(choices, key=lambda c: (not c.valid, -c.merit))
-    same = [c for c in choices if _same(c, ranked[0])]
-    first = sorted(same, key=lambda c: (AVAILABILITY.index(c.system.status), bool(c.system.alternative_of), c.chips))
-    return first + [c for c in ranked if not _same(c, ranked[0])]
+    tied = [c for c in choices if same(c, ranked[0])]
+    first = sorted(tied, key=lambda c: (AVAILABILITY.index(c.system.status), bool(c.system.alternative_of), c.chips))
+    return first + [c for c in ranked if not same(c, ranked[0])]
 
 
 def _primary(c: Choice) -> str:
@@ -224,7 +260,8 @@ def _primary(c: Choice) -> str:
     return c.system.alternative_of or c.system.id
 
 
-def _same(c: Choice, best: Choice) -> bool:
+def same(c: Choice, best: Choice) -> bool:
+    """Whether two choices tie: both keep the promise, or neither, and they are within `TIED` of each other."""
     return bool(c.valid) == bool(best.valid) and abs(c.merit / best.merit - 1) <= TIED
 
 
@@ -238,7 +275,7 @@ class Plan(Card):
     """The answer to a sizing question: `choices` has one for each system that the model fits, the best first.
 
     `second` is the best system's next mapping, `refused` says why a system has no choice, `beside` are the best of the
-    other kinds of software on the best system.
+    other kinds of software on the best system, and `gpus`, where no system was named, those of GPUs that can be rented.
     """
 
     model: Transformer
@@ -247,6 +284,7 @@ class Plan(Card):
     second: tuple[Choice, ...]
     refused: Mapping[str, str]
     beside: tuple[Choice, ...]
+    gpus: tuple[Choice, ...] = ()
 
     @property
     def best(self) -> Choice | None:
@@ -266,13 +304,13 @@ class Plan(Card):
     @property
     def same(self) -> list[str]:
         """Other systems that do what the best one does, within 1 %."""
-        return [c.system.id for c in self.choices[1:] if _same(c, self.choices[0])]
+        return [c.system.id for c in self.choices[1:] if same(c, self.choices[0])]
 
     @property
     def runner_up(self) -> Choice | None:
         """The next system that is no other reading of the best, one that does not tie first; else the next mapping."""
         rivals = [c for c in self.choices[1:] if _primary(c) != _primary(self.choices[0])]
-        rest = sorted(rivals, key=lambda c: _same(c, self.choices[0]))
+        rest = sorted(rivals, key=lambda c: same(c, self.choices[0]))
         return next(iter([*rest, *self.second]), None)
 
     @property
@@ -283,11 +321,11 @@ class Plan(Card):
     def reason(self, c: Choice) -> str:
         """Return why a choice loses: its speed, or the resource that takes the most extra time per token."""
         instance("c", c, Choice, "a Choice of this plan")
-        if not any(c is one for one in (*self.choices, *self.second, *self.beside)):
+        if not any(c is one for one in (*self.choices, *self.second, *self.beside, *self.gpus)):
             refuse("c", f"Choice of {c.step.model.id} on {c.system.id}", "allowed is a Choice of this plan")
         best = self.choices[0]
         alike = f"another reading of {_primary(best)}: " if c is not best and _primary(c) == _primary(best) else ""
-        if c in self.choices and _same(c, best):
+        if c in self.choices and same(c, best):
             return alike + SAME
         if not c.valid:
             return f"{c.reason}: at most {_in_unit(c, 'tokens_per_s_per_user')}"
@@ -325,7 +363,7 @@ class Plan(Card):
         if after:
             answer = _in_unit(after, after.FIGURE) + ", " if after.valid else ""
             lines.append(f"runner-up: {after.system.id}, {after.mapping}; {answer}{self.reason(after)}")
-        return [*lines, *self._others(after), *([self.command] if self.command else [])]
+        return [*lines, *self._others(after), *_gpu_lines(self.gpus), *([self.command] if self.command else [])]
 
     def _others(self, after: Choice | None) -> list[str]:
         """Return why the other systems lose, with those of the same reason together."""
@@ -344,12 +382,13 @@ class Plan(Card):
     def to_frame(self, bands: bool = False) -> pd.DataFrame:
         """Return a row for each system, the best first, then the next mapping, other software, and unusable systems.
 
-        Columns are those of a `Choice`, with `role` ("best", "system", "mapping", "beside", "refused") and `why`.
+        Columns are those of a `Choice`, with `role` ("best", "system", "mapping", "beside", "gpu", "refused") and `why`.
         """
         import pandas as pd
 
         roles = [("system" if i else "best", c) for i, c in enumerate(self.choices)]
         roles += [("mapping", c) for c in self.second] + [("beside", c) for c in self.beside]
+        roles += [("gpu", c) for c in self.gpus]
         why = self.why
         rows = [
             c.to_frame(bands).assign(role=role, why=why.get(c.system.id, "") if role == "system" else "")
@@ -358,6 +397,17 @@ class Plan(Card):
         none = [{"system": name, "role": "refused", "why": told, "valid": False} for name, told in self.refused.items()]
         rows += [pd.DataFrame(none)] if none else []
         return pd.concat(rows, ignore_index=True)
+
+
+def _gpu_lines(gpus: tuple[Choice, ...]) -> list[str]:
+    """Return the best GPU systems that can be rented, on a line; nothing where none was asked."""
+    fast = [c for c in gpus if c.valid][:2]
+    if not fast:
+        return ["GPUs for rent: none keeps the promise"] if gpus else []
+    first, *more = fast
+    texts = [f"{first.system.id} {_in_unit(first, first.FIGURE, str(first.basis))}, {first.mapping}, {_chance(first)}"]
+    texts += [f"then {c.system.id} {_in_unit(c, c.FIGURE)}" for c in more]
+    return [f"GPUs for rent: {'; '.join(texts)}"]
 
 
 def _chance(c: Choice) -> str:

@@ -36,6 +36,7 @@ from trnmodel.units import Numeric
 BATCHING = ("continuous", "static")
 NORMAL_99 = 2.3263478740408408  # 99th percentile of the standard normal distribution
 SEARCH_STEPS = 40
+SETTLED = 1e-9  # share of the largest batch by which the sequences in flight may miss the batch that was searched
 SERVE_REASONS = (
     "prompts arrive faster than they are prefilled",
     "more requests in flight than the largest batch",
@@ -232,7 +233,7 @@ def _in_flight(q: ServingQuestion, rate: Numeric, times_at: Callable[[NDArray], 
         return account.under(times_at(q.max_batch), rate, output).in_flight
 
     def more_come(batch: NDArray) -> NDArray:
-        return account.under(times_at(batch), rate, output).in_flight > batch
+        return account.under(times_at(batch), rate, output).in_flight > batch * (1 + ROUNDING)
 
     return np.where(more_come(q.max_batch), np.inf, _largest(q, more_come))
 
@@ -463,7 +464,7 @@ def _of_load(q: ServingQuestion, times: Times, load: Load, rate: NDArray, batch:
         none, slow = np.isnan(rate), times.decode_s > q.request.most_tpot_s
         return reason_mask(False, False, none & slow, none & ~slow)
     late = load.utilisation >= 1
-    many = ~(np.minimum(load.in_flight, batch) <= q.max_batch) | ~(load.in_flight <= q.max_batch * (1 + ROUNDING))
+    many = (batch > q.max_batch * (1 + ROUNDING)) | (load.in_flight > batch + q.max_batch * SETTLED)
     return reason_mask(late, many & ~late)
 
 

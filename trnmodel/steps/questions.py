@@ -43,6 +43,24 @@ from trnmodel.steps.setting import Setting, setting
 UNKNOWN, TOO_LARGE, FIRST_TOO_LARGE = (2 ** (len(RULES) + bit) for bit in range(3))
 OVERLAPS = ("compute_memory_overlap", "network_overlap")
 Widths = tuple[Any, Any]  # below and above
+# Values of a stack that a step does not have: of the other phase, of experts, of exchanges.
+ELSEWHERE: Lines[str, frozenset[str]] = {
+    "decode": frozenset(
+        """prefill_matmul_share prefill_attention_share prefill_overhead_s prefill_layer_s prefill_slowdown
+        prefill_spill_bytes_per_s score_passes recurrent_token_s expert_block_s p99_over_p50""".split()
+    ),
+    "prefill": frozenset(
+        """decode_matmul_share lone_core_cache_passes host_logit_bytes_per_s step_overhead_s dense_layer_s sequence_s
+        graph_doubling_s expert_core_s expert_gather_reads expert_serial_s p99_over_p50""".split()
+    ),
+    "experts": frozenset(
+        "expert_core_s expert_gather_reads expert_block_s expert_serial_s dispatch_traffic_ratio".split()
+    ),
+    "exchanges": frozenset(
+        """hop_s mesh_traffic_ratio rdh_traffic_ratio ring_traffic_ratio shot_rank_s shot_copies one_shot_s
+        one_shot_rate_share two_shot_s two_shot_rate_share dispatch_traffic_ratio""".split()
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -136,6 +154,10 @@ class InferenceQuestion:
         }
         return replace(self, setting=there, **moved)
 
+    def elsewhere(self) -> frozenset[str]:
+        """Return the values of the stack on which the figure does not depend, so that their ranges say nothing."""
+        return frozenset()
+
     def basis(self, part: str = "") -> Basis:
         """Return word, reason and width of each point, by the rows of a part of what was measured."""
         raise NotImplementedError
@@ -144,7 +166,7 @@ class InferenceQuestion:
         """Half-widths below and above of the figure's logarithm: its rows', and outside of them the stack's ranges."""
         if part not in self.saved_widths:
             e = self.setting.e
-            self.saved_widths[part] = spread(self.basis(part), e, self.figure, at_once=True)
+            self.saved_widths[part] = spread(self.basis(part), e, self.figure, at_once=True, without=self.elsewhere())
         return self.saved_widths[part]
 
 
@@ -194,6 +216,14 @@ class StepQuestion(InferenceQuestion):
         }
         mask = self.illegal() | np.isnan(time_s) * UNKNOWN | (memory > s.hbm_bytes / s.sharing) * TOO_LARGE
         return Answer(numbers, {"compiled_tokens": compiled, "reason_mask": mask})
+
+    def elsewhere(self) -> frozenset[str]:
+        """Return the values of the other phase, and those of experts and of exchanges where the step has none."""
+        s = self.setting
+        names = ELSEWHERE[s.phase]
+        if not s.outline.experts:
+            names |= ELSEWHERE["experts"]
+        return names if s.parted else names | ELSEWHERE["exchanges"]
 
     def figure(self, e: Efficiencies) -> NDArray:
         """Return the time for a stack with other values [s]."""

@@ -18,7 +18,8 @@ from trnbook.shared.fabrics import capacities
 from trnmodel.catalog.stacks import kinds
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
-from trnmodel.search.deployments import computes, formats
+from trnmodel.search.frontier import formats
+from trnmodel.search.grid import computes
 from trnmodel.units import GB, TRILLION, format_within
 
 SIZES = tuple(size * TRILLION for size in (0.5, 0.67, 1.0, 1.5, 2.0, 3.0, 3.5, 4.0, 6.0, 8.0))
@@ -145,7 +146,7 @@ def _claims(
 ) -> Iterator[Claim]:
     """Yield the conclusions of other chapters about two switched domains, a torus and other chips."""
     small, large = pair
-    speeds, context = ask["speeds"], ask["context"]
+    speeds, request = ask["speeds"], ask["request"]
     shared = [one for one in ask["precisions"] if all(computes(it, one) for it in (small, large, torus))]
     precision = {name: formats([name], ask["precisions"])[name] for name in rivals}
     precision |= dict.fromkeys((small.id, large.id, torus), shared[0])
@@ -158,7 +159,7 @@ def _claims(
 
     def made(model: str, where: str | System) -> NDArray:
         name = where if isinstance(where, str) else where.id
-        return break_even.yields(models[model], where, "hand-tuned", speeds, context, precision[name])[0]
+        return break_even.yields(models[model], request, where, "hand-tuned", speeds, precision[name])[0]
 
     here = {one: made("experts", one) for one in (small, large, torus)}
     for i, speed in enumerate(speeds):
@@ -166,7 +167,7 @@ def _claims(
         yield _times(TRAY, f"{at} the larger domain pays", _over(here[large], here[small], i), PAYS_AT)
         yield _times(SERVE, f"{at} switches yield more than the torus", _over(here[small], here[torus], i))
     sizes = break_even.domains(
-        SIZES, speeds[:1], pair, context=context, precision=precision[torus], kinds=["hand-tuned"]
+        SIZES, speeds[:1], pair, request=request, precision=precision[torus], kinds=["hand-tuned"]
     )
     first = float(pays_from(sizes, "hand-tuned").pays_from_params.iloc[0])
     conclusion = f"at {speeds[0]:g} tokens/s a user the larger domain pays only beyond {ENOUGH / TRILLION:g}T"
@@ -189,7 +190,7 @@ def conclusions(
 ) -> pd.DataFrame:
     """Return conclusions of other chapters under both counts of lanes, and whether they flip.
 
-    `models` are "experts" and "dense"; `ask` is speeds, context and precisions.
+    `models` are "experts" and "dense"; `ask` is speeds, request and precisions.
     """
     smaller, larger = pair
     specs = [(read(smaller), read(larger)) for read in READINGS]

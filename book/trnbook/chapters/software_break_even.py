@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trnbook.shared.software_kinds import CONTEXT, band, names, spread, tried
-from trnmodel.arguments import TINY, listed, number, numbers
-from trnmodel.catalog.stacks import KINDS, find
+from trnbook.shared.software_kinds import REQUEST, choices, names
+from trnmodel.arguments import TINY, listed, numbers
 from trnmodel.catalog.stacks import kinds as stacks_of
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
+from trnmodel.draws import DRAWS, range_of
 from trnmodel.fabric import what_if
 from trnmodel.models.synthetic import synthetic
 from trnmodel.models.transformer import Transformer
 from trnmodel.result import tidy
-from trnmodel.search.deployments import formats
+from trnmodel.search.choice import Choice
+from trnmodel.search.frontier import formats
+from trnmodel.steps.request import Request
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,18 +32,17 @@ LANES = {"trn3-nl32x2-pcie160": "aws-lanes-32", "trn3-nl72x2-pcie160": "trn3-nl7
 
 
 def yields(
-    model: Any, system: str | System, kind: str, tokens_per_s_per_user: ArrayLike, context: float, precision: str
+    model: Any, request: Request, system: str | System, kind: str, tokens_per_s_per_user: ArrayLike, precision: str
 ) -> NDArray:
-    """Return the most tokens/s per chip at each speed per user; of hand-tuned software, a row per variant.
+    """Return the tokens/s per paid chip of whole requests at each promised speed, 0 if unreached; then low and high.
 
     Examples
     --------
-    >>> yields("llama-3.1-8b", "hgx-h200", "ideal", [1.0, 1e9], 4096, "fp8").round().tolist()
-    [[8874.0, 0.0]]
+    >>> yields("llama-3.1-8b", Request(4096, 512), "hgx-h200", "ideal", [1e9], "fp8").tolist()
+    [[0.0], [0.0], [0.0]]
     """
-    spec, wanted = read_system(system), np.ravel(numbers("tokens_per_s_per_user", tokens_per_s_per_user, TINY))
-    e = find(spec.chip, KINDS[kind], "efficiencies")
-    return tried(model, spec, spread(e) if kind == "hand-tuned" else e, context, precision).yields(wanted)
+    some = choices(model, request, system, kind, tokens_per_s_per_user, precision)
+    return np.array([[*c.banded(c.FIGURE).values()] if c else [0.0] * 3 for c in some], dtype=float).T
 
 
 def ties(
@@ -49,7 +50,7 @@ def ties(
     system: str,
     rivals: Iterable[str],
     tokens_per_s_per_user: Iterable[float],
-    context: float = CONTEXT,
+    request: Request = REQUEST,
     precisions: Sequence[str] = ("mxfp8", "fp8", "bf16"),
 ) -> pd.DataFrame:
     r"""Return the share of its ideal yield that a system must reach to tie with each rival.
@@ -59,9 +60,9 @@ def ties(
     Returns
     -------
     table : pandas.DataFrame
-        wanted_tokens_per_s_per_user (v), system, software, tokens_per_s_per_chip (y), share_of_ideal (x; NaN where the
-        rival is not as fast, infinite where only it is) with `_low` and `_high` for hand-tuned software; the system's
-        own lines say what it reaches. [-]
+        promised_tokens_per_s_per_user (v), system, software, tokens_per_s_per_chip (y, of whole requests),
+        share_of_ideal (x; NaN where the rival is not as fast, infinite where only it is) with `_low` and `_high` for
+        hand-tuned software; the system's own lines say what it reaches. [-]
 
     Examples
     --------
@@ -70,14 +71,14 @@ def ties(
     (['ideal', 'hand-tuned', 'public', 'ideal', 'hand-tuned', 'public'], True)
     """
     speeds, rows = np.ravel(numbers("tokens_per_s_per_user", tokens_per_s_per_user, TINY)), list[dict[str, Any]]()
-    wanted = formats([system, *listed("rivals", rivals)], precisions)
-    whole = yields(model, system, "ideal", speeds, context, wanted[system])[0]
-    for name, precision in wanted.items():
+    chosen = formats([system, *listed("rivals", rivals)], precisions)
+    whole = yields(model, request, system, "ideal", speeds, chosen[system])[0]
+    for name, precision in chosen.items():
         for kind in stacks_of(read_system(name).chip):
-            made = yields(model, name, kind, speeds, context, precision)
+            made = yields(model, request, name, kind, speeds, precision)
             with np.errstate(divide="ignore", invalid="ignore"):
-                share, *ends = (np.where(x > 0, x / whole, np.nan) for x in (made[0], *np.maximum(band(made), 0)))
-            line = {"wanted_tokens_per_s_per_user": speeds, "system": name, "software": kind}
+                share, *ends = (np.where(x > 0, x / whole, np.nan) for x in made)
+            line = {"promised_tokens_per_s_per_user": speeds, "system": name, "software": kind}
             line |= {"precision": precision, "tokens_per_s_per_chip": made[0], "share_of_ideal": share}
             known = [np.nan_to_num(end) if kind == "hand-tuned" else np.full(speeds.shape, np.nan) for end in ends]
             rows.append(line | dict(zip(SHARES[1:], known, strict=True)))
@@ -101,8 +102,8 @@ def tie_table(tables: Mapping[str, pd.DataFrame], system: str, speeds: Sequence[
         for (name, kind), lines in table.groupby(["system", "software"], sort=False):
             if name == system and kind != "hand-tuned":
                 continue
-            at = lines.set_index("wanted_tokens_per_s_per_user").loc[list(speeds)]
-            beyond = lines.wanted_tokens_per_s_per_user[lines.share_of_ideal > 1]
+            at = lines.set_index("promised_tokens_per_s_per_user").loc[list(speeds)]
+            beyond = lines.promised_tokens_per_s_per_user[lines.share_of_ideal > 1]
             row = {"model": model, "whose": called[name], "software": kind}
             row |= {f"at {v:g} tokens/s": _share(*at.loc[v, SHARES]) for v in speeds}
             row["no software ties"] = f"{beyond.min():g} to {beyond.max():g} tokens/s" if len(beyond) else ""
@@ -119,7 +120,7 @@ def _share(share: float, low: float, high: float) -> str:
 
 def ahead(table: pd.DataFrame, system: str, speed: float) -> tuple[int, int]:
     """Count the rivals' kinds of software that a system's hand-tuned software beats at a speed, and all of them."""
-    at = table[table.wanted_tokens_per_s_per_user == speed].fillna({"share_of_ideal": 0.0})
+    at = table[table.promised_tokens_per_s_per_user == speed].fillna({"share_of_ideal": 0.0})
     own = at[(at.system == system) & (at.software == "hand-tuned")].share_of_ideal.iloc[0]
     others = at[at.system != system].share_of_ideal
     return int((others < own).sum()), len(others)
@@ -130,9 +131,9 @@ def domains(
     tokens_per_s_per_user: Iterable[float],
     pair: tuple[str | System, str | System],
     *,
+    request: Request = REQUEST,
     base: str = "deepseek-v3",
     rule: str = "together",
-    context: float = CONTEXT,
     precision: str = "mxfp8",
     kinds: Sequence[str] = ("hand-tuned", "ideal"),
 ) -> pd.DataFrame:
@@ -143,20 +144,20 @@ def domains(
     total_params : iterable of float
         Of models grown from `base` by `rule` of `models.synthetic`. [-]
     tokens_per_s_per_user : iterable of float
-        Lowest speed per user. [token/s]
+        Promised speeds. [token/s]
     pair : tuple
         The smaller system and the larger one. [-]
 
     Returns
     -------
     table : pandas.DataFrame
-        rule, total_params, precision, context, software, tokens_per_s_per_user, ratio (NaN where neither is as fast,
-        infinite where only the larger is), small_ and large_tokens_per_s_per_chip, ratio_low, ratio_high, sure (whether
-        the band leaves 1 out). `domain_sizes.verdicts` takes it. [-]
+        rule, total_params, precision, context (the longest), software, tokens_per_s_per_user, ratio (NaN where neither
+        is as fast, infinite where only the larger is), small_ and large_tokens_per_s_per_chip, ratio_low, ratio_high,
+        sure (whether the band leaves 1 out). `domain_sizes.verdicts` takes it. [-]
 
     Notes
     -----
-    Both run the same software, so the ends of a part's range move both; the band is of the ratio's logarithm.
+    Both run the same software on the same chip, so that a draw moves both: the band is of the ratio within each draw.
 
     Examples
     --------
@@ -165,19 +166,37 @@ def domains(
     [1.0]
     """
     speeds, rows = np.ravel(numbers("tokens_per_s_per_user", tokens_per_s_per_user, TINY)), list[dict[str, Any]]()
-    context = number("context", context, 1)
     for size, kind in product(np.ravel(numbers("total_params", total_params)).tolist(), listed("kinds", kinds)):
         model = synthetic(size, rule, base)
-        small, large = (yields(model, one, kind, speeds, context, precision) for one in pair)
-        logs = np.log(np.maximum(large, LEAST) / np.maximum(small, LEAST))
-        low, high = band(logs)
+        both = [choices(model, request, one, kind, speeds, precision) for one in pair]
+        small, large = (np.array([c.tokens_per_s_per_chip if c else 0.0 for c in some]) for some in both)
         with np.errstate(divide="ignore", invalid="ignore"):
-            line = {"rule": rule, "total_params": size, "precision": precision, "context": context, "software": kind}
-            line |= {"tokens_per_s_per_user": speeds, "ratio": large[0] / small[0]}
-        line |= {"small_tokens_per_s_per_chip": small[0], "large_tokens_per_s_per_chip": large[0]}
-        sure = ~((low < 0) & (high > 0)) & ~np.isnan(line["ratio"])
-        rows.append(line | {"ratio_low": np.exp(low), "ratio_high": np.exp(high), "sure": sure})
+            line = {"rule": rule, "total_params": size, "precision": precision}
+            line |= {"context": request.longest_context, "software": kind}
+            line |= {"tokens_per_s_per_user": speeds, "ratio": large / small}
+        line |= {"small_tokens_per_s_per_chip": small, "large_tokens_per_s_per_chip": large}
+        low, high = np.array([ratio_range(*two) for two in zip(*both, strict=True)]).T
+        sure = ~((low < 1) & (high > 1)) & ~np.isnan(line["ratio"])
+        rows.append(line | {"ratio_low": low, "ratio_high": high, "sure": sure})
     return tidy(rows)
+
+
+def ratio_range(small: Choice | None, large: Choice | None) -> tuple[float, float]:
+    """Return the 90 % range of a larger domain's yield over a smaller one's, over the draws that both share.
+
+    A draw in which one of them breaks the promise has `LEAST` in its place, one in which both do does not count. The
+    range holds the ratio of the choices themselves.
+    """
+    values = [c.tokens_per_s_per_chip if c else 0.0 for c in (small, large)]
+    if not any(values):
+        return 1.0, 1.0
+    middle = max(values[1], LEAST) / max(values[0], LEAST)
+    if any(c and c.stack.kind == "ideal" for c in (small, large)):
+        return middle, middle
+    drawn = [np.nan_to_num(c.drawn[c.FIGURE]) if c else np.zeros(DRAWS) for c in (small, large)]
+    some = np.logical_or(*(x > 0 for x in drawn))
+    low, high = range_of(np.maximum(drawn[1], LEAST)[some] / np.maximum(drawn[0], LEAST)[some])
+    return min(low, middle), max(high, middle)
 
 
 def fewer_lanes(system: str | System) -> System:

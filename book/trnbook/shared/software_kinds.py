@@ -193,13 +193,14 @@ def names(systems: Iterable[str]) -> dict[str, str]:
 
 
 def side_by_side(table: pd.DataFrame) -> pd.DataFrame:
-    """Return `answers` with a row per speed and system: yields with bands, basis, what limits each."""
+    """Return `answers` with a row per speed and system: yields with bands, chance of public software, basis, limits."""
     rows = list[dict[str, Any]]()
     for (speed, system), lines in table.groupby(["promised_tokens_per_s_per_user", "system"], sort=False):
         at = lines.set_index("software")
         there = [kind for kind in ORDER if kind in at.index]
         row: dict[str, Any] = {"promised_tokens_per_s_per_user": speed, "of": read_system(system).name}
         row |= {kind: in_band(*at.loc[kind, YIELD]) for kind in there}
+        row |= {"chance": at.chance["public"]} if "public" in there else {}
         row |= {"rests on": ", ".join(dict.fromkeys(at.basis[kind] for kind in there if kind != "ideal"))}
         row |= {f"{kind} loses to": at.reason[kind] for kind in there if kind != "ideal"}
         rows.append(row)

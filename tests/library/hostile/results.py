@@ -115,6 +115,9 @@ METHODS: dict[str, tuple[str, str]] = {
     "Attention.visible": ("context=128", "number: context"),
     "Term.weights_read": ("tokens=4, expert_read='distinct'", "number: tokens; choice: expert_read"),
     "Choice.chip_s": ("resource='memory'", "choice: resource"),
+    "Comparison.at": ("speed=20.0", "one: speed"),
+    "Comparison.compared_with": ("speed=20.0", "one: speed"),
+    "Comparison.difference": ("a='trn2.3xlarge', b='inf2.48xlarge', speed=20.0", "choice: a b; one: speed"),
     "Plan.reason": ("", "choice: c"),
     "Deployment.basis": (
         "batch=4.0, input_tokens=512.0, context=2048.0",
