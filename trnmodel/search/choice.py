@@ -230,7 +230,7 @@ def chosen(point: Point) -> Choice:
     if not kept:
         empty_ttft_s = float(account.ttft_s(times, 0.0, request.ttft_quantile))
         figures |= {"tokens_per_s_per_user": 1 / float(times.decode_s), "ttft_s": empty_ttft_s}
-    slow = not kept and float(times.decode_s) > float(request.most_tpot_s)
+    slow = not kept and (request.ttft_s is None or float(times.decode_s) > float(request.most_tpot_s))
     made = made_per_chip(request, q.system, np.asarray(figures["requests_per_s_per_replica"]), np.asarray(chips))
     return Choice(
         question=q,

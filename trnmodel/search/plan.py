@@ -392,8 +392,8 @@ class Plan(Card):
     def to_frame(self, bands: bool = False) -> pd.DataFrame:
         """Return a row for each system, the best first, then the next mapping, other software, and unusable ones.
 
-        Columns are those of a `Choice`, with `role` ("best", "system", "mapping", "beside", "gpu", "refused"), the id of
-        the `option`, the `status` of the system (what a buyer can get) and `why`.
+        Columns are those of a `Choice`, with `role` ("best", "system", "mapping", "beside", "gpu", "refused"), the id
+        of the `option`, the `status` of the system (what a buyer can get) and `why`.
         """
         import pandas as pd
 
