@@ -320,18 +320,12 @@ def _roots() -> Iterator[Call]:
         "function=rate, grid={'x': [1.0, 2.0]}, progress=False",
         "callable: function; grid: grid; executor: executor",
     )
-    yield _call(
-        "doors",
-        "tm.plan",
-        f"model='llama-3.1-8b', systems='trn2.3xlarge', {PROMISED}",
-        "object: systems",
-    )
-    yield _call(
-        "doors",
-        "tm.compare",
-        "model='llama-3.2-1b', request=tm.Request(512, 64), systems=['trn2.3xlarge', 'inf2.48xlarge'], speeds=[20.0]",
-        "object: systems",
-    )
+    ends = "request=tm.Request(512, 64), systems=['trn2.3xlarge', 'inf2.48xlarge'], speeds=[20.0]"
+    for name, asked in (
+        ("tm.plan", f"model='llama-3.1-8b', systems='trn2.3xlarge', {PROMISED}"),
+        ("tm.compare", f"model='llama-3.2-1b', {ends}"),
+    ):
+        yield _call("doors", name, asked, "object: systems")
     yield _call("doors", "tm.fleet", "name='llama-3-h100'", also={"name": ("fleet",)})
     yield _call(
         "doors",
