@@ -95,10 +95,8 @@ def _user(c: Choice) -> list[str]:
         return [] if c.reason == TOO_LATE else [f"On an empty server the first token comes after {first}."]
     alone = c.in_words("decode_tokens_per_s_per_chip", "tokens/s per chip")
     percentile = f"{c.question.request.ttft_percentile:g} % of first tokens within {first}"
-    return [
-        f"A user gets {c.in_words(SPEED, SPEEDS)}, and {percentile}; "
-        f"prompts take {_share(c.prefill_utilisation)} of the time, decoding alone makes {alone}."
-    ]
+    prompts = f"prompts take {_share(c.prefill_utilisation)} of the time, decoding alone makes {alone}"
+    return [f"A user gets {c.in_words(SPEED, SPEEDS)}, and {percentile}; {prompts}."]
 
 
 def _one_constant(c: Choice) -> list[str]:
