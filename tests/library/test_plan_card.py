@@ -114,13 +114,10 @@ def test_where_no_system_keeps_the_promise_the_nearest_that_works_does(name):
     assert tm.plan(model, replace(request, **eased), system).reached
 
 
-def test_a_rate_that_nobody_can_serve_has_no_nearest_promise():
-    request = tm.Request(4096, 512, 500, requests_per_s=1e6)
-    found = tm.plan(LLAMA, request, "trn2.3xlarge")
-    assert not any(one.startswith("Nearest") for one in found.card())
-    slow = tm.plan(LLAMA, replace(request, requests_per_s=0.001), "trn2.3xlarge")
-    assert slow.card()[-1].endswith(".")
-    assert any(one.endswith("at 0.001 requests/s.") for one in slow.card() if one.startswith("Nearest"))
+def test_the_nearest_promise_holds_at_the_rate_that_was_asked():
+    """Several replicas share the requests; without a relaxed promise that holds there is no line."""
+    found = tm.plan(LLAMA, tm.Request(4096, 512, 500, requests_per_s=0.001), "trn2.3xlarge")
+    assert any(one.endswith("at 0.001 requests/s.") for one in found.card() if one.startswith("Nearest"))
 
 
 @pytest.mark.parametrize(("value", "up", "expected"), [(219.9, False, 210), (0.3012, True, 0.31), (5.0, True, 5.0)])
