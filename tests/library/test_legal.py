@@ -127,7 +127,7 @@ def test_no_server_refuses_a_start_command_of_a_plan(model):
     wrong, commands, end = [], 0, printed(model)["positions"]
     for system, speed, prompt, output in product(SYSTEMS, (5, 60), (1000, 4095), (200,)):
         lengths = {"input_tokens": min(prompt, end - output), "output_tokens": output}
-        found = tm.plan(model, system, tokens_per_s_per_user=speed, **lengths)
+        found = tm.plan(model, tm.Request(**lengths, tokens_per_s_per_user=speed), system)
         command = found.command
         assert bool(command) == found.reached
         if not command:
@@ -135,7 +135,7 @@ def test_no_server_refuses_a_start_command_of_a_plan(model):
         commands += 1
         wrong += [(system, why, command) for why in refused(model, system, command)]
         c = found.best
-        mapping = tm.Mapping(tp=c.tp, ep=c.ep, lnc=c.lnc)
+        mapping = c.degrees
         assert legal(model, system, mapping, context=sum(lengths.values())).valid, command
     assert not wrong, wrong[:3]
     assert commands >= 8
@@ -161,7 +161,7 @@ def test_what_is_not_legal_has_no_start_command():
 @pytest.mark.parametrize(("tp", "prompt", "bucket"), [(64, 2200, 2240), (64, 20, 128), (8, 2048, 2048), (1, 1, 2)])
 def test_a_prompts_bucket_is_shared_out_by_its_ranks(tp, prompt, bucket):
     """More tokens than ranks, and as many for each of them."""
-    step = SimpleNamespace(ep=1.0, batch=4.0, tp=float(tp), compiled_tokens=4096.0, valid=True)
+    step = SimpleNamespace(ep=1.0, pp=1.0, cp=1.0, batch=4.0, tp=float(tp), compiled_tokens=4096.0, valid=True)
     first = SimpleNamespace(compiled_tokens=float(prompt), valid=True)
     told = launch.command(tm.model(LLAMA), tm.efficiencies("trainium2"), step, first, tm.Precision(), 2, 8192.0)
     assert options(told)["config"]["neuron_config"]["num_batched_tokens_buckets"] == [bucket]
@@ -172,20 +172,20 @@ def test_a_prompts_bucket_is_shared_out_by_its_ranks(tp, prompt, bucket):
 
 def asked(tokens, model=LLAMA, mapping=TP8, **more):
     """All calls of a configuration whose longest sequence has so many tokens."""
-    serve = {"requests_per_s": 1e-4, "max_batch": 1}
+    serve = {"max_batch": 1}
+    request = tm.Request(np.subtract(tokens, 8), 8, requests_per_s=1e-4)
     return {
         "decode_step": tm.decode_step(model, TRN2, mapping, batch=1, context=tokens, **more),
         "prefill": tm.prefill(model, TRN2, mapping, input_tokens=tokens, **more),
         "after a prefix": tm.prefill(model, TRN2, mapping, input_tokens=64, past=np.subtract(tokens, 64), **more),
         "memory_fit": tm.memory_fit(model, TRN2, mapping, batch=1, context=tokens, input_tokens=1, **more),
         "compiled": tm.decode_step(model, TRN2, mapping, batch=1, context=64, max_context=tokens, **more),
-        "serve": tm.serve(model, TRN2, mapping, input_tokens=np.subtract(tokens, 8), output_tokens=8, **serve, **more),
+        "serve": tm.serve(model, request, TRN2, mapping, **serve, **more),
         "static": tm.serve(
             model,
+            request,
             TRN2,
             mapping,
-            input_tokens=np.subtract(tokens, 8),
-            output_tokens=8,
             batching="static",
             **serve,
             **more,
@@ -211,7 +211,7 @@ def test_a_training_sequence_ends_where_the_model_does():
     assert (LONGEST in step.reason[0], LONGEST in step.reason[1]) == (False, True)
     assert np.isnan(step.time_s[1])
     for call in (
-        lambda: tm.plan(LLAMA, TRN2, tokens_per_s_per_user=1, input_tokens=131072, output_tokens=1),
+        lambda: tm.plan(LLAMA, tm.Request(131072, 1, tokens_per_s_per_user=1), TRN2),
         lambda: tm.train_run(LLAMA, "hgx-h100", tokens=1e12, chips=64, seq=131073),
     ):
         with pytest.raises(ValueError, match="131,072"):

@@ -57,7 +57,7 @@ def test_a_configuration_that_names_a_shipped_model_does_not_become_it(own):
 
 def loaded(model):
     """What the server of a plan loads, as a shell reads the command."""
-    plan = tm.plan(model, ["trn2.48xlarge"], tokens_per_s_per_user=20.0, input_tokens=1000, output_tokens=100)
+    plan = tm.plan(model, tm.Request(1000, 100, tokens_per_s_per_user=20.0), ["trn2.48xlarge"], efficiencies="vllm-neuron-2026")
     words = shlex.split(plan.command)
     return words[words.index("serve") + 1]
 
@@ -107,6 +107,7 @@ QUESTIONS = {
     "goodput": ["trn2.48xlarge"],
     "train": ["hgx-h100", "--tokens", "1T", "--chips", "8"],
     "cost": ["trn2.48xlarge", "--speed", "20", "--in", "1k", "--out", "100"],
+    "compare": ["trn2.48xlarge", "trn1.32xlarge", "--speed", "20", "--in", "1k", "--out", "100"],
 }
 
 
