@@ -120,7 +120,9 @@ def steps(where, stack, **shape):
 
 def served(where, stack):
     """Serving with as many as there are, a search over the batch."""
-    yield lambda: tm.serve("llama-3.1-8b", **LOAD, system=where, mapping=tm.Mapping(tp=8), efficiencies=stack, compiled=False)
+    yield lambda: tm.serve(
+        "llama-3.1-8b", **LOAD, system=where, mapping=tm.Mapping(tp=8), efficiencies=stack, compiled=False
+    )
 
 
 def sent(where, **more):

@@ -26,6 +26,7 @@ from trnmodel.result import Card
 from trnmodel.search.choice import SHARES, Choice, Point, chosen
 from trnmodel.search.grid import Question, computes, grid, options_of
 from trnmodel.search.launch import command, runs
+from trnmodel.search.nearest import nearest
 from trnmodel.serving.account import load_of, made_per_chip, ttft_s
 from trnmodel.steps.deployment import Deployment
 from trnmodel.steps.legal import refuse_longer
@@ -106,6 +107,12 @@ def plan(
     specs = sorted(asked_systems(systems), key=catalog_order)
     if not any(_computed(q, spec) for spec in specs):
         peaks = sorted({dtype for spec in specs for dtype in spec.chip.peak_flop_per_s})
+        if precision is None:
+            refuse(
+                "systems",
+                [spec.id for spec in specs],
+                f"computes in none of {', '.join(PRECISIONS)}; name the precision: {', '.join(peaks)}",
+            )
         refuse("precision", precision, f"no chip asked computes in it; they compute in {', '.join(peaks)}")
     points = {spec.id: _points(q, spec, _options(q, spec, efficiencies)) for spec in specs}
     fitting = [spec for spec in specs if any(point.rank[0] for point in points[spec.id])]
@@ -122,7 +129,21 @@ def plan(
     whys = {i: some[0].why if some else missing[i] for i, some in points.items()}
     refused = {i: why for i, why in whys.items() if i not in {spec.id for spec in fitting}}
     gpus = _gpus(q) if systems is None and efficiencies is None else []
-    return Plan(q.model, q.request, tuple(choices), tuple(second), refused, tuple(beside), tuple(gpus))
+    near = "" if choices and choices[0].valid else _nearest(q, fitting, efficiencies)
+    return Plan(q.model, q.request, tuple(choices), tuple(second), refused, tuple(beside), tuple(gpus), near)
+
+
+def _nearest(q: _Asked, fitting: list[System], efficiencies: Any) -> str:
+    """Return the nearest that works: promises on the systems that hold the model, or else a system that holds it."""
+    if fitting:
+        return nearest(
+            (one for spec in fitting for one in _questions(q, spec, _options(q, spec, efficiencies))), q.request
+        )
+    for spec in sorted(map(read_system, catalog_systems.on_offer()), key=lambda one: one.chips * one.chip.hbm_bytes):
+        points = _points(q, spec, _options(q, spec, None))
+        if points and points[0].rank[0]:
+            return f"{points[0].question.precision.name} on {spec.id}, which holds it"
+    return ""
 
 
 def _gpus(q: _Asked) -> list[Choice]:
@@ -276,6 +297,7 @@ class Plan(Card):
 
     `second` is the best system's next mapping, `refused` says why a system has no choice, `beside` are the best of the
     other kinds of software on the best system, and `gpus`, where no system was named, those of GPUs that can be rented.
+    `nearest` names what would work where no system keeps the promises or holds the model.
     """
 
     model: Transformer
@@ -285,6 +307,7 @@ class Plan(Card):
     refused: Mapping[str, str]
     beside: tuple[Choice, ...]
     gpus: tuple[Choice, ...] = ()
+    nearest: str = ""
 
     @property
     def best(self) -> Choice | None:
@@ -347,16 +370,16 @@ class Plan(Card):
         return command(self.model, c.stack, c.step, c.first, c.dtypes, c.lnc, longest)
 
     def card(self) -> list[str]:
-        """Return six lines: the best, its mapping, other software, the runner-up, why others lose, and the command."""
+        """Return the lines: best, what works instead, mapping, other software, runner-up, why others lose, command."""
         c, after = self.best, self.runner_up
         request = f"{self.model.id}, {self.request.describe()}"
         if not c:
-            return [f"{request}: fits on no system", *self._others(after)]
+            return [f"{request}: fits on no system", *self._works(), *self._others(after)]
         answer = _in_unit(c, c.FIGURE, str(c.basis))
         if not c.valid:
             answer = f"{c.reason}, at most {_in_unit(c, 'tokens_per_s_per_user', str(c.basis))}"
         lines = [f"{request}: {answer} on {c.system.id} with {c.stack.kind} software, {_chance(c)}"]
-        lines.append(f"mapping: {c.mapping}, {c.chips:g} of {c.system.chips} chips; {_loaded(c)}")
+        lines += [*self._works(), f"mapping: {c.mapping}, {c.chips:g} of {c.system.chips} chips; {_loaded(c)}"]
         if self.beside:
             others = [f"{b.stack.kind} {_in_unit(b, b.FIGURE) if b.valid else b.reason}" for b in self.beside]
             lines.append(f"other software on it: {', '.join(others)}")
@@ -364,6 +387,10 @@ class Plan(Card):
             answer = _in_unit(after, after.FIGURE) + ", " if after.valid else ""
             lines.append(f"runner-up: {after.system.id}, {after.mapping}; {answer}{self.reason(after)}")
         return [*lines, *self._others(after), *_gpu_lines(self.gpus), *([self.command] if self.command else [])]
+
+    def _works(self) -> list[str]:
+        """Return the nearest that works as a line; none where the promises hold."""
+        return [f"nearest that works: {self.nearest}"] if self.nearest else []
 
     def _others(self, after: Choice | None) -> list[str]:
         """Return why the other systems lose, with those of the same reason together."""
@@ -382,7 +409,7 @@ class Plan(Card):
     def to_frame(self, bands: bool = False) -> pd.DataFrame:
         """Return a row for each system, the best first, then the next mapping, other software, and unusable systems.
 
-        Columns are those of a `Choice`, with `role` ("best", "system", "mapping", "beside", "gpu", "refused") and `why`.
+        Columns are those of a `Choice`, with `role` (best, system, mapping, beside, gpu or refused) and `why`.
         """
         import pandas as pd
 
