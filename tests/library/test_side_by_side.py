@@ -177,6 +177,9 @@ def test_what_cannot_be_asked_of_a_comparison(three):
     for call, named in (
         (lambda: three.at(33), "speed"),
         (lambda: three.at(), "speed"),
+        (lambda: three.at([20, 60]), "speed"),
+        (lambda: three.at("fast"), "speed"),
+        (lambda: three.compared_with(float("nan")), "speed"),
         (lambda: three.difference(TRN2, "hgx-h200", 20), "b="),
         (lambda: three.difference([TRN2], H100, 20), "a="),
     ):
