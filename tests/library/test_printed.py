@@ -26,7 +26,7 @@ def step(tp: Any = 8, **changes: Any) -> Any:
 
 def cost() -> Any:
     """Return the cost of a token on one system."""
-    return tm.token_cost(LARGE, TRN2, tokens_per_s_per_user=20, **REQUEST)
+    return tm.token_cost(LARGE, tm.Request(*REQUEST.values(), tokens_per_s_per_user=20), TRN2)
 
 
 def plan() -> Any:

@@ -230,6 +230,27 @@ class Pair(Choice):
     transfer_s: float
     transfer_bytes: float
 
+    @cached_property
+    def sides(self) -> tuple[Side, Side]:
+        """The decode pool and the prefill pool at the chosen mappings."""
+        slow = decode_side(self.question, self.degrees, np.asarray(self.batch))
+        return slow, prefill_side(self.prefill_question, self.prefill_degrees)
+
+    @property
+    def step(self) -> Step:
+        """Its decode step."""
+        return self.sides[0].step
+
+    @property
+    def first(self) -> Step:
+        """One prompt by itself, on the prefill pool."""
+        return self.sides[1].alone
+
+    @property
+    def together(self) -> Step:
+        """One prompt in each attention group of the prefill pool at once."""
+        return self.sides[1].step
+
     @property
     def prefill_system(self) -> System:
         """System on which its prompts run."""
@@ -350,9 +371,6 @@ def paired(best: Best) -> Pair:
         prefill_s=float(fast.alone.time_s),
         transfer_s=float(sent_s),
         transfer_bytes=float(sent_bytes(q.model, q.request.input_tokens, q.precision)),
-        step=slow.step,
-        first=fast.alone,
-        together=fast.step,
         times=times,
         reason_mask=np.asarray(0),
     )

@@ -23,15 +23,16 @@ from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.quantities import quantity
 from trnmodel.result import Card
+from trnmodel.search import plan_card
 from trnmodel.search.choice import SHARES, Choice, Point, chosen
 from trnmodel.search.grid import Question, computes, grid, options_of
-from trnmodel.search.launch import command, runs
+from trnmodel.search.launch import command, runs, undocumented
 from trnmodel.search.pairs import Pair, best_pair, place
-from trnmodel.serving.account import load_of, made_per_chip, ttft_s
+from trnmodel.serving.account import TOO_LATE, load_of, made_per_chip, ttft_s
 from trnmodel.steps.deployment import Deployment
 from trnmodel.steps.legal import refuse_longer
 from trnmodel.steps.request import Request, one_request
-from trnmodel.units import format_digits, spread_of
+from trnmodel.units import spread_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 PRECISIONS = ("bf16", "fp8", "mxfp8")  # that are tried where none is named: 4 bits change what a model answers
 TIED = 0.01  # share of a yield, up to which two systems do the same
 SAME = f"the same within {TIED:.0%}".replace("%", " %")
-TOLD = 3  # reasons why systems lose that a card tells, and systems that it names with each
 
 
 @declare(
@@ -130,7 +130,15 @@ def plan(
     whys = {i: some[0].why if some else missing[i] for i, some in points.items()}
     refused = {i: why for i, why in whys.items() if i not in {spec.id for spec in fitting}}
     refused |= {place: one for place, one in pairs.items() if isinstance(one, str)}
-    return Plan(q.model, q.request, tuple(choices), tuple(second), refused, tuple(beside))
+    gpus = _gpus(q) if systems is None and efficiencies is None else []
+    return Plan(q.model, q.request, tuple(choices), tuple(second), refused, tuple(beside), tuple(gpus))
+
+
+def _gpus(q: _Asked) -> list[Choice]:
+    """Return the choices of the GPU systems that can be rented, the best first: what a buyer could rent instead."""
+    specs = [read_system(name) for name in catalog_systems.gpus_for_rent()]
+    tops = [points[0] for spec in specs if (points := _points(q, spec, _options(q, spec, None)))]
+    return sorted((chosen(top) for top in tops if top.rank[0]), key=lambda c: (not c.valid, -c.merit))
 
 
 def _pairs(q: _Asked, specs: list[System], efficiencies: Any, prefill_systems: Any) -> dict[str, Pair | str]:
@@ -181,7 +189,7 @@ class _Asked:
 
 def _asked(model: Transformer, request: Request, precision: Any) -> _Asked:
     """Return the question, with lengths that the model has."""
-    refuse_longer(model, "input_tokens + output_tokens", float(request.longest_context))
+    refuse_longer(model, "request", float(request.longest_context))
     return _Asked(model, request, tuple(map(load.precision, PRECISIONS if precision is None else (precision,))))
 
 
@@ -291,7 +299,7 @@ class Plan(Card):
     """The answer to a sizing question: `choices` has one for each system that the model fits, the best first.
 
     `second` is the best system's next mapping, `refused` says why a system has no choice, `beside` are the best of the
-    other kinds of software on the best system.
+    other kinds of software on the best system, and `gpus`, where no system was named, those of GPUs that can be rented.
     """
 
     model: Transformer
@@ -300,6 +308,7 @@ class Plan(Card):
     second: tuple[Choice, ...]
     refused: Mapping[str, str]
     beside: tuple[Choice, ...]
+    gpus: tuple[Choice, ...] = ()
 
     @property
     def best(self) -> Choice | None:
@@ -336,7 +345,7 @@ class Plan(Card):
     def reason(self, c: Choice) -> str:
         """Return why a choice loses: its speed, or the resource that takes the most extra time per token."""
         instance("c", c, Choice, "a Choice of this plan")
-        if not any(c is one for one in (*self.choices, *self.second, *self.beside)):
+        if not any(c is one for one in (*self.choices, *self.second, *self.beside, *self.gpus)):
             refuse("c", f"Choice of {c.step.model.id} on {c.system.id}", "allowed is a Choice of this plan")
         best = self.choices[0]
         alike = (
@@ -346,13 +355,16 @@ class Plan(Card):
         )
         if c in self.choices and same(c, best):
             return alike + SAME
+        if c.reason == TOO_LATE:
+            return f"{c.reason}: after {c.in_words('ttft_s', 's')} on an empty server"
         if not c.valid:
             return f"{c.reason}: at most {_in_unit(c, 'tokens_per_s_per_user')}"
         more = {name: c.chip_s(name) - best.chip_s(name) for name in SHARES}
         most = max(more, key=more.__getitem__)
         digits = 2 if more[most] > 0.05 * best.chip_s(most) else 4
         times = [spread_of([one.chip_s(most)], "s", digits) for one in (c, best)]
-        takes = f": {most} takes {times[0]} of chip time per token, not {times[1]}" if more[most] > 0 else ""
+        verb = "take" if most == "prompts" else "takes"
+        takes = f": {most} {verb} {times[0]} of chip time per token, not {times[1]}" if more[most] > 0 else ""
         overlap = " with overlapping bands" if c.high > best.low else ""
         return f"{1 - c.merit / best.merit:.0%} less{overlap}{takes}".replace("%", " %")
 
@@ -363,76 +375,41 @@ class Plan(Card):
         if not c or not c.valid or isinstance(c, Pair):
             return ""
         longest = float(self.request.longest_context)
-        return command(self.model, c.stack, c.step, c.first, c.dtypes, c.lnc, longest)
+        return command(self.model, c.option, c.step, c.first, c.dtypes, c.lnc, longest)
+
+    @property
+    def no_command(self) -> str:
+        """Why no document gives a command for the best choice, with the page that documents it; else empty."""
+        c = self.best
+        if not c or not c.valid or c.stack.kind != "public":
+            return ""
+        return undocumented(c.option, c.step, c.dtypes)
 
     def card(self) -> list[str]:
-        """Return six lines: the best, its mapping, other software, the runner-up, why others lose, and the command."""
-        c, after = self.best, self.runner_up
-        request = f"{self.model.id}, {self.request.describe()}"
-        if not c:
-            return [f"{request}: fits on no system", *self._others(after)]
-        answer = _in_unit(c, c.FIGURE, str(c.basis))
-        if not c.valid:
-            answer = f"{c.reason}, at most {_in_unit(c, 'tokens_per_s_per_user', str(c.basis))}"
-        lines = [f"{request}: {answer} on {c.place} with {c.stack.kind} software, {_chance(c)}"]
-        lines.append(f"mapping: {c.mapping}, {c.chips:g} of {c.system.chips} chips; {_loaded(c)}")
-        if self.beside:
-            others = [f"{b.stack.kind} {_in_unit(b, b.FIGURE) if b.valid else b.reason}" for b in self.beside]
-            where = f"{c.system.id} alone" if isinstance(c, Pair) else "it"
-            lines.append(f"other software on {where}: {', '.join(others)}")
-        if after:
-            answer = _in_unit(after, after.FIGURE) + ", " if after.valid else ""
-            lines.append(f"runner-up: {after.place}, {after.mapping}; {answer}{self.reason(after)}")
-        return [*lines, *self._others(after), *([self.command] if self.command else [])]
-
-    def _others(self, after: Choice | None) -> list[str]:
-        """Return why the other systems lose, with those of the same reason together."""
-        groups: dict[str, list[str]] = {}
-        for name, why in self.why.items():
-            if not after or name != after.place:
-                groups.setdefault(why, []).append(name)
-        reasons = [
-            ", ".join(names[:TOLD]) + (f" and {len(names) - TOLD} more" if len(names) > TOLD else "") + f" ({why})"
-            for why, names in groups.items()
-        ]
-        more = sum(map(len, list(groups.values())[TOLD:]))
-        rest = [f"{more} more system{'s' if more > 1 else ''}"] if more else []
-        return ["others: " + "; ".join([*reasons[:TOLD], *rest])] if reasons else []
+        """Return at most ten lines: what to run, what it makes, how sure that is, what loses, and the command."""
+        return plan_card.lines(self)
 
     def to_frame(self, bands: bool = False) -> pd.DataFrame:
-        """Return a row for each system, the best first, then the next mapping, other software, and unusable systems.
+        """Return a row for each system, the best first, then the next mapping, other software, and unusable ones.
 
-        Columns are those of a `Choice`, with `role` ("best", "system", "mapping", "beside", "refused") and `why`.
+        Columns are those of a `Choice`, with `role` ("best", "system", "mapping", "beside", "gpu", "refused"), the id
+        of the `option`, the `status` of the system (what a buyer can get) and `why`.
         """
         import pandas as pd
 
         roles = [("system" if i else "best", c) for i, c in enumerate(self.choices)]
         roles += [("mapping", c) for c in self.second] + [("beside", c) for c in self.beside]
+        roles += [("gpu", c) for c in self.gpus]
         why = self.why
         rows = [
-            c.to_frame(bands).assign(role=role, why=why.get(c.place, "") if role == "system" else "")
+            c.to_frame(bands).assign(
+                role=role,
+                option=c.option.id,
+                status=c.system.status,
+                why=why.get(c.place, "") if role == "system" else "",
+            )
             for role, c in roles
         ]
         none = [{"system": name, "role": "refused", "why": told, "valid": False} for name, told in self.refused.items()]
         rows += [pd.DataFrame(none)] if none else []
         return pd.concat(rows, ignore_index=True)
-
-
-def _chance(c: Choice) -> str:
-    """Return the chance that the promises are kept, in words."""
-    return f"the promise holds in {format_digits(100 * c.chance, 2)} % of the draws"
-
-
-def _loaded(c: Choice) -> str:
-    """Return the figures of a choice beside its throughput, in words."""
-    first = c.in_words("ttft_s", "s")
-    if not c.valid:
-        return f"first token after {first} on an empty server"
-    request, share = c.question.request, format_digits(100 * c.prefill_utilisation, 2)
-    decode = _in_unit(c, "decode_tokens_per_s_per_chip")
-    when, busy = f"{request.ttft_percentile:g}th percentile", f"prompts take {share} % of the time"
-    if isinstance(c, Pair):
-        when = when if request.ttft_s is not None else "without a queue, which has no bound where no TTFT is promised"
-        busy = f"the prefill pool is busy {share} % of the time"
-    speed = _in_unit(c, "tokens_per_s_per_user")
-    return f"{speed}, first token after {first} ({when}); {busy}; decoding alone {decode}"

@@ -55,6 +55,13 @@ class Times(NamedTuple):
             step_s=self.step_s * steps, alone_s=self.alone_s * prompts, together_s=self.together_s * prompts
         )
 
+    def at(self, shape: tuple[int, ...], place: tuple[Any, ...]) -> Times:
+        """Return the times at one place of their broadcast shape."""
+        parts = {
+            name: np.broadcast_to(getattr(self, name), shape)[place] for name in self._fields if name != "compiled"
+        }
+        return self._replace(**parts)
+
     @property
     def prompt_s(self) -> NDArray:
         """Time of the replica that a prompt takes at saturation [s]."""
@@ -85,7 +92,8 @@ def under(times: Times, requests_per_s: Numeric, output_tokens: Numeric) -> Load
     busy = latency.utilisation(requests_per_s, times.prompt_s)
     free = latency.free_yield(busy, times.tokens_per_step)
     tpot = latency.tpot_s(times.step_s, free)
-    return Load(np.asarray(requests_per_s), tpot, np.multiply(requests_per_s, output_tokens) * tpot, busy)
+    many = latency.in_flight(requests_per_s, output_tokens, times.step_s, free)
+    return Load(np.asarray(requests_per_s), tpot, many, busy)
 
 
 def ttft_s(times: Times, utilisation: Numeric, quantile: Numeric) -> NDArray:

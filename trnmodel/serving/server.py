@@ -37,13 +37,13 @@ BATCHING = ("continuous", "static")
 NORMAL_99 = 2.3263478740408408  # 99th percentile of the standard normal distribution
 SEARCH_STEPS = 40
 SETTLED = 1e-9  # share of the largest batch by which the sequences in flight may miss the batch that was searched
-SERVE_REASONS = (
+LOAD_REASONS = (
     "prompts arrive faster than they are prefilled",
     "more requests in flight than the largest batch",
     TOO_SLOW,
     TOO_LATE,
-    *Step.REASONS,
 )
+SERVE_REASONS = (*LOAD_REASONS, *Step.REASONS)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -135,6 +135,11 @@ class Serving(Judged):
     def judge(self) -> Basis:
         """Return what the times rest on: the weaker of the prefill and the decode step."""
         return self.question.option.basis(joint_basis(self.prefill_step, self.decode_step))
+
+    @property
+    def load_mask(self) -> NDArray:
+        """Why its load cannot be, as bits of `LOAD_REASONS`; its steps have their own reasons."""
+        return np.asarray(self.reason_mask) & (2 ** len(LOAD_REASONS) - 1)
 
     @property
     def keeps_promise(self) -> NDArray:
