@@ -341,8 +341,8 @@ def shared_point(
     for kind in ("hand-tuned", "public"):
         for line in there[there.software == kind].head(1).itertuples():
             mapping = Degrees(tp=line.tp, ep=line.ep, pp=line.pp, cp=line.cp)
-            batch = line.ep * np.exp2(np.arange(np.log2(line.batch / line.ep) + 1))
-            batch = np.minimum(batch * line.batch / batch[-1], line.batch)
+            halvings = np.exp2(np.arange(np.floor(np.log2(line.batch / line.ep)) + 1))
+            batch = line.ep * np.floor(line.batch / line.ep / halvings)
             runs = decode_step(model, system, mapping, batch=batch, **question).valid
             if runs.any():
                 return mapping, float(batch[runs].max())
