@@ -89,7 +89,7 @@ def test_the_chapters_grid_is_small(root):
     cells = nbformat.read(root / "notebooks" / "serving.ipynb", 4).cells
     outputs = [output.data for cell in cells for output in cell.get("outputs", ()) if "data" in output]
     sizes = [len(script_json(data[VEGALITE_MIME])) for data in outputs if VEGALITE_MIME in data]
-    assert 100_000 < max(sizes) < MOST_BYTES
+    assert 50_000 < max(sizes) < MOST_BYTES
 
 
 def test_what_has_no_watts_or_no_price_goes_dark_on_their_axes(grid):
