@@ -42,8 +42,8 @@ def _runner_up(p: Plan, after: Choice | None) -> list[str]:
     """Return the runner-up with its mapping and why it loses; its option where that is not the best one's."""
     if not after:
         return []
-    option = after.option.name if after.option.id != p.choices[0].option.id else ""
-    mapping = after.mapping if option else after.mapping.removesuffix(f", {after.option.name}")
+    option = f", {after.option.id}" if after.option.id != p.choices[0].option.id else ""
+    mapping = after.mapping.removesuffix(f", {after.option.name}") + option
     made = [_made(after)] if after.valid else []
     return [f"Runner-up: {_named(after)} at {mapping}: {', '.join([*made, p.reason(after)])}."]
 
