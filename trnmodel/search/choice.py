@@ -101,6 +101,16 @@ class Choice(Judged):
         return self.question.system
 
     @property
+    def systems(self) -> tuple[System, ...]:
+        """Systems that it runs on: in a `Pair` the one of its prompts comes second."""
+        return (self.system,)
+
+    @property
+    def place(self) -> str:
+        """Where it runs, in words."""
+        return self.system.id
+
+    @property
     def option(self) -> Option:
         """Software option that it runs with."""
         return self.question.option
@@ -195,7 +205,6 @@ class Choice(Judged):
             load_mask=self.reason_mask << LOAD_REASONS.index(TOO_SLOW),
         )
 
-    @property
     def merit(self) -> float:
         """What orders choices: tokens a second a paid chip of those that keep the promises, the speed of the others."""
         return self.tokens_per_s_per_chip if self.valid else self.tokens_per_s_per_user
@@ -203,7 +212,7 @@ class Choice(Judged):
     def chip_s(self, resource: str) -> float:
         """Return the paid chip time [s] that a resource takes per generated token; "prompts" is a resource too."""
         if resource == "prompts":
-            return float(self.times.prompt_s * self.paid_chips / self.question.request.output_tokens)
+            return self.prompt_chip_s / float(self.question.request.output_tokens)
         made = float(self.batch * self.times.tokens_per_step)
         return float(getattr(self.step, f"{resource}_s")) * self.paid_chips / made
 
@@ -220,7 +229,7 @@ def chosen(point: Point) -> Choice:
     if not kept:
         empty_ttft_s = float(account.ttft_s(times, 0.0, request.ttft_quantile))
         figures |= {"tokens_per_s_per_user": 1 / float(times.decode_s), "ttft_s": empty_ttft_s}
-    slow = not kept and float(times.decode_s) > float(request.most_tpot_s)
+    slow = not kept and (request.ttft_s is None or float(times.decode_s) > float(request.most_tpot_s))
     made = made_per_chip(request, q.system, np.asarray(figures["requests_per_s_per_replica"]), np.asarray(chips))
     return Choice(
         question=q,

@@ -235,11 +235,12 @@ class Grid(NamedTuple):
 
     def point(self, q: Question, at: tuple[Any, Any], merit: float, level: int = 2) -> Point:
         """Return one place (a batch and a mapping) as a point of a question, with its rank."""
-        degrees = (float(x[at[1]]) for x in (self.mapping.tp, self.mapping.ep, self.mapping.pp, self.mapping.cp))
+        degrees = {name: float(getattr(self.mapping, name)[at[1]]) for name in ("tp", "ep", "pp", "cp")}
         need, have = self.need[at], self.have[at]
         why = f"does not fit: {format_digits(need, 3)} of {format_digits(have, 3)} GiB"
         why = why if need > have else str(self.why[at])
-        return Point((level, merit), q, *degrees, self.times.at(self.fits.shape, at), float(self.chips[at[1]]), why)
+        times, chips = self.times.at(self.fits.shape, at), float(self.chips[at[1]])
+        return Point((level, merit), q, times=times, chips=chips, why=why, **degrees)
 
 
 @lru_cache(maxsize=GRIDS)

@@ -29,6 +29,7 @@ NOT_TYPED = {
     "Topology": "made by tm.topology",
     "Transformer": "made by tm.model",
     "MappingProxyType": "of the standard library",
+    "Choice": "a choice of a Plan",
     "Collective": "made by tm.collective",
     "Comparison": "made by tm.compare",
     "Cost": "made by tm.tco",
@@ -38,7 +39,7 @@ NOT_TYPED = {
     "Legality": "made by tm.legal",
     "MemoryFit": "made by tm.memory_fit",
     "Plan": "made by tm.plan",
-    "RequestEnergy": "made by Energy.request",
+    "RequestEnergy": "made by tm.energy",
     "Sensitivity": "made by tm.sensitivity",
     "Serving": "made by tm.serve",
     "Step": "made by tm.decode_step",
@@ -320,18 +321,12 @@ def _roots() -> Iterator[Call]:
         "function=rate, grid={'x': [1.0, 2.0]}, progress=False",
         "callable: function; grid: grid; executor: executor",
     )
-    yield _call(
-        "doors",
-        "tm.plan",
-        f"model='llama-3.1-8b', systems='trn2.3xlarge', {PROMISED}",
-        "object: systems",
-    )
-    yield _call(
-        "doors",
-        "tm.compare",
-        "model='llama-3.2-1b', request=tm.Request(512, 64), systems=['trn2.3xlarge', 'inf2.48xlarge'], speeds=[20.0]",
-        "object: systems",
-    )
+    ends = "request=tm.Request(512, 64), systems=['trn2.3xlarge', 'inf2.48xlarge'], speeds=[20.0]"
+    for name, asked in (
+        ("tm.plan", f"model='llama-3.1-8b', systems='trn2.3xlarge', {PROMISED}"),
+        ("tm.compare", f"model='llama-3.2-1b', {ends}"),
+    ):
+        yield _call("doors", name, asked, "object: systems")
     yield _call("doors", "tm.fleet", "name='llama-3-h100'", also={"name": ("fleet",)})
     yield _call(
         "doors",
