@@ -157,7 +157,6 @@ def _question(name: str) -> dict[str, Any]:
 
 def _rule(allowed: Allowed | None) -> dict[str, Any]:
     """Return the schema of what an argument allows."""
-    kind = getattr(allowed, "kind", None)
-    if isinstance(allowed, Object) and calls().get(getattr(kind, "__name__", "")) is kind:
-        return _question(kind.__name__)
+    if isinstance(allowed, Object) and allowed.kind in calls().values():
+        return _question(allowed.kind.__name__)
     return allowed.schema() if allowed else {}

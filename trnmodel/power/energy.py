@@ -417,7 +417,7 @@ class RequestEnergy(Grounded):
         return weakest({"prefill": self.prefill.judge(), "decode": self.decode.judge()})
 
     def _widths(self, name: str, part: str = "") -> tuple[Any, Any]:
-        """Return the wider half-widths of prefill and decode, since the same inputs move both; of a time, its step's."""
+        """Return the wider half-widths of prefill and decode, for the same inputs move both; of a time, its step's."""
         if name.endswith("_chip_s_per_token"):
             return (self.prefill if name.startswith("prefill") else self.decode).step.widths("time_s")
         parts = self.prefill.widths(name), self.decode.widths(name)
