@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import trnmodel
 from trnmodel.arguments import one_of
-from trnmodel.declared import Allowed, Integer, Named, Number, Numbers, Word, declare
+from trnmodel.declared import Allowed, Integer, Named, Number, Numbers, Object, Word, declare
 
 SECTION = re.compile(r"(?m)^Parameters\n-+\n(.*?)(?=^\w[\w ]*\n-+\n|\Z)", re.DOTALL)
 ENTRY = re.compile(r"(?m)^(\w[\w, ]*?) : .*\n((?:[ \t]+.*\n?|\n)*)|^(\w+(?:, \w+)+)\n((?:[ \t]+.*\n?|\n)*)")
@@ -127,11 +127,16 @@ def schema(name: str) -> dict[str, Any]:
     >>> question["required"]
     ['model', 'system', 'batch', 'context']
     """
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_question(name)}
+
+
+def _question(name: str) -> dict[str, Any]:
+    """Return the schema of the arguments of a public call; that of an object whose numbers are declared is inside."""
     properties: dict[str, Any] = {}
     for argument in arguments_of(name).values():
         unit = "" if argument.unit in ("", "-") else f" [{argument.unit}]"
         described = f"{argument.description}{unit}"
-        rule = argument.allowed.schema() if argument.allowed else {}
+        rule = _rule(argument.allowed)
         if argument.default is None and not argument.required:
             rule = {"anyOf": [rule, {"type": "null"}]}
         plain = isinstance(argument.default, str | int | float | bool)
@@ -141,7 +146,6 @@ def schema(name: str) -> dict[str, Any]:
             **({"default": argument.default} if plain else {}),
         }
     return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": name,
         "description": (inspect.getdoc(calls()[name]) or "").partition("\n")[0],
         "type": "object",
@@ -149,3 +153,10 @@ def schema(name: str) -> dict[str, Any]:
         "required": [argument.name for argument in arguments_of(name).values() if argument.required],
         "additionalProperties": False,
     }
+
+
+def _rule(allowed: Allowed | None) -> dict[str, Any]:
+    """Return the schema of what an argument allows."""
+    if isinstance(allowed, Object) and allowed.kind in calls().values():
+        return _question(allowed.kind.__name__)
+    return allowed.schema() if allowed else {}

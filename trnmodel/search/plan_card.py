@@ -154,7 +154,7 @@ def _short_reasons(p: Plan) -> dict[str, str]:
 def _behind(c: Choice, best: Choice) -> str:
     """Return how far a choice is behind the best, or from the promise."""
     if c.valid:
-        return f"{1 - c.merit / best.merit:.0%} less".replace("%", " %")
+        return f"{1 - c.merit() / best.merit():.0%} less".replace("%", " %")
     if c.reason == TOO_LATE:
         return f"first token too late, after {format_quantity(c.ttft_s, 's', 2)} at the least"
     return f"too slow, {format_digits(c.tokens_per_s_per_user, 2)} {SPEEDS} per user at most"

@@ -29,6 +29,7 @@ NOT_TYPED = {
     "Topology": "made by tm.topology",
     "Transformer": "made by tm.model",
     "MappingProxyType": "of the standard library",
+    "Choice": "a choice of a Plan",
     "Collective": "made by tm.collective",
     "Comparison": "made by tm.compare",
     "Cost": "made by tm.tco",
@@ -38,7 +39,7 @@ NOT_TYPED = {
     "Legality": "made by tm.legal",
     "MemoryFit": "made by tm.memory_fit",
     "Plan": "made by tm.plan",
-    "RequestEnergy": "made by Energy.request",
+    "RequestEnergy": "made by tm.energy",
     "Sensitivity": "made by tm.sensitivity",
     "Serving": "made by tm.serve",
     "Step": "made by tm.decode_step",
@@ -284,6 +285,7 @@ SYSTEMS = "'trn2.48xlarge', 'trn1.32xlarge', 'trn3-nl72x2-pcie160', 'trn2-ultras
 DEGREES = "tp=8", "tp=8, pp=2", "tp=4, dp=2", "tp=4, ep=4", "tp=16"
 MAPPINGS = ", ".join(f"tm.Mapping({degrees})" for degrees in DEGREES)
 PLACES = f"model=[{MODELS}], system=[{SYSTEMS}], mapping=[{MAPPINGS}]"
+AGES = "age_days", "rates"  # of a rent at a date
 PROMISED = "request=tm.Request(512, 64, tokens_per_s_per_user=20.0)"
 REQUESTS = ", ".join(
     f"tm.Request({prompt}, {answer}, requests_per_s={rate}, prefix_share={share})"
@@ -334,8 +336,7 @@ def _roots() -> Iterator[Call]:
         "one: failure_domain_chips",
     )
     yield _call("doors", "tm.rent", "system='hgx-h100', pricing='on-demand'", "any: pricing region")
-    yield _call("doors", "tm.rent('hgx-h100').age_days", "at='2026-11-22'", "choice: at")
-    yield _call("doors", "tm.rent('hgx-h100').rates", "at='2026-11-22'", "choice: at")
+    yield from (_call("doors", f"tm.rent('hgx-h100').{name}", "at='2026-11-22'", "choice: at") for name in AGES)
     yield _call(
         "doors",
         "tm.token_cost",
