@@ -10,6 +10,7 @@ import pytest
 
 import trnmodel as tm
 from trnmodel.catalog import facilities
+from trnmodel.catalog.options import plain
 from trnmodel.cost import tco as cost
 from trnmodel.power import energy as power
 from trnmodel.reliability import redundancy
@@ -125,7 +126,7 @@ def test_only_8_bit_caches_are_asked_of_a_server():
         dtypes = tm.Precision(kv=kv)
         step = tm.decode_step(m, "hgx-h200", mapping, batch=4, context=2048, precision=dtypes)
         first = tm.prefill(m, "hgx-h200", mapping, input_tokens=1900, precision=dtypes)
-        told = launch.command(m, step.stack, step, first, dtypes, 1, 2304)
+        told = launch.command(m, plain(step.stack), step, first, dtypes, 1, 2304)
         assert ("--kv-cache-dtype fp8" in told) is asked
     assert launch.BUCKET == 128
 
@@ -260,14 +261,15 @@ def test_parts_of_a_guard():
 )
 def test_options_of_vllm_neuron(weights, context, longest, more):
     found = launch._neuron(tm.Precision(weights=weights), 4, 1024, context, longest)
-    assert found == {"num_batched_tokens_buckets": [1024], "num_seqs_buckets": [4]} | more
+    sampling = {"on_device_sampling_config": {"all_greedy": True}}
+    assert found == {"num_batched_tokens_buckets": [1024], "num_seqs_buckets": [4]} | sampling | more
 
 
 def test_the_older_server_has_its_buckets_switched_on():
     m, mapping, ask = tm.model("llama-3.1-8b"), tm.Mapping(tp=8), {"max_context": 2304}
     step = tm.decode_step(m, "trn1.32xlarge", mapping, batch=4, context=2048, **ask)
     first = tm.prefill(m, "trn1.32xlarge", mapping, input_tokens=1900, **ask)
-    told = launch.command(m, step.stack, step, first, tm.Precision(), 1, 2304)
+    told = launch.command(m, plain(step.stack), step, first, tm.Precision(), 1, 2304)
     config = json.loads(shlex.split(told)[-1])["override_neuron_config"]
     assert config.pop("context_encoding_buckets") == [int(first.compiled_tokens)]
     assert config.pop("token_generation_buckets") == [int(step.compiled_tokens)]
