@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import trnmodel as tm
+from trnmodel.catalog.options import documented, plain
 from trnmodel.search import launch
 from trnmodel.steps.legal import RULES, heads_of, legal
 
@@ -32,7 +33,15 @@ MODELS = (
     "jamba-v0.1",
 )
 SYSTEMS = ("trn1.32xlarge", "inf2.48xlarge", "trn2.3xlarge", TRN2, "trn2-ultraserver", "trn3-nl16-torus", "hgx-h100")
-SYSTEMS += ("trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160", "gb200-nvl72", "mi300x-8", "tpu-v5p-pod")
+SYSTEMS += (
+    "hgx-h200",
+    "hgx-b200",
+    "trn3-nl32x2-pcie160",
+    "trn3-nl72x2-pcie160",
+    "gb200-nvl72",
+    "mi300x-8",
+    "tpu-v5p-pod",
+)
 
 
 # ---- rules of servers, from their documents alone; `f` holds a model's config.json, `o` a command's options
@@ -60,6 +69,10 @@ def vllm_neuron_refuses(f, o):
     yield any(bucket % tp or bucket <= tp for bucket in prompts), "T > world_size and T % world_size == 0"
     yield max(prompts) != int(o["max-num-batched-tokens"]), "largest must equal max_num_batched_tokens"
     yield max(neuron["num_seqs_buckets"]) != int(o["max-num-seqs"]), "largest must equal max_num_seqs"
+    yield not neuron["on_device_sampling_config"], "async scheduling and speculation require on-device sampling"
+    drafts = o.get("speculative-config", {})
+    yield bool(drafts) and drafts["method"] != "eagle3", "EAGLE3 only; draft models are not supported"
+    yield bool(drafts) and "no-async-scheduling" in o, "a flag that drafts set by themselves"
     contexts = neuron.get("decode_context_length_buckets", [])
     yield any(c % 128 or c >= int(o["max-model-len"]) for c in contexts), "below max_model_len, divisible by 128"
 
@@ -67,27 +80,46 @@ def vllm_neuron_refuses(f, o):
 def nxd_refuses(f, o, degrees):
     """feature-guide.rst L154-158, gqa.py L58-102 (heads are padded), config.py L138-201 of NxD Inference."""
     yield int(o["tensor-parallel-size"]) not in degrees, "degrees that the Neuron runtime supports"
-    buckets = o["config"]["override_neuron_config"]
+    buckets = o.get("override-neuron-config") or o["config"]["override_neuron_config"]
+    yield bool(o.get("speculative-config")) and not buckets.get("enable_fused_speculation"), "no batches over 1"
     yield max(buckets["context_encoding_buckets"]) > int(o["max-model-len"]), "max_context_length over max_length"
     yield max(buckets["token_generation_buckets"]) > int(o["max-model-len"]), "token generation bucket over max_length"
     yield int(o["max-model-len"]) > f["positions"], "positions of the model"
+
+
+def trtllm_refuses(f, o):
+    """Mapping of tensorrt_llm/mapping.py: experts over TP ranks; attention data parallelism keeps whole heads."""
+    tp, ep = int(o["tp_size"]), int(o["ep_size"])
+    yield tp % ep != 0, "tp_size must equal moe_tp_size * moe_ep_size"
+    yield f["experts"] % ep != 0, "num_experts divisible by ep_size"
+    yield ep > 1 and not o["settings"].get("enable_attention_dp"), "cache of a latent copied to all ranks"
+
+
+def sglang_refuses(f, o):
+    """Server arguments: --dp divides --tp with --enable-dp-attention, --ep-size divides --tp."""
+    tp, dp, ep = int(o["tp"]), int(o.get("dp", 1)), int(o.get("ep-size", 1))
+    yield tp % dp != 0 or tp % ep != 0, "tp_size must be divisible by dp_size and ep_size"
+    yield dp > 1 and "enable-dp-attention" not in o, "dp would be replicas"
+    yield int(o["context-length"]) > f["positions"], "longer than the model's context"
+    yield int(o["max-running-requests"]) % dp != 0, "requests of a group"
 
 
 DEGREES = {"trn1": (1, 2, 8, 16, 32), "inf2": (1, 2, 4, 8, 24), "trn2": (1, 2, 4, 8, 16, 32, 64)}
 
 
 def options(command):
-    """The options of a printed command."""
-    words = [word for word in shlex.split(command) if "NEURON_LOGICAL" not in word]
-    assert words[:2] == ["vllm", "serve"]
-    found, name = {}, ""
-    for word in words[3:]:
+    """The options of a printed command; JSON is read."""
+    settings, _, command = command.rpartition(" && ")
+    words = [word for word in shlex.split(command) if not word.startswith(("NEURON_", "VLLM_"))]
+    assert words[:2] == ["vllm", "serve"] or words[0] == "trtllm-serve" or words[2] == "sglang.launch_server"
+    found, name = {"settings": json.loads(shlex.split(settings)[1])} if settings else {}, ""
+    for word in words:
         if word.startswith("--"):
             name = word[2:]
             found[name] = ""
-        else:
-            found[name] = word
-    found["config"] = json.loads(found.get("additional-config", "{}"))
+        elif name:
+            found[name] = json.loads(word) if word.startswith("{") else word
+    found["config"] = found.get("additional-config", {})
     return found
 
 
@@ -114,8 +146,12 @@ def refused(model, system, command):
         rules = [*vllm_neuron_refuses(f, o)]
         if system.startswith("trn2"):
             rules.append((int(o["tensor-parallel-size"]) not in DEGREES["trn2"], "degrees of the runtime"))
-    elif "override_neuron_config" in o["config"]:
+    elif "override_neuron_config" in o["config"] or "override-neuron-config" in o:
         rules = [*nxd_refuses(f, o, DEGREES[system[:4]])]
+    elif "trtllm-serve" in command:
+        rules = [*trtllm_refuses(f, o)]
+    elif "sglang" in command:
+        rules = [*sglang_refuses(f, o)]
     else:
         rules = [*vllm_refuses(f, o)]
     return [words for broken, words in rules if broken]
@@ -126,19 +162,37 @@ def test_no_server_refuses_a_start_command_of_a_plan(model):
     """Prompts that are no multiple of a rank's share, too, and one that reaches the model's end."""
     wrong, commands, end = [], 0, printed(model)["positions"]
     for system, speed, prompt, output in product(SYSTEMS, (5, 60), (1000, 4095), (200,)):
-        lengths = {"input_tokens": min(prompt, end - output), "output_tokens": output}
-        found = tm.plan(model, tm.Request(**lengths, tokens_per_s_per_user=speed), system)
+        request = tm.Request(min(prompt, end - output), output, speed)
+        found = tm.plan(model, request, system)
         command = found.command
-        assert bool(command) == found.reached
+        assert bool(command) == (found.reached and not found.no_command)
         if not command:
             continue
         commands += 1
         wrong += [(system, why, command) for why in refused(model, system, command)]
         c = found.best
-        mapping = c.degrees
-        assert legal(model, system, mapping, context=sum(lengths.values())).valid, command
+        assert legal(model, system, c.degrees, context=float(request.longest_context)).valid, command
     assert not wrong, wrong[:3]
     assert commands >= 8
+
+
+OPTIONS = [(one, model) for one in documented() if one.server for model in sorted(one.covers - {"any"})]
+
+
+@pytest.mark.parametrize(("option", "model"), OPTIONS, ids=lambda one: getattr(one, "id", one))
+def test_no_server_refuses_a_start_command_of_an_option(option, model):
+    """Each option on the chips that its page names, at speeds that one system or another keeps."""
+    commands, precision = 0, "bf16" if option.server == "nxd-inference" else None
+    for system, speed in product(SYSTEMS, (5, 60)):
+        if tm.system(system).chip.id not in option.documented_on:
+            continue
+        found = tm.plan(model, tm.Request(1000, 200, speed), system, efficiencies=option.id, precision=precision)
+        command = found.command
+        assert bool(command) == (found.reached and not found.no_command)
+        if command:
+            assert not refused(model, system, command), command
+            commands += 1
+    assert commands
 
 
 def test_the_servers_rules_are_ones_that_a_plan_broke():
@@ -155,15 +209,15 @@ def test_what_is_not_legal_has_no_start_command():
     e = tm.efficiencies("trainium2")
     step = tm.decode_step(LLAMA, TRN2, tm.Mapping(tp=61), batch=1, context=2048)
     first = tm.prefill(LLAMA, TRN2, tm.Mapping(tp=61), input_tokens=2048)
-    assert launch.command(tm.model(LLAMA), e, step, first, tm.Precision(), 2, 2048) == ""
+    assert launch.command(tm.model(LLAMA), plain(e), step, first, tm.Precision(), 2, 2048) == ""
 
 
 @pytest.mark.parametrize(("tp", "prompt", "bucket"), [(64, 2200, 2240), (64, 20, 128), (8, 2048, 2048), (1, 1, 2)])
 def test_a_prompts_bucket_is_shared_out_by_its_ranks(tp, prompt, bucket):
     """More tokens than ranks, and as many for each of them."""
-    step = SimpleNamespace(ep=1.0, pp=1.0, cp=1.0, batch=4.0, tp=float(tp), compiled_tokens=4096.0, valid=True)
+    step = SimpleNamespace(ep=1.0, pp=1.0, batch=4.0, tp=float(tp), compiled_tokens=4096.0, valid=True)
     first = SimpleNamespace(compiled_tokens=float(prompt), valid=True)
-    told = launch.command(tm.model(LLAMA), tm.efficiencies("trainium2"), step, first, tm.Precision(), 2, 8192.0)
+    told = launch.command(tm.model(LLAMA), plain(tm.efficiencies("trainium2")), step, first, tm.Precision(), 2, 8192.0)
     assert options(told)["config"]["neuron_config"]["num_batched_tokens_buckets"] == [bucket]
 
 
@@ -172,20 +226,20 @@ def test_a_prompts_bucket_is_shared_out_by_its_ranks(tp, prompt, bucket):
 
 def asked(tokens, model=LLAMA, mapping=TP8, **more):
     """All calls of a configuration whose longest sequence has so many tokens."""
-    serve = {"max_batch": 1}
-    request = tm.Request(np.subtract(tokens, 8), 8, requests_per_s=1e-4)
+    serve = {"requests_per_s": 1e-4, "max_batch": 1}
     return {
         "decode_step": tm.decode_step(model, TRN2, mapping, batch=1, context=tokens, **more),
         "prefill": tm.prefill(model, TRN2, mapping, input_tokens=tokens, **more),
         "after a prefix": tm.prefill(model, TRN2, mapping, input_tokens=64, past=np.subtract(tokens, 64), **more),
         "memory_fit": tm.memory_fit(model, TRN2, mapping, batch=1, context=tokens, input_tokens=1, **more),
         "compiled": tm.decode_step(model, TRN2, mapping, batch=1, context=64, max_context=tokens, **more),
-        "serve": tm.serve(model, request, TRN2, mapping, **serve, **more),
+        "serve": tm.serve(model, TRN2, mapping, input_tokens=np.subtract(tokens, 8), output_tokens=8, **serve, **more),
         "static": tm.serve(
             model,
-            request,
             TRN2,
             mapping,
+            input_tokens=np.subtract(tokens, 8),
+            output_tokens=8,
             batching="static",
             **serve,
             **more,
@@ -211,7 +265,7 @@ def test_a_training_sequence_ends_where_the_model_does():
     assert (LONGEST in step.reason[0], LONGEST in step.reason[1]) == (False, True)
     assert np.isnan(step.time_s[1])
     for call in (
-        lambda: tm.plan(LLAMA, tm.Request(131072, 1, tokens_per_s_per_user=1), TRN2),
+        lambda: tm.plan(LLAMA, TRN2, tokens_per_s_per_user=1, input_tokens=131072, output_tokens=1),
         lambda: tm.train_run(LLAMA, "hgx-h100", tokens=1e12, chips=64, seq=131073),
     ):
         with pytest.raises(ValueError, match="131,072"):

@@ -9,6 +9,7 @@ from trnmodel.search.objective import REQUESTS, TOKENS
 from trnmodel.search.request import Grid
 
 import trnmodel as tm
+from trnmodel.catalog.options import plain
 from trnmodel.search import launch, request
 from trnmodel.search import plan as planner
 
@@ -371,10 +372,10 @@ def test_a_point_by_itself(ep, prompts, each):
 
 def test_a_server_of_spread_experts():
     """Twelve sequences over two groups of experts are six of each."""
-    step = SimpleNamespace(ep=2.0, batch=12.0, tp=4.0, compiled_tokens=2304.0, valid=True)
+    step = SimpleNamespace(ep=2.0, pp=1.0, batch=12.0, tp=4.0, compiled_tokens=2304.0, valid=True)
     first = SimpleNamespace(compiled_tokens=2048.0, valid=True)
     e = tm.efficiencies("h200")
-    told = launch.command(tm.model("deepseek-v3"), e, step, first, tm.Precision(), 1, 2304.0)
+    told = launch.command(tm.model("deepseek-v3"), plain(e), step, first, tm.Precision(), 1, 2304.0)
     assert told == (
         "vllm serve deepseek-ai/DeepSeek-V3 --tensor-parallel-size 4 --data-parallel-size 2 --enable-expert-parallel "
         "--max-model-len 2304 --max-num-seqs 6"

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Drafting = Literal["none", "head", "mtp", "model", "included"]
+Server = Literal["", "vllm", "vllm-neuron", "nxd-inference", "tensorrt-llm", "sglang"]
 ANY = "any"
 ALLOWED = '"public", "hand-tuned", "ideal", the id of a stack or of an option, a list of these, or a set'
 
@@ -44,7 +45,8 @@ class Option(Spec):
     sequences; `most_sequences` are those of a replica that a document names with the option, and more is no public
     configuration. `covers` are ids of models, or "any". `vendor` made the chips that the engine is for; it is empty of
     software by others, which no other chip borrows. `borrowed` says from which chip an option is taken over, and is
-    empty where it is documented and measured on the chip that was asked for.
+    empty where it is documented and measured on the chip that was asked for. `server` is the one whose documents give
+    the flags that start the option, with the names of the checkpoints that the page prints; without it no page does.
     """
 
     SHOWN = ("engine", "base_stack", "drafting", "draft_model", "draft_tokens", "tokens_per_step", "lnc", "borrowed")
@@ -66,6 +68,9 @@ class Option(Spec):
     most_sequences: float = inf
     lnc: int = 0
     borrowed: str = ""
+    server: Server = ""
+    target_checkpoint: str = ""
+    draft_checkpoint: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -23,15 +23,17 @@ from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.quantities import quantity
 from trnmodel.result import Card
+from trnmodel.search import plan_card
 from trnmodel.search.choice import SHARES, Choice, Point, chosen
 from trnmodel.search.grid import Question, computes, grid, options_of
-from trnmodel.search.launch import command, runs
+from trnmodel.search.launch import command, runs, undocumented
 from trnmodel.search.nearest import nearest
-from trnmodel.serving.account import load_of, made_per_chip, ttft_s
+from trnmodel.search.pairs import Pair, best_pair, place
+from trnmodel.serving.account import TOO_LATE, load_of, made_per_chip, ttft_s
 from trnmodel.steps.deployment import Deployment
 from trnmodel.steps.legal import refuse_longer
 from trnmodel.steps.request import Request, one_request
-from trnmodel.units import format_digits, spread_of
+from trnmodel.units import spread_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,7 +41,6 @@ if TYPE_CHECKING:
 PRECISIONS = ("bf16", "fp8", "mxfp8")  # that are tried where none is named: 4 bits change what a model answers
 TIED = 0.01  # share of a yield, up to which two systems do the same
 SAME = f"the same within {TIED:.0%}".replace("%", " %")
-TOLD = 3  # reasons why systems lose that a card tells, and systems that it names with each
 
 
 @declare(
@@ -48,6 +49,7 @@ TOLD = 3  # reasons why systems lose that a card tells, and systems that it name
     systems=Checked("ids or names of systems, one or several", SEVERAL),
     precision=PRECISION,
     efficiencies=STACK,
+    prefill_systems=Checked("ids or names of systems, one or several", SEVERAL),
 )
 def plan(
     model: str | Transformer,
@@ -56,6 +58,7 @@ def plan(
     *,
     precision: str | Precision | None = None,
     efficiencies: str | Efficiencies | None = None,
+    prefill_systems: str | System | Iterable[str | System] | None = None,
 ) -> Plan:
     r"""Return the deployment that makes most of a request on each chip that is paid for, with the promises kept.
 
@@ -76,6 +79,9 @@ def plan(
     efficiencies : str or Efficiencies, optional
         Software stack; default each chip's public one with the best of its documented options, and hand-tuned and
         ideal beside the best. [-]
+    prefill_systems : str or System, or several of them, optional
+        Systems on which prompts may run on a separate pool, so that each pair of a system and one of them is a choice
+        too (`search.pairs.Pair`); the chips of both pools are paid. Default none. [-]
 
     Returns
     -------
@@ -116,7 +122,9 @@ def plan(
         refuse("precision", precision, f"no chip asked computes in it; they compute in {', '.join(peaks)}")
     points = {spec.id: _points(q, spec, _options(q, spec, efficiencies)) for spec in specs}
     fitting = [spec for spec in specs if any(point.rank[0] for point in points[spec.id])]
-    choices = ordered([chosen(points[spec.id][0]) for spec in fitting])
+    together = [chosen(points[spec.id][0]) for spec in fitting]
+    pairs = _pairs(q, specs, efficiencies, prefill_systems)
+    choices = ordered([*together, *(one for one in pairs.values() if isinstance(one, Choice))])
     second, beside = list[Choice](), list[Choice]()
     if choices:
         spec = choices[0].system
@@ -128,6 +136,7 @@ def plan(
     missing = {spec.id: lacking(spec) for spec in specs}
     whys = {i: some[0].why if some else missing[i] for i, some in points.items()}
     refused = {i: why for i, why in whys.items() if i not in {spec.id for spec in fitting}}
+    refused |= {place: one for place, one in pairs.items() if isinstance(one, str)}
     gpus = _gpus(q) if systems is None and efficiencies is None else []
     near = "" if choices and choices[0].valid else _nearest(q, fitting, efficiencies)
     return Plan(q.model, q.request, tuple(choices), tuple(second), refused, tuple(beside), tuple(gpus), near)
@@ -151,6 +160,15 @@ def _gpus(q: _Asked) -> list[Choice]:
     specs = [read_system(name) for name in catalog_systems.gpus_for_rent()]
     tops = [points[0] for spec in specs if (points := _points(q, spec, _options(q, spec, None)))]
     return sorted((chosen(top) for top in tops if top.rank[0]), key=lambda c: (not c.valid, -c.merit))
+
+
+def _pairs(q: _Asked, specs: list[System], efficiencies: Any, prefill_systems: Any) -> dict[str, Pair | str]:
+    """Return the best pair of each system with each of the prefill systems, or why there is none, by both names."""
+    if prefill_systems is None:
+        return {}
+    before = sorted(asked_systems(prefill_systems, "prefill_systems"), key=catalog_order)
+    asked = {spec.id: _questions(q, spec, _options(q, spec, efficiencies)) for spec in [*specs, *before]}
+    return {place(a.id, b.id): best_pair(asked[a.id], asked[b.id]) for a in specs for b in before}
 
 
 def best_choice(
@@ -192,7 +210,7 @@ class _Asked:
 
 def _asked(model: Transformer, request: Request, precision: Any) -> _Asked:
     """Return the question, with lengths that the model has."""
-    refuse_longer(model, "input_tokens + output_tokens", float(request.longest_context))
+    refuse_longer(model, "request", float(request.longest_context))
     return _Asked(model, request, tuple(map(load.precision, PRECISIONS if precision is None else (precision,))))
 
 
@@ -207,16 +225,16 @@ def _options(q: _Asked, spec: System, efficiencies: Any) -> tuple[Option, ...]:
     return some
 
 
-def asked_systems(systems: Any) -> list[System]:
+def asked_systems(systems: Any, argument: str = "systems") -> list[System]:
     """Return the systems asked for in the order given, each once; Trainium's on offer where none is named."""
     if systems is None:
         return [read_system(name) for name in catalog_systems.on_offer()]
-    several = listed("systems", systems) if np.iterable(systems) and not isinstance(systems, str) else [systems]
-    found = [find_system(instance("systems", one, str | System, "an id or a System"), "systems") for one in several]
+    several = listed(argument, systems) if np.iterable(systems) and not isinstance(systems, str) else [systems]
+    found = [find_system(instance(argument, one, str | System, "an id or a System"), argument) for one in several]
     by_id = {one.id: one for one in found}
     for one in found:
         if one != by_id[one.id]:
-            refuse("systems", one.id, "two different systems have this id; allowed is an id of its own for each")
+            refuse(argument, one.id, "two different systems have this id; allowed is an id of its own for each")
     return list(by_id.values())
 
 
@@ -272,13 +290,19 @@ def ordered(choices: list[Choice]) -> list[Choice]:
     """Return the choices, the best first; ties go to what can be bought, to the fewest chips, then to the catalog."""
     ranked = sorted(choices, key=lambda c: (not c.valid, -c.merit))
     tied = [c for c in choices if same(c, ranked[0])]
-    first = sorted(tied, key=lambda c: (AVAILABILITY.index(c.system.status), bool(c.system.alternative_of), c.chips))
+    first = sorted(tied, key=_first_of_ties)
     return first + [c for c in ranked if not same(c, ranked[0])]
 
 
-def _primary(c: Choice) -> str:
-    """Return the id of the system that a choice is a reading of."""
-    return c.system.alternative_of or c.system.id
+def _first_of_ties(c: Choice) -> tuple[int, bool, float]:
+    """Return what orders ties: whether all of it can be bought, whether it is a primary reading, and its chips."""
+    status = max(AVAILABILITY.index(one.status) for one in c.systems)
+    return status, any(one.alternative_of for one in c.systems), c.chips
+
+
+def _primary(c: Choice) -> tuple[str, ...]:
+    """Return the ids of the systems that a choice is a reading of."""
+    return tuple(one.alternative_of or one.id for one in c.systems)
 
 
 def same(c: Choice, best: Choice) -> bool:
@@ -327,7 +351,7 @@ class Plan(Card):
     @property
     def same(self) -> list[str]:
         """Other systems that do what the best one does, within 1 %."""
-        return [c.system.id for c in self.choices[1:] if same(c, self.choices[0])]
+        return [c.place for c in self.choices[1:] if same(c, self.choices[0])]
 
     @property
     def runner_up(self) -> Choice | None:
@@ -339,7 +363,7 @@ class Plan(Card):
     @property
     def why(self) -> dict[str, str]:
         """One reason why each other system loses, by its id; `SAME` where it does what the best one does."""
-        return {c.system.id: self.reason(c) for c in self.choices[1:]} | dict(self.refused)
+        return {c.place: self.reason(c) for c in self.choices[1:]} | dict(self.refused)
 
     def reason(self, c: Choice) -> str:
         """Return why a choice loses: its speed, or the resource that takes the most extra time per token."""
@@ -347,69 +371,52 @@ class Plan(Card):
         if not any(c is one for one in (*self.choices, *self.second, *self.beside, *self.gpus)):
             refuse("c", f"Choice of {c.step.model.id} on {c.system.id}", "allowed is a Choice of this plan")
         best = self.choices[0]
-        alike = f"another reading of {_primary(best)}: " if c is not best and _primary(c) == _primary(best) else ""
+        alike = (
+            f"another reading of {' and '.join(_primary(best))}: "
+            if c is not best and _primary(c) == _primary(best)
+            else ""
+        )
         if c in self.choices and same(c, best):
             return alike + SAME
+        if c.reason == TOO_LATE:
+            return f"{c.reason}: after {c.in_words('ttft_s', 's')} on an empty server"
         if not c.valid:
             return f"{c.reason}: at most {_in_unit(c, 'tokens_per_s_per_user')}"
         more = {name: c.chip_s(name) - best.chip_s(name) for name in SHARES}
         most = max(more, key=more.__getitem__)
         digits = 2 if more[most] > 0.05 * best.chip_s(most) else 4
         times = [spread_of([one.chip_s(most)], "s", digits) for one in (c, best)]
-        takes = f": {most} takes {times[0]} of chip time per token, not {times[1]}" if more[most] > 0 else ""
+        verb = "take" if most == "prompts" else "takes"
+        takes = f": {most} {verb} {times[0]} of chip time per token, not {times[1]}" if more[most] > 0 else ""
         overlap = " with overlapping bands" if c.high > best.low else ""
         return f"{1 - c.merit / best.merit:.0%} less{overlap}{takes}".replace("%", " %")
 
     @property
     def command(self) -> str:
-        """How a server of the best choice is started; empty where nothing fits, or where no server is its software."""
+        """How a server of the best choice is started; empty where nothing fits, and where no single server is it."""
         c = self.best
-        if not c or not c.valid:
+        if not c or not c.valid or isinstance(c, Pair):
             return ""
         longest = float(self.request.longest_context)
-        return command(self.model, c.stack, c.step, c.first, c.dtypes, c.lnc, longest)
+        return command(self.model, c.option, c.step, c.first, c.dtypes, c.lnc, longest)
+
+    @property
+    def no_command(self) -> str:
+        """Why no document gives a command for the best choice, with the page that documents it; else empty."""
+        c = self.best
+        if not c or not c.valid or c.stack.kind != "public":
+            return ""
+        return undocumented(c.option, c.step, c.dtypes)
 
     def card(self) -> list[str]:
-        """Return the lines: best, what works instead, mapping, other software, runner-up, why others lose, command."""
-        c, after = self.best, self.runner_up
-        request = f"{self.model.id}, {self.request.describe()}"
-        if not c:
-            return [f"{request}: fits on no system", *self._works(), *self._others(after)]
-        answer = _in_unit(c, c.FIGURE, str(c.basis))
-        if not c.valid:
-            answer = f"{c.reason}, at most {_in_unit(c, 'tokens_per_s_per_user', str(c.basis))}"
-        lines = [f"{request}: {answer} on {c.system.id} with {c.stack.kind} software, {_chance(c)}"]
-        lines += [*self._works(), f"mapping: {c.mapping}, {c.chips:g} of {c.system.chips} chips; {_loaded(c)}"]
-        if self.beside:
-            others = [f"{b.stack.kind} {_in_unit(b, b.FIGURE) if b.valid else b.reason}" for b in self.beside]
-            lines.append(f"other software on it: {', '.join(others)}")
-        if after:
-            answer = _in_unit(after, after.FIGURE) + ", " if after.valid else ""
-            lines.append(f"runner-up: {after.system.id}, {after.mapping}; {answer}{self.reason(after)}")
-        return [*lines, *self._others(after), *_gpu_lines(self.gpus), *([self.command] if self.command else [])]
-
-    def _works(self) -> list[str]:
-        """Return the nearest that works as a line; none where the promises hold."""
-        return [f"nearest that works: {self.nearest}"] if self.nearest else []
-
-    def _others(self, after: Choice | None) -> list[str]:
-        """Return why the other systems lose, with those of the same reason together."""
-        groups: dict[str, list[str]] = {}
-        for name, why in self.why.items():
-            if not after or name != after.system.id:
-                groups.setdefault(why, []).append(name)
-        reasons = [
-            ", ".join(names[:TOLD]) + (f" and {len(names) - TOLD} more" if len(names) > TOLD else "") + f" ({why})"
-            for why, names in groups.items()
-        ]
-        more = sum(map(len, list(groups.values())[TOLD:]))
-        rest = [f"{more} more system{'s' if more > 1 else ''}"] if more else []
-        return ["others: " + "; ".join([*reasons[:TOLD], *rest])] if reasons else []
+        """Return at most ten lines: what to run, what it makes, how sure that is, what loses, and the command."""
+        return plan_card.lines(self)
 
     def to_frame(self, bands: bool = False) -> pd.DataFrame:
-        """Return a row for each system, the best first, then the next mapping, other software, and unusable systems.
+        """Return a row for each system, the best first, then the next mapping, other software, and unusable ones.
 
-        Columns are those of a `Choice`, with `role` (best, system, mapping, beside, gpu or refused) and `why`.
+        Columns are those of a `Choice`, with `role` ("best", "system", "mapping", "beside", "gpu", "refused"), the id
+        of the `option`, the `status` of the system (what a buyer can get) and `why`.
         """
         import pandas as pd
 
@@ -418,39 +425,14 @@ class Plan(Card):
         roles += [("gpu", c) for c in self.gpus]
         why = self.why
         rows = [
-            c.to_frame(bands).assign(role=role, why=why.get(c.system.id, "") if role == "system" else "")
+            c.to_frame(bands).assign(
+                role=role,
+                option=c.option.id,
+                status=c.system.status,
+                why=why.get(c.place, "") if role == "system" else "",
+            )
             for role, c in roles
         ]
         none = [{"system": name, "role": "refused", "why": told, "valid": False} for name, told in self.refused.items()]
         rows += [pd.DataFrame(none)] if none else []
         return pd.concat(rows, ignore_index=True)
-
-
-def _gpu_lines(gpus: tuple[Choice, ...]) -> list[str]:
-    """Return the best GPU systems that can be rented, on a line; nothing where none was asked."""
-    fast = [c for c in gpus if c.valid][:2]
-    if not fast:
-        return ["GPUs for rent: none keeps the promise"] if gpus else []
-    first, *more = fast
-    texts = [f"{first.system.id} {_in_unit(first, first.FIGURE, str(first.basis))}, {first.mapping}, {_chance(first)}"]
-    texts += [f"then {c.system.id} {_in_unit(c, c.FIGURE)}" for c in more]
-    return [f"GPUs for rent: {'; '.join(texts)}"]
-
-
-def _chance(c: Choice) -> str:
-    """Return the chance that the promises are kept, in words."""
-    return f"the promise holds in {format_digits(100 * c.chance, 2)} % of the draws"
-
-
-def _loaded(c: Choice) -> str:
-    """Return the figures of a choice beside its throughput, in words."""
-    first = c.in_words("ttft_s", "s")
-    if not c.valid:
-        return f"first token after {first} on an empty server"
-    share = format_digits(100 * c.prefill_utilisation, 2)
-    decode = _in_unit(c, "decode_tokens_per_s_per_chip")
-    return (
-        f"{_in_unit(c, 'tokens_per_s_per_user')}, first token after {first} "
-        f"({c.question.request.ttft_percentile:g}th percentile); prompts take {share} % of the time; "
-        f"decoding alone {decode}"
-    )
