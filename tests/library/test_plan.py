@@ -311,7 +311,7 @@ def test_a_speed_out_of_reach_names_the_fastest():
     answer = plan("llama-3.1-8b", replace(CHAT, tokens_per_s_per_user=1e6), systems, efficiencies="public")
     assert not answer.reached
     assert not answer.best.valid
-    assert "too slow for a user at any load, at most" in answer.card()[0]
+    assert "too slow for a user at any load, at most" in answer.card()[1]
     assert answer.command == ""
     plain = plan("llama-3.1-8b", replace(CHAT, tokens_per_s_per_user=1e6), "trn2.3xlarge", efficiencies=PLAIN)
     ask = {"context": MIDDLE, "max_context": LONGEST, "efficiencies": PLAIN}
@@ -336,8 +336,8 @@ def test_the_nearest_promise_holds_and_one_a_hundredth_harder_does_not(model, sy
     """The words name a speed or a first token, and a system; asked for, it is kept there, and no more anywhere."""
     asked = tm.Request(1024, 256, **promise)
     answer = plan(model, asked, systems)
-    line = next(one for one in answer.card() if one.startswith("nearest that works: "))
-    words = line.removeprefix("nearest that works: ").split(", or ")[0].split()
+    line = next(one for one in answer.card() if one.startswith("Nearest that works: "))
+    words = line.removeprefix("Nearest that works: ").removesuffix(".").split(", or ")[0].split()
     if words[1:3] == ["tokens/s", "per"]:
         value, name, harder = float(words[0].replace(",", "")), "tokens_per_s_per_user", 1.01
     else:
