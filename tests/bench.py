@@ -156,8 +156,7 @@ def drawn() -> Iterator[Case]:
 
     yield Case("1e5 draws of $/Mtoken", lambda: tm.sensitivity(dollars, owned, many), 2.0)
     yield Case("1e5 draws of J/token", lambda: tm.sensitivity(joules, given, many), 2.0)
-    ask = {"tokens_per_s_per_user": 50, "input_tokens": 2048, "output_tokens": 512}
-    costs = tm.token_cost("llama-3.3-70b", "trn2.48xlarge", **ask)
+    costs = tm.token_cost("llama-3.3-70b", tm.Request(2048, 512, tokens_per_s_per_user=50), "trn2.48xlarge")
     yield Case("1e5 draws of a rented $/Mtoken", lambda: costs.draws("hand-tuned", draws=many), 2.0)
     yield Case("1e5 draws of a goodput", lambda: tm.sensitivity(useful, {"fleet": tm.fleet()}, many), 2.0)
     yield from training()

@@ -25,8 +25,6 @@ from trnmodel.serving.server import disaggregate
 
 OTHERS = {"collectives", "tiers", "exchanges", "bounds", "bands"}  # run by `tm.collective(algorithm=)`; asked for ends
 EXPERTS, DENSE, CHUNKED = "qwen3-30b-a3b", "llama-3.1-8b", "llama-4-scout"
-TO_COME = {"full_tpot_s", "prompt_latency_s", "utilisation_for_wait"}  # which the one account of a server will call
-SERVED = {"requests_per_s": 1.0, "input_tokens": 512, "output_tokens": 64, "max_batch": 8}
 
 
 def steps():
@@ -46,11 +44,11 @@ def steps():
 
 def requests():
     for batching in ("continuous", "static"):
-        tm.serve(DENSE, "trn2.48xlarge", tm.Mapping(tp=4), batching=batching, **SERVED)
+        request = tm.Request(512, 64, requests_per_s=1.0)
+        tm.serve(DENSE, request, "trn2.48xlarge", tm.Mapping(tp=4), max_batch=8, batching=batching)
     two = "trn2.48xlarge", tm.Mapping(tp=4)
     disaggregate(DENSE, *two, *two, batch=4, input_tokens=512, output_tokens=64)
-    small = {"input_tokens": 512, "output_tokens": 64}
-    tm.plan("llama-3.2-1b", systems="trn2.3xlarge", tokens_per_s_per_user=20.0, **small)
+    tm.plan("llama-3.2-1b", tm.Request(512, 64, tokens_per_s_per_user=20.0), "trn2.3xlarge")
     acceptance(documented()[1])
 
 
@@ -127,8 +125,7 @@ def formulas():
         module = importlib.import_module(f"trnmodel.formulas.{page.name}")
         for name, function in inspect.getmembers(module, inspect.isfunction):
             if not name.startswith("_") and function.__module__ == module.__name__ and page.name not in OTHERS:
-                marks = [pytest.mark.xfail(strict=True)] if name in TO_COME else []
-                yield pytest.param(function, id=f"{page.name}.{name}", marks=marks)
+                yield pytest.param(function, id=f"{page.name}.{name}")
 
 
 @pytest.mark.parametrize("function", [*formulas()])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +16,7 @@ from trnmodel.catalog.systems import System, chip_of
 
 DRAWS = 1000
 ENDS = (5.0, 95.0)  # percentiles of a band
+SIDES: tuple[Literal["lower", "higher"], ...] = ("lower", "higher")  # a draw itself: rates and their times agree
 TAIL = float(ndtri(0.95))  # standard deviations at the end of a 90 % interval
 
 
@@ -102,5 +103,5 @@ def range_of(values: NDArray) -> tuple[float, float]:
     some = values[np.isfinite(values)]
     if not some.size:
         return np.nan, np.nan
-    low, high = np.percentile(some, ENDS)
+    low, high = (np.percentile(some, end, method=side) for end, side in zip(ENDS, SIDES, strict=True))
     return float(low), float(high)

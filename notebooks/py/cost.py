@@ -78,10 +78,10 @@ mine = tables.own_prices(prices, owner)
 tables.place(region)
 guard.within(0, 1e6, spare_instances=spare_instances)
 specs = list({one.id: one for one in (rented, air, spec, torus, *map(tm.system, systems))}.values())
-speeds, lengths = sorted(set(tokens_per_s_per_user)), {"input_tokens": input_tokens, "output_tokens": output_tokens}
-load = {"requests_per_s": requests_per_s, "duty": duty, "spare_instances": spare_instances}
+speeds = sorted(set(tokens_per_s_per_user))
 middle, called = markets.middle_of(speeds), software_kinds.names([one.id for one in specs])
-at_rents = markets.cost_grid([m, experts_m], specs, speeds, mine, (pricing, region or None), load, **lengths)
+request = tm.Request(input_tokens, output_tokens)
+at_rents = markets.cost_grid([m, experts_m], specs, speeds, mine, (pricing, region or None), request)
 hours = owned.hours(specs, owner=mine.owner, prices=mine.prices)
 at_owners = {key: one.priced(hours) for key, one in at_rents.items()}
 rent, own = markets.table_of(at_rents), markets.table_of(at_owners)
@@ -90,7 +90,7 @@ long = f"{input_tokens:,} tokens in and {output_tokens:,} out"
 
 # %% tags=["hide-input"]
 shown_line = next((one for one in head.lines if one.system.id == rented.id and bool(np.all(one.valid))), None)
-asks = f"a million tokens of {m.id}, {long}, at {middle:,.15g} tokens/s for each user"
+asks = f"a million generated tokens of {m.id} with their prompts paid, {long}, at {middle:,.15g} tokens/s for each user"
 Markdown(tables.answer(head, rented.id, rent, called, asks))
 
 # %% tags=["hide-input"]
@@ -104,7 +104,7 @@ if len(shown):
         color="software",
         log_x=True,
         caption=markets.claim(head, called),
-        under=f"{m.id}, {long}, {middle:,.15g} tokens/s for each user, rented by {pricing}; bars that end at the right are out of reach",
+        under=f"{m.id}, {long}, {middle:,.15g} tokens/s for each user, rented by {pricing}; a bar is of the draws in which the promise holds",
     )
 else:
     view = Markdown(f"No system of these has a price by {pricing}{f' in {region}' if region else ''} and is as fast.")
@@ -130,7 +130,7 @@ Markdown(
 # %% tags=["hide-input"]
 charts.table(
     markets.compare(rent),
-    caption="USD a million tokens to the one who rents, by software; at which price of a chip-hour each were level with the least",
+    caption="USD a million generated tokens to the one who rents, prompts paid, by software; at which price of a chip-hour each were level with the least",
     download="rent",
 )
 
@@ -161,11 +161,13 @@ charts.table(
 #
 # ## From an hour to a token
 #
-# A request has $i$ tokens of prompt, which take $P$ chip-seconds each, and makes $o$ tokens, which take $D$. At a price $c$ of a chip-hour
+# A request takes $R$ chip-seconds that are paid, with its prompt and with the time in which chips wait, and makes $o$ tokens. At a price $c$ of a
+# chip-hour
 #
-# $$ C = \frac{10^6}{3600}\, c\, \frac{i\,P + o\,D}{i + o} . $$
+# $$ C = \frac{10^6}{3600}\, c\, \frac{R}{o} . $$
 #
-# Users have at least the speed asked for; of all mappings and batches that keep it, the one that serves most requests a chip counts.
+# Users have at least the speed asked for, the prompts of others counted; of all mappings, options and batches that keep it, the one that `tm.plan`
+# chooses counts.
 
 # %% tags=["hide-input"]
 Markdown(
@@ -178,9 +180,13 @@ Markdown(
 # Chips are rented by the instance, by the hour, and wait. A hosted model is paid by the token.
 
 # %% tags=["hide-input"]
+asked = tm.Request(input_tokens, output_tokens, tokens_per_s_per_user=middle, requests_per_s=requests_per_s)
+at_load = tm.token_cost(
+    m, asked, specs, pricing={one.system.id: one.rent for one in head.lines}, duty=duty, spare_instances=spare_instances
+)
 charts.table(
-    cost_sentences.loaded(head),
-    caption=f"{requests_per_s:g} requests/s in {duty:.0%} of the time, {tm.units.counted(spare_instances, 'instance')} to spare: USD a million tokens of {m.id}",
+    cost_sentences.loaded(head, at_load),
+    caption=f"{requests_per_s:g} requests/s in {duty:.0%} of the time, {tm.units.counted(spare_instances, 'instance')} to spare: USD a million generated tokens of {m.id}",
     download="load",
 )
 
@@ -276,7 +282,7 @@ if len(owners):
         color="software",
         log_x=True,
         caption=markets.claim(owned_head, called),
-        under=f"{m.id}, {long}, {middle:,.15g} tokens/s for each user, cost to a {owner} at capacity; bars that end at the right are out of reach",
+        under=f"{m.id}, {long}, {middle:,.15g} tokens/s for each user, cost to a {owner} at capacity; a bar is of the draws in which the promise holds",
     )
 else:
     view = Markdown("No system is as fast at a known cost.")
@@ -285,7 +291,7 @@ view
 # %% tags=["hide-input"]
 charts.table(
     markets.compare(own),
-    caption=f"USD a million tokens to a {owner} who owns the chips, by software; at which hour's cost each were level with the least",
+    caption=f"USD a million generated tokens to a {owner} who owns the chips, prompts paid, by software; at which hour's cost each were level with the least",
     download="own",
 )
 

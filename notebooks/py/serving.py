@@ -40,11 +40,13 @@ from trnbook.shared.fabrics import capacities
 from trnmodel.catalog.stacks import KINDS
 from trnmodel.evidence import tables as evidence
 from trnmodel.search import deployments
+from trnmodel.search.frontier import frontiers
+from trnmodel.serving.account import PER_RANK
 from trnmodel.steps.deployment import Deployment
 from trnmodel.units import GB, MS, counted, format_digits, format_quantity, format_within
 
 FAMILY = ["trn1.32xlarge", "trn2-ultraserver", "trn3-nl32x2-torus", "trn3-nl72x2-pcie160"]
-EXPLORED = ["trn1.32xlarge", "trn2.48xlarge", "trn2-ultraserver", "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160"]
+EXPLORED = ["trn1.32xlarge", "trn2.48xlarge", "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160"]
 RACKS = ["trn3-nl32x2-torus", "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160"]
 TRAYS = [*(f"trn3-nl32x2-{tray}" for tray in ("pcie160", "pcie320", "ualink"))]
 TRAYS += [f"trn3-nl72x2-{tray}" for tray in ("pcie160", "pex90144", "pcie320", "ualink")]
@@ -69,42 +71,50 @@ guard.fits(ours, batch, context)
 prompt = ours.prefill(input_tokens=input_tokens, max_context=context)
 guard.valid(f"a prefill with tp = {tp}, ep = {ep}, input_tokens = {input_tokens}", prompt)
 speeds = sorted(set(interactivity_tokens_per_s))
+request = tm.Request(input_tokens, output_tokens)
 
 # %% tags=["hide-input"]
 systems = [*(name for name in FAMILY if tm.system(name).chip.id != spec.chip.id), spec.id]
 called = software_kinds.names(dict.fromkeys([*systems, *RACKS, *(one.id for one in prefill_specs)]))
-best = tables.fronts(ours, systems, context)
-none = tables.refused(ours, best, systems, input_tokens=input_tokens, output_tokens=output_tokens)
-equal = deployments.at_interactivity(best, speeds)
-reached = equal[equal.wanted_tokens_per_s_per_user == speeds[0]].dropna(subset="tokens_per_s_per_chip")
+best = tables.fronts(ours, request, systems, sorted({*tables.CURVE, *speeds}))
+none = tables.refused(ours, request, best, systems)
+equal = common.at_speeds(best, speeds)
+reached = equal[equal.promised_tokens_per_s_per_user == speeds[0]].dropna(subset="tokens_per_s_per_chip")
 ranked = reached.sort_values("tokens_per_s_per_chip", ascending=False, kind="stable")
-fastest = best.loc[best.groupby("system").tokens_per_s_per_user.idxmax()]
-fastest = fastest.sort_values("tokens_per_s_per_user", ascending=False, kind="stable")
-lines = ranked if len(ranked) else fastest
+lines = ranked if len(ranked) else tables.fastest(ours, request, systems)
 top, after = lines.iloc[0], lines.iloc[1] if len(lines) > 1 else None
-full = deployments.saturation(ours, batch, input_tokens, output_tokens)
+full = deployments.saturation(ours, batch, request)
 filled = {
     name: format_within(*(float(full[name + end][0]) for end in ("", "_low", "_high")))
     for name in ("requests_per_s", "generated_tokens_per_s_per_chip")
 }
-t_step = ours.decode(batch=batch, context=input_tokens + output_tokens / 2, max_context=context)
+t_step = ours.decode(batch=batch, context=request.mean_context, max_context=context)
+groups = ep  # attention groups, each of which prefills its own prompt at saturation
+prompt_s = float(ours.prefill(input_tokens=input_tokens, batch=groups, max_context=context).time_s) / groups
 where = f"{m.id} in {precision.upper()}"
 rival = tables.describe_line(after, called, bool(len(ranked))) if after is not None else ""
 first = f"{called[top.system]}, {tables.degrees(top)}" if len(ranked) else tables.describe_line(top, called, False)
-each = f"every user at {speeds[0]:,g} tokens/s or more"
+chance = (
+    f"{called[top.system]} keeps this promise in {format_digits(100 * top.chance, 3)} % of the draws of what nobody knows of its software; "
+    f"decoding alone it makes {format_digits(top.decode_tokens_per_s_per_chip, 2)} tokens/s per chip. "
+    if len(ranked)
+    else ""
+)
+lengths = f"{input_tokens:,} tokens in and {output_tokens:,} out"
+each = f"{lengths}, {speeds[0]:,g} tokens/s promised to every user"
 Markdown(
     common.card(
         [float(top[name]) for name in software_kinds.YIELD] if len(ranked) else "out of reach",
-        f"{m.id} in {top.precision.upper()}, {each}, at a context of {context:,}: {first}",
-        unit="tokens/s a chip" if len(ranked) else "",
+        f"{m.id} in {top.precision.upper()}, {each}, whole requests: {first}",
+        unit="tokens/s per paid chip" if len(ranked) else "",
         mark=str(top.basis),
         rival=rival,
         rank="Next best",
         alone="" if rival else "no other system holds the model with this software",
         proof="Check: what was measured",
-        more=f"{where} with TP {tp}{f', EP {ep}' if ep > 1 else ''} and a batch of {batch} on {called[spec.id]}, prompts of {counted(input_tokens, 'token')} and answers of "
-        f"{counted(output_tokens, 'token')}, is full at **{filled['requests_per_s']} requests/s**: {filled['generated_tokens_per_s_per_chip']} tokens/s a "
-        f"chip with its prompts on the same chips, {format_digits(float(t_step.tokens_per_s_per_user), 2)} tokens/s for a user between prompts "
+        more=f"{chance}{where} with TP {tp}{f', EP {ep}' if ep > 1 else ''} and a batch of {batch} on {called[spec.id]}, prompts of {counted(input_tokens, 'token')} and answers of "
+        f"{counted(output_tokens, 'token')}, is full at **{filled['requests_per_s']} requests/s**: {filled['generated_tokens_per_s_per_chip']} tokens/s per "
+        f"paid chip with its prompts on the same chips, {format_digits(float(t_step.tokens_per_s_per_user), 2)} tokens/s for a user between prompts "
         f"({full.basis[0]})."
         + "".join(f" {m.id} on {called[name]} {why}." for name, why in none.items())
         + "\n\n"
@@ -116,40 +126,42 @@ Markdown(
 grid = explore.frontier_grid(
     ["llama-3.1-8b", m, experts_m],
     [*EXPLORED, spec],
+    request,
     precisions=dict.fromkeys(["bf16", "fp8", "mxfp8", precision]),
-    contexts=[context, 32768],
 )
 charts.frontier(
     grid,
-    {"model": m.id, "system": spec.id, "precision": precision, "context": context},
-    caption="The faster for a user, the less a chip yields",
-    under="choose below; point at the line, or slide along it; the band of throughput holds nine of ten cases, of joules and dollars "
-    "the ends of what they take; dollars: of generated tokens, to a hyperscaler at capacity; "
+    {"model": m.id, "system": spec.id, "precision": precision},
+    caption="The faster the promise, the less a chip yields",
+    under=f"whole requests, {lengths}; choose below; point at the line, or slide along it; the band of throughput holds nine of ten draws "
+    "with the promise kept, of joules and dollars the ends of what they take; dollars: to a hyperscaler at capacity; "
     "hollow: extrapolated; dashed: a torus",
 )
 
 # %%
 charts.lines(
     best,
-    x="tokens_per_s_per_user",
+    x="promised_tokens_per_s_per_user",
     y="tokens_per_s_per_chip",
     color="system",
     log_y=True,
-    caption=tables.claim(ranked, called) if len(ranked) else f"No system reaches {speeds[0]:,g} tokens/s a user",
-    under=f"{where}, {ours.e.kind} software, context {context:,}; the claim is at {speeds[0]:,g} tokens/s for a user",
+    caption=tables.claim(ranked, called) if len(ranked) else f"No system keeps {speeds[0]:,g} tokens/s a user",
+    under=f"{where}, {ours.e.kind} software, {lengths}; whole requests per paid chip; the claim is at {speeds[0]:,g} tokens/s for a user; band: "
+    "with the promise kept",
 )
 
 # %%
 charts.table(
     tables.by_speed(equal, called, none),
-    caption="Tokens/s a chip at equal speed for the user, with 90 % bands and mappings",
+    caption="Tokens/s per paid chip of whole requests at an equal promise, with 90 % bands and mappings",
     download="at-speed",
 )
 
 # %%
 shown = (
-    "wanted_tokens_per_s_per_user system precision tp ep batch tokens_per_s_per_chip network_share stack basis".split()
-)
+    "promised_tokens_per_s_per_user system precision option tp ep pp cp batch tokens_per_s_per_chip chance "
+    "decode_tokens_per_s_per_chip prefill_utilisation ttft_s network_share stack basis"
+).split()
 charts.table(equal[shown], caption="The same, row by row", download="interactivity", file_only=True)
 
 # %% [markdown]
@@ -161,13 +173,14 @@ charts.table(common.notation(tables.SYMBOLS, "from"), caption="What this chapter
 # %% [markdown]
 # ## Throughput against interactivity
 #
-# A step of time $t(B)$ on $C$ chips gives a user $1/t$ and a chip $B/(C\,t)$ tokens a second: more users a batch, more tokens a chip
-# and fewer a user. Each line above is what no other TP, EP and batch beats. Compare at equal tokens a second and user; batches are
-# whole, so neighbours may differ by a few percent for that alone. How the time of one step comes about:
-# [How long does a step take?](decode-step.ipynb)
+# A step of time $t(B)$ on $C$ chips gives a user $1/t$ and a chip $B/(C\,t)$ tokens a second of decoding alone: more users a batch, more
+# tokens per chip and fewer per user. Prompts run on the same chips and stall the steps, so that a chip makes less of whole requests. Each
+# point above is the best mapping, batch and documented software option at which every user still gets the promised speed, and
+# chips that a mapping leaves idle are paid. Compare at equal promises; batches are whole, so neighbours may differ by a few percent
+# for that alone. How the time of one step comes about: [How long does a step take?](decode-step.ipynb)
 #
 # **By hand.** A step of 20 ms for 16 users on the 16 chips of a Trn2 instance is 50 tokens a second for a user and as many for a
-# chip.
+# chip, of decoding alone.
 #
 # Tensor parallelism over a few chips sends between neighbours, which a torus serves as well as switches do
 # ([Torus or switch?](torus-or-switch.ipynb)); a rank's HBM decides.
@@ -175,14 +188,14 @@ charts.table(common.notation(tables.SYMBOLS, "from"), caption="What this chapter
 # ### Torus against switches, for experts
 
 # %% tags=["hide-input"]
-experts = deployments.frontiers(experts_m, RACKS, context, ["mxfp8"], max_context=context)
-equal_experts = deployments.at_interactivity(experts, speeds)
-at = equal_experts[equal_experts.wanted_tokens_per_s_per_user == speeds[0]].set_index("system")
+experts = frontiers(experts_m, request, RACKS, speeds, ["mxfp8"])
+equal_experts = common.at_speeds(experts, speeds)
+at = equal_experts[equal_experts.promised_tokens_per_s_per_user == speeds[0]].set_index("system")
 Markdown(
     (
-        f"At {speeds[0]:,g} tokens/s a user {experts_m.id} in MXFP8 yields "
-        f"{' and '.join(f'{at.tokens_per_s_per_chip[name] / at.tokens_per_s_per_chip[RACKS[0]]:.2f} times the torus on {called[name]}' for name in RACKS[1:])}. "
-        f"On the torus {at.bound[RACKS[0]]} takes longest of a step and the network {at.network_share[RACKS[0]]:.0%} of it, on the "
+        f"At {speeds[0]:,g} tokens/s a user {experts_m.id} in MXFP8 makes "
+        f"{' and '.join(f'{at.tokens_per_s_per_chip[name] / at.tokens_per_s_per_chip[RACKS[0]]:.2f} times as much per paid chip on {called[name]}' for name in RACKS[1:])} as on the torus. "
+        f"On the torus {at.bound[RACKS[0]]} takes longest of a decode step and the network {at.network_share[RACKS[0]]:.0%} of it, on the "
         f"switches of as many chips {at.network_share[RACKS[1]]:.0%}. What public software loses covers the fabric; the collectives by themselves show it:"
     )
     if at.tokens_per_s_per_chip.reindex(RACKS).notna().all()
@@ -192,7 +205,7 @@ Markdown(
 # %%
 charts.table(
     tables.by_speed(equal_experts, called),
-    caption=f"{experts_m.id} in MXFP8, tokens/s a chip at equal speed for the user",
+    caption=f"{experts_m.id} in MXFP8, tokens/s per paid chip of whole requests at an equal promise",
     download="experts-at-speed",
 )
 
@@ -229,18 +242,17 @@ charts.table(
 
 # %% [markdown]
 # Over 64 chips the racks of 32 must go from one to the other, by cables that carry no more than the torus does; 64 chips of NL72x2 lie
-# in one rack.
+# in one rack. Degrees are powers of two, so that a mapping on NL72x2 may leave an eighth of a rack idle, which is paid.
 #
 # ### By switch tray
 
 # %% tags=["hide-input"]
-trays = deployments.frontiers(experts_m, TRAYS, context, ["mxfp8"], max_context=context)
-trays = deployments.at_interactivity(trays, speeds)
+trays = common.at_speeds(frontiers(experts_m, request, TRAYS, speeds, ["mxfp8"]), speeds)
 lanes = capacities(TRAYS).pivot(index="system", columns="scope", values="all_to_all_bytes_per_s")
 there = trays.dropna(subset="tokens_per_s_per_chip")
-groups = there.groupby([there.system.str[:9], "wanted_tokens_per_s_per_user"]).tokens_per_s_per_chip
+groups = there.groupby([there.system.str[:9], "promised_tokens_per_s_per_user"]).tokens_per_s_per_chip
 spread = (groups.max() / groups.min() - 1).max()
-apart = deployments.PER_RANK[-1] / deployments.PER_RANK[-2] - 1
+apart = PER_RANK[-1] / PER_RANK[-2] - 1
 lies = f"by at most **{spread:.1%}**" if spread >= 5e-4 else "**not at all**"
 Markdown(
     (
@@ -273,24 +285,24 @@ charts.table(
 # %%
 larger = tm.system("trn3-nl72x2-pcie160")
 both = dict.fromkeys([spec.id, larger.id])
-bits = deployments.frontiers(m, both, context, common.FORMATS, ours.e.word, max_context=context)
-small = deployments.at_interactivity(bits, speeds[:1]).dropna(subset="tokens_per_s_per_chip")
+bits = tables.in_each(m, request, both, sorted({*tables.CURVE, *speeds}), common.FORMATS, ours.e.word)
+small = common.at_speeds(bits, speeds[:1]).dropna(subset="tokens_per_s_per_chip")
 gains = tables.gains(small)
 charts.lines(
     bits.assign(on=bits.system.map(called)),
-    x="tokens_per_s_per_user",
+    x="promised_tokens_per_s_per_user",
     y="tokens_per_s_per_chip",
     color="precision",
     choose="on",
     log_y=True,
     caption=tables.most(gains),
-    under=f"{m.id}, {ours.e.kind} software, context {context:,}; at {speeds[0]:,g} tokens/s for a user times what BF16 yields: "
+    under=f"{m.id}, {ours.e.kind} software, {lengths}, whole requests; at {speeds[0]:,g} tokens/s for a user times what BF16 yields: "
     + (tables.by_system(gains, called) or "none is so fast"),
 )
 
 # %%
 charts.table(
-    deployments.at_interactivity(bits, speeds)[shown],
+    common.at_speeds(bits, speeds)[shown],
     caption="Precisions at equal speed for the user",
     download="precisions",
     file_only=True,
@@ -307,10 +319,11 @@ charts.table(
 # $$ \mathrm{TPOT} = \frac{t(B)}{1 - \lambda P}, \qquad n = \lambda\,o\,\mathrm{TPOT} \le B
 #    \quad\Rightarrow\quad \lambda_{max} = \frac{B}{o\,t(B) + B\,P} . $$
 #
-# A static batch waits until it is full, then runs to its end: $\lambda_{max} = B/(P(B) + (o - 1)\,t(B))$.
+# With experts over several ranks each attention group prefills a prompt of its own at saturation: $P$ is then the time of one prompt in
+# each group, over the number of groups. A static batch waits until it is full, then runs to its end: $\lambda_{max} = B/(P(B) + (o - 1)\,t(B))$.
 
 # %% tags=["hide-input"]
-t_s, p_s = float(t_step.time_s), float(prompt.time_s)
+t_s, p_s = float(t_step.time_s), prompt_s
 Markdown(
     f"**By hand.** A step of {t_s / MS:.1f} ms and a prompt of {p_s / MS:.0f} ms: {batch} / ({output_tokens} x {t_s:.4f} s + {batch} x {p_s:.3f} s) = "
     f"{format_digits(batch / (output_tokens * t_s + batch * p_s), 3)} requests a second fill the batch, of which prompts take "
@@ -322,7 +335,7 @@ charts.table(full, caption="Where each way of batching is full", download="satur
 
 # %%
 loads = np.r_[0.02, np.arange(0.05, 1.1, 0.05)]
-rates = tables.load_curves(ours, batch, input_tokens, output_tokens, loads)
+rates = tables.load_curves(ours, batch, request, loads)
 half = rates[np.isclose(rates.requests_per_s, full.requests_per_s[0] / 2)].set_index("mode")
 waits = half.ttft_p50_s["static batch"] / half.ttft_p50_s["compiled batch"]
 charts.lines(
@@ -481,7 +494,7 @@ Markdown(
     (
         f"* **The speed promised**: on {called[top.system]} a chip yields "
         + ", ".join(
-            f"{format_digits(line.tokens_per_s_per_chip, 2)} at {line.wanted_tokens_per_s_per_user:,g}"
+            f"{format_digits(line.tokens_per_s_per_chip, 2)} at {line.promised_tokens_per_s_per_user:,g}"
             for line in steps.itertuples()
         )
         + " tokens/s for a user.\n"

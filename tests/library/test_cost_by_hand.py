@@ -7,14 +7,15 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from trnmodel.search.objective import Load
 
 import trnmodel as tm
 from trnmodel.catalog import facilities
 from trnmodel.catalog import prices as priced
 from trnmodel.catalog.systems import Switch
 from trnmodel.cost import bill
+from trnmodel.draws import DRAWS, range_of
 from trnmodel.search import token_cost
+from trnmodel.search.chip_seconds import TokenCostQuestion
 
 SOLD, RACK, TORUS = "hgx-h100", "trn3-nl72x2-pcie160", "trn3-nl32x2-torus"
 
@@ -150,17 +151,24 @@ def test_shares_of_time_from_next_to_nothing(name):
 # Rents
 
 
-def line(system, software="ideal", why="", **more):
-    """A cost of a token as far as ties look: 2 to 8 chip-seconds around 4, at 3 USD an hour."""
+def spread(low, high):
+    """Draws of a figure whose 5th and 95th percentiles are these."""
+    return np.linspace(low - (high - low) / 18, high + (high - low) / 18, DRAWS)
+
+
+def line(system, software="ideal", why="", drawn=4.0, prices=3.0, **more):
+    """A cost of a token as far as ties look: 4 chip-seconds and its draws, at 3 USD an hour and its draws."""
     one = {"system": SimpleNamespace(id=system), "stack_kind": software, "lacking": "", "basis": "ideal"}
-    one |= {"chip_s_ends": lambda: (2.0, 4.0, 8.0), "usd_per_chip_h": 3.0, "fast_enough": True, "FIGURE": "cost"}
+    one |= {"chip_s": lambda: 4.0, "usd_per_chip_h": 3.0, "fast_enough": True, "FIGURE": "cost"}
+    one |= {"common_chip_s": lambda: np.full(DRAWS, 1.0) * drawn}
+    one |= {"common_usd_per_h": lambda: np.full(DRAWS, 1.0) * prices}
     one |= {
         "input_tokens": 300.0,
         "output_tokens": 100.0,
         "blended_usd_per_mtoken": 4.0,
-        "ends": lambda name: (2.0, 9.0),
+        "ends": lambda name: {"blended_usd_per_mtoken": (2.0, 9.0)}[name],
     }
-    one |= {"rent": SimpleNamespace(why=why, open_ranges={}), "waits": False, "told": lambda name="": f"{name} told"}
+    one |= {"rent": SimpleNamespace(why=why), "waits": False, "told": lambda name="": f"{name} told"}
     one |= {
         "price_told": lambda: "3 USD",
         "load_told": lambda: "a load",
@@ -169,32 +177,71 @@ def line(system, software="ideal", why="", **more):
     return SimpleNamespace(**one | more)
 
 
+REQUEST = tm.Request(300, 100, tokens_per_s_per_user=20)
+
+
+def question(**more):
+    ask = {"model": tm.model("llama-3.3-70b"), "request": REQUEST, "precision": None, "duty": 1.0}
+    return TokenCostQuestion(**ask | {"spare_instances": 0.0} | more)
+
+
 def costs(*lines):
-    ask = token_cost.TokenCostQuestion(
-        model=tm.model("llama-3.3-70b"),
-        tokens_per_s_per_user=20.0,
-        input_tokens=300.0,
-        output_tokens=100.0,
-        precision=None,
-        load=Load(np.nan, 1.0, 0.0),
-    )
-    return token_cost.TokenCosts(ask, lines)
+    return token_cost.TokenCosts(question(), lines)
+
+
+@pytest.mark.parametrize(
+    ("phase", "chip_s"),
+    [
+        ("generated", 8 / 100),  # 8 chip-seconds for 100 tokens
+        ("prefill", 3 / 300),  # 3 of them are of 300 tokens of the prompt
+        ("decode", 5 / 100),  # the rest
+        ("blended", 8 / 400),
+        ("at_load", (8 + 2 * 8 / 4) / (0.5 * 100)),  # two spares beside a replica on four servers, half of the time
+    ],
+)
+def test_chip_seconds_of_a_token_of_each_phase(phase, chip_s):
+    q = question(duty=0.5, spare_instances=2.0)
+    assert q.per_token(phase, tm.system(SOLD), 4.0, 8.0, 3.0) == pytest.approx(chip_s, rel=1e-12)
+
+
+def test_chip_seconds_at_a_rate():
+    """At 5 requests a second two spare servers of 8 chips are 3.2 chip-seconds of each request, beside its 8."""
+    q = question(request=tm.Request(300, 100, requests_per_s=5.0), duty=0.5, spare_instances=2.0)
+    assert q.per_token("at_load", tm.system(SOLD), 4.0, 8.0, 3.0) == pytest.approx((8 + 3.2) / 50, rel=1e-12)
 
 
 def test_the_price_at_which_one_ties_with_another():
-    """4 against 6 chip-seconds at 3 USD: level at 4.5; each open end is one cause."""
-    open_ = SimpleNamespace(why="", open_ranges={"usd_per_chip_h": (1.5, 12.0)})
-    found = costs(line("a"), line("b", chip_s_ends=lambda: (3.0, 6.0, 24.0), rent=open_), line("b", "public"))
+    """4 against 6 chip-seconds at 3 USD: level at 4.5. Draws of 1.5 to 12 USD are drawn with those of the work."""
+    prices = spread(1.5, 12.0)
+    found = costs(
+        line("a"),
+        line("b", chip_s=lambda: 6.0, drawn=6.0, prices=prices),
+        line("b", "public"),
+    )
     (row,) = found.ties("a", "b")
     assert (row["system"], row["against"], row["software"], row["reason"]) == ("a", "b", "ideal", "")
-    down, up = np.sqrt([3 * np.log(2) ** 2, (1 + 4 + 4) * np.log(2) ** 2])
     ends = (
         row["break_even_usd_per_chip_h"],
         row["break_even_usd_per_chip_h_low"],
         row["break_even_usd_per_chip_h_high"],
     )
-    assert ends == pytest.approx((4.5, 4.5 * np.exp(-down), 4.5 * np.exp(up)))
+    assert ends == pytest.approx((4.5, 1.5 * 1.5, 1.5 * 12.0), rel=2e-3)
     assert found.ties("a", "a") == []
+
+
+def test_a_cause_that_two_systems_share_cancels_in_their_tie():
+    work = spread(2.0, 8.0)
+    (row,) = costs(line("a", drawn=work), line("b", drawn=1.5 * work, chip_s=lambda: 6.0)).ties("a", "b")
+    assert row["break_even_usd_per_chip_h_low"] == pytest.approx(4.5, rel=1e-12)
+    assert row["break_even_usd_per_chip_h_high"] == pytest.approx(4.5, rel=1e-12)
+
+
+def test_draws_in_which_a_promise_breaks_are_in_no_tie():
+    work = np.where(np.arange(DRAWS) < DRAWS / 2, np.nan, spread(2.0, 8.0))
+    (row,) = costs(line("a", drawn=work), line("b")).ties("a", "b")
+    low, high = range_of(3.0 * 4.0 / work)
+    assert row["break_even_usd_per_chip_h_low"] == pytest.approx(low, rel=1e-12)
+    assert row["break_even_usd_per_chip_h_high"] == pytest.approx(max(high, 3.0), rel=1e-12)
 
 
 def test_why_one_does_not_tie():
@@ -206,7 +253,8 @@ def test_why_one_does_not_tie():
         == "a ties with b at these $ per chip-hour: ideal a: too slow; b: no price of b"
     )
     assert costs(slow, line("b"))._tied("a", "b") == "a ties with b at these $ per chip-hour: ideal out of reach"
-    assert costs(line("a"), line("b"))._tied("a", "b") == "a ties with b at these $ per chip-hour: ideal 3 (1.1 to 8)"
+    wide = line("a", drawn=4.0 / spread(0.5, 2.0))
+    assert costs(wide, line("b"))._tied("a", "b") == "a ties with b at these $ per chip-hour: ideal 3 (1.5 to 6)"
 
 
 def test_how_full_a_system_has_to_be_beside_a_seller(monkeypatch):
@@ -219,6 +267,7 @@ def test_how_full_a_system_has_to_be_beside_a_seller(monkeypatch):
         "date": "2026",
         "source": "source",
         "api_usd_per_mtoken": pytest.approx(2.0),
+        "api_generated_usd_per_mtoken": pytest.approx(8.0),
         "system": "a",
         "software": "ideal",
         "break_even_utilisation": pytest.approx(2.0),
@@ -230,7 +279,8 @@ def test_how_full_a_system_has_to_be_beside_a_seller(monkeypatch):
 def test_a_card_of_costs(monkeypatch):
     monkeypatch.setattr(token_cost, "hosted", lambda model: [])
     trn2, gpu, other = "trn2.48xlarge", "hgx-h200", "hgx-b200"
-    head = "$ per million tokens of llama-3.3-70b, 300 tokens in and 100 out, at 20 tokens/s per user"
+    head = "$ per million generated tokens of llama-3.3-70b, prompts paid: "
+    head += "300 tokens in, 100 out, 20 tokens/s per user"
     found = costs(line(gpu, why="no price"), line(trn2, waits=True), line(trn2, "public"), line(other))
     told = [
         "no price",
@@ -238,9 +288,9 @@ def test_a_card_of_costs(monkeypatch):
         f"{trn2} at a load: ideal at_load_usd_per_mtoken told",
     ]
     told += [f"{other}: ideal  told; 3 USD"]
-    tie = "at these $ per chip-hour: ideal 3 (1.1 to 8)"
+    tie = "at these $ per chip-hour: ideal 3"
     assert found.card() == [head, *told, f"{gpu} ties with {trn2} {tie}"]
-    unknown = "at these $ per chip-hour: ideal 3 (1.1 to 8)"
+    unknown = "at these $ per chip-hour: ideal 3"
     assert found.card(gpu) == [head, *told, f"{trn2} ties with {gpu} {unknown}", f"{other} ties with {gpu} {unknown}"]
     alias = "trn2u.48xlarge"
     assert found.card(alias) == [head, *told, f"{gpu} ties with {trn2} {tie}", f"{other} ties with {trn2} {tie}"]
@@ -252,14 +302,13 @@ def test_a_card_of_costs(monkeypatch):
 
 
 def test_the_least_that_is_asked_of_costs(monkeypatch):
-    monkeypatch.setattr(token_cost, "cost_line", lambda question, *rest: question)
-    ask = {"tokens_per_s_per_user": 20, "input_tokens": 1, "output_tokens": 1}
-    found = tm.token_cost("llama-3.1-8b", "hgx-h200", **ask).lines[0]
-    assert (found.input_tokens, found.output_tokens, found.load.duty, found.load.spare_instances) == (1, 1, 1.0, 0)
-    assert np.isnan(found.load.requests_per_s)
-    for wrong in ({"input_tokens": 0.99}, {"output_tokens": 0.99}, {"duty": 1.01}, {"spare_instances": -1}):
+    monkeypatch.setattr(token_cost, "cost_line", lambda q, *rest: q)
+    least = tm.Request(1, 1)
+    found = tm.token_cost("llama-3.1-8b", least, "hgx-h200").lines[0]
+    assert (found.request, found.duty, found.spare_instances, found.precision) == (least, 1.0, 0, None)
+    for wrong in ({"duty": 1.01}, {"duty": 0}, {"spare_instances": -1}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
-            tm.token_cost("llama-3.1-8b", "hgx-h200", **ask | wrong)
+            tm.token_cost("llama-3.1-8b", least, "hgx-h200", **wrong)
 
 
 def test_an_owner_s_hour_as_a_price():

@@ -66,7 +66,7 @@ def test_a_user_s_arguments_are_checked_and_those_of_the_library_are_not(monkeyp
     asked = []
     check = Numbers.check
     monkeypatch.setattr(Numbers, "check", lambda rule, name, value: asked.append(name) or check(rule, name, value))
-    tm.plan("llama-3.1-8b", "trn2.3xlarge", tokens_per_s_per_user=21.5, input_tokens=300, output_tokens=77)
+    tm.plan("llama-3.1-8b", tm.Request(300, 77, tokens_per_s_per_user=21.5), "trn2.3xlarge")
     assert asked == []
 
 

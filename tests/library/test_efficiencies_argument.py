@@ -27,9 +27,9 @@ CALLS = {
     "tm.memory_fit": (tm.memory_fit, {**STEP, "batch": 4, "context": 1000}),
     "tm.legal": (tm.legal, STEP),
     "tm.legal, training": (tm.legal, {**STEP, "system": "hgx-h100", "training": True}),
-    "tm.serve": (tm.serve, {**STEP, **LENGTHS, "requests_per_s": 1.0, "max_batch": 8}),
+    "tm.serve": (tm.serve, {**STEP, "request": tm.Request(**LENGTHS, requests_per_s=1.0), "max_batch": 8}),
     "disaggregate": (disaggregate, {"model": MODEL, **SIDES, **LENGTHS, "batch": 4, "mixed": True}),
-    "tm.plan": (tm.plan, {"model": MODEL, "tokens_per_s_per_user": 20, **LENGTHS, "systems": SYSTEM}),
+    "tm.plan": (tm.plan, {"model": MODEL, "request": tm.Request(**LENGTHS), "systems": SYSTEM}),
     "frontiers": (frontiers, {"model": MODEL, "systems": [SYSTEM], "context": 1000}),
     "tm.train_step": (
         tm.train_step,

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from scipy import stats
 
 import trnmodel as tm
 from trnmodel.catalog import facilities
@@ -15,7 +14,7 @@ from trnmodel.catalog.options import plain
 from trnmodel.cost import tco as cost
 from trnmodel.power import energy as power
 from trnmodel.reliability import redundancy
-from trnmodel.search import chip_seconds, deployments, launch, plan, sizing, train_report, train_run, trainings
+from trnmodel.search import deployments, launch, plan, sizing, train_report, train_run, trainings
 from trnmodel.search.sensitivity import Sensitivity, Uncertain
 from trnmodel.search.token_cost import _tie
 from trnmodel.steps.deployment import Deployment
@@ -95,33 +94,17 @@ def test_where_a_break_even_is_looked_for():
     }
 
 
-def test_a_triangle_of_the_widest_has_its_90_percent_between_the_ends():
-    w = chip_seconds.WIDEST
-    law = stats.triang(0.5, -w, 2 * w)
-    assert law.ppf(0.05) == pytest.approx(-1, rel=1e-12)
-    assert law.ppf(0.95) == pytest.approx(1, rel=1e-12)
-
-
-def test_chip_seconds_by_hand():
-    """100 tokens/s a chip, 40 with prompts: a request of 20 answers takes 0.5 s, 0.2 of steps, 0.3 for 60 tokens."""
-    ask = SimpleNamespace(output_tokens=20.0, input_tokens=60.0)
-    found = SimpleNamespace(valid=True, tokens_per_s_per_chip=100.0, with_prompts_tokens_per_s_per_chip=40.0, chips=7.0)
-    assert chip_seconds.chip_s(ask, found, 1.0, 1.0) == pytest.approx((0.005, 0.01, 7))
-    assert chip_seconds.chip_s(ask, found, 3.0, 2.0) == pytest.approx((0.01, 0.03, 7))
-    assert chip_seconds.chip_s(ask, None, 1.0, 1.0) == (np.inf,) * 3
-
-
 def test_what_is_drawn_of_a_token_s_cost():
-    """The ground of the software lies in the middle of its band at a half, and is no input where there is no band."""
-    ask = {"tokens_per_s_per_user": 40, "input_tokens": 2048, "output_tokens": 512}
-    found = tm.token_cost("llama-3.1-8b", [TRN2], **ask)
+    """Causes of the software lie in their middle at a half, and are no inputs where there is no band."""
+    found = tm.token_cost("llama-3.1-8b", tm.Request(2048, 512, tokens_per_s_per_user=40), [TRN2])
     tuned, ideal = found[TRN2, "hand-tuned"], found[TRN2, "ideal"]
-    low, middle, high = tuned.chip_s_ends()
-    (ground,) = [name for name in tuned.uncertain("blended") if "USD" not in name]
-    inside = 0.5 + 0.5 / chip_seconds.WIDEST
-    drawn = tuned.drawn_chip_s({ground: np.array([1 - inside, 0.5, inside])})
-    np.testing.assert_allclose(drawn, [low, middle, high], rtol=1e-12)
-    assert list(ideal.uncertain("blended")) == [f"{TRN2}: USD a chip-hour"]
+    names = [name for name in tuned.uncertain() if "USD" not in name]
+    assert names == ["decode of hand-tuned-neuron", "prefill of hand-tuned-neuron"]
+    quantiles = np.array([0.05, 0.5, 0.95])
+    fast, middle, slow = tuned.drawn_chip_s(dict.fromkeys(names, quantiles))
+    assert fast < middle < slow
+    assert middle == pytest.approx(tuned.chip_s(), rel=1e-12)
+    assert list(ideal.uncertain()) == [f"{TRN2}: USD a chip-hour"]
     same, other = found.draws("ideal", draws=100), found.draws("ideal", draws=100, seed=0)
     np.testing.assert_array_equal(same.values[TRN2], other.values[TRN2])
 
@@ -236,8 +219,8 @@ def test_a_run_at_another_share_of_the_peak():
 
 
 def test_ends_are_columns_where_they_are_asked_for():
-    ask = {"tokens_per_s_per_user": 20, "input_tokens": 1024, "output_tokens": 256}
-    for found in (tm.plan("llama-3.1-8b", TRN2, **ask), tm.token_cost("llama-3.1-8b", [TRN2], **ask)):
+    request = tm.Request(1024, 256, tokens_per_s_per_user=20)
+    for found in (tm.plan("llama-3.1-8b", request, TRN2), tm.token_cost("llama-3.1-8b", request, [TRN2])):
         assert set(found.to_frame(bands=True).columns) - set(found.to_frame().columns) == {"low", "high"}
 
 

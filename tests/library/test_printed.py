@@ -26,12 +26,22 @@ def step(tp: Any = 8, **changes: Any) -> Any:
 
 def cost() -> Any:
     """Return the cost of a token on one system."""
-    return tm.token_cost(LARGE, TRN2, tokens_per_s_per_user=20, **REQUEST)
+    return tm.token_cost(LARGE, tm.Request(*REQUEST.values(), tokens_per_s_per_user=20), TRN2)
 
 
 def plan() -> Any:
     """Return a plan on two systems."""
     return tm.plan(LARGE, [TRN2, TRN3], tokens_per_s_per_user=30, **REQUEST)
+
+
+def compared() -> Any:
+    """Return two systems side by side at two speeds."""
+    return tm.compare(LARGE, tm.Request(1000, 200), [TRN2, TRN3], speeds=[20, 50])
+
+
+def paired() -> Any:
+    """Return a plan whose prompts may run on a separate pool."""
+    return tm.plan(LARGE, tm.Request(1000, 200, 30), TRN3, prefill_systems=TRN2)
 
 
 def served(rate: Any) -> Any:
@@ -81,6 +91,8 @@ CALLS: dict[str, Callable[[], Any]] = {
     "disaggregated": split,
     "plan": plan,
     "choice of a plan": lambda: plan().best,
+    "comparison": compared,
+    "plan with prefill apart": paired,
     "cost of a token": cost,
     "line of the cost of a token": lambda: cost().lines[0],
     "energy": lambda: tm.energy(step()),
@@ -128,7 +140,7 @@ def printed() -> str:
 
 
 SECTIONS = dict(re.findall(r"^# (.+)\n([\s\S]+?)(?=\n\n# |\n\Z)", GOLDEN.read_text(encoding="utf-8"), re.MULTILINE))
-PROSE = "plan", "cost of a token"  # whose cards are sentences
+PROSE = "plan", "plan with prefill apart", "comparison", "cost of a token"  # whose cards are sentences
 TYPED = "sensitivity", "deployment", "mapping", "precision", "model"  # which name what a caller types
 FORBIDDEN = r"\bUSD\b|mtoken|[a-z]_(s|bytes|usd|flop)\b|(?<!for) a (chip|user|token|rank|h)\b|\bnan\b|\de[+-]\d"
 

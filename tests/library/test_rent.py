@@ -8,23 +8,23 @@ from datetime import date
 
 import numpy as np
 import pytest
-from trnmodel.search.objective import Load
 
 import trnmodel as tm
 from trnmodel.catalog import load, rents
 from trnmodel.catalog.tables import DataError, Fact
-from trnmodel.search.chip_seconds import PLACES, between
+from trnmodel.draws import cause, deviations, range_of, shares
+from trnmodel.search.sensitivity import Uncertain
 from trnmodel.units import PFLOP
 
 MODEL = "llama-3.1-8b"
-ASK = {"tokens_per_s_per_user": 40, "input_tokens": 2048, "output_tokens": 512}
+ASK = tm.Request(2048, 512, tokens_per_s_per_user=40)
 PAIR = ("trn2.48xlarge", "hgx-h200", "trn3-nl72x2-pcie160")
 UNPUBLISHED = [name for name in tm.systems() if name.startswith("trn3") or name == "trn2-ultraserver"]
 
 
 @pytest.fixture(scope="module")
 def costs():
-    return tm.token_cost(MODEL, PAIR, **ASK)
+    return tm.token_cost(MODEL, ASK, PAIR)
 
 
 @pytest.mark.parametrize(
@@ -125,39 +125,58 @@ def test_what_nobody_prices_has_no_price_and_says_so(system):
 def test_an_unpriced_system_ties_all_the_same(costs):
     line = costs["trn3-nl72x2-pcie160", "hand-tuned"]
     assert line.reason == "no price is published"
-    figures = [f"{name}_usd_per_mtoken" for name in ("prefill", "decode", "blended", "at_load")]
+    figures = [f"{name}_usd_per_mtoken" for name in ("generated", "prefill", "decode", "blended", "at_load")]
     assert np.isnan([getattr(line, name) for name in figures]).all()
     ties = costs.break_even("hgx-h200").set_index(["system", "software"])
     for kind in ("public", "hand-tuned", "ideal"):
         tie = ties.loc["trn3-nl72x2-pcie160", kind]
         assert tie.break_even_usd_per_chip_h_low <= tie.break_even_usd_per_chip_h < tie.break_even_usd_per_chip_h_high
-        paid = tm.token_cost(MODEL, "trn3-nl72x2-pcie160", pricing=float(tie.break_even_usd_per_chip_h), **ASK)
-        same = costs["hgx-h200", kind].blended_usd_per_mtoken
-        assert paid["trn3-nl72x2-pcie160", kind].blended_usd_per_mtoken == pytest.approx(same, rel=1e-12)
+        paid = tm.token_cost(MODEL, ASK, "trn3-nl72x2-pcie160", pricing=float(tie.break_even_usd_per_chip_h))
+        same = costs["hgx-h200", kind].generated_usd_per_mtoken
+        assert paid["trn3-nl72x2-pcie160", kind].generated_usd_per_mtoken == pytest.approx(same, rel=1e-12)
 
 
-def test_a_tie_is_as_uncertain_as_the_other_s_price_and_as_both_steps(costs):
-    """Ends by hand: what the other costs and takes, and what the own software takes, the other way round."""
+def common_prices(system):
+    """A price between its ends, in each of the common draws: a triangle with its top at the price."""
+    price = tm.rent(system)
+    low, high = price.range("usd_per_chip_h")
+    return Uncertain(low, price.usd_per_chip_h, high, "triangular").at(shares(f"{system}: USD a chip-hour"))
+
+
+def test_a_tie_is_of_common_draws_of_the_other_s_price_and_of_both_kinds_of_software(costs):
+    """What the other pays for a request over what the own request takes, in each draw in which both promises hold."""
     one, other = costs["hgx-h200", "hand-tuned"], costs["trn2.48xlarge", "hand-tuned"]
     tie = costs.break_even("trn2.48xlarge").set_index(["system", "software"]).loc["hgx-h200", "hand-tuned"]
-    (fast, middle, slow), (least, mid, most) = one.chip_s_ends(), other.chip_s_ends()
-    by_hand = 35.7608 / 16 * mid / middle
-    down = np.sqrt(np.log(35.7608 / 35.76) ** 2 + np.log(mid / least) ** 2 + np.log(slow / middle) ** 2)
-    up = np.sqrt(np.log(36.29 / 35.7608) ** 2 + np.log(most / mid) ** 2 + np.log(middle / fast) ** 2)
-    assert tie.break_even_usd_per_chip_h == pytest.approx(by_hand, rel=1e-9)
-    assert tie.break_even_usd_per_chip_h_low == pytest.approx(by_hand * np.exp(-down), rel=1e-9)
-    assert tie.break_even_usd_per_chip_h_high == pytest.approx(by_hand * np.exp(up), rel=1e-9)
+    assert tie.break_even_usd_per_chip_h == pytest.approx(
+        35.7608 / 16 * other.choice.request_chip_s / one.choice.request_chip_s, rel=1e-12
+    )
+    paid = common_prices("trn2.48xlarge") * other.choice.drawn["request_chip_s"]
+    low, high = range_of(paid / one.choice.drawn["request_chip_s"])
+    assert (tie.break_even_usd_per_chip_h_low, tie.break_even_usd_per_chip_h_high) == pytest.approx((low, high))
+
+
+def test_a_tie_of_two_racks_with_one_chip_has_no_band():
+    """What nobody knows of their software is the same, and at a fixed price cancels."""
+    racks = ("trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160")
+    found = tm.token_cost(MODEL, ASK, racks, pricing=2.0)
+    tie = found.break_even(racks[0]).set_index("software").loc["hand-tuned"]
+    ends = tie.break_even_usd_per_chip_h_low, tie.break_even_usd_per_chip_h_high
+    assert ends == pytest.approx((tie.break_even_usd_per_chip_h,) * 2, rel=1e-3)
 
 
 def test_a_prompt_of_one_token_has_a_cost():
-    assert tm.token_cost(MODEL, "hgx-h200", **ASK | {"input_tokens": 1})["hgx-h200", "ideal"].valid
+    assert tm.token_cost(MODEL, replace(ASK, input_tokens=1), "hgx-h200")["hgx-h200", "ideal"].valid
 
 
 def test_a_cost_is_told_in_words_or_why_there_is_none(costs):
     assert costs["trn3-nl72x2-pcie160", "ideal"].told() == "no price is published"
     one = costs["trn2.48xlarge", "hand-tuned"]
-    assert float(one.told().split(" ")[0]) == pytest.approx(float(one.blended_usd_per_mtoken), rel=0.06)
+    assert float(one.told().split(" ")[0]) == pytest.approx(float(one.generated_usd_per_mtoken), rel=0.06)
     assert one.told().endswith(f"; {one.basis})")
+    assert one.chance == 1
+    fast = tm.token_cost("llama-3.3-70b", replace(ASK, tokens_per_s_per_user=50), "hgx-h200")["hgx-h200", "public"]
+    assert 0 < fast.chance < 1
+    assert re.search(r"; the promise holds in \d+ % of the draws\)$", fast.told())
 
 
 def test_a_tie_with_an_unpriced_system_is_no_number(costs):
@@ -167,52 +186,58 @@ def test_a_tie_with_an_unpriced_system_is_no_number(costs):
 
 
 @pytest.mark.parametrize("system", ["trn2.48xlarge", "hgx-h200"])
-def test_a_request_takes_its_prompt_and_its_steps(costs, system):
-    """By hand: the chips of a replica for o steps over a batch, and for a prompt, at the price of an hour."""
-    one = costs[system, "hand-tuned"]
+@pytest.mark.parametrize("kind", ["public", "hand-tuned", "ideal"])
+def test_a_request_takes_its_prompt_and_its_steps(costs, system, kind):
+    """By hand: the paid chips of a replica over its requests a second are paid, for 512 tokens.
+
+    Of these the prompt takes its own time of the paid chips, and the rest is what generated tokens bear.
+    """
+    one = costs[system, kind]
     c = one.choice
-    mapping = tm.Mapping(tp=c.tp, ep=c.ep)
-    same = {"precision": c.precision, "efficiencies": "hand-tuned", "max_context": 2560}
-    step = tm.decode_step(MODEL, system, mapping, batch=c.batch, context=2048 + 256, **same)
-    prompt = tm.prefill(MODEL, system, mapping, batch=c.ep, input_tokens=2048, **same)
-    paid = tm.rent(system).usd_per_chip_h / 3600 * c.chips
-    decode, prefill = paid * float(step.time_s) / c.batch, paid * float(prompt.time_s) / c.ep / 2048
-    assert float(step.tokens_per_s_per_user) >= 40
-    assert one.decode_usd_per_mtoken == pytest.approx(1e6 * decode, rel=1e-9)
-    assert one.prefill_usd_per_mtoken == pytest.approx(1e6 * prefill, rel=1e-9)
-    assert one.blended_usd_per_mtoken == pytest.approx(1e6 * (2048 * prefill + 512 * decode) / 2560, rel=1e-9)
+    a_second = tm.rent(system).usd_per_chip_h / 3600 * c.paid_chips
+    request, prompt = a_second / c.requests_per_s_per_replica, a_second * float(c.times.prompt_s)
+    assert one.generated_usd_per_mtoken == pytest.approx(1e6 * request / 512, rel=1e-12)
+    assert one.prefill_usd_per_mtoken == pytest.approx(1e6 * prompt / 2048, rel=1e-12)
+    assert one.decode_usd_per_mtoken == pytest.approx(1e6 * (request - prompt) / 512, rel=1e-9)
+    assert one.blended_usd_per_mtoken == pytest.approx(1e6 * request / 2560, rel=1e-12)
+    assert one.at_load_usd_per_mtoken == one.generated_usd_per_mtoken
+    assert c.tokens_per_s_per_user >= 40 * (1 - 1e-9)
 
 
 @pytest.mark.parametrize("system", ["trn2.48xlarge", "hgx-h200"])
-def test_no_batch_and_no_degree_costs_less(costs, system):
-    """Of all batches up to 1,024 at TP 1 to 16, those that serve a user at 40 tokens/s and fit."""
+def test_no_other_mapping_costs_less(costs, system):
+    """Every degree of TP with one prompt at a time, at every load and batch that keeps 40 tokens/s a user."""
     one = costs[system, "hand-tuned"]
     same = {"precision": one.choice.precision, "efficiencies": "hand-tuned", "max_context": 2560}
-    least, batch = np.inf, np.arange(1, 1025)
-    for tp in (1, 2, 4, 8, 16):
+    least, batch, chips = np.inf, np.arange(1, 257), tm.system(system).chips
+    for tp in (1, 2, 4, 8):
         step = tm.decode_step(MODEL, system, tm.Mapping(tp=tp), batch=batch, context=2048 + 256, **same)
-        prompt = tm.prefill(MODEL, system, tm.Mapping(tp=tp), batch=1, input_tokens=2048, **same)
-        request = tp / step.ranks_per_chip * (512 * step.time_s / batch + prompt.time_s)
-        least = min(least, np.nanmin(np.where(step.tokens_per_s_per_user >= 40, request, np.nan), initial=np.inf))
-    assert 1 - 1e-9 <= one.chip_s()[2] / (least / 2560) < 1.01  # not every batch is tried
+        prompt = float(tm.prefill(MODEL, system, tm.Mapping(tp=tp), batch=1, input_tokens=2048, **same).time_s)
+        for part in np.linspace(0.05, 1, 20):  # of what keeps the whole batch busy
+            rate = part * batch / (512 * step.time_s + batch * prompt)
+            tpot = step.time_s / (1 - rate * prompt)
+            held = chips / np.floor(chips / np.ceil(tp / step.ranks_per_chip))
+            made = np.where(step.valid & (tpot <= 1 / 40), held / rate, np.inf)
+            least = min(least, made.min())
+    assert one.choice.request_chip_s < 1.01 * least  # not every batch is tried
 
 
 def test_no_system_stands_on_public_software_alone(costs):
     for system in PAIR:
         assert [one.stack_kind for one in costs.lines if one.system.id == system] == ["public", "hand-tuned", "ideal"]
-    assert all(costs[s, "ideal"].chip_s()[2] <= costs[s, k].chip_s()[2] for s in PAIR for k in ("public", "hand-tuned"))
+    assert all(costs[s, "ideal"].chip_s() <= costs[s, k].chip_s() for s in PAIR for k in ("public", "hand-tuned"))
     for one in costs.lines:
         if one.valid:
-            assert one.low <= one.blended_usd_per_mtoken <= one.high
+            assert one.low <= one.generated_usd_per_mtoken <= one.high
             assert one.basis in ("measured", "interpolated", "extrapolated", "ideal")
 
 
 @pytest.mark.parametrize("system", tm.systems())
 def test_every_system_has_a_cost_or_a_reason(system):
     pricings = [pricing for pricing in rents.PRICINGS if not tm.rent(system, pricing).why]
-    found = tm.token_cost("llama-3.2-1b", system, pricing=pricings[0] if pricings else "market", **ASK)
+    found = tm.token_cost("llama-3.2-1b", ASK, system, pricing=pricings[0] if pricings else "market")
     for one in found.lines:
-        cost = one.blended_usd_per_mtoken
+        cost = one.generated_usd_per_mtoken
         assert bool(one.valid) == bool(cost > 0), one.reason
         assert one.reason or 0 < one.low <= cost <= one.high
         assert bool(pricings) or "no price is published" in one.reason
@@ -221,93 +246,106 @@ def test_every_system_has_a_cost_or_a_reason(system):
 
 def test_an_array_of_prices_is_many_prices(costs):
     prices = np.array([0.5, 1.0, 7.0])
-    many = tm.token_cost(MODEL, "trn2.48xlarge", pricing=prices, **ASK)["trn2.48xlarge", "public"]
-    for price, cost, low in zip(prices, many.blended_usd_per_mtoken, many.low, strict=True):
-        one = tm.token_cost(MODEL, "trn2.48xlarge", pricing=float(price), **ASK)["trn2.48xlarge", "public"]
-        assert (cost, low) == pytest.approx((one.blended_usd_per_mtoken, one.low), rel=1e-12)
+    many = tm.token_cost(MODEL, ASK, "trn2.48xlarge", pricing=prices)["trn2.48xlarge", "public"]
+    for price, cost, low in zip(prices, many.generated_usd_per_mtoken, many.low, strict=True):
+        one = tm.token_cost(MODEL, ASK, "trn2.48xlarge", pricing=float(price))["trn2.48xlarge", "public"]
+        assert (cost, low) == pytest.approx((one.generated_usd_per_mtoken, one.low), rel=1e-12)
     assert len(many.to_frame(bands=True)) == 3
 
 
 def test_faster_users_cost_more():
-    found = [tm.token_cost(MODEL, "hgx-h200", **ASK | {"tokens_per_s_per_user": v}) for v in (20, 60, 120)]
+    found = [tm.token_cost(MODEL, replace(ASK, tokens_per_s_per_user=v), "hgx-h200") for v in (20, 60, 120)]
     for kind in ("public", "hand-tuned", "ideal"):
-        assert np.all(np.diff([one["hgx-h200", kind].blended_usd_per_mtoken for one in found]) >= 0)
+        assert np.all(np.diff([one["hgx-h200", kind].generated_usd_per_mtoken for one in found]) >= 0)
 
 
 @pytest.mark.parametrize("kind", ["public", "hand-tuned", "ideal"])
 def test_who_asks_for_the_speed_that_he_gets_gets_the_same(costs, kind):
     """The point of least cost at 40 tokens/s a user is faster than that, and is that of its own speed too."""
     one = costs["trn2.48xlarge", kind]
-    speed = float(one.choice.tokens_per_s_per_user)
-    again = tm.token_cost(MODEL, "trn2.48xlarge", **ASK | {"tokens_per_s_per_user": speed})["trn2.48xlarge", kind]
-    assert speed >= 40
-    assert again.blended_usd_per_mtoken == one.blended_usd_per_mtoken
+    speed = float(one.choice.tokens_per_s_per_user) * (1 - 1e-12)
+    again = tm.token_cost(MODEL, replace(ASK, tokens_per_s_per_user=speed), "trn2.48xlarge")["trn2.48xlarge", kind]
+    assert again.generated_usd_per_mtoken == pytest.approx(one.generated_usd_per_mtoken, rel=1e-9)
     assert (again.choice.batch, again.choice.tp) == (one.choice.batch, one.choice.tp)
 
 
-def test_a_cost_is_as_uncertain_as_its_price_and_its_software_on_each_side(costs):
-    """35.76 to 36.29 around 35.7608 dollars: nothing below, 1.5 % above, beside the chip-seconds at the band's ends."""
+@pytest.mark.parametrize("kind", ["public", "hand-tuned"])
+def test_at_a_fixed_price_a_band_is_the_price_times_the_range_of_a_request(kind):
+    """7 USD an hour of a chip over the chip-seconds of a request, of which 512 tokens are made."""
+    one = tm.token_cost(MODEL, ASK, "hgx-h200", pricing=7.0)["hgx-h200", kind]
+    low, high = (7 / 3600 * 1e6 / 512 * end for end in range_of(one.choice.drawn["request_chip_s"]))
+    assert (one.low, one.high) == pytest.approx((low, high), rel=1e-12)
+    assert (one.low, one.high) == pytest.approx(
+        tuple(7 / 3600 * 1e6 / 512 * end for end in one.choice.ends("request_chip_s")), rel=1e-12
+    )
+    assert low < one.generated_usd_per_mtoken < high
+    assert one.chance == one.choice.chance
+
+
+def test_a_cost_is_as_uncertain_as_its_price_and_its_software(costs):
+    """35.76 to 36.29 around 35.7608 dollars for 16 chips, and the chip-seconds of a request, drawn together."""
     one = costs["trn2.48xlarge", "hand-tuned"]
-    fast, middle, slow = one.chip_s_ends()
-    low = np.hypot(np.log(35.7608 / 35.76), np.log(middle / fast))
-    high = np.hypot(np.log(36.29 / 35.7608), np.log(slow / middle))
-    assert fast < middle < slow
-    assert one.low == pytest.approx(one.blended_usd_per_mtoken * np.exp(-low), rel=1e-12)
-    assert one.high == pytest.approx(one.blended_usd_per_mtoken * np.exp(high), rel=1e-12)
-    assert one.blended_usd_per_mtoken == pytest.approx(35.7608 / 16 / 3600 * 1e6 * middle, rel=1e-12)
+    drawn = common_prices("trn2.48xlarge") * one.choice.drawn["request_chip_s"] / 3600 * 1e6 / 512
+    assert (one.low, one.high) == pytest.approx(range_of(drawn), rel=1e-12)
+    by_hand = 35.7608 / 16 / 3600 * 1e6 * one.choice.request_chip_s / 512
+    assert one.generated_usd_per_mtoken == pytest.approx(by_hand, rel=1e-12)
 
 
 def test_an_owner_pays_his_own_hour_for_the_same_chip_seconds(costs):
     owned = costs.priced({name: tm.tco(name) for name in PAIR})
     for one, same in zip(owned.lines, costs.lines, strict=True):
         hour = tm.tco(one.system.id)
-        assert one.chip_s().tolist() == same.chip_s().tolist()
-        assert one.blended_usd_per_mtoken == pytest.approx(float(hour.usd_per_mtoken(1 / one.chip_s()[2])), rel=1e-12)
-        assert one.low < one.blended_usd_per_mtoken < one.high
-    again = tm.token_cost(MODEL, PAIR[:1], pricing=tm.tco(PAIR[0]), **ASK).lines[0]
-    assert again.blended_usd_per_mtoken == owned.lines[0].blended_usd_per_mtoken
+        assert one.choice is same.choice
+        assert one.generated_usd_per_mtoken == pytest.approx(float(hour.usd_per_mtoken(1 / one.chip_s())), rel=1e-12)
+        assert one.low < one.generated_usd_per_mtoken < one.high
+    again = tm.token_cost(MODEL, ASK, PAIR[:1], pricing=tm.tco(PAIR[0])).lines[0]
+    assert again.generated_usd_per_mtoken == owned.lines[0].generated_usd_per_mtoken
 
 
-def test_whole_instances_duty_and_spares():
-    """A request takes 8 chip-seconds on replicas of 4 chips: 4 in an instance of 16, each half a request a second."""
-    whole, paid = Load(3.0, 0.5, 1.0).instances(np.array(8.0), np.array(4.0), 16)
-    assert whole == math.ceil(3 / (4 * 0.5)) + 1
-    assert paid == 3 * 16 / (3 * 0.5)
-    # a replica over two instances, at exactly what one of them serves: no third because of rounding
-    whole, _ = Load(0.1, 1.0, 0.0).instances(np.array(320.0), np.array(32.0), 16)
-    assert whole == 2
-    whole, paid = Load(math.nan, 1.0, 0.0).instances(np.array(8.0), np.array(6.0), 16)  # 4 of 16 chips idle
-    assert (whole, float(paid)) == (1, pytest.approx(8 * 16 / 12))
+def test_a_load_costs_whole_instances_spares_and_the_hours_in_which_they_wait():
+    """Half a request a second needs one server of 16 chips; two more stand by, and all wait three quarters of the time.
 
-
-def test_a_load_costs_no_less_than_full_chips():
-    ask = {"requests_per_s": 0.5, "duty": 0.25, "spare_instances": 2}
-    half, quarter = (tm.token_cost(MODEL, "trn2.48xlarge", **ASK, **ask | {"duty": d}).lines for d in (0.5, 0.25))
-    for one, other in zip(half, quarter, strict=True):
-        assert one.at_load_usd_per_mtoken > one.blended_usd_per_mtoken
-        assert other.at_load_usd_per_mtoken == pytest.approx(2 * one.at_load_usd_per_mtoken)
-        assert one.instances == 3  # half a request a second needs one of 16 chips, and two stand by
-        by_hand = 3 * 16 * one.usd_per_chip_h / 3600 / (0.5 * 0.5 * 2560) * 1e6
+    3 x 16 chips at 2.235 dollars an hour, over 0.5 x 0.25 x 512 tokens a second.
+    """
+    load = replace(ASK, requests_per_s=0.5)
+    for one in tm.token_cost(MODEL, load, "trn2.48xlarge", duty=0.25, spare_instances=2).lines:
+        assert one.instances == 3
+        by_hand = 3 * 16 * one.usd_per_chip_h / 3600 / (0.5 * 0.25 * 512) * 1e6
         assert one.at_load_usd_per_mtoken == pytest.approx(by_hand, rel=1e-12)
+        one_server = 16 * one.usd_per_chip_h / 3600 / (0.5 * 512) * 1e6
+        assert one.generated_usd_per_mtoken == pytest.approx(one_server, rel=1e-12)
+        assert one.waits
 
 
-def test_a_small_load_stands_on_fewer_chips_than_a_full_one():
-    """Full, four GPUs make most of a chip-second; one serves a request in 100 s, and 2,560 tokens pay for it."""
-    ask = ASK | {"pricing": "market", "tokens_per_s_per_user": 100, "requests_per_s": 0.01}
-    one = tm.token_cost(MODEL, "hgx-h200", **ask)["hgx-h200", "ideal"]
-    assert one.choice.chips > one.instances == one.rent.sold_chips == 1
-    assert one.at_load_usd_per_mtoken == pytest.approx(one.usd_per_chip_h / 36 / 2560 * 1e6, rel=1e-12)
+def test_spares_beside_full_instances_and_no_rate():
+    """A replica on one server that is full: a spare beside it doubles what a token costs, and half the time again."""
+    found = tm.token_cost(MODEL, ASK, "trn2.48xlarge", duty=0.5, spare_instances=1)
+    for one in found.lines:
+        assert one.instances == 2
+        assert one.at_load_usd_per_mtoken == pytest.approx(4 * one.generated_usd_per_mtoken, rel=1e-12)
+        below, above = one.ends("at_load_usd_per_mtoken")
+        assert (below, above) == pytest.approx((4 * one.low, 4 * one.high), rel=1e-12)
+    assert "whole full instances, 50 % of the time, 1 spare" in found.told("trn2.48xlarge")[1]
+
+
+def test_a_rate_of_many_replicas_pays_for_whole_systems():
+    """At 400 requests/s: the fewest whole servers, and what they serve is at least that."""
+    one = tm.token_cost(MODEL, replace(ASK, requests_per_s=400), "hgx-h200")["hgx-h200", "ideal"]
+    each = one.choice.requests_per_s_per_replica * one.choice.replicas_per_instance
+    assert one.instances == math.ceil(400 / each * (1 - 1e-12))
+    assert one.choice.request_chip_s == pytest.approx(one.instances * 8 / 400, rel=1e-12)
 
 
 def test_a_hosted_model_says_how_full_a_rented_one_must_be():
     """DeepInfra's 0.10 and 0.32 dollars: (2,048 x 0.10 + 512 x 0.32) / 2,560 = 0.144 a million tokens."""
-    found = tm.token_cost("llama-3.3-70b", "trn2.48xlarge", **ASK)
+    found = tm.token_cost("llama-3.3-70b", ASK, "trn2.48xlarge")
     table = found.hosted()
     deep = table[table.seller == "deepinfra"].set_index("software")
     assert deep.api_usd_per_mtoken.unique() == pytest.approx([0.144])
     cost = found["trn2.48xlarge", "hand-tuned"].blended_usd_per_mtoken
     assert deep.break_even_utilisation["hand-tuned"] == pytest.approx(cost / 0.144)
-    assert tm.token_cost(MODEL.replace("3.1", "3"), "trn2.48xlarge", **ASK).hosted().empty
+    assert deep.api_generated_usd_per_mtoken.unique() == pytest.approx([(2048 * 0.10 + 512 * 0.32) / 512])
+    assert tm.token_cost(MODEL.replace("3.1", "3"), ASK, "trn2.48xlarge").hosted().empty
 
 
 def test_draws_are_common(costs):
@@ -318,41 +356,79 @@ def test_draws_are_common(costs):
     assert all(np.array_equal(found.values[name], again.values[name]) for name in found.values)
 
 
-def test_the_ends_of_a_band_are_percentiles_of_its_draws():
-    """Of a triangle of half-width a, 5 % lie beyond a (1 - sqrt(0.1)); the price is one number here."""
-    found = tm.token_cost(MODEL, "hgx-h200", pricing="on-demand", **ASK)
-    one = found["hgx-h200", "hand-tuned"]
-    row = found.draws("hand-tuned", draws=100_000).percentiles().iloc[0]
-    assert (row.p5, row.p50, row.p95) == pytest.approx((one.low, one.blended_usd_per_mtoken, one.high), rel=0.01)
+@pytest.mark.parametrize("kind", ["public", "hand-tuned"])
+@pytest.mark.parametrize("phase", ["generated", "prefill", "decode", "blended"])
+def test_the_ends_of_a_band_are_percentiles_of_its_draws(kind, phase):
+    """More draws of the same causes lie as those do of which the band is made."""
+    found = tm.token_cost("llama-3.3-70b", replace(ASK, tokens_per_s_per_user=20), "hgx-h200")
+    one = found["hgx-h200", kind]
+    row = found.draws(kind, phase, draws=50_000).percentiles().iloc[0]
+    value, ends = one.figure(f"{phase}_usd_per_mtoken"), one.ends(f"{phase}_usd_per_mtoken")
+    assert row.value == pytest.approx(value, rel=1e-12)
+    assert (row.p5, row.p95) == pytest.approx(ends, rel=0.08)  # a tail of 1,000 draws
+    assert 1 - row.undefined == pytest.approx(one.chance, abs=0.01)
+
+
+def test_a_draw_replays_the_column_of_the_choice(costs):
+    """A quantile of a cause is a standard deviation; the same ones give the draws of the choice itself."""
+    one = costs["hgx-h200", "public"]
+    spec = tm.system("hgx-h200")
+    names = [cause(one.stack, spec, phase) for phase in ("decode", "prefill")]
+    assert set(names) == set(one.uncertain()) - {"hgx-h200: USD a chip-hour"}
+    drawn = one.drawn_chip_s({name: shares(name) for name in names})
+    np.testing.assert_allclose(drawn, one.choice.drawn["request_chip_s"] / 512, rtol=1e-9)
+    z = [deviations(name) for name in names]
+    np.testing.assert_allclose(drawn, one.choice.column.replay(*z)["request_chip_s"] / 512, rtol=1e-9)
+    assert one.drawn_chip_s({}) == pytest.approx(one.chip_s(), rel=1e-12)
 
 
 def test_systems_of_one_hand_tuned_stack_share_its_draws():
     prices = {"trn3-nl32x2-pcie160": 2.0, "trn3-nl72x2-pcie160": 2.0}
-    found = tm.token_cost(MODEL, list(prices), pricing=prices, **ASK).draws("hand-tuned", draws=2000)
-    assert list(found.inputs) == ["hand-tuned-neuron"]
+    found = tm.token_cost(MODEL, ASK, list(prices), pricing=prices).draws("hand-tuned", draws=2000)
+    assert list(found.inputs) == ["decode of hand-tuned-neuron", "prefill of hand-tuned-neuron"]
     assert np.corrcoef([*found.values.values()])[0, 1] > 0.999
 
 
 def test_a_price_may_be_drawn_by_the_package_itself():
     def ask(price):
-        return tm.token_cost(MODEL, "trn2.48xlarge", pricing=price, **ASK)["trn2.48xlarge", "ideal"]
+        return tm.token_cost(MODEL, ASK, "trn2.48xlarge", pricing=price)["trn2.48xlarge", "ideal"]
 
     found = tm.sensitivity(ask, {"price": tm.rent("trn2.48xlarge")}, draws=64)
     assert np.ptp(found.values["answer"]) > 0
 
 
-def test_chip_seconds_between_the_places_of_a_band():
-    each = np.array([1.0, 2.0, 4.0, 8.0, np.inf])
-    assert between(each, PLACES).tolist() == pytest.approx(each.tolist())
-    assert between(each, [-1.5, -0.75, 0.25, 0.75, 2.0]).tolist() == pytest.approx(
-        [0.5, 2**0.5, 32**0.5, np.inf, np.inf]
-    )
+def test_the_cost_of_a_promise_that_fails():
+    """Nothing decodes a million tokens a second, and no prompt is there after a microsecond; neither has dollars."""
+    for request, why in (
+        (replace(ASK, tokens_per_s_per_user=1e6), "too slow for a user at any load"),
+        (replace(ASK, ttft_s=1e-6), "the first token comes too late at any load"),
+    ):
+        for one in tm.token_cost(MODEL, request, "hgx-h200", spare_instances=1).lines:
+            assert one.reason == one.lacking == why
+            assert not one.fast_enough
+            assert np.isnan([one.generated_usd_per_mtoken, one.at_load_usd_per_mtoken, one.instances, one.low]).all()
+            assert np.isnan(one.drawn_usd_per_mtoken({})).all()
+
+
+def test_a_system_with_a_strange_name_is_one_of_its_own():
+    strange = replace(tm.system("hgx-h200"), id="rack: 1/2 [x]*; $(y)")
+    found = tm.token_cost(MODEL, ASK, [strange, "hgx-h200"], pricing=5.0)
+    for kind in ("public", "hand-tuned", "ideal"):
+        one, same = found[strange.id, kind], found["hgx-h200", kind]
+        assert one.generated_usd_per_mtoken == same.generated_usd_per_mtoken
+        assert (one.low, one.high) == (same.low, same.high)
+    assert found.break_even("hgx-h200").break_even_usd_per_chip_h.tolist() == pytest.approx([5.0] * 3)
+
+
+@pytest.mark.parametrize("model", ["qwen3-30b-a3b", "deepseek-v2-lite"])
+def test_experts_on_trainium1(model):
+    for one in tm.token_cost(model, replace(ASK, tokens_per_s_per_user=5), "trn1.32xlarge").lines:
+        assert bool(one.valid) == bool(one.generated_usd_per_mtoken > 0), one.reason
 
 
 ODD = {
     "zero duty": ({"duty": 0.0}, "duty=0"),
     "duty above 1": ({"duty": 1.5}, "duty=1.5"),
-    "no load": ({"requests_per_s": 0.0}, "requests_per_s=0"),
     "half a spare": ({"spare_instances": 0.5}, "spare_instances=0.5"),
     "zero price": ({"pricing": 0.0}, "pricing=0"),
     "negative price": ({"pricing": -1.0}, "pricing=-1"),
@@ -361,8 +437,9 @@ ODD = {
     "a precision that no chip has": ({"precision": "mxfp8"}, "precision='mxfp8': no chip asked computes in it"),
     "another chip's price": ({"pricing": tm.rent("hgx-h100")}, "it is the price of h100"),
     "a mapping without it": ({"pricing": {"hgx-h200": 2.0}}, "that names trn2.48xlarge"),
-    "half a token": ({"output_tokens": 0.5}, "output_tokens=0.5"),
-    "no speed": ({"tokens_per_s_per_user": 0}, "tokens_per_s_per_user=0"),
+    "a request of the old form": ({"request": {"output_tokens": 5}}, "allowed is a Request"),
+    "several requests": ({"request": tm.Request([1, 2], 5)}, "allowed is one request, not an array"),
+    "no systems": ({"systems": None}, "systems=None"),
 }
 
 
@@ -370,31 +447,31 @@ ODD = {
 def test_what_is_refused(name):
     changed, said = ODD[name]
     with pytest.raises(ValueError, match=re.escape(said)):
-        tm.token_cost(MODEL, "trn2.48xlarge", **ASK | changed)
+        tm.token_cost(**{"model": MODEL, "request": ASK, "systems": "trn2.48xlarge"} | changed)
 
 
 def test_a_speed_that_nothing_reaches_and_one_token_of_output(tmp_path):
-    fast = tm.token_cost(MODEL, "hgx-h200", **ASK | {"tokens_per_s_per_user": 1e5})
-    assert {one.reason for one in fast.lines} == {"too slow for a user at any batch"}
-    assert np.isnan([one.blended_usd_per_mtoken for one in fast.lines]).all()
+    fast = tm.token_cost(MODEL, replace(ASK, tokens_per_s_per_user=1e5), "hgx-h200")
+    assert {one.reason for one in fast.lines} == {"too slow for a user at any load"}
+    assert np.isnan([one.generated_usd_per_mtoken for one in fast.lines]).all()
     assert fast.break_even("hgx-h200").empty
     with pytest.raises(ValueError, match="no system has a price and is fast enough"):
         fast.draws()
-    short = tm.token_cost(MODEL, "hgx-h200", **ASK | {"output_tokens": 1})["hgx-h200", "hand-tuned"]
-    assert short.blended_usd_per_mtoken == pytest.approx(
-        (2048 * short.prefill_usd_per_mtoken + short.decode_usd_per_mtoken) / 2049
+    short = tm.token_cost(MODEL, replace(ASK, output_tokens=1), "hgx-h200")["hgx-h200", "hand-tuned"]
+    assert short.generated_usd_per_mtoken == pytest.approx(
+        2048 * short.prefill_usd_per_mtoken + short.decode_usd_per_mtoken
     )
     path = tmp_path / "config.json"
-    path.write_text((load.DATA / "models" / f"{MODEL}.json").read_text())
-    own = tm.token_cost(str(path), "hgx-h200", **ASK)["hgx-h200", "ideal"]
-    same = tm.token_cost(MODEL, "hgx-h200", **ASK)["hgx-h200", "ideal"]
-    assert own.blended_usd_per_mtoken == pytest.approx(same.blended_usd_per_mtoken)
+    path.write_text((load.DATA / "models" / "llama-3.2-1b.json").read_text())  # no draft is documented for it
+    own = tm.token_cost(str(path), ASK, "hgx-h200")["hgx-h200", "ideal"]
+    same = tm.token_cost("llama-3.2-1b", ASK, "hgx-h200")["hgx-h200", "ideal"]
+    assert own.generated_usd_per_mtoken == pytest.approx(same.generated_usd_per_mtoken)
 
 
 def test_too_large_and_a_precision_that_one_chip_lacks():
-    large = tm.token_cost("deepseek-v3", "trn1.2xlarge", pricing="on-demand", **ASK)
+    large = tm.token_cost("deepseek-v3", ASK, "trn1.2xlarge", pricing="on-demand")
     assert {one.reason for one in large.lines} == {"the model does not fit"}
-    found = tm.token_cost(MODEL, ["hgx-a100", "hgx-h200"], precision="fp8", **ASK)
+    found = tm.token_cost(MODEL, ASK, ["hgx-a100", "hgx-h200"], precision="fp8")
     assert found["hgx-a100", "ideal"].reason == "its chip does not compute in the precision"
     assert found["hgx-h200", "ideal"].valid
 
@@ -410,15 +487,15 @@ def test_unknown_is_never_zero(monkeypatch, system, pricing):
         monkeypatch.setattr(rents, "prices", lambda gone=gone: tuple(p for p in every if p.fact.id not in gone))
         left = tm.rent(system, pricing)
         assert left.usd_per_chip_h > 0 or (math.isnan(left.usd_per_chip_h) and "no price is published" in left.why)
-    one = tm.token_cost(MODEL, system, pricing=pricing, **ASK).lines[-1]
+    one = tm.token_cost(MODEL, ASK, system, pricing=pricing).lines[-1]
     assert one.reason == "no price is published"
-    assert math.isnan(one.blended_usd_per_mtoken)
+    assert math.isnan(one.generated_usd_per_mtoken)
     assert math.isnan(one.at_load_usd_per_mtoken)
 
 
 def test_an_unknown_price_of_your_own_is_unknown():
     price = replace(tm.rent("hgx-h200"), usd_per_chip_h=math.nan, ranges={})
-    one = tm.token_cost(MODEL, "hgx-h200", pricing=price, **ASK)["hgx-h200", "ideal"]
+    one = tm.token_cost(MODEL, ASK, "hgx-h200", pricing=price)["hgx-h200", "ideal"]
     assert one.reason == "no price is published"
     with pytest.raises(ValueError, match=r"usd_per_chip_h=0\.0: allowed are numbers from 1e-30"):
         replace(price, usd_per_chip_h=0.0)

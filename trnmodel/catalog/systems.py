@@ -48,6 +48,7 @@ NEEDED = {
 Fabric = Literal["single", "switch", "mesh", "torus", "planes"]
 Status = Literal["for rent", "announced", "analyst", "our reading", "custom"]
 AVAILABILITY: tuple[Status, ...] = get_args(Status)  # what can be had first comes first; "custom" is of a caller
+GPU_MAKERS = ("NVIDIA", "AMD")
 OFFERED: tuple[Status, ...] = ("for rent", "announced")  # by its cloud or its vendor
 NOT_INHERITED = frozenset({"status", "alternative_of"})
 
@@ -462,6 +463,18 @@ def on_offer() -> list[str]:
     """
     primary = [one for one in map(_system, systems()) if not one.alternative_of]
     return [one.id for one in primary if one.chip.id.startswith("trainium") and one.status in OFFERED]
+
+
+def gpus_for_rent() -> list[str]:
+    """Return the systems of GPUs that a buyer can rent, in the order of the catalog: what a plan sets beside its best.
+
+    Examples
+    --------
+    >>> gpus_for_rent()[:3]
+    ['hgx-a100', 'hgx-h100', 'hgx-h200']
+    """
+    primary = [one for one in map(_system, systems()) if not one.alternative_of]
+    return [one.id for one in primary if one.chip.vendor in GPU_MAKERS and one.status == "for rent"]
 
 
 def alternatives(system_id: str) -> list[str]:

@@ -147,16 +147,24 @@ def plan(
             **_name("system"),
         ),
     ] = [],  # noqa: B006
+    prefill_system: Annotated[
+        list[str],
+        typer.Option(
+            help="A system whose chips may run the prompts apart; several times for several. Default none.",
+            **_name("system"),
+        ),
+    ] = [],  # noqa: B006
     precision: BestDtypes = None,
     stack: Software = None,
     name: ModelName = None,
     as_json: Json = False,
 ) -> None:
     """Find the best system, precision, mapping and batch to serve a model at a given speed per user."""
-    with plain_errors(ctx, systems="system"):
+    with plain_errors(ctx, systems="system", prefill_systems="prefill_system"):
         request = trnmodel.Request(prompt, output, speed, ttft, percentile, prefix, requests)
         own = trnmodel.model(model, name)
-        result = trnmodel.plan(own, request, system or None, precision=precision, efficiencies=stack)
+        ask: dict[str, Any] = {"precision": precision, "efficiencies": stack, "prefill_systems": prefill_system or None}
+        result = trnmodel.plan(own, request, system or None, **ask)
         frame = result.to_frame(bands=as_json)
         frame = frame.assign(command=[result.command, *[""] * (len(frame) - 1)])
         _print(ctx, "\n".join(result.card()), frame, as_json, result.choices)

@@ -42,6 +42,7 @@ ARGUMENTS = {
     "interval_s": "interval",
     "message_bytes": "size",
     "output_tokens": "output",
+    "prefill_systems": "prefill_system",
     "prefix_share": "prefix",
     "requests_per_s": "requests",
     "spare_chips": "spares",

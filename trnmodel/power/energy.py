@@ -19,7 +19,7 @@ from trnmodel.formulas import energy as page
 from trnmodel.formulas.bounds import busbw_factor
 from trnmodel.models.transformer import Transformer
 from trnmodel.result import Basis, Grounded, Judged, blank, tidy, weakest
-from trnmodel.serving.server import Serving, serve
+from trnmodel.serving.server import LOAD_REASONS, Serving, serve
 from trnmodel.steps.answers import Step
 from trnmodel.steps.deployment import Deployment
 from trnmodel.steps.request import Request
@@ -396,7 +396,7 @@ class RequestEnergy(Grounded):
     of either for each generated token. Chips that a mapping leaves idle draw nothing here.
     """
 
-    REASONS: ClassVar[tuple[str, ...]] = Energy.REASONS
+    REASONS: ClassVar[tuple[str, ...]] = (*Energy.REASONS, *LOAD_REASONS)
     FIGURE: ClassVar[str] = "server_j_per_token"
     UNBANDED: ClassVar[tuple[str, ...]] = ("input_tokens", "output_tokens", "prefill_j_share")
 
@@ -432,6 +432,7 @@ def of_request(
     decode_s_per_token: Numeric,
     facility: Facility,
     power: Power | None = None,
+    load_mask: Any = 0,
 ) -> RequestEnergy:
     r"""Return the energy of a request from the time that a replica spends on its prompt and on its tokens.
 
@@ -447,6 +448,8 @@ def of_request(
         Time of the replica that a prompt takes, and that a generated token takes. [s]
     facility, power : Facility, Power
         As in `energy`. [-]
+    load_mask : numpy.ndarray
+        Why the load cannot be, as bits of `LOAD_REASONS`. [-]
     """
     first, later = (_of_step(step, facility, power) for step in (prefill, decode))
     output = np.asarray(request.output_tokens)
@@ -454,16 +457,16 @@ def of_request(
     watts = {name: (getattr(first, f"{name}_w"), getattr(later, f"{name}_w")) for name in BOUNDARIES}
     parts = {name: (both[0] * seconds[0], both[1] * seconds[1]) for name, both in watts.items()}
     each: dict[str, Any] = {f"{name}_j_per_token": sum(both) for name, both in parts.items()}
+    each |= {"prefill_chip_s_per_token": seconds[0], "decode_chip_s_per_token": seconds[1]}
+    each |= {"prefill_j_share": parts["server"][0] / each["server_j_per_token"]}
+    mask = first.reason_mask | later.reason_mask | np.asarray(load_mask) << len(Energy.REASONS)
     return RequestEnergy(
         prefill=first,
         decode=later,
         input_tokens=np.asarray(request.input_tokens),
         output_tokens=output,
-        prefill_chip_s_per_token=np.asarray(seconds[0]),
-        decode_chip_s_per_token=np.asarray(seconds[1]),
-        prefill_j_share=parts["server"][0] / each["server_j_per_token"],
-        **each,
-        reason_mask=first.reason_mask | later.reason_mask,
+        **blank(mask, **each),
+        reason_mask=mask,
     )
 
 
@@ -473,7 +476,7 @@ def _of_serving(serving: Serving, facility: Facility, power: Power | None) -> Re
     busy, dp = serving.prefill_utilisation, serving.question.mapping.dp
     first, step = serving.full_prefill_step, serving.decode_step
     more = {"prompt_s": busy / rate / dp, "decode_s_per_token": (1 - busy) / (rate * q.request.output_tokens) / dp}
-    return of_request(first, step, q.request, facility=facility, power=power, **more)
+    return of_request(first, step, q.request, facility=facility, power=power, load_mask=serving.load_mask, **more)
 
 
 @declare(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -108,20 +108,12 @@ class TokenCost(Judged):
         """Return the half-widths of a cost: its range over the common draws that keep the promises."""
         phase = name.removesuffix("_usd_per_mtoken")
         if phase in PHASES:
-            return self.joint_widths(self.chip_s(phase), self.common_chip_s(phase))
+            return joint_widths(self, self.chip_s(phase), self.common_chip_s(phase))
         if name in ("request_chip_s", "prompt_chip_s"):
             return self.choice.widths(name) if self.choice else (np.nan, np.nan)
         price = self.usd_per_chip_h
         low, high = self.rent.open_ranges.get("usd_per_chip_h", (price, price))
         return np.log(price / low), np.log(high / price)
-
-    def joint_widths(self, chip_s: float, drawn_chip_s: NDArray) -> tuple[Any, Any]:
-        """Return the half-widths of its price times chip-seconds, over the common draws of both."""
-        usd: Any = self.usd_per_chip_h
-        value, drawn = (
-            (chip_s, drawn_chip_s) if np.ndim(usd) else (usd * chip_s, self.common_usd_per_h() * drawn_chip_s)
-        )
-        return draw_widths("usd", value, {"usd": drawn})
 
     @property
     def model(self) -> Transformer:
@@ -303,6 +295,20 @@ class TokenCost(Judged):
     def chance_told(self) -> str:
         """Return the share of draws in which the promises hold, in words."""
         return f"the promise holds in {format_digits(100 * self.chance, 2)} % of the draws"
+
+
+def joint_widths(one: TokenCost, chip_s: float, drawn_chip_s: NDArray) -> tuple[Any, Any]:
+    """Return the half-widths of the price of a cost times chip-seconds, over the common draws of both."""
+    usd: Any = one.usd_per_chip_h
+    value, drawn = (chip_s, drawn_chip_s) if np.ndim(usd) else (usd * chip_s, one.common_usd_per_h() * drawn_chip_s)
+    return draw_widths("usd", value, {"usd": drawn})
+
+
+def uncertain(lines: Iterable[TokenCost]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the uncertain inputs of several costs by name, and how those are drawn that are quantiles of software."""
+    some = list(lines)
+    inputs = dict(item for one in some for item in one.uncertain().items())
+    return inputs, dict.fromkeys((name for one in some for name in one.causes() if name in inputs), "uniform")
 
 
 def _price_of(spec: System) -> str:

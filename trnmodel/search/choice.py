@@ -18,9 +18,10 @@ from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.systems import System
 from trnmodel.power.energy import RequestEnergy, of_request
 from trnmodel.result import Basis, Judged, reason_mask
-from trnmodel.search.grid import Point, Question
+from trnmodel.search.grid import Point, Question, Steps
 from trnmodel.serving import account
 from trnmodel.serving.account import PER_RANK, TOO_LATE, TOO_SLOW, Column, Times, made_per_chip, paid_chips
+from trnmodel.serving.server import LOAD_REASONS
 from trnmodel.steps.answers import RESOURCES, Step
 from trnmodel.steps.deployment import Deployment
 from trnmodel.steps.ground import joint_basis
@@ -42,8 +43,8 @@ class Choice(Judged):
     Figures are those at the planned load, with prompts counted; `decode_tokens_per_s_per_chip` is of decoding alone.
     The band of a figure at the load is a range over draws of what nobody knows of the software, in which the mapping
     stays and the number of sequences in flight adapts, so that the promises hold; `chance` is the share of draws in
-    which some number keeps them. `step`, `first` and `together` are the steps that the numbers are read from. A choice
-    that breaks a promise is not valid, and keeps the speed and the first token of an empty server.
+    which some number keeps them. A choice that breaks a promise is not valid, and keeps the speed and the first token
+    of an empty server.
     """
 
     REASONS: ClassVar[tuple[str, ...]] = (TOO_SLOW, TOO_LATE)
@@ -72,15 +73,42 @@ class Choice(Judged):
     prefill_utilisation: float
     ttft_s: float
     prefill_s: float
-    step: Step
-    first: Step
-    together: Step
     times: Times
+
+    @cached_property
+    def steps(self) -> Steps:
+        """The decode step, the prompts and the memory that the numbers are read from."""
+        return self.question.steps(self.degrees, np.asarray(self.batch))
+
+    @property
+    def step(self) -> Step:
+        """Its decode step."""
+        return self.steps.step
+
+    @property
+    def first(self) -> Step:
+        """One prompt by itself."""
+        return self.steps.alone
+
+    @property
+    def together(self) -> Step:
+        """One prompt in each attention group at once."""
+        return self.steps.together
 
     @property
     def system(self) -> System:
         """System that it runs on."""
         return self.question.system
+
+    @property
+    def systems(self) -> tuple[System, ...]:
+        """Systems that it runs on: in a `Pair` the one of its prompts comes second."""
+        return (self.system,)
+
+    @property
+    def place(self) -> str:
+        """Where it runs, in words."""
+        return self.system.id
 
     @property
     def option(self) -> Option:
@@ -121,7 +149,7 @@ class Choice(Judged):
     def deployment(self) -> Deployment:
         """The chosen point as a deployment, with as many replicas as one system holds."""
         return Deployment(
-            model=self.step.model,
+            model=self.question.model,
             system=self.system,
             mapping=self.degrees,
             precision=self.dtypes,
@@ -174,6 +202,7 @@ class Choice(Judged):
             decode_s_per_token=(1 - self.prefill_utilisation) / tokens_per_s,
             facility=read_facility(facility),
             power=power,
+            load_mask=self.reason_mask << LOAD_REASONS.index(TOO_SLOW),
         )
 
     @property
@@ -184,7 +213,7 @@ class Choice(Judged):
     def chip_s(self, resource: str) -> float:
         """Return the paid chip time [s] that a resource takes per generated token; "prompts" is a resource too."""
         if resource == "prompts":
-            return float(self.times.prompt_s * self.paid_chips / self.question.request.output_tokens)
+            return self.prompt_chip_s / float(self.question.request.output_tokens)
         made = float(self.batch * self.times.tokens_per_step)
         return float(getattr(self.step, f"{resource}_s")) * self.paid_chips / made
 
@@ -193,18 +222,15 @@ SHARES = (*RESOURCES, "prompts")  # what a generated token takes chip time of
 
 
 def chosen(point: Point) -> Choice:
-    """Return a point of the grid as a choice, with its own steps and figures."""
-    q = point.question
-    steps = q.steps(point.mapping, np.asarray(point.batch))
-    times, request = q.times(steps), q.request
-    chips = float(steps.step.occupied_chips)
-    paid = float(paid_chips(q.system, np.asarray(chips)))
+    """Return a point of the grid as a choice, with its figures at the planned load."""
+    q, times, chips = point.question, point.times, point.chips
+    request, paid = q.request, float(paid_chips(q.system, np.asarray(chips)))
     figures = {name: float(x) for name, x in account.load_of(times, request).items()}
     kept = np.isfinite(figures["requests_per_s_per_replica"])
-    empty_ttft = float(account.ttft_s(times, 0.0, request.ttft_quantile))
     if not kept:
-        figures |= {"tokens_per_s_per_user": 1 / float(times.decode_s), "ttft_s": empty_ttft}
-    slow = not kept and float(times.decode_s) > float(request.most_tpot_s)
+        empty_ttft_s = float(account.ttft_s(times, 0.0, request.ttft_quantile))
+        figures |= {"tokens_per_s_per_user": 1 / float(times.decode_s), "ttft_s": empty_ttft_s}
+    slow = not kept and (request.ttft_s is None or float(times.decode_s) > float(request.most_tpot_s))
     made = made_per_chip(request, q.system, np.asarray(figures["requests_per_s_per_replica"]), np.asarray(chips))
     return Choice(
         question=q,
@@ -213,17 +239,14 @@ def chosen(point: Point) -> Choice:
         ep=point.ep,
         pp=point.pp,
         cp=point.cp,
-        batch=point.batch,
+        batch=float(times.batch),
         chips=chips,
         paid_chips=paid,
         request_chip_s=float(request.output_tokens / made),
         prompt_chip_s=float(times.prompt_s) * paid,
         tokens_per_s_per_chip=float(made),
         decode_tokens_per_s_per_chip=float(times.batch / times.decode_s) / chips,
-        prefill_s=float(steps.alone.time_s),
-        step=steps.step,
-        first=steps.alone,
-        together=steps.together,
+        prefill_s=float(times.alone_s),
         times=times,
         reason_mask=reason_mask(slow, not kept and not slow),
         **figures,

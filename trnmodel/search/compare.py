@@ -139,7 +139,7 @@ def compare(
     >>> request = tm.Request(1024, 256)
     >>> both = compare("llama-3.1-8b", request, ["trn2.48xlarge", "trn2.3xlarge"], speeds=[20, 50])
     >>> [c.system.id for c in both.lines[:2]], both.ties[20.0]
-    (['trn2.3xlarge', 'trn2.48xlarge'], [])
+    (['trn2.3xlarge', 'trn2.48xlarge'], ['trn2.48xlarge'])
     """
     own, asked = read_model(model), one_request("request", request)
     if systems is None:

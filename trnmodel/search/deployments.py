@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trnmodel.arguments import integers, listed, numbers, refuse
+from trnmodel.arguments import integers, listed, number, numbers, refuse
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.formulas import latency
 from trnmodel.models.transformer import Transformer
@@ -20,7 +20,7 @@ from trnmodel.steps.deployment import Deployment
 from trnmodel.steps.ground import joint_basis
 from trnmodel.steps.legal import legal
 from trnmodel.steps.mapping import Mapping as Degrees
-from trnmodel.steps.request import Request
+from trnmodel.steps.request import Request, one_request
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,6 +42,7 @@ def saturation(d: Deployment, max_batch: float, request: Request) -> pd.DataFram
     """
     import pandas as pd
 
+    max_batch, request = number("max_batch", max_batch, 1), one_request("request", request)
     step = d.decode(batch=max_batch, context=request.mean_context, max_context=request.longest_context).require_valid()
     ask: dict[str, Any] = {"input_tokens": request.new_tokens, "past": request.past_tokens}
     prompts = (d.mapping.ep * d.mapping.pp, np.asarray(max_batch))

@@ -140,7 +140,7 @@ def frontiers(
 def _row(c: Choice, speed: float) -> dict[str, Any]:
     """Return a choice as a row of a frontier."""
     row: dict[str, Any] = {"promised_tokens_per_s_per_user": speed}
-    values = {"system": c.system.id, "option": c.option.name, "stack": c.stack.id}
+    values: dict[str, Any] = {"system": c.system.id, "option": c.option.name, "stack": c.stack.id}
     values |= {"network_share": float(c.step.network_s / c.step.time_s), "measured_share": float(c.step.measured_share)}
     values |= {"bound": str(c.step.bound), "basis": str(c.basis)}
     row |= {name: values.get(name, getattr(c, name, None)) for name in COLUMNS}

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.arguments import Same, key_of, refuse
+from trnmodel.arguments import Same, key_of, of_key, refuse
 from trnmodel.catalog import load
-from trnmodel.catalog.options import Option, options
+from trnmodel.catalog.options import Option, options, plain
 from trnmodel.catalog.reader import lineage
 from trnmodel.catalog.specs import Chip, Precision
 from trnmodel.catalog.stacks import Efficiencies
@@ -20,7 +20,7 @@ from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.serving.account import PER_RANK, Times, paid_chips
 from trnmodel.serving.drafts import drafting_s
-from trnmodel.steps.answers import Step
+from trnmodel.steps.answers import MemoryFit, Step
 from trnmodel.steps.inference import decode_step, memory_fit, prefill
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
@@ -83,7 +83,8 @@ def computes(system: str | System, precision: str | Precision) -> bool:
 
 @lru_cache(maxsize=GRIDS)
 def _kept_options(chip: Same[Chip], model: str, efficiencies: Any) -> tuple[Option, ...]:
-    return options(chip.it, model, efficiencies.it if isinstance(efficiencies, Same) else efficiencies)
+    names = [of_key(one) for one in efficiencies] if isinstance(efficiencies, tuple) else of_key(efficiencies)
+    return options(chip.it, model, names)
 
 
 def options_of(system: System, model: Transformer, request: Request, efficiencies: Any = None) -> tuple[Option, ...]:
@@ -91,8 +92,10 @@ def options_of(system: System, model: Transformer, request: Request, efficiencie
 
     Raises ValueError where an option that is named drafts no fewer tokens than the request has.
     """
-    some = tuple(efficiencies) if isinstance(efficiencies, list) else efficiencies
-    every = _kept_options(Same(system.chip), model.id, some if isinstance(some, tuple) else key_of(some))
+    several = isinstance(efficiencies, list | tuple)
+    every = _kept_options(
+        Same(system.chip), model.id, tuple(map(key_of, efficiencies)) if several else key_of(efficiencies)
+    )
     shortest = min(float(request.new_tokens), float(request.output_tokens))
     fitting = tuple(one for one in every if one.draft_tokens < shortest)
     if not fitting:
@@ -129,8 +132,8 @@ class Question(NamedTuple):
         more: dict[str, Any] = {"input_tokens": self.request.new_tokens, "past": self.request.past_tokens}
         return prefill(self.model, self.system, mapping, batch=prompts, **more, **self.asked)
 
-    def steps(self, mapping: Degrees, batch: Any) -> Steps:
-        """Return the steps of a server at batches and mappings, and whether a replica stores what they need."""
+    def prompts(self, mapping: Degrees, batch: Any) -> Prompts:
+        """Return one prompt, one in each group, and what a rank stores beside so many sequences."""
         groups = mapping.ep * mapping.pp
         alone = self.prefill(mapping)
         together = alone if np.all(groups == 1) else self.prefill(mapping, groups)
@@ -145,7 +148,12 @@ class Question(NamedTuple):
             precision=self.precision,
             efficiencies=self.option.efficiencies,
         )
+        return Prompts(alone, together, fit)
+
+    def steps(self, mapping: Degrees, batch: Any, prompts: Prompts | None = None) -> Steps:
+        """Return the steps of a server at batches and mappings; `prompts` are those of another option of the stack."""
         step = self.decode(mapping, batch)
+        alone, together, fit = prompts or self.prompts(mapping, batch)
         return Steps(step, alone, together, drafting_s(self.option, step), fit)
 
     def possible(self, steps: Steps) -> NDArray:
@@ -167,6 +175,14 @@ class Question(NamedTuple):
         )
 
 
+class Prompts(NamedTuple):
+    """One prompt, one prompt in each group, and what a rank stores: what the options of a stack share."""
+
+    alone: Step
+    together: Step
+    fit: MemoryFit
+
+
 class Steps(NamedTuple):
     """The decode step, one prompt, one prompt in each group, the drafts of a step, and what a rank stores."""
 
@@ -174,7 +190,7 @@ class Steps(NamedTuple):
     alone: Step
     together: Step
     drafts_s: Any
-    fit: Any
+    fit: MemoryFit
 
     @property
     def valid(self) -> NDArray:
@@ -191,7 +207,8 @@ class Point(NamedTuple):
     ep: float
     pp: float
     cp: float
-    batch: float
+    times: Times
+    chips: float
     why: str
 
     @property
@@ -218,27 +235,42 @@ class Grid(NamedTuple):
 
     def point(self, q: Question, at: tuple[Any, Any], merit: float, level: int = 2) -> Point:
         """Return one place (a batch and a mapping) as a point of a question, with its rank."""
-        degrees = (float(x[at[1]]) for x in (self.mapping.tp, self.mapping.ep, self.mapping.pp, self.mapping.cp))
+        degrees = {name: float(getattr(self.mapping, name)[at[1]]) for name in ("tp", "ep", "pp", "cp")}
         need, have = self.need[at], self.have[at]
         why = f"does not fit: {format_digits(need, 3)} of {format_digits(have, 3)} GiB"
         why = why if need > have else str(self.why[at])
-        return Point((level, merit), q, *degrees, float(self.times.batch[at]), why)
+        times, chips = self.times.at(self.fits.shape, at), float(self.chips[at[1]])
+        return Point((level, merit), q, times=times, chips=chips, why=why, **degrees)
+
+
+@lru_cache(maxsize=GRIDS)
+def _kept_prompts(
+    model: Same[Transformer],
+    system: Same[System],
+    e: Same[Efficiencies],
+    precision: Precision,
+    request: Request,
+    lnc: int | None,
+) -> tuple[Degrees, Prompts]:
+    """Return all mappings of a stack, with the prompts that its options share."""
+    mapping = mappings(system.it, model.it, e.it, lnc)
+    q = Question(model.it, request, system.it, plain(e.it), precision)
+    return mapping, q.prompts(mapping, PER_RANK[:, None] * mapping.ep)
 
 
 @lru_cache(maxsize=GRIDS)
 def _grid(
     model: Same[Transformer], system: Same[System], option: Same[Option], precision: Precision, request: Request
 ) -> Grid:
-    q = Question(model.it, request, system.it, option.it, precision)
-    mapping = mappings(q.system, q.model, q.option.efficiencies, q.option.lnc or None)
-    batch = PER_RANK[:, None] * mapping.ep
-    steps = q.steps(mapping, batch)
+    q, e = Question(model.it, request, system.it, option.it, precision), Same(option.it.efficiencies)
+    mapping, prompts = _kept_prompts(model, system, e, precision, request, option.it.lnc or None)
+    steps = q.steps(mapping, PER_RANK[:, None] * mapping.ep, prompts)
     possible = q.possible(steps)
     need, have = (
         np.broadcast_to(x * mapping.ranks / GIB, possible.shape)
         for x in (steps.fit.first_rank_total_bytes, steps.fit.first_rank_capacity_bytes)
     )
-    chips = steps.step.occupied_chips
+    chips = np.broadcast_to(steps.step.occupied_chips, mapping.ranks.shape)
     why = np.broadcast_to(np.asarray(steps.step.reason, dtype=object), possible.shape)
     return Grid(mapping, q.times(steps), chips, paid_chips(q.system, chips), possible, need, have, why)
 

@@ -27,6 +27,7 @@ from trnmodel.search import plan_card
 from trnmodel.search.choice import SHARES, Choice, Point, chosen
 from trnmodel.search.grid import Question, computes, grid, options_of
 from trnmodel.search.launch import command, runs, undocumented
+from trnmodel.search.pairs import Pair, best_pair, place
 from trnmodel.serving.account import TOO_LATE, load_of, made_per_chip, ttft_s
 from trnmodel.steps.deployment import Deployment
 from trnmodel.steps.legal import refuse_longer
@@ -47,6 +48,7 @@ SAME = f"the same within {TIED:.0%}".replace("%", " %")
     systems=Checked("ids or names of systems, one or several", SEVERAL),
     precision=PRECISION,
     efficiencies=STACK,
+    prefill_systems=Checked("ids or names of systems, one or several", SEVERAL),
 )
 def plan(
     model: str | Transformer,
@@ -55,6 +57,7 @@ def plan(
     *,
     precision: str | Precision | None = None,
     efficiencies: str | Efficiencies | None = None,
+    prefill_systems: str | System | Iterable[str | System] | None = None,
 ) -> Plan:
     r"""Return the deployment that makes most of a request on each chip that is paid for, with the promises kept.
 
@@ -75,6 +78,9 @@ def plan(
     efficiencies : str or Efficiencies, optional
         Software stack; default each chip's public one with the best of its documented options, and hand-tuned and
         ideal beside the best. [-]
+    prefill_systems : str or System, or several of them, optional
+        Systems on which prompts may run on a separate pool, so that each pair of a system and one of them is a choice
+        too (`search.pairs.Pair`); the chips of both pools are paid. Default none. [-]
 
     Returns
     -------
@@ -109,7 +115,9 @@ def plan(
         refuse("precision", precision, f"no chip asked computes in it; they compute in {', '.join(peaks)}")
     points = {spec.id: _points(q, spec, _options(q, spec, efficiencies)) for spec in specs}
     fitting = [spec for spec in specs if any(point.rank[0] for point in points[spec.id])]
-    choices = ordered([chosen(points[spec.id][0]) for spec in fitting])
+    together = [chosen(points[spec.id][0]) for spec in fitting]
+    pairs = _pairs(q, specs, efficiencies, prefill_systems)
+    choices = ordered([*together, *(one for one in pairs.values() if isinstance(one, Choice))])
     second, beside = list[Choice](), list[Choice]()
     if choices:
         spec = choices[0].system
@@ -121,7 +129,25 @@ def plan(
     missing = {spec.id: lacking(spec) for spec in specs}
     whys = {i: some[0].why if some else missing[i] for i, some in points.items()}
     refused = {i: why for i, why in whys.items() if i not in {spec.id for spec in fitting}}
-    return Plan(q.model, q.request, tuple(choices), tuple(second), refused, tuple(beside))
+    refused |= {place: one for place, one in pairs.items() if isinstance(one, str)}
+    gpus = _gpus(q) if systems is None and efficiencies is None else []
+    return Plan(q.model, q.request, tuple(choices), tuple(second), refused, tuple(beside), tuple(gpus))
+
+
+def _gpus(q: _Asked) -> list[Choice]:
+    """Return the choices of the GPU systems that can be rented, the best first: what a buyer could rent instead."""
+    specs = [read_system(name) for name in catalog_systems.gpus_for_rent()]
+    tops = [points[0] for spec in specs if (points := _points(q, spec, _options(q, spec, None)))]
+    return sorted((chosen(top) for top in tops if top.rank[0]), key=lambda c: (not c.valid, -c.merit))
+
+
+def _pairs(q: _Asked, specs: list[System], efficiencies: Any, prefill_systems: Any) -> dict[str, Pair | str]:
+    """Return the best pair of each system with each of the prefill systems, or why there is none, by both names."""
+    if prefill_systems is None:
+        return {}
+    before = sorted(asked_systems(prefill_systems, "prefill_systems"), key=catalog_order)
+    asked = {spec.id: _questions(q, spec, _options(q, spec, efficiencies)) for spec in [*specs, *before]}
+    return {place(a.id, b.id): best_pair(asked[a.id], asked[b.id]) for a in specs for b in before}
 
 
 def best_choice(
@@ -163,7 +189,7 @@ class _Asked:
 
 def _asked(model: Transformer, request: Request, precision: Any) -> _Asked:
     """Return the question, with lengths that the model has."""
-    refuse_longer(model, "input_tokens + output_tokens", float(request.longest_context))
+    refuse_longer(model, "request", float(request.longest_context))
     return _Asked(model, request, tuple(map(load.precision, PRECISIONS if precision is None else (precision,))))
 
 
@@ -178,16 +204,16 @@ def _options(q: _Asked, spec: System, efficiencies: Any) -> tuple[Option, ...]:
     return some
 
 
-def asked_systems(systems: Any) -> list[System]:
+def asked_systems(systems: Any, argument: str = "systems") -> list[System]:
     """Return the systems asked for in the order given, each once; Trainium's on offer where none is named."""
     if systems is None:
         return [read_system(name) for name in catalog_systems.on_offer()]
-    several = listed("systems", systems) if np.iterable(systems) and not isinstance(systems, str) else [systems]
-    found = [find_system(instance("systems", one, str | System, "an id or a System"), "systems") for one in several]
+    several = listed(argument, systems) if np.iterable(systems) and not isinstance(systems, str) else [systems]
+    found = [find_system(instance(argument, one, str | System, "an id or a System"), argument) for one in several]
     by_id = {one.id: one for one in found}
     for one in found:
         if one != by_id[one.id]:
-            refuse("systems", one.id, "two different systems have this id; allowed is an id of its own for each")
+            refuse(argument, one.id, "two different systems have this id; allowed is an id of its own for each")
     return list(by_id.values())
 
 
@@ -243,13 +269,19 @@ def ordered(choices: list[Choice]) -> list[Choice]:
     """Return the choices, the best first; ties go to what can be bought, to the fewest chips, then to the catalog."""
     ranked = sorted(choices, key=lambda c: (not c.valid, -c.merit))
     tied = [c for c in choices if same(c, ranked[0])]
-    first = sorted(tied, key=lambda c: (AVAILABILITY.index(c.system.status), bool(c.system.alternative_of), c.chips))
+    first = sorted(tied, key=_first_of_ties)
     return first + [c for c in ranked if not same(c, ranked[0])]
 
 
-def _primary(c: Choice) -> str:
-    """Return the id of the system that a choice is a reading of."""
-    return c.system.alternative_of or c.system.id
+def _first_of_ties(c: Choice) -> tuple[int, bool, float]:
+    """Return what orders ties: whether all of it can be bought, whether it is a primary reading, and its chips."""
+    status = max(AVAILABILITY.index(one.status) for one in c.systems)
+    return status, any(one.alternative_of for one in c.systems), c.chips
+
+
+def _primary(c: Choice) -> tuple[str, ...]:
+    """Return the ids of the systems that a choice is a reading of."""
+    return tuple(one.alternative_of or one.id for one in c.systems)
 
 
 def same(c: Choice, best: Choice) -> bool:
@@ -267,7 +299,7 @@ class Plan(Card):
     """The answer to a sizing question: `choices` has one for each system that the model fits, the best first.
 
     `second` is the best system's next mapping, `refused` says why a system has no choice, `beside` are the best of the
-    other kinds of software on the best system.
+    other kinds of software on the best system, and `gpus`, where no system was named, those of GPUs that can be rented.
     """
 
     model: Transformer
@@ -276,6 +308,7 @@ class Plan(Card):
     second: tuple[Choice, ...]
     refused: Mapping[str, str]
     beside: tuple[Choice, ...]
+    gpus: tuple[Choice, ...] = ()
 
     @property
     def best(self) -> Choice | None:
@@ -295,7 +328,7 @@ class Plan(Card):
     @property
     def same(self) -> list[str]:
         """Other systems that do what the best one does, within 1 %."""
-        return [c.system.id for c in self.choices[1:] if same(c, self.choices[0])]
+        return [c.place for c in self.choices[1:] if same(c, self.choices[0])]
 
     @property
     def runner_up(self) -> Choice | None:
@@ -307,15 +340,19 @@ class Plan(Card):
     @property
     def why(self) -> dict[str, str]:
         """One reason why each other system loses, by its id; `SAME` where it does what the best one does."""
-        return {c.system.id: self.reason(c) for c in self.choices[1:]} | dict(self.refused)
+        return {c.place: self.reason(c) for c in self.choices[1:]} | dict(self.refused)
 
     def reason(self, c: Choice) -> str:
         """Return why a choice loses: its speed, or the resource that takes the most extra time per token."""
         instance("c", c, Choice, "a Choice of this plan")
-        if not any(c is one for one in (*self.choices, *self.second, *self.beside)):
+        if not any(c is one for one in (*self.choices, *self.second, *self.beside, *self.gpus)):
             refuse("c", f"Choice of {c.step.model.id} on {c.system.id}", "allowed is a Choice of this plan")
         best = self.choices[0]
-        alike = f"another reading of {_primary(best)}: " if c is not best and _primary(c) == _primary(best) else ""
+        alike = (
+            f"another reading of {' and '.join(_primary(best))}: "
+            if c is not best and _primary(c) == _primary(best)
+            else ""
+        )
         if c in self.choices and same(c, best):
             return alike + SAME
         if c.reason == TOO_LATE:
@@ -333,9 +370,9 @@ class Plan(Card):
 
     @property
     def command(self) -> str:
-        """How a server of the best choice is started; empty where nothing fits, or where no server is its software."""
+        """How a server of the best choice is started; empty where nothing fits, and where no single server is it."""
         c = self.best
-        if not c or not c.valid:
+        if not c or not c.valid or isinstance(c, Pair):
             return ""
         longest = float(self.request.longest_context)
         return command(self.model, c.option, c.step, c.first, c.dtypes, c.lnc, longest)
@@ -353,22 +390,23 @@ class Plan(Card):
         return plan_card.lines(self)
 
     def to_frame(self, bands: bool = False) -> pd.DataFrame:
-        """Return a row for each system, the best first, then the next mapping, other software, and unusable systems.
+        """Return a row for each system, the best first, then the next mapping, other software, and unusable ones.
 
-        Columns are those of a `Choice`, with `role` ("best", "system", "mapping", "beside", "refused"), the id of the
-        `option`, the `status` of the system (what a buyer can get) and `why`.
+        Columns are those of a `Choice`, with `role` ("best", "system", "mapping", "beside", "gpu", "refused"), the id
+        of the `option`, the `status` of the system (what a buyer can get) and `why`.
         """
         import pandas as pd
 
         roles = [("system" if i else "best", c) for i, c in enumerate(self.choices)]
         roles += [("mapping", c) for c in self.second] + [("beside", c) for c in self.beside]
+        roles += [("gpu", c) for c in self.gpus]
         why = self.why
         rows = [
             c.to_frame(bands).assign(
                 role=role,
                 option=c.option.id,
                 status=c.system.status,
-                why=why.get(c.system.id, "") if role == "system" else "",
+                why=why.get(c.place, "") if role == "system" else "",
             )
             for role, c in roles
         ]

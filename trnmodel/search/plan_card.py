@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trnmodel.catalog import load
-from trnmodel.catalog.systems import System
+from trnmodel.catalog.systems import AVAILABILITY
 from trnmodel.search.choice import Choice
+from trnmodel.search.pairs import Pair
 from trnmodel.serving.account import TOO_LATE, load_of
 from trnmodel.steps.answers import dominant_constant
 from trnmodel.units import format_digits, format_quantity
@@ -34,22 +35,24 @@ def lines(p: Plan) -> list[str]:
     if p.beside:
         made = [f"{b.stack.kind} {_made(b) if b.valid else b.reason}" for b in p.beside]
         found.append(f"Other software on it: {', '.join(made)}.")
-    return [*found, *_runner_up(p, after), *_others(p, after), *_start(p)]
+    return [*found, *_runner_up(p, after), *_others(p, after), *_gpus(p), *_start(p)]
 
 
 def _runner_up(p: Plan, after: Choice | None) -> list[str]:
-    """Return the runner-up with its mapping and why it loses; its option where that is not the best one's."""
+    """Return the runner-up and why it loses, with what sets it apart: its mapping on the same system, or its option."""
     if not after:
         return []
-    option = f", {after.option.id}" if after.option.id != p.choices[0].option.id else ""
-    mapping = after.mapping.removesuffix(f", {after.option.name}") + option
+    best = p.choices[0]
+    apart = f" with {after.option.id}" if after.option.id != best.option.id else ""
+    apart = f" at {after.mapping}" if after.system.id == best.system.id else apart
     made = [_made(after)] if after.valid else []
-    return [f"Runner-up: {_named(after.system)} at {mapping}: {', '.join([*made, p.reason(after)])}."]
+    return [f"Runner-up: {_named(after.system)}{apart}: {', '.join([*made, p.reason(after)])}."]
 
 
-def _named(system: System) -> str:
-    """Return the id of a system, and what a buyer can get of it."""
-    return f"{system.id} ({system.status})"
+def _named(c: Choice) -> str:
+    """Return where a choice runs, and what a buyer can get of it: the least that holds of all its systems."""
+    status = max((one.status for one in c.systems), key=AVAILABILITY.index)
+    return f"{c.place} ({status})"
 
 
 def _made(c: Choice, basis: str = "") -> str:
@@ -65,20 +68,20 @@ def _share(part: float) -> str:
 def _best(c: Choice) -> str:
     """Return the best system with what it makes and the chance of that, or how near it comes to the promise."""
     if not c.valid:
-        near = f"{_named(c.system)} is {c.reason}, at most"
+        near = f"{_named(c)} is {c.reason}, at most"
         name, unit = SPEED, f"{SPEEDS} per user"
         if c.reason == TOO_LATE:
-            near, name, unit = f"on {_named(c.system)} {c.reason}, after", "ttft_s", "s"
+            near, name, unit = f"on {_named(c)} {c.reason}, after", "ttft_s", "s"
         return f"No system keeps the promise: {near} {c.in_words(name, unit, str(c.basis))}."
     request = c.question.request
     promised = request.tokens_per_s_per_user is not None or request.ttft_s is not None
     chance = f"; the promise holds in {_share(c.chance)} of the draws" if promised else ""
-    return f"Best: {_named(c.system)} with {c.stack.kind} software makes {_made(c, str(c.basis))}{chance}."
+    return f"Best: {_named(c)} with {c.stack.kind} software makes {_made(c, str(c.basis))}{chance}."
 
 
 def _ties(p: Plan) -> list[str]:
     """Return the systems that tie with the best, by name."""
-    tied = [_named(c.system) for c in p.choices if c.system.id in p.same]
+    tied = [_named(c) for c in p.choices if c.place in p.same]
     return [f"Ties with it within 1 %: {', '.join(tied)}."] if tied else []
 
 
@@ -94,9 +97,12 @@ def _user(c: Choice) -> list[str]:
     if not c.valid:
         return [] if c.reason == TOO_LATE else [f"On an empty server the first token comes after {first}."]
     alone = c.in_words("decode_tokens_per_s_per_chip", "tokens/s per chip")
-    percentile = f"{c.question.request.ttft_percentile:g} % of first tokens within {first}"
-    prompts = f"prompts take {_share(c.prefill_utilisation)} of the time, decoding alone makes {alone}"
-    return [f"A user gets {c.in_words(SPEED, SPEEDS)}, and {percentile}; {prompts}."]
+    request, busy = c.question.request, f"prompts take {_share(c.prefill_utilisation)} of the time"
+    percentile = f"{request.ttft_percentile:g} % of first tokens within {first}"
+    if isinstance(c, Pair):
+        busy = f"the prefill pool is busy {_share(c.prefill_utilisation)} of the time"
+        percentile = percentile if request.ttft_s is not None else f"the first token after {first}, without a queue"
+    return [f"A user gets {c.in_words(SPEED, SPEEDS)}, and {percentile}; {busy}, decoding alone makes {alone}."]
 
 
 def _one_constant(c: Choice) -> list[str]:
@@ -135,19 +141,29 @@ def _nearest(p: Plan) -> list[str]:
         within = format_quantity(eased["ttft_s"], "s", 2)
         words.append(f"{request.ttft_percentile:g} % of first tokens within {within}")
     few = "with few requests at once" if request.requests_per_s is None else f"at {request.requests_per_s:g} requests/s"
-    return [f"Nearest that works: {' and '.join(words)}, on {_named(c.system)} {few}."]
+    return [f"Nearest that works: {' and '.join(words)}, on {_named(c)} {few}."]
 
 
 def _others(p: Plan, after: Choice | None) -> list[str]:
     """Return why the other systems lose, with those of the same reason together."""
     groups: dict[str, list[str]] = {}
     for name, why in _short_reasons(p).items():
-        if not after or name != after.system.id:
+        if not after or name != after.place:
             groups.setdefault(why, []).append(name)
     reasons = [f"{_listed(names)} ({why})" for why, names in groups.items()]
     more = sum(map(len, list(groups.values())[NAMED:]))
     rest = [f"{more} more system{'s' if more > 1 else ''}"] if more else []
     return ["Others: " + "; ".join([*reasons[:NAMED], *rest]) + "."] if reasons else []
+
+
+def _gpus(p: Plan) -> list[str]:
+    """Return the best GPU systems that can be rented; nothing where the systems were named."""
+    fast = [c for c in p.gpus if c.valid]
+    if not fast:
+        return ["GPUs for rent: none keeps the promise."] if p.gpus else []
+    texts = [f"{fast[0].system.id} makes {_made(fast[0], str(fast[0].basis))} at {fast[0].mapping}"]
+    texts += [f"{c.system.id} {_made(c)}" for c in fast[1:2]]
+    return [f"GPUs for rent: {'; '.join(texts)}."]
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -158,7 +174,7 @@ def _listed(names: Sequence[str]) -> str:
 
 def _short_reasons(p: Plan) -> dict[str, str]:
     """Return how far behind the best each system is, without those that tie with it."""
-    behind = {c.system.id: _behind(c, p.choices[0]) for c in p.choices[1:] if c.system.id not in p.same}
+    behind = {c.place: _behind(c, p.choices[0]) for c in p.choices[1:] if c.place not in p.same}
     return behind | dict(p.refused)
 
 
@@ -167,7 +183,7 @@ def _behind(c: Choice, best: Choice) -> str:
     if c.valid:
         return f"{1 - c.merit / best.merit:.0%} less".replace("%", " %")
     if c.reason == TOO_LATE:
-        return f"first token too late, after {format_quantity(c.ttft_s, 's', 2)} at the least"
+        return f"first token after {format_quantity(c.ttft_s, 's', 2)} at the least"
     return f"too slow, {format_digits(c.tokens_per_s_per_user, 2)} {SPEEDS} per user at most"
 
 

@@ -21,7 +21,7 @@ from trnmodel.declared import MODEL, PRECISION, SEVERAL, Checked, Integer, Numbe
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.result import Card, tidy
-from trnmodel.search.chip_seconds import TokenCost, TokenCostQuestion, chosen, cost_line
+from trnmodel.search.chip_seconds import TokenCost, TokenCostQuestion, chosen, cost_line, joint_widths, uncertain
 from trnmodel.search.grid import computes
 from trnmodel.search.plan import asked_systems
 from trnmodel.search.sensitivity import Sensitivity, sensitivity
@@ -122,7 +122,8 @@ class TokenCosts(Card):
         -------
         table : pandas.DataFrame
             seller, date, source, api_usd_per_mtoken (as requests have prompts and answers) and the same for each
-            generated token, api_generated_usd_per_mtoken, system, software, break_even_utilisation with `_low` and `_high`: above 1 renting costs more even where it is always full.
+            generated token, api_generated_usd_per_mtoken, system, software, break_even_utilisation with `_low` and
+            `_high`: above 1 renting costs more even where it is always full.
         """
         rows = list[dict[str, Any]]()
         for api in hosted(self.question.model.id):
@@ -169,8 +170,7 @@ class TokenCosts(Card):
         priced = [one for one in self.of(software) if np.all(one.valid)]
         if not priced:
             refuse("software", software, "no system has a price and is fast enough with it")
-        inputs = dict(item for one in priced for item in one.uncertain().items())
-        even = dict.fromkeys((name for one in priced for name in one.causes() if name in inputs), "uniform")
+        inputs, even = uncertain(priced)
 
         def ask(**drawn: Any) -> dict[str, NDArray]:
             return {one.system.id: one.drawn_usd_per_mtoken(drawn, phase) for one in priced}
@@ -236,7 +236,7 @@ def _tie(one: TokenCost, other: TokenCost) -> tuple[Any, Any, Any]:
     if not (one.fast_enough and other.fast_enough):
         return np.nan, np.nan, np.nan
     times = other.chip_s() / one.chip_s()
-    below, above = other.joint_widths(times, other.common_chip_s() / one.common_chip_s())
+    below, above = joint_widths(other, times, other.common_chip_s() / one.common_chip_s())
     tie = np.asarray(other.usd_per_chip_h) * times
     return tie, tie * np.exp(-below), tie * np.exp(above)
 

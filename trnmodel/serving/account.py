@@ -55,6 +55,13 @@ class Times(NamedTuple):
             step_s=self.step_s * steps, alone_s=self.alone_s * prompts, together_s=self.together_s * prompts
         )
 
+    def at(self, shape: tuple[int, ...], place: tuple[Any, ...]) -> Times:
+        """Return the times at one place of their broadcast shape."""
+        parts = {
+            name: np.broadcast_to(getattr(self, name), shape)[place] for name in self._fields if name != "compiled"
+        }
+        return self._replace(**parts)
+
     @property
     def prompt_s(self) -> NDArray:
         """Time of the replica that a prompt takes at saturation [s]."""
@@ -85,7 +92,8 @@ def under(times: Times, requests_per_s: Numeric, output_tokens: Numeric) -> Load
     busy = latency.utilisation(requests_per_s, times.prompt_s)
     free = latency.free_yield(busy, times.tokens_per_step)
     tpot = latency.tpot_s(times.step_s, free)
-    return Load(np.asarray(requests_per_s), tpot, np.multiply(requests_per_s, output_tokens) * tpot, busy)
+    many = latency.in_flight(requests_per_s, output_tokens, times.step_s, free)
+    return Load(np.asarray(requests_per_s), tpot, many, busy)
 
 
 def ttft_s(times: Times, utilisation: Numeric, quantile: Numeric) -> NDArray:
@@ -95,7 +103,7 @@ def ttft_s(times: Times, utilisation: Numeric, quantile: Numeric) -> NDArray:
     return first + latency.waiting_s(utilisation, times.together_s, quantile)
 
 
-def _utilisation_within(times: Times, limit_s: Numeric, quantile: Numeric) -> NDArray:
+def utilisation_within(times: Times, limit_s: Numeric, quantile: Numeric) -> NDArray:
     """Return the largest share of time of prompts at which the TTFT limit holds; negative where none does."""
     shape = np.broadcast_shapes(np.shape(limit_s), np.shape(times.step_s), np.shape(times.together_s))
     low, high = np.zeros(shape), np.ones(shape)
@@ -119,7 +127,7 @@ def planned_requests_per_s(times: Times, request: Request) -> NDArray:
         slack = 1 - times.decode_s / request.most_tpot_s
         most = np.minimum(most, slack / times.prompt_s)
     if request.ttft_s is not None:
-        busy = _utilisation_within(times, request.ttft_s, request.ttft_quantile)
+        busy = utilisation_within(times, request.ttft_s, request.ttft_quantile)
         most = np.minimum(most, busy / times.prompt_s)
     kept = most > 0
     if not times.compiled:
@@ -157,17 +165,22 @@ def paid_chips(system: System | Chip, chips: NDArray) -> NDArray:
     return np.where(fitting >= 1, system.chips / np.maximum(fitting, 1), np.ceil(chips / system.chips) * system.chips)
 
 
-def made_per_chip(request: Request, system: System | Chip, requests_per_s: NDArray, chips: NDArray) -> NDArray:
-    """Return generated tokens per second for each chip that is paid for: the objective of every search.
+def request_chip_s(request: Request, system: System | Chip, requests_per_s: NDArray, chips: NDArray) -> NDArray:
+    """Return the chip-seconds that are paid for a request on replicas that each serve this rate.
 
-    Without a rate replicas fill whole systems; with one, the fewest whole systems that serve it are paid.
+    Without a rate of the request replicas fill whole systems; with one, the fewest systems that serve it are paid.
     """
     if request.requests_per_s is None or isinstance(system, Chip):
-        return requests_per_s * request.output_tokens / paid_chips(system, chips)
+        return paid_chips(system, chips) / requests_per_s
     fitting = np.floor(system.chips / chips)
     replicas = np.ceil(request.requests_per_s / requests_per_s * (1 - ROUNDING))
     whole = np.where(fitting >= 1, np.ceil(replicas / np.maximum(fitting, 1)), replicas * np.ceil(chips / system.chips))
-    return request.requests_per_s * request.output_tokens / (whole * system.chips)
+    return whole * system.chips / request.requests_per_s
+
+
+def made_per_chip(request: Request, system: System | Chip, requests_per_s: NDArray, chips: NDArray) -> NDArray:
+    """Return generated tokens per second for each chip that is paid for: the objective of every search."""
+    return request.output_tokens / request_chip_s(request, system, requests_per_s, chips)
 
 
 class Column(NamedTuple):
@@ -202,9 +215,9 @@ class Column(NamedTuple):
             rate = np.where(self.fits, figures["requests_per_s_per_replica"], np.nan)
             made = made_per_chip(self.request, self.system, rate, self.chips)
             prompts_chip_s = times.prompt_s * paid_chips(self.system, self.chips)
-            request_chip_s = self.request.output_tokens / made
+            chip_s = self.request.output_tokens / made
         best = np.argmax(np.nan_to_num(made, nan=-1.0), axis=-1)[..., None]
-        figures |= {"tokens_per_s_per_chip": made, "prompt_chip_s": prompts_chip_s, "request_chip_s": request_chip_s}
+        figures |= {"tokens_per_s_per_chip": made, "prompt_chip_s": prompts_chip_s, "request_chip_s": chip_s}
         shape = made.shape
         at_best = {name: np.take_along_axis(np.broadcast_to(x, shape), best, -1)[..., 0] for name, x in figures.items()}
         kept = np.isfinite(at_best["tokens_per_s_per_chip"])

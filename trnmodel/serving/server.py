@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 from trnmodel.arguments import TINY, flag, instance, numbers, refuse, share, together
 from trnmodel.catalog.load import precision as read_precision
 from trnmodel.catalog.options import Option, options
-from trnmodel.catalog.specs import Chip, Precision, published
+from trnmodel.catalog.specs import Chip, Precision
 from trnmodel.catalog.stacks import Efficiencies, find
 from trnmodel.catalog.systems import System
 from trnmodel.declared import MACHINE, MODEL, PRECISION, STACK, Flag, Numbers, Object, Word, declare
-from trnmodel.fabric.groups import chip_links
 from trnmodel.formulas import latency, memory
 from trnmodel.formulas.step import compiled_tokens
 from trnmodel.models.transformer import Transformer
@@ -24,6 +23,7 @@ from trnmodel.models.transformer import model as read_model
 from trnmodel.result import Basis, Judged, alike, blank, reason_mask, tidy
 from trnmodel.serving import account
 from trnmodel.serving.account import ROUNDING, TOO_LATE, TOO_SLOW, Load, Times
+from trnmodel.serving.apart import apart, replica_bytes_per_s, sent_bytes
 from trnmodel.serving.drafts import drafting_s
 from trnmodel.steps.ground import joint_basis, joint_spread
 from trnmodel.steps.inference import Step, decode_step, prefill
@@ -37,13 +37,13 @@ BATCHING = ("continuous", "static")
 NORMAL_99 = 2.3263478740408408  # 99th percentile of the standard normal distribution
 SEARCH_STEPS = 40
 SETTLED = 1e-9  # share of the largest batch by which the sequences in flight may miss the batch that was searched
-SERVE_REASONS = (
+LOAD_REASONS = (
     "prompts arrive faster than they are prefilled",
     "more requests in flight than the largest batch",
     TOO_SLOW,
     TOO_LATE,
-    *Step.REASONS,
 )
+SERVE_REASONS = (*LOAD_REASONS, *Step.REASONS)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -135,6 +135,11 @@ class Serving(Judged):
     def judge(self) -> Basis:
         """Return what the times rest on: the weaker of the prefill and the decode step."""
         return self.question.option.basis(joint_basis(self.prefill_step, self.decode_step))
+
+    @property
+    def load_mask(self) -> NDArray:
+        """Why its load cannot be, as bits of `LOAD_REASONS`; its steps have their own reasons."""
+        return np.asarray(self.reason_mask) & (2 ** len(LOAD_REASONS) - 1)
 
     @property
     def keeps_promise(self) -> NDArray:
@@ -587,29 +592,36 @@ def _disaggregated(
     """Return the answer from the chips and the scale-out bandwidth of a replica of each side."""
     batch, output = q.batch, q.output_tokens
     ask: dict[str, Any] = {"precision": q.precision, "efficiencies": q.prefill_efficiencies}
-    first = prefill(q.model, q.prefill_system, q.prefill_mapping, input_tokens=q.input_tokens, **ask)
+    groups = q.prefill_mapping.ep * q.prefill_mapping.pp
+    many = {"input_tokens": q.input_tokens, **ask}
+    first = prefill(q.model, q.prefill_system, q.prefill_mapping, **many)
+    together = first
+    if np.any(groups > 1):
+        together = prefill(q.model, q.prefill_system, q.prefill_mapping, batch=groups, **many)
     ask |= {"efficiencies": q.decode_efficiencies, "max_context": q.input_tokens + output}
     step = decode_step(
         q.model, q.decode_system, q.decode_mapping, batch=batch, context=q.input_tokens + output / 2, **ask
     )
     chips, network = zip(prefill_replica, decode_replica, strict=True)
-    sent = q.model.kv_bytes(q.input_tokens, q.precision.kv) + q.model.state_bytes()
-    ratio = latency.replicas_ratio(first.time_s, batch, output, step.time_s)
-    rate = batch / (output * step.time_s)
+    sent = sent_bytes(q.model, q.input_tokens, q.precision)
     mask = reason_mask(~np.asarray(first.valid), ~np.asarray(step.valid))
     transfer_s = memory.transfer_s(sent, np.minimum(*network) * q.transfer_share)
-    times = {
+    one = np.ones(())
+    times = Times(batch, step.time_s, one, first.time_s, together.time_s, groups, one, True)
+    found = apart(times, times, Request(q.input_tokens, output), transfer_s)
+    ratio, rate = found.prefill_replicas, found.requests_per_s
+    figures = {
         "prefill_s": first.time_s,
         "transfer_s": transfer_s,
         "transfer_bytes": sent,
         "step_s": step.time_s,
-        "ttft_s": first.time_s + transfer_s + step.time_s,
+        "ttft_s": found.ttft_s,
         "prefill_replicas_per_decode_replica": ratio,
         "prefill_chips_per_decode_chip": ratio * chips[0] / chips[1],
         "requests_per_s_per_decode_replica": rate,
         "tokens_per_s_per_chip": rate * output / (chips[1] + ratio * chips[0]),
     }
-    fields: dict[str, Any] = {"prefill_system": first.system, "decode_system": step.system} | blank(mask, **times)
+    fields: dict[str, Any] = {"prefill_system": first.system, "decode_system": step.system} | blank(mask, **figures)
     return Disaggregated(
         prefill_stack=q.prefill_efficiencies,
         stack=q.decode_efficiencies,
@@ -633,5 +645,4 @@ def _side(
 def _replica(at: Site, mapping: Mapping) -> tuple[NDArray, NDArray]:
     """Return the chips of one replica, and the scale-out bandwidth of them all."""
     chips = np.ceil(mapping.replica_ranks / at.ranks_per_chip)
-    beyond = at.where.scaleout_bytes_per_s_per_dir
-    return chips, chips * published(beyond, chip_links(at.where))
+    return chips, replica_bytes_per_s(at.where, chips)

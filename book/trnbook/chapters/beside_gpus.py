@@ -7,6 +7,7 @@ from itertools import product
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from trnbook.chapters import common
 from trnbook.shared.fabrics import capacities
@@ -16,15 +17,18 @@ from trnmodel.catalog.stacks import KINDS, basis, efficiencies, kinds
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.evidence import tables as evidence
+from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.result import stacked, tidy
-from trnmodel.search import deployments
-from trnmodel.search.deployments import formats
+from trnmodel.search.frontier import formats, in_formats
+from trnmodel.search.grid import tensor_degrees
 from trnmodel.steps.inference import prefill
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
+from trnmodel.steps.request import Request
 from trnmodel.units import MS, US, format_within
 
+CURVE = (10.0, 20.0, 40.0, 80.0, 160.0)  # promised to a user, in charts [token/s]
 LINKS = ("injection_bytes_per_s_per_dir", "all_to_all_bytes_per_s")
 STEPS = ("decode-step", "loaded-step")
 RATES = ("tokens_per_s_per_chip", "tokens_per_s_per_chip_low", "tokens_per_s_per_chip_high")
@@ -64,12 +68,19 @@ def _sent(spec: System) -> list[float]:
     return capacities([spec]).set_index("scope").loc["world", list(LINKS)].tolist()
 
 
-def frontiers(model: str, systems: Iterable[str], precisions: Sequence[str], context: float) -> pd.DataFrame:
-    """Return the throughput frontier of each system in its format, on each kind of software that its chip has."""
+def frontiers(
+    model: str | Transformer,
+    request: Request,
+    systems: Iterable[str],
+    precisions: Sequence[str],
+    tokens_per_s_per_user: ArrayLike = CURVE,
+) -> pd.DataFrame:
+    """Return the frontier of each system in its format, on each kind of software that its chip has."""
     chosen = formats(systems, precisions)
     there = {kind: [name for name in chosen if kind in kinds(read_system(name).chip)] for kind in KINDS}
+    speeds = {"tokens_per_s_per_user": tokens_per_s_per_user}
     tables = {
-        kind: deployments.in_formats(model, {name: chosen[name] for name in names}, context, efficiencies=KINDS[kind])
+        kind: in_formats(model, request, {name: chosen[name] for name in names}, efficiencies=KINDS[kind], **speeds)
         for kind, names in there.items()
         if names
     }
@@ -77,36 +88,38 @@ def frontiers(model: str, systems: Iterable[str], precisions: Sequence[str], con
 
 
 def at_speeds(table: pd.DataFrame, tokens_per_s_per_user: Iterable[float], reference: str) -> pd.DataFrame:
-    """Return tokens/s per chip of each system at equal speed per user, and the ratio to a reference system.
+    """Return tokens/s per paid chip of each system at an equal promise, and the ratio to a reference system.
 
     Returns
     -------
     table : pandas.DataFrame
-        software, wanted_tokens_per_s_per_user, system, precision, tp, ep, batch, tokens_per_s_per_chip with `_low` and
-        `_high`, times (over the reference on the same kind of stack; NaN where either cannot), bound, measured_share,
-        basis. [-]
+        software, promised_tokens_per_s_per_user, system, precision, option, degrees, batch, tokens_per_s_per_chip with
+        `_low` and `_high`, chance, decode_tokens_per_s_per_chip, prefill_utilisation, times (over the reference on the
+        same kind of stack; NaN where either cannot), bound, measured_share, basis. [-]
     """
     lines = table.groupby("software", sort=False)
-    yields = stacked({k: deployments.at_interactivity(v, tokens_per_s_per_user) for k, v in lines}, "software")
-    base = yields[yields.system == reference].set_index(["software", "wanted_tokens_per_s_per_user"])
-    keys = pd.MultiIndex.from_frame(yields[["software", "wanted_tokens_per_s_per_user"]])
+    speeds = list(tokens_per_s_per_user)
+    yields = stacked({k: common.at_speeds(v.drop(columns="software"), speeds) for k, v in lines}, "software")
+    base = yields[yields.system == reference].set_index(["software", "promised_tokens_per_s_per_user"])
+    keys = pd.MultiIndex.from_frame(yields[["software", "promised_tokens_per_s_per_user"]])
     yields["times"] = yields.tokens_per_s_per_chip / base.tokens_per_s_per_chip.reindex(keys).to_numpy()
-    names = "software wanted_tokens_per_s_per_user system precision tp ep batch".split()
-    return yields[[*names, *RATES, "times", "bound", "measured_share", "basis"]]
+    names = "software promised_tokens_per_s_per_user system precision option tp ep pp cp batch".split()
+    parts = "chance decode_tokens_per_s_per_chip prefill_utilisation times bound measured_share basis".split()
+    return yields[[*names, *RATES, *parts]]
 
 
 def side_by_side(table: pd.DataFrame, tokens_per_s_per_user: float) -> pd.DataFrame:
-    """Return one row per system at one speed: tokens/s per chip on each kind of software, basis of the public one.
+    """Return one row per system at one promise: tokens/s per paid chip by kind of software, basis of the public one.
 
     Returns
     -------
     table : pandas.DataFrame
-        system, precision, basis and measured_share (public), public_tokens_per_s_per_chip, hand_tuned_... and
+        system, precision, basis, measured_share and chance (public), public_tokens_per_s_per_chip, hand_tuned_... and
         ideal_... with `_low` and `_high`, share_of_ideal (public); the most on ideal stacks first. [-]
     """
-    at = table[table.wanted_tokens_per_s_per_user == tokens_per_s_per_user].set_index("system")
+    at = table[table.promised_tokens_per_s_per_user == tokens_per_s_per_user].set_index("system")
     kinds = {kind: at[at.software == kind] for kind in reversed(KINDS)}
-    wide = kinds["ideal"][["precision"]].join(kinds["public"][["basis", "measured_share"]])
+    wide = kinds["ideal"][["precision"]].join(kinds["public"][["basis", "measured_share", "chance"]])
     for kind, rows in kinds.items():
         ends = list(RATES) if kind != "ideal" else [RATES[0]]
         wide = wide.join(rows[ends].add_prefix(f"{kind.replace('-', '_')}_"))
@@ -129,13 +142,13 @@ def describe_yield(row: pd.Series, kind: str) -> str:
     --------
     >>> row = pd.Series(dict(zip(RATES, (1008.0, 700.0, 1500.0)))).add_prefix("hand_tuned_")
     >>> describe_yield(row, "hand-tuned")
-    '1,000 tokens/s a chip (700 to 1,500; extrapolated)'
+    '1,000 tokens/s per paid chip (700 to 1,500; extrapolated)'
     """
     number, mark = for_card(row, kind)
     if isinstance(number, str):
         return "cannot"
     value, low, high = number
-    return format_within(value, low, high, "tokens/s a chip", "" if kind == "ideal" else mark)
+    return format_within(value, low, high, "tokens/s per paid chip", "" if kind == "ideal" else mark)
 
 
 def prompts(model: str, systems: Iterable[str], precisions: Sequence[str], input_tokens: float) -> pd.DataFrame:
@@ -153,7 +166,7 @@ def prompts(model: str, systems: Iterable[str], precisions: Sequence[str], input
         if kind not in kinds(read_system(name).chip):
             continue
         at = site(name)
-        mapping = Degrees(tp=deployments.tensor_degrees(name))
+        mapping = Degrees(tp=tensor_degrees(name))
         step = prefill(model, name, mapping, input_tokens=tokens, precision=precision, efficiencies=stack)
         table = step.to_frame(bands=True)
         chips = np.ceil(table.tp / at.ranks_per_chip)

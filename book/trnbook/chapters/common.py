@@ -250,3 +250,17 @@ def logical_cores(chips: Iterable[str | Chip]) -> pd.DataFrame:
             engines = chip.core.dma_engines * chip.core.dma_engine_bytes_per_s
             rows.append(row | {"dma_bytes_per_s": at.lnc * engines})
     return tidy(rows)
+
+
+def at_speeds(table: pd.DataFrame, tokens_per_s_per_user: Iterable[float]) -> pd.DataFrame:
+    """Return the rows of a frontier at some promised speeds, with an empty row for a system that does not keep one.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"promised_tokens_per_s_per_user": [20.0], "system": "a", "precision": "bf16", "tp": 8.0})
+    >>> at_speeds(table, [20.0, 50.0]).tp.tolist()
+    [8.0, nan]
+    """
+    pairs = table[["system", "precision"]].drop_duplicates()
+    speeds = pd.DataFrame({"promised_tokens_per_s_per_user": list(map(float, tokens_per_s_per_user))})
+    return speeds.merge(pairs, how="cross").merge(table, how="left").reindex(columns=table.columns)

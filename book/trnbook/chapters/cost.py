@@ -19,15 +19,15 @@ from trnmodel.catalog import load, rents
 from trnmodel.catalog import prices as priced
 from trnmodel.catalog.systems import System
 from trnmodel.cost.tco import HOURLY, Cost
-from trnmodel.search.chip_seconds import TokenCost, within
+from trnmodel.search.chip_seconds import TokenCost
 from trnmodel.search.token_cost import TokenCosts
-from trnmodel.units import format_digits
+from trnmodel.units import format_digits, format_within
 
 CHECKED = ("hgx-h100", "hgx-h200", "hgx-b200", "gb200-nvl72", "mi300x-8")
 SYMBOLS = [
-    ("", "usd_per_mtoken", "cost of a million tokens, prompts and answers as requests have them", "", "result"),
+    ("", "usd_per_mtoken", "cost of a million generated tokens with their prompts paid", "", "result"),
     ("c", "usd_per_chip_h, usd_per_h", "price of a rented chip-hour; cost of an owner's", "", "data; result"),
-    ("P, D", "chip_s", "chip-seconds of a prompt's token, of a generated one", "", "step"),
+    ("R", "request_chip_s", "paid chip-seconds of a request", "", "result"),
     ("", "input_tokens, output_tokens", "tokens of a request", "", "parameter"),
     ("", "rate_per_year, life_years", "cost of capital; years over which servers are paid", "", "data"),
     ("", "capital_usd", "", "", "counted, estimate (D)"),
@@ -43,10 +43,8 @@ def own_prices(texts: Iterable[str], owner: str) -> Inputs:
 
 
 def drawable(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows with a cost; unbounded bars are cut at three times the largest finite end."""
-    there = table.dropna(subset=ENDS[0])
-    most = 3 * there[ENDS].replace(np.inf, np.nan).max().max()
-    return there.assign(usd_per_mtoken_high=there.usd_per_mtoken_high.clip(upper=most))
+    """Return the rows with a cost."""
+    return table.dropna(subset=ENDS[0])
 
 
 def rents_table(systems: Iterable[System], pricing: str, region: str | None, mine: Inputs) -> pd.DataFrame:
@@ -67,7 +65,7 @@ def _rented(spec: System, one: rents.Rent) -> dict[str, Any]:
     names = {"USD a chip-hour": "chip", "USD a PFLOP/s-hour, BF16": "PFLOP/s bf16", "the same in FP8": eight}
     for title, name in (names | {"USD a TB/s-hour": "TB/s"}).items():
         three = rates.loc[name, ["usd_per_h", "usd_per_h_low", "usd_per_h_high"]] if name in rates.index else None
-        row[title] = "no peak" if three is None else within(*three)
+        row[title] = "no peak" if three is None else format_within(*three)
     places = sorted(one.places)
     where = f"{', '.join(places[:2])}{f' and {len(places) - 2} more' if len(places) > 2 else ''}"
     return row | {
@@ -91,12 +89,13 @@ def hours_table(hours: owned.Hours, head: TokenCosts) -> pd.DataFrame:
             continue
         row: dict[str, Any] = {
             "system": name,
-            "USD an hour": within(float(cost.usd_per_h), float(cost.low), float(cost.high)),
+            "USD an hour": format_within(float(cost.usd_per_h), float(cost.low), float(cost.high)),
         }
         for title, field in (("USD a chip", "capital_usd"), ("W all-in", "all_in_w")):
             row[title] = cost.in_words(field)
         price = rented[name]
-        row["rent"] = "no price" if price.why else within(float(price.usd_per_chip_h), *price.range("usd_per_chip_h"))
+        ends = price.range("usd_per_chip_h")
+        row["rent"] = "no price" if price.why else format_within(float(price.usd_per_chip_h), *ends)
         rows.append(row | {part: format_digits(float(getattr(cost, f"{part}_usd_per_h")), 2) for part in HOURLY})
     return pd.DataFrame(rows).fillna("")
 
@@ -121,7 +120,8 @@ def answer(head: TokenCosts, system: str, table: pd.DataFrame, called: Mapping[s
     others = there[there.system != system].sort_values(ENDS[0], kind="stable")
     best, name = (others.iloc[0] if len(others) else None), called[system]
     figures = {
-        kind: [float(line.blended_usd_per_mtoken), *map(float, line.ends(line.FIGURE))] for kind, line in lines.items()
+        kind: [float(line.generated_usd_per_mtoken), *map(float, line.ends(line.FIGURE))]
+        for kind, line in lines.items()
     }
     unit, what = "USD", f"{question} on {name}, {one.stack_kind} software"
     if one.rent.why and best is not None:
@@ -133,35 +133,31 @@ def answer(head: TokenCosts, system: str, table: pd.DataFrame, called: Mapping[s
         )
     also = "; ".join(f"{kind} {_figure(figures[kind], line)}" for kind, line in lines.items() if line is not one)
     value, low, high = figures[one.stack_kind]
-    wide = np.isfinite(value) and not np.isfinite(high)
     return card(
-        f"{format_digits(value, 2)} {unit}, {format_digits(low, 2)} to out of reach"
-        if wide
-        else figures[one.stack_kind]
-        if np.isfinite(value)
-        else "no cost",
+        figures[one.stack_kind] if np.isfinite(value) else "no cost",
         f"{what}{'' if np.isfinite(value) else f': {one.reason}'}; {also}. Rent: {one.price_told()}",
         unit=unit,
         mark=str(one.basis),
         rival="" if best is None else f"{called[best.system]} with {_band(best)} USD",
-        rank=_rank(best, float(one.blended_usd_per_mtoken), low, high),
+        rank=_rank(best, float(one.generated_usd_per_mtoken), low, high),
         alone="" if best is not None else f"no other of these has a price and is as fast on {one.stack_kind} software",
         proof="Check: eight figures of another model",
         more=_unpriced(table, called)
-        + "An owner's cost follows the renter's. A band joins that of the price and that of the software.\n\n"
+        + "An owner's cost follows the renter's. A band is of common draws of price and software; on "
+        f"{one.stack_kind} software {one.chance_told()}.\n\n"
         + ledger.rests_on(*dict.fromkeys(line.stack.id for line in lines.values() if line.stack_kind != "ideal")),
     )
 
 
 def _figure(figures: list[float], line: TokenCost) -> str:
     value, low, high = figures
-    return within(value, low, high, str(line.basis)) if np.isfinite(value) else line.lacking or "no tie"
+    return format_within(value, low, high, basis=str(line.basis)) if np.isfinite(value) else line.lacking or "no tie"
 
 
 def _band(row: pd.Series) -> str:
     """Format the cost of a row with its band and basis."""
     value, low, high = row[ENDS]
-    return within(value, low, high, row.basis)
+    return format_within(value, low, high, basis=row.basis)
 
 
 def _rank(best: pd.Series | None, value: float, low: float, high: float) -> str:

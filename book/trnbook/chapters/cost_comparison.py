@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +18,11 @@ from trnmodel.cost.tco import Cost
 from trnmodel.formulas.tco import usd_per_mtoken
 from trnmodel.models.transformer import Transformer
 from trnmodel.result import tidy
-from trnmodel.search.chip_seconds import TokenCost, within
+from trnmodel.search.chip_seconds import TokenCost
 from trnmodel.search.sensitivity import Sensitivity
 from trnmodel.search.token_cost import TokenCosts, token_cost
-from trnmodel.units import format_digits
+from trnmodel.steps.request import Request
+from trnmodel.units import format_digits, format_within
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,17 +40,13 @@ def cost_grid(
     speeds: Sequence[float],
     mine: Inputs,
     rented: tuple[str, str | None],
-    load: Mapping[str, Any],
-    **question: Any,
+    request: Request,
 ) -> dict[tuple[str, float], TokenCosts]:
-    """Return `token_cost` of every model and speed; only the first model at the middle speed has a load."""
+    """Return `token_cost` of a request for every model and promised speed."""
     some, whom = list(systems), {one.id: one for one in models}
     rents = {spec.id: mine.rent(spec, *rented) for spec in some}
-    head = next(iter(whom)), middle_of(speeds)
     return {
-        (name, speed): token_cost(
-            one, some, tokens_per_s_per_user=speed, pricing=rents, **question, **(load if (name, speed) == head else {})
-        )
+        (name, speed): token_cost(one, replace(request, tokens_per_s_per_user=speed), some, pricing=rents)
         for name, one in whom.items()
         for speed in speeds
     }
@@ -73,13 +71,12 @@ def table_of(grid: CostGrid) -> pd.DataFrame:
     -------
     table : pandas.DataFrame
         model, wanted_tokens_per_s_per_user, system, software, usd_per_mtoken with `_low` and `_high` (NaN where there
-        is none), chip_s (of a mean token), usd_per_chip_h, basis, reason.
+        is none) of a generated token with its prompt, chip_s (of the same), chance, usd_per_chip_h, basis, reason.
 
     Examples
     --------
     >>> import trnmodel as tm
-    >>> ask = {"tokens_per_s_per_user": 20, "input_tokens": 1024, "output_tokens": 256}
-    >>> grid = tm.token_cost("llama-3.1-8b", "trn2.48xlarge", **ask)
+    >>> grid = tm.token_cost("llama-3.1-8b", tm.Request(1024, 256, tokens_per_s_per_user=20), "trn2.48xlarge")
     >>> owned_ = grid.priced(owned.hours(["trn2.48xlarge"]))
     >>> rent, own = (table_of({("llama-3.1-8b", 20): one}) for one in (grid, owned_))
     >>> bool((own.usd_per_mtoken < rent.usd_per_mtoken).all())
@@ -91,10 +88,10 @@ def table_of(grid: CostGrid) -> pd.DataFrame:
 def _line(one: TokenCost) -> dict[str, Any]:
     row: dict[str, Any] = {"model": one.model.id, SPEED: one.wanted_tokens_per_s_per_user}
     row |= {"system": one.system.id, "software": one.stack_kind}
-    value = float(one.blended_usd_per_mtoken)
+    value = float(one.generated_usd_per_mtoken)
     ends = [float(end) for end in one.ends(one.FIGURE)] if np.isfinite(value) else [np.nan, np.nan]
     row |= dict(zip(ENDS, (value, *ends), strict=True))
-    row |= {"chip_s": one.chip_s_ends()[1], "usd_per_chip_h": float(one.usd_per_chip_h)}
+    row |= {"chip_s": one.chip_s(), "chance": one.chance, "usd_per_chip_h": float(one.usd_per_chip_h)}
     return row | {"basis": str(one.basis), "reason": str(one.reason)}
 
 
@@ -123,10 +120,11 @@ def compare(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def cell(line: Any) -> str:
-    """Format a cost with its band, or the reason why there is none."""
+    """Format a cost with its band and the share of draws that it is of, or the reason why there is none."""
     if np.isnan(line.usd_per_mtoken):
         return "too slow" if "too slow" in line.reason else "no price" if np.isnan(line.usd_per_chip_h) else line.reason
-    return within(*(getattr(line, end) for end in ENDS))
+    of = "" if line.chance == 1 else f", of {format_digits(100 * line.chance, 2)}% of draws"
+    return format_within(*(getattr(line, end) for end in ENDS)) + of
 
 
 @lru_cache(maxsize=64)
@@ -155,7 +153,7 @@ def firsts(costs: TokenCosts, software: str) -> dict[str, float]:
         wins = draws.wins(least=True).sort_values("wins", ascending=False, kind="stable")
         return dict(zip(wins.answer, map(float, wins.wins), strict=True))
     known = [one for one in costs.lines if one.stack_kind == software and np.all(one.valid)]
-    known.sort(key=lambda one: float(one.blended_usd_per_mtoken))
+    known.sort(key=lambda one: float(one.generated_usd_per_mtoken))
     return {one.system.id: float(one is known[0]) for one in known}
 
 
@@ -288,7 +286,7 @@ def waiting(grid: CostGrid, now: Cost, later: str) -> pd.DataFrame:
     rows = list[dict[str, Any]]()
     for (model, speed), one in grid.items():
         row: dict[str, Any] = {"model": model, SPEED: speed}
-        costs = {(line.stack_kind, line.system.id): float(line.blended_usd_per_mtoken) for line in one.lines}
+        costs = {(line.stack_kind, line.system.id): float(line.generated_usd_per_mtoken) for line in one.lines}
         for kind in ORDER:
             ratio = costs.get((kind, now.system.id), np.nan) / costs.get((kind, later), np.nan)
             row[kind] = float(months_of_waiting(now, ratio)) if np.isfinite(ratio) else np.nan

@@ -12,6 +12,7 @@ from trnmodel.arguments import choice, refuse
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.cost.tco import BREAK_EVENS, Cost, tco
+from trnmodel.search.chip_seconds import uncertain
 from trnmodel.search.sensitivity import Sensitivity, sensitivity
 from trnmodel.search.token_cost import TokenCosts
 
@@ -79,8 +80,8 @@ def drawn_ties(
             ties[one.system.id] = low + (wanted - at_low) / (at_high - at_low) * (high - low)
         return ties
 
-    inputs = dict(item for one in (mine, *(one for one, _ in rest)) for item in one.uncertain("blended").items())
-    return sensitivity(inputs_at_tie, inputs, DRAWS, seed)
+    inputs, even = uncertain([mine, *(one for one, _ in rest)])
+    return sensitivity(inputs_at_tie, inputs, DRAWS, seed, even)
 
 
 def as_line(cost: Cost) -> tuple[float, float, float]:

@@ -12,10 +12,10 @@ from trnbook.shared.software_kinds import ORDER
 from trnmodel.cost.tco import MONTHS, PERIOD_H, Cost
 from trnmodel.formulas import tco as page
 from trnmodel.result import tidy
-from trnmodel.search.chip_seconds import TokenCost, within
+from trnmodel.search.chip_seconds import TokenCost
 from trnmodel.search.sensitivity import Sensitivity
 from trnmodel.search.token_cost import TokenCosts
-from trnmodel.units import HOUR, KW, MILLION, MS, counted, format_digits
+from trnmodel.units import HOUR, KW, MILLION, MS, counted, format_digits, format_within
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,45 +42,41 @@ SHORTEST = 0.05  # months; a shorter wait is not mentioned
 def by_hand(one: TokenCost, called: Mapping[str, str]) -> str:
     """Work out the cost of a token by hand from its price and its chip-seconds, as a sentence."""
     prompts, made = one.input_tokens, one.output_tokens
-    prompt, each = (float(one.chip_s(phase)[2]) / MS for phase in ("prefill", "decode"))
-    mean = (prompts * prompt + made * each) / (prompts + made)
+    prompt, each = (one.chip_s(phase) / MS for phase in ("prefill", "decode"))
+    mean = (prompts * prompt + made * each) / made
     price = float(one.usd_per_chip_h)
     cost = price * mean * MS * MILLION / HOUR
-    if not np.isclose(cost, float(one.blended_usd_per_mtoken)):
-        raise AssertionError(f"{one.system.id}: {cost} by hand, {one.blended_usd_per_mtoken} by the package")
+    if not np.isclose(cost, float(one.generated_usd_per_mtoken)):
+        raise AssertionError(f"{one.system.id}: {cost} by hand, {one.generated_usd_per_mtoken} by the package")
     return (
         f"**By hand, {called[one.system.id]} on {one.stack_kind} software.** A token of a prompt takes {prompt:.4g} ms "
-        f"of a chip, one of an answer {each:.4g} ms: ({prompts:,.0f} x {prompt:.4g} + {made:,.0f} x {each:.4g}) / "
-        f"{prompts + made:,.0f} = {mean:.4g} ms. At {price:.4g} USD an hour a million take {price:.4g} x {mean:.4g} x "
-        f"1,000 / 3,600 = {cost:.3g} USD; the package says {float(one.blended_usd_per_mtoken):.3g} USD."
+        f"of a chip, one of an answer {each:.4g} ms with the time in which chips wait: ({prompts:,.0f} x {prompt:.4g} "
+        f"+ {made:,.0f} x {each:.4g}) / {made:,.0f} = {mean:.4g} ms for each generated token. At {price:.4g} USD an "
+        f"hour a million take {price:.4g} x {mean:.4g} x 1,000 / 3,600 = {cost:.3g} USD; the package says "
+        f"{float(one.generated_usd_per_mtoken):.3g} USD."
     )
 
 
-def loaded(costs: TokenCosts) -> pd.DataFrame:
-    """Return a row per priced system: $ per million tokens at capacity and under the load, by software."""
+def loaded(costs: TokenCosts, under: TokenCosts) -> pd.DataFrame:
+    """Return a row per priced system: $ per million generated tokens at capacity and `under` a load, by software."""
     import pandas as pd
 
     rows = []
     for name in costs.systems:
-        some = [one for one in costs.lines if one.system.id == name and not one.rent.why]
-        row = {"system": name}
-        row |= {one.stack_kind: _at_load(one) for one in sorted(some, key=lambda line: ORDER.index(line.stack_kind))}
+        pairs = zip(costs.lines, under.lines, strict=True)
+        some = [pair for pair in pairs if pair[0].system.id == name and not pair[0].rent.why]
+        some.sort(key=lambda pair: ORDER.index(pair[0].stack_kind))
+        row = {"system": name} | {full.stack_kind: _at_load(full, load) for full, load in some}
         rows += [row] if some else []
     return pd.DataFrame(rows)
 
 
-def _at_load(one: TokenCost) -> str:
-    """Format a cost at capacity and under the load, with the number of instances."""
-    if not bool(np.all(one.valid)):
-        return one.lacking
-    full, load = (
-        within(float(getattr(one, name)), *_two(one.ends(name))) for name in (one.FIGURE, "at_load_usd_per_mtoken")
-    )
-    return f"{full} at capacity, {load} on {counted(float(one.instances), 'instance')}"
-
-
-def _two(ends: tuple[Any, Any]) -> tuple[float, float]:
-    return float(ends[0]), float(ends[1])
+def _at_load(full: TokenCost, load: TokenCost) -> str:
+    """Format a cost at capacity and one under a load, with the number of instances."""
+    if not (bool(np.all(full.valid)) and bool(np.all(load.valid))):
+        return full.lacking or load.lacking
+    at_capacity, at_load = full.in_words(full.FIGURE), load.in_words("at_load_usd_per_mtoken")
+    return f"{at_capacity} at capacity, {at_load} on {counted(load.instances, 'instance')}"
 
 
 def hosted(grid: CostGrid, called: Mapping[str, str], system: str) -> str:
@@ -134,7 +130,7 @@ def early_delivery(cost: Cost, table: pd.DataFrame, name: str) -> str:
     if not np.isclose(lost, first.share):
         raise AssertionError(f"{name}: {lost} by hand, {first.share} by the package")
     gains = [
-        f"{counted(row.months, 'month')} {row.share:.1%}, {within(row.usd, row.usd_low, row.usd_high)} USD"
+        f"{counted(row.months, 'month')} {row.share:.1%}, {format_within(row.usd, row.usd_low, row.usd_high)} USD"
         for row in table.itertuples()
     ]
     return (
@@ -155,7 +151,7 @@ def waiting_time(table: pd.DataFrame, now: str, later: str) -> str:
             if value < SHORTEST:
                 none.append(high)
                 continue
-            months = within(value, low, high) if np.isfinite(high) else format_digits(value, 2)
+            months = format_within(value, low, high) if np.isfinite(high) else format_digits(value, 2)
             said.append(f"{months} months for {row['model']} at {row[SPEED]:,.15g} tokens/s on {kind} software")
     if not said and not none:
         return f"Not both {now} and {later} are as fast and have a cost, so that waiting is worth nothing known."
@@ -172,7 +168,7 @@ def tie_table(grid: CostGrid, system: str) -> pd.DataFrame:
     for row in level_rents(grid, system).to_dict("records"):
         cells = rows.setdefault((row["model"], row[SPEED], row["against"]), {})
         three = [row[f"break_even_usd_per_chip_h{end}"] for end in ("", "_low", "_high")]
-        cells[row["software"]] = within(*three) if np.isfinite(three[0]) else "too slow"
+        cells[row["software"]] = format_within(*three) if np.isfinite(three[0]) else "too slow"
     return tidy(
         dict(zip(("model", SPEED, "against"), key, strict=True))
         | {kind: cells[kind] for kind in ORDER if kind in cells}

@@ -46,8 +46,9 @@ def what_if(
     Parameters
     ----------
     frame : pandas.DataFrame
-        case, system, ideal_chip_s (of a mean token), public_share and hand_tuned_share (of ideal; 0 where too slow),
-        an owner's hour (usd_per_h), and the same hour as a line: base_usd_per_h, usd_per_h_per_usd, usd_per_h_per_w.
+        case, system, ideal_chip_s (of a generated token with its prompt), public_share and hand_tuned_share (of ideal;
+        0 where too slow), an owner's hour (usd_per_h), and the same hour as a line: base_usd_per_h, usd_per_h_per_usd,
+        usd_per_h_per_w.
     choices : sequence of str
         Systems that can be chosen. [-]
     chip_usd, tdp_w : float
@@ -69,7 +70,7 @@ def what_if(
     )
     one = _costs(rows)
     place = {
-        "x": _log(alt.X, "x", "A million tokens [USD]", padding=ROOM),
+        "x": _log(alt.X, "x", "A million generated tokens [USD]", padding=ROOM),
         "y": alt.Y(field="name", type="nominal", axis=None, sort=list(dict.fromkeys(rows.name))),
     }
     return _finished(alt.layer(*_drawn(one, place), alt.layer(*_captions(one))).add_params(*params), caption, under)
@@ -95,7 +96,7 @@ def _drawn(one: Any, place: Mapping[str, Any]) -> list[Any]:
         usd=f"format(datum.ideal / datum.of, {DIGITS}) + ' USD'",
         part="format(datum.of, '.2~p')",
     )
-    titles = {"name": "System", "said": "Software", "part": "Share of ideal", "usd": "A million tokens"}
+    titles = {"name": "System", "said": "Software", "part": "Share of ideal", "usd": "A million generated tokens"}
     tip = [alt.Tooltip(field=name, type="nominal", title=title) for name, title in titles.items()]
     looks = {"domain": [*kinds, "ideal"], "range": language.colours([*kinds, "ideal"])}
     colour = alt.Color(field="said", type="nominal", title=None, scale=looks, legend=alt.Legend(orient="bottom"))
@@ -132,7 +133,7 @@ def _captions(one: Any) -> list[Any]:
         f"'level with the best other, hand-tuned, at ' + format({tie}, '.2~p')"
     )
     texts = [
-        (mine, f"format(datum.ideal / (share / 100), {DIGITS}) + ' USD a million tokens'", 0, 22),
+        (mine, f"format(datum.ideal / (share / 100), {DIGITS}) + ' USD a million generated tokens'", 0, 22),
         (mine, " + '\\n' + ".join(f"({line})" for line in said), 28, 14),
         (both.transform_filter("datum.mine == own"), level, 28 + LINE * len(said), 14),
     ]
@@ -156,7 +157,7 @@ def grid(cases: Mapping[str, pd.DataFrame], lines: Mapping[str, tuple[float, flo
     rows = []
     for case, table in cases.items():
         for name, some in table.groupby("system", sort=False):
-            each = some.set_index("software").chip_s
+            each = some.set_index("software").chip_s.fillna(math.inf)
             ideal, hour = float(each.get("ideal", math.inf)), float(some.usd_per_chip_h.iloc[0])
             if not math.isfinite(ideal) or math.isnan(hour) or name not in lines:
                 continue

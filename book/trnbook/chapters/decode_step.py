@@ -16,7 +16,7 @@ from trnmodel.catalog.stacks import IDEAL, VALUES, Efficiencies, find, kinds
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.models.transformer import model as read_model
 from trnmodel.result import stacked, tidy
-from trnmodel.search.deployments import computes
+from trnmodel.search.grid import computes
 from trnmodel.search.sizing import shortfall
 from trnmodel.steps.answers import RESOURCES
 from trnmodel.steps.deployment import Deployment
@@ -175,7 +175,7 @@ def prefixes(d: Deployment, input_tokens: float, shares: ArrayLike) -> pd.DataFr
 
 
 def changes(d: Deployment, batch: float, context: float, input_tokens: float) -> pd.DataFrame:
-    """Return the step, tokens/s per chip and first token with one thing changed at a time, or why it cannot be."""
+    """Return the step, tokens/s per chip of decoding alone, and first token with one thing changed, or why not."""
     m, at = read_model(d.model), d.mapping
     cases: dict[str, tuple[Deployment, float, float]] = {"nothing": (d, batch, context)}
     others = {f"TP {n:g}": replace(d, mapping=replace(at, tp=n)) for n in (at.tp // 2, at.tp * 2) if n}
@@ -194,8 +194,9 @@ def changes(d: Deployment, batch: float, context: float, input_tokens: float) ->
         first = one.prefill(input_tokens=input_tokens, max_context=length)
         row = {"changed": name, "step_s": step.time_s, "step_s_low": step.low, "step_s_high": step.high}
         row |= {"first_token_s": first.time_s, "first_token_s_low": first.low, "first_token_s_high": first.high}
-        for rate in ("tokens_per_s_per_user", "tokens_per_s_per_chip"):
-            row |= step.banded(rate)
+        row |= step.banded("tokens_per_s_per_user")
+        alone = step.banded("tokens_per_s_per_chip")  # of this step, without prompts
+        row |= {f"decode_{name}": value for name, value in alone.items()}
         why = shortfall(one, users, length)
         rows.append({**row, "basis": "" if why else str(step.basis), "why not": why})
     return tidy(rows)

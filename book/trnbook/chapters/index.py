@@ -83,7 +83,8 @@ def _cells(row: dict[str, Any]) -> list[str]:
     other = "; ".join(f"{kind} {rate}" for kind, rate in rates.items())
     how = f"{counted(row['chips'], 'chip')}: {row['mapping']}"
     after = [figure("ttft_s", "s", row["basis"]), _spent(row), _paid(row), other]
-    tied = f" (the same within 1 %: {row['ties']})" if row["ties"] else ""
+    tied = f" (the same within 1 %: {', '.join(tm.system(name).name for name in row['ties'].split())})"
+    tied = tied if row["ties"] else ""
     return [*head, tm.system(row["system"]).name + tied, how, made, *after]
 
 
@@ -119,7 +120,7 @@ def _trained(row: dict[str, Any]) -> str:
 def _spent(row: dict[str, Any]) -> str:
     """Format joules per token and kilowatts of the deployment, with bands and basis."""
     if not row["energy_basis"]:
-        return "no watts known"
+        return "no watts known" if row["reached"] else "too slow"
 
     def figure(name: str, scale: float, unit: str, basis: str = "") -> str:
         value, low, high = (row[f"{name}{end}"] / scale for end in ("", "_low", "_high"))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from trnbook.shared.software_kinds import YIELD, in_band
+from trnbook.shared.software_kinds import POINT, YIELD, in_band
 from trnmodel.arguments import TINY, integers, listed, numbers
 from trnmodel.catalog import load
 from trnmodel.catalog.stacks import kinds
@@ -17,14 +18,16 @@ from trnmodel.catalog.systems import system as read_system
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.result import alike, stacked, tidy
-from trnmodel.search.deployments import MODES, drafting, formats, in_formats, saturation
-from trnmodel.search.plan import plan
+from trnmodel.search.deployments import MODES, drafting, saturation
+from trnmodel.search.frontier import formats, frontiers, in_formats
+from trnmodel.search.plan import best_choice, plan
 from trnmodel.search.sizing import shortfall
 from trnmodel.serving.server import serve
 from trnmodel.steps.deployment import Deployment
 from trnmodel.steps.inference import decode_step
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
+from trnmodel.steps.request import Request
 from trnmodel.units import format_digits
 
 SYMBOLS = [
@@ -39,24 +42,56 @@ SYMBOLS = [
     ("", "acceptance", "", "", "chosen"),
     ("d", "draft_tokens", "tokens that the small model drafts for a step", "", "chosen"),
 ]
+CURVE = (5.0, 10.0, 20.0, 30.0, 40.0, 60.0, 90.0, 140.0)  # promised to a user, in charts [token/s]
+FASTER = 1e9  # token/s that nothing reaches: the search then answers with what comes nearest
 DRAFTS = (1, 3, 5, 7)
+SURE = 0.995  # chance from which it is not printed
 TIED = 1.05  # ratio up to which the rounding of batches may decide
 
 
-def fronts(d: Deployment, systems: Iterable[str], context: float) -> pd.DataFrame:
+def fronts(d: Deployment, request: Request, systems: Iterable[str], tokens_per_s_per_user: ArrayLike) -> pd.DataFrame:
     """Return frontiers of the systems that have the deployment's kind of software, in its precision or BF16."""
     names = [name for name in systems if d.e.kind in kinds(read_system(name).chip)]
     chosen = formats(names, [load.precision(d.precision).name, "bf16"])
-    return in_formats(d.model, chosen, context, efficiencies=d.e.word, max_context=context)
+    more: dict[str, Any] = {"tokens_per_s_per_user": tokens_per_s_per_user, "efficiencies": d.e.word}
+    return in_formats(d.model, request, chosen, **more)
 
 
-def refused(d: Deployment, table: pd.DataFrame, systems: Iterable[str], **lengths: float) -> dict[str, str]:
+def in_each(
+    model: str | Transformer,
+    request: Request,
+    systems: Iterable[str],
+    tokens_per_s_per_user: ArrayLike,
+    precisions: Sequence[str],
+    efficiencies: str | None = None,
+) -> pd.DataFrame:
+    """Return frontiers in each precision by itself, below each other."""
+    ask = model, request, list(systems), tokens_per_s_per_user
+    return pd.concat([frontiers(*ask, [one], efficiencies) for one in precisions], ignore_index=True)
+
+
+def fastest(d: Deployment, request: Request, systems: Iterable[str]) -> pd.DataFrame:
+    """Return the fastest choice of each system on the deployment's kind of software, the fastest system first."""
+    ends = replace(request, tokens_per_s_per_user=FASTER)
+    rows = []
+    for name in [name for name in systems if d.e.kind in kinds(read_system(name).chip)]:
+        dtype = formats([name], [load.precision(d.precision).name, "bf16"])[name]
+        c = best_choice(read_model(d.model), ends, read_system(name), d.e.word, dtype)
+        if c is not None:
+            row = {key: getattr(c, key) for key in ("precision", *POINT, "tokens_per_s_per_user")}
+            rows.append({"system": name, **row, "stack": c.stack.id, "basis": str(c.basis)})
+    table = pd.DataFrame(rows)
+    return table.sort_values("tokens_per_s_per_user", ascending=False, kind="stable") if rows else table
+
+
+def refused(d: Deployment, request: Request, table: pd.DataFrame, systems: Iterable[str]) -> dict[str, str]:
     """Return why systems have no row in `fronts`: the reason that a sizing call gives for each."""
-    ask, why = {"tokens_per_s_per_user": TINY, **lengths}, dict[str, str]()
+    why = dict[str, str]()
     for name in [name for name in systems if name not in set(table.system)]:
         if d.e.kind in kinds(read_system(name).chip):
             dtype = formats([name], [load.precision(d.precision).name, "bf16"])[name]
-            why |= plan(d.model, name, precision=dtype, efficiencies=d.e.word, **ask).refused
+            found = plan(d.model, request, name, precision=dtype, efficiencies=d.e.word).refused
+            why |= found or {name: "keeps none of the promised speeds"}
         else:
             why[name] = f"has no {d.e.kind} software"
     return why
@@ -70,18 +105,18 @@ def degrees(line: Mapping[str, Any] | pd.Series) -> str:
     >>> degrees({"tp": 16.0, "ep": 1.0, "batch": 38.0}), degrees({"tp": 2.0, "ep": 32.0, "batch": 416.0})
     ('TP 16, batch 38', 'TP 2, EP 32, batch 416')
     """
-    experts = f" EP {line['ep']:g}," if line["ep"] > 1 else ""
-    return f"TP {line['tp']:g},{experts} batch {line['batch']:g}"
+    more = "".join(f" {name.upper()} {line[name]:g}," for name in ("ep", "pp", "cp") if line.get(name, 1) > 1)
+    return f"TP {line['tp']:g},{more} batch {line['batch']:g}"
 
 
 def by_speed(equal: pd.DataFrame, called: Mapping[str, str], none: Mapping[str, str] | None = None) -> pd.DataFrame:
-    """Return one row per speed: tokens/s per chip with band and mapping, a column per system.
+    """Return one row per promised speed: tokens/s per paid chip with band and mapping, a column per system.
 
     `none` holds the reason of each system without a row.
     """
     rows = []
-    for speed, lines in equal.groupby("wanted_tokens_per_s_per_user", sort=False):
-        row = {"wanted_tokens_per_s_per_user": speed}
+    for speed, lines in equal.groupby("promised_tokens_per_s_per_user", sort=False):
+        row = {"promised_tokens_per_s_per_user": speed}
         for line in lines.to_dict("records"):
             made = "too slow" if pd.isna(line["tp"]) else f"{in_band(*(line[n] for n in YIELD))}: {degrees(line)}"
             row[called[line["system"]]] = made
@@ -90,11 +125,12 @@ def by_speed(equal: pd.DataFrame, called: Mapping[str, str], none: Mapping[str, 
 
 
 def describe_line(line: pd.Series, called: Mapping[str, str], reached: bool) -> str:
-    """Describe a row of a frontier: its system, its yield or highest speed, its mapping and basis."""
+    """Describe a row of a frontier: its system, its yield and chance, or its highest speed, its mapping and basis."""
     name = called[line.system]
     if reached:
         value, low, high = (line[n] for n in YIELD)
-        return f"{name} with {in_band(value, low, high, line.basis)} tokens/s a chip, {degrees(line)}"
+        chance = f", promise kept in {line.chance:.0%} of the draws" if line.chance < SURE else ""
+        return f"{name} with {in_band(value, low, high, line.basis)} tokens/s per paid chip, {degrees(line)}{chance}"
     return f"{name} with at most {format_digits(line.tokens_per_s_per_user, 2)} tokens/s for a user, {degrees(line)}"
 
 
@@ -162,13 +198,11 @@ def slower(wires: pd.DataFrame, system: str, other: str, most: float = 64.0) -> 
     return {chips: float(line.iloc[-1]) for chips, line in ratio.groupby("chips")}
 
 
-def load_curves(
-    d: Deployment, max_batch: float, input_tokens: float, output_tokens: float, shares: ArrayLike
-) -> pd.DataFrame:
+def load_curves(d: Deployment, max_batch: float, request: Request, shares: ArrayLike) -> pd.DataFrame:
     """Return `tm.serve` at shares of the rate that fills the continuous batch, by `mode` of batching."""
-    shape, share = {"input_tokens": input_tokens, "output_tokens": output_tokens}, numbers("shares", shares, TINY)
-    full = saturation(d, max_batch, **shape).requests_per_s[0]
-    ask = d.ask | shape | {"requests_per_s": full * share, "max_batch": max_batch}
+    full = saturation(d, max_batch, request).requests_per_s[0]
+    arriving = replace(request, requests_per_s=full * numbers("shares", shares, TINY))
+    ask = d.ask | {"request": arriving, "max_batch": max_batch}
     return stacked({mode: serve(**ask, **how).to_frame() for mode, how in MODES.items()}, "mode")
 
 

@@ -8,81 +8,90 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trnmodel.arguments import choice, integer, listed, numbers
-from trnmodel.catalog import load
+from trnmodel.arguments import TINY, choice, listed, numbers
+from trnmodel.catalog import facilities, load
 from trnmodel.catalog.stacks import KINDS, kinds
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.cost.tco import tco
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
-from trnmodel.power.energy import energy
+from trnmodel.power.energy import of_request
 from trnmodel.result import tidy
-from trnmodel.search.deployments import computes, frontier, tried
+from trnmodel.search.choice import Choice
+from trnmodel.search.frontier import best_at
+from trnmodel.search.grid import computes
+from trnmodel.search.plan import plan
 from trnmodel.steps.answers import RESOURCES
-from trnmodel.steps.inference import memory_fit
 from trnmodel.steps.legal import longer
 from trnmodel.steps.mapping import Mapping as Degrees
-from trnmodel.units import GIB, format_digits
+from trnmodel.steps.request import Request, one_request
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike
 
-POINTS = 12  # per frontier
-LABELS = ("model", "system", "stack_kind", "precision", "context")
-FIGURES = "tokens_per_s_per_user tokens_per_s_per_chip tokens_per_s_per_chip_low tokens_per_s_per_chip_high".split()
+SPEEDS = (10.0, 20.0, 40.0, 80.0, 160.0)  # promised to a user [token/s]
+LABELS = ("model", "system", "stack_kind", "precision")
+DEGREES = ("tp", "ep", "pp", "cp")
+ALONE = ("chance", "decode_tokens_per_s_per_chip", "prefill_utilisation")
+FIGURES = "promised_tokens_per_s_per_user tokens_per_s_per_chip tokens_per_s_per_chip_low".split()
+FIGURES += ["tokens_per_s_per_chip_high", *ALONE]
 JOULES = [f"server_j_per_token{end}" for end in ("", "_low", "_high")]
 DOLLARS = [f"useful_usd_per_h{end}" for end in ("", "_low", "_high")]
-COLUMNS = [*LABELS, "place", "tp", "ep", "batch", "chips", *FIGURES, "time_s", *(f"{name}_s" for name in RESOURCES)]
-COLUMNS += ["basis", *JOULES, "energy_basis", *DOLLARS, "cost_basis", "why"]
+COLUMNS = [*LABELS, "place", *DEGREES, "batch", "chips", "option", *FIGURES, "time_s"]
+COLUMNS += [*(f"{name}_s" for name in RESOURCES), "basis", *JOULES, "energy_basis", *DOLLARS, "cost_basis", "why"]
 
 
 def frontier_grid(
     models: Iterable[str | Transformer],
     systems: Iterable[str | System],
+    request: Request,
     stack_kinds: Iterable[str] = tuple(reversed(KINDS)),
     precisions: Sequence[str] = ("bf16", "fp8"),
-    contexts: ArrayLike = (4096, 32768),
-    points: int = POINTS,
+    tokens_per_s_per_user: ArrayLike = SPEEDS,
 ) -> pd.DataFrame:
-    """Return points of the frontiers of all combinations, each with its step by resource.
+    """Return points of the frontiers of all combinations, each with its decode step by resource.
 
     Parameters
     ----------
+    request : Request
+        Its own speed does not count. [-]
     stack_kinds : iterable of str
         "public", "hand-tuned", "ideal". [-]
-    points : int
-        Points per frontier, its ends included, spread evenly over the logarithm of the speed per user. [-]
+    tokens_per_s_per_user : array_like
+        Promised speeds. [token/s]
 
     Returns
     -------
     table : pandas.DataFrame
-        model, system, stack_kind, precision, context; place (from 1, the slowest per user), tp, ep, batch, chips,
-        tokens_per_s_per_user, tokens_per_s_per_chip with `_low` and `_high`, time_s, and compute_s, memory_s, network_s
-        and overhead_s (each by itself), basis; server_j_per_token with its ends and energy_basis, useful_usd_per_h
-        (of a chip to a hyperscaler, at capacity) and cost_basis alike (NaN and "" where no
-        source has watts of the chip); a combination without points has one row, whose `why` says so. [-]
+        model, system, stack_kind, precision; place (from 1, the slowest promise), tp, ep, pp, cp, batch, chips, option,
+        promised_tokens_per_s_per_user, tokens_per_s_per_chip (of whole requests, per paid chip) with `_low` and
+        `_high`, chance, decode_tokens_per_s_per_chip, prefill_utilisation, time_s of a decode step, and compute_s,
+        memory_s, network_s and overhead_s (each by itself), basis; server_j_per_token of whole requests with its ends
+        and energy_basis, useful_usd_per_h (of a chip to a hyperscaler, at capacity) and cost_basis alike (NaN and ""
+        where no source has watts of the chip); a combination without points has one row, whose `why` says so. [-]
 
     Examples
     --------
-    >>> table = frontier_grid(["llama-3.1-8b"], ["trn1.32xlarge"], ["ideal"], ["bf16", "fp8"], [4096.0], points=3)
-    >>> table.tp.tolist()[:3], table.why.iloc[-1]
-    ([32.0, 32.0, 32.0], 'Trainium1 multiplies in bf16, cfp8, fp16, fp32, tf32, not in fp8')
+    >>> ask = ["llama-3.1-8b"], ["trn1.32xlarge"], Request(1024, 256), ["ideal"], ["bf16", "fp8"], [20.0, 80.0]
+    >>> table = frontier_grid(*ask)
+    >>> table.promised_tokens_per_s_per_user.tolist()[:2], table.why.iloc[-1]
+    ([20.0, 80.0], 'Trainium1 multiplies in bf16, cfp8, fp16, fp32, tf32, not in fp8')
     """
     several = (
         _once(read_model(one) for one in listed("models", models, (str, Transformer))),
         _once(read_system(one) for one in listed("systems", systems, (str, System))),
         dict.fromkeys(choice("stack_kinds", kind, KINDS) for kind in listed("stack_kinds", stack_kinds, str)),
         dict.fromkeys(listed("precisions", precisions, str)),
-        np.unique(numbers("contexts", contexts, 1)).tolist(),
     )
-    points, rows = integer("points", points, 2), []
+    speeds = np.unique(numbers("tokens_per_s_per_user", tokens_per_s_per_user, TINY))
+    asked, rows = one_request("request", request), list[dict[str, Any]]()
     dollars = {spec.id: _dollars(spec) for spec in several[1]}
     for case in product(*several):
         labels = dict(zip(LABELS, (case[0].id, case[1].id, *case[2:]), strict=True))
-        line = _line(points, *case)
-        rows.append(labels | line | (dollars[case[1].id] if "time_s" in line else {}))
+        lines = _lines(asked, speeds, *case)
+        rows += [labels | line | (dollars[case[1].id] if "time_s" in line else {}) for line in lines]
     return tidy(rows).reindex(columns=COLUMNS)
 
 
@@ -91,20 +100,40 @@ def _once(specs: Iterable[Any]) -> list[Any]:
     return list({one.id: one for one in specs}.values())
 
 
-def _line(points: int, m: Transformer, spec: System, kind: str, precision: str, context: float) -> dict[str, Any]:
+def _lines(
+    request: Request, speeds: Any, m: Transformer, spec: System, kind: str, precision: str
+) -> list[dict[str, Any]]:
     """Return the points of one frontier, or the reason why it has none."""
-    if why := _impossible(m, spec, kind, precision, context):
-        return {"why": why}
-    ask: dict[str, Any] = {"context": context, "precision": precision, "efficiencies": KINDS[kind]}
-    step = frontier(m, spec, points, **ask)
-    if step is None:
-        return {"why": _unfit(m, spec, ask)}
-    e = energy(step)
-    place = {"place": np.arange(1, len(step.batch) + 1), "chips": step.occupied_chips, "basis": step.basis, "why": ""}
-    place |= step.banded("tokens_per_s_per_chip") | e.banded("server_j_per_token")
-    place |= {"energy_basis": np.where(e.valid, e.basis, "")}
-    names = ("tp", "ep", "batch", "tokens_per_s_per_user", "time_s", *(f"{name}_s" for name in RESOURCES))
-    return place | {name: getattr(step, name) for name in names}
+    if why := _impossible(m, spec, kind, precision, float(request.longest_context)):
+        return [{"why": why}]
+    reached = [c for c in best_at(m, request, spec, speeds, [precision], KINDS[kind]) if c]
+    if not reached:
+        return [{"why": _unreached(m, spec, request, kind, precision, float(speeds[0]))}]
+    by_option = [[c for c in reached if c.option.id == one] for one in dict.fromkeys(c.option.id for c in reached)]
+    spent = {id(c): line for some in by_option for c, line in zip(some, _joules(some), strict=True)}
+    return [_line(c) | {"place": i} | spent[id(c)] for i, c in enumerate(reached, 1)]
+
+
+def _line(c: Choice) -> dict[str, Any]:
+    """Return a choice as columns of the grid."""
+    line = {name: getattr(c, name) for name in (*DEGREES, "batch", "chips", *ALONE)} | c.banded(c.FIGURE)
+    line |= {"promised_tokens_per_s_per_user": c.question.request.tokens_per_s_per_user, "option": c.option.name}
+    line |= {name: float(getattr(c.step, name)) for name in ("time_s", *(f"{one}_s" for one in RESOURCES))}
+    return line | {"basis": str(c.basis), "why": ""}
+
+
+def _joules(some: Sequence[Choice]) -> list[dict[str, Any]]:
+    """Return the joules of whole requests to choices with one software option, as `Choice.energy` has them."""
+    at: dict[str, Any] = {name: np.array([getattr(c, name) for c in some]) for name in DEGREES}
+    q, rate = some[0].question, np.array([c.requests_per_s_per_replica for c in some])
+    steps = q.steps(Degrees(**at, lnc=q.option.lnc or None), np.array([c.batch for c in some]))
+    prompt_s, busy = (np.array(x) for x in zip(*((c.times.prompt_s, c.prefill_utilisation) for c in some), strict=True))
+    more = {"prompt_s": prompt_s, "decode_s_per_token": (1 - busy) / (rate * q.request.output_tokens)}
+    e = of_request(steps.together, steps.step, q.request, facility=facilities.facility("aws-air"), **more)
+    basis = np.where(e.valid, e.basis, "")
+    columns = e.banded(JOULES[0]) | {"energy_basis": basis}
+    whole = [np.broadcast_to(column, len(some)).tolist() for column in columns.values()]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*whole, strict=True)]
 
 
 def _dollars(spec: System) -> dict[str, Any]:
@@ -123,13 +152,10 @@ def _impossible(m: Transformer, spec: System, kind: str, precision: str, context
     return longer(m, context)
 
 
-def _unfit(m: Transformer, spec: System, ask: dict[str, Any]) -> str:
-    """Return why no mapping of a system can run a model: the memory needed and present, else the reasons."""
-    step = tried(m, spec, **ask)
-    mapping = Degrees(tp=step.tp, ep=step.ep)
-    fit = memory_fit(m, spec, mapping, batch=mapping.ep, **ask)
-    need, have = (np.ravel(x * mapping.ranks / GIB) for x in (fit.total_bytes, fit.capacity_bytes))
-    least = int(np.argmin(need / have))
-    if need[least] > have[least]:
-        return f"does not fit: {format_digits(need[least], 3)} of {format_digits(have[least], 3)} GiB"
-    return "; ".join(sorted(set(np.ravel(step.reason)) - {""}))
+def _unreached(m: Transformer, spec: System, request: Request, kind: str, precision: str, speed: float) -> str:
+    """Return why a system keeps no promise: what its memory lacks, or the highest speed of a user."""
+    slow = Request(request.input_tokens, request.output_tokens, speed, prefix_share=request.prefix_share)
+    found = plan(m, slow, spec, precision=precision, efficiencies=KINDS[kind])
+    if found.refused:
+        return found.refused[spec.id]
+    return f"at most {found.choices[0].tokens_per_s_per_user:.3g} tokens/s for a user"

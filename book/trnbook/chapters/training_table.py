@@ -10,7 +10,7 @@ import numpy as np
 
 from trnmodel.arguments import ImpossibleError, UnanswerableError
 from trnmodel.catalog.systems import System
-from trnmodel.search.deployments import computes
+from trnmodel.search.grid import computes
 from trnmodel.search.train_run import AGAIN, TrainRun, train_run
 from trnmodel.search.train_search import largest_micro_batch
 from trnmodel.search.trainings import NARROW, STACKS

@@ -31,11 +31,11 @@ else:
     from trnbook.charts.display import alt
 
 CONTROLS = {"model": "Model", "system": "System", "stack_kind": "Software", "precision": "Number format"}
-CONTROLS |= {"context": "Context in tokens"}
 PARTS = {"compute_s": "compute", "memory_s": "memory", "network_s": "network", "overhead_s": "software"}
-FIELDS = {"place": "n", "tokens_per_s_per_user": "user", "tokens_per_s_per_chip": "chip"}
+FIELDS = {"place": "n", "promised_tokens_per_s_per_user": "user", "tokens_per_s_per_chip": "chip"}
 FIELDS |= {"tokens_per_s_per_chip_low": "low", "tokens_per_s_per_chip_high": "high"}
-FIELDS |= {"tp": "tp", "ep": "ep", "batch": "batch", "chips": "chips", **PARTS, "basis": "basis"}
+FIELDS |= {"chance": "chance", "decode_tokens_per_s_per_chip": "alone", "time_s": "step"}
+FIELDS |= {name: name for name in ("tp", "ep", "pp", "cp", "batch", "chips")} | PARTS | {"basis": "basis"}
 FIELDS |= {"server_j_per_token": "joule", "server_j_per_token_low": "jlow", "server_j_per_token_high": "jhigh"}
 FIELDS |= {"energy_basis": "jbasis"}
 HOURLY = ["useful_usd_per_h", "useful_usd_per_h_low", "useful_usd_per_h_high"]
@@ -61,9 +61,10 @@ DIGITS = "(datum.high / datum.low > 1.1 ? ',.2r' : ',.3r')"  # as `units.format_
 
 
 def frontier(frame: pd.DataFrame, chosen: Mapping[str, Any], *, caption: str, under: str = "") -> alt.LayerChart:
-    """Throughput of a chip, joules or dollars against a user's speed: controls choose the line, a pointer its point.
+    """Throughput per paid chip, joules or dollars over the promised speed; controls choose a line, a pointer its point.
 
-    Below the line stand the point's yield, joules and cost with band and basis, its mapping, and its step taken apart.
+    All three are of whole requests. Below the line stand the point's figures with band, basis and the chance that the
+    promise is kept, its mapping, what a chip makes of decoding alone, and the decode step taken apart.
     A combination without points, watts or price says why in place of a line.
 
     Parameters
@@ -78,13 +79,13 @@ def frontier(frame: pd.DataFrame, chosen: Mapping[str, Any], *, caption: str, un
     placed = frame.assign(of=_place(frame, options))
     curve = _curve(placed)
     seen = {"titleOpacity": {"expr": "drawn"}, "domainOpacity": {"expr": "drawn"}}
-    x = partial(_log, alt.X, title=axis_title("tokens_per_s_per_user"), axis=seen, padding=12)
+    x = partial(_log, alt.X, title=axis_title("promised_tokens_per_s_per_user"), axis=seen, padding=12)
     y = partial(_log, alt.Y, title=None, axis=seen, padding=12)
     place = {"x": x("user"), "y": y("y")}
     most = int(placed.place.fillna(2).max())
     colour, dash = _looks(options["system"])
     own = place | {"color": alt.Color(**colour)}
-    slider = alt.binding_range(min=1, max=most, step=1, name="Point, from the slowest for a user ")
+    slider = alt.binding_range(min=1, max=most, step=1, name="Point, from the slowest promise ")
     pick = alt.selection_point(
         name="pick",
         fields=["n"],
@@ -245,19 +246,17 @@ def _named(name: str, values: Sequence[Any]) -> list[str]:
     """Options as people call them."""
     if name == "system":
         return [read_system(value).name if value in systems() else value for value in values]
-    if name == "context":
-        return [f"{value:,.0f}" for value in values]
     return [value.upper() if name in ("precision", "dtype") else str(value).removesuffix(".0") for value in values]
 
 
 def _chosen_point(curve: Any, own: Mapping[str, Any], colour: Mapping[str, Any]) -> list[Any]:
-    """Return the point chosen: a ring around it, and below the chart what it yields, how, and its step taken apart."""
+    """Return the chosen point: a ring around it, and below the chart its figures, its mapping and its step by part."""
     at = "datum.n == min(isDefined(pick.n) ? pick.n[0] : 1, datum.last)"
     one = curve.transform_joinaggregate(last="max(n)").transform_filter(at)
     ring = one.mark_point(size=260, strokeWidth=2.5, filled=False).encode(**own)
     digits, spent, paid = (DIGITS.replace("datum.", f"datum.{of}") for of in ("", "j", "u"))  # NaN > 1.1 is false
     basis = f"{json.dumps(BASES)}[datum.ground]"
-    ep = "(datum.ep > 1 ? ' x EP ' + datum.ep : '')"
+    more = " + ".join(f"(datum.{name} > 1 ? ' x {name.upper()} ' + datum.{name} : '')" for name in ("ep", "pp", "cp"))
     chips = "' on ' + datum.chips + (datum.chips == 1 ? ' chip' : ' chips')"
     own_digits = "(datum.most / datum.least > 1.1 ? ',.2r' : ',.3r')"
     band = f"format(datum.least, {own_digits}) + ' to ' + format(datum.most, {own_digits}) + ', ' + {basis}"
@@ -268,9 +267,11 @@ def _chosen_point(curve: Any, own: Mapping[str, Any], colour: Mapping[str, Any])
         f"datum.most > datum.least ? {band} : {basis}",
         "measure > 0 ? datum.made : datum.spent",
         "measure > 1 ? datum.spent : datum.paid",
-        f"format(datum.user, {digits}) + ' tokens/s for a user'",
-        f"'TP ' + datum.tp + {ep} + ', batch ' + format(datum.batch, ',') + {chips}",
-        f"'Step ' + format(1e3 / datum.user, {digits}) + ' ms; its parts by themselves:'",
+        "format(datum.user, ',.3~r') + ' tokens/s promised to a user'",
+        "'Promise kept in ' + format(100 * datum.chance, '.3~r') + ' % of the draws'",
+        f"'TP ' + datum.tp + {more} + ', batch ' + format(datum.batch, ',') + {chips}",
+        f"'Decoding alone: ' + format(datum.alone, {digits}) + ' tokens/s a chip'",
+        f"'Decode step ' + format(datum.step, {digits}) + ' ms; its parts alone:'",
     ]
     headline = "[datum.made, datum.spent, datum.paid][measure]"
     described = one.transform_calculate(made=made, spent=joules, paid=dollars)

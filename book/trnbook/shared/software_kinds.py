@@ -251,7 +251,7 @@ def reason(c: Choice) -> str:
     bars = waterfall(c.step.model, c.system, c.degrees, ["ideal", c.stack.id], **step, **ask)
     lost = dict(zip(bars.mechanism.iloc[1:], bars.bar_s.iloc[1:], strict=True))
     groups = float(c.times.groups)
-    new = {"input_tokens": request.new_tokens, "past": request.past_tokens}
+    new: dict[str, Any] = {"input_tokens": request.new_tokens, "past": request.past_tokens}
     ideal = prefill(c.step.model, c.system, c.degrees, batch=groups, efficiencies="ideal", **new, **ask)
     lost["prompts"] = prompts_s - answers * float(ideal.time_s) / groups
     most = max(lost, key=lost.__getitem__)

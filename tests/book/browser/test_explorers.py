@@ -360,9 +360,8 @@ def test_price_watts_and_share_of_ideal_move_what_a_token_costs(open_page, site)
     """At all of ideal a token costs an owner's hour times its chip-seconds on ideal software."""
     _, chart = explorer(open_page, site, "cost", "own")
     given = {name: one.default for name, one in parameters("cost").items()}
-    ask = {name: given[name] for name in ("input_tokens", "output_tokens")}
-    ask["tokens_per_s_per_user"] = given["tokens_per_s_per_user"][0]
-    ideal = float(tm.token_cost(given["model"], given["system"], **ask)[given["system"], "ideal"].chip_s()[2])
+    request = tm.Request(given["input_tokens"], given["output_tokens"], given["tokens_per_s_per_user"][0])
+    ideal = tm.token_cost(given["model"], request, given["system"])[given["system"], "ideal"].chip_s()
     sliders = {name: chart.locator(f"input[type=range][name={name}]") for name in ("price", "watts", "share")}
     sliders["share"].press("End")
     for key in ("Home", "End"):
@@ -372,6 +371,6 @@ def test_price_watts_and_share_of_ideal_move_what_a_token_costs(open_page, site)
         cost = tm.tco(given["system"], owner=given["owner"], chip_usd=max(usd, 1e-6), tdp_w=watts)
         wanted = float(cost.useful_usd_per_h) * ideal / 3.6e-3
         chart.page.wait_for_timeout(300)
-        (head,) = told(chart, "USD a million tokens")
+        (head,) = told(chart, "USD a million generated tokens")
         assert shows(head.split()[0], wanted)
         assert "at 100% of ideal" in told(chart, "of ideal")[0]

@@ -5,14 +5,16 @@ import pytest
 
 import trnmodel as tm
 from trnbook.chapters import beside_gpus as tables
+from trnmodel.catalog.stacks import KINDS
 
 SYSTEMS = ["trn3-nl72x2-pcie160", "hgx-h100", "hgx-h200", "mi300x-8"]
 EIGHT_BITS = ["mxfp8", "fp8", "int8", "bf16"]
+REQUEST = tm.Request(4096, 512)
 
 
 @pytest.fixture(scope="module")
 def dense():
-    return tables.frontiers("llama-3.1-70b", SYSTEMS, EIGHT_BITS, 4096)
+    return tables.frontiers("llama-3.1-70b", REQUEST, SYSTEMS, EIGHT_BITS, [20.0, 50.0])
 
 
 def test_each_chip_takes_the_first_format_that_it_computes_in():
@@ -42,7 +44,7 @@ def test_every_system_has_the_three_kinds_of_stack(dense):
 
 
 def test_a_chip_without_a_scenario_has_two_kinds():
-    table = tables.frontiers("llama-3.1-8b", ["tpu-v6e-pod"], ["bf16"], 4096)
+    table = tables.frontiers("llama-3.1-8b", REQUEST, ["tpu-v6e-pod"], ["bf16"], [20.0])
     assert set(table.software) == {"public", "ideal"}
 
 
@@ -54,24 +56,25 @@ def test_no_public_stack_beats_the_machine_that_loses_nothing(dense):
 
 def test_times_is_over_the_reference_on_the_same_stack(dense):
     table = tables.at_speeds(dense, [20.0, 1e6], SYSTEMS[0])
-    reached = table[table.wanted_tokens_per_s_per_user == 20]
+    reached = table[table.promised_tokens_per_s_per_user == 20]
     assert reached[reached.system == SYSTEMS[0]].times.tolist() == [1, 1, 1]
     for _, lines in reached.groupby("software"):
         base = lines.set_index("system").tokens_per_s_per_chip
         assert lines.set_index("system").times["hgx-h200"] == pytest.approx(base["hgx-h200"] / base[SYSTEMS[0]])
-    assert table[table.wanted_tokens_per_s_per_user == 1e6].times.isna().all()
+    assert table[table.promised_tokens_per_s_per_user == 1e6].times.isna().all()
 
 
-def test_a_frontier_carries_its_band_and_the_share_that_was_measured(dense):
-    """The ends are those of the step itself: asked for again at three points of each kind of stack."""
-    for (system, kind), line in dense.groupby(["system", "software"]):
-        row = line.iloc[len(line) // 2]
-        ask = {"batch": row.batch, "context": 4096, "precision": row.precision, "efficiencies": row.stack}
-        step = tm.decode_step("llama-3.1-70b", system, tm.Mapping(tp=row.tp, ep=row.ep), **ask)
-        ends = [row.tokens_per_s_per_chip_low, row.tokens_per_s_per_chip_high] / row.tokens_per_s_per_chip
-        assert ends == pytest.approx(np.array(step.ends("tokens_per_s")) / step.tokens_per_s)
-        assert row.measured_share == step.measured_share
-        assert (ends[1] - ends[0] < 1e-9) == (kind == "ideal")
+def test_a_frontier_carries_its_band_its_chance_and_the_share_that_was_measured(dense):
+    """They are those of the plan of one system on one kind of software, asked for again."""
+    asked = tm.Request(4096, 512, tokens_per_s_per_user=50)
+    for (system, kind), line in dense[dense.promised_tokens_per_s_per_user == 50].groupby(["system", "software"]):
+        row = line.iloc[0]
+        best = tm.plan("llama-3.1-70b", asked, system, precision=row.precision, efficiencies=KINDS[kind]).best
+        ends = [row.tokens_per_s_per_chip_low, row.tokens_per_s_per_chip, row.tokens_per_s_per_chip_high]
+        assert ends == pytest.approx([float(best.low), best.tokens_per_s_per_chip, float(best.high)], rel=1e-9)
+        assert (row.chance, row.measured_share) == (best.chance, best.step.measured_share)
+        assert row.tokens_per_s_per_chip < row.decode_tokens_per_s_per_chip
+        assert (ends[2] - ends[0] < 1e-9) == (kind == "ideal")
 
 
 def test_headlines_print_band_and_basis(dense):

@@ -117,7 +117,7 @@ def test_changes_hold_what_was_asked_and_say_why_a_point_is_missing():
     assert table["why not"]["TP 128"].startswith("more ranks than the system has")
     assert np.isnan(table.step_s["TP 128"])
     assert table.step_s["ideal software"] < table.step_s["hand-tuned software"] < table.step_s["nothing"]
-    assert table.tokens_per_s_per_chip["batch 32"] > table.tokens_per_s_per_chip["nothing"]
+    assert table.decode_tokens_per_s_per_chip["batch 32"] > table.decode_tokens_per_s_per_chip["nothing"]
     eight = Deployment(model=LLAMA.model, system=LLAMA.system, mapping=tm.Mapping(tp=8))
     why = decode_step.changes(eight, 16, 8192, 128).set_index("changed")["why not"]
     assert why["nothing"] == why["TP 16"] == ""

@@ -36,11 +36,10 @@ KINDS = ("public", "hand-tuned", "ideal")
 
 
 def assert_paid(cell, c, beside):
-    """Dollars of a cell are those of the owner's hour over the tokens of each step."""
+    """Dollars of a cell are those of the owner's hour times the paid chip time of a request, for each of its tokens."""
     hour = float(tm.tco(c.system).useful_usd_per_h)
     told = [float(each) for each in re.findall(r"USD ([\d.]+)", cell)]
-    steps = [one.step for one in (c, *beside) if one.valid]
-    exact = [hour / float(step.tokens_per_s_per_chip) / 3.6e-3 for step in steps]
+    exact = [hour / 3600 * one.request_chip_s / LENGTHS["output_tokens"] * 1e6 for one in (c, *beside) if one.valid]
     assert told == pytest.approx(exact, rel=0.051)
     assert c.basis in cell if c.valid else cell.startswith("too slow")
 
@@ -57,17 +56,23 @@ def assert_trained(row):
     assert min(shown) * 86_400 * chips * peak > 0.99 * work
 
 
-def assert_spent(cell, e, chips):
-    """Joules and kilowatts of a cell are those of the step: two digits, and W = J a token x tokens/s."""
+def assert_spent(cell, c):
+    """Joules of a cell are those of a request, and kilowatts what its replica draws: W = J a token x tokens/s."""
+    if not c.valid:
+        assert cell == "too slow"
+        return
     joules, low, high, basis, kilowatts, *ends = re.fullmatch(
         r"([\d.,]+) J a token \(([\d.,]+) to ([\d.,]+); (\w+)\); ([\d.,]+) kW \(([\d.,]+) to ([\d.,]+)\)", cell
     ).groups()
+    e = c.energy()
     assert basis == e.basis
-    told = [float(one.replace(",", "")) for one in (joules, low, high, kilowatts, *ends)]
-    watts = [1e-3 * chips * float(one) for one in (e.server_w, *e.ends("server_w"))]
-    exact = [float(e.server_j_per_token), *map(float, e.ends("server_j_per_token")), *watts]
+    told = [float(one.replace(",", "")) for one in (joules, low, high)]
+    exact = [float(e.server_j_per_token), *map(float, e.ends("server_j_per_token"))]
     assert told == pytest.approx(exact, rel=0.051)
-    assert exact[0] * float(e.step.tokens_per_s) == pytest.approx(1e3 * watts[0], rel=1e-9)
+    tokens_per_s = c.requests_per_s_per_replica * LENGTHS["output_tokens"]
+    watts = [float(one.replace(",", "")) * 1e3 for one in (*ends[:1], kilowatts, *ends[1:])]
+    assert watts[1] == pytest.approx(exact[0] * tokens_per_s, rel=0.051)
+    assert watts == sorted(watts)
 
 
 @pytest.fixture(scope="module")
@@ -105,16 +110,19 @@ def test_every_cell_of_the_page_is_a_plan(page):
     for column in shown:
         assert best[column] in headline
     for (model, speed), row in zip(asked, rows, strict=False):
-        found = tm.plan(model, tokens_per_s_per_user=speed, **LENGTHS)
+        found = tm.plan(model, tm.Request(**LENGTHS, tokens_per_s_per_user=speed))
         c = found.best
-        assert c.system.name.startswith(row["System"])
+        assert row["System"].startswith(c.system.name)
+        assert all(tm.system(name).name in row["System"] for name in found.same)
         assert row["Chips and mapping"] == f"{c.chips:g} chip{'s' * (c.chips > 1)}: {c.mapping}"
         if found.reached:
-            assert row["Tokens/s a chip"] == c.in_words("tokens_per_s_per_chip", "").replace(")", f"; {c.basis})")
+            made, _, kept = row["Tokens/s a chip"].partition(", promise kept in ")
+            assert made == c.in_words("tokens_per_s_per_chip", "").replace(")", f"; {c.basis})")
+            assert float(kept.split()[0] if kept else 100) == pytest.approx(100 * c.chance, rel=0.051)
         else:
             assert row["Tokens/s a chip"].startswith("out of reach: at most ")
         assert row["First token"] == c.in_words("ttft_s", "s").replace(")", f"; {c.basis})")
-        assert_spent(row[SPENT], tm.energy(c.step), c.chips)
+        assert_spent(row[SPENT], c)
         assert_paid(row[PAID], c, found.beside)
         told = [f"{b.stack.kind} {b.in_words(b.FIGURE, '') if b.valid else 'too slow'}" for b in found.beside]
         assert row["Other software, tokens/s a chip"] == "; ".join(told)
@@ -124,7 +132,10 @@ def test_every_cell_of_the_page_is_a_plan(page):
 def test_every_row_of_training_is_a_run(page):
     headline, serving, trained = said(page)[0], table(said(page)[1]), table(said(page)[2])
     asked = dict.fromkeys((row["Model"], row["System"]) for row in serving[:-1])
-    assert [(row["Model"], row["System"]) for row in trained] == list(asked)
+    assert [row["Model"] for row in trained] == [
+        model for model, _ in dict.fromkeys((m, s.partition(" (the same")[0]) for m, s in asked)
+    ]
+    assert all(any(system.startswith(row["System"]) for _, system in asked) for row in trained)
     for row in trained:
         assert_trained(row)
     model = chapter.parameters("index")["dense_model"].default

@@ -284,6 +284,14 @@ SYSTEMS = "'trn2.48xlarge', 'trn1.32xlarge', 'trn3-nl72x2-pcie160', 'trn2-ultras
 DEGREES = "tp=8", "tp=8, pp=2", "tp=4, dp=2", "tp=4, ep=4", "tp=16"
 MAPPINGS = ", ".join(f"tm.Mapping({degrees})" for degrees in DEGREES)
 PLACES = f"model=[{MODELS}], system=[{SYSTEMS}], mapping=[{MAPPINGS}]"
+PROMISED = "request=tm.Request(512, 64, tokens_per_s_per_user=20.0)"
+REQUESTS = ", ".join(
+    f"tm.Request({prompt}, {answer}, requests_per_s={rate}, prefix_share={share})"
+    for prompt in (100, 1000)
+    for answer in (10, 100)
+    for rate in (0.1, 1)
+    for share in (0, 0.5)
+)
 ASKED = "precision=['bf16', 'fp8'], efficiencies=['ideal']"
 RUN = "tm.train_run('llama-3.2-1b', 'hgx-a100', tokens=1e12, chips=8, global_batch=8, recompute=['none'])"
 CHIPS = "chip=['trainium2', 'trainium3', 'trainium1', 'inferentia2']"
@@ -312,18 +320,12 @@ def _roots() -> Iterator[Call]:
         "function=rate, grid={'x': [1.0, 2.0]}, progress=False",
         "callable: function; grid: grid; executor: executor",
     )
-    yield _call(
-        "doors",
-        "tm.plan",
-        "model='llama-3.1-8b', systems='trn2.3xlarge', tokens_per_s_per_user=20.0, input_tokens=512, output_tokens=64",
-        "object: systems",
-    )
-    yield _call(
-        "doors",
-        "tm.compare",
-        "model='llama-3.2-1b', request=tm.Request(512, 64), systems=['trn2.3xlarge', 'inf2.48xlarge'], speeds=[20.0]",
-        "object: systems",
-    )
+    ends = "request=tm.Request(512, 64), systems=['trn2.3xlarge', 'inf2.48xlarge'], speeds=[20.0]"
+    for name, asked in (
+        ("tm.plan", f"model='llama-3.1-8b', systems='trn2.3xlarge', {PROMISED}"),
+        ("tm.compare", f"model='llama-3.2-1b', {ends}"),
+    ):
+        yield _call("doors", name, asked, "object: systems")
     yield _call("doors", "tm.fleet", "name='llama-3-h100'", also={"name": ("fleet",)})
     yield _call(
         "doors",
@@ -337,7 +339,7 @@ def _roots() -> Iterator[Call]:
     yield _call(
         "doors",
         "tm.token_cost",
-        "model='llama-3.2-1b', systems='trn2.3xlarge', tokens_per_s_per_user=20.0, input_tokens=512, output_tokens=64",
+        f"model='llama-3.2-1b', systems='trn2.3xlarge', {PROMISED}",
         "object: systems; any: pricing region",
     )
     yield _call("doors", "tm.owner", "name='neocloud'", also={"name": ("owner",)})
@@ -369,7 +371,7 @@ def _roots() -> Iterator[Call]:
     yield _call(
         "doors",
         "tm.energy",
-        "step=served(), batch=4, input_tokens=512, output_tokens=64",
+        "step=served(), batch=4, request=tm.Request(512, 64)",
     )
     yield _call("rows", "tm.validate", "rows=measured()", "frame: rows; models: models")
     yield _call("rows", "tm.calibrate", "rows=measured(), groups=('encoder',)", "frame: rows; groups: groups")
@@ -388,6 +390,16 @@ def _specs() -> Iterator[Call]:
         "",
         "count: tp pp dp ep cp moe_ep; integer: lnc; choice: placement",
         "tp=[1, 8], pp=[1, 4], dp=[2], ep=[1, 16], cp=[1, 2], moe_ep=[1, 2], lnc=[None, 2]",
+    )
+    yield _call(
+        "main",
+        "tm.Request",
+        "input_tokens=1000, output_tokens=100, tokens_per_s_per_user=20.0, ttft_s=1.0, requests_per_s=1.0",
+        "from1: input_tokens output_tokens; positive: tokens_per_s_per_user ttft_s; percentile: ttft_percentile;"
+        "share: prefix_share; arrivals: requests_per_s",
+        "input_tokens=[1, 4096], output_tokens=[1, 512], tokens_per_s_per_user=[None, 50], ttft_s=[None, 2],"
+        "ttft_percentile=[50, 99], prefix_share=[0, 1], requests_per_s=[None, 0.1]",
+        misfit="input_tokens=[1, 2, 3], output_tokens=[1, 2]",
     )
     yield _call(
         "doors",
@@ -557,12 +569,12 @@ def _steps() -> Iterator[Call]:
     yield _call(
         "main",
         "tm.serve",
-        f"{STEP}, requests_per_s=1, input_tokens=1000, output_tokens=100, max_batch=16",
+        f"{STEP}, request=tm.Request(1000, 100, requests_per_s=1), max_batch=16",
         "",
-        f"{PLACES}, {ASKED}, requests_per_s=[0.1, 1], input_tokens=[100, 1000], output_tokens=[10, 100],"
-        "max_batch=[4, 16], batching=['continuous', 'static'], compiled=[True, False], prefix_share=[0, 0.5],"
+        f"{PLACES}, {ASKED}, request=[{REQUESTS}],"
+        "max_batch=[4, 16], batching=['continuous', 'static'], compiled=[True, False],"
         "draft_tokens=[0, 3], acceptance=[0, 0.7], draft_step_s=[0, 1e-3], chunk_tokens=[512], max_context=[8192]",
-        misfit="mapping=tm.Mapping(tp=[1, 2, 4]), requests_per_s=np.ones(2)",
+        misfit="mapping=tm.Mapping(tp=[1, 2, 4]), request=tm.Request(1000, 100, requests_per_s=np.ones(2))",
     )
     yield _call(
         "main",

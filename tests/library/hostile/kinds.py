@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from trnmodel import declared
+from trnmodel.arguments import TINY
 
 from .files import TABLES as CSV_TEXTS
 from .files import TEXTS as CONFIG_TEXTS
@@ -101,6 +102,9 @@ KINDS = {
     "share": _numbers(0, 1),
     "count": _numbers(1, whole=True),
     "from1": _numbers(1),
+    "positive": _numbers(TINY),
+    "percentile": _numbers(1, 99.99),
+    "arrivals": _numbers(TINY, 1e9),
     "one": _numbers(one=True),
     "divisor-figure": replace(_numbers(unknown=True), skips=_has_zero),
     "answer": Kind(_always, skips=lambda value: isinstance(value, str) and value == ""),

@@ -134,10 +134,18 @@ def test_prefills_are_finite(asked):
 @given(
     st.fixed_dictionaries(
         WHERE
-        | {"requests_per_s": st.floats(1e-3, 1e3), "input_tokens": TOKENS, "output_tokens": st.integers(1, 10_000)}
         | {
+            "request": st.builds(
+                tm.Request,
+                TOKENS,
+                st.integers(1, 10_000),
+                st.none() | st.floats(1e-3, 1e3),
+                st.none() | st.floats(1e-3, 1e3),
+                st.floats(1, 99.99),
+                prefix_share=SHARES,
+                requests_per_s=st.floats(1e-3, 1e3),
+            ),
             "max_batch": st.integers(1, 256),
-            "prefix_share": SHARES,
             "batching": st.sampled_from(["continuous", "static"]),
         }
     )

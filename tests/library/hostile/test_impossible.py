@@ -25,12 +25,13 @@ with Path(__file__).with_name("impossible.csv").open(newline="") as file:
     ROWS = list(csv.DictReader(file, delimiter="|"))
 
 STEP = "model='llama-3.1-8b', system='trn2.48xlarge', mapping=tm.Mapping(tp=8)"
-ASK = "tokens_per_s_per_user=20.0, input_tokens=512, output_tokens=64"
+ASK = "request=tm.Request(512, 64, tokens_per_s_per_user=20.0)"
 BASES = {
     "decode_step": f"{STEP}, batch=4, context=2048",
     "prefill": f"{STEP}, input_tokens=2048",
     "memory_fit": f"{STEP}, batch=4, context=2048",
-    "serve": f"{STEP}, requests_per_s=1, input_tokens=512, output_tokens=64, max_batch=16",
+    "serve": f"{STEP}, request=tm.Request(512, 64, requests_per_s=1), max_batch=16",
+    "Request": "input_tokens=512, output_tokens=64",
     "disaggregate": "model='llama-3.1-8b', prefill_system='trn2.48xlarge', prefill_mapping=tm.Mapping(tp=8), "
     "decode_system='trn2.48xlarge', decode_mapping=tm.Mapping(tp=8), batch=4, input_tokens=1000, output_tokens=100",
     "tokens_per_step": "draft_tokens=4, acceptance=0.7",
@@ -38,7 +39,7 @@ BASES = {
     "token_cost": f"model='llama-3.2-1b', systems='trn2.3xlarge', {ASK}",
     "goodput": "system='trn3-nl72x2-pcie160', chips=4096, model='llama-3.1-8b'",
     "tco": "system='trn3-nl32x2-pcie160'",
-    "energy": "step=served(), batch=4, input_tokens=512, output_tokens=64",
+    "energy": "step=served(), batch=4, request=tm.Request(512, 64)",
     "train_step": "model='gpt3-6.7b', system='hgx-a100', mapping=tm.Mapping(tp=2), global_batch=8, seq=2048",
     "train_run": "model='llama-3.2-1b', system='hgx-a100', tokens=1e12, chips=8, seq=2048, global_batch=8",
     "collective": "kind='all_reduce', message_bytes=2**20, system='trn2.48xlarge'",
@@ -139,6 +140,7 @@ def test_the_corpus_is_large_and_of_every_public_question():
         "decode_step",
         "prefill",
         "memory_fit",
+        "Request",
         "serve",
         "plan",
         "token_cost",

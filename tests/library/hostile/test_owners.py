@@ -9,7 +9,7 @@ import trnmodel as tm
 
 RACK, OTHER = "trn2.48xlarge", "hgx-h100"
 SMALL, LARGE = "llama-3.2-1b", "llama-3.1-8b"
-ASK = {"tokens_per_s_per_user": 20.0, "input_tokens": 512, "output_tokens": 64}
+ASK = tm.Request(512, 64, tokens_per_s_per_user=20.0)
 TRAIN = {
     "tokens": 1e12,
     "seq": 2048,
@@ -36,16 +36,16 @@ GIVES = {
     "Step": step,
     "MemoryFit": lambda system, model: tm.memory_fit(model, system, tm.Mapping(tp=8), batch=4, context=2048),
     "Serving": lambda system, model: tm.serve(
-        model, system, tm.Mapping(tp=8), requests_per_s=0.1, input_tokens=512, output_tokens=64, max_batch=8
+        model, tm.Request(512, 64, requests_per_s=0.1), system, tm.Mapping(tp=8), max_batch=8
     ),
     "Energy": lambda system, model: tm.energy(step(system, model)),
     "Goodput": lambda system, model: tm.goodput(system, 8, model=model),
     "Cost": lambda system, model: tm.tco(system, energy=tm.energy(step(system, model))),
     "Rent": lambda system, model: tm.rent(system, "on-demand"),
-    "TokenCosts": lambda system, model: tm.token_cost(model, system, **ASK),
-    "TokenCost": lambda system, model: tm.token_cost(model, system, **ASK).lines[0],
-    "Plan": lambda system, model: tm.plan(model, system, **ASK),
-    "Choice": lambda system, model: tm.plan(model, system, **ASK).best,
+    "TokenCosts": lambda system, model: tm.token_cost(model, ASK, system),
+    "TokenCost": lambda system, model: tm.token_cost(model, ASK, system).lines[0],
+    "Plan": lambda system, model: tm.plan(model, ASK, system),
+    "Choice": lambda system, model: tm.plan(model, ASK, system).best,
     "TrainStep": lambda system, model: tm.train_step(model, system, global_batch=8, seq=2048),
     "TrainRun": lambda system, model: run(OTHER, model),
     "Collective": lambda system, model: tm.collective("all_reduce", 2**20, RACK),
@@ -71,17 +71,17 @@ TAKES = {
         True,
         lambda one: tm.tco(RACK, energy=tm.energy(step())).usd_per_mtoken(one),
     ),
-    "token_cost(pricing=)": ("Cost Rent", RACK, True, lambda one: tm.token_cost(SMALL, RACK, pricing=one, **ASK)),
-    "priced": ("Cost Rent", RACK, True, lambda one: tm.token_cost(SMALL, RACK, **ASK).priced(one)),
+    "token_cost(pricing=)": ("Cost Rent", RACK, True, lambda one: tm.token_cost(SMALL, ASK, RACK, pricing=one)),
+    "priced": ("Cost Rent", RACK, True, lambda one: tm.token_cost(SMALL, ASK, RACK).priced(one)),
     "rent(pricing=)": ("Rent", RACK, False, lambda one: tm.rent(RACK, one)),
     "calendar_days": ("Goodput", OTHER, True, lambda one: run().calendar_days(one)),
     "owner_usd(useful=)": ("Goodput", OTHER, True, lambda one: run().owner_usd(useful=one)),
     "renter_usd(useful=)": ("Goodput", OTHER, True, lambda one: run().renter_usd("market", useful=one)),
     "renter_usd(pricing=)": ("Rent", OTHER, False, lambda one: run().renter_usd(one)),
-    "energy": ("Step", RACK, False, tm.energy),
-    "plan.reason": ("", RACK, False, lambda one: tm.plan(SMALL, RACK, **ASK).reason(one)),
+    "energy": ("Step Serving", RACK, False, tm.energy),
+    "plan.reason": ("", RACK, False, lambda one: tm.plan(SMALL, ASK, RACK).reason(one)),
 }
-FREE = ("energy",)  # takes a step of any system: there is nothing else that it could differ from
+FREE = ("energy",)  # takes a step or a server of any system: there is nothing else that it could differ from
 
 
 @pytest.mark.parametrize("taker", TAKES)
@@ -168,7 +168,7 @@ def test_racks_of_one_chip_are_not_one_rack():
     """The torus and the switched rack hold the same chip at other prices."""
     torus, switched = (f"trn3-nl32x2-{fabric}" for fabric in ("torus", "pcie160"))
     with pytest.raises(ValueError, match=f"pricing='Cost of {torus}': .* {switched}"):
-        tm.token_cost(SMALL, switched, pricing=tm.tco(torus), **ASK)
+        tm.token_cost(SMALL, ASK, switched, pricing=tm.tco(torus))
     with pytest.raises(ValueError, match=f"answer='Step of {torus}'"):
         tm.tco(switched).usd_per_mtoken(step(torus))
 

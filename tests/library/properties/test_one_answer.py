@@ -20,6 +20,11 @@ CONTEXT = st.integers(64, 16384)
 PLANNED = st.sampled_from([("llama-3.1-8b", "trn2.48xlarge"), ("qwen3-30b-a3b", "trn3-nl72x2-pcie160")])
 SPEED = st.sampled_from([15.0, 40.0])
 
+
+def same9(one, other):
+    np.testing.assert_allclose(np.asarray(one, float), np.asarray(other, float), rtol=1e-9)
+
+
 few = settings(max_examples=8)
 fewer = settings(max_examples=3)
 
@@ -106,16 +111,33 @@ def test_a_plan_and_the_step_that_it_chose(of, speed):
     same(best.tokens_per_s_per_user, 1 / again.time_s)
 
 
+RATE = st.sampled_from([None, 0.2, 50.0])
+
+
 @fewer
-@given(of=PLANNED, speed=SPEED)
-def test_a_token_cost_and_its_price_times_its_time(of, speed):
+@given(of=PLANNED, speed=SPEED, rate=RATE)
+def test_a_token_cost_and_the_plan(of, speed, rate):
+    """A cost is the price times the paid chip-seconds of what a plan chooses, and its band is that of the plan."""
     model, system = of
-    ask = {"tokens_per_s_per_user": speed, "input_tokens": 1024, "output_tokens": 256}
-    priced = tm.token_cost(model, system, pricing=10.0, **ask)
-    dearer = tm.token_cost(model, system, pricing=25.0, **ask)
-    for one, other in zip(priced.lines, dearer.lines, strict=True):
-        same(one.blended_usd_per_mtoken * 2.5, other.blended_usd_per_mtoken)
-        same(one.blended_usd_per_mtoken, 10.0 / tm.units.HOUR * one.chip_s_ends()[1] * tm.units.MILLION)
+    request = tm.Request(1024, 256, tokens_per_s_per_user=speed, requests_per_s=rate)
+    found, best = tm.token_cost(model, request, system, pricing=10.0), tm.plan(model, request, system)
+    dearer = found.priced(25.0)
+    for planned in (best.best, *best.beside):
+        one = found[system, planned.stack.kind]
+        assert one.reason == planned.reason
+        if not planned.valid:
+            continue
+        usd_per_chip_s = 10.0 / tm.units.HOUR * tm.units.MILLION
+        same9(one.generated_usd_per_mtoken, usd_per_chip_s / planned.tokens_per_s_per_chip)
+        same9(one.generated_usd_per_mtoken, usd_per_chip_s * planned.request_chip_s / 256)
+        same9(one.prefill_usd_per_mtoken, usd_per_chip_s * planned.prompt_chip_s / 1024)
+        same9(one.blended_usd_per_mtoken, usd_per_chip_s * planned.request_chip_s / 1280)
+        same9(one.ends(one.FIGURE), usd_per_chip_s / 256 * np.array(planned.ends("request_chip_s")))
+        same9(one.ends("prefill_usd_per_mtoken"), usd_per_chip_s / 1024 * np.array(planned.ends("prompt_chip_s")))
+        same9(dearer[system, planned.stack.kind].generated_usd_per_mtoken, 2.5 * one.generated_usd_per_mtoken)
+        assert one.chance == planned.chance
+        assert str(one.basis) == str(planned.basis)
+        assert one.choice.mapping == planned.mapping
 
 
 @fewer
@@ -153,8 +175,8 @@ def test_energy_of_a_step_and_of_its_deployment(system, tp, batch, context):
 @pytest.mark.parametrize("system", ["trn2.48xlarge", "hgx-h100"])
 def test_an_owner_s_hour_in_a_token_cost(system):
     cost = tm.tco(system)
-    ask = {"tokens_per_s_per_user": 20.0, "input_tokens": 1024, "output_tokens": 256}
-    owned = tm.token_cost("llama-3.1-8b", system, pricing=cost, **ask)
-    priced = tm.token_cost("llama-3.1-8b", system, pricing=float(cost.useful_usd_per_h), **ask)
+    request = tm.Request(1024, 256, tokens_per_s_per_user=20)
+    owned = tm.token_cost("llama-3.1-8b", request, system, pricing=cost)
+    priced = tm.token_cost("llama-3.1-8b", request, system, pricing=float(cost.useful_usd_per_h))
     for one, other in zip(owned.lines, priced.lines, strict=True):
-        same(one.blended_usd_per_mtoken, other.blended_usd_per_mtoken)
+        same(one.generated_usd_per_mtoken, other.generated_usd_per_mtoken)

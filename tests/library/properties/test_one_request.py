@@ -18,11 +18,11 @@ from trnmodel.search.plan import PRECISIONS
 
 QUESTIONS, SATISFIED, EACH = 500, 300, 10
 MODELS = {
-    "dense": ("llama-3.1-8b", "llama-3.2-1b", "qwen3-32b", "llama-3.3-70b"),
+    "dense": ("llama-3.1-8b", "llama-3.1-8b", "llama-3.2-1b", "llama-3.3-70b"),  # one with drafts comes twice
     "experts": ("qwen3-30b-a3b", "gpt-oss-20b", "gpt-oss-120b", "deepseek-v2-lite"),
     "hybrid": ("nemotron-h-8b", "qwen3.5-2b", "qwen3.5-35b-a3b", "nemotron-3-nano-30b-a3b"),
 }
-SPEEDS, PROMPTS, ANSWERS = (5, 10, 20, 30), (128, 512, 1024, 4096), (64, 128, 256, 512)
+SPEEDS, PROMPTS, ANSWERS = (5, 10, 20, 30, 80), (128, 512, 1024, 4096), (64, 128, 256, 512)
 PREFIXES, LIMITS, KINDS = (0.0, 0.5), (None, None, 20.0), (None, "ideal", "hand-tuned")
 SHARED = ("tokens_per_s_per_chip", "tokens_per_s_per_user", "ttft_s", "prefill_utilisation")
 CLOSE = 1e-9
