@@ -44,9 +44,9 @@ def _runner_up(p: Plan, after: Choice | None) -> list[str]:
         return []
     best = p.choices[0]
     apart = f" with {after.option.id}" if after.option.id != best.option.id else ""
-    apart = f" at {after.mapping}" if after.system.id == best.system.id else apart
+    apart = f" at {after.mapping}" if _named(after) == _named(best) else apart
     made = [_made(after)] if after.valid else []
-    return [f"Runner-up: {_named(after.system)}{apart}: {', '.join([*made, p.reason(after)])}."]
+    return [f"Runner-up: {_named(after)}{apart}: {', '.join([*made, p.reason(after)])}."]
 
 
 def _named(c: Choice) -> str:
