@@ -36,13 +36,14 @@ def lines(p: Plan) -> list[str]:
 
 
 def _runner_up(p: Plan, after: Choice | None) -> list[str]:
-    """Return the runner-up with its mapping and why it loses; its option where that is not the best one's."""
+    """Return the runner-up and why it loses, with what sets it apart: its mapping on the same system, or its option."""
     if not after:
         return []
-    option = f", {after.option.id}" if after.option.id != p.choices[0].option.id else ""
-    mapping = after.mapping.removesuffix(f", {after.option.name}") + option
+    best = p.choices[0]
+    apart = f" with {after.option.id}" if after.option.id != best.option.id else ""
+    apart = f" at {after.mapping}" if _named(after) == _named(best) else apart
     made = [_made(after)] if after.valid else []
-    return [f"Runner-up: {_named(after)} at {mapping}: {', '.join([*made, p.reason(after)])}."]
+    return [f"Runner-up: {_named(after)}{apart}: {', '.join([*made, p.reason(after)])}."]
 
 
 def _named(c: Choice) -> str:
@@ -88,10 +89,10 @@ def _configuration(c: Choice) -> str:
 
 
 def _user(c: Choice) -> list[str]:
-    """Return what a user gets, and how the chips share their time; nothing where the first token is the promise."""
-    first = c.in_words("ttft_s", "s")
+    """Return what a user gets, and how the chips share their time; nothing where the promise is broken."""
     if not c.valid:
-        return [] if c.reason == TOO_LATE else [f"On an empty server the first token comes after {first}."]
+        return []
+    first = c.in_words("ttft_s", "s")
     alone = c.in_words("decode_tokens_per_s_per_chip", "tokens/s per chip")
     request, busy = c.question.request, f"prompts take {_share(c.prefill_utilisation)} of the time"
     percentile = f"{request.ttft_percentile:g} % of first tokens within {first}"
@@ -156,7 +157,7 @@ def _behind(c: Choice, best: Choice) -> str:
     if c.valid:
         return f"{1 - c.merit() / best.merit():.0%} less".replace("%", " %")
     if c.reason == TOO_LATE:
-        return f"first token too late, after {format_quantity(c.ttft_s, 's', 2)} at the least"
+        return f"first token after {format_quantity(c.ttft_s, 's', 2)} at the least"
     return f"too slow, {format_digits(c.tokens_per_s_per_user, 2)} {SPEEDS} per user at most"
 
 
