@@ -16,30 +16,13 @@ from trnmodel.power import energy as power
 from trnmodel.reliability import redundancy
 from trnmodel.search import deployments, launch, plan, sizing, train_report, train_run, trainings
 from trnmodel.search.sensitivity import Sensitivity, Uncertain
-from trnmodel.search.token_cost import _tie
 from trnmodel.steps.deployment import Deployment
 
 AIR, WIDE, TRN2 = "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160", "trn2.48xlarge"
 
 
-def steps(user, chip, valid=None):
-    """What a search has found, as far as its readers look."""
-    user, chip = np.array(user, dtype=float), np.array(chip, dtype=float)
-    return SimpleNamespace(
-        tokens_per_s_per_user=user, tokens_per_s_per_chip=chip, valid=np.isfinite(user) if valid is None else valid
-    )
-
-
 def place(model, system, mapping, precision, stack):
     return Deployment(model=model, system=system, mapping=mapping, precision=precision, stack=stack)
-
-
-def test_unbeaten_points_are_the_fastest_last_and_each_once():
-    """30 a user makes 7, 20 makes 11 twice (one stays), 10 as much; 15 with 5 is beaten in both; 5 makes 13."""
-    found = deployments.unbeaten(steps([10, 20, 30, 20, 5, 15, np.nan], [11, 11, 7, 11, 13, 5, np.nan]))
-    assert found.tolist() == [4, 0, 1, 2]
-    assert deployments.unbeaten(steps([20, 20], [11, 12])).tolist() == [1, 0]  # as fast, with more of a chip
-    assert deployments.unbeaten(steps([21, 20], [11, 11])).tolist() == [1, 0]
 
 
 def test_a_draft_by_hand():
@@ -94,32 +77,6 @@ def test_where_a_break_even_is_looked_for():
     }
 
 
-def test_what_is_drawn_of_a_token_s_cost():
-    """Causes of the software lie in their middle at a half, and are no inputs where there is no band."""
-    found = tm.token_cost("llama-3.1-8b", tm.Request(2048, 512, tokens_per_s_per_user=40), [TRN2])
-    tuned, ideal = found[TRN2, "hand-tuned"], found[TRN2, "ideal"]
-    names = [name for name in tuned.uncertain() if "USD" not in name]
-    assert names == ["decode of hand-tuned-neuron", "prefill of hand-tuned-neuron"]
-    quantiles = np.array([0.05, 0.5, 0.95])
-    fast, middle, slow = tuned.drawn_chip_s(dict.fromkeys(names, quantiles))
-    assert fast < middle < slow
-    assert middle == pytest.approx(tuned.chip_s(), rel=1e-12)
-    assert list(ideal.uncertain()) == [f"{TRN2}: USD a chip-hour"]
-    same, other = found.draws("ideal", draws=100), found.draws("ideal", draws=100, seed=0)
-    np.testing.assert_array_equal(same.values[TRN2], other.values[TRN2])
-
-
-def test_who_is_too_slow_ties_with_nobody():
-    def line(fast):
-        return SimpleNamespace(
-            fast_enough=fast, chip_s_ends=lambda: (1.0, 2.0, 4.0), usd_per_chip_h=3.0, rent=tm.rent("hgx-h100")
-        )
-
-    for one, other in ((True, False), (False, True), (False, False)):
-        assert np.isnan(_tie(line(one), line(other))).all()
-    assert _tie(line(True), line(True))[0] == 3.0
-
-
 def test_only_8_bit_caches_are_asked_of_a_server():
     m, mapping = tm.model("llama-3.1-8b"), tm.Mapping(tp=1)
     for kv, asked in (("fp8", True), ("bf16", False)):
@@ -133,15 +90,11 @@ def test_only_8_bit_caches_are_asked_of_a_server():
 
 def test_replicas_and_instances_are_whole():
     """A replica of 32 chips takes two machines of 16, one of 4 has four in a machine."""
-    found = tm.plan(
-        "llama-3.3-70b", TRN2, precision="bf16", tokens_per_s_per_user=20, input_tokens=512, output_tokens=128
-    )
+    found = tm.plan("llama-3.3-70b", tm.Request(512, 128, tokens_per_s_per_user=20), TRN2, precision="bf16")
     best = found.best
     assert best.instances == np.ceil(best.chips / 16)
     assert best.replicas_per_instance == 16 // best.chips
-    many = tm.plan(
-        "deepseek-v3", "hgx-h200", precision="bf16", tokens_per_s_per_user=5, input_tokens=512, output_tokens=128
-    )
+    many = tm.plan("deepseek-v3", tm.Request(512, 128, tokens_per_s_per_user=5), "hgx-h200", precision="bf16")
     for one in many.choices:
         assert one.instances == np.ceil(one.chips / 8)
         assert one.replicas_per_instance == 8 // one.chips
@@ -284,8 +237,8 @@ def test_a_stack_runs_where_the_chip_s_own_software_does():
 
 
 def test_a_choice_in_words_has_the_degrees_that_cut():
-    ask = {"tokens_per_s_per_user": 20, "input_tokens": 512, "output_tokens": 128}
-    best = tm.plan("llama-3.1-8b", TRN2, precision="bf16", **ask).best
+    request = tm.Request(512, 128, tokens_per_s_per_user=20)
+    best = tm.plan("llama-3.1-8b", request, TRN2, precision="bf16", efficiencies="vllm-neuron-2026").best
     assert best.mapping == f"bf16, TP {best.tp:g}, LNC 2, batch {best.batch:g}"
     experts = replace(best, ep=2.0)
     assert experts.mapping == f"bf16, TP {best.tp:g} x EP 2, LNC 2, batch {best.batch:g}"
@@ -293,11 +246,11 @@ def test_a_choice_in_words_has_the_degrees_that_cut():
 
 def test_systems_that_do_what_the_best_does():
     choices = [
-        SimpleNamespace(valid=True, merit=merit, system=SimpleNamespace(id=name))
+        SimpleNamespace(valid=True, merit=merit, place=name)
         for name, merit in (("a", 100.0), ("b", 99.1), ("c", 98.9), ("d", 98.4))
     ]
     assert plan.Plan.same.fget(SimpleNamespace(choices=choices)) == ["b"]
-    slow = SimpleNamespace(valid=False, merit=100.0, system=SimpleNamespace(id="e"))
+    slow = SimpleNamespace(valid=False, merit=100.0, place="e")
     assert plan.Plan.same.fget(SimpleNamespace(choices=[choices[0], slow])) == []
 
 

@@ -369,7 +369,7 @@ class Plan(Card):
         """Return why a choice loses: its speed, or the resource that takes the most extra time per token."""
         instance("c", c, Choice, "a Choice of this plan")
         if not any(c is one for one in (*self.choices, *self.second, *self.beside, *self.gpus)):
-            refuse("c", f"Choice of {c.step.model.id} on {c.system.id}", "allowed is a Choice of this plan")
+            refuse("c", f"Choice of {c.question.model.id} on {c.system.id}", "allowed is a Choice of this plan")
         best = self.choices[0]
         alike = (
             f"another reading of {' and '.join(_primary(best))}: "
