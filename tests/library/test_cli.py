@@ -154,7 +154,7 @@ def test_cost_stands_on_every_kind_of_software_with_the_age_of_its_price():
     assert [row["who"] for row in rows] == 6 * ["renter"] + 6 * ["owner"]
     assert [row["blended_usd_per_mtoken"] is None for row in rows] == 3 * [False] + 3 * [True] + 6 * [False]
     busy = json.loads(call(*args[:3], *args[4:], "--price", "2", "--requests", "1", "--duty", "0.5", "--json")[1])
-    assert all(row["at_load_usd_per_mtoken"] == pytest.approx(8 * 2 / 3600 / 0.5 / 2560 * 1e6) for row in busy[:3])
+    assert all(row["at_load_usd_per_mtoken"] == pytest.approx(8 * 2 / 3600 / 0.5 / 512 * 1e6) for row in busy[:3])
 
 
 def test_units_of_bytes_are_those_asked_for():
