@@ -107,7 +107,12 @@ def test_systems_beside_each_other():
     table = pd.DataFrame(rows, columns=["system", "software", *ENDS, "usd_per_chip_h", "chip_s", "reason"])
     table = table.assign(model="m", chance=[1.0, 0.543, 0.0, 0.0, 0.0], **{SPEED: 20.0})
     found = markets.compare(table).set_index("system")
-    assert found.ideal.tolist() == ["4 (3 to 5)", "2 (1 to 3), of 54% of draws", "no price", "the model does not fit"]
+    assert found.ideal.tolist() == [
+        "4 (3 to 5)",
+        "2 (1 to 3), in 54% of the draws",
+        "no price",
+        "the model does not fit",
+    ]
     assert found.public.tolist() == ["no such software"] * 2 + ["too slow", "no such software"]
     assert found["USD a chip-hour"].tolist() == ["3", "2", "no price", "1.23"]
     level = ["ideal 1.5", "ideal least", "public never, ideal 4", "ideal never"]

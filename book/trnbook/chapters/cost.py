@@ -144,9 +144,14 @@ def answer(head: TokenCosts, system: str, table: pd.DataFrame, called: Mapping[s
         proof="Check: eight figures of another model",
         more=_unpriced(table, called)
         + "An owner's cost follows the renter's. A band is of common draws of price and software; on "
-        f"{one.stack_kind} software {one.chance_told()}.\n\n"
+        f"{one.stack_kind} software {one.chance_told()}{_chosen(one)}.\n\n"
         + ledger.rests_on(*dict.fromkeys(line.stack.id for line in lines.values() if line.stack_kind != "ideal")),
     )
+
+
+def _chosen(one: TokenCost) -> str:
+    """Return the mapping and the option that a cost is of, in words; empty where nothing fits."""
+    return f", with {one.choice.mapping}" if one.choice else ""
 
 
 def _figure(figures: list[float], line: TokenCost) -> str:

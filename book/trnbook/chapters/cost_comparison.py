@@ -123,7 +123,7 @@ def cell(line: Any) -> str:
     """Format a cost with its band and the share of draws that it is of, or the reason why there is none."""
     if np.isnan(line.usd_per_mtoken):
         return "too slow" if "too slow" in line.reason else "no price" if np.isnan(line.usd_per_chip_h) else line.reason
-    of = "" if line.chance == 1 else f", of {format_digits(100 * line.chance, 2)}% of draws"
+    of = "" if line.chance == 1 else f", in {_often(line.chance)} of the draws"
     return format_within(*(getattr(line, end) for end in ENDS)) + of
 
 
