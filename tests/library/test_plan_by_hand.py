@@ -258,10 +258,10 @@ def test_a_choice_is_read_from_its_step_and_its_prompt(monkeypatch, system, chip
     assert (found.instances, found.replicas_per_instance) == (instances, replicas)
     assert found.with_prompts_tokens_per_s_per_chip == pytest.approx(800 / 7 / chips)
     assert bool(found.valid)  # at 20 tokens/s to the letter
-    assert found.merit == 6.0
+    assert found.merit() == 6.0
     assert found.chip_s("memory") == pytest.approx(0.03 * chips / 8)
     slow = planner._chosen(ask._replace(wanted=20.1), tm.system(system), tm.efficiencies("trainium2"), point)
-    assert (bool(slow.valid), slow.merit) == (False, 20.0)
+    assert (bool(slow.valid), slow.merit()) == (False, 20.0)
 
 
 def test_a_figure_of_both_is_as_wide_as_the_wider_on_each_side():
