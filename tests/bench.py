@@ -6,9 +6,9 @@ the same questions are then asked there in turn, and the ratio is printed beside
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
-import itertools
 import statistics
 import subprocess
 import sys
